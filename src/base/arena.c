@@ -1,0 +1,71 @@
+/* A growing list of blocks; a piece larger than a block gets a block of its own. */
+#include "base/arena.h"
+
+#include <stdalign.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK_BYTES = 16 * 1024 };
+
+struct arena_block {
+    struct arena_block *next;
+    size_t used, size;
+    alignas(max_align_t) char data[];
+};
+
+static struct arena_block *block_add(struct arena *a, size_t size)
+{
+    size_t bytes = size > BLOCK_BYTES ? size : BLOCK_BYTES;
+    struct arena_block *b = calloc(1, sizeof *b + bytes);
+    if (!b)
+        return NULL;
+    b->size = bytes;
+    b->next = a->blocks;
+    a->blocks = b;
+    return b;
+}
+
+void *arena_alloc(struct arena *a, size_t size)
+{
+    const size_t align = alignof(max_align_t);
+    if (size > SIZE_MAX / 2)
+        return NULL;
+    size = (size + align - 1) & ~(align - 1);
+    if (a->limit_bytes && size > a->limit_bytes - a->used_bytes)
+        return NULL;
+    struct arena_block *b = a->blocks;
+    if (!b || size > b->size - b->used) {
+        b = block_add(a, size);
+        if (!b)
+            return NULL;
+    }
+    void *piece = b->data + b->used;
+    b->used += size;
+    a->used_bytes += size;
+    return piece;
+}
+
+void *arena_alloc_array(struct arena *a, size_t count, size_t size)
+{
+    if (size && count > SIZE_MAX / 2 / size)
+        return NULL;
+    return arena_alloc(a, count * size);
+}
+
+char *arena_copy(struct arena *a, const char *bytes, size_t len)
+{
+    char *copy = len < SIZE_MAX ? arena_alloc(a, len + 1) : NULL;
+    if (copy && len)
+        memcpy(copy, bytes, len);
+    return copy;
+}
+
+void arena_free(struct arena *a)
+{
+    for (struct arena_block *b = a->blocks, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    *a = (struct arena){.limit_bytes = a->limit_bytes};
+}

@@ -1,0 +1,25 @@
+#ifndef RADISH_BASE_ARENA_H
+#define RADISH_BASE_ARENA_H
+
+#include <stddef.h>
+
+/* Memory that is given out piece by piece and freed all at once: a parsed document, a template's
+ * tree, a request. Pieces are zeroed and aligned for any type.
+ *
+ *   blocks ──► [used .....|  free ] ──► [used ...........] ──► NULL
+ */
+struct arena {
+    struct arena_block *blocks;
+    size_t used_bytes;
+    size_t limit_bytes; /* 0 for none: hostile input cannot take more than this */
+};
+
+#define ARENA_INIT {0}
+
+/* NULL when there is no memory or the limit is reached. */
+void *arena_alloc(struct arena *a, size_t size);
+void *arena_alloc_array(struct arena *a, size_t count, size_t size); /* checks the product */
+char *arena_copy(struct arena *a, const char *bytes, size_t len);    /* NUL-terminated copy */
+void arena_free(struct arena *a);
+
+#endif

@@ -1,0 +1,74 @@
+/* One write() a line, so that lines of different threads never mix. */
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+enum { LEVEL_UNSET = -1 };
+static atomic_int current_level = LEVEL_UNSET;
+
+bool log_parse_level(const char *name, enum log_level *level)
+{
+    for (int i = LOG_ERROR; i <= LOG_DEBUG; i++) {
+        if (strcmp(name, level_names[i]) == 0) {
+            *level = (enum log_level)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+void log_set_level(enum log_level level)
+{
+    atomic_store(&current_level, (int)level);
+}
+
+static int level_get(void)
+{
+    int level = atomic_load_explicit(&current_level, memory_order_relaxed);
+    if (level != LEVEL_UNSET)
+        return level;
+    enum log_level parsed = LOG_INFO;
+    const char *name = getenv("RADISH_LOG");
+    if (name)
+        log_parse_level(name, &parsed);
+    atomic_store(&current_level, (int)parsed);
+    return (int)parsed;
+}
+
+bool log_enabled(enum log_level level)
+{
+    return (int)level <= level_get();
+}
+
+void log_write(enum log_level level, const char *format, ...)
+{
+    if (!log_enabled(level))
+        return;
+    char line[1024];
+    struct timespec now;
+    struct tm tm;
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &tm);
+    size_t used = strftime(line, sizeof line, "%H:%M:%S", &tm);
+    used += (size_t)snprintf(line + used, sizeof line - used, ".%03ld %-5s ",
+                             now.tv_nsec / 1000000, level_names[level]);
+    va_list args;
+    va_start(args, format);
+    int wrote = vsnprintf(line + used, sizeof line - used - 1, format, args);
+    va_end(args);
+    if (wrote > 0)
+        used += (size_t)wrote;
+    if (used > sizeof line - 2)
+        used = sizeof line - 2;
+    line[used++] = '\n';
+    if (write(STDERR_FILENO, line, used) < 0)
+        return; /* nowhere left to say it */
+}

@@ -1,0 +1,48 @@
+#ifndef RADISH_CACHE_PAGE_POOL_H
+#define RADISH_CACHE_PAGE_POOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/page_run.h"
+
+/* Pages are integers here: one page is one KV position, wherever the engine keeps it.
+ *
+ *             page_pool_take                 prefix_tree_insert claims it
+ *     free ───────────────────► private to ───────────────────────────────► owned by
+ *      ▲ ◄───────────────────── a sequence                                  one node
+ *      │      page_pool_give                                                  │
+ *      └──────────────────────────────────────────────────────────────────────┘
+ *                                eviction, expiry
+ *
+ * free + owned + private = n_pages, always (page_pool_check). Owned by the scheduler's thread. */
+
+#define PAGE_NONE UINT32_MAX
+
+struct page_pool {
+    uint32_t n_pages;
+    uint32_t n_free;
+    uint32_t n_owned;   /* by nodes of the tree, which keeps this number */
+    uint64_t *token;    /* [n_pages] the cache token at the page, for owned pages */
+    uint32_t *next;     /* [n_pages] the next page of the node's chain, for owned pages */
+    uint64_t *free_map; /* a bit a page: 1 is free */
+    uint32_t cursor;    /* where the next search begins */
+};
+
+int page_pool_open(struct page_pool *pool, uint32_t n_pages, struct error *err);
+void page_pool_close(struct page_pool *pool);
+
+/* Takes up to `want` consecutive free pages, preferring to go on at `after` + 1 (PAGE_NONE: no
+ * wish). Returns the run, whose count is 0 only when nothing is free. */
+struct page_run page_pool_take(struct page_pool *pool, uint32_t want, uint32_t after);
+void page_pool_give(struct page_pool *pool, struct page_run run);
+bool page_pool_is_free(const struct page_pool *pool, uint32_t page);
+static inline uint32_t page_pool_private(const struct page_pool *pool)
+{
+    return pool->n_pages - pool->n_free - pool->n_owned;
+}
+/* Recounts everything; false (and a log line) when the pool contradicts itself. */
+bool page_pool_check(const struct page_pool *pool);
+
+#endif

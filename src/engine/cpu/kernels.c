@@ -1,0 +1,60 @@
+/* Which kernel paths there are, and which of them this CPU can run. */
+#include "engine/cpu/kernels.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static bool always(void)
+{
+    return true;
+}
+
+#if defined(__x86_64__)
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+static bool has_avx512_vnni(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
+static const struct {
+    struct kernels kernels;
+    bool (*runs_here)(void);
+} paths[] = {
+    {{"scalar", &matmul_kernels_ref, &vector_kernels_ref}, always},
+#if defined(__x86_64__)
+    {{"avx2", &matmul_kernels_avx2, &vector_kernels_avx2}, has_avx2},
+    {{"avx512", &matmul_kernels_avx512, &vector_kernels_avx512}, has_avx512},
+    {{"avx512-vnni", &matmul_kernels_vnni, &vector_kernels_avx512}, has_avx512_vnni},
+#endif
+};
+
+enum { N_PATHS = sizeof paths / sizeof paths[0] };
+
+const struct kernels *kernels_at(unsigned i)
+{
+    for (unsigned p = 0; p < N_PATHS; p++)
+        if (paths[p].runs_here() && i-- == 0)
+            return &paths[p].kernels;
+    return NULL;
+}
+
+const struct kernels *kernels_select(const char *name)
+{
+    const struct kernels *best = NULL;
+    for (unsigned i = 0; kernels_at(i); i++)
+        if (!name || strcmp(kernels_at(i)->name, name) == 0)
+            best = kernels_at(i);
+    return best;
+}

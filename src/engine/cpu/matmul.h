@@ -1,0 +1,63 @@
+#ifndef RADISH_ENGINE_CPU_MATMUL_H
+#define RADISH_ENGINE_CPU_MATMUL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "model/model.h"
+
+/* Weight matrices in the layout that the kernels stream, and the product with rows of activations.
+ *
+ * A packed matrix is panels of 16 outputs. Inside a panel the inner dimension runs in blocks; a
+ * lane of a vector register is one output, so that an output is summed in one fixed order: block
+ * after block, integer products exact inside a block, then one fused multiply-add a block. No sum
+ * ever crosses lanes, so neither the number of rows, nor the tile, nor the split among threads can
+ * change a bit, and the scalar, AVX2 and AVX-512 kernels agree with each other as well.
+ *
+ *   panel p (outputs 16p .. 16p+15)    [block 0: 16 scales │ 16 mins │ quants][block 1: ...] ...
+ *
+ * Quantised weights meet activations quantised a row at a time in blocks of 32 (int8, a float
+ * scale, sums for the offsets); F32, F16 and BF16 weights meet float activations. */
+
+enum { PANEL = 16, ACT_BLOCK = 32 };
+
+/* How a packed matrix wants its activations. */
+enum act_kind { ACT_F32, ACT_Q8 };
+
+struct packed_matrix; /* see matmul.c for the formats */
+
+/* n_rows rows of `cols` activations, in the form that a kind of matrix wants. Made once and used
+ * by every matrix that has the same input (q, k and v; gate and up). */
+struct activations {
+    enum act_kind kind;
+    uint32_t n_rows, cols;
+    const float *f32;     /* ACT_F32: [n_rows][cols] */
+    const int8_t *quants; /* ACT_Q8: [n_rows][cols rounded up to ACT_BLOCK], zeros behind */
+    const float *scales;  /* ACT_Q8: [n_rows][blocks] */
+    const int16_t *sums;  /* ACT_Q8: [n_rows][blocks][2], of the quants of each half block */
+};
+
+/* Packs `w`; returns NULL and `err` when there is no memory. May be called from several threads,
+ * for different matrices. */
+struct packed_matrix *matrix_pack(const struct weight *w, struct error *err);
+void matrix_free(struct packed_matrix *m);
+enum act_kind matrix_act_kind(const struct packed_matrix *m);
+uint32_t matrix_rows(const struct packed_matrix *m);
+size_t matrix_bytes(const struct packed_matrix *m);
+
+/* The functions of one kernel path. */
+struct matmul_kernels {
+    /* Quantises one row of `cols` floats into the three arrays of `struct activations`. */
+    void (*quantize_row)(const float *x, uint32_t cols, int8_t *quants, float *scales,
+                         int16_t *sums);
+    /* out[r * out_stride + o] = sum over c of x[r][c] * m[o][c], for all rows of x and the outputs
+     * of panels [panel_begin, panel_end). Threads split panels; every split gives the same bits. */
+    void (*matmul)(const struct packed_matrix *m, const struct activations *x,
+                   uint32_t panel_begin, uint32_t panel_end, float *out, size_t out_stride);
+};
+
+extern const struct matmul_kernels matmul_kernels_ref, matmul_kernels_avx2, matmul_kernels_avx512,
+    matmul_kernels_vnni;
+
+#endif

@@ -1,0 +1,143 @@
+#ifndef RADISH_ENGINE_ENGINE_H
+#define RADISH_ENGINE_ENGINE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/page_run.h"
+#include "model/model.h"
+
+/* The boundary between what is computed and who asked for it. Above it nothing knows the device;
+ * below it nothing knows requests. An engine holds the KV of `n_pages` positions, layer by layer;
+ * a batch is rows to compute and, for each sequence, where its KV lies.
+ *
+ *   seqs   [ runs: pages 7..39, 80..95 │ length ]  [ ... ]      one per sequence in the batch
+ *   rows   [ token, position, page, seq, output ] [ ... ]       rows of one sequence are adjacent
+ *                                                               and in order of position
+ * A row at position p writes KV to its page (which the runs also name, at index p) and attends to
+ * positions 0..p of its sequence, so rows of one batch see those before them in the same batch.
+ *
+ * One thread owns an engine; it is also compute thread 0 where the engine has threads.
+ * bit_exact: a row's values depend on nothing but the tokens before it: not on the rest of the
+ * batch, on how the prompt was cut, on the number of threads, or on which pages hold the KV. */
+
+enum kv_type { KV_F16, KV_F32, KV_BF16 };
+
+enum { ENGINE_MAX_GROUPS = 4 };
+
+struct engine_limits {
+    uint32_t n_pages;    /* KV positions */
+    uint32_t max_rows;   /* rows in a batch */
+    uint32_t max_seqs;   /* sequences in a batch */
+    uint32_t max_length; /* positions in a sequence */
+    uint32_t n_threads;  /* 0: as many as there are cores */
+    enum kv_type kv_type;
+    const char *kernels; /* kernel path by name ("scalar", "avx2", ...), NULL: the best there is */
+};
+
+/* Layers that keep KV in the same way. A model whose layers all see everything has one group. */
+struct kv_group {
+    uint32_t n_layers;
+    uint32_t page_bytes; /* of one position over all layers of the group */
+    uint32_t window;     /* positions that stay visible, 0: all */
+};
+
+struct engine_info {
+    char name[64]; /* "cpu (avx512-vnni, 2 threads)" */
+    uint32_t n_vocab;
+    uint32_t n_groups;
+    struct kv_group groups[ENGINE_MAX_GROUPS];
+    bool bit_exact;
+    uint64_t weight_bytes; /* memory taken at open, beside the mapped file */
+    uint64_t kv_bytes;     /* reserved for n_pages, touched on use */
+};
+
+struct batch_seq {
+    const struct page_run *runs; /* [n_runs], covering positions 0 .. length - 1 */
+    uint32_t n_runs;
+    uint32_t length; /* positions after this batch */
+};
+
+enum row_output { OUTPUT_NONE, OUTPUT_LOGITS };
+
+struct batch_row {
+    int32_t token;
+    uint32_t position; /* index into the sequence's KV, and its rope position */
+    uint32_t page;
+    uint32_t seq; /* index into batch.seqs */
+    enum row_output output;
+};
+
+struct batch {
+    const struct batch_seq *seqs;
+    const struct batch_row *rows;
+    uint32_t n_seqs, n_rows;
+    float *logits; /* [rows that ask for them, in order][n_vocab], the caller's */
+    /* How many of the batch's requests are still wanted; other threads lower it. The engine looks
+     * between layers and stops at zero: wait then gives ERROR_CANCELED, and the pages of the batch
+     * count as unwritten. NULL: never stopped. */
+    const atomic_int *live;
+};
+
+struct engine {
+    const struct engine_ops *ops;
+    struct engine_info info;
+    struct engine_limits limits;
+};
+
+struct engine_ops {
+    /* Takes a batch; everything it points to stays until wait returns. */
+    int (*submit)(struct engine *e, const struct batch *batch, struct error *err);
+    /* The batch is computed (0), was stopped or failed (-1). */
+    int (*wait)(struct engine *e, struct error *err);
+    void (*close)(struct engine *e);
+};
+
+static inline int engine_submit(struct engine *e, const struct batch *batch, struct error *err)
+{
+    return e->ops->submit(e, batch, err);
+}
+
+static inline int engine_wait(struct engine *e, struct error *err)
+{
+    return e->ops->wait(e, err);
+}
+
+/* submit and wait in one */
+static inline int engine_forward(struct engine *e, const struct batch *batch, struct error *err)
+{
+    return e->ops->submit(e, batch, err) ? -1 : e->ops->wait(e, err);
+}
+
+static inline void engine_close(struct engine *e)
+{
+    if (e)
+        e->ops->close(e);
+}
+
+/* Called while weights are prepared, with the share done (0..1). */
+typedef void (*engine_progress)(void *context, double done);
+
+/* The engines. The model stays open as long as the engine. */
+int cpu_engine_open(struct engine **out, const struct model *model,
+                    const struct engine_limits *limits, engine_progress progress, void *context,
+                    struct error *err);
+
+/* Deterministic fake logits from the tokens alone, for tests without weights: the KV of a page is
+ * a digest of the tokens up to it, so that a wrong page table gives wrong logits. */
+struct mock_options {
+    uint32_t n_vocab;
+    uint32_t row_cost_us;   /* time that each row takes */
+    uint32_t batch_cost_us; /* time that each batch takes */
+    int32_t fail_token;     /* a batch with this token fails; -1: none */
+    uint32_t fail_every;    /* every n-th batch fails once; 0: none */
+    int32_t end_token;      /* made likely now and then, so that answers end; -1: never */
+};
+
+int mock_engine_open(struct engine **out, const struct mock_options *options,
+                     const struct engine_limits *limits, struct error *err);
+
+#endif

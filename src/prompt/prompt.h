@@ -1,0 +1,28 @@
+#ifndef RADISH_PROMPT_PROMPT_H
+#define RADISH_PROMPT_PROMPT_H
+
+#include "base/error.h"
+#include "base/json.h"
+#include "prompt/chat_template.h"
+#include "prompt/tokenizer.h"
+
+/* From a conversation to token ids: the model's own template rendered once, its own tokenizer run
+ * once. Read-only once open, so that workers share it. */
+struct prompt_maker {
+    struct tokenizer *tokenizer;
+    struct chat_template *chat_template; /* NULL: the model has none */
+};
+
+/* From a model file; `template_path` replaces the file's own template, NULL keeps it. */
+int prompt_maker_open(struct prompt_maker *p, const struct gguf *gguf, const char *template_path,
+                      struct error *err);
+int prompt_maker_open_bytes(struct prompt_maker *p, struct error *err); /* for the mock engine */
+void prompt_maker_close(struct prompt_maker *p);
+
+/* Appends the ids of the rendered conversation to `out`. `messages` is an array in OpenAI's form
+ * whose contents are strings; `extra` (may be NULL) is an object whose members the template sees
+ * as variables (tools, enable_thinking, ...). */
+int prompt_maker_chat(const struct prompt_maker *p, const struct json *messages,
+                      const struct json *extra, struct token_list *out, struct error *err);
+
+#endif

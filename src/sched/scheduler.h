@@ -1,0 +1,122 @@
+#ifndef RADISH_SCHED_SCHEDULER_H
+#define RADISH_SCHED_SCHEDULER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "cache/prefix_tree.h"
+#include "engine/engine.h"
+#include "sched/sampler.h"
+
+/* The scheduler: one thread that owns the tree, the pages, the sequences and the engine, and is
+ * the engine's compute thread 0. Others hand it requests through a bounded queue and read each
+ * request's events from a ring of its own; nobody ever waits for a lock on the way of a token.
+ *
+ *   any thread  ──scheduler_submit──► [queue] ──► scheduler thread ──► [ring in the request]
+ *   event loop  ◄──────notify (once a step)─────────────┘                  │
+ *        └──request_next_event──────────────────────────────────────────────┘
+ *
+ * Life of a request:   waiting ─► running ⇄ parked (its ring is full) ─► finished
+ *                        ▲ ▲ sleeping (another computes its prefix)  │
+ *                        └─┴──────────── preempted ──────────────────┘
+ */
+
+/* The two things the scheduler needs from above: the bytes of each token, and what ends an answer. */
+struct token_table {
+    uint32_t n_tokens;
+    const char *const *bytes; /* [n_tokens] what the token adds to the text; none for controls */
+    const uint32_t *lengths;  /* [n_tokens] */
+    const bool *is_end;       /* [n_tokens] end-of-generation tokens */
+};
+
+enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELED, FINISH_ERROR };
+
+enum event_type {
+    EVENT_STARTED, /* admitted: prompt_cached is known */
+    EVENT_TOKEN,   /* one sampled token */
+    EVENT_DONE,    /* the last event */
+};
+
+struct sched_event {
+    enum event_type type;
+    enum finish_reason finish; /* DONE */
+    int32_t token;             /* TOKEN */
+    /* Of the bytes of all tokens so far, put together, the first `text_end` may be shown: less
+     * than all while a stop string may be beginning, cut before it when one has come. */
+    uint64_t text_end;
+};
+
+enum { REQUEST_RING = 128, REQUEST_MAX_STOPS = 16 };
+
+struct stop_string {
+    const char *bytes;
+    uint32_t len;
+};
+
+/* A request belongs to its maker until it is submitted, to the scheduler until its EVENT_DONE has
+ * been read, then to its maker again, who frees it with what it points to. The upper half is the
+ * maker's to fill in; the lower half the scheduler's. */
+struct request {
+    const int32_t *tokens; /* [n_tokens] the prompt, at least one */
+    uint32_t n_tokens;
+    uint32_t max_tokens; /* to generate */
+    uint64_t ns;         /* who shares a prefix with whom */
+    struct sampling sampling;
+    struct stop_string stops[REQUEST_MAX_STOPS];
+    uint32_t n_stops;
+    bool ignore_end; /* go on past end tokens */
+    bool no_cache;   /* neither match nor insert */
+    void *user;      /* the maker's own */
+
+    atomic_bool canceled; /* set by request_cancel */
+    atomic_uint ring_head, ring_tail;
+    struct sched_event ring[REQUEST_RING];
+    uint32_t prompt_cached; /* prompt tokens that came from the cache; valid from STARTED on */
+    uint32_t n_generated;   /* valid at DONE */
+    uint64_t submitted_ns, started_ns, first_token_ns, done_ns;
+    struct error error; /* valid at DONE with FINISH_ERROR */
+    struct sequence *sequence;
+};
+
+struct scheduler_options {
+    struct engine *engine;
+    struct token_table tokens;
+    uint32_t max_seqs;      /* that run at once */
+    uint32_t max_waiting;   /* beyond those; scheduler_submit says no past it */
+    uint32_t max_length;    /* positions in a sequence */
+    uint32_t step_budget_ms; /* a step is planned to take at most this long */
+    uint64_t cache_ttl_ns;  /* idle entries go after this; 0: never */
+    void (*notify)(void *context); /* events are there; called at most once a step */
+    void *notify_context;
+};
+
+/* A snapshot, published once a step; reading it never waits. */
+struct scheduler_stats {
+    uint32_t n_running, n_waiting;
+    uint32_t n_pages, n_free, n_owned, n_private;
+    uint64_t steps, rows, prompt_tokens, cached_tokens, generated_tokens;
+    uint64_t finished, canceled, failed, preempted;
+    struct tree_stats tree;
+};
+
+struct scheduler;
+
+int scheduler_open(struct scheduler **out, const struct scheduler_options *options,
+                   struct error *err);
+/* Starts the thread. Without it, scheduler_step drives the same loop from the caller's thread. */
+int scheduler_start(struct scheduler *s, struct error *err);
+/* Does one step; false when there was nothing to do. */
+bool scheduler_step(struct scheduler *s);
+/* Stops the thread, ends what runs with FINISH_CANCELED, and frees everything. */
+void scheduler_close(struct scheduler *s);
+
+enum submit_result { SUBMIT_OK, SUBMIT_FULL, SUBMIT_TOO_LONG };
+enum submit_result scheduler_submit(struct scheduler *s, struct request *r);
+void scheduler_cancel(struct scheduler *s, struct request *r); /* any thread; DONE still comes */
+/* The next event, if there is one. Wakes the sequence if its ring was full. */
+bool scheduler_next_event(struct scheduler *s, struct request *r, struct sched_event *event);
+void scheduler_read_stats(struct scheduler *s, struct scheduler_stats *out);
+
+#endif

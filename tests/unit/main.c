@@ -1,0 +1,100 @@
+/* Runs the table of cases: all of them, or those whose "suite.name" contains an argument.
+ * Prints failures and skips, then "unit: N passed, N failed, N skipped". */
+#include "test.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct test_case *cases;
+static jmp_buf case_end;
+enum { CASE_FAILED = 1, CASE_SKIPPED };
+
+void test_register(struct test_case *test)
+{
+    struct test_case **at = &cases;
+    while (*at && (strcmp((*at)->suite, test->suite) <= 0))
+        at = &(*at)->next;
+    test->next = *at;
+    *at = test;
+}
+
+void test_fail(const char *file, int line, const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "%s:%d: ", file, line);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    longjmp(case_end, CASE_FAILED);
+}
+
+void test_skip(const char *why)
+{
+    fprintf(stderr, "skipped: %s\n", why);
+    longjmp(case_end, CASE_SKIPPED);
+}
+
+const char *test_shared_path(const char *relative)
+{
+    static char path[4096];
+    const char *root = getenv("RADISH_SHARED");
+    snprintf(path, sizeof path, "%s/%s", root ? root : "../shared", relative);
+    return access(path, R_OK) == 0 ? path : NULL;
+}
+
+const char *test_model_path(void)
+{
+    static char path[4096];
+    const char *given = getenv("RADISH_TEST_MODEL");
+    const char *home = getenv("HOME");
+    if (given)
+        snprintf(path, sizeof path, "%s", given);
+    else
+        snprintf(path, sizeof path, "%s/.cache/radish/SmolLM2-135M-Instruct.Q4_1.gguf",
+                 home ? home : "");
+    return access(path, R_OK) == 0 ? path : NULL;
+}
+
+const char *test_scratch_dir(void)
+{
+    static char dir[] = "build/scratch.XXXXXX";
+    static bool made;
+    if (!made && !mkdtemp(dir))
+        test_fail(__FILE__, __LINE__, "cannot make %s", dir);
+    made = true;
+    return dir;
+}
+
+static bool wanted(const struct test_case *test, int argc, char **argv)
+{
+    char full[256];
+    snprintf(full, sizeof full, "%s.%s", test->suite, test->name);
+    for (int i = 1; i < argc; i++)
+        if (strstr(full, argv[i]))
+            return true;
+    return argc < 2;
+}
+
+int main(int argc, char **argv)
+{
+    static int passed, failed, skipped; /* static: they outlive a longjmp */
+    for (struct test_case *test = cases; test; test = test->next) {
+        if (!wanted(test, argc, argv))
+            continue;
+        int end = setjmp(case_end);
+        if (end == 0) {
+            test->run();
+            passed++;
+            continue;
+        }
+        fprintf(stderr, "%s %s.%s\n", end == CASE_FAILED ? "FAILED" : "skipped", test->suite,
+                test->name);
+        *(end == CASE_FAILED ? &failed : &skipped) += 1;
+    }
+    printf("unit: %d passed, %d failed, %d skipped\n", passed, failed, skipped);
+    return failed || passed + skipped == 0;
+}
