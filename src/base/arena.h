@@ -14,7 +14,10 @@ struct arena {
     size_t limit_bytes; /* 0 for none: hostile input cannot take more than this */
 };
 
-#define ARENA_INIT {0}
+#define ARENA_INIT                                                                                 \
+    {                                                                                              \
+        0                                                                                          \
+    }
 
 /* NULL when there is no memory or the limit is reached. */
 void *arena_alloc(struct arena *a, size_t size);

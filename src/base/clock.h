@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-uint64_t clock_now_ns(void);     /* monotonic */
+uint64_t clock_now_ns(void);      /* monotonic */
 int64_t clock_unix_seconds(void); /* wall clock */
 
 #endif

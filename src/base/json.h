@@ -44,7 +44,7 @@ struct json *json_parse(struct arena *arena, const char *text, size_t len, struc
 const char *json_type_name(enum json_type type); /* "null", "boolean", "number", "string", ... */
 /* The member of that name, or NULL (also when `object` is NULL or not an object). */
 const struct json *json_get(const struct json *object, const char *key);
-bool json_is(const struct json *value, enum json_type type); /* false for NULL */
+bool json_is(const struct json *value, enum json_type type);    /* false for NULL */
 bool json_equals(const struct json *value, const char *string); /* a string equal to `string` */
 /* True when the number is an integer in range, written as one (1, 1.0 and 1e2 are; 1.5 is not). */
 bool json_to_int64(const struct json *value, int64_t *out);
@@ -60,7 +60,8 @@ void json_append(struct arena *arena, struct json *parent, const char *key, stru
 
 /* Writing. Each appends one JSON text to `out`; bad UTF-8 is written as U+FFFD. */
 void json_write_string(struct strbuf *out, const char *bytes, size_t len);
-void json_write_double(struct strbuf *out, double value); /* shortest, as Python's repr; NaN: null */
+void json_write_double(struct strbuf *out,
+                       double value); /* shortest, as Python's repr; NaN: null */
 void json_write(struct strbuf *out, const struct json *value); /* compact, keys in order */
 
 /* A writer that puts the commas. Calls nest as the text does:

@@ -58,8 +58,8 @@ void log_write(enum log_level level, const char *format, ...)
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &tm);
     size_t used = strftime(line, sizeof line, "%H:%M:%S", &tm);
-    used += (size_t)snprintf(line + used, sizeof line - used, ".%03ld %-5s ",
-                             now.tv_nsec / 1000000, level_names[level]);
+    used += (size_t)snprintf(line + used, sizeof line - used, ".%03ld %-5s ", now.tv_nsec / 1000000,
+                             level_names[level]);
     va_list args;
     va_start(args, format);
     int wrote = vsnprintf(line + used, sizeof line - used - 1, format, args);

@@ -8,7 +8,8 @@
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 void log_set_level(enum log_level level);
-bool log_parse_level(const char *name, enum log_level *level); /* "error", "warn", "info", "debug" */
+bool log_parse_level(const char *name,
+                     enum log_level *level); /* "error", "warn", "info", "debug" */
 bool log_enabled(enum log_level level);
 
 __attribute__((format(printf, 2, 3))) void log_write(enum log_level level, const char *format, ...);

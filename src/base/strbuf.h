@@ -15,7 +15,10 @@ struct strbuf {
     bool failed;
 };
 
-#define STRBUF_INIT {0}
+#define STRBUF_INIT                                                                                \
+    {                                                                                              \
+        0                                                                                          \
+    }
 
 void strbuf_free(struct strbuf *sb);
 void strbuf_clear(struct strbuf *sb); /* empty again; keeps the memory; forgets the failure */

@@ -19,7 +19,8 @@ void test_fail(const char *file, int line, const char *format, ...)
 void test_skip(const char *why) __attribute__((noreturn));
 /* A path below the folder of shared test data, or NULL when it is not there. */
 const char *test_shared_path(const char *relative);
-/* The default model (RADISH_TEST_MODEL, else where `make` keeps it), or NULL when it is not there. */
+/* The default model (RADISH_TEST_MODEL, else where `make` keeps it), or NULL when it is not there.
+ */
 const char *test_model_path(void);
 /* A folder of this run's own for files that a case writes. */
 const char *test_scratch_dir(void);

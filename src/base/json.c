@@ -1,0 +1,420 @@
+/* The JSON reader: recursive descent over the bytes, values in an arena. Recursion is bounded by
+ * JSON_MAX_DEPTH. What a newcomer gets wrong: `text` of a number is its own spelling, so that 1.0
+ * and 1 stay apart when they are written again. */
+#include "base/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+struct reader {
+    struct arena *arena;
+    const char *begin, *at, *end;
+    unsigned depth;
+    struct error *err;
+};
+
+static struct json *value_read(struct reader *r);
+
+static size_t position(const struct reader *r)
+{
+    return (size_t)(r->at - r->begin);
+}
+
+/* "expected X, found Y" at the reader's place. */
+static void *fail_expected(struct reader *r, const char *expected)
+{
+    if (r->at == r->end)
+        error_set_at(r->err, ERROR_INPUT, position(r), "JSON ends early: expected %s at byte %zu",
+                     expected, position(r));
+    else if ((unsigned char)*r->at >= 0x20 && (unsigned char)*r->at < 0x7f)
+        error_set_at(r->err, ERROR_INPUT, position(r),
+                     "invalid JSON: expected %s at byte %zu, found '%c'", expected, position(r),
+                     *r->at);
+    else
+        error_set_at(r->err, ERROR_INPUT, position(r),
+                     "invalid JSON: expected %s at byte %zu, found byte 0x%02x", expected,
+                     position(r), (unsigned char)*r->at);
+    return NULL;
+}
+
+static void *fail_memory(struct reader *r)
+{
+    if (r->arena->limit_bytes)
+        error_set_at(r->err, ERROR_LIMIT, position(r),
+                     "JSON is too large: it needs more than %zu bytes of memory",
+                     r->arena->limit_bytes);
+    else
+        error_set_at(r->err, ERROR_MEMORY, position(r), "no memory for JSON");
+    return NULL;
+}
+
+static void *fail_at(struct reader *r, const char *what)
+{
+    error_set_at(r->err, ERROR_INPUT, position(r), "invalid JSON: %s at byte %zu", what,
+                 position(r));
+    return NULL;
+}
+
+static void space_skip(struct reader *r)
+{
+    while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r'))
+        r->at++;
+}
+
+static bool byte_take(struct reader *r, char c)
+{
+    if (r->at == r->end || *r->at != c)
+        return false;
+    r->at++;
+    return true;
+}
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+/* The four digits of \uXXXX, or -1. */
+static int32_t hex4_read(struct reader *r)
+{
+    int32_t code = 0;
+    if (r->end - r->at < 4)
+        return -1;
+    for (int i = 0; i < 4; i++) {
+        int digit = hex_value(r->at[i]);
+        if (digit < 0)
+            return -1;
+        code = code * 16 + digit;
+    }
+    r->at += 4;
+    return code;
+}
+
+/* After "\u": appends the code point (both halves of a surrogate pair). */
+static bool unicode_escape_read(struct reader *r, char **out)
+{
+    int32_t code = hex4_read(r);
+    if (code < 0)
+        return fail_at(r, "\\u needs four hexadecimal digits"), false;
+    if (code >= 0xd800 && code < 0xe000) {
+        int32_t low = -1;
+        if (code < 0xdc00 && r->end - r->at >= 6 && r->at[0] == '\\' && r->at[1] == 'u') {
+            r->at += 2;
+            low = hex4_read(r);
+        }
+        if (low < 0xdc00 || low >= 0xe000)
+            return fail_at(r, "half of a surrogate pair"), false;
+        code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+    }
+    *out += utf8_encode((uint32_t)code, *out);
+    return true;
+}
+
+static bool escape_read(struct reader *r, char **out)
+{
+    static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
+    if (r->at == r->end)
+        return fail_expected(r, "an escaped character"), false;
+    char c = *r->at++;
+    if (c == 'u')
+        return unicode_escape_read(r, out);
+    const char *found = c ? strchr(names, c) : NULL;
+    if (!found) {
+        r->at--;
+        return fail_at(r, "unknown escape in a string"), false;
+    }
+    *(*out)++ = values[found - names];
+    return true;
+}
+
+/* A string, with `at` behind its opening quote. The decoded text is never longer than the source,
+ * so its room is taken from the distance to the closing quote. */
+static const char *string_read(struct reader *r, size_t *len)
+{
+    const char *close = r->at;
+    while (close < r->end && *close != '"')
+        close += *close == '\\' && close + 1 < r->end ? 2 : 1;
+    if (close >= r->end) {
+        r->at = r->end;
+        return fail_expected(r, "the end of a string");
+    }
+    char *text = arena_alloc(r->arena, (size_t)(close - r->at) + 1);
+    if (!text)
+        return fail_memory(r);
+    char *out = text;
+    while (r->at < close) {
+        unsigned char c = (unsigned char)*r->at;
+        if (c == '\\') {
+            r->at++;
+            if (!escape_read(r, &out))
+                return NULL;
+            continue;
+        }
+        if (c < 0x20)
+            return fail_at(r, "a control character in a string must be escaped");
+        size_t width = utf8_valid_prefix(r->at, (size_t)(close - r->at));
+        if (width == 0)
+            return fail_at(r, "a string is not valid UTF-8");
+        memcpy(out, r->at, width);
+        out += width;
+        r->at += width;
+    }
+    r->at = close + 1;
+    *out = '\0';
+    *len = (size_t)(out - text);
+    return text;
+}
+
+static size_t digits_skip(struct reader *r)
+{
+    const char *from = r->at;
+    while (r->at < r->end && *r->at >= '0' && *r->at <= '9')
+        r->at++;
+    return (size_t)(r->at - from);
+}
+
+static struct json *number_read(struct reader *r)
+{
+    const char *from = r->at;
+    size_t where = position(r);
+    byte_take(r, '-');
+    if (!byte_take(r, '0') && digits_skip(r) == 0)
+        return fail_expected(r, "a digit");
+    if (byte_take(r, '.') && digits_skip(r) == 0)
+        return fail_expected(r, "a digit");
+    if (byte_take(r, 'e') || byte_take(r, 'E')) {
+        if (!byte_take(r, '+'))
+            byte_take(r, '-');
+        if (digits_skip(r) == 0)
+            return fail_expected(r, "a digit");
+    }
+    struct json *value = json_new(r->arena, JSON_NUMBER);
+    const char *text = arena_copy(r->arena, from, (size_t)(r->at - from));
+    if (!value || !text)
+        return fail_memory(r);
+    value->position = where;
+    value->text = text;
+    value->text_len = (size_t)(r->at - from);
+    value->number = strtod(text, NULL);
+    return value;
+}
+
+static struct json *word_read(struct reader *r, const char *word, enum json_type type, bool boolean)
+{
+    size_t len = strlen(word);
+    if ((size_t)(r->end - r->at) < len || memcmp(r->at, word, len) != 0)
+        return fail_expected(r, "a value");
+    struct json *value = json_new(r->arena, type);
+    if (!value)
+        return fail_memory(r);
+    value->position = position(r);
+    value->boolean = boolean;
+    r->at += len;
+    return value;
+}
+
+static int key_compare(const void *a, const void *b)
+{
+    const struct json *x = *(const struct json *const *)a, *y = *(const struct json *const *)b;
+    size_t len = x->key_len < y->key_len ? x->key_len : y->key_len;
+    int order = memcmp(x->key, y->key, len);
+    return order ? order : (x->key_len > y->key_len) - (x->key_len < y->key_len);
+}
+
+/* Sorting finds equal keys without a cost that an attacker can make quadratic. */
+static bool keys_check_unique(struct reader *r, const struct json *object)
+{
+    if (object->count < 2)
+        return true;
+    const struct json **members = malloc(object->count * sizeof *members);
+    if (!members)
+        return fail_memory(r), false;
+    size_t n = 0;
+    json_each (member, object)
+        members[n++] = member;
+    qsort(members, n, sizeof *members, key_compare);
+    bool unique = true;
+    for (size_t i = 1; i < n && unique; i++) {
+        if (key_compare(&members[i - 1], &members[i]) == 0) {
+            error_set_at(r->err, ERROR_INPUT, members[i]->position,
+                         "invalid JSON: the key \"%.64s\" appears twice in one object",
+                         members[i]->key);
+            unique = false;
+        }
+    }
+    free(members);
+    return unique;
+}
+
+static struct json *member_read(struct reader *r)
+{
+    space_skip(r);
+    if (!byte_take(r, '"'))
+        return fail_expected(r, "a key in quotes");
+    size_t key_len;
+    const char *key = string_read(r, &key_len);
+    if (!key)
+        return NULL;
+    space_skip(r);
+    if (!byte_take(r, ':'))
+        return fail_expected(r, "':'");
+    struct json *value = value_read(r);
+    if (value) {
+        value->key = key;
+        value->key_len = key_len;
+    }
+    return value;
+}
+
+/* An array or an object, with `at` behind its opening bracket. */
+static struct json *container_read(struct reader *r, enum json_type type)
+{
+    char close = type == JSON_ARRAY ? ']' : '}';
+    struct json *container = json_new(r->arena, type);
+    if (!container)
+        return fail_memory(r);
+    container->position = position(r) - 1;
+    if (++r->depth > JSON_MAX_DEPTH)
+        return fail_at(r, "values are nested too deeply");
+    struct json **tail = &container->first;
+    space_skip(r);
+    while (!byte_take(r, close)) {
+        if (container->count && !byte_take(r, ','))
+            return fail_expected(r, type == JSON_ARRAY ? "',' or ']'" : "',' or '}'");
+        struct json *child = type == JSON_ARRAY ? value_read(r) : member_read(r);
+        if (!child)
+            return NULL;
+        *tail = child;
+        tail = &child->next;
+        container->count++;
+        space_skip(r);
+    }
+    r->depth--;
+    if (type == JSON_OBJECT && !keys_check_unique(r, container))
+        return NULL;
+    return container;
+}
+
+static struct json *value_read(struct reader *r)
+{
+    space_skip(r);
+    if (r->at == r->end)
+        return fail_expected(r, "a value");
+    switch (*r->at) {
+    case '{': r->at++; return container_read(r, JSON_OBJECT);
+    case '[': r->at++; return container_read(r, JSON_ARRAY);
+    case 't': return word_read(r, "true", JSON_BOOL, true);
+    case 'f': return word_read(r, "false", JSON_BOOL, false);
+    case 'n': return word_read(r, "null", JSON_NULL, false);
+    case '"': break;
+    default:
+        if (*r->at == '-' || (*r->at >= '0' && *r->at <= '9'))
+            return number_read(r);
+        return fail_expected(r, "a value");
+    }
+    struct json *value = json_new(r->arena, JSON_STRING);
+    if (!value)
+        return fail_memory(r);
+    value->position = position(r);
+    r->at++;
+    value->text = string_read(r, &value->text_len);
+    return value->text ? value : NULL;
+}
+
+struct json *json_parse(struct arena *arena, const char *text, size_t len, struct error *err)
+{
+    struct reader r = {.arena = arena, .begin = text, .at = text, .end = text + len, .err = err};
+    struct json *root = value_read(&r);
+    if (!root)
+        return NULL;
+    space_skip(&r);
+    return r.at == r.end ? root : fail_expected(&r, "the end of the text");
+}
+
+const char *json_type_name(enum json_type type)
+{
+    static const char *const names[] = {"null", "boolean", "number", "string", "array", "object"};
+    return names[type];
+}
+
+const struct json *json_get(const struct json *object, const char *key)
+{
+    if (!json_is(object, JSON_OBJECT))
+        return NULL;
+    size_t len = strlen(key);
+    json_each (member, object)
+        if (member->key_len == len && memcmp(member->key, key, len) == 0)
+            return member;
+    return NULL;
+}
+
+bool json_is(const struct json *value, enum json_type type)
+{
+    return value && value->type == type;
+}
+
+bool json_equals(const struct json *value, const char *string)
+{
+    return json_is(value, JSON_STRING) && value->text_len == strlen(string) &&
+           memcmp(value->text, string, value->text_len) == 0;
+}
+
+/* The magnitude of a number whose text is a plain run of digits, if it fits. */
+static bool digits_to_uint64(const char *text, uint64_t *out)
+{
+    uint64_t value = 0;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9')
+            return false;
+        uint64_t digit = (uint64_t)(*text - '0');
+        if (value > (UINT64_MAX - digit) / 10)
+            return false;
+        value = value * 10 + digit;
+    }
+    *out = value;
+    return true;
+}
+
+bool json_to_uint64(const struct json *value, uint64_t *out)
+{
+    if (!json_is(value, JSON_NUMBER))
+        return false;
+    if (digits_to_uint64(value->text, out))
+        return true;
+    /* 1.0 and 1e2: exact as a double, so below 2^53 */
+    if (!(value->number >= 0 && value->number < 9007199254740992.0))
+        return false;
+    *out = (uint64_t)value->number;
+    return (double)*out == value->number;
+}
+
+bool json_to_int64(const struct json *value, int64_t *out)
+{
+    uint64_t magnitude;
+    if (!json_is(value, JSON_NUMBER))
+        return false;
+    if (value->text[0] != '-') {
+        if (!json_to_uint64(value, &magnitude) || magnitude > INT64_MAX)
+            return false;
+        *out = (int64_t)magnitude;
+        return true;
+    }
+    if (digits_to_uint64(value->text + 1, &magnitude)) {
+        if (magnitude > (uint64_t)INT64_MAX + 1)
+            return false;
+        *out = (int64_t)(0 - magnitude);
+        return true;
+    }
+    if (!(value->number <= 0 && value->number > -9007199254740992.0))
+        return false;
+    *out = (int64_t)value->number;
+    return (double)*out == value->number;
+}

@@ -1,0 +1,50 @@
+/* UTF-8, one sequence at a time, strict as the Unicode standard's table 3-7. */
+#include "base/utf8.h"
+
+static int is_continuation(char byte)
+{
+    return ((unsigned char)byte & 0xc0) == 0x80;
+}
+
+size_t utf8_valid_prefix(const char *bytes, size_t len)
+{
+    if (len == 0)
+        return 0;
+    unsigned char lead = (unsigned char)bytes[0];
+    if (lead < 0x80)
+        return 1;
+    size_t width = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    if (lead < 0xc2 || lead > 0xf4 || len < width)
+        return 0;
+    for (size_t i = 1; i < width; i++)
+        if (!is_continuation(bytes[i]))
+            return 0;
+    unsigned char second = (unsigned char)bytes[1];
+    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
+        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f))
+        return 0;
+    return width;
+}
+
+uint32_t utf8_decode(const char *bytes, size_t width)
+{
+    static const unsigned char lead_mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    uint32_t code = (unsigned char)bytes[0] & lead_mask[width];
+    for (size_t i = 1; i < width; i++)
+        code = code << 6 | ((unsigned char)bytes[i] & 0x3f);
+    return code;
+}
+
+size_t utf8_encode(uint32_t code, char *out)
+{
+    if (code < 0x80) {
+        out[0] = (char)code;
+        return 1;
+    }
+    size_t width = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    static const unsigned char lead_bits[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    for (size_t i = width - 1; i > 0; i--, code >>= 6)
+        out[i] = (char)(0x80 | (code & 0x3f));
+    out[0] = (char)(lead_bits[width] | code);
+    return width;
+}
