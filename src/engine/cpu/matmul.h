@@ -15,7 +15,8 @@
  * ever crosses lanes, so neither the number of rows, nor the tile, nor the split among threads can
  * change a bit, and the scalar, AVX2 and AVX-512 kernels agree with each other as well.
  *
- *   panel p (outputs 16p .. 16p+15)    [block 0: 16 scales │ 16 mins │ quants][block 1: ...] ...
+ *   panel p (outputs 16p .. 16p+15)    [scales and mins of block 0, 1, ... │ quants of block 0,
+ * ...]
  *
  * Quantised weights meet activations quantised a row at a time in blocks of 32 (int8, a float
  * scale, sums for the offsets); F32, F16 and BF16 weights meet float activations. */
@@ -25,18 +26,21 @@ enum { PANEL = 16, ACT_BLOCK = 32 };
 /* How a packed matrix wants its activations. */
 enum act_kind { ACT_F32, ACT_Q8 };
 
-struct packed_matrix; /* see matmul.c for the formats */
+struct packed_matrix; /* see matmul_internal.h for the formats */
+struct act_block;     /* one block of 32 columns of a few rows, see matmul_internal.h */
 
 /* n_rows rows of `cols` activations, in the form that a kind of matrix wants. Made once and used
  * by every matrix that has the same input (q, k and v; gate and up). */
 struct activations {
     enum act_kind kind;
     uint32_t n_rows, cols;
-    const float *f32;     /* ACT_F32: [n_rows][cols] */
-    const int8_t *quants; /* ACT_Q8: [n_rows][cols rounded up to ACT_BLOCK], zeros behind */
-    const float *scales;  /* ACT_Q8: [n_rows][blocks] */
-    const int16_t *sums;  /* ACT_Q8: [n_rows][blocks][2], of the quants of each half block */
+    const float *f32;           /* ACT_F32: [n_rows][cols] */
+    const struct act_block *q8; /* ACT_Q8: activations_bytes, filled by quantize_row */
 };
+
+/* Size of the ACT_Q8 buffer, which must be aligned to 64 bytes and need not be cleared. It grows
+ * with both arguments, so a buffer for the largest batch and width serves every smaller one. */
+size_t activations_bytes(uint32_t n_rows, uint32_t cols);
 
 /* Packs `w`; returns NULL and `err` when there is no memory. May be called from several threads,
  * for different matrices. */
@@ -44,17 +48,18 @@ struct packed_matrix *matrix_pack(const struct weight *w, struct error *err);
 void matrix_free(struct packed_matrix *m);
 enum act_kind matrix_act_kind(const struct packed_matrix *m);
 uint32_t matrix_rows(const struct packed_matrix *m);
+uint32_t matrix_panels(const struct packed_matrix *m); /* rows / PANEL, rounded up */
 size_t matrix_bytes(const struct packed_matrix *m);
 
 /* The functions of one kernel path. */
 struct matmul_kernels {
-    /* Quantises one row of `cols` floats into the three arrays of `struct activations`. */
-    void (*quantize_row)(const float *x, uint32_t cols, int8_t *quants, float *scales,
-                         int16_t *sums);
+    /* Quantises the `cols` floats of one row into its place in the buffer `q8`. Threads may fill
+     * different rows at once. The columns behind a last partial block count as zeros. */
+    void (*quantize_row)(const float *x, uint32_t cols, uint32_t row, struct act_block *q8);
     /* out[r * out_stride + o] = sum over c of x[r][c] * m[o][c], for all rows of x and the outputs
      * of panels [panel_begin, panel_end). Threads split panels; every split gives the same bits. */
-    void (*matmul)(const struct packed_matrix *m, const struct activations *x,
-                   uint32_t panel_begin, uint32_t panel_end, float *out, size_t out_stride);
+    void (*matmul)(const struct packed_matrix *m, const struct activations *x, uint32_t panel_begin,
+                   uint32_t panel_end, float *out, size_t out_stride);
 };
 
 extern const struct matmul_kernels matmul_kernels_ref, matmul_kernels_avx2, matmul_kernels_avx512,

@@ -1,0 +1,115 @@
+#ifndef RADISH_ENGINE_CPU_MATMUL_INTERNAL_H
+#define RADISH_ENGINE_CPU_MATMUL_INTERNAL_H
+
+#include "engine/cpu/matmul.h"
+
+/* The packed formats and the one definition of the product that every kernel path computes.
+ *
+ * Quantised activations. Rows come in tiles of ROW_TILE; a tile is one act_block for each block of
+ * 32 columns, so that a kernel that works on a few rows of a tile walks memory forwards and finds
+ * every operand at a constant distance from one pointer:
+ *
+ *   tile 0 (rows 0..11)  [block 0: 12 x 32 quants │ 12 scales │ 12 sums │ 2 x 12 half sums][block
+ * 1] tile 1 (rows 12..23) [block 0 ...
+ *
+ * Quantised weights, `blocks` of 32 columns each. The heads (scales and mins) of a panel come
+ * first, padded to 64 bytes, then its quants, so that every vector load is aligned:
+ *
+ *   panel  [head 0][head 1] ... │ [quants 0][quants 1] ...
+ *   head   plain: f16 scale[16], f16 min[16] if the format has mins
+ *          super: for every 8 blocks f16 d[16], f16 dmin[16], then for each of them
+ *                 i8 scale[parts][16], i8 min[parts][16]; the scale is d * scale, exact in float
+ *   quants 8 bits: step k of 8 is 64 bytes: for each of the 16 outputs columns 4k .. 4k+3
+ *          4 bits: step k of 4 the same, columns 4k .. in the low halves, 4k+16 .. in the high
+ *
+ * A quant q stands for the weight (q - zero) * scale + min. parts is 2 where scales (and mins) are
+ * for 16 columns, else 1. Float weights are [panel][cols][16].
+ *
+ * The product of one output with one row, in order of b from acc = 0 (all in float, each operation
+ * rounded once; idot is the exact integer dot of q - zero and the activation's quants, of the block
+ * or of each half of it; sums likewise):
+ *   t = idot * scale                             one part
+ *   t = fma(idot, scale, min * sum)              one part, mins
+ *   t = fma(idot1, scale1, idot0 * scale0)       two parts
+ *   t = fma(idot1, scale1, fma(idot0, scale0, fma(min1, sum1, min0 * sum0)))   two parts, mins
+ *   acc = fma(t, activation's scale, acc)
+ * Float weights: acc = fma(w, x, acc), in order of c. */
+
+enum {
+    ROW_TILE = 12,
+    SUPER_BLOCKS = 8, /* blocks that share d and dmin */
+    STEP_BYTES = 64,
+    PACK_ALIGN = 64,
+};
+
+struct act_block {
+    int8_t quants[ROW_TILE][ACT_BLOCK];
+    float scale[ROW_TILE];       /* a value is quant * scale */
+    float sum[ROW_TILE];         /* of the quants */
+    float half_sum[2][ROW_TILE]; /* of quants 0..15 and 16..31 */
+};
+
+/* X(name, bits of a quant, parts, has mins, has super blocks), in order of enum packed_format */
+#define QUANT_FORMATS(X)                                                                           \
+    X(q4, 4, 1, 0, 0)       /* Q4_0 */                                                             \
+    X(q4_min, 4, 1, 1, 0)   /* Q4_1 */                                                             \
+    X(q8, 8, 1, 0, 0)       /* Q5_0, Q8_0 */                                                       \
+    X(q8_min, 8, 1, 1, 0)   /* Q5_1 */                                                             \
+    X(k4_min, 4, 1, 1, 1)   /* Q4_K */                                                             \
+    X(k8_min, 8, 1, 1, 1)   /* Q5_K */                                                             \
+    X(k4x2, 4, 2, 0, 1)     /* Q3_K */                                                             \
+    X(k4x2_min, 4, 2, 1, 1) /* Q2_K */                                                             \
+    X(k8x2, 8, 2, 0, 1)     /* Q6_K */
+
+#define QUANT_FORMAT_NAME(name, bits, parts, mins, super) PACKED_##name,
+enum packed_format {
+    QUANT_FORMATS(QUANT_FORMAT_NAME) N_QUANT_FORMATS,
+    PACKED_f32 = N_QUANT_FORMATS,
+    PACKED_f16,
+    PACKED_bf16,
+    N_PACKED_FORMATS
+};
+#undef QUANT_FORMAT_NAME
+
+struct quant_format {
+    int bits, parts, mins, super;
+};
+extern const struct quant_format quant_formats[N_QUANT_FORMATS];
+
+struct packed_matrix {
+    enum packed_format format;
+    uint32_t rows, cols;
+    uint32_t n_panels;
+    uint32_t blocks;      /* of 32 columns; 0 for float weights */
+    int32_t zero;         /* the quant that stands for 0, before the min is added */
+    size_t quants_offset; /* in a panel */
+    size_t panel_bytes;
+    size_t map_bytes;
+    uint8_t *data; /* [n_panels][panel_bytes] */
+};
+
+static inline const uint8_t *matrix_panel(const struct packed_matrix *m, uint32_t panel)
+{
+    return m->data + panel * m->panel_bytes;
+}
+
+/* How many outputs of a panel there really are: 16, fewer in the last. */
+static inline uint32_t panel_outputs(const struct packed_matrix *m, uint32_t panel)
+{
+    uint32_t left = m->rows - panel * PANEL;
+    return left < PANEL ? left : PANEL;
+}
+
+static inline uint32_t act_blocks(uint32_t cols)
+{
+    return (cols + ACT_BLOCK - 1) / ACT_BLOCK;
+}
+
+/* Bytes of the heads of one super block, or of one block where there are none. */
+static inline size_t head_bytes(struct quant_format f)
+{
+    size_t shared = PANEL * sizeof(uint16_t) * (1 + f.mins);
+    return f.super ? shared + SUPER_BLOCKS * PANEL * (size_t)f.parts * (1 + f.mins) : shared;
+}
+
+#endif
