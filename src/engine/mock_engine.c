@@ -1,0 +1,269 @@
+/* An engine without weights, for tests and for trying the server. The KV of a page is one digest
+ * of the token and the page before it; the logits of a row are made from every page of the
+ * sequence up to it, as attention would read them. So a wrong, stale or reused page anywhere in a
+ * page table gives wrong logits, and nothing but the tokens gives the right ones.
+ * Owner: the thread that owns the engine. Pages of a batch that failed or was stopped are filled
+ * with rubbish on purpose: whoever uses them notices. */
+#include "engine/engine.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+
+enum {
+    BYTE_VOCAB = 259,           /* 256 bytes and three controls: answers then look like words */
+    END_ONE_IN = 48,            /* how often an answer is led to its end */
+    WORD_ONE_IN = 5,            /* how often a letter ends its word */
+    STOP_ONE_IN = 8,            /* how often the end of a word ends its sentence */
+    LOOK_EVERY_NS = 500 * 1000, /* how often a waiting batch looks at its live count */
+};
+
+#define DIGEST_START 0x7261646973680001u
+#define SALT_END     0x656e64u
+#define SALT_WORD    0x776f7264u
+#define SALT_RUBBISH 0x72756262u
+
+/* What one byte class likes to be followed by, and how much (in logits). */
+enum byte_class { CLASS_VOWEL, CLASS_CONSONANT, CLASS_SPACE, CLASS_OTHER, CLASS_CONTROL };
+
+struct mock_engine {
+    struct engine engine;
+    struct mock_options options;
+    const struct batch *batch; /* between submit and wait */
+    uint64_t *digest;          /* [n_pages] */
+    uint64_t n_batches;
+    uint32_t since_failure; /* batches */
+};
+
+static bool batch_has_token(const struct batch *batch, int32_t token)
+{
+    for (uint32_t i = 0; i < batch->n_rows; i++)
+        if (batch->rows[i].token == token)
+            return true;
+    return false;
+}
+
+static bool is_stopped(const struct batch *batch)
+{
+    return batch->live && atomic_load_explicit(batch->live, memory_order_acquire) <= 0;
+}
+
+/* Waits out the cost of the batch; false when it was stopped meanwhile. */
+static bool spend_cost(const struct mock_engine *m, const struct batch *batch)
+{
+    uint64_t cost_ns = ((uint64_t)m->options.row_cost_us * batch->n_rows +
+                        m->options.batch_cost_us) *
+                       1000;
+    uint64_t end_ns = clock_now_ns() + cost_ns;
+    for (;;) {
+        if (is_stopped(batch))
+            return false;
+        uint64_t now_ns = clock_now_ns();
+        if (now_ns >= end_ns)
+            return true;
+        uint64_t left_ns = end_ns - now_ns;
+        struct timespec nap = {0, (long)(left_ns < LOOK_EVERY_NS ? left_ns : LOOK_EVERY_NS)};
+        nanosleep(&nap, NULL);
+    }
+}
+
+static void spoil_pages(struct mock_engine *m, const struct batch *batch)
+{
+    for (uint32_t i = 0; i < batch->n_rows; i++)
+        m->digest[batch->rows[i].page] = hash_pair(SALT_RUBBISH, m->n_batches * 4096 + i);
+}
+
+static enum byte_class byte_class(int32_t token)
+{
+    if (token == ' ')
+        return CLASS_SPACE;
+    if (token >= 'a' && token <= 'z')
+        return strchr("aeiou", token) ? CLASS_VOWEL : CLASS_CONSONANT;
+    return token == '.' || token == ',' ? CLASS_OTHER : CLASS_CONTROL;
+}
+
+/* How much the byte vocabulary likes `next` after `last`: vowels and consonants take turns, words
+ * end at a space, sentences at a full stop. */
+static float byte_bias(uint64_t digest, int32_t last, int32_t next)
+{
+    static const char common[] = "etaoinshrdlu";
+    enum byte_class from = byte_class(last), to = byte_class(next);
+    uint64_t choice = hash_pair(digest, SALT_WORD);
+    bool in_word = from == CLASS_VOWEL || from == CLASS_CONSONANT;
+    bool ends_word = in_word && choice % WORD_ONE_IN == 0;
+    bool ends_sentence = ends_word && choice / WORD_ONE_IN % STOP_ONE_IN == 0;
+    if (to == CLASS_CONTROL)
+        return -16.0f;
+    if (to == CLASS_SPACE)
+        return from == CLASS_OTHER || (ends_word && !ends_sentence) ? 16.0f : -16.0f;
+    if (to == CLASS_OTHER)
+        return next == '.' && ends_sentence ? 16.0f : -16.0f;
+    float bias = strchr(common, next) ? 2.0f : 0.0f;
+    if (in_word && from != to)
+        bias += 3.0f;
+    return bias;
+}
+
+/* logits [n_vocab] of a row whose pages make `digest` and whose token is `last` */
+static void make_logits(const struct mock_engine *m, uint64_t digest, int32_t last, float *logits)
+{
+    bool is_bytes = m->options.n_vocab == BYTE_VOCAB;
+    for (uint32_t i = 0; i < m->options.n_vocab; i++) {
+        uint64_t noise = hash_mix(digest + i) >> 40; /* 24 bits: exact in a float */
+        logits[i] = (float)noise * (4.0f / (1 << 24));
+        if (is_bytes)
+            logits[i] += byte_bias(digest, last, (int32_t)i);
+    }
+    if (m->options.end_token >= 0) {
+        bool ends = hash_pair(digest, SALT_END) % END_ONE_IN == 0;
+        logits[m->options.end_token] = ends ? 40.0f : -40.0f;
+    }
+}
+
+/* Walks one sequence's pages from the first; the page of the next position at each call. */
+struct page_walk {
+    const struct page_run *run;
+    uint32_t index; /* in the run */
+};
+
+static uint32_t page_walk_next(struct page_walk *walk)
+{
+    while (walk->index == walk->run->count) {
+        walk->run++;
+        walk->index = 0;
+    }
+    return walk->run->first + walk->index++;
+}
+
+/* Computes the rows of one sequence, `n` of them; returns how many rows of logits it wrote. */
+static uint32_t compute_seq(struct mock_engine *m, const struct batch_seq *seq,
+                            const struct batch_row *rows, uint32_t n, float *logits)
+{
+    struct page_walk walk = {seq->runs, 0};
+    uint64_t last = DIGEST_START, seen = 0;
+    uint32_t position = 0, n_logits = 0;
+    for (; position < rows[0].position; position++) {
+        last = m->digest[page_walk_next(&walk)];
+        seen += last * (2 * (uint64_t)position + 1);
+    }
+    for (uint32_t i = 0; i < n; i++, position++) {
+        uint32_t page = page_walk_next(&walk);
+        assert(rows[i].position == position && rows[i].page == page);
+        last = hash_pair(last, (uint32_t)rows[i].token);
+        m->digest[page] = last;
+        seen += last * (2 * (uint64_t)position + 1);
+        if (rows[i].output == OUTPUT_LOGITS)
+            make_logits(m, hash_mix(seen), rows[i].token,
+                        logits + (size_t)n_logits++ * m->options.n_vocab);
+    }
+    return n_logits;
+}
+
+static void check_batch(const struct engine *e, const struct batch *batch)
+{
+    assert(batch->n_rows > 0 && batch->n_rows <= e->limits.max_rows);
+    assert(batch->n_seqs > 0 && batch->n_seqs <= e->limits.max_seqs);
+    for (uint32_t i = 0; i < batch->n_seqs; i++) {
+        const struct batch_seq *seq = &batch->seqs[i];
+        uint32_t length = 0;
+        for (uint32_t k = 0; k < seq->n_runs; k++) {
+            assert(seq->runs[k].count > 0 && seq->runs[k].first < e->limits.n_pages &&
+                   seq->runs[k].count <= e->limits.n_pages - seq->runs[k].first);
+            length += seq->runs[k].count;
+        }
+        assert(length == seq->length && length <= e->limits.max_length);
+        (void)length;
+    }
+    (void)e;
+}
+
+static int mock_submit(struct engine *e, const struct batch *batch, struct error *err)
+{
+    struct mock_engine *m = (struct mock_engine *)e;
+    assert(!m->batch);
+    check_batch(e, batch);
+    for (uint32_t i = 0; i < batch->n_rows; i++)
+        if (batch->rows[i].token < 0 || (uint32_t)batch->rows[i].token >= e->info.n_vocab)
+            return error_set(err, ERROR_INPUT, "token %d is not in the vocabulary of %u",
+                             batch->rows[i].token, e->info.n_vocab);
+    m->batch = batch;
+    return 0;
+}
+
+static int mock_wait(struct engine *e, struct error *err)
+{
+    struct mock_engine *m = (struct mock_engine *)e;
+    const struct batch *batch = m->batch;
+    assert(batch);
+    m->batch = NULL;
+    m->n_batches++;
+    m->since_failure++;
+    if (!spend_cost(m, batch)) {
+        spoil_pages(m, batch);
+        return error_set(err, ERROR_CANCELED, "the batch was stopped");
+    }
+    if (m->options.fail_token >= 0 && batch_has_token(batch, m->options.fail_token)) {
+        spoil_pages(m, batch);
+        return error_set(err, ERROR_FAILED, "the mock engine fails on token %d, as it was told",
+                         m->options.fail_token);
+    }
+    if (m->options.fail_every && m->since_failure >= m->options.fail_every) {
+        m->since_failure = 0;
+        spoil_pages(m, batch);
+        return error_set(err, ERROR_FAILED,
+                         "the mock engine fails every %u batches, as it was told",
+                         m->options.fail_every);
+    }
+    float *logits = batch->logits;
+    for (uint32_t i = 0, n; i < batch->n_rows; i += n) {
+        const struct batch_row *rows = batch->rows + i;
+        for (n = 1; i + n < batch->n_rows && rows[n].seq == rows[0].seq;)
+            n++;
+        uint32_t n_logits = compute_seq(m, &batch->seqs[rows[0].seq], rows, n, logits);
+        if (n_logits)
+            logits += (size_t)n_logits * m->options.n_vocab;
+    }
+    return 0;
+}
+
+static void mock_close(struct engine *e)
+{
+    struct mock_engine *m = (struct mock_engine *)e;
+    free(m->digest);
+    free(m);
+}
+
+static const struct engine_ops mock_ops = {mock_submit, mock_wait, mock_close};
+
+int mock_engine_open(struct engine **out, const struct mock_options *options,
+                     const struct engine_limits *limits, struct error *err)
+{
+    if (options->n_vocab == 0 || options->end_token >= (int32_t)options->n_vocab)
+        return error_set(err, ERROR_INPUT, "a mock vocabulary of %u has no end token %d",
+                         options->n_vocab, options->end_token);
+    struct mock_engine *m = calloc(1, sizeof *m);
+    if (m)
+        m->digest = calloc(limits->n_pages, sizeof *m->digest);
+    if (!m || !m->digest) {
+        free(m);
+        return error_set(err, ERROR_MEMORY, "no memory for a mock engine of %u pages",
+                         limits->n_pages);
+    }
+    m->options = *options;
+    m->engine = (struct engine){
+        .ops = &mock_ops,
+        .limits = *limits,
+        .info = {.name = "mock",
+                 .n_vocab = options->n_vocab,
+                 .n_groups = 1,
+                 .groups = {{.n_layers = 1, .page_bytes = sizeof *m->digest}},
+                 .bit_exact = true,
+                 .kv_bytes = (uint64_t)limits->n_pages * sizeof *m->digest},
+    };
+    *out = &m->engine;
+    return 0;
+}

@@ -1,0 +1,89 @@
+/* Stop strings over a stream of bytes: one Knuth-Morris-Pratt automaton for each string. Owned by
+ * one sequence, and kept when that sequence is preempted: a stop string may begin before the
+ * preemption and end after it. */
+#include "sched/stop_matcher.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void fill_fallback(struct stop_pattern *p)
+{
+    p->fallback[0] = 0;
+    for (uint32_t i = 1, k = 0; i < p->len; i++) {
+        p->fallback[i] = k;
+        while (k && p->bytes[i] != p->bytes[k])
+            k = p->fallback[k];
+        if (p->bytes[i] == p->bytes[k])
+            k++;
+    }
+}
+
+int stop_matcher_open(struct stop_matcher *m, const struct stop_string *stops, uint32_t n_stops,
+                      struct error *err)
+{
+    assert(n_stops <= REQUEST_MAX_STOPS);
+    *m = (struct stop_matcher){0};
+    size_t total = 0;
+    for (uint32_t i = 0; i < n_stops; i++)
+        total += stops[i].len;
+    if (total == 0)
+        return 0;
+    uint32_t *tables = malloc(total * sizeof *tables); /* one block; the first pattern's frees it */
+    if (!tables)
+        return error_set(err, ERROR_MEMORY, "no memory for stop strings of %zu bytes", total);
+    for (uint32_t i = 0; i < n_stops; i++) {
+        if (stops[i].len == 0)
+            continue;
+        struct stop_pattern *p = &m->patterns[m->n_patterns++];
+        *p = (struct stop_pattern){stops[i].bytes, stops[i].len, 0, tables};
+        tables += p->len;
+        fill_fallback(p);
+    }
+    return 0;
+}
+
+void stop_matcher_close(struct stop_matcher *m)
+{
+    if (m->n_patterns)
+        free(m->patterns[0].fallback);
+    m->n_patterns = 0;
+}
+
+static void pattern_advance(struct stop_pattern *p, char byte)
+{
+    while (p->matched && p->bytes[p->matched] != byte)
+        p->matched = p->fallback[p->matched];
+    if (p->bytes[p->matched] == byte)
+        p->matched++;
+}
+
+bool stop_matcher_feed(struct stop_matcher *m, const char *bytes, uint32_t len)
+{
+    if (m->n_patterns == 0) {
+        m->n_bytes += len;
+        m->text_end = m->n_bytes;
+        return false;
+    }
+    for (uint32_t i = 0; i < len && !m->found; i++) {
+        uint32_t held = 0, stopped = 0;
+        for (uint32_t k = 0; k < m->n_patterns; k++) {
+            struct stop_pattern *p = &m->patterns[k];
+            pattern_advance(p, bytes[i]);
+            if (p->matched == p->len && p->len > stopped)
+                stopped = p->len;
+            if (p->matched > held)
+                held = p->matched;
+        }
+        m->n_bytes++;
+        m->found = stopped > 0;
+        m->text_end = m->n_bytes - (stopped ? stopped : held);
+    }
+    return m->found;
+}
+
+void stop_matcher_finish(struct stop_matcher *m)
+{
+    if (!m->found)
+        m->text_end = m->n_bytes;
+}

@@ -1,0 +1,41 @@
+#ifndef RADISH_SCHED_STOP_MATCHER_H
+#define RADISH_SCHED_STOP_MATCHER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "sched/scheduler.h"
+
+/* Looks for stop strings in a text that comes in pieces, a byte at a time, so that where the
+ * pieces part changes nothing. The stop whose last byte comes first wins; of those that end
+ * together, the longest.
+ *
+ *   text   ... t h e   E N │              stop "END": 2 bytes are held back
+ *          ◄─ may be shown ─►◄held►
+ */
+struct stop_pattern {
+    const char *bytes; /* the request's */
+    uint32_t len;
+    uint32_t matched;   /* of its first bytes stand at the end of the text */
+    uint32_t *fallback; /* [len] when byte i does not fit: how many still match */
+};
+
+struct stop_matcher {
+    struct stop_pattern patterns[REQUEST_MAX_STOPS];
+    uint32_t n_patterns;
+    bool found;
+    uint64_t n_bytes;  /* fed so far */
+    uint64_t text_end; /* how many of them may be shown */
+};
+
+/* Empty strings are left out: they would stop every answer before it began. */
+int stop_matcher_open(struct stop_matcher *m, const struct stop_string *stops, uint32_t n_stops,
+                      struct error *err);
+void stop_matcher_close(struct stop_matcher *m);
+/* True once a stop string is complete; what comes after it is not looked at. */
+bool stop_matcher_feed(struct stop_matcher *m, const char *bytes, uint32_t len);
+/* No more text will come: what was held back may be shown. */
+void stop_matcher_finish(struct stop_matcher *m);
+
+#endif

@@ -1,0 +1,199 @@
+/* The mock engine: logits depend on the tokens and the right pages, and on nothing else. */
+#include "test.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+
+enum { VOCAB = 61 };
+
+static const struct engine_limits limits = {
+    .n_pages = 256, .max_rows = 64, .max_seqs = 4, .max_length = 128};
+
+static struct engine *open_mock(struct mock_options options)
+{
+    struct engine *e;
+    struct error err;
+    if (options.n_vocab == 0)
+        options.n_vocab = VOCAB;
+    CHECK(mock_engine_open(&e, &options, &limits, &err) == 0);
+    return e;
+}
+
+static const struct mock_options quiet = {.fail_token = -1, .end_token = -1};
+
+/* Computes tokens [from, from + n) of one sequence; logits of the last go to `logits`. */
+static int forward(struct engine *e, const struct page_run *runs, uint32_t n_runs,
+                   const int32_t *tokens, uint32_t from, uint32_t n, float *logits,
+                   const atomic_int *live, struct error *err)
+{
+    struct batch_row rows[64];
+    struct batch_seq seq = {runs, n_runs, 0};
+    uint32_t pages[256], length = 0;
+    for (uint32_t i = 0; i < n_runs; i++)
+        for (uint32_t k = 0; k < runs[i].count; k++)
+            pages[length++] = runs[i].first + k;
+    seq.length = length;
+    CHECK_INT(length, from + n);
+    for (uint32_t i = 0; i < n; i++)
+        rows[i] = (struct batch_row){tokens[from + i], from + i, pages[from + i], 0,
+                                     i == n - 1 ? OUTPUT_LOGITS : OUTPUT_NONE};
+    struct batch batch = {&seq, rows, 1, n, logits, live};
+    return engine_forward(e, &batch, err);
+}
+
+TEST(mock_engine, logits_do_not_depend_on_chunks_or_pages)
+{
+    struct engine *e = open_mock(quiet);
+    struct error err;
+    int32_t tokens[] = {5, 9, 33, 2, 2, 60};
+    float whole[VOCAB], parts[VOCAB];
+    struct page_run one = {10, 6};
+    CHECK(forward(e, &one, 1, tokens, 0, 6, whole, NULL, &err) == 0);
+    struct page_run scattered[] = {{200, 2}, {100, 1}, {250, 3}};
+    CHECK(forward(e, scattered, 1, tokens, 0, 2, parts, NULL, &err) == 0);
+    CHECK(memcmp(whole, parts, sizeof whole) != 0);
+    CHECK(forward(e, scattered, 2, tokens, 2, 1, parts, NULL, &err) == 0);
+    CHECK(forward(e, scattered, 3, tokens, 3, 3, parts, NULL, &err) == 0);
+    CHECK(memcmp(whole, parts, sizeof whole) == 0);
+    engine_close(e);
+}
+
+TEST(mock_engine, a_wrong_page_anywhere_shows)
+{
+    struct engine *e = open_mock(quiet);
+    struct error err;
+    int32_t tokens[] = {5, 9, 33, 2, 2, 60};
+    float right[VOCAB], wrong[VOCAB];
+    struct page_run run = {10, 6};
+    CHECK(forward(e, &run, 1, tokens, 0, 6, right, NULL, &err) == 0);
+    for (uint32_t bad = 0; bad < 5; bad++) {
+        struct page_run runs[3];
+        uint32_t n = 0;
+        if (bad)
+            runs[n++] = (struct page_run){10, bad};
+        runs[n++] = (struct page_run){77, 1}; /* never written */
+        runs[n++] = (struct page_run){11 + bad, 5 - bad};
+        CHECK(forward(e, runs, n, tokens, 5, 1, wrong, NULL, &err) == 0);
+        CHECK(memcmp(right, wrong, sizeof right) != 0);
+    }
+    engine_close(e);
+}
+
+TEST(mock_engine, rows_of_several_sequences_share_a_batch)
+{
+    struct engine *e = open_mock(quiet);
+    struct error err;
+    int32_t a[] = {1, 2, 3}, b[] = {4, 5};
+    float want_a[VOCAB], want_b[VOCAB], got[2 * VOCAB];
+    struct page_run run_a = {0, 3}, run_b = {8, 2};
+    CHECK(forward(e, &run_a, 1, a, 0, 3, want_a, NULL, &err) == 0);
+    CHECK(forward(e, &run_b, 1, b, 0, 2, want_b, NULL, &err) == 0);
+    struct page_run runs[] = {{20, 3}, {30, 2}};
+    struct batch_seq seqs[] = {{&runs[0], 1, 3}, {&runs[1], 1, 2}};
+    struct batch_row rows[] = {{1, 0, 20, 0, OUTPUT_NONE},
+                               {2, 1, 21, 0, OUTPUT_NONE},
+                               {3, 2, 22, 0, OUTPUT_LOGITS},
+                               {4, 0, 30, 1, OUTPUT_NONE},
+                               {5, 1, 31, 1, OUTPUT_LOGITS}};
+    struct batch batch = {seqs, rows, 2, 5, got, NULL};
+    CHECK(engine_forward(e, &batch, &err) == 0);
+    CHECK(memcmp(got, want_a, sizeof want_a) == 0);
+    CHECK(memcmp(got + VOCAB, want_b, sizeof want_b) == 0);
+    engine_close(e);
+}
+
+TEST(mock_engine, fails_as_told_and_spoils_the_pages)
+{
+    struct engine *e = open_mock((struct mock_options){.fail_token = 7, .end_token = -1});
+    struct error err;
+    int32_t good[] = {1, 2, 3}, bad[] = {1, 2, 7};
+    float want[VOCAB], got[VOCAB];
+    struct page_run run = {0, 3}, two = {0, 2};
+    CHECK(forward(e, &run, 1, good, 0, 3, want, NULL, &err) == 0);
+    CHECK(forward(e, &two, 1, bad, 0, 2, got, NULL, &err) == 0);
+    CHECK(forward(e, &run, 1, bad, 2, 1, got, NULL, &err) == -1);
+    CHECK_INT(err.code, ERROR_FAILED);
+    struct page_run spoiled[] = {{0, 3}, {9, 1}};
+    int32_t longer[] = {1, 2, 3, 4};
+    float clean[VOCAB];
+    struct page_run other = {20, 4};
+    CHECK(forward(e, &other, 1, longer, 0, 4, clean, NULL, &err) == 0);
+    CHECK(forward(e, spoiled, 2, longer, 3, 1, got, NULL, &err) == 0);
+    CHECK(memcmp(clean, got, sizeof clean) != 0);
+    int32_t outside[] = {VOCAB};
+    struct page_run first = {0, 1};
+    CHECK(forward(e, &first, 1, outside, 0, 1, got, NULL, &err) == -1);
+    engine_close(e);
+
+    e = open_mock((struct mock_options){.fail_token = -1, .end_token = -1, .fail_every = 3});
+    for (int i = 1; i <= 9; i++)
+        CHECK_INT(forward(e, &run, 1, good, 0, 3, got, NULL, &err), i % 3 == 0 ? -1 : 0);
+    engine_close(e);
+}
+
+static void *lower_soon(void *live)
+{
+    struct timespec nap = {0, 20 * 1000 * 1000};
+    nanosleep(&nap, NULL);
+    atomic_fetch_sub((atomic_int *)live, 1);
+    return NULL;
+}
+
+TEST(mock_engine, takes_its_time_and_stops_when_nobody_is_left)
+{
+    struct engine *e = open_mock((struct mock_options){
+        .fail_token = -1, .end_token = -1, .row_cost_us = 5000, .batch_cost_us = 10000});
+    struct error err;
+    int32_t tokens[64] = {0};
+    float logits[VOCAB];
+    struct page_run run = {0, 4}, long_run = {0, 64};
+    atomic_int live = 1;
+    uint64_t start_ns = clock_now_ns();
+    CHECK(forward(e, &run, 1, tokens, 0, 4, logits, &live, &err) == 0);
+    CHECK(clock_now_ns() - start_ns >= 30 * 1000 * 1000);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, lower_soon, &live) == 0);
+    int rc = forward(e, &long_run, 1, tokens, 0, 64, logits, &live, &err);
+    pthread_join(thread, NULL);
+    CHECK_INT(rc, -1);
+    CHECK_INT(err.code, ERROR_CANCELED);
+    engine_close(e);
+}
+
+TEST(mock_engine, bytes_look_like_words_and_end)
+{
+    struct engine *e = open_mock(
+        (struct mock_options){.n_vocab = 259, .fail_token = -1, .end_token = 257});
+    struct error err;
+    int32_t tokens[128] = {'h', 'i', '\n'};
+    float logits[259];
+    uint32_t n = 3, letters = 0, spaces = 0, ends = 0;
+    for (uint32_t from = 0; n < 120; from = n++) {
+        struct page_run run = {0, n};
+        CHECK(forward(e, &run, 1, tokens, from, n - from, logits, NULL, &err) == 0);
+        int32_t best = 0;
+        for (int32_t i = 1; i < 259; i++)
+            if (logits[i] > logits[best])
+                best = i;
+        CHECK(best == 257 || isalpha(best) || strchr(" .", best));
+        letters += best < 256 && isalpha(best);
+        spaces += best == ' ';
+        ends += best == 257;
+        tokens[n] = best == 257 ? ' ' : best;
+    }
+    CHECK(letters > 70 && spaces > 8 && ends > 0);
+    engine_close(e);
+}
+
+TEST(mock_engine, refuses_an_end_outside_the_vocabulary)
+{
+    struct engine *e;
+    struct error err;
+    struct mock_options options = {.n_vocab = 10, .fail_token = -1, .end_token = 10};
+    CHECK(mock_engine_open(&e, &options, &limits, &err) == -1);
+    CHECK_INT(err.code, ERROR_INPUT);
+}

@@ -1,0 +1,293 @@
+/* The sampler against a naive one that sorts everything in double precision. */
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "sched/sampler.h"
+
+static struct sampler *open_sampler(uint32_t n_vocab)
+{
+    struct sampler *s;
+    struct error err;
+    CHECK(sampler_open(&s, n_vocab, &err) == 0);
+    return s;
+}
+
+static float random_float(uint64_t *state, float low, float high)
+{
+    *state = hash_mix(*state);
+    return low + (high - low) * (float)(*state >> 40) / (float)(1 << 24);
+}
+
+TEST(sampler, greedy_takes_the_largest_and_the_smaller_id)
+{
+    float logits[37];
+    for (int i = 0; i < 37; i++)
+        logits[i] = -1.0f;
+    struct sampler *s = open_sampler(37);
+    struct sampling greedy = SAMPLING_DEFAULT;
+    greedy.temperature = 0;
+    for (int at = 36; at >= 0; at--) {
+        logits[at] = 2.5f; /* now the smallest of several that are equal */
+        CHECK_INT(sampler_pick(s, logits, &greedy, NULL, 0), at);
+    }
+    logits[0] = NAN;
+    CHECK_INT(sampler_pick(s, logits, &greedy, NULL, 0), 1);
+    logits[20] = INFINITY;
+    CHECK_INT(sampler_pick(s, logits, &greedy, NULL, 0), 20);
+    greedy.temperature = 1;
+    CHECK_INT(sampler_pick(s, logits, &greedy, NULL, 0), 20);
+    sampler_close(s);
+}
+
+TEST(sampler, never_takes_what_is_masked)
+{
+    float logits[50];
+    struct sampler *s = open_sampler(50);
+    for (uint32_t round = 0; round < 400; round++) {
+        uint64_t state = round;
+        struct sampling o = SAMPLING_DEFAULT;
+        o.temperature = round % 4 ? 1.5f : 0;
+        o.top_k = round % 3 ? 0 : 10;
+        o.top_p = round % 5 ? 1.0f : 0.9f;
+        o.presence_penalty = round % 7 ? 0 : 0.5f;
+        o.repetition_penalty = round % 11 ? 1 : 1.3f;
+        o.seed = round;
+        int32_t generated[3] = {1, 2, 3};
+        bool any = false;
+        for (int i = 0; i < 50; i++) {
+            bool open = (state = hash_mix(state)) % 8 == 0;
+            any |= open;
+            logits[i] = open ? random_float(&state, -3, 3) : i % 2 ? -INFINITY : NAN;
+        }
+        int32_t id = sampler_pick(s, logits, &o, generated, 3);
+        CHECK(any ? id >= 0 && id < 50 && isfinite(logits[id]) : id == -1);
+    }
+    for (int i = 0; i < 50; i++)
+        logits[i] = i % 2 ? NAN : -INFINITY;
+    struct sampling o = SAMPLING_DEFAULT;
+    CHECK_INT(sampler_pick(s, logits, &o, NULL, 0), -1);
+    o.temperature = 0;
+    CHECK_INT(sampler_pick(s, logits, &o, NULL, 0), -1);
+    sampler_close(s);
+}
+
+struct naive {
+    int32_t id;
+    double logit, p;
+};
+
+static int naive_order(const void *a, const void *b)
+{
+    const struct naive *x = a, *y = b;
+    if (x->logit != y->logit)
+        return x->logit > y->logit ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
+}
+
+/* The penalised logits as the documentation says it, in the precision of the sampler. */
+static float naive_penalty(float logit, uint32_t count, const struct sampling *o)
+{
+    if (count == 0)
+        return logit;
+    logit = logit > 0 ? logit / o->repetition_penalty : logit * o->repetition_penalty;
+    return logit - (float)count * o->frequency_penalty - o->presence_penalty;
+}
+
+/* Fills `sorted` with the tokens that may be drawn, best first, their p summing to 1. */
+static uint32_t naive_distribution(const float *logits, uint32_t n, const struct sampling *o,
+                                   const int32_t *generated, uint32_t n_generated,
+                                   struct naive *sorted)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t count = 0;
+        for (uint32_t k = 0; k < n_generated; k++)
+            count += generated[k] == (int32_t)i;
+        sorted[i] = (struct naive){(int32_t)i, naive_penalty(logits[i], count, o), 0};
+    }
+    qsort(sorted, n, sizeof *sorted, naive_order);
+    if (o->top_k > 0 && (uint32_t)o->top_k < n)
+        n = (uint32_t)o->top_k;
+    double total = 0, sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        total += sorted[i].p = exp((sorted[i].logit - sorted[0].logit) / o->temperature);
+    for (uint32_t i = 0; i < n && o->top_p < 1; i++) {
+        sum += sorted[i].p / total;
+        if (sum >= o->top_p)
+            n = i + 1;
+    }
+    for (uint32_t i = 1; i < n && o->min_p > 0; i++)
+        if (sorted[i].p < o->min_p)
+            n = i;
+    total = 0;
+    for (uint32_t i = 0; i < n; i++)
+        total += sorted[i].p;
+    for (uint32_t i = 0; i < n; i++)
+        sorted[i].p /= total;
+    return n;
+}
+
+/* Where the draws fall, against the naive probabilities. With one option at a time, and all. */
+static void check_distribution(const struct sampling *options, const float *logits, uint32_t n,
+                               const int32_t *generated, uint32_t n_generated)
+{
+    enum { DRAWS = 4000 };
+    struct sampler *s = open_sampler(n);
+    struct naive *sorted = malloc(n * sizeof *sorted);
+    uint32_t *drawn = calloc(n, sizeof *drawn);
+    uint32_t kept = naive_distribution(logits, n, options, generated, n_generated, sorted);
+    for (uint32_t i = 0; i < DRAWS; i++) {
+        struct sampling o = *options;
+        o.seed = 1000 + i;
+        int32_t id = sampler_pick(s, logits, &o, generated, n_generated);
+        CHECK(id >= 0 && (uint32_t)id < n);
+        drawn[id]++;
+    }
+    uint32_t outside = DRAWS;
+    double chi_square = 0, rest_p = 0, rest_drawn = 0;
+    uint32_t freedom = 0;
+    for (uint32_t i = 0; i < kept; i++) {
+        outside -= drawn[sorted[i].id];
+        double want = sorted[i].p * DRAWS, got = drawn[sorted[i].id];
+        if (want < 8) {
+            rest_p += sorted[i].p;
+            rest_drawn += got;
+            continue;
+        }
+        chi_square += (got - want) * (got - want) / want;
+        freedom++;
+    }
+    if (rest_p * DRAWS >= 8) {
+        double want = rest_p * DRAWS;
+        chi_square += (rest_drawn - want) * (rest_drawn - want) / want;
+        freedom++;
+    }
+    free(sorted);
+    free(drawn);
+    sampler_close(s);
+    CHECK_INT(outside, 0); /* nothing beyond the cuts is ever drawn */
+    /* Five standard deviations of chi-square: the seeds are fixed, so this never flickers. */
+    CHECK(chi_square <= freedom + 5 * sqrt(2.0 * (freedom + 1)));
+}
+
+TEST(sampler, draws_follow_the_naive_distribution)
+{
+    enum { N = 300 };
+    float logits[N];
+    uint64_t state = 7;
+    for (int i = 0; i < N; i++)
+        logits[i] = random_float(&state, -6, 3);
+    int32_t generated[] = {3, 3, 3, 17, 40, 3, 120};
+    struct sampling base = SAMPLING_DEFAULT, o;
+    check_distribution(&base, logits, N, generated, 0);
+    o = base, o.temperature = 0.6f;
+    check_distribution(&o, logits, N, generated, 0);
+    o = base, o.temperature = 3.0f;
+    check_distribution(&o, logits, N, generated, 0);
+    o = base, o.top_k = 12;
+    check_distribution(&o, logits, N, generated, 0);
+    o = base, o.top_p = 0.7f;
+    check_distribution(&o, logits, N, generated, 0);
+    o = base, o.min_p = 0.2f;
+    check_distribution(&o, logits, N, generated, 0);
+    o = base, o.presence_penalty = 1.5f, o.frequency_penalty = 0.5f;
+    check_distribution(&o, logits, N, generated, 7);
+    o = base, o.repetition_penalty = 1.8f;
+    check_distribution(&o, logits, N, generated, 7);
+    o = base, o.temperature = 1.4f, o.top_k = 50, o.top_p = 0.8f, o.min_p = 0.1f,
+    o.presence_penalty = 0.5f, o.frequency_penalty = -0.3f, o.repetition_penalty = 1.1f;
+    check_distribution(&o, logits, N, generated, 7);
+}
+
+TEST(sampler, cuts_keep_exactly_what_they_say)
+{
+    enum { N = 2000 };
+    float logits[N];
+    struct sampler *s = open_sampler(N);
+    struct naive sorted[N];
+    for (uint64_t round = 1; round <= 300; round++) {
+        uint64_t state = round;
+        float spread = round % 3 == 0 ? 0.001f : round % 3 == 1 ? 4.0f : 40.0f;
+        for (int i = 0; i < N; i++) {
+            logits[i] = random_float(&state, -spread, spread);
+            if (round % 4 == 0)
+                logits[i] = roundf(logits[i]); /* many ties */
+        }
+        struct sampling o = SAMPLING_DEFAULT;
+        o.temperature = random_float(&state, 0.2f, 5.0f);
+        o.top_k = round % 2 ? (int32_t)((state = hash_mix(state)) % N) : 0;
+        o.top_p = round % 5 < 2 ? random_float(&state, 0.01f, 0.99f) : 1.0f;
+        uint32_t kept = naive_distribution(logits, N, &o, NULL, 0, sorted);
+        for (uint32_t draw = 0; draw < 20; draw++) {
+            o.seed = draw;
+            int32_t id = sampler_pick(s, logits, &o, NULL, 0);
+            uint32_t rank = 0;
+            while (rank < N && sorted[rank].id != id)
+                rank++;
+            CHECK(rank < kept + (o.top_p < 1)); /* rounding may move a share's cut by one */
+        }
+    }
+    sampler_close(s);
+}
+
+TEST(sampler, equal_logits_are_cut_by_id)
+{
+    enum { N = 1000 };
+    float logits[N] = {0};
+    struct sampler *s = open_sampler(N);
+    struct sampling o = SAMPLING_DEFAULT;
+    bool seen[N] = {false};
+    o.top_k = 10;
+    for (o.seed = 0; o.seed < 300; o.seed++)
+        seen[sampler_pick(s, logits, &o, NULL, 0)] = true;
+    for (int i = 0; i < N; i++)
+        CHECK_INT(seen[i], i < 10);
+    memset(seen, 0, sizeof seen);
+    o.top_k = 0, o.top_p = 0.0199f;
+    for (o.seed = 0; o.seed < 600; o.seed++)
+        seen[sampler_pick(s, logits, &o, NULL, 0)] = true;
+    for (int i = 0; i < N; i++)
+        CHECK_INT(seen[i], i < 20);
+    o.top_p = 0; /* never empty */
+    CHECK_INT(sampler_pick(s, logits, &o, NULL, 0), 0);
+    o.top_p = 0.9999999f;
+    CHECK(sampler_pick(s, logits, &o, NULL, 0) >= 0);
+    sampler_close(s);
+}
+
+TEST(sampler, the_same_seed_choice_and_index_draw_the_same)
+{
+    enum { N = 500 };
+    float logits[N] = {0};
+    int32_t generated[64] = {0};
+    struct sampler *s = open_sampler(N);
+    struct sampling o = SAMPLING_DEFAULT;
+    o.seed = 42;
+    int same_choice = 0, same_index = 0, same_seed = 0;
+    for (uint32_t i = 0; i < 64; i++) {
+        int32_t first = sampler_pick(s, logits, &o, generated, i);
+        CHECK_INT(sampler_pick(s, logits, &o, generated, i), first);
+        struct sampling other = o;
+        other.choice = 1;
+        same_choice += sampler_pick(s, logits, &other, generated, i) == first;
+        same_index += sampler_pick(s, logits, &o, generated, i + 1) == first;
+        other = o, other.seed = 43;
+        same_seed += sampler_pick(s, logits, &other, generated, i) == first;
+    }
+    CHECK(same_choice < 6 && same_index < 6 && same_seed < 6);
+    sampler_close(s);
+}
+
+TEST(sampler, tiny_temperatures_are_greedy)
+{
+    float logits[] = {1.0f, 1.0001f, 0.5f, -3e38f, 3e37f, -2.0f};
+    struct sampler *s = open_sampler(6);
+    struct sampling o = SAMPLING_DEFAULT;
+    for (o.temperature = 1e-3f; o.temperature > 0; o.temperature *= 1e-6f)
+        for (o.seed = 0; o.seed < 10; o.seed++)
+            CHECK_INT(sampler_pick(s, logits, &o, NULL, 0), 4);
+    sampler_close(s);
+}
