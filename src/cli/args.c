@@ -1,0 +1,196 @@
+/* Command lines by table; see args.h. Errors say which option, what it got and what it wants. */
+#include "cli/args.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool names_equal(const char *given, const char *name, size_t len)
+{
+    if (strlen(given) != len)
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if ((given[i] == '_' ? '-' : given[i]) != name[i])
+            return false;
+    return true;
+}
+
+static bool option_is_named(const struct option *o, const char *given)
+{
+    for (const char *name = o->names; *name;) {
+        size_t len = strcspn(name, " ");
+        if (names_equal(given, name, len))
+            return true;
+        name += len + (name[len] == ' ');
+    }
+    return false;
+}
+
+static const struct option *option_find(const struct option_set *set, const char *given)
+{
+    for (size_t t = 0; t < sizeof set->tables / sizeof *set->tables && set->tables[t]; t++)
+        for (const struct option *o = set->tables[t]; o->names; o++)
+            if (option_is_named(o, given))
+                return o;
+    return NULL;
+}
+
+static int number_parse(const struct option *o, const char *text, double *value, struct error *err)
+{
+    char *end;
+    errno = 0;
+    *value = strtod(text, &end);
+    bool whole = o->type != OPTION_UINT || *value == floor(*value);
+    double max = o->max > 0 ? o->max : o->type == OPTION_UINT ? (double)UINT32_MAX : 1e30;
+    if (end == text || *end || errno || !(*value >= o->min && *value <= max) || !whole)
+        return error_set(err, ERROR_INPUT, "--%.*s needs a%s number from %g to %g, not '%s'",
+                         (int)strcspn(o->names, " "), o->names,
+                         o->type == OPTION_UINT ? " whole" : "", o->min, max, text);
+    return 0;
+}
+
+static int choice_parse(const struct option *o, const char *text, struct error *err)
+{
+    char known[128] = "";
+    for (int i = 0; o->choices[i]; i++) {
+        if (strcmp(o->choices[i], text) == 0) {
+            *(int *)o->target = i;
+            return 0;
+        }
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
+                 o->choices[i]);
+    }
+    return error_set(err, ERROR_INPUT, "--%.*s is one of %s, not '%s'", (int)strcspn(o->names, " "),
+                     o->names, known, text);
+}
+
+static int seed_parse(const struct option *o, const char *text, struct error *err)
+{
+    char *end;
+    errno = 0;
+    *(uint64_t *)o->target = strtoull(text, &end, 10);
+    if (end == text || *end || errno || text[0] == '-')
+        return error_set(err, ERROR_INPUT, "--%.*s needs a whole number, not '%s'",
+                         (int)strcspn(o->names, " "), o->names, text);
+    return 0;
+}
+
+static int option_set_value(const struct option *o, const char *text, struct error *err)
+{
+    double number;
+    struct string_list *list = o->target;
+    switch (o->type) {
+    case OPTION_FLAG: *(bool *)o->target = true; return 0;
+    case OPTION_STRING: *(const char **)o->target = text; return 0;
+    case OPTION_CHOICE: return choice_parse(o, text, err);
+    case OPTION_SEED: return seed_parse(o, text, err);
+    case OPTION_LIST:
+        if (list->n == sizeof list->items / sizeof *list->items)
+            return error_set(err, ERROR_INPUT, "too many of --%s", o->names);
+        list->items[list->n++] = text;
+        return 0;
+    case OPTION_UINT:
+    case OPTION_FLOAT: break;
+    }
+    if (number_parse(o, text, &number, err))
+        return -1;
+    if (o->type == OPTION_UINT)
+        *(uint32_t *)o->target = (uint32_t)number;
+    else
+        *(float *)o->target = (float)number;
+    return 0;
+}
+
+/* One option at argv[*at], with its value behind '=' or in the next argument. */
+static int option_take(struct option_set *set, int argc, char **argv, int *at, struct error *err)
+{
+    char name[64];
+    const char *given = argv[*at] + 1 + (argv[*at][1] == '-');
+    size_t len = strcspn(given, "=");
+    const char *value = given[len] == '=' ? given + len + 1 : NULL;
+    snprintf(name, sizeof name, "%.*s", (int)len, given);
+    const struct option *o = option_find(set, name);
+    if (!o)
+        return error_set(err, ERROR_INPUT, "unknown option '%s'", argv[*at]);
+    if (o->type == OPTION_FLAG && value)
+        return error_set(err, ERROR_INPUT, "'%s' takes no value", argv[*at]);
+    if (o->type != OPTION_FLAG && !value) {
+        if (++*at >= argc)
+            return error_set(err, ERROR_INPUT, "'%s' needs a value (%s)", argv[*at - 1], o->value);
+        value = argv[*at];
+    }
+    return option_set_value(o, value, err);
+}
+
+int args_parse(struct option_set *set, int argc, char **argv, struct error *err)
+{
+    bool only_operands = false;
+    for (int i = 0; i < argc; i++) {
+        if (!only_operands && strcmp(argv[i], "--") == 0) {
+            only_operands = true;
+        } else if (!only_operands && argv[i][0] == '-' && argv[i][1]) {
+            if (option_take(set, argc, argv, &i, err))
+                return -1;
+        } else {
+            if (set->operands.n == set->max_operands)
+                return error_set(err, ERROR_INPUT, "unexpected argument '%s'", argv[i]);
+            set->operands.items[set->operands.n++] = argv[i];
+        }
+    }
+    return 0;
+}
+
+/* "-m, --model FILE" of an option: its one-letter name and its long name. */
+static void option_spell(const struct option *o, char *out, size_t size)
+{
+    const char *letter = NULL;
+    for (const char *name = o->names; *name;) {
+        size_t len = strcspn(name, " ");
+        if (len == 1)
+            letter = name;
+        name += len + (name[len] == ' ');
+    }
+    snprintf(out, size, "%s%.1s%s--%.*s%s%s", letter ? "-" : "", letter ? letter : "",
+             letter ? ", " : "    ", (int)strcspn(o->names, " "), o->names, o->value ? " " : "",
+             o->value ? o->value : "");
+}
+
+void args_print_options(const struct option_set *set)
+{
+    for (size_t t = 0; t < sizeof set->tables / sizeof *set->tables && set->tables[t]; t++) {
+        for (const struct option *o = set->tables[t]; o->names; o++) {
+            char spelling[96];
+            option_spell(o, spelling, sizeof spelling);
+            printf("  %-28s %s\n", spelling, o->help);
+        }
+    }
+}
+
+int cache_size_parse(const char *text, struct cache_size *size, struct error *err)
+{
+    static const struct {
+        const char *suffix;
+        double factor; /* 0: tokens */
+    } units[] = {
+        {"", 1},          {"K", 1024},     {"KiB", 1024},  {"KB", 1e3},      {"M", 1 << 20},
+        {"MiB", 1 << 20}, {"MB", 1e6},     {"G", 1 << 30}, {"GiB", 1 << 30}, {"GB", 1e9},
+        {"T", 0x1p40},    {"TiB", 0x1p40}, {"TB", 1e12},   {"t", 0},         {"tokens", 0},
+    };
+    char *end;
+    double number = strtod(text, &end);
+    if (end != text && number > 0 && number < 0x1p60) {
+        for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+            if (strcmp(end, units[i].suffix) != 0)
+                continue;
+            *size = units[i].factor > 0
+                        ? (struct cache_size){.bytes = (uint64_t)(number * units[i].factor)}
+                        : (struct cache_size){.tokens = (uint64_t)number};
+            return 0;
+        }
+    }
+    return error_set(err, ERROR_INPUT,
+                     "'%s' is no cache size: write bytes as 512MiB or 2GiB, or tokens as 100000t",
+                     text);
+}

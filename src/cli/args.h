@@ -1,0 +1,85 @@
+#ifndef RADISH_CLI_ARGS_H
+#define RADISH_CLI_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* Command-line options as tables: a command lists its options, each with the variable it sets, and
+ * the parser, the checks and --help all come from that list. Names may be written with one dash or
+ * two, and with '_' for '-'. */
+enum option_type {
+    OPTION_FLAG,   /* bool: present or not */
+    OPTION_STRING, /* const char * */
+    OPTION_UINT,   /* uint32_t, between min and max */
+    OPTION_FLOAT,  /* float, between min and max */
+    OPTION_SEED,   /* uint64_t */
+    OPTION_LIST,   /* struct string_list, repeatable */
+    OPTION_CHOICE, /* int: index into `choices` */
+};
+
+struct string_list {
+    const char *items[16];
+    size_t n;
+};
+
+struct option {
+    const char *names; /* "model m": the long name first, then others; one letter is short */
+    enum option_type type;
+    void *target;
+    const char *value; /* what --help calls the value */
+    const char *help;
+    double min, max;            /* UINT, FLOAT: max 0 means no bound */
+    const char *const *choices; /* CHOICE: NULL-terminated */
+};
+
+/* One line of a table. */
+#define NO_MAX 0
+#define FLAG(names_, target_, help_)                                                               \
+    {                                                                                              \
+        names_, OPTION_FLAG, target_, NULL, help_, 0, 0, NULL                                      \
+    }
+#define STRING(names_, target_, value_, help_)                                                     \
+    {                                                                                              \
+        names_, OPTION_STRING, target_, value_, help_, 0, 0, NULL                                  \
+    }
+#define UINT(names_, target_, value_, min_, max_, help_)                                           \
+    {                                                                                              \
+        names_, OPTION_UINT, target_, value_, help_, min_, max_, NULL                              \
+    }
+#define FLOAT(names_, target_, value_, min_, max_, help_)                                          \
+    {                                                                                              \
+        names_, OPTION_FLOAT, target_, value_, help_, min_, max_, NULL                             \
+    }
+#define SEED(names_, target_, value_, help_)                                                       \
+    {                                                                                              \
+        names_, OPTION_SEED, target_, value_, help_, 0, 0, NULL                                    \
+    }
+#define LIST(names_, target_, value_, help_)                                                       \
+    {                                                                                              \
+        names_, OPTION_LIST, target_, value_, help_, 0, 0, NULL                                    \
+    }
+#define CHOICE(names_, target_, value_, choices_, help_)                                           \
+    {                                                                                              \
+        names_, OPTION_CHOICE, target_, value_, help_, 0, 0, choices_                              \
+    }
+
+/* Several tables of options, each ended by one without names. */
+struct option_set {
+    const struct option *tables[4];
+    struct string_list operands; /* what is not an option */
+    size_t max_operands;
+};
+
+int args_parse(struct option_set *set, int argc, char **argv, struct error *err);
+void args_print_options(const struct option_set *set);
+
+/* "512MiB", "2GiB", "1.5G", "4096": bytes. "100000t" or "100000tokens": tokens. */
+struct cache_size {
+    uint64_t bytes, tokens; /* one of them, or neither: the default */
+};
+int cache_size_parse(const char *text, struct cache_size *size, struct error *err);
+
+#endif

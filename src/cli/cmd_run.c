@@ -1,0 +1,125 @@
+/* `radish run`: one answer to one prompt, on standard output. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/generate.h"
+
+static bool raw, as_json;
+static const char *system_text;
+
+static const struct option run_options[] = {
+    STRING("system sys", &system_text, "TEXT", "a system message to begin with"),
+    FLAG("raw", &raw, "continue the text as it is, without the chat template"),
+    FLAG("json", &as_json, "print the answer with its counts and times as JSON"),
+    {0},
+};
+
+/* The prompt's tokens: the text itself, or a conversation that ends with it. */
+static int prompt_make(const struct prompt_maker *maker, const struct strbuf *text,
+                       struct token_list *tokens, struct error *err)
+{
+    if (raw)
+        return tokenizer_encode(maker->tokenizer, strbuf_str(text), text->len,
+                                TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL, tokens, err);
+    struct arena arena = ARENA_INIT;
+    struct json *messages = json_new(&arena, JSON_ARRAY);
+    if (system_text)
+        message_append(&arena, messages, "system", system_text, strlen(system_text));
+    message_append(&arena, messages, "user", strbuf_str(text), text->len);
+    int failed = prompt_maker_chat(maker, messages, NULL, tokens, err);
+    arena_free(&arena);
+    return failed;
+}
+
+static void text_take(void *context, const char *text, size_t len)
+{
+    if (context) {
+        strbuf_add(context, text, len);
+        return;
+    }
+    fwrite(text, 1, len, stdout);
+    fflush(stdout);
+}
+
+static void json_print(const struct generation *g, const struct strbuf *answer)
+{
+    static const char *const reasons[] = {"none", "stop", "length", "canceled", "error"};
+    struct strbuf out = STRBUF_INIT;
+    struct json_writer w = {.out = &out};
+    json_object_begin(&w, NULL);
+    json_add_bytes(&w, "text", strbuf_str(answer), answer->len);
+    json_add_string(&w, "finish_reason", reasons[g->finish]);
+    json_add_int(&w, "prompt_tokens", g->n_prompt);
+    json_add_int(&w, "completion_tokens", g->n_generated);
+    json_add_double(&w, "first_token_ms", g->first_token_ms);
+    json_add_double(&w, "total_ms", g->total_ms);
+    json_object_end(&w);
+    printf("%s\n", strbuf_str(&out));
+    strbuf_free(&out);
+}
+
+static int answer_print(struct generator *generator, const struct strbuf *text, struct error *err)
+{
+    struct token_list tokens = {0};
+    struct strbuf answer = STRBUF_INIT;
+    struct generation generation = {
+        .max_tokens = generate_max_tokens,
+        .sampling = generate_sampling,
+        .on_text = text_take,
+        .context = as_json ? &answer : NULL,
+    };
+    int failed = prompt_make(&generator->runtime->prompt, text, &tokens, err);
+    if (!failed && tokens.len == 0)
+        failed = error_set(err, ERROR_INPUT, "the prompt is empty");
+    if (!failed) {
+        generation.prompt = tokens.ids;
+        generation.n_prompt = (uint32_t)tokens.len;
+        failed = generator_run(generator, &generation, err);
+    }
+    if (!failed && as_json)
+        json_print(&generation, &answer);
+    else if (!failed)
+        printf("\n");
+    token_list_free(&tokens);
+    strbuf_free(&answer);
+    return failed;
+}
+
+static int run_run(const struct command *command, int argc, char **argv)
+{
+    struct option_set set = {
+        .tables = {runtime_model_options, run_options, generate_options, runtime_engine_options},
+        .max_operands = 1};
+    struct runtime runtime;
+    struct generator generator;
+    struct strbuf text = STRBUF_INIT;
+    struct error err;
+    int status;
+    if (!command_parse(command, &set, argc, argv, &status))
+        return status;
+    if (set.operands.n)
+        strbuf_adds(&text, set.operands.items[0]);
+    else if (file_read("-", &text, &err))
+        return command_fail(command, &err, EXIT_FAILED);
+    if (runtime_open(&runtime, &err)) {
+        strbuf_free(&text);
+        return command_fail(command, &err, EXIT_FAILED);
+    }
+    int failed = generator_open(&generator, &runtime, &err);
+    if (!failed) {
+        failed = answer_print(&generator, &text, &err);
+        generator_close(&generator);
+    }
+    strbuf_free(&text);
+    runtime_close(&runtime);
+    return failed ? command_fail(command, &err, EXIT_FAILED) : EXIT_OK;
+}
+
+const struct command command_run = {
+    .name = "run",
+    .summary = "answer one prompt and leave",
+    .usage = "-m FILE [OPTIONS] [PROMPT]   (the prompt is read from standard input if not given)",
+    .example = "radish run -m model.gguf --temp 0 \"Why is the sky blue?\"",
+    .run = run_run,
+};

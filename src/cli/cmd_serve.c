@@ -1,0 +1,120 @@
+/* `radish serve`: the HTTP server. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/runtime.h"
+#include "serve/server.h"
+
+static struct server_options server = SERVER_OPTIONS_DEFAULT;
+static uint32_t port = 8080, timeout_s, grace_s = 10, cache_ttl_min = 30, max_body_mib = 32;
+static const char *address, *alias, *log_level_name;
+static struct string_list allowed_hosts;
+
+static const struct option serve_options[] = {
+    STRING("host", &server.host, "HOST", "address to listen on (default 127.0.0.1)"),
+    UINT("port", &port, "PORT", 0, 65535, "port to listen on (default 8080; 0: any free one)"),
+    STRING("addr", &address, "HOST:PORT", "both in one, as :8080 or 0.0.0.0:8080"),
+    STRING("alias a", &alias, "NAME", "the model's name in the API (default: its own)"),
+    UINT("max-waiting", &server.max_waiting, "N", 0, 1e6,
+         "requests that may wait; past it 429 (default 256)"),
+    UINT("step-budget-ms", &server.step_budget_ms, "MS", 1, 10000,
+         "longest planned step, so longest gap between tokens (default 100)"),
+    UINT("cache-ttl", &cache_ttl_min, "MIN", 0, NO_MAX,
+         "idle cache entries go after this; 0: never (default 30)"),
+    FLAG("no-prefix-cache", &server.no_prefix_cache, "compute every prompt from its beginning"),
+    UINT("default-max-tokens", &server.default_max_tokens, "N", 0, NO_MAX,
+         "when a request names none (default: the rest of the context)"),
+    UINT("max-body-mib", &max_body_mib, "N", 1, 1024, "largest request (default 32)"),
+    UINT("timeout", &timeout_s, "S", 0, 1e6, "longest answer in seconds (default: none)"),
+    UINT("shutdown-grace", &grace_s, "S", 0, 1e6,
+         "seconds to finish answers after SIGINT or SIGTERM (default 10)"),
+    LIST("allowed-host", &allowed_hosts, "NAME", "accept this Host and Origin too; repeatable"),
+    FLAG("strict-fields", &server.strict_fields, "unknown request fields are errors"),
+    FLAG("strict-model", &server.strict_model, "another model's name is an error"),
+    STRING("log-level", &log_level_name, "LEVEL", "error, warn, info (default) or debug"),
+    {0},
+};
+
+/* "host:port", ":port" or "[::1]:port" into the two options. */
+static int address_parse(struct error *err)
+{
+    static char host[256];
+    char *end;
+    const char *colon = strrchr(address, ':');
+    long number = colon ? strtol(colon + 1, &end, 10) : -1;
+    if (number < 0 || number > 65535 || !colon[1] || *end ||
+        (size_t)(colon - address) >= sizeof host)
+        return error_set(err, ERROR_INPUT, "--addr needs HOST:PORT or :PORT, not '%s'", address);
+    port = (uint32_t)number;
+    if (colon > address) {
+        snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
+        server.host = host;
+    }
+    return 0;
+}
+
+static int options_finish(struct error *err)
+{
+    enum log_level level;
+    if (log_level_name) {
+        if (!log_parse_level(log_level_name, &level))
+            return error_set(err, ERROR_INPUT,
+                             "--log-level is one of error, warn, info, debug, not '%s'",
+                             log_level_name);
+        log_set_level(level);
+    }
+    if (address && address_parse(err))
+        return -1;
+    server.port = (uint16_t)port;
+    server.cache_ttl_ms = (uint64_t)cache_ttl_min * 60 * 1000;
+    server.request_timeout_ms = timeout_s * 1000;
+    server.shutdown_grace_ms = grace_s * 1000;
+    server.max_body_bytes = (size_t)max_body_mib << 20;
+    server.allowed_hosts = allowed_hosts.items;
+    server.n_allowed_hosts = allowed_hosts.n;
+    return 0;
+}
+
+static void memory_log(const struct runtime *r)
+{
+    const struct engine_info *info = &r->engine->info;
+    log_info("%s on %s", r->model_name, info->name);
+    log_info("memory: weights %.0f MiB, KV up to %.0f MiB (%u tokens of %u bytes), context %u",
+             (double)info->weight_bytes / (1 << 20), (double)info->kv_bytes / (1 << 20),
+             r->engine->limits.n_pages, info->groups[0].page_bytes, r->context);
+}
+
+static int serve_run(const struct command *command, int argc, char **argv)
+{
+    struct option_set set = {
+        .tables = {runtime_model_options, serve_options, runtime_engine_options}};
+    struct runtime runtime;
+    struct error err;
+    int status;
+    if (!command_parse(command, &set, argc, argv, &status))
+        return status;
+    if (options_finish(&err))
+        return command_fail(command, &err, EXIT_USAGE);
+    if (runtime_open(&runtime, &err))
+        return command_fail(command, &err, EXIT_FAILED);
+    memory_log(&runtime);
+    server.engine = runtime.engine;
+    server.prompt = &runtime.prompt;
+    server.model_name = alias ? alias : runtime.model_name;
+    server.context = runtime.context;
+    server.max_seqs = runtime_options.max_seqs;
+    status = server_run(&server, &err) ? command_fail(command, &err, EXIT_FAILED) : EXIT_OK;
+    runtime_close(&runtime);
+    return status;
+}
+
+const struct command command_serve = {
+    .name = "serve",
+    .summary = "serve a model over OpenAI's API",
+    .usage = "-m FILE [OPTIONS]",
+    .example = "radish serve -m model.gguf --port 8080 --cache-size 2GiB",
+    .run = serve_run,
+};

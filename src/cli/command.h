@@ -1,0 +1,27 @@
+#ifndef RADISH_CLI_COMMAND_H
+#define RADISH_CLI_COMMAND_H
+
+#include "cli/args.h"
+
+/* The commands. Each gets the arguments behind its name and returns the exit status: 0, 1 for a
+ * failure, 2 for a usage error. */
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+struct command {
+    const char *name;
+    const char *summary; /* one line for `radish --help` */
+    const char *usage;   /* what follows the name, and an example */
+    const char *example;
+    int (*run)(const struct command *command, int argc, char **argv);
+};
+
+extern const struct command command_serve, command_chat, command_run, command_bench, command_info,
+    command_tokenize, command_render, command_logits;
+
+/* Parses for a command. True: go on. False: leave with *status (help was printed, or an error). */
+bool command_parse(const struct command *command, struct option_set *set, int argc, char **argv,
+                   int *status);
+/* Prints "radish NAME: message" to stderr and returns `status`. */
+int command_fail(const struct command *command, const struct error *err, int status);
+
+#endif

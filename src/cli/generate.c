@@ -1,0 +1,184 @@
+/* Drives the scheduler for one answer at a time and shows its text. The main thread sleeps on an
+ * eventfd that the scheduler writes to; SIGINT writes to it as well and cancels the request. */
+#include "cli/generate.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "prompt/token_table.h"
+
+struct sampling generate_sampling = SAMPLING_DEFAULT;
+uint32_t generate_max_tokens;
+
+const struct option generate_options[] = {
+    UINT("max-tokens n n-predict", &generate_max_tokens, "N", 0, NO_MAX,
+         "longest answer in tokens (default: the rest of the context)"),
+    FLOAT("temperature temp", &generate_sampling.temperature, "X", 0, 100,
+          "0 is greedy (default 1)"),
+    FLOAT("top-p", &generate_sampling.top_p, "X", 0, 1,
+          "keep the likeliest that sum to this (default 1: all)"),
+    UINT("top-k", &generate_sampling.top_k, "N", 0, 1e9, "keep the k likeliest (default 0: all)"),
+    FLOAT("min-p", &generate_sampling.min_p, "X", 0, 1,
+          "keep what is this likely, relative to the best (default 0: all)"),
+    FLOAT("repeat-penalty", &generate_sampling.repetition_penalty, "X", 0, 10,
+          "above 1 makes repeats less likely (default 1)"),
+    SEED("seed s", &generate_sampling.seed, "N", "for the same answer again (default 0)"),
+    {0},
+};
+
+static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupt_fd; /* the generator's wake_fd */
+
+static void wake(int fd)
+{
+    uint64_t one = 1;
+    if (write(fd, &one, sizeof one) < 0)
+        return; /* the counter is full: the reader is awake already */
+}
+
+static void interrupt_note(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+    wake(interrupt_fd);
+}
+
+static void events_notify(void *context)
+{
+    const struct generator *g = context;
+    wake(g->wake_fd);
+}
+
+int generator_open(struct generator *g, struct runtime *runtime, struct error *err)
+{
+    *g = (struct generator){.runtime = runtime, .wake_fd = eventfd(0, EFD_CLOEXEC)};
+    if (g->wake_fd < 0)
+        return error_set(err, ERROR_IO, "eventfd: %s", strerror(errno));
+    if (token_table_open(&g->tokens, runtime->prompt.tokenizer, err)) {
+        generator_close(g);
+        return -1;
+    }
+    struct scheduler_options options = {
+        .engine = runtime->engine,
+        .tokens = g->tokens,
+        .max_seqs = 1,
+        .max_waiting = 1,
+        .max_length = runtime->context,
+        .step_budget_ms = 100,
+        .notify = events_notify,
+        .notify_context = g,
+    };
+    if (scheduler_open(&g->scheduler, &options, err) || scheduler_start(g->scheduler, err)) {
+        generator_close(g);
+        return -1;
+    }
+    return 0;
+}
+
+void generator_close(struct generator *g)
+{
+    if (g->scheduler)
+        scheduler_close(g->scheduler);
+    token_table_close(&g->tokens);
+    if (g->wake_fd >= 0)
+        close(g->wake_fd);
+}
+
+/* The answer's bytes so far, and how many of them have been shown. */
+struct answer {
+    struct strbuf bytes;
+    size_t shown;
+    struct utf8_stream utf8;
+    struct strbuf text;
+};
+
+static void answer_show(struct answer *a, const struct generation *generation, uint64_t text_end,
+                        bool last)
+{
+    strbuf_clear(&a->text);
+    utf8_stream_add(&a->utf8, strbuf_str(&a->bytes) + a->shown, text_end - a->shown, &a->text);
+    a->shown = text_end;
+    if (last)
+        utf8_stream_end(&a->utf8, &a->text);
+    if (a->text.len)
+        generation->on_text(generation->context, a->text.data, a->text.len);
+}
+
+/* Takes what has come; true after the last event. */
+static bool events_take(struct generator *g, struct request *r, struct generation *generation,
+                        struct answer *a)
+{
+    struct sched_event event;
+    while (scheduler_next_event(g->scheduler, r, &event)) {
+        if (event.type == EVENT_TOKEN)
+            strbuf_add(&a->bytes, g->tokens.bytes[event.token], g->tokens.lengths[event.token]);
+        if (event.type == EVENT_TOKEN || event.type == EVENT_DONE)
+            answer_show(a, generation, event.text_end, event.type == EVENT_DONE);
+        if (event.type == EVENT_DONE) {
+            generation->finish = event.finish;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void request_wait(struct generator *g, struct request *r, struct generation *generation,
+                         struct answer *a)
+{
+    struct sigaction action = {.sa_handler = interrupt_note}, old;
+    interrupted = 0;
+    interrupt_fd = g->wake_fd;
+    sigaction(SIGINT, &action, &old);
+    uint64_t count;
+    while (!events_take(g, r, generation, a)) {
+        if (interrupted)
+            scheduler_cancel(g->scheduler, r);
+        if (read(g->wake_fd, &count, sizeof count) < 0 && errno != EINTR)
+            break;
+    }
+    sigaction(SIGINT, &old, NULL);
+}
+
+int generator_run(struct generator *g, struct generation *generation, struct error *err)
+{
+    uint32_t context = g->runtime->context;
+    struct request *r = calloc(1, sizeof *r);
+    if (!r)
+        return error_set(err, ERROR_MEMORY, "no memory for a request");
+    r->tokens = generation->prompt;
+    r->n_tokens = generation->n_prompt;
+    r->max_tokens = generation->max_tokens ? generation->max_tokens : context;
+    r->sampling = generation->sampling;
+    if (scheduler_submit(g->scheduler, r) != SUBMIT_OK) {
+        free(r);
+        return error_set(err, ERROR_INPUT,
+                         "the conversation has %u tokens, but the context holds %u (see -c)",
+                         generation->n_prompt, context);
+    }
+    struct answer answer = {0};
+    request_wait(g, r, generation, &answer);
+    generation->n_cached = r->prompt_cached;
+    generation->n_generated = r->n_generated;
+    generation->first_token_ms = (double)(r->first_token_ns - r->submitted_ns) / 1e6;
+    generation->total_ms = (double)(r->done_ns - r->submitted_ns) / 1e6;
+    int failed = generation->finish == FINISH_ERROR;
+    if (failed && err)
+        *err = r->error;
+    strbuf_free(&answer.bytes);
+    strbuf_free(&answer.text);
+    free(r);
+    return failed ? -1 : 0;
+}
+
+void message_append(struct arena *arena, struct json *messages, const char *role, const char *text,
+                    size_t len)
+{
+    struct json *message = json_new(arena, JSON_OBJECT);
+    json_append(arena, message, "role", json_new_string(arena, role, strlen(role)));
+    json_append(arena, message, "content", json_new_string(arena, text, len));
+    json_append(arena, messages, NULL, message);
+}

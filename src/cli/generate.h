@@ -1,0 +1,43 @@
+#ifndef RADISH_CLI_GENERATE_H
+#define RADISH_CLI_GENERATE_H
+
+#include "cli/runtime.h"
+#include "sched/scheduler.h"
+
+/* Answers in a terminal: the server's scheduler and cache, driven from this process. */
+struct generator {
+    struct runtime *runtime;
+    struct scheduler *scheduler;
+    struct token_table tokens;
+    int wake_fd; /* the scheduler writes to it when there are events */
+};
+
+struct generation {
+    const int32_t *prompt; /* [n_prompt] */
+    uint32_t n_prompt;
+    uint32_t max_tokens; /* 0: what is left of the context */
+    struct sampling sampling;
+    /* Called with each piece of whole UTF-8 text. */
+    void (*on_text)(void *context, const char *text, size_t len);
+    void *context;
+
+    /* What came of it. */
+    enum finish_reason finish;
+    uint32_t n_cached, n_generated;
+    double first_token_ms, total_ms;
+};
+
+int generator_open(struct generator *g, struct runtime *runtime, struct error *err);
+void generator_close(struct generator *g);
+/* Runs to the end, or until SIGINT, which ends this answer and not the program. */
+int generator_run(struct generator *g, struct generation *generation, struct error *err);
+
+/* Adds a message in OpenAI's form to the array of a conversation. */
+void message_append(struct arena *arena, struct json *messages, const char *role, const char *text,
+                    size_t len);
+
+extern struct sampling generate_sampling; /* filled in by the options below */
+extern uint32_t generate_max_tokens;
+extern const struct option generate_options[];
+
+#endif

@@ -1,0 +1,72 @@
+/* radish: the program. Finds the command and runs it. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/command.h"
+
+static const struct command *const commands[] = {
+    &command_serve, &command_chat,     &command_run,    &command_bench,
+    &command_info,  &command_tokenize, &command_render, &command_logits,
+};
+
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static void help_print(FILE *out)
+{
+    fprintf(out,
+            "radish " RADISH_VERSION ": serves language models, and computes no prefix twice\n\n"
+            "usage: radish COMMAND [OPTIONS]\n\n");
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fprintf(out, "\n`radish COMMAND --help` lists the options of a command.\n"
+                 "example: radish serve -m model.gguf --port 8080\n");
+}
+
+bool command_parse(const struct command *command, struct option_set *set, int argc, char **argv,
+                   int *status)
+{
+    struct error err;
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            printf("radish %s: %s\n\nusage: radish %s %s\n\n", command->name, command->summary,
+                   command->name, command->usage);
+            args_print_options(set);
+            printf("\nexample: %s\n", command->example);
+            *status = EXIT_OK;
+            return false;
+        }
+    }
+    if (args_parse(set, argc, argv, &err) == 0)
+        return true;
+    *status = command_fail(command, &err, EXIT_USAGE);
+    return false;
+}
+
+int command_fail(const struct command *command, const struct error *err, int status)
+{
+    fprintf(stderr, "radish %s: %s\n", command->name, err->message);
+    if (status == EXIT_USAGE)
+        fprintf(stderr, "try: radish %s --help\n", command->name);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    const char *name = argc > 1 ? argv[1] : "--help";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        help_print(stdout);
+        return argc > 1 ? EXIT_OK : EXIT_USAGE;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("radish " RADISH_VERSION "\n");
+        return EXIT_OK;
+    }
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i]->run(commands[i], argc - 2, argv + 2);
+    fprintf(stderr, "radish: unknown command '%s'\n\n", name);
+    help_print(stderr);
+    return EXIT_USAGE;
+}

@@ -1,0 +1,189 @@
+/* From the command line to an engine that is ready: opens the model, sizes the KV pool, packs the
+ * weights (with progress on a terminal) and opens the prompt maker. */
+#include "cli/runtime.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+enum { MAX_BATCH_ROWS = 512, MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
+
+static const char *const engine_names[] = {"auto", "cpu", "mock", NULL};
+static const char *const kv_type_names[] = {"f16", "f32", "bf16", NULL}; /* as enum kv_type */
+
+struct runtime_options runtime_options = {
+    .max_seqs = 16,
+    .mock = {.fail_token = -1, .end_token = -1},
+};
+
+const struct option runtime_model_options[] = {
+    STRING("model m", &runtime_options.model_path, "FILE", "the model, a GGUF file"),
+    {0},
+};
+
+const struct option runtime_engine_options[] = {
+    CHOICE("engine", &runtime_options.engine, "NAME", engine_names,
+           "auto, cpu, or mock (no model needed)"),
+    UINT("threads t", &runtime_options.n_threads, "N", 0, 1024,
+         "compute threads (default: as many as cores)"),
+    UINT("context c ctx-size", &runtime_options.context, "N", 0, NO_MAX,
+         "longest conversation in tokens (default: the model's)"),
+    STRING("cache-size", &runtime_options.cache_size, "SIZE",
+           "KV memory: 2GiB, or 100000t for tokens (default: 20% of memory)"),
+    UINT("max-seqs parallel np", &runtime_options.max_seqs, "N", 1, 1024,
+         "conversations computed at once (default 16)"),
+    CHOICE("kv-type", &runtime_options.kv_type, "TYPE", kv_type_names,
+           "f16 (default), f32 or bf16"),
+    STRING("kernels", &runtime_options.kernels, "PATH",
+           "scalar, avx2, avx512 or avx512-vnni (default: the best here)"),
+    STRING("chat-template-file chat-template", &runtime_options.template_path, "FILE",
+           "a Jinja chat template instead of the model's own"),
+    UINT("mock-row-cost-us", &runtime_options.mock.row_cost_us, "N", 0, 1e6,
+         "mock engine: time for each row"),
+    UINT("mock-batch-cost-us", &runtime_options.mock.batch_cost_us, "N", 0, 1e7,
+         "mock engine: time for each batch"),
+    UINT("mock-fail-every", &runtime_options.mock.fail_every, "N", 0, NO_MAX,
+         "mock engine: every n-th batch fails"),
+    {0},
+};
+
+int file_read(const char *path, struct strbuf *out, struct error *err)
+{
+    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    if (!in)
+        return error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
+    char chunk[65536];
+    size_t n;
+    while ((n = fread(chunk, 1, sizeof chunk, in)) > 0)
+        strbuf_add(out, chunk, n);
+    bool failed = ferror(in);
+    if (in != stdin)
+        fclose(in);
+    if (failed)
+        return error_set(err, ERROR_IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (out->failed)
+        return error_set(err, ERROR_MEMORY, "%s: no memory to read it", path);
+    return 0;
+}
+
+int runtime_open_model(struct model *m, struct error *err)
+{
+    if (!runtime_options.model_path)
+        return error_set(err, ERROR_INPUT, "which model? Give a GGUF file with -m FILE");
+    return model_open(m, runtime_options.model_path, err);
+}
+
+static void progress_show(void *context, double done)
+{
+    static int last = -1;
+    int percent = (int)(done * 100);
+    if (percent == last || !isatty(STDERR_FILENO))
+        return;
+    last = percent;
+    fprintf(stderr, "\rloading %s: %d%%%s", (const char *)context, percent,
+            percent == 100 ? "\r\033[K" : "");
+}
+
+static uint64_t default_cache_bytes(void)
+{
+    const uint64_t least = 256u << 20, most = (uint64_t)8 << 30;
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGE_SIZE);
+    uint64_t share = memory / 5;
+    return share < least ? least : share > most ? most : share;
+}
+
+/* Pages of the pool for a page of that size. */
+static int pages_count(uint32_t page_bytes, uint32_t *n_pages, struct error *err)
+{
+    struct cache_size size = {.bytes = default_cache_bytes()};
+    if (runtime_options.cache_size && cache_size_parse(runtime_options.cache_size, &size, err))
+        return -1;
+    uint64_t n = size.tokens ? size.tokens : size.bytes / page_bytes;
+    if (n < 2)
+        return error_set(err, ERROR_INPUT,
+                         "--cache-size %s holds no conversation: a token takes %u bytes",
+                         runtime_options.cache_size, page_bytes);
+    *n_pages = n > INT32_MAX ? INT32_MAX : (uint32_t)n;
+    return 0;
+}
+
+/* Bytes of KV of one position: keys and values of every layer. */
+static uint32_t page_bytes_of(const struct hparams *h, enum kv_type type)
+{
+    return h->n_layers * 2 * h->n_kv_heads * h->head_dim * (type == KV_F32 ? 4 : 2);
+}
+
+static void context_choose(struct runtime *r, uint32_t trained, struct engine_limits *limits)
+{
+    r->context = runtime_options.context ? runtime_options.context : trained;
+    if (r->context > trained)
+        log_warn("a context of %u is longer than the %u that the model was trained with",
+                 r->context, trained);
+    if (r->context > limits->n_pages) {
+        log_warn("the cache holds %u tokens: the context is %u, not %u (see --cache-size)",
+                 limits->n_pages, limits->n_pages, r->context);
+        r->context = limits->n_pages;
+    }
+    limits->max_length = r->context;
+}
+
+static struct engine_limits limits_from_options(void)
+{
+    return (struct engine_limits){
+        .max_rows = MAX_BATCH_ROWS > runtime_options.max_seqs ? MAX_BATCH_ROWS
+                                                              : runtime_options.max_seqs,
+        .max_seqs = runtime_options.max_seqs,
+        .n_threads = runtime_options.n_threads,
+        .kv_type = (enum kv_type)runtime_options.kv_type,
+        .kernels = runtime_options.kernels,
+    };
+}
+
+static int mock_open(struct runtime *r, struct error *err)
+{
+    struct engine_limits limits = limits_from_options();
+    struct mock_options mock = runtime_options.mock;
+    if (prompt_maker_open_bytes(&r->prompt, err) ||
+        pages_count(MOCK_PAGE_BYTES, &limits.n_pages, err))
+        return -1;
+    if (!runtime_options.cache_size)
+        limits.n_pages = 16 * MOCK_CONTEXT;
+    mock.n_vocab = tokenizer_size(r->prompt.tokenizer);
+    mock.end_token = tokenizer_eos(r->prompt.tokenizer);
+    context_choose(r, MOCK_CONTEXT, &limits);
+    r->model_name = "mock";
+    return mock_engine_open(&r->engine, &mock, &limits, err);
+}
+
+static int cpu_open(struct runtime *r, struct error *err)
+{
+    struct engine_limits limits = limits_from_options();
+    if (runtime_open_model(&r->model, err) ||
+        prompt_maker_open(&r->prompt, &r->model.gguf, runtime_options.template_path, err) ||
+        pages_count(page_bytes_of(&r->model.hparams, limits.kv_type), &limits.n_pages, err))
+        return -1;
+    context_choose(r, r->model.hparams.n_context, &limits);
+    r->model_name = r->model.hparams.name;
+    return cpu_engine_open(&r->engine, &r->model, &limits, progress_show, (void *)r->model_name,
+                           err);
+}
+
+int runtime_open(struct runtime *r, struct error *err)
+{
+    *r = (struct runtime){0};
+    int failed = runtime_options.engine == ENGINE_MOCK ? mock_open(r, err) : cpu_open(r, err);
+    if (failed)
+        runtime_close(r);
+    return failed;
+}
+
+void runtime_close(struct runtime *r)
+{
+    engine_close(r->engine);
+    prompt_maker_close(&r->prompt);
+    model_close(&r->model);
+    *r = (struct runtime){0};
+}

@@ -1,0 +1,48 @@
+#ifndef RADISH_CLI_RUNTIME_H
+#define RADISH_CLI_RUNTIME_H
+
+#include "base/strbuf.h"
+#include "cli/args.h"
+#include "engine/engine.h"
+#include "prompt/prompt.h"
+
+/* A model, its engine and its prompt maker, opened as the command line says. */
+enum engine_choice { ENGINE_AUTO, ENGINE_CPU, ENGINE_MOCK };
+
+struct runtime_options {
+    const char *model_path;
+    int engine;  /* enum engine_choice */
+    int kv_type; /* enum kv_type */
+    uint32_t n_threads;
+    uint32_t context; /* 0: what the model was trained with */
+    uint32_t max_seqs;
+    const char *cache_size; /* NULL: a fifth of the memory, 256 MiB to 8 GiB */
+    const char *kernels;
+    const char *template_path;
+    struct mock_options mock;
+};
+
+/* The one configuration of this process, and the tables of options that fill it in. */
+extern struct runtime_options runtime_options;
+extern const struct option runtime_model_options[];  /* --model */
+extern const struct option runtime_engine_options[]; /* --threads, --kv-type, ... */
+
+struct runtime {
+    struct model model; /* not open with the mock engine */
+    struct engine *engine;
+    struct prompt_maker prompt;
+    const char *model_name;
+    uint32_t context;
+};
+
+/* Opens everything, with progress on stderr when it is a terminal. */
+int runtime_open(struct runtime *r, struct error *err);
+void runtime_close(struct runtime *r);
+
+/* Only the file, for commands that compute nothing. */
+int runtime_open_model(struct model *m, struct error *err);
+
+/* All of a file, or of standard input for "-". */
+int file_read(const char *path, struct strbuf *out, struct error *err);
+
+#endif
