@@ -15,8 +15,19 @@
  *   header │ key-value pairs │ tensor infos │ padding │ tensor data (mmap) ...
  */
 enum gguf_type {
-    GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL,
-    GGUF_STRING, GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64,
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
 };
 
 struct gguf_string {
@@ -27,9 +38,9 @@ struct gguf_string {
 struct gguf_value {
     struct gguf_string key;
     enum gguf_type type;
-    enum gguf_type item_type; /* of an array */
-    uint64_t count;           /* of an array */
-    const void *data;         /* the scalar or the first item, in the mapping, unaligned */
+    enum gguf_type item_type;    /* of an array */
+    uint64_t count;              /* of an array */
+    const void *data;            /* scalar, first number of an array: in the mapping, unaligned */
     struct gguf_string *strings; /* array of strings: `count` of them; string: one */
 };
 
@@ -57,7 +68,11 @@ struct gguf {
 };
 
 int gguf_open(struct gguf *g, const char *path, struct error *err);
-void gguf_close(struct gguf *g);
+/* The same from memory, which stays the caller's, is aligned for any type and outlives `g`;
+ * `path` only names it in messages. */
+int gguf_open_memory(struct gguf *g, const char *path, const void *bytes, size_t len,
+                     struct error *err);
+void gguf_close(struct gguf *g); /* also after a failed open, and twice */
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);

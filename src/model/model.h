@@ -40,25 +40,25 @@ struct weight {
 };
 
 struct layer_weights {
-    struct weight attn_norm;   /* [n_embd] f32 */
-    struct weight attn_q;      /* [n_heads * head_dim][n_embd] */
-    struct weight attn_k;      /* [n_kv_heads * head_dim][n_embd] */
-    struct weight attn_v;      /* [n_kv_heads * head_dim][n_embd] */
-    struct weight attn_output; /* [n_embd][n_heads * head_dim] */
+    struct weight attn_norm;                             /* [n_embd] f32 */
+    struct weight attn_q;                                /* [n_heads * head_dim][n_embd] */
+    struct weight attn_k;                                /* [n_kv_heads * head_dim][n_embd] */
+    struct weight attn_v;                                /* [n_kv_heads * head_dim][n_embd] */
+    struct weight attn_output;                           /* [n_embd][n_heads * head_dim] */
     struct weight attn_q_bias, attn_k_bias, attn_v_bias; /* optional, f32 */
-    struct weight ffn_norm;    /* [n_embd] f32 */
-    struct weight ffn_gate;    /* [n_ff][n_embd] */
-    struct weight ffn_up;      /* [n_ff][n_embd] */
-    struct weight ffn_down;    /* [n_embd][n_ff] */
+    struct weight ffn_norm;                              /* [n_embd] f32 */
+    struct weight ffn_gate;                              /* [n_ff][n_embd] */
+    struct weight ffn_up;                                /* [n_ff][n_embd] */
+    struct weight ffn_down;                              /* [n_embd][n_ff] */
 };
 
 struct model {
     struct gguf gguf;
     struct hparams hparams;
-    struct weight token_embd;  /* [n_vocab][n_embd] */
-    struct weight output_norm; /* [n_embd] f32 */
-    struct weight output;      /* [n_vocab][n_embd]; token_embd itself when the head is tied */
-    struct weight rope_freqs;  /* [rope_dim / 2] f32 divisors, optional (Llama 3) */
+    struct weight token_embd;     /* [n_vocab][n_embd] */
+    struct weight output_norm;    /* [n_embd] f32 */
+    struct weight output;         /* [n_vocab][n_embd]; token_embd itself when the head is tied */
+    struct weight rope_freqs;     /* [rope_dim / 2] f32 divisors, optional (Llama 3) */
     struct layer_weights *layers; /* [n_layers] */
     uint64_t n_params;
     uint64_t weight_bytes;

@@ -1,0 +1,281 @@
+/* The tensor types that radish reads and the reference way from their blocks to floats.
+ * Every product and sum here is rounded to float, in the order that is written: the goldens of
+ * tests/unit/data/quant_goldens.bin are compared bit by bit, so an "equal" formula is not equal.
+ * Blocks are read byte by byte because a row of them may begin at any address. Any thread. */
+#include "model/quant.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { SMALL_BLOCK = 32, SUPER_BLOCK = 256, N_TYPES = TENSOR_BF16 + 1 };
+
+static float float_from_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static uint32_t bits_from_float(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+float f16_to_f32(uint16_t half)
+{
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16;
+    uint32_t exponent = half >> 10 & 0x1f;
+    uint32_t mantissa = half & 0x3ff;
+    if (exponent == 0x1f) /* infinity, or a NaN that is made quiet */
+        return float_from_bits(sign | 0x7f800000 | (mantissa ? 0x400000 | mantissa << 13 : 0));
+    if (exponent == 0) {
+        /* A subnormal is a count of 2^-24, and every such float is exact. */
+        float magnitude = (float)mantissa * 0x1p-24f;
+        return float_from_bits(sign | bits_from_float(magnitude));
+    }
+    return float_from_bits(sign | (exponent + 112) << 23 | mantissa << 13);
+}
+
+uint16_t f32_to_f16(float value)
+{
+    uint32_t bits = bits_from_float(value);
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    bits &= 0x7fffffff;
+    if (bits > 0x7f800000)
+        return (uint16_t)(sign | 0x7e00 | (bits >> 13 & 0x3ff));
+    if (bits >= 0x477ff000) /* 65520 and above round to infinity */
+        return sign | 0x7c00;
+    if (bits < 0x38800000) {
+        /* Below 2^-14: adding 0.5 leaves the count of 2^-24, rounded to even, in the low bits. */
+        float shifted = float_from_bits(bits) + 0.5f;
+        return (uint16_t)(sign | (bits_from_float(shifted) - 0x3f000000));
+    }
+    bits += 0xfff + (bits >> 13 & 1); /* a carry into the exponent is what rounding up means */
+    return (uint16_t)(sign | (bits - 0x38000000) >> 13);
+}
+
+float bf16_to_f32(uint16_t bits)
+{
+    return float_from_bits((uint32_t)bits << 16);
+}
+
+uint16_t f32_to_bf16(float value)
+{
+    uint32_t bits = bits_from_float(value);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static uint16_t load_u16(const uint8_t *at)
+{
+    return (uint16_t)(at[0] | at[1] << 8);
+}
+
+static uint32_t load_u32(const uint8_t *at)
+{
+    return load_u16(at) | (uint32_t)load_u16(at + 2) << 16;
+}
+
+static float load_f16(const uint8_t *at)
+{
+    return f16_to_f32(load_u16(at));
+}
+
+/* The small blocks: 32 values with one scale `d` (and one minimum `m`). In the 4- and 5-bit ones
+ * the low nibbles are values 0..15 and the high nibbles values 16..31; `high` gives the 5th bits.
+ *
+ *   Q4_0  d:2 | nibbles:16                    (q - 8) * d
+ *   Q4_1  d:2 | m:2 | nibbles:16              q * d + m
+ *   Q5_0  d:2 | high:4 | nibbles:16           (q - 16) * d
+ *   Q5_1  d:2 | m:2 | high:4 | nibbles:16     q * d + m
+ *   Q8_0  d:2 | signed bytes:32               q * d
+ */
+static int small_value(const uint8_t *nibbles, uint32_t high, int i)
+{
+    int low = i < 16 ? nibbles[i] & 15 : nibbles[i - 16] >> 4;
+    return low | (int)(high >> i & 1) << 4;
+}
+
+static void dequantize_q4_0(const uint8_t *block, float *out)
+{
+    float d = load_f16(block);
+    for (int i = 0; i < SMALL_BLOCK; i++)
+        out[i] = d * (float)(small_value(block + 2, 0, i) - 8);
+}
+
+static void dequantize_q4_1(const uint8_t *block, float *out)
+{
+    float d = load_f16(block), m = load_f16(block + 2);
+    for (int i = 0; i < SMALL_BLOCK; i++)
+        out[i] = d * (float)small_value(block + 4, 0, i) + m;
+}
+
+static void dequantize_q5_0(const uint8_t *block, float *out)
+{
+    float d = load_f16(block);
+    uint32_t high = load_u32(block + 2);
+    for (int i = 0; i < SMALL_BLOCK; i++)
+        out[i] = d * (float)(small_value(block + 6, high, i) - 16);
+}
+
+static void dequantize_q5_1(const uint8_t *block, float *out)
+{
+    float d = load_f16(block), m = load_f16(block + 2);
+    uint32_t high = load_u32(block + 4);
+    for (int i = 0; i < SMALL_BLOCK; i++)
+        out[i] = d * (float)small_value(block + 8, high, i) + m;
+}
+
+static void dequantize_q8_0(const uint8_t *block, float *out)
+{
+    float d = load_f16(block);
+    for (int i = 0; i < SMALL_BLOCK; i++)
+        out[i] = d * (float)(int8_t)block[2 + i];
+}
+
+/* The super-blocks: 256 values in sub-blocks of 16 or 32 with small scales of their own, times a
+ * float scale of the whole. Bit planes interleave by 32: value i of plane byte layout
+ *
+ *   2-bit   byte (i / 128) * 32 + i % 32, bits 2 * (i / 32 % 4)     Q2_K, Q3_K, high bits of Q6_K
+ *   4-bit   byte (i / 64) * 32 + i % 32, nibble i / 32 % 2          Q4_K, Q5_K
+ *   1-bit   byte i % 32, bit i / 32                                 high bits of Q3_K, Q5_K
+ */
+static int two_bits(const uint8_t *plane, int i)
+{
+    return plane[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
+}
+
+static int four_bits(const uint8_t *plane, int i)
+{
+    return plane[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15;
+}
+
+static int one_bit(const uint8_t *plane, int i)
+{
+    return plane[i % 32] >> (i / 32) & 1;
+}
+
+/* scales:16 (low nibble scale, high nibble minimum) | 2-bit:64 | d:2 | dmin:2 */
+static void dequantize_q2_k(const uint8_t *block, float *out)
+{
+    float d = load_f16(block + 80), dmin = load_f16(block + 82);
+    for (int i = 0; i < SUPER_BLOCK; i++) {
+        float scale = d * (float)(block[i / 16] & 15);
+        float minimum = dmin * (float)(block[i / 16] >> 4);
+        out[i] = scale * (float)two_bits(block + 16, i) - minimum;
+    }
+}
+
+/* high bits:32 | 2-bit:64 | 6-bit scales:12 | d:2. A high bit that is clear subtracts 4.
+ * Scale j: its low 4 bits are in nibble j / 8 of byte j % 8, its high 2 in byte 8 + j % 4. */
+static void dequantize_q3_k(const uint8_t *block, float *out)
+{
+    const uint8_t *packed = block + 96;
+    float d = load_f16(block + 108);
+    for (int i = 0; i < SUPER_BLOCK; i++) {
+        int j = i / 16;
+        int low = packed[j % 8] >> (j / 8 * 4) & 15;
+        int high = packed[8 + j % 4] >> (j / 4 * 2) & 3;
+        float scale = d * (float)((low | high << 4) - 32);
+        out[i] = scale * (float)(two_bits(block + 32, i) - (one_bit(block, i) ? 0 : 4));
+    }
+}
+
+/* The 12 bytes of eight 6-bit scales and eight 6-bit minimums of Q4_K and Q5_K. The first four of
+ * each are the low 6 bits of bytes 0..3 and 4..7; the last four take their low 4 bits from the
+ * nibbles of bytes 8..11 and their high 2 from the top of the bytes of the first four. */
+static void unpack_scale_min(const uint8_t *packed, int j, int *scale, int *minimum)
+{
+    if (j < 4) {
+        *scale = packed[j] & 63;
+        *minimum = packed[j + 4] & 63;
+    } else {
+        *scale = (packed[j + 4] & 15) | packed[j - 4] >> 6 << 4;
+        *minimum = packed[j + 4] >> 4 | packed[j] >> 6 << 4;
+    }
+}
+
+/* d:2 | dmin:2 | scales:12 | [Q5_K: high bits:32] | nibbles:128; `high` is NULL for Q4_K. */
+static void dequantize_q45_k(const uint8_t *block, const uint8_t *high, const uint8_t *nibbles,
+                             float *out)
+{
+    float d = load_f16(block), dmin = load_f16(block + 2);
+    for (int j = 0; j < 8; j++) {
+        int scale, minimum;
+        unpack_scale_min(block + 4, j, &scale, &minimum);
+        float d_sub = d * (float)scale, m_sub = dmin * (float)minimum;
+        for (int i = j * 32; i < (j + 1) * 32; i++) {
+            int q = four_bits(nibbles, i) | (high ? one_bit(high, i) << 4 : 0);
+            out[i] = d_sub * (float)q - m_sub;
+        }
+    }
+}
+
+static void dequantize_q4_k(const uint8_t *block, float *out)
+{
+    dequantize_q45_k(block, NULL, block + 16, out);
+}
+
+static void dequantize_q5_k(const uint8_t *block, float *out)
+{
+    dequantize_q45_k(block, block + 16, block + 48, out);
+}
+
+/* low nibbles:128 (interleaved by 64) | 2-bit high:64 | signed scales:16 | d:2 */
+static void dequantize_q6_k(const uint8_t *block, float *out)
+{
+    float d = load_f16(block + 208);
+    for (int i = 0; i < SUPER_BLOCK; i++) {
+        int low = block[i / 128 * 64 + i % 64] >> (i / 64 % 2 * 4) & 15;
+        float scale = d * (float)(int8_t)block[192 + i / 16];
+        out[i] = scale * (float)((low | two_bits(block + 128, i) << 4) - 32);
+    }
+}
+
+static const struct format {
+    struct tensor_type_info info;
+    void (*dequantize_block)(const uint8_t *block, float *out); /* NULL: one value a block */
+} formats[N_TYPES] = {
+    [TENSOR_F32] = {{"F32", 1, 4}, NULL},
+    [TENSOR_F16] = {{"F16", 1, 2}, NULL},
+    [TENSOR_BF16] = {{"BF16", 1, 2}, NULL},
+    [TENSOR_Q4_0] = {{"Q4_0", SMALL_BLOCK, 18}, dequantize_q4_0},
+    [TENSOR_Q4_1] = {{"Q4_1", SMALL_BLOCK, 20}, dequantize_q4_1},
+    [TENSOR_Q5_0] = {{"Q5_0", SMALL_BLOCK, 22}, dequantize_q5_0},
+    [TENSOR_Q5_1] = {{"Q5_1", SMALL_BLOCK, 24}, dequantize_q5_1},
+    [TENSOR_Q8_0] = {{"Q8_0", SMALL_BLOCK, 34}, dequantize_q8_0},
+    [TENSOR_Q2_K] = {{"Q2_K", SUPER_BLOCK, 84}, dequantize_q2_k},
+    [TENSOR_Q3_K] = {{"Q3_K", SUPER_BLOCK, 110}, dequantize_q3_k},
+    [TENSOR_Q4_K] = {{"Q4_K", SUPER_BLOCK, 144}, dequantize_q4_k},
+    [TENSOR_Q5_K] = {{"Q5_K", SUPER_BLOCK, 176}, dequantize_q5_k},
+    [TENSOR_Q6_K] = {{"Q6_K", SUPER_BLOCK, 210}, dequantize_q6_k},
+};
+
+const struct tensor_type_info *tensor_type_info(uint32_t type)
+{
+    return type < N_TYPES && formats[type].info.name ? &formats[type].info : NULL;
+}
+
+void dequantize(enum tensor_type type, const void *blocks, float *out, size_t n)
+{
+    const uint8_t *at = blocks;
+    const struct tensor_type_info *info = tensor_type_info((uint32_t)type);
+    assert(info && n % info->block_len == 0);
+    switch (type) {
+    case TENSOR_F32: memcpy(out, at, n * sizeof *out); return;
+    case TENSOR_F16:
+        for (size_t i = 0; i < n; i++)
+            out[i] = load_f16(at + 2 * i);
+        return;
+    case TENSOR_BF16:
+        for (size_t i = 0; i < n; i++)
+            out[i] = bf16_to_f32(load_u16(at + 2 * i));
+        return;
+    default:
+        for (size_t i = 0; i < n; i += info->block_len, at += info->block_bytes)
+            formats[type].dequantize_block(at, out + i);
+    }
+}
