@@ -35,12 +35,15 @@ static inline uint64_t cache_token_text(int32_t id)
 typedef uint32_t node_id;
 #define NODE_NONE 0 /* no node; real ones start at 1 */
 
+/* What a lookup found. PREFIX: the match ends where a stored sequence ends (at a leaf's end, or
+ * where one was unlocked before it grew on). Else SUPERSEQUENCE: the query is used up inside a
+ * longer one. Else COMMON: both go on, differently. */
 enum match_kind { MATCH_MISS, MATCH_COMMON, MATCH_SUPERSEQUENCE, MATCH_PREFIX, MATCH_KINDS };
 
 struct tree_stats {
     uint64_t lookups[MATCH_KINDS];
     uint64_t evicted_pages, expired_pages;
-    uint32_t n_nodes;
+    uint32_t n_nodes;     /* in use, of max_nodes; roots count */
     uint32_t n_evictable; /* pages that eviction could free now */
 };
 
@@ -62,7 +65,7 @@ node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *
                             uint64_t now_ns, uint32_t *length, enum match_kind *kind);
 
 /* Lays the runs of positions [0, depth of node) into `out`, at most `max`; returns how many
- * there are (more than `max`: call again with more room). */
+ * there are (more than `max`: `out` holds nothing of use, call again with more room). */
 uint32_t prefix_tree_pages(const struct prefix_tree *t, node_id node, struct page_run *out,
                            uint32_t max);
 
@@ -74,11 +77,13 @@ uint32_t prefix_tree_pages(const struct prefix_tree *t, node_id node, struct pag
 node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *tokens,
                            const uint32_t *pages, uint32_t n, uint64_t now_ns, uint32_t *claimed);
 
-/* One lock, one unlock, each on the whole path; an underflow asserts. Unlocking touches. */
+/* One more lock on a node that is locked already; one unlock; each on the whole path. An underflow
+ * asserts. Unlocking touches; a handle is worth nothing after its last unlock. */
 void prefix_tree_lock(struct prefix_tree *t, node_id node);
 void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns);
 
-/* Frees at least `n_pages` if that many can be freed, least recently used first; how many it was. */
+/* Frees at least `n_pages` if that many can be freed, least recently used first; how many it was.
+ */
 uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages);
 /* Frees what was last used before `before_ns`. */
 uint32_t prefix_tree_expire(struct prefix_tree *t, uint64_t before_ns);

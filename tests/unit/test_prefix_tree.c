@@ -1,0 +1,863 @@
+/* The prefix tree, case by case. Tokens are the characters of strings; "store" is what a request
+ * does: acquire, compute the rest, insert, unlock. Time is a counter that each operation moves. */
+#include "cache/prefix_tree.h"
+
+#include <stdlib.h>
+
+#include "test.h"
+#include "test_death.h"
+
+enum { MAX_TEXT = 512 };
+
+struct fixture {
+    struct page_pool pool;
+    struct prefix_tree *tree;
+    uint64_t now_ns;
+    enum match_kind kind; /* of the last acquire */
+    uint32_t length;      /* of the last acquire */
+    uint32_t claimed;     /* by the last insert */
+};
+
+/* The tree keeps a pointer to the pool, so the fixture must not move. */
+static void setup(struct fixture *f, uint32_t n_pages, uint32_t max_nodes)
+{
+    struct error err;
+    *f = (struct fixture){0};
+    CHECK_INT(page_pool_open(&f->pool, n_pages, &err), 0);
+    CHECK_INT(prefix_tree_open(&f->tree, &f->pool, max_nodes, &err), 0);
+}
+
+static void check_laws(const struct fixture *f)
+{
+    CHECK(prefix_tree_check(f->tree));
+    CHECK(page_pool_check(&f->pool));
+}
+
+/* Everything comes back: nothing private is left, and closing the tree frees the rest. */
+static void teardown(struct fixture *f)
+{
+    check_laws(f);
+    CHECK_INT(page_pool_private(&f->pool), 0);
+    prefix_tree_close(f->tree);
+    CHECK_INT(f->pool.n_free, f->pool.n_pages);
+    CHECK(page_pool_check(&f->pool));
+    page_pool_close(&f->pool);
+}
+
+static uint32_t to_tokens(const char *text, uint64_t *tokens)
+{
+    uint32_t n = (uint32_t)strlen(text);
+    CHECK(n <= MAX_TEXT);
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = cache_token_text((unsigned char)text[i]);
+    return n;
+}
+
+static uint32_t peek_in(const struct fixture *f, uint64_t ns, const char *text)
+{
+    uint64_t tokens[MAX_TEXT];
+    uint32_t n = to_tokens(text, tokens);
+    return prefix_tree_peek(f->tree, ns, tokens, n);
+}
+
+static uint32_t peek(const struct fixture *f, const char *text)
+{
+    return peek_in(f, 0, text);
+}
+
+static node_id acquire_in(struct fixture *f, uint64_t ns, const char *text)
+{
+    uint64_t tokens[MAX_TEXT];
+    uint32_t n = to_tokens(text, tokens), cached = prefix_tree_peek(f->tree, ns, tokens, n);
+    f->length = UINT32_MAX;
+    node_id node = prefix_tree_acquire(f->tree, ns, tokens, n, ++f->now_ns, &f->length, &f->kind);
+    if (node != NODE_NONE) {
+        CHECK_INT(f->length, cached);
+        CHECK_INT(prefix_tree_depth(f->tree, node), f->length);
+    }
+    check_laws(f);
+    return node;
+}
+
+static node_id acquire(struct fixture *f, const char *text)
+{
+    return acquire_in(f, 0, text);
+}
+
+/* Takes pages, inserts, gives back those that were not claimed. */
+static node_id insert(struct fixture *f, node_id node, const char *text)
+{
+    uint64_t tokens[MAX_TEXT];
+    uint32_t pages[MAX_TEXT], n = to_tokens(text, tokens), got = 0;
+    uint32_t depth = prefix_tree_depth(f->tree, node);
+    while (got < n) {
+        struct page_run run = page_pool_take(&f->pool, n - got, got ? pages[got - 1] : PAGE_NONE);
+        CHECK(run.count > 0);
+        for (uint32_t i = 0; i < run.count; i++)
+            pages[got++] = run.first + i;
+    }
+    f->claimed = 0;
+    node_id end = prefix_tree_insert(f->tree, node, tokens, pages, n, ++f->now_ns, &f->claimed);
+    for (uint32_t i = 0; i < n - f->claimed; i++)
+        page_pool_give(&f->pool, (struct page_run){pages[i], 1});
+    if (end != NODE_NONE)
+        CHECK_INT(prefix_tree_depth(f->tree, end), depth + n);
+    check_laws(f);
+    return end;
+}
+
+static void unlock(struct fixture *f, node_id node)
+{
+    prefix_tree_unlock(f->tree, node, ++f->now_ns);
+    check_laws(f);
+}
+
+/* Leaves the sequence locked at its end. */
+static node_id hold_in(struct fixture *f, uint64_t ns, const char *text)
+{
+    node_id node = acquire_in(f, ns, text);
+    CHECK(node != NODE_NONE);
+    node_id end = insert(f, node, text + f->length);
+    CHECK(end != NODE_NONE);
+    return end;
+}
+
+static node_id hold(struct fixture *f, const char *text)
+{
+    return hold_in(f, 0, text);
+}
+
+static void store_in(struct fixture *f, uint64_t ns, const char *text)
+{
+    unlock(f, hold_in(f, ns, text));
+}
+
+static void store(struct fixture *f, const char *text)
+{
+    store_in(f, 0, text);
+}
+
+/* Acquires, says what kind of match it was, lets go. */
+static enum match_kind look(struct fixture *f, const char *text)
+{
+    node_id node = acquire(f, text);
+    CHECK(node != NODE_NONE);
+    unlock(f, node);
+    return f->kind;
+}
+
+static uint32_t n_nodes(const struct fixture *f)
+{
+    return prefix_tree_stats(f->tree).n_nodes;
+}
+
+static uint32_t n_evictable(const struct fixture *f)
+{
+    return prefix_tree_stats(f->tree).n_evictable;
+}
+
+/* The pages of a handle spell its text. */
+static void check_pages(const struct fixture *f, node_id node, const char *text)
+{
+    struct page_run runs[MAX_TEXT];
+    uint64_t tokens[MAX_TEXT];
+    uint32_t n = to_tokens(text, tokens), at = 0;
+    uint32_t n_runs = prefix_tree_pages(f->tree, node, runs, MAX_TEXT);
+    for (uint32_t r = 0; r < n_runs; r++) {
+        CHECK(runs[r].count > 0);
+        CHECK(r == 0 || runs[r - 1].first + runs[r - 1].count != runs[r].first);
+        for (uint32_t i = 0; i < runs[r].count; i++, at++) {
+            CHECK(at < n);
+            CHECK(f->pool.token[runs[r].first + i] == tokens[at]);
+            CHECK(!page_pool_is_free(&f->pool, runs[r].first + i));
+        }
+    }
+    CHECK_INT(at, n);
+}
+
+TEST(prefix_tree, empty)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    CHECK_INT(peek(&f, "abc"), 0);
+    CHECK_INT(n_nodes(&f), 0);
+    node_id node = acquire(&f, "abc");
+    CHECK(node != NODE_NONE);
+    CHECK_INT(f.length, 0);
+    CHECK_INT(f.kind, MATCH_MISS);
+    CHECK_INT(prefix_tree_pages(f.tree, node, NULL, 0), 0);
+    CHECK_INT(n_nodes(&f), 1);
+    unlock(&f, node);
+    CHECK_INT(n_nodes(&f), 0);
+    CHECK_INT(prefix_tree_evict(f.tree, 10), 0);
+    CHECK_INT(prefix_tree_expire(f.tree, UINT64_MAX), 0);
+    teardown(&f);
+}
+
+TEST(prefix_tree, no_tokens_match_nothing)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store(&f, "abc");
+    CHECK_INT(look(&f, ""), MATCH_MISS);
+    node_id node = hold(&f, "abc");
+    CHECK_INT(insert(&f, node, ""), node);
+    CHECK_INT(f.claimed, 0);
+    unlock(&f, node);
+    teardown(&f);
+}
+
+TEST(prefix_tree, exact)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store(&f, "hello");
+    CHECK_INT(f.claimed, 5);
+    CHECK_INT(f.pool.n_owned, 5);
+    CHECK_INT(peek(&f, "hello"), 5);
+    node_id node = acquire(&f, "hello");
+    CHECK_INT(f.length, 5);
+    CHECK_INT(f.kind, MATCH_PREFIX);
+    check_pages(&f, node, "hello");
+    unlock(&f, node);
+    teardown(&f);
+}
+
+TEST(prefix_tree, stored_sequence_is_a_prefix)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store(&f, "hello");
+    CHECK_INT(peek(&f, "hello world"), 5);
+    CHECK_INT(look(&f, "hello world"), MATCH_PREFIX);
+    CHECK_INT(n_nodes(&f), 2);
+    teardown(&f);
+}
+
+TEST(prefix_tree, supersequence)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store(&f, "hello world");
+    node_id node = acquire(&f, "hello");
+    CHECK_INT(f.length, 5);
+    CHECK_INT(f.kind, MATCH_SUPERSEQUENCE);
+    check_pages(&f, node, "hello");
+    unlock(&f, node);
+    CHECK_INT(peek(&f, "hello world"), 11);
+    teardown(&f);
+}
+
+TEST(prefix_tree, divergence)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store(&f, "You are a chef");
+    CHECK_INT(look(&f, "You are a pirate"), MATCH_COMMON);
+    CHECK_INT(f.length, 10);
+    store(&f, "You are a pirate");
+    CHECK_INT(f.claimed, 6);
+    CHECK_INT(f.pool.n_owned, 20);
+    CHECK_INT(n_nodes(&f), 4);
+    CHECK_INT(peek(&f, "You are a chef"), 14);
+    CHECK_INT(peek(&f, "You are a pirate"), 16);
+    CHECK_INT(peek(&f, "You are a "), 10);
+    CHECK_INT(peek(&f, "You were"), 4);
+    CHECK_INT(peek(&f, "x"), 0);
+    teardown(&f);
+}
+
+TEST(prefix_tree, kinds_are_counted_once_a_lookup)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store(&f, "abcdef");                             /* miss */
+    CHECK_INT(look(&f, "abcdef"), MATCH_PREFIX);     /* exactly it */
+    CHECK_INT(look(&f, "abcdefg"), MATCH_PREFIX);    /* and more */
+    CHECK_INT(look(&f, "abc"), MATCH_SUPERSEQUENCE); /* used up inside */
+    CHECK_INT(look(&f, "abx"), MATCH_COMMON);
+    CHECK_INT(look(&f, "x"), MATCH_MISS);
+    peek(&f, "abc");
+    struct tree_stats stats = prefix_tree_stats(f.tree);
+    CHECK_INT(stats.lookups[MATCH_MISS], 2);
+    CHECK_INT(stats.lookups[MATCH_COMMON], 1);
+    CHECK_INT(stats.lookups[MATCH_SUPERSEQUENCE], 1);
+    CHECK_INT(stats.lookups[MATCH_PREFIX], 2);
+    teardown(&f);
+}
+
+TEST(prefix_tree, a_stored_end_is_kept_when_the_sequence_grows_on)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store(&f, "turn1");
+    store(&f, "turn1turn2");
+    CHECK_INT(n_nodes(&f), 2); /* one node, grown in place */
+    CHECK_INT(look(&f, "turn1other"), MATCH_PREFIX);
+    CHECK_INT(look(&f, "turn1"), MATCH_PREFIX); /* split by now */
+    CHECK_INT(look(&f, "turn1turn2"), MATCH_PREFIX);
+    CHECK_INT(n_nodes(&f), 2); /* and one again */
+    CHECK_INT(look(&f, "turn1"), MATCH_PREFIX);
+    CHECK_INT(look(&f, "turn"), MATCH_SUPERSEQUENCE);
+    teardown(&f);
+}
+
+TEST(prefix_tree, the_ends_of_chunks_are_not_stored_ends)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    node_id node = hold(&f, "abc");
+    node = insert(&f, node, "def");
+    unlock(&f, node);
+    CHECK_INT(look(&f, "abcx"), MATCH_COMMON);
+    CHECK_INT(look(&f, "abc"), MATCH_SUPERSEQUENCE);
+    teardown(&f);
+}
+
+TEST(prefix_tree, an_end_does_not_outlive_its_page)
+{
+    struct fixture f;
+    setup(&f, 6, 16);
+    store(&f, "abcdef");
+    CHECK_INT(prefix_tree_evict(f.tree, 6), 6);
+    store(&f, "uvwxyz"); /* on the same pages */
+    CHECK_INT(look(&f, "uvw"), MATCH_SUPERSEQUENCE);
+    CHECK_INT(look(&f, "uvwxyy"), MATCH_COMMON);
+    teardown(&f);
+}
+
+TEST(prefix_tree, split_keeps_handles_valid)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    node_id whole = hold(&f, "abcdefgh");
+    node_id half = acquire(&f, "abcd");
+    node_id quarter = acquire(&f, "ab");
+    CHECK(whole != half && half != quarter && whole != quarter);
+    CHECK_INT(prefix_tree_depth(f.tree, whole), 8);
+    CHECK_INT(prefix_tree_depth(f.tree, half), 4);
+    CHECK_INT(prefix_tree_depth(f.tree, quarter), 2);
+    check_pages(&f, whole, "abcdefgh");
+    check_pages(&f, half, "abcd");
+    check_pages(&f, quarter, "ab");
+    CHECK_INT(prefix_tree_evict(f.tree, 100), 0);
+    unlock(&f, half);
+    check_pages(&f, whole, "abcdefgh");
+    check_pages(&f, quarter, "ab");
+    unlock(&f, quarter);
+    unlock(&f, whole);
+    CHECK_INT(n_nodes(&f), 2);
+    CHECK_INT(n_evictable(&f), 8);
+    teardown(&f);
+}
+
+TEST(prefix_tree, insert_twice_claims_nothing)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    node_id first = acquire(&f, "abcdef"), second = acquire(&f, "abcdef");
+    CHECK_INT(first, second);
+    first = insert(&f, first, "abcdef");
+    CHECK_INT(f.claimed, 6);
+    second = insert(&f, second, "abcdef");
+    CHECK_INT(f.claimed, 0);
+    CHECK_INT(first, second);
+    CHECK_INT(f.pool.n_owned, 6);
+    unlock(&f, first);
+    CHECK_INT(n_evictable(&f), 0);
+    unlock(&f, second);
+    CHECK_INT(n_evictable(&f), 6);
+    teardown(&f);
+}
+
+TEST(prefix_tree, insert_partially_present)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    node_id a = acquire(&f, "abcdef"), b = acquire(&f, "abcxyz");
+    a = insert(&f, a, "abcdef");
+    b = insert(&f, b, "abcxyz");
+    CHECK_INT(f.claimed, 3);
+    check_pages(&f, a, "abcdef");
+    check_pages(&f, b, "abcxyz");
+    CHECK_INT(f.pool.n_owned, 9);
+    /* Through a branch and beyond its end, which nobody locks any more: it grows in place. */
+    unlock(&f, a);
+    uint32_t before = n_nodes(&f);
+    node_id c = acquire(&f, "");
+    c = insert(&f, c, "abcdefghi");
+    CHECK_INT(f.claimed, 3);
+    CHECK_INT(n_nodes(&f), before);
+    check_pages(&f, c, "abcdefghi");
+    unlock(&f, b);
+    unlock(&f, c);
+    teardown(&f);
+}
+
+TEST(prefix_tree, insert_ends_inside_what_is_there)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    node_id slow = acquire(&f, "abcdef");
+    store(&f, "abcdef");
+    slow = insert(&f, slow, "abc");
+    CHECK_INT(f.claimed, 0);
+    check_pages(&f, slow, "abc");
+    CHECK_INT(n_evictable(&f), 3);
+    slow = insert(&f, slow, "def");
+    CHECK_INT(f.claimed, 0);
+    check_pages(&f, slow, "abcdef");
+    unlock(&f, slow);
+    CHECK_INT(n_nodes(&f), 2); /* the split is undone */
+    teardown(&f);
+}
+
+TEST(prefix_tree, long_text_is_one_node)
+{
+    struct fixture f;
+    setup(&f, 256, 16);
+    char text[151];
+    for (int i = 0; i < 150; i++)
+        text[i] = (char)('a' + i % 26);
+    text[150] = '\0';
+    store(&f, text);
+    CHECK_INT(n_nodes(&f), 2); /* and the root */
+    CHECK_INT(peek(&f, text), 150);
+    node_id node = acquire(&f, text);
+    struct page_run run;
+    CHECK_INT(prefix_tree_pages(f.tree, node, &run, 1), 1);
+    CHECK_INT(run.count, 150);
+    unlock(&f, node);
+    teardown(&f);
+}
+
+TEST(prefix_tree, chunked_prefill_is_one_node)
+{
+    struct fixture f;
+    setup(&f, 256, 16);
+    node_id node = hold(&f, "abcdefgh"), first = node;
+    for (int i = 0; i < 10; i++) {
+        node = insert(&f, node, "ijklmnop");
+        CHECK_INT(node, first);
+        CHECK_INT(f.claimed, 8);
+    }
+    CHECK_INT(n_nodes(&f), 2);
+    node = insert(&f, node, "answer");
+    unlock(&f, node);
+    CHECK_INT(n_nodes(&f), 2);
+    teardown(&f);
+}
+
+TEST(prefix_tree, a_shared_leaf_does_not_grow)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    node_id a = hold(&f, "prompt"), b = acquire(&f, "prompt");
+    CHECK_INT(a, b);
+    a = insert(&f, a, "-one");
+    CHECK(a != b);
+    CHECK_INT(prefix_tree_depth(f.tree, b), 6);
+    b = insert(&f, b, "-two");
+    check_pages(&f, a, "prompt-one");
+    check_pages(&f, b, "prompt-two");
+    CHECK_INT(n_nodes(&f), 5);
+    unlock(&f, a);
+    unlock(&f, b);
+    teardown(&f);
+}
+
+TEST(prefix_tree, chunks_behind_a_passing_reader_become_one_node)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    node_id a = hold(&f, "chunk1"), reader = acquire(&f, "chunk1");
+    a = insert(&f, a, "chunk2"); /* the reader's handle ends between them */
+    CHECK_INT(n_nodes(&f), 3);
+    unlock(&f, reader);
+    a = insert(&f, a, "chunk3");
+    CHECK_INT(n_nodes(&f), 3);
+    unlock(&f, a);
+    CHECK_INT(n_nodes(&f), 2);
+    teardown(&f);
+}
+
+TEST(prefix_tree, lock_protects_the_path)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store(&f, "abcdef");
+    store(&f, "abcxyz");
+    CHECK_INT(n_evictable(&f), 9);
+    node_id node = acquire(&f, "abcdef");
+    CHECK_INT(n_evictable(&f), 3);
+    prefix_tree_lock(f.tree, node);
+    CHECK_INT(prefix_tree_evict(f.tree, 100), 3);
+    CHECK_INT(peek(&f, "abcdef"), 6);
+    CHECK_INT(peek(&f, "abcxyz"), 3);
+    unlock(&f, node);
+    CHECK_INT(prefix_tree_evict(f.tree, 100), 0);
+    CHECK_INT(prefix_tree_expire(f.tree, UINT64_MAX), 0);
+    unlock(&f, node);
+    CHECK_INT(prefix_tree_evict(f.tree, 100), 6);
+    CHECK_INT(n_nodes(&f), 0);
+    teardown(&f);
+}
+
+TEST(prefix_tree, a_handle_above_protects_nothing_below)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store(&f, "abcdef");
+    node_id node = acquire(&f, "abc");
+    CHECK_INT(n_evictable(&f), 3);
+    CHECK_INT(prefix_tree_evict(f.tree, 100), 3);
+    CHECK_INT(peek(&f, "abcdef"), 3);
+    check_pages(&f, node, "abc");
+    unlock(&f, node);
+    teardown(&f);
+}
+
+TEST(prefix_tree, underflow_asserts)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store(&f, "abcdef");
+    node_id node = acquire(&f, "abc"), other = acquire(&f, "abcdef");
+    unlock(&f, other);
+    CHECK_ABORTS(prefix_tree_unlock(f.tree, other, 99));
+    CHECK_ABORTS(prefix_tree_lock(f.tree, other));
+    CHECK_ABORTS(prefix_tree_unlock(f.tree, NODE_NONE, 99));
+    CHECK_ABORTS(prefix_tree_unlock(f.tree, 12, 99));
+    unlock(&f, node);
+    CHECK_ABORTS(prefix_tree_unlock(f.tree, node, 99));
+    uint64_t token = 1;
+    uint32_t page = 50, claimed;
+    CHECK_ABORTS(prefix_tree_insert(f.tree, node, &token, &page, 1, 99, &claimed));
+    teardown(&f);
+}
+
+TEST(prefix_tree, inserting_a_free_page_asserts)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    node_id node = acquire(&f, "");
+    uint64_t token = 1;
+    uint32_t claimed;
+    struct page_run run = page_pool_take(&f.pool, 1, PAGE_NONE);
+    uint32_t page = run.first + 1;
+    CHECK_ABORTS(prefix_tree_insert(f.tree, node, &token, &page, 1, 99, &claimed));
+    page_pool_give(&f.pool, run);
+    unlock(&f, node);
+    teardown(&f);
+}
+
+TEST(prefix_tree, cascading_lru)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store(&f, "aa1");
+    store(&f, "aa2");
+    store(&f, "bb1");
+    look(&f, "aa1");
+    /* Oldest first: 2 of aa2, then bb1, then 1 of aa1 and aa. */
+    CHECK_INT(prefix_tree_evict(f.tree, 1), 1);
+    CHECK_INT(peek(&f, "aa2"), 2);
+    CHECK_INT(peek(&f, "bb1"), 3);
+    CHECK_INT(prefix_tree_evict(f.tree, 3), 3);
+    CHECK_INT(peek(&f, "bb1"), 0);
+    CHECK_INT(peek(&f, "aa1"), 3);
+    CHECK_INT(prefix_tree_evict(f.tree, 2), 2);
+    CHECK_INT(peek(&f, "aa1"), 1);
+    CHECK_INT(prefix_tree_evict(f.tree, 9), 1);
+    CHECK_INT(n_nodes(&f), 0);
+    CHECK_INT(prefix_tree_stats(f.tree).evicted_pages, 7);
+    teardown(&f);
+}
+
+TEST(prefix_tree, parents_follow_children)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store(&f, "system:one");
+    store(&f, "system:two");
+    store(&f, "other");
+    /* Children may be old; a parent is as young as its youngest use. */
+    look(&f, "system:");
+    CHECK_INT(prefix_tree_evict(f.tree, 6 + 5), 11);
+    CHECK_INT(peek(&f, "system:one"), 7);
+    CHECK_INT(peek(&f, "other"), 0);
+    CHECK_INT(prefix_tree_evict(f.tree, 100), 7);
+    teardown(&f);
+}
+
+TEST(prefix_tree, eviction_makes_single_chains_one_node)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store(&f, "abc1");
+    store(&f, "abc2");
+    CHECK_INT(n_nodes(&f), 4);
+    CHECK_INT(prefix_tree_evict(f.tree, 1), 1);
+    CHECK_INT(n_nodes(&f), 2);
+    CHECK_INT(peek(&f, "abc2"), 4);
+    check_laws(&f);
+    /* Not where the upper part is younger: it must outlive the lower. */
+    store(&f, "abc3");
+    look(&f, "abc");
+    CHECK_INT(prefix_tree_evict(f.tree, 1), 1);
+    CHECK_INT(n_nodes(&f), 3);
+    store(&f, "z");
+    CHECK_INT(prefix_tree_evict(f.tree, 1), 1);
+    CHECK_INT(peek(&f, "abc3"), 3);
+    teardown(&f);
+}
+
+TEST(prefix_tree, evict_trims_from_the_end)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store(&f, "abcdefghij");
+    CHECK_INT(prefix_tree_evict(f.tree, 3), 3);
+    CHECK_INT(peek(&f, "abcdefghij"), 7);
+    CHECK_INT(f.pool.n_owned, 7);
+    CHECK_INT(n_evictable(&f), 7);
+    CHECK_INT(look(&f, "abcdefghij"), MATCH_PREFIX); /* all that is stored of it */
+    store(&f, "abcdefghij");
+    CHECK_INT(f.claimed, 3);
+    CHECK_INT(n_nodes(&f), 2);
+    teardown(&f);
+}
+
+TEST(prefix_tree, expiry)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    f.now_ns = 100;
+    store(&f, "old");
+    f.now_ns = 200;
+    store(&f, "olive");
+    f.now_ns = 300;
+    CHECK_INT(prefix_tree_expire(f.tree, 100), 0);
+    CHECK_INT(prefix_tree_expire(f.tree, 150), 1); /* the d; "ol" was used later */
+    check_laws(&f);
+    CHECK_INT(peek(&f, "old"), 2);
+    CHECK_INT(peek(&f, "olive"), 5);
+    node_id node = acquire(&f, "olive");
+    CHECK_INT(prefix_tree_expire(f.tree, 1000), 0);
+    unlock(&f, node);
+    CHECK_INT(prefix_tree_expire(f.tree, f.now_ns), 0);
+    CHECK_INT(prefix_tree_expire(f.tree, f.now_ns + 1), 5);
+    CHECK_INT(n_nodes(&f), 0);
+    CHECK_INT(prefix_tree_stats(f.tree).expired_pages, 6);
+    CHECK_INT(prefix_tree_stats(f.tree).evicted_pages, 0);
+    teardown(&f);
+}
+
+TEST(prefix_tree, a_clock_that_goes_back_stands_still)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    f.now_ns = 1000;
+    store(&f, "first");
+    f.now_ns = 10;
+    store(&f, "second");
+    CHECK_INT(prefix_tree_expire(f.tree, 1000), 0);
+    CHECK_INT(prefix_tree_evict(f.tree, 5), 5);
+    CHECK_INT(peek(&f, "first"), 0);
+    CHECK_INT(peek(&f, "second"), 6);
+    teardown(&f);
+}
+
+TEST(prefix_tree, peek_creates_nothing)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store_in(&f, 1, "abc");
+    uint32_t before = n_nodes(&f);
+    struct tree_stats stats = prefix_tree_stats(f.tree);
+    CHECK_INT(peek_in(&f, 2, "abc"), 0);
+    CHECK_INT(peek_in(&f, 1, "ab"), 2);
+    CHECK_INT(peek_in(&f, 1, "abx"), 2);
+    CHECK_INT(n_nodes(&f), before);
+    struct tree_stats after = prefix_tree_stats(f.tree);
+    CHECK(memcmp(&stats, &after, sizeof stats) == 0);
+    teardown(&f);
+}
+
+TEST(prefix_tree, namespaces_are_isolated_and_roots_disappear)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    store_in(&f, 7, "abc");
+    store_in(&f, UINT64_MAX, "abcd");
+    CHECK_INT(peek_in(&f, 7, "abcd"), 3);
+    CHECK_INT(peek_in(&f, UINT64_MAX, "abcd"), 4);
+    CHECK_INT(peek_in(&f, 0, "abcd"), 0);
+    CHECK_INT(n_nodes(&f), 4);
+    CHECK_INT(prefix_tree_evict(f.tree, 3), 3);
+    CHECK_INT(n_nodes(&f), 2);
+    CHECK_INT(peek_in(&f, 7, "abcd"), 0);
+    node_id root = acquire_in(&f, 7, "x");
+    CHECK_INT(n_nodes(&f), 3);
+    CHECK_INT(prefix_tree_evict(f.tree, 4), 4);
+    CHECK_INT(n_nodes(&f), 1);
+    unlock(&f, root);
+    CHECK_INT(n_nodes(&f), 0);
+    teardown(&f);
+}
+
+TEST(prefix_tree, a_root_is_no_token)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    /* Namespace numbers and tokens share the edge table, not their meaning. */
+    store_in(&f, 'a', "abc");
+    store_in(&f, 1, "a");
+    CHECK_INT(peek_in(&f, 'a', "abc"), 3);
+    CHECK_INT(peek_in(&f, 'b', "abc"), 0);
+    CHECK_INT(peek_in(&f, 1, "abc"), 1);
+    teardown(&f);
+}
+
+TEST(prefix_tree, pages_in_many_runs)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    struct page_run all = page_pool_take(&f.pool, 64, PAGE_NONE);
+    CHECK_INT(all.count, 64);
+    for (uint32_t page = 0; page < 20; page += 2)
+        page_pool_give(&f.pool, (struct page_run){page, 1});
+    node_id node = hold(&f, "abcdefghij");
+    struct page_run runs[10];
+    CHECK_INT(prefix_tree_pages(f.tree, node, NULL, 0), 10);
+    CHECK_INT(prefix_tree_pages(f.tree, node, runs, 3), 10);
+    CHECK_INT(prefix_tree_pages(f.tree, node, runs, 10), 10);
+    for (uint32_t i = 0; i < 10; i++)
+        CHECK_INT(f.pool.token[runs[i].first], cache_token_text('a' + (int)i));
+    check_pages(&f, node, "abcdefghij");
+    unlock(&f, node);
+    for (uint32_t page = 0; page < 64; page++)
+        if (page >= 20 || page % 2)
+            page_pool_give(&f.pool, (struct page_run){page, 1});
+    teardown(&f);
+}
+
+TEST(prefix_tree, node_exhaustion_evicts)
+{
+    struct fixture f;
+    setup(&f, 64, 4);
+    store(&f, "aa");
+    store(&f, "bb");
+    store(&f, "cc");
+    CHECK_INT(n_nodes(&f), 4);
+    store(&f, "dd"); /* the oldest goes */
+    CHECK_INT(n_nodes(&f), 4);
+    CHECK_INT(peek(&f, "aa"), 0);
+    CHECK_INT(peek(&f, "bb"), 2);
+    CHECK_INT(prefix_tree_stats(f.tree).evicted_pages, 2);
+    store_in(&f, 9, "xx"); /* a root and a leaf: two more */
+    CHECK_INT(peek(&f, "bb"), 0);
+    CHECK_INT(peek(&f, "cc"), 0);
+    CHECK_INT(peek(&f, "dd"), 2);
+    CHECK_INT(peek_in(&f, 9, "xx"), 2);
+    teardown(&f);
+}
+
+TEST(prefix_tree, node_exhaustion_cuts_instead_of_splitting)
+{
+    struct fixture f;
+    setup(&f, 64, 2);
+    store(&f, "abcdef");
+    /* No node for a split, and the node to split is the oldest: its end goes. */
+    node_id node = acquire(&f, "abcx");
+    CHECK(node != NODE_NONE);
+    CHECK_INT(f.length, 3);
+    CHECK_INT(f.pool.n_owned, 3);
+    node = insert(&f, node, "x");
+    CHECK_INT(f.claimed, 1);
+    check_pages(&f, node, "abcx");
+    unlock(&f, node);
+    /* The same when an insert meets it. */
+    node = acquire(&f, "");
+    node = insert(&f, node, "abyz");
+    CHECK_INT(f.claimed, 2);
+    check_pages(&f, node, "abyz");
+    CHECK_INT(n_nodes(&f), 2);
+    unlock(&f, node);
+    teardown(&f);
+}
+
+TEST(prefix_tree, no_nodes_left)
+{
+    struct fixture f;
+    setup(&f, 64, 2);
+    node_id node = hold(&f, "abcdef"), root = acquire(&f, "x");
+    CHECK_INT(acquire(&f, "abc"), NODE_NONE);       /* cannot split */
+    CHECK_INT(acquire_in(&f, 5, "abc"), NODE_NONE); /* no root */
+    CHECK_INT(insert(&f, root, "xyz"), NODE_NONE);
+    CHECK_INT(f.claimed, 0);
+    CHECK_INT(insert(&f, root, "abcxyz"), NODE_NONE);
+    CHECK_INT(insert(&f, root, "abc"), NODE_NONE);
+    CHECK_INT(prefix_tree_stats(f.tree).lookups[MATCH_SUPERSEQUENCE], 0);
+    /* Nothing changed: both handles live on. */
+    check_pages(&f, node, "abcdef");
+    node_id again = acquire(&f, "abcdef");
+    CHECK_INT(again, node);
+    unlock(&f, again);
+    unlock(&f, root);
+    node = insert(&f, node, "ghi");
+    check_pages(&f, node, "abcdefghi");
+    unlock(&f, node);
+    teardown(&f);
+}
+
+TEST(prefix_tree, pool_exhaustion)
+{
+    struct fixture f;
+    setup(&f, 8, 16);
+    store(&f, "abcde");
+    node_id held = hold(&f, "xyz");
+    CHECK_INT(f.pool.n_free, 0);
+    CHECK_INT(page_pool_take(&f.pool, 1, PAGE_NONE).count, 0);
+    /* As much as can be, not as much as was asked. */
+    CHECK_INT(n_evictable(&f), 5);
+    CHECK_INT(prefix_tree_evict(f.tree, 6), 5);
+    CHECK_INT(prefix_tree_evict(f.tree, 6), 0);
+    held = insert(&f, held, "12345");
+    CHECK_INT(f.pool.n_free, 0);
+    check_pages(&f, held, "xyz12345");
+    unlock(&f, held);
+    teardown(&f);
+}
+
+TEST(prefix_tree, closing_gives_locked_pages_back)
+{
+    struct fixture f;
+    setup(&f, 32, 16);
+    hold(&f, "abcdef");
+    hold(&f, "abcxyz");
+    teardown(&f);
+}
+
+TEST(prefix_tree, check_finds_lies)
+{
+    struct fixture f;
+    setup(&f, 32, 16);
+    store(&f, "abcdef");
+    store(&f, "abcxyz");
+    CHECK(prefix_tree_check(f.tree));
+    f.pool.n_owned++;
+    CHECK_SAYS_NO(prefix_tree_check(f.tree));
+    f.pool.n_owned--;
+    f.pool.token[0] ^= 1; /* an edge that leads nowhere */
+    CHECK_SAYS_NO(prefix_tree_check(f.tree));
+    f.pool.token[0] ^= 1;
+    uint32_t next = f.pool.next[1];
+    f.pool.next[1] = 1; /* a loop */
+    CHECK_SAYS_NO(prefix_tree_check(f.tree));
+    f.pool.next[1] = next;
+    f.pool.free_map[0] ^= 2; /* an owned page that is free */
+    CHECK_SAYS_NO(prefix_tree_check(f.tree));
+    f.pool.free_map[0] ^= 2;
+    teardown(&f);
+}
