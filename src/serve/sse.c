@@ -1,0 +1,104 @@
+/* The encoder of streamed answers; see sse.h for the cut between what is precomputed and what is
+ * not. It belongs to one stream, on the event loop's thread. A change of one chunk's shape is a
+ * change here and in no other place. */
+#include "serve/sse.h"
+
+#include "base/json.h"
+
+#define DATA     "data: "
+#define END      "\n\n"
+#define NO_FINAL ",\"logprobs\":null,\"finish_reason\":null}]"
+
+void sse_open(struct sse_encoder *e, const struct completion_id *id, bool with_usage)
+{
+    *e = (struct sse_encoder){.with_usage = with_usage};
+    strbuf_adds(&e->head, DATA);
+    struct json_writer w = {.out = &e->head};
+    json_object_begin(&w, NULL);
+    json_add_string(&w, "id", id->id);
+    json_add_string(&w, "object", "chat.completion.chunk");
+    json_add_int(&w, "created", id->created);
+    json_add_string(&w, "model", id->model);
+    json_add_string(&w, "system_fingerprint", id->fingerprint);
+    json_array_begin(&w, "choices");
+    e->common_len = e->head.len;
+    strbuf_adds(&e->head, "{\"index\":");
+    strbuf_adds(&e->tail, "}" NO_FINAL);
+    strbuf_adds(&e->tail, with_usage ? ",\"usage\":null}" END : "}" END);
+}
+
+void sse_close(struct sse_encoder *e)
+{
+    strbuf_free(&e->head);
+    strbuf_free(&e->tail);
+}
+
+static void chunk_begin(const struct sse_encoder *e, struct strbuf *out, uint32_t choice)
+{
+    strbuf_add(out, e->head.data, e->head.len);
+    strbuf_addf(out, "%u", choice);
+}
+
+void sse_role(const struct sse_encoder *e, struct strbuf *out, uint32_t choice)
+{
+    chunk_begin(e, out, choice);
+    strbuf_adds(out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"");
+    strbuf_add(out, e->tail.data, e->tail.len);
+}
+
+void sse_content(const struct sse_encoder *e, struct strbuf *out, uint32_t choice, const char *text,
+                 size_t len)
+{
+    chunk_begin(e, out, choice);
+    strbuf_adds(out, ",\"delta\":{\"content\":");
+    json_write_string(out, text, len);
+    strbuf_add(out, e->tail.data, e->tail.len);
+}
+
+void sse_finish(const struct sse_encoder *e, struct strbuf *out, uint32_t choice,
+                const char *finish_reason)
+{
+    chunk_begin(e, out, choice);
+    strbuf_adds(out, ",\"delta\":{},\"logprobs\":null,\"finish_reason\":\"");
+    strbuf_adds(out, finish_reason);
+    strbuf_adds(out, e->with_usage ? "\"}],\"usage\":null}" END : "\"}]}" END);
+}
+
+void usage_write(struct strbuf *out, const struct completion_usage *usage)
+{
+    struct json_writer w = {.out = out};
+    json_object_begin(&w, NULL);
+    json_add_int(&w, "prompt_tokens", usage->prompt_tokens);
+    json_add_int(&w, "completion_tokens", usage->completion_tokens);
+    json_add_int(&w, "total_tokens", (int64_t)usage->prompt_tokens + usage->completion_tokens);
+    json_object_begin(&w, "prompt_tokens_details");
+    json_add_int(&w, "cached_tokens", usage->cached_tokens);
+    json_object_end(&w);
+    json_object_end(&w);
+}
+
+void sse_usage(const struct sse_encoder *e, struct strbuf *out,
+               const struct completion_usage *usage)
+{
+    strbuf_add(out, e->head.data, e->common_len);
+    strbuf_adds(out, "],\"usage\":");
+    usage_write(out, usage);
+    strbuf_adds(out, "}" END);
+}
+
+void sse_error(struct strbuf *out, const char *error_json)
+{
+    strbuf_adds(out, DATA);
+    strbuf_adds(out, error_json);
+    strbuf_adds(out, END);
+}
+
+void sse_done(struct strbuf *out)
+{
+    strbuf_adds(out, DATA "[DONE]" END);
+}
+
+void sse_heartbeat(struct strbuf *out)
+{
+    strbuf_adds(out, ": waiting" END);
+}
