@@ -200,3 +200,138 @@ TEST(matmul, quantize_is_as_defined)
     CHECK(q8[1].scale[0] == 0 && q8[1].sum[0] == 0);
     free(q8);
 }
+
+/* The outputs of a path must be those of the scalar one for any number of rows, any split of the
+ * panels, and nothing may be written beside them. */
+static void check_path(const struct kernels *path, const struct type_case *t, uint32_t rows,
+                       uint32_t cols, uint32_t n_rows)
+{
+    struct weight w = random_weight(t, rows, cols);
+    struct packed_matrix *m = matrix_pack(&w, NULL);
+    CHECK(m);
+    uint32_t n_panels = matrix_panels(m), stride = rows + random_below(20);
+    size_t n_out = (size_t)(n_rows - 1) * stride + rows;
+    float *x = random_rows(n_rows, cols);
+    float *want = malloc(n_out * sizeof *want), *got = malloc(n_out * sizeof *got);
+    memset(want, 0x5a, n_out * sizeof *want);
+    memset(got, 0x5a, n_out * sizeof *got);
+    /* One row at a time, all panels at once. */
+    for (uint32_t r = 0; r < n_rows; r++) {
+        struct activations one = activations_make(&matmul_kernels_ref, matrix_act_kind(m),
+                                                  x + (size_t)r * cols, 1, cols);
+        matmul_kernels_ref.matmul(m, &one, 0, n_panels, want + (size_t)r * stride, stride);
+        activations_drop(&one);
+    }
+    struct activations all = activations_make(path->matmul, matrix_act_kind(m), x, n_rows, cols);
+    for (uint32_t begin = 0, end; begin < n_panels; begin = end) {
+        end = begin + 1 + random_below(n_panels - begin);
+        path->matmul->matmul(m, &all, begin, end, got, stride);
+    }
+    if (memcmp(want, got, n_out * sizeof *want) != 0) {
+        size_t i = 0;
+        while (memcmp(&want[i], &got[i], sizeof *want) == 0)
+            i++;
+        test_fail(__FILE__, __LINE__, "%s %s [%u x %u], %u rows: row %zu output %zu is %a, not %a",
+                  path->name, tensor_type_info(t->type)->name, rows, cols, n_rows, i / stride,
+                  i % stride, got[i], want[i]);
+    }
+    activations_drop(&all);
+    free(got);
+    free(want);
+    free(x);
+    matrix_free(m);
+    free((void *)w.data);
+}
+
+TEST(matmul, every_path_gives_the_same_bits)
+{
+    random_state = 3;
+    for (unsigned i = 0; kernels_at(i); i++)
+        for (int t = 0; t < N_TYPES; t++) {
+            uint32_t unit = tensor_type_info(types[t].type)->block_len;
+            for (uint32_t n_rows = 1; n_rows <= 33; n_rows++)
+                check_path(kernels_at(i), &types[t], 1 + random_below(50),
+                           unit * (1 + random_below(unit == 1 ? 172 : 256 / unit)), n_rows);
+        }
+}
+
+/* The largest quants of both sides: nothing may saturate or overflow on the way. */
+TEST(matmul, extreme_quants_do_not_saturate)
+{
+    enum { ROWS = 16, COLS = 256 };
+    for (unsigned i = 0; kernels_at(i); i++)
+        for (int t = 3; t < N_TYPES; t++)
+            for (int pattern = 0; pattern < 4; pattern++) {
+                random_state = 4;
+                struct weight w = random_weight(&types[t], ROWS, COLS);
+                const struct tensor_type_info *info = tensor_type_info(types[t].type);
+                static const uint8_t bytes[] = {0x00, 0xff, 0x80, 0x7f};
+                uint8_t *data = (uint8_t *)w.data;
+                for (uint32_t b = 0; b < ROWS * COLS / info->block_len; b++)
+                    for (int at = 0; at < (int)info->block_bytes; at++)
+                        if (at / 2 * 2 != types[t].f16_at[0] && at / 2 * 2 != types[t].f16_at[1])
+                            data[b * info->block_bytes + at] = bytes[pattern];
+                struct packed_matrix *m = matrix_pack(&w, NULL);
+                float x[COLS], want[ROWS], got[ROWS];
+                for (int c = 0; c < COLS; c++)
+                    x[c] = c % 64 < 32 ? -1 : 1;
+                struct activations a = activations_make(&matmul_kernels_ref, ACT_Q8, x, 1, COLS);
+                matmul_kernels_ref.matmul(m, &a, 0, 1, want, ROWS);
+                kernels_at(i)->matmul->matmul(m, &a, 0, 1, got, ROWS);
+                CHECK(memcmp(want, got, sizeof want) == 0);
+                activations_drop(&a);
+                matrix_free(m);
+                free((void *)w.data);
+            }
+}
+
+TEST(matmul, quantize_is_the_same_in_every_path)
+{
+    enum { ROWS = 25, MAX_COLS = 200 };
+    random_state = 5;
+    for (unsigned i = 0; kernels_at(i); i++)
+        for (int round = 0; round < 50; round++) {
+            uint32_t cols = 1 + random_below(MAX_COLS);
+            float *x = random_rows(ROWS, cols);
+            for (int k = 0; k < 20; k++) {
+                static const float odd[] = {INFINITY, -INFINITY, NAN,   -0.0f,    1e-45f,
+                                            1e-40f,   1e-36f,    3e38f, -3.4e38f, 1.5e-36f};
+                x[random_below(ROWS * cols)] = odd[random_below(10)];
+            }
+            size_t bytes = activations_bytes(ROWS, cols);
+            void *want = allocate(bytes), *got = allocate(bytes);
+            memset(want, 0x5a, bytes);
+            memset(got, 0x5a, bytes);
+            for (uint32_t r = 0; r < ROWS; r++) {
+                matmul_kernels_ref.quantize_row(x + r * cols, cols, r, want);
+                kernels_at(i)->matmul->quantize_row(x + r * cols, cols, r, got);
+            }
+            CHECK(memcmp(want, got, bytes) == 0);
+            free(got);
+            free(want);
+            free(x);
+        }
+}
+
+/* A NaN or an infinity must come out as NaN, in its own row only. */
+TEST(matmul, nan_and_infinity_show)
+{
+    random_state = 6;
+    for (unsigned i = 0; kernels_at(i); i++)
+        for (int bad = 0; bad < 2; bad++) {
+            const struct matmul_kernels *k = kernels_at(i)->matmul;
+            struct weight w = random_weight(&types[4], 16, 64);
+            struct packed_matrix *m = matrix_pack(&w, NULL);
+            float x[2 * 64] = {[3] = 1, [70] = 1}, out[32];
+            x[40] = bad ? NAN : INFINITY;
+            struct activations a = activations_make(k, ACT_Q8, x, 2, 64);
+            k->matmul(m, &a, 0, 1, out, 16);
+            for (int o = 0; o < 16; o++) {
+                CHECK(isnan(out[o]));
+                CHECK(isfinite(out[16 + o]));
+            }
+            activations_drop(&a);
+            matrix_free(m);
+            free((void *)w.data);
+        }
+}

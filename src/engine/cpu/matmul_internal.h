@@ -112,4 +112,7 @@ static inline size_t head_bytes(struct quant_format f)
     return f.super ? shared + SUPER_BLOCKS * PANEL * (size_t)f.parts * (1 + f.mins) : shared;
 }
 
+/* x86: also the quantize_row of the AVX-512 paths. */
+void quantize_row_avx2(const float *x, uint32_t cols, uint32_t row, struct act_block *q8);
+
 #endif
