@@ -35,7 +35,7 @@ enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELED, F
 
 enum event_type {
     EVENT_STARTED, /* admitted: prompt_cached is known */
-    EVENT_TOKEN,   /* one sampled token */
+    EVENT_TOKEN,   /* one sampled token; an end token too, which adds nothing to the text */
     EVENT_DONE,    /* the last event */
 };
 
@@ -70,7 +70,8 @@ struct request {
     bool no_cache;   /* neither match nor insert */
     void *user;      /* the maker's own */
 
-    atomic_bool canceled; /* set by request_cancel */
+    atomic_bool canceled; /* set by scheduler_cancel */
+    atomic_bool in_batch; /* counted among the live requests of the batch that is running */
     atomic_uint ring_head, ring_tail;
     struct sched_event ring[REQUEST_RING];
     uint32_t prompt_cached; /* prompt tokens that came from the cache; valid from STARTED on */
@@ -109,9 +110,13 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
 int scheduler_start(struct scheduler *s, struct error *err);
 /* Does one step; false when there was nothing to do. */
 bool scheduler_step(struct scheduler *s);
-/* Stops the thread, ends what runs with FINISH_CANCELED, and frees everything. */
+/* Stops the thread, ends what runs with FINISH_CANCELED, and frees everything but the engine.
+ * The events are in the rings, but there is no scheduler left to read them through: every request
+ * is its maker's again when this returns. */
 void scheduler_close(struct scheduler *s);
 
+/* Any thread. When the answer is not SUBMIT_OK the request is still its maker's, and its `error`
+ * says why with the numbers in it. */
 enum submit_result { SUBMIT_OK, SUBMIT_FULL, SUBMIT_TOO_LONG };
 enum submit_result scheduler_submit(struct scheduler *s, struct request *r);
 void scheduler_cancel(struct scheduler *s, struct request *r); /* any thread; DONE still comes */

@@ -1,0 +1,235 @@
+/* Who runs: waiting sequences are admitted in order of age, running ones get pages to go on, and
+ * when there are none left the youngest is preempted. Owned by the scheduler's thread.
+ * What a newcomer gets wrong: only running sequences hold pages or locks. A waiting one has
+ * nothing but its tokens, so it can neither block the pool nor be blocked by it. */
+#include "sched/state.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "sched/event_ring.h"
+
+bool sequence_is_parked(const struct sequence *seq)
+{
+    return event_ring_free(seq->request) < RING_ROOM_TO_RUN;
+}
+
+static bool is_running(const struct sequence *seq)
+{
+    return seq->n_reserved > 0;
+}
+
+static void running_add(struct scheduler *s, struct sequence *seq)
+{
+    uint32_t at = s->n_running++;
+    for (; at > 0 && s->running[at - 1]->age > seq->age; at--)
+        s->running[at] = s->running[at - 1];
+    s->running[at] = seq;
+}
+
+static void running_remove(struct scheduler *s, struct sequence *seq)
+{
+    uint32_t at = 0;
+    while (s->running[at] != seq)
+        at++;
+    s->n_running--;
+    memmove(s->running + at, s->running + at + 1, (s->n_running - at) * sizeof *s->running);
+}
+
+/* Takes it off the running: its pages and lock are given back, what it computed is in the tree,
+ * and those who slept for it are awake. */
+static void stop_running(struct scheduler *s, struct sequence *seq)
+{
+    running_remove(s, seq);
+    sequence_release(seq, &s->cache, s->now_ns);
+    flight_end(&s->waiting, seq, true);
+    s->n_releases++;
+}
+
+static void preempt(struct scheduler *s, struct sequence *seq)
+{
+    log_debug("preempting a sequence of %u tokens", seq->n_tokens);
+    stop_running(s, seq);
+    sequence_list_add(&s->waiting, seq);
+    s->stats.preempted++;
+}
+
+void scheduler_finish(struct scheduler *s, struct sequence *seq, enum finish_reason reason)
+{
+    struct request *r = seq->request;
+    if (is_running(seq))
+        stop_running(s, seq);
+    else
+        sequence_list_remove(&s->waiting, seq);
+    s->stats.finished += reason == FINISH_STOP || reason == FINISH_LENGTH;
+    s->stats.canceled += reason == FINISH_CANCELED;
+    s->stats.failed += reason == FINISH_ERROR;
+    stop_matcher_finish(&seq->stops);
+    r->n_generated = seq->n_tokens - r->n_tokens;
+    r->done_ns = clock_now_ns();
+    r->sequence = NULL;
+    struct sched_event done = {
+        .type = EVENT_DONE, .finish = reason, .text_end = seq->stops.text_end};
+    sequence_free(seq);
+    atomic_fetch_sub(&s->n_accepted, 1);
+    event_ring_push(r, &done); /* from here on the request is not ours */
+    s->has_events = true;
+}
+
+/* The pages it asks for at the start: its tokens and a run to decode. */
+static uint32_t pages_to_start(const struct sequence *seq)
+{
+    uint32_t room = seq->capacity - seq->n_tokens;
+    return seq->n_tokens + (room < RESERVE_RUN ? room : RESERVE_RUN);
+}
+
+static bool has_pages(const struct scheduler *s, uint32_t n)
+{
+    return s->cache.pool.n_free + prefix_tree_stats(s->cache.tree).n_evictable >= n;
+}
+
+static void start_running(struct scheduler *s, struct sequence *seq, node_id node, uint32_t matched)
+{
+    struct request *r = seq->request;
+    sequence_list_remove(&s->waiting, seq);
+    sequence_begin(seq, &s->cache, node, matched);
+    uint32_t want = pages_to_start(seq) - matched;
+    uint32_t got = sequence_reserve(seq, &s->cache, want);
+    assert(got == want);
+    (void)got;
+    running_add(s, seq);
+    seq->in_flight = node != NODE_NONE;
+    seq->is_heir = false;
+    if (seq->is_started)
+        return;
+    seq->is_started = true;
+    r->started_ns = s->now_ns;
+    r->prompt_cached = matched;
+    s->stats.prompt_tokens += r->n_tokens;
+    s->stats.cached_tokens += matched;
+    event_ring_push(r, &(struct sched_event){.type = EVENT_STARTED});
+    s->has_events = true;
+}
+
+enum admission {
+    ADMITTED,
+    ASLEEP,  /* for another's flight, or until its reader reads */
+    REFUSED, /* not enough pages */
+};
+
+static enum admission try_admit(struct scheduler *s, struct sequence *seq)
+{
+    struct prefix_tree *tree = s->cache.tree;
+    uint64_t ns = seq->request->ns;
+    uint32_t matched = 0, most = seq->n_tokens - 1, common; /* the last token gives the logits */
+    node_id node = NODE_NONE;
+    if (!seq->request->no_cache) {
+        matched = prefix_tree_peek(tree, ns, seq->tokens, most);
+        seq->waits_for = flight_find(s->running, s->n_running, seq, matched, &common);
+        seq->waits_until = common;
+        if (seq->waits_for)
+            return ASLEEP;
+    }
+    uint32_t want = pages_to_start(seq);
+    if (!has_pages(s, want - matched) || seq->refused_at == s->n_releases)
+        return REFUSED;
+    if (!seq->request->no_cache) {
+        enum match_kind kind;
+        node = prefix_tree_acquire(tree, ns, seq->tokens, most, s->now_ns, &matched, &kind);
+        if (node == NODE_NONE)
+            matched = 0; /* no nodes left: it runs beside the tree */
+        /* What it matched is locked now, and no longer there to be evicted. */
+        if (!has_pages(s, want - matched)) {
+            if (node != NODE_NONE)
+                prefix_tree_unlock(tree, node, s->now_ns);
+            seq->refused_at = s->n_releases;
+            return REFUSED;
+        }
+    }
+    start_running(s, seq, node, matched);
+    return ADMITTED;
+}
+
+static struct sequence *youngest_parked(const struct scheduler *s)
+{
+    for (uint32_t i = s->n_running; i-- > 0;)
+        if (sequence_is_parked(s->running[i]))
+            return s->running[i];
+    return NULL;
+}
+
+/* Admits one, at the cost of sequences that are parked: they cannot use what they hold. */
+static enum admission admit_one(struct scheduler *s, struct sequence *seq)
+{
+    for (;;) {
+        enum admission result = REFUSED;
+        if (s->n_running < s->options.max_seqs)
+            result = try_admit(s, seq);
+        if (result != REFUSED)
+            return result;
+        struct sequence *parked = youngest_parked(s);
+        if (!parked)
+            return REFUSED;
+        preempt(s, parked);
+    }
+}
+
+/* Sleeping for a flight, or preempted with a ring that its reader has not emptied by half. */
+static bool is_asleep(const struct sequence *seq)
+{
+    return seq->waits_for || event_ring_free(seq->request) < REQUEST_RING / 2;
+}
+
+/* Oldest first; the first that does not fit holds up those behind it, or it might wait for ever.
+ * Heirs of a flight that broke off go before everyone: others sleep for what they do. */
+bool scheduler_admit(struct scheduler *s)
+{
+    bool worked = false;
+    for (int heirs = 1; heirs >= 0; heirs--) {
+        for (struct sequence *seq = s->waiting.head, *next; seq; seq = next) {
+            next = seq->next;
+            if (is_asleep(seq) || (heirs && !seq->is_heir))
+                continue;
+            enum admission result = admit_one(s, seq);
+            seq->is_heir = false;
+            worked |= result == ADMITTED;
+            if (result == REFUSED)
+                break;
+            next = seq->waits_for ? seq->next : s->waiting.head;
+        }
+    }
+    return worked;
+}
+
+/* Parked ones first, then the youngest. */
+static struct sequence *pick_victim(const struct scheduler *s)
+{
+    struct sequence *parked = youngest_parked(s);
+    return parked ? parked : s->running[s->n_running - 1];
+}
+
+static bool needs_page(const struct sequence *seq)
+{
+    return seq->n_reserved == seq->n_computed && !sequence_is_parked(seq);
+}
+
+/* Oldest first, so that the oldest never gives way to a younger one. It could be its own victim
+ * only by holding copies of positions that the tree has too; starting again it shares them. */
+void scheduler_reserve(struct scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_running;) {
+        struct sequence *seq = s->running[i];
+        uint32_t room = seq->capacity - seq->n_reserved;
+        if (!needs_page(seq) ||
+            sequence_reserve(seq, &s->cache, room < RESERVE_RUN ? room : RESERVE_RUN) > 0) {
+            i++;
+            continue;
+        }
+        struct sequence *victim = pick_victim(s);
+        bool was_before = victim->age < seq->age;
+        preempt(s, victim);
+        i -= was_before;
+    }
+}

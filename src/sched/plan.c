@@ -1,0 +1,96 @@
+/* What a step computes: a row for every decoding sequence, and as much of the prompts as fits into
+ * the budget. Owned by the scheduler's thread.
+ *
+ *   budget   [ decode rows │ oldest prompt: half of the rest │ other prompts, shortest first │ ]
+ *
+ * The oldest prompt always moves, so none starves: each becomes the oldest. A short prompt behind
+ * a long one still gets its turn in the next step. What the others leave goes to the oldest. */
+#include "sched/state.h"
+
+#include <assert.h>
+
+struct budget {
+    double time_ns;
+    uint32_t rows;
+};
+
+static uint32_t rows_left(const struct sequence *seq)
+{
+    return seq->n_tokens - seq->n_computed - seq->n_rows;
+}
+
+/* Plans rows of a prompt, as many as fit into the given time and number; at least `least`. */
+static void give_rows(const struct step_cost *cost, struct sequence *seq, struct budget *budget,
+                      double time_ns, uint32_t most, uint32_t least)
+{
+    uint32_t position = seq->n_computed + seq->n_rows;
+    uint32_t n = step_cost_rows(cost, position, time_ns);
+    n = n < least ? least : n;
+    n = n < most ? n : most;
+    n = n < rows_left(seq) ? n : rows_left(seq);
+    budget->time_ns -= n * (cost->row_ns + (position + n * 0.5) * cost->position_ns);
+    budget->rows -= n;
+    seq->n_rows += n;
+}
+
+/* The decode rows, and the list of prompts, oldest first. */
+static uint32_t plan_decodes(struct scheduler *s, struct step_work *work)
+{
+    uint32_t n_prefills = 0;
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        struct sequence *seq = s->running[i];
+        seq->n_rows = 0;
+        if (sequence_is_parked(seq) || seq->n_reserved == seq->n_computed)
+            continue;
+        if (rows_left(seq) > 1) {
+            s->prefills[n_prefills++] = seq;
+            continue;
+        }
+        seq->n_rows = 1;
+        work->rows++;
+        work->positions += seq->n_computed;
+    }
+    return n_prefills;
+}
+
+static void sort_shortest_first(struct sequence **prefills, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++) {
+        struct sequence *seq = prefills[i];
+        uint32_t at = i;
+        for (; at > 0 && rows_left(prefills[at - 1]) > rows_left(seq); at--)
+            prefills[at] = prefills[at - 1];
+        prefills[at] = seq;
+    }
+}
+
+static void plan_prefills(struct scheduler *s, uint32_t n, const struct step_work *decodes)
+{
+    double limit_ns = s->options.step_budget_ms * 1e6;
+    struct budget budget = {limit_ns - step_cost_predict(&s->cost, decodes),
+                            s->engine->limits.max_rows - decodes->rows};
+    /* Decoding alone fills the step: prompts must move all the same. */
+    if (budget.time_ns <= 0)
+        budget.time_ns = limit_ns / 4;
+    struct sequence *oldest = s->prefills[0];
+    uint32_t share = n > 1 ? 2 : 1;
+    give_rows(&s->cost, oldest, &budget, budget.time_ns / share, (budget.rows + share - 1) / share,
+              1);
+    sort_shortest_first(s->prefills + 1, n - 1);
+    for (uint32_t i = 1; i < n; i++)
+        give_rows(&s->cost, s->prefills[i], &budget, budget.time_ns, budget.rows, 0);
+    give_rows(&s->cost, oldest, &budget, budget.time_ns, budget.rows, 0);
+}
+
+void scheduler_plan(struct scheduler *s)
+{
+    struct step_work decodes = {0, 0};
+    uint32_t n_prefills = plan_decodes(s, &decodes);
+    assert(decodes.rows <= s->engine->limits.max_rows);
+    if (n_prefills)
+        plan_prefills(s, n_prefills, &decodes);
+    s->n_planned = 0;
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (s->running[i]->n_rows)
+            s->planned[s->n_planned++] = s->running[i];
+}

@@ -1,0 +1,305 @@
+/* The scheduler's outside and its loop: submit, cancel, events, and the step that its thread
+ * repeats. Everything that a step touches belongs to that thread; what other threads may touch is
+ * marked in state.h. The files around this one are the parts of the step. */
+#include "sched/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "sched/event_ring.h"
+
+enum { DEFAULT_STEP_BUDGET_MS = 100, CAREFUL_ROWS = 64 };
+
+#define MS_NS         UINT64_C(1000000)
+#define EXPIRE_MIN_NS (10 * MS_NS)
+#define EXPIRE_MAX_NS (10000 * MS_NS)
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static int open_buffers(struct scheduler *s, struct error *err)
+{
+    uint32_t n_seqs = s->options.max_seqs, n_vocab = s->engine->info.n_vocab;
+    s->running = calloc(n_seqs, sizeof *s->running);
+    s->planned = calloc(n_seqs, sizeof *s->planned);
+    s->prefills = calloc(n_seqs, sizeof *s->prefills);
+    s->batch_seqs = calloc(n_seqs, sizeof *s->batch_seqs);
+    s->rows = calloc(s->engine->limits.max_rows, sizeof *s->rows);
+    s->logits = calloc((size_t)n_seqs * n_vocab, sizeof *s->logits);
+    if (!s->running || !s->planned || !s->prefills || !s->batch_seqs || !s->rows || !s->logits)
+        return error_set(err, ERROR_MEMORY, "no memory to schedule %u sequences", n_seqs);
+    return sampler_open(&s->sampler, n_vocab, err);
+}
+
+static void close_buffers(struct scheduler *s)
+{
+    sampler_close(s->sampler);
+    free(s->running);
+    free(s->planned);
+    free(s->prefills);
+    free(s->batch_seqs);
+    free(s->rows);
+    free(s->logits);
+}
+
+static void publish(struct scheduler *s)
+{
+    const struct page_pool *pool = &s->cache.pool;
+    s->stats.n_running = s->n_running;
+    s->stats.n_waiting = s->waiting.n;
+    s->stats.n_pages = pool->n_pages;
+    s->stats.n_free = pool->n_free;
+    s->stats.n_owned = pool->n_owned;
+    s->stats.n_private = page_pool_private(pool);
+    s->stats.tree = prefix_tree_stats(s->cache.tree);
+    stats_board_write(&s->board, &s->stats);
+}
+
+int scheduler_open(struct scheduler **out, const struct scheduler_options *options,
+                   struct error *err)
+{
+    const struct engine_limits *limits = &options->engine->limits;
+    struct scheduler *s = calloc(1, sizeof *s);
+    if (!s)
+        return error_set(err, ERROR_MEMORY, "no memory for the scheduler");
+    s->options = *options;
+    s->engine = options->engine;
+    s->options.max_seqs = min_u32(options->max_seqs, min_u32(limits->max_seqs, limits->max_rows));
+    s->limit = min_u32(options->max_length, min_u32(limits->max_length, limits->n_pages));
+    assert(s->options.max_seqs > 0 && s->limit > 1);
+    if (s->options.step_budget_ms == 0)
+        s->options.step_budget_ms = DEFAULT_STEP_BUDGET_MS;
+    step_cost_init(&s->cost, s->options.step_budget_ms * 1e6 / CAREFUL_ROWS);
+    wake_open(&s->wake);
+    if (open_buffers(s, err) ||
+        queue_open(&s->arrivals, (size_t)s->options.max_seqs + options->max_waiting, err) ||
+        page_pool_open(&s->cache.pool, limits->n_pages, err) ||
+        prefix_tree_open(&s->cache.tree, &s->cache.pool, limits->n_pages + s->options.max_seqs + 64,
+                         err)) {
+        scheduler_close(s);
+        return -1;
+    }
+    publish(s);
+    *out = s;
+    return 0;
+}
+
+/* True when something came. */
+static bool take_arrivals(struct scheduler *s)
+{
+    bool any = false;
+    for (struct request *r; (r = queue_pop(&s->arrivals)); any = true) {
+        r->sequence->age = s->next_age++;
+        sequence_list_add(&s->waiting, r->sequence);
+    }
+    return any;
+}
+
+/* `all`: canceled or not. */
+static bool end_canceled(struct scheduler *s, bool all)
+{
+    bool any = false;
+    for (uint32_t i = s->n_running; i-- > 0;) {
+        if (!all && !atomic_load(&s->running[i]->request->canceled))
+            continue;
+        scheduler_finish(s, s->running[i], FINISH_CANCELED);
+        any = true;
+    }
+    for (struct sequence *seq = s->waiting.head, *next; seq; seq = next) {
+        next = seq->next;
+        if (!all && !atomic_load(&seq->request->canceled))
+            continue;
+        scheduler_finish(s, seq, FINISH_CANCELED);
+        any = true;
+    }
+    return any;
+}
+
+static uint64_t expire_interval_ns(const struct scheduler *s)
+{
+    uint64_t interval_ns = s->options.cache_ttl_ns / 8;
+    if (interval_ns < EXPIRE_MIN_NS)
+        return EXPIRE_MIN_NS;
+    return interval_ns < EXPIRE_MAX_NS ? interval_ns : EXPIRE_MAX_NS;
+}
+
+static bool expire(struct scheduler *s)
+{
+    uint64_t ttl_ns = s->options.cache_ttl_ns;
+    if (ttl_ns == 0 || s->now_ns < s->expire_at_ns)
+        return false;
+    s->expire_at_ns = s->now_ns + expire_interval_ns(s);
+    return s->now_ns > ttl_ns && prefix_tree_expire(s->cache.tree, s->now_ns - ttl_ns) > 0;
+}
+
+#ifndef NDEBUG
+/* Conservation, law 2: what the pool calls private is what the sequences have. */
+static bool is_conserved(const struct scheduler *s)
+{
+    uint32_t n_private = 0;
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        const struct sequence *seq = s->running[i];
+        uint32_t n = 0;
+        for (uint32_t p = seq->n_matched; p < seq->n_reserved; p++)
+            n += seq->is_private[p];
+        if (n != seq->n_private)
+            return false;
+        n_private += n;
+    }
+    return n_private == page_pool_private(&s->cache.pool) && page_pool_check(&s->cache.pool) &&
+           prefix_tree_check(s->cache.tree);
+}
+#endif
+
+static void notify(struct scheduler *s)
+{
+    if (s->has_events && s->options.notify)
+        s->options.notify(s->options.notify_context);
+    s->has_events = false;
+}
+
+bool scheduler_step(struct scheduler *s)
+{
+    s->now_ns = clock_now_ns();
+    uint64_t preempted = s->stats.preempted;
+    bool worked = take_arrivals(s);
+    worked |= end_canceled(s, false);
+    worked |= scheduler_admit(s);
+    scheduler_reserve(s);
+    scheduler_plan(s);
+    if (s->n_planned) {
+        scheduler_forward(s);
+        worked = true;
+    }
+    worked |= expire(s);
+    worked |= s->stats.preempted != preempted;
+    if (worked)
+        publish(s);
+    assert(is_conserved(s));
+    notify(s);
+    return worked;
+}
+
+static void *run(void *context)
+{
+    struct scheduler *s = context;
+    pthread_setname_np(pthread_self(), "radish-sched");
+    while (!atomic_load(&s->is_stopping)) {
+        uint32_t seen = wake_count(&s->wake);
+        if (scheduler_step(s))
+            continue;
+        bool may_expire = s->options.cache_ttl_ns && s->cache.pool.n_owned;
+        wake_wait(&s->wake, seen, may_expire ? expire_interval_ns(s) : 0);
+    }
+    return NULL;
+}
+
+int scheduler_start(struct scheduler *s, struct error *err)
+{
+    assert(!s->has_thread);
+    int rc = pthread_create(&s->thread, NULL, run, s);
+    if (rc)
+        return error_set(err, ERROR_MEMORY, "cannot start the scheduler's thread: %s",
+                         strerror(rc));
+    s->has_thread = true;
+    return 0;
+}
+
+void scheduler_close(struct scheduler *s)
+{
+    if (!s)
+        return;
+    atomic_store(&s->is_stopping, true);
+    atomic_store(&s->live, 0);
+    wake_raise(&s->wake);
+    if (s->has_thread)
+        pthread_join(s->thread, NULL);
+    if (s->arrivals.cells) {
+        take_arrivals(s);
+        end_canceled(s, true);
+        notify(s);
+        queue_close(&s->arrivals);
+    }
+    if (s->cache.tree)
+        prefix_tree_close(s->cache.tree);
+    if (s->cache.pool.n_pages)
+        page_pool_close(&s->cache.pool);
+    close_buffers(s);
+    wake_close(&s->wake);
+    free(s);
+}
+
+/* What a request starts with; the maker's half is left alone. */
+static void request_init(struct request *r)
+{
+    atomic_init(&r->canceled, false);
+    atomic_init(&r->in_batch, false);
+    atomic_init(&r->ring_head, 0);
+    atomic_init(&r->ring_tail, 0);
+    r->prompt_cached = r->n_generated = 0;
+    r->started_ns = r->first_token_ns = r->done_ns = 0;
+    r->submitted_ns = clock_now_ns();
+    r->error = (struct error){0};
+    r->sequence = NULL;
+}
+
+enum submit_result scheduler_submit(struct scheduler *s, struct request *r)
+{
+    assert(r->n_tokens > 0 && r->n_stops <= REQUEST_MAX_STOPS);
+    request_init(r);
+    if (r->n_tokens >= s->limit) {
+        error_set(&r->error, ERROR_LIMIT,
+                  "the prompt has %u tokens, and at most %u fit beside an answer: the context is "
+                  "%u tokens; shorten the prompt",
+                  r->n_tokens, s->limit - 1, s->limit);
+        return SUBMIT_TOO_LONG;
+    }
+    uint32_t most = s->options.max_seqs + s->options.max_waiting;
+    if (atomic_fetch_add(&s->n_accepted, 1) >= most)
+        goto full;
+    r->sequence = sequence_make(r, s->limit, &r->error);
+    if (!r->sequence)
+        goto full;
+    if (!queue_push(&s->arrivals, r)) { /* cannot be: it has room for all that are accepted */
+        sequence_free(r->sequence);
+        goto full;
+    }
+    wake_raise(&s->wake);
+    return SUBMIT_OK;
+full:
+    atomic_fetch_sub(&s->n_accepted, 1);
+    if (r->error.code == ERROR_NONE)
+        error_set(&r->error, ERROR_LIMIT, "%u requests are running or waiting; try again later",
+                  most);
+    return SUBMIT_FULL;
+}
+
+void scheduler_cancel(struct scheduler *s, struct request *r)
+{
+    if (atomic_exchange(&r->canceled, true))
+        return;
+    if (atomic_exchange(&r->in_batch, false))
+        atomic_fetch_sub(&s->live, 1);
+    wake_raise(&s->wake);
+}
+
+bool scheduler_next_event(struct scheduler *s, struct request *r, struct sched_event *event)
+{
+    uint32_t n_waiting;
+    if (!event_ring_pop(r, event, &n_waiting))
+        return false;
+    /* Only a ring that was half full or more can have kept its sequence from running. */
+    if (n_waiting >= REQUEST_RING / 2 && event->type != EVENT_DONE)
+        wake_raise(&s->wake);
+    return true;
+}
+
+void scheduler_read_stats(struct scheduler *s, struct scheduler_stats *out)
+{
+    stats_board_read(&s->board, out);
+}

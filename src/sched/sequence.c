@@ -1,0 +1,188 @@
+/* One request's tokens, pages and place in the tree; see sequence.h. Owned by the scheduler's
+ * thread, but made by the thread that submits, so that a step need not allocate.
+ * What a newcomer gets wrong: a computed position's page may be private even when the tree has
+ * the position, because another sequence put its own copy there first. */
+#include "sched/sequence.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+void sequence_list_add(struct sequence_list *list, struct sequence *seq)
+{
+    struct sequence *after = list->tail;
+    while (after && after->age > seq->age)
+        after = after->prev;
+    seq->prev = after;
+    seq->next = after ? after->next : list->head;
+    *(seq->next ? &seq->next->prev : &list->tail) = seq;
+    *(after ? &after->next : &list->head) = seq;
+    list->n++;
+}
+
+void sequence_list_remove(struct sequence_list *list, struct sequence *seq)
+{
+    *(seq->prev ? &seq->prev->next : &list->head) = seq->next;
+    *(seq->next ? &seq->next->prev : &list->tail) = seq->prev;
+    seq->prev = seq->next = NULL;
+    list->n--;
+}
+
+struct sequence *sequence_make(struct request *r, uint32_t limit, struct error *err)
+{
+    uint64_t most = (uint64_t)r->n_tokens + r->max_tokens;
+    uint32_t capacity = most < limit ? (uint32_t)most : limit;
+    assert(r->n_tokens <= capacity);
+    struct sequence *seq = calloc(1, sizeof *seq);
+    if (!seq)
+        goto no_memory;
+    seq->tokens = malloc(capacity * sizeof *seq->tokens);
+    seq->runs = malloc(capacity * sizeof *seq->runs);
+    seq->pages = malloc(capacity * sizeof *seq->pages);
+    seq->generated = malloc((capacity - r->n_tokens + 1) * sizeof *seq->generated);
+    seq->is_private = malloc(capacity * sizeof *seq->is_private);
+    if (!seq->tokens || !seq->runs || !seq->pages || !seq->generated || !seq->is_private)
+        goto no_memory;
+    if (stop_matcher_open(&seq->stops, r->stops, r->n_stops, err))
+        goto fail;
+    seq->request = r;
+    seq->capacity = capacity;
+    seq->n_tokens = r->n_tokens;
+    seq->refused_at = UINT64_MAX;
+    for (uint32_t i = 0; i < r->n_tokens; i++)
+        seq->tokens[i] = cache_token_text(r->tokens[i]);
+    return seq;
+no_memory:
+    error_set(err, ERROR_MEMORY, "no memory for a sequence of %u tokens", capacity);
+fail:
+    sequence_free(seq);
+    return NULL;
+}
+
+void sequence_free(struct sequence *seq)
+{
+    if (!seq)
+        return;
+    stop_matcher_close(&seq->stops);
+    free(seq->tokens);
+    free(seq->runs);
+    free(seq->pages);
+    free(seq->generated);
+    free(seq->is_private);
+    free(seq);
+}
+
+void sequence_begin(struct sequence *seq, const struct cache *cache, node_id node, uint32_t matched)
+{
+    assert(seq->n_private == 0 && matched < seq->n_tokens);
+    seq->node = node;
+    seq->n_matched = seq->n_inserted = seq->n_computed = seq->n_ready = matched;
+    seq->n_reserved = seq->runs_length = matched;
+    seq->n_runs = 0;
+    seq->prefill_end = seq->n_tokens;
+    if (matched)
+        seq->n_runs = prefix_tree_pages(cache->tree, node, seq->runs, seq->capacity);
+    assert(seq->n_runs <= seq->capacity);
+}
+
+/* The page of the last position it has, PAGE_NONE at the start: new pages would best follow it. */
+static uint32_t last_page(const struct sequence *seq)
+{
+    if (seq->n_reserved > seq->n_matched)
+        return seq->pages[seq->n_reserved - 1];
+    if (seq->n_runs == 0)
+        return PAGE_NONE;
+    const struct page_run *run = &seq->runs[seq->n_runs - 1];
+    return run->first + run->count - 1;
+}
+
+uint32_t sequence_reserve(struct sequence *seq, struct cache *cache, uint32_t want)
+{
+    assert(want <= seq->capacity - seq->n_reserved);
+    if (want > cache->pool.n_free)
+        prefix_tree_evict(cache->tree, want - cache->pool.n_free);
+    uint32_t got = 0;
+    while (got < want) {
+        struct page_run run = page_pool_take(&cache->pool, want - got, last_page(seq));
+        if (run.count == 0)
+            break;
+        for (uint32_t i = 0; i < run.count; i++) {
+            seq->pages[seq->n_reserved] = run.first + i;
+            seq->is_private[seq->n_reserved++] = true;
+        }
+        got += run.count;
+    }
+    seq->n_private += got;
+    return got;
+}
+
+void sequence_set_runs(struct sequence *seq, uint32_t length)
+{
+    assert(length >= seq->n_matched && length <= seq->n_reserved);
+    while (seq->runs_length > length) {
+        struct page_run *run = &seq->runs[seq->n_runs - 1];
+        uint32_t cut = seq->runs_length - length < run->count ? seq->runs_length - length
+                                                              : run->count;
+        run->count -= cut;
+        seq->runs_length -= cut;
+        seq->n_runs -= run->count == 0;
+    }
+    for (; seq->runs_length < length; seq->runs_length++) {
+        uint32_t page = seq->pages[seq->runs_length];
+        struct page_run *run = seq->n_runs ? &seq->runs[seq->n_runs - 1] : NULL;
+        if (run && run->first + run->count == page)
+            run->count++;
+        else
+            seq->runs[seq->n_runs++] = (struct page_run){page, 1};
+    }
+}
+
+void sequence_insert(struct sequence *seq, struct cache *cache, uint64_t now_ns)
+{
+    uint32_t n = seq->n_computed - seq->n_inserted, claimed = 0;
+    if (seq->node == NODE_NONE || n == 0)
+        return;
+    node_id node = prefix_tree_insert(cache->tree, seq->node, seq->tokens + seq->n_inserted,
+                                      seq->pages + seq->n_inserted, n, now_ns, &claimed);
+    if (node == NODE_NONE)
+        return; /* no nodes left: the positions stay private, and may be inserted later */
+    memset(seq->is_private + seq->n_computed - claimed, false, claimed);
+    seq->n_private -= claimed;
+    seq->node = node;
+    seq->n_inserted = seq->n_ready = seq->n_computed;
+}
+
+void sequence_insert_chunk(struct sequence *seq, struct cache *cache, uint64_t now_ns)
+{
+    if (seq->node == NODE_NONE)
+        return;
+    if (prefix_tree_peek(cache->tree, seq->request->ns, seq->tokens, seq->n_computed) ==
+        seq->n_computed)
+        seq->n_ready = seq->n_computed;
+    else
+        sequence_insert(seq, cache, now_ns);
+}
+
+void sequence_release(struct sequence *seq, struct cache *cache, uint64_t now_ns)
+{
+    sequence_insert(seq, cache, now_ns);
+    struct page_run run = {0, 0};
+    for (uint32_t i = seq->n_matched; i < seq->n_reserved; i++) {
+        if (!seq->is_private[i])
+            continue;
+        if (run.count && run.first + run.count == seq->pages[i]) {
+            run.count++;
+            continue;
+        }
+        if (run.count)
+            page_pool_give(&cache->pool, run);
+        run = (struct page_run){seq->pages[i], 1};
+    }
+    if (run.count)
+        page_pool_give(&cache->pool, run);
+    if (seq->node != NODE_NONE)
+        prefix_tree_unlock(cache->tree, seq->node, now_ns);
+    seq->node = NODE_NONE;
+    seq->n_matched = seq->n_inserted = seq->n_computed = seq->n_ready = 0;
+    seq->n_reserved = seq->n_private = seq->n_runs = seq->runs_length = 0;
+}

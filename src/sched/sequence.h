@@ -1,0 +1,86 @@
+#ifndef RADISH_SCHED_SEQUENCE_H
+#define RADISH_SCHED_SEQUENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cache/prefix_tree.h"
+#include "sched/scheduler.h"
+#include "sched/stop_matcher.h"
+
+/* A request on its way. Its tokens are the prompt and what was generated; the last one generated
+ * has no KV yet (it is fed in the next step).
+ *
+ *   tokens   [ matched in the tree │ computed and inserted │ computed │ to be computed ]
+ *            0                 n_matched              n_inserted  n_computed       n_tokens
+ *   pages      (the tree's)      the tree's or private   private     reserved ... n_reserved
+ *
+ * To compute is always the same: rows for n_computed .. n_tokens - 1, the last of which gives the
+ * next token. One row is a decode step; more are a prefill. A preempted sequence has n_computed 0
+ * and all its tokens, so it goes on as if they were its prompt. */
+struct sequence {
+    struct request *request;
+    struct sequence *prev, *next; /* in the waiting list */
+    uint64_t age;                 /* arrival; survives preemption */
+
+    uint64_t *tokens;      /* [capacity] cache tokens */
+    int32_t *generated;    /* [capacity - prompt] what the sampler sees */
+    uint32_t *pages;       /* [capacity] from n_matched on */
+    bool *is_private;      /* [capacity] from n_matched on: the page is ours, not the tree's */
+    struct page_run *runs; /* [capacity] pages of positions 0 .. runs_length - 1 */
+    uint32_t capacity;     /* tokens that it may ever have */
+    uint32_t n_tokens, n_computed, n_inserted, n_matched, n_reserved;
+    uint32_t n_private;
+    uint32_t n_runs, runs_length;
+    uint32_t prefill_end; /* n_tokens when it was admitted: up to here chunks are inserted */
+    node_id node;         /* locked, ends at n_inserted; NODE_NONE: not cached */
+
+    struct stop_matcher stops;
+    bool is_started; /* EVENT_STARTED was sent */
+
+    /* Flights: what it computes for others while it runs, or whom it sleeps for while it waits. */
+    bool in_flight;
+    uint32_t n_ready; /* positions of its flight that others may match */
+    struct sequence *waits_for;
+    uint32_t waits_until; /* positions that it has in common with that flight */
+    bool is_heir;         /* its owner is gone and it goes first in its place */
+
+    uint64_t refused_at; /* when nothing has been released since, admission would fail again */
+    uint32_t n_rows;     /* in the step that is being planned */
+};
+
+/* Waiting sequences in order of age. */
+struct sequence_list {
+    struct sequence *head, *tail;
+    uint32_t n;
+};
+
+void sequence_list_add(struct sequence_list *list, struct sequence *seq);
+void sequence_list_remove(struct sequence_list *list, struct sequence *seq);
+
+/* Everything it will ever need is allocated here; `limit` bounds its length in positions. */
+struct sequence *sequence_make(struct request *r, uint32_t limit, struct error *err);
+void sequence_free(struct sequence *seq);
+
+/* What a sequence has of the pool and the tree. */
+struct cache {
+    struct page_pool pool;
+    struct prefix_tree *tree;
+};
+
+/* Begins with the pages of positions 0 .. matched - 1, which end at the locked node. */
+void sequence_begin(struct sequence *seq, const struct cache *cache, node_id node,
+                    uint32_t matched);
+/* Takes up to `want` more pages, evicting as needed; how many it got. */
+uint32_t sequence_reserve(struct sequence *seq, struct cache *cache, uint32_t want);
+/* The runs cover exactly `length` positions, computed or about to be. */
+void sequence_set_runs(struct sequence *seq, uint32_t length);
+/* Puts what is computed into the tree. */
+void sequence_insert(struct sequence *seq, struct cache *cache, uint64_t now_ns);
+/* The same in mid-run, unless the tree has it all (a full match computes its last token again):
+ * then it would lock the tree's copy beside its own, two pages for one position. */
+void sequence_insert_chunk(struct sequence *seq, struct cache *cache, uint64_t now_ns);
+/* Inserts what is left, gives back pages and lock: as before sequence_begin. */
+void sequence_release(struct sequence *seq, struct cache *cache, uint64_t now_ns);
+
+#endif

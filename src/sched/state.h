@@ -1,0 +1,71 @@
+#ifndef RADISH_SCHED_STATE_H
+#define RADISH_SCHED_STATE_H
+
+#include <pthread.h>
+
+#include "base/queue.h"
+#include "sched/flight.h"
+#include "sched/sampler.h"
+#include "sched/scheduler.h"
+#include "sched/sequence.h"
+#include "sched/stats_board.h"
+#include "sched/step_cost.h"
+#include "sched/wake.h"
+
+/* The inside of the scheduler, shared by its own files only. All of it belongs to the scheduler's
+ * thread, except what is marked as shared.
+ *
+ *   step:  take ─► end the canceled ─► admit ─► reserve ─► plan ─► forward ─► results ─► publish
+ *          scheduler.c                 admission.c         plan.c  forward.c scheduler.c
+ */
+struct scheduler {
+    struct scheduler_options options;
+    struct engine *engine;
+    uint32_t limit; /* positions in the longest sequence that can ever run */
+
+    struct queue arrivals;    /* shared: submitted, not yet taken */
+    atomic_uint n_accepted;   /* shared: submitted and not done */
+    atomic_int live;          /* shared: requests of the running batch that are still wanted */
+    atomic_bool is_stopping;  /* shared */
+    struct wake wake;         /* shared */
+    struct stats_board board; /* shared */
+    pthread_t thread;
+    bool has_thread;
+
+    struct cache cache;
+    struct sampler *sampler;
+    struct sequence **running; /* [max_seqs], oldest first */
+    uint32_t n_running;
+    struct sequence_list waiting;
+    uint64_t next_age;
+    uint64_t n_releases; /* how often pages or locks were given back */
+    bool has_events;     /* since the last notify */
+    uint64_t now_ns;     /* of this step */
+    uint64_t expire_at_ns;
+
+    struct step_cost cost;
+    struct sequence **planned; /* [max_seqs] with n_rows > 0, in this step's batch */
+    uint32_t n_planned;
+    struct sequence **prefills;   /* [max_seqs] scratch of the planner */
+    struct batch_seq *batch_seqs; /* [max_seqs] */
+    struct batch_row *rows;       /* [engine's max_rows] */
+    float *logits;                /* [max_seqs][n_vocab] */
+
+    struct scheduler_stats stats;
+};
+
+enum { RESERVE_RUN = 64 }; /* pages that a decoding sequence takes at a time */
+
+/* admission.c */
+bool scheduler_admit(struct scheduler *s);   /* waiting ─► running; true if anything changed */
+void scheduler_reserve(struct scheduler *s); /* pages for the next row of each, or preempts */
+void scheduler_finish(struct scheduler *s, struct sequence *seq, enum finish_reason reason);
+bool sequence_is_parked(const struct sequence *seq);
+
+/* plan.c */
+void scheduler_plan(struct scheduler *s);
+
+/* forward.c */
+void scheduler_forward(struct scheduler *s);
+
+#endif

@@ -1,0 +1,243 @@
+/* See scheduler_fixture.h. */
+#include "scheduler_fixture.h"
+
+#include <stdlib.h>
+
+#include "test.h"
+
+enum { EVENTS_ALL = 1 << 30 };
+
+static char letters[FIXTURE_VOCAB][2];
+static const char *bytes[FIXTURE_VOCAB];
+static uint32_t lengths[FIXTURE_VOCAB];
+static bool is_end[FIXTURE_VOCAB];
+
+__attribute__((constructor)) static void fill_table(void)
+{
+    for (int i = 0; i < FIXTURE_VOCAB; i++) {
+        letters[i][0] = letters[i][1] = (char)('a' + i % 26);
+        bytes[i] = letters[i];
+        lengths[i] = i % 5 ? 1 : 2;
+    }
+    is_end[FIXTURE_END] = true;
+}
+
+struct token_table fixture_table(void)
+{
+    return (struct token_table){FIXTURE_VOCAB, bytes, lengths, is_end};
+}
+
+struct fixture_options fixture_defaults(void)
+{
+    return (struct fixture_options){.n_pages = 4096,
+                                    .max_rows = 256,
+                                    .max_seqs = 16,
+                                    .max_waiting = 64,
+                                    .max_length = 1024,
+                                    .step_budget_ms = 100,
+                                    .mock = {.fail_token = -1}};
+}
+
+static void count_notify(void *context)
+{
+    struct fixture *f = context;
+    __atomic_fetch_add(&f->n_notified, 1, __ATOMIC_RELAXED);
+}
+
+void fixture_open(struct fixture *f, const struct fixture_options *o)
+{
+    struct error err;
+    struct mock_options mock = o->mock;
+    struct engine_limits limits = {.n_pages = o->n_pages,
+                                   .max_rows = o->max_rows,
+                                   .max_seqs = o->max_seqs,
+                                   .max_length = o->max_length};
+    *f = (struct fixture){0};
+    mock.n_vocab = FIXTURE_VOCAB;
+    mock.end_token = FIXTURE_END;
+    CHECK(mock_engine_open(&f->engine, &mock, &limits, &err) == 0);
+    struct scheduler_options options = {.engine = f->engine,
+                                        .tokens = fixture_table(),
+                                        .max_seqs = o->max_seqs,
+                                        .max_waiting = o->max_waiting,
+                                        .max_length = o->max_length,
+                                        .step_budget_ms = o->step_budget_ms,
+                                        .cache_ttl_ns = o->cache_ttl_ns,
+                                        .notify = count_notify,
+                                        .notify_context = f};
+    CHECK(scheduler_open(&f->scheduler, &options, &err) == 0);
+}
+
+void fixture_close(struct fixture *f)
+{
+    scheduler_close(f->scheduler);
+    engine_close(f->engine);
+}
+
+struct client *client_make(const int32_t *prompt, uint32_t n, uint32_t max_tokens)
+{
+    struct client *c = calloc(1, sizeof *c);
+    c->prompt = malloc(n * sizeof *prompt);
+    memcpy(c->prompt, prompt, n * sizeof *prompt);
+    CHECK(max_tokens <= FIXTURE_MAX_TOKENS);
+    c->request.tokens = c->prompt;
+    c->request.n_tokens = n;
+    c->request.max_tokens = max_tokens;
+    c->request.sampling = (struct sampling)SAMPLING_DEFAULT;
+    c->request.sampling.temperature = 0;
+    return c;
+}
+
+struct client *client_make_text(const char *prompt, uint32_t max_tokens)
+{
+    int32_t tokens[1024];
+    uint32_t n = 0;
+    for (; prompt[n]; n++)
+        tokens[n] = (unsigned char)prompt[n] % (FIXTURE_VOCAB - 1);
+    return client_make(tokens, n, max_tokens);
+}
+
+void client_free(struct client *c)
+{
+    free(c->prompt);
+    free(c);
+}
+
+void client_submit(struct fixture *f, struct client *c)
+{
+    CHECK_INT(scheduler_submit(f->scheduler, &c->request), SUBMIT_OK);
+}
+
+uint32_t client_read(struct fixture *f, struct client *c, uint32_t most)
+{
+    struct sched_event event;
+    uint32_t n = 0;
+    for (; n < most && c->n_done == 0 && scheduler_next_event(f->scheduler, &c->request, &event);
+         n++) {
+        CHECK(event.text_end >= c->text_end);
+        c->text_end = event.text_end;
+        if (event.type == EVENT_STARTED) {
+            CHECK(c->n_started == 0 && c->n_got == 0);
+            c->n_started++;
+        } else if (event.type == EVENT_TOKEN) {
+            CHECK(c->n_started == 1 && c->n_got < FIXTURE_MAX_TOKENS);
+            c->got[c->n_got++] = event.token;
+        } else {
+            c->n_done++;
+            c->finish = event.finish;
+            CHECK_INT(c->request.n_generated, c->n_got);
+        }
+    }
+    return n;
+}
+
+void fixture_run(struct fixture *f, struct client **clients, uint32_t n)
+{
+    bool again = true;
+    while (again) {
+        again = scheduler_step(f->scheduler);
+        for (uint32_t i = 0; i < n; i++)
+            again |= client_read(f, clients[i], EVENTS_ALL) > 0;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        CHECK_INT(clients[i]->n_done, 1);
+}
+
+struct scheduler_stats fixture_stats(struct fixture *f)
+{
+    struct scheduler_stats stats;
+    scheduler_read_stats(f->scheduler, &stats);
+    return stats;
+}
+
+/* Where the stop strings cut the text: the first end, the longest there; -1 for none. */
+static int64_t find_stop(const char *text, uint32_t len, const struct request *r)
+{
+    for (uint32_t end = 1; end <= len; end++) {
+        uint32_t longest = 0;
+        for (uint32_t k = 0; k < r->n_stops; k++)
+            if (r->stops[k].len <= end && r->stops[k].len > longest &&
+                memcmp(text + end - r->stops[k].len, r->stops[k].bytes, r->stops[k].len) == 0)
+                longest = r->stops[k].len;
+        if (longest)
+            return end - longest;
+    }
+    return -1;
+}
+
+static struct plain_run generate(struct engine *e, struct sampler *sampler, const struct request *r,
+                                 uint32_t limit, int32_t *out)
+{
+    struct plain_run run = {0};
+    char text[2 * FIXTURE_MAX_TOKENS];
+    uint32_t len = 0;
+    float logits[FIXTURE_VOCAB];
+    while (run.n_tokens < r->max_tokens && r->n_tokens + run.n_tokens < limit) {
+        uint32_t total = r->n_tokens + run.n_tokens;
+        for (uint32_t p = run.n_tokens ? total - 1 : 0; p < total; p++) {
+            struct page_run upto = {0, p + 1};
+            struct batch_seq seq = {&upto, 1, p + 1};
+            int32_t token = p < r->n_tokens ? r->tokens[p] : out[p - r->n_tokens];
+            struct batch_row row = {token, p, p, 0, OUTPUT_LOGITS};
+            struct batch batch = {&seq, &row, 1, 1, logits, NULL};
+            struct error err;
+            CHECK(engine_forward(e, &batch, &err) == 0);
+        }
+        int32_t token = sampler_pick(sampler, logits, &r->sampling, out, run.n_tokens);
+        out[run.n_tokens++] = token;
+        if (is_end[token] && !r->ignore_end) {
+            run.text_end = len;
+            run.finish = FINISH_STOP;
+            return run;
+        }
+        memcpy(text + len, bytes[token], lengths[token]);
+        len += lengths[token];
+        int64_t cut = find_stop(text, len, r);
+        if (cut >= 0) {
+            run.text_end = (uint64_t)cut;
+            run.finish = FINISH_STOP;
+            return run;
+        }
+    }
+    run.text_end = len;
+    run.finish = FINISH_LENGTH;
+    return run;
+}
+
+struct plain_run plain_run(const struct request *r, uint32_t limit, int32_t *out)
+{
+    struct engine *e;
+    struct sampler *sampler;
+    struct error err;
+    struct mock_options mock = {
+        .n_vocab = FIXTURE_VOCAB, .fail_token = -1, .end_token = FIXTURE_END};
+    struct engine_limits limits = {
+        .n_pages = limit, .max_rows = 1, .max_seqs = 1, .max_length = limit};
+    CHECK(mock_engine_open(&e, &mock, &limits, &err) == 0);
+    CHECK(sampler_open(&sampler, FIXTURE_VOCAB, &err) == 0);
+    struct plain_run run = generate(e, sampler, r, limit, out);
+    sampler_close(sampler);
+    engine_close(e);
+    return run;
+}
+
+void check_answer(const struct client *c, uint32_t limit)
+{
+    int32_t want[FIXTURE_MAX_TOKENS];
+    struct plain_run run = plain_run(&c->request, limit, want);
+    CHECK_INT(c->n_done, 1);
+    CHECK_INT(c->n_started, 1);
+    CHECK_INT(c->finish, run.finish);
+    CHECK_INT(c->n_got, run.n_tokens);
+    CHECK(memcmp(c->got, want, run.n_tokens * sizeof *want) == 0);
+    CHECK_INT(c->text_end, run.text_end);
+}
+
+void check_beginning(const struct client *c, uint32_t limit)
+{
+    int32_t want[FIXTURE_MAX_TOKENS];
+    struct plain_run run = plain_run(&c->request, limit, want);
+    CHECK_INT(c->n_done, 1);
+    CHECK(c->n_got <= run.n_tokens);
+    CHECK(memcmp(c->got, want, c->n_got * sizeof *want) == 0);
+}

@@ -1,0 +1,61 @@
+#ifndef RADISH_TEST_SCHEDULER_FIXTURE_H
+#define RADISH_TEST_SCHEDULER_FIXTURE_H
+
+#include "sched/scheduler.h"
+
+/* A scheduler on a mock engine, clients that collect what they get, and a plain run of the same
+ * request, alone and without a cache, to compare with. */
+enum { FIXTURE_VOCAB = 64, FIXTURE_END = 63, FIXTURE_MAX_TOKENS = 512 };
+
+struct fixture {
+    struct engine *engine;
+    struct scheduler *scheduler;
+    int n_notified; /* atomically, where threads run */
+};
+
+struct fixture_options {
+    uint32_t n_pages, max_rows, max_seqs, max_waiting, max_length, step_budget_ms;
+    uint64_t cache_ttl_ns;
+    struct mock_options mock; /* n_vocab and end_token are filled in */
+};
+
+/* The table of the fixture's vocabulary: token i is the letter 'a' + i % 26, every fifth twice. */
+struct token_table fixture_table(void);
+struct fixture_options fixture_defaults(void);
+void fixture_open(struct fixture *f, const struct fixture_options *options);
+void fixture_close(struct fixture *f);
+
+struct client {
+    struct request request;
+    int32_t *prompt;
+    int32_t got[FIXTURE_MAX_TOKENS];
+    uint32_t n_got, n_started, n_done;
+    enum finish_reason finish;
+    uint64_t text_end;
+};
+
+/* The prompt is copied; greedy, ends at the end token. */
+struct client *client_make(const int32_t *prompt, uint32_t n, uint32_t max_tokens);
+struct client *client_make_text(const char *prompt, uint32_t max_tokens);
+void client_free(struct client *c);
+void client_submit(struct fixture *f, struct client *c);
+/* Reads at most `most` events; how many there were. Checks their order. */
+uint32_t client_read(struct fixture *f, struct client *c, uint32_t most);
+
+/* Steps and reads until there is nothing to do. */
+void fixture_run(struct fixture *f, struct client **clients, uint32_t n);
+struct scheduler_stats fixture_stats(struct fixture *f);
+
+/* What the request gives when it runs alone; tokens go to `out` ([FIXTURE_MAX_TOKENS]). */
+struct plain_run {
+    uint32_t n_tokens;
+    enum finish_reason finish;
+    uint64_t text_end;
+};
+struct plain_run plain_run(const struct request *r, uint32_t limit, int32_t *out);
+/* Fails the test unless the client got all and only what the plain run gives. */
+void check_answer(const struct client *c, uint32_t limit);
+/* The same for an answer that broke off: it is a beginning of the plain one. */
+void check_beginning(const struct client *c, uint32_t limit);
+
+#endif
