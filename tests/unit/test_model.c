@@ -204,6 +204,7 @@ TEST(model, refuses_each_wrong_thing_by_name)
          "not a finite number above 0"},
         {{.key = "llama.attention.layer_norm_rms_epsilon", .type = GGUF_F32, .number = NAN},
          "not a finite number above 0"},
+        {{.key = "llama.rope.freq_base", .type = GGUF_STRING, .string = "1"}, "is not a number"},
         {{.key = "llama.rope.freq_base", .type = GGUF_F32, .number = -1}, "freq_base is -1"},
         {{.key = "llama.rope.freq_base", .type = GGUF_F32, .number = INFINITY}, "freq_base is inf"},
         {{.key = "llama.rope.dimension_count", .number = 7}, "dimension_count is 7"},
@@ -246,6 +247,25 @@ TEST(model, refuses_each_wrong_thing_by_name)
         CHECK(!m.layers && !m.gguf.map);
         model_close(&m);
     }
+}
+
+TEST(model, refuses_rope_divisors_that_divide_by_nothing)
+{
+    static const float bad[] = {0, -1, INFINITY, NAN};
+    struct gguf_builder b = {0};
+    struct model m;
+    struct error err;
+    char path[64];
+    build_model(&b, &(struct tweak){.tensor = "rope_freqs.weight", .cols = 4, .rows = 1});
+    CHECK_INT(open_bytes(&m, b.file.data, b.file.len, path, &err), 0);
+    size_t at = (size_t)((const uint8_t *)m.rope_freqs.data - m.gguf.map);
+    model_close(&m);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        memcpy(b.file.data + at + 3 * sizeof(float), &bad[i], sizeof(float));
+        CHECK_INT(open_bytes(&m, b.file.data, b.file.len, path, &err), -1);
+        CHECK(strstr(err.message, "rope_freqs.weight holds"));
+    }
+    gguf_builder_free(&b);
 }
 
 /* The same weights under the other row of the table: keys of its own name, biases required. */
