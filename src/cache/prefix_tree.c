@@ -6,10 +6,12 @@
  *   - locked nodes stand in no list; the last unlock puts them at its newest end, leaf first;
  *   - a match that ends inside a node splits it before it is touched, so that only what was used
  *     is marked as used;
- *   - nodes become one again only where ticks and lock counts are equal.
+ *   - nodes become one again where ticks and lock counts are equal, and only there. After every
+ *     operation no such pair is left, so the number of nodes is the least there can be.
  *
  * What a newcomer gets wrong: making room for a node evicts, and may evict what a match has just
- * found. make_room knows the match and trims it from behind instead; nothing is coalesced there. */
+ * found, or make one node of two. make_room therefore takes the match along: it trims it from
+ * behind, and keeps its place right. */
 #include "cache/prefix_tree.h"
 
 #include <assert.h>
@@ -114,10 +116,21 @@ static void stamp(struct prefix_tree *t, node_id node)
     t->nodes[node].used_ns = t->now_ns;
 }
 
-static void stamp_path(struct prefix_tree *t, node_id node)
+/* Makes one node of those on a path that has just been touched which nothing keeps apart. */
+static void coalesce_path(struct prefix_tree *t, node_id node)
 {
-    for (; node != NODE_NONE; node = t->nodes[node].parent)
-        stamp(t, node);
+    while (!node_is_root(t, node))
+        if (!node_coalesce(t, t->nodes[node].parent))
+            node = t->nodes[node].parent;
+}
+
+/* Touches a path that is locked, and so in no list. */
+static void touch_path(struct prefix_tree *t, node_id node, uint64_t now_ns)
+{
+    begin_touch(t, now_ns);
+    for (node_id x = node; x != NODE_NONE; x = t->nodes[x].parent)
+        stamp(t, x);
+    coalesce_path(t, node);
 }
 
 /* Adds a lock to the nodes from `node` up to, but not, `above`. */
@@ -137,6 +150,24 @@ static bool can_grow(const struct prefix_tree *t, node_id node, node_id from)
     return node_is_leaf(t, node) && t->nodes[node].locks == (node == from ? 1u : 0u);
 }
 
+/* Frees the oldest node. Its parent may have one child left, and become one with it: a match (or
+ * NULL) that ends in the parent moves along. */
+static uint32_t remove_oldest(struct prefix_tree *t, struct match *m)
+{
+    node_id oldest = tree_oldest(t), parent = t->nodes[oldest].parent;
+    bool below_root = node_is_root(t, parent);
+    uint32_t n = node_remove(t, oldest);
+    if (below_root)
+        return n;
+    node_id child = t->nodes[parent].first_child;
+    uint32_t child_length = t->nodes[child].length;
+    if (node_coalesce(t, parent) && m && m->node == parent) {
+        m->node = child;
+        m->beyond += child_length;
+    }
+    return n;
+}
+
 /* Evicts until there are nodes enough to split at the match and, if `adds`, to go on from there.
  * When the oldest node is the one that the match ends in, what lies beyond the match is the very
  * oldest: it goes, and no split is needed. */
@@ -154,7 +185,7 @@ static bool make_room(struct prefix_tree *t, struct match *m, bool adds, node_id
             t->stats.evicted_pages += m->beyond;
             m->beyond = 0;
         } else {
-            t->stats.evicted_pages += node_remove(t, oldest);
+            t->stats.evicted_pages += remove_oldest(t, m);
         }
     }
 }
@@ -183,7 +214,7 @@ node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *
         while (tree_unused_nodes(t) == 0) {
             if (tree_oldest(t) == NODE_NONE)
                 return NODE_NONE;
-            t->stats.evicted_pages += node_remove(t, tree_oldest(t));
+            t->stats.evicted_pages += remove_oldest(t, NULL);
         }
         root = node_make_root(t, ns);
     }
@@ -193,8 +224,7 @@ node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *
         return NODE_NONE;
     node_id node = match_end(t, &m);
     lock_path(t, node, NODE_NONE);
-    begin_touch(t, now_ns);
-    stamp_path(t, node);
+    touch_path(t, node, now_ns);
     t->stats.lookups[found]++;
     *kind = found;
     *length = m.length;
@@ -217,8 +247,7 @@ node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *
             end = node_make_leaf(t, end, tokens[m.length]);
         node_append(t, end, tokens + m.length, pages + m.length, rest);
     }
-    begin_touch(t, now_ns);
-    stamp_path(t, end);
+    touch_path(t, end, now_ns);
     *claimed = rest;
     return end;
 }
@@ -244,22 +273,8 @@ void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns)
     }
     if (node_is_leaf(t, node))
         page_set_end(t, t->nodes[node].last, true);
-    for (node_id x = node; x != root;) {
-        if (!node_coalesce(t, t->nodes[x].parent))
-            x = t->nodes[x].parent;
-    }
+    coalesce_path(t, node);
     root_remove_if_idle(t, root);
-}
-
-/* Frees the oldest node. Its parent may now have one child left, with which it can be one. */
-static uint32_t remove_oldest(struct prefix_tree *t)
-{
-    node_id oldest = tree_oldest(t), parent = t->nodes[oldest].parent;
-    bool below_root = node_is_root(t, parent);
-    uint32_t n = node_remove(t, oldest);
-    if (!below_root)
-        node_coalesce(t, parent);
-    return n;
 }
 
 uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages)
@@ -272,7 +287,7 @@ uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages)
             node_trim(t, oldest, need);
             freed += need;
         } else {
-            freed += remove_oldest(t);
+            freed += remove_oldest(t, NULL);
         }
     }
     t->stats.evicted_pages += freed;
@@ -283,7 +298,7 @@ uint32_t prefix_tree_expire(struct prefix_tree *t, uint64_t before_ns)
 {
     uint32_t freed = 0;
     while (tree_oldest(t) != NODE_NONE && t->nodes[tree_oldest(t)].used_ns < before_ns)
-        freed += remove_oldest(t);
+        freed += remove_oldest(t, NULL);
     t->stats.expired_pages += freed;
     return freed;
 }
