@@ -41,9 +41,9 @@ uint32_t tokenizer_size(const struct tokenizer *t);
 /* The bytes that a token stands for in running text; special tokens give their own spelling. */
 const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *len);
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id); /* control tokens: not shown */
-bool tokenizer_is_end(const struct tokenizer *t, int32_t id); /* any end-of-generation token */
-int32_t tokenizer_bos(const struct tokenizer *t); /* -1: none */
-int32_t tokenizer_eos(const struct tokenizer *t); /* -1: none */
+bool tokenizer_is_end(const struct tokenizer *t, int32_t id);     /* any end-of-generation token */
+int32_t tokenizer_bos(const struct tokenizer *t);                 /* -1: none */
+int32_t tokenizer_eos(const struct tokenizer *t);                 /* -1: none */
 int32_t tokenizer_find(const struct tokenizer *t, const char *bytes, size_t len); /* -1: none */
 /* The chat template in the file, or NULL. */
 const char *tokenizer_chat_template(const struct tokenizer *t, size_t *len);

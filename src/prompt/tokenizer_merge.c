@@ -1,0 +1,257 @@
+/* Merging: a word starts as its bytes (byte-level BPE) or characters (SentencePiece), and the best
+ * pair of neighbours becomes one symbol until no pair is left. The best pair comes from a heap, so
+ * that a word of n bytes costs n log n even when it is a megabyte long.
+ *
+ *   symbols   [l]⇄[o]⇄[w]⇄[e]⇄[r]       each knows what it and the next one merge into
+ *   heap      rank << 32 | symbol       the lowest rank first, then the leftmost
+ *
+ * What a newcomer gets wrong: entries are never taken out of the heap when a merge makes them
+ * stale. An entry counts only if its symbol still has a pair of that rank. */
+#include "prompt/tokenizer_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+struct symbol {
+    uint32_t start, end; /* its bytes in the word */
+    uint32_t prev, next; /* NONE at the ends of the word */
+    uint32_t pair_rank;  /* NONE: no pair, or merged away */
+    int32_t pair_id;     /* what it and the next one become */
+    int32_t id;          /* -1 in SentencePiece: a character that is no token */
+};
+
+#define NONE UINT32_MAX
+
+/* Up to here it is faster to look at all pairs than to keep a heap. */
+enum { SHORT_WORD = 24 };
+
+static int reserve(struct encoder *e, size_t n)
+{
+    if (n <= e->capacity)
+        return 0;
+    size_t capacity = n < 256 ? 256 : n;
+    free(e->symbols);
+    free(e->heap);
+    e->symbols = malloc(capacity * sizeof *e->symbols);
+    e->heap = malloc(2 * capacity * sizeof *e->heap);
+    e->capacity = e->symbols && e->heap ? capacity : 0;
+    if (!e->capacity)
+        return error_set(e->err, ERROR_MEMORY, "no memory for a word of %zu bytes", n);
+    return 0;
+}
+
+/* A byte that is no token is left out, and its neighbours become neighbours. */
+static uint32_t symbols_from_bytes(struct encoder *e, const char *word, uint32_t len)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < len; i++) {
+        int32_t id = e->t->byte_ids[(unsigned char)word[i]];
+        if (id >= 0)
+            e->symbols[n++] = (struct symbol){.start = i, .end = i + 1, .id = id};
+    }
+    return n;
+}
+
+static uint32_t symbols_from_characters(struct encoder *e, const char *word, uint32_t len)
+{
+    uint32_t n = 0, width;
+    for (uint32_t i = 0; i < len; i += width) {
+        width = (uint32_t)utf8_valid_prefix(word + i, len - i);
+        if (width == 0)
+            width = 1;
+        int32_t id = token_table_find(&e->t->ordinary, word + i, width);
+        e->symbols[n++] = (struct symbol){.start = i, .end = i + width, .id = id};
+    }
+    return n;
+}
+
+/* Sets what the symbol and the next one merge into. */
+static void find_pair(struct encoder *e, const char *word, uint32_t at)
+{
+    const struct tokenizer *t = e->t;
+    struct symbol *left = &e->symbols[at];
+    left->pair_rank = NONE;
+    if (left->next == NONE)
+        return;
+    const struct symbol *right = &e->symbols[left->next];
+    if (t->kind == TOKENIZER_BPE) {
+        const struct merge *merge = merge_table_slot(&t->merges, left->id, right->id);
+        left->pair_id = merge->id;
+        if (merge->id >= 0)
+            left->pair_rank = merge->rank;
+        return;
+    }
+    uint32_t len = right->end - left->start;
+    if (len > t->longest)
+        return;
+    left->pair_id = token_table_find(&t->ordinary, word + left->start, len);
+    if (left->pair_id >= 0)
+        left->pair_rank = t->ranks[left->pair_id];
+}
+
+/* The symbol takes in the next one; both its pairs are found anew. */
+static void merge_pair(struct encoder *e, const char *word, uint32_t at)
+{
+    struct symbol *left = &e->symbols[at];
+    struct symbol *right = &e->symbols[left->next];
+    left->id = left->pair_id;
+    left->end = right->end;
+    left->next = right->next;
+    right->pair_rank = NONE;
+    if (left->next != NONE)
+        e->symbols[left->next].prev = at;
+    find_pair(e, word, at);
+    if (left->prev != NONE)
+        find_pair(e, word, left->prev);
+}
+
+static void merge_short(struct encoder *e, const char *word)
+{
+    for (;;) {
+        uint32_t best = 0;
+        for (uint32_t i = e->symbols[0].next; i != NONE; i = e->symbols[i].next)
+            if (e->symbols[i].pair_rank < e->symbols[best].pair_rank)
+                best = i;
+        if (e->symbols[best].pair_rank == NONE)
+            return;
+        merge_pair(e, word, best);
+    }
+}
+
+static void heap_sift_down(uint64_t *heap, size_t n, size_t at)
+{
+    uint64_t entry = heap[at];
+    for (size_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && heap[child + 1] < heap[child])
+            child++;
+        if (entry <= heap[child])
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = entry;
+}
+
+static void heap_push(uint64_t *heap, size_t *n, uint64_t entry)
+{
+    size_t at = (*n)++;
+    for (; at > 0 && entry < heap[(at - 1) / 2]; at = (at - 1) / 2)
+        heap[at] = heap[(at - 1) / 2];
+    heap[at] = entry;
+}
+
+static void push_pair(struct encoder *e, size_t *n_heap, uint32_t at)
+{
+    if (at == NONE || e->symbols[at].pair_rank == NONE)
+        return;
+    assert(*n_heap < 2 * e->capacity);
+    heap_push(e->heap, n_heap, (uint64_t)e->symbols[at].pair_rank << 32 | at);
+}
+
+/* Each merge takes one entry out and puts at most two in, so that 2 n entries are enough. */
+static void merge_long(struct encoder *e, const char *word, uint32_t n)
+{
+    size_t n_heap = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (e->symbols[i].pair_rank != NONE)
+            e->heap[n_heap++] = (uint64_t)e->symbols[i].pair_rank << 32 | i;
+    for (size_t i = n_heap / 2; i-- > 0;)
+        heap_sift_down(e->heap, n_heap, i);
+    while (n_heap > 0) {
+        uint64_t top = e->heap[0];
+        e->heap[0] = e->heap[--n_heap];
+        if (n_heap > 1)
+            heap_sift_down(e->heap, n_heap, 0);
+        uint32_t at = (uint32_t)top;
+        if (e->symbols[at].pair_rank != top >> 32)
+            continue;
+        merge_pair(e, word, at);
+        push_pair(e, &n_heap, at);
+        push_pair(e, &n_heap, e->symbols[at].prev);
+    }
+}
+
+/* A character that is no token: its bytes if they are tokens, else the unknown token, one for a
+ * row of them. */
+static int add_unknown(struct encoder *e, const char *bytes, uint32_t len, bool *after_unknown)
+{
+    const struct tokenizer *t = e->t;
+    bool fallback = true;
+    for (uint32_t i = 0; i < len; i++)
+        fallback = fallback && t->byte_ids[(unsigned char)bytes[i]] >= 0;
+    if (!fallback) {
+        bool silent = *after_unknown || t->unknown < 0;
+        *after_unknown = true;
+        return silent ? 0 : encoder_add(e, t->unknown);
+    }
+    *after_unknown = false;
+    for (uint32_t i = 0; i < len; i++)
+        if (encoder_add(e, t->byte_ids[(unsigned char)bytes[i]]) != 0)
+            return -1;
+    return 0;
+}
+
+static int add_symbols(struct encoder *e, const char *word)
+{
+    bool after_unknown = false;
+    for (uint32_t i = 0; i != NONE; i = e->symbols[i].next) {
+        const struct symbol *s = &e->symbols[i];
+        int status;
+        if (s->id < 0) {
+            status = add_unknown(e, word + s->start, s->end - s->start, &after_unknown);
+        } else {
+            after_unknown = false;
+            status = encoder_add(e, s->id);
+        }
+        if (status != 0)
+            return -1;
+    }
+    return 0;
+}
+
+int encode_word(struct encoder *e, const char *word, size_t len)
+{
+    const struct tokenizer *t = e->t;
+    if (len <= t->longest) {
+        int32_t id = token_table_find(&t->ordinary, word, len);
+        if (id >= 0 && t->whole[id])
+            return encoder_add(e, id);
+    }
+    if (reserve(e, len) != 0)
+        return -1;
+    uint32_t n = t->kind == TOKENIZER_BPE ? symbols_from_bytes(e, word, (uint32_t)len)
+                                          : symbols_from_characters(e, word, (uint32_t)len);
+    if (n == 0)
+        return 0;
+    for (uint32_t i = 0; i < n; i++) {
+        e->symbols[i].prev = i - 1; /* NONE for the first */
+        e->symbols[i].next = i + 1 < n ? i + 1 : NONE;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        find_pair(e, word, i);
+    if (n <= SHORT_WORD)
+        merge_short(e, word);
+    else
+        merge_long(e, word, n);
+    return add_symbols(e, word);
+}
+
+int tokenizer_mark_whole(struct tokenizer *t, struct error *err)
+{
+    struct token_list ids = {0};
+    struct encoder e = {.t = t, .out = &ids, .err = err};
+    int status = 0;
+    for (uint32_t id = 0; id < t->n_tokens && status == 0; id++) {
+        const struct gguf_string *token = &t->tokens[id];
+        if (token_table_find(&t->ordinary, token->bytes, token->len) != (int32_t)id)
+            continue;
+        ids.len = 0;
+        status = encode_word(&e, token->bytes, token->len);
+        t->whole[id] = ids.len == 1 && ids.ids[0] == (int32_t)id;
+    }
+    encoder_close(&e);
+    token_list_free(&ids);
+    return status;
+}
