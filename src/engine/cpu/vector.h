@@ -6,21 +6,69 @@
 
 #include "engine/engine.h"
 
-/* Everything between the matrix products: norms, the gate, rope, and attention over pages. Each
- * function has one order of sums whatever the number of rows, so that the same bits come out. */
+/* Everything between the matrix products: norms, the gate, rope, and the steps of attention.
+ *
+ * Each function has one order of sums whatever the number of rows. A sum over a vector runs in
+ * VECTOR_LANES lanes (element i belongs to lane i % 16), each in order, and the lanes are folded
+ * by halves: 8 onto 8, 4 onto 4, 2 onto 2, 1 onto 1. The 512-bit, 256-bit and scalar paths all
+ * follow it with the same fused multiply-adds and so agree with each other to the bit. */
 
-enum { ATTENTION_BLOCK = 128 }; /* absolute positions that make one partial result */
+enum {
+    ATTENTION_BLOCK = 128, /* absolute positions that make one partial result */
+    VECTOR_LANES = 16,
+    KEY_TILE = 32, /* keys or values that are turned into floats and used at a time */
+};
 
+/* In attention a head's vector is padded with zeros to `dim`, a multiple of VECTOR_LANES. A partial
+ * result, from one block of keys or merged from several, is a run of attention_stride(dim) floats:
+ *
+ *   out[dim] = sum of e^(score - max) * value │ max │ sum of e^(score - max) │ unused
+ *
+ * A tile of keys or values is [dim / VECTOR_LANES][KEY_TILE][VECTOR_LANES] floats, so that kernels
+ * walk it at a stride which does not depend on dim. */
+static inline uint32_t attention_dim(uint32_t head_dim)
+{
+    return (head_dim + VECTOR_LANES - 1) / VECTOR_LANES * VECTOR_LANES;
+}
+
+static inline uint32_t attention_stride(uint32_t dim)
+{
+    return dim + VECTOR_LANES;
+}
+
+/* Buffers that these read and write are aligned to 64 bytes where a shape says `aligned`. */
 struct vector_kernels {
     /* out = x / rms(x) * weight */
     void (*rms_norm)(const float *x, const float *weight, float *out, uint32_t n, float eps);
-    /* out = silu(gate) * up */
+    /* out = silu(gate) * up; out may be either of them */
     void (*silu_mul)(const float *gate, const float *up, float *out, uint32_t n);
     /* acc += x */
     void (*add)(float *acc, const float *x, uint32_t n);
-    /* n floats to the KV type and back */
+    /* Rotates one head in place: x[i] = x[i] * cos[i] + x[partner of i] * sin[i] for i < dim. The
+     * tables (see rope.h) carry the sign of the sine. */
+    void (*rope)(enum rope_kind kind, const float *cos, const float *sin, uint32_t dim, float *x);
+    /* n floats to the KV type */
     void (*kv_store)(enum kv_type type, const float *x, void *out, uint32_t n);
-    void (*kv_load)(enum kv_type type, const void *x, float *out, uint32_t n);
+    /* n_rows vectors of n elements, stride_bytes apart, become rows `row` and up of a tile, with
+     * zeros behind the n-th element. tile: aligned */
+    void (*kv_load)(enum kv_type type, const void *x, size_t stride_bytes, uint32_t n_rows,
+                    uint32_t n, float *tile, uint32_t row);
+
+    /* scores[i * ATTENTION_BLOCK + j] = q[i] . keys[j], for the KEY_TILE keys of a tile.
+     * q: [n_q][dim] aligned; keys: a tile, aligned */
+    void (*scores)(const float *q, uint32_t n_q, const float *keys, uint32_t dim, float *scores);
+    /* Turns the scores of one block into weights e^(score - max), of which those from n_keys on
+     * are 0, and writes max and sum. scores: [ATTENTION_BLOCK] aligned */
+    void (*softmax)(float *scores, uint32_t n_keys, float *max, float *sum);
+    /* out[i][d] += weights[i][j] * values[j][d], in the order of j < n_keys <= KEY_TILE.
+     * weights: [n_q][ATTENTION_BLOCK]; values: a tile, aligned;
+     * out: [n_q] runs of attention_stride(dim), aligned */
+    void (*values)(const float *weights, uint32_t n_q, uint32_t n_keys, const float *values,
+                   uint32_t dim, float *out);
+    /* Merges the partial result to the right of `state` into it. */
+    void (*merge)(float *state, const float *partial, uint32_t dim);
+    /* out = state's out / its sum, n <= dim elements */
+    void (*finish)(const float *state, uint32_t dim, float *out, uint32_t n);
 };
 
 extern const struct vector_kernels vector_kernels_ref, vector_kernels_avx2, vector_kernels_avx512;

@@ -1,0 +1,381 @@
+/* The vector kernels in 256-bit registers: two of them are the 16 lanes of the reference. The tail
+ * of a vector goes through a small buffer of zeros, which leaves the lanes it does not reach as
+ * they are. */
+#if defined(__x86_64__)
+#include "engine/cpu/vector.h"
+
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#include "engine/cpu/exponential.h"
+
+enum {
+    LANES = VECTOR_LANES,
+    HALF = LANES / 2,
+    TILE = KEY_TILE * LANES, /* floats from one slice of 16 elements to the next in a tile */
+};
+
+/* 16 floats */
+struct wide {
+    __m256 low, high;
+};
+
+static inline struct wide wide_load(const float *x, uint32_t n)
+{
+    if (n >= LANES)
+        return (struct wide){_mm256_loadu_ps(x), _mm256_loadu_ps(x + HALF)};
+    _Alignas(32) float buffer[LANES] = {0};
+    memcpy(buffer, x, n * sizeof *x);
+    return (struct wide){_mm256_load_ps(buffer), _mm256_load_ps(buffer + HALF)};
+}
+
+static inline void wide_store(float *x, uint32_t n, struct wide v)
+{
+    if (n >= LANES) {
+        _mm256_storeu_ps(x, v.low);
+        _mm256_storeu_ps(x + HALF, v.high);
+        return;
+    }
+    _Alignas(32) float buffer[LANES];
+    _mm256_store_ps(buffer, v.low);
+    _mm256_store_ps(buffer + HALF, v.high);
+    memcpy(x, buffer, n * sizeof *x);
+}
+
+static inline struct wide wide_mul(struct wide a, struct wide b)
+{
+    return (struct wide){_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+
+static inline struct wide wide_add(struct wide a, struct wide b)
+{
+    return (struct wide){_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+}
+
+static inline struct wide wide_div(struct wide a, struct wide b)
+{
+    return (struct wide){_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
+}
+
+static inline struct wide wide_fma(struct wide a, struct wide b, struct wide c)
+{
+    return (struct wide){_mm256_fmadd_ps(a.low, b.low, c.low),
+                         _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+
+static inline struct wide wide_set(float x)
+{
+    return (struct wide){_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+
+static inline __m256 exponential(__m256 x)
+{
+    __m256 not_zero = _mm256_cmp_ps(x, _mm256_set1_ps(EXP_MIN), _CMP_NLT_UQ);
+    x = _mm256_min_ps(_mm256_set1_ps(EXP_MAX), x); /* the second operand where one is NaN */
+    __m256 magic = _mm256_set1_ps(EXP_MAGIC);
+    __m256 t = _mm256_fmadd_ps(x, _mm256_set1_ps(EXP_LOG2E), magic);
+    __m256 n = _mm256_sub_ps(t, magic);
+    __m256 r = _mm256_fmadd_ps(n, _mm256_set1_ps(-EXP_LN2_HIGH), x);
+    r = _mm256_fmadd_ps(n, _mm256_set1_ps(-EXP_LN2_LOW), r);
+    __m256 p = _mm256_fmadd_ps(r, _mm256_set1_ps(EXP_C4), _mm256_set1_ps(EXP_C3));
+    p = _mm256_fmadd_ps(r, p, _mm256_set1_ps(EXP_C2));
+    p = _mm256_fmadd_ps(r, p, _mm256_set1_ps(EXP_C1));
+    p = _mm256_fmadd_ps(r, p, _mm256_set1_ps(EXP_C0));
+    p = _mm256_add_ps(_mm256_fmadd_ps(_mm256_mul_ps(r, r), p, r), _mm256_set1_ps(1.0f));
+    __m256i power = _mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(t), 23),
+                                     _mm256_set1_epi32(0x3f800000));
+    return _mm256_and_ps(not_zero, _mm256_mul_ps(p, _mm256_castsi256_ps(power)));
+}
+
+static inline float fold_sum(struct wide v)
+{
+    __m256 a = _mm256_add_ps(v.low, v.high);
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+
+static inline float fold_max(struct wide v)
+{
+    __m256 a = _mm256_max_ps(v.low, v.high);
+    __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+
+static void rms_norm(const float *x, const float *weight, float *out, uint32_t n, float eps)
+{
+    struct wide sum = wide_set(0.0f);
+    for (uint32_t i = 0; i < n; i += LANES) {
+        struct wide v = wide_load(x + i, n - i);
+        sum = wide_fma(v, v, sum);
+    }
+    struct wide scale = wide_set(1.0f / sqrtf(fold_sum(sum) / (float)n + eps));
+    for (uint32_t i = 0; i < n; i += LANES) {
+        struct wide v = wide_mul(wide_load(x + i, n - i), scale);
+        wide_store(out + i, n - i, wide_mul(v, wide_load(weight + i, n - i)));
+    }
+}
+
+static void silu_mul(const float *gate, const float *up, float *out, uint32_t n)
+{
+    __m256 sign = _mm256_set1_ps(-0.0f);
+    for (uint32_t i = 0; i < n; i += LANES) {
+        struct wide g = wide_load(gate + i, n - i);
+        struct wide e = {exponential(_mm256_xor_ps(g.low, sign)),
+                         exponential(_mm256_xor_ps(g.high, sign))};
+        struct wide v = wide_div(g, wide_add(wide_set(1.0f), e));
+        wide_store(out + i, n - i, wide_mul(v, wide_load(up + i, n - i)));
+    }
+}
+
+static void add(float *acc, const float *x, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i += LANES)
+        wide_store(acc + i, n - i, wide_add(wide_load(acc + i, n - i), wide_load(x + i, n - i)));
+}
+
+static void rope(enum rope_kind kind, const float *cos, const float *sin, uint32_t dim, float *x)
+{
+    uint32_t half = dim / 2;
+    if (kind == ROPE_NORM) {
+        for (uint32_t i = 0; i < dim; i += LANES) { /* dim is even: pairs are never cut */
+            struct wide v = wide_load(x + i, dim - i);
+            struct wide swapped = {_mm256_permute_ps(v.low, 0xb1), _mm256_permute_ps(v.high, 0xb1)};
+            v = wide_add(wide_mul(v, wide_load(cos + i, dim - i)),
+                         wide_mul(swapped, wide_load(sin + i, dim - i)));
+            wide_store(x + i, dim - i, v);
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < half; i += LANES) {
+        uint32_t n = half - i;
+        struct wide a = wide_load(x + i, n), b = wide_load(x + half + i, n);
+        wide_store(
+            x + i, n,
+            wide_add(wide_mul(a, wide_load(cos + i, n)), wide_mul(b, wide_load(sin + i, n))));
+        wide_store(x + half + i, n,
+                   wide_add(wide_mul(b, wide_load(cos + half + i, n)),
+                            wide_mul(a, wide_load(sin + half + i, n))));
+    }
+}
+
+/* Rounds to nearest even by adding half of what is cut off; NaN keeps its upper bits and is quiet.
+ */
+static inline __m128i to_bf16(__m256 v)
+{
+    __m256i bits = _mm256_castps_si256(v);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    rounded = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
+    return _mm_packus_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));
+}
+
+static inline __m128i to_halves(enum kv_type type, __m256 v)
+{
+    return type == KV_F16 ? _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+                          : to_bf16(v);
+}
+
+static void kv_store(enum kv_type type, const float *x, void *out, uint32_t n)
+{
+    if (type == KV_F32) {
+        memcpy(out, x, n * sizeof *x);
+        return;
+    }
+    uint16_t *halves = out;
+    for (uint32_t i = 0; i < n; i += LANES) {
+        struct wide v = wide_load(x + i, n - i);
+        __m128i h[2] = {to_halves(type, v.low), to_halves(type, v.high)};
+        memcpy(halves + i, h, n - i < LANES ? (n - i) * sizeof *halves : sizeof h);
+    }
+}
+
+static inline __m256 from_halves(enum kv_type type, __m128i h)
+{
+    if (type == KV_F16)
+        return _mm256_cvtph_ps(h);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+
+static inline struct wide load_lanes(enum kv_type type, const void *row, uint32_t i, uint32_t n)
+{
+    if (type == KV_F32)
+        return wide_load((const float *)row + i, n);
+    const uint16_t *halves = (const uint16_t *)row + i;
+    __m128i h[2];
+    if (n >= LANES) {
+        h[0] = _mm_loadu_si128((const __m128i *)(const void *)halves);
+        h[1] = _mm_loadu_si128((const __m128i *)(const void *)(halves + HALF));
+    } else {
+        memset(h, 0, sizeof h);
+        memcpy(h, halves, n * sizeof *halves);
+    }
+    return (struct wide){from_halves(type, h[0]), from_halves(type, h[1])};
+}
+
+/* One loop for each type: the compiler drops the choice inside. */
+static inline void load_rows(enum kv_type type, const void *x, size_t stride_bytes, uint32_t n_rows,
+                             uint32_t n, float *out)
+{
+    for (uint32_t r = 0; r < n_rows; r++, out += LANES) {
+        const uint8_t *row = (const uint8_t *)x + r * stride_bytes;
+        for (uint32_t i = 0; i < n; i += LANES)
+            wide_store(out + i * KEY_TILE, LANES, load_lanes(type, row, i, n - i));
+    }
+}
+
+static void kv_load(enum kv_type type, const void *x, size_t stride_bytes, uint32_t n_rows,
+                    uint32_t n, float *tile, uint32_t row)
+{
+    tile += row * LANES;
+    switch (type) {
+    case KV_F16: load_rows(KV_F16, x, stride_bytes, n_rows, n, tile); break;
+    case KV_F32: load_rows(KV_F32, x, stride_bytes, n_rows, n, tile); break;
+    case KV_BF16: load_rows(KV_BF16, x, stride_bytes, n_rows, n, tile); break;
+    }
+}
+
+/* Folds the lanes of two vectors at once: the result holds the first's 4 sums, then the second's.
+ * The next two steps do the same for 2 and 1 sums. */
+static inline __m256 fold_4(__m256 a, __m256 b)
+{
+    return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+}
+
+static inline __m256 fold_2(__m256 a, __m256 b)
+{
+    return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x44), _mm256_shuffle_ps(a, b, 0xee));
+}
+
+static inline __m256 fold_1(__m256 a, __m256 b)
+{
+    return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));
+}
+
+/* The products of one query with four keys of a tile; the 16 lanes of each are folded onto 8. */
+static inline void dot_4(const float *q, const float *keys, uint32_t dim, __m256 out[4])
+{
+    struct wide sums[4];
+    for (int j = 0; j < 4; j++)
+        sums[j] = wide_set(0.0f);
+    for (uint32_t d = 0; d < dim; d += LANES, keys += TILE) {
+        struct wide v = wide_load(q + d, LANES);
+        for (int j = 0; j < 4; j++)
+            sums[j] = wide_fma(v, wide_load(keys + j * LANES, LANES), sums[j]);
+    }
+    for (int j = 0; j < 4; j++)
+        out[j] = _mm256_add_ps(sums[j].low, sums[j].high);
+}
+
+static void scores(const float *q, uint32_t n_q, const float *keys, uint32_t dim, float *scores)
+{
+    for (uint32_t i = 0; i < n_q; i++, q += dim, scores += ATTENTION_BLOCK) {
+        for (uint32_t j = 0; j < KEY_TILE; j += 8) {
+            __m256 v[8];
+            dot_4(q, keys + j * LANES, dim, v);
+            dot_4(q, keys + (j + 4) * LANES, dim, v + 4);
+            __m256 low = fold_2(fold_4(v[0], v[4]), fold_4(v[1], v[5]));
+            __m256 high = fold_2(fold_4(v[2], v[6]), fold_4(v[3], v[7]));
+            _mm256_store_ps(scores + j, fold_1(low, high));
+        }
+    }
+}
+
+static void softmax(float *scores, uint32_t n_keys, float *max, float *sum)
+{
+    for (uint32_t j = n_keys; j < ATTENTION_BLOCK; j++)
+        scores[j] = -INFINITY;
+    struct wide top = wide_load(scores, LANES);
+    for (uint32_t j = LANES; j < ATTENTION_BLOCK; j += LANES) {
+        struct wide v = wide_load(scores + j, LANES);
+        top = (struct wide){_mm256_max_ps(top.low, v.low), _mm256_max_ps(top.high, v.high)};
+    }
+    *max = fold_max(top);
+    __m256 all = _mm256_set1_ps(*max);
+    struct wide total = wide_set(0.0f);
+    for (uint32_t j = 0; j < ATTENTION_BLOCK; j += LANES) {
+        struct wide v = wide_load(scores + j, LANES);
+        v = (struct wide){exponential(_mm256_sub_ps(v.low, all)),
+                          exponential(_mm256_sub_ps(v.high, all))};
+        total = wide_add(total, v);
+        wide_store(scores + j, LANES, v);
+    }
+    *sum = fold_sum(total);
+}
+
+/* n_q queries by n_slices of 16 elements of their outputs, all constants where it is called, so
+ * that the sums stay in registers over the keys. */
+static inline __attribute__((always_inline)) void values_tile(const float *weights, uint32_t n_q,
+                                                              uint32_t n_keys, const float *values,
+                                                              uint32_t dim, float *out,
+                                                              uint32_t n_slices)
+{
+    uint32_t stride = attention_stride(dim);
+    struct wide sums[3][2];
+    for (uint32_t i = 0; i < n_q; i++)
+        for (uint32_t v = 0; v < n_slices; v++)
+            sums[i][v] = wide_load(out + i * stride + v * LANES, LANES);
+    for (uint32_t j = 0; j < n_keys; j++, values += LANES) {
+        for (uint32_t i = 0; i < n_q; i++) {
+            struct wide weight = wide_set(weights[i * ATTENTION_BLOCK + j]);
+            for (uint32_t v = 0; v < n_slices; v++)
+                sums[i][v] = wide_fma(weight, wide_load(values + v * TILE, LANES), sums[i][v]);
+        }
+    }
+    for (uint32_t i = 0; i < n_q; i++)
+        for (uint32_t v = 0; v < n_slices; v++)
+            wide_store(out + i * stride + v * LANES, LANES, sums[i][v]);
+}
+
+static inline __attribute__((always_inline)) void values_queries(const float *weights, uint32_t n_q,
+                                                                 uint32_t n_keys,
+                                                                 const float *values, uint32_t dim,
+                                                                 float *out)
+{
+    uint32_t d = 0;
+    for (; d + 2 * LANES <= dim; d += 2 * LANES)
+        values_tile(weights, n_q, n_keys, values + d * KEY_TILE, dim, out + d, 2);
+    for (; d < dim; d += LANES)
+        values_tile(weights, n_q, n_keys, values + d * KEY_TILE, dim, out + d, 1);
+}
+
+static void values(const float *weights, uint32_t n_q, uint32_t n_keys, const float *values,
+                   uint32_t dim, float *out)
+{
+    uint32_t i = 0, stride = attention_stride(dim);
+    for (; i + 3 <= n_q; i += 3, weights += 3 * ATTENTION_BLOCK, out += 3 * stride)
+        values_queries(weights, 3, n_keys, values, dim, out);
+    switch (n_q - i) {
+    case 2: values_queries(weights, 2, n_keys, values, dim, out); break;
+    case 1: values_queries(weights, 1, n_keys, values, dim, out); break;
+    }
+}
+
+static void merge(float *state, const float *partial, uint32_t dim)
+{
+    __m256 a = _mm256_set1_ps(state[dim]), b = _mm256_set1_ps(partial[dim]);
+    __m256 max = _mm256_max_ps(a, b);
+    __m256 left = exponential(_mm256_sub_ps(a, max));
+    __m256 right = exponential(_mm256_sub_ps(b, max));
+    for (uint32_t d = 0; d <= dim; d += HALF) { /* max and sum are in the last vector */
+        __m256 v = _mm256_mul_ps(_mm256_load_ps(partial + d), right);
+        _mm256_store_ps(state + d, _mm256_fmadd_ps(_mm256_load_ps(state + d), left, v));
+    }
+    state[dim] = _mm256_cvtss_f32(max);
+}
+
+static void finish(const float *state, uint32_t dim, float *out, uint32_t n)
+{
+    struct wide sum = wide_set(state[dim + 1]);
+    for (uint32_t d = 0; d < n; d += LANES)
+        wide_store(out + d, n - d, wide_div(wide_load(state + d, LANES), sum));
+}
+
+const struct vector_kernels vector_kernels_avx2 = {
+    rms_norm, silu_mul, add, rope, kv_store, kv_load, scores, softmax, values, merge, finish,
+};
+#endif

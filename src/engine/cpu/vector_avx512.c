@@ -1,0 +1,342 @@
+/* The vector kernels in 512-bit registers: a register is the 16 lanes of the reference. The tail of
+ * a vector is read with a mask as zeros, which leaves the lanes it does not reach as they are. */
+#if defined(__x86_64__)
+#include "engine/cpu/vector.h"
+
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#include "engine/cpu/exponential.h"
+
+enum {
+    LANES = VECTOR_LANES,
+    BLOCK_VECTORS = ATTENTION_BLOCK / LANES,
+    TILE = KEY_TILE * LANES, /* floats from one slice of 16 elements to the next in a tile */
+};
+
+static inline __mmask16 tail_mask(uint32_t n)
+{
+    return n >= LANES ? 0xffff : (__mmask16)((1u << n) - 1);
+}
+
+static inline __m512 exponential(__m512 x)
+{
+    __mmask16 not_zero = _mm512_cmp_ps_mask(x, _mm512_set1_ps(EXP_MIN), _CMP_NLT_UQ);
+    x = _mm512_min_ps(_mm512_set1_ps(EXP_MAX), x); /* the second operand where one is NaN */
+    __m512 magic = _mm512_set1_ps(EXP_MAGIC);
+    __m512 t = _mm512_fmadd_ps(x, _mm512_set1_ps(EXP_LOG2E), magic);
+    __m512 n = _mm512_sub_ps(t, magic);
+    __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-EXP_LN2_HIGH), x);
+    r = _mm512_fmadd_ps(n, _mm512_set1_ps(-EXP_LN2_LOW), r);
+    __m512 p = _mm512_fmadd_ps(r, _mm512_set1_ps(EXP_C4), _mm512_set1_ps(EXP_C3));
+    p = _mm512_fmadd_ps(r, p, _mm512_set1_ps(EXP_C2));
+    p = _mm512_fmadd_ps(r, p, _mm512_set1_ps(EXP_C1));
+    p = _mm512_fmadd_ps(r, p, _mm512_set1_ps(EXP_C0));
+    p = _mm512_add_ps(_mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r), _mm512_set1_ps(1.0f));
+    __m512i power = _mm512_add_epi32(_mm512_slli_epi32(_mm512_castps_si512(t), 23),
+                                     _mm512_set1_epi32(0x3f800000));
+    return _mm512_maskz_mul_ps(not_zero, p, _mm512_castsi512_ps(power));
+}
+
+static inline float fold_sum(__m512 v)
+{
+    __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+
+static inline float fold_max(__m512 v)
+{
+    __m256 a = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+
+static void rms_norm(const float *x, const float *weight, float *out, uint32_t n, float eps)
+{
+    __m512 sum = _mm512_setzero_ps();
+    for (uint32_t i = 0; i < n; i += LANES) {
+        __m512 v = _mm512_maskz_loadu_ps(tail_mask(n - i), x + i);
+        sum = _mm512_fmadd_ps(v, v, sum);
+    }
+    __m512 scale = _mm512_set1_ps(1.0f / sqrtf(fold_sum(sum) / (float)n + eps));
+    for (uint32_t i = 0; i < n; i += LANES) {
+        __mmask16 mask = tail_mask(n - i);
+        __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), scale);
+        v = _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, weight + i));
+        _mm512_mask_storeu_ps(out + i, mask, v);
+    }
+}
+
+static void silu_mul(const float *gate, const float *up, float *out, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i += LANES) {
+        __mmask16 mask = tail_mask(n - i);
+        __m512 g = _mm512_maskz_loadu_ps(mask, gate + i);
+        __m512 e = exponential(_mm512_xor_ps(g, _mm512_set1_ps(-0.0f)));
+        __m512 v = _mm512_div_ps(g, _mm512_add_ps(_mm512_set1_ps(1.0f), e));
+        v = _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, up + i));
+        _mm512_mask_storeu_ps(out + i, mask, v);
+    }
+}
+
+static void add(float *acc, const float *x, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i += LANES) {
+        __mmask16 mask = tail_mask(n - i);
+        __m512 v = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, acc + i),
+                                 _mm512_maskz_loadu_ps(mask, x + i));
+        _mm512_mask_storeu_ps(acc + i, mask, v);
+    }
+}
+
+static inline __m512 rotate(__m512 x, __m512 partner, __m512 cos, __m512 sin)
+{
+    return _mm512_add_ps(_mm512_mul_ps(x, cos), _mm512_mul_ps(partner, sin));
+}
+
+static void rope(enum rope_kind kind, const float *cos, const float *sin, uint32_t dim, float *x)
+{
+    uint32_t half = dim / 2;
+    if (kind == ROPE_NORM) {
+        for (uint32_t i = 0; i < dim; i += LANES) {
+            __mmask16 mask = tail_mask(dim - i); /* dim is even: pairs are never cut */
+            __m512 v = _mm512_maskz_loadu_ps(mask, x + i);
+            __m512 swapped = _mm512_permute_ps(v, 0xb1);
+            v = rotate(v, swapped, _mm512_maskz_loadu_ps(mask, cos + i),
+                       _mm512_maskz_loadu_ps(mask, sin + i));
+            _mm512_mask_storeu_ps(x + i, mask, v);
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < half; i += LANES) {
+        __mmask16 mask = tail_mask(half - i);
+        __m512 a = _mm512_maskz_loadu_ps(mask, x + i);
+        __m512 b = _mm512_maskz_loadu_ps(mask, x + half + i);
+        __m512 new_a = rotate(a, b, _mm512_maskz_loadu_ps(mask, cos + i),
+                              _mm512_maskz_loadu_ps(mask, sin + i));
+        __m512 new_b = rotate(b, a, _mm512_maskz_loadu_ps(mask, cos + half + i),
+                              _mm512_maskz_loadu_ps(mask, sin + half + i));
+        _mm512_mask_storeu_ps(x + i, mask, new_a);
+        _mm512_mask_storeu_ps(x + half + i, mask, new_b);
+    }
+}
+
+/* Rounds to nearest even by adding half of what is cut off; NaN keeps its upper bits and is quiet.
+ */
+static inline __m256i to_bf16(__m512 v)
+{
+    __m512i bits = _mm512_castps_si512(v);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+}
+
+static void kv_store(enum kv_type type, const float *x, void *out, uint32_t n)
+{
+    if (type == KV_F32) {
+        memcpy(out, x, n * sizeof *x);
+        return;
+    }
+    uint16_t *halves = out;
+    for (uint32_t i = 0; i < n; i += LANES) {
+        __mmask16 mask = tail_mask(n - i);
+        __m512 v = _mm512_maskz_loadu_ps(mask, x + i);
+        __m256i h = type == KV_F16
+                        ? _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+                        : to_bf16(v);
+        _mm256_mask_storeu_epi16(halves + i, mask, h);
+    }
+}
+
+static inline __m512 load_lanes(enum kv_type type, const void *row, uint32_t i, __mmask16 mask)
+{
+    if (type == KV_F32)
+        return _mm512_maskz_loadu_ps(mask, (const float *)row + i);
+    __m256i h = _mm256_maskz_loadu_epi16(mask, (const uint16_t *)row + i);
+    if (type == KV_F16)
+        return _mm512_cvtph_ps(h);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+
+/* One loop for each type: the compiler drops the choice inside. */
+static inline void load_rows(enum kv_type type, const void *x, size_t stride_bytes, uint32_t n_rows,
+                             uint32_t n, float *out)
+{
+    for (uint32_t r = 0; r < n_rows; r++, out += LANES) {
+        const uint8_t *row = (const uint8_t *)x + r * stride_bytes;
+        float *slice = out;
+        uint32_t i = 0;
+        for (; i + LANES <= n; i += LANES, slice += TILE)
+            _mm512_store_ps(slice, load_lanes(type, row, i, 0xffff));
+        if (i < n)
+            _mm512_store_ps(slice, load_lanes(type, row, i, tail_mask(n - i)));
+    }
+}
+
+static void kv_load(enum kv_type type, const void *x, size_t stride_bytes, uint32_t n_rows,
+                    uint32_t n, float *tile, uint32_t row)
+{
+    tile += row * LANES;
+    switch (type) {
+    case KV_F16: load_rows(KV_F16, x, stride_bytes, n_rows, n, tile); break;
+    case KV_F32: load_rows(KV_F32, x, stride_bytes, n_rows, n, tile); break;
+    case KV_BF16: load_rows(KV_BF16, x, stride_bytes, n_rows, n, tile); break;
+    }
+}
+
+/* Folds the lanes of two vectors at once: the result holds the first's 8 sums, then the second's.
+ * The next three steps do the same for 4, 2 and 1 sums. */
+static inline __m512 fold_8(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+}
+
+static inline __m512 fold_4(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
+
+static inline __m512 fold_2(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
+}
+
+static inline __m512 fold_1(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
+}
+
+/* The sums of 16 vectors, in order: key 4 * l + i comes out in element i of 128-bit lane l. */
+static inline __m512 fold_16_vectors(const __m512 v[16])
+{
+    __m512 quads[4];
+    for (int i = 0; i < 4; i++)
+        quads[i] = fold_4(fold_8(v[i], v[4 + i]), fold_8(v[8 + i], v[12 + i]));
+    return fold_1(fold_2(quads[0], quads[1]), fold_2(quads[2], quads[3]));
+}
+
+/* The dot products of one query with 16 keys of a tile. */
+static inline __m512 dot_16(const float *q, const float *keys, uint32_t dim)
+{
+    __m512 sums[16];
+    for (int j = 0; j < 16; j++)
+        sums[j] = _mm512_setzero_ps();
+    for (uint32_t d = 0; d < dim; d += LANES, keys += TILE) {
+        __m512 v = _mm512_load_ps(q + d);
+        for (int j = 0; j < 16; j++)
+            sums[j] = _mm512_fmadd_ps(v, _mm512_load_ps(keys + j * LANES), sums[j]);
+    }
+    return fold_16_vectors(sums);
+}
+
+static void scores(const float *q, uint32_t n_q, const float *keys, uint32_t dim, float *scores)
+{
+    for (uint32_t i = 0; i < n_q; i++, q += dim, scores += ATTENTION_BLOCK)
+        for (uint32_t j = 0; j < KEY_TILE; j += 16)
+            _mm512_store_ps(scores + j, dot_16(q, keys + j * LANES, dim));
+}
+
+static void softmax(float *scores, uint32_t n_keys, float *max, float *sum)
+{
+    __m512 v[BLOCK_VECTORS], minus_infinity = _mm512_set1_ps(-INFINITY);
+    for (uint32_t i = 0; i < BLOCK_VECTORS; i++) {
+        __mmask16 mask = n_keys > i * LANES ? tail_mask(n_keys - i * LANES) : 0;
+        v[i] = _mm512_mask_load_ps(minus_infinity, mask, scores + i * LANES);
+    }
+    __m512 top = v[0];
+    for (int i = 1; i < BLOCK_VECTORS; i++)
+        top = _mm512_max_ps(top, v[i]);
+    *max = fold_max(top);
+    top = _mm512_set1_ps(*max);
+    __m512 total = _mm512_setzero_ps();
+    for (int i = 0; i < BLOCK_VECTORS; i++) {
+        __m512 e = exponential(_mm512_sub_ps(v[i], top));
+        total = _mm512_add_ps(total, e);
+        _mm512_store_ps(scores + i * LANES, e);
+    }
+    *sum = fold_sum(total);
+}
+
+/* n_q queries by n_vectors registers of their outputs, all constants where it is called, so that
+ * the sums stay in registers over the keys. */
+static inline __attribute__((always_inline)) void values_tile(const float *weights, uint32_t n_q,
+                                                              uint32_t n_keys, const float *values,
+                                                              uint32_t dim, float *out,
+                                                              uint32_t n_vectors)
+{
+    uint32_t stride = attention_stride(dim);
+    __m512 sums[4][4];
+    for (uint32_t i = 0; i < n_q; i++)
+        for (uint32_t v = 0; v < n_vectors; v++)
+            sums[i][v] = _mm512_load_ps(out + i * stride + v * LANES);
+    for (uint32_t j = 0; j < n_keys; j++, values += LANES) {
+        __m512 value[4];
+        for (uint32_t v = 0; v < n_vectors; v++)
+            value[v] = _mm512_load_ps(values + v * TILE);
+        for (uint32_t i = 0; i < n_q; i++) {
+            __m512 weight = _mm512_set1_ps(weights[i * ATTENTION_BLOCK + j]);
+            for (uint32_t v = 0; v < n_vectors; v++)
+                sums[i][v] = _mm512_fmadd_ps(weight, value[v], sums[i][v]);
+        }
+    }
+    for (uint32_t i = 0; i < n_q; i++)
+        for (uint32_t v = 0; v < n_vectors; v++)
+            _mm512_store_ps(out + i * stride + v * LANES, sums[i][v]);
+}
+
+static inline __attribute__((always_inline)) void values_queries(const float *weights, uint32_t n_q,
+                                                                 uint32_t n_keys,
+                                                                 const float *values, uint32_t dim,
+                                                                 float *out)
+{
+    uint32_t d = 0;
+    for (; d + 4 * LANES <= dim; d += 4 * LANES)
+        values_tile(weights, n_q, n_keys, values + d * KEY_TILE, dim, out + d, 4);
+    for (; d < dim; d += LANES)
+        values_tile(weights, n_q, n_keys, values + d * KEY_TILE, dim, out + d, 1);
+}
+
+static void values(const float *weights, uint32_t n_q, uint32_t n_keys, const float *values,
+                   uint32_t dim, float *out)
+{
+    uint32_t i = 0, stride = attention_stride(dim);
+    for (; i + 4 <= n_q; i += 4, weights += 4 * ATTENTION_BLOCK, out += 4 * stride)
+        values_queries(weights, 4, n_keys, values, dim, out);
+    switch (n_q - i) {
+    case 3: values_queries(weights, 3, n_keys, values, dim, out); break;
+    case 2: values_queries(weights, 2, n_keys, values, dim, out); break;
+    case 1: values_queries(weights, 1, n_keys, values, dim, out); break;
+    }
+}
+
+static void merge(float *state, const float *partial, uint32_t dim)
+{
+    __m512 a = _mm512_set1_ps(state[dim]), b = _mm512_set1_ps(partial[dim]);
+    __m512 max = _mm512_max_ps(a, b);
+    __m512 left = exponential(_mm512_sub_ps(a, max));
+    __m512 right = exponential(_mm512_sub_ps(b, max));
+    for (uint32_t d = 0; d <= dim; d += LANES) { /* max and sum are in the last vector */
+        __m512 v = _mm512_mul_ps(_mm512_load_ps(partial + d), right);
+        _mm512_store_ps(state + d, _mm512_fmadd_ps(_mm512_load_ps(state + d), left, v));
+    }
+    state[dim] = _mm512_cvtss_f32(max);
+}
+
+static void finish(const float *state, uint32_t dim, float *out, uint32_t n)
+{
+    __m512 sum = _mm512_set1_ps(state[dim + 1]);
+    for (uint32_t d = 0; d < n; d += LANES)
+        _mm512_mask_storeu_ps(out + d, tail_mask(n - d),
+                              _mm512_div_ps(_mm512_load_ps(state + d), sum));
+}
+
+const struct vector_kernels vector_kernels_avx512 = {
+    rms_norm, silu_mul, add, rope, kv_store, kv_load, scores, softmax, values, merge, finish,
+};
+#endif

@@ -1,0 +1,348 @@
+/* Every path of the vector kernels against the reference, bit for bit, on random data of awkward
+ * sizes; and the reference against double-precision arithmetic. */
+#include "test.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "engine/cpu/kernels.h"
+#include "engine/cpu/rope.h"
+
+enum { MAX_N = 300, MAX_Q = 9, MAX_DIM = 256 };
+
+static uint64_t seed;
+
+static uint32_t random_below(uint32_t n)
+{
+    return (uint32_t)((hash_mix(seed++) >> 32) * n >> 32);
+}
+
+static float random_float(float scale)
+{
+    return ((float)(hash_mix(seed++) >> 40) / (1 << 23) - 1.0f) * scale;
+}
+
+static void random_fill(float *x, uint32_t n, float scale)
+{
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = random_float(scale);
+}
+
+/* The i-th other path that this machine can run, or NULL. */
+static const struct vector_kernels *other_path(unsigned i)
+{
+    const struct kernels *k = kernels_at(i + 1);
+    return k ? k->vector : NULL;
+}
+
+/* Where element d of row j stands in a tile. */
+static uint32_t tile_at(uint32_t j, uint32_t d)
+{
+    return (d / VECTOR_LANES * KEY_TILE + j) * VECTOR_LANES + d % VECTOR_LANES;
+}
+
+static const struct vector_kernels *const ref = &vector_kernels_ref;
+
+#define CHECK_SAME(a, b, n) CHECK(memcmp((a), (b), (n) * sizeof *(a)) == 0)
+
+TEST(vector, rms_norm)
+{
+    float x[MAX_N], weight[MAX_N], want[MAX_N], got[MAX_N];
+    for (uint32_t n = 1; n < MAX_N; n += 1 + n / 8) {
+        random_fill(x, n, 3.0f);
+        random_fill(weight, n, 1.0f);
+        ref->rms_norm(x, weight, want, n, 1e-5f);
+        double sum = 0;
+        for (uint32_t i = 0; i < n; i++)
+            sum += (double)x[i] * x[i];
+        for (uint32_t i = 0; i < n; i++)
+            CHECK(fabs(want[i] - x[i] / sqrt(sum / n + 1e-5) * weight[i]) < 2e-6);
+        for (unsigned p = 0; other_path(p); p++) {
+            other_path(p)->rms_norm(x, weight, got, n, 1e-5f);
+            CHECK_SAME(got, want, n);
+        }
+    }
+}
+
+TEST(vector, silu_mul)
+{
+    float gate[MAX_N], up[MAX_N], want[MAX_N], got[MAX_N];
+    for (uint32_t n = 1; n < MAX_N; n += 1 + n / 8) {
+        random_fill(gate, n, n % 2 ? 10.0f : 200.0f);
+        random_fill(up, n, 2.0f);
+        ref->silu_mul(gate, up, want, n);
+        for (uint32_t i = 0; i < n; i++) {
+            double exact = gate[i] / (1.0 + exp(-(double)gate[i])) * up[i];
+            CHECK(fabs(want[i] - exact) <= 1e-6 * fabs(exact) + 1e-30);
+        }
+        for (unsigned p = 0; other_path(p); p++) {
+            other_path(p)->silu_mul(gate, up, got, n);
+            CHECK_SAME(got, want, n);
+            memcpy(got, gate, n * sizeof *got);
+            other_path(p)->silu_mul(got, up, got, n); /* in place */
+            CHECK_SAME(got, want, n);
+        }
+    }
+}
+
+TEST(vector, silu_mul_of_extremes)
+{
+    float gate[] = {INFINITY, -INFINITY, NAN, 0.0f, -0.0f, 3e38f, -3e38f, 88.5f, -88.5f, 1e-40f};
+    enum { N = sizeof gate / sizeof *gate };
+    float up[N], got[N];
+    for (int i = 0; i < N; i++)
+        up[i] = 1.0f;
+    for (unsigned p = 0; kernels_at(p); p++) {
+        kernels_at(p)->vector->silu_mul(gate, up, got, N);
+        CHECK(got[0] == INFINITY);
+        CHECK(isnan(got[2]));
+        CHECK(got[3] == 0.0f && got[4] == 0.0f && got[9] < 1e-39f);
+        CHECK(got[5] == 3e38f && got[7] == 88.5f);
+        CHECK(fabsf(got[6]) < 2.0f && fabsf(got[8]) < 1e-30f);
+    }
+}
+
+TEST(vector, add)
+{
+    float x[MAX_N], start[MAX_N], want[MAX_N], got[MAX_N];
+    for (uint32_t n = 1; n < MAX_N; n += 1 + n / 8) {
+        random_fill(x, n, 1.0f);
+        random_fill(start, n, 1.0f);
+        for (uint32_t i = 0; i < n; i++)
+            want[i] = start[i] + x[i];
+        for (unsigned p = 0; kernels_at(p); p++) {
+            memcpy(got, start, n * sizeof *got);
+            kernels_at(p)->vector->add(got, x, n);
+            CHECK_SAME(got, want, n);
+        }
+    }
+}
+
+/* Rotating must turn every pair by its own angle, and leave the rest of the head alone. */
+TEST(vector, rope_turns_pairs)
+{
+    float x[MAX_DIM + 1], start[MAX_DIM + 1], got[MAX_DIM + 1], cos_[MAX_DIM], sin_[MAX_DIM];
+    double frequencies[MAX_DIM / 2];
+    float divisors[MAX_DIM / 2];
+    for (uint32_t i = 0; i < MAX_DIM / 2; i++)
+        divisors[i] = 1.0f + (float)i / 7;
+    for (uint32_t dim = 2; dim <= MAX_DIM; dim += 2 + dim / 5 / 2 * 2) {
+        for (int kind = ROPE_NORM; kind <= ROPE_NEOX; kind++) {
+            struct hparams hp = {
+                .rope_kind = kind, .rope_dim = dim, .rope_base = 10000, .rope_scale = 0.5f};
+            struct weight w = {.data = dim % 4 ? divisors : NULL};
+            uint32_t position = random_below(100000), half = dim / 2;
+            rope_frequencies(&hp, &w, frequencies);
+            rope_tables(&hp, frequencies, position, cos_, sin_);
+            random_fill(start, dim + 1, 1.0f);
+            memcpy(x, start, sizeof x);
+            ref->rope(kind, cos_, sin_, dim, x);
+            for (uint32_t i = 0; i < half; i++) {
+                double angle = position * 0.5 / pow(10000, 2.0 * i / dim) /
+                               (w.data ? (double)divisors[i] : 1.0);
+                uint32_t a = kind == ROPE_NORM ? 2 * i : i;
+                uint32_t b = kind == ROPE_NORM ? 2 * i + 1 : i + half;
+                CHECK(fabs(x[a] - (start[a] * cos(angle) - start[b] * sin(angle))) < 1e-6);
+                CHECK(fabs(x[b] - (start[b] * cos(angle) + start[a] * sin(angle))) < 1e-6);
+            }
+            CHECK(x[dim] == start[dim]);
+            for (unsigned p = 0; other_path(p); p++) {
+                memcpy(got, start, sizeof got);
+                other_path(p)->rope(kind, cos_, sin_, dim, got);
+                CHECK_SAME(got, x, dim + 1);
+            }
+        }
+    }
+}
+
+static const float kv_samples[] = {
+    0.0f,    -0.0f,   1.0f,        65504.0f, 65520.0f,   1e30f,       INFINITY, -INFINITY, 6.1e-5f,
+    5.9e-8f, 2.9e-8f, 1.00048828f, 1.00146f, 1.0039063f, 1.01171875f, 3.4e38f,  1e-40f,    -2.5f};
+
+TEST(vector, kv_types_store_and_load)
+{
+    enum { N_SAMPLES = sizeof kv_samples / sizeof *kv_samples };
+    float x[MAX_DIM];
+    uint8_t want[MAX_DIM * 4], got[MAX_DIM * 4 + 1];
+    for (uint32_t n = 1; n <= MAX_DIM; n += 1 + n / 6) {
+        random_fill(x, n, 4.0f);
+        for (uint32_t i = 0; i < n && i < N_SAMPLES; i++)
+            x[i] = kv_samples[i];
+        for (int type = KV_F16; type <= KV_BF16; type++) {
+            uint32_t size = n * (type == KV_F32 ? 4 : 2);
+            ref->kv_store(type, x, want, n);
+            for (unsigned p = 0; other_path(p); p++) {
+                got[size] = 77;
+                other_path(p)->kv_store(type, x, got, n);
+                CHECK_SAME(got, want, size);
+                CHECK_INT(got[size], 77);
+            }
+        }
+    }
+}
+
+TEST(vector, kv_load_pads_with_zeros)
+{
+    enum { ROWS = 5, STRIDE = 600 };
+    static _Alignas(64) uint8_t rows[ROWS * STRIDE];
+    static _Alignas(64) float want[KEY_TILE * MAX_DIM], got[KEY_TILE * MAX_DIM];
+    float x[MAX_DIM];
+    for (uint32_t n = 1; n <= 128; n += 1 + n / 6) {
+        uint32_t dim = attention_dim(n);
+        for (int type = KV_F16; type <= KV_BF16; type++) {
+            for (uint32_t r = 0; r < ROWS; r++) {
+                random_fill(x, n, 4.0f);
+                ref->kv_store(type, x, rows + r * STRIDE, n);
+            }
+            for (unsigned p = 0; kernels_at(p); p++) {
+                memset(got, 1, sizeof got);
+                memset(want, 1, sizeof want);
+                ref->kv_load(type, rows, STRIDE, ROWS, n, want, 20);
+                kernels_at(p)->vector->kv_load(type, rows, STRIDE, ROWS, n, got, 20);
+                CHECK_SAME(got, want, (uint32_t)(KEY_TILE * MAX_DIM));
+                for (uint32_t d = n; d < dim; d++)
+                    CHECK(got[tile_at(24, d)] == 0.0f);
+            }
+            for (uint32_t i = 0; i < n; i++) /* the last row is still in x */
+                CHECK(fabsf(want[tile_at(24, i)] - x[i]) <= fabsf(x[i]) / 200 + 1e-7f);
+        }
+    }
+}
+
+TEST(vector, kv_keeps_nan)
+{
+    float x[16];
+    _Alignas(64) float back[16];
+    uint8_t stored[64];
+    for (int i = 0; i < 16; i++)
+        x[i] = i % 2 ? NAN : 1.0f;
+    uint32_t bits = 0x7f800001; /* a NaN whose upper half alone would be an infinity */
+    memcpy(&x[3], &bits, sizeof bits);
+    for (unsigned p = 0; kernels_at(p); p++) {
+        for (int type = KV_F16; type <= KV_BF16; type++) {
+            kernels_at(p)->vector->kv_store(type, x, stored, 16);
+            kernels_at(p)->vector->kv_load(type, stored, 0, 1, 16, back, 0);
+            for (int i = 0; i < 16; i++)
+                CHECK(i % 2 ? isnan(back[i]) : back[i] == 1.0f);
+        }
+    }
+}
+
+TEST(vector, scores)
+{
+    static _Alignas(64) float q[MAX_Q * MAX_DIM], keys[KEY_TILE * MAX_DIM];
+    static _Alignas(64) float want[MAX_Q * ATTENTION_BLOCK], got[MAX_Q * ATTENTION_BLOCK];
+    for (uint32_t dim = 16; dim <= MAX_DIM; dim += 16) {
+        uint32_t n_q = 1 + random_below(MAX_Q);
+        random_fill(q, n_q * dim, 1.0f);
+        random_fill(keys, KEY_TILE * dim, 1.0f);
+        memset(want, 0, sizeof want);
+        ref->scores(q, n_q, keys, dim, want);
+        for (uint32_t i = 0; i < n_q; i++) {
+            for (uint32_t j = 0; j < KEY_TILE; j++) {
+                double exact = 0;
+                for (uint32_t d = 0; d < dim; d++)
+                    exact += (double)q[i * dim + d] * keys[tile_at(j, d)];
+                CHECK(fabs(want[i * ATTENTION_BLOCK + j] - exact) < 1e-5);
+            }
+        }
+        for (unsigned p = 0; other_path(p); p++) {
+            memset(got, 0, sizeof got);
+            other_path(p)->scores(q, n_q, keys, dim, got);
+            CHECK_SAME(got, want, (uint32_t)(MAX_Q * ATTENTION_BLOCK));
+        }
+    }
+}
+
+TEST(vector, softmax_ignores_what_is_masked)
+{
+    static _Alignas(64) float start[ATTENTION_BLOCK], want[ATTENTION_BLOCK], got[ATTENTION_BLOCK];
+    for (uint32_t n = 1; n <= ATTENTION_BLOCK; n++) {
+        random_fill(start, ATTENTION_BLOCK, n % 3 ? 5.0f : 150.0f);
+        memcpy(want, start, sizeof want);
+        float want_max, want_sum, max, sum;
+        ref->softmax(want, n, &want_max, &want_sum);
+        double exact_sum = 0, exact_max = -INFINITY;
+        for (uint32_t j = 0; j < n; j++)
+            exact_max = fmax(exact_max, start[j]);
+        CHECK(want_max == (float)exact_max);
+        for (uint32_t j = 0; j < n; j++) {
+            double exact = exp((double)(start[j] - want_max));
+            exact_sum += exact;
+            CHECK(fabs(want[j] - exact) <= 2e-7 * exact + 2e-38 /* below e^-87 it is 0 */);
+        }
+        CHECK(fabs(want_sum - exact_sum) < 1e-5 * exact_sum);
+        for (uint32_t j = n; j < ATTENTION_BLOCK; j++)
+            CHECK(want[j] == 0.0f);
+        for (unsigned p = 0; kernels_at(p); p++) {
+            memcpy(got, start, sizeof got);
+            for (uint32_t j = n; j < ATTENTION_BLOCK; j++)
+                got[j] = j % 2 ? NAN : INFINITY; /* what lies behind the last key is not seen */
+            kernels_at(p)->vector->softmax(got, n, &max, &sum);
+            CHECK_SAME(got, want, ATTENTION_BLOCK);
+            CHECK(max == want_max && sum == want_sum);
+        }
+    }
+}
+
+TEST(vector, values)
+{
+    static _Alignas(64) float weights[MAX_Q * ATTENTION_BLOCK], values[KEY_TILE * MAX_DIM];
+    static _Alignas(64) float start[MAX_Q * (MAX_DIM + 16)], want[MAX_Q * (MAX_DIM + 16)],
+        got[MAX_Q * (MAX_DIM + 16)];
+    for (uint32_t dim = 16; dim <= MAX_DIM; dim += 16) {
+        for (uint32_t n_q = 1; n_q <= MAX_Q; n_q++) {
+            uint32_t n_keys = 1 + random_below(KEY_TILE);
+            random_fill(weights, MAX_Q * ATTENTION_BLOCK, 1.0f);
+            random_fill(values, KEY_TILE * dim, 1.0f);
+            random_fill(start, MAX_Q * attention_stride(dim), 1.0f);
+            memcpy(want, start, sizeof want);
+            ref->values(weights, n_q, n_keys, values, dim, want);
+            for (uint32_t i = 0; i < n_q; i++) {
+                uint32_t d = random_below(dim), at = i * attention_stride(dim) + d;
+                double exact = start[at];
+                for (uint32_t j = 0; j < n_keys; j++)
+                    exact += (double)weights[i * ATTENTION_BLOCK + j] * values[tile_at(j, d)];
+                CHECK(fabs(want[at] - exact) < 1e-5);
+            }
+            for (unsigned p = 0; other_path(p); p++) {
+                memcpy(got, start, sizeof got);
+                other_path(p)->values(weights, n_q, n_keys, values, dim, got);
+                CHECK_SAME(got, want, MAX_Q * attention_stride(dim));
+            }
+        }
+    }
+}
+
+TEST(vector, merge_and_finish)
+{
+    static _Alignas(64) float a[MAX_DIM + 16], b[MAX_DIM + 16], want[MAX_DIM + 16],
+        got[MAX_DIM + 16], out[MAX_DIM + 1], out_want[MAX_DIM + 1];
+    for (uint32_t dim = 16; dim <= MAX_DIM; dim += 16) {
+        random_fill(a, dim + 1, 2.0f);
+        random_fill(b, dim + 1, 2.0f);
+        a[dim + 1] = 1.0f + random_float(0.9f);
+        b[dim + 1] = 1.0f + random_float(0.9f);
+        memcpy(want, a, sizeof want);
+        ref->merge(want, b, dim);
+        CHECK(want[dim] == fmaxf(a[dim], b[dim]));
+        uint32_t n = dim - random_below(15);
+        ref->finish(want, dim, out_want, n);
+        double wa = exp(a[dim] - want[dim]), wb = exp(b[dim] - want[dim]);
+        for (uint32_t d = 0; d < n; d++) {
+            double exact = (wa * a[d] + wb * b[d]) / (wa * a[dim + 1] + wb * b[dim + 1]);
+            CHECK(fabs(out_want[d] - exact) < 1e-4);
+        }
+        for (unsigned p = 0; other_path(p); p++) {
+            memcpy(got, a, sizeof got);
+            other_path(p)->merge(got, b, dim);
+            CHECK_SAME(got, want, dim + 2);
+            out[n] = 77.0f;
+            other_path(p)->finish(got, dim, out, n);
+            CHECK_SAME(out, out_want, n);
+            CHECK(out[n] == 77.0f);
+        }
+    }
+}
