@@ -1,0 +1,425 @@
+/* Attention over pages: tiles of rows, their cut among threads, and the work on one block. The
+ * arithmetic is in the vector kernels. What a newcomer gets wrong: nothing here may depend on which
+ * rows share a tile. Keys that a row does not see are masked in its scores and never multiplied
+ * with its values, so that not even an infinity behind them can reach it. */
+#include "engine/cpu/attention.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TILE_QUERIES = 32,   /* rows times query heads of a kv head in a tile, about */
+    MIN_RAW_BLOCKS = 64, /* rows times blocks of a tile that may be cut, at least */
+};
+
+/* Rows of one sequence that are computed together. */
+struct tile {
+    const struct batch_row *rows; /* [n_rows], in order of position */
+    const struct batch_seq *seq;
+    uint32_t first_row; /* index in the batch */
+    uint32_t n_rows;
+    uint32_t n_blocks; /* that the last row sees */
+};
+
+/* A place in the run of all units. */
+struct cut {
+    uint32_t tile, unit;
+};
+
+/* What one thread works with, all aligned to 64 bytes. `queries` is rows of a tile times the
+ * query heads of one kv head, at most max_queries. */
+struct scratch {
+    float *q;       /* [n_kv_heads][queries][dim], scaled */
+    float *states;  /* [n_kv_heads][queries] partials, merged up to the current block */
+    float *partial; /* [queries] partials of one unit */
+    float *scores;  /* [queries][ATTENTION_BLOCK] */
+    float *loaded;  /* a tile of keys or values */
+    float *raw;     /* [units of the thread in the first tile][queries] partials, when it was cut */
+    struct page_run runs[ATTENTION_BLOCK]; /* pages of one block */
+    uint32_t n_runs;
+};
+
+struct attention {
+    struct attention_shape shape;
+    const struct vector_kernels *kernels;
+    float scale;
+    uint32_t group; /* query heads that share a kv head */
+    uint32_t dim, stride;
+    uint32_t tile_rows;
+    uint32_t raw_blocks; /* a tile may be cut if its rows times its blocks are no more than this */
+    size_t row_bytes, head_bytes; /* of K (or V) of a position, of one head of it */
+    struct tile *tiles;           /* [max_rows] */
+    uint32_t n_tiles;
+    struct cut *cuts; /* [n_threads + 1] */
+    struct scratch *scratch;
+    struct buffer memory;
+};
+
+static size_t kv_element_bytes(enum kv_type type)
+{
+    return type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+enum { N_ARRAYS = 6 };
+
+/* The lengths of a thread's arrays, in floats, in their order; returns their sum. */
+static size_t scratch_lengths(const struct attention *a, size_t lengths[N_ARRAYS])
+{
+    size_t n_kv = a->shape.n_kv_heads, queries = (size_t)a->tile_rows * a->group, sum = 0;
+    lengths[0] = n_kv * queries * a->dim;
+    lengths[1] = n_kv * queries * a->stride;
+    lengths[2] = queries * a->stride;
+    lengths[3] = queries * ATTENTION_BLOCK;
+    lengths[4] = (size_t)KEY_TILE * a->dim;
+    lengths[5] = (size_t)a->raw_blocks * a->shape.n_heads * a->stride;
+    for (int i = 0; i < N_ARRAYS; i++)
+        sum += lengths[i];
+    return sum;
+}
+
+static int scratch_open(struct attention *a, struct error *err)
+{
+    size_t lengths[N_ARRAYS], n_floats = scratch_lengths(a, lengths);
+    if (buffer_map(&a->memory, a->shape.n_threads * n_floats * sizeof(float), "attention", err))
+        return -1;
+    float *at = a->memory.data;
+    for (uint32_t t = 0; t < a->shape.n_threads; t++) {
+        struct scratch *s = &a->scratch[t];
+        float **arrays[N_ARRAYS] = {&s->q,      &s->states, &s->partial,
+                                    &s->scores, &s->loaded, &s->raw};
+        for (int i = 0; i < N_ARRAYS; at += lengths[i++])
+            *arrays[i] = at;
+    }
+    return 0;
+}
+
+int attention_open(struct attention **out, const struct attention_shape *shape,
+                   const struct vector_kernels *kernels, struct error *err)
+{
+    assert(shape->n_heads % shape->n_kv_heads == 0);
+    struct attention *a = calloc(1, sizeof *a);
+    if (!a)
+        return error_set(err, ERROR_MEMORY, "no memory for attention");
+    a->shape = *shape;
+    a->kernels = kernels;
+    a->scale = 1.0f / sqrtf((float)shape->head_dim);
+    a->group = shape->n_heads / shape->n_kv_heads;
+    a->dim = attention_dim(shape->head_dim);
+    a->stride = attention_stride(a->dim);
+    a->tile_rows = a->group < TILE_QUERIES ? TILE_QUERIES / a->group : 1;
+    a->raw_blocks = (shape->max_length + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK;
+    if (a->raw_blocks < MIN_RAW_BLOCKS)
+        a->raw_blocks = MIN_RAW_BLOCKS;
+    a->head_bytes = shape->head_dim * kv_element_bytes(shape->kv_type);
+    a->row_bytes = a->head_bytes * shape->n_kv_heads;
+    a->tiles = calloc(shape->max_rows, sizeof *a->tiles);
+    a->cuts = calloc(shape->n_threads + 1, sizeof *a->cuts);
+    a->scratch = calloc(shape->n_threads, sizeof *a->scratch);
+    if (!a->tiles || !a->cuts || !a->scratch) {
+        attention_close(a);
+        return error_set(err, ERROR_MEMORY, "no memory for attention");
+    }
+    if (scratch_open(a, err)) {
+        attention_close(a);
+        return -1;
+    }
+    *out = a;
+    return 0;
+}
+
+void attention_close(struct attention *a)
+{
+    if (!a)
+        return;
+    buffer_unmap(&a->memory);
+    free(a->tiles);
+    free(a->cuts);
+    free(a->scratch);
+    free(a);
+}
+
+static uint32_t tile_units(const struct attention *a, const struct tile *tile)
+{
+    return tile->n_blocks * a->shape.n_kv_heads;
+}
+
+/* The cost of a unit: its queries, and turning the block into floats, which takes as long as one.
+ */
+static uint64_t unit_cost(const struct attention *a, const struct tile *tile)
+{
+    return (uint64_t)tile->n_rows * a->group + 1;
+}
+
+static uint64_t make_tiles(struct attention *a, const struct batch *batch)
+{
+    uint64_t cost = 0;
+    a->n_tiles = 0;
+    for (uint32_t first = 0, next; first < batch->n_rows; first = next) {
+        const struct batch_row *rows = &batch->rows[first];
+        for (next = first + 1; next < batch->n_rows && next - first < a->tile_rows; next++)
+            if (batch->rows[next].seq != rows->seq)
+                break;
+        uint32_t last_position = batch->rows[next - 1].position;
+        struct tile *tile = &a->tiles[a->n_tiles++];
+        *tile = (struct tile){
+            .rows = rows,
+            .seq = &batch->seqs[rows->seq],
+            .first_row = first,
+            .n_rows = next - first,
+            .n_blocks = last_position / ATTENTION_BLOCK + 1,
+        };
+        cost += tile_units(a, tile) * unit_cost(a, tile);
+    }
+    return cost;
+}
+
+void attention_plan(struct attention *a, const struct batch *batch)
+{
+    assert(batch->n_rows <= a->shape.max_rows);
+    uint64_t total = make_tiles(a, batch), before = 0; /* cost of the tiles left of `tile` */
+    uint32_t n_threads = a->shape.n_threads, tile = 0;
+    a->cuts[0] = (struct cut){0, 0};
+    for (uint32_t t = 1; t < n_threads; t++) {
+        uint64_t target = total * t / n_threads;
+        for (; tile < a->n_tiles; tile++) {
+            const struct tile *at = &a->tiles[tile];
+            uint64_t cost = tile_units(a, at) * unit_cost(a, at);
+            if (before + cost > target)
+                break;
+            before += cost;
+        }
+        struct cut cut = {tile, 0};
+        if (tile < a->n_tiles && a->tiles[tile].n_rows * a->tiles[tile].n_blocks <= a->raw_blocks)
+            cut.unit = (uint32_t)((target - before) / unit_cost(a, &a->tiles[tile]));
+        a->cuts[t] = cut;
+    }
+    a->cuts[n_threads] = (struct cut){a->n_tiles, 0};
+}
+
+bool attention_is_cut(const struct attention *a)
+{
+    for (uint32_t t = 1; t < a->shape.n_threads; t++)
+        if (a->cuts[t].unit > 0)
+            return true;
+    return false;
+}
+
+/* Copies the queries of a tile to [kv head][row][query head of it], padded and scaled. */
+static void gather_queries(const struct attention *a, const struct tile *tile, const float *q,
+                           float *out)
+{
+    uint32_t n_heads = a->shape.n_heads, head_dim = a->shape.head_dim;
+    for (uint32_t kv = 0; kv < a->shape.n_kv_heads; kv++) {
+        for (uint32_t r = 0; r < tile->n_rows; r++) {
+            const float *row = q + (size_t)(tile->first_row + r) * n_heads * head_dim;
+            for (uint32_t g = 0; g < a->group; g++, out += a->dim) {
+                const float *head = row + (size_t)(kv * a->group + g) * head_dim;
+                for (uint32_t d = 0; d < head_dim; d++)
+                    out[d] = head[d] * a->scale;
+                for (uint32_t d = head_dim; d < a->dim; d++)
+                    out[d] = 0.0f;
+            }
+        }
+    }
+}
+
+/* Where a walk through a sequence's page runs stands; it only goes forward. */
+struct run_cursor {
+    uint32_t index;
+    uint32_t first_position; /* of runs[index] */
+};
+
+/* The pages of positions first .. first + count - 1, as runs, into the scratch. */
+static void find_pages(struct scratch *s, const struct batch_seq *seq, struct run_cursor *cursor,
+                       uint32_t first, uint32_t count)
+{
+    while (cursor->first_position + seq->runs[cursor->index].count <= first)
+        cursor->first_position += seq->runs[cursor->index++].count;
+    s->n_runs = 0;
+    uint32_t index = cursor->index, skip = first - cursor->first_position;
+    for (; count > 0; index++, skip = 0) {
+        assert(index < seq->n_runs);
+        struct page_run run = {seq->runs[index].first + skip, seq->runs[index].count - skip};
+        if (run.count > count)
+            run.count = count;
+        if (run.count == 0)
+            continue;
+        s->runs[s->n_runs++] = run;
+        count -= run.count;
+    }
+}
+
+/* Turns keys (or values) first .. first + count - 1 of the block into floats. */
+static void load_tile(const struct attention *a, struct scratch *s, const uint8_t *base,
+                      uint32_t kv, uint32_t first, uint32_t count)
+{
+    base += kv * a->head_bytes;
+    uint32_t at = 0; /* of the run, in the block */
+    for (uint32_t i = 0; i < s->n_runs && at < first + count; at += s->runs[i++].count) {
+        uint32_t begin = at > first ? at : first, end = at + s->runs[i].count;
+        if (end > first + count)
+            end = first + count;
+        if (begin >= end)
+            continue;
+        size_t page = s->runs[i].first + (begin - at);
+        a->kernels->kv_load(a->shape.kv_type, base + page * a->row_bytes, a->row_bytes, end - begin,
+                            a->shape.head_dim, s->loaded, begin - first);
+    }
+}
+
+/* How many keys of a block a row sees. */
+static uint32_t visible_keys(const struct batch_row *row, uint32_t block)
+{
+    uint32_t first = block * ATTENTION_BLOCK;
+    if (row->position < first)
+        return 0;
+    uint32_t count = row->position - first + 1;
+    return count < ATTENTION_BLOCK ? count : ATTENTION_BLOCK;
+}
+
+/* Adds the values of a loaded tile to the partials. Rows that see all of it go together. */
+static void add_values(const struct attention *a, struct scratch *s, const struct tile *tile,
+                       uint32_t block, uint32_t first_row, uint32_t first_key, float *partials)
+{
+    uint32_t row = first_row;
+    while (row < tile->n_rows) {
+        uint32_t seen = visible_keys(&tile->rows[row], block);
+        uint32_t n_keys = seen > first_key ? seen - first_key : 0, n_rows = 1;
+        if (n_keys >= KEY_TILE) {
+            n_keys = KEY_TILE;
+            n_rows = tile->n_rows - row; /* rows are in order: the later ones see no less */
+        }
+        if (n_keys > 0)
+            a->kernels->values(s->scores + row * a->group * ATTENTION_BLOCK + first_key,
+                               n_rows * a->group, n_keys, s->loaded, a->dim,
+                               partials + row * a->group * a->stride);
+        row += n_rows;
+    }
+}
+
+/* The partials of one unit, for the rows of the tile from first_row on, which see the block. */
+static void unit_partials(const struct attention *a, struct scratch *s,
+                          const struct attention_io *io, const struct tile *tile, uint32_t block,
+                          uint32_t kv, uint32_t first_row, float *partials)
+{
+    uint32_t n_keys = visible_keys(&tile->rows[tile->n_rows - 1], block);
+    uint32_t first_query = first_row * a->group, n_queries = tile->n_rows * a->group;
+    const float *q = s->q + (size_t)kv * n_queries * a->dim;
+    for (uint32_t k = 0; k < n_keys; k += KEY_TILE) {
+        load_tile(a, s, io->keys, kv, k, n_keys - k < KEY_TILE ? n_keys - k : KEY_TILE);
+        a->kernels->scores(q + first_query * a->dim, n_queries - first_query, s->loaded, a->dim,
+                           s->scores + first_query * ATTENTION_BLOCK + k);
+    }
+    memset(partials + first_query * a->stride, 0,
+           (n_queries - first_query) * a->stride * sizeof *partials);
+    for (uint32_t i = first_query; i < n_queries; i++) {
+        float *partial = partials + i * a->stride;
+        a->kernels->softmax(s->scores + i * ATTENTION_BLOCK,
+                            visible_keys(&tile->rows[i / a->group], block), &partial[a->dim],
+                            &partial[a->dim + 1]);
+    }
+    for (uint32_t k = 0; k < n_keys; k += KEY_TILE) {
+        load_tile(a, s, io->values, kv, k, n_keys - k < KEY_TILE ? n_keys - k : KEY_TILE);
+        add_values(a, s, tile, block, first_row, k, partials);
+    }
+}
+
+/* The first partial of a row starts its state, the later ones are merged into it. */
+static void take_partial(const struct attention *a, float *state, const float *partial,
+                         uint32_t block)
+{
+    if (block == 0)
+        memcpy(state, partial, a->stride * sizeof *state);
+    else
+        a->kernels->merge(state, partial, a->dim);
+}
+
+/* Writes the result of one row and head: query i of a kv head. */
+static void finish_query(const struct attention *a, const struct attention_io *io,
+                         const struct tile *tile, uint32_t kv, uint32_t i, const float *state)
+{
+    size_t row = tile->first_row + i / a->group;
+    size_t head = (size_t)kv * a->group + i % a->group;
+    a->kernels->finish(state, a->dim, io->out + (row * a->shape.n_heads + head) * a->shape.head_dim,
+                       a->shape.head_dim);
+}
+
+/* Units begin .. end - 1 of a tile. From unit 0 on they are merged; else they are stored. */
+static void run_units(struct attention *a, struct scratch *s, const struct attention_io *io,
+                      const struct tile *tile, uint32_t begin, uint32_t end)
+{
+    uint32_t n_kv = a->shape.n_kv_heads, n_queries = tile->n_rows * a->group;
+    struct run_cursor cursor = {0, 0};
+    gather_queries(a, tile, io->q, s->q);
+    for (uint32_t unit = begin; unit < end; unit++) {
+        uint32_t block = unit / n_kv, kv = unit % n_kv, first_row = 0;
+        if (unit == begin || kv == 0)
+            find_pages(s, tile->seq, &cursor, block * ATTENTION_BLOCK,
+                       visible_keys(&tile->rows[tile->n_rows - 1], block));
+        while (visible_keys(&tile->rows[first_row], block) == 0)
+            first_row++;
+        float *partials = begin == 0 ? s->partial
+                                     : s->raw + (size_t)(unit - begin) * n_queries * a->stride;
+        unit_partials(a, s, io, tile, block, kv, first_row, partials);
+        if (begin > 0)
+            continue;
+        float *states = s->states + (size_t)kv * n_queries * a->stride;
+        for (uint32_t i = first_row * a->group; i < n_queries; i++)
+            take_partial(a, states + i * a->stride, partials + i * a->stride, block);
+    }
+    if (begin > 0 || end < tile_units(a, tile))
+        return;
+    for (uint32_t kv = 0; kv < n_kv; kv++)
+        for (uint32_t i = 0; i < n_queries; i++)
+            finish_query(a, io, tile, kv, i, s->states + (kv * n_queries + i) * a->stride);
+}
+
+void attention_run(struct attention *a, const struct attention_io *io, uint32_t thread)
+{
+    struct cut at = a->cuts[thread], end = a->cuts[thread + 1];
+    for (; at.tile <= end.tile && at.tile < a->n_tiles; at = (struct cut){at.tile + 1, 0}) {
+        const struct tile *tile = &a->tiles[at.tile];
+        uint32_t end_unit = at.tile == end.tile ? end.unit : tile_units(a, tile);
+        if (at.unit < end_unit)
+            run_units(a, &a->scratch[thread], io, tile, at.unit, end_unit);
+    }
+}
+
+/* Merges the stored partials of the tile that was cut at cuts[first] into the state that the thread
+ * to the left of that cut has made, for query i of a kv head. */
+static void combine_query(struct attention *a, const struct attention_io *io, uint32_t first,
+                          uint32_t kv, uint32_t i)
+{
+    uint32_t index = a->cuts[first].tile, n_kv = a->shape.n_kv_heads;
+    const struct tile *tile = &a->tiles[index];
+    uint32_t n_queries = tile->n_rows * a->group;
+    const struct batch_row *row = &tile->rows[i / a->group];
+    float *state = a->scratch[first - 1].states + (kv * n_queries + i) * a->stride;
+    for (uint32_t t = first; t < a->shape.n_threads && a->cuts[t].tile == index; t++) {
+        uint32_t begin = a->cuts[t].unit;
+        uint32_t end = a->cuts[t + 1].tile == index ? a->cuts[t + 1].unit : tile_units(a, tile);
+        for (uint32_t unit = begin; unit < end; unit++) {
+            uint32_t block = unit / n_kv;
+            if (unit % n_kv != kv || visible_keys(row, block) == 0)
+                continue;
+            size_t stored = (size_t)(unit - begin) * n_queries + i;
+            take_partial(a, state, a->scratch[t].raw + stored * a->stride, block);
+        }
+    }
+    finish_query(a, io, tile, kv, i, state);
+}
+
+void attention_combine(struct attention *a, const struct attention_io *io, uint32_t thread)
+{
+    for (uint32_t t = 1; t < a->shape.n_threads; t++) {
+        struct cut cut = a->cuts[t], left = a->cuts[t - 1];
+        if (cut.unit == 0 || (left.tile == cut.tile && left.unit > 0))
+            continue; /* no tile is first cut here */
+        uint32_t n_queries = a->tiles[cut.tile].n_rows * a->group;
+        uint32_t n = a->shape.n_kv_heads * n_queries;
+        for (uint32_t i = thread; i < n; i += a->shape.n_threads)
+            combine_query(a, io, t, i / n_queries, i % n_queries);
+    }
+}

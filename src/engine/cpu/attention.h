@@ -1,0 +1,50 @@
+#ifndef RADISH_ENGINE_CPU_ATTENTION_H
+#define RADISH_ENGINE_CPU_ATTENTION_H
+
+#include "engine/cpu/buffer.h"
+#include "engine/cpu/vector.h"
+
+/* Attention over pages, for the rows of a batch, by all threads.
+ *
+ * A row's result is made of partials, one for each block of 128 absolute positions, each from fresh
+ * state, merged left to right. So it does not matter which thread computes a partial, nor which
+ * other rows share the work. Rows of one sequence are taken in tiles, so that a key is turned into
+ * floats once for all rows and all query heads that share it; a tile's work is a run of units, one
+ * unit for each (block, kv head) in that order, which is the order of the keys in memory:
+ *
+ *   tiles    [ tile 0: u0 u1 u2 u3 │ tile 1: u0 u1 ... ]
+ *   threads  [ thread 0 ......│ thread 1 ............. ]    equal costs
+ *
+ * Where a cut between threads falls inside a tile, the thread on the left merges what it has, those
+ * on the right store their partials, and attention_combine finishes the tile after a barrier. */
+
+struct attention_shape {
+    uint32_t n_heads, n_kv_heads, head_dim;
+    enum kv_type kv_type;
+    uint32_t max_rows, max_length; /* of a batch, of a sequence */
+    uint32_t n_threads;
+};
+
+/* One layer of one batch. */
+struct attention_io {
+    const uint8_t *keys;   /* [n_pages][n_kv_heads * head_dim] in the KV type */
+    const uint8_t *values; /* the same */
+    const float *q;        /* [n_rows][n_heads * head_dim], after rope */
+    float *out;            /* [n_rows][n_heads * head_dim] */
+};
+
+struct attention;
+
+int attention_open(struct attention **out, const struct attention_shape *shape,
+                   const struct vector_kernels *kernels, struct error *err);
+void attention_close(struct attention *a);
+
+/* Cuts the batch into tiles and shares. One thread, before the layers; the batch must stay. */
+void attention_plan(struct attention *a, const struct batch *batch);
+/* A thread's share of the work. All rows' keys and values are in their pages. */
+void attention_run(struct attention *a, const struct attention_io *io, uint32_t thread);
+/* Whether a cut falls inside a tile. If so every thread calls attention_combine after a barrier. */
+bool attention_is_cut(const struct attention *a);
+void attention_combine(struct attention *a, const struct attention_io *io, uint32_t thread);
+
+#endif
