@@ -1,0 +1,298 @@
+/* The CPU engine's boundary: memory sized at open, weights packed for the kernels by all threads,
+ * and the vtable. The owner's thread computes as thread 0 inside wait; submit only takes the batch.
+ * What a newcomer gets wrong: nothing may be allocated after open. */
+#include "engine/cpu/cpu_internal.h"
+
+#include <assert.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/cpu/rope.h"
+
+/* Weights on their way to packed matrices: every thread takes the next one until none is left. */
+struct packing {
+    struct cpu_engine *e;
+    const struct weight **weights;  /* [n] */
+    struct packed_matrix ***places; /* [n] */
+    uint32_t n;
+    atomic_uint next, n_done;
+    atomic_bool failed;
+    struct error *errors; /* [n_threads] */
+    engine_progress progress;
+    void *context;
+};
+
+static void pack_job(void *context, uint32_t thread, uint32_t n_threads)
+{
+    struct packing *p = context;
+    (void)n_threads;
+    for (uint32_t i; (i = atomic_fetch_add(&p->next, 1)) < p->n && !atomic_load(&p->failed);) {
+        *p->places[i] = matrix_pack(p->weights[i], &p->errors[thread]);
+        if (!*p->places[i])
+            atomic_store(&p->failed, true);
+        uint32_t n_done = atomic_fetch_add(&p->n_done, 1) + 1;
+        if (thread == 0 && p->progress)
+            p->progress(p->context, (double)n_done / p->n);
+    }
+}
+
+/* The largest comes first, so that no thread is left with it at the end. */
+static void list_weights(struct packing *p)
+{
+    struct cpu_engine *e = p->e;
+    p->weights[p->n] = &e->model->output;
+    p->places[p->n++] = &e->head;
+    for (uint32_t i = 0; i < e->model->hparams.n_layers; i++) {
+        const struct layer_weights *w = &e->model->layers[i];
+        struct cpu_layer *l = &e->layers[i];
+        const struct {
+            const struct weight *weight;
+            struct packed_matrix **place;
+        } all[] = {{&w->ffn_gate, &l->gate},     {&w->ffn_up, &l->up}, {&w->ffn_down, &l->down},
+                   {&w->attn_q, &l->q},          {&w->attn_k, &l->k},  {&w->attn_v, &l->v},
+                   {&w->attn_output, &l->output}};
+        for (size_t j = 0; j < sizeof all / sizeof *all; j++, p->n++) {
+            p->weights[p->n] = all[j].weight;
+            p->places[p->n] = all[j].place;
+        }
+        l->attn_norm = w->attn_norm.data;
+        l->ffn_norm = w->ffn_norm.data;
+        l->q_bias = w->attn_q_bias.data;
+        l->k_bias = w->attn_k_bias.data;
+        l->v_bias = w->attn_v_bias.data;
+    }
+}
+
+static int pack_weights(struct cpu_engine *e, engine_progress progress, void *context,
+                        struct error *err)
+{
+    size_t most = 1 + 7 * (size_t)e->model->hparams.n_layers;
+    struct packing p = {.e = e, .progress = progress, .context = context};
+    p.weights = calloc(most, sizeof *p.weights);
+    p.places = calloc(most, sizeof *p.places);
+    p.errors = calloc(parallel_threads(e->pool), sizeof *p.errors);
+    e->layers = calloc(e->model->hparams.n_layers, sizeof *e->layers);
+    int result = 0;
+    if (!p.weights || !p.places || !p.errors || !e->layers) {
+        result = error_set(err, ERROR_MEMORY, "no memory for the list of weights");
+    } else {
+        list_weights(&p);
+        parallel_run(e->pool, pack_job, &p);
+    }
+    for (uint32_t t = 0; p.failed && t < parallel_threads(e->pool); t++)
+        if (p.errors[t].code != ERROR_NONE)
+            result = error_set(err, p.errors[t].code, "%s", p.errors[t].message);
+    for (uint32_t i = 0; i < p.n && result == 0; i++)
+        e->engine.info.weight_bytes += matrix_bytes(*p.places[i]);
+    /* What was packed is not read from the file again, but for rows of the embedding table. */
+    if (result == 0 && e->model->gguf.map)
+        madvise((void *)(uintptr_t)e->model->gguf.map, e->model->gguf.map_bytes, MADV_DONTNEED);
+    free(p.weights);
+    free(p.places);
+    free(p.errors);
+    return result;
+}
+
+static uint32_t max_u32(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static int state_open(struct cpu_engine *e, struct error *err)
+{
+    const struct hparams *hp = &e->model->hparams;
+    struct cpu_state *s = &e->state;
+    uint32_t q_dim = hp->n_heads * hp->head_dim, kv_dim = hp->n_kv_heads * hp->head_dim;
+    uint32_t widest = max_u32(max_u32(hp->n_embd, q_dim), hp->n_ff);
+    const struct {
+        float **array;
+        uint32_t width;
+    } arrays[] = {{&s->x, hp->n_embd},     {&s->normed, hp->n_embd}, {&s->q, q_dim},
+                  {&s->k, kv_dim},         {&s->v, kv_dim},          {&s->attended, q_dim},
+                  {&s->gate, hp->n_ff},    {&s->up, hp->n_ff},       {&s->added, hp->n_embd},
+                  {&s->cos, hp->rope_dim}, {&s->sin, hp->rope_dim}};
+    enum { N = sizeof arrays / sizeof *arrays };
+    size_t rows = e->engine.limits.max_rows, offsets[N + 2], at = 0;
+    for (int i = 0; i < N; i++) {
+        offsets[i] = at;
+        at += (rows * arrays[i].width * sizeof(float) + 63) / 64 * 64;
+    }
+    offsets[N] = at;
+    at += (activations_bytes(e->engine.limits.max_rows, widest) + 63) / 64 * 64;
+    offsets[N + 1] = at;
+    at += rows * sizeof *s->outputs;
+    if (buffer_map(&e->state_memory, at, "the rows of a batch", err))
+        return -1;
+    uint8_t *base = e->state_memory.data;
+    for (int i = 0; i < N; i++)
+        *arrays[i].array = (float *)(void *)(base + offsets[i]);
+    s->quantized = (struct act_block *)(void *)(base + offsets[N]);
+    s->outputs = (uint32_t *)(void *)(base + offsets[N + 1]);
+    return 0;
+}
+
+static int kv_open(struct cpu_engine *e, struct error *err)
+{
+    const struct hparams *hp = &e->model->hparams;
+    const struct engine_limits *limits = &e->engine.limits;
+    size_t element = limits->kv_type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
+    e->kv_row_bytes = (size_t)hp->n_kv_heads * hp->head_dim * element;
+    uint64_t page_bytes = 2 * (uint64_t)hp->n_layers * e->kv_row_bytes;
+    if (page_bytes > UINT32_MAX || limits->n_pages > SIZE_MAX / 2 / page_bytes)
+        return error_set(err, ERROR_LIMIT, "a cache of %u positions does not fit in memory",
+                         limits->n_pages);
+    e->engine.info.n_groups = 1;
+    e->engine.info.groups[0] = (struct kv_group){hp->n_layers, (uint32_t)page_bytes, 0};
+    e->engine.info.kv_bytes = limits->n_pages * page_bytes;
+    return buffer_map(&e->kv, limits->n_pages * page_bytes, "the KV cache", err);
+}
+
+static int attention_and_rope_open(struct cpu_engine *e, struct error *err)
+{
+    const struct hparams *hp = &e->model->hparams;
+    const struct engine_limits *limits = &e->engine.limits;
+    struct attention_shape shape = {
+        .n_heads = hp->n_heads,
+        .n_kv_heads = hp->n_kv_heads,
+        .head_dim = hp->head_dim,
+        .kv_type = limits->kv_type,
+        .max_rows = limits->max_rows,
+        .max_length = limits->max_length,
+        .n_threads = limits->n_threads,
+    };
+    e->rope_frequencies = calloc(hp->rope_dim / 2 + 1, sizeof *e->rope_frequencies);
+    if (!e->rope_frequencies)
+        return error_set(err, ERROR_MEMORY, "no memory for rope");
+    rope_frequencies(hp, &e->model->rope_freqs, e->rope_frequencies);
+    return attention_open(&e->attention, &shape, e->kernels->vector, err);
+}
+
+static uint32_t count_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return (uint32_t)CPU_COUNT(&set);
+    return 1;
+}
+
+static int select_kernels(struct cpu_engine *e, struct error *err)
+{
+    const char *name = e->engine.limits.kernels;
+    e->kernels = kernels_select(name);
+    if (e->kernels)
+        return 0;
+    char known[128] = "";
+    for (unsigned i = 0; kernels_at(i); i++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
+                 kernels_at(i)->name);
+    return error_set(err, ERROR_INPUT, "no kernel path \"%s\" on this CPU, which has: %s", name,
+                     known);
+}
+
+#ifndef NDEBUG
+/* The page that a sequence's runs name for a position. */
+static uint32_t page_at(const struct batch_seq *seq, uint32_t position)
+{
+    for (uint32_t i = 0; i < seq->n_runs; position -= seq->runs[i++].count)
+        if (position < seq->runs[i].count)
+            return seq->runs[i].first + position;
+    return UINT32_MAX;
+}
+
+static bool batch_is_sound(const struct cpu_engine *e, const struct batch *batch)
+{
+    const struct engine_limits *limits = &e->engine.limits;
+    if (batch->n_rows == 0 || batch->n_rows > limits->max_rows || batch->n_seqs > limits->max_seqs)
+        return false;
+    for (uint32_t s = 0; s < batch->n_seqs; s++)
+        for (uint32_t i = 0; i < batch->seqs[s].n_runs; i++)
+            if (batch->seqs[s].runs[i].first > limits->n_pages ||
+                batch->seqs[s].runs[i].count > limits->n_pages - batch->seqs[s].runs[i].first)
+                return false;
+    for (uint32_t r = 0; r < batch->n_rows; r++) {
+        const struct batch_row *row = &batch->rows[r];
+        if (row->token < 0 || (uint32_t)row->token >= e->engine.info.n_vocab ||
+            row->seq >= batch->n_seqs || row->position >= limits->max_length ||
+            row->position >= batch->seqs[row->seq].length || row->page >= limits->n_pages ||
+            row->page != page_at(&batch->seqs[row->seq], row->position) ||
+            (row->output == OUTPUT_LOGITS && !batch->logits))
+            return false;
+        if (r > 0 && row->seq == row[-1].seq && row->position <= row[-1].position)
+            return false;
+    }
+    return true;
+}
+#endif
+
+static int cpu_submit(struct engine *engine, const struct batch *batch, struct error *err)
+{
+    struct cpu_engine *e = (struct cpu_engine *)engine;
+    (void)err;
+    assert(!e->batch);
+    assert(batch_is_sound(e, batch));
+    e->batch = batch;
+    return 0;
+}
+
+static int cpu_wait(struct engine *engine, struct error *err)
+{
+    struct cpu_engine *e = (struct cpu_engine *)engine;
+    assert(e->batch);
+    cpu_forward(e);
+    e->batch = NULL;
+    return e->stopped ? error_set(err, ERROR_CANCELED, "no one waits for this batch") : 0;
+}
+
+static void cpu_close(struct engine *engine)
+{
+    struct cpu_engine *e = (struct cpu_engine *)engine;
+    for (uint32_t i = 0; e->layers && i < e->model->hparams.n_layers; i++) {
+        struct cpu_layer *l = &e->layers[i];
+        struct packed_matrix *all[] = {l->q, l->k, l->v, l->output, l->gate, l->up, l->down};
+        for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+            matrix_free(all[j]);
+    }
+    matrix_free(e->head);
+    attention_close(e->attention);
+    parallel_close(e->pool);
+    buffer_unmap(&e->kv);
+    buffer_unmap(&e->state_memory);
+    free(e->rope_frequencies);
+    free(e->layers);
+    free(e);
+}
+
+static const struct engine_ops cpu_ops = {cpu_submit, cpu_wait, cpu_close};
+
+int cpu_engine_open(struct engine **out, const struct model *model,
+                    const struct engine_limits *limits, engine_progress progress, void *context,
+                    struct error *err)
+{
+    assert(limits->n_pages > 0 && limits->max_rows > 0 && limits->max_seqs > 0);
+    struct cpu_engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return error_set(err, ERROR_MEMORY, "no memory for the engine");
+    e->engine.ops = &cpu_ops;
+    e->engine.limits = *limits;
+    e->model = model;
+    if (limits->n_threads == 0)
+        e->engine.limits.n_threads = count_cores();
+    uint32_t n_threads = e->engine.limits.n_threads;
+    if (select_kernels(e, err) || parallel_open(&e->pool, n_threads, err) || kv_open(e, err) ||
+        state_open(e, err) || attention_and_rope_open(e, err) ||
+        pack_weights(e, progress, context, err)) {
+        cpu_close(&e->engine);
+        return -1;
+    }
+    struct engine_info *info = &e->engine.info;
+    snprintf(info->name, sizeof info->name, "cpu (%s, %u thread%s)", e->kernels->name, n_threads,
+             n_threads == 1 ? "" : "s");
+    info->n_vocab = model->hparams.n_vocab;
+    info->bit_exact = true;
+    info->weight_bytes += e->state_memory.size_bytes;
+    *out = &e->engine;
+    return 0;
+}

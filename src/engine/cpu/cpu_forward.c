@@ -1,0 +1,263 @@
+/* One forward pass of a batch, by all threads at once. Threads share the work of a phase by rows
+ * (norms, rope), by outputs (products) or by units (attention) and meet at a barrier before the
+ * next phase reads what the others wrote. What a newcomer gets wrong: a thread may only split what
+ * is summed nowhere, so that no bit depends on the number of threads. */
+#include "engine/cpu/cpu_internal.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "engine/cpu/rope.h"
+
+/* One thread's view of the pass. */
+struct pass {
+    struct cpu_engine *e;
+    const struct hparams *hp;
+    const struct vector_kernels *vector;
+    const struct matmul_kernels *matmul;
+    uint32_t thread, n_threads, n_rows;
+};
+
+struct range {
+    uint32_t begin, end;
+};
+
+static struct range share(const struct pass *p, uint32_t n)
+{
+    return (struct range){(uint32_t)((uint64_t)n * p->thread / p->n_threads),
+                          (uint32_t)((uint64_t)n * (p->thread + 1) / p->n_threads)};
+}
+
+static void meet(const struct pass *p)
+{
+    parallel_barrier(p->e->pool);
+}
+
+/* A product and where its result goes: out[n_rows][rows of the matrix]. */
+struct product {
+    const struct packed_matrix *matrix;
+    float *out;
+};
+
+static bool wants_quantized(const struct product *products, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (matrix_act_kind(products[i].matrix) == ACT_Q8)
+            return true;
+    return false;
+}
+
+/* The thread's share of the rows of x, [n_rows][cols], in the form that the products want. */
+static void prepare_input(const struct pass *p, const struct product *products, uint32_t n,
+                          const float *x, uint32_t cols, uint32_t n_rows)
+{
+    struct range rows = share(p, n_rows);
+    if (wants_quantized(products, n))
+        for (uint32_t r = rows.begin; r < rows.end; r++)
+            p->matmul->quantize_row(x + (size_t)r * cols, cols, r, p->e->state.quantized);
+}
+
+/* The thread's share of the outputs of all products together; x as in prepare_input. Returns which
+ * columns of the first product's result the thread has made. */
+static struct range multiply(const struct pass *p, const struct product *products, uint32_t n,
+                             const float *x, uint32_t cols, uint32_t n_rows)
+{
+    uint32_t n_panels = 0, at = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_panels += matrix_panels(products[i].matrix);
+    struct range all = share(p, n_panels), first = {0, 0};
+    for (uint32_t i = 0; i < n; i++) {
+        const struct packed_matrix *m = products[i].matrix;
+        uint32_t end = at + matrix_panels(m);
+        uint32_t from = all.begin > at ? all.begin : at, to = all.end < end ? all.end : end;
+        struct activations act = {matrix_act_kind(m), n_rows, cols, x, p->e->state.quantized};
+        if (from < to)
+            p->matmul->matmul(m, &act, from - at, to - at, products[i].out, matrix_rows(m));
+        if (i == 0 && from < to)
+            first = (struct range){from * PANEL, to * PANEL};
+        at = end;
+    }
+    uint32_t last = matrix_rows(products[0].matrix);
+    first.end = first.end < last ? first.end : last;
+    return first;
+}
+
+/* x += product of `input`, each thread for its own columns. */
+static void multiply_and_add(const struct pass *p, const struct packed_matrix *m,
+                             const float *input, uint32_t cols)
+{
+    struct cpu_state *s = &p->e->state;
+    struct product product = {m, s->added};
+    uint32_t n_embd = p->hp->n_embd;
+    struct range made = multiply(p, &product, 1, input, cols, p->n_rows);
+    for (uint32_t r = 0; r < p->n_rows && made.begin < made.end; r++)
+        p->vector->add(s->x + (size_t)r * n_embd + made.begin,
+                       s->added + (size_t)r * n_embd + made.begin, made.end - made.begin);
+}
+
+static void normalize(const struct pass *p, const float *weight)
+{
+    struct cpu_state *s = &p->e->state;
+    struct range rows = share(p, p->n_rows);
+    uint32_t n = p->hp->n_embd;
+    for (uint32_t r = rows.begin; r < rows.end; r++)
+        p->vector->rms_norm(s->x + (size_t)r * n, weight, s->normed + (size_t)r * n, n,
+                            p->hp->norm_eps);
+}
+
+static void embed(const struct pass *p)
+{
+    struct cpu_state *s = &p->e->state;
+    const struct weight *table = &p->e->model->token_embd;
+    const struct tensor_type_info *type = tensor_type_info(table->type);
+    uint32_t n = p->hp->n_embd;
+    size_t row_bytes = (size_t)n / type->block_len * type->block_bytes;
+    struct range rows = share(p, p->n_rows);
+    for (uint32_t r = rows.begin; r < rows.end; r++) {
+        const struct batch_row *row = &p->e->batch->rows[r];
+        const uint8_t *from = (const uint8_t *)table->data + (size_t)row->token * row_bytes;
+        dequantize(table->type, from, s->x + (size_t)r * n, n);
+        rope_tables(p->hp, p->e->rope_frequencies, row->position,
+                    s->cos + (size_t)r * p->hp->rope_dim, s->sin + (size_t)r * p->hp->rope_dim);
+    }
+}
+
+/* Biases and rope for the thread's rows, and their keys and values to the pages. */
+static void place_rows(const struct pass *p, uint32_t layer)
+{
+    struct cpu_state *s = &p->e->state;
+    const struct cpu_layer *l = &p->e->layers[layer];
+    const struct hparams *hp = p->hp;
+    uint32_t q_dim = hp->n_heads * hp->head_dim, kv_dim = hp->n_kv_heads * hp->head_dim;
+    enum kv_type type = p->e->engine.limits.kv_type;
+    struct range rows = share(p, p->n_rows);
+    for (uint32_t r = rows.begin; r < rows.end; r++) {
+        float *q = s->q + (size_t)r * q_dim, *k = s->k + (size_t)r * kv_dim;
+        float *v = s->v + (size_t)r * kv_dim;
+        if (l->q_bias)
+            p->vector->add(q, l->q_bias, q_dim);
+        if (l->k_bias)
+            p->vector->add(k, l->k_bias, kv_dim);
+        if (l->v_bias)
+            p->vector->add(v, l->v_bias, kv_dim);
+        const float *cos = s->cos + (size_t)r * hp->rope_dim;
+        const float *sin = s->sin + (size_t)r * hp->rope_dim;
+        for (uint32_t h = 0; h < hp->n_heads; h++)
+            p->vector->rope(hp->rope_kind, cos, sin, hp->rope_dim, q + h * hp->head_dim);
+        for (uint32_t h = 0; h < hp->n_kv_heads; h++)
+            p->vector->rope(hp->rope_kind, cos, sin, hp->rope_dim, k + h * hp->head_dim);
+        size_t page = p->e->batch->rows[r].page;
+        p->vector->kv_store(type, k, cpu_keys(p->e, layer) + page * p->e->kv_row_bytes, kv_dim);
+        p->vector->kv_store(type, v, cpu_values(p->e, layer) + page * p->e->kv_row_bytes, kv_dim);
+    }
+}
+
+static void attend(const struct pass *p, uint32_t layer)
+{
+    struct cpu_state *s = &p->e->state;
+    struct attention_io io = {cpu_keys(p->e, layer), cpu_values(p->e, layer), s->q, s->attended};
+    attention_run(p->e->attention, &io, p->thread);
+    meet(p);
+    if (attention_is_cut(p->e->attention)) {
+        attention_combine(p->e->attention, &io, p->thread);
+        meet(p);
+    }
+}
+
+static void attention_block(const struct pass *p, uint32_t layer)
+{
+    struct cpu_state *s = &p->e->state;
+    const struct cpu_layer *l = &p->e->layers[layer];
+    uint32_t n_embd = p->hp->n_embd, q_dim = p->hp->n_heads * p->hp->head_dim;
+    const struct product qkv[] = {{l->q, s->q}, {l->k, s->k}, {l->v, s->v}};
+    const struct product output = {l->output, s->added};
+
+    normalize(p, l->attn_norm);
+    prepare_input(p, qkv, 3, s->normed, n_embd, p->n_rows);
+    meet(p);
+    multiply(p, qkv, 3, s->normed, n_embd, p->n_rows);
+    meet(p);
+    place_rows(p, layer);
+    meet(p);
+    attend(p, layer);
+    prepare_input(p, &output, 1, s->attended, q_dim, p->n_rows);
+    meet(p);
+    multiply_and_add(p, l->output, s->attended, q_dim);
+    meet(p);
+}
+
+static void feed_forward_block(const struct pass *p, uint32_t layer)
+{
+    struct cpu_state *s = &p->e->state;
+    const struct cpu_layer *l = &p->e->layers[layer];
+    uint32_t n_embd = p->hp->n_embd, n_ff = p->hp->n_ff;
+    const struct product gate = {l->gate, s->gate}, up = {l->up, s->up}, down = {l->down, s->added};
+    const struct product both[] = {gate, up};
+
+    normalize(p, l->ffn_norm);
+    prepare_input(p, both, 2, s->normed, n_embd, p->n_rows);
+    meet(p);
+    struct range made = multiply(p, &gate, 1, s->normed, n_embd, p->n_rows);
+    multiply(p, &up, 1, s->normed, n_embd, p->n_rows);
+    for (uint32_t r = 0; r < p->n_rows && made.begin < made.end; r++) {
+        size_t at = (size_t)r * n_ff + made.begin;
+        p->vector->silu_mul(s->gate + at, s->up + at, s->gate + at, made.end - made.begin);
+    }
+    meet(p);
+    prepare_input(p, &down, 1, s->gate, n_ff, p->n_rows);
+    meet(p);
+    multiply_and_add(p, l->down, s->gate, n_ff);
+}
+
+/* Thread 0 looks whether anyone still waits; all agree on what it saw. */
+static bool is_stopped(const struct pass *p)
+{
+    struct cpu_engine *e = p->e;
+    if (p->thread == 0)
+        e->stopped = e->batch->live && atomic_load(e->batch->live) <= 0;
+    meet(p);
+    return e->stopped;
+}
+
+static void output_logits(const struct pass *p)
+{
+    struct cpu_engine *e = p->e;
+    struct cpu_state *s = &e->state;
+    const struct product head = {e->head, e->batch->logits};
+    uint32_t n = p->hp->n_embd;
+    struct range rows = share(p, e->n_outputs);
+    for (uint32_t i = rows.begin; i < rows.end; i++)
+        p->vector->rms_norm(s->x + (size_t)s->outputs[i] * n, e->model->output_norm.data,
+                            s->normed + (size_t)i * n, n, p->hp->norm_eps);
+    prepare_input(p, &head, 1, s->normed, n, e->n_outputs);
+    meet(p);
+    multiply(p, &head, 1, s->normed, n, e->n_outputs);
+}
+
+static void forward_job(void *context, uint32_t thread, uint32_t n_threads)
+{
+    struct cpu_engine *e = context;
+    const struct pass p = {e,      &e->model->hparams, e->kernels->vector, e->kernels->matmul,
+                           thread, n_threads,          e->batch->n_rows};
+    embed(&p);
+    for (uint32_t layer = 0; layer < p.hp->n_layers; layer++) {
+        if (is_stopped(&p))
+            return;
+        attention_block(&p, layer);
+        feed_forward_block(&p, layer);
+    }
+    meet(&p);
+    if (e->n_outputs > 0)
+        output_logits(&p);
+}
+
+void cpu_forward(struct cpu_engine *e)
+{
+    e->n_outputs = 0;
+    for (uint32_t r = 0; r < e->batch->n_rows; r++)
+        if (e->batch->rows[r].output == OUTPUT_LOGITS)
+            e->state.outputs[e->n_outputs++] = r;
+    attention_plan(e->attention, e->batch);
+    e->stopped = false;
+    parallel_run(e->pool, forward_job, e);
+}

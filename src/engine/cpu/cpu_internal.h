@@ -1,0 +1,66 @@
+#ifndef RADISH_ENGINE_CPU_INTERNAL_H
+#define RADISH_ENGINE_CPU_INTERNAL_H
+
+#include "base/parallel.h"
+#include "engine/cpu/attention.h"
+#include "engine/cpu/buffer.h"
+#include "engine/cpu/kernels.h"
+
+/* The inside of the CPU engine: cpu_engine.c opens and closes it, cpu_forward.c computes. */
+
+/* One layer's weights as the kernels stream them; vectors stay in the model's mapping. */
+struct cpu_layer {
+    const float *attn_norm, *ffn_norm;     /* [n_embd] */
+    const float *q_bias, *k_bias, *v_bias; /* [outputs of q, k, v] or NULL */
+    struct packed_matrix *q, *k, *v, *output, *gate, *up, *down;
+};
+
+/* The rows of a batch on their way through the layers, all [max_rows][...]. */
+struct cpu_state {
+    float *x;                    /* [n_embd] the residual stream */
+    float *normed;               /* [n_embd] */
+    float *q;                    /* [n_heads * head_dim] */
+    float *k, *v;                /* [n_kv_heads * head_dim] */
+    float *attended;             /* [n_heads * head_dim] */
+    float *gate;                 /* [n_ff] */
+    float *up;                   /* [n_ff] */
+    float *added;                /* [n_embd] what a block adds to x */
+    float *cos, *sin;            /* [rope_dim] */
+    struct act_block *quantized; /* of whichever of these is the input of the next product */
+    uint32_t *outputs;           /* rows that ask for logits, in order */
+};
+
+struct cpu_engine {
+    struct engine engine; /* first: the vtable's functions cast back */
+    const struct model *model;
+    const struct kernels *kernels;
+    struct parallel *pool;
+    struct attention *attention;
+    double *rope_frequencies; /* [rope_dim / 2] */
+    struct cpu_layer *layers; /* [n_layers] */
+    struct packed_matrix *head;
+    struct buffer kv; /* [n_layers][keys, values][n_pages][kv_row_bytes] */
+    size_t kv_row_bytes;
+    struct cpu_state state;
+    struct buffer state_memory;
+
+    const struct batch *batch; /* between submit and wait */
+    uint32_t n_outputs;
+    bool stopped; /* written by thread 0 before a barrier, read by all after it */
+};
+
+/* Computes e->batch with all threads; sets e->stopped when the batch's live count reached zero. */
+void cpu_forward(struct cpu_engine *e);
+
+static inline uint8_t *cpu_keys(const struct cpu_engine *e, uint32_t layer)
+{
+    size_t bytes = (size_t)e->engine.limits.n_pages * e->kv_row_bytes;
+    return (uint8_t *)e->kv.data + 2 * layer * bytes;
+}
+
+static inline uint8_t *cpu_values(const struct cpu_engine *e, uint32_t layer)
+{
+    return cpu_keys(e, layer) + (size_t)e->engine.limits.n_pages * e->kv_row_bytes;
+}
+
+#endif
