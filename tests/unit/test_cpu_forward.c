@@ -1,0 +1,353 @@
+/* What the CPU engine computes: against a forward pass in double precision written from the model's
+ * definition, and against the text that llama2.c's run.c wrote for the same weights. */
+#include "test.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "engine/engine.h"
+#include "tiny_model.h"
+
+enum { MAX_TOKENS = 140, MAX_WIDTH = 256 };
+
+/* y[rows] = w x */
+static void multiply(const struct weight *w, const double *x, double *y)
+{
+    const struct tensor_type_info *info = tensor_type_info(w->type);
+    size_t row_bytes = w->cols / info->block_len * info->block_bytes;
+    float row[MAX_WIDTH];
+    for (uint32_t o = 0; o < w->rows; o++) {
+        dequantize(w->type, (const uint8_t *)w->data + o * row_bytes, row, w->cols);
+        y[o] = 0;
+        for (uint32_t c = 0; c < w->cols; c++)
+            y[o] += row[c] * x[c];
+    }
+}
+
+static void add_bias(const struct weight *bias, double *x)
+{
+    for (uint32_t i = 0; bias->data && i < bias->cols; i++)
+        x[i] += ((const float *)bias->data)[i];
+}
+
+static void norm(const struct model *m, const struct weight *w, const double *x, double *y)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < m->hparams.n_embd; i++)
+        sum += x[i] * x[i];
+    for (uint32_t i = 0; i < m->hparams.n_embd; i++)
+        y[i] = x[i] / sqrt(sum / m->hparams.n_embd + m->hparams.norm_eps) *
+               ((const float *)w->data)[i];
+}
+
+static void rotate(const struct model *m, uint32_t position, double *heads, uint32_t n_heads)
+{
+    const struct hparams *hp = &m->hparams;
+    const float *divisors = m->rope_freqs.data;
+    for (uint32_t h = 0; h < n_heads; h++, heads += hp->head_dim) {
+        for (uint32_t i = 0; i < hp->rope_dim / 2; i++) {
+            double angle = position * hp->rope_scale / pow(hp->rope_base, 2.0 * i / hp->rope_dim);
+            angle /= divisors ? divisors[i] : 1;
+            bool norm_kind = hp->rope_kind == ROPE_NORM;
+            double *a = &heads[norm_kind ? 2 * i : i];
+            double *b = &heads[norm_kind ? 2 * i + 1 : i + hp->rope_dim / 2], old_a = *a;
+            *a = old_a * cos(angle) - *b * sin(angle);
+            *b = *b * cos(angle) + old_a * sin(angle);
+        }
+    }
+}
+
+/* One layer of attention for the row at `position`; k and v hold the earlier positions. */
+static void attend(const struct model *m, uint32_t position, const double *q,
+                   double (*k)[MAX_WIDTH], double (*v)[MAX_WIDTH], double *out)
+{
+    const struct hparams *hp = &m->hparams;
+    for (uint32_t h = 0; h < hp->n_heads; h++) {
+        uint32_t kv = h / (hp->n_heads / hp->n_kv_heads) * hp->head_dim, at = h * hp->head_dim;
+        double weights[MAX_TOKENS], max = -INFINITY, sum = 0;
+        for (uint32_t p = 0; p <= position; p++) {
+            weights[p] = 0;
+            for (uint32_t d = 0; d < hp->head_dim; d++)
+                weights[p] += q[at + d] * k[p][kv + d] / sqrt(hp->head_dim);
+            max = fmax(max, weights[p]);
+        }
+        for (uint32_t d = 0; d < hp->head_dim; d++)
+            out[at + d] = 0;
+        for (uint32_t p = 0; p <= position; p++) {
+            sum += exp(weights[p] - max);
+            for (uint32_t d = 0; d < hp->head_dim; d++)
+                out[at + d] += exp(weights[p] - max) * v[p][kv + d];
+        }
+        for (uint32_t d = 0; d < hp->head_dim; d++)
+            out[at + d] /= sum;
+    }
+}
+
+/* The logits of the last of n tokens. */
+static void naive_logits(const struct model *m, const int32_t *tokens, uint32_t n, double *logits)
+{
+    static double x[MAX_TOKENS][MAX_WIDTH], k[MAX_TOKENS][MAX_WIDTH], v[MAX_TOKENS][MAX_WIDTH];
+    double normed[MAX_WIDTH], q[MAX_WIDTH], out[MAX_WIDTH], up[MAX_WIDTH], gate[MAX_WIDTH];
+    const struct hparams *hp = &m->hparams;
+    const struct tensor_type_info *info = tensor_type_info(m->token_embd.type);
+    size_t row_bytes = hp->n_embd / info->block_len * info->block_bytes;
+    for (uint32_t t = 0; t < n; t++) {
+        float row[MAX_WIDTH];
+        dequantize(m->token_embd.type, (const uint8_t *)m->token_embd.data + tokens[t] * row_bytes,
+                   row, hp->n_embd);
+        for (uint32_t i = 0; i < hp->n_embd; i++)
+            x[t][i] = row[i];
+    }
+    for (uint32_t layer = 0; layer < hp->n_layers; layer++) {
+        const struct layer_weights *l = &m->layers[layer];
+        for (uint32_t t = 0; t < n; t++) {
+            norm(m, &l->attn_norm, x[t], normed);
+            multiply(&l->attn_q, normed, q);
+            multiply(&l->attn_k, normed, k[t]);
+            multiply(&l->attn_v, normed, v[t]);
+            add_bias(&l->attn_q_bias, q);
+            add_bias(&l->attn_k_bias, k[t]);
+            add_bias(&l->attn_v_bias, v[t]);
+            rotate(m, t, q, hp->n_heads);
+            rotate(m, t, k[t], hp->n_kv_heads);
+            attend(m, t, q, k, v, out);
+            multiply(&l->attn_output, out, up);
+            for (uint32_t i = 0; i < hp->n_embd; i++)
+                x[t][i] += up[i];
+            norm(m, &l->ffn_norm, x[t], normed);
+            multiply(&l->ffn_gate, normed, gate);
+            multiply(&l->ffn_up, normed, up);
+            for (uint32_t i = 0; i < hp->n_ff; i++)
+                gate[i] = gate[i] / (1 + exp(-gate[i])) * up[i];
+            multiply(&l->ffn_down, gate, up);
+            for (uint32_t i = 0; i < hp->n_embd; i++)
+                x[t][i] += up[i];
+        }
+    }
+    norm(m, &m->output_norm, x[n - 1], normed);
+    multiply(&m->output, normed, logits);
+}
+
+static struct engine *open_engine(const struct model *m, enum kv_type kv_type)
+{
+    struct engine *e;
+    struct error err;
+    struct engine_limits limits = {.n_pages = 600,
+                                   .max_rows = 160,
+                                   .max_seqs = 4,
+                                   .max_length = 512,
+                                   .n_threads = 2,
+                                   .kv_type = kv_type};
+    if (cpu_engine_open(&e, m, &limits, NULL, NULL, &err))
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    return e;
+}
+
+/* Positions begin .. end - 1 of one sequence in pages 0, 1, ...; the logits of the last. */
+static void forward(struct engine *e, const int32_t *tokens, uint32_t begin, uint32_t end,
+                    float *logits)
+{
+    struct batch_row rows[160];
+    struct page_run run = {0, end};
+    struct batch_seq seq = {&run, 1, end};
+    struct error err;
+    CHECK(end - begin <= 160);
+    for (uint32_t p = begin; p < end; p++)
+        rows[p - begin] = (struct batch_row){tokens[p], p, p, 0,
+                                             p + 1 == end ? OUTPUT_LOGITS : OUTPUT_NONE};
+    struct batch batch = {&seq, rows, 1, end - begin, logits, NULL};
+    CHECK_INT(engine_forward(e, &batch, &err), 0);
+}
+
+static double relative_error(const float *got, const double *want, uint32_t n)
+{
+    double diff = 0, max = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        diff = fmax(diff, fabs(got[i] - want[i]));
+        max = fmax(max, fabs(want[i]));
+    }
+    return diff / max;
+}
+
+static const struct tiny_options shapes[] = {
+    {2, 48, 4, 2, 16, 64, 100, ROPE_NORM, 16, 0, false, false, TENSOR_F32, 1},
+    {2, 48, 4, 2, 16, 64, 101, ROPE_NEOX, 16, 0, true, false, TENSOR_F32, 2},
+    {2, 40, 3, 1, 24, 56, 99, ROPE_NORM, 12, 0.5f, false, true, TENSOR_F32, 3},
+    {1, 33, 5, 5, 10, 50, 77, ROPE_NEOX, 6, 0, true, true, TENSOR_F32, 4},
+    {2, 64, 6, 2, 16, 96, 96, ROPE_NORM, 16, 0, false, false, TENSOR_Q8_0, 5},
+    {2, 64, 6, 2, 32, 96, 96, ROPE_NEOX, 32, 0, false, false, TENSOR_Q4_1, 6},
+};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+TEST(cpu_forward, equals_double_precision)
+{
+    static const uint32_t lengths[] = {1, 17, 128, 130};
+    for (int i = 0; i < N_SHAPES; i++) {
+        struct tiny_model t;
+        tiny_open(&t, &shapes[i]);
+        struct engine *e = open_engine(&t.model, KV_F32);
+        int32_t tokens[MAX_TOKENS];
+        float got[MAX_WIDTH];
+        double want[MAX_WIDTH];
+        for (int p = 0; p < MAX_TOKENS; p++)
+            tokens[p] = (int32_t)(hash_pair(i, p) % shapes[i].n_vocab);
+        for (size_t j = 0; j < sizeof lengths / sizeof *lengths; j++) {
+            forward(e, tokens, 0, lengths[j], got);
+            naive_logits(&t.model, tokens, lengths[j], want);
+            double error = relative_error(got, want, shapes[i].n_vocab);
+            /* int8 activations cost what they cost; float weights have no excuse */
+            double limit = shapes[i].matrix == TENSOR_F32 ? 5e-6 : 0.05;
+            if (!(error < limit))
+                test_fail(__FILE__, __LINE__, "shape %d, %u tokens: error %g", i, lengths[j],
+                          error);
+        }
+        engine_close(e);
+        tiny_close(&t);
+    }
+}
+
+TEST(cpu_forward, kv_types_differ_only_in_precision)
+{
+    struct tiny_model t;
+    tiny_open(&t, &shapes[0]);
+    int32_t tokens[130];
+    float got[MAX_WIDTH];
+    double want[MAX_WIDTH];
+    for (int p = 0; p < 130; p++)
+        tokens[p] = (p * 37 + 11) % 100;
+    naive_logits(&t.model, tokens, 130, want);
+    static const double limits[][2] = {
+        [KV_F16] = {1e-5, 2e-3}, [KV_F32] = {0, 5e-6}, [KV_BF16] = {1e-4, 2e-2}};
+    for (int type = KV_F16; type <= KV_BF16; type++) {
+        struct engine *e = open_engine(&t.model, type);
+        CHECK_INT(e->info.groups[0].page_bytes, 2 * 2 * 2 * 16 * (type == KV_F32 ? 4 : 2));
+        CHECK_INT(e->info.kv_bytes, 600 * e->info.groups[0].page_bytes);
+        forward(e, tokens, 0, 130, got);
+        double error = relative_error(got, want, 100);
+        CHECK(error >= limits[type][0] && error < limits[type][1]);
+        engine_close(e);
+    }
+    tiny_close(&t);
+}
+
+/* The vocabulary of a SentencePiece model in a GGUF file. */
+struct vocab {
+    const struct gguf_value *tokens, *scores;
+};
+
+static int32_t vocab_find(const struct vocab *v, const char *text, size_t len)
+{
+    for (uint64_t i = 0; i < v->tokens->count; i++)
+        if (v->tokens->strings[i].len == len && memcmp(v->tokens->strings[i].bytes, text, len) == 0)
+            return (int32_t)i;
+    return -1;
+}
+
+/* Begins with one token for each letter and merges the best pair while there is one. */
+static uint32_t vocab_encode(const struct vocab *v, const char *text, int32_t *tokens)
+{
+    uint32_t n = 0;
+    tokens[n++] = 1;
+    for (size_t i = 0; text[0] && i <= strlen(text); i++) {
+        char letter = i == 0 ? ' ' : text[i - 1];
+        tokens[n++] = letter == ' ' ? vocab_find(v, "\xe2\x96\x81", 3) : vocab_find(v, &letter, 1);
+        CHECK(tokens[n - 1] >= 0);
+    }
+    for (;;) {
+        double best = -INFINITY;
+        uint32_t at = 0;
+        int32_t merged = -1;
+        for (uint32_t i = 1; i + 1 < n; i++) {
+            char pair[64];
+            struct gguf_string a = v->tokens->strings[tokens[i]];
+            struct gguf_string b = v->tokens->strings[tokens[i + 1]];
+            CHECK(a.len + b.len <= sizeof pair);
+            memcpy(pair, a.bytes, a.len);
+            memcpy(pair + a.len, b.bytes, b.len);
+            int32_t id = vocab_find(v, pair, a.len + b.len);
+            if (id < 0 || gguf_array_f64(v->scores, id) <= best)
+                continue;
+            best = gguf_array_f64(v->scores, id);
+            at = i;
+            merged = id;
+        }
+        if (merged < 0)
+            return n;
+        tokens[at] = merged;
+        memmove(&tokens[at + 1], &tokens[at + 2], (n - at - 2) * sizeof *tokens);
+        n--;
+    }
+}
+
+static void vocab_decode(const struct vocab *v, int32_t token, struct strbuf *out)
+{
+    struct gguf_string piece = v->tokens->strings[token];
+    unsigned byte;
+    if (piece.len == 6 && sscanf(piece.bytes, "<0x%02X>", &byte) == 1) {
+        strbuf_add(out, &(char){(char)byte}, 1);
+        return;
+    }
+    for (size_t i = 0; i < piece.len; i++) {
+        bool is_space = piece.len - i >= 3 && memcmp(piece.bytes + i, "\xe2\x96\x81", 3) == 0;
+        strbuf_add(out, is_space ? " " : piece.bytes + i, 1);
+        i += is_space ? 2 : 0;
+    }
+}
+
+static void check_greedy(struct engine *e, const struct vocab *v, const struct json *golden)
+{
+    int32_t tokens[600];
+    float logits[512];
+    struct strbuf text = STRBUF_INIT;
+    const char *prompt = json_get(golden, "prompt")->text;
+    uint32_t n_steps = (uint32_t)json_get(golden, "steps")->number;
+    uint32_t n = vocab_encode(v, prompt, tokens), begin = 0;
+    for (; n <= n_steps; begin = n++) {
+        forward(e, tokens, begin, n, logits);
+        tokens[n] = 0;
+        for (int32_t i = 1; i < 512; i++)
+            if (logits[i] > logits[tokens[n]])
+                tokens[n] = i;
+        if (tokens[n] == 1)
+            break;
+    }
+    for (uint32_t i = 1; i < n; i++)
+        vocab_decode(v, tokens[i], &text);
+    const char *got = text.data ? text.data : "";
+    CHECK_STR(got[0] == ' ' ? got + 1 : got, json_get(golden, "output")->text);
+    strbuf_free(&text);
+}
+
+TEST(cpu_forward, writes_the_text_of_llama2_c)
+{
+    struct model m;
+    struct error err;
+    const char *path = test_shared_path(
+        "data/models/stories260K/stories260K-f32.converted-v3.gguf");
+    if (!path)
+        SKIP("shared data is not here");
+    if (model_open(&m, path, &err))
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    struct vocab v = {gguf_find(&m.gguf, "tokenizer.ggml.tokens"),
+                      gguf_find(&m.gguf, "tokenizer.ggml.scores")};
+    struct engine *e = open_engine(&m, KV_F32);
+    FILE *goldens = fopen(test_shared_path("data/models/stories260K/runc_greedy_goldens.jsonl"),
+                          "r");
+    CHECK(goldens != NULL);
+    static char line[8192];
+    int n_goldens = 0;
+    while (fgets(line, sizeof line, goldens)) {
+        struct arena arena = ARENA_INIT;
+        struct json *golden = json_parse(&arena, line, strlen(line), &err);
+        CHECK(golden != NULL);
+        check_greedy(e, &v, golden);
+        arena_free(&arena);
+        n_goldens++;
+    }
+    CHECK_INT(n_goldens, 10);
+    fclose(goldens);
+    engine_close(e);
+    model_close(&m);
+}
