@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "test.h"
 
 enum { EVENTS_ALL = 1 << 30 };
@@ -53,6 +54,7 @@ void fixture_open(struct fixture *f, const struct fixture_options *o)
                                    .max_seqs = o->max_seqs,
                                    .max_length = o->max_length};
     *f = (struct fixture){0};
+    log_set_level(LOG_ERROR); /* failures are made on purpose here, and each would be a line */
     mock.n_vocab = FIXTURE_VOCAB;
     mock.end_token = FIXTURE_END;
     CHECK(mock_engine_open(&f->engine, &mock, &limits, &err) == 0);

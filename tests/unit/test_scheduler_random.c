@@ -1,0 +1,215 @@
+/* Random mixes of requests: whatever the pool, the budget, the cancels, the failures and the slow
+ * readers, each answer is the one that the request gives alone. The scheduler checks conservation
+ * itself after each step (debug builds). */
+#include "scheduler_fixture.h"
+
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "test.h"
+
+enum { MAX_CLIENTS = 24, MAX_PROMPT = 160 };
+
+struct mix {
+    uint64_t state;
+    struct fixture fixture;
+    struct fixture_options options;
+    bool is_pressed; /* short prompts, long answers: they outgrow the pool */
+    uint32_t limit, n_clients;
+    struct client *clients[MAX_CLIENTS];
+    uint32_t arrives[MAX_CLIENTS]; /* at which step */
+    uint32_t cancels[MAX_CLIENTS]; /* at which step, 0: never */
+    bool is_slow[MAX_CLIENTS];
+    bool is_canceled[MAX_CLIENTS];
+};
+
+static uint32_t pick(struct mix *m, uint32_t n)
+{
+    m->state = hash_mix(m->state);
+    return (uint32_t)(m->state >> 33) % n;
+}
+
+/* Prompts are cut from a few stems, often go on differently, and are sometimes the same. */
+static struct client *random_client(struct mix *m)
+{
+    int32_t tokens[MAX_PROMPT];
+    uint32_t longest = m->limit - 1 < MAX_PROMPT ? m->limit - 1 : MAX_PROMPT;
+    uint32_t n = 1 + pick(m, m->is_pressed && longest > 30 ? 30 : longest), stem = pick(m, 3),
+             common = pick(m, n + 1);
+    uint64_t tail = pick(m, 2) ? 0 : pick(m, 4);
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = (int32_t)(hash_pair(i < common ? stem : 100 + stem * 8 + tail, i) % 60);
+    uint32_t max_tokens = pick(m, 8) ? 1 + pick(m, m->is_pressed ? 400 : 80) : pick(m, 2);
+    struct client *c = client_make(tokens, n, max_tokens);
+    struct request *r = &c->request;
+    r->ns = pick(m, 6) == 0;
+    r->no_cache = pick(m, 8) == 0;
+    r->ignore_end = m->is_pressed || pick(m, 2);
+    if (pick(m, 2)) {
+        r->sampling.temperature = 0.5f + (float)pick(m, 10) / 10;
+        r->sampling.seed = pick(m, 1000);
+        r->sampling.choice = pick(m, 3);
+        r->sampling.top_k = pick(m, 3) ? 0 : 1 + (int32_t)pick(m, 20);
+        r->sampling.top_p = pick(m, 3) ? 1.0f : 0.8f;
+        r->sampling.frequency_penalty = pick(m, 3) ? 0.0f : 0.7f;
+    }
+    static const char *const stops[] = {"ab", "eef", "h", "mnn", "xyz"};
+    r->n_stops = pick(m, 5) ? 0 : 1 + pick(m, 2);
+    for (uint32_t i = 0; i < r->n_stops; i++) {
+        const char *stop = stops[pick(m, 5)];
+        r->stops[i] = (struct stop_string){stop, (uint32_t)strlen(stop)};
+    }
+    return c;
+}
+
+static void open_mix(struct mix *m)
+{
+    struct fixture_options *o = &m->options;
+    o->n_pages = 12 + pick(m, 2) * pick(m, 200) + pick(m, 60);
+    m->is_pressed = pick(m, 3) == 0;
+    if (m->is_pressed)
+        o->n_pages = 150 + pick(m, 200);
+    o->max_seqs = 1 + pick(m, 6);
+    o->max_rows = o->max_seqs + pick(m, 40);
+    o->max_waiting = MAX_CLIENTS;
+    o->max_length = 8 + pick(m, 300) + (m->is_pressed ? 100 : 0);
+    o->step_budget_ms = 1 + pick(m, 50);
+    o->mock.fail_every = pick(m, 3) ? 0 : 2 + pick(m, 12);
+    o->mock.fail_token = pick(m, 4) ? -1 : (int32_t)pick(m, 60);
+    m->limit = o->max_length < o->n_pages ? o->max_length : o->n_pages;
+    fixture_open(&m->fixture, o);
+    m->n_clients = 1 + pick(m, MAX_CLIENTS);
+    for (uint32_t i = 0; i < m->n_clients; i++) {
+        m->clients[i] = random_client(m);
+        m->arrives[i] = pick(m, 2) ? 0 : pick(m, 60);
+        m->cancels[i] = pick(m, 4) ? 0 : m->arrives[i] + pick(m, 40);
+        m->is_slow[i] = pick(m, 4) == 0;
+    }
+}
+
+/* One turn of the world: arrivals, a step, readers, cancels. False when all is done. */
+static bool turn_mix(struct mix *m, uint32_t now)
+{
+    struct scheduler *s = m->fixture.scheduler;
+    for (uint32_t i = 0; i < m->n_clients; i++) {
+        if (m->arrives[i] == now)
+            client_submit(&m->fixture, m->clients[i]);
+        if (m->cancels[i] && m->cancels[i] == now && m->arrives[i] <= now) {
+            scheduler_cancel(s, &m->clients[i]->request);
+            m->is_canceled[i] = true;
+        }
+    }
+    bool worked = scheduler_step(s);
+    uint32_t n_done = 0;
+    for (uint32_t i = 0; i < m->n_clients; i++) {
+        if (m->arrives[i] > now)
+            continue;
+        if (!m->is_slow[i] || !worked || pick(m, 20) == 0)
+            worked |= client_read(&m->fixture, m->clients[i], m->is_slow[i] ? 3 : 1000) > 0;
+        n_done += m->clients[i]->n_done;
+    }
+    CHECK(worked || now < 100); /* it never stands still with work to do */
+    struct scheduler_stats stats = fixture_stats(&m->fixture);
+    CHECK_INT(stats.n_free + stats.n_owned + stats.n_private, stats.n_pages);
+    CHECK(stats.n_running <= m->options.max_seqs);
+    return n_done < m->n_clients;
+}
+
+static void check_mix(struct mix *m)
+{
+    for (uint32_t i = 0; i < m->n_clients; i++) {
+        struct client *c = m->clients[i];
+        bool broke = c->finish == FINISH_CANCELED || c->finish == FINISH_ERROR;
+        CHECK(c->finish != FINISH_CANCELED || m->is_canceled[i]);
+        CHECK(c->finish != FINISH_ERROR || m->options.mock.fail_every ||
+              m->options.mock.fail_token >= 0);
+        if (broke)
+            check_beginning(c, m->limit);
+        else
+            check_answer(c, m->limit);
+    }
+    struct scheduler_stats stats = fixture_stats(&m->fixture);
+    CHECK_INT(stats.n_private, 0);
+    CHECK_INT(stats.n_running + stats.n_waiting, 0);
+    CHECK_INT(stats.finished + stats.canceled + stats.failed, m->n_clients);
+}
+
+TEST(scheduler_random, every_answer_is_the_plain_one)
+{
+    uint64_t preempted = 0, failed = 0, canceled = 0, evicted = 0, cached = 0;
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        struct mix m = {.state = seed * 977, .options = fixture_defaults()};
+        open_mix(&m);
+        for (uint32_t now = 0; turn_mix(&m, now); now++)
+            CHECK(now < 100000);
+        check_mix(&m);
+        struct scheduler_stats stats = fixture_stats(&m.fixture);
+        preempted += stats.preempted;
+        failed += stats.failed;
+        canceled += stats.canceled;
+        evicted += stats.tree.evicted_pages;
+        cached += stats.cached_tokens;
+        for (uint32_t i = 0; i < m.n_clients; i++)
+            client_free(m.clients[i]);
+        fixture_close(&m.fixture);
+    }
+    /* The mixes are only worth something if all this happened in them. */
+    CHECK(preempted > 100 && failed > 200 && canceled > 200 && evicted > 10000 && cached > 5000);
+}
+
+struct trie_entry {
+    uint64_t digest;
+};
+
+static int order_digests(const void *a, const void *b)
+{
+    uint64_t x = ((const struct trie_entry *)a)->digest, y = ((const struct trie_entry *)b)->digest;
+    return x < y ? -1 : x > y;
+}
+
+/* How many different positions the prompts have: what an ideal cache computes. */
+static uint32_t count_positions(struct client **clients, uint32_t n)
+{
+    struct trie_entry *all = malloc(n * MAX_PROMPT * sizeof *all);
+    uint32_t n_all = 0, n_different = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t digest = clients[i]->request.ns;
+        for (uint32_t k = 0; k < clients[i]->request.n_tokens; k++)
+            all[n_all++].digest = digest = hash_pair(digest, (uint32_t)clients[i]->prompt[k]);
+    }
+    qsort(all, n_all, sizeof *all, order_digests);
+    for (uint32_t i = 0; i < n_all; i++)
+        n_different += i == 0 || all[i].digest != all[i - 1].digest;
+    free(all);
+    return n_different;
+}
+
+/* With pages enough for all, no prompt position is computed twice but the last of each prompt,
+ * whatever order and moment the requests come in. */
+TEST(scheduler_random, computes_no_more_than_an_ideal_cache)
+{
+    for (uint64_t seed = 0; seed < 150; seed++) {
+        struct mix m = {.state = seed * 31 + 5, .options = fixture_defaults(), .limit = 1024};
+        m.options.n_pages = 8192;
+        m.options.max_seqs = 1 + pick(&m, 16);
+        m.options.max_rows = m.options.max_seqs + pick(&m, 40);
+        fixture_open(&m.fixture, &m.options);
+        m.n_clients = MAX_CLIENTS;
+        for (uint32_t i = 0; i < m.n_clients; i++) {
+            m.clients[i] = random_client(&m);
+            m.clients[i]->request.no_cache = false;
+            m.arrives[i] = pick(&m, 40);
+        }
+        for (uint32_t now = 0; turn_mix(&m, now); now++)
+            CHECK(now < 100000);
+        uint64_t decoded = 0;
+        for (uint32_t i = 0; i < m.n_clients; i++)
+            decoded += m.clients[i]->n_got ? m.clients[i]->n_got - 1 : 0;
+        uint64_t rows = fixture_stats(&m.fixture).rows;
+        CHECK(rows - decoded <= count_positions(m.clients, m.n_clients) + m.n_clients);
+        check_mix(&m);
+        for (uint32_t i = 0; i < m.n_clients; i++)
+            client_free(m.clients[i]);
+        fixture_close(&m.fixture);
+    }
+}
