@@ -37,7 +37,7 @@ int prefix_tree_open(struct prefix_tree **out, struct page_pool *pool, uint32_t 
         return error_set(err, ERROR_MEMORY, "no memory for the prefix tree");
     t->pool = pool;
     t->max_nodes = max_nodes;
-    t->nodes = calloc((size_t)max_nodes + 1, sizeof *t->nodes);
+    t->nodes = aligned_alloc(sizeof *t->nodes, ((size_t)max_nodes + 1) * sizeof *t->nodes);
     t->end_map = calloc(n_words, sizeof *t->end_map);
     t->seen_map = calloc(n_words, sizeof *t->seen_map);
     if (!t->nodes || !t->end_map || !t->seen_map ||
@@ -45,6 +45,7 @@ int prefix_tree_open(struct prefix_tree **out, struct page_pool *pool, uint32_t 
         prefix_tree_close(t);
         return error_set(err, ERROR_MEMORY, "no memory for a prefix tree of %u nodes", max_nodes);
     }
+    t->nodes[NODE_NONE] = (struct tree_node){.first = PAGE_NONE, .last = PAGE_NONE};
     *out = t;
     return 0;
 }

@@ -33,10 +33,11 @@ struct tree_node {
     uint64_t used_ns;     /* when that was */
     uint64_t ns;          /* of a root */
 };
+_Static_assert(sizeof(struct tree_node) == 64, "a node is one cache line");
 
 struct prefix_tree {
     struct page_pool *pool;
-    struct tree_node *nodes; /* [max_nodes + 1] */
+    struct tree_node *nodes; /* [max_nodes + 1], each on a cache line of its own */
     uint32_t max_nodes;
     uint32_t n_made;    /* nodes above this were never used, and their memory never touched */
     node_id unused;     /* those that were used and are no more */
