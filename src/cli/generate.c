@@ -58,7 +58,7 @@ int generator_open(struct generator *g, struct runtime *runtime, struct error *e
     *g = (struct generator){.runtime = runtime, .wake_fd = eventfd(0, EFD_CLOEXEC)};
     if (g->wake_fd < 0)
         return error_set(err, ERROR_IO, "eventfd: %s", strerror(errno));
-    if (token_table_open(&g->tokens, runtime->prompt.tokenizer, err)) {
+    if (token_table_make(&g->tokens, runtime->prompt.tokenizer, err)) {
         generator_close(g);
         return -1;
     }
@@ -83,7 +83,7 @@ void generator_close(struct generator *g)
 {
     if (g->scheduler)
         scheduler_close(g->scheduler);
-    token_table_close(&g->tokens);
+    token_table_free(&g->tokens);
     if (g->wake_fd >= 0)
         close(g->wake_fd);
 }

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-int token_table_open(struct token_table *table, const struct tokenizer *tokenizer,
+int token_table_make(struct token_table *table, const struct tokenizer *tokenizer,
                      struct error *err)
 {
     uint32_t n = tokenizer_size(tokenizer);
@@ -12,7 +12,7 @@ int token_table_open(struct token_table *table, const struct tokenizer *tokenize
     bool *is_end = calloc(n, sizeof *is_end);
     *table = (struct token_table){n, bytes, lengths, is_end};
     if (!bytes || !lengths || !is_end) {
-        token_table_close(table);
+        token_table_free(table);
         return error_set(err, ERROR_MEMORY, "no memory for a table of %u tokens", n);
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -24,7 +24,7 @@ int token_table_open(struct token_table *table, const struct tokenizer *tokenize
     return 0;
 }
 
-void token_table_close(struct token_table *table)
+void token_table_free(struct token_table *table)
 {
     free((void *)table->bytes);
     free((void *)table->lengths);
