@@ -171,7 +171,7 @@ int32_t tokenizer_find(const struct tokenizer *t, const char *bytes, size_t len)
     int32_t id = special_list_match(&t->control, t, bytes, len);
     if (id >= 0 && t->tokens[id].len == len)
         return id;
-    id = token_table_find(&t->ordinary, bytes, len);
+    id = vocab_table_find(&t->ordinary, bytes, len);
     return id < 0 && len == 1 ? t->byte_ids[(unsigned char)bytes[0]] : id;
 }
 
@@ -223,7 +223,7 @@ struct tokenizer *tokenizer_new(enum tokenizer_kind kind, uint32_t n, size_t n_b
         t->whole = calloc(n, 1);
         t->blob = malloc(n_bytes + 1);
         if (t->tokens && t->types && t->ends && t->whole && t->blob &&
-            token_table_open(&t->ordinary, t->tokens, n, err) == 0)
+            vocab_table_open(&t->ordinary, t->tokens, n, err) == 0)
             return t;
     }
     tokenizer_close(t);
@@ -235,7 +235,7 @@ void tokenizer_close(struct tokenizer *t)
 {
     if (!t)
         return;
-    token_table_close(&t->ordinary);
+    vocab_table_close(&t->ordinary);
     special_list_close(&t->control);
     special_list_close(&t->user);
     merge_table_close(&t->merges);

@@ -28,18 +28,18 @@ enum token_type {
  *
  *   slots   [hash|id] [    |-1] [hash|id] ...      a power of two, at most half of them in use
  */
-struct token_table {
-    struct token_slot *slots;
+struct vocab_table {
+    struct vocab_slot *slots;
     const struct gguf_string *texts; /* by id; the caller's */
     uint32_t mask;
 };
 
-int token_table_open(struct token_table *table, const struct gguf_string *texts, uint32_t n,
+int vocab_table_open(struct vocab_table *table, const struct gguf_string *texts, uint32_t n,
                      struct error *err);
-void token_table_close(struct token_table *table);
-int32_t token_table_find(const struct token_table *table, const char *bytes, size_t len);
+void vocab_table_close(struct vocab_table *table);
+int32_t vocab_table_find(const struct vocab_table *table, const char *bytes, size_t len);
 /* Adds texts[id] and gives -1, or adds nothing and gives the id that has these bytes already. */
-int32_t token_table_add(struct token_table *table, int32_t id);
+int32_t vocab_table_add(struct vocab_table *table, int32_t id);
 
 /* Byte-level BPE: which two tokens merge into which, the lowest rank first. Open addressing. */
 struct merge {
@@ -84,7 +84,7 @@ struct tokenizer {
     uint8_t *ends;  /* [n_tokens] 1: it ends a generation */
     uint8_t *whole; /* [n_tokens] 1: its bytes, as a word, become just this token */
 
-    struct token_table ordinary; /* the tokens that text can merge into */
+    struct vocab_table ordinary; /* the tokens that text can merge into */
     size_t longest;              /* the bytes of the longest of them */
     struct special_list control; /* cut out of texts with TOKENIZE_PARSE_SPECIAL; has `user` too */
     struct special_list user;    /* cut out of every text */

@@ -21,7 +21,7 @@ struct load {
     struct error *err;
     struct tokenizer *t;
     const struct gguf_string *spellings; /* [n_tokens] */
-    struct token_table by_spelling;
+    struct vocab_table by_spelling;
 };
 
 #define SHOWN(string) (int)((string).len < 64 ? (string).len : 64), (string).bytes
@@ -184,7 +184,7 @@ static int load_tokens(struct load *l)
     t->splits_at_spaces = true;
     for (uint32_t id = 0; id < t->n_tokens; id++) {
         struct gguf_string spelling = l->spellings[id];
-        int32_t other = spelling.len > 0 ? token_table_add(&l->by_spelling, (int32_t)id) : -1;
+        int32_t other = spelling.len > 0 ? vocab_table_add(&l->by_spelling, (int32_t)id) : -1;
         if (other >= 0)
             return bad(l, "tokenizer.ggml.tokens", "has \"%.*s\" twice, as %d and as %u",
                        SHOWN(spelling), other, id);
@@ -194,7 +194,7 @@ static int load_tokens(struct load *l)
         at += len;
         if (!ordinary)
             continue;
-        token_table_add(&t->ordinary, (int32_t)id);
+        vocab_table_add(&t->ordinary, (int32_t)id);
         t->longest = len > t->longest ? len : t->longest;
         for (size_t i = 1; i < len; i++)
             if (t->tokens[id].bytes[i] == ' ' && t->tokens[id].bytes[i - 1] != ' ')
@@ -202,7 +202,7 @@ static int load_tokens(struct load *l)
     }
     if (t->kind == TOKENIZER_BPE)
         for (int i = 0; i < 256; i++)
-            t->byte_ids[i] = token_table_find(&t->ordinary, (char[]){(char)i}, 1);
+            t->byte_ids[i] = vocab_table_find(&t->ordinary, (char[]){(char)i}, 1);
     return 0;
 }
 
@@ -261,9 +261,9 @@ static int load_merge(struct load *l, uint32_t rank, struct gguf_string text, st
     strbuf_add(both, right.bytes, right.len);
     if (both->failed)
         return error_set(l->err, ERROR_MEMORY, "no memory for a merge");
-    int32_t left_id = token_table_find(&l->by_spelling, left.bytes, left.len);
-    int32_t right_id = token_table_find(&l->by_spelling, right.bytes, right.len);
-    int32_t id = token_table_find(&l->by_spelling, both->data, both->len);
+    int32_t left_id = vocab_table_find(&l->by_spelling, left.bytes, left.len);
+    int32_t right_id = vocab_table_find(&l->by_spelling, right.bytes, right.len);
+    int32_t id = vocab_table_find(&l->by_spelling, both->data, both->len);
     if (left_id < 0 || right_id < 0 || id < 0)
         return bad(l, key, "has \"%.*s\" at %u: the two or what they make is no token", SHOWN(text),
                    rank);
@@ -442,10 +442,10 @@ int tokenizer_open(struct tokenizer **out, const struct gguf *gguf, struct error
     if (!l.t)
         return -1;
     l.spellings = tokens->strings;
-    status = token_table_open(&l.by_spelling, l.spellings, n, err);
+    status = vocab_table_open(&l.by_spelling, l.spellings, n, err);
     if (status == 0)
         status = load_all(&l);
-    token_table_close(&l.by_spelling);
+    vocab_table_close(&l.by_spelling);
     if (status == 0)
         *out = l.t;
     else

@@ -62,7 +62,7 @@ static uint32_t symbols_from_characters(struct encoder *e, const char *word, uin
         width = (uint32_t)utf8_valid_prefix(word + i, len - i);
         if (width == 0)
             width = 1;
-        int32_t id = token_table_find(&e->t->ordinary, word + i, width);
+        int32_t id = vocab_table_find(&e->t->ordinary, word + i, width);
         e->symbols[n++] = (struct symbol){.start = i, .end = i + width, .id = id};
     }
     return n;
@@ -87,7 +87,7 @@ static void find_pair(struct encoder *e, const char *word, uint32_t at)
     uint32_t len = right->end - left->start;
     if (len > t->longest)
         return;
-    left->pair_id = token_table_find(&t->ordinary, word + left->start, len);
+    left->pair_id = vocab_table_find(&t->ordinary, word + left->start, len);
     if (left->pair_id >= 0)
         left->pair_rank = t->ranks[left->pair_id];
 }
@@ -215,7 +215,7 @@ int encode_word(struct encoder *e, const char *word, size_t len)
 {
     const struct tokenizer *t = e->t;
     if (len <= t->longest) {
-        int32_t id = token_table_find(&t->ordinary, word, len);
+        int32_t id = vocab_table_find(&t->ordinary, word, len);
         if (id >= 0 && t->whole[id])
             return encoder_add(e, id);
     }
@@ -245,7 +245,7 @@ int tokenizer_mark_whole(struct tokenizer *t, struct error *err)
     int status = 0;
     for (uint32_t id = 0; id < t->n_tokens && status == 0; id++) {
         const struct gguf_string *token = &t->tokens[id];
-        if (token_table_find(&t->ordinary, token->bytes, token->len) != (int32_t)id)
+        if (vocab_table_find(&t->ordinary, token->bytes, token->len) != (int32_t)id)
             continue;
         ids.len = 0;
         status = encode_word(&e, token->bytes, token->len);

@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 
-struct token_slot {
+struct vocab_slot {
     uint32_t hash;
     int32_t id; /* -1: empty */
 };
@@ -21,7 +21,7 @@ static uint32_t table_size(uint32_t n_entries)
     return size;
 }
 
-int token_table_open(struct token_table *table, const struct gguf_string *texts, uint32_t n,
+int vocab_table_open(struct vocab_table *table, const struct gguf_string *texts, uint32_t n,
                      struct error *err)
 {
     uint32_t size = table_size(n);
@@ -29,24 +29,24 @@ int token_table_open(struct token_table *table, const struct gguf_string *texts,
     if (!table->slots)
         return error_set(err, ERROR_MEMORY, "no memory for a table of %u tokens", n);
     for (uint32_t i = 0; i < size; i++)
-        table->slots[i] = (struct token_slot){0, -1};
+        table->slots[i] = (struct vocab_slot){0, -1};
     table->texts = texts;
     table->mask = size - 1;
     return 0;
 }
 
-void token_table_close(struct token_table *table)
+void vocab_table_close(struct vocab_table *table)
 {
     free(table->slots);
     table->slots = NULL;
 }
 
 /* The slot that holds these bytes, or the empty one where they would go. */
-static struct token_slot *token_slot(const struct token_table *table, const char *bytes, size_t len,
+static struct vocab_slot *vocab_slot(const struct vocab_table *table, const char *bytes, size_t len,
                                      uint32_t hash)
 {
     for (uint32_t i = hash & table->mask;; i = (i + 1) & table->mask) {
-        struct token_slot *slot = &table->slots[i];
+        struct vocab_slot *slot = &table->slots[i];
         if (slot->id < 0)
             return slot;
         const struct gguf_string *text = &table->texts[slot->id];
@@ -55,19 +55,19 @@ static struct token_slot *token_slot(const struct token_table *table, const char
     }
 }
 
-int32_t token_table_find(const struct token_table *table, const char *bytes, size_t len)
+int32_t vocab_table_find(const struct vocab_table *table, const char *bytes, size_t len)
 {
-    return token_slot(table, bytes, len, (uint32_t)hash_bytes(bytes, len))->id;
+    return vocab_slot(table, bytes, len, (uint32_t)hash_bytes(bytes, len))->id;
 }
 
-int32_t token_table_add(struct token_table *table, int32_t id)
+int32_t vocab_table_add(struct vocab_table *table, int32_t id)
 {
     const struct gguf_string *text = &table->texts[id];
     uint32_t hash = (uint32_t)hash_bytes(text->bytes, text->len);
-    struct token_slot *slot = token_slot(table, text->bytes, text->len, hash);
+    struct vocab_slot *slot = vocab_slot(table, text->bytes, text->len, hash);
     int32_t there = slot->id;
     if (there < 0)
-        *slot = (struct token_slot){hash, id};
+        *slot = (struct vocab_slot){hash, id};
     return there;
 }
 
