@@ -1,7 +1,8 @@
 /* From logits to a token; see sampler.h for the order of things. Owned by the scheduler's thread.
- * Nothing here sorts a vocabulary: a cut (top-k, top-p) counts tokens in buckets of likeliness,
- * finds the bucket where the cut falls, and orders only that one. The draw walks the survivors in
- * order of id, so that it is the same whichever cuts were made on the way.
+ * Nothing here sorts a vocabulary. The logits are seen in blocks of 256: with top_k, the k-th best
+ * block's best bounds what must be looked at; with top_p, what is too small to matter even all
+ * together is left out. What remains is counted in buckets of likeliness, and only the bucket
+ * where a cut falls is put in order. The draw goes by id, so that it is the same on every way.
  *
  *   buckets   [0: likeliest] [1] [2] ... [b] ...      all of 0 .. b-1 stay, the best of b stay
  */
@@ -18,6 +19,7 @@
 enum {
     N_BUCKETS = 2048,
     BUCKETS_PER_E = 16, /* buckets for a factor of e in likeliness */
+    BLOCK = 256,
     LANES = 16,
 };
 
@@ -33,11 +35,14 @@ struct bucket {
 };
 
 struct sampler {
-    uint32_t n_vocab;
+    uint32_t n_vocab, n_blocks;
     float *logits;                /* [n_vocab] a copy with penalties */
     uint32_t *counts;             /* [n_vocab] how often each was generated; zero between calls */
+    float *weights;               /* [n_vocab] */
+    float *block_best;            /* [n_blocks] the largest logit of each */
+    double *block_weight;         /* [n_blocks] the sum of each */
     struct candidate *candidates; /* [n_vocab] in order of id */
-    struct candidate *boundary;   /* [n_vocab] a heap of the bucket where a cut falls */
+    struct candidate *heap;       /* [n_vocab] what is being put in order */
     struct bucket buckets[N_BUCKETS];
 };
 
@@ -46,12 +51,17 @@ int sampler_open(struct sampler **out, uint32_t n_vocab, struct error *err)
     struct sampler *s = calloc(1, sizeof *s);
     if (s) {
         s->n_vocab = n_vocab;
+        s->n_blocks = (n_vocab + BLOCK - 1) / BLOCK;
         s->logits = malloc(n_vocab * sizeof *s->logits);
         s->counts = calloc(n_vocab, sizeof *s->counts);
+        s->weights = malloc(n_vocab * sizeof *s->weights);
+        s->block_best = malloc(s->n_blocks * sizeof *s->block_best);
+        s->block_weight = malloc(s->n_blocks * sizeof *s->block_weight);
         s->candidates = malloc(n_vocab * sizeof *s->candidates);
-        s->boundary = malloc(n_vocab * sizeof *s->boundary);
+        s->heap = malloc(n_vocab * sizeof *s->heap);
     }
-    if (!s || !s->logits || !s->counts || !s->candidates || !s->boundary) {
+    if (!s || !s->logits || !s->counts || !s->weights || !s->block_best || !s->block_weight ||
+        !s->candidates || !s->heap) {
         sampler_close(s);
         return error_set(err, ERROR_MEMORY, "no memory to sample from %u tokens", n_vocab);
     }
@@ -65,13 +75,22 @@ void sampler_close(struct sampler *s)
         return;
     free(s->logits);
     free(s->counts);
+    free(s->weights);
+    free(s->block_best);
+    free(s->block_weight);
     free(s->candidates);
-    free(s->boundary);
+    free(s->heap);
     free(s);
 }
 
+static uint32_t block_end(const struct sampler *s, uint32_t block)
+{
+    uint32_t end = (block + 1) * BLOCK;
+    return end < s->n_vocab ? end : s->n_vocab;
+}
+
 /* The largest of logits[n]; NaN loses every comparison. In lanes, so that it becomes SIMD. */
-static float logits_max(const float *logits, uint32_t n)
+static float logits_best(const float *logits, uint32_t n)
 {
     float lanes[LANES], best = -INFINITY;
     for (uint32_t k = 0; k < LANES; k++)
@@ -87,12 +106,26 @@ static float logits_max(const float *logits, uint32_t n)
     return best;
 }
 
-static int32_t logits_find(const float *logits, uint32_t n, float value)
+static float find_best(struct sampler *s, const float *logits)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (logits[i] == value)
-            return (int32_t)i;
-    return -1;
+    float best = -INFINITY;
+    for (uint32_t b = 0; b < s->n_blocks; b++) {
+        s->block_best[b] = logits_best(logits + b * BLOCK, block_end(s, b) - b * BLOCK);
+        best = s->block_best[b] > best ? s->block_best[b] : best;
+    }
+    return best;
+}
+
+/* The smallest id with that logit, which there is. */
+static int32_t find_id(const struct sampler *s, const float *logits, float best)
+{
+    uint32_t b = 0;
+    while (s->block_best[b] != best)
+        b++;
+    uint32_t i = b * BLOCK;
+    while (logits[i] != best)
+        i++;
+    return (int32_t)i;
 }
 
 static bool has_penalties(const struct sampling *o)
@@ -126,15 +159,15 @@ static const float *apply_penalties(struct sampler *s, const float *logits,
     return s->logits;
 }
 
-/* exp(x) for x <= 0 within 2e-7 of itself, 0 below -87; the same bits on every machine, and
- * without branches, so that the loop around it becomes SIMD. x = k ln 2 + r, |r| <= ln 2 / 2. */
+/* exp(x) for x <= 0 within 2e-7 of itself; 0 below -87 and for NaN. The same bits on every machine,
+ * and without branches, so that the loop around it becomes SIMD: what is computed below -87 is
+ * rubbish, and masked. x = k ln 2 + r, |r| <= ln 2 / 2. */
 static inline float exp_negative(float x)
 {
     const float rounder = 12582912.0f; /* 1.5 * 2^23: adding it leaves the nearest integer */
-    float clamped = x > -87.0f ? x : -87.0f;
-    float shifted = clamped * 1.44269504f + rounder;
+    float shifted = x * 1.44269504f + rounder;
     float k = shifted - rounder;
-    float r = (clamped - k * 0.693359375f) - k * -2.12194440e-4f; /* ln 2 in two parts */
+    float r = (x - k * 0.693359375f) - k * -2.12194440e-4f; /* ln 2 in two parts */
     float p = 1.3888889e-3f;
     p = p * r + 8.3333333e-3f;
     p = p * r + 4.1666667e-2f;
@@ -142,37 +175,16 @@ static inline float exp_negative(float x)
     p = p * r + 0.5f;
     p = p * r + 1.0f;
     p = p * r + 1.0f;
-    uint32_t bits;
+    uint32_t bits, mask = -(uint32_t)(x > -87.0f);
     memcpy(&bits, &shifted, sizeof bits);
     bits = (bits + 127u) << 23; /* rounder's own bits above the integer are shifted out */
     float scale;
     memcpy(&scale, &bits, sizeof scale);
-    return x > -87.0f ? p * scale : 0.0f;
-}
-
-/* Every token that can be drawn at all, in order of id. */
-static uint32_t gather(struct sampler *s, const float *logits, float best, float temperature)
-{
-    const float inverse = 1.0f / temperature;
-    struct candidate *out = s->candidates;
-    uint32_t n = 0;
-    for (uint32_t start = 0; start < s->n_vocab; start += 256) {
-        uint32_t end = start + 256 < s->n_vocab ? start + 256 : s->n_vocab;
-        float block[256];
-        for (uint32_t i = start; i < end; i++)
-            block[i - start] = exp_negative((logits[i] - best) * inverse);
-        for (uint32_t i = start; i < end; i++) {
-            out[n] = (struct candidate){logits[i], block[i - start], (int32_t)i};
-            n += block[i - start] > 0; /* false for NaN and for what underflows */
-        }
-    }
-    return n;
-}
-
-static uint32_t bucket_of(const struct candidate *c, float best, float scale)
-{
-    float x = (best - c->logit) * scale;
-    return x < N_BUCKETS - 1 ? (uint32_t)x : N_BUCKETS - 1;
+    p *= scale;
+    memcpy(&bits, &p, sizeof bits);
+    bits &= mask;
+    memcpy(&p, &bits, sizeof p);
+    return p;
 }
 
 static bool is_better(const struct candidate *a, const struct candidate *b)
@@ -191,6 +203,77 @@ static void heap_sink(struct candidate *heap, uint32_t n, uint32_t at)
         heap[at] = heap[child];
     }
     heap[at] = moved;
+}
+
+/* The weights of all tokens and their sum. */
+static double weigh_all(struct sampler *s, const float *logits, float best, float temperature)
+{
+    const float inverse = 1.0f / temperature;
+    double total = 0;
+    for (uint32_t b = 0; b < s->n_blocks; b++) {
+        uint32_t start = b * BLOCK, end = block_end(s, b);
+        for (uint32_t i = start; i < end; i++)
+            s->weights[i] = exp_negative((logits[i] - best) * inverse);
+        float lanes[LANES] = {0}, rest = 0;
+        uint32_t i = start;
+        for (; i + LANES <= end; i += LANES)
+            for (uint32_t k = 0; k < LANES; k++)
+                lanes[k] += s->weights[i + k];
+        for (; i < end; i++)
+            rest += s->weights[i];
+        for (uint32_t k = 0; k < LANES; k++)
+            rest += lanes[k];
+        s->block_weight[b] = rest;
+        total += rest;
+    }
+    return total;
+}
+
+/* The candidates of at least that weight, in order of id. Zero (masked, or too small) is none. */
+static uint32_t gather_heavy(struct sampler *s, const float *logits, float least)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_vocab; i++) {
+        s->candidates[n] = (struct candidate){logits[i], s->weights[i], (int32_t)i};
+        n += (s->weights[i] >= least) & (s->weights[i] > 0); /* no branch to mispredict */
+    }
+    return n;
+}
+
+/* The candidates among which the best `k` are, in order of id. Each of the k best blocks has a
+ * logit as large as the k-th best block's best, so the best k are all at least that. */
+static uint32_t gather_best(struct sampler *s, const float *logits, float best, float temperature,
+                            uint32_t k)
+{
+    const float inverse = 1.0f / temperature;
+    uint32_t n_heap = s->n_blocks, n = 0;
+    for (uint32_t b = 0; b < n_heap; b++)
+        s->heap[b] = (struct candidate){s->block_best[b], 0, (int32_t)b};
+    for (uint32_t i = n_heap / 2; i-- > 0;)
+        heap_sink(s->heap, n_heap, i);
+    for (uint32_t i = 1; i < k; i++) {
+        s->heap[0] = s->heap[--n_heap];
+        heap_sink(s->heap, n_heap, 0);
+    }
+    float least = s->heap[0].logit;
+    for (uint32_t b = 0; b < s->n_blocks; b++) {
+        if (s->block_best[b] < least)
+            continue;
+        for (uint32_t i = b * BLOCK; i < block_end(s, b); i++) {
+            if (!(logits[i] >= least))
+                continue;
+            float weight = exp_negative((logits[i] - best) * inverse);
+            s->candidates[n] = (struct candidate){logits[i], weight, (int32_t)i};
+            n += weight > 0;
+        }
+    }
+    return n;
+}
+
+static uint32_t bucket_of(const struct candidate *c, float best, float scale)
+{
+    float x = (best - c->logit) * scale;
+    return x < N_BUCKETS - 1 ? (uint32_t)x : N_BUCKETS - 1;
 }
 
 /* What a cut keeps: the fewest of the best tokens that reach `count` or, together, `weight`. */
@@ -230,15 +313,15 @@ static struct candidate find_last(struct sampler *s, uint32_t n, float best, flo
     uint32_t m = 0;
     for (uint32_t i = 0; i < n; i++)
         if (bucket_of(&s->candidates[i], best, scale) == at)
-            s->boundary[m++] = s->candidates[i];
+            s->heap[m++] = s->candidates[i];
     for (uint32_t i = m / 2; i-- > 0;)
-        heap_sink(s->boundary, m, i);
+        heap_sink(s->heap, m, i);
     for (;;) {
-        struct candidate top = s->boundary[0];
+        struct candidate top = s->heap[0];
         if (m == 1 || cut_reached(cut, ++count, weight += top.weight))
             return top;
-        s->boundary[0] = s->boundary[--m];
-        heap_sink(s->boundary, m, 0);
+        s->heap[0] = s->heap[--m];
+        heap_sink(s->heap, m, 0);
     }
 }
 
@@ -247,9 +330,10 @@ static uint32_t apply_cut(struct sampler *s, uint32_t n, float best, float scale
 {
     struct candidate last = find_last(s, n, best, scale, cut);
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (!is_better(&last, &s->candidates[i]))
-            s->candidates[kept++] = s->candidates[i];
+    for (uint32_t i = 0; i < n; i++) {
+        s->candidates[kept] = s->candidates[i];
+        kept += !is_better(&last, &s->candidates[i]);
+    }
     return kept;
 }
 
@@ -279,34 +363,78 @@ static int32_t draw(const struct candidate *candidates, uint32_t n, double u)
     return candidates[n - 1].id; /* rounding left a crumb */
 }
 
+/* The same over all weights, a block at a time. */
+static int32_t draw_all(const struct sampler *s, double total, double u)
+{
+    double left = u * total;
+    int32_t last = -1;
+    for (uint32_t b = 0; b < s->n_blocks; b++) {
+        if (s->block_weight[b] <= 0)
+            continue;
+        bool skip = left >= s->block_weight[b];
+        for (uint32_t i = b * BLOCK; !skip && i < block_end(s, b); i++) {
+            left -= s->weights[i];
+            if (s->weights[i] > 0)
+                last = (int32_t)i;
+            if (left < 0)
+                return last;
+        }
+        left -= skip ? s->block_weight[b] : 0;
+    }
+    return last;
+}
+
+static uint32_t apply_min_p(struct sampler *s, uint32_t n, float best, float min_p)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (s->candidates[i].weight >= min_p || s->candidates[i].logit == best)
+            s->candidates[kept++] = s->candidates[i];
+    return kept;
+}
+
+static int32_t pick_random(struct sampler *s, const float *logits, float best,
+                           const struct sampling *o, double u)
+{
+    float temperature = o->temperature > 1e-6f ? o->temperature : 1e-6f;
+    float scale = BUCKETS_PER_E / temperature;
+    bool has_top_k = o->top_k > 0 && (uint32_t)o->top_k < s->n_vocab;
+    uint32_t n;
+    double total = 0;
+    if (has_top_k && (uint32_t)o->top_k <= s->n_blocks / 2) {
+        n = gather_best(s, logits, best, temperature, (uint32_t)o->top_k);
+    } else {
+        total = weigh_all(s, logits, best, temperature);
+        if (!has_top_k && !(o->top_p < 1) && !(o->min_p > 0))
+            return draw_all(s, total, u);
+        /* Tokens below this are, all together, less than what top_p leaves out. */
+        bool only_top_p = !has_top_k && o->top_p < 1;
+        double least = only_top_p ? (1 - (double)o->top_p) * total / s->n_vocab : 0;
+        n = gather_heavy(s, logits, (float)least * 0.5f);
+    }
+    if (has_top_k && (uint32_t)o->top_k < n) {
+        struct cut cut = {(uint32_t)o->top_k, INFINITY};
+        n = apply_cut(s, n, best, scale, &cut);
+    }
+    if (o->top_p < 1) {
+        total = has_top_k ? total_weight(s->candidates, n) : total;
+        struct cut cut = {UINT32_MAX, (double)o->top_p * total};
+        n = apply_cut(s, n, best, scale, &cut);
+    }
+    if (o->min_p > 0)
+        n = apply_min_p(s, n, best, o->min_p);
+    return draw(s->candidates, n, u);
+}
+
 int32_t sampler_pick(struct sampler *s, const float *logits, const struct sampling *o,
                      const int32_t *generated, uint32_t n_generated)
 {
     if (has_penalties(o) && n_generated)
         logits = apply_penalties(s, logits, o, generated, n_generated);
-    float best = logits_max(logits, s->n_vocab);
+    float best = find_best(s, logits);
     if (best == -INFINITY)
         return -1;
     if (!(o->temperature > 0) || o->top_k == 1 || best == INFINITY)
-        return logits_find(logits, s->n_vocab, best);
-
-    float temperature = o->temperature > 1e-6f ? o->temperature : 1e-6f;
-    float scale = BUCKETS_PER_E / temperature;
-    uint32_t n = gather(s, logits, best, temperature);
-    if (o->top_k > 0 && (uint32_t)o->top_k < n) {
-        struct cut cut = {(uint32_t)o->top_k, INFINITY};
-        n = apply_cut(s, n, best, scale, &cut);
-    }
-    if (o->top_p < 1) {
-        struct cut cut = {UINT32_MAX, (double)o->top_p * total_weight(s->candidates, n)};
-        n = apply_cut(s, n, best, scale, &cut);
-    }
-    if (o->min_p > 0) {
-        uint32_t kept = 0;
-        for (uint32_t i = 0; i < n; i++)
-            if (s->candidates[i].weight >= o->min_p || s->candidates[i].logit == best)
-                s->candidates[kept++] = s->candidates[i];
-        n = kept;
-    }
-    return draw(s->candidates, n, uniform(o->seed, o->choice, n_generated));
+        return find_id(s, logits, best);
+    return pick_random(s, logits, best, o, uniform(o->seed, o->choice, n_generated));
 }

@@ -233,6 +233,46 @@ TEST(sampler, cuts_keep_exactly_what_they_say)
     sampler_close(s);
 }
 
+/* Large enough that a small top_k looks only at the best blocks. Nearly flat logits, so that each
+ * of the best k is drawn now and then; the best may all stand in one block, or be spread. */
+TEST(sampler, a_small_top_k_of_a_large_vocabulary_is_exact)
+{
+    enum { N = 12000, DRAWS = 600 };
+    static float logits[N];
+    static struct naive sorted[N];
+    struct sampler *s = open_sampler(N);
+    for (uint32_t round = 0; round < 30; round++) {
+        uint64_t state = round + 99;
+        for (uint32_t i = 0; i < N; i++) {
+            logits[i] = random_float(&state, -0.5f, 0.5f);
+            if (round % 3 == 0)
+                logits[i] = roundf(logits[i] * 8) / 8; /* ties over the cut */
+            if (round % 3 == 1)
+                logits[i] -= (float)(i / 1000); /* the best stand together */
+            if (round % 5 == 0 && i % 512 < 256)
+                logits[i] = i % 2 ? NAN : -INFINITY; /* whole blocks are masked */
+        }
+        struct sampling o = SAMPLING_DEFAULT;
+        o.top_k = 2 + (int32_t)(round % 22);
+        uint32_t n = 0, n_seen = 0;
+        for (uint32_t i = 0; i < N; i++)
+            if (isfinite(logits[i]))
+                sorted[n++] = (struct naive){(int32_t)i, logits[i], 0};
+        qsort(sorted, n, sizeof *sorted, naive_order);
+        bool seen[32] = {false};
+        for (o.seed = 0; o.seed < DRAWS; o.seed++) {
+            int32_t id = sampler_pick(s, logits, &o, NULL, 0), rank = 0;
+            while (rank < o.top_k && sorted[rank].id != id)
+                rank++;
+            CHECK(rank < o.top_k);
+            n_seen += !seen[rank];
+            seen[rank] = true;
+        }
+        CHECK_INT(n_seen, o.top_k);
+    }
+    sampler_close(s);
+}
+
 TEST(sampler, equal_logits_are_cut_by_id)
 {
     enum { N = 1000 };
