@@ -1,17 +1,21 @@
-/* Filling in the one error type. Messages that are too long are cut, never overrun. */
+/* Filling in the one error type. Messages that are too long are cut, never overrun; a message may
+ * be made from the one that the same error holds, to say more about it. */
 #include "base/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static void fill(struct error *e, enum error_code code, size_t position, const char *format,
                  va_list args)
 {
     if (!e)
         return;
+    char message[sizeof e->message];
+    vsnprintf(message, sizeof message, format, args);
     e->code = code;
     e->position = position;
-    vsnprintf(e->message, sizeof e->message, format, args);
+    memcpy(e->message, message, sizeof message);
 }
 
 int error_set(struct error *e, enum error_code code, const char *format, ...)

@@ -1,6 +1,8 @@
-/* One write() a line, so that lines of different threads never mix. */
+/* One write() a line, so that lines of different threads never mix. Control characters are shown as
+ * '?': what a client sent cannot pretend to be a line of ours. */
 #include "base/log.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -39,7 +41,9 @@ static int level_get(void)
     const char *name = getenv("RADISH_LOG");
     if (name)
         log_parse_level(name, &parsed);
-    atomic_store(&current_level, (int)parsed);
+    /* Whoever set a level meanwhile meant it. */
+    if (!atomic_compare_exchange_strong(&current_level, &level, (int)parsed))
+        return level;
     return (int)parsed;
 }
 
@@ -52,6 +56,7 @@ void log_write(enum log_level level, const char *format, ...)
 {
     if (!log_enabled(level))
         return;
+    const int saved_errno = errno; /* a caller may still want to know what it reports */
     char line[1024];
     struct timespec now;
     struct tm tm;
@@ -68,7 +73,11 @@ void log_write(enum log_level level, const char *format, ...)
         used += (size_t)wrote;
     if (used > sizeof line - 2)
         used = sizeof line - 2;
+    for (size_t i = 0; i < used; i++)
+        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+            line[i] = '?';
     line[used++] = '\n';
-    if (write(STDERR_FILENO, line, used) < 0)
-        return; /* nowhere left to say it */
+    ssize_t written = write(STDERR_FILENO, line, used);
+    (void)written; /* when it fails there is nowhere left to say so */
+    errno = saved_errno;
 }

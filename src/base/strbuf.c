@@ -1,6 +1,7 @@
 /* The one string builder; see strbuf.h for how failures stick. */
 #include "base/strbuf.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -72,7 +73,9 @@ void strbuf_addf(struct strbuf *sb, const char *format, ...)
     va_copy(again, args);
     int len = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    if (len >= 0 && strbuf_reserve(sb, (size_t)len)) {
+    if (len < 0) {
+        sb->failed = true;
+    } else if (strbuf_reserve(sb, (size_t)len)) {
         vsnprintf(sb->data + sb->len, (size_t)len + 1, format, again);
         sb->len += (size_t)len;
     }
@@ -81,6 +84,7 @@ void strbuf_addf(struct strbuf *sb, const char *format, ...)
 
 void strbuf_remove_front(struct strbuf *sb, size_t len)
 {
+    assert(len <= sb->len);
     if (len == 0)
         return;
     memmove(sb->data, sb->data + len, sb->len - len + 1);
