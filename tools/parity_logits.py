@@ -13,7 +13,7 @@ The first form prints, over real English text:
     top-1     how often both name the same likeliest token, and, where they do not, the largest
               margin by which the reference prefers its own
     nll       mean negative log-likelihood of the text under both
-    relative  largest max|a-b| / max|b| of a row
+    relative  largest and mean max|a-b| / max|b| of a row
 
 and fails (exit 1) when a bound is passed: 1e-4 relative where every tensor is a float, otherwise
 cosine 0.999, top-1 93%, margin 0.75, nll 1%. The second form runs the reference only and writes a
