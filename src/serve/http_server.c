@@ -267,6 +267,9 @@ void http_note(struct http_exchange *x, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?'; /* a client's bytes must not write lines of their own */
     strbuf_addf(&x->note, "%s%s", x->note.len ? ", " : "", text);
 }
 

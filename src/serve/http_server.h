@@ -78,7 +78,8 @@ const char *http_local_address(const struct http_exchange *x);
 void http_set_user(struct http_exchange *x, void *user);
 void *http_user(const struct http_exchange *x);
 
-/* The answer. Fields and notes come before it begins; a note is added to its line in the log. */
+/* The answer. Fields come before it begins; notes, which its line in the log will have, before
+ * it ends. */
 void http_add_field(struct http_exchange *x, const char *name, const char *value);
 __attribute__((format(printf, 2, 3))) void http_note(struct http_exchange *x, const char *format,
                                                      ...);

@@ -3,8 +3,6 @@
  * change here and in no other place. */
 #include "serve/sse.h"
 
-#include "base/json.h"
-
 #define DATA     "data: "
 #define END      "\n\n"
 #define NO_FINAL ",\"logprobs\":null,\"finish_reason\":null}]"
@@ -64,25 +62,24 @@ void sse_finish(const struct sse_encoder *e, struct strbuf *out, uint32_t choice
     strbuf_adds(out, e->with_usage ? "\"}],\"usage\":null}" END : "\"}]}" END);
 }
 
-void usage_write(struct strbuf *out, const struct completion_usage *usage)
+void usage_add(struct json_writer *w, const struct completion_usage *usage)
 {
-    struct json_writer w = {.out = out};
-    json_object_begin(&w, NULL);
-    json_add_int(&w, "prompt_tokens", usage->prompt_tokens);
-    json_add_int(&w, "completion_tokens", usage->completion_tokens);
-    json_add_int(&w, "total_tokens", (int64_t)usage->prompt_tokens + usage->completion_tokens);
-    json_object_begin(&w, "prompt_tokens_details");
-    json_add_int(&w, "cached_tokens", usage->cached_tokens);
-    json_object_end(&w);
-    json_object_end(&w);
+    json_object_begin(w, "usage");
+    json_add_int(w, "prompt_tokens", usage->prompt_tokens);
+    json_add_int(w, "completion_tokens", usage->completion_tokens);
+    json_add_int(w, "total_tokens", (int64_t)usage->prompt_tokens + usage->completion_tokens);
+    json_object_begin(w, "prompt_tokens_details");
+    json_add_int(w, "cached_tokens", usage->cached_tokens);
+    json_object_end(w);
+    json_object_end(w);
 }
 
 void sse_usage(const struct sse_encoder *e, struct strbuf *out,
                const struct completion_usage *usage)
 {
     strbuf_add(out, e->head.data, e->common_len);
-    strbuf_adds(out, "],\"usage\":");
-    usage_write(out, usage);
+    strbuf_adds(out, "],");
+    usage_add(&(struct json_writer){.out = out}, usage);
     strbuf_adds(out, "}" END);
 }
 

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/json.h"
 #include "base/strbuf.h"
 
 /* The events of one streamed chat completion, in OpenAI's form. What is the same in every chunk is
@@ -47,7 +48,7 @@ void sse_error(struct strbuf *out, const char *error_json); /* {"error":{...}} *
 void sse_done(struct strbuf *out);
 void sse_heartbeat(struct strbuf *out); /* a comment, which clients skip */
 
-/* {"prompt_tokens":..,...}: the same object in streams and whole answers. */
-void usage_write(struct strbuf *out, const struct completion_usage *usage);
+/* "usage":{"prompt_tokens":..,...}: the same member in streams and whole answers. */
+void usage_add(struct json_writer *w, const struct completion_usage *usage);
 
 #endif

@@ -1,0 +1,43 @@
+#ifndef RADISH_SERVE_API_H
+#define RADISH_SERVE_API_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sched/scheduler.h"
+#include "serve/api_error.h"
+#include "serve/host_rules.h"
+#include "serve/http_server.h"
+#include "serve/server.h"
+#include "serve/workers.h"
+
+struct completion;
+
+enum { API_SEEN_SLOTS = 1024 };
+
+/* What the routes share. Owned by the event loop's thread; workers read the options only. */
+struct api {
+    const struct server_options *options;
+    struct host_rules rules;
+    struct scheduler *scheduler;
+    struct workers *workers;
+    struct http_server *http;
+    struct token_table tokens;
+    struct completion *completions; /* in progress */
+    uint32_t n_completions;
+    bool stopping; /* nothing new is begun */
+    int64_t started_unix;
+    char fingerprint[20];
+    uint64_t seen[API_SEEN_SLOTS]; /* of unknown fields: which client was already told in the log */
+    uint32_t n_seen;
+};
+
+/* Fills in what does not depend on other parts. */
+void api_init(struct api *api, const struct server_options *options);
+/* The handler for http_server_open; its context is the api. */
+struct http_handler api_handler(struct api *api, void (*drained)(void *context));
+
+void api_reply_json(struct http_exchange *x, int status, const struct strbuf *json);
+void api_reply_error(struct http_exchange *x, const struct api_error *e);
+
+#endif

@@ -1,0 +1,342 @@
+/* OpenAI's routes: who may ask, what there is, and which way a request goes. Runs on the event
+ * loop's thread; nothing here is slow. What a newcomer gets wrong: Host and Origin are judged
+ * before anything else, because a browser can be made to send any of these requests. */
+#include "serve/api.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "serve/chat_completion.h"
+
+#define MODELS_PREFIX "/v1/models/"
+
+struct route {
+    const char *path;  /* a last '/' stands for anything behind it */
+    const char *allow; /* the methods, as the Allow field lists them */
+    enum http_method method;
+    void (*run)(struct api *api, struct http_exchange *x, const char *path);
+    bool quiet;
+};
+
+void api_reply_json(struct http_exchange *x, int status, const struct strbuf *json)
+{
+    if (json->failed) {
+        struct api_error e;
+        api_error_set(&e, 500, NULL, "there is no memory for the answer");
+        api_reply_error(x, &e);
+        return;
+    }
+    http_reply(x, status, "application/json", json->data, json->len);
+}
+
+void api_reply_error(struct http_exchange *x, const struct api_error *e)
+{
+    struct strbuf json = STRBUF_INIT;
+    api_error_write(&json, e);
+    http_note(x, "(%s)", e->message);
+    http_reply(x, e->status, "application/json", strbuf_str(&json), json.len);
+    strbuf_free(&json);
+}
+
+/* ---- the routes --------------------------------------------------------------------------- */
+
+static void get_health(struct api *api, struct http_exchange *x, const char *path)
+{
+    (void)path;
+    static const char ok[] = "{\"status\":\"ok\"}", stopping[] = "{\"status\":\"stopping\"}";
+    if (api->stopping)
+        http_reply(x, 503, "application/json", stopping, sizeof stopping - 1);
+    else
+        http_reply(x, 200, "application/json", ok, sizeof ok - 1);
+}
+
+static void model_write(struct json_writer *w, const struct api *api)
+{
+    json_object_begin(w, NULL);
+    json_add_string(w, "id", api->options->model_name);
+    json_add_string(w, "object", "model");
+    json_add_int(w, "created", api->started_unix);
+    json_add_string(w, "owned_by", "radish");
+    json_add_int(w, "context_window", api->options->context);
+    json_add_int(w, "max_model_len", api->options->context);
+    json_object_end(w);
+}
+
+static void get_models(struct api *api, struct http_exchange *x, const char *path)
+{
+    (void)path;
+    struct strbuf json = STRBUF_INIT;
+    struct json_writer w = {.out = &json};
+    json_object_begin(&w, NULL);
+    json_add_string(&w, "object", "list");
+    json_array_begin(&w, "data");
+    model_write(&w, api);
+    json_array_end(&w);
+    json_object_end(&w);
+    api_reply_json(x, 200, &json);
+    strbuf_free(&json);
+}
+
+static void get_model(struct api *api, struct http_exchange *x, const char *path)
+{
+    const char *name = path + strlen(MODELS_PREFIX);
+    if (strcmp(name, api->options->model_name) != 0) {
+        struct api_error e;
+        api_error_set(&e, 404, "model", "there is no model '%.100s' here, only '%s'", name,
+                      api->options->model_name);
+        e.code = "model_not_found";
+        api_reply_error(x, &e);
+        return;
+    }
+    struct strbuf json = STRBUF_INIT;
+    struct json_writer w = {.out = &json};
+    model_write(&w, api);
+    api_reply_json(x, 200, &json);
+    strbuf_free(&json);
+}
+
+static void get_stats(struct api *api, struct http_exchange *x, const char *path)
+{
+    (void)path;
+    struct scheduler_stats s;
+    scheduler_read_stats(api->scheduler, &s);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } members[] = {
+        {"connections", http_server_connections(api->http)},
+        {"completions", api->n_completions},
+        {"running", s.n_running},
+        {"waiting", s.n_waiting},
+        {"pages", s.n_pages},
+        {"pages_free", s.n_free},
+        {"pages_cached", s.n_owned},
+        {"pages_private", s.n_private},
+        {"steps", s.steps},
+        {"rows", s.rows},
+        {"prompt_tokens", s.prompt_tokens},
+        {"cached_tokens", s.cached_tokens},
+        {"generated_tokens", s.generated_tokens},
+        {"finished", s.finished},
+        {"canceled", s.canceled},
+        {"failed", s.failed},
+        {"preempted", s.preempted},
+        {"cache_nodes", s.tree.n_nodes},
+        {"cache_evictable", s.tree.n_evictable},
+        {"cache_evicted", s.tree.evicted_pages},
+        {"cache_expired", s.tree.expired_pages},
+        {"lookups_missed", s.tree.lookups[MATCH_MISS]},
+        {"lookups_common", s.tree.lookups[MATCH_COMMON]},
+        {"lookups_supersequence", s.tree.lookups[MATCH_SUPERSEQUENCE]},
+        {"lookups_prefix", s.tree.lookups[MATCH_PREFIX]},
+    };
+    struct strbuf json = STRBUF_INIT;
+    struct json_writer w = {.out = &json};
+    json_object_begin(&w, NULL);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        json_add_int(&w, members[i].name, (int64_t)members[i].value);
+    json_object_end(&w);
+    api_reply_json(x, 200, &json);
+    strbuf_free(&json);
+}
+
+static void post_chat(struct api *api, struct http_exchange *x, const char *path)
+{
+    (void)path;
+    completion_begin(api, x);
+}
+
+static const struct route routes[] = {
+    {"/v1/chat/completions", "POST, OPTIONS", HTTP_POST, post_chat, false},
+    {"/v1/models", "GET, HEAD, OPTIONS", HTTP_GET, get_models, false},
+    {MODELS_PREFIX, "GET, HEAD, OPTIONS", HTTP_GET, get_model, false},
+    {"/health", "GET, HEAD, OPTIONS", HTTP_GET, get_health, true},
+    {"/stats", "GET, HEAD, OPTIONS", HTTP_GET, get_stats, true},
+};
+
+static const struct route *route_find(const char *path)
+{
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        size_t len = strlen(routes[i].path);
+        bool open = routes[i].path[len - 1] == '/';
+        if (open ? strncmp(path, routes[i].path, len) == 0 && path[len]
+                 : strcmp(path, routes[i].path) == 0)
+            return &routes[i];
+    }
+    return NULL;
+}
+
+/* ---- what is looked at before the body ---------------------------------------------------- */
+
+static int check_host(const struct api *api, const struct http_exchange *x, struct api_error *e)
+{
+    const char *host = http_parser_host(http_request(x));
+    if (!host || host_is_allowed(&api->rules, host, http_local_address(x)))
+        return 0;
+    return api_error_set(e, 403, NULL,
+                         "requests for the host '%.100s' are not answered here; if it is this "
+                         "machine's, start the server with --allowed-host %.100s",
+                         host, host);
+}
+
+/* A browser names the page that asks; one of ours is told that it may read the answer. */
+static int check_origin(const struct api *api, struct http_exchange *x, struct api_error *e)
+{
+    const char *origin = http_parser_field(http_request(x), "origin");
+    if (!origin)
+        return 0;
+    if (!origin_is_allowed(&api->rules, origin, http_local_address(x)))
+        return api_error_set(e, 403, NULL,
+                             "pages of the origin '%.100s' may not use this server; if you trust "
+                             "it, start the server with --allowed-host and its host",
+                             origin);
+    http_add_field(x, "Access-Control-Allow-Origin", origin);
+    http_add_field(x, "Access-Control-Expose-Headers", "x-request-id, x-radish-ignored");
+    http_add_field(x, "Vary", "Origin");
+    return 0;
+}
+
+static int check_content_type(const struct http_exchange *x, struct api_error *e)
+{
+    static const char json[] = "application/json";
+    const char *type = http_parser_field(http_request(x), "content-type");
+    size_t len = type ? strcspn(type, "; \t") : 0;
+    if (len == sizeof json - 1 && strncasecmp(type, json, len) == 0)
+        return 0;
+    return api_error_set(e, 415, NULL, "the Content-Type must be application/json, not '%.100s'",
+                         type ? type : "");
+}
+
+/* The route of a request, or NULL and `e`. */
+static const struct route *route_check(struct http_exchange *x, struct strbuf *path,
+                                       struct api_error *e)
+{
+    const struct http_parser *p = http_request(x);
+    if (p->method == HTTP_OTHER || p->method == HTTP_CONNECT || p->method == HTTP_TRACE) {
+        api_error_set(e, 501, NULL, "the method %.40s is not known here", http_parser_method(p));
+        return NULL;
+    }
+    const struct route *route = http_parser_path(p, path) ? route_find(strbuf_str(path)) : NULL;
+    if (!route) {
+        api_error_set(e, 404, NULL, "there is no %.200s here; chat is at /v1/chat/completions",
+                      http_parser_target(p));
+        return NULL;
+    }
+    bool fits = p->method == route->method || p->method == HTTP_OPTIONS ||
+                (p->method == HTTP_HEAD && route->method == HTTP_GET);
+    if (!fits) {
+        http_add_field(x, "Allow", route->allow);
+        api_error_set(e, 405, NULL, "%s takes %s, not %s", route->path, route->allow,
+                      http_parser_method(p));
+        return NULL;
+    }
+    return route;
+}
+
+static void reply_options(struct http_exchange *x, const char *allow)
+{
+    const struct http_parser *p = http_request(x);
+    http_add_field(x, "Allow", allow);
+    if (http_parser_field(p, "access-control-request-method")) {
+        const char *fields = http_parser_field(p, "access-control-request-headers");
+        http_add_field(x, "Access-Control-Allow-Methods", allow);
+        if (fields)
+            http_add_field(x, "Access-Control-Allow-Headers", fields);
+        http_add_field(x, "Access-Control-Max-Age", "600");
+    }
+    http_reply(x, 204, NULL, NULL, 0);
+}
+
+/* Called with the head alone, and again for the route with the whole request. */
+static void on_head(void *context, struct http_exchange *x)
+{
+    struct api *api = context;
+    const struct http_parser *p = http_request(x);
+    struct api_error e;
+    if (check_host(api, x, &e) || check_origin(api, x, &e)) {
+        api_reply_error(x, &e);
+        return;
+    }
+    if (strcmp(http_parser_target(p), "*") == 0) { /* the parser lets only OPTIONS say it */
+        reply_options(x, "GET, HEAD, POST, OPTIONS");
+        return;
+    }
+    struct strbuf path = STRBUF_INIT;
+    const struct route *route = route_check(x, &path, &e);
+    strbuf_free(&path);
+    if (!route) {
+        api_reply_error(x, &e);
+    } else if (p->method == HTTP_OPTIONS) {
+        reply_options(x, route->allow);
+    } else if (p->method == HTTP_POST && check_content_type(x, &e)) {
+        api_reply_error(x, &e);
+    } else if (p->method == HTTP_POST && api->stopping) {
+        http_add_field(x, "Retry-After", "5");
+        api_error_set(&e, 503, NULL, "the server is stopping");
+        api_reply_error(x, &e);
+    } else if (route->quiet) {
+        http_log_quietly(x);
+    }
+}
+
+static void on_request(void *context, struct http_exchange *x)
+{
+    struct strbuf path = STRBUF_INIT;
+    struct api_error e;
+    const struct route *route = route_check(x, &path, &e);
+    if (route)
+        route->run(context, x, strbuf_str(&path));
+    else
+        api_reply_error(x, &e);
+    strbuf_free(&path);
+}
+
+static void on_refused(void *context, struct http_exchange *x, int status, const char *message)
+{
+    (void)context;
+    struct api_error e;
+    api_error_set(&e, status, NULL, "%s", message);
+    if (status == 503)
+        http_add_field(x, "Retry-After", "2");
+    api_reply_error(x, &e);
+}
+
+static void on_room(void *context, struct http_exchange *x)
+{
+    (void)context;
+    completion_room(x);
+}
+
+static void on_hangup(void *context, struct http_exchange *x)
+{
+    completion_hangup(context, x);
+}
+
+void api_init(struct api *api, const struct server_options *options)
+{
+    *api = (struct api){.options = options, .started_unix = clock_unix_seconds()};
+    api->rules = (struct host_rules){.bound = options->host,
+                                     .allowed_hosts = options->allowed_hosts,
+                                     .n_allowed_hosts = options->n_allowed_hosts};
+    const char *engine = options->engine->info.name;
+    uint64_t hash = hash_bytes(RADISH_VERSION, strlen(RADISH_VERSION));
+    hash = hash_pair(hash, hash_bytes(options->model_name, strlen(options->model_name)));
+    hash = hash_pair(hash, hash_bytes(engine, strlen(engine)));
+    snprintf(api->fingerprint, sizeof api->fingerprint, "fp_%010llx",
+             (unsigned long long)(hash >> 24));
+}
+
+struct http_handler api_handler(struct api *api, void (*drained)(void *context))
+{
+    return (struct http_handler){.context = api,
+                                 .head = on_head,
+                                 .request = on_request,
+                                 .refused = on_refused,
+                                 .room = on_room,
+                                 .hangup = on_hangup,
+                                 .drained = drained};
+}

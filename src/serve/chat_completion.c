@@ -1,0 +1,600 @@
+/* Chat completions from the request's body to the last byte of the answer. Everything but
+ * completion_prepare, which a worker runs, belongs to the event loop's thread.
+ *
+ * What a newcomer gets wrong: an answer and its work end separately. When the exchange is over
+ * (`x` is NULL) the scheduler may still hold the requests; they are the completion's again, and
+ * may be freed, only when each one's EVENT_DONE has been read. */
+#include "serve/chat_completion.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "prompt/prompt.h"
+#include "serve/request_fields.h"
+#include "serve/sse.h"
+
+#define HEARTBEAT_NS  10000000000u
+#define RETRY_AFTER_S "2"
+
+/* One of the n answers. */
+struct choice {
+    struct request request;
+    struct strbuf bytes; /* of the generated tokens, from `shown` on */
+    uint64_t shown;      /* bytes that have gone through utf8 */
+    struct utf8_stream utf8;
+    struct strbuf text; /* whole UTF-8: the answer so far, or of a stream what is not sent yet */
+    uint32_t n_tokens;
+    uint32_t cached; /* of the prompt, once it is started */
+    bool live;       /* the scheduler has it */
+    enum finish_reason finish;
+};
+
+struct completion {
+    struct api *api;
+    struct completion *prev, *next;
+    struct http_exchange *x; /* NULL: nobody waits for the answer */
+    struct job job;
+    bool preparing;
+    atomic_bool unwanted; /* tells the worker not to begin */
+
+    /* The worker's part: in, then out. */
+    struct strbuf body;
+    struct chat_params params;
+    struct token_list prompt;
+    bool failed;
+    struct api_error error;
+
+    char id[40];
+    int64_t created;
+    uint64_t began_ns, sent_ns; /* sent: the last byte of a stream */
+    struct sse_encoder sse;
+    bool streaming;
+    struct choice *choices;
+    uint32_t n_choices, n_live;
+};
+
+/* ---- made and freed ----------------------------------------------------------------------- */
+
+static void completion_free(struct completion *c)
+{
+    assert(c->n_live == 0 && !c->preparing);
+    struct api *api = c->api;
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        strbuf_free(&c->choices[i].bytes);
+        strbuf_free(&c->choices[i].text);
+    }
+    free(c->choices);
+    sse_close(&c->sse);
+    strbuf_free(&c->body);
+    chat_params_free(&c->params);
+    token_list_free(&c->prompt);
+    *(c->prev ? &c->prev->next : &api->completions) = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    api->n_completions--;
+    free(c);
+}
+
+static void cancel_live(struct completion *c)
+{
+    for (uint32_t i = 0; i < c->n_choices; i++)
+        if (c->choices[i].live)
+            scheduler_cancel(c->api->scheduler, &c->choices[i].request);
+}
+
+/* Nobody waits any more: stop the work, and free what can be freed. */
+static void completion_abandon(struct completion *c)
+{
+    c->x = NULL;
+    atomic_store(&c->unwanted, true);
+    cancel_live(c);
+    if (!c->preparing && c->n_live == 0)
+        completion_free(c);
+}
+
+static void note_tokens(struct completion *c)
+{
+    uint32_t cached = 0, generated = 0;
+    uint64_t first_ns = 0;
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        const struct choice *o = &c->choices[i];
+        generated += o->n_tokens;
+        if (i == 0 || o->cached < cached)
+            cached = o->cached;
+        if (o->n_tokens && (!first_ns || o->request.first_token_ns < first_ns))
+            first_ns = o->request.first_token_ns;
+    }
+    if (c->n_choices == 0)
+        return;
+    http_note(c->x, "prompt %zu, cached %u, generated %u", c->prompt.len, cached, generated);
+    if (first_ns)
+        http_note(c->x, "first token %.1f ms", (double)(first_ns - c->began_ns) * 1e-6);
+}
+
+static void completion_fail(struct completion *c, const struct api_error *e)
+{
+    struct http_exchange *x = c->x;
+    if (x && c->streaming) {
+        struct strbuf json = STRBUF_INIT, event = STRBUF_INIT;
+        api_error_write(&json, e);
+        sse_error(&event, strbuf_str(&json));
+        http_stream_write(x, event.data, event.len);
+        note_tokens(c);
+        http_note(x, "failed: %s", e->message);
+        http_stream_end(x);
+        strbuf_free(&json);
+        strbuf_free(&event);
+    } else if (x) {
+        note_tokens(c);
+        if (e->status == 429 || e->status == 503)
+            http_add_field(x, "Retry-After", RETRY_AFTER_S);
+        api_reply_error(x, e);
+    }
+    completion_abandon(c);
+}
+
+/* ---- the worker's part -------------------------------------------------------------------- */
+
+/* What the prompt and the answer may take of the context. */
+static int fit_context(struct completion *c)
+{
+    const struct server_options *options = c->api->options;
+    struct chat_params *p = &c->params;
+    if (c->prompt.len == 0)
+        return api_error_set(&c->error, 400, "messages", "the conversation is empty");
+    if (c->prompt.len >= options->context) {
+        api_error_set(&c->error, 400, "messages",
+                      "this model's context is %u tokens, but the conversation takes %zu; shorten "
+                      "it, or start the server with a larger -c",
+                      options->context, c->prompt.len);
+        c->error.code = "context_length_exceeded";
+        return -1;
+    }
+    int64_t left = (int64_t)(options->context - c->prompt.len);
+    if (p->max_tokens == 0)
+        p->max_tokens = options->default_max_tokens ? options->default_max_tokens : left;
+    if (p->max_tokens > left)
+        p->max_tokens = left;
+    return 0;
+}
+
+static int prepare(struct completion *c)
+{
+    const struct server_options *options = c->api->options;
+    struct chat_params *p = &c->params;
+    struct error err;
+    if (chat_params_read(p, strbuf_str(&c->body), c->body.len, options->strict_fields, &c->error))
+        return -1;
+    if (options->strict_model && p->model && strcmp(p->model, options->model_name) != 0) {
+        api_error_set(&c->error, 404, "model", "there is no model '%.100s' here, only '%s'",
+                      p->model, options->model_name);
+        c->error.code = "model_not_found";
+        return -1;
+    }
+    if (prompt_maker_chat(options->prompt, p->messages, p->extra, &c->prompt, &err)) {
+        bool ours = err.code != ERROR_INPUT && err.code != ERROR_LIMIT;
+        return api_error_set(&c->error, ours ? 500 : 400, ours ? NULL : "messages", "%s",
+                             err.message);
+    }
+    return fit_context(c);
+}
+
+static void completion_prepare(struct job *job)
+{
+    struct completion *c = (struct completion *)((char *)job - offsetof(struct completion, job));
+    if (!atomic_load(&c->unwanted))
+        c->failed = prepare(c) != 0;
+    strbuf_free(&c->body);
+}
+
+/* ---- begun -------------------------------------------------------------------------------- */
+
+static void id_make(struct completion *c)
+{
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuv";
+    unsigned char random[24] = {0};
+    if (getrandom(random, sizeof random, 0) < 0)
+        memcpy(random, &c->began_ns, sizeof c->began_ns);
+    size_t n = (size_t)snprintf(c->id, sizeof c->id, "chatcmpl-");
+    for (size_t i = 0; i < sizeof random; i++)
+        c->id[n++] = digits[random[i] % 32];
+    c->id[n] = '\0';
+}
+
+void completion_begin(struct api *api, struct http_exchange *x)
+{
+    struct api_error e;
+    struct completion *c = calloc(1, sizeof *c);
+    if (!c) {
+        api_error_set(&e, 503, NULL, "there is no memory for this request; try again soon");
+        api_reply_error(x, &e);
+        return;
+    }
+    c->api = api;
+    c->x = x;
+    c->body = http_take_body(x);
+    c->job.run = completion_prepare;
+    c->created = clock_unix_seconds();
+    c->began_ns = clock_now_ns();
+    id_make(c);
+    c->next = api->completions;
+    if (c->next)
+        c->next->prev = c;
+    api->completions = c;
+    api->n_completions++;
+    http_set_user(x, c);
+    http_add_field(x, "x-request-id", c->id);
+    c->preparing = workers_submit(api->workers, &c->job);
+    if (!c->preparing) {
+        api_error_set(&e, 429, NULL, "too many requests are being read; try again soon");
+        completion_fail(c, &e);
+    }
+}
+
+/* Says it once for each client and set of fields; forgets when the table is full. */
+static void log_ignored(struct api *api, const struct http_exchange *x, const char *fields)
+{
+    const char *agent = http_parser_field(http_request(x), "user-agent");
+    const char *peer = http_peer_address(x);
+    uint64_t key = hash_pair(hash_bytes(fields, strlen(fields)), hash_bytes(peer, strlen(peer)));
+    if (agent)
+        key = hash_pair(key, hash_bytes(agent, strlen(agent)));
+    key |= 1; /* 0 is an empty slot */
+    if (api->n_seen >= API_SEEN_SLOTS / 2) {
+        memset(api->seen, 0, sizeof api->seen);
+        api->n_seen = 0;
+    }
+    uint64_t at = key >> 1;
+    for (; api->seen[at % API_SEEN_SLOTS]; at++)
+        if (api->seen[at % API_SEEN_SLOTS] == key)
+            return;
+    api->seen[at % API_SEEN_SLOTS] = key;
+    api->n_seen++;
+    log_info("%s sends fields that are unknown here and ignored: %s", peer, fields);
+}
+
+static void request_fill(struct completion *c, struct request *r, uint32_t choice)
+{
+    const struct chat_params *p = &c->params;
+    r->tokens = c->prompt.ids;
+    r->n_tokens = (uint32_t)c->prompt.len;
+    r->max_tokens = (uint32_t)p->max_tokens;
+    r->sampling = p->sampling;
+    r->sampling.choice = choice;
+    memcpy(r->stops, p->stops, sizeof r->stops);
+    r->n_stops = p->n_stops;
+    r->ignore_end = p->ignore_end;
+    r->no_cache = !p->cache_prompt || c->api->options->no_prefix_cache;
+    r->user = c;
+}
+
+/* Hands every choice to the scheduler; false and `e` when it takes one not. */
+static bool submit_choices(struct completion *c, struct api_error *e)
+{
+    struct chat_params *p = &c->params;
+    if (!p->seeded && getrandom(&p->sampling.seed, sizeof p->sampling.seed, 0) < 0)
+        p->sampling.seed = c->began_ns;
+    c->choices = calloc((size_t)p->n, sizeof *c->choices);
+    if (!c->choices) {
+        api_error_set(e, 503, NULL, "there is no memory for this request; try again soon");
+        return false;
+    }
+    c->n_choices = (uint32_t)p->n;
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        struct choice *o = &c->choices[i];
+        request_fill(c, &o->request, i);
+        enum submit_result result = scheduler_submit(c->api->scheduler, &o->request);
+        if (result == SUBMIT_TOO_LONG) {
+            api_error_set(e, 400, "messages",
+                          "the conversation takes %zu tokens, which is more than the cache holds; "
+                          "shorten it, or start the server with a larger --cache-size",
+                          c->prompt.len);
+            e->code = "context_length_exceeded";
+            return false;
+        }
+        if (result != SUBMIT_OK) {
+            api_error_set(e, 429, NULL,
+                          "%u requests wait already, which is as many as may (--max-waiting); "
+                          "try again soon",
+                          c->api->options->max_waiting);
+            e->code = "queue_full";
+            return false;
+        }
+        o->live = true;
+        c->n_live++;
+    }
+    return true;
+}
+
+static void stream_write(struct completion *c, const struct strbuf *events)
+{
+    if (events->len == 0)
+        return;
+    http_stream_write(c->x, events->data, events->len);
+    c->sent_ns = clock_now_ns();
+}
+
+static void stream_begin(struct completion *c)
+{
+    struct completion_id id = {c->id, c->api->options->model_name, c->api->fingerprint, c->created};
+    struct strbuf events = STRBUF_INIT;
+    sse_open(&c->sse, &id, c->params.include_usage);
+    http_add_field(c->x, "Cache-Control", "no-cache");
+    http_add_field(c->x, "X-Accel-Buffering", "no");
+    http_stream_begin(c->x, "text/event-stream; charset=utf-8");
+    c->streaming = true;
+    for (uint32_t i = 0; i < c->n_choices; i++)
+        sse_role(&c->sse, &events, i);
+    stream_write(c, &events);
+    strbuf_free(&events);
+}
+
+/* The worker is done with it. */
+static void completion_prepared(struct completion *c)
+{
+    struct api_error e;
+    c->preparing = false;
+    if (!c->x) {
+        completion_free(c);
+        return;
+    }
+    if (c->params.ignored.len) {
+        http_add_field(c->x, "x-radish-ignored", strbuf_str(&c->params.ignored));
+        log_ignored(c->api, c->x, strbuf_str(&c->params.ignored));
+    }
+    if (c->failed) {
+        completion_fail(c, &c->error);
+        return;
+    }
+    if (!submit_choices(c, &e)) {
+        completion_fail(c, &e);
+        return;
+    }
+    if (c->params.stream)
+        stream_begin(c);
+}
+
+/* ---- answered ----------------------------------------------------------------------------- */
+
+static const char *finish_name(enum finish_reason finish)
+{
+    return finish == FINISH_LENGTH ? "length" : "stop";
+}
+
+static struct completion_usage usage_of(const struct completion *c)
+{
+    struct completion_usage u = {.prompt_tokens = (uint32_t)c->prompt.len,
+                                 .cached_tokens = UINT32_MAX};
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        const struct choice *o = &c->choices[i];
+        u.completion_tokens += o->request.n_generated;
+        /* The choices share one prompt; what any of them had to compute was not cached. */
+        if (o->cached < u.cached_tokens)
+            u.cached_tokens = o->cached;
+    }
+    return u;
+}
+
+static void reply_whole(struct completion *c)
+{
+    struct strbuf json = STRBUF_INIT;
+    struct json_writer w = {.out = &json};
+    struct completion_usage usage = usage_of(c);
+    json_object_begin(&w, NULL);
+    json_add_string(&w, "id", c->id);
+    json_add_string(&w, "object", "chat.completion");
+    json_add_int(&w, "created", c->created);
+    json_add_string(&w, "model", c->api->options->model_name);
+    json_add_string(&w, "system_fingerprint", c->api->fingerprint);
+    json_array_begin(&w, "choices");
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        const struct choice *o = &c->choices[i];
+        json_object_begin(&w, NULL);
+        json_add_int(&w, "index", i);
+        json_object_begin(&w, "message");
+        json_add_string(&w, "role", "assistant");
+        json_add_bytes(&w, "content", strbuf_str(&o->text), o->text.len);
+        json_add_null(&w, "refusal");
+        json_object_end(&w);
+        json_add_null(&w, "logprobs");
+        json_add_string(&w, "finish_reason", finish_name(o->finish));
+        json_object_end(&w);
+    }
+    json_array_end(&w);
+    usage_add(&w, &usage);
+    json_object_end(&w);
+    note_tokens(c);
+    api_reply_json(c->x, 200, &json);
+    strbuf_free(&json);
+}
+
+/* Every choice is done: the answer ends. */
+static void completion_answer(struct completion *c)
+{
+    if (c->streaming) {
+        struct completion_usage usage = usage_of(c);
+        struct strbuf events = STRBUF_INIT;
+        if (c->params.include_usage)
+            sse_usage(&c->sse, &events, &usage);
+        sse_done(&events);
+        stream_write(c, &events);
+        strbuf_free(&events);
+        note_tokens(c);
+        http_stream_end(c->x);
+    } else {
+        reply_whole(c);
+    }
+    completion_abandon(c);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+/* Moves the bytes that may be shown, up to `text_end`, through UTF-8 into the choice's text. */
+static void show(struct choice *o, uint64_t text_end)
+{
+    if (text_end <= o->shown)
+        return;
+    size_t len = (size_t)(text_end - o->shown);
+    assert(len <= o->bytes.len);
+    utf8_stream_add(&o->utf8, o->bytes.data, len, &o->text);
+    strbuf_remove_front(&o->bytes, len);
+    o->shown = text_end;
+}
+
+static void take_event(struct completion *c, struct choice *o, const struct sched_event *event)
+{
+    const struct token_table *tokens = &c->api->tokens;
+    switch (event->type) {
+    case EVENT_STARTED: o->cached = o->request.prompt_cached; return;
+    case EVENT_TOKEN:
+        assert(event->token >= 0 && (uint32_t)event->token < tokens->n_tokens);
+        o->n_tokens++;
+        strbuf_add(&o->bytes, tokens->bytes[event->token], tokens->lengths[event->token]);
+        show(o, event->text_end);
+        return;
+    case EVENT_DONE:
+        show(o, event->text_end);
+        utf8_stream_end(&o->utf8, &o->text);
+        o->finish = event->finish;
+        o->live = false;
+        c->n_live--;
+        return;
+    }
+}
+
+static void send_text(struct completion *c, uint32_t index, struct strbuf *events)
+{
+    struct choice *o = &c->choices[index];
+    if (o->text.len) {
+        sse_content(&c->sse, events, index, o->text.data, o->text.len);
+        strbuf_clear(&o->text);
+    }
+    if (!o->live && (o->finish == FINISH_STOP || o->finish == FINISH_LENGTH))
+        sse_finish(&c->sse, events, index, finish_name(o->finish));
+}
+
+/* Takes a choice's events while there is someone to read them and room to write. */
+static void pump_choice(struct completion *c, uint32_t index, struct strbuf *events)
+{
+    struct choice *o = &c->choices[index];
+    struct sched_event event;
+    while (o->live && (!c->streaming || !c->x || http_stream_has_room(c->x)) &&
+           scheduler_next_event(c->api->scheduler, &o->request, &event)) {
+        take_event(c, o, &event);
+        if (c->streaming && c->x)
+            send_text(c, index, events);
+    }
+}
+
+/* The error of a choice that did not end well, if there is one. */
+static bool failed_choice(const struct completion *c, struct api_error *e)
+{
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        const struct choice *o = &c->choices[i];
+        if (!o->live && o->finish == FINISH_ERROR) {
+            const struct error *error = &o->request.error;
+            api_error_set(e, 500, NULL, "generating the answer failed: %s", error->message);
+            return true;
+        }
+        if (!o->live && o->finish == FINISH_CANCELED) {
+            api_error_set(e, 503, NULL, "the answer was cancelled by the server");
+            return true;
+        }
+    }
+    return false;
+}
+
+static void completion_pump(struct completion *c)
+{
+    struct strbuf events = STRBUF_INIT;
+    struct api_error e;
+    for (uint32_t i = 0; i < c->n_choices; i++)
+        pump_choice(c, i, &events);
+    if (c->x && c->streaming)
+        stream_write(c, &events);
+    strbuf_free(&events);
+    if (!c->x) {
+        if (c->n_live == 0)
+            completion_free(c);
+    } else if (failed_choice(c, &e)) {
+        completion_fail(c, &e);
+    } else if (c->n_live == 0) {
+        completion_answer(c);
+    }
+}
+
+void completions_pump(struct api *api)
+{
+    for (struct job *job; (job = workers_finished(api->workers));)
+        completion_prepared((struct completion *)((char *)job - offsetof(struct completion, job)));
+    for (struct completion *c = api->completions, *next; c; c = next) {
+        next = c->next;
+        if (!c->preparing)
+            completion_pump(c);
+    }
+}
+
+void completion_hangup(struct api *api, struct http_exchange *x)
+{
+    (void)api;
+    struct completion *c = http_user(x);
+    if (!c)
+        return;
+    note_tokens(c);
+    completion_abandon(c);
+}
+
+void completion_room(struct http_exchange *x)
+{
+    struct completion *c = http_user(x);
+    if (c && !c->preparing)
+        completion_pump(c);
+}
+
+void completions_tick(struct api *api)
+{
+    uint64_t now = clock_now_ns();
+    uint64_t limit_ns = (uint64_t)api->options->request_timeout_ms * 1000000u;
+    for (struct completion *c = api->completions, *next; c; c = next) {
+        next = c->next;
+        if (!c->x)
+            continue;
+        if (limit_ns && now - c->began_ns > limit_ns) {
+            struct api_error e;
+            api_error_set(&e, 504, NULL, "the answer was not complete after %u s (--timeout)",
+                          api->options->request_timeout_ms / 1000);
+            e.code = "timeout";
+            completion_fail(c, &e);
+        } else if (c->streaming && now - c->sent_ns > HEARTBEAT_NS && http_stream_has_room(c->x)) {
+            struct strbuf event = STRBUF_INIT;
+            sse_heartbeat(&event);
+            stream_write(c, &event);
+            strbuf_free(&event);
+        }
+    }
+}
+
+void completions_fail(struct api *api, const struct api_error *e)
+{
+    for (struct completion *c = api->completions, *next; c; c = next) {
+        next = c->next;
+        if (c->x)
+            completion_fail(c, e);
+    }
+}
+
+void completions_free(struct api *api)
+{
+    for (struct completion *c; (c = api->completions);) {
+        c->preparing = false;
+        c->n_live = 0;
+        completion_free(c);
+    }
+}

@@ -1,0 +1,216 @@
+/* The server put together: event loop, scheduler, workers, connections; signals and the stop.
+ *
+ *   signal 1 ─► no new connections or answers ─► all answered ───────────────────────► exit
+ *                     └─ shutdown_grace_ms ─► the rest end with an error ─► all sent ──┘
+ *                                                     └─ FLUSH_MS ─────────────────────┘
+ *   signal 2 ─► exit at once
+ *
+ * The event loop is the calling thread. The scheduler and the workers only ever touch one thing
+ * here: the descriptor that wakes the loop. */
+#include "serve/server.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+
+#include "base/log.h"
+#include "prompt/token_table.h"
+#include "serve/api.h"
+#include "serve/chat_completion.h"
+
+enum { TICK_MS = 1000, FLUSH_MS = 2000, BODIES = 8 };
+
+struct server {
+    struct api api;
+    struct event_base *base;
+    int wake_fd;
+    struct event *wake, *tick, *grace, *sigint, *sigterm;
+    bool failing; /* the grace is over */
+};
+
+static struct timeval milliseconds(unsigned ms)
+{
+    return (struct timeval){ms / 1000, (ms % 1000) * 1000};
+}
+
+/* From any thread. */
+static void wake_loop(void *context)
+{
+    struct server *s = context;
+    uint64_t one = 1;
+    if (write(s->wake_fd, &one, sizeof one) < 0 && errno != EAGAIN)
+        log_error("cannot wake the event loop: %s", strerror(errno));
+}
+
+static void wake_cb(evutil_socket_t fd, short what, void *arg)
+{
+    (void)what;
+    struct server *s = arg;
+    uint64_t count;
+    if (read(fd, &count, sizeof count) < 0 && errno != EAGAIN)
+        log_error("cannot read the wake-up count: %s", strerror(errno));
+    completions_pump(&s->api);
+}
+
+static void tick_cb(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct server *s = arg;
+    completions_tick(&s->api);
+}
+
+/* ---- the stop ----------------------------------------------------------------------------- */
+
+static void drained(void *context)
+{
+    struct server *s = context; /* the api is its first member */
+    event_base_loopbreak(s->base);
+}
+
+static void grace_cb(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct server *s = arg;
+    if (s->failing) {
+        event_base_loopbreak(s->base);
+        return;
+    }
+    s->failing = true;
+    struct api_error e;
+    api_error_set(&e, 503, NULL, "the server is stopping; the answer is not complete");
+    e.code = "server_stopping";
+    log_info("the grace is over: %u answers are ended", s->api.n_completions);
+    struct timeval flush = milliseconds(FLUSH_MS);
+    evtimer_add(s->grace, &flush);
+    completions_fail(&s->api, &e);
+}
+
+static void signal_cb(evutil_socket_t number, short what, void *arg)
+{
+    (void)what;
+    struct server *s = arg;
+    if (s->api.stopping) {
+        log_info("%s again: stopping at once", strsignal((int)number));
+        event_base_loopbreak(s->base);
+        return;
+    }
+    s->api.stopping = true;
+    log_info("%s: stopping; %u answers in progress have %.1f s to finish", strsignal((int)number),
+             s->api.n_completions, s->api.options->shutdown_grace_ms * 1e-3);
+    struct timeval grace = milliseconds(s->api.options->shutdown_grace_ms);
+    evtimer_add(s->grace, &grace);
+    http_server_drain(s->api.http);
+}
+
+/* ---- open and close ----------------------------------------------------------------------- */
+
+static int loop_open(struct server *s, struct error *err)
+{
+    s->base = event_base_new();
+    s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (!s->base || s->wake_fd < 0)
+        return error_set(err, ERROR_IO, "cannot make an event loop: %s", strerror(errno));
+    s->wake = event_new(s->base, s->wake_fd, EV_READ | EV_PERSIST, wake_cb, s);
+    s->tick = event_new(s->base, -1, EV_PERSIST, tick_cb, s);
+    s->grace = evtimer_new(s->base, grace_cb, s);
+    s->sigint = evsignal_new(s->base, SIGINT, signal_cb, s);
+    s->sigterm = evsignal_new(s->base, SIGTERM, signal_cb, s);
+    struct timeval tick = milliseconds(TICK_MS);
+    if (!s->wake || !s->tick || !s->grace || !s->sigint || !s->sigterm ||
+        event_add(s->wake, NULL) || event_add(s->tick, &tick) || event_add(s->sigint, NULL) ||
+        event_add(s->sigterm, NULL))
+        return error_set(err, ERROR_IO, "cannot make the event loop's events");
+    signal(SIGPIPE, SIG_IGN);
+    return 0;
+}
+
+static int scheduler_begin(struct server *s, struct error *err)
+{
+    const struct server_options *o = s->api.options;
+    if (token_table_open(&s->api.tokens, o->prompt->tokenizer, err))
+        return -1;
+    struct scheduler_options options = {.engine = o->engine,
+                                        .tokens = s->api.tokens,
+                                        .max_seqs = o->max_seqs,
+                                        .max_waiting = o->max_waiting,
+                                        .max_length = o->context,
+                                        .step_budget_ms = o->step_budget_ms,
+                                        .cache_ttl_ns = o->cache_ttl_ms * 1000000u,
+                                        .notify = wake_loop,
+                                        .notify_context = s};
+    return scheduler_open(&s->api.scheduler, &options, err) ||
+                   scheduler_start(s->api.scheduler, err)
+               ? -1
+               : 0;
+}
+
+static int http_begin(struct server *s, struct error *err)
+{
+    const struct server_options *o = s->api.options;
+    struct http_options options = {.host = o->host,
+                                   .port = o->port,
+                                   .max_connections = o->max_connections,
+                                   .max_header_bytes = o->max_header_bytes,
+                                   .max_body_bytes = o->max_body_bytes,
+                                   .max_bodies_bytes = BODIES * o->max_body_bytes,
+                                   .header_timeout_ms = o->header_timeout_ms,
+                                   .body_timeout_ms = o->body_timeout_ms,
+                                   .idle_timeout_ms = o->idle_timeout_ms,
+                                   .write_timeout_ms = o->write_timeout_ms};
+    struct http_handler handler = api_handler(&s->api, drained);
+    return http_server_open(&s->api.http, s->base, &options, &handler, err);
+}
+
+static void event_release(struct event *event)
+{
+    if (event)
+        event_free(event);
+}
+
+static void server_close(struct server *s)
+{
+    workers_close(s->api.workers);
+    if (s->api.scheduler)
+        scheduler_close(s->api.scheduler);
+    completions_free(&s->api);
+    http_server_close(s->api.http);
+    token_table_close(&s->api.tokens);
+    event_release(s->wake);
+    event_release(s->tick);
+    event_release(s->grace);
+    event_release(s->sigint);
+    event_release(s->sigterm);
+    if (s->base)
+        event_base_free(s->base);
+    if (s->wake_fd >= 0)
+        close(s->wake_fd);
+    free(s);
+    libevent_global_shutdown();
+}
+
+int server_run(const struct server_options *options, struct error *err)
+{
+    struct server *s = calloc(1, sizeof *s);
+    if (!s)
+        return error_set(err, ERROR_MEMORY, "no memory for the server");
+    s->wake_fd = -1;
+    api_init(&s->api, options);
+    /* A connection has one request at a time, so the workers' queue is never full for long. */
+    if (loop_open(s, err) || scheduler_begin(s, err) ||
+        workers_open(&s->api.workers, options->n_workers, options->max_connections, wake_loop, s,
+                     err) ||
+        http_begin(s, err)) {
+        server_close(s);
+        return -1;
+    }
+    log_info("listening on %s", http_server_url(s->api.http));
+    event_base_dispatch(s->base);
+    log_info("stopped");
+    server_close(s);
+    return 0;
+}

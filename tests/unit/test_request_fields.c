@@ -1,0 +1,278 @@
+/* The request-field table: every class, every range, and requests that mean harm. */
+#include "serve/request_fields.h"
+#include "test.h"
+
+#define HELLO "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+
+/* The status of reading the body (200: fine); the error stays for a look. */
+static struct api_error seen;
+
+static int status_of(const char *body, bool strict)
+{
+    struct chat_params p;
+    int rc = chat_params_read(&p, body, strlen(body), strict, &seen);
+    chat_params_free(&p);
+    return rc ? seen.status : 200;
+}
+
+static void check_refused(const char *body, const char *param)
+{
+    if (status_of(body, false) != 400)
+        test_fail(__FILE__, __LINE__, "%s was accepted", body);
+    if (strcmp(seen.param, param) != 0)
+        test_fail(__FILE__, __LINE__, "%s names '%s', expected '%s'", body, seen.param, param);
+    CHECK(strlen(seen.message) > 10);
+}
+
+static void check_accepted(const char *body)
+{
+    if (status_of(body, true) != 200)
+        test_fail(__FILE__, __LINE__, "%s: %s", body, seen.message);
+}
+
+TEST(request_fields, the_table_is_whole)
+{
+    for (size_t i = 0; i < n_request_fields; i++) {
+        const struct request_field *f = &request_fields[i];
+        CHECK(f->name && f->text && strlen(f->text) >= 5);
+        CHECK(f->scope < FIELD_SCOPES);
+        CHECK(f->class == FIELD_REFUSED || !f->neutral);
+        CHECK(f->class == FIELD_SERVED || (!f->read && !f->offset));
+        if (f->class == FIELD_SERVED && !f->read) {
+            CHECK(f->kind == KIND_BOOL || f->kind == KIND_INT || f->kind == KIND_NUMBER);
+            CHECK(f->offset > 0);
+            CHECK(f->kind == KIND_BOOL || f->max > f->min);
+        }
+        for (size_t j = 0; j < i; j++)
+            CHECK(request_fields[j].scope != f->scope ||
+                  strcmp(request_fields[j].name, f->name) != 0);
+    }
+}
+
+TEST(request_fields, reads_what_is_served)
+{
+    static const char body[] =
+        "{\"model\":\"m\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+        "\"max_tokens\":7,\"max_completion_tokens\":9,\"n\":3,\"temperature\":0.5,\"top_p\":0.25,"
+        "\"top_k\":40,\"min_p\":0.125,\"presence_penalty\":-1.5,\"frequency_penalty\":2,"
+        "\"repeat_penalty\":1.5,\"seed\":-4,\"stop\":[\"a\",\"bc\"],\"ignore_eos\":true,"
+        "\"cache_prompt\":false,\"chat_template_kwargs\":{\"enable_thinking\":false,\"x\":[1]},"
+        "\"enable_thinking\":true,"
+        "\"messages\":[{\"role\":\"developer\",\"content\":\"s\"},"
+        "{\"content\":[{\"type\":\"text\",\"text\":\"\"},{\"text\":\"b\",\"type\":\"text\"}],"
+        "\"role\":\"user\"}]}";
+    struct chat_params p;
+    struct api_error err;
+    CHECK_INT(chat_params_read(&p, body, sizeof body - 1, true, &err), 0);
+    CHECK_STR(p.model, "m");
+    CHECK(p.stream && p.include_usage && p.ignore_end && !p.cache_prompt && p.seeded);
+    CHECK_INT(p.max_tokens, 9);
+    CHECK_INT(p.n, 3);
+    CHECK(p.sampling.temperature == 0.5f && p.sampling.top_p == 0.25f);
+    CHECK(p.sampling.min_p == 0.125f && p.sampling.top_k == 40);
+    CHECK(p.sampling.presence_penalty == -1.5f && p.sampling.frequency_penalty == 2);
+    CHECK(p.sampling.repetition_penalty == 1.5f);
+    CHECK(p.sampling.seed == (uint64_t)-4);
+    CHECK_INT(p.n_stops, 2);
+    CHECK_INT(p.stops[1].len, 2);
+    struct strbuf text = STRBUF_INIT;
+    json_write(&text, p.messages);
+    CHECK_STR(strbuf_str(&text), "[{\"role\":\"system\",\"content\":\"s\"},"
+                                 "{\"content\":\"\\nb\",\"role\":\"user\"}]");
+    CHECK_INT(p.messages->count, 2);
+    strbuf_clear(&text);
+    json_write(&text, p.extra);
+    CHECK_STR(strbuf_str(&text), "{\"enable_thinking\":false,\"x\":[1]}");
+    strbuf_free(&text);
+    chat_params_free(&p);
+}
+
+TEST(request_fields, has_defaults)
+{
+    struct chat_params p;
+    struct api_error err;
+    CHECK_INT(chat_params_read(&p, "{" HELLO "}", strlen("{" HELLO "}"), true, &err), 0);
+    CHECK(p.sampling.temperature == 1 && p.sampling.top_p == 1 && p.sampling.top_k == 0);
+    CHECK(!p.stream && !p.include_usage && !p.seeded && p.cache_prompt && !p.extra && !p.model);
+    CHECK_INT(p.n, 1);
+    CHECK_INT(p.max_tokens, 0);
+    CHECK_INT(p.ignored.len, 0);
+    chat_params_free(&p);
+}
+
+TEST(request_fields, checks_types_and_ranges)
+{
+    static const struct {
+        const char *field, *bad, *param;
+    } cases[] = {
+        {"temperature", "2.1", NULL},
+        {"temperature", "-0.1", NULL},
+        {"temperature", "\"1\"", NULL},
+        {"temperature", "1e400", NULL},
+        {"top_p", "1.01", NULL},
+        {"top_p", "-1", NULL},
+        {"top_k", "1.5", NULL},
+        {"top_k", "-2", NULL},
+        {"top_k", "4294967296", NULL},
+        {"min_p", "2", NULL},
+        {"n", "0", NULL},
+        {"n", "9", NULL},
+        {"n", "true", NULL},
+        {"presence_penalty", "3", NULL},
+        {"frequency_penalty", "-3", NULL},
+        {"repetition_penalty", "0", NULL},
+        {"repeat_penalty", "-1", NULL},
+        {"seed", "1.5", NULL},
+        {"seed", "\"1\"", NULL},
+        {"seed", "18446744073709551616", NULL},
+        {"max_tokens", "0", NULL},
+        {"max_tokens", "-2", NULL},
+        {"max_tokens", "1.5", NULL},
+        {"max_completion_tokens", "0", NULL},
+        {"stream", "1", NULL},
+        {"stream", "\"true\"", NULL},
+        {"stop", "7", NULL},
+        {"stop", "\"\"", NULL},
+        {"stop", "[\"a\",1]", "stop[1]"},
+        {"stop", "[\"\"]", "stop[0]"},
+        {"stop", "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]", NULL},
+        {"stream_options", "true", NULL},
+        {"stream_options", "{\"include_usage\":1}", "stream_options.include_usage"},
+        {"ignore_eos", "0", NULL},
+        {"cache_prompt", "\"no\"", NULL},
+        {"model", "1", NULL},
+        {"chat_template_kwargs", "[]", NULL},
+        {"chat_template_kwargs", "{\"messages\":[]}", NULL},
+        {"chat_template_kwargs", "{\"a\\u0000b\":1}", NULL},
+        {"enable_thinking", "1", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct strbuf body = STRBUF_INIT;
+        strbuf_addf(&body, "{" HELLO ",\"%s\":%s}", cases[i].field, cases[i].bad);
+        check_refused(strbuf_str(&body), cases[i].param ? cases[i].param : cases[i].field);
+        strbuf_clear(&body);
+        strbuf_addf(&body, "{" HELLO ",\"%s\":null}", cases[i].field);
+        check_accepted(strbuf_str(&body));
+        strbuf_free(&body);
+    }
+    check_accepted("{" HELLO ",\"max_tokens\":-1}");
+    check_accepted("{" HELLO ",\"max_tokens\":9007199254740993}");
+    check_accepted("{" HELLO ",\"seed\":18446744073709551615}");
+    check_accepted("{" HELLO ",\"n\":8.0,\"top_k\":-1,\"temperature\":0}");
+}
+
+TEST(request_fields, refuses_what_cannot_be_honoured_unless_neutral)
+{
+    check_refused("{" HELLO ",\"tools\":[{\"type\":\"function\"}]}", "tools");
+    check_refused("{" HELLO ",\"tool_choice\":\"required\"}", "tool_choice");
+    check_refused("{" HELLO ",\"response_format\":{\"type\":\"json_object\"}}", "response_format");
+    check_refused("{" HELLO ",\"logprobs\":true}", "logprobs");
+    check_refused("{" HELLO ",\"top_logprobs\":2}", "top_logprobs");
+    check_refused("{" HELLO ",\"logit_bias\":{\"1\":2}}", "logit_bias");
+    check_refused("{" HELLO ",\"audio\":{}}", "audio");
+    check_refused("{" HELLO ",\"modalities\":[\"text\",\"audio\"]}", "modalities");
+    check_accepted("{" HELLO ",\"tools\":[],\"tool_choice\":\"none\",\"logprobs\":false,"
+                   "\"top_logprobs\":0.0,\"logit_bias\":{},\"modalities\":[\"text\"],"
+                   "\"response_format\":{ \"type\" : \"text\" },\"audio\":null,"
+                   "\"function_call\":\"auto\",\"best_of\":1}");
+    check_accepted("{" HELLO ",\"user\":5,\"metadata\":{\"a\":1},\"service_tier\":\"auto\","
+                   "\"prompt_cache_key\":\"k\",\"store\":true,\"parallel_tool_calls\":true}");
+}
+
+TEST(request_fields, checks_messages)
+{
+    check_refused("{}", "messages");
+    check_refused("{\"messages\":null}", "messages");
+    check_refused("{\"messages\":[]}", "messages");
+    check_refused("{\"messages\":{}}", "messages");
+    check_refused("{\"messages\":\"hi\"}", "messages");
+    check_refused("{\"messages\":[\"hi\"]}", "messages[0]");
+    check_refused("{\"messages\":[{\"content\":\"hi\"}]}", "messages[0]");
+    check_refused("{\"messages\":[{\"role\":\"user\"}]}", "messages[0]");
+    check_refused("{\"messages\":[{\"role\":\"user\",\"content\":null}]}", "messages[0]");
+    check_refused("{\"messages\":[{\"role\":\"bob\",\"content\":\"\"}]}", "messages[0].role");
+    check_refused("{\"messages\":[{\"role\":\"user\\u0000\",\"content\":\"\"}]}",
+                  "messages[0].role");
+    check_refused("{\"messages\":[{\"role\":5,\"content\":\"\"}]}", "messages[0].role");
+    check_refused("{\"messages\":[{\"role\":\"tool\",\"content\":\"\"}]}", "messages[0].role");
+    check_refused("{"
+                  "\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
+                  "{\"role\":\"user\",\"content\":7}]}",
+                  "messages[1].content");
+    check_refused("{\"messages\":[{\"role\":\"assistant\",\"content\":\"\","
+                  "\"tool_calls\":[{}]}]}",
+                  "messages[0].tool_calls");
+    check_accepted("{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":null,"
+                   "\"refusal\":null,\"audio\":null,\"name\":\"x\",\"annotations\":[]}]}");
+    check_accepted("{\"messages\":[{\"role\":\"user\",\"content\":[]}]}");
+}
+
+#define PART(part) "{\"messages\":[{\"role\":\"user\",\"content\":[" part "]}]}"
+
+TEST(request_fields, checks_parts)
+{
+    check_refused(PART("\"text\""), "messages[0].content[0]");
+    check_refused(PART("{}"), "messages[0].content[0]");
+    check_refused(PART("{\"type\":\"text\"}"), "messages[0].content[0]");
+    check_refused(PART("{\"type\":\"text\",\"text\":5}"), "messages[0].content[0]");
+    check_refused(PART("{\"type\":\"text\",\"text\":\"\"},{\"type\":\"input_audio\"}"),
+                  "messages[0].content[1].type");
+    check_refused(PART("{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:\"}}"),
+                  "messages[0].content[0].type");
+    CHECK(strstr(seen.message, "vision") != NULL);
+    check_accepted(PART("{\"type\":\"text\",\"text\":\"\",\"cache_control\":{}}"));
+}
+
+TEST(request_fields, names_unknown_fields)
+{
+    static const char body[] =
+        "{\"foo\":1,\"fo\":2,\"foo2\":null,\"a\\r\\nB: c, d\":1,\"\\u00e9\":0,"
+        "\"messages\":[{\"role\":\"user\",\"content\":\"\",\"bar\":1},"
+        "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"\",\"baz\":1}],\"bar\":2}],"
+        "\"stream_options\":{\"qux\":1}}";
+    struct chat_params p;
+    struct api_error err;
+    CHECK_INT(chat_params_read(&p, body, sizeof body - 1, false, &err), 0);
+    CHECK_STR(strbuf_str(&p.ignored), "foo, fo, a??B:?c??d, ??, messages[].bar, "
+                                      "messages[].content[].baz, stream_options.qux");
+    chat_params_free(&p);
+    CHECK_INT(status_of(body, true), 400);
+    CHECK_STR(seen.param, "foo");
+
+    struct strbuf many = STRBUF_INIT;
+    strbuf_adds(&many, "{" HELLO);
+    for (int i = 0; i < 5000; i++)
+        strbuf_addf(&many, ",\"field-%d\":1", i);
+    strbuf_addc(&many, '}');
+    CHECK_INT(chat_params_read(&p, many.data, many.len, false, &err), 0);
+    CHECK(p.ignored.len < 1024);
+    chat_params_free(&p);
+    strbuf_free(&many);
+}
+
+TEST(request_fields, says_where_json_is_wrong)
+{
+    CHECK_INT(status_of("{\"messages\": [}", false), 400);
+    CHECK(strstr(seen.message, "14") != NULL);
+    CHECK_INT(status_of("", false), 400);
+    CHECK_INT(status_of("[]", false), 400);
+    CHECK_INT(status_of("{\"n\":1,\"n\":2," HELLO "}", false), 400);
+    CHECK_INT(status_of("{" HELLO "} x", false), 400);
+}
+
+TEST(request_fields, writes_errors_in_openais_shape)
+{
+    struct api_error e;
+    struct strbuf out = STRBUF_INIT;
+    api_error_set(&e, 400, "top_p", "'%s' is \"bad\"", "top_p");
+    e.code = "c";
+    api_error_write(&out, &e);
+    CHECK_STR(strbuf_str(&out), "{\"error\":{\"message\":\"'top_p' is \\\"bad\\\"\",\"type\":"
+                                "\"invalid_request_error\",\"param\":\"top_p\",\"code\":\"c\"}}");
+    strbuf_clear(&out);
+    api_error_set(&e, 500, NULL, "x");
+    api_error_write(&out, &e);
+    CHECK_STR(strbuf_str(&out), "{\"error\":{\"message\":\"x\",\"type\":\"server_error\","
+                                "\"param\":null,\"code\":null}}");
+    strbuf_free(&out);
+}
