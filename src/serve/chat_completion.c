@@ -454,9 +454,9 @@ static void take_event(struct completion *c, struct choice *o, const struct sche
     switch (event->type) {
     case EVENT_STARTED: o->cached = o->request.prompt_cached; return;
     case EVENT_TOKEN:
-        assert(event->token >= 0 && (uint32_t)event->token < tokens->n_tokens);
         o->n_tokens++;
-        strbuf_add(&o->bytes, tokens->bytes[event->token], tokens->lengths[event->token]);
+        if ((uint32_t)event->token < tokens->n_tokens) /* a padded vocabulary has more ids */
+            strbuf_add(&o->bytes, tokens->bytes[event->token], tokens->lengths[event->token]);
         show(o, event->text_end);
         return;
     case EVENT_DONE:
