@@ -132,7 +132,7 @@ static int loop_open(struct server *s, struct error *err)
 static int scheduler_begin(struct server *s, struct error *err)
 {
     const struct server_options *o = s->api.options;
-    if (token_table_open(&s->api.tokens, o->prompt->tokenizer, err))
+    if (token_table_make(&s->api.tokens, o->prompt->tokenizer, err))
         return -1;
     struct scheduler_options options = {.engine = o->engine,
                                         .tokens = s->api.tokens,
@@ -179,7 +179,7 @@ static void server_close(struct server *s)
         scheduler_close(s->api.scheduler);
     completions_free(&s->api);
     http_server_close(s->api.http);
-    token_table_close(&s->api.tokens);
+    token_table_free(&s->api.tokens);
     event_release(s->wake);
     event_release(s->tick);
     event_release(s->grace);
