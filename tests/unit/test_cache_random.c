@@ -5,7 +5,7 @@
  * was used longest ago. After every operation, the pages that the tree owns must be the model's,
  * and the number of nodes must be the least that the model's lock counts and stamps allow.
  *
- * For a longer run: make unit T=cache_random CPPFLAGS='-DCACHE_RANDOM_ROUNDS=100 ...'. */
+ * For a longer run: CFLAGS=-DCACHE_RANDOM_ROUNDS=100 make BUILD=build-long unit T=cache_random */
 #include <stdlib.h>
 
 #include "base/hash.h"
