@@ -9,9 +9,9 @@
 #include "base/strbuf.h"
 
 /* A chat template: Jinja as transformers sets it up (trim_blocks, lstrip_blocks, loop controls,
- * `tojson` without HTML escapes, raise_exception, strftime_now). Parsed once, then rendered by any
- * number of threads. Both are bounded: depth, steps and bytes of output, so that a hostile
- * template ends with an error. */
+ * `tojson` without HTML escapes, raise_exception, strftime_now, nothing that changes a list or a
+ * dict). Parsed once, then rendered by any number of threads. Both are bounded: depth, steps and
+ * bytes of output, so that a hostile template ends with an error. */
 struct chat_template;
 
 /* NULL and `err` (position: byte offset into the source) for a template that does not parse. */
@@ -22,10 +22,45 @@ struct render_options {
     int64_t now_unix; /* what strftime_now sees, as seconds of UTC */
 };
 
+/* Who wrote each byte of a rendering. What the template wrote may spell special tokens; what came
+ * with the conversation may not, however it looks.
+ *
+ *   text      <|im_start|>user\nHi <|im_end|> there<|im_end|>\n
+ *   segments  [ template -----][ message 0 -------][ template ]
+ *
+ * Strings keep their sources through +, ~, slices, strip, split, join, replace, format and
+ * macros. What a filter makes anew (tojson, upper, ...) counts as the template's only if all of
+ * its input is. The context is the conversation's, but for top-level strings whose names end in
+ * "_token" (the caller vouches for them) and for the roles that everyone uses ("user",
+ * "assistant", ...), because templates build markers such as <|user|> out of them. */
+enum render_source {
+    RENDER_TEMPLATE = -1, /* the template itself */
+    RENDER_DATA = -2,     /* the context, outside the messages, or several messages at once */
+                          /* 0 and above: the message of that index */
+};
+
+struct render_segment {
+    size_t end; /* it begins where the one before it ends */
+    int32_t source;
+};
+
+struct rendering {
+    struct strbuf text;
+    struct render_segment *segments; /* they cover the text; neighbours differ in source */
+    size_t n_segments;
+};
+
+#define RENDERING_INIT                                                                             \
+    {                                                                                              \
+        0                                                                                          \
+    }
+
 /* Renders with the members of `context` (an object: messages, tools, add_generation_prompt, ...)
- * as global variables. raise_exception gives ERROR_INPUT with the template's own message. */
+ * as global variables, in place of what `out` held. raise_exception gives ERROR_INPUT with the
+ * template's own message; other errors of the template say "line N: ...". */
 int chat_template_render(const struct chat_template *t, const struct json *context,
-                         const struct render_options *options, struct strbuf *out,
+                         const struct render_options *options, struct rendering *out,
                          struct error *err);
+void rendering_free(struct rendering *r);
 
 #endif
