@@ -53,7 +53,7 @@ static int source_read(struct strbuf *source, struct error *err)
 }
 
 static int context_render(const struct strbuf *source, const struct strbuf *context_text,
-                          struct strbuf *out, struct error *err)
+                          struct rendering *out, struct error *err)
 {
     struct render_options options;
     if (now_parse(&options, err))
@@ -76,7 +76,8 @@ static int context_render(const struct strbuf *source, const struct strbuf *cont
 static int render_run(const struct command *command, int argc, char **argv)
 {
     struct option_set set = {.tables = {runtime_model_options, render_options_table}};
-    struct strbuf source = STRBUF_INIT, context = STRBUF_INIT, out = STRBUF_INIT;
+    struct strbuf source = STRBUF_INIT, context = STRBUF_INIT;
+    struct rendering out = RENDERING_INIT;
     struct error err;
     int status;
     if (!command_parse(command, &set, argc, argv, &status))
@@ -88,10 +89,10 @@ static int render_run(const struct command *command, int argc, char **argv)
     int failed = source_read(&source, &err) || file_read(context_path, &context, &err) ||
                  context_render(&source, &context, &out, &err);
     if (!failed)
-        fwrite(strbuf_str(&out), 1, out.len, stdout);
+        fwrite(strbuf_str(&out.text), 1, out.text.len, stdout);
     strbuf_free(&source);
     strbuf_free(&context);
-    strbuf_free(&out);
+    rendering_free(&out);
     return failed ? command_fail(command, &err, EXIT_FAILED) : EXIT_OK;
 }
 
