@@ -1,0 +1,499 @@
+/* The law of the same bits, on random schedules: sequences of known prompts are computed in chunks,
+ * next to others, in scattered pages, from prefixes that another sequence left in the cache, by
+ * one, two or three threads, on every kernel path; and every logit must equal, by memcmp, that of
+ * the prompt computed in one batch alone on one thread. Then what happens at the engine's edges. */
+#include "test.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "engine/cpu/kernels.h"
+#include "engine/engine.h"
+#include "tiny_model.h"
+
+enum {
+    N_PROMPTS = 3,
+    MAX_PROMPT = 300,
+    MAX_SEQS = 4,
+    MAX_ROWS = 320,
+    N_PAGES = 2000,
+    MAX_THREADS = 3,
+};
+
+static uint64_t seed;
+
+static uint32_t random_below(uint32_t n)
+{
+    return (uint32_t)((hash_mix(seed++) >> 32) * n >> 32);
+}
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Prompts 1 and 2 share a beginning with prompt 0, and their logits on the plain run. */
+struct world {
+    const struct model *model;
+    uint32_t n_vocab, length; /* of the prompts */
+    int32_t prompts[N_PROMPTS][MAX_PROMPT];
+    uint32_t shared[N_PROMPTS]; /* tokens that a prompt has in common with prompt 0 */
+    float *plain[N_PROMPTS];    /* [length][n_vocab] */
+    struct engine *engines[MAX_THREADS];
+};
+
+static struct engine *open_engine(const struct model *m, uint32_t n_threads, const char *kernels,
+                                  enum kv_type kv_type)
+{
+    struct engine *e;
+    struct error err;
+    struct engine_limits limits = {.n_pages = N_PAGES,
+                                   .max_rows = MAX_ROWS,
+                                   .max_seqs = MAX_SEQS,
+                                   .max_length = MAX_PROMPT,
+                                   .n_threads = n_threads,
+                                   .kv_type = kv_type,
+                                   .kernels = kernels};
+    if (cpu_engine_open(&e, m, &limits, NULL, NULL, &err))
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    return e;
+}
+
+/* The whole prompt in one batch, in pages 0, 1, ..., with the logits of rows first .. n - 1. */
+static void run_plain_from(struct engine *e, const int32_t *tokens, uint32_t n, uint32_t first,
+                           float *logits)
+{
+    static struct batch_row rows[MAX_ROWS];
+    struct page_run run = {0, n};
+    struct batch_seq seq = {&run, 1, n};
+    struct error err;
+    for (uint32_t p = 0; p < n; p++)
+        rows[p] = (struct batch_row){tokens[p], p, p, 0, p < first ? OUTPUT_NONE : OUTPUT_LOGITS};
+    struct batch batch = {&seq, rows, 1, n, logits, NULL};
+    CHECK_INT(engine_forward(e, &batch, &err), 0);
+}
+
+static void run_plain(struct engine *e, const int32_t *tokens, uint32_t n, float *logits)
+{
+    run_plain_from(e, tokens, n, 0, logits);
+}
+
+static void world_open(struct world *w, const struct model *m, uint32_t length, const char *kernels,
+                       enum kv_type kv_type)
+{
+    *w = (struct world){.model = m, .n_vocab = m->hparams.n_vocab, .length = length};
+    for (uint32_t i = 0; i < N_PROMPTS; i++) {
+        w->shared[i] = i == 0 ? length : length * i / 3;
+        for (uint32_t p = 0; p < length; p++)
+            w->prompts[i][p] = p < w->shared[i] && i > 0 ? w->prompts[0][p]
+                                                         : (int32_t)(hash_pair(i, p) % w->n_vocab);
+        w->plain[i] = malloc((size_t)length * w->n_vocab * sizeof(float));
+        CHECK(w->plain[i] != NULL);
+    }
+    for (uint32_t t = 0; t < MAX_THREADS; t++)
+        w->engines[t] = open_engine(m, t + 1, kernels, kv_type);
+    for (uint32_t i = 0; i < N_PROMPTS; i++)
+        run_plain(w->engines[0], w->prompts[i], length, w->plain[i]);
+}
+
+static void world_close(struct world *w)
+{
+    for (uint32_t t = 0; t < MAX_THREADS; t++)
+        engine_close(w->engines[t]);
+    for (uint32_t i = 0; i < N_PROMPTS; i++)
+        free(w->plain[i]);
+}
+
+struct test_seq {
+    uint32_t prompt;
+    uint32_t length, target; /* computed or from the cache so far; in the end */
+    uint32_t pages[MAX_PROMPT];
+    struct page_run runs[MAX_PROMPT];
+};
+
+/* A schedule under way. */
+struct schedule {
+    const struct world *world;
+    struct engine *engine;
+    struct test_seq seqs[MAX_SEQS];
+    uint32_t n_seqs;
+    uint32_t free_pages[N_PAGES], n_free;
+    uint64_t n_compared;
+};
+
+/* Shuffles the pages: not at all, within neighbourhoods, or all. */
+static void shuffle_pages(struct schedule *s)
+{
+    uint32_t distance = (uint32_t[]){1, 8, N_PAGES}[random_below(3)];
+    s->n_free = N_PAGES;
+    for (uint32_t i = 0; i < N_PAGES; i++)
+        s->free_pages[i] = N_PAGES - 1 - i;
+    for (uint32_t i = N_PAGES - 1; i > 0; i--) {
+        uint32_t j = i - random_below(min_u32(i, distance)), page = s->free_pages[i];
+        s->free_pages[i] = s->free_pages[j];
+        s->free_pages[j] = page;
+    }
+}
+
+/* A new sequence, empty or with the pages of a prefix that another has computed. */
+static void add_seq(struct schedule *s)
+{
+    const struct world *w = s->world;
+    struct test_seq *seq = &s->seqs[s->n_seqs++];
+    *seq = (struct test_seq){.prompt = random_below(N_PROMPTS)};
+    seq->target = 1 + random_below(random_below(4) ? w->length / 4 : w->length);
+    if (s->n_seqs == 1 || random_below(3) == 0)
+        return;
+    const struct test_seq *from = &s->seqs[random_below(s->n_seqs - 1)];
+    uint32_t common = from->prompt == seq->prompt
+                          ? w->length
+                          : min_u32(w->shared[from->prompt], w->shared[seq->prompt]);
+    common = min_u32(min_u32(common, from->length), seq->target - 1);
+    seq->length = common ? random_below(common + 1) : 0;
+    memcpy(seq->pages, from->pages, seq->length * sizeof *seq->pages);
+}
+
+static uint32_t make_runs(struct test_seq *seq)
+{
+    uint32_t n = 0;
+    for (uint32_t p = 0; p < seq->length; p++) {
+        if (n > 0 && seq->runs[n - 1].first + seq->runs[n - 1].count == seq->pages[p])
+            seq->runs[n - 1].count++;
+        else
+            seq->runs[n++] = (struct page_run){seq->pages[p], 1};
+    }
+    return n;
+}
+
+/* One batch: a chunk of random size of some of the sequences. False when all are complete. */
+static bool step(struct schedule *s)
+{
+    static struct batch_row rows[MAX_ROWS];
+    static float logits[64 * 512];
+    const float *want[64];
+    struct batch_seq batch_seqs[MAX_SEQS];
+    struct batch batch = {.seqs = batch_seqs, .rows = rows, .logits = logits};
+    uint32_t n_outputs = 0, n_vocab = s->world->n_vocab;
+    bool one_by_one = random_below(3) == 0;
+    for (uint32_t i = 0; i < s->n_seqs; i++) {
+        struct test_seq *seq = &s->seqs[i];
+        uint32_t left = seq->target - seq->length, n = one_by_one ? 1 : 1 + random_below(left + 1);
+        n = min_u32(min_u32(n, left), MAX_ROWS - batch.n_rows);
+        if (n == 0 || (i > 0 && random_below(4) == 0))
+            continue;
+        for (uint32_t j = 0; j < n; j++, seq->length++) {
+            uint32_t p = seq->length, page = seq->pages[p] = s->free_pages[--s->n_free];
+            struct batch_row *row = &rows[batch.n_rows++];
+            bool wants = n_outputs < 64 && (j + 1 == n || random_below(8) == 0);
+            *row = (struct batch_row){s->world->prompts[seq->prompt][p], p, page, batch.n_seqs,
+                                      wants ? OUTPUT_LOGITS : OUTPUT_NONE};
+            if (wants)
+                want[n_outputs++] = s->world->plain[seq->prompt] + (size_t)p * n_vocab;
+        }
+        batch_seqs[batch.n_seqs] = (struct batch_seq){seq->runs, make_runs(seq), seq->length};
+        batch.n_seqs++;
+    }
+    if (batch.n_rows == 0)
+        return false;
+    struct error err;
+    CHECK_INT(engine_forward(s->engine, &batch, &err), 0);
+    for (uint32_t i = 0; i < n_outputs; i++, s->n_compared++)
+        if (memcmp(logits + (size_t)i * n_vocab, want[i], n_vocab * sizeof(float)) != 0)
+            test_fail(__FILE__, __LINE__, "%s: other bits in output %u of %u, batch of %u rows",
+                      s->engine->info.name, i, n_outputs, batch.n_rows);
+    return true;
+}
+
+static uint64_t run_schedule(const struct world *w)
+{
+    static struct schedule s;
+    s = (struct schedule){.world = w, .engine = w->engines[random_below(MAX_THREADS)]};
+    shuffle_pages(&s);
+    uint32_t n_seqs = 1 + random_below(MAX_SEQS);
+    add_seq(&s);
+    for (bool busy = true; busy || s.n_seqs < n_seqs;) {
+        busy = step(&s);
+        if (s.n_seqs < n_seqs && random_below(2))
+            add_seq(&s);
+    }
+    return s.n_compared;
+}
+
+static void check_law(const struct tiny_options *options, enum kv_type kv_type,
+                      uint32_t n_schedules)
+{
+    static struct world scalar, w;
+    struct tiny_model t;
+    tiny_open(&t, options);
+    for (unsigned path = 0; kernels_at(path); path++) {
+        struct world *here = path == 0 ? &scalar : &w;
+        /* The scalar path is slow: it goes just past one block of attention, the others past two.
+         */
+        uint32_t length = path == 0 ? 135 : 265;
+        world_open(here, &t.model, length, kernels_at(path)->name, kv_type);
+        uint64_t n_compared = 0;
+        for (uint32_t i = 0; i < n_schedules; i++) {
+            seed = hash_pair(options->seed, path * 1000 + i);
+            n_compared += run_schedule(here);
+        }
+        CHECK(n_compared > n_schedules);
+        if (here == &scalar)
+            continue;
+        /* The paths also agree with each other. */
+        CHECK(memcmp(w.plain[0], scalar.plain[0], 135 * w.n_vocab * sizeof(float)) == 0);
+        world_close(&w);
+    }
+    world_close(&scalar);
+    tiny_close(&t);
+}
+
+TEST(cpu_engine, same_bits_f32)
+{
+    check_law(&(struct tiny_options){2, 20, 4, 2, 8, 36, 40, ROPE_NEOX, 8, 0, true, false,
+                                     TENSOR_F32, 11},
+              KV_F32, 40);
+}
+
+TEST(cpu_engine, same_bits_q8_0)
+{
+    check_law(&(struct tiny_options){3, 32, 4, 2, 16, 64, 40, ROPE_NORM, 16, 0, false, false,
+                                     TENSOR_Q8_0, 12},
+              KV_BF16, 30);
+}
+
+TEST(cpu_engine, same_bits_q4_1)
+{
+    check_law(&(struct tiny_options){2, 64, 9, 3, 64, 64, 40, ROPE_NORM, 64, 0, false, true,
+                                     TENSOR_Q4_1, 13},
+              KV_F16, 10);
+}
+
+/* The default model: one prompt, whole, and cut, scattered, next to another, by two threads. */
+TEST(cpu_engine, same_bits_default_model)
+{
+    enum { N = 136, CUT = 131 };
+    struct model m;
+    struct error err;
+    const char *path = test_model_path();
+    if (!path)
+        SKIP("the default model is not here");
+    if (model_open(&m, path, &err))
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    m.hparams.n_layers = 6; /* a fifth of it is as good for this, and sooner done */
+    struct engine *one = open_engine(&m, 1, NULL, KV_F16), *two = open_engine(&m, 2, NULL, KV_F16);
+    size_t n_vocab = m.hparams.n_vocab;
+    float *plain = malloc((N - CUT + 1) * n_vocab * sizeof(float)),
+          *got = malloc(2 * n_vocab * sizeof(float));
+    CHECK(plain && got);
+    int32_t tokens[N];
+    struct batch_row rows[N];
+    for (uint32_t p = 0; p < N; p++)
+        tokens[p] = (int32_t)(hash_mix(p) % n_vocab);
+    run_plain_from(one, tokens, N, CUT - 1, plain);
+
+    /* Sequence 0 begins at page 1000 and sequence 1 shares its first 128 positions. */
+    const struct page_run runs[][2] = {{{1000, 128}, {7, 100}}, {{1000, 128}, {300, 100}}};
+    struct batch_seq seqs[] = {{runs[0], 2, CUT}, {runs[1], 2, N}};
+    for (uint32_t p = 0; p < CUT; p++)
+        rows[p] = (struct batch_row){tokens[p], p, p < 128 ? 1000 + p : 7 + p - 128, 0,
+                                     p + 1 == CUT ? OUTPUT_LOGITS : OUTPUT_NONE};
+    CHECK_INT(engine_forward(two, &(struct batch){seqs, rows, 1, CUT, got, NULL}, &err), 0);
+    CHECK(memcmp(got, plain, n_vocab * sizeof(float)) == 0);
+    seqs[0].length = CUT + 1;
+    rows[0] = (struct batch_row){tokens[CUT], CUT, 7 + CUT - 128, 0, OUTPUT_LOGITS};
+    for (uint32_t p = 128; p < N; p++)
+        rows[1 + p - 128] = (struct batch_row){tokens[p], p, 300 + p - 128, 1,
+                                               p + 1 == N ? OUTPUT_LOGITS : OUTPUT_NONE};
+    CHECK_INT(engine_forward(two, &(struct batch){seqs, rows, 2, 1 + N - 128, got, NULL}, &err), 0);
+    CHECK(memcmp(got, plain + n_vocab, n_vocab * sizeof(float)) == 0);
+    CHECK(memcmp(got + n_vocab, plain + (N - CUT) * n_vocab, n_vocab * sizeof(float)) == 0);
+    free(plain);
+    free(got);
+    engine_close(one);
+    engine_close(two);
+    model_close(&m);
+}
+
+static const struct tiny_options small = {2,         32, 4, 2,     16,    48,         50,
+                                          ROPE_NORM, 16, 0, false, false, TENSOR_F32, 7};
+
+TEST(cpu_engine, stops_when_no_one_waits)
+{
+    struct tiny_model t;
+    tiny_open(&t, &small);
+    struct engine *e = open_engine(&t.model, 2, NULL, KV_F16);
+    float plain[50], got[50] = {0};
+    run_plain(e, (const int32_t[]){3}, 1, plain);
+    struct page_run run = {0, 1};
+    struct batch_seq seq = {&run, 1, 1};
+    struct batch_row row = {3, 0, 0, 0, OUTPUT_LOGITS};
+    atomic_int live = 0;
+    struct batch batch = {&seq, &row, 1, 1, got, &live};
+    struct error err = {0};
+    CHECK_INT(engine_submit(e, &batch, &err), 0);
+    CHECK_INT(engine_wait(e, &err), -1);
+    CHECK_INT(err.code, ERROR_CANCELED);
+    CHECK(got[0] == 0.0f && got[49] == 0.0f);
+    live = 1;
+    CHECK_INT(engine_forward(e, &batch, &err), 0);
+    CHECK(memcmp(got, plain, sizeof got) == 0);
+    engine_close(e);
+    tiny_close(&t);
+}
+
+static void *hang_up(void *live)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 300 * 1000}, NULL);
+    atomic_store((atomic_int *)live, 0);
+    return NULL;
+}
+
+/* The count falls at any moment of a batch: it is stopped or complete, and the next is right. */
+TEST(cpu_engine, stops_at_any_moment)
+{
+    enum { N = 256 };
+    struct tiny_model t;
+    tiny_open(&t, &small);
+    struct engine *e = open_engine(&t.model, 2, NULL, KV_F16);
+    static float plain[N * 50], got[N * 50];
+    static struct batch_row rows[N];
+    int32_t tokens[N];
+    for (int p = 0; p < N; p++) {
+        tokens[p] = p % 50;
+        rows[p] = (struct batch_row){tokens[p], p, p, 0, OUTPUT_LOGITS};
+    }
+    run_plain(e, tokens, N, plain);
+    struct page_run run = {0, N};
+    struct batch_seq seq = {&run, 1, N};
+    for (int i = 0; i < 20; i++) {
+        atomic_int live = 1;
+        struct error err = {0};
+        pthread_t client;
+        memset(got, 0, sizeof got);
+        CHECK_INT(pthread_create(&client, NULL, hang_up, &live), 0);
+        int failed = engine_forward(e, &(struct batch){&seq, rows, 1, N, got, &live}, &err);
+        pthread_join(client, NULL);
+        CHECK(failed ? err.code == ERROR_CANCELED : memcmp(got, plain, sizeof got) == 0);
+    }
+    CHECK_INT(engine_forward(e, &(struct batch){&seq, rows, 1, N, got, NULL}, NULL), 0);
+    CHECK(memcmp(got, plain, sizeof got) == 0);
+    engine_close(e);
+    tiny_close(&t);
+}
+
+/* A batch may ask for nothing but KV. */
+TEST(cpu_engine, computes_without_outputs)
+{
+    struct tiny_model t;
+    tiny_open(&t, &small);
+    struct engine *e = open_engine(&t.model, 2, NULL, KV_F32);
+    float plain[2 * 50], got[50];
+    run_plain(e, (const int32_t[]){3, 4}, 2, plain);
+    struct page_run run = {40, 2};
+    struct batch_seq seq = {&run, 1, 1};
+    struct batch_row row = {3, 0, 40, 0, OUTPUT_NONE};
+    CHECK_INT(engine_forward(e, &(struct batch){&seq, &row, 1, 1, NULL, NULL}, NULL), 0);
+    row = (struct batch_row){4, 1, 41, 0, OUTPUT_LOGITS};
+    seq.length = 2;
+    CHECK_INT(engine_forward(e, &(struct batch){&seq, &row, 1, 1, got, NULL}, NULL), 0);
+    CHECK(memcmp(got, plain + 50, sizeof got) == 0);
+    engine_close(e);
+    tiny_close(&t);
+}
+
+/* Weights that are not finite give logits that are not finite, and nothing worse. */
+TEST(cpu_engine, survives_weights_that_are_not_finite)
+{
+    for (unsigned path = 0; kernels_at(path); path++) {
+        for (int type = KV_F16; type <= KV_BF16; type++) {
+            struct tiny_model t;
+            tiny_open(&t, &small);
+            float *k = (float *)(uintptr_t)t.model.layers[0].attn_k.data;
+            float *v = (float *)(uintptr_t)t.model.layers[0].attn_v.data;
+            k[5] = 3e38f;
+            v[7] = type == KV_F32 ? INFINITY : NAN;
+            struct engine *e = open_engine(&t.model, 2, kernels_at(path)->name, type);
+            static float plain[200 * 50];
+            int32_t tokens[200];
+            for (int p = 0; p < 200; p++)
+                tokens[p] = p % 50;
+            run_plain(e, tokens, 200, plain);
+            CHECK(isnan(plain[199 * 50]));
+            engine_close(e);
+            tiny_close(&t);
+        }
+    }
+}
+
+struct progress {
+    int n_calls;
+    double last;
+    bool falls;
+};
+
+static void note_progress(void *context, double done)
+{
+    struct progress *p = context;
+    p->falls |= done < p->last || done > 1;
+    p->last = done;
+    p->n_calls++;
+}
+
+TEST(cpu_engine, tells_what_it_is)
+{
+    struct tiny_model t;
+    tiny_open(&t, &small);
+    struct engine *e;
+    struct error err;
+    struct progress progress = {0};
+    struct engine_limits limits = {.n_pages = 10,
+                                   .max_rows = 4,
+                                   .max_seqs = 1,
+                                   .max_length = 10,
+                                   .n_threads = 1,
+                                   .kernels = "scalar"};
+    CHECK_INT(cpu_engine_open(&e, &t.model, &limits, note_progress, &progress, &err), 0);
+    CHECK_STR(e->info.name, "cpu (scalar, 1 thread)");
+    CHECK(e->info.bit_exact);
+    CHECK_INT(e->info.n_vocab, 50);
+    CHECK_INT(e->info.n_groups, 1);
+    CHECK_INT(e->info.groups[0].n_layers, 2);
+    CHECK_INT(e->info.groups[0].window, 0);
+    CHECK(e->info.weight_bytes > 50 * 32 * sizeof(float));
+    CHECK_INT(progress.n_calls, 1 + 7 * 2);
+    CHECK(progress.last == 1 && !progress.falls);
+    engine_close(e);
+    limits.n_threads = 0;
+    CHECK_INT(cpu_engine_open(&e, &t.model, &limits, NULL, NULL, &err), 0);
+    CHECK(e->limits.n_threads >= 1);
+    engine_close(e);
+    tiny_close(&t);
+}
+
+TEST(cpu_engine, refuses_with_a_message)
+{
+    struct tiny_model t;
+    tiny_open(&t, &small);
+    struct engine *e = NULL;
+    struct error err;
+    struct engine_limits limits = {.n_pages = 10,
+                                   .max_rows = 4,
+                                   .max_seqs = 1,
+                                   .max_length = 10,
+                                   .n_threads = 2,
+                                   .kernels = "avx1024"};
+    CHECK_INT(cpu_engine_open(&e, &t.model, &limits, NULL, NULL, &err), -1);
+    CHECK_INT(err.code, ERROR_INPUT);
+    CHECK(strstr(err.message, "avx1024") && strstr(err.message, "scalar"));
+    limits.kernels = NULL;
+    limits.n_pages = UINT32_MAX;
+    t.model.hparams.n_layers = 1 << 20; /* never read: the cache is refused first */
+    CHECK_INT(cpu_engine_open(&e, &t.model, &limits, NULL, NULL, &err), -1);
+    CHECK(err.code == ERROR_MEMORY || err.code == ERROR_LIMIT);
+    CHECK(strstr(err.message, "KV cache") || strstr(err.message, "positions"));
+    CHECK(e == NULL);
+    tiny_close(&t);
+}
