@@ -10,7 +10,8 @@
  * once. Read-only once open, so that workers share it. */
 struct prompt_maker {
     struct tokenizer *tokenizer;
-    struct chat_template *chat_template; /* NULL: the model has none */
+    struct chat_template *chat_template; /* NULL: the model has none that can be used */
+    bool adds_bos;                       /* the model wants its BOS before every text */
 };
 
 /* From a model file; `template_path` replaces the file's own template, NULL keeps it. */
@@ -21,7 +22,9 @@ void prompt_maker_close(struct prompt_maker *p);
 
 /* Appends the ids of the rendered conversation to `out`. `messages` is an array in OpenAI's form
  * whose contents are strings; `extra` (may be NULL) is an object whose members the template sees
- * as variables (tools, enable_thinking, ...). */
+ * as variables (tools, enable_thinking, ...; add_generation_prompt is true unless it says so).
+ * Only what the template itself wrote can become a special token: a message that spells one out
+ * stays text. The model's BOS comes first once, whether the template writes it or not. */
 int prompt_maker_chat(const struct prompt_maker *p, const struct json *messages,
                       const struct json *extra, struct token_list *out, struct error *err);
 

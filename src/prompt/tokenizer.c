@@ -175,6 +175,11 @@ int32_t tokenizer_find(const struct tokenizer *t, const char *bytes, size_t len)
     return id < 0 && len == 1 ? t->byte_ids[(unsigned char)bytes[0]] : id;
 }
 
+int32_t tokenizer_special_at(const struct tokenizer *t, const char *text, size_t len)
+{
+    return len ? special_list_match(&t->control, t, text, len) : -1;
+}
+
 const char *tokenizer_chat_template(const struct tokenizer *t, size_t *len)
 {
     *len = t->chat_template_len;

@@ -45,6 +45,8 @@ bool tokenizer_is_end(const struct tokenizer *t, int32_t id);     /* any end-of-
 int32_t tokenizer_bos(const struct tokenizer *t);                 /* -1: none */
 int32_t tokenizer_eos(const struct tokenizer *t);                 /* -1: none */
 int32_t tokenizer_find(const struct tokenizer *t, const char *bytes, size_t len); /* -1: none */
+/* The longest special token, control or user-defined, that `text` begins with; -1: none. */
+int32_t tokenizer_special_at(const struct tokenizer *t, const char *text, size_t len);
 /* The chat template in the file, or NULL. */
 const char *tokenizer_chat_template(const struct tokenizer *t, size_t *len);
 

@@ -1,0 +1,241 @@
+/* From a conversation to token ids. A rendering says which bytes the template wrote and which
+ * came with the messages (chat_template.h); special tokens are looked for in the first kind only:
+ *
+ *   <|im_start|>user\nsay <|im_end|> twice<|im_end|>\n      rendered
+ *   [template       ][message 0          ][template  ]
+ *   ^^^^^^^^^^^^                          ^^^^^^^^^^         these become special tokens
+ *               ^^^^^^^^^^^^^^^^^^^^^^^^^^          ^^        these runs are encoded whole
+ *
+ * A run is encoded in one piece, whoever wrote it, because words are cut from the joined text. */
+#include "prompt/prompt.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+enum { MAX_TEMPLATE_BYTES = 4 << 20 };
+
+static int file_read(const char *path, struct strbuf *out, struct error *err)
+{
+    char piece[8192];
+    size_t n;
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
+    out->limit = MAX_TEMPLATE_BYTES;
+    while ((n = fread(piece, 1, sizeof piece, f)) > 0 && !out->failed)
+        strbuf_add(out, piece, n);
+    int broken = ferror(f);
+    fclose(f);
+    if (broken)
+        return error_set(err, ERROR_IO, "%s: %s", path, strerror(EIO));
+    if (out->failed)
+        return error_set(err, ERROR_LIMIT, "%s: a chat template has at most %d MiB", path,
+                         MAX_TEMPLATE_BYTES >> 20);
+    return 0;
+}
+
+static int template_from_file(struct prompt_maker *p, const char *path, struct error *err)
+{
+    struct strbuf source = STRBUF_INIT;
+    struct error cause = {0};
+    int failed = file_read(path, &source, err);
+    if (!failed) {
+        p->chat_template = chat_template_parse(strbuf_str(&source), source.len, &cause);
+        if (!p->chat_template)
+            failed = error_set(err, ERROR_FORMAT, "%s: %s", path, cause.message);
+    }
+    strbuf_free(&source);
+    return failed;
+}
+
+/* A model whose template is broken can still continue texts. */
+static void template_from_model(struct prompt_maker *p)
+{
+    struct error err;
+    size_t len;
+    const char *source = tokenizer_chat_template(p->tokenizer, &len);
+    if (source && !(p->chat_template = chat_template_parse(source, len, &err)))
+        log_warn("the model's chat template cannot be used: %s", err.message);
+}
+
+/* What the tokenizer puts before a text tells whether the model wants a BOS. */
+static int bos_find_out(struct prompt_maker *p, struct error *err)
+{
+    struct token_list around = {0};
+    int failed = tokenizer_encode(p->tokenizer, "", 0, TOKENIZE_ADD_SPECIAL, &around, err);
+    int32_t bos = tokenizer_bos(p->tokenizer);
+    p->adds_bos = !failed && bos >= 0 && around.len > 0 && around.ids[0] == bos;
+    token_list_free(&around);
+    return failed;
+}
+
+static int prompt_maker_ready(struct prompt_maker *p, const char *template_path, struct error *err)
+{
+    int failed = bos_find_out(p, err);
+    if (!failed && template_path)
+        failed = template_from_file(p, template_path, err);
+    else if (!failed)
+        template_from_model(p);
+    if (failed)
+        prompt_maker_close(p);
+    return failed;
+}
+
+int prompt_maker_open(struct prompt_maker *p, const struct gguf *gguf, const char *template_path,
+                      struct error *err)
+{
+    *p = (struct prompt_maker){0};
+    if (tokenizer_open(&p->tokenizer, gguf, err))
+        return -1;
+    return prompt_maker_ready(p, template_path, err);
+}
+
+int prompt_maker_open_bytes(struct prompt_maker *p, struct error *err)
+{
+    *p = (struct prompt_maker){0};
+    if (tokenizer_open_bytes(&p->tokenizer, err))
+        return -1;
+    return prompt_maker_ready(p, NULL, err);
+}
+
+void prompt_maker_close(struct prompt_maker *p)
+{
+    chat_template_free(p->chat_template);
+    tokenizer_close(p->tokenizer);
+    *p = (struct prompt_maker){0};
+}
+
+/* A member of another document under a new parent: its head is copied, its children are shared. */
+static void member_share(struct arena *arena, struct json *parent, const char *key,
+                         const struct json *value)
+{
+    struct json *copy = json_new(arena, value->type);
+    if (!copy)
+        return;
+    *copy = *value;
+    copy->next = NULL;
+    json_append(arena, parent, key, copy);
+}
+
+static void token_append(const struct prompt_maker *p, struct arena *arena, struct json *parent,
+                         const char *key, int32_t id)
+{
+    size_t len;
+    const char *bytes = tokenizer_bytes(p->tokenizer, id, &len);
+    json_append(arena, parent, key, json_new_string(arena, bytes, len));
+}
+
+/* The names that a client must not give: the renderer trusts them. */
+static bool is_own_name(const struct json *member)
+{
+    static const char suffix[] = "_token";
+    const size_t n = sizeof suffix - 1;
+    return strcmp(member->key, "messages") == 0 ||
+           (member->key_len >= n && memcmp(member->key + member->key_len - n, suffix, n) == 0);
+}
+
+static struct json *context_make(const struct prompt_maker *p, struct arena *arena,
+                                 const struct json *messages, const struct json *extra,
+                                 struct error *err)
+{
+    struct json *context = json_new(arena, JSON_OBJECT);
+    if (!context) {
+        error_set(err, ERROR_MEMORY, "no memory for a conversation");
+        return NULL;
+    }
+    member_share(arena, context, "messages", messages);
+    token_append(p, arena, context, "bos_token", tokenizer_bos(p->tokenizer));
+    token_append(p, arena, context, "eos_token", tokenizer_eos(p->tokenizer));
+    if (!json_get(extra, "add_generation_prompt"))
+        json_append(arena, context, "add_generation_prompt", json_new_bool(arena, true));
+    for (const struct json *member = extra ? extra->first : NULL; member; member = member->next) {
+        if (is_own_name(member)) {
+            error_set_at(err, ERROR_INPUT, member->position,
+                         "'%s' cannot be given to the chat template: it is set from the %s",
+                         member->key, strcmp(member->key, "messages") ? "model" : "request");
+            return NULL;
+        }
+        member_share(arena, context, member->key, member);
+    }
+    return context;
+}
+
+/* Runs of text and the special tokens between them, as drawn at the top. */
+static int rendering_encode(const struct prompt_maker *p, const struct rendering *r,
+                            struct token_list *out, struct error *err)
+{
+    const char *text = strbuf_str(&r->text);
+    size_t run = 0, at = 0;
+    for (size_t i = 0; i < r->n_segments; i++) {
+        size_t end = r->segments[i].end;
+        if (r->segments[i].source != RENDER_TEMPLATE)
+            at = end;
+        while (at < end) {
+            int32_t id = tokenizer_special_at(p->tokenizer, text + at, end - at);
+            if (id < 0) {
+                at++;
+                continue;
+            }
+            size_t len;
+            tokenizer_bytes(p->tokenizer, id, &len);
+            if (tokenizer_is_special(p->tokenizer, id)) { /* others are cut out of any text */
+                if (at > run && tokenizer_encode(p->tokenizer, text + run, at - run, 0, out, err))
+                    return -1;
+                if (!token_list_add(out, id))
+                    return error_set(err, ERROR_MEMORY, "no memory for %zu tokens", out->len + 1);
+                run = at + len;
+            }
+            at += len;
+        }
+    }
+    return r->text.len > run
+               ? tokenizer_encode(p->tokenizer, text + run, r->text.len - run, 0, out, err)
+               : 0;
+}
+
+static bool starts_with_bos(const struct prompt_maker *p, const struct rendering *r)
+{
+    return r->n_segments && r->segments[0].source == RENDER_TEMPLATE &&
+           tokenizer_special_at(p->tokenizer, strbuf_str(&r->text), r->segments[0].end) ==
+               tokenizer_bos(p->tokenizer);
+}
+
+/* Seconds of the local clock, which is what strftime_now shows. */
+static int64_t local_now(void)
+{
+    time_t now = (time_t)clock_unix_seconds();
+    struct tm tm;
+    return localtime_r(&now, &tm) ? (int64_t)now + tm.tm_gmtoff : (int64_t)now;
+}
+
+int prompt_maker_chat(const struct prompt_maker *p, const struct json *messages,
+                      const struct json *extra, struct token_list *out, struct error *err)
+{
+    if (!p->chat_template)
+        return error_set(err, ERROR_INPUT,
+                         "the model has no chat template: start with --chat-template FILE to give "
+                         "it one, or use plain completions");
+    struct arena arena = ARENA_INIT;
+    struct rendering rendering = RENDERING_INIT;
+    struct render_options options = {.now_unix = local_now()};
+    size_t before = out->len;
+    const struct json *context = context_make(p, &arena, messages, extra, err);
+    int failed = context
+                     ? chat_template_render(p->chat_template, context, &options, &rendering, err)
+                     : -1;
+    if (!failed && p->adds_bos && !starts_with_bos(p, &rendering) &&
+        !token_list_add(out, tokenizer_bos(p->tokenizer)))
+        failed = error_set(err, ERROR_MEMORY, "no memory for a conversation's tokens");
+    if (!failed)
+        failed = rendering_encode(p, &rendering, out, err);
+    if (failed)
+        out->len = before;
+    rendering_free(&rendering);
+    arena_free(&arena);
+    return failed;
+}
