@@ -215,8 +215,10 @@ static bool needs_page(const struct sequence *seq)
     return seq->n_reserved == seq->n_computed && !sequence_is_parked(seq);
 }
 
-/* Oldest first, so that the oldest never gives way to a younger one. It could be its own victim
- * only by holding copies of positions that the tree has too; starting again it shares them. */
+/* Oldest first, so that the oldest never gives way to a younger one. Alone, it can be its own
+ * victim only by holding several positions twice, once private and once in the tree under its own
+ * lock (another's answer had the same tokens); starting again it shares them. One position held
+ * twice does no harm: the last token of a sequence is never fed, so it leaves one page over. */
 void scheduler_reserve(struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_running;) {

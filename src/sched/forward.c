@@ -71,11 +71,8 @@ static int compute(struct scheduler *s, struct sequence *const *seqs, uint32_t n
     int rc = engine_forward(s->engine, &batch, err);
     uint64_t took_ns = clock_now_ns() - start_ns;
     lower_flags(seqs, n);
-    if (rc) { /* the pages count as unwritten */
-        for (uint32_t i = 0; i < n; i++)
-            sequence_set_runs(seqs[i], seqs[i]->n_computed);
-        return rc;
-    }
+    if (rc)
+        return rc; /* the pages count as unwritten: n_computed stays where it is */
     s->stats.rows += work.rows;
     step_cost_learn(&s->cost, &work, (double)took_ns);
     return 0;
@@ -124,14 +121,12 @@ static void take_result(struct scheduler *s, struct sequence *seq, const float *
     seq->n_computed += seq->n_rows;
     seq->n_rows = 0;
     if (seq->n_computed <= seq->prefill_end) {
-        sequence_insert_chunk(seq, &s->cache, s->now_ns);
+        sequence_insert(seq, &s->cache, s->now_ns);
         flight_advance(&s->waiting, seq);
         if (seq->n_computed == seq->prefill_end)
             flight_end(&s->waiting, seq, false);
     }
-    if (is_canceled(seq))
-        scheduler_finish(s, seq, FINISH_CANCELED);
-    else if (logits)
+    if (logits)
         sample(s, seq, logits);
     else if (seq->n_computed == seq->n_tokens)
         scheduler_finish(s, seq, FINISH_LENGTH); /* nothing was to be generated */

@@ -152,17 +152,6 @@ void sequence_insert(struct sequence *seq, struct cache *cache, uint64_t now_ns)
     seq->n_inserted = seq->n_ready = seq->n_computed;
 }
 
-void sequence_insert_chunk(struct sequence *seq, struct cache *cache, uint64_t now_ns)
-{
-    if (seq->node == NODE_NONE)
-        return;
-    if (prefix_tree_peek(cache->tree, seq->request->ns, seq->tokens, seq->n_computed) ==
-        seq->n_computed)
-        seq->n_ready = seq->n_computed;
-    else
-        sequence_insert(seq, cache, now_ns);
-}
-
 void sequence_release(struct sequence *seq, struct cache *cache, uint64_t now_ns)
 {
     sequence_insert(seq, cache, now_ns);

@@ -77,9 +77,6 @@ uint32_t sequence_reserve(struct sequence *seq, struct cache *cache, uint32_t wa
 void sequence_set_runs(struct sequence *seq, uint32_t length);
 /* Puts what is computed into the tree. */
 void sequence_insert(struct sequence *seq, struct cache *cache, uint64_t now_ns);
-/* The same in mid-run, unless the tree has it all (a full match computes its last token again):
- * then it would lock the tree's copy beside its own, two pages for one position. */
-void sequence_insert_chunk(struct sequence *seq, struct cache *cache, uint64_t now_ns);
 /* Inserts what is left, gives back pages and lock: as before sequence_begin. */
 void sequence_release(struct sequence *seq, struct cache *cache, uint64_t now_ns);
 

@@ -120,6 +120,9 @@ TEST(scheduler, generated_tokens_become_one_node)
     fixture_run(&f, c, 1);
     uint32_t n_nodes = fixture_stats(&f).tree.n_nodes;
     client_submit(&f, c[1]);
+    for (int i = 0; i < 100; i++)
+        scheduler_step(f.scheduler);
+    CHECK_INT(fixture_stats(&f).n_owned, c[0]->request.n_tokens); /* not one by one */
     fixture_run(&f, c, 2);
     CHECK(fixture_stats(&f).tree.n_nodes <= n_nodes + 1);
     CHECK_INT(fixture_stats(&f).n_owned, c[0]->request.n_tokens + 149);
@@ -254,10 +257,11 @@ TEST(scheduler, no_cache_neither_matches_nor_inserts)
     client_submit(&f, c[1]);
     fixture_run(&f, c, 2);
     CHECK_INT(fixture_stats(&f).n_owned, 0);
-    client_submit(&f, c[3]);
-    fixture_run(&f, c + 3, 1);
     client_submit(&f, c[2]);
-    fixture_run(&f, c + 2, 1);
+    client_submit(&f, c[3]);
+    scheduler_step(f.scheduler);
+    CHECK_INT(fixture_stats(&f).n_running, 2); /* nobody sleeps for what will not be shared */
+    fixture_run(&f, c + 2, 2);
     CHECK_INT(fixture_stats(&f).rows, 4 * (c[0]->request.n_tokens + 19));
     for (int i = 0; i < 4; i++) {
         check_answer(c[i], o.max_length);
@@ -304,6 +308,22 @@ TEST(scheduler, idle_entries_expire)
     CHECK_INT(fixture_stats(&f).tree.expired_pages, c->request.n_tokens);
     client_free(c);
     fixture_close(&f);
+}
+
+TEST(scheduler, refuses_limits_that_leave_no_room)
+{
+    struct mock_options mock = {.n_vocab = FIXTURE_VOCAB, .fail_token = -1, .end_token = -1};
+    struct engine_limits limits = {.n_pages = 1, .max_rows = 4, .max_seqs = 4, .max_length = 100};
+    struct engine *engine;
+    struct scheduler *s;
+    struct error err;
+    CHECK(mock_engine_open(&engine, &mock, &limits, &err) == 0);
+    struct scheduler_options options = {
+        .engine = engine, .tokens = fixture_table(), .max_seqs = 4, .max_length = 100};
+    CHECK(scheduler_open(&s, &options, &err) == -1);
+    CHECK_INT(err.code, ERROR_INPUT);
+    CHECK(strstr(err.message, "at most 1 positions"));
+    engine_close(engine);
 }
 
 TEST(scheduler, closing_ends_everything_with_canceled)

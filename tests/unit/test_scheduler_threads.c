@@ -180,6 +180,27 @@ TEST(scheduler_threads, a_cancel_stops_a_running_batch)
     client_free(d);
 }
 
+/* A full ring sends the whole scheduler to sleep; reading wakes it. */
+TEST(scheduler_threads, reading_wakes_a_parked_sequence)
+{
+    struct fixture f;
+    struct error err;
+    struct fixture_options o = fixture_defaults();
+    fixture_open(&f, &o);
+    CHECK(scheduler_start(f.scheduler, &err) == 0);
+    struct client *c = client_make_text("a slow reader", 500);
+    c->request.ignore_end = true;
+    client_submit(&f, c);
+    uint64_t until_ns = clock_now_ns() + UINT64_C(20000000000);
+    while (!c->n_done && clock_now_ns() < until_ns) {
+        nap_us(5000); /* it is parked and asleep by now */
+        client_read(&f, c, 30);
+    }
+    check_answer(c, o.max_length);
+    client_free(c);
+    fixture_close(&f);
+}
+
 /* Asleep between requests, and never past one. */
 TEST(scheduler_threads, an_idle_scheduler_wakes_for_each_request)
 {

@@ -95,6 +95,29 @@ TEST(scheduler_trouble, newcomers_sleep_until_their_part_is_ready)
     fixture_close(&f);
 }
 
+TEST(scheduler_trouble, nobody_sleeps_for_another_prefix)
+{
+    struct fixture f;
+    struct client *c[3];
+    open_flight(&f, c, NULL);
+    fixture_run(&f, c, 3);
+    /* The newcomer's first 100 are cached; the flight has the same tokens after them, but not
+     * before. */
+    struct client *d[2] = {client_like(c[0], 0, 200, 5), client_like(c[0], 100, 200, 5)};
+    memcpy(d[1]->prompt + 100, d[0]->prompt + 100, 100 * sizeof *d[1]->prompt);
+    d[1]->prompt[100] = d[0]->prompt[100] = (c[0]->prompt[100] + 2) % 50;
+    client_submit(&f, d[0]);
+    client_submit(&f, d[1]);
+    scheduler_step(f.scheduler);
+    CHECK(is_running(&f, d[0]) && is_running(&f, d[1]));
+    fixture_run(&f, d, 2);
+    check_answer(d[0], LIMIT);
+    check_answer(d[1], LIMIT);
+    free_clients(c, 3);
+    free_clients(d, 2);
+    fixture_close(&f);
+}
+
 TEST(scheduler_trouble, the_longest_waiter_inherits_a_flight)
 {
     struct fixture f;
@@ -272,30 +295,44 @@ TEST(scheduler_trouble, a_full_ring_parks_its_sequence_alone)
     fixture_close(&f);
 }
 
-TEST(scheduler_trouble, parked_sequences_make_room_for_others)
+/* Two long answers that nobody reads, then two short ones that need a slot or pages. */
+static void check_parked_give_way(uint32_t n_pages, uint32_t max_seqs)
 {
     struct fixture f;
     struct fixture_options o = fixture_defaults();
-    o.n_pages = 400;
-    o.max_seqs = 2;
+    o.n_pages = n_pages;
+    o.max_seqs = max_seqs;
     fixture_open(&f, &o);
     struct client *c[4];
-    for (uint32_t i = 0; i < 4; i++) {
-        c[i] = client_random(i, 100, i < 2 ? 200 : 30);
-        client_submit(&f, c[i]);
-    }
-    while (scheduler_step(f.scheduler)) { /* nobody reads the first two */
+    for (uint32_t i = 0; i < 4; i++)
+        c[i] = client_random(i, i < 2 ? 20 : 100, i < 2 ? 200 : 30);
+    client_submit(&f, c[0]);
+    client_submit(&f, c[1]);
+    while (scheduler_step(f.scheduler))
+        ;
+    CHECK_INT(fixture_stats(&f).preempted, 0);
+    CHECK_INT(fixture_stats(&f).n_running, 2);
+    client_submit(&f, c[2]);
+    client_submit(&f, c[3]);
+    while (scheduler_step(f.scheduler)) {
         client_read(&f, c[2], 1000);
         client_read(&f, c[3], 1000);
     }
     CHECK_INT(c[2]->n_done, 1);
     CHECK_INT(c[3]->n_done, 1);
     CHECK(fixture_stats(&f).preempted > 0);
+    CHECK_INT(client_read(&f, c[0], 10), 10);
     fixture_run(&f, c, 4);
     for (int i = 0; i < 4; i++)
-        check_answer(c[i], 400);
+        check_answer(c[i], n_pages < LIMIT ? n_pages : LIMIT);
     free_clients(c, 4);
     fixture_close(&f);
+}
+
+TEST(scheduler_trouble, parked_sequences_make_room_for_others)
+{
+    check_parked_give_way(4096, 2);
+    check_parked_give_way(450, 8);
 }
 
 TEST(scheduler_trouble, the_youngest_is_preempted_and_goes_on)
@@ -334,20 +371,21 @@ TEST(scheduler_trouble, one_sequence_can_fill_the_pool)
 {
     struct fixture f;
     struct fixture_options o = fixture_defaults();
-    o.n_pages = 100;
+    o.n_pages = 300;
     fixture_open(&f, &o);
-    for (int round = 0; round < 3; round++) { /* the second time with a full match in its way */
-        struct client *c = client_random(1, 99, 5);
+    for (int round = 0; round < 3; round++) {
+        struct client *c = client_random(1, 299, 5);
         client_submit(&f, c);
         fixture_run(&f, &c, 1);
-        check_answer(c, 100);
+        check_answer(c, 300);
         CHECK_INT(c->n_got, 1);
         client_free(c);
-        c = client_random(1, 60, 200);
+        /* Its last token is in the tree already, and is computed again into a page of its own. */
+        c = client_random(1, 60, 400);
         client_submit(&f, c);
         fixture_run(&f, &c, 1);
-        check_answer(c, 100);
-        CHECK_INT(c->n_got, 40);
+        check_answer(c, 300);
+        CHECK_INT(c->n_got, 240);
         client_free(c);
     }
     CHECK_INT(fixture_stats(&f).preempted, 0);
