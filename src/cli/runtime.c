@@ -154,8 +154,17 @@ static int mock_open(struct runtime *r, struct error *err)
     mock.n_vocab = tokenizer_size(r->prompt.tokenizer);
     mock.end_token = tokenizer_eos(r->prompt.tokenizer);
     context_choose(r, MOCK_CONTEXT, &limits);
-    r->model_name = "mock";
+    strcpy(r->model_name, "mock");
     return mock_engine_open(&r->engine, &mock, &limits, err);
+}
+
+static void name_from_path(char *name, size_t size, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(name, size, "%s", slash ? slash + 1 : path);
+    char *dot = strrchr(name, '.');
+    if (dot && strcmp(dot, ".gguf") == 0)
+        *dot = '\0';
 }
 
 static int cpu_open(struct runtime *r, struct error *err)
@@ -166,9 +175,8 @@ static int cpu_open(struct runtime *r, struct error *err)
         pages_count(page_bytes_of(&r->model.hparams, limits.kv_type), &limits.n_pages, err))
         return -1;
     context_choose(r, r->model.hparams.n_context, &limits);
-    r->model_name = r->model.hparams.name;
-    return cpu_engine_open(&r->engine, &r->model, &limits, progress_show, (void *)r->model_name,
-                           err);
+    name_from_path(r->model_name, sizeof r->model_name, runtime_options.model_path);
+    return cpu_engine_open(&r->engine, &r->model, &limits, progress_show, r->model_name, err);
 }
 
 int runtime_open(struct runtime *r, struct error *err)

@@ -31,7 +31,7 @@ struct runtime {
     struct model model; /* not open with the mock engine */
     struct engine *engine;
     struct prompt_maker prompt;
-    const char *model_name;
+    char model_name[128]; /* the file's name without ".gguf" */
     uint32_t context;
 };
 
