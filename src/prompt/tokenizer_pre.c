@@ -14,6 +14,7 @@
 
 struct pre_tokenizer {
     pcre2_code *code;
+    pcre2_match_context *limits;
 };
 
 #define SPACES                                                                                     \
@@ -107,6 +108,12 @@ int pre_tokenizer_open(struct pre_tokenizer **out, struct gguf_string name, cons
     if (!pre->code)
         return error_set(err, ERROR_FAILED, "PCRE2 refuses the pattern of %s at %zu (error %d)",
                          known->name, at, code);
+    /* The patterns look at each character a bounded number of times, so that no limit is needed;
+     * the usual one would refuse ten million spaces. */
+    pre->limits = pcre2_match_context_create(NULL);
+    if (!pre->limits)
+        return error_set(err, ERROR_MEMORY, "no memory for a pre-tokeniser");
+    pcre2_set_match_limit(pre->limits, UINT32_MAX);
     /* Where code may not be made at run time this fails, and PCRE2 interprets the pattern. */
     pcre2_jit_compile(pre->code, PCRE2_JIT_COMPLETE);
     return 0;
@@ -116,6 +123,7 @@ void pre_tokenizer_close(struct pre_tokenizer *pre)
 {
     if (!pre)
         return;
+    pcre2_match_context_free(pre->limits);
     pcre2_code_free(pre->code);
     free(pre);
 }
@@ -133,7 +141,7 @@ size_t pre_tokenizer_word(struct encoder *e, const char *text, size_t len, size_
         return 0;
     }
     int found = pcre2_match(pre->code, (PCRE2_SPTR)text, len, at, PCRE2_NO_UTF_CHECK, e->match_data,
-                            NULL);
+                            pre->limits);
     if (found < 1) {
         error_set_at(e->err, ERROR_FAILED, at, "the pre-tokeniser gave up (PCRE2 error %d)", found);
         return 0;
