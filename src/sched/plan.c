@@ -8,6 +8,9 @@
 #include "sched/state.h"
 
 #include <assert.h>
+#include <math.h>
+
+enum { SLOW_ROWS = 16 }; /* of prompts, in a step that is slow anyway */
 
 struct budget {
     double time_ns;
@@ -64,14 +67,25 @@ static void sort_shortest_first(struct sequence **prefills, uint32_t n)
     }
 }
 
+/* The time that prompts get whatever else the step has to do: a quarter of the budget, so that they
+ * move beside many decoders. Where reading the weights takes most of a step, or more than that,
+ * it carries some rows at least: those few cost little more, and prompts in single rows would
+ * take for ever. */
+static double least_time_ns(const struct step_cost *cost, double limit_ns)
+{
+    double least_ns = limit_ns / 4;
+    if (cost->batch_ns > limit_ns / 2)
+        least_ns = fmax(least_ns, fmax(cost->batch_ns - limit_ns / 2, SLOW_ROWS * cost->row_ns));
+    return least_ns;
+}
+
 static void plan_prefills(struct scheduler *s, uint32_t n, const struct step_work *decodes)
 {
     double limit_ns = s->options.step_budget_ms * 1e6;
+    uint32_t room = s->engine->limits.max_rows - decodes->rows;
     struct budget budget = {limit_ns - step_cost_predict(&s->cost, decodes),
-                            s->engine->limits.max_rows - decodes->rows};
-    /* Decoding alone fills the step: prompts must move all the same. */
-    if (budget.time_ns <= 0)
-        budget.time_ns = limit_ns / 4;
+                            room < s->cost.max_rows ? room : s->cost.max_rows};
+    budget.time_ns = fmax(budget.time_ns, least_time_ns(&s->cost, limit_ns));
     struct sequence *oldest = s->prefills[0];
     uint32_t share = n > 1 ? 2 : 1;
     give_rows(&s->cost, oldest, &budget, budget.time_ns / share, (budget.rows + share - 1) / share,

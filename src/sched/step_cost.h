@@ -17,6 +17,7 @@ struct step_work {
 struct step_cost {
     double batch_ns, row_ns, position_ns;
     uint32_t n_seen;
+    uint32_t max_rows; /* in the next step: twice what went well so far */
 };
 
 /* Before anything is known, `row_ns` is assumed: a careful guess, corrected by the first step. */

@@ -392,32 +392,88 @@ TEST(scheduler_trouble, one_sequence_can_fill_the_pool)
     fixture_close(&f);
 }
 
-/* With a row of 1 ms and a long prompt running, a short one has its answer's first token within
- * two budgets of 40 ms; measured in planned time, because the machine may be busy. */
+/* While one computes a prompt, another's answer, with the same tokens, enters the tree: the first
+ * now holds copies. When it needs the whole pool it starts again and shares them. */
+TEST(scheduler_trouble, copies_are_given_up_for_room)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    o.n_pages = 300;
+    o.max_rows = 4;
+    o.max_seqs = 2;
+    fixture_open(&f, &o);
+    struct client *c[2] = {client_random(1, 20, 100), client_random(1, 120, 400)};
+    int32_t answer[FIXTURE_MAX_TOKENS];
+    plain_run(&c[0]->request, 300, answer);
+    memcpy(c[1]->prompt + 20, answer, 100 * sizeof *answer);
+    client_submit(&f, c[0]);
+    while (c[0]->n_got < 85) {
+        scheduler_step(f.scheduler);
+        client_read(&f, c[0], 10);
+    }
+    client_submit(&f, c[1]);
+    fixture_run(&f, c, 2);
+    CHECK_INT(c[1]->request.prompt_cached, 20);
+    CHECK_INT(fixture_stats(&f).preempted, 1);
+    check_answer(c[0], 300);
+    check_answer(c[1], 300);
+    free_clients(c, 2);
+    fixture_close(&f);
+}
+
+/* One step for which every cost is known, so that the plan does not depend on the machine; how many
+ * rows it computed. */
+static uint64_t step_with_cost(struct fixture *f, double batch_ms, double row_ms)
+{
+    uint64_t rows = fixture_stats(f).rows;
+    f->scheduler->cost = (struct step_cost){batch_ms * 1e6, row_ms * 1e6, 0, 100, 1000};
+    scheduler_step(f->scheduler);
+    return fixture_stats(f).rows - rows;
+}
+
+/* The long prompt takes half a second of steps; the short one has its first token after the step
+ * that runs when it comes and the next, and the long one moves in that step as well. */
 TEST(scheduler_trouble, a_long_prefill_does_not_hold_up_a_short_one)
 {
     struct fixture f;
     struct fixture_options o = fixture_defaults();
     o.step_budget_ms = 40;
-    o.mock.row_cost_us = 1000;
     fixture_open(&f, &o);
-    struct client *c[2] = {client_random(1, 500, 1), client_random(2, 15, 1)};
+    struct client *c[3] = {client_random(1, 500, 1), client_random(2, 15, 2),
+                           client_random(3, 400, 1)};
     client_submit(&f, c[0]);
-    for (int i = 0; i < 4; i++) {
-        uint64_t rows = fixture_stats(&f).rows;
-        scheduler_step(f.scheduler);
-        if (i > 1)
-            CHECK(fixture_stats(&f).rows - rows <= 44);
-    }
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(step_with_cost(&f, 5, 1), 35); /* all of the budget, and no more */
+    client_submit(&f, c[2]);
     client_submit(&f, c[1]);
-    uint64_t rows = fixture_stats(&f).rows;
-    scheduler_step(f.scheduler);
+    CHECK_INT(step_with_cost(&f, 5, 1), 35);
+    CHECK_INT(sequence_of(c[0])->n_computed, 4 * 35 + 17); /* the oldest has half */
+    CHECK_INT(sequence_of(c[2])->n_computed, 3);           /* the longer has what is left */
+    client_read(&f, c[1], 10);
+    CHECK_INT(c[1]->n_got, 1);
+    CHECK_INT(step_with_cost(&f, 5, 1), 35); /* with the decode row of the short one */
     client_read(&f, c[1], 10);
     CHECK_INT(c[1]->n_done, 1);
-    CHECK(fixture_stats(&f).rows - rows > 20); /* and the long one moved as well */
-    scheduler_cancel(f.scheduler, &c[0]->request);
-    fixture_run(&f, c, 2);
-    free_clients(c, 2);
+    fixture_run(&f, c, 3);
+    free_clients(c, 3);
+    fixture_close(&f);
+}
+
+TEST(scheduler_trouble, prompts_move_where_the_weights_alone_fill_a_step)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    fixture_open(&f, &o);
+    struct client *c = client_random(1, 500, 1);
+    client_submit(&f, c);
+    CHECK_INT(step_with_cost(&f, 20, 1), 80);
+    CHECK_INT(step_with_cost(&f, 90, 1), 40);
+    CHECK_INT(step_with_cost(&f, 200, 1), 150);
+    CHECK_INT(step_with_cost(&f, 90, 10), 16);
+    CHECK_INT(step_with_cost(&f, 0, 1000), 1);
+    fixture_run(&f, &c, 1);
+    check_answer(c, LIMIT);
+    client_free(c);
     fixture_close(&f);
 }
 
