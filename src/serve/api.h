@@ -23,6 +23,7 @@ struct api {
     struct workers *workers;
     struct http_server *http;
     struct token_table tokens;
+    uint32_t longest_token;         /* in bytes */
     struct completion *completions; /* in progress */
     uint32_t n_completions;
     bool stopping; /* nothing new is begun */

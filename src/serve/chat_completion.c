@@ -142,6 +142,28 @@ static void completion_fail(struct completion *c, const struct api_error *e)
 
 /* ---- the worker's part -------------------------------------------------------------------- */
 
+static int context_exceeded(struct completion *c, const char *how, size_t n_tokens)
+{
+    api_error_set(&c->error, 400, "messages",
+                  "this model's context is %u tokens, but the conversation takes %s%zu; shorten "
+                  "it, or start the server with a larger -c",
+                  c->api->options->context, how, n_tokens);
+    c->error.code = "context_length_exceeded";
+    return -1;
+}
+
+/* Megabytes of text take a tokenizer seconds. What cannot fit even if every token were the longest
+ * of the vocabulary is refused without it. */
+static int refuse_hopeless(struct completion *c)
+{
+    size_t n_bytes = 0, longest = c->api->longest_token ? c->api->longest_token : 1;
+    json_each (message, c->params.messages)
+        n_bytes += json_get(message, "content")->text_len;
+    if (n_bytes / longest <= c->api->options->context)
+        return 0;
+    return context_exceeded(c, "at least ", n_bytes / longest);
+}
+
 /* What the prompt and the answer may take of the context. */
 static int fit_context(struct completion *c)
 {
@@ -149,14 +171,8 @@ static int fit_context(struct completion *c)
     struct chat_params *p = &c->params;
     if (c->prompt.len == 0)
         return api_error_set(&c->error, 400, "messages", "the conversation is empty");
-    if (c->prompt.len >= options->context) {
-        api_error_set(&c->error, 400, "messages",
-                      "this model's context is %u tokens, but the conversation takes %zu; shorten "
-                      "it, or start the server with a larger -c",
-                      options->context, c->prompt.len);
-        c->error.code = "context_length_exceeded";
-        return -1;
-    }
+    if (c->prompt.len >= options->context)
+        return context_exceeded(c, "", c->prompt.len);
     int64_t left = (int64_t)(options->context - c->prompt.len);
     if (p->max_tokens == 0)
         p->max_tokens = options->default_max_tokens ? options->default_max_tokens : left;
@@ -178,6 +194,8 @@ static int prepare(struct completion *c)
         c->error.code = "model_not_found";
         return -1;
     }
+    if (refuse_hopeless(c))
+        return -1;
     if (prompt_maker_chat(options->prompt, p->messages, p->extra, &c->prompt, &err)) {
         bool ours = err.code != ERROR_INPUT && err.code != ERROR_LIMIT;
         return api_error_set(&c->error, ours ? 500 : 400, ours ? NULL : "messages", "%s",

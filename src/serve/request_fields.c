@@ -14,7 +14,7 @@ enum {
     MAX_IGNORED_BYTES = 1000,
     MAX_MESSAGES = 65536,
     MAX_VARIABLES = 64,
-    ARENA_LIMIT = 512 << 20,
+    ARENA_LIMIT = 256 << 20, /* what one request may take, however it is built */
 };
 
 struct field_reader {

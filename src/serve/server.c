@@ -134,6 +134,9 @@ static int scheduler_begin(struct server *s, struct error *err)
     const struct server_options *o = s->api.options;
     if (token_table_make(&s->api.tokens, o->prompt->tokenizer, err))
         return -1;
+    for (uint32_t i = 0; i < s->api.tokens.n_tokens; i++)
+        if (s->api.tokens.lengths[i] > s->api.longest_token)
+            s->api.longest_token = s->api.tokens.lengths[i];
     struct scheduler_options options = {.engine = o->engine,
                                         .tokens = s->api.tokens,
                                         .max_seqs = o->max_seqs,

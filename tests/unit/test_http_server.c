@@ -1,0 +1,385 @@
+/* Connections with short deadlines, driven from one thread: the loop turns while the client's side
+ * is looked at between turns. */
+#include "serve/http_server.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+
+enum { HEADER_MS = 200, BODY_MS = 200, IDLE_MS = 300, WRITE_MS = 300, MAX_CONNECTIONS = 4 };
+
+/* The handler under test: /wait never answers, /stream streams 1 MiB pieces while there is room,
+ * anything else answers "ok". */
+struct site {
+    struct event_base *base;
+    struct http_server *server;
+    struct http_exchange *waiting;
+    int n_requests, n_hangups, n_rooms, n_drained;
+    size_t streamed;
+};
+
+static void on_head(void *context, struct http_exchange *x)
+{
+    (void)context, (void)x;
+}
+
+static void stream_more(struct site *site, struct http_exchange *x)
+{
+    static char piece[32 * 1024];
+    while (http_stream_has_room(x)) {
+        http_stream_write(x, piece, sizeof piece);
+        site->streamed += sizeof piece;
+    }
+}
+
+static void on_request(void *context, struct http_exchange *x)
+{
+    struct site *site = context;
+    site->n_requests++;
+    const char *target = http_parser_target(http_request(x));
+    if (strcmp(target, "/wait") == 0) {
+        site->waiting = x;
+    } else if (strcmp(target, "/stream") == 0) {
+        http_stream_begin(x, "text/plain");
+        stream_more(site, x);
+    } else {
+        http_reply(x, 200, "text/plain", "ok", 2);
+    }
+}
+
+static void on_refused(void *context, struct http_exchange *x, int status, const char *message)
+{
+    (void)context;
+    http_reply(x, status, "text/plain", message, strlen(message));
+}
+
+static void on_room(void *context, struct http_exchange *x)
+{
+    struct site *site = context;
+    site->n_rooms++;
+    stream_more(site, x);
+}
+
+static void on_hangup(void *context, struct http_exchange *x)
+{
+    (void)x;
+    struct site *site = context;
+    site->n_hangups++;
+    site->waiting = NULL;
+}
+
+static void on_drained(void *context)
+{
+    struct site *site = context;
+    site->n_drained++;
+}
+
+static void site_open(struct site *site)
+{
+    log_set_level(LOG_ERROR); /* a line for each request would hide what matters */
+    *site = (struct site){.base = event_base_new()};
+    struct http_options options = {.host = "127.0.0.1",
+                                   .max_connections = MAX_CONNECTIONS,
+                                   .max_header_bytes = 4096,
+                                   .max_body_bytes = 100000,
+                                   .max_bodies_bytes = 150000,
+                                   .header_timeout_ms = HEADER_MS,
+                                   .body_timeout_ms = BODY_MS,
+                                   .idle_timeout_ms = IDLE_MS,
+                                   .write_timeout_ms = WRITE_MS};
+    struct http_handler handler = {site,    on_head,   on_request, on_refused,
+                                   on_room, on_hangup, on_drained};
+    struct error err;
+    CHECK_INT(http_server_open(&site->server, site->base, &options, &handler, &err), 0);
+}
+
+static void site_close(struct site *site)
+{
+    http_server_close(site->server);
+    event_base_free(site->base);
+}
+
+static int client_open(const struct site *site)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    at.sin_port = htons((uint16_t)atoi(strrchr(http_server_url(site->server), ':') + 1));
+    inet_pton(AF_INET, "127.0.0.1", &at.sin_addr);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+}
+
+static void client_send(int fd, const char *text)
+{
+    CHECK_INT(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+}
+
+static void turn(struct site *site)
+{
+    struct timeval pause = {0, 2000};
+    event_base_loopexit(site->base, &pause);
+    event_base_loop(site->base, EVLOOP_ONCE);
+}
+
+static void turn_for(struct site *site, unsigned ms)
+{
+    for (uint64_t end = clock_now_ns() + ms * 1000000u; clock_now_ns() < end;)
+        turn(site);
+}
+
+/* Turns the loop until the server has closed the connection (or 5 s); what it sent is in `out`,
+ * and how long it took is returned. */
+static unsigned read_to_end(struct site *site, int fd, char *out, size_t size)
+{
+    uint64_t begin = clock_now_ns();
+    size_t len = 0;
+    for (;;) {
+        turn(site);
+        ssize_t n = recv(fd, out + len, size - 1 - len, 0);
+        if (n > 0)
+            len += (size_t)n;
+        if (n == 0 || (n < 0 && errno != EAGAIN))
+            break;
+        CHECK(clock_now_ns() - begin < 5000000000u);
+    }
+    out[len] = '\0';
+    close(fd);
+    return (unsigned)((clock_now_ns() - begin) / 1000000u);
+}
+
+#define GET(path)  "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
+#define POST(size) "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " size "\r\n\r\n"
+
+TEST(http_server, a_header_has_a_deadline)
+{
+    struct site site;
+    char answer[4096];
+    site_open(&site);
+    int silent = client_open(&site), slow = client_open(&site);
+    client_send(slow, "GET / HTTP/1.1\r\n");
+    for (int i = 0; i < 3; i++) { /* a byte now and then does not help */
+        turn_for(&site, HEADER_MS / 4);
+        client_send(slow, "A");
+    }
+    unsigned ms = read_to_end(&site, slow, answer, sizeof answer);
+    CHECK(strstr(answer, "HTTP/1.1 408 ") == answer);
+    CHECK(strstr(answer, "Connection: close\r\n") != NULL);
+    CHECK(ms >= HEADER_MS / 8);
+    read_to_end(&site, silent, answer, sizeof answer);
+    CHECK_STR(answer, "");
+    CHECK_INT(site.n_requests, 0);
+    site_close(&site);
+}
+
+TEST(http_server, a_body_has_a_deadline)
+{
+    struct site site;
+    char answer[4096];
+    site_open(&site);
+    int fd = client_open(&site);
+    client_send(fd, POST("10") "12345");
+    CHECK(read_to_end(&site, fd, answer, sizeof answer) >= BODY_MS - 20);
+    CHECK(strstr(answer, "HTTP/1.1 408 ") == answer);
+    CHECK_INT(site.n_requests, 0);
+    site_close(&site);
+}
+
+TEST(http_server, a_kept_connection_has_a_deadline)
+{
+    struct site site;
+    char answer[4096];
+    site_open(&site);
+    int fd = client_open(&site);
+    client_send(fd, GET("/") GET("/"));
+    CHECK(read_to_end(&site, fd, answer, sizeof answer) >= IDLE_MS - 20);
+    CHECK(strstr(answer, "HTTP/1.1 200 ") == answer);
+    CHECK(strstr(answer + 10, "HTTP/1.1 200 ") != NULL);
+    CHECK(strstr(answer, "Connection: close") == NULL);
+    CHECK_INT(site.n_requests, 2);
+    site_close(&site);
+}
+
+TEST(http_server, a_running_request_has_none)
+{
+    struct site site;
+    char answer[4096];
+    site_open(&site);
+    int fd = client_open(&site);
+    client_send(fd, GET("/wait") GET("/"));
+    turn_for(&site, IDLE_MS + WRITE_MS);
+    CHECK(site.waiting != NULL);
+    CHECK_INT(site.n_requests, 1);
+    http_reply(site.waiting, 200, "text/plain", "late", 4);
+    CHECK(read_to_end(&site, fd, answer, sizeof answer) >= IDLE_MS - 20);
+    CHECK(strstr(answer, "late") != NULL);
+    CHECK_INT(site.n_requests, 2);
+    CHECK_INT(site.n_hangups, 0);
+    site_close(&site);
+}
+
+static void check_hangup(const char *request, bool half)
+{
+    struct site site;
+    site_open(&site);
+    int fd = client_open(&site);
+    client_send(fd, request);
+    turn_for(&site, 30);
+    CHECK(site.waiting != NULL);
+    CHECK_INT(site.n_hangups, 0);
+    if (half)
+        shutdown(fd, SHUT_WR);
+    else
+        close(fd);
+    turn_for(&site, 30);
+    CHECK_INT(site.n_hangups, 1);
+    CHECK_INT(http_server_connections(site.server), 0);
+    if (half)
+        close(fd);
+    site_close(&site);
+}
+
+TEST(http_server, sees_a_hang_up_while_a_request_runs)
+{
+    check_hangup(GET("/wait"), false);
+    check_hangup(GET("/wait"), true);
+    check_hangup(GET("/wait") GET("/") "GET /half", false);
+}
+
+TEST(http_server, an_answer_arrives_after_a_half_close)
+{
+    struct site site;
+    char answer[4096];
+    site_open(&site);
+    int fd = client_open(&site);
+    client_send(fd, GET("/"));
+    shutdown(fd, SHUT_WR);
+    read_to_end(&site, fd, answer, sizeof answer);
+    CHECK(strstr(answer, "ok") != NULL);
+    CHECK_INT(site.n_hangups, 0);
+    site_close(&site);
+}
+
+TEST(http_server, a_stream_waits_for_its_reader_and_drops_a_dead_one)
+{
+    struct site site;
+    static char sink[1 << 20];
+    site_open(&site);
+    int fd = client_open(&site);
+    client_send(fd, GET("/stream"));
+    turn_for(&site, 60);
+    size_t before = site.streamed;
+    CHECK(before > 0 && before < 32 << 20);
+    for (size_t got = 0; got < before;) { /* read: there is room again */
+        ssize_t n = recv(fd, sink, sizeof sink, 0);
+        got += n > 0 ? (size_t)n : 0;
+        turn(&site);
+    }
+    CHECK(site.streamed > before && site.n_rooms > 0);
+    turn_for(&site, WRITE_MS + 200); /* not read: the client is given up */
+    CHECK_INT(site.n_hangups, 1);
+    CHECK_INT(http_server_connections(site.server), 0);
+    close(fd);
+    site_close(&site);
+}
+
+TEST(http_server, bounds_connections_and_bodies)
+{
+    struct site site;
+    static char big[80001], answer[4096];
+    site_open(&site);
+    int fds[MAX_CONNECTIONS + 1];
+    for (int i = 0; i < MAX_CONNECTIONS; i++) {
+        fds[i] = client_open(&site);
+        client_send(fds[i], i ? "GET /wa" : GET("/wait")); /* busy, not idle */
+        turn_for(&site, 5);
+    }
+    CHECK_INT(http_server_connections(site.server), MAX_CONNECTIONS);
+    int extra = client_open(&site);
+    read_to_end(&site, extra, answer, sizeof answer);
+    CHECK(strstr(answer, "HTTP/1.1 503 ") == answer);
+    for (int i = 0; i < MAX_CONNECTIONS; i++)
+        close(fds[i]);
+    turn_for(&site, 30);
+    CHECK_INT(http_server_connections(site.server), 0);
+
+    memset(big, 'x', sizeof big - 1);
+    int first = client_open(&site), second = client_open(&site);
+    client_send(first, POST("99999"));
+    client_send(first, big);
+    turn_for(&site, 20);
+    client_send(second, POST("99999"));
+    client_send(second, big);
+    read_to_end(&site, second, answer, sizeof answer);
+    CHECK(strstr(answer, "HTTP/1.1 503 ") == answer);
+    close(first);
+    site_close(&site);
+}
+
+TEST(http_server, an_idle_connection_makes_room)
+{
+    struct site site;
+    static char answer[4096];
+    site_open(&site);
+    int fds[MAX_CONNECTIONS];
+    for (int i = 0; i < MAX_CONNECTIONS; i++) {
+        fds[i] = client_open(&site);
+        client_send(fds[i], GET("/"));
+        turn_for(&site, 5);
+    }
+    int extra = client_open(&site);
+    client_send(extra, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    read_to_end(&site, extra, answer, sizeof answer);
+    CHECK(strstr(answer, "ok") != NULL);
+    CHECK_INT(recv(fds[0], answer, sizeof answer, 0) > 0, 1); /* its answer, */
+    CHECK_INT(recv(fds[0], answer, sizeof answer, 0), 0);     /* then its end: the oldest */
+    for (int i = 0; i < MAX_CONNECTIONS; i++)
+        close(fds[i]);
+    site_close(&site);
+}
+
+TEST(http_server, drains)
+{
+    struct site site;
+    static char answer[4096];
+    site_open(&site);
+    int idle = client_open(&site), busy = client_open(&site);
+    client_send(busy, GET("/wait"));
+    turn_for(&site, 20);
+    http_server_drain(site.server);
+    turn_for(&site, 20);
+    CHECK_INT(site.n_drained, 0);
+    CHECK_INT(recv(idle, answer, sizeof answer, 0), 0);
+    http_reply(site.waiting, 200, "text/plain", "last", 4);
+    read_to_end(&site, busy, answer, sizeof answer);
+    CHECK(strstr(answer, "Connection: close\r\n") && strstr(answer, "last"));
+    turn(&site);
+    CHECK(site.n_drained > 0);
+    close(idle);
+    site_close(&site);
+}
+
+TEST(http_server, says_why_it_cannot_listen)
+{
+    struct site site;
+    site_open(&site);
+    struct http_options options = {.host = "127.0.0.1", .max_connections = 1};
+    struct http_handler handler = {0};
+    struct http_server *other = NULL;
+    struct error err;
+    options.port = (uint16_t)atoi(strrchr(http_server_url(site.server), ':') + 1);
+    CHECK_INT(http_server_open(&other, site.base, &options, &handler, &err), -1);
+    CHECK(strstr(err.message, "cannot listen on 127.0.0.1 port") != NULL);
+    options.host = "no such host";
+    CHECK_INT(http_server_open(&other, site.base, &options, &handler, &err), -1);
+    CHECK(strstr(err.message, "no such host") != NULL);
+    site_close(&site);
+}
