@@ -15,12 +15,12 @@
  * the fewest most likely tokens that reach it; min_p keeps those at least that share of the most
  * likely one. A cut never removes the most likely token. */
 struct sampling {
-    float temperature; /* 0: greedy */
-    float top_p;       /* 1: off */
-    float min_p;       /* 0: off */
-    int32_t top_k;     /* 0: off */
-    float presence_penalty;  /* 0: off; over the tokens generated so far */
-    float frequency_penalty; /* 0: off */
+    float temperature;        /* 0: greedy */
+    float top_p;              /* 1: off */
+    float min_p;              /* 0: off */
+    int32_t top_k;            /* 0: off */
+    float presence_penalty;   /* 0: off; over the tokens generated so far */
+    float frequency_penalty;  /* 0: off */
     float repetition_penalty; /* 1: off */
     uint64_t seed;
     uint32_t choice;

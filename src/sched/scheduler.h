@@ -23,7 +23,8 @@
  *                        └─┴──────────── preempted ──────────────────┘
  */
 
-/* The two things the scheduler needs from above: the bytes of each token, and what ends an answer. */
+/* The two things the scheduler needs from above: the bytes of each token, and what ends an answer.
+ */
 struct token_table {
     uint32_t n_tokens;
     const char *const *bytes; /* [n_tokens] what the token adds to the text; none for controls */
@@ -36,7 +37,7 @@ enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELED, F
 enum event_type {
     EVENT_STARTED, /* admitted: prompt_cached is known */
     EVENT_TOKEN,   /* one sampled token; an end token too, which adds nothing to the text */
-    EVENT_DONE,    /* the last event */
+    EVENT_DONE,    /* the last event; the only one of a request that ends before it is admitted */
 };
 
 struct sched_event {
@@ -84,11 +85,11 @@ struct request {
 struct scheduler_options {
     struct engine *engine;
     struct token_table tokens;
-    uint32_t max_seqs;      /* that run at once */
-    uint32_t max_waiting;   /* beyond those; scheduler_submit says no past it */
-    uint32_t max_length;    /* positions in a sequence */
-    uint32_t step_budget_ms; /* a step is planned to take at most this long */
-    uint64_t cache_ttl_ns;  /* idle entries go after this; 0: never */
+    uint32_t max_seqs;             /* that run at once */
+    uint32_t max_waiting;          /* beyond those; scheduler_submit says no past it */
+    uint32_t max_length;           /* positions in a sequence */
+    uint32_t step_budget_ms;       /* a step is planned to take at most this long */
+    uint64_t cache_ttl_ns;         /* idle entries go after this; 0: never */
     void (*notify)(void *context); /* events are there; called at most once a step */
     void *notify_context;
 };
