@@ -18,6 +18,7 @@ MODEL   ?=
 ARGS    ?=
 T       ?=
 FUZZ_SECONDS ?= 60
+JOBS    ?= $(shell nproc)
 VERSION := 0.1.0
 Q       := $(if $(V),,@)
 
@@ -81,14 +82,14 @@ $(BUILD)/fuzz_%: $(BUILD)/fuzzing/tests/fuzz/fuzz_%.o $(call library,fuzzing)
 
 serve:
 	@tools/setup.sh packages
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) -j$(JOBS) --no-print-directory all
 	@model="$(MODEL)"; [ -n "$$model" ] || model=$$(tools/setup.sh model) && \
 	exec $(BUILD)/radish serve -m "$$model" --host $(HOST) --port $(PORT) $(ARGS)
 
 test:
 	@tools/setup.sh packages
 	@tools/setup.sh python $(BUILD)/venv
-	@$(MAKE) --no-print-directory $(BUILD)/radish $(BUILD)/radish-debug $(BUILD)/unit $(BUILD)/unit-tsan
+	@$(MAKE) -j$(JOBS) --no-print-directory $(BUILD)/radish $(BUILD)/radish-debug $(BUILD)/unit $(BUILD)/unit-tsan
 	@model=$$(tools/setup.sh model) && tests/run.sh $(BUILD) "$$model"
 
 unit: $(BUILD)/unit
@@ -102,7 +103,7 @@ bench: $(BUILD)/radish $(BENCHES)
 	@$(BUILD)/radish bench -m "$$(tools/setup.sh model)" $(ARGS)
 
 fuzz:
-	$(MAKE) --no-print-directory CC=clang $(FUZZERS)
+	$(MAKE) -j$(JOBS) --no-print-directory CC=clang $(FUZZERS)
 	@for f in $(FUZZERS); do echo "== $$f"; $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 || exit 1; done
 
 lint:
