@@ -1,6 +1,8 @@
 #ifndef RADISH_ENGINE_CPU_MATMUL_INTERNAL_H
 #define RADISH_ENGINE_CPU_MATMUL_INTERNAL_H
 
+#include <stdbool.h>
+
 #include "engine/cpu/matmul.h"
 
 /* The packed formats and the one definition of the product that every kernel path computes.
@@ -12,13 +14,14 @@
  *   tile 0 (rows 0..11)  [block 0: 12 x 32 quants │ 12 scales │ 12 sums │ 2 x 12 half sums][block
  * 1] tile 1 (rows 12..23) [block 0 ...
  *
- * Quantised weights, `blocks` of 32 columns each. The heads (scales and mins) of a panel come
- * first, padded to 64 bytes, then its quants, so that every vector load is aligned:
+ * Quantised weights, `blocks` of 32 columns each. A panel is one run of memory that is read from
+ * end to end. Groups of 1, 2 or 8 blocks have their heads (scales and mins) together in front, so
+ * that heads fill whole cache lines and every vector load is aligned:
  *
- *   panel  [head 0][head 1] ... │ [quants 0][quants 1] ...
- *   head   plain: f16 scale[16], f16 min[16] if the format has mins
- *          super: for every 8 blocks f16 d[16], f16 dmin[16], then for each of them
- *                 i8 scale[parts][16], i8 min[parts][16]; the scale is d * scale, exact in float
+ *   panel  [head of group 0 │ quants of its blocks][head of group 1 │ quants of its blocks] ...
+ *   head   plain: for each block f16 scale[16], f16 min[16] if the format has mins
+ *          super: f16 d[16], f16 dmin[16], then for each of 8 blocks i8 scale[parts][16],
+ *                 i8 min[parts][16]; the scale is d * scale, exact in float
  *   quants 8 bits: step k of 8 is 64 bytes: for each of the 16 outputs columns 4k .. 4k+3
  *          4 bits: step k of 4 the same, columns 4k .. in the low halves, 4k+16 .. in the high
  *
@@ -80,12 +83,12 @@ struct packed_matrix {
     enum packed_format format;
     uint32_t rows, cols;
     uint32_t n_panels;
-    uint32_t blocks;      /* of 32 columns; 0 for float weights */
-    int32_t zero;         /* the quant that stands for 0, before the min is added */
-    size_t quants_offset; /* in a panel */
+    uint32_t blocks; /* of 32 columns; 0 for float weights */
+    int32_t zero;    /* the quant that stands for 0, before the min is added */
     size_t panel_bytes;
-    size_t map_bytes;
-    uint8_t *data; /* [n_panels][panel_bytes] */
+    size_t bytes;             /* of all panels */
+    uint8_t *data;            /* [n_panels][panel_bytes] */
+    struct matrix_slab *slab; /* where data lies, see matmul_pack.c */
 };
 
 static inline const uint8_t *matrix_panel(const struct packed_matrix *m, uint32_t panel)
@@ -105,11 +108,47 @@ static inline uint32_t act_blocks(uint32_t cols)
     return (cols + ACT_BLOCK - 1) / ACT_BLOCK;
 }
 
-/* Bytes of the heads of one super block, or of one block where there are none. */
+/* Blocks in a group, whose head is then a whole number of cache lines. */
+static inline uint32_t group_blocks(struct quant_format f)
+{
+    return f.super ? SUPER_BLOCKS : f.mins ? 1 : 2;
+}
+
 static inline size_t head_bytes(struct quant_format f)
 {
-    size_t shared = PANEL * sizeof(uint16_t) * (1 + f.mins);
-    return f.super ? shared + SUPER_BLOCKS * PANEL * (size_t)f.parts * (1 + f.mins) : shared;
+    size_t line = 64, shared = PANEL * sizeof(uint16_t) * (1 + f.mins);
+    size_t head = f.super ? shared + SUPER_BLOCKS * PANEL * (size_t)f.parts * (1 + f.mins) : line;
+    return (head + line - 1) / line * line;
+}
+
+static inline size_t block_quant_bytes(struct quant_format f)
+{
+    return (size_t)STEP_BYTES * f.bits;
+}
+
+static inline size_t group_bytes(struct quant_format f)
+{
+    return head_bytes(f) + group_blocks(f) * block_quant_bytes(f);
+}
+
+/* Where a block's f16 scales lie in its panel (its f16 mins are PANEL further on), the i8 scales
+ * and mins of its parts if the format is super, and its quants. */
+static inline size_t scales_at(struct quant_format f, uint32_t block)
+{
+    uint32_t in_group = f.super ? 0 : block % group_blocks(f);
+    return block / group_blocks(f) * group_bytes(f) + in_group * PANEL * sizeof(uint16_t);
+}
+
+static inline size_t part_scales_at(struct quant_format f, uint32_t block)
+{
+    return block / group_blocks(f) * group_bytes(f) + PANEL * sizeof(uint16_t) * (1 + f.mins) +
+           block % group_blocks(f) * PANEL * (size_t)f.parts * (1 + f.mins);
+}
+
+static inline size_t quants_at(struct quant_format f, uint32_t block)
+{
+    return block / group_blocks(f) * group_bytes(f) + head_bytes(f) +
+           block % group_blocks(f) * block_quant_bytes(f);
 }
 
 /* x86: also the quantize_row of the AVX-512 paths. */

@@ -2,10 +2,11 @@
  *
  * Each file format has one function that reads 32 columns of one output into a common form; the
  * rest is shared. Nothing is rounded here: scales stay the f16 of the file, and products of two of
- * its numbers are left to the kernels. Runs on any thread; it touches only its own matrix. */
+ * its numbers are left to the kernels. Runs on any thread: only memory is shared, under a lock. */
 #include "engine/cpu/matmul_internal.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -220,20 +221,17 @@ static void pack_quants(const struct unpacked *u, int bits, uint32_t lane, uint8
 }
 
 static void pack_head(const struct unpacked *u, struct quant_format f, uint32_t lane,
-                      uint32_t block, uint8_t *heads)
+                      uint32_t block, uint8_t *panel)
 {
-    uint8_t *head = heads + head_bytes(f) * (f.super ? block / SUPER_BLOCKS : block);
-    memcpy(head + lane * 2, &u->scale, 2);
+    uint8_t *scales = panel + scales_at(f, block);
+    memcpy(scales + lane * 2, &u->scale, 2);
     if (f.mins)
-        memcpy(head + (PANEL + lane) * 2, &u->min, 2);
-    if (!f.super)
-        return;
-    head += PANEL * 2 * (1 + f.mins);
-    head += block % SUPER_BLOCKS * PANEL * f.parts * (1 + f.mins);
-    for (int i = 0; i < f.parts; i++) {
-        head[i * PANEL + lane] = (uint8_t)u->part_scale[i];
+        memcpy(scales + (PANEL + lane) * 2, &u->min, 2);
+    uint8_t *part_scales = panel + part_scales_at(f, block) + lane;
+    for (int i = 0; f.super && i < f.parts; i++) {
+        part_scales[i * PANEL] = (uint8_t)u->part_scale[i];
         if (f.mins)
-            head[(f.parts + i) * PANEL + lane] = (uint8_t)u->part_min[i];
+            part_scales[(f.parts + i) * PANEL] = (uint8_t)u->part_min[i];
     }
 }
 
@@ -243,7 +241,6 @@ static void pack_quantized(const struct weight *w, const struct source *source,
     struct quant_format f = quant_formats[m->format];
     const struct tensor_type_info *type = tensor_type_info(w->type);
     size_t row_bytes = (size_t)w->cols / type->block_len * type->block_bytes;
-    size_t quants_bytes = (size_t)ACT_BLOCK * PANEL * f.bits / 8;
     for (uint32_t panel = 0; panel < m->n_panels; panel++) {
         uint8_t *to = m->data + panel * m->panel_bytes;
         const uint8_t *from = (const uint8_t *)w->data + panel * PANEL * row_bytes;
@@ -253,7 +250,7 @@ static void pack_quantized(const struct weight *w, const struct source *source,
                 struct unpacked u;
                 source->unpack(from + lane * row_bytes, block, &u);
                 pack_head(&u, f, lane, block, to);
-                pack_quants(&u, f.bits, lane, to + m->quants_offset + block * quants_bytes);
+                pack_quants(&u, f.bits, lane, to + quants_at(f, block));
             }
     }
 }
@@ -289,12 +286,78 @@ static void matrix_layout(const struct weight *w, struct packed_matrix *m)
         struct quant_format f = quant_formats[m->format];
         assert(w->cols % type->block_len == 0);
         m->blocks = w->cols / ACT_BLOCK;
-        size_t heads = head_bytes(f) * (f.super ? m->blocks / SUPER_BLOCKS : m->blocks);
-        m->quants_offset = round_up(heads, PACK_ALIGN);
-        m->panel_bytes = m->quants_offset + (size_t)w->cols * PANEL * f.bits / 8;
+        m->panel_bytes = (m->blocks + group_blocks(f) - 1) / group_blocks(f) * group_bytes(f);
     }
     m->panel_bytes = round_up(m->panel_bytes, PACK_ALIGN);
-    m->map_bytes = m->n_panels * m->panel_bytes;
+    m->bytes = m->n_panels * m->panel_bytes;
+}
+
+/* Memory of packed matrices. Most are far smaller than a huge page, and streaming them through 4
+ * KiB pages costs a third of the bandwidth, so they share slabs of huge pages. A slab is filled
+ * from its start and unmapped when the last matrix in it is freed.
+ *
+ *   slab  [matrix][matrix][matrix][ free ............ ]
+ *         0                       used                bytes
+ */
+enum { HUGE_PAGE = 2 << 20, SLAB_BYTES = 32 << 20 };
+
+struct matrix_slab {
+    uint8_t *map, *data; /* data is aligned to a huge page, inside map */
+    size_t map_bytes, bytes, used;
+    uint32_t n_matrices;
+};
+
+static pthread_mutex_t slab_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct matrix_slab *open_slab; /* which matrices are added to */
+
+static struct matrix_slab *slab_new(size_t bytes)
+{
+    struct matrix_slab *slab = calloc(1, sizeof *slab);
+    if (!slab)
+        return NULL;
+    slab->bytes = round_up(bytes > SLAB_BYTES ? bytes : SLAB_BYTES, HUGE_PAGE);
+    slab->map_bytes = slab->bytes + HUGE_PAGE;
+    slab->map = mmap(NULL, slab->map_bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (slab->map == MAP_FAILED) {
+        free(slab);
+        return NULL;
+    }
+    slab->data = (uint8_t *)round_up((uintptr_t)slab->map, HUGE_PAGE);
+    madvise(slab->data, slab->bytes, MADV_HUGEPAGE);
+    return slab;
+}
+
+static void slab_free_if_empty(struct matrix_slab *slab)
+{
+    if (slab->n_matrices || slab == open_slab)
+        return;
+    munmap(slab->map, slab->map_bytes);
+    free(slab);
+}
+
+/* Zeroed memory for m->bytes; false when there is none. */
+static bool matrix_allocate(struct packed_matrix *m)
+{
+    size_t bytes = round_up(m->bytes, PACK_ALIGN);
+    pthread_mutex_lock(&slab_lock);
+    if (!open_slab || open_slab->bytes - open_slab->used < bytes) {
+        struct matrix_slab *full = open_slab, *slab = slab_new(bytes);
+        if (slab) {
+            open_slab = slab;
+            if (full)
+                slab_free_if_empty(full);
+        }
+    }
+    bool fits = open_slab && open_slab->bytes - open_slab->used >= bytes;
+    if (fits) {
+        m->slab = open_slab;
+        m->data = open_slab->data + open_slab->used;
+        open_slab->used += bytes;
+        open_slab->n_matrices++;
+    }
+    pthread_mutex_unlock(&slab_lock);
+    return fits;
 }
 
 struct packed_matrix *matrix_pack(const struct weight *w, struct error *err)
@@ -308,14 +371,11 @@ struct packed_matrix *matrix_pack(const struct weight *w, struct error *err)
     m->format = source->format;
     m->zero = source->zero;
     matrix_layout(w, m);
-    /* Pages of a mapping are zero: the outputs that pad the last panel stay so. */
-    m->data = mmap(NULL, m->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (m->data == MAP_FAILED) {
-        error_set(err, ERROR_MEMORY, "no memory for a weight matrix: %zu bytes", m->map_bytes);
+    if (!matrix_allocate(m)) {
+        error_set(err, ERROR_MEMORY, "no memory for a weight matrix of %zu bytes", m->bytes);
         free(m);
         return NULL;
     }
-    madvise(m->data, m->map_bytes, MADV_HUGEPAGE);
     if (source->unpack)
         pack_quantized(w, source, m);
     else
@@ -327,7 +387,12 @@ void matrix_free(struct packed_matrix *m)
 {
     if (!m)
         return;
-    munmap(m->data, m->map_bytes);
+    pthread_mutex_lock(&slab_lock);
+    m->slab->n_matrices--;
+    if (m->slab == open_slab && m->slab->n_matrices == 0)
+        open_slab = NULL;
+    slab_free_if_empty(m->slab);
+    pthread_mutex_unlock(&slab_lock);
     free(m);
 }
 
@@ -348,7 +413,7 @@ uint32_t matrix_panels(const struct packed_matrix *m)
 
 size_t matrix_bytes(const struct packed_matrix *m)
 {
-    return m->map_bytes;
+    return m->bytes;
 }
 
 size_t activations_bytes(uint32_t n_rows, uint32_t cols)

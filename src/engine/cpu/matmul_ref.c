@@ -49,7 +49,7 @@ static void quantize_row_ref(const float *x, uint32_t cols, uint32_t row, struct
     }
 }
 
-/* Quants q - zero of columns `part` * 16 ... of one output, times those of one row. */
+/* Quants q - zero of columns [begin, end) of one output, times those of one row. */
 static int32_t dot(const uint8_t *quants, int bits, int32_t zero, uint32_t lane, const int8_t *x,
                    uint32_t begin, uint32_t end)
 {
@@ -66,17 +66,15 @@ static int32_t dot(const uint8_t *quants, int bits, int32_t zero, uint32_t lane,
     return sum;
 }
 
-/* Scales, and mins behind them, of one output in one block. */
-static void read_head(struct quant_format f, const uint8_t *heads, uint32_t block, uint32_t lane,
+/* Scales and mins of one output in one block. */
+static void read_head(struct quant_format f, const uint8_t *panel, uint32_t block, uint32_t lane,
                       float *scale, float *min)
 {
-    const uint8_t *head = heads + head_bytes(f) * (f.super ? block / SUPER_BLOCKS : block);
     uint16_t halves[2] = {0, 0};
-    memcpy(&halves[0], head + lane * 2, 2);
+    memcpy(&halves[0], panel + scales_at(f, block) + lane * 2, 2);
     if (f.mins)
-        memcpy(&halves[1], head + (PANEL + lane) * 2, 2);
-    const int8_t *sub = (const int8_t *)head + PANEL * 2 * (1 + f.mins) +
-                        block % SUPER_BLOCKS * PANEL * f.parts * (1 + f.mins) + lane;
+        memcpy(&halves[1], panel + scales_at(f, block) + (PANEL + lane) * 2, 2);
+    const int8_t *sub = (const int8_t *)panel + part_scales_at(f, block) + lane;
     for (int i = 0; i < f.parts; i++) {
         scale[i] = f16_to_f32(halves[0]) * (f.super ? sub[i * PANEL] : 1);
         min[i] = f16_to_f32(halves[1]) * (f.super && f.mins ? sub[(f.parts + i) * PANEL] : 1);
@@ -87,8 +85,8 @@ static float dot_output(struct quant_format f, const struct packed_matrix *m, co
                         uint32_t lane, const struct act_block *x, uint32_t at)
 {
     float acc = 0;
-    const uint8_t *quants = panel + m->quants_offset;
-    for (uint32_t b = 0; b < m->blocks; b++, x++, quants += STEP_BYTES * f.bits) {
+    for (uint32_t b = 0; b < m->blocks; b++, x++) {
+        const uint8_t *quants = panel + quants_at(f, b);
         float scale[2], min[2], t;
         read_head(f, panel, b, lane, scale, min);
         if (f.parts == 1) {

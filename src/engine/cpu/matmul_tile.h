@@ -21,6 +21,10 @@
 enum {
     VECTORS = PANEL / LANES,  /* registers that hold a panel's outputs */
     CHUNK_BYTES = 384 * 1024, /* of activations: what should stay in the second-level cache */
+    /* A tile of few rows reads as fast as memory gives, which the hardware foresees. One of many
+     * rows reads in bursts, which it does not. */
+    PREFETCH_ROWS = 6,
+    PREFETCH_BYTES = 8192,
 };
 
 /* Where a tile reads and writes. */
@@ -44,20 +48,18 @@ ALWAYS_INLINE void tile_store(const struct tile *tile, uint32_t row, int vector,
 }
 
 /* Scales and mins of the 16 outputs (or the 8 of one vector) in one block. */
-ALWAYS_INLINE void load_head(struct quant_format f, const uint8_t *heads, uint32_t block,
+ALWAYS_INLINE void load_head(struct quant_format f, const uint8_t *panel, uint32_t block,
                              int vector, vf *scale, vf *min)
 {
-    const uint8_t *head = heads + head_bytes(f) * (f.super ? block / SUPER_BLOCKS : block);
-    vf shared_scale = vf_load_f16(head + vector * LANES * 2), shared_min = shared_scale;
+    const uint8_t *head = panel + scales_at(f, block) + vector * LANES * 2;
+    const uint8_t *part = panel + part_scales_at(f, block) + vector * LANES;
+    scale[0] = scale[1] = vf_load_f16(head);
     if (f.mins)
-        shared_min = vf_load_f16(head + (PANEL + vector * LANES) * 2);
-    head += PANEL * 2 * (1 + f.mins);
-    head += block % SUPER_BLOCKS * PANEL * f.parts * (1 + f.mins) + vector * LANES;
-    for (int i = 0; i < f.parts; i++) {
-        scale[i] = f.super ? vf_mul(shared_scale, vf_load_i8(head + i * PANEL)) : shared_scale;
+        min[0] = min[1] = vf_load_f16(head + PANEL * 2);
+    for (int i = 0; f.super && i < f.parts; i++) {
+        scale[i] = vf_mul(scale[i], vf_load_i8(part + i * PANEL));
         if (f.mins)
-            min[i] = f.super ? vf_mul(shared_min, vf_load_i8(head + (f.parts + i) * PANEL))
-                             : shared_min;
+            min[i] = vf_mul(min[i], vf_load_i8(part + (f.parts + i) * PANEL));
     }
 }
 
@@ -101,16 +103,20 @@ ALWAYS_INLINE void tile_quantized(struct quant_format f, int n, const struct pac
 {
     const struct act_block *x = tile->x;
     uint32_t at = tile->at, blocks = m->blocks;
-    const uint8_t *quants = tile->panel + m->quants_offset + vector * LANES * 4;
     vf acc[ROW_TILE], minus_zero = vf_set1((float)-m->zero);
     UNROLL
     for (int r = 0; r < n; r++)
         acc[r] = vf_zero();
-    for (uint32_t b = 0; b < blocks; b++, x++, quants += STEP_BYTES * f.bits) {
+    for (uint32_t b = 0; b < blocks; b++, x++) {
+        const uint8_t *quants = tile->panel + quants_at(f, b) + vector * LANES * 4;
         vf scale[2], min[2], t[ROW_TILE];
         vi idot[ROW_TILE];
         const float *sum0 = (f.parts == 1 ? x->sum : x->half_sum[0]) + at;
         const float *sum1 = x->half_sum[1] + at;
+        if (n >= PREFETCH_ROWS)
+            UNROLL
+        for (int line = 0; line < f.bits; line++)
+            __builtin_prefetch(quants + PREFETCH_BYTES + line * 64);
         load_head(f, tile->panel, b, vector, scale, min);
         dot_rows(f.bits, n, quants, 0, 8 / f.parts, m->zero, x->quants + at, idot);
         UNROLL

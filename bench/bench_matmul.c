@@ -1,0 +1,359 @@
+/* How near the matrix products come to what the machine can do: for each kernel path and the
+ * shapes of the default model (30 layers of Q4_1, a Q8_0 head), multiply-adds a second at 1 to 512
+ * rows, as a share of the measured dot-product peak and of the measured read bandwidth.
+ *
+ *   bench_matmul [THREADS [PATH]]
+ *
+ * Weights are as many copies of a shape as make a model's worth of memory, so that one row reads
+ * them from memory as decoding does, not from a cache. Every figure is the faster quartile of many
+ * runs, in processor time. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/parallel.h"
+#include "engine/cpu/kernels.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum {
+    MODEL_BYTES = 98 << 20,
+    N_LAYERS = 30,
+    MAX_ROWS = 512,
+    MAX_COLS = 1536,
+    ROUNDS = 5,
+    MAX_THREADS = 64
+};
+
+static struct parallel *threads;
+
+struct shape {
+    const char *name;
+    enum tensor_type type;
+    uint32_t rows, cols;
+    uint32_t per_layer; /* 0: one for the whole model */
+    uint32_t slices;    /* that it is timed in, for times of the same length */
+};
+static const struct shape shapes[] = {
+    {"q, o     576 x  576 Q4_1", TENSOR_Q4_1, 576, 576, 2, 1},
+    {"k, v     192 x  576 Q4_1", TENSOR_Q4_1, 192, 576, 2, 1},
+    {"gate,up 1536 x  576 Q4_1", TENSOR_Q4_1, 1536, 576, 2, 1},
+    {"down     576 x 1536 Q4_1", TENSOR_Q4_1, 576, 1536, 1, 1},
+    {"head   49152 x  576 Q8_0", TENSOR_Q8_0, 49152, 576, 0, 32},
+};
+enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
+static const uint32_t row_counts[] = {1, 8, 64, 512};
+enum { N_ROW_COUNTS = sizeof row_counts / sizeof row_counts[0] };
+
+static void *allocate(size_t size)
+{
+    void *p = aligned_alloc(64, (size + 63) / 64 * 64);
+    if (!p) {
+        fprintf(stderr, "no memory\n");
+        exit(1);
+    }
+    return p;
+}
+
+static int compare_u64(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* A job whose threads note the processor time that they took: unlike the time on the wall it does
+ * not contain what other programs got. */
+struct timed_job {
+    parallel_job job;
+    void *context;
+    uint64_t ns[MAX_THREADS];
+};
+
+static uint64_t thread_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void run_timed(void *context, uint32_t thread, uint32_t n_threads)
+{
+    struct timed_job *timed = context;
+    uint64_t begin = thread_ns();
+    timed->job(timed->context, thread, n_threads);
+    timed->ns[thread] = thread_ns() - begin;
+}
+
+/* Runs job(contexts[i]) on all threads for each i, over and over; the seconds of the slowest
+ * thread, that the faster quarter of all runs stays below. */
+static double quartile_seconds(parallel_job job, void *const *contexts, uint32_t n, uint32_t rounds)
+{
+    uint64_t *times = allocate(sizeof *times * n * rounds);
+    for (uint32_t i = 0; i < n * rounds; i++) {
+        struct timed_job timed = {.job = job, .context = contexts[i % n]};
+        parallel_run(threads, run_timed, &timed);
+        times[i] = 0;
+        for (uint32_t t = 0; t < MAX_THREADS; t++)
+            times[i] = timed.ns[t] > times[i] ? timed.ns[t] : times[i];
+    }
+    qsort(times, n * rounds, sizeof *times, compare_u64);
+    double seconds = (double)times[n * rounds / 4] * 1e-9;
+    free(times);
+    return seconds;
+}
+
+/* What the machine can do. */
+enum { READ_BYTES = 1 << 20 };
+
+static void read_job(void *context, uint32_t thread, uint32_t n_threads)
+{
+    size_t n = READ_BYTES / sizeof(uint64_t) / n_threads / 8 * 8;
+    const uint64_t *data = (const uint64_t *)context + thread * n;
+    uint64_t sums[8] = {0};
+    for (size_t i = 0; i < n; i += 8)
+        for (int k = 0; k < 8; k++)
+            sums[k] += data[i + k];
+    volatile uint64_t keep = sums[0] ^ sums[1] ^ sums[2] ^ sums[3] ^ sums[4] ^ sums[5] ^ sums[6];
+    (void)(keep + sums[7]);
+}
+
+static double read_bytes_per_s(void)
+{
+    enum { PIECES = MODEL_BYTES / READ_BYTES };
+    uint8_t *data = aligned_alloc(2 << 20, MODEL_BYTES);
+    void *pieces[PIECES];
+    if (!data)
+        exit(1);
+    madvise(data, MODEL_BYTES, MADV_HUGEPAGE); /* as the matrices have them */
+    memset(data, 1, MODEL_BYTES);
+    for (int i = 0; i < PIECES; i++)
+        pieces[i] = data + (size_t)i * READ_BYTES;
+    double seconds = quartile_seconds(read_job, pieces, PIECES, ROUNDS);
+    free(data);
+    return READ_BYTES / seconds;
+}
+
+enum { PEAK_ROUNDS = 20000, CHAINS = 12 };
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f,avx512vnni"))) static void vnni_job(void *context, uint32_t thread,
+                                                                   uint32_t n_threads)
+{
+    (void)context, (void)thread, (void)n_threads;
+    __m512i acc[CHAINS], a = _mm512_set1_epi8(1), b = _mm512_set1_epi8(2);
+    for (int k = 0; k < CHAINS; k++)
+        acc[k] = _mm512_setzero_si512();
+    for (int i = 0; i < PEAK_ROUNDS; i++) {
+#pragma GCC unroll 12
+        for (int k = 0; k < CHAINS; k++)
+            acc[k] = _mm512_dpbusd_epi32(acc[k], a, b);
+        __asm__ volatile("" : "+v"(a), "+v"(b));
+    }
+    for (int k = 1; k < CHAINS; k++)
+        acc[0] = _mm512_add_epi32(acc[0], acc[k]);
+    volatile int keep = _mm512_reduce_add_epi32(acc[0]);
+    (void)keep;
+}
+
+__attribute__((target("avx2,fma"))) static void maddubs_job(void *context, uint32_t thread,
+                                                            uint32_t n_threads)
+{
+    (void)context, (void)thread, (void)n_threads;
+    __m256i acc[CHAINS], a = _mm256_set1_epi8(1), b = _mm256_set1_epi8(2);
+    for (int k = 0; k < CHAINS; k++)
+        acc[k] = _mm256_setzero_si256();
+    for (int i = 0; i < PEAK_ROUNDS; i++) {
+#pragma GCC unroll 12
+        for (int k = 0; k < CHAINS; k++)
+            acc[k] = _mm256_add_epi16(acc[k], _mm256_maddubs_epi16(a, b));
+        __asm__ volatile("" : "+x"(a), "+x"(b));
+    }
+    for (int k = 1; k < CHAINS; k++)
+        acc[0] = _mm256_add_epi16(acc[0], acc[k]);
+    volatile int keep = _mm256_extract_epi16(acc[0], 0);
+    (void)keep;
+}
+
+/* Multiply-adds a second of the path's integer dot product with nothing around it. */
+static double peak_macs(const char *path)
+{
+    bool vnni = strstr(path, "vnni") != NULL;
+    double macs = (double)PEAK_ROUNDS * CHAINS * parallel_threads(threads);
+    void *nothing = NULL;
+    if (!vnni && !strstr(path, "avx"))
+        return 0;
+    return macs * (vnni ? 64 : 32) /
+           quartile_seconds(vnni ? vnni_job : maddubs_job, &nothing, 1, 200);
+}
+#else
+static double peak_macs(const char *path)
+{
+    (void)path;
+    return 0;
+}
+#endif
+
+/* A product, or a slice of one that is long, as the threads of an engine share it. */
+struct product {
+    const struct matmul_kernels *kernels;
+    struct packed_matrix *matrix;
+    uint32_t begin, end; /* panels */
+    const struct activations *x;
+    float *out;
+};
+
+static void multiply_job(void *context, uint32_t thread, uint32_t n_threads)
+{
+    const struct product *p = context;
+    uint32_t panels = p->end - p->begin;
+    p->kernels->matmul(p->matrix, p->x, p->begin + panels * thread / n_threads,
+                       p->begin + panels * (thread + 1) / n_threads, p->out,
+                       matrix_rows(p->matrix));
+}
+
+/* Quants do not matter for speed, but scales must be ordinary numbers. */
+static struct packed_matrix *random_matrix(const struct shape *shape)
+{
+    const struct tensor_type_info *info = tensor_type_info(shape->type);
+    size_t n_blocks = (size_t)shape->rows * shape->cols / info->block_len;
+    uint8_t *data = allocate(n_blocks * info->block_bytes);
+    uint32_t random = 1;
+    for (size_t i = 0; i < n_blocks * info->block_bytes; i++)
+        data[i] = (uint8_t)((random = random * 1664525 + 1013904223) >> 24);
+    uint16_t scale = f32_to_f16(0.01f);
+    for (size_t b = 0; b < n_blocks; b++)
+        for (int i = 0; i < (shape->type == TENSOR_Q4_1 ? 2 : 1); i++)
+            memcpy(data + b * info->block_bytes + i * 2, &scale, 2);
+    struct weight w = {.type = shape->type, .rows = shape->rows, .cols = shape->cols, .data = data};
+    struct error err;
+    struct packed_matrix *m = matrix_pack(&w, &err);
+    if (!m) {
+        fprintf(stderr, "%s\n", err.message);
+        exit(1);
+    }
+    free(data);
+    return m;
+}
+
+struct limits {
+    double bytes_per_s, macs_per_s;
+};
+
+/* As many copies of a shape as make a model's worth of memory. */
+struct copies {
+    uint32_t n, n_slices;
+    struct product *slices;
+    void **contexts; /* pointers to the slices */
+    struct activations x;
+    struct act_block *q8;
+    float *out;
+};
+
+static void copies_make(struct copies *c, const struct shape *shape, const struct kernels *path,
+                        const float *x)
+{
+    struct packed_matrix *first = random_matrix(shape);
+    c->n = (uint32_t)(MODEL_BYTES / matrix_bytes(first)) + 1;
+    c->n_slices = c->n * shape->slices;
+    c->slices = allocate(c->n_slices * sizeof *c->slices);
+    c->contexts = allocate(c->n_slices * sizeof *c->contexts);
+    c->q8 = allocate(activations_bytes(MAX_ROWS, shape->cols));
+    c->x = (struct activations){.kind = ACT_Q8, .cols = shape->cols, .q8 = c->q8};
+    c->out = allocate((size_t)shape->rows * MAX_ROWS * sizeof *c->out);
+    for (uint32_t r = 0; r < MAX_ROWS; r++)
+        path->matmul->quantize_row(x + (size_t)r * shape->cols, shape->cols, r, c->q8);
+    for (uint32_t i = 0; i < c->n_slices; i++) {
+        uint32_t slice = i % shape->slices, panels = matrix_panels(first) / shape->slices;
+        struct packed_matrix *m = slice   ? c->slices[i - 1].matrix
+                                  : i > 0 ? random_matrix(shape)
+                                          : first;
+        c->slices[i] = (struct product){path->matmul,         m,     slice * panels,
+                                        (slice + 1) * panels, &c->x, c->out};
+        c->contexts[i] = &c->slices[i];
+    }
+}
+
+static void copies_free(struct copies *c, uint32_t slices)
+{
+    for (uint32_t i = 0; i < c->n; i++)
+        matrix_free(c->slices[i * slices].matrix);
+    free(c->out);
+    free(c->q8);
+    free(c->contexts);
+    free(c->slices);
+}
+
+/* One line of figures, and the seconds that one matrix takes at each number of rows. */
+static void bench_shape(const struct shape *shape, const struct kernels *path, const float *x,
+                        struct limits limits, double *seconds)
+{
+    struct copies copies;
+    copies_make(&copies, shape, path, x);
+    double bytes = (double)matrix_bytes(copies.slices[0].matrix);
+    printf("  %s", shape->name);
+    for (int i = 0; i < N_ROW_COUNTS; i++) {
+        uint32_t n_rows = copies.x.n_rows = row_counts[i];
+        double macs = (double)shape->rows * shape->cols * n_rows;
+        if (macs > 5e9) /* no prompt needs the head for all its rows */
+            continue;
+        /* Many rows are not bound by memory: fewer copies give the same figure sooner. */
+        uint32_t n = n_rows < 64 ? copies.n_slices : 16;
+        seconds[i] = shape->slices * quartile_seconds(multiply_job, copies.contexts, n, ROUNDS);
+        printf(" │ %6.1f %4.0f%%", macs / seconds[i] * 1e-9,
+               limits.macs_per_s > 0 ? macs / seconds[i] / limits.macs_per_s * 100 : 0);
+        if (n_rows <= 8)
+            printf(" %4.0f%%", bytes / seconds[i] / limits.bytes_per_s * 100);
+    }
+    printf("\n");
+    copies_free(&copies, shape->slices);
+}
+
+static void bench_path(const struct kernels *path, double bytes_per_s, const float *x)
+{
+    struct limits limits = {bytes_per_s, peak_macs(path->name)};
+    double layer[N_ROW_COUNTS] = {0}, head[N_ROW_COUNTS] = {0};
+    printf("\n%s: peak %.0f GMAC/s\n", path->name, limits.macs_per_s * 1e-9);
+    printf("  %-24s │ 1 row: GMAC/s, %% of peak, %% of bandwidth │ 8 rows │ 64 rows │ 512 rows\n",
+           "");
+    for (int s = 0; s < N_SHAPES; s++) {
+        double seconds[N_ROW_COUNTS] = {0};
+        bench_shape(&shapes[s], path, x, limits, seconds);
+        for (int i = 0; i < N_ROW_COUNTS; i++)
+            *(shapes[s].per_layer ? &layer[i] : &head[i]) += seconds[i] * (shapes[s].per_layer
+                                                                               ? shapes[s].per_layer
+                                                                               : 1);
+    }
+    printf("  the products of a whole model: %.0f tokens/s decoding 1, %.0f decoding 8, %.0f in "
+           "a prompt of 512\n",
+           1 / (layer[0] * N_LAYERS + head[0]), 8 / (layer[1] * N_LAYERS + head[1]),
+           512 / (layer[3] * N_LAYERS));
+}
+
+int main(int argc, char **argv)
+{
+    struct error err;
+    int n_threads = argc > 1 ? atoi(argv[1]) : 1;
+    if (n_threads < 1 || n_threads > MAX_THREADS) {
+        fprintf(stderr, "usage: bench_matmul [THREADS [PATH]]\n");
+        return 2;
+    }
+    if (parallel_open(&threads, (uint32_t)n_threads, &err)) {
+        fprintf(stderr, "%s\n", err.message);
+        return 1;
+    }
+    double bytes_per_s = read_bytes_per_s();
+    printf("%u threads, reading %.1f GB/s\n", parallel_threads(threads), bytes_per_s * 1e-9);
+    float *x = allocate(MAX_ROWS * MAX_COLS * sizeof *x);
+    for (int i = 0; i < MAX_ROWS * MAX_COLS; i++)
+        x[i] = (float)(i % 251 - 125) / 100;
+    for (unsigned i = 0; kernels_at(i); i++)
+        if (argc > 2 ? strcmp(argv[2], kernels_at(i)->name) == 0 : i > 0)
+            bench_path(kernels_at(i), bytes_per_s, x);
+    free(x);
+    parallel_close(threads);
+    return 0;
+}
