@@ -25,9 +25,6 @@ struct symbol {
 
 #define NONE UINT32_MAX
 
-/* Up to here it is faster to look at all pairs than to keep a heap. */
-enum { SHORT_WORD = 24 };
-
 static int reserve(struct encoder *e, size_t n)
 {
     if (n <= e->capacity)
@@ -108,19 +105,6 @@ static void merge_pair(struct encoder *e, const char *word, uint32_t at)
         find_pair(e, word, left->prev);
 }
 
-static void merge_short(struct encoder *e, const char *word)
-{
-    for (;;) {
-        uint32_t best = 0;
-        for (uint32_t i = e->symbols[0].next; i != NONE; i = e->symbols[i].next)
-            if (e->symbols[i].pair_rank < e->symbols[best].pair_rank)
-                best = i;
-        if (e->symbols[best].pair_rank == NONE)
-            return;
-        merge_pair(e, word, best);
-    }
-}
-
 static void heap_sift_down(uint64_t *heap, size_t n, size_t at)
 {
     uint64_t entry = heap[at];
@@ -151,7 +135,7 @@ static void push_pair(struct encoder *e, size_t *n_heap, uint32_t at)
 }
 
 /* Each merge takes one entry out and puts at most two in, so that 2 n entries are enough. */
-static void merge_long(struct encoder *e, const char *word, uint32_t n)
+static void merge_all(struct encoder *e, const char *word, uint32_t n)
 {
     size_t n_heap = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -231,10 +215,7 @@ int encode_word(struct encoder *e, const char *word, size_t len)
     }
     for (uint32_t i = 0; i < n; i++)
         find_pair(e, word, i);
-    if (n <= SHORT_WORD)
-        merge_short(e, word);
-    else
-        merge_long(e, word, n);
+    merge_all(e, word, n);
     return add_symbols(e, word);
 }
 

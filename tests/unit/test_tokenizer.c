@@ -280,6 +280,19 @@ TEST(tokenizer, threads_share_it)
     tokenizer_close(t);
 }
 
+TEST(tokenizer, too_long_a_text_is_refused)
+{
+    struct tokenizer *t;
+    struct error err;
+    struct token_list list = {0};
+    CHECK(tokenizer_open_bytes(&t, &err) == 0);
+    CHECK_INT(tokenizer_encode(t, "", (size_t)1 << 31, 0, &list, &err), -1);
+    CHECK_INT(err.code, ERROR_LIMIT);
+    CHECK_INT(list.len, 0);
+    token_list_free(&list);
+    tokenizer_close(t);
+}
+
 /* ---- merges ---- */
 
 /* Ids 0..255 are the bytes; then the tokens of `merges` in order. */
@@ -303,7 +316,6 @@ TEST(tokenizer, merges_go_by_rank_then_from_the_left)
     CHECK_STR(encode_text(t, "abc", 0), "97,256");
     CHECK_STR(encode_text(t, "aaaaa", 0), "258,259");
     CHECK_STR(encode_text(t, "aab", 0), "97,257");
-    /* Long enough for the heap, and the same. */
     char text[200];
     memset(text, 'a', 200);
     struct token_list list = encode(t, text, 199, 0);
@@ -580,6 +592,7 @@ TEST(tokenizer, sentencepiece_tokens_across_spaces)
     vocab_add(&v, "▁", 3, 1, -4);
     vocab_add(&v, "a▁", 4, 1, -1);
     vocab_add(&v, "a▁a", 5, 1, -2);
+    vocab_add(&v, " a", 2, 1, 0); /* a space that is not U+2581: no text merges into it */
     build_key_bool(&v.more, "tokenizer.ggml.add_space_prefix", false);
     struct tokenizer *t = open_vocab(&v);
     CHECK_STR(encode_text(t, "a a a", 0), "3,4");
