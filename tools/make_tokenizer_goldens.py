@@ -30,7 +30,8 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 
 WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-PATTERNS = {"gpt2": None, "qwen2": WORDS + r"\p{N}" + REST, "llama-bpe": WORDS + r"\p{N}{1,3}" + REST}
+PATTERNS = {"gpt2": None, "qwen2": WORDS + r"\p{N}" + REST,
+            "llama-bpe": WORDS + r"\p{N}{1,3}" + REST}
 
 
 def escape(data):
@@ -67,7 +68,8 @@ def made_up_text(rng):
     lines = []
     for _ in range(400):
         line = [words[min(int(rng.expovariate(0.02)), len(words) - 1)] for _ in range(12)]
-        lines.append("    " * rng.randint(0, 2) + " ".join(line) + rng.choice([".", "!", ";\n", "  "]))
+        indent = "    " * rng.randint(0, 2)
+        lines.append(indent + " ".join(line) + rng.choice([".", "!", ";\n", "  "]))
     return lines
 
 
@@ -114,7 +116,8 @@ def tiny(name):
     lines = [("token", str(kind), escape(token.encode())) for token, kind in zip(tokens, types)]
     lines += [("merge", escape(a.encode()), escape(b.encode())) for a, b in merges]
     extra = [" unmergeable", "Hello world", "it's IT'S it'ſ don'T we'LL", "a\u180eb \u0085\u00a0c",
-             "12345678 1 22 333 4444", "  \t x   \n\n  y \r\n z", "<|im_end|>\n<|im_end|> <|im_<|im_start|>",
+             "12345678 1 22 333 4444", "  \t x   \n\n  y \r\n z",
+             "<|im_end|>\n<|im_end|> <|im_<|im_start|>",
              "\U00011de0\U00031350a\U0001e030b\U00010d40", "<repo_name><|im_end|><repo_name> x"]
     write(name, lines + cases(extra + strings_of(70, 45, f"{name} strings"), encode))
 
@@ -137,15 +140,17 @@ def sentencepiece_model(path):
 
 def utf8_cases():
     rng = random.Random(8)
-    fixed = [b"", b"abc", "é日😀".encode(), b"\xc3", b"\xc3(", b"\xe2\x82", b"\xe2\x82A", b"\xf0\x9f\x98",
-             b"\xf0\x9f\x98A", b"\xf0\x9fA", b"\xf0A", b"\x80", b"\xbf\xbf", b"\xc0\xaf", b"\xc1\xbf",
-             b"\xe0\x80\xaf", b"\xe0\x9f\xbf", b"\xe0\xa0\x80", b"\xed\xa0\x80", b"\xed\xbf\xbf",
-             b"\xed\x9f\xbf", b"\xf0\x80\x80\x80", b"\xf0\x8f\xbf\xbf", b"\xf0\x90\x80\x80",
-             b"\xf4\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\xff\xfe",
-             b"\xf8\x88\x80\x80\x80", b"a\xf1\x80\x80\xe1\x80\xc2b\x80c\x80\xbfd", b"\xe2\xe2\x82\xac",
-             b"\xf0\x9f\xf0\x9f\x98\x80", b"\xc3\xc3\xa9", b"\xed\xa0\xbd\xed\xb8\x80", b"\x00\xc2\x00"]
-    heads = [0x41, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc1, 0xc2, 0xdf, 0xe0, 0xe1, 0xed, 0xef,
-             0xf0, 0xf1, 0xf3, 0xf4, 0xf5, 0xff]
+    fixed = [b"", b"abc", "é日😀".encode(), b"\xc3", b"\xc3(", b"\xe2\x82", b"\xe2\x82A",
+             b"\xf0\x9f\x98", b"\xf0\x9f\x98A", b"\xf0\x9fA", b"\xf0A", b"\x80", b"\xbf\xbf",
+             b"\xc0\xaf", b"\xc1\xbf", b"\xe0\x80\xaf", b"\xe0\x9f\xbf", b"\xe0\xa0\x80",
+             b"\xed\xa0\x80", b"\xed\xbf\xbf", b"\xed\x9f\xbf", b"\xf0\x80\x80\x80",
+             b"\xf0\x8f\xbf\xbf", b"\xf0\x90\x80\x80", b"\xf4\x8f\xbf\xbf", b"\xf4\x90\x80\x80",
+             b"\xf5\x80\x80\x80", b"\xff\xfe", b"\xf8\x88\x80\x80\x80",
+             b"a\xf1\x80\x80\xe1\x80\xc2b\x80c\x80\xbfd", b"\xe2\xe2\x82\xac",
+             b"\xf0\x9f\xf0\x9f\x98\x80", b"\xc3\xc3\xa9", b"\xed\xa0\xbd\xed\xb8\x80",
+             b"\x00\xc2\x00"]
+    heads = [0x41, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc1, 0xc2, 0xdf, 0xe0, 0xe1, 0xed,
+             0xef, 0xf0, 0xf1, 0xf3, 0xf4, 0xf5, 0xff]
     mixed = [bytes(rng.choice(heads) for _ in range(rng.randint(1, 12))) for _ in range(150)]
     return [("utf8", escape(data), escape(data.decode(errors="replace").encode()))
             for data in fixed + mixed]
@@ -156,9 +161,10 @@ def main():
     parser.add_argument("--model", required=True, help="the default model")
     parser.add_argument("--spm", required=True, help="stories260K as GGUF")
     args = parser.parse_args()
-    chat = ["<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
-            "<|im_end|>\n<|im_start|>user\nWhat's 12 + 345?<|im_end|>\n<|im_start|>assistant\n",
-            "a <|im_end|> b<|endoftext|><|im_start|", "!\x04! th\x04e \x06\x06", "<repo_name>x<file_sep>"]
+    chat = ["<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
+            "Face<|im_end|>\n<|im_start|>user\nWhat's 12 + 345?<|im_end|>\n<|im_start|>assistant\n",
+            "a <|im_end|> b<|endoftext|><|im_start|", "!\x04! th\x04e \x06\x06",
+            "<repo_name>x<file_sep>"]
     write("smollm2", cases(chat + strings_of(230, 60, "smollm2"), reference(args.model)))
     for name in PATTERNS:
         tiny(name)

@@ -28,7 +28,8 @@ SCRIPTS = {
     "georgian": "გამარჯობა მსოფლიო ᲒᲐᲛᲐᲠᲯᲝᲑᲐ",
     "tamil": "வணக்கம் உலகம் ௧௨௩",
 }
-EMOJI = ["😀", "👩‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🇩🇪🇫🇷", "❤️‍🔥", "🧑🏿‍🚀", "☃️", "©", "🫨", "👨‍💻", "1️⃣", "🏴󠁧󠁢󠁥󠁮󠁧󠁿"]
+EMOJI = ["😀", "👩‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🇩🇪🇫🇷", "❤️‍🔥", "🧑🏿‍🚀", "☃️", "©", "🫨",
+         "👨‍💻", "1️⃣", "🏴󠁧󠁢󠁥󠁮󠁧󠁿"]
 CODE = [
     "def f(x):\n    return x ** 2  # squared\n\n\nclass A(B):\n\tpass\n",
     "for (int i = 0; i < n; i++) {\n        a[i] += b[i] * 0x1F;\n}\n",
@@ -88,10 +89,12 @@ def kinds(rng):
         "words": lambda: sentence(rng, rng.randint(1, 30)),
         "code": lambda: rng.choice(CODE) + rng.choice(CODE)[:rng.randint(0, 60)],
         "emoji": lambda: "".join(rng.choice(EMOJI + [" ", "a"]) for _ in range(rng.randint(1, 12))),
-        "control": lambda: "".join(chr(rng.randrange(32)) if rng.random() < .6 else
-                                   rng.choice("ab !\x7f\x80\x9f") for _ in range(rng.randint(1, 30))),
-        "runs": lambda: "".join(rng.choice([" ", "\n", "\t", "0", "7", "a", "-", "=", "é", "\r\n"]) *
-                                rng.randint(1, 90) for _ in range(rng.randint(1, 5))),
+        "control": lambda: "".join(
+            chr(rng.randrange(32)) if rng.random() < .6 else rng.choice("ab !\x7f\x80\x9f")
+            for _ in range(rng.randint(1, 30))),
+        "runs": lambda: "".join(
+            rng.choice([" ", "\n", "\t", "0", "7", "a", "-", "=", "é", "\r\n"]) *
+            rng.randint(1, 90) for _ in range(rng.randint(1, 5))),
         "spaces": lambda: "".join(rng.choice(SPACES + ["a", "1", ".", "é"])
                                   for _ in range(rng.randint(1, 25))),
         "digits": lambda: "".join(rng.choice("0123456789 ,.-+eE٣½²ⅷ一") for _ in range(
