@@ -532,6 +532,7 @@ static void accept_cb(struct evconnlistener *listener, evutil_socket_t fd, struc
     }
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on); /* for peers that just vanish */
     c->server = s;
     c->timer = evtimer_new(s->base, timer_cb, c);
     if (event_base_get_features(s->base) & EV_FEATURE_EARLY_CLOSE)

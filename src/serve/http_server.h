@@ -12,11 +12,13 @@
 /* Connections over libevent's listener and bufferevents: limits, deadlines, hang-ups, keep-alive.
  * What a request means is the handler's business. Everything here runs on the event loop's thread.
  *
- *            first byte      head done        body done         answer done
- *     idle ─────────────► head ────────► body ─────────► running ───────────► flushing ─► lingering
- *      ▲ │ idle_timeout     │ header_     │ body_timeout    │ no deadline         │ write_   │ 2 s
- *      │ └► closed          └► 408        └► 408            │ reading stays on    └► closed  └►
- * closed └──────────────── kept alive ───────────────────────┘
+ *          first byte    head done     body done      answered       sent
+ *     idle ──────────► head ───────► body ───────► running ──────► flushing ──► lingering
+ *      ▲ │               │             │              │ │              │           │ until the
+ *      │ └ idle_timeout  └ header_     └ body_        │ └ none;        └ write_    │ client
+ *      │   closes          timeout       timeout      │   reading        timeout   │ closes,
+ *      │                   408           408          │   stays on       closes    │ or 2 s
+ *      └───────────────── kept alive ─────────────────┘
  *
  * An exchange is one request and its answer; a connection has one at a time, and pipelined bytes
  * wait in its input buffer, HTTP_MAX_PIPELINED of them at most. A client that closes, resets or

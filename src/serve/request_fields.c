@@ -22,7 +22,7 @@ struct field_reader {
     struct api_error *err;
     struct json *message; /* the one being built */
     struct json **tail;   /* where the next message is linked in */
-    struct strbuf *text;  /* the content being built */
+    struct strbuf text;   /* the content being built */
     size_t n_parts;       /* in it */
     bool strict;
 };
@@ -261,7 +261,7 @@ static int unknown_field(struct field_reader *r, const struct json *member, cons
 static int read_plain(struct field_reader *r, const struct request_field *f,
                       const struct json *value, const char *path)
 {
-    char *at = (char *)r->params + f->offset;
+    void *at = (char *)r->params + f->offset;
     int64_t integer;
     double number = value->number;
     switch (f->kind) {
@@ -488,8 +488,8 @@ static int read_part_text(struct field_reader *r, const struct json *value, cons
 {
     (void)path;
     if (r->n_parts++)
-        strbuf_addc(r->text, '\n');
-    strbuf_add(r->text, value->text, value->text_len);
+        strbuf_addc(&r->text, '\n');
+    strbuf_add(&r->text, value->text, value->text_len);
     return 0;
 }
 
@@ -524,12 +524,11 @@ static int read_content(struct field_reader *r, const struct json *value, const 
     if (value->type == JSON_STRING) {
         content = json_new_string(arena, value->text, value->text_len);
     } else if (value->type == JSON_ARRAY) {
-        strbuf_clear(r->text);
+        strbuf_clear(&r->text);
         r->n_parts = 0;
         if (read_parts(r, value, path))
             return -1;
-        content = r->text->failed ? NULL
-                                  : json_new_string(arena, strbuf_str(r->text), r->text->len);
+        content = r->text.failed ? NULL : json_new_string(arena, strbuf_str(&r->text), r->text.len);
     } else {
         return wrong_type(r, path, "a string or an array of parts", value);
     }
@@ -572,25 +571,20 @@ static int read_message(struct field_reader *r, const struct json *value, const 
 static int read_messages(struct field_reader *r, const struct json *value, const char *path)
 {
     struct chat_params *p = r->params;
-    struct strbuf text = STRBUF_INIT;
     size_t i = 0;
-    int rc = 0;
     if (value->count == 0 || value->count > MAX_MESSAGES)
         return api_error_set(r->err, 400, path, "'%s' must have from 1 to %d messages, not %zu",
                              path, MAX_MESSAGES, value->count);
     if (!(p->messages = json_new(&p->arena, JSON_ARRAY)))
         return no_memory(r);
-    r->text = &text;
     r->tail = &p->messages->first;
     json_each (message, value) {
         char message_path[MAX_PATH];
         snprintf(message_path, sizeof message_path, "%s[%zu]", path, i++);
-        rc = read_message(r, message, message_path);
-        if (rc)
-            break;
+        if (read_message(r, message, message_path))
+            return -1;
     }
-    strbuf_free(&text);
-    return rc;
+    return 0;
 }
 
 /* ---- the request -------------------------------------------------------------------------- */
@@ -610,7 +604,9 @@ int chat_params_read(struct chat_params *out, const char *body, size_t len, bool
     if (root->type != JSON_OBJECT)
         return api_error_set(err, 400, NULL, "the request's body must be a JSON object, not %s",
                              json_type_name(root->type));
-    if (read_members(&r, SCOPE_REQUEST, root, ""))
+    int rc = read_members(&r, SCOPE_REQUEST, root, "");
+    strbuf_free(&r.text);
+    if (rc)
         return -1;
     if (!out->messages)
         return api_error_set(err, 400, "messages", "'messages' is missing: the conversation");

@@ -1,0 +1,48 @@
+/* Feeds the input to the reader of chat requests: whatever it is, the answer is either a request
+ * that keeps its promises or an error that a client can be shown. */
+#include "serve/request_fields.h"
+
+#include <assert.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_params(const struct chat_params *p)
+{
+    assert(p->messages && p->messages->type == JSON_ARRAY && p->messages->count > 0);
+    size_t n = 0;
+    json_each (message, p->messages) {
+        assert(json_is(json_get(message, "role"), JSON_STRING));
+        assert(json_is(json_get(message, "content"), JSON_STRING));
+        n++;
+    }
+    assert(n == p->messages->count);
+    assert(p->n >= 1 && p->n <= CHAT_MAX_CHOICES && p->max_tokens >= 0);
+    assert(p->n_stops <= REQUEST_MAX_STOPS);
+    for (uint32_t i = 0; i < p->n_stops; i++)
+        assert(p->stops[i].len >= 1 && p->stops[i].len <= CHAT_MAX_STOP_BYTES);
+    const struct sampling *s = &p->sampling;
+    assert(s->temperature >= 0 && s->temperature <= 2 && s->top_p >= 0 && s->top_p <= 1);
+    assert(s->min_p >= 0 && s->min_p <= 1 && s->top_k >= 0 && s->repetition_penalty > 0);
+    for (const char *c = strbuf_str(&p->ignored); *c; c++)
+        assert(*c >= ' ' && *c < 0x7f); /* it goes into a header */
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0)
+        return 0;
+    struct chat_params p;
+    struct api_error e = {0};
+    if (chat_params_read(&p, (const char *)data + 1, size - 1, data[0] & 1, &e) == 0) {
+        check_params(&p);
+    } else {
+        struct strbuf json = STRBUF_INIT;
+        assert((e.status == 400 || e.status == 413) && e.message[0]);
+        api_error_write(&json, &e);
+        assert(!json.failed);
+        strbuf_free(&json);
+    }
+    chat_params_free(&p);
+    return 0;
+}
