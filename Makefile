@@ -7,6 +7,7 @@
 #   make bench       the benchmarks of bench/, and of the default model
 #   make fuzz        each fuzzer for FUZZ_SECONDS (clang)
 #   make V=1 shows the commands
+#   make docs        docs/api.md from the table of request fields
 #   make lint | format | coverage | install | clean
 CC      ?= gcc
 OPT     ?= -O3 -g
@@ -80,6 +81,8 @@ $(BUILD)/unit-coverage: $(call objects,coverage,$(TEST_SRCS)) $(call library,cov
 	$(call link,coverage)
 $(BUILD)/bench_%: $(BUILD)/release/bench/bench_%.o $(call library,release)
 	$(call link,release)
+$(BUILD)/api_doc: $(BUILD)/release/tools/api_doc.o $(call library,release)
+	$(call link,release)
 $(BUILD)/fuzz_%: $(BUILD)/fuzzing/tests/fuzz/fuzz_%.o $(call library,fuzzing)
 	$(call link,fuzzing) -fsanitize=fuzzer
 
@@ -92,7 +95,7 @@ serve:
 test:
 	@tools/setup.sh packages
 	@tools/setup.sh python $(BUILD)/venv
-	@$(MAKE) -j$(JOBS) --no-print-directory $(BUILD)/radish $(BUILD)/radish-debug $(BUILD)/unit $(BUILD)/unit-tsan
+	@$(MAKE) -j$(JOBS) --no-print-directory $(BUILD)/radish $(BUILD)/radish-debug $(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/api_doc
 	@model=$$(tools/setup.sh model) && tests/run.sh $(BUILD) "$$model"
 
 unit: $(BUILD)/unit
@@ -115,6 +118,9 @@ lint:
 	    --suppress=missingIncludeSystem -Isrc -D__x86_64__ src tests/unit bench
 	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
 
+docs: $(BUILD)/api_doc
+	$(BUILD)/api_doc > docs/api.md
+
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
@@ -130,5 +136,5 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all serve test unit tsan bench fuzz lint format coverage install clean
+.PHONY: all serve test unit tsan bench fuzz lint docs format coverage install clean
 .SECONDARY:

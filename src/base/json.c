@@ -284,7 +284,6 @@ static struct json *container_read(struct reader *r, enum json_type type)
     container->position = position(r) - 1;
     if (++r->depth > JSON_MAX_DEPTH)
         return fail_at(r, "values are nested too deeply");
-    struct json **tail = &container->first;
     space_skip(r);
     while (!byte_take(r, close)) {
         if (container->count && !byte_take(r, ','))
@@ -292,9 +291,7 @@ static struct json *container_read(struct reader *r, enum json_type type)
         struct json *child = type == JSON_ARRAY ? value_read(r) : member_read(r);
         if (!child)
             return NULL;
-        *tail = child;
-        tail = &child->next;
-        container->count++;
+        json_link(container, child);
         space_skip(r);
     }
     r->depth--;

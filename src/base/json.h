@@ -29,6 +29,7 @@ struct json {
     size_t text_len;
     double number;
     struct json *first; /* array, object: the first child */
+    struct json *last;  /* and the last */
     struct json *next;  /* the next sibling */
     size_t count;       /* array, object: number of children */
     size_t position;    /* where the value begins in the input */
@@ -55,6 +56,8 @@ struct json *json_new(struct arena *arena, enum json_type type);
 struct json *json_new_string(struct arena *arena, const char *bytes, size_t len);
 struct json *json_new_bool(struct arena *arena, bool value);
 struct json *json_new_int(struct arena *arena, int64_t value);
+/* Makes `child` the last of `parent`'s children; an object's child has its key already. */
+void json_link(struct json *parent, struct json *child);
 /* Appends to an object (key given, replacing nothing) or to an array (key NULL). Ignores NULLs. */
 void json_append(struct arena *arena, struct json *parent, const char *key, struct json *child);
 

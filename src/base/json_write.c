@@ -46,6 +46,13 @@ struct json *json_new_int(struct arena *arena, int64_t number)
     return value;
 }
 
+void json_link(struct json *parent, struct json *child)
+{
+    *(parent->last ? &parent->last->next : &parent->first) = child;
+    parent->last = child;
+    parent->count++;
+}
+
 void json_append(struct arena *arena, struct json *parent, const char *key, struct json *child)
 {
     if (!parent || !child)
@@ -56,11 +63,7 @@ void json_append(struct arena *arena, struct json *parent, const char *key, stru
         if (!child->key)
             return;
     }
-    struct json **tail = &parent->first;
-    while (*tail)
-        tail = &(*tail)->next;
-    *tail = child;
-    parent->count++;
+    json_link(parent, child);
 }
 
 /* The escape of one byte below 0x20, or of a quote or backslash. */

@@ -21,7 +21,6 @@ struct field_reader {
     struct chat_params *params;
     struct api_error *err;
     struct json *message; /* the one being built */
-    struct json **tail;   /* where the next message is linked in */
     struct strbuf text;   /* the content being built */
     size_t n_parts;       /* in it */
     bool strict;
@@ -562,9 +561,7 @@ static int read_message(struct field_reader *r, const struct json *value, const 
     if (!json_get(r->message, "content"))
         return api_error_set(r->err, 400, path, "'%s' must have a content (at byte %zu)", path,
                              value->position);
-    *r->tail = r->message; /* json_append would walk the list for each */
-    r->tail = &r->message->next;
-    p->messages->count++;
+    json_link(p->messages, r->message);
     return 0;
 }
 
@@ -577,7 +574,6 @@ static int read_messages(struct field_reader *r, const struct json *value, const
                              path, MAX_MESSAGES, value->count);
     if (!(p->messages = json_new(&p->arena, JSON_ARRAY)))
         return no_memory(r);
-    r->tail = &p->messages->first;
     json_each (message, value) {
         char message_path[MAX_PATH];
         snprintf(message_path, sizeof message_path, "%s[%zu]", path, i++);

@@ -1,0 +1,78 @@
+/* Prints docs/api.md from the table of request fields: `make docs`. A test compares the two. */
+#include <stdio.h>
+
+#include "serve/request_fields.h"
+
+static const char *const scope_titles[FIELD_SCOPES] = {
+    [SCOPE_REQUEST] = "Fields of a request",
+    [SCOPE_MESSAGE] = "Fields of a message",
+    [SCOPE_PART] = "Fields of a content part",
+    [SCOPE_STREAM_OPTIONS] = "Fields of `stream_options`",
+};
+
+static const char *const kind_names[] = {
+    [KIND_ANY] = "any",       [KIND_BOOL] = "boolean",  [KIND_INT] = "integer",
+    [KIND_NUMBER] = "number", [KIND_STRING] = "string", [KIND_ARRAY] = "array",
+    [KIND_OBJECT] = "object",
+};
+
+static void range_print(const struct request_field *f)
+{
+    if (f->class == FIELD_SERVED && f->max >= INT32_MAX)
+        printf(" from %g", f->min);
+    else if (f->class == FIELD_SERVED && f->max > f->min)
+        printf(", %g to %g", f->min, f->max);
+}
+
+static void class_print(enum field_scope scope, enum field_class class, const char *title)
+{
+    bool begun = false;
+    for (size_t i = 0; i < n_request_fields; i++) {
+        const struct request_field *f = &request_fields[i];
+        if (f->scope != scope || f->class != class)
+            continue;
+        if (!begun)
+            printf("\n**%s**\n\n| field | %s | |\n|---|---|---|\n", title,
+                   class == FIELD_SERVED    ? "type"
+                   : class == FIELD_REFUSED ? "accepted when"
+                                            : "");
+        begun = true;
+        printf("| `%s` | ", f->name);
+        if (class == FIELD_SERVED) {
+            printf("%s", kind_names[f->kind]);
+            range_print(f);
+        } else if (class == FIELD_REFUSED && f->neutral) {
+            printf("null or `%s`", f->neutral);
+        } else if (class == FIELD_REFUSED) {
+            printf("null");
+        }
+        printf(" | %s |\n", f->text);
+    }
+}
+
+int main(void)
+{
+    printf(
+        "# The API\n\n"
+        "<!-- Made by `make docs` from the table in src/serve/request_fields.c. -->\n\n"
+        "| route | what it gives |\n|---|---|\n"
+        "| `POST /v1/chat/completions` | an answer, whole or streamed, in OpenAI's form |\n"
+        "| `GET /v1/models`, `GET /v1/models/{id}` | the model and its context window |\n"
+        "| `GET /health` | `{\"status\":\"ok\"}`; 503 and `stopping` while it shuts down |\n"
+        "| `GET /stats` | counters of the scheduler and the cache |\n\n"
+        "Errors are OpenAI's error object. A request that finds the queue full gets 429 with\n"
+        "`Retry-After`; a prompt longer than the context gets 400 `context_length_exceeded`.\n"
+        "An error after a stream has begun comes as an event in it. A client that hangs up stops\n"
+        "its work; so does one that closes its sending side while a request runs.\n\n"
+        "`usage.prompt_tokens_details.cached_tokens` says how much of the prompt came from the\n"
+        "cache, always; with `n` it is the least over the choices. `null` is the same as absent.\n"
+        "Fields that stand in no table below are ignored and named in the `x-radish-ignored`\n"
+        "header of the answer; with `--strict-fields` they are errors.\n");
+    for (enum field_scope scope = SCOPE_REQUEST; scope < FIELD_SCOPES; scope++) {
+        printf("\n## %s\n", scope_titles[scope]);
+        class_print(scope, FIELD_SERVED, "Served");
+        class_print(scope, FIELD_INERT, "Accepted, without meaning here");
+        class_print(scope, FIELD_REFUSED, "Refused, because they cannot be honoured");
+    }
+    return 0;
+}
