@@ -83,6 +83,11 @@ bool jinja_fail_undefined(struct jinja *j, const struct value *v)
     const struct undefined *u = v->undefined;
     if (u->hint)
         return jinja_fail(j, "%s", u->hint);
+    if (u->inline_if)
+        return jinja_fail(j,
+                          "the inline if-expression on line %u evaluated to false and no else "
+                          "section was defined.",
+                          jinja_line(j->chat_template, (size_t)u->key.integer));
     if (u->name)
         return jinja_fail(j, "'%.*s' is undefined", (int)u->name->len, u->name->data);
     const char *type = value_type_name(&u->object), *kind = " object";

@@ -345,10 +345,7 @@ static bool eval_condition(struct jinja *j, struct scope *scope, const struct no
         return eval(j, scope, node->condition.then, out);
     if (node->condition.otherwise)
         return eval(j, scope, node->condition.otherwise, out);
-    return value_undefined_hint(j,
-                                "the inline if-expression evaluated to false and no else section"
-                                " was defined.",
-                                out);
+    return value_undefined_if(j, node->position, out);
 }
 
 static bool eval_unary(struct jinja *j, struct scope *scope, const struct node *node,

@@ -139,6 +139,22 @@ static bool add_string(struct jinja *j, struct builder *b, const struct layout *
     return t != NULL && !j->failed;
 }
 
+/* A character: a string of one, or its code point. */
+static bool char_field(struct jinja *j, struct builder *b, struct layout *l, const struct value *v)
+{
+    struct builder one = {0};
+    const struct text *t = v->type == V_STRING ? v->text : NULL;
+    l->precision = -1;
+    l->align = l->align ? l->align : '>';
+    if (!t && v->type == V_INT && v->integer > 0 && v->integer < 0xd800) {
+        builder_add_code(j, &one, (uint32_t)v->integer, RENDER_TEMPLATE);
+        t = builder_text(j, &one);
+    }
+    if (!t || text_chars(t) != 1)
+        return jinja_fail(j, "%%c requires int or char");
+    return add_string(j, b, l, t);
+}
+
 /* "..." % values */
 
 struct percent {
@@ -242,22 +258,6 @@ static bool percent_text(struct percent *p, struct builder *b, struct layout *l,
     return t && add_string(p->j, b, l, t);
 }
 
-static bool percent_char_field(struct percent *p, struct builder *b, struct layout *l,
-                               const struct value *v)
-{
-    struct builder one = {0};
-    const struct text *t = v->type == V_STRING ? v->text : NULL;
-    l->precision = -1;
-    l->align = l->align ? l->align : '>';
-    if (!t && v->type == V_INT && v->integer > 0 && v->integer < 0xd800) {
-        builder_add_code(p->j, &one, (uint32_t)v->integer, RENDER_TEMPLATE);
-        t = builder_text(p->j, &one);
-    }
-    if (!t || text_chars(t) != 1)
-        return jinja_fail(p->j, "%%c requires int or char");
-    return add_string(p->j, b, l, t);
-}
-
 static bool percent_field(struct percent *p, struct builder *b)
 {
     struct layout l;
@@ -277,7 +277,7 @@ static bool percent_field(struct percent *p, struct builder *b)
     if (strchr("sra", l.type))
         return percent_text(p, b, &l, &v);
     if (l.type == 'c')
-        return percent_char_field(p, b, &l, &v);
+        return char_field(p->j, b, &l, &v);
     if (!strchr("diuoxXeEfFgG", l.type))
         return jinja_fail(p->j, "unsupported format character '%c'", l.type);
     if (v.type == V_UNDEFINED)
@@ -392,7 +392,9 @@ static bool spec_apply(struct jinja *j, struct builder *b, const struct value *v
         return jinja_fail(j, "unsupported format string passed to %s.__format__",
                           value_type_name(v));
     bool real = v->type == V_FLOAT || (l.type && strchr("eEfFgG%", l.type));
-    if (real ? l.type && strchr("sdbcoxX", l.type) : l.type && strchr("sc", l.type))
+    if (l.type == 'c' && v->type == V_INT)
+        return char_field(j, b, &l, v);
+    if (l.type && strchr(real ? "sdbcoxX" : "sc", l.type))
         return jinja_fail(j, "Unknown format code '%c' for object of type '%s'", l.type,
                           value_type_name(v));
     if (l.precision > MAX_PRECISION)

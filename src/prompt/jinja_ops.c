@@ -273,14 +273,15 @@ bool op_slice(struct jinja *j, const struct value *object, const struct value bo
 {
     if (object->type == V_UNDEFINED)
         return jinja_fail_undefined(j, object);
-    bool valid = is_sequence(object) || object->type == V_RANGE;
+    if (!is_sequence(object) && object->type != V_RANGE)
+        return jinja_fail(j,
+                          object->type == V_DICT ? "unhashable type: 'slice'"
+                                                 : "'%s' object is not subscriptable",
+                          value_type_name(object));
     for (int i = 0; i < 3; i++)
-        valid = valid &&
-                (bounds[i].type == V_MISSING || bounds[i].type == V_NONE || is_integer(&bounds[i]));
-    if (!valid) { /* the sandbox takes Python's TypeError for a missing item */
-        struct value key = value_none();
-        return value_undefined_key(j, object, &key, out);
-    }
+        if (bounds[i].type != V_MISSING && bounds[i].type != V_NONE && !is_integer(&bounds[i]))
+            return jinja_fail(j,
+                              "slice indices must be integers or None or have an __index__ method");
     const struct list *list = object->type == V_RANGE ? object->range->items : object->list;
     int64_t start, stop, step;
     int64_t len = object->type == V_STRING ? (int64_t)text_chars(object->text) : (int64_t)list->len;

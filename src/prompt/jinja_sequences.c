@@ -64,8 +64,6 @@ FILTER(filter_last)
 {
     UNUSED;
     struct list *items;
-    if (self->type == V_UNDEFINED)
-        return jinja_fail_undefined(j, self);
     if (!is_reversible(self))
         return jinja_fail(j, "'%s' object is not reversible", value_type_name(self));
     if (!value_items(j, self, &items))

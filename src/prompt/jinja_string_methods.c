@@ -55,12 +55,8 @@ static bool split_space(struct jinja *j, const struct text *t, int64_t limit, st
             continue;
         }
         size_t from = at;
-        if (limit-- == 0) {
-            const struct text *rest = text_slice(j, t, from, t->len);
-            rest = rest ? string_strip(j, rest, NULL, STRIP_RIGHT) : NULL;
-            struct value piece = value_text(rest);
-            return rest && list_add(j, list, &piece);
-        }
+        if (limit-- == 0)
+            return add_piece(j, list, t, from, t->len);
         while (at < t->len) {
             width = unicode_next(t->data + at, t->len - at, &code);
             if (unicode_is_space(code))
@@ -95,10 +91,7 @@ static bool rsplit_space(struct jinja *j, const struct text *t, int64_t limit, s
         }
         size_t from = end;
         if (limit-- == 0) {
-            const struct text *rest = text_slice(j, t, 0, end);
-            rest = rest ? string_strip(j, rest, NULL, STRIP_LEFT) : NULL;
-            struct value piece = value_text(rest);
-            if (!rest || !list_add(j, list, &piece))
+            if (!add_piece(j, list, t, 0, end))
                 return false;
             break;
         }

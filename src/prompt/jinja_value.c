@@ -84,6 +84,11 @@ bool value_undefined_hint(struct jinja *j, const char *hint, struct value *out)
     return undefined_new(j, (struct undefined){.hint = hint}, out);
 }
 
+bool value_undefined_if(struct jinja *j, uint32_t position, struct value *out)
+{
+    return undefined_new(j, (struct undefined){.inline_if = true, .key = value_int(position)}, out);
+}
+
 const char *value_type_name(const struct value *v)
 {
     switch (v->type) {

@@ -128,6 +128,7 @@ struct undefined {
     struct value key;
     const char *hint;    /* the whole message, when not NULL */
     struct value object; /* whose attribute it is; V_MISSING for a variable */
+    bool inline_if;      /* an `if` without `else`; the key is its position in the source */
 };
 
 struct cycler {
@@ -223,6 +224,7 @@ bool value_undefined_name(struct jinja *j, const struct text *name, struct value
 bool value_undefined_key(struct jinja *j, const struct value *object, const struct value *key,
                          struct value *out);
 bool value_undefined_hint(struct jinja *j, const char *hint, struct value *out);
+bool value_undefined_if(struct jinja *j, uint32_t position, struct value *out);
 bool value_from_json(struct jinja *j, const struct json *json, int32_t source, unsigned depth,
                      struct value *out);
 struct dict *context_from_json(struct jinja *j, const struct json *context);
