@@ -351,6 +351,7 @@ continued' }}
 {% for x in [1,2,3,4,5] %}{% if x == 2 %}{% continue %}{% endif %}{% if x == 4 %}{% break %}{% endif %}{{ x }}{% endfor %}
 {% for x in [1,2] %}{% for y in [1,2,3] %}{% if y == 2 %}{% break %}{% endif %}{{ x }}{{ y }} {% endfor %}{{ loop.index }}{% endfor %}
 {% for x in [1,2] %}{% for y in [] %}{% else %}{% break %}{% endfor %}{{ x }}{% endfor %}end
+{% for x in [1, 2] %}{% break %}{% else %}else{% endfor %} {% for x in [1, 2] %}{% continue %}{% else %}else{% endfor %} {% for x in [1, 2] %}{% if x == 2 %}{% break %}{% endif %}{% else %}else{% endfor %}
 {% break %}
 {% for x in l recursive %}{{ x }}{% endfor %} {% for x in [[1, [2, 3]], 4] recursive %}{% if x is iterable %}[{{ loop(x) }}]@{{ loop.depth }}{% else %}{{ x }}{% endif %}{% endfor %}
 {% for x in l %}{{ loop(l) }}{% endfor %}
@@ -479,7 +480,8 @@ line #}b{#- strip -#}   c
 {% for m in messages %}{% for c in m.content if m.content is not string and m.content %}{{ c.type }}{% endfor %}{% endfor %}
 {% set ns = namespace(found=false, n=0) %}{% for m in messages | reverse %}{% if m.role == 'user' and not ns.found %}{% set ns.found = true %}{% set ns.n = loop.index0 %}{% endif %}{% endfor %}{{ ns.found }} {{ ns.n }}
 {% set ns = namespace(go=true) %}{% for x in [1, 2, 3] if ns.go %}{{ x }}{% set ns.go = x < 2 %}{% endfor %}
-{% set ns = namespace(x=1) %}{% macro m() %}{% set ns.x = ns.x + 1 %}{% endmacro %}{{ m() }}{{ m() }}{{ ns.x }}
+{% set ns = namespace(x=1) %}{% macro m() %}{% set ns.x = ns.x + 1 %}{% endmacro %}{{ m() }}{{ m() }}{% set ns = namespace(v=1) %}{% set ns.v = [ns] %}{{ ns }}
+{{ ns.x }}
 {{ ns.x }}
 {{ lines | replace('\r\n', '\n') }} {{ lines.split('\n') }}
 {{ '🙂' | length }} {{ '🙂é'[1] }} {{ 'e\u0301' | length }} {{ 'é'.upper() }}

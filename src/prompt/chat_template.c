@@ -171,18 +171,20 @@ void chat_template_free(struct chat_template *t)
     free(t);
 }
 
-static int rendering_take(struct rendering *out, const struct builder *b, struct error *err)
+/* Hands the output's memory over, so that a long text is not copied once more. */
+static int rendering_take(struct rendering *out, struct builder *b, struct error *err)
 {
     rendering_free(out);
-    strbuf_add(&out->text, b->data, b->len);
     out->segments = malloc((b->n_runs ? b->n_runs : 1) * sizeof *out->segments);
-    if (out->text.failed || !out->segments) {
-        rendering_free(out);
+    if (!out->segments)
         return error_set(err, ERROR_MEMORY, "no memory for a rendered chat template");
-    }
     if (b->n_runs)
         memcpy(out->segments, b->runs, b->n_runs * sizeof *out->segments);
     out->n_segments = b->n_runs;
+    out->text = (struct strbuf){.data = b->data, .len = b->len, .capacity = b->capacity};
+    if (b->data)
+        b->data[b->len] = '\0';
+    b->data = NULL;
     return 0;
 }
 
@@ -191,7 +193,7 @@ int chat_template_render(const struct chat_template *t, const struct json *conte
                          struct error *err)
 {
     struct error ignored;
-    struct builder text = {0};
+    struct builder text = {.is_output = true};
     struct jinja j = {.arena = {.limit_bytes = JINJA_MAX_MEMORY_BYTES},
                       .chat_template = t,
                       .now_unix = options->now_unix,
@@ -202,6 +204,7 @@ int chat_template_render(const struct chat_template *t, const struct json *conte
     struct scope *root = j.context ? scope_enter(&j, NULL, &t->layout) : NULL;
     if (root && exec_nodes(&j, root, &t->body) != FLOW_FAILED)
         rc = rendering_take(out, &text, err);
+    free(text.data);
     arena_free(&j.arena);
     return rc;
 }

@@ -173,8 +173,9 @@ struct chat_template {
 
 enum {
     JINJA_MAX_SOURCE_BYTES = 4 << 20,
-    JINJA_MAX_HEIGHT = 200, /* nesting of blocks and expressions */
-    JINJA_MAX_SLOTS = 1024, /* variables in one scope */
+    JINJA_MAX_HEIGHT = 500,       /* of the tree: nesting of blocks and expressions */
+    JINJA_MAX_PARSE_DEPTH = 1500, /* calls of the parser, about three for each bracket */
+    JINJA_MAX_SLOTS = 1024,       /* variables in one scope */
 };
 
 unsigned jinja_line(const struct chat_template *t, size_t position); /* counts from 1 */

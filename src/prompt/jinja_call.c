@@ -87,9 +87,12 @@ bool iterator_force(struct jinja *j, struct iterator *it)
     struct value result;
     it->filter = NULL;
     it->items = list_new(j, 0);
-    if (!it->items || !filter->run(j, &it->args[0], it->args + 1, it->call, &result))
-        return false;
-    return value_items(j, &result, &it->items);
+    if (++j->depth > JINJA_MAX_DEPTH) /* iterators over iterators over ... */
+        return jinja_fail(j, "maximum recursion depth exceeded");
+    bool ok = it->items && filter->run(j, &it->args[0], it->args + 1, it->call, &result) &&
+              value_items(j, &result, &it->items);
+    j->depth--;
+    return ok;
 }
 
 bool test_call(struct jinja *j, const struct test *test, const struct value *self,

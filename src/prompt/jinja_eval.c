@@ -369,10 +369,55 @@ static bool eval_unary(struct jinja *j, struct scope *scope, const struct node *
     return true;
 }
 
+/* a + b + c + ...: strings are joined at once, without what lies between. Other values, and a
+ * string that grows in place, are added from the left one by one. */
+static bool eval_sum(struct jinja *j, struct scope *scope, const struct node *node,
+                     struct value *out)
+{
+    enum { MAX_TERMS = 16 };
+    const struct node *sums[MAX_TERMS];
+    struct value terms[MAX_TERMS];
+    size_t n = 0;
+    while (n + 1 < MAX_TERMS && node->kind == NODE_BINARY && node->op == OP_ADD) {
+        sums[n++] = node;
+        node = node->binary.left;
+    }
+    if (!eval(j, scope, node, &terms[0]))
+        return false;
+    bool join = n > 1 && terms[0].type == V_STRING && !terms[0].text->markup &&
+                !text_extends(terms[0].text);
+    for (size_t i = 1; i <= n; i++) {
+        if (!eval(j, scope, sums[n - i]->binary.right, &terms[i]))
+            return false;
+        join = join && terms[i].type == V_STRING && !terms[i].text->markup;
+    }
+    if (join) {
+        struct builder b = {0};
+        size_t len = 0;
+        for (size_t i = 0; i <= n; i++)
+            len += terms[i].text->len;
+        if (!builder_reserve(j, &b, len))
+            return false;
+        for (size_t i = 0; i <= n; i++)
+            builder_add_text(j, &b, terms[i].text);
+        return value_set_text(builder_text(j, &b), out);
+    }
+    *out = terms[0];
+    for (size_t i = 1; i <= n; i++) {
+        struct value left = *out;
+        j->position = sums[n - i]->position;
+        if (!op_binary(j, OP_ADD, &left, &terms[i], out))
+            return false;
+    }
+    return true;
+}
+
 static bool eval_binary(struct jinja *j, struct scope *scope, const struct node *node,
                         struct value *out)
 {
     struct value left, right;
+    if (node->kind == NODE_BINARY && node->op == OP_ADD)
+        return eval_sum(j, scope, node, out);
     if (!eval(j, scope, node->binary.left, &left))
         return false;
     if (node->kind != NODE_BINARY) {

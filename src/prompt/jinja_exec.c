@@ -153,11 +153,6 @@ enum flow exec_nodes(struct jinja *j, struct scope *scope, const struct nodes *n
         if (!jinja_step(j, 1))
             return FLOW_FAILED;
         flow = exec(j, scope, node);
-        if (j->out->len > JINJA_MAX_OUTPUT_BYTES) {
-            j->position = node->position;
-            jinja_fail(j, "the output is larger than %d MiB", JINJA_MAX_OUTPUT_BYTES >> 20);
-            return FLOW_FAILED;
-        }
     }
     j->depth--;
     return flow;

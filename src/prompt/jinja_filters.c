@@ -174,7 +174,7 @@ FILTER(filter_truncate)
         .data = "...", .len = 3, .n_chars = 3, .source = RENDER_TEMPLATE};
     const struct text *end = &dots;
     int64_t length, leeway;
-    if (self->type != V_STRING)
+    if (self->type != V_STRING && self->type != V_UNDEFINED)
         return jinja_fail(j, "truncate needs a string, not %s", value_type_name(self));
     if (!argument_int(j, &args[0], 255, &length) || !argument_text(j, &args[2], "end", &end) ||
         !argument_int(j, &args[3], 5, &leeway))
@@ -182,7 +182,8 @@ FILTER(filter_truncate)
     if (length < (int64_t)text_chars(end) || leeway < 0)
         return jinja_fail(j, "expected length >= %zu and leeway >= 0", text_chars(end));
     *out = *self;
-    if (leeway > INT64_MAX - length || (int64_t)text_chars(self->text) <= length + leeway)
+    if (self->type == V_UNDEFINED || leeway > INT64_MAX - length ||
+        (int64_t)text_chars(self->text) <= length + leeway)
         return true;
     size_t cut = text_offset(self->text, (size_t)length - text_chars(end));
     const char *space = cut && !value_true(&args[1]) ? memrchr(self->text->data, ' ', cut) : NULL;

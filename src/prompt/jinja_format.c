@@ -308,7 +308,8 @@ bool format_percent(struct jinja *j, const struct text *format, const struct val
         if (percent && !percent_field(&p, &b))
             return false;
     }
-    bool is_mapping = values->type == V_DICT || values->type == V_LIST;
+    bool is_mapping = values->type == V_DICT || values->type == V_LIST || values->type == V_RANGE ||
+                      values->type == V_UNDEFINED;
     size_t n = values->type == V_TUPLE ? values->list->len : 1;
     if (p.n_used < n && !is_mapping)
         return jinja_fail(j, "not all arguments converted during string formatting");

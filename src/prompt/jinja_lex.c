@@ -15,7 +15,7 @@
 #include "base/utf8.h"
 #include "prompt/jinja_unicode.h"
 
-enum { MAX_BRACKETS = 256 };
+enum { MAX_BRACKETS = 512 };
 
 struct lexer {
     struct arena *arena, *scratch;

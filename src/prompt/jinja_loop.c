@@ -112,7 +112,7 @@ static bool loop_run(struct jinja *j, struct scope *scope, const struct node *no
     struct scope *body = scope_enter(j, scope, &node->loop.body_layout);
     if (!body)
         return false;
-    *flow = FLOW_NEXT;
+    bool completed = false; /* an iteration that ran to its end: `else` is for loops without one */
     for (;;) {
         struct value item;
         if (!advance(j, loop, &item))
@@ -129,9 +129,10 @@ static bool loop_run(struct jinja *j, struct scope *scope, const struct node *no
             return false;
         if (*flow == FLOW_BREAK)
             break;
+        completed |= *flow == FLOW_NEXT;
     }
     *flow = FLOW_NEXT;
-    if (loop->index0 >= 0 || !node->loop.otherwise.first)
+    if (completed || !node->loop.otherwise.first)
         return true;
     struct scope *otherwise = scope_enter(j, scope, &node->loop.else_layout);
     *flow = otherwise ? exec_nodes(j, otherwise, &node->loop.otherwise) : FLOW_FAILED;

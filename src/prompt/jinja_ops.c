@@ -143,6 +143,8 @@ static bool repeat(struct jinja *j, const struct value *v, int64_t times, struct
         struct builder b = {0};
         if (v->text->len && (uint64_t)times > JINJA_MAX_MEMORY_BYTES / v->text->len)
             return jinja_fail_memory(j);
+        if (!builder_reserve(j, &b, v->text->len * (size_t)times))
+            return false;
         for (int64_t i = 0; v->text->len && i < times && !j->failed; i++)
             builder_add_text(j, &b, v->text);
         return value_set_text(text_with_markup(j, builder_text(j, &b), v->text->markup), out);

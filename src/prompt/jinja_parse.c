@@ -453,11 +453,13 @@ static bool parse_statements(struct parser *p, struct node *parent, struct nodes
 static bool parse_body(struct parser *p, struct node *parent, struct nodes *out,
                        const char *const *ends)
 {
-    if (p->failed || ++p->depth > JINJA_MAX_HEIGHT)
+    const unsigned calls = 3; /* from one body to the next inside it */
+    p->depth += calls;
+    if (p->failed || p->depth > JINJA_MAX_PARSE_DEPTH)
         return parse_fail(p, p->token, "the template is nested too deeply here");
     parse_skip(p, TOKEN_COLON);
     bool ok = parse_expect(p, TOKEN_BLOCK_END) && parse_statements(p, parent, out, ends);
-    p->depth--;
+    p->depth -= calls;
     return ok;
 }
 

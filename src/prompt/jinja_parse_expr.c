@@ -19,7 +19,7 @@ static struct node *parse_binary(struct parser *p, int lowest);
 
 static bool enter(struct parser *p)
 {
-    if (p->failed || ++p->depth > JINJA_MAX_HEIGHT) {
+    if (p->failed || ++p->depth > JINJA_MAX_PARSE_DEPTH) {
         parse_fail(p, p->token, "the template is nested too deeply here");
         return false;
     }

@@ -15,6 +15,10 @@ struct printer {
     struct jinja *j;
     struct builder out;
     int32_t source;
+    struct open_dict { /* those being printed: a namespace may hold itself */
+        const struct dict *dict;
+        struct open_dict *outer;
+    } * open;
 };
 
 static void print_repr(struct printer *p, const struct value *v);
@@ -89,6 +93,13 @@ static void print_items(struct printer *p, const struct list *list, const char *
 
 static void print_dict(struct printer *p, const struct dict *dict)
 {
+    for (const struct open_dict *open = p->open; open; open = open->outer)
+        if (open->dict == dict) {
+            print(p, "{...}");
+            return;
+        }
+    struct open_dict self = {dict, p->open};
+    p->open = &self;
     print(p, "{");
     for (size_t i = 0; i < dict->len && !p->j->failed; i++) {
         if (i)
@@ -97,6 +108,7 @@ static void print_dict(struct printer *p, const struct dict *dict)
         print(p, ": ");
         print_repr(p, &dict->entries[i].value);
     }
+    p->open = self.outer;
     print(p, "}");
 }
 

@@ -3,22 +3,40 @@
  * so a reader looks at len bytes and cuts the last run there. */
 #include "prompt/jinja_value.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
 #include "prompt/jinja_unicode.h"
 
-enum { FIRST_CAPACITY = 64 };
+enum { FIRST_BYTES = 32 };
 
-static bool builder_reserve(struct jinja *j, struct builder *b, size_t extra)
+static bool output_reserve(struct jinja *j, struct builder *b, size_t extra)
+{
+    const size_t most = JINJA_MAX_OUTPUT_BYTES;
+    if (extra > most - b->len)
+        return jinja_fail(j, "the output is larger than %zu MiB", most >> 20);
+    size_t capacity = (b->len + extra) * 2 + 4096;
+    capacity = capacity < most ? capacity : most;
+    char *data = realloc(b->data, capacity + 1); /* a NUL follows in the end */
+    if (!data)
+        return jinja_fail_memory(j);
+    b->data = data;
+    b->capacity = capacity;
+    return true;
+}
+
+bool builder_reserve(struct jinja *j, struct builder *b, size_t extra)
 {
     if (extra <= b->capacity - b->len)
         return true;
+    if (b->is_output)
+        return output_reserve(j, b, extra);
     if (extra > JINJA_MAX_MEMORY_BYTES) {
         jinja_fail_memory(j);
         return false;
     }
-    size_t capacity = b->len + extra < FIRST_CAPACITY ? FIRST_CAPACITY : (b->len + extra) * 3 / 2;
+    size_t capacity = b->len ? (b->len + extra) * 3 / 2 : extra < FIRST_BYTES ? FIRST_BYTES : extra;
     char *data = jinja_alloc(j, capacity);
     if (!data)
         return false;
@@ -201,6 +219,11 @@ const struct text *text_escaped(struct jinja *j, const struct text *t)
     return text_with_markup(j, builder_text(j, &b), true);
 }
 
+bool text_extends(const struct text *t)
+{
+    return t->builder && t->builder->data == t->data && t->builder->len == t->len;
+}
+
 const struct text *text_concat(struct jinja *j, const struct text *a, const struct text *b)
 {
     bool markup = a->markup || b->markup;
@@ -215,7 +238,7 @@ const struct text *text_concat(struct jinja *j, const struct text *a, const stru
     if (a->len == 0)
         return text_with_markup(j, b, markup);
     struct builder *grown = a->builder;
-    if (!grown || grown->data != a->data || grown->len != a->len) {
+    if (!text_extends(a)) {
         if (!(grown = jinja_alloc(j, sizeof *grown)))
             return NULL;
         if (!builder_reserve(j, grown, a->len + b->len))

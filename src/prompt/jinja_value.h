@@ -25,6 +25,7 @@
 struct builder {
     char *data;
     size_t len, capacity;
+    bool is_output; /* the rendering itself: its data is malloc's, and no text looks into it */
     struct render_segment *runs;
     size_t n_runs, runs_capacity;
 };
@@ -172,7 +173,7 @@ enum {
     JINJA_MAX_MEMORY_BYTES = 256 << 20,
     JINJA_MAX_OUTPUT_BYTES = 64 << 20,
     JINJA_MAX_STEPS = 50 * 1000 * 1000,
-    JINJA_MAX_DEPTH = 600,    /* nested evaluations: bounds the C stack */
+    JINJA_MAX_DEPTH = 1000,   /* nested evaluations: bounds the C stack */
     JINJA_MAX_RANGE = 100000, /* as in the sandbox that transformers uses */
     JINJA_MAX_SPREAD = 10000, /* positional arguments out of *args */
 };
@@ -187,6 +188,8 @@ void *jinja_alloc(struct jinja *j, size_t size);               /* NULL: failed *
 void *jinja_alloc_array(struct jinja *j, size_t count, size_t size);
 
 /* jinja_text.c */
+bool builder_reserve(struct jinja *j, struct builder *b,
+                     size_t extra); /* exactly, the first time */
 void builder_add(struct jinja *j, struct builder *b, const char *bytes, size_t len, int32_t source);
 void builder_adds(struct jinja *j, struct builder *b, const char *string); /* template's */
 void builder_add_code(struct jinja *j, struct builder *b, uint32_t code, int32_t source);
@@ -199,6 +202,7 @@ const struct text *text_new(struct jinja *j, const char *bytes, size_t len, int3
 const struct text *text_view(struct jinja *j, const char *bytes, size_t len, int32_t source);
 const struct text *text_slice(struct jinja *j, const struct text *t, size_t from, size_t to);
 const struct text *text_concat(struct jinja *j, const struct text *a, const struct text *b);
+bool text_extends(const struct text *t); /* + can add to it in place */
 const struct text *text_with_markup(struct jinja *j, const struct text *t, bool markup);
 const struct text *text_escaped(struct jinja *j, const struct text *t);
 int32_t text_source(const struct text *t);              /* the template's only if all of it is */
