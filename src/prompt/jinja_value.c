@@ -370,7 +370,9 @@ bool value_items(struct jinja *j, const struct value *v, struct list **items)
         if (!iterator_force(j, v->iterator) || !(*items = list_new(j, 0)))
             return false;
         struct iterator *it = v->iterator;
-        **items = (struct list){.items = it->items->items + it->at, .len = it->items->len - it->at};
+        if (it->at < it->items->len)
+            **items = (struct list){.items = it->items->items + it->at,
+                                    .len = it->items->len - it->at};
         it->at = it->items->len;
         return true;
     }
