@@ -230,9 +230,10 @@ TEST(vector, kv_keeps_nan)
     }
 }
 
-TEST(vector, scores)
+TEST(vector, scores_of_few_and_of_many)
 {
     static _Alignas(64) float q[MAX_Q * MAX_DIM], keys[KEY_TILE * MAX_DIM];
+    static _Alignas(64) float turned[KEY_TILE * MAX_DIM], turned_want[KEY_TILE * MAX_DIM];
     static _Alignas(64) float want[MAX_Q * ATTENTION_BLOCK], got[MAX_Q * ATTENTION_BLOCK];
     for (uint32_t dim = 16; dim <= MAX_DIM; dim += 16) {
         uint32_t n_q = 1 + random_below(MAX_Q);
@@ -240,6 +241,7 @@ TEST(vector, scores)
         random_fill(keys, KEY_TILE * dim, 1.0f);
         memset(want, 0, sizeof want);
         ref->scores(q, n_q, keys, dim, want);
+        ref->transpose(keys, dim, turned_want);
         for (uint32_t i = 0; i < n_q; i++) {
             for (uint32_t j = 0; j < KEY_TILE; j++) {
                 double exact = 0;
@@ -248,9 +250,15 @@ TEST(vector, scores)
                 CHECK(fabs(want[i * ATTENTION_BLOCK + j] - exact) < 1e-5);
             }
         }
-        for (unsigned p = 0; other_path(p); p++) {
+        for (unsigned p = 0; kernels_at(p); p++) {
+            const struct vector_kernels *k = kernels_at(p)->vector;
             memset(got, 0, sizeof got);
-            other_path(p)->scores(q, n_q, keys, dim, got);
+            k->scores(q, n_q, keys, dim, got);
+            CHECK_SAME(got, want, (uint32_t)(MAX_Q * ATTENTION_BLOCK));
+            k->transpose(keys, dim, turned);
+            CHECK_SAME(turned, turned_want, KEY_TILE * dim);
+            memset(got, 0, sizeof got);
+            k->scores_many(q, n_q, turned, dim, got);
             CHECK_SAME(got, want, (uint32_t)(MAX_Q * ATTENTION_BLOCK));
         }
     }

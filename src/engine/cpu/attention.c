@@ -10,7 +10,8 @@
 #include <string.h>
 
 enum {
-    TILE_QUERIES = 32,   /* rows times query heads of a kv head in a tile, about */
+    TILE_QUERIES = 96,   /* rows times query heads of a kv head in a tile, about */
+    MANY_QUERIES = 12,   /* from here on it pays to transpose a tile of keys */
     MIN_RAW_BLOCKS = 64, /* rows times blocks of a tile that may be cut, at least */
 };
 
@@ -36,6 +37,7 @@ struct scratch {
     float *partial; /* [queries] partials of one unit */
     float *scores;  /* [queries][ATTENTION_BLOCK] */
     float *loaded;  /* a tile of keys or values */
+    float *turned;  /* the same, transposed */
     float *raw;     /* [units of the thread in the first tile][queries] partials, when it was cut */
     struct page_run runs[ATTENTION_BLOCK]; /* pages of one block */
     uint32_t n_runs;
@@ -62,7 +64,7 @@ static size_t kv_element_bytes(enum kv_type type)
     return type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-enum { N_ARRAYS = 6 };
+enum { N_ARRAYS = 7 };
 
 /* The lengths of a thread's arrays, in floats, in their order; returns their sum. */
 static size_t scratch_lengths(const struct attention *a, size_t lengths[N_ARRAYS])
@@ -73,7 +75,8 @@ static size_t scratch_lengths(const struct attention *a, size_t lengths[N_ARRAYS
     lengths[2] = queries * a->stride;
     lengths[3] = queries * ATTENTION_BLOCK;
     lengths[4] = (size_t)KEY_TILE * a->dim;
-    lengths[5] = (size_t)a->raw_blocks * a->shape.n_heads * a->stride;
+    lengths[5] = (size_t)KEY_TILE * a->dim;
+    lengths[6] = (size_t)a->raw_blocks * a->shape.n_heads * a->stride;
     for (int i = 0; i < N_ARRAYS; i++)
         sum += lengths[i];
     return sum;
@@ -87,8 +90,8 @@ static int scratch_open(struct attention *a, struct error *err)
     float *at = a->memory.data;
     for (uint32_t t = 0; t < a->shape.n_threads; t++) {
         struct scratch *s = &a->scratch[t];
-        float **arrays[N_ARRAYS] = {&s->q,      &s->states, &s->partial,
-                                    &s->scores, &s->loaded, &s->raw};
+        float **arrays[N_ARRAYS] = {&s->q,      &s->states, &s->partial, &s->scores,
+                                    &s->loaded, &s->turned, &s->raw};
         for (int i = 0; i < N_ARRAYS; at += lengths[i++])
             *arrays[i] = at;
     }
@@ -152,6 +155,11 @@ static uint64_t unit_cost(const struct attention *a, const struct tile *tile)
     return (uint64_t)tile->n_rows * a->group + 1;
 }
 
+static uint64_t tile_cost(const struct attention *a, const struct tile *tile)
+{
+    return tile_units(a, tile) * unit_cost(a, tile);
+}
+
 static uint64_t make_tiles(struct attention *a, const struct batch *batch)
 {
     uint64_t cost = 0;
@@ -170,11 +178,25 @@ static uint64_t make_tiles(struct attention *a, const struct batch *batch)
             .n_rows = next - first,
             .n_blocks = last_position / ATTENTION_BLOCK + 1,
         };
-        cost += tile_units(a, tile) * unit_cost(a, tile);
+        cost += tile_cost(a, tile);
     }
     return cost;
 }
 
+/* Makes two tiles of one: the first n_rows of it and the rest. */
+static void split_tile(struct attention *a, uint32_t index, uint32_t n_rows)
+{
+    struct tile *left = &a->tiles[index], *right = left + 1;
+    memmove(right, left, (a->n_tiles++ - index) * sizeof *left);
+    left->n_rows = n_rows;
+    left->n_blocks = left->rows[n_rows - 1].position / ATTENTION_BLOCK + 1;
+    right->rows += n_rows;
+    right->first_row += n_rows;
+    right->n_rows -= n_rows;
+}
+
+/* A cut inside a tile falls between two units if their partials can be stored, else between two
+ * rows. */
 void attention_plan(struct attention *a, const struct batch *batch)
 {
     assert(batch->n_rows <= a->shape.max_rows);
@@ -183,17 +205,20 @@ void attention_plan(struct attention *a, const struct batch *batch)
     a->cuts[0] = (struct cut){0, 0};
     for (uint32_t t = 1; t < n_threads; t++) {
         uint64_t target = total * t / n_threads;
-        for (; tile < a->n_tiles; tile++) {
+        for (; tile < a->n_tiles && before + tile_cost(a, &a->tiles[tile]) <= target; tile++)
+            before += tile_cost(a, &a->tiles[tile]);
+        uint32_t unit = 0;
+        if (tile < a->n_tiles && before < target) {
             const struct tile *at = &a->tiles[tile];
-            uint64_t cost = tile_units(a, at) * unit_cost(a, at);
-            if (before + cost > target)
-                break;
-            before += cost;
+            uint32_t n_rows = (uint32_t)((target - before) * at->n_rows / tile_cost(a, at));
+            if (at->n_rows * at->n_blocks <= a->raw_blocks) {
+                unit = (uint32_t)((target - before) / unit_cost(a, at));
+            } else if (n_rows > 0) {
+                split_tile(a, tile, n_rows);
+                before += tile_cost(a, &a->tiles[tile++]);
+            }
         }
-        struct cut cut = {tile, 0};
-        if (tile < a->n_tiles && a->tiles[tile].n_rows * a->tiles[tile].n_blocks <= a->raw_blocks)
-            cut.unit = (uint32_t)((target - before) / unit_cost(a, &a->tiles[tile]));
-        a->cuts[t] = cut;
+        a->cuts[t] = (struct cut){tile, unit};
     }
     a->cuts[n_threads] = (struct cut){a->n_tiles, 0};
 }
@@ -309,8 +334,14 @@ static void unit_partials(const struct attention *a, struct scratch *s,
     const float *q = s->q + (size_t)kv * n_queries * a->dim;
     for (uint32_t k = 0; k < n_keys; k += KEY_TILE) {
         load_tile(a, s, io->keys, kv, k, n_keys - k < KEY_TILE ? n_keys - k : KEY_TILE);
-        a->kernels->scores(q + first_query * a->dim, n_queries - first_query, s->loaded, a->dim,
-                           s->scores + first_query * ATTENTION_BLOCK + k);
+        float *scores = s->scores + first_query * ATTENTION_BLOCK + k;
+        uint32_t n = n_queries - first_query;
+        if (n >= MANY_QUERIES) {
+            a->kernels->transpose(s->loaded, a->dim, s->turned);
+            a->kernels->scores_many(q + first_query * a->dim, n, s->turned, a->dim, scores);
+        } else {
+            a->kernels->scores(q + first_query * a->dim, n, s->loaded, a->dim, scores);
+        }
     }
     memset(partials + first_query * a->stride, 0,
            (n_queries - first_query) * a->stride * sizeof *partials);

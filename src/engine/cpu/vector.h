@@ -57,6 +57,11 @@ struct vector_kernels {
     /* scores[i * ATTENTION_BLOCK + j] = q[i] . keys[j], for the KEY_TILE keys of a tile.
      * q: [n_q][dim] aligned; keys: a tile, aligned */
     void (*scores)(const float *q, uint32_t n_q, const float *keys, uint32_t dim, float *scores);
+    /* The same bits, sooner when there are many queries, from a tile that `transpose` has turned
+     * into [dim][KEY_TILE]. */
+    void (*transpose)(const float *tile, uint32_t dim, float *transposed);
+    void (*scores_many)(const float *q, uint32_t n_q, const float *transposed, uint32_t dim,
+                        float *scores);
     /* Turns the scores of one block into weights e^(score - max), of which those from n_keys on
      * are 0, and writes max and sum. scores: [ATTENTION_BLOCK] aligned */
     void (*softmax)(float *scores, uint32_t n_keys, float *max, float *sum);

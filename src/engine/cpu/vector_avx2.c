@@ -10,6 +10,8 @@
 
 #include "engine/cpu/exponential.h"
 
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
 enum {
     LANES = VECTOR_LANES,
     HALF = LANES / 2,
@@ -259,11 +261,12 @@ static inline __m256 fold_1(__m256 a, __m256 b)
 /* The products of one query with four keys of a tile; the 16 lanes of each are folded onto 8. */
 static inline void dot_4(const float *q, const float *keys, uint32_t dim, __m256 out[4])
 {
-    struct wide sums[4];
+    struct wide sums[4], v = wide_load(q, LANES);
     for (int j = 0; j < 4; j++)
-        sums[j] = wide_set(0.0f);
-    for (uint32_t d = 0; d < dim; d += LANES, keys += TILE) {
-        struct wide v = wide_load(q + d, LANES);
+        sums[j] = wide_mul(v, wide_load(keys + j * LANES, LANES));
+    for (uint32_t d = LANES; d < dim; d += LANES) {
+        v = wide_load(q + d, LANES);
+        keys += TILE;
         for (int j = 0; j < 4; j++)
             sums[j] = wide_fma(v, wide_load(keys + j * LANES, LANES), sums[j]);
     }
@@ -283,6 +286,89 @@ static void scores(const float *q, uint32_t n_q, const float *keys, uint32_t dim
             _mm256_store_ps(scores + j, fold_1(low, high));
         }
     }
+}
+
+/* Turns 8 rows of 8 floats, 16 apart: row i of the result is column i. */
+static inline void transpose_8(const float *rows, float *out)
+{
+    __m256 a[8], b[8];
+    for (int i = 0; i < 8; i += 2) { /* pairs of rows: elements 0, 1 and 2, 3 of each half */
+        __m256 x = _mm256_load_ps(rows + i * LANES), y = _mm256_load_ps(rows + (i + 1) * LANES);
+        a[i] = _mm256_unpacklo_ps(x, y);
+        a[i + 1] = _mm256_unpackhi_ps(x, y);
+    }
+    for (int i = 0; i < 8; i += 4) { /* four rows: b[i + e] holds element e of each half */
+        b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
+        b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
+        b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+        b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+    }
+    for (int e = 0; e < 4; e++) {
+        _mm256_store_ps(out + e * KEY_TILE, _mm256_permute2f128_ps(b[e], b[4 + e], 0x20));
+        _mm256_store_ps(out + (4 + e) * KEY_TILE, _mm256_permute2f128_ps(b[e], b[4 + e], 0x31));
+    }
+}
+
+static void transpose(const float *tile, uint32_t dim, float *transposed)
+{
+    for (uint32_t d = 0; d < dim; d += HALF)
+        for (uint32_t j = 0; j < KEY_TILE; j += 8)
+            transpose_8(tile + d / LANES * TILE + j * LANES + d % LANES,
+                        transposed + d * KEY_TILE + j);
+}
+
+/* In scores_many a register's lane is a key, and the lanes of the reference's sum are told apart by
+ * time: lane l of the sum is made of elements l, l + 16, ... and the lanes are added in the order
+ * of the fold, deepest pair first, so that few sums wait in registers. n_q is a constant where
+ * these are called. */
+ALWAYS_INLINE void lane_0(const float *q, uint32_t n_q, const float *keys, uint32_t dim, uint32_t l,
+                          __m256 *out)
+{
+    __m256 key = _mm256_load_ps(keys + l * KEY_TILE);
+    for (uint32_t i = 0; i < n_q; i++)
+        out[i] = _mm256_mul_ps(_mm256_set1_ps(q[i * dim + l]), key);
+    for (uint32_t d = l + LANES; d < dim; d += LANES) {
+        key = _mm256_load_ps(keys + d * KEY_TILE);
+        for (uint32_t i = 0; i < n_q; i++)
+            out[i] = _mm256_fmadd_ps(_mm256_set1_ps(q[i * dim + d]), key, out[i]);
+    }
+}
+
+/* Lanes l and l + distance, each with what is folded onto it before. */
+#define FOLD_LANES(name, folded, distance)                                                         \
+    ALWAYS_INLINE void name(const float *q, uint32_t n_q, const float *keys, uint32_t dim,         \
+                            uint32_t l, __m256 *out)                                               \
+    {                                                                                              \
+        __m256 other[2];                                                                           \
+        folded(q, n_q, keys, dim, l, out);                                                         \
+        folded(q, n_q, keys, dim, l + distance, other);                                            \
+        for (uint32_t i = 0; i < n_q; i++)                                                         \
+            out[i] = _mm256_add_ps(out[i], other[i]);                                              \
+    }
+FOLD_LANES(lane_8, lane_0, 8)
+FOLD_LANES(lane_4, lane_8, 4)
+FOLD_LANES(lane_2, lane_4, 2)
+FOLD_LANES(lane_1, lane_2, 1)
+
+ALWAYS_INLINE void scores_of(const float *q, uint32_t n_q, const float *transposed, uint32_t dim,
+                             float *scores)
+{
+    for (uint32_t j = 0; j < KEY_TILE; j += HALF) {
+        __m256 sums[2];
+        lane_1(q, n_q, transposed + j, dim, 0, sums);
+        for (uint32_t i = 0; i < n_q; i++)
+            _mm256_store_ps(scores + i * ATTENTION_BLOCK + j, sums[i]);
+    }
+}
+
+static void scores_many(const float *q, uint32_t n_q, const float *transposed, uint32_t dim,
+                        float *scores)
+{
+    uint32_t i = 0;
+    for (; i + 2 <= n_q; i += 2, q += 2 * dim, scores += 2 * ATTENTION_BLOCK)
+        scores_of(q, 2, transposed, dim, scores);
+    if (i < n_q)
+        scores_of(q, 1, transposed, dim, scores);
 }
 
 static void softmax(float *scores, uint32_t n_keys, float *max, float *sum)
@@ -309,10 +395,8 @@ static void softmax(float *scores, uint32_t n_keys, float *max, float *sum)
 
 /* n_q queries by n_slices of 16 elements of their outputs, all constants where it is called, so
  * that the sums stay in registers over the keys. */
-static inline __attribute__((always_inline)) void values_tile(const float *weights, uint32_t n_q,
-                                                              uint32_t n_keys, const float *values,
-                                                              uint32_t dim, float *out,
-                                                              uint32_t n_slices)
+ALWAYS_INLINE void values_tile(const float *weights, uint32_t n_q, uint32_t n_keys,
+                               const float *values, uint32_t dim, float *out, uint32_t n_slices)
 {
     uint32_t stride = attention_stride(dim);
     struct wide sums[3][2];
@@ -331,10 +415,8 @@ static inline __attribute__((always_inline)) void values_tile(const float *weigh
             wide_store(out + i * stride + v * LANES, LANES, sums[i][v]);
 }
 
-static inline __attribute__((always_inline)) void values_queries(const float *weights, uint32_t n_q,
-                                                                 uint32_t n_keys,
-                                                                 const float *values, uint32_t dim,
-                                                                 float *out)
+ALWAYS_INLINE void values_queries(const float *weights, uint32_t n_q, uint32_t n_keys,
+                                  const float *values, uint32_t dim, float *out)
 {
     uint32_t d = 0;
     for (; d + 2 * LANES <= dim; d += 2 * LANES)
@@ -376,6 +458,7 @@ static void finish(const float *state, uint32_t dim, float *out, uint32_t n)
 }
 
 const struct vector_kernels vector_kernels_avx2 = {
-    rms_norm, silu_mul, add, rope, kv_store, kv_load, scores, softmax, values, merge, finish,
+    rms_norm,  silu_mul,    add,     rope,   kv_store, kv_load, scores,
+    transpose, scores_many, softmax, values, merge,    finish,
 };
 #endif

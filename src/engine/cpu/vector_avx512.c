@@ -9,6 +9,8 @@
 
 #include "engine/cpu/exponential.h"
 
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
 enum {
     LANES = VECTOR_LANES,
     BLOCK_VECTORS = ATTENTION_BLOCK / LANES,
@@ -224,11 +226,12 @@ static inline __m512 fold_16_vectors(const __m512 v[16])
 /* The dot products of one query with 16 keys of a tile. */
 static inline __m512 dot_16(const float *q, const float *keys, uint32_t dim)
 {
-    __m512 sums[16];
+    __m512 sums[16], v = _mm512_load_ps(q);
     for (int j = 0; j < 16; j++)
-        sums[j] = _mm512_setzero_ps();
-    for (uint32_t d = 0; d < dim; d += LANES, keys += TILE) {
-        __m512 v = _mm512_load_ps(q + d);
+        sums[j] = _mm512_mul_ps(v, _mm512_load_ps(keys + j * LANES));
+    for (uint32_t d = LANES; d < dim; d += LANES) {
+        v = _mm512_load_ps(q + d);
+        keys += TILE;
         for (int j = 0; j < 16; j++)
             sums[j] = _mm512_fmadd_ps(v, _mm512_load_ps(keys + j * LANES), sums[j]);
     }
@@ -240,6 +243,100 @@ static void scores(const float *q, uint32_t n_q, const float *keys, uint32_t dim
     for (uint32_t i = 0; i < n_q; i++, q += dim, scores += ATTENTION_BLOCK)
         for (uint32_t j = 0; j < KEY_TILE; j += 16)
             _mm512_store_ps(scores + j, dot_16(q, keys + j * LANES, dim));
+}
+
+/* Turns 16 rows of 16 floats: row i of the result is column i. */
+static inline void transpose_16(const float *rows, float *out)
+{
+    __m512 a[16], b[16];
+    for (int i = 0; i < 16; i += 2) { /* pairs of rows: elements 0, 1 and 2, 3 of each quarter */
+        __m512 x = _mm512_load_ps(rows + i * LANES), y = _mm512_load_ps(rows + (i + 1) * LANES);
+        a[i] = _mm512_unpacklo_ps(x, y);
+        a[i + 1] = _mm512_unpackhi_ps(x, y);
+    }
+    for (int i = 0; i < 16; i += 4) { /* four rows: b[i + e] holds element e of each quarter */
+        __m512d x = _mm512_castps_pd(a[i]), y = _mm512_castps_pd(a[i + 2]);
+        b[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(x, y));
+        b[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(x, y));
+        x = _mm512_castps_pd(a[i + 1]), y = _mm512_castps_pd(a[i + 3]);
+        b[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(x, y));
+        b[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(x, y));
+    }
+    for (int e = 0; e < 4; e++) { /* quarters of all rows come together */
+        __m512 low = _mm512_shuffle_f32x4(b[e], b[4 + e], 0x88);
+        __m512 low2 = _mm512_shuffle_f32x4(b[8 + e], b[12 + e], 0x88);
+        __m512 high = _mm512_shuffle_f32x4(b[e], b[4 + e], 0xdd);
+        __m512 high2 = _mm512_shuffle_f32x4(b[8 + e], b[12 + e], 0xdd);
+        _mm512_store_ps(out + e * KEY_TILE, _mm512_shuffle_f32x4(low, low2, 0x88));
+        _mm512_store_ps(out + (8 + e) * KEY_TILE, _mm512_shuffle_f32x4(low, low2, 0xdd));
+        _mm512_store_ps(out + (4 + e) * KEY_TILE, _mm512_shuffle_f32x4(high, high2, 0x88));
+        _mm512_store_ps(out + (12 + e) * KEY_TILE, _mm512_shuffle_f32x4(high, high2, 0xdd));
+    }
+}
+
+static void transpose(const float *tile, uint32_t dim, float *transposed)
+{
+    for (uint32_t d = 0; d < dim; d += LANES)
+        for (uint32_t j = 0; j < KEY_TILE; j += 16)
+            transpose_16(tile + d * KEY_TILE + j * LANES, transposed + d * KEY_TILE + j);
+}
+
+/* In scores_many a register's lane is a key, and the lanes of the reference's sum are told apart by
+ * time: lane l of the sum is made of elements l, l + 16, ... and the lanes are added in the order
+ * of the fold, deepest pair first, so that few sums wait in registers. n_q and mostly dim are
+ * constants where these are called. */
+ALWAYS_INLINE void lane_0(const float *q, uint32_t n_q, const float *keys, uint32_t dim, uint32_t l,
+                          __m512 *out)
+{
+    __m512 key = _mm512_load_ps(keys + l * KEY_TILE);
+    for (uint32_t i = 0; i < n_q; i++)
+        out[i] = _mm512_mul_ps(_mm512_set1_ps(q[i * dim + l]), key);
+    for (uint32_t d = l + LANES; d < dim; d += LANES) {
+        key = _mm512_load_ps(keys + d * KEY_TILE);
+        for (uint32_t i = 0; i < n_q; i++)
+            out[i] = _mm512_fmadd_ps(_mm512_set1_ps(q[i * dim + d]), key, out[i]);
+    }
+}
+
+/* Lanes l and l + distance, each with what is folded onto it before. */
+#define FOLD_LANES(name, folded, distance)                                                         \
+    ALWAYS_INLINE void name(const float *q, uint32_t n_q, const float *keys, uint32_t dim,         \
+                            uint32_t l, __m512 *out)                                               \
+    {                                                                                              \
+        __m512 other[4];                                                                           \
+        folded(q, n_q, keys, dim, l, out);                                                         \
+        folded(q, n_q, keys, dim, l + distance, other);                                            \
+        for (uint32_t i = 0; i < n_q; i++)                                                         \
+            out[i] = _mm512_add_ps(out[i], other[i]);                                              \
+    }
+FOLD_LANES(lane_8, lane_0, 8)
+FOLD_LANES(lane_4, lane_8, 4)
+FOLD_LANES(lane_2, lane_4, 2)
+FOLD_LANES(lane_1, lane_2, 1)
+
+ALWAYS_INLINE void scores_of(const float *q, uint32_t n_q, const float *transposed, uint32_t dim,
+                             float *scores)
+{
+    for (uint32_t j = 0; j < KEY_TILE; j += LANES) {
+        __m512 sums[4];
+        lane_1(q, n_q, transposed + j, dim, 0, sums);
+        for (uint32_t i = 0; i < n_q; i++)
+            _mm512_store_ps(scores + i * ATTENTION_BLOCK + j, sums[i]);
+    }
+}
+
+static void scores_many(const float *q, uint32_t n_q, const float *transposed, uint32_t dim,
+                        float *scores)
+{
+    uint32_t i = 0;
+    for (; i + 4 <= n_q; i += 4, q += 4 * dim, scores += 4 * ATTENTION_BLOCK) {
+        if (dim == 64)
+            scores_of(q, 4, transposed, 64, scores);
+        else
+            scores_of(q, 4, transposed, dim, scores);
+    }
+    for (; i < n_q; i++, q += dim, scores += ATTENTION_BLOCK)
+        scores_of(q, 1, transposed, dim, scores);
 }
 
 static void softmax(float *scores, uint32_t n_keys, float *max, float *sum)
@@ -265,10 +362,8 @@ static void softmax(float *scores, uint32_t n_keys, float *max, float *sum)
 
 /* n_q queries by n_vectors registers of their outputs, all constants where it is called, so that
  * the sums stay in registers over the keys. */
-static inline __attribute__((always_inline)) void values_tile(const float *weights, uint32_t n_q,
-                                                              uint32_t n_keys, const float *values,
-                                                              uint32_t dim, float *out,
-                                                              uint32_t n_vectors)
+ALWAYS_INLINE void values_tile(const float *weights, uint32_t n_q, uint32_t n_keys,
+                               const float *values, uint32_t dim, float *out, uint32_t n_vectors)
 {
     uint32_t stride = attention_stride(dim);
     __m512 sums[4][4];
@@ -290,10 +385,8 @@ static inline __attribute__((always_inline)) void values_tile(const float *weigh
             _mm512_store_ps(out + i * stride + v * LANES, sums[i][v]);
 }
 
-static inline __attribute__((always_inline)) void values_queries(const float *weights, uint32_t n_q,
-                                                                 uint32_t n_keys,
-                                                                 const float *values, uint32_t dim,
-                                                                 float *out)
+ALWAYS_INLINE void values_queries(const float *weights, uint32_t n_q, uint32_t n_keys,
+                                  const float *values, uint32_t dim, float *out)
 {
     uint32_t d = 0;
     for (; d + 4 * LANES <= dim; d += 4 * LANES)
@@ -337,6 +430,7 @@ static void finish(const float *state, uint32_t dim, float *out, uint32_t n)
 }
 
 const struct vector_kernels vector_kernels_avx512 = {
-    rms_norm, silu_mul, add, rope, kv_store, kv_load, scores, softmax, values, merge, finish,
+    rms_norm,  silu_mul,    add,     rope,   kv_store, kv_load, scores,
+    transpose, scores_many, softmax, values, merge,    finish,
 };
 #endif

@@ -136,6 +136,29 @@ static void scores(const float *q, uint32_t n_q, const float *keys, uint32_t dim
     }
 }
 
+static void transpose(const float *tile, uint32_t dim, float *transposed)
+{
+    for (uint32_t d = 0; d < dim; d++)
+        for (uint32_t j = 0; j < KEY_TILE; j++)
+            transposed[d * KEY_TILE + j] = tile[tile_at(j, d)];
+}
+
+static void scores_many(const float *q, uint32_t n_q, const float *transposed, uint32_t dim,
+                        float *scores)
+{
+    for (uint32_t i = 0; i < n_q; i++) {
+        for (uint32_t j = 0; j < KEY_TILE; j++) {
+            float lanes[VECTOR_LANES];
+            for (uint32_t d = 0; d < VECTOR_LANES; d++)
+                lanes[d] = q[i * dim + d] * transposed[d * KEY_TILE + j];
+            for (uint32_t d = VECTOR_LANES; d < dim; d++)
+                lanes[d % VECTOR_LANES] = fmaf(q[i * dim + d], transposed[d * KEY_TILE + j],
+                                               lanes[d % VECTOR_LANES]);
+            scores[i * ATTENTION_BLOCK + j] = fold_sum(lanes);
+        }
+    }
+}
+
 static void softmax(float *scores, uint32_t n_keys, float *max, float *sum)
 {
     float lanes[VECTOR_LANES];
@@ -181,5 +204,6 @@ static void finish(const float *state, uint32_t dim, float *out, uint32_t n)
 }
 
 const struct vector_kernels vector_kernels_ref = {
-    rms_norm, silu_mul, add, rope, kv_store, kv_load, scores, softmax, values, merge, finish,
+    rms_norm,  silu_mul,    add,     rope,   kv_store, kv_load, scores,
+    transpose, scores_many, softmax, values, merge,    finish,
 };
