@@ -3,26 +3,31 @@
 #include "engine/cpu/buffer.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 
+enum { HUGE_PAGE = 2 << 20 };
+
 int buffer_map(struct buffer *b, size_t size_bytes, const char *what, struct error *err)
 {
-    *b = (struct buffer){0};
-    if (size_bytes == 0)
-        return 0;
-    void *data = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (data == MAP_FAILED)
+    size_t extra = size_bytes >= HUGE_PAGE ? HUGE_PAGE : 0; /* room to align in */
+    void *map = mmap(NULL, size_bytes + extra, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
         return error_set(err, ERROR_MEMORY, "cannot reserve %.1f MiB for %s: %s",
                          (double)size_bytes / (1 << 20), what, strerror(errno));
-    *b = (struct buffer){data, size_bytes};
+    *b = (struct buffer){map, size_bytes, map, size_bytes + extra};
+    if (extra) {
+        b->data = (uint8_t *)map + (-(uintptr_t)map & (HUGE_PAGE - 1));
+        madvise(b->data, size_bytes, MADV_HUGEPAGE); /* a wish: without it all is slower, no more */
+    }
     return 0;
 }
 
 void buffer_unmap(struct buffer *b)
 {
-    if (b->data)
-        munmap(b->data, b->size_bytes);
+    if (b->map)
+        munmap(b->map, b->map_bytes);
     *b = (struct buffer){0};
 }
