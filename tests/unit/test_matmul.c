@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "engine/cpu/kernels.h"
@@ -334,4 +335,83 @@ TEST(matmul, nan_and_infinity_show)
             matrix_free(m);
             free((void *)w.data);
         }
+}
+
+/* A matrix with w[o][c] = o + c has the product (o * cols + sum of c) with a row of ones. */
+static bool counts_right(const struct packed_matrix *m, uint32_t rows, uint32_t cols)
+{
+    float *ones = allocate(cols * sizeof *ones), *out = allocate(rows * sizeof *out);
+    for (uint32_t c = 0; c < cols; c++)
+        ones[c] = 1;
+    struct activations a = {.kind = ACT_F32, .n_rows = 1, .cols = cols, .f32 = ones};
+    kernels_select(NULL)->matmul->matmul(m, &a, 0, matrix_panels(m), out, rows);
+    bool right = true;
+    for (uint32_t o = 0; o < rows; o++)
+        right = right && out[o] == (float)(o * cols + cols * (cols - 1) / 2);
+    free(out);
+    free(ones);
+    return right;
+}
+
+static struct weight counting_weight(uint32_t rows, uint32_t cols)
+{
+    float *data = allocate((size_t)rows * cols * sizeof *data);
+    for (uint32_t o = 0; o < rows; o++)
+        for (uint32_t c = 0; c < cols; c++)
+            data[(size_t)o * cols + c] = (float)(o + c);
+    return (struct weight){.type = TENSOR_F32, .rows = rows, .cols = cols, .data = data};
+}
+
+/* Matrices share memory, one of them larger than what is shared; each must outlive the others. */
+TEST(matmul, matrices_survive_each_other)
+{
+    enum { SMALL = 40, LARGE_ROWS = 100000, COLS = 100 };
+    struct weight small = counting_weight(SMALL, COLS), large = counting_weight(LARGE_ROWS, COLS);
+    for (int order = 0; order < 6; order++) {
+        static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                         {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+        struct packed_matrix *m[3] = {matrix_pack(&small, NULL), matrix_pack(&large, NULL),
+                                      matrix_pack(&small, NULL)};
+        for (int i = 0; i < 3; i++) {
+            int k = orders[order][i];
+            CHECK(counts_right(m[k], k == 1 ? LARGE_ROWS : SMALL, COLS));
+            matrix_free(m[k]);
+        }
+    }
+    free((void *)small.data);
+    free((void *)large.data);
+}
+
+static void *pack_often(void *context)
+{
+    enum { ROUNDS = 50, HELD = 5 };
+    const struct weight *w = context;
+    struct packed_matrix *held[HELD] = {NULL};
+    bool right = true;
+    for (int i = 0; i < ROUNDS; i++) {
+        matrix_free(held[i % HELD]);
+        held[i % HELD] = matrix_pack(w, NULL);
+        right = right && counts_right(held[(i * 3) % HELD] ? held[(i * 3) % HELD] : held[0],
+                                      w->rows, w->cols);
+    }
+    for (int i = 0; i < HELD; i++)
+        matrix_free(held[i]);
+    return right ? context : NULL;
+}
+
+TEST(matmul, threads_pack_at_once)
+{
+    enum { THREADS = 4 };
+    struct weight w = counting_weight(333, 64);
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, pack_often, &w), 0);
+    bool right = true;
+    for (int i = 0; i < THREADS; i++) {
+        void *result;
+        pthread_join(threads[i], &result);
+        right = right && result;
+    }
+    CHECK(right);
+    free((void *)w.data);
 }

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { LANES = 16, ROWS_ONE_PART = 12, ROWS_TWO_PARTS = 8, ROWS_FLOATS = 12 };
+enum { LANES = 16, ROWS_TWO_PARTS = 6, ROWS_FLOATS = 12 };
 
 typedef __m512 vf;
 typedef __m512i vi;
@@ -87,7 +87,7 @@ static inline vi load_nibbles(const uint8_t *quants, int high)
 
 #if defined(__AVX512VNNI__)
 /* Unsigned weights times signed activations, summed by fours into 32 bits. */
-enum { DOT8_SIGNED = 0 };
+enum { DOT8_SIGNED = 0, ROWS_ONE_PART = 12 };
 
 struct steps {
     vi weights;
@@ -121,7 +121,7 @@ static inline vi dot4_finish(vi acc)
 #else
 /* 8 bits: |w| times x with the sign of w, so that a pair of products fits 16 bits (2 * 128 * 127).
  * 4 bits: the pairs of a whole block fit (8 * 2 * 15 * 127), and are widened once at its end. */
-enum { DOT8_SIGNED = 1 };
+enum { DOT8_SIGNED = 1, ROWS_ONE_PART = 6 };
 
 struct steps {
     vi weights;
