@@ -479,7 +479,7 @@ static int read_version(struct reader *r)
 
 static int read_file(struct reader *r)
 {
-    size_t n_tensors, n_values;
+    size_t n_tensors = 0, n_values = 0;
     if (read_version(r) || read_count(r, &n_tensors, "tensors") ||
         read_count(r, &n_values, "key-value pairs"))
         return -1;
