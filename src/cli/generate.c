@@ -3,7 +3,9 @@
 #include "cli/generate.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -29,6 +31,8 @@ const struct option generate_options[] = {
     SEED("seed s", &generate_sampling.seed, "N", "for the same answer again (default 0)"),
     {0},
 };
+
+enum { PROGRESS_MS = 100 };
 
 static volatile sig_atomic_t interrupted;
 static volatile sig_atomic_t interrupt_fd; /* the generator's wake_fd */
@@ -126,6 +130,20 @@ static bool events_take(struct generator *g, struct request *r, struct generatio
     return false;
 }
 
+/* A long prompt shows how far it is, on a terminal only; the line goes when the answer comes. */
+static void progress_show(const struct request *r, bool *shown)
+{
+    uint32_t done = atomic_load_explicit(&r->prompt_done, memory_order_relaxed);
+    bool reading = done > 0 && done < r->n_tokens;
+    if (!isatty(STDERR_FILENO) || (!reading && !*shown))
+        return;
+    if (reading)
+        fprintf(stderr, "\rreading the prompt: %u of %u tokens", done, r->n_tokens);
+    else
+        fprintf(stderr, "\r\033[K");
+    *shown = reading;
+}
+
 static void request_wait(struct generator *g, struct request *r, struct generation *generation,
                          struct answer *a)
 {
@@ -133,11 +151,17 @@ static void request_wait(struct generator *g, struct request *r, struct generati
     interrupted = 0;
     interrupt_fd = g->wake_fd;
     sigaction(SIGINT, &action, &old);
+    struct pollfd wake_poll = {.fd = g->wake_fd, .events = POLLIN};
+    bool shown = false;
     uint64_t count;
-    while (!events_take(g, r, generation, a)) {
+    for (;;) {
+        int ready = poll(&wake_poll, 1, PROGRESS_MS);
+        if (ready > 0 && read(g->wake_fd, &count, sizeof count) < 0)
+            break;
         if (interrupted)
             scheduler_cancel(g->scheduler, r);
-        if (read(g->wake_fd, &count, sizeof count) < 0 && errno != EINTR)
+        progress_show(r, &shown);
+        if (events_take(g, r, generation, a))
             break;
     }
     sigaction(SIGINT, &old, NULL);

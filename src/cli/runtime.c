@@ -83,8 +83,7 @@ static void progress_show(void *context, double done)
     if (percent == last || !isatty(STDERR_FILENO))
         return;
     last = percent;
-    fprintf(stderr, "\rloading %s: %d%%%s", (const char *)context, percent,
-            percent == 100 ? "\r\033[K" : "");
+    fprintf(stderr, "\rloading %s: %d%%", (const char *)context, percent);
 }
 
 static uint64_t default_cache_bytes(void)
@@ -183,6 +182,8 @@ int runtime_open(struct runtime *r, struct error *err)
 {
     *r = (struct runtime){0};
     int failed = runtime_options.engine == ENGINE_MOCK ? mock_open(r, err) : cpu_open(r, err);
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K"); /* the progress has had its time */
     if (failed)
         runtime_close(r);
     return failed;

@@ -121,6 +121,10 @@ static void take_result(struct scheduler *s, struct sequence *seq, const float *
     seq->n_computed += seq->n_rows;
     seq->n_rows = 0;
     if (seq->n_computed <= seq->prefill_end) {
+        uint32_t n_prompt = seq->request->n_tokens;
+        atomic_store_explicit(&seq->request->prompt_done,
+                              seq->n_computed < n_prompt ? seq->n_computed : n_prompt,
+                              memory_order_relaxed);
         sequence_insert(seq, &s->cache, s->now_ns);
         flight_advance(&s->waiting, seq);
         if (seq->n_computed == seq->prefill_end)

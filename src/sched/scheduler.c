@@ -250,6 +250,7 @@ static void request_init(struct request *r)
 {
     atomic_init(&r->canceled, false);
     atomic_init(&r->in_batch, false);
+    atomic_init(&r->prompt_done, 0);
     atomic_init(&r->ring_head, 0);
     atomic_init(&r->ring_tail, 0);
     r->prompt_cached = r->n_generated = 0;

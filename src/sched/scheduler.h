@@ -75,8 +75,9 @@ struct request {
     atomic_bool in_batch; /* counted among the live requests of the batch that is running */
     atomic_uint ring_head, ring_tail;
     struct sched_event ring[REQUEST_RING];
-    uint32_t prompt_cached; /* prompt tokens that came from the cache; valid from STARTED on */
-    uint32_t n_generated;   /* valid at DONE */
+    atomic_uint prompt_done; /* prompt tokens found or computed so far: anyone may show it */
+    uint32_t prompt_cached;  /* prompt tokens that came from the cache; valid from STARTED on */
+    uint32_t n_generated;    /* valid at DONE */
     uint64_t submitted_ns, started_ns, first_token_ns, done_ns;
     struct error error; /* valid at DONE with FINISH_ERROR */
     struct sequence *sequence;
