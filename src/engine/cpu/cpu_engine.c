@@ -101,36 +101,63 @@ static uint32_t max_u32(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-static int state_open(struct cpu_engine *e, struct error *err)
+/* Hands out pieces of one mapping; with no mapping yet, only adds up what they take. */
+struct layout {
+    uint8_t *base;
+    size_t used_bytes;
+};
+
+static void *layout_take(struct layout *l, size_t size_bytes)
+{
+    void *piece = l->base ? l->base + l->used_bytes : NULL;
+    l->used_bytes += (size_bytes + 63) / 64 * 64;
+    return piece;
+}
+
+static float *layout_rows(struct layout *l, size_t rows, uint32_t width)
+{
+    return layout_take(l, rows * width * sizeof(float));
+}
+
+static struct cpu_input layout_input(struct layout *l, const struct hparams *hp, uint32_t rows)
+{
+    uint32_t widest = max_u32(max_u32(hp->n_embd, hp->n_heads * hp->head_dim), hp->n_ff);
+    float *normed = layout_rows(l, rows, hp->n_embd);
+    return (struct cpu_input){normed, layout_take(l, activations_bytes(rows, widest))};
+}
+
+static void state_layout(struct cpu_engine *e, struct layout *l)
 {
     const struct hparams *hp = &e->model->hparams;
     struct cpu_state *s = &e->state;
     uint32_t q_dim = hp->n_heads * hp->head_dim, kv_dim = hp->n_kv_heads * hp->head_dim;
-    uint32_t widest = max_u32(max_u32(hp->n_embd, q_dim), hp->n_ff);
-    const struct {
-        float **array;
-        uint32_t width;
-    } arrays[] = {{&s->x, hp->n_embd},     {&s->normed, hp->n_embd}, {&s->q, q_dim},
-                  {&s->k, kv_dim},         {&s->v, kv_dim},          {&s->attended, q_dim},
-                  {&s->gate, hp->n_ff},    {&s->up, hp->n_ff},       {&s->added, hp->n_embd},
-                  {&s->cos, hp->rope_dim}, {&s->sin, hp->rope_dim}};
-    enum { N = sizeof arrays / sizeof *arrays };
-    size_t rows = e->engine.limits.max_rows, offsets[N + 2], at = 0;
-    for (int i = 0; i < N; i++) {
-        offsets[i] = at;
-        at += (rows * arrays[i].width * sizeof(float) + 63) / 64 * 64;
-    }
-    offsets[N] = at;
-    at += (activations_bytes(e->engine.limits.max_rows, widest) + 63) / 64 * 64;
-    offsets[N + 1] = at;
-    at += rows * sizeof *s->outputs;
-    if (buffer_map(&e->state_memory, at, "the rows of a batch", err))
+    uint32_t rows = e->engine.limits.max_rows;
+    s->x = layout_rows(l, rows, hp->n_embd);
+    s->q = layout_rows(l, rows, q_dim);
+    s->k = layout_rows(l, rows, kv_dim);
+    s->v = layout_rows(l, rows, kv_dim);
+    s->attended = layout_rows(l, rows, q_dim);
+    s->gate = layout_rows(l, rows, hp->n_ff);
+    s->up = layout_rows(l, rows, hp->n_ff);
+    s->added = layout_rows(l, rows, hp->n_embd);
+    s->cos = layout_rows(l, rows, hp->rope_dim);
+    s->sin = layout_rows(l, rows, hp->rope_dim);
+    s->outputs = layout_take(l, rows * sizeof *s->outputs);
+    s->shared = layout_input(l, hp, rows);
+    for (uint32_t t = 0; t < e->engine.limits.n_threads; t++)
+        s->own[t] = layout_input(l, hp, SMALL_BATCH);
+}
+
+static int state_open(struct cpu_engine *e, struct error *err)
+{
+    e->state.own = calloc(e->engine.limits.n_threads, sizeof *e->state.own);
+    if (!e->state.own)
+        return error_set(err, ERROR_MEMORY, "no memory for the rows of a batch");
+    struct layout measured = {NULL, 0};
+    state_layout(e, &measured);
+    if (buffer_map(&e->state_memory, measured.used_bytes, "the rows of a batch", err))
         return -1;
-    uint8_t *base = e->state_memory.data;
-    for (int i = 0; i < N; i++)
-        *arrays[i].array = (float *)(void *)(base + offsets[i]);
-    s->quantized = (struct act_block *)(void *)(base + offsets[N]);
-    s->outputs = (uint32_t *)(void *)(base + offsets[N + 1]);
+    state_layout(e, &(struct layout){e->state_memory.data, 0});
     return 0;
 }
 
@@ -260,6 +287,7 @@ static void cpu_close(struct engine *engine)
     parallel_close(e->pool);
     buffer_unmap(&e->kv);
     buffer_unmap(&e->state_memory);
+    free(e->state.own);
     free(e->rope_frequencies);
     free(e->layers);
     free(e);

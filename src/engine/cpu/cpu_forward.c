@@ -16,6 +16,8 @@ struct pass {
     const struct vector_kernels *vector;
     const struct matmul_kernels *matmul;
     uint32_t thread, n_threads, n_rows;
+    bool is_small;                 /* see struct cpu_input */
+    const struct cpu_input *input; /* the shared one, or in a small batch the thread's own */
 };
 
 struct range {
@@ -47,14 +49,23 @@ static bool wants_quantized(const struct product *products, uint32_t n)
     return false;
 }
 
-/* The thread's share of the rows of x, [n_rows][cols], in the form that the products want. */
+/* Which of n rows the thread prepares as the input of products. */
+static struct range rows_to_prepare(const struct pass *p, uint32_t n)
+{
+    return p->is_small ? (struct range){0, n} : share(p, n);
+}
+
+/* Brings rows of x, [n_rows][cols], into the form that the products want. All threads have their
+ * input when it returns. */
 static void prepare_input(const struct pass *p, const struct product *products, uint32_t n,
                           const float *x, uint32_t cols, uint32_t n_rows)
 {
-    struct range rows = share(p, n_rows);
+    struct range rows = rows_to_prepare(p, n_rows);
     if (wants_quantized(products, n))
         for (uint32_t r = rows.begin; r < rows.end; r++)
-            p->matmul->quantize_row(x + (size_t)r * cols, cols, r, p->e->state.quantized);
+            p->matmul->quantize_row(x + (size_t)r * cols, cols, r, p->input->quantized);
+    if (!p->is_small)
+        meet(p);
 }
 
 /* The thread's share of the outputs of all products together; x as in prepare_input. Returns which
@@ -70,7 +81,7 @@ static struct range multiply(const struct pass *p, const struct product *product
         const struct packed_matrix *m = products[i].matrix;
         uint32_t end = at + matrix_panels(m);
         uint32_t from = all.begin > at ? all.begin : at, to = all.end < end ? all.end : end;
-        struct activations act = {matrix_act_kind(m), n_rows, cols, x, p->e->state.quantized};
+        struct activations act = {matrix_act_kind(m), n_rows, cols, x, p->input->quantized};
         if (from < to)
             p->matmul->matmul(m, &act, from - at, to - at, products[i].out, matrix_rows(m));
         if (i == 0 && from < to)
@@ -97,12 +108,11 @@ static void multiply_and_add(const struct pass *p, const struct packed_matrix *m
 
 static void normalize(const struct pass *p, const float *weight)
 {
-    struct cpu_state *s = &p->e->state;
-    struct range rows = share(p, p->n_rows);
+    struct range rows = rows_to_prepare(p, p->n_rows);
     uint32_t n = p->hp->n_embd;
     for (uint32_t r = rows.begin; r < rows.end; r++)
-        p->vector->rms_norm(s->x + (size_t)r * n, weight, s->normed + (size_t)r * n, n,
-                            p->hp->norm_eps);
+        p->vector->rms_norm(p->e->state.x + (size_t)r * n, weight, p->input->normed + (size_t)r * n,
+                            n, p->hp->norm_eps);
 }
 
 static void embed(const struct pass *p)
@@ -173,15 +183,13 @@ static void attention_block(const struct pass *p, uint32_t layer)
     const struct product output = {l->output, s->added};
 
     normalize(p, l->attn_norm);
-    prepare_input(p, qkv, 3, s->normed, n_embd, p->n_rows);
-    meet(p);
-    multiply(p, qkv, 3, s->normed, n_embd, p->n_rows);
+    prepare_input(p, qkv, 3, p->input->normed, n_embd, p->n_rows);
+    multiply(p, qkv, 3, p->input->normed, n_embd, p->n_rows);
     meet(p);
     place_rows(p, layer);
     meet(p);
     attend(p, layer);
     prepare_input(p, &output, 1, s->attended, q_dim, p->n_rows);
-    meet(p);
     multiply_and_add(p, l->output, s->attended, q_dim);
     meet(p);
 }
@@ -195,17 +203,15 @@ static void feed_forward_block(const struct pass *p, uint32_t layer)
     const struct product both[] = {gate, up};
 
     normalize(p, l->ffn_norm);
-    prepare_input(p, both, 2, s->normed, n_embd, p->n_rows);
-    meet(p);
-    struct range made = multiply(p, &gate, 1, s->normed, n_embd, p->n_rows);
-    multiply(p, &up, 1, s->normed, n_embd, p->n_rows);
+    prepare_input(p, both, 2, p->input->normed, n_embd, p->n_rows);
+    struct range made = multiply(p, &gate, 1, p->input->normed, n_embd, p->n_rows);
+    multiply(p, &up, 1, p->input->normed, n_embd, p->n_rows);
     for (uint32_t r = 0; r < p->n_rows && made.begin < made.end; r++) {
         size_t at = (size_t)r * n_ff + made.begin;
         p->vector->silu_mul(s->gate + at, s->up + at, s->gate + at, made.end - made.begin);
     }
     meet(p);
     prepare_input(p, &down, 1, s->gate, n_ff, p->n_rows);
-    meet(p);
     multiply_and_add(p, l->down, s->gate, n_ff);
 }
 
@@ -225,20 +231,29 @@ static void output_logits(const struct pass *p)
     struct cpu_state *s = &e->state;
     const struct product head = {e->head, e->batch->logits};
     uint32_t n = p->hp->n_embd;
-    struct range rows = share(p, e->n_outputs);
+    struct range rows = rows_to_prepare(p, e->n_outputs);
     for (uint32_t i = rows.begin; i < rows.end; i++)
         p->vector->rms_norm(s->x + (size_t)s->outputs[i] * n, e->model->output_norm.data,
-                            s->normed + (size_t)i * n, n, p->hp->norm_eps);
-    prepare_input(p, &head, 1, s->normed, n, e->n_outputs);
-    meet(p);
-    multiply(p, &head, 1, s->normed, n, e->n_outputs);
+                            p->input->normed + (size_t)i * n, n, p->hp->norm_eps);
+    prepare_input(p, &head, 1, p->input->normed, n, e->n_outputs);
+    multiply(p, &head, 1, p->input->normed, n, e->n_outputs);
 }
 
 static void forward_job(void *context, uint32_t thread, uint32_t n_threads)
 {
     struct cpu_engine *e = context;
-    const struct pass p = {e,      &e->model->hparams, e->kernels->vector, e->kernels->matmul,
-                           thread, n_threads,          e->batch->n_rows};
+    bool is_small = e->batch->n_rows <= SMALL_BATCH;
+    const struct pass p = {
+        .e = e,
+        .hp = &e->model->hparams,
+        .vector = e->kernels->vector,
+        .matmul = e->kernels->matmul,
+        .thread = thread,
+        .n_threads = n_threads,
+        .n_rows = e->batch->n_rows,
+        .is_small = is_small,
+        .input = is_small ? &e->state.own[thread] : &e->state.shared,
+    };
     embed(&p);
     for (uint32_t layer = 0; layer < p.hp->n_layers; layer++) {
         if (is_stopped(&p))

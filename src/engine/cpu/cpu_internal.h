@@ -15,19 +15,28 @@ struct cpu_layer {
     struct packed_matrix *q, *k, *v, *output, *gate, *up, *down;
 };
 
+enum { SMALL_BATCH = 4 }; /* rows; up to here a thread prepares its inputs itself */
+
+/* The inputs of products. Threads share one in a large batch, each filling some rows, and meet
+ * before they use it. In a small batch every thread fills its own, which is sooner done. */
+struct cpu_input {
+    float *normed;               /* [rows][n_embd] */
+    struct act_block *quantized; /* of whichever matrix is the input of the next product */
+};
+
 /* The rows of a batch on their way through the layers, all [max_rows][...]. */
 struct cpu_state {
-    float *x;                    /* [n_embd] the residual stream */
-    float *normed;               /* [n_embd] */
-    float *q;                    /* [n_heads * head_dim] */
-    float *k, *v;                /* [n_kv_heads * head_dim] */
-    float *attended;             /* [n_heads * head_dim] */
-    float *gate;                 /* [n_ff] */
-    float *up;                   /* [n_ff] */
-    float *added;                /* [n_embd] what a block adds to x */
-    float *cos, *sin;            /* [rope_dim] */
-    struct act_block *quantized; /* of whichever of these is the input of the next product */
-    uint32_t *outputs;           /* rows that ask for logits, in order */
+    float *x;          /* [n_embd] the residual stream */
+    float *q;          /* [n_heads * head_dim] */
+    float *k, *v;      /* [n_kv_heads * head_dim] */
+    float *attended;   /* [n_heads * head_dim] */
+    float *gate;       /* [n_ff] */
+    float *up;         /* [n_ff] */
+    float *added;      /* [n_embd] what a block adds to x */
+    float *cos, *sin;  /* [rope_dim] */
+    uint32_t *outputs; /* rows that ask for logits, in order */
+    struct cpu_input shared;
+    struct cpu_input *own; /* [n_threads], for SMALL_BATCH rows */
 };
 
 struct cpu_engine {
