@@ -15,8 +15,7 @@
  * ever crosses lanes, so neither the number of rows, nor the tile, nor the split among threads can
  * change a bit, and the scalar, AVX2 and AVX-512 kernels agree with each other as well.
  *
- *   panel p (outputs 16p .. 16p+15)    [scales and mins of block 0, 1, ... │ quants of block 0,
- * ...]
+ *   panel p (outputs 16p .. 16p+15)  [16 scales │ 16 mins │ quants of block 0][block 1] ...
  *
  * Quantised weights meet activations quantised a row at a time in blocks of 32 (int8, a float
  * scale, sums for the offsets); F32, F16 and BF16 weights meet float activations. */
