@@ -142,14 +142,14 @@ struct chat_template *chat_template_parse(const char *source, size_t len, struct
         return NULL;
     }
     struct arena scratch = {.limit_bytes = JINJA_MAX_MEMORY_BYTES};
-    struct token_array tokens = {0};
+    struct lexeme_array lexemes = {0};
     t->arena.limit_bytes = JINJA_MAX_MEMORY_BYTES;
     t->source = source_normalize(&t->arena, source, len, &t->len);
     int rc = t->source ? 0 : error_set(&error, ERROR_MEMORY, "no memory for the chat template");
     if (rc == 0)
-        rc = jinja_lex(&t->arena, &scratch, t->source, t->len, &tokens, &error);
+        rc = jinja_lex(&t->arena, &scratch, t->source, t->len, &lexemes, &error);
     if (rc == 0)
-        rc = jinja_parse(t, tokens.tokens, &error);
+        rc = jinja_parse(t, lexemes.lexemes, &error);
     if (rc == 0)
         rc = jinja_resolve(t, &error);
     arena_free(&scratch);
@@ -192,7 +192,7 @@ int chat_template_render(const struct chat_template *t, const struct json *conte
                          const struct render_options *options, struct rendering *out,
                          struct error *err)
 {
-    struct error ignored;
+    struct error ignored = {0};
     struct builder text = {.is_output = true};
     struct jinja j = {.arena = {.limit_bytes = JINJA_MAX_MEMORY_BYTES},
                       .chat_template = t,

@@ -5,7 +5,7 @@
 
 /* A parsed template: a tree in the template's own arena, read-only once made.
  *
- *   source ─lex─► tokens ─parse─► tree of nodes ─resolve─► the same, each name with its place
+ *   source ─lex─► lexemes ─parse─► tree of nodes ─resolve─► the same, each name with its place
  *
  * Jinja decides when it compiles, not when it runs, which variable a name means; jinja_scope.c
  * does the same. A scope is a loop's body, a macro, a `with`, a block's text; `if` is none.
@@ -199,8 +199,8 @@ bool scope_load(struct jinja *j, struct scope *scope, const struct scope_layout 
 /* A chain of filters over a block's text. */
 bool eval_block_filter(struct jinja *j, struct scope *scope, const struct node *filter,
                        const struct value *text, struct value *out);
-bool assign(struct jinja *j, struct scope *scope, const struct node *target,
-            const struct value *value);
+bool scope_assign(struct jinja *j, struct scope *scope, const struct node *target,
+                  const struct value *value);
 
 /* jinja_exec.c */
 enum flow exec_nodes(struct jinja *j, struct scope *scope, const struct nodes *nodes);

@@ -62,13 +62,13 @@ static bool unpack(struct jinja *j, struct scope *scope, const struct node *targ
         return jinja_fail(j, "too many values to unpack (expected %zu)", target->items.count);
     size_t i = 0;
     for (const struct node *item = target->items.first; item; item = item->next)
-        if (!assign(j, scope, item, &items->items[i++]))
+        if (!scope_assign(j, scope, item, &items->items[i++]))
             return false;
     return true;
 }
 
-bool assign(struct jinja *j, struct scope *scope, const struct node *target,
-            const struct value *value)
+bool scope_assign(struct jinja *j, struct scope *scope, const struct node *target,
+                  const struct value *value)
 {
     j->position = target->position;
     if (target->kind == NODE_TUPLE)

@@ -50,7 +50,7 @@ static enum flow exec_set_block(struct jinja *j, struct scope *scope, const stru
         return flow;
     if (node->set.value && !eval_block_filter(j, inner, node->set.value, &text, &text))
         return FLOW_FAILED;
-    return assign(j, scope, node->set.target, &text) ? FLOW_NEXT : FLOW_FAILED;
+    return scope_assign(j, scope, node->set.target, &text) ? FLOW_NEXT : FLOW_FAILED;
 }
 
 static enum flow exec_filter_block(struct jinja *j, struct scope *scope, const struct node *node)
@@ -74,7 +74,7 @@ static enum flow exec_with(struct jinja *j, struct scope *scope, const struct no
     const struct node *target = node->with.targets.first;
     for (const struct node *value = node->with.values.first; inner && value; value = value->next) {
         struct value evaluated;
-        if (!eval(j, scope, value, &evaluated) || !assign(j, inner, target, &evaluated))
+        if (!eval(j, scope, value, &evaluated) || !scope_assign(j, inner, target, &evaluated))
             return FLOW_FAILED;
         target = target->next;
     }
@@ -84,7 +84,8 @@ static enum flow exec_with(struct jinja *j, struct scope *scope, const struct no
 static enum flow exec_call_block(struct jinja *j, struct scope *scope, const struct node *node)
 {
     const struct node *target = node->macro.call;
-    static const struct text caller_name = {.data = "caller", .len = 6, .source = RENDER_TEMPLATE};
+    static const struct text caller_name = {
+        .data = "caller", .len = 6, .n_chars = 6, .source = RENDER_TEMPLATE};
     struct value callee, result, caller;
     struct call call;
     if (!macro_new(j, scope, node->macro.signature, &caller) ||
@@ -117,7 +118,8 @@ static enum flow exec(struct jinja *j, struct scope *scope, const struct node *n
     case NODE_IF: return exec_if(j, scope, node);
     case NODE_FOR: return exec_for(j, scope, node);
     case NODE_SET:
-        return eval(j, scope, node->set.value, &value) && assign(j, scope, node->set.target, &value)
+        return eval(j, scope, node->set.value, &value) &&
+                       scope_assign(j, scope, node->set.target, &value)
                    ? FLOW_NEXT
                    : FLOW_FAILED;
     case NODE_SET_BLOCK: return exec_set_block(j, scope, node);

@@ -1,4 +1,4 @@
-/* From a template's source to tokens, with Jinja's whitespace rules as transformers sets them:
+/* From a template's source to lexemes, with Jinja's whitespace rules as transformers sets them:
  * trim_blocks (the newline after a block tag goes), lstrip_blocks (spaces before a block tag that
  * begins its line go), '-' in a tag strips all whitespace on that side, '+' keeps it all, and the
  * template's last newline goes.
@@ -24,7 +24,7 @@ struct lexer {
     bool line_starting; /* what was just read ended with a newline, or nothing was */
     char brackets[MAX_BRACKETS];
     size_t n_brackets;
-    struct token_array *out;
+    struct lexeme_array *out;
     struct error *err;
 };
 
@@ -45,7 +45,7 @@ int jinja_syntax_error(struct error *err, const char *source, size_t len, size_t
 #define LEX_ERROR(l, position, ...)                                                                \
     jinja_syntax_error((l)->err, (l)->source, (l)->len, position, __VA_ARGS__)
 
-const char *jinja_token_name(enum token_type type)
+const char *jinja_lexeme_name(enum lexeme_type type)
 {
     static const char *const names[] = {"end of template",
                                         "template data / text",
@@ -86,24 +86,24 @@ const char *jinja_token_name(enum token_type type)
     return names[type];
 }
 
-static struct token *token_add(struct lexer *l, enum token_type type, size_t position)
+static struct lexeme *lexeme_add(struct lexer *l, enum lexeme_type type, size_t position)
 {
-    struct token_array *a = l->out;
+    struct lexeme_array *a = l->out;
     if (a->len == a->capacity) {
         size_t capacity = a->capacity ? a->capacity * 2 : 256;
-        struct token *tokens = arena_alloc_array(l->scratch, capacity, sizeof *tokens);
-        if (!tokens) {
+        struct lexeme *lexemes = arena_alloc_array(l->scratch, capacity, sizeof *lexemes);
+        if (!lexemes) {
             error_set(l->err, ERROR_MEMORY, "no memory for the chat template");
             return NULL;
         }
         if (a->len)
-            memcpy(tokens, a->tokens, a->len * sizeof *tokens);
-        a->tokens = tokens;
+            memcpy(lexemes, a->lexemes, a->len * sizeof *lexemes);
+        a->lexemes = lexemes;
         a->capacity = capacity;
     }
-    struct token *token = &a->tokens[a->len++];
-    *token = (struct token){.type = type, .position = (uint32_t)position};
-    return token;
+    struct lexeme *lexeme = &a->lexemes[a->len++];
+    *lexeme = (struct lexeme){.type = type, .position = (uint32_t)position};
+    return lexeme;
 }
 
 static bool starts_with(const struct lexer *l, size_t at, const char *string)
@@ -170,11 +170,11 @@ static int add_data(struct lexer *l, size_t from, size_t tag, bool is_print, cha
     }
     if (to == from)
         return 0;
-    struct token *token = token_add(l, TOKEN_DATA, from);
-    if (!token)
+    struct lexeme *lexeme = lexeme_add(l, LEXEME_DATA, from);
+    if (!lexeme)
         return -1;
-    token->data = l->source + from;
-    token->len = to - from;
+    lexeme->data = l->source + from;
+    lexeme->len = to - from;
     return 0;
 }
 
@@ -304,31 +304,31 @@ static int lex_string(struct lexer *l)
         }
     if (at >= l->len)
         return LEX_ERROR(l, begin, "this string has no closing %c", quote);
-    struct token *token = token_add(l, TOKEN_STRING, begin);
-    if (!token)
+    struct lexeme *lexeme = lexeme_add(l, LEXEME_STRING, begin);
+    if (!lexeme)
         return -1;
-    token->data = l->source + begin + 1;
-    token->len = at - begin - 1;
+    lexeme->data = l->source + begin + 1;
+    lexeme->len = at - begin - 1;
     l->at = at + 1;
     if (!escapes)
         return 0;
     struct strbuf out = STRBUF_INIT;
-    for (size_t i = 0; i < token->len;) {
-        if (token->data[i] != '\\') {
-            strbuf_addc(&out, token->data[i++]);
+    for (size_t i = 0; i < lexeme->len;) {
+        if (lexeme->data[i] != '\\') {
+            strbuf_addc(&out, lexeme->data[i++]);
             continue;
         }
-        size_t used = unescape(token->data + i + 1, token->len - i - 1, &out);
+        size_t used = unescape(lexeme->data + i + 1, lexeme->len - i - 1, &out);
         if (used == 0) {
             strbuf_free(&out);
             return LEX_ERROR(l, begin + 1 + i, "this escape is not valid in a string");
         }
         i += 1 + used;
     }
-    token->data = out.failed ? NULL : arena_copy(l->arena, strbuf_str(&out), out.len);
-    token->len = out.len;
+    lexeme->data = out.failed ? NULL : arena_copy(l->arena, strbuf_str(&out), out.len);
+    lexeme->len = out.len;
     strbuf_free(&out);
-    return token->data ? 0 : error_set(l->err, ERROR_MEMORY, "no memory for the chat template");
+    return lexeme->data ? 0 : error_set(l->err, ERROR_MEMORY, "no memory for the chat template");
 }
 
 static bool is_digit(char c)
@@ -390,14 +390,14 @@ static int lex_number(struct lexer *l)
         if (l->source[i] != '_')
             digits[n++] = l->source[i];
     digits[n] = '\0';
-    struct token *token = token_add(l, is_float ? TOKEN_FLOAT : TOKEN_INT, begin);
-    if (!token)
+    struct lexeme *lexeme = lexeme_add(l, is_float ? LEXEME_FLOAT : LEXEME_INT, begin);
+    if (!lexeme)
         return -1;
     errno = 0;
     if (is_float)
-        token->real = strtod(digits, NULL);
+        lexeme->real = strtod(digits, NULL);
     else
-        token->integer = strtoll(digits, NULL, (int)base);
+        lexeme->integer = strtoll(digits, NULL, (int)base);
     if ((errno == ERANGE && !is_float) || n + 1 == sizeof digits)
         return LEX_ERROR(l, begin, "the number is too large");
     l->at = end;
@@ -425,13 +425,13 @@ static int lex_bracket(struct lexer *l, char c)
 static int lex_operator(struct lexer *l)
 {
     for (size_t pass = 2; pass >= 1; pass--) /* two characters before one */
-        for (enum token_type type = TOKEN_ADD; type <= TOKEN_SEMICOLON; type++) {
-            const char *name = jinja_token_name(type);
+        for (enum lexeme_type type = LEXEME_ADD; type <= LEXEME_SEMICOLON; type++) {
+            const char *name = jinja_lexeme_name(type);
             if (strlen(name) != pass || !starts_with(l, l->at, name))
                 continue;
             if (strchr("()[]{}", name[0]) && lex_bracket(l, name[0]) < 0)
                 return -1;
-            if (!token_add(l, type, l->at))
+            if (!lexeme_add(l, type, l->at))
                 return -1;
             l->at += pass;
             return 0;
@@ -458,7 +458,7 @@ static int lex_tag_end(struct lexer *l, bool is_print)
     size_t end = l->at + (sign != 0);
     if (!starts_with(l, end, is_print ? "}}" : "%}"))
         return 0;
-    if (!token_add(l, is_print ? TOKEN_PRINT_END : TOKEN_BLOCK_END, l->at))
+    if (!lexeme_add(l, is_print ? LEXEME_PRINT_END : LEXEME_BLOCK_END, l->at))
         return -1;
     tag_end(l, end + 2, is_print && !sign ? '+' : sign);
     return 1;
@@ -475,13 +475,13 @@ static int lex_tag(struct lexer *l, bool is_print)
             if (lex_number(l) < 0)
                 return -1;
         } else if (is_name_byte(c)) {
-            struct token *token = token_add(l, TOKEN_NAME, l->at);
-            if (!token)
+            struct lexeme *lexeme = lexeme_add(l, LEXEME_NAME, l->at);
+            if (!lexeme)
                 return -1;
-            token->data = l->source + l->at;
+            lexeme->data = l->source + l->at;
             while (l->at < l->len && is_name_byte(l->source[l->at]))
                 l->at++;
-            token->len = l->at - token->position;
+            lexeme->len = l->at - lexeme->position;
         } else if (c == '\'' || c == '"') {
             if (lex_string(l) < 0)
                 return -1;
@@ -507,7 +507,7 @@ static size_t next_tag(const struct lexer *l, size_t at)
 }
 
 int jinja_lex(struct arena *arena, struct arena *scratch, const char *source, size_t len,
-              struct token_array *out, struct error *err)
+              struct lexeme_array *out, struct error *err)
 {
     struct lexer lexer = {.arena = arena,
                           .scratch = scratch,
@@ -536,7 +536,7 @@ int jinja_lex(struct arena *arena, struct arena *scratch, const char *source, si
             if (lex_comment(l) < 0)
                 return -1;
         } else {
-            if (!token_add(l, kind == '{' ? TOKEN_PRINT_BEGIN : TOKEN_BLOCK_BEGIN, tag))
+            if (!lexeme_add(l, kind == '{' ? LEXEME_PRINT_BEGIN : LEXEME_BLOCK_BEGIN, tag))
                 return -1;
             l->at = tag + 2 + (sign != 0);
             l->n_brackets = 0;
@@ -544,5 +544,5 @@ int jinja_lex(struct arena *arena, struct arena *scratch, const char *source, si
                 return -1;
         }
     }
-    return token_add(l, TOKEN_END, len) ? 0 : -1;
+    return lexeme_add(l, LEXEME_END, len) ? 0 : -1;
 }

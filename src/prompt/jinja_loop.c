@@ -29,7 +29,7 @@ static bool passes(struct jinja *j, struct loop *loop, const struct value *item,
     struct value test;
     const struct node *node = loop->node;
     if (!scope_load(j, loop->test_scope, &node->loop.test_layout) ||
-        !assign(j, loop->test_scope, node->loop.target, item) ||
+        !scope_assign(j, loop->test_scope, node->loop.target, item) ||
         !eval(j, loop->test_scope, node->loop.test, &test))
         return false;
     *pass = value_true(&test);
@@ -122,7 +122,7 @@ static bool loop_run(struct jinja *j, struct scope *scope, const struct node *no
         if (loop->index0 > 0 && !scope_load(j, body, &node->loop.body_layout))
             return false;
         body->slots[node->loop.loop_slot] = (struct value){.type = V_LOOP, .loop = loop};
-        if (!assign(j, body, node->loop.target, &item))
+        if (!scope_assign(j, body, node->loop.target, &item))
             return false;
         *flow = exec_nodes(j, body, &node->loop.body);
         if (*flow == FLOW_FAILED)
@@ -157,9 +157,9 @@ bool loop_call(struct jinja *j, struct loop *loop, const struct call *call, stru
         return jinja_fail(j, "a loop is called with one argument, what to loop over");
     struct builder caught = {0}, *outer = j->out;
     enum flow flow;
-    j->out = &caught;
     if (++j->depth > JINJA_MAX_DEPTH)
         return jinja_fail(j, "maximum recursion depth exceeded");
+    j->out = &caught;
     bool ok = loop_run(j, loop->scope, loop->node, &call->args[0], loop->depth0 + 1, &flow);
     j->depth--;
     j->out = outer;

@@ -285,7 +285,7 @@ bool op_slice(struct jinja *j, const struct value *object, const struct value bo
             return jinja_fail(j,
                               "slice indices must be integers or None or have an __index__ method");
     const struct list *list = object->type == V_RANGE ? object->range->items : object->list;
-    int64_t start, stop, step;
+    int64_t start = 0, stop = 0, step = 1;
     int64_t len = object->type == V_STRING ? (int64_t)text_chars(object->text) : (int64_t)list->len;
     if (!slice_bounds(j, bounds, len, &start, &stop, &step))
         return false;

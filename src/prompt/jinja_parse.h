@@ -7,22 +7,22 @@
 /* One parse. `failed` sticks: after an error every function returns NULL or false at once. */
 struct parser {
     struct chat_template *t;
-    const struct token *token; /* the current one; tokens are never read past TOKEN_END */
+    const struct lexeme *lexeme; /* the current one; lexemes are never read past LEXEME_END */
     unsigned depth;
     unsigned loops; /* loops around us that `break` could leave */
     bool failed;
     struct error *err;
 };
 
-int jinja_parse(struct chat_template *t, const struct token *tokens, struct error *err);
+int jinja_parse(struct chat_template *t, const struct lexeme *lexemes, struct error *err);
 
 /* Shared by jinja_parse.c (statements) and jinja_parse_expr.c. */
-__attribute__((format(printf, 3, 4))) void *parse_fail(struct parser *p, const struct token *at,
+__attribute__((format(printf, 3, 4))) void *parse_fail(struct parser *p, const struct lexeme *at,
                                                        const char *format, ...);
-bool token_is_name(const struct token *token, const char *name);
-bool parse_skip(struct parser *p, enum token_type type);
+bool lexeme_is_name(const struct lexeme *lexeme, const char *name);
+bool parse_skip(struct parser *p, enum lexeme_type type);
 bool parse_skip_name(struct parser *p, const char *name);
-const struct token *parse_expect(struct parser *p, enum token_type type);
+const struct lexeme *parse_expect(struct parser *p, enum lexeme_type type);
 bool parse_expect_name(struct parser *p, const char *name);
 struct node *node_new(struct parser *p, enum node_kind kind, uint32_t position);
 /* Takes a child's height into its parent's. False: too high, or child is NULL. */

@@ -20,7 +20,7 @@ static struct node *parse_binary(struct parser *p, int lowest);
 static bool enter(struct parser *p)
 {
     if (p->failed || ++p->depth > JINJA_MAX_PARSE_DEPTH) {
-        parse_fail(p, p->token, "the template is nested too deeply here");
+        parse_fail(p, p->lexeme, "the template is nested too deeply here");
         return false;
     }
     return true;
@@ -28,39 +28,39 @@ static bool enter(struct parser *p)
 
 static struct node *parse_list(struct parser *p)
 {
-    struct node *node = node_new(p, NODE_LIST, p->token->position);
-    parse_expect(p, TOKEN_LBRACKET);
-    while (!p->failed && p->token->type != TOKEN_RBRACKET) {
-        if (node->items.count && !parse_expect(p, TOKEN_COMMA))
+    struct node *node = node_new(p, NODE_LIST, p->lexeme->position);
+    parse_expect(p, LEXEME_LBRACKET);
+    while (!p->failed && p->lexeme->type != LEXEME_RBRACKET) {
+        if (node->items.count && !parse_expect(p, LEXEME_COMMA))
             return NULL;
-        if (p->token->type == TOKEN_RBRACKET)
+        if (p->lexeme->type == LEXEME_RBRACKET)
             break;
         if (!nodes_add(p, node, &node->items, parse_expression(p, true)))
             return NULL;
     }
-    return parse_expect(p, TOKEN_RBRACKET) ? node : NULL;
+    return parse_expect(p, LEXEME_RBRACKET) ? node : NULL;
 }
 
 static struct node *parse_dict(struct parser *p)
 {
-    struct node *node = node_new(p, NODE_DICT, p->token->position);
-    parse_expect(p, TOKEN_LBRACE);
-    while (!p->failed && p->token->type != TOKEN_RBRACE) {
-        if (node->items.count && !parse_expect(p, TOKEN_COMMA))
+    struct node *node = node_new(p, NODE_DICT, p->lexeme->position);
+    parse_expect(p, LEXEME_LBRACE);
+    while (!p->failed && p->lexeme->type != LEXEME_RBRACE) {
+        if (node->items.count && !parse_expect(p, LEXEME_COMMA))
             return NULL;
-        if (p->token->type == TOKEN_RBRACE)
+        if (p->lexeme->type == LEXEME_RBRACE)
             break;
         if (!nodes_add(p, node, &node->items, parse_expression(p, true)) ||
-            !parse_expect(p, TOKEN_COLON) ||
+            !parse_expect(p, LEXEME_COLON) ||
             !nodes_add(p, node, &node->items, parse_expression(p, true)))
             return NULL;
     }
-    return parse_expect(p, TOKEN_RBRACE) ? node : NULL;
+    return parse_expect(p, LEXEME_RBRACE) ? node : NULL;
 }
 
 static struct node *parse_name(struct parser *p, bool with_namespace)
 {
-    const struct token *token = p->token++;
+    const struct lexeme *lexeme = p->lexeme++;
     static const struct {
         const char *name;
         struct value value;
@@ -73,19 +73,19 @@ static struct node *parse_name(struct parser *p, bool with_namespace)
         {"None", {.type = V_NONE}},
     };
     for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
-        if (token_is_name(token, constants[i].name)) {
-            struct node *node = node_new(p, NODE_CONST, token->position);
+        if (lexeme_is_name(lexeme, constants[i].name)) {
+            struct node *node = node_new(p, NODE_CONST, lexeme->position);
             if (node)
                 node->constant = constants[i].value;
             return node;
         }
-    struct node *name = node_new(p, NODE_NAME, token->position);
-    if (!name || !(name->name.text = parse_text(p, token->data, token->len)))
+    struct node *name = node_new(p, NODE_NAME, lexeme->position);
+    if (!name || !(name->name.text = parse_text(p, lexeme->data, lexeme->len)))
         return NULL;
-    if (!with_namespace || !parse_skip(p, TOKEN_DOT))
+    if (!with_namespace || !parse_skip(p, LEXEME_DOT))
         return name;
-    struct node *node = node_new(p, NODE_NAMESPACE_REF, token->position);
-    const struct token *attribute = parse_expect(p, TOKEN_NAME);
+    struct node *node = node_new(p, NODE_NAMESPACE_REF, lexeme->position);
+    const struct lexeme *attribute = parse_expect(p, LEXEME_NAME);
     if (!node || !attribute || !node_over(p, node, name))
         return NULL;
     node->attribute.object = name;
@@ -96,22 +96,22 @@ static struct node *parse_name(struct parser *p, bool with_namespace)
 /* Strings that stand side by side are one. */
 static struct node *parse_strings(struct parser *p)
 {
-    const struct token *first = p->token;
+    const struct lexeme *first = p->lexeme;
     size_t len = 0;
-    while (p->token->type == TOKEN_STRING)
-        len += p->token++->len;
+    while (p->lexeme->type == LEXEME_STRING)
+        len += p->lexeme++->len;
     struct node *node = node_new(p, NODE_CONST, first->position);
     if (!node)
         return NULL;
     const char *data = first->data;
-    if (p->token - first > 1) {
+    if (p->lexeme - first > 1) {
         char *joined = arena_alloc(&p->t->arena, len + 1);
         if (!joined)
             return parse_fail(p, first, "no memory for the chat template");
         data = joined;
-        for (const struct token *token = first; token < p->token; token++) {
-            memcpy(joined, token->data, token->len);
-            joined += token->len;
+        for (const struct lexeme *lexeme = first; lexeme < p->lexeme; lexeme++) {
+            memcpy(joined, lexeme->data, lexeme->len);
+            joined += lexeme->len;
         }
     }
     node->constant = value_text(parse_text(p, data, len));
@@ -120,40 +120,40 @@ static struct node *parse_strings(struct parser *p)
 
 struct node *parse_primary(struct parser *p, bool with_namespace)
 {
-    const struct token *token = p->token;
+    const struct lexeme *lexeme = p->lexeme;
     struct node *node;
-    switch (token->type) {
-    case TOKEN_NAME: return parse_name(p, with_namespace);
-    case TOKEN_STRING: return parse_strings(p);
-    case TOKEN_INT:
-    case TOKEN_FLOAT:
-        p->token++;
-        if ((node = node_new(p, NODE_CONST, token->position)))
-            node->constant = token->type == TOKEN_INT ? value_int(token->integer)
-                                                      : value_real(token->real);
+    switch (lexeme->type) {
+    case LEXEME_NAME: return parse_name(p, with_namespace);
+    case LEXEME_STRING: return parse_strings(p);
+    case LEXEME_INT:
+    case LEXEME_FLOAT:
+        p->lexeme++;
+        if ((node = node_new(p, NODE_CONST, lexeme->position)))
+            node->constant = lexeme->type == LEXEME_INT ? value_int(lexeme->integer)
+                                                        : value_real(lexeme->real);
         return node;
-    case TOKEN_LPAREN:
-        p->token++;
+    case LEXEME_LPAREN:
+        p->lexeme++;
         node = parse_tuple(p, TUPLE_PARENS, NULL);
-        return node && parse_expect(p, TOKEN_RPAREN) ? node : NULL;
-    case TOKEN_LBRACKET: return parse_list(p);
-    case TOKEN_LBRACE: return parse_dict(p);
-    default: return parse_fail(p, token, "unexpected '%s'", jinja_token_name(token->type));
+        return node && parse_expect(p, LEXEME_RPAREN) ? node : NULL;
+    case LEXEME_LBRACKET: return parse_list(p);
+    case LEXEME_LBRACE: return parse_dict(p);
+    default: return parse_fail(p, lexeme, "unexpected '%s'", jinja_lexeme_name(lexeme->type));
     }
 }
 
 static bool is_tuple_end(const struct parser *p, const char *end_name)
 {
-    return p->token->type == TOKEN_PRINT_END || p->token->type == TOKEN_BLOCK_END ||
-           p->token->type == TOKEN_RPAREN || (end_name && token_is_name(p->token, end_name));
+    return p->lexeme->type == LEXEME_PRINT_END || p->lexeme->type == LEXEME_BLOCK_END ||
+           p->lexeme->type == LEXEME_RPAREN || (end_name && lexeme_is_name(p->lexeme, end_name));
 }
 
 struct node *parse_tuple(struct parser *p, int flags, const char *end_name)
 {
-    struct node *node = enter(p) ? node_new(p, NODE_TUPLE, p->token->position) : NULL;
+    struct node *node = enter(p) ? node_new(p, NODE_TUPLE, p->lexeme->position) : NULL;
     bool is_tuple = false;
     while (node) {
-        if (node->items.count && !parse_expect(p, TOKEN_COMMA))
+        if (node->items.count && !parse_expect(p, LEXEME_COMMA))
             return NULL;
         if (is_tuple_end(p, end_name))
             break;
@@ -162,7 +162,7 @@ struct node *parse_tuple(struct parser *p, int flags, const char *end_name)
                                 : parse_expression(p, !(flags & TUPLE_NO_CONDITION));
         if (!nodes_add(p, node, &node->items, item))
             return NULL;
-        if (p->token->type != TOKEN_COMMA)
+        if (p->lexeme->type != LEXEME_COMMA)
             break;
         is_tuple = true;
     }
@@ -172,15 +172,15 @@ struct node *parse_tuple(struct parser *p, int flags, const char *end_name)
     if (node->items.count)
         return node->items.first;
     if (!(flags & TUPLE_PARENS))
-        return parse_fail(p, p->token, "Expected an expression, got '%s'",
-                          jinja_token_name(p->token->type));
+        return parse_fail(p, p->lexeme, "Expected an expression, got '%s'",
+                          jinja_lexeme_name(p->lexeme->type));
     return node;
 }
 
 static struct node *parse_slice_bound(struct parser *p, struct node *slice, int which)
 {
-    enum token_type type = p->token->type;
-    if (type == TOKEN_COLON || type == TOKEN_RBRACKET || type == TOKEN_COMMA)
+    enum lexeme_type type = p->lexeme->type;
+    if (type == LEXEME_COLON || type == LEXEME_RBRACKET || type == LEXEME_COMMA)
         return slice;
     slice->slice.bounds[which] = parse_expression(p, true);
     return node_over(p, slice, slice->slice.bounds[which]) ? slice : NULL;
@@ -189,19 +189,19 @@ static struct node *parse_slice_bound(struct parser *p, struct node *slice, int 
 static struct node *parse_subscript(struct parser *p)
 {
     struct node *first = NULL;
-    if (p->token->type != TOKEN_COLON) {
+    if (p->lexeme->type != LEXEME_COLON) {
         first = parse_expression(p, true);
-        if (!first || p->token->type != TOKEN_COLON)
+        if (!first || p->lexeme->type != LEXEME_COLON)
             return first;
     }
-    struct node *slice = node_new(p, NODE_SLICE, p->token->position);
+    struct node *slice = node_new(p, NODE_SLICE, p->lexeme->position);
     if (!slice || (first && !node_over(p, slice, first)))
         return NULL;
     slice->slice.bounds[0] = first;
-    p->token++;
+    p->lexeme++;
     if (!parse_slice_bound(p, slice, 1))
         return NULL;
-    if (parse_skip(p, TOKEN_COLON))
+    if (parse_skip(p, LEXEME_COLON))
         return parse_slice_bound(p, slice, 2);
     return slice;
 }
@@ -212,43 +212,43 @@ static struct node *parse_brackets(struct parser *p, struct node *object, uint32
     struct node *tuple = node_new(p, NODE_TUPLE, position);
     if (!node || !tuple)
         return NULL;
-    while (!p->failed && p->token->type != TOKEN_RBRACKET) {
-        if (tuple->items.count && !parse_expect(p, TOKEN_COMMA))
+    while (!p->failed && p->lexeme->type != LEXEME_RBRACKET) {
+        if (tuple->items.count && !parse_expect(p, LEXEME_COMMA))
             return NULL;
         struct node *key = parse_subscript(p);
         if (key && key->kind == NODE_SLICE && tuple->items.count)
-            return parse_fail(p, p->token, "a slice cannot stand beside another subscript");
+            return parse_fail(p, p->lexeme, "a slice cannot stand beside another subscript");
         if (!nodes_add(p, tuple, &tuple->items, key))
             return NULL;
     }
-    if (!parse_expect(p, TOKEN_RBRACKET))
+    if (!parse_expect(p, LEXEME_RBRACKET))
         return NULL;
     node->item.object = object;
     node->item.key = tuple->items.count == 1 ? tuple->items.first : tuple;
     if (tuple->items.count > 1 && tuple->items.first->kind == NODE_SLICE)
-        return parse_fail(p, p->token, "a slice cannot stand beside another subscript");
+        return parse_fail(p, p->lexeme, "a slice cannot stand beside another subscript");
     return node_over(p, node, object) && node_over(p, node, node->item.key) ? node : NULL;
 }
 
 static struct node *parse_dot(struct parser *p, struct node *object, uint32_t position)
 {
-    const struct token *token = p->token;
-    if (token->type != TOKEN_NAME && token->type != TOKEN_INT)
-        return parse_fail(p, token, "expected name or number");
-    struct node *node = node_new(p, token->type == TOKEN_NAME ? NODE_ATTRIBUTE : NODE_ITEM,
+    const struct lexeme *lexeme = p->lexeme;
+    if (lexeme->type != LEXEME_NAME && lexeme->type != LEXEME_INT)
+        return parse_fail(p, lexeme, "expected name or number");
+    struct node *node = node_new(p, lexeme->type == LEXEME_NAME ? NODE_ATTRIBUTE : NODE_ITEM,
                                  position);
     if (!node || !node_over(p, node, object))
         return NULL;
-    p->token++;
-    if (token->type == TOKEN_NAME) {
+    p->lexeme++;
+    if (lexeme->type == LEXEME_NAME) {
         node->attribute.object = object;
-        node->attribute.name = parse_text(p, token->data, token->len);
+        node->attribute.name = parse_text(p, lexeme->data, lexeme->len);
         return node->attribute.name ? node : NULL;
     }
-    struct node *key = node_new(p, NODE_CONST, token->position);
+    struct node *key = node_new(p, NODE_CONST, lexeme->position);
     if (!key)
         return NULL;
-    key->constant = value_int(token->integer);
+    key->constant = value_int(lexeme->integer);
     node->item.object = object;
     node->item.key = key;
     return node;
@@ -256,11 +256,11 @@ static struct node *parse_dot(struct parser *p, struct node *object, uint32_t po
 
 static bool parse_keyword_arg(struct parser *p, struct node *call)
 {
-    struct node *name = node_new(p, NODE_CONST, p->token->position);
+    struct node *name = node_new(p, NODE_CONST, p->lexeme->position);
     if (!name)
         return false;
-    name->constant = value_text(parse_text(p, p->token->data, p->token->len));
-    p->token += 2;
+    name->constant = value_text(parse_text(p, p->lexeme->data, p->lexeme->len));
+    p->lexeme += 2;
     return name->constant.text && nodes_add(p, call, &call->call.args.keywords, name) &&
            nodes_add(p, call, &call->call.args.keywords, parse_expression(p, true));
 }
@@ -268,23 +268,23 @@ static bool parse_keyword_arg(struct parser *p, struct node *call)
 bool parse_call_args(struct parser *p, struct node *call)
 {
     struct call_args *args = &call->call.args;
-    const struct token *open = p->token;
-    if (!parse_expect(p, TOKEN_LPAREN))
+    const struct lexeme *open = p->lexeme;
+    if (!parse_expect(p, LEXEME_LPAREN))
         return false;
-    for (bool comma = false; p->token->type != TOKEN_RPAREN; comma = true) {
-        if (comma && !parse_expect(p, TOKEN_COMMA))
+    for (bool comma = false; p->lexeme->type != LEXEME_RPAREN; comma = true) {
+        if (comma && !parse_expect(p, LEXEME_COMMA))
             return false;
-        if (p->token->type == TOKEN_RPAREN)
+        if (p->lexeme->type == LEXEME_RPAREN)
             break;
         bool ok = true;
-        if (p->token->type == TOKEN_MUL || p->token->type == TOKEN_POW) {
-            struct node **star = p->token->type == TOKEN_MUL ? &args->star : &args->star_star;
+        if (p->lexeme->type == LEXEME_MUL || p->lexeme->type == LEXEME_POW) {
+            struct node **star = p->lexeme->type == LEXEME_MUL ? &args->star : &args->star_star;
             ok = !args->star_star && !*star;
-            p->token++;
+            p->lexeme++;
             *star = parse_expression(p, true);
             if (!node_over(p, call, *star))
                 return false;
-        } else if (p->token->type == TOKEN_NAME && p->token[1].type == TOKEN_ASSIGN) {
+        } else if (p->lexeme->type == LEXEME_NAME && p->lexeme[1].type == LEXEME_ASSIGN) {
             ok = !args->star_star;
             if (!parse_keyword_arg(p, call))
                 return false;
@@ -296,12 +296,12 @@ bool parse_call_args(struct parser *p, struct node *call)
         if (!ok)
             return parse_fail(p, open, "invalid syntax for function call expression");
     }
-    return parse_expect(p, TOKEN_RPAREN) != NULL;
+    return parse_expect(p, LEXEME_RPAREN) != NULL;
 }
 
 static struct node *parse_call(struct parser *p, struct node *callee)
 {
-    struct node *node = node_new(p, NODE_CALL, p->token->position);
+    struct node *node = node_new(p, NODE_CALL, p->lexeme->position);
     if (!node || !node_over(p, node, callee))
         return NULL;
     node->call.callee = callee;
@@ -311,12 +311,12 @@ static struct node *parse_call(struct parser *p, struct node *callee)
 static struct node *parse_postfix(struct parser *p, struct node *node)
 {
     while (node) {
-        uint32_t position = p->token->position;
-        if (parse_skip(p, TOKEN_DOT))
+        uint32_t position = p->lexeme->position;
+        if (parse_skip(p, LEXEME_DOT))
             node = parse_dot(p, node, position);
-        else if (parse_skip(p, TOKEN_LBRACKET))
+        else if (parse_skip(p, LEXEME_LBRACKET))
             node = parse_brackets(p, node, position);
-        else if (p->token->type == TOKEN_LPAREN)
+        else if (p->lexeme->type == LEXEME_LPAREN)
             node = parse_call(p, node);
         else
             break;
@@ -327,43 +327,43 @@ static struct node *parse_postfix(struct parser *p, struct node *node)
 /* A filter's or test's name, which may have dots. */
 static const struct text *parse_dotted_name(struct parser *p)
 {
-    const struct token *first = parse_expect(p, TOKEN_NAME), *last = first;
-    while (last && parse_skip(p, TOKEN_DOT))
-        last = parse_expect(p, TOKEN_NAME);
+    const struct lexeme *first = parse_expect(p, LEXEME_NAME), *last = first;
+    while (last && parse_skip(p, LEXEME_DOT))
+        last = parse_expect(p, LEXEME_NAME);
     return last ? parse_text(p, first->data, (size_t)(last->data + last->len - first->data)) : NULL;
 }
 
 struct node *parse_filter(struct parser *p, struct node *inner)
 {
-    struct node *node = node_new(p, NODE_FILTER, p->token->position);
+    struct node *node = node_new(p, NODE_FILTER, p->lexeme->position);
     if (!node || (inner && !node_over(p, node, inner)))
         return NULL;
     node->call.callee = inner;
     if (!(node->call.name = parse_dotted_name(p)))
         return NULL;
     node->call.filter = filter_find(node->call.name->data, node->call.name->len);
-    if (p->token->type == TOKEN_LPAREN && !parse_call_args(p, node))
+    if (p->lexeme->type == LEXEME_LPAREN && !parse_call_args(p, node))
         return NULL;
     return node;
 }
 
 static bool parse_test_args(struct parser *p, struct node *test)
 {
-    const struct token *token = p->token;
-    switch (token->type) {
-    case TOKEN_LPAREN: return parse_call_args(p, test);
-    case TOKEN_NAME:
-        if (token_is_name(token, "else") || token_is_name(token, "or") ||
-            token_is_name(token, "and"))
+    const struct lexeme *lexeme = p->lexeme;
+    switch (lexeme->type) {
+    case LEXEME_LPAREN: return parse_call_args(p, test);
+    case LEXEME_NAME:
+        if (lexeme_is_name(lexeme, "else") || lexeme_is_name(lexeme, "or") ||
+            lexeme_is_name(lexeme, "and"))
             return true;
-        if (token_is_name(token, "is"))
-            return parse_fail(p, token, "You cannot chain multiple tests with is");
+        if (lexeme_is_name(lexeme, "is"))
+            return parse_fail(p, lexeme, "You cannot chain multiple tests with is");
         break;
-    case TOKEN_STRING:
-    case TOKEN_INT:
-    case TOKEN_FLOAT:
-    case TOKEN_LBRACKET:
-    case TOKEN_LBRACE: break;
+    case LEXEME_STRING:
+    case LEXEME_INT:
+    case LEXEME_FLOAT:
+    case LEXEME_LBRACKET:
+    case LEXEME_LBRACE: break;
     default: return true;
     }
     struct node *arg = parse_postfix(p, parse_primary(p, false));
@@ -372,7 +372,7 @@ static bool parse_test_args(struct parser *p, struct node *test)
 
 static struct node *parse_test(struct parser *p, struct node *operand)
 {
-    const struct token *is = p->token++;
+    const struct lexeme *is = p->lexeme++;
     bool negated = parse_skip_name(p, "not");
     struct node *node = node_new(p, NODE_TEST, is->position);
     if (!node || !node_over(p, node, operand))
@@ -395,12 +395,12 @@ static struct node *parse_test(struct parser *p, struct node *operand)
 static struct node *parse_unary(struct parser *p, bool with_filter)
 {
     struct node *node;
-    enum token_type type = p->token->type;
+    enum lexeme_type type = p->lexeme->type;
     if (!enter(p))
         return NULL;
-    if (type == TOKEN_SUB || type == TOKEN_ADD) {
-        node = node_new(p, type == TOKEN_SUB ? NODE_NEGATE : NODE_PLUS, p->token->position);
-        p->token++;
+    if (type == LEXEME_SUB || type == LEXEME_ADD) {
+        node = node_new(p, type == LEXEME_SUB ? NODE_NEGATE : NODE_PLUS, p->lexeme->position);
+        p->lexeme++;
         struct node *operand = parse_unary(p, false);
         if (!node || !node_over(p, node, operand))
             return NULL;
@@ -410,11 +410,11 @@ static struct node *parse_unary(struct parser *p, bool with_filter)
     }
     node = parse_postfix(p, node);
     while (node && with_filter) {
-        if (parse_skip(p, TOKEN_PIPE))
+        if (parse_skip(p, LEXEME_PIPE))
             node = parse_filter(p, node);
-        else if (token_is_name(p->token, "is"))
+        else if (lexeme_is_name(p->lexeme, "is"))
             node = parse_test(p, node);
-        else if (p->token->type == TOKEN_LPAREN)
+        else if (p->lexeme->type == LEXEME_LPAREN)
             node = parse_call(p, node);
         else
             break;
@@ -425,20 +425,20 @@ static struct node *parse_unary(struct parser *p, bool with_filter)
 
 static bool compare_op(struct parser *p, uint8_t *op)
 {
-    const struct token *token = p->token;
-    switch (token->type) {
-    case TOKEN_EQ: *op = CMP_EQ; break;
-    case TOKEN_NE: *op = CMP_NE; break;
-    case TOKEN_LT: *op = CMP_LT; break;
-    case TOKEN_LE: *op = CMP_LE; break;
-    case TOKEN_GT: *op = CMP_GT; break;
-    case TOKEN_GE: *op = CMP_GE; break;
+    const struct lexeme *lexeme = p->lexeme;
+    switch (lexeme->type) {
+    case LEXEME_EQ: *op = CMP_EQ; break;
+    case LEXEME_NE: *op = CMP_NE; break;
+    case LEXEME_LT: *op = CMP_LT; break;
+    case LEXEME_LE: *op = CMP_LE; break;
+    case LEXEME_GT: *op = CMP_GT; break;
+    case LEXEME_GE: *op = CMP_GE; break;
     default:
-        if (token_is_name(token, "in")) {
+        if (lexeme_is_name(lexeme, "in")) {
             *op = CMP_IN;
             break;
         }
-        if (!token_is_name(token, "not") || !token_is_name(token + 1, "in"))
+        if (!lexeme_is_name(lexeme, "not") || !lexeme_is_name(lexeme + 1, "in"))
             return false;
         *op = CMP_NOT_IN;
     }
@@ -447,13 +447,13 @@ static bool compare_op(struct parser *p, uint8_t *op)
 
 static struct node *parse_compare(struct parser *p, struct node *first)
 {
-    struct node *node = node_new(p, NODE_COMPARE, p->token->position);
+    struct node *node = node_new(p, NODE_COMPARE, p->lexeme->position);
     if (!node || !node_over(p, node, first))
         return NULL;
     node->compare.first = first;
     uint8_t op;
     while (compare_op(p, &op)) {
-        p->token += op == CMP_NOT_IN ? 2 : 1;
+        p->lexeme += op == CMP_NOT_IN ? 2 : 1;
         struct node *right = parse_binary(p, PREC_ADD);
         struct node *operand = right ? node_new(p, NODE_COMPARE, right->position) : NULL;
         if (!operand || !node_over(p, operand, right))
@@ -466,34 +466,34 @@ static struct node *parse_compare(struct parser *p, struct node *first)
     return node;
 }
 
-/* The operator at the current token: its precedence, or 0 for none. */
+/* The operator at the current lexeme: its precedence, or 0 for none. */
 static int infix_at(const struct parser *p, enum node_kind *kind, uint8_t *op)
 {
     *kind = NODE_BINARY;
-    switch (p->token->type) {
-    case TOKEN_ADD: *op = OP_ADD; return PREC_ADD;
-    case TOKEN_SUB: *op = OP_SUB; return PREC_ADD;
-    case TOKEN_MUL: *op = OP_MUL; return PREC_MUL;
-    case TOKEN_DIV: *op = OP_DIV; return PREC_MUL;
-    case TOKEN_FLOORDIV: *op = OP_FLOORDIV; return PREC_MUL;
-    case TOKEN_MOD: *op = OP_MOD; return PREC_MUL;
-    case TOKEN_POW: *op = OP_POW; return PREC_POW;
-    case TOKEN_TILDE: *kind = NODE_CONCAT; return PREC_CONCAT;
-    case TOKEN_NAME:
-        *kind = token_is_name(p->token, "or") ? NODE_OR : NODE_AND;
-        return token_is_name(p->token, "or")    ? PREC_OR
-               : token_is_name(p->token, "and") ? PREC_AND
-                                                : 0;
+    switch (p->lexeme->type) {
+    case LEXEME_ADD: *op = OP_ADD; return PREC_ADD;
+    case LEXEME_SUB: *op = OP_SUB; return PREC_ADD;
+    case LEXEME_MUL: *op = OP_MUL; return PREC_MUL;
+    case LEXEME_DIV: *op = OP_DIV; return PREC_MUL;
+    case LEXEME_FLOORDIV: *op = OP_FLOORDIV; return PREC_MUL;
+    case LEXEME_MOD: *op = OP_MOD; return PREC_MUL;
+    case LEXEME_POW: *op = OP_POW; return PREC_POW;
+    case LEXEME_TILDE: *kind = NODE_CONCAT; return PREC_CONCAT;
+    case LEXEME_NAME:
+        *kind = lexeme_is_name(p->lexeme, "or") ? NODE_OR : NODE_AND;
+        return lexeme_is_name(p->lexeme, "or")    ? PREC_OR
+               : lexeme_is_name(p->lexeme, "and") ? PREC_AND
+                                                  : 0;
     default: return 0;
     }
 }
 
 static struct node *parse_concat(struct parser *p, struct node *first)
 {
-    struct node *node = node_new(p, NODE_CONCAT, p->token->position);
+    struct node *node = node_new(p, NODE_CONCAT, p->lexeme->position);
     if (!node || !nodes_add(p, node, &node->items, first))
         return NULL;
-    while (parse_skip(p, TOKEN_TILDE))
+    while (parse_skip(p, LEXEME_TILDE))
         if (!nodes_add(p, node, &node->items, parse_binary(p, PREC_MUL)))
             return NULL;
     return node;
@@ -502,8 +502,8 @@ static struct node *parse_concat(struct parser *p, struct node *first)
 static struct node *parse_infix(struct parser *p, struct node *left, enum node_kind kind,
                                 uint8_t op, int precedence)
 {
-    struct node *node = node_new(p, kind, p->token->position);
-    p->token++;
+    struct node *node = node_new(p, kind, p->lexeme->position);
+    p->lexeme++;
     struct node *right = parse_binary(p, precedence + 1);
     if (!node || !node_over(p, node, left) || !node_over(p, node, right))
         return NULL;
@@ -518,9 +518,9 @@ static struct node *parse_binary(struct parser *p, int lowest)
     if (!enter(p))
         return NULL;
     struct node *left;
-    if (lowest <= PREC_NOT && token_is_name(p->token, "not")) {
-        left = node_new(p, NODE_NOT, p->token->position);
-        p->token++;
+    if (lowest <= PREC_NOT && lexeme_is_name(p->lexeme, "not")) {
+        left = node_new(p, NODE_NOT, p->lexeme->position);
+        p->lexeme++;
         struct node *operand = parse_binary(p, PREC_NOT);
         if (!left || !node_over(p, left, operand))
             return NULL;
@@ -545,26 +545,27 @@ static struct node *parse_binary(struct parser *p, int lowest)
     return left;
 }
 
+/* `then` if test else otherwise, from the `if` on. */
+static struct node *parse_condition(struct parser *p, struct node *then)
+{
+    struct node *node = node_new(p, NODE_CONDITION, then->position);
+    if (!node || !enter(p))
+        return NULL;
+    node->condition.then = then;
+    node->condition.test = parse_binary(p, PREC_OR);
+    if (parse_skip_name(p, "else")) {
+        node->condition.otherwise = parse_expression(p, true);
+        if (!node_over(p, node, node->condition.otherwise))
+            return NULL;
+    }
+    p->depth--;
+    return node_over(p, node, then) && node_over(p, node, node->condition.test) ? node : NULL;
+}
+
 struct node *parse_expression(struct parser *p, bool with_condition)
 {
     struct node *node = parse_binary(p, PREC_OR);
-    while (node && with_condition && parse_skip_name(p, "if")) {
-        struct node *whole = node_new(p, NODE_CONDITION, node->position);
-        if (!whole || !node_over(p, whole, node))
-            return NULL;
-        whole->condition.then = node;
-        whole->condition.test = parse_binary(p, PREC_OR);
-        if (!node_over(p, whole, whole->condition.test))
-            return NULL;
-        if (parse_skip_name(p, "else")) {
-            if (!enter(p))
-                return NULL;
-            whole->condition.otherwise = parse_expression(p, true);
-            p->depth--;
-            if (!node_over(p, whole, whole->condition.otherwise))
-                return NULL;
-        }
-        node = whole;
-    }
+    while (node && with_condition && parse_skip_name(p, "if"))
+        node = parse_condition(p, node);
     return node;
 }

@@ -349,7 +349,8 @@ static void special_param(struct resolver *r, struct frame *f, const char *name,
         fail(r, 0, "no memory for the chat template");
         return;
     }
-    *text = (struct text){.data = name, .len = strlen(name), .source = RENDER_TEMPLATE};
+    *text = (struct text){
+        .data = name, .len = strlen(name), .n_chars = strlen(name), .source = RENDER_TEMPLATE};
     *uses = mentions(body, name);
     for (size_t i = 0; i < f->n_slots && *uses; i++)
         if (f->states[i].action == LOAD_PARAMETER && text_equal(f->names[i], text))
@@ -394,7 +395,8 @@ static void visit_loop(struct resolver *r, struct frame *f, struct node *node)
     visit(r, f, node->loop.iterable);
     if (r->analyzing || r->failed)
         return;
-    static const struct text loop_name = {.data = "loop", .len = 4, .source = RENDER_TEMPLATE};
+    static const struct text loop_name = {
+        .data = "loop", .len = 4, .n_chars = 4, .source = RENDER_TEMPLATE};
     struct frame body = {.parent = f}, test = {.parent = f}, otherwise = {.parent = f};
     r->analyzing = true; /* the target's slots come first, so that body and test agree on them */
     visit_target(r, &body, node->loop.target, true);

@@ -148,9 +148,9 @@ TEST(prompt, no_token_across_a_border)
 TEST(prompt, extra_variables)
 {
     struct prompt_maker p;
-    with_template(
-        &p, "{{ enable_thinking }} {{ add_generation_prompt }}"
-            "{{ '<|im_end|>' if tools else '' }}{{ tools[0] if tools }}{{ bos_token }}|{{ eos_token }}");
+    with_template(&p, "{{ enable_thinking }} {{ add_generation_prompt }}"
+                      "{{ '<|im_end|>' if tools else '' }}{{ tools[0] if tools }}{{ bos_token "
+                      "}}|{{ eos_token }}");
     CHECK_STR(chat(&p, "[]", "{\"enable_thinking\": false, \"tools\": [\"<|im_end|>\"]}"),
               "False True[<|im_end|>]<|im_end|>|[<|im_end|>]");
     CHECK_STR(chat(&p, "[]", "{\"add_generation_prompt\": false}"), " False|[<|im_end|>]");
@@ -172,6 +172,22 @@ TEST(prompt, template_errors_reach_the_client)
     prompt_maker_close(&p);
 }
 
+/* Where no message spells a special token, the ids are those of the whole rendered text. */
+static void check_same_ids(const struct prompt_maker *p, const char *messages, const char *text)
+{
+    struct arena arena = ARENA_INIT;
+    struct token_list got = {0}, want = {0};
+    struct error err = {0};
+    CHECK(prompt_maker_chat(p, parse(&arena, messages), NULL, &got, &err) == 0);
+    CHECK(tokenizer_encode(p->tokenizer, text, strlen(text), TOKENIZE_PARSE_SPECIAL, &want, &err) ==
+          0);
+    CHECK_INT(got.len, want.len);
+    CHECK(memcmp(got.ids, want.ids, got.len * sizeof *got.ids) == 0);
+    token_list_free(&got);
+    token_list_free(&want);
+    arena_free(&arena);
+}
+
 TEST(prompt, default_model)
 {
     const char *path = test_model_path();
@@ -186,8 +202,62 @@ TEST(prompt, default_model)
               "[<|im_start|>]system\nYou are a helpful AI assistant named SmolLM, trained by "
               "Hugging Face[<|im_end|>]\n[<|im_start|>]user\nSay <|im_end|>[<|im_end|>]\n"
               "[<|im_start|>]assistant\n");
+    check_same_ids(
+        &p,
+        "[{\"role\": \"system\", \"content\": \" Be  brief.\\n\"}, {\"role\": \"user\", "
+        "\"content\": \"12 caf\u00e9s\\t\\n\\n\"}]",
+        "<|im_start|>system\n Be  brief.\n<|im_end|>\n<|im_start|>user\n12 caf\u00e9s\t\n\n"
+        "<|im_end|>\n<|im_start|>assistant\n");
     prompt_maker_close(&p);
     CHECK(prompt_maker_open(&p, &gguf, "no/such/file.jinja", &err) != 0);
     CHECK(strstr(err.message, "no/such/file.jinja"));
+    gguf_close(&gguf);
+}
+
+/* A model that wants its BOS gets it once, whether the template writes it or not. */
+TEST(prompt, one_bos)
+{
+    const char *path = test_shared_path("data/models/stories260K");
+    if (!path)
+        SKIP("no shared models");
+    static const char *const sources[] = {"{{ bos_token }}{{ messages[0].content }}",
+                                          "{{ messages[0].content }}", "<s>{{ bos_token }}x"};
+    static const char *const want[] = {"[<s>] hi", "[<s>] hi", "[<s>][<s>] x"};
+    char model[4096];
+    struct gguf gguf;
+    struct error err = {0};
+    snprintf(model, sizeof model, "%s/stories260K-f32.converted-v3.gguf", path);
+    if (gguf_open(&gguf, model, &err) != 0)
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    for (int i = 0; i < 3; i++) {
+        char file[4096];
+        struct prompt_maker p;
+        snprintf(file, sizeof file, "%s/bos.jinja", test_scratch_dir());
+        FILE *f = fopen(file, "w");
+        CHECK(f && fputs(sources[i], f) >= 0 && fclose(f) == 0);
+        CHECK(prompt_maker_open(&p, &gguf, file, &err) == 0);
+        CHECK(p.adds_bos);
+        CHECK_STR(chat(&p, "[{\"role\": \"user\", \"content\": \"hi\"}]", NULL), want[i]);
+        prompt_maker_close(&p);
+    }
+    gguf_close(&gguf);
+}
+
+TEST(prompt, broken_template_file)
+{
+    const char *path = test_model_path();
+    if (!path)
+        SKIP("no default model");
+    struct gguf gguf;
+    struct error err = {0};
+    struct prompt_maker p;
+    char file[4096];
+    snprintf(file, sizeof file, "%s/broken.jinja", test_scratch_dir());
+    FILE *f = fopen(file, "w");
+    CHECK(f && fputs("a\n{% if %}", f) >= 0 && fclose(f) == 0);
+    CHECK(gguf_open(&gguf, path, &err) == 0);
+    CHECK(prompt_maker_open(&p, &gguf, file, &err) != 0);
+    CHECK_INT(err.code, ERROR_FORMAT);
+    CHECK(strstr(err.message, "broken.jinja: line 2: Expected an expression"));
     gguf_close(&gguf);
 }
