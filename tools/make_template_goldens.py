@@ -494,6 +494,138 @@ line #}b{#- strip -#}   c
 {{ '1' | int + '2' | int }}
 {{ 'a' < 'b' and 'b' < 'c' }} {{ 1 == 1 == 1 }} {{ 1 in [1] == true }}
 {{ [1,2,3] is iterable and [1,2,3] is not string }}
+{{ '%s' | format(1, a=2) }}
+{{ 5 | truncate(3) }}
+{{ 'abcdef' | truncate(2) }}
+{{ [1, 2] | urlencode }}
+{{ s | attr(5) }}
+{{ missing | attr('x') }}
+{{ '0x1f' | int(base=0) }} {{ '12' | int(base=0) }} {{ '1__0' | int }} {{ '_1' | int }} {{ 'z' | int(0, 36) }}
+{{ '7' | int(0, 99) }}
+{{ missing | float }}
+{{ missing | abs }}
+{{ s | round(0, 'ceil') }}
+{{ "%+.3d|% d|%.5d|%-8.3f|%#o|%e|%G" % (7, 7, 42, 2.5, 8, 1.0, 1e-10) }}
+{{ "%(a" % {} }}
+{{ "%(b)s" % {'a': 1} }}
+{{ "%" % () }}
+{{ "%c" % 'ab' }}
+{{ "%d" % missing }}
+{{ "%x" % 1.5 }}
+{{ "%-*d|" % (5, 42) }} {{ "%*d|" % (-5, 42) }} {{ "%ld" % 5 }}
+{{ "%s %s" % ['a'] }}
+{{ "{:f} {:F} {:e} {:G}".format(*(['inf', 'nan', 'inf', 'nan'] | map('float'))) }}
+{{ "{:.2}|{:.10}|{:#.3g}|{:+.1f}|{:010.2f}|{:=+8d}|{:*=8d}|{:<08d}|{:08,d}".format(3.14159, 2.0, 1.0, 2.25, 3.14159, 42, 42, 42, 1234) }}
+{{ "{:05}|{:5}|{:<5}|{:>05}".format('a', true, 1.5, 'b') }}
+{{ "{:.}".format(1.0) }}
+{{ "{:.2d}".format(1) }}
+{{ "{:d}".format(none) }}
+{{ "{!x}".format(1) }}
+{{ "{0[x}".format({}) }}
+{{ "{:{:{}}}".format(1, 2, 3) }}
+{{ "{a.b.c}".format(a={'b': {'c': 5}}) }} {{ "{0[a][0]}".format({'a': [7]}) }} {{ "{} {x}".format(1, x=2) }}
+{{ "{:,}".format(-1234567) }} {{ "{:,}".format(123) }} {{ "{:_.1f}".format(9876543.21) }} {{ "{:e}".format(0) }} {{ "{:d}".format(true) }} {{ "{:.0%}".format(0.125) }} {{ "{:%}".format(1) }}
+{{ {1: 'a', 2: 'b', 3: 'c', 4: 'd', 5: 'e', 6: 'f', 7: 'g', 8: 'h', 9: 'i', 10: 'j', 'k': 'l'}[9] }} {{ {1: 'a', 2: 'b', 3: 'c', 4: 'd', 5: 'e', 6: 'f', 7: 'g', 8: 'h', 9: 'i', 10.5: 'j', (1, 2): 'l'}[(1, 2)] }} {{ {1: 'a', 2: 'b', 3: 'c', 4: 'd', 5: 'e', 6: 'f', 7: 'g', 8: 'h', 9: 'i', 1.0: 'z', true: 'y'} }}
+{{ range(40) | map('string') | unique | list | length }} {{ (range(20) | list + range(25) | list) | unique | list | length }} {{ [1.5, 'a', none, 1.5, none, (1,), (1,), 'a', 2, 3, 4, 5, 6, 7, 1.5] | unique | list }}
+{{ dict(a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8, i=9, j=10, k=11).k }} {{ dict(a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8, i=9, j=10, k=11).zz is defined }}
+{{ [1, 2] == {} }} {{ {'a': 1} == {'a': 2} }} {{ {'a': 1} == {'b': 1} }} {{ range(3) == range(3) }} {{ (1, 2) == (1, 3) }} {{ d.items == d.items }} {{ big == 5 }} {{ big == 1.0 }}
+{{ [1, [2, 3]] < [1, [2, 4]] }} {{ [1] < [1] }} {{ [] < [1] }} {{ (2,) > (1, 9) }} {{ true < 2 }} {{ 1.5 > 1 }} {{ 'b' > 'a' }}
+{{ [[1], ['a']] | sort }}
+{{ l[0:2][0] }} {{ 'x' in range(3) }} {{ 2 in (1, 2) }} {{ 'b' in ('a', 'b') }}
+{{ {[1]: 2} }}
+{{ {{}: 2} }}
+{{ m(*5) }}
+{% macro m() %}{{ varargs | length }}{% endmacro %}{{ m(*range(5)) }} {{ m(*'abc') }} {{ m(*[]) }}
+{% macro m(a) %}{{ a }}{% endmacro %}{{ m(**[1]) }}
+{% macro m(a) %}{{ a }}{% endmacro %}{{ m(**{1: 2}) }}
+{% macro m(caller) %}{{ caller }}{% endmacro %}{{ m(caller=5) }}
+{% macro m(kwargs, varargs) %}{{ kwargs }}{{ varargs }}{% endmacro %}{{ m(1, 2) }}
+{{ range(1, a=2) }}
+{{ dict({'a': 1}, {'b': 2}) }}
+{{ dict([(1, 2, 3)]) }}
+{{ raise_exception() }}
+{{ strftime_now() }}
+{{ s.join(5) }}
+{{ s.find(none) }}
+{{ s.count(none) }}
+{{ s.removeprefix(5) }}
+{{ s.replace('a', none) }}
+{{ s.ljust('x') }}
+{{ s.ljust(20, 'ab') }}
+{{ s.zfill('x') }}
+{{ s.partition('') }}
+{{ s.endswith((1,)) }}
+{{ s.count('l', -3) }} {{ s.count('l', 100) }}| {{ s.count('l', 0, -100) }} {{ s.index('l', 3, -2) }} {{ s.startswith('H', -100) }} {{ s.endswith('d', 0, 100) }} {{ s.rindex('o') }} {{ l.index(1, -3) }} {{ l.index(2, 1, 100) }}
+{{ l.index(3, 1) }}
+{{ (1, 2).index(9) }}
+{{ 'aXbX'.rsplit('X') }} {{ 'aXbXc'.rsplit('X', 1) }} {{ 'aXbXc'.split('X', -1) }} {{ 'a b c'.split(' ', 1) }}
+{{ -(2 ** 62) * 2 - 0 }} {{ 5 // -2 }} {{ 5 % -2 }} {{ -5 // -2 }} {{ 7 // -1 }} {{ 7 % -1 }}
+{{ 2 ** 0.5 ** 2 }} {{ (-2) ** 3 }} {{ 2 ** 62 }} {{ 1.5 ** 2 }} {{ 4 ** -0.5 }}
+{{ 0.0 ** -1 }}
+{{ 1.5 % 0 }}
+{{ 1.5 // 0 }}
+{{ -1.5 // 1 }} {{ 1e300 * 1e10 }} {{ -0.0 }} {{ 0.0 // -2 }} {{ 3.0 // 1.1 }} {{ 6.0 % 0.1 }}
+{{ [1, 2] * 1.5 }}
+{{ [1] + 'a' }}
+{{ none + 1 }}
+{{ true - false }} {{ true / 2 }} {{ 5 / true }}
+{{ +s }}
+{{ +missing }}
+{{ -none }}
+{{ 15 | round(-1) }} {{ 25 | round(-1) }} {{ -15 | round(-1) }} {{ -16 | round(-1) }} {{ 5 | round(-30) }} {{ 1e10 | round(-3) }} {{ 123.456 | round(30) }}
+{% for x in [1, 2, 3] %}{{ loop }}{% endfor %}
+{% for x in l %}{{ loop.nope is defined }}{{ loop['index'] }}{{ loop | length }} {% endfor %}
+{% for a.b in l %}{% endfor %}
+{% for loop in l %}{% endfor %}
+{% for x in l if loop.first %}{% endfor %}
+{% for x in l %}{% set loop = 5 %}{% endfor %}
+{% for x in [1, 2] %}{% set y %}{% if x == 1 %}{% continue %}{% endif %}in{% endset %}{{ y }}{% endfor %}
+{% set ns = namespace() %}{% set ns.a, ns.b = 1, 2 %}{{ ns.a }}{{ ns.b }}
+{% with a, b = (1, 2) %}{{ a }}{{ b }}{% endwith %}
+{% with a 1 %}{% endwith %}
+{% macro %}{% endmacro %}
+{% macro m(1) %}{% endmacro %}
+{% macro m %}{% endmacro %}
+{% for x l %}{% endfor %}
+{% for in l %}{% endfor %}
+{% set x = %}
+{% if %}{% endif %}
+{% else %}
+{% 5 %}
+{% print %}x
+{{ s[1,2] }}|
+{{ l[1:2, 3] }}
+{{ s.5x }}
+{{ '\é' }} {{ "\
+" }} {{ '\0' | length }} {{ '\08' | length }}
+{{ 0x }}
+{{ 0x1G }}
+{{ 1.e5 }}
+{{ 1..2 }}
+{{ 1 is 2 }}
+{{ 1 is not }}
+{{ x is defined is defined }}
+{{ a if }}
+{{ a if b else }}
+{{ f(,) }}
+{{ f(a=) }}
+{{ {1} }}
+{{ {1: } }}
+{{ [,] }}
+{{ (,) }}
+{{ "{:08,}|{:012,.2f}|{:06,}|{:,}|{:+09,}".format(1234, 1234.5, 12, 999, 1000) }}
+{% for x in l %}{{ x }}{% endfor %}{% set loop = 1 %}{{ loop }}
+{% if false %}{{ s is nope }}{% endif %}{% if true %}{{ s is nope }}{% endif %}
+{{ 1 is divisibleby }}
+{{ 1 is odd(1, 2) }}
+{{ s | replace('a', old='b') }}
+{{ f(a=1, a=2) }}
+{% for x in l %}{{ (loop.cycle)('a', 'b') }}{{ (loop.changed)(x) }}{% endfor %}
+{{ (s.upper)() }} {{ (d.get)('a') }} {% set up = s.upper %}{{ up() }}
+{{ 1.5 if 0.0 else 'f' }} {{ 'r' if range(0) else 'e' }} {{ 'y' if 0.1 else 'n' }}
+{{ 3.0 % 0.7 }} {{ 1e308 ** 2 }}
+{{ [[1, 2], [3, 4]] | map(attribute=0) | list }} {{ [[1, 2], [3, 4]] | sum(attribute=1) }}
+{% set a.b = 1 %}
 """
 
 WHITESPACE = [

@@ -295,6 +295,8 @@ static bool parse_int(const struct text *t, int64_t base, int64_t *out)
 {
     char digits[80];
     size_t from = 0, to = t->len, n = 0;
+    if (base < 0 || base == 1 || base > 36)
+        return false;
     while (from < to && unicode_is_space((unsigned char)t->data[from]))
         from++;
     while (to > from && unicode_is_space((unsigned char)t->data[to - 1]))
@@ -370,8 +372,6 @@ FILTER(filter_int)
     bool ok = false;
     if (!argument_int(j, &args[1], 10, &base))
         return false;
-    if (base < 0 || base == 1 || base > 36)
-        return jinja_fail(j, "int() base must be >= 2 and <= 36, or 0");
     *out = *self;
     if (self->type == V_INT || self->type == V_BIGINT)
         return true;

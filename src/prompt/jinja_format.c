@@ -10,7 +10,7 @@
 
 #include "prompt/jinja_unicode.h"
 
-enum { MAX_PRECISION = 400, DIGITS_BYTES = 1024, MAX_NESTING = 2 };
+enum { MAX_PRECISION = 400, DIGITS_BYTES = 1024, MAX_NESTING = 2 }; /* a float has 309 digits */
 
 struct layout {
     const struct text *fill; /* NULL: a space */
@@ -22,19 +22,23 @@ struct layout {
     char type;                /* 0: none */
 };
 
-/* "-", "12345.6" with marks between thousands. */
-static void group_digits(char *digits, char mark)
+/* "12345.6" with marks between thousands: "12,345.6", and zeros before it up to `width`. */
+static void group_digits(char *digits, char mark, int64_t width)
 {
-    size_t whole = strspn(digits, "0123456789"), len = strlen(digits);
-    if (whole < 4 || len + (whole - 1) / 3 >= DIGITS_BYTES)
+    char grouped[DIGITS_BYTES];
+    size_t whole = strspn(digits, "0123456789"), rest = strlen(digits) - whole, n = 0;
+    size_t at = sizeof grouped - rest;
+    if (whole == 0 || whole * 2 + rest >= sizeof grouped)
         return;
-    size_t marks = (whole - 1) / 3;
-    memmove(digits + whole + marks, digits + whole, len - whole + 1);
-    for (size_t i = whole, to = whole + marks, n = 0; i-- > 0; n++) {
+    memcpy(grouped + at, digits + whole, rest);
+    while (n < whole || ((int64_t)(sizeof grouped - at) < width && at > 2)) {
         if (n && n % 3 == 0)
-            digits[--to] = mark;
-        digits[--to] = digits[i];
+            grouped[--at] = mark;
+        grouped[--at] = n < whole ? digits[whole - 1 - n] : '0';
+        n++;
     }
+    memcpy(digits, grouped + at, sizeof grouped - at);
+    digits[sizeof grouped - at] = '\0';
 }
 
 /* A number's sign, prefix and digits, padded as the layout says. */
@@ -43,10 +47,10 @@ static bool add_number(struct jinja *j, struct builder *b, const struct layout *
 {
     char sign[4] = {negative ? '-' : l->sign, 0}, all[DIGITS_BYTES + 16];
     bool finite = digits[0] != 'i' && digits[0] != 'n' && digits[0] != 'I' && digits[0] != 'N';
+    bool zeros = finite && l->zero && (!l->align || l->align == '=');
     if (l->grouping)
-        group_digits(digits, l->grouping);
+        group_digits(digits, l->grouping, zeros ? l->width - (int64_t)strlen(sign) : 0);
     int64_t inside = l->width - (int64_t)(strlen(sign) + strlen(prefix) + strlen(digits));
-    bool zeros = finite && ((l->zero && !l->align) || (l->align == '=' && l->zero));
     if (inside > JINJA_MAX_MEMORY_BYTES)
         return jinja_fail_memory(j);
     if (zeros || l->align == '=') {
@@ -380,13 +384,13 @@ static bool spec_apply(struct jinja *j, struct builder *b, const struct value *v
     }
     if (!spec_parse(j, spec, &l))
         return false;
+    static const struct text zero = {
+        .data = "0", .len = 1, .n_chars = 1, .source = RENDER_TEMPLATE};
+    if (l.zero && !l.fill)
+        l.fill = &zero;
     if (v->type == V_STRING) {
         if ((l.type && l.type != 's') || l.align == '=' || l.sign)
             return jinja_fail(j, "Invalid format specifier for a string");
-        static const struct text zero = {
-            .data = "0", .len = 1, .n_chars = 1, .source = RENDER_TEMPLATE};
-        if (l.zero && !l.fill)
-            l.fill = &zero;
         return add_string(j, b, &l, v->text);
     }
     if (!value_is_number(v) || v->type == V_BIGINT)

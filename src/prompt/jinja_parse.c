@@ -171,18 +171,6 @@ static struct node *parse_if(struct parser *p, struct node *node)
     return NULL;
 }
 
-static bool target_has(const struct node *target, const char *name)
-{
-    if (target->kind == NODE_NAME)
-        return text_is(target->name.text, name);
-    if (target->kind != NODE_TUPLE)
-        return false;
-    for (const struct node *item = target->items.first; item; item = item->next)
-        if (target_has(item, name))
-            return true;
-    return false;
-}
-
 static struct node *parse_for(struct parser *p, struct node *node)
 {
     static const char *const ends[] = {"endfor", "else", NULL}, *const else_ends[] = {"endfor",
@@ -190,8 +178,6 @@ static struct node *parse_for(struct parser *p, struct node *node)
     node->loop.target = parse_target(p, false, "in");
     if (!node_over(p, node, node->loop.target))
         return NULL;
-    if (target_has(node->loop.target, "loop"))
-        return parse_fail(p, p->lexeme, "Can't assign to special loop variable in for-loop target");
     if (!parse_expect_name(p, "in"))
         return NULL;
     node->loop.iterable = parse_tuple(p, TUPLE_NO_CONDITION, "recursive");

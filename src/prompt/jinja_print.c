@@ -136,6 +136,19 @@ static void print_scalar(struct printer *p, const struct value *v)
     }
 }
 
+static void print_loop(struct printer *p, struct loop *loop)
+{
+    static const struct text index = {.data = "index", .len = 5},
+                             length = {.data = "length", .len = 6};
+    struct value at, of;
+    char digits[64];
+    if (!loop_attribute(p->j, loop, &index, &at) || !loop_attribute(p->j, loop, &length, &of))
+        return;
+    snprintf(digits, sizeof digits, "<LoopContext %lld/%lld>", (long long)at.integer,
+             (long long)of.integer);
+    print(p, digits);
+}
+
 static void print_range(struct printer *p, const struct range *range)
 {
     char digits[96];
@@ -165,6 +178,7 @@ static void print_repr(struct printer *p, const struct value *v)
         print_items(p, v->view->items, "([", "])");
         break;
     case V_RANGE: print_range(p, v->range); break;
+    case V_LOOP: print_loop(p, v->loop); break;
     case V_NAMESPACE:
         print(p, "<Namespace ");
         print_dict(p, v->dict);

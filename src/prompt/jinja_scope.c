@@ -40,6 +40,7 @@ struct resolver {
     bool analyzing; /* first pass */
     bool soft;      /* in a branch: an unknown filter fails when it is reached, not before */
     bool failed;
+    unsigned loops; /* around us: `loop` is theirs */
 };
 
 static void visit(struct resolver *r, struct frame *f, struct node *node);
@@ -168,6 +169,8 @@ static void visit_target(struct resolver *r, struct frame *f, struct node *targe
     } else if (target->kind == NODE_TUPLE) {
         for (struct node *item = target->items.first; item && !r->failed; item = item->next)
             visit_target(r, f, item, param);
+    } else if (r->loops && text_is(target->name.text, "loop")) {
+        fail(r, target->position, "Can't assign to special loop variable in for-loop target");
     } else if (!r->analyzing) {
         find(f, target->name.text, &target->name.place);
     } else if (param) {
@@ -372,6 +375,12 @@ static void signature_visit(struct resolver *r, struct frame *parent, struct sig
             fail(r, param->position, "duplicate argument '%.*s' in macro definition",
                  (int)param->name.text->len, param->name.text->data);
     }
+    size_t n_required = s->params.count - s->defaults.count, i = 0;
+    for (struct node *param = s->params.first; param && i < n_required; param = param->next, i++)
+        if (text_is(param->name.text, "caller") && mentions(&s->body, "caller"))
+            fail(r, param->position,
+                 "When defining macros or call blocks the special \"caller\" argument must be "
+                 "omitted or be given a default.");
     if (r->failed)
         return;
     special_param(r, &f, "caller", &s->body, &s->uses_caller, &s->caller_slot);
@@ -398,6 +407,7 @@ static void visit_loop(struct resolver *r, struct frame *f, struct node *node)
     static const struct text loop_name = {
         .data = "loop", .len = 4, .n_chars = 4, .source = RENDER_TEMPLATE};
     struct frame body = {.parent = f}, test = {.parent = f}, otherwise = {.parent = f};
+    r->loops++;
     r->analyzing = true; /* the target's slots come first, so that body and test agree on them */
     visit_target(r, &body, node->loop.target, true);
     declare(r, &body, &loop_name);
@@ -410,6 +420,7 @@ static void visit_loop(struct resolver *r, struct frame *f, struct node *node)
     if (node->loop.otherwise.first)
         frame_visit(r, &otherwise, NULL, NULL, &node->loop.otherwise, NULL,
                     &node->loop.else_layout);
+    r->loops--;
 }
 
 static void visit_with(struct resolver *r, struct frame *f, struct node *node)

@@ -219,6 +219,8 @@ bool value_equal(struct jinja *j, const struct value *a, const struct value *b)
         return equal;
     }
     case V_RANGE: return list_equal(j, a->range->items, b->range->items);
+    case V_METHOD:
+        return a->method->entry == b->method->entry && a->method->self.list == b->method->self.list;
     default: return a->list == b->list; /* the same object */
     }
 }
