@@ -81,7 +81,7 @@ $(BUILD)/unit-coverage: $(call objects,coverage,$(TEST_SRCS)) $(call library,cov
 	$(call link,coverage)
 $(BUILD)/bench_%: $(BUILD)/release/bench/bench_%.o $(call library,release)
 	$(call link,release)
-$(BUILD)/api_doc: $(BUILD)/release/tools/api_doc.o $(call library,release)
+$(BUILD)/api_doc $(BUILD)/same_bits: $(BUILD)/%: $(BUILD)/release/tools/%.o $(call library,release)
 	$(call link,release)
 $(BUILD)/fuzz_%: $(BUILD)/fuzzing/tests/fuzz/fuzz_%.o $(call library,fuzzing)
 	$(call link,fuzzing) -fsanitize=fuzzer
