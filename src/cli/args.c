@@ -180,9 +180,10 @@ int cache_size_parse(const char *text, struct cache_size *size, struct error *er
     };
     char *end;
     double number = strtod(text, &end);
-    if (end != text && number > 0 && number < 0x1p60) {
+    if (end != text && number > 0) {
         for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-            if (strcmp(end, units[i].suffix) != 0)
+            if (strcmp(end, units[i].suffix) != 0 || !(number * units[i].factor < 0x1p60) ||
+                !(number < 0x1p60))
                 continue;
             *size = units[i].factor > 0
                         ? (struct cache_size){.bytes = (uint64_t)(number * units[i].factor)}

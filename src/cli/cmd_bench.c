@@ -1,5 +1,6 @@
 /* `radish bench`: how fast the engine is, without server or cache. Prefill is one prompt from
  * nothing; decode is one token at a time for each of some streams, behind a prompt of --depth. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,10 +123,10 @@ static int bench_measure(struct bench *b, struct speed *prompt, struct speed *de
 
 static int bench_open(struct bench *b, struct engine *engine, struct error *err)
 {
-    uint32_t length = depth + n_decode > n_prompt ? depth + n_decode : n_prompt;
+    uint64_t length = (uint64_t)depth + n_decode > n_prompt ? (uint64_t)depth + n_decode : n_prompt;
     *b = (struct bench){
         .engine = engine,
-        .length = length,
+        .length = (uint32_t)length,
         .runs = calloc(n_streams, sizeof *b->runs),
         .seqs = calloc(n_streams, sizeof *b->seqs),
         .rows = calloc(engine->limits.max_rows, sizeof *b->rows),
@@ -133,14 +134,14 @@ static int bench_open(struct bench *b, struct engine *engine, struct error *err)
     };
     if (!b->runs || !b->seqs || !b->rows || !b->logits)
         return error_set(err, ERROR_MEMORY, "no memory for the benchmark");
-    if (length > engine->limits.max_length ||
-        (uint64_t)n_streams * length > engine->limits.n_pages ||
+    if (length > engine->limits.max_length || n_streams * length > engine->limits.n_pages ||
         n_streams > engine->limits.max_seqs)
         return error_set(err, ERROR_INPUT,
-                         "%u streams of %u tokens do not fit: see -c, --max-seqs and --cache-size",
+                         "%u streams of %" PRIu64
+                         " tokens do not fit: see -c, --max-seqs and --cache-size",
                          n_streams, length);
     for (uint32_t s = 0; s < n_streams; s++)
-        b->runs[s] = (struct page_run){.first = s * length, .count = length};
+        b->runs[s] = (struct page_run){.first = s * b->length, .count = b->length};
     return 0;
 }
 

@@ -45,7 +45,7 @@ static void text_show(void *context, const char *text, size_t len)
 
 static void timings_show(const struct generation *g)
 {
-    double seconds = (g->total_ms - g->first_token_ms) / 1000;
+    double seconds = g->n_generated > 1 ? (g->total_ms - g->first_token_ms) / 1000 : 0;
     fprintf(stderr,
             "[prompt %u tokens, %u cached; first token %.0f ms; %u tokens, %.1f a second]\n",
             g->n_prompt, g->n_cached, g->first_token_ms, g->n_generated,
@@ -92,9 +92,14 @@ static void chat_loop(const struct command *command, struct chat *c)
             conversation_reset(c);
             continue;
         }
+        struct json before = *c->messages;
         message_append(&c->arena, c->messages, "user", line, strlen(line));
-        if (turn_answer(c, &err))
+        if (turn_answer(c, &err)) { /* as if it had not been asked */
             command_fail(command, &err, EXIT_FAILED);
+            *c->messages = before;
+            if (before.last)
+                before.last->next = NULL;
+        }
     }
     line_editor_free(&editor);
 }

@@ -118,7 +118,7 @@ static bool events_take(struct generator *g, struct request *r, struct generatio
 {
     struct sched_event event;
     while (scheduler_next_event(g->scheduler, r, &event)) {
-        if (event.type == EVENT_TOKEN)
+        if (event.type == EVENT_TOKEN && (uint32_t)event.token < g->tokens.n_tokens)
             strbuf_add(&a->bytes, g->tokens.bytes[event.token], g->tokens.lengths[event.token]);
         if (event.type == EVENT_TOKEN || event.type == EVENT_DONE)
             answer_show(a, generation, event.text_end, event.type == EVENT_DONE);
@@ -178,16 +178,16 @@ int generator_run(struct generator *g, struct generation *generation, struct err
     r->max_tokens = generation->max_tokens ? generation->max_tokens : context;
     r->sampling = generation->sampling;
     if (scheduler_submit(g->scheduler, r) != SUBMIT_OK) {
+        *err = r->error;
         free(r);
-        return error_set(err, ERROR_INPUT,
-                         "the conversation has %u tokens, but the context holds %u (see -c)",
-                         generation->n_prompt, context);
+        return -1;
     }
     struct answer answer = {0};
     request_wait(g, r, generation, &answer);
     generation->n_cached = r->prompt_cached;
     generation->n_generated = r->n_generated;
-    generation->first_token_ms = (double)(r->first_token_ns - r->submitted_ns) / 1e6;
+    if (r->first_token_ns)
+        generation->first_token_ms = (double)(r->first_token_ns - r->submitted_ns) / 1e6;
     generation->total_ms = (double)(r->done_ns - r->submitted_ns) / 1e6;
     int failed = generation->finish == FINISH_ERROR;
     if (failed && err)

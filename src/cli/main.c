@@ -1,5 +1,4 @@
 /* radish: the program. Finds the command and runs it. */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,9 +50,18 @@ int command_fail(const struct command *command, const struct error *err, int sta
     return status;
 }
 
+/* What could not be written is a failure too: a full disk, a closed file. */
+static int status_with_output(int status)
+{
+    if ((fflush(stdout) || ferror(stdout)) && status == EXIT_OK) {
+        fprintf(stderr, "radish: the output could not be written\n");
+        return EXIT_FAILED;
+    }
+    return status;
+}
+
 int main(int argc, char **argv)
 {
-    signal(SIGPIPE, SIG_IGN);
     const char *name = argc > 1 ? argv[1] : "--help";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         help_print(stdout);
@@ -65,7 +73,7 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < N_COMMANDS; i++)
         if (strcmp(commands[i]->name, name) == 0)
-            return commands[i]->run(commands[i], argc - 2, argv + 2);
+            return status_with_output(commands[i]->run(commands[i], argc - 2, argv + 2));
     fprintf(stderr, "radish: unknown command '%s'\n\n", name);
     help_print(stderr);
     return EXIT_USAGE;

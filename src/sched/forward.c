@@ -157,7 +157,7 @@ static void retry_alone(struct scheduler *s)
             continue;
         if (compute(s, &seq, 1, &err) == 0) {
             take_results(s, &seq, 1);
-        } else if (!is_canceled(seq)) {
+        } else if (err.code != ERROR_CANCELED && !is_canceled(seq)) {
             log_warn("a request of %u tokens failed: %s", seq->n_tokens, err.message);
             seq->request->error = err;
             scheduler_finish(s, seq, FINISH_ERROR);

@@ -47,6 +47,7 @@ struct completion {
     /* The worker's part: in, then out. */
     struct strbuf body;
     struct chat_params params;
+    struct strbuf stops; /* the bytes of params.stops, once the rest of the request is let go */
     struct token_list prompt;
     bool failed;
     struct api_error error;
@@ -74,6 +75,7 @@ static void completion_free(struct completion *c)
     sse_close(&c->sse);
     strbuf_free(&c->body);
     chat_params_free(&c->params);
+    strbuf_free(&c->stops);
     token_list_free(&c->prompt);
     *(c->prev ? &c->prev->next : &api->completions) = c->next;
     if (c->next)
@@ -145,8 +147,8 @@ static void completion_fail(struct completion *c, const struct api_error *e)
 static int context_exceeded(struct completion *c, const char *how, size_t n_tokens)
 {
     api_error_set(&c->error, 400, "messages",
-                  "this model's context is %u tokens, but the conversation takes %s%zu; shorten "
-                  "it, or start the server with a larger -c",
+                  "this model's context is %u tokens, but the conversation takes %s%zu, and the "
+                  "answer needs one at least; shorten it, or start the server with a larger -c",
                   c->api->options->context, how, n_tokens);
     c->error.code = "context_length_exceeded";
     return -1;
@@ -158,7 +160,8 @@ static int refuse_hopeless(struct completion *c)
 {
     size_t n_bytes = 0, longest = c->api->longest_token ? c->api->longest_token : 1;
     json_each (message, c->params.messages)
-        n_bytes += json_get(message, "content")->text_len;
+        json_each (member, message)
+            n_bytes += member->text_len;
     if (n_bytes / longest <= c->api->options->context)
         return 0;
     return context_exceeded(c, "at least ", n_bytes / longest);
@@ -194,6 +197,10 @@ static int prepare(struct completion *c)
         c->error.code = "model_not_found";
         return -1;
     }
+    uint32_t most = options->max_seqs + options->max_waiting;
+    if (p->n > most)
+        return api_error_set(&c->error, 400, "n", "'n' is %lld, but this server takes %u at once",
+                             (long long)p->n, most);
     if (refuse_hopeless(c))
         return -1;
     if (prompt_maker_chat(options->prompt, p->messages, p->extra, &c->prompt, &err)) {
@@ -204,11 +211,29 @@ static int prepare(struct completion *c)
     return fit_context(c);
 }
 
+/* A parsed request takes many times its bytes, and an answer may wait and run for long: all that
+ * is kept of it is the stop strings. */
+static void let_go_of_request(struct completion *c)
+{
+    struct chat_params *p = &c->params;
+    for (uint32_t i = 0; i < p->n_stops; i++)
+        strbuf_add(&c->stops, p->stops[i].bytes, p->stops[i].len);
+    if (c->stops.failed)
+        return; /* then the request keeps them */
+    const char *bytes = strbuf_str(&c->stops);
+    for (uint32_t i = 0; i < p->n_stops; bytes += p->stops[i++].len)
+        p->stops[i].bytes = bytes;
+    arena_free(&p->arena);
+    p->model = NULL;
+    p->messages = p->extra = NULL;
+}
+
 static void completion_prepare(struct job *job)
 {
     struct completion *c = (struct completion *)((char *)job - offsetof(struct completion, job));
     if (!atomic_load(&c->unwanted))
         c->failed = prepare(c) != 0;
+    let_go_of_request(c);
     strbuf_free(&c->body);
 }
 
@@ -315,6 +340,10 @@ static bool submit_choices(struct completion *c, struct api_error *e)
                           "shorten it, or start the server with a larger --cache-size",
                           c->prompt.len);
             e->code = "context_length_exceeded";
+            return false;
+        }
+        if (o->request.error.code == ERROR_MEMORY) {
+            api_error_set(e, 503, NULL, "%s; try again soon", o->request.error.message);
             return false;
         }
         if (result != SUBMIT_OK) {

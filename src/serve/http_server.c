@@ -482,6 +482,8 @@ static void timer_cb(evutil_socket_t fd, short what, void *arg)
         refuse(c, 408, "the request's header did not come in time");
     else if (c->state == X_BODY)
         refuse(c, 408, "the request's body did not come in time");
+    else if (c->state == X_IDLE && evbuffer_get_length(bufferevent_get_output(c->bev)) > 0)
+        arm(c, c->server->options.idle_timeout_ms); /* its answer is still on the way */
     else
         connection_lost(c);
 }
@@ -502,7 +504,7 @@ static bool make_room(struct http_server *s)
         return true;
     struct http_exchange *oldest = NULL;
     for (struct http_exchange *c = s->connections; c; c = c->next)
-        if (c->state == X_IDLE)
+        if (c->state == X_IDLE && evbuffer_get_length(bufferevent_get_output(c->bev)) == 0)
             oldest = c;
     if (oldest)
         connection_close(oldest);
