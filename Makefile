@@ -1,6 +1,6 @@
 # radish: `make serve` runs it, `make test` tests it; both install what is missing first.
 #   make             build/radish
-#   make serve       ... and serve the default model (PORT=9000, HOST=..., MODEL=file.gguf, ARGS=...)
+#   make serve       ... and serve the default model (PORT=9000 MODEL=file.gguf ARGS="-t 4")
 #   make test        every test; ends with "N passed, N failed"
 #   make unit        only the unit tests, with sanitizers (T=tree: those whose name contains it)
 #   make tsan        the unit tests of threads under ThreadSanitizer
@@ -9,11 +9,10 @@
 #   make V=1 shows the commands
 #   make docs        docs/api.md from the table of request fields
 #   make lint | format | coverage | install | clean
-CC      ?= gcc
 OPT     ?= -O3 -g
 BUILD   ?= build
 PREFIX  ?= /usr/local
-HOST    ?= 127.0.0.1
+HOST    := 127.0.0.1
 PORT    ?= 8080
 MODEL   ?=
 ARGS    ?=

@@ -10,7 +10,7 @@ trap 'rm -f "$log"' EXIT
 part() {
     printf '== %s\n' "$1"
     shift
-    "$@" 2>&1 | tee -a "$log"
+    { "$@" 2>&1 || echo "a part ended with an error"; } | tee -a "$log"
 }
 
 export RADISH_TEST_MODEL="$model"
@@ -30,7 +30,9 @@ awk '
     }
     parts++
 }
+/^a part ended with an error$/ { broken++ }
 END {
+    if (broken && !failed) failed = broken
     if (parts != 3) { failed++; print "a part of the tests did not finish" }
     printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
     exit failed > 0

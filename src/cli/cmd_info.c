@@ -1,4 +1,5 @@
 /* `radish info`: what a model file holds. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -67,7 +68,7 @@ static void info_print_text(const struct model *m, const char *types, size_t tem
     printf("%-14s %u tokens\n", "vocabulary", h->n_vocab);
     printf("%-14s %u layers of %u, %u heads (%u for KV) of %u, feed-forward %u\n", "shape",
            h->n_layers, h->n_embd, h->n_heads, h->n_kv_heads, h->head_dim, h->n_ff);
-    printf("%-14s %u bytes a token (f16)\n", "KV", h->n_layers * h->n_kv_heads * h->head_dim * 4);
+    printf("%-14s %" PRIu64 " bytes a token (f16)\n", "KV", kv_page_bytes(h, KV_F16));
     printf("%-14s %s\n", "chat template", template_len ? "yes" : "none");
 }
 

@@ -75,7 +75,7 @@ static int rows_compute(struct runtime *r, const struct token_list *list, struct
     float *logits = malloc((size_t)CHUNK * n_vocab * sizeof *logits); /* [CHUNK][n_vocab] */
     if (!logits)
         return error_set(err, ERROR_MEMORY, "no memory for the logits");
-    struct page_run run = {.first = 0, .count = n};
+    struct page_run run = {.first = 0};
     int failed = 0;
     for (uint32_t done = 0; done < n && !failed; done += CHUNK) {
         struct batch_row rows[CHUNK];
@@ -87,7 +87,8 @@ static int rows_compute(struct runtime *r, const struct token_list *list, struct
                 .page = done + i,
                 .output = all_rows || done + i + 1 == n ? OUTPUT_LOGITS : OUTPUT_NONE,
             };
-        struct batch_seq seq = {.runs = &run, .n_runs = 1, .length = done + n_rows};
+        run.count = done + n_rows;
+        struct batch_seq seq = {.runs = &run, .n_runs = 1, .length = run.count};
         struct batch batch = {
             .seqs = &seq, .n_seqs = 1, .rows = rows, .n_rows = n_rows, .logits = logits};
         failed = engine_forward(engine, &batch, err);

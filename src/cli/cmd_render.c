@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/runtime.h"
 
@@ -36,7 +37,7 @@ static int now_parse(struct render_options *options, struct error *err)
 static int source_read(struct strbuf *source, struct error *err)
 {
     if (template_path)
-        return file_read(template_path, source, err);
+        return file_read(template_path, 0, source, err);
     struct model model = {0};
     struct gguf_string text;
     if (runtime_open_model(&model, err))
@@ -86,7 +87,7 @@ static int render_run(const struct command *command, int argc, char **argv)
         error_set(&err, ERROR_INPUT, "--context FILE is needed (- for standard input)");
         return command_fail(command, &err, EXIT_USAGE);
     }
-    int failed = source_read(&source, &err) || file_read(context_path, &context, &err) ||
+    int failed = source_read(&source, &err) || file_read(context_path, 0, &context, &err) ||
                  context_render(&source, &context, &out, &err);
     if (!failed)
         fwrite(strbuf_str(&out.text), 1, out.text.len, stdout);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/generate.h"
 
@@ -100,7 +101,7 @@ static int run_run(const struct command *command, int argc, char **argv)
         return status;
     if (set.operands.n)
         strbuf_adds(&text, set.operands.items[0]);
-    else if (file_read("-", &text, &err))
+    else if (file_read("-", 0, &text, &err))
         return command_fail(command, &err, EXIT_FAILED);
     if (runtime_open(&runtime, &err)) {
         strbuf_free(&text);

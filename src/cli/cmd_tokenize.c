@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/runtime.h"
 
@@ -67,7 +68,7 @@ static int tokenize_run(const struct command *command, int argc, char **argv)
     if (!command_parse(command, &set, argc, argv, &status))
         return status;
     int failed = runtime_open_model(&model, &err) ||
-                 tokenizer_open(&tokenizer, &model.gguf, &err) || file_read("-", &in, &err);
+                 tokenizer_open(&tokenizer, &model.gguf, &err) || file_read("-", 0, &in, &err);
     if (!failed)
         failed = decode ? ids_decode(tokenizer, &in, &out, &err)
                         : text_encode(tokenizer, &in, &out, &err);

@@ -2,7 +2,7 @@
  * weights (with progress on a terminal) and opens the prompt maker. */
 #include "cli/runtime.h"
 
-#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,25 +50,6 @@ const struct option runtime_engine_options[] = {
     {0},
 };
 
-int file_read(const char *path, struct strbuf *out, struct error *err)
-{
-    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
-    if (!in)
-        return error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
-    char chunk[65536];
-    size_t n;
-    while ((n = fread(chunk, 1, sizeof chunk, in)) > 0)
-        strbuf_add(out, chunk, n);
-    bool failed = ferror(in);
-    if (in != stdin)
-        fclose(in);
-    if (failed)
-        return error_set(err, ERROR_IO, "%s: cannot be read: %s", path, strerror(errno));
-    if (out->failed)
-        return error_set(err, ERROR_MEMORY, "%s: no memory to read it", path);
-    return 0;
-}
-
 int runtime_open_model(struct model *m, struct error *err)
 {
     if (!runtime_options.model_path)
@@ -95,7 +76,7 @@ static uint64_t default_cache_bytes(void)
 }
 
 /* Pages of the pool for a page of that size. */
-static int pages_count(uint32_t page_bytes, uint32_t *n_pages, struct error *err)
+static int pages_count(uint64_t page_bytes, uint32_t *n_pages, struct error *err)
 {
     struct cache_size size = {.bytes = default_cache_bytes()};
     if (runtime_options.cache_size && cache_size_parse(runtime_options.cache_size, &size, err))
@@ -103,16 +84,10 @@ static int pages_count(uint32_t page_bytes, uint32_t *n_pages, struct error *err
     uint64_t n = size.tokens ? size.tokens : size.bytes / page_bytes;
     if (n < 2)
         return error_set(err, ERROR_INPUT,
-                         "--cache-size %s holds no conversation: a token takes %u bytes",
+                         "--cache-size %s holds no conversation: a token takes %" PRIu64 " bytes",
                          runtime_options.cache_size, page_bytes);
     *n_pages = n > INT32_MAX ? INT32_MAX : (uint32_t)n;
     return 0;
-}
-
-/* Bytes of KV of one position: keys and values of every layer. */
-static uint32_t page_bytes_of(const struct hparams *h, enum kv_type type)
-{
-    return h->n_layers * 2 * h->n_kv_heads * h->head_dim * (type == KV_F32 ? 4 : 2);
 }
 
 static void context_choose(struct runtime *r, uint32_t trained, struct engine_limits *limits)
@@ -171,7 +146,7 @@ static int cpu_open(struct runtime *r, struct error *err)
     struct engine_limits limits = limits_from_options();
     if (runtime_open_model(&r->model, err) ||
         prompt_maker_open(&r->prompt, &r->model.gguf, runtime_options.template_path, err) ||
-        pages_count(page_bytes_of(&r->model.hparams, limits.kv_type), &limits.n_pages, err))
+        pages_count(kv_page_bytes(&r->model.hparams, limits.kv_type), &limits.n_pages, err))
         return -1;
     context_choose(r, r->model.hparams.n_context, &limits);
     name_from_path(r->model_name, sizeof r->model_name, runtime_options.model_path);

@@ -42,7 +42,4 @@ void runtime_close(struct runtime *r);
 /* Only the file, for commands that compute nothing. */
 int runtime_open_model(struct model *m, struct error *err);
 
-/* All of a file, or of standard input for "-". */
-int file_read(const char *path, struct strbuf *out, struct error *err);
-
 #endif

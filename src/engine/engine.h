@@ -26,6 +26,17 @@
 
 enum kv_type { KV_F16, KV_F32, KV_BF16 };
 
+static inline uint32_t kv_type_bytes(enum kv_type type)
+{
+    return type == KV_F32 ? 4 : 2;
+}
+
+/* Bytes of one position: the keys and values of every layer. */
+static inline uint64_t kv_page_bytes(const struct hparams *h, enum kv_type type)
+{
+    return (uint64_t)2 * h->n_layers * h->n_kv_heads * h->head_dim * kv_type_bytes(type);
+}
+
 enum { ENGINE_MAX_GROUPS = 4 };
 
 struct engine_limits {

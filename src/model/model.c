@@ -148,6 +148,16 @@ static void copy_name(char *out, size_t size, struct gguf_string from)
     out[len] = '\0';
 }
 
+static int refuse_architecture(struct loader *l)
+{
+    char known[128] = "";
+    for (size_t i = 0, n = 0; i < sizeof architectures / sizeof *architectures; i++)
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "",
+                              architectures[i].name);
+    return refuse(l, "radish does not know the architecture \"%s\"; it knows: %s",
+                  l->m->hparams.arch, known);
+}
+
 static int find_architecture(struct loader *l)
 {
     struct hparams *h = &l->m->hparams;
@@ -159,8 +169,7 @@ static int find_architecture(struct loader *l)
             l->arch = &architectures[i];
     copy_name(h->arch, sizeof h->arch, name);
     if (!l->arch)
-        return refuse(l, "radish does not know the architecture \"%s\"; it knows llama and qwen2",
-                      h->arch);
+        return refuse_architecture(l);
     h->rope_kind = l->arch->rope_kind;
     const char *slash = strrchr(l->m->gguf.path, '/');
     const char *file = slash ? slash + 1 : l->m->gguf.path;
@@ -411,6 +420,10 @@ static int take_weights(struct loader *l)
     for (uint32_t i = 0; i < m->hparams.n_layers; i++)
         if (take_layer(l, i))
             return -1;
+    /* Tensors may share bytes of the file; packed, each takes its own. */
+    if (m->weight_bytes > m->gguf.map_bytes)
+        return refuse(l, "its tensors would take %" PRIu64 " bytes, more than the file has",
+                      m->weight_bytes);
     return check_rope_freqs(l) || refuse_unused(l) ? -1 : 0;
 }
 

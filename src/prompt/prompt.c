@@ -9,41 +9,21 @@
  * A run is encoded in one piece, whoever wrote it, because words are cut from the joined text. */
 #include "prompt/prompt.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 
 enum { MAX_TEMPLATE_BYTES = 4 << 20 };
-
-static int file_read(const char *path, struct strbuf *out, struct error *err)
-{
-    char piece[8192];
-    size_t n;
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
-    out->limit = MAX_TEMPLATE_BYTES;
-    while ((n = fread(piece, 1, sizeof piece, f)) > 0 && !out->failed)
-        strbuf_add(out, piece, n);
-    int broken = ferror(f);
-    fclose(f);
-    if (broken)
-        return error_set(err, ERROR_IO, "%s: %s", path, strerror(EIO));
-    if (out->failed)
-        return error_set(err, ERROR_LIMIT, "%s: a chat template has at most %d MiB", path,
-                         MAX_TEMPLATE_BYTES >> 20);
-    return 0;
-}
 
 static int template_from_file(struct prompt_maker *p, const char *path, struct error *err)
 {
     struct strbuf source = STRBUF_INIT;
     struct error cause = {0};
-    int failed = file_read(path, &source, err);
+    int failed = file_read(path, MAX_TEMPLATE_BYTES, &source, err);
     if (!failed) {
         p->chat_template = chat_template_parse(strbuf_str(&source), source.len, &cause);
         if (!p->chat_template)
@@ -218,8 +198,8 @@ int prompt_maker_chat(const struct prompt_maker *p, const struct json *messages,
 {
     if (!p->chat_template)
         return error_set(err, ERROR_INPUT,
-                         "the model has no chat template: start with --chat-template FILE to give "
-                         "it one, or use plain completions");
+                         "the model has no chat template: start with --chat-template-file FILE to "
+                         "give it one");
     struct arena arena = ARENA_INIT;
     struct rendering rendering = RENDERING_INIT;
     struct render_options options = {.now_unix = local_now()};

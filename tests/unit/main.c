@@ -61,11 +61,13 @@ const char *test_model_path(void)
 
 const char *test_scratch_dir(void)
 {
-    static char dir[] = "build/scratch.XXXXXX";
-    static bool made;
-    if (!made && !mkdtemp(dir))
+    static char dir[4096];
+    const char *build = getenv("RADISH_BUILD");
+    if (dir[0])
+        return dir;
+    snprintf(dir, sizeof dir, "%s/scratch.XXXXXX", build ? build : "build");
+    if (!mkdtemp(dir))
         test_fail(__FILE__, __LINE__, "cannot make %s", dir);
-    made = true;
     return dir;
 }
 

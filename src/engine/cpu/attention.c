@@ -59,11 +59,6 @@ struct attention {
     struct buffer memory;
 };
 
-static size_t kv_element_bytes(enum kv_type type)
-{
-    return type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-}
-
 enum { N_ARRAYS = 7 };
 
 /* The lengths of a thread's arrays, in floats, in their order; returns their sum. */
@@ -115,7 +110,7 @@ int attention_open(struct attention **out, const struct attention_shape *shape,
     a->raw_blocks = (shape->max_length + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK;
     if (a->raw_blocks < MIN_RAW_BLOCKS)
         a->raw_blocks = MIN_RAW_BLOCKS;
-    a->head_bytes = shape->head_dim * kv_element_bytes(shape->kv_type);
+    a->head_bytes = shape->head_dim * kv_type_bytes(shape->kv_type);
     a->row_bytes = a->head_bytes * shape->n_kv_heads;
     a->tiles = calloc(shape->max_rows, sizeof *a->tiles);
     a->cuts = calloc(shape->n_threads + 1, sizeof *a->cuts);

@@ -165,9 +165,8 @@ static int kv_open(struct cpu_engine *e, struct error *err)
 {
     const struct hparams *hp = &e->model->hparams;
     const struct engine_limits *limits = &e->engine.limits;
-    size_t element = limits->kv_type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-    e->kv_row_bytes = (size_t)hp->n_kv_heads * hp->head_dim * element;
-    uint64_t page_bytes = 2 * (uint64_t)hp->n_layers * e->kv_row_bytes;
+    uint64_t page_bytes = kv_page_bytes(hp, limits->kv_type);
+    e->kv_row_bytes = page_bytes / hp->n_layers / 2;
     if (page_bytes > UINT32_MAX || limits->n_pages > SIZE_MAX / 2 / page_bytes)
         return error_set(err, ERROR_LIMIT, "a cache of %u positions does not fit in memory",
                          limits->n_pages);

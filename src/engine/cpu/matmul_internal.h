@@ -11,8 +11,9 @@
  * 32 columns, so that a kernel that works on a few rows of a tile walks memory forwards and finds
  * every operand at a constant distance from one pointer:
  *
- *   tile 0 (rows 0..11)  [block 0: 12 x 32 quants │ 12 scales │ 12 sums │ 2 x 12 half sums][block
- * 1] tile 1 (rows 12..23) [block 0 ...
+ *   tile 0 (rows 0..11)   [block 0][block 1] ...
+ *   tile 1 (rows 12..23)  [block 0][block 1] ...
+ *   block                 [12 x 32 quants │ 12 scales │ 12 sums │ 2 x 12 half sums]
  *
  * Quantised weights, `blocks` of 32 columns each. A panel is one run of memory that is read from
  * end to end. Groups of 1, 2 or 8 blocks have their heads (scales and mins) together in front, so

@@ -1,0 +1,38 @@
+/* Reading whole files: what is there, what is too long, what is not a file. */
+#include "test.h"
+
+#include "base/file.h"
+
+static void write_file(char *path, size_t size, const char *content)
+{
+    snprintf(path, size, "%s/file", test_scratch_dir());
+    FILE *f = fopen(path, "wb");
+    CHECK(f && fputs(content, f) >= 0 && fclose(f) == 0);
+}
+
+TEST(file, reads_all_of_it)
+{
+    char path[256];
+    struct strbuf out = STRBUF_INIT;
+    struct error err;
+    write_file(path, sizeof path, "radish");
+    CHECK_INT(file_read(path, 0, &out, &err), 0);
+    CHECK_STR(strbuf_str(&out), "radish");
+    strbuf_clear(&out);
+    CHECK_INT(file_read(path, 6, &out, &err), 0);
+    strbuf_free(&out);
+}
+
+TEST(file, refuses_with_the_path)
+{
+    char path[256];
+    struct strbuf out = STRBUF_INIT;
+    struct error err;
+    write_file(path, sizeof path, "radish");
+    CHECK(file_read(path, 5, &out, &err) && err.code == ERROR_LIMIT && strstr(err.message, path));
+    strbuf_clear(&out);
+    CHECK(file_read("build/nothing", 0, &out, &err) && err.code == ERROR_IO);
+    CHECK(strstr(err.message, "build/nothing"));
+    CHECK(file_read(test_scratch_dir(), 0, &out, &err) && err.code == ERROR_IO);
+    strbuf_free(&out);
+}
