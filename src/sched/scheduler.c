@@ -179,7 +179,10 @@ bool scheduler_step(struct scheduler *s)
     s->now_ns = clock_now_ns();
     uint64_t preempted = s->stats.preempted;
     bool worked = take_arrivals(s);
-    worked |= end_canceled(s, false);
+    if (end_canceled(s, false)) {
+        worked = true;
+        publish(s); /* now, and not behind the batch: their work has stopped */
+    }
     worked |= scheduler_admit(s);
     scheduler_reserve(s);
     scheduler_plan(s);
