@@ -173,6 +173,15 @@ static void random_batch(struct fixture *f)
     }
 }
 
+/* One head of a position as floats. */
+static void load_row(const struct fixture *f, const void *row, float *out)
+{
+    static _Alignas(64) float tile[128 * KEY_TILE];
+    vector_kernels_ref.kv_load(f->shape.kv_type, &row, 1, f->shape.head_dim, tile);
+    for (uint32_t d = 0; d < f->shape.head_dim; d++)
+        out[d] = tile[d / VECTOR_LANES * KEY_TILE * VECTOR_LANES + d % VECTOR_LANES];
+}
+
 static void check_against_double(const struct fixture *f, uint32_t row, uint32_t head)
 {
     uint32_t dim = f->shape.head_dim, kv = head / (f->shape.n_heads / f->shape.n_kv_heads);
@@ -180,23 +189,23 @@ static void check_against_double(const struct fixture *f, uint32_t row, uint32_t
     const float *q = f->q + ((size_t)row * f->shape.n_heads + head) * dim;
     const float *out = f->out + ((size_t)row * f->shape.n_heads + head) * dim;
     size_t head_bytes = kv_bytes(f) / f->shape.n_kv_heads;
-    _Alignas(64) static float tile[128 * KEY_TILE];
+    float row_values[128];
     double weights[MAX_LENGTH], max = -INFINITY, sum = 0, want[128] = {0};
     for (uint32_t p = 0; p <= r->position; p++) {
         size_t at = f->pages[r->seq][p] * kv_bytes(f) + kv * head_bytes;
-        vector_kernels_ref.kv_load(f->shape.kv_type, f->keys + at, 0, 1, dim, tile, 0);
+        load_row(f, f->keys + at, row_values);
         weights[p] = 0;
         for (uint32_t d = 0; d < dim; d++)
-            weights[p] += (double)q[d] * tile[d / 16 * KEY_TILE * 16 + d % 16] / sqrt(dim);
+            weights[p] += (double)q[d] * row_values[d] / sqrt(dim);
         max = fmax(max, weights[p]);
     }
     for (uint32_t p = 0; p <= r->position; p++) {
         size_t at = f->pages[r->seq][p] * kv_bytes(f) + kv * head_bytes;
-        vector_kernels_ref.kv_load(f->shape.kv_type, f->values + at, 0, 1, dim, tile, 0);
+        load_row(f, f->values + at, row_values);
         double w = exp(weights[p] - max);
         sum += w;
         for (uint32_t d = 0; d < dim; d++)
-            want[d] += w * tile[d / 16 * KEY_TILE * 16 + d % 16];
+            want[d] += w * row_values[d];
     }
     for (uint32_t d = 0; d < dim; d++)
         if (!(fabs(out[d] - want[d] / sum) < 2e-5))

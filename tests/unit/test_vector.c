@@ -183,30 +183,49 @@ TEST(vector, kv_types_store_and_load)
     }
 }
 
+/* Random rows of a head in some KV type, and the pointers to them; those behind n_rows repeat. */
+struct rows {
+    _Alignas(64) uint8_t bytes[KEY_TILE][MAX_DIM * 4 + 8];
+    float exact[KEY_TILE][MAX_DIM]; /* what the stored values stand for */
+    const void *at[KEY_TILE];
+};
+
+static void random_rows(struct rows *rows, enum kv_type type, uint32_t n_rows, uint32_t n)
+{
+    static _Alignas(64) float tile[KEY_TILE * MAX_DIM];
+    for (uint32_t j = 0; j < KEY_TILE; j++)
+        rows->at[j] =
+            rows->bytes[j < n_rows ? (j * 7 + 3) % KEY_TILE : (n_rows * 7 - 4) % KEY_TILE];
+    for (uint32_t j = 0; j < n_rows; j++) {
+        random_fill(rows->exact[j], n, 2.0f);
+        ref->kv_store(type, rows->exact[j], (void *)(uintptr_t)rows->at[j], n);
+    }
+    ref->kv_load(type, rows->at, n_rows, n, tile);
+    for (uint32_t j = 0; j < n_rows; j++)
+        for (uint32_t d = 0; d < n; d++) {
+            CHECK(fabsf(tile[tile_at(j, d)] - rows->exact[j][d]) <= 2.0f / 256);
+            rows->exact[j][d] = tile[tile_at(j, d)];
+        }
+}
+
+static struct rows rows;
+
 TEST(vector, kv_load_pads_with_zeros)
 {
-    enum { ROWS = 5, STRIDE = 600 };
-    static _Alignas(64) uint8_t rows[ROWS * STRIDE];
     static _Alignas(64) float want[KEY_TILE * MAX_DIM], got[KEY_TILE * MAX_DIM];
-    float x[MAX_DIM];
     for (uint32_t n = 1; n <= 128; n += 1 + n / 6) {
-        uint32_t dim = attention_dim(n);
         for (int type = KV_F16; type <= KV_BF16; type++) {
-            for (uint32_t r = 0; r < ROWS; r++) {
-                random_fill(x, n, 4.0f);
-                ref->kv_store(type, x, rows + r * STRIDE, n);
-            }
-            for (unsigned p = 0; kernels_at(p); p++) {
+            uint32_t n_rows = 1 + random_below(KEY_TILE);
+            random_rows(&rows, type, n_rows, n);
+            memset(want, 1, sizeof want);
+            ref->kv_load(type, rows.at, n_rows, n, want);
+            for (uint32_t d = n; d < attention_dim(n); d++)
+                CHECK(want[tile_at(n_rows - 1, d)] == 0.0f);
+            for (unsigned p = 0; other_path(p); p++) {
                 memset(got, 1, sizeof got);
-                memset(want, 1, sizeof want);
-                ref->kv_load(type, rows, STRIDE, ROWS, n, want, 20);
-                kernels_at(p)->vector->kv_load(type, rows, STRIDE, ROWS, n, got, 20);
+                other_path(p)->kv_load(type, rows.at, n_rows, n, got);
                 CHECK_SAME(got, want, (uint32_t)(KEY_TILE * MAX_DIM));
-                for (uint32_t d = n; d < dim; d++)
-                    CHECK(got[tile_at(24, d)] == 0.0f);
             }
-            for (uint32_t i = 0; i < n; i++) /* the last row is still in x */
-                CHECK(fabsf(want[tile_at(24, i)] - x[i]) <= fabsf(x[i]) / 200 + 1e-7f);
         }
     }
 }
@@ -214,8 +233,9 @@ TEST(vector, kv_load_pads_with_zeros)
 TEST(vector, kv_keeps_nan)
 {
     float x[16];
-    _Alignas(64) float back[16];
+    static _Alignas(64) float back[KEY_TILE * 16];
     uint8_t stored[64];
+    const void *at[KEY_TILE] = {stored};
     for (int i = 0; i < 16; i++)
         x[i] = i % 2 ? NAN : 1.0f;
     uint32_t bits = 0x7f800001; /* a NaN whose upper half alone would be an infinity */
@@ -223,44 +243,55 @@ TEST(vector, kv_keeps_nan)
     for (unsigned p = 0; kernels_at(p); p++) {
         for (int type = KV_F16; type <= KV_BF16; type++) {
             kernels_at(p)->vector->kv_store(type, x, stored, 16);
-            kernels_at(p)->vector->kv_load(type, stored, 0, 1, 16, back, 0);
+            kernels_at(p)->vector->kv_load(type, at, 1, 16, back);
             for (int i = 0; i < 16; i++)
                 CHECK(i % 2 ? isnan(back[i]) : back[i] == 1.0f);
         }
     }
 }
 
+/* The scores of n_rows keys by both ways through the kernels `k`; the rest of the tile is open. */
+static void check_scores(const struct vector_kernels *k, enum kv_type type, uint32_t n_rows,
+                         uint32_t n, const float *q, uint32_t n_q, const float *want)
+{
+    static _Alignas(64) float tile[KEY_TILE * MAX_DIM], turned[KEY_TILE * MAX_DIM];
+    static _Alignas(64) float few[MAX_Q * ATTENTION_BLOCK], many[MAX_Q * ATTENTION_BLOCK];
+    uint32_t dim = attention_dim(n);
+    k->scores_few(type, rows.at, n_rows, n, q, n_q, dim, few);
+    k->kv_load(type, rows.at, n_rows, n, tile);
+    k->transpose(tile, dim, turned);
+    k->scores_many(q, n_q, turned, dim, many);
+    for (uint32_t i = 0; i < n_q; i++) {
+        CHECK_SAME(few + i * ATTENTION_BLOCK, want + i * ATTENTION_BLOCK, n_rows);
+        CHECK_SAME(many + i * ATTENTION_BLOCK, want + i * ATTENTION_BLOCK, n_rows);
+    }
+    for (uint32_t d = 0; d < dim; d++)
+        for (uint32_t j = 0; j < n_rows; j++)
+            CHECK(turned[d * KEY_TILE + j] == tile[tile_at(j, d)]);
+}
+
 TEST(vector, scores_of_few_and_of_many)
 {
-    static _Alignas(64) float q[MAX_Q * MAX_DIM], keys[KEY_TILE * MAX_DIM];
-    static _Alignas(64) float turned[KEY_TILE * MAX_DIM], turned_want[KEY_TILE * MAX_DIM];
-    static _Alignas(64) float want[MAX_Q * ATTENTION_BLOCK], got[MAX_Q * ATTENTION_BLOCK];
-    for (uint32_t dim = 16; dim <= MAX_DIM; dim += 16) {
-        uint32_t n_q = 1 + random_below(MAX_Q);
-        random_fill(q, n_q * dim, 1.0f);
-        random_fill(keys, KEY_TILE * dim, 1.0f);
-        memset(want, 0, sizeof want);
-        ref->scores(q, n_q, keys, dim, want);
-        ref->transpose(keys, dim, turned_want);
+    static _Alignas(64) float q[MAX_Q * MAX_DIM], want[MAX_Q * ATTENTION_BLOCK];
+    for (uint32_t n = 1; n <= MAX_DIM; n += n % 16 == 0 ? 1 : n % 16 == 1 ? 6 : 16 - n % 16) {
+        enum kv_type type = random_below(3);
+        uint32_t n_q = 1 + random_below(MAX_Q), dim = attention_dim(n);
+        uint32_t n_rows = random_below(2) ? KEY_TILE : 1 + random_below(KEY_TILE);
+        random_rows(&rows, type, n_rows, n);
+        memset(q, 0, sizeof q);
+        for (uint32_t i = 0; i < n_q; i++)
+            random_fill(q + i * dim, n, 1.0f);
+        ref->scores_few(type, rows.at, n_rows, n, q, n_q, dim, want);
         for (uint32_t i = 0; i < n_q; i++) {
-            for (uint32_t j = 0; j < KEY_TILE; j++) {
+            for (uint32_t j = 0; j < n_rows; j++) {
                 double exact = 0;
-                for (uint32_t d = 0; d < dim; d++)
-                    exact += (double)q[i * dim + d] * keys[tile_at(j, d)];
-                CHECK(fabs(want[i * ATTENTION_BLOCK + j] - exact) < 1e-5);
+                for (uint32_t d = 0; d < n; d++)
+                    exact += (double)q[i * dim + d] * rows.exact[j][d];
+                CHECK(fabs(want[i * ATTENTION_BLOCK + j] - exact) < 2e-5);
             }
         }
-        for (unsigned p = 0; kernels_at(p); p++) {
-            const struct vector_kernels *k = kernels_at(p)->vector;
-            memset(got, 0, sizeof got);
-            k->scores(q, n_q, keys, dim, got);
-            CHECK_SAME(got, want, (uint32_t)(MAX_Q * ATTENTION_BLOCK));
-            k->transpose(keys, dim, turned);
-            CHECK_SAME(turned, turned_want, KEY_TILE * dim);
-            memset(got, 0, sizeof got);
-            k->scores_many(q, n_q, turned, dim, got);
-            CHECK_SAME(got, want, (uint32_t)(MAX_Q * ATTENTION_BLOCK));
-        }
+        for (unsigned p = 0; kernels_at(p); p++)
+            check_scores(kernels_at(p)->vector, type, n_rows, n, q, n_q, want);
     }
 }
 
@@ -295,29 +326,35 @@ TEST(vector, softmax_ignores_what_is_masked)
     }
 }
 
-TEST(vector, values)
+TEST(vector, values_of_few_and_of_many)
 {
-    static _Alignas(64) float weights[MAX_Q * ATTENTION_BLOCK], values[KEY_TILE * MAX_DIM];
+    static _Alignas(64) float weights[MAX_Q * ATTENTION_BLOCK], tile[KEY_TILE * MAX_DIM];
     static _Alignas(64) float start[MAX_Q * (MAX_DIM + 16)], want[MAX_Q * (MAX_DIM + 16)],
         got[MAX_Q * (MAX_DIM + 16)];
-    for (uint32_t dim = 16; dim <= MAX_DIM; dim += 16) {
+    for (uint32_t n = 1; n <= MAX_DIM; n += n % 16 == 0 ? 1 : n % 16 == 1 ? 6 : 16 - n % 16) {
         for (uint32_t n_q = 1; n_q <= MAX_Q; n_q++) {
-            uint32_t n_keys = 1 + random_below(KEY_TILE);
+            enum kv_type type = random_below(3);
+            uint32_t n_rows = 1 + random_below(KEY_TILE), dim = attention_dim(n);
+            random_rows(&rows, type, n_rows, n);
             random_fill(weights, MAX_Q * ATTENTION_BLOCK, 1.0f);
-            random_fill(values, KEY_TILE * dim, 1.0f);
             random_fill(start, MAX_Q * attention_stride(dim), 1.0f);
             memcpy(want, start, sizeof want);
-            ref->values(weights, n_q, n_keys, values, dim, want);
+            ref->values_few(type, rows.at, n_rows, n, weights, n_q, dim, want);
             for (uint32_t i = 0; i < n_q; i++) {
-                uint32_t d = random_below(dim), at = i * attention_stride(dim) + d;
+                uint32_t d = random_below(n), at = i * attention_stride(dim) + d;
                 double exact = start[at];
-                for (uint32_t j = 0; j < n_keys; j++)
-                    exact += (double)weights[i * ATTENTION_BLOCK + j] * values[tile_at(j, d)];
+                for (uint32_t j = 0; j < n_rows; j++)
+                    exact += (double)weights[i * ATTENTION_BLOCK + j] * rows.exact[j][d];
                 CHECK(fabs(want[at] - exact) < 1e-5);
             }
-            for (unsigned p = 0; other_path(p); p++) {
+            for (unsigned p = 0; kernels_at(p); p++) {
+                const struct vector_kernels *k = kernels_at(p)->vector;
                 memcpy(got, start, sizeof got);
-                other_path(p)->values(weights, n_q, n_keys, values, dim, got);
+                k->values_few(type, rows.at, n_rows, n, weights, n_q, dim, got);
+                CHECK_SAME(got, want, MAX_Q * attention_stride(dim));
+                memcpy(got, start, sizeof got);
+                k->kv_load(type, rows.at, n_rows, n, tile);
+                k->values_many(weights, n_q, n_rows, tile, dim, got);
                 CHECK_SAME(got, want, MAX_Q * attention_stride(dim));
             }
         }

@@ -49,27 +49,32 @@ struct vector_kernels {
     void (*rope)(enum rope_kind kind, const float *cos, const float *sin, uint32_t dim, float *x);
     /* n floats to the KV type */
     void (*kv_store)(enum kv_type type, const float *x, void *out, uint32_t n);
-    /* n_rows vectors of n elements, stride_bytes apart, become rows `row` and up of a tile, with
-     * zeros behind the n-th element. tile: aligned */
-    void (*kv_load)(enum kv_type type, const void *x, size_t stride_bytes, uint32_t n_rows,
-                    uint32_t n, float *tile, uint32_t row);
 
-    /* scores[i * ATTENTION_BLOCK + j] = q[i] . keys[j], for the KEY_TILE keys of a tile.
-     * q: [n_q][dim] aligned; keys: a tile, aligned */
-    void (*scores)(const float *q, uint32_t n_q, const float *keys, uint32_t dim, float *scores);
-    /* The same bits, sooner when there are many queries, from a tile that `transpose` has turned
-     * into [dim][KEY_TILE]. */
+    /* Attention, a tile at a time. `rows` points to the keys or values of a head in their pages, n
+     * elements each: KEY_TILE pointers, of which those from n_rows on repeat a valid one.
+     *
+     * scores[i * ATTENTION_BLOCK + j] = q[i] . keys[j], straight from the pages, for few queries.
+     * q: [n_q][dim] aligned */
+    void (*scores_few)(enum kv_type type, const void *const *rows, uint32_t n_rows, uint32_t n,
+                       const float *q, uint32_t n_q, uint32_t dim, float *scores);
+    /* out[i][d] += weights[i][j] * values[j][d], in the order of j < n_rows.
+     * weights: [n_q][ATTENTION_BLOCK]; out: [n_q] runs of attention_stride(dim), aligned */
+    void (*values_few)(enum kv_type type, const void *const *rows, uint32_t n_rows, uint32_t n,
+                       const float *weights, uint32_t n_q, uint32_t dim, float *out);
+
+    /* The same bits for many queries: the rows are first turned into floats, with zeros behind the
+     * n-th, and keys are transposed to [dim][KEY_TILE]. tile: aligned */
+    void (*kv_load)(enum kv_type type, const void *const *rows, uint32_t n_rows, uint32_t n,
+                    float *tile);
     void (*transpose)(const float *tile, uint32_t dim, float *transposed);
     void (*scores_many)(const float *q, uint32_t n_q, const float *transposed, uint32_t dim,
                         float *scores);
+    void (*values_many)(const float *weights, uint32_t n_q, uint32_t n_keys, const float *tile,
+                        uint32_t dim, float *out);
+
     /* Turns the scores of one block into weights e^(score - max), of which those from n_keys on
      * are 0, and writes max and sum. scores: [ATTENTION_BLOCK] aligned */
     void (*softmax)(float *scores, uint32_t n_keys, float *max, float *sum);
-    /* out[i][d] += weights[i][j] * values[j][d], in the order of j < n_keys <= KEY_TILE.
-     * weights: [n_q][ATTENTION_BLOCK]; values: a tile, aligned;
-     * out: [n_q] runs of attention_stride(dim), aligned */
-    void (*values)(const float *weights, uint32_t n_q, uint32_t n_keys, const float *values,
-                   uint32_t dim, float *out);
     /* Merges the partial result to the right of `state` into it. */
     void (*merge)(float *state, const float *partial, uint32_t dim);
     /* out = state's out / its sum, n <= dim elements */

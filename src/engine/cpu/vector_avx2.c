@@ -203,7 +203,7 @@ static inline __m256 from_halves(enum kv_type type, __m128i h)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
-static inline struct wide load_lanes(enum kv_type type, const void *row, uint32_t i, uint32_t n)
+static inline struct wide load_lanes(enum kv_type type, const void *row, size_t i, uint32_t n)
 {
     if (type == KV_F32)
         return wide_load((const float *)row + i, n);
@@ -219,36 +219,22 @@ static inline struct wide load_lanes(enum kv_type type, const void *row, uint32_
     return (struct wide){from_halves(type, h[0]), from_halves(type, h[1])};
 }
 
-/* Asks for a row of KV one block of attention ahead: pages mostly follow each other, and where they
- * do not, nothing is lost. Into the second-level cache, which has room for a block and for more
- * requests under way; with this a core reads long sequences more than twice as fast. */
-static inline void prefetch_row(const uint8_t *row, size_t stride_bytes, size_t row_bytes)
-{
-    const char *ahead = (const char *)row + ATTENTION_BLOCK * stride_bytes;
-    for (size_t i = 0; i < row_bytes; i += 64)
-        _mm_prefetch(ahead + i, _MM_HINT_T1);
-}
-
 /* One loop for each type: the compiler drops the choice inside. */
-static inline void load_rows(enum kv_type type, const void *x, size_t stride_bytes, uint32_t n_rows,
-                             uint32_t n, float *out)
+ALWAYS_INLINE void load_rows(enum kv_type type, const void *const *rows, uint32_t n_rows,
+                             uint32_t n, float *tile)
 {
-    for (uint32_t r = 0; r < n_rows; r++, out += LANES) {
-        const uint8_t *row = (const uint8_t *)x + r * stride_bytes;
-        prefetch_row(row, stride_bytes, n * (type == KV_F32 ? sizeof(float) : sizeof(uint16_t)));
-        for (uint32_t i = 0; i < n; i += LANES)
-            wide_store(out + i * KEY_TILE, LANES, load_lanes(type, row, i, n - i));
-    }
+    for (size_t j = 0; j < n_rows; j++)
+        for (size_t i = 0; i < n; i += LANES)
+            wide_store(tile + i * KEY_TILE + j * LANES, LANES, load_lanes(type, rows[j], i, n - i));
 }
 
-static void kv_load(enum kv_type type, const void *x, size_t stride_bytes, uint32_t n_rows,
-                    uint32_t n, float *tile, uint32_t row)
+static void kv_load(enum kv_type type, const void *const *rows, uint32_t n_rows, uint32_t n,
+                    float *tile)
 {
-    tile += row * LANES;
     switch (type) {
-    case KV_F16: load_rows(KV_F16, x, stride_bytes, n_rows, n, tile); break;
-    case KV_F32: load_rows(KV_F32, x, stride_bytes, n_rows, n, tile); break;
-    case KV_BF16: load_rows(KV_BF16, x, stride_bytes, n_rows, n, tile); break;
+    case KV_F16: load_rows(KV_F16, rows, n_rows, n, tile); break;
+    case KV_F32: load_rows(KV_F32, rows, n_rows, n, tile); break;
+    case KV_BF16: load_rows(KV_BF16, rows, n_rows, n, tile); break;
     }
 }
 
@@ -269,33 +255,121 @@ static inline __m256 fold_1(__m256 a, __m256 b)
     return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));
 }
 
-/* The products of one query with four keys of a tile; the 16 lanes of each are folded onto 8. */
-static inline void dot_4(const float *q, const float *keys, uint32_t dim, __m256 out[4])
+/* Elements d .. d + 15 of two keys, of which n exist, join the sums of n_q queries. */
+ALWAYS_INLINE void add_products(enum kv_type type, const void *const *rows, size_t d, uint32_t n,
+                                const float *q, uint32_t n_q, uint32_t dim, bool first,
+                                struct wide sums[2][2])
 {
-    struct wide sums[4], v = wide_load(q, LANES);
-    for (int j = 0; j < 4; j++)
-        sums[j] = wide_mul(v, wide_load(keys + j * LANES, LANES));
-    for (uint32_t d = LANES; d < dim; d += LANES) {
-        v = wide_load(q + d, LANES);
-        keys += TILE;
-        for (int j = 0; j < 4; j++)
-            sums[j] = wide_fma(v, wide_load(keys + j * LANES, LANES), sums[j]);
+    struct wide keys[2] = {load_lanes(type, rows[0], d, n), load_lanes(type, rows[1], d, n)};
+    for (size_t i = 0; i < n_q; i++) {
+        struct wide v = wide_load(q + i * dim + d, LANES);
+        for (int k = 0; k < 2; k++)
+            sums[i][k] = first ? wide_mul(v, keys[k]) : wide_fma(v, keys[k], sums[i][k]);
     }
-    for (int j = 0; j < 4; j++)
-        out[j] = _mm256_add_ps(sums[j].low, sums[j].high);
 }
 
-static void scores(const float *q, uint32_t n_q, const float *keys, uint32_t dim, float *scores)
+/* The products of n_q queries with two keys; the 16 lanes of each are folded onto 8. */
+ALWAYS_INLINE void dot_2(enum kv_type type, const void *const *rows, uint32_t n, const float *q,
+                         uint32_t n_q, uint32_t dim, __m256 out[2][2])
 {
-    for (uint32_t i = 0; i < n_q; i++, q += dim, scores += ATTENTION_BLOCK) {
-        for (uint32_t j = 0; j < KEY_TILE; j += 8) {
-            __m256 v[8];
-            dot_4(q, keys + j * LANES, dim, v);
-            dot_4(q, keys + (j + 4) * LANES, dim, v + 4);
-            __m256 low = fold_2(fold_4(v[0], v[4]), fold_4(v[1], v[5]));
-            __m256 high = fold_2(fold_4(v[2], v[6]), fold_4(v[3], v[7]));
-            _mm256_store_ps(scores + j, fold_1(low, high));
+    struct wide sums[2][2];
+    add_products(type, rows, 0, n, q, n_q, dim, true, sums);
+    for (size_t d = LANES; d < n; d += LANES)
+        add_products(type, rows, d, n - d, q, n_q, dim, false, sums);
+    for (size_t i = 0; i < n_q; i++)
+        for (int k = 0; k < 2; k++)
+            out[i][k] = _mm256_add_ps(sums[i][k].low, sums[i][k].high);
+}
+
+ALWAYS_INLINE void scores_8(enum kv_type type, const void *const *rows, uint32_t n, const float *q,
+                            uint32_t n_q, uint32_t dim, float *scores)
+{
+    __m256 v[4][2][2]; /* [pair of keys][query][key] */
+    for (int j = 0; j < 4; j++)
+        dot_2(type, rows + 2 * j, n, q, n_q, dim, v[j]);
+    for (size_t i = 0; i < n_q; i++) {
+        __m256 low = fold_2(fold_4(v[0][i][0], v[2][i][0]), fold_4(v[0][i][1], v[2][i][1]));
+        __m256 high = fold_2(fold_4(v[1][i][0], v[3][i][0]), fold_4(v[1][i][1], v[3][i][1]));
+        _mm256_store_ps(scores + i * ATTENTION_BLOCK, fold_1(low, high));
+    }
+}
+
+ALWAYS_INLINE void scores_rows(enum kv_type type, const void *const *rows, uint32_t n_rows,
+                               uint32_t n, const float *q, uint32_t n_q, uint32_t dim,
+                               float *scores)
+{
+    for (size_t j = 0; j < n_rows; j += 8) {
+        size_t i = 0;
+        for (; i + 2 <= n_q; i += 2)
+            scores_8(type, rows + j, n, q + i * dim, 2, dim, scores + i * ATTENTION_BLOCK + j);
+        if (i < n_q)
+            scores_8(type, rows + j, n, q + i * dim, 1, dim, scores + i * ATTENTION_BLOCK + j);
+    }
+}
+
+static void scores_few(enum kv_type type, const void *const *rows, uint32_t n_rows, uint32_t n,
+                       const float *q, uint32_t n_q, uint32_t dim, float *scores)
+{
+    switch (type) {
+    case KV_F16: scores_rows(KV_F16, rows, n_rows, n, q, n_q, dim, scores); break;
+    case KV_F32: scores_rows(KV_F32, rows, n_rows, n, q, n_q, dim, scores); break;
+    case KV_BF16: scores_rows(KV_BF16, rows, n_rows, n, q, n_q, dim, scores); break;
+    }
+}
+
+/* n_q queries by n_slices of 16 elements of their outputs from element d on, of which n exist. */
+ALWAYS_INLINE void values_rows_tile(enum kv_type type, const void *const *rows, uint32_t n_rows,
+                                    size_t d, uint32_t n, const float *weights, uint32_t n_q,
+                                    uint32_t stride, uint32_t n_slices, float *out)
+{
+    struct wide sums[3][2];
+    for (size_t i = 0; i < n_q; i++)
+        for (uint32_t v = 0; v < n_slices; v++)
+            sums[i][v] = wide_load(out + i * stride + d + v * LANES, LANES);
+    for (size_t j = 0; j < n_rows; j++) {
+        for (uint32_t v = 0; v < n_slices; v++) {
+            struct wide value = load_lanes(type, rows[j], d + v * LANES, n - v * LANES);
+            for (size_t i = 0; i < n_q; i++)
+                sums[i][v] = wide_fma(wide_set(weights[i * ATTENTION_BLOCK + j]), value,
+                                      sums[i][v]);
         }
+    }
+    for (size_t i = 0; i < n_q; i++)
+        for (uint32_t v = 0; v < n_slices; v++)
+            wide_store(out + i * stride + d + v * LANES, LANES, sums[i][v]);
+}
+
+ALWAYS_INLINE void values_rows(enum kv_type type, const void *const *rows, uint32_t n_rows,
+                               uint32_t n, const float *weights, uint32_t n_q, uint32_t stride,
+                               float *out)
+{
+    size_t d = 0;
+    for (; d + 2 * LANES <= n; d += 2 * LANES)
+        values_rows_tile(type, rows, n_rows, d, 2 * LANES, weights, n_q, stride, 2, out);
+    for (; d < n; d += LANES)
+        values_rows_tile(type, rows, n_rows, d, n - d, weights, n_q, stride, 1, out);
+}
+
+ALWAYS_INLINE void values_queries(enum kv_type type, const void *const *rows, uint32_t n_rows,
+                                  uint32_t n, const float *weights, uint32_t n_q, uint32_t dim,
+                                  float *out)
+{
+    size_t i = 0, stride = attention_stride(dim);
+    for (; i + 3 <= n_q; i += 3, weights += 3 * ATTENTION_BLOCK, out += 3 * stride)
+        values_rows(type, rows, n_rows, n, weights, 3, stride, out);
+    switch (n_q - i) {
+    case 2: values_rows(type, rows, n_rows, n, weights, 2, stride, out); break;
+    case 1: values_rows(type, rows, n_rows, n, weights, 1, stride, out); break;
+    }
+}
+
+static void values_few(enum kv_type type, const void *const *rows, uint32_t n_rows, uint32_t n,
+                       const float *weights, uint32_t n_q, uint32_t dim, float *out)
+{
+    switch (type) {
+    case KV_F16: values_queries(KV_F16, rows, n_rows, n, weights, n_q, dim, out); break;
+    case KV_F32: values_queries(KV_F32, rows, n_rows, n, weights, n_q, dim, out); break;
+    case KV_BF16: values_queries(KV_BF16, rows, n_rows, n, weights, n_q, dim, out); break;
     }
 }
 
@@ -322,8 +396,8 @@ static inline void transpose_8(const float *rows, float *out)
 
 static void transpose(const float *tile, uint32_t dim, float *transposed)
 {
-    for (uint32_t d = 0; d < dim; d += HALF)
-        for (uint32_t j = 0; j < KEY_TILE; j += 8)
+    for (size_t d = 0; d < dim; d += HALF)
+        for (size_t j = 0; j < KEY_TILE; j += 8)
             transpose_8(tile + d / LANES * TILE + j * LANES + d % LANES,
                         transposed + d * KEY_TILE + j);
 }
@@ -336,11 +410,11 @@ ALWAYS_INLINE void lane_0(const float *q, uint32_t n_q, const float *keys, uint3
                           __m256 *out)
 {
     __m256 key = _mm256_load_ps(keys + l * KEY_TILE);
-    for (uint32_t i = 0; i < n_q; i++)
+    for (size_t i = 0; i < n_q; i++)
         out[i] = _mm256_mul_ps(_mm256_set1_ps(q[i * dim + l]), key);
-    for (uint32_t d = l + LANES; d < dim; d += LANES) {
+    for (size_t d = l + LANES; d < dim; d += LANES) {
         key = _mm256_load_ps(keys + d * KEY_TILE);
-        for (uint32_t i = 0; i < n_q; i++)
+        for (size_t i = 0; i < n_q; i++)
             out[i] = _mm256_fmadd_ps(_mm256_set1_ps(q[i * dim + d]), key, out[i]);
     }
 }
@@ -353,7 +427,7 @@ ALWAYS_INLINE void lane_0(const float *q, uint32_t n_q, const float *keys, uint3
         __m256 other[2];                                                                           \
         folded(q, n_q, keys, dim, l, out);                                                         \
         folded(q, n_q, keys, dim, l + distance, other);                                            \
-        for (uint32_t i = 0; i < n_q; i++)                                                         \
+        for (size_t i = 0; i < n_q; i++)                                                           \
             out[i] = _mm256_add_ps(out[i], other[i]);                                              \
     }
 FOLD_LANES(lane_8, lane_0, 8)
@@ -364,10 +438,10 @@ FOLD_LANES(lane_1, lane_2, 1)
 ALWAYS_INLINE void scores_of(const float *q, uint32_t n_q, const float *transposed, uint32_t dim,
                              float *scores)
 {
-    for (uint32_t j = 0; j < KEY_TILE; j += HALF) {
+    for (size_t j = 0; j < KEY_TILE; j += HALF) {
         __m256 sums[2];
         lane_1(q, n_q, transposed + j, dim, 0, sums);
-        for (uint32_t i = 0; i < n_q; i++)
+        for (size_t i = 0; i < n_q; i++)
             _mm256_store_ps(scores + i * ATTENTION_BLOCK + j, sums[i]);
     }
 }
@@ -375,7 +449,7 @@ ALWAYS_INLINE void scores_of(const float *q, uint32_t n_q, const float *transpos
 static void scores_many(const float *q, uint32_t n_q, const float *transposed, uint32_t dim,
                         float *scores)
 {
-    uint32_t i = 0;
+    size_t i = 0;
     for (; i + 2 <= n_q; i += 2, q += 2 * dim, scores += 2 * ATTENTION_BLOCK)
         scores_of(q, 2, transposed, dim, scores);
     if (i < n_q)
@@ -407,44 +481,43 @@ static void softmax(float *scores, uint32_t n_keys, float *max, float *sum)
 /* n_q queries by n_slices of 16 elements of their outputs, all constants where it is called, so
  * that the sums stay in registers over the keys. */
 ALWAYS_INLINE void values_tile(const float *weights, uint32_t n_q, uint32_t n_keys,
-                               const float *values, uint32_t dim, float *out, uint32_t n_slices)
+                               const float *tile, uint32_t stride, float *out, uint32_t n_slices)
 {
-    uint32_t stride = attention_stride(dim);
     struct wide sums[3][2];
-    for (uint32_t i = 0; i < n_q; i++)
+    for (size_t i = 0; i < n_q; i++)
         for (uint32_t v = 0; v < n_slices; v++)
             sums[i][v] = wide_load(out + i * stride + v * LANES, LANES);
-    for (uint32_t j = 0; j < n_keys; j++, values += LANES) {
-        for (uint32_t i = 0; i < n_q; i++) {
+    for (size_t j = 0; j < n_keys; j++, tile += LANES) {
+        for (size_t i = 0; i < n_q; i++) {
             struct wide weight = wide_set(weights[i * ATTENTION_BLOCK + j]);
             for (uint32_t v = 0; v < n_slices; v++)
-                sums[i][v] = wide_fma(weight, wide_load(values + v * TILE, LANES), sums[i][v]);
+                sums[i][v] = wide_fma(weight, wide_load(tile + v * TILE, LANES), sums[i][v]);
         }
     }
-    for (uint32_t i = 0; i < n_q; i++)
+    for (size_t i = 0; i < n_q; i++)
         for (uint32_t v = 0; v < n_slices; v++)
             wide_store(out + i * stride + v * LANES, LANES, sums[i][v]);
 }
 
-ALWAYS_INLINE void values_queries(const float *weights, uint32_t n_q, uint32_t n_keys,
-                                  const float *values, uint32_t dim, float *out)
+ALWAYS_INLINE void values_slices(const float *weights, uint32_t n_q, uint32_t n_keys,
+                                 const float *tile, uint32_t dim, float *out)
 {
-    uint32_t d = 0;
+    size_t d = 0, stride = attention_stride(dim);
     for (; d + 2 * LANES <= dim; d += 2 * LANES)
-        values_tile(weights, n_q, n_keys, values + d * KEY_TILE, dim, out + d, 2);
+        values_tile(weights, n_q, n_keys, tile + d * KEY_TILE, stride, out + d, 2);
     for (; d < dim; d += LANES)
-        values_tile(weights, n_q, n_keys, values + d * KEY_TILE, dim, out + d, 1);
+        values_tile(weights, n_q, n_keys, tile + d * KEY_TILE, stride, out + d, 1);
 }
 
-static void values(const float *weights, uint32_t n_q, uint32_t n_keys, const float *values,
-                   uint32_t dim, float *out)
+static void values_many(const float *weights, uint32_t n_q, uint32_t n_keys, const float *tile,
+                        uint32_t dim, float *out)
 {
-    uint32_t i = 0, stride = attention_stride(dim);
+    size_t i = 0, stride = attention_stride(dim);
     for (; i + 3 <= n_q; i += 3, weights += 3 * ATTENTION_BLOCK, out += 3 * stride)
-        values_queries(weights, 3, n_keys, values, dim, out);
+        values_slices(weights, 3, n_keys, tile, dim, out);
     switch (n_q - i) {
-    case 2: values_queries(weights, 2, n_keys, values, dim, out); break;
-    case 1: values_queries(weights, 1, n_keys, values, dim, out); break;
+    case 2: values_slices(weights, 2, n_keys, tile, dim, out); break;
+    case 1: values_slices(weights, 1, n_keys, tile, dim, out); break;
     }
 }
 
@@ -469,7 +542,7 @@ static void finish(const float *state, uint32_t dim, float *out, uint32_t n)
 }
 
 const struct vector_kernels vector_kernels_avx2 = {
-    rms_norm,  silu_mul,    add,     rope,   kv_store, kv_load, scores,
-    transpose, scores_many, softmax, values, merge,    finish,
+    rms_norm, silu_mul,  add,         rope,        kv_store, scores_few, values_few,
+    kv_load,  transpose, scores_many, values_many, softmax,  merge,      finish,
 };
 #endif

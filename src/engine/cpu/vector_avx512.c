@@ -156,7 +156,7 @@ static void kv_store(enum kv_type type, const float *x, void *out, uint32_t n)
     }
 }
 
-static inline __m512 load_lanes(enum kv_type type, const void *row, uint32_t i, __mmask16 mask)
+static inline __m512 load_lanes(enum kv_type type, const void *row, size_t i, __mmask16 mask)
 {
     if (type == KV_F32)
         return _mm512_maskz_loadu_ps(mask, (const float *)row + i);
@@ -166,40 +166,27 @@ static inline __m512 load_lanes(enum kv_type type, const void *row, uint32_t i, 
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
 
-/* Asks for a row of KV one block of attention ahead: pages mostly follow each other, and where they
- * do not, nothing is lost. Into the second-level cache, which has room for a block and for more
- * requests under way; with this a core reads long sequences more than twice as fast. */
-static inline void prefetch_row(const uint8_t *row, size_t stride_bytes, size_t row_bytes)
-{
-    const char *ahead = (const char *)row + ATTENTION_BLOCK * stride_bytes;
-    for (size_t i = 0; i < row_bytes; i += 64)
-        _mm_prefetch(ahead + i, _MM_HINT_T1);
-}
-
 /* One loop for each type: the compiler drops the choice inside. */
-static inline void load_rows(enum kv_type type, const void *x, size_t stride_bytes, uint32_t n_rows,
-                             uint32_t n, float *out)
+ALWAYS_INLINE void load_rows(enum kv_type type, const void *const *rows, uint32_t n_rows,
+                             uint32_t n, float *tile)
 {
-    for (uint32_t r = 0; r < n_rows; r++, out += LANES) {
-        const uint8_t *row = (const uint8_t *)x + r * stride_bytes;
-        prefetch_row(row, stride_bytes, n * (type == KV_F32 ? sizeof(float) : sizeof(uint16_t)));
-        float *slice = out;
-        uint32_t i = 0;
+    for (size_t j = 0; j < n_rows; j++) {
+        float *slice = tile + j * LANES;
+        size_t i = 0;
         for (; i + LANES <= n; i += LANES, slice += TILE)
-            _mm512_store_ps(slice, load_lanes(type, row, i, 0xffff));
+            _mm512_store_ps(slice, load_lanes(type, rows[j], i, 0xffff));
         if (i < n)
-            _mm512_store_ps(slice, load_lanes(type, row, i, tail_mask(n - i)));
+            _mm512_store_ps(slice, load_lanes(type, rows[j], i, tail_mask(n - i)));
     }
 }
 
-static void kv_load(enum kv_type type, const void *x, size_t stride_bytes, uint32_t n_rows,
-                    uint32_t n, float *tile, uint32_t row)
+static void kv_load(enum kv_type type, const void *const *rows, uint32_t n_rows, uint32_t n,
+                    float *tile)
 {
-    tile += row * LANES;
     switch (type) {
-    case KV_F16: load_rows(KV_F16, x, stride_bytes, n_rows, n, tile); break;
-    case KV_F32: load_rows(KV_F32, x, stride_bytes, n_rows, n, tile); break;
-    case KV_BF16: load_rows(KV_BF16, x, stride_bytes, n_rows, n, tile); break;
+    case KV_F16: load_rows(KV_F16, rows, n_rows, n, tile); break;
+    case KV_F32: load_rows(KV_F32, rows, n_rows, n, tile); break;
+    case KV_BF16: load_rows(KV_BF16, rows, n_rows, n, tile); break;
     }
 }
 
@@ -225,35 +212,130 @@ static inline __m512 fold_1(__m512 a, __m512 b)
     return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
 }
 
-/* The sums of 16 vectors, in order: key 4 * l + i comes out in element i of 128-bit lane l. */
-static inline __m512 fold_16_vectors(const __m512 v[16])
+/* Elements d .. d + 15 of four keys (0, 4, 8 and 12 of rows) join the sums of n_q queries. */
+ALWAYS_INLINE void add_products(enum kv_type type, const void *const *rows, size_t d,
+                                __mmask16 mask, const float *q, uint32_t n_q, uint32_t dim,
+                                bool first, __m512 sums[4][4])
 {
-    __m512 quads[4];
-    for (int i = 0; i < 4; i++)
-        quads[i] = fold_4(fold_8(v[i], v[4 + i]), fold_8(v[8 + i], v[12 + i]));
-    return fold_1(fold_2(quads[0], quads[1]), fold_2(quads[2], quads[3]));
-}
-
-/* The dot products of one query with 16 keys of a tile. */
-static inline __m512 dot_16(const float *q, const float *keys, uint32_t dim)
-{
-    __m512 sums[16], v = _mm512_load_ps(q);
-    for (int j = 0; j < 16; j++)
-        sums[j] = _mm512_mul_ps(v, _mm512_load_ps(keys + j * LANES));
-    for (uint32_t d = LANES; d < dim; d += LANES) {
-        v = _mm512_load_ps(q + d);
-        keys += TILE;
-        for (int j = 0; j < 16; j++)
-            sums[j] = _mm512_fmadd_ps(v, _mm512_load_ps(keys + j * LANES), sums[j]);
+    __m512 keys[4];
+    for (int k = 0; k < 4; k++)
+        keys[k] = load_lanes(type, rows[4 * k], d, mask);
+    for (size_t i = 0; i < n_q; i++) {
+        __m512 v = _mm512_load_ps(q + i * dim + d);
+        for (int k = 0; k < 4; k++)
+            sums[i][k] = first ? _mm512_mul_ps(v, keys[k])
+                               : _mm512_fmadd_ps(v, keys[k], sums[i][k]);
     }
-    return fold_16_vectors(sums);
 }
 
-static void scores(const float *q, uint32_t n_q, const float *keys, uint32_t dim, float *scores)
+/* The scores of 16 keys. Four keys at a time are summed and folded to a register of 4 sums each;
+ * in the end key 4 * l + i comes out in element i of 128-bit lane l. */
+ALWAYS_INLINE void scores_16(enum kv_type type, const void *const *rows, uint32_t n, const float *q,
+                             uint32_t n_q, uint32_t dim, float *scores)
 {
-    for (uint32_t i = 0; i < n_q; i++, q += dim, scores += ATTENTION_BLOCK)
-        for (uint32_t j = 0; j < KEY_TILE; j += 16)
-            _mm512_store_ps(scores + j, dot_16(q, keys + j * LANES, dim));
+    __m512 quads[4][4], sums[4][4];
+    for (int k = 0; k < 4; k++) {
+        size_t d = LANES;
+        add_products(type, rows + k, 0, tail_mask(n), q, n_q, dim, true, sums);
+        for (; d + LANES <= n; d += LANES)
+            add_products(type, rows + k, d, 0xffff, q, n_q, dim, false, sums);
+        if (d < n)
+            add_products(type, rows + k, d, tail_mask(n - d), q, n_q, dim, false, sums);
+        for (size_t i = 0; i < n_q; i++)
+            quads[i][k] = fold_4(fold_8(sums[i][0], sums[i][1]), fold_8(sums[i][2], sums[i][3]));
+    }
+    for (size_t i = 0; i < n_q; i++) {
+        __m512 low = fold_2(quads[i][0], quads[i][1]), high = fold_2(quads[i][2], quads[i][3]);
+        _mm512_store_ps(scores + i * ATTENTION_BLOCK, fold_1(low, high));
+    }
+}
+
+ALWAYS_INLINE void scores_rows(enum kv_type type, const void *const *rows, uint32_t n_rows,
+                               uint32_t n, const float *q, uint32_t n_q, uint32_t dim,
+                               float *scores)
+{
+    for (size_t j = 0; j < n_rows; j += 16) {
+        size_t i = 0;
+        for (; i + 4 <= n_q; i += 4)
+            scores_16(type, rows + j, n, q + i * dim, 4, dim, scores + i * ATTENTION_BLOCK + j);
+        const float *rest = q + i * dim;
+        float *to = scores + i * ATTENTION_BLOCK + j;
+        switch (n_q - i) {
+        case 3: scores_16(type, rows + j, n, rest, 3, dim, to); break;
+        case 2: scores_16(type, rows + j, n, rest, 2, dim, to); break;
+        case 1: scores_16(type, rows + j, n, rest, 1, dim, to); break;
+        }
+    }
+}
+
+static void scores_few(enum kv_type type, const void *const *rows, uint32_t n_rows, uint32_t n,
+                       const float *q, uint32_t n_q, uint32_t dim, float *scores)
+{
+    switch (type) {
+    case KV_F16: scores_rows(KV_F16, rows, n_rows, n, q, n_q, dim, scores); break;
+    case KV_F32: scores_rows(KV_F32, rows, n_rows, n, q, n_q, dim, scores); break;
+    case KV_BF16: scores_rows(KV_BF16, rows, n_rows, n, q, n_q, dim, scores); break;
+    }
+}
+
+/* n_q queries by n_vectors registers of their outputs from element d on. All but the last of the
+ * values' registers are whole. */
+ALWAYS_INLINE void values_rows_tile(enum kv_type type, const void *const *rows, uint32_t n_rows,
+                                    size_t d, __mmask16 mask, const float *weights, uint32_t n_q,
+                                    uint32_t stride, uint32_t n_vectors, float *out)
+{
+    __m512 sums[4][4];
+    for (size_t i = 0; i < n_q; i++)
+        for (uint32_t v = 0; v < n_vectors; v++)
+            sums[i][v] = _mm512_load_ps(out + i * stride + d + v * LANES);
+    for (size_t j = 0; j < n_rows; j++) {
+        __m512 value[4];
+        for (uint32_t v = 0; v < n_vectors; v++)
+            value[v] = load_lanes(type, rows[j], d + v * LANES, mask);
+        for (size_t i = 0; i < n_q; i++) {
+            __m512 weight = _mm512_set1_ps(weights[i * ATTENTION_BLOCK + j]);
+            for (uint32_t v = 0; v < n_vectors; v++)
+                sums[i][v] = _mm512_fmadd_ps(weight, value[v], sums[i][v]);
+        }
+    }
+    for (size_t i = 0; i < n_q; i++)
+        for (uint32_t v = 0; v < n_vectors; v++)
+            _mm512_store_ps(out + i * stride + d + v * LANES, sums[i][v]);
+}
+
+ALWAYS_INLINE void values_rows(enum kv_type type, const void *const *rows, uint32_t n_rows,
+                               uint32_t n, const float *weights, uint32_t n_q, uint32_t stride,
+                               float *out)
+{
+    size_t d = 0;
+    for (; d + 4 * LANES <= n; d += 4 * LANES)
+        values_rows_tile(type, rows, n_rows, d, 0xffff, weights, n_q, stride, 4, out);
+    for (; d < n; d += LANES)
+        values_rows_tile(type, rows, n_rows, d, tail_mask(n - d), weights, n_q, stride, 1, out);
+}
+
+ALWAYS_INLINE void values_queries(enum kv_type type, const void *const *rows, uint32_t n_rows,
+                                  uint32_t n, const float *weights, uint32_t n_q, uint32_t dim,
+                                  float *out)
+{
+    size_t i = 0, stride = attention_stride(dim);
+    for (; i + 4 <= n_q; i += 4, weights += 4 * ATTENTION_BLOCK, out += 4 * stride)
+        values_rows(type, rows, n_rows, n, weights, 4, stride, out);
+    switch (n_q - i) {
+    case 3: values_rows(type, rows, n_rows, n, weights, 3, stride, out); break;
+    case 2: values_rows(type, rows, n_rows, n, weights, 2, stride, out); break;
+    case 1: values_rows(type, rows, n_rows, n, weights, 1, stride, out); break;
+    }
+}
+
+static void values_few(enum kv_type type, const void *const *rows, uint32_t n_rows, uint32_t n,
+                       const float *weights, uint32_t n_q, uint32_t dim, float *out)
+{
+    switch (type) {
+    case KV_F16: values_queries(KV_F16, rows, n_rows, n, weights, n_q, dim, out); break;
+    case KV_F32: values_queries(KV_F32, rows, n_rows, n, weights, n_q, dim, out); break;
+    case KV_BF16: values_queries(KV_BF16, rows, n_rows, n, weights, n_q, dim, out); break;
+    }
 }
 
 /* Turns 16 rows of 16 floats: row i of the result is column i. */
@@ -287,8 +369,8 @@ static inline void transpose_16(const float *rows, float *out)
 
 static void transpose(const float *tile, uint32_t dim, float *transposed)
 {
-    for (uint32_t d = 0; d < dim; d += LANES)
-        for (uint32_t j = 0; j < KEY_TILE; j += 16)
+    for (size_t d = 0; d < dim; d += LANES)
+        for (size_t j = 0; j < KEY_TILE; j += 16)
             transpose_16(tile + d * KEY_TILE + j * LANES, transposed + d * KEY_TILE + j);
 }
 
@@ -300,11 +382,11 @@ ALWAYS_INLINE void lane_0(const float *q, uint32_t n_q, const float *keys, uint3
                           __m512 *out)
 {
     __m512 key = _mm512_load_ps(keys + l * KEY_TILE);
-    for (uint32_t i = 0; i < n_q; i++)
+    for (size_t i = 0; i < n_q; i++)
         out[i] = _mm512_mul_ps(_mm512_set1_ps(q[i * dim + l]), key);
-    for (uint32_t d = l + LANES; d < dim; d += LANES) {
+    for (size_t d = l + LANES; d < dim; d += LANES) {
         key = _mm512_load_ps(keys + d * KEY_TILE);
-        for (uint32_t i = 0; i < n_q; i++)
+        for (size_t i = 0; i < n_q; i++)
             out[i] = _mm512_fmadd_ps(_mm512_set1_ps(q[i * dim + d]), key, out[i]);
     }
 }
@@ -317,7 +399,7 @@ ALWAYS_INLINE void lane_0(const float *q, uint32_t n_q, const float *keys, uint3
         __m512 other[4];                                                                           \
         folded(q, n_q, keys, dim, l, out);                                                         \
         folded(q, n_q, keys, dim, l + distance, other);                                            \
-        for (uint32_t i = 0; i < n_q; i++)                                                         \
+        for (size_t i = 0; i < n_q; i++)                                                           \
             out[i] = _mm512_add_ps(out[i], other[i]);                                              \
     }
 FOLD_LANES(lane_8, lane_0, 8)
@@ -328,10 +410,10 @@ FOLD_LANES(lane_1, lane_2, 1)
 ALWAYS_INLINE void scores_of(const float *q, uint32_t n_q, const float *transposed, uint32_t dim,
                              float *scores)
 {
-    for (uint32_t j = 0; j < KEY_TILE; j += LANES) {
+    for (size_t j = 0; j < KEY_TILE; j += LANES) {
         __m512 sums[4];
         lane_1(q, n_q, transposed + j, dim, 0, sums);
-        for (uint32_t i = 0; i < n_q; i++)
+        for (size_t i = 0; i < n_q; i++)
             _mm512_store_ps(scores + i * ATTENTION_BLOCK + j, sums[i]);
     }
 }
@@ -339,7 +421,7 @@ ALWAYS_INLINE void scores_of(const float *q, uint32_t n_q, const float *transpos
 static void scores_many(const float *q, uint32_t n_q, const float *transposed, uint32_t dim,
                         float *scores)
 {
-    uint32_t i = 0;
+    size_t i = 0;
     for (; i + 4 <= n_q; i += 4, q += 4 * dim, scores += 4 * ATTENTION_BLOCK) {
         if (dim == 64)
             scores_of(q, 4, transposed, 64, scores);
@@ -374,48 +456,47 @@ static void softmax(float *scores, uint32_t n_keys, float *max, float *sum)
 /* n_q queries by n_vectors registers of their outputs, all constants where it is called, so that
  * the sums stay in registers over the keys. */
 ALWAYS_INLINE void values_tile(const float *weights, uint32_t n_q, uint32_t n_keys,
-                               const float *values, uint32_t dim, float *out, uint32_t n_vectors)
+                               const float *tile, uint32_t stride, float *out, uint32_t n_vectors)
 {
-    uint32_t stride = attention_stride(dim);
     __m512 sums[4][4];
-    for (uint32_t i = 0; i < n_q; i++)
+    for (size_t i = 0; i < n_q; i++)
         for (uint32_t v = 0; v < n_vectors; v++)
             sums[i][v] = _mm512_load_ps(out + i * stride + v * LANES);
-    for (uint32_t j = 0; j < n_keys; j++, values += LANES) {
+    for (size_t j = 0; j < n_keys; j++, tile += LANES) {
         __m512 value[4];
         for (uint32_t v = 0; v < n_vectors; v++)
-            value[v] = _mm512_load_ps(values + v * TILE);
-        for (uint32_t i = 0; i < n_q; i++) {
+            value[v] = _mm512_load_ps(tile + v * TILE);
+        for (size_t i = 0; i < n_q; i++) {
             __m512 weight = _mm512_set1_ps(weights[i * ATTENTION_BLOCK + j]);
             for (uint32_t v = 0; v < n_vectors; v++)
                 sums[i][v] = _mm512_fmadd_ps(weight, value[v], sums[i][v]);
         }
     }
-    for (uint32_t i = 0; i < n_q; i++)
+    for (size_t i = 0; i < n_q; i++)
         for (uint32_t v = 0; v < n_vectors; v++)
             _mm512_store_ps(out + i * stride + v * LANES, sums[i][v]);
 }
 
-ALWAYS_INLINE void values_queries(const float *weights, uint32_t n_q, uint32_t n_keys,
-                                  const float *values, uint32_t dim, float *out)
+ALWAYS_INLINE void values_slices(const float *weights, uint32_t n_q, uint32_t n_keys,
+                                 const float *tile, uint32_t dim, float *out)
 {
-    uint32_t d = 0;
+    size_t d = 0, stride = attention_stride(dim);
     for (; d + 4 * LANES <= dim; d += 4 * LANES)
-        values_tile(weights, n_q, n_keys, values + d * KEY_TILE, dim, out + d, 4);
+        values_tile(weights, n_q, n_keys, tile + d * KEY_TILE, stride, out + d, 4);
     for (; d < dim; d += LANES)
-        values_tile(weights, n_q, n_keys, values + d * KEY_TILE, dim, out + d, 1);
+        values_tile(weights, n_q, n_keys, tile + d * KEY_TILE, stride, out + d, 1);
 }
 
-static void values(const float *weights, uint32_t n_q, uint32_t n_keys, const float *values,
-                   uint32_t dim, float *out)
+static void values_many(const float *weights, uint32_t n_q, uint32_t n_keys, const float *tile,
+                        uint32_t dim, float *out)
 {
-    uint32_t i = 0, stride = attention_stride(dim);
+    size_t i = 0, stride = attention_stride(dim);
     for (; i + 4 <= n_q; i += 4, weights += 4 * ATTENTION_BLOCK, out += 4 * stride)
-        values_queries(weights, 4, n_keys, values, dim, out);
+        values_slices(weights, 4, n_keys, tile, dim, out);
     switch (n_q - i) {
-    case 3: values_queries(weights, 3, n_keys, values, dim, out); break;
-    case 2: values_queries(weights, 2, n_keys, values, dim, out); break;
-    case 1: values_queries(weights, 1, n_keys, values, dim, out); break;
+    case 3: values_slices(weights, 3, n_keys, tile, dim, out); break;
+    case 2: values_slices(weights, 2, n_keys, tile, dim, out); break;
+    case 1: values_slices(weights, 1, n_keys, tile, dim, out); break;
     }
 }
 
@@ -441,7 +522,7 @@ static void finish(const float *state, uint32_t dim, float *out, uint32_t n)
 }
 
 const struct vector_kernels vector_kernels_avx512 = {
-    rms_norm,  silu_mul,    add,     rope,   kv_store, kv_load, scores,
-    transpose, scores_many, softmax, values, merge,    finish,
+    rms_norm, silu_mul,  add,         rope,        kv_store, scores_few, values_few,
+    kv_load,  transpose, scores_many, values_many, softmax,  merge,      finish,
 };
 #endif

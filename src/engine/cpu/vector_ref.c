@@ -113,27 +113,40 @@ static float kv_element(enum kv_type type, const void *row, uint32_t i)
     }
 }
 
-static void kv_load(enum kv_type type, const void *x, size_t stride_bytes, uint32_t n_rows,
-                    uint32_t n, float *tile, uint32_t row)
+static void kv_load(enum kv_type type, const void *const *rows, uint32_t n_rows, uint32_t n,
+                    float *tile)
 {
-    for (uint32_t r = 0; r < n_rows; r++) {
-        const void *from = (const uint8_t *)x + r * stride_bytes;
+    for (uint32_t j = 0; j < n_rows; j++)
         for (uint32_t d = 0; d < attention_dim(n); d++)
-            tile[tile_at(row + r, d)] = d < n ? kv_element(type, from, d) : 0.0f;
-    }
+            tile[tile_at(j, d)] = d < n ? kv_element(type, rows[j], d) : 0.0f;
 }
 
-static void scores(const float *q, uint32_t n_q, const float *keys, uint32_t dim, float *scores)
+static void scores_few(enum kv_type type, const void *const *rows, uint32_t n_rows, uint32_t n,
+                       const float *q, uint32_t n_q, uint32_t dim, float *scores)
 {
     for (uint32_t i = 0; i < n_q; i++) {
-        for (uint32_t j = 0; j < KEY_TILE; j++) {
-            float lanes[VECTOR_LANES] = {0};
-            for (uint32_t d = 0; d < dim; d++)
-                lanes[d % VECTOR_LANES] = fmaf(q[i * dim + d], keys[tile_at(j, d)],
-                                               lanes[d % VECTOR_LANES]);
+        for (uint32_t j = 0; j < n_rows; j++) {
+            float lanes[VECTOR_LANES];
+            for (uint32_t d = 0; d < dim; d++) {
+                float key = d < n ? kv_element(type, rows[j], d) : 0.0f;
+                float *lane = &lanes[d % VECTOR_LANES];
+                *lane = d < VECTOR_LANES ? q[i * dim + d] * key : fmaf(q[i * dim + d], key, *lane);
+            }
             scores[i * ATTENTION_BLOCK + j] = fold_sum(lanes);
         }
     }
+}
+
+static void values_few(enum kv_type type, const void *const *rows, uint32_t n_rows, uint32_t n,
+                       const float *weights, uint32_t n_q, uint32_t dim, float *out)
+{
+    for (uint32_t i = 0; i < n_q; i++)
+        for (uint32_t j = 0; j < n_rows; j++)
+            for (uint32_t d = 0; d < dim; d++) {
+                float *o = &out[i * attention_stride(dim) + d];
+                float value = d < n ? kv_element(type, rows[j], d) : 0.0f;
+                *o = fmaf(weights[i * ATTENTION_BLOCK + j], value, *o);
+            }
 }
 
 static void transpose(const float *tile, uint32_t dim, float *transposed)
@@ -176,14 +189,14 @@ static void softmax(float *scores, uint32_t n_keys, float *max, float *sum)
     *sum = fold_sum(lanes);
 }
 
-static void values(const float *weights, uint32_t n_q, uint32_t n_keys, const float *values,
-                   uint32_t dim, float *out)
+static void values_many(const float *weights, uint32_t n_q, uint32_t n_keys, const float *tile,
+                        uint32_t dim, float *out)
 {
     for (uint32_t i = 0; i < n_q; i++)
         for (uint32_t j = 0; j < n_keys; j++)
             for (uint32_t d = 0; d < dim; d++) {
                 float *o = &out[i * attention_stride(dim) + d];
-                *o = fmaf(weights[i * ATTENTION_BLOCK + j], values[tile_at(j, d)], *o);
+                *o = fmaf(weights[i * ATTENTION_BLOCK + j], tile[tile_at(j, d)], *o);
             }
 }
 
@@ -204,6 +217,6 @@ static void finish(const float *state, uint32_t dim, float *out, uint32_t n)
 }
 
 const struct vector_kernels vector_kernels_ref = {
-    rms_norm,  silu_mul,    add,     rope,   kv_store, kv_load, scores,
-    transpose, scores_many, softmax, values, merge,    finish,
+    rms_norm, silu_mul,  add,         rope,        kv_store, scores_few, values_few,
+    kv_load,  transpose, scores_many, values_many, softmax,  merge,      finish,
 };
