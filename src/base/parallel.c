@@ -1,17 +1,16 @@
 /* The thread pool for computing. The owner is thread 0; the others wait for `generation` to move,
  * run the job and meet at the barrier, which also ends the job for the owner.
  *
- * Waiting has three stages: pause instructions for a few microseconds, because the other threads
- * are usually that near; then sched_yield, because on a busy machine the one that is waited for
- * may need this very core; and, only between jobs, sleep. What a newcomer gets wrong: a worker
- * counts itself as sleeping before it looks at `generation` for the last time, and the owner moves
- * `generation` before it looks whether anyone sleeps. Both are sequentially consistent, so one of
+ * Who waits spins for a while, because the others are usually near, and then sleeps. It never calls
+ * sched_yield: on a busy machine that gives the core away for a whole time slice, while a sleeper
+ * that is woken comes before the threads that kept the core busy. What a newcomer gets wrong: a
+ * thread counts itself as sleeping before it looks at the word for the last time, and who moves the
+ * word does so before it looks whether anyone sleeps. Both are sequentially consistent, so one of
  * the two always sees the other. */
 #include "base/parallel.h"
 
 #include <assert.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -20,9 +19,11 @@
 #include "base/clock.h"
 
 enum {
-    PAUSES_PER_LOOK = 32,    /* between two looks at the clock */
-    SPIN_NS = 20 * 1000,     /* before giving the core to others */
-    SLEEP_AFTER_NS = 200000, /* between jobs, before sleeping: longer than a sampling step */
+    PAUSES_PER_LOOK = 32,        /* between two looks at the clock */
+    JOB_SPIN_NS = 200 * 1000,    /* longer than the owner takes from one decode step to the next */
+    BARRIER_SPIN_NS = 60 * 1000, /* at most: longer than the shares of a phase differ */
+    BARRIER_SPIN_MIN_NS = 4 * 1000,
+    BARRIER_SPIN_STEP_NS = 1000,
 };
 
 struct worker {
@@ -43,6 +44,7 @@ struct parallel {
     _Alignas(64) atomic_uint n_sleeping;
     _Alignas(64) atomic_uint n_arrived;    /* threads that wait at the barrier */
     _Alignas(64) atomic_uint barrier_turn; /* barriers passed */
+    _Alignas(64) atomic_uint barrier_spin_ns;
 };
 
 static inline void cpu_pause(void)
@@ -54,11 +56,10 @@ static inline void cpu_pause(void)
 #endif
 }
 
-/* Waits for `word` to differ from `old`; gives up, with false, after `limit_ns` (0: never). */
-static bool wait_for_change(atomic_uint *word, unsigned old, uint64_t limit_ns)
+/* Whether `word` came to differ from `old` within `limit_ns`. */
+static bool spin(atomic_uint *word, unsigned old, uint64_t limit_ns)
 {
-    uint64_t start = 0;
-    for (;;) {
+    for (uint64_t start = 0;;) {
         for (int i = 0; i < PAUSES_PER_LOOK; i++) {
             if (atomic_load_explicit(word, memory_order_acquire) != old)
                 return true;
@@ -66,21 +67,29 @@ static bool wait_for_change(atomic_uint *word, unsigned old, uint64_t limit_ns)
         }
         uint64_t now = clock_now_ns();
         start = start ? start : now;
-        if (limit_ns && now - start > limit_ns)
+        if (now - start > limit_ns)
             return false;
-        if (now - start > SPIN_NS)
-            sched_yield();
     }
 }
 
-static void sleep_until_change(struct parallel *p, unsigned old)
+static void sleep_until_change(struct parallel *p, atomic_uint *word, unsigned old)
 {
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->n_sleeping, 1);
-    while (atomic_load(&p->generation) == old)
+    while (atomic_load(word) == old)
         pthread_cond_wait(&p->wake, &p->lock);
     atomic_fetch_sub(&p->n_sleeping, 1);
     pthread_mutex_unlock(&p->lock);
+}
+
+static void change(struct parallel *p, atomic_uint *word)
+{
+    atomic_fetch_add(word, 1);
+    if (atomic_load(&p->n_sleeping) > 0) {
+        pthread_mutex_lock(&p->lock);
+        pthread_cond_broadcast(&p->wake);
+        pthread_mutex_unlock(&p->lock);
+    }
 }
 
 static void *worker_main(void *argument)
@@ -88,8 +97,8 @@ static void *worker_main(void *argument)
     struct worker *w = argument;
     struct parallel *p = w->pool;
     for (unsigned seen = 0;; seen++) {
-        if (!wait_for_change(&p->generation, seen, SLEEP_AFTER_NS))
-            sleep_until_change(p, seen);
+        if (!spin(&p->generation, seen, JOB_SPIN_NS))
+            sleep_until_change(p, &p->generation, seen);
         if (!p->job)
             return NULL;
         p->job(p->context, w->index, p->n_threads);
@@ -101,12 +110,7 @@ static void begin(struct parallel *p, parallel_job job, void *context)
 {
     p->job = job;
     p->context = context;
-    atomic_fetch_add(&p->generation, 1);
-    if (atomic_load(&p->n_sleeping) > 0) {
-        pthread_mutex_lock(&p->lock);
-        pthread_cond_broadcast(&p->wake);
-        pthread_mutex_unlock(&p->lock);
-    }
+    change(p, &p->generation);
 }
 
 int parallel_open(struct parallel **out, uint32_t n_threads, struct error *err)
@@ -122,6 +126,7 @@ int parallel_open(struct parallel **out, uint32_t n_threads, struct error *err)
     memset(p, 0, sizeof *p);
     p->n_threads = n_threads;
     p->workers = workers;
+    p->barrier_spin_ns = BARRIER_SPIN_NS;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
     for (uint32_t i = 1; i < n_threads; i++) {
@@ -165,14 +170,29 @@ void parallel_run(struct parallel *p, parallel_job job, void *context)
     parallel_barrier(p);
 }
 
+/* Where other programs want the cores too, it is the thread that is waited for that has lost its
+ * own, and spinning only keeps another from it. So each time that spinning was in vain it is tried
+ * for a shorter time, and each time that it was not, for a little longer again. */
+static void wait_at_barrier(struct parallel *p, unsigned turn)
+{
+    unsigned spin_ns = atomic_load_explicit(&p->barrier_spin_ns, memory_order_relaxed);
+    unsigned next_ns = spin_ns + BARRIER_SPIN_STEP_NS;
+    if (!spin(&p->barrier_turn, turn, spin_ns)) {
+        sleep_until_change(p, &p->barrier_turn, turn);
+        next_ns = spin_ns / 4 > BARRIER_SPIN_MIN_NS ? spin_ns / 4 : BARRIER_SPIN_MIN_NS;
+    }
+    if (next_ns <= BARRIER_SPIN_NS)
+        atomic_store_explicit(&p->barrier_spin_ns, next_ns, memory_order_relaxed);
+}
+
 void parallel_barrier(struct parallel *p)
 {
     /* The turn cannot move before this thread arrives, so reading it first is safe. */
     unsigned turn = atomic_load_explicit(&p->barrier_turn, memory_order_relaxed);
     if (atomic_fetch_add_explicit(&p->n_arrived, 1, memory_order_acq_rel) + 1 == p->n_threads) {
         atomic_store_explicit(&p->n_arrived, 0, memory_order_relaxed);
-        atomic_store_explicit(&p->barrier_turn, turn + 1, memory_order_release);
+        change(p, &p->barrier_turn);
         return;
     }
-    wait_for_change(&p->barrier_turn, turn, 0);
+    wait_at_barrier(p, turn);
 }
