@@ -185,9 +185,11 @@ int cache_size_parse(const char *text, struct cache_size *size, struct error *er
             if (strcmp(end, units[i].suffix) != 0 || !(number * units[i].factor < 0x1p60) ||
                 !(number < 0x1p60))
                 continue;
-            *size = units[i].factor > 0
-                        ? (struct cache_size){.bytes = (uint64_t)(number * units[i].factor)}
-                        : (struct cache_size){.tokens = (uint64_t)number};
+            *size = (struct cache_size){0};
+            if (units[i].factor > 0)
+                size->bytes = (uint64_t)(number * units[i].factor);
+            else
+                size->tokens = (uint64_t)number;
             return 0;
         }
     }

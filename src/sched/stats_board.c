@@ -17,7 +17,7 @@ void stats_board_write(struct stats_board *b, const struct scheduler_stats *stat
 
 void stats_board_read(struct stats_board *b, struct scheduler_stats *stats)
 {
-    unsigned long long words[STATS_WORDS];
+    unsigned long long words[STATS_WORDS] = {0};
     unsigned before, after;
     do {
         before = atomic_load_explicit(&b->version, memory_order_acquire);

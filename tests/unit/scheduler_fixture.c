@@ -92,7 +92,7 @@ struct client *client_make(const int32_t *prompt, uint32_t n, uint32_t max_token
 
 struct client *client_make_text(const char *prompt, uint32_t max_tokens)
 {
-    int32_t tokens[1024];
+    int32_t tokens[1024] = {0};
     uint32_t n = 0;
     for (; prompt[n]; n++)
         tokens[n] = (unsigned char)prompt[n] % (FIXTURE_VOCAB - 1);

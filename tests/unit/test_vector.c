@@ -106,7 +106,7 @@ TEST(vector, silu_mul_of_extremes)
 
 TEST(vector, add)
 {
-    float x[MAX_N], start[MAX_N], want[MAX_N], got[MAX_N];
+    float x[MAX_N], start[MAX_N], want[MAX_N] = {0}, got[MAX_N];
     for (uint32_t n = 1; n < MAX_N; n += 1 + n / 8) {
         random_fill(x, n, 1.0f);
         random_fill(start, n, 1.0f);
