@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/utf8.h"
 
 struct reader {
@@ -71,17 +72,6 @@ static bool byte_take(struct reader *r, char c)
     return true;
 }
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 /* The four digits of \uXXXX, or -1. */
 static int32_t hex4_read(struct reader *r)
 {
@@ -89,7 +79,7 @@ static int32_t hex4_read(struct reader *r)
     if (r->end - r->at < 4)
         return -1;
     for (int i = 0; i < 4; i++) {
-        int digit = hex_value(r->at[i]);
+        int digit = ascii_hex_value(r->at[i]);
         if (digit < 0)
             return -1;
         code = code * 16 + digit;
@@ -176,7 +166,7 @@ static const char *string_read(struct reader *r, size_t *len)
 static size_t digits_skip(struct reader *r)
 {
     const char *from = r->at;
-    while (r->at < r->end && *r->at >= '0' && *r->at <= '9')
+    while (r->at < r->end && ascii_is_digit(*r->at))
         r->at++;
     return (size_t)(r->at - from);
 }
@@ -313,7 +303,7 @@ static struct json *value_read(struct reader *r)
     case 'n': return word_read(r, "null", JSON_NULL, false);
     case '"': break;
     default:
-        if (*r->at == '-' || (*r->at >= '0' && *r->at <= '9'))
+        if (*r->at == '-' || ascii_is_digit(*r->at))
             return number_read(r);
         return fail_expected(r, "a value");
     }

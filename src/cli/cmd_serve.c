@@ -21,7 +21,7 @@ static const struct option serve_options[] = {
     UINT("max-waiting", &server.max_waiting, "N", 0, 1e6,
          "requests that may wait; past it 429 (default 256)"),
     UINT("step-budget-ms", &server.step_budget_ms, "MS", 1, 10000,
-         "longest planned step, so longest gap between tokens (default 60)"),
+         "longest planned step, so longest gap between tokens (default 50)"),
     UINT("cache-ttl", &cache_ttl_min, "MIN", 0, NO_MAX,
          "idle cache entries go after this; 0: never (default 30)"),
     FLAG("no-prefix-cache", &server.no_prefix_cache, "compute every prompt from its beginning"),

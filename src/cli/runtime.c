@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/machine.h"
 
 enum { MAX_BATCH_ROWS = 512, MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
 
@@ -70,8 +71,7 @@ static void progress_show(void *context, double done)
 static uint64_t default_cache_bytes(void)
 {
     const uint64_t least = 256u << 20, most = (uint64_t)8 << 30;
-    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGE_SIZE);
-    uint64_t share = memory / 5;
+    uint64_t share = machine_memory_bytes() / 5;
     return share < least ? least : share > most ? most : share;
 }
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/utf8.h"
 #include "prompt/jinja_unicode.h"
 
@@ -241,11 +242,7 @@ static bool hex_value(const char *digits, size_t n, uint32_t *out)
 {
     *out = 0;
     for (size_t i = 0; i < n; i++) {
-        char c = digits[i];
-        int value = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
+        int value = ascii_hex_value(digits[i]);
         if (value < 0)
             return false;
         *out = *out * 16 + (uint32_t)value;
@@ -331,11 +328,6 @@ static int lex_string(struct lexer *l)
     return lexeme->data ? 0 : error_set(l->err, ERROR_MEMORY, "no memory for the chat template");
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* Digits of a base with single underscores between them, from `at`; returns where they end. */
 static size_t scan_digits(const struct lexer *l, size_t at, unsigned base)
 {
@@ -355,14 +347,14 @@ static size_t scan_float(const struct lexer *l, size_t at)
     if (at > 0 && l->source[at - 1] == '.')
         return 0;
     size_t end = scan_digits(l, at, 10), whole = end;
-    if (end + 1 < l->len && l->source[end] == '.' && is_digit(l->source[end + 1]))
+    if (end + 1 < l->len && l->source[end] == '.' && ascii_is_digit(l->source[end + 1]))
         end = scan_digits(l, end + 1, 10);
     size_t mantissa = end;
     if (end < l->len && (l->source[end] == 'e' || l->source[end] == 'E')) {
         size_t digits = end + 1 +
                         (end + 1 < l->len &&
                          (l->source[end + 1] == '+' || l->source[end + 1] == '-'));
-        if (digits < l->len && is_digit(l->source[digits]))
+        if (digits < l->len && ascii_is_digit(l->source[digits]))
             end = scan_digits(l, digits, 10);
     }
     return end > whole || mantissa > whole ? end : 0;
@@ -443,8 +435,7 @@ static int lex_operator(struct lexer *l)
 
 static bool is_name_byte(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' ||
-           (unsigned char)c >= 0x80;
+    return ascii_is_alpha(c) || ascii_is_digit(c) || c == '_' || (unsigned char)c >= 0x80;
 }
 
 /* The end of the tag we are in, if it is here: 1, else 0; -1 on error. */
@@ -471,7 +462,7 @@ static int lex_tag(struct lexer *l, bool is_print)
         if (ended)
             return ended < 0 ? -1 : 0;
         char c = l->source[l->at];
-        if (is_digit(c)) {
+        if (ascii_is_digit(c)) {
             if (lex_number(l) < 0)
                 return -1;
         } else if (is_name_byte(c)) {

@@ -9,34 +9,15 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/ascii.h"
+
 static const char *const method_names[] = {"GET",    "HEAD",    "POST",  "PUT",    "PATCH",
                                            "DELETE", "OPTIONS", "TRACE", "CONNECT"};
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static bool is_alpha(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-static int hex_value(char c)
-{
-    if (is_digit(c))
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
 
 /* RFC 9110 5.6.2 */
 static bool is_token_char(char c)
 {
-    return is_alpha(c) || is_digit(c) || (c && strchr("!#$%&'*+-.^_`|~", c));
+    return ascii_is_alpha(c) || ascii_is_digit(c) || (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
 static bool is_token(const char *s, size_t len)
@@ -50,7 +31,7 @@ static bool is_token(const char *s, size_t len)
 /* RFC 3986: unreserved, sub-delims; ":" and "@" make it a pchar. */
 static bool is_name_char(char c)
 {
-    return is_alpha(c) || is_digit(c) || (c && strchr("-._~!$&'()*+,;=", c));
+    return ascii_is_alpha(c) || ascii_is_digit(c) || (c && strchr("-._~!$&'()*+,;=", c));
 }
 
 /* Checks a run of URI characters: those of a name, those in `more`, and whole percent-escapes. */
@@ -58,7 +39,7 @@ static bool is_uri_text(const char *s, size_t len, const char *more)
 {
     for (size_t i = 0; i < len; i++) {
         if (s[i] == '%') {
-            if (len - i < 3 || hex_value(s[i + 1]) < 0 || hex_value(s[i + 2]) < 0)
+            if (len - i < 3 || ascii_hex_value(s[i + 1]) < 0 || ascii_hex_value(s[i + 2]) < 0)
                 return false;
             i += 2;
         } else if (!is_name_char(s[i]) && !(s[i] && strchr(more, s[i]))) {
@@ -152,7 +133,7 @@ bool http_parser_path(const struct http_parser *p, struct strbuf *out)
             strbuf_addc(out, *s);
             continue;
         }
-        int c = hex_value(s[1]) * 16 + hex_value(s[2]);
+        int c = ascii_hex_value(s[1]) * 16 + ascii_hex_value(s[2]);
         if (c == 0)
             return false;
         strbuf_addc(out, (char)c);
@@ -170,7 +151,7 @@ bool http_split_authority(const char *authority, size_t len, size_t *host_len, i
             return false;
         end = (size_t)(close - authority) + 1;
         for (size_t i = 1; i + 1 < end; i++)
-            if (hex_value(authority[i]) < 0 && authority[i] != ':' && authority[i] != '.')
+            if (ascii_hex_value(authority[i]) < 0 && authority[i] != ':' && authority[i] != '.')
                 return false;
         if (end < 4)
             return false;
@@ -190,7 +171,7 @@ bool http_split_authority(const char *authority, size_t len, size_t *host_len, i
         return true; /* RFC 3986 allows an empty port */
     int value = 0;
     for (size_t i = end + 1; i < len; i++) {
-        if (!is_digit(authority[i]))
+        if (!ascii_is_digit(authority[i]))
             return false;
         value = value * 10 + (authority[i] - '0');
         if (value > 65535)
@@ -260,7 +241,7 @@ static void request_line(struct http_parser *p, char *line, size_t len)
     }
     const char *version = second + 1;
     if (len - (size_t)(version - line) != 8 || memcmp(version, "HTTP/", 5) != 0 ||
-        !is_digit(version[5]) || version[6] != '.' || !is_digit(version[7])) {
+        !ascii_is_digit(version[5]) || version[6] != '.' || !ascii_is_digit(version[7])) {
         refuse(p, 400, "the request line must end with an HTTP version, such as HTTP/1.1");
         return;
     }
@@ -392,7 +373,7 @@ static void read_content_length(struct http_parser *p)
     uint64_t length = 0;
     bool too_large = false;
     for (const char *s = value; *s || s == value; s++) {
-        if (!is_digit(*s)) {
+        if (!ascii_is_digit(*s)) {
             refuse(p, 400, "Content-Length must be one decimal number");
             return;
         }
@@ -461,12 +442,12 @@ static void chunk_line(struct http_parser *p, const char *line, size_t len)
 {
     uint64_t size = 0;
     size_t i = 0;
-    for (; i < len && hex_value(line[i]) >= 0; i++) {
+    for (; i < len && ascii_hex_value(line[i]) >= 0; i++) {
         if (size >> 60) {
             refuse(p, 400, "a chunk's size does not fit in 64 bits");
             return;
         }
-        size = size * 16 + (uint64_t)hex_value(line[i]);
+        size = size * 16 + (uint64_t)ascii_hex_value(line[i]);
     }
     size_t extension = i;
     while (extension < len && is_blank(line[extension]))

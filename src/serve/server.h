@@ -51,7 +51,7 @@ struct server_options {
 #define SERVER_OPTIONS_DEFAULT                                                                     \
     {                                                                                              \
         .host = "127.0.0.1", .port = 8080, .context = 4096, .max_seqs = 16, .max_waiting = 256,    \
-        .step_budget_ms = 60, .cache_ttl_ms = 30 * 60 * 1000, .n_workers = 2,                      \
+        .step_budget_ms = 50, .cache_ttl_ms = 30 * 60 * 1000, .n_workers = 2,                      \
         .max_connections = 1024, .max_header_bytes = 32 << 10, .max_body_bytes = 32 << 20,         \
         .header_timeout_ms = 15000, .body_timeout_ms = 60000, .idle_timeout_ms = 75000,            \
         .write_timeout_ms = 60000, .shutdown_grace_ms = 10000                                      \

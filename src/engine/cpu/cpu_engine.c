@@ -4,12 +4,12 @@
 #include "engine/cpu/cpu_internal.h"
 
 #include <assert.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/machine.h"
 #include "engine/cpu/rope.h"
 
 /* Weights on their way to packed matrices: every thread takes the next one until none is left. */
@@ -196,14 +196,6 @@ static int attention_and_rope_open(struct cpu_engine *e, struct error *err)
     return attention_open(&e->attention, &shape, e->kernels->vector, err);
 }
 
-static uint32_t count_cores(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        return (uint32_t)CPU_COUNT(&set);
-    return 1;
-}
-
 static int select_kernels(struct cpu_engine *e, struct error *err)
 {
     const char *name = e->engine.limits.kernels;
@@ -306,7 +298,7 @@ int cpu_engine_open(struct engine **out, const struct model *model,
     e->engine.limits = *limits;
     e->model = model;
     if (limits->n_threads == 0)
-        e->engine.limits.n_threads = count_cores();
+        e->engine.limits.n_threads = machine_cores();
     uint32_t n_threads = e->engine.limits.n_threads;
     if (select_kernels(e, err) || parallel_open(&e->pool, n_threads, err) || kv_open(e, err) ||
         state_open(e, err) || attention_and_rope_open(e, err) ||

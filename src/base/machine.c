@@ -1,0 +1,143 @@
+/* Cores and memory within the limits of control groups, version 2 and 1. A limit holds for all
+ * groups below it, so every folder from the process's group up to the root has a say, and the
+ * smallest wins. In a container the group's path is often that of the host, which is not there:
+ * the folders that are missing say nothing, and the root is the container's own group. */
+#include "base/machine.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CGROUP_ROOT  "/sys/fs/cgroup"
+#define CGROUP_OF_US "/proc/self/cgroup"
+
+enum { MAX_PATH = 1024 };
+
+/* A file's first line, without its end. */
+static bool line_read(const char *folder, const char *name, char *line, int size)
+{
+    char path[MAX_PATH];
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+        return false;
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return false;
+    bool is_read = fgets(line, size, f) != NULL;
+    fclose(f);
+    if (is_read)
+        line[strcspn(line, "\n")] = '\0';
+    return is_read;
+}
+
+static bool number_read(const char *folder, const char *name, uint64_t *number)
+{
+    char line[64], rest;
+    return line_read(folder, name, line, sizeof line) &&
+           sscanf(line, "%" SCNu64 "%c", number, &rest) == 1;
+}
+
+/* What a folder says: lowers `*limit`. Version 2 writes "max" for no limit, version 1 -1, which
+ * reads as the largest number. */
+typedef void (*folder_reader)(const char *folder, uint64_t *limit);
+
+static void memory_in(const char *folder, uint64_t *limit)
+{
+    static const char *const names[] = {"memory.max", "memory.limit_in_bytes"};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+        uint64_t bytes;
+        if (number_read(folder, names[i], &bytes) && bytes > 0 && bytes < *limit)
+            *limit = bytes;
+    }
+}
+
+static void cores_in(const char *folder, uint64_t *limit)
+{
+    char line[64];
+    uint64_t quota_us = 0, period_us = 0;
+    if (line_read(folder, "cpu.max", line, sizeof line)) {
+        if (sscanf(line, "%" SCNu64 " %" SCNu64, &quota_us, &period_us) != 2)
+            return;
+    } else if (!number_read(folder, "cpu.cfs_quota_us", &quota_us) ||
+               !number_read(folder, "cpu.cfs_period_us", &period_us)) {
+        return;
+    }
+    if (quota_us == 0 || period_us == 0)
+        return;
+    uint64_t cores = quota_us / period_us + (quota_us % period_us != 0);
+    if (cores < *limit)
+        *limit = cores;
+}
+
+/* Asks the folder of a group and all above it, the root of the controller included. */
+static void each_folder_up(const char *root, const char *controller, const char *group,
+                           folder_reader read, uint64_t *limit)
+{
+    char folder[MAX_PATH];
+    int root_len = snprintf(folder, sizeof folder, "%s%s%s", root, *controller ? "/" : "",
+                            controller);
+    if (root_len >= (int)sizeof folder ||
+        snprintf(folder + root_len, sizeof folder - (size_t)root_len, "%s", group) >=
+            (int)sizeof folder - root_len)
+        return;
+    for (;;) {
+        read(folder, limit);
+        char *slash = strrchr(folder + root_len, '/');
+        if (!slash)
+            return;
+        *slash = '\0';
+    }
+}
+
+/* Lines are "0::/path" (version 2) or "7:cpu,cpuacct:/path" (version 1, mounted by controller). */
+static uint64_t limit_read(const char *root, const char *groups, const char *controller,
+                           folder_reader read, uint64_t limit)
+{
+    each_folder_up(root, "", "", read, &limit);
+    each_folder_up(root, controller, "", read, &limit);
+    FILE *f = fopen(groups, "re");
+    if (!f)
+        return limit;
+    char line[MAX_PATH];
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = '\0';
+        char *controllers = strchr(line, ':');
+        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!group)
+            continue;
+        *group++ = '\0';
+        controllers++;
+        if (!*controllers)
+            each_folder_up(root, "", group, read, &limit);
+        for (char *name; (name = strsep(&controllers, ","));)
+            if (strcmp(name, controller) == 0)
+                each_folder_up(root, controller, group, read, &limit);
+    }
+    fclose(f);
+    return limit;
+}
+
+uint32_t cgroup_cores(const char *root, const char *groups, uint32_t cores)
+{
+    return (uint32_t)limit_read(root, groups, "cpu", cores_in, cores);
+}
+
+uint64_t cgroup_memory_bytes(const char *root, const char *groups, uint64_t bytes)
+{
+    return limit_read(root, groups, "memory", memory_in, bytes);
+}
+
+uint32_t machine_cores(void)
+{
+    cpu_set_t set;
+    bool is_known = sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0;
+    return cgroup_cores(CGROUP_ROOT, CGROUP_OF_US, is_known ? (uint32_t)CPU_COUNT(&set) : 1);
+}
+
+uint64_t machine_memory_bytes(void)
+{
+    uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGE_SIZE);
+    return cgroup_memory_bytes(CGROUP_ROOT, CGROUP_OF_US, bytes);
+}

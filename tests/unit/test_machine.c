@@ -1,0 +1,99 @@
+/* The limits of control groups, from trees of files like those that the kernel shows. */
+#include "test.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "base/machine.h"
+
+static char root[256], groups[300];
+
+static void make_folder(const char *path)
+{
+    CHECK(mkdir(path, 0700) == 0 || errno == EEXIST);
+}
+
+/* A fresh tree in which the process is where `line` says. */
+static void tree_begin(const char *name, const char *line)
+{
+    snprintf(root, sizeof root, "%s/%s", test_scratch_dir(), name);
+    snprintf(groups, sizeof groups, "%s/groups", root);
+    make_folder(root);
+    FILE *f = fopen(groups, "w");
+    CHECK(f && fputs(line, f) >= 0 && fclose(f) == 0);
+}
+
+/* Adds a file below the root, and the folders on the way to it. */
+static void tree_add(const char *relative, const char *content)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", root, relative);
+    for (char *slash = path + strlen(root) + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        make_folder(path);
+        *slash = '/';
+    }
+    FILE *f = fopen(path, "w");
+    CHECK(f && fputs(content, f) >= 0 && fclose(f) == 0);
+}
+
+TEST(machine, has_cores_and_memory)
+{
+    CHECK(machine_cores() >= 1);
+    CHECK(machine_memory_bytes() >= (uint64_t)16 << 20);
+}
+
+TEST(machine, without_groups_there_is_no_limit)
+{
+    CHECK_INT(cgroup_cores("build/nothing", "build/nothing", 8), 8);
+    CHECK_INT(cgroup_memory_bytes("build/nothing", "build/nothing", 1 << 30), 1 << 30);
+}
+
+TEST(machine, version_2_takes_the_smallest_limit_on_the_way_up)
+{
+    tree_begin("v2", "0::/user/service\n");
+    tree_add("user/service/cpu.max", "max 100000\n");
+    tree_add("user/service/memory.max", "max\n");
+    CHECK_INT(cgroup_cores(root, groups, 8), 8);
+    CHECK_INT(cgroup_memory_bytes(root, groups, 1 << 30), 1 << 30);
+    tree_add("user/cpu.max", "150000 100000\n");
+    tree_add("user/memory.max", "268435456\n");
+    CHECK_INT(cgroup_cores(root, groups, 8), 2);
+    CHECK_INT(cgroup_memory_bytes(root, groups, 1 << 30), 268435456);
+    tree_add("user/service/cpu.max", "1000 100000\n");
+    CHECK_INT(cgroup_cores(root, groups, 8), 1);
+}
+
+TEST(machine, a_container_sees_its_group_as_the_root)
+{
+    tree_begin("container", "0::/../../host/name\n");
+    tree_add("cpu.max", "300000 100000\n");
+    tree_add("memory.max", "536870912\n");
+    CHECK_INT(cgroup_cores(root, groups, 8), 3);
+    CHECK_INT(cgroup_memory_bytes(root, groups, 1 << 30), 536870912);
+}
+
+TEST(machine, version_1_is_mounted_by_controller)
+{
+    tree_begin("v1", "7:cpuset:/\n4:memory:/pod/one\n2:cpu,cpuacct:/pod\n");
+    tree_add("cpu/pod/cpu.cfs_quota_us", "-1\n");
+    tree_add("cpu/pod/cpu.cfs_period_us", "100000\n");
+    tree_add("memory/pod/one/memory.limit_in_bytes", "9223372036854771712\n");
+    CHECK_INT(cgroup_cores(root, groups, 8), 8);
+    CHECK_INT(cgroup_memory_bytes(root, groups, 1 << 30), 1 << 30);
+    tree_add("cpu/pod/cpu.cfs_quota_us", "200000\n");
+    tree_add("memory/pod/memory.limit_in_bytes", "104857600\n");
+    CHECK_INT(cgroup_cores(root, groups, 8), 2);
+    CHECK_INT(cgroup_memory_bytes(root, groups, 1 << 30), 104857600);
+}
+
+TEST(machine, nonsense_is_no_limit)
+{
+    tree_begin("nonsense", "no colons\n:\n1:cpu\n0::relative\n0::/deep");
+    tree_add("cpu.max", "0 0\n");
+    tree_add("memory.max", "many\n");
+    tree_add("deep/cpu.max", "");
+    tree_add("deep/memory.max", "12 apples\n");
+    CHECK_INT(cgroup_cores(root, groups, 8), 8);
+    CHECK_INT(cgroup_memory_bytes(root, groups, 1 << 30), 1 << 30);
+}
