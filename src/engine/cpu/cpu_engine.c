@@ -284,6 +284,18 @@ static void cpu_close(struct engine *engine)
     free(e);
 }
 
+/* One row through all layers, into a page that is written again before anyone reads it. The system
+ * hands out memory on first use, here some of each layer's KV: hundreds of milliseconds on a virtual
+ * machine, which the first request would wait for. */
+static int warm_up(struct cpu_engine *e, struct error *err)
+{
+    struct page_run run = {.first = 0, .count = 1};
+    struct batch_seq seq = {.runs = &run, .n_runs = 1, .length = 1};
+    struct batch_row row = {.token = 0, .position = 0, .page = 0, .seq = 0};
+    struct batch batch = {.seqs = &seq, .rows = &row, .n_seqs = 1, .n_rows = 1};
+    return engine_forward(&e->engine, &batch, err);
+}
+
 static const struct engine_ops cpu_ops = {cpu_submit, cpu_wait, cpu_close};
 
 int cpu_engine_open(struct engine **out, const struct model *model,
@@ -297,19 +309,19 @@ int cpu_engine_open(struct engine **out, const struct model *model,
     e->engine.ops = &cpu_ops;
     e->engine.limits = *limits;
     e->model = model;
+    e->engine.info.n_vocab = model->hparams.n_vocab;
     if (limits->n_threads == 0)
         e->engine.limits.n_threads = machine_cores();
     uint32_t n_threads = e->engine.limits.n_threads;
     if (select_kernels(e, err) || parallel_open(&e->pool, n_threads, err) || kv_open(e, err) ||
         state_open(e, err) || attention_and_rope_open(e, err) ||
-        pack_weights(e, progress, context, err)) {
+        pack_weights(e, progress, context, err) || warm_up(e, err)) {
         cpu_close(&e->engine);
         return -1;
     }
     struct engine_info *info = &e->engine.info;
     snprintf(info->name, sizeof info->name, "cpu (%s, %u thread%s)", e->kernels->name, n_threads,
              n_threads == 1 ? "" : "s");
-    info->n_vocab = model->hparams.n_vocab;
     info->bit_exact = true;
     info->weight_bytes += e->state_memory.size_bytes;
     *out = &e->engine;
