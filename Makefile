@@ -1,6 +1,7 @@
 # radish: `make serve` runs it, `make test` tests it; both install what is missing first.
 #   make             build/radish
 #   make serve       ... and serve the default model (PORT=9000 MODEL=file.gguf ARGS="-t 4")
+#   make chat        ... or talk to it in the terminal
 #   make test        every test; ends with "N passed, N failed"
 #   make unit        only the unit tests, with sanitizers (T=tree: those whose name contains it)
 #   make tsan        the unit tests of threads under ThreadSanitizer
@@ -12,6 +13,7 @@
 OPT     ?= -O3 -g
 BUILD   ?= build
 PREFIX  ?= /usr/local
+# Not from the environment, where some shells keep the machine's name under it.
 HOST    := 127.0.0.1
 PORT    ?= 8080
 MODEL   ?=
@@ -85,11 +87,12 @@ $(BUILD)/api_doc $(BUILD)/same_bits: $(BUILD)/%: $(BUILD)/release/tools/%.o $(ca
 $(BUILD)/fuzz_%: $(BUILD)/fuzzing/tests/fuzz/fuzz_%.o $(call library,fuzzing)
 	$(call link,fuzzing) -fsanitize=fuzzer
 
-serve:
+serve: COMMAND_ARGS := --host $(HOST) --port $(PORT)
+serve chat:
 	@tools/setup.sh packages
-	@$(MAKE) -j$(JOBS) --no-print-directory all
+	@$(MAKE) -s -j$(JOBS) all
 	@model="$(MODEL)"; [ -n "$$model" ] || model=$$(tools/setup.sh model) && \
-	exec $(BUILD)/radish serve -m "$$model" --host $(HOST) --port $(PORT) $(ARGS)
+	exec $(BUILD)/radish $@ -m "$$model" $(COMMAND_ARGS) $(ARGS)
 
 test:
 	@tools/setup.sh packages
@@ -135,5 +138,5 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all serve test unit tsan bench fuzz lint docs format coverage install clean
+.PHONY: all serve chat test unit tsan bench fuzz lint docs format coverage install clean
 .SECONDARY:
