@@ -55,7 +55,6 @@ bool json_to_uint64(const struct json *value, uint64_t *out);
 struct json *json_new(struct arena *arena, enum json_type type);
 struct json *json_new_string(struct arena *arena, const char *bytes, size_t len);
 struct json *json_new_bool(struct arena *arena, bool value);
-struct json *json_new_int(struct arena *arena, int64_t value);
 /* Makes `child` the last of `parent`'s children; an object's child has its key already. */
 void json_link(struct json *parent, struct json *child);
 /* Appends to an object (key given, replacing nothing) or to an array (key NULL). Ignores NULLs. */

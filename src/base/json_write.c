@@ -34,18 +34,6 @@ struct json *json_new_bool(struct arena *arena, bool boolean)
     return value;
 }
 
-struct json *json_new_int(struct arena *arena, int64_t number)
-{
-    char text[24];
-    int len = snprintf(text, sizeof text, "%lld", (long long)number);
-    struct json *value = json_new_string(arena, text, (size_t)len);
-    if (value) {
-        value->type = JSON_NUMBER;
-        value->number = (double)number;
-    }
-    return value;
-}
-
 void json_link(struct json *parent, struct json *child)
 {
     *(parent->last ? &parent->last->next : &parent->first) = child;

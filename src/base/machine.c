@@ -132,8 +132,10 @@ uint64_t cgroup_memory_bytes(const char *root, const char *groups, uint64_t byte
 uint32_t machine_cores(void)
 {
     cpu_set_t set;
-    bool is_known = sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0;
-    return cgroup_cores(CGROUP_ROOT, CGROUP_OF_US, is_known ? (uint32_t)CPU_COUNT(&set) : 1);
+    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+    if (n <= 0)
+        n = sysconf(_SC_NPROCESSORS_ONLN); /* more cores than the set holds */
+    return cgroup_cores(CGROUP_ROOT, CGROUP_OF_US, n > 0 ? (uint32_t)n : 1);
 }
 
 uint64_t machine_memory_bytes(void)

@@ -226,7 +226,6 @@ node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *
     node_id node = match_end(t, &m);
     lock_path(t, node, NODE_NONE);
     touch_path(t, node, now_ns);
-    t->stats.lookups[found]++;
     *kind = found;
     *length = m.length;
     return node;

@@ -41,7 +41,6 @@ typedef uint32_t node_id;
 enum match_kind { MATCH_MISS, MATCH_COMMON, MATCH_SUPERSEQUENCE, MATCH_PREFIX, MATCH_KINDS };
 
 struct tree_stats {
-    uint64_t lookups[MATCH_KINDS];
     uint64_t evicted_pages, expired_pages;
     uint32_t n_nodes;     /* in use, of max_nodes; roots count */
     uint32_t n_evictable; /* pages that eviction could free now */
@@ -53,14 +52,14 @@ int prefix_tree_open(struct prefix_tree **out, struct page_pool *pool, uint32_t 
                      struct error *err);
 void prefix_tree_close(struct prefix_tree *t); /* gives every page back */
 
-/* How many of the `n` tokens are cached in the namespace. Changes nothing, counts nothing. */
+/* How many of the `n` tokens are cached in the namespace. Changes nothing. */
 uint32_t prefix_tree_peek(const struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
                           uint32_t n);
 
 /* Finds the longest cached prefix of the tokens, splits a node if it ends inside one, touches the
  * path and locks it. Returns the node that ends there (the namespace's root, made if need be, when
  * nothing matches) and its depth in tokens; NODE_NONE when there are no nodes left, even after
- * eviction. Counts one lookup. */
+ * eviction. */
 node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens, uint32_t n,
                             uint64_t now_ns, uint32_t *length, enum match_kind *kind);
 

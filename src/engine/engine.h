@@ -120,7 +120,7 @@ static inline int engine_wait(struct engine *e, struct error *err)
 /* submit and wait in one */
 static inline int engine_forward(struct engine *e, const struct batch *batch, struct error *err)
 {
-    return e->ops->submit(e, batch, err) ? -1 : e->ops->wait(e, err);
+    return engine_submit(e, batch, err) ? -1 : engine_wait(e, err);
 }
 
 static inline void engine_close(struct engine *e)

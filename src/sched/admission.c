@@ -90,9 +90,23 @@ static bool has_pages(const struct scheduler *s, uint32_t n)
     return s->cache.pool.n_free + prefix_tree_stats(s->cache.tree).n_evictable >= n;
 }
 
-static void start_running(struct scheduler *s, struct sequence *seq, node_id node, uint32_t matched)
+/* What the prompt found in the cache. One that was preempted may find less of it the next time, and
+ * has to compute what another time it was given. */
+static void count_cached(struct scheduler *s, struct sequence *seq, uint32_t matched)
 {
     struct request *r = seq->request;
+    if (!seq->is_started) {
+        r->prompt_cached = matched;
+        s->stats.prompt_tokens += r->n_tokens;
+        s->stats.cached_tokens += matched;
+    } else if (matched < r->prompt_cached) {
+        s->stats.cached_tokens -= r->prompt_cached - matched;
+        r->prompt_cached = matched;
+    }
+}
+
+static void start_running(struct scheduler *s, struct sequence *seq, node_id node, uint32_t matched)
+{
     sequence_list_remove(&s->waiting, seq);
     sequence_begin(seq, &s->cache, node, matched);
     uint32_t want = pages_to_start(seq) - matched;
@@ -101,22 +115,19 @@ static void start_running(struct scheduler *s, struct sequence *seq, node_id nod
     (void)got;
     running_add(s, seq);
     seq->in_flight = node != NODE_NONE;
-    seq->is_heir = false;
+    count_cached(s, seq, matched);
     if (seq->is_started)
         return;
     seq->is_started = true;
-    r->started_ns = s->now_ns;
-    r->prompt_cached = matched;
-    s->stats.prompt_tokens += r->n_tokens;
-    s->stats.cached_tokens += matched;
-    event_ring_push(r, &(struct sched_event){.type = EVENT_STARTED});
+    seq->request->started_ns = s->now_ns;
+    event_ring_push(seq->request, &(struct sched_event){.type = EVENT_STARTED});
     s->has_events = true;
 }
 
 enum admission {
     ADMITTED,
     ASLEEP,  /* for another's flight, or until its reader reads */
-    REFUSED, /* not enough pages */
+    REFUSED, /* no slot, or not enough pages */
 };
 
 static enum admission try_admit(struct scheduler *s, struct sequence *seq)
@@ -133,10 +144,12 @@ static enum admission try_admit(struct scheduler *s, struct sequence *seq)
             return ASLEEP;
     }
     uint32_t want = pages_to_start(seq);
-    if (!has_pages(s, want - matched) || seq->refused_at == s->n_releases)
+    seq->n_wanted = want - matched;
+    if (s->n_running == s->options.max_seqs || !has_pages(s, seq->n_wanted) ||
+        seq->refused_at == s->n_releases)
         return REFUSED;
+    enum match_kind kind = MATCH_MISS;
     if (!seq->request->no_cache) {
-        enum match_kind kind;
         node = prefix_tree_acquire(tree, ns, seq->tokens, most, s->now_ns, &matched, &kind);
         if (node == NODE_NONE)
             matched = 0; /* no nodes left: it runs beside the tree */
@@ -148,6 +161,8 @@ static enum admission try_admit(struct scheduler *s, struct sequence *seq)
             return REFUSED;
         }
     }
+    if (!seq->is_started && !seq->request->no_cache)
+        s->stats.lookups[kind]++;
     start_running(s, seq, node, matched);
     return ADMITTED;
 }
@@ -160,17 +175,25 @@ static struct sequence *youngest_parked(const struct scheduler *s)
     return NULL;
 }
 
+/* Whether there could be so many pages if nothing parked held any. */
+static bool parked_suffice(const struct scheduler *s, uint32_t n_pages)
+{
+    uint64_t n = (uint64_t)s->cache.pool.n_free + prefix_tree_stats(s->cache.tree).n_evictable;
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (sequence_is_parked(s->running[i]))
+            n += s->running[i]->n_reserved;
+    return n >= n_pages;
+}
+
 /* Admits one, at the cost of sequences that are parked: they cannot use what they hold. */
 static enum admission admit_one(struct scheduler *s, struct sequence *seq)
 {
     for (;;) {
-        enum admission result = REFUSED;
-        if (s->n_running < s->options.max_seqs)
-            result = try_admit(s, seq);
+        enum admission result = try_admit(s, seq);
         if (result != REFUSED)
             return result;
         struct sequence *parked = youngest_parked(s);
-        if (!parked)
+        if (!parked || !parked_suffice(s, seq->n_wanted))
             return REFUSED;
         preempt(s, parked);
     }

@@ -35,7 +35,7 @@ struct token_table {
 enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELED, FINISH_ERROR };
 
 enum event_type {
-    EVENT_STARTED, /* admitted: prompt_cached is known */
+    EVENT_STARTED, /* admitted */
     EVENT_TOKEN,   /* one sampled token; an end token too, which adds nothing to the text */
     EVENT_DONE,    /* the last event; the only one of a request that ends before it is admitted */
 };
@@ -69,14 +69,13 @@ struct request {
     uint32_t n_stops;
     bool ignore_end; /* go on past end tokens */
     bool no_cache;   /* neither match nor insert */
-    void *user;      /* the maker's own */
 
     atomic_bool canceled; /* set by scheduler_cancel */
     atomic_bool in_batch; /* counted among the live requests of the batch that is running */
     atomic_uint ring_head, ring_tail;
     struct sched_event ring[REQUEST_RING];
     atomic_uint prompt_done; /* prompt tokens found or computed so far: anyone may show it */
-    uint32_t prompt_cached;  /* prompt tokens that came from the cache; valid from STARTED on */
+    uint32_t prompt_cached;  /* prompt tokens that were never computed for it; valid at DONE */
     uint32_t n_generated;    /* valid at DONE */
     uint64_t submitted_ns, started_ns, first_token_ns, done_ns;
     struct error error; /* valid at DONE with FINISH_ERROR */
@@ -101,6 +100,7 @@ struct scheduler_stats {
     uint32_t n_pages, n_free, n_owned, n_private;
     uint64_t steps, rows, prompt_tokens, cached_tokens, generated_tokens;
     uint64_t finished, canceled, failed, preempted;
+    uint64_t lookups[MATCH_KINDS]; /* what requests found when they were first admitted */
     struct tree_stats tree;
 };
 

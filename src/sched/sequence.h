@@ -45,6 +45,7 @@ struct sequence {
     uint32_t waits_until; /* positions that it has in common with that flight */
     bool is_heir;         /* its owner is gone and it goes first in its place */
 
+    uint32_t n_wanted;   /* pages that it asked for when it was last tried */
     uint64_t refused_at; /* when nothing has been released since, admission would fail again */
     uint32_t n_rows;     /* in the step that is being planned */
 };

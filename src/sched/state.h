@@ -15,8 +15,8 @@
 /* The inside of the scheduler, shared by its own files only. All of it belongs to the scheduler's
  * thread, except what is marked as shared.
  *
- *   step:  take ─► end the canceled ─► admit ─► reserve ─► plan ─► forward ─► results ─► publish
- *          scheduler.c                 admission.c         plan.c  forward.c scheduler.c
+ *   step:  take ─► end the canceled ─► admit ─► reserve ─► plan ─► forward ─► expire ─► publish
+ *          scheduler.c                 admission.c         plan.c  forward.c  scheduler.c
  */
 struct scheduler {
     struct scheduler_options options;

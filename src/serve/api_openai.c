@@ -129,10 +129,10 @@ static void get_stats(struct api *api, struct http_exchange *x, const char *path
         {"cache_evictable", s.tree.n_evictable},
         {"cache_evicted", s.tree.evicted_pages},
         {"cache_expired", s.tree.expired_pages},
-        {"lookups_missed", s.tree.lookups[MATCH_MISS]},
-        {"lookups_common", s.tree.lookups[MATCH_COMMON]},
-        {"lookups_supersequence", s.tree.lookups[MATCH_SUPERSEQUENCE]},
-        {"lookups_prefix", s.tree.lookups[MATCH_PREFIX]},
+        {"lookups_missed", s.lookups[MATCH_MISS]},
+        {"lookups_common", s.lookups[MATCH_COMMON]},
+        {"lookups_supersequence", s.lookups[MATCH_SUPERSEQUENCE]},
+        {"lookups_prefix", s.lookups[MATCH_PREFIX]},
     };
     struct strbuf json = STRBUF_INIT;
     struct json_writer w = {.out = &json};

@@ -315,7 +315,6 @@ static void request_fill(struct completion *c, struct request *r, uint32_t choic
     r->n_stops = p->n_stops;
     r->ignore_end = p->ignore_end;
     r->no_cache = !p->cache_prompt || c->api->options->no_prefix_cache;
-    r->user = c;
 }
 
 /* Hands every choice to the scheduler; false and `e` when it takes one not. */
@@ -499,7 +498,7 @@ static void take_event(struct completion *c, struct choice *o, const struct sche
 {
     const struct token_table *tokens = &c->api->tokens;
     switch (event->type) {
-    case EVENT_STARTED: o->cached = o->request.prompt_cached; return;
+    case EVENT_STARTED: return;
     case EVENT_TOKEN:
         o->n_tokens++;
         if ((uint32_t)event->token < tokens->n_tokens) /* a padded vocabulary has more ids */
@@ -510,6 +509,7 @@ static void take_event(struct completion *c, struct choice *o, const struct sche
         show(o, event->text_end);
         utf8_stream_end(&o->utf8, &o->text);
         o->finish = event->finish;
+        o->cached = o->request.prompt_cached;
         o->live = false;
         c->n_live--;
         return;

@@ -335,6 +335,78 @@ TEST(scheduler_trouble, parked_sequences_make_room_for_others)
     check_parked_give_way(450, 8);
 }
 
+/* All slots are taken, one of them by a sequence whose reader does not read. */
+TEST(scheduler_trouble, parked_sequences_stay_where_giving_way_is_no_use)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    o.n_pages = 600;
+    o.max_rows = 16;
+    o.max_seqs = 2;
+    fixture_open(&f, &o);
+    struct client *c[4] = {client_random(1, 20, 200), client_random(2, 300, 100), NULL,
+                           client_random(4, 590, 5)};
+    c[2] = client_like(c[1], 280, 290, 5);
+    client_submit(&f, c[0]);
+    while (scheduler_step(f.scheduler))
+        ;
+    client_submit(&f, c[1]);
+    scheduler_step(f.scheduler);
+    client_submit(&f, c[2]); /* sleeps for the other, and needs no slot yet */
+    scheduler_step(f.scheduler);
+    CHECK(sequence_of(c[2])->waits_for == sequence_of(c[1]));
+    CHECK(is_running(&f, c[0]));
+    scheduler_cancel(f.scheduler, &c[2]->request);
+    client_submit(&f, c[3]); /* even without the parked one there are too few pages */
+    while (c[1]->n_got < 3) {
+        scheduler_step(f.scheduler);
+        client_read(&f, c[1], 10);
+        CHECK(!is_running(&f, c[3]));
+    }
+    CHECK(is_running(&f, c[0]) && is_running(&f, c[1]));
+    CHECK_INT(fixture_stats(&f).preempted, 0);
+    scheduler_cancel(f.scheduler, &c[3]->request);
+    fixture_run(&f, c, 4);
+    check_answer(c[0], 600);
+    check_answer(c[1], 600);
+    free_clients(c, 4);
+    fixture_close(&f);
+}
+
+/* A prompt that was found in the cache, then preempted and thrown out of it, is computed: the
+ * request may not say that it was cached. */
+TEST(scheduler_trouble, what_is_computed_after_all_does_not_count_as_cached)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    o.n_pages = 300;
+    fixture_open(&f, &o);
+    struct client *first = client_random(1, 100, 1);
+    client_submit(&f, first);
+    fixture_run(&f, &first, 1);
+    struct client *c[2] = {client_random(2, 40, 259), client_random(1, 100, 150)};
+    client_submit(&f, c[0]);
+    scheduler_step(f.scheduler);
+    client_submit(&f, c[1]);
+    scheduler_step(f.scheduler);
+    CHECK(is_running(&f, c[1]));
+    CHECK_INT(sequence_of(c[1])->n_matched, 99);
+    while (!c[0]->n_done) {
+        scheduler_step(f.scheduler);
+        client_read(&f, c[0], 10);
+        client_read(&f, c[1], 10);
+    }
+    CHECK(fixture_stats(&f).preempted > 0);
+    fixture_run(&f, c, 2);
+    CHECK(c[1]->request.prompt_cached < 99);
+    CHECK_INT(fixture_stats(&f).cached_tokens, c[1]->request.prompt_cached);
+    check_answer(c[0], 300);
+    check_answer(c[1], 300);
+    client_free(first);
+    free_clients(c, 2);
+    fixture_close(&f);
+}
+
 TEST(scheduler_trouble, the_youngest_is_preempted_and_goes_on)
 {
     struct fixture f;
