@@ -18,7 +18,7 @@ static const char *const kind_names[] = {
 
 static void range_print(const struct request_field *f)
 {
-    if (f->class == FIELD_SERVED && f->max >= INT32_MAX)
+    if (f->class == FIELD_SERVED && f->max == FIELD_NO_MAX)
         printf(" from %g", f->min);
     else if (f->class == FIELD_SERVED && f->max > f->min)
         printf(", %g to %g", f->min, f->max);
@@ -64,6 +64,17 @@ int main(void)
         "`Retry-After`; a prompt longer than the context gets 400 `context_length_exceeded`.\n"
         "An error after a stream has begun comes as an event in it. A client that hangs up stops\n"
         "its work; so does one that closes its sending side while a request runs.\n\n"
+        "On SIGINT or SIGTERM answers in progress have `--shutdown-grace` seconds to finish, and\n"
+        "then end with the error `server_stopping`, as they do at once on a second signal. As "
+        "long\n"
+        "as there are any, `/health` says `stopping` and a new chat request gets 503.\n\n"
+        "Any web page can make a browser talk to a server on its machine, so `Host` and `Origin`\n"
+        "must be loopback, the address that the server listens on or was reached by, or an\n"
+        "`--allowed-host`; others get 403. Behind a proxy that keeps the client's `Host`, or in a\n"
+        "container that others reach by name, give each name (`--allowed-host api.example`, also\n"
+        "with a port); `--allowed-host '*'` takes all, for a server that something else protects.\n"
+        "A POST must be `Content-Type: application/json` without a `Content-Encoding`, else 415,\n"
+        "and no larger than `--max-body-mib`, else 413.\n\n"
         "`usage.prompt_tokens_details.cached_tokens` says how much of the prompt came from the\n"
         "cache, always; with `n` it is the least over the choices. `null` is the same as absent.\n"
         "Fields that stand in no table below are ignored and named in the `x-radish-ignored`\n"

@@ -74,7 +74,7 @@ static struct shown show(struct gguf_string name)
     return s;
 }
 
-/* "path: what is wrong at offset N". */
+/* "path: at offset N: what is wrong". */
 __attribute__((format(printf, 3, 4))) static int bad(const struct reader *r, size_t offset,
                                                      const char *format, ...)
 {
@@ -83,8 +83,8 @@ __attribute__((format(printf, 3, 4))) static int bad(const struct reader *r, siz
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return error_set_at(r->err, ERROR_FORMAT, offset, "%s: %s at offset %zu", r->g->path, what,
-                        offset);
+    return error_set_at(r->err, ERROR_FORMAT, offset, "%s: at offset %zu: %s", r->g->path, offset,
+                        what);
 }
 
 static int no_memory(const struct reader *r)
@@ -96,7 +96,8 @@ static int no_memory(const struct reader *r)
 static const void *read_bytes(struct reader *r, size_t len, const char *what)
 {
     if (len > remaining(r)) {
-        bad(r, r->at, "the file ends (%zu bytes) inside %s", r->g->map_bytes, what);
+        bad(r, r->at, "the file ends (%zu bytes) inside %s: is it cut short?", r->g->map_bytes,
+            what);
         return NULL;
     }
     const void *bytes = r->g->map + r->at;
@@ -129,7 +130,9 @@ static int read_string(struct reader *r, struct gguf_string *out, const char *wh
     if (read_u64(r, &len, what))
         return -1;
     if (len > remaining(r))
-        return bad(r, start, "%s claims %" PRIu64 " bytes, more than the file has left", what, len);
+        return bad(r, start,
+                   "%s claims %" PRIu64 " bytes, more than the file has left: is it cut short?",
+                   what, len);
     out->bytes = (const char *)r->g->map + r->at;
     out->len = (size_t)len;
     r->at += out->len;
@@ -255,7 +258,9 @@ static int read_scalars(struct reader *r, struct gguf_value *v, enum gguf_type t
 {
     size_t start = r->at, size = scalar_bytes(type);
     if (v->count > remaining(r) / size)
-        return bad(r, start, "key %s claims %" PRIu64 " values, more than the file has left",
+        return bad(r, start,
+                   "key %s claims %" PRIu64
+                   " values, more than the file has left: is it cut short?",
                    show(v->key).text, v->count);
     v->data = r->g->map + start;
     r->at += (size_t)v->count * size;
@@ -280,7 +285,9 @@ static int read_array(struct reader *r, struct gguf_value *v)
     if (v->item_type != GGUF_STRING)
         return read_scalars(r, v, v->item_type);
     if (v->count > MAX_ENTRIES || v->count > remaining(r) / sizeof(uint64_t))
-        return bad(r, start, "key %s claims %" PRIu64 " strings, more than the file can hold",
+        return bad(r, start,
+                   "key %s claims %" PRIu64
+                   " strings, more than the file can hold: is it cut short?",
                    show(v->key).text, v->count);
     return read_strings(r, v);
 }
@@ -300,8 +307,10 @@ static int read_values(struct reader *r, size_t count)
     struct gguf *g = r->g;
     struct gguf_index *index = g->index;
     if (count > remaining(r) / MIN_PAIR_BYTES)
-        return bad(r, r->at, "the file is too short for the %zu key-value pairs that it claims",
-                   count);
+        return bad(
+            r, r->at,
+            "the file is too short for the %zu key-value pairs that it claims: is it cut short?",
+            count);
     g->values = calloc(count ? count : 1, sizeof *g->values);
     if (!g->values)
         return no_memory(r);
@@ -428,7 +437,9 @@ static int read_tensors(struct reader *r, size_t count)
     struct gguf *g = r->g;
     struct gguf_index *index = g->index;
     if (count > remaining(r) / MIN_TENSOR_BYTES)
-        return bad(r, r->at, "the file is too short for the %zu tensors that it claims", count);
+        return bad(r, r->at,
+                   "the file is too short for the %zu tensors that it claims: is it cut short?",
+                   count);
     uint64_t *offsets = calloc(count ? count : 1, sizeof *offsets);
     g->tensors = calloc(count ? count : 1, sizeof *g->tensors);
     int rc = offsets && g->tensors ? table_open(r, &index->tensors, count) : no_memory(r);

@@ -10,7 +10,7 @@
 
 /* A GGUF file (version 2 or 3, little endian), mapped read-only. gguf_open checks every count,
  * length, offset and type against the file's size, so that what it returns can be used without
- * further checks; a bad file gives "path: what is wrong at offset N".
+ * further checks; a bad file gives "path: at offset N: what is wrong".
  *
  *   header │ key-value pairs │ tensor infos │ padding │ tensor data (mmap) ...
  */

@@ -110,13 +110,12 @@ static void token_append(const struct prompt_maker *p, struct arena *arena, stru
     json_append(arena, parent, key, json_new_string(arena, bytes, len));
 }
 
-/* The names that a client must not give: the renderer trusts them. */
-static bool is_own_name(const struct json *member)
+bool prompt_owns_name(const char *name, size_t len)
 {
-    static const char suffix[] = "_token";
+    static const char messages[] = "messages", suffix[] = "_token";
     const size_t n = sizeof suffix - 1;
-    return strcmp(member->key, "messages") == 0 ||
-           (member->key_len >= n && memcmp(member->key + member->key_len - n, suffix, n) == 0);
+    return (len == sizeof messages - 1 && memcmp(name, messages, len) == 0) ||
+           (len >= n && memcmp(name + len - n, suffix, n) == 0);
 }
 
 static struct json *context_make(const struct prompt_maker *p, struct arena *arena,
@@ -134,7 +133,7 @@ static struct json *context_make(const struct prompt_maker *p, struct arena *are
     if (!json_get(extra, "add_generation_prompt"))
         json_append(arena, context, "add_generation_prompt", json_new_bool(arena, true));
     for (const struct json *member = extra ? extra->first : NULL; member; member = member->next) {
-        if (is_own_name(member)) {
+        if (prompt_owns_name(member->key, member->key_len)) {
             error_set_at(err, ERROR_INPUT, member->position,
                          "'%s' cannot be given to the chat template: it is set from the %s",
                          member->key, strcmp(member->key, "messages") ? "model" : "request");
@@ -197,7 +196,7 @@ int prompt_maker_chat(const struct prompt_maker *p, const struct json *messages,
                       const struct json *extra, struct token_list *out, struct error *err)
 {
     if (!p->chat_template)
-        return error_set(err, ERROR_INPUT,
+        return error_set(err, ERROR_FORMAT,
                          "the model has no chat template: start with --chat-template-file FILE to "
                          "give it one");
     struct arena arena = ARENA_INIT;

@@ -20,11 +20,17 @@ int prompt_maker_open(struct prompt_maker *p, const struct gguf *gguf, const cha
 int prompt_maker_open_bytes(struct prompt_maker *p, struct error *err); /* for the mock engine */
 void prompt_maker_close(struct prompt_maker *p);
 
+/* The names of variables that `extra` must not give, because the renderer trusts them: "messages"
+ * and what ends in "_token". */
+bool prompt_owns_name(const char *name, size_t len);
+
 /* Appends the ids of the rendered conversation to `out`. `messages` is an array in OpenAI's form
  * whose contents are strings; `extra` (may be NULL) is an object whose members the template sees
  * as variables (tools, enable_thinking, ...; add_generation_prompt is true unless it says so).
  * Only what the template itself wrote can become a special token: a message that spells one out
- * stays text. The model's BOS comes first once, whether the template writes it or not. */
+ * stays text. The model's BOS comes first once, whether the template writes it or not.
+ * ERROR_FORMAT: the model has no template; ERROR_INPUT and ERROR_LIMIT: the conversation or
+ * `extra` is not what the template takes. */
 int prompt_maker_chat(const struct prompt_maker *p, const struct json *messages,
                       const struct json *extra, struct token_list *out, struct error *err);
 

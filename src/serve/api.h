@@ -12,6 +12,7 @@
 #include "serve/workers.h"
 
 struct completion;
+struct event_base;
 
 enum { API_SEEN_SLOTS = 1024 };
 
@@ -19,6 +20,7 @@ enum { API_SEEN_SLOTS = 1024 };
 struct api {
     const struct server_options *options;
     struct host_rules rules;
+    struct event_base *base;
     struct scheduler *scheduler;
     struct workers *workers;
     struct http_server *http;

@@ -211,6 +211,28 @@ static int check_content_type(const struct http_exchange *x, struct api_error *e
                          type ? type : "");
 }
 
+static int check_content_encoding(struct http_exchange *x, struct api_error *e)
+{
+    const char *encoding = http_parser_field(http_request(x), "content-encoding");
+    if (!encoding || !*encoding || strcasecmp(encoding, "identity") == 0)
+        return 0;
+    http_add_field(x, "Accept-Encoding", "identity");
+    return api_error_set(e, 415, NULL,
+                         "the Content-Encoding '%.100s' is not read here: send the body as it is",
+                         encoding);
+}
+
+/* While the server stops, nothing new is begun. */
+static int check_stopping(const struct api *api, struct http_exchange *x, struct api_error *e)
+{
+    if (!api->stopping)
+        return 0;
+    http_add_field(x, "Retry-After", "5");
+    api_error_set(e, 503, NULL, "the server is stopping");
+    e->code = "server_stopping";
+    return -1;
+}
+
 /* The route of a request, or NULL and `e`. */
 static const struct route *route_check(struct http_exchange *x, struct strbuf *path,
                                        struct api_error *e)
@@ -272,11 +294,9 @@ static void on_head(void *context, struct http_exchange *x)
         api_reply_error(x, &e);
     } else if (p->method == HTTP_OPTIONS) {
         reply_options(x, route->allow);
-    } else if (p->method == HTTP_POST && check_content_type(x, &e)) {
-        api_reply_error(x, &e);
-    } else if (p->method == HTTP_POST && api->stopping) {
-        http_add_field(x, "Retry-After", "5");
-        api_error_set(&e, 503, NULL, "the server is stopping");
+    } else if (p->method == HTTP_POST &&
+               (check_content_type(x, &e) || check_content_encoding(x, &e) ||
+                check_stopping(api, x, &e))) {
         api_reply_error(x, &e);
     } else if (route->quiet) {
         http_log_quietly(x);
@@ -285,21 +305,27 @@ static void on_head(void *context, struct http_exchange *x)
 
 static void on_request(void *context, struct http_exchange *x)
 {
+    struct api *api = context;
     struct strbuf path = STRBUF_INIT;
     struct api_error e;
     const struct route *route = route_check(x, &path, &e);
-    if (route)
-        route->run(context, x, strbuf_str(&path));
-    else
+    /* The server may have begun to stop while the body came. */
+    if (!route || (route->method == HTTP_POST && check_stopping(api, x, &e)))
         api_reply_error(x, &e);
+    else
+        route->run(api, x, strbuf_str(&path));
     strbuf_free(&path);
 }
 
 static void on_refused(void *context, struct http_exchange *x, int status, const char *message)
 {
-    (void)context;
+    const struct api *api = context;
     struct api_error e;
-    api_error_set(&e, status, NULL, "%s", message);
+    if (status == 413)
+        api_error_set(&e, status, NULL, "%s: %zu MiB (--max-body-mib)", message,
+                      api->options->max_body_bytes >> 20);
+    else
+        api_error_set(&e, status, NULL, "%s", message);
     if (status == 503)
         http_add_field(x, "Retry-After", "2");
     api_reply_error(x, &e);

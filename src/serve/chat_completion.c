@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include <event2/event.h>
+
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -41,6 +43,7 @@ struct completion {
     struct completion *prev, *next;
     struct http_exchange *x; /* NULL: nobody waits for the answer */
     struct job job;
+    struct event *deadline; /* NULL: none (--timeout) */
     bool preparing;
     atomic_bool unwanted; /* tells the worker not to begin */
 
@@ -72,6 +75,8 @@ static void completion_free(struct completion *c)
         strbuf_free(&c->choices[i].text);
     }
     free(c->choices);
+    if (c->deadline)
+        event_free(c->deadline);
     sse_close(&c->sse);
     strbuf_free(&c->body);
     chat_params_free(&c->params);
@@ -95,6 +100,8 @@ static void cancel_live(struct completion *c)
 static void completion_abandon(struct completion *c)
 {
     c->x = NULL;
+    if (c->deadline)
+        evtimer_del(c->deadline);
     atomic_store(&c->unwanted, true);
     cancel_live(c);
     if (!c->preparing && c->n_live == 0)
@@ -184,13 +191,11 @@ static int fit_context(struct completion *c)
     return 0;
 }
 
-static int prepare(struct completion *c)
+/* What the fields alone do not tell: whether this server serves such a request. */
+static int check_offer(struct completion *c)
 {
     const struct server_options *options = c->api->options;
-    struct chat_params *p = &c->params;
-    struct error err;
-    if (chat_params_read(p, strbuf_str(&c->body), c->body.len, options->strict_fields, &c->error))
-        return -1;
+    const struct chat_params *p = &c->params;
     if (options->strict_model && p->model && strcmp(p->model, options->model_name) != 0) {
         api_error_set(&c->error, 404, "model", "there is no model '%.100s' here, only '%s'",
                       p->model, options->model_name);
@@ -201,14 +206,32 @@ static int prepare(struct completion *c)
     if (p->n > most)
         return api_error_set(&c->error, 400, "n", "'n' is %lld, but this server takes %u at once",
                              (long long)p->n, most);
-    if (refuse_hopeless(c))
-        return -1;
-    if (prompt_maker_chat(options->prompt, p->messages, p->extra, &c->prompt, &err)) {
-        bool ours = err.code != ERROR_INPUT && err.code != ERROR_LIMIT;
-        return api_error_set(&c->error, ours ? 500 : 400, ours ? NULL : "messages", "%s",
-                             err.message);
+    return 0;
+}
+
+static int make_prompt(struct completion *c)
+{
+    const struct chat_params *p = &c->params;
+    struct error err;
+    if (prompt_maker_chat(c->api->options->prompt, p->messages, p->extra, &c->prompt, &err) == 0)
+        return 0;
+    switch (err.code) {
+    case ERROR_INPUT:
+    case ERROR_LIMIT:
+        /* With variables of the client's, they may be what the template does not take. */
+        return api_error_set(&c->error, 400, p->extra ? NULL : "messages", "%s", err.message);
+    case ERROR_FORMAT: /* there is no template: no request can be right */
+        return api_error_set(&c->error, 501, NULL, "%s", err.message);
+    default: return api_error_set(&c->error, 500, NULL, "%s", err.message);
     }
-    return fit_context(c);
+}
+
+static int prepare(struct completion *c)
+{
+    if (chat_params_read(&c->params, strbuf_str(&c->body), c->body.len,
+                         c->api->options->strict_fields, &c->error))
+        return -1;
+    return check_offer(c) || refuse_hopeless(c) || make_prompt(c) || fit_context(c) ? -1 : 0;
 }
 
 /* A parsed request takes many times its bytes, and an answer may wait and run for long: all that
@@ -251,6 +274,28 @@ static void id_make(struct completion *c)
     c->id[n] = '\0';
 }
 
+static void deadline_cb(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct completion *c = arg;
+    struct api_error e;
+    api_error_set(&e, 504, NULL, "the answer was not complete after %g s (--timeout)",
+                  c->api->options->request_timeout_ms * 1e-3);
+    e.code = "timeout";
+    completion_fail(c, &e);
+}
+
+/* False when there is no memory for the timer. */
+static bool deadline_set(struct completion *c)
+{
+    unsigned ms = c->api->options->request_timeout_ms;
+    struct timeval limit = {ms / 1000, (ms % 1000) * 1000};
+    if (ms == 0)
+        return true;
+    c->deadline = evtimer_new(c->api->base, deadline_cb, c);
+    return c->deadline && evtimer_add(c->deadline, &limit) == 0;
+}
+
 void completion_begin(struct api *api, struct http_exchange *x)
 {
     struct api_error e;
@@ -274,6 +319,11 @@ void completion_begin(struct api *api, struct http_exchange *x)
     api->n_completions++;
     http_set_user(x, c);
     http_add_field(x, "x-request-id", c->id);
+    if (!deadline_set(c)) {
+        api_error_set(&e, 503, NULL, "there is no memory for this request; try again soon");
+        completion_fail(c, &e);
+        return;
+    }
     c->preparing = workers_submit(api->workers, &c->job);
     if (!c->preparing) {
         api_error_set(&e, 429, NULL, "too many requests are being read; try again soon");
@@ -317,6 +367,26 @@ static void request_fill(struct completion *c, struct request *r, uint32_t choic
     r->no_cache = !p->cache_prompt || c->api->options->no_prefix_cache;
 }
 
+/* What the client is told when the scheduler did not take a choice. */
+static void submit_error(const struct completion *c, const struct request *r,
+                         enum submit_result result, struct api_error *e)
+{
+    if (result == SUBMIT_TOO_LONG) {
+        api_error_set(e, 400, "messages",
+                      "the conversation takes %zu tokens, which is more than the cache holds; "
+                      "shorten it, or start the server with a larger --cache-size",
+                      c->prompt.len);
+        e->code = "context_length_exceeded";
+    } else if (r->error.code == ERROR_MEMORY) {
+        api_error_set(e, 503, NULL, "%s; try again soon", r->error.message);
+    } else {
+        api_error_set(e, 429, NULL,
+                      "as many requests wait already as may (--max-waiting %u); try again soon",
+                      c->api->options->max_waiting);
+        e->code = "queue_full";
+    }
+}
+
 /* Hands every choice to the scheduler; false and `e` when it takes one not. */
 static bool submit_choices(struct completion *c, struct api_error *e)
 {
@@ -333,24 +403,8 @@ static bool submit_choices(struct completion *c, struct api_error *e)
         struct choice *o = &c->choices[i];
         request_fill(c, &o->request, i);
         enum submit_result result = scheduler_submit(c->api->scheduler, &o->request);
-        if (result == SUBMIT_TOO_LONG) {
-            api_error_set(e, 400, "messages",
-                          "the conversation takes %zu tokens, which is more than the cache holds; "
-                          "shorten it, or start the server with a larger --cache-size",
-                          c->prompt.len);
-            e->code = "context_length_exceeded";
-            return false;
-        }
-        if (o->request.error.code == ERROR_MEMORY) {
-            api_error_set(e, 503, NULL, "%s; try again soon", o->request.error.message);
-            return false;
-        }
         if (result != SUBMIT_OK) {
-            api_error_set(e, 429, NULL,
-                          "%u requests wait already, which is as many as may (--max-waiting); "
-                          "try again soon",
-                          c->api->options->max_waiting);
-            e->code = "queue_full";
+            submit_error(c, &o->request, result, e);
             return false;
         }
         o->live = true;
@@ -608,18 +662,8 @@ void completion_room(struct http_exchange *x)
 void completions_tick(struct api *api)
 {
     uint64_t now = clock_now_ns();
-    uint64_t limit_ns = (uint64_t)api->options->request_timeout_ms * 1000000u;
-    for (struct completion *c = api->completions, *next; c; c = next) {
-        next = c->next;
-        if (!c->x)
-            continue;
-        if (limit_ns && now - c->began_ns > limit_ns) {
-            struct api_error e;
-            api_error_set(&e, 504, NULL, "the answer was not complete after %u s (--timeout)",
-                          api->options->request_timeout_ms / 1000);
-            e.code = "timeout";
-            completion_fail(c, &e);
-        } else if (c->streaming && now - c->sent_ns > HEARTBEAT_NS && http_stream_has_room(c->x)) {
+    for (struct completion *c = api->completions; c; c = c->next) {
+        if (c->x && c->streaming && now - c->sent_ns > HEARTBEAT_NS && http_stream_has_room(c->x)) {
             struct strbuf event = STRBUF_INIT;
             sse_heartbeat(&event);
             stream_write(c, &event);

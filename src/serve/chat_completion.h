@@ -21,7 +21,7 @@ void completion_room(struct http_exchange *x);
 
 /* Takes what workers and the scheduler have ready. */
 void completions_pump(struct api *api);
-/* Once a second: heartbeats and time-outs. */
+/* Once a second: heartbeats. */
 void completions_tick(struct api *api);
 /* Ends every answer with this error. */
 void completions_fail(struct api *api, const struct api_error *e);

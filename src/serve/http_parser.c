@@ -536,7 +536,7 @@ static size_t feed_line(struct http_parser *p, const char *bytes, size_t len)
         take = (size_t)(lf - bytes) + 1;
     strbuf_add(&p->head, bytes, take);
     if (p->head.failed) {
-        refuse(p, 431, "there is no memory for the header");
+        refuse(p, 503, "there is no memory for the header; try again soon");
         return take;
     }
     if (p->state <= HTTP_FIELDS)
@@ -576,7 +576,7 @@ static size_t feed_body(struct http_parser *p, const char *bytes, size_t len)
     size_t take = len < p->remaining ? len : (size_t)p->remaining;
     strbuf_add(&p->body, bytes, take);
     if (p->body.failed) {
-        refuse(p, 413, "there is no memory for the request body");
+        refuse(p, 503, "there is no memory for the request body; try again soon");
         return take;
     }
     p->remaining -= take;

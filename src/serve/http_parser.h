@@ -70,7 +70,7 @@ struct http_parser {
     struct strbuf head; /* the request line and the fields, cut into strings */
     struct strbuf body;
 
-    int status;          /* of a refused request: 400, 413, 414, 417, 431, 501, 505 */
+    int status;          /* of a refused request: 400, 413, 414, 417, 431, 501, 503, 505 */
     const char *message; /* why */
 
     size_t line_at;       /* in `head`: where the line being read begins */

@@ -173,29 +173,19 @@ static void connection_lost(struct http_exchange *c)
     connection_close(c);
 }
 
-static void reap_cb(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    struct http_server *s = arg;
-    for (struct http_exchange *c; (c = s->dead);) {
-        s->dead = c->next;
-        free(c);
-    }
-    if (s->draining && s->n_connections == 0)
-        s->handler.drained(s->handler.context);
-}
-
 /* The answer is sent and the connection shall go. Closing with unread input would make the kernel
  * send a reset, which can overtake the answer: then wait for the client to close first. */
 static void close_gently(struct http_exchange *c)
 {
-    bool all_read = http_parser_head_done(&c->parser) && c->parser.state == HTTP_DONE &&
+    bool all_read = (c->parser.state == HTTP_DONE || c->parser.state == HTTP_START) &&
+                    !http_parser_started(&c->parser) &&
                     evbuffer_get_length(bufferevent_get_input(c->bev)) == 0;
     if (c->eof || all_read) {
         connection_close(c);
         return;
     }
     c->state = X_LINGERING;
+    event_active(c->server->reap, 0, 0); /* a draining server does not wait for it */
     shutdown(bufferevent_getfd(c->bev), SHUT_WR);
     arm(c, LINGER_MS);
     bufferevent_trigger(c->bev, EV_READ, BEV_TRIG_DEFER_CALLBACKS | BEV_TRIG_IGNORE_WATERMARKS);
@@ -206,7 +196,7 @@ static void exchange_done(struct http_exchange *c)
     log_exchange(c, "");
     if (c->closed)
         event_del(c->closed);
-    if (c->close) {
+    if (c->close || c->server->draining) { /* a stream may have begun before the drain */
         c->state = X_FLUSHING;
         c->streaming = false;
         arm(c, 0);
@@ -445,7 +435,7 @@ static void write_cb(struct bufferevent *bev, void *arg)
     bool empty = evbuffer_get_length(bufferevent_get_output(bev)) == 0;
     if (c->state == X_FLUSHING && empty) {
         close_gently(c);
-    } else if ((c->eof || (s->draining && c->state == X_IDLE)) && empty) {
+    } else if (c->eof && empty) {
         connection_lost(c);
     } else if (c->state == X_RUNNING && c->full) {
         c->full = false;
@@ -624,6 +614,62 @@ static int server_listen(struct http_server *s, struct error *err)
     return 0;
 }
 
+/* ---- the end of the server ---------------------------------------------------------------- */
+
+static bool is_answering(const struct http_server *s)
+{
+    for (const struct http_exchange *c = s->connections; c; c = c->next)
+        if (c->state == X_RUNNING || c->state == X_FLUSHING)
+            return true;
+    return false;
+}
+
+static void close_idle(struct http_server *s)
+{
+    for (struct http_exchange *c = s->connections, *next; c; c = next) {
+        next = c->next;
+        if (c->state != X_IDLE)
+            continue;
+        if (evbuffer_get_length(bufferevent_get_output(c->bev)) == 0) {
+            connection_close(c);
+        } else { /* its last answer is on the way */
+            c->state = X_FLUSHING;
+            arm(c, 0);
+        }
+    }
+}
+
+/* The last answer of a draining server is sent: no one else is let in, and nobody is waited for
+ * who has not finished asking. */
+static void leave(struct http_server *s)
+{
+    evconnlistener_free(s->listener);
+    s->listener = NULL;
+    close_idle(s);
+    for (struct http_exchange *c = s->connections, *next; c; c = next) {
+        next = c->next;
+        if (c->state == X_HEAD || c->state == X_BODY)
+            refuse(c, 503, "the server is stopping");
+    }
+}
+
+/* Runs from the loop after connections have closed. */
+static void reap_cb(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct http_server *s = arg;
+    for (struct http_exchange *c; (c = s->dead);) {
+        s->dead = c->next;
+        free(c);
+    }
+    if (s->draining && s->listener && !is_answering(s))
+        leave(s);
+    if (s->draining && s->n_connections == 0)
+        s->handler.drained(s->handler.context);
+}
+
+/* ---- open and close ----------------------------------------------------------------------- */
+
 int http_server_open(struct http_server **out, struct event_base *base,
                      const struct http_options *options, const struct http_handler *handler,
                      struct error *err)
@@ -673,13 +719,6 @@ uint32_t http_server_connections(const struct http_server *s)
 void http_server_drain(struct http_server *s)
 {
     s->draining = true;
-    if (s->listener)
-        evconnlistener_free(s->listener);
-    s->listener = NULL;
-    for (struct http_exchange *c = s->connections, *next; c; c = next) {
-        next = c->next;
-        if (c->state == X_IDLE && evbuffer_get_length(bufferevent_get_output(c->bev)) == 0)
-            connection_close(c);
-    }
+    close_idle(s);
     event_active(s->reap, 0, 0);
 }

@@ -58,7 +58,7 @@ struct http_handler {
     void (*room)(void *context, struct http_exchange *x);
     /* The client is gone before its answer was complete. */
     void (*hangup)(void *context, struct http_exchange *x);
-    /* After http_server_drain: the last connection is closed. */
+    /* After http_server_drain: the last answer is sent and the last connection closed. */
     void (*drained)(void *context);
 };
 
@@ -69,7 +69,8 @@ int http_server_open(struct http_server **out, struct event_base *base,
 void http_server_close(struct http_server *s);
 const char *http_server_url(const struct http_server *s); /* "http://127.0.0.1:8080" */
 uint32_t http_server_connections(const struct http_server *s);
-/* Accepts no one else, closes idle connections, and every other one with its answer. */
+/* Closes idle connections, and every other one with its answer. Others are still let in, to be told
+ * that the server stops, until the last answer is sent; then no one is. */
 void http_server_drain(struct http_server *s);
 
 /* The request. */

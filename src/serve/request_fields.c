@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "prompt/prompt.h"
+
 enum {
     MAX_PATH = 96,
     MAX_IGNORED_BYTES = 1000,
@@ -70,7 +72,7 @@ const struct request_field request_fields[] = {
         "0 is greedy. Default 1."),
     SERVED(REQUEST, "top_p", NUMBER, .min = 0, .max = 1, AT(sampling.top_p), .text =
         "Draw from the fewest most likely tokens that reach this share. Default 1."),
-    SERVED(REQUEST, "top_k", INT, .min = -1, .max = INT32_MAX, AT(top_k), .text =
+    SERVED(REQUEST, "top_k", INT, .min = -1, .max = FIELD_NO_MAX, AT(top_k), .text =
         "Draw from so many most likely tokens; 0 or -1: all."),
     SERVED(REQUEST, "min_p", NUMBER, .min = 0, .max = 1, AT(sampling.min_p), .text =
         "Leave out tokens below this share of the most likely one. Default 0."),
@@ -84,7 +86,7 @@ const struct request_field request_fields[] = {
     SERVED(REQUEST, "repeat_penalty", NUMBER, .min = 0.01, .max = 10,
         AT(sampling.repetition_penalty), .text = "Another name of repetition_penalty."),
     SERVED(REQUEST, "seed", INT, .read = read_seed, .text =
-        "Equal requests with equal seeds get equal answers. Absent: a new one each time."),
+        "Equal requests with equal seeds get equal answers. Absent or -1: a new one each time."),
     SERVED(REQUEST, "stop", ANY, .read = read_stop, .text =
         "A string, or up to 16, before which the answer ends."),
     SERVED(REQUEST, "ignore_eos", BOOL, AT(ignore_end), .text =
@@ -196,9 +198,21 @@ static int wrong_type(struct field_reader *r, const char *path, const char *want
                          json_type_name(value->type), value->position);
 }
 
+/* A number that is not one of the integers which are wanted: the client sees its own text. */
+static int wrong_integer(struct field_reader *r, const char *path, const char *wanted,
+                         const struct json *value)
+{
+    if (value->type != JSON_NUMBER)
+        return wrong_type(r, path, wanted, value);
+    return api_error_set(r->err, 400, path, "'%s' must be %s, not %.40s", path, wanted,
+                         value->text);
+}
+
 static int no_memory(struct field_reader *r)
 {
-    return api_error_set(r->err, 413, NULL, "the request takes too much memory to be read");
+    return api_error_set(r->err, 413, NULL,
+                         "the request takes too much memory to be read (at most %d MiB)",
+                         ARENA_LIMIT >> 20);
 }
 
 static bool is_neutral(const struct request_field *f, const struct json *value)
@@ -257,36 +271,67 @@ static int unknown_field(struct field_reader *r, const struct json *member, cons
 
 /* ---- the walk ----------------------------------------------------------------------------- */
 
+/* Any integer; what 64 bits cannot hold becomes the largest or least that they can. */
+static int integer_of(struct field_reader *r, const struct json *value, const char *path,
+                      int64_t *out)
+{
+    if (json_to_int64(value, out))
+        return 0;
+    if (value->type != JSON_NUMBER || trunc(value->number) != value->number)
+        return wrong_integer(r, path, "an integer", value);
+    *out = value->number < 0 ? INT64_MIN : INT64_MAX;
+    return 0;
+}
+
+static int read_bool(struct field_reader *r, const struct request_field *f,
+                     const struct json *value, const char *path)
+{
+    if (value->type != JSON_BOOL)
+        return wrong_type(r, path, "true or false", value);
+    *(bool *)((char *)r->params + f->offset) = value->boolean;
+    return 0;
+}
+
+static int read_int(struct field_reader *r, const struct request_field *f, const struct json *value,
+                    const char *path)
+{
+    int64_t integer, min = (int64_t)f->min, max = (int64_t)f->max;
+    if (integer_of(r, value, path, &integer))
+        return -1;
+    if (integer > max && max == FIELD_NO_MAX)
+        integer = max;
+    if (integer < min && max == FIELD_NO_MAX)
+        return api_error_set(r->err, 400, path, "'%s' must be at least %lld, not %.40s", path,
+                             (long long)min, value->text);
+    if (integer < min || integer > max)
+        return api_error_set(r->err, 400, path, "'%s' must be from %lld to %lld, not %.40s", path,
+                             (long long)min, (long long)max, value->text);
+    *(int64_t *)((char *)r->params + f->offset) = integer;
+    return 0;
+}
+
+static int read_number(struct field_reader *r, const struct request_field *f,
+                       const struct json *value, const char *path)
+{
+    if (value->type != JSON_NUMBER)
+        return wrong_type(r, path, "a number", value);
+    if (!(value->number >= f->min && value->number <= f->max))
+        return api_error_set(r->err, 400, path, "'%s' must be from %g to %g, not %.40s", path,
+                             f->min, f->max, value->text);
+    *(float *)((char *)r->params + f->offset) = (float)value->number;
+    return 0;
+}
+
+/* A served field without a reader of its own. */
 static int read_plain(struct field_reader *r, const struct request_field *f,
                       const struct json *value, const char *path)
 {
-    void *at = (char *)r->params + f->offset;
-    int64_t integer;
-    double number = value->number;
-    switch (f->kind) {
-    case KIND_BOOL:
-        if (value->type != JSON_BOOL)
-            return wrong_type(r, path, "true or false", value);
-        *(bool *)at = value->boolean;
-        return 0;
-    case KIND_INT:
-        if (value->type != JSON_NUMBER || !json_to_int64(value, &integer))
-            return wrong_type(r, path, "an integer", value);
-        number = (double)integer;
-        break;
-    default:
-        assert(f->kind == KIND_NUMBER);
-        if (value->type != JSON_NUMBER)
-            return wrong_type(r, path, "a number", value);
-    }
-    if (!(number >= f->min && number <= f->max))
-        return api_error_set(r->err, 400, path, "'%s' must be from %g to %g, not %s", path, f->min,
-                             f->max, value->text);
+    if (f->kind == KIND_BOOL)
+        return read_bool(r, f, value, path);
     if (f->kind == KIND_INT)
-        *(int64_t *)at = integer;
-    else
-        *(float *)at = (float)number;
-    return 0;
+        return read_int(r, f, value, path);
+    assert(f->kind == KIND_NUMBER);
+    return read_number(r, f, value, path);
 }
 
 static int kind_check(struct field_reader *r, const struct request_field *f,
@@ -303,6 +348,25 @@ static int kind_check(struct field_reader *r, const struct request_field *f,
     return 0;
 }
 
+/* Reads one member that is not null by its row of the table; `f` is NULL for one that has none. */
+static int read_member(struct field_reader *r, const struct request_field *f,
+                       const struct json *member, const char *path)
+{
+    if (!f)
+        return unknown_field(r, member, path);
+    switch (f->class) {
+    case FIELD_INERT: return 0;
+    case FIELD_REFUSED:
+        if (is_neutral(f, member))
+            return 0;
+        return api_error_set(r->err, 400, path, "'%s' cannot be honoured: %s", path, f->text);
+    case FIELD_SERVED: break;
+    }
+    if (!f->read)
+        return read_plain(r, f, member, path);
+    return kind_check(r, f, member, path) || f->read(r, member, path) ? -1 : 0;
+}
+
 /* Reads every member of an object by the table. */
 static int read_members(struct field_reader *r, enum field_scope scope, const struct json *object,
                         const char *prefix)
@@ -312,22 +376,7 @@ static int read_members(struct field_reader *r, enum field_scope scope, const st
             continue;
         char path[MAX_PATH];
         snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "", member->key);
-        const struct request_field *f = field_find(scope, member);
-        int rc = 0;
-        if (!f)
-            rc = unknown_field(r, member, path);
-        else if (f->class == FIELD_INERT)
-            continue;
-        else if (f->class == FIELD_REFUSED)
-            rc = is_neutral(f, member)
-                     ? 0
-                     : api_error_set(r->err, 400, path, "'%s' cannot be honoured: %s", path,
-                                     f->text);
-        else if (f->read)
-            rc = kind_check(r, f, member, path) || f->read(r, member, path) ? -1 : 0;
-        else
-            rc = read_plain(r, f, member, path);
-        if (rc)
+        if (read_member(r, field_find(scope, member), member, path))
             return -1;
     }
     return 0;
@@ -350,13 +399,12 @@ static int read_stream_options(struct field_reader *r, const struct json *value,
 static int read_max_tokens(struct field_reader *r, const struct json *value, const char *path)
 {
     int64_t n;
-    if (value->type != JSON_NUMBER || !json_to_int64(value, &n))
-        return wrong_type(r, path, "an integer", value);
+    if (integer_of(r, value, path, &n))
+        return -1;
     if (n == -1) /* what llama-server's users write for "no limit" */
         n = 0;
     else if (n < 1)
-        return api_error_set(r->err, 400, path, "'%s' must be at least 1, not %s", path,
-                             value->text);
+        return wrong_integer(r, path, "at least 1, or -1 for no limit", value);
     *(strcmp(path, "max_tokens") == 0 ? &r->params->max_tokens
                                       : &r->params->max_completion_tokens) = n;
     return 0;
@@ -364,13 +412,15 @@ static int read_max_tokens(struct field_reader *r, const struct json *value, con
 
 static int read_seed(struct field_reader *r, const struct json *value, const char *path)
 {
-    int64_t s;
-    uint64_t u;
-    if (value->type == JSON_NUMBER && json_to_int64(value, &s))
-        u = (uint64_t)s;
-    else if (value->type != JSON_NUMBER || !json_to_uint64(value, &u))
-        return wrong_type(r, path, "an integer of 64 bits", value);
-    r->params->sampling.seed = u;
+    int64_t with_sign = 0;
+    uint64_t seed;
+    if (json_to_int64(value, &with_sign))
+        seed = (uint64_t)with_sign;
+    else if (!json_to_uint64(value, &seed))
+        return wrong_integer(r, path, "an integer of 64 bits", value);
+    if (with_sign == -1) /* what llama-server's clients write for "any" */
+        return 0;
+    r->params->sampling.seed = seed;
     r->params->seeded = true;
     return 0;
 }
@@ -430,16 +480,18 @@ static int read_variable(struct field_reader *r, const struct json *value, const
 
 static int read_template_kwargs(struct field_reader *r, const struct json *value, const char *path)
 {
-    static const char *const taken[] = {"messages", "tools", "add_generation_prompt"};
+    static const char *const taken[] = {"tools", "add_generation_prompt"};
     if (value->count > MAX_VARIABLES)
         return api_error_set(r->err, 400, path, "'%s' may have up to %d members", path,
                              MAX_VARIABLES);
     json_each (member, value) {
-        for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-            if (strcmp(member->key, taken[i]) == 0)
-                return api_error_set(r->err, 400, path, "'%s' may not set '%s'", path, member->key);
         if (strlen(member->key) != member->key_len)
             return api_error_set(r->err, 400, path, "a name in '%s' has a NUL in it", path);
+        bool owned = prompt_owns_name(member->key, member->key_len);
+        for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+            owned |= strcmp(member->key, taken[i]) == 0;
+        if (owned)
+            return api_error_set(r->err, 400, path, "'%s' may not set '%.60s'", path, member->key);
         if (add_variable(r, member->key, member))
             return -1;
     }

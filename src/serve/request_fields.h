@@ -35,7 +35,7 @@ struct request_field {
     const char *name;
     const char *text; /* for the documentation */
     enum field_kind kind;
-    double min, max;     /* of numbers, when max > min */
+    double min, max;     /* of numbers, when max > min; above FIELD_NO_MAX an integer is clamped */
     size_t offset;       /* served, without `read`: where in chat_params the value goes */
     const char *neutral; /* refused: JSON texts, with spaces between them, that ask for nothing */
     int (*read)(struct field_reader *r, const struct json *value, const char *path);
@@ -44,7 +44,7 @@ struct request_field {
 extern const struct request_field request_fields[];
 extern const size_t n_request_fields;
 
-enum { CHAT_MAX_CHOICES = 8, CHAT_MAX_STOP_BYTES = 1024 };
+enum { CHAT_MAX_CHOICES = 8, CHAT_MAX_STOP_BYTES = 1024, FIELD_NO_MAX = INT32_MAX };
 
 /* A chat completion as it was asked for. Everything points into the arena. */
 struct chat_params {

@@ -1,9 +1,12 @@
 /* The server put together: event loop, scheduler, workers, connections; signals and the stop.
  *
- *   signal 1 ─► no new connections or answers ─► all answered ───────────────────────► exit
- *                     └─ shutdown_grace_ms ─► the rest end with an error ─► all sent ──┘
- *                                                     └─ FLUSH_MS ─────────────────────┘
- *   signal 2 ─► exit at once
+ *   signal 1 ─► no new answers ─► all answered ────────────────────────────────────────────► exit
+ *                   ├─ shutdown_grace_ms ─► the rest end with an error ─► all sent ──────────┘
+ *                   │                                └─ FLUSH_MS ────────────────────────────┤
+ *   signal 2 ───────┴─────────────────────► the same, but for HURRY_MS at most ──────────────┤
+ *   signal 3 ─► at once ─────────────────────────────────────────────────────────────────────┘
+ *
+ * Until all is answered connections are taken, so that /health can say what goes on.
  *
  * The event loop is the calling thread. The scheduler and the workers only ever touch one thing
  * here: the descriptor that wakes the loop. */
@@ -23,14 +26,14 @@
 #include "serve/api.h"
 #include "serve/chat_completion.h"
 
-enum { TICK_MS = 1000, FLUSH_MS = 2000, BODIES = 8 };
+enum { TICK_MS = 1000, FLUSH_MS = 2000, HURRY_MS = 200, BODIES = 8 };
 
 struct server {
     struct api api;
     struct event_base *base;
     int wake_fd;
     struct event *wake, *tick, *grace, *sigint, *sigterm;
-    bool failing; /* the grace is over */
+    bool failing; /* the grace is over, or there is none */
 };
 
 static struct timeval milliseconds(unsigned ms)
@@ -72,6 +75,18 @@ static void drained(void *context)
     event_base_loopbreak(s->base);
 }
 
+/* Every answer that is not complete ends with an error, and has so long to be sent. */
+static void fail_answers(struct server *s, unsigned flush_ms)
+{
+    struct api_error e;
+    struct timeval flush = milliseconds(flush_ms);
+    s->failing = true;
+    api_error_set(&e, 503, NULL, "the server is stopping; the answer is not complete");
+    e.code = "server_stopping";
+    evtimer_add(s->grace, &flush);
+    completions_fail(&s->api, &e);
+}
+
 static void grace_cb(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
@@ -80,27 +95,26 @@ static void grace_cb(evutil_socket_t fd, short what, void *arg)
         event_base_loopbreak(s->base);
         return;
     }
-    s->failing = true;
-    struct api_error e;
-    api_error_set(&e, 503, NULL, "the server is stopping; the answer is not complete");
-    e.code = "server_stopping";
-    log_info("the grace is over: %u answers are ended", s->api.n_completions);
-    struct timeval flush = milliseconds(FLUSH_MS);
-    evtimer_add(s->grace, &flush);
-    completions_fail(&s->api, &e);
+    log_info("the grace is over; answers cut off: %u", s->api.n_completions);
+    fail_answers(s, FLUSH_MS);
 }
 
 static void signal_cb(evutil_socket_t number, short what, void *arg)
 {
     (void)what;
     struct server *s = arg;
-    if (s->api.stopping) {
-        log_info("%s again: stopping at once", strsignal((int)number));
+    if (s->failing) {
         event_base_loopbreak(s->base);
         return;
     }
+    if (s->api.stopping) {
+        log_info("%s again: stopping at once; answers cut off: %u", strsignal((int)number),
+                 s->api.n_completions);
+        fail_answers(s, HURRY_MS);
+        return;
+    }
     s->api.stopping = true;
-    log_info("%s: stopping; %u answers in progress have %.1f s to finish", strsignal((int)number),
+    log_info("%s: stopping; answers in progress: %u, with %.1f s to finish", strsignal((int)number),
              s->api.n_completions, s->api.options->shutdown_grace_ms * 1e-3);
     struct timeval grace = milliseconds(s->api.options->shutdown_grace_ms);
     evtimer_add(s->grace, &grace);
@@ -125,6 +139,7 @@ static int loop_open(struct server *s, struct error *err)
         event_add(s->wake, NULL) || event_add(s->tick, &tick) || event_add(s->sigint, NULL) ||
         event_add(s->sigterm, NULL))
         return error_set(err, ERROR_IO, "cannot make the event loop's events");
+    s->api.base = s->base;
     signal(SIGPIPE, SIG_IGN);
     return 0;
 }

@@ -58,8 +58,8 @@ struct server_options {
     }
 
 /* Listens, logs one line ("listening on http://127.0.0.1:8080"), serves until SIGINT or SIGTERM,
- * lets what is being answered finish for shutdown_grace_ms (a second signal: not at all), and
- * returns 0. -1 when it could not start. */
+ * lets what is being answered finish for shutdown_grace_ms (a second signal ends it with an
+ * error), and returns 0. -1 when it could not start. */
 int server_run(const struct server_options *options, struct error *err);
 
 #endif

@@ -1,10 +1,13 @@
 """Chat completions through the official SDK, on the mock engine and on the default model."""
 import json
+import os
 import threading
 import time
 
 import openai
 import pytest
+
+from conftest import MODEL, Server, check_end
 
 HELLO = [{"role": "user", "content": "Say hello."}]
 
@@ -204,7 +207,7 @@ def test_models(server):
 
 def test_max_tokens_is_clamped_to_the_context(start):
     server = start("-c", "128")
-    for given in (10**6, None):
+    for given in (10**6, 10**20, -1, None):
         answer = whole(server, max_tokens=given, extra_body={"ignore_eos": True})
         assert answer.usage.total_tokens == 128
         assert answer.choices[0].finish_reason == "length"
@@ -231,6 +234,7 @@ def test_a_full_queue(start):
         whole(server)
     assert caught.value.response.headers["retry-after"]
     assert caught.value.code == "queue_full"
+    assert "--max-waiting 2" in caught.value.message
     with pytest.raises(openai.RateLimitError):  # some of the choices would fit
         whole(server, n=4)
     for stream in streams:
@@ -279,12 +283,63 @@ def test_a_waiting_stream_is_kept_alive(start):
 def test_a_time_out(start):
     server = start("--timeout", "1", "--mock-batch-cost-us", "20000")
     long = {"max_tokens": 2000, "extra_body": {"ignore_eos": True}}
-    with pytest.raises(openai.InternalServerError) as caught:
-        whole(server, **long)
-    assert caught.value.status_code == 504
+    late = []
+    for _ in range(3):
+        began = time.monotonic()
+        with pytest.raises(openai.InternalServerError) as caught:
+            whole(server, **long)
+        late.append(time.monotonic() - began - 1)
+        assert caught.value.status_code == 504
+        assert "after 1 s (--timeout)" in caught.value.message
+    assert min(late) >= 0 and sorted(late)[1] < 0.1  # the middle one: the machine may be busy
     with pytest.raises(openai.APIError, match="--timeout"):
         chunks_of(server, **long)
     server.wait_idle()
+
+
+def test_a_seed_of_minus_one_is_a_new_one_each_time(mock):
+    def answers(seed):
+        return {text_of(mock, seed=seed, max_tokens=20) for _ in range(4)}
+
+    assert len(answers(-1)) > 1
+    assert len(answers(-2)) == 1
+
+
+TEMPLATE = "{{ raise_exception('no') if messages[0].content == 'x' or bad else 'y' }}"
+
+
+@pytest.mark.skipif(not os.path.exists(MODEL), reason="there is no model")
+def test_a_template_that_refuses_names_the_field_where_it_is_known(tmp_path):
+    template = tmp_path / "template.jinja"
+    template.write_text(TEMPLATE)
+    server = Server("-m", MODEL, "--chat-template-file", str(template), debug=False)
+    try:
+        for body, param in (({"messages": [{"role": "user", "content": "x"}]}, "messages"),
+                            ({"chat_template_kwargs": {"bad": 1}}, None),
+                            ({"chat_template_kwargs": {"eos_token": "z"}}, "chat_template_kwargs")):
+            status, _, answer = server.post({"messages": HELLO, **body})
+            assert (status, json.loads(answer)["error"]["param"]) == (400, param)
+        assert server.post({"messages": HELLO, "max_tokens": 2})[0] == 200
+    finally:
+        check_end(server)
+
+
+@pytest.mark.skipif(not os.path.exists(MODEL), reason="there is no model")
+def test_a_model_without_a_chat_template(tmp_path):
+    file = tmp_path / "no-template.gguf"
+    with open(MODEL, "rb") as model:
+        data = model.read()
+    assert data.count(b"tokenizer.chat_template") == 1
+    file.write_bytes(data.replace(b"tokenizer.chat_template", b"tokenizer.chat_tamplete"))
+    server = Server("-m", str(file), debug=False)
+    try:
+        status, _, body = server.post({"messages": HELLO})
+        error = json.loads(body)["error"]
+        assert (status, error["type"], error["param"]) == (501, "server_error", None)
+        assert "--chat-template-file" in error["message"]
+        assert server.get("/health")[0] == 200
+    finally:
+        check_end(server)
 
 
 @pytest.mark.parametrize("options, param", [

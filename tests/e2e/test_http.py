@@ -227,6 +227,8 @@ def test_only_hosts_of_this_machine(mock, start):
     assert server.get("/health", {"Host": "BOX.example:1"})[0] == 200
     assert server.get("/health", {"Host": "api.example:99"})[0] == 200
     assert server.get("/health", {"Host": "api.example"})[0] == 403
+    server = start("--allowed-host", "*")
+    assert server.get("/health", {"Host": "any.example", "Origin": "http://x.example"})[0] == 200
 
 
 def test_only_origins_of_this_machine(mock):
@@ -251,6 +253,24 @@ def test_posts_must_be_json(mock):
         assert mock.post(HELLO, {"Content-Type": kind})[0] == 415
     assert mock.post(HELLO, {"Content-Type": "Application/JSON; charset=utf-8"})[0] == 200
     assert mock.get("/v1/chat/completions", method="POST", body=HELLO)[0] == 415
+
+
+def test_only_plain_bodies(mock):
+    for encoding in ("gzip", "br", "identity, gzip"):
+        status, headers, body = mock.post(HELLO, {"Content-Encoding": encoding})
+        assert status == 415 and headers["Accept-Encoding"] == "identity"
+        assert f"'{encoding}'" in json.loads(body)["error"]["message"]
+    assert mock.post(HELLO, {"Content-Encoding": "Identity"})[0] == 200
+
+
+def test_a_body_that_is_too_large_is_told_the_limit(mock, start):
+    large = b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 33554433\r\n\r\n"
+    message = json.loads(talk(mock, large)[2])["error"]["message"]
+    assert "32 MiB (--max-body-mib)" in message
+    server = start("--max-body-mib", "1")
+    status, _, body, _ = talk(server, CHUNKED_HEAD + b"100001\r\n")
+    assert status == 413
+    assert "1 MiB (--max-body-mib)" in json.loads(body)["error"]["message"]
 
 
 def test_an_answer_arrives_although_the_body_was_not_read(mock):

@@ -367,6 +367,61 @@ TEST(http_server, drains)
     site_close(&site);
 }
 
+TEST(http_server, lets_others_in_while_it_drains)
+{
+    struct site site;
+    static char answer[4096];
+    site_open(&site);
+    int busy = client_open(&site);
+    client_send(busy, GET("/wait"));
+    turn_for(&site, 20);
+    http_stream_begin(site.waiting, "text/plain");
+    http_server_drain(site.server);
+    turn_for(&site, 20);
+    int other = client_open(&site), half = client_open(&site), silent = client_open(&site);
+    client_send(other, GET("/"));
+    read_to_end(&site, other, answer, sizeof answer);
+    CHECK(strstr(answer, "Connection: close\r\n") && strstr(answer, "ok"));
+    client_send(half, POST("10") "12345");
+    turn_for(&site, 20);
+    CHECK_INT(site.n_drained, 0);
+    CHECK_INT(http_server_connections(site.server), 3);
+
+    http_stream_write(site.waiting, "last", 4);
+    http_stream_end(site.waiting);
+    read_to_end(&site, busy, answer, sizeof answer);
+    CHECK(strstr(answer, "last") != NULL);
+    /* Who has not asked yet is not waited for; who has begun to is told. */
+    read_to_end(&site, half, answer, sizeof answer);
+    CHECK(strstr(answer, "HTTP/1.1 503 ") == answer);
+    CHECK_INT(recv(silent, answer, sizeof answer, 0), 0);
+    turn_for(&site, 20);
+    CHECK(site.n_drained > 0);
+    close(silent);
+    site_close(&site);
+}
+
+TEST(http_server, an_idle_server_drains_at_once)
+{
+    struct site site;
+    site_open(&site);
+    int idle = client_open(&site), half = client_open(&site);
+    client_send(half, "GET / HT");
+    turn_for(&site, 20);
+    http_server_drain(site.server);
+    close(half); /* it is not waited for longer than it takes to tell it */
+    turn_for(&site, 20);
+    CHECK(site.n_drained > 0);
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    at.sin_port = htons((uint16_t)atoi(strrchr(http_server_url(site.server), ':') + 1));
+    inet_pton(AF_INET, "127.0.0.1", &at.sin_addr);
+    int late = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK_INT(connect(late, (struct sockaddr *)&at, sizeof at), -1);
+    close(late);
+    close(idle);
+    site_close(&site);
+}
+
 TEST(http_server, says_why_it_cannot_listen)
 {
     struct site site;

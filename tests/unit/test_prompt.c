@@ -27,6 +27,8 @@ static const char *shown(const struct prompt_maker *p, const struct token_list *
     return out;
 }
 
+static enum error_code chat_error; /* of the last chat */
+
 static const char *chat(struct prompt_maker *p, const char *messages, const char *extra)
 {
     static char result[8192];
@@ -36,6 +38,7 @@ static const char *chat(struct prompt_maker *p, const char *messages, const char
     int rc = prompt_maker_chat(p, parse(&arena, messages), extra ? parse(&arena, extra) : NULL,
                                &tokens, &err);
     snprintf(result, sizeof result, "%s%s", rc ? "! " : "", rc ? err.message : shown(p, &tokens));
+    chat_error = err.code;
     if (rc)
         CHECK_INT(tokens.len, 0);
     token_list_free(&tokens);
@@ -166,9 +169,11 @@ TEST(prompt, template_errors_reach_the_client)
     struct prompt_maker p;
     with_template(&p, "{{ raise_exception('no ' + messages[0].role) }}");
     CHECK_STR(chat(&p, "[{\"role\": \"user\"}]", NULL), "! no user");
+    CHECK_INT(chat_error, ERROR_INPUT);
     chat_template_free(p.chat_template);
     p.chat_template = NULL;
     CHECK(strstr(chat(&p, "[]", NULL), "! the model has no chat template"));
+    CHECK_INT(chat_error, ERROR_FORMAT); /* not the client's fault */
     prompt_maker_close(&p);
 }
 

@@ -113,7 +113,8 @@ TEST(request_fields, checks_types_and_ranges)
         {"top_p", "-1", NULL},
         {"top_k", "1.5", NULL},
         {"top_k", "-2", NULL},
-        {"top_k", "4294967296", NULL},
+        {"top_k", "-1e30", NULL},
+        {"n", "1e30", NULL},
         {"min_p", "2", NULL},
         {"n", "0", NULL},
         {"n", "9", NULL},
@@ -143,6 +144,8 @@ TEST(request_fields, checks_types_and_ranges)
         {"model", "1", NULL},
         {"chat_template_kwargs", "[]", NULL},
         {"chat_template_kwargs", "{\"messages\":[]}", NULL},
+        {"chat_template_kwargs", "{\"tools\":[]}", NULL},
+        {"chat_template_kwargs", "{\"bos_token\":\"x\"}", NULL},
         {"chat_template_kwargs", "{\"a\\u0000b\":1}", NULL},
         {"enable_thinking", "1", NULL},
     };
@@ -159,6 +162,67 @@ TEST(request_fields, checks_types_and_ranges)
     check_accepted("{" HELLO ",\"max_tokens\":9007199254740993}");
     check_accepted("{" HELLO ",\"seed\":18446744073709551615}");
     check_accepted("{" HELLO ",\"n\":8.0,\"top_k\":-1,\"temperature\":0}");
+    check_accepted("{" HELLO ",\"chat_template_kwargs\":{\"message\":1,\"token\":2}}");
+}
+
+static void check_message(const char *field, const char *message)
+{
+    char body[256];
+    snprintf(body, sizeof body, "{" HELLO ",%s}", field);
+    CHECK_INT(status_of(body, false), 400);
+    CHECK_STR(seen.message, message);
+}
+
+TEST(request_fields, says_what_is_wrong_with_a_number)
+{
+    check_message("\"max_tokens\":1.5", "'max_tokens' must be an integer, not 1.5");
+    check_message("\"max_tokens\":-2",
+                  "'max_tokens' must be at least 1, or -1 for no limit, not -2");
+    check_message("\"max_tokens\":-99999999999999999999",
+                  "'max_tokens' must be at least 1, or -1 for no limit, not -99999999999999999999");
+    check_message("\"max_tokens\":\"7\"",
+                  "'max_tokens' must be an integer, not string (at byte 58)");
+    check_message("\"n\":99999999999999999999",
+                  "'n' must be from 1 to 8, not 99999999999999999999");
+    check_message("\"n\":2.5", "'n' must be an integer, not 2.5");
+    check_message("\"top_k\":-2", "'top_k' must be at least -1, not -2");
+    check_message("\"temperature\":2.5", "'temperature' must be from 0 to 2, not 2.5");
+    check_message("\"seed\":0.5", "'seed' must be an integer of 64 bits, not 0.5");
+}
+
+TEST(request_fields, clamps_integers_that_are_too_large)
+{
+    static const char *const large[] = {"9223372036854775808", "99999999999999999999", "1e30",
+                                        "1e400"};
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        struct chat_params p;
+        struct api_error err;
+        char body[256];
+        int len = snprintf(body, sizeof body, "{" HELLO ",\"max_tokens\":%s,\"top_k\":%s}",
+                           large[i], large[i]);
+        CHECK_INT(chat_params_read(&p, body, (size_t)len, true, &err), 0);
+        CHECK(p.max_tokens == INT64_MAX);
+        CHECK_INT(p.sampling.top_k, INT32_MAX);
+        chat_params_free(&p);
+    }
+}
+
+TEST(request_fields, a_seed_of_minus_one_is_none)
+{
+    static const struct {
+        const char *seed;
+        bool seeded;
+    } cases[] = {
+        {"-1", false}, {"-1.0", false}, {"-2", true}, {"0", true}, {"18446744073709551615", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct chat_params p;
+        struct api_error err;
+        char body[256];
+        int len = snprintf(body, sizeof body, "{" HELLO ",\"seed\":%s}", cases[i].seed);
+        CHECK_INT(chat_params_read(&p, body, (size_t)len, true, &err), 0);
+        CHECK_INT(p.seeded, cases[i].seeded);
+        chat_params_free(&p);
+    }
 }
 
 TEST(request_fields, refuses_what_cannot_be_honoured_unless_neutral)
