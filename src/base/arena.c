@@ -26,19 +26,25 @@ static struct arena_block *block_add(struct arena *a, size_t size)
     return b;
 }
 
+static void *no_piece(struct arena *a)
+{
+    a->failed = true;
+    return NULL;
+}
+
 void *arena_alloc(struct arena *a, size_t size)
 {
     const size_t align = alignof(max_align_t);
     if (size > SIZE_MAX / 2)
-        return NULL;
+        return no_piece(a);
     size = (size + align - 1) & ~(align - 1);
     if (a->limit_bytes && size > a->limit_bytes - a->used_bytes)
-        return NULL;
+        return no_piece(a);
     struct arena_block *b = a->blocks;
     if (!b || size > b->size - b->used) {
         b = block_add(a, size);
         if (!b)
-            return NULL;
+            return no_piece(a);
     }
     void *piece = b->data + b->used;
     b->used += size;
@@ -49,13 +55,13 @@ void *arena_alloc(struct arena *a, size_t size)
 void *arena_alloc_array(struct arena *a, size_t count, size_t size)
 {
     if (size && count > SIZE_MAX / 2 / size)
-        return NULL;
+        return no_piece(a);
     return arena_alloc(a, count * size);
 }
 
 char *arena_copy(struct arena *a, const char *bytes, size_t len)
 {
-    char *copy = len < SIZE_MAX ? arena_alloc(a, len + 1) : NULL;
+    char *copy = len < SIZE_MAX ? arena_alloc(a, len + 1) : no_piece(a);
     if (copy && len)
         memcpy(copy, bytes, len);
     return copy;

@@ -1,17 +1,21 @@
 #ifndef RADISH_BASE_ARENA_H
 #define RADISH_BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Memory that is given out piece by piece and freed all at once: a parsed document, a template's
  * tree, a request. Pieces are zeroed and aligned for any type.
  *
  *   blocks ──► [used .....|  free ] ──► [used ...........] ──► NULL
- */
+ *
+ * A piece that could not be given out sticks in `failed`, so that a caller may build freely and
+ * look once at the end. */
 struct arena {
     struct arena_block *blocks;
     size_t used_bytes;
     size_t limit_bytes; /* 0 for none: hostile input cannot take more than this */
+    bool failed;
 };
 
 #define ARENA_INIT                                                                                 \

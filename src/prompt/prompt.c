@@ -123,10 +123,6 @@ static struct json *context_make(const struct prompt_maker *p, struct arena *are
                                  struct error *err)
 {
     struct json *context = json_new(arena, JSON_OBJECT);
-    if (!context) {
-        error_set(err, ERROR_MEMORY, "no memory for a conversation");
-        return NULL;
-    }
     member_share(arena, context, "messages", messages);
     token_append(p, arena, context, "bos_token", tokenizer_bos(p->tokenizer));
     token_append(p, arena, context, "eos_token", tokenizer_eos(p->tokenizer));
@@ -140,6 +136,10 @@ static struct json *context_make(const struct prompt_maker *p, struct arena *are
             return NULL;
         }
         member_share(arena, context, member->key, member);
+    }
+    if (arena->failed) {
+        error_set(err, ERROR_MEMORY, "no memory for a conversation");
+        return NULL;
     }
     return context;
 }

@@ -33,7 +33,7 @@ struct choice {
     struct utf8_stream utf8;
     struct strbuf text; /* whole UTF-8: the answer so far, or of a stream what is not sent yet */
     uint32_t n_tokens;
-    uint32_t cached; /* of the prompt, once it is started */
+    uint32_t cached; /* of the prompt, once it is done */
     bool live;       /* the scheduler has it */
     enum finish_reason finish;
 };
@@ -49,6 +49,7 @@ struct completion {
 
     /* The worker's part: in, then out. */
     struct strbuf body;
+    size_t body_bytes; /* the loop's: counted by the server until the body is freed */
     struct chat_params params;
     struct strbuf stops; /* the bytes of params.stops, once the rest of the request is let go */
     struct token_list prompt;
@@ -66,6 +67,14 @@ struct completion {
 
 /* ---- made and freed ----------------------------------------------------------------------- */
 
+/* The body is no longer in memory, or goes now. */
+static void body_release(struct completion *c)
+{
+    strbuf_free(&c->body);
+    http_body_freed(c->api->http, c->body_bytes);
+    c->body_bytes = 0;
+}
+
 static void completion_free(struct completion *c)
 {
     assert(c->n_live == 0 && !c->preparing);
@@ -78,7 +87,7 @@ static void completion_free(struct completion *c)
     if (c->deadline)
         event_free(c->deadline);
     sse_close(&c->sse);
-    strbuf_free(&c->body);
+    body_release(c);
     chat_params_free(&c->params);
     strbuf_free(&c->stops);
     token_list_free(&c->prompt);
@@ -251,9 +260,14 @@ static void let_go_of_request(struct completion *c)
     p->messages = p->extra = NULL;
 }
 
+static struct completion *completion_of(struct job *job)
+{
+    return (struct completion *)((char *)job - offsetof(struct completion, job));
+}
+
 static void completion_prepare(struct job *job)
 {
-    struct completion *c = (struct completion *)((char *)job - offsetof(struct completion, job));
+    struct completion *c = completion_of(job);
     if (!atomic_load(&c->unwanted))
         c->failed = prepare(c) != 0;
     let_go_of_request(c);
@@ -289,7 +303,7 @@ static void deadline_cb(evutil_socket_t fd, short what, void *arg)
 static bool deadline_set(struct completion *c)
 {
     unsigned ms = c->api->options->request_timeout_ms;
-    struct timeval limit = {ms / 1000, (ms % 1000) * 1000};
+    struct timeval limit = timeval_from_ms(ms);
     if (ms == 0)
         return true;
     c->deadline = evtimer_new(c->api->base, deadline_cb, c);
@@ -308,6 +322,7 @@ void completion_begin(struct api *api, struct http_exchange *x)
     c->api = api;
     c->x = x;
     c->body = http_take_body(x);
+    c->body_bytes = c->body.len;
     c->job.run = completion_prepare;
     c->created = clock_unix_seconds();
     c->began_ns = clock_now_ns();
@@ -441,6 +456,7 @@ static void completion_prepared(struct completion *c)
 {
     struct api_error e;
     c->preparing = false;
+    body_release(c);
     if (!c->x) {
         completion_free(c);
         return;
@@ -539,7 +555,7 @@ static void completion_answer(struct completion *c)
 /* Moves the bytes that may be shown, up to `text_end`, through UTF-8 into the choice's text. */
 static void show(struct choice *o, uint64_t text_end)
 {
-    if (text_end <= o->shown)
+    if (text_end <= o->shown || o->bytes.failed)
         return;
     size_t len = (size_t)(text_end - o->shown);
     assert(len <= o->bytes.len);
@@ -573,7 +589,7 @@ static void take_event(struct completion *c, struct choice *o, const struct sche
 static void send_text(struct completion *c, uint32_t index, struct strbuf *events)
 {
     struct choice *o = &c->choices[index];
-    if (o->text.len) {
+    if (o->text.len && !o->text.failed) {
         sse_content(&c->sse, events, index, o->text.data, o->text.len);
         strbuf_clear(&o->text);
     }
@@ -599,6 +615,10 @@ static bool failed_choice(const struct completion *c, struct api_error *e)
 {
     for (uint32_t i = 0; i < c->n_choices; i++) {
         const struct choice *o = &c->choices[i];
+        if (o->bytes.failed || o->text.failed) {
+            api_error_set(e, 503, NULL, "there is no memory for the answer");
+            return true;
+        }
         if (!o->live && o->finish == FINISH_ERROR) {
             const struct error *error = &o->request.error;
             api_error_set(e, 500, NULL, "generating the answer failed: %s", error->message);
@@ -634,7 +654,7 @@ static void completion_pump(struct completion *c)
 void completions_pump(struct api *api)
 {
     for (struct job *job; (job = workers_finished(api->workers));)
-        completion_prepared((struct completion *)((char *)job - offsetof(struct completion, job)));
+        completion_prepared(completion_of(job));
     for (struct completion *c = api->completions, *next; c; c = next) {
         next = c->next;
         if (!c->preparing)

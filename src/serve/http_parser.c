@@ -97,9 +97,11 @@ void http_parser_reset(struct http_parser *p)
     p->line_at = p->head.len;
 }
 
-bool http_parser_started(const struct http_parser *p)
+bool http_parser_is_idle(const struct http_parser *p)
 {
-    return p->header_bytes > 0 && p->state < HTTP_DONE;
+    size_t line_len = p->head.len - p->line_at;
+    bool is_empty = line_len == 0 || (line_len == 1 && p->head.data[p->line_at] == '\r');
+    return p->state == HTTP_START && is_empty;
 }
 
 const char *http_parser_method(const struct http_parser *p)

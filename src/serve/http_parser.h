@@ -90,8 +90,8 @@ void http_parser_reset(struct http_parser *p);
  * body), when the request is complete, and when it is refused. */
 size_t http_parser_feed(struct http_parser *p, const char *bytes, size_t len);
 
-/* True when some of a request has come, but not all of it. */
-bool http_parser_started(const struct http_parser *p);
+/* True when nothing of a request has come yet but, perhaps, empty lines before it. */
+bool http_parser_is_idle(const struct http_parser *p);
 static inline bool http_parser_head_done(const struct http_parser *p)
 {
     return p->state >= HTTP_BODY && p->state <= HTTP_DONE;

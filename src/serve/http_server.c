@@ -105,7 +105,7 @@ static const char *status_text(int status)
 
 static void arm(struct http_exchange *c, unsigned timeout_ms)
 {
-    struct timeval tv = {timeout_ms / 1000, (timeout_ms % 1000) * 1000};
+    struct timeval tv = timeval_from_ms(timeout_ms);
     if (timeout_ms)
         evtimer_add(c->timer, &tv);
     else
@@ -126,10 +126,16 @@ static void log_exchange(struct http_exchange *c, const char *end)
               strbuf_str(&c->note), (double)(clock_now_ns() - c->began_ns) * 1e-6, end);
 }
 
+static void drop_body(struct http_exchange *c)
+{
+    strbuf_free(&c->parser.body);
+    http_body_freed(c->server, c->body_bytes);
+    c->body_bytes = 0;
+}
+
 static void forget_exchange(struct http_exchange *c)
 {
-    c->server->body_bytes -= c->body_bytes;
-    c->body_bytes = 0;
+    drop_body(c);
     c->user = NULL;
     c->streaming = c->full = c->quiet = false;
     c->status = 0;
@@ -177,8 +183,7 @@ static void connection_lost(struct http_exchange *c)
  * send a reset, which can overtake the answer: then wait for the client to close first. */
 static void close_gently(struct http_exchange *c)
 {
-    bool all_read = (c->parser.state == HTTP_DONE || c->parser.state == HTTP_START) &&
-                    !http_parser_started(&c->parser) &&
+    bool all_read = (c->parser.state == HTTP_DONE || http_parser_is_idle(&c->parser)) &&
                     evbuffer_get_length(bufferevent_get_input(c->bev)) == 0;
     if (c->eof || all_read) {
         connection_close(c);
@@ -222,7 +227,14 @@ struct strbuf http_take_body(struct http_exchange *x)
 {
     struct strbuf body = x->parser.body;
     x->parser.body = (struct strbuf)STRBUF_INIT;
+    x->body_bytes = 0;
     return body;
+}
+
+void http_body_freed(struct http_server *s, size_t n_bytes)
+{
+    assert(n_bytes <= s->body_bytes);
+    s->body_bytes -= n_bytes;
 }
 
 const char *http_peer_address(const struct http_exchange *x)
@@ -315,7 +327,8 @@ void http_stream_begin(struct http_exchange *x, const char *content_type)
     x->chunked = x->parser.minor_version > 0;
     head_begin(x, &out, 200, content_type);
     strbuf_adds(&out, x->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
-    bufferevent_write(x->bev, out.data, out.len);
+    if (out.failed || bufferevent_write(x->bev, out.data, out.len))
+        shutdown(bufferevent_getfd(x->bev), SHUT_RDWR); /* no memory: it ends as a hang-up */
     strbuf_free(&out);
     x->streaming = true;
 }
@@ -353,6 +366,7 @@ void http_stream_end(struct http_exchange *x)
 static void refuse(struct http_exchange *c, int status, const char *message)
 {
     struct http_server *s = c->server;
+    drop_body(c);
     c->parser.keep_alive = false;
     c->state = X_RUNNING;
     arm(c, 0);
@@ -375,27 +389,34 @@ static void head_done(struct http_exchange *c)
         bufferevent_write(c->bev, "HTTP/1.1 100 Continue\r\n\r\n", 25);
 }
 
-/* Feeds the parser what lies in the input buffer's first piece. */
-static void feed(struct http_exchange *c, struct evbuffer *input)
+/* Gives the parser what lies in the input buffer's first piece; how much longer the body is now. */
+static size_t parse(struct http_exchange *c, struct evbuffer *input)
 {
-    struct http_server *s = c->server;
     size_t len = evbuffer_get_contiguous_space(input);
     len = len ? len : 1;
     const char *bytes = (const char *)evbuffer_pullup(input, (ev_ssize_t)len);
-    if (c->state == X_IDLE) {
+    size_t used = http_parser_feed(&c->parser, bytes, len);
+    evbuffer_drain(input, used);
+    size_t grown = c->parser.body.len - c->body_bytes;
+    c->body_bytes += grown;
+    c->server->body_bytes += grown;
+    return grown;
+}
+
+static void feed(struct http_exchange *c, struct evbuffer *input)
+{
+    struct http_server *s = c->server;
+    size_t grown = parse(c, input);
+    if (c->state == X_IDLE && !http_parser_is_idle(&c->parser)) {
         c->state = X_HEAD;
         c->began_ns = clock_now_ns();
         arm(c, s->options.header_timeout_ms);
     }
-    size_t used = http_parser_feed(&c->parser, bytes, len);
-    evbuffer_drain(input, used);
-    s->body_bytes += c->parser.body.len - c->body_bytes;
-    c->body_bytes = c->parser.body.len;
     if (c->parser.state == HTTP_REFUSED) {
         refuse(c, c->parser.status, c->parser.message);
         return;
     }
-    if (s->body_bytes > s->options.max_bodies_bytes) {
+    if (grown && s->body_bytes > s->options.max_bodies_bytes) {
         refuse(c, 503, "too many large requests are being read at once; try again soon");
         return;
     }
@@ -511,22 +532,36 @@ static void refuse_connection(evutil_socket_t fd)
     evutil_closesocket(fd);
 }
 
+static struct http_exchange *connection_make(struct http_server *s, evutil_socket_t fd)
+{
+    struct http_exchange *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->server = s;
+    c->timer = evtimer_new(s->base, timer_cb, c);
+    if (c->timer)
+        c->bev = bufferevent_socket_new(s->base, fd, BEV_OPT_CLOSE_ON_FREE);
+    if (c->bev)
+        return c;
+    if (c->timer)
+        event_free(c->timer);
+    free(c);
+    return NULL;
+}
+
 static void accept_cb(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
                       int len, void *arg)
 {
     (void)listener;
     struct http_server *s = arg;
-    struct http_exchange *c = make_room(s) ? calloc(1, sizeof *c) : NULL;
-    if (!c || !(c->bev = bufferevent_socket_new(s->base, fd, BEV_OPT_CLOSE_ON_FREE))) {
-        free(c);
+    struct http_exchange *c = make_room(s) ? connection_make(s, fd) : NULL;
+    if (!c) {
         refuse_connection(fd);
         return;
     }
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on); /* for peers that just vanish */
-    c->server = s;
-    c->timer = evtimer_new(s->base, timer_cb, c);
     if (event_base_get_features(s->base) & EV_FEATURE_EARLY_CLOSE)
         c->closed = event_new(s->base, fd, EV_CLOSED, closed_cb, c);
     http_parser_open(&c->parser, s->options.max_header_bytes, s->options.max_body_bytes);
@@ -540,8 +575,7 @@ static void accept_cb(struct evconnlistener *listener, evutil_socket_t fd, struc
         c->next->prev = c;
     s->connections = c;
     s->n_connections++;
-    struct timeval write_timeout = {s->options.write_timeout_ms / 1000,
-                                    (s->options.write_timeout_ms % 1000) * 1000};
+    struct timeval write_timeout = timeval_from_ms(s->options.write_timeout_ms);
     bufferevent_setcb(c->bev, read_cb, write_cb, event_cb, c);
     bufferevent_setwatermark(c->bev, EV_READ, 0, HTTP_MAX_PIPELINED);
     bufferevent_setwatermark(c->bev, EV_WRITE, HTTP_OUTPUT_LOW, 0);
@@ -554,7 +588,7 @@ static void accept_cb(struct evconnlistener *listener, evutil_socket_t fd, struc
 static void accept_error_cb(struct evconnlistener *listener, void *arg)
 {
     struct http_server *s = arg;
-    struct timeval pause = {0, ACCEPT_PAUSE_MS * 1000};
+    struct timeval pause = timeval_from_ms(ACCEPT_PAUSE_MS);
     log_warn("cannot accept a connection: %s", strerror(errno));
     evconnlistener_disable(listener);
     evtimer_add(s->accept_again, &pause);
@@ -683,12 +717,17 @@ int http_server_open(struct http_server **out, struct event_base *base,
     s->reap = event_new(base, -1, 0, reap_cb, s);
     s->accept_again = evtimer_new(base, accept_again_cb, s);
     raise_file_limit(options->max_connections);
-    if (server_listen(s, err)) {
-        http_server_close(s);
-        return -1;
+    if (!s->reap || !s->accept_again) {
+        error_set(err, ERROR_MEMORY, "no memory for the HTTP server");
+        goto fail;
     }
+    if (server_listen(s, err))
+        goto fail;
     *out = s;
     return 0;
+fail:
+    http_server_close(s);
+    return -1;
 }
 
 void http_server_close(struct http_server *s)
@@ -701,8 +740,10 @@ void http_server_close(struct http_server *s)
     reap_cb(-1, 0, s);
     if (s->listener)
         evconnlistener_free(s->listener);
-    event_free(s->reap);
-    event_free(s->accept_again);
+    if (s->reap)
+        event_free(s->reap);
+    if (s->accept_again)
+        event_free(s->accept_again);
     free(s);
 }
 

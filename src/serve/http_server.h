@@ -40,12 +40,13 @@ struct http_options {
     uint16_t port;
     uint32_t max_connections;
     size_t max_header_bytes, max_body_bytes;
-    size_t max_bodies_bytes; /* of all requests that are being read or answered */
+    size_t max_bodies_bytes; /* of all requests that are being read */
     unsigned header_timeout_ms, body_timeout_ms, idle_timeout_ms, write_timeout_ms;
 };
 
-/* Each is called on the event loop's thread. `head`, `request` and `refused` may answer at once;
- * the exchange ends with its answer, or with `hangup`, and must not be touched after either. */
+/* Each is called on the event loop's thread. `head` and `request` may answer at once, `refused`
+ * must; the exchange ends with its answer, or with `hangup`, and must not be touched after either.
+ */
 struct http_handler {
     void *context;
     /* The head is there, the body is not: answer now to refuse it, or let it come. */
@@ -75,7 +76,9 @@ void http_server_drain(struct http_server *s);
 
 /* The request. */
 const struct http_parser *http_request(const struct http_exchange *x);
-struct strbuf http_take_body(struct http_exchange *x); /* the caller's to free */
+/* The body is the caller's to free, and counts among the server's bodies until it says so. */
+struct strbuf http_take_body(struct http_exchange *x);
+void http_body_freed(struct http_server *s, size_t n_bytes);
 const char *http_peer_address(const struct http_exchange *x);
 const char *http_local_address(const struct http_exchange *x);
 void http_set_user(struct http_exchange *x, void *user);

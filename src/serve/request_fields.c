@@ -654,6 +654,8 @@ int chat_params_read(struct chat_params *out, const char *body, size_t len, bool
                              json_type_name(root->type));
     int rc = read_members(&r, SCOPE_REQUEST, root, "");
     strbuf_free(&r.text);
+    if (out->arena.failed)
+        return no_memory(&r); /* whatever it was that could not be kept */
     if (rc)
         return -1;
     if (!out->messages)

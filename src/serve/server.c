@@ -21,6 +21,7 @@
 
 #include <event2/event.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "prompt/token_table.h"
 #include "serve/api.h"
@@ -35,11 +36,6 @@ struct server {
     struct event *wake, *tick, *grace, *sigint, *sigterm;
     bool failing; /* the grace is over, or there is none */
 };
-
-static struct timeval milliseconds(unsigned ms)
-{
-    return (struct timeval){ms / 1000, (ms % 1000) * 1000};
-}
 
 /* From any thread. */
 static void wake_loop(void *context)
@@ -79,7 +75,7 @@ static void drained(void *context)
 static void fail_answers(struct server *s, unsigned flush_ms)
 {
     struct api_error e;
-    struct timeval flush = milliseconds(flush_ms);
+    struct timeval flush = timeval_from_ms(flush_ms);
     s->failing = true;
     api_error_set(&e, 503, NULL, "the server is stopping; the answer is not complete");
     e.code = "server_stopping";
@@ -116,7 +112,7 @@ static void signal_cb(evutil_socket_t number, short what, void *arg)
     s->api.stopping = true;
     log_info("%s: stopping; answers in progress: %u, with %.1f s to finish", strsignal((int)number),
              s->api.n_completions, s->api.options->shutdown_grace_ms * 1e-3);
-    struct timeval grace = milliseconds(s->api.options->shutdown_grace_ms);
+    struct timeval grace = timeval_from_ms(s->api.options->shutdown_grace_ms);
     evtimer_add(s->grace, &grace);
     http_server_drain(s->api.http);
 }
@@ -134,7 +130,7 @@ static int loop_open(struct server *s, struct error *err)
     s->grace = evtimer_new(s->base, grace_cb, s);
     s->sigint = evsignal_new(s->base, SIGINT, signal_cb, s);
     s->sigterm = evsignal_new(s->base, SIGTERM, signal_cb, s);
-    struct timeval tick = milliseconds(TICK_MS);
+    struct timeval tick = timeval_from_ms(TICK_MS);
     if (!s->wake || !s->tick || !s->grace || !s->sigint || !s->sigterm ||
         event_add(s->wake, NULL) || event_add(s->tick, &tick) || event_add(s->sigint, NULL) ||
         event_add(s->sigterm, NULL))

@@ -44,13 +44,16 @@ TEST(arena, the_limit_holds)
 {
     struct arena a = {.limit_bytes = 1000};
     size_t got = 0;
+    CHECK(arena_copy(&a, "radish", 6) && !a.failed);
     while (arena_alloc(&a, 100))
         got += 100;
     CHECK(got >= 800 && got <= 1000);
+    CHECK(a.failed);
     CHECK(a.used_bytes <= 1000);
     CHECK(!arena_alloc(&a, 1000));
     CHECK(!arena_alloc(&a, SIZE_MAX));
     arena_free(&a);
+    CHECK(!a.failed);
     /* The limit outlives what was freed. */
     CHECK(!arena_alloc(&a, 1001));
     CHECK(arena_alloc(&a, 900));

@@ -86,11 +86,15 @@ TEST(http_parser, stops_between_head_and_body_and_between_requests)
     static const char text[] = POST "Content-Length: 2\r\n\r\nabGET / HTTP/1.1\r\n" HOST "\r\n";
     struct http_parser p;
     http_parser_open(&p, MAX_HEADER, MAX_BODY);
-    CHECK(!http_parser_started(&p));
+    CHECK(http_parser_is_idle(&p));
+    CHECK_INT(http_parser_feed(&p, "\r", 1), 1);
+    CHECK(http_parser_is_idle(&p));
+    CHECK_INT(http_parser_feed(&p, "\n", 1), 1);
+    CHECK(http_parser_is_idle(&p));
     size_t head = http_parser_feed(&p, text, sizeof text - 1);
     CHECK_INT(head, strstr(text, "ab") - text);
     CHECK(http_parser_head_done(&p));
-    CHECK(http_parser_started(&p));
+    CHECK(!http_parser_is_idle(&p));
     CHECK_INT(p.state, HTTP_BODY);
     CHECK_INT(http_parser_feed(&p, text + head, sizeof text - 1 - head), 2);
     CHECK_INT(p.state, HTTP_DONE);

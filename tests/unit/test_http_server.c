@@ -208,6 +208,21 @@ TEST(http_server, a_kept_connection_has_a_deadline)
     site_close(&site);
 }
 
+/* Careless clients send an empty line behind a body. It begins no request, whose header would have
+ * to come soon and be answered with 408 if it did not. */
+TEST(http_server, an_empty_line_begins_no_request)
+{
+    struct site site;
+    char answer[4096];
+    site_open(&site);
+    int fd = client_open(&site);
+    client_send(fd, POST("2") "ab\r\n");
+    CHECK(read_to_end(&site, fd, answer, sizeof answer) >= IDLE_MS - 20);
+    CHECK(strstr(answer, "HTTP/1.1 200 ") == answer);
+    CHECK(strstr(answer, "408") == NULL);
+    site_close(&site);
+}
+
 TEST(http_server, a_running_request_has_none)
 {
     struct site site;
@@ -318,9 +333,53 @@ TEST(http_server, bounds_connections_and_bodies)
     turn_for(&site, 20);
     client_send(second, POST("99999"));
     client_send(second, big);
-    read_to_end(&site, second, answer, sizeof answer);
+    turn_for(&site, 20);
+    CHECK(recv(second, answer, sizeof answer, 0) > 0);
     CHECK(strstr(answer, "HTTP/1.1 503 ") == answer);
+    /* The refused one is still connected, but its body is let go: there is room for a third. */
+    int third = client_open(&site);
+    client_send(third, POST("60000"));
+    big[60000] = '\0';
+    client_send(third, big);
+    turn_for(&site, 20);
+    CHECK(recv(third, answer, sizeof answer, 0) > 0);
+    CHECK(strstr(answer, "HTTP/1.1 200 ") == answer);
     close(first);
+    close(second);
+    close(third);
+    site_close(&site);
+}
+
+/* A body that the handler took counts until it says that it is freed, whatever becomes of the
+ * connection. */
+TEST(http_server, a_taken_body_counts_until_it_is_freed)
+{
+    struct site site;
+    static char big[80001], answer[4096];
+    site_open(&site);
+    memset(big, 'x', sizeof big - 1);
+    int fd = client_open(&site);
+    client_send(fd, "POST /wait HTTP/1.1\r\nHost: a\r\nContent-Length: 80000\r\n\r\n");
+    client_send(fd, big);
+    turn_for(&site, 20);
+    CHECK(site.waiting != NULL);
+    struct strbuf body = http_take_body(site.waiting);
+    CHECK_INT(body.len, 80000);
+    close(fd);
+    turn_for(&site, 20);
+    CHECK_INT(site.n_hangups, 1);
+    for (int freed = 0; freed < 2; freed++) {
+        fd = client_open(&site);
+        client_send(fd, POST("80000"));
+        client_send(fd, big);
+        turn_for(&site, 20);
+        CHECK(recv(fd, answer, sizeof answer, 0) > 0);
+        CHECK(strncmp(answer, freed ? "HTTP/1.1 200 " : "HTTP/1.1 503 ", 13) == 0);
+        close(fd);
+        if (!freed)
+            http_body_freed(site.server, body.len);
+    }
+    strbuf_free(&body);
     site_close(&site);
 }
 
