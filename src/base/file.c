@@ -12,11 +12,10 @@ int file_read(const char *path, size_t limit_bytes, struct strbuf *out, struct e
     if (!in)
         return error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
     char chunk[65536];
-    size_t n;
     out->limit = limit_bytes;
     errno = 0;
-    while ((n = fread(chunk, 1, sizeof chunk, in)) > 0 && !out->failed)
-        strbuf_add(out, chunk, n);
+    while (!feof(in) && !ferror(in) && !out->failed) /* past the end, a terminal would ask again */
+        strbuf_add(out, chunk, fread(chunk, 1, sizeof chunk, in));
     int reason = ferror(in) ? errno : 0;
     if (in != stdin)
         fclose(in);

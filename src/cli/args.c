@@ -2,6 +2,7 @@
 #include "cli/args.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,18 +38,40 @@ static const struct option *option_find(const struct option_set *set, const char
     return NULL;
 }
 
+static int name_length(const struct option *o)
+{
+    return (int)strcspn(o->names, " ");
+}
+
+/* "from 1 to 100", "at least 0", or "up to 2147483647" when that was the trouble. */
+static void range_describe(const struct option *o, double value, char *out, size_t size)
+{
+    if (o->max > 0)
+        snprintf(out, size, "from %.10g to %.10g", o->min, o->max);
+    else if (value > INT32_MAX)
+        snprintf(out, size, "up to %.10g", (double)INT32_MAX);
+    else
+        snprintf(out, size, "of at least %.10g", o->min);
+}
+
 static int number_parse(const struct option *o, const char *text, double *value, struct error *err)
 {
-    char *end;
+    char *end, range[64];
     errno = 0;
     *value = strtod(text, &end);
-    bool whole = o->type != OPTION_UINT || *value == floor(*value);
-    double max = o->max > 0 ? o->max : o->type == OPTION_UINT ? (double)UINT32_MAX : 1e30;
-    if (end == text || *end || errno || !(*value >= o->min && *value <= max) || !whole)
-        return error_set(err, ERROR_INPUT, "--%.*s needs a%s number from %g to %g, not '%s'",
-                         (int)strcspn(o->names, " "), o->names,
-                         o->type == OPTION_UINT ? " whole" : "", o->min, max, text);
-    return 0;
+    bool is_number = end != text && !*end && !errno;
+    if (is_number && o->type == OPTION_COUNT && *value == -1) {
+        *value = 0;
+        return 0;
+    }
+    bool is_whole = o->type == OPTION_FLOAT || *value == floor(*value);
+    double max = o->max > 0 ? o->max : (double)INT32_MAX;
+    if (is_number && *value >= o->min && *value <= max && is_whole)
+        return 0;
+    range_describe(o, *value, range, sizeof range);
+    return error_set(err, ERROR_INPUT, "--%.*s needs a%s number %s%s, not '%s'", name_length(o),
+                     o->names, o->type == OPTION_FLOAT ? "" : " whole", range,
+                     o->type == OPTION_COUNT ? ", or -1 for no limit" : "", text);
 }
 
 static int choice_parse(const struct option *o, const char *text, struct error *err)
@@ -62,44 +85,62 @@ static int choice_parse(const struct option *o, const char *text, struct error *
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
                  o->choices[i]);
     }
-    return error_set(err, ERROR_INPUT, "--%.*s is one of %s, not '%s'", (int)strcspn(o->names, " "),
-                     o->names, known, text);
+    return error_set(err, ERROR_INPUT, "--%.*s is one of %s, not '%s'", name_length(o), o->names,
+                     known, text);
 }
 
 static int seed_parse(const struct option *o, const char *text, struct error *err)
 {
     char *end;
     errno = 0;
-    *(uint64_t *)o->target = strtoull(text, &end, 10);
-    if (end == text || *end || errno || text[0] == '-')
-        return error_set(err, ERROR_INPUT, "--%.*s needs a whole number, not '%s'",
-                         (int)strcspn(o->names, " "), o->names, text);
+    long long number = strtoll(text, &end, 10);
+    if (end == text || *end || errno || number < -1)
+        return error_set(err, ERROR_INPUT,
+                         "--%.*s needs a whole number from 0 to %lld, or -1 for a random one, "
+                         "not '%s'",
+                         name_length(o), o->names, LLONG_MAX, text);
+    *(struct seed *)o->target = (struct seed){.is_given = number >= 0, .value = (uint64_t)number};
+    return 0;
+}
+
+static int number_set(const struct option *o, const char *text, struct error *err)
+{
+    double number;
+    if (number_parse(o, text, &number, err))
+        return -1;
+    if (o->type == OPTION_FLOAT)
+        *(float *)o->target = (float)number;
+    else
+        *(uint32_t *)o->target = (uint32_t)number;
+    return 0;
+}
+
+static int list_add(const struct option *o, const char *text, struct error *err)
+{
+    struct string_list *list = o->target;
+    if (list->n == sizeof list->items / sizeof *list->items)
+        return error_set(err, ERROR_INPUT, "too many of --%.*s", name_length(o), o->names);
+    list->items[list->n++] = text;
     return 0;
 }
 
 static int option_set_value(const struct option *o, const char *text, struct error *err)
 {
-    double number;
-    struct string_list *list = o->target;
+    if (o->type != OPTION_FLAG && o->type != OPTION_TEXT && !*text)
+        return error_set(err, ERROR_INPUT, "--%.*s needs a value (%s)", name_length(o), o->names,
+                         o->value);
     switch (o->type) {
     case OPTION_FLAG: *(bool *)o->target = true; return 0;
-    case OPTION_STRING: *(const char **)o->target = text; return 0;
+    case OPTION_STRING:
+    case OPTION_TEXT: *(const char **)o->target = text; return 0;
     case OPTION_CHOICE: return choice_parse(o, text, err);
     case OPTION_SEED: return seed_parse(o, text, err);
-    case OPTION_LIST:
-        if (list->n == sizeof list->items / sizeof *list->items)
-            return error_set(err, ERROR_INPUT, "too many of --%s", o->names);
-        list->items[list->n++] = text;
-        return 0;
+    case OPTION_SIZE: return cache_size_parse(text, o->target, err);
+    case OPTION_LIST: return list_add(o, text, err);
     case OPTION_UINT:
-    case OPTION_FLOAT: break;
+    case OPTION_COUNT:
+    case OPTION_FLOAT: return number_set(o, text, err);
     }
-    if (number_parse(o, text, &number, err))
-        return -1;
-    if (o->type == OPTION_UINT)
-        *(uint32_t *)o->target = (uint32_t)number;
-    else
-        *(float *)o->target = (float)number;
     return 0;
 }
 
@@ -121,7 +162,7 @@ static int option_take(struct option_set *set, int argc, char **argv, int *at, s
             return error_set(err, ERROR_INPUT, "'%s' needs a value (%s)", argv[*at - 1], o->value);
         value = argv[*at];
     }
-    return option_set_value(o, value, err);
+    return option_set_value(o, value ? value : "", err);
 }
 
 int args_parse(struct option_set *set, int argc, char **argv, struct error *err)
@@ -162,8 +203,10 @@ void args_print_options(const struct option_set *set)
     for (size_t t = 0; t < sizeof set->tables / sizeof *set->tables && set->tables[t]; t++) {
         for (const struct option *o = set->tables[t]; o->names; o++) {
             char spelling[96];
+            if (!o->help)
+                continue;
             option_spell(o, spelling, sizeof spelling);
-            printf("  %-28s %s\n", spelling, o->help);
+            printf("  %-31s %s\n", spelling, o->help);
         }
     }
 }

@@ -12,12 +12,26 @@
  * two, and with '_' for '-'. */
 enum option_type {
     OPTION_FLAG,   /* bool: present or not */
-    OPTION_STRING, /* const char * */
+    OPTION_STRING, /* const char *, not empty */
+    OPTION_TEXT,   /* const char *, may be empty */
     OPTION_UINT,   /* uint32_t, between min and max */
+    OPTION_COUNT,  /* uint32_t, between min and max, or -1, which sets 0: no limit */
     OPTION_FLOAT,  /* float, between min and max */
-    OPTION_SEED,   /* uint64_t */
-    OPTION_LIST,   /* struct string_list, repeatable */
+    OPTION_SEED,   /* struct seed */
+    OPTION_SIZE,   /* struct cache_size */
+    OPTION_LIST,   /* struct string_list of strings that are not empty, repeatable */
     OPTION_CHOICE, /* int: index into `choices` */
+};
+
+/* "512MiB", "2GiB", "1.5G", "4096": bytes. "100000t" or "100000tokens": tokens. */
+struct cache_size {
+    uint64_t bytes, tokens; /* one of them, or neither: the default */
+};
+
+/* What the random numbers of an answer are made from. */
+struct seed {
+    bool is_given; /* else a new one for each answer */
+    uint64_t value;
 };
 
 struct string_list {
@@ -29,9 +43,9 @@ struct option {
     const char *names; /* "model m": the long name first, then others; one letter is short */
     enum option_type type;
     void *target;
-    const char *value; /* what --help calls the value */
-    const char *help;
-    double min, max;            /* UINT, FLOAT: max 0 means no bound */
+    const char *value;          /* what --help calls the value */
+    const char *help;           /* NULL: works, but --help does not show it */
+    double min, max;            /* UINT, COUNT, FLOAT: max 0 is no bound but INT32_MAX */
     const char *const *choices; /* CHOICE: NULL-terminated */
 };
 
@@ -45,9 +59,17 @@ struct option {
     {                                                                                              \
         names_, OPTION_STRING, target_, value_, help_, 0, 0, NULL                                  \
     }
+#define TEXT(names_, target_, value_, help_)                                                       \
+    {                                                                                              \
+        names_, OPTION_TEXT, target_, value_, help_, 0, 0, NULL                                    \
+    }
 #define UINT(names_, target_, value_, min_, max_, help_)                                           \
     {                                                                                              \
         names_, OPTION_UINT, target_, value_, help_, min_, max_, NULL                              \
+    }
+#define COUNT(names_, target_, value_, min_, max_, help_)                                          \
+    {                                                                                              \
+        names_, OPTION_COUNT, target_, value_, help_, min_, max_, NULL                             \
     }
 #define FLOAT(names_, target_, value_, min_, max_, help_)                                          \
     {                                                                                              \
@@ -56,6 +78,10 @@ struct option {
 #define SEED(names_, target_, value_, help_)                                                       \
     {                                                                                              \
         names_, OPTION_SEED, target_, value_, help_, 0, 0, NULL                                    \
+    }
+#define SIZE(names_, target_, value_, help_)                                                       \
+    {                                                                                              \
+        names_, OPTION_SIZE, target_, value_, help_, 0, 0, NULL                                    \
     }
 #define LIST(names_, target_, value_, help_)                                                       \
     {                                                                                              \
@@ -68,7 +94,7 @@ struct option {
 
 /* Several tables of options, each ended by one without names. */
 struct option_set {
-    const struct option *tables[4];
+    const struct option *tables[8];
     struct string_list operands; /* what is not an option */
     size_t max_operands;
 };
@@ -76,10 +102,6 @@ struct option_set {
 int args_parse(struct option_set *set, int argc, char **argv, struct error *err);
 void args_print_options(const struct option_set *set);
 
-/* "512MiB", "2GiB", "1.5G", "4096": bytes. "100000t" or "100000tokens": tokens. */
-struct cache_size {
-    uint64_t bytes, tokens; /* one of them, or neither: the default */
-};
 int cache_size_parse(const char *text, struct cache_size *size, struct error *err);
 
 #endif

@@ -57,6 +57,7 @@ static int prefill(struct bench *b, uint32_t stream, uint32_t n, struct error *e
             b->rows[i] = row_at(b, stream, done + i);
         b->rows[n_rows - 1].output = done + n_rows == n ? OUTPUT_LOGITS : OUTPUT_NONE;
         done += n_rows;
+        b->runs[stream].count = done;
         struct batch_seq seq = {.runs = &b->runs[stream], .n_runs = 1, .length = done};
         struct batch batch = {
             .seqs = &seq, .n_seqs = 1, .rows = b->rows, .n_rows = n_rows, .logits = b->logits};
@@ -73,6 +74,7 @@ static int decode(struct bench *b, struct error *err)
             b->rows[s] = row_at(b, s, depth + t);
             b->rows[s].seq = s;
             b->rows[s].output = OUTPUT_LOGITS;
+            b->runs[s].count = depth + t + 1;
             b->seqs[s] = (struct batch_seq){
                 .runs = &b->runs[s], .n_runs = 1, .length = depth + t + 1};
         }
@@ -137,11 +139,11 @@ static int bench_open(struct bench *b, struct engine *engine, struct error *err)
     if (length > engine->limits.max_length || n_streams * length > engine->limits.n_pages ||
         n_streams > engine->limits.max_seqs)
         return error_set(err, ERROR_INPUT,
-                         "%u streams of %" PRIu64
-                         " tokens do not fit: see -c, --max-seqs and --cache-size",
-                         n_streams, length);
+                         "%u stream%s of %" PRIu64
+                         " tokens: too much for the context (-c) or the cache (--cache-size)",
+                         n_streams, n_streams == 1 ? "" : "s", length);
     for (uint32_t s = 0; s < n_streams; s++)
-        b->runs[s] = (struct page_run){.first = s * b->length, .count = b->length};
+        b->runs[s] = (struct page_run){.first = s * b->length};
     return 0;
 }
 
@@ -157,10 +159,12 @@ static void speed_print(const struct runtime *r, struct speed prompt, struct spe
 {
     if (!as_json) {
         printf("%s on %s\n", r->model_name, r->engine->info.name);
-        printf("prefill %5u tokens             %9.1f tokens/s (mean %.1f)\n", n_prompt, prompt.best,
-               prompt.mean);
-        printf("decode  %5u tokens x %-3u at %-5u%9.1f tokens/s (mean %.1f)\n", n_decode, n_streams,
-               depth, decoded.best, decoded.mean);
+        if (n_prompt)
+            printf("prefill %5u tokens             %9.1f tokens/s (mean %.1f)\n", n_prompt,
+                   prompt.best, prompt.mean);
+        if (n_decode)
+            printf("decode  %5u tokens x %-3u at %-5u%9.1f tokens/s (mean %.1f)\n", n_decode,
+                   n_streams, depth, decoded.best, decoded.mean);
         return;
     }
     struct strbuf out = STRBUF_INIT;
@@ -168,14 +172,18 @@ static void speed_print(const struct runtime *r, struct speed prompt, struct spe
     json_object_begin(&w, NULL);
     json_add_string(&w, "model", r->model_name);
     json_add_string(&w, "engine", r->engine->info.name);
-    json_add_int(&w, "prompt_tokens", n_prompt);
-    json_add_double(&w, "prefill_tokens_per_second", prompt.best);
-    json_add_double(&w, "prefill_tokens_per_second_mean", prompt.mean);
-    json_add_int(&w, "decode_tokens", n_decode);
-    json_add_int(&w, "streams", n_streams);
-    json_add_int(&w, "depth", depth);
-    json_add_double(&w, "decode_tokens_per_second", decoded.best);
-    json_add_double(&w, "decode_tokens_per_second_mean", decoded.mean);
+    if (n_prompt) {
+        json_add_int(&w, "prompt_tokens", n_prompt);
+        json_add_double(&w, "prefill_tokens_per_second", prompt.best);
+        json_add_double(&w, "prefill_tokens_per_second_mean", prompt.mean);
+    }
+    if (n_decode) {
+        json_add_int(&w, "decode_tokens", n_decode);
+        json_add_int(&w, "streams", n_streams);
+        json_add_int(&w, "depth", depth);
+        json_add_double(&w, "decode_tokens_per_second", decoded.best);
+        json_add_double(&w, "decode_tokens_per_second_mean", decoded.mean);
+    }
     json_object_end(&w);
     printf("%s\n", strbuf_str(&out));
     strbuf_free(&out);
@@ -183,26 +191,30 @@ static void speed_print(const struct runtime *r, struct speed prompt, struct spe
 
 static int bench_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {
-        .tables = {runtime_model_options, bench_options, runtime_engine_options}};
+    struct option_set set = {.tables = {runtime_model_options, bench_options,
+                                        runtime_engine_options, runtime_mock_options}};
     struct runtime runtime;
     struct bench bench;
     struct speed prompt = {0}, decoded = {0};
     struct error err;
     int status;
-    if (!command_parse(command, &set, argc, argv, &status))
+    if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
+    if (n_prompt == 0 && n_decode == 0) {
+        error_set(&err, ERROR_INPUT, "nothing to measure: --prompt and --decode are both 0");
+        return command_fail(command, &err, EXIT_USAGE);
+    }
     if (n_streams > runtime_options.max_seqs)
         runtime_options.max_seqs = n_streams;
     if (runtime_open(&runtime, &err))
-        return command_fail(command, &err, EXIT_FAILED);
+        return command_fail_option(command, &err);
     int failed = bench_open(&bench, runtime.engine, &err) ||
                  bench_measure(&bench, &prompt, &decoded, &err);
     if (!failed)
         speed_print(&runtime, prompt, decoded);
     bench_close(&bench);
     runtime_close(&runtime);
-    return failed ? command_fail(command, &err, EXIT_FAILED) : EXIT_OK;
+    return failed ? command_fail_option(command, &err) : EXIT_OK;
 }
 
 const struct command command_bench = {

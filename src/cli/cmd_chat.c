@@ -9,13 +9,14 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/generate.h"
+#include "cli/input.h"
 #include "cli/line_editor.h"
 
 static const char *system_text;
 static bool show_timings;
 
 static const struct option chat_options[] = {
-    STRING("system sys", &system_text, "TEXT", "a system message to begin with"),
+    TEXT("system sys", &system_text, "TEXT", "a system message to begin with"),
     FLAG("timings", &show_timings, "after each answer, what was cached and how fast it came"),
     {0},
 };
@@ -47,9 +48,32 @@ static void timings_show(const struct generation *g)
 {
     double seconds = g->n_generated > 1 ? (g->total_ms - g->first_token_ms) / 1000 : 0;
     fprintf(stderr,
-            "[prompt %u tokens, %u cached; first token %.0f ms; %u tokens, %.1f a second]\n",
+            "[prompt %u tokens, %u cached; first token %.0f ms; %u token%s, %.1f a second]\n",
             g->n_prompt, g->n_cached, g->first_token_ms, g->n_generated,
-            seconds > 0 ? (g->n_generated - 1) / seconds : 0.0);
+            g->n_generated == 1 ? "" : "s", seconds > 0 ? (g->n_generated - 1) / seconds : 0.0);
+}
+
+/* What an answer that did not end by itself is followed by. */
+static const char *ending(const struct chat *c, const struct generation *g)
+{
+    bool is_full = g->n_prompt + g->n_generated >= c->generator.runtime->context;
+    if (g->finish == FINISH_CANCELED)
+        return " [stopped]";
+    return g->finish == FINISH_LENGTH && is_full ? " [the context is full: /clear starts anew]"
+                                                 : "";
+}
+
+static int prompt_make(const struct chat *c, struct token_list *tokens, struct error *err)
+{
+    uint32_t context = c->generator.runtime->context;
+    if (prompt_maker_chat(&c->generator.runtime->prompt, c->messages, NULL, tokens, err))
+        return -1;
+    if (tokens->len >= context)
+        return error_set(err, ERROR_LIMIT,
+                         "the conversation has %zu tokens, and the context holds %u with the "
+                         "answer: /clear starts anew, or ask with fewer words",
+                         tokens->len, context);
+    return 0;
 }
 
 static int turn_answer(struct chat *c, struct error *err)
@@ -58,11 +82,11 @@ static int turn_answer(struct chat *c, struct error *err)
     strbuf_clear(&c->answer);
     struct generation generation = {
         .max_tokens = generate_max_tokens,
-        .sampling = generate_sampling,
+        .sampling = generate_sampling(),
         .on_text = text_show,
         .context = c,
     };
-    int failed = prompt_maker_chat(&c->generator.runtime->prompt, c->messages, NULL, &tokens, err);
+    int failed = prompt_make(c, &tokens, err);
     if (!failed) {
         generation.prompt = tokens.ids;
         generation.n_prompt = (uint32_t)tokens.len;
@@ -71,62 +95,89 @@ static int turn_answer(struct chat *c, struct error *err)
     token_list_free(&tokens);
     if (failed)
         return -1;
-    printf(generation.finish == FINISH_CANCELED ? " [stopped]\n" : "\n");
+    printf("%s\n", ending(c, &generation));
     message_append(&c->arena, c->messages, "assistant", strbuf_str(&c->answer), c->answer.len);
     if (show_timings)
         timings_show(&generation);
     return 0;
 }
 
-static void chat_loop(const struct command *command, struct chat *c)
+/* One message and its answer; after a failure it is as if it had not been asked. */
+static int turn_take(struct chat *c, const char *text, struct error *err)
+{
+    if (input_check_utf8("the message", text, strlen(text), err))
+        return -1;
+    struct json before = *c->messages;
+    message_append(&c->arena, c->messages, "user", text, strlen(text));
+    if (turn_answer(c, err) == 0)
+        return 0;
+    *c->messages = before;
+    if (before.last)
+        before.last->next = NULL;
+    return -1;
+}
+
+static bool is_quit(const char *line)
+{
+    return strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0 || strcmp(line, "/bye") == 0;
+}
+
+static void help_show(void)
+{
+    fprintf(stderr, "/clear  forget the conversation and start anew\n"
+                    "/quit   leave, as do /exit, /bye and Ctrl-D\n"
+                    "Ctrl-C  stop the answer\n"
+                    "A pasted text is one message, whatever lines it has.\n");
+}
+
+/* A person has seen what failed; a script gets it as the exit status. */
+static int chat_loop(const struct command *command, struct chat *c)
 {
     struct line_editor editor = {0};
     struct error err;
     const char *line;
-    if (isatty(STDIN_FILENO))
-        fprintf(stderr, "Ctrl-C stops an answer, Ctrl-D leaves, /clear starts anew.\n");
-    while ((line = line_editor_read(&editor, "> "))) {
-        if (!*line)
-            continue;
+    bool failed = false, is_terminal = isatty(STDIN_FILENO);
+    if (is_terminal)
+        fprintf(stderr, "Ctrl-C stops an answer, Ctrl-D leaves, /clear starts anew, /help.\n");
+    while ((line = line_editor_read(&editor, "> ")) && !is_quit(line)) {
         if (strcmp(line, "/clear") == 0) {
             conversation_reset(c);
-            continue;
-        }
-        struct json before = *c->messages;
-        message_append(&c->arena, c->messages, "user", line, strlen(line));
-        if (turn_answer(c, &err)) { /* as if it had not been asked */
+        } else if (strcmp(line, "/help") == 0) {
+            help_show();
+        } else if (*line && turn_take(c, line, &err)) {
             command_fail(command, &err, EXIT_FAILED);
-            *c->messages = before;
-            if (before.last)
-                before.last->next = NULL;
+            failed = true;
         }
     }
     line_editor_free(&editor);
+    return failed && !is_terminal ? EXIT_FAILED : EXIT_OK;
 }
 
 static int chat_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {
-        .tables = {runtime_model_options, chat_options, generate_options, runtime_engine_options}};
+    struct option_set set = {.tables = {runtime_model_options, chat_options, generate_options,
+                                        runtime_template_options, runtime_engine_options,
+                                        runtime_mock_options}};
     struct runtime runtime;
     struct chat chat = {0};
     struct error err;
     int status;
-    if (!command_parse(command, &set, argc, argv, &status))
+    if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
     if (runtime_open(&runtime, &err))
-        return command_fail(command, &err, EXIT_FAILED);
-    if (generator_open(&chat.generator, &runtime, &err)) {
+        return command_fail_option(command, &err);
+    if (generate_check_template(&runtime.prompt, "", &err) ||
+        generator_open(&chat.generator, &runtime, &err)) {
         runtime_close(&runtime);
         return command_fail(command, &err, EXIT_FAILED);
     }
     conversation_reset(&chat);
-    chat_loop(command, &chat);
+    status = chat_loop(command, &chat);
     generator_close(&chat.generator);
     strbuf_free(&chat.answer);
     arena_free(&chat.arena);
     runtime_close(&runtime);
-    return EXIT_OK;
+    return status;
 }
 
 const struct command command_chat = {

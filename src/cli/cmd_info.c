@@ -84,6 +84,10 @@ static int info_run(const struct command *command, int argc, char **argv)
         return status;
     if (set.operands.n)
         runtime_options.model_path = set.operands.items[0];
+    if (!runtime_options.model_path) {
+        error_set(&err, ERROR_INPUT, "which file? usage: radish info FILE");
+        return command_fail(command, &err, EXIT_USAGE);
+    }
     if (runtime_open_model(&model, &err))
         return command_fail(command, &err, EXIT_FAILED);
     gguf_get_string(&model.gguf, "tokenizer.chat_template", &chat_template);

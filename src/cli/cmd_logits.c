@@ -16,21 +16,30 @@ static const struct option logits_options[] = {
     {0},
 };
 
-static int tokens_parse(struct token_list *list, uint32_t n_vocab, struct error *err)
+/* The ids as they are written; the vocabulary is known only when the model is open. */
+static int tokens_parse(struct token_list *list, struct error *err)
 {
-    const char *at = tokens_text;
-    while (*at) {
+    if (!tokens_text)
+        return error_set(err, ERROR_INPUT, "--tokens 1,2,3 is needed");
+    for (const char *at = tokens_text; *at;) {
         char *end;
         long id = strtol(at, &end, 10);
-        if (end == at || (*end && *end != ',') || id < 0 || id >= (long)n_vocab)
-            return error_set(err, ERROR_INPUT,
-                             "--tokens needs ids from 0 to %u, as 1,2,3; not '%.20s'", n_vocab - 1,
-                             at);
+        if (end == at || (*end && *end != ',') || id < 0 || id > INT32_MAX)
+            return error_set(err, ERROR_INPUT, "--tokens needs ids, as 1,2,3; not '%.20s'", at);
         if (!token_list_add(list, (int32_t)id))
             return error_set(err, ERROR_MEMORY, "no memory for the tokens");
         at = end + (*end == ',');
     }
-    return list->len ? 0 : error_set(err, ERROR_INPUT, "--tokens is empty");
+    return 0;
+}
+
+static int tokens_check(const struct token_list *list, uint32_t n_vocab, struct error *err)
+{
+    for (size_t i = 0; i < list->len; i++)
+        if ((uint32_t)list->ids[i] >= n_vocab)
+            return error_set(err, ERROR_INPUT, "--tokens needs ids from 0 to %u, not %d",
+                             n_vocab - 1, list->ids[i]);
+    return 0;
 }
 
 static void row_print_json(const float *logits, uint32_t n)
@@ -107,21 +116,19 @@ static int rows_compute(struct runtime *r, const struct token_list *list, struct
 
 static int logits_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {
-        .tables = {runtime_model_options, logits_options, runtime_engine_options}};
+    struct option_set set = {.tables = {runtime_model_options, logits_options,
+                                        runtime_engine_options, runtime_mock_options}};
     struct runtime runtime;
     struct token_list list = {0};
     struct error err;
     int status;
-    if (!command_parse(command, &set, argc, argv, &status))
+    if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    if (!tokens_text) {
-        error_set(&err, ERROR_INPUT, "--tokens 1,2,3 is needed");
-        return command_fail(command, &err, EXIT_USAGE);
+    if (tokens_parse(&list, &err) || runtime_open(&runtime, &err)) {
+        token_list_free(&list);
+        return command_fail_option(command, &err);
     }
-    if (runtime_open(&runtime, &err))
-        return command_fail(command, &err, EXIT_FAILED);
-    int failed = tokens_parse(&list, runtime.engine->info.n_vocab, &err);
+    int failed = tokens_check(&list, runtime.engine->info.n_vocab, &err);
     if (!failed && as_json)
         printf("{\"logits\":%s", all_rows ? "[" : "");
     failed = failed || rows_compute(&runtime, &list, &err);
@@ -129,7 +136,7 @@ static int logits_run(const struct command *command, int argc, char **argv)
         printf("%s}\n", all_rows ? "]" : "");
     token_list_free(&list);
     runtime_close(&runtime);
-    return failed ? command_fail(command, &err, EXIT_FAILED) : EXIT_OK;
+    return failed ? command_fail_option(command, &err) : EXIT_OK;
 }
 
 const struct command command_logits = {

@@ -19,17 +19,19 @@ static const struct option render_options_table[] = {
     {0},
 };
 
-static int now_parse(struct render_options *options, struct error *err)
+static struct render_options render_options;
+
+static int now_parse(struct error *err)
 {
     struct tm tm = {0};
-    options->now_unix = clock_unix_seconds();
+    render_options.now_unix = clock_unix_seconds();
     if (!now_text)
         return 0;
     const char *end = strptime(now_text, "%Y-%m-%dT%H:%M:%S", &tm);
     if (!end || *end)
         return error_set(err, ERROR_INPUT, "--now needs a time as 2025-07-10T12:00:00, not '%s'",
                          now_text);
-    options->now_unix = (int64_t)timegm(&tm);
+    render_options.now_unix = (int64_t)timegm(&tm);
     return 0;
 }
 
@@ -56,9 +58,6 @@ static int source_read(struct strbuf *source, struct error *err)
 static int context_render(const struct strbuf *source, const struct strbuf *context_text,
                           struct rendering *out, struct error *err)
 {
-    struct render_options options;
-    if (now_parse(&options, err))
-        return -1;
     struct arena arena = ARENA_INIT;
     const struct json *context = json_parse(&arena, strbuf_str(context_text), context_text->len,
                                             err);
@@ -67,11 +66,20 @@ static int context_render(const struct strbuf *source, const struct strbuf *cont
         failed = error_set(err, ERROR_INPUT, "%s: the context is not a JSON object", context_path);
     if (!failed) {
         struct chat_template *t = chat_template_parse(strbuf_str(source), source->len, err);
-        failed = t ? chat_template_render(t, context, &options, out, err) : -1;
+        failed = t ? chat_template_render(t, context, &render_options, out, err) : -1;
         chat_template_free(t);
     }
     arena_free(&arena);
     return failed;
+}
+
+static int options_check(struct error *err)
+{
+    if (!context_path)
+        return error_set(err, ERROR_INPUT, "--context FILE is needed (- for standard input)");
+    if (!template_path && !runtime_options.model_path)
+        return error_set(err, ERROR_INPUT, "which template? Give -m FILE or --template FILE");
+    return now_parse(err);
 }
 
 static int render_run(const struct command *command, int argc, char **argv)
@@ -83,10 +91,8 @@ static int render_run(const struct command *command, int argc, char **argv)
     int status;
     if (!command_parse(command, &set, argc, argv, &status))
         return status;
-    if (!context_path) {
-        error_set(&err, ERROR_INPUT, "--context FILE is needed (- for standard input)");
+    if (options_check(&err))
         return command_fail(command, &err, EXIT_USAGE);
-    }
     int failed = source_read(&source, &err) || file_read(context_path, 0, &context, &err) ||
                  context_render(&source, &context, &out, &err);
     if (!failed)

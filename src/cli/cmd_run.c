@@ -2,19 +2,34 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "cli/command.h"
 #include "cli/generate.h"
+#include "cli/input.h"
 
 static bool raw, as_json;
 static const char *system_text;
 
 static const struct option run_options[] = {
-    STRING("system sys", &system_text, "TEXT", "a system message to begin with"),
+    TEXT("system sys", &system_text, "TEXT", "a system message to begin with"),
     FLAG("raw", &raw, "continue the text as it is, without the chat template"),
     FLAG("json", &as_json, "print the answer with its counts and times as JSON"),
     {0},
 };
+
+/* The prompt: the argument, or standard input without the newline that echo and editors put at its
+ * end. A text to be continued stays as it is. */
+static int prompt_read(const struct option_set *set, struct strbuf *text, struct error *err)
+{
+    if (set->operands.n)
+        strbuf_adds(text, set->operands.items[0]);
+    else if (input_read(text, err))
+        return -1;
+    if (!set->operands.n && !raw && text->len && text->data[text->len - 1] == '\n') {
+        text->len -= text->len > 1 && text->data[text->len - 2] == '\r' ? 2 : 1;
+        text->data[text->len] = '\0';
+    }
+    return input_check_utf8("the prompt", strbuf_str(text), text->len, err);
+}
 
 /* The prompt's tokens: the text itself, or a conversation that ends with it. */
 static int prompt_make(const struct prompt_maker *maker, const struct strbuf *text,
@@ -23,6 +38,8 @@ static int prompt_make(const struct prompt_maker *maker, const struct strbuf *te
     if (raw)
         return tokenizer_encode(maker->tokenizer, strbuf_str(text), text->len,
                                 TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL, tokens, err);
+    if (generate_check_template(maker, ", or continue the text as it is with --raw", err))
+        return -1;
     struct arena arena = ARENA_INIT;
     struct json *messages = json_new(&arena, JSON_ARRAY);
     if (system_text)
@@ -53,6 +70,7 @@ static void json_print(const struct generation *g, const struct strbuf *answer)
     json_add_string(&w, "finish_reason", reasons[g->finish]);
     json_add_int(&w, "prompt_tokens", g->n_prompt);
     json_add_int(&w, "completion_tokens", g->n_generated);
+    json_add_int(&w, "seed", (int64_t)g->sampling.seed);
     json_add_double(&w, "first_token_ms", g->first_token_ms);
     json_add_double(&w, "total_ms", g->total_ms);
     json_object_end(&w);
@@ -60,13 +78,15 @@ static void json_print(const struct generation *g, const struct strbuf *answer)
     strbuf_free(&out);
 }
 
-static int answer_print(struct generator *generator, const struct strbuf *text, struct error *err)
+/* *status: EXIT_OK, or EXIT_INTERRUPTED with what there was until then. */
+static int answer_print(struct generator *generator, const struct strbuf *text, int *status,
+                        struct error *err)
 {
     struct token_list tokens = {0};
     struct strbuf answer = STRBUF_INIT;
     struct generation generation = {
         .max_tokens = generate_max_tokens,
-        .sampling = generate_sampling,
+        .sampling = generate_sampling(),
         .on_text = text_take,
         .context = as_json ? &answer : NULL,
     };
@@ -82,39 +102,52 @@ static int answer_print(struct generator *generator, const struct strbuf *text, 
         json_print(&generation, &answer);
     else if (!failed)
         printf("\n");
+    *status = generation.finish == FINISH_CANCELED ? EXIT_INTERRUPTED : EXIT_OK;
     token_list_free(&tokens);
     strbuf_free(&answer);
     return failed;
 }
 
+static int options_check(struct error *err)
+{
+    if (raw && (system_text || runtime_options.template_path))
+        return error_set(err, ERROR_INPUT,
+                         "--raw uses no chat template, so --%s would do nothing: give one of them",
+                         system_text ? "system" : "chat-template-file");
+    return 0;
+}
+
 static int run_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {
-        .tables = {runtime_model_options, run_options, generate_options, runtime_engine_options},
-        .max_operands = 1};
+    struct option_set set = {.tables = {runtime_model_options, run_options, generate_options,
+                                        runtime_template_options, runtime_engine_options,
+                                        runtime_mock_options},
+                             .max_operands = 1};
     struct runtime runtime;
     struct generator generator;
     struct strbuf text = STRBUF_INIT;
     struct error err;
     int status;
-    if (!command_parse(command, &set, argc, argv, &status))
+    if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    if (set.operands.n)
-        strbuf_adds(&text, set.operands.items[0]);
-    else if (file_read("-", 0, &text, &err))
-        return command_fail(command, &err, EXIT_FAILED);
-    if (runtime_open(&runtime, &err)) {
+    if (options_check(&err))
+        return command_fail(command, &err, EXIT_USAGE);
+    if (prompt_read(&set, &text, &err)) {
         strbuf_free(&text);
         return command_fail(command, &err, EXIT_FAILED);
     }
+    if (runtime_open(&runtime, &err)) {
+        strbuf_free(&text);
+        return command_fail_option(command, &err);
+    }
     int failed = generator_open(&generator, &runtime, &err);
     if (!failed) {
-        failed = answer_print(&generator, &text, &err);
+        failed = answer_print(&generator, &text, &status, &err);
         generator_close(&generator);
     }
     strbuf_free(&text);
     runtime_close(&runtime);
-    return failed ? command_fail(command, &err, EXIT_FAILED) : EXIT_OK;
+    return failed ? command_fail(command, &err, EXIT_FAILED) : status;
 }
 
 const struct command command_run = {

@@ -9,15 +9,17 @@
 #include "serve/server.h"
 
 static struct server_options server = SERVER_OPTIONS_DEFAULT;
-static uint32_t port = 8080, timeout_s, grace_s = 10, cache_ttl_min = 30, max_body_mib = 32;
-static const char *address, *alias, *log_level_name;
+enum { DEFAULT_PORT = 8080, NO_PORT = 65536 };
+
+static uint32_t port = NO_PORT, timeout_s, grace_s = 10, cache_ttl_min = 30, max_body_mib = 32;
+static const char *host, *address, *alias, *log_level_name;
 static struct string_list allowed_hosts;
 
 static const struct option serve_options[] = {
-    STRING("host", &server.host, "HOST", "address to listen on (default 127.0.0.1)"),
+    STRING("host", &host, "HOST", "address to listen on (default 127.0.0.1)"),
     UINT("port", &port, "PORT", 0, 65535, "port to listen on (default 8080; 0: any free one)"),
     STRING("addr", &address, "HOST:PORT", "both in one, as :8080 or 0.0.0.0:8080"),
-    STRING("alias a", &alias, "NAME", "the model's name in the API (default: its own)"),
+    STRING("alias a", &alias, "NAME", "the model's name in the API (default: the file's name)"),
     UINT("max-waiting", &server.max_waiting, "N", 0, 1e6,
          "requests that may wait; past it 429 (default 256)"),
     UINT("step-budget-ms", &server.step_budget_ms, "MS", 1, 10000,
@@ -25,8 +27,8 @@ static const struct option serve_options[] = {
     UINT("cache-ttl", &cache_ttl_min, "MIN", 0, NO_MAX,
          "idle cache entries go after this; 0: never (default 30)"),
     FLAG("no-prefix-cache", &server.no_prefix_cache, "compute every prompt from its beginning"),
-    UINT("default-max-tokens", &server.default_max_tokens, "N", 0, NO_MAX,
-         "when a request names none (default: the rest of the context)"),
+    COUNT("default-max-tokens", &server.default_max_tokens, "N", 1, NO_MAX,
+          "when a request names none (default -1: the rest of the context)"),
     UINT("max-body-mib", &max_body_mib, "N", 1, 1024, "largest request (default 32)"),
     UINT("timeout", &timeout_s, "S", 0, 1e6, "longest answer in seconds (default: none)"),
     UINT("shutdown-grace", &grace_s, "S", 0, 1e6,
@@ -42,17 +44,20 @@ static const struct option serve_options[] = {
 /* "host:port", ":port" or "[::1]:port" into the two options. */
 static int address_parse(struct error *err)
 {
-    static char host[256];
+    static char address_host[256];
     char *end;
     const char *colon = strrchr(address, ':');
     long number = colon ? strtol(colon + 1, &end, 10) : -1;
     if (number < 0 || number > 65535 || !colon[1] || *end ||
-        (size_t)(colon - address) >= sizeof host)
+        (size_t)(colon - address) >= sizeof address_host)
         return error_set(err, ERROR_INPUT, "--addr needs HOST:PORT or :PORT, not '%s'", address);
+    if (port != NO_PORT || (host && colon > address))
+        return error_set(err, ERROR_INPUT, "--addr %s and --%s say the same thing: give one",
+                         address, port != NO_PORT ? "port" : "host");
     port = (uint32_t)number;
     if (colon > address) {
-        snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
-        server.host = host;
+        snprintf(address_host, sizeof address_host, "%.*s", (int)(colon - address), address);
+        host = address_host;
     }
     return 0;
 }
@@ -69,7 +74,9 @@ static int options_finish(struct error *err)
     }
     if (address && address_parse(err))
         return -1;
-    server.port = (uint16_t)port;
+    if (host)
+        server.host = host;
+    server.port = (uint16_t)(port == NO_PORT ? DEFAULT_PORT : port);
     server.cache_ttl_ms = (uint64_t)cache_ttl_min * 60 * 1000;
     server.request_timeout_ms = timeout_s * 1000;
     server.shutdown_grace_ms = grace_s * 1000;
@@ -90,18 +97,22 @@ static void memory_log(const struct runtime *r)
 
 static int serve_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {
-        .tables = {runtime_model_options, serve_options, runtime_engine_options}};
+    struct option_set set = {.tables = {runtime_model_options, serve_options,
+                                        runtime_template_options, runtime_batch_options,
+                                        runtime_engine_options, runtime_mock_options}};
     struct runtime runtime;
     struct error err;
     int status;
-    if (!command_parse(command, &set, argc, argv, &status))
+    if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
     if (options_finish(&err))
         return command_fail(command, &err, EXIT_USAGE);
     if (runtime_open(&runtime, &err))
-        return command_fail(command, &err, EXIT_FAILED);
+        return command_fail_option(command, &err);
     memory_log(&runtime);
+    if (!runtime.prompt.chat_template)
+        log_warn("the model has no usable chat template, so chat requests are refused: give one "
+                 "with --chat-template-file FILE");
     server.engine = runtime.engine;
     server.prompt = &runtime.prompt;
     server.model_name = alias ? alias : runtime.model_name;

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/runtime.h"
 
 static bool decode, no_special, parse_special;
@@ -18,6 +18,8 @@ static const struct option tokenize_options[] = {
 static int text_encode(const struct tokenizer *t, const struct strbuf *in, struct strbuf *out,
                        struct error *err)
 {
+    if (input_check_utf8("the text", strbuf_str(in), in->len, err))
+        return -1;
     struct token_list list = {0};
     int flags = (no_special ? 0 : TOKENIZE_ADD_SPECIAL) |
                 (parse_special ? TOKENIZE_PARSE_SPECIAL : 0);
@@ -65,10 +67,10 @@ static int tokenize_run(const struct command *command, int argc, char **argv)
     struct tokenizer *tokenizer = NULL;
     struct error err;
     int status;
-    if (!command_parse(command, &set, argc, argv, &status))
+    if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
     int failed = runtime_open_model(&model, &err) ||
-                 tokenizer_open(&tokenizer, &model.gguf, &err) || file_read("-", 0, &in, &err);
+                 tokenizer_open(&tokenizer, &model.gguf, &err) || input_read(&in, &err);
     if (!failed)
         failed = decode ? ids_decode(tokenizer, &in, &out, &err)
                         : text_encode(tokenizer, &in, &out, &err);

@@ -4,8 +4,8 @@
 #include "cli/args.h"
 
 /* The commands. Each gets the arguments behind its name and returns the exit status: 0, 1 for a
- * failure, 2 for a usage error. */
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+ * failure, 2 for a usage error, 130 after Ctrl-C as shells have it. */
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
 
 struct command {
     const char *name;
@@ -18,10 +18,13 @@ struct command {
 extern const struct command command_serve, command_chat, command_run, command_bench, command_info,
     command_tokenize, command_render, command_logits;
 
-/* Parses for a command. True: go on. False: leave with *status (help was printed, or an error). */
+/* Parses for a command. True: go on. False: leave with *status (help or the version was printed, or
+ * an error). */
 bool command_parse(const struct command *command, struct option_set *set, int argc, char **argv,
                    int *status);
 /* Prints "radish NAME: message" to stderr and returns `status`. */
 int command_fail(const struct command *command, const struct error *err, int status);
+/* The same for what an option's value can cause: ERROR_INPUT is a usage error. */
+int command_fail_option(const struct command *command, const struct error *err);
 
 #endif

@@ -9,28 +9,60 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "prompt/token_table.h"
 
-struct sampling generate_sampling = SAMPLING_DEFAULT;
+/* Cuts that keep a small model on its path; the API's own defaults cut nothing. */
+static struct sampling sampling = {
+    .temperature = 0.8f,
+    .top_k = 40,
+    .top_p = 0.95f,
+    .min_p = 0.05f,
+    .repetition_penalty = 1.0f,
+};
+static struct seed seed;
 uint32_t generate_max_tokens;
 
 const struct option generate_options[] = {
-    UINT("max-tokens n n-predict", &generate_max_tokens, "N", 0, NO_MAX,
-         "longest answer in tokens (default: the rest of the context)"),
-    FLOAT("temperature temp", &generate_sampling.temperature, "X", 0, 100,
-          "0 is greedy (default 1)"),
-    FLOAT("top-p", &generate_sampling.top_p, "X", 0, 1,
-          "keep the likeliest that sum to this (default 1: all)"),
-    UINT("top-k", &generate_sampling.top_k, "N", 0, 1e9, "keep the k likeliest (default 0: all)"),
-    FLOAT("min-p", &generate_sampling.min_p, "X", 0, 1,
-          "keep what is this likely, relative to the best (default 0: all)"),
-    FLOAT("repeat-penalty", &generate_sampling.repetition_penalty, "X", 0, 10,
+    COUNT("max-tokens n n-predict", &generate_max_tokens, "N", 1, NO_MAX,
+          "longest answer in tokens (default -1: the rest of the context)"),
+    FLOAT("temperature temp", &sampling.temperature, "X", 0, 2, "0 is greedy (default 0.8)"),
+    COUNT("top-k", &sampling.top_k, "N", 0, NO_MAX,
+          "keep the k likeliest; 0 or -1: all (default 40)"),
+    FLOAT("top-p", &sampling.top_p, "X", 0, 1,
+          "keep the likeliest that sum to this; 1: all (default 0.95)"),
+    FLOAT("min-p", &sampling.min_p, "X", 0, 1,
+          "keep what is this likely, relative to the best; 0: all (default 0.05)"),
+    FLOAT("repeat-penalty repetition-penalty", &sampling.repetition_penalty, "X", 0.01, 10,
           "above 1 makes repeats less likely (default 1)"),
-    SEED("seed s", &generate_sampling.seed, "N", "for the same answer again (default 0)"),
+    SEED("seed s", &seed, "N", "for the same answer again (default -1: a new one each time)"),
     {0},
 };
+
+struct sampling generate_sampling(void)
+{
+    struct sampling out = sampling;
+    uint32_t random;
+    if (seed.is_given)
+        out.seed = seed.value;
+    else
+        out.seed = getrandom(&random, sizeof random, 0) == sizeof random ? random : clock_now_ns();
+    return out;
+}
+
+int generate_check_template(const struct prompt_maker *prompt, const char *otherwise,
+                            struct error *err)
+{
+    if (prompt->chat_template)
+        return 0;
+    return error_set(err, ERROR_INPUT,
+                     "the model has no usable chat template: give one with "
+                     "--chat-template-file FILE%s",
+                     otherwise);
+}
 
 enum { PROGRESS_MS = 100 };
 

@@ -36,8 +36,12 @@ int generator_run(struct generator *g, struct generation *generation, struct err
 void message_append(struct arena *arena, struct json *messages, const char *role, const char *text,
                     size_t len);
 
-extern struct sampling generate_sampling; /* filled in by the options below */
-extern uint32_t generate_max_tokens;
+/* What the options below say; without --seed, with a new random seed at each call. */
+struct sampling generate_sampling(void);
+/* An error that says what to do, if the model has no chat template that can be used. */
+int generate_check_template(const struct prompt_maker *prompt, const char *otherwise,
+                            struct error *err);
+extern uint32_t generate_max_tokens; /* 0: what is left of the context */
 extern const struct option generate_options[];
 
 #endif

@@ -1,12 +1,16 @@
-/* A small line editor: raw mode while a line is typed, the usual keys, history on the arrows.
- * Columns are counted as code points, so that wide characters may sit one column off. */
+/* A small line editor: raw mode while a line is typed, the usual keys, history on the arrows. The
+ * terminal is the user's again whatever ends the typing, a signal included. */
 #include "cli/line_editor.h"
 
 #include <errno.h>
+#include <locale.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -20,6 +24,7 @@ enum key {
     KEY_CTRL_K = 11,
     KEY_ENTER = 13,
     KEY_CTRL_U = 21,
+    KEY_CTRL_W = 23,
     KEY_ESCAPE = 27,
     KEY_BACKSPACE = 127,
     KEY_UP = 1000,
@@ -29,7 +34,12 @@ enum key {
     KEY_HOME,
     KEY_END,
     KEY_DELETE,
+    KEY_PASTE_BEGIN,
+    KEY_PASTE_END,
 };
+
+#define PASTE_MARKS_ON  "\033[?2004h"
+#define PASTE_MARKS_OFF "\033[?2004l"
 
 static int byte_read(void)
 {
@@ -49,17 +59,19 @@ static int escape_read(void)
         int key;
     } keys[] = {{'A', KEY_UP},   {'B', KEY_DOWN}, {'C', KEY_RIGHT},
                 {'D', KEY_LEFT}, {'H', KEY_HOME}, {'F', KEY_END}};
+    static const struct {
+        int parameter, key;
+    } numbered[] = {{1, KEY_HOME},   {7, KEY_HOME},          {4, KEY_END},        {8, KEY_END},
+                    {3, KEY_DELETE}, {200, KEY_PASTE_BEGIN}, {201, KEY_PASTE_END}};
     int c = byte_read();
     if (c != '[' && c != 'O')
         return KEY_ESCAPE;
     int parameter = 0;
     while ((c = byte_read()) >= '0' && c <= ';')
         parameter = c == ';' ? parameter : parameter * 10 + (c - '0');
-    if (c == '~')
-        return parameter == 3                     ? KEY_DELETE
-               : parameter == 1 || parameter == 7 ? KEY_HOME
-               : parameter == 4 || parameter == 8 ? KEY_END
-                                                  : KEY_ESCAPE;
+    for (size_t i = 0; c == '~' && i < sizeof numbered / sizeof *numbered; i++)
+        if (numbered[i].parameter == parameter)
+            return numbered[i].key;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i].final == c)
             return keys[i].key;
@@ -71,21 +83,33 @@ static bool is_continuation(char c)
     return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-static size_t columns(const char *bytes, size_t len)
+static struct screen_size screen_size(void)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < len; i++)
-        n += !is_continuation(bytes[i]);
-    return n;
+    struct winsize size = {0};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_col < 4 || size.ws_row < 1)
+        return (struct screen_size){.columns = 80, .rows = 24};
+    return (struct screen_size){.columns = size.ws_col, .rows = size.ws_row};
 }
 
-static void line_draw(const struct line_editor *e, const char *prompt)
+static void line_draw(struct line_editor *e, const char *prompt)
 {
-    printf("\r%s%s\033[K", prompt, strbuf_str(&e->line));
-    size_t back = columns(strbuf_str(&e->line) + e->cursor, e->line.len - e->cursor);
-    if (back)
-        printf("\033[%zuD", back);
+    struct strbuf out = STRBUF_INIT;
+    line_view_draw(&e->view, screen_size(), prompt, &e->line, e->cursor, &out);
+    fwrite(strbuf_str(&out), 1, out.len, stdout);
     fflush(stdout);
+    strbuf_free(&out);
+}
+
+/* More keys are there already: a pasted text, or the rest of a character. */
+static bool input_is_pending(void)
+{
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    return poll(&input, 1, 0) > 0;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n';
 }
 
 static size_t position_before(const struct line_editor *e)
@@ -101,6 +125,17 @@ static size_t position_after(const struct line_editor *e)
     size_t at = e->cursor;
     while (at < e->line.len && is_continuation(e->line.data[++at]))
         ;
+    return at;
+}
+
+/* Where the word before the cursor begins. */
+static size_t position_word(const struct line_editor *e)
+{
+    size_t at = e->cursor;
+    while (at > 0 && is_space(e->line.data[at - 1]))
+        at--;
+    while (at > 0 && !is_space(e->line.data[at - 1]))
+        at--;
     return at;
 }
 
@@ -167,6 +202,7 @@ static void key_apply(struct line_editor *e, int key, size_t *history_at)
     case KEY_END:
     case KEY_CTRL_E: e->cursor = e->line.len; break;
     case KEY_CTRL_U: bytes_remove(e, 0, e->cursor); break;
+    case KEY_CTRL_W: bytes_remove(e, position_word(e), e->cursor); break;
     case KEY_CTRL_K: bytes_remove(e, e->cursor, e->line.len); break;
     case 8:
     case KEY_BACKSPACE: bytes_remove(e, position_before(e), e->cursor); break;
@@ -178,16 +214,35 @@ static void key_apply(struct line_editor *e, int key, size_t *history_at)
     }
 }
 
+/* A key within a pasted text, which is all text; terminals send its newlines as Enter. */
+static void pasted_apply(struct line_editor *e, int key)
+{
+    if (key == KEY_ENTER)
+        key = '\n';
+    if (key == '\n' || key == '\t' || (key >= ' ' && key < 256 && key != KEY_BACKSPACE))
+        byte_insert(e, (char)key);
+}
+
 /* True with a line; false at the end of input. */
 static bool line_edit(struct line_editor *e, const char *prompt)
 {
     size_t history_at = e->n_history;
+    bool is_pasting = false;
     line_set(e, "");
     for (;;) {
-        line_draw(e, prompt);
+        if (!input_is_pending())
+            line_draw(e, prompt);
         int key = byte_read();
         if (key == KEY_ESCAPE)
             key = escape_read();
+        if (key == KEY_PASTE_BEGIN || key == KEY_PASTE_END) {
+            is_pasting = key == KEY_PASTE_BEGIN;
+            continue;
+        }
+        if (is_pasting && key != KEY_END_OF_INPUT) {
+            pasted_apply(e, key);
+            continue;
+        }
         if (key == KEY_END_OF_INPUT || (key == KEY_CTRL_D && e->line.len == 0))
             return false;
         if (key == KEY_ENTER || key == '\n')
@@ -206,21 +261,64 @@ static const char *plain_read(struct line_editor *e)
     line_set(e, "");
     while ((c = getchar()) != EOF && c != '\n')
         strbuf_addc(&e->line, (char)c);
-    return c == EOF && !e->line.len ? NULL : strbuf_str(&e->line);
+    if (c == EOF && !e->line.len)
+        return NULL;
+    if (e->line.len && e->line.data[e->line.len - 1] == '\r')
+        e->line.data[--e->line.len] = '\0';
+    return strbuf_str(&e->line);
+}
+
+/* What a signal that ends the program must undo first. */
+static const int ending_signals[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT};
+enum { N_SIGNALS = sizeof ending_signals / sizeof *ending_signals };
+static struct termios saved_mode;
+static struct sigaction saved_actions[N_SIGNALS];
+
+/* The signal comes again when the handler returns, and then finds its default. */
+static void terminal_give_back(int signal_number)
+{
+    static const char marks[] = PASTE_MARKS_OFF "\n";
+    ssize_t written = write(STDOUT_FILENO, marks, sizeof marks - 1);
+    (void)written; /* the terminal may be gone */
+    tcsetattr(STDIN_FILENO, TCSANOW, &saved_mode);
+    raise(signal_number);
+}
+
+static void terminal_take(void)
+{
+    struct sigaction action = {.sa_handler = terminal_give_back, .sa_flags = (int)SA_RESETHAND};
+    for (int i = 0; i < N_SIGNALS; i++) {
+        sigaction(ending_signals[i], NULL, &saved_actions[i]);
+        if (saved_actions[i].sa_handler != SIG_IGN)
+            sigaction(ending_signals[i], &action, NULL);
+    }
+    struct termios raw = saved_mode;
+    cfmakeraw(&raw);
+    raw.c_oflag |= OPOST;
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
+    printf(PASTE_MARKS_ON);
+}
+
+static void terminal_release(void)
+{
+    printf(PASTE_MARKS_OFF "\n");
+    fflush(stdout);
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &saved_mode);
+    for (int i = 0; i < N_SIGNALS; i++)
+        sigaction(ending_signals[i], &saved_actions[i], NULL);
 }
 
 const char *line_editor_read(struct line_editor *e, const char *prompt)
 {
-    struct termios saved, raw;
-    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || tcgetattr(STDIN_FILENO, &saved))
+    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || tcgetattr(STDIN_FILENO, &saved_mode))
         return plain_read(e);
-    raw = saved;
-    cfmakeraw(&raw);
-    raw.c_oflag |= OPOST;
-    tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
+    setlocale(LC_CTYPE, "C.UTF-8"); /* for the width of characters */
+    terminal_take();
+    e->view = (struct line_view){0};
     bool got = line_edit(e, prompt);
-    tcsetattr(STDIN_FILENO, TCSADRAIN, &saved);
-    printf("\n");
+    e->cursor = e->line.len;
+    line_draw(e, prompt); /* so that what follows comes below the last row */
+    terminal_release();
     if (!got)
         return NULL;
     history_add(e);

@@ -4,12 +4,15 @@
 #include <stddef.h>
 
 #include "base/strbuf.h"
+#include "cli/line_view.h"
 
 /* Lines from the terminal, with editing and a history on the arrow keys; from a pipe, plain lines.
- * Ctrl-C empties the line, Ctrl-D on an empty line is the end. */
+ * Ctrl-C empties the line, Ctrl-D on an empty line is the end. A pasted text is one line, whatever
+ * newlines it has. */
 struct line_editor {
     struct strbuf line;
     size_t cursor; /* byte offset into the line */
+    struct line_view view;
     char **history;
     size_t n_history;
 };

@@ -18,8 +18,23 @@ static void help_print(FILE *out)
             "usage: radish COMMAND [OPTIONS]\n\n");
     for (int i = 0; i < N_COMMANDS; i++)
         fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(out, "\n`radish COMMAND --help` lists the options of a command.\n"
+    fprintf(out, "\n`radish help COMMAND` lists the options of a command.\n"
                  "example: radish serve -m model.gguf --port 8080\n");
+}
+
+static int version_print(void)
+{
+    printf("radish " RADISH_VERSION "\n");
+    return EXIT_OK;
+}
+
+static int command_help(const struct command *command, const struct option_set *set)
+{
+    printf("radish %s: %s\n\nusage: radish %s %s\n\n", command->name, command->summary,
+           command->name, command->usage);
+    args_print_options(set);
+    printf("\nexample: %s\n", command->example);
+    return EXIT_OK;
 }
 
 bool command_parse(const struct command *command, struct option_set *set, int argc, char **argv,
@@ -27,12 +42,9 @@ bool command_parse(const struct command *command, struct option_set *set, int ar
 {
     struct error err;
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            printf("radish %s: %s\n\nusage: radish %s %s\n\n", command->name, command->summary,
-                   command->name, command->usage);
-            args_print_options(set);
-            printf("\nexample: %s\n", command->example);
-            *status = EXIT_OK;
+        bool wants_help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+        if (wants_help || strcmp(argv[i], "--version") == 0) {
+            *status = wants_help ? command_help(command, set) : version_print();
             return false;
         }
     }
@@ -50,6 +62,11 @@ int command_fail(const struct command *command, const struct error *err, int sta
     return status;
 }
 
+int command_fail_option(const struct command *command, const struct error *err)
+{
+    return command_fail(command, err, err->code == ERROR_INPUT ? EXIT_USAGE : EXIT_FAILED);
+}
+
 /* What could not be written is a failure too: a full disk, a closed file. */
 static int status_with_output(int status)
 {
@@ -60,21 +77,32 @@ static int status_with_output(int status)
     return status;
 }
 
-int main(int argc, char **argv)
+static int command_start(const char *name, int argc, char **argv)
 {
-    const char *name = argc > 1 ? argv[1] : "--help";
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-        help_print(stdout);
-        return argc > 1 ? EXIT_OK : EXIT_USAGE;
-    }
-    if (strcmp(name, "--version") == 0) {
-        printf("radish " RADISH_VERSION "\n");
-        return EXIT_OK;
-    }
     for (int i = 0; i < N_COMMANDS; i++)
         if (strcmp(commands[i]->name, name) == 0)
-            return status_with_output(commands[i]->run(commands[i], argc - 2, argv + 2));
+            return commands[i]->run(commands[i], argc, argv);
     fprintf(stderr, "radish: unknown command '%s'\n\n", name);
     help_print(stderr);
     return EXIT_USAGE;
+}
+
+static int program_run(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    bool wants_help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
+                      strcmp(name, "help") == 0;
+    if (wants_help && argc > 2)
+        return command_start(argv[2], 1, (char *[]){"--help"});
+    if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0)
+        return version_print();
+    if (!wants_help && argc > 1)
+        return command_start(name, argc - 2, argv + 2);
+    help_print(wants_help ? stdout : stderr);
+    return wants_help ? EXIT_OK : EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    return status_with_output(program_run(argc, argv));
 }

@@ -32,29 +32,50 @@ const struct option runtime_engine_options[] = {
          "compute threads (default: as many as cores)"),
     UINT("context c ctx-size", &runtime_options.context, "N", 0, NO_MAX,
          "longest conversation in tokens (default: the model's)"),
-    STRING("cache-size", &runtime_options.cache_size, "SIZE",
-           "KV memory: 2GiB, or 100000t for tokens (default: 20% of memory)"),
-    UINT("max-seqs parallel np", &runtime_options.max_seqs, "N", 1, 1024,
-         "conversations computed at once (default 16)"),
+    SIZE("cache-size", &runtime_options.cache_size, "SIZE",
+         "KV memory: 2GiB or 100000t (tokens); default: 1/5 of memory, 256MiB to 8GiB"),
     CHOICE("kv-type", &runtime_options.kv_type, "TYPE", kv_type_names,
            "f16 (default), f32 or bf16"),
     STRING("kernels", &runtime_options.kernels, "PATH",
            "scalar, avx2, avx512 or avx512-vnni (default: the best here)"),
-    STRING("chat-template-file chat-template", &runtime_options.template_path, "FILE",
-           "a Jinja chat template instead of the model's own"),
-    UINT("mock-row-cost-us", &runtime_options.mock.row_cost_us, "N", 0, 1e6,
-         "mock engine: time for each row"),
-    UINT("mock-batch-cost-us", &runtime_options.mock.batch_cost_us, "N", 0, 1e7,
-         "mock engine: time for each batch"),
-    UINT("mock-fail-every", &runtime_options.mock.fail_every, "N", 0, NO_MAX,
-         "mock engine: every n-th batch fails"),
     {0},
 };
 
+const struct option runtime_batch_options[] = {
+    UINT("max-seqs parallel np", &runtime_options.max_seqs, "N", 1, 1024,
+         "conversations computed at once (default 16)"),
+    {0},
+};
+
+const struct option runtime_template_options[] = {
+    STRING("chat-template-file", &runtime_options.template_path, "FILE",
+           "a Jinja chat template instead of the model's own"),
+    {0},
+};
+
+/* CONTRIBUTING.md says what they do. */
+const struct option runtime_mock_options[] = {
+    UINT("mock-row-cost-us", &runtime_options.mock.row_cost_us, "N", 0, 1e6, NULL),
+    UINT("mock-batch-cost-us", &runtime_options.mock.batch_cost_us, "N", 0, 1e7, NULL),
+    UINT("mock-fail-every", &runtime_options.mock.fail_every, "N", 0, NO_MAX, NULL),
+    {0},
+};
+
+bool runtime_parse(const struct command *command, struct option_set *set, int argc, char **argv,
+                   int *status)
+{
+    struct error err;
+    if (!command_parse(command, set, argc, argv, status))
+        return false;
+    if (runtime_options.model_path || runtime_options.engine == ENGINE_MOCK)
+        return true;
+    error_set(&err, ERROR_INPUT, "which model? Give a GGUF file with -m FILE");
+    *status = command_fail(command, &err, EXIT_USAGE);
+    return false;
+}
+
 int runtime_open_model(struct model *m, struct error *err)
 {
-    if (!runtime_options.model_path)
-        return error_set(err, ERROR_INPUT, "which model? Give a GGUF file with -m FILE");
     return model_open(m, runtime_options.model_path, err);
 }
 
@@ -78,14 +99,13 @@ static uint64_t default_cache_bytes(void)
 /* Pages of the pool for a page of that size. */
 static int pages_count(uint64_t page_bytes, uint32_t *n_pages, struct error *err)
 {
-    struct cache_size size = {.bytes = default_cache_bytes()};
-    if (runtime_options.cache_size && cache_size_parse(runtime_options.cache_size, &size, err))
-        return -1;
-    uint64_t n = size.tokens ? size.tokens : size.bytes / page_bytes;
+    const struct cache_size *size = &runtime_options.cache_size;
+    uint64_t bytes = size->bytes ? size->bytes : default_cache_bytes();
+    uint64_t n = size->tokens ? size->tokens : bytes / page_bytes;
     if (n < 2)
         return error_set(err, ERROR_INPUT,
-                         "--cache-size %s holds no conversation: a token takes %" PRIu64 " bytes",
-                         runtime_options.cache_size, page_bytes);
+                         "--cache-size holds no conversation: a token takes %" PRIu64 " bytes",
+                         page_bytes);
     *n_pages = n > INT32_MAX ? INT32_MAX : (uint32_t)n;
     return 0;
 }
@@ -120,10 +140,10 @@ static int mock_open(struct runtime *r, struct error *err)
 {
     struct engine_limits limits = limits_from_options();
     struct mock_options mock = runtime_options.mock;
-    if (prompt_maker_open_bytes(&r->prompt, err) ||
+    if (prompt_maker_open_bytes(&r->prompt, runtime_options.template_path, err) ||
         pages_count(MOCK_PAGE_BYTES, &limits.n_pages, err))
         return -1;
-    if (!runtime_options.cache_size)
+    if (!runtime_options.cache_size.bytes && !runtime_options.cache_size.tokens)
         limits.n_pages = 16 * MOCK_CONTEXT;
     mock.n_vocab = tokenizer_size(r->prompt.tokenizer);
     mock.end_token = tokenizer_eos(r->prompt.tokenizer);

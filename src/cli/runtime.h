@@ -3,6 +3,7 @@
 
 #include "base/strbuf.h"
 #include "cli/args.h"
+#include "cli/command.h"
 #include "engine/engine.h"
 #include "prompt/prompt.h"
 
@@ -16,7 +17,7 @@ struct runtime_options {
     uint32_t n_threads;
     uint32_t context; /* 0: what the model was trained with */
     uint32_t max_seqs;
-    const char *cache_size; /* NULL: a fifth of the memory, 256 MiB to 8 GiB */
+    struct cache_size cache_size; /* not given: a fifth of the memory, 256 MiB to 8 GiB */
     const char *kernels;
     const char *template_path;
     struct mock_options mock;
@@ -24,8 +25,15 @@ struct runtime_options {
 
 /* The one configuration of this process, and the tables of options that fill it in. */
 extern struct runtime_options runtime_options;
-extern const struct option runtime_model_options[];  /* --model */
-extern const struct option runtime_engine_options[]; /* --threads, --kv-type, ... */
+extern const struct option runtime_model_options[];    /* --model */
+extern const struct option runtime_engine_options[];   /* --threads, --kv-type, ... */
+extern const struct option runtime_batch_options[];    /* --max-seqs */
+extern const struct option runtime_template_options[]; /* --chat-template-file */
+extern const struct option runtime_mock_options[]; /* --mock-*: tests use them, help hides them */
+
+/* command_parse for a command that computes: a model must be named, unless the engine is mock. */
+bool runtime_parse(const struct command *command, struct option_set *set, int argc, char **argv,
+                   int *status);
 
 struct runtime {
     struct model model; /* not open with the mock engine */

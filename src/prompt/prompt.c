@@ -75,12 +75,12 @@ int prompt_maker_open(struct prompt_maker *p, const struct gguf *gguf, const cha
     return prompt_maker_ready(p, template_path, err);
 }
 
-int prompt_maker_open_bytes(struct prompt_maker *p, struct error *err)
+int prompt_maker_open_bytes(struct prompt_maker *p, const char *template_path, struct error *err)
 {
     *p = (struct prompt_maker){0};
     if (tokenizer_open_bytes(&p->tokenizer, err))
         return -1;
-    return prompt_maker_ready(p, NULL, err);
+    return prompt_maker_ready(p, template_path, err);
 }
 
 void prompt_maker_close(struct prompt_maker *p)

@@ -17,7 +17,8 @@ struct prompt_maker {
 /* From a model file; `template_path` replaces the file's own template, NULL keeps it. */
 int prompt_maker_open(struct prompt_maker *p, const struct gguf *gguf, const char *template_path,
                       struct error *err);
-int prompt_maker_open_bytes(struct prompt_maker *p, struct error *err); /* for the mock engine */
+/* The same without a model file, for the mock engine. */
+int prompt_maker_open_bytes(struct prompt_maker *p, const char *template_path, struct error *err);
 void prompt_maker_close(struct prompt_maker *p);
 
 /* The names of variables that `extra` must not give, because the renderer trusts them: "messages"

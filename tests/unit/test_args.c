@@ -9,6 +9,10 @@ static uint32_t number;
 static float fraction;
 static int choice;
 static struct string_list list;
+static const char *words;
+static uint32_t count, unbounded;
+static struct seed seed;
+static struct cache_size size_option;
 static const char *const choices[] = {"red", "green", NULL};
 
 static const struct option table[] = {
@@ -18,6 +22,12 @@ static const struct option table[] = {
     FLOAT("fraction", &fraction, "X", 0, 1, ""),
     CHOICE("colour", &choice, "NAME", choices, ""),
     LIST("item", &list, "NAME", ""),
+    TEXT("words", &words, "TEXT", ""),
+    COUNT("count", &count, "N", 1, NO_MAX, ""),
+    UINT("unbounded", &unbounded, "N", 0, NO_MAX, NULL),
+    UINT("million", &unbounded, "N", 0, 1e6, ""),
+    SEED("seed", &seed, "N", ""),
+    SIZE("size", &size_option, "SIZE", ""),
     {0},
 };
 
@@ -59,6 +69,49 @@ TEST(args, refuses_with_a_reason)
     CHECK(PARSE(&set, "a", "b") == -1 && strstr(err.message, "'b'"));
 }
 
+TEST(args, refuses_empty_values)
+{
+    struct option_set set;
+    CHECK(PARSE(&set, "-s", "") == -1);
+    CHECK_STR(err.message, "--some-text needs a value (TEXT)");
+    CHECK(PARSE(&set, "--some-text=") == -1 && PARSE(&set, "--item", "") == -1);
+    CHECK(PARSE(&set, "--size", "") == -1 && PARSE(&set, "--seed", "") == -1);
+    CHECK(PARSE(&set, "--words", "") == 0); /* an empty text says something */
+    CHECK_STR(words, "");
+}
+
+TEST(args, writes_numbers_plainly)
+{
+    struct option_set set;
+    CHECK(PARSE(&set, "--million", "-1") == -1);
+    CHECK_STR(err.message, "--million needs a whole number from 0 to 1000000, not '-1'");
+    CHECK(PARSE(&set, "--unbounded", "-1") == -1);
+    CHECK_STR(err.message, "--unbounded needs a whole number of at least 0, not '-1'");
+    CHECK(PARSE(&set, "--unbounded", "9999999999") == -1);
+    CHECK_STR(err.message, "--unbounded needs a whole number up to 2147483647, not '9999999999'");
+    CHECK(PARSE(&set, "--unbounded", "2147483647") == 0 && unbounded == INT32_MAX);
+}
+
+TEST(args, minus_one_is_no_limit_where_there_may_be_none)
+{
+    struct option_set set;
+    CHECK(PARSE(&set, "--count", "7") == 0 && count == 7);
+    CHECK(PARSE(&set, "--count", "-1") == 0 && count == 0);
+    CHECK(PARSE(&set, "--count", "0") == -1 && PARSE(&set, "--count", "-2") == -1);
+    CHECK_STR(err.message,
+              "--count needs a whole number of at least 1, or -1 for no limit, not '-2'");
+}
+
+TEST(args, seeds)
+{
+    struct option_set set;
+    CHECK(PARSE(&set, "--seed", "0") == 0 && seed.is_given && seed.value == 0);
+    CHECK(PARSE(&set, "--seed", "9223372036854775807") == 0 && seed.value == INT64_MAX);
+    CHECK(PARSE(&set, "--seed", "-1") == 0 && !seed.is_given);
+    CHECK(PARSE(&set, "--seed", "-2") == -1 && strstr(err.message, "-1 for a random one"));
+    CHECK(PARSE(&set, "--seed", "9223372036854775808") == -1 && PARSE(&set, "--seed", "1x") == -1);
+}
+
 TEST(args, cache_sizes)
 {
     struct cache_size size;
@@ -70,4 +123,7 @@ TEST(args, cache_sizes)
     CHECK(cache_size_parse("1 GiB", &size, &err) == -1 && strstr(err.message, "512MiB"));
     CHECK(cache_size_parse("nan", &size, &err) == -1 &&
           cache_size_parse("1e99", &size, &err) == -1);
+    struct option_set set;
+    CHECK(PARSE(&set, "--size", "2K") == 0 && size_option.bytes == 2048);
+    CHECK(PARSE(&set, "--size", "2XB") == -1 && strstr(err.message, "'2XB'"));
 }

@@ -49,7 +49,7 @@ static const char *chat(struct prompt_maker *p, const char *messages, const char
 static void with_template(struct prompt_maker *p, const char *source)
 {
     struct error err = {0};
-    CHECK(prompt_maker_open_bytes(p, &err) == 0);
+    CHECK(prompt_maker_open_bytes(p, NULL, &err) == 0);
     if (!source)
         return;
     chat_template_free(p->chat_template);

@@ -1,0 +1,25 @@
+/* What commands read from standard input, and the checks on text from the user. */
+#include "cli/input.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/utf8.h"
+
+int input_read(struct strbuf *out, struct error *err)
+{
+    if (isatty(STDIN_FILENO))
+        fprintf(stderr, "reading from the terminal: Ctrl-D on an empty line ends it\n");
+    return file_read("-", 0, out, err);
+}
+
+int input_check_utf8(const char *what, const char *text, size_t len, struct error *err)
+{
+    for (size_t at = 0, width; at < len; at += width)
+        if ((width = utf8_valid_prefix(text + at, len - at)) == 0)
+            return error_set_at(err, ERROR_INPUT, at,
+                                "%s is not UTF-8: the byte 0x%02x at offset %zu does not belong",
+                                what, (unsigned char)text[at], at);
+    return 0;
+}

@@ -1,0 +1,435 @@
+"""The command line: exit statuses, messages, and how it behaves at a terminal.
+
+Most of it runs on the mock engine in the debug binary. A terminal is a pty, and what a person would
+see on it is worked out by Screen.
+"""
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import BUILD, MODEL
+
+RADISH = os.path.join(BUILD, "radish-debug")
+MOCK = ("--engine", "mock")
+SHARED = Path(os.environ.get("RADISH_SHARED", Path(__file__).resolve().parents[3] / "shared"))
+NO_TEMPLATE = SHARED / "data/models/stories260K/stories260K-f32.converted-v3.gguf"
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+TIMEOUT_S = 60
+# The mock's answer to this has 232 tokens, so that it takes 5 seconds.
+LONG_ANSWER = ("--mock-batch-cost-us", "20000", "-s", "1", "once")
+
+
+def radish(*args, stdin=b"", binary=RADISH):
+    return subprocess.run([binary, *map(str, args)], input=stdin, capture_output=True,
+                          timeout=TIMEOUT_S, check=False)
+
+
+def answer_of(*args, stdin=b""):
+    done = radish("run", *MOCK, "--json", *args, stdin=stdin)
+    assert done.returncode == OK, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+class Screen:
+    """A terminal of so many columns: enough of one for what the line editor sends."""
+
+    def __init__(self, columns):
+        self.columns, self.row, self.column, self.rows = columns, 0, 0, [""]
+
+    def put(self, c):
+        assert self.column < self.columns, "left to the terminal to wrap"
+        line = self.rows[self.row].ljust(self.column)
+        self.rows[self.row] = line[: self.column] + c + line[self.column + 1 :]
+        self.column += 1
+
+    def feed(self, text):
+        for sequence, c in re.findall(r"\033\[([?\d]*[A-Za-z])|(.)", text, re.DOTALL):
+            if c == "\r":
+                self.column = 0
+            elif c == "\n":
+                self.row += 1
+                self.rows += [""] * (self.row + 1 - len(self.rows))
+            elif c:
+                self.put(c)
+            elif sequence[-1] == "A":
+                self.row = max(0, self.row - int(sequence[:-1]))
+            elif sequence[-1] == "C":
+                self.column += int(sequence[:-1])
+            elif sequence == "J":
+                self.rows[self.row] = self.rows[self.row][: self.column]
+                del self.rows[self.row + 1 :]
+            elif sequence[-1] not in "hlK":
+                raise AssertionError(f"unexpected sequence {sequence!r}")
+        return self
+
+    def text(self):
+        return "\n".join(self.rows)
+
+
+class Terminal:
+    """A command on a pty, with standard error on a pipe of its own."""
+
+    def __init__(self, *args, columns=40, rows=24):
+        self.master, self.slave = pty.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.mode = termios.tcgetattr(self.slave)
+        self.process = subprocess.Popen(
+            [RADISH, *args], stdin=self.slave, stdout=self.slave, stderr=subprocess.PIPE,
+            preexec_fn=self._become_foreground)
+        self.output = ""
+
+    def _become_foreground(self):
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    def type(self, text):
+        os.write(self.master, text.encode())
+
+    def read(self, quiet_s=0.2):
+        """What came until it was quiet for so long."""
+        new = b""
+        while select.select([self.master], [], [], quiet_s)[0]:
+            new += os.read(self.master, 65536)
+        self.output += new.decode()
+        return new.decode()
+
+    def wait_for(self, text):
+        """Reads until the output has `text`, which is looked for in all of it."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while text not in self.output:
+            assert time.monotonic() < deadline, f"no {text!r} in {self.output!r}"
+            if select.select([self.master], [], [], 0.05)[0]:
+                self.output += os.read(self.master, 65536).decode()
+
+    def end(self):
+        """The exit status and what was written to standard error."""
+        status = self.process.wait(TIMEOUT_S)
+        stderr = self.process.stderr.read().decode()
+        self.read(0)
+        assert "Sanitizer" not in stderr and "runtime error" not in stderr, stderr
+        return status, stderr
+
+
+@pytest.fixture
+def terminal():
+    started = []
+
+    def start(*args, **size):
+        started.append(Terminal(*args, **size))
+        return started[-1]
+
+    yield start
+    for t in started:
+        if t.process.poll() is None:
+            t.process.kill()
+        t.process.wait()
+        t.process.stderr.close()
+        os.close(t.master)
+        os.close(t.slave)
+
+
+@pytest.fixture
+def chat(terminal):
+    def start(*args, **size):
+        t = terminal("chat", *MOCK, *args, **size)
+        t.wait_for("> ")
+        return t
+
+    return start
+
+
+def prompt_tokens(text):
+    """What the mock's template makes of a message: a token for each byte, and the markup."""
+    return len(b"user\nassistant\n\n") + 3 + len(text.encode())
+
+
+# ---- usage ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("args, message", [
+    (["serve"], "-m FILE"),
+    (["chat"], "-m FILE"),
+    (["run", "hi"], "-m FILE"),
+    (["tokenize"], "-m FILE"),
+    (["info"], "radish info FILE"),
+    (["serve", *MOCK, "--cache-size", "2XB"], "'2XB'"),
+    (["serve", *MOCK, "--cache-size", "1"], "holds no conversation"),
+    (["logits", *MOCK, "--tokens", ""], "--tokens needs a value"),
+    (["logits", *MOCK, "--tokens", "1,x"], "'x'"),
+    (["logits", *MOCK, "--tokens", "1,999"], "from 0 to 258, not 999"),
+    (["render", "--context", "c.json"], "--template FILE"),
+    (["render", "--template", "t", "--context", "c", "--now", "foo"], "--now needs a time"),
+    (["serve", "-m", ""], "--model needs a value"),
+    (["serve", "-m", "nofile", "--host", ""], "--host needs a value"),
+    (["serve", "-m", "nofile", "--alias", ""], "--alias needs a value"),
+    (["serve", "-m", "nofile", "--allowed-host", ""], "--allowed-host needs a value"),
+    (["serve", *MOCK, "--port", "1", "--addr", ":2"], "--port"),
+    (["serve", *MOCK, "--host", "a", "--addr", "b:2"], "--host"),
+    (["run", *MOCK, "--raw", "--system", "foo", "hi"], "--system"),
+    (["run", *MOCK, "--raw", "--chat-template-file", "foo", "hi"], "--chat-template-file"),
+    (["run", *MOCK, "-n", "0", "hi"], "at least 1, or -1 for no limit"),
+    (["run", *MOCK, "--repeat-penalty", "0", "hi"], "from 0.01 to 10"),
+    (["run", *MOCK, "--chat-template", "chatml", "hi"], "unknown option"),
+    (["bench", *MOCK, "--chat-template-file", "foo"], "unknown option"),
+    (["logits", *MOCK, "--tokens", "1", "--chat-template-file", "foo"], "unknown option"),
+    (["bench", *MOCK, "-p", "0", "-n", "0"], "nothing to measure"),
+    (["bench", *MOCK, "-p", "9000"], "1 stream of 9000 tokens"),
+    (["help", "nothing"], "unknown command 'nothing'"),
+])  # fmt: skip
+def test_usage_errors_exit_with_2(args, message):
+    done = radish(*args)
+    assert done.returncode == USAGE
+    assert message in done.stderr.decode() and not done.stdout
+
+
+def test_an_unknown_kernel_path_is_a_usage_error():
+    if not os.path.exists(MODEL):
+        pytest.skip(f"there is no model at {MODEL}")
+    done = radish("run", "-m", MODEL, "--kernels", "foo", "hi")
+    assert done.returncode == USAGE and "scalar" in done.stderr.decode()
+
+
+def test_a_file_that_is_not_there_is_a_failure():
+    assert radish("run", "-m", "nofile", "hi").returncode == FAILED
+    done = radish("run", *MOCK, "--chat-template-file", "nofile", "hi")
+    assert done.returncode == FAILED and "nofile" in done.stderr.decode()
+
+
+def test_help_and_version():
+    of_serve = radish("serve", "--help")
+    assert of_serve.returncode == OK and b"--alias NAME" in of_serve.stdout
+    assert radish("help", "serve").stdout == of_serve.stdout
+    version = radish("--version").stdout
+    assert re.fullmatch(rb"radish \d+\.\d+\.\d+\n", version)
+    assert radish("version").stdout == radish("serve", "--version").stdout == version
+    assert radish().returncode == USAGE
+
+
+@pytest.mark.parametrize("command", ["serve", "chat", "run", "bench", "logits"])
+def test_help_shows_what_the_command_uses(command):
+    text = radish(command, "--help").stdout.decode()
+    assert "--mock" not in text and "256MiB to 8GiB" in text
+    assert ("--chat-template-file" in text) == (command in ("serve", "chat", "run"))
+    assert ("--max-seqs" in text) == (command == "serve")
+    if command in ("chat", "run"):
+        assert all(f"(default {x})" in text for x in ("0.8", "0.95", "0.05", "40"))
+
+
+# ---- run, tokenize and bench ------------------------------------------------------------------
+
+def test_seeds_are_random_unless_given():
+    seeds = {answer_of("-n", "1", "hi")["seed"] for _ in range(4)}
+    seeds.add(answer_of("-n", "1", "--seed", "-1", "hi")["seed"])
+    assert len(seeds) > 1
+    first, second = (answer_of("--temp", "2", "--top-k", "-1", "-s", "7", "hi") for _ in range(2))
+    assert first["seed"] == 7 and first["text"] == second["text"]
+
+
+def test_minus_one_token_is_the_rest_of_the_context():
+    default, unlimited = answer_of("-s", "1", "hello"), answer_of("-s", "1", "-n", "-1", "hello")
+    assert default["text"] == unlimited["text"]
+    assert answer_of("-s", "1", "-n", "1", "hello")["completion_tokens"] == 1
+
+
+@pytest.mark.parametrize("stdin", [b"Hi", b"Hi\n", b"Hi\r\n"])
+def test_a_piped_prompt_is_the_same_as_an_argument(stdin):
+    assert answer_of("Hi")["prompt_tokens"] == prompt_tokens("Hi")
+    assert answer_of(stdin=stdin)["prompt_tokens"] == prompt_tokens("Hi")
+
+
+def test_only_one_newline_is_taken_off_and_none_of_a_raw_text():
+    assert answer_of(stdin=b"Hi\n\n")["prompt_tokens"] == prompt_tokens("Hi\n")
+    assert answer_of("--raw", stdin=b"Hi\n")["prompt_tokens"] == 3
+
+
+def test_text_that_is_not_utf8_is_refused_with_its_place():
+    done = radish("run", *MOCK, stdin=b"caf\xe9 au lait")
+    assert done.returncode == FAILED and not done.stdout
+    assert "0xe9 at offset 3" in done.stderr.decode()
+    done = radish("chat", *MOCK, stdin=b"caf\xe9\n")
+    assert done.returncode == FAILED and "0xe9 at offset 3" in done.stderr.decode()
+    if NO_TEMPLATE.exists():
+        done = radish("tokenize", "-m", NO_TEMPLATE, stdin=b"ab\xff")
+        assert done.returncode == FAILED and "0xff at offset 2" in done.stderr.decode()
+
+
+def test_a_template_file_is_applied_to_the_mock_engine(tmp_path):
+    path = tmp_path / "template.jinja"
+    path.write_text("{{ messages[0].content }}!")
+    assert answer_of("--chat-template-file", path, "Hi")["prompt_tokens"] == 3
+
+
+def test_ctrl_c_ends_run_with_130():
+    process = subprocess.Popen([RADISH, "run", *MOCK, *LONG_ANSWER], stdout=subprocess.PIPE)
+    assert process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.read().endswith(b"\n")
+    process.stdout.close()
+    assert process.wait(TIMEOUT_S) == INTERRUPTED
+
+
+def test_bench_leaves_out_what_was_not_measured():
+    text = radish("bench", *MOCK, "-p", "0", "-n", "4", "-d", "3", "--streams", "2").stdout
+    assert b"prefill" not in text and b"decode      4 tokens x 2   at 3 " in text
+    text = radish("bench", *MOCK, "-p", "4", "-n", "0").stdout
+    assert b"prefill     4 tokens" in text and b"decode" not in text
+    both = json.loads(radish("bench", *MOCK, "-p", "4", "-n", "4", "--json").stdout)
+    prefill = json.loads(radish("bench", *MOCK, "-p", "4", "-n", "0", "--json").stdout)
+    assert both["decode_tokens"] == 4 and "decode_tokens_per_second" in both
+    assert prefill["prompt_tokens"] == 4 and not [key for key in prefill if "decode" in key]
+
+
+@pytest.mark.skipif(not NO_TEMPLATE.exists(), reason="the shared data are not there")
+class TestWithoutChatTemplate:
+    def test_chat_and_run_say_what_to_do(self):
+        done = radish("chat", "-m", NO_TEMPLATE)
+        assert done.returncode == FAILED and "--chat-template-file" in done.stderr.decode()
+        done = radish("run", "-m", NO_TEMPLATE, "hi")
+        assert done.returncode == FAILED and "--raw" in done.stderr.decode()
+        assert radish("run", "-m", NO_TEMPLATE, "--raw", "-n", "1", "hi").returncode == OK
+
+    def test_serve_warns(self):
+        process = subprocess.Popen([RADISH, "serve", "-m", NO_TEMPLATE, "--port", "0"],
+                                   stderr=subprocess.PIPE, text=True)
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if "listening" in line:
+                break
+        process.terminate()
+        process.communicate(timeout=TIMEOUT_S)
+        assert any("no usable chat template" in line for line in lines), lines
+
+
+# ---- chat -------------------------------------------------------------------------------------
+
+def test_a_piped_chat_fails_when_a_turn_fails():
+    assert radish("chat", *MOCK, stdin=b"hi\nhow are you\n").returncode == OK
+    done = radish("chat", *MOCK, "--mock-fail-every", "1", stdin=b"hi\n")
+    assert done.returncode == FAILED and done.stderr
+
+
+def test_a_conversation_that_outgrew_the_context_is_told_of_clear():
+    done = radish("chat", *MOCK, "-c", "64", stdin=b"hi\n" + b"x" * 80 + b"\n/clear\nhi\n")
+    assert done.returncode == FAILED
+    assert "/clear" in done.stderr.decode() and "the context holds 64" in done.stderr.decode()
+    assert len(done.stdout.splitlines()) == 2  # the first turn and the one after /clear
+
+
+@pytest.mark.parametrize("word", ["/quit", "/exit", "/bye"])
+def test_words_that_leave(word):
+    done = radish("chat", *MOCK, stdin=f"{word}\nhi\n".encode())
+    assert done.returncode == OK and not done.stdout
+
+
+def test_help_in_chat():
+    done = radish("chat", *MOCK, stdin=b"/help\n")
+    assert done.returncode == OK and not done.stdout
+    assert all(word in done.stderr.decode() for word in ("/clear", "/quit", "Ctrl-C"))
+
+
+def test_a_line_wider_than_the_terminal_is_shown_once(chat):
+    t = chat(columns=20)
+    line = "".join(chr(ord("a") + i % 26) for i in range(70))
+    for i in range(0, len(line), 7):  # as a person types, with a redraw now and then
+        t.type(line[i : i + 7])
+        t.read(0.02)
+    t.read()
+    screen = Screen(20).feed(t.output)
+    assert "".join(screen.rows) == "> " + line
+    assert (screen.row, screen.column) == (3, 12)
+    t.type("\033[H!\033[F\x7f\x7f")  # home, a key, end, two backspaces
+    t.read()
+    assert "".join(Screen(20).feed(t.output).rows) == "> !" + line[:-2]
+    t.type("\x15/quit\r")
+    assert t.end()[0] == OK
+    assert Screen(20).feed(t.output).text() == "> /quit\n"
+
+
+def test_a_line_taller_than_the_terminal_keeps_the_cursor_in_sight(chat):
+    t = chat(columns=10, rows=3)
+    t.type("0123456789" * 5)
+    t.read()
+    screen = Screen(10).feed(t.output[t.output.rindex("\033[J") :])
+    assert screen.rows == ["8901234567", "8901234567", "89"]
+    t.type("\x15/quit\r")
+    assert t.end()[0] == OK
+
+
+def test_ctrl_w_takes_a_word(chat):
+    t = chat()
+    t.type("/quit two  words ")
+    t.type("\x17\x17")
+    t.read()
+    assert Screen(40).feed(t.output).text() == "> /quit "
+    t.type("\x17/quit\r")
+    assert t.end()[0] == OK
+
+
+def test_a_pasted_text_is_one_message(chat):
+    t = chat("--timings")
+    assert "\033[?2004h" in t.output
+    pasted = "def f():\n\treturn 1\nf()"
+    t.type("\033[200~" + pasted.replace("\n", "\r") + "\033[201~")
+    t.read()
+    assert Screen(40).feed(t.output).rows == ["> def f():", " return 1", "f()"]
+    t.type("\r")
+    t.read()
+    t.type("\x04")
+    status, stderr = t.end()
+    assert status == OK and stderr.count("[prompt") == 1
+    assert f"[prompt {prompt_tokens(pasted)} tokens" in stderr
+    assert t.output.rstrip().endswith("\033[?2004l")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_at_the_prompt_gives_the_terminal_back(chat, number):
+    t = chat()
+    t.read()
+    assert termios.tcgetattr(t.slave) != t.mode  # raw, while a line is typed
+    t.process.send_signal(number)
+    assert t.end()[0] == -number
+    assert termios.tcgetattr(t.slave) == t.mode
+    assert "\033[?2004l" in t.output
+
+
+def test_ctrl_c_in_chat_ends_the_answer_only(chat):
+    t = chat(*LONG_ANSWER[:-1])
+    t.type(LONG_ANSWER[-1] + "\r")
+    t.wait_for("\033[?2004l")
+    time.sleep(0.2)
+    t.type("\x03")
+    t.wait_for("[stopped]")
+    t.type("\x04")
+    assert t.end()[0] == OK
+
+
+# ---- reading from a terminal ------------------------------------------------------------------
+
+def test_one_ctrl_d_ends_a_prompt(terminal):
+    t = terminal("run", *MOCK, "--json")
+    time.sleep(0.2)
+    t.type("Hi\n\x04")
+    status, stderr = t.end()
+    assert status == OK and "Ctrl-D" in stderr
+    assert json.loads(t.output.splitlines()[-1])["prompt_tokens"] == prompt_tokens("Hi")
+
+
+@pytest.mark.skipif(not NO_TEMPLATE.exists(), reason="the shared data are not there")
+def test_one_ctrl_d_ends_a_text(terminal):
+    t = terminal("tokenize", "-m", str(NO_TEMPLATE), "--no-special")
+    time.sleep(0.2)
+    t.type("Hi\n\x04")
+    status, stderr = t.end()
+    assert status == OK and "Ctrl-D" in stderr
+    assert json.loads(t.output.splitlines()[-1])

@@ -1,0 +1,85 @@
+/* Lines wider than the terminal: where rows break, what is drawn, where the cursor goes. */
+#include "test.h"
+
+#include <locale.h>
+
+#include "cli/line_view.h"
+
+static struct line_view view;
+
+/* What drawing `text` sends to a terminal of that size, until the next call. */
+static const char *draw(size_t columns, size_t rows, const char *text, size_t cursor)
+{
+    static char drawn[512];
+    struct strbuf line = STRBUF_INIT, out = STRBUF_INIT;
+    setlocale(LC_CTYPE, "C.UTF-8");
+    strbuf_adds(&line, text);
+    line_view_draw(&view, (struct screen_size){columns, rows}, "> ", &line, cursor, &out);
+    snprintf(drawn, sizeof drawn, "%s", strbuf_str(&out));
+    strbuf_free(&line);
+    strbuf_free(&out);
+    return drawn;
+}
+
+#define CLEAR "\r\033[J"
+
+TEST(line_view, a_short_line_is_one_row)
+{
+    view = (struct line_view){0};
+    CHECK_STR(draw(10, 5, "", 0), CLEAR "> \r\033[2C");
+    CHECK_STR(draw(10, 5, "abc", 3), CLEAR "> abc\r\033[5C");
+    CHECK_STR(draw(10, 5, "abc", 0), CLEAR "> abc\r\033[2C");
+    CHECK_INT(view.cursor_row, 0);
+}
+
+TEST(line_view, a_wide_line_is_wrapped_and_redrawn_from_its_first_row)
+{
+    view = (struct line_view){0};
+    CHECK_STR(draw(6, 5, "abcdefg", 7), CLEAR "> abcd\r\nefg\r\033[3C");
+    CHECK_INT(view.cursor_row, 1);
+    CHECK_STR(draw(6, 5, "abcdefgh", 1), "\033[1A" CLEAR "> abcd\r\nefgh\033[1A\r\033[3C");
+    CHECK_INT(view.cursor_row, 0);
+    CHECK_STR(draw(6, 5, "ab", 2), CLEAR "> ab\r\033[4C");
+}
+
+TEST(line_view, a_full_row_puts_the_cursor_on_the_next)
+{
+    view = (struct line_view){0};
+    CHECK_STR(draw(6, 5, "abcd", 4), CLEAR "> abcd\r\n\r");
+    CHECK_INT(view.cursor_row, 1);
+    CHECK_STR(draw(6, 5, "abcd", 3), "\033[1A" CLEAR "> abcd\r\033[5C");
+}
+
+TEST(line_view, newlines_and_tabs_of_a_pasted_text)
+{
+    view = (struct line_view){0};
+    CHECK_STR(draw(6, 5, "a\nb\tc\n", 6), CLEAR "> a\r\nb c\r\n\r");
+    CHECK_INT(view.cursor_row, 2);
+    view = (struct line_view){0};
+    CHECK_STR(draw(6, 5, "abcd\ne", 4), CLEAR "> abcd\r\ne\033[1A\r\033[5C");
+}
+
+TEST(line_view, widths_of_characters)
+{
+    view = (struct line_view){0};
+    CHECK_STR(draw(6, 5, "\u6f22\u5b57", 6), CLEAR "> \u6f22\u5b57\r\n\r"); /* two columns each */
+    view = (struct line_view){0};
+    CHECK_STR(draw(7, 5, "\u6f22\u5b57\u6f22", 9), CLEAR "> \u6f22\u5b57\r\n\u6f22\r\033[2C");
+    view = (struct line_view){0};
+    CHECK_STR(draw(6, 5, "e\u0301e\u0301", 6), CLEAR "> e\u0301e\u0301\r\033[4C"); /* none */
+}
+
+TEST(line_view, bytes_that_a_terminal_must_not_get)
+{
+    view = (struct line_view){0};
+    CHECK_STR(draw(9, 5, "\xff\033\xc2\x9b", 4), CLEAR "> \ufffd\ufffd\ufffd\r\033[5C");
+}
+
+TEST(line_view, more_rows_than_the_terminal_has)
+{
+    view = (struct line_view){0};
+    CHECK_STR(draw(4, 2, "abcdefghi", 9), CLEAR "cdef\r\nghi\r\033[3C");
+    CHECK_INT(view.cursor_row, 1);
+    CHECK_STR(draw(4, 2, "abcdefghi", 0), "\033[1A" CLEAR "> ab\r\ncdef\033[1A\r\033[2C");
+    CHECK_INT(view.cursor_row, 0);
+}
