@@ -38,8 +38,6 @@ static int prompt_make(const struct prompt_maker *maker, const struct strbuf *te
     if (raw)
         return tokenizer_encode(maker->tokenizer, strbuf_str(text), text->len,
                                 TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL, tokens, err);
-    if (generate_check_template(maker, ", or continue the text as it is with --raw", err))
-        return -1;
     struct arena arena = ARENA_INIT;
     struct json *messages = json_new(&arena, JSON_ARRAY);
     if (system_text)
@@ -108,6 +106,12 @@ static int answer_print(struct generator *generator, const struct strbuf *text, 
     return failed;
 }
 
+static int template_check(const struct prompt_maker *prompt, struct error *err)
+{
+    return raw ? 0
+               : generate_check_template(prompt, ", or continue the text as it is with --raw", err);
+}
+
 static int options_check(struct error *err)
 {
     if (raw && (system_text || runtime_options.template_path))
@@ -132,15 +136,10 @@ static int run_run(const struct command *command, int argc, char **argv)
         return status;
     if (options_check(&err))
         return command_fail(command, &err, EXIT_USAGE);
-    if (prompt_read(&set, &text, &err)) {
-        strbuf_free(&text);
-        return command_fail(command, &err, EXIT_FAILED);
-    }
-    if (runtime_open(&runtime, &err)) {
-        strbuf_free(&text);
+    if (runtime_open(&runtime, &err)) /* before anyone types a prompt in vain */
         return command_fail_option(command, &err);
-    }
-    int failed = generator_open(&generator, &runtime, &err);
+    int failed = template_check(&runtime.prompt, &err) || prompt_read(&set, &text, &err) ||
+                 generator_open(&generator, &runtime, &err);
     if (!failed) {
         failed = answer_print(&generator, &text, &status, &err);
         generator_close(&generator);

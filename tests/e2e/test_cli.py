@@ -73,9 +73,6 @@ class Screen:
                 raise AssertionError(f"unexpected sequence {sequence!r}")
         return self
 
-    def text(self):
-        return "\n".join(self.rows)
-
 
 class Terminal:
     """A command on a pty, with standard error on a pipe of its own."""
@@ -83,6 +80,7 @@ class Terminal:
     def __init__(self, *args, columns=40, rows=24):
         self.master, self.slave = pty.openpty()
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.columns = columns
         self.mode = termios.tcgetattr(self.slave)
         self.process = subprocess.Popen(
             [RADISH, *args], stdin=self.slave, stdout=self.slave, stderr=subprocess.PIPE,
@@ -96,27 +94,38 @@ class Terminal:
     def type(self, text):
         os.write(self.master, text.encode())
 
-    def read(self, quiet_s=0.2):
-        """What came until it was quiet for so long."""
-        new = b""
-        while select.select([self.master], [], [], quiet_s)[0]:
-            new += os.read(self.master, 65536)
-        self.output += new.decode()
-        return new.decode()
+    def read(self, quiet_s):
+        """Reads what is there, or comes within that time; False: nothing."""
+        if not select.select([self.master], [], [], quiet_s)[0]:
+            return False
+        self.output += os.read(self.master, 65536).decode()
+        return True
 
-    def wait_for(self, text):
-        """Reads until the output has `text`, which is looked for in all of it."""
+    def wait_for(self, pattern):
+        """Reads until the output, all of it, has the pattern."""
         deadline = time.monotonic() + TIMEOUT_S
-        while text not in self.output:
-            assert time.monotonic() < deadline, f"no {text!r} in {self.output!r}"
-            if select.select([self.master], [], [], 0.05)[0]:
-                self.output += os.read(self.master, 65536).decode()
+        while not re.search(pattern, self.output):
+            assert time.monotonic() < deadline, f"no {pattern!r} in {self.output!r}"
+            self.read(0.05)
+
+    def wait_for_screen(self, *rows, only_last=False):
+        """Reads until the screen, or what was drawn last, shows these rows; returns it."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            if self.read(0.05):
+                continue
+            begin = self.output.rfind("\033[J") if only_last else 0
+            screen = Screen(self.columns).feed(self.output[begin:])
+            if screen.rows == list(rows):
+                return screen
+            assert time.monotonic() < deadline, f"{screen.rows} is not {rows}"
 
     def end(self):
         """The exit status and what was written to standard error."""
         status = self.process.wait(TIMEOUT_S)
         stderr = self.process.stderr.read().decode()
-        self.read(0)
+        while self.read(0):
+            pass
         assert "Sanitizer" not in stderr and "runtime error" not in stderr, stderr
         return status, stderr
 
@@ -199,8 +208,10 @@ def test_an_unknown_kernel_path_is_a_usage_error():
     assert done.returncode == USAGE and "scalar" in done.stderr.decode()
 
 
-def test_a_file_that_is_not_there_is_a_failure():
-    assert radish("run", "-m", "nofile", "hi").returncode == FAILED
+def test_a_file_that_is_not_there_is_a_failure(terminal):
+    t = terminal("run", "-m", "nofile")  # and is told before a prompt is typed
+    status, stderr = t.end()
+    assert status == FAILED and "nofile" in stderr and "Ctrl-D" not in stderr
     done = radish("run", *MOCK, "--chat-template-file", "nofile", "hi")
     assert done.returncode == FAILED and "nofile" in done.stderr.decode()
 
@@ -343,25 +354,20 @@ def test_a_line_wider_than_the_terminal_is_shown_once(chat):
     line = "".join(chr(ord("a") + i % 26) for i in range(70))
     for i in range(0, len(line), 7):  # as a person types, with a redraw now and then
         t.type(line[i : i + 7])
-        t.read(0.02)
-    t.read()
-    screen = Screen(20).feed(t.output)
-    assert "".join(screen.rows) == "> " + line
+        t.wait_for(line[i : i + 7][-1] + r"[^a-z]*$")
+    screen = t.wait_for_screen("> " + line[:18], line[18:38], line[38:58], line[58:])
     assert (screen.row, screen.column) == (3, 12)
     t.type("\033[H!\033[F\x7f\x7f")  # home, a key, end, two backspaces
-    t.read()
-    assert "".join(Screen(20).feed(t.output).rows) == "> !" + line[:-2]
+    t.wait_for_screen("> !" + line[:17], line[17:37], line[37:57], line[57:-2])
     t.type("\x15/quit\r")
     assert t.end()[0] == OK
-    assert Screen(20).feed(t.output).text() == "> /quit\n"
+    t.wait_for_screen("> /quit", "")
 
 
 def test_a_line_taller_than_the_terminal_keeps_the_cursor_in_sight(chat):
     t = chat(columns=10, rows=3)
     t.type("0123456789" * 5)
-    t.read()
-    screen = Screen(10).feed(t.output[t.output.rindex("\033[J") :])
-    assert screen.rows == ["8901234567", "8901234567", "89"]
+    t.wait_for_screen("8901234567", "8901234567", "89", only_last=True)
     t.type("\x15/quit\r")
     assert t.end()[0] == OK
 
@@ -370,8 +376,7 @@ def test_ctrl_w_takes_a_word(chat):
     t = chat()
     t.type("/quit two  words ")
     t.type("\x17\x17")
-    t.read()
-    assert Screen(40).feed(t.output).text() == "> /quit "
+    t.wait_for_screen("> /quit ")
     t.type("\x17/quit\r")
     assert t.end()[0] == OK
 
@@ -381,10 +386,9 @@ def test_a_pasted_text_is_one_message(chat):
     assert "\033[?2004h" in t.output
     pasted = "def f():\n\treturn 1\nf()"
     t.type("\033[200~" + pasted.replace("\n", "\r") + "\033[201~")
-    t.read()
-    assert Screen(40).feed(t.output).rows == ["> def f():", " return 1", "f()"]
+    t.wait_for_screen("> def f():", " return 1", "f()")
     t.type("\r")
-    t.read()
+    t.wait_for(r"(?s)2004l.*2004h")  # the next prompt
     t.type("\x04")
     status, stderr = t.end()
     assert status == OK and stderr.count("[prompt") == 1
@@ -395,7 +399,6 @@ def test_a_pasted_text_is_one_message(chat):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_at_the_prompt_gives_the_terminal_back(chat, number):
     t = chat()
-    t.read()
     assert termios.tcgetattr(t.slave) != t.mode  # raw, while a line is typed
     t.process.send_signal(number)
     assert t.end()[0] == -number
@@ -406,10 +409,9 @@ def test_a_signal_at_the_prompt_gives_the_terminal_back(chat, number):
 def test_ctrl_c_in_chat_ends_the_answer_only(chat):
     t = chat(*LONG_ANSWER[:-1])
     t.type(LONG_ANSWER[-1] + "\r")
-    t.wait_for("\033[?2004l")
-    time.sleep(0.2)
+    t.wait_for(r"2004l\s+\w")  # the answer has begun
     t.type("\x03")
-    t.wait_for("[stopped]")
+    t.wait_for(r"\[stopped\]")
     t.type("\x04")
     assert t.end()[0] == OK
 
@@ -418,7 +420,6 @@ def test_ctrl_c_in_chat_ends_the_answer_only(chat):
 
 def test_one_ctrl_d_ends_a_prompt(terminal):
     t = terminal("run", *MOCK, "--json")
-    time.sleep(0.2)
     t.type("Hi\n\x04")
     status, stderr = t.end()
     assert status == OK and "Ctrl-D" in stderr
@@ -428,7 +429,6 @@ def test_one_ctrl_d_ends_a_prompt(terminal):
 @pytest.mark.skipif(not NO_TEMPLATE.exists(), reason="the shared data are not there")
 def test_one_ctrl_d_ends_a_text(terminal):
     t = terminal("tokenize", "-m", str(NO_TEMPLATE), "--no-special")
-    time.sleep(0.2)
     t.type("Hi\n\x04")
     status, stderr = t.end()
     assert status == OK and "Ctrl-D" in stderr
