@@ -65,9 +65,6 @@ $(call library,$(1)): $(call objects,$(1),$(LIB_SRCS))
 endef
 $(foreach f,$(FLAVOURS),$(eval $(call flavour_rules,$(f))))
 
-# No fuzzer reaches the kernels, and instrumenting them takes minutes.
-$(BUILD)/fuzzing/src/engine/cpu/%.o: FLAGS_fuzzing := -O1
-
 link = $(Q)$(CC) $(FLAGS_$(1)) $(LDFLAGS) -pthread $(filter %.o %.a,$^) $(LDLIBS) -o $@
 
 $(BUILD)/radish: $(call objects,release,src/cli/main.c) $(call library,release)

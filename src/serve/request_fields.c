@@ -318,7 +318,8 @@ static int read_number(struct field_reader *r, const struct request_field *f,
     if (!(value->number >= f->min && value->number <= f->max))
         return api_error_set(r->err, 400, path, "'%s' must be from %g to %g, not %.40s", path,
                              f->min, f->max, value->text);
-    *(float *)((char *)r->params + f->offset) = (float)value->number;
+    float number = (float)value->number;
+    memcpy((char *)r->params + f->offset, &number, sizeof number);
     return 0;
 }
 

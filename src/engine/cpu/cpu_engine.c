@@ -285,8 +285,8 @@ static void cpu_close(struct engine *engine)
 }
 
 /* One row through all layers, into a page that is written again before anyone reads it. The system
- * hands out memory on first use, here some of each layer's KV: hundreds of milliseconds on a virtual
- * machine, which the first request would wait for. */
+ * hands out memory on first use, here some of each layer's KV: hundreds of milliseconds on a
+ * virtual machine, which the first request would wait for. */
 static int warm_up(struct cpu_engine *e, struct error *err)
 {
     struct page_run run = {.first = 0, .count = 1};

@@ -11,7 +11,17 @@
 
 #include <string.h>
 
-#if defined(__clang__)
+/* With a check at every access, unrolled tiles would take a compiler half an hour. */
+#if defined(__has_feature)
+#define IS_SANITIZED __has_feature(address_sanitizer)
+#elif defined(__SANITIZE_ADDRESS__)
+#define IS_SANITIZED 1
+#else
+#define IS_SANITIZED 0
+#endif
+#if IS_SANITIZED
+#define UNROLL
+#elif defined(__clang__)
 #define UNROLL _Pragma("unroll")
 #else
 #define UNROLL _Pragma("GCC unroll 12")
