@@ -7,8 +7,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { HUGE_PAGE = 2 << 20 };
-
 int buffer_map(struct buffer *b, size_t size_bytes, const char *what, struct error *err)
 {
     size_t extra = size_bytes >= HUGE_PAGE ? HUGE_PAGE : 0; /* room to align in */

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 
+enum { HUGE_PAGE = 2 << 20 };
+
 /* Memory that is reserved at start and touched on use: zeroed, aligned to a page; a large one to
  * huge pages, through which a core reads nearly twice as fast. */
 struct buffer {

@@ -173,7 +173,10 @@ static int kv_open(struct cpu_engine *e, struct error *err)
     e->engine.info.n_groups = 1;
     e->engine.info.groups[0] = (struct kv_group){hp->n_layers, (uint32_t)page_bytes, 0};
     e->engine.info.kv_bytes = limits->n_pages * page_bytes;
-    return buffer_map(&e->kv, limits->n_pages * page_bytes, "the KV cache", err);
+    if (buffer_map(&e->kv, limits->n_pages * page_bytes, "the KV cache", err))
+        return -1;
+    return kv_touch_open(&e->kv_touch, e->kv.data, 2 * hp->n_layers, limits->n_pages,
+                         e->kv_row_bytes, err);
 }
 
 static int attention_and_rope_open(struct cpu_engine *e, struct error *err)
@@ -260,6 +263,7 @@ static int cpu_wait(struct engine *engine, struct error *err)
     struct cpu_engine *e = (struct cpu_engine *)engine;
     assert(e->batch);
     cpu_forward(e);
+    kv_touch_ahead(&e->kv_touch, e->batch);
     e->batch = NULL;
     return e->stopped ? error_set(err, ERROR_CANCELED, "no one waits for this batch") : 0;
 }
@@ -277,6 +281,7 @@ static void cpu_close(struct engine *engine)
     attention_close(e->attention);
     parallel_close(e->pool);
     buffer_unmap(&e->kv);
+    kv_touch_close(&e->kv_touch);
     buffer_unmap(&e->state_memory);
     free(e->state.own);
     free(e->rope_frequencies);

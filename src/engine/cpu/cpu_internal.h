@@ -5,6 +5,7 @@
 #include "engine/cpu/attention.h"
 #include "engine/cpu/buffer.h"
 #include "engine/cpu/kernels.h"
+#include "engine/cpu/kv_touch.h"
 
 /* The inside of the CPU engine: cpu_engine.c opens and closes it, cpu_forward.c computes. */
 
@@ -50,6 +51,7 @@ struct cpu_engine {
     struct packed_matrix *head;
     struct buffer kv; /* [n_layers][keys, values][n_pages][kv_row_bytes] */
     size_t kv_row_bytes;
+    struct kv_touch kv_touch;
     struct cpu_state state;
     struct buffer state_memory;
 

@@ -9,7 +9,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+
+#include "engine/cpu/buffer.h"
 
 /* 32 columns of one output. */
 struct unpacked {
@@ -301,11 +302,11 @@ static void matrix_layout(const struct weight *w, struct packed_matrix *m)
  *   slab  [matrix][matrix][matrix][ free ............ ]
  *         0                       used                bytes
  */
-enum { HUGE_PAGE = 2 << 20, SLAB_BYTES = 32 << 20 };
+enum { SLAB_BYTES = 32 << 20 };
 
 struct matrix_slab {
-    uint8_t *map, *data; /* data is aligned to a huge page, inside map */
-    size_t map_bytes, bytes, used;
+    struct buffer memory;
+    size_t used;
     uint32_t n_matrices;
 };
 
@@ -317,16 +318,11 @@ static struct matrix_slab *slab_new(size_t bytes)
     struct matrix_slab *slab = calloc(1, sizeof *slab);
     if (!slab)
         return NULL;
-    slab->bytes = round_up(bytes > SLAB_BYTES ? bytes : SLAB_BYTES, HUGE_PAGE);
-    slab->map_bytes = slab->bytes + HUGE_PAGE;
-    slab->map = mmap(NULL, slab->map_bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (slab->map == MAP_FAILED) {
+    bytes = round_up(bytes > SLAB_BYTES ? bytes : SLAB_BYTES, HUGE_PAGE);
+    if (buffer_map(&slab->memory, bytes, "packed weights", NULL)) {
         free(slab);
         return NULL;
     }
-    slab->data = (uint8_t *)round_up((uintptr_t)slab->map, HUGE_PAGE);
-    madvise(slab->data, slab->bytes, MADV_HUGEPAGE);
     return slab;
 }
 
@@ -334,8 +330,13 @@ static void slab_free_if_empty(struct matrix_slab *slab)
 {
     if (slab->n_matrices || slab == open_slab)
         return;
-    munmap(slab->map, slab->map_bytes);
+    buffer_unmap(&slab->memory);
     free(slab);
+}
+
+static bool slab_fits(const struct matrix_slab *slab, size_t bytes)
+{
+    return slab && slab->memory.size_bytes - slab->used >= bytes;
 }
 
 /* Zeroed memory for m->bytes; false when there is none. */
@@ -343,7 +344,7 @@ static bool matrix_allocate(struct packed_matrix *m)
 {
     size_t bytes = round_up(m->bytes, PACK_ALIGN);
     pthread_mutex_lock(&slab_lock);
-    if (!open_slab || open_slab->bytes - open_slab->used < bytes) {
+    if (!slab_fits(open_slab, bytes)) {
         struct matrix_slab *full = open_slab, *slab = slab_new(bytes);
         if (slab) {
             open_slab = slab;
@@ -351,10 +352,10 @@ static bool matrix_allocate(struct packed_matrix *m)
                 slab_free_if_empty(full);
         }
     }
-    bool fits = open_slab && open_slab->bytes - open_slab->used >= bytes;
+    bool fits = slab_fits(open_slab, bytes);
     if (fits) {
         m->slab = open_slab;
-        m->data = open_slab->data + open_slab->used;
+        m->data = (uint8_t *)open_slab->memory.data + open_slab->used;
         open_slab->used += bytes;
         open_slab->n_matrices++;
     }

@@ -1,0 +1,72 @@
+/* Touching KV memory ahead: never a byte changed, a few pages a batch, all there in time. */
+#include "engine/cpu/kv_touch.h"
+
+#include <sys/mman.h>
+
+#include "engine/cpu/buffer.h"
+#include "test.h"
+
+enum { PARTS = 7, PAGES = 20000, ROW_BYTES = 512, PART_BYTES = PAGES * ROW_BYTES };
+
+/* The bit is set where memory is resident. */
+static bool is_there(const struct buffer *b, size_t at)
+{
+    unsigned char resident;
+    CHECK_INT(mincore((uint8_t *)b->data + at / 4096 * 4096, 1, &resident), 0);
+    return resident & 1;
+}
+
+static size_t n_touched(const struct kv_touch *k)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < k->n_parts; i++)
+        n += k->next[i] / HUGE_PAGE;
+    return n;
+}
+
+TEST(kv_touch, stays_ahead_of_what_is_used_a_few_pages_at_a_time)
+{
+    struct buffer memory;
+    struct kv_touch k;
+    struct error err;
+    struct batch_row rows[64];
+    CHECK_INT(buffer_map(&memory, (size_t)PARTS * PART_BYTES, "test", &err), 0);
+    CHECK_INT(kv_touch_open(&k, memory.data, PARTS, PAGES, ROW_BYTES, &err), 0);
+    uint8_t *bytes = memory.data;
+    memset(bytes, 0xa5, 4096);
+    for (uint32_t page = 0; page + 64 <= PAGES; page += 64) {
+        for (uint32_t i = 0; i < 64; i++)
+            rows[i] = (struct batch_row){.page = page + i};
+        struct batch batch = {.rows = rows, .n_rows = 64};
+        size_t before = n_touched(&k);
+        kv_touch_ahead(&k, &batch);
+        CHECK(n_touched(&k) - before <= 3);
+        for (uint32_t part = 0; part < PARTS && page + 64 < PAGES && page > 1000; part++) {
+            size_t at = (size_t)part * PART_BYTES + (size_t)(page + 64) * ROW_BYTES;
+            CHECK(at < k.next[part]);
+            CHECK(at / HUGE_PAGE == (size_t)part * PART_BYTES / HUGE_PAGE ||
+                  is_there(&memory, at / HUGE_PAGE * HUGE_PAGE));
+        }
+    }
+    for (size_t i = 0; i < memory.size_bytes; i++)
+        CHECK(bytes[i] == (i < 4096 ? 0xa5 : 0));
+    kv_touch_close(&k);
+    buffer_unmap(&memory);
+}
+
+TEST(kv_touch, touches_nothing_twice_and_nothing_past_the_end)
+{
+    struct buffer memory;
+    struct kv_touch k;
+    struct error err;
+    CHECK_INT(buffer_map(&memory, 2 * 100 * 16, "test", &err), 0); /* far below a huge page */
+    CHECK_INT(kv_touch_open(&k, memory.data, 2, 100, 16, &err), 0);
+    struct batch_row row = {.page = 99};
+    struct batch batch = {.rows = &row, .n_rows = 1};
+    for (int i = 0; i < 3; i++)
+        kv_touch_ahead(&k, &batch);
+    CHECK_INT(k.next[0], HUGE_PAGE);
+    CHECK_INT(k.next[1], HUGE_PAGE);
+    kv_touch_close(&k);
+    buffer_unmap(&memory);
+}
