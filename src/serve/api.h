@@ -16,7 +16,8 @@ struct event_base;
 
 enum { API_SEEN_SLOTS = 1024 };
 
-/* What the routes share. Owned by the event loop's thread; workers read the options only. */
+/* What the routes share. Owned by the event loop's thread; workers read the options and
+ * what is known of the tokens, which do not change. */
 struct api {
     const struct server_options *options;
     struct host_rules rules;
