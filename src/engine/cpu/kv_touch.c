@@ -7,8 +7,9 @@
 
 #include "engine/cpu/buffer.h"
 
-/* A row uses up 1/5461 of a huge page in each of the default model's 60 parts: one page for 91 rows.
- * Models differ, but not by much: those with longer rows have fewer in a page and more parts. */
+/* A row uses up 1/5461 of a huge page in each of the default model's 60 parts: one page for 91
+ * rows. Models differ, but not by much: those with longer rows have fewer in a page and more parts.
+ */
 enum { ROWS_FOR_A_PAGE = 32 };
 
 int kv_touch_open(struct kv_touch *k, void *base, uint32_t n_parts, uint32_t n_pages,

@@ -5,20 +5,20 @@
 
 #include "engine/engine.h"
 
-/* The system hands out KV memory on first use, a huge page at a time: milliseconds each on a virtual
- * machine, and a batch that runs past the border of many at once would take a tenth of a second
- * longer. So each batch touches a few pages ahead of the highest position in use.
+/* The system hands out KV memory on first use, a huge page at a time: milliseconds each on a
+ * virtual machine, and a batch that runs past the border of many at once would take a tenth of a
+ * second longer. So each batch touches a few pages ahead of the highest position in use.
  *
  *   part     [ used ........ | touched ahead ..... | not yet ...... ]   keys or values of a layer
  *                           high                  high + ahead
  */
 struct kv_touch {
-    uint8_t *base;     /* [n_parts][n_pages][row_bytes] */
-    uint32_t n_parts;  /* keys and values of each layer */
-    uint32_t n_pages;  /* KV positions */
-    size_t row_bytes;  /* of a position in a part */
-    uint32_t high;     /* positions from here on were never used */
-    size_t *next;      /* [n_parts] the first byte, from base, that may be untouched */
+    uint8_t *base;    /* [n_parts][n_pages][row_bytes] */
+    uint32_t n_parts; /* keys and values of each layer */
+    uint32_t n_pages; /* KV positions */
+    size_t row_bytes; /* of a position in a part */
+    uint32_t high;    /* positions from here on were never used */
+    size_t *next;     /* [n_parts] the first byte, from base, that may be untouched */
 };
 
 /* The memory's beginning counts as touched in every part. */
