@@ -62,6 +62,7 @@ int main(void)
         "| `GET /stats` | counters of the scheduler and the cache |\n\n"
         "Errors are OpenAI's error object. A request that finds the queue full gets 429 with\n"
         "`Retry-After`; a prompt longer than the context gets 400 `context_length_exceeded`.\n"
+        "With a model that has no chat template every chat request gets 501.\n"
         "An error after a stream has begun comes as an event in it. A client that hangs up stops\n"
         "its work; so does one that closes its sending side while a request runs.\n\n"
         "On SIGINT or SIGTERM answers in progress have `--shutdown-grace` seconds to finish, and\n"

@@ -119,7 +119,6 @@ static void start_running(struct scheduler *s, struct sequence *seq, node_id nod
     if (seq->is_started)
         return;
     seq->is_started = true;
-    seq->request->started_ns = s->now_ns;
     event_ring_push(seq->request, &(struct sched_event){.type = EVENT_STARTED});
     s->has_events = true;
 }

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "sched/event_ring.h"
 
-enum { DEFAULT_STEP_BUDGET_MS = 100, CAREFUL_ROWS = 32 };
+enum { CAREFUL_ROWS = 32 };
 
 #define MS_NS         UINT64_C(1000000)
 #define EXPIRE_MIN_NS (10 * MS_NS)
@@ -63,6 +63,7 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
                    struct error *err)
 {
     const struct engine_limits *limits = &options->engine->limits;
+    assert(options->step_budget_ms > 0);
     struct scheduler *s = calloc(1, sizeof *s);
     if (!s)
         return error_set(err, ERROR_MEMORY, "no memory for the scheduler");
@@ -78,8 +79,6 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
         free(s);
         return -1;
     }
-    if (s->options.step_budget_ms == 0)
-        s->options.step_budget_ms = DEFAULT_STEP_BUDGET_MS;
     step_cost_init(&s->cost, s->options.step_budget_ms * 1e6 / CAREFUL_ROWS);
     wake_open(&s->wake);
     if (open_buffers(s, err) ||
@@ -256,7 +255,7 @@ static void request_init(struct request *r)
     atomic_init(&r->ring_head, 0);
     atomic_init(&r->ring_tail, 0);
     r->prompt_cached = r->n_generated = 0;
-    r->started_ns = r->first_token_ns = r->done_ns = 0;
+    r->first_token_ns = r->done_ns = 0;
     r->submitted_ns = clock_now_ns();
     r->error = (struct error){0};
     r->sequence = NULL;

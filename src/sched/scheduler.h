@@ -77,7 +77,7 @@ struct request {
     atomic_uint prompt_done; /* prompt tokens found or computed so far: anyone may show it */
     uint32_t prompt_cached;  /* prompt tokens that were never computed for it; valid at DONE */
     uint32_t n_generated;    /* valid at DONE */
-    uint64_t submitted_ns, started_ns, first_token_ns, done_ns;
+    uint64_t submitted_ns, first_token_ns, done_ns;
     struct error error; /* valid at DONE with FINISH_ERROR */
     struct sequence *sequence;
 };
@@ -88,7 +88,7 @@ struct scheduler_options {
     uint32_t max_seqs;             /* that run at once */
     uint32_t max_waiting;          /* beyond those; scheduler_submit says no past it */
     uint32_t max_length;           /* positions in a sequence */
-    uint32_t step_budget_ms;       /* a step is planned to take at most this long */
+    uint32_t step_budget_ms;       /* a step is planned to take at most this long, 1 at least */
     uint64_t cache_ttl_ns;         /* idle entries go after this; 0: never */
     void (*notify)(void *context); /* events are there; called at most once a step */
     void *notify_context;
