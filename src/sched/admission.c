@@ -135,8 +135,11 @@ static enum admission try_admit(struct scheduler *s, struct sequence *seq)
     uint64_t ns = seq->request->ns;
     uint32_t matched = 0, most = seq->n_tokens - 1, common; /* the last token gives the logits */
     node_id node = NODE_NONE;
+    uint64_t start_ns = 0, peek_ns = 0;
     if (!seq->request->no_cache) {
+        start_ns = op_times_start(s->cache.times);
         matched = prefix_tree_peek(tree, ns, seq->tokens, most);
+        peek_ns = op_times_since(s->cache.times, start_ns);
         seq->waits_for = flight_find(s->running, s->n_running, seq, matched, &common);
         seq->waits_until = common;
         if (seq->waits_for)
@@ -149,7 +152,9 @@ static enum admission try_admit(struct scheduler *s, struct sequence *seq)
         return REFUSED;
     enum match_kind kind = MATCH_MISS;
     if (!seq->request->no_cache) {
+        start_ns = op_times_start(s->cache.times);
         node = prefix_tree_acquire(tree, ns, seq->tokens, most, s->now_ns, &matched, &kind);
+        op_times_add(s->cache.times, OP_MATCH, peek_ns + op_times_since(s->cache.times, start_ns));
         if (node == NODE_NONE)
             matched = 0; /* no nodes left: it runs beside the tree */
         /* What it matched is locked now, and no longer there to be evicted. */

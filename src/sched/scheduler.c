@@ -69,6 +69,7 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
         return error_set(err, ERROR_MEMORY, "no memory for the scheduler");
     s->options = *options;
     s->engine = options->engine;
+    s->cache.times = options->op_times;
     s->options.max_seqs = min_u32(options->max_seqs, min_u32(limits->max_seqs, limits->max_rows));
     s->limit = min_u32(options->max_length, min_u32(limits->max_length, limits->n_pages));
     if (s->options.max_seqs == 0 || s->limit < 2) {
@@ -192,6 +193,7 @@ bool scheduler_step(struct scheduler *s)
     worked |= s->stats.preempted != preempted;
     if (worked)
         publish(s);
+    op_times_end_step(s->cache.times);
     assert(is_conserved(s));
     notify(s);
     return worked;

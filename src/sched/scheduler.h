@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cache/prefix_tree.h"
 #include "engine/engine.h"
+#include "sched/op_times.h"
 #include "sched/sampler.h"
 
 /* The scheduler: one thread that owns the tree, the pages, the sequences and the engine, and is
@@ -92,6 +93,7 @@ struct scheduler_options {
     uint64_t cache_ttl_ns;         /* idle entries go after this; 0: never */
     void (*notify)(void *context); /* events are there; called at most once a step */
     void *notify_context;
+    struct op_times *op_times; /* records what the cache's operations take; NULL: no one asks */
 };
 
 /* A snapshot, published once a step; reading it never waits. */

@@ -99,8 +99,11 @@ static uint32_t last_page(const struct sequence *seq)
 uint32_t sequence_reserve(struct sequence *seq, struct cache *cache, uint32_t want)
 {
     assert(want <= seq->capacity - seq->n_reserved);
-    if (want > cache->pool.n_free)
+    if (want > cache->pool.n_free) {
+        uint64_t start_ns = op_times_start(cache->times);
         prefix_tree_evict(cache->tree, want - cache->pool.n_free);
+        op_times_add(cache->times, OP_EVICT, op_times_since(cache->times, start_ns));
+    }
     uint32_t got = 0;
     while (got < want) {
         struct page_run run = page_pool_take(&cache->pool, want - got, last_page(seq));
@@ -142,8 +145,10 @@ void sequence_insert(struct sequence *seq, struct cache *cache, uint64_t now_ns)
     uint32_t n = seq->n_computed - seq->n_inserted, claimed = 0;
     if (seq->node == NODE_NONE || n == 0)
         return;
+    uint64_t start_ns = op_times_start(cache->times);
     node_id node = prefix_tree_insert(cache->tree, seq->node, seq->tokens + seq->n_inserted,
                                       seq->pages + seq->n_inserted, n, now_ns, &claimed);
+    op_times_add(cache->times, OP_INSERT, op_times_since(cache->times, start_ns));
     if (node == NODE_NONE)
         return; /* no nodes left: the positions stay private, and may be inserted later */
     memset(seq->is_private + seq->n_computed - claimed, false, claimed);

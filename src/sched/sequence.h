@@ -67,6 +67,7 @@ void sequence_free(struct sequence *seq);
 struct cache {
     struct page_pool pool;
     struct prefix_tree *tree;
+    struct op_times *times; /* or NULL */
 };
 
 /* Begins with the pages of positions 0 .. matched - 1, which end at the locked node. */
