@@ -1,13 +1,10 @@
-/* Chat completions from the request's body to the last byte of the answer. Everything but
- * completion_prepare, which a worker runs, belongs to the event loop's thread.
+/* The life of chat completions, from the request's body to the last byte of the answer. Runs on the
+ * event loop's thread; the worker's part is in chat_prepare.c.
  *
  * What a newcomer gets wrong: an answer and its work end separately. When the exchange is over
  * (`x` is NULL) the scheduler may still hold the requests; they are the completion's again, and
  * may be freed, only when each one's EVENT_DONE has been read. */
-#include "serve/chat_completion.h"
-
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,52 +15,10 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "prompt/prompt.h"
-#include "serve/request_fields.h"
-#include "serve/sse.h"
+#include "serve/chat_internal.h"
 
 #define HEARTBEAT_NS  10000000000u
 #define RETRY_AFTER_S "2"
-
-/* One of the n answers. */
-struct choice {
-    struct request request;
-    struct strbuf bytes; /* of the generated tokens, from `shown` on */
-    uint64_t shown;      /* bytes that have gone through utf8 */
-    struct utf8_stream utf8;
-    struct strbuf text; /* whole UTF-8: the answer so far, or of a stream what is not sent yet */
-    uint32_t n_tokens;
-    uint32_t cached; /* of the prompt, once it is done */
-    bool live;       /* the scheduler has it */
-    enum finish_reason finish;
-};
-
-struct completion {
-    struct api *api;
-    struct completion *prev, *next;
-    struct http_exchange *x; /* NULL: nobody waits for the answer */
-    struct job job;
-    struct event *deadline; /* NULL: none (--timeout) */
-    bool preparing;
-    atomic_bool unwanted; /* tells the worker not to begin */
-
-    /* The worker's part: in, then out. */
-    struct strbuf body;
-    size_t body_bytes; /* the loop's: counted by the server until the body is freed */
-    struct chat_params params;
-    struct strbuf stops; /* the bytes of params.stops, once the rest of the request is let go */
-    struct token_list prompt;
-    bool failed;
-    struct api_error error;
-
-    char id[40];
-    int64_t created;
-    uint64_t began_ns, sent_ns; /* sent: the last byte of a stream */
-    struct sse_encoder sse;
-    bool streaming;
-    struct choice *choices;
-    uint32_t n_choices, n_live;
-};
 
 /* ---- made and freed ----------------------------------------------------------------------- */
 
@@ -117,25 +72,6 @@ static void completion_abandon(struct completion *c)
         completion_free(c);
 }
 
-static void note_tokens(struct completion *c)
-{
-    uint32_t cached = 0, generated = 0;
-    uint64_t first_ns = 0;
-    for (uint32_t i = 0; i < c->n_choices; i++) {
-        const struct choice *o = &c->choices[i];
-        generated += o->n_tokens;
-        if (i == 0 || o->cached < cached)
-            cached = o->cached;
-        if (o->n_tokens && (!first_ns || o->request.first_token_ns < first_ns))
-            first_ns = o->request.first_token_ns;
-    }
-    if (c->n_choices == 0)
-        return;
-    http_note(c->x, "prompt %zu, cached %u, generated %u", c->prompt.len, cached, generated);
-    if (first_ns)
-        http_note(c->x, "first token %.1f ms", (double)(first_ns - c->began_ns) * 1e-6);
-}
-
 static void completion_fail(struct completion *c, const struct api_error *e)
 {
     struct http_exchange *x = c->x;
@@ -144,134 +80,18 @@ static void completion_fail(struct completion *c, const struct api_error *e)
         api_error_write(&json, e);
         sse_error(&event, strbuf_str(&json));
         http_stream_write(x, event.data, event.len);
-        note_tokens(c);
+        answer_note(c);
         http_note(x, "failed: %s", e->message);
         http_stream_end(x);
         strbuf_free(&json);
         strbuf_free(&event);
     } else if (x) {
-        note_tokens(c);
+        answer_note(c);
         if (e->status == 429 || e->status == 503)
             http_add_field(x, "Retry-After", RETRY_AFTER_S);
         api_reply_error(x, e);
     }
     completion_abandon(c);
-}
-
-/* ---- the worker's part -------------------------------------------------------------------- */
-
-static int context_exceeded(struct completion *c, const char *how, size_t n_tokens)
-{
-    api_error_set(&c->error, 400, "messages",
-                  "this model's context is %u tokens, but the conversation takes %s%zu, and the "
-                  "answer needs one at least; shorten it, or start the server with a larger -c",
-                  c->api->options->context, how, n_tokens);
-    c->error.code = "context_length_exceeded";
-    return -1;
-}
-
-/* Megabytes of text take a tokenizer seconds. What cannot fit even if every token were the longest
- * of the vocabulary is refused without it. */
-static int refuse_hopeless(struct completion *c)
-{
-    size_t n_bytes = 0, longest = c->api->longest_token ? c->api->longest_token : 1;
-    json_each (message, c->params.messages)
-        json_each (member, message)
-            n_bytes += member->text_len;
-    if (n_bytes / longest <= c->api->options->context)
-        return 0;
-    return context_exceeded(c, "at least ", n_bytes / longest);
-}
-
-/* What the prompt and the answer may take of the context. */
-static int fit_context(struct completion *c)
-{
-    const struct server_options *options = c->api->options;
-    struct chat_params *p = &c->params;
-    if (c->prompt.len == 0)
-        return api_error_set(&c->error, 400, "messages", "the conversation is empty");
-    if (c->prompt.len >= options->context)
-        return context_exceeded(c, "", c->prompt.len);
-    int64_t left = (int64_t)(options->context - c->prompt.len);
-    if (p->max_tokens == 0)
-        p->max_tokens = options->default_max_tokens ? options->default_max_tokens : left;
-    if (p->max_tokens > left)
-        p->max_tokens = left;
-    return 0;
-}
-
-/* What the fields alone do not tell: whether this server serves such a request. */
-static int check_offer(struct completion *c)
-{
-    const struct server_options *options = c->api->options;
-    const struct chat_params *p = &c->params;
-    if (options->strict_model && p->model && strcmp(p->model, options->model_name) != 0) {
-        api_error_set(&c->error, 404, "model", "there is no model '%.100s' here, only '%s'",
-                      p->model, options->model_name);
-        c->error.code = "model_not_found";
-        return -1;
-    }
-    uint32_t most = options->max_seqs + options->max_waiting;
-    if (p->n > most)
-        return api_error_set(&c->error, 400, "n", "'n' is %lld, but this server takes %u at once",
-                             (long long)p->n, most);
-    return 0;
-}
-
-static int make_prompt(struct completion *c)
-{
-    const struct chat_params *p = &c->params;
-    struct error err;
-    if (prompt_maker_chat(c->api->options->prompt, p->messages, p->extra, &c->prompt, &err) == 0)
-        return 0;
-    switch (err.code) {
-    case ERROR_INPUT:
-    case ERROR_LIMIT:
-        /* With variables of the client's, they may be what the template does not take. */
-        return api_error_set(&c->error, 400, p->extra ? NULL : "messages", "%s", err.message);
-    case ERROR_FORMAT: /* there is no template: no request can be right */
-        return api_error_set(&c->error, 501, NULL, "%s", err.message);
-    default: return api_error_set(&c->error, 500, NULL, "%s", err.message);
-    }
-}
-
-static int prepare(struct completion *c)
-{
-    if (chat_params_read(&c->params, strbuf_str(&c->body), c->body.len,
-                         c->api->options->strict_fields, &c->error))
-        return -1;
-    return check_offer(c) || refuse_hopeless(c) || make_prompt(c) || fit_context(c) ? -1 : 0;
-}
-
-/* A parsed request takes many times its bytes, and an answer may wait and run for long: all that
- * is kept of it is the stop strings. */
-static void let_go_of_request(struct completion *c)
-{
-    struct chat_params *p = &c->params;
-    for (uint32_t i = 0; i < p->n_stops; i++)
-        strbuf_add(&c->stops, p->stops[i].bytes, p->stops[i].len);
-    if (c->stops.failed)
-        return; /* then the request keeps them */
-    const char *bytes = strbuf_str(&c->stops);
-    for (uint32_t i = 0; i < p->n_stops; bytes += p->stops[i++].len)
-        p->stops[i].bytes = bytes;
-    arena_free(&p->arena);
-    p->model = NULL;
-    p->messages = p->extra = NULL;
-}
-
-static struct completion *completion_of(struct job *job)
-{
-    return (struct completion *)((char *)job - offsetof(struct completion, job));
-}
-
-static void completion_prepare(struct job *job)
-{
-    struct completion *c = completion_of(job);
-    if (!atomic_load(&c->unwanted))
-        c->failed = prepare(c) != 0;
-    let_go_of_request(c);
-    strbuf_free(&c->body);
 }
 
 /* ---- begun -------------------------------------------------------------------------------- */
@@ -477,79 +297,6 @@ static void completion_prepared(struct completion *c)
         stream_begin(c);
 }
 
-/* ---- answered ----------------------------------------------------------------------------- */
-
-static const char *finish_name(enum finish_reason finish)
-{
-    return finish == FINISH_LENGTH ? "length" : "stop";
-}
-
-static struct completion_usage usage_of(const struct completion *c)
-{
-    struct completion_usage u = {.prompt_tokens = (uint32_t)c->prompt.len,
-                                 .cached_tokens = UINT32_MAX};
-    for (uint32_t i = 0; i < c->n_choices; i++) {
-        const struct choice *o = &c->choices[i];
-        u.completion_tokens += o->request.n_generated;
-        /* The choices share one prompt; what any of them had to compute was not cached. */
-        if (o->cached < u.cached_tokens)
-            u.cached_tokens = o->cached;
-    }
-    return u;
-}
-
-static void reply_whole(struct completion *c)
-{
-    struct strbuf json = STRBUF_INIT;
-    struct json_writer w = {.out = &json};
-    struct completion_usage usage = usage_of(c);
-    json_object_begin(&w, NULL);
-    json_add_string(&w, "id", c->id);
-    json_add_string(&w, "object", "chat.completion");
-    json_add_int(&w, "created", c->created);
-    json_add_string(&w, "model", c->api->options->model_name);
-    json_add_string(&w, "system_fingerprint", c->api->fingerprint);
-    json_array_begin(&w, "choices");
-    for (uint32_t i = 0; i < c->n_choices; i++) {
-        const struct choice *o = &c->choices[i];
-        json_object_begin(&w, NULL);
-        json_add_int(&w, "index", i);
-        json_object_begin(&w, "message");
-        json_add_string(&w, "role", "assistant");
-        json_add_bytes(&w, "content", strbuf_str(&o->text), o->text.len);
-        json_add_null(&w, "refusal");
-        json_object_end(&w);
-        json_add_null(&w, "logprobs");
-        json_add_string(&w, "finish_reason", finish_name(o->finish));
-        json_object_end(&w);
-    }
-    json_array_end(&w);
-    usage_add(&w, &usage);
-    json_object_end(&w);
-    note_tokens(c);
-    api_reply_json(c->x, 200, &json);
-    strbuf_free(&json);
-}
-
-/* Every choice is done: the answer ends. */
-static void completion_answer(struct completion *c)
-{
-    if (c->streaming) {
-        struct completion_usage usage = usage_of(c);
-        struct strbuf events = STRBUF_INIT;
-        if (c->params.include_usage)
-            sse_usage(&c->sse, &events, &usage);
-        sse_done(&events);
-        stream_write(c, &events);
-        strbuf_free(&events);
-        note_tokens(c);
-        http_stream_end(c->x);
-    } else {
-        reply_whole(c);
-    }
-    completion_abandon(c);
-}
-
 /* ---- running ------------------------------------------------------------------------------ */
 
 /* Moves the bytes that may be shown, up to `text_end`, through UTF-8 into the choice's text. */
@@ -647,7 +394,8 @@ static void completion_pump(struct completion *c)
     } else if (failed_choice(c, &e)) {
         completion_fail(c, &e);
     } else if (c->n_live == 0) {
-        completion_answer(c);
+        answer_send(c);
+        completion_abandon(c);
     }
 }
 
@@ -668,7 +416,7 @@ void completion_hangup(struct api *api, struct http_exchange *x)
     struct completion *c = http_user(x);
     if (!c)
         return;
-    note_tokens(c);
+    answer_note(c);
     completion_abandon(c);
 }
 

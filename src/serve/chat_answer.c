@@ -1,0 +1,91 @@
+/* What a chat completion says when all of its choices are done, whole or as the end of a stream,
+ * and the counts that go into the log. Runs on the event loop's thread. */
+#include "serve/chat_internal.h"
+
+void answer_note(struct completion *c)
+{
+    uint32_t cached = 0, generated = 0;
+    uint64_t first_ns = 0;
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        const struct choice *o = &c->choices[i];
+        generated += o->n_tokens;
+        if (i == 0 || o->cached < cached)
+            cached = o->cached;
+        if (o->n_tokens && (!first_ns || o->request.first_token_ns < first_ns))
+            first_ns = o->request.first_token_ns;
+    }
+    if (c->n_choices == 0)
+        return;
+    http_note(c->x, "prompt %zu, cached %u, generated %u", c->prompt.len, cached, generated);
+    if (first_ns)
+        http_note(c->x, "first token %.1f ms", (double)(first_ns - c->began_ns) * 1e-6);
+}
+
+const char *finish_name(enum finish_reason finish)
+{
+    return finish == FINISH_LENGTH ? "length" : "stop";
+}
+
+static struct completion_usage usage_of(const struct completion *c)
+{
+    struct completion_usage u = {.prompt_tokens = (uint32_t)c->prompt.len,
+                                 .cached_tokens = UINT32_MAX};
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        const struct choice *o = &c->choices[i];
+        u.completion_tokens += o->request.n_generated;
+        /* The choices share one prompt; what any of them had to compute was not cached. */
+        if (o->cached < u.cached_tokens)
+            u.cached_tokens = o->cached;
+    }
+    return u;
+}
+
+static void reply_whole(struct completion *c)
+{
+    struct strbuf json = STRBUF_INIT;
+    struct json_writer w = {.out = &json};
+    struct completion_usage usage = usage_of(c);
+    json_object_begin(&w, NULL);
+    json_add_string(&w, "id", c->id);
+    json_add_string(&w, "object", "chat.completion");
+    json_add_int(&w, "created", c->created);
+    json_add_string(&w, "model", c->api->options->model_name);
+    json_add_string(&w, "system_fingerprint", c->api->fingerprint);
+    json_array_begin(&w, "choices");
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        const struct choice *o = &c->choices[i];
+        json_object_begin(&w, NULL);
+        json_add_int(&w, "index", i);
+        json_object_begin(&w, "message");
+        json_add_string(&w, "role", "assistant");
+        json_add_bytes(&w, "content", strbuf_str(&o->text), o->text.len);
+        json_add_null(&w, "refusal");
+        json_object_end(&w);
+        json_add_null(&w, "logprobs");
+        json_add_string(&w, "finish_reason", finish_name(o->finish));
+        json_object_end(&w);
+    }
+    json_array_end(&w);
+    usage_add(&w, &usage);
+    json_object_end(&w);
+    answer_note(c);
+    api_reply_json(c->x, 200, &json);
+    strbuf_free(&json);
+}
+
+void answer_send(struct completion *c)
+{
+    if (!c->streaming) {
+        reply_whole(c);
+        return;
+    }
+    struct completion_usage usage = usage_of(c);
+    struct strbuf events = STRBUF_INIT;
+    if (c->params.include_usage)
+        sse_usage(&c->sse, &events, &usage);
+    sse_done(&events);
+    http_stream_write(c->x, events.data, events.len);
+    strbuf_free(&events);
+    answer_note(c);
+    http_stream_end(c->x);
+}

@@ -1,0 +1,68 @@
+#ifndef RADISH_SERVE_CHAT_INTERNAL_H
+#define RADISH_SERVE_CHAT_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "prompt/prompt.h"
+#include "serve/chat_completion.h"
+#include "serve/request_fields.h"
+#include "serve/sse.h"
+
+/* What the files of a chat completion share: chat_completion.c has its life, chat_prepare.c the
+ * worker's part of it, chat_answer.c what is said at its end. */
+
+/* One of the n answers. */
+struct choice {
+    struct request request;
+    struct strbuf bytes; /* of the generated tokens, from `shown` on */
+    uint64_t shown;      /* bytes that have gone through utf8 */
+    struct utf8_stream utf8;
+    struct strbuf text; /* whole UTF-8: the answer so far, or of a stream what is not sent yet */
+    uint32_t n_tokens;
+    uint32_t cached; /* of the prompt, once it is done */
+    bool live;       /* the scheduler has it */
+    enum finish_reason finish;
+};
+
+struct completion {
+    struct api *api;
+    struct completion *prev, *next;
+    struct http_exchange *x; /* NULL: nobody waits for the answer */
+    struct job job;
+    struct event *deadline; /* NULL: none (--timeout) */
+    bool preparing;
+    atomic_bool unwanted; /* tells the worker not to begin */
+
+    /* The worker's part: in, then out. */
+    struct strbuf body;
+    size_t body_bytes; /* the loop's: counted by the server until the body is freed */
+    struct chat_params params;
+    struct strbuf stops; /* the bytes of params.stops, once the rest of the request is let go */
+    struct token_list prompt;
+    bool failed;
+    struct api_error error;
+
+    char id[40];
+    int64_t created;
+    uint64_t began_ns, sent_ns; /* sent: the last byte of a stream */
+    struct sse_encoder sse;
+    bool streaming;
+    struct choice *choices;
+    uint32_t n_choices, n_live;
+};
+
+/* A worker's job: from the body to the prompt's tokens, or to `failed` and `error`. */
+void completion_prepare(struct job *job);
+
+/* The end of an answer whose choices are all done; the exchange is over. */
+void answer_send(struct completion *c);
+const char *finish_name(enum finish_reason finish);
+/* The counts, for the exchange's line in the log. */
+void answer_note(struct completion *c);
+
+static inline struct completion *completion_of(struct job *job)
+{
+    return (struct completion *)((char *)job - offsetof(struct completion, job));
+}
+
+#endif
