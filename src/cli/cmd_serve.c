@@ -13,7 +13,8 @@ enum { DEFAULT_PORT = 8080, NO_PORT = 65536 };
 
 static uint32_t port = NO_PORT, timeout_s, grace_s = 10, cache_ttl_min = 30, max_body_mib = 32;
 static const char *host, *address, *alias, *log_level_name;
-static struct string_list allowed_hosts;
+static const char *admin_key;
+static struct string_list allowed_hosts, api_keys, api_key_files;
 
 static const struct option serve_options[] = {
     STRING("host", &host, "HOST", "address to listen on (default 127.0.0.1)"),
@@ -35,6 +36,11 @@ static const struct option serve_options[] = {
          "seconds to finish answers after SIGINT or SIGTERM (default 10)"),
     LIST("allowed-host", &allowed_hosts, "NAME",
          "accept this Host and Origin too, *: any; repeatable"),
+    LIST("api-key", &api_keys, "[TENANT:]KEY",
+         "requests need a key; tenants share no cache; repeatable"),
+    LIST("api-key-file", &api_key_files, "FILE",
+         "such keys, one a line (a process list shows those of --api-key)"),
+    STRING("admin-key", &admin_key, "KEY", "the operator's: may look into the cache and clear it"),
     FLAG("strict-fields", &server.strict_fields, "unknown request fields are errors"),
     FLAG("strict-model", &server.strict_model, "another model's name is an error"),
     STRING("log-level", &log_level_name, "LEVEL", "error, warn, info (default) or debug"),
@@ -62,6 +68,21 @@ static int address_parse(struct error *err)
     return 0;
 }
 
+/* What is wrong with a key is told without the key. */
+static int keys_read(struct error *err)
+{
+    struct error cause;
+    for (size_t i = 0; i < api_keys.n; i++)
+        if (api_keys_add(&server.keys, api_keys.items[i], &cause))
+            return error_set(err, cause.code, "--api-key, number %zu: %s", i + 1, cause.message);
+    for (size_t i = 0; i < api_key_files.n; i++)
+        if (api_keys_add_file(&server.keys, api_key_files.items[i], &cause))
+            return error_set(err, cause.code, "--api-key-file %s", cause.message);
+    if (admin_key && api_keys_add_admin(&server.keys, admin_key, &cause))
+        return error_set(err, cause.code, "--admin-key: %s", cause.message);
+    return 0;
+}
+
 static int options_finish(struct error *err)
 {
     enum log_level level;
@@ -83,7 +104,7 @@ static int options_finish(struct error *err)
     server.max_body_bytes = (size_t)max_body_mib << 20;
     server.allowed_hosts = allowed_hosts.items;
     server.n_allowed_hosts = allowed_hosts.n;
-    return 0;
+    return keys_read(err);
 }
 
 static void memory_log(const struct runtime *r)
@@ -105,10 +126,14 @@ static int serve_run(const struct command *command, int argc, char **argv)
     int status;
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    if (options_finish(&err))
-        return command_fail(command, &err, EXIT_USAGE);
-    if (runtime_open(&runtime, &err))
+    if (options_finish(&err)) {
+        api_keys_free(&server.keys);
         return command_fail_option(command, &err);
+    }
+    if (runtime_open(&runtime, &err)) {
+        api_keys_free(&server.keys);
+        return command_fail_option(command, &err);
+    }
     memory_log(&runtime);
     if (!runtime.prompt.chat_template)
         log_warn("the model has no usable chat template, so chat requests are refused: give one "
@@ -120,6 +145,7 @@ static int serve_run(const struct command *command, int argc, char **argv)
     server.max_seqs = runtime_options.max_seqs;
     status = server_run(&server, &err) ? command_fail(command, &err, EXIT_FAILED) : EXIT_OK;
     runtime_close(&runtime);
+    api_keys_free(&server.keys);
     return status;
 }
 

@@ -6,6 +6,7 @@
 
 #include "sched/scheduler.h"
 #include "serve/api_error.h"
+#include "serve/api_keys.h"
 #include "serve/host_rules.h"
 #include "serve/http_server.h"
 #include "serve/server.h"
@@ -40,6 +41,11 @@ struct api {
 void api_init(struct api *api, const struct server_options *options);
 /* The handler for http_server_open; its context is the api. */
 struct http_handler api_handler(struct api *api, void (*drained)(void *context));
+
+/* Whose request it is, from its head. -1 and `e` (401, or what is wrong) when keys are needed and
+ * it brings none that is known. */
+int api_identify(const struct api *api, struct http_exchange *x, struct requester *out,
+                 struct api_error *e);
 
 void api_reply_json(struct http_exchange *x, int status, const struct strbuf *json);
 void api_reply_error(struct http_exchange *x, const struct api_error *e);

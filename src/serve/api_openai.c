@@ -14,12 +14,20 @@
 
 #define MODELS_PREFIX "/v1/models/"
 
+enum { MAX_ALLOW = 64 };
+
+enum route_flags {
+    ROUTE_OPEN = 1,     /* needs no key */
+    ROUTE_OPERATOR = 2, /* when there are keys, only the operator's will do */
+    ROUTE_QUIET = 4,    /* its line in the log is for debugging only */
+};
+
+/* One method of one path; a path may have several. */
 struct route {
-    const char *path;  /* a last '/' stands for anything behind it */
-    const char *allow; /* the methods, as the Allow field lists them */
+    const char *path; /* a last '/' stands for anything behind it */
     enum http_method method;
+    unsigned flags;
     void (*run)(struct api *api, struct http_exchange *x, const char *path);
-    bool quiet;
 };
 
 void api_reply_json(struct http_exchange *x, int status, const struct strbuf *json)
@@ -151,22 +159,52 @@ static void post_chat(struct api *api, struct http_exchange *x, const char *path
 }
 
 static const struct route routes[] = {
-    {"/v1/chat/completions", "POST, OPTIONS", HTTP_POST, post_chat, false},
-    {"/v1/models", "GET, HEAD, OPTIONS", HTTP_GET, get_models, false},
-    {MODELS_PREFIX, "GET, HEAD, OPTIONS", HTTP_GET, get_model, false},
-    {"/health", "GET, HEAD, OPTIONS", HTTP_GET, get_health, true},
-    {"/stats", "GET, HEAD, OPTIONS", HTTP_GET, get_stats, true},
+    {"/v1/chat/completions", HTTP_POST, 0, post_chat},
+    {"/v1/models", HTTP_GET, 0, get_models},
+    {MODELS_PREFIX, HTTP_GET, 0, get_model},
+    {"/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health},
+    {"/stats", HTTP_GET, ROUTE_OPERATOR | ROUTE_QUIET, get_stats},
 };
+enum { N_ROUTES = sizeof routes / sizeof *routes };
 
-static const struct route *route_find(const char *path)
+static bool route_has_path(const struct route *route, const char *path)
 {
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-        size_t len = strlen(routes[i].path);
-        bool open = routes[i].path[len - 1] == '/';
-        if (open ? strncmp(path, routes[i].path, len) == 0 && path[len]
-                 : strcmp(path, routes[i].path) == 0)
-            return &routes[i];
+    size_t len = strlen(route->path);
+    bool open = route->path[len - 1] == '/';
+    return open ? strncmp(path, route->path, len) == 0 && path[len]
+                : strcmp(path, route->path) == 0;
+}
+
+static bool route_has_method(const struct route *route, enum http_method method)
+{
+    return method == route->method || (method == HTTP_HEAD && route->method == HTTP_GET);
+}
+
+/* What an Allow field says of a path: "GET, HEAD, DELETE, OPTIONS"; "" when there is no such path.
+ * With NULL, of all paths. */
+static void allow_write(const char *path, char *out, size_t size)
+{
+    static const struct {
+        enum http_method method;
+        const char *name;
+    } methods[] = {{HTTP_GET, "GET, HEAD, "}, {HTTP_POST, "POST, "}, {HTTP_DELETE, "DELETE, "}};
+    size_t len = 0;
+    for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
+        bool has = false;
+        for (size_t i = 0; i < N_ROUTES; i++)
+            has |= routes[i].method == methods[m].method &&
+                   (!path || route_has_path(&routes[i], path));
+        if (has)
+            len += (size_t)snprintf(out + len, size - len, "%s", methods[m].name);
     }
+    snprintf(out + len, size - len, "%s", len ? "OPTIONS" : "");
+}
+
+static const struct route *route_find(const char *path, enum http_method method)
+{
+    for (size_t i = 0; i < N_ROUTES; i++)
+        if (route_has_path(&routes[i], path) && route_has_method(&routes[i], method))
+            return &routes[i];
     return NULL;
 }
 
@@ -233,35 +271,97 @@ static int check_stopping(const struct api *api, struct http_exchange *x, struct
     return -1;
 }
 
-/* The route of a request, or NULL and `e`. */
-static const struct route *route_check(struct http_exchange *x, struct strbuf *path,
-                                       struct api_error *e)
+/* The key that a request brings, or NULL: OpenAI's clients send `Authorization: Bearer KEY`,
+ * Anthropic's `x-api-key: KEY`. */
+static const char *key_of(const struct http_parser *p)
 {
-    const struct http_parser *p = http_request(x);
-    if (p->method == HTTP_OTHER || p->method == HTTP_CONNECT || p->method == HTTP_TRACE) {
-        api_error_set(e, 501, NULL, "the method %.40s is not known here", http_parser_method(p));
-        return NULL;
-    }
-    const struct route *route = http_parser_path(p, path) ? route_find(strbuf_str(path)) : NULL;
-    if (!route) {
-        api_error_set(e, 404, NULL, "there is no %.200s here; chat is at /v1/chat/completions",
-                      http_parser_target(p));
-        return NULL;
-    }
-    bool fits = p->method == route->method || p->method == HTTP_OPTIONS ||
-                (p->method == HTTP_HEAD && route->method == HTTP_GET);
-    if (!fits) {
-        http_add_field(x, "Allow", route->allow);
-        api_error_set(e, 405, NULL, "%s takes %s, not %s", route->path, route->allow,
-                      http_parser_method(p));
-        return NULL;
-    }
-    return route;
+    static const char bearer[] = "bearer ";
+    const char *value = http_parser_field(p, "authorization");
+    if (value && strncasecmp(value, bearer, sizeof bearer - 1) == 0)
+        return value + sizeof bearer - 1 + strspn(value + sizeof bearer - 1, " ");
+    return http_parser_field(p, "x-api-key");
 }
 
-static void reply_options(struct http_exchange *x, const char *allow)
+int api_identify(const struct api *api, struct http_exchange *x, struct requester *out,
+                 struct api_error *e)
+{
+    const struct api_keys *keys = &api->options->keys;
+    if (keys->n_keys == 0) {
+        *out = (struct requester){.is_operator = address_is_loopback(http_peer_address(x))};
+        return 0;
+    }
+    const char *key = key_of(http_request(x));
+    if (key && api_keys_find(keys, key, out))
+        return 0;
+    http_add_field(x, "WWW-Authenticate", "Bearer");
+    api_error_set(e, 401, NULL,
+                  key ? "the API key is not known here"
+                      : "this server needs an API key: send it as 'Authorization: Bearer KEY'");
+    e->code = "invalid_api_key";
+    return -1;
+}
+
+static int check_operator(const struct api *api, const struct requester *who, struct api_error *e)
+{
+    if (who->is_operator)
+        return 0;
+    return api_error_set(e, 403, NULL,
+                         api->options->keys.n_keys
+                             ? "this is for the server's operator: send the key of --admin-key"
+                             : "this is for the server's operator: ask from the machine itself, or "
+                               "start the server with --admin-key");
+}
+
+/* Whether the requester may have the route. A path that is not here (`route` is NULL) tells that
+ * only to those who have a key. */
+static int check_requester(const struct api *api, struct http_exchange *x,
+                           const struct route *route, struct api_error *e)
+{
+    struct requester who;
+    if (route && (route->flags & ROUTE_OPEN))
+        return 0;
+    if (api_identify(api, x, &who, e))
+        return -1;
+    return route && (route->flags & ROUTE_OPERATOR) ? check_operator(api, &who, e) : 0;
+}
+
+/* The route of a request, or NULL; `path` is appended to. */
+static const struct route *route_of(const struct http_exchange *x, struct strbuf *path)
 {
     const struct http_parser *p = http_request(x);
+    return http_parser_path(p, path) ? route_find(strbuf_str(path), p->method) : NULL;
+}
+
+/* Says why a request has no route, and returns -1. */
+static int refuse_route(struct http_exchange *x, const char *path, struct api_error *e)
+{
+    const struct http_parser *p = http_request(x);
+    char allow[MAX_ALLOW];
+    if (p->method == HTTP_OTHER || p->method == HTTP_CONNECT || p->method == HTTP_TRACE)
+        return api_error_set(e, 501, NULL, "the method %.40s is not known here",
+                             http_parser_method(p));
+    allow_write(path, allow, sizeof allow);
+    if (!*allow)
+        return api_error_set(e, 404, NULL,
+                             "there is no %.200s here; chat is at /v1/chat/completions",
+                             http_parser_target(p));
+    http_add_field(x, "Allow", allow);
+    return api_error_set(e, 405, NULL, "%.200s takes %s, not %s", path, allow,
+                         http_parser_method(p));
+}
+
+/* Answers what is asked before a request proper; any page of an allowed origin may ask it. */
+static void reply_options(struct http_exchange *x, const char *path)
+{
+    const struct http_parser *p = http_request(x);
+    char allow[MAX_ALLOW];
+    allow_write(path, allow, sizeof allow);
+    if (!*allow) {
+        struct api_error e;
+        api_error_set(&e, 404, NULL, "there is no %.200s here", http_parser_target(p));
+        api_reply_error(x, &e);
+        return;
+    }
     http_add_field(x, "Allow", allow);
     if (http_parser_field(p, "access-control-request-method")) {
         const char *fields = http_parser_field(p, "access-control-request-headers");
@@ -273,7 +373,23 @@ static void reply_options(struct http_exchange *x, const char *allow)
     http_reply(x, 204, NULL, NULL, 0);
 }
 
-/* Called with the head alone, and again for the route with the whole request. */
+/* What the head alone can tell of a request that is not OPTIONS. */
+static void route_head(struct api *api, struct http_exchange *x)
+{
+    struct strbuf path = STRBUF_INIT;
+    struct api_error e;
+    const struct route *route = route_of(x, &path);
+    bool posts = route && route->method == HTTP_POST;
+    if (check_requester(api, x, route, &e) || (!route && refuse_route(x, strbuf_str(&path), &e)) ||
+        (posts && (check_content_type(x, &e) || check_content_encoding(x, &e) ||
+                   check_stopping(api, x, &e))))
+        api_reply_error(x, &e);
+    else if (route->flags & ROUTE_QUIET)
+        http_log_quietly(x);
+    strbuf_free(&path);
+}
+
+/* Called with the head alone, before on_request with the whole of it. */
 static void on_head(void *context, struct http_exchange *x)
 {
     struct api *api = context;
@@ -281,25 +397,15 @@ static void on_head(void *context, struct http_exchange *x)
     struct api_error e;
     if (check_host(api, x, &e) || check_origin(api, x, &e)) {
         api_reply_error(x, &e);
-        return;
-    }
-    if (strcmp(http_parser_target(p), "*") == 0) { /* the parser lets only OPTIONS say it */
-        reply_options(x, "GET, HEAD, POST, OPTIONS");
-        return;
-    }
-    struct strbuf path = STRBUF_INIT;
-    const struct route *route = route_check(x, &path, &e);
-    strbuf_free(&path);
-    if (!route) {
-        api_reply_error(x, &e);
-    } else if (p->method == HTTP_OPTIONS) {
-        reply_options(x, route->allow);
-    } else if (p->method == HTTP_POST &&
-               (check_content_type(x, &e) || check_content_encoding(x, &e) ||
-                check_stopping(api, x, &e))) {
-        api_reply_error(x, &e);
-    } else if (route->quiet) {
-        http_log_quietly(x);
+    } else if (p->method != HTTP_OPTIONS) {
+        route_head(api, x);
+    } else if (strcmp(http_parser_target(p), "*") == 0) {
+        reply_options(x, NULL);
+    } else {
+        struct strbuf path = STRBUF_INIT;
+        bool is_path = http_parser_path(p, &path);
+        reply_options(x, is_path ? strbuf_str(&path) : "");
+        strbuf_free(&path);
     }
 }
 
@@ -308,9 +414,10 @@ static void on_request(void *context, struct http_exchange *x)
     struct api *api = context;
     struct strbuf path = STRBUF_INIT;
     struct api_error e;
-    const struct route *route = route_check(x, &path, &e);
+    const struct route *route = route_of(x, &path);
     /* The server may have begun to stop while the body came. */
-    if (!route || (route->method == HTTP_POST && check_stopping(api, x, &e)))
+    if ((!route && refuse_route(x, strbuf_str(&path), &e)) ||
+        (route->method == HTTP_POST && check_stopping(api, x, &e)))
         api_reply_error(x, &e);
     else
         route->run(api, x, strbuf_str(&path));

@@ -23,14 +23,17 @@ static bool address_parse(const char *host, struct in6_addr *out)
     return inet_pton(AF_INET6, host, out) == 1;
 }
 
-static bool is_loopback(const char *host)
+bool address_is_loopback(const char *address)
 {
     struct in6_addr a;
-    if (strcasecmp(host, "localhost") == 0)
-        return true;
-    if (!address_parse(host, &a))
+    if (!address_parse(address, &a))
         return false;
     return IN6_IS_ADDR_LOOPBACK(&a) || (IN6_IS_ADDR_V4MAPPED(&a) && a.s6_addr[12] == 127);
+}
+
+static bool is_loopback(const char *host)
+{
+    return strcasecmp(host, "localhost") == 0 || address_is_loopback(host);
 }
 
 static bool is_same_host(const char *a, const char *b)

@@ -21,5 +21,7 @@ bool host_is_allowed(const struct host_rules *rules, const char *authority,
 /* `origin` is an Origin field's value: scheme://host[:port]. "null" is nobody. */
 bool origin_is_allowed(const struct host_rules *rules, const char *origin,
                        const char *local_address);
+/* A numeric address of this machine's own. */
+bool address_is_loopback(const char *address);
 
 #endif

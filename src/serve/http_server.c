@@ -82,6 +82,7 @@ static const char *status_text(int status)
     } texts[] = {{200, "OK"},
                  {204, "No Content"},
                  {400, "Bad Request"},
+                 {401, "Unauthorized"},
                  {403, "Forbidden"},
                  {404, "Not Found"},
                  {405, "Method Not Allowed"},

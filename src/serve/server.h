@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "prompt/prompt.h"
+#include "serve/api_keys.h"
 
 /* The server: OpenAI's API over HTTP for one loaded model. One event loop owns the connections and
  * the answers in progress, a few workers parse and tokenise, the scheduler's thread computes.
@@ -46,6 +47,7 @@ struct server_options {
     bool strict_model;                /* another model's name is an error */
     const char *const *allowed_hosts; /* [n_allowed_hosts] beside loopback and `host` */
     size_t n_allowed_hosts;
+    struct api_keys keys; /* none: anyone who gets this far may ask */
 };
 
 #define SERVER_OPTIONS_DEFAULT                                                                     \
