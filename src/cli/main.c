@@ -5,8 +5,8 @@
 #include "cli/command.h"
 
 static const struct command *const commands[] = {
-    &command_serve, &command_chat,     &command_run,    &command_bench,
-    &command_info,  &command_tokenize, &command_render, &command_logits,
+    &command_serve,    &command_chat,   &command_run,    &command_bench,  &command_info,
+    &command_tokenize, &command_render, &command_logits, &command_replay,
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

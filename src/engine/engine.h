@@ -141,6 +141,7 @@ int cpu_engine_open(struct engine **out, const struct model *model,
  * a digest of the tokens up to it, so that a wrong page table gives wrong logits. */
 struct mock_options {
     uint32_t n_vocab;
+    uint32_t n_tokens;      /* that prompts may have, if more than n_vocab */
     uint32_t row_cost_us;   /* time that each row takes */
     uint32_t batch_cost_us; /* time that each batch takes */
     int32_t fail_token;     /* a batch with this token fails; -1: none */

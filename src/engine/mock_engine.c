@@ -186,10 +186,12 @@ static int mock_submit(struct engine *e, const struct batch *batch, struct error
     struct mock_engine *m = (struct mock_engine *)e;
     assert(!m->batch);
     check_batch(e, batch);
+    uint32_t n_tokens = m->options.n_tokens > e->info.n_vocab ? m->options.n_tokens
+                                                              : e->info.n_vocab;
     for (uint32_t i = 0; i < batch->n_rows; i++)
-        if (batch->rows[i].token < 0 || (uint32_t)batch->rows[i].token >= e->info.n_vocab)
+        if (batch->rows[i].token < 0 || (uint32_t)batch->rows[i].token >= n_tokens)
             return error_set(err, ERROR_INPUT, "token %d is not in the vocabulary of %u",
-                             batch->rows[i].token, e->info.n_vocab);
+                             batch->rows[i].token, n_tokens);
     m->batch = batch;
     return 0;
 }

@@ -197,3 +197,20 @@ TEST(mock_engine, refuses_an_end_outside_the_vocabulary)
     CHECK(mock_engine_open(&e, &options, &limits, &err) == -1);
     CHECK_INT(err.code, ERROR_INPUT);
 }
+
+TEST(mock_engine, prompts_may_have_more_tokens_than_answers)
+{
+    struct mock_options options = quiet;
+    options.n_tokens = 1000;
+    struct engine *e = open_mock(options);
+    struct error err;
+    int32_t tokens[] = {999, 1000, -1};
+    float logits[VOCAB];
+    struct page_run run = {0, 1};
+    CHECK(forward(e, &run, 1, tokens, 0, 1, logits, NULL, &err) == 0);
+    CHECK(forward(e, &run, 1, tokens + 1, 0, 1, logits, NULL, &err) == -1);
+    CHECK(strstr(err.message, "token 1000"));
+    CHECK(forward(e, &run, 1, tokens + 2, 0, 1, logits, NULL, &err) == -1);
+    CHECK_INT(e->info.n_vocab, VOCAB);
+    engine_close(e);
+}
