@@ -66,8 +66,11 @@ static const char *ending(const struct chat *c, const struct generation *g)
 static int prompt_make(const struct chat *c, struct token_list *tokens, struct error *err)
 {
     uint32_t context = c->generator.runtime->context;
-    if (prompt_maker_chat(&c->generator.runtime->prompt, c->messages, NULL, tokens, err))
+    struct prompt_input in = {.messages = c->messages};
+    struct prompt prompt;
+    if (prompt_maker_chat(&c->generator.runtime->prompt, &in, &prompt, err))
         return -1;
+    *tokens = prompt.tokens;
     if (tokens->len >= context)
         return error_set(err, ERROR_LIMIT,
                          "the conversation has %zu tokens, and the context holds %u with the "

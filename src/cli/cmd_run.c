@@ -43,7 +43,11 @@ static int prompt_make(const struct prompt_maker *maker, const struct strbuf *te
     if (system_text)
         message_append(&arena, messages, "system", system_text, strlen(system_text));
     message_append(&arena, messages, "user", strbuf_str(text), text->len);
-    int failed = prompt_maker_chat(maker, messages, NULL, tokens, err);
+    struct prompt_input in = {.messages = messages};
+    struct prompt prompt;
+    int failed = prompt_maker_chat(maker, &in, &prompt, err);
+    if (!failed)
+        *tokens = prompt.tokens;
     arena_free(&arena);
     return failed;
 }

@@ -1,21 +1,24 @@
-/* From a conversation to token ids. A rendering says which bytes the template wrote and which
- * came with the messages (chat_template.h); special tokens are looked for in the first kind only:
+/* From a conversation to token ids: what opens and closes, and the steps in their order. A
+ * rendering says which bytes the template wrote and which came with the messages
+ * (chat_template.h); special tokens are looked for in the first kind only:
  *
  *   <|im_start|>user\nsay <|im_end|> twice<|im_end|>\n      rendered
  *   [template       ][message 0          ][template  ]
  *   ^^^^^^^^^^^^                          ^^^^^^^^^^         these become special tokens
  *               ^^^^^^^^^^^^^^^^^^^^^^^^^^          ^^        these runs are encoded whole
  *
- * A run is encoded in one piece, whoever wrote it, because words are cut from the joined text. */
+ * prompt_replay.c finds the answers that come back, prompt_encode.c makes the tokens. */
 #include "prompt/prompt.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "prompt/prompt_internal.h"
 
 enum { MAX_TEMPLATE_BYTES = 4 << 20 };
 
@@ -144,39 +147,6 @@ static struct json *context_make(const struct prompt_maker *p, struct arena *are
     return context;
 }
 
-/* Runs of text and the special tokens between them, as drawn at the top. */
-static int rendering_encode(const struct prompt_maker *p, const struct rendering *r,
-                            struct token_list *out, struct error *err)
-{
-    const char *text = strbuf_str(&r->text);
-    size_t run = 0, at = 0;
-    for (size_t i = 0; i < r->n_segments; i++) {
-        size_t end = r->segments[i].end;
-        if (r->segments[i].source != RENDER_TEMPLATE)
-            at = end;
-        while (at < end) {
-            int32_t id = tokenizer_special_at(p->tokenizer, text + at, end - at);
-            if (id < 0) {
-                at++;
-                continue;
-            }
-            size_t len;
-            tokenizer_bytes(p->tokenizer, id, &len);
-            if (tokenizer_is_special(p->tokenizer, id)) { /* others are cut out of any text */
-                if (at > run && tokenizer_encode(p->tokenizer, text + run, at - run, 0, out, err))
-                    return -1;
-                if (!token_list_add(out, id))
-                    return error_set(err, ERROR_MEMORY, "no memory for %zu tokens", out->len + 1);
-                run = at + len;
-            }
-            at += len;
-        }
-    }
-    return r->text.len > run
-               ? tokenizer_encode(p->tokenizer, text + run, r->text.len - run, 0, out, err)
-               : 0;
-}
-
 static bool starts_with_bos(const struct prompt_maker *p, const struct rendering *r)
 {
     return r->n_segments && r->segments[0].source == RENDER_TEMPLATE &&
@@ -192,29 +162,70 @@ static int64_t local_now(void)
     return localtime_r(&now, &tm) ? (int64_t)now + tm.tm_gmtoff : (int64_t)now;
 }
 
-int prompt_maker_chat(const struct prompt_maker *p, const struct json *messages,
-                      const struct json *extra, struct token_list *out, struct error *err)
+static int render(const struct prompt_maker *p, const struct prompt_input *in,
+                  struct rendering *out, struct error *err)
 {
+    struct arena arena = ARENA_INIT;
+    struct render_options options = {.now_unix = local_now()};
+    const struct json *context = context_make(p, &arena, in->messages, in->extra, err);
+    int failed = context ? chat_template_render(p->chat_template, context, &options, out, err) : -1;
+    arena_free(&arena);
+    return failed;
+}
+
+static int replays_report(const struct prompt_draft *d, struct prompt *out, struct error *err)
+{
+    if (d->n_spans == 0)
+        return 0;
+    out->replays = calloc(d->n_spans, sizeof *out->replays);
+    if (!out->replays)
+        return error_set(err, ERROR_MEMORY, "no memory for a conversation");
+    for (; out->n_replays < d->n_spans; out->n_replays++) {
+        const struct prompt_span *span = &d->spans[out->n_replays];
+        struct prompt_replay *replay = &out->replays[out->n_replays];
+        *replay = (struct prompt_replay){
+            .message = span->message,
+            .stop = span->stop,
+            .first_token = span->first_token,
+            .n_tokens = span->n_ids,
+            .n_bytes = span->end - span->begin + span->leads_with_space,
+        };
+        replay_answer_ids(span->answer, &replay->n_sampled);
+    }
+    return 0;
+}
+
+int prompt_maker_chat(const struct prompt_maker *p, const struct prompt_input *in,
+                      struct prompt *out, struct error *err)
+{
+    *out = (struct prompt){0};
     if (!p->chat_template)
         return error_set(err, ERROR_FORMAT,
                          "the model has no chat template: start with --chat-template-file FILE to "
                          "give it one");
-    struct arena arena = ARENA_INIT;
-    struct rendering rendering = RENDERING_INIT;
-    struct render_options options = {.now_unix = local_now()};
-    size_t before = out->len;
-    const struct json *context = context_make(p, &arena, messages, extra, err);
-    int failed = context
-                     ? chat_template_render(p->chat_template, context, &options, &rendering, err)
-                     : -1;
-    if (!failed && p->adds_bos && !starts_with_bos(p, &rendering) &&
-        !token_list_add(out, tokenizer_bos(p->tokenizer)))
+    struct prompt_draft draft = {.tokenizer = p->tokenizer};
+    int failed = render(p, in, &draft.rendering, err);
+    if (!failed)
+        failed = prompt_find_specials(&draft, err);
+    if (!failed && in->replay)
+        failed = prompt_find_spans(&draft, in, &out->digest, err);
+    if (!failed && p->adds_bos && !starts_with_bos(p, &draft.rendering) &&
+        !token_list_add(&out->tokens, tokenizer_bos(p->tokenizer)))
         failed = error_set(err, ERROR_MEMORY, "no memory for a conversation's tokens");
     if (!failed)
-        failed = rendering_encode(p, &rendering, out, err);
+        failed = prompt_encode(&draft, in->want_map, out, err);
+    if (!failed)
+        failed = replays_report(&draft, out, err);
+    prompt_draft_free(&draft);
     if (failed)
-        out->len = before;
-    rendering_free(&rendering);
-    arena_free(&arena);
+        prompt_free(out);
     return failed;
+}
+
+void prompt_free(struct prompt *p)
+{
+    token_list_free(&p->tokens);
+    free(p->replays);
+    free(p->map);
+    *p = (struct prompt){0};
 }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "prompt/chat_template.h"
+#include "prompt/replay_store.h"
 #include "prompt/tokenizer.h"
 
 /* From a conversation to token ids: the model's own template rendered once, its own tokenizer run
@@ -25,14 +26,66 @@ void prompt_maker_close(struct prompt_maker *p);
  * and what ends in "_token". */
 bool prompt_owns_name(const char *name, size_t len);
 
-/* Appends the ids of the rendered conversation to `out`. `messages` is an array in OpenAI's form
- * whose contents are strings; `extra` (may be NULL) is an object whose members the template sees
- * as variables (tools, enable_thinking, ...; add_generation_prompt is true unless it says so).
+/* A conversation to be rendered. Zero what is not wanted. */
+struct prompt_input {
+    const struct json *messages; /* an array in OpenAI's form */
+    /* An object whose members the template sees as variables (tools, enable_thinking, ...;
+     * add_generation_prompt is true unless it says so), or NULL. */
+    const struct json *extra;
+    /* Where answers of earlier turns have their sampled ids; NULL: all text is encoded. */
+    struct replay_store *replay;
+    uint64_t ns;   /* whose answers: those of other namespaces are not seen */
+    bool want_map; /* who wrote each token is asked for */
+};
+
+/* Why the sampled ids of an answer went into the prompt no further. */
+enum replay_stop {
+    REPLAY_COMPLETE,  /* they all did */
+    REPLAY_TRIMMED,   /* white space that was sampled is not rendered */
+    REPLAY_STRIPPED,  /* text that was sampled here, such as thinking, is left out */
+    REPLAY_SHORTENED, /* the message ends before the answer did */
+    REPLAY_REWRITTEN, /* the message reads differently from there on */
+};
+
+const char *replay_stop_name(enum replay_stop stop); /* "complete", "trimmed", ... */
+
+/* An answer that was found for an assistant's message. */
+struct prompt_replay {
+    int32_t message;            /* its index */
+    enum replay_stop stop;      /* why it ended */
+    size_t first_token;         /* in the prompt */
+    size_t n_tokens, n_sampled; /* the answer's ids that are in the prompt, and all of them */
+    size_t n_bytes; /* of the answer's text that these ids are, special tokens spelled */
+};
+
+/* Tokens up to `token_end` whose first byte has the same source, an enum render_source: the runs
+ * cover the prompt. */
+struct prompt_run {
+    size_t token_end;
+    int32_t source;
+};
+
+struct prompt {
+    struct token_list tokens;
+    struct prompt_digest digest; /* of the rendering, for replay_store_add; needs `replay` */
+    size_t n_replayed;           /* tokens that came from the store */
+    struct prompt_replay *replays;
+    size_t n_replays;
+    struct prompt_run *map; /* NULL unless it was asked for */
+    size_t n_map;
+};
+
+/* Makes the prompt of a conversation. `out` is written whole; after an error there is nothing in
+ * it to free.
+ *
  * Only what the template itself wrote can become a special token: a message that spells one out
- * stays text. The model's BOS comes first once, whether the template writes it or not.
+ * stays text. The model's BOS comes first once, whether the template writes it or not. With
+ * `replay`, the assistant's messages become the ids that were sampled for them as far as the
+ * bytes agree with what the template renders; the text of the prompt is the same without it.
  * ERROR_FORMAT: the model has no template; ERROR_INPUT and ERROR_LIMIT: the conversation or
  * `extra` is not what the template takes. */
-int prompt_maker_chat(const struct prompt_maker *p, const struct json *messages,
-                      const struct json *extra, struct token_list *out, struct error *err);
+int prompt_maker_chat(const struct prompt_maker *p, const struct prompt_input *in,
+                      struct prompt *out, struct error *err);
+void prompt_free(struct prompt *p);
 
 #endif

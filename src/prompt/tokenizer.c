@@ -85,11 +85,11 @@ static int encode_run(struct encoder *e, const char *text, size_t len, bool afte
     return encode_bytes(e, text, len);
 }
 
-static int encode_text(struct encoder *e, const char *text, size_t len, bool parse_special)
+static int encode_text(struct encoder *e, const char *text, size_t len, int flags)
 {
-    const struct special_list *list = parse_special ? &e->t->control : &e->t->user;
+    const struct special_list *list = flags & TOKENIZE_PARSE_SPECIAL ? &e->t->control : &e->t->user;
     size_t run = 0; /* where the text begins that is not encoded yet */
-    bool after_special = true;
+    bool after_special = !(flags & TOKENIZE_CONTINUES);
     for (size_t at = 0; list->n > 0 && at < len;) {
         int32_t id = special_list_match(list, e->t, text + at, len - at);
         if (id < 0) {
@@ -119,7 +119,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, in
     if (flags & TOKENIZE_ADD_SPECIAL && t->add_bos && t->bos >= 0)
         status = encoder_add(&e, t->bos);
     if (status == 0)
-        status = encode_text(&e, text, len, flags & TOKENIZE_PARSE_SPECIAL);
+        status = encode_text(&e, text, len, flags);
     if (status == 0 && flags & TOKENIZE_ADD_SPECIAL && t->add_eos && t->eos >= 0)
         status = encoder_add(&e, t->eos);
     if (status != 0)
@@ -162,6 +162,11 @@ int32_t tokenizer_bos(const struct tokenizer *t)
 int32_t tokenizer_eos(const struct tokenizer *t)
 {
     return t->eos;
+}
+
+bool tokenizer_adds_space(const struct tokenizer *t)
+{
+    return t->add_space_prefix;
 }
 
 int32_t tokenizer_find(const struct tokenizer *t, const char *bytes, size_t len)

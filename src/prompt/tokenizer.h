@@ -23,6 +23,7 @@ struct token_list {
 enum tokenize_flags {
     TOKENIZE_ADD_SPECIAL = 1,   /* the tokens that the model puts around a text (BOS, EOS) */
     TOKENIZE_PARSE_SPECIAL = 2, /* text that spells a special token becomes that token */
+    TOKENIZE_CONTINUES = 4,     /* text stands before it: SentencePiece puts no space there */
 };
 
 int tokenizer_open(struct tokenizer **out, const struct gguf *gguf, struct error *err);
@@ -44,6 +45,9 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id); /* control tok
 bool tokenizer_is_end(const struct tokenizer *t, int32_t id);     /* any end-of-generation token */
 int32_t tokenizer_bos(const struct tokenizer *t);                 /* -1: none */
 int32_t tokenizer_eos(const struct tokenizer *t);                 /* -1: none */
+/* A space that is not in the text is encoded before it (SentencePiece), but for texts that
+ * continue others. */
+bool tokenizer_adds_space(const struct tokenizer *t);
 int32_t tokenizer_find(const struct tokenizer *t, const char *bytes, size_t len); /* -1: none */
 /* The longest special token, control or user-defined, that `text` begins with; -1: none. */
 int32_t tokenizer_special_at(const struct tokenizer *t, const char *text, size_t len);

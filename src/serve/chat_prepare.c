@@ -67,9 +67,13 @@ static int check_offer(struct completion *c)
 static int make_prompt(struct completion *c)
 {
     const struct chat_params *p = &c->params;
+    struct prompt_input in = {.messages = p->messages, .extra = p->extra};
+    struct prompt prompt;
     struct error err;
-    if (prompt_maker_chat(c->api->options->prompt, p->messages, p->extra, &c->prompt, &err) == 0)
+    if (prompt_maker_chat(c->api->options->prompt, &in, &prompt, &err) == 0) {
+        c->prompt = prompt.tokens;
         return 0;
+    }
     switch (err.code) {
     case ERROR_INPUT:
     case ERROR_LIMIT:

@@ -33,15 +33,17 @@ static const char *chat(struct prompt_maker *p, const char *messages, const char
 {
     static char result[8192];
     struct arena arena = ARENA_INIT;
-    struct token_list tokens = {0};
+    struct prompt_input in = {.messages = parse(&arena, messages),
+                              .extra = extra ? parse(&arena, extra) : NULL};
+    struct prompt prompt;
     struct error err = {0};
-    int rc = prompt_maker_chat(p, parse(&arena, messages), extra ? parse(&arena, extra) : NULL,
-                               &tokens, &err);
-    snprintf(result, sizeof result, "%s%s", rc ? "! " : "", rc ? err.message : shown(p, &tokens));
+    int rc = prompt_maker_chat(p, &in, &prompt, &err);
+    snprintf(result, sizeof result, "%s%s", rc ? "! " : "",
+             rc ? err.message : shown(p, &prompt.tokens));
     chat_error = err.code;
     if (rc)
-        CHECK_INT(tokens.len, 0);
-    token_list_free(&tokens);
+        CHECK_INT(prompt.tokens.len, 0);
+    prompt_free(&prompt);
     arena_free(&arena);
     return result;
 }
@@ -181,14 +183,16 @@ TEST(prompt, template_errors_reach_the_client)
 static void check_same_ids(const struct prompt_maker *p, const char *messages, const char *text)
 {
     struct arena arena = ARENA_INIT;
-    struct token_list got = {0}, want = {0};
+    struct prompt_input in = {.messages = parse(&arena, messages)};
+    struct prompt got;
+    struct token_list want = {0};
     struct error err = {0};
-    CHECK(prompt_maker_chat(p, parse(&arena, messages), NULL, &got, &err) == 0);
+    CHECK(prompt_maker_chat(p, &in, &got, &err) == 0);
     CHECK(tokenizer_encode(p->tokenizer, text, strlen(text), TOKENIZE_PARSE_SPECIAL, &want, &err) ==
           0);
-    CHECK_INT(got.len, want.len);
-    CHECK(memcmp(got.ids, want.ids, got.len * sizeof *got.ids) == 0);
-    token_list_free(&got);
+    CHECK_INT(got.tokens.len, want.len);
+    CHECK(memcmp(got.tokens.ids, want.ids, want.len * sizeof *want.ids) == 0);
+    prompt_free(&got);
     token_list_free(&want);
     arena_free(&arena);
 }

@@ -1,0 +1,270 @@
+/* Which answers of the store a conversation brings back. The assistant's message stands where the
+ * generation prompt ended when it was sampled: somewhere in the words that the template wrote
+ * directly before it. So the digest is taken at each of those bytes, and the store asked:
+ *
+ *   ... Hi<|im_end|>\n<|im_start|>assistant\n<think>\nHm, ...
+ *         ▲         ▲▲            ▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲              candidates
+ *   [ 0 ][ template                               ][ message 1
+ *
+ * The ids that are found there go along the text from their candidate for as long as they agree
+ * with it: special ids where the template wrote them, others where their bytes are. They may pass
+ * through the template's words and the message's own, never into another message or other data.
+ *
+ * What a newcomer gets wrong: equal bytes are not enough for a special token. An answer that
+ * spells <|im_end|> was sampled as text, and the template's <|im_end|> is not that. */
+#include "prompt/prompt_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_LEAD_BYTES = 4096, /* the template's words before a message that are searched */
+    MAX_NEEDLE_BYTES = 32, /* of the rendering, to see what became of an answer */
+};
+
+/* The part of the text that an answer may become. */
+struct field {
+    const struct prompt_draft *d;
+    int32_t message;
+    size_t lead;    /* the first candidate */
+    size_t own;     /* where the message's own text begins: the last candidate */
+    size_t own_end; /* where it ends */
+    size_t end;     /* where another's text begins, or the rendering ends */
+    const struct prompt_special *special; /* the first that ends behind the candidate */
+};
+
+static struct field field_find(const struct prompt_draft *d, size_t segment, size_t taken)
+{
+    const struct rendering *r = &d->rendering;
+    const struct render_segment *s = r->segments;
+    struct field f = {.d = d, .message = s[segment].source};
+    f.own = segment ? s[segment - 1].end : 0;
+    f.lead = f.own;
+    if (segment && s[segment - 1].source == RENDER_TEMPLATE)
+        f.lead = segment > 1 ? s[segment - 2].end : 0;
+    if (f.own - f.lead > MAX_LEAD_BYTES)
+        f.lead = f.own - MAX_LEAD_BYTES;
+    if (f.lead < taken)
+        f.lead = taken;
+    for (size_t i = segment; i < r->n_segments; i++) {
+        if (s[i].source != RENDER_TEMPLATE && s[i].source != f.message)
+            break;
+        f.end = s[i].end;
+        if (s[i].source == f.message)
+            f.own_end = f.end;
+    }
+    return f;
+}
+
+static const struct prompt_special *specials_end(const struct prompt_draft *d)
+{
+    return d->specials + d->n_specials;
+}
+
+/* Goes along the text from a candidate with the answer's ids. */
+static struct prompt_span answer_walk(const struct field *f, size_t begin,
+                                      struct replay_answer *answer)
+{
+    const struct tokenizer *t = f->d->tokenizer;
+    const char *text = strbuf_str(&f->d->rendering.text);
+    const struct prompt_special *special = f->special, *last = specials_end(f->d);
+    struct prompt_span span = {
+        .begin = begin, .end = begin, .answer = answer, .message = f->message};
+    size_t n;
+    const int32_t *ids = replay_answer_ids(answer, &n);
+    bool is_after_special = begin == 0 || (special > f->d->specials && special[-1].end == begin);
+    for (; span.n_ids < n; span.n_ids++) {
+        int32_t id = ids[span.n_ids];
+        size_t len, at = span.end;
+        const char *bytes = tokenizer_bytes(t, id, &len);
+        if (tokenizer_is_special(t, id)) {
+            if (special == last || special->begin != at || special->id != id)
+                break;
+            span.end = special++->end;
+            continue;
+        }
+        if (len == 0) /* it has no bytes to compare: padding, or no token at all */
+            break;
+        bool leads = span.n_ids == 0 && is_after_special && tokenizer_adds_space(t) &&
+                     bytes[0] == ' ' && text[at] != ' ';
+        size_t end = at + len - leads;
+        if (end > f->end || memcmp(text + at, bytes + leads, len - leads) != 0 ||
+            (special < last && special->begin < end))
+            break;
+        span.end = end;
+        span.leads_with_space |= leads;
+    }
+    return span;
+}
+
+/* ---- why it ended ---------------------------------------------------------------------------- */
+
+/* The answer's text from the first id that did not agree, without special tokens; gives how much
+ * of it comes before the first of those. */
+static size_t rest_spell(const struct tokenizer *t, const struct prompt_span *span,
+                         struct strbuf *out)
+{
+    size_t n, len, run = SIZE_MAX;
+    const int32_t *ids = replay_answer_ids(span->answer, &n);
+    for (size_t i = span->n_ids; i < n; i++) {
+        const char *bytes = tokenizer_bytes(t, ids[i], &len);
+        if (!tokenizer_is_special(t, ids[i]))
+            strbuf_add(out, bytes, len);
+        else if (run == SIZE_MAX)
+            run = out->len;
+    }
+    return run < out->len ? run : out->len;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Whether one of the two begins with the other; a needle of nothing, only with nothing. */
+static bool is_found_at(const char *sampled, size_t len, const char *needle, size_t needle_len)
+{
+    size_t common = len < needle_len ? len : needle_len;
+    return len == 0 || (common && memcmp(sampled, needle, common) == 0);
+}
+
+/* The first id that did not agree may do so in its first bytes: how many. */
+static size_t agreement_in_part(const struct field *f, const struct prompt_span *span)
+{
+    size_t n, len, common = 0;
+    const int32_t *ids = replay_answer_ids(span->answer, &n);
+    const char *bytes = tokenizer_bytes(f->d->tokenizer, ids[span->n_ids], &len);
+    const char *text = strbuf_str(&f->d->rendering.text) + span->end;
+    if (tokenizer_is_special(f->d->tokenizer, ids[span->n_ids]))
+        return 0;
+    while (common < len && span->end + common < f->end && bytes[common] == text[common])
+        common++;
+    return common;
+}
+
+static enum replay_stop stop_find(const struct field *f, const struct prompt_span *span)
+{
+    size_t n;
+    replay_answer_ids(span->answer, &n);
+    if (span->n_ids == n)
+        return REPLAY_COMPLETE;
+    struct strbuf rest = STRBUF_INIT;
+    size_t run = rest_spell(f->d->tokenizer, span, &rest);
+    if (rest.failed) { /* the prompt is right all the same */
+        strbuf_free(&rest);
+        return REPLAY_REWRITTEN;
+    }
+    size_t common = agreement_in_part(f, span), at = span->end + common;
+    const char *text = strbuf_str(&f->d->rendering.text);
+    const char *sampled = strbuf_str(&rest) + common;
+    size_t spaces = 0, from = at > f->own ? at : f->own;
+    while (spaces < run - common && is_space(sampled[spaces]))
+        spaces++;
+    size_t needle = from < f->own_end ? f->own_end - from : 0;
+    if (needle > MAX_NEEDLE_BYTES)
+        needle = MAX_NEEDLE_BYTES;
+    enum replay_stop stop = REPLAY_REWRITTEN;
+    if (spaces && is_found_at(sampled + spaces, run - common - spaces, text + from, needle))
+        stop = REPLAY_TRIMMED;
+    else if (at >= f->own_end)
+        stop = REPLAY_SHORTENED;
+    else if (memmem(sampled, rest.len - common, text + from, needle))
+        stop = REPLAY_STRIPPED;
+    strbuf_free(&rest);
+    return stop;
+}
+
+const char *replay_stop_name(enum replay_stop stop)
+{
+    static const char *const names[] = {"complete", "trimmed", "stripped", "shortened",
+                                        "rewritten"};
+    return names[stop];
+}
+
+/* ---- the search ------------------------------------------------------------------------------ */
+
+/* The answer that goes furthest; of those that go as far, the one that begins first, then the
+ * newest. One of which no id agrees is kept too, to say so, if there is no other. */
+static struct prompt_span span_search(struct field *f, const struct prompt_input *in,
+                                      struct prefix_digest *digest)
+{
+    const char *text = strbuf_str(&f->d->rendering.text);
+    struct prompt_span best = {0};
+    for (size_t at = f->lead; at <= f->own; at++) {
+        while (f->special < specials_end(f->d) && f->special->end <= at)
+            f->special++;
+        if (f->special < specials_end(f->d) && f->special->begin < at)
+            continue;
+        struct replay_answer *answers[REPLAY_MAX_ANSWERS];
+        size_t n = replay_store_find(in->replay, in->ns, prefix_digest_at(digest, text, at),
+                                     answers);
+        for (size_t i = 0; i < n; i++) {
+            struct prompt_span span = answer_walk(f, at, answers[i]);
+            bool is_better = !best.answer || (span.n_ids && (!best.n_ids || span.end > best.end));
+            replay_answer_release(is_better ? best.answer : answers[i]);
+            if (is_better)
+                best = span;
+        }
+    }
+    if (best.answer)
+        best.stop = stop_find(f, &best);
+    return best;
+}
+
+static bool span_add(struct prompt_draft *d, const struct prompt_span *span)
+{
+    struct prompt_span *grown = prompt_grow(d->spans, sizeof *grown, d->n_spans,
+                                            &d->spans_capacity);
+    if (!grown)
+        return false;
+    d->spans = grown;
+    d->spans[d->n_spans++] = *span;
+    return true;
+}
+
+/* Which messages are the assistant's: an array of as many as there are messages, or NULL. */
+static bool *assistants_find(const struct json *messages)
+{
+    bool *is_assistant = calloc(messages->count + 1, sizeof *is_assistant);
+    size_t i = 0;
+    if (is_assistant)
+        json_each (message, messages)
+            is_assistant[i++] = json_equals(json_get(message, "role"), "assistant");
+    return is_assistant;
+}
+
+int prompt_find_spans(struct prompt_draft *d, const struct prompt_input *in,
+                      struct prompt_digest *whole, struct error *err)
+{
+    const struct rendering *r = &d->rendering;
+    struct prefix_digest digest;
+    bool *is_assistant = assistants_find(in->messages);
+    if (!is_assistant)
+        return error_set(err, ERROR_MEMORY, "no memory for a conversation");
+    prefix_digest_open(&digest, in->replay);
+    int32_t before = RENDER_TEMPLATE; /* who wrote last, but for the template */
+    size_t taken = 0;                 /* the text up to here is in a span */
+    const struct prompt_special *special = d->specials;
+    int failed = 0;
+    for (size_t i = 0; i < r->n_segments && !failed; i++) {
+        int32_t source = r->segments[i].source;
+        if (source == RENDER_TEMPLATE)
+            continue;
+        if (source != before && source >= 0 && (size_t)source < in->messages->count &&
+            is_assistant[source]) {
+            struct field f = field_find(d, i, taken);
+            f.special = special;
+            struct prompt_span span = span_search(&f, in, &digest);
+            special = f.special;
+            taken = span.answer ? span.end : taken;
+            if (span.answer && !span_add(d, &span)) {
+                replay_answer_release(span.answer);
+                failed = error_set(err, ERROR_MEMORY, "no memory for a conversation");
+            }
+        }
+        before = source;
+    }
+    free(is_assistant);
+    *whole = prefix_digest_at(&digest, strbuf_str(&r->text), r->text.len);
+    return failed;
+}

@@ -1,0 +1,430 @@
+/* Answers that come back as the ids that were sampled: how far, and that the text is the same. */
+#include "prompt/prompt.h"
+
+#include <stdlib.h>
+
+#include "test.h"
+#include "test_tokenizer_model.h"
+
+#define USER(text)      "{\"role\": \"user\", \"content\": \"" text "\"}"
+#define ASSISTANT(text) "{\"role\": \"assistant\", \"content\": \"" text "\"}"
+#define END             "\x01" /* in sampled text: the end token */
+#define START           "\x02" /* <|im_start|> */
+
+/* One conversation on one tokenizer. */
+struct talk {
+    struct prompt_maker p;
+    struct replay_store *store;
+    uint64_t ns;
+    const char *extra;
+    struct prompt_digest before; /* of the last prompt */
+};
+
+static void talk_template(struct talk *t, const char *source)
+{
+    struct error err = {0};
+    if (!source)
+        return;
+    chat_template_free(t->p.chat_template);
+    t->p.chat_template = chat_template_parse(source, strlen(source), &err);
+    if (!t->p.chat_template)
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+}
+
+/* A token for each byte and ChatML, unless another template is given. */
+static void talk_open(struct talk *t, const char *source)
+{
+    struct error err = {0};
+    *t = (struct talk){0};
+    CHECK(prompt_maker_open_bytes(&t->p, NULL, &err) == 0);
+    CHECK(replay_store_open(&t->store, 1 << 20, &err) == 0);
+    talk_template(t, source);
+}
+
+static void talk_close(struct talk *t)
+{
+    prompt_maker_close(&t->p);
+    replay_store_close(t->store);
+}
+
+static struct prompt prompt_of(const struct talk *t, const char *messages, bool replay, bool map)
+{
+    struct arena arena = ARENA_INIT;
+    struct error err = {0};
+    char text[4096];
+    snprintf(text, sizeof text, "[%s]", messages);
+    struct prompt_input in = {.messages = json_parse(&arena, text, strlen(text), &err),
+                              .replay = replay ? t->store : NULL,
+                              .ns = t->ns,
+                              .want_map = map};
+    if (in.messages && t->extra)
+        in.extra = json_parse(&arena, t->extra, strlen(t->extra), &err);
+    struct prompt prompt;
+    if (!in.messages || prompt_maker_chat(&t->p, &in, &prompt, &err) != 0)
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    arena_free(&arena);
+    return prompt;
+}
+
+/* Tokens as text: special ones as [name], and with `cut` a | between the others. */
+static void spell(const struct talk *t, const struct token_list *tokens, bool cut,
+                  struct strbuf *out)
+{
+    for (size_t i = 0; i < tokens->len; i++) {
+        size_t len;
+        const char *bytes = tokenizer_bytes(t->p.tokenizer, tokens->ids[i], &len);
+        bool special = tokenizer_is_special(t->p.tokenizer, tokens->ids[i]);
+        strbuf_adds(out, special ? "[" : cut ? "|" : "");
+        strbuf_add(out, bytes, len);
+        strbuf_adds(out, special ? "]" : "");
+    }
+}
+
+/* Sampled text as ids, a token for each byte. */
+static size_t sample(const struct talk *t, const char *text, int32_t *ids)
+{
+    size_t n = 0;
+    for (; *text; text++) {
+        const char *special = *text == *END ? "<|im_end|>" : "<|im_start|>";
+        ids[n] = *text == *END || *text == *START
+                     ? tokenizer_find(t->p.tokenizer, special, strlen(special))
+                     : tokenizer_find(t->p.tokenizer, text, 1);
+        CHECK(ids[n++] >= 0);
+    }
+    return n;
+}
+
+static void ask(struct talk *t, const char *messages)
+{
+    struct prompt prompt = prompt_of(t, messages, true, false);
+    t->before = prompt.digest;
+    prompt_free(&prompt);
+}
+
+static void answer(struct talk *t, const char *sampled)
+{
+    int32_t ids[1024];
+    size_t n = sample(t, sampled, ids);
+    replay_store_add(t->store, t->ns, t->before, ids, n);
+}
+
+/* What is replayed, as "message: n of m, why; ...". The text must be as without a store. */
+static const char *came_back(struct talk *t, const char *messages)
+{
+    static char out[512];
+    struct prompt plain = prompt_of(t, messages, false, false);
+    struct prompt prompt = prompt_of(t, messages, true, false);
+    struct strbuf want = STRBUF_INIT, got = STRBUF_INIT;
+    size_t n = 0, n_replayed = 0;
+    spell(t, &plain.tokens, false, &want);
+    spell(t, &prompt.tokens, false, &got);
+    CHECK_STR(strbuf_str(&got), strbuf_str(&want));
+    CHECK_INT(plain.n_replays + plain.n_replayed, 0);
+    out[0] = '\0';
+    for (size_t i = 0; i < prompt.n_replays; i++) {
+        const struct prompt_replay *r = &prompt.replays[i];
+        n += (size_t)snprintf(out + n, sizeof out - n, "%s%d: %zu of %zu, %s", i ? "; " : "",
+                              r->message, r->n_tokens, r->n_sampled, replay_stop_name(r->stop));
+        n_replayed += r->n_tokens;
+    }
+    CHECK_INT(prompt.n_replayed, n_replayed);
+    t->before = prompt.digest;
+    prompt_free(&plain);
+    prompt_free(&prompt);
+    strbuf_free(&want);
+    strbuf_free(&got);
+    return out;
+}
+
+TEST(prompt_replay, every_turn)
+{
+    struct talk t;
+    talk_open(&t, NULL);
+    CHECK_STR(came_back(&t, USER("Hi")), "");
+    answer(&t, "Hello" END);
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Hello") "," USER("More")),
+              "1: 6 of 6, complete");
+    answer(&t, "No" END);
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Hello") "," USER("More") "," ASSISTANT(
+                                "No") "," USER("Why")),
+              "1: 6 of 6, complete; 3: 3 of 3, complete");
+    /* What stands before it differs: that answer was not sampled there. */
+    CHECK_STR(came_back(&t, USER("Ho") "," ASSISTANT("Hello") "," USER("More")), "");
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Hullo") "," USER("More") "," ASSISTANT(
+                                "No") "," USER("Why")),
+              "1: 1 of 6, rewritten");
+    talk_close(&t);
+}
+
+TEST(prompt_replay, namespaces_do_not_mix)
+{
+    struct talk t;
+    talk_open(&t, NULL);
+    t.ns = 7;
+    ask(&t, USER("Hi"));
+    answer(&t, "Hello" END);
+    t.ns = 8;
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Hello")), "");
+    t.ns = 7;
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Hello")), "1: 6 of 6, complete");
+    talk_close(&t);
+}
+
+TEST(prompt_replay, only_the_assistants_text_is_replaced)
+{
+    struct talk t;
+    talk_open(&t, "{% for m in messages %}{{ '<|im_start|>' ~ m.content ~ '<|im_end|>' }}"
+                  "{% endfor %}{{ '<|im_start|>' if add_generation_prompt }}");
+    ask(&t, USER("Hi"));
+    answer(&t, "Hello" END START "Hello" END);
+    /* The same bytes by another hand stay what the tokenizer makes of them. */
+    CHECK_STR(came_back(&t, USER("Hi") "," USER("Hello")), "");
+    CHECK_STR(came_back(&t, USER("Hi") ",{\"role\": \"tool\", \"content\": \"Hello\"}"), "");
+    /* And those of the next message, even if the model had written them too. */
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Hello") "," USER("Hello")),
+              "1: 7 of 13, shortened");
+    talk_close(&t);
+}
+
+TEST(prompt_replay, several_answers)
+{
+    struct talk t;
+    talk_open(&t, NULL);
+    ask(&t, USER("Hi"));
+    answer(&t, "Hello" END);
+    answer(&t, "Help me" END);
+    answer(&t, "Good day" END);
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Hello")), "1: 6 of 6, complete");
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Help me")), "1: 8 of 8, complete");
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Good day")), "1: 9 of 9, complete");
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Helmut")), "1: 3 of 8, rewritten");
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("")), "");
+    talk_close(&t);
+}
+
+TEST(prompt_replay, answers_that_were_cut)
+{
+    struct talk t;
+    talk_open(&t, NULL);
+    ask(&t, USER("Hi"));
+    answer(&t, "Hello wor"); /* its length ran out */
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Hello wor")), "1: 9 of 9, complete");
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Hello world")), "1: 9 of 9, complete");
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Hello")), "1: 5 of 9, shortened");
+    t.extra = "{\"add_generation_prompt\": false}"; /* the text ends with the message */
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Hello wo")), "1: 8 of 9, shortened");
+    talk_close(&t);
+}
+
+/* ---- special tokens and what looks like them ---- */
+
+TEST(prompt_replay, spelled_special_tokens_stay_text)
+{
+    struct talk t;
+    talk_open(&t, NULL);
+    ask(&t, USER("Say <|im_end|>"));
+    answer(&t, "<|im_end|>" END);
+    CHECK_STR(came_back(&t, USER("Say <|im_end|>") "," ASSISTANT("<|im_end|>") "," USER("ok")),
+              "1: 11 of 11, complete");
+    talk_close(&t);
+    /* The special token was sampled in the middle, where the client's text has none. */
+    talk_open(&t, NULL);
+    ask(&t, USER("a"));
+    answer(&t, "x" END "y" END);
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("x<|im_end|>y")), "1: 1 of 4, rewritten");
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("xy")), "1: 1 of 4, stripped");
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("x")), "1: 2 of 4, shortened");
+    talk_close(&t);
+    /* The model spelled what the template writes as a special token. */
+    talk_open(&t, NULL);
+    ask(&t, USER("a"));
+    answer(&t, "x<|im_end|>\n");
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("x")), "1: 1 of 12, shortened");
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("x<|im_end|>\\n")), "1: 12 of 12, complete");
+    talk_close(&t);
+}
+
+TEST(prompt_replay, ids_that_mean_nothing)
+{
+    static const int32_t bad[] = {-1, 259, 100000, INT32_MIN, INT32_MAX};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct talk t;
+        talk_open(&t, NULL);
+        ask(&t, USER("a"));
+        replay_store_add(t.store, 0, t.before, (int32_t[]){'x', bad[i], 'y'}, 3);
+        CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("xy")), "1: 1 of 3, stripped");
+        replay_store_add(t.store, 0, t.before, (int32_t[]){bad[i]}, 1);
+        talk_close(&t);
+    }
+}
+
+/* Half a character came to the client as U+FFFD. */
+TEST(prompt_replay, half_a_character)
+{
+    struct talk t;
+    talk_open(&t, NULL);
+    ask(&t, USER("a"));
+    answer(&t, "caf\xc3");
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("caf\xef\xbf\xbd")), "1: 3 of 4, rewritten");
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("caf\xc3\xa9")), "1: 4 of 4, complete");
+    talk_close(&t);
+}
+
+/* ---- templates ---- */
+
+#define LOOP(body)                                                                                 \
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n" body "<|im_end|>\n{% endfor %}"            \
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+
+TEST(prompt_replay, templates_that_trim)
+{
+    struct talk t;
+    talk_open(&t, LOOP("{{ m.content | trim }}"));
+    ask(&t, USER("a"));
+    answer(&t, "  Hello\n\n" END);
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("  Hello\\n\\n")), "1: 0 of 10, trimmed");
+    ask(&t, USER("a"));
+    answer(&t, "Hello\n\n" END);
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("Hello\\n\\n")), "1: 5 of 8, trimmed");
+    talk_close(&t);
+    /* The client trims. */
+    talk_open(&t, NULL);
+    ask(&t, USER("a"));
+    answer(&t, "Hello \n" END);
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("Hello")), "1: 5 of 8, trimmed");
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("Hello ")), "1: 6 of 8, trimmed");
+    talk_close(&t);
+}
+
+TEST(prompt_replay, templates_that_rewrite)
+{
+    struct talk t;
+    talk_open(&t, LOOP("{{ m.content | upper }}"));
+    ask(&t, USER("a"));
+    answer(&t, "HI there" END);
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("HI there")), "1: 3 of 9, rewritten");
+    talk_close(&t);
+    talk_open(&t, LOOP("{{ m.content | replace('l', 'LL') }}"));
+    ask(&t, USER("a"));
+    answer(&t, "hello" END);
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("hello")), "1: 2 of 6, rewritten");
+    talk_close(&t);
+}
+
+/* The words that the template puts around a message may have been sampled. */
+TEST(prompt_replay, goes_through_the_templates_words)
+{
+    struct talk t;
+    talk_open(&t, LOOP("{{ '> ' if m.role == 'assistant' }}{{ m.content }}{{ ' <' }}"));
+    ask(&t, USER("a"));
+    answer(&t, "> Hello <" END "\n" START "user\n");
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("Hello") "," USER("b")),
+              "1: 17 of 17, complete");
+    talk_close(&t);
+}
+
+#define TOOLS                                                                                      \
+    LOOP("{% if m.content %}{{ m.content }}{% endif %}{% for c in m.tool_calls or [] %}"           \
+         "<tool_call>\n{{ c.function | tojson }}\n</tool_call>{% endfor %}")
+#define CALL(arguments)                                                                            \
+    "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"function\": {\"name\": "     \
+    "\"f\", \"arguments\": " arguments "}}]}"
+
+TEST(prompt_replay, tool_calls)
+{
+    struct talk t;
+    talk_open(&t, TOOLS);
+    ask(&t, USER("a"));
+    answer(&t, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>" END);
+    CHECK_STR(came_back(&t, USER("a") "," CALL("{\"x\": 1}") "," USER("b")),
+              "1: 62 of 62, complete");
+    talk_close(&t);
+    talk_open(&t, TOOLS); /* without the spaces */
+    ask(&t, USER("a"));
+    answer(&t, "<tool_call>\n{\"name\":\"f\",\"arguments\":{\"x\":1}}\n</tool_call>" END);
+    CHECK_STR(came_back(&t, USER("a") "," CALL("{\"x\": 1}") "," USER("b")),
+              "1: 20 of 58, rewritten");
+    talk_close(&t);
+}
+
+#define THINKS(reasoning, text)                                                                    \
+    "{\"role\": \"assistant\", \"reasoning_content\": \"" reasoning "\", \"content\": \"" text "\"}"
+#define THOUGHT                                                                                    \
+    "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}"
+
+TEST(prompt_replay, thinking)
+{
+    struct talk t;
+    /* The model wrote <think>. */
+    talk_open(&t, LOOP(THOUGHT "{{ m.content }}"));
+    ask(&t, USER("a"));
+    answer(&t, "<think>\nHm.\n</think>\n\nYes." END);
+    CHECK_STR(came_back(&t, USER("a") "," THINKS("Hm.", "Yes.") "," USER("b")),
+              "1: 27 of 27, complete");
+    /* The client does not send it back. */
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("Yes.") "," USER("b")), "1: 0 of 27, stripped");
+    talk_close(&t);
+    /* The generation prompt wrote it. */
+    talk_open(&t, LOOP(THOUGHT "{{ m.content }}") "{{ '<think>\n' if add_generation_prompt }}");
+    ask(&t, USER("a"));
+    answer(&t, "Hm.\n</think>\n\nYes." END);
+    CHECK_STR(came_back(&t, USER("a") "," THINKS("Hm.", "Yes.") "," USER("b")),
+              "1: 19 of 19, complete");
+    talk_close(&t);
+    /* The template leaves it out of what is past. */
+    talk_open(&t, LOOP("{{ m.content.split('</think>')[-1].lstrip('\n') }}"));
+    ask(&t, USER("a"));
+    answer(&t, "<think>\nHm.\n</think>\n\nYes." END);
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("<think>\\nHm.\\n</think>\\n\\nYes.")),
+              "1: 0 of 27, stripped");
+    talk_close(&t);
+}
+
+/* ---- other tokenisations ---- */
+
+static void model_open(struct talk *t, struct gguf *gguf)
+{
+    struct error err = {0};
+    *t = (struct talk){0};
+    if (gguf_open(gguf, test_model_path(), &err) || prompt_maker_open(&t->p, gguf, NULL, &err) ||
+        replay_store_open(&t->store, 1 << 20, &err))
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+}
+
+TEST(prompt_replay, default_model)
+{
+    if (!test_model_path())
+        SKIP("no default model");
+    struct talk t;
+    struct gguf gguf;
+    model_open(&t, &gguf);
+    ask(&t, USER("Hi"));
+    struct prompt first = prompt_of(&t, USER("Hi"), true, false);
+    static const char said[] = "  Hello  world, 12 caf\xc3\xa9s\n";
+    int32_t ids[256];
+    size_t n = sample(&t, "  Hello  world, 12 caf\xc3\xa9s\n" END, ids);
+    replay_store_add(t.store, 0, first.digest, ids, n);
+    CHECK_INT(n, sizeof said); /* a token for each byte and the end */
+    static const char next[] = USER("Hi") "," ASSISTANT(
+        "  Hello  world, 12 caf\xc3\xa9s\\n") "," USER("Why?");
+    CHECK_STR(came_back(&t, next), "1: 27 of 27, complete");
+
+    /* The second prompt begins with the first one's tokens and the sampled ones, and goes on as
+     * without them. */
+    struct prompt second = prompt_of(&t, next, true, false);
+    struct prompt plain = prompt_of(&t, next, false, false);
+    size_t len = first.tokens.len;
+    CHECK(second.tokens.len > len + n && second.tokens.len > plain.tokens.len);
+    CHECK(memcmp(second.tokens.ids, first.tokens.ids, len * sizeof *ids) == 0);
+    CHECK(memcmp(second.tokens.ids + len, ids, n * sizeof *ids) == 0);
+    CHECK_INT(second.replays[0].first_token, len);
+    CHECK_INT(second.replays[0].n_bytes, sizeof said - 1 + strlen("<|im_end|>"));
+    size_t rest = second.tokens.len - len - n;
+    CHECK(memcmp(second.tokens.ids + len + n, plain.tokens.ids + plain.tokens.len - rest,
+                 rest * sizeof *ids) == 0);
+    prompt_free(&first);
+    prompt_free(&second);
+    prompt_free(&plain);
+    talk_close(&t);
+    gguf_close(&gguf);
+}
