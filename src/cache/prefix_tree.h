@@ -5,32 +5,27 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "cache/cache_token.h"
+#include "cache/image_table.h"
 #include "cache/page_pool.h"
 
 /* The prefix tree: which token sequences have their KV in which pages. It holds computed positions
  * only, and never asks whose they are.
  *
- *   pool   [0][1][2][3][4][5][6] ...             token[page], next[page]
+ *   pool   [0][1][2][3][4][5][6] ...             token[page], next[page], digest[page]
  *           ▲                 ▲
- *   ns ─┬─ "You are a helpful" ─┬─ " pirate"     node: first and last page, length, lock count,
- *       │                       └─ " chef"             parent, first child, siblings, recency
- *       └─ ...
+ *   ns ─┬─ "You are a helpful" ─┬─ " pirate"     node: first and last page, length, depth, locks,
+ *       │                       └─ " chef"             pins, parent, children, recency
+ *       └─ image 7 (729 pages, never cut) ── "what is this"
  *
  * A node is a chain of pages: it grows at its end, splits and coalesces without allocation. Edges
- * are found in one open-addressing table keyed by (node, first token). Unlocked nodes stand in one
- * recency list in which a parent is always behind its children, so that its head is always a leaf
- * and always the least recently used: eviction and expiry take the head.
+ * are found in one open-addressing table keyed by (node, first token). The unlocked nodes of a
+ * namespace stand in recency lists in which a parent is always behind its children, so that a
+ * list's head is always a leaf and always the least recently used: eviction and expiry take heads.
  *
  * A locked node, and every node above it, stays. A handle to a node means "the positions from the
  * root to this node's end"; that stays true when the node is split, because the lower half keeps
  * its index. Owned by the scheduler's thread. */
-
-/* A cache token: a kind and a payload in 64 bits. */
-enum cache_token_kind { CACHE_TOKEN_TEXT = 0 };
-static inline uint64_t cache_token_text(int32_t id)
-{
-    return (uint64_t)CACHE_TOKEN_TEXT << 56 | (uint32_t)id;
-}
 
 typedef uint32_t node_id;
 #define NODE_NONE 0 /* no node; real ones start at 1 */
@@ -40,26 +35,45 @@ typedef uint32_t node_id;
  * longer one. Else COMMON: both go on, differently. */
 enum match_kind { MATCH_MISS, MATCH_COMMON, MATCH_SUPERSEQUENCE, MATCH_PREFIX, MATCH_KINDS };
 
+enum { TREE_DEPTH_BUCKETS = 24 };
+
 struct tree_stats {
-    uint64_t evicted_pages, expired_pages;
-    uint32_t n_nodes;     /* in use, of max_nodes; roots count */
-    uint32_t n_evictable; /* pages that eviction could free now */
+    uint64_t evicted_pages, expired_pages, cleared_pages;
+    uint64_t evicted_nodes, expired_nodes, cleared_nodes;
+    uint32_t n_nodes;      /* in use, of max_nodes; roots count */
+    uint32_t n_namespaces; /* roots */
+    uint32_t n_evictable;  /* pages that eviction could free now; pinned ones count */
+    uint32_t n_pinned;     /* pages of pinned nodes */
+    uint32_t n_pins;
+    uint32_t n_invalid; /* pages that can be found no more, but are not free yet */
+    uint32_t n_entries; /* stored ends of sequences */
+    /* Entries whose depth in tokens has so many binary digits; the last one takes what is deeper.
+     */
+    uint32_t entries_by_depth[TREE_DEPTH_BUCKETS];
 };
 
 struct prefix_tree;
 
-int prefix_tree_open(struct prefix_tree **out, struct page_pool *pool, uint32_t max_nodes,
+struct prefix_tree_options {
+    struct page_pool *pool;
+    struct image_table *images; /* held while the tree has their positions; NULL: there are none */
+    uint32_t max_nodes;
+    uint32_t max_pinned; /* pages */
+};
+
+int prefix_tree_open(struct prefix_tree **out, const struct prefix_tree_options *options,
                      struct error *err);
 void prefix_tree_close(struct prefix_tree *t); /* gives every page back */
 
-/* How many of the `n` tokens are cached in the namespace. Changes nothing. */
+/* How many of the `n` tokens are cached in the namespace, which ends where a sequence may be cut:
+ * never inside an image. Changes nothing. */
 uint32_t prefix_tree_peek(const struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
                           uint32_t n);
 
 /* Finds the longest cached prefix of the tokens, splits a node if it ends inside one, touches the
- * path and locks it. Returns the node that ends there (the namespace's root, made if need be, when
- * nothing matches) and its depth in tokens; NODE_NONE when there are no nodes left, even after
- * eviction. */
+ * path, counts a hit on it and locks it. Returns the node that ends there (the namespace's root,
+ * made if need be, when nothing matches) and its depth in tokens; NODE_NONE when there are no nodes
+ * left, even after eviction. */
 node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens, uint32_t n,
                             uint64_t now_ns, uint32_t *length, enum match_kind *kind);
 
@@ -69,10 +83,10 @@ uint32_t prefix_tree_pages(const struct prefix_tree *t, node_id node, struct pag
                            uint32_t max);
 
 /* Adds `n` computed positions behind a locked node: their tokens, and their pages (private to the
- * caller). Positions that the tree already has there are not claimed; the last `*claimed` of the
- * `n` now belong to the tree. The lock moves from `node` to the returned node, which ends at the
- * last of the `n`. A leaf that only the caller locks grows in place. NODE_NONE: no nodes left,
- * nothing changed, the lock stays. */
+ * caller). The last token must be whole (cache_token_is_whole). Positions that the tree already has
+ * there are not claimed; the last `*claimed` of the `n` now belong to the tree. The lock moves from
+ * `node` to the returned node, which ends at the last of the `n`. A leaf that only the caller locks
+ * grows in place. NODE_NONE: no nodes left, nothing changed, the lock stays. */
 node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *tokens,
                            const uint32_t *pages, uint32_t n, uint64_t now_ns, uint32_t *claimed);
 
@@ -81,14 +95,106 @@ node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *
 void prefix_tree_lock(struct prefix_tree *t, node_id node);
 void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns);
 
-/* Frees at least `n_pages` if that many can be freed, least recently used first; how many it was.
- */
-uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages);
-/* Frees what was last used before `before_ns`. */
-uint32_t prefix_tree_expire(struct prefix_tree *t, uint64_t before_ns);
+/* Pins the path of a locked node until then: its pages go only when nothing unpinned is left to go.
+ * False when that would pin more than max_pinned pages, or there are too many pins. A pin on a path
+ * that is pinned to the same node already prolongs it. */
+bool prefix_tree_pin(struct prefix_tree *t, node_id node, uint64_t until_ns);
+
+/* Each of these frees nodes, at most `max_nodes` of them, and says how many pages that gave. Their
+ * cost does not depend on what is not freed. */
+
+/* At least `n_pages` if that many can be freed: first what is invalid, then unpinned nodes, least
+ * recently used first, then pinned ones. A text leaf is trimmed from its end, images go whole. */
+uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages, uint32_t max_nodes,
+                           uint64_t now_ns);
+/* What was last used before `before_ns`, and is not pinned. Ends pins whose time is over. */
+uint32_t prefix_tree_expire(struct prefix_tree *t, uint64_t before_ns, uint32_t max_nodes,
+                            uint64_t now_ns);
+/* What is not in use, pinned or not, of one namespace or (NULL) of all. */
+uint32_t prefix_tree_clear(struct prefix_tree *t, const uint64_t *ns, uint32_t max_nodes,
+                           uint64_t now_ns);
+
+/* From now on nothing of the namespace, or (NULL) of any, is found any more. What nobody locks goes
+ * with the next evictions and expiries; what is locked goes when it is unlocked. */
+void prefix_tree_invalidate(struct prefix_tree *t, const uint64_t *ns);
+/* The same for the positions from `depth` on of the path of a locked node, and all that hangs on
+ * them: what cannot be trusted leaves the tree at once. The lock stays with its owner. */
+void prefix_tree_withdraw(struct prefix_tree *t, node_id node, uint32_t depth);
+
+/* A namespace's pages stay within the cap: what goes beyond it is evicted from the namespace's own
+ * least recently used. UINT32_MAX: no cap, which every namespace has at first. It is forgotten
+ * when the namespace goes. */
+void prefix_tree_set_cap(struct prefix_tree *t, uint64_t ns, uint32_t n_pages);
+
+/* ---- looking in -------------------------------------------------------------------------- */
+
+/* Why no more of a query is cached. */
+enum miss_reason {
+    MISS_NONE,       /* all of it is */
+    MISS_NEVER_SEEN, /* the tree ends there, and never went on */
+    MISS_DIVERGED,   /* the tree goes on with another token */
+    MISS_EVICTED,    /* it was here: pages were needed */
+    MISS_EXPIRED,    /* it was here: nobody used it for too long */
+    MISS_CLEARED,    /* it was here: cleared, invalidated or withdrawn */
+    MISS_NAMESPACE,  /* it is here, in another namespace */
+};
+
+enum { MISS_MAX_TOKENS = 8 };
+
+struct miss {
+    enum miss_reason reason;
+    uint32_t position;              /* of the first token that is not cached */
+    uint64_t gone_ns, last_used_ns; /* EVICTED, EXPIRED, CLEARED */
+    uint64_t ns;                    /* NAMESPACE: which, and how much of the query it has */
+    uint32_t ns_length;
+    uint64_t tokens[MISS_MAX_TOKENS]; /* DIVERGED: how the most recently used path goes on */
+    uint32_t n_tokens;
+};
+
+/* Changes nothing. `others`: also looks whether another namespace has more. */
+void prefix_tree_explain(const struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
+                         uint32_t n, bool others, struct miss *out);
+
+enum { ENTRY_PREVIEW = 12 };
+
+struct tree_entry {
+    node_id node, parent;
+    uint64_t ns;
+    uint32_t depth, length; /* tokens up to its end, and of its own */
+    uint32_t hits, locks, pins, n_children;
+    uint32_t n_images;              /* in its own part */
+    uint64_t created_ns, used_ns;   /* created: to about a second */
+    uint64_t tokens[ENTRY_PREVIEW]; /* its first ones */
+    uint32_t n_tokens;
+};
+
+/* Nodes that end where a stored sequence ends, in the order of their index, from `*cursor` (0: the
+ * beginning) on. Fills in at most `max`, looks at no more than `max_visits` nodes, and leaves in
+ * `*cursor` where to go on; 0 when that was all. */
+uint32_t prefix_tree_list(const struct prefix_tree *t, node_id *cursor, struct tree_entry *out,
+                          uint32_t max, uint32_t max_visits);
+/* The tree from its roots down to `max_level` (roots are level 0), parents before their children,
+ * most recently used first; at most `max`. How many. */
+uint32_t prefix_tree_outline(const struct prefix_tree *t, uint32_t max_level,
+                             struct tree_entry *out, uint32_t max);
+
+/* What the last calls of prefix_tree_evict took, newest first. */
+enum { PRESSURE_EVENTS = 16, PRESSURE_NODES = 4 };
+
+struct pressure_event {
+    uint64_t at_ns;
+    uint32_t wanted, freed, n_nodes; /* pages, pages, nodes that went or were trimmed */
+    struct {
+        uint64_t digest; /* of the tokens up to its end: the same in every event about it */
+        uint32_t depth, freed, hits;
+        uint64_t used_ns;
+    } nodes[PRESSURE_NODES]; /* the first of them */
+};
+
+uint32_t prefix_tree_events(const struct prefix_tree *t, struct pressure_event *out, uint32_t max);
 
 uint32_t prefix_tree_depth(const struct prefix_tree *t, node_id node);
-struct tree_stats prefix_tree_stats(const struct prefix_tree *t);
+const struct tree_stats *prefix_tree_stats(const struct prefix_tree *t);
 /* Recounts the tree and its pages from nothing; false (and a log line) on any contradiction. */
 bool prefix_tree_check(const struct prefix_tree *t);
 

@@ -64,12 +64,21 @@ struct request {
     const int32_t *tokens; /* [n_tokens] the prompt, at least one */
     uint32_t n_tokens;
     uint32_t max_tokens; /* to generate */
-    uint64_t ns;         /* who shares a prefix with whom */
+    uint64_t ns;         /* who shares a prefix with whom: cache_namespace */
+    /* In a namespace that several tenants share, only the first tokens are everyone's; those behind
+     * them are kept apart by their owner (cache_token.h). 0: all are everyone's. */
+    uint32_t n_public, owner;
+    /* Another request with the same prompt, submitted before this one, or NULL: when both run this
+     * one forks off at the first sampled token, and computes nothing of the prompt. */
+    const struct request *leader;
     struct sampling sampling;
     struct stop_string stops[REQUEST_MAX_STOPS];
     uint32_t n_stops;
-    bool ignore_end; /* go on past end tokens */
-    bool no_cache;   /* neither match nor insert */
+    bool ignore_end;     /* go on past end tokens */
+    bool no_cache;       /* neither match nor insert */
+    bool explain;        /* fill in `miss` */
+    bool explain_others; /* ... and look into other namespaces for it */
+    uint64_t pin_ns;     /* pin the prompt in the cache for so long; 0: not */
 
     atomic_bool canceled; /* set by scheduler_cancel */
     atomic_bool in_batch; /* counted among the live requests of the batch that is running */
@@ -77,6 +86,9 @@ struct request {
     struct sched_event ring[REQUEST_RING];
     atomic_uint prompt_done; /* prompt tokens found or computed so far: anyone may show it */
     uint32_t prompt_cached;  /* prompt tokens that were never computed for it; valid at DONE */
+    uint32_t prompt_shared;  /* of these, what another request computed while this one waited */
+    bool is_pinned;          /* valid at DONE */
+    struct miss miss;        /* why no more of the prompt was cached; valid at DONE, if asked for */
     uint32_t n_generated;    /* valid at DONE */
     uint64_t submitted_ns, first_token_ns, done_ns;
     struct error error; /* valid at DONE with FINISH_ERROR */
@@ -91,6 +103,7 @@ struct scheduler_options {
     uint32_t max_length;           /* positions in a sequence */
     uint32_t step_budget_ms;       /* a step is planned to take at most this long, 1 at least */
     uint64_t cache_ttl_ns;         /* idle entries go after this; 0: never */
+    uint32_t tenant_pages;         /* most that one tenant's namespace may have; 0: no cap */
     void (*notify)(void *context); /* events are there; called at most once a step */
     void *notify_context;
     struct op_times *op_times; /* records what the cache's operations take; NULL: no one asks */
@@ -101,7 +114,9 @@ struct scheduler_stats {
     uint32_t n_running, n_waiting;
     uint32_t n_pages, n_free, n_owned, n_private;
     uint64_t steps, rows, prompt_tokens, cached_tokens, generated_tokens;
-    uint64_t finished, canceled, failed, preempted;
+    uint64_t shared_tokens;    /* of cached_tokens: computed while their request waited */
+    uint64_t stopped, ran_out; /* finished: by an end token or stop string, by length */
+    uint64_t canceled, failed, preempted, retried, forked;
     uint64_t lookups[MATCH_KINDS]; /* what requests found when they were first admitted */
     struct tree_stats tree;
 };
@@ -127,5 +142,32 @@ void scheduler_cancel(struct scheduler *s, struct request *r); /* any thread; DO
 /* The next event, if there is one. Wakes the sequence if its ring was full. */
 bool scheduler_next_event(struct scheduler *s, struct request *r, struct sched_event *event);
 void scheduler_read_stats(struct scheduler *s, struct scheduler_stats *out);
+
+/* A look into the cache, or a change to it, made by the scheduler's thread between two steps. It is
+ * the scheduler's from scheduler_query until `is_done`, of which notify tells. */
+enum cache_query_type {
+    QUERY_ENTRIES, /* a page of the stored sequences, and the last pressure events */
+    QUERY_OUTLINE, /* the tree down to a level */
+    QUERY_CLEAR,   /* frees what is not in use; done over as many steps as that takes */
+};
+
+struct cache_query {
+    enum cache_query_type type;
+    bool in_one_namespace; /* CLEAR: only in `ns` */
+    uint64_t ns;
+    node_id cursor;     /* ENTRIES: where to begin, 0 at first; where to go on, 0 at the end */
+    uint32_t max_level; /* OUTLINE */
+    struct tree_entry *entries; /* [max_entries], the asker's */
+    uint32_t max_entries;
+
+    uint32_t n_entries;
+    struct pressure_event events[PRESSURE_EVENTS]; /* ENTRIES */
+    uint32_t n_events;
+    uint32_t n_cleared; /* CLEAR: pages */
+    atomic_bool is_done;
+};
+
+/* Any thread. False when too many are waiting already. */
+bool scheduler_query(struct scheduler *s, struct cache_query *q);
 
 #endif

@@ -1,0 +1,102 @@
+#ifndef RADISH_CACHE_CACHE_TOKEN_H
+#define RADISH_CACHE_CACHE_TOKEN_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What the tree compares: one word for each KV position.
+ *
+ *   63    56 55              32 31                            0
+ *   [ kind ][ owner            ][ text id, coordinate, sizes   ]
+ *   [ kind ][ index of the image: 28 ][ offset: 14 ][ last: 14 ]      position `offset` of 0..last
+ *
+ * Equal words mean equal inputs, always: ids are ids, and images are numbered by the SHA-256 of
+ * their bytes (image_table.h). The owner keeps tenants apart behind a prefix that they share;
+ * 0 is everyone. */
+enum cache_token_kind {
+    CACHE_TOKEN_TEXT,
+    CACHE_TOKEN_COORDINATE, /* a bin */
+    CACHE_TOKEN_SIZE,       /* two bins of 16 bits */
+    CACHE_TOKEN_IMAGE,
+};
+
+enum {
+    CACHE_MAX_OWNER = (1 << 24) - 1,
+    CACHE_MAX_IMAGE = (1 << 28) - 1,
+    CACHE_MAX_IMAGE_LENGTH = 1 << 14, /* KV positions of one image */
+};
+
+static inline uint64_t cache_token_owned(enum cache_token_kind kind, uint32_t owner,
+                                         uint32_t payload)
+{
+    assert(kind != CACHE_TOKEN_IMAGE && owner <= CACHE_MAX_OWNER);
+    return (uint64_t)kind << 56 | (uint64_t)owner << 32 | payload;
+}
+
+static inline uint64_t cache_token_text(int32_t id)
+{
+    return cache_token_owned(CACHE_TOKEN_TEXT, 0, (uint32_t)id);
+}
+
+static inline uint64_t cache_token_coordinate(uint32_t bin)
+{
+    return cache_token_owned(CACHE_TOKEN_COORDINATE, 0, bin);
+}
+
+static inline uint64_t cache_token_size(uint16_t width_bin, uint16_t height_bin)
+{
+    return cache_token_owned(CACHE_TOKEN_SIZE, 0, (uint32_t)width_bin << 16 | height_bin);
+}
+
+/* Position `offset` of an image that takes `length` of them. */
+static inline uint64_t cache_token_image(uint32_t image, uint32_t offset, uint32_t length)
+{
+    assert(image <= CACHE_MAX_IMAGE && length <= CACHE_MAX_IMAGE_LENGTH && offset < length);
+    return (uint64_t)CACHE_TOKEN_IMAGE << 56 | (uint64_t)image << 28 | (uint64_t)offset << 14 |
+           (length - 1);
+}
+
+static inline enum cache_token_kind cache_token_kind(uint64_t token)
+{
+    return (enum cache_token_kind)(token >> 56);
+}
+
+static inline bool cache_token_is_image(uint64_t token)
+{
+    return cache_token_kind(token) == CACHE_TOKEN_IMAGE;
+}
+
+static inline uint32_t cache_token_image_index(uint64_t token)
+{
+    return token >> 28 & CACHE_MAX_IMAGE;
+}
+
+/* How many positions of its image end with this one; 0 for what is no image. */
+static inline uint32_t cache_token_image_begun(uint64_t token)
+{
+    return cache_token_is_image(token) ? (uint32_t)(token >> 14 & 0x3fff) + 1 : 0;
+}
+
+/* Whether a sequence may be cut behind the token: not inside an image. */
+static inline bool cache_token_is_whole(uint64_t token)
+{
+    return !cache_token_is_image(token) || (token >> 14 & 0x3fff) == (token & 0x3fff);
+}
+
+/* Who shares with whom: a tenant (0: everyone), an adapter (-1: none, which is not adapter 0) and,
+ * where the first tokens of a model depend on it, an image (-1: none). Different namespaces never
+ * give the same number. */
+static inline uint64_t cache_namespace(uint32_t tenant, int32_t adapter, int32_t image)
+{
+    assert(tenant < 1 << 20 && adapter >= -1 && adapter < 0xffff && image >= -1 &&
+           image < CACHE_MAX_IMAGE);
+    return (uint64_t)tenant << 44 | (uint64_t)(adapter + 1) << 28 | (uint32_t)(image + 1);
+}
+
+static inline uint32_t cache_namespace_tenant(uint64_t ns)
+{
+    return (uint32_t)(ns >> 44);
+}
+
+#endif

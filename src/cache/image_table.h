@@ -1,0 +1,42 @@
+#ifndef RADISH_CACHE_IMAGE_TABLE_H
+#define RADISH_CACHE_IMAGE_TABLE_H
+
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* Images by number: the SHA-256 of an image's bytes, and the owner it is kept apart for, lead to a
+ * small integer that fits into a cache token. Two images have one number only if they are the same
+ * bytes for the same owner. What an image takes of a sequence is noted here too.
+ *
+ *   digest ──► slots [ ][3][ ][1] ... ──► images [0][1][2][3] ...     counted references
+ *
+ * An image is known as long as someone holds it: a request from its making to its end, and every
+ * node of the tree that has its positions. Owned by the scheduler's thread. */
+struct image_key {
+    unsigned char sha256[32];
+    uint32_t owner;
+};
+
+struct image_shape {
+    uint32_t length;               /* KV positions */
+    uint32_t position_span;        /* what it adds to the rope positions behind it */
+    uint16_t grid_rows, grid_cols; /* of its patches */
+};
+
+struct image_table;
+
+#define IMAGE_NONE UINT32_MAX
+
+int image_table_open(struct image_table **out, uint32_t max_images, struct error *err);
+void image_table_close(struct image_table *t);
+/* The image's number, with one more reference; made if it is new. IMAGE_NONE: the table is full.
+ * The shape of an image is a function of its bytes: another one asserts. */
+uint32_t image_table_intern(struct image_table *t, const struct image_key *key,
+                            const struct image_shape *shape);
+void image_table_hold(struct image_table *t, uint32_t image);
+void image_table_release(struct image_table *t, uint32_t image);
+const struct image_shape *image_table_shape(const struct image_table *t, uint32_t image);
+uint32_t image_table_count(const struct image_table *t);
+
+#endif
