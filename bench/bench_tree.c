@@ -134,7 +134,7 @@ static void time_evict(struct bench *b, double *best)
     uint32_t freed = 0;
     uint64_t begin = clock_now_ns();
     for (uint32_t i = 0; i < BATCH; i++)
-        freed += prefix_tree_evict(b->tree, TAIL);
+        freed += prefix_tree_evict(b->tree, TAIL, UINT32_MAX, b->n_stored);
     keep_best(&best[EVICT], since(begin, BATCH));
     if (freed != BATCH * TAIL)
         fail("evicted something else");
@@ -144,7 +144,7 @@ static void time_evict(struct bench *b, double *best)
 static void time_expire(struct bench *b, double *best)
 {
     uint64_t begin = clock_now_ns();
-    uint32_t freed = prefix_tree_expire(b->tree, b->n_gone + BATCH);
+    uint32_t freed = prefix_tree_expire(b->tree, b->n_gone + BATCH, UINT32_MAX, b->n_stored);
     keep_best(&best[EXPIRE], since(begin, BATCH));
     if (freed != BATCH * TAIL)
         fail("expired something else");
@@ -211,9 +211,11 @@ static void run(uint32_t n_leaves, double *best)
     struct bench b = {0};
     struct error err;
     uint64_t before = resident_bytes();
+    struct prefix_tree_options options = {.pool = &b.pool,
+                                          .max_nodes = n_leaves + BATCH + 2 * N_PROMPTS};
     /* A batch holds its pages before it knows that another of it brought the prompt. */
     if (page_pool_open(&b.pool, n_leaves * TAIL + BATCH * LENGTH, &err) != 0 ||
-        prefix_tree_open(&b.tree, &b.pool, n_leaves + BATCH + 2 * N_PROMPTS, &err) != 0)
+        prefix_tree_open(&b.tree, &options, &err) != 0)
         fail(err.message);
     while (b.n_stored < n_leaves)
         store_batch(&b, best);

@@ -84,6 +84,13 @@ static inline bool cache_token_is_whole(uint64_t token)
     return !cache_token_is_image(token) || (token >> 14 & 0x3fff) == (token & 0x3fff);
 }
 
+/* Whether a token may stand behind another: an image's positions come in order and all of them. */
+static inline bool cache_token_follows(uint64_t token, uint64_t before)
+{
+    return cache_token_image_begun(token) > 1 ? token - before == 1 << 14
+                                              : cache_token_is_whole(before);
+}
+
 /* Who shares with whom: a tenant (0: everyone), an adapter (-1: none, which is not adapter 0) and,
  * where the first tokens of a model depend on it, an image (-1: none). Different namespaces never
  * give the same number. */

@@ -24,10 +24,11 @@ int page_pool_open(struct page_pool *pool, uint32_t n_pages, struct error *err)
     assert(n_pages > 0 && n_pages < PAGE_NONE);
     *pool = (struct page_pool){.n_pages = n_pages, .n_free = n_pages};
     pool->token = calloc(n_pages, sizeof *pool->token);
+    pool->digest = calloc(n_pages, sizeof *pool->digest);
     pool->next = calloc(n_pages, sizeof *pool->next);
     pool->prev = calloc(n_pages, sizeof *pool->prev);
     pool->free_map = calloc(word_count(n_pages), sizeof *pool->free_map);
-    if (!pool->token || !pool->next || !pool->prev || !pool->free_map) {
+    if (!pool->token || !pool->digest || !pool->next || !pool->prev || !pool->free_map) {
         page_pool_close(pool);
         return error_set(err, ERROR_MEMORY, "no memory for the tables of %u pages", n_pages);
     }
@@ -40,6 +41,7 @@ int page_pool_open(struct page_pool *pool, uint32_t n_pages, struct error *err)
 void page_pool_close(struct page_pool *pool)
 {
     free(pool->token);
+    free(pool->digest);
     free(pool->next);
     free(pool->prev);
     free(pool->free_map);

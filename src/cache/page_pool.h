@@ -27,6 +27,7 @@ struct page_pool {
     uint64_t *token;    /* [n_pages] the cache token at the page, for owned pages */
     uint32_t *next;     /* [n_pages] the next page of the node's chain, for owned pages */
     uint32_t *prev;     /* [n_pages] the one before it, so that a chain is cut at its end */
+    uint64_t *digest;   /* [n_pages] of all tokens up to the page's, for owned pages; the tree's */
     uint64_t *free_map; /* a bit a page: 1 is free */
     uint32_t cursor;    /* where the next search begins */
 };

@@ -1,17 +1,17 @@
-/* The prefix tree's operations: match, lock, insert, evict. Owned by the scheduler's thread.
+/* The prefix tree's operations: match, lock, insert. Owned by the scheduler's thread.
  *
  * Recency is exact: what is evicted is always the least recently used position that nobody locks
  * and nothing hangs on. That rests on a few rules which every change here must keep:
- *   - an operation touches one whole path, leaf first, and stamps it with a tick of its own;
+ *   - an operation touches one whole path, leaf first, with a stamp of its own;
  *   - locked nodes stand in no list; the last unlock puts them at its newest end, leaf first;
  *   - a match that ends inside a node splits it before it is touched, so that only what was used
  *     is marked as used;
- *   - nodes become one again where ticks and lock counts are equal, and only there. After every
+ *   - nodes become one again where stamps, locks and pins are equal, and only there. After every
  *     operation no such pair is left, so the number of nodes is the least there can be.
  *
- * What a newcomer gets wrong: making room for a node evicts, and may evict what a match has just
- * found, or make one node of two. make_room therefore takes the match along: it trims it from
- * behind, and keeps its place right. */
+ * What a newcomer gets wrong: making room for a node evicts, and may evict what lies beyond a match
+ * that was just found, or make one node of two. make_room therefore ends with the match as it is
+ * then. */
 #include "cache/prefix_tree.h"
 
 #include <assert.h>
@@ -27,23 +27,36 @@ struct match {
     uint32_t length; /* tokens matched on the walk */
 };
 
-int prefix_tree_open(struct prefix_tree **out, struct page_pool *pool, uint32_t max_nodes,
+static int tree_allocate(struct prefix_tree *t, uint32_t n_pages, struct error *err)
+{
+    size_t n_nodes = (size_t)t->max_nodes + 1, n_words = n_pages / 64 + 1;
+    t->nodes = aligned_alloc(sizeof *t->nodes, n_nodes * sizeof *t->nodes);
+    t->spaces = calloc(n_nodes, sizeof *t->spaces);
+    for (int i = 0; i < RECENCY_LISTS; i++)
+        t->heaps[i].items = calloc(n_nodes, sizeof *t->heaps[i].items);
+    t->end_map = calloc(n_words, sizeof *t->end_map);
+    t->seen_map = calloc(n_words, sizeof *t->seen_map);
+    if (!t->nodes || !t->spaces || !t->heaps[UNPINNED].items || !t->heaps[PINNED].items ||
+        !t->end_map || !t->seen_map || edge_table_open(&t->edges, t->max_nodes, err) != 0)
+        return error_set(err, ERROR_MEMORY, "no memory for a prefix tree of %u nodes",
+                         t->max_nodes);
+    return 0;
+}
+
+int prefix_tree_open(struct prefix_tree **out, const struct prefix_tree_options *options,
                      struct error *err)
 {
-    assert(max_nodes >= 2 && max_nodes < UINT32_MAX);
-    uint32_t n_words = pool->n_pages / 64 + 1;
+    assert(options->max_nodes >= 2 && options->max_nodes < UINT32_MAX);
+    assert(options->pool->n_pages <= NODE_MAX_LENGTH);
     struct prefix_tree *t = calloc(1, sizeof *t);
     if (!t)
         return error_set(err, ERROR_MEMORY, "no memory for the prefix tree");
-    t->pool = pool;
-    t->max_nodes = max_nodes;
-    t->nodes = aligned_alloc(sizeof *t->nodes, ((size_t)max_nodes + 1) * sizeof *t->nodes);
-    t->end_map = calloc(n_words, sizeof *t->end_map);
-    t->seen_map = calloc(n_words, sizeof *t->seen_map);
-    if (!t->nodes || !t->end_map || !t->seen_map ||
-        edge_table_open(&t->edges, max_nodes, err) != 0) {
+    t->pool = options->pool;
+    t->images = options->images;
+    t->max_nodes = options->max_nodes;
+    if (tree_allocate(t, t->pool->n_pages, err) != 0) {
         prefix_tree_close(t);
-        return error_set(err, ERROR_MEMORY, "no memory for a prefix tree of %u nodes", max_nodes);
+        return -1;
     }
     t->nodes[NODE_NONE] = (struct tree_node){.first = PAGE_NONE, .last = PAGE_NONE};
     *out = t;
@@ -57,16 +70,36 @@ void prefix_tree_close(struct prefix_tree *t)
     for (node_id node = 1; node <= t->n_made; node++) {
         uint32_t page = t->nodes[node].last;
         for (uint32_t n = t->nodes[node].length; n > 0; n--) {
+            uint64_t token = t->pool->token[page];
+            if (cache_token_image_begun(token) == 1)
+                image_table_release(t->images, cache_token_image_index(token));
             t->pool->n_owned--;
             page_pool_give(t->pool, (struct page_run){page, 1});
             page = t->pool->prev[page];
         }
     }
     edge_table_close(&t->edges);
+    for (int i = 0; i < RECENCY_LISTS; i++)
+        free(t->heaps[i].items);
+    free(t->spaces);
     free(t->nodes);
     free(t->end_map);
     free(t->seen_map);
     free(t);
+}
+
+/* A match that ended inside an image ends before it. Nodes hold images whole. */
+static void leave_image(const struct prefix_tree *t, struct match *m, uint32_t begun)
+{
+    const struct tree_node *x = &t->nodes[m->node];
+    m->length -= begun;
+    m->beyond += begun;
+    if (m->beyond == x->length) {
+        *m = (struct match){x->parent, t->nodes[x->parent].last, 0, m->length};
+        return;
+    }
+    for (; begun > 0; begun--)
+        m->page = t->pool->prev[m->page];
 }
 
 /* Follows the tokens down from a node's end. */
@@ -93,6 +126,8 @@ static struct match walk(const struct prefix_tree *t, node_id from, const uint64
         m.beyond = x->length - matched;
         m.length += matched;
     }
+    if (m.length > 0 && !cache_token_is_whole(tokens[m.length - 1]))
+        leave_image(t, &m, cache_token_image_begun(tokens[m.length - 1]));
     return m;
 }
 
@@ -103,35 +138,13 @@ uint32_t prefix_tree_peek(const struct prefix_tree *t, uint64_t ns, const uint64
     return root == NODE_NONE ? 0 : walk(t, root, tokens, n).length;
 }
 
-/* Begins an operation that touches: its tick is its own. */
-static void begin_touch(struct prefix_tree *t, uint64_t now_ns)
-{
-    t->tick++;
-    if (now_ns > t->now_ns)
-        t->now_ns = now_ns;
-}
-
-static void stamp(struct prefix_tree *t, node_id node)
-{
-    t->nodes[node].tick = t->tick;
-    t->nodes[node].used_ns = t->now_ns;
-}
-
-/* Makes one node of those on a path that has just been touched which nothing keeps apart. */
-static void coalesce_path(struct prefix_tree *t, node_id node)
-{
-    while (!node_is_root(t, node))
-        if (!node_coalesce(t, t->nodes[node].parent))
-            node = t->nodes[node].parent;
-}
-
 /* Touches a path that is locked, and so in no list. */
 static void touch_path(struct prefix_tree *t, node_id node, uint64_t now_ns)
 {
-    begin_touch(t, now_ns);
+    tree_begin_touch(t, now_ns);
     for (node_id x = node; x != NODE_NONE; x = t->nodes[x].parent)
-        stamp(t, x);
-    coalesce_path(t, node);
+        node_touch(t, x);
+    path_coalesce(t, node);
 }
 
 /* Adds a lock to the nodes from `node` up to, but not, `above`. */
@@ -140,6 +153,7 @@ static void lock_path(struct prefix_tree *t, node_id node, node_id above)
     for (; node != above; node = t->nodes[node].parent) {
         if (node_is_listed(t, node))
             recency_remove(t, node);
+        assert(t->nodes[node].locks < UINT16_MAX);
         t->nodes[node].locks++;
     }
 }
@@ -148,46 +162,34 @@ static void lock_path(struct prefix_tree *t, node_id node, node_id above)
  * turns of a conversation, are one node. The caller's own lock ends at `from`. */
 static bool can_grow(const struct prefix_tree *t, node_id node, node_id from)
 {
-    return node_is_leaf(t, node) && t->nodes[node].locks == (node == from ? 1u : 0u);
+    const struct tree_node *x = &t->nodes[node];
+    return node_is_leaf(t, node) && x->pins == 0 && x->locks == (node == from ? 1u : 0u);
 }
 
-/* Frees the oldest node. Its parent may have one child left, and become one with it: a match (or
- * NULL) that ends in the parent moves along. */
-static uint32_t remove_oldest(struct prefix_tree *t, struct match *m)
-{
-    node_id oldest = tree_oldest(t), parent = t->nodes[oldest].parent;
-    bool below_root = node_is_root(t, parent);
-    uint32_t n = node_remove(t, oldest);
-    if (below_root)
-        return n;
-    node_id child = t->nodes[parent].first_child;
-    uint32_t child_length = t->nodes[child].length;
-    if (node_coalesce(t, parent) && m && m->node == parent) {
-        m->node = child;
-        m->beyond += child_length;
-    }
-    return n;
-}
+/* What an operation on a path of tokens is about. */
+struct query {
+    node_id from; /* where they begin; the asker locks it, or it is a root */
+    const uint64_t *tokens;
+    uint32_t n;
+    bool adds; /* and goes on behind the match */
+    uint64_t now_ns;
+};
 
-/* Evicts until there are nodes enough to split at the match and, if `adds`, to go on from there.
- * When the oldest node is the one that the match ends in, what lies beyond the match is the very
- * oldest: it goes, and no split is needed. */
-static bool make_room(struct prefix_tree *t, struct match *m, bool adds, node_id from)
+/* Evicts until there are nodes enough to split at the match and, if the query adds, to go on from
+ * there. When the oldest node is the one that the match ends in, what lies beyond the match is the
+ * very oldest: it goes, and no split is needed. Nodes that become one may move the match. */
+static bool make_room(struct prefix_tree *t, const struct query *q, struct match *m)
 {
+    struct going going = {MISS_EVICTED, q->now_ns};
     for (;;) {
-        uint32_t need = m->beyond ? 1u + adds : adds && !can_grow(t, m->node, from);
+        uint32_t need = m->beyond ? 1u + q->adds : q->adds && !can_grow(t, m->node, q->from);
         if (need <= tree_unused_nodes(t))
             return true;
         node_id oldest = tree_oldest(t);
         if (oldest == NODE_NONE)
             return false;
-        if (oldest == m->node) {
-            node_trim(t, oldest, m->beyond);
-            t->stats.evicted_pages += m->beyond;
-            m->beyond = 0;
-        } else {
-            t->stats.evicted_pages += remove_oldest(t, m);
-        }
+        leaf_free(t, oldest, oldest == m->node ? m->beyond : UINT32_MAX, &going);
+        *m = walk(t, q->from, q->tokens, q->n);
     }
 }
 
@@ -207,24 +209,37 @@ static enum match_kind match_classify(const struct prefix_tree *t, const struct 
     return m->length == n ? MATCH_SUPERSEQUENCE : MATCH_COMMON;
 }
 
+/* The namespace's root, made if need be; NODE_NONE when there is no node for it. */
+static node_id take_root(struct prefix_tree *t, uint64_t ns, uint64_t now_ns)
+{
+    struct going going = {MISS_EVICTED, now_ns};
+    node_id root = edge_table_find(&t->edges, NODE_NONE, ns);
+    if (root != NODE_NONE)
+        return root;
+    while (tree_unused_nodes(t) == 0) {
+        node_id oldest = tree_oldest(t);
+        if (oldest == NODE_NONE)
+            return NODE_NONE;
+        leaf_free(t, oldest, UINT32_MAX, &going);
+    }
+    return node_make_root(t, ns);
+}
+
 node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens, uint32_t n,
                             uint64_t now_ns, uint32_t *length, enum match_kind *kind)
 {
-    node_id root = edge_table_find(&t->edges, NODE_NONE, ns);
-    if (root == NODE_NONE) {
-        while (tree_unused_nodes(t) == 0) {
-            if (tree_oldest(t) == NODE_NONE)
-                return NODE_NONE;
-            t->stats.evicted_pages += remove_oldest(t, NULL);
-        }
-        root = node_make_root(t, ns);
-    }
+    node_id root = take_root(t, ns, now_ns);
+    if (root == NODE_NONE)
+        return NODE_NONE;
+    struct query q = {root, tokens, n, false, now_ns};
     struct match m = walk(t, root, tokens, n);
     enum match_kind found = match_classify(t, &m, n);
-    if (!make_room(t, &m, false, NODE_NONE))
+    if (!make_room(t, &q, &m))
         return NODE_NONE;
     node_id node = match_end(t, &m);
     lock_path(t, node, NODE_NONE);
+    for (node_id x = node; m.length > 0 && x != NODE_NONE; x = t->nodes[x].parent)
+        t->nodes[x].hits++;
     touch_path(t, node, now_ns);
     *kind = found;
     *length = m.length;
@@ -235,11 +250,13 @@ node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *
                            const uint32_t *pages, uint32_t n, uint64_t now_ns, uint32_t *claimed)
 {
     assert(node != NODE_NONE && t->nodes[node].locks > 0);
+    assert(n == 0 || cache_token_is_whole(tokens[n - 1]));
     struct match m = walk(t, node, tokens, n);
-    uint32_t rest = n - m.length;
-    if (!make_room(t, &m, rest > 0, node))
+    struct query q = {node, tokens, n, m.length < n, now_ns};
+    if (!make_room(t, &q, &m))
         return NODE_NONE;
-    bool grows = rest > 0 && m.beyond == 0 && can_grow(t, m.node, node);
+    uint32_t rest = n - m.length;
+    bool grows = m.beyond == 0 && can_grow(t, m.node, node);
     node_id end = match_end(t, &m);
     lock_path(t, end, node);
     if (rest > 0) {
@@ -248,6 +265,7 @@ node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *
         node_append(t, end, tokens + m.length, pages + m.length, rest);
     }
     touch_path(t, end, now_ns);
+    space_keep_cap(t, t->nodes[end].space, now_ns);
     *claimed = rest;
     return end;
 }
@@ -260,47 +278,30 @@ void prefix_tree_lock(struct prefix_tree *t, node_id node)
 
 void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns)
 {
-    assert(node != NODE_NONE && node <= t->n_made);
-    begin_touch(t, now_ns);
-    node_id root = NODE_NONE;
-    for (node_id x = node; x != NODE_NONE; x = t->nodes[x].parent) {
+    assert(node != NODE_NONE && node <= t->n_made && t->nodes[node].locks > 0);
+    struct going going = {MISS_CLEARED, now_ns};
+    uint32_t space = t->nodes[node].space;
+    node_id left = NODE_NONE; /* the lowest of the path that stays */
+    if (node_is_leaf(t, node))
+        node_set_end(t, node);
+    tree_begin_touch(t, now_ns);
+    for (node_id x = node, up; x != NODE_NONE; x = up) {
+        up = t->nodes[x].parent;
         assert(t->nodes[x].locks > 0);
         t->nodes[x].locks--;
-        stamp(t, x);
+        if (t->nodes[x].gone && t->nodes[x].locks == 0) {
+            node_remove(t, x, &going);
+            continue;
+        }
+        node_touch(t, x);
         if (node_is_listed(t, x))
             recency_push(t, x);
-        root = x;
+        if (left == NODE_NONE)
+            left = x;
     }
-    if (node_is_leaf(t, node))
-        page_set_end(t, t->nodes[node].last, true);
-    coalesce_path(t, node);
-    root_remove_if_idle(t, root);
-}
-
-uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages)
-{
-    uint32_t freed = 0;
-    while (freed < n_pages && tree_oldest(t) != NODE_NONE) {
-        node_id oldest = tree_oldest(t);
-        uint32_t need = n_pages - freed;
-        if (t->nodes[oldest].length > need) {
-            node_trim(t, oldest, need);
-            freed += need;
-        } else {
-            freed += remove_oldest(t, NULL);
-        }
-    }
-    t->stats.evicted_pages += freed;
-    return freed;
-}
-
-uint32_t prefix_tree_expire(struct prefix_tree *t, uint64_t before_ns)
-{
-    uint32_t freed = 0;
-    while (tree_oldest(t) != NODE_NONE && t->nodes[tree_oldest(t)].used_ns < before_ns)
-        freed += remove_oldest(t, NULL);
-    t->stats.expired_pages += freed;
-    return freed;
+    path_coalesce(t, left);
+    root_remove_if_idle(t, t->spaces[space].root);
+    space_keep_cap(t, space, now_ns);
 }
 
 /* Pages are met from the node's end upwards, so the runs are laid back to front and turned round.
@@ -337,13 +338,10 @@ uint32_t prefix_tree_pages(const struct prefix_tree *t, node_id node, struct pag
 
 uint32_t prefix_tree_depth(const struct prefix_tree *t, node_id node)
 {
-    uint32_t depth = 0;
-    for (; node != NODE_NONE; node = t->nodes[node].parent)
-        depth += t->nodes[node].length;
-    return depth;
+    return t->nodes[node].depth;
 }
 
-struct tree_stats prefix_tree_stats(const struct prefix_tree *t)
+const struct tree_stats *prefix_tree_stats(const struct prefix_tree *t)
 {
-    return t->stats;
+    return &t->stats;
 }

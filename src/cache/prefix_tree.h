@@ -37,6 +37,8 @@ enum match_kind { MATCH_MISS, MATCH_COMMON, MATCH_SUPERSEQUENCE, MATCH_PREFIX, M
 
 enum { TREE_DEPTH_BUCKETS = 24 };
 
+/* Pages and nodes that went: for want of room, of age, cleared. What was invalid counts as cleared,
+ * whoever freed it. */
 struct tree_stats {
     uint64_t evicted_pages, expired_pages, cleared_pages;
     uint64_t evicted_nodes, expired_nodes, cleared_nodes;
@@ -46,7 +48,7 @@ struct tree_stats {
     uint32_t n_pinned;     /* pages of pinned nodes */
     uint32_t n_pins;
     uint32_t n_invalid; /* pages that can be found no more, but are not free yet */
-    uint32_t n_entries; /* stored ends of sequences */
+    uint32_t n_entries; /* positions where a stored sequence ended when it was unlocked */
     /* Entries whose depth in tokens has so many binary digits; the last one takes what is deeper.
      */
     uint32_t entries_by_depth[TREE_DEPTH_BUCKETS];
@@ -155,30 +157,33 @@ struct miss {
 void prefix_tree_explain(const struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
                          uint32_t n, bool others, struct miss *out);
 
-enum { ENTRY_PREVIEW = 12 };
+enum { ENTRY_PREVIEW = 12, ENTRY_MAX_CHILDREN = 256 };
 
 struct tree_entry {
     node_id node, parent;
     uint64_t ns;
     uint32_t depth, length; /* tokens up to its end, and of its own */
-    uint32_t hits, locks, pins, n_children;
+    uint32_t hits, locks, pins;
+    uint32_t n_children;            /* ENTRY_MAX_CHILDREN: so many or more */
     uint32_t n_images;              /* in its own part */
     uint64_t created_ns, used_ns;   /* created: to about a second */
     uint64_t tokens[ENTRY_PREVIEW]; /* its first ones */
     uint32_t n_tokens;
 };
 
-/* Nodes that end where a stored sequence ends, in the order of their index, from `*cursor` (0: the
- * beginning) on. Fills in at most `max`, looks at no more than `max_visits` nodes, and leaves in
+/* Nodes that end where a stored sequence ends (a leaf, or an end that was marked), in the order of
+ * their index, from `*cursor` (0: the beginning) on. Fills in at most `max`, looks at no more than
+ * `max_visits` nodes, and leaves in
  * `*cursor` where to go on; 0 when that was all. */
 uint32_t prefix_tree_list(const struct prefix_tree *t, node_id *cursor, struct tree_entry *out,
                           uint32_t max, uint32_t max_visits);
-/* The tree from its roots down to `max_level` (roots are level 0), parents before their children,
- * most recently used first; at most `max`. How many. */
+/* The tree from its roots down to `max_level` (roots are level 0), level by level, siblings most
+ * recently used first; at most `max`. How many. */
 uint32_t prefix_tree_outline(const struct prefix_tree *t, uint32_t max_level,
                              struct tree_entry *out, uint32_t max);
 
-/* What the last calls of prefix_tree_evict took, newest first. */
+/* What the last calls of prefix_tree_evict took, newest first. What goes to make room for a node or
+ * to keep a cap is counted, but is no event. */
 enum { PRESSURE_EVENTS = 16, PRESSURE_NODES = 4 };
 
 struct pressure_event {

@@ -1,60 +1,14 @@
 /* The steps that change the tree's shape. Owned by the scheduler's thread.
  *
- * What a newcomer gets wrong: list order, stamps, edges, siblings, page chains and the counters
- * (n_evictable here, n_owned in the pool) are one state. A step moves all of them or none, and
- * every page of a listed node counts as evictable, because what is below it is unlocked too. */
+ * What a newcomer gets wrong: list order, stamps, edges, siblings, page chains, end marks and the
+ * counters (of the tree, of the space, n_owned in the pool) are one state. A step moves all of them
+ * or none, and every page of a listed node counts as evictable, because what is below it is
+ * unlocked too. */
 #include "cache/tree_node.h"
 
 #include <assert.h>
 
-static void recency_link(struct prefix_tree *t, node_id node, node_id older)
-{
-    struct tree_node *nodes = t->nodes;
-    node_id newer = nodes[older].newer;
-    nodes[node].older = older;
-    nodes[node].newer = newer;
-    nodes[older].newer = node;
-    nodes[newer].older = node;
-}
-
-static void recency_unlink(struct prefix_tree *t, node_id node)
-{
-    struct tree_node *nodes = t->nodes;
-    nodes[nodes[node].older].newer = nodes[node].newer;
-    nodes[nodes[node].newer].older = nodes[node].older;
-}
-
-void recency_push(struct prefix_tree *t, node_id node)
-{
-    recency_link(t, node, t->nodes[NODE_NONE].older);
-    t->stats.n_evictable += t->nodes[node].length;
-}
-
-void recency_remove(struct prefix_tree *t, node_id node)
-{
-    recency_unlink(t, node);
-    t->stats.n_evictable -= t->nodes[node].length;
-}
-
-static node_id node_take(struct prefix_tree *t)
-{
-    assert(tree_unused_nodes(t) > 0);
-    node_id node = t->unused;
-    if (node != NODE_NONE)
-        t->unused = t->nodes[node].parent;
-    else
-        node = ++t->n_made;
-    t->stats.n_nodes++;
-    t->nodes[node] = (struct tree_node){.first = PAGE_NONE, .last = PAGE_NONE};
-    return node;
-}
-
-static void node_drop(struct prefix_tree *t, node_id node)
-{
-    t->nodes[node] = (struct tree_node){.parent = t->unused};
-    t->unused = node;
-    t->stats.n_nodes--;
-}
+/* ---- siblings: the most recently used first ---- */
 
 static void child_link(struct prefix_tree *t, node_id parent, node_id child)
 {
@@ -78,22 +32,120 @@ static void child_unlink(struct prefix_tree *t, node_id child)
         t->nodes[c->next_sibling].prev_sibling = c->prev_sibling;
 }
 
+/* Another node in a child's place. */
+static void child_replace(struct prefix_tree *t, node_id child, node_id by)
+{
+    const struct tree_node *c = &t->nodes[child];
+    struct tree_node *b = &t->nodes[by];
+    b->parent = c->parent;
+    b->prev_sibling = c->prev_sibling;
+    b->next_sibling = c->next_sibling;
+    if (b->prev_sibling != NODE_NONE)
+        t->nodes[b->prev_sibling].next_sibling = by;
+    else
+        t->nodes[b->parent].first_child = by;
+    if (b->next_sibling != NODE_NONE)
+        t->nodes[b->next_sibling].prev_sibling = by;
+}
+
+/* ---- nodes and spaces ---- */
+
+static node_id node_take(struct prefix_tree *t)
+{
+    assert(tree_unused_nodes(t) > 0);
+    node_id node = t->unused;
+    if (node != NODE_NONE)
+        t->unused = t->nodes[node].parent;
+    else
+        node = ++t->n_made;
+    t->stats.n_nodes++;
+    t->nodes[node] = (struct tree_node){.first = PAGE_NONE, .last = PAGE_NONE};
+    return node;
+}
+
+static void node_drop(struct prefix_tree *t, node_id node)
+{
+    t->nodes[node] = (struct tree_node){.parent = t->unused};
+    t->unused = node;
+    t->stats.n_nodes--;
+}
+
 node_id node_make_root(struct prefix_tree *t, uint64_t ns)
 {
     node_id root = node_take(t);
-    t->nodes[root].ns = ns;
+    uint32_t space = t->unused_space;
+    if (space)
+        t->unused_space = t->spaces[space].root;
+    else
+        space = ++t->n_spaces_made;
+    t->spaces[space] = (struct tree_space){
+        .ns = ns, .root = root, .is_valid = true, .cap = UINT32_MAX};
+    t->nodes[root].space = space;
+    t->stats.n_namespaces++;
     child_link(t, NODE_NONE, root);
     edge_table_put(&t->edges, NODE_NONE, ns, root);
     return root;
 }
 
+void root_remove_if_idle(struct prefix_tree *t, node_id root)
+{
+    const struct tree_node *r = &t->nodes[root];
+    if (r->locks > 0 || r->first_child != NODE_NONE)
+        return;
+    struct tree_space *space = &t->spaces[r->space];
+    if (!r->cut)
+        edge_table_remove(&t->edges, NODE_NONE, space->ns);
+    *space = (struct tree_space){.root = t->unused_space};
+    t->unused_space = r->space;
+    t->stats.n_namespaces--;
+    child_unlink(t, root);
+    node_drop(t, root);
+}
+
 node_id node_make_leaf(struct prefix_tree *t, node_id parent, uint64_t first_token)
 {
+    assert(edge_table_find(&t->edges, parent, first_token) == NODE_NONE);
     node_id leaf = node_take(t);
-    t->nodes[leaf].locks = 1;
+    struct tree_node *x = &t->nodes[leaf];
+    const struct tree_node *p = &t->nodes[parent];
+    x->locks = 1;
+    x->depth = p->depth;
+    x->space = p->space;
+    x->gone = p->gone;
+    x->created = (uint32_t)(t->now >> NODE_CREATED_SHIFT);
     child_link(t, parent, leaf);
     edge_table_put(&t->edges, parent, first_token, leaf);
     return leaf;
+}
+
+/* ---- pages ---- */
+
+/* Counts pages that come (or go, when `n` is negative) with a node. */
+static void count_pages(struct prefix_tree *t, const struct tree_node *x, int64_t n)
+{
+    struct tree_space *space = &t->spaces[x->space];
+    uint32_t by = (uint32_t)n;
+    t->pool->n_owned += by;
+    space->n_pages += by;
+    if (x->gone || !space->is_valid)
+        t->stats.n_invalid += by;
+}
+
+/* Moves a page's end mark. `depth` is that of the page's position. */
+static void page_mark_end(struct prefix_tree *t, uint32_t page, uint32_t depth, bool end)
+{
+    uint32_t digits = 32 - (uint32_t)__builtin_clz(depth);
+    uint32_t bucket = digits < TREE_DEPTH_BUCKETS ? digits : TREE_DEPTH_BUCKETS - 1;
+    t->end_map[page / 64] ^= (uint64_t)1 << page % 64;
+    t->stats.n_entries += end ? 1 : UINT32_MAX;
+    t->stats.entries_by_depth[bucket] += end ? 1 : UINT32_MAX;
+}
+
+void node_set_end(struct prefix_tree *t, node_id leaf)
+{
+    const struct tree_node *x = &t->nodes[leaf];
+    if (!page_is_end(t, x->last))
+        page_mark_end(t, x->last, x->depth, true);
 }
 
 void node_append(struct prefix_tree *t, node_id leaf, const uint64_t *tokens, const uint32_t *pages,
@@ -101,14 +153,22 @@ void node_append(struct prefix_tree *t, node_id leaf, const uint64_t *tokens, co
 {
     struct page_pool *pool = t->pool;
     struct tree_node *x = &t->nodes[leaf];
-    assert(x->locks > 0 && node_is_leaf(t, leaf) && n <= page_pool_private(pool));
+    assert(x->locks > 0 && x->pins == 0 && node_is_leaf(t, leaf));
+    assert(n <= page_pool_private(pool));
+    uint64_t digest = node_digest(t, x->length ? leaf : x->parent);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t page = pages[i];
-        assert(!page_pool_is_free(pool, page));
+        assert(!page_pool_is_free(pool, page) && !page_is_end(t, page));
+        assert(cache_token_follows(tokens[i], i ? tokens[i - 1] : cache_token_text(0)));
+        digest = hash_pair(digest, tokens[i]);
         pool->token[page] = tokens[i];
+        pool->digest[page] = digest;
         pool->prev[page] = x->last;
         pool->next[page] = PAGE_NONE;
-        page_set_end(t, page, false);
+        if (cache_token_image_begun(tokens[i]) == 1) {
+            image_table_hold(t->images, cache_token_image_index(tokens[i]));
+            t->n_images++;
+        }
         if (x->last == PAGE_NONE)
             x->first = page;
         else
@@ -116,7 +176,8 @@ void node_append(struct prefix_tree *t, node_id leaf, const uint64_t *tokens, co
         x->last = page;
     }
     x->length += n;
-    pool->n_owned += n;
+    x->depth += n;
+    count_pages(t, x, n);
 }
 
 node_id node_split(struct prefix_tree *t, node_id low, uint32_t page, uint32_t beyond)
@@ -124,39 +185,45 @@ node_id node_split(struct prefix_tree *t, node_id low, uint32_t page, uint32_t b
     struct page_pool *pool = t->pool;
     node_id up = node_take(t);
     struct tree_node *u = &t->nodes[up], *l = &t->nodes[low];
-    assert(beyond > 0 && beyond < l->length);
-    u->first = l->first;
+    assert(beyond > 0 && beyond < l->length && cache_token_is_whole(pool->token[page]));
+    *u = *l;
     u->last = page;
     u->length = l->length - beyond;
-    u->locks = l->locks;
-    u->tick = l->tick;
-    u->used_ns = l->used_ns;
+    u->depth = l->depth - beyond;
     l->first = pool->next[page];
     l->length = beyond;
     pool->next[page] = PAGE_NONE;
     pool->prev[l->first] = PAGE_NONE;
 
-    node_id parent = l->parent;
-    child_unlink(t, low);
-    child_link(t, parent, up);
+    child_replace(t, low, up);
+    u->first_child = NODE_NONE;
     child_link(t, up, low);
-    edge_table_put(&t->edges, parent, pool->token[u->first], up);
+    if (!u->cut)
+        edge_table_put(&t->edges, u->parent, pool->token[u->first], up);
+    l->cut = false;
     edge_table_put(&t->edges, up, pool->token[l->first], low);
     if (l->locks == 0)
-        recency_link(t, up, low);
+        recency_follow(t, up, low);
     return up;
 }
 
-/* Gives the last `n` pages of a node back, in runs. */
-static void chain_give(struct prefix_tree *t, node_id node, uint32_t n)
+/* Gives the last `n` pages of a node back, in runs, and forgets what was noted at them. */
+static void chain_give(struct prefix_tree *t, node_id node, uint32_t n, const struct going *going)
 {
+    (void)going;
     struct page_pool *pool = t->pool;
     struct tree_node *x = &t->nodes[node];
     struct page_run run = {0, 0};
     uint32_t page = x->last;
-    pool->n_owned -= n;
+    count_pages(t, x, -(int64_t)n);
     x->length -= n;
-    for (; n > 0; n--, page = pool->prev[page]) {
+    for (; n > 0; n--, x->depth--, page = pool->prev[page]) {
+        if (page_is_end(t, page))
+            page_mark_end(t, page, x->depth, false);
+        if (cache_token_image_begun(pool->token[page]) == 1) {
+            image_table_release(t->images, cache_token_image_index(pool->token[page]));
+            t->n_images--;
+        }
         if (run.count && page + 1 != run.first) {
             page_pool_give(pool, run);
             run.count = 0;
@@ -170,37 +237,50 @@ static void chain_give(struct prefix_tree *t, node_id node, uint32_t n)
         pool->next[page] = PAGE_NONE;
 }
 
-void node_trim(struct prefix_tree *t, node_id leaf, uint32_t n)
+/* What was invalid was cleared, whoever frees it. */
+static void count_going(struct prefix_tree *t, const struct tree_node *x, uint32_t n_pages,
+                        uint32_t n_nodes, const struct going *going)
 {
-    assert(node_is_leaf(t, leaf) && t->nodes[leaf].locks == 0 && n < t->nodes[leaf].length);
-    chain_give(t, leaf, n);
+    struct tree_stats *s = &t->stats;
+    bool invalid = x->gone || !t->spaces[x->space].is_valid;
+    if (invalid || going->why == MISS_CLEARED) {
+        s->cleared_pages += n_pages;
+        s->cleared_nodes += n_nodes;
+    } else if (going->why == MISS_EXPIRED) {
+        s->expired_pages += n_pages;
+        s->expired_nodes += n_nodes;
+    } else {
+        s->evicted_pages += n_pages;
+        s->evicted_nodes += n_nodes;
+    }
+}
+
+void node_trim(struct prefix_tree *t, node_id leaf, uint32_t n, const struct going *going)
+{
+    const struct tree_node *x = &t->nodes[leaf];
+    assert(node_is_leaf(t, leaf) && x->locks == 0 && x->pins == 0 && n < x->length);
+    count_going(t, x, n, 0, going);
+    chain_give(t, leaf, n, going);
     t->stats.n_evictable -= n;
 }
 
-uint32_t node_remove(struct prefix_tree *t, node_id leaf)
+uint32_t node_remove(struct prefix_tree *t, node_id leaf, const struct going *going)
 {
     const struct tree_node *x = &t->nodes[leaf];
-    assert(node_is_leaf(t, leaf) && x->locks == 0);
+    assert(node_is_leaf(t, leaf) && x->locks == 0 && x->pins == 0);
     node_id parent = x->parent;
     uint32_t n = x->length;
-    recency_remove(t, leaf);
-    edge_table_remove(&t->edges, parent, t->pool->token[x->first]);
+    count_going(t, x, n, 1, going);
+    if (!x->gone)
+        recency_remove(t, leaf);
+    if (!x->cut)
+        edge_table_remove(&t->edges, parent, t->pool->token[x->first]);
     child_unlink(t, leaf);
-    chain_give(t, leaf, n);
+    chain_give(t, leaf, n, going);
     node_drop(t, leaf);
     if (node_is_root(t, parent))
         root_remove_if_idle(t, parent);
     return n;
-}
-
-void root_remove_if_idle(struct prefix_tree *t, node_id root)
-{
-    const struct tree_node *r = &t->nodes[root];
-    if (r->locks > 0 || r->first_child != NODE_NONE)
-        return;
-    edge_table_remove(&t->edges, NODE_NONE, r->ns);
-    child_unlink(t, root);
-    node_drop(t, root);
 }
 
 bool node_coalesce(struct prefix_tree *t, node_id parent)
@@ -210,19 +290,44 @@ bool node_coalesce(struct prefix_tree *t, node_id parent)
     node_id child = p->first_child;
     struct tree_node *c = &t->nodes[child];
     if (node_is_root(t, parent) || child == NODE_NONE || c->next_sibling != NODE_NONE ||
-        p->locks != c->locks || p->tick != c->tick)
+        p->locks != c->locks || p->pins != c->pins || p->stamp != c->stamp || p->gone != c->gone)
         return false;
-    edge_table_remove(&t->edges, parent, pool->token[c->first]);
+    if (!c->cut)
+        edge_table_remove(&t->edges, parent, pool->token[c->first]);
     pool->next[p->last] = c->first;
     pool->prev[c->first] = p->last;
     c->first = p->first;
     c->length += p->length;
-    node_id above = p->parent;
-    child_unlink(t, parent);
-    child_link(t, above, child);
-    edge_table_put(&t->edges, above, pool->token[c->first], child);
+    c->cut = p->cut;
+    child_replace(t, parent, child);
+    if (!c->cut)
+        edge_table_put(&t->edges, c->parent, pool->token[c->first], child);
     if (p->locks == 0)
-        recency_unlink(t, parent);
+        recency_unfollow(t, parent);
     node_drop(t, parent);
     return true;
+}
+
+/* ---- use ---- */
+
+void tree_begin_touch(struct prefix_tree *t, uint64_t now_ns)
+{
+    t->now = now_ns > t->now ? now_ns : t->now + 1;
+}
+
+void node_touch(struct prefix_tree *t, node_id node)
+{
+    struct tree_node *x = &t->nodes[node];
+    x->stamp = t->now;
+    if (x->prev_sibling == NODE_NONE)
+        return;
+    child_unlink(t, node);
+    child_link(t, x->parent, node);
+}
+
+void path_coalesce(struct prefix_tree *t, node_id node)
+{
+    while (!node_is_root(t, node))
+        if (!node_coalesce(t, t->nodes[node].parent))
+            node = t->nodes[node].parent;
 }

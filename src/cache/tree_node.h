@@ -4,49 +4,97 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/hash.h"
 #include "cache/edge_table.h"
 #include "cache/prefix_tree.h"
 
 /* Inside the prefix tree: its nodes, and the steps that change its shape. Each of them leaves every
- * law standing, so that prefix_tree.c only decides which to take. Nobody outside cache/ sees this.
+ * law standing, so that prefix_tree.c and its neighbours only decide which to take. Nobody outside
+ * cache/ sees this.
  *
- *        node 0: no node, and therefore: the parent of all roots, both ends of the recency list
+ *        node 0: no node, and therefore the parent of all roots
  *        ┌────┴────┐
- *      root      root          no pages, never listed; edge (0, namespace)
+ *      root      root          no pages, never listed; edge (0, namespace); one space each
  *        │
  *     ┌──┴───┐                 page chain   first ─next─► … ─next─► last
  *     A      B                              first ◄─prev─ … ◄─prev─ last
- *   ┌─┴─┐
- *   C   D    recency, oldest first:   0 ─► C ─► D ─► A ─► B ─► 0
+ *   ┌─┴─┐                      siblings: the most recently used first
+ *   C   D
+ *                              space of the root, oldest first:   C ─► D ─► A ─► B
  *
- * Life of a node:   unused ──made──► locked ⇄ unlocked, in the list ──evicted, expired──► unused
- *                                       └───────────────┴─────────────coalesced─────────────┘
+ * Life of a node:   unused ──made──► locked ⇄ unlocked, in a list ──evicted, expired──► unused
+ *                                       └───────────────┴────────────coalesced───────────┘
  */
 struct tree_node {
     uint32_t first, last; /* pages of its positions; none in a root */
-    uint32_t length;      /* how many; 0 in a root */
-    uint32_t locks;       /* handles that end here or below: a parent has at least its children's */
+    uint32_t length : 30; /* how many; 0 in a root */
+    uint32_t gone : 1;    /* withdrawn, with all above it up to one that is cut; always locked */
+    uint32_t cut : 1;     /* the edge to it is in the table no more */
+    uint16_t locks;       /* handles that end here or below: a parent has at least its children's */
+    uint16_t pins;        /* pins likewise; none on roots */
     node_id parent;       /* NODE_NONE: a root. While unused: the next unused node */
     node_id first_child, prev_sibling, next_sibling;
-    node_id older, newer; /* neighbours in the recency list, while unlocked and not a root */
-    uint64_t tick;        /* the operation that touched it last; a parent's is never smaller */
-    uint64_t used_ns;     /* when that was */
-    uint64_t ns;          /* of a root */
+    node_id older, newer; /* neighbours in a recency list, while unlocked and not a root */
+    uint64_t stamp;       /* the operation that touched it last: its time, and its own; a parent's
+                           * is never smaller */
+    uint32_t hits;
+    uint32_t created; /* in units of 2^30 ns */
+    uint32_t depth;   /* tokens from the root to its end */
+    uint32_t space;   /* what belongs to its namespace */
 };
 _Static_assert(sizeof(struct tree_node) == 64, "a node is one cache line");
 
+enum { NODE_MAX_LENGTH = (1 << 30) - 1, NODE_CREATED_SHIFT = 30 };
+
+/* Unlocked nodes in the order of their use. */
+struct recency_list {
+    node_id oldest, newest;
+    uint32_t at; /* place in the heap of such lists, while it is not empty */
+};
+
+enum { UNPINNED, PINNED, RECENCY_LISTS };
+
+/* What belongs to a root. An invalid namespace has one until its last page is free, beside the one
+ * of a namespace that came to the same number since. */
+struct tree_space {
+    uint64_t ns;
+    node_id root;
+    bool is_valid;
+    uint32_t n_pages, cap;
+    struct recency_list lists[RECENCY_LISTS];
+    uint64_t invalid_ns; /* when it became so */
+};
+
+/* Spaces whose list is not empty; the one with the least recently used node on top. */
+struct space_heap {
+    uint32_t *items;
+    uint32_t count;
+};
+
 struct prefix_tree {
     struct page_pool *pool;
+    struct image_table *images;
     struct tree_node *nodes; /* [max_nodes + 1], each on a cache line of its own */
     uint32_t max_nodes;
-    uint32_t n_made;    /* nodes above this were never used, and their memory never touched */
-    node_id unused;     /* those that were used and are no more */
+    uint32_t n_made; /* nodes above this were never used, and their memory never touched */
+    node_id unused;  /* those that were used and are no more */
+    struct tree_space *spaces; /* [max_nodes + 1], from 1 on */
+    uint32_t n_spaces_made, unused_space;
+    struct space_heap heaps[RECENCY_LISTS];
     uint64_t *end_map;  /* a bit a page: a stored sequence ended here, whatever follows by now */
     uint64_t *seen_map; /* a bit a page, for prefix_tree_check alone */
     struct edge_table edges;
-    uint64_t tick;
-    uint64_t now_ns; /* never goes back, whatever the caller's clock does */
+    uint64_t now;      /* the stamp given last; never goes back, whatever the caller's clock does */
+    uint32_t n_images; /* first positions of images in the tree, each of which holds its image */
     struct tree_stats stats;
+    struct pressure_event events[PRESSURE_EVENTS];
+    uint64_t n_events; /* so far; the last of them are kept */
+};
+
+/* Why and when pages go. */
+struct going {
+    enum miss_reason why; /* EVICTED, EXPIRED, CLEARED */
+    uint64_t now_ns;
 };
 
 static inline bool node_is_root(const struct prefix_tree *t, node_id node)
@@ -61,27 +109,45 @@ static inline bool node_is_listed(const struct prefix_tree *t, node_id node)
 {
     return t->nodes[node].locks == 0 && !node_is_root(t, node);
 }
+/* Found no more, but still there. */
+static inline bool node_is_invalid(const struct prefix_tree *t, node_id node)
+{
+    return t->nodes[node].gone || !t->spaces[t->nodes[node].space].is_valid;
+}
 static inline uint32_t tree_unused_nodes(const struct prefix_tree *t)
 {
     return t->max_nodes - t->stats.n_nodes;
-}
-/* The least recently used node; always a leaf. */
-static inline node_id tree_oldest(const struct prefix_tree *t)
-{
-    return t->nodes[NODE_NONE].newer;
 }
 static inline bool page_is_end(const struct prefix_tree *t, uint32_t page)
 {
     return t->end_map[page / 64] >> page % 64 & 1;
 }
-static inline void page_set_end(struct prefix_tree *t, uint32_t page, bool end)
+/* Of the namespace and all tokens up to the node's end. */
+static inline uint64_t space_digest(uint64_t ns)
 {
-    uint64_t bit = (uint64_t)1 << page % 64;
-    t->end_map[page / 64] = end ? t->end_map[page / 64] | bit : t->end_map[page / 64] & ~bit;
+    return hash_mix(~ns);
+}
+static inline uint64_t node_digest(const struct prefix_tree *t, node_id node)
+{
+    return node_is_root(t, node) ? space_digest(t->spaces[t->nodes[node].space].ns)
+                                 : t->pool->digest[t->nodes[node].last];
 }
 
-void recency_push(struct prefix_tree *t, node_id node); /* as the newest */
+/* ---- recency (tree_recency.c) ---- */
+
+/* The next to go: the least recently used of what is invalid, else of the unpinned nodes, else of
+ * the pinned ones. It is a leaf. Of one space, or of all. */
+node_id space_oldest(const struct prefix_tree *t, uint32_t space);
+node_id tree_oldest(const struct prefix_tree *t);
+void recency_push(struct prefix_tree *t, node_id node); /* as the newest of its list */
 void recency_remove(struct prefix_tree *t, node_id node);
+/* Takes the node's place directly behind another of its list and stamp; pages are not counted. */
+void recency_follow(struct prefix_tree *t, node_id node, node_id older);
+void recency_unfollow(struct prefix_tree *t, node_id node);
+/* The space has become invalid: what is in it goes first from now on. */
+void recency_invalidate(struct prefix_tree *t, uint32_t space);
+
+/* ---- shape (tree_node.c) ---- */
 
 /* Both need an unused node. A root is made childless and unlocked: its maker locks it. A leaf is
  * made empty, with one lock, the maker's. */
@@ -90,16 +156,35 @@ node_id node_make_leaf(struct prefix_tree *t, node_id parent, uint64_t first_tok
 /* Puts pages at the end of a locked leaf; they are the tree's from here on. */
 void node_append(struct prefix_tree *t, node_id leaf, const uint64_t *tokens, const uint32_t *pages,
                  uint32_t n);
+/* Marks the end of a leaf as that of a stored sequence. */
+void node_set_end(struct prefix_tree *t, node_id leaf);
 /* Cuts a node before its last `beyond` positions, behind `page`. Needs an unused node. The lower
  * half keeps the index; the upper half is returned. */
 node_id node_split(struct prefix_tree *t, node_id low, uint32_t page, uint32_t beyond);
 /* Gives the last `n` positions of an unlocked leaf back to the pool; fewer than it has. */
-void node_trim(struct prefix_tree *t, node_id leaf, uint32_t n);
+void node_trim(struct prefix_tree *t, node_id leaf, uint32_t n, const struct going *going);
 /* Frees an unlocked leaf, and its root with it when nothing else is there. Returns its pages. */
-uint32_t node_remove(struct prefix_tree *t, node_id leaf);
+uint32_t node_remove(struct prefix_tree *t, node_id leaf, const struct going *going);
 void root_remove_if_idle(struct prefix_tree *t, node_id root);
-/* Puts a node and its only child into one where no handle can end between them and both were used
- * last by the same operation: then the child's index stays, and true is returned. */
+/* Puts a node and its only child into one where no handle and no pin can end between them and both
+ * were used last by the same operation: then the child's index stays, and true is returned. */
 bool node_coalesce(struct prefix_tree *t, node_id parent);
+
+/* ---- use (tree_node.c) ---- */
+
+/* A stamp for the operation that begins: its time, or the next moment where that has been used. */
+void tree_begin_touch(struct prefix_tree *t, uint64_t now_ns);
+/* Stamps a node and puts it before its siblings. */
+void node_touch(struct prefix_tree *t, node_id node);
+/* Makes one node of those on a path that has just been touched which nothing keeps apart. */
+void path_coalesce(struct prefix_tree *t, node_id node);
+
+/* ---- going (tree_evict.c) ---- */
+
+/* Frees `need` positions of an unlocked leaf, all of it if it has no more, or some more where that
+ * many would end inside an image. How many it was. */
+uint32_t leaf_free(struct prefix_tree *t, node_id leaf, uint32_t need, const struct going *going);
+/* Evicts from a namespace that is over its cap. */
+void space_keep_cap(struct prefix_tree *t, uint32_t space, uint64_t now_ns);
 
 #endif

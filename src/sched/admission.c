@@ -63,7 +63,8 @@ void scheduler_finish(struct scheduler *s, struct sequence *seq, enum finish_rea
         stop_running(s, seq);
     else
         sequence_list_remove(&s->waiting, seq);
-    s->stats.finished += reason == FINISH_STOP || reason == FINISH_LENGTH;
+    s->stats.stopped += reason == FINISH_STOP;
+    s->stats.ran_out += reason == FINISH_LENGTH;
     s->stats.canceled += reason == FINISH_CANCELED;
     s->stats.failed += reason == FINISH_ERROR;
     stop_matcher_finish(&seq->stops);
@@ -87,7 +88,7 @@ static uint32_t pages_to_start(const struct sequence *seq)
 
 static bool has_pages(const struct scheduler *s, uint32_t n)
 {
-    return s->cache.pool.n_free + prefix_tree_stats(s->cache.tree).n_evictable >= n;
+    return s->cache.pool.n_free + prefix_tree_stats(s->cache.tree)->n_evictable >= n;
 }
 
 /* What the prompt found in the cache. One that was preempted may find less of it the next time, and
@@ -110,7 +111,7 @@ static void start_running(struct scheduler *s, struct sequence *seq, node_id nod
     sequence_list_remove(&s->waiting, seq);
     sequence_begin(seq, &s->cache, node, matched);
     uint32_t want = pages_to_start(seq) - matched;
-    uint32_t got = sequence_reserve(seq, &s->cache, want);
+    uint32_t got = sequence_reserve(seq, &s->cache, want, s->now_ns);
     assert(got == want);
     (void)got;
     running_add(s, seq);
@@ -182,7 +183,7 @@ static struct sequence *youngest_parked(const struct scheduler *s)
 /* Whether there could be so many pages if nothing parked held any. */
 static bool parked_suffice(const struct scheduler *s, uint32_t n_pages)
 {
-    uint64_t n = (uint64_t)s->cache.pool.n_free + prefix_tree_stats(s->cache.tree).n_evictable;
+    uint64_t n = (uint64_t)s->cache.pool.n_free + prefix_tree_stats(s->cache.tree)->n_evictable;
     for (uint32_t i = 0; i < s->n_running; i++)
         if (sequence_is_parked(s->running[i]))
             n += s->running[i]->n_reserved;
@@ -252,7 +253,8 @@ void scheduler_reserve(struct scheduler *s)
         struct sequence *seq = s->running[i];
         uint32_t room = seq->capacity - seq->n_reserved;
         if (!needs_page(seq) ||
-            sequence_reserve(seq, &s->cache, room < RESERVE_RUN ? room : RESERVE_RUN) > 0) {
+            sequence_reserve(seq, &s->cache, room < RESERVE_RUN ? room : RESERVE_RUN, s->now_ns) >
+                0) {
             i++;
             continue;
         }

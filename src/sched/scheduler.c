@@ -55,7 +55,7 @@ static void publish(struct scheduler *s)
     s->stats.n_free = pool->n_free;
     s->stats.n_owned = pool->n_owned;
     s->stats.n_private = page_pool_private(pool);
-    s->stats.tree = prefix_tree_stats(s->cache.tree);
+    s->stats.tree = *prefix_tree_stats(s->cache.tree);
     stats_board_write(&s->board, &s->stats);
 }
 
@@ -80,13 +80,14 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
         free(s);
         return -1;
     }
+    struct prefix_tree_options tree_options = {
+        .pool = &s->cache.pool, .max_nodes = limits->n_pages + s->options.max_seqs + 64};
     step_cost_init(&s->cost, s->options.step_budget_ms * 1e6 / CAREFUL_ROWS);
     wake_open(&s->wake);
     if (open_buffers(s, err) ||
         queue_open(&s->arrivals, (size_t)s->options.max_seqs + options->max_waiting, err) ||
         page_pool_open(&s->cache.pool, limits->n_pages, err) ||
-        prefix_tree_open(&s->cache.tree, &s->cache.pool, limits->n_pages + s->options.max_seqs + 64,
-                         err)) {
+        prefix_tree_open(&s->cache.tree, &tree_options, err)) {
         scheduler_close(s);
         return -1;
     }
@@ -140,7 +141,8 @@ static bool expire(struct scheduler *s)
     if (ttl_ns == 0 || s->now_ns < s->expire_at_ns)
         return false;
     s->expire_at_ns = s->now_ns + expire_interval_ns(s);
-    return s->now_ns > ttl_ns && prefix_tree_expire(s->cache.tree, s->now_ns - ttl_ns) > 0;
+    return s->now_ns > ttl_ns &&
+           prefix_tree_expire(s->cache.tree, s->now_ns - ttl_ns, UINT32_MAX, s->now_ns) > 0;
 }
 
 #ifndef NDEBUG

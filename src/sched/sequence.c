@@ -96,12 +96,12 @@ static uint32_t last_page(const struct sequence *seq)
     return run->first + run->count - 1;
 }
 
-uint32_t sequence_reserve(struct sequence *seq, struct cache *cache, uint32_t want)
+uint32_t sequence_reserve(struct sequence *seq, struct cache *cache, uint32_t want, uint64_t now_ns)
 {
     assert(want <= seq->capacity - seq->n_reserved);
     if (want > cache->pool.n_free) {
         uint64_t start_ns = op_times_start(cache->times);
-        prefix_tree_evict(cache->tree, want - cache->pool.n_free);
+        prefix_tree_evict(cache->tree, want - cache->pool.n_free, UINT32_MAX, now_ns);
         op_times_add(cache->times, OP_EVICT, op_times_since(cache->times, start_ns));
     }
     uint32_t got = 0;

@@ -74,7 +74,8 @@ struct cache {
 void sequence_begin(struct sequence *seq, const struct cache *cache, node_id node,
                     uint32_t matched);
 /* Takes up to `want` more pages, evicting as needed; how many it got. */
-uint32_t sequence_reserve(struct sequence *seq, struct cache *cache, uint32_t want);
+uint32_t sequence_reserve(struct sequence *seq, struct cache *cache, uint32_t want,
+                          uint64_t now_ns);
 /* The runs cover exactly `length` positions, computed or about to be. */
 void sequence_set_runs(struct sequence *seq, uint32_t length);
 /* Puts what is computed into the tree. */

@@ -129,7 +129,7 @@ static void get_stats(struct api *api, struct http_exchange *x, const char *path
         {"prompt_tokens", s.prompt_tokens},
         {"cached_tokens", s.cached_tokens},
         {"generated_tokens", s.generated_tokens},
-        {"finished", s.finished},
+        {"finished", s.stopped + s.ran_out},
         {"canceled", s.canceled},
         {"failed", s.failed},
         {"preempted", s.preempted},

@@ -98,8 +98,7 @@ static void model_lock(struct world *w, int at, int by)
 static void model_touch(struct world *w, int at)
 {
     w->tick++;
-    if (w->now > w->time)
-        w->time = w->now;
+    w->time = w->now > w->time ? w->now : w->time + 1;
     for (; at != NOWHERE; at = w->positions[at].parent) {
         w->positions[at].tick = w->tick;
         w->positions[at].time = w->time;
@@ -201,7 +200,8 @@ static void world_open(struct world *w, const struct config *config, uint64_t ro
     for (int i = 0; i < MAX_PAGES + MAX_NAMESPACES; i++)
         position_clear(&w->positions[i]);
     CHECK_INT(page_pool_open(&w->pool, config->n_pages, &err), 0);
-    CHECK_INT(prefix_tree_open(&w->tree, &w->pool, config->max_nodes, &err), 0);
+    struct prefix_tree_options options = {.pool = &w->pool, .max_nodes = config->max_nodes};
+    CHECK_INT(prefix_tree_open(&w->tree, &options, &err), 0);
 }
 
 static void world_close(struct world *w)
@@ -214,7 +214,7 @@ static void world_close(struct world *w)
 
 static void compare(struct world *w)
 {
-    struct tree_stats stats = prefix_tree_stats(w->tree);
+    struct tree_stats stats = *prefix_tree_stats(w->tree);
     uint32_t n_evictable = 0;
     for (uint32_t page = 0; page < w->config->n_pages; page++) {
         const struct position *p = &w->positions[page];
@@ -288,14 +288,14 @@ static uint32_t make_query(struct world *w, uint32_t *ns, uint32_t *tokens)
 /* What an operation evicted to get nodes is, page for page, what the model would evict. */
 static void follow_evictions(struct world *w)
 {
-    uint32_t n = (uint32_t)(prefix_tree_stats(w->tree).evicted_pages - w->evicted);
+    uint32_t n = (uint32_t)(prefix_tree_stats(w->tree)->evicted_pages - w->evicted);
     CHECK_INT(model_evict(w, n), n);
 }
 
 static void refuse(struct world *w)
 {
-    CHECK_INT(prefix_tree_stats(w->tree).n_evictable, 0);
-    CHECK(prefix_tree_stats(w->tree).n_nodes + 1 >= w->config->max_nodes);
+    CHECK_INT(prefix_tree_stats(w->tree)->n_evictable, 0);
+    CHECK(prefix_tree_stats(w->tree)->n_nodes + 1 >= w->config->max_nodes);
     w->n_refused++;
 }
 
@@ -329,7 +329,7 @@ static bool take_pages(struct world *w, uint32_t n, uint32_t *pages)
 {
     if (w->pool.n_free < n) {
         uint32_t need = n - w->pool.n_free;
-        CHECK_INT(prefix_tree_evict(w->tree, need), model_evict(w, need));
+        CHECK_INT(prefix_tree_evict(w->tree, need, UINT32_MAX, w->now), model_evict(w, need));
     }
     if (w->pool.n_free < n)
         return false;
@@ -401,13 +401,13 @@ static void do_unlock(struct world *w)
 static void do_evict(struct world *w)
 {
     uint32_t n = below(w, 16) ? below(w, 8) : below(w, w->config->n_pages * 2);
-    CHECK_INT(prefix_tree_evict(w->tree, n), model_evict(w, n));
+    CHECK_INT(prefix_tree_evict(w->tree, n, UINT32_MAX, w->now), model_evict(w, n));
 }
 
 static void do_expire(struct world *w)
 {
     uint64_t age = below(w, 2000), before = w->time > age ? w->time - age : 0;
-    CHECK_INT(prefix_tree_expire(w->tree, before), model_expire(w, before));
+    CHECK_INT(prefix_tree_expire(w->tree, before, UINT32_MAX, w->now), model_expire(w, before));
 }
 
 static void step(struct world *w)
@@ -463,9 +463,10 @@ static uint32_t run(const struct config *config)
             CHECK(w->lookups[kind] > 0);
         while (w->n_handles > 0)
             do_unlock(w);
-        CHECK_INT(prefix_tree_evict(w->tree, UINT32_MAX), model_evict(w, UINT32_MAX));
+        CHECK_INT(prefix_tree_evict(w->tree, UINT32_MAX, UINT32_MAX, w->now),
+                  model_evict(w, UINT32_MAX));
         compare(w);
-        CHECK_INT(prefix_tree_stats(w->tree).n_nodes, 0);
+        CHECK_INT(prefix_tree_stats(w->tree)->n_nodes, 0);
         world_close(w);
     }
     return n_refused;
@@ -548,7 +549,8 @@ TEST(cache_random, match_is_the_longest_common_prefix)
     struct error err;
     uint64_t random = 77;
     CHECK_INT(page_pool_open(&pool, N * LENGTH, &err), 0);
-    CHECK_INT(prefix_tree_open(&tree, &pool, 2 * N + 2, &err), 0);
+    struct prefix_tree_options options = {.pool = &pool, .max_nodes = 2 * N + 2};
+    CHECK_INT(prefix_tree_open(&tree, &options, &err), 0);
     for (uint32_t s = 0; s < N; s++) {
         uint32_t n = lengths[s] = (uint32_t)(hash_mix(random++) % (LENGTH + 1)), best = 0, got;
         uint32_t pages[LENGTH], claimed;

@@ -1,179 +1,9 @@
-/* The prefix tree, case by case. Tokens are the characters of strings; "store" is what a request
- * does: acquire, compute the rest, insert, unlock. Time is a counter that each operation moves. */
+/* The prefix tree, case by case: match, insert, lock, evict, expire. */
 #include "cache/prefix_tree.h"
-
-#include <stdlib.h>
 
 #include "test.h"
 #include "test_death.h"
-
-enum { MAX_TEXT = 512 };
-
-struct fixture {
-    struct page_pool pool;
-    struct prefix_tree *tree;
-    uint64_t now_ns;
-    enum match_kind kind; /* of the last acquire */
-    uint32_t length;      /* of the last acquire */
-    uint32_t claimed;     /* by the last insert */
-};
-
-/* The tree keeps a pointer to the pool, so the fixture must not move. */
-static void setup(struct fixture *f, uint32_t n_pages, uint32_t max_nodes)
-{
-    struct error err;
-    *f = (struct fixture){0};
-    CHECK_INT(page_pool_open(&f->pool, n_pages, &err), 0);
-    CHECK_INT(prefix_tree_open(&f->tree, &f->pool, max_nodes, &err), 0);
-}
-
-static void check_laws(const struct fixture *f)
-{
-    CHECK(prefix_tree_check(f->tree));
-    CHECK(page_pool_check(&f->pool));
-}
-
-/* Everything comes back: nothing private is left, and closing the tree frees the rest. */
-static void teardown(struct fixture *f)
-{
-    check_laws(f);
-    CHECK_INT(page_pool_private(&f->pool), 0);
-    prefix_tree_close(f->tree);
-    CHECK_INT(f->pool.n_free, f->pool.n_pages);
-    CHECK(page_pool_check(&f->pool));
-    page_pool_close(&f->pool);
-}
-
-static uint32_t to_tokens(const char *text, uint64_t *tokens)
-{
-    uint32_t n = (uint32_t)strlen(text);
-    CHECK(n <= MAX_TEXT);
-    for (uint32_t i = 0; i < n; i++)
-        tokens[i] = cache_token_text((unsigned char)text[i]);
-    return n;
-}
-
-static uint32_t peek_in(const struct fixture *f, uint64_t ns, const char *text)
-{
-    uint64_t tokens[MAX_TEXT];
-    uint32_t n = to_tokens(text, tokens);
-    return prefix_tree_peek(f->tree, ns, tokens, n);
-}
-
-static uint32_t peek(const struct fixture *f, const char *text)
-{
-    return peek_in(f, 0, text);
-}
-
-static node_id acquire_in(struct fixture *f, uint64_t ns, const char *text)
-{
-    uint64_t tokens[MAX_TEXT];
-    uint32_t n = to_tokens(text, tokens), cached = prefix_tree_peek(f->tree, ns, tokens, n);
-    f->length = UINT32_MAX;
-    node_id node = prefix_tree_acquire(f->tree, ns, tokens, n, ++f->now_ns, &f->length, &f->kind);
-    if (node != NODE_NONE) {
-        CHECK_INT(f->length, cached);
-        CHECK_INT(prefix_tree_depth(f->tree, node), f->length);
-    }
-    check_laws(f);
-    return node;
-}
-
-static node_id acquire(struct fixture *f, const char *text)
-{
-    return acquire_in(f, 0, text);
-}
-
-/* Takes pages, inserts, gives back those that were not claimed. */
-static node_id insert(struct fixture *f, node_id node, const char *text)
-{
-    uint64_t tokens[MAX_TEXT];
-    uint32_t pages[MAX_TEXT], n = to_tokens(text, tokens), got = 0;
-    uint32_t depth = prefix_tree_depth(f->tree, node);
-    while (got < n) {
-        struct page_run run = page_pool_take(&f->pool, n - got, got ? pages[got - 1] : PAGE_NONE);
-        CHECK(run.count > 0);
-        for (uint32_t i = 0; i < run.count; i++)
-            pages[got++] = run.first + i;
-    }
-    f->claimed = 0;
-    node_id end = prefix_tree_insert(f->tree, node, tokens, pages, n, ++f->now_ns, &f->claimed);
-    for (uint32_t i = 0; i < n - f->claimed; i++)
-        page_pool_give(&f->pool, (struct page_run){pages[i], 1});
-    if (end != NODE_NONE)
-        CHECK_INT(prefix_tree_depth(f->tree, end), depth + n);
-    check_laws(f);
-    return end;
-}
-
-static void unlock(struct fixture *f, node_id node)
-{
-    prefix_tree_unlock(f->tree, node, ++f->now_ns);
-    check_laws(f);
-}
-
-/* Leaves the sequence locked at its end. */
-static node_id hold_in(struct fixture *f, uint64_t ns, const char *text)
-{
-    node_id node = acquire_in(f, ns, text);
-    CHECK(node != NODE_NONE);
-    node_id end = insert(f, node, text + f->length);
-    CHECK(end != NODE_NONE);
-    return end;
-}
-
-static node_id hold(struct fixture *f, const char *text)
-{
-    return hold_in(f, 0, text);
-}
-
-static void store_in(struct fixture *f, uint64_t ns, const char *text)
-{
-    unlock(f, hold_in(f, ns, text));
-}
-
-static void store(struct fixture *f, const char *text)
-{
-    store_in(f, 0, text);
-}
-
-/* Acquires, says what kind of match it was, lets go. */
-static enum match_kind look(struct fixture *f, const char *text)
-{
-    node_id node = acquire(f, text);
-    CHECK(node != NODE_NONE);
-    unlock(f, node);
-    return f->kind;
-}
-
-static uint32_t n_nodes(const struct fixture *f)
-{
-    return prefix_tree_stats(f->tree).n_nodes;
-}
-
-static uint32_t n_evictable(const struct fixture *f)
-{
-    return prefix_tree_stats(f->tree).n_evictable;
-}
-
-/* The pages of a handle spell its text. */
-static void check_pages(const struct fixture *f, node_id node, const char *text)
-{
-    struct page_run runs[MAX_TEXT];
-    uint64_t tokens[MAX_TEXT];
-    uint32_t n = to_tokens(text, tokens), at = 0;
-    uint32_t n_runs = prefix_tree_pages(f->tree, node, runs, MAX_TEXT);
-    for (uint32_t r = 0; r < n_runs; r++) {
-        CHECK(runs[r].count > 0);
-        CHECK(r == 0 || runs[r - 1].first + runs[r - 1].count != runs[r].first);
-        for (uint32_t i = 0; i < runs[r].count; i++, at++) {
-            CHECK(at < n);
-            CHECK(f->pool.token[runs[r].first + i] == tokens[at]);
-            CHECK(!page_pool_is_free(&f->pool, runs[r].first + i));
-        }
-    }
-    CHECK_INT(at, n);
-}
+#include "tree_fixture.h"
 
 TEST(prefix_tree, empty)
 {
@@ -189,8 +19,8 @@ TEST(prefix_tree, empty)
     CHECK_INT(n_nodes(&f), 1);
     unlock(&f, node);
     CHECK_INT(n_nodes(&f), 0);
-    CHECK_INT(prefix_tree_evict(f.tree, 10), 0);
-    CHECK_INT(prefix_tree_expire(f.tree, UINT64_MAX), 0);
+    CHECK_INT(evict(&f, 10), 0);
+    CHECK_INT(expire(&f, UINT64_MAX), 0);
     teardown(&f);
 }
 
@@ -313,7 +143,7 @@ TEST(prefix_tree, an_end_does_not_outlive_its_page)
     struct fixture f;
     setup(&f, 6, 16);
     store(&f, "abc");
-    CHECK_INT(prefix_tree_evict(f.tree, 3), 3);
+    CHECK_INT(evict(&f, 3), 3);
     store(&f, "uvwxyz"); /* its third page is the one where "abc" ended */
     CHECK_INT(look(&f, "uvw"), MATCH_SUPERSEQUENCE);
     CHECK_INT(look(&f, "uvwxyy"), MATCH_COMMON);
@@ -334,7 +164,7 @@ TEST(prefix_tree, split_keeps_handles_valid)
     check_pages(&f, whole, "abcdefgh");
     check_pages(&f, half, "abcd");
     check_pages(&f, quarter, "ab");
-    CHECK_INT(prefix_tree_evict(f.tree, 100), 0);
+    CHECK_INT(evict(&f, 100), 0);
     unlock(&f, half);
     check_pages(&f, whole, "abcdefgh");
     check_pages(&f, quarter, "ab");
@@ -485,14 +315,14 @@ TEST(prefix_tree, lock_protects_the_path)
     node_id node = acquire(&f, "abcdef");
     CHECK_INT(n_evictable(&f), 3);
     prefix_tree_lock(f.tree, node);
-    CHECK_INT(prefix_tree_evict(f.tree, 100), 3);
+    CHECK_INT(evict(&f, 100), 3);
     CHECK_INT(peek(&f, "abcdef"), 6);
     CHECK_INT(peek(&f, "abcxyz"), 3);
     unlock(&f, node);
-    CHECK_INT(prefix_tree_evict(f.tree, 100), 0);
-    CHECK_INT(prefix_tree_expire(f.tree, UINT64_MAX), 0);
+    CHECK_INT(evict(&f, 100), 0);
+    CHECK_INT(expire(&f, UINT64_MAX), 0);
     unlock(&f, node);
-    CHECK_INT(prefix_tree_evict(f.tree, 100), 6);
+    CHECK_INT(evict(&f, 100), 6);
     CHECK_INT(n_nodes(&f), 0);
     teardown(&f);
 }
@@ -504,7 +334,7 @@ TEST(prefix_tree, a_handle_above_protects_nothing_below)
     store(&f, "abcdef");
     node_id node = acquire(&f, "abc");
     CHECK_INT(n_evictable(&f), 3);
-    CHECK_INT(prefix_tree_evict(f.tree, 100), 3);
+    CHECK_INT(evict(&f, 100), 3);
     CHECK_INT(peek(&f, "abcdef"), 3);
     check_pages(&f, node, "abc");
     unlock(&f, node);
@@ -554,17 +384,17 @@ TEST(prefix_tree, cascading_lru)
     store(&f, "bb1");
     look(&f, "aa1");
     /* Oldest first: 2 of aa2, then bb1, then 1 of aa1 and aa. */
-    CHECK_INT(prefix_tree_evict(f.tree, 1), 1);
+    CHECK_INT(evict(&f, 1), 1);
     CHECK_INT(peek(&f, "aa2"), 2);
     CHECK_INT(peek(&f, "bb1"), 3);
-    CHECK_INT(prefix_tree_evict(f.tree, 3), 3);
+    CHECK_INT(evict(&f, 3), 3);
     CHECK_INT(peek(&f, "bb1"), 0);
     CHECK_INT(peek(&f, "aa1"), 3);
-    CHECK_INT(prefix_tree_evict(f.tree, 2), 2);
+    CHECK_INT(evict(&f, 2), 2);
     CHECK_INT(peek(&f, "aa1"), 1);
-    CHECK_INT(prefix_tree_evict(f.tree, 9), 1);
+    CHECK_INT(evict(&f, 9), 1);
     CHECK_INT(n_nodes(&f), 0);
-    CHECK_INT(prefix_tree_stats(f.tree).evicted_pages, 7);
+    CHECK_INT(prefix_tree_stats(f.tree)->evicted_pages, 7);
     teardown(&f);
 }
 
@@ -577,10 +407,10 @@ TEST(prefix_tree, parents_follow_children)
     store(&f, "other");
     /* Children may be old; a parent is as young as its youngest use. */
     look(&f, "system:");
-    CHECK_INT(prefix_tree_evict(f.tree, 6 + 5), 11);
+    CHECK_INT(evict(&f, 6 + 5), 11);
     CHECK_INT(peek(&f, "system:one"), 7);
     CHECK_INT(peek(&f, "other"), 0);
-    CHECK_INT(prefix_tree_evict(f.tree, 100), 7);
+    CHECK_INT(evict(&f, 100), 7);
     teardown(&f);
 }
 
@@ -591,17 +421,17 @@ TEST(prefix_tree, eviction_makes_single_chains_one_node)
     store(&f, "abc1");
     store(&f, "abc2");
     CHECK_INT(n_nodes(&f), 4);
-    CHECK_INT(prefix_tree_evict(f.tree, 1), 1);
+    CHECK_INT(evict(&f, 1), 1);
     CHECK_INT(n_nodes(&f), 2);
     CHECK_INT(peek(&f, "abc2"), 4);
     check_laws(&f);
     /* Not where the upper part is younger: it must outlive the lower. */
     store(&f, "abc3");
     look(&f, "abc");
-    CHECK_INT(prefix_tree_evict(f.tree, 1), 1);
+    CHECK_INT(evict(&f, 1), 1);
     CHECK_INT(n_nodes(&f), 3);
     store(&f, "z");
-    CHECK_INT(prefix_tree_evict(f.tree, 1), 1);
+    CHECK_INT(evict(&f, 1), 1);
     CHECK_INT(peek(&f, "abc3"), 3);
     teardown(&f);
 }
@@ -611,7 +441,7 @@ TEST(prefix_tree, evict_trims_from_the_end)
     struct fixture f;
     setup(&f, 64, 16);
     store(&f, "abcdefghij");
-    CHECK_INT(prefix_tree_evict(f.tree, 3), 3);
+    CHECK_INT(evict(&f, 3), 3);
     CHECK_INT(peek(&f, "abcdefghij"), 7);
     CHECK_INT(f.pool.n_owned, 7);
     CHECK_INT(n_evictable(&f), 7);
@@ -631,19 +461,19 @@ TEST(prefix_tree, expiry)
     f.now_ns = 200;
     store(&f, "olive");
     f.now_ns = 300;
-    CHECK_INT(prefix_tree_expire(f.tree, 100), 0);
-    CHECK_INT(prefix_tree_expire(f.tree, 150), 1); /* the d; "ol" was used later */
+    CHECK_INT(expire(&f, 100), 0);
+    CHECK_INT(expire(&f, 150), 1); /* the d; "ol" was used later */
     check_laws(&f);
     CHECK_INT(peek(&f, "old"), 2);
     CHECK_INT(peek(&f, "olive"), 5);
     node_id node = acquire(&f, "olive");
-    CHECK_INT(prefix_tree_expire(f.tree, 1000), 0);
+    CHECK_INT(expire(&f, 1000), 0);
     unlock(&f, node);
-    CHECK_INT(prefix_tree_expire(f.tree, f.now_ns), 0);
-    CHECK_INT(prefix_tree_expire(f.tree, f.now_ns + 1), 5);
+    CHECK_INT(expire(&f, f.now_ns), 0);
+    CHECK_INT(expire(&f, f.now_ns + 1), 5);
     CHECK_INT(n_nodes(&f), 0);
-    CHECK_INT(prefix_tree_stats(f.tree).expired_pages, 6);
-    CHECK_INT(prefix_tree_stats(f.tree).evicted_pages, 0);
+    CHECK_INT(prefix_tree_stats(f.tree)->expired_pages, 6);
+    CHECK_INT(prefix_tree_stats(f.tree)->evicted_pages, 0);
     teardown(&f);
 }
 
@@ -655,8 +485,8 @@ TEST(prefix_tree, a_clock_that_goes_back_stands_still)
     store(&f, "first");
     f.now_ns = 10;
     store(&f, "second");
-    CHECK_INT(prefix_tree_expire(f.tree, 1000), 0);
-    CHECK_INT(prefix_tree_evict(f.tree, 5), 5);
+    CHECK_INT(expire(&f, 1000), 0);
+    CHECK_INT(evict(&f, 5), 5);
     CHECK_INT(peek(&f, "first"), 0);
     CHECK_INT(peek(&f, "second"), 6);
     teardown(&f);
@@ -668,12 +498,12 @@ TEST(prefix_tree, peek_creates_nothing)
     setup(&f, 64, 16);
     store_in(&f, 1, "abc");
     uint32_t before = n_nodes(&f);
-    struct tree_stats stats = prefix_tree_stats(f.tree);
+    struct tree_stats stats = *prefix_tree_stats(f.tree);
     CHECK_INT(peek_in(&f, 2, "abc"), 0);
     CHECK_INT(peek_in(&f, 1, "ab"), 2);
     CHECK_INT(peek_in(&f, 1, "abx"), 2);
     CHECK_INT(n_nodes(&f), before);
-    struct tree_stats after = prefix_tree_stats(f.tree);
+    struct tree_stats after = *prefix_tree_stats(f.tree);
     CHECK(memcmp(&stats, &after, sizeof stats) == 0);
     teardown(&f);
 }
@@ -688,12 +518,12 @@ TEST(prefix_tree, namespaces_are_isolated_and_roots_disappear)
     CHECK_INT(peek_in(&f, UINT64_MAX, "abcd"), 4);
     CHECK_INT(peek_in(&f, 0, "abcd"), 0);
     CHECK_INT(n_nodes(&f), 4);
-    CHECK_INT(prefix_tree_evict(f.tree, 3), 3);
+    CHECK_INT(evict(&f, 3), 3);
     CHECK_INT(n_nodes(&f), 2);
     CHECK_INT(peek_in(&f, 7, "abcd"), 0);
     node_id root = acquire_in(&f, 7, "x");
     CHECK_INT(n_nodes(&f), 3);
-    CHECK_INT(prefix_tree_evict(f.tree, 4), 4);
+    CHECK_INT(evict(&f, 4), 4);
     CHECK_INT(n_nodes(&f), 1);
     unlock(&f, root);
     CHECK_INT(n_nodes(&f), 0);
@@ -748,7 +578,7 @@ TEST(prefix_tree, node_exhaustion_evicts)
     CHECK_INT(n_nodes(&f), 4);
     CHECK_INT(peek(&f, "aa"), 0);
     CHECK_INT(peek(&f, "bb"), 2);
-    CHECK_INT(prefix_tree_stats(f.tree).evicted_pages, 2);
+    CHECK_INT(prefix_tree_stats(f.tree)->evicted_pages, 2);
     store_in(&f, 9, "xx"); /* a root and a leaf: two more */
     CHECK_INT(peek(&f, "bb"), 0);
     CHECK_INT(peek(&f, "cc"), 0);
@@ -814,8 +644,8 @@ TEST(prefix_tree, pool_exhaustion)
     CHECK_INT(page_pool_take(&f.pool, 1, PAGE_NONE).count, 0);
     /* As much as can be, not as much as was asked. */
     CHECK_INT(n_evictable(&f), 5);
-    CHECK_INT(prefix_tree_evict(f.tree, 6), 5);
-    CHECK_INT(prefix_tree_evict(f.tree, 6), 0);
+    CHECK_INT(evict(&f, 6), 5);
+    CHECK_INT(evict(&f, 6), 0);
     held = insert(&f, held, "12345");
     CHECK_INT(f.pool.n_free, 0);
     check_pages(&f, held, "xyz12345");

@@ -100,7 +100,7 @@ TEST(replay, a_small_cache_evicts_and_refuses)
         CHECK_INT(result->n_refused, n_longer);
         CHECK_INT(result->asked, ideal.asked);
         CHECK(result->hit <= ideal.hit);
-        CHECK_INT(result->stats.finished + result->n_refused, t.n_requests);
+        CHECK_INT(result->stats.stopped + result->stats.ran_out + result->n_refused, t.n_requests);
         CHECK(result->times.kinds[OP_EVICT].count > 0 && result->times.kinds[OP_MATCH].count > 0);
         n_refused += result->n_refused;
         n_evicted += result->stats.tree.evicted_pages;

@@ -131,7 +131,7 @@ static void check_mix(struct mix *m)
     struct scheduler_stats stats = fixture_stats(&m->fixture);
     CHECK_INT(stats.n_private, 0);
     CHECK_INT(stats.n_running + stats.n_waiting, 0);
-    CHECK_INT(stats.finished + stats.canceled + stats.failed, m->n_clients);
+    CHECK_INT(stats.stopped + stats.ran_out + stats.canceled + stats.failed, m->n_clients);
 }
 
 TEST(scheduler_random, every_answer_is_the_plain_one)
