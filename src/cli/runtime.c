@@ -58,6 +58,7 @@ const struct option runtime_mock_options[] = {
     UINT("mock-row-cost-us", &runtime_options.mock.row_cost_us, "N", 0, 1e6, NULL),
     UINT("mock-batch-cost-us", &runtime_options.mock.batch_cost_us, "N", 0, 1e7, NULL),
     UINT("mock-fail-every", &runtime_options.mock.fail_every, "N", 0, NO_MAX, NULL),
+    UINT("mock-nan-every", &runtime_options.mock.nan_every, "N", 0, NO_MAX, NULL),
     {0},
 };
 

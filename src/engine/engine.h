@@ -146,6 +146,7 @@ struct mock_options {
     uint32_t batch_cost_us; /* time that each batch takes */
     int32_t fail_token;     /* a batch with this token fails; -1: none */
     uint32_t fail_every;    /* every n-th batch fails once; 0: none */
+    uint32_t nan_every;     /* every n-th row of logits is no numbers; 0: none */
     int32_t end_token;      /* made likely now and then, so that answers end; -1: never */
 };
 

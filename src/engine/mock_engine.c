@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -37,6 +38,7 @@ struct mock_engine {
     uint64_t *digest;          /* [n_pages] */
     uint64_t n_batches;
     uint32_t since_failure; /* batches */
+    uint32_t since_nan;     /* rows of logits */
 };
 
 static bool batch_has_token(const struct batch *batch, int32_t token)
@@ -109,8 +111,14 @@ static float byte_bias(uint64_t digest, int32_t last, int32_t next)
 }
 
 /* logits [n_vocab] of a row whose pages make `digest` and whose token is `last` */
-static void make_logits(const struct mock_engine *m, uint64_t digest, int32_t last, float *logits)
+static void make_logits(struct mock_engine *m, uint64_t digest, int32_t last, float *logits)
 {
+    if (m->options.nan_every && ++m->since_nan >= m->options.nan_every) {
+        m->since_nan = 0;
+        for (uint32_t i = 0; i < m->options.n_vocab; i++)
+            logits[i] = NAN;
+        return;
+    }
     bool is_bytes = m->options.n_vocab == BYTE_VOCAB;
     for (uint32_t i = 0; i < m->options.n_vocab; i++) {
         uint64_t noise = hash_mix(digest + i) >> 40; /* 24 bits: exact in a float */

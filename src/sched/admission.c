@@ -98,12 +98,23 @@ static void count_cached(struct scheduler *s, struct sequence *seq, uint32_t mat
     struct request *r = seq->request;
     if (!seq->is_started) {
         r->prompt_cached = matched;
+        r->prompt_shared = matched > seq->n_found ? matched - seq->n_found : 0;
         s->stats.prompt_tokens += r->n_tokens;
         s->stats.cached_tokens += matched;
+        s->stats.shared_tokens += r->prompt_shared;
     } else if (matched < r->prompt_cached) {
         s->stats.cached_tokens -= r->prompt_cached - matched;
         r->prompt_cached = matched;
     }
+}
+
+static void start_event(struct scheduler *s, struct sequence *seq)
+{
+    if (seq->is_started)
+        return;
+    seq->is_started = true;
+    event_ring_push(seq->request, &(struct sched_event){.type = EVENT_STARTED});
+    s->has_events = true;
 }
 
 static void start_running(struct scheduler *s, struct sequence *seq, node_id node, uint32_t matched)
@@ -117,11 +128,46 @@ static void start_running(struct scheduler *s, struct sequence *seq, node_id nod
     running_add(s, seq);
     seq->in_flight = node != NODE_NONE;
     count_cached(s, seq, matched);
-    if (seq->is_started)
+    start_event(s, seq);
+}
+
+bool scheduler_fork(struct scheduler *s, const struct sequence *leader, struct sequence *seq)
+{
+    struct request *r = seq->request;
+    uint32_t room = seq->capacity - seq->n_tokens;
+    if (seq->is_started || leader->n_inserted != seq->n_tokens || atomic_load(&r->canceled) ||
+        s->n_running == s->options.max_seqs ||
+        !has_pages(s, room < RESERVE_RUN ? room : RESERVE_RUN))
+        return false;
+    prefix_tree_lock(s->cache.tree, leader->node);
+    sequence_list_remove(&s->waiting, seq);
+    sequence_begin(seq, &s->cache, leader->node, seq->n_tokens);
+    running_add(s, seq);
+    seq->waits_for = NULL;
+    r->prompt_cached = r->prompt_shared = seq->n_tokens;
+    atomic_store_explicit(&r->prompt_done, seq->n_tokens, memory_order_relaxed);
+    s->stats.forked++;
+    start_event(s, seq);
+    return true;
+}
+
+void scheduler_doubt(struct scheduler *s, struct sequence *seq)
+{
+    struct request *r = seq->request;
+    if (seq->node != NODE_NONE && seq->n_inserted > seq->n_matched)
+        prefix_tree_withdraw(s->cache.tree, seq->node, seq->n_matched);
+    seq->n_computed = seq->n_inserted; /* and the rest goes with its pages */
+    seq->n_rows = 0;
+    if (seq->is_doubted) {
+        error_set(&r->error, ERROR_FAILED, "the model gave no number for any token, twice");
+        scheduler_finish(s, seq, FINISH_ERROR);
         return;
-    seq->is_started = true;
-    event_ring_push(seq->request, &(struct sched_event){.type = EVENT_STARTED});
-    s->has_events = true;
+    }
+    log_warn("a request of %u tokens gave no numbers; it starts over", seq->n_tokens);
+    seq->is_doubted = true;
+    stop_running(s, seq);
+    sequence_list_add(&s->waiting, seq);
+    s->stats.retried++;
 }
 
 enum admission {
@@ -130,44 +176,102 @@ enum admission {
     REFUSED, /* no slot, or not enough pages */
 };
 
-static enum admission try_admit(struct scheduler *s, struct sequence *seq)
+static bool uses_tree(const struct sequence *seq)
+{
+    return !seq->request->no_cache && !seq->is_doubted;
+}
+
+/* The running sequence of the request that it may fork from, while that computes the prompt. */
+static struct sequence *find_leader(const struct scheduler *s, const struct sequence *seq)
+{
+    const struct request *leader = seq->request->leader;
+    for (uint32_t i = 0; leader && !seq->is_started && i < s->n_running; i++)
+        if (s->running[i]->request == leader && s->running[i]->in_flight)
+            return s->running[i];
+    return NULL;
+}
+
+/* Whether it sleeps until another has computed what both have in common. */
+static bool falls_asleep(struct scheduler *s, struct sequence *seq, uint32_t matched)
+{
+    seq->waits_for = find_leader(s, seq);
+    if (seq->waits_for)
+        seq->waits_until = seq->waits_for->prefill_end;
+    else
+        seq->waits_for = flight_find(s->running, s->n_running, seq, matched, &seq->waits_until);
+    if (seq->waits_for && seq->n_found == UINT32_MAX)
+        seq->n_found = matched;
+    return seq->waits_for;
+}
+
+/* Frees pages for it, in this step and the next ones if there are many nodes to go. */
+static bool evict_for(struct scheduler *s, uint32_t n_pages)
+{
+    uint32_t n_free = s->cache.pool.n_free;
+    if (n_pages <= n_free)
+        return true;
+    uint64_t before = prefix_tree_stats(s->cache.tree)->evicted_nodes;
+    cache_evict(&s->cache, n_pages - n_free, s->evict_left, s->now_ns);
+    uint64_t n_nodes = prefix_tree_stats(s->cache.tree)->evicted_nodes - before;
+    s->evict_left -= n_nodes < s->evict_left ? (uint32_t)n_nodes : s->evict_left;
+    s->is_evicting = n_pages > s->cache.pool.n_free;
+    return !s->is_evicting;
+}
+
+/* Locks what the tree has of it, and makes sure of pages for the rest; false, with nothing held,
+ * when there are not so many. */
+static bool lock_and_reclaim(struct scheduler *s, struct sequence *seq, node_id *node,
+                             uint32_t *matched)
 {
     struct prefix_tree *tree = s->cache.tree;
-    uint64_t ns = seq->request->ns;
-    uint32_t matched = 0, most = seq->n_tokens - 1, common; /* the last token gives the logits */
+    struct request *r = seq->request;
+    uint32_t most = seq->n_tokens - 1; /* the last token gives the logits */
+    enum match_kind kind = MATCH_MISS;
+    struct miss miss;
+    if (r->explain)
+        prefix_tree_explain(tree, r->ns, seq->tokens, most, r->explain_others, &miss);
+    uint64_t start_ns = op_times_start(s->cache.times);
+    *node = prefix_tree_acquire(tree, r->ns, seq->tokens, most, s->now_ns, matched, &kind);
+    op_times_add(s->cache.times, OP_MATCH, op_times_since(s->cache.times, start_ns));
+    if (*node == NODE_NONE)
+        *matched = 0; /* no nodes left: it runs beside the tree */
+    else if (s->options.tenant_pages && cache_namespace_tenant(r->ns))
+        prefix_tree_set_cap(tree, r->ns, s->options.tenant_pages);
+    /* What it matched is locked now, and no longer there to be evicted. */
+    uint32_t want = pages_to_start(seq) - *matched;
+    bool has_room = has_pages(s, want);
+    if (!has_room)
+        seq->refused_at = s->n_releases;
+    if (!has_room || !evict_for(s, want)) {
+        if (*node != NODE_NONE)
+            prefix_tree_unlock(tree, *node, s->now_ns);
+        return false;
+    }
+    if (!seq->is_started) {
+        s->stats.lookups[kind]++;
+        if (r->explain)
+            r->miss = miss;
+    }
+    return true;
+}
+
+static enum admission try_admit(struct scheduler *s, struct sequence *seq)
+{
+    uint32_t matched = 0;
     node_id node = NODE_NONE;
-    uint64_t start_ns = 0, peek_ns = 0;
-    if (!seq->request->no_cache) {
-        start_ns = op_times_start(s->cache.times);
-        matched = prefix_tree_peek(tree, ns, seq->tokens, most);
-        peek_ns = op_times_since(s->cache.times, start_ns);
-        seq->waits_for = flight_find(s->running, s->n_running, seq, matched, &common);
-        seq->waits_until = common;
-        if (seq->waits_for)
+    if (uses_tree(seq)) {
+        uint64_t start_ns = op_times_start(s->cache.times);
+        matched = prefix_tree_peek(s->cache.tree, seq->request->ns, seq->tokens, seq->n_tokens - 1);
+        op_times_add(s->cache.times, OP_MATCH, op_times_since(s->cache.times, start_ns));
+        if (falls_asleep(s, seq, matched))
             return ASLEEP;
     }
-    uint32_t want = pages_to_start(seq);
-    seq->n_wanted = want - matched;
-    if (s->n_running == s->options.max_seqs || !has_pages(s, seq->n_wanted) ||
+    seq->n_wanted = pages_to_start(seq) - matched;
+    if (s->n_running == s->options.max_seqs || s->is_evicting || !has_pages(s, seq->n_wanted) ||
         seq->refused_at == s->n_releases)
         return REFUSED;
-    enum match_kind kind = MATCH_MISS;
-    if (!seq->request->no_cache) {
-        start_ns = op_times_start(s->cache.times);
-        node = prefix_tree_acquire(tree, ns, seq->tokens, most, s->now_ns, &matched, &kind);
-        op_times_add(s->cache.times, OP_MATCH, peek_ns + op_times_since(s->cache.times, start_ns));
-        if (node == NODE_NONE)
-            matched = 0; /* no nodes left: it runs beside the tree */
-        /* What it matched is locked now, and no longer there to be evicted. */
-        if (!has_pages(s, want - matched)) {
-            if (node != NODE_NONE)
-                prefix_tree_unlock(tree, node, s->now_ns);
-            seq->refused_at = s->n_releases;
-            return REFUSED;
-        }
-    }
-    if (!seq->is_started && !seq->request->no_cache)
-        s->stats.lookups[kind]++;
+    if (uses_tree(seq) ? !lock_and_reclaim(s, seq, &node, &matched) : !evict_for(s, seq->n_wanted))
+        return REFUSED;
     start_running(s, seq, node, matched);
     return ADMITTED;
 }
@@ -198,7 +302,7 @@ static enum admission admit_one(struct scheduler *s, struct sequence *seq)
         if (result != REFUSED)
             return result;
         struct sequence *parked = youngest_parked(s);
-        if (!parked || !parked_suffice(s, seq->n_wanted))
+        if (!parked || s->is_evicting || !parked_suffice(s, seq->n_wanted))
             return REFUSED;
         preempt(s, parked);
     }

@@ -84,7 +84,8 @@ static enum finish_reason add_token(struct scheduler *s, struct sequence *seq, i
     const struct token_table *table = &s->options.tokens;
     struct request *r = seq->request;
     seq->generated[seq->n_tokens - r->n_tokens] = token;
-    seq->tokens[seq->n_tokens++] = cache_token_text(token);
+    seq->tokens[seq->n_tokens] = sequence_token(seq, seq->n_tokens, token);
+    seq->n_tokens++;
     s->stats.generated_tokens++;
     if ((uint32_t)token < table->n_tokens) {
         if (table->is_end[token] && !r->ignore_end)
@@ -95,17 +96,19 @@ static enum finish_reason add_token(struct scheduler *s, struct sequence *seq, i
     return seq->n_tokens == seq->capacity ? FINISH_LENGTH : FINISH_NONE;
 }
 
-static void sample(struct scheduler *s, struct sequence *seq, const float *logits)
+/* The next token, or -1 when the logits are no numbers. */
+static int32_t pick(struct scheduler *s, const struct sequence *seq, const float *logits)
+{
+    const struct request *r = seq->request;
+    return sampler_pick(s->sampler, logits, &r->sampling, seq->generated,
+                        seq->n_tokens - r->n_tokens);
+}
+
+/* Ends the sequence if the token does. */
+static void take_token(struct scheduler *s, struct sequence *seq, int32_t token)
 {
     struct request *r = seq->request;
-    uint32_t n_generated = seq->n_tokens - r->n_tokens;
-    int32_t token = sampler_pick(s->sampler, logits, &r->sampling, seq->generated, n_generated);
-    if (token < 0) {
-        error_set(&r->error, ERROR_FAILED, "the model gave no number for any token");
-        scheduler_finish(s, seq, FINISH_ERROR);
-        return;
-    }
-    if (n_generated == 0)
+    if (seq->n_tokens == r->n_tokens)
         r->first_token_ns = clock_now_ns();
     enum finish_reason reason = add_token(s, seq, token);
     event_ring_push(r, &(struct sched_event){
@@ -115,23 +118,47 @@ static void sample(struct scheduler *s, struct sequence *seq, const float *logit
         scheduler_finish(s, seq, reason);
 }
 
+/* Those who came with the same prompt go on from its end, each with a choice of its own. */
+static void fork_choices(struct scheduler *s, struct sequence *leader, const float *logits)
+{
+    for (struct sequence *seq = s->waiting.head, *next; seq; seq = next) {
+        next = seq->next;
+        if (seq->request->leader == leader->request && scheduler_fork(s, leader, seq))
+            take_token(s, seq, pick(s, seq, logits));
+    }
+}
+
+/* More of what it had at the start is computed, or all of it. */
+static void take_prefill(struct scheduler *s, struct sequence *seq, const float *logits)
+{
+    struct request *r = seq->request;
+    uint32_t n_prompt = seq->n_computed < r->n_tokens ? seq->n_computed : r->n_tokens;
+    atomic_store_explicit(&r->prompt_done, n_prompt, memory_order_relaxed);
+    sequence_insert(seq, &s->cache, s->now_ns);
+    flight_advance(&s->waiting, seq);
+    if (seq->n_computed < seq->prefill_end)
+        return;
+    if (r->pin_ns && !r->is_pinned && seq->node != NODE_NONE)
+        r->is_pinned = scheduler_pin(s, seq->node, r->pin_ns);
+    if (logits && seq->n_tokens == r->n_tokens)
+        fork_choices(s, seq, logits);
+    flight_end(&s->waiting, seq, false);
+}
+
 /* The sequence's rows are computed. `logits` are those of its last row, if it asked for them. */
 static void take_result(struct scheduler *s, struct sequence *seq, const float *logits)
 {
+    int32_t token = logits ? pick(s, seq, logits) : -1;
+    if (logits && token < 0) {
+        scheduler_doubt(s, seq);
+        return;
+    }
     seq->n_computed += seq->n_rows;
     seq->n_rows = 0;
-    if (seq->n_computed <= seq->prefill_end) {
-        uint32_t n_prompt = seq->request->n_tokens;
-        atomic_store_explicit(&seq->request->prompt_done,
-                              seq->n_computed < n_prompt ? seq->n_computed : n_prompt,
-                              memory_order_relaxed);
-        sequence_insert(seq, &s->cache, s->now_ns);
-        flight_advance(&s->waiting, seq);
-        if (seq->n_computed == seq->prefill_end)
-            flight_end(&s->waiting, seq, false);
-    }
+    if (seq->n_computed <= seq->prefill_end)
+        take_prefill(s, seq, logits);
     if (logits)
-        sample(s, seq, logits);
+        take_token(s, seq, token);
     else if (seq->n_computed == seq->n_tokens)
         scheduler_finish(s, seq, FINISH_LENGTH); /* nothing was to be generated */
 }

@@ -12,7 +12,7 @@
  * Owned by the scheduler's thread while it steps. A NULL recorder measures nothing, and then no
  * clock is read. */
 enum op_kind {
-    OP_MATCH,  /* peek and acquire of a request that is admitted */
+    OP_MATCH,  /* a walk down the tree: to look, or to stay */
     OP_INSERT, /* of a chunk, or of an answer when it ends */
     OP_EVICT,
     OP_KINDS,

@@ -10,11 +10,7 @@
 #include "base/clock.h"
 #include "sched/event_ring.h"
 
-enum { CAREFUL_ROWS = 32 };
-
-#define MS_NS         UINT64_C(1000000)
-#define EXPIRE_MIN_NS (10 * MS_NS)
-#define EXPIRE_MAX_NS (10000 * MS_NS)
+enum { CAREFUL_ROWS = 32, SPARE_NODES = 1024 }; /* for roots, and for nodes about to be split */
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {
@@ -46,19 +42,6 @@ static void close_buffers(struct scheduler *s)
     free(s->logits);
 }
 
-static void publish(struct scheduler *s)
-{
-    const struct page_pool *pool = &s->cache.pool;
-    s->stats.n_running = s->n_running;
-    s->stats.n_waiting = s->waiting.n;
-    s->stats.n_pages = pool->n_pages;
-    s->stats.n_free = pool->n_free;
-    s->stats.n_owned = pool->n_owned;
-    s->stats.n_private = page_pool_private(pool);
-    s->stats.tree = *prefix_tree_stats(s->cache.tree);
-    stats_board_write(&s->board, &s->stats);
-}
-
 int scheduler_open(struct scheduler **out, const struct scheduler_options *options,
                    struct error *err)
 {
@@ -81,17 +64,21 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
         return -1;
     }
     struct prefix_tree_options tree_options = {
-        .pool = &s->cache.pool, .max_nodes = limits->n_pages + s->options.max_seqs + 64};
+        .pool = &s->cache.pool,
+        .max_nodes = limits->n_pages + s->options.max_seqs + SPARE_NODES,
+        .max_pinned = limits->n_pages / 2,
+    };
     step_cost_init(&s->cost, s->options.step_budget_ms * 1e6 / CAREFUL_ROWS);
     wake_open(&s->wake);
     if (open_buffers(s, err) ||
         queue_open(&s->arrivals, (size_t)s->options.max_seqs + options->max_waiting, err) ||
+        queue_open(&s->queries, MAX_QUERIES, err) ||
         page_pool_open(&s->cache.pool, limits->n_pages, err) ||
         prefix_tree_open(&s->cache.tree, &tree_options, err)) {
         scheduler_close(s);
         return -1;
     }
-    publish(s);
+    scheduler_publish(s);
     *out = s;
     return 0;
 }
@@ -127,24 +114,6 @@ static bool end_canceled(struct scheduler *s, bool all)
     return any;
 }
 
-static uint64_t expire_interval_ns(const struct scheduler *s)
-{
-    uint64_t interval_ns = s->options.cache_ttl_ns / 8;
-    if (interval_ns < EXPIRE_MIN_NS)
-        return EXPIRE_MIN_NS;
-    return interval_ns < EXPIRE_MAX_NS ? interval_ns : EXPIRE_MAX_NS;
-}
-
-static bool expire(struct scheduler *s)
-{
-    uint64_t ttl_ns = s->options.cache_ttl_ns;
-    if (ttl_ns == 0 || s->now_ns < s->expire_at_ns)
-        return false;
-    s->expire_at_ns = s->now_ns + expire_interval_ns(s);
-    return s->now_ns > ttl_ns &&
-           prefix_tree_expire(s->cache.tree, s->now_ns - ttl_ns, UINT32_MAX, s->now_ns) > 0;
-}
-
 #ifndef NDEBUG
 enum { CHECK_ALL_PAGES = 1 << 14, CHECK_EVERY = 64 };
 
@@ -178,11 +147,13 @@ static void notify(struct scheduler *s)
 bool scheduler_step(struct scheduler *s)
 {
     s->now_ns = clock_now_ns();
-    uint64_t preempted = s->stats.preempted;
+    s->evict_left = EVICT_NODES;
+    s->is_evicting = false;
+    uint64_t preempted = s->stats.preempted, retried = s->stats.retried;
     bool worked = take_arrivals(s);
     if (end_canceled(s, false)) {
         worked = true;
-        publish(s); /* now, and not behind the batch: their work has stopped */
+        scheduler_publish(s); /* now, and not behind the batch: their work has stopped */
     }
     worked |= scheduler_admit(s);
     scheduler_reserve(s);
@@ -191,10 +162,11 @@ bool scheduler_step(struct scheduler *s)
         scheduler_forward(s);
         worked = true;
     }
-    worked |= expire(s);
-    worked |= s->stats.preempted != preempted;
+    worked |= scheduler_expire(s);
+    worked |= scheduler_answer_queries(s);
+    worked |= s->is_evicting || s->stats.preempted != preempted || s->stats.retried != retried;
     if (worked)
-        publish(s);
+        scheduler_publish(s);
     op_times_end_step(s->cache.times);
     assert(is_conserved(s));
     notify(s);
@@ -209,8 +181,7 @@ static void *run(void *context)
         uint32_t seen = wake_count(&s->wake);
         if (scheduler_step(s))
             continue;
-        bool may_expire = s->options.cache_ttl_ns && s->cache.pool.n_owned;
-        wake_wait(&s->wake, seen, may_expire ? expire_interval_ns(s) : 0);
+        wake_wait(&s->wake, seen, scheduler_idle_ns(s));
     }
     return NULL;
 }
@@ -238,9 +209,15 @@ void scheduler_close(struct scheduler *s)
     if (s->arrivals.cells) {
         take_arrivals(s);
         end_canceled(s, true);
-        notify(s);
         queue_close(&s->arrivals);
     }
+    if (s->cache.tree) { /* and with it the queue of queries */
+        while (scheduler_answer_queries(s))
+            continue;
+        notify(s);
+    }
+    if (s->queries.cells)
+        queue_close(&s->queries);
     if (s->cache.tree)
         prefix_tree_close(s->cache.tree);
     if (s->cache.pool.n_pages)
@@ -258,7 +235,9 @@ static void request_init(struct request *r)
     atomic_init(&r->prompt_done, 0);
     atomic_init(&r->ring_head, 0);
     atomic_init(&r->ring_tail, 0);
-    r->prompt_cached = r->n_generated = 0;
+    r->prompt_cached = r->prompt_shared = r->n_generated = 0;
+    r->is_pinned = false;
+    r->miss = (struct miss){0};
     r->first_token_ns = r->done_ns = 0;
     r->submitted_ns = clock_now_ns();
     r->error = (struct error){0};
@@ -313,9 +292,4 @@ bool scheduler_next_event(struct scheduler *s, struct request *r, struct sched_e
     if (n_waiting >= REQUEST_RING / 2 && event->type != EVENT_DONE)
         wake_raise(&s->wake);
     return true;
-}
-
-void scheduler_read_stats(struct scheduler *s, struct scheduler_stats *out)
-{
-    stats_board_read(&s->board, out);
 }

@@ -28,6 +28,12 @@ void sequence_list_remove(struct sequence_list *list, struct sequence *seq)
     list->n--;
 }
 
+uint64_t sequence_token(const struct sequence *seq, uint32_t position, int32_t id)
+{
+    const struct request *r = seq->request;
+    return cache_token_owned(CACHE_TOKEN_TEXT, position < r->n_public ? 0 : r->owner, (uint32_t)id);
+}
+
 struct sequence *sequence_make(struct request *r, uint32_t limit, struct error *err)
 {
     uint64_t most = (uint64_t)r->n_tokens + r->max_tokens;
@@ -49,8 +55,9 @@ struct sequence *sequence_make(struct request *r, uint32_t limit, struct error *
     seq->capacity = capacity;
     seq->n_tokens = r->n_tokens;
     seq->refused_at = UINT64_MAX;
+    seq->n_found = UINT32_MAX;
     for (uint32_t i = 0; i < r->n_tokens; i++)
-        seq->tokens[i] = cache_token_text(r->tokens[i]);
+        seq->tokens[i] = sequence_token(seq, i, r->tokens[i]);
     return seq;
 no_memory:
     error_set(err, ERROR_MEMORY, "no memory for a sequence of %u tokens", capacity);
@@ -74,7 +81,7 @@ void sequence_free(struct sequence *seq)
 
 void sequence_begin(struct sequence *seq, const struct cache *cache, node_id node, uint32_t matched)
 {
-    assert(seq->n_private == 0 && matched < seq->n_tokens);
+    assert(seq->n_private == 0 && matched <= seq->n_tokens);
     seq->node = node;
     seq->n_matched = seq->n_inserted = seq->n_computed = seq->n_ready = matched;
     seq->n_reserved = seq->runs_length = matched;
@@ -96,14 +103,19 @@ static uint32_t last_page(const struct sequence *seq)
     return run->first + run->count - 1;
 }
 
+uint32_t cache_evict(struct cache *cache, uint32_t n_pages, uint32_t max_nodes, uint64_t now_ns)
+{
+    uint64_t start_ns = op_times_start(cache->times);
+    uint32_t freed = prefix_tree_evict(cache->tree, n_pages, max_nodes, now_ns);
+    op_times_add(cache->times, OP_EVICT, op_times_since(cache->times, start_ns));
+    return freed;
+}
+
 uint32_t sequence_reserve(struct sequence *seq, struct cache *cache, uint32_t want, uint64_t now_ns)
 {
     assert(want <= seq->capacity - seq->n_reserved);
-    if (want > cache->pool.n_free) {
-        uint64_t start_ns = op_times_start(cache->times);
-        prefix_tree_evict(cache->tree, want - cache->pool.n_free, UINT32_MAX, now_ns);
-        op_times_add(cache->times, OP_EVICT, op_times_since(cache->times, start_ns));
-    }
+    if (want > cache->pool.n_free)
+        cache_evict(cache, want - cache->pool.n_free, UINT32_MAX, now_ns);
     uint32_t got = 0;
     while (got < want) {
         struct page_run run = page_pool_take(&cache->pool, want - got, last_page(seq));

@@ -37,6 +37,7 @@ struct sequence {
 
     struct stop_matcher stops;
     bool is_started; /* EVENT_STARTED was sent */
+    bool is_doubted; /* it gave no numbers once: it starts over, beside the tree */
 
     /* Flights: what it computes for others while it runs, or whom it sleeps for while it waits. */
     bool in_flight;
@@ -44,6 +45,7 @@ struct sequence {
     struct sequence *waits_for;
     uint32_t waits_until; /* positions that it has in common with that flight */
     bool is_heir;         /* its owner is gone and it goes first in its place */
+    uint32_t n_found;     /* what the tree had when it first slept for a flight; else UINT32_MAX */
 
     uint32_t n_wanted;   /* pages that it asked for when it was last tried */
     uint64_t refused_at; /* when nothing has been released since, admission would fail again */
@@ -69,6 +71,12 @@ struct cache {
     struct prefix_tree *tree;
     struct op_times *times; /* or NULL */
 };
+
+/* prefix_tree_evict, and its time is recorded. */
+uint32_t cache_evict(struct cache *cache, uint32_t n_pages, uint32_t max_nodes, uint64_t now_ns);
+
+/* The cache token of an id at a position of the sequence. */
+uint64_t sequence_token(const struct sequence *seq, uint32_t position, int32_t id);
 
 /* Begins with the pages of positions 0 .. matched - 1, which end at the locked node. */
 void sequence_begin(struct sequence *seq, const struct cache *cache, node_id node,

@@ -16,7 +16,7 @@
  * thread, except what is marked as shared.
  *
  *   step:  take ─► end the canceled ─► admit ─► reserve ─► plan ─► forward ─► expire ─► publish
- *          scheduler.c                 admission.c         plan.c  forward.c  scheduler.c
+ *          scheduler.c                 admission.c         plan.c  forward.c  housekeeping.c
  */
 struct scheduler {
     struct scheduler_options options;
@@ -24,6 +24,7 @@ struct scheduler {
     uint32_t limit; /* positions in the longest sequence that can ever run */
 
     struct queue arrivals;    /* shared: submitted, not yet taken */
+    struct queue queries;     /* shared: looks into the cache, not yet taken */
     atomic_uint n_accepted;   /* shared: submitted and not done */
     atomic_int live;          /* shared: requests of the running batch that are still wanted */
     atomic_bool is_stopping;  /* shared */
@@ -42,6 +43,9 @@ struct scheduler {
     bool has_events;     /* since the last notify */
     uint64_t now_ns;     /* of this step */
     uint64_t expire_at_ns;
+    uint32_t evict_left;          /* nodes that this step may still free, so that it stays short */
+    bool is_evicting;             /* someone waits for pages that the next steps will free */
+    struct cache_query *clearing; /* the query whose work takes several steps, or NULL */
 
     struct step_cost cost;
     struct sequence **planned; /* [max_seqs] with n_rows > 0, in this step's batch */
@@ -54,18 +58,38 @@ struct scheduler {
     struct scheduler_stats stats;
 };
 
-enum { RESERVE_RUN = 64 }; /* pages that a decoding sequence takes at a time */
+enum {
+    RESERVE_RUN = 64, /* pages that a decoding sequence takes at a time */
+    /* Nodes that a step frees at most for a newcomer, an expiry or a query: well under a
+     * millisecond's work. */
+    EVICT_NODES = 1024,
+    MAX_QUERIES = 32, /* that may wait */
+};
 
 /* admission.c */
 bool scheduler_admit(struct scheduler *s);   /* waiting ─► running; true if anything changed */
 void scheduler_reserve(struct scheduler *s); /* pages for the next row of each, or preempts */
 void scheduler_finish(struct scheduler *s, struct sequence *seq, enum finish_reason reason);
 bool sequence_is_parked(const struct sequence *seq);
+/* Starts `seq`, whose prompt is all that `leader` has computed, behind it; false when there is no
+ * room for it now. */
+bool scheduler_fork(struct scheduler *s, const struct sequence *leader, struct sequence *seq);
+/* What it computed gave no numbers: that leaves the tree, and it starts over once, by itself. */
+void scheduler_doubt(struct scheduler *s, struct sequence *seq);
 
 /* plan.c */
 void scheduler_plan(struct scheduler *s);
 
 /* forward.c */
 void scheduler_forward(struct scheduler *s);
+
+/* housekeeping.c */
+bool scheduler_expire(struct scheduler *s);
+/* How long an idle scheduler may sleep until something expires; 0: for ever. */
+uint64_t scheduler_idle_ns(const struct scheduler *s);
+/* Pins a locked node's path for so long; false: there are pins enough. */
+bool scheduler_pin(struct scheduler *s, node_id node, uint64_t for_ns);
+bool scheduler_answer_queries(struct scheduler *s);
+void scheduler_publish(struct scheduler *s);
 
 #endif

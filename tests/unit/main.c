@@ -2,6 +2,7 @@
  * Prints failures and skips, then "unit: N passed, N failed, N skipped". */
 #include "test.h"
 
+#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 
 static struct test_case *cases;
 static jmp_buf case_end;
+static char scratch[4096]; /* made when a case first asks for it, gone at the end */
 enum { CASE_FAILED = 1, CASE_SKIPPED };
 
 void test_register(struct test_case *test)
@@ -61,14 +63,19 @@ const char *test_model_path(void)
 
 const char *test_scratch_dir(void)
 {
-    static char dir[4096];
     const char *build = getenv("RADISH_BUILD");
-    if (dir[0])
-        return dir;
-    snprintf(dir, sizeof dir, "%s/scratch.XXXXXX", build ? build : "build");
-    if (!mkdtemp(dir))
-        test_fail(__FILE__, __LINE__, "cannot make %s", dir);
-    return dir;
+    if (scratch[0])
+        return scratch;
+    snprintf(scratch, sizeof scratch, "%s/scratch.XXXXXX", build ? build : "build");
+    if (!mkdtemp(scratch))
+        test_fail(__FILE__, __LINE__, "cannot make %s", scratch);
+    return scratch;
+}
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *at)
+{
+    (void)info, (void)type, (void)at;
+    return remove(path);
 }
 
 static bool wanted(const struct test_case *test, int argc, char **argv)
@@ -102,6 +109,8 @@ int main(int argc, char **argv)
             fprintf(stderr, "%s %s.%s\n", end == CASE_FAILED ? "FAILED" : "skipped", test->suite,
                     test->name);
     }
+    if (scratch[0])
+        nftw(scratch, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     printf("unit: %d passed, %d failed, %d skipped\n", passed, failed, skipped);
     return failed || passed + skipped == 0;
 }

@@ -65,6 +65,7 @@ void fixture_open(struct fixture *f, const struct fixture_options *o)
                                         .max_length = o->max_length,
                                         .step_budget_ms = o->step_budget_ms,
                                         .cache_ttl_ns = o->cache_ttl_ns,
+                                        .tenant_pages = o->tenant_pages,
                                         .notify = count_notify,
                                         .notify_context = f};
     CHECK(scheduler_open(&f->scheduler, &options, &err) == 0);

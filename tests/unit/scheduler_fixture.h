@@ -16,6 +16,7 @@ struct fixture {
 struct fixture_options {
     uint32_t n_pages, max_rows, max_seqs, max_waiting, max_length, step_budget_ms;
     uint64_t cache_ttl_ns;
+    uint32_t tenant_pages;
     struct mock_options mock; /* n_vocab and end_token are filled in */
 };
 

@@ -1,0 +1,128 @@
+/* What a step does beside its batch: entries that nobody used for long go, questions about the
+ * cache are answered, numbers are published. Owned by the scheduler's thread. All of it is cut
+ * into pieces that take well under a millisecond, because streams wait for the step. */
+#include "sched/state.h"
+
+#include "base/clock.h"
+
+enum { LIST_VISITS = 4096 }; /* nodes that a look at the entries may pass */
+
+#define MS_NS         UINT64_C(1000000)
+#define EXPIRE_MIN_NS (10 * MS_NS)
+#define EXPIRE_MAX_NS (10000 * MS_NS)
+
+static uint64_t expire_interval_ns(const struct scheduler *s)
+{
+    uint64_t ttl_ns = s->options.cache_ttl_ns, interval_ns = ttl_ns / 8;
+    if (interval_ns < EXPIRE_MIN_NS)
+        interval_ns = EXPIRE_MIN_NS;
+    return ttl_ns && interval_ns < EXPIRE_MAX_NS ? interval_ns : EXPIRE_MAX_NS;
+}
+
+/* Pins run out here too, so it is done even where entries never expire. */
+bool scheduler_expire(struct scheduler *s)
+{
+    uint64_t ttl_ns = s->options.cache_ttl_ns;
+    if (s->now_ns < s->expire_at_ns)
+        return false;
+    uint64_t before_ns = ttl_ns && s->now_ns > ttl_ns ? s->now_ns - ttl_ns : 0;
+    uint32_t n_pins = prefix_tree_stats(s->cache.tree)->n_pins;
+    uint32_t freed = prefix_tree_expire(s->cache.tree, before_ns, EVICT_NODES, s->now_ns);
+    if (freed == 0) /* else there may be more: go on in the next step */
+        s->expire_at_ns = s->now_ns + expire_interval_ns(s);
+    return freed > 0 || prefix_tree_stats(s->cache.tree)->n_pins != n_pins;
+}
+
+uint64_t scheduler_idle_ns(const struct scheduler *s)
+{
+    if (s->cache.pool.n_owned == 0 ||
+        (s->options.cache_ttl_ns == 0 && prefix_tree_stats(s->cache.tree)->n_pins == 0))
+        return 0;
+    return s->expire_at_ns > s->now_ns + MS_NS ? s->expire_at_ns - s->now_ns : MS_NS;
+}
+
+bool scheduler_pin(struct scheduler *s, node_id node, uint64_t for_ns)
+{
+    uint64_t until_ns = s->now_ns + for_ns;
+    if (!prefix_tree_pin(s->cache.tree, node, until_ns))
+        return false;
+    if (until_ns < s->expire_at_ns)
+        s->expire_at_ns = until_ns;
+    return true;
+}
+
+static void query_end(struct scheduler *s, struct cache_query *q)
+{
+    atomic_store_explicit(&q->is_done, true, memory_order_release); /* it is the asker's again */
+    s->has_events = true;
+}
+
+static void query_look(struct scheduler *s, struct cache_query *q)
+{
+    const struct prefix_tree *tree = s->cache.tree;
+    if (q->type == QUERY_OUTLINE) {
+        q->n_entries = prefix_tree_outline(tree, q->max_level, q->entries, q->max_entries);
+    } else {
+        q->n_entries = prefix_tree_list(tree, &q->cursor, q->entries, q->max_entries, LIST_VISITS);
+        q->n_events = prefix_tree_events(tree, q->events, PRESSURE_EVENTS);
+    }
+    query_end(s, q);
+}
+
+/* Clears a piece; true when nothing was left. */
+static bool query_clear(struct scheduler *s, struct cache_query *q)
+{
+    uint32_t freed = prefix_tree_clear(s->cache.tree, q->in_one_namespace ? &q->ns : NULL,
+                                       EVICT_NODES, s->now_ns);
+    q->n_cleared += freed;
+    s->n_releases += freed > 0;
+    return freed == 0;
+}
+
+bool scheduler_answer_queries(struct scheduler *s)
+{
+    bool worked = false;
+    for (;;) {
+        struct cache_query *q = s->clearing ? s->clearing : queue_pop(&s->queries);
+        if (!q)
+            return worked;
+        worked = true;
+        if (q->type != QUERY_CLEAR) {
+            query_look(s, q);
+            continue;
+        }
+        s->clearing = q;
+        if (!query_clear(s, q))
+            return true;
+        s->clearing = NULL;
+        query_end(s, q);
+    }
+}
+
+bool scheduler_query(struct scheduler *s, struct cache_query *q)
+{
+    atomic_init(&q->is_done, false);
+    q->n_entries = q->n_events = q->n_cleared = 0;
+    if (!queue_push(&s->queries, q))
+        return false;
+    wake_raise(&s->wake);
+    return true;
+}
+
+void scheduler_publish(struct scheduler *s)
+{
+    const struct page_pool *pool = &s->cache.pool;
+    s->stats.n_running = s->n_running;
+    s->stats.n_waiting = s->waiting.n;
+    s->stats.n_pages = pool->n_pages;
+    s->stats.n_free = pool->n_free;
+    s->stats.n_owned = pool->n_owned;
+    s->stats.n_private = page_pool_private(pool);
+    s->stats.tree = *prefix_tree_stats(s->cache.tree);
+    stats_board_write(&s->board, &s->stats);
+}
+
+void scheduler_read_stats(struct scheduler *s, struct scheduler_stats *out)
+{
+    stats_board_read(&s->board, out);
+}
