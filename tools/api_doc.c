@@ -5,9 +5,11 @@
 
 static const char *const scope_titles[FIELD_SCOPES] = {
     [SCOPE_REQUEST] = "Fields of a request",
+    [SCOPE_WARM] = "Fields of a warming",
     [SCOPE_MESSAGE] = "Fields of a message",
     [SCOPE_PART] = "Fields of a content part",
     [SCOPE_STREAM_OPTIONS] = "Fields of `stream_options`",
+    [SCOPE_RADISH] = "Fields of `radish`",
 };
 
 static const char *const kind_names[] = {
@@ -50,6 +52,61 @@ static void class_print(enum field_scope scope, enum field_class class, const ch
     }
 }
 
+static void answers_print(void)
+{
+    printf(
+        "\n## Why no more was cached\n\n"
+        "With `\"radish\": {\"explain\": true}` in the request, or the header\n"
+        "`x-radish-explain: true`, the answer has a member `radish`; a stream has it in one more\n"
+        "chunk, the last before `[DONE]`. With `n` it tells of the first choice.\n\n"
+        "| member | |\n|---|---|\n"
+        "| `prompt_tokens`, `cached_tokens` | as in `usage` |\n"
+        "| `shared_tokens` | of `cached_tokens`: computed by another request while this one "
+        "waited |\n"
+        "| `computed_tokens` | the rest |\n"
+        "| `replayed_tokens` | tokens of earlier answers that are the sampled ones |\n"
+        "| `replay` | for each message of the assistant: its index, `tokens` of `sampled` that "
+        "were "
+        "replayed, why it `stopped` (`complete`, `trimmed`, `stripped`, `shortened`, `rewritten`, "
+        "or "
+        "`unknown`: no such answer was given here) and the `position` in the prompt; null when it "
+        "is switched off |\n"
+        "| `miss` | null when all but the last token was cached, else the first token that was "
+        "not |\n\n"
+        "A `miss` has its `position`, the `message` and `role` that it lies in (null in what the\n"
+        "template wrote; then `precedes_message`), the texts `before` it and from it on\n"
+        "(`prompt_text`, up to 8 tokens each), a `reason`, and a sentence for a person in "
+        "`detail`:\n\n"
+        "| `reason` | |\n|---|---|\n"
+        "| `never_seen` | the cache ends there, and never went on |\n"
+        "| `diverged` | the cache goes on with something else: `cached_text`, shown to the "
+        "operator "
+        "and of a tenant's own |\n"
+        "| `evicted` | it was cached, and pages were needed: `gone_s` ago, after `idle_s` without "
+        "use |\n"
+        "| `expired` | the same, after `--cache-ttl` without use |\n"
+        "| `cleared` | the same, by request or because it could not be trusted |\n"
+        "| `namespace` | another `tenant` has it (`tenant_tokens` of the prompt); told to the "
+        "operator only |\n"
+        "| `disabled` | `cache_prompt: false`, or `--no-prefix-cache` |\n\n"
+        "`--log-level debug` has a line for every request, without any text of it.\n\n"
+        "## Exact token replay\n\n"
+        "A text has many tokenisations, and a sampled answer is not always the tokenizer's own.\n"
+        "An answer that comes back as text in a later turn becomes the very tokens that were\n"
+        "sampled, as far as its bytes are those that the template renders, so that the turn finds\n"
+        "all of the one before in the cache. The text of the prompt is the same with and without;\n"
+        "other roles' messages are never touched; tenants never meet each other's answers. The\n"
+        "header `x-radish-replayed-tokens` counts them; `\"replay\": false` and the server's\n"
+        "`--no-token-replay` switch it off.\n\n"
+        "## Warming\n\n"
+        "`POST /v1/cache/warm` takes the body of a chat completion and computes its prompt, so "
+        "that\n"
+        "what begins like it finds it in the cache. Nothing is generated, and no answer is begun\n"
+        "(`add_generation_prompt`). It answers with `prompt_tokens`, `cached_tokens`,\n"
+        "`computed_tokens`, `pinned`, `pinned_s`, and with a `reason` when a `pin` was refused\n"
+        "because too much is pinned already. Other fields are those of a request.\n");
+}
+
 int main(void)
 {
     printf(
@@ -57,6 +114,7 @@ int main(void)
         "<!-- Made by `make docs` from the table in src/serve/request_fields.c. -->\n\n"
         "| route | what it gives |\n|---|---|\n"
         "| `POST /v1/chat/completions` | an answer, whole or streamed, in OpenAI's form |\n"
+        "| `POST /v1/cache/warm` | a prompt in the cache before it is asked for |\n"
         "| `GET /v1/models`, `GET /v1/models/{id}` | the model and its context window |\n"
         "| `GET /health` | `{\"status\":\"ok\"}`; 503 and `stopping` while it shuts down |\n"
         "| `GET /stats` | counters of the scheduler and the cache |\n\n"
@@ -80,6 +138,7 @@ int main(void)
         "cache, always; with `n` it is the least over the choices. `null` is the same as absent.\n"
         "Fields that stand in no table below are ignored and named in the `x-radish-ignored`\n"
         "header of the answer; with `--strict-fields` they are errors.\n");
+    answers_print();
     for (enum field_scope scope = SCOPE_REQUEST; scope < FIELD_SCOPES; scope++) {
         printf("\n## %s\n", scope_titles[scope]);
         class_print(scope, FIELD_SERVED, "Served");

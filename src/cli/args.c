@@ -136,6 +136,7 @@ static int option_set_value(const struct option *o, const char *text, struct err
     case OPTION_CHOICE: return choice_parse(o, text, err);
     case OPTION_SEED: return seed_parse(o, text, err);
     case OPTION_SIZE: return cache_size_parse(text, o->target, err);
+    case OPTION_TIME: return duration_parse(text, o->target, err);
     case OPTION_LIST: return list_add(o, text, err);
     case OPTION_UINT:
     case OPTION_COUNT:
@@ -239,4 +240,24 @@ int cache_size_parse(const char *text, struct cache_size *size, struct error *er
     return error_set(err, ERROR_INPUT,
                      "'%s' is no cache size: write bytes as 512MiB or 2GiB, or tokens as 100000t",
                      text);
+}
+
+int duration_parse(const char *text, uint64_t *ms, struct error *err)
+{
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {{"", 60e3},    {"ms", 1},     {"s", 1e3},    {"m", 60e3},
+                 {"min", 60e3}, {"h", 3600e3}, {"d", 86400e3}};
+    const double most_ms = 100 * 365 * 86400e3;
+    char *end;
+    double number = strtod(text, &end);
+    for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++) {
+        double value = number * units[i].factor;
+        if (strcmp(end, units[i].suffix) == 0 && value >= 0 && value <= most_ms) {
+            *ms = (uint64_t)value;
+            return 0;
+        }
+    }
+    return error_set(err, ERROR_INPUT, "'%s' is no time: write 90s, 30m or 2h", text);
 }

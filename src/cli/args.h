@@ -19,6 +19,7 @@ enum option_type {
     OPTION_FLOAT,  /* float, between min and max */
     OPTION_SEED,   /* struct seed */
     OPTION_SIZE,   /* struct cache_size */
+    OPTION_TIME,   /* uint64_t, in milliseconds */
     OPTION_LIST,   /* struct string_list of strings that are not empty, repeatable */
     OPTION_CHOICE, /* int: index into `choices` */
 };
@@ -83,6 +84,10 @@ struct option {
     {                                                                                              \
         names_, OPTION_SIZE, target_, value_, help_, 0, 0, NULL                                    \
     }
+#define DURATION(names_, target_, value_, help_)                                                   \
+    {                                                                                              \
+        names_, OPTION_TIME, target_, value_, help_, 0, 0, NULL                                    \
+    }
 #define LIST(names_, target_, value_, help_)                                                       \
     {                                                                                              \
         names_, OPTION_LIST, target_, value_, help_, 0, 0, NULL                                    \
@@ -103,5 +108,7 @@ int args_parse(struct option_set *set, int argc, char **argv, struct error *err)
 void args_print_options(const struct option_set *set);
 
 int cache_size_parse(const char *text, struct cache_size *size, struct error *err);
+/* "90s", "30m", "2h", "1d"; a plain number is minutes. */
+int duration_parse(const char *text, uint64_t *ms, struct error *err);
 
 #endif

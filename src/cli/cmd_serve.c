@@ -11,7 +11,7 @@
 static struct server_options server = SERVER_OPTIONS_DEFAULT;
 enum { DEFAULT_PORT = 8080, NO_PORT = 65536 };
 
-static uint32_t port = NO_PORT, timeout_s, grace_s = 10, cache_ttl_min = 30, max_body_mib = 32;
+static uint32_t port = NO_PORT, timeout_s, grace_s = 10, max_body_mib = 32;
 static const char *host, *address, *alias, *log_level_name;
 static const char *admin_key;
 static struct string_list allowed_hosts, api_keys, api_key_files;
@@ -25,9 +25,10 @@ static const struct option serve_options[] = {
          "requests that may wait; past it 429 (default 256)"),
     UINT("step-budget-ms", &server.step_budget_ms, "MS", 1, 10000,
          "longest planned step, so longest gap between tokens (default 50)"),
-    UINT("cache-ttl", &cache_ttl_min, "MIN", 0, NO_MAX,
-         "idle cache entries go after this; 0: never (default 30)"),
+    DURATION("cache-ttl", &server.cache_ttl_ms, "TIME",
+             "idle cache entries go after this: 90s, 30m, 2h; 0: never (default 30m)"),
     FLAG("no-prefix-cache", &server.no_prefix_cache, "compute every prompt from its beginning"),
+    FLAG("no-token-replay", &server.no_token_replay, "tokenise earlier answers like any text"),
     COUNT("default-max-tokens", &server.default_max_tokens, "N", 1, NO_MAX,
           "when a request names none (default -1: the rest of the context)"),
     UINT("max-body-mib", &max_body_mib, "N", 1, 1024, "largest request (default 32)"),
@@ -98,7 +99,6 @@ static int options_finish(struct error *err)
     if (host)
         server.host = host;
     server.port = (uint16_t)(port == NO_PORT ? DEFAULT_PORT : port);
-    server.cache_ttl_ms = (uint64_t)cache_ttl_min * 60 * 1000;
     server.request_timeout_ms = timeout_s * 1000;
     server.shutdown_grace_ms = grace_s * 1000;
     server.max_body_bytes = (size_t)max_body_mib << 20;

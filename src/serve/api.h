@@ -14,6 +14,7 @@
 
 struct completion;
 struct event_base;
+struct replay_store;
 
 enum { API_SEEN_SLOTS = 1024 };
 
@@ -28,6 +29,7 @@ struct api {
     struct http_server *http;
     struct token_table tokens;
     uint32_t longest_token;         /* in bytes */
+    struct replay_store *replay;    /* the ids of earlier answers; NULL: --no-token-replay */
     struct completion *completions; /* in progress */
     uint32_t n_completions;
     bool stopping; /* nothing new is begun */

@@ -155,11 +155,18 @@ static void get_stats(struct api *api, struct http_exchange *x, const char *path
 static void post_chat(struct api *api, struct http_exchange *x, const char *path)
 {
     (void)path;
-    completion_begin(api, x);
+    completion_begin(api, x, CHAT_COMPLETION);
+}
+
+static void post_warm(struct api *api, struct http_exchange *x, const char *path)
+{
+    (void)path;
+    completion_begin(api, x, CHAT_WARM);
 }
 
 static const struct route routes[] = {
     {"/v1/chat/completions", HTTP_POST, 0, post_chat},
+    {"/v1/cache/warm", HTTP_POST, 0, post_warm},
     {"/v1/models", HTTP_GET, 0, get_models},
     {MODELS_PREFIX, HTTP_GET, 0, get_model},
     {"/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health},

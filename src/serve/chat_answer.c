@@ -1,5 +1,6 @@
 /* What a chat completion says when all of its choices are done, whole or as the end of a stream,
  * and the counts that go into the log. Runs on the event loop's thread. */
+#include "base/log.h"
 #include "serve/chat_internal.h"
 
 void answer_note(struct completion *c)
@@ -16,7 +17,9 @@ void answer_note(struct completion *c)
     }
     if (c->n_choices == 0)
         return;
-    http_note(c->x, "prompt %zu, cached %u, generated %u", c->prompt.len, cached, generated);
+    http_note(c->x, "prompt %zu, cached %u, generated %u", c->prompt.tokens.len, cached, generated);
+    if (c->prompt.n_replayed)
+        http_note(c->x, "replayed %zu", c->prompt.n_replayed);
     if (first_ns)
         http_note(c->x, "first token %.1f ms", (double)(first_ns - c->began_ns) * 1e-6);
 }
@@ -28,7 +31,7 @@ const char *finish_name(enum finish_reason finish)
 
 static struct completion_usage usage_of(const struct completion *c)
 {
-    struct completion_usage u = {.prompt_tokens = (uint32_t)c->prompt.len,
+    struct completion_usage u = {.prompt_tokens = (uint32_t)c->prompt.tokens.len,
                                  .cached_tokens = UINT32_MAX};
     for (uint32_t i = 0; i < c->n_choices; i++) {
         const struct choice *o = &c->choices[i];
@@ -67,25 +70,75 @@ static void reply_whole(struct completion *c)
     }
     json_array_end(&w);
     usage_add(&w, &usage);
+    if (c->explain)
+        explain_add(&w, c);
     json_object_end(&w);
     answer_note(c);
     api_reply_json(c->x, 200, &json);
     strbuf_free(&json);
 }
 
-void answer_send(struct completion *c)
+/* Pins have a budget: a refused one is no error, because the prompt is in the cache. */
+static void pin_add(struct json_writer *w, const struct completion *c)
 {
-    if (!c->streaming) {
-        reply_whole(c);
-        return;
-    }
+    const struct request *r = &c->choices[0].request;
+    json_add_bool(w, "pinned", r->is_pinned);
+    json_add_double(w, "pinned_s", r->is_pinned ? (double)c->params.pin_s : 0);
+    if (r->pin_ns && !r->is_pinned)
+        json_add_string(w, "reason",
+                        "as much of the cache is pinned as may be; the prompt is cached, and goes "
+                        "when it was not used for longest");
+}
+
+static void reply_warm(struct completion *c)
+{
+    struct strbuf json = STRBUF_INIT;
+    struct json_writer w = {.out = &json};
+    const struct completion_usage usage = usage_of(c);
+    json_object_begin(&w, NULL);
+    json_add_string(&w, "id", c->id);
+    json_add_string(&w, "object", "cache.warm");
+    json_add_int(&w, "created", c->created);
+    json_add_string(&w, "model", c->api->options->model_name);
+    json_add_int(&w, "prompt_tokens", usage.prompt_tokens);
+    json_add_int(&w, "cached_tokens", usage.cached_tokens);
+    json_add_int(&w, "computed_tokens", (int64_t)usage.prompt_tokens - usage.cached_tokens);
+    pin_add(&w, c);
+    if (c->explain)
+        explain_add(&w, c);
+    json_object_end(&w);
+    answer_note(c);
+    api_reply_json(c->x, 200, &json);
+    strbuf_free(&json);
+}
+
+static void stream_finish(struct completion *c)
+{
     struct completion_usage usage = usage_of(c);
     struct strbuf events = STRBUF_INIT;
     if (c->params.include_usage)
         sse_usage(&c->sse, &events, &usage);
+    if (c->explain) {
+        struct strbuf json = STRBUF_INIT;
+        explain_add(&(struct json_writer){.out = &json}, c);
+        sse_member(&c->sse, &events, &json);
+        strbuf_free(&json);
+    }
     sse_done(&events);
     http_stream_write(c->x, events.data, events.len);
     strbuf_free(&events);
     answer_note(c);
     http_stream_end(c->x);
+}
+
+void answer_send(struct completion *c)
+{
+    if (log_enabled(LOG_DEBUG))
+        explain_log(c);
+    if (c->streaming)
+        stream_finish(c);
+    else if (c->kind == CHAT_WARM)
+        reply_warm(c);
+    else
+        reply_whole(c);
 }

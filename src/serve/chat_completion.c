@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 
 #include <event2/event.h>
@@ -37,6 +38,7 @@ static void completion_free(struct completion *c)
     for (uint32_t i = 0; i < c->n_choices; i++) {
         strbuf_free(&c->choices[i].bytes);
         strbuf_free(&c->choices[i].text);
+        token_list_free(&c->choices[i].sampled);
     }
     free(c->choices);
     if (c->deadline)
@@ -45,7 +47,8 @@ static void completion_free(struct completion *c)
     body_release(c);
     chat_params_free(&c->params);
     strbuf_free(&c->stops);
-    token_list_free(&c->prompt);
+    prompt_free(&c->prompt);
+    free(c->roles);
     *(c->prev ? &c->prev->next : &api->completions) = c->next;
     if (c->next)
         c->next->prev = c->prev;
@@ -102,7 +105,8 @@ static void id_make(struct completion *c)
     unsigned char random[24] = {0};
     if (getrandom(random, sizeof random, 0) < 0)
         memcpy(random, &c->began_ns, sizeof c->began_ns);
-    size_t n = (size_t)snprintf(c->id, sizeof c->id, "chatcmpl-");
+    size_t n = (size_t)snprintf(c->id, sizeof c->id, "%s-",
+                                c->kind == CHAT_WARM ? "warm" : "chatcmpl");
     for (size_t i = 0; i < sizeof random; i++)
         c->id[n++] = digits[random[i] % 32];
     c->id[n] = '\0';
@@ -130,9 +134,21 @@ static bool deadline_set(struct completion *c)
     return c->deadline && evtimer_add(c->deadline, &limit) == 0;
 }
 
-void completion_begin(struct api *api, struct http_exchange *x)
+/* An explanation can be asked for without a change to the body. */
+static bool asks_for_explanation(const struct http_exchange *x)
+{
+    const char *value = http_parser_field(http_request(x), "x-radish-explain");
+    return value && (strcmp(value, "1") == 0 || strcasecmp(value, "true") == 0);
+}
+
+void completion_begin(struct api *api, struct http_exchange *x, enum chat_kind kind)
 {
     struct api_error e;
+    struct requester requester;
+    if (api_identify(api, x, &requester, &e)) {
+        api_reply_error(x, &e);
+        return;
+    }
     struct completion *c = calloc(1, sizeof *c);
     if (!c) {
         api_error_set(&e, 503, NULL, "there is no memory for this request; try again soon");
@@ -140,7 +156,10 @@ void completion_begin(struct api *api, struct http_exchange *x)
         return;
     }
     c->api = api;
+    c->kind = kind;
+    c->requester = requester;
     c->x = x;
+    c->explain = asks_for_explanation(x);
     c->body = http_take_body(x);
     c->body_bytes = c->body.len;
     c->job.run = completion_prepare;
@@ -191,8 +210,8 @@ static void log_ignored(struct api *api, const struct http_exchange *x, const ch
 static void request_fill(struct completion *c, struct request *r, uint32_t choice)
 {
     const struct chat_params *p = &c->params;
-    r->tokens = c->prompt.ids;
-    r->n_tokens = (uint32_t)c->prompt.len;
+    r->tokens = c->prompt.tokens.ids;
+    r->n_tokens = (uint32_t)c->prompt.tokens.len;
     r->max_tokens = (uint32_t)p->max_tokens;
     r->sampling = p->sampling;
     r->sampling.choice = choice;
@@ -200,6 +219,10 @@ static void request_fill(struct completion *c, struct request *r, uint32_t choic
     r->n_stops = p->n_stops;
     r->ignore_end = p->ignore_end;
     r->no_cache = !p->cache_prompt || c->api->options->no_prefix_cache;
+    r->leader = choice ? &c->choices[0].request : NULL;
+    r->explain = choice == 0 && c->wants_map;
+    r->explain_others = r->explain && c->requester.is_operator;
+    r->pin_ns = (uint64_t)((double)p->pin_s * 1e9);
 }
 
 /* What the client is told when the scheduler did not take a choice. */
@@ -210,7 +233,7 @@ static void submit_error(const struct completion *c, const struct request *r,
         api_error_set(e, 400, "messages",
                       "the conversation takes %zu tokens, which is more than the cache holds; "
                       "shorten it, or start the server with a larger --cache-size",
-                      c->prompt.len);
+                      c->prompt.tokens.len);
         e->code = "context_length_exceeded";
     } else if (r->error.code == ERROR_MEMORY) {
         api_error_set(e, 503, NULL, "%s; try again soon", r->error.message);
@@ -289,6 +312,11 @@ static void completion_prepared(struct completion *c)
         completion_fail(c, &c->error);
         return;
     }
+    if (c->prompt.n_replayed) {
+        char number[24];
+        snprintf(number, sizeof number, "%zu", c->prompt.n_replayed);
+        http_add_field(c->x, "x-radish-replayed-tokens", number);
+    }
     if (!submit_choices(c, &e)) {
         completion_fail(c, &e);
         return;
@@ -311,6 +339,15 @@ static void show(struct choice *o, uint64_t text_end)
     o->shown = text_end;
 }
 
+/* However an answer ended, what was sampled is what the cache has. */
+static void keep_answer(struct completion *c, struct choice *o)
+{
+    if (o->sampled.len && o->finish != FINISH_ERROR)
+        replay_store_add(c->api->replay, replay_namespace(c), c->prompt.digest, o->sampled.ids,
+                         o->sampled.len);
+    token_list_free(&o->sampled);
+}
+
 static void take_event(struct completion *c, struct choice *o, const struct sched_event *event)
 {
     const struct token_table *tokens = &c->api->tokens;
@@ -318,6 +355,8 @@ static void take_event(struct completion *c, struct choice *o, const struct sche
     case EVENT_STARTED: return;
     case EVENT_TOKEN:
         o->n_tokens++;
+        if (c->replays && !o->lost_ids)
+            o->lost_ids = !token_list_add(&o->sampled, event->token);
         if ((uint32_t)event->token < tokens->n_tokens) /* a padded vocabulary has more ids */
             strbuf_add(&o->bytes, tokens->bytes[event->token], tokens->lengths[event->token]);
         show(o, event->text_end);
@@ -326,6 +365,7 @@ static void take_event(struct completion *c, struct choice *o, const struct sche
         show(o, event->text_end);
         utf8_stream_end(&o->utf8, &o->text);
         o->finish = event->finish;
+        keep_answer(c, o);
         o->cached = o->request.prompt_cached;
         o->live = false;
         c->n_live--;

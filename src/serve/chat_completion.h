@@ -2,6 +2,7 @@
 #define RADISH_SERVE_CHAT_COMPLETION_H
 
 #include "serve/api.h"
+#include "serve/request_fields.h"
 
 /* The life of a chat completion:
  *
@@ -13,7 +14,8 @@
  *
  * All of it on the event loop's thread, but for the work between begin and prepared. */
 
-void completion_begin(struct api *api, struct http_exchange *x);
+/* `kind`: an answer, or only a warmed cache. */
+void completion_begin(struct api *api, struct http_exchange *x, enum chat_kind kind);
 /* The exchange's client is gone: its work stops. */
 void completion_hangup(struct api *api, struct http_exchange *x);
 /* The exchange's stream has room again. */

@@ -2,8 +2,11 @@
  * on a worker, which owns the completion's upper half meanwhile; only `unwanted` is shared with the
  * event loop. What a newcomer gets wrong: nothing parsed survives it, so what the answer needs of
  * the request is copied at the end. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "serve/chat_internal.h"
 
 static int context_exceeded(struct completion *c, const char *how, size_t n_tokens)
@@ -34,15 +37,18 @@ static int fit_context(struct completion *c)
 {
     const struct server_options *options = c->api->options;
     struct chat_params *p = &c->params;
-    if (c->prompt.len == 0)
+    const size_t n_tokens = c->prompt.tokens.len;
+    if (n_tokens == 0)
         return api_error_set(&c->error, 400, "messages", "the conversation is empty");
-    if (c->prompt.len >= options->context)
-        return context_exceeded(c, "", c->prompt.len);
-    int64_t left = (int64_t)(options->context - c->prompt.len);
+    if (n_tokens >= options->context)
+        return context_exceeded(c, "", n_tokens);
+    int64_t left = (int64_t)(options->context - n_tokens);
     if (p->max_tokens == 0)
         p->max_tokens = options->default_max_tokens ? options->default_max_tokens : left;
     if (p->max_tokens > left)
         p->max_tokens = left;
+    if (c->kind == CHAT_WARM)
+        p->max_tokens = 0;
     return 0;
 }
 
@@ -57,6 +63,9 @@ static int check_offer(struct completion *c)
         c->error.code = "model_not_found";
         return -1;
     }
+    if (c->kind == CHAT_WARM && options->no_prefix_cache)
+        return api_error_set(&c->error, 501, NULL,
+                             "there is no cache to warm: the server runs with --no-prefix-cache");
     uint32_t most = options->max_seqs + options->max_waiting;
     if (p->n > most)
         return api_error_set(&c->error, 400, "n", "'n' is %lld, but this server takes %u at once",
@@ -64,16 +73,38 @@ static int check_offer(struct completion *c)
     return 0;
 }
 
+uint64_t replay_namespace(const struct completion *c)
+{
+    return cache_namespace(c->requester.tenant, -1, -1);
+}
+
+/* What only a warming may leave out. */
+static int unbegin_answer(struct completion *c)
+{
+    struct chat_params *p = &c->params;
+    if (!p->extra && !(p->extra = json_new(&p->arena, JSON_OBJECT)))
+        return -1;
+    json_append(&p->arena, p->extra, "add_generation_prompt", json_new_bool(&p->arena, false));
+    return p->arena.failed ? -1 : 0;
+}
+
 static int make_prompt(struct completion *c)
 {
     const struct chat_params *p = &c->params;
-    struct prompt_input in = {.messages = p->messages, .extra = p->extra};
-    struct prompt prompt;
     struct error err;
-    if (prompt_maker_chat(c->api->options->prompt, &in, &prompt, &err) == 0) {
-        c->prompt = prompt.tokens;
+    if (!p->add_generation_prompt && unbegin_answer(c))
+        return api_error_set(&c->error, 503, NULL,
+                             "there is no memory for this request; try again soon");
+    c->explain |= p->explain;
+    c->wants_map = c->explain || log_enabled(LOG_DEBUG);
+    c->replays = p->replay && c->api->replay;
+    struct prompt_input in = {.messages = p->messages,
+                              .extra = p->extra,
+                              .replay = c->replays ? c->api->replay : NULL,
+                              .ns = replay_namespace(c),
+                              .want_map = c->wants_map};
+    if (prompt_maker_chat(c->api->options->prompt, &in, &c->prompt, &err) == 0)
         return 0;
-    }
     switch (err.code) {
     case ERROR_INPUT:
     case ERROR_LIMIT:
@@ -87,17 +118,30 @@ static int make_prompt(struct completion *c)
 
 static int prepare(struct completion *c)
 {
-    if (chat_params_read(&c->params, strbuf_str(&c->body), c->body.len,
+    if (chat_params_read(&c->params, c->kind, strbuf_str(&c->body), c->body.len,
                          c->api->options->strict_fields, &c->error))
         return -1;
     return check_offer(c) || refuse_hopeless(c) || make_prompt(c) || fit_context(c) ? -1 : 0;
 }
 
+/* Without the memory for it, an explanation names no roles. */
+static void keep_roles(struct completion *c)
+{
+    size_t n = c->params.messages ? c->params.messages->count : 0;
+    if (!c->wants_map || n == 0 || !(c->roles = calloc(n, sizeof *c->roles)))
+        return;
+    json_each (message, c->params.messages) {
+        const struct json *role = json_get(message, "role");
+        snprintf(c->roles[c->n_roles++].name, sizeof c->roles->name, "%s", role->text);
+    }
+}
+
 /* A parsed request takes many times its bytes, and an answer may wait and run for long: all that
- * is kept of it is the stop strings. */
+ * is kept of it is the stop strings and, for an explanation, the roles. */
 static void let_go_of_request(struct completion *c)
 {
     struct chat_params *p = &c->params;
+    keep_roles(c);
     for (uint32_t i = 0; i < p->n_stops; i++)
         strbuf_add(&c->stops, p->stops[i].bytes, p->stops[i].len);
     if (c->stops.failed)

@@ -33,6 +33,7 @@ static int read_messages(struct field_reader *r, const struct json *value, const
 static int read_seed(struct field_reader *r, const struct json *value, const char *path);
 static int read_stop(struct field_reader *r, const struct json *value, const char *path);
 static int read_stream_options(struct field_reader *r, const struct json *value, const char *path);
+static int read_radish(struct field_reader *r, const struct json *value, const char *path);
 static int read_template_kwargs(struct field_reader *r, const struct json *value, const char *path);
 static int read_variable(struct field_reader *r, const struct json *value, const char *path);
 static int read_max_tokens(struct field_reader *r, const struct json *value, const char *path);
@@ -93,6 +94,11 @@ const struct request_field request_fields[] = {
         "Go on past the model's end tokens, up to max_tokens."),
     SERVED(REQUEST, "cache_prompt", BOOL, AT(cache_prompt), .text =
         "false: neither read the prefix cache nor add to it. Default true."),
+    SERVED(REQUEST, "radish", OBJECT, .read = read_radish, .text =
+        "Options of radish's own."),
+    SERVED(REQUEST, "replay", BOOL, AT(replay), .text =
+        "false: earlier answers in `messages` are tokenised like any text, not given the very "
+        "tokens that were sampled. Default true."),
     SERVED(REQUEST, "chat_template_kwargs", OBJECT, .read = read_template_kwargs, .text =
         "Variables for the chat template, such as enable_thinking."),
     SERVED(REQUEST, "enable_thinking", BOOL, .read = read_variable, .text =
@@ -150,6 +156,35 @@ const struct request_field request_fields[] = {
     REFUSED(REQUEST, "mirostat", "0", "This sampler is not served."),
     REFUSED(REQUEST, "dry_multiplier", "0", "This sampler is not served."),
     REFUSED(REQUEST, "xtc_probability", "0", "This sampler is not served."),
+
+    SERVED(WARM, "pin", NUMBER, .min = 0, .max = CHAT_MAX_PIN_S, AT(pin_s), .text =
+        "Keep the prompt for so many seconds: it goes only when nothing unpinned is left to go. "
+        "Default 0: it is kept like any other."),
+    SERVED(WARM, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
+        "true: warm the beginning of the answer too. Default false, so that what is warmed is a "
+        "prefix of longer conversations."),
+    REFUSED(WARM, "stream", "false", "The answer is one object."),
+    REFUSED(WARM, "cache_prompt", "true", "Filling the cache is what a warming is for."),
+    INERT(WARM, "stream_options", "Nothing is generated."),
+    INERT(WARM, "max_tokens", "Nothing is generated."),
+    INERT(WARM, "max_completion_tokens", "Nothing is generated."),
+    INERT(WARM, "n", "Nothing is generated."),
+    INERT(WARM, "temperature", "Nothing is generated."),
+    INERT(WARM, "top_p", "Nothing is generated."),
+    INERT(WARM, "top_k", "Nothing is generated."),
+    INERT(WARM, "min_p", "Nothing is generated."),
+    INERT(WARM, "presence_penalty", "Nothing is generated."),
+    INERT(WARM, "frequency_penalty", "Nothing is generated."),
+    INERT(WARM, "repetition_penalty", "Nothing is generated."),
+    INERT(WARM, "repeat_penalty", "Nothing is generated."),
+    INERT(WARM, "seed", "Nothing is generated."),
+    INERT(WARM, "stop", "Nothing is generated."),
+    INERT(WARM, "ignore_eos", "Nothing is generated."),
+
+    SERVED(RADISH, "explain", BOOL, AT(explain), .text =
+        "Say in a member `radish` of the answer how much of the prompt was cached, and why not "
+        "more. The same as the header `x-radish-explain: true`."),
+    SERVED(RADISH, "replay", BOOL, AT(replay), .text = "The same as `replay` of the request."),
 
     SERVED(STREAM_OPTIONS, "include_usage", BOOL, AT(include_usage), .text =
         "Send a last chunk with the token counts."),
@@ -377,7 +412,10 @@ static int read_members(struct field_reader *r, enum field_scope scope, const st
             continue;
         char path[MAX_PATH];
         snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "", member->key);
-        if (read_member(r, field_find(scope, member), member, path))
+        const struct request_field *f = field_find(scope, member);
+        if (!f && scope == SCOPE_WARM) /* else as in a completion */
+            f = field_find(SCOPE_REQUEST, member);
+        if (read_member(r, f, member, path))
             return -1;
     }
     return 0;
@@ -395,6 +433,11 @@ static int read_model(struct field_reader *r, const struct json *value, const ch
 static int read_stream_options(struct field_reader *r, const struct json *value, const char *path)
 {
     return read_members(r, SCOPE_STREAM_OPTIONS, value, path);
+}
+
+static int read_radish(struct field_reader *r, const struct json *value, const char *path)
+{
+    return read_members(r, SCOPE_RADISH, value, path);
 }
 
 static int read_max_tokens(struct field_reader *r, const struct json *value, const char *path)
@@ -638,10 +681,14 @@ static int read_messages(struct field_reader *r, const struct json *value, const
 
 /* ---- the request -------------------------------------------------------------------------- */
 
-int chat_params_read(struct chat_params *out, const char *body, size_t len, bool strict,
-                     struct api_error *err)
+int chat_params_read(struct chat_params *out, enum chat_kind kind, const char *body, size_t len,
+                     bool strict, struct api_error *err)
 {
-    *out = (struct chat_params){.sampling = SAMPLING_DEFAULT, .n = 1, .cache_prompt = true};
+    *out = (struct chat_params){.sampling = SAMPLING_DEFAULT,
+                                .n = 1,
+                                .cache_prompt = true,
+                                .replay = true,
+                                .add_generation_prompt = kind == CHAT_COMPLETION};
     out->arena.limit_bytes = ARENA_LIMIT;
     struct field_reader r = {.params = out, .err = err, .strict = strict};
     struct error parse;
@@ -653,7 +700,7 @@ int chat_params_read(struct chat_params *out, const char *body, size_t len, bool
     if (root->type != JSON_OBJECT)
         return api_error_set(err, 400, NULL, "the request's body must be a JSON object, not %s",
                              json_type_name(root->type));
-    int rc = read_members(&r, SCOPE_REQUEST, root, "");
+    int rc = read_members(&r, kind == CHAT_WARM ? SCOPE_WARM : SCOPE_REQUEST, root, "");
     strbuf_free(&r.text);
     if (out->arena.failed)
         return no_memory(&r); /* whatever it was that could not be kept */

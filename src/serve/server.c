@@ -23,11 +23,18 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "prompt/replay_store.h"
 #include "prompt/token_table.h"
 #include "serve/api.h"
 #include "serve/chat_completion.h"
 
-enum { TICK_MS = 1000, FLUSH_MS = 2000, HURRY_MS = 200, BODIES = 8 };
+enum {
+    TICK_MS = 1000,
+    FLUSH_MS = 2000,
+    HURRY_MS = 200,
+    BODIES = 8,
+    REPLAY_BYTES = 16 << 20, /* four million sampled tokens or less */
+};
 
 struct server {
     struct api api;
@@ -192,6 +199,7 @@ static void server_close(struct server *s)
     if (s->api.scheduler)
         scheduler_close(s->api.scheduler);
     completions_free(&s->api);
+    replay_store_close(s->api.replay);
     http_server_close(s->api.http);
     token_table_free(&s->api.tokens);
     event_release(s->wake);
@@ -216,6 +224,7 @@ int server_run(const struct server_options *options, struct error *err)
     api_init(&s->api, options);
     /* A connection has one request at a time, so the workers' queue is never full for long. */
     if (loop_open(s, err) || scheduler_begin(s, err) ||
+        (!options->no_token_replay && replay_store_open(&s->api.replay, REPLAY_BYTES, err)) ||
         workers_open(&s->api.workers, options->n_workers, options->max_connections, wake_loop, s,
                      err) ||
         http_begin(s, err)) {

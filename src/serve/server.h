@@ -31,6 +31,7 @@ struct server_options {
     uint32_t step_budget_ms;     /* a step of the scheduler is planned to take at most this */
     uint64_t cache_ttl_ms;       /* idle cache entries go after this; 0: never */
     bool no_prefix_cache;        /* as if every request said cache_prompt: false */
+    bool no_token_replay;        /* as if every request said replay: false */
     uint32_t default_max_tokens; /* when a request names none; 0: what is left of the context */
 
     uint32_t n_workers;

@@ -83,6 +83,14 @@ void sse_usage(const struct sse_encoder *e, struct strbuf *out,
     strbuf_adds(out, "}" END);
 }
 
+void sse_member(const struct sse_encoder *e, struct strbuf *out, const struct strbuf *member)
+{
+    strbuf_add(out, e->head.data, e->common_len);
+    strbuf_adds(out, e->with_usage ? "],\"usage\":null," : "],");
+    strbuf_add(out, member->data, member->len);
+    strbuf_adds(out, "}" END);
+}
+
 void sse_error(struct strbuf *out, const char *error_json)
 {
     strbuf_adds(out, DATA);

@@ -44,6 +44,8 @@ void sse_finish(const struct sse_encoder *e, struct strbuf *out, uint32_t choice
                 const char *finish_reason);
 void sse_usage(const struct sse_encoder *e, struct strbuf *out,
                const struct completion_usage *usage);
+/* A chunk without choices that has one more member, given as "name":value. */
+void sse_member(const struct sse_encoder *e, struct strbuf *out, const struct strbuf *member);
 void sse_error(struct strbuf *out, const char *error_json); /* {"error":{...}} */
 void sse_done(struct strbuf *out);
 void sse_heartbeat(struct strbuf *out); /* a comment, which clients skip */

@@ -18,6 +18,7 @@ static void check_params(const struct chat_params *p)
     }
     assert(n == p->messages->count);
     assert(p->n >= 1 && p->n <= CHAT_MAX_CHOICES && p->max_tokens >= 0);
+    assert(p->pin_s >= 0 && p->pin_s <= CHAT_MAX_PIN_S);
     assert(p->n_stops <= REQUEST_MAX_STOPS);
     for (uint32_t i = 0; i < p->n_stops; i++)
         assert(p->stops[i].len >= 1 && p->stops[i].len <= CHAT_MAX_STOP_BYTES);
@@ -34,7 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct chat_params p;
     struct api_error e = {0};
-    if (chat_params_read(&p, (const char *)data + 1, size - 1, data[0] & 1, &e) == 0) {
+    enum chat_kind kind = data[0] & 2 ? CHAT_WARM : CHAT_COMPLETION;
+    if (chat_params_read(&p, kind, (const char *)data + 1, size - 1, data[0] & 1, &e) == 0) {
         check_params(&p);
     } else {
         struct strbuf json = STRBUF_INIT;

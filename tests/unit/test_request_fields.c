@@ -10,7 +10,7 @@ static struct api_error seen;
 static int status_of(const char *body, bool strict)
 {
     struct chat_params p;
-    int rc = chat_params_read(&p, body, strlen(body), strict, &seen);
+    int rc = chat_params_read(&p, CHAT_COMPLETION, body, strlen(body), strict, &seen);
     chat_params_free(&p);
     return rc ? seen.status : 200;
 }
@@ -30,6 +30,15 @@ static void check_accepted(const char *body)
         test_fail(__FILE__, __LINE__, "%s: %s", body, seen.message);
 }
 
+static bool stands_in_a_request(const char *name)
+{
+    for (size_t i = 0; i < n_request_fields; i++)
+        if (request_fields[i].scope == SCOPE_REQUEST && request_fields[i].class == FIELD_SERVED &&
+            strcmp(request_fields[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 TEST(request_fields, the_table_is_whole)
 {
     for (size_t i = 0; i < n_request_fields; i++) {
@@ -43,6 +52,9 @@ TEST(request_fields, the_table_is_whole)
             CHECK(f->offset > 0);
             CHECK(f->kind == KIND_BOOL || f->max > f->min);
         }
+        /* A warming's rows come first: what stands behind them means something in an answer. */
+        if (f->scope == SCOPE_WARM && f->class == FIELD_INERT)
+            CHECK(stands_in_a_request(f->name));
         for (size_t j = 0; j < i; j++)
             CHECK(request_fields[j].scope != f->scope ||
                   strcmp(request_fields[j].name, f->name) != 0);
@@ -63,7 +75,7 @@ TEST(request_fields, reads_what_is_served)
         "\"role\":\"user\"}]}";
     struct chat_params p;
     struct api_error err;
-    CHECK_INT(chat_params_read(&p, body, sizeof body - 1, true, &err), 0);
+    CHECK_INT(chat_params_read(&p, CHAT_COMPLETION, body, sizeof body - 1, true, &err), 0);
     CHECK_STR(p.model, "m");
     CHECK(p.stream && p.include_usage && p.ignore_end && !p.cache_prompt && p.seeded);
     CHECK_INT(p.max_tokens, 9);
@@ -91,9 +103,11 @@ TEST(request_fields, has_defaults)
 {
     struct chat_params p;
     struct api_error err;
-    CHECK_INT(chat_params_read(&p, "{" HELLO "}", strlen("{" HELLO "}"), true, &err), 0);
+    CHECK_INT(
+        chat_params_read(&p, CHAT_COMPLETION, "{" HELLO "}", strlen("{" HELLO "}"), true, &err), 0);
     CHECK(p.sampling.temperature == 1 && p.sampling.top_p == 1 && p.sampling.top_k == 0);
     CHECK(!p.stream && !p.include_usage && !p.seeded && p.cache_prompt && !p.extra && !p.model);
+    CHECK(p.replay && !p.explain && p.add_generation_prompt && p.pin_s == 0);
     CHECK_INT(p.n, 1);
     CHECK_INT(p.max_tokens, 0);
     CHECK_INT(p.ignored.len, 0);
@@ -200,7 +214,7 @@ TEST(request_fields, clamps_integers_that_are_too_large)
         char body[256];
         int len = snprintf(body, sizeof body, "{" HELLO ",\"max_tokens\":%s,\"top_k\":%s}",
                            large[i], large[i]);
-        CHECK_INT(chat_params_read(&p, body, (size_t)len, true, &err), 0);
+        CHECK_INT(chat_params_read(&p, CHAT_COMPLETION, body, (size_t)len, true, &err), 0);
         CHECK(p.max_tokens == INT64_MAX);
         CHECK_INT(p.sampling.top_k, INT32_MAX);
         chat_params_free(&p);
@@ -219,7 +233,7 @@ TEST(request_fields, a_seed_of_minus_one_is_none)
         struct api_error err;
         char body[256];
         int len = snprintf(body, sizeof body, "{" HELLO ",\"seed\":%s}", cases[i].seed);
-        CHECK_INT(chat_params_read(&p, body, (size_t)len, true, &err), 0);
+        CHECK_INT(chat_params_read(&p, CHAT_COMPLETION, body, (size_t)len, true, &err), 0);
         CHECK_INT(p.seeded, cases[i].seeded);
         chat_params_free(&p);
     }
@@ -296,7 +310,7 @@ TEST(request_fields, names_unknown_fields)
         "\"stream_options\":{\"qux\":1}}";
     struct chat_params p;
     struct api_error err;
-    CHECK_INT(chat_params_read(&p, body, sizeof body - 1, false, &err), 0);
+    CHECK_INT(chat_params_read(&p, CHAT_COMPLETION, body, sizeof body - 1, false, &err), 0);
     CHECK_STR(strbuf_str(&p.ignored), "foo, fo, a??B:?c??d, ??, messages[].bar, "
                                       "messages[].content[].baz, stream_options.qux");
     chat_params_free(&p);
@@ -308,10 +322,77 @@ TEST(request_fields, names_unknown_fields)
     for (int i = 0; i < 5000; i++)
         strbuf_addf(&many, ",\"field-%d\":1", i);
     strbuf_addc(&many, '}');
-    CHECK_INT(chat_params_read(&p, many.data, many.len, false, &err), 0);
+    CHECK_INT(chat_params_read(&p, CHAT_COMPLETION, many.data, many.len, false, &err), 0);
     CHECK(p.ignored.len < 1024);
     chat_params_free(&p);
     strbuf_free(&many);
+}
+
+TEST(request_fields, reads_options_of_radish)
+{
+    static const char body[] = "{" HELLO
+                               ",\"radish\":{\"explain\":true,\"replay\":false,\"why\":1}}";
+    struct chat_params p;
+    struct api_error err;
+    CHECK_INT(chat_params_read(&p, CHAT_COMPLETION, body, sizeof body - 1, false, &err), 0);
+    CHECK(p.explain && !p.replay);
+    CHECK_STR(strbuf_str(&p.ignored), "radish.why");
+    chat_params_free(&p);
+    CHECK_INT(status_of(body, true), 400);
+    CHECK_STR(seen.param, "radish.why");
+    check_accepted("{" HELLO ",\"radish\":{},\"replay\":true}");
+    check_accepted("{" HELLO ",\"radish\":null,\"replay\":null}");
+    check_accepted("{" HELLO ",\"radish\":{\"explain\":null,\"replay\":null}}");
+    check_refused("{" HELLO ",\"radish\":true}", "radish");
+    check_refused("{" HELLO ",\"radish\":{\"explain\":1}}", "radish.explain");
+    check_refused("{" HELLO ",\"radish\":{\"replay\":\"no\"}}", "radish.replay");
+    check_refused("{" HELLO ",\"replay\":0}", "replay");
+}
+
+static int warm_status(const char *body)
+{
+    struct chat_params p;
+    int rc = chat_params_read(&p, CHAT_WARM, body, strlen(body), true, &seen);
+    chat_params_free(&p);
+    return rc ? seen.status : 200;
+}
+
+TEST(request_fields, reads_a_warming)
+{
+    static const char body[] =
+        "{" HELLO ",\"model\":\"m\",\"pin\":90.5,\"radish\":{\"explain\":true},"
+        "\"replay\":false,\"enable_thinking\":false,\"max_tokens\":5,\"n\":3,\"stop\":[\"a\"],"
+        "\"temperature\":99,\"stream\":false,\"cache_prompt\":true,\"user\":\"u\"}";
+    struct chat_params p;
+    struct api_error err;
+    CHECK_INT(chat_params_read(&p, CHAT_WARM, body, sizeof body - 1, true, &err), 0);
+    CHECK(p.pin_s == 90.5f && p.explain && !p.replay && !p.add_generation_prompt);
+    CHECK(p.n == 1 && p.max_tokens == 0 && p.n_stops == 0 && p.sampling.temperature == 1);
+    CHECK(json_get(p.extra, "enable_thinking") != NULL);
+    chat_params_free(&p);
+    CHECK_INT(warm_status("{" HELLO ",\"add_generation_prompt\":true,\"pin\":0}"), 200);
+    CHECK_INT(warm_status("{" HELLO ",\"pin\":604800}"), 200);
+    static const struct {
+        const char *body, *param;
+    } wrong[] = {
+        {"{" HELLO ",\"pin\":-1}", "pin"},
+        {"{" HELLO ",\"pin\":604801}", "pin"},
+        {"{" HELLO ",\"pin\":1e999}", "pin"},
+        {"{" HELLO ",\"pin\":\"1\"}", "pin"},
+        {"{" HELLO ",\"stream\":true}", "stream"},
+        {"{" HELLO ",\"cache_prompt\":false}", "cache_prompt"},
+        {"{" HELLO ",\"tools\":[{}]}", "tools"},
+        {"{" HELLO ",\"pins\":1}", "pins"},
+        {"{}", "messages"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK_INT(warm_status(wrong[i].body), 400);
+        CHECK_STR(seen.param, wrong[i].param);
+    }
+    /* A warming's own fields are unknown to an answer. */
+    CHECK_INT(status_of("{" HELLO ",\"pin\":1}", true), 400);
+    CHECK_STR(seen.param, "pin");
+    CHECK_INT(status_of("{" HELLO ",\"add_generation_prompt\":false}", false), 400);
 }
 
 TEST(request_fields, says_where_json_is_wrong)

@@ -67,6 +67,15 @@ static void check_stream(bool with_usage)
                 "\"prompt_tokens_details\":{\"cached_tokens\":20}}",
                 0);
     CHECK_STR(strbuf_str(&got), strbuf_str(&want));
+    static const char member[] = "\"radish\":{\"a\":[1]}";
+    struct strbuf more = STRBUF_INIT;
+    strbuf_adds(&more, member);
+    sse_member(&e, &got, &more);
+    strbuf_free(&more);
+    CHECK(strstr(strbuf_str(&got) + want.len, "\"choices\":[],") != NULL);
+    CHECK_INT(strstr(strbuf_str(&got) + want.len, "\"usage\":null,\"radish\"") != NULL, with_usage);
+    CHECK(strstr(strbuf_str(&got) + want.len, "\"radish\":{\"a\":[1]}}\n\n") != NULL);
+    want.len = got.len;
     sse_done(&got);
     CHECK_STR(strbuf_str(&got) + want.len, "data: [DONE]\n\n");
     sse_close(&e);
