@@ -41,6 +41,7 @@ struct prompt_input {
 /* Why the sampled ids of an answer went into the prompt no further. */
 enum replay_stop {
     REPLAY_COMPLETE,  /* they all did */
+    REPLAY_ENDED,     /* all but its end token, which is not rendered, or as another */
     REPLAY_TRIMMED,   /* white space that was sampled is not rendered */
     REPLAY_STRIPPED,  /* text that was sampled here, such as thinking, is left out */
     REPLAY_SHORTENED, /* the message ends before the answer did */
@@ -81,7 +82,8 @@ struct prompt {
  * Only what the template itself wrote can become a special token: a message that spells one out
  * stays text. The model's BOS comes first once, whether the template writes it or not. With
  * `replay`, the assistant's messages become the ids that were sampled for them as far as the
- * bytes agree with what the template renders; the text of the prompt is the same without it.
+ * bytes agree with what the template renders; the text of the prompt is the same without it, but
+ * for the space that SentencePiece puts before a text.
  * ERROR_FORMAT: the model has no template; ERROR_INPUT and ERROR_LIMIT: the conversation or
  * `extra` is not what the template takes. */
 int prompt_maker_chat(const struct prompt_maker *p, const struct prompt_input *in,

@@ -98,16 +98,20 @@ static bool map_add(struct mapper *m, size_t token, size_t at)
 }
 
 /* Where the text goes on behind a token. Not all tokens are the bytes that they were made of: a
- * space may have been put before them, U+2581 is a space, what the vocabulary lacks is one unknown
- * token, or nothing. */
+ * space may have been put before them, U+2581 is a space, a row of characters that the vocabulary
+ * lacks is one unknown token, and a byte that it lacks is nothing. */
 static size_t token_end(const struct tokenizer *t, const char *text, size_t at, size_t end,
                         int32_t id)
 {
     size_t len;
     const char *bytes = tokenizer_bytes(t, id, &len);
-    if (at < end && tokenizer_is_special(t, id)) {
-        size_t width = utf8_valid_prefix(text + at, end - at);
-        return at + (width ? width : 1);
+    if (tokenizer_is_special(t, id)) {
+        size_t width = 0;
+        do {
+            at += width;
+            width = at < end ? utf8_valid_prefix(text + at, end - at) : 0;
+        } while (width && tokenizer_find(t, text + at, width) < 0);
+        return at;
     }
     for (size_t i = 0; i < len && at < end; i++) {
         while (end - at > 1 && text[at] != bytes[i] && tokenizer_find(t, text + at, 1) < 0 &&

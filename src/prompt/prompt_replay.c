@@ -128,6 +128,15 @@ static bool is_found_at(const char *sampled, size_t len, const char *needle, siz
     return len == 0 || (common && memcmp(sampled, needle, common) == 0);
 }
 
+/* Whether the message goes on in the answer later; `at_once`: it may be at its beginning, which
+ * is where it stands when a token without a text was left out. */
+static bool is_found_later(const char *sampled, size_t len, const char *needle, size_t needle_len,
+                           bool at_once)
+{
+    const char *found = memmem(sampled, len, needle, needle_len);
+    return found && (found > sampled || at_once);
+}
+
 /* The first id that did not agree may do so in its first bytes: how many. */
 static size_t agreement_in_part(const struct field *f, const struct prompt_span *span)
 {
@@ -167,8 +176,8 @@ static enum replay_stop stop_find(const struct field *f, const struct prompt_spa
     if (spaces && is_found_at(sampled + spaces, run - common - spaces, text + from, needle))
         stop = REPLAY_TRIMMED;
     else if (at >= f->own_end)
-        stop = REPLAY_SHORTENED;
-    else if (memmem(sampled, rest.len - common, text + from, needle))
+        stop = rest.len ? REPLAY_SHORTENED : REPLAY_ENDED;
+    else if (is_found_later(sampled, rest.len - common, text + from, needle, at == from))
         stop = REPLAY_STRIPPED;
     strbuf_free(&rest);
     return stop;
@@ -176,8 +185,8 @@ static enum replay_stop stop_find(const struct field *f, const struct prompt_spa
 
 const char *replay_stop_name(enum replay_stop stop)
 {
-    static const char *const names[] = {"complete", "trimmed", "stripped", "shortened",
-                                        "rewritten"};
+    static const char *const names[] = {"complete", "ended",     "trimmed",
+                                        "stripped", "shortened", "rewritten"};
     return names[stop];
 }
 

@@ -1,8 +1,10 @@
 /* Answers that come back as the ids that were sampled: how far, and that the text is the same. */
 #include "prompt/prompt.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "test.h"
 #include "test_tokenizer_model.h"
 
@@ -235,6 +237,13 @@ TEST(prompt_replay, spelled_special_tokens_stay_text)
     CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("xy")), "1: 1 of 4, stripped");
     CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("x")), "1: 2 of 4, shortened");
     talk_close(&t);
+    /* It ended with a token that the template does not write. */
+    talk_open(&t, NULL);
+    ask(&t, USER("a"));
+    answer(&t, "x" START);
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("x")), "1: 1 of 2, ended");
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("x<|im_start|>")), "1: 1 of 2, rewritten");
+    talk_close(&t);
     /* The model spelled what the template writes as a special token. */
     talk_open(&t, NULL);
     ask(&t, USER("a"));
@@ -320,6 +329,54 @@ TEST(prompt_replay, goes_through_the_templates_words)
     answer(&t, "> Hello <" END "\n" START "user\n");
     CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("Hello") "," USER("b")),
               "1: 17 of 17, complete");
+    talk_close(&t);
+}
+
+/* The generation prompt may end anywhere in what the template writes before the message; of two
+ * that fit, the one that goes further is taken. */
+TEST(prompt_replay, generation_prompts_that_differ)
+{
+    struct talk t;
+    talk_open(&t, "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+                  "{{ '<think>\n\n</think>\n\n' if m.role == 'assistant' }}{{ m.content }}"
+                  "<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+                  "{{ '<think>\n\n</think>\n\n' if not think }}");
+    ask(&t, USER("a"));
+    answer(&t, "Yes.");
+    t.extra = "{\"think\": true}";
+    ask(&t, USER("a"));
+    answer(&t, "<think>\nWell.\n</think>\n\nYes, yes." END);
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("Yes.")), "1: 4 of 4, complete");
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("No.")), "1: 8 of 34, rewritten");
+    ask(&t, USER("a"));
+    answer(&t, "<think>\n\n</think>\n\nYes." END);
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("Yes.")), "1: 24 of 24, complete");
+    /* The template writes words that were not sampled. */
+    CHECK_STR(came_back(&t, USER("b")), "");
+    answer(&t, "Sure." END);
+    CHECK_STR(came_back(&t, USER("b") "," ASSISTANT("Sure.")), "1: 0 of 6, rewritten");
+    talk_close(&t);
+}
+
+/* Two answers in a row: the second begins where the first one's span ends. */
+TEST(prompt_replay, neighbours)
+{
+    struct talk t;
+    talk_open(&t, NULL);
+    ask(&t, USER("a"));
+    answer(&t, "x" END "\n" START "assistant\n");
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("x")), "1: 14 of 14, complete");
+    answer(&t, "y" END);
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("x") "," ASSISTANT("y")),
+              "1: 14 of 14, complete; 2: 2 of 2, complete");
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("x") "," ASSISTANT("") "," ASSISTANT("y")),
+              "1: 14 of 14, complete; 3: 0 of 2, rewritten");
+    /* One that would begin inside the first one's span is not looked for. */
+    t.extra = "{\"add_generation_prompt\": false}";
+    ask(&t, USER("a") "," ASSISTANT("x"));
+    answer(&t, START "assistant\ny" END);
+    CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("x") "," ASSISTANT("y")),
+              "1: 14 of 14, complete; 2: 2 of 2, complete");
     talk_close(&t);
 }
 
@@ -427,4 +484,360 @@ TEST(prompt_replay, default_model)
     prompt_free(&plain);
     talk_close(&t);
     gguf_close(&gguf);
+}
+
+struct dice {
+    uint64_t seed, n;
+};
+
+static size_t roll(struct dice *d, size_t sides)
+{
+    return hash_pair(d->seed, d->n++) % sides;
+}
+
+static void message_add(struct arena *arena, struct json *messages, const char *role,
+                        const char *text, size_t len)
+{
+    struct json *message = json_new(arena, JSON_OBJECT);
+    json_append(arena, message, "role", json_new_string(arena, role, strlen(role)));
+    json_append(arena, message, "content",
+                json_new_string(arena, arena_copy(arena, text, len), len));
+    json_append(arena, messages, NULL, message);
+}
+
+/* A text of words, signs and what looks like special tokens, and some tokens that spell it. */
+static size_t random_answer(const struct talk *t, struct dice *d, char *text, int32_t *ids,
+                            size_t *n_ids)
+{
+    static const char *const words[] = {" the",
+                                        "Hello",
+                                        "\n\n",
+                                        "  ",
+                                        "caf\xc3\xa9",
+                                        "12",
+                                        "!",
+                                        "<|im_end|>",
+                                        "\xf0\x9f\x98\x80",
+                                        "assistant\n",
+                                        "<"};
+    size_t len = 0, at = 0;
+    for (size_t i = 1 + roll(d, 12); i-- > 0;) {
+        const char *word = words[roll(d, sizeof words / sizeof *words)];
+        memcpy(text + len, word, strlen(word));
+        len += strlen(word);
+    }
+    while (at < len) {
+        size_t piece = 1 + roll(d, 6);
+        int32_t id = -1;
+        for (piece = piece < len - at ? piece : len - at; piece > 0; piece--)
+            if ((id = tokenizer_find(t->p.tokenizer, text + at, piece)) >= 0 &&
+                !tokenizer_is_special(t->p.tokenizer, id))
+                break;
+        ids[(*n_ids)++] = id;
+        at += piece;
+    }
+    ids[(*n_ids)++] = tokenizer_eos(t->p.tokenizer);
+    return len;
+}
+
+static void check_turn(const struct talk *t, const struct json *messages, struct prompt *out)
+{
+    struct error err = {0};
+    struct prompt_input in = {.messages = messages, .replay = t->store};
+    struct prompt_input without = {.messages = messages};
+    struct prompt plain;
+    struct strbuf want = STRBUF_INIT, got = STRBUF_INIT;
+    CHECK(prompt_maker_chat(&t->p, &in, out, &err) == 0);
+    CHECK(prompt_maker_chat(&t->p, &without, &plain, &err) == 0);
+    spell(t, &plain.tokens, false, &want);
+    spell(t, &out->tokens, false, &got);
+    CHECK_STR(strbuf_str(&got), strbuf_str(&want));
+    strbuf_free(&want);
+    strbuf_free(&got);
+    prompt_free(&plain);
+}
+
+/* Conversations with answers in random tokens. With honest ids each prompt begins with the prompt
+ * before it and its answer; with ids that were changed the text is still the same. */
+static void random_talk(const struct talk *t, struct dice *d, bool honest)
+{
+    struct arena arena = ARENA_INIT;
+    struct json *messages = json_new(&arena, JSON_ARRAY);
+    struct token_list before = {0};
+    char text[512];
+    int32_t ids[512];
+    for (size_t turn = 0; turn < 4; turn++) {
+        struct prompt prompt;
+        message_add(&arena, messages, "user", "Why <|im_end|>?", roll(d, 16));
+        check_turn(t, messages, &prompt);
+        CHECK(!honest || prompt.tokens.len > before.len);
+        CHECK(!honest || before.len == 0 ||
+              memcmp(prompt.tokens.ids, before.ids, before.len * sizeof *before.ids) == 0);
+        CHECK(!honest || prompt.n_replays == turn);
+        for (size_t i = 0; honest && i < prompt.n_replays; i++)
+            CHECK_INT(prompt.replays[i].stop, REPLAY_COMPLETE);
+        size_t n = 0, len = random_answer(t, d, text, ids, &n);
+        for (size_t i = honest ? 0 : roll(d, 4); i-- > 0;)
+            ids[roll(d, n)] = roll(d, 2) ? (int32_t)roll(d, 60000) - 100
+                                         : tokenizer_eos(t->p.tokenizer);
+        replay_store_add(t->store, 0, prompt.digest, ids, n);
+        message_add(&arena, messages, "assistant", text, len);
+        before.len = 0;
+        for (size_t i = 0; i < prompt.tokens.len; i++)
+            CHECK(token_list_add(&before, prompt.tokens.ids[i]));
+        for (size_t i = 0; i < n; i++)
+            CHECK(token_list_add(&before, ids[i]));
+        prompt_free(&prompt);
+    }
+    token_list_free(&before);
+    arena_free(&arena);
+}
+
+TEST(prompt_replay, random_answers)
+{
+    if (!test_model_path())
+        SKIP("no default model");
+    struct talk t;
+    struct gguf gguf;
+    model_open(&t, &gguf);
+    for (uint64_t seed = 0; seed < 300; seed++)
+        random_talk(&t, &(struct dice){.seed = seed}, seed % 2);
+    talk_close(&t);
+    gguf_close(&gguf);
+}
+
+/* ---- tokens that are more than bytes ---- */
+
+static void vocab_open_talk(struct talk *t, struct vocab *v, const char *source)
+{
+    char path[4096];
+    struct error err = {0};
+    *t = (struct talk){0};
+    snprintf(path, sizeof path, "%s/replay.gguf", test_scratch_dir());
+    if (vocab_open(v, path, &t->p.tokenizer, &err) || replay_store_open(&t->store, 1 << 20, &err))
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    talk_template(t, source);
+}
+
+/* The prompt with a | before each token, special ones as [name]. */
+static const char *cut(struct talk *t, const char *messages)
+{
+    static char out[512];
+    struct strbuf text = STRBUF_INIT;
+    struct prompt prompt = prompt_of(t, messages, true, false);
+    spell(t, &prompt.tokens, true, &text);
+    snprintf(out, sizeof out, "%s", strbuf_str(&text));
+    t->before = prompt.digest;
+    strbuf_free(&text);
+    prompt_free(&prompt);
+    return out;
+}
+
+static void answer_ids(struct talk *t, const int32_t *ids, size_t n)
+{
+    replay_store_add(t->store, t->ns, t->before, ids, n);
+}
+
+#define IDS(...) (const int32_t[]){__VA_ARGS__}, sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t)
+
+static void spm_open(struct talk *t, const char *source)
+{
+    struct vocab v = {.model = "llama"};
+    vocab_add(&v, "<unk>", 5, 2, 0);
+    vocab_add(&v, "<s>", 3, 3, 0);
+    vocab_add(&v, "</s>", 4, 3, 0);
+    vocab_add(&v, "\xe2\x96\x81", 3, 1, -5); /* 3 */
+    vocab_add(&v, "a", 1, 1, -6);            /* 4 */
+    vocab_add(&v, "b", 1, 1, -7);            /* 5 */
+    vocab_add(&v, "ab", 2, 1, -2);           /* 6 */
+    vocab_add(&v,
+              "\xe2\x96\x81"
+              "a",
+              4, 1, -1);                                 /* 7 */
+    vocab_add(&v, "\xe2\x96\x81\xe2\x96\x81", 6, 1, -3); /* 8 */
+    vocab_add(&v, "<bot>", 5, 3, 0);                     /* 9: control */
+    vocab_add(&v, "<think>", 7, 4, 0);                   /* 10: user-defined */
+    vocab_open_talk(t, &v, source);
+}
+
+TEST(prompt_replay, sentencepiece_after_a_special_token)
+{
+    struct talk t;
+    spm_open(&t, "{% for m in messages %}{{ '<s>' if m.role == 'user' else '<bot>' }}"
+                 "{{ m.content }}{% endfor %}{{ '<bot>' if messages | length == 1 }}");
+    CHECK_STR(cut(&t, USER("ba")), "[<s>]| |b|a[<bot>]");
+    /* " a" was sampled and the client got " a": not one space more. */
+    answer_ids(&t, IDS(7, 5, 2));
+    CHECK_STR(cut(&t, USER("ba") "," ASSISTANT(" ab") "," USER("b")),
+              "[<s>]| |b|a[<bot>]| a|b[<s>]| |b");
+    /* The client took the space away: it is the one that the tokenizer puts there. */
+    CHECK_STR(cut(&t, USER("ba") "," ASSISTANT("ab") "," USER("b")),
+              "[<s>]| |b|a[<bot>]| a|b[<s>]| |b");
+    CHECK_STR(came_back(&t, USER("ba") "," ASSISTANT("ab")), "1: 2 of 3, ended");
+    /* Behind the replayed tokens the text goes on, without a space. */
+    CHECK_STR(cut(&t, USER("ba") "," ASSISTANT(" abab")), "[<s>]| |b|a[<bot>]| a|b|ab");
+    CHECK_STR(cut(&t, USER("ba") "," ASSISTANT("aba")), "[<s>]| |b|a[<bot>]| a|b|a");
+    talk_close(&t);
+    spm_open(&t, "{% for m in messages %}<s>{{ m.content }}{% endfor %}"
+                 "{{ '<s>' if messages | length == 1 }}");
+    CHECK_STR(cut(&t, USER("b")), "[<s>]| |b[<s>]");
+    answer_ids(&t, IDS(4)); /* no space at all */
+    CHECK_STR(cut(&t, USER("b") "," ASSISTANT("ab")), "[<s>]| |b[<s>]|a|b");
+    answer_ids(&t, IDS(3)); /* that one goes to another prompt */
+    CHECK_STR(cut(&t, USER("b")), "[<s>]| |b[<s>]");
+    answer_ids(&t, IDS(3, 5)); /* nothing but the space agrees */
+    CHECK_STR(cut(&t, USER("b") "," ASSISTANT("ba")), "[<s>]| |b[<s>]| |b|a");
+    talk_close(&t);
+}
+
+TEST(prompt_replay, sentencepiece_in_the_middle_of_a_text)
+{
+    struct talk t;
+    spm_open(&t, "<s>{% for m in messages %}{{ m.content | trim }}"
+                 "{{ '|' if m.role == 'user' else '</s>' }}"
+                 "{{ ' ' if m.role == 'user' and not loop.last }}{% endfor %}");
+    CHECK_STR(cut(&t, USER("b")), "[<s>]| |b[<unk>]"); /* | is not in the vocabulary */
+    answer_ids(&t, IDS(7, 4, 2));
+    CHECK_STR(cut(&t, USER("b") "," ASSISTANT(" aa") "," USER("b")),
+              "[<s>]| |b[<unk>]| a|a[</s>]| |b[<unk>]");
+    CHECK_STR(came_back(&t, USER("b") "," ASSISTANT(" aa") "," USER("b")), "1: 3 of 3, complete");
+    talk_close(&t);
+}
+
+TEST(prompt_replay, user_defined_tokens)
+{
+    struct talk t;
+    spm_open(&t, "{% for m in messages %}<s>{{ m.content }}{% endfor %}"
+                 "{{ '<s>' if messages | length == 1 }}");
+    CHECK_STR(cut(&t, USER("b<think>")), "[<s>]| |b|<think>[<s>]");
+    answer_ids(&t, IDS(10, 4, 5, 10, 2));
+    /* It is text like any other, whoever wrote it, but a text begins anew behind it. */
+    CHECK_STR(cut(&t, USER("b<think>") "," ASSISTANT("<think>ab<think>a")),
+              "[<s>]| |b|<think>[<s>]|<think>|a|b|<think>| a");
+    talk_close(&t);
+}
+
+/* ---- the map ---- */
+
+static const char *map_of(struct talk *t, const char *messages, size_t *n_replayed)
+{
+    static char out[512];
+    struct prompt prompt = prompt_of(t, messages, true, true);
+    size_t n = 0, before = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < prompt.n_map; i++) {
+        CHECK(prompt.map[i].token_end > before);
+        CHECK(i == 0 || prompt.map[i].source != prompt.map[i - 1].source);
+        n += (size_t)snprintf(out + n, sizeof out - n, "%d:%zu ", prompt.map[i].source,
+                              prompt.map[i].token_end - before);
+        before = prompt.map[i].token_end;
+    }
+    CHECK_INT(before, prompt.tokens.len);
+    *n_replayed = prompt.n_replayed;
+    t->before = prompt.digest;
+    prompt_free(&prompt);
+    return out;
+}
+
+TEST(prompt_replay, map_of_sources)
+{
+    struct talk t;
+    size_t n;
+    talk_open(&t, NULL);
+    CHECK_STR(map_of(&t, USER("Hi"), &n), "-1:6 0:2 -1:13 ");
+    answer(&t, "Hello" END);
+    CHECK_STR(map_of(&t, USER("Hi") "," ASSISTANT("Hello") "," USER("x"), &n),
+              "-1:6 0:2 -1:13 1:5 -1:8 2:1 -1:13 ");
+    CHECK_INT(n, 6);
+    t.extra = "{\"add_generation_prompt\": false}";
+    CHECK_STR(map_of(&t, "", &n), "");
+    struct prompt plain = prompt_of(&t, USER("Hi"), true, false);
+    CHECK(plain.map == NULL && plain.n_map == 0);
+    prompt_free(&plain);
+    talk_close(&t);
+
+    /* A space that is not in the text, unknown characters in a row, U+2581. */
+    spm_open(&t, "{{ date }}</s>{% for m in messages %}<s>{{ m.content }}{% endfor %}");
+    t.extra = "{\"date\": \"ab\"}";
+    t.p.adds_bos = true;
+    CHECK_STR(cut(&t, USER("abxyz\xc3\xa9\xe2\x96\x81"
+                           "b") "," USER("b")),
+              "[<s>]| a|b[</s>][<s>]| a|b[<unk>]| |b[<s>]| |b");
+    CHECK_STR(map_of(&t,
+                     USER("abxyz\xc3\xa9\xe2\x96\x81"
+                          "b") "," USER("b"),
+                     &n),
+              "-1:1 -2:2 -1:2 0:5 -1:1 1:2 ");
+    talk_close(&t);
+}
+
+/* ---- hostile ---- */
+
+TEST(prompt_replay, huge_messages)
+{
+    struct talk t;
+    struct arena arena = ARENA_INIT;
+    struct error err = {0};
+    enum { LEN = 3 << 20 };
+    talk_open(&t, "{% for m in messages %}{{ 'x' * 300000 }}{{ m.content }}{% endfor %}"
+                  "{{ 'x' * 300000 }}");
+    replay_store_close(t.store);
+    CHECK(replay_store_open(&t.store, 64 << 20, &err) == 0);
+    char *text = malloc(LEN);
+    int32_t *ids = malloc(LEN * sizeof *ids);
+    CHECK(text && ids);
+    for (size_t i = 0; i < LEN; i++)
+        ids[i] = text[i] = 'x';
+    struct json *messages = json_new(&arena, JSON_ARRAY);
+    struct prompt_input in = {.messages = messages, .replay = t.store};
+    struct prompt prompt;
+    CHECK(prompt_maker_chat(&t.p, &in, &prompt, &err) == 0);
+    replay_store_add(t.store, 0, prompt.digest, ids, LEN);
+    prompt_free(&prompt);
+    struct json *message = json_new(&arena, JSON_OBJECT);
+    json_append(&arena, message, "role", json_new_string(&arena, "assistant", 9));
+    json_append(&arena, message, "content", json_new_string(&arena, text, LEN));
+    json_append(&arena, messages, NULL, message);
+    CHECK(prompt_maker_chat(&t.p, &in, &prompt, &err) == 0);
+    CHECK_INT(prompt.tokens.len, LEN + 600000);
+    CHECK_INT(prompt.n_replayed, LEN);
+    CHECK_INT(prompt.replays[0].first_token, 300000);
+    prompt_free(&prompt);
+    arena_free(&arena);
+    free(text);
+    free(ids);
+    talk_close(&t);
+}
+
+/* Workers make prompts while answers are added and thrown away. */
+static void *worker_run(void *arg)
+{
+    struct talk *t = arg;
+    for (int i = 0; i < 200; i++) {
+        struct prompt one = prompt_of(t, USER("Hi"), true, false);
+        struct prompt two = prompt_of(t, USER("Hi") "," ASSISTANT("Hello there") "," USER("More"),
+                                      true, true);
+        if (two.n_replays)
+            CHECK_INT(two.n_replayed, two.replays[0].n_tokens);
+        replay_store_add(t->store, t->ns, one.digest, one.tokens.ids, 1 + (size_t)i % 8);
+        replay_store_add(t->store, t->ns, one.digest, IDS('H', 'e', 'l', 'l', 'o'));
+        prompt_free(&one);
+        prompt_free(&two);
+    }
+    return NULL;
+}
+
+TEST(prompt_replay, threads)
+{
+    struct talk t;
+    pthread_t threads[4];
+    talk_open(&t, NULL);
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_create(&threads[i], NULL, worker_run, &t) == 0);
+    for (int i = 0; i < 100; i++)
+        replay_store_clear_all(t.store);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Hello there")), "1: 5 of 5, complete");
+    talk_close(&t);
 }

@@ -568,6 +568,8 @@ TEST(tokenizer, sentencepiece_puts_a_space_first_and_takes_it_away)
     CHECK_STR(encode_text(t, "a", 0), "7");
     CHECK_STR(encode_text(t, "a</s>a", TOKENIZE_PARSE_SPECIAL), "7,2,7");
     CHECK_STR(encode_text(t, "", 0), "");
+    CHECK_STR(encode_text(t, "a", TOKENIZE_CONTINUES), "4");
+    CHECK_STR(encode_text(t, "a</s>a", TOKENIZE_CONTINUES | TOKENIZE_PARSE_SPECIAL), "4,2,7");
     struct strbuf out = STRBUF_INIT;
     tokenizer_decode(t, (int32_t[]){1, 7, 7, 6}, 4, false, &out);
     CHECK_STR(strbuf_str(&out), "a aab");

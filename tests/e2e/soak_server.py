@@ -1,0 +1,335 @@
+#!/usr/bin/env python3
+"""Keeps a server busy for a long time and checks that it stays right.
+
+    soak_server.py --radish build/radish-tsan --seconds 600
+
+Starts the server on the mock engine with a cache that is too small for the load. Many threads chat
+with it at once: conversations that share their beginnings, streamed and whole, several choices,
+clients that hang up at every moment, looks into the cache and changes to it. All the while:
+  - what was asked for before, at temperature 0, is answered with the same text again;
+  - in every snapshot of /stats the pages add up, and no counter falls.
+At the end the server must be idle with no page private, exit with 0, and have no word from a
+sanitizer in its log. Prints a line every ten seconds; exits 1 when anything is wrong.
+"""
+import argparse
+import collections
+import http.client
+import json
+import random
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+SYSTEM = ["You are a radish. " * 8, "You are a turnip, and know about roots. " * 5,
+          "You are a radish. " * 8 + "Answer in one word."]
+TOPICS = ["soil", "rain", "the moon", "worms", "seeds of other plants"]
+COUNTERS = ["steps", "rows", "prompt_tokens", "cached_tokens", "generated_tokens", "canceled",
+            "failed", "preempted", "cache_evicted", "cache_expired"]
+BUSY = {429, 503}
+NOT_THERE = {404, 405}
+TIMEOUT_S = 120
+
+
+class Wrong(Exception):
+    """The server did what it must not do."""
+
+
+class Server:
+    """The process: started on a port of its own, ended by its own process id."""
+
+    def __init__(self, args):
+        self.log_file = tempfile.NamedTemporaryFile(prefix="radish-soak-", suffix=".txt")
+        self.process = subprocess.Popen(
+            [args.radish, "serve", "--engine", "mock", "--port", "0", "--max-seqs", "8",
+             "-c", "1000", "--cache-size", f"{args.pages}t", "--max-waiting", "24",
+             "--mock-batch-cost-us", "200"],
+            stdout=self.log_file, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + 60
+        while not (found := re.search(r"listening on http://127\.0\.0\.1:(\d+)", self.log())):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.process.kill()
+                raise RuntimeError("the server did not start:\n" + self.log())
+            time.sleep(0.05)
+        self.port = int(found.group(1))
+
+    def log(self):
+        with open(self.log_file.name, errors="replace") as log:
+            return log.read()
+
+    def ask(self, method, path, body=None):
+        """(status, body) of one request on a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
+        try:
+            headers = {"Content-Type": "application/json"} if body is not None else {}
+            connection.request(method, path, json.dumps(body) if body is not None else None,
+                               headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def stats(self):
+        return json.loads(self.ask("GET", "/stats")[1])
+
+    def stop(self):
+        """What is wrong with the way it ended."""
+        wrong = []
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = f"none, it did not end (then {self.process.wait()})"
+        log = self.log()
+        if status != 0:
+            wrong.append(f"exit status {status}; the log ends with:\n{log[-3000:]}")
+        found = re.search("Sanitizer|runtime error|Assertion", log)
+        if found:
+            wrong.append("in the log:\n" + log[max(0, found.start() - 200):found.start() + 5000])
+        return wrong
+
+
+class Soak:
+    """What the threads of the load share."""
+
+    def __init__(self, server):
+        self.server = server
+        self.lock = threading.Lock()
+        self.wrong = []
+        self.done = collections.Counter()
+        self.answers = {}
+        self.n_compared = 0
+        self.last_stats = threading.local()
+
+    def check_answer(self, request, answer):
+        """The same request at temperature 0 has one answer, whatever the cache holds."""
+        key = json.dumps([request["messages"], request["max_tokens"]])
+        with self.lock:
+            self.n_compared += key in self.answers
+            before = self.answers.setdefault(key, answer)
+        if before != answer:
+            raise Wrong(f"two answers to {key}: {before!r} and {answer!r}")
+
+    def check_stats(self, stats):
+        if stats["pages_free"] + stats["pages_cached"] + stats["pages_private"] != stats["pages"]:
+            raise Wrong(f"pages do not add up: {stats}")
+        before = getattr(self.last_stats, "stats", {})
+        self.last_stats.stats = stats
+        fallen = [name for name in COUNTERS if stats.get(name, 0) < before.get(name, 0)]
+        if fallen:
+            raise Wrong(f"{fallen} fell from {before} to {stats}")
+
+
+# ---- what a client may do: each takes (soak, rng) and returns a word to be counted -------------
+
+
+def make_request(rng, **options):
+    """Beginnings are shared by many; some conversations have several turns."""
+    messages = [{"role": "system", "content": rng.choice(SYSTEM)}] if rng.random() < 0.8 else []
+    for turn in range(rng.choice([1, 1, 1, 1, 2, 3])):
+        if turn:
+            messages.append({"role": "assistant", "content": f"About {rng.choice(TOPICS)}."})
+        messages.append({"role": "user", "content": f"Tell of {rng.choice(TOPICS)}" +
+                         " and more" * rng.randrange(3)})
+    return {"messages": messages, "temperature": 0, "max_tokens": rng.choice([1, 24]),
+            **options}
+
+
+def chat(soak, rng):
+    request = make_request(rng)
+    status, body = soak.server.ask("POST", "/v1/chat/completions", request)
+    if status in BUSY:
+        return "busy"
+    if status != 200:
+        raise Wrong(f"{status} {body[:500]!r}")
+    soak.check_answer(request, json.loads(body)["choices"][0]["message"]["content"])
+    return "whole"
+
+
+def chat_choices(soak, rng):
+    """Several choices, each drawn with a seed of its own."""
+    n = rng.randrange(2, 5)
+    request = make_request(rng, n=n, temperature=1, seed=rng.randrange(1000))
+    status, body = soak.server.ask("POST", "/v1/chat/completions", request)
+    if status in BUSY:
+        return "busy"
+    if status != 200 or len(json.loads(body)["choices"]) != n:
+        raise Wrong(f"{status} {body[:500]!r}")
+    return "choices"
+
+
+def stream_text(lines):
+    """The text of a streamed answer."""
+    text, ended = "", False
+    for line in lines:
+        if not line.startswith(b"data: "):
+            continue
+        if ended:
+            raise Wrong(f"after the end of a stream: {line!r}")
+        if line.startswith(b"data: [DONE]"):
+            ended = True
+            continue
+        data = json.loads(line[6:])
+        if "error" in data:
+            raise Wrong(f"in a stream: {data}")
+        text += "".join(c["delta"].get("content") or "" for c in data["choices"])
+    if not ended:
+        raise Wrong(f"a stream was cut short after {text!r}")
+    return text
+
+
+def chat_streamed(soak, rng):
+    request = make_request(rng, stream=True)
+    status, body = soak.server.ask("POST", "/v1/chat/completions", request)
+    if status in BUSY:
+        return "busy"
+    if status != 200:
+        raise Wrong(f"{status} {body[:500]!r}")
+    soak.check_answer(request, stream_text(body.splitlines()))
+    return "streamed"
+
+
+def hang_up(soak, rng):
+    """Drops the connection: in the request, before the answer, or somewhere in it."""
+    options = {"stream": rng.random() < 0.7, "max_tokens": 200, "ignore_eos": True}
+    if rng.random() < 0.3:
+        options["n"] = 3
+    data = json.dumps(make_request(rng, **options)).encode()
+    data = (b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(data)) + data
+    with socket.create_connection(("127.0.0.1", soak.server.port), timeout=TIMEOUT_S) as sock:
+        moment = rng.random()
+        if moment < 0.1:
+            data = data[:rng.randrange(len(data))]
+        try:
+            sock.sendall(data)
+            if moment < 0.5:
+                time.sleep(rng.random() * 0.05)
+            elif moment < 0.9:
+                sock.recv(rng.randrange(1, 4000))
+                time.sleep(rng.random() * 0.05)
+        except ConnectionError:
+            pass  # a busy server may have said no and closed first
+        if rng.random() < 0.5:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return "hung up"
+
+
+def look_at_stats(soak, _rng):
+    soak.check_stats(soak.server.stats())
+    return "stats"
+
+
+def ask_cache(soak, method, path, word, body=None):
+    """One of the endpoints about the cache; a server without it says so, and that is fine."""
+    status, answer = soak.server.ask(method, path, body)
+    if status in NOT_THERE:
+        return "not there"
+    if status in BUSY:
+        return "busy"
+    if status // 100 != 2:
+        raise Wrong(f"{method} {path}: {status} {answer[:500]!r}")
+    if answer:
+        json.loads(answer)
+    return word
+
+
+def list_cache(soak, _rng):
+    return ask_cache(soak, "GET", "/v1/cache", "listed")
+
+
+def outline_cache(soak, rng):
+    return ask_cache(soak, "GET", f"/v1/cache/tree?depth={rng.randrange(5)}", "outlined")
+
+
+def clear_cache(soak, _rng):
+    return ask_cache(soak, "DELETE", "/v1/cache", "cleared")
+
+
+def warm_cache(soak, rng):
+    return ask_cache(soak, "POST", "/v1/cache/warm", "warmed",
+                     {"messages": make_request(rng)["messages"]})
+
+
+ACTIONS = [(30, chat), (20, chat_streamed), (10, chat_choices), (20, hang_up), (10, look_at_stats),
+           (3, list_cache), (3, outline_cache), (1, clear_cache), (3, warm_cache)]
+
+
+# ---- the load ------------------------------------------------------------------------------
+
+
+def client(soak, rng, deadline):
+    weights, actions = zip(*ACTIONS)
+    while time.monotonic() < deadline and not soak.wrong:
+        action = rng.choices(actions, weights)[0]
+        try:
+            word = action(soak, rng)
+        except Exception as error:  # whatever it is, it is what the soak is looking for
+            soak.wrong.append(f"{action.__name__}: {error!r}")
+            return
+        with soak.lock:
+            soak.done[word] += 1
+
+
+def wait_idle(soak):
+    stats = {}
+    for _ in range(1200):
+        stats = soak.server.stats()
+        if not (stats["running"] or stats["waiting"] or stats["completions"]):
+            break
+        time.sleep(0.05)
+    soak.check_stats(stats)
+    print("server soak:", ", ".join(f"{name} {stats.get(name)}" for name in COUNTERS))
+    if stats["running"] or stats["waiting"] or stats["completions"] or stats["pages_private"]:
+        raise Wrong(f"not idle at the end: {stats}")
+
+
+def run(args):
+    server = Server(args)
+    soak = Soak(server)
+    began = time.monotonic()
+    threads = [threading.Thread(target=client, daemon=True, args=(
+        soak, random.Random(f"{args.seed}.{i}"), began + args.seconds))
+        for i in range(args.clients)]
+    for thread in threads:
+        thread.start()
+    next_line = began + 10
+    while any(thread.is_alive() for thread in threads):
+        time.sleep(0.1)
+        if time.monotonic() >= next_line:
+            print(f"server soak: {time.monotonic() - began:.0f} s, "
+                  f"{sum(soak.done.values())} requests", flush=True)
+            next_line += 10
+    try:
+        if not soak.wrong:
+            wait_idle(soak)
+    except Exception as error:
+        soak.wrong.append(f"at the end: {error!r}")
+    soak.wrong += server.stop()
+    words = ", ".join(f"{n} {word}" for word, n in sorted(soak.done.items()))
+    print(f"server soak: {time.monotonic() - began:.0f} s, seed {args.seed}: {words}; "
+          f"{soak.n_compared} answers compared, {len(soak.wrong)} wrong")
+    for line in soak.wrong[:10]:
+        print(line)
+    return 1 if soak.wrong else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--radish", default="build/radish-tsan")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--clients", type=int, default=24)
+    parser.add_argument("--pages", type=int, default=1500, help="cache size in tokens")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    sys.exit(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

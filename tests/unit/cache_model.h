@@ -1,0 +1,98 @@
+#ifndef RADISH_TEST_CACHE_MODEL_H
+#define RADISH_TEST_CACHE_MODEL_H
+
+#include "cache/prefix_tree.h"
+
+/* The cache as one would write it if memory and time were free: a trie of single positions.
+ *
+ *   root of a namespace ── Y ── o ── u ── … ─┬─ p ── i ── r ── a ── t ── e
+ *                                            └─ c ── h ── e ── f
+ *
+ * A position is known by its page. It has a lock count, pins, a stamp and an end mark of its own,
+ * so there is nothing to split, to coalesce, to keep in order: to evict is to look at every
+ * position for the one that may go and was used longest ago. What the tree calls a node is worked
+ * out from the positions: those in a row that nothing tells apart.
+ *
+ * The model knows nothing of the tree's code, only of its header. */
+enum { NAIVE_MAX_ROOTS = 64, NAIVE_MAX_PINS = 64, NOWHERE = -1 };
+
+struct position {
+    bool used, end;
+    bool gone;  /* withdrawn: nothing above it leads here */
+    bool valid; /* of roots: the namespace is found */
+    int parent; /* a position or a root; NOWHERE for roots */
+    int root;
+    int first_child, next_sibling;
+    uint32_t n_children, depth, locks, pins, hits;
+    uint64_t token, stamp, path; /* path: a hash of the namespace and the tokens up to here */
+    uint64_t ns;                 /* of roots, as the rest */
+    uint32_t n_pages, cap;
+};
+
+struct naive_pin {
+    int at;
+    uint64_t until_ns;
+};
+
+/* What went, and why. */
+struct gone {
+    uint64_t path; /* 0: nothing is noted here */
+    enum miss_reason why;
+    uint64_t gone_ns, used_ns;
+};
+
+struct naive {
+    uint32_t n_pages, max_pinned, n_used;
+    struct position *positions; /* [n_pages], then the roots */
+    struct naive_pin pins[NAIVE_MAX_PINS];
+    uint32_t n_pins;
+    uint64_t now;               /* the stamp given last */
+    struct tree_stats went;     /* only what counts pages and nodes that went */
+    struct pressure_event last; /* what the last call that frees took, with paths for digests */
+    struct gone *gone;          /* a hash table of `gone_mask` + 1 */
+    uint32_t gone_mask, n_gone;
+    struct candidate *heap;
+    uint32_t n_heap;
+};
+
+void naive_open(struct naive *m, uint32_t n_pages, uint32_t max_pinned);
+void naive_close(struct naive *m);
+
+static inline bool naive_is_root(const struct naive *m, int at)
+{
+    return at >= (int)m->n_pages;
+}
+
+int naive_root(const struct naive *m, uint64_t ns); /* or NOWHERE */
+int naive_make_root(struct naive *m, uint64_t ns);
+int naive_child(const struct naive *m, int at, uint64_t token); /* or NOWHERE */
+/* Follows the tokens down; ends where a sequence may be cut. */
+int naive_walk(const struct naive *m, int at, const uint64_t *tokens, uint32_t n, uint32_t *length);
+enum match_kind naive_kind(const struct naive *m, int at, uint32_t length, uint32_t n);
+
+void naive_lock(struct naive *m, int at, int by);
+void naive_touch(struct naive *m, int at, uint64_t now_ns);
+void naive_hit(struct naive *m, int at);
+int naive_add(struct naive *m, int parent, uint64_t token, uint32_t page);
+void naive_unlock(struct naive *m, int at, uint64_t now_ns);
+bool naive_pin(struct naive *m, int at, uint64_t until_ns);
+
+/* These say how many pages went. */
+uint32_t naive_evict(struct naive *m, uint32_t n_pages, uint32_t max_nodes, uint64_t now_ns);
+uint32_t naive_expire(struct naive *m, uint64_t before_ns, uint32_t max_nodes, uint64_t now_ns);
+uint32_t naive_clear(struct naive *m, const uint64_t *ns, uint32_t max_nodes, uint64_t now_ns);
+void naive_invalidate(struct naive *m, const uint64_t *ns);
+void naive_withdraw(struct naive *m, int at, uint32_t depth);
+void naive_keep_cap(struct naive *m, int root, uint64_t now_ns);
+
+/* Counted from nothing; `went` is copied. */
+void naive_count(const struct naive *m, struct tree_stats *out);
+/* Whether the position is the last of what the tree must keep as a node of its own. */
+bool naive_ends_node(const struct naive *m, int at);
+int naive_node_begin(const struct naive *m, int at); /* the first position of the node that ends */
+bool naive_is_found(const struct naive *m, int at);  /* a query can lead here */
+/* Nearly as much went as the model can remember. */
+bool naive_is_full(const struct naive *m);
+const struct gone *naive_gone(const struct naive *m, uint64_t path); /* or NULL */
+
+#endif

@@ -1,0 +1,36 @@
+#ifndef RADISH_TEST_CACHE_WORLD_H
+#define RADISH_TEST_CACHE_WORLD_H
+
+#include "cache_model.h"
+
+/* The tree and the model side by side. Each step does one random operation to both, and compares
+ * what they say and what they are. A world is a function of its configuration and its seed. */
+struct world_config {
+    const char *name;
+    uint32_t n_pages, max_nodes, max_pinned;
+    uint32_t alphabet, n_images, n_namespaces, n_handles, max_query;
+    bool caps;
+    /* The laws are checked after every so many steps: 1 for small worlds. */
+    uint32_t check_every;
+};
+
+struct world_totals {
+    uint64_t n_steps;
+    uint64_t lookups[MATCH_KINDS], misses[MISS_NAMESPACE + 1];
+    uint64_t n_refused; /* operations that found no node */
+    uint64_t evicted, expired, cleared;
+};
+
+struct world;
+
+struct world *world_open(const struct world_config *config, uint64_t seed);
+void world_step(struct world *w);
+/* Lets go of everything, frees everything, checks that nothing is left, and adds to the totals. */
+void world_close(struct world *w, struct world_totals *totals);
+/* A world must be closed before the model's memory of what went is full. */
+bool world_is_old(const struct world *w);
+
+extern const struct world_config world_configs[];
+extern const uint32_t n_world_configs;
+
+#endif

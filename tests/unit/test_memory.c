@@ -1,0 +1,51 @@
+/* See test_memory.h: the other side of the linker's --wrap. */
+#include "test_memory.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+static _Thread_local bool ends;
+static _Thread_local uint32_t left;
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+
+void memory_ends_after(uint32_t n)
+{
+    ends = true;
+    left = n;
+}
+
+void memory_is_back(void)
+{
+    ends = false;
+}
+
+static bool fails(void)
+{
+    if (!ends)
+        return false;
+    if (left == 0)
+        return true;
+    left--;
+    return false;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return fails() ? NULL : __real_aligned_alloc(alignment, size);
+}
