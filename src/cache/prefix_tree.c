@@ -19,14 +19,6 @@
 
 #include "cache/tree_node.h"
 
-/* Where a walk down the tree ended. */
-struct match {
-    node_id node;    /* the deepest node that the tokens enter */
-    uint32_t page;   /* its last page that they match */
-    uint32_t beyond; /* its positions behind that page */
-    uint32_t length; /* tokens matched on the walk */
-};
-
 static int tree_allocate(struct prefix_tree *t, uint32_t n_pages, struct error *err)
 {
     size_t n_nodes = (size_t)t->max_nodes + 1, n_words = n_pages / 64 + 1;
@@ -37,7 +29,8 @@ static int tree_allocate(struct prefix_tree *t, uint32_t n_pages, struct error *
     t->end_map = calloc(n_words, sizeof *t->end_map);
     t->seen_map = calloc(n_words, sizeof *t->seen_map);
     if (!t->nodes || !t->spaces || !t->heaps[UNPINNED].items || !t->heaps[PINNED].items ||
-        !t->end_map || !t->seen_map || edge_table_open(&t->edges, t->max_nodes, err) != 0)
+        !t->end_map || !t->seen_map || edge_table_open(&t->edges, t->max_nodes, err) != 0 ||
+        ghost_table_open(&t->ghosts, err) != 0)
         return error_set(err, ERROR_MEMORY, "no memory for a prefix tree of %u nodes",
                          t->max_nodes);
     return 0;
@@ -54,6 +47,7 @@ int prefix_tree_open(struct prefix_tree **out, const struct prefix_tree_options 
     t->pool = options->pool;
     t->images = options->images;
     t->max_nodes = options->max_nodes;
+    t->max_pinned = options->max_pinned;
     if (tree_allocate(t, t->pool->n_pages, err) != 0) {
         prefix_tree_close(t);
         return -1;
@@ -79,6 +73,7 @@ void prefix_tree_close(struct prefix_tree *t)
         }
     }
     edge_table_close(&t->edges);
+    ghost_table_close(&t->ghosts);
     for (int i = 0; i < RECENCY_LISTS; i++)
         free(t->heaps[i].items);
     free(t->spaces);
@@ -102,9 +97,8 @@ static void leave_image(const struct prefix_tree *t, struct match *m, uint32_t b
         m->page = t->pool->prev[m->page];
 }
 
-/* Follows the tokens down from a node's end. */
-static struct match walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
-                         uint32_t n)
+struct match tree_walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
+                       uint32_t n)
 {
     const struct page_pool *pool = t->pool;
     struct match m = {.node = from, .page = t->nodes[from].last};
@@ -135,7 +129,7 @@ uint32_t prefix_tree_peek(const struct prefix_tree *t, uint64_t ns, const uint64
                           uint32_t n)
 {
     node_id root = edge_table_find(&t->edges, NODE_NONE, ns);
-    return root == NODE_NONE ? 0 : walk(t, root, tokens, n).length;
+    return root == NODE_NONE ? 0 : tree_walk(t, root, tokens, n).length;
 }
 
 /* Touches a path that is locked, and so in no list. */
@@ -180,7 +174,6 @@ struct query {
  * very oldest: it goes, and no split is needed. Nodes that become one may move the match. */
 static bool make_room(struct prefix_tree *t, const struct query *q, struct match *m)
 {
-    struct going going = {MISS_EVICTED, q->now_ns};
     for (;;) {
         uint32_t need = m->beyond ? 1u + q->adds : q->adds && !can_grow(t, m->node, q->from);
         if (need <= tree_unused_nodes(t))
@@ -188,8 +181,12 @@ static bool make_room(struct prefix_tree *t, const struct query *q, struct match
         node_id oldest = tree_oldest(t);
         if (oldest == NODE_NONE)
             return false;
-        leaf_free(t, oldest, oldest == m->node ? m->beyond : UINT32_MAX, &going);
-        *m = walk(t, q->from, q->tokens, q->n);
+        if (t->nodes[oldest].pins > 0) /* it may become one with what was matched */
+            pins_end_at(t, oldest, q->now_ns);
+        else
+            leaf_free(t, oldest, oldest == m->node ? m->beyond : UINT32_MAX, MISS_EVICTED,
+                      q->now_ns);
+        *m = tree_walk(t, q->from, q->tokens, q->n);
     }
 }
 
@@ -212,7 +209,6 @@ static enum match_kind match_classify(const struct prefix_tree *t, const struct 
 /* The namespace's root, made if need be; NODE_NONE when there is no node for it. */
 static node_id take_root(struct prefix_tree *t, uint64_t ns, uint64_t now_ns)
 {
-    struct going going = {MISS_EVICTED, now_ns};
     node_id root = edge_table_find(&t->edges, NODE_NONE, ns);
     if (root != NODE_NONE)
         return root;
@@ -220,7 +216,7 @@ static node_id take_root(struct prefix_tree *t, uint64_t ns, uint64_t now_ns)
         node_id oldest = tree_oldest(t);
         if (oldest == NODE_NONE)
             return NODE_NONE;
-        leaf_free(t, oldest, UINT32_MAX, &going);
+        leaf_free(t, oldest, UINT32_MAX, MISS_EVICTED, now_ns);
     }
     return node_make_root(t, ns);
 }
@@ -232,7 +228,7 @@ node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *
     if (root == NODE_NONE)
         return NODE_NONE;
     struct query q = {root, tokens, n, false, now_ns};
-    struct match m = walk(t, root, tokens, n);
+    struct match m = tree_walk(t, root, tokens, n);
     enum match_kind found = match_classify(t, &m, n);
     if (!make_room(t, &q, &m))
         return NODE_NONE;
@@ -251,7 +247,7 @@ node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *
 {
     assert(node != NODE_NONE && t->nodes[node].locks > 0);
     assert(n == 0 || cache_token_is_whole(tokens[n - 1]));
-    struct match m = walk(t, node, tokens, n);
+    struct match m = tree_walk(t, node, tokens, n);
     struct query q = {node, tokens, n, m.length < n, now_ns};
     if (!make_room(t, &q, &m))
         return NODE_NONE;
@@ -279,7 +275,7 @@ void prefix_tree_lock(struct prefix_tree *t, node_id node)
 void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns)
 {
     assert(node != NODE_NONE && node <= t->n_made && t->nodes[node].locks > 0);
-    struct going going = {MISS_CLEARED, now_ns};
+    struct going going = {MISS_CLEARED, now_ns, now_ns};
     uint32_t space = t->nodes[node].space;
     node_id left = NODE_NONE; /* the lowest of the path that stays */
     if (node_is_leaf(t, node))

@@ -48,7 +48,7 @@ struct tree_stats {
     uint32_t n_pinned;     /* pages of pinned nodes */
     uint32_t n_pins;
     uint32_t n_invalid; /* pages that can be found no more, but are not free yet */
-    uint32_t n_entries; /* positions where a stored sequence ended when it was unlocked */
+    uint32_t n_entries; /* pages where a stored sequence ended when it was unlocked */
     /* Entries whose depth in tokens has so many binary digits; the last one takes what is deeper.
      */
     uint32_t entries_by_depth[TREE_DEPTH_BUCKETS];
@@ -98,8 +98,10 @@ void prefix_tree_lock(struct prefix_tree *t, node_id node);
 void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns);
 
 /* Pins the path of a locked node until then: its pages go only when nothing unpinned is left to go.
- * False when that would pin more than max_pinned pages, or there are too many pins. A pin on a path
- * that is pinned to the same node already prolongs it. */
+ * False when that would pin more than max_pinned pages, there are too many pins, or the path is
+ * invalid. A pin on a path that is pinned to the same node already prolongs it. A pin ends when its
+ * time is over (prefix_tree_expire, the earliest first), when the last of its pages goes, or
+ * becomes invalid; its end is a touch of what remains of the path. */
 bool prefix_tree_pin(struct prefix_tree *t, node_id node, uint64_t until_ns);
 
 /* Each of these frees nodes, at most `max_nodes` of them, and says how many pages that gave. Their
@@ -125,7 +127,7 @@ void prefix_tree_withdraw(struct prefix_tree *t, node_id node, uint32_t depth);
 
 /* A namespace's pages stay within the cap: what goes beyond it is evicted from the namespace's own
  * least recently used. UINT32_MAX: no cap, which every namespace has at first. It is forgotten
- * when the namespace goes. */
+ * when the namespace goes, and nothing is noted where there is none. */
 void prefix_tree_set_cap(struct prefix_tree *t, uint64_t ns, uint32_t n_pages);
 
 /* ---- looking in -------------------------------------------------------------------------- */
@@ -135,7 +137,7 @@ enum miss_reason {
     MISS_NONE,       /* all of it is */
     MISS_NEVER_SEEN, /* the tree ends there, and never went on */
     MISS_DIVERGED,   /* the tree goes on with another token */
-    MISS_EVICTED,    /* it was here: pages were needed */
+    MISS_EVICTED,    /* it was here: pages or nodes were needed, or the namespace was at its cap */
     MISS_EXPIRED,    /* it was here: nobody used it for too long */
     MISS_CLEARED,    /* it was here: cleared, invalidated or withdrawn */
     MISS_NAMESPACE,  /* it is here, in another namespace */
@@ -153,7 +155,8 @@ struct miss {
     uint32_t n_tokens;
 };
 
-/* Changes nothing. `others`: also looks whether another namespace has more. */
+/* Changes nothing. `others`: also looks whether another namespace has more. What has gone is
+ * remembered for a while only, and the earlier time where it went twice. */
 void prefix_tree_explain(const struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
                          uint32_t n, bool others, struct miss *out);
 

@@ -10,7 +10,7 @@
 /* What a walk over a namespace, or the whole tree, adds up to. */
 struct recount {
     uint32_t n_nodes, n_edges, n_listed[RECENCY_LISTS];
-    uint32_t n_pages, n_evictable, n_pinned, n_invalid, n_images, n_entries;
+    uint32_t n_pages, n_evictable, n_pinned, n_gone, n_invalid, n_images, n_entries;
     uint32_t entries_by_depth[TREE_DEPTH_BUCKETS];
 };
 
@@ -74,11 +74,13 @@ static bool check_chain(const struct prefix_tree *t, node_id node, struct recoun
     return true;
 }
 
-/* A child of the node: linked to it, its locks and pins counted in it, in the order of use. */
+/* The node's children: linked to it, their locks and pins counted in it, in the order of use. */
 static bool check_children(const struct prefix_tree *t, node_id node)
 {
     const struct tree_node *x = &t->nodes[node];
     uint64_t locks = 0, pins = 0;
+    for (uint32_t i = 0; i < t->stats.n_pins; i++)
+        pins += node != NODE_NONE && t->pins[i].node == node;
     node_id prev = NODE_NONE;
     for (node_id c = x->first_child; c != NODE_NONE; prev = c, c = t->nodes[c].next_sibling) {
         const struct tree_node *child = &t->nodes[c];
@@ -89,7 +91,7 @@ static bool check_children(const struct prefix_tree *t, node_id node)
         pins += child->pins;
     }
     EXPECT(node == NODE_NONE || locks <= x->locks, node);
-    EXPECT(node_is_root(t, node) || pins <= x->pins, node);
+    EXPECT(node_is_root(t, node) || pins == x->pins, node);
     return true;
 }
 
@@ -119,6 +121,7 @@ static bool check_node(const struct prefix_tree *t, node_id node, uint32_t space
     count->n_edges += !x->cut;
     count->n_pages += x->length;
     count->n_pinned += x->pins ? x->length : 0;
+    count->n_gone += x->gone ? x->length : 0;
     count->n_invalid += x->gone || !is_valid ? x->length : 0;
     if (node_is_listed(t, node)) {
         count->n_listed[x->pins > 0]++;
@@ -173,7 +176,7 @@ static bool check_space(const struct prefix_tree *t, node_id root, struct recoun
     if (!check_subtree(t, root, &count))
         return false;
     const struct tree_space *space = &t->spaces[t->nodes[root].space];
-    EXPECT(count.n_pages == space->n_pages, root);
+    EXPECT(count.n_pages == space->n_pages && count.n_gone == space->n_gone, root);
     EXPECT(count.n_pages <= space->cap || count.n_evictable == 0, root);
     total->n_nodes = count.n_nodes;
     total->n_edges += count.n_edges;
@@ -189,6 +192,20 @@ static bool check_space(const struct prefix_tree *t, node_id root, struct recoun
         if (!check_list(t, t->nodes[root].space, which, count.n_listed[which]))
             return false;
         total->n_listed[which] += count.n_listed[which] > 0;
+    }
+    return true;
+}
+
+/* Each ends at a node of its own, which is not a root and can be found. */
+static bool check_pins(const struct prefix_tree *t)
+{
+    EXPECT(t->stats.n_pins <= TREE_MAX_PINS && t->stats.n_pinned <= t->max_pinned, NODE_NONE);
+    for (uint32_t i = 0; i < t->stats.n_pins; i++) {
+        node_id node = t->pins[i].node;
+        EXPECT(node > 0 && node <= t->n_made && t->nodes[node].length > 0, node);
+        EXPECT(!node_is_invalid(t, node), node);
+        for (uint32_t k = 0; k < i; k++)
+            EXPECT(t->pins[k].node != node, node);
     }
     return true;
 }
@@ -231,13 +248,14 @@ static bool check_totals(const struct prefix_tree *t, const struct recount *coun
 bool prefix_tree_check(const struct prefix_tree *t)
 {
     struct recount count = {0};
-    uint32_t n_roots = 0, n_unused = 0;
+    uint32_t n_roots = 0, n_invalid = 0, n_unused = 0;
     memset(t->seen_map, 0, ((size_t)t->pool->n_pages / 64 + 1) * sizeof *t->seen_map);
-    if (!check_children(t, NODE_NONE))
+    if (!check_children(t, NODE_NONE) || !check_pins(t))
         return false;
     for (node_id root = t->nodes[NODE_NONE].first_child; root != NODE_NONE; n_roots++) {
         if (!check_space(t, root, &count))
             return false;
+        n_invalid += t->nodes[root].cut;
         root = t->nodes[root].next_sibling;
     }
     for (int which = 0; which < RECENCY_LISTS; which++)
@@ -248,6 +266,6 @@ bool prefix_tree_check(const struct prefix_tree *t)
         n_unused++;
     }
     EXPECT(n_unused + count.n_nodes == t->n_made && t->n_made <= t->max_nodes, NODE_NONE);
-    EXPECT(n_roots == t->stats.n_namespaces, NODE_NONE);
+    EXPECT(n_roots == t->stats.n_namespaces && n_invalid == t->n_invalid_spaces, NODE_NONE);
     return check_totals(t, &count);
 }

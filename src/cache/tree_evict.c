@@ -23,16 +23,22 @@ static uint32_t whole_cut(const struct prefix_tree *t, node_id leaf, uint32_t ne
     return cache_token_is_whole(token) ? need : need + cache_token_image_begun(token);
 }
 
-uint32_t leaf_free(struct prefix_tree *t, node_id leaf, uint32_t need, const struct going *going)
+uint32_t leaf_free(struct prefix_tree *t, node_id leaf, uint32_t need, enum miss_reason why,
+                   uint64_t now_ns)
 {
+    /* What was invalid was cleared, whoever frees it. */
+    struct going going = {node_is_invalid(t, leaf) ? MISS_CLEARED : why, now_ns,
+                          t->nodes[leaf].stamp};
+    if (t->nodes[leaf].pins > 0)
+        pins_end_at(t, leaf, now_ns);
     uint32_t n = whole_cut(t, leaf, need);
     if (n < t->nodes[leaf].length) {
-        node_trim(t, leaf, n, going);
+        node_trim(t, leaf, n, &going);
         return n;
     }
     node_id parent = t->nodes[leaf].parent;
     bool below_root = node_is_root(t, parent);
-    node_remove(t, leaf, going);
+    node_remove(t, leaf, &going);
     if (!below_root)
         node_coalesce(t, parent);
     return n;
@@ -62,7 +68,6 @@ static void note_freed(struct pressure_event *e, uint32_t n)
 uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages, uint32_t max_nodes,
                            uint64_t now_ns)
 {
-    struct going going = {MISS_EVICTED, now_ns};
     struct pressure_event *e = &t->events[t->n_events % PRESSURE_EVENTS];
     node_id oldest = tree_oldest(t);
     if (n_pages == 0 || max_nodes == 0 || oldest == NODE_NONE)
@@ -70,7 +75,7 @@ uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages, uint32_t max
     *e = (struct pressure_event){.at_ns = now_ns, .wanted = n_pages};
     while (e->freed < n_pages && e->n_nodes < max_nodes && oldest != NODE_NONE) {
         note_victim(t, e, oldest);
-        note_freed(e, leaf_free(t, oldest, n_pages - e->freed, &going));
+        note_freed(e, leaf_free(t, oldest, n_pages - e->freed, MISS_EVICTED, now_ns));
         oldest = tree_oldest(t);
     }
     t->n_events++;
@@ -90,15 +95,15 @@ uint32_t prefix_tree_events(const struct prefix_tree *t, struct pressure_event *
 uint32_t prefix_tree_expire(struct prefix_tree *t, uint64_t before_ns, uint32_t max_nodes,
                             uint64_t now_ns)
 {
-    struct going going = {MISS_EXPIRED, now_ns};
     const struct space_heap *heap = &t->heaps[UNPINNED];
     uint32_t freed = 0;
+    pins_end_over(t, now_ns);
     for (; max_nodes > 0 && heap->count > 0; max_nodes--) {
         const struct tree_space *space = &t->spaces[heap->items[0]];
         node_id oldest = space->lists[UNPINNED].oldest;
         if (space->is_valid && t->nodes[oldest].stamp >= before_ns)
             break;
-        freed += leaf_free(t, oldest, UINT32_MAX, &going);
+        freed += leaf_free(t, oldest, UINT32_MAX, MISS_EXPIRED, now_ns);
     }
     return freed;
 }
@@ -106,7 +111,6 @@ uint32_t prefix_tree_expire(struct prefix_tree *t, uint64_t before_ns, uint32_t 
 uint32_t prefix_tree_clear(struct prefix_tree *t, const uint64_t *ns, uint32_t max_nodes,
                            uint64_t now_ns)
 {
-    struct going going = {MISS_CLEARED, now_ns};
     uint32_t freed = 0;
     for (; max_nodes > 0; max_nodes--) {
         /* The namespace goes with its last node, so it is looked for each time. */
@@ -114,19 +118,27 @@ uint32_t prefix_tree_clear(struct prefix_tree *t, const uint64_t *ns, uint32_t m
         node_id oldest = ns ? space_oldest(t, t->nodes[root].space) : tree_oldest(t);
         if (oldest == NODE_NONE)
             break;
-        freed += leaf_free(t, oldest, UINT32_MAX, &going);
+        freed += leaf_free(t, oldest, UINT32_MAX, MISS_CLEARED, now_ns);
     }
     return freed;
 }
 
 void space_keep_cap(struct prefix_tree *t, uint32_t space, uint64_t now_ns)
 {
-    struct going going = {MISS_EVICTED, now_ns};
     const struct tree_space *s = &t->spaces[space];
     while (s->n_pages > s->cap) {
         node_id oldest = space_oldest(t, space);
         if (oldest == NODE_NONE)
             break;
-        leaf_free(t, oldest, s->n_pages - s->cap, &going);
+        leaf_free(t, oldest, s->n_pages - s->cap, MISS_EVICTED, now_ns);
     }
+}
+
+void prefix_tree_set_cap(struct prefix_tree *t, uint64_t ns, uint32_t n_pages)
+{
+    node_id root = edge_table_find(&t->edges, NODE_NONE, ns);
+    if (root == NODE_NONE)
+        return;
+    t->spaces[t->nodes[root].space].cap = n_pages;
+    space_keep_cap(t, t->nodes[root].space, t->now);
 }

@@ -3,6 +3,8 @@
  */
 #include "cache/tree_node.h"
 
+enum { EXPLAIN_MAX_POSITIONS = 1 << 14 };
+
 static uint32_t count_children(const struct prefix_tree *t, node_id node)
 {
     uint32_t n = 0;
@@ -80,4 +82,108 @@ uint32_t prefix_tree_outline(const struct prefix_tree *t, uint32_t max_level,
         parent = out[opened++].node;
     }
     return n;
+}
+
+/* ---- why no more is cached ---- */
+
+/* What went before, if it is remembered. Not every position leaves a ghost, but those of stored
+ * ends do: where a later position of the query was here, so was the first that is missing. */
+static bool explain_ghost(const struct prefix_tree *t, uint64_t digest, const uint64_t *tokens,
+                          uint32_t n, struct miss *out)
+{
+    for (uint32_t i = out->position; i < n && i - out->position < EXPLAIN_MAX_POSITIONS; i++) {
+        digest = hash_pair(digest, tokens[i]);
+        const struct ghost *ghost = ghost_table_find(&t->ghosts, digest);
+        if (ghost) {
+            out->reason = (enum miss_reason)ghost->why;
+            out->gone_ns = ghost->gone_ns;
+            out->last_used_ns = ghost->last_used_ns;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What a namespace of the same number still has, but gives to nobody. */
+static bool explain_invalid(const struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
+                            uint32_t n, struct miss *out)
+{
+    if (t->n_invalid_spaces == 0)
+        return false;
+    node_id root = t->nodes[NODE_NONE].first_child;
+    for (; root != NODE_NONE; root = t->nodes[root].next_sibling) {
+        const struct tree_space *space = &t->spaces[t->nodes[root].space];
+        if (space->is_valid || space->ns != ns)
+            continue;
+        struct match m = tree_walk(t, root, tokens, n);
+        if (m.length > out->position) {
+            out->reason = MISS_CLEARED;
+            out->gone_ns = space->invalid_ns;
+            out->last_used_ns = t->nodes[m.node].stamp;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The namespace that has most of it; its own has no more than the position. */
+static bool explain_other(const struct prefix_tree *t, const uint64_t *tokens, uint32_t n,
+                          struct miss *out)
+{
+    uint32_t best = out->position;
+    node_id root = t->nodes[NODE_NONE].first_child;
+    for (; root != NODE_NONE; root = t->nodes[root].next_sibling) {
+        const struct tree_space *space = &t->spaces[t->nodes[root].space];
+        uint32_t length = space->is_valid ? tree_walk(t, root, tokens, n).length : 0;
+        if (length > best) {
+            out->reason = MISS_NAMESPACE;
+            out->ns = space->ns;
+            out->ns_length = best = length;
+        }
+    }
+    return out->reason == MISS_NAMESPACE;
+}
+
+/* How the tree goes on where the match ended: the rest of its node, then always the child that was
+ * used last. */
+static void explain_divergence(const struct prefix_tree *t, const struct match *m, struct miss *out)
+{
+    node_id node = m->node;
+    uint32_t page = m->beyond ? t->pool->next[m->page] : PAGE_NONE;
+    while (out->n_tokens < MISS_MAX_TOKENS) {
+        if (page == PAGE_NONE) {
+            node = t->nodes[node].first_child;
+            while (t->nodes[node].cut)
+                node = t->nodes[node].next_sibling;
+            if (node == NODE_NONE)
+                break;
+            page = t->nodes[node].first;
+        }
+        out->tokens[out->n_tokens++] = t->pool->token[page];
+        page = t->pool->next[page];
+    }
+    out->reason = out->n_tokens ? MISS_DIVERGED : MISS_NEVER_SEEN;
+}
+
+void prefix_tree_explain(const struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
+                         uint32_t n, bool others, struct miss *out)
+{
+    /* An image that is not there as a whole cannot be asked for. */
+    while (n > 0 && !cache_token_is_whole(tokens[n - 1]))
+        n--;
+    node_id root = edge_table_find(&t->edges, NODE_NONE, ns);
+    struct match m = {.node = NODE_NONE};
+    uint64_t digest = space_digest(ns);
+    if (root != NODE_NONE)
+        m = tree_walk(t, root, tokens, n);
+    if (m.length > 0)
+        digest = t->pool->digest[m.page];
+    *out = (struct miss){.reason = MISS_NONE, .position = m.length};
+    if (m.length == n || explain_ghost(t, digest, tokens, n, out) ||
+        explain_invalid(t, ns, tokens, n, out) || (others && explain_other(t, tokens, n, out)))
+        return;
+    if (root != NODE_NONE)
+        explain_divergence(t, &m, out);
+    else
+        out->reason = MISS_NEVER_SEEN;
 }

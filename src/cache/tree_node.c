@@ -95,6 +95,7 @@ void root_remove_if_idle(struct prefix_tree *t, node_id root)
     struct tree_space *space = &t->spaces[r->space];
     if (!r->cut)
         edge_table_remove(&t->edges, NODE_NONE, space->ns);
+    t->n_invalid_spaces -= r->cut;
     *space = (struct tree_space){.root = t->unused_space};
     t->unused_space = r->space;
     t->stats.n_namespaces--;
@@ -127,6 +128,7 @@ static void count_pages(struct prefix_tree *t, const struct tree_node *x, int64_
     uint32_t by = (uint32_t)n;
     t->pool->n_owned += by;
     space->n_pages += by;
+    space->n_gone += x->gone ? by : 0;
     if (x->gone || !space->is_valid)
         t->stats.n_invalid += by;
 }
@@ -207,19 +209,31 @@ node_id node_split(struct prefix_tree *t, node_id low, uint32_t page, uint32_t b
     return up;
 }
 
-/* Gives the last `n` pages of a node back, in runs, and forgets what was noted at them. */
+void page_leave_ghost(struct prefix_tree *t, uint32_t page, const struct going *going)
+{
+    ghost_table_add(&t->ghosts, &(struct ghost){t->pool->digest[page], going->now_ns,
+                                                going->used_ns, going->why});
+}
+
+/* Gives the last `n` pages of a node back, in runs, and forgets what was noted at them. Ghosts stay
+ * of the first of them, and of stored ends and what is behind them: where a part comes back, it is
+ * then still known to have gone on. */
 static void chain_give(struct prefix_tree *t, node_id node, uint32_t n, const struct going *going)
 {
-    (void)going;
     struct page_pool *pool = t->pool;
     struct tree_node *x = &t->nodes[node];
     struct page_run run = {0, 0};
-    uint32_t page = x->last;
+    uint32_t page = x->last, behind = PAGE_NONE;
     count_pages(t, x, -(int64_t)n);
     x->length -= n;
-    for (; n > 0; n--, x->depth--, page = pool->prev[page]) {
-        if (page_is_end(t, page))
+    for (; n > 0; n--, x->depth--, behind = page, page = pool->prev[page]) {
+        if (page_is_end(t, page)) {
             page_mark_end(t, page, x->depth, false);
+            if (!x->gone)
+                page_leave_ghost(t, page, going);
+            if (behind != PAGE_NONE && !x->gone)
+                page_leave_ghost(t, behind, going);
+        }
         if (cache_token_image_begun(pool->token[page]) == 1) {
             image_table_release(t->images, cache_token_image_index(pool->token[page]));
             t->n_images--;
@@ -232,18 +246,18 @@ static void chain_give(struct prefix_tree *t, node_id node, uint32_t n, const st
         run.count++;
     }
     page_pool_give(pool, run);
+    if (behind != PAGE_NONE && !x->gone)
+        page_leave_ghost(t, behind, going);
     x->last = page;
     if (page != PAGE_NONE)
         pool->next[page] = PAGE_NONE;
 }
 
-/* What was invalid was cleared, whoever frees it. */
-static void count_going(struct prefix_tree *t, const struct tree_node *x, uint32_t n_pages,
-                        uint32_t n_nodes, const struct going *going)
+static void count_going(struct prefix_tree *t, uint32_t n_pages, uint32_t n_nodes,
+                        const struct going *going)
 {
     struct tree_stats *s = &t->stats;
-    bool invalid = x->gone || !t->spaces[x->space].is_valid;
-    if (invalid || going->why == MISS_CLEARED) {
+    if (going->why == MISS_CLEARED) {
         s->cleared_pages += n_pages;
         s->cleared_nodes += n_nodes;
     } else if (going->why == MISS_EXPIRED) {
@@ -257,9 +271,9 @@ static void count_going(struct prefix_tree *t, const struct tree_node *x, uint32
 
 void node_trim(struct prefix_tree *t, node_id leaf, uint32_t n, const struct going *going)
 {
-    const struct tree_node *x = &t->nodes[leaf];
-    assert(node_is_leaf(t, leaf) && x->locks == 0 && x->pins == 0 && n < x->length);
-    count_going(t, x, n, 0, going);
+    assert(node_is_leaf(t, leaf) && t->nodes[leaf].locks == 0 && t->nodes[leaf].pins == 0);
+    assert(n < t->nodes[leaf].length);
+    count_going(t, n, 0, going);
     chain_give(t, leaf, n, going);
     t->stats.n_evictable -= n;
 }
@@ -270,7 +284,7 @@ uint32_t node_remove(struct prefix_tree *t, node_id leaf, const struct going *go
     assert(node_is_leaf(t, leaf) && x->locks == 0 && x->pins == 0);
     node_id parent = x->parent;
     uint32_t n = x->length;
-    count_going(t, x, n, 1, going);
+    count_going(t, n, 1, going);
     if (!x->gone)
         recency_remove(t, leaf);
     if (!x->cut)

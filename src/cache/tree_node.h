@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "cache/edge_table.h"
+#include "cache/ghost_table.h"
 #include "cache/prefix_tree.h"
 
 /* Inside the prefix tree: its nodes, and the steps that change its shape. Each of them leaves every
@@ -61,6 +62,7 @@ struct tree_space {
     node_id root;
     bool is_valid;
     uint32_t n_pages, cap;
+    uint32_t n_gone; /* of the pages: withdrawn */
     struct recency_list lists[RECENCY_LISTS];
     uint64_t invalid_ns; /* when it became so */
 };
@@ -69,6 +71,13 @@ struct tree_space {
 struct space_heap {
     uint32_t *items;
     uint32_t count;
+};
+
+enum { TREE_MAX_PINS = 256 };
+
+struct tree_pin {
+    uint64_t until_ns;
+    node_id node;
 };
 
 struct prefix_tree {
@@ -86,6 +95,10 @@ struct prefix_tree {
     struct edge_table edges;
     uint64_t now;      /* the stamp given last; never goes back, whatever the caller's clock does */
     uint32_t n_images; /* first positions of images in the tree, each of which holds its image */
+    struct tree_pin pins[TREE_MAX_PINS]; /* stats.n_pins of them, in the order of their making */
+    uint32_t max_pinned;
+    uint32_t n_invalid_spaces;
+    struct ghost_table ghosts;
     struct tree_stats stats;
     struct pressure_event events[PRESSURE_EVENTS];
     uint64_t n_events; /* so far; the last of them are kept */
@@ -93,9 +106,21 @@ struct prefix_tree {
 
 /* Why and when pages go. */
 struct going {
-    enum miss_reason why; /* EVICTED, EXPIRED, CLEARED */
-    uint64_t now_ns;
+    enum miss_reason why;     /* EVICTED, EXPIRED, CLEARED */
+    uint64_t now_ns, used_ns; /* now, and when they were used last */
 };
+
+/* Where a walk down the tree ended. */
+struct match {
+    node_id node;    /* the deepest node that the tokens enter */
+    uint32_t page;   /* its last page that they match */
+    uint32_t beyond; /* its positions behind that page */
+    uint32_t length; /* tokens matched on the walk */
+};
+
+/* Follows the tokens down from a node's end; ends where a sequence may be cut. */
+struct match tree_walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
+                       uint32_t n);
 
 static inline bool node_is_root(const struct prefix_tree *t, node_id node)
 {
@@ -170,6 +195,9 @@ void root_remove_if_idle(struct prefix_tree *t, node_id root);
  * were used last by the same operation: then the child's index stays, and true is returned. */
 bool node_coalesce(struct prefix_tree *t, node_id parent);
 
+/* Remembers that the position of this page, and what follows it, went. */
+void page_leave_ghost(struct prefix_tree *t, uint32_t page, const struct going *going);
+
 /* ---- use (tree_node.c) ---- */
 
 /* A stamp for the operation that begins: its time, or the next moment where that has been used. */
@@ -183,8 +211,20 @@ void path_coalesce(struct prefix_tree *t, node_id node);
 
 /* Frees `need` positions of an unlocked leaf, all of it if it has no more, or some more where that
  * many would end inside an image. How many it was. */
-uint32_t leaf_free(struct prefix_tree *t, node_id leaf, uint32_t need, const struct going *going);
+uint32_t leaf_free(struct prefix_tree *t, node_id leaf, uint32_t need, enum miss_reason why,
+                   uint64_t now_ns);
 /* Evicts from a namespace that is over its cap. */
 void space_keep_cap(struct prefix_tree *t, uint32_t space, uint64_t now_ns);
+
+/* ---- pins (tree_pin.c): ending them ---- */
+
+void pins_end_at(struct prefix_tree *t, node_id leaf, uint64_t now_ns); /* a pinned leaf */
+void pins_end_in_space(struct prefix_tree *t, uint32_t space);
+/* Of all that ends at or below the position `depth` of a node's path, which it has. */
+void pins_end_below(struct prefix_tree *t, node_id node, uint32_t depth);
+void pins_end_over(struct prefix_tree *t, uint64_t now_ns); /* whose time is over */
+
+/* The node of a path that has the position `depth`. (tree_withdraw.c) */
+node_id path_node_at(const struct prefix_tree *t, node_id node, uint32_t depth);
 
 #endif

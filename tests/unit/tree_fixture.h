@@ -27,7 +27,8 @@ static inline void setup(struct fixture *f, uint32_t n_pages, uint32_t max_nodes
     struct error err;
     *f = (struct fixture){0};
     CHECK_INT(page_pool_open(&f->pool, n_pages, &err), 0);
-    struct prefix_tree_options options = {.pool = &f->pool, .max_nodes = max_nodes};
+    struct prefix_tree_options options = {
+        .pool = &f->pool, .max_nodes = max_nodes, .max_pinned = n_pages / 2};
     CHECK_INT(prefix_tree_open(&f->tree, &options, &err), 0);
 }
 
