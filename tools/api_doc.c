@@ -1,6 +1,10 @@
-/* Prints docs/api.md from the table of request fields: `make docs`. A test compares the two. */
+/* Prints docs/api.md from the tables of routes and of request fields: `make docs`. A test compares
+ * the two. */
 #include <stdio.h>
+#include <string.h>
 
+#include "serve/api.h"
+#include "serve/query_params.h"
 #include "serve/request_fields.h"
 
 static const char *const scope_titles[FIELD_SCOPES] = {
@@ -107,17 +111,117 @@ static void answers_print(void)
         "because too much is pinned already. Other fields are those of a request.\n");
 }
 
-int main(void)
+static void routes_print(void)
+{
+    static const char *const methods[] = {
+        [HTTP_GET] = "GET", [HTTP_POST] = "POST", [HTTP_DELETE] = "DELETE"};
+    printf("| route | for whom | what it gives |\n|---|---|---|\n");
+    for (size_t i = 0; i < n_api_routes; i++) {
+        const struct route *r = &api_routes[i];
+        bool is_open = r->path[strlen(r->path) - 1] == '/';
+        printf("| `%s %s%s` | %s | %s |\n", methods[r->method], r->path, is_open ? "{id}" : "",
+               r->flags & ROUTE_OPEN         ? "all"
+               : r->flags & ROUTE_OPERATOR   ? "the operator"
+               : r->flags & ROUTE_NO_TENANTS ? "all; with keys the operator"
+                                             : "all; with keys those who have one",
+               r->text);
+    }
+}
+
+static void params_print(void)
+{
+    printf("| route | parameter | | |\n|---|---|---|---|\n");
+    for (size_t i = 0; i < n_api_routes; i++) {
+        const struct route *r = &api_routes[i];
+        for (const struct query_param *p = r->params; p && p->name; p++) {
+            printf("| `%s %s` | `%s` | ", r->method == HTTP_DELETE ? "DELETE" : "GET", r->path,
+                   p->name);
+            if (!p->is_number)
+                printf("text");
+            else if (p->max == UINT32_MAX)
+                printf("number");
+            else
+                printf("%u to %u, default %u", p->min, p->max, p->otherwise);
+            printf(" | %s |\n", p->text);
+        }
+    }
+}
+
+static void keys_print(void)
 {
     printf(
-        "# The API\n\n"
-        "<!-- Made by `make docs` from the table in src/serve/request_fields.c. -->\n\n"
-        "| route | what it gives |\n|---|---|\n"
-        "| `POST /v1/chat/completions` | an answer, whole or streamed, in OpenAI's form |\n"
-        "| `POST /v1/cache/warm` | a prompt in the cache before it is asked for |\n"
-        "| `GET /v1/models`, `GET /v1/models/{id}` | the model and its context window |\n"
-        "| `GET /health` | `{\"status\":\"ok\"}`; 503 and `stopping` while it shuts down |\n"
-        "| `GET /stats` | counters of the scheduler and the cache |\n\n"
+        "\n## Keys and tenants\n\n"
+        "With `--api-key TENANT:KEY` (or a bare `KEY`, for the tenant `default`), `--api-key-file\n"
+        "FILE` (one a line; `#` begins a comment) or `--admin-key KEY` every route but `/health`\n"
+        "and `OPTIONS` needs a key, in `Authorization: Bearer KEY` or `x-api-key: KEY`; without\n"
+        "one the answer is 401 `invalid_api_key`, before the body is read. Prefer the file: a\n"
+        "process list shows the options. The operator is who has the admin key; on a server\n"
+        "without any keys, who asks from the machine itself (so give an admin key to a server\n"
+        "behind a proxy). Others get 403 where it says so below.\n\n"
+        "Tenants share nothing of the cache, because the time to the first token would tell one\n"
+        "what another has asked. `--shared-prompt FILE` declares a system prompt to be\n"
+        "everyone's: it is computed once for all, and what follows it stays each tenant's own.\n"
+        "It must be the whole system message, byte for byte (a line end at the file's end does\n"
+        "not count), and is rendered when the server starts: with a template that writes the\n"
+        "date it is shared until the date changes. `--share-cache` shares everything.\n"
+        "`--tenant-cache-size SIZE` bounds what each tenant has of its own.\n");
+}
+
+static void cache_print(void)
+{
+    static const char *const members[][2] = {
+        {"`budget`, `used`, `usage_percent`", "in `tokens` and `bytes`"},
+        {"`pages`",
+         "one a token: `free`, `cached`, `in_use` (by what runs and is not cached yet); of the "
+         "cached ones `evictable` and `pinned`"},
+        {"`entries`, `nodes`, `namespaces`, `pins`",
+         "an entry is a stored sequence; `data` does not list those that a longer one has grown "
+         "over"},
+        {"`hits`",
+         "requests by what they found: `prefix` (up to the end of an entry), `supersequence` (all "
+         "of the prompt, inside a longer one), `common` (both go on, differently)"},
+        {"`misses`", "requests that found nothing"},
+        {"`prompt_tokens`, `cached_tokens`, `hit_rate`", "asked, found, and the share of it"},
+        {"`shared_in_flight_tokens`",
+         "of `cached_tokens`: what another request was computing at that time"},
+        {"`mean_match`", "tokens that a request found, on average"},
+        {"`evicted`, `expired`, `cleared`", "what went, and why: `nodes`, `tokens`, `bytes`"},
+        {"`entries_by_depth`", "a histogram of their lengths"},
+        {"`requests`",
+         "`running`, `waiting`; ended by `stop`, `length`, `canceled`, `error`; `preempted`, "
+         "`retried`, `forked`"},
+        {"`pressure`", "the last times that memory was needed, and what went for it"},
+        {"`data`",
+         "a page of entries: `tokens` up to its end; `own_tokens`, which no node above it has, and "
+         "their `bytes`; `hits`, `images`, `created` and `last_used` (Unix seconds), `idle_s`, "
+         "`locked` (in use), `pinned`, `tenant` (null: everyone's), and how its own `text` begins"},
+        {"`next`",
+         "the `after` of the next page; null: that was all. A page may be shorter than `limit`, "
+         "and what comes and goes meanwhile may be missed"},
+    };
+    printf("\n## The cache\n\n"
+           "For the operator. A query parameter that is not known or not in range is 400.\n\n");
+    params_print();
+    printf("\n`GET /v1/cache` gives\n\n| member | |\n|---|---|\n");
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        printf("| %s | %s |\n", members[i][0], members[i][1]);
+    printf(
+        "\n`GET /v1/cache/tree` gives in `data` a node for each namespace, with `children` that\n"
+        "have children; `n_children` counts those that are not shown too. `truncated` says that\n"
+        "`limit` cut it.\n\n"
+        "`DELETE /v1/cache` answers `{\"cleared_tokens\":N,\"cleared_bytes\":N}`. What is in use\n"
+        "stays. Of a tenant (`?tenant=NAME`) everything goes that is its own; where there are\n"
+        "shared prompts, these and all that follows them go with it.\n");
+}
+
+int main(void)
+{
+    printf("# The API\n\n"
+           "<!-- Made by `make docs` from the tables in src/serve/api_openai.c and\n"
+           "     src/serve/request_fields.c. -->\n\n");
+    routes_print();
+    printf(
+        "\n"
         "Errors are OpenAI's error object. A request that finds the queue full gets 429 with\n"
         "`Retry-After`; a prompt longer than the context gets 400 `context_length_exceeded`.\n"
         "With a model that has no chat template every chat request gets 501.\n"
@@ -138,6 +242,8 @@ int main(void)
         "cache, always; with `n` it is the least over the choices. `null` is the same as absent.\n"
         "Fields that stand in no table below are ignored and named in the `x-radish-ignored`\n"
         "header of the answer; with `--strict-fields` they are errors.\n");
+    keys_print();
+    cache_print();
     answers_print();
     for (enum field_scope scope = SCOPE_REQUEST; scope < FIELD_SCOPES; scope++) {
         printf("\n## %s\n", scope_titles[scope]);

@@ -13,6 +13,7 @@
 
 #define CGROUP_ROOT  "/sys/fs/cgroup"
 #define CGROUP_OF_US "/proc/self/cgroup"
+#define MEMINFO      "/proc/meminfo"
 
 enum { MAX_PATH = 1024 };
 
@@ -142,4 +143,23 @@ uint64_t machine_memory_bytes(void)
 {
     uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGE_SIZE);
     return cgroup_memory_bytes(CGROUP_ROOT, CGROUP_OF_US, bytes);
+}
+
+uint64_t meminfo_available_bytes(const char *path)
+{
+    char line[128];
+    uint64_t kib = 0;
+    FILE *f = fopen(path, "re");
+    while (f && kib == 0 && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) != 1)
+            kib = 0;
+    if (f)
+        fclose(f);
+    return kib < UINT64_MAX / 1024 ? kib * 1024 : 0;
+}
+
+uint64_t machine_free_memory_bytes(void)
+{
+    uint64_t all = machine_memory_bytes(), available = meminfo_available_bytes(MEMINFO);
+    return available > 0 && available < all ? available : all;
 }

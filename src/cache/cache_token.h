@@ -67,6 +67,11 @@ static inline bool cache_token_is_image(uint64_t token)
     return cache_token_kind(token) == CACHE_TOKEN_IMAGE;
 }
 
+static inline uint32_t cache_token_owner(uint64_t token)
+{
+    return cache_token_is_image(token) ? 0 : (uint32_t)(token >> 32) & CACHE_MAX_OWNER;
+}
+
 static inline uint32_t cache_token_image_index(uint64_t token)
 {
     return token >> 28 & CACHE_MAX_IMAGE;

@@ -172,6 +172,7 @@ struct tree_entry {
     uint64_t created_ns, used_ns;   /* created: to about a second */
     uint64_t tokens[ENTRY_PREVIEW]; /* its first ones */
     uint32_t n_tokens;
+    uint64_t last; /* and its last one; 0 of a root */
 };
 
 /* Nodes that end where a stored sequence ends (a leaf, or an end that was marked), in the order of

@@ -43,6 +43,8 @@ static void describe(const struct prefix_tree *t, node_id node, struct tree_entr
     uint32_t page = x->first;
     for (; out->n_tokens < ENTRY_PREVIEW && out->n_tokens < x->length; page = t->pool->next[page])
         out->tokens[out->n_tokens++] = t->pool->token[page];
+    if (x->length > 0)
+        out->last = t->pool->token[x->last];
 }
 
 uint32_t prefix_tree_list(const struct prefix_tree *t, node_id *cursor, struct tree_entry *out,

@@ -224,6 +224,10 @@ int cache_size_parse(const char *text, struct cache_size *size, struct error *er
     };
     char *end;
     double number = strtod(text, &end);
+    if (strcmp(text, "max") == 0) {
+        *size = (struct cache_size){.is_max = true};
+        return 0;
+    }
     if (end != text && number > 0) {
         for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
             if (strcmp(end, units[i].suffix) != 0 || !(number * units[i].factor < 0x1p60) ||
@@ -238,7 +242,8 @@ int cache_size_parse(const char *text, struct cache_size *size, struct error *er
         }
     }
     return error_set(err, ERROR_INPUT,
-                     "'%s' is no cache size: write bytes as 512MiB or 2GiB, or tokens as 100000t",
+                     "'%s' is no cache size: write bytes as 512MiB or 2GiB, tokens as 100000t, or "
+                     "max for what is left of the memory",
                      text);
 }
 

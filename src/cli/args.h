@@ -24,9 +24,11 @@ enum option_type {
     OPTION_CHOICE, /* int: index into `choices` */
 };
 
-/* "512MiB", "2GiB", "1.5G", "4096": bytes. "100000t" or "100000tokens": tokens. */
+/* "512MiB", "2GiB", "1.5G", "4096": bytes. "100000t" or "100000tokens": tokens. "max": what is left
+ * of the memory. */
 struct cache_size {
     uint64_t bytes, tokens; /* one of them, or neither: the default */
+    bool is_max;
 };
 
 /* What the random numbers of an answer are made from. */

@@ -14,7 +14,8 @@ enum { DEFAULT_PORT = 8080, NO_PORT = 65536 };
 static uint32_t port = NO_PORT, timeout_s, grace_s = 10, max_body_mib = 32;
 static const char *host, *address, *alias, *log_level_name;
 static const char *admin_key;
-static struct string_list allowed_hosts, api_keys, api_key_files;
+static struct string_list allowed_hosts, api_keys, api_key_files, shared_prompts;
+static struct cache_size tenant_cache;
 
 static const struct option serve_options[] = {
     STRING("host", &host, "HOST", "address to listen on (default 127.0.0.1)"),
@@ -42,6 +43,10 @@ static const struct option serve_options[] = {
     LIST("api-key-file", &api_key_files, "FILE",
          "such keys, one a line (a process list shows those of --api-key)"),
     STRING("admin-key", &admin_key, "KEY", "the operator's: may look into the cache and clear it"),
+    FLAG("share-cache", &server.share_cache, "tenants share cached prompts, and can tell"),
+    LIST("shared-prompt", &shared_prompts, "FILE",
+         "a system prompt that all tenants may share; repeatable"),
+    SIZE("tenant-cache-size", &tenant_cache, "SIZE", "most that one tenant has in the cache"),
     FLAG("strict-fields", &server.strict_fields, "unknown request fields are errors"),
     FLAG("strict-model", &server.strict_model, "another model's name is an error"),
     STRING("log-level", &log_level_name, "LEVEL", "error, warn, info (default) or debug"),
@@ -84,6 +89,43 @@ static int keys_read(struct error *err)
     return 0;
 }
 
+/* Options that mean nothing without tenants are likely a key that was forgotten. */
+static int tenants_read(struct error *err)
+{
+    bool caps = tenant_cache.bytes || tenant_cache.tokens || tenant_cache.is_max;
+    const char *lonely = server.share_cache ? "share-cache"
+                         : shared_prompts.n ? "shared-prompt"
+                         : caps             ? "tenant-cache-size"
+                                            : NULL;
+    if (lonely && server.keys.n_keys == 0)
+        return error_set(err, ERROR_INPUT, "--%s is about tenants: give them keys with --api-key",
+                         lonely);
+    if (server.share_cache && (shared_prompts.n || caps))
+        return error_set(err, ERROR_INPUT, "with --share-cache there is nothing for --%s to do",
+                         shared_prompts.n ? "shared-prompt" : "tenant-cache-size");
+    if (tenant_cache.is_max)
+        return error_set(err, ERROR_INPUT,
+                         "--tenant-cache-size needs a number, such as 256MiB or 10000t");
+    server.shared_prompts = shared_prompts.items;
+    server.n_shared_prompts = shared_prompts.n;
+    return 0;
+}
+
+/* The cap in pages, which only a loaded model tells. */
+static int tenant_pages_count(const struct runtime *r, struct error *err)
+{
+    uint32_t page_bytes = r->engine->info.groups[0].page_bytes, most = r->engine->limits.n_pages;
+    if (!tenant_cache.bytes && !tenant_cache.tokens)
+        return 0;
+    uint64_t n = tenant_cache.tokens ? tenant_cache.tokens : tenant_cache.bytes / page_bytes;
+    if (n < 2)
+        return error_set(err, ERROR_INPUT,
+                         "--tenant-cache-size holds no conversation: a token takes %u bytes",
+                         page_bytes);
+    server.tenant_pages = n < most ? (uint32_t)n : most;
+    return 0;
+}
+
 static int options_finish(struct error *err)
 {
     enum log_level level;
@@ -104,7 +146,7 @@ static int options_finish(struct error *err)
     server.max_body_bytes = (size_t)max_body_mib << 20;
     server.allowed_hosts = allowed_hosts.items;
     server.n_allowed_hosts = allowed_hosts.n;
-    return keys_read(err);
+    return keys_read(err) || tenants_read(err) ? -1 : 0;
 }
 
 static void memory_log(const struct runtime *r)
@@ -114,6 +156,20 @@ static void memory_log(const struct runtime *r)
     log_info("memory: weights %.0f MiB, KV up to %.0f MiB (%u tokens of %u bytes), context %u",
              (double)info->weight_bytes / (1 << 20), (double)info->kv_bytes / (1 << 20),
              r->engine->limits.n_pages, info->groups[0].page_bytes, r->context);
+}
+
+static int serve_model(struct runtime *r, struct error *err)
+{
+    memory_log(r);
+    if (!r->prompt.chat_template)
+        log_warn("the model has no usable chat template, so chat requests are refused: give one "
+                 "with --chat-template-file FILE");
+    server.engine = r->engine;
+    server.prompt = &r->prompt;
+    server.model_name = alias ? alias : r->model_name;
+    server.context = r->context;
+    server.max_seqs = runtime_options.max_seqs;
+    return tenant_pages_count(r, err) || server_run(&server, err) ? -1 : 0;
 }
 
 static int serve_run(const struct command *command, int argc, char **argv)
@@ -126,27 +182,13 @@ static int serve_run(const struct command *command, int argc, char **argv)
     int status;
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    if (options_finish(&err)) {
-        api_keys_free(&server.keys);
-        return command_fail_option(command, &err);
+    int failed = options_finish(&err) || runtime_open(&runtime, &err);
+    if (!failed) {
+        failed = serve_model(&runtime, &err);
+        runtime_close(&runtime);
     }
-    if (runtime_open(&runtime, &err)) {
-        api_keys_free(&server.keys);
-        return command_fail_option(command, &err);
-    }
-    memory_log(&runtime);
-    if (!runtime.prompt.chat_template)
-        log_warn("the model has no usable chat template, so chat requests are refused: give one "
-                 "with --chat-template-file FILE");
-    server.engine = runtime.engine;
-    server.prompt = &runtime.prompt;
-    server.model_name = alias ? alias : runtime.model_name;
-    server.context = runtime.context;
-    server.max_seqs = runtime_options.max_seqs;
-    status = server_run(&server, &err) ? command_fail(command, &err, EXIT_FAILED) : EXIT_OK;
-    runtime_close(&runtime);
     api_keys_free(&server.keys);
-    return status;
+    return failed ? command_fail_option(command, &err) : EXIT_OK;
 }
 
 const struct command command_serve = {

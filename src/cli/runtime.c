@@ -12,6 +12,8 @@
 
 enum { MAX_BATCH_ROWS = 512, MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
 
+#define LEAST_RESERVE ((uint64_t)512 << 20)
+
 static const char *const engine_names[] = {"auto", "cpu", "mock", NULL};
 static const char *const kv_type_names[] = {"f16", "f32", "bf16", NULL}; /* as enum kv_type */
 
@@ -33,7 +35,7 @@ const struct option runtime_engine_options[] = {
     UINT("context c ctx-size", &runtime_options.context, "N", 0, NO_MAX,
          "longest conversation in tokens (default: the model's)"),
     SIZE("cache-size", &runtime_options.cache_size, "SIZE",
-         "KV memory: 2GiB or 100000t (tokens); default: 1/5 of memory, 256MiB to 8GiB"),
+         "KV memory: 2GiB, 100000t (tokens) or max; default: 1/5 of memory, 256MiB to 8GiB"),
     CHOICE("kv-type", &runtime_options.kv_type, "TYPE", kv_type_names,
            "f16 (default), f32 or bf16"),
     STRING("kernels", &runtime_options.kernels, "PATH",
@@ -97,12 +99,30 @@ static uint64_t default_cache_bytes(void)
     return share < least ? least : share > most ? most : share;
 }
 
-/* Pages of the pool for a page of that size. */
-static int pages_count(uint64_t page_bytes, uint32_t *n_pages, struct error *err)
+/* --cache-size max: what is left beside the weights, in the form the engine packs them into, and a
+ * reserve for activations, requests and the rest of the machine. */
+static uint64_t largest_cache_bytes(uint64_t weight_bytes)
+{
+    uint64_t bytes = machine_free_memory_bytes(), reserve = bytes / 10;
+    uint64_t taken = weight_bytes + weight_bytes / 4 +
+                     (reserve > LEAST_RESERVE ? reserve : LEAST_RESERVE);
+    return bytes > taken ? bytes - taken : 0;
+}
+
+/* Pages of the pool for a page of that size, beside weights of that size. */
+static int pages_count(uint64_t page_bytes, uint64_t weight_bytes, uint32_t *n_pages,
+                       struct error *err)
 {
     const struct cache_size *size = &runtime_options.cache_size;
-    uint64_t bytes = size->bytes ? size->bytes : default_cache_bytes();
+    uint64_t bytes = size->is_max  ? largest_cache_bytes(weight_bytes)
+                     : size->bytes ? size->bytes
+                                   : default_cache_bytes();
     uint64_t n = size->tokens ? size->tokens : bytes / page_bytes;
+    if (n < 2 && size->is_max)
+        return error_set(err, ERROR_INPUT,
+                         "--cache-size max leaves no memory for a conversation: %" PRIu64
+                         " MiB are free, the weights take %" PRIu64 " MiB",
+                         machine_free_memory_bytes() >> 20, weight_bytes >> 20);
     if (n < 2)
         return error_set(err, ERROR_INPUT,
                          "--cache-size holds no conversation: a token takes %" PRIu64 " bytes",
@@ -142,7 +162,7 @@ static int mock_open(struct runtime *r, struct error *err)
     struct engine_limits limits = limits_from_options();
     struct mock_options mock = runtime_options.mock;
     if (prompt_maker_open_bytes(&r->prompt, runtime_options.template_path, err) ||
-        pages_count(MOCK_PAGE_BYTES, &limits.n_pages, err))
+        pages_count(MOCK_PAGE_BYTES, 0, &limits.n_pages, err))
         return -1;
     if (!runtime_options.cache_size.bytes && !runtime_options.cache_size.tokens)
         limits.n_pages = 16 * MOCK_CONTEXT;
@@ -167,7 +187,8 @@ static int cpu_open(struct runtime *r, struct error *err)
     struct engine_limits limits = limits_from_options();
     if (runtime_open_model(&r->model, err) ||
         prompt_maker_open(&r->prompt, &r->model.gguf, runtime_options.template_path, err) ||
-        pages_count(kv_page_bytes(&r->model.hparams, limits.kv_type), &limits.n_pages, err))
+        pages_count(kv_page_bytes(&r->model.hparams, limits.kv_type), r->model.weight_bytes,
+                    &limits.n_pages, err))
         return -1;
     context_choose(r, r->model.hparams.n_context, &limits);
     name_from_path(r->model_name, sizeof r->model_name, runtime_options.model_path);

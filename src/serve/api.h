@@ -2,6 +2,7 @@
 #define RADISH_SERVE_API_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "sched/scheduler.h"
@@ -10,10 +11,13 @@
 #include "serve/host_rules.h"
 #include "serve/http_server.h"
 #include "serve/server.h"
+#include "serve/tenants.h"
 #include "serve/workers.h"
 
+struct cache_answer;
 struct completion;
 struct event_base;
+struct query_param;
 struct replay_store;
 
 enum { API_SEEN_SLOTS = 1024 };
@@ -23,6 +27,7 @@ enum { API_SEEN_SLOTS = 1024 };
 struct api {
     const struct server_options *options;
     struct host_rules rules;
+    struct tenants tenants;
     struct event_base *base;
     struct scheduler *scheduler;
     struct workers *workers;
@@ -31,6 +36,7 @@ struct api {
     uint32_t longest_token;         /* in bytes */
     struct replay_store *replay;    /* the ids of earlier answers; NULL: --no-token-replay */
     struct completion *completions; /* in progress */
+    struct cache_answer *cache_answers;
     uint32_t n_completions;
     bool stopping; /* nothing new is begun */
     int64_t started_unix;
@@ -38,6 +44,26 @@ struct api {
     uint64_t seen[API_SEEN_SLOTS]; /* of unknown fields: which client was already told in the log */
     uint32_t n_seen;
 };
+
+enum route_flags {
+    ROUTE_OPEN = 1,       /* needs no key */
+    ROUTE_OPERATOR = 2,   /* only for the operator */
+    ROUTE_NO_TENANTS = 4, /* when there are keys, only for the operator */
+    ROUTE_QUIET = 8,      /* its line in the log is for debugging only */
+};
+
+/* One method of one path; a path may have several. */
+struct route {
+    const char *path; /* a last '/' stands for anything behind it */
+    enum http_method method;
+    unsigned flags;
+    void (*run)(struct api *api, struct http_exchange *x, const char *path);
+    const char *text;                 /* for the documentation */
+    const struct query_param *params; /* what its query may say; NULL: nobody looks at it */
+};
+
+extern const struct route api_routes[];
+extern const size_t n_api_routes;
 
 /* Fills in what does not depend on other parts. */
 void api_init(struct api *api, const struct server_options *options);

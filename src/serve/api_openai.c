@@ -10,25 +10,12 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "serve/api_cache.h"
 #include "serve/chat_completion.h"
 
 #define MODELS_PREFIX "/v1/models/"
 
 enum { MAX_ALLOW = 64 };
-
-enum route_flags {
-    ROUTE_OPEN = 1,     /* needs no key */
-    ROUTE_OPERATOR = 2, /* when there are keys, only the operator's will do */
-    ROUTE_QUIET = 4,    /* its line in the log is for debugging only */
-};
-
-/* One method of one path; a path may have several. */
-struct route {
-    const char *path; /* a last '/' stands for anything behind it */
-    enum http_method method;
-    unsigned flags;
-    void (*run)(struct api *api, struct http_exchange *x, const char *path);
-};
 
 void api_reply_json(struct http_exchange *x, int status, const struct strbuf *json)
 {
@@ -164,15 +151,25 @@ static void post_warm(struct api *api, struct http_exchange *x, const char *path
     completion_begin(api, x, CHAT_WARM);
 }
 
-static const struct route routes[] = {
-    {"/v1/chat/completions", HTTP_POST, 0, post_chat},
-    {"/v1/cache/warm", HTTP_POST, 0, post_warm},
-    {"/v1/models", HTTP_GET, 0, get_models},
-    {MODELS_PREFIX, HTTP_GET, 0, get_model},
-    {"/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health},
-    {"/stats", HTTP_GET, ROUTE_OPERATOR | ROUTE_QUIET, get_stats},
+const struct route api_routes[] = {
+    {"/v1/chat/completions", HTTP_POST, 0, post_chat,
+     "an answer, whole or streamed, in OpenAI's form", NULL},
+    {"/v1/cache/warm", HTTP_POST, 0, post_warm, "a prompt in the cache before it is asked for",
+     NULL},
+    {"/v1/models", HTTP_GET, 0, get_models, "the model that is loaded, as a list", NULL},
+    {MODELS_PREFIX, HTTP_GET, 0, get_model, "the model and its context window", NULL},
+    {"/v1/cache", HTTP_GET, ROUTE_OPERATOR, cache_list_begin,
+     "what the cache has and did, and its entries, a page at a time", cache_list_params},
+    {"/v1/cache", HTTP_DELETE, ROUTE_OPERATOR, cache_clear_begin,
+     "clears what is not in use, and says how much that was", cache_clear_params},
+    {"/v1/cache/tree", HTTP_GET, ROUTE_OPERATOR, cache_tree_begin,
+     "the cache as nested nodes, most recently used first", cache_tree_params},
+    {"/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health,
+     "`{\"status\":\"ok\"}`; 503 and `stopping` while it shuts down", NULL},
+    {"/stats", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, get_stats,
+     "counters of the scheduler and the cache", NULL},
 };
-enum { N_ROUTES = sizeof routes / sizeof *routes };
+const size_t n_api_routes = sizeof api_routes / sizeof *api_routes;
 
 static bool route_has_path(const struct route *route, const char *path)
 {
@@ -198,9 +195,9 @@ static void allow_write(const char *path, char *out, size_t size)
     size_t len = 0;
     for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
         bool has = false;
-        for (size_t i = 0; i < N_ROUTES; i++)
-            has |= routes[i].method == methods[m].method &&
-                   (!path || route_has_path(&routes[i], path));
+        for (size_t i = 0; i < n_api_routes; i++)
+            has |= api_routes[i].method == methods[m].method &&
+                   (!path || route_has_path(&api_routes[i], path));
         if (has)
             len += (size_t)snprintf(out + len, size - len, "%s", methods[m].name);
     }
@@ -209,9 +206,9 @@ static void allow_write(const char *path, char *out, size_t size)
 
 static const struct route *route_find(const char *path, enum http_method method)
 {
-    for (size_t i = 0; i < N_ROUTES; i++)
-        if (route_has_path(&routes[i], path) && route_has_method(&routes[i], method))
-            return &routes[i];
+    for (size_t i = 0; i < n_api_routes; i++)
+        if (route_has_path(&api_routes[i], path) && route_has_method(&api_routes[i], method))
+            return &api_routes[i];
     return NULL;
 }
 
@@ -329,7 +326,10 @@ static int check_requester(const struct api *api, struct http_exchange *x,
         return 0;
     if (api_identify(api, x, &who, e))
         return -1;
-    return route && (route->flags & ROUTE_OPERATOR) ? check_operator(api, &who, e) : 0;
+    unsigned flags = route ? route->flags : 0;
+    if ((flags & ROUTE_OPERATOR) || ((flags & ROUTE_NO_TENANTS) && who.tenant))
+        return check_operator(api, &who, e);
+    return 0;
 }
 
 /* The route of a request, or NULL; `path` is appended to. */
@@ -454,6 +454,7 @@ static void on_room(void *context, struct http_exchange *x)
 static void on_hangup(void *context, struct http_exchange *x)
 {
     completion_hangup(context, x);
+    cache_answer_hangup(context, x);
 }
 
 void api_init(struct api *api, const struct server_options *options)

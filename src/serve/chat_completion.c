@@ -213,6 +213,7 @@ static void request_fill(struct completion *c, struct request *r, uint32_t choic
     r->tokens = c->prompt.tokens.ids;
     r->n_tokens = (uint32_t)c->prompt.tokens.len;
     r->max_tokens = (uint32_t)p->max_tokens;
+    tenant_place(&c->api->tenants, c->requester.tenant, r->tokens, r->n_tokens, r);
     r->sampling = p->sampling;
     r->sampling.choice = choice;
     memcpy(r->stops, p->stops, sizeof r->stops);

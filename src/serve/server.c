@@ -26,6 +26,7 @@
 #include "prompt/replay_store.h"
 #include "prompt/token_table.h"
 #include "serve/api.h"
+#include "serve/api_cache.h"
 #include "serve/chat_completion.h"
 
 enum {
@@ -61,6 +62,7 @@ static void wake_cb(evutil_socket_t fd, short what, void *arg)
     if (read(fd, &count, sizeof count) < 0 && errno != EAGAIN)
         log_error("cannot read the wake-up count: %s", strerror(errno));
     completions_pump(&s->api);
+    cache_answers_pump(&s->api);
 }
 
 static void tick_cb(evutil_socket_t fd, short what, void *arg)
@@ -68,6 +70,7 @@ static void tick_cb(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
     struct server *s = arg;
     completions_tick(&s->api);
+    cache_answers_pump(&s->api);
 }
 
 /* ---- the stop ----------------------------------------------------------------------------- */
@@ -147,6 +150,16 @@ static int loop_open(struct server *s, struct error *err)
     return 0;
 }
 
+static int tenants_begin(struct server *s, struct error *err)
+{
+    const struct server_options *o = s->api.options;
+    s->api.tenants.share_cache = o->share_cache;
+    for (size_t i = 0; i < o->n_shared_prompts; i++)
+        if (tenants_share_prompt(&s->api.tenants, o->prompt, o->shared_prompts[i], err))
+            return -1;
+    return 0;
+}
+
 static int scheduler_begin(struct server *s, struct error *err)
 {
     const struct server_options *o = s->api.options;
@@ -162,6 +175,7 @@ static int scheduler_begin(struct server *s, struct error *err)
                                         .max_length = o->context,
                                         .step_budget_ms = o->step_budget_ms,
                                         .cache_ttl_ns = o->cache_ttl_ms * 1000000u,
+                                        .tenant_pages = o->tenant_pages,
                                         .notify = wake_loop,
                                         .notify_context = s};
     return scheduler_open(&s->api.scheduler, &options, err) ||
@@ -199,9 +213,11 @@ static void server_close(struct server *s)
     if (s->api.scheduler)
         scheduler_close(s->api.scheduler);
     completions_free(&s->api);
+    cache_answers_free(&s->api);
     replay_store_close(s->api.replay);
     http_server_close(s->api.http);
     token_table_free(&s->api.tokens);
+    tenants_free(&s->api.tenants);
     event_release(s->wake);
     event_release(s->tick);
     event_release(s->grace);
@@ -223,7 +239,7 @@ int server_run(const struct server_options *options, struct error *err)
     s->wake_fd = -1;
     api_init(&s->api, options);
     /* A connection has one request at a time, so the workers' queue is never full for long. */
-    if (loop_open(s, err) || scheduler_begin(s, err) ||
+    if (loop_open(s, err) || tenants_begin(s, err) || scheduler_begin(s, err) ||
         (!options->no_token_replay && replay_store_open(&s->api.replay, REPLAY_BYTES, err)) ||
         workers_open(&s->api.workers, options->n_workers, options->max_connections, wake_loop, s,
                      err) ||

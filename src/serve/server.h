@@ -49,6 +49,11 @@ struct server_options {
     const char *const *allowed_hosts; /* [n_allowed_hosts] beside loopback and `host` */
     size_t n_allowed_hosts;
     struct api_keys keys; /* none: anyone who gets this far may ask */
+    bool share_cache;     /* tenants see each other's cached prompts */
+    const char *const
+        *shared_prompts; /* [n_shared_prompts] files of system prompts that all share */
+    size_t n_shared_prompts;
+    uint32_t tenant_pages; /* most that one tenant's part of the cache may have; 0: no cap */
 };
 
 #define SERVER_OPTIONS_DEFAULT                                                                     \

@@ -119,6 +119,10 @@ TEST(args, cache_sizes)
     CHECK(cache_size_parse("1.5M", &size, &err) == 0 && size.bytes == 3 << 19);
     CHECK(cache_size_parse("4096", &size, &err) == 0 && size.bytes == 4096);
     CHECK(cache_size_parse("100000t", &size, &err) == 0 && size.tokens == 100000 && !size.bytes);
+    CHECK(cache_size_parse("max", &size, &err) == 0 && size.is_max && !size.bytes && !size.tokens);
+    CHECK(cache_size_parse("4096", &size, &err) == 0 && !size.is_max);
+    CHECK(cache_size_parse("Max", &size, &err) == -1 &&
+          cache_size_parse("max1", &size, &err) == -1);
     CHECK(cache_size_parse("", &size, &err) == -1 && cache_size_parse("-1", &size, &err) == -1);
     CHECK(cache_size_parse("1 GiB", &size, &err) == -1 && strstr(err.message, "512MiB"));
     CHECK(cache_size_parse("nan", &size, &err) == -1 &&

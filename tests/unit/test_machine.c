@@ -43,6 +43,24 @@ TEST(machine, has_cores_and_memory)
     CHECK(machine_memory_bytes() >= (uint64_t)16 << 20);
 }
 
+TEST(machine, has_free_memory)
+{
+    CHECK(machine_free_memory_bytes() > 0);
+    CHECK(machine_free_memory_bytes() <= machine_memory_bytes());
+    tree_begin("meminfo", "");
+    tree_add("full", "MemTotal:       64 kB\nMemFree:  1 kB\nMemAvailable:    48 kB\nX: 1 kB\n");
+    tree_add("silent", "MemTotal:       64 kB\n");
+    tree_add("odd", "MemAvailable: many kB\nMemAvailable: 18446744073709551615 kB\n");
+    char path[300];
+    snprintf(path, sizeof path, "%s/full", root);
+    CHECK_INT(meminfo_available_bytes(path), 48 << 10);
+    snprintf(path, sizeof path, "%s/silent", root);
+    CHECK_INT(meminfo_available_bytes(path), 0);
+    snprintf(path, sizeof path, "%s/odd", root);
+    CHECK_INT(meminfo_available_bytes(path), 0);
+    CHECK_INT(meminfo_available_bytes("/nonexistent/meminfo"), 0);
+}
+
 TEST(machine, without_groups_there_is_no_limit)
 {
     CHECK_INT(cgroup_cores("build/nothing", "build/nothing", 8), 8);

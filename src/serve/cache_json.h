@@ -1,0 +1,27 @@
+#ifndef RADISH_SERVE_CACHE_JSON_H
+#define RADISH_SERVE_CACHE_JSON_H
+
+#include "base/strbuf.h"
+#include "prompt/tokenizer.h"
+#include "sched/scheduler.h"
+#include "serve/api_keys.h"
+
+/* The cache as JSON, for its operator. Pure: what is shown comes in. */
+struct cache_view {
+    struct scheduler_stats stats;
+    const char *model_name;
+    const struct tokenizer *tokenizer;
+    const struct api_keys *keys;
+    uint32_t page_bytes;
+    uint64_t now_ns;  /* of the tree's clock */
+    int64_t now_unix; /* the same moment, in seconds */
+};
+
+/* What the cache has, does and did, and a page of its entries: an answered QUERY_ENTRIES. */
+void cache_list_write(struct strbuf *out, const struct cache_view *v, const struct cache_query *q);
+/* An answered QUERY_OUTLINE as nested nodes, at most `limit` of them. One more that was found says
+ * that there are more. */
+void cache_tree_write(struct strbuf *out, const struct cache_view *v, const struct cache_query *q,
+                      uint32_t limit);
+
+#endif

@@ -1,0 +1,149 @@
+"""Who shares what in the cache: tenants nothing, unless the operator says so."""
+import json
+import statistics
+import time
+
+import pytest
+
+from test_cache_api import ADMIN, ALICE, TENANTS, ask, asked, cached, get, settled
+
+BOB = {"Authorization": "Bearer k-bob"}
+POLICY = "You are a careful clerk. " * 4
+
+
+def test_tenants_share_nothing(start):
+    server = start(*TENANTS)
+    text = "our common secret " * 10
+    first = ask(server, text, ALICE)
+    assert cached(first) == 0
+    assert cached(ask(server, text, BOB)) == 0
+    assert cached(ask(server, text, ADMIN)) == 0
+    assert cached(ask(server, text, ALICE)) >= asked(first) - 1
+    assert cached(ask(server, text, BOB)) >= asked(first) - 1
+    entries = settled(server, headers=ADMIN)["data"]
+    assert {entry["tenant"] for entry in entries} == {"alice", "bob", "admin"}
+
+
+def test_keys_of_one_tenant_share(start):
+    server = start("--api-key", "alice:k-alice", "--api-key", "alice:k-bob", "--api-key", "k3",
+                   "--api-key", "k4")
+    first = ask(server, "hello " * 20, ALICE)
+    assert cached(ask(server, "hello " * 20, BOB)) >= asked(first) - 1
+    assert cached(ask(server, "hello " * 20, {"x-api-key": "k3"})) == 0
+    assert cached(ask(server, "hello " * 20, {"x-api-key": "k4"})) >= asked(first) - 1
+
+
+def test_share_cache(start):
+    server = start(*TENANTS, "--share-cache")
+    first = ask(server, "hello " * 20, ALICE)
+    assert cached(ask(server, "hello " * 20, BOB)) >= asked(first) - 1
+    assert {entry["tenant"] for entry in get(server, "/v1/cache", ADMIN)["data"]} == {None}
+
+
+@pytest.fixture
+def sharing(start, tmp_path):
+    file = tmp_path / "policy.txt"
+    file.write_text(POLICY + "\n")
+    return start(*TENANTS, "--shared-prompt", str(file))
+
+
+def shared_tokens(system):
+    """ChatML around a system prompt, up to where the question begins, with a token for a byte."""
+    return len(system) + len("#system\n#\n#user\n")
+
+
+def test_a_shared_prompt_is_computed_once(sharing):
+    first = ask(sharing, "is this a secret", ALICE, POLICY)
+    assert cached(first) == 0
+    second = ask(sharing, "is this a secret", BOB, POLICY)
+    assert cached(second) == shared_tokens(POLICY)  # and nothing of the same question
+    assert cached(ask(sharing, "is this a secret", ALICE, POLICY)) >= asked(first) - 1
+    assert cached(ask(sharing, "is this a secret", BOB, POLICY)) >= asked(second) - 1
+    assert cached(ask(sharing, "another", ADMIN, POLICY)) == shared_tokens(POLICY)
+    tenants = [entry["tenant"] for entry in settled(sharing, headers=ADMIN)["data"]]
+    assert set(tenants) >= {"alice", "bob", "admin"}
+
+
+def test_other_prompts_stay_private(sharing):
+    for system in (POLICY + "Our password is swordfish.", POLICY[:-1], POLICY.upper(), None):
+        get(sharing, "/v1/cache", ADMIN, "DELETE")
+        ask(sharing, "hello", ALICE, POLICY)
+        ask(sharing, "hello", ALICE, system)
+        assert cached(ask(sharing, "hello", BOB, system)) == 0, system
+
+
+def test_clearing_a_tenant_takes_what_follows_a_shared_prompt(sharing):
+    ask(sharing, "a secret of alice", ALICE, POLICY)
+    ask(sharing, "private to alice", ALICE)
+    ask(sharing, "private to bob", BOB)
+    settled(sharing, headers=ADMIN)
+    get(sharing, "/v1/cache?tenant=alice", ADMIN, "DELETE")
+    tenants = {entry["tenant"] for entry in get(sharing, "/v1/cache", ADMIN)["data"]}
+    assert tenants == {"bob"}
+
+
+def test_clear_a_tenant(start):
+    server = start(*TENANTS)
+    for who in (ALICE, BOB):
+        ask(server, "hello " * 20, who)
+    settled(server, headers=ADMIN)
+    assert get(server, "/v1/cache?tenant=alice", ADMIN, "DELETE")["cleared_tokens"] > 120
+    assert {entry["tenant"] for entry in get(server, "/v1/cache", ADMIN)["data"]} == {"bob"}
+    assert cached(ask(server, "hello " * 20, ALICE)) == 0
+    assert cached(ask(server, "hello " * 20, BOB)) > 120
+    assert get(server, "/v1/cache?tenant=admin", ADMIN, "DELETE")["cleared_tokens"] == 0
+
+
+def test_the_operator_sees_whose_it_is(start):
+    server = start(*TENANTS)
+    ask(server, "one", ALICE)
+    ask(server, "one", BOB)
+    settled(server, headers=ADMIN)
+    tree = get(server, "/v1/cache/tree", ADMIN)
+    assert sorted(root["tenant"] for root in tree["data"]) == ["alice", "bob"]
+    assert get(server, "/v1/cache", ADMIN)["namespaces"] == 2
+
+
+# ---- what one tenant can tell of another ---------------------------------------------------
+
+
+def first_token_ms(server, text, headers):
+    """Time to the first token of a stream, and what usage says was cached."""
+    began = time.monotonic()
+    elapsed = None
+    body = {"messages": [{"role": "user", "content": text}], "max_tokens": 2, "stream": True,
+            "stream_options": {"include_usage": True}, "temperature": 0, "ignore_eos": True}
+    with server.connect() as connection:
+        data = json.dumps(body).encode()
+        fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        connection.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n{fields}"
+                           f"Content-Type: application/json\r\nConnection: close\r\n"
+                           f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
+        received = b""
+        while piece := connection.recv(65536):
+            received += piece
+            if elapsed is None and b'"content":"' in received.replace(b'"content":""', b""):
+                elapsed = (time.monotonic() - began) * 1000
+    usage = [json.loads(line[6:])["usage"] for line in received.decode().splitlines()
+             if line.startswith("data: {") and '"usage":{' in line][-1]
+    return elapsed, usage["prompt_tokens_details"]["cached_tokens"]
+
+
+def test_time_to_first_token_tells_nothing(start):
+    """A prompt of 400 tokens takes 40 ms to compute here, and a cached one hardly any time."""
+    server = start(*TENANTS, "--mock-row-cost-us", "100")
+    times = {name: [] for name in ("own", "alices", "new")}
+    for i in range(7):
+        prompt = {"alices": f"{i}a" * 200, "new": f"{i}n" * 200}
+        first_token_ms(server, prompt["alices"], ALICE)
+        settled(server, headers=ADMIN)
+        for name in ("new", "alices") if i % 2 else ("alices", "new"):
+            elapsed, n_cached = first_token_ms(server, prompt[name], BOB)
+            assert n_cached < 10  # the template's beginning and the number, from Bob's own
+            times[name].append(elapsed)
+        elapsed, n_cached = first_token_ms(server, prompt["alices"], ALICE)
+        assert n_cached >= 400
+        times["own"].append(elapsed)
+    own, alices, new = (statistics.median(times[name]) for name in ("own", "alices", "new"))
+    assert own < 0.6 * alices, times  # it would show
+    assert abs(alices - new) < 0.2 * new, times
