@@ -154,6 +154,8 @@ bool scheduler_fork(struct scheduler *s, const struct sequence *leader, struct s
 void scheduler_doubt(struct scheduler *s, struct sequence *seq)
 {
     struct request *r = seq->request;
+    if (seq->node != NODE_NONE && seq->n_inserted > seq->n_matched)
+        prefix_tree_withdraw(s->cache.tree, seq->node, seq->n_matched);
     seq->n_computed = seq->n_inserted; /* and the rest goes with its pages */
     seq->n_rows = 0;
     if (seq->is_doubted) {
@@ -225,11 +227,16 @@ static bool lock_and_reclaim(struct scheduler *s, struct sequence *seq, node_id 
     struct request *r = seq->request;
     uint32_t most = seq->n_tokens - 1; /* the last token gives the logits */
     enum match_kind kind = MATCH_MISS;
+    struct miss miss;
+    if (r->explain)
+        prefix_tree_explain(tree, r->ns, seq->tokens, most, r->explain_others, &miss);
     uint64_t start_ns = op_times_start(s->cache.times);
     *node = prefix_tree_acquire(tree, r->ns, seq->tokens, most, s->now_ns, matched, &kind);
     op_times_add(s->cache.times, OP_MATCH, op_times_since(s->cache.times, start_ns));
     if (*node == NODE_NONE)
         *matched = 0; /* no nodes left: it runs beside the tree */
+    else if (s->options.tenant_pages && cache_namespace_tenant(r->ns))
+        prefix_tree_set_cap(tree, r->ns, s->options.tenant_pages);
     /* What it matched is locked now, and no longer there to be evicted. */
     uint32_t want = pages_to_start(seq) - *matched;
     bool has_room = has_pages(s, want);
@@ -240,8 +247,11 @@ static bool lock_and_reclaim(struct scheduler *s, struct sequence *seq, node_id 
             prefix_tree_unlock(tree, *node, s->now_ns);
         return false;
     }
-    if (!seq->is_started)
+    if (!seq->is_started) {
         s->stats.lookups[kind]++;
+        if (r->explain)
+            r->miss = miss;
+    }
     return true;
 }
 

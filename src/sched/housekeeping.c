@@ -44,8 +44,8 @@ uint64_t scheduler_idle_ns(const struct scheduler *s)
 bool scheduler_pin(struct scheduler *s, node_id node, uint64_t for_ns)
 {
     uint64_t until_ns = s->now_ns + for_ns;
-    (void)node;
-    return false;
+    if (!prefix_tree_pin(s->cache.tree, node, until_ns))
+        return false;
     if (until_ns < s->expire_at_ns)
         s->expire_at_ns = until_ns;
     return true;

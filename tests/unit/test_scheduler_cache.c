@@ -200,9 +200,158 @@ TEST(scheduler_cache, what_gave_no_numbers_starts_over)
     fixture_close(&f);
 }
 
+TEST(scheduler_cache, who_gives_no_numbers_twice_fails_and_leaves_nothing)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    o.mock.nan_every = 1;
+    o.max_rows = 32;
+    fixture_open(&f, &o);
+    struct client *c = client_of(100, 1, 5);
+    run_one(&f, c);
+    CHECK_INT(c->finish, FINISH_ERROR);
+    CHECK(strstr(c->request.error.message, "no number"));
+    client_free(c);
+    struct scheduler_stats stats = fixture_stats(&f);
+    CHECK_INT(stats.retried, 1);
+    CHECK_INT(stats.failed, 1);
+    CHECK_INT(stats.n_owned, 0); /* earlier chunks were in the tree, and left it */
+    CHECK_INT(stats.n_free, stats.n_pages);
+    fixture_close(&f);
+}
+
 /* ---- pins and caps ---- */
 
+TEST(scheduler_cache, a_pinned_prompt_outlives_pressure)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    o.n_pages = 512;
+    o.max_length = 400;
+    fixture_open(&f, &o);
+    struct client *pinned = client_of(100, 1, 0);
+    pinned->request.pin_ns = UINT64_C(3600) * 1000000000;
+    run_one(&f, pinned);
+    CHECK_INT(pinned->finish, FINISH_LENGTH);
+    CHECK(pinned->request.is_pinned);
+    CHECK_INT(fixture_stats(&f).tree.n_pinned, 100);
+    for (uint32_t i = 2; i < 12; i++) {
+        struct client *c = client_of(200, i, 4);
+        run_one(&f, c);
+        client_free(c);
+    }
+    CHECK(fixture_stats(&f).tree.evicted_pages > 1000);
+    struct client *again = client_of(100, 1, 4);
+    run_one(&f, again);
+    CHECK_INT(again->request.prompt_cached, 99);
+    client_free(again);
+    struct client *large = client_of(300, 20, 0);
+    large->request.pin_ns = UINT64_C(3600) * 1000000000;
+    run_one(&f, large); /* pins take half of the cache at most */
+    CHECK(!large->request.is_pinned);
+    client_free(large);
+    client_free(pinned);
+    fixture_close(&f);
+}
+
+TEST(scheduler_cache, pins_end_in_time_where_nothing_expires)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    fixture_open(&f, &o);
+    struct client *c = client_of(100, 1, 0);
+    c->request.pin_ns = 1;
+    run_one(&f, c);
+    CHECK(c->request.is_pinned);
+    client_free(c);
+    for (uint64_t end = clock_now_ns() + UINT64_C(5000000000); fixture_stats(&f).tree.n_pins > 0;) {
+        CHECK(clock_now_ns() < end);
+        scheduler_step(f.scheduler);
+    }
+    CHECK_INT(fixture_stats(&f).n_owned, 100);
+    fixture_close(&f);
+}
+
+TEST(scheduler_cache, a_tenant_stays_within_its_cap)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    o.tenant_pages = 300;
+    fixture_open(&f, &o);
+    struct client *other = client_of(100, 50, 4);
+    other->request.ns = cache_namespace(2, -1, -1);
+    run_one(&f, other);
+    client_free(other);
+    for (uint32_t i = 0; i < 10; i++) {
+        struct client *c = client_of(200, i, 4);
+        c->request.ns = cache_namespace(1, -1, -1);
+        run_one(&f, c);
+        client_free(c);
+        CHECK(fixture_stats(&f).n_owned <= 300 + 104);
+    }
+    other = client_of(100, 50, 4);
+    other->request.ns = cache_namespace(2, -1, -1);
+    run_one(&f, other);
+    CHECK_INT(other->request.prompt_cached, 99);
+    client_free(other);
+    fixture_close(&f);
+}
+
 /* ---- explanations ---- */
+
+TEST(scheduler_cache, explains_where_and_why_a_prompt_was_missed)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    o.n_pages = 512;
+    fixture_open(&f, &o);
+    struct client *c = client_of(100, 1, 4);
+    c->request.explain = true;
+    run_one(&f, c);
+    CHECK_INT(c->request.miss.reason, MISS_NEVER_SEEN);
+    CHECK_INT(c->request.miss.position, 0);
+    client_free(c);
+
+    c = client_of(100, 1, 4);
+    c->request.explain = true;
+    run_one(&f, c);
+    CHECK_INT(c->request.miss.reason, MISS_NONE);
+    client_free(c);
+
+    c = client_of(100, 1, 4);
+    int32_t was = c->prompt[60];
+    c->prompt[60] = was == 5 ? 6 : 5;
+    c->request.explain = true;
+    run_one(&f, c);
+    CHECK_INT(c->request.miss.reason, MISS_DIVERGED);
+    CHECK_INT(c->request.miss.position, 60);
+    CHECK(c->request.miss.n_tokens > 0);
+    CHECK_INT(c->request.miss.tokens[0], cache_token_text(was));
+    client_free(c);
+
+    c = client_of(100, 1, 4);
+    c->request.explain = c->request.explain_others = true;
+    c->request.ns = 1;
+    run_one(&f, c);
+    CHECK_INT(c->request.miss.reason, MISS_NAMESPACE);
+    CHECK_INT(c->request.miss.ns, 0);
+    CHECK_INT(c->request.miss.ns_length, 99);
+    client_free(c);
+
+    for (uint32_t i = 2; i < 8; i++) {
+        struct client *more = client_of(200, i, 4);
+        run_one(&f, more);
+        client_free(more);
+    }
+    c = client_of(100, 1, 4);
+    c->request.explain = true;
+    run_one(&f, c);
+    CHECK_INT(c->request.miss.reason, MISS_EVICTED);
+    CHECK_INT(c->request.miss.position, c->request.prompt_cached);
+    CHECK(c->request.miss.gone_ns >= c->request.miss.last_used_ns);
+    client_free(c);
+    fixture_close(&f);
+}
 
 /* ---- eviction in pieces ---- */
 
