@@ -1,6 +1,6 @@
 /* `radish chat`: a conversation in the terminal. The whole of it is rendered anew for each turn,
- * as over the API, and the prefix cache makes that cheap. Ctrl-C ends an answer, Ctrl-D the chat.
- */
+ * as over the API, and the prefix cache makes that cheap: earlier answers become the tokens that
+ * were sampled for them. Ctrl-C ends an answer, Ctrl-D the chat. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,11 @@ struct chat {
     struct arena arena; /* holds the messages */
     struct json *messages;
     struct strbuf answer;
+    struct replay_store *replay; /* the answers so far */
+    struct token_list sampled;   /* of the last one */
 };
+
+enum { REPLAY_BYTES = 16 << 20 };
 
 static void conversation_reset(struct chat *c)
 {
@@ -63,39 +67,40 @@ static const char *ending(const struct chat *c, const struct generation *g)
                                                  : "";
 }
 
-static int prompt_make(const struct chat *c, struct token_list *tokens, struct error *err)
+static int prompt_make(const struct chat *c, struct prompt *prompt, struct error *err)
 {
     uint32_t context = c->generator.runtime->context;
-    struct prompt_input in = {.messages = c->messages};
-    struct prompt prompt;
-    if (prompt_maker_chat(&c->generator.runtime->prompt, &in, &prompt, err))
+    struct prompt_input in = {.messages = c->messages, .replay = c->replay};
+    if (prompt_maker_chat(&c->generator.runtime->prompt, &in, prompt, err))
         return -1;
-    *tokens = prompt.tokens;
-    if (tokens->len >= context)
+    if (prompt->tokens.len >= context)
         return error_set(err, ERROR_LIMIT,
                          "the conversation has %zu tokens, and the context holds %u with the "
                          "answer: /clear starts anew, or ask with fewer words",
-                         tokens->len, context);
+                         prompt->tokens.len, context);
     return 0;
 }
 
 static int turn_answer(struct chat *c, struct error *err)
 {
-    struct token_list tokens = {0};
+    struct prompt prompt = {0};
     strbuf_clear(&c->answer);
+    c->sampled.len = 0;
     struct generation generation = {
         .max_tokens = generate_max_tokens,
         .sampling = generate_sampling(),
         .on_text = text_show,
         .context = c,
+        .sampled = &c->sampled,
     };
-    int failed = prompt_make(c, &tokens, err);
+    int failed = prompt_make(c, &prompt, err);
     if (!failed) {
-        generation.prompt = tokens.ids;
-        generation.n_prompt = (uint32_t)tokens.len;
+        generation.prompt = prompt.tokens.ids;
+        generation.n_prompt = (uint32_t)prompt.tokens.len;
         failed = generator_run(&c->generator, &generation, err);
+        replay_store_add(c->replay, 0, prompt.digest, c->sampled.ids, c->sampled.len);
     }
-    token_list_free(&tokens);
+    prompt_free(&prompt);
     if (failed)
         return -1;
     printf("%s\n", ending(c, &generation));
@@ -170,13 +175,17 @@ static int chat_run(const struct command *command, int argc, char **argv)
     if (runtime_open(&runtime, &err))
         return command_fail_option(command, &err);
     if (generate_check_template(&runtime.prompt, "", &err) ||
+        replay_store_open(&chat.replay, REPLAY_BYTES, &err) ||
         generator_open(&chat.generator, &runtime, &err)) {
+        replay_store_close(chat.replay);
         runtime_close(&runtime);
         return command_fail(command, &err, EXIT_FAILED);
     }
     conversation_reset(&chat);
     status = chat_loop(command, &chat);
     generator_close(&chat.generator);
+    replay_store_close(chat.replay);
+    token_list_free(&chat.sampled);
     strbuf_free(&chat.answer);
     arena_free(&chat.arena);
     runtime_close(&runtime);

@@ -150,6 +150,8 @@ static bool events_take(struct generator *g, struct request *r, struct generatio
 {
     struct sched_event event;
     while (scheduler_next_event(g->scheduler, r, &event)) {
+        if (event.type == EVENT_TOKEN && generation->sampled)
+            token_list_add(generation->sampled, event.token);
         if (event.type == EVENT_TOKEN && (uint32_t)event.token < g->tokens.n_tokens)
             strbuf_add(&a->bytes, g->tokens.bytes[event.token], g->tokens.lengths[event.token]);
         if (event.type == EVENT_TOKEN || event.type == EVENT_DONE)

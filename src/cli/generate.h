@@ -20,6 +20,7 @@ struct generation {
     /* Called with each piece of whole UTF-8 text. */
     void (*on_text)(void *context, const char *text, size_t len);
     void *context;
+    struct token_list *sampled; /* the answer's ids are added to it; NULL: nobody asks */
 
     /* What came of it. */
     enum finish_reason finish;
