@@ -28,24 +28,39 @@ static const struct option replay_options[] = {
 
 static const char *const kind_names[OP_KINDS] = {"match", "insert", "evict"};
 
-/* "100000" or "5%" of the different tokens. */
-static int pages_parse(const char *text, uint64_t distinct, uint32_t *n_pages, struct error *err)
+/* The size of the cache as it was asked for. */
+struct cache_pages {
+    double number;
+    bool is_percent; /* of the different tokens */
+};
+
+static int pages_parse(const char *text, struct cache_pages *pages, struct error *err)
 {
     char *end;
     errno = 0;
-    double number = strtod(text, &end);
-    bool is_share = strcmp(end, "%") == 0;
-    bool is_good = end != text && !errno && number >= 0 && (is_share || !*end);
-    if (is_good && is_share)
-        number = number * (double)distinct / 100;
-    if (!is_good || number > INT32_MAX)
+    pages->number = strtod(text, &end);
+    pages->is_percent = strcmp(end, "%") == 0;
+    if (end != text && !errno && (pages->is_percent || !*end) && pages->number >= 0 &&
+        pages->number <= INT32_MAX)
+        return 0;
+    return error_set(err, ERROR_INPUT,
+                     "--pages needs a number of tokens up to %d or a share like 5%%, not '%s'",
+                     INT32_MAX, text);
+}
+
+/* 0: enough for everything. */
+static int pages_choose(const struct cache_pages *pages, const struct trace *t,
+                        const struct trace_ideal *ideal, struct replay_options *options,
+                        struct error *err)
+{
+    if (pages->number == 0)
+        return replay_pages(t, ideal, options, &options->n_pages, err);
+    double n = pages->is_percent ? pages->number * (double)ideal->distinct / 100 : pages->number;
+    if (n < 2 || n > INT32_MAX)
         return error_set(err, ERROR_INPUT,
-                         "--pages needs a number of tokens up to %d or a share like 5%%, not '%s'",
-                         INT32_MAX, text);
-    *n_pages = (uint32_t)number;
-    if (*n_pages < 2 && (number > 0 || is_share))
-        return error_set(err, ERROR_INPUT, "--pages %s holds no request: give 2 tokens or more",
-                         text);
+                         "--pages %s are %.0f tokens: the cache can have from 2 to %d", pages_text,
+                         n, INT32_MAX);
+    options->n_pages = (uint32_t)n;
     return 0;
 }
 
@@ -173,29 +188,32 @@ static void json_print(const struct trace *t, const struct trace_ideal *ideal,
 }
 
 /* Everything that needs the trace. */
-static int trace_replay(const struct trace *t, struct replay_result *result, struct error *err)
+static int trace_replay(const struct trace *t, const struct cache_pages *pages, struct error *err)
 {
     bool is_terminal = isatty(STDERR_FILENO);
     struct replay_options options = {.n_clients = n_clients,
                                      .max_output = max_output,
                                      .progress = is_terminal ? progress_show : NULL};
     struct trace_ideal ideal;
-    if (trace_ideal(t, &ideal, err) ||
-        pages_parse(pages_text, ideal.distinct, &options.n_pages, err) ||
-        (options.n_pages == 0 && replay_pages(t, &ideal, &options, &options.n_pages, err)))
+    if (trace_ideal(t, &ideal, err) || pages_choose(pages, t, &ideal, &options, err))
         return -1;
+    struct replay_result *result = malloc(sizeof *result); /* histograms are large for a stack */
+    if (!result)
+        return error_set(err, ERROR_MEMORY, "no memory for the result");
     progress_start_ns = clock_now_ns();
     int failed = replay_run(t, &options, result, err);
     if (is_terminal)
         fprintf(stderr, "\r\033[K");
     if (!failed)
         (as_json ? json_print : text_print)(t, &ideal, result);
+    free(result);
     return failed;
 }
 
 static int replay_main(const struct command *command, int argc, char **argv)
 {
     struct option_set set = {.tables = {replay_options}, .max_operands = 1};
+    struct cache_pages pages;
     struct trace trace;
     struct error err;
     int status;
@@ -205,21 +223,12 @@ static int replay_main(const struct command *command, int argc, char **argv)
         error_set(&err, ERROR_INPUT, "which trace? usage: radish replay TRACE");
         return command_fail(command, &err, EXIT_USAGE);
     }
-    uint32_t ignored;
-    if (pages_parse(pages_text, INT32_MAX, &ignored, &err))
+    if (pages_parse(pages_text, &pages, &err))
         return command_fail(command, &err, EXIT_USAGE);
-    struct replay_result *result = malloc(sizeof *result); /* histograms are large for a stack */
-    if (!result) {
-        error_set(&err, ERROR_MEMORY, "no memory for the result");
+    if (trace_read(&trace, set.operands.items[0], &err))
         return command_fail(command, &err, EXIT_FAILED);
-    }
-    if (trace_read(&trace, set.operands.items[0], &err)) {
-        free(result);
-        return command_fail(command, &err, EXIT_FAILED);
-    }
-    int failed = trace_replay(&trace, result, &err);
+    int failed = trace_replay(&trace, &pages, &err);
     trace_free(&trace);
-    free(result);
     return failed ? command_fail_option(command, &err) : EXIT_OK;
 }
 

@@ -106,7 +106,7 @@ static void replay_close(struct replay *r)
 }
 
 /* Sends the client's next request; one that can never fit is passed over. */
-static void client_send(struct replay *r, struct client *c)
+static int client_send(struct replay *r, struct client *c, struct error *err)
 {
     const struct trace *t = r->trace;
     while (!c->is_busy && r->n_sent < t->n_requests) {
@@ -119,15 +119,19 @@ static void client_send(struct replay *r, struct client *c)
             .sampling = SAMPLING_DEFAULT,
         };
         c->request.sampling.temperature = 0;
-        r->result->asked += next->n_input;
         enum submit_result submitted = scheduler_submit(r->scheduler, &c->request);
         c->is_busy = submitted == SUBMIT_OK;
-        if (submitted != SUBMIT_OK) {
-            assert(submitted == SUBMIT_TOO_LONG);
+        if (submitted == SUBMIT_FULL) { /* no memory: there is a place for each client */
+            *err = c->request.error;
+            return -1;
+        }
+        if (submitted == SUBMIT_TOO_LONG) {
             r->result->n_refused++;
+            r->result->asked += next->n_input;
             r->n_done++;
         }
     }
+    return 0;
 }
 
 /* Reads what has come for the client. */
@@ -141,6 +145,7 @@ static int client_read(struct replay *r, struct client *c, struct error *err)
             *err = c->request.error;
             return -1;
         }
+        r->result->asked += c->request.n_tokens;
         r->result->hit += c->request.prompt_cached;
         r->result->generated += c->request.n_generated;
         r->n_decoded += c->request.n_generated ? c->request.n_generated - 1 : 0;
@@ -163,7 +168,8 @@ static int replay_drive(struct replay *r, struct error *err)
     uint32_t n_clients = r->options->n_clients;
     for (;;) {
         for (uint32_t i = 0; i < n_clients; i++)
-            client_send(r, &r->clients[i]);
+            if (client_send(r, &r->clients[i], err))
+                return -1;
         if (r->n_done == r->trace->n_requests)
             return 0;
         bool worked = scheduler_step(r->scheduler);

@@ -108,7 +108,11 @@ def test_a_small_cache_evicts(trace):
 def test_pages_as_a_share(trace):
     path = trace([line(1000, 1, 2), line(1000, 3, 4)])
     assert replay(path, "--pages", "60%")["pages"] == 1200
-    assert replay(path, "--pages=100%")["pages"] == 2000
+    assert replay(path, "--pages=300%")["pages"] == 6000
+    for pages, tokens in (("0.01%", 0), ("1", 1), ("900000000%", 18000000000)):
+        done = radish(path, "--pages", pages)
+        assert done.returncode == USAGE
+        assert f"--pages {pages} are {tokens} tokens: the cache can have from 2" in done.stderr
     assert replay(path, "--pages", "0")["pages"] >= 2000
 
 
@@ -175,7 +179,6 @@ def test_progress_is_for_terminals(trace):
     (("a", "--pages", "5%%"), "--pages needs"),
     (("a", "--pages", "1e12"), "--pages needs"),
     (("a", "--pages", "nan"), "--pages needs"),
-    (("a", "--pages", "1"), "holds no request"),
     (("a", "--max-seqs", "0"), "--max-seqs needs"),
     (("a", "--what"), "unknown option"),
 ])
