@@ -42,6 +42,22 @@ static void report(const struct world_totals *t, double seconds)
     fflush(stdout);
 }
 
+static void report_kinds(const struct world_totals *t)
+{
+    static const char *const kinds[] = {"missed", "common", "supersequence", "prefix"};
+    static const char *const reasons[] = {"none",    "never seen", "diverged", "evicted",
+                                          "expired", "cleared",    "namespace"};
+    printf("cache soak: lookups");
+    for (int i = 0; i < MATCH_KINDS; i++)
+        printf(" %s %llu", kinds[i], (unsigned long long)t->lookups[i]);
+    printf("; explanations");
+    for (int i = 0; i <= MISS_NAMESPACE; i++)
+        printf(" %s %llu", reasons[i], (unsigned long long)t->misses[i]);
+    printf(" (forgotten %llu); refused %llu, pins %llu, withdrawals %llu\n",
+           (unsigned long long)t->n_forgotten, (unsigned long long)t->n_refused,
+           (unsigned long long)t->n_pinned, (unsigned long long)t->n_withdrawn);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2 || argc > 3) {
@@ -65,5 +81,6 @@ int main(int argc, char **argv)
         }
     }
     report(&totals, seconds_since(began_ns));
+    report_kinds(&totals);
     return 0;
 }

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "test.h"
 
-enum { GONE_TABLE = 1 << 17 };
+enum { GONE_TABLE = 1 << 17, GONE_TABLE_LARGE = 1 << 19, LARGE_POOL = 10000 };
 
 /* What goes first has the smaller rank: the invalid, the unpinned, the pinned; then by stamp. */
 struct candidate {
@@ -19,17 +19,20 @@ struct candidate {
 
 void naive_open(struct naive *m, uint32_t n_pages, uint32_t max_pinned)
 {
-    *m = (struct naive){.n_pages = n_pages, .max_pinned = max_pinned, .gone_mask = GONE_TABLE - 1};
+    uint32_t table = n_pages < LARGE_POOL ? GONE_TABLE : GONE_TABLE_LARGE;
+    *m = (struct naive){.n_pages = n_pages, .max_pinned = max_pinned, .gone_mask = table - 1};
     m->positions = calloc(n_pages + NAIVE_MAX_ROOTS, sizeof *m->positions);
     m->heap = calloc(2 * (size_t)n_pages, sizeof *m->heap);
-    m->gone = calloc(GONE_TABLE, sizeof *m->gone);
-    CHECK(m->positions && m->heap && m->gone);
+    m->order = calloc(n_pages, sizeof *m->order);
+    m->gone = calloc(table, sizeof *m->gone);
+    CHECK(m->positions && m->heap && m->order && m->gone);
 }
 
 void naive_close(struct naive *m)
 {
     free(m->positions);
     free(m->heap);
+    free(m->order);
     free(m->gone);
 }
 
@@ -67,25 +70,34 @@ static void root_remove_if_idle(struct naive *m, int root)
         r->used = false;
 }
 
-int naive_child(const struct naive *m, int at, uint64_t token)
+static int child_of(const struct naive *m, int at, uint64_t token, bool met)
 {
-    const struct position *p = &m->positions[at];
-    for (int c = p->first_child; c != NOWHERE; c = m->positions[c].next_sibling)
-        if (m->positions[c].token == token && m->positions[c].gone == p->gone)
-            return c;
-    return NOWHERE;
+    int cut = NOWHERE;
+    for (int c = m->positions[at].first_child; c != NOWHERE; c = m->positions[c].next_sibling)
+        if (m->positions[c].token == token) {
+            if (!m->positions[c].cut)
+                return c;
+            cut = c;
+        }
+    return met && m->positions[at].gone ? cut : NOWHERE;
 }
 
-int naive_walk(const struct naive *m, int at, const uint64_t *tokens, uint32_t n, uint32_t *length)
+int naive_walk_gone(const struct naive *m, int at, const uint64_t *tokens, uint32_t n, bool met,
+                    uint32_t *length)
 {
     int whole = at;
     *length = 0;
-    for (uint32_t i = 0; i < n && (at = naive_child(m, at, tokens[i])) != NOWHERE; i++)
+    for (uint32_t i = 0; i < n && (at = child_of(m, at, tokens[i], met)) != NOWHERE; i++)
         if (cache_token_is_whole(tokens[i])) {
             whole = at;
             *length = i + 1;
         }
     return whole;
+}
+
+int naive_walk(const struct naive *m, int at, const uint64_t *tokens, uint32_t n, uint32_t *length)
+{
+    return naive_walk_gone(m, at, tokens, n, false, length);
 }
 
 enum match_kind naive_kind(const struct naive *m, int at, uint32_t length, uint32_t n)
@@ -193,59 +205,141 @@ bool naive_is_full(const struct naive *m)
 }
 
 /* The table never forgets; a world that would fill it is started anew. */
-static void note_gone(struct naive *m, const struct position *p, enum miss_reason why,
-                      uint64_t now_ns)
+static void note_gone(struct naive *m, int at, const struct gone *gone)
 {
-    struct gone *slot = gone_slot(m, p->path);
+    struct gone *slot = gone_slot(m, m->positions[at].path);
     m->n_gone += slot->path == 0;
-    CHECK(m->n_gone < GONE_TABLE * 3 / 4);
-    *slot = (struct gone){p->path, why, now_ns, p->stamp};
+    CHECK(m->n_gone < m->gone_mask / 4 * 3);
+    *slot = *gone;
+    slot->path = m->positions[at].path;
 }
 
-static void position_remove(struct naive *m, int at, enum miss_reason why, uint64_t now_ns)
+static void count_pages(struct naive *m, enum miss_reason why)
 {
-    struct position *p = &m->positions[at], *up = &m->positions[p->parent];
-    CHECK(p->used && p->locks == 0 && p->pins == 0 && p->n_children == 0);
-    if (is_invalid(m, at))
-        why = MISS_CLEARED;
-    note_gone(m, p, why, now_ns);
     *(why == MISS_CLEARED   ? &m->went.cleared_pages
       : why == MISS_EXPIRED ? &m->went.expired_pages
                             : &m->went.evicted_pages) += 1;
-    int *link = &up->first_child;
+}
+
+static void count_node(struct naive *m, enum miss_reason why)
+{
+    *(why == MISS_CLEARED   ? &m->went.cleared_nodes
+      : why == MISS_EXPIRED ? &m->went.expired_nodes
+                            : &m->went.evicted_nodes) += 1;
+}
+
+static void position_remove(struct naive *m, int at)
+{
+    struct position *p = &m->positions[at], *up = &m->positions[p->parent];
+    CHECK(p->used && p->locks == 0 && p->pins == 0 && p->n_children == 0);
+    int *link = &up->first_child, root = p->root;
     while (*link != at)
         link = &m->positions[*link].next_sibling;
     *link = p->next_sibling;
     up->n_children--;
     m->n_used--;
-    m->positions[p->root].n_pages--;
-    int root = p->root;
+    m->positions[root].n_pages--;
     *p = (struct position){0};
     root_remove_if_idle(m, root);
 }
 
+/* ---- pins ---- */
+
+static void pin_end(struct naive *m, uint32_t i, uint64_t now_ns)
+{
+    int at = m->pins[i].at;
+    m->n_pins--;
+    for (; i < m->n_pins; i++)
+        m->pins[i] = m->pins[i + 1];
+    for (int p = at; !naive_is_root(m, p); p = m->positions[p].parent)
+        m->positions[p].pins--;
+    naive_touch(m, at, now_ns); /* the end of a pin is a use */
+}
+
+bool naive_pin(struct naive *m, int at, uint64_t until_ns)
+{
+    uint32_t n_pinned = 0;
+    if (is_invalid(m, at))
+        return false;
+    if (naive_is_root(m, at))
+        return true;
+    for (uint32_t i = 0; i < m->n_pins; i++)
+        if (m->pins[i].at == at) {
+            if (m->pins[i].until_ns < until_ns)
+                m->pins[i].until_ns = until_ns;
+            return true;
+        }
+    for (int i = 0; i < (int)m->n_pages; i++)
+        n_pinned += m->positions[i].pins > 0;
+    for (int p = at; !naive_is_root(m, p); p = m->positions[p].parent)
+        n_pinned += m->positions[p].pins == 0;
+    if (n_pinned > m->max_pinned)
+        return false;
+    CHECK(m->n_pins < NAIVE_MAX_PINS);
+    m->pins[m->n_pins++] = (struct naive_pin){at, until_ns};
+    for (int p = at; !naive_is_root(m, p); p = m->positions[p].parent)
+        m->positions[p].pins++;
+    return true;
+}
+
+static void pin_end_at(struct naive *m, int at, uint64_t now_ns)
+{
+    uint32_t i = 0;
+    while (m->pins[i].at != at)
+        CHECK(++i < m->n_pins);
+    pin_end(m, i, now_ns);
+    CHECK_INT(m->positions[at].pins, 0);
+}
+
+static void pins_end_over(struct naive *m, uint64_t now_ns)
+{
+    while (m->n_pins > 0) {
+        uint32_t first = 0;
+        for (uint32_t i = 1; i < m->n_pins; i++)
+            if (m->pins[i].until_ns < m->pins[first].until_ns)
+                first = i;
+        if (m->pins[first].until_ns > now_ns)
+            return;
+        pin_end(m, first, now_ns);
+    }
+}
+
+/* Ends those of one namespace. */
+static void pins_end_in(struct naive *m, int root)
+{
+    for (uint32_t i = 0; i < m->n_pins;)
+        if (m->positions[m->pins[i].at].root == root)
+            pin_end(m, i, m->now);
+        else
+            i++;
+}
+
+/* ---- what goes ---- */
+
 /* Frees positions from the end of the node that ends at a leaf: `need` of them, or all, or some
- * more so that no image is cut. Moves `*leaf` up to what is left. What counts as a node that went
- * is one that went whole. */
+ * more so that no image is cut. A pin that ends there is over first. Moves `*leaf` up to what is
+ * left. What counts as a node that went is one that went whole. */
 static uint32_t node_free(struct naive *m, int *leaf, uint32_t need, enum miss_reason why,
                           uint64_t now_ns)
 {
     uint32_t freed = 0;
-    if (is_invalid(m, *leaf))
-        why = MISS_CLEARED;
+    struct gone gone = {.why = is_invalid(m, *leaf) ? MISS_CLEARED : why,
+                        .gone_ns = now_ns,
+                        .used_ns = m->positions[*leaf].stamp};
+    if (m->positions[*leaf].pins > 0)
+        pin_end_at(m, *leaf, now_ns);
     for (;;) {
         int at = *leaf, up = *leaf = m->positions[at].parent;
-        bool unit = cache_token_image_begun(m->positions[at].token) <= 1;
-        bool last = naive_is_root(m, up) || naive_ends_node(m, up);
-        position_remove(m, at, why, now_ns);
+        bool whole = naive_is_root(m, up) || naive_ends_node(m, up);
+        bool last = whole || (freed + 1 >= need && cache_token_is_whole(m->positions[up].token));
+        gone.sure = last || m->positions[up].end;
+        note_gone(m, at, &gone);
+        count_pages(m, gone.why);
+        position_remove(m, at);
         freed++;
-        if (last) {
-            *(why == MISS_CLEARED   ? &m->went.cleared_nodes
-              : why == MISS_EXPIRED ? &m->went.expired_nodes
-                                    : &m->went.evicted_nodes) += 1;
-            return freed;
-        }
-        if (unit && freed >= need)
+        if (whole)
+            count_node(m, gone.why);
+        if (last)
             return freed;
     }
 }
@@ -319,7 +413,7 @@ static uint32_t sweep(struct naive *m, const struct sweep *s)
         struct candidate c = heap_pop(m);
         if (c.rank > s->max_rank || (c.rank > 0 && c.stamp >= s->before_ns))
             break;
-        const struct position p = m->positions[c.at];
+        const struct position p = m->positions[c.at]; /* as it is before it goes */
         uint32_t n = node_free(m, &c.at, s->need - e->freed, s->why, s->now_ns);
         if (e->n_nodes < PRESSURE_NODES) {
             e->nodes[e->n_nodes].digest = p.path;
@@ -335,6 +429,13 @@ static uint32_t sweep(struct naive *m, const struct sweep *s)
     return e->freed;
 }
 
+void naive_break_pin(struct naive *m, uint64_t now_ns)
+{
+    collect(m, NOWHERE);
+    CHECK(m->n_heap > 0 && m->heap[0].rank == 2);
+    pin_end_at(m, m->heap[0].at, now_ns);
+}
+
 uint32_t naive_evict(struct naive *m, uint32_t n_pages, uint32_t max_nodes, uint64_t now_ns)
 {
     return sweep(m,
@@ -343,6 +444,7 @@ uint32_t naive_evict(struct naive *m, uint32_t n_pages, uint32_t max_nodes, uint
 
 uint32_t naive_expire(struct naive *m, uint64_t before_ns, uint32_t max_nodes, uint64_t now_ns)
 {
+    pins_end_over(m, now_ns);
     return sweep(
         m, &(struct sweep){NOWHERE, 1, before_ns, UINT32_MAX, max_nodes, MISS_EXPIRED, now_ns});
 }
@@ -369,19 +471,108 @@ void naive_unlock(struct naive *m, int at, uint64_t now_ns)
     int root = m->positions[at].root;
     if (!naive_is_root(m, at) && m->positions[at].n_children == 0)
         m->positions[at].end = true;
+    for (int p = at; m->positions[p].gone && m->positions[p].locks == 1; p = m->positions[p].parent)
+        if (naive_ends_node(m, p))
+            count_node(m, MISS_CLEARED);
     begin_touch(m, now_ns);
-    while (at != NOWHERE) {
+    for (int up; at != NOWHERE; at = up) {
         struct position *p = &m->positions[at];
-        int up = p->parent;
-        bool ends = naive_is_root(m, at) || naive_ends_node(m, at);
+        up = p->parent;
         CHECK(p->locks > 0);
         p->locks--;
         p->stamp = m->now;
-        at = up;
-        (void)ends;
+        if (p->gone && p->locks == 0) {
+            count_pages(m, MISS_CLEARED);
+            position_remove(m, at);
+        }
     }
     root_remove_if_idle(m, root);
     naive_keep_cap(m, root, now_ns);
+}
+
+/* ---- what must not be found ---- */
+
+static void root_invalidate(struct naive *m, int root)
+{
+    pins_end_in(m, root);
+    m->positions[root].valid = false;
+    m->positions[root].cap = UINT32_MAX;
+    m->positions[root].invalid_ns = m->now;
+}
+
+/* All of them: the most recently used first, as the stamps of ended pins tell. */
+void naive_invalidate(struct naive *m, const uint64_t *ns)
+{
+    if (ns) {
+        int root = naive_root(m, *ns);
+        if (root != NOWHERE)
+            root_invalidate(m, root);
+        return;
+    }
+    for (uint64_t before = UINT64_MAX;;) {
+        int newest = NOWHERE;
+        for (int i = (int)m->n_pages; i < (int)m->n_pages + NAIVE_MAX_ROOTS; i++)
+            if (m->positions[i].used && m->positions[i].valid && m->positions[i].stamp < before &&
+                (newest == NOWHERE || m->positions[i].stamp > m->positions[newest].stamp))
+                newest = i;
+        if (newest == NOWHERE)
+            return;
+        before = m->positions[newest].stamp;
+        root_invalidate(m, newest);
+    }
+}
+
+int naive_withdraw_top(const struct naive *m, int at, uint32_t depth)
+{
+    if (m->positions[at].depth <= depth)
+        return NOWHERE;
+    while (m->positions[at].depth > depth + 1)
+        at = m->positions[at].parent;
+    if (m->positions[at].gone)
+        return NOWHERE;
+    while (!naive_is_root(m, m->positions[at].parent) &&
+           !cache_token_is_whole(m->positions[m->positions[at].parent].token))
+        at = m->positions[at].parent;
+    return at;
+}
+
+static bool is_below(const struct naive *m, int at, int top)
+{
+    while (at != NOWHERE && at != top)
+        at = m->positions[at].parent;
+    return at == top;
+}
+
+void naive_withdraw(struct naive *m, int top)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->n_pins;)
+        if (is_below(m, m->pins[i].at, top))
+            pin_end(m, i, m->now);
+        else
+            i++;
+    m->positions[top].cut = true;
+    m->order[n++] = top; /* parents before their children */
+    for (uint32_t i = 0; i < n; i++) {
+        if (m->positions[m->order[i]].locks == 0 && naive_ends_node(m, m->order[i]))
+            count_node(m, MISS_CLEARED);
+        for (int c = m->positions[m->order[i]].first_child; c != NOWHERE;
+             c = m->positions[c].next_sibling)
+            m->order[n++] = c;
+    }
+    while (n > 0) {
+        int at = m->order[--n];
+        struct position *p = &m->positions[at];
+        struct gone gone = {
+            .why = MISS_CLEARED, .sure = at == top, .gone_ns = m->now, .used_ns = p->stamp};
+        if (!p->gone)
+            note_gone(m, at, &gone);
+        p->gone = true;
+        if (p->locks > 0)
+            continue;
+        count_pages(m, MISS_CLEARED);
+        position_remove(m, at);
+    }
 }
 
 /* ---- counting ---- */

@@ -14,18 +14,19 @@
  * out from the positions: those in a row that nothing tells apart.
  *
  * The model knows nothing of the tree's code, only of its header. */
-enum { NAIVE_MAX_ROOTS = 64, NAIVE_MAX_PINS = 64, NOWHERE = -1 };
+enum { NAIVE_MAX_ROOTS = 64, NAIVE_MAX_PINS = 256, NOWHERE = -1 };
 
 struct position {
     bool used, end;
-    bool gone;  /* withdrawn: nothing above it leads here */
+    bool gone;  /* withdrawn, with all below it */
+    bool cut;   /* ... and the first of what was: nothing leads here */
     bool valid; /* of roots: the namespace is found */
     int parent; /* a position or a root; NOWHERE for roots */
     int root;
     int first_child, next_sibling;
     uint32_t n_children, depth, locks, pins, hits;
     uint64_t token, stamp, path; /* path: a hash of the namespace and the tokens up to here */
-    uint64_t ns;                 /* of roots, as the rest */
+    uint64_t ns, invalid_ns;     /* of roots, as the rest */
     uint32_t n_pages, cap;
 };
 
@@ -34,10 +35,11 @@ struct naive_pin {
     uint64_t until_ns;
 };
 
-/* What went, and why. */
+/* What went, and why: every position that ever did, as it was the last time. */
 struct gone {
     uint64_t path; /* 0: nothing is noted here */
     enum miss_reason why;
+    bool sure; /* the first of what went at once, or behind a stored end: the tree notes these */
     uint64_t gone_ns, used_ns;
 };
 
@@ -53,6 +55,7 @@ struct naive {
     uint32_t gone_mask, n_gone;
     struct candidate *heap;
     uint32_t n_heap;
+    int *order; /* [n_pages] room for a list of positions */
 };
 
 void naive_open(struct naive *m, uint32_t n_pages, uint32_t max_pinned);
@@ -65,8 +68,10 @@ static inline bool naive_is_root(const struct naive *m, int at)
 
 int naive_root(const struct naive *m, uint64_t ns); /* or NOWHERE */
 int naive_make_root(struct naive *m, uint64_t ns);
-int naive_child(const struct naive *m, int at, uint64_t token); /* or NOWHERE */
-/* Follows the tokens down; ends where a sequence may be cut. */
+/* Follows the tokens down; ends where a sequence may be cut. From a position that is gone, what was
+ * withdrawn before it may be `met` again where nothing keeps the two apart. */
+int naive_walk_gone(const struct naive *m, int at, const uint64_t *tokens, uint32_t n, bool met,
+                    uint32_t *length);
 int naive_walk(const struct naive *m, int at, const uint64_t *tokens, uint32_t n, uint32_t *length);
 enum match_kind naive_kind(const struct naive *m, int at, uint32_t length, uint32_t n);
 
@@ -76,13 +81,17 @@ void naive_hit(struct naive *m, int at);
 int naive_add(struct naive *m, int parent, uint64_t token, uint32_t page);
 void naive_unlock(struct naive *m, int at, uint64_t now_ns);
 bool naive_pin(struct naive *m, int at, uint64_t until_ns);
+/* Ends the pin that would be the first to be broken when everything is pinned. */
+void naive_break_pin(struct naive *m, uint64_t now_ns);
 
 /* These say how many pages went. */
 uint32_t naive_evict(struct naive *m, uint32_t n_pages, uint32_t max_nodes, uint64_t now_ns);
 uint32_t naive_expire(struct naive *m, uint64_t before_ns, uint32_t max_nodes, uint64_t now_ns);
 uint32_t naive_clear(struct naive *m, const uint64_t *ns, uint32_t max_nodes, uint64_t now_ns);
 void naive_invalidate(struct naive *m, const uint64_t *ns);
-void naive_withdraw(struct naive *m, int at, uint32_t depth);
+/* Where the positions of a path begin to go when it is withdrawn from `depth` on; NOWHERE. */
+int naive_withdraw_top(const struct naive *m, int at, uint32_t depth);
+void naive_withdraw(struct naive *m, int top);
 void naive_keep_cap(struct naive *m, int root, uint64_t now_ns);
 
 /* Counted from nothing; `went` is copied. */

@@ -11,7 +11,14 @@
 #include "test.h"
 
 enum { N_DIGESTS = 1 << 12 };
-enum { MAX_HANDLES = 16, MAX_QUERY = 256, MAX_IMAGES = 8, CHECK_TREE_EVERY = 8, LOOK_EVERY = 16 };
+enum {
+    MAX_HANDLES = 16,
+    MAX_QUERY = 256,
+    MAX_IMAGES = 8,
+    CHECK_TREE_EVERY = 8,
+    LOOK_EVERY = 16,
+    NEVER_FORGOTTEN = 100
+};
 
 struct handle {
     node_id node;
@@ -45,6 +52,12 @@ struct world {
 static uint32_t below(struct world *w, uint32_t n)
 {
     return (uint32_t)((hash_mix(w->random++) >> 32) * n >> 32);
+}
+
+/* What empties the tree happens less often in a large one, or it would never be full. */
+static bool rarely(struct world *w)
+{
+    return below(w, 16 + w->config->n_pages / 16) == 0;
 }
 
 static uint32_t most_nodes(struct world *w)
@@ -105,8 +118,11 @@ static uint32_t path_of(struct world *w, int at)
 /* The beginning of something stored, all of it or cut anywhere. */
 static void add_stored(struct world *w, struct query *q, int at)
 {
+    if (below(w, 2))
+        while (w->naive.positions[at].first_child != NOWHERE)
+            at = w->naive.positions[at].first_child;
     uint32_t depth = path_of(w, at);
-    if (below(w, 2) == 0)
+    if (below(w, 2))
         depth = below(w, depth + 1);
     for (; q->n < depth && q->n < w->config->max_query; q->n++) {
         q->tokens[q->n] = w->naive.positions[w->path[q->n]].token;
@@ -222,7 +238,7 @@ static void check_entry(struct world *w, const struct tree_entry *e, int at)
     bool root = naive_is_root(m, at);
     uint32_t length = 0, n_images = 0, n_children = 0;
     for (int c = p->first_child; c != NOWHERE; c = m->positions[c].next_sibling)
-        n_children += m->positions[c].gone == p->gone;
+        n_children += !m->positions[c].cut;
     if (!root) {
         uint32_t depth = path_of(w, at),
                  from = (uint32_t)m->positions[naive_node_begin(m, at)].depth;
@@ -334,6 +350,10 @@ static void follow_evictions(struct world *w)
                  naive->cleared_pages;
     CHECK(n == 0 || w->config->max_nodes < w->config->n_pages);
     CHECK_INT(naive_evict(&w->naive, (uint32_t)n, UINT32_MAX, w->now), n);
+    /* Where everything is pinned, a pin that is broken may make one node of two, which is enough.
+     */
+    if (w->naive.n_pins > prefix_tree_stats(w->tree)->n_pins)
+        naive_break_pin(&w->naive, w->now);
 }
 
 static void refuse(struct world *w)
@@ -378,8 +398,6 @@ static void evict_both(struct world *w, uint32_t n_pages, uint32_t max_nodes)
 
 static void do_acquire(struct world *w)
 {
-    if (w->n_handles == w->config->n_handles)
-        return;
     struct query *q = make_query(w, false);
     int root = naive_root(&w->naive, q->ns), at = root;
     uint32_t want = 0, got = UINT32_MAX;
@@ -426,8 +444,6 @@ static bool take_pages(struct world *w, uint32_t n, uint32_t *pages)
 
 static void do_insert(struct world *w)
 {
-    if (w->n_handles == 0)
-        return;
     struct handle *h = &w->handles[below(w, w->n_handles)];
     uint32_t pages[MAX_QUERY], present, claimed = 0;
     struct query *q = make_query(w, true);
@@ -443,6 +459,8 @@ static void do_insert(struct world *w)
             CHECK_INT(claimed, 0);
             refuse(w);
         } else {
+            if (w->naive.positions[h->at].gone && claimed < q->n - present)
+                at = naive_walk_gone(&w->naive, h->at, q->tokens, q->n - claimed, true, &present);
             CHECK_INT(claimed, q->n - present);
             for (uint32_t i = present; i < q->n; i++)
                 at = naive_add(&w->naive, at, q->tokens[i], pages[i]);
@@ -459,8 +477,6 @@ static void do_insert(struct world *w)
 
 static void do_lock(struct world *w)
 {
-    if (w->n_handles == 0 || w->n_handles == w->config->n_handles)
-        return;
     struct handle h = w->handles[below(w, w->n_handles)];
     prefix_tree_lock(w->tree, h.node);
     naive_lock(&w->naive, h.at, 1);
@@ -469,8 +485,6 @@ static void do_lock(struct world *w)
 
 static void do_unlock(struct world *w)
 {
-    if (w->n_handles == 0)
-        return;
     uint32_t i = below(w, w->n_handles);
     struct handle h = w->handles[i];
     check_handle(w, h.node, h.at);
@@ -487,7 +501,8 @@ static void do_evict(struct world *w)
 
 static void do_expire(struct world *w)
 {
-    uint64_t age = below(w, 2000), before = w->naive.now > age ? w->naive.now - age : 0;
+    uint64_t age = below(w, below(w, 8) ? 20000 : 300),
+             before = w->naive.now > age ? w->naive.now - age : 0;
     uint32_t max_nodes = most_nodes(w);
     CHECK_INT(prefix_tree_expire(w->tree, before, max_nodes, w->now),
               naive_expire(&w->naive, before, max_nodes, w->now));
@@ -495,7 +510,7 @@ static void do_expire(struct world *w)
 
 static void do_clear(struct world *w)
 {
-    if (below(w, 8))
+    if (!rarely(w))
         return;
     uint64_t ns = below(w, w->config->n_namespaces);
     const uint64_t *which = below(w, 2) ? &ns : NULL;
@@ -504,13 +519,231 @@ static void do_clear(struct world *w)
               naive_clear(&w->naive, which, max_nodes, w->now));
 }
 
+static void do_pin(struct world *w)
+{
+    struct handle h = w->handles[below(w, w->n_handles)];
+    uint64_t until = w->now + below(w, 300);
+    uint32_t before = w->naive.n_pins;
+    CHECK_INT(prefix_tree_pin(w->tree, h.node, until), naive_pin(&w->naive, h.at, until));
+    w->totals.n_pinned += w->naive.n_pins - before;
+}
+
+static void do_invalidate(struct world *w)
+{
+    uint64_t ns = below(w, w->config->n_namespaces);
+    const uint64_t *which = below(w, 4) ? &ns : NULL;
+    if (!rarely(w))
+        return;
+    prefix_tree_invalidate(w->tree, which);
+    naive_invalidate(&w->naive, which);
+}
+
+static void do_withdraw(struct world *w)
+{
+    if (below(w, 8))
+        return;
+    struct handle h = w->handles[below(w, w->n_handles)];
+    const struct position *p = &w->naive.positions[h.at];
+    uint32_t depth = below(w, 4) ? p->depth - below(w, p->depth + 1) : below(w, p->depth + 2);
+    int top = naive_withdraw_top(&w->naive, h.at, depth);
+    bool is_tight = w->config->max_nodes < w->config->n_pages;
+    if (is_tight && !w->naive.positions[p->root].valid)
+        return; /* what stays could not be seen */
+    bool was_full = prefix_tree_stats(w->tree)->n_nodes == w->config->max_nodes;
+    prefix_tree_withdraw(w->tree, h.node, depth);
+    check_handle(w, h.node, h.at);
+    if (top == NOWHERE)
+        return;
+    /* Without a node to split off what may stay, all of the node goes. */
+    if (is_tight) {
+        uint64_t tokens[MAX_QUERY];
+        uint32_t n = path_of(w, top) - 1;
+        for (uint32_t i = 0; i < n; i++)
+            tokens[i] = w->naive.positions[w->path[i]].token;
+        uint32_t stays = prefix_tree_peek(w->tree, w->naive.positions[p->root].ns, tokens, n);
+        CHECK(stays == n || was_full);
+        top = (int)w->path[stays];
+    }
+    naive_withdraw(&w->naive, top);
+    w->totals.n_withdrawn++;
+}
+
+static void do_set_cap(struct world *w)
+{
+    if (!w->config->caps || below(w, 4))
+        return;
+    uint64_t ns = below(w, w->config->n_namespaces);
+    uint32_t cap = below(w, 3) ? below(w, w->config->n_pages) : UINT32_MAX;
+    int root = naive_root(&w->naive, ns);
+    prefix_tree_set_cap(w->tree, ns, cap);
+    if (root == NOWHERE)
+        return;
+    w->naive.positions[root].cap = cap;
+    naive_keep_cap(&w->naive, root, w->naive.now);
+}
+
+/* ---- explanations ---- */
+
+/* How the most recently used path goes on behind a position. */
+static uint32_t way_on(const struct naive *m, int at, uint64_t *tokens)
+{
+    uint32_t n = 0;
+    while (n < MISS_MAX_TOKENS) {
+        int newest = NOWHERE;
+        for (int c = m->positions[at].first_child; c != NOWHERE; c = m->positions[c].next_sibling)
+            if (!m->positions[c].cut &&
+                (newest == NOWHERE || m->positions[c].stamp > m->positions[newest].stamp))
+                newest = c;
+        if (newest == NOWHERE)
+            break;
+        at = newest;
+        tokens[n++] = m->positions[at].token;
+    }
+    return n;
+}
+
+/* The most that any namespace has of a query. */
+static uint32_t longest_anywhere(const struct naive *m, const struct query *q, uint32_t n)
+{
+    uint32_t longest = 0, length;
+    for (int i = (int)m->n_pages; i < (int)m->n_pages + NAIVE_MAX_ROOTS; i++)
+        if (m->positions[i].used && m->positions[i].valid) {
+            naive_walk(m, i, q->tokens, n, &length);
+            longest = length > longest ? length : longest;
+        }
+    return longest;
+}
+
+/* Whether an invalid namespace of this number has more of the query, and became so then. */
+static bool has_invalid(const struct naive *m, const struct query *q, uint32_t n, uint32_t than,
+                        const uint64_t *invalid_ns)
+{
+    uint32_t length;
+    for (int i = (int)m->n_pages; i < (int)m->n_pages + NAIVE_MAX_ROOTS; i++) {
+        const struct position *r = &m->positions[i];
+        if (!r->used || r->valid || r->ns != q->ns || (invalid_ns && r->invalid_ns != *invalid_ns))
+            continue;
+        naive_walk(m, i, q->tokens, n, &length);
+        if (length > than)
+            return true;
+    }
+    return false;
+}
+
+/* What the model knows of what went, of the query behind the match: the first that the tree must
+ * have noted, and whether anything of it went as the tree says. */
+struct losses {
+    const struct gone *sure;
+    bool as_told;
+};
+
+static struct losses find_losses(const struct world *w, const struct query *q, uint32_t n,
+                                 uint64_t path, const struct miss *miss)
+{
+    bool is_tight = w->config->max_nodes < w->config->n_pages;
+    struct losses found = {0};
+    for (uint32_t i = miss->position; i < n; i++) {
+        path = hash_pair(path, q->tokens[i]);
+        const struct gone *gone = naive_gone(&w->naive, path);
+        if (!gone)
+            continue;
+        found.as_told |= !gone->sure; /* may have gone twice, and be known by the first time */
+        /* Used later than the model thinks: where a pin was broken to get a node, a touch. */
+        found.as_told |= gone->why == miss->reason && gone->gone_ns == miss->gone_ns &&
+                         (is_tight ? gone->used_ns <= miss->last_used_ns
+                                   : gone->used_ns == miss->last_used_ns);
+        if (!found.sure && gone->sure)
+            found.sure = gone;
+    }
+    return found;
+}
+
+/* It went, as the tree says: then it was here. The tree's memory is small and may have lost what
+ * the model knows; while little went that must not happen. */
+static void check_gone(struct world *w, const struct query *q, uint32_t n, uint64_t path,
+                       const struct miss *miss)
+{
+    struct losses losses = find_losses(w, q, n, path, miss);
+    if (miss->reason == MISS_EVICTED || miss->reason == MISS_EXPIRED ||
+        miss->reason == MISS_CLEARED) {
+        w->totals.n_explained++;
+        CHECK(losses.as_told || (miss->reason == MISS_CLEARED &&
+                                 has_invalid(&w->naive, q, n, miss->position, &miss->gone_ns)));
+        return;
+    }
+    CHECK(!has_invalid(&w->naive, q, n, miss->position, NULL));
+    w->totals.n_forgotten += losses.sure != NULL;
+    CHECK(!losses.sure || w->naive.n_gone > NEVER_FORGOTTEN);
+}
+
+static void do_explain(struct world *w)
+{
+    struct query *q = make_query(w, false);
+    const struct naive *m = &w->naive;
+    bool others = below(w, 2);
+    uint32_t n = q->n, length = 0, n_tokens = 0;
+    uint64_t path = hash_pair(17, q->ns), tokens[MISS_MAX_TOKENS];
+    int root = naive_root(m, q->ns);
+    struct miss miss;
+    prefix_tree_explain(w->tree, q->ns, q->tokens, q->n, others, &miss);
+    while (n > 0 && !cache_token_is_whole(q->tokens[n - 1]))
+        n--;
+    if (root != NOWHERE) {
+        int at = naive_walk(m, root, q->tokens, n, &length);
+        path = m->positions[at].path;
+        n_tokens = way_on(m, at, tokens);
+    }
+    w->totals.misses[miss.reason]++;
+    CHECK_INT(miss.position, length);
+    CHECK((miss.reason == MISS_NONE) == (length == n));
+    if (length < n) {
+        uint32_t longest = others ? longest_anywhere(m, q, n) : length;
+        check_gone(w, q, n, path, &miss);
+        if (miss.reason == MISS_NAMESPACE) {
+            uint32_t there = 0;
+            CHECK(others && miss.ns != q->ns && naive_root(m, miss.ns) != NOWHERE);
+            naive_walk(m, naive_root(m, miss.ns), q->tokens, n, &there);
+            CHECK(there == longest && there > length && there == miss.ns_length);
+        }
+        if (miss.reason == MISS_DIVERGED) {
+            CHECK(n_tokens > 0 && n_tokens == miss.n_tokens);
+            CHECK(memcmp(tokens, miss.tokens, n_tokens * sizeof *tokens) == 0);
+        }
+        CHECK(miss.reason != MISS_NEVER_SEEN || n_tokens == 0);
+        CHECK((miss.reason != MISS_NEVER_SEEN && miss.reason != MISS_DIVERGED) ||
+              longest <= length);
+    }
+    query_end(w);
+}
+
 /* ---- the world ---- */
 
-static void (*const operations[])(struct world *) = {
-    do_acquire, do_acquire, do_acquire, do_acquire, do_insert, do_insert, do_insert, do_insert,
-    do_unlock,  do_unlock,  do_unlock,  do_unlock,  do_lock,   do_evict,  do_expire, do_clear,
+/* Operations, with how often they are drawn, and on how many handles they can work. */
+static const struct {
+    void (*run)(struct world *w);
+    uint32_t weight;
+    bool needs_handle, makes_handle;
+} operations[] = {
+    {do_acquire, 8, false, true},  {do_insert, 8, true, false},      {do_unlock, 8, true, false},
+    {do_lock, 2, true, true},      {do_evict, 2, false, false},      {do_expire, 2, false, false},
+    {do_clear, 2, false, false},   {do_invalidate, 1, false, false}, {do_pin, 2, true, false},
+    {do_withdraw, 2, true, false}, {do_set_cap, 2, false, false},    {do_explain, 4, false, false},
 };
-enum { N_OPERATIONS = sizeof operations / sizeof *operations };
+
+static void operate(struct world *w)
+{
+    uint32_t sum = 0, i = 0;
+    for (size_t k = 0; k < sizeof operations / sizeof *operations; k++)
+        sum += operations[k].weight;
+    for (uint32_t drawn = below(w, sum); drawn >= operations[i].weight; i++)
+        drawn -= operations[i].weight;
+    if (operations[i].needs_handle && w->n_handles == 0)
+        do_acquire(w);
+    else if (operations[i].makes_handle && w->n_handles == w->config->n_handles)
+        do_unlock(w);
+    else
+        operations[i].run(w);
+}
 
 struct world *world_open(const struct world_config *config, uint64_t seed)
 {
@@ -550,7 +783,7 @@ void world_step(struct world *w)
     w->now += below(w, 4) ? below(w, 20) : 0;
     if (below(w, 64) == 0 && w->now > 50)
         w->now -= below(w, 50);
-    operations[below(w, N_OPERATIONS)](w);
+    operate(w);
     if (++w->totals.n_steps % w->config->check_every == 0)
         check_laws(w);
 }
@@ -565,15 +798,11 @@ void world_close(struct world *w, struct world_totals *totals)
     compare(w);
     CHECK_INT(w->pool.n_free, w->pool.n_pages);
     CHECK_INT(prefix_tree_stats(w->tree)->n_nodes, 0);
-    totals->n_steps += w->totals.n_steps;
-    totals->n_refused += w->totals.n_refused;
-    for (int i = 0; i < MATCH_KINDS; i++)
-        totals->lookups[i] += w->totals.lookups[i];
-    for (int i = 0; i <= MISS_NAMESPACE; i++)
-        totals->misses[i] += w->totals.misses[i];
-    totals->evicted += w->naive.went.evicted_pages;
-    totals->expired += w->naive.went.expired_pages;
-    totals->cleared += w->naive.went.cleared_pages;
+    w->totals.evicted = w->naive.went.evicted_pages;
+    w->totals.expired = w->naive.went.expired_pages;
+    w->totals.cleared = w->naive.went.cleared_pages;
+    for (size_t i = 0; i < sizeof *totals / sizeof(uint64_t); i++) /* it is all counters */
+        ((uint64_t *)totals)[i] += ((const uint64_t *)&w->totals)[i];
     prefix_tree_close(w->tree);
     image_table_close(w->images);
     page_pool_close(&w->pool);
@@ -667,7 +896,7 @@ const struct world_config world_configs[] = {
     {.name = "a large pool",
      .n_pages = 30000,
      .max_nodes = 40000,
-     .max_pinned = 10000,
+     .max_pinned = 200,
      .alphabet = 8,
      .n_images = 8,
      .n_namespaces = 4,

@@ -19,6 +19,8 @@ struct world_totals {
     uint64_t lookups[MATCH_KINDS], misses[MISS_NAMESPACE + 1];
     uint64_t n_refused; /* operations that found no node */
     uint64_t evicted, expired, cleared;
+    uint64_t n_pinned, n_withdrawn;    /* pins and withdrawals made */
+    uint64_t n_explained, n_forgotten; /* losses that the tree still knew of, and did not */
 };
 
 struct world;

@@ -441,8 +441,11 @@ TEST(cache_laws, match_creates_no_root)
     struct alone a;
     uint64_t tokens[MAX_TOKENS];
     uint32_t n = spell("who is there", tokens), length;
+    struct miss miss;
     alone_open(&a);
     CHECK_INT(prefix_tree_peek(a.tree, 99, tokens, n), 0);
+    prefix_tree_explain(a.tree, 99, tokens, n, true, &miss);
+    CHECK_INT(miss.reason, MISS_NEVER_SEEN);
     CHECK_INT(prefix_tree_stats(a.tree)->n_nodes, 0);
     CHECK_INT(prefix_tree_stats(a.tree)->n_namespaces, 0);
     /* Who goes on to compute needs a root to insert under; it goes when nothing came of it. */
