@@ -237,7 +237,8 @@ static int check_origin(const struct api *api, struct http_exchange *x, struct a
                              "it, start the server with --allowed-host and its host",
                              origin);
     http_add_field(x, "Access-Control-Allow-Origin", origin);
-    http_add_field(x, "Access-Control-Expose-Headers", "x-request-id, x-radish-ignored");
+    http_add_field(x, "Access-Control-Expose-Headers",
+                   "x-request-id, x-radish-ignored, x-radish-replayed-tokens");
     http_add_field(x, "Vary", "Origin");
     return 0;
 }

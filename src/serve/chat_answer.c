@@ -83,7 +83,7 @@ static void pin_add(struct json_writer *w, const struct completion *c)
 {
     const struct request *r = &c->choices[0].request;
     json_add_bool(w, "pinned", r->is_pinned);
-    json_add_double(w, "pinned_s", r->is_pinned ? (double)c->params.pin_s : 0);
+    json_add_double(w, "pinned_s", r->is_pinned ? (double)(r->pin_ns / 1000000) / 1e3 : 0);
     if (r->pin_ns && !r->is_pinned)
         json_add_string(w, "reason",
                         "as much of the cache is pinned as may be; the prompt is cached, and goes "

@@ -223,7 +223,7 @@ static void request_fill(struct completion *c, struct request *r, uint32_t choic
     r->leader = choice ? &c->choices[0].request : NULL;
     r->explain = choice == 0 && c->wants_map;
     r->explain_others = r->explain && c->requester.is_operator;
-    r->pin_ns = (uint64_t)((double)p->pin_s * 1e9);
+    r->pin_ns = (uint64_t)((double)p->pin_s * 1e3 + 0.5) * 1000000; /* in whole milliseconds */
 }
 
 /* What the client is told when the scheduler did not take a choice. */

@@ -22,7 +22,7 @@ struct finding {
     struct strbuf prompt_text, cached_text, before;
     double gone_s, idle_s; /* evicted, expired, cleared */
     const char *tenant;    /* namespace: who has how much */
-    uint32_t ns_length;
+    uint32_t ns_length;    /* 0: it is not known */
 };
 
 static const char *role_of(const struct completion *c, int32_t message)
@@ -60,11 +60,24 @@ static uint32_t owner_of(uint64_t token)
     return cache_token_is_image(token) ? 0 : token >> 32 & CACHE_MAX_OWNER;
 }
 
-/* Another tenant's continuation is, for this one, none. */
-static bool is_anothers(const struct completion *c, uint64_t token)
+static const char *tenant_name(const struct completion *c, uint32_t tenant)
 {
-    uint32_t owner = owner_of(token);
-    return !c->requester.is_operator && owner && owner != c->requester.tenant;
+    const char *name = api_keys_tenant_name(&c->api->options->keys, tenant);
+    return name ? name : "everyone";
+}
+
+/* Behind a shared prompt the tree may go on with what another tenant owns. That is, for this one,
+ * nothing; only the operator is told whose it is, if it would have been the same. */
+static void anothers_hide(const struct completion *c, struct finding *f)
+{
+    const struct request *r = &c->choices[0].request;
+    uint32_t owner = r->miss.n_tokens ? owner_of(r->miss.tokens[0]) : 0;
+    if (f->reason != MISS_DIVERGED || !owner || owner == c->requester.tenant)
+        return;
+    bool is_same = (int32_t)(uint32_t)r->miss.tokens[0] == r->tokens[f->position];
+    f->reason = is_same && c->requester.is_operator ? MISS_NAMESPACE : MISS_NEVER_SEEN;
+    if (f->reason == MISS_NAMESPACE)
+        f->tenant = tenant_name(c, owner);
 }
 
 /* Behind the requester's own mark, or in its own namespace. */
@@ -144,18 +157,15 @@ static struct finding finding_make(const struct completion *c)
         f.position = miss->position;
     }
     texts_add(c, &f);
-    if (f.reason == MISS_DIVERGED && miss->n_tokens && is_anothers(c, miss->tokens[0]))
-        f.reason = MISS_NEVER_SEEN;
+    anothers_hide(c, &f);
     if (f.reason == MISS_DIVERGED)
         cached_text_add(c, miss, &f.cached_text);
     if (was_here(&f)) {
         f.gone_s = seconds_between(miss->gone_ns, r->submitted_ns);
         f.idle_s = seconds_between(miss->last_used_ns, miss->gone_ns);
     }
-    if (f.reason == MISS_NAMESPACE) {
-        const char *name = api_keys_tenant_name(&c->api->options->keys,
-                                                cache_namespace_tenant(miss->ns));
-        f.tenant = name ? name : "everyone";
+    if (miss->reason == MISS_NAMESPACE) {
+        f.tenant = tenant_name(c, cache_namespace_tenant(miss->ns));
         f.ns_length = miss->ns_length;
     }
     return f;
@@ -166,12 +176,14 @@ static struct finding finding_make(const struct completion *c)
 static void place_describe(const struct completion *c, const struct finding *f, struct strbuf *out)
 {
     if (f->message >= 0)
-        strbuf_addf(out, "message %d (%s)", f->message, role_of(c, f->message));
+        strbuf_addf(out, "message %d", f->message);
     else if (f->precedes >= 0)
-        strbuf_addf(out, "the template's text before message %d (%s)", f->precedes,
-                    role_of(c, f->precedes));
+        strbuf_addf(out, "the template's text before message %d", f->precedes);
     else
         strbuf_adds(out, "the template's text behind the last message");
+    const char *role = role_of(c, f->message >= 0 ? f->message : f->precedes);
+    if (role)
+        strbuf_addf(out, " (%s)", role);
 }
 
 static void seconds_describe(double seconds, struct strbuf *out)
@@ -207,11 +219,11 @@ static void finding_describe(const struct completion *c, const struct finding *f
     if (f->position)
         strbuf_addf(out, "The first %u tokens were cached; what follows in ", f->position);
     else
-        strbuf_adds(out, "Not even the first token was cached: what stands in ");
+        strbuf_adds(out, "Nothing was cached: what stands in ");
     place_describe(c, f, out);
     switch (f->reason) {
     case MISS_NONE:
-    case MISS_NEVER_SEEN: strbuf_adds(out, " was never seen before"); break;
+    case MISS_NEVER_SEEN: strbuf_adds(out, " is new here"); break;
     case MISS_DIVERGED:
         strbuf_adds(out, " is ");
         json_write_string(out, strbuf_str(&f->prompt_text), f->prompt_text.len);
@@ -231,10 +243,7 @@ static void finding_describe(const struct completion *c, const struct finding *f
         break;
     case MISS_CLEARED: gone_describe(f, "cleared", out); break;
     case MISS_NAMESPACE:
-        strbuf_addf(out,
-                    " is cached for tenant '%s', which has %u tokens of this prompt, and "
-                    "tenants do not share",
-                    f->tenant, f->ns_length);
+        strbuf_addf(out, " is cached for tenant '%s', and tenants do not share", f->tenant);
         break;
     }
     strbuf_addc(out, '.');
@@ -279,7 +288,7 @@ static void miss_add(struct json_writer *w, const struct completion *c, const st
     }
     if (f->tenant) {
         json_add_string(w, "tenant", f->tenant);
-        json_add_int(w, "tenant_tokens", f->ns_length);
+        add_index(w, "tenant_tokens", f->ns_length ? (int32_t)f->ns_length : -1);
     }
     finding_describe(c, f, &detail);
     add_text(w, "detail", &detail);

@@ -160,8 +160,32 @@ def test_each_choice_can_be_gone_on_with(server):
         assert told["replay"][0]["stopped"] == "complete"
 
 
+def test_tenants_do_not_replay_each_other(start):
+    server = start("--api-key", "acme:k1", "--api-key", "rival:k2", "--share-cache")
+    messages = [{"role": "user", "content": "Hi"}]
+    body = {"messages": messages, "max_tokens": 20, "seed": 1}
+    _, _, text = server.post(body, {"Authorization": "Bearer k1"})
+    content = json.loads(text)["choices"][0]["message"]["content"]
+    body["messages"] = messages + [{"role": "assistant", "content": content}, {"role": "user", "content": "?"}]
+    assert "x-radish-replayed-tokens" in server.post(body, {"Authorization": "Bearer k1"})[1]
+    assert "x-radish-replayed-tokens" not in server.post(body, {"Authorization": "Bearer k2"})[1]
+
+
 def test_a_server_without_replay(start):
     server = start("--no-token-replay")
     turns = talk(server, 2, 900, radish={"explain": True})
     assert "x-radish-replayed-tokens" not in turns[1][1]
     assert turns[1][0]["radish"]["replay"] is None
+
+
+def test_a_cleared_cache_forgets_the_answers_too(start):
+    server = start()
+    messages = [{"role": "user", "content": "Hi"}]
+    answer, _ = turn(server, messages, 1)
+    messages += [{"role": "assistant", "content": answer["choices"][0]["message"]["content"]},
+                 {"role": "user", "content": "?"}]
+    assert "x-radish-replayed-tokens" in turn(server, messages, 1)[1]
+    assert server.get("/v1/cache", method="DELETE")[0] == 200
+    again, headers = turn(server, messages, 1)
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    assert "x-radish-replayed-tokens" not in headers

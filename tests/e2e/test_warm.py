@@ -1,5 +1,6 @@
 """POST /v1/cache/warm: a prompt in the cache before anyone asks, and pins. Several choices: one prompt."""
 import json
+import threading
 
 import pytest
 
@@ -50,6 +51,16 @@ def test_a_warmed_answer_has_begun(mock):
     assert cached(answer) == begun["prompt_tokens"] - 1
 
 
+def test_what_a_warming_says(mock):
+    messages = [SYSTEM, {"role": "user", "content": "Explain the warming."}]
+    told = warm(mock, messages, radish={"explain": True})
+    assert told["radish"]["prompt_tokens"] == told["prompt_tokens"]
+    assert told["radish"]["computed_tokens"] == told["computed_tokens"]
+    assert told["radish"]["miss"]["reason"] in ("never_seen", "diverged")
+    assert warm(mock, messages, radish={"explain": True})["radish"]["miss"] is None
+    assert "radish" in warm(mock, messages, headers={"x-radish-explain": "1"})
+
+
 def test_a_chat_request_can_be_sent_as_it_is(start):
     server = start("--strict-fields")
     warm(server, [SYSTEM, ASK], model="m", max_tokens=5, temperature=0.5, n=2, stop=["x"], seed=1,
@@ -89,6 +100,45 @@ def test_without_a_cache_there_is_nothing_to_warm(start):
     assert "--no-prefix-cache" in error["message"]
 
 
+def pressure(server, n=12):
+    for i in range(n):
+        chat(server, [{"role": "user", "content": f"{i} " + "pressure " * 25}])
+
+
+def test_pins_survive_pressure(start):
+    server = start("--cache-size", "1000t")
+    pinned = warm(server, [SYSTEM], pin=600)
+    assert pinned["pinned"] is True and pinned["pinned_s"] == 600
+    loose = [{"role": "system", "content": "You may be evicted. " * 8}]
+    warm(server, loose)
+    pressure(server)
+    assert server.wait_idle()["cache_evicted"] > 0
+    assert cached(chat(server, [SYSTEM, ASK])) == pinned["prompt_tokens"]
+    assert cached(chat(server, loose + [ASK])) < pinned["prompt_tokens"] // 2
+
+
+def test_a_pin_that_is_over(start):
+    server = start("--cache-size", "1000t")
+    pinned = warm(server, [SYSTEM], pin=0.01)
+    assert pinned["pinned"] is True and pinned["pinned_s"] == 0.01
+    chat(server, [ASK])
+    threading.Event().wait(1.2)
+    pressure(server)
+    assert cached(chat(server, [SYSTEM, ASK])) < pinned["prompt_tokens"]
+
+
+def test_pins_have_a_budget(start):
+    """Everything cannot be pinned; the answer says so, and the prompt is cached all the same."""
+    server = start("--cache-size", "1000t")
+    told = [warm(server, [{"role": "system", "content": f"Part {i}. " + "Keep me. " * 20}], pin=600)
+            for i in range(5)]
+    refused = [t for t in told if not t["pinned"]]
+    assert told[0]["pinned"] and refused
+    for t in refused:
+        assert t["pinned_s"] == 0 and "pinned" in t["reason"]
+    assert server.wait_idle()["running"] == 0
+
+
 def test_a_client_that_hangs_up_stops_a_warming(start):
     server = start("--mock-row-cost-us", "2000")
     body = json.dumps({"messages": [{"role": "user", "content": "long " * 400}]})
@@ -103,7 +153,8 @@ def test_a_client_that_hangs_up_stops_a_warming(start):
 
 
 def test_several_choices_compute_the_prompt_once(start):
-    server = start()
+    """Steps are slow, so that every choice is there before the first has its first token."""
+    server = start("--mock-batch-cost-us", "20000")
     messages = [SYSTEM, ASK]
     before = server.wait_idle()
     n_tokens = 6
