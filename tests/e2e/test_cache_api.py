@@ -1,5 +1,6 @@
 """The cache's endpoints: who may ask, what they say, and clearing."""
 import json
+import signal
 import threading
 import time
 
@@ -282,8 +283,44 @@ def test_hangups_leave_nothing_behind(start):
     server = start("--mock-batch-cost-us", "20000")
     asking = threading.Thread(target=ask, args=(server, "slow"), kwargs={"max_tokens": 40})
     asking.start()
-    for path in ("GET /v1/cache", "GET /v1/cache/tree", "DELETE /v1/cache") * 10:
+    for request in ("GET /v1/cache", "GET /v1/cache/tree", "DELETE /v1/cache") * 10:
         with server.connect() as connection:
-            connection.sendall(f"{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            connection.sendall(f"{request} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     asking.join()
     assert get(server, "/v1/cache")["object"] == "cache"
+
+
+def test_a_hurried_stop_leaves_nothing_behind(start):
+    """The server ends while there are questions about the cache, answered or not."""
+    server = start("--mock-batch-cost-us", "300000")
+    body = b'{"messages":[{"role":"user","content":"slow"}],"max_tokens":100}'
+    requests = [b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                b"application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body]
+    requests += [b"%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % line for line in
+                 (b"GET /v1/cache", b"GET /v1/cache/tree", b"DELETE /v1/cache") * 4]
+    connections = [server.connect() for _ in requests]
+    for connection, request in zip(connections, requests):
+        connection.sendall(request)
+        while server.stats()["running"] == 0:
+            time.sleep(0.01)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+        server.send_signal(number)
+    assert server.process.wait(60) == 0
+    for connection in connections:
+        connection.close()
+
+
+def test_clearing_forgets_the_tokens_of_answers(start):
+    server = start()
+    messages = [{"role": "user", "content": "hello"}]
+
+    def replayed():
+        status, headers, body = server.post({"messages": messages, "max_tokens": 8, "seed": 1})
+        assert status == 200
+        return int(headers.get("x-radish-replayed-tokens", 0)), json.loads(body)
+
+    content = replayed()[1]["choices"][0]["message"]["content"]
+    messages += [{"role": "assistant", "content": content}, {"role": "user", "content": "go on"}]
+    assert replayed()[0] > 0
+    get(server, "/v1/cache", method="DELETE")
+    assert replayed()[0] == 0

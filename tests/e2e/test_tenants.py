@@ -82,6 +82,19 @@ def test_clearing_a_tenant_takes_what_follows_a_shared_prompt(sharing):
     assert tenants == {"bob"}
 
 
+def test_tenant_cap(start):
+    server = start(*TENANTS, "--tenant-cache-size", "400t")
+    for i in range(6):
+        ask(server, f"{i}" * 150, ALICE)
+    ask(server, "b" * 150, BOB)
+    entries = settled(server, headers=ADMIN)["data"]
+    held = {name: sum(entry["own_tokens"] for entry in entries if entry["tenant"] == name)
+            for name in ("alice", "bob")}
+    assert 150 < held["alice"] <= 400 and held["bob"] > 150
+    assert cached(ask(server, "5" * 150, ALICE)) > 150
+    assert cached(ask(server, "0" * 150, ALICE)) < 150
+
+
 def test_clear_a_tenant(start):
     server = start(*TENANTS)
     for who in (ALICE, BOB):
@@ -129,12 +142,11 @@ def first_token_ms(server, text, headers):
     return elapsed, usage["prompt_tokens_details"]["cached_tokens"]
 
 
-def test_time_to_first_token_tells_nothing(start):
-    """A prompt of 400 tokens takes 40 ms to compute here, and a cached one hardly any time."""
-    server = start(*TENANTS, "--mock-row-cost-us", "100")
-    times = {name: [] for name in ("own", "alices", "new")}
-    for i in range(7):
-        prompt = {"alices": f"{i}a" * 200, "new": f"{i}n" * 200}
+def measure(server, times, first, n):
+    """Adds to the times to the first token of prompts of 400 tokens, which take 40 ms to compute
+    here: Alice's own for Alice, the same for Bob, and one that nobody has asked for Bob."""
+    for i in range(first, first + n):
+        prompt = {"alices": f"{i:02}a" * 133, "new": f"{i:02}n" * 133}
         first_token_ms(server, prompt["alices"], ALICE)
         settled(server, headers=ADMIN)
         for name in ("new", "alices") if i % 2 else ("alices", "new"):
@@ -144,6 +156,17 @@ def test_time_to_first_token_tells_nothing(start):
         elapsed, n_cached = first_token_ms(server, prompt["alices"], ALICE)
         assert n_cached >= 400
         times["own"].append(elapsed)
-    own, alices, new = (statistics.median(times[name]) for name in ("own", "alices", "new"))
+    return (statistics.median(times[name]) for name in ("own", "alices", "new"))
+
+
+def test_time_to_first_token_tells_nothing(start):
+    """Bob waits as long for a prompt that Alice has cached as for one that nobody has, within the
+    noise. On a busy machine more samples may be needed to see that it is only noise."""
+    server = start(*TENANTS, "--mock-row-cost-us", "100")
+    times = {name: [] for name in ("own", "alices", "new")}
+    for attempt in range(3):
+        own, alices, new = measure(server, times, 7 * attempt, 7)
+        if own < 0.6 * alices and abs(alices - new) < 0.2 * new:
+            return
     assert own < 0.6 * alices, times  # it would show
     assert abs(alices - new) < 0.2 * new, times
