@@ -154,19 +154,20 @@ static void keys_print(void)
     printf(
         "\n## Keys and tenants\n\n"
         "With `--api-key TENANT:KEY` (or a bare `KEY`, for the tenant `default`), `--api-key-file\n"
-        "FILE` (one a line; `#` begins a comment) or `--admin-key KEY` every route but `/health`\n"
-        "and `OPTIONS` needs a key, in `Authorization: Bearer KEY` or `x-api-key: KEY`; without\n"
-        "one the answer is 401 `invalid_api_key`, before the body is read. Prefer the file: a\n"
-        "process list shows the options. The operator is who has the admin key; on a server\n"
-        "without any keys, who asks from the machine itself (so give an admin key to a server\n"
-        "behind a proxy). Others get 403 where it says so below.\n\n"
+        "FILE` (one a line, `admin:KEY` for the operator; `#` begins a comment) or `--admin-key\n"
+        "KEY` every route but `/health` and `OPTIONS` needs a key, in `Authorization: Bearer KEY`\n"
+        "or `x-api-key: KEY`; without one the answer is 401 `invalid_api_key`, before the body is\n"
+        "read. Prefer the file: a process list shows the options. The operator is who has the\n"
+        "admin key; on a server without any keys, who asks from the machine itself (so give an\n"
+        "admin key to a server behind a proxy). Others get 403 where it says so.\n\n"
         "Tenants share nothing of the cache, because the time to the first token would tell one\n"
         "what another has asked. `--shared-prompt FILE` declares a system prompt to be\n"
         "everyone's: it is computed once for all, and what follows it stays each tenant's own.\n"
         "It must be the whole system message, byte for byte (a line end at the file's end does\n"
         "not count), and is rendered when the server starts: with a template that writes the\n"
         "date it is shared until the date changes. `--share-cache` shares everything.\n"
-        "`--tenant-cache-size SIZE` bounds what each tenant has of its own.\n");
+        "`--tenant-cache-size SIZE` bounds what each tenant has of its own, without what follows\n"
+        "shared prompts.\n");
 }
 
 static void cache_print(void)

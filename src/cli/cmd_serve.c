@@ -41,7 +41,7 @@ static const struct option serve_options[] = {
     LIST("api-key", &api_keys, "[TENANT:]KEY",
          "requests need a key; tenants share no cache; repeatable"),
     LIST("api-key-file", &api_key_files, "FILE",
-         "such keys, one a line (a process list shows those of --api-key)"),
+         "such keys, one a line, also admin:KEY (a process list shows options)"),
     STRING("admin-key", &admin_key, "KEY", "the operator's: may look into the cache and clear it"),
     FLAG("share-cache", &server.share_cache, "tenants share cached prompts, and can tell"),
     LIST("shared-prompt", &shared_prompts, "FILE",

@@ -112,8 +112,8 @@ int api_keys_add(struct api_keys *k, const char *text, struct error *err)
                          TENANT_MAX_NAME);
     if (len == strlen(TENANT_ADMIN) && memcmp(text, TENANT_ADMIN, len) == 0)
         return error_set(err, ERROR_INPUT,
-                         "the tenant '" TENANT_ADMIN "' is the operator's: give its key with "
-                         "--admin-key");
+                         "the tenant '" TENANT_ADMIN "' is the operator: give its key with "
+                         "--admin-key or in the file of --api-key-file");
     return key_add(k, text, len, colon + 1, false, err);
 }
 
@@ -130,6 +130,14 @@ static char *line_trim(char *line)
     return line + strspn(line, " \t");
 }
 
+static int line_add(struct api_keys *k, const char *entry, struct error *err)
+{
+    static const char admin[] = TENANT_ADMIN ":";
+    if (strncmp(entry, admin, sizeof admin - 1) == 0)
+        return api_keys_add_admin(k, entry + sizeof admin - 1, err);
+    return api_keys_add(k, entry, err);
+}
+
 /* Returns how many keys there are, or -1. */
 static int lines_add(struct api_keys *k, char *text, const char *path, struct error *err)
 {
@@ -140,7 +148,7 @@ static int lines_add(struct api_keys *k, char *text, const char *path, struct er
         char *entry = line_trim(line);
         if (!*entry || *entry == '#')
             continue;
-        if (api_keys_add(k, entry, &cause))
+        if (line_add(k, entry, &cause))
             return error_set(err, cause.code, "%s, line %zu: %s", path, number, cause.message);
         n_keys++;
     }

@@ -47,7 +47,8 @@ struct requester {
 /* "TENANT:KEY", or "KEY" for the default tenant. Several keys may stand for one tenant. ERROR_INPUT
  * for what is neither. */
 int api_keys_add(struct api_keys *k, const char *text, struct error *err);
-/* The same for each line of a file; empty lines and those that begin with '#' say nothing. */
+/* The same for each line of a file, and "admin:KEY" for the operator's; empty lines and those that
+ * begin with '#' say nothing. */
 int api_keys_add_file(struct api_keys *k, const char *path, struct error *err);
 int api_keys_add_admin(struct api_keys *k, const char *key, struct error *err);
 void api_keys_free(struct api_keys *k);

@@ -119,6 +119,9 @@ def test_key_file(start, tmp_path):
     assert [chat(server, bearer(key)) for key in ("k1", "k2", "k3", "k4", "ours", "#")] == \
         [200, 200, 200, 200, 401, 401]
     assert server.get("/stats", bearer("k1"))[0] == 403  # there is no operator
+    file.write_text("acme:k1\nadmin:k-admin\n")
+    server = start("--api-key-file", str(file))
+    assert [server.get("/v1/cache", bearer(key))[0] for key in ("k1", "k-admin")] == [403, 200]
 
 
 def test_only_an_admin_key(start):

@@ -88,14 +88,15 @@ TEST(api_keys, refused_without_being_quoted)
 
 TEST(api_keys, from_a_file)
 {
-    static const char text[] = "# who\n\nacme:one\r\n  other:two \t\n#acme:three\nfour";
+    static const char text[] = "# who\n\nacme:one\r\n  other:two \t\nadmin:root\n#acme:three\nfour";
     struct api_keys k = {0};
     struct requester who;
     CHECK_INT(api_keys_add_file(&k, scratch_write("keys", text, sizeof text - 1), &err), 0);
-    CHECK_INT(k.n_keys, 3);
-    CHECK(api_keys_find(&k, "one", &who) && who.tenant == 1);
-    CHECK(api_keys_find(&k, "two", &who) && who.tenant == 2);
-    CHECK(api_keys_find(&k, "four", &who) && who.tenant == 3);
+    CHECK_INT(k.n_keys, 4);
+    CHECK(api_keys_find(&k, "one", &who) && who.tenant == 1 && !who.is_operator);
+    CHECK(api_keys_find(&k, "two", &who) && who.tenant == 2 && !who.is_operator);
+    CHECK(api_keys_find(&k, "root", &who) && who.tenant == 3 && who.is_operator);
+    CHECK(api_keys_find(&k, "four", &who) && who.tenant == 4 && !who.is_operator);
     CHECK(!api_keys_find(&k, "three", &who));
     api_keys_free(&k);
 }
