@@ -249,6 +249,8 @@ class Picture:
     def legend(self, entries):
         """Below the curves, on the right, where there is room."""
         y = HEIGHT - BOTTOM - 18 - 20 * (len(entries) - 1)
+        self.parts.append(f'<rect x="{WIDTH - RIGHT - 244}" y="{y - 18}" width="244" '
+                          f'height="{20 * len(entries) + 10}" fill="#ffffff"/>')
         for words, colour, extra in entries:
             self.line(WIDTH - RIGHT - 236, y - 4, WIDTH - RIGHT - 208, y - 4, colour,
                       f' stroke-width="2.5"{extra}')
