@@ -210,8 +210,8 @@ static void cache_print(void)
         printf("| %s | %s |\n", members[i][0], members[i][1]);
     printf(
         "\n`GET /v1/cache/tree` gives in `data` a node for each namespace, with `children` that\n"
-        "have children; `n_children` counts those that are not shown too. `truncated` says that\n"
-        "`limit` cut it.\n\n"
+        "have children; `n_children` counts those that are not shown too, up to 256. `truncated`\n"
+        "says that `limit` cut it.\n\n"
         "`DELETE /v1/cache` answers `{\"cleared_tokens\":N,\"cleared_bytes\":N}`. What is in use\n"
         "stays. Of a tenant (`?tenant=NAME`) everything goes that is its own; where there are\n"
         "shared prompts, these and all that follows them go with it.\n");

@@ -1,10 +1,13 @@
 """Who shares what in the cache: tenants nothing, unless the operator says so."""
 import json
+import os
+import re
 import statistics
 import time
 
 import pytest
 
+from conftest import MODEL, Server, check_end
 from test_cache_api import ADMIN, ALICE, TENANTS, ask, asked, cached, get, settled
 
 BOB = {"Authorization": "Bearer k-bob"}
@@ -62,6 +65,24 @@ def test_a_shared_prompt_is_computed_once(sharing):
     assert cached(ask(sharing, "another", ADMIN, POLICY)) == shared_tokens(POLICY)
     tenants = [entry["tenant"] for entry in settled(sharing, headers=ADMIN)["data"]]
     assert set(tenants) >= {"alice", "bob", "admin"}
+
+
+def test_a_shared_prompt_of_a_real_model(tmp_path):
+    """Whatever the question begins with, which its tokenizer may join with what stands before."""
+    if not os.path.exists(MODEL):
+        pytest.skip(f"there is no model at {MODEL}")
+    file = tmp_path / "policy.txt"
+    file.write_text(POLICY + "\n")
+    server = Server("-m", MODEL, *TENANTS, "--shared-prompt", str(file), debug=False)
+    found = re.search(r"policy\.txt: (\d+) tokens are shared", server.log())
+    n_shared = int(found.group(1))
+    ask(server, "What is this?", ALICE, POLICY)
+    # The first of Bob's has what is shared; the others may have more, of his own.
+    assert cached(ask(server, "What is this?", BOB, POLICY)) == n_shared
+    for question in ("\n\nWhat?", " What?", "\u00e4", "1", "<|im_end|>"):
+        assert cached(ask(server, question, BOB, POLICY)) >= n_shared, question
+    assert cached(ask(server, "What is this?", BOB, POLICY + " No.")) == 0
+    check_end(server)
 
 
 def test_other_prompts_stay_private(sharing):
