@@ -3,11 +3,14 @@
 
     soak_server.py --radish build/radish-tsan --seconds 600
 
-Starts the server on the mock engine with a cache that is too small for the load. Many threads chat
+Starts the server on the mock engine with a cache that is too small for the load, two tenants with
+a cap each, a prompt that they share, and entries that expire after a second. Many threads chat
 with it at once: conversations that share their beginnings, streamed and whole, several choices,
-clients that hang up at every moment, looks into the cache and changes to it. All the while:
+turns that send the answer back, clients that hang up at every moment, prompts that are warmed and
+pinned, explanations, looks into the cache and changes to it. All the while:
   - what was asked for before, at temperature 0, is answered with the same text again;
-  - in every snapshot of /stats the pages add up, and no counter falls.
+  - in every snapshot of /stats the pages add up, and no counter falls;
+  - nobody is told that more was cached than was asked for.
 At the end the server must be idle with no page private, exit with 0, and have no word from a
 sanitizer in its log. Prints a line every ten seconds; exits 1 when anything is wrong.
 """
@@ -32,7 +35,7 @@ TOPICS = ["soil", "rain", "the moon", "worms", "seeds of other plants"]
 COUNTERS = ["steps", "rows", "prompt_tokens", "cached_tokens", "generated_tokens", "canceled",
             "failed", "preempted", "cache_evicted", "cache_expired"]
 BUSY = {429, 503}
-NOT_THERE = {404, 405}
+KEYS = {"ann": "key-of-ann", "bob": "key-of-bob", "admin": "key-of-the-operator"}
 TIMEOUT_S = 120
 
 
@@ -45,10 +48,14 @@ class Server:
 
     def __init__(self, args):
         self.log_file = tempfile.NamedTemporaryFile(prefix="radish-soak-", suffix=".txt")
+        self.files = tempfile.TemporaryDirectory(prefix="radish-soak-")
+        keys, shared = self.write("keys", "\n".join(f"{who}:{key}" for who, key in KEYS.items())), \
+            self.write("shared", SYSTEM[0])
         self.process = subprocess.Popen(
             [args.radish, "serve", "--engine", "mock", "--port", "0", "--max-seqs", "8",
              "-c", "1000", "--cache-size", f"{args.pages}t", "--max-waiting", "24",
-             "--mock-batch-cost-us", "200"],
+             "--cache-ttl", "1s", "--tenant-cache-size", f"{args.pages * 2 // 3}t",
+             "--api-key-file", keys, "--shared-prompt", shared, "--mock-batch-cost-us", "200"],
             stdout=self.log_file, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + 60
         while not (found := re.search(r"listening on http://127\.0\.0\.1:(\d+)", self.log())):
@@ -58,15 +65,23 @@ class Server:
             time.sleep(0.05)
         self.port = int(found.group(1))
 
+    def write(self, name, text):
+        path = f"{self.files.name}/{name}"
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
     def log(self):
         with open(self.log_file.name, errors="replace") as log:
             return log.read()
 
-    def ask(self, method, path, body=None):
+    def ask(self, method, path, body=None, who="admin"):
         """(status, body) of one request on a connection of its own."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
         try:
-            headers = {"Content-Type": "application/json"} if body is not None else {}
+            headers = {"Authorization": f"Bearer {KEYS[who]}"}
+            if body is not None:
+                headers["Content-Type"] = "application/json"
             connection.request(method, path, json.dumps(body) if body is not None else None,
                                headers)
             answer = connection.getresponse()
@@ -142,26 +157,84 @@ def make_request(rng, **options):
             **options}
 
 
-def chat(soak, rng):
-    request = make_request(rng)
-    status, body = soak.server.ask("POST", "/v1/chat/completions", request)
+def tenant(rng):
+    return rng.choice(["ann", "ann", "bob"])
+
+
+def complete(soak, rng, request, who=None):
+    """The answer to a request that is not streamed; None when the server is busy."""
+    status, body = soak.server.ask("POST", "/v1/chat/completions", request, who or tenant(rng))
     if status in BUSY:
-        return "busy"
+        return None
     if status != 200:
         raise Wrong(f"{status} {body[:500]!r}")
-    soak.check_answer(request, json.loads(body)["choices"][0]["message"]["content"])
+    answer = json.loads(body)
+    usage = answer["usage"]
+    if usage["prompt_tokens_details"]["cached_tokens"] >= usage["prompt_tokens"]:
+        raise Wrong(f"more was cached than can be: {usage}")
+    return answer
+
+
+def text_of(answer):
+    return answer["choices"][0]["message"]["content"]
+
+
+def chat(soak, rng):
+    request = make_request(rng)
+    answer = complete(soak, rng, request)
+    if answer is None:
+        return "busy"
+    soak.check_answer(request, text_of(answer))
     return "whole"
+
+
+def chat_turns(soak, rng):
+    """Sends the answer back and goes on, as a chat does."""
+    who = tenant(rng)
+    messages = make_request(rng)["messages"]
+    for _ in range(rng.randrange(2, 4)):
+        answer = complete(soak, rng, {"messages": messages, "max_tokens": 16,
+                                      "seed": rng.randrange(100)}, who)
+        if answer is None:
+            return "busy"
+        messages = messages + [{"role": "assistant", "content": text_of(answer)},
+                               {"role": "user", "content": "Go on."}]
+    return "turns"
+
+
+def chat_explained(soak, rng):
+    request = make_request(rng, radish={"explain": True})
+    answer = complete(soak, rng, request)
+    if answer is None:
+        return "busy"
+    told = answer["radish"]
+    if told["cached_tokens"] + told["computed_tokens"] != told["prompt_tokens"]:
+        raise Wrong(f"an explanation does not add up: {told}")
+    if told["miss"] and told["miss"]["position"] > told["prompt_tokens"]:
+        raise Wrong(f"a miss behind the prompt: {told}")
+    soak.check_answer(request, text_of(answer))
+    return "explained"
+
+
+def chat_uncached(soak, rng):
+    request = make_request(rng, cache_prompt=False)
+    answer = complete(soak, rng, request)
+    if answer is None:
+        return "busy"
+    if answer["usage"]["prompt_tokens_details"]["cached_tokens"]:
+        raise Wrong(f"cached, though it was not to be: {answer['usage']}")
+    soak.check_answer(request, text_of(answer))
+    return "uncached"
 
 
 def chat_choices(soak, rng):
     """Several choices, each drawn with a seed of its own."""
     n = rng.randrange(2, 5)
-    request = make_request(rng, n=n, temperature=1, seed=rng.randrange(1000))
-    status, body = soak.server.ask("POST", "/v1/chat/completions", request)
-    if status in BUSY:
+    answer = complete(soak, rng, make_request(rng, n=n, temperature=1, seed=rng.randrange(1000)))
+    if answer is None:
         return "busy"
-    if status != 200 or len(json.loads(body)["choices"]) != n:
-        raise Wrong(f"{status} {body[:500]!r}")
+    if len(answer["choices"]) != n:
+        raise Wrong(f"not {n} choices: {answer}")
     return "choices"
 
 
@@ -187,7 +260,7 @@ def stream_text(lines):
 
 def chat_streamed(soak, rng):
     request = make_request(rng, stream=True)
-    status, body = soak.server.ask("POST", "/v1/chat/completions", request)
+    status, body = soak.server.ask("POST", "/v1/chat/completions", request, tenant(rng))
     if status in BUSY:
         return "busy"
     if status != 200:
@@ -202,8 +275,9 @@ def hang_up(soak, rng):
     if rng.random() < 0.3:
         options["n"] = 3
     data = json.dumps(make_request(rng, **options)).encode()
-    data = (b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
-            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(data)) + data
+    data = (b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nx-api-key: %s\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" %
+            (KEYS[tenant(rng)].encode(), len(data))) + data
     with socket.create_connection(("127.0.0.1", soak.server.port), timeout=TIMEOUT_S) as sock:
         moment = rng.random()
         if moment < 0.1:
@@ -227,39 +301,51 @@ def look_at_stats(soak, _rng):
     return "stats"
 
 
-def ask_cache(soak, method, path, word, body=None):
-    """One of the endpoints about the cache; a server without it says so, and that is fine."""
-    status, answer = soak.server.ask(method, path, body)
-    if status in NOT_THERE:
-        return "not there"
+def ask_cache(soak, method, path, body=None, who="admin"):
+    """What one of the endpoints about the cache says; None when the server is busy."""
+    status, answer = soak.server.ask(method, path, body, who)
     if status in BUSY:
-        return "busy"
-    if status // 100 != 2:
+        return None
+    if status != 200:
         raise Wrong(f"{method} {path}: {status} {answer[:500]!r}")
-    if answer:
-        json.loads(answer)
-    return word
+    return json.loads(answer)
 
 
-def list_cache(soak, _rng):
-    return ask_cache(soak, "GET", "/v1/cache", "listed")
+def list_cache(soak, rng):
+    """All of its pages, or the first few."""
+    after = ""
+    for _ in range(rng.randrange(1, 20)):
+        cache = ask_cache(soak, "GET", f"/v1/cache?limit={rng.randrange(1, 30)}{after}")
+        if cache is None:
+            return "busy"
+        for entry in cache["data"]:
+            if entry["tokens"] < entry["own_tokens"]:
+                raise Wrong(f"an entry with more of its own than it has: {entry}")
+        if cache["next"] is None:
+            break
+        after = f"&after={cache['next']}"
+    return "listed"
 
 
 def outline_cache(soak, rng):
-    return ask_cache(soak, "GET", f"/v1/cache/tree?depth={rng.randrange(5)}", "outlined")
+    tree = ask_cache(soak, "GET", f"/v1/cache/tree?depth={rng.randrange(5)}")
+    return "busy" if tree is None else "outlined"
 
 
-def clear_cache(soak, _rng):
-    return ask_cache(soak, "DELETE", "/v1/cache", "cleared")
+def clear_cache(soak, rng):
+    whose = rng.choice(["", "?tenant=ann", "?tenant=bob"])
+    return "busy" if ask_cache(soak, "DELETE", "/v1/cache" + whose) is None else "cleared"
 
 
 def warm_cache(soak, rng):
-    return ask_cache(soak, "POST", "/v1/cache/warm", "warmed",
-                     {"messages": make_request(rng)["messages"]})
+    request = {"messages": make_request(rng)["messages"], "pin": rng.choice([0, 0.2, 3, 1000])}
+    warmed = ask_cache(soak, "POST", "/v1/cache/warm", request, tenant(rng))
+    return "busy" if warmed is None else "pinned" if warmed["pinned"] else "warmed"
 
 
-ACTIONS = [(30, chat), (20, chat_streamed), (10, chat_choices), (20, hang_up), (10, look_at_stats),
-           (3, list_cache), (3, outline_cache), (1, clear_cache), (3, warm_cache)]
+ACTIONS = [(30, chat), (20, chat_streamed), (10, chat_choices), (5, chat_turns),
+           (5, chat_explained), (3, chat_uncached), (20, hang_up), (10, look_at_stats),
+           (3, list_cache), (3, outline_cache), (1, clear_cache), (5, warm_cache)]
 
 
 # ---- the load ------------------------------------------------------------------------------

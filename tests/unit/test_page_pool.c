@@ -174,3 +174,23 @@ TEST(page_pool, random_against_flags)
         page_pool_close(&pool);
     }
 }
+
+/* In a pool in pieces only the first few are looked at, however many there are. */
+TEST(page_pool, searches_a_bounded_way)
+{
+    enum { PIECES = 64 };
+    struct page_pool pool;
+    struct error err;
+    CHECK_INT(page_pool_open(&pool, 2 * PIECES + 20, &err), 0);
+    CHECK_INT(page_pool_take(&pool, 2 * PIECES + 20, PAGE_NONE).count, 2 * PIECES + 20);
+    for (uint32_t i = 0; i < PIECES; i++)
+        page_pool_give(&pool, (struct page_run){2 * i, 1});
+    page_pool_give(&pool, (struct page_run){2 * PIECES, 10}); /* the best one, too far away */
+    struct page_run run = page_pool_take(&pool, 10, PAGE_NONE);
+    CHECK_INT(run.count, 1);
+    CHECK_INT(run.first, 0);
+    run = page_pool_take(&pool, 10, PAGE_NONE); /* and now near enough */
+    CHECK_INT(run.count, 10);
+    CHECK_INT(run.first, 2 * PIECES);
+    page_pool_close(&pool);
+}

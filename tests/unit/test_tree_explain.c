@@ -309,3 +309,31 @@ TEST(ghost_table, forgets_the_oldest_of_a_set)
         CHECK_INT(ghost_table_find(&g, i * GHOST_SETS)->gone_ns, i);
     ghost_table_close(&g);
 }
+
+/* A loss is looked for so far behind the match, and no further: a long prompt is not hashed whole.
+ */
+TEST(tree_explain, looks_ahead_a_bounded_way)
+{
+    enum { LOOKED_AT = 1 << 14, N = LOOKED_AT + 100 };
+    static uint64_t tokens[N];
+    static uint32_t pages[N];
+    struct fixture f;
+    struct miss miss;
+    uint32_t length, claimed;
+    setup(&f, N, 32);
+    for (uint32_t i = 0; i < N; i++)
+        tokens[i] = cache_token_text((int32_t)i);
+    node_id node = prefix_tree_acquire(f.tree, 0, tokens, N, 1, &length, &f.kind);
+    for (uint32_t i = 0; i < N; i++)
+        pages[i] = page_pool_take(&f.pool, 1, PAGE_NONE).first;
+    node = prefix_tree_insert(f.tree, node, tokens, pages, N, 1, &claimed);
+    prefix_tree_unlock(f.tree, node, 1);
+    CHECK_INT(prefix_tree_evict(f.tree, 10, 1, 2), 10);       /* noted where it went */
+    CHECK_INT(prefix_tree_clear(f.tree, NULL, 1, 3), N - 10); /* noted at the beginning */
+    prefix_tree_explain(f.tree, 0, tokens, N, false, &miss);
+    CHECK_INT(miss.reason, MISS_CLEARED);
+    tokens[0] = cache_token_text(-1); /* another prompt: all of it was never here */
+    prefix_tree_explain(f.tree, 0, tokens, N, false, &miss);
+    CHECK_INT(miss.reason, MISS_NEVER_SEEN);
+    teardown(&f);
+}
