@@ -211,7 +211,8 @@ static bool evict_for(struct scheduler *s, uint32_t n_pages)
     if (n_pages <= n_free)
         return true;
     uint64_t before = prefix_tree_stats(s->cache.tree)->evicted_nodes;
-    cache_evict(&s->cache, n_pages - n_free, s->evict_left, s->now_ns);
+    uint32_t piece = n_pages - n_free < EVICT_PAGES ? n_pages - n_free : EVICT_PAGES;
+    cache_evict(&s->cache, piece, s->evict_left, s->now_ns);
     uint64_t n_nodes = prefix_tree_stats(s->cache.tree)->evicted_nodes - before;
     s->evict_left -= n_nodes < s->evict_left ? (uint32_t)n_nodes : s->evict_left;
     s->is_evicting = n_pages > s->cache.pool.n_free;

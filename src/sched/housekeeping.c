@@ -5,9 +5,13 @@
 
 #include "base/clock.h"
 
-enum { LIST_VISITS = 4096 }; /* nodes that a look at the entries may pass */
+enum {
+    LIST_VISITS = 4096, /* nodes that a look at the entries may pass */
+    FREE_NODES = 16,    /* between two looks at the clock */
+};
 
 #define MS_NS         UINT64_C(1000000)
+#define FREE_NS       (MS_NS / 4) /* how long a step may free what is old or unwanted */
 #define EXPIRE_MIN_NS (10 * MS_NS)
 #define EXPIRE_MAX_NS (10000 * MS_NS)
 
@@ -26,11 +30,15 @@ bool scheduler_expire(struct scheduler *s)
     if (s->now_ns < s->expire_at_ns)
         return false;
     uint64_t before_ns = ttl_ns && s->now_ns > ttl_ns ? s->now_ns - ttl_ns : 0;
-    uint32_t n_pins = prefix_tree_stats(s->cache.tree)->n_pins;
-    uint32_t freed = prefix_tree_expire(s->cache.tree, before_ns, EVICT_NODES, s->now_ns);
+    uint32_t n_pins = prefix_tree_stats(s->cache.tree)->n_pins, freed, any = 0;
+    uint64_t end_ns = clock_now_ns() + FREE_NS;
+    do {
+        freed = prefix_tree_expire(s->cache.tree, before_ns, FREE_NODES, s->now_ns);
+        any |= freed;
+    } while (freed > 0 && clock_now_ns() < end_ns);
     if (freed == 0) /* else there may be more: go on in the next step */
         s->expire_at_ns = s->now_ns + expire_interval_ns(s);
-    return freed > 0 || prefix_tree_stats(s->cache.tree)->n_pins != n_pins;
+    return any || prefix_tree_stats(s->cache.tree)->n_pins != n_pins;
 }
 
 uint64_t scheduler_idle_ns(const struct scheduler *s)
@@ -72,10 +80,13 @@ static void query_look(struct scheduler *s, struct cache_query *q)
 /* Clears a piece; true when nothing was left. */
 static bool query_clear(struct scheduler *s, struct cache_query *q)
 {
-    uint32_t freed = prefix_tree_clear(s->cache.tree, q->in_one_namespace ? &q->ns : NULL,
-                                       EVICT_NODES, s->now_ns);
-    q->n_cleared += freed;
-    s->n_releases += freed > 0;
+    const uint64_t *ns = q->in_one_namespace ? &q->ns : NULL;
+    uint64_t end_ns = clock_now_ns() + FREE_NS;
+    uint32_t freed;
+    do {
+        freed = prefix_tree_clear(s->cache.tree, ns, FREE_NODES, s->now_ns);
+        q->n_cleared += freed;
+    } while (freed > 0 && clock_now_ns() < end_ns);
     return freed == 0;
 }
 

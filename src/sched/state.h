@@ -43,7 +43,7 @@ struct scheduler {
     bool has_events;     /* since the last notify */
     uint64_t now_ns;     /* of this step */
     uint64_t expire_at_ns;
-    uint32_t evict_left;          /* nodes that this step may still free, so that it stays short */
+    uint32_t evict_left;          /* nodes that this step may still free for newcomers */
     bool is_evicting;             /* someone waits for pages that the next steps will free */
     struct cache_query *clearing; /* the query whose work takes several steps, or NULL */
 
@@ -60,9 +60,9 @@ struct scheduler {
 
 enum {
     RESERVE_RUN = 64, /* pages that a decoding sequence takes at a time */
-    /* Nodes that a step frees at most for a newcomer, an expiry or a query: well under a
-     * millisecond's work. */
+    /* What a step frees at most for newcomers: well under a millisecond's work. */
     EVICT_NODES = 1024,
+    EVICT_PAGES = 1 << 15,
     MAX_QUERIES = 32, /* that may wait */
 };
 
