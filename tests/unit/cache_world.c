@@ -792,18 +792,25 @@ void world_close(struct world *w, struct world_totals *totals)
 {
     for (uint32_t i = 0; i < w->n_handles; i++)
         check_handle(w, w->handles[i].node, w->handles[i].at);
-    while (w->n_handles > 0)
+    /* Sometimes the tree is closed as it is, with everything that is in use. */
+    bool empties = below(w, 4) > 0;
+    while (empties && w->n_handles > 0)
         do_unlock(w);
-    evict_both(w, UINT32_MAX, UINT32_MAX);
-    compare(w);
-    CHECK_INT(w->pool.n_free, w->pool.n_pages);
-    CHECK_INT(prefix_tree_stats(w->tree)->n_nodes, 0);
+    if (empties) {
+        evict_both(w, UINT32_MAX, UINT32_MAX);
+        compare(w);
+        CHECK_INT(w->pool.n_free, w->pool.n_pages);
+        CHECK_INT(prefix_tree_stats(w->tree)->n_nodes, 0);
+    }
     w->totals.evicted = w->naive.went.evicted_pages;
     w->totals.expired = w->naive.went.expired_pages;
     w->totals.cleared = w->naive.went.cleared_pages;
     for (size_t i = 0; i < sizeof *totals / sizeof(uint64_t); i++) /* it is all counters */
         ((uint64_t *)totals)[i] += ((const uint64_t *)&w->totals)[i];
     prefix_tree_close(w->tree);
+    CHECK_INT(w->pool.n_free, w->pool.n_pages);
+    CHECK(page_pool_check(&w->pool));
+    CHECK_INT(image_table_count(w->images), 0);
     image_table_close(w->images);
     page_pool_close(&w->pool);
     naive_close(&w->naive);

@@ -27,7 +27,7 @@ struct world;
 
 struct world *world_open(const struct world_config *config, uint64_t seed);
 void world_step(struct world *w);
-/* Lets go of everything, frees everything, checks that nothing is left, and adds to the totals. */
+/* Lets go of everything or of nothing, checks that everything comes back, adds to the totals. */
 void world_close(struct world *w, struct world_totals *totals);
 /* A world must be closed before the model's memory of what went is full. */
 bool world_is_old(const struct world *w);
