@@ -4,7 +4,7 @@
     bench/bench_agents.py --model FILE [--radish build/radish] [--peer llama-server] [--threads 2]
 
 Four conversations at once share a system prompt of about 1,200 tokens and have twelve turns each, of
-about 48 sampled tokens (temperature 0.8, seeded). The assistant's turns are sent back as text, as every
+about 48 sampled tokens (--temperature 0.8, seeded). The assistant's turns are sent back as text, as every
 client does. A turn is served from the cache when its cached_tokens are at least the prompt and the
 answer of the turn before it, less one: the last sampled token was never fed to the model.
 
@@ -13,13 +13,12 @@ The same is measured with "replay": false, where earlier answers are tokenised l
 """
 
 import argparse
+import http.client
 import json
 import statistics
 import time
 
 from bench_serve import Server, at_once
-
-import http.client
 
 RULES = ["answer in plain words", "name the tool before you use it", "keep to the facts that you were given",
          "ask when a task has two readings", "write numbers as digits", "say what you did and why",
@@ -38,8 +37,8 @@ def system_prompt():
 
 def ask(server, messages, seed, args, extra):
     """(text, usage, seconds to the first token) of one streamed turn."""
-    body = {"messages": messages, "max_tokens": args.tokens, "temperature": 0.8, "seed": seed,
-            "stream": True, "stream_options": {"include_usage": True}, **extra}
+    body = {"messages": messages, "max_tokens": args.tokens, "temperature": args.temperature,
+            "seed": seed, "stream": True, "stream_options": {"include_usage": True}, **extra}
     start = time.perf_counter()
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
     connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
@@ -106,6 +105,7 @@ def main():
     parser.add_argument("--agents", type=int, default=4)
     parser.add_argument("--turns", type=int, default=12)
     parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--temperature", type=float, default=0.8)
     args = parser.parse_args()
     radish = [args.radish, "serve", "-m", args.model, "-t", args.threads, "-c", "8192"]
     runs = [("radish, exact token replay", radish, {}), ("radish, replay: false", radish, {"replay": False})]
