@@ -354,6 +354,9 @@ ACTIONS = [(30, chat), (20, chat_streamed), (10, chat_choices), (5, chat_turns),
 def client(soak, rng, deadline):
     weights, actions = zip(*ACTIONS)
     while time.monotonic() < deadline and not soak.wrong:
+        if (deadline - time.monotonic()) % 15 > 12:  # all at once rest, so that entries expire
+            time.sleep(0.1)
+            continue
         action = rng.choices(actions, weights)[0]
         try:
             word = action(soak, rng)
