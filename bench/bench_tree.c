@@ -3,10 +3,14 @@
  *   build/bench_tree
  *
  * Trees of 1,000, 100,000 and 1,000,000 leaves, each a text of its own behind one of a few shared
- * prompts. Printed are the times to match, insert, unlock, evict and expire, best of several
- * rounds; the ratio to the smallest tree, where what remains above 1 is the price of memory that is
- * no longer in the processor's caches; and a match next to the limit, a bare comparison of the same
- * tokens in two arrays. */
+ * prompts, used last in a random order, so that what goes next lies anywhere in memory. The tree is
+ * full: what is stored has been evicted before. Each call is about one leaf.
+ *   warm   call after call; the mean of the best round, and of rounds in which each call is timed
+ *          by itself p99 and the largest (with whatever else the machine did meanwhile)
+ *   cold   each call after 128 MB have been read, as a forward pass does between two of them, so
+ *          that neither the tree nor its code is in the processor's caches; the median
+ * The ratio is that of the largest to the smallest tree. The limits: a match next to a bare
+ * comparison of the same tokens in two arrays, and a read that waits for memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -20,24 +24,34 @@ enum {
     N_PROMPTS = 16,
     TAIL = 16, /* tokens of a leaf's own */
     LENGTH = PROMPT + TAIL,
-    BATCH = 500, /* operations in a round */
-    ROUNDS = 7,
+    BATCH = 400, /* calls in a round */
+    ROUNDS = 201,
+    COLD_CALLS = 24,
+    COLD_BYTES = 128 << 20,
+    BURST = 1024, /* nodes in the largest call of evict */
+};
+
+enum { PEEK, ACQUIRE, INSERT, UNLOCK, EVICT, EXPIRE, CALLS };
+static const char *const call_names[] = {"peek", "acquire", "insert", "unlock", "evict", "expire"};
+
+struct times {
+    double mean, p99, max, cold, cold_max;
+    uint64_t cold_calls[COLD_CALLS];
 };
 
 struct bench {
     struct page_pool pool;
     struct prefix_tree *tree;
-    uint64_t n_stored; /* leaf number k was stored k-th, and used last at time k */
-    uint64_t n_gone;   /* the first leaves, which went first */
+    uint64_t *order; /* leaves, the least recently used first: [n_gone, n_stored) are there */
+    uint64_t n_gone, n_stored, next_leaf, now_ns;
+    struct times *times; /* [CALLS] */
 };
-
-enum { PEEK, ACQUIRE, INSERT, UNLOCK, EVICT, EXPIRE, TIMES };
-static const char *const time_names[] = {"peek", "acquire", "insert", "unlock", "evict", "expire"};
 
 static uint64_t texts[BATCH][LENGTH];
 static uint32_t pages[BATCH][LENGTH];
 static uint32_t lengths[BATCH];
 static node_id held[BATCH];
+static uint64_t clock_ns; /* what reading the clock takes */
 
 static void fail(const char *what)
 {
@@ -65,93 +79,198 @@ static void take_pages(struct page_pool *pool, uint32_t *out, uint32_t n)
     }
 }
 
-static double since(uint64_t begin, uint32_t n)
-{
-    return (double)(clock_now_ns() - begin) / n;
-}
+/* ---- one call, and a round of them ---- */
 
-static void keep_best(double *best, double ns)
-{
-    if (*best == 0 || ns < *best)
-        *best = ns;
-}
-
-static void acquire_all(struct bench *b)
+static void call_one(struct bench *b, int call, uint32_t i)
 {
     enum match_kind kind;
-    for (uint32_t i = 0; i < BATCH; i++)
-        held[i] = prefix_tree_acquire(b->tree, 0, texts[i], LENGTH, b->n_stored, &lengths[i],
+    uint32_t claimed;
+    switch (call) {
+    case PEEK: lengths[i] = prefix_tree_peek(b->tree, 0, texts[i], LENGTH); break;
+    case ACQUIRE:
+        held[i] = prefix_tree_acquire(b->tree, 0, texts[i], LENGTH, ++b->now_ns, &lengths[i],
                                       &kind);
+        break;
+    case INSERT:
+        held[i] = prefix_tree_insert(b->tree, held[i], texts[i] + lengths[i], pages[i],
+                                     LENGTH - lengths[i], ++b->now_ns, &claimed);
+        break;
+    case UNLOCK: prefix_tree_unlock(b->tree, held[i], ++b->now_ns); break;
+    case EVICT:
+        if (prefix_tree_evict(b->tree, TAIL, UINT32_MAX, ++b->now_ns) != TAIL)
+            fail("evicted something else");
+        break;
+    default:
+        if (prefix_tree_expire(b->tree, UINT64_MAX, 1, ++b->now_ns) != TAIL)
+            fail("expired something else");
+    }
+}
+
+static int compare_u64(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static uint64_t timed(struct bench *b, int call, uint32_t i)
+{
+    uint64_t begin = clock_now_ns();
+    call_one(b, call, i);
+    uint64_t took = clock_now_ns() - begin;
+    return took > clock_ns ? took - clock_ns : 0;
+}
+
+/* In even rounds only the whole is timed, in odd ones every call. */
+static void call_all(struct bench *b, int call, int round)
+{
+    static uint64_t took[BATCH];
+    struct times *t = &b->times[call];
+    if (round % 2 == 0) {
+        uint64_t begin = clock_now_ns();
+        for (uint32_t i = 0; i < BATCH; i++)
+            call_one(b, call, i);
+        double mean = (double)(clock_now_ns() - begin) / BATCH;
+        t->mean = t->mean == 0 || mean < t->mean ? mean : t->mean;
+        return;
+    }
+    for (uint32_t i = 0; i < BATCH; i++)
+        took[i] = timed(b, call, i);
+    qsort(took, BATCH, sizeof *took, compare_u64);
+    double p99 = (double)took[BATCH - 1 - BATCH / 100], max = (double)took[BATCH - 1];
+    t->p99 = t->p99 == 0 || p99 < t->p99 ? p99 : t->p99;
+    t->max = t->max == 0 || max < t->max ? max : t->max;
+}
+
+/* ---- storing and finding ---- */
+
+static void pick_stored(struct bench *b, uint64_t seed)
+{
+    for (uint32_t i = 0; i < BATCH; i++) {
+        uint64_t at = b->n_gone + hash_pair(seed, i) % (b->n_stored - b->n_gone);
+        make_text(b->order[at], texts[i]);
+    }
 }
 
 /* Stores BATCH new leaves: all matched first, then all inserted, then all unlocked. */
-static void store_batch(struct bench *b, double *best)
+static void store_batch(struct bench *b, int round)
 {
-    for (uint32_t i = 0; i < BATCH; i++)
-        make_text(b->n_stored + i, texts[i]);
-    acquire_all(b);
+    for (uint32_t i = 0; i < BATCH; i++) {
+        b->order[b->n_stored + i] = b->next_leaf;
+        make_text(b->next_leaf++, texts[i]);
+        call_one(b, ACQUIRE, i);
+    }
     for (uint32_t i = 0; i < BATCH; i++)
         take_pages(&b->pool, pages[i], LENGTH - lengths[i]);
-    uint64_t begin = clock_now_ns();
-    for (uint32_t i = 0; i < BATCH; i++) {
-        uint32_t n = LENGTH - lengths[i], claimed = 0;
-        held[i] = prefix_tree_insert(b->tree, held[i], texts[i] + lengths[i], pages[i], n,
-                                     b->n_stored + i, &claimed);
-        /* The first of a prompt's leaves bring the prompt; the others find it there. */
-        for (uint32_t k = 0; k < n - claimed; k++)
-            page_pool_give(&b->pool, (struct page_run){pages[i][k], 1});
-    }
-    keep_best(&best[INSERT], since(begin, BATCH));
-    begin = clock_now_ns();
-    for (uint32_t i = 0; i < BATCH; i++)
-        prefix_tree_unlock(b->tree, held[i], b->n_stored + i);
-    keep_best(&best[UNLOCK], since(begin, BATCH));
+    call_all(b, INSERT, round);
+    call_all(b, UNLOCK, round);
     b->n_stored += BATCH;
 }
 
-static void time_match(struct bench *b, double *best, uint64_t round)
+/* The prompts first, so that no later insert brings one. */
+static void fill(struct bench *b, uint32_t n_leaves)
 {
-    for (uint32_t i = 0; i < BATCH; i++)
-        make_text(b->n_gone + hash_pair(round, i) % (b->n_stored - b->n_gone), texts[i]);
-    uint64_t begin = clock_now_ns();
-    for (uint32_t i = 0; i < BATCH; i++)
-        lengths[i] = prefix_tree_peek(b->tree, 0, texts[i], LENGTH);
-    keep_best(&best[PEEK], since(begin, BATCH));
-    for (uint32_t i = 0; i < BATCH; i++)
-        make_text(b->n_gone + hash_pair(~round, i) % (b->n_stored - b->n_gone), texts[i]);
-    begin = clock_now_ns();
-    acquire_all(b);
-    keep_best(&best[ACQUIRE], since(begin, BATCH));
+    for (uint64_t leaf = 0; leaf < n_leaves; leaf++) {
+        make_text(leaf, texts[0]);
+        call_one(b, ACQUIRE, 0);
+        take_pages(&b->pool, pages[0], LENGTH - lengths[0]);
+        call_one(b, INSERT, 0);
+        call_one(b, UNLOCK, 0);
+        b->order[leaf] = leaf;
+    }
+    for (uint64_t i = n_leaves - 1; i > 0; i--) {
+        uint64_t other = hash_mix(i) % (i + 1), swap = b->order[i];
+        b->order[i] = b->order[other];
+        b->order[other] = swap;
+    }
+    for (uint64_t i = 0; i < n_leaves; i++) {
+        make_text(b->order[i], texts[0]);
+        call_one(b, ACQUIRE, 0);
+        call_one(b, UNLOCK, 0);
+    }
+    b->n_stored = b->next_leaf = n_leaves;
+}
+
+static void match_batch(struct bench *b, int round)
+{
+    pick_stored(b, (uint64_t)round);
+    call_all(b, PEEK, round);
+    pick_stored(b, ~(uint64_t)round);
+    call_all(b, ACQUIRE, round);
     for (uint32_t i = 0; i < BATCH; i++) {
         if (lengths[i] != LENGTH)
             fail("a stored text was not found");
-        prefix_tree_unlock(b->tree, held[i], b->n_stored);
+        call_one(b, UNLOCK, i);
     }
 }
 
-static void time_evict(struct bench *b, double *best)
+/* ---- cold ---- */
+
+static uint64_t *stream;
+
+static void go_cold(void)
 {
-    uint32_t freed = 0;
-    uint64_t begin = clock_now_ns();
-    for (uint32_t i = 0; i < BATCH; i++)
-        freed += prefix_tree_evict(b->tree, TAIL, UINT32_MAX, b->n_stored);
-    keep_best(&best[EVICT], since(begin, BATCH));
-    if (freed != BATCH * TAIL)
-        fail("evicted something else");
-    b->n_gone += BATCH;
+    static volatile uint64_t result;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < COLD_BYTES / sizeof *stream; i += 8)
+        sum += stream[i];
+    result = sum;
+    (void)result;
 }
 
-static void time_expire(struct bench *b, double *best)
+static void call_cold(struct bench *b, int call, uint32_t i, uint32_t nth)
 {
-    uint64_t begin = clock_now_ns();
-    uint32_t freed = prefix_tree_expire(b->tree, b->n_gone + BATCH, UINT32_MAX, b->n_stored);
-    keep_best(&best[EXPIRE], since(begin, BATCH));
-    if (freed != BATCH * TAIL)
-        fail("expired something else");
-    b->n_gone += BATCH;
+    go_cold();
+    b->times[call].cold_calls[nth] = timed(b, call, i);
 }
 
-/* The limit: the same comparisons with nothing to look for. */
+static void cold_calls(struct bench *b)
+{
+    for (uint32_t i = 0; i < COLD_CALLS; i++) {
+        pick_stored(b, 1000 + i);
+        call_cold(b, PEEK, 0, i);
+        call_cold(b, ACQUIRE, 1, i);
+        call_cold(b, UNLOCK, 1, i);
+        call_cold(b, EVICT, 0, i);
+        call_cold(b, EXPIRE, 0, i);
+        for (uint32_t k = 0; k < 2; k++) {
+            make_text(b->next_leaf++, texts[k]);
+            call_one(b, ACQUIRE, k);
+            take_pages(&b->pool, pages[k], LENGTH - lengths[k]);
+        }
+        call_cold(b, INSERT, 0, i);
+        call_one(b, INSERT, 1);
+        call_one(b, UNLOCK, 0);
+        call_one(b, UNLOCK, 1);
+    }
+    for (int call = 0; call < CALLS; call++) {
+        struct times *t = &b->times[call];
+        qsort(t->cold_calls, COLD_CALLS, sizeof *t->cold_calls, compare_u64);
+        t->cold = (double)t->cold_calls[COLD_CALLS / 2];
+        t->cold_max = (double)t->cold_calls[COLD_CALLS - 1];
+    }
+}
+
+/* A thousand nodes in one call: microseconds. */
+static void burst(struct bench *b, double *warm, double *cold)
+{
+    for (int round = 0; round < 4; round++) {
+        if (round == 3)
+            go_cold();
+        uint64_t begin = clock_now_ns();
+        uint32_t freed = prefix_tree_evict(b->tree, UINT32_MAX, BURST, ++b->now_ns);
+        double us = (double)(clock_now_ns() - begin) / 1000;
+        if (freed != BURST * TAIL)
+            fail("evicted something else");
+        if (round == 3)
+            *cold = us;
+        else
+            *warm = us > *warm ? us : *warm;
+    }
+}
+
+/* ---- limits ---- */
+
+/* The same comparisons with nothing to look for. */
 static double time_compare(void)
 {
     static uint64_t copies[BATCH][LENGTH];
@@ -167,7 +286,8 @@ static double time_compare(void)
                 same++;
             lengths[i] = same;
         }
-        keep_best(&best, since(begin, BATCH));
+        double ns = (double)(clock_now_ns() - begin) / BATCH;
+        best = best == 0 || ns < best ? ns : best;
     }
     return lengths[BATCH - 1] == LENGTH ? best : 0;
 }
@@ -175,24 +295,24 @@ static double time_compare(void)
 /* A read that waits for memory: each address depends on what was read before. */
 static double time_cold_read(void)
 {
-    enum { WORDS = 1 << 25, READS = 20000 };
-    uint64_t *words = malloc(WORDS * sizeof *words), at = 1;
-    double best = 0;
-    if (!words)
-        fail("no memory");
-    for (uint32_t i = 0; i < WORDS; i++)
-        words[i] = i;
-    for (uint32_t round = 0; round < ROUNDS; round++) {
-        uint64_t begin = clock_now_ns();
-        for (uint32_t i = 0; i < READS; i++)
-            at = hash_mix(at + words[at % WORDS]);
-        keep_best(&best, since(begin, READS));
-    }
+    enum { READS = 20000 };
     static volatile uint64_t result; /* or the reads would be found useless, and left out */
+    uint64_t at = 1;
+    uint64_t begin = clock_now_ns();
+    for (uint32_t i = 0; i < READS; i++)
+        at = hash_mix(at + stream[at % (COLD_BYTES / sizeof *stream)]);
     result = at;
     (void)result;
-    free(words);
-    return best;
+    return (double)(clock_now_ns() - begin) / READS;
+}
+
+static void time_clock(void)
+{
+    clock_ns = UINT64_MAX;
+    for (int i = 0; i < 1000; i++) {
+        uint64_t begin = clock_now_ns(), took = clock_now_ns() - begin;
+        clock_ns = took < clock_ns ? took : clock_ns;
+    }
 }
 
 static uint64_t resident_bytes(void)
@@ -206,61 +326,84 @@ static uint64_t resident_bytes(void)
     return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static void run(uint32_t n_leaves, double *best)
+static void run(uint32_t n_leaves, struct times *times)
 {
-    struct bench b = {0};
+    struct bench b = {.times = times};
     struct error err;
     uint64_t before = resident_bytes();
     struct prefix_tree_options options = {.pool = &b.pool,
                                           .max_nodes = n_leaves + BATCH + 2 * N_PROMPTS};
-    /* A batch holds its pages before it knows that another of it brought the prompt. */
-    if (page_pool_open(&b.pool, n_leaves * TAIL + BATCH * LENGTH, &err) != 0 ||
+    b.order = malloc((n_leaves + 2 * BATCH * (uint64_t)ROUNDS) * sizeof *b.order);
+    if (!b.order)
+        fail("no memory");
+    if (page_pool_open(&b.pool, (n_leaves + BATCH) * TAIL + N_PROMPTS * LENGTH, &err) != 0 ||
         prefix_tree_open(&b.tree, &options, &err) != 0)
         fail(err.message);
-    while (b.n_stored < n_leaves)
-        store_batch(&b, best);
+    fill(&b, n_leaves);
     printf("%9u leaves: %.0f bytes resident a leaf of %d tokens\n", n_leaves,
            (double)(resident_bytes() - before) / n_leaves, TAIL);
-    best[INSERT] = best[UNLOCK] = 0; /* of the full tree, not of the growing one */
-    for (uint32_t round = 0; round < ROUNDS; round++) {
-        time_expire(&b, best);
-        store_batch(&b, best);
-        time_evict(&b, best);
-        store_batch(&b, best);
+    for (int round = 0; round < ROUNDS; round++) {
+        call_all(&b, EVICT, round);
+        b.n_gone += BATCH;
+        store_batch(&b, round);
+        call_all(&b, EXPIRE, round);
+        b.n_gone += BATCH;
+        store_batch(&b, round);
     }
-    for (uint32_t round = 0; round < ROUNDS; round++)
-        time_match(&b, best, round);
+    for (int round = 0; round < ROUNDS; round++)
+        match_batch(&b, round);
     if (!prefix_tree_check(b.tree))
         fail("the tree contradicts itself");
+    cold_calls(&b);
+    double warm = 0, cold = 0;
+    if (n_leaves >= 8 * BURST) {
+        burst(&b, &warm, &cold);
+        printf("           one call of evict that frees %d nodes: at most %.1f us warm, %.1f us "
+               "cold\n",
+               BURST, warm, cold);
+    }
     prefix_tree_close(b.tree);
     page_pool_close(&b.pool);
+    free(b.order);
 }
 
 int main(void)
 {
     static const uint32_t sizes[] = {1000, 100000, 1000000};
     enum { SIZES = sizeof sizes / sizeof *sizes };
-    double best[SIZES][TIMES] = {{0}};
+    static struct times times[SIZES][CALLS];
+    stream = malloc(COLD_BYTES);
+    if (!stream)
+        fail("no memory");
+    for (size_t i = 0; i < COLD_BYTES / sizeof *stream; i++)
+        stream[i] = i;
+    time_clock();
     printf("a node: %zu bytes, and %zu to %zu in the edge table; a token: %zu bytes and 3 bits\n",
            sizeof(struct tree_node), 2 * sizeof(struct edge), 4 * sizeof(struct edge),
-           sizeof(uint64_t) + 2 * sizeof(uint32_t));
+           2 * sizeof(uint64_t) + 2 * sizeof(uint32_t));
     for (int i = 0; i < SIZES; i++)
-        run(sizes[i], best[i]);
-    double cold = time_cold_read();
-    printf("a cold read takes %.0f ns\n", cold);
-    printf("\nns each   ");
+        run(sizes[i], times[i]);
+    printf("a read that waits for memory: %.0f ns; reading the clock: %llu ns, taken off\n",
+           time_cold_read(), (unsigned long long)clock_ns);
+    printf("\nns a call  |");
     for (int i = 0; i < SIZES; i++)
-        printf("%9u leaves", sizes[i]);
-    printf("   cold reads\n");
-    for (int t = 0; t < TIMES; t++) {
-        printf("%-10s", time_names[t]);
-        for (int i = 0; i < SIZES; i++)
-            printf("%16.1f", best[i][t]);
-        printf("%13.1f\n", (best[SIZES - 1][t] - best[0][t]) / cold);
+        printf("%12u leaves: warm    p99    max |  cold    max |", sizes[i]);
+    printf(" ratio warm, cold\n");
+    for (int c = 0; c < CALLS; c++) {
+        printf("%-10s |", call_names[c]);
+        for (int i = 0; i < SIZES; i++) {
+            const struct times *t = &times[i][c];
+            printf("%25.0f %6.0f %6.0f |%6.0f %6.0f |", t->mean, t->p99, t->max, t->cold,
+                   t->cold_max);
+        }
+        const struct times *small = &times[0][c], *large = &times[SIZES - 1][c];
+        printf(" %.1f %.1f\n", large->mean / small->mean, large->cold / small->cold);
     }
     double compare = time_compare();
     printf(
         "\npeek of %d tokens: %.2f ns a token, in the largest tree %.2f; bare comparison: %.2f\n",
-        LENGTH, best[0][PEEK] / LENGTH, best[SIZES - 1][PEEK] / LENGTH, compare / LENGTH);
+        LENGTH, times[0][PEEK].mean / LENGTH, times[SIZES - 1][PEEK].mean / LENGTH,
+        compare / LENGTH);
+    free(stream);
     return 0;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/huge_pages.h"
 
 int edge_table_open(struct edge_table *e, uint32_t max_edges, struct error *err)
 {
@@ -18,6 +19,7 @@ int edge_table_open(struct edge_table *e, uint32_t max_edges, struct error *err)
     e->slots = calloc(size, sizeof *e->slots);
     if (!e->slots)
         return error_set(err, ERROR_MEMORY, "no memory for a table of %u edges", max_edges);
+    huge_pages_wish(e->slots, size * sizeof *e->slots);
     return 0;
 }
 
@@ -44,6 +46,11 @@ static uint64_t slot_of(const struct edge_table *e, uint32_t parent, uint64_t to
 uint32_t edge_table_find(const struct edge_table *e, uint32_t parent, uint64_t token)
 {
     return e->slots[slot_of(e, parent, token)].child;
+}
+
+void edge_table_prefetch(const struct edge_table *e, uint32_t parent, uint64_t token)
+{
+    __builtin_prefetch(&e->slots[home_of(e, parent, token)], 1);
 }
 
 void edge_table_put(struct edge_table *e, uint32_t parent, uint64_t token, uint32_t child)

@@ -27,6 +27,8 @@ struct edge_table {
 int edge_table_open(struct edge_table *e, uint32_t max_edges, struct error *err);
 void edge_table_close(struct edge_table *e);
 uint32_t edge_table_find(const struct edge_table *e, uint32_t parent, uint64_t token); /* or 0 */
+/* Asks for the memory in which the edge is. */
+void edge_table_prefetch(const struct edge_table *e, uint32_t parent, uint64_t token);
 /* Adds the edge, or leads it to another child. */
 void edge_table_put(struct edge_table *e, uint32_t parent, uint64_t token, uint32_t child);
 void edge_table_remove(struct edge_table *e, uint32_t parent, uint64_t token); /* must be there */

@@ -1,46 +1,81 @@
-/* The table of what has gone; see ghost_table.h. Owned by the scheduler's thread. */
+/* The table of what has gone; see ghost_table.h. Owned by the scheduler's thread.
+ *
+ * Eviction must not wait for memory because of what may be asked later: it writes to the end of the
+ * log, and no more. The index follows when someone asks. A mark whose ghost has been overwritten
+ * since leads to another digest, and is passed by. */
 #include "cache/ghost_table.h"
 
 #include <stdlib.h>
 
-int ghost_table_open(struct ghost_table *g, struct error *err)
+/* Where in the log a ghost is: its number, and a part of its digest, which tells most others from
+ * it without a look. */
+struct ghost_mark {
+    uint32_t number; /* its low half, from 1 on; 0: none */
+    uint32_t tag;
+};
+
+struct ghost_table {
+    struct ghost log[GHOST_LOG];
+    struct ghost_mark index[GHOST_SETS][GHOST_WAYS];
+    uint64_t n_added, n_indexed;
+};
+
+int ghost_table_open(struct ghost_table **out, struct error *err)
 {
-    g->ghosts = calloc((size_t)GHOST_SETS * GHOST_WAYS, sizeof *g->ghosts);
-    if (!g->ghosts)
+    *out = calloc(1, sizeof **out);
+    if (!*out)
         return error_set(err, ERROR_MEMORY, "no memory for the table of what has gone");
     return 0;
 }
 
 void ghost_table_close(struct ghost_table *g)
 {
-    free(g->ghosts);
-    *g = (struct ghost_table){0};
-}
-
-static struct ghost *set_of(const struct ghost_table *g, uint64_t digest)
-{
-    return &g->ghosts[digest % GHOST_SETS * GHOST_WAYS];
+    free(g);
 }
 
 void ghost_table_add(struct ghost_table *g, const struct ghost *ghost)
 {
-    struct ghost *set = set_of(g, ghost->digest), *place = set;
-    for (int i = 0; i < GHOST_WAYS; i++) {
-        if (set[i].digest == ghost->digest) {
-            place = &set[i];
-            break;
-        }
-        if (set[i].gone_ns < place->gone_ns)
-            place = &set[i];
-    }
-    *place = *ghost;
+    g->log[++g->n_added % GHOST_LOG] = *ghost;
 }
 
-const struct ghost *ghost_table_find(const struct ghost_table *g, uint64_t digest)
+static struct ghost_mark *set_of(struct ghost_table *g, uint64_t digest)
 {
-    const struct ghost *set = set_of(g, digest);
-    for (int i = 0; i < GHOST_WAYS; i++)
-        if (set[i].digest == digest)
-            return &set[i];
-    return NULL;
+    return g->index[digest % GHOST_SETS];
+}
+
+/* How long ago a mark was made; one that never was, longest. */
+static uint32_t age_of(uint64_t number, const struct ghost_mark *mark)
+{
+    return mark->number ? (uint32_t)number - mark->number : UINT32_MAX;
+}
+
+/* The oldest mark of a set makes room. */
+static void index_add(struct ghost_table *g, uint64_t number)
+{
+    uint64_t digest = g->log[number % GHOST_LOG].digest;
+    struct ghost_mark *set = set_of(g, digest), *place = set;
+    for (int i = 1; i < GHOST_WAYS; i++)
+        if (age_of(number, &set[i]) > age_of(number, place))
+            place = &set[i];
+    *place = (struct ghost_mark){(uint32_t)number, (uint32_t)(digest >> 32)};
+}
+
+const struct ghost *ghost_table_find(struct ghost_table *g, uint64_t digest)
+{
+    if (g->n_added - g->n_indexed > GHOST_LOG)
+        g->n_indexed = g->n_added - GHOST_LOG; /* the others are overwritten already */
+    while (g->n_indexed < g->n_added)
+        index_add(g, ++g->n_indexed);
+    const struct ghost_mark *set = set_of(g, digest);
+    const struct ghost *found = NULL;
+    uint32_t youngest = UINT32_MAX;
+    for (int i = 0; i < GHOST_WAYS; i++) {
+        const struct ghost *ghost = &g->log[set[i].number % GHOST_LOG];
+        uint32_t age = age_of(g->n_added, &set[i]);
+        if (set[i].tag == (uint32_t)(digest >> 32) && age < youngest && ghost->digest == digest) {
+            found = ghost;
+            youngest = age;
+        }
+    }
+    return found;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/huge_pages.h"
 #include "base/log.h"
 
 enum { WORD_BITS = 64, RUNS_LOOKED_AT = 64 };
@@ -32,6 +33,10 @@ int page_pool_open(struct page_pool *pool, uint32_t n_pages, struct error *err)
         page_pool_close(pool);
         return error_set(err, ERROR_MEMORY, "no memory for the tables of %u pages", n_pages);
     }
+    huge_pages_wish(pool->token, n_pages * sizeof *pool->token);
+    huge_pages_wish(pool->digest, n_pages * sizeof *pool->digest);
+    huge_pages_wish(pool->next, n_pages * sizeof *pool->next);
+    huge_pages_wish(pool->prev, n_pages * sizeof *pool->prev);
     memset(pool->free_map, 0xff, n_pages / WORD_BITS * sizeof *pool->free_map);
     if (n_pages % WORD_BITS)
         pool->free_map[n_pages / WORD_BITS] = ((uint64_t)1 << n_pages % WORD_BITS) - 1;

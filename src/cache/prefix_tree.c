@@ -16,7 +16,9 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/huge_pages.h"
 #include "cache/tree_node.h"
 
 static int tree_allocate(struct prefix_tree *t, uint32_t n_pages, struct error *err)
@@ -33,6 +35,7 @@ static int tree_allocate(struct prefix_tree *t, uint32_t n_pages, struct error *
         ghost_table_open(&t->ghosts, err) != 0)
         return error_set(err, ERROR_MEMORY, "no memory for a prefix tree of %u nodes",
                          t->max_nodes);
+    huge_pages_wish(t->nodes, n_nodes * sizeof *t->nodes);
     return 0;
 }
 
@@ -73,7 +76,7 @@ void prefix_tree_close(struct prefix_tree *t)
         }
     }
     edge_table_close(&t->edges);
-    ghost_table_close(&t->ghosts);
+    ghost_table_close(t->ghosts);
     for (int i = 0; i < RECENCY_LISTS; i++)
         free(t->heaps[i].items);
     free(t->spaces);
@@ -97,28 +100,44 @@ static void leave_image(const struct prefix_tree *t, struct match *m, uint32_t b
         m->page = t->pool->prev[m->page];
 }
 
+/* How many of the tokens a node begins with, of which the first is known; `*page` is the last. */
+static uint32_t node_compare(const struct page_pool *pool, const struct tree_node *x,
+                             const uint64_t *tokens, uint32_t n, uint32_t *page)
+{
+    enum { BLOCK = 16 };
+    uint32_t most = x->length < n ? x->length : n, same = 1;
+    *page = x->first;
+    if (x->is_run) {
+        const uint64_t *own = &pool->token[x->first];
+        while (same + BLOCK <= most && memcmp(own + same, tokens + same, BLOCK * sizeof *own) == 0)
+            same += BLOCK;
+        while (same < most && own[same] == tokens[same])
+            same++;
+        *page += same - 1;
+        return same;
+    }
+    for (; same < most; same++) {
+        uint32_t next = pool->next[*page];
+        if (pool->token[next] != tokens[same])
+            break;
+        *page = next;
+    }
+    return same;
+}
+
 struct match tree_walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
                        uint32_t n)
 {
-    const struct page_pool *pool = t->pool;
     struct match m = {.node = from, .page = t->nodes[from].last};
     while (m.length < n && m.beyond == 0) {
         node_id child = edge_table_find(&t->edges, m.node, tokens[m.length]);
         if (child == NODE_NONE)
             break;
         const struct tree_node *x = &t->nodes[child];
-        uint32_t most = x->length < n - m.length ? x->length : n - m.length;
-        uint32_t page = x->first, matched = 1;
-        for (; matched < most; matched++) {
-            uint32_t next = pool->next[page];
-            if (pool->token[next] != tokens[m.length + matched])
-                break;
-            page = next;
-        }
+        uint32_t same = node_compare(t->pool, x, tokens + m.length, n - m.length, &m.page);
         m.node = child;
-        m.page = page;
-        m.beyond = x->length - matched;
-        m.length += matched;
+        m.beyond = x->length - same;
+        m.length += same;
     }
     if (m.length > 0 && !cache_token_is_whole(tokens[m.length - 1]))
         leave_image(t, &m, cache_token_image_begun(tokens[m.length - 1]));
@@ -300,36 +319,51 @@ void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns)
     space_keep_cap(t, space, now_ns);
 }
 
-/* Pages are met from the node's end upwards, so the runs are laid back to front and turned round.
- */
+/* Lays runs into an array, back to front. */
+struct run_layer {
+    struct page_run *out;
+    uint32_t max, count;
+    struct page_run run; /* that is growing */
+};
+
+static void layer_end_run(struct run_layer *l)
+{
+    if (l->run.count == 0)
+        return;
+    if (l->count < l->max)
+        l->out[l->count] = l->run;
+    l->count++;
+    l->run.count = 0;
+}
+
+/* The pages of `run` come directly before all that was laid so far. */
+static void layer_add(struct run_layer *l, struct page_run run)
+{
+    if (run.first + run.count != l->run.first)
+        layer_end_run(l);
+    l->run = (struct page_run){run.first, l->run.count + run.count};
+}
+
 uint32_t prefix_tree_pages(const struct prefix_tree *t, node_id node, struct page_run *out,
                            uint32_t max)
 {
-    struct page_run run = {0, 0};
-    uint32_t count = 0;
+    struct run_layer l = {.out = out, .max = max};
     for (; !node_is_root(t, node); node = t->nodes[node].parent) {
-        for (uint32_t page = t->nodes[node].last; page != PAGE_NONE; page = t->pool->prev[page]) {
-            if (run.count && page + 1 != run.first) {
-                if (count < max)
-                    out[count] = run;
-                count++;
-                run.count = 0;
-            }
-            run.first = page;
-            run.count++;
+        const struct tree_node *x = &t->nodes[node];
+        if (x->is_run) {
+            layer_add(&l, (struct page_run){x->first, x->length});
+            continue;
         }
+        for (uint32_t page = x->last; page != PAGE_NONE; page = t->pool->prev[page])
+            layer_add(&l, (struct page_run){page, 1});
     }
-    if (run.count) {
-        if (count < max)
-            out[count] = run;
-        count++;
-    }
-    for (uint32_t i = 0; count <= max && i < count / 2; i++) {
+    layer_end_run(&l);
+    for (uint32_t i = 0; l.count <= max && i < l.count / 2; i++) {
         struct page_run swap = out[i];
-        out[i] = out[count - 1 - i];
-        out[count - 1 - i] = swap;
+        out[i] = out[l.count - 1 - i];
+        out[l.count - 1 - i] = swap;
     }
-    return count;
+    return l.count;
 }
 
 uint32_t prefix_tree_depth(const struct prefix_tree *t, node_id node)

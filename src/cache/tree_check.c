@@ -31,7 +31,7 @@ static bool check_page(const struct prefix_tree *t, node_id node, uint32_t page,
     EXPECT(!page_pool_is_free(pool, page), node);
     EXPECT(!(t->seen_map[page / 64] & bit), node);
     t->seen_map[page / 64] |= bit;
-    EXPECT(pool->digest[page] == hash_pair(digest_before, token), node);
+    EXPECT(pool->digest[page] == digest_next(digest_before, token), node);
     if (page_is_end(t, page)) {
         uint32_t digits = 0;
         while (digits < TREE_DEPTH_BUCKETS - 1 && depth >> digits)
@@ -66,6 +66,7 @@ static bool check_chain(const struct prefix_tree *t, node_id node, struct recoun
             break;
         uint32_t next = pool->next[page];
         EXPECT(next < pool->n_pages && pool->prev[next] == page, node);
+        EXPECT(!x->is_run || next == page + 1, node);
         page = next;
     }
     EXPECT(x->depth - t->nodes[x->parent].depth == x->length, node);

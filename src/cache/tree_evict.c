@@ -16,11 +16,34 @@ static uint32_t whole_cut(const struct prefix_tree *t, node_id leaf, uint32_t ne
     const struct tree_node *x = &t->nodes[leaf];
     if (need >= x->length)
         return x->length;
+    if (t->n_images == 0)
+        return need;
     uint32_t page = x->last;
     for (uint32_t i = 0; i < need; i++)
         page = pool->prev[page];
     uint64_t token = pool->token[page];
     return cache_token_is_whole(token) ? need : need + cache_token_image_begun(token);
+}
+
+/* What goes next lies anywhere in memory, and the list leads to it one node at a time. So the list
+ * is read ahead: the third from here is asked for, of the second what it has elsewhere, and of the
+ * first, whose token has come by then, the edge. */
+static void read_ahead(const struct prefix_tree *t, node_id leaf)
+{
+    const struct page_pool *pool = t->pool;
+    const struct tree_node *first = &t->nodes[t->nodes[leaf].newer];
+    const struct tree_node *second = &t->nodes[first->newer];
+    __builtin_prefetch(&t->nodes[second->newer], 1);
+    if (second->length > 0) {
+        __builtin_prefetch(&pool->token[second->first]);
+        __builtin_prefetch(&pool->digest[second->last]);
+        __builtin_prefetch(&pool->free_map[second->last / 64], 1);
+        __builtin_prefetch(&t->end_map[second->last / 64], 1);
+        __builtin_prefetch(&t->nodes[second->prev_sibling], 1);
+        __builtin_prefetch(&t->nodes[second->parent], 1);
+    }
+    if (first->length > 0)
+        edge_table_prefetch(&t->edges, first->parent, pool->token[first->first]);
 }
 
 uint32_t leaf_free(struct prefix_tree *t, node_id leaf, uint32_t need, enum miss_reason why,
@@ -29,6 +52,7 @@ uint32_t leaf_free(struct prefix_tree *t, node_id leaf, uint32_t need, enum miss
     /* What was invalid was cleared, whoever frees it. */
     struct going going = {node_is_invalid(t, leaf) ? MISS_CLEARED : why, now_ns,
                           t->nodes[leaf].stamp};
+    read_ahead(t, leaf);
     if (t->nodes[leaf].pins > 0)
         pins_end_at(t, leaf, now_ns);
     uint32_t n = whole_cut(t, leaf, need);
@@ -44,25 +68,24 @@ uint32_t leaf_free(struct prefix_tree *t, node_id leaf, uint32_t need, enum miss
     return n;
 }
 
-/* ---- pressure events ---- */
+/* ---- eviction, and what is told of it ---- */
 
-static void note_victim(const struct prefix_tree *t, struct pressure_event *e, node_id leaf)
+/* Frees from a leaf, and notes it in the event. */
+static void evict_leaf(struct prefix_tree *t, struct pressure_event *e, node_id leaf)
 {
     const struct tree_node *x = &t->nodes[leaf];
+    uint64_t digest = t->pool->digest[x->last], used_ns = x->stamp;
+    uint32_t depth = x->depth, hits = x->hits;
+    uint32_t freed = leaf_free(t, leaf, e->wanted - e->freed, MISS_EVICTED, e->at_ns);
     if (e->n_nodes < PRESSURE_NODES) {
-        e->nodes[e->n_nodes].digest = node_digest(t, leaf);
-        e->nodes[e->n_nodes].depth = x->depth;
-        e->nodes[e->n_nodes].hits = x->hits;
-        e->nodes[e->n_nodes].used_ns = x->stamp;
+        e->nodes[e->n_nodes].digest = digest;
+        e->nodes[e->n_nodes].used_ns = used_ns;
+        e->nodes[e->n_nodes].depth = depth;
+        e->nodes[e->n_nodes].hits = hits;
+        e->nodes[e->n_nodes].freed = freed;
     }
-}
-
-static void note_freed(struct pressure_event *e, uint32_t n)
-{
-    if (e->n_nodes < PRESSURE_NODES)
-        e->nodes[e->n_nodes].freed = n;
     e->n_nodes++;
-    e->freed += n;
+    e->freed += freed;
 }
 
 uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages, uint32_t max_nodes,
@@ -72,12 +95,11 @@ uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages, uint32_t max
     node_id oldest = tree_oldest(t);
     if (n_pages == 0 || max_nodes == 0 || oldest == NODE_NONE)
         return 0;
-    *e = (struct pressure_event){.at_ns = now_ns, .wanted = n_pages};
-    while (e->freed < n_pages && e->n_nodes < max_nodes && oldest != NODE_NONE) {
-        note_victim(t, e, oldest);
-        note_freed(e, leaf_free(t, oldest, n_pages - e->freed, MISS_EVICTED, now_ns));
-        oldest = tree_oldest(t);
-    }
+    e->at_ns = now_ns;
+    e->wanted = n_pages;
+    e->freed = e->n_nodes = 0;
+    for (; e->freed < n_pages && e->n_nodes < max_nodes && oldest; oldest = tree_oldest(t))
+        evict_leaf(t, e, oldest);
     t->n_events++;
     return e->freed;
 }
@@ -85,8 +107,12 @@ uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages, uint32_t max
 uint32_t prefix_tree_events(const struct prefix_tree *t, struct pressure_event *out, uint32_t max)
 {
     uint32_t n = 0;
-    for (; n < max && n < PRESSURE_EVENTS && n < t->n_events; n++)
-        out[n] = t->events[(t->n_events - 1 - n) % PRESSURE_EVENTS];
+    for (; n < max && n < PRESSURE_EVENTS && n < t->n_events; n++) {
+        const struct pressure_event *e = &t->events[(t->n_events - 1 - n) % PRESSURE_EVENTS];
+        out[n] = (struct pressure_event){e->at_ns, e->wanted, e->freed, e->n_nodes, {{0}}};
+        for (uint32_t i = 0; i < e->n_nodes && i < PRESSURE_NODES; i++)
+            out[n].nodes[i] = e->nodes[i];
+    }
     return n;
 }
 

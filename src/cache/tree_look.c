@@ -94,8 +94,8 @@ static bool explain_ghost(const struct prefix_tree *t, uint64_t digest, const ui
                           uint32_t n, struct miss *out)
 {
     for (uint32_t i = out->position; i < n && i - out->position < EXPLAIN_MAX_POSITIONS; i++) {
-        digest = hash_pair(digest, tokens[i]);
-        const struct ghost *ghost = ghost_table_find(&t->ghosts, digest);
+        digest = digest_next(digest, tokens[i]);
+        const struct ghost *ghost = ghost_table_find(t->ghosts, digest);
         if (ghost) {
             out->reason = (enum miss_reason)ghost->why;
             out->gone_ns = ghost->gone_ns;

@@ -113,6 +113,7 @@ node_id node_make_leaf(struct prefix_tree *t, node_id parent, uint64_t first_tok
     x->depth = p->depth;
     x->space = p->space;
     x->gone = p->gone;
+    x->is_run = true;
     x->created = (uint32_t)(t->now >> NODE_CREATED_SHIFT);
     child_link(t, parent, leaf);
     edge_table_put(&t->edges, parent, first_token, leaf);
@@ -162,7 +163,7 @@ void node_append(struct prefix_tree *t, node_id leaf, const uint64_t *tokens, co
         uint32_t page = pages[i];
         assert(!page_pool_is_free(pool, page) && !page_is_end(t, page));
         assert(cache_token_follows(tokens[i], i ? tokens[i - 1] : cache_token_text(0)));
-        digest = hash_pair(digest, tokens[i]);
+        digest = digest_next(digest, tokens[i]);
         pool->token[page] = tokens[i];
         pool->digest[page] = digest;
         pool->prev[page] = x->last;
@@ -171,10 +172,12 @@ void node_append(struct prefix_tree *t, node_id leaf, const uint64_t *tokens, co
             image_table_hold(t->images, cache_token_image_index(tokens[i]));
             t->n_images++;
         }
-        if (x->last == PAGE_NONE)
+        if (x->last == PAGE_NONE) {
             x->first = page;
-        else
+        } else {
             pool->next[x->last] = page;
+            x->is_run &= page == x->last + 1;
+        }
         x->last = page;
     }
     x->length += n;
@@ -209,48 +212,91 @@ node_id node_split(struct prefix_tree *t, node_id low, uint32_t page, uint32_t b
     return up;
 }
 
-void page_leave_ghost(struct prefix_tree *t, uint32_t page, const struct going *going)
+void leave_ghost(struct prefix_tree *t, uint64_t digest, const struct going *going)
 {
-    ghost_table_add(&t->ghosts, &(struct ghost){t->pool->digest[page], going->now_ns,
-                                                going->used_ns, going->why});
+    ghost_table_add(t->ghosts, &(struct ghost){digest, going->now_ns, going->used_ns, going->why});
 }
 
-/* Gives the last `n` pages of a node back, in runs, and forgets what was noted at them. Ghosts stay
- * of the first of them, and of stored ends and what is behind them: where a part comes back, it is
- * then still known to have gone on. */
+/* The last page of a run where a stored sequence ended, or PAGE_NONE. */
+static uint32_t run_last_end(const struct prefix_tree *t, struct page_run run)
+{
+    uint32_t end = run.first + run.count;
+    while (end > run.first) {
+        uint32_t word = (end - 1) / 64;
+        uint64_t bits = t->end_map[word] & UINT64_MAX >> (63 - (end - 1) % 64);
+        if (word == run.first / 64)
+            bits &= UINT64_MAX << run.first % 64;
+        if (bits)
+            return word * 64 + 63 - (uint32_t)__builtin_clzll(bits);
+        end = word * 64;
+    }
+    return PAGE_NONE;
+}
+
+/* Forgets what was noted at the last pages of a node, which are about to go; once it ended at
+ * `node_end`. Stored ends leave
+ * ghosts, and so does what was behind them: where a part comes back, it is then still known to have
+ * gone on. What had gone before has left them already. */
+static void run_forget(struct prefix_tree *t, const struct tree_node *x, struct page_run run,
+                       uint32_t node_end, const struct going *going)
+{
+    const struct page_pool *pool = t->pool;
+    uint32_t last = run.first + run.count - 1, depth = x->depth;
+    for (uint32_t i = 0; t->n_images > 0 && i < run.count; i++) {
+        uint64_t token = pool->token[run.first + i];
+        if (cache_token_image_begun(token) == 1) {
+            image_table_release(t->images, cache_token_image_index(token));
+            t->n_images--;
+        }
+    }
+    for (uint32_t end; (end = run_last_end(t, run)) != PAGE_NONE; run.count = end - run.first) {
+        page_mark_end(t, end, depth - (last - end), false);
+        if (!x->gone)
+            leave_ghost(t, pool->digest[end], going);
+        if (!x->gone && end != node_end)
+            leave_ghost(t, pool->digest[pool->next[end]], going);
+    }
+}
+
+/* The run of at most `n` pages in which a node ends. */
+static struct page_run last_run(const struct page_pool *pool, const struct tree_node *x, uint32_t n)
+{
+    if (x->is_run)
+        return (struct page_run){x->last - n + 1, n};
+    struct page_run run = {x->last, 1};
+    while (run.count < n && pool->prev[run.first] + 1 == run.first) {
+        run.first--;
+        run.count++;
+    }
+    return run;
+}
+
+/* Gives the last `n` pages of a node back. The first of them leaves a ghost. */
 static void chain_give(struct prefix_tree *t, node_id node, uint32_t n, const struct going *going)
 {
     struct page_pool *pool = t->pool;
     struct tree_node *x = &t->nodes[node];
-    struct page_run run = {0, 0};
-    uint32_t page = x->last, behind = PAGE_NONE;
+    uint32_t node_end = x->last;
     count_pages(t, x, -(int64_t)n);
-    x->length -= n;
-    for (; n > 0; n--, x->depth--, behind = page, page = pool->prev[page]) {
-        if (page_is_end(t, page)) {
-            page_mark_end(t, page, x->depth, false);
-            if (!x->gone)
-                page_leave_ghost(t, page, going);
-            if (behind != PAGE_NONE && !x->gone)
-                page_leave_ghost(t, behind, going);
+    while (n > 0) {
+        struct page_run run = last_run(pool, x, n);
+        run_forget(t, x, run, node_end, going);
+        n -= run.count;
+        x->length -= run.count;
+        x->depth -= run.count;
+        if (n == 0 && !x->gone) {
+            /* What hangs on a node that many share is known without a look at its own digest. */
+            uint64_t token = pool->token[run.first];
+            leave_ghost(t,
+                        x->length ? pool->digest[run.first]
+                                  : digest_next(node_digest(t, x->parent), token),
+                        going);
         }
-        if (cache_token_image_begun(pool->token[page]) == 1) {
-            image_table_release(t->images, cache_token_image_index(pool->token[page]));
-            t->n_images--;
-        }
-        if (run.count && page + 1 != run.first) {
-            page_pool_give(pool, run);
-            run.count = 0;
-        }
-        run.first = page;
-        run.count++;
+        x->last = x->length == 0 ? PAGE_NONE : x->is_run ? run.first - 1 : pool->prev[run.first];
+        page_pool_give(pool, run);
     }
-    page_pool_give(pool, run);
-    if (behind != PAGE_NONE && !x->gone)
-        page_leave_ghost(t, behind, going);
-    x->last = page;
-    if (page != PAGE_NONE)
-        pool->next[page] = PAGE_NONE;
+    if (x->length > 0)
+        pool->next[x->last] = PAGE_NONE;
 }
 
 static void count_going(struct prefix_tree *t, uint32_t n_pages, uint32_t n_nodes,
@@ -308,6 +354,7 @@ bool node_coalesce(struct prefix_tree *t, node_id parent)
         return false;
     if (!c->cut)
         edge_table_remove(&t->edges, parent, pool->token[c->first]);
+    c->is_run &= p->is_run && p->last + 1 == c->first;
     pool->next[p->last] = c->first;
     pool->prev[c->first] = p->last;
     c->first = p->first;

@@ -28,7 +28,8 @@
  */
 struct tree_node {
     uint32_t first, last; /* pages of its positions; none in a root */
-    uint32_t length : 30; /* how many; 0 in a root */
+    uint32_t length : 29; /* how many; 0 in a root */
+    uint32_t is_run : 1;  /* they are consecutive numbers: no chain has to be followed */
     uint32_t gone : 1;    /* withdrawn, with all above it up to one that is cut; always locked */
     uint32_t cut : 1;     /* the edge to it is in the table no more */
     uint16_t locks;       /* handles that end here or below: a parent has at least its children's */
@@ -45,7 +46,7 @@ struct tree_node {
 };
 _Static_assert(sizeof(struct tree_node) == 64, "a node is one cache line");
 
-enum { NODE_MAX_LENGTH = (1 << 30) - 1, NODE_CREATED_SHIFT = 30 };
+enum { NODE_MAX_LENGTH = (1 << 29) - 1, NODE_CREATED_SHIFT = 30 };
 
 /* Unlocked nodes in the order of their use. */
 struct recency_list {
@@ -98,7 +99,7 @@ struct prefix_tree {
     struct tree_pin pins[TREE_MAX_PINS]; /* stats.n_pins of them, in the order of their making */
     uint32_t max_pinned;
     uint32_t n_invalid_spaces;
-    struct ghost_table ghosts;
+    struct ghost_table *ghosts;
     struct tree_stats stats;
     struct pressure_event events[PRESSURE_EVENTS];
     uint64_t n_events; /* so far; the last of them are kept */
@@ -147,7 +148,11 @@ static inline bool page_is_end(const struct prefix_tree *t, uint32_t page)
 {
     return t->end_map[page / 64] >> page % 64 & 1;
 }
-/* Of the namespace and all tokens up to the node's end. */
+/* The digest of a position: of the namespace and all tokens up to it. */
+static inline uint64_t digest_next(uint64_t digest, uint64_t token)
+{
+    return hash_mix(digest ^ token);
+}
 static inline uint64_t space_digest(uint64_t ns)
 {
     return hash_mix(~ns);
@@ -195,8 +200,8 @@ void root_remove_if_idle(struct prefix_tree *t, node_id root);
  * were used last by the same operation: then the child's index stays, and true is returned. */
 bool node_coalesce(struct prefix_tree *t, node_id parent);
 
-/* Remembers that the position of this page, and what follows it, went. */
-void page_leave_ghost(struct prefix_tree *t, uint32_t page, const struct going *going);
+/* Remembers that a position, and what followed it, went. */
+void leave_ghost(struct prefix_tree *t, uint64_t digest, const struct going *going);
 
 /* ---- use (tree_node.c) ---- */
 

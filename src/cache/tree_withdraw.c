@@ -81,7 +81,7 @@ static void node_withdraw(struct prefix_tree *t, node_id node)
         t->stats.n_invalid += x->length;
     if (!x->gone) {
         t->spaces[x->space].n_gone += x->length;
-        page_leave_ghost(t, x->first, &going);
+        leave_ghost(t, t->pool->digest[x->first], &going);
     }
     x->gone = true;
     node_coalesce(t, node);

@@ -1,6 +1,8 @@
 /* The prefix tree, case by case: match, insert, lock, evict, expire. */
 #include "cache/prefix_tree.h"
 
+#include "cache/tree_node.h"
+
 #include "test.h"
 #include "test_death.h"
 #include "tree_fixture.h"
@@ -360,6 +362,21 @@ TEST(prefix_tree, underflow_asserts)
     teardown(&f);
 }
 
+TEST(prefix_tree, more_locks_than_can_be_counted_assert)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    node_id node = hold(&f, "abc");
+    for (uint32_t i = 1; i < UINT16_MAX; i++)
+        prefix_tree_lock(f.tree, node);
+    check_laws(&f);
+    CHECK_ABORTS(prefix_tree_lock(f.tree, node));
+    for (uint32_t i = 1; i < UINT16_MAX; i++)
+        prefix_tree_unlock(f.tree, node, 9);
+    unlock(&f, node);
+    teardown(&f);
+}
+
 TEST(prefix_tree, inserting_a_free_page_asserts)
 {
     struct fixture f;
@@ -662,25 +679,126 @@ TEST(prefix_tree, closing_gives_locked_pages_back)
     teardown(&f);
 }
 
+/* Every law by a lie about it: a word of the tree is changed and put back. */
+#define LIE(word, value)                                                                           \
+    do {                                                                                           \
+        __typeof__(word) truth_ = (word);                                                          \
+        (word) = (value);                                                                          \
+        CHECK_SAYS_NO(prefix_tree_check(t));                                                       \
+        (word) = truth_;                                                                           \
+    } while (0)
+
 TEST(prefix_tree, check_finds_lies)
 {
     struct fixture f;
-    setup(&f, 32, 16);
+    setup(&f, 64, 16);
     store(&f, "abcdef");
     store(&f, "abcxyz");
-    CHECK(prefix_tree_check(f.tree));
-    f.pool.n_owned++;
+    store_in(&f, 1, "other");
+    node_id held = hold(&f, "abcdef"), node = held;
+    CHECK(prefix_tree_pin(f.tree, held, 1000));
+    struct prefix_tree *t = f.tree;
+    struct tree_node *leaf = &t->nodes[node], *up = &t->nodes[leaf->parent];
+    struct tree_space *space = &t->spaces[leaf->space];
+    node_id xyz = leaf->next_sibling;
+    CHECK(prefix_tree_check(t));
+    LIE(f.pool.n_owned, f.pool.n_owned + 1);
+    LIE(f.pool.token[leaf->first], 1); /* an edge that leads nowhere */
+    LIE(f.pool.next[leaf->first], leaf->first);
+    LIE(f.pool.next[leaf->first], PAGE_NONE);
+    LIE(f.pool.next[leaf->last], 0);
+    LIE(f.pool.prev[leaf->last], leaf->last);
+    LIE(f.pool.digest[leaf->last], 0);
+    LIE(f.pool.free_map[0], f.pool.free_map[0] ^ 2); /* an owned page that is free */
+    LIE(leaf->first, 64);
+    LIE(leaf->last, leaf->first);
+    LIE(leaf->depth, leaf->depth + 1);
+    LIE(leaf->depth, leaf->depth - 1);
+    LIE(leaf->locks, 0);
+    LIE(leaf->pins, 0);
+    LIE(leaf->space, 0);
+    LIE(leaf->stamp, t->now + 1);
+    LIE(up->stamp, 0);
+    LIE(up->locks, 0);
+    LIE(up->pins, 2);
+    LIE(leaf->parent, xyz);
+    LIE(t->nodes[xyz].prev_sibling, NODE_NONE);
+    LIE(t->nodes[xyz].stamp, leaf->stamp);
+    LIE(t->nodes[xyz].older, node);
+    LIE(space->root, node);
+    LIE(space->n_pages, 0);
+    LIE(space->n_gone, 1);
+    LIE(space->cap, 2);
+    LIE(space->is_valid, false);
+    LIE(space->lists[UNPINNED].oldest, NODE_NONE);
+    LIE(space->lists[UNPINNED].newest, NODE_NONE);
+    LIE(space->lists[UNPINNED].at, 5);
+    LIE(t->nodes[space->root].depth, 1);
+    LIE(t->heaps[UNPINNED].count, 1);
+    LIE(t->heaps[PINNED].count, 1);
+    LIE(t->pins[0].node, xyz);
+    LIE(t->pins[0].node, 99);
+    LIE(t->pins[0].node, space->root);
+    LIE(t->max_pinned, 1);
+    LIE(t->n_made, t->n_made - 1);
+    LIE(t->n_made, t->n_made + 1);
+    LIE(t->unused, node);
+    LIE(t->end_map[0], 0);
+    LIE(t->n_images, 1);
+    LIE(t->n_invalid_spaces, 1);
+    LIE(t->stats.n_nodes, 1);
+    LIE(t->stats.n_namespaces, 1);
+    LIE(t->stats.n_evictable, 0);
+    LIE(t->stats.n_pinned, 5);
+    LIE(t->stats.n_pins, 0);
+    LIE(t->stats.n_invalid, 1);
+    LIE(t->stats.n_entries, 1);
+    LIE(t->stats.entries_by_depth[3], 9);
+    uint32_t first = t->heaps[UNPINNED].items[0], second = t->heaps[UNPINNED].items[1];
+    t->heaps[UNPINNED].items[0] = second;
+    t->heaps[UNPINNED].items[1] = first;
+    CHECK_SAYS_NO(prefix_tree_check(t));
+    t->spaces[second].lists[UNPINNED].at = 0;
+    t->spaces[first].lists[UNPINNED].at = 1;
+    CHECK_SAYS_NO(prefix_tree_check(t)); /* the younger one on top */
+    t->heaps[UNPINNED].items[0] = first;
+    t->heaps[UNPINNED].items[1] = second;
+    t->spaces[first].lists[UNPINNED].at = 0;
+    t->spaces[second].lists[UNPINNED].at = 1;
+    leaf->is_run = !leaf->is_run;
+    CHECK(!leaf->is_run && prefix_tree_check(t)); /* slower, but true */
+    leaf->is_run = true;
+    leaf->cut = true;
+    CHECK_SAYS_NO(prefix_tree_check(t));
+    leaf->gone = true;
+    CHECK_SAYS_NO(prefix_tree_check(t));
+    leaf->cut = leaf->gone = false;
+    unlock(&f, held);
+    teardown(&f);
+}
+
+TEST(prefix_tree, runs_are_told_from_chains)
+{
+    struct fixture f;
+    setup(&f, 64, 16);
+    CHECK_INT(page_pool_take(&f.pool, 8, PAGE_NONE).count, 8);
+    uint64_t tokens[4];
+    uint32_t pages[4] = {4, 5, 7, 6}, claimed, n = to_tokens("abcd", tokens);
+    node_id node = acquire(&f, "");
+    node = prefix_tree_insert(f.tree, node, tokens, pages, 2, 9, &claimed);
+    CHECK(f.tree->nodes[node].is_run);
+    node = prefix_tree_insert(f.tree, node, tokens + 2, pages + 2, n - 2, 9, &claimed);
+    CHECK(!f.tree->nodes[node].is_run);
+    page_pool_give(&f.pool, (struct page_run){0, 4});
+    check_laws(&f);
+    check_pages(&f, node, "abcd");
+    f.tree->nodes[node].is_run = true;
     CHECK_SAYS_NO(prefix_tree_check(f.tree));
-    f.pool.n_owned--;
-    f.pool.token[0] ^= 1; /* an edge that leads nowhere */
-    CHECK_SAYS_NO(prefix_tree_check(f.tree));
-    f.pool.token[0] ^= 1;
-    uint32_t next = f.pool.next[1];
-    f.pool.next[1] = 1; /* a loop */
-    CHECK_SAYS_NO(prefix_tree_check(f.tree));
-    f.pool.next[1] = next;
-    f.pool.free_map[0] ^= 2; /* an owned page that is free */
-    CHECK_SAYS_NO(prefix_tree_check(f.tree));
-    f.pool.free_map[0] ^= 2;
+    f.tree->nodes[node].is_run = false;
+    unlock(&f, node);
+    CHECK_INT(look(&f, "abcx"), MATCH_COMMON);
+    CHECK_INT(evict(&f, 1), 1);
+    CHECK_INT(peek(&f, "abcd"), 3);
+    CHECK_INT(evict(&f, 9), 3);
     teardown(&f);
 }

@@ -1,5 +1,8 @@
-/* Looking into the tree: statistics, the list of entries, the outline, pressure events. */
+/* Looking into the tree: statistics, the list of entries, the outline, pressure events; and what it
+ * takes of memory. */
 #include "cache/prefix_tree.h"
+
+#include "cache/tree_node.h"
 
 #include "test.h"
 #include "tree_fixture.h"
@@ -172,12 +175,16 @@ TEST(tree_look, lists_entries)
             CHECK_INT(step[0].node, e[n++].node);
     }
     CHECK_INT(n, 3);
-    /* A stored end above a branch is an entry too; a cursor past the end is the end. */
-    look(&f, "");
-    store_in(&f, 5, "system prompt:");
-    store_in(&f, 5, "system prompt:");
-    CHECK_INT(prefix_tree_list(f.tree, &cursor, e, 8, 100), 3); /* not a leaf: not marked */
-    cursor = 1000;
+    /* Where one was unlocked before it grew on is an entry too, once a node ends there. */
+    store_in(&f, 7, "turn1");
+    store_in(&f, 7, "turn1turn2");
+    CHECK_INT(prefix_tree_list(f.tree, &cursor, e, 8, 100), 4);
+    store_in(&f, 7, "turn1other");
+    CHECK_INT(prefix_tree_list(f.tree, &cursor, e, 8, 100), 6);
+    /* What became invalid is none. */
+    prefix_tree_invalidate(f.tree, &(uint64_t){7});
+    CHECK_INT(prefix_tree_list(f.tree, &cursor, e, 8, 100), 3);
+    cursor = 1000; /* past the end is the end */
     CHECK_INT(prefix_tree_list(f.tree, &cursor, e, 8, 100), 0);
     CHECK_INT(cursor, 0);
     unlock(&f, held);
@@ -243,28 +250,17 @@ TEST(tree_look, many_children_are_counted_up_to_a_limit)
 {
     struct fixture f;
     setup(&f, 1000, 1000);
-    char text[3] = "";
-    for (int i = 0; i < ENTRY_MAX_CHILDREN + 50; i++) {
-        text[0] = (char)(1 + i % 250);
-        text[1] = i < 250 ? '\0' : 'x';
-        store_in(&f, (uint64_t)(i / 250), text);
-        if (i == ENTRY_MAX_CHILDREN - 10)
-            CHECK_INT(stats(&f)->n_namespaces, 1 + i / 250);
-    }
-    struct tree_entry e[2];
-    CHECK_INT(prefix_tree_outline(f.tree, 0, e, 2), 2);
-    CHECK_INT(e[0].n_children, 56);
-    CHECK_INT(e[1].n_children, 250);
-    for (int i = 0; i < 250; i++) {
-        uint64_t token = 1000 + (uint64_t)i;
+    struct tree_entry e;
+    for (uint32_t i = 1; i <= ENTRY_MAX_CHILDREN + 5; i++) {
+        uint64_t token = i;
         uint32_t page = page_pool_take(&f.pool, 1, PAGE_NONE).first, length, claimed;
         enum match_kind kind;
         node_id node = prefix_tree_acquire(f.tree, 0, &token, 1, ++f.now_ns, &length, &kind);
         node = prefix_tree_insert(f.tree, node, &token, &page, 1, ++f.now_ns, &claimed);
         prefix_tree_unlock(f.tree, node, ++f.now_ns);
+        CHECK_INT(prefix_tree_outline(f.tree, 0, &e, 1), 1);
+        CHECK_INT(e.n_children, i < ENTRY_MAX_CHILDREN ? i : ENTRY_MAX_CHILDREN);
     }
-    CHECK_INT(prefix_tree_outline(f.tree, 0, e, 2), 2);
-    CHECK_INT(e[0].n_children, ENTRY_MAX_CHILDREN);
     teardown(&f);
 }
 
@@ -315,4 +311,23 @@ TEST(tree_look, pressure_events)
     CHECK(e[0].nodes[0].digest != digest);
     CHECK_INT(e[0].n_nodes, 7); /* more than are kept one by one */
     teardown(&f);
+}
+
+/* What docs/design.md says of the memory: 24 bytes and three bits a page, 64 bytes a node and two
+ * to four edge slots of 16. */
+TEST(tree_look, memory_for_a_node_and_a_page)
+{
+    struct page_pool pool;
+    struct edge_table edges;
+    struct error err;
+    CHECK_INT(sizeof(struct tree_node), 64);
+    CHECK_INT(sizeof(struct edge), 16);
+    CHECK_INT(sizeof(struct tree_space), 64);
+    CHECK_INT(sizeof *pool.token + sizeof *pool.digest + sizeof *pool.next + sizeof *pool.prev, 24);
+    for (uint32_t max_nodes = 4; max_nodes < 3000000; max_nodes = max_nodes * 3 / 2) {
+        CHECK_INT(edge_table_open(&edges, max_nodes, &err), 0);
+        CHECK(edges.mask + 1 >= 2 * (uint64_t)max_nodes &&
+              edges.mask + 1 <= 4 * (uint64_t)max_nodes);
+        edge_table_close(&edges);
+    }
 }

@@ -18,7 +18,7 @@ int buffer_map(struct buffer *b, size_t size_bytes, const char *what, struct err
     *b = (struct buffer){map, size_bytes, map, size_bytes + extra};
     if (extra) {
         b->data = (uint8_t *)map + (-(uintptr_t)map & (HUGE_PAGE - 1));
-        madvise(b->data, size_bytes, MADV_HUGEPAGE); /* a wish: without it all is slower, no more */
+        huge_pages_wish(b->data, size_bytes);
     }
     return 0;
 }

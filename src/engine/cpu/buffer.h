@@ -4,8 +4,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
-
-enum { HUGE_PAGE = 2 << 20 };
+#include "base/huge_pages.h"
 
 /* Memory that is reserved at start and touched on use: zeroed, aligned to a page; a large one to
  * huge pages, through which a core reads nearly twice as fast. */
