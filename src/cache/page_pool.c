@@ -29,7 +29,9 @@ int page_pool_open(struct page_pool *pool, uint32_t n_pages, struct error *err)
     pool->next = calloc(n_pages, sizeof *pool->next);
     pool->prev = calloc(n_pages, sizeof *pool->prev);
     pool->free_map = calloc(word_count(n_pages), sizeof *pool->free_map);
-    if (!pool->token || !pool->digest || !pool->next || !pool->prev || !pool->free_map) {
+    pool->any_map = calloc(word_count(word_count(n_pages)), sizeof *pool->any_map);
+    if (!pool->token || !pool->digest || !pool->next || !pool->prev || !pool->free_map ||
+        !pool->any_map) {
         page_pool_close(pool);
         return error_set(err, ERROR_MEMORY, "no memory for the tables of %u pages", n_pages);
     }
@@ -40,6 +42,8 @@ int page_pool_open(struct page_pool *pool, uint32_t n_pages, struct error *err)
     memset(pool->free_map, 0xff, n_pages / WORD_BITS * sizeof *pool->free_map);
     if (n_pages % WORD_BITS)
         pool->free_map[n_pages / WORD_BITS] = ((uint64_t)1 << n_pages % WORD_BITS) - 1;
+    for (uint32_t i = 0; i < word_count(n_pages); i++)
+        pool->any_map[i / WORD_BITS] |= (uint64_t)1 << i % WORD_BITS;
     return 0;
 }
 
@@ -50,6 +54,7 @@ void page_pool_close(struct page_pool *pool)
     free(pool->next);
     free(pool->prev);
     free(pool->free_map);
+    free(pool->any_map);
     *pool = (struct page_pool){0};
 }
 
@@ -73,6 +78,22 @@ static uint32_t find_bit(const struct page_pool *pool, uint32_t from, uint32_t e
     return end;
 }
 
+/* The first free page in [from, end); `end` when there is none. */
+static uint32_t find_free(const struct page_pool *pool, uint32_t from, uint32_t end)
+{
+    uint64_t word = from / WORD_BITS, last = word_count(end);
+    if (from < end && pool->free_map[word] >> from % WORD_BITS)
+        return find_bit(pool, from, end, true);
+    for (word++; word < last; word = (word | (WORD_BITS - 1)) + 1) {
+        uint64_t any = pool->any_map[word / WORD_BITS] >> word % WORD_BITS;
+        if (any == 0)
+            continue;
+        word += (uint64_t)__builtin_ctzll(any);
+        return word < last ? find_bit(pool, (uint32_t)(word * WORD_BITS), end, true) : end;
+    }
+    return end;
+}
+
 /* The free run that begins at a free page, cut at `want`. */
 static struct page_run run_at(const struct page_pool *pool, uint32_t first, uint32_t want)
 {
@@ -86,7 +107,7 @@ static struct page_run find_run(const struct page_pool *pool, uint32_t want)
     struct page_run best = {0, 0};
     uint32_t from = pool->cursor, end = pool->n_pages, looked_at = 0;
     while (looked_at < RUNS_LOOKED_AT && best.count < want) {
-        uint32_t page = find_bit(pool, from, end, true);
+        uint32_t page = find_free(pool, from, end);
         if (page == end) {
             if (end != pool->n_pages || pool->cursor == 0)
                 break;
@@ -114,7 +135,12 @@ static void flip(struct page_pool *pool, struct page_run run, bool from)
         uint64_t shift = page % WORD_BITS, bits = WORD_BITS - shift;
         if (bits > end - page)
             bits = end - page;
-        pool->free_map[page / WORD_BITS] ^= UINT64_MAX >> (WORD_BITS - bits) << shift;
+        uint64_t word = page / WORD_BITS, bit = (uint64_t)1 << word % WORD_BITS;
+        pool->free_map[word] ^= UINT64_MAX >> (WORD_BITS - bits) << shift;
+        if (pool->free_map[word])
+            pool->any_map[word / WORD_BITS] |= bit;
+        else
+            pool->any_map[word / WORD_BITS] &= ~bit;
         page += bits;
     }
 }
@@ -158,6 +184,12 @@ bool page_pool_check(const struct page_pool *pool)
         log_error("page pool: %llu pages are free, the counter says %u", (unsigned long long)n_free,
                   pool->n_free);
         return false;
+    }
+    for (uint32_t i = 0; i < word_count(pool->n_pages); i++) {
+        if ((pool->any_map[i / WORD_BITS] >> i % WORD_BITS & 1) != (pool->free_map[i] != 0)) {
+            log_error("page pool: the summary is wrong about pages %u on", i * WORD_BITS);
+            return false;
+        }
     }
     if (pool->n_pages % WORD_BITS &&
         pool->free_map[pool->n_pages / WORD_BITS] >> pool->n_pages % WORD_BITS) {

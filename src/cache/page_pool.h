@@ -29,6 +29,7 @@ struct page_pool {
     uint32_t *prev;     /* [n_pages] the one before it, so that a chain is cut at its end */
     uint64_t *digest;   /* [n_pages] of all tokens up to the page's, for owned pages; the tree's */
     uint64_t *free_map; /* a bit a page: 1 is free */
+    uint64_t *any_map;  /* a bit a word of the free map: 1 is not zero, so that a search skips */
     uint32_t cursor;    /* where the next search begins */
 };
 

@@ -130,8 +130,33 @@ TEST(page_pool, check_finds_lies)
     CHECK_SAYS_NO(page_pool_check(&pool));
     pool.n_owned = 5;
     CHECK(page_pool_check(&pool));
+    pool.any_map[0] ^= 2;
+    CHECK_SAYS_NO(page_pool_check(&pool));
+    pool.any_map[0] ^= 2;
+    CHECK(page_pool_check(&pool));
     pool.free_map[1] ^= (uint64_t)1 << 60 | 1;
     CHECK_SAYS_NO(page_pool_check(&pool));
+    page_pool_close(&pool);
+}
+
+/* In a large pool that is nearly full the search skips what is taken. */
+TEST(page_pool, finds_the_one_free_page_of_many)
+{
+    enum { MANY = 64 * 64 * 5 + 7 };
+    static const uint32_t places[] = {0, 63, 64, 4095, 4096, 12345, 64 * 64 * 4, MANY - 1};
+    struct page_pool pool = pool_make(MANY);
+    CHECK_INT(page_pool_take(&pool, MANY, PAGE_NONE).count, MANY);
+    for (size_t from = 0; from < sizeof places / sizeof *places; from++) {
+        for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+            page_pool_give(&pool, (struct page_run){places[i], 1});
+            pool.cursor = places[from];
+            struct page_run run = page_pool_take(&pool, 10, PAGE_NONE);
+            CHECK_INT(run.first, places[i]);
+            CHECK_INT(run.count, 1);
+            CHECK(page_pool_check(&pool));
+        }
+    }
+    CHECK_INT(page_pool_take(&pool, 1, PAGE_NONE).count, 0);
     page_pool_close(&pool);
 }
 
