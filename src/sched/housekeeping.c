@@ -90,24 +90,21 @@ static bool query_clear(struct scheduler *s, struct cache_query *q)
     return freed == 0;
 }
 
+/* One in a step: each is cut to what a step can bear, but not many of them. */
 bool scheduler_answer_queries(struct scheduler *s)
 {
-    bool worked = false;
-    for (;;) {
-        struct cache_query *q = s->clearing ? s->clearing : queue_pop(&s->queries);
-        if (!q)
-            return worked;
-        worked = true;
-        if (q->type != QUERY_CLEAR) {
-            query_look(s, q);
-            continue;
-        }
-        s->clearing = q;
-        if (!query_clear(s, q))
-            return true;
-        s->clearing = NULL;
-        query_end(s, q);
+    struct cache_query *q = s->clearing ? s->clearing : queue_pop(&s->queries);
+    if (!q)
+        return false;
+    if (q->type != QUERY_CLEAR) {
+        query_look(s, q);
+        return true;
     }
+    bool is_clear = query_clear(s, q);
+    s->clearing = is_clear ? NULL : q;
+    if (is_clear)
+        query_end(s, q);
+    return true;
 }
 
 bool scheduler_query(struct scheduler *s, struct cache_query *q)
