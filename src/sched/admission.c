@@ -11,6 +11,11 @@
 #include "base/log.h"
 #include "sched/event_ring.h"
 
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
 bool sequence_is_parked(const struct sequence *seq)
 {
     return event_ring_free(seq->request) < RING_ROOM_TO_RUN;
@@ -82,8 +87,7 @@ void scheduler_finish(struct scheduler *s, struct sequence *seq, enum finish_rea
 /* The pages it asks for at the start: its tokens and a run to decode. */
 static uint32_t pages_to_start(const struct sequence *seq)
 {
-    uint32_t room = seq->capacity - seq->n_tokens;
-    return seq->n_tokens + (room < RESERVE_RUN ? room : RESERVE_RUN);
+    return seq->n_tokens + min_u32(seq->capacity - seq->n_tokens, RESERVE_RUN);
 }
 
 static bool has_pages(const struct scheduler *s, uint32_t n)
@@ -102,10 +106,14 @@ static void count_cached(struct scheduler *s, struct sequence *seq, uint32_t mat
         s->stats.prompt_tokens += r->n_tokens;
         s->stats.cached_tokens += matched;
         s->stats.shared_tokens += r->prompt_shared;
-    } else if (matched < r->prompt_cached) {
-        s->stats.cached_tokens -= r->prompt_cached - matched;
-        r->prompt_cached = matched;
+        return;
     }
+    uint32_t cached = min_u32(r->prompt_cached, matched),
+             shared = min_u32(r->prompt_shared, cached);
+    s->stats.cached_tokens -= r->prompt_cached - cached;
+    s->stats.shared_tokens -= r->prompt_shared - shared;
+    r->prompt_cached = cached;
+    r->prompt_shared = shared;
 }
 
 static void start_event(struct scheduler *s, struct sequence *seq)
@@ -134,17 +142,17 @@ static void start_running(struct scheduler *s, struct sequence *seq, node_id nod
 bool scheduler_fork(struct scheduler *s, const struct sequence *leader, struct sequence *seq)
 {
     struct request *r = seq->request;
-    uint32_t room = seq->capacity - seq->n_tokens;
-    if (seq->is_started || leader->n_inserted != seq->n_tokens || atomic_load(&r->canceled) ||
-        s->n_running == s->options.max_seqs ||
-        !has_pages(s, room < RESERVE_RUN ? room : RESERVE_RUN))
+    uint32_t room = min_u32(seq->capacity - seq->n_tokens, RESERVE_RUN);
+    if (seq->is_started || room == 0 || leader->n_inserted != seq->n_tokens ||
+        atomic_load(&r->canceled) || s->n_running == s->options.max_seqs || !has_pages(s, room))
         return false;
     prefix_tree_lock(s->cache.tree, leader->node);
     sequence_list_remove(&s->waiting, seq);
     sequence_begin(seq, &s->cache, leader->node, seq->n_tokens);
     running_add(s, seq);
     seq->waits_for = NULL;
-    r->prompt_cached = r->prompt_shared = seq->n_tokens;
+    seq->n_found = 0; /* it did not look: all was computed while it waited, as far as it knows */
+    count_cached(s, seq, seq->n_tokens);
     atomic_store_explicit(&r->prompt_done, seq->n_tokens, memory_order_relaxed);
     s->stats.forked++;
     start_event(s, seq);
@@ -156,6 +164,7 @@ void scheduler_doubt(struct scheduler *s, struct sequence *seq)
     struct request *r = seq->request;
     if (seq->node != NODE_NONE && seq->n_inserted > seq->n_matched)
         prefix_tree_withdraw(s->cache.tree, seq->node, seq->n_matched);
+    r->is_pinned = false;              /* the pin went with the end of the prompt */
     seq->n_computed = seq->n_inserted; /* and the rest goes with its pages */
     seq->n_rows = 0;
     if (seq->is_doubted) {
@@ -211,8 +220,7 @@ static bool evict_for(struct scheduler *s, uint32_t n_pages)
     if (n_pages <= n_free)
         return true;
     uint64_t before = prefix_tree_stats(s->cache.tree)->evicted_nodes;
-    uint32_t piece = n_pages - n_free < EVICT_PAGES ? n_pages - n_free : EVICT_PAGES;
-    cache_evict(&s->cache, piece, s->evict_left, s->now_ns);
+    cache_evict(&s->cache, min_u32(n_pages - n_free, EVICT_PAGES), s->evict_left, s->now_ns);
     uint64_t n_nodes = prefix_tree_stats(s->cache.tree)->evicted_nodes - before;
     s->evict_left -= n_nodes < s->evict_left ? (uint32_t)n_nodes : s->evict_left;
     s->is_evicting = n_pages > s->cache.pool.n_free;
@@ -356,10 +364,8 @@ void scheduler_reserve(struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_running;) {
         struct sequence *seq = s->running[i];
-        uint32_t room = seq->capacity - seq->n_reserved;
-        if (!needs_page(seq) ||
-            sequence_reserve(seq, &s->cache, room < RESERVE_RUN ? room : RESERVE_RUN, s->now_ns) >
-                0) {
+        uint32_t want = min_u32(seq->capacity - seq->n_reserved, RESERVE_RUN);
+        if (!needs_page(seq) || sequence_reserve(seq, &s->cache, want, s->now_ns) > 0) {
             i++;
             continue;
         }

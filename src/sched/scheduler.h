@@ -68,8 +68,9 @@ struct request {
     /* In a namespace that several tenants share, only the first tokens are everyone's; those behind
      * them are kept apart by their owner (cache_token.h). 0: all are everyone's. */
     uint32_t n_public, owner;
-    /* Another request with the same prompt, submitted before this one, or NULL: when both run this
-     * one forks off at the first sampled token, and computes nothing of the prompt. */
+    /* Another request with the same prompt and namespace, submitted before this one and not freed
+     * before it is done, or NULL: when both run this one forks off at the first sampled token, and
+     * computes nothing of the prompt. */
     const struct request *leader;
     struct sampling sampling;
     struct stop_string stops[REQUEST_MAX_STOPS];

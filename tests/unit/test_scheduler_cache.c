@@ -123,6 +123,55 @@ TEST(scheduler_cache, choices_go_on_when_the_first_is_canceled)
     fixture_close(&f);
 }
 
+/* A fork that starts over has computed what it was given, and is counted so. */
+TEST(scheduler_cache, what_a_fork_was_given_is_counted_and_taken_back)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    struct client *choices[CHOICES];
+    fixture_open(&f, &o);
+    run_choices(&f, choices, CHOICES);
+    check_choices(choices, CHOICES);
+    struct scheduler_stats stats = fixture_stats(&f);
+    CHECK_INT(stats.prompt_tokens, CHOICES * FORK_PROMPT);
+    CHECK_INT(stats.cached_tokens, (CHOICES - 1) * FORK_PROMPT);
+    CHECK_INT(stats.shared_tokens, stats.cached_tokens);
+    fixture_close(&f);
+
+    o.mock.nan_every = 3; /* rows 1 and 2 are the first choice's */
+    fixture_open(&f, &o);
+    run_choices(&f, choices, 2);
+    stats = fixture_stats(&f);
+    CHECK_INT(stats.forked, 1);
+    CHECK(stats.retried > 0);
+    CHECK_INT(choices[1]->request.prompt_cached, 0);
+    CHECK_INT(choices[1]->request.prompt_shared, 0);
+    CHECK_INT(stats.cached_tokens, 0);
+    CHECK_INT(stats.shared_tokens, 0);
+    client_free(choices[0]);
+    client_free(choices[1]);
+    fixture_close(&f);
+}
+
+TEST(scheduler_cache, who_generates_nothing_does_not_fork)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    struct client *clients[2] = {client_of(FORK_PROMPT, 1, 3), client_of(FORK_PROMPT, 1, 0)};
+    clients[1]->request.leader = &clients[0]->request;
+    fixture_open(&f, &o);
+    client_submit(&f, clients[0]);
+    client_submit(&f, clients[1]);
+    fixture_run(&f, clients, 2);
+    CHECK_INT(fixture_stats(&f).forked, 0);
+    CHECK_INT(clients[1]->finish, FINISH_LENGTH);
+    CHECK_INT(clients[1]->n_got, 0);
+    CHECK_INT(clients[1]->request.prompt_cached, FORK_PROMPT - 1);
+    client_free(clients[0]);
+    client_free(clients[1]);
+    fixture_close(&f);
+}
+
 /* ---- shared in flight ---- */
 
 TEST(scheduler_cache, says_what_another_computed_meanwhile)
@@ -251,6 +300,22 @@ TEST(scheduler_cache, a_pinned_prompt_outlives_pressure)
     CHECK(!large->request.is_pinned);
     client_free(large);
     client_free(pinned);
+    fixture_close(&f);
+}
+
+TEST(scheduler_cache, what_left_the_tree_is_not_called_pinned)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    o.mock.nan_every = 2; /* behind the prompt, which is pinned then */
+    fixture_open(&f, &o);
+    struct client *c = client_of(100, 1, 2);
+    c->request.pin_ns = UINT64_C(3600) * 1000000000;
+    run_one(&f, c);
+    CHECK_INT(fixture_stats(&f).retried, 1);
+    CHECK_INT(fixture_stats(&f).tree.n_pins, 0);
+    CHECK(!c->request.is_pinned);
+    client_free(c);
     fixture_close(&f);
 }
 
@@ -436,6 +501,27 @@ TEST(scheduler_cache, lists_outlines_and_clears_what_is_cached)
     fixture_run(&f, &running, 1);
     check_answer(running, LIMIT); /* what is in use stays */
     client_free(running);
+    fixture_close(&f);
+}
+
+TEST(scheduler_cache, answers_one_query_a_step)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    struct tree_entry entries[3];
+    struct cache_query queries[3];
+    fixture_open(&f, &o);
+    for (uint32_t i = 0; i < 3; i++) {
+        queries[i] = (struct cache_query){
+            .type = QUERY_ENTRIES, .entries = &entries[i], .max_entries = 1};
+        CHECK(scheduler_query(f.scheduler, &queries[i]));
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK(scheduler_step(f.scheduler));
+        for (uint32_t k = 0; k < 3; k++)
+            CHECK_INT(atomic_load(&queries[k].is_done), k <= i);
+    }
+    CHECK(!scheduler_step(f.scheduler));
     fixture_close(&f);
 }
 
