@@ -231,11 +231,7 @@ static void submit_error(const struct completion *c, const struct request *r,
                          enum submit_result result, struct api_error *e)
 {
     if (result == SUBMIT_TOO_LONG) {
-        api_error_set(e, 400, "messages",
-                      "the conversation takes %zu tokens, which is more than the cache holds; "
-                      "shorten it, or start the server with a larger --cache-size",
-                      c->prompt.tokens.len);
-        e->code = "context_length_exceeded";
+        context_error_set(e, c, "", c->prompt.tokens.len);
     } else if (r->error.code == ERROR_MEMORY) {
         api_error_set(e, 503, NULL, "%s; try again soon", r->error.message);
     } else {

@@ -68,6 +68,11 @@ struct completion {
 /* A worker's job: from the body to the prompt's tokens, or to `failed` and `error`. */
 void completion_prepare(struct job *job);
 
+/* Too long a conversation: says both numbers and names the option that is in the way. `how` stands
+ * before the conversation's: "" or "at least ". Returns -1. */
+int context_error_set(struct api_error *e, const struct completion *c, const char *how,
+                      size_t n_tokens);
+
 /* Whose answers are replayed: never another tenant's, whatever else tenants share. */
 uint64_t replay_namespace(const struct completion *c);
 

@@ -9,13 +9,18 @@
 #include "base/log.h"
 #include "serve/chat_internal.h"
 
-static int context_exceeded(struct completion *c, const char *how, size_t n_tokens)
+int context_error_set(struct api_error *e, const struct completion *c, const char *how,
+                      size_t n_tokens)
 {
-    api_error_set(&c->error, 400, "messages",
-                  "this model's context is %u tokens, but the conversation takes %s%zu, and the "
-                  "answer needs one at least; shorten it, or start the server with a larger -c",
-                  c->api->options->context, how, n_tokens);
-    c->error.code = "context_length_exceeded";
+    const struct server_options *options = c->api->options;
+    bool is_cut = options->context >= options->engine->limits.n_pages;
+    api_error_set(e, 400, "messages",
+                  "this model's maximum context length is %u tokens here%s, but the conversation "
+                  "takes %s%zu, and the answer needs one at least; shorten it, or start the server "
+                  "with a larger %s",
+                  options->context, is_cut ? ", as many as the cache holds" : "", how, n_tokens,
+                  is_cut ? "--cache-size" : "-c");
+    e->code = "context_length_exceeded";
     return -1;
 }
 
@@ -29,7 +34,7 @@ static int refuse_hopeless(struct completion *c)
             n_bytes += member->text_len;
     if (n_bytes / longest <= c->api->options->context)
         return 0;
-    return context_exceeded(c, "at least ", n_bytes / longest);
+    return context_error_set(&c->error, c, "at least ", n_bytes / longest);
 }
 
 /* What the prompt and the answer may take of the context. */
@@ -41,7 +46,7 @@ static int fit_context(struct completion *c)
     if (n_tokens == 0)
         return api_error_set(&c->error, 400, "messages", "the conversation is empty");
     if (n_tokens >= options->context)
-        return context_exceeded(c, "", n_tokens);
+        return context_error_set(&c->error, c, "", n_tokens);
     int64_t left = (int64_t)(options->context - n_tokens);
     if (p->max_tokens == 0)
         p->max_tokens = options->default_max_tokens ? options->default_max_tokens : left;

@@ -219,7 +219,20 @@ def test_a_prompt_beyond_the_context(start):
         whole(server, [{"role": "user", "content": "x" * 500}])
     assert caught.value.code == "context_length_exceeded"
     assert caught.value.param == "messages"
-    assert "128" in caught.value.message and "5" in caught.value.message
+    # The words are those that clients look for; radish's own advice comes behind them.
+    assert "maximum context length is 128 tokens here, but" in caught.value.message
+    assert "takes at least 504, and" in caught.value.message
+    assert caught.value.message.endswith("a larger -c")
+
+
+def test_a_prompt_beyond_what_the_cache_holds(start):
+    server = start("--cache-size", "100t")
+    for length in (150, 10**6):  # tokenised, and hopeless before that
+        with pytest.raises(openai.BadRequestError) as caught:
+            whole(server, [{"role": "user", "content": "x" * length}])
+        assert caught.value.code == "context_length_exceeded"
+        assert "is 100 tokens here, as many as the cache holds" in caught.value.message
+        assert caught.value.message.endswith("a larger --cache-size")
 
 
 def test_a_full_queue(start):
