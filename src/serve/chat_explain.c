@@ -55,11 +55,6 @@ static void ids_add(const struct completion *c, const int32_t *ids, size_t n, st
     utf8_stream_end(&utf8, out);
 }
 
-static uint32_t owner_of(uint64_t token)
-{
-    return cache_token_is_image(token) ? 0 : token >> 32 & CACHE_MAX_OWNER;
-}
-
 static const char *tenant_name(const struct completion *c, uint32_t tenant)
 {
     const char *name = api_keys_tenant_name(&c->api->options->keys, tenant);
@@ -71,7 +66,7 @@ static const char *tenant_name(const struct completion *c, uint32_t tenant)
 static void anothers_hide(const struct completion *c, struct finding *f)
 {
     const struct request *r = &c->choices[0].request;
-    uint32_t owner = r->miss.n_tokens ? owner_of(r->miss.tokens[0]) : 0;
+    uint32_t owner = r->miss.n_tokens ? cache_token_owner(r->miss.tokens[0]) : 0;
     if (f->reason != MISS_DIVERGED || !owner || owner == c->requester.tenant)
         return;
     bool is_same = (int32_t)(uint32_t)r->miss.tokens[0] == r->tokens[f->position];
@@ -83,7 +78,7 @@ static void anothers_hide(const struct completion *c, struct finding *f)
 /* Behind the requester's own mark, or in its own namespace. */
 static bool is_own(const struct completion *c, uint64_t token)
 {
-    uint32_t owner = owner_of(token), tenant = c->requester.tenant;
+    uint32_t owner = cache_token_owner(token), tenant = c->requester.tenant;
     uint64_t ns = c->choices[0].request.ns;
     return tenant && tenant == (owner ? owner : cache_namespace_tenant(ns));
 }
@@ -206,36 +201,57 @@ static void gone_describe(const struct finding *f, const char *what, struct strb
     strbuf_adds(out, " without use");
 }
 
-/* One sentence. */
-static void finding_describe(const struct completion *c, const struct finding *f,
-                             struct strbuf *out)
+/* The message whose answer was replayed whole, if its last token is the one that is missing; -1. */
+static int32_t last_sampled_of(const struct completion *c, const struct finding *f)
 {
-    if (f->is_disabled) {
-        strbuf_adds(out, c->api->options->no_prefix_cache
-                             ? "The server runs with --no-prefix-cache."
-                             : "The request said cache_prompt: false.");
-        return;
-    }
-    if (f->position)
-        strbuf_addf(out, "The first %u tokens were cached; what follows in ", f->position);
+    const struct prompt *p = &c->prompt;
+    for (size_t i = 0; i < p->n_replays && f->reason == MISS_NEVER_SEEN; i++)
+        if (p->replays[i].n_tokens == p->replays[i].n_sampled &&
+            p->replays[i].first_token + p->replays[i].n_tokens == f->position + 1)
+            return p->replays[i].message;
+    return -1;
+}
+
+/* Token ids are compared, not texts: the same text has many tokenisations. */
+static bool is_same_text(const struct finding *f)
+{
+    size_t n = f->prompt_text.len < f->cached_text.len ? f->prompt_text.len : f->cached_text.len;
+    return n && memcmp(f->prompt_text.data, f->cached_text.data, n) == 0;
+}
+
+static void divergence_describe(const struct completion *c, const struct finding *f,
+                                struct strbuf *out)
+{
+    const char *role = role_of(c, f->message);
+    strbuf_adds(out, " is ");
+    json_write_string(out, strbuf_str(&f->prompt_text), f->prompt_text.len);
+    strbuf_adds(out, ", where the cache goes on with ");
+    if (f->cached_text.len)
+        json_write_string(out, strbuf_str(&f->cached_text), f->cached_text.len);
     else
-        strbuf_adds(out, "Nothing was cached: what stands in ");
-    place_describe(c, f, out);
+        strbuf_adds(out, "something else");
+    if (!is_same_text(f))
+        return;
+    strbuf_adds(out, ": as far as both are shown the same text, but in other tokens");
+    if (!c->replays && role && strcmp(role, "assistant") == 0)
+        strbuf_adds(out, ", since exact token replay is switched off");
+}
+
+/* How what follows the position in the prompt came to be missing. */
+static void reason_describe(const struct completion *c, const struct finding *f, struct strbuf *out)
+{
+    bool is_capped = c->api->options->tenant_pages && c->requester.tenant;
     switch (f->reason) {
     case MISS_NONE:
-    case MISS_NEVER_SEEN: strbuf_adds(out, " is new here"); break;
-    case MISS_DIVERGED:
-        strbuf_adds(out, " is ");
+    case MISS_NEVER_SEEN:
+        strbuf_adds(out, " is new here: ");
         json_write_string(out, strbuf_str(&f->prompt_text), f->prompt_text.len);
-        strbuf_adds(out, ", where the cache goes on with ");
-        if (f->cached_text.len)
-            json_write_string(out, strbuf_str(&f->cached_text), f->cached_text.len);
-        else
-            strbuf_adds(out, "something else");
         break;
+    case MISS_DIVERGED: divergence_describe(c, f, out); break;
     case MISS_EVICTED:
         gone_describe(f, "evicted to make room", out);
-        strbuf_adds(out, "; a larger --cache-size would have kept it");
+        strbuf_addf(out, "; a larger --cache-size%s would have kept it",
+                    is_capped ? " or --tenant-cache-size" : "");
         break;
     case MISS_EXPIRED:
         gone_describe(f, "dropped", out);
@@ -246,7 +262,31 @@ static void finding_describe(const struct completion *c, const struct finding *f
         strbuf_addf(out, " is cached for tenant '%s', and tenants do not share", f->tenant);
         break;
     }
-    strbuf_addc(out, '.');
+}
+
+/* One sentence. */
+static void finding_describe(const struct completion *c, const struct finding *f,
+                             struct strbuf *out)
+{
+    int32_t answer = last_sampled_of(c, f);
+    if (f->is_disabled) {
+        strbuf_adds(out, c->api->options->no_prefix_cache
+                             ? "The server runs with --no-prefix-cache."
+                             : "The request said cache_prompt: false.");
+    } else if (answer >= 0) {
+        strbuf_addf(out,
+                    "The first %u tokens were cached, up to the last one sampled for message %d "
+                    "(assistant): that is computed only when something follows it.",
+                    f->position, answer);
+    } else {
+        if (f->position)
+            strbuf_addf(out, "The first %u tokens were cached; what follows in ", f->position);
+        else
+            strbuf_adds(out, "Nothing was cached: what stands in ");
+        place_describe(c, f, out);
+        reason_describe(c, f, out);
+        strbuf_addc(out, '.');
+    }
 }
 
 /* ---- for a program ------------------------------------------------------------------------ */

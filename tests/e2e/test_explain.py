@@ -57,6 +57,7 @@ def test_never_seen_from_the_first_token(fresh):
     assert miss["message"] is None and miss["role"] is None and miss["precedes_message"] == 0
     assert miss["before"] == "" and miss["prompt_text"] == "<|im_start|>system\n"
     assert "message 0 (system)" in miss["detail"]
+    assert miss["detail"].endswith(' is new here: "<|im_start|>system\\n".')
 
 
 def test_never_seen_behind_the_last_turn(fresh):
@@ -73,6 +74,7 @@ def test_never_seen_behind_the_last_turn(fresh):
     assert miss["prompt_text"] == text[-1] + "<|im_end|>\n<|im_start|>user"
     assert (conversation()[1]["content"] + "<|im_end|>\n<|im_start|>assistant\n" + text[:-1]).endswith(
         miss["before"])
+    assert "up to the last one sampled for message 2 (assistant)" in miss["detail"]
 
 
 def test_diverged(fresh):
@@ -132,6 +134,14 @@ def test_evicted(start):
     if miss["position"] >= ROLE["user"]:
         assert miss["message"] == 0 and miss["role"] == "user"
         assert story[0]["content"][miss["position"] - ROLE["user"]:].startswith(miss["prompt_text"])
+
+
+def test_evicted_from_a_tenants_part(start):
+    server = start("--api-key", "acme:k1", "--admin-key", "k3", "--tenant-cache-size", "200t")
+    for word in ("plum ", "pear ", "fig "):
+        ask(server, [{"role": "user", "content": word * 30}], key("k1"))
+    miss = explain(server, [{"role": "user", "content": "plum " * 30}], key("k1"))["miss"]
+    assert miss["reason"] == "evicted" and "or --tenant-cache-size would have" in miss["detail"]
 
 
 def test_expired(start):

@@ -54,6 +54,16 @@ def test_without_replay_some_is_computed_again(real):
                for lack in shortfall(talk(real, 3, seed, replay=False)))
 
 
+def test_without_replay_the_explanation_says_that_the_text_was_the_same(real):
+    for seed in range(230, 260):
+        for answer, _ in talk(real, 3, seed, replay=False, radish={"explain": True}):
+            miss = answer["radish"]["miss"]
+            if miss and miss["role"] == "assistant" and miss["reason"] == "diverged":
+                assert "the same text, but in other tokens, since exact token replay" in miss["detail"]
+                return
+    pytest.fail("every answer was tokenised as it was sampled")
+
+
 def test_the_header_counts_what_was_replayed(server):
     turns = talk(server, 3, 300)
     assert "x-radish-replayed-tokens" not in turns[0][1]
