@@ -191,6 +191,7 @@ node_id node_split(struct prefix_tree *t, node_id low, uint32_t page, uint32_t b
     node_id up = node_take(t);
     struct tree_node *u = &t->nodes[up], *l = &t->nodes[low];
     assert(beyond > 0 && beyond < l->length && cache_token_is_whole(pool->token[page]));
+    assert(!l->cut); /* no walk enters it */
     *u = *l;
     u->last = page;
     u->length = l->length - beyond;
@@ -203,9 +204,7 @@ node_id node_split(struct prefix_tree *t, node_id low, uint32_t page, uint32_t b
     child_replace(t, low, up);
     u->first_child = NODE_NONE;
     child_link(t, up, low);
-    if (!u->cut)
-        edge_table_put(&t->edges, u->parent, pool->token[u->first], up);
-    l->cut = false;
+    edge_table_put(&t->edges, u->parent, pool->token[u->first], up);
     edge_table_put(&t->edges, up, pool->token[l->first], low);
     if (l->locks == 0)
         recency_follow(t, up, low);

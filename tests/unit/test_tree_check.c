@@ -130,6 +130,11 @@ static void setup(void)
                                     cache_token_image(image, 2, 3)},
                        3);
     image_table_release(images, image);
+    /* A node in two runs of pages. */
+    uint32_t page = page_pool_take(&pool, 1, PAGE_NONE).first, claimed;
+    held[PATH] = prefix_tree_insert(tree, held[PATH], &(uint64_t){cache_token_text('!')}, &page, 1,
+                                    NOW, &claimed);
+    CHECK_INT(claimed, 1);
     /* One node that was used and is not any more. */
     node_id gone = hold_text(5, "gone");
     prefix_tree_unlock(tree, gone, NOW);
@@ -169,6 +174,7 @@ TEST(tree_check, finds_lies_about_pages)
     CHECK_LIE(pool.token[second], cache_token_text('?'));
     CHECK_LIE(pool.digest[second], 7);
     CHECK_LIE(pool.free_map[first / 64], pool.free_map[first / 64] ^ (uint64_t)1 << first % 64);
+    CHECK_LIE(tree->nodes[held[PATH]].is_run, 1);
     CHECK_LIE(other->first, first); /* two nodes with one page */
     CHECK_LIE(tree->n_images, 0);
     CHECK_LIE(x->first, other->first);
