@@ -19,6 +19,8 @@ struct mix {
     struct client *clients[MAX_CLIENTS];
     uint32_t arrives[MAX_CLIENTS]; /* at which step */
     uint32_t cancels[MAX_CLIENTS]; /* at which step, 0: never */
+    uint32_t clears;               /* every so many steps, 0: never */
+    struct cache_query query;
     bool is_slow[MAX_CLIENTS];
     bool is_canceled[MAX_CLIENTS];
 };
@@ -42,8 +44,14 @@ static struct client *random_client(struct mix *m)
     uint32_t max_tokens = pick(m, 8) ? 1 + pick(m, m->is_pressed ? 400 : 80) : pick(m, 2);
     struct client *c = client_make(tokens, n, max_tokens);
     struct request *r = &c->request;
-    r->ns = pick(m, 6) == 0;
+    r->ns = pick(m, 6) ? 0 : cache_namespace(1, -1, -1);
     r->no_cache = pick(m, 8) == 0;
+    if (pick(m, 6) == 0) {
+        r->n_public = pick(m, n + 1);
+        r->owner = 1 + pick(m, 2);
+    }
+    r->pin_ns = pick(m, 12) ? 0 : 1 + (uint64_t)pick(m, 3) * 1000000;
+    r->explain = r->explain_others = pick(m, 4) == 0;
     r->ignore_end = m->is_pressed || pick(m, 2);
     if (pick(m, 2)) {
         r->sampling.temperature = 0.5f + (float)pick(m, 10) / 10;
@@ -62,6 +70,23 @@ static struct client *random_client(struct mix *m)
     return c;
 }
 
+/* Another choice of a request that came before. */
+static void follow(struct mix *m, uint32_t i)
+{
+    struct client *leader = m->clients[pick(m, i)], *c = m->clients[i];
+    const struct request *from = &leader->request;
+    struct request *r = &c->request;
+    c->prompt = realloc(c->prompt, from->n_tokens * sizeof *c->prompt);
+    memcpy(c->prompt, leader->prompt, from->n_tokens * sizeof *c->prompt);
+    r->tokens = c->prompt;
+    r->n_tokens = from->n_tokens;
+    r->ns = from->ns;
+    r->n_public = from->n_public;
+    r->owner = from->owner;
+    r->no_cache = from->no_cache;
+    r->leader = from;
+}
+
 static void open_mix(struct mix *m)
 {
     struct fixture_options *o = &m->options;
@@ -76,12 +101,18 @@ static void open_mix(struct mix *m)
     o->step_budget_ms = 1 + pick(m, 50);
     o->mock.fail_every = pick(m, 3) ? 0 : 2 + pick(m, 12);
     o->mock.fail_token = pick(m, 4) ? -1 : (int32_t)pick(m, 60);
+    o->mock.nan_every = pick(m, 5) ? 0 : 5 + pick(m, 60);
+    o->tenant_pages = pick(m, 3) ? 0 : 8 + pick(m, 100);
+    o->cache_ttl_ns = pick(m, 6) ? 0 : 1 + (uint64_t)pick(m, 2) * 1000000;
+    m->clears = pick(m, 4) ? 0 : 1 + pick(m, 20);
     m->limit = o->max_length < o->n_pages ? o->max_length : o->n_pages;
     fixture_open(&m->fixture, o);
     m->n_clients = 1 + pick(m, MAX_CLIENTS);
     for (uint32_t i = 0; i < m->n_clients; i++) {
         m->clients[i] = random_client(m);
         m->arrives[i] = pick(m, 2) ? 0 : pick(m, 60);
+        if (i && pick(m, 3) == 0)
+            follow(m, i);
         m->cancels[i] = pick(m, 4) ? 0 : m->arrives[i] + pick(m, 40);
         m->is_slow[i] = pick(m, 4) == 0;
     }
@@ -99,6 +130,10 @@ static bool turn_mix(struct mix *m, uint32_t now)
             m->is_canceled[i] = true;
         }
     }
+    if (m->clears && now % m->clears == 0 && (now == 0 || atomic_load(&m->query.is_done))) {
+        m->query = (struct cache_query){.type = QUERY_CLEAR, .in_one_namespace = pick(m, 2)};
+        CHECK(scheduler_query(s, &m->query));
+    }
     bool worked = scheduler_step(s);
     uint32_t n_done = 0;
     for (uint32_t i = 0; i < m->n_clients; i++) {
@@ -115,14 +150,33 @@ static bool turn_mix(struct mix *m, uint32_t now)
     return n_done < m->n_clients;
 }
 
+/* The totals are those of the requests. */
+static void check_counts(struct mix *m)
+{
+    struct scheduler_stats stats = fixture_stats(&m->fixture);
+    uint64_t prompt = 0, cached = 0, shared = 0;
+    for (uint32_t i = 0; i < m->n_clients; i++) {
+        const struct request *r = &m->clients[i]->request;
+        CHECK(r->prompt_cached <= r->n_tokens && r->prompt_shared <= r->prompt_cached);
+        CHECK(!r->no_cache || r->prompt_cached == 0);
+        prompt += m->clients[i]->n_started ? r->n_tokens : 0;
+        cached += r->prompt_cached;
+        shared += r->prompt_shared;
+    }
+    CHECK_INT(stats.prompt_tokens, prompt);
+    CHECK_INT(stats.cached_tokens, cached);
+    CHECK_INT(stats.shared_tokens, shared);
+}
+
 static void check_mix(struct mix *m)
 {
+    check_counts(m);
     for (uint32_t i = 0; i < m->n_clients; i++) {
         struct client *c = m->clients[i];
         bool broke = c->finish == FINISH_CANCELED || c->finish == FINISH_ERROR;
         CHECK(c->finish != FINISH_CANCELED || m->is_canceled[i]);
         CHECK(c->finish != FINISH_ERROR || m->options.mock.fail_every ||
-              m->options.mock.fail_token >= 0);
+              m->options.mock.nan_every || m->options.mock.fail_token >= 0);
         if (broke)
             check_beginning(c, m->limit);
         else
@@ -137,6 +191,7 @@ static void check_mix(struct mix *m)
 TEST(scheduler_random, every_answer_is_the_plain_one)
 {
     uint64_t preempted = 0, failed = 0, canceled = 0, evicted = 0, cached = 0;
+    uint64_t forked = 0, retried = 0, shared = 0, cleared = 0, expired = 0;
     for (uint64_t seed = 0; seed < 400; seed++) {
         struct mix m = {.state = seed * 977, .options = fixture_defaults()};
         open_mix(&m);
@@ -149,12 +204,18 @@ TEST(scheduler_random, every_answer_is_the_plain_one)
         canceled += stats.canceled;
         evicted += stats.tree.evicted_pages;
         cached += stats.cached_tokens;
+        forked += stats.forked;
+        retried += stats.retried;
+        shared += stats.shared_tokens;
+        cleared += stats.tree.cleared_pages;
+        expired += stats.tree.expired_pages;
         for (uint32_t i = 0; i < m.n_clients; i++)
             client_free(m.clients[i]);
         fixture_close(&m.fixture);
     }
     /* The mixes are only worth something if all this happened in them. */
     CHECK(preempted > 100 && failed > 200 && canceled > 200 && evicted > 10000 && cached > 5000);
+    CHECK(forked > 50 && retried > 100 && shared > 1000 && cleared > 1000 && expired > 50);
 }
 
 struct trie_entry {
@@ -173,9 +234,13 @@ static uint32_t count_positions(struct client **clients, uint32_t n)
     struct trie_entry *all = malloc(n * MAX_PROMPT * sizeof *all);
     uint32_t n_all = 0, n_different = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t digest = clients[i]->request.ns;
-        for (uint32_t k = 0; k < clients[i]->request.n_tokens; k++)
-            all[n_all++].digest = digest = hash_pair(digest, (uint32_t)clients[i]->prompt[k]);
+        const struct request *r = &clients[i]->request;
+        uint64_t digest = r->ns;
+        for (uint32_t k = 0; k < r->n_tokens; k++) {
+            uint32_t owner = k < r->n_public ? 0 : r->owner;
+            digest = hash_pair(digest, hash_pair(owner, (uint32_t)r->tokens[k]));
+            all[n_all++].digest = digest;
+        }
     }
     qsort(all, n_all, sizeof *all, order_digests);
     for (uint32_t i = 0; i < n_all; i++)

@@ -1,5 +1,6 @@
 /* The scheduler with its thread: many submitters, cancels at any moment, slow readers and someone
- * who reads statistics all the time. Run it under the thread sanitizer (make tsan). */
+ * who reads statistics and asks about the cache all the time. Run it under the thread sanitizer
+ * (make tsan). */
 #include "scheduler_fixture.h"
 
 #include <pthread.h>
@@ -78,12 +79,23 @@ static void *read_stats(void *context)
 {
     struct fixture *f = context;
     uint64_t last_rows = 0, n_bad = 0;
-    while (!atomic_load(&is_over)) {
+    struct tree_entry entries[8];
+    struct cache_query query = {.entries = entries, .max_entries = 8, .max_level = 2};
+    bool is_asked = false;
+    for (uint32_t i = 0; !atomic_load(&is_over);) {
+        if (!is_asked || atomic_load_explicit(&query.is_done, memory_order_acquire)) {
+            for (uint32_t k = 0; is_asked && k < query.n_entries; k++)
+                n_bad += entries[k].length > entries[k].depth;
+            query.type = (enum cache_query_type)(i++ % (QUERY_CLEAR + 1));
+            is_asked = scheduler_query(f->scheduler, &query);
+        }
         struct scheduler_stats stats = fixture_stats(f);
         n_bad += stats.n_free + stats.n_owned + stats.n_private != stats.n_pages;
         n_bad += stats.rows < last_rows;
         last_rows = stats.rows;
     }
+    while (is_asked && !atomic_load_explicit(&query.is_done, memory_order_acquire))
+        nap_us(50);
     return n_bad ? f : NULL;
 }
 
