@@ -5,7 +5,8 @@
 #   make test        every test; ends with "N passed, N failed"
 #   make unit        only the unit tests, with sanitizers (T=tree: those whose name contains it)
 #   make tsan        the unit tests of threads under ThreadSanitizer
-#   make soak        the cache against its model, then a server under load: SOAK_SECONDS each
+#   make soak        the cache against its model (address sanitizer), then a loaded server (thread
+#                    sanitizer), each for SOAK_SECONDS
 #   make bench       the benchmarks of bench/, and of the default model
 #   make fuzz        each fuzzer for FUZZ_SECONDS (clang)
 #   make V=1 shows the commands
@@ -42,7 +43,7 @@ FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
 FLAVOURS        := release debug checked tsan coverage fuzzing
 FLAGS_release   := $(OPT) -DNDEBUG
 FLAGS_debug     := -O1 -g $(SANITIZE)
-FLAGS_checked   := -O2 -g
+FLAGS_checked   := -O2 -g $(SANITIZE)
 FLAGS_tsan      := -O1 -g -fsanitize=thread
 FLAGS_coverage  := -O0 -g --coverage
 FLAGS_fuzzing   := -O1 -g $(SANITIZE) -fsanitize=fuzzer-no-link

@@ -119,7 +119,7 @@ uint32_t prefix_tree_clear(struct prefix_tree *t, const uint64_t *ns, uint32_t m
                            uint64_t now_ns);
 
 /* From now on nothing of the namespace, or (NULL) of any, is found any more. What nobody locks goes
- * with the next evictions and expiries; what is locked goes when it is unlocked. */
+ * with the next evictions and expiries; what is locked follows once it is unlocked. */
 void prefix_tree_invalidate(struct prefix_tree *t, const uint64_t *ns);
 /* The same for the positions from `depth` on of the path of a locked node, and all that hangs on
  * them: what cannot be trusted leaves the tree at once. The lock stays with its owner. */
