@@ -41,11 +41,11 @@ static int pages_parse(const char *text, struct cache_pages *pages, struct error
     pages->number = strtod(text, &end);
     pages->is_percent = strcmp(end, "%") == 0;
     if (end != text && !errno && (pages->is_percent || !*end) && pages->number >= 0 &&
-        pages->number <= INT32_MAX)
+        pages->number <= SCHEDULER_MAX_PAGES)
         return 0;
     return error_set(err, ERROR_INPUT,
                      "--pages needs a number of tokens up to %d or a share like 5%%, not '%s'",
-                     INT32_MAX, text);
+                     SCHEDULER_MAX_PAGES, text);
 }
 
 /* 0: enough for everything. */
@@ -56,10 +56,10 @@ static int pages_choose(const struct cache_pages *pages, const struct trace *t,
     if (pages->number == 0)
         return replay_pages(t, ideal, options, &options->n_pages, err);
     double n = pages->is_percent ? pages->number * (double)ideal->distinct / 100 : pages->number;
-    if (n < 2 || n > INT32_MAX)
+    if (n < 2 || n > SCHEDULER_MAX_PAGES)
         return error_set(err, ERROR_INPUT,
                          "--pages %s are %.0f tokens: the cache can have from 2 to %d", pages_text,
-                         n, INT32_MAX);
+                         n, SCHEDULER_MAX_PAGES);
     options->n_pages = (uint32_t)n;
     return 0;
 }

@@ -55,11 +55,11 @@ int replay_pages(const struct trace *t, const struct trace_ideal *ideal,
     uint64_t n = ideal->distinct + (uint64_t)options->n_clients * DECODE_PAGES;
     for (size_t i = 0; i < t->n_requests; i++)
         n += min_u32(t->requests[i].n_output, options->max_output);
-    if (n > INT32_MAX)
+    if (n > SCHEDULER_MAX_PAGES)
         return error_set(err, ERROR_LIMIT,
                          "%" PRIu64 " pages would hold everything, and %d are the most; give fewer "
                          "with --pages",
-                         n, INT32_MAX);
+                         n, SCHEDULER_MAX_PAGES);
     *n_pages = (uint32_t)n;
     return 0;
 }

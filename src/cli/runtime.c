@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/machine.h"
+#include "sched/scheduler.h"
 
 enum { MAX_BATCH_ROWS = 512, MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
 
@@ -127,7 +128,7 @@ static int pages_count(uint64_t page_bytes, uint64_t weight_bytes, uint32_t *n_p
         return error_set(err, ERROR_INPUT,
                          "--cache-size holds no conversation: a token takes %" PRIu64 " bytes",
                          page_bytes);
-    *n_pages = n > INT32_MAX ? INT32_MAX : (uint32_t)n;
+    *n_pages = n > SCHEDULER_MAX_PAGES ? SCHEDULER_MAX_PAGES : (uint32_t)n;
     return 0;
 }
 

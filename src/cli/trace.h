@@ -63,7 +63,6 @@ struct trace_ideal {
     uint64_t asked;    /* prompt tokens of all requests */
     uint64_t hit;      /* of those, found */
     uint64_t distinct; /* tokens that such a cache would hold in the end, without answers */
-    uint32_t longest;  /* prompt */
 };
 
 int trace_ideal(const struct trace *t, struct trace_ideal *out, struct error *err);

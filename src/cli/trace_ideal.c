@@ -48,7 +48,6 @@ int trace_ideal(const struct trace *t, struct trace_ideal *out, struct error *er
         failed = hit == UINT32_MAX ? -1 : 0;
         out->asked += r->n_input;
         out->hit += hit;
-        out->longest = r->n_input > out->longest ? r->n_input : out->longest;
     }
     for (uint32_t i = 0; i < paths.count; i++)
         out->distinct += lengths[i];

@@ -47,6 +47,9 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
 {
     const struct engine_limits *limits = &options->engine->limits;
     assert(options->step_budget_ms > 0);
+    if (limits->n_pages > SCHEDULER_MAX_PAGES)
+        return error_set(err, ERROR_INPUT, "a cache of %u tokens is too large: %d are the most",
+                         limits->n_pages, SCHEDULER_MAX_PAGES);
     struct scheduler *s = calloc(1, sizeof *s);
     if (!s)
         return error_set(err, ERROR_MEMORY, "no memory for the scheduler");

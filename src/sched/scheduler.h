@@ -96,8 +96,10 @@ struct request {
     struct sequence *sequence;
 };
 
+enum { SCHEDULER_MAX_PAGES = (1 << 30) - 1 }; /* a node of the tree counts no further */
+
 struct scheduler_options {
-    struct engine *engine;
+    struct engine *engine; /* with SCHEDULER_MAX_PAGES at most */
     struct token_table tokens;
     uint32_t max_seqs;             /* that run at once */
     uint32_t max_waiting;          /* beyond those; scheduler_submit says no past it */

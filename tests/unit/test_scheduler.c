@@ -328,6 +328,24 @@ TEST(scheduler, refuses_limits_that_leave_no_room)
     engine_close(engine);
 }
 
+TEST(scheduler, refuses_a_cache_larger_than_the_tree_counts)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    fixture_open(&f, &o);
+    f.engine->limits.n_pages = SCHEDULER_MAX_PAGES + 1;
+    struct scheduler_options options = {.engine = f.engine,
+                                        .tokens = fixture_table(),
+                                        .max_seqs = o.max_seqs,
+                                        .max_length = o.max_length,
+                                        .step_budget_ms = 1};
+    struct scheduler *s;
+    struct error err;
+    CHECK_INT(scheduler_open(&s, &options, &err), -1);
+    CHECK_INT(err.code, ERROR_INPUT);
+    fixture_close(&f);
+}
+
 TEST(scheduler, closing_ends_everything_with_canceled)
 {
     struct fixture f;
