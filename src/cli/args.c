@@ -124,6 +124,17 @@ static int list_add(const struct option *o, const char *text, struct error *err)
     return 0;
 }
 
+/* A value with a unit: what is wrong with it, and of which option. */
+static int amount_set(const struct option *o, const char *text, struct error *err)
+{
+    struct error cause;
+    int failed = o->type == OPTION_SIZE ? cache_size_parse(text, o->target, &cause)
+                                        : duration_parse(text, o->target, &cause);
+    if (failed)
+        error_set(err, cause.code, "--%.*s: %s", name_length(o), o->names, cause.message);
+    return failed;
+}
+
 static int option_set_value(const struct option *o, const char *text, struct error *err)
 {
     if (o->type != OPTION_FLAG && o->type != OPTION_TEXT && !*text)
@@ -135,8 +146,8 @@ static int option_set_value(const struct option *o, const char *text, struct err
     case OPTION_TEXT: *(const char **)o->target = text; return 0;
     case OPTION_CHOICE: return choice_parse(o, text, err);
     case OPTION_SEED: return seed_parse(o, text, err);
-    case OPTION_SIZE: return cache_size_parse(text, o->target, err);
-    case OPTION_TIME: return duration_parse(text, o->target, err);
+    case OPTION_SIZE:
+    case OPTION_TIME: return amount_set(o, text, err);
     case OPTION_LIST: return list_add(o, text, err);
     case OPTION_UINT:
     case OPTION_COUNT:
@@ -242,8 +253,8 @@ int cache_size_parse(const char *text, struct cache_size *size, struct error *er
         }
     }
     return error_set(err, ERROR_INPUT,
-                     "'%s' is no cache size: write bytes as 512MiB or 2GiB, tokens as 100000t, or "
-                     "max for what is left of the memory",
+                     "'%s' is no size: write bytes as 512MiB or 2GiB, tokens as 100000t, or max "
+                     "for what is left of the memory",
                      text);
 }
 
@@ -252,11 +263,14 @@ int duration_parse(const char *text, uint64_t *ms, struct error *err)
     static const struct {
         const char *suffix;
         double factor;
-    } units[] = {{"", 60e3},    {"ms", 1},     {"s", 1e3},    {"m", 60e3},
-                 {"min", 60e3}, {"h", 3600e3}, {"d", 86400e3}};
+    } units[] = {{"ms", 1}, {"s", 1e3}, {"m", 60e3}, {"min", 60e3}, {"h", 3600e3}, {"d", 86400e3}};
     const double most_ms = 100 * 365 * 86400e3;
     char *end;
     double number = strtod(text, &end);
+    if (end != text && !*end && number == 0) { /* the only time without a unit that is clear */
+        *ms = 0;
+        return 0;
+    }
     for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++) {
         double value = number * units[i].factor;
         if (strcmp(end, units[i].suffix) == 0 && value >= 0 && value <= most_ms) {
@@ -264,5 +278,6 @@ int duration_parse(const char *text, uint64_t *ms, struct error *err)
             return 0;
         }
     }
-    return error_set(err, ERROR_INPUT, "'%s' is no time: write 90s, 30m or 2h", text);
+    return error_set(err, ERROR_INPUT, "'%s' is no time: write it with its unit, as 90s, 30m or 2h",
+                     text);
 }

@@ -28,6 +28,7 @@ struct chat {
     struct strbuf answer;
     struct replay_store *replay; /* the answers so far */
     struct token_list sampled;   /* of the last one */
+    uint64_t n_turns;            /* of this conversation, answered */
 };
 
 enum { REPLAY_BYTES = 16 << 20 };
@@ -35,6 +36,7 @@ enum { REPLAY_BYTES = 16 << 20 };
 static void conversation_reset(struct chat *c)
 {
     arena_free(&c->arena);
+    c->n_turns = 0;
     c->messages = json_new(&c->arena, JSON_ARRAY);
     if (system_text)
         message_append(&c->arena, c->messages, "system", system_text, strlen(system_text));
@@ -93,6 +95,8 @@ static int turn_answer(struct chat *c, struct error *err)
         .context = c,
         .sampled = &c->sampled,
     };
+    /* With the same numbers for each turn a model would say the same thing again. */
+    generation.sampling.seed += c->n_turns;
     int failed = prompt_make(c, &prompt, err);
     if (!failed) {
         generation.prompt = prompt.tokens.ids;
@@ -103,6 +107,7 @@ static int turn_answer(struct chat *c, struct error *err)
     prompt_free(&prompt);
     if (failed)
         return -1;
+    c->n_turns++;
     printf("%s\n", ending(c, &generation));
     message_append(&c->arena, c->messages, "assistant", strbuf_str(&c->answer), c->answer.len);
     if (show_timings)

@@ -1,7 +1,9 @@
 /* `radish serve`: the HTTP server. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "cli/command.h"
@@ -106,6 +108,10 @@ static int tenants_read(struct error *err)
     if (tenant_cache.is_max)
         return error_set(err, ERROR_INPUT,
                          "--tenant-cache-size needs a number, such as 256MiB or 10000t");
+    for (size_t i = 0; i < shared_prompts.n; i++) /* rather now than when the model is loaded */
+        if (access(shared_prompts.items[i], R_OK) != 0)
+            return error_set(err, ERROR_IO, "--shared-prompt %s: %s", shared_prompts.items[i],
+                             strerror(errno));
     server.shared_prompts = shared_prompts.items;
     server.n_shared_prompts = shared_prompts.n;
     return 0;
@@ -120,7 +126,8 @@ static int tenant_pages_count(const struct runtime *r, struct error *err)
     uint64_t n = tenant_cache.tokens ? tenant_cache.tokens : tenant_cache.bytes / page_bytes;
     if (n < 2)
         return error_set(err, ERROR_INPUT,
-                         "--tenant-cache-size holds no conversation: a token takes %u bytes",
+                         "--tenant-cache-size holds no conversation: that takes 2 tokens at least, "
+                         "of %u bytes each",
                          page_bytes);
     server.tenant_pages = n < most ? (uint32_t)n : most;
     return 0;

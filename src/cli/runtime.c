@@ -126,9 +126,14 @@ static int pages_count(uint64_t page_bytes, uint64_t weight_bytes, uint32_t *n_p
                          machine_free_memory_bytes() >> 20, weight_bytes >> 20);
     if (n < 2)
         return error_set(err, ERROR_INPUT,
-                         "--cache-size holds no conversation: a token takes %" PRIu64 " bytes",
+                         "--cache-size holds no conversation: that takes 2 tokens at least, of "
+                         "%" PRIu64 " bytes each",
                          page_bytes);
     *n_pages = n > SCHEDULER_MAX_PAGES ? SCHEDULER_MAX_PAGES : (uint32_t)n;
+    if (*n_pages * page_bytes > machine_memory_bytes())
+        log_warn("the cache may grow to %" PRIu64 " MiB, and there are %" PRIu64
+                 " MiB of memory (see --cache-size)",
+                 (*n_pages * page_bytes) >> 20, machine_memory_bytes() >> 20);
     return 0;
 }
 

@@ -4,6 +4,7 @@
  * answer's memory outlives its exchange, and only the pump frees it. */
 #include "serve/api_cache.h"
 
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -170,7 +171,10 @@ static void reply_done(struct api *api, struct cache_answer *a)
     switch (a->query.type) {
     case QUERY_ENTRIES: cache_list_write(&json, &v, &a->query); break;
     case QUERY_OUTLINE: cache_tree_write(&json, &v, &a->query, a->limit); break;
-    case QUERY_CLEAR: clear_write(&json, &v, a->n_cleared + a->query.n_cleared); break;
+    case QUERY_CLEAR:
+        clear_write(&json, &v, a->n_cleared + a->query.n_cleared);
+        http_note(a->x, "cleared %" PRIu64 " tokens", a->n_cleared + a->query.n_cleared);
+        break;
     }
     api_reply_json(a->x, 200, &json);
     strbuf_free(&json);

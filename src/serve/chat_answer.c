@@ -15,6 +15,9 @@ void answer_note(struct completion *c)
         if (o->n_tokens && (!first_ns || o->request.first_token_ns < first_ns))
             first_ns = o->request.first_token_ns;
     }
+    const char *tenant = api_keys_tenant_name(&c->api->options->keys, c->requester.tenant);
+    if (tenant)
+        http_note(c->x, "tenant %s", tenant);
     if (c->n_choices == 0)
         return;
     http_note(c->x, "prompt %zu, cached %u, generated %u", c->prompt.tokens.len, cached, generated);

@@ -57,6 +57,13 @@ static bool host_parse(const char *authority, char host[MAX_HOST], int *port)
     return true;
 }
 
+bool host_is_loopback(const char *host)
+{
+    char name[MAX_HOST];
+    int port;
+    return is_loopback(host_parse(host, name, &port) ? name : host);
+}
+
 static bool is_listed(const struct host_rules *rules, const char *host, int port)
 {
     for (size_t i = 0; i < rules->n_allowed_hosts; i++) {

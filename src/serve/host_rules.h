@@ -21,6 +21,8 @@ bool host_is_allowed(const struct host_rules *rules, const char *authority,
 /* `origin` is an Origin field's value: scheme://host[:port]. "null" is nobody. */
 bool origin_is_allowed(const struct host_rules *rules, const char *origin,
                        const char *local_address);
+/* What --host may say of this machine alone: localhost, 127.0.0.1, ::1, [::1]. */
+bool host_is_loopback(const char *host);
 /* A numeric address of this machine's own. */
 bool address_is_loopback(const char *address);
 

@@ -122,9 +122,10 @@ static void log_exchange(struct http_exchange *c, const char *end)
         return;
     const struct http_parser *p = &c->parser;
     const char *target = p->target_at ? http_parser_target(p) : "-";
-    log_write(level, "%s %.*s %d%s%s %.1f ms%s", p->method_at ? http_parser_method(p) : "-",
-              (int)strcspn(target, "?"), target, c->status, c->note.len ? " " : "",
-              strbuf_str(&c->note), (double)(clock_now_ns() - c->began_ns) * 1e-6, end);
+    log_write(level, "%s %.*s %d %.1f ms%s%s%s", p->method_at ? http_parser_method(p) : "-",
+              (int)strcspn(target, "?"), target, c->status,
+              (double)(clock_now_ns() - c->began_ns) * 1e-6, c->note.len ? ": " : "",
+              strbuf_str(&c->note), end);
 }
 
 static void drop_body(struct http_exchange *c)

@@ -153,10 +153,11 @@ static int loop_open(struct server *s, struct error *err)
 static int tenants_begin(struct server *s, struct error *err)
 {
     const struct server_options *o = s->api.options;
+    struct error cause;
     s->api.tenants.share_cache = o->share_cache;
     for (size_t i = 0; i < o->n_shared_prompts; i++)
-        if (tenants_share_prompt(&s->api.tenants, o->prompt, o->shared_prompts[i], err))
-            return -1;
+        if (tenants_share_prompt(&s->api.tenants, o->prompt, o->shared_prompts[i], &cause))
+            return error_set(err, cause.code, "--shared-prompt %s", cause.message);
     return 0;
 }
 
@@ -178,10 +179,11 @@ static int scheduler_begin(struct server *s, struct error *err)
                                         .tenant_pages = o->tenant_pages,
                                         .notify = wake_loop,
                                         .notify_context = s};
-    return scheduler_open(&s->api.scheduler, &options, err) ||
-                   scheduler_start(s->api.scheduler, err)
-               ? -1
-               : 0;
+    struct error cause;
+    if (scheduler_open(&s->api.scheduler, &options, &cause) == 0)
+        return scheduler_start(s->api.scheduler, err);
+    return error_set(err, cause.code, "%s%s", cause.message,
+                     cause.code == ERROR_MEMORY ? ": give a smaller --cache-size" : "");
 }
 
 static int http_begin(struct server *s, struct error *err)
@@ -231,6 +233,23 @@ static void server_close(struct server *s)
     libevent_global_shutdown();
 }
 
+/* Who may ask, where that may surprise. */
+static void access_log(const struct api *api)
+{
+    const struct api_keys *keys = &api->options->keys;
+    uint32_t n_operator = 0;
+    for (uint32_t i = 0; i < keys->n_keys; i++)
+        n_operator += keys->keys[i].is_operator;
+    if (keys->n_keys)
+        log_info("keys: %u, tenants: %u; %s", keys->n_keys - n_operator,
+                 keys->n_tenants - (n_operator > 0),
+                 n_operator ? "the operator has a key"
+                            : "without an --admin-key nobody may look into the cache");
+    else if (!host_is_loopback(api->options->host))
+        log_warn("who reaches %s may use this server: give it keys with --api-key-file",
+                 api->options->host);
+}
+
 int server_run(const struct server_options *options, struct error *err)
 {
     struct server *s = calloc(1, sizeof *s);
@@ -247,6 +266,7 @@ int server_run(const struct server_options *options, struct error *err)
         server_close(s);
         return -1;
     }
+    access_log(&s->api);
     log_info("listening on %s", http_server_url(s->api.http));
     event_base_dispatch(s->base);
     log_info("stopped");

@@ -174,8 +174,10 @@ def prompt_tokens(text):
     (["run", "hi"], "-m FILE"),
     (["tokenize"], "-m FILE"),
     (["info"], "radish info FILE"),
-    (["serve", *MOCK, "--cache-size", "2XB"], "'2XB'"),
-    (["serve", *MOCK, "--cache-size", "1"], "holds no conversation"),
+    (["serve", *MOCK, "--cache-size", "2XB"], "--cache-size: '2XB'"),
+    (["serve", *MOCK, "--cache-size", "1"], "2 tokens at least, of 8 bytes each"),
+    (["serve", *MOCK, "--cache-ttl", "30"], "--cache-ttl: '30' is no time: write it with its unit"),
+    (["serve", *MOCK, "--api-key", "a:k", "--tenant-cache-size", "0"], "--tenant-cache-size: '0'"),
     (["logits", *MOCK, "--tokens", ""], "--tokens needs a value"),
     (["logits", *MOCK, "--tokens", "1,x"], "'x'"),
     (["logits", *MOCK, "--tokens", "1,999"], "from 0 to 258, not 999"),
@@ -209,6 +211,21 @@ def test_an_unknown_kernel_path_is_a_usage_error():
         pytest.skip(f"there is no model at {MODEL}")
     done = radish("run", "-m", MODEL, "--kernels", "foo", "hi")
     assert done.returncode == USAGE and "scalar" in done.stderr.decode()
+
+
+def test_a_shared_prompt_that_is_not_there_is_told_before_the_model_is_read():
+    done = radish("serve", "-m", "nofile", "--api-key", "a:k", "--shared-prompt", "/no/such/file")
+    assert done.returncode == FAILED
+    assert "--shared-prompt /no/such/file: No such file" in done.stderr.decode()
+
+
+def test_a_cache_beyond_the_memory_is_warned_of():
+    if not os.path.exists(MODEL):
+        pytest.skip(f"there is no model at {MODEL}")
+    run = ("run", "-m", MODEL, "-n", "1", "hi", "--cache-size")
+    told = [radish(*run, size, binary=os.path.join(BUILD, "radish")).stderr.decode()
+            for size in ("9999TiB", "100t")]
+    assert ["MiB of memory (see --cache-size)" in text for text in told] == [True, False]
 
 
 def test_a_file_that_is_not_there_is_a_failure(terminal):
@@ -326,6 +343,20 @@ class TestWithoutChatTemplate:
 
 
 # ---- chat -------------------------------------------------------------------------------------
+
+def test_a_seed_does_not_make_every_turn_the_same(tmp_path):
+    """The template forgets earlier turns, so that only the random numbers can differ."""
+    path = tmp_path / "last.jinja"
+    path.write_text("{{ messages[-1].content }}")
+    done = radish("chat", *MOCK, "--chat-template-file", path, "--seed", "7", "-n", "40",
+                  "--temperature", "2", "--top-k", "0", "--top-p", "1", "--min-p", "0",
+                  stdin=b"hi\nhi\n/clear\nhi\nhi\n")
+    assert done.returncode == OK
+    lines = done.stdout.decode(errors="replace")
+    half = len(lines) // 2
+    assert lines[:half] == lines[half:]  # /clear starts anew
+    assert lines[:half // 2] != lines[half // 2:half]
+
 
 def test_a_piped_chat_fails_when_a_turn_fails():
     assert radish("chat", *MOCK, stdin=b"hi\nhow are you\n").returncode == OK

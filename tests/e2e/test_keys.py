@@ -1,6 +1,7 @@
 """Who may ask what: API keys, the operator's key, and what is told to those who have neither."""
 import json
 import os
+import re
 import subprocess
 
 import openai
@@ -110,6 +111,21 @@ def test_keys_are_not_in_the_log(start):
         server.get("/stats", headers)
     assert server.stop() == 0
     assert " 401 " in server.log() and " 200 " in server.log() and "k-" not in server.log()
+
+
+def test_the_log_tells_who_asked(start):
+    server = start(*KEYS)
+    chat(server, bearer("k-acme"))
+    server.get("/v1/cache", bearer("k-admin"), "DELETE")
+    assert "keys: 2, tenants: 2; the operator has a key" in server.log()
+    assert re.search(r"POST /v1/chat/completions 200 [\d.]+ ms: tenant acme, prompt \d", server.log())
+    assert re.search(r"DELETE /v1/cache 200 [\d.]+ ms: cleared \d+ tokens", server.log())
+    log = start("--api-key", "k").log()
+    assert "keys: 1, tenants: 1; without an --admin-key nobody may look into the cache" in log
+
+
+def test_an_open_server_without_keys_is_warned_of(start):
+    assert "warn" not in start().log()
 
 
 def test_key_file(start, tmp_path):

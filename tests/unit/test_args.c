@@ -129,20 +129,21 @@ TEST(args, cache_sizes)
           cache_size_parse("1e99", &size, &err) == -1);
     struct option_set set;
     CHECK(PARSE(&set, "--size", "2K") == 0 && size_option.bytes == 2048);
-    CHECK(PARSE(&set, "--size", "2XB") == -1 && strstr(err.message, "'2XB'"));
+    CHECK(PARSE(&set, "--size", "2XB") == -1 && strstr(err.message, "--size: '2XB'"));
 }
 
 TEST(args, durations)
 {
     uint64_t ms = 7;
-    CHECK(duration_parse("30", &ms, &err) == 0 && ms == 30 * 60 * 1000);
+    CHECK(duration_parse("30m", &ms, &err) == 0 && ms == 30 * 60 * 1000);
     CHECK(duration_parse("0", &ms, &err) == 0 && ms == 0);
     CHECK(duration_parse("90s", &ms, &err) == 0 && ms == 90000);
     CHECK(duration_parse("250ms", &ms, &err) == 0 && ms == 250);
     CHECK(duration_parse("1.5m", &ms, &err) == 0 && ms == 90000);
     CHECK(duration_parse("2h", &ms, &err) == 0 && ms == 7200000);
     CHECK(duration_parse("7d", &ms, &err) == 0 && ms == 7 * 86400000u);
-    static const char *const wrong[] = {"", "s", "-1", "-1s", "1 s", "1x", "nan", "inf", "1e99d"};
+    static const char *const wrong[] = {"",    "s",  "30",  "-1",  "-1s",
+                                        "1 s", "1x", "nan", "inf", "1e99d"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         CHECK_INT(duration_parse(wrong[i], &ms, &err), -1);
         CHECK(strstr(err.message, "30m") != NULL);

@@ -5,6 +5,16 @@
 static const char *const listed[] = {"box.example", "api.example:8443", "fd00::7"};
 static const struct host_rules rules = {"192.168.1.5", listed, 3};
 
+TEST(host_rules, knows_what_only_this_machine_reaches)
+{
+    static const char *const good[] = {"localhost", "127.0.0.1", "::1", "[::1]", "127.0.0.2"};
+    static const char *const bad[] = {"0.0.0.0", "::", "[::]", "192.168.1.5", "box.example", ""};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        CHECK(host_is_loopback(good[i]));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(!host_is_loopback(bad[i]));
+}
+
 TEST(host_rules, knows_loopback)
 {
     static const char *const good[] = {
