@@ -62,7 +62,8 @@ static void answers_print(void)
         "\n## Why no more was cached\n\n"
         "With `\"radish\": {\"explain\": true}` in the request, or the header\n"
         "`x-radish-explain: true`, the answer has a member `radish`; a stream has it in one more\n"
-        "chunk, the last before `[DONE]`. With `n` it tells of the first choice.\n\n"
+        "chunk, the last before `[DONE]`. With `n` it tells of the first choice. In OpenAI's SDK\n"
+        "for Python: `create(..., extra_body={\"radish\": {\"explain\": True}}).radish`.\n\n"
         "| member | |\n|---|---|\n"
         "| `prompt_tokens`, `cached_tokens` | as in `usage` |\n"
         "| `shared_tokens` | of `cached_tokens`: computed by another request while this one "
@@ -84,7 +85,8 @@ static void answers_print(void)
         "`detail`:\n\n"
         "| `reason` | |\n|---|---|\n"
         "| `never_seen` | the cache ends there, and never went on |\n"
-        "| `diverged` | the cache goes on with something else: `cached_text`, shown to the "
+        "| `diverged` | the cache goes on with something else, which may be the same text in other "
+        "tokens: `cached_text`, shown to the "
         "operator "
         "and of a tenant's own |\n"
         "| `evicted` | it was cached, and pages were needed: `gone_s` ago, after `idle_s` without "
@@ -110,7 +112,9 @@ static void answers_print(void)
         "what begins like it finds it in the cache. Nothing is generated, and no answer is begun\n"
         "(`add_generation_prompt`). It answers with `prompt_tokens`, `cached_tokens`,\n"
         "`computed_tokens`, `pinned`, `pinned_s`, and with a `reason` when a `pin` was refused\n"
-        "because too much is pinned already. Other fields are those of a request.\n");
+        "because too much is pinned already: half of the cache is the most. Other fields are "
+        "those\n"
+        "of a request.\n");
 }
 
 static void routes_print(void)
@@ -210,7 +214,8 @@ static void cache_print(void)
         printf("| %s | %s |\n", members[i][0], members[i][1]);
     printf(
         "\n`GET /v1/cache/tree` gives in `data` a node for each namespace, with `children` that\n"
-        "have children; `n_children` counts those that are not shown too, up to 256. `truncated`\n"
+        "have children; `n_children` counts those that are not shown too, up to 256. The other\n"
+        "members are an entry's, with `age_s` (whole seconds) instead of `created`. `truncated`\n"
         "says that `limit` cut it.\n\n"
         "`DELETE /v1/cache` answers `{\"cleared_tokens\":N,\"cleared_bytes\":N}`. What is in use\n"
         "stays. Of a tenant (`?tenant=NAME`) everything goes that is its own; where there are\n"

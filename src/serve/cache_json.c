@@ -281,8 +281,8 @@ static void nodes_add(struct json_writer *w, const struct cache_view *v, const c
         json_add_int(w, "tokens", e->depth);
         json_add_int(w, "own_tokens", e->length);
         json_add_int(w, "hits", e->hits);
-        if (e->created_ns)
-            json_add_double(w, "age_s", seconds_between(e->created_ns, v->now_ns));
+        if (e->created_ns) /* known to about a second */
+            json_add_int(w, "age_s", v->now_unix - unix_of(v, e->created_ns));
         else
             json_add_null(w, "age_s"); /* a namespace is made and dropped with its entries */
         json_add_double(w, "idle_s", seconds_between(e->used_ns, v->now_ns));
