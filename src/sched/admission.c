@@ -164,6 +164,7 @@ void scheduler_doubt(struct scheduler *s, struct sequence *seq)
     struct request *r = seq->request;
     if (seq->node != NODE_NONE && seq->n_inserted > seq->n_matched)
         prefix_tree_withdraw(s->cache.tree, seq->node, seq->n_matched);
+    seq->n_suspect = seq->n_matched;
     r->is_pinned = false;              /* the pin went with the end of the prompt */
     seq->n_computed = seq->n_inserted; /* and the rest goes with its pages */
     seq->n_rows = 0;
@@ -177,6 +178,24 @@ void scheduler_doubt(struct scheduler *s, struct sequence *seq)
     stop_running(s, seq);
     sequence_list_add(&s->waiting, seq);
     s->stats.retried++;
+}
+
+/* A prompt that can give no numbers fails by itself as well, and does no harm to what it began
+ * with. But KV that is none would stay for ever, because each who matches it takes back only what
+ * is its own. */
+void scheduler_condemn(struct scheduler *s, struct sequence *seq)
+{
+    struct prefix_tree *tree = s->cache.tree;
+    enum match_kind kind;
+    uint32_t length;
+    node_id node = prefix_tree_acquire(tree, seq->request->ns, seq->tokens, seq->n_suspect,
+                                       s->now_ns, &length, &kind);
+    seq->n_suspect = 0;
+    if (node == NODE_NONE)
+        return;
+    prefix_tree_withdraw(tree, node, 0);
+    prefix_tree_unlock(tree, node, s->now_ns);
+    s->n_releases++;
 }
 
 enum admission {

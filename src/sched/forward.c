@@ -153,6 +153,8 @@ static void take_result(struct scheduler *s, struct sequence *seq, const float *
         scheduler_doubt(s, seq);
         return;
     }
+    if (logits && seq->n_suspect)
+        scheduler_condemn(s, seq);
     seq->n_computed += seq->n_rows;
     seq->n_rows = 0;
     if (seq->n_computed <= seq->prefill_end)

@@ -36,8 +36,9 @@ struct sequence {
     node_id node;         /* locked, ends at n_inserted; NODE_NONE: not cached */
 
     struct stop_matcher stops;
-    bool is_started; /* EVENT_STARTED was sent */
-    bool is_doubted; /* it gave no numbers once: it starts over, beside the tree */
+    bool is_started;    /* EVENT_STARTED was sent */
+    bool is_doubted;    /* it gave no numbers once: it starts over, beside the tree */
+    uint32_t n_suspect; /* what it had of the tree then, until it is known who was to blame */
 
     /* Flights: what it computes for others while it runs, or whom it sleeps for while it waits. */
     bool in_flight;

@@ -76,6 +76,8 @@ bool sequence_is_parked(const struct sequence *seq);
 bool scheduler_fork(struct scheduler *s, const struct sequence *leader, struct sequence *seq);
 /* What it computed gave no numbers: that leaves the tree, and it starts over once, by itself. */
 void scheduler_doubt(struct scheduler *s, struct sequence *seq);
+/* By itself it gave numbers: what it had of the tree when it did not leaves it too. */
+void scheduler_condemn(struct scheduler *s, struct sequence *seq);
 
 /* plan.c */
 void scheduler_plan(struct scheduler *s);

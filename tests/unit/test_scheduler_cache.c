@@ -249,6 +249,47 @@ TEST(scheduler_cache, what_gave_no_numbers_starts_over)
     fixture_close(&f);
 }
 
+/* Whose KV it was nobody knows: the prompt's beginning came from the tree, and by itself it gives
+ * numbers. A pinned prompt without numbers would spoil all that begins with it for as long. */
+TEST(scheduler_cache, what_gave_no_numbers_to_another_leaves_the_tree)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    o.mock.nan_every = 3;
+    fixture_open(&f, &o);
+    struct client *warm = client_of(100, 1, 0), *other = client_of(80, 2, 1);
+    warm->request.pin_ns = UINT64_C(3600) * 1000000000;
+    run_one(&f, warm);
+    run_one(&f, other);
+    struct client *c = client_of(110, 1, 2);
+    run_one(&f, c); /* its second row is the third of all, and then it starts over */
+    CHECK_INT(fixture_stats(&f).retried, 1);
+    check_answer(c, LIMIT);
+    CHECK_INT(fixture_stats(&f).tree.n_pins, 0);
+    CHECK_INT(fixture_stats(&f).n_owned, 80); /* what it did not have is left alone */
+    client_free(warm);
+    client_free(other);
+    client_free(c);
+    fixture_close(&f);
+}
+
+/* Its own tokens are to blame: what it began with is everyone's, and stays. */
+TEST(scheduler_cache, who_gives_no_numbers_by_itself_takes_nothing_along)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    o.mock.nan_every = 1;
+    fixture_open(&f, &o);
+    struct client *warm = client_of(100, 1, 0), *c = client_of(110, 1, 2);
+    run_one(&f, warm);
+    run_one(&f, c);
+    CHECK_INT(c->finish, FINISH_ERROR);
+    CHECK_INT(fixture_stats(&f).n_owned, 100);
+    client_free(warm);
+    client_free(c);
+    fixture_close(&f);
+}
+
 TEST(scheduler_cache, who_gives_no_numbers_twice_fails_and_leaves_nothing)
 {
     struct fixture f;
