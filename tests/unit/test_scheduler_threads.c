@@ -79,7 +79,7 @@ static void *read_stats(void *context)
 {
     struct fixture *f = context;
     uint64_t last_rows = 0, n_bad = 0;
-    struct tree_entry entries[8];
+    struct tree_entry entries[8] = {0};
     struct cache_query query = {.entries = entries, .max_entries = 8, .max_level = 2};
     bool is_asked = false;
     for (uint32_t i = 0; !atomic_load(&is_over);) {
