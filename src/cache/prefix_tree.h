@@ -98,10 +98,11 @@ void prefix_tree_lock(struct prefix_tree *t, node_id node);
 void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns);
 
 /* Pins the path of a locked node until then: its pages go only when nothing unpinned is left to go.
- * False when that would pin more than max_pinned pages, there are too many pins, or the path is
- * invalid. A pin on a path that is pinned to the same node already prolongs it. A pin ends when its
- * time is over (prefix_tree_expire, the earliest first), when the last of its pages goes, or
- * becomes invalid; its end is a touch of what remains of the path. */
+ * False when that would pin more than max_pinned pages, or more than half of the namespace's cap,
+ * there are too many pins, or the path is invalid. A pin on a path that is pinned to the same node
+ * already prolongs it. A pin ends when its time is over (prefix_tree_expire, the earliest first),
+ * when the last of its pages goes, or becomes invalid; its end is a touch of what remains of the
+ * path. */
 bool prefix_tree_pin(struct prefix_tree *t, node_id node, uint64_t until_ns);
 
 /* Each of these frees nodes, at most `max_nodes` of them, and says how many pages that gave. Their
@@ -149,7 +150,8 @@ struct miss {
     enum miss_reason reason;
     uint32_t position;              /* of the first token that is not cached */
     uint64_t gone_ns, last_used_ns; /* EVICTED, EXPIRED, CLEARED */
-    uint64_t ns;                    /* NAMESPACE: which, and how much of the query it has */
+    uint32_t gone_length; /* ... of the query, tokens from there on that are known to have gone */
+    uint64_t ns;          /* NAMESPACE: which, and how much of the query it has */
     uint32_t ns_length;
     uint64_t tokens[MISS_MAX_TOKENS]; /* DIVERGED: how the most recently used path goes on */
     uint32_t n_tokens;

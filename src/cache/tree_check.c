@@ -177,7 +177,9 @@ static bool check_space(const struct prefix_tree *t, node_id root, struct recoun
     if (!check_subtree(t, root, &count))
         return false;
     const struct tree_space *space = &t->spaces[t->nodes[root].space];
-    EXPECT(count.n_pages == space->n_pages && count.n_gone == space->n_gone, root);
+    EXPECT(count.n_pages == space->n_pages && count.n_gone == space->n_gone &&
+               count.n_pinned == space->n_pinned,
+           root);
     EXPECT(count.n_pages <= space->cap || count.n_evictable == 0, root);
     total->n_nodes = count.n_nodes;
     total->n_edges += count.n_edges;

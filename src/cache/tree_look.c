@@ -89,21 +89,24 @@ uint32_t prefix_tree_outline(const struct prefix_tree *t, uint32_t max_level,
 /* ---- why no more is cached ---- */
 
 /* What went before, if it is remembered. Not every position leaves a ghost, but those of stored
- * ends do: where a later position of the query was here, so was the first that is missing. */
+ * ends do: where a later position of the query was here, so was the first that is missing. When and
+ * why is told of the first that is found, how much by the last. */
 static bool explain_ghost(const struct prefix_tree *t, uint64_t digest, const uint64_t *tokens,
                           uint32_t n, struct miss *out)
 {
     for (uint32_t i = out->position; i < n && i - out->position < EXPLAIN_MAX_POSITIONS; i++) {
         digest = digest_next(digest, tokens[i]);
         const struct ghost *ghost = ghost_table_find(t->ghosts, digest);
-        if (ghost) {
+        if (!ghost)
+            continue;
+        if (out->gone_length == 0) {
             out->reason = (enum miss_reason)ghost->why;
             out->gone_ns = ghost->gone_ns;
             out->last_used_ns = ghost->last_used_ns;
-            return true;
         }
+        out->gone_length = i + 1 - out->position;
     }
-    return false;
+    return out->gone_length > 0;
 }
 
 /* What a namespace of the same number still has, but gives to nobody. */
@@ -122,6 +125,7 @@ static bool explain_invalid(const struct prefix_tree *t, uint64_t ns, const uint
             out->reason = MISS_CLEARED;
             out->gone_ns = space->invalid_ns;
             out->last_used_ns = t->nodes[m.node].stamp;
+            out->gone_length = m.length - out->position;
             return true;
         }
     }

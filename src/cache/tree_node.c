@@ -358,6 +358,7 @@ bool node_coalesce(struct prefix_tree *t, node_id parent)
     pool->prev[c->first] = p->last;
     c->first = p->first;
     c->length += p->length;
+    c->hits = p->hits; /* whoever passed the child passed it, too */
     c->cut = p->cut;
     child_replace(t, parent, child);
     if (!c->cut)

@@ -64,6 +64,7 @@ struct tree_space {
     bool is_valid;
     uint32_t n_pages, cap;
     uint32_t n_gone; /* of the pages: withdrawn */
+    uint32_t n_pinned;
     struct recency_list lists[RECENCY_LISTS];
     uint64_t invalid_ns; /* when it became so */
 };

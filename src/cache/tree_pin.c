@@ -25,14 +25,17 @@ bool prefix_tree_pin(struct prefix_tree *t, node_id node, uint64_t until_ns)
             t->pins[i].until_ns = until_ns;
         return true;
     }
-    uint64_t n_pinned = t->stats.n_pinned;
+    struct tree_space *space = &t->spaces[t->nodes[node].space];
+    uint32_t n_new = 0;
     for (node_id x = node; !node_is_root(t, x); x = t->nodes[x].parent)
-        n_pinned += t->nodes[x].pins ? 0 : t->nodes[x].length;
-    if (n_pinned > t->max_pinned || t->stats.n_pins == TREE_MAX_PINS)
+        n_new += t->nodes[x].pins ? 0 : t->nodes[x].length;
+    if (n_new > t->max_pinned - t->stats.n_pinned || space->n_pinned + n_new > space->cap / 2 ||
+        t->stats.n_pins == TREE_MAX_PINS)
         return false;
     for (node_id x = node; !node_is_root(t, x); x = t->nodes[x].parent)
         t->nodes[x].pins++;
-    t->stats.n_pinned = (uint32_t)n_pinned;
+    t->stats.n_pinned += n_new;
+    space->n_pinned += n_new;
     t->pins[t->stats.n_pins++] = (struct tree_pin){until_ns, node};
     return true;
 }
@@ -41,6 +44,7 @@ bool prefix_tree_pin(struct prefix_tree *t, node_id node, uint64_t until_ns)
 static void end_pin(struct prefix_tree *t, uint32_t i, uint64_t now_ns)
 {
     node_id node = t->pins[i].node;
+    struct tree_space *space = &t->spaces[t->nodes[node].space];
     t->stats.n_pins--;
     memmove(&t->pins[i], &t->pins[i + 1], (t->stats.n_pins - i) * sizeof *t->pins);
     tree_begin_touch(t, now_ns);
@@ -49,8 +53,10 @@ static void end_pin(struct prefix_tree *t, uint32_t i, uint64_t now_ns)
         bool listed = node_is_listed(t, x);
         if (listed)
             recency_remove(t, x);
-        if (--t->nodes[x].pins == 0)
+        if (--t->nodes[x].pins == 0) {
             t->stats.n_pinned -= t->nodes[x].length;
+            space->n_pinned -= t->nodes[x].length;
+        }
         node_touch(t, x);
         if (listed)
             recency_push(t, x);

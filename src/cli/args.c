@@ -263,14 +263,11 @@ int duration_parse(const char *text, uint64_t *ms, struct error *err)
     static const struct {
         const char *suffix;
         double factor;
-    } units[] = {{"ms", 1}, {"s", 1e3}, {"m", 60e3}, {"min", 60e3}, {"h", 3600e3}, {"d", 86400e3}};
+    } units[] = {{"", 60e3},    {"ms", 1},     {"s", 1e3},    {"m", 60e3},
+                 {"min", 60e3}, {"h", 3600e3}, {"d", 86400e3}};
     const double most_ms = 100 * 365 * 86400e3;
     char *end;
     double number = strtod(text, &end);
-    if (end != text && !*end && number == 0) { /* the only time without a unit that is clear */
-        *ms = 0;
-        return 0;
-    }
     for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++) {
         double value = number * units[i].factor;
         if (strcmp(end, units[i].suffix) == 0 && value >= 0 && value <= most_ms) {
@@ -278,6 +275,5 @@ int duration_parse(const char *text, uint64_t *ms, struct error *err)
             return 0;
         }
     }
-    return error_set(err, ERROR_INPUT, "'%s' is no time: write it with its unit, as 90s, 30m or 2h",
-                     text);
+    return error_set(err, ERROR_INPUT, "'%s' is no time: write it as 90s, 30m or 2h", text);
 }

@@ -29,7 +29,7 @@ static const struct option serve_options[] = {
     UINT("step-budget-ms", &server.step_budget_ms, "MS", 1, 10000,
          "longest planned step, so longest gap between tokens (default 50)"),
     DURATION("cache-ttl", &server.cache_ttl_ms, "TIME",
-             "idle cache entries go after this: 90s, 30m, 2h; 0: never (default 30m)"),
+             "idle cache entries go after this: 90s, 2h, 30 (minutes); 0: never (default 30)"),
     FLAG("no-prefix-cache", &server.no_prefix_cache, "compute every prompt from its beginning"),
     FLAG("no-token-replay", &server.no_token_replay, "tokenise earlier answers like any text"),
     COUNT("default-max-tokens", &server.default_max_tokens, "N", 1, NO_MAX,

@@ -21,6 +21,7 @@ struct finding {
     int32_t precedes;        /* then the message that comes next; -1: none */
     struct strbuf prompt_text, cached_text, before;
     double gone_s, idle_s; /* evicted, expired, cleared */
+    uint32_t gone_tokens;  /* ... so much of the prompt at least */
     const char *tenant;    /* namespace: who has how much */
     uint32_t ns_length;    /* 0: it is not known */
 };
@@ -158,6 +159,7 @@ static struct finding finding_make(const struct completion *c)
     if (was_here(&f)) {
         f.gone_s = seconds_between(miss->gone_ns, r->submitted_ns);
         f.idle_s = seconds_between(miss->last_used_ns, miss->gone_ns);
+        f.gone_tokens = miss->gone_length;
     }
     if (miss->reason == MISS_NAMESPACE) {
         f.tenant = tenant_name(c, cache_namespace_tenant(miss->ns));
@@ -194,7 +196,8 @@ static void seconds_describe(double seconds, struct strbuf *out)
 /* "... was evicted 3 s ago, after 40 s without use". */
 static void gone_describe(const struct finding *f, const char *what, struct strbuf *out)
 {
-    strbuf_addf(out, " was cached once, and was %s ", what);
+    strbuf_addf(out, " was cached once (%u token%s of it), and was %s ", f->gone_tokens,
+                f->gone_tokens == 1 ? "" : "s", what);
     seconds_describe(f->gone_s, out);
     strbuf_adds(out, " ago, after ");
     seconds_describe(f->idle_s, out);
@@ -323,6 +326,7 @@ static void miss_add(struct json_writer *w, const struct completion *c, const st
     if (f->cached_text.len)
         add_text(w, "cached_text", &f->cached_text);
     if (was_here(f)) {
+        json_add_int(w, "gone_tokens", f->gone_tokens);
         json_add_double(w, "gone_s", f->gone_s);
         json_add_double(w, "idle_s", f->idle_s);
     }

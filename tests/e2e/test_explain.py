@@ -39,7 +39,7 @@ def explain(server, messages, headers=None, **options):
     if miss:
         assert miss["detail"].endswith(".") and len(miss["detail"]) > 20
         assert set(miss) - {"position", "message", "role", "precedes_message", "reason", "before",
-                            "prompt_text", "cached_text", "gone_s", "idle_s", "tenant",
+                            "prompt_text", "cached_text", "gone_tokens", "gone_s", "idle_s", "tenant",
                             "tenant_tokens", "detail"} == set()
     else:
         assert told["cached_tokens"] >= told["prompt_tokens"] - 1

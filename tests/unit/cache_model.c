@@ -258,7 +258,8 @@ static void pin_end(struct naive *m, uint32_t i, uint64_t now_ns)
 
 bool naive_pin(struct naive *m, int at, uint64_t until_ns)
 {
-    uint32_t n_pinned = 0;
+    uint32_t n_pinned = 0, n_pinned_there = 0;
+    int root = m->positions[at].root;
     if (is_invalid(m, at))
         return false;
     if (naive_is_root(m, at))
@@ -269,11 +270,15 @@ bool naive_pin(struct naive *m, int at, uint64_t until_ns)
                 m->pins[i].until_ns = until_ns;
             return true;
         }
-    for (int i = 0; i < (int)m->n_pages; i++)
+    for (int i = 0; i < (int)m->n_pages; i++) {
         n_pinned += m->positions[i].pins > 0;
-    for (int p = at; !naive_is_root(m, p); p = m->positions[p].parent)
+        n_pinned_there += m->positions[i].pins > 0 && m->positions[i].root == root;
+    }
+    for (int p = at; !naive_is_root(m, p); p = m->positions[p].parent) {
         n_pinned += m->positions[p].pins == 0;
-    if (n_pinned > m->max_pinned)
+        n_pinned_there += m->positions[p].pins == 0;
+    }
+    if (n_pinned > m->max_pinned || n_pinned_there > m->positions[root].cap / 2)
         return false;
     CHECK(m->n_pins < NAIVE_MAX_PINS);
     m->pins[m->n_pins++] = (struct naive_pin){at, until_ns};

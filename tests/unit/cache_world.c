@@ -667,6 +667,7 @@ static void check_gone(struct world *w, const struct query *q, uint32_t n, uint6
     if (miss->reason == MISS_EVICTED || miss->reason == MISS_EXPIRED ||
         miss->reason == MISS_CLEARED) {
         w->totals.n_explained++;
+        CHECK(miss->gone_length > 0 && miss->gone_length <= n - miss->position);
         CHECK(losses.as_told || (miss->reason == MISS_CLEARED &&
                                  has_invalid(&w->naive, q, n, miss->position, &miss->gone_ns)));
         return;

@@ -137,12 +137,13 @@ TEST(args, durations)
     uint64_t ms = 7;
     CHECK(duration_parse("30m", &ms, &err) == 0 && ms == 30 * 60 * 1000);
     CHECK(duration_parse("0", &ms, &err) == 0 && ms == 0);
+    CHECK(duration_parse("30", &ms, &err) == 0 && ms == 30 * 60 * 1000);
     CHECK(duration_parse("90s", &ms, &err) == 0 && ms == 90000);
     CHECK(duration_parse("250ms", &ms, &err) == 0 && ms == 250);
     CHECK(duration_parse("1.5m", &ms, &err) == 0 && ms == 90000);
     CHECK(duration_parse("2h", &ms, &err) == 0 && ms == 7200000);
     CHECK(duration_parse("7d", &ms, &err) == 0 && ms == 7 * 86400000u);
-    static const char *const wrong[] = {"",    "s",  "30",  "-1",  "-1s",
+    static const char *const wrong[] = {"",    "s",  "30x", "-1",  "-1s",
                                         "1 s", "1x", "nan", "inf", "1e99d"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         CHECK_INT(duration_parse(wrong[i], &ms, &err), -1);

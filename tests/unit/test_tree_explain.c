@@ -103,7 +103,9 @@ TEST(tree_explain, evicted)
     CHECK_INT(miss.position, 4);
     CHECK_INT(miss.gone_ns, 500);
     CHECK_INT(miss.last_used_ns, used_ns);
-    CHECK_INT(explain(&f, "abcdxx").reason, MISS_NEVER_SEEN); /* never was */
+    CHECK_INT(miss.gone_length, 2);
+    CHECK_INT(explain(&f, "abcdexx").gone_length, 1); /* the rest never was */
+    CHECK_INT(explain(&f, "abcdxx").reason, MISS_NEVER_SEEN);
     CHECK_INT(prefix_tree_evict(f.tree, 9, UINT32_MAX, 600), 4);
     CHECK_INT(n_nodes(&f), 0); /* the namespace is gone, and remembered */
     miss = explain(&f, "abcdef");

@@ -39,6 +39,24 @@ static void invalidate(struct fixture *f, uint64_t ns)
 
 /* ---- pins ---- */
 
+TEST(tree_pin, pins_take_half_of_a_cap_at_most)
+{
+    struct fixture f;
+    setup(&f, 64, 32);
+    store(&f, "abcdefgh");
+    prefix_tree_set_cap(f.tree, 0, 12);
+    node_id whole = hold(&f, "abcdefgh"), part = hold(&f, "abcd"), other = hold(&f, "xyz");
+    CHECK(!pin(&f, whole, 1000));
+    CHECK(pin(&f, part, 1000));
+    CHECK(!pin(&f, other, 1000)); /* 4 and 3 are more than 6 */
+    CHECK_INT(stats(&f)->n_pinned, 4);
+    unlock(&f, whole);
+    unlock(&f, part);
+    unlock(&f, other);
+    CHECK_INT(expire(&f, 0), 0);
+    teardown(&f);
+}
+
 TEST(tree_pin, pinned_pages_go_last)
 {
     struct fixture f;
