@@ -131,7 +131,7 @@ static void setup(void)
                        3);
     image_table_release(images, image);
     /* A node in two runs of pages. */
-    uint32_t page = page_pool_take(&pool, 1, PAGE_NONE).first, claimed;
+    uint32_t page = page_pool_take(&pool, 1, PAGE_NONE).first, claimed = 0;
     held[PATH] = prefix_tree_insert(tree, held[PATH], &(uint64_t){cache_token_text('!')}, &page, 1,
                                     NOW, &claimed);
     CHECK_INT(claimed, 1);
