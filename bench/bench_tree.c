@@ -3,14 +3,15 @@
  *   build/bench_tree
  *
  * Trees of 1,000, 100,000 and 1,000,000 leaves, each a text of its own behind one of a few shared
- * prompts, used last in a random order, so that what goes next lies anywhere in memory. The tree is
- * full: what is stored has been evicted before. Each call is about one leaf.
+ * prompts, used last in a random order, so that what goes next lies anywhere in memory; eviction is
+ * also timed where they were used last in the order in which they were stored. The tree is full:
+ * what is stored has been evicted before. Each call is about one leaf.
  *   warm   call after call; the mean of the best round, and of rounds in which each call is timed
  *          by itself p99 and the largest (with whatever else the machine did meanwhile)
  *   cold   each call after 128 MB have been read, as a forward pass does between two of them, so
  *          that neither the tree nor its code is in the processor's caches; the median
- * The ratio is that of the largest to the smallest tree. The limits: a match next to a bare
- * comparison of the same tokens in two arrays, and a read that waits for memory. */
+ * The limits: a match next to a bare comparison of the same tokens in two arrays; and what a call
+ * takes longer than in the smallest tree next to a read that waits for memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -25,14 +26,15 @@ enum {
     TAIL = 16, /* tokens of a leaf's own */
     LENGTH = PROMPT + TAIL,
     BATCH = 400, /* calls in a round */
-    ROUNDS = 201,
+    ROUNDS = 1000,
     COLD_CALLS = 24,
     COLD_BYTES = 128 << 20,
     BURST = 1024, /* nodes in the largest call of evict */
 };
 
-enum { PEEK, ACQUIRE, INSERT, UNLOCK, EVICT, EXPIRE, CALLS };
-static const char *const call_names[] = {"peek", "acquire", "insert", "unlock", "evict", "expire"};
+enum { PEEK, ACQUIRE, INSERT, UNLOCK, EVICT, EXPIRE, EVICT_IN_ORDER, CALLS };
+static const char *const call_names[] = {"peek",  "acquire", "insert",        "unlock",
+                                         "evict", "expire",  "evict in order"};
 
 struct times {
     double mean, p99, max, cold, cold_max;
@@ -97,6 +99,7 @@ static void call_one(struct bench *b, int call, uint32_t i)
         break;
     case UNLOCK: prefix_tree_unlock(b->tree, held[i], ++b->now_ns); break;
     case EVICT:
+    case EVICT_IN_ORDER:
         if (prefix_tree_evict(b->tree, TAIL, UINT32_MAX, ++b->now_ns) != TAIL)
             fail("evicted something else");
         break;
@@ -167,7 +170,7 @@ static void store_batch(struct bench *b, int round)
 }
 
 /* The prompts first, so that no later insert brings one. */
-static void fill(struct bench *b, uint32_t n_leaves)
+static void fill(struct bench *b, uint32_t n_leaves, bool shuffled)
 {
     for (uint64_t leaf = 0; leaf < n_leaves; leaf++) {
         make_text(leaf, texts[0]);
@@ -177,7 +180,7 @@ static void fill(struct bench *b, uint32_t n_leaves)
         call_one(b, UNLOCK, 0);
         b->order[leaf] = leaf;
     }
-    for (uint64_t i = n_leaves - 1; i > 0; i--) {
+    for (uint64_t i = n_leaves - 1; shuffled && i > 0; i--) {
         uint64_t other = hash_mix(i) % (i + 1), swap = b->order[i];
         b->order[i] = b->order[other];
         b->order[other] = swap;
@@ -242,7 +245,7 @@ static void cold_calls(struct bench *b)
         call_one(b, UNLOCK, 0);
         call_one(b, UNLOCK, 1);
     }
-    for (int call = 0; call < CALLS; call++) {
+    for (int call = 0; call < EVICT_IN_ORDER; call++) {
         struct times *t = &b->times[call];
         qsort(t->cold_calls, COLD_CALLS, sizeof *t->cold_calls, compare_u64);
         t->cold = (double)t->cold_calls[COLD_CALLS / 2];
@@ -326,34 +329,55 @@ static uint64_t resident_bytes(void)
     return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+static void bench_open(struct bench *b, uint32_t n_leaves, bool shuffled, struct times *times)
+{
+    struct error err;
+    struct prefix_tree_options options = {.pool = &b->pool,
+                                          .max_nodes = n_leaves + BATCH + 2 * N_PROMPTS};
+    *b = (struct bench){.times = times};
+    b->order = malloc((n_leaves + 2 * BATCH * (uint64_t)ROUNDS) * sizeof *b->order);
+    if (!b->order)
+        fail("no memory");
+    if (page_pool_open(&b->pool, (n_leaves + BATCH) * TAIL + N_PROMPTS * LENGTH, &err) != 0 ||
+        prefix_tree_open(&b->tree, &options, &err) != 0)
+        fail(err.message);
+    fill(b, n_leaves, shuffled);
+}
+
+static void bench_close(struct bench *b)
+{
+    if (!prefix_tree_check(b->tree))
+        fail("the tree contradicts itself");
+    prefix_tree_close(b->tree);
+    page_pool_close(&b->pool);
+    free(b->order);
+}
+
+/* Takes leaves away and stores as many anew, rounds of calls in a row where there are leaves
+ * enough, so that a round begins with what the one before it left in the caches. */
+static void replace_leaves(struct bench *b, uint32_t n_leaves, int call)
+{
+    int in_a_row = n_leaves >= 40 * BATCH ? 20 : 1;
+    for (int round = 0; round < ROUNDS; round += in_a_row) {
+        for (int i = 0; i < in_a_row; i++)
+            call_all(b, call, round + i);
+        b->n_gone += (uint64_t)BATCH * (uint64_t)in_a_row;
+        for (int i = 0; i < in_a_row; i++)
+            store_batch(b, round + i);
+    }
+}
+
 static void run(uint32_t n_leaves, struct times *times)
 {
-    struct bench b = {.times = times};
-    struct error err;
+    struct bench b;
     uint64_t before = resident_bytes();
-    struct prefix_tree_options options = {.pool = &b.pool,
-                                          .max_nodes = n_leaves + BATCH + 2 * N_PROMPTS};
-    b.order = malloc((n_leaves + 2 * BATCH * (uint64_t)ROUNDS) * sizeof *b.order);
-    if (!b.order)
-        fail("no memory");
-    if (page_pool_open(&b.pool, (n_leaves + BATCH) * TAIL + N_PROMPTS * LENGTH, &err) != 0 ||
-        prefix_tree_open(&b.tree, &options, &err) != 0)
-        fail(err.message);
-    fill(&b, n_leaves);
+    bench_open(&b, n_leaves, true, times);
     printf("%9u leaves: %.0f bytes resident a leaf of %d tokens\n", n_leaves,
            (double)(resident_bytes() - before) / n_leaves, TAIL);
-    for (int round = 0; round < ROUNDS; round++) {
-        call_all(&b, EVICT, round);
-        b.n_gone += BATCH;
-        store_batch(&b, round);
-        call_all(&b, EXPIRE, round);
-        b.n_gone += BATCH;
-        store_batch(&b, round);
-    }
-    for (int round = 0; round < ROUNDS; round++)
+    replace_leaves(&b, n_leaves, EVICT);
+    replace_leaves(&b, n_leaves, EXPIRE);
+    for (int round = 0; round < ROUNDS / 5; round++)
         match_batch(&b, round);
-    if (!prefix_tree_check(b.tree))
-        fail("the tree contradicts itself");
     cold_calls(&b);
     double warm = 0, cold = 0;
     if (n_leaves >= 8 * BURST) {
@@ -362,9 +386,15 @@ static void run(uint32_t n_leaves, struct times *times)
                "cold\n",
                BURST, warm, cold);
     }
-    prefix_tree_close(b.tree);
-    page_pool_close(&b.pool);
-    free(b.order);
+    bench_close(&b);
+}
+
+static void run_in_order(uint32_t n_leaves, struct times *times)
+{
+    struct bench b;
+    bench_open(&b, n_leaves, false, times);
+    replace_leaves(&b, n_leaves, EVICT_IN_ORDER);
+    bench_close(&b);
 }
 
 int main(void)
@@ -383,21 +413,24 @@ int main(void)
            2 * sizeof(uint64_t) + 2 * sizeof(uint32_t));
     for (int i = 0; i < SIZES; i++)
         run(sizes[i], times[i]);
-    printf("a read that waits for memory: %.0f ns; reading the clock: %llu ns, taken off\n",
-           time_cold_read(), (unsigned long long)clock_ns);
-    printf("\nns a call  |");
     for (int i = 0; i < SIZES; i++)
-        printf("%12u leaves: warm    p99    max |  cold    max |", sizes[i]);
-    printf(" ratio warm, cold\n");
-    for (int c = 0; c < CALLS; c++) {
-        printf("%-10s |", call_names[c]);
-        for (int i = 0; i < SIZES; i++) {
-            const struct times *t = &times[i][c];
-            printf("%25.0f %6.0f %6.0f |%6.0f %6.0f |", t->mean, t->p99, t->max, t->cold,
-                   t->cold_max);
+        run_in_order(sizes[i], times[i]);
+    double cold_read = time_cold_read();
+    printf("a read that waits for memory: %.0f ns; reading the clock: %llu ns, taken off\n",
+           cold_read, (unsigned long long)clock_ns);
+    for (int i = 0; i < SIZES; i++) {
+        printf("\n%8u leaves, ns a call:    warm     p99     max |    cold     max |\n", sizes[i]);
+        for (int c = 0; c < CALLS; c++) {
+            const struct times *t = &times[i][c], *small = &times[0][c];
+            printf("%26s %7.0f %7.0f %7.0f |", call_names[c], t->mean, t->p99, t->max);
+            printf(t->cold > 0 ? " %7.0f %7.0f |" : "                 |", t->cold, t->cold_max);
+            if (i > 0)
+                printf(" warm %.1f times the smallest tree's, %+.1f such reads",
+                       t->mean / small->mean, (t->mean - small->mean) / cold_read);
+            if (i > 0 && t->cold > 0)
+                printf("; cold %.1f times", t->cold / small->cold);
+            printf("\n");
         }
-        const struct times *small = &times[0][c], *large = &times[SIZES - 1][c];
-        printf(" %.1f %.1f\n", large->mean / small->mean, large->cold / small->cold);
     }
     double compare = time_compare();
     printf(

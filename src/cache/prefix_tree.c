@@ -43,7 +43,7 @@ int prefix_tree_open(struct prefix_tree **out, const struct prefix_tree_options 
                      struct error *err)
 {
     assert(options->max_nodes >= 2 && options->max_nodes < UINT32_MAX);
-    assert(options->pool->n_pages <= NODE_MAX_LENGTH);
+    assert(options->pool->n_pages <= TREE_MAX_PAGES);
     struct prefix_tree *t = calloc(1, sizeof *t);
     if (!t)
         return error_set(err, ERROR_MEMORY, "no memory for the prefix tree");

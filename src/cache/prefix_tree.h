@@ -35,7 +35,7 @@ typedef uint32_t node_id;
  * longer one. Else COMMON: both go on, differently. */
 enum match_kind { MATCH_MISS, MATCH_COMMON, MATCH_SUPERSEQUENCE, MATCH_PREFIX, MATCH_KINDS };
 
-enum { TREE_DEPTH_BUCKETS = 24 };
+enum { TREE_DEPTH_BUCKETS = 24, TREE_MAX_PAGES = (1 << 29) - 1 };
 
 /* Pages and nodes that went: for want of room, of age, cleared. What was invalid counts as cleared,
  * whoever freed it. */
@@ -57,7 +57,7 @@ struct tree_stats {
 struct prefix_tree;
 
 struct prefix_tree_options {
-    struct page_pool *pool;
+    struct page_pool *pool;     /* of TREE_MAX_PAGES at most: a node counts no further */
     struct image_table *images; /* held while the tree has their positions; NULL: there are none */
     uint32_t max_nodes;
     uint32_t max_pinned; /* pages */

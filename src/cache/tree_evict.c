@@ -26,24 +26,37 @@ static uint32_t whole_cut(const struct prefix_tree *t, node_id leaf, uint32_t ne
 }
 
 /* What goes next lies anywhere in memory, and the list leads to it one node at a time. So the list
- * is read ahead: the third from here is asked for, of the second what it has elsewhere, and of the
- * first, whose token has come by then, the edge. */
-static void read_ahead(const struct prefix_tree *t, node_id leaf)
+ * is read ahead of what goes: a node is asked for when its number is known, what it has elsewhere
+ * some steps later, when it has come, and its edge when its token has. Nothing depends on it: a
+ * node that is something else by then is asked for in vain. */
+static void read_ahead(struct prefix_tree *t, node_id leaf)
 {
+    enum { PAGES = READ_AHEAD / 2, EDGE = READ_AHEAD / 4 }; /* so many before it goes */
     const struct page_pool *pool = t->pool;
-    const struct tree_node *first = &t->nodes[t->nodes[leaf].newer];
-    const struct tree_node *second = &t->nodes[first->newer];
-    __builtin_prefetch(&t->nodes[second->newer], 1);
-    if (second->length > 0) {
-        __builtin_prefetch(&pool->token[second->first]);
-        __builtin_prefetch(&pool->digest[second->last]);
-        __builtin_prefetch(&pool->free_map[second->last / 64], 1);
-        __builtin_prefetch(&t->end_map[second->last / 64], 1);
-        __builtin_prefetch(&t->nodes[second->prev_sibling], 1);
-        __builtin_prefetch(&t->nodes[second->parent], 1);
+    struct reading *r = &t->reading;
+    if (r->n > 0 && r->nodes[r->at % READ_AHEAD] == leaf) {
+        r->at++;
+        r->n--;
+    } else {
+        r->n = 0;
     }
-    if (first->length > 0)
-        edge_table_prefetch(&t->edges, first->parent, pool->token[first->first]);
+    node_id node = r->n ? r->nodes[(r->at + r->n - 1) % READ_AHEAD] : leaf;
+    for (int step = 0; step < 2 && r->n < READ_AHEAD; step++) {
+        node = t->nodes[node].newer;
+        __builtin_prefetch(&t->nodes[node], 1);
+        r->nodes[(r->at + r->n++) % READ_AHEAD] = node;
+    }
+    const struct tree_node *x = &t->nodes[r->nodes[(r->at + PAGES) % READ_AHEAD]];
+    if (x->length > 0) {
+        __builtin_prefetch(&pool->token[x->first]);
+        __builtin_prefetch(&pool->digest[x->last]);
+        __builtin_prefetch(&pool->free_map[x->last / 64], 1);
+        __builtin_prefetch(&t->end_map[x->last / 64], 1);
+        __builtin_prefetch(&t->nodes[x->prev_sibling], 1);
+    }
+    x = &t->nodes[r->nodes[(r->at + EDGE) % READ_AHEAD]];
+    if (x->length > 0)
+        edge_table_prefetch(&t->edges, x->parent, pool->token[x->first]);
 }
 
 uint32_t leaf_free(struct prefix_tree *t, node_id leaf, uint32_t need, enum miss_reason why,

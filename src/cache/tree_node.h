@@ -28,7 +28,7 @@
  */
 struct tree_node {
     uint32_t first, last; /* pages of its positions; none in a root */
-    uint32_t length : 29; /* how many; 0 in a root */
+    uint32_t length : 29; /* how many, TREE_MAX_PAGES at most; 0 in a root */
     uint32_t is_run : 1;  /* they are consecutive numbers: no chain has to be followed */
     uint32_t gone : 1;    /* withdrawn, with all above it up to one that is cut; always locked */
     uint32_t cut : 1;     /* the edge to it is in the table no more */
@@ -46,7 +46,7 @@ struct tree_node {
 };
 _Static_assert(sizeof(struct tree_node) == 64, "a node is one cache line");
 
-enum { NODE_MAX_LENGTH = (1 << 29) - 1, NODE_CREATED_SHIFT = 30 };
+enum { NODE_CREATED_SHIFT = 30 };
 
 /* Unlocked nodes in the order of their use. */
 struct recency_list {
@@ -75,11 +75,17 @@ struct space_heap {
     uint32_t count;
 };
 
-enum { TREE_MAX_PINS = 256 };
+enum { TREE_MAX_PINS = 256, READ_AHEAD = 16 };
 
 struct tree_pin {
     uint64_t until_ns;
     node_id node;
+};
+
+/* The nodes that are likely to go next, in a ring. */
+struct reading {
+    node_id nodes[READ_AHEAD];
+    uint32_t at, n;
 };
 
 struct prefix_tree {
@@ -101,6 +107,7 @@ struct prefix_tree {
     uint32_t max_pinned;
     uint32_t n_invalid_spaces;
     struct ghost_table *ghosts;
+    struct reading reading;
     struct tree_stats stats;
     struct pressure_event events[PRESSURE_EVENTS];
     uint64_t n_events; /* so far; the last of them are kept */

@@ -96,7 +96,7 @@ struct request {
     struct sequence *sequence;
 };
 
-enum { SCHEDULER_MAX_PAGES = (1 << 30) - 1 }; /* a node of the tree counts no further */
+enum { SCHEDULER_MAX_PAGES = TREE_MAX_PAGES };
 
 struct scheduler_options {
     struct engine *engine; /* with SCHEDULER_MAX_PAGES at most */
