@@ -272,6 +272,7 @@ TEST(tree_check, finds_lies_about_recency)
     CHECK_LIE(one->n_pages, 0);
     CHECK_LIE(one->n_gone, 0);
     CHECK_LIE(one->cap, 3);
+    CHECK_LIE(one->n_pinned, one->n_pinned + 1);
     CHECK_LIE(one->is_valid, false);
     for (int which = 0; which < RECENCY_LISTS; which++) {
         struct space_heap *heap = &tree->heaps[which];
@@ -387,6 +388,7 @@ TEST(tree_check, finds_lies_about_the_pool)
     CHECK_LIE_TO(pool_is_believed, pool.n_free, pool.n_free + 1);
     CHECK_LIE_TO(pool_is_believed, pool.n_free, 0);
     CHECK_LIE_TO(pool_is_believed, pool.n_owned, PAGES);
+    CHECK_LIE_TO(pool_is_believed, pool.any_map[0], pool.any_map[0] ^ 1);
     CHECK_LIE_TO(pool_is_believed, pool.cursor, PAGES);
     /* A bit past the last page, counted and not. */
     uint64_t *word = &pool.free_map[PAGES / 64];
