@@ -80,7 +80,7 @@ def main():
         for repeat in range(args.repeats):
             for n in best:
                 rng = random.Random(repeat * 100 + n)
-                prompt = " ".join(rng.choice(WORDS) for _ in range(1550))
+                prompt = " ".join(rng.choice(WORDS) for _ in range(1640))
                 seconds, answers, rows = ask_at_once(url, prompt, n, args.max_tokens)
                 best[n] = min(best[n], seconds)
                 n_prompt = answers[0]["usage"]["prompt_tokens"]

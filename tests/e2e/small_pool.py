@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Many requests at once in a cache that hardly holds one of them.
 
-    small_pool.py --build build --model FILE --seconds 60 --clients 16 [--factor 1.2]
+    small_pool.py --build build --model FILE --seconds 60 --clients 16 [--factor 1.2] [--release]
 
 Every request is first answered by a server with a large cache. Then a server whose cache has
 `factor` times the pages of the longest request gets them from many clients at once, over and over:
@@ -73,7 +73,7 @@ def run_clients(server, requests, wanted, seconds, n_clients):
     return counts[0], server.stats()["preempted"], problems
 
 
-def small_pool(engine_args, seconds, n_clients, factor, max_tokens, n_requests=12):
+def small_pool(engine_args, seconds, n_clients, factor, max_tokens, n_requests=12, debug=True):
     requests = [request_of(i, max_tokens) for i in range(n_requests)]
     large = conftest.Server(*engine_args, debug=False)
     try:
@@ -84,7 +84,8 @@ def small_pool(engine_args, seconds, n_clients, factor, max_tokens, n_requests=1
     need = max(a["usage"]["prompt_tokens"] for a in answers) + max_tokens
     pages = int(need * factor)
     small = conftest.Server(*engine_args, "-c", str(need), "--cache-size", f"{pages}t",
-                            "--max-seqs", str(n_clients), "--max-waiting", str(4 * n_clients))
+                            "--max-seqs", str(n_clients), "--max-waiting", str(4 * n_clients),
+                            debug=debug)
     try:
         n, preempted, problems = run_clients(small, requests, wanted, seconds, n_clients)
         stats = small.wait_idle()
@@ -107,10 +108,13 @@ def main():
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--factor", type=float, default=1.2)
     parser.add_argument("--max-tokens", type=int, default=32)
+    parser.add_argument("--release", action="store_true",
+                        help="the fast build, which does not check itself")
     args = parser.parse_args()
     conftest.BUILD = args.build
     engine_args = ["-m", args.model] if args.model else ["--engine", "mock"]
-    result = small_pool(engine_args, args.seconds, args.clients, args.factor, args.max_tokens)
+    result = small_pool(engine_args, args.seconds, args.clients, args.factor, args.max_tokens,
+                        debug=not args.release)
     for problem in result["problems"][:5]:
         print(problem, file=sys.stderr)
     print(f"one request needs {result['need']} pages, the pool has {result['pages']}: "
