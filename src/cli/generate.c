@@ -231,12 +231,3 @@ int generator_run(struct generator *g, struct generation *generation, struct err
     free(r);
     return failed ? -1 : 0;
 }
-
-void message_append(struct arena *arena, struct json *messages, const char *role, const char *text,
-                    size_t len)
-{
-    struct json *message = json_new(arena, JSON_OBJECT);
-    json_append(arena, message, "role", json_new_string(arena, role, strlen(role)));
-    json_append(arena, message, "content", json_new_string(arena, text, len));
-    json_append(arena, messages, NULL, message);
-}

@@ -33,10 +33,6 @@ void generator_close(struct generator *g);
 /* Runs to the end, or until SIGINT, which ends this answer and not the program. */
 int generator_run(struct generator *g, struct generation *generation, struct error *err);
 
-/* Adds a message in OpenAI's form to the array of a conversation. */
-void message_append(struct arena *arena, struct json *messages, const char *role, const char *text,
-                    size_t len);
-
 /* What the options below say; without --seed, with a new random seed at each call. */
 struct sampling generate_sampling(void);
 /* An error that says what to do, if the model has no chat template that can be used. */

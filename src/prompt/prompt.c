@@ -121,6 +121,15 @@ bool prompt_owns_name(const char *name, size_t len)
            (len >= n && memcmp(name + len - n, suffix, n) == 0);
 }
 
+void message_append(struct arena *arena, struct json *messages, const char *role, const char *text,
+                    size_t len)
+{
+    struct json *message = json_new(arena, JSON_OBJECT);
+    json_append(arena, message, "role", json_new_string(arena, role, strlen(role)));
+    json_append(arena, message, "content", json_new_string(arena, text, len));
+    json_append(arena, messages, NULL, message);
+}
+
 static struct json *context_make(const struct prompt_maker *p, struct arena *arena,
                                  const struct json *messages, const struct json *extra,
                                  struct error *err)

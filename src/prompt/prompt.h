@@ -26,6 +26,10 @@ void prompt_maker_close(struct prompt_maker *p);
  * and what ends in "_token". */
 bool prompt_owns_name(const char *name, size_t len);
 
+/* Adds a message in OpenAI's form to the array of a conversation. */
+void message_append(struct arena *arena, struct json *messages, const char *role, const char *text,
+                    size_t len);
+
 /* A conversation to be rendered. Zero what is not wanted. */
 struct prompt_input {
     const struct json *messages; /* an array in OpenAI's form */

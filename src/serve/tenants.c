@@ -16,24 +16,14 @@ enum { MAX_PROMPT_BYTES = 4 << 20 };
 /* Questions whose first bytes tokenizers join with what stands before them, or do not. */
 static const char *const openings[] = {"a", "b", " 1", "\n2", "\n\n3"};
 
-static struct json *message_make(struct arena *arena, const char *role, const char *text,
-                                 size_t len)
-{
-    struct json *message = json_new(arena, JSON_OBJECT);
-    json_append(arena, message, "role", json_new_string(arena, role, strlen(role)));
-    json_append(arena, message, "content", json_new_string(arena, text, len));
-    return message;
-}
-
 /* A conversation of two messages. */
 static int conversation_make(const struct prompt_maker *prompt, const struct strbuf *system,
                              const char *question, struct prompt *out, struct error *err)
 {
     struct arena arena = ARENA_INIT;
     struct json *messages = json_new(&arena, JSON_ARRAY);
-    json_append(&arena, messages, NULL,
-                message_make(&arena, "system", strbuf_str(system), system->len));
-    json_append(&arena, messages, NULL, message_make(&arena, "user", question, strlen(question)));
+    message_append(&arena, messages, "system", strbuf_str(system), system->len);
+    message_append(&arena, messages, "user", question, strlen(question));
     struct prompt_input in = {.messages = messages};
     int failed = arena.failed ? error_set(err, ERROR_MEMORY, "no memory for a conversation")
                               : prompt_maker_chat(prompt, &in, out, err);
