@@ -41,9 +41,13 @@ struct activations {
  * with both arguments, so a buffer for the largest batch and width serves every smaller one. */
 size_t activations_bytes(uint32_t n_rows, uint32_t cols);
 
-/* Packs `w`; returns NULL and `err` when there is no memory. May be called from several threads,
- * for different matrices. */
+/* Packs `w`; returns NULL and `err` when there is no memory. It is matrix_new, which gives zeroed
+ * panels, and matrix_fill of all of them, which several threads may share. All may be called from
+ * several threads for different matrices. */
 struct packed_matrix *matrix_pack(const struct weight *w, struct error *err);
+struct packed_matrix *matrix_new(const struct weight *w, struct error *err);
+void matrix_fill(struct packed_matrix *m, const struct weight *w, uint32_t panel_begin,
+                 uint32_t panel_end);
 void matrix_free(struct packed_matrix *m);
 enum act_kind matrix_act_kind(const struct packed_matrix *m);
 uint32_t matrix_rows(const struct packed_matrix *m);

@@ -89,7 +89,7 @@ struct packed_matrix {
     size_t panel_bytes;
     size_t bytes;             /* of all panels */
     uint8_t *data;            /* [n_panels][panel_bytes] */
-    struct matrix_slab *slab; /* where data lies, see matmul_pack.c */
+    struct matrix_slab *slab; /* where data lies */
 };
 
 static inline const uint8_t *matrix_panel(const struct packed_matrix *m, uint32_t panel)

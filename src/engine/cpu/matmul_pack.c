@@ -2,15 +2,14 @@
  *
  * Each file format has one function that reads 32 columns of one output into a common form; the
  * rest is shared. Nothing is rounded here: scales stay the f16 of the file, and products of two of
- * its numbers are left to the kernels. Runs on any thread: only memory is shared, under a lock. */
+ * its numbers are left to the kernels. Runs on any thread. */
 #include "engine/cpu/matmul_internal.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cpu/buffer.h"
+#include "engine/cpu/matrix_slab.h"
 
 /* 32 columns of one output. */
 struct unpacked {
@@ -237,12 +236,12 @@ static void pack_head(const struct unpacked *u, struct quant_format f, uint32_t 
 }
 
 static void pack_quantized(const struct weight *w, const struct source *source,
-                           struct packed_matrix *m)
+                           struct packed_matrix *m, uint32_t panel_begin, uint32_t panel_end)
 {
     struct quant_format f = quant_formats[m->format];
     const struct tensor_type_info *type = tensor_type_info(w->type);
     size_t row_bytes = (size_t)w->cols / type->block_len * type->block_bytes;
-    for (uint32_t panel = 0; panel < m->n_panels; panel++) {
+    for (uint32_t panel = panel_begin; panel < panel_end; panel++) {
         uint8_t *to = m->data + panel * m->panel_bytes;
         const uint8_t *from = (const uint8_t *)w->data + panel * PANEL * row_bytes;
         uint32_t outputs = panel_outputs(m, panel);
@@ -259,9 +258,10 @@ static void pack_quantized(const struct weight *w, const struct source *source,
 /* Called with a constant size, so that a weight is moved by one load and one store. */
 static inline __attribute__((always_inline)) void pack_floats(const struct weight *w,
                                                               struct packed_matrix *m,
-                                                              const size_t size)
+                                                              uint32_t panel_begin,
+                                                              uint32_t panel_end, const size_t size)
 {
-    for (uint32_t panel = 0; panel < m->n_panels; panel++) {
+    for (uint32_t panel = panel_begin; panel < panel_end; panel++) {
         uint8_t *to = m->data + panel * m->panel_bytes;
         const uint8_t *from = (const uint8_t *)w->data + (size_t)panel * PANEL * w->cols * size;
         uint32_t outputs = panel_outputs(m, panel);
@@ -295,75 +295,7 @@ static void matrix_layout(const struct weight *w, struct packed_matrix *m)
     m->bytes = m->n_panels * m->panel_bytes;
 }
 
-/* Memory of packed matrices. Most are far smaller than a huge page, and streaming them through 4
- * KiB pages costs a third of the bandwidth, so they share slabs of huge pages. A slab is filled
- * from its start and unmapped when the last matrix in it is freed.
- *
- *   slab  [matrix][matrix][matrix][ free ............ ]
- *         0                       used                bytes
- */
-enum { SLAB_BYTES = 32 << 20 };
-
-struct matrix_slab {
-    struct buffer memory;
-    size_t used;
-    uint32_t n_matrices;
-};
-
-static pthread_mutex_t slab_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct matrix_slab *open_slab; /* which matrices are added to */
-
-static struct matrix_slab *slab_new(size_t bytes)
-{
-    struct matrix_slab *slab = calloc(1, sizeof *slab);
-    if (!slab)
-        return NULL;
-    bytes = round_up(bytes > SLAB_BYTES ? bytes : SLAB_BYTES, HUGE_PAGE);
-    if (buffer_map(&slab->memory, bytes, "packed weights", NULL)) {
-        free(slab);
-        return NULL;
-    }
-    return slab;
-}
-
-static void slab_free_if_empty(struct matrix_slab *slab)
-{
-    if (slab->n_matrices || slab == open_slab)
-        return;
-    buffer_unmap(&slab->memory);
-    free(slab);
-}
-
-static bool slab_fits(const struct matrix_slab *slab, size_t bytes)
-{
-    return slab && slab->memory.size_bytes - slab->used >= bytes;
-}
-
-/* Zeroed memory for m->bytes; false when there is none. */
-static bool matrix_allocate(struct packed_matrix *m)
-{
-    size_t bytes = round_up(m->bytes, PACK_ALIGN);
-    pthread_mutex_lock(&slab_lock);
-    if (!slab_fits(open_slab, bytes)) {
-        struct matrix_slab *full = open_slab, *slab = slab_new(bytes);
-        if (slab) {
-            open_slab = slab;
-            if (full)
-                slab_free_if_empty(full);
-        }
-    }
-    bool fits = slab_fits(open_slab, bytes);
-    if (fits) {
-        m->slab = open_slab;
-        m->data = (uint8_t *)open_slab->memory.data + open_slab->used;
-        open_slab->used += bytes;
-        open_slab->n_matrices++;
-    }
-    pthread_mutex_unlock(&slab_lock);
-    return fits;
-}
-
-struct packed_matrix *matrix_pack(const struct weight *w, struct error *err)
+struct packed_matrix *matrix_new(const struct weight *w, struct error *err)
 {
     const struct source *source = source_of(w->type);
     struct packed_matrix *m = calloc(1, sizeof *m);
@@ -374,17 +306,32 @@ struct packed_matrix *matrix_pack(const struct weight *w, struct error *err)
     m->format = source->format;
     m->zero = source->zero;
     matrix_layout(w, m);
-    if (!matrix_allocate(m)) {
+    m->slab = slab_take(m->bytes, &m->data);
+    if (!m->slab) {
         error_set(err, ERROR_MEMORY, "no memory for a weight matrix of %zu bytes", m->bytes);
         free(m);
         return NULL;
     }
+    return m;
+}
+
+void matrix_fill(struct packed_matrix *m, const struct weight *w, uint32_t panel_begin,
+                 uint32_t panel_end)
+{
+    const struct source *source = source_of(w->type);
     if (source->unpack)
-        pack_quantized(w, source, m);
+        pack_quantized(w, source, m, panel_begin, panel_end);
     else if (m->format == PACKED_f32)
-        pack_floats(w, m, 4);
+        pack_floats(w, m, panel_begin, panel_end, 4);
     else
-        pack_floats(w, m, 2);
+        pack_floats(w, m, panel_begin, panel_end, 2);
+}
+
+struct packed_matrix *matrix_pack(const struct weight *w, struct error *err)
+{
+    struct packed_matrix *m = matrix_new(w, err);
+    if (m)
+        matrix_fill(m, w, 0, m->n_panels);
     return m;
 }
 
@@ -392,12 +339,7 @@ void matrix_free(struct packed_matrix *m)
 {
     if (!m)
         return;
-    pthread_mutex_lock(&slab_lock);
-    m->slab->n_matrices--;
-    if (m->slab == open_slab && m->slab->n_matrices == 0)
-        open_slab = NULL;
-    slab_free_if_empty(m->slab);
-    pthread_mutex_unlock(&slab_lock);
+    slab_release(m->slab);
     free(m);
 }
 
