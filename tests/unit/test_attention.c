@@ -8,10 +8,10 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "engine/cpu/attention.h"
+#include "engine/cpu/attention_internal.h"
 #include "engine/cpu/kernels.h"
 
-enum { MAX_SEQS = 4, MAX_ROWS = 48, MAX_LENGTH = 700, N_PAGES = 3000 };
+enum { MAX_SEQS = 8, MAX_ROWS = 64, MAX_LENGTH = 700, N_PAGES = 6000 };
 
 static uint64_t seed;
 
@@ -30,6 +30,7 @@ struct fixture {
     struct attention_shape shape;
     const struct vector_kernels *kernels;
     uint32_t n_seqs, lengths[MAX_SEQS];
+    uint32_t parents[MAX_SEQS], n_inherited[MAX_SEQS]; /* positions that begin as the parent's do */
     uint32_t pages[MAX_SEQS][MAX_LENGTH];
     struct page_run runs[MAX_SEQS][MAX_LENGTH];
     struct batch_seq seqs[MAX_SEQS];
@@ -44,8 +45,9 @@ static size_t kv_bytes(const struct fixture *f)
     return (size_t)f->shape.n_kv_heads * f->shape.head_dim * (f->shape.kv_type == KV_F32 ? 4 : 2);
 }
 
-/* A permutation of the pages; runs of them stay together where `scatter` is 0. */
-static void give_pages(struct fixture *f, bool scatter)
+/* A permutation of the pages; runs of them stay together where `scatter` is 0. Sequences either use
+ * the pages of those that they inherit from, or have a copy. */
+static void give_pages(struct fixture *f, bool scatter, bool share)
 {
     static uint32_t order[N_PAGES];
     for (uint32_t i = 0; i < N_PAGES; i++)
@@ -60,7 +62,9 @@ static void give_pages(struct fixture *f, bool scatter)
         struct batch_seq *seq = &f->seqs[s];
         *seq = (struct batch_seq){.runs = f->runs[s], .length = f->lengths[s]};
         for (uint32_t p = 0; p < f->lengths[s]; p++) {
-            uint32_t page = f->pages[s][p] = order[next++];
+            bool is_shared = share && p < f->n_inherited[s];
+            uint32_t page = is_shared ? f->pages[f->parents[s]][p] : order[next++];
+            f->pages[s][p] = page;
             struct page_run *last = seq->n_runs ? &f->runs[s][seq->n_runs - 1] : NULL;
             if (last && last->first + last->count == page)
                 last->count++;
@@ -88,7 +92,8 @@ static void fixture_close(struct fixture *f)
     free(f->out);
 }
 
-/* The KV of a position is a function of its sequence and place alone; other pages hold NaN. */
+/* The KV of a position is a function of its place and the sequence that it is inherited from; other
+ * pages hold NaN. */
 static void fill_kv(struct fixture *f, uint64_t kv_seed)
 {
     memset(f->keys, 0xff, N_PAGES * kv_bytes(f));
@@ -99,7 +104,10 @@ static void fill_kv(struct fixture *f, uint64_t kv_seed)
     for (uint32_t s = 0; s < f->n_seqs; s++) {
         for (uint32_t p = 0; p < f->lengths[s]; p++) {
             for (int side = 0; side < 2; side++) {
-                seed = hash_pair(kv_seed + s, p * 2 + side);
+                uint32_t from = s;
+                while (p < f->n_inherited[from])
+                    from = f->parents[from];
+                seed = hash_pair(kv_seed + from, p * 2 + side);
                 for (uint32_t i = 0; i < n; i++)
                     x[i] = random_float(2.0f);
                 uint8_t *page = (side ? f->values : f->keys) + f->pages[s][p] * kv_bytes(f);
@@ -133,7 +141,7 @@ static void compute(struct fixture *f, uint32_t n_threads)
     attention_plan(a, &batch);
     for (uint32_t t = n_threads; t-- > 0;)
         attention_run(a, &io, t);
-    for (uint32_t t = 0; t < n_threads && attention_is_cut(a); t++)
+    for (uint32_t t = 0; t < n_threads && attention_must_combine(a); t++)
         attention_combine(a, &io, t);
     attention_close(a);
 }
@@ -158,16 +166,26 @@ static uint32_t random_length(uint32_t max)
     return random_below(2) && edge <= max ? edge : 1 + random_below(max);
 }
 
-/* One to four sequences; each gives its last few positions as rows. */
+/* One to eight sequences, some of which begin as an earlier one does; each gives its last few
+ * positions as rows. */
 static void random_batch(struct fixture *f)
 {
     f->n_seqs = 1 + random_below(MAX_SEQS);
     f->n_rows = 0;
     for (uint32_t s = 0; s < f->n_seqs; s++) {
         f->lengths[s] = random_length(s == 0 ? MAX_LENGTH : 300);
+        f->n_inherited[s] = 0;
+        if (s > 0 && random_below(3)) {
+            f->parents[s] = random_below(s);
+            f->n_inherited[s] = random_length(f->lengths[f->parents[s]]);
+            f->lengths[s] = f->n_inherited[s] + random_length(100);
+            f->lengths[s] = f->lengths[s] < MAX_LENGTH ? f->lengths[s] : MAX_LENGTH;
+            f->n_inherited[s] -= f->n_inherited[s] == f->lengths[s];
+        }
         uint32_t most = MAX_ROWS / MAX_SEQS;
         uint32_t n = random_below(2) ? 1 : 1 + random_below(s == 0 ? most : 3);
-        n = n < f->lengths[s] ? n : f->lengths[s];
+        uint32_t own = f->lengths[s] - f->n_inherited[s];
+        n = n < own ? n : own;
         for (uint32_t p = f->lengths[s] - n; p < f->lengths[s]; p++)
             f->rows[f->n_rows++] = (struct batch_row){.position = p, .seq = s};
     }
@@ -225,7 +243,7 @@ TEST(attention, equals_double_precision)
         f.kernels = kernels_at(random_below(n_paths))->vector;
         fixture_open(&f);
         random_batch(&f);
-        give_pages(&f, random_below(2));
+        give_pages(&f, random_below(2), true);
         uint32_t n_threads = 1 + random_below(5);
         fill_kv(&f, round);
         fill_q(&f, round);
@@ -240,20 +258,20 @@ TEST(attention, equals_double_precision)
 TEST(attention, same_bits_alone)
 {
     static struct fixture f, alone;
-    for (uint64_t round = 0; round < 40; round++) {
+    for (uint64_t round = 0; round < 80; round++) {
         seed = hash_mix(round + 1000);
         f.shape = random_shape();
         f.kernels = kernels_select(NULL)->vector;
         fixture_open(&f);
         random_batch(&f);
-        give_pages(&f, true);
+        give_pages(&f, true, true);
         uint32_t n_threads = 1 + random_below(7);
         fill_kv(&f, round);
         fill_q(&f, round);
         compute(&f, n_threads);
         alone = f;
         fixture_open(&alone);
-        give_pages(&alone, false);
+        give_pages(&alone, false, false);
         fill_kv(&alone, round);
         size_t n = (size_t)f.shape.n_heads * f.shape.head_dim;
         for (uint32_t r = 0; r < f.n_rows; r += 1 + r % 3) {
@@ -286,7 +304,8 @@ TEST(attention, infinite_values_reach_no_earlier_row)
         fixture_open(&f);
         f.n_seqs = 1;
         f.lengths[0] = 140;
-        give_pages(&f, true);
+        f.n_inherited[0] = 0;
+        give_pages(&f, true, false);
         f.n_rows = 8;
         for (uint32_t i = 0; i < 8; i++)
             f.rows[i] = (struct batch_row){.position = 132 + i};
@@ -301,4 +320,83 @@ TEST(attention, infinite_values_reach_no_earlier_row)
                 CHECK(isfinite(f.out[r * 32 + d]) == (f.rows[r].position < 136));
         fixture_close(&f);
     }
+}
+
+/* Sequences with a prefix in common read it once, on one thread or several. */
+TEST(attention, common_blocks_are_one_tile)
+{
+    static struct fixture f;
+    f.shape = (struct attention_shape){.n_heads = 6,
+                                       .n_kv_heads = 2,
+                                       .head_dim = 16,
+                                       .kv_type = KV_F16,
+                                       .max_rows = MAX_ROWS,
+                                       .max_length = MAX_LENGTH,
+                                       .n_threads = 1};
+    f.kernels = kernels_select(NULL)->vector;
+    /* A: 5 blocks. B and C begin as A does for 3 of them, D as B does for 4. E is a stranger. */
+    static const uint32_t inherited[] = {0, 390, 384, 520, 0}, parents[] = {0, 0, 0, 1, 0};
+    static const uint32_t lengths[] = {640, 530, 400, 540, 140};
+    f.n_seqs = f.n_rows = 5;
+    for (uint32_t s = 0; s < 5; s++) {
+        f.lengths[s] = lengths[s];
+        f.n_inherited[s] = inherited[s];
+        f.parents[s] = parents[s];
+        f.rows[s] = (struct batch_row){.position = lengths[s] - 1, .seq = s};
+    }
+    give_pages(&f, true, true);
+    struct attention *a;
+    struct error err;
+    CHECK_INT(attention_open(&a, &f.shape, f.kernels, &err), 0);
+    struct batch batch = {.seqs = f.seqs, .rows = f.rows, .n_seqs = f.n_seqs, .n_rows = f.n_rows};
+    attention_plan(a, &batch);
+    CHECK_INT(a->n_tiles, 7);
+    uint32_t blocks_read = 0, blocks_seen = 0;
+    for (uint32_t i = 0; i < a->n_tiles; i++) {
+        uint32_t n = a->tiles[i].end_block - a->tiles[i].first_block;
+        blocks_read += n;
+        blocks_seen += n * a->tiles[i].n_rows;
+    }
+    CHECK_INT(blocks_read, 3 + 2 + 1 + 1 + 1 + 1 + 2);
+    CHECK_INT(blocks_seen, 5 + 5 + 4 + 5 + 2);
+    attention_close(a);
+}
+
+/* A sequence that goes on behind another's last positions shares a block that the other's rows do
+ * not see to its end; what lies behind them must not reach them either. */
+TEST(attention, infinite_values_reach_no_row_through_a_common_block)
+{
+    enum { OTHER, PARENT, CHILD };
+    static struct fixture f;
+    f.shape = (struct attention_shape){.n_heads = 2,
+                                       .n_kv_heads = 1,
+                                       .head_dim = 16,
+                                       .kv_type = KV_F32,
+                                       .max_rows = 16,
+                                       .max_length = 300};
+    f.kernels = kernels_select(NULL)->vector;
+    fixture_open(&f);
+    f.n_seqs = 3;
+    f.lengths[OTHER] = 50, f.lengths[PARENT] = 260, f.lengths[CHILD] = 270;
+    f.n_inherited[OTHER] = f.n_inherited[PARENT] = 0;
+    f.n_inherited[CHILD] = 256, f.parents[CHILD] = PARENT;
+    give_pages(&f, false, true);
+    for (uint32_t p = 256; p < 270; p++) /* so that the child comes before its parent */
+        f.pages[CHILD][p] = p - 256;
+    f.runs[CHILD][1] = (struct page_run){0, 14};
+    CHECK_INT(f.seqs[CHILD].n_runs, 2);
+    f.n_rows = 11;
+    for (uint32_t i = 0; i < 10; i++)
+        f.rows[i] = (struct batch_row){.position = 250 + i, .seq = PARENT};
+    f.rows[10] = (struct batch_row){.position = 269, .seq = CHILD};
+    fill_kv(&f, 6);
+    fill_q(&f, 6);
+    float *value = (float *)(void *)f.values + (size_t)f.pages[PARENT][254] * 16;
+    for (int d = 0; d < 16; d++)
+        value[d] = INFINITY;
+    compute(&f, 1);
+    for (uint32_t r = 0; r < 11; r++)
+        for (uint32_t d = 0; d < 32; d++)
+            CHECK(isfinite(f.out[r * 32 + d]) == (f.rows[r].position < 254));
+    fixture_close(&f);
 }

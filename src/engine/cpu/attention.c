@@ -1,66 +1,15 @@
-/* Attention over pages: tiles of rows, their cut among threads, and the work on one block. The
+/* Attention over pages: the work on one block after the other, and the merging of its results. The
  * arithmetic is in the vector kernels. What a newcomer gets wrong: nothing here may depend on which
  * rows share a tile. Keys that a row does not see are masked in its scores and never multiplied
  * with its values, so that not even an infinity behind them can reach it. */
-#include "engine/cpu/attention.h"
+#include "engine/cpu/attention_internal.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    TILE_QUERIES = 96,   /* rows times query heads of a kv head in a tile, about */
-    MANY_QUERIES = 12,   /* from here on it pays to turn a tile into floats first */
-    MIN_RAW_BLOCKS = 64, /* rows times blocks of a tile that may be cut, at least */
-};
-
-/* Rows of one sequence that are computed together. */
-struct tile {
-    const struct batch_row *rows; /* [n_rows], in order of position */
-    const struct batch_seq *seq;
-    uint32_t first_row; /* index in the batch */
-    uint32_t n_rows;
-    uint32_t n_blocks; /* that the last row sees */
-};
-
-/* A place in the run of all units. */
-struct cut {
-    uint32_t tile, unit;
-};
-
-/* What one thread works with, all aligned to 64 bytes. `queries` is rows of a tile times the
- * query heads of one kv head, at most max_queries. */
-struct scratch {
-    float *q;       /* [n_kv_heads][queries][dim], scaled */
-    float *states;  /* [n_kv_heads][queries] partials, merged up to the current block */
-    float *partial; /* [queries] partials of one unit */
-    float *scores;  /* [queries][ATTENTION_BLOCK] */
-    float *loaded;  /* a tile of keys or values */
-    float *turned;  /* the same, transposed */
-    float *raw;     /* [units of the thread in the first tile][queries] partials, when it was cut */
-    struct page_run runs[ATTENTION_BLOCK]; /* pages of one block */
-    uint32_t n_runs;
-    const void *rows[KEY_TILE]; /* keys or values of one head in their pages */
-};
-
-struct attention {
-    struct attention_shape shape;
-    const struct vector_kernels *kernels;
-    float scale;
-    uint32_t group; /* query heads that share a kv head */
-    uint32_t dim, stride;
-    uint32_t tile_rows;
-    uint32_t raw_blocks; /* a tile may be cut if its rows times its blocks are no more than this */
-    size_t row_bytes, head_bytes; /* of K (or V) of a position, of one head of it */
-    struct tile *tiles;           /* [max_rows] */
-    uint32_t n_tiles;
-    struct cut *cuts; /* [n_threads + 1] */
-    struct scratch *scratch;
-    struct buffer memory;
-};
-
-enum { N_ARRAYS = 7 };
+enum { N_ARRAYS = 6 };
 
 /* The lengths of a thread's arrays, in floats, in their order; returns their sum. */
 static size_t scratch_lengths(const struct attention *a, size_t lengths[N_ARRAYS])
@@ -72,7 +21,6 @@ static size_t scratch_lengths(const struct attention *a, size_t lengths[N_ARRAYS
     lengths[3] = queries * ATTENTION_BLOCK;
     lengths[4] = (size_t)KEY_TILE * a->dim;
     lengths[5] = (size_t)KEY_TILE * a->dim;
-    lengths[6] = (size_t)a->raw_blocks * a->shape.n_heads * a->stride;
     for (int i = 0; i < N_ARRAYS; i++)
         sum += lengths[i];
     return sum;
@@ -81,16 +29,36 @@ static size_t scratch_lengths(const struct attention *a, size_t lengths[N_ARRAYS
 static int scratch_open(struct attention *a, struct error *err)
 {
     size_t lengths[N_ARRAYS], n_floats = scratch_lengths(a, lengths);
-    if (buffer_map(&a->memory, a->shape.n_threads * n_floats * sizeof(float), "attention", err))
+    size_t n_raw = (size_t)a->raw_blocks * a->shape.n_heads * a->stride;
+    if (buffer_map(&a->memory, (a->shape.n_threads * n_floats + n_raw) * sizeof(float), "attention",
+                   err))
         return -1;
     float *at = a->memory.data;
     for (uint32_t t = 0; t < a->shape.n_threads; t++) {
         struct scratch *s = &a->scratch[t];
-        float **arrays[N_ARRAYS] = {&s->q,      &s->states, &s->partial, &s->scores,
-                                    &s->loaded, &s->turned, &s->raw};
+        float **arrays[N_ARRAYS] = {&s->q,      &s->states, &s->partial,
+                                    &s->scores, &s->loaded, &s->turned};
         for (int i = 0; i < N_ARRAYS; at += lengths[i++])
             *arrays[i] = at;
     }
+    a->raw = at;
+    return 0;
+}
+
+static int plan_open(struct attention *a, struct error *err)
+{
+    size_t max_rows = a->shape.max_rows, n_threads = a->shape.n_threads;
+    a->max_tiles = (uint32_t)(8 * max_rows + n_threads);
+    a->leaves = calloc(max_rows, sizeof *a->leaves);
+    a->order = calloc(max_rows, sizeof *a->order);
+    a->tiles = calloc(a->max_tiles, sizeof *a->tiles);
+    a->cuts = calloc(n_threads + 1, sizeof *a->cuts);
+    a->raw_at = calloc(max_rows, sizeof *a->raw_at);
+    a->raw_rows = calloc(max_rows, sizeof *a->raw_rows);
+    a->scratch = calloc(n_threads, sizeof *a->scratch);
+    if (!a->leaves || !a->order || !a->tiles || !a->cuts || !a->raw_at || !a->raw_rows ||
+        !a->scratch)
+        return error_set(err, ERROR_MEMORY, "no memory for attention");
     return 0;
 }
 
@@ -109,18 +77,11 @@ int attention_open(struct attention **out, const struct attention_shape *shape,
     a->stride = attention_stride(a->dim);
     a->tile_rows = a->group < TILE_QUERIES ? TILE_QUERIES / a->group : 1;
     a->raw_blocks = (shape->max_length + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK;
-    if (a->raw_blocks < MIN_RAW_BLOCKS)
-        a->raw_blocks = MIN_RAW_BLOCKS;
+    if (a->raw_blocks < RAW_BLOCKS)
+        a->raw_blocks = RAW_BLOCKS;
     a->head_bytes = shape->head_dim * kv_type_bytes(shape->kv_type);
     a->row_bytes = a->head_bytes * shape->n_kv_heads;
-    a->tiles = calloc(shape->max_rows, sizeof *a->tiles);
-    a->cuts = calloc(shape->n_threads + 1, sizeof *a->cuts);
-    a->scratch = calloc(shape->n_threads, sizeof *a->scratch);
-    if (!a->tiles || !a->cuts || !a->scratch) {
-        attention_close(a);
-        return error_set(err, ERROR_MEMORY, "no memory for attention");
-    }
-    if (scratch_open(a, err)) {
+    if (plan_open(a, err) || scratch_open(a, err)) {
         attention_close(a);
         return -1;
     }
@@ -133,98 +94,14 @@ void attention_close(struct attention *a)
     if (!a)
         return;
     buffer_unmap(&a->memory);
+    free(a->leaves);
+    free(a->order);
     free(a->tiles);
     free(a->cuts);
+    free(a->raw_at);
+    free(a->raw_rows);
     free(a->scratch);
     free(a);
-}
-
-static uint32_t tile_units(const struct attention *a, const struct tile *tile)
-{
-    return tile->n_blocks * a->shape.n_kv_heads;
-}
-
-/* The cost of a unit: its queries, and turning the block into floats, which takes as long as one.
- */
-static uint64_t unit_cost(const struct attention *a, const struct tile *tile)
-{
-    return (uint64_t)tile->n_rows * a->group + 1;
-}
-
-static uint64_t tile_cost(const struct attention *a, const struct tile *tile)
-{
-    return tile_units(a, tile) * unit_cost(a, tile);
-}
-
-static uint64_t make_tiles(struct attention *a, const struct batch *batch)
-{
-    uint64_t cost = 0;
-    a->n_tiles = 0;
-    for (uint32_t first = 0, next; first < batch->n_rows; first = next) {
-        const struct batch_row *rows = &batch->rows[first];
-        for (next = first + 1; next < batch->n_rows && next - first < a->tile_rows; next++)
-            if (batch->rows[next].seq != rows->seq)
-                break;
-        uint32_t last_position = batch->rows[next - 1].position;
-        struct tile *tile = &a->tiles[a->n_tiles++];
-        *tile = (struct tile){
-            .rows = rows,
-            .seq = &batch->seqs[rows->seq],
-            .first_row = first,
-            .n_rows = next - first,
-            .n_blocks = last_position / ATTENTION_BLOCK + 1,
-        };
-        cost += tile_cost(a, tile);
-    }
-    return cost;
-}
-
-/* Makes two tiles of one: the first n_rows of it and the rest. */
-static void split_tile(struct attention *a, uint32_t index, uint32_t n_rows)
-{
-    struct tile *left = &a->tiles[index], *right = left + 1;
-    memmove(right, left, (a->n_tiles++ - index) * sizeof *left);
-    left->n_rows = n_rows;
-    left->n_blocks = left->rows[n_rows - 1].position / ATTENTION_BLOCK + 1;
-    right->rows += n_rows;
-    right->first_row += n_rows;
-    right->n_rows -= n_rows;
-}
-
-/* A cut inside a tile falls between two units if their partials can be stored, else between two
- * rows. */
-void attention_plan(struct attention *a, const struct batch *batch)
-{
-    assert(batch->n_rows <= a->shape.max_rows);
-    uint64_t total = make_tiles(a, batch), before = 0; /* cost of the tiles left of `tile` */
-    uint32_t n_threads = a->shape.n_threads, tile = 0;
-    a->cuts[0] = (struct cut){0, 0};
-    for (uint32_t t = 1; t < n_threads; t++) {
-        uint64_t target = total * t / n_threads;
-        for (; tile < a->n_tiles && before + tile_cost(a, &a->tiles[tile]) <= target; tile++)
-            before += tile_cost(a, &a->tiles[tile]);
-        uint32_t unit = 0;
-        if (tile < a->n_tiles && before < target) {
-            const struct tile *at = &a->tiles[tile];
-            uint32_t n_rows = (uint32_t)((target - before) * at->n_rows / tile_cost(a, at));
-            if (at->n_rows * at->n_blocks <= a->raw_blocks) {
-                unit = (uint32_t)((target - before) / unit_cost(a, at));
-            } else if (n_rows > 0) {
-                split_tile(a, tile, n_rows);
-                before += tile_cost(a, &a->tiles[tile++]);
-            }
-        }
-        a->cuts[t] = (struct cut){tile, unit};
-    }
-    a->cuts[n_threads] = (struct cut){a->n_tiles, 0};
-}
-
-bool attention_is_cut(const struct attention *a)
-{
-    for (uint32_t t = 1; t < a->shape.n_threads; t++)
-        if (a->cuts[t].unit > 0)
-            return true;
-    return false;
 }
 
 /* Copies the queries of a tile to [kv head][row][query head of it], padded and scaled. */
@@ -234,7 +111,7 @@ static void gather_queries(const struct attention *a, const struct tile *tile, c
     uint32_t n_heads = a->shape.n_heads, head_dim = a->shape.head_dim;
     for (uint32_t kv = 0; kv < a->shape.n_kv_heads; kv++) {
         for (uint32_t r = 0; r < tile->n_rows; r++) {
-            const float *row = q + (size_t)(tile->first_row + r) * n_heads * head_dim;
+            const float *row = q + (size_t)a->order[tile->first + r] * n_heads * head_dim;
             for (uint32_t g = 0; g < a->group; g++, out += a->dim) {
                 const float *head = row + (size_t)(kv * a->group + g) * head_dim;
                 for (uint32_t d = 0; d < head_dim; d++)
@@ -316,7 +193,7 @@ static void add_values(const struct attention *a, struct scratch *s, const struc
                        float *partials)
 {
     for (uint32_t row = first_row, n_rows; row < tile->n_rows; row += n_rows) {
-        uint32_t seen = visible_keys(&tile->rows[row], block);
+        uint32_t seen = visible_keys(tile_row(a, tile, row), block);
         uint32_t n_keys = seen > first_key ? seen - first_key : 0;
         n_rows = 1;
         if (n_keys >= KEY_TILE) {
@@ -356,7 +233,7 @@ static void unit_partials(const struct attention *a, struct scratch *s,
                           const struct attention_io *io, const struct tile *tile, uint32_t block,
                           uint32_t kv, uint32_t first_row, float *partials)
 {
-    uint32_t n_keys = visible_keys(&tile->rows[tile->n_rows - 1], block);
+    uint32_t n_keys = visible_keys(tile_row(a, tile, tile->n_rows - 1), block);
     uint32_t first = first_row * a->group, n_queries = tile->n_rows * a->group;
     bool many = n_queries - first >= MANY_QUERIES;
     make_scores(a, s, io->keys, kv, n_keys, s->q + ((size_t)kv * n_queries + first) * a->dim,
@@ -365,7 +242,7 @@ static void unit_partials(const struct attention *a, struct scratch *s,
     for (uint32_t i = first; i < n_queries; i++) {
         float *partial = partials + i * a->stride;
         a->kernels->softmax(s->scores + i * ATTENTION_BLOCK,
-                            visible_keys(&tile->rows[i / a->group], block), &partial[a->dim],
+                            visible_keys(tile_row(a, tile, i / a->group), block), &partial[a->dim],
                             &partial[a->dim + 1]);
     }
     for (uint32_t k = 0; k < n_keys; k += KEY_TILE) {
@@ -387,17 +264,25 @@ static void take_partial(const struct attention *a, float *state, const float *p
         a->kernels->merge(state, partial, a->dim);
 }
 
-/* Writes the result of one row and head: query i of a kv head. */
-static void finish_query(const struct attention *a, const struct attention_io *io,
-                         const struct tile *tile, uint32_t kv, uint32_t i, const float *state)
+/* Writes the result of one row of the batch and one head. */
+static void finish_query(const struct attention *a, const struct attention_io *io, size_t row,
+                         size_t head, const float *state)
 {
-    size_t row = tile->first_row + i / a->group;
-    size_t head = (size_t)kv * a->group + i % a->group;
     a->kernels->finish(state, a->dim, io->out + (row * a->shape.n_heads + head) * a->shape.head_dim,
                        a->shape.head_dim);
 }
 
-/* Units begin .. end - 1 of a tile. From unit 0 on they are merged; else they are stored. */
+/* The partials of one unit, from first_row on, to where attention_combine finds them. */
+static void keep_partials(const struct attention *a, const struct tile *tile, uint32_t block,
+                          uint32_t kv, uint32_t first_row, const float *partials)
+{
+    size_t floats = (size_t)a->group * a->stride;
+    for (uint32_t r = first_row; r < tile->n_rows; r++)
+        memcpy(raw_partial(a, tile->first + r, block, kv * a->group), partials + r * floats,
+               floats * sizeof *partials);
+}
+
+/* Units begin .. end - 1 of a tile, which are all of it unless partials are stored. */
 static void run_units(struct attention *a, struct scratch *s, const struct attention_io *io,
                       const struct tile *tile, uint32_t begin, uint32_t end)
 {
@@ -405,26 +290,25 @@ static void run_units(struct attention *a, struct scratch *s, const struct atten
     struct run_cursor cursor = {0, 0};
     gather_queries(a, tile, io->q, s->q);
     for (uint32_t unit = begin; unit < end; unit++) {
-        uint32_t block = unit / n_kv, kv = unit % n_kv, first_row = 0;
+        uint32_t block = tile->first_block + unit / n_kv, kv = unit % n_kv, first_row = 0;
         if (unit == begin || kv == 0)
             find_pages(s, tile->seq, &cursor, block * ATTENTION_BLOCK,
-                       visible_keys(&tile->rows[tile->n_rows - 1], block));
-        while (visible_keys(&tile->rows[first_row], block) == 0)
+                       visible_keys(tile_row(a, tile, tile->n_rows - 1), block));
+        while (visible_keys(tile_row(a, tile, first_row), block) == 0)
             first_row++;
-        float *partials = begin == 0 ? s->partial
-                                     : s->raw + (size_t)(unit - begin) * n_queries * a->stride;
-        unit_partials(a, s, io, tile, block, kv, first_row, partials);
-        if (begin > 0)
+        unit_partials(a, s, io, tile, block, kv, first_row, s->partial);
+        if (tile->is_raw) {
+            keep_partials(a, tile, block, kv, first_row, s->partial);
             continue;
+        }
         float *states = s->states + (size_t)kv * n_queries * a->stride;
         for (uint32_t i = first_row * a->group; i < n_queries; i++)
-            take_partial(a, states + i * a->stride, partials + i * a->stride, block);
+            take_partial(a, states + i * a->stride, s->partial + i * a->stride, block);
     }
-    if (begin > 0 || end < tile_units(a, tile))
-        return;
-    for (uint32_t kv = 0; kv < n_kv; kv++)
+    for (uint32_t kv = 0; kv < n_kv && !tile->is_raw; kv++)
         for (uint32_t i = 0; i < n_queries; i++)
-            finish_query(a, io, tile, kv, i, s->states + (kv * n_queries + i) * a->stride);
+            finish_query(a, io, a->order[tile->first + i / a->group], kv * a->group + i % a->group,
+                         s->states + (kv * n_queries + i) * a->stride);
 }
 
 void attention_run(struct attention *a, const struct attention_io *io, uint32_t thread)
@@ -438,39 +322,19 @@ void attention_run(struct attention *a, const struct attention_io *io, uint32_t 
     }
 }
 
-/* Merges the stored partials of the tile that was cut at cuts[first] into the state that the thread
- * to the left of that cut has made, for query i of a kv head. */
-static void combine_query(struct attention *a, const struct attention_io *io, uint32_t first,
-                          uint32_t kv, uint32_t i)
+/* Merges what is stored of one row and head. */
+static void combine_query(struct attention *a, struct scratch *s, const struct attention_io *io,
+                          uint32_t place, uint32_t head)
 {
-    uint32_t index = a->cuts[first].tile, n_kv = a->shape.n_kv_heads;
-    const struct tile *tile = &a->tiles[index];
-    uint32_t n_queries = tile->n_rows * a->group;
-    const struct batch_row *row = &tile->rows[i / a->group];
-    float *state = a->scratch[first - 1].states + (kv * n_queries + i) * a->stride;
-    for (uint32_t t = first; t < a->shape.n_threads && a->cuts[t].tile == index; t++) {
-        uint32_t begin = a->cuts[t].unit;
-        uint32_t end = a->cuts[t + 1].tile == index ? a->cuts[t + 1].unit : tile_units(a, tile);
-        for (uint32_t unit = begin; unit < end; unit++) {
-            uint32_t block = unit / n_kv;
-            if (unit % n_kv != kv || visible_keys(row, block) == 0)
-                continue;
-            size_t stored = (size_t)(unit - begin) * n_queries + i;
-            take_partial(a, state, a->scratch[t].raw + stored * a->stride, block);
-        }
-    }
-    finish_query(a, io, tile, kv, i, state);
+    uint32_t row = a->order[place], n_blocks = row_blocks(&a->batch->rows[row]);
+    for (uint32_t block = 0; block < n_blocks; block++)
+        take_partial(a, s->states, raw_partial(a, place, block, head), block);
+    finish_query(a, io, row, head, s->states);
 }
 
 void attention_combine(struct attention *a, const struct attention_io *io, uint32_t thread)
 {
-    for (uint32_t t = 1; t < a->shape.n_threads; t++) {
-        struct cut cut = a->cuts[t], left = a->cuts[t - 1];
-        if (cut.unit == 0 || (left.tile == cut.tile && left.unit > 0))
-            continue; /* no tile is first cut here */
-        uint32_t n_queries = a->tiles[cut.tile].n_rows * a->group;
-        uint32_t n = a->shape.n_kv_heads * n_queries;
-        for (uint32_t i = thread; i < n; i += a->shape.n_threads)
-            combine_query(a, io, t, i / n_queries, i % n_queries);
-    }
+    uint32_t n_heads = a->shape.n_heads;
+    for (uint64_t i = thread; i < (uint64_t)a->n_raw_rows * n_heads; i += a->shape.n_threads)
+        combine_query(a, &a->scratch[thread], io, a->raw_rows[i / n_heads], i % n_heads);
 }

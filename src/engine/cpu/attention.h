@@ -8,15 +8,16 @@
  *
  * A row's result is made of partials, one for each block of 128 absolute positions, each from fresh
  * state, merged left to right. So it does not matter which thread computes a partial, nor which
- * other rows share the work. Rows of one sequence are taken in tiles, so that a key is turned into
- * floats once for all rows and all query heads that share it; a tile's work is a run of units, one
- * unit for each (block, kv head) in that order, which is the order of the keys in memory:
+ * other rows share the work. Rows of one sequence are taken in tiles, and so are rows of several
+ * sequences for the blocks that they have in common, so that a key is read and turned into floats
+ * once for all rows and all query heads that share it. A tile's work is a run of units, one unit
+ * for each (block, kv head) in that order, which is the order of the keys in memory:
  *
  *   tiles    [ tile 0: u0 u1 u2 u3 │ tile 1: u0 u1 ... ]
  *   threads  [ thread 0 ......│ thread 1 ............. ]    equal costs
  *
- * Where a cut between threads falls inside a tile, the thread on the left merges what it has, those
- * on the right store their partials, and attention_combine finishes the tile after a barrier. */
+ * Where all blocks of a row fall to one thread, it merges them as it goes. Else the partials are
+ * stored, and attention_combine merges them after a barrier. */
 
 struct attention_shape {
     uint32_t n_heads, n_kv_heads, head_dim;
@@ -43,8 +44,8 @@ void attention_close(struct attention *a);
 void attention_plan(struct attention *a, const struct batch *batch);
 /* A thread's share of the work. All rows' keys and values are in their pages. */
 void attention_run(struct attention *a, const struct attention_io *io, uint32_t thread);
-/* Whether a cut falls inside a tile. If so every thread calls attention_combine after a barrier. */
-bool attention_is_cut(const struct attention *a);
+/* Whether partials are stored. If so every thread calls attention_combine after a barrier. */
+bool attention_must_combine(const struct attention *a);
 void attention_combine(struct attention *a, const struct attention_io *io, uint32_t thread);
 
 #endif

@@ -168,7 +168,7 @@ static void attend(const struct pass *p, uint32_t layer)
     struct attention_io io = {cpu_keys(p->e, layer), cpu_values(p->e, layer), s->q, s->attended};
     attention_run(p->e->attention, &io, p->thread);
     meet(p);
-    if (attention_is_cut(p->e->attention)) {
+    if (attention_must_combine(p->e->attention)) {
         attention_combine(p->e->attention, &io, p->thread);
         meet(p);
     }
