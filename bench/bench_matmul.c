@@ -1,6 +1,7 @@
 /* How near the matrix products come to what the machine can do: for each kernel path and the
  * shapes of the default model (30 layers of Q4_1, a Q8_0 head), multiply-adds a second at 1 to 512
- * rows, as a share of the measured dot-product peak and of the measured read bandwidth.
+ * rows, as a share of the machine's dot-product peak and of its read bandwidth, which are measured
+ * before and again in between (machine_limits.h).
  *
  *   bench_matmul [THREADS [PATH]]
  *
@@ -10,15 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "base/parallel.h"
-#include "engine/cpu/kernels.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "engine/cpu/machine_limits.h"
 
 enum {
     MODEL_BYTES = 98 << 20,
@@ -26,10 +22,13 @@ enum {
     MAX_ROWS = 512,
     MAX_COLS = 1536,
     ROUNDS = 5,
-    MAX_THREADS = 64
+    MAX_THREADS = 64,
+    FIRST_PROBE_MS = 300,
+    PROBE_MS = 60,
 };
 
 static struct parallel *threads;
+static struct machine_probe *probe;
 
 struct shape {
     const char *name;
@@ -106,97 +105,6 @@ static double quartile_seconds(parallel_job job, void *const *contexts, uint32_t
     return seconds;
 }
 
-/* What the machine can do. */
-enum { READ_BYTES = 1 << 20 };
-
-static void read_job(void *context, uint32_t thread, uint32_t n_threads)
-{
-    size_t n = READ_BYTES / sizeof(uint64_t) / n_threads / 8 * 8;
-    const uint64_t *data = (const uint64_t *)context + thread * n;
-    uint64_t sums[8] = {0};
-    for (size_t i = 0; i < n; i += 8)
-        for (int k = 0; k < 8; k++)
-            sums[k] += data[i + k];
-    volatile uint64_t keep = sums[0] ^ sums[1] ^ sums[2] ^ sums[3] ^ sums[4] ^ sums[5] ^ sums[6];
-    (void)(keep + sums[7]);
-}
-
-static double read_bytes_per_s(void)
-{
-    enum { PIECES = MODEL_BYTES / READ_BYTES };
-    uint8_t *data = aligned_alloc(2 << 20, MODEL_BYTES);
-    void *pieces[PIECES];
-    if (!data)
-        exit(1);
-    madvise(data, MODEL_BYTES, MADV_HUGEPAGE); /* as the matrices have them */
-    memset(data, 1, MODEL_BYTES);
-    for (int i = 0; i < PIECES; i++)
-        pieces[i] = data + (size_t)i * READ_BYTES;
-    double seconds = quartile_seconds(read_job, pieces, PIECES, ROUNDS);
-    free(data);
-    return READ_BYTES / seconds;
-}
-
-enum { PEAK_ROUNDS = 20000, CHAINS = 12 };
-
-#if defined(__x86_64__)
-__attribute__((target("avx512f,avx512vnni"))) static void vnni_job(void *context, uint32_t thread,
-                                                                   uint32_t n_threads)
-{
-    (void)context, (void)thread, (void)n_threads;
-    __m512i acc[CHAINS], a = _mm512_set1_epi8(1), b = _mm512_set1_epi8(2);
-    for (int k = 0; k < CHAINS; k++)
-        acc[k] = _mm512_setzero_si512();
-    for (int i = 0; i < PEAK_ROUNDS; i++) {
-#pragma GCC unroll 12
-        for (int k = 0; k < CHAINS; k++)
-            acc[k] = _mm512_dpbusd_epi32(acc[k], a, b);
-        __asm__ volatile("" : "+v"(a), "+v"(b));
-    }
-    for (int k = 1; k < CHAINS; k++)
-        acc[0] = _mm512_add_epi32(acc[0], acc[k]);
-    volatile int keep = _mm512_reduce_add_epi32(acc[0]);
-    (void)keep;
-}
-
-__attribute__((target("avx2,fma"))) static void maddubs_job(void *context, uint32_t thread,
-                                                            uint32_t n_threads)
-{
-    (void)context, (void)thread, (void)n_threads;
-    __m256i acc[CHAINS], a = _mm256_set1_epi8(1), b = _mm256_set1_epi8(2);
-    for (int k = 0; k < CHAINS; k++)
-        acc[k] = _mm256_setzero_si256();
-    for (int i = 0; i < PEAK_ROUNDS; i++) {
-#pragma GCC unroll 12
-        for (int k = 0; k < CHAINS; k++)
-            acc[k] = _mm256_add_epi16(acc[k], _mm256_maddubs_epi16(a, b));
-        __asm__ volatile("" : "+x"(a), "+x"(b));
-    }
-    for (int k = 1; k < CHAINS; k++)
-        acc[0] = _mm256_add_epi16(acc[0], acc[k]);
-    volatile int keep = _mm256_extract_epi16(acc[0], 0);
-    (void)keep;
-}
-
-/* Multiply-adds a second of the path's integer dot product with nothing around it. */
-static double peak_macs(const char *path)
-{
-    bool vnni = strstr(path, "vnni") != NULL;
-    double macs = (double)PEAK_ROUNDS * CHAINS * parallel_threads(threads);
-    void *nothing = NULL;
-    if (!vnni && !strstr(path, "avx"))
-        return 0;
-    return macs * (vnni ? 64 : 32) /
-           quartile_seconds(vnni ? vnni_job : maddubs_job, &nothing, 1, 200);
-}
-#else
-static double peak_macs(const char *path)
-{
-    (void)path;
-    return 0;
-}
-#endif
-
 /* A product, or a slice of one that is long, as the threads of an engine share it. */
 struct product {
     const struct matmul_kernels *kernels;
@@ -238,10 +146,6 @@ static struct packed_matrix *random_matrix(const struct shape *shape)
     free(data);
     return m;
 }
-
-struct limits {
-    double bytes_per_s, macs_per_s;
-};
 
 /* As many copies of a shape as make a model's worth of memory. */
 struct copies {
@@ -289,7 +193,7 @@ static void copies_free(struct copies *c, uint32_t slices)
 
 /* One line of figures, and the seconds that one matrix takes at each number of rows. */
 static void bench_shape(const struct shape *shape, const struct kernels *path, const float *x,
-                        struct limits limits, double *seconds)
+                        struct machine_limits *limits, double *seconds)
 {
     struct copies copies;
     copies_make(&copies, shape, path, x);
@@ -303,25 +207,28 @@ static void bench_shape(const struct shape *shape, const struct kernels *path, c
         /* Many rows are not bound by memory: fewer copies give the same figure sooner. */
         uint32_t n = n_rows < 64 ? copies.n_slices : 16;
         seconds[i] = shape->slices * quartile_seconds(multiply_job, copies.contexts, n, ROUNDS);
+        machine_probe_run(probe, path, PROBE_MS, limits);
         printf(" │ %6.1f %4.0f%%", macs / seconds[i] * 1e-9,
-               limits.macs_per_s > 0 ? macs / seconds[i] / limits.macs_per_s * 100 : 0);
+               macs / seconds[i] / limits->int8_macs_per_s * 100);
         if (n_rows <= 8)
-            printf(" %4.0f%%", bytes / seconds[i] / limits.bytes_per_s * 100);
+            printf(" %4.0f%%", bytes / seconds[i] / limits->read_bytes_per_s * 100);
     }
     printf("\n");
     copies_free(&copies, shape->slices);
 }
 
-static void bench_path(const struct kernels *path, double bytes_per_s, const float *x)
+/* The bandwidth is the same for all paths: the best that was seen goes on to the next. */
+static void bench_path(const struct kernels *path, const float *x, double *read_bytes_per_s)
 {
-    struct limits limits = {bytes_per_s, peak_macs(path->name)};
+    struct machine_limits limits = {.read_bytes_per_s = *read_bytes_per_s};
     double layer[N_ROW_COUNTS] = {0}, head[N_ROW_COUNTS] = {0};
-    printf("\n%s: peak %.0f GMAC/s\n", path->name, limits.macs_per_s * 1e-9);
+    machine_probe_run(probe, path, FIRST_PROBE_MS, &limits);
+    printf("\n%s\n", path->name);
     printf("  %-24s │ 1 row: GMAC/s, %% of peak, %% of bandwidth │ 8 rows │ 64 rows │ 512 rows\n",
            "");
     for (int s = 0; s < N_SHAPES; s++) {
         double seconds[N_ROW_COUNTS] = {0};
-        bench_shape(&shapes[s], path, x, limits, seconds);
+        bench_shape(&shapes[s], path, x, &limits, seconds);
         for (int i = 0; i < N_ROW_COUNTS; i++)
             *(shapes[s].per_layer ? &layer[i] : &head[i]) += seconds[i] * (shapes[s].per_layer
                                                                                ? shapes[s].per_layer
@@ -331,29 +238,34 @@ static void bench_path(const struct kernels *path, double bytes_per_s, const flo
            "a prompt of 512\n",
            1 / (layer[0] * N_LAYERS + head[0]), 8 / (layer[1] * N_LAYERS + head[1]),
            512 / (layer[3] * N_LAYERS));
+    printf("  the machine: %.0f GMAC/s of int8, reading %.1f GB/s\n", limits.int8_macs_per_s * 1e-9,
+           limits.read_bytes_per_s * 1e-9);
+    *read_bytes_per_s = limits.read_bytes_per_s;
 }
 
 int main(int argc, char **argv)
 {
     struct error err;
+    double read_bytes_per_s = 0;
     int n_threads = argc > 1 ? atoi(argv[1]) : 1;
     if (n_threads < 1 || n_threads > MAX_THREADS) {
         fprintf(stderr, "usage: bench_matmul [THREADS [PATH]]\n");
         return 2;
     }
-    if (parallel_open(&threads, (uint32_t)n_threads, &err)) {
+    if (parallel_open(&threads, (uint32_t)n_threads, &err) ||
+        machine_probe_open(&probe, threads, &err)) {
         fprintf(stderr, "%s\n", err.message);
         return 1;
     }
-    double bytes_per_s = read_bytes_per_s();
-    printf("%u threads, reading %.1f GB/s\n", parallel_threads(threads), bytes_per_s * 1e-9);
+    printf("%d thread%s\n", n_threads, n_threads == 1 ? "" : "s");
     float *x = allocate(MAX_ROWS * MAX_COLS * sizeof *x);
     for (int i = 0; i < MAX_ROWS * MAX_COLS; i++)
         x[i] = (float)(i % 251 - 125) / 100;
     for (unsigned i = 0; kernels_at(i); i++)
         if (argc > 2 ? strcmp(argv[2], kernels_at(i)->name) == 0 : i > 0)
-            bench_path(kernels_at(i), bytes_per_s, x);
+            bench_path(kernels_at(i), x, &read_bytes_per_s);
     free(x);
+    machine_probe_close(probe);
     parallel_close(threads);
     return 0;
 }

@@ -56,6 +56,33 @@ struct kv_group {
     uint32_t window;     /* positions that stay visible, 0: all */
 };
 
+/* Multiply-adds, of small integers and of floats. */
+struct engine_macs {
+    uint64_t int8, floats;
+};
+
+/* The least that computing takes, to see how near it comes to what the machine can do. A batch also
+ * reads the pages of each of its sequences once. All zero: the engine does not know. */
+struct engine_cost {
+    uint64_t layer_bytes;          /* of weights, read by every batch */
+    uint64_t head_bytes;           /* and by one with rows that want logits */
+    struct engine_macs layer_macs; /* of a row */
+    struct engine_macs head_macs;  /* and of one that wants logits */
+    uint64_t position_macs;        /* of floats: of a row, for each position that it sees */
+};
+
+/* Where the time of all batches since open went, as thread 0 saw it. */
+struct engine_times {
+    uint64_t products_ns, attention_ns, other_ns;
+};
+
+/* What the machine can do at best with the engine's threads and instructions. */
+struct machine_limits {
+    double read_bytes_per_s; /* from memory */
+    double int8_macs_per_s, float_macs_per_s;
+    uint64_t cache_bytes; /* what is read again and again is not read from memory if it fits here */
+};
+
 struct engine_info {
     char name[64]; /* "cpu (avx512-vnni, 2 threads)" */
     uint32_t n_vocab;
@@ -64,6 +91,7 @@ struct engine_info {
     bool bit_exact;
     uint64_t weight_bytes; /* memory taken at open, beside the mapped file */
     uint64_t kv_bytes;     /* reserved for n_pages, touched on use */
+    struct engine_cost cost;
 };
 
 struct batch_seq {
@@ -97,6 +125,7 @@ struct engine {
     const struct engine_ops *ops;
     struct engine_info info;
     struct engine_limits limits;
+    struct engine_times times;
 };
 
 struct engine_ops {
@@ -104,6 +133,10 @@ struct engine_ops {
     int (*submit)(struct engine *e, const struct batch *batch, struct error *err);
     /* The batch is computed (0), was stopped or failed (-1). */
     int (*wait)(struct engine *e, struct error *err);
+    /* Looks for some 3 * duration_ms at what the machine can do and raises *best to it. NULL: the
+     * engine does not know. */
+    int (*measure)(struct engine *e, uint32_t duration_ms, struct machine_limits *best,
+                   struct error *err);
     void (*close)(struct engine *e);
 };
 
@@ -121,6 +154,12 @@ static inline int engine_wait(struct engine *e, struct error *err)
 static inline int engine_forward(struct engine *e, const struct batch *batch, struct error *err)
 {
     return engine_submit(e, batch, err) ? -1 : engine_wait(e, err);
+}
+
+static inline int engine_measure(struct engine *e, uint32_t duration_ms,
+                                 struct machine_limits *best, struct error *err)
+{
+    return e->ops->measure ? e->ops->measure(e, duration_ms, best, err) : 0;
 }
 
 static inline void engine_close(struct engine *e)

@@ -247,7 +247,7 @@ static void mock_close(struct engine *e)
     free(m);
 }
 
-static const struct engine_ops mock_ops = {mock_submit, mock_wait, mock_close};
+static const struct engine_ops mock_ops = {mock_submit, mock_wait, NULL, mock_close};
 
 int mock_engine_open(struct engine **out, const struct mock_options *options,
                      const struct engine_limits *limits, struct error *err)

@@ -558,7 +558,7 @@ static void spy_on(struct engine *e)
     static struct engine_ops ops;
     spy.ops = e->ops;
     spy.n_rows = 0;
-    ops = (struct engine_ops){spy_submit, spy_wait, e->ops->close};
+    ops = (struct engine_ops){spy_submit, spy_wait, NULL, e->ops->close};
     e->ops = &ops;
 }
 

@@ -1,6 +1,6 @@
 /* The CPU engine's boundary: memory sized at open, weights packed for the kernels by all threads,
  * and the vtable. The owner's thread computes as thread 0 inside wait; submit only takes the batch.
- * What a newcomer gets wrong: nothing may be allocated after open. */
+ * What a newcomer gets wrong: nothing may be allocated after open, but by cpu_measure. */
 #include "engine/cpu/cpu_internal.h"
 
 #include <assert.h>
@@ -268,9 +268,20 @@ static int cpu_wait(struct engine *engine, struct error *err)
     return e->stopped ? error_set(err, ERROR_CANCELED, "no one waits for this batch") : 0;
 }
 
+static int cpu_measure(struct engine *engine, uint32_t duration_ms, struct machine_limits *best,
+                       struct error *err)
+{
+    struct cpu_engine *e = (struct cpu_engine *)engine;
+    if (!e->probe && machine_probe_open(&e->probe, e->pool, err))
+        return -1;
+    machine_probe_run(e->probe, e->kernels, duration_ms, best);
+    return 0;
+}
+
 static void cpu_close(struct engine *engine)
 {
     struct cpu_engine *e = (struct cpu_engine *)engine;
+    machine_probe_close(e->probe);
     for (uint32_t i = 0; e->layers && i < e->model->hparams.n_layers; i++) {
         struct cpu_layer *l = &e->layers[i];
         struct packed_matrix *all[] = {l->q, l->k, l->v, l->output, l->gate, l->up, l->down};
@@ -301,7 +312,7 @@ static int warm_up(struct cpu_engine *e, struct error *err)
     return engine_forward(&e->engine, &batch, err);
 }
 
-static const struct engine_ops cpu_ops = {cpu_submit, cpu_wait, cpu_close};
+static const struct engine_ops cpu_ops = {cpu_submit, cpu_wait, cpu_measure, cpu_close};
 
 int cpu_engine_open(struct engine **out, const struct model *model,
                     const struct engine_limits *limits, engine_progress progress, void *context,
@@ -328,6 +339,7 @@ int cpu_engine_open(struct engine **out, const struct model *model,
     snprintf(info->name, sizeof info->name, "cpu (%s, %u thread%s)", e->kernels->name, n_threads,
              n_threads == 1 ? "" : "s");
     info->bit_exact = true;
+    info->cost = cpu_cost(e);
     info->weight_bytes += e->state_memory.size_bytes;
     *out = &e->engine;
     return 0;

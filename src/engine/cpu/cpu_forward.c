@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "engine/cpu/rope.h"
 
 /* One thread's view of the pass. */
@@ -33,6 +34,22 @@ static struct range share(const struct pass *p, uint32_t n)
 static void meet(const struct pass *p)
 {
     parallel_barrier(p->e->pool);
+}
+
+/* Adds the time since the last lap to one of engine.times. */
+static void lap_add(struct cpu_engine *e, uint64_t *time_ns)
+{
+    uint64_t now_ns = clock_now_ns();
+    *time_ns += now_ns - e->lap_ns;
+    e->lap_ns = now_ns;
+}
+
+/* Thread 0 ends a lap. It waits at a barrier first where there is one, for the others belong to the
+ * phase as well. */
+static void lap(const struct pass *p, uint64_t *time_ns)
+{
+    if (p->thread == 0)
+        lap_add(p->e, time_ns);
 }
 
 /* A product and where its result goes: out[n_rows][rows of the matrix]. */
@@ -181,17 +198,24 @@ static void attention_block(const struct pass *p, uint32_t layer)
     uint32_t n_embd = p->hp->n_embd, q_dim = p->hp->n_heads * p->hp->head_dim;
     const struct product qkv[] = {{l->q, s->q}, {l->k, s->k}, {l->v, s->v}};
     const struct product output = {l->output, s->added};
+    struct engine_times *times = &p->e->engine.times;
 
     normalize(p, l->attn_norm);
     prepare_input(p, qkv, 3, p->input->normed, n_embd, p->n_rows);
+    lap(p, &times->other_ns);
     multiply(p, qkv, 3, p->input->normed, n_embd, p->n_rows);
     meet(p);
+    lap(p, &times->products_ns);
     place_rows(p, layer);
     meet(p);
+    lap(p, &times->other_ns);
     attend(p, layer);
+    lap(p, &times->attention_ns);
     prepare_input(p, &output, 1, s->attended, q_dim, p->n_rows);
+    lap(p, &times->other_ns);
     multiply_and_add(p, l->output, s->attended, q_dim);
     meet(p);
+    lap(p, &times->products_ns);
 }
 
 static void feed_forward_block(const struct pass *p, uint32_t layer)
@@ -201,17 +225,21 @@ static void feed_forward_block(const struct pass *p, uint32_t layer)
     uint32_t n_embd = p->hp->n_embd, n_ff = p->hp->n_ff;
     const struct product gate = {l->gate, s->gate}, up = {l->up, s->up}, down = {l->down, s->added};
     const struct product both[] = {gate, up};
+    struct engine_times *times = &p->e->engine.times;
 
     normalize(p, l->ffn_norm);
     prepare_input(p, both, 2, p->input->normed, n_embd, p->n_rows);
+    lap(p, &times->other_ns);
     struct range made = multiply(p, &gate, 1, p->input->normed, n_embd, p->n_rows);
     multiply(p, &up, 1, p->input->normed, n_embd, p->n_rows);
+    lap(p, &times->products_ns);
     for (uint32_t r = 0; r < p->n_rows && made.begin < made.end; r++) {
         size_t at = (size_t)r * n_ff + made.begin;
         p->vector->silu_mul(s->gate + at, s->up + at, s->gate + at, made.end - made.begin);
     }
     meet(p);
     prepare_input(p, &down, 1, s->gate, n_ff, p->n_rows);
+    lap(p, &times->other_ns);
     multiply_and_add(p, l->down, s->gate, n_ff);
 }
 
@@ -236,12 +264,14 @@ static void output_logits(const struct pass *p)
         p->vector->rms_norm(s->x + (size_t)s->outputs[i] * n, e->model->output_norm.data,
                             p->input->normed + (size_t)i * n, n, p->hp->norm_eps);
     prepare_input(p, &head, 1, p->input->normed, n, e->n_outputs);
+    lap(p, &e->engine.times.other_ns);
     multiply(p, &head, 1, p->input->normed, n, e->n_outputs);
 }
 
 static void forward_job(void *context, uint32_t thread, uint32_t n_threads)
 {
     struct cpu_engine *e = context;
+    struct engine_times *times = &e->engine.times;
     bool is_small = e->batch->n_rows <= SMALL_BATCH;
     const struct pass p = {
         .e = e,
@@ -256,18 +286,23 @@ static void forward_job(void *context, uint32_t thread, uint32_t n_threads)
     };
     embed(&p);
     for (uint32_t layer = 0; layer < p.hp->n_layers; layer++) {
-        if (is_stopped(&p))
+        bool stopped = is_stopped(&p);
+        lap(&p, layer == 0 ? &times->other_ns : &times->products_ns);
+        if (stopped)
             return;
         attention_block(&p, layer);
         feed_forward_block(&p, layer);
     }
     meet(&p);
+    lap(&p, &times->products_ns);
     if (e->n_outputs > 0)
         output_logits(&p);
 }
 
 void cpu_forward(struct cpu_engine *e)
 {
+    struct engine_times *times = &e->engine.times;
+    e->lap_ns = clock_now_ns();
     e->n_outputs = 0;
     for (uint32_t r = 0; r < e->batch->n_rows; r++)
         if (e->batch->rows[r].output == OUTPUT_LOGITS)
@@ -275,4 +310,5 @@ void cpu_forward(struct cpu_engine *e)
     attention_plan(e->attention, e->batch);
     e->stopped = false;
     parallel_run(e->pool, forward_job, e);
+    lap_add(e, e->n_outputs > 0 && !e->stopped ? &times->products_ns : &times->other_ns);
 }

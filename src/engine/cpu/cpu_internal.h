@@ -6,8 +6,10 @@
 #include "engine/cpu/buffer.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/kv_touch.h"
+#include "engine/cpu/machine_limits.h"
 
-/* The inside of the CPU engine: cpu_engine.c opens and closes it, cpu_forward.c computes. */
+/* The inside of the CPU engine: cpu_engine.c opens and closes it, cpu_forward.c computes,
+ * cpu_cost.c says what that takes at least. */
 
 /* One layer's weights as the kernels stream them; vectors stay in the model's mapping. */
 struct cpu_layer {
@@ -57,11 +59,15 @@ struct cpu_engine {
 
     const struct batch *batch; /* between submit and wait */
     uint32_t n_outputs;
-    bool stopped; /* written by thread 0 before a barrier, read by all after it */
+    bool stopped;    /* written by thread 0 before a barrier, read by all after it */
+    uint64_t lap_ns; /* thread 0: up to when the pass is in engine.times */
+
+    struct machine_probe *probe; /* opened when the machine is measured for the first time */
 };
 
 /* Computes e->batch with all threads; sets e->stopped when the batch's live count reached zero. */
 void cpu_forward(struct cpu_engine *e);
+struct engine_cost cpu_cost(const struct cpu_engine *e);
 
 static inline uint8_t *cpu_keys(const struct cpu_engine *e, uint32_t layer)
 {

@@ -41,11 +41,12 @@ static const struct {
     struct kernels kernels;
     bool (*runs_here)(void);
 } paths[] = {
-    {{"scalar", &matmul_kernels_ref, &vector_kernels_ref}, always},
+    {{"scalar", &matmul_kernels_ref, &vector_kernels_ref, &peak_kernels_ref}, always},
 #if defined(__x86_64__)
-    {{"avx2", &matmul_kernels_avx2, &vector_kernels_avx2}, has_avx2},
-    {{"avx512", &matmul_kernels_avx512, &vector_kernels_avx512}, has_avx512},
-    {{"avx512-vnni", &matmul_kernels_vnni, &vector_kernels_avx512}, has_avx512_vnni},
+    {{"avx2", &matmul_kernels_avx2, &vector_kernels_avx2, &peak_kernels_avx2}, has_avx2},
+    {{"avx512", &matmul_kernels_avx512, &vector_kernels_avx512, &peak_kernels_avx512}, has_avx512},
+    {{"avx512-vnni", &matmul_kernels_vnni, &vector_kernels_avx512, &peak_kernels_vnni},
+     has_avx512_vnni},
 #endif
 };
 

@@ -2,15 +2,17 @@
 #define RADISH_ENGINE_CPU_KERNELS_H
 
 #include "engine/cpu/matmul.h"
+#include "engine/cpu/peak.h"
 #include "engine/cpu/vector.h"
 
-/* A kernel path is two tables of functions, compiled for one set of instructions and chosen once,
+/* A kernel path is three tables of functions, compiled for one set of instructions and chosen once,
  * at run time. The *_ref.c files are short and obviously right; every other path is compared with
  * them on random data by the unit tests, on each machine that can run it. */
 struct kernels {
     const char *name; /* "scalar", "avx2", "avx512", "avx512-vnni" */
     const struct matmul_kernels *matmul;
     const struct vector_kernels *vector;
+    const struct peak_kernels *peak;
 };
 
 /* The path of that name, or with NULL the best that this CPU has; NULL if it has no such path. */

@@ -1,0 +1,161 @@
+/* What the machine can do at best; see machine_limits.h. The owner of the thread pool calls this
+ * and takes part as thread 0. What a newcomer gets wrong: threads do not begin together when a job
+ * does, so a slice lasts from the first thread's begin to the last one's end, as their clocks say,
+ * and not as long as the job. */
+#include "engine/cpu/machine_limits.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "engine/cpu/buffer.h"
+
+enum {
+    READ_BYTES = 2 << 20, /* of a thread in a slice: long enough for the hardware to foresee it */
+    FEWEST_BYTES = 128 << 20,
+    CACHES = 4, /* memory to read from, times the largest cache */
+    SLICE_NS = 100 * 1000,
+    FIRST_ROUNDS = 256,
+};
+
+/* One thread's part of a slice, in a cache line of its own. */
+struct part {
+    _Alignas(64) uint64_t begin_ns;
+    uint64_t end_ns;
+    uint64_t work; /* bytes or multiply-adds */
+};
+
+struct machine_probe {
+    struct parallel *pool;
+    struct buffer memory;
+    size_t read_at; /* goes round in memory, so that no cache has what comes next */
+    struct part *parts;
+    /* What a slice does: `rounds` of a peak loop, or with NULL it reads. */
+    uint64_t (*loop)(uint32_t rounds);
+    uint32_t rounds;
+};
+
+static uint64_t read_memory(const void *data)
+{
+    const uint64_t *words = data;
+    uint64_t sums[8] = {0};
+    for (size_t i = 0; i < READ_BYTES / sizeof *words; i += 8)
+        for (int k = 0; k < 8; k++)
+            sums[k] ^= words[i + k];
+    for (int k = 1; k < 8; k++)
+        sums[0] ^= sums[k];
+    volatile uint64_t keep = sums[0];
+    (void)keep;
+    return READ_BYTES;
+}
+
+static void slice_job(void *context, uint32_t thread, uint32_t n_threads)
+{
+    struct machine_probe *p = context;
+    struct part *part = &p->parts[thread];
+    (void)n_threads;
+    parallel_barrier(p->pool);
+    part->begin_ns = clock_now_ns();
+    part->work = p->loop ? p->loop(p->rounds)
+                         : read_memory((uint8_t *)p->memory.data +
+                                       (p->read_at + (size_t)thread * READ_BYTES) %
+                                           p->memory.size_bytes);
+    part->end_ns = clock_now_ns();
+}
+
+/* Runs one slice; its length. */
+static uint64_t slice_run(struct machine_probe *p, uint64_t *work)
+{
+    uint32_t n_threads = parallel_threads(p->pool);
+    parallel_run(p->pool, slice_job, p);
+    p->read_at = (p->read_at + (size_t)n_threads * READ_BYTES) % p->memory.size_bytes;
+    uint64_t begin_ns = p->parts[0].begin_ns, end_ns = p->parts[0].end_ns;
+    *work = 0;
+    for (uint32_t t = 0; t < n_threads; t++) {
+        const struct part *part = &p->parts[t];
+        begin_ns = part->begin_ns < begin_ns ? part->begin_ns : begin_ns;
+        end_ns = part->end_ns > end_ns ? part->end_ns : end_ns;
+        *work += part->work;
+    }
+    return end_ns > begin_ns ? end_ns - begin_ns : 1;
+}
+
+/* Work a second in the best slice of the given time, or *best if that is more. */
+static void measure(struct machine_probe *p, uint64_t (*loop)(uint32_t rounds),
+                    uint32_t duration_ms, double *best)
+{
+    uint64_t end_ns = clock_now_ns() + (uint64_t)duration_ms * 1000000;
+    p->loop = loop;
+    p->rounds = FIRST_ROUNDS;
+    do {
+        uint64_t work, slice_ns = slice_run(p, &work);
+        if (loop && slice_ns < SLICE_NS) {
+            p->rounds *= 2; /* too short to time, and for a processor to reach its pace */
+            continue;
+        }
+        double rate = (double)work * 1e9 / (double)slice_ns;
+        *best = rate > *best ? rate : *best;
+    } while (clock_now_ns() < end_ns || *best <= 0);
+}
+
+/* Of the last level that the machine tells of; 0 when it does not. */
+static uint64_t cache_bytes(void)
+{
+#if defined(_SC_LEVEL3_CACHE_SIZE)
+    long last = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    if (last <= 0)
+        last = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return last > 0 ? (uint64_t)last : 0;
+#else
+    return 0;
+#endif
+}
+
+static void touch_job(void *context, uint32_t thread, uint32_t n_threads)
+{
+    struct machine_probe *p = context;
+    size_t n = p->memory.size_bytes / READ_BYTES;
+    size_t begin = n * thread / n_threads, end = n * (thread + 1) / n_threads;
+    memset((uint8_t *)p->memory.data + begin * READ_BYTES, 1, (end - begin) * READ_BYTES);
+}
+
+int machine_probe_open(struct machine_probe **out, struct parallel *pool, struct error *err)
+{
+    struct machine_probe *p = calloc(1, sizeof *p);
+    uint32_t n_threads = parallel_threads(pool);
+    size_t bytes = CACHES * cache_bytes();
+    bytes = (bytes > FEWEST_BYTES ? bytes : FEWEST_BYTES) / READ_BYTES * READ_BYTES;
+    if (p)
+        p->parts = aligned_alloc(64, n_threads * sizeof *p->parts);
+    if (!p || !p->parts) {
+        machine_probe_close(p);
+        return error_set(err, ERROR_MEMORY, "no memory to measure the machine");
+    }
+    p->pool = pool;
+    if (buffer_map(&p->memory, bytes, "measuring memory", err)) {
+        machine_probe_close(p);
+        return -1;
+    }
+    parallel_run(pool, touch_job, p);
+    *out = p;
+    return 0;
+}
+
+void machine_probe_close(struct machine_probe *p)
+{
+    if (!p)
+        return;
+    buffer_unmap(&p->memory);
+    free(p->parts);
+    free(p);
+}
+
+void machine_probe_run(struct machine_probe *p, const struct kernels *kernels, uint32_t duration_ms,
+                       struct machine_limits *best)
+{
+    measure(p, NULL, duration_ms, &best->read_bytes_per_s);
+    measure(p, kernels->peak->int8_macs, duration_ms, &best->int8_macs_per_s);
+    measure(p, kernels->peak->float_macs, duration_ms, &best->float_macs_per_s);
+    best->cache_bytes = cache_bytes();
+}

@@ -1,0 +1,22 @@
+#ifndef RADISH_ENGINE_CPU_MACHINE_LIMITS_H
+#define RADISH_ENGINE_CPU_MACHINE_LIMITS_H
+
+#include "base/parallel.h"
+#include "engine/cpu/kernels.h"
+
+/* Measures what the machine can do, with the threads of a pool and the instructions of a kernel
+ * path: bytes read from memory, multiply-adds of small integers and of floats, a second each.
+ *
+ * Work is timed in slices of a tenth of a millisecond, and the best slice counts: however busy the
+ * machine is, now and then all threads have their cores for so long. A limit that was measured
+ * low would make everything else look too good; so measure again while it is in use. */
+struct machine_probe;
+
+/* Takes some memory to read from, which is given back at close. */
+int machine_probe_open(struct machine_probe **out, struct parallel *pool, struct error *err);
+void machine_probe_close(struct machine_probe *p);
+/* Measures each of the three for about duration_ms and raises *best to what was seen. */
+void machine_probe_run(struct machine_probe *p, const struct kernels *kernels, uint32_t duration_ms,
+                       struct machine_limits *best);
+
+#endif
