@@ -57,6 +57,7 @@ ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
 %_avx2.o:   CFLAGS += -mavx2 -mfma -mf16c
 %_avx512.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl
 %_vnni.o:   CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+%_amx.o:    CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mamx-tile -mamx-int8
 endif
 
 define flavour_rules

@@ -256,6 +256,15 @@ TEST(matmul, every_path_gives_the_same_bits)
         }
 }
 
+/* More columns and more rows than a path takes at a time. */
+TEST(matmul, large_products_give_the_same_bits)
+{
+    random_state = 4;
+    for (unsigned i = 0; kernels_at(i); i++)
+        for (int t = 0; t < N_TYPES; t++)
+            check_path(kernels_at(i), &types[t], 17, 1792, types[t].type == TENSOR_Q4_1 ? 170 : 37);
+}
+
 /* The largest quants of both sides: nothing may saturate or overflow on the way. */
 TEST(matmul, extreme_quants_do_not_saturate)
 {

@@ -5,6 +5,8 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 static bool always(void)
@@ -35,6 +37,15 @@ static bool has_avx512_vnni(void)
 {
     return has_avx512() && __builtin_cpu_supports("avx512vnni");
 }
+
+/* Linux lets a process use the tile registers only when it has asked, once and for all threads. */
+static bool has_amx(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18, TILE_BIT = 1 << 24, INT8_BIT = 1 << 25 };
+    unsigned a, b, c, d;
+    return has_avx512_vnni() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & TILE_BIT) &&
+           (d & INT8_BIT) && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
 #endif
 
 static const struct {
@@ -47,6 +58,7 @@ static const struct {
     {{"avx512", &matmul_kernels_avx512, &vector_kernels_avx512, &peak_kernels_avx512}, has_avx512},
     {{"avx512-vnni", &matmul_kernels_vnni, &vector_kernels_avx512, &peak_kernels_vnni},
      has_avx512_vnni},
+    {{"amx", &matmul_kernels_amx, &vector_kernels_avx512, &peak_kernels_amx}, has_amx},
 #endif
 };
 

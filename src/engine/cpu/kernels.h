@@ -9,7 +9,7 @@
  * at run time. The *_ref.c files are short and obviously right; every other path is compared with
  * them on random data by the unit tests, on each machine that can run it. */
 struct kernels {
-    const char *name; /* "scalar", "avx2", "avx512", "avx512-vnni" */
+    const char *name; /* "scalar", "avx2", "avx512", "avx512-vnni", "amx" */
     const struct matmul_kernels *matmul;
     const struct vector_kernels *vector;
     const struct peak_kernels *peak;

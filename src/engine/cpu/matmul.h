@@ -66,6 +66,6 @@ struct matmul_kernels {
 };
 
 extern const struct matmul_kernels matmul_kernels_ref, matmul_kernels_avx2, matmul_kernels_avx512,
-    matmul_kernels_vnni;
+    matmul_kernels_vnni, matmul_kernels_amx;
 
 #endif

@@ -251,15 +251,21 @@ static void panel_rows(const struct packed_matrix *m, const struct activations *
     }
 }
 
+/* How many rows' activations stay in the cache. */
+static uint32_t chunk_rows(const struct packed_matrix *m, const struct activations *x)
+{
+    size_t tile_bytes = x->kind == ACT_Q8 ? m->blocks * sizeof(struct act_block)
+                                          : m->cols * sizeof(float) * ROW_TILE;
+    size_t n_tiles = CHUNK_BYTES / tile_bytes;
+    return (uint32_t)(n_tiles > 1 ? n_tiles : 1) * ROW_TILE;
+}
+
 /* Rows go in chunks that stay in the cache while the panels stream past them, each panel from
  * memory once a chunk and from the nearest cache for the tiles in it. */
 static void matmul_tiles(const struct packed_matrix *m, const struct activations *x,
                          uint32_t panel_begin, uint32_t panel_end, float *out, size_t out_stride)
 {
-    size_t tile_bytes = x->kind == ACT_Q8 ? m->blocks * sizeof(struct act_block)
-                                          : m->cols * sizeof(float) * ROW_TILE;
-    size_t chunk_tiles = CHUNK_BYTES / tile_bytes;
-    uint32_t chunk = (uint32_t)(chunk_tiles > 1 ? chunk_tiles : 1) * ROW_TILE;
+    uint32_t chunk = chunk_rows(m, x);
     for (uint32_t row = 0; row < x->n_rows; row += chunk) {
         uint32_t end = x->n_rows - row < chunk ? x->n_rows : row + chunk;
         for (uint32_t panel = panel_begin; panel < panel_end; panel++)

@@ -13,6 +13,6 @@ struct peak_kernels {
 };
 
 extern const struct peak_kernels peak_kernels_ref, peak_kernels_avx2, peak_kernels_avx512,
-    peak_kernels_vnni;
+    peak_kernels_vnni, peak_kernels_amx;
 
 #endif
