@@ -252,7 +252,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: bench_matmul [THREADS [PATH]]\n");
         return 2;
     }
-    if (parallel_open(&threads, (uint32_t)n_threads, &err) ||
+    if (parallel_open(&threads, (uint32_t)n_threads, NULL, &err) ||
         machine_probe_open(&probe, threads, &err)) {
         fprintf(stderr, "%s\n", err.message);
         return 1;

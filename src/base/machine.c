@@ -1,11 +1,10 @@
-/* Cores and memory within the limits of control groups, version 2 and 1. A limit holds for all
+/* CPU time and memory within the limits of control groups, version 2 and 1. A limit holds for all
  * groups below it, so every folder from the process's group up to the root has a say, and the
  * smallest wins. In a container the group's path is often that of the host, which is not there:
  * the folders that are missing say nothing, and the root is the container's own group. */
 #include "base/machine.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,7 +53,7 @@ static void memory_in(const char *folder, uint64_t *limit)
     }
 }
 
-static void cores_in(const char *folder, uint64_t *limit)
+static void quota_in(const char *folder, uint64_t *limit)
 {
     char line[64];
     uint64_t quota_us = 0, period_us = 0;
@@ -67,9 +66,9 @@ static void cores_in(const char *folder, uint64_t *limit)
     }
     if (quota_us == 0 || period_us == 0)
         return;
-    uint64_t cores = quota_us / period_us + (quota_us % period_us != 0);
-    if (cores < *limit)
-        *limit = cores;
+    uint64_t cpus = quota_us < period_us ? 1 : quota_us / period_us;
+    if (cpus < *limit)
+        *limit = cpus;
 }
 
 /* Asks the folder of a group and all above it, the root of the controller included. */
@@ -120,9 +119,9 @@ static uint64_t limit_read(const char *root, const char *groups, const char *con
     return limit;
 }
 
-uint32_t cgroup_cores(const char *root, const char *groups, uint32_t cores)
+uint32_t cgroup_cpu_quota(const char *root, const char *groups, uint32_t n_cpus)
 {
-    return (uint32_t)limit_read(root, groups, "cpu", cores_in, cores);
+    return (uint32_t)limit_read(root, groups, "cpu", quota_in, n_cpus);
 }
 
 uint64_t cgroup_memory_bytes(const char *root, const char *groups, uint64_t bytes)
@@ -130,13 +129,9 @@ uint64_t cgroup_memory_bytes(const char *root, const char *groups, uint64_t byte
     return limit_read(root, groups, "memory", memory_in, bytes);
 }
 
-uint32_t machine_cores(void)
+uint32_t machine_cpu_quota(uint32_t n_cpus)
 {
-    cpu_set_t set;
-    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
-    if (n <= 0)
-        n = sysconf(_SC_NPROCESSORS_ONLN); /* more cores than the set holds */
-    return cgroup_cores(CGROUP_ROOT, CGROUP_OF_US, n > 0 ? (uint32_t)n : 1);
+    return cgroup_cpu_quota(CGROUP_ROOT, CGROUP_OF_US, n_cpus);
 }
 
 uint64_t machine_memory_bytes(void)

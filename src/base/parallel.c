@@ -1,20 +1,24 @@
-/* The thread pool for computing. The owner is thread 0; the others wait for `generation` to move,
- * run the job and meet at the barrier, which also ends the job for the owner.
+/* The thread pool for computing. The owner is thread 0; the others wait for the number of jobs to
+ * move, run the job and meet at the barrier, which also ends the job for the owner.
  *
  * Who waits spins for a while, because the others are usually near, and then sleeps. It never calls
  * sched_yield: on a busy machine that gives the core away for a whole time slice, while a sleeper
  * that is woken comes before the threads that kept the core busy. What a newcomer gets wrong: a
- * thread counts itself as sleeping before it looks at the word for the last time, and who moves the
- * word does so before it looks whether anyone sleeps. Both are sequentially consistent, so one of
- * the two always sees the other. */
+ * thread counts itself as sleeping before it looks at the number for the last time, and who moves
+ * the number does so before it looks whether anyone sleeps. Both are sequentially consistent, so
+ * one of the two always sees the other. */
 #include "base/parallel.h"
 
 #include <assert.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -24,6 +28,9 @@ enum {
     BARRIER_SPIN_NS = 60 * 1000, /* at most: longer than the shares of a phase differ */
     BARRIER_SPIN_MIN_NS = 4 * 1000,
     BARRIER_SPIN_STEP_NS = 1000,
+    MAX_FLAT_THREADS = 8, /* that meet at one counter */
+    GROUP_THREADS = 4,    /* when there are more */
+    LINE_BYTES = 128,     /* caches fetch lines of 64 bytes in pairs */
 };
 
 struct worker {
@@ -32,19 +39,41 @@ struct worker {
     pthread_t thread;
 };
 
+/* A number that threads wait for. */
+struct number {
+    _Alignas(LINE_BYTES) atomic_uint value;
+    atomic_uint n_sleeping;
+};
+
+/* Threads of a group, or groups, that have come to the barrier. */
+struct gathering {
+    _Alignas(LINE_BYTES) atomic_uint n_arrived;
+    unsigned size;
+};
+
+/* Every arrival moves a cache line from one core to another, and those at one counter wait for each
+ * other. So where there are many, groups have counters of their own, and only the last of each
+ * group goes on to the counter of the groups:
+ *
+ *   thread      0 1 2 3   4 5 6 7   8 9 10 11   12 13 14 15
+ *   groups      [  4  ]   [  4  ]   [   4   ]   [    4    ]
+ *   root        [                    4                    ]    the last one moves `barriers` */
 struct parallel {
     uint32_t n_threads;
     uint32_t n_started; /* workers that run, for closing a pool that was half opened */
     struct worker *workers;
     parallel_job job; /* NULL: end */
     void *context;
-    pthread_mutex_t lock; /* only for sleeping */
-    pthread_cond_t wake;
-    _Alignas(64) atomic_uint generation; /* jobs begun */
-    _Alignas(64) atomic_uint n_sleeping;
-    _Alignas(64) atomic_uint n_arrived;    /* threads that wait at the barrier */
-    _Alignas(64) atomic_uint barrier_turn; /* barriers passed */
-    _Alignas(64) atomic_uint barrier_spin_ns;
+    uint32_t *cpus; /* [n_cpus] those of pin_to, or NULL */
+    uint32_t n_cpus;
+    pthread_t owner;
+    bool is_owned; /* by a thread that is pinned */
+    uint32_t group_threads, n_groups;
+    struct number jobs;     /* begun */
+    struct number barriers; /* passed */
+    struct gathering root;
+    struct gathering groups[PARALLEL_MAX_THREADS / GROUP_THREADS];
+    _Alignas(LINE_BYTES) atomic_uint barrier_spin_ns;
 };
 
 static inline void cpu_pause(void)
@@ -56,12 +85,12 @@ static inline void cpu_pause(void)
 #endif
 }
 
-/* Whether `word` came to differ from `old` within `limit_ns`. */
-static bool spin(atomic_uint *word, unsigned old, uint64_t limit_ns)
+/* Whether the number came to differ from `old` within `limit_ns`. */
+static bool spin(struct number *n, unsigned old, uint64_t limit_ns)
 {
     for (uint64_t start = 0;;) {
         for (int i = 0; i < PAUSES_PER_LOOK; i++) {
-            if (atomic_load_explicit(word, memory_order_acquire) != old)
+            if (atomic_load_explicit(&n->value, memory_order_acquire) != old)
                 return true;
             cpu_pause();
         }
@@ -72,37 +101,34 @@ static bool spin(atomic_uint *word, unsigned old, uint64_t limit_ns)
     }
 }
 
-static void sleep_until_change(struct parallel *p, atomic_uint *word, unsigned old)
+static void sleep_until_change(struct number *n, unsigned old)
 {
-    pthread_mutex_lock(&p->lock);
-    atomic_fetch_add(&p->n_sleeping, 1);
-    while (atomic_load(word) == old)
-        pthread_cond_wait(&p->wake, &p->lock);
-    atomic_fetch_sub(&p->n_sleeping, 1);
-    pthread_mutex_unlock(&p->lock);
+    atomic_fetch_add(&n->n_sleeping, 1);
+    while (atomic_load(&n->value) == old) /* the kernel looks again before it lets us sleep */
+        syscall(SYS_futex, &n->value, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
+    atomic_fetch_sub(&n->n_sleeping, 1);
 }
 
-static void change(struct parallel *p, atomic_uint *word)
+static void change(struct number *n)
 {
-    atomic_fetch_add(word, 1);
-    if (atomic_load(&p->n_sleeping) > 0) {
-        pthread_mutex_lock(&p->lock);
-        pthread_cond_broadcast(&p->wake);
-        pthread_mutex_unlock(&p->lock);
-    }
+    atomic_fetch_add(&n->value, 1);
+    if (atomic_load(&n->n_sleeping) > 0)
+        syscall(SYS_futex, &n->value, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
 static void *worker_main(void *argument)
 {
     struct worker *w = argument;
     struct parallel *p = w->pool;
+    if (p->cpus)
+        cpu_pin(&p->cpus[w->index], 1);
     for (unsigned seen = 0;; seen++) {
-        if (!spin(&p->generation, seen, JOB_SPIN_NS))
-            sleep_until_change(p, &p->generation, seen);
+        if (!spin(&p->jobs, seen, JOB_SPIN_NS))
+            sleep_until_change(&p->jobs, seen);
         if (!p->job)
             return NULL;
         p->job(p->context, w->index, p->n_threads);
-        parallel_barrier(p);
+        parallel_barrier(p, w->index);
     }
 }
 
@@ -110,28 +136,54 @@ static void begin(struct parallel *p, parallel_job job, void *context)
 {
     p->job = job;
     p->context = context;
-    change(p, &p->generation);
+    change(&p->jobs);
 }
 
-int parallel_open(struct parallel **out, uint32_t n_threads, struct error *err)
+static void groups_init(struct parallel *p)
 {
-    assert(n_threads > 0);
-    struct parallel *p = aligned_alloc(64, sizeof *p);
-    struct worker *workers = calloc(n_threads, sizeof *workers);
-    if (!p || !workers) {
-        free(p);
-        free(workers);
-        return error_set(err, ERROR_MEMORY, "no memory for %u threads", n_threads);
+    p->group_threads = p->n_threads > MAX_FLAT_THREADS ? GROUP_THREADS : p->n_threads;
+    p->n_groups = (p->n_threads + p->group_threads - 1) / p->group_threads;
+    p->root.size = p->n_groups;
+    for (uint32_t i = 0, left = p->n_threads; i < p->n_groups; i++) {
+        p->groups[i].size = left < p->group_threads ? left : p->group_threads;
+        left -= p->groups[i].size;
     }
+}
+
+static struct parallel *allocate(uint32_t n_threads, const struct cpu_topology *pin_to)
+{
+    struct parallel *p = aligned_alloc(LINE_BYTES, sizeof *p);
+    if (!p)
+        return NULL;
     memset(p, 0, sizeof *p);
     p->n_threads = n_threads;
-    p->workers = workers;
+    p->n_cpus = pin_to ? pin_to->n_cpus : 0;
+    p->workers = calloc(n_threads, sizeof *p->workers);
+    p->cpus = pin_to ? calloc(p->n_cpus, sizeof *p->cpus) : NULL;
+    if (!p->workers || (pin_to && !p->cpus)) {
+        free(p->workers);
+        free(p->cpus);
+        free(p);
+        return NULL;
+    }
+    if (pin_to)
+        memcpy(p->cpus, pin_to->order, p->n_cpus * sizeof *p->cpus);
     p->barrier_spin_ns = BARRIER_SPIN_NS;
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->wake, NULL);
+    groups_init(p);
+    return p;
+}
+
+int parallel_open(struct parallel **out, uint32_t n_threads, const struct cpu_topology *pin_to,
+                  struct error *err)
+{
+    assert(n_threads > 0 && n_threads <= PARALLEL_MAX_THREADS);
+    assert(!pin_to || n_threads <= pin_to->n_cpus);
+    struct parallel *p = allocate(n_threads, pin_to);
+    if (!p)
+        return error_set(err, ERROR_MEMORY, "no memory for %u threads", n_threads);
     for (uint32_t i = 1; i < n_threads; i++) {
-        workers[i] = (struct worker){.pool = p, .index = i};
-        int failed = pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]);
+        p->workers[i] = (struct worker){.pool = p, .index = i};
+        int failed = pthread_create(&p->workers[i].thread, NULL, worker_main, &p->workers[i]);
         if (failed) {
             error_set(err, ERROR_IO, "cannot start compute thread %u of %u: %s", i + 1, n_threads,
                       strerror(failed));
@@ -148,12 +200,12 @@ void parallel_close(struct parallel *p)
 {
     if (!p)
         return;
+    parallel_release(p);
     begin(p, NULL, NULL);
     for (uint32_t i = 1; i <= p->n_started; i++)
         pthread_join(p->workers[i].thread, NULL);
-    pthread_mutex_destroy(&p->lock);
-    pthread_cond_destroy(&p->wake);
     free(p->workers);
+    free(p->cpus);
     free(p);
 }
 
@@ -165,9 +217,30 @@ uint32_t parallel_threads(const struct parallel *p)
 void parallel_run(struct parallel *p, parallel_job job, void *context)
 {
     assert(job);
+    if (p->cpus && !p->is_owned) {
+        cpu_pin(p->cpus, 1);
+        p->owner = pthread_self();
+        p->is_owned = true;
+    }
     begin(p, job, context);
     job(context, 0, p->n_threads);
-    parallel_barrier(p);
+    parallel_barrier(p, 0);
+}
+
+void parallel_release(struct parallel *p)
+{
+    if (p->is_owned && pthread_equal(p->owner, pthread_self()))
+        cpu_pin(p->cpus, p->n_cpus);
+    p->is_owned = false;
+}
+
+/* Whether this arrival makes it complete. The next one at it comes after the barrier is passed. */
+static bool arrive(struct gathering *g)
+{
+    if (atomic_fetch_add_explicit(&g->n_arrived, 1, memory_order_acq_rel) + 1 < g->size)
+        return false;
+    atomic_store_explicit(&g->n_arrived, 0, memory_order_relaxed);
+    return true;
 }
 
 /* Where other programs want the cores too, it is the thread that is waited for that has lost its
@@ -177,22 +250,20 @@ static void wait_at_barrier(struct parallel *p, unsigned turn)
 {
     unsigned spin_ns = atomic_load_explicit(&p->barrier_spin_ns, memory_order_relaxed);
     unsigned next_ns = spin_ns + BARRIER_SPIN_STEP_NS;
-    if (!spin(&p->barrier_turn, turn, spin_ns)) {
-        sleep_until_change(p, &p->barrier_turn, turn);
+    if (!spin(&p->barriers, turn, spin_ns)) {
+        sleep_until_change(&p->barriers, turn);
         next_ns = spin_ns / 4 > BARRIER_SPIN_MIN_NS ? spin_ns / 4 : BARRIER_SPIN_MIN_NS;
     }
     if (next_ns <= BARRIER_SPIN_NS)
         atomic_store_explicit(&p->barrier_spin_ns, next_ns, memory_order_relaxed);
 }
 
-void parallel_barrier(struct parallel *p)
+void parallel_barrier(struct parallel *p, uint32_t thread)
 {
-    /* The turn cannot move before this thread arrives, so reading it first is safe. */
-    unsigned turn = atomic_load_explicit(&p->barrier_turn, memory_order_relaxed);
-    if (atomic_fetch_add_explicit(&p->n_arrived, 1, memory_order_acq_rel) + 1 == p->n_threads) {
-        atomic_store_explicit(&p->n_arrived, 0, memory_order_relaxed);
-        change(p, &p->barrier_turn);
-        return;
-    }
-    wait_at_barrier(p, turn);
+    /* The number cannot move before this thread arrives, so reading it first is safe. */
+    unsigned turn = atomic_load_explicit(&p->barriers.value, memory_order_relaxed);
+    if (arrive(&p->groups[thread / p->group_threads]) && arrive(&p->root))
+        change(&p->barriers);
+    else
+        wait_at_barrier(p, turn);
 }

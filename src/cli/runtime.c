@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/parallel.h"
 #include "sched/scheduler.h"
 
 enum { MAX_BATCH_ROWS = 512, MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
@@ -16,10 +17,12 @@ enum { MAX_BATCH_ROWS = 512, MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
 #define LEAST_RESERVE ((uint64_t)512 << 20)
 
 static const char *const engine_names[] = {"auto", "cpu", "mock", NULL};
+static const char *const pinning_names[] = {"off", "auto", "on", NULL};  /* as enum pinning */
 static const char *const kv_type_names[] = {"f16", "f32", "bf16", NULL}; /* as enum kv_type */
 
 struct runtime_options runtime_options = {
     .max_seqs = 16,
+    .pinning = PIN_AUTO,
     .mock = {.fail_token = -1, .end_token = -1},
 };
 
@@ -31,8 +34,10 @@ const struct option runtime_model_options[] = {
 const struct option runtime_engine_options[] = {
     CHOICE("engine", &runtime_options.engine, "NAME", engine_names,
            "auto, cpu, or mock (no model needed)"),
-    UINT("threads t", &runtime_options.n_threads, "N", 0, 1024,
-         "compute threads (default: as many as cores)"),
+    UINT("threads t", &runtime_options.n_threads, "N", 1, PARALLEL_MAX_THREADS,
+         "compute threads (default: one for each fast core this process may use)"),
+    CHOICE("pin", &runtime_options.pinning, "WHEN", pinning_names,
+           "keep each compute thread on a CPU: on, off or auto (default)"),
     UINT("context c ctx-size", &runtime_options.context, "N", 0, NO_MAX,
          "longest conversation in tokens (default: the model's)"),
     SIZE("cache-size", &runtime_options.cache_size, "SIZE",
@@ -158,6 +163,7 @@ static struct engine_limits limits_from_options(void)
                                                               : runtime_options.max_seqs,
         .max_seqs = runtime_options.max_seqs,
         .n_threads = runtime_options.n_threads,
+        .pinning = (enum pinning)runtime_options.pinning,
         .kv_type = (enum kv_type)runtime_options.kv_type,
         .kernels = runtime_options.kernels,
     };
@@ -188,10 +194,27 @@ static void name_from_path(char *name, size_t size, const char *path)
         *dot = '\0';
 }
 
+/* More threads than CPUs are slower, since each phase waits for the last of them; but who asks for
+ * them may know more. */
+static int threads_check(struct error *err)
+{
+    struct cpu_topology cpus;
+    uint32_t n = runtime_options.n_threads;
+    if (cpu_topology_open(&cpus, err))
+        return -1;
+    if (n > cpu_topology_available(&cpus))
+        log_warn("-t %u: more threads than CPUs, of which this process may use %u%s", n,
+                 cpu_topology_available(&cpus),
+                 runtime_options.pinning == PIN_ON && n > cpus.n_cpus ? "; they are not pinned"
+                                                                      : "");
+    cpu_topology_close(&cpus);
+    return 0;
+}
+
 static int cpu_open(struct runtime *r, struct error *err)
 {
     struct engine_limits limits = limits_from_options();
-    if (runtime_open_model(&r->model, err) ||
+    if (threads_check(err) || runtime_open_model(&r->model, err) ||
         prompt_maker_open(&r->prompt, &r->model.gguf, runtime_options.template_path, err) ||
         pages_count(kv_page_bytes(&r->model.hparams, limits.kv_type), r->model.weight_bytes,
                     &limits.n_pages, err))

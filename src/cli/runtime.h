@@ -12,10 +12,11 @@ enum engine_choice { ENGINE_AUTO, ENGINE_CPU, ENGINE_MOCK };
 
 struct runtime_options {
     const char *model_path;
-    int engine;  /* enum engine_choice */
-    int kv_type; /* enum kv_type */
-    uint32_t n_threads;
-    uint32_t context; /* 0: what the model was trained with */
+    int engine;         /* enum engine_choice */
+    int kv_type;        /* enum kv_type */
+    uint32_t n_threads; /* 0: the engine chooses */
+    int pinning;        /* enum pinning */
+    uint32_t context;   /* 0: what the model was trained with */
     uint32_t max_seqs;
     struct cache_size cache_size; /* not given: a fifth of the memory, 256 MiB to 8 GiB */
     const char *kernels;

@@ -39,12 +39,16 @@ static inline uint64_t kv_page_bytes(const struct hparams *h, enum kv_type type)
 
 enum { ENGINE_MAX_GROUPS = 4 };
 
+/* Whether each compute thread keeps to one CPU. Auto: where cpu_topology_should_pin says so. */
+enum pinning { PIN_OFF, PIN_AUTO, PIN_ON };
+
 struct engine_limits {
     uint32_t n_pages;    /* KV positions */
     uint32_t max_rows;   /* rows in a batch */
     uint32_t max_seqs;   /* sequences in a batch */
     uint32_t max_length; /* positions in a sequence */
-    uint32_t n_threads;  /* 0: as many as there are cores */
+    uint32_t n_threads;  /* 0: one for each fast core */
+    enum pinning pinning;
     enum kv_type kv_type;
     const char *kernels; /* kernel path by name ("scalar", "avx2", ...), NULL: the best there is */
 };

@@ -37,9 +37,10 @@ static void tree_add(const char *relative, const char *content)
     CHECK(f && fputs(content, f) >= 0 && fclose(f) == 0);
 }
 
-TEST(machine, has_cores_and_memory)
+TEST(machine, has_time_and_memory)
 {
-    CHECK(machine_cores() >= 1);
+    CHECK(machine_cpu_quota(1) == 1);
+    CHECK(machine_cpu_quota(4096) >= 1 && machine_cpu_quota(4096) <= 4096);
     CHECK(machine_memory_bytes() >= (uint64_t)16 << 20);
 }
 
@@ -63,7 +64,7 @@ TEST(machine, has_free_memory)
 
 TEST(machine, without_groups_there_is_no_limit)
 {
-    CHECK_INT(cgroup_cores("build/nothing", "build/nothing", 8), 8);
+    CHECK_INT(cgroup_cpu_quota("build/nothing", "build/nothing", 8), 8);
     CHECK_INT(cgroup_memory_bytes("build/nothing", "build/nothing", 1 << 30), 1 << 30);
 }
 
@@ -72,14 +73,15 @@ TEST(machine, version_2_takes_the_smallest_limit_on_the_way_up)
     tree_begin("v2", "0::/user/service\n");
     tree_add("user/service/cpu.max", "max 100000\n");
     tree_add("user/service/memory.max", "max\n");
-    CHECK_INT(cgroup_cores(root, groups, 8), 8);
+    CHECK_INT(cgroup_cpu_quota(root, groups, 8), 8);
     CHECK_INT(cgroup_memory_bytes(root, groups, 1 << 30), 1 << 30);
-    tree_add("user/cpu.max", "150000 100000\n");
+    tree_add("user/cpu.max", "250000 100000\n");
     tree_add("user/memory.max", "268435456\n");
-    CHECK_INT(cgroup_cores(root, groups, 8), 2);
+    CHECK_INT(cgroup_cpu_quota(root, groups, 8), 2); /* two and a half */
+    CHECK_INT(cgroup_cpu_quota(root, groups, 1), 1);
     CHECK_INT(cgroup_memory_bytes(root, groups, 1 << 30), 268435456);
     tree_add("user/service/cpu.max", "1000 100000\n");
-    CHECK_INT(cgroup_cores(root, groups, 8), 1);
+    CHECK_INT(cgroup_cpu_quota(root, groups, 8), 1);
 }
 
 TEST(machine, a_container_sees_its_group_as_the_root)
@@ -87,7 +89,7 @@ TEST(machine, a_container_sees_its_group_as_the_root)
     tree_begin("container", "0::/../../host/name\n");
     tree_add("cpu.max", "300000 100000\n");
     tree_add("memory.max", "536870912\n");
-    CHECK_INT(cgroup_cores(root, groups, 8), 3);
+    CHECK_INT(cgroup_cpu_quota(root, groups, 8), 3);
     CHECK_INT(cgroup_memory_bytes(root, groups, 1 << 30), 536870912);
 }
 
@@ -97,11 +99,11 @@ TEST(machine, version_1_is_mounted_by_controller)
     tree_add("cpu/pod/cpu.cfs_quota_us", "-1\n");
     tree_add("cpu/pod/cpu.cfs_period_us", "100000\n");
     tree_add("memory/pod/one/memory.limit_in_bytes", "9223372036854771712\n");
-    CHECK_INT(cgroup_cores(root, groups, 8), 8);
+    CHECK_INT(cgroup_cpu_quota(root, groups, 8), 8);
     CHECK_INT(cgroup_memory_bytes(root, groups, 1 << 30), 1 << 30);
     tree_add("cpu/pod/cpu.cfs_quota_us", "200000\n");
     tree_add("memory/pod/memory.limit_in_bytes", "104857600\n");
-    CHECK_INT(cgroup_cores(root, groups, 8), 2);
+    CHECK_INT(cgroup_cpu_quota(root, groups, 8), 2);
     CHECK_INT(cgroup_memory_bytes(root, groups, 1 << 30), 104857600);
 }
 
@@ -112,6 +114,6 @@ TEST(machine, nonsense_is_no_limit)
     tree_add("memory.max", "many\n");
     tree_add("deep/cpu.max", "");
     tree_add("deep/memory.max", "12 apples\n");
-    CHECK_INT(cgroup_cores(root, groups, 8), 8);
+    CHECK_INT(cgroup_cpu_quota(root, groups, 8), 8);
     CHECK_INT(cgroup_memory_bytes(root, groups, 1 << 30), 1 << 30);
 }

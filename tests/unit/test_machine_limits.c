@@ -13,7 +13,7 @@ TEST(machine_limits, are_raised_by_every_path_and_never_lowered)
     struct parallel *pool;
     struct machine_probe *probe;
     struct error err;
-    CHECK_INT(parallel_open(&pool, 2, &err), 0);
+    CHECK_INT(parallel_open(&pool, 2, NULL, &err), 0);
     CHECK_INT(machine_probe_open(&probe, pool, &err), 0);
     for (unsigned i = 0; kernels_at(i); i++) {
         struct machine_limits seen = {0};
@@ -35,7 +35,7 @@ TEST(machine_limits, say_when_memory_runs_out)
     struct parallel *pool;
     struct machine_probe *probe;
     struct error err;
-    CHECK_INT(parallel_open(&pool, 1, &err), 0);
+    CHECK_INT(parallel_open(&pool, 1, NULL, &err), 0);
     for (int i = 0; i < 2; i++) {
         memory_ends_after((uint32_t)i);
         int failed = machine_probe_open(&probe, pool, &err);

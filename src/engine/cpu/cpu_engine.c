@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/machine.h"
 #include "engine/cpu/rope.h"
 
 /* Weights on their way to packed matrices: every thread takes the next one until none is left. */
@@ -213,6 +212,27 @@ static int select_kernels(struct cpu_engine *e, struct error *err)
                      known);
 }
 
+static int threads_open(struct cpu_engine *e, struct error *err)
+{
+    struct engine_limits *limits = &e->engine.limits;
+    struct cpu_topology cpus;
+    if (cpu_topology_open(&cpus, err))
+        return -1;
+    if (limits->n_threads == 0)
+        limits->n_threads = cpu_topology_threads(&cpus);
+    if (limits->n_threads > PARALLEL_MAX_THREADS)
+        limits->n_threads = PARALLEL_MAX_THREADS;
+    uint32_t n = limits->n_threads;
+    bool wants_pins = limits->pinning == PIN_ON ||
+                      (limits->pinning == PIN_AUTO && cpu_topology_should_pin(&cpus, n));
+    bool is_pinned = wants_pins && n <= cpus.n_cpus;
+    snprintf(e->engine.info.name, sizeof e->engine.info.name, "cpu (%s, %u thread%s%s)",
+             e->kernels->name, n, n == 1 ? "" : "s", is_pinned ? ", pinned" : "");
+    int failed = parallel_open(&e->pool, n, is_pinned ? &cpus : NULL, err);
+    cpu_topology_close(&cpus);
+    return failed;
+}
+
 #ifndef NDEBUG
 /* The page that a sequence's runs name for a position. */
 static uint32_t page_at(const struct batch_seq *seq, uint32_t position)
@@ -326,18 +346,14 @@ int cpu_engine_open(struct engine **out, const struct model *model,
     e->engine.limits = *limits;
     e->model = model;
     e->engine.info.n_vocab = model->hparams.n_vocab;
-    if (limits->n_threads == 0)
-        e->engine.limits.n_threads = machine_cores();
-    uint32_t n_threads = e->engine.limits.n_threads;
-    if (select_kernels(e, err) || parallel_open(&e->pool, n_threads, err) || kv_open(e, err) ||
-        state_open(e, err) || attention_and_rope_open(e, err) ||
-        pack_weights(e, progress, context, err) || warm_up(e, err)) {
+    if (select_kernels(e, err) || threads_open(e, err) || kv_open(e, err) || state_open(e, err) ||
+        attention_and_rope_open(e, err) || pack_weights(e, progress, context, err) ||
+        warm_up(e, err)) {
         cpu_close(&e->engine);
         return -1;
     }
+    parallel_release(e->pool); /* another thread may compute */
     struct engine_info *info = &e->engine.info;
-    snprintf(info->name, sizeof info->name, "cpu (%s, %u thread%s)", e->kernels->name, n_threads,
-             n_threads == 1 ? "" : "s");
     info->bit_exact = true;
     info->cost = cpu_cost(e);
     info->weight_bytes += e->state_memory.size_bytes;

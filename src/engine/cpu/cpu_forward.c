@@ -33,7 +33,7 @@ static struct range share(const struct pass *p, uint32_t n)
 
 static void meet(const struct pass *p)
 {
-    parallel_barrier(p->e->pool);
+    parallel_barrier(p->e->pool, p->thread);
 }
 
 /* Adds the time since the last lap to one of engine.times. */

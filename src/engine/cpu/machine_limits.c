@@ -55,7 +55,7 @@ static void slice_job(void *context, uint32_t thread, uint32_t n_threads)
     struct machine_probe *p = context;
     struct part *part = &p->parts[thread];
     (void)n_threads;
-    parallel_barrier(p->pool);
+    parallel_barrier(p->pool, thread);
     part->begin_ns = clock_now_ns();
     part->work = p->loop ? p->loop(p->rounds)
                          : read_memory((uint8_t *)p->memory.data +
