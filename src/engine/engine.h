@@ -93,6 +93,7 @@ struct engine_info {
     uint32_t n_groups;
     struct kv_group groups[ENGINE_MAX_GROUPS];
     bool bit_exact;
+    uint32_t row_tile;     /* rows that are computed together: whole tiles are cheapest; 0: any */
     uint64_t weight_bytes; /* memory taken at open, beside the mapped file */
     uint64_t kv_bytes;     /* reserved for n_pages, touched on use */
     struct engine_cost cost;

@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <math.h>
 
-enum { SLOW_ROWS = 16 }; /* of prompts, in a step that is slow anyway */
+enum { MIN_ROWS = 32 }; /* of prompts in a step, however long they take */
 
 struct budget {
     double time_ns;
@@ -67,33 +67,40 @@ static void sort_shortest_first(struct sequence **prefills, uint32_t n)
     }
 }
 
-/* The time that prompts get whatever else the step has to do: a quarter of the budget, so that they
- * move beside many decoders. Where reading the weights takes most of a step, or more than that,
- * it carries some rows at least: those few cost little more, and prompts in single rows would
- * take for ever. */
-static double least_time_ns(const struct step_cost *cost, double limit_ns)
+/* The time that prompts get whatever else the step has to do: enough for MIN_ROWS, because prompts
+ * in single rows would take for ever; a quarter of the budget, so that they move beside many
+ * decoders; and more where reading the weights takes most of a step, which then is long anyway. */
+static double least_time_ns(const struct step_cost *cost, uint32_t position, double limit_ns)
 {
-    double least_ns = limit_ns / 4;
-    if (cost->batch_ns > limit_ns / 2)
-        least_ns = fmax(least_ns, fmax(cost->batch_ns - limit_ns / 2, SLOW_ROWS * cost->row_ns));
-    return least_ns;
+    double rows_ns = MIN_ROWS * (cost->row_ns + (position + MIN_ROWS * 0.5) * cost->position_ns);
+    return fmax(fmax(limit_ns / 4, rows_ns), cost->batch_ns - limit_ns / 2);
+}
+
+/* Rows that fill no tile of the engine's cost nearly as much as if they did. The oldest prompt
+ * leaves them for the next step, unless it would then have none, or is at its end. */
+static void trim_to_tiles(const struct scheduler *s, struct sequence *oldest, uint32_t n_rows)
+{
+    uint32_t tile = s->engine->info.row_tile, excess = tile ? n_rows % tile : 0;
+    if (excess < oldest->n_rows && rows_left(oldest) > 0)
+        oldest->n_rows -= excess;
 }
 
 static void plan_prefills(struct scheduler *s, uint32_t n, const struct step_work *decodes)
 {
     double limit_ns = s->options.step_budget_ms * 1e6;
+    struct sequence *oldest = s->prefills[0];
     uint32_t room = s->engine->limits.max_rows - decodes->rows;
     struct budget budget = {limit_ns - step_cost_predict(&s->cost, decodes),
                             room < s->cost.max_rows ? room : s->cost.max_rows};
-    budget.time_ns = fmax(budget.time_ns, least_time_ns(&s->cost, limit_ns));
-    struct sequence *oldest = s->prefills[0];
-    uint32_t share = n > 1 ? 2 : 1;
+    budget.time_ns = fmax(budget.time_ns, least_time_ns(&s->cost, oldest->n_computed, limit_ns));
+    uint32_t share = n > 1 ? 2 : 1, rows = budget.rows;
     give_rows(&s->cost, oldest, &budget, budget.time_ns / share, (budget.rows + share - 1) / share,
               1);
     sort_shortest_first(s->prefills + 1, n - 1);
     for (uint32_t i = 1; i < n; i++)
         give_rows(&s->cost, s->prefills[i], &budget, budget.time_ns, budget.rows, 0);
     give_rows(&s->cost, oldest, &budget, budget.time_ns, budget.rows, 0);
+    trim_to_tiles(s, oldest, decodes->rows + rows - budget.rows);
 }
 
 void scheduler_plan(struct scheduler *s)

@@ -531,6 +531,26 @@ TEST(scheduler_trouble, a_long_prefill_does_not_hold_up_a_short_one)
     fixture_close(&f);
 }
 
+/* The rows of a step are whole tiles, as long as the prompt goes on and moves at all. */
+TEST(scheduler_trouble, steps_are_whole_tiles)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    o.step_budget_ms = 100;
+    fixture_open(&f, &o);
+    f.engine->info.row_tile = 12;
+    struct client *c[2] = {client_random(1, 210, 1), client_random(2, 15, 5)};
+    client_submit(&f, c[0]);
+    CHECK_INT(step_with_cost(&f, 5, 1), 84); /* 95 fit */
+    client_submit(&f, c[1]);
+    CHECK_INT(step_with_cost(&f, 5, 1), 84);
+    CHECK_INT(sequence_of(c[0])->n_computed, 84 + 69); /* the other's 15 are computed */
+    CHECK_INT(step_with_cost(&f, 5, 1), 57 + 1);       /* the end of it, and one decode row */
+    fixture_run(&f, c, 2);
+    free_clients(c, 2);
+    fixture_close(&f);
+}
+
 TEST(scheduler_trouble, prompts_move_where_the_weights_alone_fill_a_step)
 {
     struct fixture f;
@@ -541,8 +561,8 @@ TEST(scheduler_trouble, prompts_move_where_the_weights_alone_fill_a_step)
     CHECK_INT(step_with_cost(&f, 20, 1), 80);
     CHECK_INT(step_with_cost(&f, 90, 1), 40);
     CHECK_INT(step_with_cost(&f, 200, 1), 150);
-    CHECK_INT(step_with_cost(&f, 90, 10), 16);
-    CHECK_INT(step_with_cost(&f, 0, 1000), 1);
+    CHECK_INT(step_with_cost(&f, 90, 10), 32);
+    CHECK_INT(step_with_cost(&f, 0, 1000), 32);
     fixture_run(&f, &c, 1);
     check_answer(c, LIMIT);
     client_free(c);

@@ -355,6 +355,7 @@ int cpu_engine_open(struct engine **out, const struct model *model,
     parallel_release(e->pool); /* another thread may compute */
     struct engine_info *info = &e->engine.info;
     info->bit_exact = true;
+    info->row_tile = ROW_TILE;
     info->cost = cpu_cost(e);
     info->weight_bytes += e->state_memory.size_bytes;
     *out = &e->engine;

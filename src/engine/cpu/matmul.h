@@ -20,7 +20,11 @@
  * Quantised weights meet activations quantised a row at a time in blocks of 32 (int8, a float
  * scale, sums for the offsets); F32, F16 and BF16 weights meet float activations. */
 
-enum { PANEL = 16, ACT_BLOCK = 32 };
+enum {
+    PANEL = 16,
+    ACT_BLOCK = 32,
+    ROW_TILE = 12, /* rows that are computed together; a few less cost nearly as much */
+};
 
 /* How a packed matrix wants its activations. */
 enum act_kind { ACT_F32, ACT_Q8 };

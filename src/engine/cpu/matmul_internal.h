@@ -40,7 +40,6 @@
  * Float weights: acc = fma(w, x, acc), in order of c. */
 
 enum {
-    ROW_TILE = 12,
     SUPER_BLOCKS = 8, /* blocks that share d and dmin */
     STEP_BYTES = 64,
     PACK_ALIGN = 64,
