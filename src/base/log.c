@@ -14,7 +14,7 @@
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 enum { LEVEL_UNSET = -1 };
-static atomic_int current_level = LEVEL_UNSET;
+static atomic_int current_level = LEVEL_UNSET, default_level = LOG_INFO;
 
 bool log_parse_level(const char *name, enum log_level *level)
 {
@@ -32,12 +32,17 @@ void log_set_level(enum log_level level)
     atomic_store(&current_level, (int)level);
 }
 
+void log_set_default(enum log_level level)
+{
+    atomic_store(&default_level, (int)level);
+}
+
 static int level_get(void)
 {
     int level = atomic_load_explicit(&current_level, memory_order_relaxed);
     if (level != LEVEL_UNSET)
         return level;
-    enum log_level parsed = LOG_INFO;
+    enum log_level parsed = (enum log_level)atomic_load(&default_level);
     const char *name = getenv("RADISH_LOG");
     if (name)
         log_parse_level(name, &parsed);

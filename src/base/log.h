@@ -4,10 +4,11 @@
 #include <stdbool.h>
 
 /* The one logger: a line on stderr for each call, safe from any thread.
- * The level comes from --log-level, else from RADISH_LOG, else it is info. */
+ * The level comes from --log-level, else from RADISH_LOG, else it is the command's own. */
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 void log_set_level(enum log_level level);
+void log_set_default(enum log_level level); /* before the first line; not called: info */
 bool log_parse_level(const char *name,
                      enum log_level *level); /* "error", "warn", "info", "debug" */
 bool log_enabled(enum log_level level);

@@ -187,6 +187,7 @@ static int serve_run(const struct command *command, int argc, char **argv)
     struct runtime runtime;
     struct error err;
     int status;
+    log_set_default(LOG_INFO);
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
     int failed = options_finish(&err) || runtime_open(&runtime, &err);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "cli/command.h"
 
 static const struct command *const commands[] = {
@@ -104,5 +105,6 @@ static int program_run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    log_set_default(LOG_WARN); /* a person reads along; the server says more */
     return status_with_output(program_run(argc, argv));
 }

@@ -17,12 +17,14 @@ enum { MAX_BATCH_ROWS = 512, MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
 #define LEAST_RESERVE ((uint64_t)512 << 20)
 
 static const char *const engine_names[] = {"auto", "cpu", "mock", NULL};
-static const char *const pinning_names[] = {"off", "auto", "on", NULL};  /* as enum pinning */
-static const char *const kv_type_names[] = {"f16", "f32", "bf16", NULL}; /* as enum kv_type */
+static const char *const pinning_names[] = {"off", "auto", "on", NULL};    /* as enum pinning */
+static const char *const kv_type_names[] = {"f16", "f32", "bf16", NULL};   /* as enum kv_type */
+static const char *const pack_cache_names[] = {"off", "auto", "on", NULL}; /* as the enum */
 
 struct runtime_options runtime_options = {
     .max_seqs = 16,
     .pinning = PIN_AUTO,
+    .pack_cache = PACK_CACHE_AUTO,
     .mock = {.fail_token = -1, .end_token = -1},
 };
 
@@ -44,6 +46,8 @@ const struct option runtime_engine_options[] = {
          "KV memory: 2GiB, 100000t (tokens) or max; default: 1/5 of memory, 256MiB to 8GiB"),
     CHOICE("kv-type", &runtime_options.kv_type, "TYPE", kv_type_names,
            "f16 (default), f32 or bf16"),
+    CHOICE("pack-cache", &runtime_options.pack_cache, "WHEN", pack_cache_names,
+           "keep packed weights beside the model: auto (default: if slow to pack), on, off"),
     STRING("kernels", &runtime_options.kernels, "PATH",
            "scalar, avx2, avx512 or avx512-vnni (default: the best here)"),
     {0},
@@ -165,6 +169,7 @@ static struct engine_limits limits_from_options(void)
         .n_threads = runtime_options.n_threads,
         .pinning = (enum pinning)runtime_options.pinning,
         .kv_type = (enum kv_type)runtime_options.kv_type,
+        .pack_cache = (enum pack_cache_mode)runtime_options.pack_cache,
         .kernels = runtime_options.kernels,
     };
 }

@@ -15,6 +15,7 @@ struct runtime_options {
     int engine;         /* enum engine_choice */
     int kv_type;        /* enum kv_type */
     uint32_t n_threads; /* 0: the engine chooses */
+    int pack_cache;     /* enum pack_cache_mode */
     int pinning;        /* enum pinning */
     uint32_t context;   /* 0: what the model was trained with */
     uint32_t max_seqs;

@@ -37,6 +37,10 @@ static inline uint64_t kv_page_bytes(const struct hparams *h, enum kv_type type)
     return (uint64_t)2 * h->n_layers * h->n_kv_heads * h->head_dim * kv_type_bytes(type);
 }
 
+/* Whether weights, in the form that an engine prepares them in, are kept in a file beside the model
+ * for the next start: where that is clearly faster than to prepare them again, or always. */
+enum pack_cache_mode { PACK_CACHE_OFF, PACK_CACHE_AUTO, PACK_CACHE_ON };
+
 enum { ENGINE_MAX_GROUPS = 4 };
 
 /* Whether each compute thread keeps to one CPU. Auto: where cpu_topology_should_pin says so. */
@@ -50,6 +54,7 @@ struct engine_limits {
     uint32_t n_threads;  /* 0: one for each fast core */
     enum pinning pinning;
     enum kv_type kv_type;
+    enum pack_cache_mode pack_cache;
     const char *kernels; /* kernel path by name ("scalar", "avx2", ...), NULL: the best there is */
 };
 

@@ -11,39 +11,13 @@
 
 #include "engine/cpu/rope.h"
 
-/* Weights on their way to packed matrices: every thread takes the next one until none is left. */
-struct packing {
-    struct cpu_engine *e;
-    const struct weight **weights;  /* [n] */
-    struct packed_matrix ***places; /* [n] */
-    uint32_t n;
-    atomic_uint next, n_done;
-    atomic_bool failed;
-    struct error *errors; /* [n_threads] */
-    engine_progress progress;
-    void *context;
-};
-
-static void pack_job(void *context, uint32_t thread, uint32_t n_threads)
-{
-    struct packing *p = context;
-    (void)n_threads;
-    for (uint32_t i; (i = atomic_fetch_add(&p->next, 1)) < p->n && !atomic_load(&p->failed);) {
-        *p->places[i] = matrix_pack(p->weights[i], &p->errors[thread]);
-        if (!*p->places[i])
-            atomic_store(&p->failed, true);
-        uint32_t n_done = atomic_fetch_add(&p->n_done, 1) + 1;
-        if (thread == 0 && p->progress)
-            p->progress(p->context, (double)n_done / p->n);
-    }
-}
-
 /* The largest comes first, so that no thread is left with it at the end. */
-static void list_weights(struct packing *p)
+static uint32_t list_weights(struct cpu_engine *e, const struct weight **weights,
+                             struct packed_matrix ***places)
 {
-    struct cpu_engine *e = p->e;
-    p->weights[p->n] = &e->model->output;
-    p->places[p->n++] = &e->head;
+    uint32_t n = 0;
+    weights[n] = &e->model->output;
+    places[n++] = &e->head;
     for (uint32_t i = 0; i < e->model->hparams.n_layers; i++) {
         const struct layer_weights *w = &e->model->layers[i];
         struct cpu_layer *l = &e->layers[i];
@@ -53,9 +27,9 @@ static void list_weights(struct packing *p)
         } all[] = {{&w->ffn_gate, &l->gate},     {&w->ffn_up, &l->up}, {&w->ffn_down, &l->down},
                    {&w->attn_q, &l->q},          {&w->attn_k, &l->k},  {&w->attn_v, &l->v},
                    {&w->attn_output, &l->output}};
-        for (size_t j = 0; j < sizeof all / sizeof *all; j++, p->n++) {
-            p->weights[p->n] = all[j].weight;
-            p->places[p->n] = all[j].place;
+        for (size_t j = 0; j < sizeof all / sizeof *all; j++, n++) {
+            weights[n] = all[j].weight;
+            places[n] = all[j].place;
         }
         l->attn_norm = w->attn_norm.data;
         l->ffn_norm = w->ffn_norm.data;
@@ -63,35 +37,36 @@ static void list_weights(struct packing *p)
         l->k_bias = w->attn_k_bias.data;
         l->v_bias = w->attn_v_bias.data;
     }
+    return n;
 }
 
-static int pack_weights(struct cpu_engine *e, engine_progress progress, void *context,
+static int weights_open(struct cpu_engine *e, engine_progress progress, void *context,
                         struct error *err)
 {
+    const struct gguf *gguf = &e->model->gguf;
     size_t most = 1 + 7 * (size_t)e->model->hparams.n_layers;
-    struct packing p = {.e = e, .progress = progress, .context = context};
-    p.weights = calloc(most, sizeof *p.weights);
-    p.places = calloc(most, sizeof *p.places);
-    p.errors = calloc(parallel_threads(e->pool), sizeof *p.errors);
+    const struct weight **weights = calloc(most, sizeof *weights);
+    struct packed_matrix ***places = calloc(most, sizeof *places);
     e->layers = calloc(e->model->hparams.n_layers, sizeof *e->layers);
-    int result = 0;
-    if (!p.weights || !p.places || !p.errors || !e->layers) {
-        result = error_set(err, ERROR_MEMORY, "no memory for the list of weights");
+    int result = -1;
+    if (!weights || !places || !e->layers) {
+        error_set(err, ERROR_MEMORY, "no memory for the list of weights");
     } else {
-        list_weights(&p);
-        parallel_run(e->pool, pack_job, &p);
+        uint32_t n = list_weights(e, weights, places);
+        result = weight_store_open(&e->weights, gguf, weights, n, err) ||
+                         weight_store_load(&e->weights, e->pool, e->engine.limits.pack_cache,
+                                           progress, context, err)
+                     ? -1
+                     : 0;
+        for (uint32_t i = 0; i < n && result == 0; i++)
+            *places[i] = e->weights.matrices[i];
     }
-    for (uint32_t t = 0; p.failed && t < parallel_threads(e->pool); t++)
-        if (p.errors[t].code != ERROR_NONE)
-            result = error_set(err, p.errors[t].code, "%s", p.errors[t].message);
-    for (uint32_t i = 0; i < p.n && result == 0; i++)
-        e->engine.info.weight_bytes += matrix_bytes(*p.places[i]);
     /* What was packed is not read from the file again, but for rows of the embedding table. */
-    if (result == 0 && e->model->gguf.map)
-        madvise((void *)(uintptr_t)e->model->gguf.map, e->model->gguf.map_bytes, MADV_DONTNEED);
-    free(p.weights);
-    free(p.places);
-    free(p.errors);
+    if (result == 0 && gguf->map)
+        madvise((void *)(uintptr_t)gguf->map, gguf->map_bytes, MADV_DONTNEED);
+    e->engine.info.weight_bytes = e->weights.size_bytes;
+    free(weights);
+    free(places);
     return result;
 }
 
@@ -302,13 +277,7 @@ static void cpu_close(struct engine *engine)
 {
     struct cpu_engine *e = (struct cpu_engine *)engine;
     machine_probe_close(e->probe);
-    for (uint32_t i = 0; e->layers && i < e->model->hparams.n_layers; i++) {
-        struct cpu_layer *l = &e->layers[i];
-        struct packed_matrix *all[] = {l->q, l->k, l->v, l->output, l->gate, l->up, l->down};
-        for (size_t j = 0; j < sizeof all / sizeof *all; j++)
-            matrix_free(all[j]);
-    }
-    matrix_free(e->head);
+    weight_store_close(&e->weights);
     attention_close(e->attention);
     parallel_close(e->pool);
     buffer_unmap(&e->kv);
@@ -347,7 +316,7 @@ int cpu_engine_open(struct engine **out, const struct model *model,
     e->model = model;
     e->engine.info.n_vocab = model->hparams.n_vocab;
     if (select_kernels(e, err) || threads_open(e, err) || kv_open(e, err) || state_open(e, err) ||
-        attention_and_rope_open(e, err) || pack_weights(e, progress, context, err) ||
+        attention_and_rope_open(e, err) || weights_open(e, progress, context, err) ||
         warm_up(e, err)) {
         cpu_close(&e->engine);
         return -1;

@@ -7,6 +7,7 @@
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/kv_touch.h"
 #include "engine/cpu/machine_limits.h"
+#include "engine/cpu/weight_store.h"
 
 /* The inside of the CPU engine: cpu_engine.c opens and closes it, cpu_forward.c computes,
  * cpu_cost.c says what that takes at least. */
@@ -51,6 +52,7 @@ struct cpu_engine {
     double *rope_frequencies; /* [rope_dim / 2] */
     struct cpu_layer *layers; /* [n_layers] */
     struct packed_matrix *head;
+    struct weight_store weights; /* which owns the matrices of head and layers */
     struct buffer kv; /* [n_layers][keys, values][n_pages][kv_row_bytes] */
     size_t kv_row_bytes;
     struct kv_touch kv_touch;

@@ -45,13 +45,13 @@ struct activations {
  * with both arguments, so a buffer for the largest batch and width serves every smaller one. */
 size_t activations_bytes(uint32_t n_rows, uint32_t cols);
 
-/* Packs `w`; returns NULL and `err` when there is no memory. It is matrix_new, which gives zeroed
- * panels, and matrix_fill of all of them, which several threads may share. All may be called from
- * several threads for different matrices. */
+/* Packs `w`; returns NULL and `err` when there is no memory. It is matrix_new, whose panels are
+ * zeros, and matrix_fill of all of them. All may be called from several threads. */
 struct packed_matrix *matrix_pack(const struct weight *w, struct error *err);
 struct packed_matrix *matrix_new(const struct weight *w, struct error *err);
-void matrix_fill(struct packed_matrix *m, const struct weight *w, uint32_t panel_begin,
-                 uint32_t panel_end);
+/* Packs the panels [panel_begin, panel_end) of `w` into `panels`, which holds zeros before. */
+void matrix_fill(const struct packed_matrix *m, const struct weight *w, uint32_t panel_begin,
+                 uint32_t panel_end, uint8_t *panels);
 void matrix_free(struct packed_matrix *m);
 enum act_kind matrix_act_kind(const struct packed_matrix *m);
 uint32_t matrix_rows(const struct packed_matrix *m);

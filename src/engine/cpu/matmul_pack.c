@@ -236,13 +236,14 @@ static void pack_head(const struct unpacked *u, struct quant_format f, uint32_t 
 }
 
 static void pack_quantized(const struct weight *w, const struct source *source,
-                           struct packed_matrix *m, uint32_t panel_begin, uint32_t panel_end)
+                           const struct packed_matrix *m, uint32_t panel_begin, uint32_t panel_end,
+                           uint8_t *panels)
 {
     struct quant_format f = quant_formats[m->format];
     const struct tensor_type_info *type = tensor_type_info(w->type);
     size_t row_bytes = (size_t)w->cols / type->block_len * type->block_bytes;
     for (uint32_t panel = panel_begin; panel < panel_end; panel++) {
-        uint8_t *to = m->data + panel * m->panel_bytes;
+        uint8_t *to = panels + (panel - panel_begin) * m->panel_bytes;
         const uint8_t *from = (const uint8_t *)w->data + panel * PANEL * row_bytes;
         uint32_t outputs = panel_outputs(m, panel);
         for (uint32_t block = 0; block < m->blocks; block++)
@@ -257,12 +258,13 @@ static void pack_quantized(const struct weight *w, const struct source *source,
 
 /* Called with a constant size, so that a weight is moved by one load and one store. */
 static inline __attribute__((always_inline)) void pack_floats(const struct weight *w,
-                                                              struct packed_matrix *m,
+                                                              const struct packed_matrix *m,
                                                               uint32_t panel_begin,
-                                                              uint32_t panel_end, const size_t size)
+                                                              uint32_t panel_end, uint8_t *panels,
+                                                              const size_t size)
 {
     for (uint32_t panel = panel_begin; panel < panel_end; panel++) {
-        uint8_t *to = m->data + panel * m->panel_bytes;
+        uint8_t *to = panels + (panel - panel_begin) * m->panel_bytes;
         const uint8_t *from = (const uint8_t *)w->data + (size_t)panel * PANEL * w->cols * size;
         uint32_t outputs = panel_outputs(m, panel);
         for (uint32_t col = 0; col < w->cols; col++)
@@ -315,23 +317,23 @@ struct packed_matrix *matrix_new(const struct weight *w, struct error *err)
     return m;
 }
 
-void matrix_fill(struct packed_matrix *m, const struct weight *w, uint32_t panel_begin,
-                 uint32_t panel_end)
+void matrix_fill(const struct packed_matrix *m, const struct weight *w, uint32_t panel_begin,
+                 uint32_t panel_end, uint8_t *panels)
 {
     const struct source *source = source_of(w->type);
     if (source->unpack)
-        pack_quantized(w, source, m, panel_begin, panel_end);
+        pack_quantized(w, source, m, panel_begin, panel_end, panels);
     else if (m->format == PACKED_f32)
-        pack_floats(w, m, panel_begin, panel_end, 4);
+        pack_floats(w, m, panel_begin, panel_end, panels, 4);
     else
-        pack_floats(w, m, panel_begin, panel_end, 2);
+        pack_floats(w, m, panel_begin, panel_end, panels, 2);
 }
 
 struct packed_matrix *matrix_pack(const struct weight *w, struct error *err)
 {
     struct packed_matrix *m = matrix_new(w, err);
     if (m)
-        matrix_fill(m, w, 0, m->n_panels);
+        matrix_fill(m, w, 0, m->n_panels, m->data);
     return m;
 }
 

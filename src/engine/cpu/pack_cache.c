@@ -1,0 +1,478 @@
+/* The file of packed weights; see pack_cache.h. Pieces are read by all threads of the pool, the
+ * file is written by one thread in the background.
+ *
+ * What a newcomer gets wrong: no version number is kept up to date by hand. Of every matrix one
+ * panel is packed anew and compared with the file's, so that a build that packs in another way, or
+ * a model whose weights changed under the same date, never meets old panels. */
+#include "engine/cpu/pack_cache.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "engine/cpu/matmul_internal.h"
+
+enum {
+    FILE_VERSION = 1, /* of the head and the entries; that of the panels is checked by panels */
+    DATA_ALIGN = 4096,
+    CHUNK_BYTES = 256 << 10, /* read and then checked while it is in the core's own cache */
+    IN_FLIGHT = 16,          /* pieces that the disk may lag behind the writer */
+};
+
+#define FILE_MAGIC ((uint64_t)0x646b636170646172u) /* "radpackd", and this machine's byte order */
+#define LEAST_FREE ((uint64_t)1 << 30)             /* bytes that a new file leaves on the disk */
+#define SUFFIX     ".radish-packed"
+#define OTHER      "it is of another model, or of another version of radish"
+
+struct head {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t n_matrices, n_pieces;
+    uint32_t reserved;
+    uint64_t model_bytes;
+    int64_t model_mtime_ns;
+    uint64_t model_hash; /* of all before the tensors' data */
+    uint64_t file_bytes;
+    uint64_t checksum; /* of all up to the first matrix, with 0 here */
+};
+
+struct entry {
+    uint32_t format, rows, cols;
+    int32_t zero;
+    uint64_t panel_bytes, size_bytes;
+    uint64_t offset;
+};
+
+struct pack_cache {
+    const struct weight_store *store;
+    char *path, *temporary_path;
+    uid_t model_owner;
+    int fd;              /* of a usable file, else -1 */
+    size_t head_bytes;   /* of the head, the entries and the checksums */
+    struct head *head;   /* [head_bytes] all three as they are in the file */
+    struct entry *table; /* [n_matrices] in it */
+    uint64_t *checksums; /* [n_pieces] in it */
+};
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* ---- checksums ---------------------------------------------------------------------------- */
+
+/* Eight sums side by side, because one would wait for its own multiplications. For a given rest,
+ * each word's change is a one to one change of its lane, so that one flipped bit is always seen. */
+struct checksum {
+    uint64_t lanes[8];
+};
+
+static void checksum_add(struct checksum *c, const void *bytes, size_t len)
+{
+    uint64_t lanes[8];
+    memcpy(lanes, c->lanes, sizeof lanes);
+    for (const uint8_t *p = bytes; len; p += sizeof lanes) {
+        uint64_t words[8] = {0};
+        size_t n = len < sizeof words ? len : sizeof words;
+        memcpy(words, p, n);
+        for (int i = 0; i < 8; i++) {
+            uint64_t mixed = (lanes[i] ^ words[i]) * 0x9e3779b97f4a7c15u;
+            lanes[i] = mixed << 31 | mixed >> 33;
+        }
+        len -= n;
+    }
+    memcpy(c->lanes, lanes, sizeof lanes);
+}
+
+static uint64_t checksum_end(const struct checksum *c, uint64_t len)
+{
+    uint64_t all = hash_mix(len);
+    for (int i = 0; i < 8; i++)
+        all = hash_mix(all ^ c->lanes[i]);
+    return all;
+}
+
+static uint64_t checksum_bytes(const void *bytes, size_t len)
+{
+    struct checksum c = {{0}};
+    checksum_add(&c, bytes, len);
+    return checksum_end(&c, len);
+}
+
+static uint64_t head_checksum(const struct head *head, size_t head_bytes)
+{
+    struct head first = *head;
+    first.checksum = 0;
+    return hash_pair(checksum_bytes(&first, sizeof first),
+                     checksum_bytes(head + 1, head_bytes - sizeof *head));
+}
+
+/* ---- what the file must say --------------------------------------------------------------- */
+
+static uint64_t model_hash(const struct gguf *g)
+{
+    size_t len = g->map_bytes;
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        size_t at = (size_t)((const uint8_t *)g->tensors[i].data - g->map);
+        len = at < len ? at : len;
+    }
+    return checksum_bytes(g->map, len);
+}
+
+static void head_make(struct pack_cache *c, const struct stat *model)
+{
+    const struct weight_store *s = c->store;
+    size_t end = c->head_bytes;
+    for (uint32_t i = 0; i < s->n_matrices; i++) {
+        const struct packed_matrix *m = s->matrices[i];
+        size_t offset = round_up(end, DATA_ALIGN);
+        c->table[i] = (struct entry){.format = m->format,
+                                     .rows = m->rows,
+                                     .cols = m->cols,
+                                     .zero = m->zero,
+                                     .panel_bytes = m->panel_bytes,
+                                     .size_bytes = m->bytes,
+                                     .offset = offset};
+        end = offset + m->bytes;
+    }
+    *c->head = (struct head){.magic = FILE_MAGIC,
+                             .version = FILE_VERSION,
+                             .n_matrices = s->n_matrices,
+                             .n_pieces = s->n_pieces,
+                             .model_bytes = (uint64_t)model->st_size,
+                             .model_mtime_ns = model->st_mtim.tv_sec * (int64_t)1000000000 +
+                                               model->st_mtim.tv_nsec,
+                             .model_hash = model_hash(s->gguf),
+                             .file_bytes = end};
+}
+
+static char *path_with(const char *path, const char *suffix)
+{
+    char *all;
+    return asprintf(&all, "%s%s", path, suffix) < 0 ? NULL : all;
+}
+
+static int describe(struct pack_cache *c, struct error *err)
+{
+    const struct weight_store *s = c->store;
+    const char *model_path = s->gguf->path ? s->gguf->path : "";
+    struct stat model;
+    if (stat(model_path, &model) != 0)
+        return error_set(err, ERROR_IO, "%s: %s", model_path, strerror(errno));
+    if (!S_ISREG(model.st_mode) || (uint64_t)model.st_size != s->gguf->map_bytes)
+        return error_set(err, ERROR_IO, "%s: not the file that was opened", model_path);
+    c->model_owner = model.st_uid;
+    c->head_bytes = sizeof *c->head + s->n_matrices * sizeof *c->table +
+                    s->n_pieces * sizeof *c->checksums;
+    c->path = path_with(model_path, SUFFIX);
+    c->temporary_path = path_with(model_path, SUFFIX ".tmp");
+    c->head = calloc(1, c->head_bytes);
+    if (!c->path || !c->temporary_path || !c->head)
+        return error_set(err, ERROR_MEMORY, "no memory for the cache of packed weights");
+    c->table = (struct entry *)(c->head + 1);
+    c->checksums = (uint64_t *)(c->table + s->n_matrices);
+    head_make(c, &model);
+    return 0;
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+static int read_all(int fd, void *to, size_t len, uint64_t offset, struct error *err)
+{
+    for (uint8_t *p = to; len;) {
+        ssize_t n = pread(fd, p, len, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return error_set(err, ERROR_IO, "it cannot be read: %s", strerror(errno));
+        if (n == 0)
+            return error_set(err, ERROR_FORMAT, "it ends too early");
+        p += n;
+        len -= (size_t)n;
+        offset += (uint64_t)n;
+    }
+    return 0;
+}
+
+/* The file's head, entries and checksums against ours. */
+static int head_check(const struct pack_cache *c, const struct head *found, uint64_t file_bytes,
+                      struct error *err)
+{
+    const struct head *own = c->head;
+    if (found->version != own->version || found->n_matrices != own->n_matrices ||
+        found->n_pieces != own->n_pieces)
+        return error_set(err, ERROR_FORMAT, OTHER);
+    if (head_checksum(found, c->head_bytes) != found->checksum)
+        return error_set(err, ERROR_FORMAT, "its head is damaged");
+    if (found->model_bytes != own->model_bytes || found->model_mtime_ns != own->model_mtime_ns ||
+        found->model_hash != own->model_hash)
+        return error_set(err, ERROR_FORMAT, "the model has changed");
+    if (found->file_bytes != own->file_bytes ||
+        memcmp(found + 1, own + 1, own->n_matrices * sizeof *c->table) != 0)
+        return error_set(err, ERROR_FORMAT, OTHER);
+    if (file_bytes != own->file_bytes)
+        return error_set(err, ERROR_FORMAT, "it has %llu bytes, not %llu",
+                         (unsigned long long)file_bytes, (unsigned long long)own->file_bytes);
+    return 0;
+}
+
+/* Who may not change the model must not be able to change what is read instead of it. */
+static int file_check(const struct pack_cache *c, int fd, struct stat *st, struct error *err)
+{
+    if (fstat(fd, st) != 0)
+        return error_set(err, ERROR_IO, "%s", strerror(errno));
+    if (!S_ISREG(st->st_mode))
+        return error_set(err, ERROR_FORMAT, "it is not a regular file");
+    if (st->st_uid != geteuid() && st->st_uid != c->model_owner && st->st_uid != 0)
+        return error_set(err, ERROR_FORMAT, "it belongs to another user");
+    return 0;
+}
+
+static int content_check(struct pack_cache *c, int fd, struct error *err)
+{
+    struct stat st;
+    uint64_t magic;
+    if (file_check(c, fd, &st, err))
+        return -1;
+    if (st.st_size < (off_t)sizeof magic || read_all(fd, &magic, sizeof magic, 0, err) ||
+        magic != FILE_MAGIC)
+        return error_set(err, ERROR_FORMAT, "it is no file of packed weights");
+    /* A shorter one has another number of matrices, or lost its end. */
+    size_t len = (size_t)st.st_size < c->head_bytes ? (size_t)st.st_size : c->head_bytes;
+    struct head *found = calloc(1, c->head_bytes);
+    if (!found)
+        return error_set(err, ERROR_MEMORY, "no memory to read it");
+    int rc = read_all(fd, found, len, 0, err) || head_check(c, found, (uint64_t)st.st_size, err);
+    if (rc == 0)
+        memcpy(c->head, found, c->head_bytes);
+    free(found);
+    return rc ? -1 : 0;
+}
+
+int pack_cache_open(struct pack_cache **out, const struct weight_store *store,
+                    enum pack_cache_state *state, struct error *err)
+{
+    struct pack_cache *c = calloc(1, sizeof *c);
+    if (!c)
+        return error_set(err, ERROR_MEMORY, "no memory for the cache of packed weights");
+    *c = (struct pack_cache){.store = store, .fd = -1};
+    if (describe(c, err)) {
+        pack_cache_close(c);
+        return -1;
+    }
+    *out = c;
+    int fd = open(c->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && content_check(c, fd, err) == 0) {
+        c->fd = fd;
+        *state = PACK_CACHE_USABLE;
+        return 0;
+    }
+    *state = fd < 0 && errno == ENOENT ? PACK_CACHE_ABSENT : PACK_CACHE_BAD;
+    if (fd < 0)
+        error_set(err, ERROR_IO, "%s", strerror(errno));
+    else
+        close(fd);
+    return 0;
+}
+
+void pack_cache_close(struct pack_cache *c)
+{
+    if (!c)
+        return;
+    if (c->fd >= 0)
+        close(c->fd);
+    free(c->path);
+    free(c->temporary_path);
+    free(c->head);
+    free(c);
+}
+
+const char *pack_cache_path(const struct pack_cache *c)
+{
+    return c->path;
+}
+
+/* A panel of each matrix, packed from the model, must be as in the file. */
+static int sample_check(const struct pack_cache *c, const struct weight_piece *piece,
+                        struct error *err)
+{
+    const struct packed_matrix *m = c->store->matrices[piece->matrix];
+    uint32_t panel = (uint32_t)(hash_mix(piece->matrix) % m->n_panels);
+    if (panel < piece->panel_begin || panel >= piece->panel_end)
+        return 0;
+    uint8_t *packed = aligned_alloc(PACK_ALIGN, m->panel_bytes);
+    if (!packed)
+        return error_set(err, ERROR_MEMORY, "no memory to check it");
+    memset(packed, 0, m->panel_bytes);
+    matrix_fill(m, c->store->weights[piece->matrix], panel, panel + 1, packed);
+    bool same = memcmp(packed, matrix_panel(m, panel), m->panel_bytes) == 0;
+    free(packed);
+    return same ? 0 : error_set(err, ERROR_FORMAT, OTHER);
+}
+
+/* Where a piece's bytes lie in its matrix, and how many they are. */
+static uint8_t *piece_bytes(const struct pack_cache *c, const struct weight_piece *piece,
+                            size_t *begin, size_t *len)
+{
+    const struct packed_matrix *m = c->store->matrices[piece->matrix];
+    *begin = piece->panel_begin * m->panel_bytes;
+    *len = (piece->panel_end - piece->panel_begin) * m->panel_bytes;
+    return m->data + *begin;
+}
+
+int pack_cache_read(const struct pack_cache *c, uint32_t index, struct error *err)
+{
+    assert(c->fd >= 0);
+    const struct weight_piece *piece = &c->store->pieces[index];
+    size_t begin, len;
+    uint8_t *to = piece_bytes(c, piece, &begin, &len);
+    uint64_t offset = c->table[piece->matrix].offset + begin;
+    struct checksum sum = {{0}};
+    for (size_t done = 0; done < len;) {
+        size_t n = len - done < CHUNK_BYTES ? len - done : CHUNK_BYTES;
+        if (read_all(c->fd, to + done, n, offset + done, err))
+            return -1;
+        checksum_add(&sum, to + done, n);
+        done += n;
+    }
+    if (checksum_end(&sum, len) != c->checksums[index])
+        return error_set(err, ERROR_FORMAT, "its weights are damaged");
+    return sample_check(c, piece, err);
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+static int write_all(int fd, const void *from, size_t len, uint64_t offset, struct error *err)
+{
+    for (const uint8_t *p = from; len;) {
+        ssize_t n = pwrite(fd, p, len, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return error_set(err, ERROR_IO, "%s", strerror(errno));
+        p += n;
+        len -= (size_t)n;
+        offset += (uint64_t)n;
+    }
+    return 0;
+}
+
+/* The file under its temporary name, for this process alone. Who is killed leaves it behind, and
+ * the next one takes it over; its lock says whether anyone still writes. */
+static int temporary_open(const struct pack_cache *c, struct error *err)
+{
+    struct stat opened, named;
+    int fd = open(c->temporary_path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                  0644);
+    if (fd < 0)
+        return error_set(err, ERROR_IO, "%s", strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &opened) != 0 ||
+        stat(c->temporary_path, &named) != 0 || opened.st_ino != named.st_ino) {
+        /* The second part: another process has just finished it and given it its name. */
+        close(fd);
+        return error_set(err, ERROR_IO, "another process writes it");
+    }
+    if (!S_ISREG(opened.st_mode) || ftruncate(fd, 0) != 0) {
+        close(fd);
+        return error_set(err, ERROR_IO, "%s is in the way", c->temporary_path);
+    }
+    return fd;
+}
+
+static int space_reserve(const struct pack_cache *c, int fd, struct error *err)
+{
+    struct statvfs disk;
+    uint64_t bytes = c->head->file_bytes;
+    if (fstatvfs(fd, &disk) != 0)
+        return error_set(err, ERROR_IO, "%s", strerror(errno));
+    if ((uint64_t)disk.f_bavail * disk.f_frsize < bytes + LEAST_FREE)
+        return error_set(err, ERROR_IO, "it needs %llu MiB and would leave less than %llu MiB free",
+                         (unsigned long long)bytes >> 20, (unsigned long long)LEAST_FREE >> 20);
+    /* Not every file system can; then a full disk shows when it is full. */
+    if (fallocate(fd, 0, 0, (off_t)bytes) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
+        return error_set(err, ERROR_IO, "%s", strerror(errno));
+    return ftruncate(fd, (off_t)bytes) ? error_set(err, ERROR_IO, "%s", strerror(errno)) : 0;
+}
+
+/* Lets the disk begin with this piece and waits for an earlier one, so that neither the last sync
+ * nor a process that stops has to wait for gigabytes. */
+static void disk_keep_up(const struct pack_cache *c, int fd, uint32_t index)
+{
+    size_t begin, len;
+    const struct weight_piece *piece = &c->store->pieces[index];
+    piece_bytes(c, piece, &begin, &len);
+    sync_file_range(fd, (off_t)(c->table[piece->matrix].offset + begin), (off_t)len,
+                    SYNC_FILE_RANGE_WRITE);
+    if (index < IN_FLIGHT)
+        return;
+    piece = &c->store->pieces[index - IN_FLIGHT];
+    piece_bytes(c, piece, &begin, &len);
+    sync_file_range(fd, (off_t)(c->table[piece->matrix].offset + begin), (off_t)len,
+                    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                        SYNC_FILE_RANGE_WAIT_AFTER);
+}
+
+static int content_write(struct pack_cache *c, int fd, const atomic_bool *stop, struct error *err)
+{
+    if (space_reserve(c, fd, err))
+        return -1;
+    for (uint32_t i = 0; i < c->store->n_pieces; i++) {
+        const struct weight_piece *piece = &c->store->pieces[i];
+        size_t begin, len;
+        const uint8_t *from = piece_bytes(c, piece, &begin, &len);
+        if (atomic_load(stop))
+            return error_set(err, ERROR_CANCELED, "there was no time to write it");
+        c->checksums[i] = checksum_bytes(from, len);
+        if (write_all(fd, from, len, c->table[piece->matrix].offset + begin, err))
+            return -1;
+        disk_keep_up(c, fd, i);
+    }
+    c->head->checksum = head_checksum(c->head, c->head_bytes);
+    if (write_all(fd, c->head, c->head_bytes, 0, err))
+        return -1;
+    return fdatasync(fd) ? error_set(err, ERROR_IO, "%s", strerror(errno)) : 0;
+}
+
+int pack_cache_write(struct pack_cache *c, const atomic_bool *stop, struct error *err)
+{
+    int fd = temporary_open(c, err);
+    if (fd < 0)
+        return -1;
+    int rc = content_write(c, fd, stop, err);
+    if (rc == 0 && rename(c->temporary_path, c->path) != 0)
+        rc = error_set(err, ERROR_IO, "%s", strerror(errno));
+    if (rc)
+        unlink(c->temporary_path);
+    close(fd);
+    return rc;
+}
+
+void pack_cache_remove(const struct pack_cache *c)
+{
+    uint64_t magic = 0;
+    struct stat st;
+    int fd = open(c->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (fd < 0)
+        return;
+    if (file_check(c, fd, &st, NULL) == 0 && read_all(fd, &magic, sizeof magic, 0, NULL) == 0 &&
+        magic == FILE_MAGIC)
+        unlink(c->path);
+    close(fd);
+}
+
+/* Reading gives about 6 GB/s, whatever the format, and a machine with more cores does not read much
+ * faster, while it packs faster with every core. So a file is for those that pack at less than half
+ * of that; a gain of a fraction of a second is not worth a second copy of the model on the disk. */
+bool pack_cache_pays(uint64_t pack_ns, size_t size_bytes)
+{
+    const uint64_t least_ns = 1000000000, most_bytes_per_ns = 3;
+    return pack_ns > least_ns && size_bytes / pack_ns < most_bytes_per_ns;
+}

@@ -1,0 +1,42 @@
+#ifndef RADISH_ENGINE_CPU_PACK_CACHE_H
+#define RADISH_ENGINE_CPU_PACK_CACHE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "engine/cpu/weight_store.h"
+
+/* A file beside the model, MODEL.gguf.radish-packed, with its matrices as they are in memory: at
+ * the next start they are read, several times faster than they are packed.
+ *
+ *   head │ an entry a matrix │ a checksum a piece │ padding │ matrix 0 │ padding │ matrix 1 │ ...
+ *   0                                                       4096                 a multiple of it
+ *
+ * The head and the entries follow from the model file and the layout of packed matrices; they are
+ * made anew and compared with the file's. So nothing that a file says is ever used as a size or a
+ * place, and whatever is wrong with it, it is no worse than no file. */
+struct pack_cache;
+
+enum pack_cache_state {
+    PACK_CACHE_ABSENT,
+    PACK_CACHE_USABLE,
+    PACK_CACHE_BAD, /* `err` says why: damaged, or of another model or another build */
+};
+
+/* For the matrices of a store, which outlives it, and looks for the file. -1 when there cannot be
+ * one: the model is not a file, or there is no memory. */
+int pack_cache_open(struct pack_cache **out, const struct weight_store *store,
+                    enum pack_cache_state *state, struct error *err);
+void pack_cache_close(struct pack_cache *c); /* NULL is fine */
+const char *pack_cache_path(const struct pack_cache *c);
+/* Reads a piece of a usable file into its matrix. From any thread. */
+int pack_cache_read(const struct pack_cache *c, uint32_t piece, struct error *err);
+/* Writes the file from the matrices, under another name until it is whole; -1 too when `stop` came
+ * true. Only one thread at a time. */
+int pack_cache_write(struct pack_cache *c, const atomic_bool *stop, struct error *err);
+/* Removes a bad file, if it is one of ours. */
+void pack_cache_remove(const struct pack_cache *c);
+/* Whether a file is worth it after packing took `pack_ns` of every thread's time. */
+bool pack_cache_pays(uint64_t pack_ns, size_t size_bytes);
+
+#endif

@@ -1,0 +1,49 @@
+#ifndef RADISH_ENGINE_CPU_WEIGHT_STORE_H
+#define RADISH_ENGINE_CPU_WEIGHT_STORE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/parallel.h"
+#include "engine/cpu/matmul.h"
+#include "engine/engine.h"
+
+/* All matrices of a model, packed. They are cut into pieces of whole panels and a few MiB, which
+ * are what a thread does at a time and what a cache file is checked by:
+ *
+ *   matrix   [ panel │ panel │ panel │ panel │ panel │ panel │ panel ]
+ *   piece    [         0             │           1           │   2   ]
+ *
+ * For one model and one layout of panels the numbers of matrices and pieces are always the same, so
+ * that a file can be told by them. */
+struct weight_piece {
+    uint32_t matrix;
+    uint32_t panel_begin, panel_end;
+};
+
+struct weight_store {
+    const struct gguf *gguf;
+    uint32_t n_matrices, n_pieces;
+    const struct weight **weights;   /* [n_matrices] */
+    struct packed_matrix **matrices; /* [n_matrices] */
+    struct weight_piece *pieces;     /* [n_pieces] */
+    size_t size_bytes;               /* of all matrices */
+
+    struct pack_cache *cache; /* NULL: none */
+    pthread_t writer;         /* of the cache's file, while is_writing */
+    bool is_writing;
+    atomic_bool stop; /* tells it to give up */
+};
+
+/* Takes memory for the matrices of `weights`, which are not filled yet. */
+int weight_store_open(struct weight_store *s, const struct gguf *gguf,
+                      const struct weight *const *weights, uint32_t n_weights, struct error *err);
+/* Fills them with all threads of the pool: packs them, or reads them from the file beside the model
+ * that an earlier load has left. A file that is missing and worth it is then written in the
+ * background, until weight_store_close. */
+int weight_store_load(struct weight_store *s, struct parallel *pool, enum pack_cache_mode mode,
+                      engine_progress progress, void *context, struct error *err);
+void weight_store_close(struct weight_store *s); /* harmless on a zeroed one */
+
+#endif
