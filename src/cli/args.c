@@ -115,6 +115,29 @@ static int number_set(const struct option *o, const char *text, struct error *er
     return 0;
 }
 
+/* "128,512": each of the numbers is one that the option could have alone. */
+static int numbers_set(const struct option *o, const char *text, struct error *err)
+{
+    struct number_list list = {.n = 0};
+    for (const char *at = text, *end; at; at = *end ? end + 1 : NULL) {
+        char one[64];
+        double number;
+        struct error cause;
+        end = at + strcspn(at, ",");
+        int len = snprintf(one, sizeof one, "%.*s", (int)(end - at), at);
+        if (list.n == NUMBER_LIST_MAX || len >= (int)sizeof one)
+            return error_set(err, ERROR_INPUT, "--%.*s takes at most %d numbers, not '%s'",
+                             name_length(o), o->names, NUMBER_LIST_MAX, text);
+        if (number_parse(o, one, &number, &cause))
+            return strchr(text, ',')
+                       ? error_set(err, ERROR_INPUT, "%s in '%s'", cause.message, text)
+                       : error_set(err, ERROR_INPUT, "%s", cause.message);
+        list.items[list.n++] = (uint32_t)number;
+    }
+    *(struct number_list *)o->target = list;
+    return 0;
+}
+
 static int list_add(const struct option *o, const char *text, struct error *err)
 {
     struct string_list *list = o->target;
@@ -149,6 +172,7 @@ static int option_set_value(const struct option *o, const char *text, struct err
     case OPTION_SIZE:
     case OPTION_TIME: return amount_set(o, text, err);
     case OPTION_LIST: return list_add(o, text, err);
+    case OPTION_UINTS: return numbers_set(o, text, err);
     case OPTION_UINT:
     case OPTION_COUNT:
     case OPTION_FLOAT: return number_set(o, text, err);
@@ -210,12 +234,19 @@ static void option_spell(const struct option *o, char *out, size_t size)
              o->value ? o->value : "");
 }
 
+static bool is_hidden(const struct option_set *set, const struct option *o)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", name_length(o), o->names);
+    return !o->help || option_find(set, name) != o;
+}
+
 void args_print_options(const struct option_set *set)
 {
     for (size_t t = 0; t < sizeof set->tables / sizeof *set->tables && set->tables[t]; t++) {
         for (const struct option *o = set->tables[t]; o->names; o++) {
             char spelling[96];
-            if (!o->help)
+            if (is_hidden(set, o))
                 continue;
             option_spell(o, spelling, sizeof spelling);
             printf("  %-31s %s\n", spelling, o->help);

@@ -15,6 +15,7 @@ enum option_type {
     OPTION_STRING, /* const char *, not empty */
     OPTION_TEXT,   /* const char *, may be empty */
     OPTION_UINT,   /* uint32_t, between min and max */
+    OPTION_UINTS,  /* struct number_list: several of those, with commas between them */
     OPTION_COUNT,  /* uint32_t, between min and max, or -1, which sets 0: no limit */
     OPTION_FLOAT,  /* float, between min and max */
     OPTION_SEED,   /* struct seed */
@@ -42,13 +43,20 @@ struct string_list {
     size_t n;
 };
 
+enum { NUMBER_LIST_MAX = 32 };
+
+struct number_list {
+    uint32_t items[NUMBER_LIST_MAX];
+    size_t n;
+};
+
 struct option {
     const char *names; /* "model m": the long name first, then others; one letter is short */
     enum option_type type;
     void *target;
     const char *value;          /* what --help calls the value */
     const char *help;           /* NULL: works, but --help does not show it */
-    double min, max;            /* UINT, COUNT, FLOAT: max 0 is no bound but INT32_MAX */
+    double min, max;            /* UINT(S), COUNT, FLOAT: max 0 is no bound but INT32_MAX */
     const char *const *choices; /* CHOICE: NULL-terminated */
 };
 
@@ -69,6 +77,10 @@ struct option {
 #define UINT(names_, target_, value_, min_, max_, help_)                                           \
     {                                                                                              \
         names_, OPTION_UINT, target_, value_, help_, min_, max_, NULL                              \
+    }
+#define UINTS(names_, target_, value_, min_, max_, help_)                                          \
+    {                                                                                              \
+        names_, OPTION_UINTS, target_, value_, help_, min_, max_, NULL                             \
     }
 #define COUNT(names_, target_, value_, min_, max_, help_)                                          \
     {                                                                                              \
@@ -99,7 +111,8 @@ struct option {
         names_, OPTION_CHOICE, target_, value_, help_, 0, 0, choices_                              \
     }
 
-/* Several tables of options, each ended by one without names. */
+/* Several tables of options, each ended by one without names. Where two have an option of the same
+ * name, the first one's is meant. */
 struct option_set {
     const struct option *tables[8];
     struct string_list operands; /* what is not an option */

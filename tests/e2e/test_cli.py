@@ -309,15 +309,101 @@ def test_ctrl_c_ends_run_with_130():
     assert process.wait(TIMEOUT_S) == INTERRUPTED
 
 
+def bench(*args, binary=RADISH):
+    done = radish("bench", *args, "--json", binary=binary)
+    assert done.returncode == OK, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
 def test_bench_leaves_out_what_was_not_measured():
-    text = radish("bench", *MOCK, "-p", "0", "-n", "4", "-d", "3", "--streams", "2").stdout
-    assert b"prefill" not in text and b"decode      4 tokens x 2   at 3 " in text
-    text = radish("bench", *MOCK, "-p", "4", "-n", "0").stdout
-    assert b"prefill     4 tokens" in text and b"decode" not in text
-    both = json.loads(radish("bench", *MOCK, "-p", "4", "-n", "4", "--json").stdout)
-    prefill = json.loads(radish("bench", *MOCK, "-p", "4", "-n", "0", "--json").stdout)
-    assert both["decode_tokens"] == 4 and "decode_tokens_per_second" in both
-    assert prefill["prompt_tokens"] == 4 and not [key for key in prefill if "decode" in key]
+    text = radish("bench", *MOCK, "-p", "0", "-n", "4", "-d", "3", "--streams", "2").stdout.decode()
+    assert "prefill" not in text and "\n| decode 4 x2 @ d3 | " in text
+    assert "limit" not in text and "MB/token" not in text and "products" not in text
+    text = radish("bench", *MOCK, "-p", "4", "-n", "0").stdout.decode()
+    assert "\n| prefill 4 | " in text and "decode" not in text
+    both = bench(*MOCK, "-p", "4", "-n", "4")
+    assert both["decode_tokens_per_second"] > 0 and both["prefill_tokens_per_second"] > 0
+    prefill = bench(*MOCK, "-p", "4", "-n", "0")
+    assert "prefill_tokens_per_second" in prefill and "decode_tokens_per_second" not in prefill
+    assert [sorted(row) for row in prefill["rows"]] == [
+        ["depth", "streams", "test", "threads", "tokens", "tokens_per_second", "tokens_per_second_mean"]]
+    assert "limits" not in prefill["engines"][0]
+
+
+def test_bench_measures_every_combination():
+    told = bench(*MOCK, "-p", "4,600", "-n", "2,3", "-d", "0,5", "--streams", "1,8", "-t", "1,2")
+    rows = [(r["threads"], r["depth"], r["test"], r["tokens"], r["streams"]) for r in told["rows"]]
+    assert rows == [(t, d, *test) for t in (1, 2) for d in (0, 5)
+                    for test in (("prefill", 4, 1), ("prefill", 600, 1), ("decode", 2, 1), ("decode", 2, 8),
+                                 ("decode", 3, 1), ("decode", 3, 8))]
+    assert told["prefill_tokens_per_second"] == told["rows"][0]["tokens_per_second"]
+    assert told["decode_tokens_per_second"] == told["rows"][2]["tokens_per_second"]
+    text = radish("bench", *MOCK, "-p", "4,600", "-n", "0", "-t", "1,2").stdout.decode()
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(table) == 2 + 4 and len({len(line) for line in table}) == 1
+    assert "| threads |" in table[0]
+
+
+@pytest.mark.parametrize("args, words", [
+    (("-p", "4,x"), "--prompt needs a whole number of at least 0, not 'x' in '4,x'"),
+    (("-n", "4,,5"), "--decode needs a whole number of at least 0, not '' in '4,,5'"),
+    (("--streams", "0"), "--streams needs a whole number from 1 to 256, not '0'"),
+    (("-p", "0", "-n", "0,0"), "nothing to measure"),
+    (("-d", "9999999"), "too much for the context"),
+])
+def test_bench_says_what_is_wrong(args, words):
+    done = radish("bench", *MOCK, *args)
+    assert done.returncode == USAGE and words in done.stderr.decode()
+
+
+def test_bench_shows_progress_on_a_terminal_only():
+    args = ("bench", *MOCK, "-p", "4", "-n", "2", "-d", "7")
+    assert radish(*args).stderr == b""
+    try:
+        master, slave = pty.openpty()
+    except OSError as e:
+        pytest.skip(f"no pseudo-terminal: {e}")
+    with os.fdopen(master, "rb", buffering=0) as terminal:
+        done = subprocess.run([RADISH, *args], stdout=subprocess.PIPE, stderr=slave, timeout=TIMEOUT_S, check=True)
+        os.close(slave)
+        shown = terminal.read(65536).decode()
+    assert "measuring 1 of 2: prefill of 4 tokens behind 7" in shown
+    assert "measuring 2 of 2: decode of 2 tokens behind 7" in shown and "\n" not in shown
+    assert shown.endswith("\r\033[K") and done.stdout.startswith(b"mock on mock\n")
+
+
+@pytest.mark.skipif(not os.path.exists(MODEL), reason="the default model is not there")
+class TestBenchOfTheModel:
+    RELEASE = os.path.join(BUILD, "radish")
+
+    def test_limits(self):
+        told = bench("-m", MODEL, "-p", "8,16", "-n", "2", "-d", "0,3", "--streams", "1,2", "-t", "1", "-r", "1",
+                     binary=self.RELEASE)
+        limits = told["engines"][0]["limits"]
+        assert all(limits[name] > 1e6 for name in (
+            "memory_bytes_per_second", "int8_macs_per_second", "float_macs_per_second"))
+        assert len(told["rows"]) == 8
+        for row in told["rows"]:
+            assert row["bound_by"] in ("memory", "compute")
+            assert 0 < row["share_of_limit"] < 10
+            assert 0 < row["tokens_per_second_mean"] <= row["tokens_per_second"] * 1.0001
+            assert row["limit_tokens_per_second"] * row["share_of_limit"] == pytest.approx(
+                row["tokens_per_second"])
+            assert row["bytes_per_token"] > 1e6 and row["int8_macs_per_token"] > 1e8
+            assert row["float_macs_per_token"] > row["attention_macs_per_token"] > 0
+            shares = [row[f"{part}_share_of_time"] for part in ("products", "attention", "other")]
+            assert sum(shares) == pytest.approx(1) and min(shares) > 0
+            assert 0 < row["attention_share_of_float_peak"] < 10 and 0 < row["products_share_of_peak"] < 10
+        one, two = [row for row in told["rows"] if row["test"] == "decode"][:2]
+        assert two["int8_macs_per_token"] == one["int8_macs_per_token"]
+        assert one["bytes_per_token"] / 2 < two["bytes_per_token"] < one["bytes_per_token"] * 0.51
+
+    def test_without_limits(self):
+        told = bench("-m", MODEL, "-p", "8", "-n", "0", "-t", "1", "-r", "1", "--no-limits", binary=self.RELEASE)
+        assert "limits" not in told["engines"][0] and "share_of_limit" not in told["rows"][0]
+        assert told["rows"][0]["bytes_per_token"] > 1e6
+        text = radish("bench", "-m", MODEL, "-p", "8", "-n", "2", "-r", "1", binary=self.RELEASE).stdout.decode()
+        assert "GB/s" in text and "| reached |" in text and "| attention/peak |" in text
 
 
 @pytest.mark.skipif(not NO_TEMPLATE.exists(), reason="the shared data are not there")

@@ -13,6 +13,7 @@ static const char *words;
 static uint32_t count, unbounded;
 static struct seed seed;
 static struct cache_size size_option;
+static struct number_list numbers;
 static const char *const choices[] = {"red", "green", NULL};
 
 static const struct option table[] = {
@@ -28,6 +29,7 @@ static const struct option table[] = {
     UINT("million", &unbounded, "N", 0, 1e6, ""),
     SEED("seed", &seed, "N", ""),
     SIZE("size", &size_option, "SIZE", ""),
+    UINTS("lengths l", &numbers, "N,...", 1, 4096, ""),
     {0},
 };
 
@@ -100,6 +102,45 @@ TEST(args, minus_one_is_no_limit_where_there_may_be_none)
     CHECK(PARSE(&set, "--count", "0") == -1 && PARSE(&set, "--count", "-2") == -1);
     CHECK_STR(err.message,
               "--count needs a whole number of at least 1, or -1 for no limit, not '-2'");
+}
+
+TEST(args, lists_of_numbers)
+{
+    struct option_set set;
+    CHECK(PARSE(&set, "-l", "128") == 0 && numbers.n == 1 && numbers.items[0] == 128);
+    CHECK(PARSE(&set, "--lengths=1,4096,2,2") == 0 && numbers.n == 4);
+    CHECK(numbers.items[0] == 1 && numbers.items[1] == 4096 && numbers.items[3] == 2);
+    CHECK(PARSE(&set, "-l", "7", "-l", "8, 9") == 0 && numbers.n == 2 && numbers.items[1] == 9);
+    CHECK(PARSE(&set, "-l", "x") == -1);
+    CHECK_STR(err.message, "--lengths needs a whole number from 1 to 4096, not 'x'");
+    CHECK(PARSE(&set, "-l", "1,x,3") == -1);
+    CHECK_STR(err.message, "--lengths needs a whole number from 1 to 4096, not 'x' in '1,x,3'");
+    CHECK(PARSE(&set, "-l", "1,") == -1 && strstr(err.message, "not '' in '1,'"));
+    CHECK(PARSE(&set, "-l", ",1") == -1 && PARSE(&set, "-l", "1,,2") == -1);
+    CHECK(PARSE(&set, "-l", ",") == -1 && PARSE(&set, "-l", "") == -1);
+    CHECK(PARSE(&set, "-l", "1,4097") == -1 && PARSE(&set, "-l", "0,1") == -1);
+    CHECK(PARSE(&set, "-l", "1;2") == -1 && PARSE(&set, "-l", "1.5,2") == -1);
+    CHECK(numbers.n == 2 && numbers.items[1] == 9); /* what was refused has changed nothing */
+    /* As many as there is room for, and not one more; nor a number without end. */
+    char many[200] = "1";
+    for (int i = 1; i < NUMBER_LIST_MAX; i++)
+        strcat(many, ",1");
+    CHECK(PARSE(&set, "-l", many) == 0 && numbers.n == NUMBER_LIST_MAX);
+    strcat(many, ",1");
+    CHECK(PARSE(&set, "-l", many) == -1 && strstr(err.message, "at most 32 numbers"));
+    memset(many, ' ', 150);
+    memcpy(many + 150, "1x", 3);
+    CHECK(PARSE(&set, "-l", many) == -1);
+}
+
+TEST(args, an_earlier_table_hides_options_of_the_same_name)
+{
+    static uint32_t hidden;
+    static const struct option first[] = {UINTS("number n", &numbers, "N,...", 0, 9, ""), {0}};
+    static const struct option second[] = {UINT("number n", &hidden, "N", 0, 9, ""), {0}};
+    struct option_set set = {.tables = {first, second}};
+    char *argv[] = {"-n", "4,5"};
+    CHECK(args_parse(&set, 2, argv, &err) == 0 && numbers.n == 2 && hidden == 0);
 }
 
 TEST(args, seeds)

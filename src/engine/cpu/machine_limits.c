@@ -4,9 +4,9 @@
  * and not as long as the job. */
 #include "engine/cpu/machine_limits.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "engine/cpu/buffer.h"
@@ -99,17 +99,21 @@ static void measure(struct machine_probe *p, uint64_t (*loop)(uint32_t rounds),
     } while (clock_now_ns() < end_ns || *best <= 0);
 }
 
-/* Of the last level that the machine tells of; 0 when it does not. */
+/* Of the last level, as the system tells it; 0 when it does not. sysconf would give what the whole
+ * host of a virtual machine has. */
 static uint64_t cache_bytes(void)
 {
-#if defined(_SC_LEVEL3_CACHE_SIZE)
-    long last = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    if (last <= 0)
-        last = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    return last > 0 ? (uint64_t)last : 0;
-#else
-    return 0;
-#endif
+    char path[64];
+    unsigned long long kib = 0;
+    for (int level = 3; level > 0 && kib == 0; level--) {
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", level);
+        FILE *file = fopen(path, "r");
+        if (file && fscanf(file, "%lluK", &kib) != 1)
+            kib = 0;
+        if (file)
+            fclose(file);
+    }
+    return kib * 1024;
 }
 
 static void touch_job(void *context, uint32_t thread, uint32_t n_threads)

@@ -1,0 +1,242 @@
+/* Measures the rows of the benchmark on one engine. Prefill is one prompt, in batches as large as
+ * the engine takes; decode is one token at a time for each of some streams; both behind `depth`
+ * tokens. Tokens are made from stream and position alone, so that what an earlier row left in a
+ * page is what a later one would compute. */
+#include "cli/bench.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+
+/* The machine is measured before the first row and behind each, for a second in all of each kind;
+ * in a row's own neighbourhood, because other programs come and go. */
+enum { FIRST_PROBE_MS = 400, PROBE_MS = 60, ALL_PROBES_MS = 1000 };
+
+/* Sequence s has the pages [s * length, (s + 1) * length). */
+struct rig {
+    struct engine *engine;
+    uint32_t length, n_streams; /* the most that any row has */
+    struct page_run *runs;      /* [n_streams] */
+    struct batch_seq *seqs;     /* [n_streams] */
+    uint32_t *filled;           /* [n_streams] positions that hold their KV */
+    struct batch_row *rows;     /* [max_rows] */
+    float *logits;              /* [n_streams][n_vocab] */
+    uint32_t probed_ms;
+};
+
+static struct batch_row row_at(const struct rig *rig, uint32_t stream, uint32_t position)
+{
+    return (struct batch_row){
+        .token = (int32_t)(hash_pair(stream, position) % rig->engine->info.n_vocab),
+        .position = position,
+        .page = stream * rig->length + position,
+    };
+}
+
+/* Positions [begin, end) of a stream. */
+static int prefill(struct rig *rig, uint32_t stream, uint32_t begin, uint32_t end,
+                   struct error *err)
+{
+    uint32_t max_rows = rig->engine->limits.max_rows;
+    for (uint32_t n_rows; begin < end; begin += n_rows) {
+        n_rows = end - begin < max_rows ? end - begin : max_rows;
+        for (uint32_t i = 0; i < n_rows; i++)
+            rig->rows[i] = row_at(rig, stream, begin + i);
+        if (begin + n_rows == end)
+            rig->rows[n_rows - 1].output = OUTPUT_LOGITS;
+        rig->runs[stream].count = begin + n_rows;
+        struct batch_seq seq = {.runs = &rig->runs[stream], .n_runs = 1, .length = begin + n_rows};
+        struct batch batch = {
+            .seqs = &seq, .n_seqs = 1, .rows = rig->rows, .n_rows = n_rows, .logits = rig->logits};
+        if (engine_forward(rig->engine, &batch, err))
+            return -1;
+    }
+    return 0;
+}
+
+static int decode(struct rig *rig, const struct bench_row *row, struct error *err)
+{
+    for (uint32_t position = row->depth; position < row->depth + row->tokens; position++) {
+        for (uint32_t s = 0; s < row->streams; s++) {
+            rig->rows[s] = row_at(rig, s, position);
+            rig->rows[s].seq = s;
+            rig->rows[s].output = OUTPUT_LOGITS;
+            rig->runs[s].count = position + 1;
+            rig->seqs[s] = (struct batch_seq){
+                .runs = &rig->runs[s], .n_runs = 1, .length = position + 1};
+        }
+        struct batch batch = {.seqs = rig->seqs,
+                              .n_seqs = row->streams,
+                              .rows = rig->rows,
+                              .n_rows = row->streams,
+                              .logits = rig->logits};
+        if (engine_forward(rig->engine, &batch, err))
+            return -1;
+    }
+    return 0;
+}
+
+/* What is before the row's own tokens, as far as no earlier row has left it. */
+static int fill_depth(struct rig *rig, const struct bench_row *row, struct error *err)
+{
+    for (uint32_t s = 0; s < row->streams; s++) {
+        if (rig->filled[s] < row->depth) {
+            if (prefill(rig, s, rig->filled[s], row->depth, err))
+                return -1;
+            rig->filled[s] = row->depth;
+        }
+    }
+    return 0;
+}
+
+static struct engine_times times_since(const struct engine_times *before,
+                                       const struct engine_times *now)
+{
+    return (struct engine_times){now->products_ns - before->products_ns,
+                                 now->attention_ns - before->attention_ns,
+                                 now->other_ns - before->other_ns};
+}
+
+static int row_measure(struct rig *rig, struct bench_row *row, uint32_t repeats, struct error *err)
+{
+    double tokens = (double)row->tokens * row->streams, total_s = 0;
+    if (fill_depth(rig, row, err))
+        return -1;
+    for (uint32_t i = 0; i < repeats; i++) {
+        struct engine_times before = rig->engine->times;
+        uint64_t start_ns = clock_now_ns();
+        if (row->test == BENCH_DECODE ? decode(rig, row, err)
+                                      : prefill(rig, 0, row->depth, row->depth + row->tokens, err))
+            return -1;
+        double seconds = (double)(clock_now_ns() - start_ns) / 1e9;
+        total_s += seconds;
+        if (tokens / seconds > row->best) {
+            row->best = tokens / seconds;
+            row->times = times_since(&before, &rig->engine->times);
+        }
+    }
+    row->mean = tokens * repeats / total_s;
+    row->work = bench_work_of(row, &rig->engine->info, rig->engine->limits.max_rows);
+    return 0;
+}
+
+static uint32_t list_max(const struct number_list *list)
+{
+    uint32_t max = 0;
+    for (size_t i = 0; i < list->n; i++)
+        max = list->items[i] > max ? list->items[i] : max;
+    return max;
+}
+
+static int rig_open(struct rig *rig, const struct bench *b, struct engine *engine,
+                    struct error *err)
+{
+    uint32_t prompt = list_max(&b->prompts), decoded = list_max(&b->decodes);
+    uint64_t length = (uint64_t)list_max(&b->depths) + (prompt > decoded ? prompt : decoded);
+    uint32_t n_streams = decoded ? list_max(&b->streams) : 1;
+    *rig = (struct rig){
+        .engine = engine,
+        .length = (uint32_t)length,
+        .n_streams = n_streams,
+        .runs = calloc(n_streams, sizeof *rig->runs),
+        .seqs = calloc(n_streams, sizeof *rig->seqs),
+        .filled = calloc(n_streams, sizeof *rig->filled),
+        .rows = calloc(engine->limits.max_rows, sizeof *rig->rows),
+        .logits = calloc((size_t)n_streams * engine->info.n_vocab, sizeof *rig->logits),
+    };
+    if (!rig->runs || !rig->seqs || !rig->filled || !rig->rows || !rig->logits)
+        return error_set(err, ERROR_MEMORY, "no memory for the benchmark");
+    if (length > engine->limits.max_length || n_streams * length > engine->limits.n_pages)
+        return error_set(err, ERROR_INPUT,
+                         "%u stream%s of %" PRIu64
+                         " tokens: too much for the context (-c) or the cache (--cache-size)",
+                         n_streams, n_streams == 1 ? "" : "s", length);
+    for (uint32_t s = 0; s < n_streams; s++)
+        rig->runs[s] = (struct page_run){.first = s * rig->length};
+    return 0;
+}
+
+static void rig_close(struct rig *rig)
+{
+    free(rig->runs);
+    free(rig->seqs);
+    free(rig->filled);
+    free(rig->rows);
+    free(rig->logits);
+}
+
+static void progress_show(const struct bench *b, const struct bench_row *row)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    fprintf(stderr, "\r\033[K");
+    if (row)
+        fprintf(stderr, "measuring %u of %u: %s of %u tokens behind %u", b->n_rows + 1,
+                b->n_planned, row->test == BENCH_DECODE ? "decode" : "prefill", row->tokens,
+                row->depth);
+}
+
+static int probe(struct rig *rig, const struct bench *b, struct bench_engine *engine,
+                 struct error *err)
+{
+    uint32_t ms = rig->probed_ms == 0 ? FIRST_PROBE_MS : PROBE_MS;
+    if (b->without_limits || rig->probed_ms >= ALL_PROBES_MS)
+        return 0;
+    rig->probed_ms += ms;
+    return engine_measure(rig->engine, ms, &engine->limits, err);
+}
+
+/* Nothing to do for 0 tokens, which is how a test is left out. */
+static int row_add(struct bench *b, struct rig *rig, struct bench_row row, struct error *err)
+{
+    if (row.tokens == 0)
+        return 0;
+    progress_show(b, &row);
+    if (row_measure(rig, &row, b->repeats, err) || probe(rig, b, &b->engines[row.engine], err))
+        return -1;
+    b->rows[b->n_rows++] = row;
+    return 0;
+}
+
+static int rows_measure(struct bench *b, struct rig *rig, uint32_t engine, struct error *err)
+{
+    if (probe(rig, b, &b->engines[engine], err))
+        return -1;
+    for (size_t d = 0; d < b->depths.n; d++) {
+        struct bench_row row = {.engine = engine, .depth = b->depths.items[d], .streams = 1};
+        for (size_t p = 0; p < b->prompts.n; p++) {
+            row.tokens = b->prompts.items[p];
+            if (row_add(b, rig, row, err))
+                return -1;
+        }
+        row.test = BENCH_DECODE;
+        for (size_t n = 0; n < b->decodes.n; n++) {
+            for (size_t s = 0; s < b->streams.n; s++) {
+                row.tokens = b->decodes.items[n];
+                row.streams = b->streams.items[s];
+                if (row_add(b, rig, row, err))
+                    return -1;
+            }
+        }
+    }
+    return 0;
+}
+
+int bench_run(struct bench *b, struct runtime *runtime, struct error *err)
+{
+    struct rig rig;
+    uint32_t index = b->n_engines++;
+    struct bench_engine *engine = &b->engines[index];
+    *engine = (struct bench_engine){.n_threads = runtime->engine->limits.n_threads};
+    strcpy(engine->name, runtime->engine->info.name);
+    strcpy(b->model_name, runtime->model_name);
+    int failed = rig_open(&rig, b, runtime->engine, err) || rows_measure(b, &rig, index, err);
+    progress_show(b, NULL);
+    rig_close(&rig);
+    return failed ? -1 : 0;
+}
