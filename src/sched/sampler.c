@@ -1,8 +1,10 @@
 /* From logits to a token; see sampler.h for the order of things. Owned by the scheduler's thread.
- * Nothing here sorts a vocabulary. The logits are seen in blocks of 256: with top_k, the k-th best
- * block's best bounds what must be looked at; with top_p, what is too small to matter even all
- * together is left out. What remains is counted in buckets of likeliness, and only the bucket
- * where a cut falls is put in order. The draw goes by id, so that it is the same on every way.
+ * Nothing here sorts a vocabulary. Every logit is seen once or twice, in passes that are SIMD
+ * (sampler_scan.h): the best of each block of 256, and where it is needed the sum of its weights.
+ * What a cut may keep is then gathered from the blocks that can have it: a little below the best at
+ * first, and further down as long as the cut is not reached. Many candidates are counted in
+ * buckets of likeliness, and only the bucket where the cut falls is put in order. The draw goes by
+ * id, so that it is the same on every way.
  *
  *   buckets   [0: likeliest] [1] [2] ... [b] ...      all of 0 .. b-1 stay, the best of b stay
  */
@@ -15,13 +17,18 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "sched/sampler_scan.h"
 
 enum {
     N_BUCKETS = 2048,
     BUCKETS_PER_E = 16, /* buckets for a factor of e in likeliness */
-    BLOCK = 256,
-    LANES = 16,
+    BLOCK = SCAN_BLOCK,
+    FEW = 64, /* candidates that are put in order without buckets */
 };
+
+#define FIRST_REACH  4.0f /* how far below the best is looked at first: a factor of e^4 */
+#define REACH_GROWTH 1.5f
+#define LAST_REACH   128.0f /* further down every weight is 0 */
 
 struct candidate {
     float logit;  /* after penalties */
@@ -35,12 +42,14 @@ struct bucket {
 };
 
 struct sampler {
+    const struct sampler_scan *scan;
     uint32_t n_vocab, n_blocks;
     float *logits;                /* [n_vocab] a copy with penalties */
     uint32_t *counts;             /* [n_vocab] how often each was generated; zero between calls */
-    float *weights;               /* [n_vocab] */
     float *block_best;            /* [n_blocks] the largest logit of each */
-    double *block_weight;         /* [n_blocks] the sum of each */
+    float *block_weight;          /* [n_blocks] the sum of each */
+    uint32_t *ids;                /* [n_vocab] what is being gathered, */
+    float *near, *weights;        /* [n_vocab] its logits and weights */
     struct candidate *candidates; /* [n_vocab] in order of id */
     struct candidate *heap;       /* [n_vocab] what is being put in order */
     struct bucket buckets[N_BUCKETS];
@@ -50,18 +59,21 @@ int sampler_open(struct sampler **out, uint32_t n_vocab, struct error *err)
 {
     struct sampler *s = calloc(1, sizeof *s);
     if (s) {
+        s->scan = sampler_scan_select();
         s->n_vocab = n_vocab;
         s->n_blocks = (n_vocab + BLOCK - 1) / BLOCK;
         s->logits = malloc(n_vocab * sizeof *s->logits);
         s->counts = calloc(n_vocab, sizeof *s->counts);
-        s->weights = malloc(n_vocab * sizeof *s->weights);
         s->block_best = malloc(s->n_blocks * sizeof *s->block_best);
         s->block_weight = malloc(s->n_blocks * sizeof *s->block_weight);
+        s->ids = malloc(n_vocab * sizeof *s->ids);
+        s->near = malloc(n_vocab * sizeof *s->near);
+        s->weights = malloc(n_vocab * sizeof *s->weights);
         s->candidates = malloc(n_vocab * sizeof *s->candidates);
         s->heap = malloc(n_vocab * sizeof *s->heap);
     }
-    if (!s || !s->logits || !s->counts || !s->weights || !s->block_best || !s->block_weight ||
-        !s->candidates || !s->heap) {
+    if (!s || !s->logits || !s->counts || !s->block_best || !s->block_weight || !s->ids ||
+        !s->near || !s->weights || !s->candidates || !s->heap) {
         sampler_close(s);
         return error_set(err, ERROR_MEMORY, "no memory to sample from %u tokens", n_vocab);
     }
@@ -75,9 +87,11 @@ void sampler_close(struct sampler *s)
         return;
     free(s->logits);
     free(s->counts);
-    free(s->weights);
     free(s->block_best);
     free(s->block_weight);
+    free(s->ids);
+    free(s->near);
+    free(s->weights);
     free(s->candidates);
     free(s->heap);
     free(s);
@@ -89,30 +103,12 @@ static uint32_t block_end(const struct sampler *s, uint32_t block)
     return end < s->n_vocab ? end : s->n_vocab;
 }
 
-/* The largest of logits[n]; NaN loses every comparison. In lanes, so that it becomes SIMD. */
-static float logits_best(const float *logits, uint32_t n)
-{
-    float lanes[LANES], best = -INFINITY;
-    for (uint32_t k = 0; k < LANES; k++)
-        lanes[k] = -INFINITY;
-    uint32_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (uint32_t k = 0; k < LANES; k++)
-            lanes[k] = logits[i + k] > lanes[k] ? logits[i + k] : lanes[k];
-    for (; i < n; i++)
-        best = logits[i] > best ? logits[i] : best;
-    for (uint32_t k = 0; k < LANES; k++)
-        best = lanes[k] > best ? lanes[k] : best;
-    return best;
-}
-
 static float find_best(struct sampler *s, const float *logits)
 {
+    s->scan->best(logits, s->n_vocab, s->block_best);
     float best = -INFINITY;
-    for (uint32_t b = 0; b < s->n_blocks; b++) {
-        s->block_best[b] = logits_best(logits + b * BLOCK, block_end(s, b) - b * BLOCK);
+    for (uint32_t b = 0; b < s->n_blocks; b++)
         best = s->block_best[b] > best ? s->block_best[b] : best;
-    }
     return best;
 }
 
@@ -159,32 +155,16 @@ static const float *apply_penalties(struct sampler *s, const float *logits,
     return s->logits;
 }
 
-/* exp(x) for x <= 0 within 2e-7 of itself; 0 below -87 and for NaN. The same bits on every machine,
- * and without branches, so that the loop around it becomes SIMD: what is computed below -87 is
- * rubbish, and masked. x = k ln 2 + r, |r| <= ln 2 / 2. */
-static inline float exp_negative(float x)
+/* A row of logits as one request sees it. */
+struct view {
+    const float *logits;        /* [n_vocab] */
+    float best;                 /* of them */
+    float temperature, inverse; /* and 1 / temperature */
+};
+
+static float weight_of(const struct view *v, uint32_t id)
 {
-    const float rounder = 12582912.0f; /* 1.5 * 2^23: adding it leaves the nearest integer */
-    float shifted = x * 1.44269504f + rounder;
-    float k = shifted - rounder;
-    float r = (x - k * 0.693359375f) - k * -2.12194440e-4f; /* ln 2 in two parts */
-    float p = 1.3888889e-3f;
-    p = p * r + 8.3333333e-3f;
-    p = p * r + 4.1666667e-2f;
-    p = p * r + 1.6666667e-1f;
-    p = p * r + 0.5f;
-    p = p * r + 1.0f;
-    p = p * r + 1.0f;
-    uint32_t bits, mask = -(uint32_t)(x > -87.0f);
-    memcpy(&bits, &shifted, sizeof bits);
-    bits = (bits + 127u) << 23; /* rounder's own bits above the integer are shifted out */
-    float scale;
-    memcpy(&scale, &bits, sizeof scale);
-    p *= scale;
-    memcpy(&bits, &p, sizeof bits);
-    bits &= mask;
-    memcpy(&p, &bits, sizeof p);
-    return p;
+    return exp_negative((v->logits[id] - v->best) * v->inverse);
 }
 
 static bool is_better(const struct candidate *a, const struct candidate *b)
@@ -205,67 +185,35 @@ static void heap_sink(struct candidate *heap, uint32_t n, uint32_t at)
     heap[at] = moved;
 }
 
-/* The weights of all tokens and their sum. */
-static double weigh_all(struct sampler *s, const float *logits, float best, float temperature)
+/* The sum of all weights, and of each block. */
+static double weigh_all(struct sampler *s, const struct view *v)
 {
-    const float inverse = 1.0f / temperature;
+    s->scan->sum(v->logits, s->n_vocab, v->best, v->inverse, s->block_weight);
     double total = 0;
-    for (uint32_t b = 0; b < s->n_blocks; b++) {
-        uint32_t start = b * BLOCK, end = block_end(s, b);
-        for (uint32_t i = start; i < end; i++)
-            s->weights[i] = exp_negative((logits[i] - best) * inverse);
-        float lanes[LANES] = {0}, rest = 0;
-        uint32_t i = start;
-        for (; i + LANES <= end; i += LANES)
-            for (uint32_t k = 0; k < LANES; k++)
-                lanes[k] += s->weights[i + k];
-        for (; i < end; i++)
-            rest += s->weights[i];
-        for (uint32_t k = 0; k < LANES; k++)
-            rest += lanes[k];
-        s->block_weight[b] = rest;
-        total += rest;
-    }
+    for (uint32_t b = 0; b < s->n_blocks; b++)
+        total += s->block_weight[b];
     return total;
 }
 
-/* The candidates of at least that weight, in order of id. Zero (masked, or too small) is none. */
-static uint32_t gather_heavy(struct sampler *s, const float *logits, float least)
+/* The candidates whose weight is e^-reach or more, in order of id, and perhaps a few that weigh
+ * less. Zero (masked, or too small) is none. */
+static uint32_t gather(struct sampler *s, const struct view *v, float reach)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n_vocab; i++) {
-        s->candidates[n] = (struct candidate){logits[i], s->weights[i], (int32_t)i};
-        n += (s->weights[i] >= least) & (s->weights[i] > 0); /* no branch to mispredict */
-    }
-    return n;
-}
-
-/* The candidates among which the best `k` are, in order of id. Each of the k best blocks has a
- * logit as large as the k-th best block's best, so the best k are all at least that. */
-static uint32_t gather_best(struct sampler *s, const float *logits, float best, float temperature,
-                            uint32_t k)
-{
-    const float inverse = 1.0f / temperature;
-    uint32_t n_heap = s->n_blocks, n = 0;
-    for (uint32_t b = 0; b < n_heap; b++)
-        s->heap[b] = (struct candidate){s->block_best[b], 0, (int32_t)b};
-    for (uint32_t i = n_heap / 2; i-- > 0;)
-        heap_sink(s->heap, n_heap, i);
-    for (uint32_t i = 1; i < k; i++) {
-        s->heap[0] = s->heap[--n_heap];
-        heap_sink(s->heap, n_heap, 0);
-    }
-    float least = s->heap[0].logit;
+    const float least = v->best - reach * v->temperature;
+    uint32_t n_ids = 0, n = 0;
     for (uint32_t b = 0; b < s->n_blocks; b++) {
-        if (s->block_best[b] < least)
+        if (!(s->block_best[b] >= least))
             continue;
         for (uint32_t i = b * BLOCK; i < block_end(s, b); i++) {
-            if (!(logits[i] >= least))
-                continue;
-            float weight = exp_negative((logits[i] - best) * inverse);
-            s->candidates[n] = (struct candidate){logits[i], weight, (int32_t)i};
-            n += weight > 0;
+            s->ids[n_ids] = i;
+            s->near[n_ids] = v->logits[i];
+            n_ids += v->logits[i] >= least; /* no branch to mispredict */
         }
+    }
+    s->scan->weigh(s->near, n_ids, v->best, v->inverse, s->weights);
+    for (uint32_t k = 0; k < n_ids; k++) {
+        s->candidates[n] = (struct candidate){s->near[k], s->weights[k], (int32_t)s->ids[k]};
+        n += s->weights[k] > 0;
     }
     return n;
 }
@@ -287,10 +235,31 @@ static bool cut_reached(const struct cut *cut, uint32_t count, double weight)
     return count >= cut->count || weight >= cut->weight;
 }
 
+/* The best first, until the cut is reached: its last token. `count` and `weight` are what is better
+ * than the `m` in the heap. */
+static struct candidate pop_to_last(struct sampler *s, uint32_t m, uint32_t count, double weight,
+                                    const struct cut *cut)
+{
+    for (uint32_t i = m / 2; i-- > 0;)
+        heap_sink(s->heap, m, i);
+    for (;;) {
+        struct candidate top = s->heap[0];
+        if (m == 1 || cut_reached(cut, ++count, weight += top.weight))
+            return top;
+        s->heap[0] = s->heap[--m];
+        heap_sink(s->heap, m, 0);
+    }
+}
+
 /* The last token that the cut keeps, of the `n` candidates: found in its bucket with a heap. */
-static struct candidate find_last(struct sampler *s, uint32_t n, float best, float scale,
+static struct candidate find_last(struct sampler *s, const struct view *v, uint32_t n,
                                   const struct cut *cut)
 {
+    const float best = v->best, scale = BUCKETS_PER_E * v->inverse;
+    if (n <= FEW) {
+        memcpy(s->heap, s->candidates, n * sizeof *s->heap);
+        return pop_to_last(s, n, 0, 0, cut);
+    }
     memset(s->buckets, 0, sizeof s->buckets);
     for (uint32_t i = 0; i < n; i++) {
         struct bucket *b = &s->buckets[bucket_of(&s->candidates[i], best, scale)];
@@ -314,21 +283,13 @@ static struct candidate find_last(struct sampler *s, uint32_t n, float best, flo
     for (uint32_t i = 0; i < n; i++)
         if (bucket_of(&s->candidates[i], best, scale) == at)
             s->heap[m++] = s->candidates[i];
-    for (uint32_t i = m / 2; i-- > 0;)
-        heap_sink(s->heap, m, i);
-    for (;;) {
-        struct candidate top = s->heap[0];
-        if (m == 1 || cut_reached(cut, ++count, weight += top.weight))
-            return top;
-        s->heap[0] = s->heap[--m];
-        heap_sink(s->heap, m, 0);
-    }
+    return pop_to_last(s, m, count, weight, cut);
 }
 
-static uint32_t apply_cut(struct sampler *s, uint32_t n, float best, float scale,
+static uint32_t apply_cut(struct sampler *s, const struct view *v, uint32_t n,
                           const struct cut *cut)
 {
-    struct candidate last = find_last(s, n, best, scale, cut);
+    struct candidate last = find_last(s, v, n, cut);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++) {
         s->candidates[kept] = s->candidates[i];
@@ -343,6 +304,16 @@ static double total_weight(const struct candidate *candidates, uint32_t n)
     for (uint32_t i = 0; i < n; i++)
         total += candidates[i].weight;
     return total;
+}
+
+/* The candidates that the cut keeps of all tokens, in order of id. */
+static uint32_t gather_cut(struct sampler *s, const struct view *v, const struct cut *cut)
+{
+    float reach = FIRST_REACH;
+    uint32_t n = gather(s, v, reach);
+    while (reach < LAST_REACH && !cut_reached(cut, n, total_weight(s->candidates, n)))
+        n = gather(s, v, reach *= REACH_GROWTH);
+    return apply_cut(s, v, n, cut);
 }
 
 /* A number in [0, 1) that depends on nothing but these three. */
@@ -364,24 +335,24 @@ static int32_t draw(const struct candidate *candidates, uint32_t n, double u)
 }
 
 /* The same over all weights, a block at a time. */
-static int32_t draw_all(const struct sampler *s, double total, double u)
+static int32_t draw_all(const struct sampler *s, const struct view *v, double left)
 {
-    double left = u * total;
     int32_t last = -1;
     for (uint32_t b = 0; b < s->n_blocks; b++) {
-        if (s->block_weight[b] <= 0)
+        if (left >= s->block_weight[b] || s->block_weight[b] <= 0) {
+            left -= s->block_weight[b];
             continue;
-        bool skip = left >= s->block_weight[b];
-        for (uint32_t i = b * BLOCK; !skip && i < block_end(s, b); i++) {
-            left -= s->weights[i];
-            if (s->weights[i] > 0)
+        }
+        for (uint32_t i = b * BLOCK; i < block_end(s, b); i++) {
+            float weight = weight_of(v, i);
+            left -= weight;
+            if (weight > 0)
                 last = (int32_t)i;
-            if (left < 0)
+            if (left < 0 && weight > 0)
                 return last;
         }
-        left -= skip ? s->block_weight[b] : 0;
     }
-    return last;
+    return last >= 0 ? last : find_id(s, v->logits, v->best); /* rounding left a crumb */
 }
 
 static uint32_t apply_min_p(struct sampler *s, uint32_t n, float best, float min_p)
@@ -393,36 +364,35 @@ static uint32_t apply_min_p(struct sampler *s, uint32_t n, float best, float min
     return kept;
 }
 
-static int32_t pick_random(struct sampler *s, const float *logits, float best,
-                           const struct sampling *o, double u)
+/* How far down the tokens are that min_p keeps, and a little more for the rounding. */
+static float min_p_reach(float min_p)
 {
-    float temperature = o->temperature > 1e-6f ? o->temperature : 1e-6f;
-    float scale = BUCKETS_PER_E / temperature;
+    float reach = 1e-3f - logf(min_p);
+    return reach < 0 ? 0 : reach < LAST_REACH ? reach : LAST_REACH;
+}
+
+static int32_t pick_random(struct sampler *s, const struct view *v, const struct sampling *o,
+                           double u)
+{
     bool has_top_k = o->top_k > 0 && (uint32_t)o->top_k < s->n_vocab;
+    bool has_top_p = o->top_p < 1;
+    bool has_min_p = o->min_p > 0;
+    if (!has_top_k && !has_top_p && !has_min_p)
+        return draw_all(s, v, u * weigh_all(s, v));
     uint32_t n;
-    double total = 0;
-    if (has_top_k && (uint32_t)o->top_k <= s->n_blocks / 2) {
-        n = gather_best(s, logits, best, temperature, (uint32_t)o->top_k);
-    } else {
-        total = weigh_all(s, logits, best, temperature);
-        if (!has_top_k && !(o->top_p < 1) && !(o->min_p > 0))
-            return draw_all(s, total, u);
-        /* Tokens below this are, all together, less than what top_p leaves out. */
-        bool only_top_p = !has_top_k && o->top_p < 1;
-        double least = only_top_p ? (1 - (double)o->top_p) * total / s->n_vocab : 0;
-        n = gather_heavy(s, logits, (float)least * 0.5f);
-    }
-    if (has_top_k && (uint32_t)o->top_k < n) {
+    if (has_top_k) {
         struct cut cut = {(uint32_t)o->top_k, INFINITY};
-        n = apply_cut(s, n, best, scale, &cut);
+        n = gather_cut(s, v, &cut);
+        cut = (struct cut){UINT32_MAX, (double)o->top_p * total_weight(s->candidates, n)};
+        n = has_top_p ? apply_cut(s, v, n, &cut) : n;
+    } else if (has_top_p) {
+        struct cut cut = {UINT32_MAX, (double)o->top_p * weigh_all(s, v)};
+        n = gather_cut(s, v, &cut);
+    } else {
+        n = gather(s, v, min_p_reach(o->min_p));
     }
-    if (o->top_p < 1) {
-        total = has_top_k ? total_weight(s->candidates, n) : total;
-        struct cut cut = {UINT32_MAX, (double)o->top_p * total};
-        n = apply_cut(s, n, best, scale, &cut);
-    }
-    if (o->min_p > 0)
-        n = apply_min_p(s, n, best, o->min_p);
+    if (has_min_p)
+        n = apply_min_p(s, n, v->best, o->min_p);
     return draw(s->candidates, n, u);
 }
 
@@ -436,5 +406,7 @@ int32_t sampler_pick(struct sampler *s, const float *logits, const struct sampli
         return -1;
     if (!(o->temperature > 0) || o->top_k == 1 || best == INFINITY)
         return find_id(s, logits, best);
-    return pick_random(s, logits, best, o, uniform(o->seed, o->choice, n_generated));
+    float temperature = o->temperature > 1e-6f ? o->temperature : 1e-6f;
+    struct view view = {logits, best, temperature, 1.0f / temperature};
+    return pick_random(s, &view, o, uniform(o->seed, o->choice, n_generated));
 }

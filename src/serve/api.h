@@ -29,6 +29,7 @@ struct api {
     struct host_rules rules;
     struct tenants tenants;
     struct event_base *base;
+    struct event *tick; /* once a second while something is in progress */
     struct scheduler *scheduler;
     struct workers *workers;
     struct http_server *http;
@@ -37,6 +38,7 @@ struct api {
     struct replay_store *replay;    /* the ids of earlier answers; NULL: --no-token-replay */
     struct completion *completions; /* in progress */
     struct cache_answer *cache_answers;
+    struct strbuf events; /* scratch: what a stream gets next */
     uint32_t n_completions;
     bool stopping; /* nothing new is begun */
     int64_t started_unix;
@@ -69,6 +71,9 @@ extern const size_t n_api_routes;
 void api_init(struct api *api, const struct server_options *options);
 /* The handler for http_server_open; its context is the api. */
 struct http_handler api_handler(struct api *api, void (*drained)(void *context));
+
+/* Something is in progress: see after it in a second. */
+void api_tick_soon(struct api *api);
 
 /* Whose request it is, from its head. -1 and `e` (401, or what is wrong) when keys are needed and
  * it brings none that is known. */

@@ -78,6 +78,7 @@ static void answer_begin(struct api *api, struct http_exchange *x, struct cache_
     }
     a->next = api->cache_answers;
     api->cache_answers = a;
+    api_tick_soon(api);
 }
 
 void cache_list_begin(struct api *api, struct http_exchange *x, const char *path)

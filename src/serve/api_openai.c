@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include <event2/event.h>
+
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -456,6 +458,13 @@ static void on_hangup(void *context, struct http_exchange *x)
 {
     completion_hangup(context, x);
     cache_answer_hangup(context, x);
+}
+
+void api_tick_soon(struct api *api)
+{
+    const struct timeval second = {.tv_sec = 1};
+    if (!evtimer_pending(api->tick, NULL))
+        evtimer_add(api->tick, &second);
 }
 
 void api_init(struct api *api, const struct server_options *options)

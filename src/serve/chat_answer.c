@@ -64,7 +64,7 @@ static void reply_whole(struct completion *c)
         json_add_int(&w, "index", i);
         json_object_begin(&w, "message");
         json_add_string(&w, "role", "assistant");
-        json_add_bytes(&w, "content", strbuf_str(&o->text), o->text.len);
+        json_add_bytes(&w, "content", strbuf_str(&o->text.text), o->text.text.len);
         json_add_null(&w, "refusal");
         json_object_end(&w);
         json_add_null(&w, "logprobs");

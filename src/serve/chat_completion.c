@@ -36,8 +36,7 @@ static void completion_free(struct completion *c)
     assert(c->n_live == 0 && !c->preparing);
     struct api *api = c->api;
     for (uint32_t i = 0; i < c->n_choices; i++) {
-        strbuf_free(&c->choices[i].bytes);
-        strbuf_free(&c->choices[i].text);
+        token_text_free(&c->choices[i].text);
         token_list_free(&c->choices[i].sampled);
     }
     free(c->choices);
@@ -171,6 +170,7 @@ void completion_begin(struct api *api, struct http_exchange *x, enum chat_kind k
         c->next->prev = c;
     api->completions = c;
     api->n_completions++;
+    api_tick_soon(api);
     http_set_user(x, c);
     http_add_field(x, "x-request-id", c->id);
     if (!deadline_set(c)) {
@@ -270,7 +270,9 @@ static bool submit_choices(struct completion *c, struct api_error *e)
 
 static void stream_write(struct completion *c, const struct strbuf *events)
 {
-    if (events->len == 0)
+    if (events->failed) /* a part of an event must not be seen */
+        c->lost_events = true;
+    if (events->len == 0 || c->lost_events)
         return;
     http_stream_write(c->x, events->data, events->len);
     c->sent_ns = clock_now_ns();
@@ -279,16 +281,17 @@ static void stream_write(struct completion *c, const struct strbuf *events)
 static void stream_begin(struct completion *c)
 {
     struct completion_id id = {c->id, c->api->options->model_name, c->api->fingerprint, c->created};
-    struct strbuf events = STRBUF_INIT;
+    struct strbuf *events = &c->api->events;
     sse_open(&c->sse, &id, c->params.include_usage);
     http_add_field(c->x, "Cache-Control", "no-cache");
     http_add_field(c->x, "X-Accel-Buffering", "no");
     http_stream_begin(c->x, "text/event-stream; charset=utf-8");
     c->streaming = true;
+    strbuf_clear(events);
     for (uint32_t i = 0; i < c->n_choices; i++)
-        sse_role(&c->sse, &events, i);
-    stream_write(c, &events);
-    strbuf_free(&events);
+        sse_role(&c->sse, events, i);
+    stream_write(c, events);
+    http_stream_flush(c->x);
 }
 
 /* The worker is done with it. */
@@ -324,18 +327,6 @@ static void completion_prepared(struct completion *c)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* Moves the bytes that may be shown, up to `text_end`, through UTF-8 into the choice's text. */
-static void show(struct choice *o, uint64_t text_end)
-{
-    if (text_end <= o->shown || o->bytes.failed)
-        return;
-    size_t len = (size_t)(text_end - o->shown);
-    assert(len <= o->bytes.len);
-    utf8_stream_add(&o->utf8, o->bytes.data, len, &o->text);
-    strbuf_remove_front(&o->bytes, len);
-    o->shown = text_end;
-}
-
 /* However an answer ended, what was sampled is what the cache has. */
 static void keep_answer(struct completion *c, struct choice *o)
 {
@@ -355,12 +346,11 @@ static void take_event(struct completion *c, struct choice *o, const struct sche
         if (c->replays && !o->lost_ids)
             o->lost_ids = !token_list_add(&o->sampled, event->token);
         if ((uint32_t)event->token < tokens->n_tokens) /* a padded vocabulary has more ids */
-            strbuf_add(&o->bytes, tokens->bytes[event->token], tokens->lengths[event->token]);
-        show(o, event->text_end);
+            token_text_add(&o->text, tokens->bytes[event->token], tokens->lengths[event->token],
+                           event->text_end);
         return;
     case EVENT_DONE:
-        show(o, event->text_end);
-        utf8_stream_end(&o->utf8, &o->text);
+        token_text_end(&o->text, event->text_end);
         o->finish = event->finish;
         keep_answer(c, o);
         o->cached = o->request.prompt_cached;
@@ -373,9 +363,10 @@ static void take_event(struct completion *c, struct choice *o, const struct sche
 static void send_text(struct completion *c, uint32_t index, struct strbuf *events)
 {
     struct choice *o = &c->choices[index];
-    if (o->text.len && !o->text.failed) {
-        sse_content(&c->sse, events, index, o->text.data, o->text.len);
-        strbuf_clear(&o->text);
+    struct strbuf *text = &o->text.text;
+    if (text->len && !text->failed) {
+        sse_content(&c->sse, events, index, text->data, text->len);
+        strbuf_clear(text);
     }
     if (!o->live && (o->finish == FINISH_STOP || o->finish == FINISH_LENGTH))
         sse_finish(&c->sse, events, index, finish_name(o->finish));
@@ -399,7 +390,7 @@ static bool failed_choice(const struct completion *c, struct api_error *e)
 {
     for (uint32_t i = 0; i < c->n_choices; i++) {
         const struct choice *o = &c->choices[i];
-        if (o->bytes.failed || o->text.failed) {
+        if (c->lost_events || token_text_failed(&o->text)) {
             api_error_set(e, 503, NULL, "there is no memory for the answer");
             return true;
         }
@@ -416,15 +407,16 @@ static bool failed_choice(const struct completion *c, struct api_error *e)
     return false;
 }
 
+/* All that is ready goes out in one piece, with the end of the answer if it has come. */
 static void completion_pump(struct completion *c)
 {
-    struct strbuf events = STRBUF_INIT;
+    struct strbuf *events = &c->api->events;
     struct api_error e;
+    strbuf_clear(events);
     for (uint32_t i = 0; i < c->n_choices; i++)
-        pump_choice(c, i, &events);
+        pump_choice(c, i, events);
     if (c->x && c->streaming)
-        stream_write(c, &events);
-    strbuf_free(&events);
+        stream_write(c, events);
     if (!c->x) {
         if (c->n_live == 0)
             completion_free(c);
@@ -433,6 +425,8 @@ static void completion_pump(struct completion *c)
     } else if (c->n_live == 0) {
         answer_send(c);
         completion_abandon(c);
+    } else if (c->streaming) {
+        http_stream_flush(c->x);
     }
 }
 
@@ -469,10 +463,10 @@ void completions_tick(struct api *api)
     uint64_t now = clock_now_ns();
     for (struct completion *c = api->completions; c; c = c->next) {
         if (c->x && c->streaming && now - c->sent_ns > HEARTBEAT_NS && http_stream_has_room(c->x)) {
-            struct strbuf event = STRBUF_INIT;
-            sse_heartbeat(&event);
-            stream_write(c, &event);
-            strbuf_free(&event);
+            strbuf_clear(&api->events);
+            sse_heartbeat(&api->events);
+            stream_write(c, &api->events);
+            http_stream_flush(c->x);
         }
     }
 }
@@ -488,6 +482,7 @@ void completions_fail(struct api *api, const struct api_error *e)
 
 void completions_free(struct api *api)
 {
+    strbuf_free(&api->events);
     for (struct completion *c; (c = api->completions);) {
         c->preparing = false;
         c->n_live = 0;

@@ -7,6 +7,7 @@
 #include "serve/chat_completion.h"
 #include "serve/request_fields.h"
 #include "serve/sse.h"
+#include "serve/token_text.h"
 
 /* What the files of a chat completion share: chat_completion.c has its life, chat_prepare.c the
  * worker's part of it, chat_answer.c what is said at its end, chat_explain.c why the prompt was not
@@ -15,10 +16,7 @@
 /* One of the n answers. */
 struct choice {
     struct request request;
-    struct strbuf bytes; /* of the generated tokens, from `shown` on */
-    uint64_t shown;      /* bytes that have gone through utf8 */
-    struct utf8_stream utf8;
-    struct strbuf text; /* whole UTF-8: the answer so far, or of a stream what is not sent yet */
+    struct token_text text;    /* the answer so far, or of a stream what is not sent yet */
     struct token_list sampled; /* for the replay of this answer */
     bool lost_ids;             /* there was no memory for all of them; the first ones will do */
     uint32_t n_tokens;
@@ -61,6 +59,7 @@ struct completion {
     uint64_t began_ns, sent_ns; /* sent: the last byte of a stream */
     struct sse_encoder sse;
     bool streaming;
+    bool lost_events; /* there was no memory for a piece of the stream */
     struct choice *choices;
     uint32_t n_choices, n_live;
 };

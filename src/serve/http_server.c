@@ -27,7 +27,8 @@
 #include "base/log.h"
 
 enum { LINGER_MS = 2000, ACCEPT_PAUSE_MS = 100, SPARE_FILES = 64, BACKLOG = 511 };
-enum { CLIENT_CLOSED = 499 }; /* in the log, as nginx writes it */
+enum { STREAM_PIECE = 64 * 1024 }; /* a stream's bytes that are sent without waiting for more */
+enum { CLIENT_CLOSED = 499 };      /* in the log, as nginx writes it */
 
 enum exchange_state {
     X_IDLE,     /* nothing of a request yet */
@@ -57,6 +58,7 @@ struct http_exchange {
     uint64_t began_ns;
     size_t body_bytes; /* counted in the server's body_bytes */
     struct strbuf fields, note;
+    struct strbuf out; /* of the stream: written, and not flushed yet */
     void *user;
     char peer[INET6_ADDRSTRLEN + 1], local[INET6_ADDRSTRLEN + 1];
 };
@@ -141,6 +143,7 @@ static void forget_exchange(struct http_exchange *c)
     c->user = NULL;
     c->streaming = c->full = c->quiet = false;
     c->status = 0;
+    strbuf_free(&c->out); /* idle connections are many */
     strbuf_clear(&c->fields);
     strbuf_clear(&c->note);
     http_parser_reset(&c->parser);
@@ -200,7 +203,6 @@ static void close_gently(struct http_exchange *c)
 
 static void exchange_done(struct http_exchange *c)
 {
-    log_exchange(c, "");
     if (c->closed)
         event_del(c->closed);
     if (c->close || c->server->draining) { /* a stream may have begun before the drain */
@@ -303,6 +305,28 @@ static void head_begin(struct http_exchange *c, struct strbuf *out, int status,
         strbuf_adds(out, "Connection: close\r\n");
 }
 
+/* No memory for what must be sent: it ends as a hang-up, with nothing after the gap. */
+static void cut_off(struct http_exchange *c)
+{
+    shutdown(bufferevent_getfd(c->bev), SHUT_RDWR);
+}
+
+/* Gives the bytes to the socket at once, where nothing waits before them, and the rest to the
+ * output buffer. Most are sent so: waiting for a socket that is ready anyway takes three calls of
+ * the system more. An error comes again when the loop sends the rest. */
+static void send_bytes(struct http_exchange *c, const char *bytes, size_t len)
+{
+    struct evbuffer *unsent = bufferevent_get_output(c->bev);
+    if (evbuffer_get_length(unsent) == 0) {
+        ssize_t sent = send(bufferevent_getfd(c->bev), bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        size_t n = sent > 0 ? (size_t)sent : 0;
+        bytes += n;
+        len -= n;
+    }
+    if (len && evbuffer_add(unsent, bytes, len))
+        cut_off(c);
+}
+
 void http_reply(struct http_exchange *x, int status, const char *content_type, const char *body,
                 size_t len)
 {
@@ -314,10 +338,11 @@ void http_reply(struct http_exchange *x, int status, const char *content_type, c
     strbuf_adds(&out, "\r\n");
     if (x->parser.method != HTTP_HEAD)
         strbuf_add(&out, body, len);
+    log_exchange(x, ""); /* before the client can know */
     if (out.failed)
         x->close = true;
     else
-        bufferevent_write(x->bev, out.data, out.len);
+        send_bytes(x, out.data, out.len);
     strbuf_free(&out);
     exchange_done(x);
 }
@@ -325,14 +350,23 @@ void http_reply(struct http_exchange *x, int status, const char *content_type, c
 void http_stream_begin(struct http_exchange *x, const char *content_type)
 {
     assert(x->bev && !x->streaming);
-    struct strbuf out = STRBUF_INIT;
     x->chunked = x->parser.minor_version > 0;
-    head_begin(x, &out, 200, content_type);
-    strbuf_adds(&out, x->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
-    if (out.failed || bufferevent_write(x->bev, out.data, out.len))
-        shutdown(bufferevent_getfd(x->bev), SHUT_RDWR); /* no memory: it ends as a hang-up */
-    strbuf_free(&out);
+    head_begin(x, &x->out, 200, content_type);
+    strbuf_adds(&x->out, x->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
     x->streaming = true;
+}
+
+/* "1f\r\n", as a chunk begins. */
+static void chunk_size_add(struct strbuf *out, size_t len)
+{
+    char text[2 * sizeof len + 2];
+    size_t at = sizeof text;
+    text[--at] = '\n';
+    text[--at] = '\r';
+    do
+        text[--at] = "0123456789abcdef"[len % 16];
+    while (len /= 16);
+    strbuf_add(out, text + at, sizeof text - at);
 }
 
 void http_stream_write(struct http_exchange *x, const char *bytes, size_t len)
@@ -340,13 +374,24 @@ void http_stream_write(struct http_exchange *x, const char *bytes, size_t len)
     assert(x->bev && x->streaming);
     if (len == 0)
         return; /* an empty chunk would be the last */
-    struct evbuffer *out = bufferevent_get_output(x->bev);
     if (x->chunked)
-        evbuffer_add_printf(out, "%zx\r\n", len);
-    evbuffer_add(out, bytes, len);
+        chunk_size_add(&x->out, len);
+    strbuf_add(&x->out, bytes, len);
     if (x->chunked)
-        evbuffer_add(out, "\r\n", 2);
-    if (evbuffer_get_length(out) > HTTP_OUTPUT_HIGH)
+        strbuf_add(&x->out, "\r\n", 2);
+    if (x->out.len >= STREAM_PIECE)
+        http_stream_flush(x);
+}
+
+void http_stream_flush(struct http_exchange *x)
+{
+    assert(x->bev && x->streaming);
+    if (x->out.failed)
+        cut_off(x);
+    else if (x->out.len)
+        send_bytes(x, x->out.data, x->out.len);
+    strbuf_clear(&x->out);
+    if (evbuffer_get_length(bufferevent_get_output(x->bev)) > HTTP_OUTPUT_HIGH)
         x->full = true;
 }
 
@@ -359,7 +404,9 @@ void http_stream_end(struct http_exchange *x)
 {
     assert(x->bev && x->streaming);
     if (x->chunked)
-        bufferevent_write(x->bev, "0\r\n\r\n", 5);
+        strbuf_adds(&x->out, "0\r\n\r\n");
+    log_exchange(x, "");
+    http_stream_flush(x);
     exchange_done(x);
 }
 

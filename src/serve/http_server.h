@@ -94,7 +94,9 @@ void http_log_quietly(struct http_exchange *x); /* its line is for debugging onl
 void http_reply(struct http_exchange *x, int status, const char *content_type, const char *body,
                 size_t len);
 void http_stream_begin(struct http_exchange *x, const char *content_type);
+/* What is written goes out with the next flush, or with the end, in one piece. */
 void http_stream_write(struct http_exchange *x, const char *bytes, size_t len);
+void http_stream_flush(struct http_exchange *x);
 bool http_stream_has_room(const struct http_exchange *x);
 void http_stream_end(struct http_exchange *x);
 

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -30,7 +31,6 @@
 #include "serve/chat_completion.h"
 
 enum {
-    TICK_MS = 1000,
     FLUSH_MS = 2000,
     HURRY_MS = 200,
     BODIES = 8,
@@ -41,7 +41,8 @@ struct server {
     struct api api;
     struct event_base *base;
     int wake_fd;
-    struct event *wake, *tick, *grace, *sigint, *sigterm;
+    atomic_bool is_woken; /* the loop will look: no need to tell it again */
+    struct event *wake, *grace, *sigint, *sigterm;
     bool failing; /* the grace is over, or there is none */
 };
 
@@ -50,6 +51,8 @@ static void wake_loop(void *context)
 {
     struct server *s = context;
     uint64_t one = 1;
+    if (atomic_exchange(&s->is_woken, true))
+        return;
     if (write(s->wake_fd, &one, sizeof one) < 0 && errno != EAGAIN)
         log_error("cannot wake the event loop: %s", strerror(errno));
 }
@@ -61,6 +64,7 @@ static void wake_cb(evutil_socket_t fd, short what, void *arg)
     uint64_t count;
     if (read(fd, &count, sizeof count) < 0 && errno != EAGAIN)
         log_error("cannot read the wake-up count: %s", strerror(errno));
+    atomic_exchange(&s->is_woken, false); /* before the look: what comes later wakes it anew */
     completions_pump(&s->api);
     cache_answers_pump(&s->api);
 }
@@ -71,6 +75,8 @@ static void tick_cb(evutil_socket_t fd, short what, void *arg)
     struct server *s = arg;
     completions_tick(&s->api);
     cache_answers_pump(&s->api);
+    if (s->api.completions || s->api.cache_answers)
+        api_tick_soon(&s->api);
 }
 
 /* ---- the stop ----------------------------------------------------------------------------- */
@@ -136,14 +142,12 @@ static int loop_open(struct server *s, struct error *err)
     if (!s->base || s->wake_fd < 0)
         return error_set(err, ERROR_IO, "cannot make an event loop: %s", strerror(errno));
     s->wake = event_new(s->base, s->wake_fd, EV_READ | EV_PERSIST, wake_cb, s);
-    s->tick = event_new(s->base, -1, EV_PERSIST, tick_cb, s);
+    s->api.tick = evtimer_new(s->base, tick_cb, s);
     s->grace = evtimer_new(s->base, grace_cb, s);
     s->sigint = evsignal_new(s->base, SIGINT, signal_cb, s);
     s->sigterm = evsignal_new(s->base, SIGTERM, signal_cb, s);
-    struct timeval tick = timeval_from_ms(TICK_MS);
-    if (!s->wake || !s->tick || !s->grace || !s->sigint || !s->sigterm ||
-        event_add(s->wake, NULL) || event_add(s->tick, &tick) || event_add(s->sigint, NULL) ||
-        event_add(s->sigterm, NULL))
+    if (!s->wake || !s->api.tick || !s->grace || !s->sigint || !s->sigterm ||
+        event_add(s->wake, NULL) || event_add(s->sigint, NULL) || event_add(s->sigterm, NULL))
         return error_set(err, ERROR_IO, "cannot make the event loop's events");
     s->api.base = s->base;
     signal(SIGPIPE, SIG_IGN);
@@ -221,7 +225,7 @@ static void server_close(struct server *s)
     token_table_free(&s->api.tokens);
     tenants_free(&s->api.tenants);
     event_release(s->wake);
-    event_release(s->tick);
+    event_release(s->api.tick);
     event_release(s->grace);
     event_release(s->sigint);
     event_release(s->sigterm);

@@ -34,7 +34,10 @@ void sse_close(struct sse_encoder *e)
 static void chunk_begin(const struct sse_encoder *e, struct strbuf *out, uint32_t choice)
 {
     strbuf_add(out, e->head.data, e->head.len);
-    strbuf_addf(out, "%u", choice);
+    if (choice < 10)
+        strbuf_addc(out, (char)('0' + choice));
+    else
+        strbuf_addf(out, "%u", choice);
 }
 
 void sse_role(const struct sse_encoder *e, struct strbuf *out, uint32_t choice)

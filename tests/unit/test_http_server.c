@@ -505,3 +505,35 @@ TEST(http_server, says_why_it_cannot_listen)
     CHECK(strstr(err.message, "no such host") != NULL);
     site_close(&site);
 }
+
+/* What is written between two flushes goes out in one piece, and the end with what is before it. */
+TEST(http_server, a_stream_goes_out_in_as_few_pieces_as_it_is_flushed)
+{
+    struct site site;
+    char answer[4096];
+    site_open(&site);
+    int client = client_open(&site);
+    client_send(client, GET("/wait"));
+    TURN_UNTIL(&site, site.waiting);
+    http_stream_begin(site.waiting, "text/plain");
+    http_stream_write(site.waiting, "one", 3);
+    CHECK_INT(recv(client, answer, sizeof answer, MSG_DONTWAIT), -1);
+    http_stream_flush(site.waiting); /* the loop need not turn for it */
+    ssize_t n = recv(client, answer, sizeof answer - 1, MSG_DONTWAIT);
+    CHECK(n > 0);
+    answer[n] = '\0';
+    CHECK(strstr(answer, "\r\n\r\n3\r\none\r\n") != NULL);
+    http_stream_flush(site.waiting); /* nothing to send */
+    CHECK_INT(recv(client, answer, sizeof answer, MSG_DONTWAIT), -1);
+    http_stream_write(site.waiting, "0123456789abcdefg", 17);
+    http_stream_write(site.waiting, "", 0);
+    http_stream_write(site.waiting, "last", 4);
+    http_stream_end(site.waiting);
+    n = recv(client, answer, sizeof answer - 1, MSG_DONTWAIT);
+    CHECK(n > 0);
+    answer[n] = '\0';
+    CHECK_STR(answer, "11\r\n0123456789abcdefg\r\n4\r\nlast\r\n0\r\n\r\n");
+    turn(&site); /* it looks for a next request */
+    close(client);
+    site_close(&site);
+}

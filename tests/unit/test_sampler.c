@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "sched/sampler.h"
+#include "sched/sampler_scan.h"
 
 static struct sampler *open_sampler(uint32_t n_vocab)
 {
@@ -329,5 +330,89 @@ TEST(sampler, tiny_temperatures_are_greedy)
     for (o.temperature = 1e-3f; o.temperature > 0; o.temperature *= 1e-6f)
         for (o.seed = 0; o.seed < 10; o.seed++)
             CHECK_INT(sampler_pick(s, logits, &o, NULL, 0), 4);
+    sampler_close(s);
+}
+
+/* Every way of scanning gives the bits of the plain one, which are those of a sum in double
+ * precision but for the rounding; wherever the last block ends, and whatever is masked. */
+TEST(sampler, scans_are_the_same_on_every_instruction_set)
+{
+    enum { N = 5 * SCAN_BLOCK, BLOCKS = 5 };
+    static float logits[N];
+    for (uint32_t round = 0; round < 200; round++) {
+        uint64_t state = round;
+        uint32_t n = round < 20 ? N - round : 1 + (uint32_t)((state = hash_mix(state)) % N);
+        for (uint32_t i = 0; i < n; i++) {
+            logits[i] = random_float(&state, -60, 20);
+            if (round % 2 && (state = hash_mix(state)) % 3 == 0)
+                logits[i] = state % 2 ? NAN : -INFINITY;
+            if (round % 7 == 3 && i / SCAN_BLOCK == 1)
+                logits[i] = i % 2 ? NAN : -INFINITY; /* a whole block */
+        }
+        float plain_best[BLOCKS], plain_weight[BLOCKS];
+        sampler_scan_at(0)->best(logits, n, plain_best);
+        sampler_scan_at(0)->sum(logits, n, 20, 0.7f, plain_weight);
+        static float plain_weights[N], weights[N];
+        sampler_scan_at(0)->weigh(logits, n, 20, 0.7f, plain_weights);
+        for (uint32_t b = 0; b * SCAN_BLOCK < n; b++) {
+            float best = -INFINITY;
+            double weight = 0;
+            for (uint32_t i = b * SCAN_BLOCK; i < n && i < (b + 1) * SCAN_BLOCK; i++) {
+                best = logits[i] > best ? logits[i] : best;
+                weight += isnan(logits[i]) ? 0 : exp((logits[i] - 20.0) * (double)0.7f);
+            }
+            CHECK(plain_best[b] == best);
+            CHECK(fabs(plain_weight[b] - weight) <= 1e-6 * weight + 1e-30);
+        }
+        for (uint32_t k = 1; sampler_scan_at(k); k++) {
+            float other[BLOCKS];
+            size_t bytes = (n + SCAN_BLOCK - 1) / SCAN_BLOCK * sizeof *other;
+            sampler_scan_at(k)->best(logits, n, other);
+            CHECK(memcmp(other, plain_best, bytes) == 0);
+            sampler_scan_at(k)->sum(logits, n, 20, 0.7f, other);
+            CHECK(memcmp(other, plain_weight, bytes) == 0);
+            sampler_scan_at(k)->weigh(logits, n, 20, 0.7f, weights);
+            CHECK(memcmp(weights, plain_weights, n * sizeof *weights) == 0);
+        }
+    }
+}
+
+/* Cuts that are reached far below the best, near it, and never: whatever has to be gathered is. */
+TEST(sampler, cuts_reach_as_far_down_as_they_must)
+{
+    enum { N = 3000, DRAWS = 400 };
+    static float logits[N];
+    struct sampler *s = open_sampler(N);
+    for (int i = 0; i < N; i++)
+        logits[i] = i == 1500 ? 0.0f : i == 7 ? -3.0f : i == 2900 ? -30.0f : -70.0f;
+    struct sampling o = SAMPLING_DEFAULT;
+    o.top_k = 3;
+    bool third = false;
+    o.temperature = 40; /* nearly flat: all of the three come */
+    for (o.seed = 0; o.seed < DRAWS; o.seed++) {
+        int32_t id = sampler_pick(s, logits, &o, NULL, 0);
+        CHECK(id == 1500 || id == 7 || id == 2900);
+        third |= id == 2900;
+    }
+    CHECK(third);
+    o.temperature = 1;
+    o.top_k = 0;
+    o.top_p = 0.999f; /* the second is needed, the third is not */
+    bool second = false;
+    for (o.seed = 0; o.seed < DRAWS; o.seed++) {
+        int32_t id = sampler_pick(s, logits, &o, NULL, 0);
+        CHECK(id == 1500 || id == 7);
+        second |= id == 7;
+    }
+    CHECK(second);
+    o.top_p = 1;
+    o.min_p = 0.06f; /* e^-3 is 0.0498 */
+    for (o.seed = 0; o.seed < DRAWS; o.seed++)
+        CHECK_INT(sampler_pick(s, logits, &o, NULL, 0), 1500);
+    o.min_p = 0.049f;
+    second = false;
+    for (o.seed = 0; o.seed < DRAWS; o.seed++)
+        second |= sampler_pick(s, logits, &o, NULL, 0) == 7;
+    CHECK(second);
     sampler_close(s);
 }

@@ -1,0 +1,57 @@
+#ifndef RADISH_SCHED_SAMPLER_SCAN_H
+#define RADISH_SCHED_SAMPLER_SCAN_H
+
+#include <stdint.h>
+#include <string.h>
+
+/* The passes of the sampler that see every logit, or many, in blocks of SCAN_BLOCK. They are
+ * compiled for several instruction sets and give the same bits on each. */
+enum { SCAN_BLOCK = 256 };
+
+struct sampler_scan {
+    /* The largest logit of each block of logits[n]; -inf when all are masked or NaN. */
+    void (*best)(const float *logits, uint32_t n, float *block_best);
+    /* The sum of exp((logit - best) * inverse) over each block. */
+    void (*sum)(const float *logits, uint32_t n, float best, float inverse, float *block_weight);
+    /* ... and each by itself. */
+    void (*weigh)(const float *logits, uint32_t n, float best, float inverse, float *weights);
+};
+
+/* The fastest that this machine runs. */
+const struct sampler_scan *sampler_scan_select(void);
+/* All that it runs, the plain one first, for tests; NULL past the last. */
+const struct sampler_scan *sampler_scan_at(uint32_t i);
+
+#if defined(__x86_64__)
+extern const struct sampler_scan sampler_scan_avx2, sampler_scan_avx512;
+#endif
+
+/* exp(x) for x <= 0 within 2e-7 of itself; 0 below -87 and for NaN. The same bits on every machine,
+ * and without branches, so that the loop around it becomes SIMD: what is computed below -87 is
+ * rubbish, and masked. x = k ln 2 + r, |r| <= ln 2 / 2. */
+static inline float exp_negative(float x)
+{
+    const float rounder = 12582912.0f; /* 1.5 * 2^23: adding it leaves the nearest integer */
+    float shifted = x * 1.44269504f + rounder;
+    float k = shifted - rounder;
+    float r = (x - k * 0.693359375f) - k * -2.12194440e-4f; /* ln 2 in two parts */
+    float p = 1.3888889e-3f;
+    p = p * r + 8.3333333e-3f;
+    p = p * r + 4.1666667e-2f;
+    p = p * r + 1.6666667e-1f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    uint32_t bits, mask = -(uint32_t)(x > -87.0f);
+    memcpy(&bits, &shifted, sizeof bits);
+    bits = (bits + 127u) << 23; /* rounder's own bits above the integer are shifted out */
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    p *= scale;
+    memcpy(&bits, &p, sizeof bits);
+    bits &= mask;
+    memcpy(&p, &bits, sizeof p);
+    return p;
+}
+
+#endif
