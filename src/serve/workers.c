@@ -53,7 +53,9 @@ static void *worker_main(void *arg)
         job->run(job);
         pthread_mutex_lock(&w->mutex);
         list_push(&w->finished, job);
-        w->wake(w->context);
+        pthread_mutex_unlock(&w->mutex);
+        w->wake(w->context); /* not under the lock, which who wakes up wants first */
+        pthread_mutex_lock(&w->mutex);
     }
     pthread_mutex_unlock(&w->mutex);
     return NULL;

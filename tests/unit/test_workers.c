@@ -57,9 +57,9 @@ TEST(workers, threads_run_every_job_once)
         CHECK_INT(atomic_load(&jobs[i].n_runs), ROUNDS);
         CHECK_INT(jobs[i].n_back, ROUNDS);
     }
-    CHECK_INT(atomic_load(&n_wakes), N_JOBS * ROUNDS);
     CHECK(workers_finished(w) == NULL);
     workers_close(w);
+    CHECK_INT(atomic_load(&n_wakes), N_JOBS * ROUNDS); /* the last ones may come after the job */
 }
 
 TEST(workers, threads_say_no_past_the_bound_and_close_without_running_the_rest)
