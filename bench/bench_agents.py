@@ -17,8 +17,9 @@ import http.client
 import json
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-from bench_serve import Server, at_once
+from side_by_side import Server
 
 RULES = ["answer in plain words", "name the tool before you use it", "keep to the facts that you were given",
          "ask when a task has two readings", "write numbers as digits", "say what you did and why",
@@ -69,13 +70,10 @@ def converse(server, agent, args, extra):
 
 
 def measure(name, command, args, extra):
-    server = Server(name, command)
-    try:
+    with Server(name, command) as server, ThreadPoolExecutor(args.agents) as threads:
         start = time.perf_counter()
-        agents = at_once([lambda i=i: converse(server, i + 1, args, extra) for i in range(args.agents)])
+        agents = list(threads.map(lambda i: converse(server, i + 1, args, extra), range(args.agents)))
         return agents, time.perf_counter() - start
-    finally:
-        server.stop()
 
 
 def report(name, agents, total_s):
