@@ -5,6 +5,7 @@
 #include "base/machine.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -157,4 +158,26 @@ uint64_t machine_free_memory_bytes(void)
 {
     uint64_t all = machine_memory_bytes(), available = meminfo_available_bytes(MEMINFO);
     return available > 0 && available < all ? available : all;
+}
+
+uint64_t machine_resident_bytes(void)
+{
+    unsigned long long resident = 0;
+    FILE *in = fopen("/proc/self/statm", "r");
+    if (!in)
+        return 0;
+    if (fscanf(in, "%*u %llu", &resident) != 1)
+        resident = 0;
+    fclose(in);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t machine_heap_bytes(void)
+{
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+    struct mallinfo2 heap = mallinfo2();
+    return heap.uordblks + heap.hblkhd;
+#else
+    return 0;
+#endif
 }

@@ -12,6 +12,11 @@ uint32_t machine_cpu_quota(uint32_t n_cpus);
 /* Of the memory, what could be taken now without anyone else having to give some up. */
 uint64_t machine_free_memory_bytes(void);
 
+/* What this process has: in memory, and taken with malloc whether in memory or not. 0: not known.
+ */
+uint64_t machine_resident_bytes(void);
+uint64_t machine_heap_bytes(void);
+
 /* The same limits read from a tree of cgroup files: `root` is where it is mounted, and `groups` a
  * file like /proc/self/cgroup that says which groups the process is in. No limit: `n_cpus` or
  * `bytes` as given. */

@@ -5,7 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "cli/command.h"
 #include "cli/runtime.h"
 #include "serve/server.h"
@@ -156,18 +158,9 @@ static int options_finish(struct error *err)
     return keys_read(err) || tenants_read(err) ? -1 : 0;
 }
 
-static void memory_log(const struct runtime *r)
-{
-    const struct engine_info *info = &r->engine->info;
-    log_info("%s on %s", r->model_name, info->name);
-    log_info("memory: weights %.0f MiB, KV up to %.0f MiB (%u tokens of %u bytes), context %u",
-             (double)info->weight_bytes / (1 << 20), (double)info->kv_bytes / (1 << 20),
-             r->engine->limits.n_pages, info->groups[0].page_bytes, r->context);
-}
-
 static int serve_model(struct runtime *r, struct error *err)
 {
-    memory_log(r);
+    log_info("%s on %s", r->model_name, r->engine->info.name);
     if (!r->prompt.chat_template)
         log_warn("the model has no usable chat template, so chat requests are refused: give one "
                  "with --chat-template-file FILE");
@@ -188,6 +181,8 @@ static int serve_run(const struct command *command, int argc, char **argv)
     struct error err;
     int status;
     log_set_default(LOG_INFO);
+    server.start_ns = clock_now_ns();
+    server.start_bytes = machine_resident_bytes();
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
     int failed = options_finish(&err) || runtime_open(&runtime, &err);

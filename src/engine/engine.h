@@ -99,8 +99,11 @@ struct engine_info {
     struct kv_group groups[ENGINE_MAX_GROUPS];
     bool bit_exact;
     uint32_t row_tile;     /* rows that are computed together: whole tiles are cheapest; 0: any */
-    uint64_t weight_bytes; /* memory taken at open, beside the mapped file */
-    uint64_t kv_bytes;     /* reserved for n_pages, touched on use */
+    uint64_t weight_bytes; /* weights in the form that the engine has made of them */
+    uint64_t
+        file_bytes; /* of the model's file, that are read in use: at most so many are in memory */
+    uint64_t buffer_bytes; /* for the rows of batches; as those below reserved, touched on use */
+    uint64_t kv_bytes;     /* for n_pages */
     struct engine_cost cost;
 };
 

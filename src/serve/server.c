@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "prompt/replay_store.h"
 #include "prompt/token_table.h"
 #include "serve/api.h"
@@ -254,6 +255,19 @@ static void access_log(const struct api *api)
                  api->options->host);
 }
 
+/* What is and will be in memory, once the cache is full and every token was used. */
+static void memory_log(const struct server_options *o)
+{
+    const struct engine_info *info = &o->engine->info;
+    const double mib = 1 << 20;
+    log_info("memory: packed weights %.1f MiB, of the file up to %.1f MiB, KV up to %.1f MiB (%u "
+             "tokens of %u bytes), rest %.1f MiB; context %u",
+             (double)info->weight_bytes / mib, (double)info->file_bytes / mib,
+             (double)info->kv_bytes / mib, o->engine->limits.n_pages, info->groups[0].page_bytes,
+             (double)(info->buffer_bytes + machine_heap_bytes() + o->start_bytes) / mib,
+             o->context);
+}
+
 int server_run(const struct server_options *options, struct error *err)
 {
     struct server *s = calloc(1, sizeof *s);
@@ -271,7 +285,9 @@ int server_run(const struct server_options *options, struct error *err)
         return -1;
     }
     access_log(&s->api);
-    log_info("listening on %s", http_server_url(s->api.http));
+    memory_log(options);
+    log_info("listening on %s (ready in %.2f s)", http_server_url(s->api.http),
+             (double)(clock_now_ns() - options->start_ns) * 1e-9);
     event_base_dispatch(s->base);
     log_info("stopped");
     server_close(s);

@@ -19,6 +19,8 @@
  *                    └───────── rings of events ───────── scheduler thread
  */
 struct server_options {
+    uint64_t start_ns, start_bytes; /* the process's first time and memory, for the log */
+
     const char *host; /* a name or an address, also [::1] */
     uint16_t port;    /* 0: any free one, which the log line names */
 
@@ -65,7 +67,8 @@ struct server_options {
         .write_timeout_ms = 60000, .shutdown_grace_ms = 10000                                      \
     }
 
-/* Listens, logs one line ("listening on http://127.0.0.1:8080"), serves until SIGINT or SIGTERM,
+/* Listens, logs what memory it will have and "listening on http://127.0.0.1:8080 (ready in 0.2 s)",
+ * serves until SIGINT or SIGTERM,
  * lets what is being answered finish for shutdown_grace_ms (a second signal ends it with an
  * error), and returns 0. -1 when it could not start. */
 int server_run(const struct server_options *options, struct error *err);

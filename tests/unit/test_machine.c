@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/machine.h"
@@ -116,4 +117,19 @@ TEST(machine, nonsense_is_no_limit)
     tree_add("deep/memory.max", "12 apples\n");
     CHECK_INT(cgroup_cpu_quota(root, groups, 8), 8);
     CHECK_INT(cgroup_memory_bytes(root, groups, 1 << 30), 1 << 30);
+}
+
+TEST(machine, knows_what_this_process_has)
+{
+    enum { MORE = 64 << 20 };
+    uint64_t before = machine_resident_bytes();
+    char *memory = malloc(MORE);
+    CHECK(memory != NULL);
+    memset(memory, 1, MORE);
+    uint64_t after = machine_resident_bytes();
+    CHECK(before > 0 && after >= before + MORE * 3ull / 4 && after < before + MORE * 5ull / 4);
+    uint64_t heap = machine_heap_bytes();
+    CHECK(heap == 0 || heap >= MORE); /* a sanitizer's malloc does not tell */
+    CHECK(memory[MORE - 1] == 1);
+    free(memory);
 }

@@ -104,6 +104,11 @@ void attention_close(struct attention *a)
     free(a);
 }
 
+size_t attention_bytes(const struct attention *a)
+{
+    return a->memory.size_bytes;
+}
+
 /* Copies the queries of a tile to [kv head][row][query head of it], padded and scaled. */
 static void gather_queries(const struct attention *a, const struct tile *tile, const float *q,
                            float *out)

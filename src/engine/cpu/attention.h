@@ -39,6 +39,7 @@ struct attention;
 int attention_open(struct attention **out, const struct attention_shape *shape,
                    const struct vector_kernels *kernels, struct error *err);
 void attention_close(struct attention *a);
+size_t attention_bytes(const struct attention *a); /* of its scratch memory */
 
 /* Cuts the batch into tiles and shares. One thread, before the layers; the batch must stay. */
 void attention_plan(struct attention *a, const struct batch *batch);

@@ -11,6 +11,38 @@
 
 #include "engine/cpu/rope.h"
 
+/* Norms and biases are small and lie between the matrices in the file. Read from there they would
+ * keep 64 KiB of it in memory for each. */
+static const float *vector_copy(const struct weight *vector, float **room)
+{
+    if (!vector->data)
+        return NULL;
+    float *copy = *room;
+    *room += vector->cols;
+    return memcpy(copy, vector->data, vector->cols * sizeof *copy);
+}
+
+static int vectors_open(struct cpu_engine *e, struct error *err)
+{
+    const struct hparams *hp = &e->model->hparams;
+    size_t most = 2 * (size_t)hp->n_embd +
+                  ((size_t)hp->n_heads + 2 * hp->n_kv_heads) * hp->head_dim;
+    float *room = e->vectors = calloc(hp->n_layers * most, sizeof *room);
+    e->layers = calloc(hp->n_layers, sizeof *e->layers);
+    if (!e->vectors || !e->layers)
+        return error_set(err, ERROR_MEMORY, "no memory for the layers' vectors");
+    for (uint32_t i = 0; i < hp->n_layers; i++) {
+        const struct layer_weights *w = &e->model->layers[i];
+        struct cpu_layer *l = &e->layers[i];
+        l->attn_norm = vector_copy(&w->attn_norm, &room);
+        l->ffn_norm = vector_copy(&w->ffn_norm, &room);
+        l->q_bias = vector_copy(&w->attn_q_bias, &room);
+        l->k_bias = vector_copy(&w->attn_k_bias, &room);
+        l->v_bias = vector_copy(&w->attn_v_bias, &room);
+    }
+    return 0;
+}
+
 /* The largest comes first, so that no thread is left with it at the end. */
 static uint32_t list_weights(struct cpu_engine *e, const struct weight **weights,
                              struct packed_matrix ***places)
@@ -31,13 +63,23 @@ static uint32_t list_weights(struct cpu_engine *e, const struct weight **weights
             weights[n] = all[j].weight;
             places[n] = all[j].place;
         }
-        l->attn_norm = w->attn_norm.data;
-        l->ffn_norm = w->ffn_norm.data;
-        l->q_bias = w->attn_q_bias.data;
-        l->k_bias = w->attn_k_bias.data;
-        l->v_bias = w->attn_v_bias.data;
     }
     return n;
+}
+
+/* What is left of the file to read: all but the matrices that were packed. Of the table of
+ * embeddings rows are read even if it was packed too, as the head. */
+static uint64_t file_bytes_in_use(const struct cpu_engine *e)
+{
+    uint64_t bytes = e->model->gguf.map_bytes;
+    for (uint32_t i = 0; i < e->weights.n_matrices; i++) {
+        const struct weight *w = e->weights.weights[i];
+        const struct tensor_type_info *type = tensor_type_info(w->type);
+        uint64_t taken = (uint64_t)w->rows * w->cols / type->block_len * type->block_bytes;
+        if (w->data != e->model->token_embd.data && taken <= bytes)
+            bytes -= taken;
+    }
+    return bytes;
 }
 
 static int weights_open(struct cpu_engine *e, engine_progress progress, void *context,
@@ -47,9 +89,8 @@ static int weights_open(struct cpu_engine *e, engine_progress progress, void *co
     size_t most = 1 + 7 * (size_t)e->model->hparams.n_layers;
     const struct weight **weights = calloc(most, sizeof *weights);
     struct packed_matrix ***places = calloc(most, sizeof *places);
-    e->layers = calloc(e->model->hparams.n_layers, sizeof *e->layers);
     int result = -1;
-    if (!weights || !places || !e->layers) {
+    if (!weights || !places) {
         error_set(err, ERROR_MEMORY, "no memory for the list of weights");
     } else {
         uint32_t n = list_weights(e, weights, places);
@@ -65,6 +106,7 @@ static int weights_open(struct cpu_engine *e, engine_progress progress, void *co
     if (result == 0 && gguf->map)
         madvise((void *)(uintptr_t)gguf->map, gguf->map_bytes, MADV_DONTNEED);
     e->engine.info.weight_bytes = e->weights.size_bytes;
+    e->engine.info.file_bytes = file_bytes_in_use(e);
     free(weights);
     free(places);
     return result;
@@ -286,6 +328,7 @@ static void cpu_close(struct engine *engine)
     free(e->state.own);
     free(e->rope_frequencies);
     free(e->layers);
+    free(e->vectors);
     free(e);
 }
 
@@ -316,8 +359,8 @@ int cpu_engine_open(struct engine **out, const struct model *model,
     e->model = model;
     e->engine.info.n_vocab = model->hparams.n_vocab;
     if (select_kernels(e, err) || threads_open(e, err) || kv_open(e, err) || state_open(e, err) ||
-        attention_and_rope_open(e, err) || weights_open(e, progress, context, err) ||
-        warm_up(e, err)) {
+        attention_and_rope_open(e, err) || vectors_open(e, err) ||
+        weights_open(e, progress, context, err) || warm_up(e, err)) {
         cpu_close(&e->engine);
         return -1;
     }
@@ -326,7 +369,7 @@ int cpu_engine_open(struct engine **out, const struct model *model,
     info->bit_exact = true;
     info->row_tile = ROW_TILE;
     info->cost = cpu_cost(e);
-    info->weight_bytes += e->state_memory.size_bytes;
+    info->buffer_bytes = e->state_memory.size_bytes + attention_bytes(e->attention);
     *out = &e->engine;
     return 0;
 }

@@ -12,7 +12,7 @@
 /* The inside of the CPU engine: cpu_engine.c opens and closes it, cpu_forward.c computes,
  * cpu_cost.c says what that takes at least. */
 
-/* One layer's weights as the kernels stream them; vectors stay in the model's mapping. */
+/* One layer's weights as the kernels stream them. */
 struct cpu_layer {
     const float *attn_norm, *ffn_norm;     /* [n_embd] */
     const float *q_bias, *k_bias, *v_bias; /* [outputs of q, k, v] or NULL */
@@ -51,9 +51,10 @@ struct cpu_engine {
     struct attention *attention;
     double *rope_frequencies; /* [rope_dim / 2] */
     struct cpu_layer *layers; /* [n_layers] */
+    float *vectors;           /* of the layers */
     struct packed_matrix *head;
     struct weight_store weights; /* which owns the matrices of head and layers */
-    struct buffer kv; /* [n_layers][keys, values][n_pages][kv_row_bytes] */
+    struct buffer kv;            /* [n_layers][keys, values][n_pages][kv_row_bytes] */
     size_t kv_row_bytes;
     struct kv_touch kv_touch;
     struct cpu_state state;

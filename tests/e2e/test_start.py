@@ -1,0 +1,137 @@
+"""Starting the real model: what the log says of time and memory holds, and a second start reads the
+packed weights that the first one left beside the model."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from conftest import BUILD, MODEL, Server, check_end
+
+RADISH = os.path.join(BUILD, "radish")
+
+needs_model = pytest.mark.skipif(not os.path.exists(MODEL), reason=f"there is no model at {MODEL}")
+
+
+def resident_mib(server):
+    with open(f"/proc/{server.process.pid}/status") as status:
+        text = status.read()
+    return {key: int(re.search(key + r":\s+(\d+) kB", text)[1]) / 1024
+            for key in ("VmRSS", "RssAnon", "RssFile")}
+
+
+def said_mib(server):
+    found = re.search(r"memory: packed weights ([\d.]+) MiB, of the file up to ([\d.]+) MiB, "
+                      r"KV up to ([\d.]+) MiB \(\d+ tokens of \d+ bytes\), rest ([\d.]+) MiB",
+                      server.log())
+    assert found, server.log()
+    return dict(zip(("packed", "file", "kv", "rest"), map(float, found.groups())))
+
+
+def vocabulary_text():
+    """Lines that have tokens from every part of the vocabulary."""
+    newline = json.loads(subprocess.run([RADISH, "tokenize", "-m", MODEL, "--no-special"],
+                                        input=b"\n", stdout=subprocess.PIPE, check=True).stdout)
+    ids = [i for token in range(300, 49000, 40) for i in (token, newline[0])]
+    return subprocess.run([RADISH, "tokenize", "-m", MODEL, "--decode"],
+                          input=json.dumps(ids).encode(), stdout=subprocess.PIPE,
+                          check=True).stdout.decode(errors="replace")
+
+
+@needs_model
+def test_memory_is_what_the_log_says():
+    server = Server("-m", MODEL, "--cache-size", "64MiB", "--step-budget-ms", "10000", debug=False)
+    try:
+        lines = vocabulary_text().split("\n")
+        for part in range(5):  # more than the cache holds
+            text = "\n".join(lines[part::5])
+            status, _, body = server.post({"messages": [{"role": "user", "content": text}],
+                                           "max_tokens": 8})
+            assert status == 200, body
+        stats = server.wait_idle()
+        assert stats["pages_free"] < stats["pages"] / 2, stats
+        said, resident = said_mib(server), resident_mib(server)
+        total = sum(said.values())
+        assert abs(resident["VmRSS"] - total) < 0.05 * total, (said, resident)
+        # What was packed must not be in memory twice.
+        assert resident["RssFile"] < said["file"] + 10, (said, resident)
+    finally:
+        check_end(server)
+
+
+@needs_model
+def test_the_log_says_how_long_the_start_took():
+    before = time.monotonic()
+    server = Server("-m", MODEL, "--cache-size", "64MiB", debug=False)
+    took = time.monotonic() - before
+    check_end(server)
+    found = re.search(r"listening on \S+ \(ready in ([\d.]+) s\)", server.log())
+    assert found and 0 < float(found[1]) <= took + 0.01, server.log()
+
+
+def answer(server):
+    status, _, body = server.post({"messages": [{"role": "user", "content": "Name three rivers."}],
+                                   "max_tokens": 24, "temperature": 0})
+    assert status == 200, body
+    return json.loads(body)["choices"][0]
+
+
+@needs_model
+def test_a_second_start_reads_the_packed_weights(tmp_path):
+    model = tmp_path / "model.gguf"
+    packed = tmp_path / "model.gguf.radish-packed"
+    shutil.copy(MODEL, model)
+    options = ("-m", str(model), "--cache-size", "64MiB")
+
+    def run(*more, wait=False):
+        server = Server(*options, *more, debug=False)
+        try:
+            choice = answer(server)
+            deadline = time.monotonic() + 60
+            while wait and "kept for the next start" not in server.log():
+                assert time.monotonic() < deadline, server.log()
+                time.sleep(0.05)
+        finally:
+            check_end(server)
+        return choice, server.log()
+
+    plain, log = run()  # packing takes no second, so nothing is kept
+    assert not packed.exists() and "radish-packed" not in log
+    first, log = run("--pack-cache", "on", wait=True)
+    assert packed.exists() and sorted(os.listdir(tmp_path)) == [model.name, packed.name]
+    second, log = run()
+    assert f"packed weights read from {packed}" in log, log
+    assert plain == first == second
+    third, log = run("--pack-cache", "off")
+    assert "radish-packed" not in log and third == first
+
+    # A file that was damaged is replaced, and says nothing worse than that in the log.
+    with open(packed, "r+b") as file:
+        file.seek(-1000, os.SEEK_END)
+        file.write(b"damage")
+    fourth, log = run("--pack-cache", "on", wait=True)
+    assert f"{packed} is not used: its weights are damaged" in log and fourth == first
+    fifth, log = run()
+    assert f"packed weights read from {packed}" in log and fifth == first
+
+    # The same bits; and a command for people says nothing of all this.
+    command = [RADISH, "logits", "-m", str(model), "--tokens", "1,2,3", "--json", "--pack-cache"]
+    read, made = (subprocess.run([*command, mode], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 check=True) for mode in ("auto", "off"))
+    assert read.stdout == made.stdout and read.stderr == made.stderr == b""
+
+
+@needs_model
+def test_a_folder_that_cannot_be_written(tmp_path):
+    """The model is served, and the log has one line."""
+    model = tmp_path / "model.gguf"
+    shutil.copy(MODEL, model)
+    (tmp_path / "model.gguf.radish-packed.tmp").mkdir()  # root may write everywhere else
+    server = Server("-m", str(model), "--cache-size", "64MiB", "--pack-cache", "on", debug=False)
+    assert answer(server)["message"]["content"]
+    check_end(server)
+    lines = [line for line in server.log().split("\n") if "radish-packed" in line]
+    assert len(lines) == 1 and " info " in lines[0] and "is not written" in lines[0], server.log()
