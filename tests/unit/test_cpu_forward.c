@@ -130,7 +130,7 @@ static void naive_logits(const struct model *m, const int32_t *tokens, uint32_t 
     multiply(&m->output, normed, logits);
 }
 
-static struct engine *open_engine(const struct model *m, enum kv_type kv_type)
+static struct engine *open_engine(const struct model *m, enum kv_type kv_type, uint32_t n_threads)
 {
     struct engine *e;
     struct error err;
@@ -138,7 +138,7 @@ static struct engine *open_engine(const struct model *m, enum kv_type kv_type)
                                    .max_rows = 160,
                                    .max_seqs = 4,
                                    .max_length = 512,
-                                   .n_threads = 2,
+                                   .n_threads = n_threads,
                                    .kv_type = kv_type};
     if (cpu_engine_open(&e, m, &limits, NULL, NULL, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
@@ -187,7 +187,7 @@ TEST(cpu_forward, equals_double_precision)
     for (int i = 0; i < N_SHAPES; i++) {
         struct tiny_model t;
         tiny_open(&t, &shapes[i]);
-        struct engine *e = open_engine(&t.model, KV_F32);
+        struct engine *e = open_engine(&t.model, KV_F32, 2);
         int32_t tokens[MAX_TOKENS];
         float got[MAX_WIDTH];
         double want[MAX_WIDTH];
@@ -208,6 +208,28 @@ TEST(cpu_forward, equals_double_precision)
     }
 }
 
+/* More threads than panels, than rows, than groups of the barrier; pieces that anyone may take. */
+TEST(cpu_forward, same_bits_with_any_number_of_threads)
+{
+    static const uint32_t counts[] = {1, 2, 5, 9, 16, 33}, lengths[] = {1, 5, 24, 25, 140};
+    struct tiny_model t;
+    int32_t tokens[MAX_TOKENS];
+    float want[sizeof lengths / sizeof *lengths][MAX_WIDTH], got[MAX_WIDTH];
+    tiny_open(&t, &shapes[5]);
+    for (int p = 0; p < MAX_TOKENS; p++)
+        tokens[p] = (p * 29 + 7) % 96;
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        struct engine *e = open_engine(&t.model, KV_F16, counts[c]);
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+            forward(e, tokens, 0, lengths[i], c == 0 ? want[i] : got);
+            if (c > 0)
+                CHECK(memcmp(want[i], got, 96 * sizeof *got) == 0);
+        }
+        engine_close(e);
+    }
+    tiny_close(&t);
+}
+
 TEST(cpu_forward, kv_types_differ_only_in_precision)
 {
     struct tiny_model t;
@@ -221,7 +243,7 @@ TEST(cpu_forward, kv_types_differ_only_in_precision)
     static const double limits[][2] = {
         [KV_F16] = {1e-5, 2e-3}, [KV_F32] = {0, 5e-6}, [KV_BF16] = {1e-4, 2e-2}};
     for (int type = KV_F16; type <= KV_BF16; type++) {
-        struct engine *e = open_engine(&t.model, type);
+        struct engine *e = open_engine(&t.model, type, 2);
         CHECK_INT(e->info.groups[0].page_bytes, 2 * 2 * 2 * 16 * (type == KV_F32 ? 4 : 2));
         CHECK_INT(e->info.kv_bytes, 600 * e->info.groups[0].page_bytes);
         forward(e, tokens, 0, 130, got);
@@ -332,7 +354,7 @@ TEST(cpu_forward, writes_the_text_of_llama2_c)
         test_fail(__FILE__, __LINE__, "%s", err.message);
     struct vocab v = {gguf_find(&m.gguf, "tokenizer.ggml.tokens"),
                       gguf_find(&m.gguf, "tokenizer.ggml.scores")};
-    struct engine *e = open_engine(&m, KV_F32);
+    struct engine *e = open_engine(&m, KV_F32, 2);
     FILE *goldens = fopen(test_shared_path("data/models/stories260K/runc_greedy_goldens.jsonl"),
                           "r");
     CHECK(goldens != NULL);

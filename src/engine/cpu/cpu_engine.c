@@ -167,7 +167,8 @@ static void state_layout(struct cpu_engine *e, struct layout *l)
 static int state_open(struct cpu_engine *e, struct error *err)
 {
     e->state.own = calloc(e->engine.limits.n_threads, sizeof *e->state.own);
-    if (!e->state.own)
+    e->taken = calloc(cpu_phases(&e->model->hparams), sizeof *e->taken);
+    if (!e->state.own || !e->taken)
         return error_set(err, ERROR_MEMORY, "no memory for the rows of a batch");
     struct layout measured = {NULL, 0};
     state_layout(e, &measured);
@@ -326,6 +327,7 @@ static void cpu_close(struct engine *engine)
     kv_touch_close(&e->kv_touch);
     buffer_unmap(&e->state_memory);
     free(e->state.own);
+    free(e->taken);
     free(e->rope_frequencies);
     free(e->layers);
     free(e->vectors);

@@ -21,10 +21,6 @@ struct pass {
     const struct cpu_input *input; /* the shared one, or in a small batch the thread's own */
 };
 
-struct range {
-    uint32_t begin, end;
-};
-
 static struct range share(const struct pass *p, uint32_t n)
 {
     return (struct range){(uint32_t)((uint64_t)n * p->thread / p->n_threads),
@@ -85,42 +81,78 @@ static void prepare_input(const struct pass *p, const struct product *products, 
         meet(p);
 }
 
-/* The thread's share of the outputs of all products together; x as in prepare_input. Returns which
- * columns of the first product's result the thread has made. */
-static struct range multiply(const struct pass *p, const struct product *products, uint32_t n,
-                             const float *x, uint32_t cols, uint32_t n_rows)
+static struct work work_of(const struct pass *p, uint32_t layer, uint32_t phase, uint32_t n_panels,
+                           uint32_t n_rows)
 {
-    uint32_t n_panels = 0, at = 0;
-    for (uint32_t i = 0; i < n; i++)
-        n_panels += matrix_panels(products[i].matrix);
-    struct range all = share(p, n_panels), first = {0, 0};
-    for (uint32_t i = 0; i < n; i++) {
-        const struct packed_matrix *m = products[i].matrix;
-        uint32_t end = at + matrix_panels(m);
-        uint32_t from = all.begin > at ? all.begin : at, to = all.end < end ? all.end : end;
-        struct activations act = {matrix_act_kind(m), n_rows, cols, x, p->input->quantized};
-        if (from < to)
-            p->matmul->matmul(m, &act, from - at, to - at, products[i].out, matrix_rows(m));
-        if (i == 0 && from < to)
-            first = (struct range){from * PANEL, to * PANEL};
-        at = end;
-    }
-    uint32_t last = matrix_rows(products[0].matrix);
-    first.end = first.end < last ? first.end : last;
-    return first;
+    return work_begin(n_panels, n_rows, p->thread, p->n_threads,
+                      &p->e->taken[layer * PHASES_OF_LAYER + phase]);
 }
 
-/* x += product of `input`, each thread for its own columns. */
-static void multiply_and_add(const struct pass *p, const struct packed_matrix *m,
+/* A part of a product; x as in prepare_input. */
+static void multiply_part(const struct pass *p, const struct product *product, const float *x,
+                          uint32_t cols, const struct work_part *part)
+{
+    const struct packed_matrix *m = product->matrix;
+    struct activations all = {matrix_act_kind(m), part->rows.end, cols, x, p->input->quantized};
+    struct activations rows = activations_rows(&all, part->rows.begin, part->rows.end);
+    p->matmul->matmul(m, &rows, part->panels.begin, part->panels.end,
+                      product->out + (size_t)part->rows.begin * matrix_rows(m), matrix_rows(m));
+}
+
+/* The columns of a result that are in a part. */
+static struct range part_columns(const struct packed_matrix *m, const struct work_part *part)
+{
+    uint32_t end = part->panels.end * PANEL, last = matrix_rows(m);
+    return (struct range){part->panels.begin * PANEL, end < last ? end : last};
+}
+
+/* The thread's share of the outputs of all products together, as if they were one matrix. */
+static void multiply(const struct pass *p, struct work work, const struct product *products,
+                     uint32_t n, const float *x, uint32_t cols)
+{
+    for (struct work_part all; work_next(&work, &all);) {
+        for (uint32_t i = 0, at = 0; i < n; i++) {
+            uint32_t end = at + matrix_panels(products[i].matrix);
+            uint32_t from = all.panels.begin > at ? all.panels.begin : at;
+            uint32_t to = all.panels.end < end ? all.panels.end : end;
+            struct work_part part = {all.rows, {from - at, to - at}};
+            if (from < to)
+                multiply_part(p, &products[i], x, cols, &part);
+            at = end;
+        }
+    }
+}
+
+/* x += product of `input` */
+static void multiply_and_add(const struct pass *p, struct work work, const struct packed_matrix *m,
                              const float *input, uint32_t cols)
 {
     struct cpu_state *s = &p->e->state;
     struct product product = {m, s->added};
-    uint32_t n_embd = p->hp->n_embd;
-    struct range made = multiply(p, &product, 1, input, cols, p->n_rows);
-    for (uint32_t r = 0; r < p->n_rows && made.begin < made.end; r++)
-        p->vector->add(s->x + (size_t)r * n_embd + made.begin,
-                       s->added + (size_t)r * n_embd + made.begin, made.end - made.begin);
+    for (struct work_part part; work_next(&work, &part);) {
+        struct range columns = part_columns(m, &part);
+        multiply_part(p, &product, input, cols, &part);
+        for (uint32_t r = part.rows.begin; r < part.rows.end; r++) {
+            size_t at = (size_t)r * p->hp->n_embd + columns.begin;
+            p->vector->add(s->x + at, s->added + at, columns.end - columns.begin);
+        }
+    }
+}
+
+/* gate = silu(product with `gate`) * product with `up` */
+static void multiply_gated(const struct pass *p, struct work work, const struct product *gate,
+                           const struct product *up, const float *x, uint32_t cols)
+{
+    for (struct work_part part; work_next(&work, &part);) {
+        struct range columns = part_columns(gate->matrix, &part);
+        multiply_part(p, gate, x, cols, &part);
+        multiply_part(p, up, x, cols, &part);
+        for (uint32_t r = part.rows.begin; r < part.rows.end; r++) {
+            size_t at = (size_t)r * p->hp->n_ff + columns.begin;
+            p->vector->silu_mul(gate->out + at, up->out + at, gate->out + at,
+                                columns.end - columns.begin);
+        }
+    }
 }
 
 static void normalize(const struct pass *p, const float *weight)
@@ -198,12 +230,14 @@ static void attention_block(const struct pass *p, uint32_t layer)
     uint32_t n_embd = p->hp->n_embd, q_dim = p->hp->n_heads * p->hp->head_dim;
     const struct product qkv[] = {{l->q, s->q}, {l->k, s->k}, {l->v, s->v}};
     const struct product output = {l->output, s->added};
+    uint32_t qkv_panels = matrix_panels(l->q) + matrix_panels(l->k) + matrix_panels(l->v);
     struct engine_times *times = &p->e->engine.times;
 
     normalize(p, l->attn_norm);
     prepare_input(p, qkv, 3, p->input->normed, n_embd, p->n_rows);
     lap(p, &times->other_ns);
-    multiply(p, qkv, 3, p->input->normed, n_embd, p->n_rows);
+    multiply(p, work_of(p, layer, PHASE_QKV, qkv_panels, p->n_rows), qkv, 3, p->input->normed,
+             n_embd);
     meet(p);
     lap(p, &times->products_ns);
     place_rows(p, layer);
@@ -213,7 +247,8 @@ static void attention_block(const struct pass *p, uint32_t layer)
     lap(p, &times->attention_ns);
     prepare_input(p, &output, 1, s->attended, q_dim, p->n_rows);
     lap(p, &times->other_ns);
-    multiply_and_add(p, l->output, s->attended, q_dim);
+    multiply_and_add(p, work_of(p, layer, PHASE_OUTPUT, matrix_panels(l->output), p->n_rows),
+                     l->output, s->attended, q_dim);
     meet(p);
     lap(p, &times->products_ns);
 }
@@ -230,17 +265,14 @@ static void feed_forward_block(const struct pass *p, uint32_t layer)
     normalize(p, l->ffn_norm);
     prepare_input(p, both, 2, p->input->normed, n_embd, p->n_rows);
     lap(p, &times->other_ns);
-    struct range made = multiply(p, &gate, 1, p->input->normed, n_embd, p->n_rows);
-    multiply(p, &up, 1, p->input->normed, n_embd, p->n_rows);
-    lap(p, &times->products_ns);
-    for (uint32_t r = 0; r < p->n_rows && made.begin < made.end; r++) {
-        size_t at = (size_t)r * n_ff + made.begin;
-        p->vector->silu_mul(s->gate + at, s->up + at, s->gate + at, made.end - made.begin);
-    }
+    multiply_gated(p, work_of(p, layer, PHASE_GATE_UP, matrix_panels(l->gate), p->n_rows), &gate,
+                   &up, p->input->normed, n_embd);
     meet(p);
+    lap(p, &times->products_ns);
     prepare_input(p, &down, 1, s->gate, n_ff, p->n_rows);
     lap(p, &times->other_ns);
-    multiply_and_add(p, l->down, s->gate, n_ff);
+    multiply_and_add(p, work_of(p, layer, PHASE_DOWN, matrix_panels(l->down), p->n_rows), l->down,
+                     s->gate, n_ff);
 }
 
 /* Thread 0 looks whether anyone still waits; all agree on what it saw. */
@@ -265,7 +297,8 @@ static void output_logits(const struct pass *p)
                             p->input->normed + (size_t)i * n, n, p->hp->norm_eps);
     prepare_input(p, &head, 1, p->input->normed, n, e->n_outputs);
     lap(p, &e->engine.times.other_ns);
-    multiply(p, &head, 1, p->input->normed, n, e->n_outputs);
+    struct work work = work_of(p, p->hp->n_layers, 0, matrix_panels(e->head), e->n_outputs);
+    multiply(p, work, &head, 1, p->input->normed, n);
 }
 
 static void forward_job(void *context, uint32_t thread, uint32_t n_threads)
@@ -309,6 +342,8 @@ void cpu_forward(struct cpu_engine *e)
             e->state.outputs[e->n_outputs++] = r;
     attention_plan(e->attention, e->batch);
     e->stopped = false;
+    for (uint32_t i = 0; i < cpu_phases(&e->model->hparams); i++)
+        atomic_store_explicit(&e->taken[i], 0, memory_order_relaxed);
     parallel_run(e->pool, forward_job, e);
     lap_add(e, e->n_outputs > 0 && !e->stopped ? &times->products_ns : &times->other_ns);
 }

@@ -8,6 +8,7 @@
 #include "engine/cpu/kv_touch.h"
 #include "engine/cpu/machine_limits.h"
 #include "engine/cpu/weight_store.h"
+#include "engine/cpu/work_split.h"
 
 /* The inside of the CPU engine: cpu_engine.c opens and closes it, cpu_forward.c computes,
  * cpu_cost.c says what that takes at least. */
@@ -43,6 +44,14 @@ struct cpu_state {
     struct cpu_input *own; /* [n_threads], for SMALL_BATCH rows */
 };
 
+/* The phases of a pass in which threads share products: some in each layer, and the logits. */
+enum cpu_phase { PHASE_QKV, PHASE_OUTPUT, PHASE_GATE_UP, PHASE_DOWN, PHASES_OF_LAYER };
+
+static inline uint32_t cpu_phases(const struct hparams *hp)
+{
+    return hp->n_layers * PHASES_OF_LAYER + 1;
+}
+
 struct cpu_engine {
     struct engine engine; /* first: the vtable's functions cast back */
     const struct model *model;
@@ -61,6 +70,7 @@ struct cpu_engine {
     struct buffer state_memory;
 
     const struct batch *batch; /* between submit and wait */
+    atomic_uint *taken;        /* [cpu_phases] of a pass, see work_split.h */
     uint32_t n_outputs;
     bool stopped;    /* written by thread 0 before a barrier, read by all after it */
     uint64_t lap_ns; /* thread 0: up to when the pass is in engine.times */

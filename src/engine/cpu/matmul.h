@@ -45,6 +45,10 @@ struct activations {
  * with both arguments, so a buffer for the largest batch and width serves every smaller one. */
 size_t activations_bytes(uint32_t n_rows, uint32_t cols);
 
+/* Rows [begin, end) of x, where begin is a multiple of ROW_UNIT (work_split.h), as the
+ * tiles are that rows are stored in. */
+struct activations activations_rows(const struct activations *x, uint32_t begin, uint32_t end);
+
 /* Packs `w`; returns NULL and `err` when there is no memory. It is matrix_new, whose panels are
  * zeros, and matrix_fill of all of them. All may be called from several threads. */
 struct packed_matrix *matrix_pack(const struct weight *w, struct error *err);

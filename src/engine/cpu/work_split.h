@@ -1,0 +1,44 @@
+#ifndef RADISH_ENGINE_CPU_WORK_SPLIT_H
+#define RADISH_ENGINE_CPU_WORK_SPLIT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How threads share the outputs of a product. Rows come in units of ROW_UNIT, outputs in panels;
+ * the (panel, unit) pairs in that order are cut into equal pieces, so that a piece is mostly whole
+ * panels, whose weights it reads once for all rows:
+ *
+ *   panel     │ 0         │ 1         │ 2         │ 3         │
+ *   unit      │ 0  1  2   │ 0  1  2   │ 0  1  2   │ 0  1  2   │
+ *   pieces    [ piece 0 ....... │ piece 1 ...... │ piece 2 .. ]     piece 1 is 3 parts: unit 1 .. 2
+ * of panel 1, panel 2, unit 0 of panel 3 A batch of one unit has a piece for each thread. A larger
+ * one has several, and whoever is free takes the next, so that a thread which is slower, or has
+ * lost its core, does less. Any way of cutting gives the same bits. */
+enum { ROW_UNIT = 24 }; /* the rows that the fastest kernels compute together, a multiple of 12 */
+
+struct range {
+    uint32_t begin, end;
+};
+
+struct work_part {
+    struct range rows, panels;
+};
+
+/* One thread's way through its pieces. */
+struct work {
+    uint32_t n_rows, n_units;
+    uint64_t n_pairs;
+    uint32_t piece, n_pieces;
+    uint64_t at, end;   /* pairs of the current piece that are left */
+    atomic_uint *taken; /* pieces that someone has, or NULL: each thread has its own */
+};
+
+/* `taken` is 0 before the first thread begins, and used for nothing else until all have finished.
+ */
+struct work work_begin(uint32_t n_panels, uint32_t n_rows, uint32_t thread, uint32_t n_threads,
+                       atomic_uint *taken);
+/* The next part for this thread; false when there is none. */
+bool work_next(struct work *w, struct work_part *part);
+
+#endif
