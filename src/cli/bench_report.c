@@ -124,7 +124,7 @@ static void engines_print(const struct bench *b)
         const struct bench_engine *e = &b->engines[i];
         printf("%s on %s", b->model_name, e->name);
         if (e->limits.read_bytes_per_s > 0)
-            printf(": memory %.1f GB/s, int8 %.0f GMAC/s, float %.0f GMAC/s",
+            printf(": memory %.3g GB/s, int8 %.3g GMAC/s, float %.3g GMAC/s",
                    e->limits.read_bytes_per_s * 1e-9, e->limits.int8_macs_per_s * 1e-9,
                    e->limits.float_macs_per_s * 1e-9);
         printf("\n");
