@@ -41,7 +41,8 @@ enum {
 
 static void die(const char *what)
 {
-    fprintf(stderr, "bench_stream: %s: %s\n", what, strerror(errno));
+    fprintf(stderr, "bench_stream: %s%s%s\n", what, errno ? ": " : "",
+            errno ? strerror(errno) : "");
     exit(1);
 }
 
@@ -401,8 +402,8 @@ struct rates {
 static struct rates load_round(uint16_t port, uint32_t n, uint32_t n_tokens, uint32_t round,
                                const char *fields)
 {
-    struct stream streams[MAX_STREAMS];
-    struct pollfd polled[MAX_STREAMS];
+    static struct stream streams[MAX_STREAMS];
+    static struct pollfd polled[MAX_STREAMS];
     uint64_t start_ns = clock_now_ns(), first_ns = 0, last_ns = UINT64_MAX;
     for (uint32_t i = 0; i < n; i++) {
         stream_ask(&streams[i], port, round * n + i, n_tokens, fields);
@@ -421,6 +422,7 @@ static struct rates load_round(uint16_t port, uint32_t n, uint32_t n_tokens, uin
     }
     uint64_t end_ns = clock_now_ns();
     for (uint32_t i = 0; i < n; i++) {
+        errno = 0;
         if (streams[i].n_events < 3)
             die("an answer is too short: is the server well?");
         first_ns = streams[i].first_ns > first_ns ? streams[i].first_ns : first_ns;
