@@ -1,5 +1,6 @@
 /* The tokenizer's front: opening and closing, encoding a text run by run, and the way back.
- * A tokenizer never changes once it is open; what an encoding needs lives in its `encoder`. */
+ * A tokenizer never changes once it is open, but for the encoders that it keeps: what an encoding
+ * changes lives in the one that it took. */
 #include "prompt/tokenizer_internal.h"
 
 #include <stdlib.h>
@@ -16,16 +17,25 @@ void token_list_free(struct token_list *list)
     *list = (struct token_list){0};
 }
 
+bool token_list_reserve(struct token_list *list, size_t extra)
+{
+    if (extra <= list->capacity - list->len)
+        return true;
+    size_t capacity = list->capacity ? list->capacity : 64;
+    while (capacity - list->len < extra)
+        capacity *= 2;
+    int32_t *ids = realloc(list->ids, capacity * sizeof *ids);
+    if (!ids)
+        return false;
+    list->ids = ids;
+    list->capacity = capacity;
+    return true;
+}
+
 bool token_list_add(struct token_list *list, int32_t id)
 {
-    if (list->len == list->capacity) {
-        size_t capacity = list->capacity ? 2 * list->capacity : 64;
-        int32_t *ids = realloc(list->ids, capacity * sizeof *ids);
-        if (!ids)
-            return false;
-        list->ids = ids;
-        list->capacity = capacity;
-    }
+    if (list->len == list->capacity && !token_list_reserve(list, 1))
+        return false;
     list->ids[list->len++] = id;
     return true;
 }
@@ -37,23 +47,31 @@ int encoder_add(struct encoder *e, int32_t id)
     return error_set(e->err, ERROR_MEMORY, "no memory for %zu tokens", e->out->len + 1);
 }
 
-void encoder_close(struct encoder *e)
+/* How many bytes of the text are valid UTF-8; eight of ASCII at a time. */
+static size_t valid_prefix(const char *text, size_t len)
 {
-    free(e->symbols);
-    free(e->heap);
-    pre_match_data_close(e->match_data);
+    size_t at = 0, width;
+    for (;;) {
+        uint64_t eight = 0;
+        if (len - at >= sizeof eight)
+            memcpy(&eight, text + at, sizeof eight);
+        if (len - at >= sizeof eight && !(eight & 0x8080808080808080u))
+            at += sizeof eight;
+        else if (at < len && (width = utf8_valid_prefix(text + at, len - at)) > 0)
+            at += width;
+        else
+            return at;
+    }
 }
 
 /* Valid UTF-8 is cut into words by the pre-tokeniser; a row of bytes that are not is one word. */
 int encode_bpe(struct encoder *e, const char *text, size_t len)
 {
     while (len > 0) {
-        size_t valid = 0, width;
-        while (valid < len && (width = utf8_valid_prefix(text + valid, len - valid)) > 0)
-            valid += width;
+        size_t valid = valid_prefix(text, len);
         for (size_t at = 0, end; at < valid; at = end) {
-            end = pre_tokenizer_word(e, text, valid, at);
-            if (end == 0 || encode_word(e, text + at, end - at) != 0)
+            end = pre_tokenizer_word(e->t->pre, text, valid, at);
+            if (encode_word(e, text + at, end - at) != 0)
                 return -1;
         }
         size_t end = valid;
@@ -90,7 +108,7 @@ static int encode_text(struct encoder *e, const char *text, size_t len, int flag
     const struct special_list *list = flags & TOKENIZE_PARSE_SPECIAL ? &e->t->control : &e->t->user;
     size_t run = 0; /* where the text begins that is not encoded yet */
     bool after_special = !(flags & TOKENIZE_CONTINUES);
-    for (size_t at = 0; list->n > 0 && at < len;) {
+    for (size_t at = 0; (at += special_list_skip(list, text + at, len - at)) < len;) {
         int32_t id = special_list_match(list, e->t, text + at, len - at);
         if (id < 0) {
             at++;
@@ -113,18 +131,23 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, in
     if (len > MAX_TEXT_BYTES)
         return error_set(err, ERROR_LIMIT, "a text of %zu bytes is too long: at most %d", len,
                          MAX_TEXT_BYTES);
-    struct encoder e = {.t = t, .out = out, .err = err};
+    struct encoder *e = encoder_take(t->encoders);
+    if (!e)
+        return error_set(err, ERROR_MEMORY, "no memory for a text of %zu bytes", len);
+    e->t = t;
+    e->out = out;
+    e->err = err;
     size_t before = out->len;
     int status = 0;
     if (flags & TOKENIZE_ADD_SPECIAL && t->add_bos && t->bos >= 0)
-        status = encoder_add(&e, t->bos);
+        status = encoder_add(e, t->bos);
     if (status == 0)
-        status = encode_text(&e, text, len, flags);
+        status = encode_text(e, text, len, flags);
     if (status == 0 && flags & TOKENIZE_ADD_SPECIAL && t->add_eos && t->eos >= 0)
-        status = encoder_add(&e, t->eos);
+        status = encoder_add(e, t->eos);
     if (status != 0)
         out->len = before;
-    encoder_close(&e);
+    encoder_give_back(t->encoders, e);
     return status;
 }
 
@@ -233,6 +256,7 @@ struct tokenizer *tokenizer_new(enum tokenizer_kind kind, uint32_t n, size_t n_b
         t->whole = calloc(n, 1);
         t->blob = malloc(n_bytes + 1);
         if (t->tokens && t->types && t->ends && t->whole && t->blob &&
+            encoder_pool_open(&t->encoders, err) == 0 &&
             vocab_table_open(&t->ordinary, t->tokens, n, err) == 0)
             return t;
     }
@@ -250,6 +274,7 @@ void tokenizer_close(struct tokenizer *t)
     special_list_close(&t->user);
     merge_table_close(&t->merges);
     pre_tokenizer_close(t->pre);
+    encoder_pool_close(t->encoders);
     free(t->tokens);
     free(t->blob);
     free(t->types);

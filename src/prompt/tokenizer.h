@@ -36,7 +36,9 @@ void tokenizer_close(struct tokenizer *t);
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, int flags,
                      struct token_list *out, struct error *err);
 void token_list_free(struct token_list *list);
-bool token_list_add(struct token_list *list, int32_t id); /* false: no memory */
+/* Both: false when there is no memory, and the list is as it was. */
+bool token_list_reserve(struct token_list *list, size_t extra);
+bool token_list_add(struct token_list *list, int32_t id);
 
 uint32_t tokenizer_size(const struct tokenizer *t);
 /* The bytes that a token stands for in running text; special tokens give their own spelling. */

@@ -5,9 +5,10 @@
 
 /* What the tokenizer's own files share. How a text becomes ids:
  *
- *   text ──► runs between special tokens ──► words ──────────► symbols merged ──► ids
- *            tokenizer_special.c             tokenizer_pre.c   tokenizer_merge.c
- *
+ *   text ──► runs between special tokens ──► words ──────────► seen lately? ─────► ids
+ *            tokenizer_special.c             tokenizer_pre.c   tokenizer_words.c    ▲
+ *                                                                    └──► merged ───┘
+ *                                                                 tokenizer_merge.c
  * tokenizer.c drives it; tokenizer_load.c fills the struct from GGUF metadata. */
 
 enum tokenizer_kind { TOKENIZER_BYTES, TOKENIZER_BPE, TOKENIZER_SPM };
@@ -65,12 +66,15 @@ struct special_list {
     int32_t *ids;
     uint32_t n;
     uint32_t first[257]; /* ids[first[b] .. first[b + 1]) begin with byte b */
+    int only_byte;       /* they all begin with it; -1: they do not */
 };
 
 /* Takes the tokens whose type is among `types`, a set of bits 1 << type. */
 int special_list_open(struct special_list *list, const struct tokenizer *t, unsigned types,
                       struct error *err);
 void special_list_close(struct special_list *list);
+/* How many bytes to skip to the first with which a token of the list begins; `len`: none does. */
+size_t special_list_skip(const struct special_list *list, const char *text, size_t len);
 /* The longest token of the list that `text` begins with, or -1. */
 int32_t special_list_match(const struct special_list *list, const struct tokenizer *t,
                            const char *text, size_t len);
@@ -103,26 +107,36 @@ struct tokenizer {
 
     char *chat_template; /* NULL: none */
     size_t chat_template_len;
+
+    struct encoder_pool *encoders; /* the only part that changes, and safe from any thread */
 };
 
-/* One call of tokenizer_encode: all that it changes, so that a tokenizer is shared freely. */
+/* One call of tokenizer_encode: all that it changes, so that a tokenizer is shared freely. What it
+ * allocates is kept for the next call. */
 struct encoder {
     const struct tokenizer *t;
     struct token_list *out;
     struct error *err;
-    void *match_data;       /* the pre-tokeniser's */
-    struct symbol *symbols; /* the word at hand */
-    uint64_t *heap;         /* its pairs, see tokenizer_merge.c */
-    size_t capacity;        /* of `symbols`; `heap` has twice as many */
+    struct symbol *symbols;  /* the word at hand */
+    uint64_t *heap;          /* its pairs, see tokenizer_merge.c */
+    size_t capacity;         /* of `symbols`; `heap` has twice as many */
+    struct strbuf spaced;    /* the text as SentencePiece sees it */
+    struct word_slot *words; /* see tokenizer_words.c */
 };
 
+int encoder_pool_open(struct encoder_pool **out, struct error *err);
+void encoder_pool_close(struct encoder_pool *pool); /* NULL does nothing */
+/* NULL: no memory. t, out and err are for the caller to set. */
+struct encoder *encoder_take(struct encoder_pool *pool);
+void encoder_give_back(struct encoder_pool *pool, struct encoder *e);
 void encoder_close(struct encoder *e);
 int encoder_add(struct encoder *e, int32_t id);
 /* Each appends the ids of its text and gives 0, or -1 and the encoder's error. */
 int encode_bpe(struct encoder *e, const char *text, size_t len);
 int encode_spm(struct encoder *e, const char *text, size_t len, bool space_prefix);
-int encode_word(struct encoder *e, const char *word, size_t len);
-/* Finds out `whole`, which lets encode_word skip the merges of most words. */
+int encode_word(struct encoder *e, const char *word, size_t len);     /* len > 0 */
+int encode_new_word(struct encoder *e, const char *word, size_t len); /* without the words seen */
+/* Finds out `whole`, which lets encode_new_word skip the merges of most words. */
 int tokenizer_mark_whole(struct tokenizer *t, struct error *err);
 
 /* The pre-tokeniser that tokenizer.ggml.pre names: it cuts text into words. */
@@ -134,9 +148,8 @@ struct pre_options {
 int pre_tokenizer_open(struct pre_tokenizer **out, struct gguf_string name, const char *path,
                        struct pre_options *options, struct error *err);
 void pre_tokenizer_close(struct pre_tokenizer *pre);
-/* Where the word ends that begins at `at` in `text`, which is valid UTF-8; 0: it failed. */
-size_t pre_tokenizer_word(struct encoder *e, const char *text, size_t len, size_t at);
-void pre_match_data_close(void *match_data);
+/* Where the word ends that begins at `at` < len in `text`, which is valid UTF-8. */
+size_t pre_tokenizer_word(const struct pre_tokenizer *pre, const char *text, size_t len, size_t at);
 
 /* An empty tokenizer with room for `n` tokens of `n_bytes` together. */
 struct tokenizer *tokenizer_new(enum tokenizer_kind kind, uint32_t n, size_t n_bytes,

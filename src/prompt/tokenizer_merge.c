@@ -195,7 +195,7 @@ static int add_symbols(struct encoder *e, const char *word)
     return 0;
 }
 
-int encode_word(struct encoder *e, const char *word, size_t len)
+int encode_new_word(struct encoder *e, const char *word, size_t len)
 {
     const struct tokenizer *t = e->t;
     if (len <= t->longest) {
@@ -229,7 +229,7 @@ int tokenizer_mark_whole(struct tokenizer *t, struct error *err)
         if (vocab_table_find(&t->ordinary, token->bytes, token->len) != (int32_t)id)
             continue;
         ids.len = 0;
-        status = encode_word(&e, token->bytes, token->len);
+        status = encode_new_word(&e, token->bytes, token->len);
         t->whole[id] = ids.len == 1 && ids.ids[0] == (int32_t)id;
     }
     encoder_close(&e);

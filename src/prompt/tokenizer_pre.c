@@ -1,10 +1,10 @@
-/* Pre-tokenisers: how a byte-level BPE model cuts text into words before it merges. The patterns
- * are those of the models' own tokenizer.json files, run by PCRE2.
- * What a newcomer gets wrong: PCRE2's \s has U+180E in it and, without UCP, nothing past ASCII.
- * These patterns mean Unicode's White_Space, so they spell it out (SPACES). */
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
+/* Pre-tokenisers: how a byte-level BPE model cuts text into words before it merges. The models'
+ * own files give regular expressions; here each is a scanner that looks at a character once or
+ * twice. tests/unit/test_tokenizer_regex.h has the expressions, and tests hold the scanners to
+ * them.
+ * What a newcomer gets wrong: \s+(?!\S) leaves the last space of a row to the word behind it, a
+ * character of up to three bytes, and takes it all the same where the row is one character long
+ * (by the \s+ that follows) or ends the text. */
 #include "prompt/tokenizer_internal.h"
 
 #include <stdlib.h>
@@ -12,67 +12,201 @@
 
 #include "base/strbuf.h"
 
+enum char_class { SYMBOL, LETTER, NUMBER, SPACE };
+
+enum { N_CODES = 0x110000, CODES_A_BYTE = 4 };
+
+typedef size_t word_scanner(const struct pre_tokenizer *pre, const unsigned char *text, size_t len,
+                            size_t at);
+
 struct pre_tokenizer {
-    pcre2_code *code;
-    pcre2_match_context *limits;
+    word_scanner *scan;
+    uint8_t ascii[128];                      /* enum char_class */
+    uint8_t classes[N_CODES / CODES_A_BYTE]; /* the same for all characters, in two bits each */
 };
 
-#define SPACES                                                                                     \
-    "\\x{09}-\\x{0d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"           \
-    "\\x{202f}\\x{205f}\\x{3000}"
-/* Letters and numbers as of Unicode 16, which is what the `tokenizers` library knows: PCRE2's own
- * as of Unicode 14 (10.40 to 10.42), and the ranges that came later. A text must have the same
- * tokens whatever PCRE2 is installed. ASCII stands first because a class finds it at once. */
-#define LETTERS                                                                                    \
-    "A-Za-z\\p{L}"                                                                                 \
-    "\\x{1c89}-\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}"               \
-    "\\x{10d4a}-\\x{10d65}\\x{10d6f}-\\x{10d85}\\x{10ec2}-\\x{10ec4}\\x{1123f}-\\x{11240}"         \
-    "\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}\\x{11390}-\\x{113b5}\\x{113b7}\\x{113d1}"           \
-    "\\x{113d3}\\x{11bc0}-\\x{11be0}\\x{11f02}\\x{11f04}-\\x{11f10}\\x{11f12}-\\x{11f33}"          \
-    "\\x{1342f}\\x{13441}-\\x{13446}\\x{13460}-\\x{143fa}\\x{16100}-\\x{1611d}"                    \
-    "\\x{16d40}-\\x{16d6c}\\x{18cff}\\x{1b132}\\x{1b155}\\x{1df25}-\\x{1df2a}"                     \
-    "\\x{1e030}-\\x{1e06d}\\x{1e4d0}-\\x{1e4eb}\\x{1e5d0}-\\x{1e5ed}\\x{1e5f0}\\x{2b739}"          \
-    "\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}"
-#define NUMBERS                                                                                    \
-    "0-9\\p{N}"                                                                                    \
-    "\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}\\x{11f50}-\\x{11f59}"         \
-    "\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}"         \
-    "\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"
-#define LETTER    "[" LETTERS "]"
-#define NUMBER    "[" NUMBERS "]"
-#define SPACE     "[" SPACES "]"
-#define NOT_SPACE "[^" SPACES "]"
-#define SYMBOL    "[^" SPACES LETTERS NUMBERS "]"
+struct code_range {
+    uint32_t first, last;
+};
 
-/* Two ends of GPT-4's pattern, which later models share but for how they cut numbers. */
-#define GPT4_WORDS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n" LETTERS NUMBERS "]?" LETTER "+|"
-#define GPT4_REST                                                                                  \
-    "| ?" SYMBOL "+[\\r\\n]*|" SPACE "*[\\r\\n]+|" SPACE "+(?!" NOT_SPACE ")|" SPACE "+"
+#include "prompt/tokenizer_pre_tables.h"
 
-#define PATTERN_GPT2                                                                               \
-    "'s|'t|'re|'ve|'m|'ll|'d| ?" LETTER "+| ?" NUMBER "+| ?" SYMBOL "+|" SPACE "+(?!" NOT_SPACE    \
-    ")|" SPACE "+"
-/* Every digit is cut out first, then GPT-2's pattern sees what stands between: to it, a text ends
- * before a digit. So spaces before a digit are one word, as they are at the end of a text. Here
- * the reference has the digits of Unicode 17, because it cuts them by other means. */
-#define DIGITS NUMBERS "\\x{11de0}-\\x{11de9}\\x{16ff4}-\\x{16ff6}"
-#define PATTERN_SMOLLM                                                                             \
-    "[" DIGITS "]|'s|'t|'re|'ve|'m|'ll|'d| ?" LETTER "+| ?[^" SPACES LETTERS DIGITS "]+|" SPACE    \
-    "+(?![^" SPACES DIGITS "])|" SPACE "+"
-#define PATTERN_QWEN2  GPT4_WORDS NUMBER GPT4_REST
-#define PATTERN_LLAMA3 GPT4_WORDS NUMBER "{1,3}" GPT4_REST
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* ---- characters ---- */
+
+/* The class of the character at text[at], and its width. The text is valid UTF-8. */
+static inline enum char_class class_at(const struct pre_tokenizer *pre, const unsigned char *text,
+                                       size_t at, size_t *width)
+{
+    const unsigned char *c = text + at;
+    uint32_t code;
+    if (c[0] < 0x80) {
+        *width = 1;
+        return pre->ascii[c[0]];
+    }
+    if (c[0] < 0xe0) {
+        *width = 2;
+        code = (c[0] & 0x1fu) << 6 | (c[1] & 0x3fu);
+    } else if (c[0] < 0xf0) {
+        *width = 3;
+        code = (c[0] & 0x0fu) << 12 | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu);
+    } else {
+        *width = 4;
+        code = (c[0] & 0x07u) << 18 | (c[1] & 0x3fu) << 12 | (c[2] & 0x3fu) << 6 | (c[3] & 0x3fu);
+    }
+    return pre->classes[code / CODES_A_BYTE] >> 2 * (code % CODES_A_BYTE) & 3;
+}
+
+/* Where the characters of that class end that begin at `at`. */
+static inline size_t row_end(const struct pre_tokenizer *pre, const unsigned char *text, size_t len,
+                             size_t at, enum char_class class)
+{
+    size_t width;
+    while (at < len && class_at(pre, text, at, &width) == class)
+        at += width;
+    return at;
+}
+
+static inline bool is_newline(unsigned char c)
+{
+    return c == '\n' || c == '\r';
+}
+
+/* The bytes of the contraction ('s, 't, 're, 've, 'm, 'll, 'd) at `c`, an apostrophe; 0: none. */
+static inline size_t contraction(const unsigned char *c, size_t len, bool any_case)
+{
+    unsigned char fold = any_case ? 0x20 : 0; /* of ASCII letters only these become those below */
+    unsigned char first = len > 1 ? c[1] | fold : 0, second = len > 2 ? c[2] | fold : 0;
+    switch (first) {
+    case 's':
+    case 't':
+    case 'm':
+    case 'd': return 2;
+    case 'r':
+    case 'v': return second == 'e' ? 3 : 0;
+    case 'l': return second == 'l' ? 3 : 0;
+    }
+    /* The long s, U+017F, is an s in another case. */
+    return any_case && len > 2 && c[1] == 0xc5 && c[2] == 0xbf ? 3 : 0;
+}
+
+/* ---- scanners ---- */
+
+/* \s+(?!\S)|\s+; with `cuts_digits`, a text ends before a number. */
+static inline size_t spaces_end(const struct pre_tokenizer *pre, const unsigned char *text,
+                                size_t len, size_t at, bool cuts_digits)
+{
+    size_t end = at, last = at, width = 0;
+    enum char_class next = SPACE;
+    while (end < len && (next = class_at(pre, text, end, &width)) == SPACE) {
+        last = end;
+        end += width;
+    }
+    bool all = end == len || last == at || (cuts_digits && next == NUMBER);
+    return all ? end : last;
+}
+
+/* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+ * With `cuts_digits`, every number is cut out first, and this sees what stands between. */
+static inline size_t scan_words(const struct pre_tokenizer *pre, const unsigned char *text,
+                                size_t len, size_t at, bool cuts_digits)
+{
+    size_t width, n;
+    if (text[at] == '\'' && (n = contraction(text + at, len - at, false)) > 0)
+        return at + n;
+    size_t from = at + (text[at] == ' ' && at + 1 < len);
+    enum char_class class = class_at(pre, text, from, &width);
+    if (class == SPACE || (class == NUMBER && cuts_digits && from > at))
+        return spaces_end(pre, text, len, at, cuts_digits);
+    if (class == NUMBER && cuts_digits)
+        return from + width;
+    return row_end(pre, text, len, from + width, class);
+}
+
+static size_t scan_gpt2(const struct pre_tokenizer *pre, const unsigned char *text, size_t len,
+                        size_t at)
+{
+    return scan_words(pre, text, len, at, false);
+}
+
+static size_t scan_smollm(const struct pre_tokenizer *pre, const unsigned char *text, size_t len,
+                          size_t at)
+{
+    return scan_words(pre, text, len, at, true);
+}
+
+/* \s*[\r\n]+|\s+(?!\S)|\s+ */
+static size_t lines_end(const struct pre_tokenizer *pre, const unsigned char *text, size_t len,
+                        size_t at)
+{
+    size_t end = at, newlines_end = at, width;
+    for (; end < len && class_at(pre, text, end, &width) == SPACE; end += width)
+        if (is_newline(text[end]))
+            newlines_end = end + 1;
+    return newlines_end > at ? newlines_end : spaces_end(pre, text, len, at, false);
+}
+
+/* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,max_digits}|
+ *  ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+ * GPT-4's pattern, which later models share but for how they cut numbers. */
+static inline size_t scan_gpt4(const struct pre_tokenizer *pre, const unsigned char *text,
+                               size_t len, size_t at, unsigned max_digits)
+{
+    size_t width, n;
+    if (text[at] == '\'' && (n = contraction(text + at, len - at, true)) > 0)
+        return at + n;
+    enum char_class class = class_at(pre, text, at, &width);
+    size_t end = at + width;
+    if (class == LETTER)
+        return row_end(pre, text, len, end, LETTER);
+    if (class == NUMBER) {
+        for (n = 1; n < max_digits && end < len && class_at(pre, text, end, &width) == NUMBER; n++)
+            end += width;
+        return end;
+    }
+    enum char_class next = end < len ? class_at(pre, text, end, &width) : SPACE;
+    if (next == LETTER && !is_newline(text[at]))
+        return row_end(pre, text, len, end + width, LETTER);
+    if (class == SPACE && !(text[at] == ' ' && next == SYMBOL))
+        return lines_end(pre, text, len, at);
+    end = row_end(pre, text, len, end, SYMBOL);
+    while (end < len && is_newline(text[end]))
+        end++;
+    return end;
+}
+
+static size_t scan_qwen2(const struct pre_tokenizer *pre, const unsigned char *text, size_t len,
+                         size_t at)
+{
+    return scan_gpt4(pre, text, len, at, 1);
+}
+
+static size_t scan_llama3(const struct pre_tokenizer *pre, const unsigned char *text, size_t len,
+                          size_t at)
+{
+    return scan_gpt4(pre, text, len, at, 3);
+}
+
+size_t pre_tokenizer_word(const struct pre_tokenizer *pre, const char *text, size_t len, size_t at)
+{
+    return pre->scan(pre, (const unsigned char *)text, len, at);
+}
+
+/* ---- by name ---- */
 
 static const struct known_pre {
-    const char *name, *pattern;
+    const char *name;
+    word_scanner *scan;
     struct pre_options options;
 } known_pres[] = {
-    {"default", PATTERN_GPT2, {false, false}}, {"gpt2", PATTERN_GPT2, {false, false}},
-    {"gpt-2", PATTERN_GPT2, {false, false}},   {"smollm", PATTERN_SMOLLM, {false, false}},
-    {"qwen2", PATTERN_QWEN2, {false, false}},  {"llama-bpe", PATTERN_LLAMA3, {true, true}},
-    {"llama3", PATTERN_LLAMA3, {true, true}},  {"llama-v3", PATTERN_LLAMA3, {true, true}},
+    {"default", scan_gpt2, {false, false}}, {"gpt2", scan_gpt2, {false, false}},
+    {"gpt-2", scan_gpt2, {false, false}},   {"smollm", scan_smollm, {false, false}},
+    {"qwen2", scan_qwen2, {false, false}},  {"llama-bpe", scan_llama3, {true, true}},
+    {"llama3", scan_llama3, {true, true}},  {"llama-v3", scan_llama3, {true, true}},
 };
 
-enum { N_KNOWN_PRES = sizeof known_pres / sizeof *known_pres };
+enum { N_KNOWN_PRES = COUNT(known_pres) };
 
 static int unknown_pre(struct gguf_string name, const char *path, struct error *err)
 {
@@ -85,6 +219,14 @@ static int unknown_pre(struct gguf_string name, const char *path, struct error *
         path, (int)(name.len < 64 ? name.len : 64), name.bytes, strbuf_str(&names));
     strbuf_free(&names);
     return -1;
+}
+
+static void set_classes(struct pre_tokenizer *pre, const struct code_range *ranges, size_t n,
+                        enum char_class class)
+{
+    for (const struct code_range *range = ranges; range < ranges + n; range++)
+        for (uint32_t code = range->first; code <= range->last; code++)
+            pre->classes[code / CODES_A_BYTE] |= (uint8_t)(class << 2 * (code % CODES_A_BYTE));
 }
 
 int pre_tokenizer_open(struct pre_tokenizer **out, struct gguf_string name, const char *path,
@@ -100,51 +242,19 @@ int pre_tokenizer_open(struct pre_tokenizer **out, struct gguf_string name, cons
     struct pre_tokenizer *pre = calloc(1, sizeof *pre);
     if (!pre)
         return error_set(err, ERROR_MEMORY, "no memory for a pre-tokeniser");
+    pre->scan = known->scan;
+    set_classes(pre, letter_ranges, COUNT(letter_ranges), LETTER);
+    set_classes(pre, number_ranges, COUNT(number_ranges), NUMBER);
+    set_classes(pre, space_ranges, COUNT(space_ranges), SPACE);
+    if (known->scan == scan_smollm)
+        set_classes(pre, digit_ranges, COUNT(digit_ranges), NUMBER);
+    for (unsigned code = 0; code < sizeof pre->ascii; code++)
+        pre->ascii[code] = pre->classes[code / CODES_A_BYTE] >> 2 * (code % CODES_A_BYTE) & 3;
     *out = pre;
-    int code;
-    size_t at;
-    pre->code = pcre2_compile((PCRE2_SPTR)known->pattern, PCRE2_ZERO_TERMINATED,
-                              PCRE2_UTF | PCRE2_ANCHORED, &code, &at, NULL);
-    if (!pre->code)
-        return error_set(err, ERROR_FAILED, "PCRE2 refuses the pattern of %s at %zu (error %d)",
-                         known->name, at, code);
-    /* The patterns look at each character a bounded number of times, so that no limit is needed;
-     * the usual one would refuse ten million spaces. */
-    pre->limits = pcre2_match_context_create(NULL);
-    if (!pre->limits)
-        return error_set(err, ERROR_MEMORY, "no memory for a pre-tokeniser");
-    pcre2_set_match_limit(pre->limits, UINT32_MAX);
-    /* Where code may not be made at run time this fails, and PCRE2 interprets the pattern. */
-    pcre2_jit_compile(pre->code, PCRE2_JIT_COMPLETE);
     return 0;
 }
 
 void pre_tokenizer_close(struct pre_tokenizer *pre)
 {
-    if (!pre)
-        return;
-    pcre2_match_context_free(pre->limits);
-    pcre2_code_free(pre->code);
     free(pre);
-}
-
-void pre_match_data_close(void *match_data)
-{
-    pcre2_match_data_free(match_data);
-}
-
-size_t pre_tokenizer_word(struct encoder *e, const char *text, size_t len, size_t at)
-{
-    const struct pre_tokenizer *pre = e->t->pre;
-    if (!e->match_data && !(e->match_data = pcre2_match_data_create(1, NULL))) {
-        error_set(e->err, ERROR_MEMORY, "no memory for a match");
-        return 0;
-    }
-    int found = pcre2_match(pre->code, (PCRE2_SPTR)text, len, at, PCRE2_NO_UTF_CHECK, e->match_data,
-                            pre->limits);
-    if (found < 1) {
-        error_set_at(e->err, ERROR_FAILED, at, "the pre-tokeniser gave up (PCRE2 error %d)", found);
-        return 0;
-    }
-    return pcre2_get_ovector_pointer(e->match_data)[1];
 }

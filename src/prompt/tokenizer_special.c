@@ -1,6 +1,7 @@
 /* Special tokens in running text. Where several begin at the same place the longest is taken, and
- * the leftmost comes first, as in the `tokenizers` library. A text costs one look at a table for
- * each byte, and a binary search for each further byte that could belong to a special token. */
+ * the leftmost comes first, as in the `tokenizers` library. A text costs a search for the bytes
+ * that they begin with, mostly the one "<", and there a binary search for each further byte that
+ * could belong to a special token. */
 #include "prompt/tokenizer_internal.h"
 
 #include <stdlib.h>
@@ -32,6 +33,12 @@ int special_list_open(struct special_list *list, const struct tokenizer *t, unsi
             i++;
     }
     list->first[256] = i;
+    list->only_byte = -1;
+    if (list->n > 0) {
+        unsigned char byte = (unsigned char)t->tokens[list->ids[0]].bytes[0];
+        if (list->first[byte + 1] - list->first[byte] == list->n)
+            list->only_byte = byte;
+    }
     return 0;
 }
 
@@ -55,6 +62,21 @@ static uint32_t lower_bound(const struct special_list *list, const struct tokeni
             high = middle;
     }
     return low;
+}
+
+size_t special_list_skip(const struct special_list *list, const char *text, size_t len)
+{
+    if (list->n == 0)
+        return len;
+    if (list->only_byte >= 0) {
+        const char *found = memchr(text, list->only_byte, len);
+        return found ? (size_t)(found - text) : len;
+    }
+    size_t at = 0;
+    while (at < len &&
+           list->first[(unsigned char)text[at]] == list->first[(unsigned char)text[at] + 1])
+        at++;
+    return at;
 }
 
 int32_t special_list_match(const struct special_list *list, const struct tokenizer *t,

@@ -36,12 +36,12 @@ static int encode_words(struct encoder *e, const char *text, size_t len)
 
 int encode_spm(struct encoder *e, const char *text, size_t len, bool space_prefix)
 {
-    struct strbuf sb = STRBUF_INIT;
+    struct strbuf *spaced = &e->spaced;
+    strbuf_clear(spaced);
     if (space_prefix && e->t->add_space_prefix)
-        strbuf_addc(&sb, ' ');
-    add_with_spaces(&sb, text, len);
-    int status = sb.failed ? error_set(e->err, ERROR_MEMORY, "no memory for %zu bytes", len)
-                           : encode_words(e, sb.data, sb.len);
-    strbuf_free(&sb);
-    return status;
+        strbuf_addc(spaced, ' ');
+    add_with_spaces(spaced, text, len);
+    if (spaced->failed)
+        return error_set(e->err, ERROR_MEMORY, "no memory for %zu bytes", len);
+    return encode_words(e, spaced->data, spaced->len);
 }

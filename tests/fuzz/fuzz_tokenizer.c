@@ -1,11 +1,14 @@
 /* Any text, with any pre-tokeniser: it encodes, the ids are in range, and they decode to the same
- * bytes. The first byte of the input chooses the model and the flags. UTF-8 streams see the text
- * too, cut where the second byte says, and must give valid UTF-8. */
+ * bytes. The ids of byte-level BPE are also those of the words that a regular expression cuts,
+ * each merged on its own. The first byte of the input chooses the model and the flags. UTF-8
+ * streams see the text too, cut where the second byte says, and must give valid UTF-8. */
 #include <stdarg.h>
 #include <stdlib.h>
 
 #include "base/utf8.h"
+#include "prompt/tokenizer_internal.h"
 #include "test_tokenizer_model.h"
+#include "test_tokenizer_regex.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -23,6 +26,7 @@ void test_fail(const char *file, int line, const char *format, ...)
 
 enum { N_MODELS = 6 };
 static struct tokenizer *models[N_MODELS];
+static struct regex_pre regexes[N_REGEX_PRES]; /* of models[1] on */
 
 static struct tokenizer *open_model(struct vocab *v)
 {
@@ -78,10 +82,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argc, (void)argv;
     struct error err;
     CHECK(tokenizer_open_bytes(&models[0], &err) == 0);
-    models[1] = open_bpe("gpt2");
-    models[2] = open_bpe("smollm");
-    models[3] = open_bpe("qwen2");
-    models[4] = open_bpe("llama-bpe");
+    for (int i = 0; i < N_REGEX_PRES; i++) {
+        models[1 + i] = open_bpe(regex_pres[i].name);
+        regex_pre_open(&regexes[i], i);
+    }
     models[5] = open_spm();
     return 0;
 }
@@ -98,6 +102,32 @@ static void check_round_trip(const struct tokenizer *t, const char *text, size_t
     CHECK(out.len == len && (len == 0 || memcmp(out.data, text, len) == 0));
     strbuf_free(&out);
     token_list_free(&ids);
+}
+
+/* Runs of valid UTF-8 are cut by the expression; bytes that are not are one word. */
+static void check_words(const struct tokenizer *t, struct regex_pre *regex, const char *text,
+                        size_t len)
+{
+    struct token_list ids = {0}, expected = {0};
+    struct error err;
+    struct encoder e = {.t = t, .out = &expected, .err = &err};
+    for (size_t at = 0, end, width; at < len; at = end) {
+        for (end = at; end < len && (width = utf8_valid_prefix(text + end, len - end)) > 0;)
+            end += width;
+        for (size_t word = 0, next; word < end - at; word = next) {
+            next = regex_pre_word(regex, text + at, end - at, word);
+            CHECK(encode_new_word(&e, text + at + word, next - word) == 0);
+        }
+        for (at = end; end < len && utf8_valid_prefix(text + end, len - end) == 0;)
+            end++;
+        CHECK(end == at || encode_new_word(&e, text + at, end - at) == 0);
+    }
+    CHECK(tokenizer_encode(t, text, len, 0, &ids, &err) == 0);
+    CHECK(ids.len == expected.len);
+    CHECK(ids.len == 0 || memcmp(ids.ids, expected.ids, ids.len * sizeof *ids.ids) == 0);
+    encoder_close(&e);
+    token_list_free(&ids);
+    token_list_free(&expected);
 }
 
 static void check_stream(const char *text, size_t len, size_t step)
@@ -121,6 +151,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *text = (const char *)data + 2;
     size_t len = size - 2;
     check_stream(text, len, 1 + data[1] % 16);
+    if (model > 0 && !spm && regex_is_reference() && !memmem(text, len, "<tool>", 6))
+        check_words(models[model], &regexes[model - 1], text, len);
     /* SentencePiece writes a space where a special token ends, and cannot tell U+2581 from one. */
     if (!spm)
         check_round_trip(models[model], text, len, data[0] & 128 ? TOKENIZE_PARSE_SPECIAL : 0);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "prompt/tokenizer_internal.h"
+#include "test_memory.h"
 #include "test_tokenizer_goldens.h"
 #include "test_tokenizer_model.h"
 
@@ -237,6 +239,74 @@ TEST(tokenizer, a_megabyte_without_a_break)
     for (size_t m = 0; m < 3; m++)
         tokenizer_close(models[m]);
     free(text);
+}
+
+/* Words that were seen before have the ids that they have alone; more words than are kept, and of
+ * every length about the longest that is kept. */
+TEST(tokenizer, words_seen_before_are_the_same)
+{
+    struct tokenizer *t = open_tiny("gpt2");
+    struct token_list first = {0}, second = {0}, alone = {0};
+    struct error err;
+    struct encoder e = {.t = t, .out = &alone, .err = &err};
+    for (uint64_t round = 0; round < 60000; round++) {
+        char word[48];
+        uint64_t seed = round % 3 ? hash_mix(round) % 40000 : hash_mix(round);
+        size_t len = 1 + seed % (seed % 5 ? 12 : sizeof word);
+        for (size_t i = 0; i < len; i++)
+            word[i] = "etaoinshrdlu"[hash_pair(seed, i) % 12];
+        first.len = second.len = alone.len = 0;
+        CHECK_INT(tokenizer_encode(t, word, len, 0, &first, &err), 0);
+        CHECK_INT(tokenizer_encode(t, word, len, 0, &second, &err), 0);
+        CHECK_INT(encode_new_word(&e, word, len), 0);
+        CHECK(first.len == alone.len && second.len == alone.len);
+        CHECK(memcmp(first.ids, alone.ids, alone.len * sizeof *alone.ids) == 0);
+        CHECK(memcmp(second.ids, alone.ids, alone.len * sizeof *alone.ids) == 0);
+    }
+    encoder_close(&e);
+    token_list_free(&first);
+    token_list_free(&second);
+    token_list_free(&alone);
+    tokenizer_close(t);
+}
+
+TEST(tokenizer, steady_state_allocates_nothing)
+{
+    static const char *const names[] = {"gpt2", "qwen2", "llama-bpe"};
+    for (size_t m = 0; m < 3; m++) {
+        struct tokenizer *t = open_tiny(names[m]);
+        struct token_list list = {0};
+        struct error err;
+        const char *text = "A text with words, numbers 12345 and\n\n   space; <|im_end|> été.";
+        CHECK(token_list_reserve(&list, 4096));
+        CHECK_INT(tokenizer_encode(t, text, strlen(text), TOKENIZE_PARSE_SPECIAL, &list, &err), 0);
+        memory_ends_after(0);
+        int status = 0;
+        for (int i = 0; i < 10; i++)
+            status |= tokenizer_encode(t, text, strlen(text), TOKENIZE_PARSE_SPECIAL, &list, &err);
+        memory_is_back();
+        CHECK_INT(status, 0);
+        token_list_free(&list);
+        tokenizer_close(t);
+    }
+}
+
+TEST(tokenizer, without_memory_it_says_so)
+{
+    struct tokenizer *t = open_tiny("gpt2");
+    struct token_list list = {0};
+    struct error err = {0};
+    for (uint32_t n = 0; n < 2; n++) { /* an encoder is two pieces */
+        memory_ends_after(n);
+        int status = tokenizer_encode(t, "abc", 3, 0, &list, &err);
+        memory_is_back();
+        CHECK_INT(status, -1);
+        CHECK_INT(err.code, ERROR_MEMORY);
+        CHECK_INT(list.len, 0);
+    }
+    CHECK_INT(tokenizer_encode(t, "abc", 3, 0, &list, &err), 0);
+    token_list_free(&list);
+    tokenizer_close(t);
 }
 
 struct threads_test {

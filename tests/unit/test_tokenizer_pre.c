@@ -1,9 +1,15 @@
-/* The pre-tokenisers alone: where words end. */
+/* The pre-tokenisers alone: where words end, said by hand and by the regular expressions that they
+ * stand for. */
 #include "test.h"
 
+#include <glob.h>
 #include <stdlib.h>
 
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/utf8.h"
 #include "prompt/tokenizer_internal.h"
+#include "test_tokenizer_regex.h"
 
 static struct pre_tokenizer *open_pre(const char *name, struct pre_options *options)
 {
@@ -19,20 +25,17 @@ static struct pre_tokenizer *open_pre(const char *name, struct pre_options *opti
 static void check_words(const char *name, const char *text, const char *expected)
 {
     struct pre_options options;
-    struct tokenizer t = {.pre = open_pre(name, &options)};
-    struct error err = {0};
-    struct encoder e = {.t = &t, .err = &err};
+    struct pre_tokenizer *pre = open_pre(name, &options);
     struct strbuf words = STRBUF_INIT;
     size_t len = strlen(text);
     for (size_t at = 0, end; at < len; at = end) {
-        end = pre_tokenizer_word(&e, text, len, at);
+        end = pre_tokenizer_word(pre, text, len, at);
         CHECK(end > at && end <= len);
         strbuf_addf(&words, "%s%.*s", at ? "|" : "", (int)(end - at), text + at);
     }
     CHECK_STR(strbuf_str(&words), expected);
     strbuf_free(&words);
-    encoder_close(&e);
-    pre_tokenizer_close(t.pre);
+    pre_tokenizer_close(pre);
 }
 
 TEST(tokenizer_pre, numbers)
@@ -69,7 +72,7 @@ TEST(tokenizer_pre, contractions)
     check_words("qwen2", "(word) _x", "(word|)| _|x");
 }
 
-/* Assigned after Unicode 14, which is as far as some versions of PCRE2 go. */
+/* Assigned after Unicode 14. */
 TEST(tokenizer_pre, letters_and_numbers_of_unicode_16)
 {
     check_words("gpt2", "a\U00031350\U0001e030!", "a\U00031350\U0001e030|!");
@@ -90,20 +93,142 @@ TEST(tokenizer_pre, options)
     }
 }
 
-/* PCRE2's usual limit on backtracking would refuse this. */
 TEST(tokenizer_pre, twelve_million_spaces)
 {
     size_t len = 12000000;
     char *text = malloc(len);
     struct pre_options options;
-    struct tokenizer t = {.pre = open_pre("qwen2", &options)};
-    struct error err = {0};
-    struct encoder e = {.t = &t, .err = &err};
+    struct pre_tokenizer *pre = open_pre("qwen2", &options);
     memset(text, ' ', len);
     text[len - 1] = 'x';
-    CHECK_INT(pre_tokenizer_word(&e, text, len, 0), len - 2);
-    CHECK_INT(pre_tokenizer_word(&e, text, len, len - 2), len);
-    encoder_close(&e);
-    pre_tokenizer_close(t.pre);
+    CHECK_INT(pre_tokenizer_word(pre, text, len, 0), len - 2);
+    CHECK_INT(pre_tokenizer_word(pre, text, len, len - 2), len);
+    pre_tokenizer_close(pre);
     free(text);
+}
+
+/* ---- against the regular expressions ---- */
+
+/* Scanners and expressions of each kind. */
+struct both {
+    struct pre_tokenizer *pre[N_REGEX_PRES];
+    struct regex_pre regex[N_REGEX_PRES];
+};
+
+static void both_open(struct both *b)
+{
+    for (int i = 0; i < N_REGEX_PRES; i++) {
+        struct pre_options options;
+        b->pre[i] = open_pre(regex_pres[i].name, &options);
+        regex_pre_open(&b->regex[i], i);
+    }
+}
+
+static void both_close(struct both *b)
+{
+    for (int i = 0; i < N_REGEX_PRES; i++) {
+        pre_tokenizer_close(b->pre[i]);
+        regex_pre_close(&b->regex[i]);
+    }
+}
+
+/* The text stands in memory of its own size, so that a look past its end is seen. */
+static void check_equal(struct both *b, const char *text, size_t len)
+{
+    char *own = malloc(len ? len : 1);
+    memcpy(own, text, len);
+    for (int i = 0; i < N_REGEX_PRES; i++)
+        for (size_t at = 0, end; at < len; at = end) {
+            end = pre_tokenizer_word(b->pre[i], own, len, at);
+            size_t expected = regex_pre_word(&b->regex[i], own, len, at);
+            if (end != expected)
+                test_fail(__FILE__, __LINE__,
+                          "%s: in \"%.*s\" the word at %zu ends at %zu, not %zu",
+                          regex_pres[i].name, (int)len, own, at, end, expected);
+        }
+    free(own);
+}
+
+/* Each character beside others of every class, and beside itself. */
+TEST(tokenizer_pre, every_character_as_in_the_regex)
+{
+    if (!regex_is_reference())
+        SKIP("this PCRE2 knows characters that came later");
+    struct both b;
+    struct strbuf text = STRBUF_INIT;
+    both_open(&b);
+    /* Past the third plane there is nothing but tags and private characters. */
+    for (uint32_t code = 0; code < 0x33480; code++) {
+        char utf8[4];
+        size_t width = utf8_encode(code, utf8);
+        if (code >= 0xd800 && code < 0xe000)
+            continue;
+        strbuf_clear(&text);
+        for (const char *beside = "a1! \n'"; *beside; beside++) {
+            strbuf_add(&text, utf8, width);
+            strbuf_addc(&text, *beside);
+        }
+        strbuf_add(&text, utf8, width);
+        strbuf_add(&text, utf8, width);
+        check_equal(&b, text.data, text.len);
+    }
+    strbuf_free(&text);
+    both_close(&b);
+}
+
+TEST(tokenizer_pre, random_texts_as_in_the_regex)
+{
+    if (!regex_is_reference())
+        SKIP("this PCRE2 knows characters that came later");
+    static const char *const pieces[] = {
+        " ",    " ",      "  ",     "\n",       "\r",     "\r\n",   "\t",     "\f", "\v", "a",
+        "b",    "S",      "t",      "re",       "Ve",     "LL",     "d",      "m",  "'",  "'",
+        "'s",   "'Ll",    "'ſ",     "1",        "22",     "3",      ".",      "!!", "_",  "é",
+        "日",   "\u3000", "\u00a0", "\xc2\x85", "½",      "٣",      "😀",      "̈",   "ſ",  "K",
+        "\x01", "\x7f",   "𑷠",   "𝟙",        "\u2028", "\u180e", "\ufeff",
+    };
+    enum { N_PIECES = sizeof pieces / sizeof *pieces };
+    struct both b;
+    struct strbuf text = STRBUF_INIT;
+    both_open(&b);
+    for (uint64_t round = 0; round < 20000; round++) {
+        strbuf_clear(&text);
+        for (uint64_t i = 0, n = 1 + hash_pair(round, 0) % 16; i < n; i++) {
+            uint64_t random = hash_pair(round, 1 + i);
+            char utf8[4];
+            uint32_t code = (uint32_t)(random >> 16) % 0x110000;
+            if (random % 16 == 0 && !(code >= 0xd800 && code < 0xe000))
+                strbuf_add(&text, utf8, utf8_encode(code, utf8));
+            else
+                strbuf_adds(&text, pieces[random % N_PIECES]);
+        }
+        check_equal(&b, strbuf_str(&text), text.len);
+    }
+    strbuf_free(&text);
+    both_close(&b);
+}
+
+/* What is at hand of real text: this repository. */
+TEST(tokenizer_pre, documents_and_sources_as_in_the_regex)
+{
+    static const char *const patterns[] = {"*.md", "docs/*.md", "src/prompt/*.[ch]",
+                                           "tests/unit/data/tokenizer_*.txt"};
+    struct both b;
+    struct strbuf text = STRBUF_INIT;
+    size_t n_files = 0;
+    both_open(&b);
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        glob_t found;
+        CHECK_INT(glob(patterns[i], 0, NULL, &found), 0);
+        for (size_t k = 0; k < found.gl_pathc; k++, n_files++) {
+            struct error err = {0};
+            CHECK_INT(file_read(found.gl_pathv[k], 1 << 24, &text, &err), 0);
+            check_equal(&b, strbuf_str(&text), text.len);
+            strbuf_clear(&text);
+        }
+        globfree(&found);
+    }
+    CHECK(n_files > 30);
+    strbuf_free(&text);
+    both_close(&b);
 }

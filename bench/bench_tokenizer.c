@@ -1,0 +1,213 @@
+/* How fast text becomes tokens, and tokens text.
+ *
+ *   build/bench_tokenizer [MODEL.gguf [FILE...]]
+ *
+ * Each file is one text; without any, the English of this repository's documents and the code of
+ * its sources are two. Each is encoded with the model's vocabulary under every pre-tokeniser:
+ *   new       the whole text, by a tokenizer that was just opened
+ *   again     the same once more
+ *   messages  in pieces of about 500 bytes, as a chat brings them
+ *   decode    the ids back to text
+ * Every figure is the best of several rounds, in processor time of the one thread; MB are 10^6
+ * bytes of text. */
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "prompt/tokenizer_internal.h"
+
+enum {
+    ROUNDS = 7,
+    MESSAGE_BYTES = 500,
+    MAX_FILE_BYTES = 1 << 30,
+};
+
+struct text {
+    const char *name;
+    struct strbuf bytes;
+};
+
+enum { NEW, AGAIN, MESSAGES, DECODE, TIMES };
+
+struct result {
+    uint64_t ns[TIMES]; /* the best */
+    size_t n_tokens;
+};
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "bench_tokenizer: %s\n", what);
+    exit(1);
+}
+
+static uint64_t thread_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void add_file(struct strbuf *to, const char *path)
+{
+    struct strbuf bytes = STRBUF_INIT;
+    struct error err = {0};
+    if (file_read(path, MAX_FILE_BYTES, &bytes, &err) != 0)
+        fail(err.message);
+    strbuf_add(to, strbuf_str(&bytes), bytes.len);
+    strbuf_free(&bytes);
+}
+
+static void add_pattern(struct strbuf *to, const char *pattern)
+{
+    glob_t found;
+    if (glob(pattern, 0, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        add_file(to, found.gl_pathv[i]);
+    globfree(&found);
+}
+
+static struct tokenizer *open_as(const struct gguf *gguf, const char *pre)
+{
+    struct tokenizer *t = NULL;
+    struct error err = {0};
+    struct pre_options options;
+    if (tokenizer_open(&t, gguf, &err) != 0)
+        fail(err.message);
+    if (t->kind != TOKENIZER_BPE)
+        return t;
+    pre_tokenizer_close(t->pre);
+    if (pre_tokenizer_open(&t->pre, (struct gguf_string){pre, strlen(pre)}, "bench", &options,
+                           &err) != 0)
+        fail(err.message);
+    if (options.ignore_merges)
+        memset(t->whole, 1, t->n_tokens);
+    return t;
+}
+
+static void encode(const struct tokenizer *t, const char *text, size_t len, struct token_list *ids)
+{
+    struct error err = {0};
+    if (tokenizer_encode(t, text, len, TOKENIZE_PARSE_SPECIAL, ids, &err) != 0)
+        fail(err.message);
+}
+
+/* Cuts after the first space or newline past MESSAGE_BYTES. */
+static void encode_messages(const struct tokenizer *t, const struct strbuf *text,
+                            struct token_list *ids)
+{
+    for (size_t at = 0, end; at < text->len; at = end) {
+        end = at + MESSAGE_BYTES < text->len ? at + MESSAGE_BYTES : text->len;
+        while (end < text->len && text->data[end - 1] != ' ' && text->data[end - 1] != '\n')
+            end++;
+        ids->len = 0;
+        encode(t, text->data + at, end - at, ids);
+    }
+}
+
+static void keep_best(uint64_t *best, uint64_t begin)
+{
+    uint64_t took = thread_ns() - begin;
+    if (*best == 0 || took < *best)
+        *best = took;
+}
+
+static void run_round(const struct gguf *gguf, const char *pre, const struct strbuf *text,
+                      struct result *r)
+{
+    struct tokenizer *t = open_as(gguf, pre);
+    struct token_list ids = {0}, few = {0};
+    struct strbuf back = STRBUF_INIT;
+    uint64_t begin = thread_ns();
+    encode(t, text->data, text->len, &ids);
+    keep_best(&r->ns[NEW], begin);
+    r->n_tokens = ids.len;
+    ids.len = 0;
+    begin = thread_ns();
+    encode(t, text->data, text->len, &ids);
+    keep_best(&r->ns[AGAIN], begin);
+    begin = thread_ns();
+    encode_messages(t, text, &few);
+    keep_best(&r->ns[MESSAGES], begin);
+    strbuf_reserve(&back, text->len);
+    begin = thread_ns();
+    tokenizer_decode(t, ids.ids, ids.len, true, &back);
+    keep_best(&r->ns[DECODE], begin);
+    if (back.failed || (t->kind == TOKENIZER_BPE && back.len > text->len))
+        fail("the text did not come back");
+    strbuf_free(&back);
+    token_list_free(&ids);
+    token_list_free(&few);
+    tokenizer_close(t);
+}
+
+static void run(const struct gguf *gguf, const char *pre, const struct text *text)
+{
+    struct result r = {0};
+    if (text->bytes.len == 0)
+        fail("a text is empty; run it in the root of the repository, or name files");
+    for (int i = 0; i < ROUNDS; i++)
+        run_round(gguf, pre, &text->bytes, &r);
+    double bytes = (double)text->bytes.len, tokens = (double)r.n_tokens;
+    printf("%-10s %-16.16s %8.1f %8.1f %8.1f %8.1f %12.2f %9.1f %9.2f\n", pre, text->name,
+           bytes * 1e3 / (double)r.ns[NEW], bytes * 1e3 / (double)r.ns[AGAIN],
+           bytes * 1e3 / (double)r.ns[MESSAGES], bytes * 1e3 / (double)r.ns[DECODE],
+           tokens * 1e3 / (double)r.ns[MESSAGES], (double)r.ns[MESSAGES] / tokens, bytes / tokens);
+}
+
+static const char *default_model(void)
+{
+    static char path[4096];
+    const char *home = getenv("HOME");
+    snprintf(path, sizeof path, "%s/.cache/radish/SmolLM2-135M-Instruct.Q4_1.gguf",
+             home ? home : "");
+    return path;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const pres[] = {"smollm", "llama-bpe", "qwen2", "gpt-2"};
+    struct text own[] = {{.name = "English"}, {.name = "code"}};
+    const char *model = argc > 1 ? argv[1] : default_model();
+    struct gguf gguf;
+    struct error err = {0};
+    if (argc < 2 && access(model, R_OK) != 0) {
+        printf("there is no model at %s; name one\n", model);
+        return 0;
+    }
+    if (gguf_open(&gguf, model, &err) != 0)
+        fail(err.message);
+    if (argc < 3) {
+        add_pattern(&own[0].bytes, "*.md");
+        add_pattern(&own[0].bytes, "docs/*.md");
+        add_pattern(&own[1].bytes, "src/*/*.[ch]");
+        add_pattern(&own[1].bytes, "src/*/*/*.[ch]");
+        add_pattern(&own[1].bytes, "tools/*.py");
+    }
+    printf("%-10s %-16s %8s %8s %8s %8s %12s %9s %9s\n", "", "MB/s:", "new", "again", "messages",
+           "decode", "Mtokens/s", "ns/token", "bytes");
+    for (size_t i = 0; i < sizeof pres / sizeof *pres; i++) {
+        for (int k = 0; argc < 3 && k < 2; k++)
+            run(&gguf, pres[i], &own[k]);
+        for (int k = 2; k < argc; k++) {
+            struct text given = {.name = base_name(argv[k])};
+            add_file(&given.bytes, argv[k]);
+            run(&gguf, pres[i], &given);
+            strbuf_free(&given.bytes);
+        }
+    }
+    strbuf_free(&own[0].bytes);
+    strbuf_free(&own[1].bytes);
+    gguf_close(&gguf);
+    return 0;
+}
