@@ -444,11 +444,16 @@ TEST(pack_cache, is_for_those_who_pack_slowly)
 {
     const uint64_t second = 1000000000;
     const size_t gigabyte = 1000000000;
-    CHECK(!pack_cache_pays(second, gigabyte));
-    CHECK(pack_cache_pays(second + 1, gigabyte));
-    CHECK(pack_cache_pays(10 * second, 20 * gigabyte));
-    CHECK(!pack_cache_pays(10 * second, 40 * gigabyte));
-    CHECK(!pack_cache_pays(0, gigabyte));
+    CHECK(!pack_cache_pays(second, gigabyte, 2)); /* a second is no time */
+    CHECK(pack_cache_pays(second + 1, gigabyte, 2));
+    CHECK(!pack_cache_pays(0, 0, 1));
+    /* Q4_0 at 1.2 GB/s a thread, Q8_0 at 3.5: on one thread, two, four and sixteen. */
+    CHECK(pack_cache_pays(10 * second, 12 * gigabyte, 1));
+    CHECK(!pack_cache_pays(10 * second, 35 * gigabyte, 1));
+    CHECK(pack_cache_pays(10 * second, 24 * gigabyte, 2));
+    CHECK(!pack_cache_pays(10 * second, 70 * gigabyte, 2));
+    CHECK(pack_cache_pays(10 * second, 48 * gigabyte, 4));
+    CHECK(!pack_cache_pays(10 * second, 192 * gigabyte, 16)); /* they pack as fast as they read */
 }
 
 /* One load with three threads, as the engine does it. */

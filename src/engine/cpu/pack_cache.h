@@ -36,7 +36,7 @@ int pack_cache_read(const struct pack_cache *c, uint32_t piece, struct error *er
 int pack_cache_write(struct pack_cache *c, const atomic_bool *stop, struct error *err);
 /* Removes a bad file, if it is one of ours. */
 void pack_cache_remove(const struct pack_cache *c);
-/* Whether a file is worth it after packing took `pack_ns` of every thread's time. */
-bool pack_cache_pays(uint64_t pack_ns, size_t size_bytes);
+/* Whether a file is worth it after each of the threads has computed for `pack_ns` to pack. */
+bool pack_cache_pays(uint64_t pack_ns, size_t size_bytes, uint32_t n_threads);
 
 #endif

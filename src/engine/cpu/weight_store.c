@@ -196,7 +196,7 @@ int weight_store_load(struct weight_store *s, struct parallel *pool, enum pack_c
         log_debug("weights packed: %.0f MiB in %.2f s, %.2f s of them computing",
                   (double)s->size_bytes / (1 << 20), (double)ns * 1e-9,
                   (double)l.compute_ns * 1e-9 / n_threads);
-        bool pays = pack_cache_pays(l.compute_ns / n_threads, s->size_bytes);
+        bool pays = pack_cache_pays(l.compute_ns / n_threads, s->size_bytes, n_threads);
         if (s->cache)
             cache_renew(s, pool, mode == PACK_CACHE_ON || pays, state);
     }
