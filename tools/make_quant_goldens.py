@@ -6,7 +6,7 @@ the reference implementation (the `gguf` package of llama.cpp) dequantizes them 
     python3 tools/make_quant_goldens.py tests/unit/data/quant_goldens.bin
 
 The bits of a block are random; its half-precision scales go through ordinary, tiny, subnormal,
-zero, largest and negative values. A scale that is not finite is left out, because NaN payloads
+zero, largest and negative values, and MXFP4's exponents from the smallest to the largest. A scale that is not finite is left out, because NaN payloads
 are nobody's contract. The file is little endian:
 
     magic "RQG1" | entries, each:  type u32 | values u32 | bytes u32 | blocks | values as float32
@@ -23,6 +23,7 @@ from gguf.quants import dequantize
 SCALES_AT = {
     T.Q4_0: (0,), T.Q4_1: (0, 2), T.Q5_0: (0,), T.Q5_1: (0, 2), T.Q8_0: (0,),
     T.Q2_K: (80, 82), T.Q3_K: (108,), T.Q4_K: (0, 2), T.Q5_K: (0, 2), T.Q6_K: (208,),
+    T.IQ4_NL: (0,), T.MXFP4: (),
 }  # fmt: skip
 
 EXTREMES = np.array(
@@ -45,6 +46,8 @@ def make_blocks(rng, kind, n_blocks):
     for at in SCALES_AT[kind]:
         keep[at : at + 2] = True
     blocks[0, ~keep], blocks[1, ~keep] = 255, 0
+    if kind == T.MXFP4:  # 12 * 2^(251 - 128) is the largest that is finite for all codes
+        blocks[:, 0] = np.resize([0, 1, 2, 3, 250, 251, *range(100, 150, 3)], n_blocks)
     return blocks
 
 

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { SMALL_BLOCK = 32, SUPER_BLOCK = 256, N_TYPES = TENSOR_BF16 + 1 };
+enum { SMALL_BLOCK = 32, SUPER_BLOCK = 256 };
 
 static float float_from_bits(uint32_t bits)
 {
@@ -92,6 +92,7 @@ static float load_f16(const uint8_t *at)
  *   Q5_0  d:2 | high:4 | nibbles:16           (q - 16) * d
  *   Q5_1  d:2 | m:2 | high:4 | nibbles:16     q * d + m
  *   Q8_0  d:2 | signed bytes:32               q * d
+ *   IQ4_NL, MXFP4: below
  */
 static int small_value(const uint8_t *nibbles, uint32_t high, int i)
 {
@@ -134,6 +135,27 @@ static void dequantize_q8_0(const uint8_t *block, float *out)
     float d = load_f16(block);
     for (int i = 0; i < SMALL_BLOCK; i++)
         out[i] = d * (float)(int8_t)block[2 + i];
+}
+
+/* IQ4_NL  d:2 | nibbles:16            value of q * d
+ * MXFP4   exponent:1 | nibbles:16     value of q * 2^(exponent - 128)
+ * MXFP4's values are twice those of its 4-bit floats, which the exponent makes good. */
+static void dequantize_iq4_nl(const uint8_t *block, float *out)
+{
+    static const int8_t values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113};
+    float d = load_f16(block);
+    for (int i = 0; i < SMALL_BLOCK; i++)
+        out[i] = d * (float)values[small_value(block + 2, 0, i)];
+}
+
+static void dequantize_mxfp4(const uint8_t *block, float *out)
+{
+    static const int8_t values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    uint32_t exponent = block[0]; /* 0 and 1 give subnormal numbers */
+    float d = float_from_bits(exponent < 2 ? 0x200000u << exponent : (exponent - 1) << 23);
+    for (int i = 0; i < SMALL_BLOCK; i++)
+        out[i] = d * (float)values[small_value(block + 1, 0, i)];
 }
 
 /* The super-blocks: 256 values in sub-blocks of 16 or 32 with small scales of their own, times a
@@ -238,7 +260,7 @@ static void dequantize_q6_k(const uint8_t *block, float *out)
 static const struct format {
     struct tensor_type_info info;
     void (*dequantize_block)(const uint8_t *block, float *out); /* NULL: one value a block */
-} formats[N_TYPES] = {
+} formats[N_TENSOR_TYPES] = {
     [TENSOR_F32] = {{"F32", 1, 4}, NULL},
     [TENSOR_F16] = {{"F16", 1, 2}, NULL},
     [TENSOR_BF16] = {{"BF16", 1, 2}, NULL},
@@ -252,11 +274,13 @@ static const struct format {
     [TENSOR_Q4_K] = {{"Q4_K", SUPER_BLOCK, 144}, dequantize_q4_k},
     [TENSOR_Q5_K] = {{"Q5_K", SUPER_BLOCK, 176}, dequantize_q5_k},
     [TENSOR_Q6_K] = {{"Q6_K", SUPER_BLOCK, 210}, dequantize_q6_k},
+    [TENSOR_IQ4_NL] = {{"IQ4_NL", SMALL_BLOCK, 18}, dequantize_iq4_nl},
+    [TENSOR_MXFP4] = {{"MXFP4", SMALL_BLOCK, 17}, dequantize_mxfp4},
 };
 
 const struct tensor_type_info *tensor_type_info(uint32_t type)
 {
-    return type < N_TYPES && formats[type].info.name ? &formats[type].info : NULL;
+    return type < N_TENSOR_TYPES && formats[type].info.name ? &formats[type].info : NULL;
 }
 
 void dequantize(enum tensor_type type, const void *blocks, float *out, size_t n)

@@ -20,7 +20,10 @@ enum tensor_type {
     TENSOR_Q4_K = 12,
     TENSOR_Q5_K = 13,
     TENSOR_Q6_K = 14,
+    TENSOR_IQ4_NL = 20,
     TENSOR_BF16 = 30,
+    TENSOR_MXFP4 = 39,
+    N_TENSOR_TYPES /* one more than the largest; not every number below is a type */
 };
 
 struct tensor_type_info {

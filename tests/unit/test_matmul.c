@@ -14,13 +14,20 @@ static const struct type_case {
     enum tensor_type type;
     int f16_at[2]; /* -1: none */
 } types[] = {
-    {TENSOR_F32, {-1, -1}},   {TENSOR_F16, {-1, -1}}, {TENSOR_BF16, {-1, -1}},
-    {TENSOR_Q4_0, {0, -1}},   {TENSOR_Q4_1, {0, 2}},  {TENSOR_Q5_0, {0, -1}},
-    {TENSOR_Q5_1, {0, 2}},    {TENSOR_Q8_0, {0, -1}}, {TENSOR_Q2_K, {80, 82}},
-    {TENSOR_Q3_K, {108, -1}}, {TENSOR_Q4_K, {0, 2}},  {TENSOR_Q5_K, {0, 2}},
-    {TENSOR_Q6_K, {208, -1}},
+    {TENSOR_F32, {-1, -1}},   {TENSOR_F16, {-1, -1}},   {TENSOR_BF16, {-1, -1}},
+    {TENSOR_Q4_0, {0, -1}},   {TENSOR_Q4_1, {0, 2}},    {TENSOR_Q5_0, {0, -1}},
+    {TENSOR_Q5_1, {0, 2}},    {TENSOR_Q8_0, {0, -1}},   {TENSOR_Q2_K, {80, 82}},
+    {TENSOR_Q3_K, {108, -1}}, {TENSOR_Q4_K, {0, 2}},    {TENSOR_Q5_K, {0, 2}},
+    {TENSOR_Q6_K, {208, -1}}, {TENSOR_IQ4_NL, {0, -1}}, {TENSOR_MXFP4, {-1, -1}},
 };
 enum { N_TYPES = sizeof types / sizeof types[0] };
+
+/* Is this byte of a block part of a scale? MXFP4's is an exponent in the first byte. */
+static bool is_scale(const struct type_case *t, int at)
+{
+    return t->type == TENSOR_MXFP4 ? at == 0
+                                   : at / 2 * 2 == t->f16_at[0] || at / 2 * 2 == t->f16_at[1];
+}
 
 static uint64_t random_state;
 
@@ -71,6 +78,8 @@ static struct weight random_weight(const struct type_case *t, uint32_t rows, uin
             if (t->f16_at[i] >= 0)
                 memcpy(block + t->f16_at[i], &f16, 2);
         }
+        if (t->type == TENSOR_MXFP4)
+            block[0] = (uint8_t)(116 + random_below(12));
     }
     return (struct weight){.type = t->type, .rows = rows, .cols = cols, .data = data};
 }
@@ -162,8 +171,9 @@ TEST(matmul, agrees_with_float64)
         check_against_float64(&types[t], 1, 172);
         check_against_float64(&types[t], 17, 1);
     }
-    for (int t = 3; t < 8; t++)
-        check_against_float64(&types[t], 5, 32 * 3);
+    for (int t = 3; t < N_TYPES; t++)
+        if (tensor_type_info(types[t].type)->block_len == ACT_BLOCK)
+            check_against_float64(&types[t], 5, ACT_BLOCK * 3);
 }
 
 TEST(matmul, packed_size_is_that_of_the_file)
@@ -175,8 +185,7 @@ TEST(matmul, packed_size_is_that_of_the_file)
         size_t file_bytes = (size_t)ROWS * COLS / info->block_len * info->block_bytes;
         struct weight w = random_weight(&types[t], ROWS, COLS);
         struct packed_matrix *m = matrix_pack(&w, NULL);
-        bool same = types[t].type == TENSOR_Q4_1 || types[t].type == TENSOR_Q8_0 ||
-                    types[t].type == TENSOR_Q4_0 || t < 3;
+        bool same = info->block_len <= ACT_BLOCK && types[t].type != TENSOR_MXFP4;
         CHECK(matrix_bytes(m) >= file_bytes || types[t].type == TENSOR_Q2_K);
         CHECK(same ? matrix_bytes(m) == file_bytes : matrix_bytes(m) < file_bytes * 2);
         matrix_free(m);
@@ -271,15 +280,15 @@ TEST(matmul, extreme_quants_do_not_saturate)
     enum { ROWS = 16, COLS = 256 };
     for (unsigned i = 0; kernels_at(i); i++)
         for (int t = 3; t < N_TYPES; t++)
-            for (int pattern = 0; pattern < 4; pattern++) {
+            for (int pattern = 0; pattern < 5; pattern++) {
                 random_state = 4;
                 struct weight w = random_weight(&types[t], ROWS, COLS);
                 const struct tensor_type_info *info = tensor_type_info(types[t].type);
-                static const uint8_t bytes[] = {0x00, 0xff, 0x80, 0x7f};
+                static const uint8_t bytes[] = {0x00, 0xff, 0x80, 0x7f, 0x77};
                 uint8_t *data = (uint8_t *)w.data;
                 for (uint32_t b = 0; b < ROWS * COLS / info->block_len; b++)
                     for (int at = 0; at < (int)info->block_bytes; at++)
-                        if (at / 2 * 2 != types[t].f16_at[0] && at / 2 * 2 != types[t].f16_at[1])
+                        if (!is_scale(&types[t], at))
                             data[b * info->block_bytes + at] = bytes[pattern];
                 struct packed_matrix *m = matrix_pack(&w, NULL);
                 float x[COLS], want[ROWS], got[ROWS];
@@ -293,6 +302,31 @@ TEST(matmul, extreme_quants_do_not_saturate)
                 matrix_free(m);
                 free((void *)w.data);
             }
+}
+
+/* The powers of two that scale MXFP4 go where float16 cannot, down to subnormal floats. */
+TEST(matmul, any_exponent_of_mxfp4)
+{
+    enum { ROWS = 16, COLS = 64, BLOCK_BYTES = 17 };
+    static const uint8_t exponents[] = {0, 1, 2, 3, 64, 127, 128, 200, 230};
+    const struct type_case mxfp4 = {TENSOR_MXFP4, {-1, -1}};
+    random_state = 7;
+    for (unsigned i = 0; kernels_at(i); i++)
+        for (size_t e = 0; e < sizeof exponents; e++) {
+            struct weight w = random_weight(&mxfp4, ROWS, COLS);
+            for (int b = 0; b < ROWS * COLS / ACT_BLOCK; b++)
+                ((uint8_t *)w.data)[b * BLOCK_BYTES] = exponents[e];
+            float values[ROWS * COLS], x[COLS] = {[5] = 127, [40] = -1}, got[ROWS];
+            dequantize(TENSOR_MXFP4, w.data, values, ROWS * COLS);
+            struct packed_matrix *m = matrix_pack(&w, NULL);
+            struct activations a = activations_make(&matmul_kernels_ref, ACT_Q8, x, 1, COLS);
+            kernels_at(i)->matmul->matmul(m, &a, 0, 1, got, ROWS);
+            for (int o = 0; o < ROWS; o++) /* exact: 3 bits times a power of two */
+                CHECK(got[o] == values[o * COLS + 5] * 127 - values[o * COLS + 40]);
+            activations_drop(&a);
+            matrix_free(m);
+            free((void *)w.data);
+        }
 }
 
 TEST(matmul, quantize_is_the_same_in_every_path)

@@ -55,9 +55,8 @@ ALWAYS_INLINE void stripe_fill(struct quant_format f, const struct packed_matrix
         const uint8_t *quants = panel + quants_at(f, first + b);
         vf scale[2], min[2] = {vf_zero(), vf_zero()};
         for (int step = 0; step < 8; step++) {
-            struct steps w = f.bits == 8 ? steps_load8(quants + step * STEP_BYTES, m->zero)
-                                         : steps_load4(quants + step % 4 * STEP_BYTES, step / 4);
-            _mm512_store_si512(stripe->quants[b][step], w.weights);
+            vi w = load_step(f, quants, step);
+            _mm512_store_si512(stripe->quants[b][step], w);
         }
         load_head(f, panel, first + b, 0, scale, min);
         for (int i = 0; i < f.parts; i++) {
@@ -89,8 +88,7 @@ ALWAYS_INLINE void dot_tiles(int n_tiles, int part, const uint8_t quants[8][STEP
 
 /* What one block adds to the sum of one row; see matmul_internal.h for the order. */
 ALWAYS_INLINE vf add_block(struct quant_format f, const struct act_block *x, int row,
-                           const vf *scale, const vf *min, vf minus_zero,
-                           const int32_t *const dots[2], vf acc)
+                           const vf *scale, const vf *min, const int32_t *const dots[2], vf acc)
 {
     vf t = vf_zero();
     if (f.mins)
@@ -99,9 +97,9 @@ ALWAYS_INLINE vf add_block(struct quant_format f, const struct act_block *x, int
         t = vf_fma(min[1], vf_set1(x->half_sum[1][row]), t);
     for (int part = 0; part < f.parts; part++) {
         vf dot = vf_from_vi(_mm512_load_si512(dots[part]));
-        if (!f.mins)
-            dot = vf_fma(minus_zero, vf_set1(f.parts == 1 ? x->sum[row] : x->half_sum[part][row]),
-                         dot);
+        if (f.zero)
+            dot = vf_fma(vf_set1((float)-f.zero),
+                         vf_set1(f.parts == 1 ? x->sum[row] : x->half_sum[part][row]), dot);
         t = part == 0 && !f.mins ? vf_mul(dot, scale[0]) : vf_fma(dot, scale[part], t);
     }
     return vf_fma(t, vf_set1(x->scale[row]), acc);
@@ -117,8 +115,7 @@ struct amx_out {
 /* A stripe times one or two tiles of rows. x: the first tile's blocks from the stripe's first on;
  * the second's are `next_tile` further. */
 ALWAYS_INLINE void stripe_rows(struct quant_format f, int n_tiles, const struct stripe *stripe,
-                               const struct act_block *x, size_t next_tile, vf minus_zero,
-                               struct amx_out out)
+                               const struct act_block *x, size_t next_tile, struct amx_out out)
 {
     _Alignas(64) int32_t dots[2][2][2][ROW_TILE][PANEL]; /* [block % 2][part][tile] */
     vf acc[2][ROW_TILE];
@@ -144,8 +141,7 @@ ALWAYS_INLINE void stripe_rows(struct quant_format f, int n_tiles, const struct 
             UNROLL
         for (int r = 0; r < ROW_TILE; r++) {
             const int32_t *const of_row[] = {dots[b % 2][0][t][r], dots[b % 2][1][t][r]};
-            acc[t][r] = add_block(f, x + t * next_tile, r, scale, min, minus_zero, of_row,
-                                  acc[t][r]);
+            acc[t][r] = add_block(f, x + t * next_tile, r, scale, min, of_row, acc[t][r]);
         }
     }
     for (int t = 0; t < n_tiles; t++)
@@ -162,18 +158,17 @@ ALWAYS_INLINE void panel_tiles(struct quant_format f, const struct packed_matrix
     struct stripe stripe;
     struct amx_out to = {out + (size_t)panel * PANEL, out_stride,
                          (__mmask16)((1u << panel_outputs(m, panel)) - 1)};
-    vf minus_zero = vf_set1((float)-m->zero);
     for (uint32_t first = 0; first < m->blocks; first += STRIPE_BLOCKS) {
         const struct act_block *from = x + first;
         struct amx_out at = to;
         uint32_t left = n_tiles;
         stripe_fill(f, m, matrix_panel(m, panel), first, &stripe);
         for (; left >= 2; left -= 2, from += 2 * (size_t)m->blocks) {
-            stripe_rows(f, 2, &stripe, from, m->blocks, minus_zero, at);
+            stripe_rows(f, 2, &stripe, from, m->blocks, at);
             at.at += AMX_ROWS * out_stride;
         }
         if (left)
-            stripe_rows(f, 1, &stripe, from, 0, minus_zero, at);
+            stripe_rows(f, 1, &stripe, from, 0, at);
     }
 }
 

@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { LANES = 8, ROWS_ONE_PART = 4, ROWS_TWO_PARTS = 4, ROWS_FLOATS = 4 };
+enum { LANES = 8, ROWS_ONE_PART = 3, ROWS_TWO_PARTS = 3, ROWS_8_BITS = 4, ROWS_FLOATS = 6 };
+enum { ROWS_8_BITS_WIDE = 2 };
 
 typedef __m256 vf;
 typedef __m256i vi;
@@ -82,43 +83,67 @@ static inline vi broadcast4(const int8_t *x)
     return _mm256_set1_epi32(four);
 }
 
-/* 8 bits: |w| times x with the sign of w, so that a pair of products fits 16 bits (2 * 128 * 127).
- * 4 bits: the pairs of a whole block fit (8 * 2 * 15 * 127), and are widened once at its end. */
-enum { DOT8_SIGNED = 1 };
-
-struct steps {
-    vi weights, magnitudes;
-};
-
-static inline struct steps steps_load8(const uint8_t *quants, int32_t zero)
+static inline vi vi_load(const void *p)
 {
-    vi w = _mm256_sub_epi8(_mm256_loadu_si256((const void *)quants), _mm256_set1_epi8((char)zero));
-    return (struct steps){w, _mm256_abs_epi8(w)};
+    return _mm256_loadu_si256(p);
 }
 
-static inline struct steps steps_load4(const uint8_t *quants, int high)
+static inline vi vi_set1(char value)
 {
-    vi packed = _mm256_loadu_si256((const void *)quants);
-    packed = high ? _mm256_srli_epi16(packed, 4) : packed;
-    return (struct steps){_mm256_and_si256(packed, _mm256_set1_epi8(15)), vi_zero()};
+    return _mm256_set1_epi8(value);
 }
 
-static inline vi dot8(vi acc, struct steps w, const int8_t *x)
+static inline vi vi_and(vi a, vi b)
 {
-    vi pairs = _mm256_maddubs_epi16(w.magnitudes, _mm256_sign_epi8(broadcast4(x), w.weights));
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    return _mm256_and_si256(a, b);
 }
 
-static inline vi dot4(vi acc, struct steps w, const int8_t *x)
+static inline vi vi_or(vi a, vi b)
 {
-    return _mm256_add_epi16(acc, _mm256_maddubs_epi16(w.weights, broadcast4(x)));
+    return _mm256_or_si256(a, b);
 }
 
-static inline vi dot4_finish(vi acc)
+static inline vi vi_shift_right(vi a, int bits)
 {
-    return _mm256_madd_epi16(acc, _mm256_set1_epi16(1));
+    return _mm256_srli_epi16(a, bits);
 }
 
+static inline vi vi_shift_left(vi a, int bits)
+{
+    return _mm256_slli_epi16(a, bits);
+}
+
+static inline vi vi_table(const uint8_t *table)
+{
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)table));
+}
+
+static inline vi vi_lookup(vi table, vi at)
+{
+    return _mm256_shuffle_epi8(table, at);
+}
+
+static inline vi vi_pairs(vi quants, vi x)
+{
+    return _mm256_maddubs_epi16(quants, x);
+}
+
+static inline vi vi_add16(vi a, vi b)
+{
+    return _mm256_add_epi16(a, b);
+}
+
+static inline vi vi_add32(vi a, vi b)
+{
+    return _mm256_add_epi32(a, b);
+}
+
+static inline vi vi_widen(vi pairs, short factor)
+{
+    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(factor));
+}
+
+#define DOT_BY_FOURS 0
 #include "engine/cpu/matmul_tile.h"
 
 static float largest_magnitude(const vf *x)

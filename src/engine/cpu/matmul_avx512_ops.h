@@ -79,81 +79,76 @@ static inline vi broadcast4(const int8_t *x)
     return _mm512_set1_epi32(four);
 }
 
-static inline vi load_nibbles(const uint8_t *quants, int high)
+static inline vi vi_load(const void *p)
 {
-    vi packed = _mm512_loadu_si512(quants);
-    return _mm512_and_si512(high ? _mm512_srli_epi16(packed, 4) : packed, _mm512_set1_epi8(15));
+    return _mm512_loadu_si512(p);
+}
+
+static inline vi vi_set1(char value)
+{
+    return _mm512_set1_epi8(value);
+}
+
+static inline vi vi_and(vi a, vi b)
+{
+    return _mm512_and_si512(a, b);
+}
+
+static inline vi vi_or(vi a, vi b)
+{
+    return _mm512_or_si512(a, b);
+}
+
+static inline vi vi_shift_right(vi a, unsigned bits)
+{
+    return _mm512_srli_epi16(a, bits);
+}
+
+static inline vi vi_shift_left(vi a, unsigned bits)
+{
+    return _mm512_slli_epi16(a, bits);
+}
+
+static inline vi vi_table(const uint8_t *table)
+{
+    return _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table));
+}
+
+static inline vi vi_lookup(vi table, vi at)
+{
+    return _mm512_shuffle_epi8(table, at);
 }
 
 #if defined(__AVX512VNNI__)
-/* Unsigned weights times signed activations, summed by fours into 32 bits. */
-enum { DOT8_SIGNED = 0, ROWS_ONE_PART = 12 };
+/* Unsigned quants times signed activations, summed by fours into 32 bits. */
+#define DOT_BY_FOURS 1
+enum { ROWS_ONE_PART = 12, ROWS_8_BITS = 12, ROWS_8_BITS_WIDE = 12 };
 
-struct steps {
-    vi weights;
-};
-
-static inline struct steps steps_load8(const uint8_t *quants, int32_t zero)
+static inline vi vi_dot4(vi acc, vi quants, vi x)
 {
-    (void)zero; /* corrected by the sum of the activations */
-    return (struct steps){_mm512_loadu_si512(quants)};
-}
-
-static inline struct steps steps_load4(const uint8_t *quants, int high)
-{
-    return (struct steps){load_nibbles(quants, high)};
-}
-
-static inline vi dot8(vi acc, struct steps w, const int8_t *x)
-{
-    return _mm512_dpbusd_epi32(acc, w.weights, broadcast4(x));
-}
-
-static inline vi dot4(vi acc, struct steps w, const int8_t *x)
-{
-    return _mm512_dpbusd_epi32(acc, w.weights, broadcast4(x));
-}
-
-static inline vi dot4_finish(vi acc)
-{
-    return acc;
+    return _mm512_dpbusd_epi32(acc, quants, x);
 }
 #else
-/* 8 bits: |w| times x with the sign of w, so that a pair of products fits 16 bits (2 * 128 * 127).
- * 4 bits: the pairs of a whole block fit (8 * 2 * 15 * 127), and are widened once at its end. */
-enum { DOT8_SIGNED = 1, ROWS_ONE_PART = 6 };
+#define DOT_BY_FOURS 0
+enum { ROWS_ONE_PART = 6, ROWS_8_BITS = 6, ROWS_8_BITS_WIDE = 6 };
 
-struct steps {
-    vi weights;
-    __mmask64 negative;
-};
-
-static inline struct steps steps_load8(const uint8_t *quants, int32_t zero)
+static inline vi vi_pairs(vi quants, vi x)
 {
-    vi w = _mm512_sub_epi8(_mm512_loadu_si512(quants), _mm512_set1_epi8((char)zero));
-    return (struct steps){_mm512_abs_epi8(w), _mm512_movepi8_mask(w)};
+    return _mm512_maddubs_epi16(quants, x);
 }
 
-static inline struct steps steps_load4(const uint8_t *quants, int high)
+static inline vi vi_add16(vi a, vi b)
 {
-    return (struct steps){load_nibbles(quants, high), 0};
+    return _mm512_add_epi16(a, b);
 }
 
-static inline vi dot8(vi acc, struct steps w, const int8_t *x)
+static inline vi vi_add32(vi a, vi b)
 {
-    vi four = broadcast4(x);
-    vi signed_four = _mm512_mask_sub_epi8(four, w.negative, vi_zero(), four);
-    vi pairs = _mm512_maddubs_epi16(w.weights, signed_four);
-    return _mm512_add_epi32(acc, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+    return _mm512_add_epi32(a, b);
 }
 
-static inline vi dot4(vi acc, struct steps w, const int8_t *x)
+static inline vi vi_widen(vi pairs, short factor)
 {
-    return _mm512_add_epi16(acc, _mm512_maddubs_epi16(w.weights, broadcast4(x)));
-}
-
-static inline vi dot4_finish(vi acc)
-{
-    return _mm512_madd_epi16(acc, _mm512_set1_epi16(1));
+    return _mm512_madd_epi16(pairs, _mm512_set1_epi16(factor));
 }
 #endif

@@ -20,14 +20,17 @@
  * that heads fill whole cache lines and every vector load is aligned:
  *
  *   panel  [head of group 0 │ quants of its blocks][head of group 1 │ quants of its blocks] ...
- *   head   plain: for each block f16 scale[16], f16 min[16] if the format has mins
+ *   head   plain: for each block f16 scale[16] (MXFP4: bf16), f16 min[16] if the format has mins
  *          super: f16 d[16], f16 dmin[16], then for each of 8 blocks i8 scale[parts][16],
  *                 i8 min[parts][16]; the scale is d * scale, exact in float
  *   quants 8 bits: step k of 8 is 64 bytes: for each of the 16 outputs columns 4k .. 4k+3
  *          4 bits: step k of 4 the same, columns 4k .. in the low halves, 4k+16 .. in the high
+ *          5 bits: the low 4 like that, then 64 bytes whose bits k are the fifth bits of step k
+ *          6 bits: ... 2 x 64 bytes of 2 bits, the first for steps 0 .. 3, the second for 4 .. 7
  *
- * A quant q stands for the weight (q - zero) * scale + min. parts is 2 where scales (and mins) are
- * for 16 columns, else 1. Float weights are [panel][cols][16].
+ * A quant q stands for the weight (q - zero) * scale + min; where a format has a table of values,
+ * q is what its 4 bits find there. parts is 2 where scales (and mins) are for 16 columns, else 1.
+ * Float weights are [panel][cols][16].
  *
  * The product of one output with one row, in order of b from acc = 0 (all in float, each operation
  * rounded once; idot is the exact integer dot of q - zero and the activation's quants, of the block
@@ -52,19 +55,26 @@ struct act_block {
     float half_sum[2][ROW_TILE]; /* of quants 0..15 and 16..31 */
 };
 
-/* X(name, bits of a quant, parts, has mins, has super blocks), in order of enum packed_format */
-#define QUANT_FORMATS(X)                                                                           \
-    X(q4, 4, 1, 0, 0)       /* Q4_0 */                                                             \
-    X(q4_min, 4, 1, 1, 0)   /* Q4_1 */                                                             \
-    X(q8, 8, 1, 0, 0)       /* Q5_0, Q8_0 */                                                       \
-    X(q8_min, 8, 1, 1, 0)   /* Q5_1 */                                                             \
-    X(k4_min, 4, 1, 1, 1)   /* Q4_K */                                                             \
-    X(k8_min, 8, 1, 1, 1)   /* Q5_K */                                                             \
-    X(k4x2, 4, 2, 0, 1)     /* Q3_K */                                                             \
-    X(k4x2_min, 4, 2, 1, 1) /* Q2_K */                                                             \
-    X(k8x2, 8, 2, 0, 1)     /* Q6_K */
+/* What 4 bits stand for: themselves, or one of 16 values of a table. */
+enum quant_values { VALUES_LINEAR, VALUES_IQ4_NL, VALUES_MXFP4 };
 
-#define QUANT_FORMAT_NAME(name, bits, parts, mins, super) PACKED_##name,
+/* X(name, bits of a quant, parts, has mins, has super blocks, zero, values), in order of enum
+ * packed_format */
+#define QUANT_FORMATS(X)                                                                           \
+    X(q4, 4, 1, 0, 0, 8, VALUES_LINEAR)       /* Q4_0 */                                           \
+    X(q4_min, 4, 1, 1, 0, 0, VALUES_LINEAR)   /* Q4_1 */                                           \
+    X(q5, 5, 1, 0, 0, 16, VALUES_LINEAR)      /* Q5_0 */                                           \
+    X(q5_min, 5, 1, 1, 0, 0, VALUES_LINEAR)   /* Q5_1 */                                           \
+    X(q8, 8, 1, 0, 0, 128, VALUES_LINEAR)     /* Q8_0 */                                           \
+    X(k4_min, 4, 1, 1, 1, 0, VALUES_LINEAR)   /* Q4_K */                                           \
+    X(k5_min, 5, 1, 1, 1, 0, VALUES_LINEAR)   /* Q5_K */                                           \
+    X(k4x2, 4, 2, 0, 1, 4, VALUES_LINEAR)     /* Q3_K */                                           \
+    X(k4x2_min, 4, 2, 1, 1, 0, VALUES_LINEAR) /* Q2_K */                                           \
+    X(k6x2, 6, 2, 0, 1, 32, VALUES_LINEAR)    /* Q6_K */                                           \
+    X(iq4_nl, 4, 1, 0, 0, 128, VALUES_IQ4_NL) /* IQ4_NL */                                         \
+    X(mxfp4, 4, 1, 0, 0, 16, VALUES_MXFP4)    /* MXFP4 */
+
+#define QUANT_FORMAT_NAME(name, ...) PACKED_##name,
 enum packed_format {
     QUANT_FORMATS(QUANT_FORMAT_NAME) N_QUANT_FORMATS,
     PACKED_f32 = N_QUANT_FORMATS,
@@ -76,15 +86,34 @@ enum packed_format {
 
 struct quant_format {
     int bits, parts, mins, super;
+    int zero; /* the quant that stands for 0, before the min is added */
+    enum quant_values values;
 };
 extern const struct quant_format quant_formats[N_QUANT_FORMATS];
+
+/* The tables, with the format's zero added. */
+static const uint8_t iq4_nl_quants[16] = {
+    128 - 127, 128 - 104, 128 - 83, 128 - 65, 128 - 49, 128 - 35, 128 - 22, 128 - 10,
+    128 + 1,   128 + 13,  128 + 25, 128 + 38, 128 + 53, 128 + 69, 128 + 89, 128 + 113};
+static const uint8_t mxfp4_quants[16] = {16, 17, 18, 19, 20, 22, 24, 28,
+                                         16, 15, 14, 13, 12, 10, 8,  4};
+
+static inline const uint8_t *quant_table(struct quant_format f)
+{
+    return f.values == VALUES_IQ4_NL ? iq4_nl_quants : mxfp4_quants;
+}
+
+/* How many bits a quant has when it comes out of its table. */
+static inline int value_bits(struct quant_format f)
+{
+    return f.values == VALUES_IQ4_NL ? 8 : f.values == VALUES_MXFP4 ? 5 : f.bits;
+}
 
 struct packed_matrix {
     enum packed_format format;
     uint32_t rows, cols;
     uint32_t n_panels;
     uint32_t blocks; /* of 32 columns; 0 for float weights */
-    int32_t zero;    /* the quant that stands for 0, before the min is added */
     size_t panel_bytes;
     size_t bytes;             /* of all panels */
     uint8_t *data;            /* [n_panels][panel_bytes] */

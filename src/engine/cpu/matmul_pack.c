@@ -13,8 +13,8 @@
 
 /* 32 columns of one output. */
 struct unpacked {
-    uint8_t quants[ACT_BLOCK];
-    uint16_t scale, min; /* f16; of the whole super block where the format has those */
+    uint8_t quants[ACT_BLOCK]; /* as in the file: before a table of values */
+    uint16_t scale, min; /* f16 or bf16; of the whole super block where the format has those */
     int8_t part_scale[2], part_min[2];
 };
 
@@ -87,6 +87,14 @@ static void unpack_q8_0(const uint8_t *row, uint32_t block, struct unpacked *u)
     u->scale = load_u16(row);
     for (int i = 0; i < ACT_BLOCK; i++)
         u->quants[i] = row[2 + i] ^ 0x80; /* + 128 */
+}
+
+/* The scale of a block is 2^(exponent - 128), which goes below the smallest normal number. */
+static void unpack_mxfp4(const uint8_t *row, uint32_t block, struct unpacked *u)
+{
+    row += block * 17;
+    u->scale = row[0] < 2 ? (uint16_t)(0x20 << row[0]) : (uint16_t)((row[0] - 1) << 7);
+    unpack_nibbles(row + 1, u->quants);
 }
 
 /* The K formats: a super block of 256 columns, of which `part` 0..7 is the 32 wanted. In Q2_K,
@@ -171,57 +179,33 @@ static void unpack_q6_k(const uint8_t *row, uint32_t block, struct unpacked *u)
     u->scale = load_u16(super + 208);
 }
 
-/* How each type of the file is packed. */
-static const struct source {
-    enum tensor_type type;
-    enum packed_format format;
-    int32_t zero;
-    void (*unpack)(const uint8_t *row, uint32_t block, struct unpacked *u); /* NULL: floats */
-} sources[] = {
-    {TENSOR_F32, PACKED_f32, 0, NULL},
-    {TENSOR_F16, PACKED_f16, 0, NULL},
-    {TENSOR_BF16, PACKED_bf16, 0, NULL},
-    {TENSOR_Q4_0, PACKED_q4, 8, unpack_q4_0},
-    {TENSOR_Q4_1, PACKED_q4_min, 0, unpack_q4_1},
-    {TENSOR_Q5_0, PACKED_q8, 16, unpack_q5_0},
-    {TENSOR_Q5_1, PACKED_q8_min, 0, unpack_q5_1},
-    {TENSOR_Q8_0, PACKED_q8, 128, unpack_q8_0},
-    {TENSOR_Q2_K, PACKED_k4x2_min, 0, unpack_q2_k},
-    {TENSOR_Q3_K, PACKED_k4x2, 4, unpack_q3_k},
-    {TENSOR_Q4_K, PACKED_k4_min, 0, unpack_q4_k},
-    {TENSOR_Q5_K, PACKED_k8_min, 0, unpack_q5_k},
-    {TENSOR_Q6_K, PACKED_k8x2, 32, unpack_q6_k},
-};
-
-static const struct source *source_of(enum tensor_type type)
-{
-    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++)
-        if (sources[i].type == type)
-            return &sources[i];
-    assert(!"a type that tensor_type_info does not know");
-    return NULL;
-}
-
-#define QUANT_FORMAT_INFO(name, bits, parts, mins, super) {bits, parts, mins, super},
+#define QUANT_FORMAT_INFO(name, ...) {__VA_ARGS__},
 const struct quant_format quant_formats[N_QUANT_FORMATS] = {QUANT_FORMATS(QUANT_FORMAT_INFO)};
 #undef QUANT_FORMAT_INFO
 
-static void pack_quants(const struct unpacked *u, int bits, uint32_t lane, uint8_t *quants)
+/* The quants of one output go to every PANEL-th word of its block; `words` is the first. */
+static inline void pack_quants(const uint8_t *from, int bits, uint32_t *words)
 {
-    for (int step = 0; step < 8; step++) {
-        const uint8_t *from = u->quants + step * 4;
-        uint8_t *to = quants + step * STEP_BYTES + lane * 4;
-        if (bits == 8) {
-            memcpy(to, from, 4);
-        } else if (step < 4) {
-            for (int i = 0; i < 4; i++)
-                to[i] = from[i] | (uint8_t)(from[i + 16] << 4);
-        }
+    uint32_t q[8], high[2] = {0, 0};
+    const int high_bits = bits - 4;
+    memcpy(q, from, sizeof q);
+    if (bits == 8) {
+        for (int step = 0; step < 8; step++)
+            words[step * PANEL] = q[step];
+        return;
     }
+    for (int step = 0; step < 4; step++)
+        words[step * PANEL] = (q[step] & 0x0f0f0f0f) | (q[step + 4] & 0x0f0f0f0f) << 4;
+    for (int step = 0; step < 8 && high_bits; step++) {
+        uint32_t mask = high_bits == 1 ? 0x01010101 : 0x03030303;
+        high[step * high_bits / 8] |= (q[step] >> 4 & mask) << step * high_bits % 8;
+    }
+    for (int i = 0; i < high_bits; i++)
+        words[(4 + i) * PANEL] = high[i];
 }
 
-static void pack_head(const struct unpacked *u, struct quant_format f, uint32_t lane,
-                      uint32_t block, uint8_t *panel)
+static inline void pack_head(const struct unpacked *u, struct quant_format f, uint32_t lane,
+                             uint32_t block, uint8_t *panel)
 {
     uint8_t *scales = panel + scales_at(f, block);
     memcpy(scales + lane * 2, &u->scale, 2);
@@ -235,43 +219,98 @@ static void pack_head(const struct unpacked *u, struct quant_format f, uint32_t 
     }
 }
 
-static void pack_quantized(const struct weight *w, const struct source *source,
-                           const struct packed_matrix *m, uint32_t panel_begin, uint32_t panel_end,
-                           uint8_t *panels)
+typedef void unpack_function(const uint8_t *row, uint32_t block, struct unpacked *u);
+
+/* Packs a panel of `outputs` rows of the file. Inlined with a constant format and function, so that
+ * every loop in them has a constant length. */
+static inline __attribute__((always_inline)) void pack_panel(const struct quant_format f,
+                                                             unpack_function *unpack,
+                                                             const uint8_t *from, size_t row_bytes,
+                                                             uint32_t outputs, uint32_t blocks,
+                                                             uint8_t *to)
 {
-    struct quant_format f = quant_formats[m->format];
-    const struct tensor_type_info *type = tensor_type_info(w->type);
-    size_t row_bytes = (size_t)w->cols / type->block_len * type->block_bytes;
-    for (uint32_t panel = panel_begin; panel < panel_end; panel++) {
-        uint8_t *to = panels + (panel - panel_begin) * m->panel_bytes;
-        const uint8_t *from = (const uint8_t *)w->data + panel * PANEL * row_bytes;
-        uint32_t outputs = panel_outputs(m, panel);
-        for (uint32_t block = 0; block < m->blocks; block++)
-            for (uint32_t lane = 0; lane < outputs; lane++) {
-                struct unpacked u;
-                source->unpack(from + lane * row_bytes, block, &u);
-                pack_head(&u, f, lane, block, to);
-                pack_quants(&u, f.bits, lane, to + quants_at(f, block));
-            }
+    for (uint32_t block = 0; block < blocks; block++)
+        for (uint32_t lane = 0; lane < outputs; lane++) {
+            struct unpacked u;
+            unpack(from + lane * row_bytes, block, &u);
+            pack_head(&u, f, lane, block, to);
+            pack_quants(u.quants, f.bits, (uint32_t *)(to + quants_at(f, block)) + lane);
+        }
+}
+
+/* The same for floats of a constant size. A few columns of all outputs at a time: their lines stay
+ * in the cache on both sides. */
+static inline __attribute__((always_inline)) void pack_floats(const uint8_t *from, uint32_t outputs,
+                                                              uint32_t cols, uint8_t *to,
+                                                              const size_t size)
+{
+    enum { AT_ONCE = 32 };
+    for (uint32_t begin = 0, end; begin < cols; begin = end) {
+        end = cols - begin < AT_ONCE ? cols : begin + AT_ONCE;
+        for (uint32_t lane = 0; lane < outputs; lane++)
+            for (uint32_t col = begin; col < end; col++)
+                memcpy(to + ((size_t)col * PANEL + lane) * size,
+                       from + ((size_t)lane * cols + col) * size, size);
     }
 }
 
-/* Called with a constant size, so that a weight is moved by one load and one store. */
-static inline __attribute__((always_inline)) void pack_floats(const struct weight *w,
-                                                              const struct packed_matrix *m,
-                                                              uint32_t panel_begin,
-                                                              uint32_t panel_end, uint8_t *panels,
-                                                              const size_t size)
-{
-    for (uint32_t panel = panel_begin; panel < panel_end; panel++) {
-        uint8_t *to = panels + (panel - panel_begin) * m->panel_bytes;
-        const uint8_t *from = (const uint8_t *)w->data + (size_t)panel * PANEL * w->cols * size;
-        uint32_t outputs = panel_outputs(m, panel);
-        for (uint32_t col = 0; col < w->cols; col++)
-            for (uint32_t lane = 0; lane < outputs; lane++)
-                memcpy(to + ((size_t)col * PANEL + lane) * size,
-                       from + ((size_t)lane * w->cols + col) * size, size);
+/* X(type of the file, packed format, what reads it) */
+#define QUANT_SOURCES(X)                                                                           \
+    X(Q4_0, q4, unpack_q4_0)                                                                       \
+    X(Q4_1, q4_min, unpack_q4_1)                                                                   \
+    X(Q5_0, q5, unpack_q5_0)                                                                       \
+    X(Q5_1, q5_min, unpack_q5_1)                                                                   \
+    X(Q8_0, q8, unpack_q8_0)                                                                       \
+    X(Q2_K, k4x2_min, unpack_q2_k)                                                                 \
+    X(Q3_K, k4x2, unpack_q3_k)                                                                     \
+    X(Q4_K, k4_min, unpack_q4_k)                                                                   \
+    X(Q5_K, k5_min, unpack_q5_k)                                                                   \
+    X(Q6_K, k6x2, unpack_q6_k)                                                                     \
+    X(IQ4_NL, iq4_nl, unpack_q4_0)                                                                 \
+    X(MXFP4, mxfp4, unpack_mxfp4)
+
+/* Each packs one panel: `outputs` rows of row_bytes, of `cols` columns. */
+#define QUANT_PACK(type, format, unpack)                                                           \
+    static void pack_##type(const uint8_t *from, size_t row_bytes, uint32_t outputs,               \
+                            uint32_t cols, uint8_t *to)                                            \
+    {                                                                                              \
+        pack_panel(quant_formats[PACKED_##format], unpack, from, row_bytes, outputs,               \
+                   cols / ACT_BLOCK, to);                                                          \
     }
+QUANT_SOURCES(QUANT_PACK)
+
+static void pack_16_bits(const uint8_t *from, size_t row_bytes, uint32_t outputs, uint32_t cols,
+                         uint8_t *to)
+{
+    (void)row_bytes;
+    pack_floats(from, outputs, cols, to, 2);
+}
+
+static void pack_32_bits(const uint8_t *from, size_t row_bytes, uint32_t outputs, uint32_t cols,
+                         uint8_t *to)
+{
+    (void)row_bytes;
+    pack_floats(from, outputs, cols, to, 4);
+}
+
+/* How each type of the file is packed. */
+#define QUANT_SOURCE(type, format, unpack) {TENSOR_##type, PACKED_##format, pack_##type},
+static const struct source {
+    enum tensor_type type;
+    enum packed_format format;
+    void (*pack)(const uint8_t *from, size_t row_bytes, uint32_t outputs, uint32_t cols,
+                 uint8_t *to);
+} sources[] = {QUANT_SOURCES(QUANT_SOURCE){TENSOR_F32, PACKED_f32, pack_32_bits},
+               {TENSOR_F16, PACKED_f16, pack_16_bits},
+               {TENSOR_BF16, PACKED_bf16, pack_16_bits}};
+
+static const struct source *source_of(enum tensor_type type)
+{
+    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++)
+        if (sources[i].type == type)
+            return &sources[i];
+    assert(!"a type that tensor_type_info does not know");
+    return NULL;
 }
 
 static size_t round_up(size_t n, size_t to)
@@ -306,7 +345,6 @@ struct packed_matrix *matrix_new(const struct weight *w, struct error *err)
         return NULL;
     }
     m->format = source->format;
-    m->zero = source->zero;
     matrix_layout(w, m);
     m->slab = slab_take(m->bytes, &m->data);
     if (!m->slab) {
@@ -321,12 +359,12 @@ void matrix_fill(const struct packed_matrix *m, const struct weight *w, uint32_t
                  uint32_t panel_end, uint8_t *panels)
 {
     const struct source *source = source_of(w->type);
-    if (source->unpack)
-        pack_quantized(w, source, m, panel_begin, panel_end, panels);
-    else if (m->format == PACKED_f32)
-        pack_floats(w, m, panel_begin, panel_end, panels, 4);
-    else
-        pack_floats(w, m, panel_begin, panel_end, panels, 2);
+    const struct tensor_type_info *type = tensor_type_info(w->type);
+    size_t row_bytes = (size_t)w->cols / type->block_len * type->block_bytes;
+    for (uint32_t panel = panel_begin; panel < panel_end; panel++)
+        source->pack((const uint8_t *)w->data + panel * PANEL * row_bytes, row_bytes,
+                     panel_outputs(m, panel), w->cols,
+                     panels + (panel - panel_begin) * m->panel_bytes);
 }
 
 struct packed_matrix *matrix_pack(const struct weight *w, struct error *err)

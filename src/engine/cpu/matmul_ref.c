@@ -50,18 +50,24 @@ static void quantize_row_ref(const float *x, uint32_t cols, uint32_t row, struct
 }
 
 /* Quants q - zero of columns [begin, end) of one output, times those of one row. */
-static int32_t dot(const uint8_t *quants, int bits, int32_t zero, uint32_t lane, const int8_t *x,
+static int32_t dot(struct quant_format f, const uint8_t *quants, uint32_t lane, const int8_t *x,
                    uint32_t begin, uint32_t end)
 {
     int32_t sum = 0;
     for (uint32_t c = begin; c < end; c++) {
-        uint32_t step = c / 4;
+        uint32_t step = c / 4, byte = lane * 4 + c % 4, high_bits = (uint32_t)f.bits - 4;
         int32_t q;
-        if (bits == 8)
-            q = quants[step * STEP_BYTES + lane * 4 + c % 4];
-        else
-            q = quants[step % 4 * STEP_BYTES + lane * 4 + c % 4] >> (step / 4 * 4) & 15;
-        sum += (q - zero) * x[c];
+        if (f.bits == 8) {
+            q = quants[step * STEP_BYTES + byte];
+        } else {
+            const uint8_t *high = quants + (4 + step * high_bits / 8) * STEP_BYTES;
+            q = quants[step % 4 * STEP_BYTES + byte] >> (step / 4 * 4) & 15;
+            if (high_bits)
+                q |= (high[byte] >> (step * high_bits % 8) & ((1 << high_bits) - 1)) << 4;
+            if (f.values != VALUES_LINEAR)
+                q = quant_table(f)[q];
+        }
+        sum += (q - f.zero) * x[c];
     }
     return sum;
 }
@@ -76,7 +82,8 @@ static void read_head(struct quant_format f, const uint8_t *panel, uint32_t bloc
         memcpy(&halves[1], panel + scales_at(f, block) + (PANEL + lane) * 2, 2);
     const int8_t *sub = (const int8_t *)panel + part_scales_at(f, block) + lane;
     for (int i = 0; i < f.parts; i++) {
-        scale[i] = f16_to_f32(halves[0]) * (f.super ? sub[i * PANEL] : 1);
+        scale[i] = (f.values == VALUES_MXFP4 ? bf16_to_f32(halves[0]) : f16_to_f32(halves[0])) *
+                   (f.super ? sub[i * PANEL] : 1);
         min[i] = f16_to_f32(halves[1]) * (f.super && f.mins ? sub[(f.parts + i) * PANEL] : 1);
     }
 }
@@ -90,11 +97,11 @@ static float dot_output(struct quant_format f, const struct packed_matrix *m, co
         float scale[2], min[2], t;
         read_head(f, panel, b, lane, scale, min);
         if (f.parts == 1) {
-            float idot = (float)dot(quants, f.bits, m->zero, lane, x->quants[at], 0, 32);
+            float idot = (float)dot(f, quants, lane, x->quants[at], 0, 32);
             t = f.mins ? fmaf(idot, scale[0], min[0] * x->sum[at]) : idot * scale[0];
         } else {
-            float idot0 = (float)dot(quants, f.bits, m->zero, lane, x->quants[at], 0, 16);
-            float idot1 = (float)dot(quants, f.bits, m->zero, lane, x->quants[at], 16, 32);
+            float idot0 = (float)dot(f, quants, lane, x->quants[at], 0, 16);
+            float idot1 = (float)dot(f, quants, lane, x->quants[at], 16, 32);
             if (f.mins) {
                 t = fmaf(min[1], x->half_sum[1][at], min[0] * x->half_sum[0][at]);
                 t = fmaf(idot0, scale[0], t);

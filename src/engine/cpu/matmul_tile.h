@@ -26,6 +26,9 @@
 #else
 #define UNROLL _Pragma("GCC unroll 12")
 #endif
+/* Sums in registers are made in the order that is written. GCC would rather balance the tree of
+ * additions, with more terms alive than there are registers. */
+#define KEEP(value)   __asm__("" : "+v"(value))
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 enum {
@@ -33,7 +36,7 @@ enum {
     CHUNK_BYTES = 384 * 1024, /* of activations: what should stay in the second-level cache */
     /* A tile of few rows reads as fast as memory gives, which the hardware foresees. One of many
      * rows reads in bursts, which it does not. */
-    PREFETCH_ROWS = 6,
+    PREFETCH_ROWS = 4,
     PREFETCH_BYTES = 8192,
 };
 
@@ -57,13 +60,13 @@ ALWAYS_INLINE void tile_store(const struct tile *tile, uint32_t row, int vector,
         vf_store_some(out, value, tile->outputs - vector * LANES);
 }
 
-/* Scales and mins of the 16 outputs (or the 8 of one vector) in one block. */
+/* Scales and mins of the outputs of one vector in one block. */
 ALWAYS_INLINE void load_head(struct quant_format f, const uint8_t *panel, uint32_t block,
                              int vector, vf *scale, vf *min)
 {
     const uint8_t *head = panel + scales_at(f, block) + vector * LANES * 2;
     const uint8_t *part = panel + part_scales_at(f, block) + vector * LANES;
-    scale[0] = scale[1] = vf_load_f16(head);
+    scale[0] = scale[1] = f.values == VALUES_MXFP4 ? vf_load_bf16(head) : vf_load_f16(head);
     if (f.mins)
         min[0] = min[1] = vf_load_f16(head + PANEL * 2);
     for (int i = 0; f.super && i < f.parts; i++) {
@@ -73,81 +76,178 @@ ALWAYS_INLINE void load_head(struct quant_format f, const uint8_t *panel, uint32
     }
 }
 
-/* idot[r] = the integer dot product of columns [4 * step_begin, 4 * step_end) for each row. */
-ALWAYS_INLINE void dot_rows(int bits, int n, const uint8_t *quants, int step_begin, int step_end,
-                            int32_t zero, const int8_t (*x)[ACT_BLOCK], vi *idot)
+/* A step as it is packed, in bytes: 4 columns of each output of a vector. Shifts are of 16 bits;
+ * what they carry from one byte into the other is masked away. */
+ALWAYS_INLINE vi load_codes(struct quant_format f, const uint8_t *quants, int step)
+{
+    if (f.bits == 8)
+        return vi_load(quants + step * STEP_BYTES);
+    vi w = vi_load(quants + step % 4 * STEP_BYTES);
+    w = vi_and(step < 4 ? w : vi_shift_right(w, 4), vi_set1(15));
+    if (f.bits > 4) {
+        int high_bits = f.bits - 4, at = step * high_bits;
+        vi high = vi_load(quants + (4 + at / 8) * STEP_BYTES);
+        high = at % 8 > 4 ? vi_shift_right(high, at % 8 - 4) : vi_shift_left(high, 4 - at % 8);
+        w = vi_or(w, vi_and(high, vi_set1(high_bits == 1 ? 0x10 : 0x30)));
+    }
+    return w;
+}
+
+/* The quants of a step. */
+ALWAYS_INLINE vi load_step(struct quant_format f, const uint8_t *quants, int step)
+{
+    vi codes = load_codes(f, quants, step);
+    return f.values == VALUES_LINEAR ? codes : vi_lookup(vi_table(quant_table(f)), codes);
+}
+
+#if DOT_BY_FOURS
+/* idot[r][v] = the integer dot product of columns [4 * begin, 4 * end) for each row and vector. */
+ALWAYS_INLINE void dot_rows(struct quant_format f, int n, int width, const uint8_t *quants,
+                            int begin, int end, const int8_t (*x)[ACT_BLOCK], vi (*idot)[VECTORS])
 {
     UNROLL
     for (int r = 0; r < n; r++)
-        idot[r] = vi_zero();
+        for (int v = 0; v < width; v++)
+            idot[r][v] = vi_zero();
     UNROLL
-    for (int step = step_begin; step < step_end; step++) {
-        struct steps w = bits == 8 ? steps_load8(quants + step * STEP_BYTES, zero)
-                                   : steps_load4(quants + step % 4 * STEP_BYTES, step / 4);
+    for (int step = begin; step < end; step++)
+        for (int v = 0; v < width; v++) {
+            vi w = load_step(f, quants + v * LANES * 4, step);
+            UNROLL
+            for (int r = 0; r < n; r++)
+                idot[r][v] = vi_dot4(idot[r][v], w, broadcast4(x[r] + step * 4));
+        }
+}
+#else
+/* The low and the high 4 bits of 8-bit quants. */
+ALWAYS_INLINE void load_halves(struct quant_format f, const uint8_t *quants, int step, vi *halves)
+{
+    vi codes = load_codes(f, quants, step), low_bits = vi_set1(15);
+    vi whole = f.values == VALUES_LINEAR ? codes : vi_table(quant_table(f));
+    halves[0] = vi_and(whole, low_bits);
+    halves[1] = vi_and(vi_shift_right(whole, 4), low_bits);
+    for (int i = 0; i < 2 && f.values != VALUES_LINEAR; i++)
+        halves[i] = vi_lookup(halves[i], codes);
+}
+
+/* How many steps' pairs of products 16 bits can sum: 2 * 127 * (2^bits - 1) each. Quants of 8 bits
+ * are multiplied as two halves of 4. */
+ALWAYS_INLINE int pair_steps(int bits)
+{
+    return bits == 5 ? 4 : bits == 6 ? 2 : 8;
+}
+
+/* idot[r][v] = the integer dot product of columns [4 * begin, 4 * end) for each row and vector. */
+ALWAYS_INLINE void dot_rows(struct quant_format f, int n, int width, const uint8_t *quants,
+                            int begin, int end, const int8_t (*x)[ACT_BLOCK], vi (*idot)[VECTORS])
+{
+    const int bits = value_bits(f), halves = bits == 8 ? 2 : 1;
+    const int period = pair_steps(bits) < end - begin ? pair_steps(bits) : end - begin;
+    vi pairs[2][ROW_TILE][VECTORS];
+    UNROLL
+    for (int step = begin; step < end; step++) {
+        int nth = (step - begin) % period;
+        vi w[VECTORS][2];
+        for (int v = 0; v < width; v++) {
+            if (halves == 2)
+                load_halves(f, quants + v * LANES * 4, step, w[v]);
+            else
+                w[v][0] = load_step(f, quants + v * LANES * 4, step);
+        }
+        UNROLL
+        for (int r = 0; r < n; r++) {
+            vi four = broadcast4(x[r] + step * 4);
+            for (int v = 0; v < width; v++)
+                for (int h = 0; h < halves; h++) {
+                    vi *sum = &pairs[h][r][v], pair = vi_pairs(w[v][h], four);
+                    *sum = nth == 0 ? pair : vi_add16(*sum, pair);
+                    KEEP(*sum);
+                }
+        }
+        if (nth < period - 1)
+            continue;
         UNROLL
         for (int r = 0; r < n; r++)
-            idot[r] = bits == 8 ? dot8(idot[r], w, x[r] + step * 4)
-                                : dot4(idot[r], w, x[r] + step * 4);
+            for (int v = 0; v < width; v++) {
+                vi sum = vi_widen(pairs[0][r][v], 1);
+                if (halves == 2)
+                    sum = vi_add32(sum, vi_widen(pairs[1][r][v], 16));
+                idot[r][v] = step - begin < period ? sum : vi_add32(idot[r][v], sum);
+            }
     }
-    UNROLL
-    for (int r = 0; r < n; r++)
-        idot[r] = bits == 8 ? idot[r] : dot4_finish(idot[r]);
 }
+#endif
 
-/* One part of a block: t[r] += idot * scale; what is in t before is the mins' share. Quants that
- * went into the dot as they are stored are corrected by the sum of the activations, exactly. */
-ALWAYS_INLINE void add_part(struct quant_format f, int n, bool first, const vi *idot,
-                            const float *sums, vf minus_zero, vf scale, vf *t)
+/* One part of a block: t += idot * scale; what is in t before is the mins' share. Quants went into
+ * the dot as they are stored, which the sum of the activations corrects, exactly. */
+ALWAYS_INLINE void add_part(struct quant_format f, int n, int width, bool first,
+                            const vi (*idot)[VECTORS], const float *sums, const vf *scale,
+                            vf (*t)[VECTORS])
 {
     UNROLL
-    for (int r = 0; r < n; r++) {
-        vf dot = vf_from_vi(idot[r]);
-        if (!f.mins && !(f.bits == 8 && DOT8_SIGNED))
-            dot = vf_fma(minus_zero, vf_set1(sums[r]), dot);
-        t[r] = first && !f.mins ? vf_mul(dot, scale) : vf_fma(dot, scale, t[r]);
-    }
+    for (int r = 0; r < n; r++)
+        for (int v = 0; v < width; v++) {
+            vf dot = vf_from_vi(idot[r][v]);
+            if (f.zero)
+                dot = vf_fma(vf_set1((float)-f.zero), vf_set1(sums[r]), dot);
+            t[r][v] = first && !f.mins ? vf_mul(dot, scale[v]) : vf_fma(dot, scale[v], t[r][v]);
+        }
 }
 
-ALWAYS_INLINE void tile_quantized(struct quant_format f, int n, const struct packed_matrix *m,
-                                  const struct tile *tile, int vector)
+/* `width` vectors of the panel, the first of which is `vector`, times n rows. */
+ALWAYS_INLINE void tile_quantized(struct quant_format f, int n, int width,
+                                  const struct packed_matrix *m, const struct tile *tile,
+                                  int vector)
 {
     const struct act_block *x = tile->x;
     uint32_t at = tile->at, blocks = m->blocks;
-    vf acc[ROW_TILE], minus_zero = vf_set1((float)-m->zero);
+    vf acc[ROW_TILE][VECTORS];
     UNROLL
     for (int r = 0; r < n; r++)
-        acc[r] = vf_zero();
+        for (int v = 0; v < width; v++)
+            acc[r][v] = vf_zero();
     for (uint32_t b = 0; b < blocks; b++, x++) {
         const uint8_t *quants = tile->panel + quants_at(f, b) + vector * LANES * 4;
-        vf scale[2], min[2], t[ROW_TILE];
-        vi idot[ROW_TILE];
+        vf scale[2][VECTORS], min[2][VECTORS], t[ROW_TILE][VECTORS];
+        vi idot[ROW_TILE][VECTORS];
         const float *sum0 = (f.parts == 1 ? x->sum : x->half_sum[0]) + at;
         const float *sum1 = x->half_sum[1] + at;
         if (n >= PREFETCH_ROWS)
             UNROLL
         for (int line = 0; line < f.bits; line++)
             __builtin_prefetch(quants + PREFETCH_BYTES + line * 64);
-        load_head(f, tile->panel, b, vector, scale, min);
-        dot_rows(f.bits, n, quants, 0, 8 / f.parts, m->zero, x->quants + at, idot);
-        UNROLL
-        for (int r = 0; r < n; r++) {
-            if (f.mins)
-                t[r] = vf_mul(min[0], vf_set1(sum0[r]));
-            if (f.mins && f.parts == 2)
-                t[r] = vf_fma(min[1], vf_set1(sum1[r]), t[r]);
+        for (int v = 0; v < width; v++) {
+            vf scales[2], mins[2];
+            load_head(f, tile->panel, b, vector + v, scales, mins);
+            for (int i = 0; i < 2; i++) {
+                scale[i][v] = scales[i];
+                if (f.mins)
+                    min[i][v] = mins[i];
+            }
         }
-        add_part(f, n, true, idot, sum0, minus_zero, scale[0], t);
+        dot_rows(f, n, width, quants, 0, 8 / f.parts, x->quants + at, idot);
+        UNROLL
+        for (int r = 0; r < n; r++)
+            for (int v = 0; v < width; v++) {
+                if (f.mins)
+                    t[r][v] = vf_mul(min[0][v], vf_set1(sum0[r]));
+                if (f.mins && f.parts == 2)
+                    t[r][v] = vf_fma(min[1][v], vf_set1(sum1[r]), t[r][v]);
+            }
+        add_part(f, n, width, true, idot, sum0, scale[0], t);
         if (f.parts == 2) {
-            dot_rows(f.bits, n, quants, 4, 8, m->zero, x->quants + at, idot);
-            add_part(f, n, false, idot, sum1, minus_zero, scale[1], t);
+            dot_rows(f, n, width, quants, 4, 8, x->quants + at, idot);
+            add_part(f, n, width, false, idot, sum1, scale[1], t);
         }
         UNROLL
         for (int r = 0; r < n; r++)
-            acc[r] = vf_fma(t[r], vf_set1(x->scale[at + r]), acc[r]);
+            for (int v = 0; v < width; v++)
+                acc[r][v] = vf_fma(t[r][v], vf_set1(x->scale[at + r]), acc[r][v]);
     }
     UNROLL
     for (int r = 0; r < n; r++)
-        tile_store(tile, r, vector, acc[r]);
+        for (int v = 0; v < width; v++)
+            tile_store(tile, r, vector + v, acc[r][v]);
 }
 
 ALWAYS_INLINE void tile_floats(enum packed_format format, int n, const struct packed_matrix *m,
@@ -162,16 +262,20 @@ ALWAYS_INLINE void tile_floats(enum packed_format format, int n, const struct pa
         for (int v = 0; v < VECTORS; v++)
             acc[r][v] = vf_zero();
     for (uint32_t c = 0; c < cols; c++) {
-        const uint8_t *from = tile->panel + c * PANEL * weight_bytes;
+        const uint8_t *from = tile->panel + (size_t)c * PANEL * weight_bytes;
         vf w[VECTORS];
+        if (n >= PREFETCH_ROWS)
+            __builtin_prefetch(from + PREFETCH_BYTES);
         for (int v = 0; v < VECTORS; v++, from += LANES * weight_bytes)
             w[v] = format == PACKED_f32   ? vf_load(from)
                    : format == PACKED_f16 ? vf_load_f16(from)
                                           : vf_load_bf16(from);
         UNROLL
-        for (int r = 0; r < n; r++)
+        for (int r = 0; r < n; r++) {
+            vf value = vf_set1(x[(size_t)r * cols + c]);
             for (int v = 0; v < VECTORS; v++)
-                acc[r][v] = vf_fma(w[v], vf_set1(x[(size_t)r * cols + c]), acc[r][v]);
+                acc[r][v] = vf_fma(w[v], value, acc[r][v]);
+        }
     }
     UNROLL
     for (int r = 0; r < n; r++)
@@ -180,12 +284,22 @@ ALWAYS_INLINE void tile_floats(enum packed_format format, int n, const struct pa
 }
 
 /* The largest number of rows for which accumulators, and the parts of a block, fit in registers. */
-#define QUANT_ROWS(parts) ((parts) == 2 ? ROWS_TWO_PARTS : ROWS_ONE_PART)
+ALWAYS_INLINE int quant_rows(struct quant_format f)
+{
+    return f.parts == 2 ? ROWS_TWO_PARTS : value_bits(f) == 8 ? ROWS_8_BITS : ROWS_ONE_PART;
+}
+
+/* How many vectors of a panel a tile of n rows walks at once: both meet the same activations, but
+ * 8-bit quants have two sums each. */
+ALWAYS_INLINE int quant_width(struct quant_format f, int n)
+{
+    return value_bits(f) == 8 && n > ROWS_8_BITS_WIDE ? 1 : VECTORS;
+}
 
 #define QUANT_CASE(n)                                                                              \
     case n:                                                                                        \
-        for (int vector = 0; vector < VECTORS && n <= QUANT_ROWS(f.parts); vector++)               \
-            tile_quantized(f, n, m, tile, vector);                                                 \
+        for (int v = 0; v < VECTORS && n <= quant_rows(f); v += quant_width(f, n))                 \
+            tile_quantized(f, n, quant_width(f, n), m, tile, v);                                   \
         break;
 #define FLOAT_CASE(n)                                                                              \
     case n:                                                                                        \
@@ -200,10 +314,10 @@ static uint32_t tile_rows(uint32_t n)
     return n >= 12 ? 12 : n >= 8 ? 8 : n >= 6 ? 6 : n >= 4 ? 4 : n;
 }
 
-#define QUANT_TILE(name, bits_, parts_, mins_, super_)                                             \
+#define QUANT_TILE(name, ...)                                                                      \
     static void tile_##name(const struct packed_matrix *m, const struct tile *tile, uint32_t n)    \
     {                                                                                              \
-        const struct quant_format f = {bits_, parts_, mins_, super_};                              \
+        const struct quant_format f = {__VA_ARGS__};                                               \
         switch (n) {                                                                               \
             ROW_CASES(QUANT_CASE)                                                                  \
         }                                                                                          \
@@ -222,42 +336,44 @@ FLOAT_TILE(f32)
 FLOAT_TILE(f16)
 FLOAT_TILE(bf16)
 
-#define QUANT_ENTRY(name, bits, parts, mins, super) {tile_##name, QUANT_ROWS(parts)},
-static const struct tile_function {
-    void (*run)(const struct packed_matrix *m, const struct tile *tile, uint32_t n);
-    uint32_t max_rows;
-} tile_functions[N_PACKED_FORMATS] = {QUANT_FORMATS(QUANT_ENTRY){tile_f32, ROWS_FLOATS},
-                                      {tile_f16, ROWS_FLOATS},
-                                      {tile_bf16, ROWS_FLOATS}};
+#define QUANT_ENTRY(name, ...) tile_##name,
+static void (*const tile_functions[N_PACKED_FORMATS])(const struct packed_matrix *m,
+                                                      const struct tile *tile, uint32_t n) = {
+    QUANT_FORMATS(QUANT_ENTRY) tile_f32, tile_f16, tile_bf16};
 
 /* One panel times rows [begin, end). */
 static void panel_rows(const struct packed_matrix *m, const struct activations *x, uint32_t panel,
                        uint32_t begin, uint32_t end, float *out, size_t out_stride)
 {
-    const struct tile_function *function = &tile_functions[m->format];
+    uint32_t max_rows = ROWS_FLOATS;
+    if (m->format < N_QUANT_FORMATS)
+        max_rows = (uint32_t)quant_rows(quant_formats[m->format]);
     struct tile tile = {.panel = matrix_panel(m, panel),
                         .out_stride = out_stride,
                         .outputs = panel_outputs(m, panel)};
     for (uint32_t row = begin, n; row < end; row += n) {
         tile.at = row % ROW_TILE;
         n = end - row < ROW_TILE - tile.at ? end - row : ROW_TILE - tile.at;
-        n = tile_rows(n < function->max_rows ? n : function->max_rows);
+        n = tile_rows(n < max_rows ? n : max_rows);
         if (x->kind == ACT_Q8)
             tile.x = x->q8 + row / ROW_TILE * (size_t)m->blocks;
         else
             tile.f32 = x->f32 + row * (size_t)m->cols;
         tile.out = out + row * out_stride + (size_t)panel * PANEL;
-        function->run(m, &tile, n);
+        tile_functions[m->format](m, &tile, n);
     }
 }
 
-/* How many rows' activations stay in the cache. */
+/* How many rows' activations stay in the cache. Chunks are of one size, as nearly as tiles allow: a
+ * small last one would read all panels for few rows. */
 static uint32_t chunk_rows(const struct packed_matrix *m, const struct activations *x)
 {
     size_t tile_bytes = x->kind == ACT_Q8 ? m->blocks * sizeof(struct act_block)
                                           : m->cols * sizeof(float) * ROW_TILE;
-    size_t n_tiles = CHUNK_BYTES / tile_bytes;
-    return (uint32_t)(n_tiles > 1 ? n_tiles : 1) * ROW_TILE;
+    uint32_t most = CHUNK_BYTES > tile_bytes ? (uint32_t)(CHUNK_BYTES / tile_bytes) : 1;
+    uint32_t n_tiles = (x->n_rows + ROW_TILE - 1) / ROW_TILE;
+    uint32_t n_chunks = (n_tiles + most - 1) / most;
+    return n_chunks > 1 ? (n_tiles + n_chunks - 1) / n_chunks * ROW_TILE : most * ROW_TILE;
 }
 
 /* Rows go in chunks that stay in the cache while the panels stream past them, each panel from

@@ -46,7 +46,7 @@ struct head {
 
 struct entry {
     uint32_t format, rows, cols;
-    int32_t zero;
+    uint32_t reserved;
     uint64_t panel_bytes, size_bytes;
     uint64_t offset;
 };
@@ -137,7 +137,6 @@ static void head_make(struct pack_cache *c, const struct stat *model)
         c->table[i] = (struct entry){.format = m->format,
                                      .rows = m->rows,
                                      .cols = m->cols,
-                                     .zero = m->zero,
                                      .panel_bytes = m->panel_bytes,
                                      .size_bytes = m->bytes,
                                      .offset = offset};
