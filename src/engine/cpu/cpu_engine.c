@@ -135,33 +135,37 @@ static float *layout_rows(struct layout *l, size_t rows, uint32_t width)
     return layout_take(l, rows * width * sizeof(float));
 }
 
-static struct cpu_input layout_input(struct layout *l, const struct hparams *hp, uint32_t rows)
+static struct cpu_rows layout_layer_rows(struct layout *l, const struct hparams *hp, uint32_t rows)
 {
     uint32_t widest = max_u32(max_u32(hp->n_embd, hp->n_heads * hp->head_dim), hp->n_ff);
-    float *normed = layout_rows(l, rows, hp->n_embd);
-    return (struct cpu_input){normed, layout_take(l, activations_bytes(rows, widest))};
+    uint32_t kv_dim = hp->n_kv_heads * hp->head_dim;
+    struct cpu_rows r = {
+        .normed = layout_rows(l, rows, hp->n_embd),
+        .k = layout_rows(l, rows, kv_dim),
+        .v = layout_rows(l, rows, kv_dim),
+        .gate = layout_rows(l, rows, hp->n_ff),
+        .up = layout_rows(l, rows, hp->n_ff),
+        .added = layout_rows(l, rows, hp->n_embd),
+    };
+    r.quantized = layout_take(l, activations_bytes(rows, widest));
+    return r;
 }
 
 static void state_layout(struct cpu_engine *e, struct layout *l)
 {
     const struct hparams *hp = &e->model->hparams;
     struct cpu_state *s = &e->state;
-    uint32_t q_dim = hp->n_heads * hp->head_dim, kv_dim = hp->n_kv_heads * hp->head_dim;
+    uint32_t q_dim = hp->n_heads * hp->head_dim;
     uint32_t rows = e->engine.limits.max_rows;
     s->x = layout_rows(l, rows, hp->n_embd);
     s->q = layout_rows(l, rows, q_dim);
-    s->k = layout_rows(l, rows, kv_dim);
-    s->v = layout_rows(l, rows, kv_dim);
     s->attended = layout_rows(l, rows, q_dim);
-    s->gate = layout_rows(l, rows, hp->n_ff);
-    s->up = layout_rows(l, rows, hp->n_ff);
-    s->added = layout_rows(l, rows, hp->n_embd);
     s->cos = layout_rows(l, rows, hp->rope_dim);
     s->sin = layout_rows(l, rows, hp->rope_dim);
     s->outputs = layout_take(l, rows * sizeof *s->outputs);
-    s->shared = layout_input(l, hp, rows);
+    s->shared = layout_layer_rows(l, hp, rows);
     for (uint32_t t = 0; t < e->engine.limits.n_threads; t++)
-        s->own[t] = layout_input(l, hp, SMALL_BATCH);
+        s->own[t] = layout_layer_rows(l, hp, CHUNK_ROWS);
 }
 
 static int state_open(struct cpu_engine *e, struct error *err)

@@ -1,7 +1,14 @@
-/* One forward pass of a batch, by all threads at once. Threads share the work of a phase by rows
- * (norms, rope), by outputs (products) or by units (attention) and meet at a barrier before the
- * next phase reads what the others wrote. What a newcomer gets wrong: a thread may only split what
- * is summed nowhere, so that no bit depends on the number of threads. */
+/* One forward pass of a batch, by all threads. Between two attentions rows do not meet, so there
+ * are two ways to share the work:
+ *
+ *   many rows   each thread takes some rows, through a whole layer, then the next ones. What it
+ *               makes on the way stays in its cache, and it waits for no one.
+ *   few rows    (or a layer that is larger than a cache) all threads work on all rows, and share
+ *               the outputs of products; they meet at a barrier before what others wrote is read.
+ *
+ * A team is who works on some rows: one thread, or all. Attention is always shared by all threads.
+ * What a newcomer gets wrong: a thread may only split what is summed nowhere, so that no bit
+ * depends on the number of threads. */
 #include "engine/cpu/cpu_internal.h"
 
 #include <assert.h>
@@ -10,26 +17,37 @@
 #include "base/clock.h"
 #include "engine/cpu/rope.h"
 
-/* One thread's view of the pass. */
+/* One thread's view of the work on some rows. */
 struct pass {
     struct cpu_engine *e;
     const struct hparams *hp;
     const struct vector_kernels *vector;
     const struct matmul_kernels *matmul;
-    uint32_t thread, n_threads, n_rows;
-    bool is_small;                 /* see struct cpu_input */
-    const struct cpu_input *input; /* the shared one, or in a small batch the thread's own */
+    uint32_t thread;
+    uint32_t member, n_members;   /* of the team: n_members is 1 or all threads */
+    uint32_t first, n_rows;       /* of the batch; arrays of struct cpu_rows begin with the first */
+    bool prepares_alone;          /* every member has inputs of its own */
+    const struct cpu_rows *input; /* normed, quantized */
+    const struct cpu_rows *rows;  /* the rest */
 };
 
 static struct range share(const struct pass *p, uint32_t n)
 {
-    return (struct range){(uint32_t)((uint64_t)n * p->thread / p->n_threads),
-                          (uint32_t)((uint64_t)n * (p->thread + 1) / p->n_threads)};
+    return (struct range){(uint32_t)((uint64_t)n * p->member / p->n_members),
+                          (uint32_t)((uint64_t)n * (p->member + 1) / p->n_members)};
 }
 
+/* All threads have come here. */
 static void meet(const struct pass *p)
 {
     parallel_barrier(p->e->pool, p->thread);
+}
+
+/* All members of the team have. */
+static void meet_team(const struct pass *p)
+{
+    if (p->n_members > 1)
+        meet(p);
 }
 
 /* Adds the time since the last lap to one of engine.times. */
@@ -65,10 +83,10 @@ static bool wants_quantized(const struct product *products, uint32_t n)
 /* Which of n rows the thread prepares as the input of products. */
 static struct range rows_to_prepare(const struct pass *p, uint32_t n)
 {
-    return p->is_small ? (struct range){0, n} : share(p, n);
+    return p->prepares_alone ? (struct range){0, n} : share(p, n);
 }
 
-/* Brings rows of x, [n_rows][cols], into the form that the products want. All threads have their
+/* Brings rows of x, [n_rows][cols], into the form that the products want. The whole team has its
  * input when it returns. */
 static void prepare_input(const struct pass *p, const struct product *products, uint32_t n,
                           const float *x, uint32_t cols, uint32_t n_rows)
@@ -77,14 +95,14 @@ static void prepare_input(const struct pass *p, const struct product *products, 
     if (wants_quantized(products, n))
         for (uint32_t r = rows.begin; r < rows.end; r++)
             p->matmul->quantize_row(x + (size_t)r * cols, cols, r, p->input->quantized);
-    if (!p->is_small)
-        meet(p);
+    if (!p->prepares_alone)
+        meet_team(p);
 }
 
 static struct work work_of(const struct pass *p, uint32_t layer, uint32_t phase, uint32_t n_panels,
                            uint32_t n_rows)
 {
-    return work_begin(n_panels, n_rows, p->thread, p->n_threads,
+    return work_begin(n_panels, n_rows, p->member, p->n_members,
                       &p->e->taken[layer * PHASES_OF_LAYER + phase]);
 }
 
@@ -127,14 +145,15 @@ static void multiply(const struct pass *p, struct work work, const struct produc
 static void multiply_and_add(const struct pass *p, struct work work, const struct packed_matrix *m,
                              const float *input, uint32_t cols)
 {
-    struct cpu_state *s = &p->e->state;
-    struct product product = {m, s->added};
+    struct product product = {m, p->rows->added};
+    uint32_t n_embd = p->hp->n_embd;
+    float *x = p->e->state.x + (size_t)p->first * n_embd;
     for (struct work_part part; work_next(&work, &part);) {
         struct range columns = part_columns(m, &part);
         multiply_part(p, &product, input, cols, &part);
         for (uint32_t r = part.rows.begin; r < part.rows.end; r++) {
-            size_t at = (size_t)r * p->hp->n_embd + columns.begin;
-            p->vector->add(s->x + at, s->added + at, columns.end - columns.begin);
+            size_t at = (size_t)r * n_embd + columns.begin;
+            p->vector->add(x + at, product.out + at, columns.end - columns.begin);
         }
     }
 }
@@ -160,8 +179,8 @@ static void normalize(const struct pass *p, const float *weight)
     struct range rows = rows_to_prepare(p, p->n_rows);
     uint32_t n = p->hp->n_embd;
     for (uint32_t r = rows.begin; r < rows.end; r++)
-        p->vector->rms_norm(p->e->state.x + (size_t)r * n, weight, p->input->normed + (size_t)r * n,
-                            n, p->hp->norm_eps);
+        p->vector->rms_norm(p->e->state.x + (size_t)(p->first + r) * n, weight,
+                            p->input->normed + (size_t)r * n, n, p->hp->norm_eps);
 }
 
 static void embed(const struct pass *p)
@@ -169,46 +188,41 @@ static void embed(const struct pass *p)
     struct cpu_state *s = &p->e->state;
     const struct weight *table = &p->e->model->token_embd;
     const struct tensor_type_info *type = tensor_type_info(table->type);
-    uint32_t n = p->hp->n_embd;
+    uint32_t n = p->hp->n_embd, rope_dim = p->hp->rope_dim;
     size_t row_bytes = (size_t)n / type->block_len * type->block_bytes;
     struct range rows = share(p, p->n_rows);
-    for (uint32_t r = rows.begin; r < rows.end; r++) {
+    for (size_t r = p->first + rows.begin; r < p->first + rows.end; r++) {
         const struct batch_row *row = &p->e->batch->rows[r];
         const uint8_t *from = (const uint8_t *)table->data + (size_t)row->token * row_bytes;
-        dequantize(table->type, from, s->x + (size_t)r * n, n);
-        rope_tables(p->hp, p->e->rope_frequencies, row->position,
-                    s->cos + (size_t)r * p->hp->rope_dim, s->sin + (size_t)r * p->hp->rope_dim);
+        dequantize(table->type, from, s->x + r * n, n);
+        rope_tables(p->hp, p->e->rope_frequencies, row->position, s->cos + r * rope_dim,
+                    s->sin + r * rope_dim);
     }
 }
 
-/* Biases and rope for the thread's rows, and their keys and values to the pages. */
-static void place_rows(const struct pass *p, uint32_t layer)
+/* Biases and rope for a row, of the batch and of the team, and its keys and values to the page. */
+static void place_row(const struct pass *p, uint32_t layer, size_t r, size_t local)
 {
     struct cpu_state *s = &p->e->state;
     const struct cpu_layer *l = &p->e->layers[layer];
     const struct hparams *hp = p->hp;
     uint32_t q_dim = hp->n_heads * hp->head_dim, kv_dim = hp->n_kv_heads * hp->head_dim;
+    float *q = s->q + r * q_dim, *k = p->rows->k + local * kv_dim, *v = p->rows->v + local * kv_dim;
+    if (l->q_bias)
+        p->vector->add(q, l->q_bias, q_dim);
+    if (l->k_bias)
+        p->vector->add(k, l->k_bias, kv_dim);
+    if (l->v_bias)
+        p->vector->add(v, l->v_bias, kv_dim);
+    const float *cos = s->cos + r * hp->rope_dim, *sin = s->sin + r * hp->rope_dim;
+    for (uint32_t h = 0; h < hp->n_heads; h++)
+        p->vector->rope(hp->rope_kind, cos, sin, hp->rope_dim, q + h * hp->head_dim);
+    for (uint32_t h = 0; h < hp->n_kv_heads; h++)
+        p->vector->rope(hp->rope_kind, cos, sin, hp->rope_dim, k + h * hp->head_dim);
     enum kv_type type = p->e->engine.limits.kv_type;
-    struct range rows = share(p, p->n_rows);
-    for (uint32_t r = rows.begin; r < rows.end; r++) {
-        float *q = s->q + (size_t)r * q_dim, *k = s->k + (size_t)r * kv_dim;
-        float *v = s->v + (size_t)r * kv_dim;
-        if (l->q_bias)
-            p->vector->add(q, l->q_bias, q_dim);
-        if (l->k_bias)
-            p->vector->add(k, l->k_bias, kv_dim);
-        if (l->v_bias)
-            p->vector->add(v, l->v_bias, kv_dim);
-        const float *cos = s->cos + (size_t)r * hp->rope_dim;
-        const float *sin = s->sin + (size_t)r * hp->rope_dim;
-        for (uint32_t h = 0; h < hp->n_heads; h++)
-            p->vector->rope(hp->rope_kind, cos, sin, hp->rope_dim, q + h * hp->head_dim);
-        for (uint32_t h = 0; h < hp->n_kv_heads; h++)
-            p->vector->rope(hp->rope_kind, cos, sin, hp->rope_dim, k + h * hp->head_dim);
-        size_t page = p->e->batch->rows[r].page;
-        p->vector->kv_store(type, k, cpu_keys(p->e, layer) + page * p->e->kv_row_bytes, kv_dim);
-        p->vector->kv_store(type, v, cpu_values(p->e, layer) + page * p->e->kv_row_bytes, kv_dim);
-    }
+    size_t at = p->e->batch->rows[r].page * p->e->kv_row_bytes;
+    p->vector->kv_store(type, k, cpu_keys(p->e, layer) + at, kv_dim);
+    p->vector->kv_store(type, v, cpu_values(p->e, layer) + at, kv_dim);
 }
 
 static void attend(const struct pass *p, uint32_t layer)
@@ -223,13 +237,13 @@ static void attend(const struct pass *p, uint32_t layer)
     }
 }
 
-static void attention_block(const struct pass *p, uint32_t layer)
+/* From x to queries, and to keys and values in their pages. */
+static void before_attention(const struct pass *p, uint32_t layer)
 {
-    struct cpu_state *s = &p->e->state;
     const struct cpu_layer *l = &p->e->layers[layer];
     uint32_t n_embd = p->hp->n_embd, q_dim = p->hp->n_heads * p->hp->head_dim;
-    const struct product qkv[] = {{l->q, s->q}, {l->k, s->k}, {l->v, s->v}};
-    const struct product output = {l->output, s->added};
+    float *q = p->e->state.q + (size_t)p->first * q_dim;
+    const struct product qkv[] = {{l->q, q}, {l->k, p->rows->k}, {l->v, p->rows->v}};
     uint32_t qkv_panels = matrix_panels(l->q) + matrix_panels(l->k) + matrix_panels(l->v);
     struct engine_times *times = &p->e->engine.times;
 
@@ -238,41 +252,74 @@ static void attention_block(const struct pass *p, uint32_t layer)
     lap(p, &times->other_ns);
     multiply(p, work_of(p, layer, PHASE_QKV, qkv_panels, p->n_rows), qkv, 3, p->input->normed,
              n_embd);
-    meet(p);
+    meet_team(p);
     lap(p, &times->products_ns);
-    place_rows(p, layer);
-    meet(p);
+    struct range rows = share(p, p->n_rows);
+    for (uint32_t r = rows.begin; r < rows.end; r++)
+        place_row(p, layer, p->first + r, r);
     lap(p, &times->other_ns);
-    attend(p, layer);
-    lap(p, &times->attention_ns);
-    prepare_input(p, &output, 1, s->attended, q_dim, p->n_rows);
+}
+
+/* From what was attended to the next layer's x. */
+static void after_attention(const struct pass *p, uint32_t layer)
+{
+    const struct cpu_layer *l = &p->e->layers[layer];
+    uint32_t n_embd = p->hp->n_embd, n_ff = p->hp->n_ff, q_dim = p->hp->n_heads * p->hp->head_dim;
+    const float *attended = p->e->state.attended + (size_t)p->first * q_dim;
+    const struct product output = {l->output, p->rows->added}, down = {l->down, p->rows->added};
+    const struct product gated[] = {{l->gate, p->rows->gate}, {l->up, p->rows->up}};
+    struct engine_times *times = &p->e->engine.times;
+
+    prepare_input(p, &output, 1, attended, q_dim, p->n_rows);
     lap(p, &times->other_ns);
     multiply_and_add(p, work_of(p, layer, PHASE_OUTPUT, matrix_panels(l->output), p->n_rows),
-                     l->output, s->attended, q_dim);
-    meet(p);
+                     l->output, attended, q_dim);
+    meet_team(p);
+    lap(p, &times->products_ns);
+
+    normalize(p, l->ffn_norm);
+    prepare_input(p, gated, 2, p->input->normed, n_embd, p->n_rows);
+    lap(p, &times->other_ns);
+    multiply_gated(p, work_of(p, layer, PHASE_GATE_UP, matrix_panels(l->gate), p->n_rows),
+                   &gated[0], &gated[1], p->input->normed, n_embd);
+    meet_team(p);
+    lap(p, &times->products_ns);
+    prepare_input(p, &down, 1, p->rows->gate, n_ff, p->n_rows);
+    lap(p, &times->other_ns);
+    multiply_and_add(p, work_of(p, layer, PHASE_DOWN, matrix_panels(l->down), p->n_rows), l->down,
+                     p->rows->gate, n_ff);
+    meet_team(p);
     lap(p, &times->products_ns);
 }
 
-static void feed_forward_block(const struct pass *p, uint32_t layer)
+/* What lies between the attention of the layer before and that of this one. */
+static void between_attentions(const struct pass *p, uint32_t layer)
 {
-    struct cpu_state *s = &p->e->state;
-    const struct cpu_layer *l = &p->e->layers[layer];
-    uint32_t n_embd = p->hp->n_embd, n_ff = p->hp->n_ff;
-    const struct product gate = {l->gate, s->gate}, up = {l->up, s->up}, down = {l->down, s->added};
-    const struct product both[] = {gate, up};
-    struct engine_times *times = &p->e->engine.times;
+    if (layer > 0)
+        after_attention(p, layer - 1);
+    else
+        embed(p);
+    if (layer == 0)
+        meet_team(p);
+    if (layer < p->hp->n_layers)
+        before_attention(p, layer);
+}
 
-    normalize(p, l->ffn_norm);
-    prepare_input(p, both, 2, p->input->normed, n_embd, p->n_rows);
-    lap(p, &times->other_ns);
-    multiply_gated(p, work_of(p, layer, PHASE_GATE_UP, matrix_panels(l->gate), p->n_rows), &gate,
-                   &up, p->input->normed, n_embd);
-    meet(p);
-    lap(p, &times->products_ns);
-    prepare_input(p, &down, 1, s->gate, n_ff, p->n_rows);
-    lap(p, &times->other_ns);
-    multiply_and_add(p, work_of(p, layer, PHASE_DOWN, matrix_panels(l->down), p->n_rows), l->down,
-                     s->gate, n_ff);
+/* The next rows that no thread has taken yet: fewer towards the end, so that all end together. */
+static bool take_rows(const struct cpu_engine *e, uint32_t layer, struct range *rows)
+{
+    atomic_uint *n_taken = &e->taken[layer * PHASES_OF_LAYER + PHASE_ROWS];
+    uint32_t n_rows = e->batch->n_rows, n_threads = e->engine.limits.n_threads;
+    unsigned begin = atomic_load_explicit(n_taken, memory_order_relaxed), n;
+    do {
+        if (begin >= n_rows)
+            return false;
+        n = (n_rows - begin) / (2 * n_threads) / ROW_TILE * ROW_TILE;
+        n = n < ROW_TILE ? ROW_TILE : n < CHUNK_ROWS ? n : CHUNK_ROWS;
+    } while (!atomic_compare_exchange_weak_explicit(n_taken, &begin, begin + n,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    *rows = (struct range){begin, begin + n < n_rows ? begin + n : n_rows};
+    return true;
 }
 
 /* Thread 0 looks whether anyone still waits; all agree on what it saw. */
@@ -297,39 +344,76 @@ static void output_logits(const struct pass *p)
                             p->input->normed + (size_t)i * n, n, p->hp->norm_eps);
     prepare_input(p, &head, 1, p->input->normed, n, e->n_outputs);
     lap(p, &e->engine.times.other_ns);
-    struct work work = work_of(p, p->hp->n_layers, 0, matrix_panels(e->head), e->n_outputs);
+    struct work work = work_of(p, p->hp->n_layers, PHASE_OUTPUT, matrix_panels(e->head),
+                               e->n_outputs);
     multiply(p, work, &head, 1, p->input->normed, n);
+}
+
+/* All threads on `n_rows` rows, the whole batch or those that give logits. */
+static struct pass pass_together(struct cpu_engine *e, uint32_t thread, uint32_t n_rows)
+{
+    bool is_small = n_rows <= SMALL_BATCH;
+    return (struct pass){
+        .e = e,
+        .hp = &e->model->hparams,
+        .vector = e->kernels->vector,
+        .matmul = e->kernels->matmul,
+        .thread = thread,
+        .member = thread,
+        .n_members = e->engine.limits.n_threads,
+        .n_rows = n_rows,
+        .prepares_alone = is_small,
+        .input = is_small ? &e->state.own[thread] : &e->state.shared,
+        .rows = &e->state.shared,
+    };
+}
+
+/* One thread on some rows. */
+static struct pass pass_alone(struct cpu_engine *e, uint32_t thread, struct range rows)
+{
+    struct pass p = pass_together(e, thread, rows.end - rows.begin);
+    p.member = 0;
+    p.n_members = 1;
+    p.first = rows.begin;
+    p.input = p.rows = &e->state.own[thread];
+    return p;
 }
 
 static void forward_job(void *context, uint32_t thread, uint32_t n_threads)
 {
     struct cpu_engine *e = context;
     struct engine_times *times = &e->engine.times;
-    bool is_small = e->batch->n_rows <= SMALL_BATCH;
-    const struct pass p = {
-        .e = e,
-        .hp = &e->model->hparams,
-        .vector = e->kernels->vector,
-        .matmul = e->kernels->matmul,
-        .thread = thread,
-        .n_threads = n_threads,
-        .n_rows = e->batch->n_rows,
-        .is_small = is_small,
-        .input = is_small ? &e->state.own[thread] : &e->state.shared,
-    };
-    embed(&p);
-    for (uint32_t layer = 0; layer < p.hp->n_layers; layer++) {
-        bool stopped = is_stopped(&p);
-        lap(&p, layer == 0 ? &times->other_ns : &times->products_ns);
+    const struct pass all = pass_together(e, thread, e->batch->n_rows);
+    (void)n_threads;
+    for (uint32_t layer = 0;; layer++) {
+        if (!e->by_rows)
+            between_attentions(&all, layer);
+        for (struct range rows; e->by_rows && take_rows(e, layer, &rows);) {
+            struct pass p = pass_alone(e, thread, rows);
+            between_attentions(&p, layer);
+        }
+        bool stopped = is_stopped(&all);
+        lap(&all, &times->products_ns);
         if (stopped)
             return;
-        attention_block(&p, layer);
-        feed_forward_block(&p, layer);
+        if (layer == all.hp->n_layers)
+            break;
+        attend(&all, layer);
+        lap(&all, &times->attention_ns);
     }
-    meet(&p);
-    lap(&p, &times->products_ns);
-    if (e->n_outputs > 0)
+    if (e->n_outputs > 0) {
+        struct pass p = pass_together(e, thread, e->n_outputs);
         output_logits(&p);
+    }
+}
+
+/* Whether threads take rows of their own: if there are enough for all, and the weights of a layer
+ * stay in a cache from one taking to the next. */
+static bool goes_by_rows(const struct cpu_engine *e)
+{
+    const struct engine_cost *cost = &e->engine.info.cost;
+    return e->batch->n_rows >= 2 * ROW_TILE * e->engine.limits.n_threads &&
+           cost->layer_bytes / e->model->hparams.n_layers <= LAYER_CACHE_BYTES;
 }
 
 void cpu_forward(struct cpu_engine *e)
@@ -341,6 +425,7 @@ void cpu_forward(struct cpu_engine *e)
         if (e->batch->rows[r].output == OUTPUT_LOGITS)
             e->state.outputs[e->n_outputs++] = r;
     attention_plan(e->attention, e->batch);
+    e->by_rows = goes_by_rows(e);
     e->stopped = false;
     for (uint32_t i = 0; i < cpu_phases(&e->model->hparams); i++)
         atomic_store_explicit(&e->taken[i], 0, memory_order_relaxed);

@@ -20,36 +20,40 @@ struct cpu_layer {
     struct packed_matrix *q, *k, *v, *output, *gate, *up, *down;
 };
 
-enum { SMALL_BATCH = 4 }; /* rows; up to here a thread prepares its inputs itself */
+enum {
+    SMALL_BATCH = 4,              /* rows; up to here a thread prepares its inputs itself */
+    CHUNK_ROWS = 4 * ROW_TILE,    /* that a thread takes through a layer alone, at most */
+    LAYER_CACHE_BYTES = 16 << 20, /* a layer whose weights take more is computed by all threads */
+};
 
-/* The inputs of products. Threads share one in a large batch, each filling some rows, and meet
- * before they use it. In a small batch every thread fills its own, which is sooner done. */
-struct cpu_input {
-    float *normed;               /* [rows][n_embd] */
+/* Rows on their way through a layer, all [rows][...]. */
+struct cpu_rows {
+    float *normed;               /* [n_embd] */
+    float *k, *v;                /* [n_kv_heads * head_dim] */
+    float *gate;                 /* [n_ff] */
+    float *up;                   /* [n_ff] */
+    float *added;                /* [n_embd] what a block adds to x */
     struct act_block *quantized; /* of whichever matrix is the input of the next product */
 };
 
-/* The rows of a batch on their way through the layers, all [max_rows][...]. */
+/* The rows of a batch, all [max_rows][...]. */
 struct cpu_state {
-    float *x;          /* [n_embd] the residual stream */
-    float *q;          /* [n_heads * head_dim] */
-    float *k, *v;      /* [n_kv_heads * head_dim] */
-    float *attended;   /* [n_heads * head_dim] */
-    float *gate;       /* [n_ff] */
-    float *up;         /* [n_ff] */
-    float *added;      /* [n_embd] what a block adds to x */
-    float *cos, *sin;  /* [rope_dim] */
-    uint32_t *outputs; /* rows that ask for logits, in order */
-    struct cpu_input shared;
-    struct cpu_input *own; /* [n_threads], for SMALL_BATCH rows */
+    float *x;               /* [n_embd] the residual stream */
+    float *q;               /* [n_heads * head_dim] */
+    float *attended;        /* [n_heads * head_dim] */
+    float *cos, *sin;       /* [rope_dim] */
+    uint32_t *outputs;      /* rows that ask for logits, in order */
+    struct cpu_rows shared; /* for all rows */
+    struct cpu_rows *own;   /* [n_threads], for CHUNK_ROWS */
 };
 
-/* The phases of a pass in which threads share products: some in each layer, and the logits. */
-enum cpu_phase { PHASE_QKV, PHASE_OUTPUT, PHASE_GATE_UP, PHASE_DOWN, PHASES_OF_LAYER };
+/* What threads share in each layer: rows, or the outputs of products. Behind the last layer it is
+ * rows once more, and the head's outputs. */
+enum cpu_phase { PHASE_ROWS, PHASE_QKV, PHASE_OUTPUT, PHASE_GATE_UP, PHASE_DOWN, PHASES_OF_LAYER };
 
 static inline uint32_t cpu_phases(const struct hparams *hp)
 {
-    return hp->n_layers * PHASES_OF_LAYER + 1;
+    return (hp->n_layers + 1) * PHASES_OF_LAYER;
 }
 
 struct cpu_engine {
@@ -72,6 +76,7 @@ struct cpu_engine {
     const struct batch *batch; /* between submit and wait */
     atomic_uint *taken;        /* [cpu_phases] of a pass, see work_split.h */
     uint32_t n_outputs;
+    bool by_rows;    /* threads take rows of their own, see cpu_forward.c */
     bool stopped;    /* written by thread 0 before a barrier, read by all after it */
     uint64_t lap_ns; /* thread 0: up to when the pass is in engine.times */
 
