@@ -440,6 +440,22 @@ TEST(pack_cache, a_write_that_cannot_end_leaves_nothing)
     damage_end(&d);
 }
 
+TEST(pack_cache, is_for_the_eyes_that_may_see_the_model)
+{
+    struct damage d;
+    struct error err;
+    struct stat st;
+    const mode_t modes[] = {0600, 0644, 0440};
+    damage_begin(&d);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(chmod(d.model.path, modes[i]), 0);
+        CHECK_INT(write_cache(&d.store, false, &err), 0);
+        CHECK_INT(stat(d.model.cache_path, &st), 0);
+        CHECK_INT(st.st_mode & 07777, modes[i]);
+    }
+    damage_end(&d);
+}
+
 TEST(pack_cache, is_for_those_who_pack_slowly)
 {
     const uint64_t second = 1000000000;

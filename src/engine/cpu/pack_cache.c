@@ -55,6 +55,7 @@ struct pack_cache {
     const struct weight_store *store;
     char *path, *temporary_path;
     uid_t model_owner;
+    mode_t model_mode;   /* who may read the model may read this, and no one else */
     int fd;              /* of a usable file, else -1 */
     size_t head_bytes;   /* of the head, the entries and the checksums */
     struct head *head;   /* [head_bytes] all three as they are in the file */
@@ -169,6 +170,7 @@ static int describe(struct pack_cache *c, struct error *err)
     if (!S_ISREG(model.st_mode) || (uint64_t)model.st_size != s->gguf->map_bytes)
         return error_set(err, ERROR_IO, "%s: not the file that was opened", model_path);
     c->model_owner = model.st_uid;
+    c->model_mode = model.st_mode & 0666;
     c->head_bytes = sizeof *c->head + s->n_matrices * sizeof *c->table +
                     s->n_pieces * sizeof *c->checksums;
     c->path = path_with(model_path, SUFFIX);
@@ -370,7 +372,7 @@ static int temporary_open(const struct pack_cache *c, struct error *err)
 {
     struct stat opened, named;
     int fd = open(c->temporary_path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
-                  0644);
+                  0600);
     if (fd < 0)
         return error_set(err, ERROR_IO, "%s", strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &opened) != 0 ||
@@ -446,7 +448,7 @@ int pack_cache_write(struct pack_cache *c, const atomic_bool *stop, struct error
     if (fd < 0)
         return -1;
     int rc = content_write(c, fd, stop, err);
-    if (rc == 0 && rename(c->temporary_path, c->path) != 0)
+    if (rc == 0 && (fchmod(fd, c->model_mode) != 0 || rename(c->temporary_path, c->path) != 0))
         rc = error_set(err, ERROR_IO, "%s", strerror(errno));
     if (rc)
         unlink(c->temporary_path);
