@@ -21,9 +21,11 @@ static const struct {
     const char *name;
     enum tensor_type type;
 } types[] = {
-    {"Q4_0", TENSOR_Q4_0}, {"Q4_1", TENSOR_Q4_1}, {"Q5_0", TENSOR_Q5_0}, {"Q5_1", TENSOR_Q5_1},
-    {"Q8_0", TENSOR_Q8_0}, {"Q2_K", TENSOR_Q2_K}, {"Q3_K", TENSOR_Q3_K}, {"Q4_K", TENSOR_Q4_K},
-    {"Q5_K", TENSOR_Q5_K}, {"Q6_K", TENSOR_Q6_K}, {"F16", TENSOR_F16},   {"F32", TENSOR_F32},
+    {"Q4_0", TENSOR_Q4_0},     {"Q4_1", TENSOR_Q4_1},   {"Q5_0", TENSOR_Q5_0},
+    {"Q5_1", TENSOR_Q5_1},     {"Q8_0", TENSOR_Q8_0},   {"Q2_K", TENSOR_Q2_K},
+    {"Q3_K", TENSOR_Q3_K},     {"Q4_K", TENSOR_Q4_K},   {"Q5_K", TENSOR_Q5_K},
+    {"Q6_K", TENSOR_Q6_K},     {"F16", TENSOR_F16},     {"F32", TENSOR_F32},
+    {"IQ4_NL", TENSOR_IQ4_NL}, {"MXFP4", TENSOR_MXFP4},
 };
 
 static double thread_seconds(void)
@@ -104,7 +106,7 @@ int main(int argc, char **argv)
     char path[512];
     snprintf(path, sizeof path, "%s/bench_pack.%d", argc > 1 ? argv[1] : "/tmp", (int)getpid());
     printf("%d x %d, one thread\n", ROWS, COLS);
-    printf("type   packed MB   pack GB/s   read GB/s   read is faster by\n");
+    printf("type    packed MB   pack GB/s   read GB/s   read is faster by\n");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         struct gguf gguf;
         struct gguf_tensor tensor = {0};
@@ -115,7 +117,7 @@ int main(int argc, char **argv)
         if (weight_store_open(&store, &gguf, weights, 1, NULL))
             fail("no memory");
         double pack = pack_seconds(&store), read = read_seconds(&store);
-        printf("%-5s %10.0f %11.2f %11.2f %19.1f\n", types[i].name, (double)store.size_bytes / 1e6,
+        printf("%-6s %10.0f %11.2f %11.2f %19.1f\n", types[i].name, (double)store.size_bytes / 1e6,
                (double)store.size_bytes / pack / 1e9, (double)store.size_bytes / read / 1e9,
                pack / read);
         weight_store_close(&store);
