@@ -1,4 +1,4 @@
-/* Checks the law of the same bits on a whole model: same_bits MODEL [CASES].
+/* Checks the law of the same bits on a whole model: same_bits MODEL [CASES [KERNELS]].
  * A case is a prompt whose last rows' logits are computed plainly (one thread, one chunk, pages in
  * order), then again by one or two threads, cut at random, in scattered pages, behind a prefix that
  * another sequence left there, and in batches that other sequences share. Each must be the same by
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
     struct model model;
     struct engine *engines[2];
     if (argc < 2)
-        fail("usage: same_bits MODEL [CASES]");
+        fail("usage: same_bits MODEL [CASES [KERNELS]]");
     uint32_t n_cases = argc > 2 ? (uint32_t)atoi(argv[2]) : 300;
     if (model_open(&model, argv[1], &err))
         fail(err.message);
@@ -150,7 +150,8 @@ int main(int argc, char **argv)
                                        .max_rows = MAX_ROWS,
                                        .max_seqs = 8,
                                        .max_length = 512,
-                                       .n_threads = i + 1};
+                                       .n_threads = i + 1,
+                                       .kernels = argc > 3 ? argv[3] : NULL};
         if (cpu_engine_open(&engines[i], &model, &limits, NULL, NULL, &err))
             fail(err.message);
     }

@@ -25,8 +25,10 @@
  *                 i8 min[parts][16]; the scale is d * scale, exact in float
  *   quants 8 bits: step k of 8 is 64 bytes: for each of the 16 outputs columns 4k .. 4k+3
  *          4 bits: step k of 4 the same, columns 4k .. in the low halves, 4k+16 .. in the high
- *          5 bits: the low 4 like that, then 64 bytes whose bits k are the fifth bits of step k
- *          6 bits: ... 2 x 64 bytes of 2 bits, the first for steps 0 .. 3, the second for 4 .. 7
+ *          5 bits: 64 bytes whose bits k are the fifth bits of step k of 8, then the low 4 bits
+ *          6 bits: 2 x 64 bytes of 2 bits, the first for steps 0 .. 3, ...
+ *          What a step needs lies in the order of the steps: memory that is read forwards, line
+ *          after line, comes half as fast again as memory that is not quite.
  *
  * A quant q stands for the weight (q - zero) * scale + min; where a format has a table of values,
  * q is what its 4 bits find there. parts is 2 where scales (and mins) are for 16 columns, else 1.

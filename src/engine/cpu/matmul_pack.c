@@ -23,32 +23,48 @@ static uint16_t load_u16(const uint8_t *p)
     return (uint16_t)(p[0] | p[1] << 8);
 }
 
-static uint32_t load_u32(const uint8_t *p)
-{
-    return load_u16(p) | (uint32_t)load_u16(p + 2) << 16;
-}
-
 static uint16_t f16_negate(uint16_t half)
 {
     return half ^ 0x8000;
 }
 
-/* 16 bytes hold columns 0..15 in their low halves and 16..31 in their high ones. */
-static void unpack_nibbles(const uint8_t *packed, uint8_t *quants)
+/* Every byte of `from` has a field of `bits` bits, `shift` bits up, that goes to bit `to` of a
+ * quant. 8 bytes at a time; `n` is a multiple of that. */
+static inline void add_fields(const uint8_t *from, uint32_t n, uint32_t shift, uint32_t bits,
+                              uint32_t to, uint8_t *quants)
 {
-    for (int i = 0; i < 16; i++) {
-        quants[i] = packed[i] & 15;
-        quants[i + 16] = packed[i] >> 4;
+    uint64_t mask = 0x0101010101010101u * ((1u << bits) - 1);
+    for (uint32_t i = 0; i < n; i += 8) {
+        uint64_t fields, sum;
+        memcpy(&fields, from + i, 8);
+        memcpy(&sum, quants + i, 8);
+        sum |= (fields >> shift & mask) << to;
+        memcpy(quants + i, &sum, 8);
     }
 }
 
-static void add_fifth_bits(uint32_t bits, uint8_t *quants)
+/* 16 bytes hold columns 0..15 in their low halves and 16..31 in their high ones. */
+static inline void unpack_nibbles(const uint8_t *packed, uint8_t *quants)
 {
-    for (int i = 0; i < ACT_BLOCK; i++)
-        quants[i] |= (bits >> i & 1) << 4;
+    add_fields(packed, 16, 0, 4, 0, quants);
+    add_fields(packed, 16, 4, 4, 0, quants + 16);
 }
 
-/* Each unpack function gets the first byte of an output's blocks, and which 32 columns to read. */
+/* 4 bytes hold a bit of each column. A byte is spread over 8: bit i alone stays in copy i, where
+ * the right number carries it to bit 7. */
+static inline void add_fifth_bits(const uint8_t *bits, uint8_t *quants)
+{
+    for (int i = 0; i < 4; i++) {
+        uint64_t copies = bits[i] * 0x0101010101010101u & 0x8040201008040201u;
+        uint8_t spread[8];
+        copies += 0x00406070787c7e7fu;
+        memcpy(spread, &copies, 8);
+        add_fields(spread, 8, 7, 1, 4, quants + i * 8);
+    }
+}
+
+/* Each unpack function gets the first byte of an output's blocks, and which 32 columns to read into
+ * a `u` of zeros. */
 static void unpack_q4_0(const uint8_t *row, uint32_t block, struct unpacked *u)
 {
     row += block * 18;
@@ -69,7 +85,7 @@ static void unpack_q5_0(const uint8_t *row, uint32_t block, struct unpacked *u)
     row += block * 22;
     u->scale = load_u16(row);
     unpack_nibbles(row + 6, u->quants);
-    add_fifth_bits(load_u32(row + 2), u->quants);
+    add_fifth_bits(row + 2, u->quants);
 }
 
 static void unpack_q5_1(const uint8_t *row, uint32_t block, struct unpacked *u)
@@ -78,7 +94,7 @@ static void unpack_q5_1(const uint8_t *row, uint32_t block, struct unpacked *u)
     u->scale = load_u16(row);
     u->min = load_u16(row + 2);
     unpack_nibbles(row + 8, u->quants);
-    add_fifth_bits(load_u32(row + 4), u->quants);
+    add_fifth_bits(row + 4, u->quants);
 }
 
 static void unpack_q8_0(const uint8_t *row, uint32_t block, struct unpacked *u)
@@ -104,8 +120,7 @@ static void unpack_q2_k(const uint8_t *row, uint32_t block, struct unpacked *u)
     const uint8_t *super = row + block / 8 * 84;
     uint32_t part = block % 8, half = part / 4, shift = part % 4 * 2;
     const uint8_t *scales = super, *low = super + 16 + half * 32;
-    for (int i = 0; i < ACT_BLOCK; i++)
-        u->quants[i] = low[i] >> shift & 3;
+    add_fields(low, ACT_BLOCK, shift, 2, 0, u->quants);
     for (int i = 0; i < 2; i++) {
         u->part_scale[i] = scales[part * 2 + i] & 15;
         u->part_min[i] = scales[part * 2 + i] >> 4;
@@ -119,8 +134,8 @@ static void unpack_q3_k(const uint8_t *row, uint32_t block, struct unpacked *u)
     const uint8_t *super = row + block / 8 * 110;
     uint32_t part = block % 8, half = part / 4, shift = part % 4 * 2;
     const uint8_t *high = super, *low = super + 32 + half * 32, *scales = super + 96;
-    for (int i = 0; i < ACT_BLOCK; i++)
-        u->quants[i] = (uint8_t)((low[i] >> shift & 3) | (high[i] >> part & 1) << 2);
+    add_fields(low, ACT_BLOCK, shift, 2, 0, u->quants);
+    add_fields(high, ACT_BLOCK, part, 1, 2, u->quants);
     for (int i = 0; i < 2; i++) {
         uint32_t s = part * 2 + i;
         int scale_low = s < 8 ? scales[s] & 15 : scales[s - 8] >> 4;
@@ -147,8 +162,7 @@ static void unpack_q4_k(const uint8_t *row, uint32_t block, struct unpacked *u)
     const uint8_t *super = row + block / 8 * 144;
     uint32_t part = block % 8;
     const uint8_t *nibbles = super + 16 + part / 2 * 32;
-    for (int i = 0; i < ACT_BLOCK; i++)
-        u->quants[i] = nibbles[i] >> (part % 2 * 4) & 15;
+    add_fields(nibbles, ACT_BLOCK, part % 2 * 4, 4, 0, u->quants);
     unpack_scale_min(super + 4, part, u);
     u->scale = load_u16(super);
     u->min = f16_negate(load_u16(super + 2));
@@ -159,8 +173,8 @@ static void unpack_q5_k(const uint8_t *row, uint32_t block, struct unpacked *u)
     const uint8_t *super = row + block / 8 * 176;
     uint32_t part = block % 8;
     const uint8_t *high = super + 16, *nibbles = super + 48 + part / 2 * 32;
-    for (int i = 0; i < ACT_BLOCK; i++)
-        u->quants[i] = (uint8_t)((nibbles[i] >> (part % 2 * 4) & 15) | (high[i] >> part & 1) << 4);
+    add_fields(nibbles, ACT_BLOCK, part % 2 * 4, 4, 0, u->quants);
+    add_fields(high, ACT_BLOCK, part, 1, 4, u->quants);
     unpack_scale_min(super + 4, part, u);
     u->scale = load_u16(super);
     u->min = f16_negate(load_u16(super + 2));
@@ -172,9 +186,8 @@ static void unpack_q6_k(const uint8_t *row, uint32_t block, struct unpacked *u)
     uint32_t part = block % 8, half = part / 4, quarter = part % 4;
     const uint8_t *nibbles = super + half * 64 + quarter % 2 * 32;
     const uint8_t *high = super + 128 + half * 32;
-    for (int i = 0; i < ACT_BLOCK; i++)
-        u->quants[i] = (uint8_t)((nibbles[i] >> (quarter / 2 * 4) & 15) |
-                                 (high[i] >> (quarter * 2) & 3) << 4);
+    add_fields(nibbles, ACT_BLOCK, quarter / 2 * 4, 4, 0, u->quants);
+    add_fields(high, ACT_BLOCK, quarter * 2, 2, 4, u->quants);
     memcpy(u->part_scale, super + 192 + part * 2, 2);
     u->scale = load_u16(super + 208);
 }
@@ -195,13 +208,14 @@ static inline void pack_quants(const uint8_t *from, int bits, uint32_t *words)
         return;
     }
     for (int step = 0; step < 4; step++)
-        words[step * PANEL] = (q[step] & 0x0f0f0f0f) | (q[step + 4] & 0x0f0f0f0f) << 4;
+        words[(high_bits + step) * PANEL] = (q[step] & 0x0f0f0f0f) | (q[step + 4] & 0x0f0f0f0f)
+                                                                         << 4;
     for (int step = 0; step < 8 && high_bits; step++) {
         uint32_t mask = high_bits == 1 ? 0x01010101 : 0x03030303;
         high[step * high_bits / 8] |= (q[step] >> 4 & mask) << step * high_bits % 8;
     }
     for (int i = 0; i < high_bits; i++)
-        words[(4 + i) * PANEL] = high[i];
+        words[i * PANEL] = high[i];
 }
 
 static inline void pack_head(const struct unpacked *u, struct quant_format f, uint32_t lane,
@@ -231,7 +245,7 @@ static inline __attribute__((always_inline)) void pack_panel(const struct quant_
 {
     for (uint32_t block = 0; block < blocks; block++)
         for (uint32_t lane = 0; lane < outputs; lane++) {
-            struct unpacked u;
+            struct unpacked u = {0};
             unpack(from + lane * row_bytes, block, &u);
             pack_head(&u, f, lane, block, to);
             pack_quants(u.quants, f.bits, (uint32_t *)(to + quants_at(f, block)) + lane);

@@ -60,8 +60,8 @@ static int32_t dot(struct quant_format f, const uint8_t *quants, uint32_t lane, 
         if (f.bits == 8) {
             q = quants[step * STEP_BYTES + byte];
         } else {
-            const uint8_t *high = quants + (4 + step * high_bits / 8) * STEP_BYTES;
-            q = quants[step % 4 * STEP_BYTES + byte] >> (step / 4 * 4) & 15;
+            const uint8_t *high = quants + step * high_bits / 8 * STEP_BYTES;
+            q = quants[(high_bits + step % 4) * STEP_BYTES + byte] >> (step / 4 * 4) & 15;
             if (high_bits)
                 q |= (high[byte] >> (step * high_bits % 8) & ((1 << high_bits) - 1)) << 4;
             if (f.values != VALUES_LINEAR)

@@ -36,7 +36,7 @@ enum {
     CHUNK_BYTES = 384 * 1024, /* of activations: what should stay in the second-level cache */
     /* A tile of few rows reads as fast as memory gives, which the hardware foresees. One of many
      * rows reads in bursts, which it does not. */
-    PREFETCH_ROWS = 4,
+    PREFETCH_ROWS = 3,
     PREFETCH_BYTES = 8192,
 };
 
@@ -82,11 +82,11 @@ ALWAYS_INLINE vi load_codes(struct quant_format f, const uint8_t *quants, int st
 {
     if (f.bits == 8)
         return vi_load(quants + step * STEP_BYTES);
-    vi w = vi_load(quants + step % 4 * STEP_BYTES);
+    const int high_bits = f.bits - 4, at = step * high_bits;
+    vi w = vi_load(quants + (high_bits + step % 4) * STEP_BYTES);
     w = vi_and(step < 4 ? w : vi_shift_right(w, 4), vi_set1(15));
-    if (f.bits > 4) {
-        int high_bits = f.bits - 4, at = step * high_bits;
-        vi high = vi_load(quants + (4 + at / 8) * STEP_BYTES);
+    if (high_bits) {
+        vi high = vi_load(quants + at / 8 * STEP_BYTES);
         high = at % 8 > 4 ? vi_shift_right(high, at % 8 - 4) : vi_shift_left(high, 4 - at % 8);
         w = vi_or(w, vi_and(high, vi_set1(high_bits == 1 ? 0x10 : 0x30)));
     }
