@@ -36,7 +36,8 @@ enum {
     CHUNK_BYTES = 384 * 1024, /* of activations: what should stay in the second-level cache */
     /* A tile of few rows reads as fast as memory gives, which the hardware foresees. One of many
      * rows reads in bursts, which it does not. */
-    PREFETCH_ROWS = 3,
+    PREFETCH_ROWS = 6,
+    PREFETCH_ROWS_FLOATS = 4,
     PREFETCH_BYTES = 8192,
 };
 
@@ -216,6 +217,7 @@ ALWAYS_INLINE void tile_quantized(struct quant_format f, int n, int width,
             UNROLL
         for (int line = 0; line < f.bits; line++)
             __builtin_prefetch(quants + PREFETCH_BYTES + line * 64);
+        dot_rows(f, n, width, quants, 0, 8 / f.parts, x->quants + at, idot);
         for (int v = 0; v < width; v++) {
             vf scales[2], mins[2];
             load_head(f, tile->panel, b, vector + v, scales, mins);
@@ -225,7 +227,6 @@ ALWAYS_INLINE void tile_quantized(struct quant_format f, int n, int width,
                     min[i][v] = mins[i];
             }
         }
-        dot_rows(f, n, width, quants, 0, 8 / f.parts, x->quants + at, idot);
         UNROLL
         for (int r = 0; r < n; r++)
             for (int v = 0; v < width; v++) {
@@ -264,7 +265,7 @@ ALWAYS_INLINE void tile_floats(enum packed_format format, int n, const struct pa
     for (uint32_t c = 0; c < cols; c++) {
         const uint8_t *from = tile->panel + (size_t)c * PANEL * weight_bytes;
         vf w[VECTORS];
-        if (n >= PREFETCH_ROWS)
+        if (n >= PREFETCH_ROWS_FLOATS)
             __builtin_prefetch(from + PREFETCH_BYTES);
         for (int v = 0; v < VECTORS; v++, from += LANES * weight_bytes)
             w[v] = format == PACKED_f32   ? vf_load(from)
