@@ -7,6 +7,7 @@
  * rest in the output. What a newcomer gets wrong: tile registers are a thread's own and must be
  * released, or every switch of the thread saves 8 KiB. */
 #if defined(__x86_64__)
+#include "engine/cpu/amx_tiles.h"
 #include "engine/cpu/matmul_avx512_ops.h"
 #include "engine/cpu/matmul_tile.h"
 
@@ -34,16 +35,12 @@ struct stripe {
 /* A product is of a whole block, or of half of one where that has scales of its own. */
 static void tiles_configure(int parts)
 {
-    struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } config = {.palette = 1};
+    struct amx_shapes shapes = {.palette = 1};
     for (int i = C0; i <= B; i++) {
-        config.rows[i] = (uint8_t)(i == B ? 8 / parts : ROW_TILE);
-        config.row_bytes[i] = (uint16_t)(i == A0 || i == A1 ? ACT_BLOCK / parts : STEP_BYTES);
+        shapes.rows[i] = (uint8_t)(i == B ? 8 / parts : ROW_TILE);
+        shapes.row_bytes[i] = (uint16_t)(i == A0 || i == A1 ? ACT_BLOCK / parts : STEP_BYTES);
     }
-    _tile_loadconfig(&config);
+    amx_configure(&shapes);
 }
 
 ALWAYS_INLINE void stripe_fill(struct quant_format f, const struct packed_matrix *m,

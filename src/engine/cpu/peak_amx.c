@@ -2,23 +2,18 @@
  * AVX-512. */
 #if defined(__x86_64__)
 #include "engine/cpu/peak.h"
-
-#include <immintrin.h>
+#include "engine/cpu/amx_tiles.h"
 
 enum { TILE_MACS = 16 * 16 * 64, N_SUMS = 4 };
 
 static uint64_t int8_macs(uint32_t rounds)
 {
-    struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } config = {.palette = 1};
+    struct amx_shapes shapes = {.palette = 1};
     for (int i = 0; i < 8; i++) {
-        config.rows[i] = 16;
-        config.row_bytes[i] = 64;
+        shapes.rows[i] = 16;
+        shapes.row_bytes[i] = 64;
     }
-    _tile_loadconfig(&config);
+    amx_configure(&shapes);
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
