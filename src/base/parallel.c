@@ -28,6 +28,10 @@ enum {
     BARRIER_SPIN_NS = 60 * 1000, /* at most: longer than the shares of a phase differ */
     BARRIER_SPIN_MIN_NS = 4 * 1000,
     BARRIER_SPIN_STEP_NS = 1000,
+    TRIAL_BARRIERS = 4,
+    TRIAL_SPIN_NS = 1000 * 1000, /* longer than it takes to wake all threads */
+    TRIAL_PAUSE_MIN = 256, /* barriers between two trials: about as many as a decode step has */
+    TRIAL_PAUSE_MAX = 16384,
     MAX_FLAT_THREADS = 8, /* that meet at one counter */
     GROUP_THREADS = 4,    /* when there are more */
     LINE_BYTES = 128,     /* caches fetch lines of 64 bytes in pairs */
@@ -74,6 +78,8 @@ struct parallel {
     struct gathering root;
     struct gathering groups[PARALLEL_MAX_THREADS / GROUP_THREADS];
     _Alignas(LINE_BYTES) atomic_uint barrier_spin_ns;
+    atomic_uint trial_turn,
+        trial_pause; /* barriers passed when the last trial began; until the next */
 };
 
 static inline void cpu_pause(void)
@@ -169,6 +175,8 @@ static struct parallel *allocate(uint32_t n_threads, const struct cpu_topology *
     if (pin_to)
         memcpy(p->cpus, pin_to->order, p->n_cpus * sizeof *p->cpus);
     p->barrier_spin_ns = BARRIER_SPIN_NS;
+    p->trial_turn = (unsigned)-TRIAL_BARRIERS;
+    p->trial_pause = TRIAL_PAUSE_MIN;
     groups_init(p);
     return p;
 }
@@ -246,16 +254,49 @@ static bool arrive(struct gathering *g)
 /* Where other programs want the cores too, it is the thread that is waited for that has lost its
  * own, and spinning only keeps another from it. So each time that spinning was in vain it is tried
  * for a shorter time, and each time that it was not, for a little longer again. */
+static void learn_spin(struct parallel *p, unsigned spin_ns, bool met)
+{
+    unsigned next_ns = spin_ns + BARRIER_SPIN_STEP_NS;
+    if (!met)
+        next_ns = spin_ns / 4 > BARRIER_SPIN_MIN_NS ? spin_ns / 4 : BARRIER_SPIN_MIN_NS;
+    if (next_ns <= BARRIER_SPIN_NS)
+        atomic_store_explicit(&p->barrier_spin_ns, next_ns, memory_order_relaxed);
+}
+
+/* But who slept comes late to the next barrier, where the others then spin in vain, sleep, and come
+ * late in turn: many threads would go on like this for ever. So now and then all of them spin at a
+ * few barriers in a row until they meet, and if they meet soon at the last of them, they go on so;
+ * else it is a while longer until the next trial. Returns how many barriers of a trial are left. */
+static unsigned trial_left(struct parallel *p, unsigned turn, unsigned spin_ns)
+{
+    unsigned since = turn - atomic_load_explicit(&p->trial_turn, memory_order_relaxed);
+    unsigned pause = atomic_load_explicit(&p->trial_pause, memory_order_relaxed);
+    if (since < TRIAL_BARRIERS)
+        return TRIAL_BARRIERS - since;
+    if (spin_ns == BARRIER_SPIN_NS || since < pause)
+        return 0;
+    atomic_store_explicit(&p->trial_turn, turn, memory_order_relaxed);
+    if (pause < TRIAL_PAUSE_MAX)
+        atomic_store_explicit(&p->trial_pause, 2 * pause, memory_order_relaxed);
+    return TRIAL_BARRIERS;
+}
+
 static void wait_at_barrier(struct parallel *p, unsigned turn)
 {
     unsigned spin_ns = atomic_load_explicit(&p->barrier_spin_ns, memory_order_relaxed);
-    unsigned next_ns = spin_ns + BARRIER_SPIN_STEP_NS;
-    if (!spin(&p->barriers, turn, spin_ns)) {
+    unsigned left = trial_left(p, turn, spin_ns);
+    bool met = spin(&p->barriers, turn,
+                    left > 1 ? TRIAL_SPIN_NS
+                    : left   ? BARRIER_SPIN_NS
+                             : spin_ns);
+    if (!met)
         sleep_until_change(&p->barriers, turn);
-        next_ns = spin_ns / 4 > BARRIER_SPIN_MIN_NS ? spin_ns / 4 : BARRIER_SPIN_MIN_NS;
+    if (!left) {
+        learn_spin(p, spin_ns, met);
+    } else if (left == 1 && met) {
+        atomic_store_explicit(&p->barrier_spin_ns, BARRIER_SPIN_NS, memory_order_relaxed);
+        atomic_store_explicit(&p->trial_pause, TRIAL_PAUSE_MIN, memory_order_relaxed);
     }
-    if (next_ns <= BARRIER_SPIN_NS)
-        atomic_store_explicit(&p->barrier_spin_ns, next_ns, memory_order_relaxed);
 }
 
 void parallel_barrier(struct parallel *p, uint32_t thread)
