@@ -1,4 +1,5 @@
-/* A growing list of blocks; a piece larger than a block gets a block of its own. */
+/* A growing list of blocks; a piece larger than a block gets a block of its own. Free memory in a
+ * block is always zero. */
 #include "base/arena.h"
 
 #include <stdalign.h>
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_BYTES = 16 * 1024 };
+enum { BLOCK_BYTES = 16 * 1024, MAX_SPARE = 64 };
 
 struct arena_block {
     struct arena_block *next;
@@ -17,7 +18,11 @@ struct arena_block {
 static struct arena_block *block_add(struct arena *a, size_t size)
 {
     size_t bytes = size > BLOCK_BYTES ? size : BLOCK_BYTES;
-    struct arena_block *b = calloc(1, sizeof *b + bytes);
+    struct arena_block *b = bytes == BLOCK_BYTES ? a->spare : NULL;
+    if (b)
+        a->spare = b->next;
+    else
+        b = calloc(1, sizeof *b + bytes);
     if (!b)
         return NULL;
     b->size = bytes;
@@ -67,11 +72,38 @@ char *arena_copy(struct arena *a, const char *bytes, size_t len)
     return copy;
 }
 
-void arena_free(struct arena *a)
+static void blocks_free(struct arena_block *b)
 {
-    for (struct arena_block *b = a->blocks, *next; b; b = next) {
+    for (struct arena_block *next; b; b = next) {
         next = b->next;
         free(b);
     }
+}
+
+void arena_free(struct arena *a)
+{
+    blocks_free(a->blocks);
+    blocks_free(a->spare);
     *a = (struct arena){.limit_bytes = a->limit_bytes};
+}
+
+void arena_reset(struct arena *a)
+{
+    struct arena_block *b = a->blocks, *spare = a->spare, *next;
+    size_t n_spare = 0;
+    for (const struct arena_block *s = spare; s; s = s->next)
+        n_spare++;
+    for (; b; b = next) {
+        next = b->next;
+        if (b->size > BLOCK_BYTES || n_spare == MAX_SPARE) {
+            free(b);
+            continue;
+        }
+        memset(b->data, 0, b->used);
+        b->used = 0;
+        b->next = spare;
+        spare = b;
+        n_spare++;
+    }
+    *a = (struct arena){.spare = spare, .limit_bytes = a->limit_bytes};
 }

@@ -1,6 +1,6 @@
 /* The front of the Jinja interpreter: parse once, render many times, and every error that a
- * template can make. A rendering's memory is one arena that is freed at the end, so that nothing
- * in the interpreter frees anything. */
+ * template can make. A rendering's memory is one arena, so that nothing in the interpreter frees
+ * anything. */
 #include "prompt/chat_template.h"
 
 #include <stdarg.h>
@@ -64,7 +64,7 @@ bool jinja_step(struct jinja *j, size_t cost)
 
 void *jinja_alloc(struct jinja *j, size_t size)
 {
-    void *piece = arena_alloc(&j->arena, size);
+    void *piece = arena_alloc(j->arena, size);
     if (!piece)
         jinja_fail_memory(j);
     return piece;
@@ -72,7 +72,7 @@ void *jinja_alloc(struct jinja *j, size_t size)
 
 void *jinja_alloc_array(struct jinja *j, size_t count, size_t size)
 {
-    void *piece = arena_alloc_array(&j->arena, count, size);
+    void *piece = arena_alloc_array(j->arena, count, size);
     if (!piece)
         jinja_fail_memory(j);
     return piece;
@@ -171,20 +171,18 @@ void chat_template_free(struct chat_template *t)
     free(t);
 }
 
-/* Hands the output's memory over, so that a long text is not copied once more. */
-static int rendering_take(struct rendering *out, struct builder *b, struct error *err)
+static int segments_copy(struct rendering *out, const struct builder *b, struct error *err)
 {
-    rendering_free(out);
-    out->segments = malloc((b->n_runs ? b->n_runs : 1) * sizeof *out->segments);
-    if (!out->segments)
-        return error_set(err, ERROR_MEMORY, "no memory for a rendered chat template");
+    if (b->n_runs > out->segments_capacity) {
+        free(out->segments);
+        out->segments = malloc(b->n_runs * sizeof *out->segments);
+        out->segments_capacity = out->segments ? b->n_runs : 0;
+        if (!out->segments)
+            return error_set(err, ERROR_MEMORY, "no memory for a rendered chat template");
+    }
     if (b->n_runs)
         memcpy(out->segments, b->runs, b->n_runs * sizeof *out->segments);
     out->n_segments = b->n_runs;
-    out->text = (struct strbuf){.data = b->data, .len = b->len, .capacity = b->capacity};
-    if (b->data)
-        b->data[b->len] = '\0';
-    b->data = NULL;
     return 0;
 }
 
@@ -193,19 +191,29 @@ int chat_template_render(const struct chat_template *t, const struct json *conte
                          struct error *err)
 {
     struct error ignored = {0};
-    struct builder text = {.is_output = true};
-    struct jinja j = {.arena = {.limit_bytes = JINJA_MAX_MEMORY_BYTES},
+    struct arena own = ARENA_INIT;
+    /* It writes where the last rendering stands; a builder keeps a byte for the NUL aside. */
+    struct strbuf *held = &out->text;
+    struct builder text = {
+        .is_output = true, .data = held->data, .capacity = held->capacity ? held->capacity - 1 : 0};
+    struct jinja j = {.arena = options->arena ? options->arena : &own,
                       .chat_template = t,
                       .now_unix = options->now_unix,
                       .out = &text,
                       .err = err ? err : &ignored};
     int rc = -1;
+    j.arena->limit_bytes = j.arena->used_bytes + JINJA_MAX_MEMORY_BYTES;
+    out->n_segments = 0;
     j.context = context_from_json(&j, context);
     struct scope *root = j.context ? scope_enter(&j, NULL, &t->layout) : NULL;
     if (root && exec_nodes(&j, root, &t->body) != FLOW_FAILED)
-        rc = rendering_take(out, &text, err);
-    free(text.data);
-    arena_free(&j.arena);
+        rc = segments_copy(out, &text, err);
+    *held = (struct strbuf){.data = text.data,
+                            .len = rc == 0 ? text.len : 0,
+                            .capacity = text.data ? text.capacity + 1 : 0};
+    if (held->data)
+        held->data[held->len] = '\0';
+    arena_free(&own);
     return rc;
 }
 
@@ -214,5 +222,5 @@ void rendering_free(struct rendering *r)
     strbuf_free(&r->text);
     free(r->segments);
     r->segments = NULL;
-    r->n_segments = 0;
+    r->n_segments = r->segments_capacity = 0;
 }

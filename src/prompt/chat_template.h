@@ -19,7 +19,8 @@ struct chat_template *chat_template_parse(const char *source, size_t len, struct
 void chat_template_free(struct chat_template *t);
 
 struct render_options {
-    int64_t now_unix; /* what strftime_now sees, as seconds of UTC */
+    int64_t now_unix;    /* what strftime_now sees, as seconds of UTC */
+    struct arena *arena; /* for what it computes with; NULL: one that is freed at the end */
 };
 
 /* Who wrote each byte of a rendering. What the template wrote may spell special tokens; what came
@@ -47,7 +48,7 @@ struct render_segment {
 struct rendering {
     struct strbuf text;
     struct render_segment *segments; /* they cover the text; neighbours differ in source */
-    size_t n_segments;
+    size_t n_segments, segments_capacity;
 };
 
 #define RENDERING_INIT                                                                             \
@@ -56,8 +57,9 @@ struct rendering {
     }
 
 /* Renders with the members of `context` (an object: messages, tools, add_generation_prompt, ...)
- * as global variables, in place of what `out` held. raise_exception gives ERROR_INPUT with the
- * template's own message; other errors of the template say "line N: ...". */
+ * as global variables, in place of what `out` held, in the same memory where it is enough; after an
+ * error there is no text in it, but it is still to be freed. raise_exception gives ERROR_INPUT with
+ * the template's own message; other errors of the template say "line N: ...". */
 int chat_template_render(const struct chat_template *t, const struct json *context,
                          const struct render_options *options, struct rendering *out,
                          struct error *err);

@@ -157,7 +157,7 @@ struct scope;
 
 /* One rendering. An error is set once, by jinja_fail, and then every function returns false. */
 struct jinja {
-    struct arena arena;
+    struct arena *arena;
     const struct chat_template *chat_template;
     struct dict *context;
     int64_t now_unix;

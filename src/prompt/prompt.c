@@ -20,7 +20,10 @@
 #include "base/log.h"
 #include "prompt/prompt_internal.h"
 
-enum { MAX_TEMPLATE_BYTES = 4 << 20 };
+enum {
+    MAX_TEMPLATE_BYTES = 4 << 20,
+    MAX_IDLE_BYTES = 4 << 20, /* of a draft */
+};
 
 static int template_from_file(struct prompt_maker *p, const char *path, struct error *err)
 {
@@ -60,6 +63,9 @@ static int bos_find_out(struct prompt_maker *p, struct error *err)
 static int prompt_maker_ready(struct prompt_maker *p, const char *template_path, struct error *err)
 {
     int failed = bos_find_out(p, err);
+    p->drafts = calloc(1, sizeof *p->drafts);
+    if (!p->drafts && !failed)
+        failed = error_set(err, ERROR_MEMORY, "no memory for conversations");
     if (!failed && template_path)
         failed = template_from_file(p, template_path, err);
     else if (!failed)
@@ -68,6 +74,45 @@ static int prompt_maker_ready(struct prompt_maker *p, const char *template_path,
         prompt_maker_close(p);
     return failed;
 }
+
+/* ---- drafts ---- */
+
+static void draft_free(struct prompt_draft *d)
+{
+    arena_free(&d->arena);
+    rendering_free(&d->rendering);
+    free(d->specials);
+    free(d->spans);
+    strbuf_free(&d->assistants);
+    strbuf_free(&d->rest);
+    free(d);
+}
+
+static struct prompt_draft *draft_take(const struct prompt_maker *p)
+{
+    struct prompt_draft *d = idle_pool_take(p->drafts);
+    if (!d)
+        d = calloc(1, sizeof *d);
+    if (d)
+        d->tokenizer = p->tokenizer;
+    return d;
+}
+
+/* A draft that was stretched by one long conversation is not kept. */
+static void draft_leave(const struct prompt_maker *p, struct prompt_draft *d)
+{
+    for (size_t i = 0; i < d->n_spans; i++)
+        replay_answer_release(d->spans[i].answer);
+    d->n_spans = d->n_specials = 0;
+    size_t bytes = d->rendering.text.capacity + d->rest.capacity + d->assistants.capacity +
+                   d->rendering.segments_capacity * sizeof *d->rendering.segments +
+                   d->specials_capacity * sizeof *d->specials +
+                   d->spans_capacity * sizeof *d->spans;
+    if (bytes > MAX_IDLE_BYTES || !idle_pool_leave(p->drafts, d))
+        draft_free(d);
+}
+
+/* ---- makers ---- */
 
 int prompt_maker_open(struct prompt_maker *p, const struct gguf *gguf, const char *template_path,
                       struct error *err)
@@ -90,6 +135,9 @@ void prompt_maker_close(struct prompt_maker *p)
 {
     chat_template_free(p->chat_template);
     tokenizer_close(p->tokenizer);
+    for (struct prompt_draft *d; p->drafts && (d = idle_pool_take(p->drafts));)
+        draft_free(d);
+    free(p->drafts);
     *p = (struct prompt_maker){0};
 }
 
@@ -172,13 +220,14 @@ static int64_t local_now(void)
 }
 
 static int render(const struct prompt_maker *p, const struct prompt_input *in,
-                  struct rendering *out, struct error *err)
+                  struct prompt_draft *d, struct error *err)
 {
-    struct arena arena = ARENA_INIT;
-    struct render_options options = {.now_unix = local_now()};
-    const struct json *context = context_make(p, &arena, in->messages, in->extra, err);
-    int failed = context ? chat_template_render(p->chat_template, context, &options, out, err) : -1;
-    arena_free(&arena);
+    struct render_options options = {.now_unix = local_now(), .arena = &d->arena};
+    const struct json *context = context_make(p, &d->arena, in->messages, in->extra, err);
+    int failed = -1;
+    if (context)
+        failed = chat_template_render(p->chat_template, context, &options, &d->rendering, err);
+    arena_reset(&d->arena);
     return failed;
 }
 
@@ -212,20 +261,22 @@ int prompt_maker_chat(const struct prompt_maker *p, const struct prompt_input *i
         return error_set(err, ERROR_FORMAT,
                          "the model has no chat template: start with --chat-template-file FILE to "
                          "give it one");
-    struct prompt_draft draft = {.tokenizer = p->tokenizer};
-    int failed = render(p, in, &draft.rendering, err);
+    struct prompt_draft *draft = draft_take(p);
+    if (!draft)
+        return error_set(err, ERROR_MEMORY, "no memory for a conversation");
+    int failed = render(p, in, draft, err);
     if (!failed)
-        failed = prompt_find_specials(&draft, err);
+        failed = prompt_find_specials(draft, err);
     if (!failed && in->replay)
-        failed = prompt_find_spans(&draft, in, &out->digest, err);
-    if (!failed && p->adds_bos && !starts_with_bos(p, &draft.rendering) &&
+        failed = prompt_find_spans(draft, in, &out->digest, err);
+    if (!failed && p->adds_bos && !starts_with_bos(p, &draft->rendering) &&
         !token_list_add(&out->tokens, tokenizer_bos(p->tokenizer)))
         failed = error_set(err, ERROR_MEMORY, "no memory for a conversation's tokens");
     if (!failed)
-        failed = prompt_encode(&draft, in->want_map, out, err);
+        failed = prompt_encode(draft, in->want_map, out, err);
     if (!failed)
-        failed = replays_report(&draft, out, err);
-    prompt_draft_free(&draft);
+        failed = replays_report(draft, out, err);
+    draft_leave(p, draft);
     if (failed)
         prompt_free(out);
     return failed;

@@ -2,17 +2,19 @@
 #define RADISH_PROMPT_PROMPT_H
 
 #include "base/error.h"
+#include "base/idle_pool.h"
 #include "base/json.h"
 #include "prompt/chat_template.h"
 #include "prompt/replay_store.h"
 #include "prompt/tokenizer.h"
 
 /* From a conversation to token ids: the model's own template rendered once, its own tokenizer run
- * once. Read-only once open, so that workers share it. */
+ * once. Workers share it: what changes is only the memory that its calls lend each other. */
 struct prompt_maker {
     struct tokenizer *tokenizer;
     struct chat_template *chat_template; /* NULL: the model has none that can be used */
     bool adds_bos;                       /* the model wants its BOS before every text */
+    struct idle_pool *drafts;
 };
 
 /* From a model file; `template_path` replaces the file's own template, NULL keeps it. */
@@ -88,6 +90,8 @@ struct prompt {
  * `replay`, the assistant's messages become the ids that were sampled for them as far as the
  * bytes agree with what the template renders; the text of the prompt is the same without it, but
  * for the space that SentencePiece puts before a text.
+ * In steady state it allocates the arrays of `out` and nothing else, and its time is that of a
+ * rendering and of a look at each word.
  * ERROR_FORMAT: the model has no template; ERROR_INPUT and ERROR_LIMIT: the conversation or
  * `extra` is not what the template takes. */
 int prompt_maker_chat(const struct prompt_maker *p, const struct prompt_input *in,

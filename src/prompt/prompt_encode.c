@@ -11,6 +11,8 @@
 
 #include "base/utf8.h"
 
+enum { TYPICAL_TOKEN_BYTES = 4 }; /* fewer, and the list of tokens grows once more */
+
 void *prompt_grow(void *items, size_t item_size, size_t n, size_t *capacity)
 {
     if (n < *capacity)
@@ -20,16 +22,6 @@ void *prompt_grow(void *items, size_t item_size, size_t n, size_t *capacity)
     if (items)
         *capacity = grown;
     return items;
-}
-
-void prompt_draft_free(struct prompt_draft *d)
-{
-    rendering_free(&d->rendering);
-    for (size_t i = 0; i < d->n_spans; i++)
-        replay_answer_release(d->spans[i].answer);
-    free(d->specials);
-    free(d->spans);
-    *d = (struct prompt_draft){0};
 }
 
 static bool special_add(struct prompt_draft *d, struct prompt_special special)
@@ -181,9 +173,10 @@ static int span_put(struct mapper *m, bool want_map, struct prompt_span *span, s
     size_t n;
     const int32_t *ids = replay_answer_ids(span->answer, &n);
     span->first_token = out->tokens.len;
-    for (size_t i = 0; i < span->n_ids; i++)
-        if (!token_list_add(&out->tokens, ids[i]))
-            return no_memory(out, err);
+    if (!token_list_reserve(&out->tokens, span->n_ids))
+        return no_memory(out, err);
+    memcpy(out->tokens.ids + out->tokens.len, ids, span->n_ids * sizeof *ids);
+    out->tokens.len += span->n_ids;
     out->n_replayed += span->n_ids;
     return want_map && !map_span(m, span) ? no_memory(out, err) : 0;
 }
@@ -205,6 +198,8 @@ int prompt_encode(struct prompt_draft *d, bool want_map, struct prompt *out, str
     const struct prompt_special *special = d->specials, *specials_end = special + d->n_specials;
     size_t at = 0, len = d->rendering.text.len;
     int flags = 0;
+    if (!token_list_reserve(&out->tokens, len / TYPICAL_TOKEN_BYTES))
+        return no_memory(out, err);
     if (want_map && out->tokens.len && !map_source(&m, out->tokens.len - 1, RENDER_TEMPLATE))
         return no_memory(out, err);
     while (at < len) {

@@ -27,16 +27,19 @@ struct prompt_span {
     size_t first_token; /* set when it is encoded */
 };
 
+/* All memory that making a prompt takes. It is kept, emptied, for the next one. */
 struct prompt_draft {
     const struct tokenizer *tokenizer;
+    struct arena arena; /* what the template computes with */
     struct rendering rendering;
     struct prompt_special *specials; /* in order; those of the template's own words only */
     size_t n_specials, specials_capacity;
     struct prompt_span *spans; /* in order, none overlaps another */
     size_t n_spans, spans_capacity;
+    struct strbuf assistants; /* a byte for each message: 1 if it is the assistant's */
+    struct strbuf rest;       /* what of an answer is not in the rendering */
 };
 
-void prompt_draft_free(struct prompt_draft *d);
 /* Finds the special tokens that the template wrote. */
 int prompt_find_specials(struct prompt_draft *d, struct error *err);
 /* Finds the answers in the store that the assistant's messages are, and the text's digest. */

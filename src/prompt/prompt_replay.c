@@ -24,7 +24,7 @@ enum {
 
 /* The part of the text that an answer may become. */
 struct field {
-    const struct prompt_draft *d;
+    struct prompt_draft *d;
     int32_t message;
     size_t lead;    /* the first candidate */
     size_t own;     /* where the message's own text begins: the last candidate */
@@ -33,7 +33,7 @@ struct field {
     const struct prompt_special *special; /* the first that ends behind the candidate */
 };
 
-static struct field field_find(const struct prompt_draft *d, size_t segment, size_t taken)
+static struct field field_find(struct prompt_draft *d, size_t segment, size_t taken)
 {
     const struct rendering *r = &d->rendering;
     const struct render_segment *s = r->segments;
@@ -157,30 +157,27 @@ static enum replay_stop stop_find(const struct field *f, const struct prompt_spa
     replay_answer_ids(span->answer, &n);
     if (span->n_ids == n)
         return REPLAY_COMPLETE;
-    struct strbuf rest = STRBUF_INIT;
-    size_t run = rest_spell(f->d->tokenizer, span, &rest);
-    if (rest.failed) { /* the prompt is right all the same */
-        strbuf_free(&rest);
+    struct strbuf *rest = &f->d->rest;
+    strbuf_clear(rest);
+    size_t run = rest_spell(f->d->tokenizer, span, rest);
+    if (rest->failed) /* the prompt is right all the same */
         return REPLAY_REWRITTEN;
-    }
     size_t common = agreement_in_part(f, span), at = span->end + common;
     const char *text = strbuf_str(&f->d->rendering.text);
-    const char *sampled = strbuf_str(&rest) + common;
+    const char *sampled = strbuf_str(rest) + common;
     size_t spaces = 0, from = at > f->own ? at : f->own;
     while (spaces < run - common && is_space(sampled[spaces]))
         spaces++;
     size_t needle = from < f->own_end ? f->own_end - from : 0;
     if (needle > MAX_NEEDLE_BYTES)
         needle = MAX_NEEDLE_BYTES;
-    enum replay_stop stop = REPLAY_REWRITTEN;
     if (spaces && is_found_at(sampled + spaces, run - common - spaces, text + from, needle))
-        stop = REPLAY_TRIMMED;
-    else if (at >= f->own_end)
-        stop = rest.len ? REPLAY_SHORTENED : REPLAY_ENDED;
-    else if (is_found_later(sampled, rest.len - common, text + from, needle, at == from))
-        stop = REPLAY_STRIPPED;
-    strbuf_free(&rest);
-    return stop;
+        return REPLAY_TRIMMED;
+    if (at >= f->own_end)
+        return rest->len ? REPLAY_SHORTENED : REPLAY_ENDED;
+    if (is_found_later(sampled, rest->len - common, text + from, needle, at == from))
+        return REPLAY_STRIPPED;
+    return REPLAY_REWRITTEN;
 }
 
 const char *replay_stop_name(enum replay_stop stop)
@@ -231,15 +228,13 @@ static bool span_add(struct prompt_draft *d, const struct prompt_span *span)
     return true;
 }
 
-/* Which messages are the assistant's: an array of as many as there are messages, or NULL. */
-static bool *assistants_find(const struct json *messages)
+/* Which messages are the assistant's; false: no memory. */
+static bool assistants_find(const struct json *messages, struct strbuf *out)
 {
-    bool *is_assistant = calloc(messages->count + 1, sizeof *is_assistant);
-    size_t i = 0;
-    if (is_assistant)
-        json_each (message, messages)
-            is_assistant[i++] = json_equals(json_get(message, "role"), "assistant");
-    return is_assistant;
+    strbuf_clear(out);
+    json_each (message, messages)
+        strbuf_addc(out, json_equals(json_get(message, "role"), "assistant"));
+    return !out->failed;
 }
 
 int prompt_find_spans(struct prompt_draft *d, const struct prompt_input *in,
@@ -247,8 +242,7 @@ int prompt_find_spans(struct prompt_draft *d, const struct prompt_input *in,
 {
     const struct rendering *r = &d->rendering;
     struct prefix_digest digest;
-    bool *is_assistant = assistants_find(in->messages);
-    if (!is_assistant)
+    if (!assistants_find(in->messages, &d->assistants))
         return error_set(err, ERROR_MEMORY, "no memory for a conversation");
     prefix_digest_open(&digest, in->replay);
     int32_t before = RENDER_TEMPLATE; /* who wrote last, but for the template */
@@ -260,7 +254,7 @@ int prompt_find_spans(struct prompt_draft *d, const struct prompt_input *in,
         if (source == RENDER_TEMPLATE)
             continue;
         if (source != before && source >= 0 && (size_t)source < in->messages->count &&
-            is_assistant[source]) {
+            d->assistants.data[source]) {
             struct field f = field_find(d, i, taken);
             f.special = special;
             struct prompt_span span = span_search(&f, in, &digest);
@@ -273,7 +267,6 @@ int prompt_find_spans(struct prompt_draft *d, const struct prompt_input *in,
         }
         before = source;
     }
-    free(is_assistant);
     *whole = prefix_digest_at(&digest, strbuf_str(&r->text), r->text.len);
     return failed;
 }

@@ -147,7 +147,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, in
         status = encoder_add(e, t->eos);
     if (status != 0)
         out->len = before;
-    encoder_give_back(t->encoders, e);
+    encoder_leave(t->encoders, e);
     return status;
 }
 
@@ -255,8 +255,8 @@ struct tokenizer *tokenizer_new(enum tokenizer_kind kind, uint32_t n, size_t n_b
         t->ends = calloc(n, 1);
         t->whole = calloc(n, 1);
         t->blob = malloc(n_bytes + 1);
-        if (t->tokens && t->types && t->ends && t->whole && t->blob &&
-            encoder_pool_open(&t->encoders, err) == 0 &&
+        t->encoders = calloc(1, sizeof *t->encoders);
+        if (t->tokens && t->types && t->ends && t->whole && t->blob && t->encoders &&
             vocab_table_open(&t->ordinary, t->tokens, n, err) == 0)
             return t;
     }
@@ -274,7 +274,7 @@ void tokenizer_close(struct tokenizer *t)
     special_list_close(&t->user);
     merge_table_close(&t->merges);
     pre_tokenizer_close(t->pre);
-    encoder_pool_close(t->encoders);
+    encoders_free(t->encoders);
     free(t->tokens);
     free(t->blob);
     free(t->types);

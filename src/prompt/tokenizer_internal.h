@@ -1,6 +1,7 @@
 #ifndef RADISH_PROMPT_TOKENIZER_INTERNAL_H
 #define RADISH_PROMPT_TOKENIZER_INTERNAL_H
 
+#include "base/idle_pool.h"
 #include "prompt/tokenizer.h"
 
 /* What the tokenizer's own files share. How a text becomes ids:
@@ -108,7 +109,7 @@ struct tokenizer {
     char *chat_template; /* NULL: none */
     size_t chat_template_len;
 
-    struct encoder_pool *encoders; /* the only part that changes, and safe from any thread */
+    struct idle_pool *encoders; /* the only part that changes, and safe from any thread */
 };
 
 /* One call of tokenizer_encode: all that it changes, so that a tokenizer is shared freely. What it
@@ -124,11 +125,10 @@ struct encoder {
     struct word_slot *words; /* see tokenizer_words.c */
 };
 
-int encoder_pool_open(struct encoder_pool **out, struct error *err);
-void encoder_pool_close(struct encoder_pool *pool); /* NULL does nothing */
 /* NULL: no memory. t, out and err are for the caller to set. */
-struct encoder *encoder_take(struct encoder_pool *pool);
-void encoder_give_back(struct encoder_pool *pool, struct encoder *e);
+struct encoder *encoder_take(struct idle_pool *idle);
+void encoder_leave(struct idle_pool *idle, struct encoder *e);
+void encoders_free(struct idle_pool *idle); /* the pool, too; NULL does nothing */
 void encoder_close(struct encoder *e);
 int encoder_add(struct encoder *e, int32_t id);
 /* Each appends the ids of its text and gives 0, or -1 and the encoder's error. */

@@ -11,7 +11,6 @@
 #include "prompt/tokenizer_internal.h"
 
 #include <stdalign.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +19,6 @@ enum {
     N_WORDS = 1 << 14, /* a megabyte: what is used much of it stays in a core's own cache */
     MAX_WORD_BYTES = 8 * WORD_KEYS,
     MAX_WORD_IDS = 7,
-    MAX_IDLE = 16,
     MAX_IDLE_SYMBOLS = 1 << 14, /* memory for longer words is not kept */
     MAX_IDLE_BYTES = 1 << 20,
 };
@@ -30,10 +28,6 @@ struct word_slot {
     int32_t ids[MAX_WORD_IDS];
     uint8_t len; /* 0: empty */
     uint8_t n;
-};
-
-struct encoder_pool {
-    _Atomic(struct encoder *) idle[MAX_IDLE];
 };
 
 /* ---- encoders ---- */
@@ -67,30 +61,20 @@ static struct encoder *encoder_new(void)
     return NULL;
 }
 
-int encoder_pool_open(struct encoder_pool **out, struct error *err)
+void encoders_free(struct idle_pool *idle)
 {
-    *out = calloc(1, sizeof **out);
-    return *out ? 0 : error_set(err, ERROR_MEMORY, "no memory for a tokenizer");
+    for (struct encoder *e; idle && (e = idle_pool_take(idle));)
+        encoder_free(e);
+    free(idle);
 }
 
-void encoder_pool_close(struct encoder_pool *pool)
+struct encoder *encoder_take(struct idle_pool *idle)
 {
-    for (int i = 0; pool && i < MAX_IDLE; i++)
-        encoder_free(atomic_load(&pool->idle[i]));
-    free(pool);
+    struct encoder *e = idle_pool_take(idle);
+    return e ? e : encoder_new();
 }
 
-struct encoder *encoder_take(struct encoder_pool *pool)
-{
-    for (int i = 0; i < MAX_IDLE; i++) {
-        struct encoder *e = atomic_exchange(&pool->idle[i], NULL);
-        if (e)
-            return e;
-    }
-    return encoder_new();
-}
-
-void encoder_give_back(struct encoder_pool *pool, struct encoder *e)
+void encoder_leave(struct idle_pool *idle, struct encoder *e)
 {
     if (e->capacity > MAX_IDLE_SYMBOLS) {
         free(e->symbols);
@@ -101,12 +85,8 @@ void encoder_give_back(struct encoder_pool *pool, struct encoder *e)
     }
     if (e->spaced.capacity > MAX_IDLE_BYTES)
         strbuf_free(&e->spaced);
-    for (int i = 0; i < MAX_IDLE; i++) {
-        struct encoder *none = NULL;
-        if (atomic_compare_exchange_strong(&pool->idle[i], &none, e))
-            return;
-    }
-    encoder_free(e);
+    if (!idle_pool_leave(idle, e))
+        encoder_free(e);
 }
 
 /* ---- words ---- */

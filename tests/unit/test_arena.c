@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "test.h"
+#include "test_memory.h"
 
 TEST(arena, pieces_are_zeroed_aligned_and_apart)
 {
@@ -84,5 +85,53 @@ TEST(arena, copies_are_terminated)
     char *with_nul = arena_copy(&a, "a\0b", 3);
     CHECK(memcmp(with_nul, "a\0b", 4) == 0);
     CHECK_STR(arena_copy(&a, NULL, 0), "");
+    arena_free(&a);
+}
+
+TEST(arena, reset_keeps_blocks_and_gives_zeroes_again)
+{
+    struct arena a = {.limit_bytes = 1 << 20};
+    for (int round = 0; round < 3; round++) {
+        int got = 0;
+        if (round > 0)
+            memory_ends_after(0); /* what the first round took is enough for the others */
+        for (int i = 0; i < 100; i++) {
+            unsigned char *piece = arena_alloc(&a, 1000);
+            got += piece && piece[0] == 0 && piece[999] == 0;
+            if (piece)
+                memset(piece, 0xff, 1000);
+        }
+        memory_is_back();
+        CHECK_INT(got, 100);
+        CHECK(a.used_bytes >= 100 * 1000);
+        arena_reset(&a);
+        CHECK(!a.blocks && a.spare);
+        CHECK_INT(a.used_bytes, 0);
+        CHECK_INT(a.limit_bytes, 1 << 20);
+    }
+    CHECK(!arena_alloc(&a, 2 << 20) && a.failed);
+    arena_reset(&a);
+    CHECK(!a.failed);
+    arena_free(&a);
+    CHECK(!a.spare);
+}
+
+/* What one hostile use took is not kept. */
+TEST(arena, reset_keeps_a_megabyte_at_most)
+{
+    struct arena a = ARENA_INIT;
+    size_t kept = 0;
+    CHECK(arena_alloc(&a, 8 << 20));
+    for (int i = 0; i < 4000; i++)
+        CHECK(arena_alloc(&a, 1000));
+    arena_reset(&a);
+    memory_ends_after(0);
+    while (arena_alloc(&a, 1000))
+        kept += 1000;
+    memory_is_back();
+    CHECK(kept > 500000 && kept <= 1 << 20);
+    arena_reset(&a);
+    arena_reset(&a);
+    CHECK(arena_alloc(&a, 1000));
     arena_free(&a);
 }

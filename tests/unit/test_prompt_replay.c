@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "test.h"
+#include "test_memory.h"
 #include "test_tokenizer_model.h"
 
 #define USER(text)      "{\"role\": \"user\", \"content\": \"" text "\"}"
@@ -616,6 +617,8 @@ static void vocab_open_talk(struct talk *t, struct vocab *v, const char *source)
     snprintf(path, sizeof path, "%s/replay.gguf", test_scratch_dir());
     if (vocab_open(v, path, &t->p.tokenizer, &err) || replay_store_open(&t->store, 1 << 20, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
+    t->p.drafts = calloc(1, sizeof *t->p.drafts);
+    CHECK(t->p.drafts);
     talk_template(t, source);
 }
 
@@ -806,6 +809,88 @@ TEST(prompt_replay, huge_messages)
     arena_free(&arena);
     free(text);
     free(ids);
+    talk_close(&t);
+}
+
+/* A long conversation that comes again takes memory for what it gives: its tokens (by realloc,
+ * which is not counted here) and the report of its answers. */
+TEST(prompt_replay, steady_state_allocates_what_it_gives)
+{
+    struct talk t;
+    struct arena arena = ARENA_INIT;
+    struct error err = {0};
+    enum { N = 61 };
+    talk_open(&t, NULL);
+    struct json *messages = json_new(&arena, JSON_ARRAY);
+    struct prompt_input in = {.messages = messages, .replay = t.store};
+    struct prompt prompt;
+    for (int i = 0; i < N; i++) {
+        if (i % 2) {
+            CHECK(prompt_maker_chat(&t.p, &in, &prompt, &err) == 0);
+            replay_store_add(t.store, 0, prompt.digest, IDS('H', 'e', 'l', 'l', 'o'));
+            prompt_free(&prompt);
+        }
+        message_append(&arena, messages, i % 2 ? "assistant" : "user", "Hello", 5);
+    }
+    CHECK(prompt_maker_chat(&t.p, &in, &prompt, &err) == 0);
+    CHECK_INT(prompt.n_replays, N / 2);
+    for (uint32_t n = 0; n < 2; n++) {
+        struct prompt again;
+        memory_ends_after(n);
+        int status = prompt_maker_chat(&t.p, &in, &again, &err);
+        memory_is_back();
+        CHECK_INT(status, n ? 0 : -1);
+        if (n == 0) {
+            CHECK_INT(err.code, ERROR_MEMORY);
+            continue;
+        }
+        CHECK_INT(again.tokens.len, prompt.tokens.len);
+        CHECK(memcmp(again.tokens.ids, prompt.tokens.ids,
+                     prompt.tokens.len * sizeof *prompt.tokens.ids) == 0);
+        CHECK_INT(again.n_replayed, prompt.n_replayed);
+        prompt_free(&again);
+    }
+    prompt_free(&prompt);
+    arena_free(&arena);
+    talk_close(&t);
+}
+
+/* Whatever is missing first, the call fails whole, and what it leaves for the next one is sound. */
+TEST(prompt_replay, without_memory_it_says_so)
+{
+    struct talk t;
+    struct arena arena = ARENA_INIT;
+    struct error err = {0};
+    struct prompt want, got;
+    struct json *messages = json_new(&arena, JSON_ARRAY);
+    talk_open(&t, NULL);
+    ask(&t, USER("Hi"));
+    answer(&t, "Hello" END);
+    message_append(&arena, messages, "user", "Hi", 2);
+    message_append(&arena, messages, "assistant", "Hello", 5);
+    struct prompt_input in = {.messages = messages, .replay = t.store, .want_map = true};
+    CHECK(prompt_maker_chat(&t.p, &in, &want, &err) == 0);
+    for (uint32_t n = 0; n < 100; n++) {
+        prompt_maker_close(&t.p);
+        CHECK(prompt_maker_open_bytes(&t.p, NULL, &err) == 0);
+        memory_ends_after(n);
+        int status = prompt_maker_chat(&t.p, &in, &got, &err);
+        memory_is_back();
+        if (status == 0) {
+            CHECK(n >= 4);
+            prompt_free(&got);
+            break;
+        }
+        CHECK(err.code == ERROR_MEMORY || err.code == ERROR_LIMIT);
+        CHECK(prompt_maker_chat(&t.p, &in, &got, &err) == 0);
+        CHECK_INT(got.tokens.len, want.tokens.len);
+        CHECK(memcmp(got.tokens.ids, want.tokens.ids, want.tokens.len * sizeof *want.tokens.ids) ==
+              0);
+        CHECK_INT(got.n_replays, 1);
+        prompt_free(&got);
+    }
+    prompt_free(&want);
+    arena_free(&arena);
     talk_close(&t);
 }
 
