@@ -31,7 +31,7 @@ Q       := $(if $(V),,@)
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 CFLAGS   += -std=c17 -D_GNU_SOURCE $(WARN) -ffp-contract=off -fno-math-errno -pthread -Isrc
 CPPFLAGS += -DRADISH_VERSION='"$(VERSION)"' -MMD -MP
-LDLIBS   += -levent_core -levent_pthreads -lpcre2-8 -lcrypto -lm
+LDLIBS   += -levent_core -levent_pthreads -lcrypto -lm
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 
 LIB_SRCS  := $(filter-out src/cli/main.c,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
@@ -79,6 +79,8 @@ $(BUILD)/radish-debug: $(call objects,debug,src/cli/main.c) $(call library,debug
 	$(call link,debug)
 $(BUILD)/radish-tsan: $(call objects,tsan,src/cli/main.c) $(call library,tsan)
 	$(call link,tsan)
+# Regular expressions are the reference that the tokenizer's scanners are compared with.
+$(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/unit-coverage $(BUILD)/fuzz_tokenizer: LDLIBS += -lpcre2-8
 # Tests can let memory run out: tests/unit/test_memory.h.
 $(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/unit-coverage: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=aligned_alloc
 $(BUILD)/unit: $(call objects,debug,$(TEST_SRCS)) $(call library,debug)

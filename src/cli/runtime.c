@@ -49,7 +49,7 @@ const struct option runtime_engine_options[] = {
     CHOICE("pack-cache", &runtime_options.pack_cache, "WHEN", pack_cache_names,
            "keep packed weights beside the model: auto (default: if slow to pack), on, off"),
     STRING("kernels", &runtime_options.kernels, "PATH",
-           "scalar, avx2, avx512 or avx512-vnni (default: the best here)"),
+           "scalar, avx2, avx512, avx512-vnni or amx (default: the best here)"),
     {0},
 };
 

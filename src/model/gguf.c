@@ -333,11 +333,10 @@ static int read_values(struct reader *r, size_t count)
 static const char *foreign_type_name(uint32_t type)
 {
     static const char *const names[] = {
-        [4] = "Q4_2",    [5] = "Q4_3",     [9] = "Q8_1",   [15] = "Q8_K",   [16] = "IQ2_XXS",
-        [17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S", [21] = "IQ3_S",
-        [22] = "IQ2_S",  [23] = "IQ4_XS",  [24] = "I8",    [25] = "I16",    [26] = "I32",
-        [27] = "I64",    [28] = "F64",     [29] = "IQ1_M", [34] = "TQ1_0",  [35] = "TQ2_0",
-        [40] = "NVFP4",
+        [4] = "Q4_2",    [5] = "Q4_3",     [9] = "Q8_1",   [15] = "Q8_K",  [16] = "IQ2_XXS",
+        [17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S", [21] = "IQ3_S", [22] = "IQ2_S",
+        [23] = "IQ4_XS", [24] = "I8",      [25] = "I16",   [26] = "I32",   [27] = "I64",
+        [28] = "F64",    [29] = "IQ1_M",   [34] = "TQ1_0", [35] = "TQ2_0", [40] = "NVFP4",
     };
     const char *name = type < sizeof names / sizeof *names ? names[type] : NULL;
     return name ? name : "unknown";

@@ -214,7 +214,7 @@ TEST(cpu_forward, same_bits_with_any_number_of_threads)
     static const uint32_t counts[] = {1, 2, 5, 9, 16, 33}, lengths[] = {1, 5, 24, 25, 140};
     struct tiny_model t;
     int32_t tokens[MAX_TOKENS];
-    float want[sizeof lengths / sizeof *lengths][MAX_WIDTH], got[MAX_WIDTH];
+    float want[sizeof lengths / sizeof *lengths][MAX_WIDTH] = {{0}}, got[MAX_WIDTH] = {0};
     tiny_open(&t, &shapes[5]);
     for (int p = 0; p < MAX_TOKENS; p++)
         tokens[p] = (p * 29 + 7) % 96;
