@@ -23,11 +23,11 @@
 #include "base/clock.h"
 
 enum {
-    PAUSES_PER_LOOK = 32,        /* between two looks at the clock */
-    JOB_SPIN_NS = 200 * 1000,    /* longer than the owner takes from one decode step to the next */
-    BARRIER_SPIN_NS = 60 * 1000, /* at most: longer than the shares of a phase differ */
+    PAUSES_PER_LOOK = 32,         /* between two looks at the clock */
+    JOB_SPIN_NS = 200 * 1000,     /* longer than the owner takes from one decode step to the next */
+    BARRIER_SPIN_NS = 300 * 1000, /* at most: about what it takes a virtual machine to wake a CPU */
     BARRIER_SPIN_MIN_NS = 4 * 1000,
-    BARRIER_SPIN_STEP_NS = 1000,
+    BARRIER_SPIN_STEP_NS = 5000,
     TRIAL_BARRIERS = 4,
     TRIAL_SPIN_NS = 1000 * 1000, /* longer than it takes to wake all threads */
     TRIAL_PAUSE_MIN = 256, /* barriers between two trials: about as many as a decode step has */
@@ -253,12 +253,13 @@ static bool arrive(struct gathering *g)
 
 /* Where other programs want the cores too, it is the thread that is waited for that has lost its
  * own, and spinning only keeps another from it. So each time that spinning was in vain it is tried
- * for a shorter time, and each time that it was not, for a little longer again. */
+ * for a shorter time, and each time that it was not, for a little longer again. As long as threads
+ * meet at seven of eight barriers it stays long, for who sleeps comes late to the next ones. */
 static void learn_spin(struct parallel *p, unsigned spin_ns, bool met)
 {
     unsigned next_ns = spin_ns + BARRIER_SPIN_STEP_NS;
     if (!met)
-        next_ns = spin_ns / 4 > BARRIER_SPIN_MIN_NS ? spin_ns / 4 : BARRIER_SPIN_MIN_NS;
+        next_ns = spin_ns / 8 * 7 > BARRIER_SPIN_MIN_NS ? spin_ns / 8 * 7 : BARRIER_SPIN_MIN_NS;
     if (next_ns <= BARRIER_SPIN_NS)
         atomic_store_explicit(&p->barrier_spin_ns, next_ns, memory_order_relaxed);
 }
