@@ -38,6 +38,7 @@ struct scratch {
     float *turned;  /* the same, transposed */
     struct page_run runs[ATTENTION_BLOCK]; /* pages of one block */
     uint32_t n_runs;
+    bool has_next;              /* the thread goes on with the same head of the next block */
     const void *rows[KEY_TILE]; /* keys or values of one head in their pages */
 };
 
