@@ -159,6 +159,7 @@ struct page_run page_pool_take(struct page_pool *pool, uint32_t want, uint32_t a
     pool->n_free -= run.count;
     uint32_t end = run.first + run.count;
     pool->cursor = end < pool->n_pages ? end : 0;
+    pool->end = end > pool->end ? end : pool->end;
     return run;
 }
 

@@ -31,6 +31,7 @@ struct page_pool {
     uint64_t *free_map; /* a bit a page: 1 is free */
     uint64_t *any_map;  /* a bit a word of the free map: 1 is not zero, so that a search skips */
     uint32_t cursor;    /* where the next search begins */
+    uint32_t end;       /* pages from here on were never taken */
 };
 
 int page_pool_open(struct page_pool *pool, uint32_t n_pages, struct error *err);

@@ -132,6 +132,9 @@ struct batch {
      * between layers and stops at zero: wait then gives ERROR_CANCELED, and the pages of the batch
      * count as unwritten. NULL: never stopped. */
     const atomic_int *live;
+    /* Sequences have no page from here on. They have some that no row was computed for yet, which
+     * the engine may make ready. 0: not known. */
+    uint32_t page_end;
 };
 
 struct engine {

@@ -38,7 +38,8 @@ static struct batch make_batch(struct scheduler *s, struct sequence *const *seqs
         if (wants_logits(seq))
             s->rows[work->rows - 1].output = OUTPUT_LOGITS;
     }
-    return (struct batch){s->batch_seqs, s->rows, n, work->rows, s->logits, &s->live};
+    return (struct batch){s->batch_seqs, s->rows,          n, work->rows, s->logits,
+                          &s->live,      s->cache.pool.end};
 }
 
 /* From here until lower_flags a cancel also lowers the live count. A cancel that was on its way

@@ -182,7 +182,7 @@ static struct plain_run generate(struct engine *e, struct sampler *sampler, cons
             struct batch_seq seq = {&upto, 1, p + 1};
             int32_t token = p < r->n_tokens ? r->tokens[p] : out[p - r->n_tokens];
             struct batch_row row = {token, p, p, 0, OUTPUT_LOGITS};
-            struct batch batch = {&seq, &row, 1, 1, logits, NULL};
+            struct batch batch = {&seq, &row, 1, 1, logits, NULL, 0};
             struct error err;
             CHECK(engine_forward(e, &batch, &err) == 0);
         }

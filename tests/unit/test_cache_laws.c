@@ -676,7 +676,7 @@ static uint32_t last_logits(struct alone *a, struct engine *e, const int32_t *id
         rows[i - from] = (struct batch_row){ids[i], i, pages[i], 0,
                                             i + 1 == n ? OUTPUT_LOGITS : OUTPUT_NONE};
     struct batch_seq seq = {runs, n, n};
-    struct batch batch = {&seq, rows, 1, n_rows, logits, NULL};
+    struct batch batch = {&seq, rows, 1, n_rows, logits, NULL, 0};
     CHECK_INT(engine_forward(e, &batch, &err), 0);
     claimed = 0;
     if (length < n)

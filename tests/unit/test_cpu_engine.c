@@ -72,7 +72,7 @@ static void run_plain_from(struct engine *e, const int32_t *tokens, uint32_t n, 
     struct error err;
     for (uint32_t p = 0; p < n; p++)
         rows[p] = (struct batch_row){tokens[p], p, p, 0, p < first ? OUTPUT_NONE : OUTPUT_LOGITS};
-    struct batch batch = {&seq, rows, 1, n, logits, NULL};
+    struct batch batch = {&seq, rows, 1, n, logits, NULL, 0};
     CHECK_INT(engine_forward(e, &batch, &err), 0);
 }
 
@@ -300,14 +300,15 @@ TEST(cpu_engine, same_bits_default_model)
     for (uint32_t p = 0; p < CUT; p++)
         rows[p] = (struct batch_row){tokens[p], p, p < 128 ? 1000 + p : 7 + p - 128, 0,
                                      p + 1 == CUT ? OUTPUT_LOGITS : OUTPUT_NONE};
-    CHECK_INT(engine_forward(two, &(struct batch){seqs, rows, 1, CUT, got, NULL}, &err), 0);
+    CHECK_INT(engine_forward(two, &(struct batch){seqs, rows, 1, CUT, got, NULL, 0}, &err), 0);
     CHECK(memcmp(got, plain, n_vocab * sizeof(float)) == 0);
     seqs[0].length = CUT + 1;
     rows[0] = (struct batch_row){tokens[CUT], CUT, 7 + CUT - 128, 0, OUTPUT_LOGITS};
     for (uint32_t p = 128; p < N; p++)
         rows[1 + p - 128] = (struct batch_row){tokens[p], p, 300 + p - 128, 1,
                                                p + 1 == N ? OUTPUT_LOGITS : OUTPUT_NONE};
-    CHECK_INT(engine_forward(two, &(struct batch){seqs, rows, 2, 1 + N - 128, got, NULL}, &err), 0);
+    CHECK_INT(engine_forward(two, &(struct batch){seqs, rows, 2, 1 + N - 128, got, NULL, 0}, &err),
+              0);
     CHECK(memcmp(got, plain + n_vocab, n_vocab * sizeof(float)) == 0);
     CHECK(memcmp(got + n_vocab, plain + (N - CUT) * n_vocab, n_vocab * sizeof(float)) == 0);
     free(plain);
@@ -331,7 +332,7 @@ TEST(cpu_engine, stops_when_no_one_waits)
     struct batch_seq seq = {&run, 1, 1};
     struct batch_row row = {3, 0, 0, 0, OUTPUT_LOGITS};
     atomic_int live = 0;
-    struct batch batch = {&seq, &row, 1, 1, got, &live};
+    struct batch batch = {&seq, &row, 1, 1, got, &live, 0};
     struct error err = {0};
     CHECK_INT(engine_submit(e, &batch, &err), 0);
     CHECK_INT(engine_wait(e, &err), -1);
@@ -374,11 +375,11 @@ TEST(cpu_engine, stops_at_any_moment)
         pthread_t client;
         memset(got, 0, sizeof got);
         CHECK_INT(pthread_create(&client, NULL, hang_up, &live), 0);
-        int failed = engine_forward(e, &(struct batch){&seq, rows, 1, N, got, &live}, &err);
+        int failed = engine_forward(e, &(struct batch){&seq, rows, 1, N, got, &live, 0}, &err);
         pthread_join(client, NULL);
         CHECK(failed ? err.code == ERROR_CANCELED : memcmp(got, plain, sizeof got) == 0);
     }
-    CHECK_INT(engine_forward(e, &(struct batch){&seq, rows, 1, N, got, NULL}, NULL), 0);
+    CHECK_INT(engine_forward(e, &(struct batch){&seq, rows, 1, N, got, NULL, 0}, NULL), 0);
     CHECK(memcmp(got, plain, sizeof got) == 0);
     engine_close(e);
     tiny_close(&t);
@@ -395,10 +396,10 @@ TEST(cpu_engine, computes_without_outputs)
     struct page_run run = {40, 2};
     struct batch_seq seq = {&run, 1, 1};
     struct batch_row row = {3, 0, 40, 0, OUTPUT_NONE};
-    CHECK_INT(engine_forward(e, &(struct batch){&seq, &row, 1, 1, NULL, NULL}, NULL), 0);
+    CHECK_INT(engine_forward(e, &(struct batch){&seq, &row, 1, 1, NULL, NULL, 0}, NULL), 0);
     row = (struct batch_row){4, 1, 41, 0, OUTPUT_LOGITS};
     seq.length = 2;
-    CHECK_INT(engine_forward(e, &(struct batch){&seq, &row, 1, 1, got, NULL}, NULL), 0);
+    CHECK_INT(engine_forward(e, &(struct batch){&seq, &row, 1, 1, got, NULL, 0}, NULL), 0);
     CHECK(memcmp(got, plain + 50, sizeof got) == 0);
     engine_close(e);
     tiny_close(&t);

@@ -157,7 +157,7 @@ static void forward(struct engine *e, const int32_t *tokens, uint32_t begin, uin
     for (uint32_t p = begin; p < end; p++)
         rows[p - begin] = (struct batch_row){tokens[p], p, p, 0,
                                              p + 1 == end ? OUTPUT_LOGITS : OUTPUT_NONE};
-    struct batch batch = {&seq, rows, 1, end - begin, logits, NULL};
+    struct batch batch = {&seq, rows, 1, end - begin, logits, NULL, 0};
     CHECK_INT(engine_forward(e, &batch, &err), 0);
 }
 

@@ -54,6 +54,26 @@ TEST(kv_touch, stays_ahead_of_what_is_used_a_few_pages_at_a_time)
     buffer_unmap(&memory);
 }
 
+TEST(kv_touch, goes_on_to_pages_that_sequences_have_and_no_row_has_reached)
+{
+    struct buffer memory;
+    struct kv_touch k;
+    struct error err;
+    CHECK_INT(buffer_map(&memory, (size_t)PARTS * PART_BYTES, "test", &err), 0);
+    CHECK_INT(kv_touch_open(&k, memory.data, PARTS, PAGES, ROW_BYTES, &err), 0);
+    struct batch_row row = {.page = 0};
+    struct batch batch = {.rows = &row, .n_rows = 1, .page_end = PAGES};
+    size_t before = n_touched(&k);
+    kv_touch_ahead(&k, &batch);
+    CHECK_INT(n_touched(&k) - before, 1);
+    for (uint32_t i = 0; i < PARTS * PART_BYTES / HUGE_PAGE; i++)
+        kv_touch_ahead(&k, &batch);
+    for (uint32_t part = 0; part < PARTS; part++)
+        CHECK(k.next[part] >= (size_t)(part + 1) * PART_BYTES);
+    kv_touch_close(&k);
+    buffer_unmap(&memory);
+}
+
 TEST(kv_touch, touches_nothing_twice_and_nothing_past_the_end)
 {
     struct buffer memory;

@@ -41,7 +41,7 @@ static int forward(struct engine *e, const struct page_run *runs, uint32_t n_run
     for (uint32_t i = 0; i < n; i++)
         rows[i] = (struct batch_row){tokens[from + i], from + i, pages[from + i], 0,
                                      i == n - 1 ? OUTPUT_LOGITS : OUTPUT_NONE};
-    struct batch batch = {&seq, rows, 1, n, logits, live};
+    struct batch batch = {&seq, rows, 1, n, logits, live, 0};
     return engine_forward(e, &batch, err);
 }
 
@@ -99,7 +99,7 @@ TEST(mock_engine, rows_of_several_sequences_share_a_batch)
                                {3, 2, 22, 0, OUTPUT_LOGITS},
                                {4, 0, 30, 1, OUTPUT_NONE},
                                {5, 1, 31, 1, OUTPUT_LOGITS}};
-    struct batch batch = {seqs, rows, 2, 5, got, NULL};
+    struct batch batch = {seqs, rows, 2, 5, got, NULL, 0};
     CHECK(engine_forward(e, &batch, &err) == 0);
     CHECK(memcmp(got, want_a, sizeof want_a) == 0);
     CHECK(memcmp(got + VOCAB, want_b, sizeof want_b) == 0);

@@ -28,6 +28,7 @@ TEST(page_pool, takes_in_order_and_in_extents)
     CHECK_RUN(page_pool_take(&pool, 10, PAGE_NONE), 0, 10);
     CHECK_RUN(page_pool_take(&pool, 100, PAGE_NONE), 10, 100);
     CHECK_INT(pool.n_free, 90);
+    CHECK_INT(pool.end, 110);
     CHECK_INT(page_pool_private(&pool), 110);
     CHECK(!page_pool_is_free(&pool, 109) && page_pool_is_free(&pool, 110));
     CHECK_RUN(page_pool_take(&pool, 1000, PAGE_NONE), 110, 90);
@@ -35,6 +36,8 @@ TEST(page_pool, takes_in_order_and_in_extents)
     CHECK(page_pool_check(&pool));
     page_pool_give(&pool, (struct page_run){0, 200});
     CHECK_INT(pool.n_free, 200);
+    CHECK_RUN(page_pool_take(&pool, 10, PAGE_NONE), 0, 10);
+    CHECK_INT(pool.end, 200); /* it does not sink again */
     CHECK(page_pool_check(&pool));
     page_pool_close(&pool);
 }

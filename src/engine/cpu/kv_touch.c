@@ -37,6 +37,8 @@ static void touch(uint8_t *byte)
 
 void kv_touch_ahead(struct kv_touch *k, const struct batch *batch)
 {
+    if (batch->page_end > k->high)
+        k->high = batch->page_end;
     for (uint32_t i = 0; i < batch->n_rows; i++)
         if (batch->rows[i].page >= k->high)
             k->high = batch->rows[i].page + 1;

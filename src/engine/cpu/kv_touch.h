@@ -7,7 +7,8 @@
 
 /* The system hands out KV memory on first use, a huge page at a time: milliseconds each on a
  * virtual machine, and a batch that runs past the border of many at once would take a tenth of a
- * second longer. So each batch touches a few pages ahead of the highest position in use.
+ * second longer. So each batch touches a few pages, up to some way ahead of the highest position
+ * that a sequence has.
  *
  *   part     [ used ........ | touched ahead ..... | not yet ...... ]   keys or values of a layer
  *                           high                  high + ahead
@@ -17,7 +18,7 @@ struct kv_touch {
     uint32_t n_parts; /* keys and values of each layer */
     uint32_t n_pages; /* KV positions */
     size_t row_bytes; /* of a position in a part */
-    uint32_t high;    /* positions from here on were never used */
+    uint32_t high;    /* positions from here on no sequence had */
     size_t *next;     /* [n_parts] the first byte, from base, that may be untouched */
 };
 
