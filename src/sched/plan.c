@@ -77,11 +77,13 @@ static double least_time_ns(const struct step_cost *cost, uint32_t position, dou
 }
 
 /* Rows that fill no tile of the engine's cost nearly as much as if they did. The oldest prompt
- * leaves them for the next step, unless it would then have none, or is at its end. */
-static void trim_to_tiles(const struct scheduler *s, struct sequence *oldest, uint32_t n_rows)
+ * leaves them for the next step, unless prompts would then have too few, or it is at its end. */
+static void trim_to_tiles(const struct scheduler *s, struct sequence *oldest, uint32_t n_decodes,
+                          uint32_t n_prompts)
 {
-    uint32_t tile = s->engine->info.row_tile, excess = tile ? n_rows % tile : 0;
-    if (excess < oldest->n_rows && rows_left(oldest) > 0)
+    uint32_t tile = s->engine->info.row_tile;
+    uint32_t excess = tile ? (n_decodes + n_prompts) % tile : 0;
+    if (excess < oldest->n_rows && n_prompts - excess >= MIN_ROWS && rows_left(oldest) > 0)
         oldest->n_rows -= excess;
 }
 
@@ -100,7 +102,7 @@ static void plan_prefills(struct scheduler *s, uint32_t n, const struct step_wor
     for (uint32_t i = 1; i < n; i++)
         give_rows(&s->cost, s->prefills[i], &budget, budget.time_ns, budget.rows, 0);
     give_rows(&s->cost, oldest, &budget, budget.time_ns, budget.rows, 0);
-    trim_to_tiles(s, oldest, decodes->rows + rows - budget.rows);
+    trim_to_tiles(s, oldest, decodes->rows, rows - budget.rows);
 }
 
 void scheduler_plan(struct scheduler *s)

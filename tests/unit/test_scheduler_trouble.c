@@ -551,6 +551,24 @@ TEST(scheduler_trouble, steps_are_whole_tiles)
     fixture_close(&f);
 }
 
+/* But prompts have 32 of them, even if that is not a tile. */
+TEST(scheduler_trouble, the_least_of_a_step_is_not_cut_to_tiles)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    fixture_open(&f, &o);
+    f.engine->info.row_tile = 12;
+    struct client *c[2] = {client_random(2, 15, 9), client_random(1, 210, 1)};
+    client_submit(&f, c[0]);
+    step_with_cost(&f, 5, 1);
+    client_submit(&f, c[1]);
+    CHECK_INT(step_with_cost(&f, 5, 1000), 32 + 1);
+    CHECK_INT(sequence_of(c[1])->n_computed, 32);
+    fixture_run(&f, c, 2);
+    free_clients(c, 2);
+    fixture_close(&f);
+}
+
 TEST(scheduler_trouble, prompts_move_where_the_weights_alone_fill_a_step)
 {
     struct fixture f;
