@@ -25,13 +25,18 @@ struct bench_row {
     double best, mean;         /* tokens a second, of all streams */
     struct bench_work work;    /* of one run */
     struct engine_times times; /* of the best run */
+    /* Peaks are the best that the benchmark saw so far. Reading is as fast as it was directly
+     * before or after the best run: what memory gives changes with what else the machine does, or
+     * with where a host has put a virtual machine's processors. All zero: not measured, or not
+     * known. */
+    struct machine_limits limits;
 };
 
 /* The engine is opened anew for each number of threads. */
 struct bench_engine {
     char name[sizeof((struct engine_info *)0)->name];
     uint32_t n_threads;
-    struct machine_limits limits; /* all zero: not measured, or not known */
+    struct machine_limits limits; /* the best of all rows */
 };
 
 struct bench {
@@ -46,7 +51,7 @@ struct bench {
     uint32_t n_rows, n_planned;
 };
 
-/* Measures every row on the opened engine, and the machine before, between and behind them. */
+/* Measures every row on the opened engine, in turns with what the machine can do. */
 int bench_run(struct bench *b, struct runtime *runtime, struct error *err);
 
 /* What a run of the row takes on an engine with these figures; only test, tokens, depth and
@@ -63,7 +68,7 @@ struct bench_limit {
     double attention;    /* attention's multiply-adds in its own time, of the float peak */
     double products;     /* those of the products in theirs, of the peaks */
 };
-struct bench_limit bench_limit_of(const struct bench_row *row, const struct machine_limits *limits);
+struct bench_limit bench_limit_of(const struct bench_row *row);
 
 void bench_print_table(const struct bench *b);
 void bench_print_json(const struct bench *b);

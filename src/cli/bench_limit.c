@@ -42,9 +42,10 @@ struct bench_work bench_work_of(const struct bench_row *row, const struct engine
     return w;
 }
 
-struct bench_limit bench_limit_of(const struct bench_row *row, const struct machine_limits *limits)
+struct bench_limit bench_limit_of(const struct bench_row *row)
 {
     struct bench_limit l = {0};
+    const struct machine_limits *limits = &row->limits;
     const struct bench_work *w = &row->work;
     if (w->n_batches == 0 || !(limits->read_bytes_per_s > 0) || !(limits->int8_macs_per_s > 0) ||
         !(limits->float_macs_per_s > 0))

@@ -39,7 +39,7 @@ static struct known known_of(const struct bench *b)
         .threads = b->n_engines > 1,
         .work = row->work.n_batches > 0,
         .times = time_ns(row) > 0,
-        .limits = bench_limit_of(row, &engine_of(b, row)->limits).tokens_per_s > 0,
+        .limits = bench_limit_of(row).tokens_per_s > 0,
     };
 }
 
@@ -73,7 +73,7 @@ static void share_add(struct line *line, const char *name, double share)
 static struct line line_make(const struct bench *b, struct known known, int i)
 {
     const struct bench_row *row = &b->rows[i < 0 ? 0 : i];
-    const struct bench_limit limit = bench_limit_of(row, &engine_of(b, row)->limits);
+    const struct bench_limit limit = bench_limit_of(row);
     const double millions = tokens_of(row) * 1e6, whole_ns = time_ns(row);
     struct line line = {.is_head = i < 0};
     char streams[16] = "", depth[16] = "";
@@ -168,7 +168,7 @@ static void engine_write(struct json_writer *w, const struct bench_engine *e)
 static void row_write(struct json_writer *w, const struct bench *b, const struct bench_row *row,
                       struct known known)
 {
-    const struct bench_limit limit = bench_limit_of(row, &engine_of(b, row)->limits);
+    const struct bench_limit limit = bench_limit_of(row);
     const double tokens = tokens_of(row), whole_ns = time_ns(row);
     json_object_begin(w, NULL);
     json_add_string(w, "test", test_names[row->test]);
@@ -190,6 +190,7 @@ static void row_write(struct json_writer *w, const struct bench *b, const struct
         json_add_double(w, "other_share_of_time", (double)row->times.other_ns / whole_ns);
     }
     if (known.limits) {
+        json_add_double(w, "memory_bytes_per_second", row->limits.read_bytes_per_s);
         json_add_double(w, "limit_tokens_per_second", limit.tokens_per_s);
         json_add_double(w, "share_of_limit", limit.reached);
         json_add_string(w, "bound_by", limit.is_memory ? "memory" : "compute");

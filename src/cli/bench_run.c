@@ -5,6 +5,7 @@
 #include "cli/bench.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +14,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 
-/* The machine is measured before the first row and behind each, for a second in all of each kind;
- * in a row's own neighbourhood, because other programs come and go. */
-enum { FIRST_PROBE_MS = 400, PROBE_MS = 60, ALL_PROBES_MS = 1000 };
+/* For how long the machine is measured, before the first row and after each run of a row. */
+enum { FIRST_PROBE_MS = 400, PROBE_MS = 50 };
 
 /* Sequence s has the pages [s * length, (s + 1) * length). */
 struct rig {
@@ -26,7 +26,7 @@ struct rig {
     uint32_t *filled;           /* [n_streams] positions that hold their KV */
     struct batch_row *rows;     /* [max_rows] */
     float *logits;              /* [n_streams][n_vocab] */
-    uint32_t probed_ms;
+    bool without_limits;
 };
 
 static struct batch_row row_at(const struct rig *rig, uint32_t stream, uint32_t position)
@@ -102,24 +102,38 @@ static struct engine_times times_since(const struct engine_times *before,
                                  now->other_ns - before->other_ns};
 }
 
+/* Reading is measured anew, peaks are raised. */
+static int probe(struct rig *rig, uint32_t ms, struct machine_limits *limits, struct error *err)
+{
+    limits->read_bytes_per_s = 0;
+    return rig->without_limits ? 0 : engine_measure(rig->engine, ms, limits, err);
+}
+
 static int row_measure(struct rig *rig, struct bench_row *row, uint32_t repeats, struct error *err)
 {
     double tokens = (double)row->tokens * row->streams, total_s = 0;
-    if (fill_depth(rig, row, err))
+    if (fill_depth(rig, row, err) || probe(rig, PROBE_MS, &row->limits, err))
         return -1;
+    double read_of_best = 0;
     for (uint32_t i = 0; i < repeats; i++) {
         struct engine_times before = rig->engine->times;
+        double read_before = row->limits.read_bytes_per_s;
         uint64_t start_ns = clock_now_ns();
         if (row->test == BENCH_DECODE ? decode(rig, row, err)
                                       : prefill(rig, 0, row->depth, row->depth + row->tokens, err))
             return -1;
         double seconds = (double)(clock_now_ns() - start_ns) / 1e9;
+        struct engine_times times = times_since(&before, &rig->engine->times);
+        if (probe(rig, PROBE_MS, &row->limits, err))
+            return -1;
         total_s += seconds;
         if (tokens / seconds > row->best) {
             row->best = tokens / seconds;
-            row->times = times_since(&before, &rig->engine->times);
+            row->times = times;
+            read_of_best = fmax(read_before, row->limits.read_bytes_per_s);
         }
     }
+    row->limits.read_bytes_per_s = read_of_best;
     row->mean = tokens * repeats / total_s;
     row->work = bench_work_of(row, &rig->engine->info, rig->engine->limits.max_rows);
     return 0;
@@ -141,6 +155,7 @@ static int rig_open(struct rig *rig, const struct bench *b, struct engine *engin
     uint32_t n_streams = decoded ? list_max(&b->streams) : 1;
     *rig = (struct rig){
         .engine = engine,
+        .without_limits = b->without_limits,
         .length = (uint32_t)length,
         .n_streams = n_streams,
         .runs = calloc(n_streams, sizeof *rig->runs),
@@ -181,31 +196,26 @@ static void progress_show(const struct bench *b, const struct bench_row *row)
                 row->depth);
 }
 
-static int probe(struct rig *rig, const struct bench *b, struct bench_engine *engine,
-                 struct error *err)
-{
-    uint32_t ms = rig->probed_ms == 0 ? FIRST_PROBE_MS : PROBE_MS;
-    if (b->without_limits || rig->probed_ms >= ALL_PROBES_MS)
-        return 0;
-    rig->probed_ms += ms;
-    return engine_measure(rig->engine, ms, &engine->limits, err);
-}
-
 /* Nothing to do for 0 tokens, which is how a test is left out. */
 static int row_add(struct bench *b, struct rig *rig, struct bench_row row, struct error *err)
 {
     if (row.tokens == 0)
         return 0;
     progress_show(b, &row);
-    if (row_measure(rig, &row, b->repeats, err) || probe(rig, b, &b->engines[row.engine], err))
+    struct machine_limits *all = &b->engines[row.engine].limits;
+    row.limits = *all;
+    if (row_measure(rig, &row, b->repeats, err))
         return -1;
+    double most = fmax(all->read_bytes_per_s, row.limits.read_bytes_per_s);
+    *all = row.limits;
+    all->read_bytes_per_s = most;
     b->rows[b->n_rows++] = row;
     return 0;
 }
 
 static int rows_measure(struct bench *b, struct rig *rig, uint32_t engine, struct error *err)
 {
-    if (probe(rig, b, &b->engines[engine], err))
+    if (probe(rig, FIRST_PROBE_MS, &b->engines[engine].limits, err))
         return -1;
     for (size_t d = 0; d < b->depths.n; d++) {
         struct bench_row row = {.engine = engine, .depth = b->depths.items[d], .streams = 1};

@@ -22,7 +22,7 @@ static const struct option bench_options[] = {
     UINTS("depth d", &bench.depths, "N,...", 0, NO_MAX, "tokens before those (default 0)"),
     UINTS("streams", &bench.streams, "N,...", 1, 256, "sequences decoded at once (default 1)"),
     UINTS("threads t", &bench.threads, "N,...", 0, 1024,
-          "compute threads (default: as many as cores)"),
+          "compute threads (default: one for each fast core)"),
     UINT("repeats r", &bench.repeats, "N", 1, 1000,
          "runs of each row, of which the best and the mean are shown (default 3)"),
     FLAG("no-limits", &bench.without_limits, "do not measure what the machine can do"),

@@ -49,8 +49,8 @@ TEST(bench, work_that_is_not_known)
     struct bench_row row = row_of(BENCH_DECODE, 3, 7, 2);
     row.work = bench_work_of(&row, &nothing, 4);
     CHECK(row.work.n_batches == 0 && row.work.bytes == 0);
-    struct machine_limits limits = {1, 1, 1, 0};
-    CHECK(bench_limit_of(&row, &limits).tokens_per_s == 0);
+    row.limits = (struct machine_limits){1, 1, 1, 0};
+    CHECK(bench_limit_of(&row).tokens_per_s == 0);
 }
 
 TEST(bench, limit_is_that_of_the_slower)
@@ -58,30 +58,29 @@ TEST(bench, limit_is_that_of_the_slower)
     struct bench_row row = row_of(BENCH_DECODE, 1, 0, 1); /* 1510 bytes, 150 int8, 27 floats */
     row.best = 5;
     row.times = (struct engine_times){.products_ns = 500000000, .attention_ns = 4000000};
-    struct machine_limits limits = {15100, 1500, 1000, 0};
-    struct bench_limit l = bench_limit_of(&row, &limits); /* reads 0.1 s, computes 0.127 s */
+    row.limits = (struct machine_limits){15100, 1500, 1000, 0};
+    struct bench_limit l = bench_limit_of(&row); /* reads 0.1 s, computes 0.127 s */
     CHECK(!l.is_memory && l.tokens_per_s > 7.87 && l.tokens_per_s < 7.88);
     CHECK(l.reached > 0.634 && l.reached < 0.636);
     CHECK(l.attention > 0.499 && l.attention < 0.501); /* 2 of 1000 a second, in 4 ms */
     CHECK(l.products > 0.249 && l.products < 0.251);   /* 0.125 s in half a second */
-    limits.read_bytes_per_s = 7550;
-    l = bench_limit_of(&row, &limits);
+    row.limits.read_bytes_per_s = 7550;
+    l = bench_limit_of(&row);
     CHECK(l.is_memory && l.tokens_per_s > 4.99 && l.tokens_per_s < 5.01 && l.reached > 0.99);
 }
 
 TEST(bench, what_fits_in_the_cache_is_not_read_from_memory)
 {
     struct bench_row row = row_of(BENCH_DECODE, 2, 0, 1); /* 1510 and 1520 bytes a batch */
-    struct machine_limits limits = {1, 1000, 1000, 1515};
-    CHECK(!bench_limit_of(&row, &limits).is_memory);
-    limits.cache_bytes = 1514;
-    CHECK(bench_limit_of(&row, &limits).is_memory);
+    row.limits = (struct machine_limits){1, 1000, 1000, 1515};
+    CHECK(!bench_limit_of(&row).is_memory);
+    row.limits.cache_bytes = 1514;
+    CHECK(bench_limit_of(&row).is_memory);
 }
 
 TEST(bench, limit_without_figures)
 {
     struct bench_row row = row_of(BENCH_DECODE, 1, 0, 1);
-    struct machine_limits none = {0};
-    struct bench_limit l = bench_limit_of(&row, &none);
+    struct bench_limit l = bench_limit_of(&row);
     CHECK(l.tokens_per_s == 0 && l.reached == 0 && l.attention == 0);
 }

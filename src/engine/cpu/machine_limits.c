@@ -13,10 +13,12 @@
 #include "engine/cpu/buffer.h"
 
 enum {
-    READ_BYTES = 2 << 20, /* of a thread in a slice: long enough for the hardware to foresee it */
-    FEWEST_BYTES = 128 << 20,
-    CACHES = 4, /* memory to read from, times the largest cache */
+    LINE_BYTES = 64,
+    CACHES = 8, /* memory to read, times the largest cache, of which little is then found in it */
+    FEWEST_BYTES = 256 << 20,
+    MOST_BYTES = 1 << 30,
     SLICE_NS = 100 * 1000,
+    READ_SLICE_NS = 40 * 1000 * 1000,
     ENOUGH_SLICES = 8, /* with all threads at work, to believe the best of them */
     FIRST_ROUNDS = 256,
 };
@@ -32,25 +34,31 @@ struct part {
 struct machine_probe {
     struct parallel *pool;
     struct buffer memory;
-    size_t read_at; /* goes round in memory, so that no cache has what comes next */
     struct part *parts;
-    /* What a slice does: `rounds` of a peak loop, or with NULL it reads. */
+    /* What a slice does: `rounds` of a peak loop, or with NULL it reads all memory. */
     uint64_t (*loop)(uint32_t rounds);
     uint32_t rounds;
 };
 
-static uint64_t read_memory(const void *data)
+/* The thread's share of a memory, in whole lines. */
+static uint64_t share_begin(const struct machine_probe *p, uint32_t thread)
 {
-    const uint64_t *words = data;
+    return p->memory.size_bytes / LINE_BYTES * thread / parallel_threads(p->pool) * LINE_BYTES;
+}
+
+static uint64_t read_share(const struct machine_probe *p, uint32_t thread)
+{
+    uint64_t begin = share_begin(p, thread), n_bytes = share_begin(p, thread + 1) - begin;
+    const uint64_t *words = (const uint64_t *)((const uint8_t *)p->memory.data + begin);
     uint64_t sums[8] = {0};
-    for (size_t i = 0; i < READ_BYTES / sizeof *words; i += 8)
+    for (size_t i = 0; i < n_bytes / sizeof *words; i += 8)
         for (int k = 0; k < 8; k++)
             sums[k] ^= words[i + k];
     for (int k = 1; k < 8; k++)
         sums[0] ^= sums[k];
     volatile uint64_t keep = sums[0];
     (void)keep;
-    return READ_BYTES;
+    return n_bytes;
 }
 
 static void slice_job(void *context, uint32_t thread, uint32_t n_threads)
@@ -60,10 +68,7 @@ static void slice_job(void *context, uint32_t thread, uint32_t n_threads)
     (void)n_threads;
     parallel_barrier(p->pool, thread);
     part->begin_ns = clock_now_ns();
-    part->work = p->loop ? p->loop(p->rounds)
-                         : read_memory((uint8_t *)p->memory.data +
-                                       (p->read_at + (size_t)thread * READ_BYTES) %
-                                           p->memory.size_bytes);
+    part->work = p->loop ? p->loop(p->rounds) : read_share(p, thread);
     part->end_ns = clock_now_ns();
 }
 
@@ -77,7 +82,6 @@ static struct slice slice_run(struct machine_probe *p)
 {
     uint32_t n_threads = parallel_threads(p->pool);
     parallel_run(p->pool, slice_job, p);
-    p->read_at = (p->read_at + (size_t)n_threads * READ_BYTES) % p->memory.size_bytes;
     uint64_t begin_ns = p->parts[0].begin_ns, last_begin_ns = begin_ns;
     uint64_t end_ns = p->parts[0].end_ns;
     struct slice slice = {0};
@@ -117,9 +121,26 @@ static void note_threads(struct machine_probe *p)
     }
 }
 
+/* Bytes a second in the best slice of the given time, or *best if that is more. */
+static void measure_reading(struct machine_probe *p, uint32_t duration_ms, double *best)
+{
+    uint64_t end_ns = clock_now_ns() + (uint64_t)duration_ms * 1000000;
+    p->loop = NULL;
+    do {
+        struct slice whole = {0};
+        do {
+            struct slice once = slice_run(p);
+            whole.work += once.work;
+            whole.length_ns += once.length_ns;
+        } while (whole.length_ns < READ_SLICE_NS && clock_now_ns() < end_ns);
+        double rate = rate_of(whole.work, whole.length_ns);
+        *best = rate > *best ? rate : *best;
+    } while (clock_now_ns() < end_ns);
+}
+
 /* Work a second in the best slice of the given time, or *best if that is more. */
-static void measure(struct machine_probe *p, uint64_t (*loop)(uint32_t rounds),
-                    uint32_t duration_ms, double *best)
+static void measure_loop(struct machine_probe *p, uint64_t (*loop)(uint32_t rounds),
+                         uint32_t duration_ms, double *best)
 {
     uint64_t end_ns = clock_now_ns() + (uint64_t)duration_ms * 1000000;
     uint32_t n_slices = 0, n_shared = 0;
@@ -129,7 +150,7 @@ static void measure(struct machine_probe *p, uint64_t (*loop)(uint32_t rounds),
         p->parts[t].best_per_s = 0;
     do {
         struct slice slice = slice_run(p);
-        if (loop && p->parts[0].end_ns - p->parts[0].begin_ns < SLICE_NS) {
+        if (p->parts[0].end_ns - p->parts[0].begin_ns < SLICE_NS) {
             p->rounds *= 2; /* too short to time, and for a processor to reach its pace */
             continue;
         }
@@ -139,8 +160,8 @@ static void measure(struct machine_probe *p, uint64_t (*loop)(uint32_t rounds),
         n_slices++;
         n_shared += slice.is_shared;
     } while (clock_now_ns() < end_ns || n_slices == 0);
-    if (loop && n_shared < ENOUGH_SLICES && sum_of_threads(p) > *best)
-        *best = sum_of_threads(p); /* memory, unlike cores, is shared by the threads */
+    if (n_shared < ENOUGH_SLICES && sum_of_threads(p) > *best)
+        *best = sum_of_threads(p);
 }
 
 /* Of the last level, as the system tells it; 0 when it does not. sysconf would give what the whole
@@ -163,9 +184,9 @@ static uint64_t cache_bytes(void)
 static void touch_job(void *context, uint32_t thread, uint32_t n_threads)
 {
     struct machine_probe *p = context;
-    size_t n = p->memory.size_bytes / READ_BYTES;
-    size_t begin = n * thread / n_threads, end = n * (thread + 1) / n_threads;
-    memset((uint8_t *)p->memory.data + begin * READ_BYTES, 1, (end - begin) * READ_BYTES);
+    uint64_t begin = share_begin(p, thread);
+    (void)n_threads;
+    memset((uint8_t *)p->memory.data + begin, 1, share_begin(p, thread + 1) - begin);
 }
 
 int machine_probe_open(struct machine_probe **out, struct parallel *pool, struct error *err)
@@ -173,7 +194,7 @@ int machine_probe_open(struct machine_probe **out, struct parallel *pool, struct
     struct machine_probe *p = calloc(1, sizeof *p);
     uint32_t n_threads = parallel_threads(pool);
     size_t bytes = CACHES * cache_bytes();
-    bytes = (bytes > FEWEST_BYTES ? bytes : FEWEST_BYTES) / READ_BYTES * READ_BYTES;
+    bytes = bytes < FEWEST_BYTES ? FEWEST_BYTES : bytes < MOST_BYTES ? bytes : MOST_BYTES;
     if (p)
         p->parts = aligned_alloc(64, n_threads * sizeof *p->parts);
     if (!p || !p->parts) {
@@ -202,8 +223,8 @@ void machine_probe_close(struct machine_probe *p)
 void machine_probe_run(struct machine_probe *p, const struct kernels *kernels, uint32_t duration_ms,
                        struct machine_limits *best)
 {
-    measure(p, NULL, duration_ms, &best->read_bytes_per_s);
-    measure(p, kernels->peak->int8_macs, duration_ms, &best->int8_macs_per_s);
-    measure(p, kernels->peak->float_macs, duration_ms, &best->float_macs_per_s);
+    measure_reading(p, duration_ms, &best->read_bytes_per_s);
+    measure_loop(p, kernels->peak->int8_macs, duration_ms, &best->int8_macs_per_s);
+    measure_loop(p, kernels->peak->float_macs, duration_ms, &best->float_macs_per_s);
     best->cache_bytes = cache_bytes();
 }

@@ -7,10 +7,12 @@
 /* Measures what the machine can do, with the threads of a pool and the instructions of a kernel
  * path: bytes read from memory, multiply-adds of small integers and of floats, a second each.
  *
- * Work is timed in slices of a tenth of a millisecond, and the best slice counts: on a machine that
- * is busy with other things, too, all threads have their cores for so long now and then. A limit
- * that was measured low would make everything else look too good; so measure again while it is in
- * use. */
+ * Work is timed in slices, and the best slice counts: on a machine that is busy with other things,
+ * too, all threads have their cores for so long now and then. A slice of multiply-adds is a tenth
+ * of a millisecond. A slice of reading is several times through several times the largest cache, 40
+ * milliseconds: shorter ones find some of it in the cache, and memory gives more for a moment than
+ * it goes on giving. A limit that was measured low would make everything else look too good; so
+ * measure again while it is in use. */
 struct machine_probe;
 
 /* Takes some memory to read from, which is given back at close. */
