@@ -89,7 +89,7 @@ struct engine_times {
 struct machine_limits {
     double read_bytes_per_s; /* from memory */
     double int8_macs_per_s, float_macs_per_s;
-    uint64_t cache_bytes; /* what is read again and again is not read from memory if it fits here */
+    uint64_t cache_bytes; /* the last level's, as the system tells it; 0: not known */
 };
 
 struct engine_info {

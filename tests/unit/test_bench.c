@@ -72,9 +72,9 @@ TEST(bench, limit_is_that_of_the_slower)
 TEST(bench, what_fits_in_the_cache_is_not_read_from_memory)
 {
     struct bench_row row = row_of(BENCH_DECODE, 2, 0, 1); /* 1510 and 1520 bytes a batch */
-    row.limits = (struct machine_limits){1, 1000, 1000, 1515};
+    row.limits = (struct machine_limits){1, 1000, 1000, 4 * 1515};
     CHECK(!bench_limit_of(&row).is_memory);
-    row.limits.cache_bytes = 1514;
+    row.limits.cache_bytes = 4 * 1515 - 1;
     CHECK(bench_limit_of(&row).is_memory);
 }
 

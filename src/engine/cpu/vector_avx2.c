@@ -402,33 +402,38 @@ static void transpose(const float *tile, uint32_t dim, float *transposed)
                         transposed + d * KEY_TILE + j);
 }
 
+enum {
+    SCORES_TILE = 3, /* queries that meet 16 keys at once in scores_many */
+    VALUES_TILE = 6, /* queries that meet 16 elements of values at once in values_many */
+};
+
 /* In scores_many a register's lane is a key, and the lanes of the reference's sum are told apart by
  * time: lane l of the sum is made of elements l, l + 16, ... and the lanes are added in the order
  * of the fold, deepest pair first, so that few sums wait in registers. n_q is a constant where
  * these are called. */
 ALWAYS_INLINE void lane_0(const float *q, uint32_t n_q, const float *keys, uint32_t dim, uint32_t l,
-                          __m256 *out)
+                          struct wide *out)
 {
-    __m256 key = _mm256_load_ps(keys + l * KEY_TILE);
+    struct wide key = wide_load(keys + l * KEY_TILE, LANES);
     for (size_t i = 0; i < n_q; i++)
-        out[i] = _mm256_mul_ps(_mm256_set1_ps(q[i * dim + l]), key);
+        out[i] = wide_mul(wide_set(q[i * dim + l]), key);
     for (size_t d = l + LANES; d < dim; d += LANES) {
-        key = _mm256_load_ps(keys + d * KEY_TILE);
+        key = wide_load(keys + d * KEY_TILE, LANES);
         for (size_t i = 0; i < n_q; i++)
-            out[i] = _mm256_fmadd_ps(_mm256_set1_ps(q[i * dim + d]), key, out[i]);
+            out[i] = wide_fma(wide_set(q[i * dim + d]), key, out[i]);
     }
 }
 
 /* Lanes l and l + distance, each with what is folded onto it before. */
 #define FOLD_LANES(name, folded, distance)                                                         \
     ALWAYS_INLINE void name(const float *q, uint32_t n_q, const float *keys, uint32_t dim,         \
-                            uint32_t l, __m256 *out)                                               \
+                            uint32_t l, struct wide *out)                                          \
     {                                                                                              \
-        __m256 other[2];                                                                           \
+        struct wide other[SCORES_TILE];                                                            \
         folded(q, n_q, keys, dim, l, out);                                                         \
         folded(q, n_q, keys, dim, l + distance, other);                                            \
         for (size_t i = 0; i < n_q; i++)                                                           \
-            out[i] = _mm256_add_ps(out[i], other[i]);                                              \
+            out[i] = wide_add(out[i], other[i]);                                                   \
     }
 FOLD_LANES(lane_8, lane_0, 8)
 FOLD_LANES(lane_4, lane_8, 4)
@@ -438,11 +443,11 @@ FOLD_LANES(lane_1, lane_2, 1)
 ALWAYS_INLINE void scores_of(const float *q, uint32_t n_q, const float *transposed, uint32_t dim,
                              float *scores)
 {
-    for (size_t j = 0; j < KEY_TILE; j += HALF) {
-        __m256 sums[2];
+    for (size_t j = 0; j < KEY_TILE; j += LANES) {
+        struct wide sums[SCORES_TILE];
         lane_1(q, n_q, transposed + j, dim, 0, sums);
         for (size_t i = 0; i < n_q; i++)
-            _mm256_store_ps(scores + i * ATTENTION_BLOCK + j, sums[i]);
+            wide_store(scores + i * ATTENTION_BLOCK + j, LANES, sums[i]);
     }
 }
 
@@ -450,10 +455,10 @@ static void scores_many(const float *q, uint32_t n_q, const float *transposed, u
                         float *scores)
 {
     size_t i = 0;
-    for (; i + 2 <= n_q; i += 2, q += 2 * dim, scores += 2 * ATTENTION_BLOCK)
-        scores_of(q, 2, transposed, dim, scores);
-    if (i < n_q)
-        scores_of(q, 1, transposed, dim, scores);
+    for (; i + SCORES_TILE <= n_q; i += SCORES_TILE)
+        scores_of(q + i * dim, SCORES_TILE, transposed, dim, scores + i * ATTENTION_BLOCK);
+    for (; i < n_q; i++)
+        scores_of(q + i * dim, 1, transposed, dim, scores + i * ATTENTION_BLOCK);
 }
 
 static void softmax(float *scores, uint32_t n_keys, float *max, float *sum)
@@ -478,46 +483,34 @@ static void softmax(float *scores, uint32_t n_keys, float *max, float *sum)
     *sum = fold_sum(total);
 }
 
-/* n_q queries by n_slices of 16 elements of their outputs, all constants where it is called, so
- * that the sums stay in registers over the keys. */
+/* n_q queries, a constant where it is called, by 16 elements of their outputs, so that the sums
+ * stay in registers over the keys. */
 ALWAYS_INLINE void values_tile(const float *weights, uint32_t n_q, uint32_t n_keys,
-                               const float *tile, uint32_t stride, float *out, uint32_t n_slices)
+                               const float *tile, uint32_t stride, float *out)
 {
-    struct wide sums[3][2];
+    struct wide sums[VALUES_TILE];
     for (size_t i = 0; i < n_q; i++)
-        for (uint32_t v = 0; v < n_slices; v++)
-            sums[i][v] = wide_load(out + i * stride + v * LANES, LANES);
-    for (size_t j = 0; j < n_keys; j++, tile += LANES) {
-        for (size_t i = 0; i < n_q; i++) {
-            struct wide weight = wide_set(weights[i * ATTENTION_BLOCK + j]);
-            for (uint32_t v = 0; v < n_slices; v++)
-                sums[i][v] = wide_fma(weight, wide_load(tile + v * TILE, LANES), sums[i][v]);
-        }
+        sums[i] = wide_load(out + i * stride, LANES);
+    for (size_t j = 0; j < n_keys; j++) {
+        struct wide value = wide_load(tile + j * LANES, LANES);
+        for (size_t i = 0; i < n_q; i++)
+            sums[i] = wide_fma(wide_set(weights[i * ATTENTION_BLOCK + j]), value, sums[i]);
     }
     for (size_t i = 0; i < n_q; i++)
-        for (uint32_t v = 0; v < n_slices; v++)
-            wide_store(out + i * stride + v * LANES, LANES, sums[i][v]);
-}
-
-ALWAYS_INLINE void values_slices(const float *weights, uint32_t n_q, uint32_t n_keys,
-                                 const float *tile, uint32_t dim, float *out)
-{
-    size_t d = 0, stride = attention_stride(dim);
-    for (; d + 2 * LANES <= dim; d += 2 * LANES)
-        values_tile(weights, n_q, n_keys, tile + d * KEY_TILE, stride, out + d, 2);
-    for (; d < dim; d += LANES)
-        values_tile(weights, n_q, n_keys, tile + d * KEY_TILE, stride, out + d, 1);
+        wide_store(out + i * stride, LANES, sums[i]);
 }
 
 static void values_many(const float *weights, uint32_t n_q, uint32_t n_keys, const float *tile,
                         uint32_t dim, float *out)
 {
-    size_t i = 0, stride = attention_stride(dim);
-    for (; i + 3 <= n_q; i += 3, weights += 3 * ATTENTION_BLOCK, out += 3 * stride)
-        values_slices(weights, 3, n_keys, tile, dim, out);
-    switch (n_q - i) {
-    case 2: values_slices(weights, 2, n_keys, tile, dim, out); break;
-    case 1: values_slices(weights, 1, n_keys, tile, dim, out); break;
+    size_t stride = attention_stride(dim);
+    for (size_t d = 0; d < dim; d += LANES, tile += LANES * KEY_TILE, out += LANES) {
+        size_t i = 0;
+        for (; i + VALUES_TILE <= n_q; i += VALUES_TILE)
+            values_tile(weights + i * ATTENTION_BLOCK, VALUES_TILE, n_keys, tile, stride,
+                        out + i * stride);
+        for (; i < n_q; i++)
+            values_tile(weights + i * ATTENTION_BLOCK, 1, n_keys, tile, stride, out + i * stride);
     }
 }
 
