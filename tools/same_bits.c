@@ -75,7 +75,7 @@ static void run_plain(struct engine *e, struct walker *w, float *logits)
     struct batch_row rows[MAX_ROWS];
     struct batch_seq seq;
     uint32_t n = walker_add_rows(w, w->n_tokens, 0, rows, &seq);
-    forward(e, &(struct batch){&seq, rows, 1, n, logits, NULL});
+    forward(e, &(struct batch){&seq, rows, 1, n, logits, NULL, 0});
 }
 
 /* Random cuts, with rows of other sequences before and behind; compares each row that is asked for.
@@ -102,7 +102,7 @@ static void run_mixed(struct engine *e, struct walker *w, struct walker *others,
             n_mine = who == w ? outputs : n_mine;
             n_before += i < place ? outputs : 0;
         }
-        forward(e, &(struct batch){seqs, rows, n_seqs, n_rows, logits, NULL});
+        forward(e, &(struct batch){seqs, rows, n_seqs, n_rows, logits, NULL, 0});
         if (memcmp(logits + n_before * n_vocab, plain + compared * n_vocab,
                    n_mine * n_vocab * sizeof *logits) != 0)
             fail("other bits");
