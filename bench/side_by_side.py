@@ -13,6 +13,7 @@ Rows of the server (radish serve, and llama-server with flash attention, 8 slots
   agents     4 conversations of 12 turns behind one system prompt of about 1,200 tokens, 48 tokens a turn:
              seconds, and the median time to the first token of a turn
   gap        3 streams while a prompt of about 4,000 tokens arrives: longest gap between two tokens
+             (of streams whose tokens all have text: two steps, one without any, look like one long one)
   equal      8 equal prompts of about 1,500 tokens at once: time until all have their first token
 --rows takes their names, or "engine", "server", "prefill".
 

@@ -11,7 +11,8 @@ takes for a digit beyond the numbers.
 import tokenizers
 from tokenizers import Regex, pre_tokenizers
 
-CODES = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+from c_tables import CODES, print_ranges
+
 STEP = 4096
 
 
@@ -31,25 +32,6 @@ def by_class(name):
     return members(pre_tokenizers.Split(Regex(name), "isolated"))
 
 
-def print_ranges(name, codes):
-    ranges = []
-    for c in sorted(codes):
-        if ranges and ranges[-1][1] == c - 1:
-            ranges[-1][1] = c
-        else:
-            ranges.append([c, c])
-    print(f"static const struct code_range {name}[{len(ranges)}] = {{")
-    line = "   "
-    for first, last in ranges:
-        item = f" {{{first:#x}, {last:#x}}},"
-        if len(line) + len(item) > 100:
-            print(line)
-            line = "   "
-        line += item
-    print(line)
-    print("};\n")
-
-
 def main():
     letters, numbers, spaces = by_class(r"\p{L}"), by_class(r"\p{N}"), by_class(r"\s")
     digits = members(pre_tokenizers.Digits(individual_digits=True)) - numbers
@@ -57,10 +39,10 @@ def main():
     print(f"/* Made by tools/make_pre_tables.py from tokenizers {tokenizers.__version__}.")
     print(" * Do not edit. */")
     print("// clang-format off")
-    print_ranges("letter_ranges", letters)
-    print_ranges("number_ranges", numbers)
-    print_ranges("digit_ranges", digits)
-    print_ranges("space_ranges", spaces)
+    print_ranges("letter_ranges", sorted(letters))
+    print_ranges("number_ranges", sorted(numbers))
+    print_ranges("digit_ranges", sorted(digits))
+    print_ranges("space_ranges", sorted(spaces))
     print("// clang-format on")
 
 

@@ -9,33 +9,11 @@ transformers runs on, not with the C library's locale.
 import sys
 import unicodedata
 
-CODES = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+from c_tables import CODES, print_ranges, print_table
 
 
-def ranges(predicate):
-    out = []
-    for c in CODES:
-        if not predicate(chr(c)):
-            continue
-        if out and out[-1][1] == c - 1:
-            out[-1][1] = c
-        else:
-            out.append([c, c])
-    return out
-
-
-def print_ranges(name, predicate):
-    found = ranges(predicate)
-    print(f"static const struct code_range {name}[{len(found)}] = {{")
-    line = "   "
-    for first, last in found:
-        item = f" {{{first:#x}, {last:#x}}},"
-        if len(line) + len(item) > 100:
-            print(line)
-            line = "   "
-        line += item
-    print(line)
-    print("};\n")
+def print_members(name, predicate):
+    print_ranges(name, [c for c in CODES if predicate(chr(c))])
 
 
 def case_runs(method):
@@ -59,29 +37,15 @@ def case_runs(method):
     return runs, special
 
 
+def octal(text):
+    return "".join(f"\\{byte:03o}" for byte in text.encode())
+
+
 def print_case(name, method):
     runs, special = case_runs(method)
-    print(f"static const struct case_run {name}_runs[{len(runs)}] = {{")
-    line = "   "
-    for first, last, step, delta in runs:
-        item = f" {{{first:#x}, {last:#x}, {step}, {delta}}},"
-        if len(line) + len(item) > 100:
-            print(line)
-            line = "   "
-        line += item
-    print(line)
-    print("};\n")
-    print(f"static const struct case_special {name}_special[{len(special)}] = {{")
-    line = "   "
-    for c, mapped in special:
-        text = "".join(f"\\{b:03o}" for b in mapped.encode())
-        item = f' {{{c:#x}, "{text}"}},'
-        if len(line) + len(item) > 100:
-            print(line)
-            line = "   "
-        line += item
-    print(line)
-    print("};\n")
+    print_table(f"case_run {name}_runs",
+                [f"{first:#x}, {last:#x}, {step}, {delta}" for first, last, step, delta in runs])
+    print_table(f"case_special {name}_special", [f'{c:#x}, "{octal(mapped)}"' for c, mapped in special])
 
 
 def main():
@@ -89,11 +53,11 @@ def main():
           f"{sys.version_info[0]}.{sys.version_info[1]}, Unicode {unicodedata.unidata_version}.")
     print(" * Do not edit. */")
     print("// clang-format off")
-    print_ranges("alpha_ranges", str.isalpha)
-    print_ranges("decimal_ranges", str.isdecimal)
-    print_ranges("digit_ranges", str.isdigit)
-    print_ranges("numeric_ranges", str.isnumeric)
-    print_ranges("printable_ranges", str.isprintable)
+    print_members("alpha_ranges", str.isalpha)
+    print_members("decimal_ranges", str.isdecimal)
+    print_members("digit_ranges", str.isdigit)
+    print_members("numeric_ranges", str.isnumeric)
+    print_members("printable_ranges", str.isprintable)
     print_case("upper", str.upper)
     print_case("lower", str.lower)
     print_case("title", str.title)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/cpu_topology.h"
 #include "engine/cpu/buffer.h"
 
 enum {
@@ -33,6 +34,7 @@ struct part {
 
 struct machine_probe {
     struct parallel *pool;
+    uint32_t n_at_once; /* threads that can run at the same time */
     struct buffer memory;
     struct part *parts;
     /* What a slice does: `rounds` of a peak loop, or with NULL it reads all memory. */
@@ -103,13 +105,15 @@ static double rate_of(uint64_t work, uint64_t ns)
 }
 
 /* The sum of what each thread did at best, for when the machine is so busy that they never have
- * their cores at the same time. It may be more than they could do together, but not less. */
+ * their cores at the same time. It may be more than they could do together, but not less. Of more
+ * threads than cores only so many count. */
 static double sum_of_threads(const struct machine_probe *p)
 {
+    uint32_t n_threads = parallel_threads(p->pool);
     double sum = 0;
-    for (uint32_t t = 0; t < parallel_threads(p->pool); t++)
+    for (uint32_t t = 0; t < n_threads; t++)
         sum += p->parts[t].best_per_s;
-    return sum;
+    return n_threads > p->n_at_once ? sum * p->n_at_once / n_threads : sum;
 }
 
 static void note_threads(struct machine_probe *p)
@@ -201,7 +205,14 @@ int machine_probe_open(struct machine_probe **out, struct parallel *pool, struct
         machine_probe_close(p);
         return error_set(err, ERROR_MEMORY, "no memory to measure the machine");
     }
+    struct cpu_topology cpus;
+    if (cpu_topology_open(&cpus, err)) {
+        machine_probe_close(p);
+        return -1;
+    }
     p->pool = pool;
+    p->n_at_once = cpu_topology_available(&cpus);
+    cpu_topology_close(&cpus);
     if (buffer_map(&p->memory, bytes, "measuring memory", err)) {
         machine_probe_close(p);
         return -1;
