@@ -55,6 +55,8 @@ bool json_to_uint64(const struct json *value, uint64_t *out);
 struct json *json_new(struct arena *arena, enum json_type type);
 struct json *json_new_string(struct arena *arena, const char *bytes, size_t len);
 struct json *json_new_bool(struct arena *arena, bool value);
+/* A value to stand in another tree: its head is copied, its children are shared. */
+struct json *json_share(struct arena *arena, const struct json *value);
 /* Makes `child` the last of `parent`'s children; an object's child has its key already. */
 void json_link(struct json *parent, struct json *child);
 /* Appends to an object (key given, replacing nothing) or to an array (key NULL). Ignores NULLs. */

@@ -41,6 +41,18 @@ void json_link(struct json *parent, struct json *child)
     parent->count++;
 }
 
+struct json *json_share(struct arena *arena, const struct json *value)
+{
+    struct json *copy = json_new(arena, value->type);
+    if (!copy)
+        return NULL;
+    *copy = *value;
+    copy->key = NULL;
+    copy->key_len = 0;
+    copy->next = NULL;
+    return copy;
+}
+
 void json_append(struct arena *arena, struct json *parent, const char *key, struct json *child)
 {
     if (!parent || !child)

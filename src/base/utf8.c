@@ -26,6 +26,18 @@ size_t utf8_valid_prefix(const char *bytes, size_t len)
     return width;
 }
 
+bool utf8_is_valid(const char *bytes, size_t len)
+{
+    while (len) {
+        size_t width = utf8_valid_prefix(bytes, len);
+        if (width == 0)
+            return false;
+        bytes += width;
+        len -= width;
+    }
+    return true;
+}
+
 uint32_t utf8_decode(const char *bytes, size_t width)
 {
     static const unsigned char lead_mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};

@@ -1,6 +1,7 @@
 #ifndef RADISH_BASE_UTF8_H
 #define RADISH_BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -9,6 +10,9 @@
 /* The length (1..4) of the well-formed sequence at the start of `bytes`, or 0: no overlong forms,
  * no surrogates, nothing past U+10FFFF. */
 size_t utf8_valid_prefix(const char *bytes, size_t len);
+
+/* Whether all of it is well-formed. */
+bool utf8_is_valid(const char *bytes, size_t len);
 
 /* Decodes a well-formed sequence of that length. */
 uint32_t utf8_decode(const char *bytes, size_t width);

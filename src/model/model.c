@@ -458,3 +458,14 @@ void model_close(struct model *m)
     gguf_close(&m->gguf);
     *m = (struct model){0};
 }
+
+const char *model_quantisation(const struct model *m)
+{
+    size_t bytes[N_TENSOR_TYPES] = {0}, most = 0;
+    for (size_t i = 0; i < m->gguf.n_tensors; i++)
+        bytes[m->gguf.tensors[i].type] += m->gguf.tensors[i].size_bytes;
+    for (size_t type = 1; type < N_TENSOR_TYPES; type++)
+        if (bytes[type] > bytes[most])
+            most = type;
+    return tensor_type_info((uint32_t)most)->name;
+}

@@ -66,5 +66,7 @@ struct model {
 
 int model_open(struct model *m, const char *path, struct error *err);
 void model_close(struct model *m);
+/* The name of the type that most of its weights have, by their bytes: "Q4_1". */
+const char *model_quantisation(const struct model *m);
 
 #endif
