@@ -67,38 +67,82 @@ static float *logits_make(void)
     return logits;
 }
 
+struct sampler_case {
+    const char *name;
+    struct sampling sampling;
+    bool is_masked; /* every other token is allowed */
+    uint32_t n_context;
+};
+
+enum { CONTEXT = 4096 };
+
+static const struct sampler_case sampler_cases[] = {
+    {"greedy", {.top_p = 1}, false, 0},
+    {"greedy, half of the tokens masked", {.top_p = 1}, true, 0},
+    {"temperature 1", {.temperature = 1, .top_p = 1}, false, 0},
+    {"... and top_p 0.9", {.temperature = 1, .top_p = 0.9f}, false, 0},
+    {"... and top_k 40", {.temperature = 1, .top_p = 1, .top_k = 40}, false, 0},
+    {"... and min_p 0.05", {.temperature = 1, .top_p = 1, .min_p = 0.05f}, false, 0},
+    {"... and top_n_sigma 1", {.temperature = 1, .top_p = 1, .top_n_sigma = 1}, false, 0},
+    {"... and typical_p 0.9", {.temperature = 1, .top_p = 1, .typical_p = 0.9f}, false, 0},
+    {"... and top_k 40, DRY over 4096 tokens",
+     {.temperature = 1, .top_p = 1, .top_k = 40, .dry_multiplier = 0.8f, .dry_base = 1.75f},
+     false,
+     CONTEXT},
+};
+
+static uint64_t time_picks(struct sampler *sampler, const float *logits,
+                           const struct sampler_input *input)
+{
+    uint64_t start_ns = clock_now_ns();
+    for (uint32_t row = 0; row < ROWS; row++)
+        if (sampler_pick(sampler, logits + row * VOCAB, input) < 0)
+            die("nothing to pick");
+    return clock_now_ns() - start_ns;
+}
+
+static uint64_t time_logprobs(struct sampler *sampler, const float *logits)
+{
+    struct token_logprobs out;
+    uint64_t start_ns = clock_now_ns();
+    for (uint32_t row = 0; row < ROWS; row++)
+        sampler_logprobs(sampler, logits + row * VOCAB, 1, REQUEST_MAX_TOP_LOGPROBS, &out);
+    return clock_now_ns() - start_ns;
+}
+
 static void bench_sampler(void)
 {
-    static const struct {
-        const char *name;
-        struct sampling sampling;
-    } cases[] = {
-        {"greedy", {.temperature = 0, .top_p = 1, .repetition_penalty = 1}},
-        {"temperature 1", {.temperature = 1, .top_p = 1, .repetition_penalty = 1}},
-        {"... and top_p 0.9", {.temperature = 1, .top_p = 0.9f, .repetition_penalty = 1}},
-        {"... and top_k 40", {.temperature = 1, .top_p = 1, .top_k = 40, .repetition_penalty = 1}},
-        {"... and min_p 0.05",
-         {.temperature = 1, .top_p = 1, .min_p = 0.05f, .repetition_penalty = 1}},
-    };
+    static uint64_t mask[VOCAB / 64 + 1], context[CONTEXT];
     float *logits = logits_make();
     struct sampler *sampler;
     struct error err;
-    if (sampler_open(&sampler, VOCAB, &err))
+    if (sampler_open(&sampler, VOCAB, CONTEXT, &err))
         die(err.message);
+    for (uint32_t i = 0; i < CONTEXT; i++)
+        context[i] = hash_mix(i) % 1000;
+    memset(mask, 0x55, sizeof mask);
     printf("sampling from %d logits, us a token\n", VOCAB);
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        struct sampling sampling = cases[c].sampling;
+    for (size_t c = 0; c < sizeof sampler_cases / sizeof *sampler_cases; c++) {
+        struct sampling sampling = sampler_cases[c].sampling;
+        struct sampler_input input = {.sampling = &sampling,
+                                      .mask = sampler_cases[c].is_masked ? mask : NULL,
+                                      .n_tokens = VOCAB,
+                                      .context = context,
+                                      .n_context = sampler_cases[c].n_context};
         uint64_t best_ns = UINT64_MAX;
+        sampling.repetition_penalty = 1;
         for (sampling.seed = 0; sampling.seed < ROUNDS; sampling.seed++) {
-            uint64_t start_ns = clock_now_ns();
-            for (uint32_t row = 0; row < ROWS; row++)
-                if (sampler_pick(sampler, logits + row * VOCAB, &sampling, NULL, 0) < 0)
-                    die("nothing to pick");
-            uint64_t took_ns = clock_now_ns() - start_ns;
+            uint64_t took_ns = time_picks(sampler, logits, &input);
             best_ns = took_ns < best_ns ? took_ns : best_ns;
         }
-        printf("  %-34s %8.1f\n", cases[c].name, (double)best_ns / ROWS / 1e3);
+        printf("  %-38s %8.1f\n", sampler_cases[c].name, (double)best_ns / ROWS / 1e3);
     }
+    uint64_t best_ns = UINT64_MAX;
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t took_ns = time_logprobs(sampler, logits);
+        best_ns = took_ns < best_ns ? took_ns : best_ns;
+    }
+    printf("  %-38s %8.1f\n", "log probabilities of the 20 best", (double)best_ns / ROWS / 1e3);
     sampler_close(sampler);
     free(logits);
 }

@@ -143,8 +143,9 @@ bool scheduler_fork(struct scheduler *s, const struct sequence *leader, struct s
 {
     struct request *r = seq->request;
     uint32_t room = min_u32(seq->capacity - seq->n_tokens, RESERVE_RUN);
-    if (seq->is_started || room == 0 || leader->n_inserted != seq->n_tokens ||
-        atomic_load(&r->canceled) || s->n_running == s->options.max_seqs || !has_pages(s, room))
+    if (seq->is_started || sequence_is_scoring(seq) || room == 0 ||
+        leader->n_inserted != seq->n_tokens || atomic_load(&r->canceled) ||
+        s->n_running == s->options.max_seqs || !has_pages(s, room))
         return false;
     prefix_tree_lock(s->cache.tree, leader->node);
     sequence_list_remove(&s->waiting, seq);
@@ -162,6 +163,8 @@ bool scheduler_fork(struct scheduler *s, const struct sequence *leader, struct s
 void scheduler_doubt(struct scheduler *s, struct sequence *seq)
 {
     struct request *r = seq->request;
+    if (sequence_is_scoring(seq))
+        seq->n_scored = 1; /* what is complete may have been read, and stays */
     if (seq->node != NODE_NONE && seq->n_inserted > seq->n_matched)
         prefix_tree_withdraw(s->cache.tree, seq->node, seq->n_matched);
     seq->n_suspect = seq->n_matched;
@@ -209,6 +212,13 @@ static bool uses_tree(const struct sequence *seq)
     return !seq->request->no_cache && !seq->is_doubted;
 }
 
+/* How much of it the tree may give: the last token gives logits, and so does each prompt token
+ * before one whose log probability is missing. */
+static uint32_t most_matched(const struct sequence *seq)
+{
+    return sequence_is_scoring(seq) ? seq->n_scored - 1 : seq->n_tokens - 1;
+}
+
 /* The running sequence of the request that it may fork from, while that computes the prompt. */
 static struct sequence *find_leader(const struct scheduler *s, const struct sequence *seq)
 {
@@ -222,6 +232,8 @@ static struct sequence *find_leader(const struct scheduler *s, const struct sequ
 /* Whether it sleeps until another has computed what both have in common. */
 static bool falls_asleep(struct scheduler *s, struct sequence *seq, uint32_t matched)
 {
+    if (sequence_is_scoring(seq))
+        return false; /* it computes all itself */
     seq->waits_for = find_leader(s, seq);
     if (seq->waits_for)
         seq->waits_until = seq->waits_for->prefill_end;
@@ -253,7 +265,7 @@ static bool lock_and_reclaim(struct scheduler *s, struct sequence *seq, node_id 
 {
     struct prefix_tree *tree = s->cache.tree;
     struct request *r = seq->request;
-    uint32_t most = seq->n_tokens - 1; /* the last token gives the logits */
+    uint32_t most = most_matched(seq);
     enum match_kind kind = MATCH_MISS;
     struct miss miss;
     if (r->explain)
@@ -289,7 +301,7 @@ static enum admission try_admit(struct scheduler *s, struct sequence *seq)
     node_id node = NODE_NONE;
     if (uses_tree(seq)) {
         uint64_t start_ns = op_times_start(s->cache.times);
-        matched = prefix_tree_peek(s->cache.tree, seq->request->ns, seq->tokens, seq->n_tokens - 1);
+        matched = prefix_tree_peek(s->cache.tree, seq->request->ns, seq->tokens, most_matched(seq));
         op_times_add(s->cache.times, OP_MATCH, op_times_since(s->cache.times, start_ns));
         if (falls_asleep(s, seq, matched))
             return ASLEEP;

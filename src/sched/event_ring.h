@@ -13,7 +13,8 @@
  *
  * A sequence is computed only while two places are free: one for its token, and one that stays
  * free for its EVENT_DONE. So the last event always fits, and after it is written the request is
- * not the scheduler's any more. */
+ * not the scheduler's any more. And so no token goes to the place that was read last: its log
+ * probabilities, which lie beside the ring, stay until the next event is read. */
 enum { RING_ROOM_TO_RUN = 2 };
 
 static inline uint32_t event_ring_free(const struct request *r)
@@ -21,6 +22,13 @@ static inline uint32_t event_ring_free(const struct request *r)
     uint32_t head = atomic_load_explicit(&r->ring_head, memory_order_relaxed);
     uint32_t tail = atomic_load_explicit(&r->ring_tail, memory_order_acquire);
     return REQUEST_RING - (head - tail);
+}
+
+/* Where the log probabilities of the event that is pushed next belong. */
+static inline struct token_logprobs *event_ring_logprobs(const struct request *r)
+{
+    uint32_t head = atomic_load_explicit(&r->ring_head, memory_order_relaxed);
+    return &r->logprobs_ring[head % REQUEST_RING];
 }
 
 static inline void event_ring_push(struct request *r, const struct sched_event *event)

@@ -13,7 +13,8 @@
  */
 
 /* The owner among the running whose flight has the most in common with `seq`, of which the tree
- * has `matched`; NULL when there is nothing to wait for. */
+ * has `matched`; NULL when there is nothing to wait for. One that scores its prompt is slow, and
+ * often computes what the tree has: nobody waits for it but choices of its own request. */
 struct sequence *flight_find(struct sequence *const *running, uint32_t n_running,
                              const struct sequence *seq, uint32_t matched, uint32_t *common);
 /* The owner has more ready: wakes those whose part it is. */

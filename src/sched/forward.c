@@ -5,6 +5,7 @@
 #include "sched/state.h"
 
 #include <assert.h>
+#include <math.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -16,9 +17,19 @@ static bool is_canceled(const struct sequence *seq)
 }
 
 /* The last row of its tokens, and so of the step for it, gives the next token. */
-static bool wants_logits(const struct sequence *seq)
+static bool wants_token(const struct sequence *seq)
 {
     return seq->n_computed + seq->n_rows == seq->n_tokens && seq->request->max_tokens > 0;
+}
+
+/* Rows of the step for it, the first ones, that give the log probability of the prompt token behind
+ * them. */
+static uint32_t n_scores(const struct sequence *seq)
+{
+    if (!sequence_is_scoring(seq))
+        return 0;
+    uint32_t left = seq->request->n_tokens - 1 - seq->n_computed;
+    return seq->n_rows < left ? seq->n_rows : left;
 }
 
 static struct batch make_batch(struct scheduler *s, struct sequence *const *seqs, uint32_t n,
@@ -27,15 +38,19 @@ static struct batch make_batch(struct scheduler *s, struct sequence *const *seqs
     *work = (struct step_work){0, 0};
     for (uint32_t i = 0; i < n; i++) {
         struct sequence *seq = seqs[i];
-        uint32_t end = seq->n_computed + seq->n_rows;
+        uint32_t end = seq->n_computed + seq->n_rows, scored_end = seq->n_computed + n_scores(seq);
         sequence_set_runs(seq, end);
         s->batch_seqs[i] = (struct batch_seq){seq->runs, seq->n_runs, end};
         for (uint32_t p = seq->n_computed; p < end; p++) {
-            s->rows[work->rows++] = (struct batch_row){
-                .token = (int32_t)seq->tokens[p], .position = p, .page = seq->pages[p], .seq = i};
+            s->rows[work->rows++] = (struct batch_row){.token = (int32_t)seq->tokens[p],
+                                                       .position = p,
+                                                       .page = seq->pages[p],
+                                                       .seq = i,
+                                                       .output = p < scored_end ? OUTPUT_LOGITS
+                                                                                : OUTPUT_NONE};
             work->positions += p;
         }
-        if (wants_logits(seq))
+        if (wants_token(seq))
             s->rows[work->rows - 1].output = OUTPUT_LOGITS;
     }
     return (struct batch){s->batch_seqs, s->rows,          n, work->rows, s->logits,
@@ -88,32 +103,100 @@ static enum finish_reason add_token(struct scheduler *s, struct sequence *seq, i
     seq->tokens[seq->n_tokens] = sequence_token(seq, seq->n_tokens, token);
     seq->n_tokens++;
     s->stats.generated_tokens++;
+    enum filter_verdict verdict = r->filter ? r->filter->ops->accept(r->filter, token)
+                                            : FILTER_GO_ON;
+    bool is_over = verdict == FILTER_END;
+    enum finish_reason complete = seq->is_hurried ? FINISH_LENGTH : FINISH_STOP;
     if ((uint32_t)token < table->n_tokens) {
-        if (table->is_end[token] && !r->ignore_end)
-            return FINISH_STOP; /* an end token is no text */
-        if (stop_matcher_feed(&seq->stops, table->bytes[token], table->lengths[token]))
+        if (table->is_end[token] && (is_over || !r->ignore_end))
+            return complete; /* an end token is no text */
+        if (verdict == FILTER_WROTE)
+            stop_matcher_pass(&seq->stops, table->lengths[token]);
+        else if (stop_matcher_feed(&seq->stops, table->bytes[token], table->lengths[token]))
             return FINISH_STOP;
     }
+    if (is_over)
+        return complete;
     return seq->n_tokens == seq->capacity ? FINISH_LENGTH : FINISH_NONE;
 }
 
-/* The next token, or -1 when the logits are no numbers. */
-static int32_t pick(struct scheduler *s, const struct sequence *seq, const float *logits)
+/* Whether the likeliest token that the filter would allow is left out to end in time. */
+static bool is_hurried(struct token_filter *f, const uint64_t *mask, const float *logits,
+                       uint32_t n_tokens)
+{
+    const uint64_t *wide = f->ops->unhurried ? f->ops->unhurried(f) : NULL;
+    uint32_t best = 0;
+    float most = -INFINITY;
+    for (uint32_t i = 0; wide && i < n_tokens; i++) {
+        if ((wide[i / 64] >> (i % 64) & 1) && logits[i] > most) {
+            most = logits[i];
+            best = i;
+        }
+    }
+    return wide && !(mask[best / 64] >> (best % 64) & 1);
+}
+
+/* The next token, or as sampler_pick has it. The filter is asked for its mask here, and told of the
+ * token when it is taken: a sequence that starts over asks again. */
+static int32_t pick(struct scheduler *s, struct sequence *seq, const float *logits)
 {
     const struct request *r = seq->request;
-    return sampler_pick(s->sampler, logits, &r->sampling, seq->generated,
-                        seq->n_tokens - r->n_tokens);
+    uint32_t n_generated = seq->n_tokens - r->n_tokens;
+    bool bans_ends = n_generated < r->min_tokens || (r->filter && r->ignore_end);
+    struct sampler_input in = {.sampling = &r->sampling,
+                               .generated = seq->generated,
+                               .n_generated = n_generated,
+                               .context = seq->tokens,
+                               .n_context = seq->n_tokens,
+                               .n_tokens = s->options.tokens.n_tokens,
+                               .dry_breakers = r->dry_breakers,
+                               .biases = r->biases,
+                               .n_biases = r->n_biases,
+                               .banned = s->ends,
+                               .n_banned = bans_ends ? s->n_ends : 0};
+    if (r->filter) {
+        in.mask = r->filter->ops->mask(r->filter, seq->capacity - seq->n_tokens);
+        seq->is_hurried |= in.mask && is_hurried(r->filter, in.mask, logits, in.n_tokens);
+    }
+    int32_t token = sampler_pick(s->sampler, logits, &in);
+    if (token != SAMPLER_NO_TOKEN || in.n_banned == 0)
+        return token;
+    in.n_banned = 0; /* nothing is left but to end */
+    return sampler_pick(s->sampler, logits, &in);
+}
+
+/* Picks the next token; false when there is none, and then the sequence runs no more. */
+static bool choose(struct scheduler *s, struct sequence *seq, const float *logits, int32_t *token)
+{
+    *token = pick(s, seq, logits);
+    if (*token == SAMPLER_NO_NUMBER) {
+        scheduler_doubt(s, seq);
+    } else if (*token == SAMPLER_NO_TOKEN) {
+        error_set(&seq->request->error, ERROR_INPUT,
+                  "no token may follow after %u: the answer's format and logit_bias together rule "
+                  "out all of them",
+                  seq->n_tokens - seq->request->n_tokens);
+        scheduler_finish(s, seq, FINISH_ERROR);
+    }
+    return *token >= 0;
 }
 
 /* Ends the sequence if the token does. */
-static void take_token(struct scheduler *s, struct sequence *seq, int32_t token)
+static void take_token(struct scheduler *s, struct sequence *seq, int32_t token,
+                       const float *logits)
 {
     struct request *r = seq->request;
     if (seq->n_tokens == r->n_tokens)
         r->first_token_ns = clock_now_ns();
     enum finish_reason reason = add_token(s, seq, token);
-    event_ring_push(r, &(struct sched_event){
-                           .type = EVENT_TOKEN, .token = token, .text_end = seq->stops.text_end});
+    struct sched_event event = {
+        .type = EVENT_TOKEN, .token = token, .text_end = seq->stops.text_end};
+    if (r->logprobs_ring) {
+        struct token_logprobs *entry = event_ring_logprobs(r);
+        sampler_logprobs(s->sampler, logits, token, r->n_top_logprobs, entry);
+        event.logprobs = entry;
+    }
+    event_ring_push(r, &event);
     s->has_events = true;
     if (reason != FINISH_NONE)
         scheduler_finish(s, seq, reason);
@@ -124,8 +207,10 @@ static void fork_choices(struct scheduler *s, struct sequence *leader, const flo
 {
     for (struct sequence *seq = s->waiting.head, *next; seq; seq = next) {
         next = seq->next;
-        if (seq->request->leader == leader->request && scheduler_fork(s, leader, seq))
-            take_token(s, seq, pick(s, seq, logits));
+        int32_t token;
+        if (seq->request->leader == leader->request && scheduler_fork(s, leader, seq) &&
+            choose(s, seq, logits, &token))
+            take_token(s, seq, token, logits);
     }
 }
 
@@ -146,22 +231,46 @@ static void take_prefill(struct scheduler *s, struct sequence *seq, const float 
     flight_end(&s->waiting, seq, false);
 }
 
-/* The sequence's rows are computed. `logits` are those of its last row, if it asked for them. */
+/* Fills in the log probabilities of the prompt tokens behind its first `n` rows; false when a row
+ * has no numbers. */
+static bool score_prompt(struct scheduler *s, const struct sequence *seq, const float *logits,
+                         uint32_t n)
+{
+    const struct request *r = seq->request;
+    for (uint32_t i = 0; i < n; i++, logits += s->engine->info.n_vocab) {
+        uint32_t at = seq->n_computed + i + 1;
+        if (!sampler_logprobs(s->sampler, logits, r->tokens[at], r->n_top_logprobs,
+                              &r->prompt_logprobs[at]))
+            return false;
+    }
+    return true;
+}
+
+/* The sequence's rows are computed. `logits` are of those that asked for them: rows that score the
+ * prompt, and behind them the last one if it gives a token. */
 static void take_result(struct scheduler *s, struct sequence *seq, const float *logits)
 {
-    int32_t token = logits ? pick(s, seq, logits) : -1;
-    if (logits && token < 0) {
+    struct request *r = seq->request;
+    uint32_t n = n_scores(seq);
+    bool has_token = wants_token(seq);
+    int32_t token = -1;
+    if (!score_prompt(s, seq, logits, n)) {
         scheduler_doubt(s, seq);
         return;
     }
-    if (logits && seq->n_suspect)
+    logits += (size_t)n * s->engine->info.n_vocab;
+    if (has_token && !choose(s, seq, logits, &token))
+        return;
+    if (seq->n_suspect && seq->n_computed + seq->n_rows == seq->n_tokens)
         scheduler_condemn(s, seq);
     seq->n_computed += seq->n_rows;
     seq->n_rows = 0;
+    if (sequence_is_scoring(seq) && seq->n_scored <= seq->n_computed)
+        seq->n_scored = seq->n_computed < r->n_tokens ? seq->n_computed + 1 : r->n_tokens;
     if (seq->n_computed <= seq->prefill_end)
-        take_prefill(s, seq, logits);
-    if (logits)
-        take_token(s, seq, token);
+        take_prefill(s, seq, has_token ? logits : NULL);
+    if (has_token)
+        take_token(s, seq, token, logits);
     else if (seq->n_computed == seq->n_tokens)
         scheduler_finish(s, seq, FINISH_LENGTH); /* nothing was to be generated */
 }
@@ -170,10 +279,9 @@ static void take_results(struct scheduler *s, struct sequence *const *seqs, uint
 {
     const float *logits = s->logits;
     for (uint32_t i = 0; i < n; i++) {
-        bool wants = wants_logits(seqs[i]);
-        take_result(s, seqs[i], wants ? logits : NULL);
-        if (wants)
-            logits += s->engine->info.n_vocab;
+        uint32_t n_logits = n_scores(seqs[i]) + wants_token(seqs[i]);
+        take_result(s, seqs[i], logits);
+        logits += (size_t)n_logits * s->engine->info.n_vocab;
     }
 }
 

@@ -19,7 +19,22 @@ struct budget {
 
 static uint32_t rows_left(const struct sequence *seq)
 {
-    return seq->n_tokens - seq->n_computed - seq->n_rows;
+    uint32_t n = seq->n_tokens - seq->n_computed;
+    return (n < seq->most_rows ? n : seq->most_rows) - seq->n_rows;
+}
+
+/* Where a prompt is scored each of its rows gives logits, and there is room for as many as
+ * sequences may run. Those that are not scored keep one each; the rest is shared out, one at least.
+ */
+static void limit_rows(struct scheduler *s)
+{
+    uint32_t n_scoring = 0;
+    for (uint32_t i = 0; i < s->n_running; i++)
+        n_scoring += sequence_is_scoring(s->running[i]);
+    uint32_t room = s->options.max_seqs - (s->n_running - n_scoring);
+    for (uint32_t i = 0; i < s->n_running; i++)
+        s->running[i]->most_rows = sequence_is_scoring(s->running[i]) ? room / n_scoring
+                                                                      : UINT32_MAX;
 }
 
 /* Plans rows of a prompt, as many as fit into the given time and number; at least `least`. */
@@ -108,6 +123,7 @@ static void plan_prefills(struct scheduler *s, uint32_t n, const struct step_wor
 void scheduler_plan(struct scheduler *s)
 {
     struct step_work decodes = {0, 0};
+    limit_rows(s);
     uint32_t n_prefills = plan_decodes(s, &decodes);
     assert(decodes.rows <= s->engine->limits.max_rows);
     if (n_prefills)

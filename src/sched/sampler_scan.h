@@ -8,6 +8,11 @@
  * compiled for several instruction sets and give the same bits on each. */
 enum { SCAN_BLOCK = 256 };
 
+/* Of the logits of a block that are finite, as they lie below `best`. */
+struct scan_spread {
+    float count, sum, squares;
+};
+
 struct sampler_scan {
     /* The largest logit of each block of logits[n]; -inf when all are masked or NaN. */
     void (*best)(const float *logits, uint32_t n, float *block_best);
@@ -15,6 +20,13 @@ struct sampler_scan {
     void (*sum)(const float *logits, uint32_t n, float best, float inverse, float *block_weight);
     /* ... and each by itself. */
     void (*weigh)(const float *logits, uint32_t n, float best, float inverse, float *weights);
+    /* Copies logits[n] to out (whole blocks) with -inf for those whose bit is not set in mask (a
+     * bit for each of n_masked; behind it none is), and finds the largest of each block of the
+     * copy. */
+    void (*mask)(const float *logits, uint32_t n, const uint64_t *mask, uint32_t n_masked,
+                 float *out, float *block_best);
+    /* How many logits are finite, and the sums of (logit - best) and of its square, by block. */
+    void (*spread)(const float *logits, uint32_t n, float best, struct scan_spread *blocks);
 };
 
 /* The fastest that this machine runs. */

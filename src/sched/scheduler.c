@@ -28,7 +28,23 @@ static int open_buffers(struct scheduler *s, struct error *err)
     s->logits = calloc((size_t)n_seqs * n_vocab, sizeof *s->logits);
     if (!s->running || !s->planned || !s->prefills || !s->batch_seqs || !s->rows || !s->logits)
         return error_set(err, ERROR_MEMORY, "no memory to schedule %u sequences", n_seqs);
-    return sampler_open(&s->sampler, n_vocab, err);
+    return sampler_open(&s->sampler, n_vocab, s->limit, err);
+}
+
+/* The end tokens as a list, without those that the model has no logits for. */
+static int list_ends(struct scheduler *s, struct error *err)
+{
+    const struct token_table *table = &s->options.tokens;
+    uint32_t n = min_u32(table->n_tokens, s->engine->info.n_vocab);
+    for (uint32_t i = 0; i < n; i++)
+        s->n_ends += table->is_end[i];
+    s->ends = calloc(s->n_ends + (size_t)1, sizeof *s->ends);
+    if (!s->ends)
+        return error_set(err, ERROR_MEMORY, "no memory for %u end tokens", s->n_ends);
+    for (uint32_t i = 0, k = 0; i < n; i++)
+        if (table->is_end[i])
+            s->ends[k++] = (int32_t)i;
+    return 0;
 }
 
 static void close_buffers(struct scheduler *s)
@@ -40,6 +56,7 @@ static void close_buffers(struct scheduler *s)
     free(s->batch_seqs);
     free(s->rows);
     free(s->logits);
+    free(s->ends);
 }
 
 int scheduler_open(struct scheduler **out, const struct scheduler_options *options,
@@ -73,7 +90,7 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
     };
     step_cost_init(&s->cost, s->options.step_budget_ms * 1e6 / CAREFUL_ROWS);
     wake_open(&s->wake);
-    if (open_buffers(s, err) ||
+    if (open_buffers(s, err) || list_ends(s, err) ||
         queue_open(&s->arrivals, (size_t)s->options.max_seqs + options->max_waiting, err) ||
         queue_open(&s->queries, MAX_QUERIES, err) ||
         page_pool_open(&s->cache.pool, limits->n_pages, err) ||
@@ -250,6 +267,7 @@ static void request_init(struct request *r)
 enum submit_result scheduler_submit(struct scheduler *s, struct request *r)
 {
     assert(r->n_tokens > 0 && r->n_stops <= REQUEST_MAX_STOPS);
+    assert(r->n_top_logprobs <= REQUEST_MAX_TOP_LOGPROBS);
     request_init(r);
     if (r->n_tokens >= s->limit) {
         error_set(&r->error, ERROR_LIMIT,

@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "sched/op_times.h"
 #include "sched/sampler.h"
+#include "sched/token_filter.h"
 
 /* The scheduler: one thread that owns the tree, the pages, the sequences and the engine, and is
  * the engine's compute thread 0. Others hand it requests through a bounded queue and read each
@@ -48,6 +49,9 @@ struct sched_event {
     /* Of the bytes of all tokens so far, put together, the first `text_end` may be shown: less
      * than all while a stop string may be beginning, cut before it when one has come. */
     uint64_t text_end;
+    /* TOKEN, where the request asks for them: the token's entry in logprobs_ring, the reader's
+     * until it reads the next event. */
+    const struct token_logprobs *logprobs;
 };
 
 enum { REQUEST_RING = 128, REQUEST_MAX_STOPS = 16 };
@@ -63,7 +67,8 @@ struct stop_string {
 struct request {
     const int32_t *tokens; /* [n_tokens] the prompt, at least one */
     uint32_t n_tokens;
-    uint32_t max_tokens; /* to generate */
+    uint32_t max_tokens; /* to generate; 0: the prompt is computed, and nothing is generated */
+    uint32_t min_tokens; /* end tokens are not chosen before so many, if there is any other */
     uint64_t ns;         /* who shares a prefix with whom: cache_namespace */
     /* In a namespace that several tenants share, only the first tokens are everyone's; those behind
      * them are kept apart by their owner (cache_token.h). 0: all are everyone's. */
@@ -73,6 +78,24 @@ struct request {
      * computes nothing of the prompt. */
     const struct request *leader;
     struct sampling sampling;
+    /* Tokens that DRY does not reach back over, a bit for each of the token table; NULL: none. The
+     * maker sets those whose text has one of the breaker strings in it. It is a bitmap because DRY
+     * asks for every token that it passes; all who have the usual breakers share one. */
+    const uint64_t *dry_breakers;
+    const struct logit_bias *biases; /* [n_biases] */
+    uint32_t n_biases;
+    /* What may come next; NULL: anything. Its mask has end tokens only where the text may end; with
+     * ignore_end they are not chosen even there, unless nothing else is left. */
+    struct token_filter *filter;
+    /* Log probabilities of generated tokens, and of the best ones in their places: entry i belongs
+     * to event i of the ring. NULL: not asked for. */
+    struct token_logprobs *logprobs_ring; /* [REQUEST_RING] */
+    uint32_t n_top_logprobs;              /* REQUEST_MAX_TOP_LOGPROBS at most; for both */
+    /* The same of prompt tokens, each given those before it: complete before the first EVENT_TOKEN,
+     * and before an EVENT_DONE that is no error or cancel; the first token has NaN. Such a prompt
+     * is computed from its start, whatever the cache has, and in smaller steps. NULL: not asked
+     * for. */
+    struct token_logprobs *prompt_logprobs; /* [n_tokens] */
     struct stop_string stops[REQUEST_MAX_STOPS];
     uint32_t n_stops;
     bool ignore_end;     /* go on past end tokens */
@@ -92,7 +115,7 @@ struct request {
     struct miss miss;        /* why no more of the prompt was cached; valid at DONE, if asked for */
     uint32_t n_generated;    /* valid at DONE */
     uint64_t submitted_ns, first_token_ns, done_ns;
-    struct error error; /* valid at DONE with FINISH_ERROR */
+    struct error error; /* valid at DONE with FINISH_ERROR; ERROR_INPUT: the maker's own doing */
     struct sequence *sequence;
 };
 

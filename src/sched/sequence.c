@@ -5,6 +5,7 @@
 #include "sched/sequence.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +57,11 @@ struct sequence *sequence_make(struct request *r, uint32_t limit, struct error *
     seq->n_tokens = r->n_tokens;
     seq->refused_at = UINT64_MAX;
     seq->n_found = UINT32_MAX;
+    seq->n_scored = r->n_tokens;
+    if (r->prompt_logprobs) {
+        r->prompt_logprobs[0] = (struct token_logprobs){.logprob = NAN};
+        seq->n_scored = 1;
+    }
     for (uint32_t i = 0; i < r->n_tokens; i++)
         seq->tokens[i] = sequence_token(seq, i, r->tokens[i]);
     return seq;

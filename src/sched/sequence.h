@@ -35,7 +35,12 @@ struct sequence {
     uint32_t prefill_end; /* n_tokens when it was admitted: up to here chunks are inserted */
     node_id node;         /* locked, ends at n_inserted; NODE_NONE: not cached */
 
+    /* The prompt's log probabilities that are there: all, unless the request asks for them. Those
+     * of tokens from here on need the logits of every position from n_scored - 1 on. */
+    uint32_t n_scored;
+
     struct stop_matcher stops;
+    bool is_hurried;    /* its filter ends it sooner than the model would have */
     bool is_started;    /* EVENT_STARTED was sent */
     bool is_doubted;    /* it gave no numbers once: it starts over, beside the tree */
     uint32_t n_suspect; /* what it had of the tree then, until it is known who was to blame */
@@ -50,7 +55,8 @@ struct sequence {
 
     uint32_t n_wanted;   /* pages that it asked for when it was last tried */
     uint64_t refused_at; /* when nothing has been released since, admission would fail again */
-    uint32_t n_rows;     /* in the step that is being planned */
+    uint32_t n_rows;     /* in the step that is being planned, */
+    uint32_t most_rows;  /* and how many there may be at most */
 };
 
 /* Waiting sequences in order of age. */
@@ -75,6 +81,12 @@ struct cache {
 
 /* prefix_tree_evict, and its time is recorded. */
 uint32_t cache_evict(struct cache *cache, uint32_t n_pages, uint32_t max_nodes, uint64_t now_ns);
+
+/* Whether prompt tokens wait for their log probabilities. It has generated nothing then. */
+static inline bool sequence_is_scoring(const struct sequence *seq)
+{
+    return seq->n_scored < seq->request->n_tokens;
+}
 
 /* The cache token of an id at a position of the sequence. */
 uint64_t sequence_token(const struct sequence *seq, uint32_t position, int32_t id);

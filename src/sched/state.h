@@ -35,6 +35,8 @@ struct scheduler {
 
     struct cache cache;
     struct sampler *sampler;
+    int32_t *ends; /* [n_ends] the end tokens */
+    uint32_t n_ends;
     struct sequence **running; /* [max_seqs], oldest first */
     uint32_t n_running;
     struct sequence_list waiting;

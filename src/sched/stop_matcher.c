@@ -82,6 +82,14 @@ bool stop_matcher_feed(struct stop_matcher *m, const char *bytes, uint32_t len)
     return m->found;
 }
 
+void stop_matcher_pass(struct stop_matcher *m, uint32_t len)
+{
+    for (uint32_t k = 0; k < m->n_patterns; k++)
+        m->patterns[k].matched = 0;
+    m->n_bytes += len;
+    m->text_end = m->n_bytes;
+}
+
 void stop_matcher_finish(struct stop_matcher *m)
 {
     if (!m->found)

@@ -35,6 +35,8 @@ int stop_matcher_open(struct stop_matcher *m, const struct stop_string *stops, u
 void stop_matcher_close(struct stop_matcher *m);
 /* True once a stop string is complete; what comes after it is not looked at. */
 bool stop_matcher_feed(struct stop_matcher *m, const char *bytes, uint32_t len);
+/* Bytes that no stop string is looked for in, nor across. */
+void stop_matcher_pass(struct stop_matcher *m, uint32_t len);
 /* No more text will come: what was held back may be shown. */
 void stop_matcher_finish(struct stop_matcher *m);
 

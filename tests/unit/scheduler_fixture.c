@@ -1,9 +1,12 @@
 /* See scheduler_fixture.h. */
 #include "scheduler_fixture.h"
 
+#include <math.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/log.h"
+#include "naive_sampler.h"
 #include "test.h"
 
 enum { EVENTS_ALL = 1 << 30 };
@@ -102,8 +105,23 @@ struct client *client_make_text(const char *prompt, uint32_t max_tokens)
 
 void client_free(struct client *c)
 {
+    free(c->request.logprobs_ring);
+    free(c->request.prompt_logprobs);
+    free(c->logprobs);
     free(c->prompt);
     free(c);
+}
+
+void client_ask_logprobs(struct client *c, bool of_answer, bool of_prompt, uint32_t n_top)
+{
+    struct request *r = &c->request;
+    r->n_top_logprobs = n_top;
+    if (of_answer) {
+        r->logprobs_ring = malloc(REQUEST_RING * sizeof *r->logprobs_ring);
+        c->logprobs = malloc(FIXTURE_MAX_TOKENS * sizeof *c->logprobs);
+    }
+    if (of_prompt)
+        r->prompt_logprobs = malloc(r->n_tokens * sizeof *r->prompt_logprobs);
 }
 
 void client_submit(struct fixture *f, struct client *c)
@@ -124,6 +142,12 @@ uint32_t client_read(struct fixture *f, struct client *c, uint32_t most)
             c->n_started++;
         } else if (event.type == EVENT_TOKEN) {
             CHECK(c->n_started == 1 && c->n_got < FIXTURE_MAX_TOKENS);
+            CHECK((event.logprobs != NULL) == (c->logprobs != NULL));
+            const struct token_logprobs *prompt = c->request.prompt_logprobs;
+            for (uint32_t i = 1; prompt && c->n_got == 0 && i < c->request.n_tokens; i++)
+                CHECK(prompt[i].logprob <= 0); /* all are there with the first token */
+            if (event.logprobs)
+                c->logprobs[c->n_got] = *event.logprobs;
             c->got[c->n_got++] = event.token;
         } else {
             c->n_done++;
@@ -168,6 +192,88 @@ static int64_t find_stop(const char *text, uint32_t len, const struct request *r
     return -1;
 }
 
+static const uint64_t *script_mask(struct token_filter *filter, uint32_t n_left)
+{
+    struct script_filter *f = (struct script_filter *)filter;
+    uint64_t h = hash_pair(f->seed, f->n_accepted);
+    const uint64_t end = UINT64_C(1) << FIXTURE_END;
+    f->n_wrong += n_left == 0 || n_left != f->n_in_all - f->n_accepted;
+    f->n_asked++;
+    f->is_asked = true;
+    f->mask = UINT64_MAX;
+    if (h % 5 == 0)
+        return NULL;
+    f->mask = (h | UINT64_C(1) << h % FIXTURE_END) & ~end;
+    if (f->has_ends || h % 11 == 0)
+        f->mask |= end;
+    return &f->mask;
+}
+
+static enum filter_verdict script_accept(struct token_filter *filter, int32_t token)
+{
+    struct script_filter *f = (struct script_filter *)filter;
+    f->n_wrong += !f->is_asked || !(f->mask >> token & 1) || f->n_accepted == FIXTURE_MAX_TOKENS;
+    f->is_asked = false;
+    f->accepted[f->n_accepted++ % FIXTURE_MAX_TOKENS] = token;
+    return f->n_accepted == f->end_at ? FILTER_END : FILTER_GO_ON;
+}
+
+void script_set(struct script_filter *f, uint64_t seed, struct client *c, uint32_t limit)
+{
+    static const struct token_filter_ops ops = {.mask = script_mask, .accept = script_accept};
+    const struct request *r = &c->request;
+    uint32_t room = limit - r->n_tokens;
+    *f = (struct script_filter){.filter = {&ops}, .seed = seed};
+    f->n_in_all = r->max_tokens < room ? r->max_tokens : room;
+    c->request.filter = &f->filter;
+}
+
+void script_reset(struct script_filter *f)
+{
+    f->n_accepted = f->n_asked = f->n_wrong = 0;
+    f->is_asked = false;
+}
+
+/* A pick as the request asks for it. */
+static int32_t pick(struct sampler *sampler, const float *logits, const struct request *r,
+                    const int32_t *generated, uint32_t n_generated, uint32_t n_left)
+{
+    static const int32_t ends[] = {FIXTURE_END};
+    uint64_t context[2 * FIXTURE_MAX_TOKENS + 1];
+    uint32_t n = r->n_tokens + n_generated;
+    CHECK(n < sizeof context / sizeof *context);
+    for (uint32_t i = 0; i < n; i++)
+        context[i] = (uint64_t)(i < r->n_tokens ? r->tokens[i] : generated[i - r->n_tokens]);
+    struct sampler_input in = {
+        .sampling = &r->sampling,
+        .generated = generated,
+        .n_generated = n_generated,
+        .context = context,
+        .n_context = n,
+        .n_tokens = FIXTURE_VOCAB,
+        .dry_breakers = r->dry_breakers,
+        .biases = r->biases,
+        .n_biases = r->n_biases,
+        .mask = r->filter ? r->filter->ops->mask(r->filter, n_left) : NULL,
+        .banned = ends,
+        .n_banned = n_generated < r->min_tokens || (r->filter && r->ignore_end),
+    };
+    int32_t token = sampler_pick(sampler, logits, &in);
+    in.n_banned = 0;
+    return token >= 0 ? token : sampler_pick(sampler, logits, &in);
+}
+
+/* logits [FIXTURE_VOCAB] of the row at position `p`, whose token comes behind those before it. */
+static void plain_row(struct engine *e, int32_t token, uint32_t p, float *logits)
+{
+    struct page_run upto = {0, p + 1};
+    struct batch_seq seq = {&upto, 1, p + 1};
+    struct batch_row row = {token, p, p, 0, OUTPUT_LOGITS};
+    struct batch batch = {&seq, &row, 1, 1, logits, NULL, 0};
+    struct error err;
+    CHECK(engine_forward(e, &batch, &err) == 0);
+}
+
 static struct plain_run generate(struct engine *e, struct sampler *sampler, const struct request *r,
                                  uint32_t limit, int32_t *out)
 {
@@ -178,17 +284,14 @@ static struct plain_run generate(struct engine *e, struct sampler *sampler, cons
     while (run.n_tokens < r->max_tokens && r->n_tokens + run.n_tokens < limit) {
         uint32_t total = r->n_tokens + run.n_tokens;
         for (uint32_t p = run.n_tokens ? total - 1 : 0; p < total; p++) {
-            struct page_run upto = {0, p + 1};
-            struct batch_seq seq = {&upto, 1, p + 1};
             int32_t token = p < r->n_tokens ? r->tokens[p] : out[p - r->n_tokens];
-            struct batch_row row = {token, p, p, 0, OUTPUT_LOGITS};
-            struct batch batch = {&seq, &row, 1, 1, logits, NULL, 0};
-            struct error err;
-            CHECK(engine_forward(e, &batch, &err) == 0);
+            plain_row(e, token, p, logits);
         }
-        int32_t token = sampler_pick(sampler, logits, &r->sampling, out, run.n_tokens);
+        uint32_t room = limit - total, left = r->max_tokens - run.n_tokens;
+        int32_t token = pick(sampler, logits, r, out, run.n_tokens, left < room ? left : room);
         out[run.n_tokens++] = token;
-        if (is_end[token] && !r->ignore_end) {
+        bool is_over = r->filter && r->filter->ops->accept(r->filter, token) == FILTER_END;
+        if (is_end[token] && (is_over || !r->ignore_end)) {
             run.text_end = len;
             run.finish = FINISH_STOP;
             return run;
@@ -201,23 +304,75 @@ static struct plain_run generate(struct engine *e, struct sampler *sampler, cons
             run.finish = FINISH_STOP;
             return run;
         }
+        if (is_over) {
+            run.text_end = len;
+            run.finish = FINISH_STOP;
+            return run;
+        }
     }
     run.text_end = len;
     run.finish = FINISH_LENGTH;
     return run;
 }
 
-struct plain_run plain_run(const struct request *r, uint32_t limit, int32_t *out)
+static struct engine *open_plain(uint32_t limit)
 {
     struct engine *e;
-    struct sampler *sampler;
     struct error err;
     struct mock_options mock = {
         .n_vocab = FIXTURE_VOCAB, .fail_token = -1, .end_token = FIXTURE_END};
     struct engine_limits limits = {
         .n_pages = limit, .max_rows = 1, .max_seqs = 1, .max_length = limit};
     CHECK(mock_engine_open(&e, &mock, &limits, &err) == 0);
-    CHECK(sampler_open(&sampler, FIXTURE_VOCAB, &err) == 0);
+    return e;
+}
+
+static void check_entry(const struct token_logprobs *got, const float *logits, int32_t token,
+                        uint32_t n_top)
+{
+    struct naive sorted[FIXTURE_VOCAB];
+    double total = 0;
+    for (int i = 0; i < FIXTURE_VOCAB; i++) {
+        sorted[i] = (struct naive){i, logits[i], 0};
+        total += exp(logits[i]);
+    }
+    qsort(sorted, FIXTURE_VOCAB, sizeof *sorted, naive_order);
+    CHECK(fabs(got->logprob - (logits[token] - log(total))) < 1e-5);
+    CHECK_INT(got->n_top, n_top);
+    for (uint32_t i = 0; i < n_top; i++) {
+        CHECK_INT(got->top[i].token, sorted[i].id);
+        CHECK(fabs(got->top[i].logprob - (sorted[i].logit - log(total))) < 1e-5);
+    }
+}
+
+void check_logprobs(const struct client *c, uint32_t limit)
+{
+    const struct request *r = &c->request;
+    if (!r->prompt_logprobs && !c->logprobs)
+        return;
+    struct engine *e = open_plain(limit);
+    float logits[FIXTURE_VOCAB];
+    bool has_prompt = r->prompt_logprobs &&
+                      (c->n_got || c->finish == FINISH_LENGTH || c->finish == FINISH_STOP);
+    if (has_prompt)
+        CHECK(isnan(r->prompt_logprobs[0].logprob) && r->prompt_logprobs[0].n_top == 0);
+    for (uint32_t p = 0; p + 1 < r->n_tokens + c->n_got; p++) {
+        plain_row(e, p < r->n_tokens ? r->tokens[p] : c->got[p - r->n_tokens], p, logits);
+        if (p + 1 < r->n_tokens && has_prompt)
+            check_entry(&r->prompt_logprobs[p + 1], logits, r->tokens[p + 1], r->n_top_logprobs);
+        uint32_t at = p + 1 - r->n_tokens; /* of the answer */
+        if (p + 1 >= r->n_tokens && c->logprobs)
+            check_entry(&c->logprobs[at], logits, c->got[at], r->n_top_logprobs);
+    }
+    engine_close(e);
+}
+
+struct plain_run plain_run(const struct request *r, uint32_t limit, int32_t *out)
+{
+    struct sampler *sampler;
+    struct error err;
+    struct engine *e = open_plain(limit);
+    CHECK(sampler_open(&sampler, FIXTURE_VOCAB, limit, &err) == 0);
     struct plain_run run = generate(e, sampler, r, limit, out);
     sampler_close(sampler);
     engine_close(e);

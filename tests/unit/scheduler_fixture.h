@@ -33,12 +33,15 @@ struct client {
     uint32_t n_got, n_started, n_done;
     enum finish_reason finish;
     uint64_t text_end;
+    struct token_logprobs *logprobs; /* [FIXTURE_MAX_TOKENS] of `got`, if asked for */
 };
 
 /* The prompt is copied; greedy, ends at the end token. */
 struct client *client_make(const int32_t *prompt, uint32_t n, uint32_t max_tokens);
 struct client *client_make_text(const char *prompt, uint32_t max_tokens);
 void client_free(struct client *c);
+/* Asks for log probabilities of the answer, of the prompt, or both. */
+void client_ask_logprobs(struct client *c, bool of_answer, bool of_prompt, uint32_t n_top);
 void client_submit(struct fixture *f, struct client *c);
 /* Reads at most `most` events; how many there were. Checks their order. */
 uint32_t client_read(struct fixture *f, struct client *c, uint32_t most);
@@ -47,6 +50,28 @@ uint32_t client_read(struct fixture *f, struct client *c, uint32_t most);
 void fixture_run(struct fixture *f, struct client **clients, uint32_t n);
 struct scheduler_stats fixture_stats(struct fixture *f);
 
+/* A filter that goes by a rule of its own: what it allows depends on its seed and on how many
+ * tokens it has accepted; now and then that is anything. It writes down whether it was asked and
+ * told what the contract says. */
+struct script_filter {
+    struct token_filter filter;
+    uint64_t seed;
+    uint32_t end_at;     /* the answer is complete with so many tokens; 0: never */
+    uint32_t n_in_all;   /* tokens that the answer may have */
+    bool has_ends;       /* the end token is allowed from the start */
+    uint32_t n_accepted; /* and what it was told: */
+    uint32_t n_asked;
+    int32_t accepted[FIXTURE_MAX_TOKENS];
+    uint32_t n_wrong; /* times that a token was not in the mask, or n_left not what is left */
+    bool is_asked;    /* since the last token */
+    uint64_t mask;
+};
+
+/* `limit` bounds the length of the sequence, as in plain_run. */
+void script_set(struct script_filter *f, uint64_t seed, struct client *c, uint32_t limit);
+/* Forgets the answer. */
+void script_reset(struct script_filter *f);
+
 /* What the request gives when it runs alone; tokens go to `out` ([FIXTURE_MAX_TOKENS]). */
 struct plain_run {
     uint32_t n_tokens;
@@ -54,6 +79,9 @@ struct plain_run {
     uint64_t text_end;
 };
 struct plain_run plain_run(const struct request *r, uint32_t limit, int32_t *out);
+/* Fails the test unless the log probabilities that the client asked for are those of its tokens. Of
+ * a prompt they are looked at when the answer has begun or ended well. */
+void check_logprobs(const struct client *c, uint32_t limit);
 /* Fails the test unless the client got all and only what the plain run gives. */
 void check_answer(const struct client *c, uint32_t limit);
 /* The same for an answer that broke off: it is a beginning of the plain one. */

@@ -21,6 +21,7 @@ struct mix {
     uint32_t cancels[MAX_CLIENTS]; /* at which step, 0: never */
     uint32_t clears;               /* every so many steps, 0: never */
     struct cache_query query;
+    struct script_filter filters[MAX_CLIENTS];
     bool is_slow[MAX_CLIENTS];
     bool is_canceled[MAX_CLIENTS];
 };
@@ -61,6 +62,18 @@ static struct client *random_client(struct mix *m)
         r->sampling.top_p = pick(m, 3) ? 1.0f : 0.8f;
         r->sampling.frequency_penalty = pick(m, 3) ? 0.0f : 0.7f;
     }
+    if (pick(m, 3) == 0) {
+        r->sampling.typical_p = pick(m, 3) ? 1.0f : 0.7f;
+        r->sampling.xtc_probability = pick(m, 3) ? 0.0f : 0.5f;
+        r->sampling.top_n_sigma = pick(m, 3) ? 0.0f : 1.5f;
+        r->sampling.dry_multiplier = pick(m, 2) ? 0.0f : 1.0f;
+        static const uint64_t breakers = 0x1248;
+        r->dry_breakers = pick(m, 2) ? &breakers : NULL;
+        static const struct logit_bias biases[] = {{3, -100}, {9, 2.5f}, {FIXTURE_END, 1.5f}};
+        r->biases = biases;
+        r->n_biases = pick(m, 4);
+        r->min_tokens = pick(m, 2) * pick(m, 40);
+    }
     static const char *const stops[] = {"ab", "eef", "h", "mnn", "xyz"};
     r->n_stops = pick(m, 5) ? 0 : 1 + pick(m, 2);
     for (uint32_t i = 0; i < r->n_stops; i++) {
@@ -68,6 +81,33 @@ static struct client *random_client(struct mix *m)
         r->stops[i] = (struct stop_string){stop, (uint32_t)strlen(stop)};
     }
     return c;
+}
+
+/* Log probabilities and a filter, for some. */
+static void ask_more(struct mix *m, uint32_t i)
+{
+    struct client *c = m->clients[i];
+    if (pick(m, 4) == 0)
+        client_ask_logprobs(c, pick(m, 2), pick(m, 2), pick(m, REQUEST_MAX_TOP_LOGPROBS + 1));
+    if (pick(m, 4) == 0) {
+        script_set(&m->filters[i], m->state, c, m->limit);
+        m->filters[i].end_at = pick(m, 2) ? 0 : 1 + pick(m, 40);
+        m->filters[i].has_ends = pick(m, 2);
+    }
+}
+
+/* The filter was told each token once, in order, and asked before each. */
+static void check_filter(struct mix *m, uint32_t i)
+{
+    struct client *c = m->clients[i];
+    struct script_filter *f = &m->filters[i];
+    if (!c->request.filter)
+        return;
+    CHECK_INT(f->n_wrong, 0);
+    CHECK_INT(f->n_accepted, c->n_got);
+    CHECK(f->n_asked >= c->n_got);
+    CHECK(memcmp(f->accepted, c->got, c->n_got * sizeof *c->got) == 0);
+    script_reset(f); /* for the plain run */
 }
 
 /* Another choice of a request that came before. */
@@ -113,6 +153,7 @@ static void open_mix(struct mix *m)
         m->arrives[i] = pick(m, 2) ? 0 : pick(m, 60);
         if (i && pick(m, 3) == 0)
             follow(m, i);
+        ask_more(m, i);
         m->cancels[i] = pick(m, 4) ? 0 : m->arrives[i] + pick(m, 40);
         m->is_slow[i] = pick(m, 4) == 0;
     }
@@ -158,7 +199,7 @@ static void check_counts(struct mix *m)
     for (uint32_t i = 0; i < m->n_clients; i++) {
         const struct request *r = &m->clients[i]->request;
         CHECK(r->prompt_cached <= r->n_tokens && r->prompt_shared <= r->prompt_cached);
-        CHECK(!r->no_cache || r->prompt_cached == 0);
+        CHECK(!(r->no_cache || r->prompt_logprobs) || r->prompt_cached == 0);
         prompt += m->clients[i]->n_started ? r->n_tokens : 0;
         cached += r->prompt_cached;
         shared += r->prompt_shared;
@@ -177,6 +218,8 @@ static void check_mix(struct mix *m)
         CHECK(c->finish != FINISH_CANCELED || m->is_canceled[i]);
         CHECK(c->finish != FINISH_ERROR || m->options.mock.fail_every ||
               m->options.mock.nan_every || m->options.mock.fail_token >= 0);
+        check_filter(m, i);
+        check_logprobs(c, m->limit);
         if (broke)
             check_beginning(c, m->limit);
         else
@@ -191,7 +234,7 @@ static void check_mix(struct mix *m)
 TEST(scheduler_random, every_answer_is_the_plain_one)
 {
     uint64_t preempted = 0, failed = 0, canceled = 0, evicted = 0, cached = 0;
-    uint64_t forked = 0, retried = 0, shared = 0, cleared = 0;
+    uint64_t forked = 0, retried = 0, shared = 0, cleared = 0, filtered = 0, scored = 0;
     for (uint64_t seed = 0; seed < 400; seed++) {
         struct mix m = {.state = seed * 977, .options = fixture_defaults()};
         open_mix(&m);
@@ -208,13 +251,18 @@ TEST(scheduler_random, every_answer_is_the_plain_one)
         retried += stats.retried;
         shared += stats.shared_tokens;
         cleared += stats.tree.cleared_pages;
-        for (uint32_t i = 0; i < m.n_clients; i++)
+        for (uint32_t i = 0; i < m.n_clients; i++) {
+            const struct client *c = m.clients[i];
+            filtered += c->request.filter && c->finish == FINISH_STOP;
+            scored += c->request.prompt_logprobs && c->n_got > 0;
             client_free(m.clients[i]);
+        }
         fixture_close(&m.fixture);
     }
     /* The mixes are only worth something if all this happened in them. */
     CHECK(preempted > 100 && failed > 200 && canceled > 200 && evicted > 10000 && cached > 5000);
     CHECK(forked > 50 && retried > 100 && shared > 1000 && cleared > 1000);
+    CHECK(filtered > 200 && scored > 200);
 }
 
 struct trie_entry {

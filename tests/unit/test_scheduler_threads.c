@@ -17,7 +17,9 @@ struct submitter {
     pthread_t thread;
     struct fixture *fixture;
     uint64_t state;
+    uint32_t limit; /* of a sequence */
     struct client *clients[N_ROUNDS][N_AT_ONCE];
+    struct script_filter filters[N_ROUNDS][N_AT_ONCE];
     bool is_canceled[N_ROUNDS][N_AT_ONCE];
 };
 
@@ -33,7 +35,7 @@ static uint32_t pick(uint64_t *state, uint32_t n)
     return (uint32_t)(*state >> 33) % n;
 }
 
-static struct client *random_client(uint64_t *state)
+static struct client *random_client(uint64_t *state, struct script_filter *filter, uint32_t limit)
 {
     int32_t tokens[64];
     uint32_t n = 1 + pick(state, 64), stem = pick(state, 2), common = pick(state, n + 1);
@@ -41,6 +43,10 @@ static struct client *random_client(uint64_t *state)
         tokens[i] = (int32_t)(hash_pair(i < common ? stem : 9, i) % 60);
     struct client *c = client_make(tokens, n, 1 + pick(state, 200));
     c->request.ignore_end = true;
+    if (pick(state, 3) == 0)
+        client_ask_logprobs(c, true, pick(state, 2), pick(state, 21));
+    if (pick(state, 3) == 0)
+        script_set(filter, *state, c, limit);
     return c;
 }
 
@@ -50,7 +56,7 @@ static void *submit_all(void *context)
     struct fixture *f = me->fixture;
     for (int round = 0; round < N_ROUNDS; round++) {
         for (int i = 0; i < N_AT_ONCE; i++) {
-            me->clients[round][i] = random_client(&me->state);
+            me->clients[round][i] = random_client(&me->state, &me->filters[round][i], me->limit);
             while (scheduler_submit(f->scheduler, &me->clients[round][i]->request) == SUBMIT_FULL)
                 nap_us(100);
         }
@@ -107,10 +113,12 @@ static void run_threads(const struct fixture_options *options)
     CHECK(scheduler_start(f.scheduler, &err) == 0);
     static struct submitter submitters[N_THREADS];
     pthread_t reader;
+    uint32_t limit = options->n_pages < options->max_length ? options->n_pages
+                                                            : options->max_length;
     atomic_store(&is_over, false);
     CHECK(pthread_create(&reader, NULL, read_stats, &f) == 0);
     for (uint64_t i = 0; i < N_THREADS; i++) {
-        submitters[i] = (struct submitter){.fixture = &f, .state = i};
+        submitters[i] = (struct submitter){.fixture = &f, .state = i, .limit = limit};
         CHECK(pthread_create(&submitters[i].thread, NULL, submit_all, &submitters[i]) == 0);
     }
     for (int i = 0; i < N_THREADS; i++)
@@ -120,11 +128,16 @@ static void run_threads(const struct fixture_options *options)
     pthread_join(reader, &bad_stats);
     CHECK(!bad_stats);
     fixture_close(&f);
-    uint32_t limit = options->n_pages < options->max_length ? options->n_pages
-                                                            : options->max_length;
     for (int t = 0; t < N_THREADS; t++) {
         for (int i = 0; i < N_ROUNDS * N_AT_ONCE; i++) {
             struct client *c = submitters[t].clients[i / N_AT_ONCE][i % N_AT_ONCE];
+            struct script_filter *filter = &submitters[t].filters[i / N_AT_ONCE][i % N_AT_ONCE];
+            if (c->request.filter) {
+                CHECK_INT(filter->n_wrong, 0);
+                CHECK_INT(filter->n_accepted, c->n_got);
+                script_reset(filter);
+            }
+            check_logprobs(c, limit);
             if (c->finish == FINISH_CANCELED)
                 check_beginning(c, limit);
             else

@@ -1,0 +1,89 @@
+/* DRY, "don't repeat yourself": what would go on with a repetition is made less likely, the more so
+ * the longer the repetition is. Owned by the scheduler's thread.
+ *
+ *   context   ... a b c X ... b c Y ... a b c │ ?       X would make a repetition of 3 one of 4,
+ *                 └───┘       └─┘       └───┘           Y one of 2 one of 3
+ *
+ * For each position its repetition is the longest end of the context that ends there as well: the
+ * Z function of the context read backwards, which takes time in proportion to its length. No
+ * repetition reaches back over a breaker (a new line, a quotation mark, ...). */
+#include "sched/sampler_parts.h"
+
+#include <assert.h>
+
+#define MOST_PENALTY 1e30 /* still a number, so that a token that is the only one can be chosen */
+
+bool sampler_has_dry(const struct sampler_input *in)
+{
+    const struct sampling *o = in->sampling;
+    return o->dry_multiplier > 0 && o->dry_base >= 1 && in->n_context > 1;
+}
+
+/* The context read backwards: the last token is at 0. */
+static uint32_t token_at(const struct sampler_input *in, uint32_t i)
+{
+    return (uint32_t)in->context[in->n_context - 1 - i];
+}
+
+static bool is_breaker(const struct sampler_input *in, uint32_t id)
+{
+    return in->dry_breakers && id < in->n_tokens && in->dry_breakers[id / 64] >> id % 64 & 1;
+}
+
+/* repeats[k]: how many tokens from k on are the same as from 0 on. [left, right) is the repetition
+ * found so far that reaches furthest; inside it the answers of its copy at 0 hold. */
+static void find_repeats(const struct sampler_input *in, uint32_t n, uint32_t *repeats)
+{
+    uint32_t left = 0, right = 0;
+    for (uint32_t k = 1; k < n; k++) {
+        uint32_t len = 0;
+        if (k < right)
+            len = repeats[k - left] < right - k ? repeats[k - left] : right - k;
+        while (k + len < n && token_at(in, len) == token_at(in, k + len))
+            len++;
+        repeats[k] = len;
+        if (k + len > right) {
+            left = k;
+            right = k + len;
+        }
+    }
+}
+
+/* By squaring and not pow, which has other bits elsewhere. */
+static float penalty_of(const struct sampling *o, uint32_t length)
+{
+    double penalty = o->dry_multiplier, power = o->dry_base;
+    uint32_t exponent = length > o->dry_allowed_length ? length - o->dry_allowed_length : 0;
+    for (; exponent && penalty < MOST_PENALTY; exponent >>= 1) {
+        if (exponent & 1)
+            penalty *= power;
+        power *= power;
+    }
+    return (float)(penalty < MOST_PENALTY ? penalty : MOST_PENALTY);
+}
+
+void sampler_apply_dry(struct sampler *s, const struct sampler_input *in)
+{
+    const struct sampling *o = in->sampling;
+    uint32_t n = o->dry_last_n && o->dry_last_n < in->n_context ? o->dry_last_n : in->n_context;
+    uint32_t least = o->dry_allowed_length ? o->dry_allowed_length : 1, most = 0;
+    assert(n <= s->max_context);
+    while (most < n && !is_breaker(in, token_at(in, most)))
+        most++;
+    if (most < least)
+        return;
+    find_repeats(in, n, s->repeats);
+    for (uint32_t k = 1; k < n; k++) {
+        uint32_t len = s->repeats[k] < most ? s->repeats[k] : most, id = token_at(in, k - 1);
+        s->repeats[k] = len;
+        if (len >= least && id < s->n_vocab && s->counts[id] < len && !is_breaker(in, id))
+            s->counts[id] = len;
+    }
+    for (uint32_t k = 1; k < n; k++) {
+        uint32_t id = token_at(in, k - 1);
+        if (s->repeats[k] < least || id >= s->n_vocab || s->counts[id] == 0)
+            continue;
+        s->logits[id] -= penalty_of(o, s->counts[id]);
+        s->counts[id] = 0;
+    }
+}

@@ -1,0 +1,73 @@
+/* Log probabilities of a token and of the best ones; see sampler.h for of what. Owned by the
+ * scheduler's thread. The sum is of blocks in a fixed order, so it is the same on every machine and
+ * in every batch. The best are looked for only in blocks that can have them: at least `n_top`
+ * logits are not below the n_top-th best block. */
+#include "sched/sampler_parts.h"
+
+#include <assert.h>
+#include <math.h>
+
+/* Puts a token into its place among the `n` of at most `most` best so far; how many there are. Who
+ * comes first has the smaller id and stays before its equals. */
+static uint32_t add_best(struct token_logprob *best, uint32_t n, uint32_t most, int32_t token,
+                         float logit)
+{
+    if (n == most && !(logit > best[n - 1].logprob))
+        return n;
+    uint32_t at = n < most ? n : most - 1;
+    for (; at > 0 && logit > best[at - 1].logprob; at--)
+        best[at] = best[at - 1];
+    best[at] = (struct token_logprob){token, logit};
+    return n < most ? n + 1 : n;
+}
+
+/* The n_top-th best block's best, or -inf when there are not so many. */
+static float find_least(const struct sampler *s, uint32_t n_top)
+{
+    struct token_logprob blocks[REQUEST_MAX_TOP_LOGPROBS] = {{0, 0}};
+    uint32_t n = 0;
+    for (uint32_t b = 0; b < s->n_blocks; b++)
+        n = add_best(blocks, n, n_top, (int32_t)b, s->block_best[b]);
+    return n == n_top ? blocks[n - 1].logprob : -INFINITY;
+}
+
+/* The tokens with the largest logits, and these. */
+static uint32_t find_top(const struct sampler *s, const float *logits, uint32_t n_top,
+                         struct token_logprob *top)
+{
+    float least = find_least(s, n_top);
+    uint32_t n = 0;
+    for (uint32_t b = 0; b < s->n_blocks; b++) {
+        if (s->block_best[b] < least || (n == n_top && s->block_best[b] <= top[n - 1].logprob))
+            continue;
+        for (uint32_t i = b * SCAN_BLOCK; i < sampler_block_end(s, b); i++)
+            if (logits[i] >= least && logits[i] > -INFINITY)
+                n = add_best(top, n, n_top, (int32_t)i, logits[i]);
+    }
+    return n;
+}
+
+/* A logit of +inf leaves nothing to all others, and -inf nothing to itself. */
+static float log_share(float logit, float best, double log_total)
+{
+    if (best == INFINITY)
+        return logit == INFINITY ? 0 : -INFINITY;
+    return logit > -INFINITY ? (float)((double)logit - best - log_total) : -INFINITY;
+}
+
+bool sampler_logprobs(struct sampler *s, const float *logits, int32_t token, uint32_t n_top,
+                      struct token_logprobs *out)
+{
+    assert(n_top <= REQUEST_MAX_TOP_LOGPROBS && token >= 0);
+    struct view view = {logits, sampler_find_best(s, logits), 1, 1};
+    *out = (struct token_logprobs){.logprob = NAN};
+    if (view.best == -INFINITY)
+        return false;
+    double log_total = view.best < INFINITY ? log(sampler_weigh_all(s, &view)) : 0;
+    float logit = (uint32_t)token < s->n_vocab ? logits[token] : -INFINITY;
+    out->logprob = log_share(logit, view.best, log_total);
+    out->n_top = n_top ? find_top(s, logits, n_top, out->top) : 0;
+    for (uint32_t i = 0; i < out->n_top; i++)
+        out->top[i].logprob = log_share(out->top[i].logprob, view.best, log_total);
+    return true;
+}
