@@ -8,10 +8,23 @@
 #include "serve/request_fields.h"
 
 static const char *const scope_titles[FIELD_SCOPES] = {
-    [SCOPE_REQUEST] = "Fields of a request",
+    [SCOPE_REQUEST] = "Fields of a chat completion",
+    [SCOPE_TEXT] = "Fields of a text completion",
     [SCOPE_WARM] = "Fields of a warming",
+    [SCOPE_RENDER] = "Fields of `/apply-template`",
+    [SCOPE_TOKENIZE] = "Fields of `/tokenize`",
+    [SCOPE_DETOKENIZE] = "Fields of `/detokenize`",
     [SCOPE_MESSAGE] = "Fields of a message",
     [SCOPE_PART] = "Fields of a content part",
+    [SCOPE_CALL] = "Fields of a message's `tool_calls[]`",
+    [SCOPE_CALLED] = "Fields of a message's `tool_calls[].function`",
+    [SCOPE_TOOL] = "Fields of `tools[]`",
+    [SCOPE_FUNCTION] = "Fields of `tools[].function`",
+    [SCOPE_RESPONSE_FORMAT] = "Fields of `response_format`",
+    [SCOPE_JSON_SCHEMA] = "Fields of `response_format.json_schema`",
+    [SCOPE_STRUCTURED] = "Fields of `structured_outputs`",
+    [SCOPE_THINKING] = "Fields of `thinking`",
+    [SCOPE_REASONING] = "Fields of `reasoning`",
     [SCOPE_STREAM_OPTIONS] = "Fields of `stream_options`",
     [SCOPE_RADISH] = "Fields of `radish`",
 };
@@ -116,6 +129,58 @@ static void answers_print(void)
         "because too much is pinned already: half of the cache is the most. Other fields are "
         "those\n"
         "of a request.\n");
+}
+
+static void forms_print(void)
+{
+    printf(
+        "\n## What an answer must be\n\n"
+        "`response_format`, `json_schema`, `grammar`, `regex`, `structured_outputs` and "
+        "`guided_*`\n"
+        "hold the answer's text to a form, `tool_choice` and `tools[].function.parameters` its\n"
+        "calls. Each token is drawn from those that can lead to a valid end. When `max_tokens`\n"
+        "leaves just enough for the shortest valid end of a text, that is taken, and\n"
+        "`finish_reason` is `length`. Thinking comes before it and is free. What cannot be "
+        "enforced is refused with 400, by name and place, before\n"
+        "anything is generated.\n\n"
+        "**JSON schemas** (drafts 4 to 2020-12): `type`, `properties`, `required`,\n"
+        "`additionalProperties`, `patternProperties`, `propertyNames`, `minProperties`,\n"
+        "`maxProperties`, `items`, `prefixItems`, `additionalItems`, `minItems`, `maxItems`,\n"
+        "`enum`, `const`, `anyOf`, `oneOf` (where the branches cannot overlap), `allOf`, `$ref`\n"
+        "within the schema (recursive too), `minimum`, `maximum`,\n"
+        "`exclusiveMinimum`, `exclusiveMaximum`, `multipleOf` (integers and powers of ten),\n"
+        "`minLength`, `maxLength`, `pattern`, `format` (unknown formats are no constraint).\n"
+        "Refused: `not`, `if`, `dependencies`, `dependentRequired`, `dependentSchemas`,\n"
+        "`contains`, `uniqueItems`, `unevaluatedItems`, look-around in patterns, references to\n"
+        "other documents. Members come in the order of `properties`, others behind them;\n"
+        "an object that names properties and says nothing of others has no others; numbers have\n"
+        "a bounded number of digits, and white space is that of pretty printers.\n"
+        "Schemas are enforced whether `strict` is said or not.\n\n"
+        "**GBNF** is llama.cpp's, without references to tokens. **Regular expressions** match the\n"
+        "whole text; look-around, back references and `\\b` are refused.\n\n"
+        "## Tools and thinking\n\n"
+        "Functions are shown to the model by its own chat template if that takes them, else by a\n"
+        "system prompt that says how to call them; never both. Answers are read in the form that\n"
+        "the model writes (`--tool-format` names one: `hermes`, `qwen-coder`, `llama3`, "
+        "`mistral`,\n"
+        "`gemma-code`, `gemma`, `deepseek`, `glm`, `kimi`, `minimax`, `harmony`, `json`). Text\n"
+        "that only looks like a call, or calls what is not in `tools`, stays text. With `auto` a\n"
+        "call that has begun is held to its function's schema (where calls have a marker; bare\n"
+        "JSON has none), with `required` or a name the answer is calls and nothing else, and\n"
+        "with `none` the marker of a call cannot be written. What of a schema cannot be enforced\n"
+        "is passed over, unless the function is `strict`: then it is an error. An answer that\n"
+        "ends in the middle of a call has its arguments as far as they came, and never the\n"
+        "`finish_reason` `tool_calls`. Arguments that come back and are no JSON object do not\n"
+        "fail a request.\n\n"
+        "Thinking is in `reasoning_content`, of messages and of deltas; its tokens are in\n"
+        "`usage.completion_tokens_details.reasoning_tokens`. Calls inside of it are no calls.\n"
+        "Earlier thinking is shown or dropped as the template has it.\n\n"
+        "## Sampling\n\n"
+        "In this order: `logit_bias`, penalties (repetition, then frequency and presence, over\n"
+        "the answer's tokens, not the prompt's), DRY (over both), what the answer must be,\n"
+        "`temperature`, `top_n_sigma`, `top_k`, `typical_p`, `top_p`, `min_p`, XTC. The same\n"
+        "request with the same `seed` gets the same answer, whatever else the server does. Log\n"
+        "probabilities are the model's own, before all of this.\n");
 }
 
 static void routes_print(void)
@@ -254,8 +319,11 @@ int main(void)
     keys_print();
     cache_print();
     answers_print();
+    forms_print();
     for (enum field_scope scope = SCOPE_REQUEST; scope < FIELD_SCOPES; scope++) {
         printf("\n## %s\n", scope_titles[scope]);
+        if (scope == SCOPE_TEXT || scope == SCOPE_WARM || scope == SCOPE_RENDER)
+            printf("\nThese, and what a chat completion has.\n");
         class_print(scope, FIELD_SERVED, "Served");
         class_print(scope, FIELD_INERT, "Accepted, without meaning here");
         class_print(scope, FIELD_REFUSED, "Refused, because they cannot be honoured");

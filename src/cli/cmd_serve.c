@@ -17,7 +17,7 @@ enum { DEFAULT_PORT = 8080, NO_PORT = 65536 };
 
 static uint32_t port = NO_PORT, timeout_s, grace_s = 10, max_body_mib = 32;
 static const char *host, *address, *alias, *log_level_name;
-static const char *admin_key;
+static const char *admin_key, *tool_format;
 static struct string_list allowed_hosts, api_keys, api_key_files, shared_prompts;
 static struct cache_size tenant_cache;
 
@@ -51,6 +51,9 @@ static const struct option serve_options[] = {
     LIST("shared-prompt", &shared_prompts, "FILE",
          "a system prompt that all tenants may share; repeatable"),
     SIZE("tenant-cache-size", &tenant_cache, "SIZE", "most that one tenant has in the cache"),
+    STRING("tool-format", &tool_format, "NAME",
+           "how the model writes calls: hermes, qwen-coder, llama3, mistral, ... (default: found "
+           "out)"),
     FLAG("strict-fields", &server.strict_fields, "unknown request fields are errors"),
     FLAG("strict-model", &server.strict_model, "another model's name is an error"),
     STRING("log-level", &log_level_name, "LEVEL", "error, warn, info (default) or debug"),
@@ -91,6 +94,20 @@ static int keys_read(struct error *err)
     if (admin_key && api_keys_add_admin(&server.keys, admin_key, &cause))
         return error_set(err, cause.code, "--admin-key: %s", cause.message);
     return 0;
+}
+
+static int tool_format_check(struct error *err)
+{
+    enum tool_format format;
+    struct strbuf names = STRBUF_INIT;
+    if (!tool_format || tool_format_find(tool_format, &format))
+        return 0;
+    for (int i = 0; i < TOOL_FORMATS; i++)
+        strbuf_addf(&names, "%s%s", i ? ", " : "", tool_format_name((enum tool_format)i));
+    error_set(err, ERROR_INPUT, "--tool-format '%s' is not one of %s", tool_format,
+              strbuf_str(&names));
+    strbuf_free(&names);
+    return -1;
 }
 
 /* Options that mean nothing without tenants are likely a key that was forgotten. */
@@ -155,7 +172,7 @@ static int options_finish(struct error *err)
     server.max_body_bytes = (size_t)max_body_mib << 20;
     server.allowed_hosts = allowed_hosts.items;
     server.n_allowed_hosts = allowed_hosts.n;
-    return keys_read(err) || tenants_read(err) ? -1 : 0;
+    return tool_format_check(err) || keys_read(err) || tenants_read(err) ? -1 : 0;
 }
 
 static int serve_model(struct runtime *r, struct error *err)
@@ -164,9 +181,12 @@ static int serve_model(struct runtime *r, struct error *err)
     if (!r->prompt.chat_template)
         log_warn("the model has no usable chat template, so chat requests are refused: give one "
                  "with --chat-template-file FILE");
+    if (tool_format)
+        tool_format_find(tool_format, &r->prompt.style.tools); /* checked with the options */
     server.engine = r->engine;
     server.prompt = &r->prompt;
     server.model_name = alias ? alias : r->model_name;
+    server.quantisation = r->quantisation;
     server.context = r->context;
     server.max_seqs = runtime_options.max_seqs;
     return tenant_pages_count(r, err) || server_run(&server, err) ? -1 : 0;

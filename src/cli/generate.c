@@ -94,7 +94,7 @@ int generator_open(struct generator *g, struct runtime *runtime, struct error *e
     *g = (struct generator){.runtime = runtime, .wake_fd = eventfd(0, EFD_CLOEXEC)};
     if (g->wake_fd < 0)
         return error_set(err, ERROR_IO, "eventfd: %s", strerror(errno));
-    if (token_table_make(&g->tokens, runtime->prompt.tokenizer, err)) {
+    if (token_table_make(&g->tokens, runtime->prompt.tokenizer, NULL, err)) {
         generator_close(g);
         return -1;
     }

@@ -187,6 +187,7 @@ static int mock_open(struct runtime *r, struct error *err)
     mock.end_token = tokenizer_eos(r->prompt.tokenizer);
     context_choose(r, MOCK_CONTEXT, &limits);
     strcpy(r->model_name, "mock");
+    r->quantisation = "none";
     return mock_engine_open(&r->engine, &mock, &limits, err);
 }
 
@@ -226,6 +227,7 @@ static int cpu_open(struct runtime *r, struct error *err)
         return -1;
     context_choose(r, r->model.hparams.n_context, &limits);
     name_from_path(r->model_name, sizeof r->model_name, runtime_options.model_path);
+    r->quantisation = model_quantisation(&r->model);
     return cpu_engine_open(&r->engine, &r->model, &limits, progress_show, r->model_name, err);
 }
 

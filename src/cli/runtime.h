@@ -41,7 +41,8 @@ struct runtime {
     struct model model; /* not open with the mock engine */
     struct engine *engine;
     struct prompt_maker prompt;
-    char model_name[128]; /* the file's name without ".gguf" */
+    char model_name[128];     /* the file's name without ".gguf" */
+    const char *quantisation; /* of most weights: "Q4_1" */
     uint32_t context;
 };
 

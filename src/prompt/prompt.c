@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "prompt/conversation.h"
 #include "prompt/prompt_internal.h"
 
 enum {
@@ -25,16 +26,58 @@ enum {
     MAX_IDLE_BYTES = 4 << 20, /* of a draft */
 };
 
+static void token_append(const struct prompt_maker *p, struct arena *arena, struct json *parent,
+                         const char *key, int32_t id)
+{
+    size_t len;
+    const char *bytes = tokenizer_bytes(p->tokenizer, id, &len);
+    json_append(arena, parent, key, json_new_string(arena, bytes, len));
+}
+
+/* What templates are given besides the conversation. */
+static void tokens_append(const struct prompt_maker *p, struct arena *arena, struct json *context)
+{
+    token_append(p, arena, context, "bos_token", tokenizer_bos(p->tokenizer));
+    token_append(p, arena, context, "eos_token", tokenizer_eos(p->tokenizer));
+}
+
+static bool writes_bare_json(const struct template_traits *t)
+{
+    const char *first = strbuf_str(&t->first);
+    return t->has_call_shape &&
+           (strncmp(first, "{\"name\"", 7) == 0 || strncmp(first, "[{\"name\"", 8) == 0);
+}
+
+/* The template, what it takes, and how a model with it writes its answers. */
+static int template_use(struct prompt_maker *p, const char *source, size_t len, struct error *err)
+{
+    struct arena arena = ARENA_INIT;
+    p->chat_template = chat_template_parse(source, len, err);
+    if (!p->chat_template)
+        return -1;
+    struct json *context = json_new(&arena, JSON_OBJECT);
+    tokens_append(p, &arena, context);
+    int failed = arena.failed ? error_set(err, ERROR_MEMORY, "no memory for a chat template")
+                              : template_traits_find(&p->traits, p->chat_template, context, err);
+    arena_free(&arena);
+    answer_style_find(&p->style, source, len, p->tokenizer);
+    if (!p->traits.takes_tools) /* then we say how to call, and in this way */
+        p->style.tools = TOOLS_HERMES;
+    else if (p->style.tools == TOOLS_HERMES && writes_bare_json(&p->traits))
+        p->style.tools = TOOLS_JSON;
+    if (!failed)
+        failed = template_traits_complete(&p->traits, &p->style, p->tokenizer, err);
+    return failed;
+}
+
 static int template_from_file(struct prompt_maker *p, const char *path, struct error *err)
 {
     struct strbuf source = STRBUF_INIT;
     struct error cause = {0};
     int failed = file_read(path, MAX_TEMPLATE_BYTES, &source, err);
-    if (!failed) {
-        p->chat_template = chat_template_parse(strbuf_str(&source), source.len, &cause);
-        if (!p->chat_template)
-            failed = error_set(err, ERROR_FORMAT, "%s: %s", path, cause.message);
-    }
+    if (!failed && template_use(p, strbuf_str(&source), source.len, &cause))
+        failed = error_set(err, cause.code == ERROR_MEMORY ? ERROR_MEMORY : ERROR_FORMAT, "%s: %s",
+                           path, cause.message);
     strbuf_free(&source);
     return failed;
 }
@@ -45,7 +88,7 @@ static void template_from_model(struct prompt_maker *p)
     struct error err;
     size_t len;
     const char *source = tokenizer_chat_template(p->tokenizer, &len);
-    if (source && !(p->chat_template = chat_template_parse(source, len, &err)))
+    if (source && template_use(p, source, len, &err))
         log_warn("the model's chat template cannot be used: %s", err.message);
 }
 
@@ -134,31 +177,12 @@ int prompt_maker_open_bytes(struct prompt_maker *p, const char *template_path, s
 void prompt_maker_close(struct prompt_maker *p)
 {
     chat_template_free(p->chat_template);
+    template_traits_free(&p->traits);
     tokenizer_close(p->tokenizer);
     for (struct prompt_draft *d; p->drafts && (d = idle_pool_take(p->drafts));)
         draft_free(d);
     free(p->drafts);
     *p = (struct prompt_maker){0};
-}
-
-/* A member of another document under a new parent: its head is copied, its children are shared. */
-static void member_share(struct arena *arena, struct json *parent, const char *key,
-                         const struct json *value)
-{
-    struct json *copy = json_new(arena, value->type);
-    if (!copy)
-        return;
-    *copy = *value;
-    copy->next = NULL;
-    json_append(arena, parent, key, copy);
-}
-
-static void token_append(const struct prompt_maker *p, struct arena *arena, struct json *parent,
-                         const char *key, int32_t id)
-{
-    size_t len;
-    const char *bytes = tokenizer_bytes(p->tokenizer, id, &len);
-    json_append(arena, parent, key, json_new_string(arena, bytes, len));
 }
 
 bool prompt_owns_name(const char *name, size_t len)
@@ -179,15 +203,17 @@ void message_append(struct arena *arena, struct json *messages, const char *role
 }
 
 static struct json *context_make(const struct prompt_maker *p, struct arena *arena,
-                                 const struct json *messages, const struct json *extra,
-                                 struct error *err)
+                                 const struct fitted_conversation *fitted,
+                                 const struct prompt_input *in, struct error *err)
 {
+    const struct json *extra = in->extra;
     struct json *context = json_new(arena, JSON_OBJECT);
-    member_share(arena, context, "messages", messages);
-    token_append(p, arena, context, "bos_token", tokenizer_bos(p->tokenizer));
-    token_append(p, arena, context, "eos_token", tokenizer_eos(p->tokenizer));
-    if (!json_get(extra, "add_generation_prompt"))
-        json_append(arena, context, "add_generation_prompt", json_new_bool(arena, true));
+    json_append(arena, context, "messages", json_share(arena, fitted->messages));
+    if (fitted->tools)
+        json_append(arena, context, "tools", json_share(arena, fitted->tools));
+    tokens_append(p, arena, context);
+    if (in->continues || !json_get(extra, "add_generation_prompt"))
+        json_append(arena, context, "add_generation_prompt", json_new_bool(arena, !in->continues));
     for (const struct json *member = extra ? extra->first : NULL; member; member = member->next) {
         if (prompt_owns_name(member->key, member->key_len)) {
             error_set_at(err, ERROR_INPUT, member->position,
@@ -195,7 +221,7 @@ static struct json *context_make(const struct prompt_maker *p, struct arena *are
                          member->key, strcmp(member->key, "messages") ? "model" : "request");
             return NULL;
         }
-        member_share(arena, context, member->key, member);
+        json_append(arena, context, member->key, json_share(arena, member));
     }
     if (arena->failed) {
         error_set(err, ERROR_MEMORY, "no memory for a conversation");
@@ -219,16 +245,88 @@ static int64_t local_now(void)
     return localtime_r(&now, &tm) ? (int64_t)now + tm.tm_gmtoff : (int64_t)now;
 }
 
+/* Segments name the messages as they were sent, not as they were fitted. */
+static void segments_map(struct rendering *r, const struct fitted_conversation *fitted)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->n_segments; i++) {
+        struct render_segment segment = r->segments[i];
+        if (segment.source >= 0) {
+            int32_t origin = fitted->origins[segment.source];
+            segment.source = origin >= 0 ? origin : RENDER_DATA;
+        }
+        if (n && r->segments[n - 1].source == segment.source)
+            r->segments[n - 1].end = segment.end;
+        else
+            r->segments[n++] = segment;
+    }
+    r->n_segments = n;
+}
+
+/* Ends the text where the last message's does. */
+static int cut_behind(struct rendering *r, int32_t message, struct error *err)
+{
+    while (r->n_segments && r->segments[r->n_segments - 1].source != message)
+        r->n_segments--;
+    if (r->n_segments == 0)
+        return error_set(err, ERROR_INPUT,
+                         "the model's chat template does not show the last message, so that it "
+                         "cannot be continued");
+    r->text.len = r->segments[r->n_segments - 1].end;
+    r->text.data[r->text.len] = '\0';
+    return 0;
+}
+
 static int render(const struct prompt_maker *p, const struct prompt_input *in,
                   struct prompt_draft *d, struct error *err)
 {
+    if (!p->chat_template)
+        return error_set(err, ERROR_FORMAT,
+                         "the model has no chat template: start with --chat-template-file FILE to "
+                         "give it one");
     struct render_options options = {.now_unix = local_now(), .arena = &d->arena};
-    const struct json *context = context_make(p, &d->arena, in->messages, in->extra, err);
-    int failed = -1;
-    if (context)
+    struct conversation conversation = {in->messages, in->tools};
+    struct fitted_conversation fitted;
+    const struct json *context = NULL;
+    int failed = conversation_fit(&fitted, &conversation, &p->traits, &p->style, &d->arena, err);
+    if (!failed)
+        failed = (context = context_make(p, &d->arena, &fitted, in, err)) ? 0 : -1;
+    if (!failed)
         failed = chat_template_render(p->chat_template, context, &options, &d->rendering, err);
+    if (!failed)
+        segments_map(&d->rendering, &fitted);
+    if (!failed && in->continues)
+        failed = cut_behind(&d->rendering, (int32_t)in->messages->count - 1, err);
     arena_reset(&d->arena);
     return failed;
+}
+
+/* The last place of a text in another, behind `from`; NULL: none. */
+static const char *find_last(const char *from, const char *text)
+{
+    const char *last = NULL;
+    for (const char *at = from; (at = strstr(at, text)); at++)
+        last = at;
+    return last;
+}
+
+/* An answer that is continued has begun to think, and not ended it. */
+static bool continues_in_thinking(const struct prompt_maker *p, const struct rendering *r)
+{
+    size_t n = r->n_segments;
+    const char *own = strbuf_str(&r->text) + (n > 1 ? r->segments[n - 2].end : 0);
+    const char *begin = p->style.think_begin ? find_last(own, p->style.think_begin) : NULL;
+    return begin && !strstr(begin, p->style.think_end);
+}
+
+/* The template has begun thinking, and the prompt ends there. */
+static bool ends_in_thinking(const struct prompt_maker *p, const struct rendering *r)
+{
+    const char *begin = p->style.think_begin, *text = strbuf_str(&r->text);
+    size_t len = r->text.len, n = begin ? strlen(begin) : 0;
+    while (len && strchr(" \t\r\n", text[len - 1]))
+        len--;
+    return n && len >= n && memcmp(text + len - n, begin, n) == 0;
 }
 
 static int replays_report(const struct prompt_draft *d, struct prompt *out, struct error *err)
@@ -257,10 +355,6 @@ int prompt_maker_chat(const struct prompt_maker *p, const struct prompt_input *i
                       struct prompt *out, struct error *err)
 {
     *out = (struct prompt){0};
-    if (!p->chat_template)
-        return error_set(err, ERROR_FORMAT,
-                         "the model has no chat template: start with --chat-template-file FILE to "
-                         "give it one");
     struct prompt_draft *draft = draft_take(p);
     if (!draft)
         return error_set(err, ERROR_MEMORY, "no memory for a conversation");
@@ -276,6 +370,9 @@ int prompt_maker_chat(const struct prompt_maker *p, const struct prompt_input *i
         failed = prompt_encode(draft, in->want_map, out, err);
     if (!failed)
         failed = replays_report(draft, out, err);
+    out->ends_in_thinking = !failed &&
+                            (ends_in_thinking(p, &draft->rendering) ||
+                             (in->continues && continues_in_thinking(p, &draft->rendering)));
     draft_leave(p, draft);
     if (failed)
         prompt_free(out);
@@ -288,4 +385,28 @@ void prompt_free(struct prompt *p)
     free(p->replays);
     free(p->map);
     *p = (struct prompt){0};
+}
+
+int prompt_maker_render(const struct prompt_maker *p, const struct prompt_input *in,
+                        struct strbuf *out, struct error *err)
+{
+    struct prompt_draft *draft = draft_take(p);
+    if (!draft)
+        return error_set(err, ERROR_MEMORY, "no memory for a conversation");
+    int failed = render(p, in, draft, err);
+    if (!failed)
+        strbuf_add(out, strbuf_str(&draft->rendering.text), draft->rendering.text.len);
+    draft_leave(p, draft);
+    return failed;
+}
+
+int prompt_maker_text(const struct prompt_maker *p, const char *text, size_t len,
+                      struct prompt *out, struct error *err)
+{
+    *out = (struct prompt){0};
+    int failed = tokenizer_encode(p->tokenizer, text, len,
+                                  TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL, &out->tokens, err);
+    if (failed)
+        prompt_free(out);
+    return failed;
 }

@@ -4,15 +4,20 @@
 #include "base/error.h"
 #include "base/idle_pool.h"
 #include "base/json.h"
+#include "prompt/answer_style.h"
 #include "prompt/chat_template.h"
 #include "prompt/replay_store.h"
+#include "prompt/template_traits.h"
 #include "prompt/tokenizer.h"
+#include "prompt/tool_set.h"
 
 /* From a conversation to token ids: the model's own template rendered once, its own tokenizer run
  * once. Workers share it: what changes is only the memory that its calls lend each other. */
 struct prompt_maker {
     struct tokenizer *tokenizer;
     struct chat_template *chat_template; /* NULL: the model has none that can be used */
+    struct template_traits traits;       /* what it takes */
+    struct answer_style style;           /* how the model writes thinking and calls */
     bool adds_bos;                       /* the model wants its BOS before every text */
     struct idle_pool *drafts;
 };
@@ -34,10 +39,12 @@ void message_append(struct arena *arena, struct json *messages, const char *role
 
 /* A conversation to be rendered. Zero what is not wanted. */
 struct prompt_input {
-    const struct json *messages; /* an array in OpenAI's form */
-    /* An object whose members the template sees as variables (tools, enable_thinking, ...;
+    const struct json *messages;  /* an array in OpenAI's form */
+    const struct tool_set *tools; /* that may be called; NULL: none */
+    /* An object whose members the template sees as variables (enable_thinking, ...;
      * add_generation_prompt is true unless it says so), or NULL. */
     const struct json *extra;
+    bool continues; /* the last message, the assistant's, is the beginning of the answer */
     /* Where answers of earlier turns have their sampled ids; NULL: all text is encoded. */
     struct replay_store *replay;
     uint64_t ns;   /* whose answers: those of other namespaces are not seen */
@@ -76,6 +83,7 @@ struct prompt {
     struct token_list tokens;
     struct prompt_digest digest; /* of the rendering, for replay_store_add; needs `replay` */
     size_t n_replayed;           /* tokens that came from the store */
+    bool ends_in_thinking;       /* what comes next is thinking, not the answer proper */
     struct prompt_replay *replays;
     size_t n_replays;
     struct prompt_run *map; /* NULL unless it was asked for */
@@ -97,5 +105,13 @@ struct prompt {
 int prompt_maker_chat(const struct prompt_maker *p, const struct prompt_input *in,
                       struct prompt *out, struct error *err);
 void prompt_free(struct prompt *p);
+
+/* The text of the same, appended to `out`. */
+int prompt_maker_render(const struct prompt_maker *p, const struct prompt_input *in,
+                        struct strbuf *out, struct error *err);
+/* The tokens of a text to be continued, with what the model wants before one; text that spells a
+ * special token becomes that token. */
+int prompt_maker_text(const struct prompt_maker *p, const char *text, size_t len,
+                      struct prompt *out, struct error *err);
 
 #endif

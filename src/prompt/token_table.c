@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 int token_table_make(struct token_table *table, const struct tokenizer *tokenizer,
-                     struct error *err)
+                     const struct answer_style *style, struct error *err)
 {
     uint32_t n = tokenizer_size(tokenizer);
     const char **bytes = calloc(n, sizeof *bytes);
@@ -18,7 +18,9 @@ int token_table_make(struct token_table *table, const struct tokenizer *tokenize
     for (uint32_t i = 0; i < n; i++) {
         size_t len = 0;
         bytes[i] = tokenizer_bytes(tokenizer, (int32_t)i, &len);
-        lengths[i] = tokenizer_is_special(tokenizer, (int32_t)i) ? 0 : (uint32_t)len;
+        bool is_shown = !tokenizer_is_special(tokenizer, (int32_t)i) ||
+                        (style && answer_style_is_marker(style, bytes[i], len));
+        lengths[i] = is_shown ? (uint32_t)len : 0;
         is_end[i] = tokenizer_is_end(tokenizer, (int32_t)i);
     }
     return 0;

@@ -2,14 +2,15 @@
 #define RADISH_PROMPT_TOKEN_TABLE_H
 
 #include "base/error.h"
+#include "prompt/answer_style.h"
 #include "prompt/tokenizer.h"
 #include "sched/scheduler.h"
 
 /* What the scheduler needs to know of a vocabulary, made from the tokenizer: the bytes that each
- * token adds to an answer (none for control tokens) and which tokens end it. The bytes stay the
- * tokenizer's. */
+ * token adds to an answer (none for control tokens, but for those that mark thinking and calls in
+ * the style; NULL: none do) and which tokens end it. The bytes stay the tokenizer's. */
 int token_table_make(struct token_table *table, const struct tokenizer *tokenizer,
-                     struct error *err);
+                     const struct answer_style *style, struct error *err);
 void token_table_free(struct token_table *table);
 
 #endif

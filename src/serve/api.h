@@ -17,6 +17,8 @@
 struct cache_answer;
 struct completion;
 struct event_base;
+struct grammar_store;
+struct grammar_vocabulary;
 struct query_param;
 struct replay_store;
 
@@ -36,13 +38,15 @@ struct api {
     struct token_table tokens;
     uint32_t longest_token;         /* in bytes */
     struct replay_store *replay;    /* the ids of earlier answers; NULL: --no-token-replay */
+    struct grammar_store *grammars; /* what answers are held to, compiled */
+    struct grammar_vocabulary *vocabulary;
     struct completion *completions; /* in progress */
     struct cache_answer *cache_answers;
     struct strbuf events; /* scratch: what a stream gets next */
     uint32_t n_completions;
     bool stopping; /* nothing new is begun */
     int64_t started_unix;
-    char fingerprint[20];
+    char fingerprint[160];         /* model, quantisation and build */
     uint64_t seen[API_SEEN_SLOTS]; /* of unknown fields: which client was already told in the log */
     uint32_t n_seen;
 };

@@ -10,10 +10,9 @@
 #include <event2/event.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/json.h"
 #include "serve/api_cache.h"
-#include "serve/chat_completion.h"
+#include "serve/completion.h"
 
 #define MODELS_PREFIX "/v1/models/"
 
@@ -144,21 +143,54 @@ static void get_stats(struct api *api, struct http_exchange *x, const char *path
 static void post_chat(struct api *api, struct http_exchange *x, const char *path)
 {
     (void)path;
-    completion_begin(api, x, CHAT_COMPLETION);
+    completion_begin(api, x, REQUEST_CHAT);
+}
+
+static void post_text(struct api *api, struct http_exchange *x, const char *path)
+{
+    (void)path;
+    completion_begin(api, x, REQUEST_TEXT);
+}
+
+static void post_tokenize(struct api *api, struct http_exchange *x, const char *path)
+{
+    (void)path;
+    completion_begin(api, x, REQUEST_TOKENIZE);
+}
+
+static void post_detokenize(struct api *api, struct http_exchange *x, const char *path)
+{
+    (void)path;
+    completion_begin(api, x, REQUEST_DETOKENIZE);
+}
+
+static void post_render(struct api *api, struct http_exchange *x, const char *path)
+{
+    (void)path;
+    completion_begin(api, x, REQUEST_RENDER);
 }
 
 static void post_warm(struct api *api, struct http_exchange *x, const char *path)
 {
     (void)path;
-    completion_begin(api, x, CHAT_WARM);
+    completion_begin(api, x, REQUEST_WARM);
 }
 
 const struct route api_routes[] = {
     {"/v1/chat/completions", HTTP_POST, 0, post_chat,
      "an answer, whole or streamed, in OpenAI's form", NULL},
+    {"/v1/completions", HTTP_POST, 0, post_text,
+     "a text continued, whole or streamed, in OpenAI's form", NULL},
+    {"/chat/completions", HTTP_POST, 0, post_chat, "the same as `/v1/chat/completions`", NULL},
+    {"/completions", HTTP_POST, 0, post_text, "the same as `/v1/completions`", NULL},
+    {"/tokenize", HTTP_POST, 0, post_tokenize, "the tokens of a text", NULL},
+    {"/detokenize", HTTP_POST, 0, post_detokenize, "the text of tokens", NULL},
+    {"/apply-template", HTTP_POST, 0, post_render,
+     "a conversation as the model's chat template renders it", NULL},
     {"/v1/cache/warm", HTTP_POST, 0, post_warm, "a prompt in the cache before it is asked for",
      NULL},
     {"/v1/models", HTTP_GET, 0, get_models, "the model that is loaded, as a list", NULL},
+    {"/models", HTTP_GET, 0, get_models, "the same", NULL},
     {MODELS_PREFIX, HTTP_GET, 0, get_model, "the model and its context window", NULL},
     {"/v1/cache", HTTP_GET, ROUTE_OPERATOR, cache_list_begin,
      "what the cache has and did, and its entries, a page at a time", cache_list_params},
@@ -168,6 +200,7 @@ const struct route api_routes[] = {
      "the cache as nested nodes, most recently used first", cache_tree_params},
     {"/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health,
      "`{\"status\":\"ok\"}`; 503 and `stopping` while it shuts down", NULL},
+    {"/v1/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health, "the same", NULL},
     {"/stats", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, get_stats,
      "counters of the scheduler and the cache", NULL},
 };
@@ -467,18 +500,24 @@ void api_tick_soon(struct api *api)
         evtimer_add(api->tick, &second);
 }
 
+/* What the bits of an answer depend on: the model, its quantisation, the build and its kernels,
+ * which the engine's name has in brackets, "cpu (avx2, 4 threads)". */
+static void fingerprint_make(struct api *api)
+{
+    const struct server_options *o = api->options;
+    const char *kernels = strchr(o->engine->info.name, '(');
+    int n = kernels ? (int)strcspn(kernels + 1, ",)") : 0;
+    snprintf(api->fingerprint, sizeof api->fingerprint, "%.64s/%.15s/radish-%s%s%.*s",
+             o->model_name, o->quantisation, RADISH_VERSION, n ? "/" : "", n, n ? kernels + 1 : "");
+}
+
 void api_init(struct api *api, const struct server_options *options)
 {
     *api = (struct api){.options = options, .started_unix = clock_unix_seconds()};
     api->rules = (struct host_rules){.bound = options->host,
                                      .allowed_hosts = options->allowed_hosts,
                                      .n_allowed_hosts = options->n_allowed_hosts};
-    const char *engine = options->engine->info.name;
-    uint64_t hash = hash_bytes(RADISH_VERSION, strlen(RADISH_VERSION));
-    hash = hash_pair(hash, hash_bytes(options->model_name, strlen(options->model_name)));
-    hash = hash_pair(hash, hash_bytes(engine, strlen(engine)));
-    snprintf(api->fingerprint, sizeof api->fingerprint, "fp_%010llx",
-             (unsigned long long)(hash >> 24));
+    fingerprint_make(api);
 }
 
 struct http_handler api_handler(struct api *api, void (*drained)(void *context))

@@ -1,49 +1,9 @@
-/* The table of request fields and the walk over a request that is driven by it. Pure; runs on the
- * workers. To serve a new field, add its row: docs and checks follow from it. What a newcomer gets
- * wrong: a field that changes the answer and cannot be honoured is refused, never ignored. */
-#include "serve/request_fields.h"
+/* The table of request fields. Pure data, for the walk of request_read.c and for docs/api.md. To
+ * serve a new field, add its row: docs and checks follow from it. What a newcomer gets wrong: a
+ * field that changes the answer and cannot be honoured is refused, never ignored. */
+#include "serve/request_internal.h"
 
-#include <assert.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "prompt/prompt.h"
-
-enum {
-    MAX_PATH = 96,
-    MAX_IGNORED_BYTES = 1000,
-    MAX_MESSAGES = 65536,
-    MAX_VARIABLES = 64,
-    ARENA_LIMIT = 256 << 20, /* what one request may take, however it is built */
-};
-
-struct field_reader {
-    struct chat_params *params;
-    struct api_error *err;
-    struct json *message; /* the one being built */
-    struct strbuf text;   /* the content being built */
-    size_t n_parts;       /* in it */
-    bool strict;
-};
-
-static int read_model(struct field_reader *r, const struct json *value, const char *path);
-static int read_messages(struct field_reader *r, const struct json *value, const char *path);
-static int read_seed(struct field_reader *r, const struct json *value, const char *path);
-static int read_stop(struct field_reader *r, const struct json *value, const char *path);
-static int read_stream_options(struct field_reader *r, const struct json *value, const char *path);
-static int read_radish(struct field_reader *r, const struct json *value, const char *path);
-static int read_template_kwargs(struct field_reader *r, const struct json *value, const char *path);
-static int read_variable(struct field_reader *r, const struct json *value, const char *path);
-static int read_max_tokens(struct field_reader *r, const struct json *value, const char *path);
-static int read_role(struct field_reader *r, const struct json *value, const char *path);
-static int read_content(struct field_reader *r, const struct json *value, const char *path);
-static int read_reasoning(struct field_reader *r, const struct json *value, const char *path);
-static int read_part_type(struct field_reader *r, const struct json *value, const char *path);
-static int read_part_text(struct field_reader *r, const struct json *value, const char *path);
-
-#define AT(member) .offset = offsetof(struct chat_params, member)
+#define AT(member) .offset = offsetof(struct request_params, member)
 
 /* clang-format off */
 #define SERVED(scope_, name_, kind_, ...)                                                          \
@@ -67,7 +27,9 @@ const struct request_field request_fields[] = {
         "default, which is the rest of the context."),
     SERVED(REQUEST, "max_completion_tokens", INT, .read = read_max_tokens, .text =
         "The newer name of max_tokens; wins when both are given."),
-    SERVED(REQUEST, "n", INT, .min = 1, .max = CHAT_MAX_CHOICES, AT(n), .text =
+    SERVED(REQUEST, "n_predict", INT, .read = read_max_tokens, .text =
+        "Another name of max_tokens."),
+    SERVED(REQUEST, "n", INT, .min = 1, .max = REQUEST_MAX_CHOICES, AT(n), .text =
         "How many answers; they share the prompt's computation."),
     SERVED(REQUEST, "temperature", NUMBER, .min = 0, .max = 2, AT(sampling.temperature), .text =
         "0 is greedy. Default 1."),
@@ -77,6 +39,28 @@ const struct request_field request_fields[] = {
         "Draw from so many most likely tokens; 0 or -1: all."),
     SERVED(REQUEST, "min_p", NUMBER, .min = 0, .max = 1, AT(sampling.min_p), .text =
         "Leave out tokens below this share of the most likely one. Default 0."),
+    SERVED(REQUEST, "top_n_sigma", NUMBER, .min = -1, .max = 100, AT(sampling.top_n_sigma), .text =
+        "Draw from logits down to so many standard deviations below the best. Default 0: off."),
+    SERVED(REQUEST, "typical_p", NUMBER, .min = 0, .max = 1, AT(sampling.typical_p), .text =
+        "Draw from the most typical tokens that reach this share. Default 1: off."),
+    SERVED(REQUEST, "xtc_probability", NUMBER, .min = 0, .max = 1, AT(sampling.xtc_probability),
+        .text = "How often all likely tokens but the least likely of them are left out. Default 0."),
+    SERVED(REQUEST, "xtc_threshold", NUMBER, .min = 0, .max = 1, AT(sampling.xtc_threshold), .text =
+        "... and the share from which on a token is likely. Default 0.1."),
+    SERVED(REQUEST, "dry_multiplier", NUMBER, .min = 0, .max = 100, AT(sampling.dry_multiplier),
+        .text = "The strength of the penalty on repeated sequences (DRY). Default 0: off."),
+    SERVED(REQUEST, "dry_base", NUMBER, .min = 0, .max = 100, AT(sampling.dry_base), .text =
+        "... and how it grows with their length. Default 1.75."),
+    SERVED(REQUEST, "dry_allowed_length", INT, .min = 0, .max = FIELD_NO_MAX,
+        AT(dry_allowed_length), .text = "... which may be so long without one. Default 2."),
+    SERVED(REQUEST, "dry_penalty_last_n", INT, .min = -1, .max = FIELD_NO_MAX,
+        AT(dry_penalty_last_n), .text =
+        "... how far back it looks: -1, the default, at all, 0 not."),
+    SERVED(REQUEST, "dry_sequence_breakers", ARRAY, .read = read_dry_breakers, .text =
+        "... and what a repeated sequence does not go across. Default: line feed, :, \", *."),
+    SERVED(REQUEST, "repeat_last_n", INT, .min = -1, .max = FIELD_NO_MAX, AT(repeat_last_n),
+        .text = "How many of the answer's last tokens penalties look at; -1, the default: all of "
+        "them; 0: no repetition penalty."),
     SERVED(REQUEST, "presence_penalty", NUMBER, .min = -2, .max = 2, AT(sampling.presence_penalty),
         .text = "Taken off the logit of each token that the answer already has. Default 0."),
     SERVED(REQUEST, "frequency_penalty", NUMBER, .min = -2, .max = 2,
@@ -94,6 +78,8 @@ const struct request_field request_fields[] = {
         "Go on past the model's end tokens, up to max_tokens."),
     SERVED(REQUEST, "cache_prompt", BOOL, AT(cache_prompt), .text =
         "false: neither read the prefix cache nor add to it. Default true."),
+    SERVED(REQUEST, "min_tokens", INT, .min = 0, .max = FIELD_NO_MAX, AT(min_tokens), .text =
+        "The answer does not end by itself before it has so many tokens."),
     SERVED(REQUEST, "radish", OBJECT, .read = read_radish, .text =
         "Options of radish's own."),
     SERVED(REQUEST, "replay", BOOL, AT(replay), .text =
@@ -101,10 +87,62 @@ const struct request_field request_fields[] = {
         "tokens that were sampled. Default true."),
     SERVED(REQUEST, "chat_template_kwargs", OBJECT, .read = read_template_kwargs, .text =
         "Variables for the chat template, such as enable_thinking."),
-    SERVED(REQUEST, "enable_thinking", BOOL, .read = read_variable, .text =
-        "Handed to the chat template."),
-    SERVED(REQUEST, "reasoning_effort", STRING, .read = read_variable, .text =
-        "Handed to the chat template."),
+    SERVED(REQUEST, "enable_thinking", BOOL, .read = read_enable_thinking, .text =
+        "false: the model does not think before it answers. Handed to the chat template; where "
+        "that has no such switch, thinking is ended as soon as it begins."),
+    SERVED(REQUEST, "reasoning_effort", STRING, .read = read_reasoning_effort, .text =
+        "Handed to the chat template; \"none\" is the same as enable_thinking: false."),
+    SERVED(REQUEST, "thinking_budget_tokens", INT, .min = -1, .max = FIELD_NO_MAX,
+        AT(thinking_tokens), .text =
+        "Most tokens of thinking: then it is ended and the answer begins. -1: no limit."),
+    SERVED(REQUEST, "thinking_budget", INT, .min = -1, .max = FIELD_NO_MAX, AT(thinking_tokens),
+        .text = "Another name of thinking_budget_tokens."),
+    SERVED(REQUEST, "thinking_token_budget", INT, .min = -1, .max = FIELD_NO_MAX,
+        AT(thinking_tokens), .text = "Another name of thinking_budget_tokens."),
+    SERVED(REQUEST, "thinking", OBJECT, .read = read_thinking, .text =
+        "Switches and bounds thinking, as Anthropic's clients write it."),
+    SERVED(REQUEST, "reasoning", OBJECT, .read = read_reasoning_options, .text =
+        "As reasoning_effort."),
+    SERVED(REQUEST, "reasoning_budget", INT, .min = -1, .max = FIELD_NO_MAX, AT(thinking_tokens),
+        .text = "Another name of thinking_budget_tokens."),
+    SERVED(REQUEST, "continue_final_message", BOOL, .read = read_continue, .text =
+        "true: the last message, the assistant's, is the beginning of the answer. So it is by "
+        "default when the last message is the assistant's; false begins a new one."),
+    SERVED(REQUEST, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
+        "false goes with continue_final_message, as vLLM's clients write it."),
+
+    SERVED(REQUEST, "tools", ARRAY, .read = read_tools, .text =
+        "Functions that the answer may call, up to 512. They go into the prompt as the model's "
+        "template has it, or else as a system prompt that says how to call them."),
+    SERVED(REQUEST, "tool_choice", ANY, .read = read_tool_choice, .text =
+        "none, auto (the default), required, a function or allowed_tools. Enforced: the answer "
+        "is held to the form of a call, and arguments to the function's schema."),
+    SERVED(REQUEST, "parallel_tool_calls", BOOL, AT(parallel_calls), .text =
+        "false: at most one call in an answer. Default true."),
+
+    SERVED(REQUEST, "response_format", OBJECT, .read = read_response_format, .text =
+        "What the answer's text must be: text, json_object or json_schema."),
+    SERVED(REQUEST, "json_schema", ANY, .read = read_schema, .text =
+        "The same: a JSON schema, as llama-server takes it."),
+    SERVED(REQUEST, "grammar", STRING, .read = read_grammar, .text =
+        "The same: a grammar in llama.cpp's GBNF."),
+    SERVED(REQUEST, "regex", STRING, .read = read_regex, .text =
+        "The same: a regular expression that the whole text matches."),
+    SERVED(REQUEST, "structured_outputs", OBJECT, .read = read_structured, .text =
+        "The same in vLLM's form."),
+    SERVED(REQUEST, "guided_json", ANY, .read = read_schema, .text = "As json_schema."),
+    SERVED(REQUEST, "guided_regex", STRING, .read = read_regex, .text = "As regex."),
+    SERVED(REQUEST, "guided_grammar", STRING, .read = read_grammar, .text = "As grammar."),
+    SERVED(REQUEST, "guided_choice", ARRAY, .read = read_choices, .text =
+        "The same: one of these texts."),
+
+    SERVED(REQUEST, "logprobs", BOOL, AT(logprobs), .text =
+        "Log probabilities of the answer's tokens: the model's own, before penalties, temperature "
+        "and constraints."),
+    SERVED(REQUEST, "top_logprobs", INT, .min = 0, .max = 20, AT(top_logprobs), .text =
+        "... and of so many most likely tokens at each place. Needs logprobs."),
+    SERVED(REQUEST, "logit_bias", ANY, .read = read_logit_bias, .text =
+        "Added to the logits of tokens: {\"id\": bias}, from -100 (never) to 100."),
 
     INERT(REQUEST, "user", "A name for the end user."),
     INERT(REQUEST, "safety_identifier", "A name for the end user."),
@@ -115,49 +153,46 @@ const struct request_field request_fields[] = {
     INERT(REQUEST, "prompt_cache_retention", "The cache keeps what is used."),
     INERT(REQUEST, "prediction", "A hint for speed that needs none here."),
     INERT(REQUEST, "verbosity", "A hint for other models."),
-    INERT(REQUEST, "parallel_tool_calls", "Without meaning while there are no tools."),
     INERT(REQUEST, "priority", "First come, first served."),
     INERT(REQUEST, "id_slot", "There are no slots."),
     INERT(REQUEST, "timings_per_token", "Timings are in the log."),
     INERT(REQUEST, "return_progress", "Progress is not reported."),
 
-    REFUSED(REQUEST, "tools", "[]", "Tool calls are not served yet."),
-    REFUSED(REQUEST, "tool_choice", "\"none\" \"auto\"", "Tool calls are not served yet."),
-    REFUSED(REQUEST, "functions", "[]", "Function calls are not served."),
-    REFUSED(REQUEST, "function_call", "\"none\" \"auto\"", "Function calls are not served."),
-    REFUSED(REQUEST, "response_format", "{\"type\":\"text\"}",
-        "Only text answers are served; JSON and grammars are not yet."),
-    REFUSED(REQUEST, "grammar", "\"\"", "Grammars are not served yet."),
-    REFUSED(REQUEST, "json_schema", "{}", "JSON schemas are not served yet."),
-    REFUSED(REQUEST, "guided_json", "{}", "Guided decoding is not served yet."),
-    REFUSED(REQUEST, "guided_regex", "\"\"", "Guided decoding is not served yet."),
-    REFUSED(REQUEST, "guided_choice", "[]", "Guided decoding is not served yet."),
-    REFUSED(REQUEST, "guided_grammar", "\"\"", "Guided decoding is not served yet."),
-    REFUSED(REQUEST, "structured_outputs", "{}", "Guided decoding is not served yet."),
-    REFUSED(REQUEST, "logprobs", "false 0", "Log probabilities are not served yet."),
-    REFUSED(REQUEST, "top_logprobs", "0", "Log probabilities are not served yet."),
-    REFUSED(REQUEST, "prompt_logprobs", "0", "Log probabilities are not served yet."),
-    REFUSED(REQUEST, "logit_bias", "{} []", "Logit biases are not served yet."),
+    REFUSED(REQUEST, "prompt_logprobs", "0", "Use echo and logprobs of /v1/completions."),
+    REFUSED(REQUEST, "functions", "[]", "Use `tools`."),
+    REFUSED(REQUEST, "function_call", "\"none\" \"auto\"", "Use `tool_choice`."),
     REFUSED(REQUEST, "modalities", "[] [\"text\"]", "Only text answers are served."),
     REFUSED(REQUEST, "audio", NULL, "Only text answers are served."),
     REFUSED(REQUEST, "web_search_options", NULL, "There is no web search."),
     REFUSED(REQUEST, "documents", "[]", "Documents are not served; put them into a message."),
     REFUSED(REQUEST, "chat_template", NULL, "The template is chosen when the server starts."),
-    REFUSED(REQUEST, "add_generation_prompt", "true", "An answer is always begun."),
-    REFUSED(REQUEST, "continue_final_message", "false", "Prefilled answers are not served yet."),
     REFUSED(REQUEST, "best_of", "1", "Answers are not ranked."),
+    REFUSED(REQUEST, "max_output_tokens", NULL, "Use `max_completion_tokens`."),
+    REFUSED(REQUEST, "format", "\"\"", "Use `response_format`."),
+    REFUSED(REQUEST, "ebnf", "\"\"", "Use `grammar`, in GBNF."),
+    REFUSED(REQUEST, "structural_tag", NULL, "Use `grammar`, or `tools`."),
+    REFUSED(REQUEST, "allowed_token_ids", "[]", "Use `grammar` or `guided_choice`."),
+    REFUSED(REQUEST, "logits_processors", "[]", "Processors are not served."),
+    REFUSED(REQUEST, "truncate_prompt_tokens", "0 -1", "Prompts are not cut."),
+    REFUSED(REQUEST, "cache_salt", "\"\"", "Tenants with keys have caches of their own."),
+    REFUSED(REQUEST, "lora", "[]", "Adapters are not served."),
+    REFUSED(REQUEST, "samplers", "[]", "The order of samplers is fixed."),
+    REFUSED(REQUEST, "dynatemp_range", "0", "This sampler is not served."),
+    REFUSED(REQUEST, "length_penalty", "1", "Beam search is not served."),
+    REFUSED(REQUEST, "t_max_predict_ms", "0 -1", "Give max_tokens."),
+    REFUSED(REQUEST, "n_probs", "0", "Use `logprobs` and `top_logprobs`."),
+    REFUSED(REQUEST, "return_token_ids", "false", "Use `logprobs`."),
+    REFUSED(REQUEST, "return_tokens_as_token_ids", "false", "Tokens are shown as text."),
+    REFUSED(REQUEST, "include_reasoning", "true", "Use `enable_thinking`."),
+    REFUSED(REQUEST, "echo", "false", "Only text completions give the prompt back."),
     REFUSED(REQUEST, "use_beam_search", "false", "Beam search is not served."),
-    REFUSED(REQUEST, "min_tokens", "0", "A least length is not served."),
     REFUSED(REQUEST, "stop_token_ids", "[]", "Give stop strings in stop."),
     REFUSED(REQUEST, "include_stop_str_in_output", "false", "Answers end before the stop string."),
-    REFUSED(REQUEST, "skip_special_tokens", "true", "Control tokens are never shown."),
+    REFUSED(REQUEST, "skip_special_tokens", "true", "Control tokens are not shown, but for those that mark thinking and calls."),
     REFUSED(REQUEST, "bad_words", "[]", "Banned words are not served."),
-    REFUSED(REQUEST, "typical_p", "1", "This sampler is not served."),
     REFUSED(REQUEST, "mirostat", "0", "This sampler is not served."),
-    REFUSED(REQUEST, "dry_multiplier", "0", "This sampler is not served."),
-    REFUSED(REQUEST, "xtc_probability", "0", "This sampler is not served."),
 
-    SERVED(WARM, "pin", NUMBER, .min = 0, .max = CHAT_MAX_PIN_S, AT(pin_s), .text =
+    SERVED(WARM, "pin", NUMBER, .min = 0, .max = REQUEST_MAX_PIN_S, AT(pin_s), .text =
         "Keep the prompt for so many seconds: it goes only when nothing unpinned is left to go. "
         "Default 0: it is kept like any other."),
     SERVED(WARM, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
@@ -169,6 +204,8 @@ const struct request_field request_fields[] = {
     INERT(WARM, "max_tokens", "Nothing is generated."),
     INERT(WARM, "max_completion_tokens", "Nothing is generated."),
     INERT(WARM, "n", "Nothing is generated."),
+    INERT(WARM, "n_predict", "Nothing is generated."),
+    INERT(WARM, "thinking_token_budget", "Nothing is generated."),
     INERT(WARM, "temperature", "Nothing is generated."),
     INERT(WARM, "top_p", "Nothing is generated."),
     INERT(WARM, "top_k", "Nothing is generated."),
@@ -180,6 +217,35 @@ const struct request_field request_fields[] = {
     INERT(WARM, "seed", "Nothing is generated."),
     INERT(WARM, "stop", "Nothing is generated."),
     INERT(WARM, "ignore_eos", "Nothing is generated."),
+    INERT(WARM, "top_n_sigma", "Nothing is generated."),
+    INERT(WARM, "repeat_last_n", "Nothing is generated."),
+    INERT(WARM, "typical_p", "Nothing is generated."),
+    INERT(WARM, "xtc_probability", "Nothing is generated."),
+    INERT(WARM, "xtc_threshold", "Nothing is generated."),
+    INERT(WARM, "dry_multiplier", "Nothing is generated."),
+    INERT(WARM, "dry_base", "Nothing is generated."),
+    INERT(WARM, "dry_allowed_length", "Nothing is generated."),
+    INERT(WARM, "dry_penalty_last_n", "Nothing is generated."),
+    INERT(WARM, "dry_sequence_breakers", "Nothing is generated."),
+    INERT(WARM, "logprobs", "Nothing is generated."),
+    INERT(WARM, "top_logprobs", "Nothing is generated."),
+    INERT(WARM, "logit_bias", "Nothing is generated."),
+    INERT(WARM, "min_tokens", "Nothing is generated."),
+    INERT(WARM, "response_format", "Nothing is generated."),
+    INERT(WARM, "json_schema", "Nothing is generated."),
+    INERT(WARM, "grammar", "Nothing is generated."),
+    INERT(WARM, "regex", "Nothing is generated."),
+    INERT(WARM, "structured_outputs", "Nothing is generated."),
+    INERT(WARM, "guided_json", "Nothing is generated."),
+    INERT(WARM, "guided_regex", "Nothing is generated."),
+    INERT(WARM, "guided_grammar", "Nothing is generated."),
+    INERT(WARM, "guided_choice", "Nothing is generated."),
+    INERT(WARM, "thinking_budget_tokens", "Nothing is generated."),
+    INERT(WARM, "thinking_budget", "Nothing is generated."),
+    INERT(WARM, "reasoning_budget", "Nothing is generated."),
+
+    SERVED(RENDER, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
+        "false: without the beginning of the answer. Default true."),
 
     SERVED(RADISH, "explain", BOOL, AT(explain), .text =
         "Say in a member `radish` of the answer how much of the prompt was cached, and why not "
@@ -191,531 +257,124 @@ const struct request_field request_fields[] = {
     INERT(STREAM_OPTIONS, "include_obfuscation", "Chunks are not padded."),
 
     SERVED(MESSAGE, "role", STRING, .read = read_role, .text =
-        "system, developer (the same as system), user or assistant."),
+        "system, developer (the same as system), user, assistant or tool."),
     SERVED(MESSAGE, "content", ANY, .read = read_content, .text =
-        "A string, or an array of text parts, which are joined with line feeds."),
+        "A string, or an array of text parts, which are joined with line feeds. May be left out "
+        "beside `tool_calls`."),
+    SERVED(MESSAGE, "tool_calls", ARRAY, .read = read_tool_calls, .text =
+        "The functions that an earlier answer called."),
+    SERVED(MESSAGE, "tool_call_id", STRING, .read = read_tool_call_id, .text =
+        "Of role tool: the call that the content is the result of."),
     SERVED(MESSAGE, "reasoning_content", STRING, .read = read_reasoning, .text =
-        "An earlier answer's thinking; handed to the chat template."),
+        "An earlier answer's thinking; handed to the chat template, which shows or drops it."),
+    SERVED(MESSAGE, "reasoning", STRING, .read = read_reasoning, .text =
+        "Another name of reasoning_content."),
+    SERVED(MESSAGE, "prefix", BOOL, .read = read_prefix, .text =
+        "true, on a last message of the assistant: it is the beginning of the answer."),
     INERT(MESSAGE, "name", "Templates know roles, not names."),
     INERT(MESSAGE, "annotations", "Notes on an earlier answer."),
     INERT(MESSAGE, "id", "A client's own mark."),
-    REFUSED(MESSAGE, "tool_calls", "[]", "Tool calls are not served yet."),
-    REFUSED(MESSAGE, "tool_call_id", "\"\"", "Tool calls are not served yet."),
-    REFUSED(MESSAGE, "function_call", NULL, "Function calls are not served."),
-    REFUSED(MESSAGE, "refusal", "\"\"", "Refusals have no place in the template."),
+    REFUSED(MESSAGE, "function_call", NULL, "Use `tool_calls`."),
+    SERVED(MESSAGE, "refusal", STRING, .read = read_refusal, .text =
+        "The words with which an earlier answer refused: its text, if it has no content."),
     REFUSED(MESSAGE, "audio", NULL, "This model does not hear."),
 
-    SERVED(PART, "type", STRING, .read = read_part_type, .text = "text."),
+    SERVED(PART, "type", STRING, .read = read_part_type, .text = "text, or refusal."),
+    SERVED(PART, "refusal", STRING, .read = read_part_text, .text = "The part's text."),
     SERVED(PART, "text", STRING, .read = read_part_text, .text = "The part's text."),
     INERT(PART, "cache_control", "The cache finds every shared prefix by itself."),
+
+    SERVED(CALL, "id", STRING, .read = read_call_id, .text = "The call's name, for its result."),
+    SERVED(CALL, "type", STRING, .read = read_call_type, .text = "function."),
+    SERVED(CALL, "function", OBJECT, .read = read_call_function, .text = "What was called."),
+    INERT(CALL, "index", "A stream's own mark."),
+
+    SERVED(CALLED, "name", STRING, .read = read_called_name, .text = "The function's name."),
+    SERVED(CALLED, "arguments", ANY, .read = read_called_arguments, .text =
+        "The text of a JSON object, as the answer had it, or the object itself."),
+
+    SERVED(TOOL, "type", STRING, .read = read_tool_type, .text = "function."),
+    SERVED(TOOL, "function", OBJECT, .read = read_tool_function, .text = "The function."),
+
+    SERVED(FUNCTION, "name", STRING, .read = read_function_name, .text =
+        "Letters, digits and any of _ - . : /, up to 128."),
+    SERVED(FUNCTION, "description", STRING, .read = read_checked, .text =
+        "What it does, for the model."),
+    SERVED(FUNCTION, "parameters", OBJECT, .read = read_checked, .text =
+        "A JSON schema of its arguments. Absent: it takes none."),
+    SERVED(FUNCTION, "strict", BOOL, .read = read_checked, .text =
+        "true: a schema that cannot be enforced is an error. Without it, what cannot be is passed "
+        "over."),
+
+    SERVED(RESPONSE_FORMAT, "type", STRING, .read = read_checked, .text =
+        "text, json_object or json_schema."),
+    SERVED(RESPONSE_FORMAT, "json_schema", OBJECT, .read = read_format_schema, .text =
+        "The schema, with its name."),
+    SERVED(RESPONSE_FORMAT, "schema", OBJECT, .read = read_schema, .text =
+        "The same without a name, as llama-server takes it; with json_object too."),
+
+    SERVED(JSON_SCHEMA, "schema", OBJECT, .read = read_schema, .text =
+        "A JSON schema. Every answer that is not cut off by max_tokens validates against it."),
+    INERT(JSON_SCHEMA, "name", "A label."),
+    INERT(JSON_SCHEMA, "description", "Put it into a message, if the model should see it."),
+    INERT(JSON_SCHEMA, "strict", "Schemas are always enforced."),
+
+    SERVED(STRUCTURED, "json", ANY, .read = read_schema, .text = "As json_schema of the request."),
+    SERVED(STRUCTURED, "regex", STRING, .read = read_regex, .text = "As regex of the request."),
+    SERVED(STRUCTURED, "choice", ARRAY, .read = read_choices, .text = "As guided_choice."),
+    SERVED(STRUCTURED, "grammar", STRING, .read = read_grammar, .text =
+        "As grammar of the request."),
+    SERVED(STRUCTURED, "json_object", BOOL, .read = read_json_object, .text =
+        "true: any JSON object."),
+    REFUSED(STRUCTURED, "structural_tag", NULL, "Use `grammar`, or `tools`."),
+
+    SERVED(THINKING, "type", STRING, .read = read_thinking_type, .text = "enabled or disabled."),
+    SERVED(THINKING, "budget_tokens", INT, .min = -1, .max = FIELD_NO_MAX, AT(thinking_tokens),
+        .text = "As thinking_budget_tokens."),
+
+    SERVED(REASONING, "effort", STRING, .read = read_reasoning_effort, .text =
+        "As reasoning_effort."),
+    INERT(REASONING, "summary", "Thinking is given as it is."),
+
+    SERVED(TEXT, "prompt", ANY, .read = read_prompt, .text =
+        "A text, an array of token ids, or an array of up to 128 such prompts."),
+    SERVED(TEXT, "max_tokens", INT, .read = read_max_tokens, .text =
+        "Most tokens to generate, 0 for none; clamped to what the context leaves. Default 16."),
+    SERVED(TEXT, "echo", BOOL, AT(echo), .text = "Give the prompt's text before the answer's."),
+    SERVED(TEXT, "logprobs", INT, .read = read_text_logprobs, .text =
+        "0 to 20: log probabilities of the tokens, and of so many most likely ones beside each; "
+        "with echo, of the prompt's tokens too. They are the model's own, before penalties, "
+        "temperature and constraints."),
+    REFUSED(TEXT, "suffix", "\"\"", "Text cannot be filled in between; give what comes before."),
+    REFUSED(TEXT, "best_of", "1", "Answers are not ranked."),
+    REFUSED(TEXT, "messages", "[]", "Conversations are for /v1/chat/completions."),
+    REFUSED(TEXT, "tools", "[]", "Functions are for /v1/chat/completions."),
+    REFUSED(TEXT, "tool_choice", "\"none\" \"auto\"", "Functions are for /v1/chat/completions."),
+    REFUSED(TEXT, "top_logprobs", "0", "Give the number in logprobs."),
+    REFUSED(TEXT, "continue_final_message", "false", "There are no messages."),
+    INERT(TEXT, "parallel_tool_calls", "There are no functions."),
+    INERT(TEXT, "chat_template_kwargs", "No template is rendered."),
+    INERT(TEXT, "enable_thinking", "No template is rendered."),
+    INERT(TEXT, "reasoning_effort", "No template is rendered."),
+    INERT(TEXT, "thinking_budget_tokens", "No template is rendered."),
+    INERT(TEXT, "thinking_budget", "No template is rendered."),
+    INERT(TEXT, "reasoning_budget", "No template is rendered."),
+
+    SERVED(TOKENIZE, "content", STRING, .read = read_text, .text = "The text."),
+    SERVED(TOKENIZE, "prompt", STRING, .read = read_text, .text = "Another name of content."),
+    SERVED(TOKENIZE, "add_special", BOOL, AT(adds_special), .text =
+        "true: with the tokens that the model puts around a text. Default false."),
+    SERVED(TOKENIZE, "add_special_tokens", BOOL, AT(adds_special), .text =
+        "Another name of add_special."),
+    SERVED(TOKENIZE, "parse_special", BOOL, AT(parses_special), .text =
+        "false: text that spells a special token stays text. Default true."),
+    SERVED(TOKENIZE, "with_pieces", BOOL, AT(with_pieces), .text =
+        "true: each token is an object with its id and its piece of text, or its bytes."),
+    INERT(TOKENIZE, "model", "There is one model."),
+
+    SERVED(DETOKENIZE, "tokens", ARRAY, .read = read_tokens, .text = "Token ids."),
+    INERT(DETOKENIZE, "model", "There is one model."),
 };
 /* clang-format on */
 
 const size_t n_request_fields = sizeof request_fields / sizeof *request_fields;
-
-static const struct request_field *field_find(enum field_scope scope, const struct json *member)
-{
-    for (size_t i = 0; i < n_request_fields; i++) {
-        const struct request_field *f = &request_fields[i];
-        if (f->scope == scope && strlen(f->name) == member->key_len &&
-            memcmp(f->name, member->key, member->key_len) == 0)
-            return f;
-    }
-    return NULL;
-}
-
-/* ---- errors ------------------------------------------------------------------------------- */
-
-static int wrong_type(struct field_reader *r, const char *path, const char *wanted,
-                      const struct json *value)
-{
-    return api_error_set(r->err, 400, path, "'%s' must be %s, not %s (at byte %zu)", path, wanted,
-                         json_type_name(value->type), value->position);
-}
-
-/* A number that is not one of the integers which are wanted: the client sees its own text. */
-static int wrong_integer(struct field_reader *r, const char *path, const char *wanted,
-                         const struct json *value)
-{
-    if (value->type != JSON_NUMBER)
-        return wrong_type(r, path, wanted, value);
-    return api_error_set(r->err, 400, path, "'%s' must be %s, not %.40s", path, wanted,
-                         value->text);
-}
-
-static int no_memory(struct field_reader *r)
-{
-    return api_error_set(r->err, 413, NULL,
-                         "the request takes too much memory to be read (at most %d MiB)",
-                         ARENA_LIMIT >> 20);
-}
-
-static bool is_neutral(const struct request_field *f, const struct json *value)
-{
-    if (!f->neutral)
-        return false;
-    struct strbuf text = STRBUF_INIT;
-    json_write(&text, value);
-    bool neutral = false;
-    for (const char *at = f->neutral; *at && !neutral;) {
-        size_t len = strcspn(at, " ");
-        char *end;
-        double number = strtod(at, &end);
-        neutral = value->type == JSON_NUMBER
-                      ? end == at + len && value->number == number
-                      : text.len == len && memcmp(strbuf_str(&text), at, len) == 0;
-        at += len + (at[len] == ' ');
-    }
-    strbuf_free(&text);
-    return neutral;
-}
-
-/* Is the name an element of the list "a, b, c"? */
-static bool list_has(const char *list, const char *name, size_t len)
-{
-    for (const char *at = list; *at;) {
-        size_t element = strcspn(at, ",");
-        if (element == len && memcmp(at, name, len) == 0)
-            return true;
-        at += element + strspn(at + element, ", ");
-    }
-    return false;
-}
-
-/* An unknown field: its name goes into a header and a log line, so only harmless bytes do. */
-static int unknown_field(struct field_reader *r, const struct json *member, const char *path)
-{
-    if (r->strict)
-        return api_error_set(r->err, 400, path,
-                             "unknown field '%s' (at byte %zu; the server runs with "
-                             "--strict-fields)",
-                             path, member->position);
-    char clean[MAX_PATH];
-    size_t len = 0;
-    for (const char *p = path; *p && len + 1 < sizeof clean; p++) {
-        if (len && clean[len - 1] == '[' && *p >= '0' && *p <= '9')
-            continue; /* which message it was does not matter */
-        clean[len++] = (*p > ' ' && *p < 0x7f && *p != ',') ? *p : '?';
-    }
-    clean[len] = '\0';
-    struct strbuf *out = &r->params->ignored;
-    if (out->len + len + 2 < MAX_IGNORED_BYTES && !list_has(strbuf_str(out), clean, len))
-        strbuf_addf(out, "%s%s", out->len ? ", " : "", clean);
-    return 0;
-}
-
-/* ---- the walk ----------------------------------------------------------------------------- */
-
-/* Any integer; what 64 bits cannot hold becomes the largest or least that they can. */
-static int integer_of(struct field_reader *r, const struct json *value, const char *path,
-                      int64_t *out)
-{
-    if (json_to_int64(value, out))
-        return 0;
-    if (value->type != JSON_NUMBER || trunc(value->number) != value->number)
-        return wrong_integer(r, path, "an integer", value);
-    *out = value->number < 0 ? INT64_MIN : INT64_MAX;
-    return 0;
-}
-
-static int read_bool(struct field_reader *r, const struct request_field *f,
-                     const struct json *value, const char *path)
-{
-    if (value->type != JSON_BOOL)
-        return wrong_type(r, path, "true or false", value);
-    *(bool *)((char *)r->params + f->offset) = value->boolean;
-    return 0;
-}
-
-static int read_int(struct field_reader *r, const struct request_field *f, const struct json *value,
-                    const char *path)
-{
-    int64_t integer, min = (int64_t)f->min, max = (int64_t)f->max;
-    if (integer_of(r, value, path, &integer))
-        return -1;
-    if (integer > max && max == FIELD_NO_MAX)
-        integer = max;
-    if (integer < min && max == FIELD_NO_MAX)
-        return api_error_set(r->err, 400, path, "'%s' must be at least %lld, not %.40s", path,
-                             (long long)min, value->text);
-    if (integer < min || integer > max)
-        return api_error_set(r->err, 400, path, "'%s' must be from %lld to %lld, not %.40s", path,
-                             (long long)min, (long long)max, value->text);
-    *(int64_t *)((char *)r->params + f->offset) = integer;
-    return 0;
-}
-
-static int read_number(struct field_reader *r, const struct request_field *f,
-                       const struct json *value, const char *path)
-{
-    if (value->type != JSON_NUMBER)
-        return wrong_type(r, path, "a number", value);
-    if (!(value->number >= f->min && value->number <= f->max))
-        return api_error_set(r->err, 400, path, "'%s' must be from %g to %g, not %.40s", path,
-                             f->min, f->max, value->text);
-    float number = (float)value->number;
-    memcpy((char *)r->params + f->offset, &number, sizeof number);
-    return 0;
-}
-
-/* A served field without a reader of its own. */
-static int read_plain(struct field_reader *r, const struct request_field *f,
-                      const struct json *value, const char *path)
-{
-    if (f->kind == KIND_BOOL)
-        return read_bool(r, f, value, path);
-    if (f->kind == KIND_INT)
-        return read_int(r, f, value, path);
-    assert(f->kind == KIND_NUMBER);
-    return read_number(r, f, value, path);
-}
-
-static int kind_check(struct field_reader *r, const struct request_field *f,
-                      const struct json *value, const char *path)
-{
-    if (f->kind == KIND_STRING && value->type != JSON_STRING)
-        return wrong_type(r, path, "a string", value);
-    if (f->kind == KIND_ARRAY && value->type != JSON_ARRAY)
-        return wrong_type(r, path, "an array", value);
-    if (f->kind == KIND_OBJECT && value->type != JSON_OBJECT)
-        return wrong_type(r, path, "an object", value);
-    if (f->kind == KIND_BOOL && value->type != JSON_BOOL)
-        return wrong_type(r, path, "true or false", value);
-    return 0;
-}
-
-/* Reads one member that is not null by its row of the table; `f` is NULL for one that has none. */
-static int read_member(struct field_reader *r, const struct request_field *f,
-                       const struct json *member, const char *path)
-{
-    if (!f)
-        return unknown_field(r, member, path);
-    switch (f->class) {
-    case FIELD_INERT: return 0;
-    case FIELD_REFUSED:
-        if (is_neutral(f, member))
-            return 0;
-        return api_error_set(r->err, 400, path, "'%s' cannot be honoured: %s", path, f->text);
-    case FIELD_SERVED: break;
-    }
-    if (!f->read)
-        return read_plain(r, f, member, path);
-    return kind_check(r, f, member, path) || f->read(r, member, path) ? -1 : 0;
-}
-
-/* Reads every member of an object by the table. */
-static int read_members(struct field_reader *r, enum field_scope scope, const struct json *object,
-                        const char *prefix)
-{
-    json_each (member, object) {
-        if (member->type == JSON_NULL)
-            continue;
-        char path[MAX_PATH];
-        snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "", member->key);
-        const struct request_field *f = field_find(scope, member);
-        if (!f && scope == SCOPE_WARM) /* else as in a completion */
-            f = field_find(SCOPE_REQUEST, member);
-        if (read_member(r, f, member, path))
-            return -1;
-    }
-    return 0;
-}
-
-/* ---- fields with a reader of their own ---------------------------------------------------- */
-
-static int read_model(struct field_reader *r, const struct json *value, const char *path)
-{
-    (void)path;
-    r->params->model = value->text;
-    return 0;
-}
-
-static int read_stream_options(struct field_reader *r, const struct json *value, const char *path)
-{
-    return read_members(r, SCOPE_STREAM_OPTIONS, value, path);
-}
-
-static int read_radish(struct field_reader *r, const struct json *value, const char *path)
-{
-    return read_members(r, SCOPE_RADISH, value, path);
-}
-
-static int read_max_tokens(struct field_reader *r, const struct json *value, const char *path)
-{
-    int64_t n;
-    if (integer_of(r, value, path, &n))
-        return -1;
-    if (n == -1) /* what llama-server's users write for "no limit" */
-        n = 0;
-    else if (n < 1)
-        return wrong_integer(r, path, "at least 1, or -1 for no limit", value);
-    *(strcmp(path, "max_tokens") == 0 ? &r->params->max_tokens
-                                      : &r->params->max_completion_tokens) = n;
-    return 0;
-}
-
-static int read_seed(struct field_reader *r, const struct json *value, const char *path)
-{
-    int64_t with_sign = 0;
-    uint64_t seed;
-    if (json_to_int64(value, &with_sign))
-        seed = (uint64_t)with_sign;
-    else if (!json_to_uint64(value, &seed))
-        return wrong_integer(r, path, "an integer of 64 bits", value);
-    if (with_sign == -1) /* what llama-server's clients write for "any" */
-        return 0;
-    r->params->sampling.seed = seed;
-    r->params->seeded = true;
-    return 0;
-}
-
-static int add_stop(struct field_reader *r, const struct json *value, const char *path)
-{
-    struct chat_params *p = r->params;
-    if (value->type != JSON_STRING)
-        return wrong_type(r, path, "a string", value);
-    if (value->text_len == 0 || value->text_len > CHAT_MAX_STOP_BYTES)
-        return api_error_set(r->err, 400, path, "'%s' must have from 1 to %d bytes, not %zu", path,
-                             CHAT_MAX_STOP_BYTES, value->text_len);
-    p->stops[p->n_stops++] = (struct stop_string){value->text, (uint32_t)value->text_len};
-    return 0;
-}
-
-static int read_stop(struct field_reader *r, const struct json *value, const char *path)
-{
-    if (value->type == JSON_STRING)
-        return add_stop(r, value, path);
-    if (value->type != JSON_ARRAY)
-        return wrong_type(r, path, "a string or an array of strings", value);
-    if (value->count > REQUEST_MAX_STOPS)
-        return api_error_set(r->err, 400, path, "'%s' may have up to %d strings, not %zu", path,
-                             REQUEST_MAX_STOPS, value->count);
-    size_t i = 0;
-    json_each (item, value) {
-        char item_path[MAX_PATH];
-        snprintf(item_path, sizeof item_path, "%s[%zu]", path, i++);
-        if (add_stop(r, item, item_path))
-            return -1;
-    }
-    return 0;
-}
-
-/* A value of the client's becomes a variable of the template. */
-static int add_variable(struct field_reader *r, const char *name, const struct json *value)
-{
-    struct chat_params *p = r->params;
-    if (!p->extra && !(p->extra = json_new(&p->arena, JSON_OBJECT)))
-        return no_memory(r);
-    if (json_get(p->extra, name))
-        return 0; /* the first of two spellings stays */
-    struct json *copy = json_new(&p->arena, value->type);
-    if (!copy)
-        return no_memory(r);
-    *copy = *value; /* children are shared: they are never changed */
-    copy->next = NULL;
-    json_append(&p->arena, p->extra, name, copy);
-    return 0;
-}
-
-static int read_variable(struct field_reader *r, const struct json *value, const char *path)
-{
-    return add_variable(r, path, value);
-}
-
-static int read_template_kwargs(struct field_reader *r, const struct json *value, const char *path)
-{
-    static const char *const taken[] = {"tools", "add_generation_prompt"};
-    if (value->count > MAX_VARIABLES)
-        return api_error_set(r->err, 400, path, "'%s' may have up to %d members", path,
-                             MAX_VARIABLES);
-    json_each (member, value) {
-        if (strlen(member->key) != member->key_len)
-            return api_error_set(r->err, 400, path, "a name in '%s' has a NUL in it", path);
-        bool owned = prompt_owns_name(member->key, member->key_len);
-        for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-            owned |= strcmp(member->key, taken[i]) == 0;
-        if (owned)
-            return api_error_set(r->err, 400, path, "'%s' may not set '%.60s'", path, member->key);
-        if (add_variable(r, member->key, member))
-            return -1;
-    }
-    return 0;
-}
-
-/* ---- messages ----------------------------------------------------------------------------- */
-
-static int read_role(struct field_reader *r, const struct json *value, const char *path)
-{
-    static const char *const roles[][2] = {{"system", "system"},
-                                           {"developer", "system"},
-                                           {"user", "user"},
-                                           {"assistant", "assistant"}};
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
-        if (json_equals(value, roles[i][0])) {
-            json_append(&r->params->arena, r->message, "role",
-                        json_new_string(&r->params->arena, roles[i][1], strlen(roles[i][1])));
-            return 0;
-        }
-    }
-    if (json_equals(value, "tool") || json_equals(value, "function"))
-        return api_error_set(r->err, 400, path, "'%s' is \"%s\", but tool calls are not served yet",
-                             path, value->text);
-    return api_error_set(r->err, 400, path,
-                         "'%s' must be system, developer, user or assistant, not \"%.40s\"", path,
-                         value->text);
-}
-
-static int read_part_type(struct field_reader *r, const struct json *value, const char *path)
-{
-    if (json_equals(value, "text"))
-        return 0;
-    if (json_equals(value, "image_url") || json_equals(value, "image") ||
-        json_equals(value, "input_image"))
-        return api_error_set(r->err, 400, path,
-                             "'%s' is \"%s\", but this model has no vision: it reads text only",
-                             path, value->text);
-    return api_error_set(r->err, 400, path,
-                         "'%s' is \"%.40s\", but this model reads parts of type text only", path,
-                         value->text);
-}
-
-static int read_part_text(struct field_reader *r, const struct json *value, const char *path)
-{
-    (void)path;
-    if (r->n_parts++)
-        strbuf_addc(&r->text, '\n');
-    strbuf_add(&r->text, value->text, value->text_len);
-    return 0;
-}
-
-static int read_parts(struct field_reader *r, const struct json *parts, const char *path)
-{
-    size_t i = 0;
-    json_each (part, parts) {
-        char part_path[MAX_PATH - 8];
-        snprintf(part_path, sizeof part_path, "%s[%zu]", path, i++);
-        if (part->type != JSON_OBJECT)
-            return wrong_type(r, part_path, "an object", part);
-        const struct json *type = json_get(part, "type");
-        if (!json_is(type, JSON_STRING))
-            return api_error_set(r->err, 400, part_path, "'%s' must have a type", part_path);
-        /* The type first: of an unserved part, its type is what is wrong. */
-        char type_path[MAX_PATH];
-        snprintf(type_path, sizeof type_path, "%s.type", part_path);
-        if (read_part_type(r, type, type_path))
-            return -1;
-        if (!json_is(json_get(part, "text"), JSON_STRING))
-            return api_error_set(r->err, 400, part_path, "'%s' must have a text", part_path);
-        if (read_members(r, SCOPE_PART, part, part_path))
-            return -1;
-    }
-    return 0;
-}
-
-static int read_content(struct field_reader *r, const struct json *value, const char *path)
-{
-    struct arena *arena = &r->params->arena;
-    struct json *content;
-    if (value->type == JSON_STRING) {
-        content = json_new_string(arena, value->text, value->text_len);
-    } else if (value->type == JSON_ARRAY) {
-        strbuf_clear(&r->text);
-        r->n_parts = 0;
-        if (read_parts(r, value, path))
-            return -1;
-        content = r->text.failed ? NULL : json_new_string(arena, strbuf_str(&r->text), r->text.len);
-    } else {
-        return wrong_type(r, path, "a string or an array of parts", value);
-    }
-    if (!content)
-        return no_memory(r);
-    json_append(arena, r->message, "content", content);
-    return 0;
-}
-
-static int read_reasoning(struct field_reader *r, const struct json *value, const char *path)
-{
-    (void)path;
-    struct arena *arena = &r->params->arena;
-    json_append(arena, r->message, "reasoning_content",
-                json_new_string(arena, value->text, value->text_len));
-    return 0;
-}
-
-static int read_message(struct field_reader *r, const struct json *value, const char *path)
-{
-    struct chat_params *p = r->params;
-    if (value->type != JSON_OBJECT)
-        return wrong_type(r, path, "an object", value);
-    if (!(r->message = json_new(&p->arena, JSON_OBJECT)))
-        return no_memory(r);
-    if (read_members(r, SCOPE_MESSAGE, value, path))
-        return -1;
-    if (!json_get(r->message, "role"))
-        return api_error_set(r->err, 400, path, "'%s' must have a role (at byte %zu)", path,
-                             value->position);
-    if (!json_get(r->message, "content"))
-        return api_error_set(r->err, 400, path, "'%s' must have a content (at byte %zu)", path,
-                             value->position);
-    json_link(p->messages, r->message);
-    return 0;
-}
-
-static int read_messages(struct field_reader *r, const struct json *value, const char *path)
-{
-    struct chat_params *p = r->params;
-    size_t i = 0;
-    if (value->count == 0 || value->count > MAX_MESSAGES)
-        return api_error_set(r->err, 400, path, "'%s' must have from 1 to %d messages, not %zu",
-                             path, MAX_MESSAGES, value->count);
-    if (!(p->messages = json_new(&p->arena, JSON_ARRAY)))
-        return no_memory(r);
-    json_each (message, value) {
-        char message_path[MAX_PATH];
-        snprintf(message_path, sizeof message_path, "%s[%zu]", path, i++);
-        if (read_message(r, message, message_path))
-            return -1;
-    }
-    return 0;
-}
-
-/* ---- the request -------------------------------------------------------------------------- */
-
-int chat_params_read(struct chat_params *out, enum chat_kind kind, const char *body, size_t len,
-                     bool strict, struct api_error *err)
-{
-    *out = (struct chat_params){.sampling = SAMPLING_DEFAULT,
-                                .n = 1,
-                                .cache_prompt = true,
-                                .replay = true,
-                                .add_generation_prompt = kind == CHAT_COMPLETION};
-    out->arena.limit_bytes = ARENA_LIMIT;
-    struct field_reader r = {.params = out, .err = err, .strict = strict};
-    struct error parse;
-    const struct json *root = json_parse(&out->arena, body, len, &parse);
-    if (!root && parse.code != ERROR_INPUT)
-        return no_memory(&r);
-    if (!root)
-        return api_error_set(err, 400, NULL, "the request's body: %s", parse.message);
-    if (root->type != JSON_OBJECT)
-        return api_error_set(err, 400, NULL, "the request's body must be a JSON object, not %s",
-                             json_type_name(root->type));
-    int rc = read_members(&r, kind == CHAT_WARM ? SCOPE_WARM : SCOPE_REQUEST, root, "");
-    strbuf_free(&r.text);
-    if (out->arena.failed)
-        return no_memory(&r); /* whatever it was that could not be kept */
-    if (rc)
-        return -1;
-    if (!out->messages)
-        return api_error_set(err, 400, "messages", "'messages' is missing: the conversation");
-    out->sampling.top_k = out->top_k > 0 ? (int32_t)out->top_k : 0;
-    if (out->max_completion_tokens)
-        out->max_tokens = out->max_completion_tokens;
-    return 0;
-}
-
-void chat_params_free(struct chat_params *p)
-{
-    arena_free(&p->arena);
-    strbuf_free(&p->ignored);
-}

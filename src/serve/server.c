@@ -25,17 +25,19 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "prompt/grammar_store.h"
 #include "prompt/replay_store.h"
 #include "prompt/token_table.h"
 #include "serve/api.h"
 #include "serve/api_cache.h"
-#include "serve/chat_completion.h"
+#include "serve/completion.h"
 
 enum {
     FLUSH_MS = 2000,
     HURRY_MS = 200,
     BODIES = 8,
     REPLAY_BYTES = 16 << 20, /* four million sampled tokens or less */
+    GRAMMAR_BYTES = 64 << 20,
 };
 
 struct server {
@@ -169,11 +171,14 @@ static int tenants_begin(struct server *s, struct error *err)
 static int scheduler_begin(struct server *s, struct error *err)
 {
     const struct server_options *o = s->api.options;
-    if (token_table_make(&s->api.tokens, o->prompt->tokenizer, err))
+    if (token_table_make(&s->api.tokens, o->prompt->tokenizer, &o->prompt->style, err))
         return -1;
-    for (uint32_t i = 0; i < s->api.tokens.n_tokens; i++)
-        if (s->api.tokens.lengths[i] > s->api.longest_token)
-            s->api.longest_token = s->api.tokens.lengths[i];
+    for (uint32_t i = 0; i < s->api.tokens.n_tokens; i++) {
+        size_t len; /* of control tokens too, which are no text of answers but of prompts */
+        tokenizer_bytes(o->prompt->tokenizer, (int32_t)i, &len);
+        if (len > s->api.longest_token)
+            s->api.longest_token = (uint32_t)len;
+    }
     struct scheduler_options options = {.engine = o->engine,
                                         .tokens = s->api.tokens,
                                         .max_seqs = o->max_seqs,
@@ -189,6 +194,29 @@ static int scheduler_begin(struct server *s, struct error *err)
         return scheduler_start(s->api.scheduler, err);
     return error_set(err, cause.code, "%s%s", cause.message,
                      cause.code == ERROR_MEMORY ? ": give a smaller --cache-size" : "");
+}
+
+/* What grammars need to know of the tokens. */
+static int grammars_begin(struct server *s, struct error *err)
+{
+    const struct tokenizer *t = s->api.options->prompt->tokenizer;
+    uint32_t n = tokenizer_size(t);
+    struct grammar_token_info *infos = calloc(n, sizeof *infos);
+    s->api.grammars = grammar_store_open(GRAMMAR_BYTES);
+    if (!infos || !s->api.grammars) {
+        free(infos);
+        return error_set(err, ERROR_MEMORY, "no memory for grammars");
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        size_t len;
+        infos[i].bytes = tokenizer_bytes(t, (int32_t)i, &len);
+        infos[i].len = (uint32_t)len;
+        infos[i].is_special = tokenizer_is_special(t, (int32_t)i);
+        infos[i].is_end = tokenizer_is_end(t, (int32_t)i);
+    }
+    int failed = grammar_vocabulary_open(&s->api.vocabulary, infos, n, err);
+    free(infos);
+    return failed;
 }
 
 static int http_begin(struct server *s, struct error *err)
@@ -222,6 +250,8 @@ static void server_close(struct server *s)
     completions_free(&s->api);
     cache_answers_free(&s->api);
     replay_store_close(s->api.replay);
+    grammar_store_close(s->api.grammars);
+    grammar_vocabulary_close(s->api.vocabulary);
     http_server_close(s->api.http);
     token_table_free(&s->api.tokens);
     tenants_free(&s->api.tenants);
@@ -256,16 +286,18 @@ static void access_log(const struct api *api)
 }
 
 /* What is and will be in memory, once the cache is full and every token was used. */
-static void memory_log(const struct server_options *o)
+static void memory_log(const struct api *api)
 {
+    const struct server_options *o = api->options;
     const struct engine_info *info = &o->engine->info;
     const double mib = 1 << 20;
+    size_t grammars = grammar_vocabulary_reserved(api->vocabulary);
+    uint64_t rest = info->buffer_bytes + machine_heap_bytes() + o->start_bytes - grammars;
     log_info("memory: packed weights %.1f MiB, of the file up to %.1f MiB, KV up to %.1f MiB (%u "
-             "tokens of %u bytes), rest %.1f MiB; context %u",
+             "tokens of %u bytes), rest %.1f MiB, grammars up to %.1f MiB; context %u",
              (double)info->weight_bytes / mib, (double)info->file_bytes / mib,
              (double)info->kv_bytes / mib, o->engine->limits.n_pages, info->groups[0].page_bytes,
-             (double)(info->buffer_bytes + machine_heap_bytes() + o->start_bytes) / mib,
-             o->context);
+             (double)rest / mib, (double)(grammars + GRAMMAR_BYTES) / mib, o->context);
 }
 
 int server_run(const struct server_options *options, struct error *err)
@@ -276,7 +308,8 @@ int server_run(const struct server_options *options, struct error *err)
     s->wake_fd = -1;
     api_init(&s->api, options);
     /* A connection has one request at a time, so the workers' queue is never full for long. */
-    if (loop_open(s, err) || tenants_begin(s, err) || scheduler_begin(s, err) ||
+    if (loop_open(s, err) || tenants_begin(s, err) || grammars_begin(s, err) ||
+        scheduler_begin(s, err) ||
         (!options->no_token_replay && replay_store_open(&s->api.replay, REPLAY_BYTES, err)) ||
         workers_open(&s->api.workers, options->n_workers, options->max_connections, wake_loop, s,
                      err) ||
@@ -285,7 +318,7 @@ int server_run(const struct server_options *options, struct error *err)
         return -1;
     }
     access_log(&s->api);
-    memory_log(options);
+    memory_log(&s->api);
     log_info("listening on %s (ready in %.2f s)", http_server_url(s->api.http),
              (double)(clock_now_ns() - options->start_ns) * 1e-9);
     event_base_dispatch(s->base);

@@ -27,6 +27,7 @@ struct server_options {
     struct engine *engine; /* the caller closes it after server_run */
     const struct prompt_maker *prompt;
     const char *model_name;      /* what the API calls the model */
+    const char *quantisation;    /* the type of most of its weights */
     uint32_t context;            /* positions in a conversation, prompt and answer */
     uint32_t max_seqs;           /* conversations that run at once */
     uint32_t max_waiting;        /* beyond those; past it 429 */

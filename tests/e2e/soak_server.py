@@ -202,7 +202,7 @@ def chat_turns(soak, rng):
     return "turns"
 
 
-def chat_explained(soak, rng):
+def completion_explained(soak, rng):
     request = make_request(rng, radish={"explain": True})
     answer = complete(soak, rng, request)
     if answer is None:
@@ -344,7 +344,7 @@ def warm_cache(soak, rng):
 
 
 ACTIONS = [(30, chat), (20, chat_streamed), (10, chat_choices), (5, chat_turns),
-           (5, chat_explained), (3, chat_uncached), (20, hang_up), (10, look_at_stats),
+           (5, completion_explained), (3, chat_uncached), (20, hang_up), (10, look_at_stats),
            (3, list_cache), (3, outline_cache), (1, clear_cache), (5, warm_cache)]
 
 

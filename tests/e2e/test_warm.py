@@ -69,7 +69,7 @@ def test_a_chat_request_can_be_sent_as_it_is(start):
 
 @pytest.mark.parametrize("options, param", [
     ({"stream": True}, "stream"), ({"cache_prompt": False}, "cache_prompt"), ({"pin": -1}, "pin"),
-    ({"pin": 8 * 24 * 3600}, "pin"), ({"pin": "1"}, "pin"), ({"tools": [{}]}, "tools"),
+    ({"pin": 8 * 24 * 3600}, "pin"), ({"pin": "1"}, "pin"), ({"tools": [{}]}, "tools[0]"),
     ({"messages": []}, "messages"), ({"messages": [{"role": "x", "content": ""}]}, "messages[0].role")])
 def test_wrong_requests(mock, options, param):
     body = {"messages": [ASK], **options}

@@ -32,6 +32,8 @@ static void talk_template(struct talk *t, const char *source)
     t->p.chat_template = chat_template_parse(source, strlen(source), &err);
     if (!t->p.chat_template)
         test_fail(__FILE__, __LINE__, "%s", err.message);
+    template_traits_free(&t->p.traits);
+    CHECK_INT(template_traits_find(&t->p.traits, t->p.chat_template, NULL, &err), 0);
 }
 
 /* A token for each byte and ChatML, unless another template is given. */

@@ -9,9 +9,9 @@ static struct api_error seen;
 
 static int status_of(const char *body, bool strict)
 {
-    struct chat_params p;
-    int rc = chat_params_read(&p, CHAT_COMPLETION, body, strlen(body), strict, &seen);
-    chat_params_free(&p);
+    struct request_params p;
+    int rc = request_params_read(&p, REQUEST_CHAT, body, strlen(body), strict, &seen);
+    request_params_free(&p);
     return rc ? seen.status : 200;
 }
 
@@ -73,9 +73,9 @@ TEST(request_fields, reads_what_is_served)
         "\"messages\":[{\"role\":\"developer\",\"content\":\"s\"},"
         "{\"content\":[{\"type\":\"text\",\"text\":\"\"},{\"text\":\"b\",\"type\":\"text\"}],"
         "\"role\":\"user\"}]}";
-    struct chat_params p;
+    struct request_params p;
     struct api_error err;
-    CHECK_INT(chat_params_read(&p, CHAT_COMPLETION, body, sizeof body - 1, true, &err), 0);
+    CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, sizeof body - 1, true, &err), 0);
     CHECK_STR(p.model, "m");
     CHECK(p.stream && p.include_usage && p.ignore_end && !p.cache_prompt && p.seeded);
     CHECK_INT(p.max_tokens, 9);
@@ -96,22 +96,22 @@ TEST(request_fields, reads_what_is_served)
     json_write(&text, p.extra);
     CHECK_STR(strbuf_str(&text), "{\"enable_thinking\":false,\"x\":[1]}");
     strbuf_free(&text);
-    chat_params_free(&p);
+    request_params_free(&p);
 }
 
 TEST(request_fields, has_defaults)
 {
-    struct chat_params p;
+    struct request_params p;
     struct api_error err;
     CHECK_INT(
-        chat_params_read(&p, CHAT_COMPLETION, "{" HELLO "}", strlen("{" HELLO "}"), true, &err), 0);
+        request_params_read(&p, REQUEST_CHAT, "{" HELLO "}", strlen("{" HELLO "}"), true, &err), 0);
     CHECK(p.sampling.temperature == 1 && p.sampling.top_p == 1 && p.sampling.top_k == 0);
     CHECK(!p.stream && !p.include_usage && !p.seeded && p.cache_prompt && !p.extra && !p.model);
     CHECK(p.replay && !p.explain && p.add_generation_prompt && p.pin_s == 0);
     CHECK_INT(p.n, 1);
     CHECK_INT(p.max_tokens, 0);
     CHECK_INT(p.ignored.len, 0);
-    chat_params_free(&p);
+    request_params_free(&p);
 }
 
 TEST(request_fields, checks_types_and_ranges)
@@ -131,7 +131,7 @@ TEST(request_fields, checks_types_and_ranges)
         {"n", "1e30", NULL},
         {"min_p", "2", NULL},
         {"n", "0", NULL},
-        {"n", "9", NULL},
+        {"n", "129", NULL},
         {"n", "true", NULL},
         {"presence_penalty", "3", NULL},
         {"frequency_penalty", "-3", NULL},
@@ -162,6 +162,66 @@ TEST(request_fields, checks_types_and_ranges)
         {"chat_template_kwargs", "{\"bos_token\":\"x\"}", NULL},
         {"chat_template_kwargs", "{\"a\\u0000b\":1}", NULL},
         {"enable_thinking", "1", NULL},
+        {"chat_template_kwargs", "{\"enable_thinking\":1}", "chat_template_kwargs.enable_thinking"},
+        {"reasoning_effort", "\"lots\"", NULL},
+        {"reasoning_effort", "1", NULL},
+        {"thinking_budget_tokens", "-2", NULL},
+        {"thinking_budget", "1.5", NULL},
+        {"continue_final_message", "1", NULL},
+        {"typical_p", "1.1", NULL},
+        {"xtc_probability", "-1", NULL},
+        {"dry_multiplier", "-1", NULL},
+        {"dry_allowed_length", "-1", NULL},
+        {"dry_penalty_last_n", "-2", NULL},
+        {"dry_sequence_breakers", "[\"\"]", NULL},
+        {"dry_sequence_breakers", "[1]", NULL},
+        {"repeat_last_n", "-2", NULL},
+        {"min_tokens", "-1", NULL},
+        {"logprobs", "1", NULL},
+        {"top_logprobs", "21", NULL},
+        {"top_logprobs", "2", NULL},
+        {"logit_bias", "7", NULL},
+        {"logit_bias", "{\"a\":1}", NULL},
+        {"logit_bias", "{\"-1\":1}", NULL},
+        {"logit_bias", "{\"99999999999\":1}", NULL},
+        {"logit_bias", "{\"1\":101}", NULL},
+        {"logit_bias", "{\"1\":\"x\"}", NULL},
+        {"logit_bias", "{\"1\":true}", NULL},
+        {"logit_bias", "[1]", NULL},
+        {"logit_bias", "[[1]]", NULL},
+        {"logit_bias", "[[\"1\",2]]", NULL},
+        {"response_format", "\"json\"", NULL},
+        {"response_format", "{}", NULL},
+        {"response_format", "{\"type\":\"xml\"}", NULL},
+        {"response_format", "{\"type\":\"json_schema\"}", NULL},
+        {"response_format", "{\"type\":\"json_schema\",\"json_schema\":{}}",
+         "response_format.json_schema"},
+        {"response_format", "{\"type\":\"json_schema\",\"json_schema\":{\"schema\":7}}",
+         "response_format.json_schema.schema"},
+        {"json_schema", "[]", NULL},
+        {"json_schema", "\"{\"", NULL},
+        {"grammar", "{}", NULL},
+        {"regex", "1", NULL},
+        {"guided_choice", "\"a\"", NULL},
+        {"guided_choice", "[1]", NULL},
+        {"guided_choice", "[\"\"]", NULL},
+        {"structured_outputs", "{\"regex\":1}", "structured_outputs.regex"},
+        {"tools", "{}", NULL},
+        {"tools", "[1]", "tools[0]"},
+        {"tools", "[{\"type\":\"function\"}]", "tools[0]"},
+        {"tools", "[{\"type\":\"custom\",\"function\":{\"name\":\"f\"}}]", "tools[0].type"},
+        {"tools", "[{\"function\":{}}]", "tools[0].function"},
+        {"tools", "[{\"function\":{\"name\":\"\"}}]", "tools[0].function.name"},
+        {"tools", "[{\"function\":{\"name\":\"a b\"}}]", "tools[0].function.name"},
+        {"tools", "[{\"function\":{\"name\":\"f\",\"parameters\":[]}}]",
+         "tools[0].function.parameters"},
+        {"tools", "[{\"function\":{\"name\":\"f\"}},{\"function\":{\"name\":\"f\"}}]", NULL},
+        {"tool_choice", "\"maybe\"", NULL},
+        {"tool_choice", "\"required\"", NULL},
+        {"tool_choice", "{\"type\":\"function\"}", NULL},
+        {"tool_choice", "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}", NULL},
+        {"tool_choice", "{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"auto\"}}", NULL},
+        {"parallel_tool_calls", "1", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct strbuf body = STRBUF_INIT;
@@ -197,7 +257,7 @@ TEST(request_fields, says_what_is_wrong_with_a_number)
     check_message("\"max_tokens\":\"7\"",
                   "'max_tokens' must be an integer, not string (at byte 58)");
     check_message("\"n\":99999999999999999999",
-                  "'n' must be from 1 to 8, not 99999999999999999999");
+                  "'n' must be from 1 to 128, not 99999999999999999999");
     check_message("\"n\":2.5", "'n' must be an integer, not 2.5");
     check_message("\"top_k\":-2", "'top_k' must be at least -1, not -2");
     check_message("\"temperature\":2.5", "'temperature' must be from 0 to 2, not 2.5");
@@ -209,15 +269,15 @@ TEST(request_fields, clamps_integers_that_are_too_large)
     static const char *const large[] = {"9223372036854775808", "99999999999999999999", "1e30",
                                         "1e400"};
     for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
-        struct chat_params p;
+        struct request_params p;
         struct api_error err;
         char body[256];
         int len = snprintf(body, sizeof body, "{" HELLO ",\"max_tokens\":%s,\"top_k\":%s}",
                            large[i], large[i]);
-        CHECK_INT(chat_params_read(&p, CHAT_COMPLETION, body, (size_t)len, true, &err), 0);
+        CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, (size_t)len, true, &err), 0);
         CHECK(p.max_tokens == INT64_MAX);
         CHECK_INT(p.sampling.top_k, INT32_MAX);
-        chat_params_free(&p);
+        request_params_free(&p);
     }
 }
 
@@ -229,24 +289,21 @@ TEST(request_fields, a_seed_of_minus_one_is_none)
     } cases[] = {
         {"-1", false}, {"-1.0", false}, {"-2", true}, {"0", true}, {"18446744073709551615", true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct chat_params p;
+        struct request_params p;
         struct api_error err;
         char body[256];
         int len = snprintf(body, sizeof body, "{" HELLO ",\"seed\":%s}", cases[i].seed);
-        CHECK_INT(chat_params_read(&p, CHAT_COMPLETION, body, (size_t)len, true, &err), 0);
+        CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, (size_t)len, true, &err), 0);
         CHECK_INT(p.seeded, cases[i].seeded);
-        chat_params_free(&p);
+        request_params_free(&p);
     }
 }
 
 TEST(request_fields, refuses_what_cannot_be_honoured_unless_neutral)
 {
-    check_refused("{" HELLO ",\"tools\":[{\"type\":\"function\"}]}", "tools");
-    check_refused("{" HELLO ",\"tool_choice\":\"required\"}", "tool_choice");
-    check_refused("{" HELLO ",\"response_format\":{\"type\":\"json_object\"}}", "response_format");
-    check_refused("{" HELLO ",\"logprobs\":true}", "logprobs");
-    check_refused("{" HELLO ",\"top_logprobs\":2}", "top_logprobs");
-    check_refused("{" HELLO ",\"logit_bias\":{\"1\":2}}", "logit_bias");
+    check_refused("{" HELLO ",\"functions\":[{}]}", "functions");
+    check_refused("{" HELLO ",\"prompt_logprobs\":1}", "prompt_logprobs");
+    check_refused("{" HELLO ",\"best_of\":2}", "best_of");
     check_refused("{" HELLO ",\"audio\":{}}", "audio");
     check_refused("{" HELLO ",\"modalities\":[\"text\",\"audio\"]}", "modalities");
     check_accepted("{" HELLO ",\"tools\":[],\"tool_choice\":\"none\",\"logprobs\":false,"
@@ -272,14 +329,14 @@ TEST(request_fields, checks_messages)
     check_refused("{\"messages\":[{\"role\":\"user\\u0000\",\"content\":\"\"}]}",
                   "messages[0].role");
     check_refused("{\"messages\":[{\"role\":5,\"content\":\"\"}]}", "messages[0].role");
-    check_refused("{\"messages\":[{\"role\":\"tool\",\"content\":\"\"}]}", "messages[0].role");
+    check_refused("{\"messages\":[{\"role\":\"function\",\"content\":\"\"}]}", "messages[0].role");
     check_refused("{"
                   "\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
                   "{\"role\":\"user\",\"content\":7}]}",
                   "messages[1].content");
     check_refused("{\"messages\":[{\"role\":\"assistant\",\"content\":\"\","
                   "\"tool_calls\":[{}]}]}",
-                  "messages[0].tool_calls");
+                  "messages[0].tool_calls[0]");
     check_accepted("{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":null,"
                    "\"refusal\":null,\"audio\":null,\"name\":\"x\",\"annotations\":[]}]}");
     check_accepted("{\"messages\":[{\"role\":\"user\",\"content\":[]}]}");
@@ -308,12 +365,12 @@ TEST(request_fields, names_unknown_fields)
         "\"messages\":[{\"role\":\"user\",\"content\":\"\",\"bar\":1},"
         "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"\",\"baz\":1}],\"bar\":2}],"
         "\"stream_options\":{\"qux\":1}}";
-    struct chat_params p;
+    struct request_params p;
     struct api_error err;
-    CHECK_INT(chat_params_read(&p, CHAT_COMPLETION, body, sizeof body - 1, false, &err), 0);
+    CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, sizeof body - 1, false, &err), 0);
     CHECK_STR(strbuf_str(&p.ignored), "foo, fo, a??B:?c??d, ??, messages[].bar, "
                                       "messages[].content[].baz, stream_options.qux");
-    chat_params_free(&p);
+    request_params_free(&p);
     CHECK_INT(status_of(body, true), 400);
     CHECK_STR(seen.param, "foo");
 
@@ -322,9 +379,9 @@ TEST(request_fields, names_unknown_fields)
     for (int i = 0; i < 5000; i++)
         strbuf_addf(&many, ",\"field-%d\":1", i);
     strbuf_addc(&many, '}');
-    CHECK_INT(chat_params_read(&p, CHAT_COMPLETION, many.data, many.len, false, &err), 0);
+    CHECK_INT(request_params_read(&p, REQUEST_CHAT, many.data, many.len, false, &err), 0);
     CHECK(p.ignored.len < 1024);
-    chat_params_free(&p);
+    request_params_free(&p);
     strbuf_free(&many);
 }
 
@@ -332,12 +389,12 @@ TEST(request_fields, reads_options_of_radish)
 {
     static const char body[] = "{" HELLO
                                ",\"radish\":{\"explain\":true,\"replay\":false,\"why\":1}}";
-    struct chat_params p;
+    struct request_params p;
     struct api_error err;
-    CHECK_INT(chat_params_read(&p, CHAT_COMPLETION, body, sizeof body - 1, false, &err), 0);
+    CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, sizeof body - 1, false, &err), 0);
     CHECK(p.explain && !p.replay);
     CHECK_STR(strbuf_str(&p.ignored), "radish.why");
-    chat_params_free(&p);
+    request_params_free(&p);
     CHECK_INT(status_of(body, true), 400);
     CHECK_STR(seen.param, "radish.why");
     check_accepted("{" HELLO ",\"radish\":{},\"replay\":true}");
@@ -351,9 +408,9 @@ TEST(request_fields, reads_options_of_radish)
 
 static int warm_status(const char *body)
 {
-    struct chat_params p;
-    int rc = chat_params_read(&p, CHAT_WARM, body, strlen(body), true, &seen);
-    chat_params_free(&p);
+    struct request_params p;
+    int rc = request_params_read(&p, REQUEST_WARM, body, strlen(body), true, &seen);
+    request_params_free(&p);
     return rc ? seen.status : 200;
 }
 
@@ -363,13 +420,13 @@ TEST(request_fields, reads_a_warming)
         "{" HELLO ",\"model\":\"m\",\"pin\":90.5,\"radish\":{\"explain\":true},"
         "\"replay\":false,\"enable_thinking\":false,\"max_tokens\":5,\"n\":3,\"stop\":[\"a\"],"
         "\"temperature\":99,\"stream\":false,\"cache_prompt\":true,\"user\":\"u\"}";
-    struct chat_params p;
+    struct request_params p;
     struct api_error err;
-    CHECK_INT(chat_params_read(&p, CHAT_WARM, body, sizeof body - 1, true, &err), 0);
+    CHECK_INT(request_params_read(&p, REQUEST_WARM, body, sizeof body - 1, true, &err), 0);
     CHECK(p.pin_s == 90.5f && p.explain && !p.replay && !p.add_generation_prompt);
     CHECK(p.n == 1 && p.max_tokens == 0 && p.n_stops == 0 && p.sampling.temperature == 1);
     CHECK(json_get(p.extra, "enable_thinking") != NULL);
-    chat_params_free(&p);
+    request_params_free(&p);
     CHECK_INT(warm_status("{" HELLO ",\"add_generation_prompt\":true,\"pin\":0}"), 200);
     CHECK_INT(warm_status("{" HELLO ",\"pin\":604800}"), 200);
     static const struct {
@@ -381,7 +438,7 @@ TEST(request_fields, reads_a_warming)
         {"{" HELLO ",\"pin\":\"1\"}", "pin"},
         {"{" HELLO ",\"stream\":true}", "stream"},
         {"{" HELLO ",\"cache_prompt\":false}", "cache_prompt"},
-        {"{" HELLO ",\"tools\":[{}]}", "tools"},
+        {"{" HELLO ",\"tools\":[{}]}", "tools[0]"},
         {"{" HELLO ",\"pins\":1}", "pins"},
         {"{}", "messages"},
     };
@@ -420,4 +477,220 @@ TEST(request_fields, writes_errors_in_openais_shape)
     CHECK_STR(strbuf_str(&out), "{\"error\":{\"message\":\"x\",\"type\":\"server_error\","
                                 "\"param\":null,\"code\":null}}");
     strbuf_free(&out);
+}
+
+#define TOOLS                                                                                      \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}},{\"type\":"                  \
+    "\"function\",\"function\":{\"name\":\"g\",\"parameters\":{\"type\":\"object\"}}}]"
+
+/* Reads a body that must be fine. */
+static void read_well(struct request_params *p, enum request_kind kind, const char *body)
+{
+    if (request_params_read(p, kind, body, strlen(body), true, &seen))
+        test_fail(__FILE__, __LINE__, "%s: %s", body, seen.message);
+}
+
+TEST(request_fields, reads_tools_and_their_choice)
+{
+    struct request_params p;
+    read_well(&p, REQUEST_CHAT, "{" HELLO "," TOOLS "}");
+    CHECK(p.tools && p.tools->count == 2 && p.tool_choice == TOOL_CHOICE_AUTO && p.parallel_calls);
+    CHECK(!p.allowed_tools);
+    request_params_free(&p);
+    read_well(&p, REQUEST_CHAT, "{\"tool_choice\":\"required\"," HELLO "," TOOLS "}");
+    CHECK(p.tool_choice == TOOL_CHOICE_REQUIRED && !p.allowed_tools);
+    request_params_free(&p);
+    read_well(&p, REQUEST_CHAT,
+              "{" HELLO "," TOOLS ",\"parallel_tool_calls\":true,\"tool_choice\":{\"type\":"
+              "\"function\",\"function\":{\"name\":\"g\"}}}");
+    CHECK(p.tool_choice == TOOL_CHOICE_REQUIRED && p.allowed_tools->count == 1);
+    CHECK(json_equals(p.allowed_tools->first, "g") && !p.parallel_calls);
+    request_params_free(&p);
+    read_well(
+        &p, REQUEST_CHAT,
+        "{" HELLO "," TOOLS ",\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":"
+        "{\"mode\":\"auto\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}}}");
+    CHECK(p.tool_choice == TOOL_CHOICE_AUTO && json_equals(p.allowed_tools->first, "f"));
+    request_params_free(&p);
+    check_refused("{" HELLO "," TOOLS ",\"tool_choice\":{\"type\":\"function\",\"function\":"
+                  "{\"name\":\"h\"}}}",
+                  "tool_choice");
+    read_well(&p, REQUEST_CHAT,
+              "{" HELLO "," TOOLS ",\"tool_choice\":\"required\",\"regex\":\"a\"}");
+    CHECK_INT(p.constraint.kind, CONSTRAINT_NONE); /* there will be no text for it */
+    request_params_free(&p);
+}
+
+TEST(request_fields, reads_calls_and_results)
+{
+    struct request_params p;
+    struct strbuf text = STRBUF_INIT;
+    read_well(&p, REQUEST_CHAT,
+              "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\","
+              "\"content\":null,\"tool_calls\":[{\"index\":0,\"id\":\"c1\",\"type\":\"function\","
+              "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"b\\\": 1.0}\"}},"
+              "{\"id\":\"c2\",\"function\":{\"arguments\":{\"a\":2},\"name\":\"g\"}}]},"
+              "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"r\"}]}");
+    json_write(&text, p.messages);
+    CHECK_STR(strbuf_str(&text),
+              "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"tool_calls\":["
+              "{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":"
+              "\"{\\\"b\\\": 1.0}\"}},{\"id\":\"c2\",\"type\":\"function\",\"function\":"
+              "{\"arguments\":\"{\\\"a\\\":2}\",\"name\":\"g\"}}],\"content\":null},"
+              "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"r\"}]");
+    strbuf_free(&text);
+    request_params_free(&p);
+    check_refused("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{}}]}]}",
+                  "messages[0].tool_calls[0].function");
+    check_refused("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"x\"}]}]}",
+                  "messages[0].tool_calls[0]");
+    check_refused(
+        "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"custom\"}]}]}",
+        "messages[0].tool_calls[0].type");
+    check_refused("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":"
+                  "{\"name\":\"f\",\"arguments\":7}}]}]}",
+                  "messages[0].tool_calls[0].function.arguments");
+    check_refused(
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"\",\"tool_calls\":[{\"function\":"
+        "{\"name\":\"f\"}}]}]}",
+        "messages[0]");
+}
+
+TEST(request_fields, reads_one_form_of_the_answer)
+{
+    static const struct {
+        const char *field;
+        enum constraint_kind kind;
+    } cases[] = {
+        {"\"response_format\":{\"type\":\"text\"}", CONSTRAINT_NONE},
+        {"\"response_format\":{\"type\":\"json_object\"}", CONSTRAINT_JSON},
+        {"\"response_format\":{\"type\":\"json_object\",\"schema\":{}}", CONSTRAINT_SCHEMA},
+        {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\","
+         "\"strict\":true,\"schema\":{\"type\":\"object\"}}}",
+         CONSTRAINT_SCHEMA},
+        {"\"json_schema\":{}", CONSTRAINT_SCHEMA},
+        {"\"guided_json\":\"{}\"", CONSTRAINT_SCHEMA},
+        {"\"grammar\":\"root ::= \\\"a\\\"\"", CONSTRAINT_GBNF},
+        {"\"grammar\":\"\"", CONSTRAINT_NONE},
+        {"\"guided_grammar\":\"x\"", CONSTRAINT_GBNF},
+        {"\"regex\":\"a+\"", CONSTRAINT_REGEX},
+        {"\"guided_regex\":\"a+\"", CONSTRAINT_REGEX},
+        {"\"guided_choice\":[\"a\",\"b\"]", CONSTRAINT_CHOICES},
+        {"\"guided_choice\":[]", CONSTRAINT_NONE},
+        {"\"structured_outputs\":{\"json\":{}}", CONSTRAINT_SCHEMA},
+        {"\"structured_outputs\":{\"choice\":[\"a\"]}", CONSTRAINT_CHOICES},
+        {"\"structured_outputs\":{\"json_object\":true}", CONSTRAINT_JSON},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct request_params p;
+        struct strbuf body = STRBUF_INIT;
+        strbuf_addf(&body, "{" HELLO ",%s}", cases[i].field);
+        read_well(&p, REQUEST_CHAT, strbuf_str(&body));
+        CHECK_INT(p.constraint.kind, cases[i].kind);
+        request_params_free(&p);
+        strbuf_free(&body);
+    }
+    check_refused("{" HELLO ",\"regex\":\"a\",\"grammar\":\"b\"}", "grammar");
+    check_refused("{" HELLO ",\"structured_outputs\":{\"regex\":\"a\",\"choice\":[\"b\"]}}",
+                  "structured_outputs.choice");
+}
+
+TEST(request_fields, reads_biases_and_samplers)
+{
+    struct request_params p;
+    read_well(&p, REQUEST_CHAT,
+              "{" HELLO ",\"logit_bias\":{\"5\":-100,\"7\":2.5},\"logprobs\":true,"
+              "\"top_logprobs\":20,\"typical_p\":0.5,\"xtc_probability\":0.25,"
+              "\"xtc_threshold\":0.2,\"dry_multiplier\":0.8,\"dry_base\":2,"
+              "\"dry_allowed_length\":3,\"dry_penalty_last_n\":64,\"repeat_last_n\":8,"
+              "\"dry_sequence_breakers\":[\"x\"],\"min_tokens\":4}");
+    CHECK(p.n_biases == 2 && p.biases[0].token == 5 && p.biases[0].bias == -100);
+    CHECK(p.biases[1].token == 7 && p.biases[1].bias == 2.5f);
+    CHECK(p.logprobs && p.top_logprobs == 20 && p.min_tokens == 4);
+    CHECK(p.sampling.typical_p == 0.5f && p.sampling.xtc_probability == 0.25f);
+    CHECK(p.sampling.xtc_threshold == 0.2f && p.sampling.dry_multiplier == 0.8f);
+    CHECK(p.sampling.dry_base == 2 && p.sampling.dry_allowed_length == 3);
+    CHECK(p.sampling.dry_last_n == 64 && p.sampling.repeat_last_n == 8 && p.dry_breakers);
+    request_params_free(&p);
+    read_well(&p, REQUEST_CHAT,
+              "{" HELLO ",\"logit_bias\":[[5,1],[6,false]],\"dry_multiplier\":1,"
+              "\"dry_penalty_last_n\":0,\"repeat_penalty\":2,\"repeat_last_n\":0}");
+    CHECK(p.n_biases == 2 && p.biases[1].token == 6 && p.biases[1].bias == -100);
+    CHECK(p.sampling.dry_multiplier == 0 && p.sampling.repetition_penalty == 1);
+    request_params_free(&p);
+}
+
+TEST(request_fields, switches_thinking)
+{
+    static const struct {
+        const char *field;
+        int64_t tokens;
+    } cases[] = {
+        {"\"user\":\"\"", -1},
+        {"\"enable_thinking\":false", 0},
+        {"\"enable_thinking\":true", -1},
+        {"\"chat_template_kwargs\":{\"enable_thinking\":false}", 0},
+        {"\"reasoning_effort\":\"none\"", 0},
+        {"\"reasoning_effort\":\"high\"", -1},
+        {"\"thinking_budget_tokens\":17", 17},
+        {"\"thinking_budget\":0", 0},
+        {"\"thinking_budget\":9,\"enable_thinking\":false", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct request_params p;
+        struct strbuf body = STRBUF_INIT;
+        strbuf_addf(&body, "{" HELLO ",%s}", cases[i].field);
+        read_well(&p, REQUEST_CHAT, strbuf_str(&body));
+        CHECK_INT(p.thinking_tokens, cases[i].tokens);
+        request_params_free(&p);
+        strbuf_free(&body);
+    }
+}
+
+TEST(request_fields, reads_texts_and_tokens)
+{
+    static const struct {
+        enum request_kind kind;
+        const char *body, *param; /* NULL: it is fine */
+    } cases[] = {
+        {REQUEST_TEXT, "{\"prompt\":\"a\"}", NULL},
+        {REQUEST_TEXT, "{\"prompt\":[1,2]}", NULL},
+        {REQUEST_TEXT, "{\"prompt\":[\"a\",[1,2],\"\"],\"logprobs\":0,\"echo\":true}", NULL},
+        {REQUEST_TEXT, "{\"prompt\":\"a\",\"max_tokens\":0,\"suffix\":\"\"}", NULL},
+        {REQUEST_TEXT, "{\"prompt\":\"a\",\"logprobs\":false,\"best_of\":1}", NULL},
+        {REQUEST_TEXT, "{}", "prompt"},
+        {REQUEST_TEXT, "{\"prompt\":[]}", "prompt"},
+        {REQUEST_TEXT, "{\"prompt\":{}}", "prompt"},
+        {REQUEST_TEXT, "{\"prompt\":[1,\"a\"]}", "prompt"},
+        {REQUEST_TEXT, "{\"prompt\":[1,-2]}", "prompt"},
+        {REQUEST_TEXT, "{\"prompt\":[1.5]}", "prompt"},
+        {REQUEST_TEXT, "{\"prompt\":[\"a\",1]}", "prompt[1]"},
+        {REQUEST_TEXT, "{\"prompt\":[[\"a\"]]}", "prompt[0]"},
+        {REQUEST_TEXT, "{\"prompt\":\"a\",\"logprobs\":21}", "logprobs"},
+        {REQUEST_TEXT, "{\"prompt\":\"a\",\"logprobs\":true}", "logprobs"},
+        {REQUEST_TEXT, "{\"prompt\":\"a\",\"suffix\":\"b\"}", "suffix"},
+        {REQUEST_TEXT, "{\"prompt\":\"a\",\"best_of\":2}", "best_of"},
+        {REQUEST_TEXT, "{\"prompt\":\"a\"," HELLO "}", "messages"},
+        {REQUEST_TOKENIZE, "{\"content\":\"a\",\"with_pieces\":true}", NULL},
+        {REQUEST_TOKENIZE, "{\"prompt\":\"a\",\"add_special_tokens\":true}", NULL},
+        {REQUEST_TOKENIZE, "{}", "content"},
+        {REQUEST_TOKENIZE, "{\"content\":1}", "content"},
+        {REQUEST_TOKENIZE, "{\"content\":\"a\",\"n\":1}", "n"},
+        {REQUEST_DETOKENIZE, "{\"tokens\":[1,2,3]}", NULL},
+        {REQUEST_DETOKENIZE, "{\"tokens\":[]}", NULL},
+        {REQUEST_DETOKENIZE, "{\"tokens\":[\"1\"]}", "tokens"},
+        {REQUEST_DETOKENIZE, "{}", "tokens"},
+        {REQUEST_RENDER, "{" HELLO ",\"add_generation_prompt\":false}", NULL},
+        {REQUEST_RENDER, "{}", "messages"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct request_params p;
+        int rc = request_params_read(&p, cases[i].kind, cases[i].body, strlen(cases[i].body), true,
+                                     &seen);
+        request_params_free(&p);
+        if (!cases[i].param && rc)
+            test_fail(__FILE__, __LINE__, "%s: %s", cases[i].body, seen.message);
+        if (cases[i].param && (!rc || strcmp(seen.param, cases[i].param) != 0))
+            test_fail(__FILE__, __LINE__, "%s: '%s'", cases[i].body, rc ? seen.param : "accepted");
+    }
 }

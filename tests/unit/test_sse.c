@@ -4,7 +4,7 @@
 #include "test.h"
 
 static const struct completion_id id = {"chatcmpl-\"1\"", "mo\\del \xf0\x9f\x8c\xb1", "fp_1",
-                                        1752150000};
+                                        1752150000, true};
 
 /* The whole chunk, as the writer puts it; `delta` and `usage` are JSON texts. */
 static void write_chunk(struct strbuf *out, const char *delta, const char *finish,
@@ -49,22 +49,39 @@ static void check_stream(bool with_usage)
     struct strbuf got = STRBUF_INIT, want = STRBUF_INIT, delta = STRBUF_INIT;
     struct sse_encoder e;
     sse_open(&e, &id, with_usage);
-    sse_role(&e, &got, 0);
+    sse_role(&e, &got, 0, false);
     write_chunk(&want, "{\"role\":\"assistant\",\"content\":\"\"}", NULL, null_usage, 0);
     CHECK_STR(strbuf_str(&got), strbuf_str(&want));
-    sse_content(&e, &got, 12, text, sizeof text - 1);
+    sse_role(&e, &got, 3, true);
+    write_chunk(&want, "{\"role\":\"assistant\",\"content\":null}", NULL, null_usage, 3);
+    CHECK_STR(strbuf_str(&got), strbuf_str(&want));
+    sse_content(&e, &got, 12, text, sizeof text - 1, NULL);
     strbuf_adds(&delta, "{\"content\":");
     json_write_string(&delta, text, sizeof text - 1);
     strbuf_addc(&delta, '}');
     write_chunk(&want, strbuf_str(&delta), NULL, null_usage, 12);
     CHECK_STR(strbuf_str(&got), strbuf_str(&want));
+    sse_reasoning(&e, &got, 0, "hm", 2, NULL);
+    write_chunk(&want, "{\"reasoning_content\":\"hm\"}", NULL, null_usage, 0);
+    CHECK_STR(strbuf_str(&got), strbuf_str(&want));
+    sse_call_begin(&e, &got, 1, 2, "call_1", "f\"", NULL);
+    write_chunk(&want,
+                "{\"tool_calls\":[{\"index\":2,\"id\":\"call_1\",\"type\":\"function\","
+                "\"function\":{\"name\":\"f\\\"\",\"arguments\":\"\"}}]}",
+                NULL, null_usage, 1);
+    CHECK_STR(strbuf_str(&got), strbuf_str(&want));
+    sse_call_arguments(&e, &got, 1, 2, "{\"", 2, NULL);
+    write_chunk(&want, "{\"tool_calls\":[{\"index\":2,\"function\":{\"arguments\":\"{\\\"\"}}]}",
+                NULL, null_usage, 1);
+    CHECK_STR(strbuf_str(&got), strbuf_str(&want));
     sse_finish(&e, &got, 7, "length");
     write_chunk(&want, "{}", "length", null_usage, 7);
     CHECK_STR(strbuf_str(&got), strbuf_str(&want));
-    sse_usage(&e, &got, &(struct completion_usage){30, 20, 4});
+    sse_usage(&e, &got, &(struct completion_usage){30, 20, 4, 3});
     write_chunk(&want, NULL, NULL,
                 "{\"prompt_tokens\":30,\"completion_tokens\":4,\"total_tokens\":34,"
-                "\"prompt_tokens_details\":{\"cached_tokens\":20}}",
+                "\"prompt_tokens_details\":{\"cached_tokens\":20},"
+                "\"completion_tokens_details\":{\"reasoning_tokens\":3}}",
                 0);
     CHECK_STR(strbuf_str(&got), strbuf_str(&want));
     static const char member[] = "\"radish\":{\"a\":[1]}";
@@ -95,7 +112,7 @@ TEST(sse, every_event_is_one_line_of_data)
     struct strbuf out = STRBUF_INIT;
     struct sse_encoder e;
     sse_open(&e, &id, false);
-    sse_content(&e, &out, 0, "\n\n\r\ndata: x\n\n", 14);
+    sse_content(&e, &out, 0, "\n\n\r\ndata: x\n\n", 14, NULL);
     CHECK(strstr(out.data, "\n\n") == out.data + out.len - 2);
     CHECK(strchr(out.data, '\r') == NULL);
     strbuf_clear(&out);
@@ -107,4 +124,25 @@ TEST(sse, every_event_is_one_line_of_data)
     CHECK(strstr(out.data, "\n\n") == out.data + out.len - 2);
     sse_close(&e);
     strbuf_free(&out);
+}
+
+TEST(sse, chunks_of_texts)
+{
+    struct completion_id text_id = id;
+    struct strbuf out = STRBUF_INIT, logprobs = STRBUF_INIT;
+    struct sse_encoder e;
+    text_id.is_chat = false;
+    sse_open(&e, &text_id, false);
+    strbuf_adds(&logprobs, "{\"tokens\":[]}");
+    sse_content(&e, &out, 3, "a", 1, &logprobs);
+    CHECK(strstr(out.data, "\"object\":\"text_completion\"") != NULL);
+    CHECK(strstr(out.data, "[{\"index\":3,\"text\":\"a\",\"logprobs\":{\"tokens\":[]},"
+                           "\"finish_reason\":null}]}\n\n") != NULL);
+    strbuf_clear(&out);
+    sse_finish(&e, &out, 0, "stop");
+    CHECK(strstr(out.data, "[{\"index\":0,\"text\":\"\",\"logprobs\":null,"
+                           "\"finish_reason\":\"stop\"}]}\n\n") != NULL);
+    sse_close(&e);
+    strbuf_free(&out);
+    strbuf_free(&logprobs);
 }

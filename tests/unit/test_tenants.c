@@ -129,7 +129,7 @@ TEST(tenants, refuse_what_cannot_be_shared)
     CHECK_INT(tenants_share_prompt(&t, &maker, "/nonexistent/prompt", &err), -1);
     CHECK(strstr(err.message, "/nonexistent/prompt"));
     prompt_maker_close(&maker);
-    const char *path = scratch_write("plain.jinja", "{{ messages[1].content }}");
+    const char *path = scratch_write("plain.jinja", "{{ (messages[-1].content ~ '')[-1:] }}");
     CHECK_INT(prompt_maker_open_bytes(&maker, path, &err), 0);
     CHECK_INT(tenants_share_prompt(&t, &maker, scratch_write("policy", POLICY), &err), 0);
     CHECK_INT(t.n_shared, 0); /* this template leaves it out: there is nothing to share */

@@ -1,5 +1,5 @@
 /* The life of chat completions, from the request's body to the last byte of the answer. Runs on the
- * event loop's thread; the worker's part is in chat_prepare.c.
+ * event loop's thread; the worker's part is in completion_prepare.c.
  *
  * What a newcomer gets wrong: an answer and its work end separately. When the exchange is over
  * (`x` is NULL) the scheduler may still hold the requests; they are the completion's again, and
@@ -16,7 +16,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "serve/chat_internal.h"
+#include "prompt/grammar_store.h"
+#include "serve/completion_internal.h"
 
 #define HEARTBEAT_NS  10000000000u
 #define RETRY_AFTER_S "2"
@@ -31,22 +32,40 @@ static void body_release(struct completion *c)
     c->body_bytes = 0;
 }
 
+static void choice_free(struct choice *o)
+{
+    answer_free(&o->answer);
+    answer_filter_close(o->filter);
+    free(o->logprobs);
+    free(o->prompt_logprobs);
+    token_list_free(&o->sampled);
+}
+
 static void completion_free(struct completion *c)
 {
     assert(c->n_live == 0 && !c->preparing);
     struct api *api = c->api;
-    for (uint32_t i = 0; i < c->n_choices; i++) {
-        token_text_free(&c->choices[i].text);
-        token_list_free(&c->choices[i].sampled);
-    }
+    for (uint32_t i = 0; i < c->n_choices; i++)
+        choice_free(&c->choices[i]);
     free(c->choices);
     if (c->deadline)
         event_free(c->deadline);
     sse_close(&c->sse);
     body_release(c);
-    chat_params_free(&c->params);
-    strbuf_free(&c->stops);
-    prompt_free(&c->prompt);
+    request_params_free(&c->params);
+    arena_free(&c->kept);
+    for (uint32_t i = 0; i < c->n_prompts; i++) {
+        prompt_free(&c->prompts[i]);
+        if (c->echoes)
+            strbuf_free(&c->echoes[i]);
+    }
+    free(c->prompts);
+    free(c->echoes);
+    tool_set_free(c->tools);
+    tool_set_free(c->callable);
+    grammar_store_leave(api->grammars, c->grammar);
+    free(c->dry_breakers);
+    strbuf_free(&c->reply);
     free(c->roles);
     *(c->prev ? &c->prev->next : &api->completions) = c->next;
     if (c->next)
@@ -104,8 +123,11 @@ static void id_make(struct completion *c)
     unsigned char random[24] = {0};
     if (getrandom(random, sizeof random, 0) < 0)
         memcpy(random, &c->began_ns, sizeof c->began_ns);
-    size_t n = (size_t)snprintf(c->id, sizeof c->id, "%s-",
-                                c->kind == CHAT_WARM ? "warm" : "chatcmpl");
+    const char *what = c->kind == REQUEST_CHAT   ? "chatcmpl"
+                       : c->kind == REQUEST_TEXT ? "cmpl"
+                       : c->kind == REQUEST_WARM ? "warm"
+                                                 : "req";
+    size_t n = (size_t)snprintf(c->id, sizeof c->id, "%s-", what);
     for (size_t i = 0; i < sizeof random; i++)
         c->id[n++] = digits[random[i] % 32];
     c->id[n] = '\0';
@@ -140,7 +162,7 @@ static bool asks_for_explanation(const struct http_exchange *x)
     return value && (strcmp(value, "1") == 0 || strcasecmp(value, "true") == 0);
 }
 
-void completion_begin(struct api *api, struct http_exchange *x, enum chat_kind kind)
+void completion_begin(struct api *api, struct http_exchange *x, enum request_kind kind)
 {
     struct api_error e;
     struct requester requester;
@@ -207,20 +229,32 @@ static void log_ignored(struct api *api, const struct http_exchange *x, const ch
     log_info("%s sends fields that are unknown here and ignored: %s", peer, fields);
 }
 
-static void request_fill(struct completion *c, struct request *r, uint32_t choice)
+static void request_fill(struct completion *c, uint32_t choice)
 {
-    const struct chat_params *p = &c->params;
-    r->tokens = c->prompt.tokens.ids;
-    r->n_tokens = (uint32_t)c->prompt.tokens.len;
-    r->max_tokens = (uint32_t)p->max_tokens;
+    const struct request_params *p = &c->params;
+    const struct prompt *prompt = prompt_of(c, choice);
+    struct choice *o = &c->choices[choice];
+    struct request *r = &o->request;
+    uint32_t first = choice - choice % (uint32_t)p->n; /* of the same prompt */
+    r->tokens = prompt->tokens.ids;
+    r->n_tokens = (uint32_t)prompt->tokens.len;
+    r->max_tokens = completion_max_tokens(c, prompt);
+    r->min_tokens = (uint32_t)p->min_tokens;
     tenant_place(&c->api->tenants, c->requester.tenant, r->tokens, r->n_tokens, r);
     r->sampling = p->sampling;
-    r->sampling.choice = choice;
+    r->sampling.choice = choice - first;
+    r->dry_breakers = c->dry_breakers;
+    r->biases = p->biases;
+    r->n_biases = p->n_biases;
+    r->filter = answer_filter_base(o->filter);
+    r->logprobs_ring = o->logprobs;
+    r->n_top_logprobs = (uint32_t)p->top_logprobs;
+    r->prompt_logprobs = o->prompt_logprobs;
     memcpy(r->stops, p->stops, sizeof r->stops);
     r->n_stops = p->n_stops;
     r->ignore_end = p->ignore_end;
     r->no_cache = !p->cache_prompt || c->api->options->no_prefix_cache;
-    r->leader = choice ? &c->choices[0].request : NULL;
+    r->leader = choice > first ? &c->choices[first].request : NULL;
     r->explain = choice == 0 && c->wants_map;
     r->explain_others = r->explain && c->requester.is_operator;
     r->pin_ns = (uint64_t)((double)p->pin_s * 1e3 + 0.5) * 1000000; /* in whole milliseconds */
@@ -231,7 +265,7 @@ static void submit_error(const struct completion *c, const struct request *r,
                          enum submit_result result, struct api_error *e)
 {
     if (result == SUBMIT_TOO_LONG) {
-        context_error_set(e, c, "", c->prompt.tokens.len);
+        context_error_set(e, c, "", r->n_tokens);
     } else if (r->error.code == ERROR_MEMORY) {
         api_error_set(e, 503, NULL, "%s; try again soon", r->error.message);
     } else {
@@ -245,18 +279,12 @@ static void submit_error(const struct completion *c, const struct request *r,
 /* Hands every choice to the scheduler; false and `e` when it takes one not. */
 static bool submit_choices(struct completion *c, struct api_error *e)
 {
-    struct chat_params *p = &c->params;
+    struct request_params *p = &c->params;
     if (!p->seeded && getrandom(&p->sampling.seed, sizeof p->sampling.seed, 0) < 0)
         p->sampling.seed = c->began_ns;
-    c->choices = calloc((size_t)p->n, sizeof *c->choices);
-    if (!c->choices) {
-        api_error_set(e, 503, NULL, "there is no memory for this request; try again soon");
-        return false;
-    }
-    c->n_choices = (uint32_t)p->n;
     for (uint32_t i = 0; i < c->n_choices; i++) {
         struct choice *o = &c->choices[i];
-        request_fill(c, &o->request, i);
+        request_fill(c, i);
         enum submit_result result = scheduler_submit(c->api->scheduler, &o->request);
         if (result != SUBMIT_OK) {
             submit_error(c, &o->request, result, e);
@@ -280,16 +308,22 @@ static void stream_write(struct completion *c, const struct strbuf *events)
 
 static void stream_begin(struct completion *c)
 {
-    struct completion_id id = {c->id, c->api->options->model_name, c->api->fingerprint, c->created};
+    bool is_chat = c->kind == REQUEST_CHAT;
+    struct completion_id id = {c->id, c->api->options->model_name, c->api->fingerprint, c->created,
+                               is_chat};
     struct strbuf *events = &c->api->events;
     sse_open(&c->sse, &id, c->params.include_usage);
     http_add_field(c->x, "Cache-Control", "no-cache");
     http_add_field(c->x, "X-Accel-Buffering", "no");
     http_stream_begin(c->x, "text/event-stream; charset=utf-8");
     c->streaming = true;
+    c->lost_events = c->sse.head.failed || c->sse.tail.failed;
     strbuf_clear(events);
-    for (uint32_t i = 0; i < c->n_choices; i++)
-        sse_role(&c->sse, events, i);
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        answer_stream(&c->choices[i].answer, &c->sse);
+        if (is_chat)
+            sse_role(&c->sse, events, i, c->tools);
+    }
     stream_write(c, events);
     http_stream_flush(c->x);
 }
@@ -312,9 +346,14 @@ static void completion_prepared(struct completion *c)
         completion_fail(c, &c->error);
         return;
     }
-    if (c->prompt.n_replayed) {
+    if (c->n_prompts == 0) { /* all was done by the worker */
+        api_reply_json(c->x, 200, &c->reply);
+        completion_abandon(c);
+        return;
+    }
+    if (c->prompts[0].n_replayed) {
         char number[24];
-        snprintf(number, sizeof number, "%zu", c->prompt.n_replayed);
+        snprintf(number, sizeof number, "%zu", c->prompts[0].n_replayed);
         http_add_field(c->x, "x-radish-replayed-tokens", number);
     }
     if (!submit_choices(c, &e)) {
@@ -328,48 +367,75 @@ static void completion_prepared(struct completion *c)
 /* ---- running ------------------------------------------------------------------------------ */
 
 /* However an answer ended, what was sampled is what the cache has. */
-static void keep_answer(struct completion *c, struct choice *o)
+static void keep_answer(struct completion *c, uint32_t index)
 {
+    struct choice *o = &c->choices[index];
     if (o->sampled.len && o->finish != FINISH_ERROR)
-        replay_store_add(c->api->replay, replay_namespace(c), c->prompt.digest, o->sampled.ids,
-                         o->sampled.len);
+        replay_store_add(c->api->replay, replay_namespace(c), prompt_of(c, index)->digest,
+                         o->sampled.ids, o->sampled.len);
     token_list_free(&o->sampled);
 }
 
-static void take_event(struct completion *c, struct choice *o, const struct sched_event *event)
+/* The prompt's text, before the first token of the answer or its end. */
+static void give_echo(struct completion *c, uint32_t index, struct strbuf *events)
+{
+    struct choice *o = &c->choices[index];
+    const struct request *r = &o->request;
+    const struct tokenizer *t = c->api->options->prompt->tokenizer;
+    o->is_echoed = true;
+    if (!c->echoes)
+        return;
+    /* The first choice of a prompt has its scores: waits_for_scores. */
+    const uint32_t n = (uint32_t)c->params.n;
+    const struct token_logprobs *scores = c->choices[index - index % n].prompt_logprobs;
+    for (uint32_t i = 0; scores && i < r->n_tokens; i++) {
+        size_t len;
+        const char *bytes = tokenizer_bytes(t, r->tokens[i], &len);
+        logprob_list_add(&o->answer.logprobs, r->tokens[i], bytes, len, &scores[i]);
+    }
+    const struct strbuf *text = &c->echoes[index / n];
+    answer_echo(&o->answer, strbuf_str(text), text->len, events);
+}
+
+static void take_event(struct completion *c, uint32_t index, const struct sched_event *event,
+                       struct strbuf *events)
 {
     const struct token_table *tokens = &c->api->tokens;
+    struct choice *o = &c->choices[index];
+    if (event->type != EVENT_STARTED && !o->is_echoed)
+        give_echo(c, index, events);
     switch (event->type) {
     case EVENT_STARTED: return;
-    case EVENT_TOKEN:
+    case EVENT_TOKEN: {
+        bool is_known = (uint32_t)event->token <
+                        tokens->n_tokens; /* a padded vocabulary has more */
         o->n_tokens++;
         if (c->replays && !o->lost_ids)
             o->lost_ids = !token_list_add(&o->sampled, event->token);
-        if ((uint32_t)event->token < tokens->n_tokens) /* a padded vocabulary has more ids */
-            token_text_add(&o->text, tokens->bytes[event->token], tokens->lengths[event->token],
-                           event->text_end);
+        answer_token(&o->answer, event->token, is_known ? tokens->bytes[event->token] : "",
+                     is_known ? tokens->lengths[event->token] : 0, event->text_end, event->logprobs,
+                     events);
         return;
+    }
     case EVENT_DONE:
-        token_text_end(&o->text, event->text_end);
+        answer_end(&o->answer, event->text_end, events);
         o->finish = event->finish;
-        keep_answer(c, o);
+        keep_answer(c, index);
         o->cached = o->request.prompt_cached;
         o->live = false;
         c->n_live--;
+        if (c->streaming && (o->finish == FINISH_STOP || o->finish == FINISH_LENGTH))
+            sse_finish(&c->sse, events, index, answer_finish_name(&o->answer, o->finish));
         return;
     }
 }
 
-static void send_text(struct completion *c, uint32_t index, struct strbuf *events)
+/* A prompt's scores are its first choice's; the others give them when they are complete. */
+static bool waits_for_scores(const struct completion *c, uint32_t index)
 {
-    struct choice *o = &c->choices[index];
-    struct strbuf *text = &o->text.text;
-    if (text->len && !text->failed) {
-        sse_content(&c->sse, events, index, text->data, text->len);
-        strbuf_clear(text);
-    }
-    if (!o->live && (o->finish == FINISH_STOP || o->finish == FINISH_LENGTH))
-        sse_finish(&c->sse, events, index, finish_name(o->finish));
+    const struct choice *first = &c->choices[index - index % (uint32_t)c->params.n];
+    return first != &c->choices[index] && first->prompt_logprobs && first->live &&
+           !first->is_echoed;
 }
 
 /* Takes a choice's events while there is someone to read them and room to write. */
@@ -377,12 +443,11 @@ static void pump_choice(struct completion *c, uint32_t index, struct strbuf *eve
 {
     struct choice *o = &c->choices[index];
     struct sched_event event;
+    if (waits_for_scores(c, index))
+        return;
     while (o->live && (!c->streaming || !c->x || http_stream_has_room(c->x)) &&
-           scheduler_next_event(c->api->scheduler, &o->request, &event)) {
-        take_event(c, o, &event);
-        if (c->streaming && c->x)
-            send_text(c, index, events);
-    }
+           scheduler_next_event(c->api->scheduler, &o->request, &event))
+        take_event(c, index, &event, events);
 }
 
 /* The error of a choice that did not end well, if there is one. */
@@ -390,13 +455,16 @@ static bool failed_choice(const struct completion *c, struct api_error *e)
 {
     for (uint32_t i = 0; i < c->n_choices; i++) {
         const struct choice *o = &c->choices[i];
-        if (c->lost_events || token_text_failed(&o->text)) {
+        if (c->lost_events || answer_failed(&o->answer)) {
             api_error_set(e, 503, NULL, "there is no memory for the answer");
             return true;
         }
         if (!o->live && o->finish == FINISH_ERROR) {
             const struct error *error = &o->request.error;
-            api_error_set(e, 500, NULL, "generating the answer failed: %s", error->message);
+            if (error->code == ERROR_INPUT)
+                api_error_set(e, 400, "logit_bias", "%s", error->message);
+            else
+                api_error_set(e, 500, NULL, "generating the answer failed: %s", error->message);
             return true;
         }
         if (!o->live && o->finish == FINISH_CANCELED) {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "serve/chat_internal.h"
+#include "serve/completion_internal.h"
 
 enum { TEXT_TOKENS = 8 };
 
@@ -136,7 +136,7 @@ static void texts_add(const struct completion *c, struct finding *f)
     const struct request *r = &c->choices[0].request;
     uint32_t left = r->n_tokens - f->position;
     uint32_t n_before = f->position < TEXT_TOKENS ? f->position : TEXT_TOKENS;
-    place_find(f, &c->prompt);
+    place_find(f, c->prompts);
     ids_add(c, r->tokens + f->position, left < TEXT_TOKENS ? left : TEXT_TOKENS, &f->prompt_text);
     ids_add(c, r->tokens + f->position - n_before, n_before, &f->before);
 }
@@ -172,7 +172,9 @@ static struct finding finding_make(const struct completion *c)
 
 static void place_describe(const struct completion *c, const struct finding *f, struct strbuf *out)
 {
-    if (f->message >= 0)
+    if (c->kind == REQUEST_TEXT)
+        strbuf_adds(out, "the prompt");
+    else if (f->message >= 0)
         strbuf_addf(out, "message %d", f->message);
     else if (f->precedes >= 0)
         strbuf_addf(out, "the template's text before message %d", f->precedes);
@@ -207,7 +209,7 @@ static void gone_describe(const struct finding *f, const char *what, struct strb
 /* The message whose answer was replayed whole, if its last token is the one that is missing; -1. */
 static int32_t last_sampled_of(const struct completion *c, const struct finding *f)
 {
-    const struct prompt *p = &c->prompt;
+    const struct prompt *p = c->prompts;
     for (size_t i = 0; i < p->n_replays && f->reason == MISS_NEVER_SEEN; i++)
         if (p->replays[i].n_tokens == p->replays[i].n_sampled &&
             p->replays[i].first_token + p->replays[i].n_tokens == f->position + 1)
@@ -366,7 +368,7 @@ static void replays_add(struct json_writer *w, const struct completion *c)
     json_array_begin(w, "replay");
     for (size_t i = 0; i < c->n_roles; i++)
         if (strcmp(c->roles[i].name, "assistant") == 0)
-            replay_add(w, &c->prompt, (int32_t)i);
+            replay_add(w, c->prompts, (int32_t)i);
     json_array_end(w);
 }
 
@@ -379,7 +381,7 @@ void explain_add(struct json_writer *w, const struct completion *c)
     json_add_int(w, "cached_tokens", o->cached);
     json_add_int(w, "shared_tokens", o->request.prompt_shared);
     json_add_int(w, "computed_tokens", (int64_t)o->request.n_tokens - o->cached);
-    json_add_int(w, "replayed_tokens", (int64_t)c->prompt.n_replayed);
+    json_add_int(w, "replayed_tokens", (int64_t)c->prompts->n_replayed);
     replays_add(w, c);
     if (reason_name(&f))
         miss_add(w, c, &f);
@@ -399,7 +401,7 @@ void explain_log(const struct completion *c)
         place_describe(c, &f, &why);
     }
     log_debug("%s: prompt %u, cached %u, shared %u, replayed %zu%s", c->id, o->request.n_tokens,
-              o->cached, o->request.prompt_shared, c->prompt.n_replayed, strbuf_str(&why));
+              o->cached, o->request.prompt_shared, c->prompts->n_replayed, strbuf_str(&why));
     strbuf_free(&why);
     finding_free(&f);
 }

@@ -1,17 +1,37 @@
-/* What a chat completion says when all of its choices are done, whole or as the end of a stream,
+/* What a completion says when all of its choices are done, whole or as the end of a stream,
  * and the counts that go into the log. Runs on the event loop's thread. */
 #include "base/log.h"
-#include "serve/chat_internal.h"
+#include "serve/completion_internal.h"
+
+/* The choices of a prompt share it; what any of them had to compute was not cached. */
+static uint32_t cached_of(const struct completion *c, uint32_t prompt)
+{
+    uint32_t n = (uint32_t)c->params.n, cached = UINT32_MAX;
+    for (uint32_t i = prompt * n; i < (prompt + 1) * n; i++)
+        if (c->choices[i].cached < cached)
+            cached = c->choices[i].cached;
+    return cached;
+}
+
+static struct completion_usage usage_of(const struct completion *c)
+{
+    struct completion_usage u = {0};
+    for (uint32_t i = 0; i < c->n_prompts; i++) {
+        u.prompt_tokens += (uint32_t)c->prompts[i].tokens.len;
+        u.cached_tokens += cached_of(c, i);
+    }
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        u.completion_tokens += c->choices[i].n_tokens;
+        u.reasoning_tokens += answer_reasoning_tokens(&c->choices[i].answer);
+    }
+    return u;
+}
 
 void answer_note(struct completion *c)
 {
-    uint32_t cached = 0, generated = 0;
     uint64_t first_ns = 0;
     for (uint32_t i = 0; i < c->n_choices; i++) {
         const struct choice *o = &c->choices[i];
-        generated += o->n_tokens;
-        if (i == 0 || o->cached < cached)
-            cached = o->cached;
         if (o->n_tokens && (!first_ns || o->request.first_token_ns < first_ns))
             first_ns = o->request.first_token_ns;
     }
@@ -20,30 +40,13 @@ void answer_note(struct completion *c)
         http_note(c->x, "tenant %s", tenant);
     if (c->n_choices == 0)
         return;
-    http_note(c->x, "prompt %zu, cached %u, generated %u", c->prompt.tokens.len, cached, generated);
-    if (c->prompt.n_replayed)
-        http_note(c->x, "replayed %zu", c->prompt.n_replayed);
+    const struct completion_usage usage = usage_of(c);
+    http_note(c->x, "prompt %u, cached %u, generated %u", usage.prompt_tokens, usage.cached_tokens,
+              usage.completion_tokens);
+    if (c->prompts[0].n_replayed)
+        http_note(c->x, "replayed %zu", c->prompts[0].n_replayed);
     if (first_ns)
         http_note(c->x, "first token %.1f ms", (double)(first_ns - c->began_ns) * 1e-6);
-}
-
-const char *finish_name(enum finish_reason finish)
-{
-    return finish == FINISH_LENGTH ? "length" : "stop";
-}
-
-static struct completion_usage usage_of(const struct completion *c)
-{
-    struct completion_usage u = {.prompt_tokens = (uint32_t)c->prompt.tokens.len,
-                                 .cached_tokens = UINT32_MAX};
-    for (uint32_t i = 0; i < c->n_choices; i++) {
-        const struct choice *o = &c->choices[i];
-        u.completion_tokens += o->request.n_generated;
-        /* The choices share one prompt; what any of them had to compute was not cached. */
-        if (o->cached < u.cached_tokens)
-            u.cached_tokens = o->cached;
-    }
-    return u;
 }
 
 static void reply_whole(struct completion *c)
@@ -51,24 +54,23 @@ static void reply_whole(struct completion *c)
     struct strbuf json = STRBUF_INIT;
     struct json_writer w = {.out = &json};
     struct completion_usage usage = usage_of(c);
+    const bool is_chat = c->kind == REQUEST_CHAT;
     json_object_begin(&w, NULL);
     json_add_string(&w, "id", c->id);
-    json_add_string(&w, "object", "chat.completion");
+    json_add_string(&w, "object", is_chat ? "chat.completion" : "text_completion");
     json_add_int(&w, "created", c->created);
     json_add_string(&w, "model", c->api->options->model_name);
     json_add_string(&w, "system_fingerprint", c->api->fingerprint);
     json_array_begin(&w, "choices");
     for (uint32_t i = 0; i < c->n_choices; i++) {
-        const struct choice *o = &c->choices[i];
+        struct choice *o = &c->choices[i];
         json_object_begin(&w, NULL);
         json_add_int(&w, "index", i);
-        json_object_begin(&w, "message");
-        json_add_string(&w, "role", "assistant");
-        json_add_bytes(&w, "content", strbuf_str(&o->text.text), o->text.text.len);
-        json_add_null(&w, "refusal");
-        json_object_end(&w);
-        json_add_null(&w, "logprobs");
-        json_add_string(&w, "finish_reason", finish_name(o->finish));
+        if (is_chat)
+            answer_add_message(&w, &o->answer);
+        else
+            answer_add_text(&w, &o->answer);
+        json_add_string(&w, "finish_reason", answer_finish_name(&o->answer, o->finish));
         json_object_end(&w);
     }
     json_array_end(&w);
@@ -141,7 +143,7 @@ void answer_send(struct completion *c)
         explain_log(c);
     if (c->streaming)
         stream_finish(c);
-    else if (c->kind == CHAT_WARM)
+    else if (c->kind == REQUEST_WARM)
         reply_warm(c);
     else
         reply_whole(c);
