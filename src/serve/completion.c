@@ -45,7 +45,7 @@ static void completion_free(struct completion *c)
 {
     assert(c->n_live == 0 && !c->preparing);
     struct api *api = c->api;
-    for (uint32_t i = 0; i < c->n_choices; i++)
+    for (uint32_t i = 0; i < c->n_opened; i++)
         choice_free(&c->choices[i]);
     free(c->choices);
     if (c->deadline)
@@ -333,6 +333,7 @@ static void completion_prepared(struct completion *c)
 {
     struct api_error e;
     c->preparing = false;
+    c->n_choices = c->n_opened;
     body_release(c);
     if (!c->x) {
         completion_free(c);

@@ -62,10 +62,12 @@ struct completion {
     const char *forbidden;         /* a text that must not appear; NULL: none */
     bool calls_are_wrong;          /* of what answers are held to, the calls could not be built */
     uint64_t *dry_breakers;        /* a bit for each token, or NULL */
-    struct strbuf reply;           /* the whole answer of what generates none */
-    bool explain;   /* the answer is to say why it was not cached; the header may ask too */
-    bool wants_map; /* it, or a log for debugging, needs to know who wrote what */
-    bool replays;   /* answers are kept and replayed: no one switched it off */
+    struct choice *choices;        /* [n_opened] of the first prompt, then of the second, ... */
+    uint32_t n_opened;
+    struct strbuf reply; /* the whole answer of what generates none */
+    bool explain;        /* the answer is to say why it was not cached; the header may ask too */
+    bool wants_map;      /* it, or a log for debugging, needs to know who wrote what */
+    bool replays;        /* answers are kept and replayed: no one switched it off */
     struct role_name *roles; /* [n_roles] of the messages, if it wants a map */
     size_t n_roles;
     bool failed;
@@ -76,9 +78,9 @@ struct completion {
     uint64_t began_ns, sent_ns; /* sent: the last byte of a stream */
     struct sse_encoder sse;
     bool streaming;
-    bool lost_events;       /* there was no memory for a piece of the stream */
-    struct choice *choices; /* those of the first prompt, then those of the second, ... */
-    uint32_t n_choices, n_live;
+    bool lost_events;   /* there was no memory for a piece of the stream */
+    uint32_t n_choices; /* n_opened, once the worker is done */
+    uint32_t n_live;
 };
 
 /* A worker's job: from the body to the prompt's tokens, or to `failed` and `error`. */

@@ -411,8 +411,8 @@ static int choices_open(struct completion *c)
     size_t n = (size_t)c->params.n * c->n_prompts;
     if (!(c->choices = calloc(n, sizeof *c->choices)))
         return no_memory_now(c);
-    c->n_choices = (uint32_t)n;
-    for (uint32_t i = 0; i < c->n_choices; i++)
+    c->n_opened = (uint32_t)n;
+    for (uint32_t i = 0; i < c->n_opened; i++)
         if (choice_open(c, i))
             return -1;
     return 0;
