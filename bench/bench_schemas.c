@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "prompt/grammar.h"
 #include "prompt/json_schema.h"
+#include "prompt/token_table.h"
 #include "prompt/tokenizer.h"
 
 enum { MAX_PAIRS_BYTES = 256 << 20 };
@@ -50,27 +51,6 @@ static void fail(const char *what)
 {
     fprintf(stderr, "bench_schemas: %s\n", what);
     exit(1);
-}
-
-static struct grammar_vocabulary *vocabulary_make(const struct tokenizer *t)
-{
-    uint32_t n = tokenizer_size(t);
-    struct grammar_token_info *infos = calloc(n, sizeof *infos);
-    struct grammar_vocabulary *v;
-    struct error err;
-    if (!infos)
-        fail("no memory");
-    for (uint32_t i = 0; i < n; i++) {
-        size_t len;
-        infos[i].bytes = tokenizer_bytes(t, (int32_t)i, &len);
-        infos[i].len = (uint32_t)len;
-        infos[i].is_special = tokenizer_is_special(t, (int32_t)i);
-        infos[i].is_end = tokenizer_is_end(t, (int32_t)i);
-    }
-    if (grammar_vocabulary_open(&v, infos, n, &err))
-        fail(err.message);
-    free(infos);
-    return v;
 }
 
 static struct grammar *schema_compile(const struct json *schema, struct times *times)
@@ -137,9 +117,10 @@ static void vocabulary_run(const struct strbuf *pairs, const char *path)
     struct tokenizer *t;
     struct error err;
     size_t n_wrong = 0;
-    if (gguf_open(&gguf, path, &err) || tokenizer_open(&t, &gguf, &err))
+    struct grammar_vocabulary *v;
+    if (gguf_open(&gguf, path, &err) || tokenizer_open(&t, &gguf, &err) ||
+        token_vocabulary_open(&v, t, &err))
         fail(err.message);
-    struct grammar_vocabulary *v = vocabulary_make(t);
     const char *line = strbuf_str(pairs), *end = line + pairs->len;
     while (line < end) {
         struct arena arena = ARENA_INIT;

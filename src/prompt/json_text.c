@@ -301,22 +301,23 @@ grammar_expr json_text_value(struct json_text *t, const struct json *value)
     }
 }
 
-grammar_expr json_value_add(struct grammar_builder *b, enum json_style style)
+/* One of the pieces, of a builder that needs no other. */
+static grammar_expr piece_add(struct grammar_builder *b, enum json_style style, bool is_object)
 {
     struct arena arena = ARENA_INIT;
     struct json_text t;
     json_text_init(&t, b, &arena, style);
-    grammar_expr e = arena.failed ? GRAMMAR_NONE : t.value;
+    grammar_expr e = arena.failed ? GRAMMAR_NONE : is_object ? t.object : t.value;
     arena_free(&arena);
     return e;
 }
 
+grammar_expr json_value_add(struct grammar_builder *b, enum json_style style)
+{
+    return piece_add(b, style, false);
+}
+
 grammar_expr json_object_add(struct grammar_builder *b, enum json_style style)
 {
-    struct arena arena = ARENA_INIT;
-    struct json_text t;
-    json_text_init(&t, b, &arena, style);
-    grammar_expr e = arena.failed ? GRAMMAR_NONE : t.object;
-    arena_free(&arena);
-    return e;
+    return piece_add(b, style, true);
 }

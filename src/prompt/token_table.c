@@ -1,4 +1,5 @@
-/* The scheduler's view of the vocabulary: three arrays indexed by token. */
+/* The vocabulary as others see it: the scheduler in three arrays indexed by token, grammars in a
+ * trie that they make of what they are told here. */
 #include "prompt/token_table.h"
 
 #include <stdlib.h>
@@ -32,4 +33,23 @@ void token_table_free(struct token_table *table)
     free((void *)table->lengths);
     free((void *)table->is_end);
     *table = (struct token_table){0};
+}
+
+int token_vocabulary_open(struct grammar_vocabulary **out, const struct tokenizer *tokenizer,
+                          struct error *err)
+{
+    uint32_t n = tokenizer_size(tokenizer);
+    struct grammar_token_info *infos = calloc(n, sizeof *infos);
+    if (!infos)
+        return error_set(err, ERROR_MEMORY, "no memory for a vocabulary of %u tokens", n);
+    for (uint32_t i = 0; i < n; i++) {
+        size_t len;
+        infos[i].bytes = tokenizer_bytes(tokenizer, (int32_t)i, &len);
+        infos[i].len = (uint32_t)len;
+        infos[i].is_special = tokenizer_is_special(tokenizer, (int32_t)i);
+        infos[i].is_end = tokenizer_is_end(tokenizer, (int32_t)i);
+    }
+    int failed = grammar_vocabulary_open(out, infos, n, err);
+    free(infos);
+    return failed;
 }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "prompt/answer_style.h"
+#include "prompt/grammar.h"
 #include "prompt/tokenizer.h"
 #include "sched/scheduler.h"
 
@@ -12,5 +13,10 @@
 int token_table_make(struct token_table *table, const struct tokenizer *tokenizer,
                      const struct answer_style *style, struct error *err);
 void token_table_free(struct token_table *table);
+
+/* The same for grammars: what each token is spelled like, and which are special or end an answer.
+ */
+int token_vocabulary_open(struct grammar_vocabulary **out, const struct tokenizer *tokenizer,
+                          struct error *err);
 
 #endif

@@ -12,12 +12,6 @@
 #include "prompt/tool_grammar.h"
 #include "serve/completion_internal.h"
 
-static int no_memory_now(struct completion *c)
-{
-    return api_error_set(&c->error, 503, NULL,
-                         "there is no memory for this request; try again soon");
-}
-
 /* ---- functions ---- */
 
 static bool is_allowed(const struct request_params *p, const struct json *tool)

@@ -86,6 +86,8 @@ struct completion {
 /* A worker's job: from the body to the prompt's tokens, or to `failed` and `error`. */
 void completion_prepare(struct job *job);
 
+/* 503, for the worker to fail with. Returns -1. */
+int no_memory_now(struct completion *c);
 /* Too long a conversation: says both numbers and names the option that is in the way. `how` stands
  * before the conversation's: "" or "at least ". Returns -1. */
 int context_error_set(struct api_error *e, const struct completion *c, const char *how,

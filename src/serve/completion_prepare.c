@@ -16,7 +16,7 @@ enum {
     MAX_SCORED = 1 << 18,
 };
 
-static int no_memory_now(struct completion *c)
+int no_memory_now(struct completion *c)
 {
     return api_error_set(&c->error, 503, NULL,
                          "there is no memory for this request; try again soon");

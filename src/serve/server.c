@@ -196,27 +196,12 @@ static int scheduler_begin(struct server *s, struct error *err)
                      cause.code == ERROR_MEMORY ? ": give a smaller --cache-size" : "");
 }
 
-/* What grammars need to know of the tokens. */
 static int grammars_begin(struct server *s, struct error *err)
 {
-    const struct tokenizer *t = s->api.options->prompt->tokenizer;
-    uint32_t n = tokenizer_size(t);
-    struct grammar_token_info *infos = calloc(n, sizeof *infos);
     s->api.grammars = grammar_store_open(GRAMMAR_BYTES);
-    if (!infos || !s->api.grammars) {
-        free(infos);
+    if (!s->api.grammars)
         return error_set(err, ERROR_MEMORY, "no memory for grammars");
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        size_t len;
-        infos[i].bytes = tokenizer_bytes(t, (int32_t)i, &len);
-        infos[i].len = (uint32_t)len;
-        infos[i].is_special = tokenizer_is_special(t, (int32_t)i);
-        infos[i].is_end = tokenizer_is_end(t, (int32_t)i);
-    }
-    int failed = grammar_vocabulary_open(&s->api.vocabulary, infos, n, err);
-    free(infos);
-    return failed;
+    return token_vocabulary_open(&s->api.vocabulary, s->api.options->prompt->tokenizer, err);
 }
 
 static int http_begin(struct server *s, struct error *err)

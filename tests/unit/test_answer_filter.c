@@ -3,8 +3,7 @@
  */
 #include "prompt/answer_filter.h"
 
-#include <stdlib.h>
-
+#include "prompt/token_table.h"
 #include "test.h"
 
 struct world {
@@ -20,17 +19,7 @@ static struct world world_open(void)
     struct world w = {.style = {.tools = TOOLS_HERMES}};
     struct error err;
     CHECK_INT(tokenizer_open_bytes(&w.tokenizer, &err), 0);
-    uint32_t n = tokenizer_size(w.tokenizer);
-    struct grammar_token_info *infos = calloc(n, sizeof *infos);
-    for (uint32_t i = 0; i < n; i++) {
-        size_t len;
-        infos[i].bytes = tokenizer_bytes(w.tokenizer, (int32_t)i, &len);
-        infos[i].len = (uint32_t)len;
-        infos[i].is_special = tokenizer_is_special(w.tokenizer, (int32_t)i);
-        infos[i].is_end = tokenizer_is_end(w.tokenizer, (int32_t)i);
-    }
-    CHECK_INT(grammar_vocabulary_open(&w.vocabulary, infos, n, &err), 0);
-    free(infos);
+    CHECK_INT(token_vocabulary_open(&w.vocabulary, w.tokenizer, &err), 0);
     struct grammar_builder *b = grammar_builder_new();
     grammar_expr letter = grammar_class(b, &(struct grammar_range){'a', 'b'}, 1, false);
     grammar_expr parts[] = {grammar_literal(b, "<call>", 6),
