@@ -10,7 +10,7 @@
 #   make bench       the benchmarks of bench/, and of the default model
 #   make fuzz        each fuzzer for FUZZ_SECONDS (clang)
 #   make V=1 shows the commands
-#   make docs        docs/api.md from the table of request fields
+#   make docs        docs/api.md and docs/models.md from the tables in the code
 #   make lint | format | coverage | install | clean
 OPT     ?= -O3 -g
 BUILD   ?= build
@@ -28,10 +28,10 @@ JOBS    ?= $(shell nproc)
 VERSION := 0.1.0
 Q       := $(if $(V),,@)
 
-WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
+WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
 CFLAGS   += -std=c17 -D_GNU_SOURCE $(WARN) -ffp-contract=off -fno-math-errno -pthread -Isrc
 CPPFLAGS += -DRADISH_VERSION='"$(VERSION)"' -MMD -MP
-LDLIBS   += -levent_core -levent_pthreads -lcrypto -lm
+LDLIBS   += -levent_core -levent_pthreads -lcrypto -lpcre2-8 -lutf8proc -lm
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 
 LIB_SRCS  := $(filter-out src/cli/main.c,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
@@ -79,8 +79,6 @@ $(BUILD)/radish-debug: $(call objects,debug,src/cli/main.c) $(call library,debug
 	$(call link,debug)
 $(BUILD)/radish-tsan: $(call objects,tsan,src/cli/main.c) $(call library,tsan)
 	$(call link,tsan)
-# Regular expressions are the reference that the tokenizer's scanners are compared with.
-$(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/unit-coverage $(BUILD)/fuzz_tokenizer: LDLIBS += -lpcre2-8
 # Tests can let memory run out: tests/unit/test_memory.h.
 $(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/unit-coverage: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=aligned_alloc
 $(BUILD)/unit: $(call objects,debug,$(TEST_SRCS)) $(call library,debug)
@@ -93,7 +91,7 @@ $(BUILD)/soak: $(call objects,checked,tests/soak/soak.c $(wildcard tests/unit/ca
 	$(call link,checked)
 $(BUILD)/bench_%: $(BUILD)/release/bench/bench_%.o $(call library,release)
 	$(call link,release)
-$(BUILD)/api_doc $(BUILD)/same_bits: $(BUILD)/%: $(BUILD)/release/tools/%.o $(call library,release)
+$(BUILD)/api_doc $(BUILD)/models_doc $(BUILD)/same_bits: $(BUILD)/%: $(BUILD)/release/tools/%.o $(call library,release)
 	$(call link,release)
 $(BUILD)/fuzz_%: $(BUILD)/fuzzing/tests/fuzz/fuzz_%.o $(call library,fuzzing)
 	$(call link,fuzzing) -fsanitize=fuzzer
@@ -108,7 +106,7 @@ serve chat:
 test:
 	@tools/setup.sh packages
 	@tools/setup.sh python $(BUILD)/venv
-	@$(MAKE) -j$(JOBS) --no-print-directory $(BUILD)/radish $(BUILD)/radish-debug $(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/api_doc
+	@$(MAKE) -j$(JOBS) --no-print-directory $(BUILD)/radish $(BUILD)/radish-debug $(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/api_doc $(BUILD)/models_doc
 	@model=$$(tools/setup.sh model) && tests/run.sh $(BUILD) "$$model"
 
 unit: $(BUILD)/unit
@@ -136,8 +134,9 @@ lint:
 	    --suppress=missingIncludeSystem -Isrc -D__x86_64__ src tests/unit bench
 	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
 
-docs: $(BUILD)/api_doc
+docs: $(BUILD)/api_doc $(BUILD)/models_doc
 	$(BUILD)/api_doc > docs/api.md
+	$(BUILD)/models_doc > docs/models.md
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')

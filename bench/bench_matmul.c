@@ -3,7 +3,10 @@
  * rows, as a share of the machine's dot-product peak and of its read bandwidth, which are measured
  * before and again in between (machine_limits.h).
  *
- *   bench_matmul [THREADS [PATH]]
+ *   bench_matmul [THREADS [PATH [formats]]]
+ *
+ * `formats` shows one shape in many types of weights instead: how near each comes to reading as
+ * fast as the memory gives, and what its decoding costs with many rows.
  *
  * Weights are as many copies of a shape as make a model's worth of memory, so that one row reads
  * them from memory as decoding does, not from a cache. Every figure is the faster quartile of many
@@ -36,6 +39,8 @@ struct shape {
     uint32_t rows, cols;
     uint32_t per_layer; /* 0: one for the whole model */
     uint32_t slices;    /* that it is timed in, for times of the same length */
+    enum tensor_type scale_type;
+    uint32_t group_cols; /* of a group of scales beside the quants; 0: none */
 };
 static const struct shape shapes[] = {
     {"q, o     576 x  576 Q4_1", TENSOR_Q4_1, 576, 576, 2, 1},
@@ -45,6 +50,28 @@ static const struct shape shapes[] = {
     {"head   49152 x  576 Q8_0", TENSOR_Q8_0, 49152, 576, 0, 32},
 };
 enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
+
+static const struct shape formats[] = {
+    {"Q4_0", TENSOR_Q4_0, 1536, 1536, 0, 1},
+    {"Q4_1", TENSOR_Q4_1, 1536, 1536, 0, 1},
+    {"Q4_K", TENSOR_Q4_K, 1536, 1536, 0, 1},
+    {"Q6_K", TENSOR_Q6_K, 1536, 1536, 0, 1},
+    {"Q8_0", TENSOR_Q8_0, 1536, 1536, 0, 1},
+    {"IQ4_XS", TENSOR_IQ4_XS, 1536, 1536, 0, 1},
+    {"IQ3_S", TENSOR_IQ3_S, 1536, 1536, 0, 1},
+    {"IQ2_XS", TENSOR_IQ2_XS, 1536, 1536, 0, 1},
+    {"TQ2_0", TENSOR_TQ2_0, 1536, 1536, 0, 1},
+    {"MXFP4", TENSOR_FP4, 1536, 1536, 0, 1, TENSOR_E8M0, 32},
+    {"NVFP4", TENSOR_FP4, 1536, 1536, 0, 1, TENSOR_F8_E4M3, 16},
+    {"4 bits, BF16/64", TENSOR_AFFINE_4, 1536, 1536, 0, 1, TENSOR_BF16, 64},
+    {"4 bits, BF16/32", TENSOR_AFFINE_4, 1536, 1536, 0, 1, TENSOR_BF16, 32},
+    {"6 bits, BF16/64", TENSOR_AFFINE_6, 1536, 1536, 0, 1, TENSOR_BF16, 64},
+    {"8 bits, BF16/64", TENSOR_AFFINE_8, 1536, 1536, 0, 1, TENSOR_BF16, 64},
+    {"FP8, F32/128", TENSOR_F8_E4M3, 1536, 1536, 0, 1, TENSOR_F32, 128},
+    {"MXFP8", TENSOR_F8_E4M3, 1536, 1536, 0, 1, TENSOR_E8M0, 32},
+    {"BF16", TENSOR_BF16, 1536, 1536, 0, 1},
+};
+enum { N_FORMATS = sizeof formats / sizeof formats[0] };
 static const uint32_t row_counts[] = {1, 8, 64, 512};
 enum { N_ROW_COUNTS = sizeof row_counts / sizeof row_counts[0] };
 
@@ -123,26 +150,43 @@ static void multiply_job(void *context, uint32_t thread, uint32_t n_threads)
                        matrix_rows(p->matrix));
 }
 
-/* Quants do not matter for speed, but scales must be ordinary numbers. */
+/* Quants do not matter for speed, but scales must be ordinary numbers, which they are in any type
+ * without the two highest bits of their bytes. */
+static uint8_t *random_bytes(size_t n)
+{
+    uint8_t *bytes = allocate(n);
+    uint32_t random = 1;
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (random = random * 1664525 + 1013904223) >> 24 & 0x3f;
+    return bytes;
+}
+
 static struct packed_matrix *random_matrix(const struct shape *shape)
 {
     const struct tensor_type_info *info = tensor_type_info(shape->type);
-    size_t n_blocks = (size_t)shape->rows * shape->cols / info->block_len;
-    uint8_t *data = allocate(n_blocks * info->block_bytes);
-    uint32_t random = 1;
-    for (size_t i = 0; i < n_blocks * info->block_bytes; i++)
-        data[i] = (uint8_t)((random = random * 1664525 + 1013904223) >> 24);
-    uint16_t scale = f32_to_f16(0.01f);
-    for (size_t b = 0; b < n_blocks; b++)
-        for (int i = 0; i < (shape->type == TENSOR_Q4_1 ? 2 : 1); i++)
-            memcpy(data + b * info->block_bytes + i * 2, &scale, 2);
-    struct weight w = {.type = shape->type, .rows = shape->rows, .cols = shape->cols, .data = data};
+    uint8_t *data = random_bytes((size_t)shape->rows * shape->cols / info->block_len *
+                                 info->block_bytes);
+    struct weight w = weight_make(shape->type, shape->rows, shape->cols, data);
+    uint8_t *scales = NULL;
+    if (shape->group_cols) {
+        uint32_t per_row = shape->cols / shape->group_cols;
+        scales = random_bytes((size_t)shape->rows * per_row *
+                              tensor_type_info(shape->scale_type)->block_bytes);
+        w.groups = (struct weight_groups){scales,
+                                          NULL,
+                                          shape->scale_type,
+                                          .rows = 1,
+                                          .cols = shape->group_cols,
+                                          .per_row = per_row,
+                                          .row_step = 1};
+    }
     struct error err;
     struct packed_matrix *m = matrix_pack(&w, &err);
     if (!m) {
         fprintf(stderr, "%s\n", err.message);
         exit(1);
     }
+    free(scales);
     free(data);
     return m;
 }
@@ -166,7 +210,8 @@ static void copies_make(struct copies *c, const struct shape *shape, const struc
     c->slices = allocate(c->n_slices * sizeof *c->slices);
     c->contexts = allocate(c->n_slices * sizeof *c->contexts);
     c->q8 = allocate(activations_bytes(MAX_ROWS, shape->cols));
-    c->x = (struct activations){.kind = ACT_Q8, .cols = shape->cols, .q8 = c->q8};
+    c->x = (struct activations){
+        .kind = matrix_act_kind(first), .cols = shape->cols, .f32 = x, .q8 = c->q8};
     c->out = allocate((size_t)shape->rows * MAX_ROWS * sizeof *c->out);
     for (uint32_t r = 0; r < MAX_ROWS; r++)
         path->matmul->quantize_row(x + (size_t)r * shape->cols, shape->cols, r, c->q8);
@@ -243,13 +288,40 @@ static void bench_path(const struct kernels *path, const float *x, double *read_
     *read_bytes_per_s = limits.read_bytes_per_s;
 }
 
+static void bench_formats(const struct kernels *path, const float *x, double *read_bytes_per_s)
+{
+    struct machine_limits limits = {.read_bytes_per_s = *read_bytes_per_s};
+    machine_probe_run(probe, path, FIRST_PROBE_MS, &limits);
+    printf("\n%s\n  %-16s │ bits │ 1 row: GMAC/s, GB/s, %% of bandwidth │ 64 rows: GMAC/s\n",
+           path->name, "");
+    for (int f = 0; f < N_FORMATS; f++) {
+        struct copies copies;
+        double weights = (double)formats[f].rows * formats[f].cols, seconds[2];
+        copies_make(&copies, &formats[f], path, x);
+        double bytes = (double)matrix_bytes(copies.slices[0].matrix);
+        for (int i = 0; i < 2; i++) {
+            copies.x.n_rows = i ? 64 : 1;
+            seconds[i] = quartile_seconds(multiply_job, copies.contexts, i ? 16 : copies.n_slices,
+                                          ROUNDS);
+            machine_probe_run(probe, path, PROBE_MS, &limits);
+        }
+        printf("  %-16s │ %4.1f │ %6.1f %6.1f %4.0f%% │ %6.1f\n", formats[f].name,
+               bytes * 8 / weights, weights / seconds[0] * 1e-9, bytes / seconds[0] * 1e-9,
+               bytes / seconds[0] / limits.read_bytes_per_s * 100,
+               64 * weights / seconds[1] * 1e-9);
+        copies_free(&copies, formats[f].slices);
+    }
+    printf("  the machine: reading %.1f GB/s\n", limits.read_bytes_per_s * 1e-9);
+    *read_bytes_per_s = limits.read_bytes_per_s;
+}
+
 int main(int argc, char **argv)
 {
     struct error err;
     double read_bytes_per_s = 0;
     int n_threads = argc > 1 ? atoi(argv[1]) : 1;
     if (n_threads < 1 || n_threads > MAX_THREADS) {
-        fprintf(stderr, "usage: bench_matmul [THREADS [PATH]]\n");
+        fprintf(stderr, "usage: bench_matmul [THREADS [PATH [formats]]]\n");
         return 2;
     }
     if (parallel_open(&threads, (uint32_t)n_threads, NULL, &err) ||
@@ -263,7 +335,7 @@ int main(int argc, char **argv)
         x[i] = (float)(i % 251 - 125) / 100;
     for (unsigned i = 0; kernels_at(i); i++)
         if (argc > 2 ? strcmp(argv[2], kernels_at(i)->name) == 0 : i > 0)
-            bench_path(kernels_at(i), x, &read_bytes_per_s);
+            (argc > 3 ? bench_formats : bench_path)(kernels_at(i), x, &read_bytes_per_s);
     free(x);
     machine_probe_close(probe);
     parallel_close(threads);

@@ -69,7 +69,7 @@ static double pack_seconds(const struct weight_store *s)
     for (int i = 0; i < RUNS; i++) {
         memset(m->data, 0, m->bytes);
         double start = thread_seconds();
-        matrix_fill(m, s->weights[0], 0, m->n_panels, m->data);
+        matrix_fill(m, s->weights[0], 0, m->n_panels, m->data, NULL);
         double took = thread_seconds() - start;
         best = took < best ? took : best;
     }
@@ -110,11 +110,13 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         struct gguf gguf;
         struct gguf_tensor tensor = {0};
-        struct weight w = {types[i].type, ROWS, COLS, NULL};
+        struct weight w = weight_make(types[i].type, ROWS, COLS, NULL);
         const struct weight *weights[] = {&w};
         struct weight_store store;
+        struct checkpoint checkpoint = {.path = path, .gguf = &gguf};
         model_make(&gguf, &tensor, &w, path);
-        if (weight_store_open(&store, &gguf, weights, 1, NULL))
+        checkpoint.file_bytes = gguf.map_bytes;
+        if (weight_store_open(&store, &checkpoint, weights, 1, NULL))
             fail("no memory");
         double pack = pack_seconds(&store), read = read_seconds(&store);
         printf("%-6s %10.0f %11.2f %11.2f %19.1f\n", types[i].name, (double)store.size_bytes / 1e6,

@@ -1,9 +1,10 @@
 /* How fast text becomes tokens, and tokens text.
  *
- *   build/bench_tokenizer [MODEL.gguf [FILE...]]
+ *   build/bench_tokenizer [MODEL.gguf | DIR [FILE...]]
  *
  * Each file is one text; without any, the English of this repository's documents and the code of
- * its sources are two. Each is encoded with the model's vocabulary under every pre-tokeniser:
+ * its sources are two. Each is encoded with the model's vocabulary under every pre-tokeniser, or
+ * with a directory's tokenizer as it is, for which the time to open it is shown as well:
  *   new       the whole text, by a tokenizer that was just opened
  *   again     the same once more
  *   messages  in pieces of about 500 bytes, as a chat brings them
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -44,6 +46,7 @@ enum { NEW, AGAIN, MESSAGES, DECODE, TIMES };
 
 struct result {
     uint64_t ns[TIMES]; /* the best */
+    uint64_t open_ns;
     size_t n_tokens;
 };
 
@@ -80,21 +83,29 @@ static void add_pattern(struct strbuf *to, const char *pattern)
     globfree(&found);
 }
 
-static struct tokenizer *open_as(const struct gguf *gguf, const char *pre)
+/* Where tokenizers come from: a file, or a directory. */
+struct source {
+    const struct gguf *gguf;
+    const char *directory; /* NULL: the file */
+};
+
+static struct tokenizer *open_as(const struct source *from, const char *pre)
 {
     struct tokenizer *t = NULL;
     struct error err = {0};
     struct pre_options options;
-    if (tokenizer_open(&t, gguf, &err) != 0)
+    if ((from->directory ? tokenizer_open_directory(&t, from->directory, 0, &err)
+                         : tokenizer_open(&t, from->gguf, &err)) != 0)
         fail(err.message);
-    if (t->kind != TOKENIZER_BPE)
+    if (from->directory || t->kind != TOKENIZER_BPE)
         return t;
-    pre_tokenizer_close(t->pre);
-    if (pre_tokenizer_open(&t->pre, (struct gguf_string){pre, strlen(pre)}, "bench", &options,
-                           &err) != 0)
+    pre_step_close(&t->pre[0]);
+    if (pre_tokenizer_open(&t->pre[0].scanner, (struct gguf_string){pre, strlen(pre)}, "bench",
+                           &options, &err) != 0)
         fail(err.message);
-    if (options.ignore_merges)
-        memset(t->whole, 1, t->n_tokens);
+    t->ignore_merges = options.ignore_merges;
+    t->n_normal = options.nfc;
+    t->normal[0].kind = NORMAL_NFC;
     return t;
 }
 
@@ -125,10 +136,12 @@ static void keep_best(uint64_t *best, uint64_t begin)
         *best = took;
 }
 
-static void run_round(const struct gguf *gguf, const char *pre, const struct strbuf *text,
+static void run_round(const struct source *from, const char *pre, const struct strbuf *text,
                       struct result *r)
 {
-    struct tokenizer *t = open_as(gguf, pre);
+    uint64_t open_begin = thread_ns();
+    struct tokenizer *t = open_as(from, pre);
+    keep_best(&r->open_ns, open_begin);
     struct token_list ids = {0}, few = {0};
     struct strbuf back = STRBUF_INIT;
     uint64_t begin = thread_ns();
@@ -146,7 +159,7 @@ static void run_round(const struct gguf *gguf, const char *pre, const struct str
     begin = thread_ns();
     tokenizer_decode(t, ids.ids, ids.len, true, &back);
     keep_best(&r->ns[DECODE], begin);
-    if (back.failed || (t->kind == TOKENIZER_BPE && back.len > text->len))
+    if (back.failed || (t->kind == TOKENIZER_BPE && back.len > text->len + 1))
         fail("the text did not come back");
     strbuf_free(&back);
     token_list_free(&ids);
@@ -154,18 +167,20 @@ static void run_round(const struct gguf *gguf, const char *pre, const struct str
     tokenizer_close(t);
 }
 
-static void run(const struct gguf *gguf, const char *pre, const struct text *text)
+static void run(const struct source *from, const char *pre, const struct text *text)
 {
     struct result r = {0};
     if (text->bytes.len == 0)
         fail("a text is empty; run it in the root of the repository, or name files");
     for (int i = 0; i < ROUNDS; i++)
-        run_round(gguf, pre, &text->bytes, &r);
+        run_round(from, pre, &text->bytes, &r);
     double bytes = (double)text->bytes.len, tokens = (double)r.n_tokens;
     printf("%-10s %-16.16s %8.1f %8.1f %8.1f %8.1f %12.2f %9.1f %9.2f\n", pre, text->name,
            bytes * 1e3 / (double)r.ns[NEW], bytes * 1e3 / (double)r.ns[AGAIN],
            bytes * 1e3 / (double)r.ns[MESSAGES], bytes * 1e3 / (double)r.ns[DECODE],
            tokens * 1e3 / (double)r.ns[MESSAGES], (double)r.ns[MESSAGES] / tokens, bytes / tokens);
+    if (from->directory)
+        printf("%-10s opened in %.1f ms\n", "", (double)r.open_ns / 1e6);
 }
 
 /* ---- conversations ---- */
@@ -284,12 +299,17 @@ int main(int argc, char **argv)
     const char *model = argc > 1 ? argv[1] : default_model();
     struct gguf gguf;
     struct error err = {0};
+    struct stat info;
+    struct source from = {.gguf = &gguf};
     if (argc < 2 && access(model, R_OK) != 0) {
         printf("there is no model at %s; name one\n", model);
         return 0;
     }
-    if (gguf_open(&gguf, model, &err) != 0)
+    if (stat(model, &info) == 0 && S_ISDIR(info.st_mode))
+        from.directory = model;
+    else if (gguf_open(&gguf, model, &err) != 0)
         fail(err.message);
+    size_t n_pres = from.directory ? 1 : sizeof pres / sizeof *pres;
     if (argc < 3) {
         add_pattern(&own[0].bytes, "*.md");
         add_pattern(&own[0].bytes, "docs/*.md");
@@ -299,16 +319,19 @@ int main(int argc, char **argv)
     }
     printf("%-10s %-16s %8s %8s %8s %8s %12s %9s %9s\n", "", "MB/s:", "new", "again", "messages",
            "decode", "Mtokens/s", "ns/token", "bytes");
-    for (size_t i = 0; i < sizeof pres / sizeof *pres; i++) {
+    for (size_t i = 0; i < n_pres; i++) {
+        const char *pre = from.directory ? base_name(model) : pres[i];
         for (int k = 0; argc < 3 && k < 2; k++)
-            run(&gguf, pres[i], &own[k]);
+            run(&from, pre, &own[k]);
         for (int k = 2; k < argc; k++) {
             struct text given = {.name = base_name(argv[k])};
             add_file(&given.bytes, argv[k]);
-            run(&gguf, pres[i], &given);
+            run(&from, pre, &given);
             strbuf_free(&given.bytes);
         }
     }
+    if (from.directory)
+        return 0;
     if (argc > 2)
         add_file(&own[0].bytes, argv[2]);
     printf("\na conversation of %d messages\n", N_MESSAGES);

@@ -94,7 +94,7 @@ static void call_one(struct bench *b, int call, uint32_t i)
                                       &kind);
         break;
     case INSERT:
-        held[i] = prefix_tree_insert(b->tree, held[i], texts[i] + lengths[i], pages[i],
+        held[i] = prefix_tree_insert(b->tree, held[i], texts[i] + lengths[i], pages[i], NULL,
                                      LENGTH - lengths[i], ++b->now_ns, &claimed);
         break;
     case UNLOCK: prefix_tree_unlock(b->tree, held[i], ++b->now_ns); break;

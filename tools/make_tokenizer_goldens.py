@@ -75,7 +75,8 @@ def made_up_text(rng):
 
 def train(name):
     """A tiny model with the pre-tokeniser of that name; also one token that no merge makes."""
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
+                            pre_tokenizers, trainers)
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=PATTERNS[name] is None)
     splitter = byte_level if PATTERNS[name] is None else pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(PATTERNS[name]), "isolated"), byte_level])
@@ -95,6 +96,8 @@ def train(name):
     tokenizer = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=merges,
                                      ignore_merges=name == "llama-bpe"))
     tokenizer.pre_tokenizer = splitter
+    if name == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False)
                                   for t, kind in added if kind == CONTROL])

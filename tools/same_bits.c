@@ -143,7 +143,7 @@ int main(int argc, char **argv)
     if (argc < 2)
         fail("usage: same_bits MODEL [CASES [KERNELS]]");
     uint32_t n_cases = argc > 2 ? (uint32_t)atoi(argv[2]) : 300;
-    if (model_open(&model, argv[1], &err))
+    if (model_open(&model, argv[1], NULL, &err))
         fail(err.message);
     for (uint32_t i = 0; i < 2; i++) {
         struct engine_limits limits = {.n_pages = N_PAGES,

@@ -26,8 +26,9 @@ missing_packages() {
         has_header event2/event.h "" || echo libevent-dev
         has_header pcre2.h "-DPCRE2_CODE_UNIT_WIDTH=8" || echo libpcre2-dev
         has_header openssl/evp.h "" || echo libssl-dev
+        has_header utf8proc.h "" || echo libutf8proc-dev
     else
-        echo libevent-dev libpcre2-dev libssl-dev
+        echo libevent-dev libpcre2-dev libssl-dev libutf8proc-dev
     fi
 }
 

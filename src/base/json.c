@@ -9,22 +9,15 @@
 #include "base/ascii.h"
 #include "base/utf8.h"
 
-struct reader {
-    struct arena *arena;
-    const char *begin, *at, *end;
-    unsigned depth;
-    struct error *err;
-};
+static struct json *value_read(struct json_cursor *r);
 
-static struct json *value_read(struct reader *r);
-
-static size_t position(const struct reader *r)
+static size_t position(const struct json_cursor *r)
 {
     return (size_t)(r->at - r->begin);
 }
 
 /* "expected X, found Y" at the reader's place. */
-static void *fail_expected(struct reader *r, const char *expected)
+static void *fail_expected(struct json_cursor *r, const char *expected)
 {
     if (r->at == r->end)
         error_set_at(r->err, ERROR_INPUT, position(r), "JSON ends early: expected %s at byte %zu",
@@ -40,7 +33,7 @@ static void *fail_expected(struct reader *r, const char *expected)
     return NULL;
 }
 
-static void *fail_memory(struct reader *r)
+static void *fail_memory(struct json_cursor *r)
 {
     if (r->arena->limit_bytes)
         error_set_at(r->err, ERROR_LIMIT, position(r),
@@ -51,20 +44,20 @@ static void *fail_memory(struct reader *r)
     return NULL;
 }
 
-static void *fail_at(struct reader *r, const char *what)
+static void *fail_at(struct json_cursor *r, const char *what)
 {
     error_set_at(r->err, ERROR_INPUT, position(r), "invalid JSON: %s at byte %zu", what,
                  position(r));
     return NULL;
 }
 
-static void space_skip(struct reader *r)
+static void space_skip(struct json_cursor *r)
 {
     while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r'))
         r->at++;
 }
 
-static bool byte_take(struct reader *r, char c)
+static bool byte_take(struct json_cursor *r, char c)
 {
     if (r->at == r->end || *r->at != c)
         return false;
@@ -73,7 +66,7 @@ static bool byte_take(struct reader *r, char c)
 }
 
 /* The four digits of \uXXXX, or -1. */
-static int32_t hex4_read(struct reader *r)
+static int32_t hex4_read(struct json_cursor *r)
 {
     int32_t code = 0;
     if (r->end - r->at < 4)
@@ -89,7 +82,7 @@ static int32_t hex4_read(struct reader *r)
 }
 
 /* After "\u": appends the code point (both halves of a surrogate pair). */
-static bool unicode_escape_read(struct reader *r, char **out)
+static bool unicode_escape_read(struct json_cursor *r, char **out)
 {
     int32_t code = hex4_read(r);
     if (code < 0)
@@ -108,7 +101,7 @@ static bool unicode_escape_read(struct reader *r, char **out)
     return true;
 }
 
-static bool escape_read(struct reader *r, char **out)
+static bool escape_read(struct json_cursor *r, char **out)
 {
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
     if (r->at == r->end)
@@ -125,45 +118,95 @@ static bool escape_read(struct reader *r, char **out)
     return true;
 }
 
-/* A string, with `at` behind its opening quote. The decoded text is never longer than the source,
- * so its room is taken from the distance to the closing quote. */
-static const char *string_read(struct reader *r, size_t *len)
+/* Eight bytes of which none ends a run of plain ASCII: no quote, backslash, control, or byte past
+ * 0x7f. */
+static bool eight_plain(const char *at)
 {
-    const char *close = r->at;
-    while (close < r->end && *close != '"')
-        close += *close == '\\' && close + 1 < r->end ? 2 : 1;
-    if (close >= r->end) {
-        r->at = r->end;
-        return fail_expected(r, "the end of a string");
-    }
-    char *text = arena_alloc(r->arena, (size_t)(close - r->at) + 1);
-    if (!text)
-        return fail_memory(r);
-    char *out = text;
-    while (r->at < close) {
+    const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
+    uint64_t x;
+    memcpy(&x, at, sizeof x);
+    uint64_t quote = x ^ ones * '"', backslash = x ^ ones * '\\';
+    return !(((x - ones * 0x20) | (quote - ones) | (backslash - ones) | x) & highs);
+}
+
+/* Where the text goes on that needs a closer look; every byte before it stands for itself. */
+static const char *plain_skip(const char *at, const char *end)
+{
+    while (end - at >= 8 && eight_plain(at))
+        at += 8;
+    while (at < end && (unsigned char)*at >= 0x20 && (unsigned char)*at < 0x80 && *at != '"' &&
+           *at != '\\')
+        at++;
+    return at;
+}
+
+/* Checks a string, with `at` behind its opening quote, and gives its closing quote and whether it
+ * has escapes, which are checked when they are decoded. */
+static const char *string_close(struct json_cursor *r, bool *escapes)
+{
+    const char *from = r->at;
+    *escapes = false;
+    for (;;) {
+        r->at = plain_skip(r->at, r->end);
+        if (r->at == r->end)
+            return fail_expected(r, "the end of a string");
         unsigned char c = (unsigned char)*r->at;
+        if (c == '"')
+            break;
         if (c == '\\') {
-            r->at++;
-            if (!escape_read(r, &out))
-                return NULL;
+            *escapes = true;
+            r->at += r->end - r->at > 1 ? 2 : 1;
             continue;
         }
         if (c < 0x20)
             return fail_at(r, "a control character in a string must be escaped");
-        size_t width = utf8_valid_prefix(r->at, (size_t)(close - r->at));
+        size_t width = utf8_valid_prefix(r->at, (size_t)(r->end - r->at));
         if (width == 0)
             return fail_at(r, "a string is not valid UTF-8");
-        memcpy(out, r->at, width);
-        out += width;
         r->at += width;
+    }
+    const char *close = r->at;
+    r->at = from;
+    return close;
+}
+
+/* Decodes a checked string into `text`, which has room for all of it: what is decoded is never
+ * longer. Goes behind its closing quote. */
+static bool string_decode(struct json_cursor *r, const char *close, char *text, size_t *len)
+{
+    char *out = text;
+    while (r->at < close) {
+        const char *escape = memchr(r->at, '\\', (size_t)(close - r->at));
+        size_t n = (size_t)((escape ? escape : close) - r->at);
+        memcpy(out, r->at, n);
+        out += n;
+        r->at += n;
+        if (!escape)
+            break;
+        r->at++;
+        if (!escape_read(r, &out))
+            return false;
     }
     r->at = close + 1;
     *out = '\0';
     *len = (size_t)(out - text);
-    return text;
+    return true;
 }
 
-static size_t digits_skip(struct reader *r)
+/* A string, with `at` behind its opening quote. */
+static const char *string_read(struct json_cursor *r, size_t *len)
+{
+    bool escapes;
+    const char *close = string_close(r, &escapes);
+    if (!close)
+        return NULL;
+    char *text = arena_alloc(r->arena, (size_t)(close - r->at) + 1);
+    if (!text)
+        return fail_memory(r);
+    return string_decode(r, close, text, len) ? text : NULL;
+}
+
+static size_t digits_skip(struct json_cursor *r)
 {
     const char *from = r->at;
     while (r->at < r->end && ascii_is_digit(*r->at))
@@ -171,7 +214,7 @@ static size_t digits_skip(struct reader *r)
     return (size_t)(r->at - from);
 }
 
-static struct json *number_read(struct reader *r)
+static struct json *number_read(struct json_cursor *r)
 {
     const char *from = r->at;
     size_t where = position(r);
@@ -197,7 +240,8 @@ static struct json *number_read(struct reader *r)
     return value;
 }
 
-static struct json *word_read(struct reader *r, const char *word, enum json_type type, bool boolean)
+static struct json *word_read(struct json_cursor *r, const char *word, enum json_type type,
+                              bool boolean)
 {
     size_t len = strlen(word);
     if ((size_t)(r->end - r->at) < len || memcmp(r->at, word, len) != 0)
@@ -220,7 +264,7 @@ static int key_compare(const void *a, const void *b)
 }
 
 /* Sorting finds equal keys without a cost that an attacker can make quadratic. */
-static bool keys_check_unique(struct reader *r, const struct json *object)
+static bool keys_check_unique(struct json_cursor *r, const struct json *object)
 {
     if (object->count < 2)
         return true;
@@ -244,7 +288,7 @@ static bool keys_check_unique(struct reader *r, const struct json *object)
     return unique;
 }
 
-static struct json *member_read(struct reader *r)
+static struct json *member_read(struct json_cursor *r)
 {
     space_skip(r);
     if (!byte_take(r, '"'))
@@ -265,7 +309,7 @@ static struct json *member_read(struct reader *r)
 }
 
 /* An array or an object, with `at` behind its opening bracket. */
-static struct json *container_read(struct reader *r, enum json_type type)
+static struct json *container_read(struct json_cursor *r, enum json_type type)
 {
     char close = type == JSON_ARRAY ? ']' : '}';
     struct json *container = json_new(r->arena, type);
@@ -290,7 +334,7 @@ static struct json *container_read(struct reader *r, enum json_type type)
     return container;
 }
 
-static struct json *value_read(struct reader *r)
+static struct json *value_read(struct json_cursor *r)
 {
     space_skip(r);
     if (r->at == r->end)
@@ -316,14 +360,91 @@ static struct json *value_read(struct reader *r)
     return value->text ? value : NULL;
 }
 
+struct json_cursor json_cursor_make(struct arena *arena, const char *text, size_t len,
+                                    struct error *err)
+{
+    return (struct json_cursor){
+        .arena = arena, .begin = text, .at = text, .end = text + len, .err = err};
+}
+
+char json_cursor_peek(struct json_cursor *c)
+{
+    space_skip(c);
+    return c->at < c->end ? *c->at : '\0';
+}
+
+size_t json_cursor_position(const struct json_cursor *c)
+{
+    return position(c);
+}
+
+int json_cursor_enter(struct json_cursor *c, enum json_type type)
+{
+    space_skip(c);
+    if (!byte_take(c, type == JSON_ARRAY ? '[' : '{'))
+        return fail_expected(c, type == JSON_ARRAY ? "an array" : "an object"), -1;
+    if (++c->depth > JSON_MAX_DEPTH)
+        return fail_at(c, "values are nested too deeply"), -1;
+    return 0;
+}
+
+int json_cursor_next(struct json_cursor *c, enum json_type type, size_t n)
+{
+    space_skip(c);
+    if (byte_take(c, type == JSON_ARRAY ? ']' : '}')) {
+        c->depth--;
+        return 0;
+    }
+    if (n && !byte_take(c, ','))
+        return fail_expected(c, type == JSON_ARRAY ? "',' or ']'" : "',' or '}'"), -1;
+    return 1;
+}
+
+int json_cursor_string(struct json_cursor *c, struct json_string *out)
+{
+    bool escapes;
+    space_skip(c);
+    if (!byte_take(c, '"'))
+        return fail_expected(c, "a string"), -1;
+    const char *close = string_close(c, &escapes);
+    if (!close)
+        return -1;
+    if (!escapes) {
+        *out = (struct json_string){c->at, (size_t)(close - c->at)};
+        c->at = close + 1;
+        return 0;
+    }
+    char *text = arena_alloc(c->arena, (size_t)(close - c->at) + 1);
+    if (!text)
+        return fail_memory(c), -1;
+    out->text = text;
+    return string_decode(c, close, text, &out->len) ? 0 : -1;
+}
+
+int json_cursor_key(struct json_cursor *c, struct json_string *out)
+{
+    if (json_cursor_string(c, out) != 0)
+        return -1;
+    space_skip(c);
+    return byte_take(c, ':') ? 0 : (fail_expected(c, "':'"), -1);
+}
+
+struct json *json_cursor_value(struct json_cursor *c)
+{
+    return value_read(c);
+}
+
+int json_cursor_end(struct json_cursor *c)
+{
+    space_skip(c);
+    return c->at == c->end ? 0 : (fail_expected(c, "the end of the text"), -1);
+}
+
 struct json *json_parse(struct arena *arena, const char *text, size_t len, struct error *err)
 {
-    struct reader r = {.arena = arena, .begin = text, .at = text, .end = text + len, .err = err};
-    struct json *root = value_read(&r);
-    if (!root)
-        return NULL;
-    space_skip(&r);
-    return r.at == r.end ? root : fail_expected(&r, "the end of the text");
+    struct json_cursor c = json_cursor_make(arena, text, len, err);
+    struct json *root = value_read(&c);
+    return root && json_cursor_end(&c) == 0 ? root : NULL;
 }
 
 const char *json_type_name(enum json_type type)

@@ -39,6 +39,37 @@ struct json {
  * ERROR_MEMORY). Everything lives in `arena`. */
 struct json *json_parse(struct arena *arena, const char *text, size_t len, struct error *err);
 
+/* A document that is read from its beginning to its end without a tree, because it is large and
+ * mostly lists of one kind. The text must stay. A call that fails has filled the error in; then
+ * the cursor is of no more use.
+ *
+ *   json_cursor_enter(&c, JSON_ARRAY);
+ *   for (size_t n = 0; (more = json_cursor_next(&c, JSON_ARRAY, n)) > 0; n++)
+ *       json_cursor_string(&c, &item);                                       */
+struct json_cursor {
+    struct arena *arena;
+    const char *begin, *at, *end;
+    unsigned depth;
+    struct error *err;
+};
+
+struct json_string {
+    const char *text; /* in the document, or in the arena; no NUL behind it */
+    size_t len;
+};
+
+struct json_cursor json_cursor_make(struct arena *arena, const char *text, size_t len,
+                                    struct error *err);
+char json_cursor_peek(struct json_cursor *c); /* what the next value begins with; NUL at the end */
+size_t json_cursor_position(const struct json_cursor *c);
+int json_cursor_enter(struct json_cursor *c, enum json_type type); /* an array or an object */
+/* Behind `n` items of it: 1 another one comes, 0 it is closed, -1 an error. */
+int json_cursor_next(struct json_cursor *c, enum json_type type, size_t n);
+int json_cursor_key(struct json_cursor *c, struct json_string *out);
+int json_cursor_string(struct json_cursor *c, struct json_string *out);
+struct json *json_cursor_value(struct json_cursor *c); /* of any type, as a tree; NULL: an error */
+int json_cursor_end(struct json_cursor *c);            /* nothing may follow */
+
 #define json_each(child, parent)                                                                   \
     for (const struct json *child = (parent)->first; child; child = child->next)
 

@@ -51,7 +51,8 @@ int prefix_tree_open(struct prefix_tree **out, const struct prefix_tree_options 
     t->images = options->images;
     t->max_nodes = options->max_nodes;
     t->max_pinned = options->max_pinned;
-    if (tree_allocate(t, t->pool->n_pages, err) != 0) {
+    if (tree_allocate(t, t->pool->n_pages, err) != 0 ||
+        (options->window_pool && window_open(t, options->window_pool, options->window, err) != 0)) {
         prefix_tree_close(t);
         return -1;
     }
@@ -70,11 +71,14 @@ void prefix_tree_close(struct prefix_tree *t)
             uint64_t token = t->pool->token[page];
             if (cache_token_image_begun(token) == 1)
                 image_table_release(t->images, cache_token_image_index(token));
+            if (tree_has_window(t))
+                window_forget(t, node, (struct page_run){page, 1});
             t->pool->n_owned--;
             page_pool_give(t->pool, (struct page_run){page, 1});
             page = t->pool->prev[page];
         }
     }
+    window_close(t);
     edge_table_close(&t->edges);
     ghost_table_close(t->ghosts);
     for (int i = 0; i < RECENCY_LISTS; i++)
@@ -144,11 +148,18 @@ struct match tree_walk(const struct prefix_tree *t, node_id from, const uint64_t
     return m;
 }
 
+struct match tree_find(const struct prefix_tree *t, node_id root, const uint64_t *tokens,
+                       uint32_t n)
+{
+    struct match m = tree_walk(t, root, tokens, n);
+    return tree_has_window(t) ? window_resume(t, m) : m;
+}
+
 uint32_t prefix_tree_peek(const struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
                           uint32_t n)
 {
     node_id root = edge_table_find(&t->edges, NODE_NONE, ns);
-    return root == NODE_NONE ? 0 : tree_walk(t, root, tokens, n).length;
+    return root == NODE_NONE ? 0 : tree_find(t, root, tokens, n).length;
 }
 
 /* Touches a path that is locked, and so in no list. */
@@ -184,7 +195,8 @@ struct query {
     node_id from; /* where they begin; the asker locks it, or it is a root */
     const uint64_t *tokens;
     uint32_t n;
-    bool adds; /* and goes on behind the match */
+    bool adds;    /* and goes on behind the match */
+    bool resumes; /* ... or will: the match ends where that can be */
     uint64_t now_ns;
 };
 
@@ -206,6 +218,8 @@ static bool make_room(struct prefix_tree *t, const struct query *q, struct match
             leaf_free(t, oldest, oldest == m->node ? m->beyond : UINT32_MAX, MISS_EVICTED,
                       q->now_ns);
         *m = tree_walk(t, q->from, q->tokens, q->n);
+        if (q->resumes && tree_has_window(t))
+            *m = window_resume(t, *m);
     }
 }
 
@@ -246,8 +260,10 @@ node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *
     node_id root = take_root(t, ns, now_ns);
     if (root == NODE_NONE)
         return NODE_NONE;
-    struct query q = {root, tokens, n, false, now_ns};
+    struct query q = {root, tokens, n, false, true, now_ns};
     struct match m = tree_walk(t, root, tokens, n);
+    if (tree_has_window(t))
+        m = window_resume(t, m);
     enum match_kind found = match_classify(t, &m, n);
     if (!make_room(t, &q, &m))
         return NODE_NONE;
@@ -262,22 +278,26 @@ node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *
 }
 
 node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *tokens,
-                           const uint32_t *pages, uint32_t n, uint64_t now_ns, uint32_t *claimed)
+                           const uint32_t *pages, uint32_t *window_pages, uint32_t n,
+                           uint64_t now_ns, uint32_t *claimed)
 {
     assert(node != NODE_NONE && t->nodes[node].locks > 0);
     assert(n == 0 || cache_token_is_whole(tokens[n - 1]));
     struct match m = tree_walk(t, node, tokens, n);
-    struct query q = {node, tokens, n, m.length < n, now_ns};
+    struct query q = {node, tokens, n, m.length < n, false, now_ns};
     if (!make_room(t, &q, &m))
         return NODE_NONE;
     uint32_t rest = n - m.length;
     bool grows = m.beyond == 0 && can_grow(t, m.node, node);
     node_id end = match_end(t, &m);
     lock_path(t, end, node);
+    if (tree_has_window(t))
+        window_adopt(t, node, end, window_pages);
     if (rest > 0) {
         if (!grows)
             end = node_make_leaf(t, end, tokens[m.length]);
-        node_append(t, end, tokens + m.length, pages + m.length, rest);
+        node_append(t, end, tokens + m.length, pages + m.length,
+                    window_pages ? window_pages + m.length : NULL, rest);
     }
     touch_path(t, end, now_ns);
     space_keep_cap(t, t->nodes[end].space, now_ns);

@@ -25,7 +25,16 @@
  *
  * A locked node, and every node above it, stays. A handle to a node means "the positions from the
  * root to this node's end"; that stays true when the node is split, because the lower half keeps
- * its index. Owned by the scheduler's thread. */
+ * its index. Owned by the scheduler's thread.
+ *
+ * Layers that see a window of W positions keep their KV in a second pool. A position of the tree
+ * has a page there, or none any more:
+ *
+ *   pages          [0][1][2][3][4][5][6][7][8]      to go on behind position 8 with W = 4 takes the
+ *   window pages    -  -  -  5  9  -  7  2  3       window pages of 6, 7 and 8; behind 4 nothing
+ *                                                   can go on, but the pages stay for what follows
+ *
+ * So a match ends at a resume point: where the W - 1 positions before it all have window pages. */
 
 typedef uint32_t node_id;
 #define NODE_NONE 0 /* no node; real ones start at 1 */
@@ -49,6 +58,9 @@ struct tree_stats {
     uint32_t n_pins;
     uint32_t n_invalid; /* pages that can be found no more, but are not free yet */
     uint32_t n_entries; /* pages where a stored sequence ended when it was unlocked */
+    /* Window pages that went: for want of such from the inside of nodes; with positions that were
+     * evicted, or when nothing else was left; and with positions that expired or were cleared. */
+    uint64_t evicted_interior, evicted_tails, expired_window, cleared_window;
     /* Entries whose depth in tokens has so many binary digits; the last one takes what is deeper.
      */
     uint32_t entries_by_depth[TREE_DEPTH_BUCKETS];
@@ -60,15 +72,17 @@ struct prefix_tree_options {
     struct page_pool *pool;     /* of TREE_MAX_PAGES at most: a node counts no further */
     struct image_table *images; /* held while the tree has their positions; NULL: there are none */
     uint32_t max_nodes;
-    uint32_t max_pinned; /* pages */
+    uint32_t max_pinned;           /* pages */
+    struct page_pool *window_pool; /* NULL: no layer has a window, and window pages are NULL */
+    uint32_t window;               /* W: positions that a row sees there, itself among them */
 };
 
 int prefix_tree_open(struct prefix_tree **out, const struct prefix_tree_options *options,
                      struct error *err);
 void prefix_tree_close(struct prefix_tree *t); /* gives every page back */
 
-/* How many of the `n` tokens are cached in the namespace, which ends where a sequence may be cut:
- * never inside an image. Changes nothing. */
+/* How many of the `n` tokens are cached in the namespace, which ends where a sequence may be cut,
+ * never inside an image, and can be gone on with. Changes nothing. */
 uint32_t prefix_tree_peek(const struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
                           uint32_t n);
 
@@ -84,13 +98,22 @@ node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *
 uint32_t prefix_tree_pages(const struct prefix_tree *t, node_id node, struct page_run *out,
                            uint32_t max);
 
+/* The window pages of the last `n` positions up to a locked node's end, in order; PAGE_NONE where
+ * there is none any more. */
+void prefix_tree_window_pages(const struct prefix_tree *t, node_id node, uint32_t n, uint32_t *out);
+
 /* Adds `n` computed positions behind a locked node: their tokens, and their pages (private to the
  * caller). The last token must be whole (cache_token_is_whole). Positions that the tree already has
  * there are not claimed; the last `*claimed` of the `n` now belong to the tree. The lock moves from
  * `node` to the returned node, which ends at the last of the `n`. A leaf that only the caller locks
- * grows in place. NODE_NONE: no nodes left, nothing changed, the lock stays. */
+ * grows in place. NODE_NONE: no nodes left, nothing changed, the lock stays.
+ *
+ * Their window pages may be PAGE_NONE where the caller had to do without. All of them are the
+ * tree's from here on: those of positions that have one already are given back to the pool, and
+ * what the tree has is written in their place. So afterwards `window_pages` is what it has. */
 node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *tokens,
-                           const uint32_t *pages, uint32_t n, uint64_t now_ns, uint32_t *claimed);
+                           const uint32_t *pages, uint32_t *window_pages, uint32_t n,
+                           uint64_t now_ns, uint32_t *claimed);
 
 /* One more lock on a node that is locked already; one unlock; each on the whole path. An underflow
  * asserts. Unlocking touches; a handle is worth nothing after its last unlock. */
@@ -112,6 +135,23 @@ bool prefix_tree_pin(struct prefix_tree *t, node_id node, uint64_t until_ns);
  * recently used first, then pinned ones. A text leaf is trimmed from its end, images go whole. */
 uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages, uint32_t max_nodes,
                            uint64_t now_ns);
+/* For window pages, `n_pages` of them if that many can be freed. Interior ones are those that no
+ * one needs to go on at a node's end: all but the last W of a node, and some to spare. They go
+ * without their positions, of locked nodes too, least recently used nodes first, the first
+ * positions of each first. */
+uint32_t prefix_tree_evict_interior(struct prefix_tree *t, uint32_t n_pages, uint64_t now_ns);
+
+/* What the holder of a lock still needs: window pages of the last `n` positions of the node. */
+struct window_need {
+    node_id node;
+    uint32_t n;
+};
+/* When no interior ones are left: whole leaves, in the order of prefix_tree_evict. Without its last
+ * window pages nothing of a leaf can be gone on with, and its other pages would be held for no one.
+ * Then those of locked nodes, except what is needed: `needs` has every lock. */
+uint32_t prefix_tree_evict_tails(struct prefix_tree *t, uint32_t n_pages,
+                                 const struct window_need *needs, uint32_t n_needs,
+                                 uint64_t now_ns);
 /* What was last used before `before_ns`, and is not pinned. Ends pins whose time is over. */
 uint32_t prefix_tree_expire(struct prefix_tree *t, uint64_t before_ns, uint32_t max_nodes,
                             uint64_t now_ns);
@@ -142,6 +182,7 @@ enum miss_reason {
     MISS_EXPIRED,    /* it was here: nobody used it for too long */
     MISS_CLEARED,    /* it was here: cleared, invalidated or withdrawn */
     MISS_NAMESPACE,  /* it is here, in another namespace */
+    MISS_WINDOW,     /* its window pages were needed; or it went with them */
 };
 
 enum { MISS_MAX_TOKENS = 8 };
@@ -149,7 +190,7 @@ enum { MISS_MAX_TOKENS = 8 };
 struct miss {
     enum miss_reason reason;
     uint32_t position;              /* of the first token that is not cached */
-    uint64_t gone_ns, last_used_ns; /* EVICTED, EXPIRED, CLEARED */
+    uint64_t gone_ns, last_used_ns; /* EVICTED, EXPIRED, CLEARED, WINDOW; gone_ns 0: not known */
     uint32_t gone_length; /* ... of the query, tokens from there on that are known to have gone */
     uint64_t ns;          /* NAMESPACE: which, and how much of the query it has */
     uint32_t ns_length;
@@ -171,6 +212,7 @@ struct tree_entry {
     uint32_t hits, locks, pins;
     uint32_t n_children;            /* ENTRY_MAX_CHILDREN: so many or more */
     uint32_t n_images;              /* in its own part */
+    uint32_t n_window;              /* window pages of its own part */
     uint64_t created_ns, used_ns;   /* created: to about a second */
     uint64_t tokens[ENTRY_PREVIEW]; /* its first ones */
     uint32_t n_tokens;
@@ -188,12 +230,13 @@ uint32_t prefix_tree_list(const struct prefix_tree *t, node_id *cursor, struct t
 uint32_t prefix_tree_outline(const struct prefix_tree *t, uint32_t max_level,
                              struct tree_entry *out, uint32_t max);
 
-/* What the last calls of prefix_tree_evict took, newest first. What goes to make room for a node or
- * to keep a cap is counted, but is no event. */
+/* What the last calls of prefix_tree_evict and prefix_tree_evict_tails took, newest first. What
+ * goes to make room for a node or to keep a cap is counted, but is no event. */
 enum { PRESSURE_EVENTS = 16, PRESSURE_NODES = 4 };
 
 struct pressure_event {
     uint64_t at_ns;
+    bool of_window;                  /* window pages were wanted, and are what `freed` counts */
     uint32_t wanted, freed, n_nodes; /* pages, pages, nodes that went or were trimmed */
     struct {
         uint64_t digest; /* of the tokens up to its end: the same in every event about it */

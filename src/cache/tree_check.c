@@ -11,6 +11,7 @@
 struct recount {
     uint32_t n_nodes, n_edges, n_listed[RECENCY_LISTS];
     uint32_t n_pages, n_evictable, n_pinned, n_gone, n_invalid, n_images, n_entries;
+    uint32_t n_window, n_windowed; /* window pages, and nodes that have any */
     uint32_t entries_by_depth[TREE_DEPTH_BUCKETS];
 };
 
@@ -45,6 +46,33 @@ static bool check_page(const struct prefix_tree *t, node_id node, uint32_t page,
                                                             cache_token_image_index(token));
         EXPECT(shape->length == (token & 0x3fff) + 1, node);
     }
+    return true;
+}
+
+/* A node's window pages are those of its positions, in their order, and all of them. */
+static bool check_window(const struct prefix_tree *t, node_id node, struct recount *count)
+{
+    const struct page_pool *pool = t->window.pool;
+    const struct node_window *w = &t->window.nodes[node];
+    const struct tree_node *x = &t->nodes[node];
+    uint32_t next = w->first, before = PAGE_NONE, n = 0, n_gaps = 0;
+    uint32_t page = x->first, position = x->depth - x->length + 1;
+    for (uint32_t i = 0; i < x->length; i++, page = t->pool->next[page]) {
+        uint32_t own = t->window.page[page];
+        if (own == PAGE_NONE)
+            continue;
+        EXPECT(own == next && own < pool->n_pages && !page_pool_is_free(pool, own), node);
+        EXPECT(window_owner(t, own) == page && window_position(t, own) == position + i, node);
+        EXPECT(pool->prev[own] == before, node);
+        n_gaps += n > 0 && window_position(t, before) + 1 != position + i;
+        before = own;
+        next = pool->next[own];
+        n++;
+    }
+    EXPECT(next == PAGE_NONE && w->last == before, node);
+    EXPECT(w->n == n && w->n_gaps == n_gaps && w->guard == 0, node);
+    count->n_window += n;
+    count->n_windowed += n > 0;
     return true;
 }
 
@@ -110,7 +138,7 @@ static bool check_node(const struct prefix_tree *t, node_id node, uint32_t space
         EXPECT(x->locks > 0 || x->first_child != NODE_NONE, node);
         EXPECT(x->cut == !is_valid, node);
     } else {
-        if (!check_chain(t, node, count))
+        if (!check_chain(t, node, count) || (tree_has_window(t) && !check_window(t, node, count)))
             return false;
         EXPECT(parent->stamp >= x->stamp, node);
         EXPECT(!x->gone || x->locks > 0, node);
@@ -188,6 +216,8 @@ static bool check_space(const struct prefix_tree *t, node_id root, struct recoun
     total->n_pinned += count.n_pinned;
     total->n_invalid += count.n_invalid;
     total->n_images += count.n_images;
+    total->n_window += count.n_window;
+    total->n_windowed += count.n_windowed;
     total->n_entries += count.n_entries;
     for (uint32_t i = 0; i < TREE_DEPTH_BUCKETS; i++)
         total->entries_by_depth[i] += count.entries_by_depth[i];
@@ -196,6 +226,31 @@ static bool check_space(const struct prefix_tree *t, node_id root, struct recoun
             return false;
         total->n_listed[which] += count.n_listed[which] > 0;
     }
+    return true;
+}
+
+/* Every node that has window pages is in their list, in the order of use; those that were passed
+ * have no interior ones. */
+static bool check_window_list(const struct prefix_tree *t, const struct recount *count)
+{
+    const struct tree_window *w = &t->window;
+    uint32_t n = 0;
+    bool passed = w->next != NODE_NONE;
+    node_id older = NODE_NONE;
+    for (node_id node = w->oldest; node != NODE_NONE; older = node, node = w->nodes[node].newer) {
+        const struct tree_node *x = &t->nodes[node], *o = &t->nodes[older];
+        EXPECT(++n <= count->n_windowed && w->nodes[node].n > 0, node);
+        EXPECT(w->nodes[node].older == older, node);
+        EXPECT(older == NODE_NONE || o->stamp < x->stamp ||
+                   (o->stamp == x->stamp && o->depth > x->depth),
+               node);
+        passed &= node != w->next;
+        EXPECT((w->next != NODE_NONE && !passed) ||
+                   (uint64_t)window_position(t, w->nodes[node].first) + w->tail > x->depth,
+               node);
+    }
+    EXPECT(n == count->n_windowed && w->newest == older && !passed, older);
+    EXPECT(count->n_window == w->pool->n_owned, NODE_NONE);
     return true;
 }
 
@@ -270,5 +325,5 @@ bool prefix_tree_check(const struct prefix_tree *t)
     }
     EXPECT(n_unused + count.n_nodes == t->n_made && t->n_made <= t->max_nodes, NODE_NONE);
     EXPECT(n_roots == t->stats.n_namespaces && n_invalid == t->n_invalid_spaces, NODE_NONE);
-    return check_totals(t, &count);
+    return check_totals(t, &count) && (!tree_has_window(t) || check_window_list(t, &count));
 }

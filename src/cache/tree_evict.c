@@ -8,21 +8,34 @@
 
 #include "cache/tree_node.h"
 
+/* The page before the last `n` of a node, which has more. */
+static uint32_t page_before(const struct prefix_tree *t, node_id node, uint32_t n)
+{
+    const struct tree_node *x = &t->nodes[node];
+    uint32_t page = x->last;
+    if (x->is_run)
+        return page - n;
+    for (uint32_t i = 0; i < n; i++)
+        page = t->pool->prev[page];
+    return page;
+}
+
 /* How many of the last positions of a leaf go so that `need` do: more where it would be cut inside
- * an image. */
+ * an image, and all behind the last point where a sequence can go on: no one can use them. */
 static uint32_t whole_cut(const struct prefix_tree *t, node_id leaf, uint32_t need)
 {
-    const struct page_pool *pool = t->pool;
     const struct tree_node *x = &t->nodes[leaf];
     if (need >= x->length)
         return x->length;
-    if (t->n_images == 0)
+    if (t->n_images > 0) {
+        uint64_t token = t->pool->token[page_before(t, leaf, need)];
+        need += cache_token_is_whole(token) ? 0 : cache_token_image_begun(token);
+    }
+    if (!tree_has_window(t) || need >= x->length)
         return need;
-    uint32_t page = x->last;
-    for (uint32_t i = 0; i < need; i++)
-        page = pool->prev[page];
-    uint64_t token = pool->token[page];
-    return cache_token_is_whole(token) ? need : need + cache_token_image_begun(token);
+    struct match m = {leaf, page_before(t, leaf, need), need, x->depth - need};
+    m = window_resume(t, m);
+    return m.node == leaf ? m.beyond : x->length;
 }
 
 /* What goes next lies anywhere in memory, and the list leads to it one node at a time. So the list
@@ -88,8 +101,14 @@ static void evict_leaf(struct prefix_tree *t, struct pressure_event *e, node_id 
 {
     const struct tree_node *x = &t->nodes[leaf];
     uint64_t digest = t->pool->digest[x->last], used_ns = x->stamp;
-    uint32_t depth = x->depth, hits = x->hits;
-    uint32_t freed = leaf_free(t, leaf, e->wanted - e->freed, MISS_EVICTED, e->at_ns);
+    uint32_t depth = x->depth, hits = x->hits, freed;
+    if (e->of_window) {
+        freed = t->window.pool->n_owned;
+        leaf_free(t, leaf, UINT32_MAX, MISS_WINDOW, e->at_ns);
+        freed -= t->window.pool->n_owned;
+    } else {
+        freed = leaf_free(t, leaf, e->wanted - e->freed, MISS_EVICTED, e->at_ns);
+    }
     if (e->n_nodes < PRESSURE_NODES) {
         e->nodes[e->n_nodes].digest = digest;
         e->nodes[e->n_nodes].used_ns = used_ns;
@@ -101,14 +120,15 @@ static void evict_leaf(struct prefix_tree *t, struct pressure_event *e, node_id 
     e->freed += freed;
 }
 
-uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages, uint32_t max_nodes,
-                           uint64_t now_ns)
+static uint32_t evict(struct prefix_tree *t, uint32_t n_pages, bool of_window, uint32_t max_nodes,
+                      uint64_t now_ns)
 {
     struct pressure_event *e = &t->events[t->n_events % PRESSURE_EVENTS];
     node_id oldest = tree_oldest(t);
     if (n_pages == 0 || max_nodes == 0 || oldest == NODE_NONE)
         return 0;
     e->at_ns = now_ns;
+    e->of_window = of_window;
     e->wanted = n_pages;
     e->freed = e->n_nodes = 0;
     for (; e->freed < n_pages && e->n_nodes < max_nodes && oldest; oldest = tree_oldest(t))
@@ -117,12 +137,24 @@ uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages, uint32_t max
     return e->freed;
 }
 
+uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages, uint32_t max_nodes,
+                           uint64_t now_ns)
+{
+    return evict(t, n_pages, false, max_nodes, now_ns);
+}
+
+uint32_t evict_leaves(struct prefix_tree *t, uint32_t n_window_pages, uint64_t now_ns)
+{
+    return evict(t, n_window_pages, true, UINT32_MAX, now_ns);
+}
+
 uint32_t prefix_tree_events(const struct prefix_tree *t, struct pressure_event *out, uint32_t max)
 {
     uint32_t n = 0;
     for (; n < max && n < PRESSURE_EVENTS && n < t->n_events; n++) {
         const struct pressure_event *e = &t->events[(t->n_events - 1 - n) % PRESSURE_EVENTS];
-        out[n] = (struct pressure_event){e->at_ns, e->wanted, e->freed, e->n_nodes, {{0}}};
+        out[n] = (struct pressure_event){e->at_ns, e->of_window, e->wanted,
+                                         e->freed, e->n_nodes,   {{0}}};
         for (uint32_t i = 0; i < e->n_nodes && i < PRESSURE_NODES; i++)
             out[n].nodes[i] = e->nodes[i];
     }

@@ -37,6 +37,7 @@ static void describe(const struct prefix_tree *t, node_id node, struct tree_entr
         .pins = x->pins,
         .n_children = count_children(t, node),
         .n_images = count_images(t, node),
+        .n_window = tree_has_window(t) ? t->window.nodes[node].n : 0,
         .created_ns = (uint64_t)x->created << NODE_CREATED_SHIFT,
         .used_ns = x->stamp,
     };
@@ -109,6 +110,18 @@ static bool explain_ghost(const struct prefix_tree *t, uint64_t digest, const ui
     return out->gone_length > 0;
 }
 
+/* More of it is here, but cannot be gone on with. */
+static bool explain_window(const struct prefix_tree *t, const struct match *walked,
+                           struct miss *out)
+{
+    if (walked->length == out->position)
+        return false;
+    out->reason = MISS_WINDOW;
+    out->last_used_ns = t->nodes[walked->node].stamp;
+    out->gone_length = walked->length - out->position;
+    return true;
+}
+
 /* What a namespace of the same number still has, but gives to nobody. */
 static bool explain_invalid(const struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
                             uint32_t n, struct miss *out)
@@ -120,7 +133,7 @@ static bool explain_invalid(const struct prefix_tree *t, uint64_t ns, const uint
         const struct tree_space *space = &t->spaces[t->nodes[root].space];
         if (space->is_valid || space->ns != ns)
             continue;
-        struct match m = tree_walk(t, root, tokens, n);
+        struct match m = tree_find(t, root, tokens, n);
         if (m.length > out->position) {
             out->reason = MISS_CLEARED;
             out->gone_ns = space->invalid_ns;
@@ -140,7 +153,7 @@ static bool explain_other(const struct prefix_tree *t, const uint64_t *tokens, u
     node_id root = t->nodes[NODE_NONE].first_child;
     for (; root != NODE_NONE; root = t->nodes[root].next_sibling) {
         const struct tree_space *space = &t->spaces[t->nodes[root].space];
-        uint32_t length = space->is_valid ? tree_walk(t, root, tokens, n).length : 0;
+        uint32_t length = space->is_valid ? tree_find(t, root, tokens, n).length : 0;
         if (length > best) {
             out->reason = MISS_NAMESPACE;
             out->ns = space->ns;
@@ -178,15 +191,18 @@ void prefix_tree_explain(const struct prefix_tree *t, uint64_t ns, const uint64_
     while (n > 0 && !cache_token_is_whole(tokens[n - 1]))
         n--;
     node_id root = edge_table_find(&t->edges, NODE_NONE, ns);
-    struct match m = {.node = NODE_NONE};
+    struct match m = {.node = NODE_NONE}, walked = m;
     uint64_t digest = space_digest(ns);
-    if (root != NODE_NONE)
-        m = tree_walk(t, root, tokens, n);
+    if (root != NODE_NONE) {
+        walked = tree_walk(t, root, tokens, n);
+        m = tree_has_window(t) ? window_resume(t, walked) : walked;
+    }
     if (m.length > 0)
         digest = t->pool->digest[m.page];
     *out = (struct miss){.reason = MISS_NONE, .position = m.length};
-    if (m.length == n || explain_ghost(t, digest, tokens, n, out) ||
-        explain_invalid(t, ns, tokens, n, out) || (others && explain_other(t, tokens, n, out)))
+    if (m.length == n || explain_window(t, &walked, out) ||
+        explain_ghost(t, digest, tokens, n, out) || explain_invalid(t, ns, tokens, n, out) ||
+        (others && explain_other(t, tokens, n, out)))
         return;
     if (root != NODE_NONE)
         explain_divergence(t, &m, out);

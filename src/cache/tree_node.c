@@ -60,6 +60,8 @@ static node_id node_take(struct prefix_tree *t)
         node = ++t->n_made;
     t->stats.n_nodes++;
     t->nodes[node] = (struct tree_node){.first = PAGE_NONE, .last = PAGE_NONE};
+    if (tree_has_window(t))
+        window_begin_node(t, node);
     return node;
 }
 
@@ -151,8 +153,20 @@ void node_set_end(struct prefix_tree *t, node_id leaf)
         page_mark_end(t, x->last, x->depth, true);
 }
 
+/* The window pages of positions that were put at the end of a leaf, behind `depth`. */
+static void append_window(struct prefix_tree *t, node_id leaf, uint32_t depth,
+                          const uint32_t *pages, const uint32_t *window_pages, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        t->window.page[pages[i]] = PAGE_NONE;
+        if (window_pages[i] != PAGE_NONE)
+            window_add(t, leaf, t->window.nodes[leaf].last, pages[i], depth + i + 1,
+                       window_pages[i]);
+    }
+}
+
 void node_append(struct prefix_tree *t, node_id leaf, const uint64_t *tokens, const uint32_t *pages,
-                 uint32_t n)
+                 const uint32_t *window_pages, uint32_t n)
 {
     struct page_pool *pool = t->pool;
     struct tree_node *x = &t->nodes[leaf];
@@ -180,6 +194,8 @@ void node_append(struct prefix_tree *t, node_id leaf, const uint64_t *tokens, co
         }
         x->last = page;
     }
+    if (tree_has_window(t))
+        append_window(t, leaf, x->depth, pages, window_pages, n);
     x->length += n;
     x->depth += n;
     count_pages(t, x, n);
@@ -208,6 +224,8 @@ node_id node_split(struct prefix_tree *t, node_id low, uint32_t page, uint32_t b
     edge_table_put(&t->edges, up, pool->token[l->first], low);
     if (l->locks == 0)
         recency_follow(t, up, low);
+    if (tree_has_window(t))
+        window_split(t, up, low, page);
     return up;
 }
 
@@ -270,6 +288,14 @@ static struct page_run last_run(const struct page_pool *pool, const struct tree_
     return run;
 }
 
+/* Where window pages are counted that go for that reason. */
+static uint64_t *window_counter(struct prefix_tree *t, enum miss_reason why)
+{
+    return why == MISS_CLEARED   ? &t->stats.cleared_window
+           : why == MISS_EXPIRED ? &t->stats.expired_window
+                                 : &t->stats.evicted_tails;
+}
+
 /* Gives the last `n` pages of a node back. The first of them leaves a ghost. */
 static void chain_give(struct prefix_tree *t, node_id node, uint32_t n, const struct going *going)
 {
@@ -280,6 +306,8 @@ static void chain_give(struct prefix_tree *t, node_id node, uint32_t n, const st
     while (n > 0) {
         struct page_run run = last_run(pool, x, n);
         run_forget(t, x, run, node_end, going);
+        if (tree_has_window(t))
+            *window_counter(t, going->why) += window_forget(t, node, run);
         n -= run.count;
         x->length -= run.count;
         x->depth -= run.count;
@@ -365,6 +393,8 @@ bool node_coalesce(struct prefix_tree *t, node_id parent)
         edge_table_put(&t->edges, c->parent, pool->token[c->first], child);
     if (p->locks == 0)
         recency_unfollow(t, parent);
+    if (tree_has_window(t))
+        window_coalesce(t, parent, child);
     node_drop(t, parent);
     return true;
 }
@@ -380,6 +410,8 @@ void node_touch(struct prefix_tree *t, node_id node)
 {
     struct tree_node *x = &t->nodes[node];
     x->stamp = t->now;
+    if (tree_has_window(t))
+        window_touch(t, node);
     if (x->prev_sibling == NODE_NONE)
         return;
     child_unlink(t, node);

@@ -82,6 +82,35 @@ struct tree_pin {
     node_id node;
 };
 
+/* What a node has of the second group: a chain of window pages in the order of their positions, in
+ * which some may be missing.
+ *
+ *   node        p p p p p p p p p p p p p p p p p p p p        length 20, depth d
+ *   its chain         w w w w       w w w w w w w w w          n 13, one gap
+ *                     └─ interior ─┘└── d - tail ─► d ┘        what goes first is `first`
+ *
+ * Nodes with such pages, locked or not, are in one list in the order of their use: by stamp, and a
+ * child before its parent. */
+struct node_window {
+    uint32_t first, last; /* in the second pool, or PAGE_NONE */
+    uint32_t n;
+    uint32_t n_gaps; /* neighbours in the chain that are none as positions */
+    node_id older, newer;
+    uint32_t guard; /* of its last positions, how many must stay; 0 but during an eviction */
+};
+
+/* The second pool keeps `position << 32 | page` of a window page as its token, where the position
+ * counts from 1, and the chains in its links. */
+struct tree_window {
+    struct page_pool *pool; /* NULL: there is no second group */
+    uint32_t size;          /* W */
+    uint32_t tail;          /* the last positions of a node that are not interior */
+    uint32_t *page;         /* [n_pages] of each position's page: its window page, or PAGE_NONE */
+    struct node_window *nodes; /* [max_nodes + 1] */
+    node_id oldest, newest;
+    node_id next; /* the oldest that may have interior pages: those before it have none */
+};
+
 /* The nodes that are likely to go next, in a ring. */
 struct reading {
     node_id nodes[READ_AHEAD];
@@ -91,7 +120,8 @@ struct reading {
 struct prefix_tree {
     struct page_pool *pool;
     struct image_table *images;
-    struct tree_node *nodes; /* [max_nodes + 1], each on a cache line of its own */
+    struct tree_node *nodes;   /* [max_nodes + 1], each on a cache line of its own */
+    struct tree_window window; /* near: each touch looks whether there is one */
     uint32_t max_nodes;
     uint32_t n_made; /* nodes above this were never used, and their memory never touched */
     node_id unused;  /* those that were used and are no more */
@@ -193,7 +223,7 @@ node_id node_make_root(struct prefix_tree *t, uint64_t ns);
 node_id node_make_leaf(struct prefix_tree *t, node_id parent, uint64_t first_token);
 /* Puts pages at the end of a locked leaf; they are the tree's from here on. */
 void node_append(struct prefix_tree *t, node_id leaf, const uint64_t *tokens, const uint32_t *pages,
-                 uint32_t n);
+                 const uint32_t *window_pages, uint32_t n);
 /* Marks the end of a leaf as that of a stored sequence. */
 void node_set_end(struct prefix_tree *t, node_id leaf);
 /* Cuts a node before its last `beyond` positions, behind `page`. Needs an unused node. The lower
@@ -223,11 +253,49 @@ void path_coalesce(struct prefix_tree *t, node_id node);
 /* ---- going (tree_evict.c) ---- */
 
 /* Frees `need` positions of an unlocked leaf, all of it if it has no more, or some more where that
- * many would end inside an image. How many it was. */
+ * many would end inside an image or where nothing can be gone on with. How many it was. */
 uint32_t leaf_free(struct prefix_tree *t, node_id leaf, uint32_t need, enum miss_reason why,
                    uint64_t now_ns);
+/* Frees whole leaves in the order of eviction until that gave so many window pages. How many. */
+uint32_t evict_leaves(struct prefix_tree *t, uint32_t n_window_pages, uint64_t now_ns);
 /* Evicts from a namespace that is over its cap. */
 void space_keep_cap(struct prefix_tree *t, uint32_t space, uint64_t now_ns);
+
+/* ---- the second group (tree_window.c) ---- */
+
+static inline bool tree_has_window(const struct prefix_tree *t)
+{
+    return __builtin_expect(t->window.pool != NULL, 0);
+}
+/* The position of a window page, counted from 1, and the page of that position. */
+static inline uint32_t window_position(const struct prefix_tree *t, uint32_t window_page)
+{
+    return (uint32_t)(t->window.pool->token[window_page] >> 32);
+}
+static inline uint32_t window_owner(const struct prefix_tree *t, uint32_t window_page)
+{
+    return (uint32_t)t->window.pool->token[window_page];
+}
+int window_open(struct prefix_tree *t, struct page_pool *pool, uint32_t size, struct error *err);
+void window_close(struct prefix_tree *t);
+void window_begin_node(struct prefix_tree *t, node_id node); /* it has none */
+/* A position's window page, behind `after` of the chain (PAGE_NONE: before all). */
+void window_add(struct prefix_tree *t, node_id node, uint32_t after, uint32_t page,
+                uint32_t position, uint32_t window_page);
+/* The pages of positions that a node ends with are about to go; how many window pages they had. */
+uint32_t window_forget(struct prefix_tree *t, node_id node, struct page_run run);
+void window_touch(struct prefix_tree *t, node_id node); /* it was used last now */
+/* After a split behind `page`, and before the parent of two that become one is dropped. */
+void window_split(struct prefix_tree *t, node_id up, node_id low, uint32_t page);
+void window_coalesce(struct prefix_tree *t, node_id parent, node_id child);
+/* What an inserter has for positions of a path that the tree has, from the end of `above` to that
+ * of `node`. */
+void window_adopt(struct prefix_tree *t, node_id above, node_id node, uint32_t *window_pages);
+/* The match as it is, or shorter: up to where a sequence can go on. It was walked from a root. */
+struct match window_resume(const struct prefix_tree *t, struct match m);
+/* tree_walk, and then that. */
+struct match tree_find(const struct prefix_tree *t, node_id root, const uint64_t *tokens,
+                       uint32_t n);
 
 /* ---- pins (tree_pin.c): ending them ---- */
 

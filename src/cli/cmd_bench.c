@@ -57,7 +57,7 @@ static int run_with_threads(uint32_t n_threads, struct error *err)
 {
     struct runtime runtime;
     runtime_options.n_threads = n_threads;
-    if (runtime_open(&runtime, err))
+    if (runtime_open(&runtime, RUNTIME_COMPUTES, err))
         return -1;
     int failed = bench_run(&bench, &runtime, err);
     runtime_close(&runtime);
@@ -86,7 +86,7 @@ static int command_bench_run(const struct command *command, int argc, char **arg
 const struct command command_bench = {
     .name = "bench",
     .summary = "measure prefill and decode speed, and the machine's limits",
-    .usage = "-m FILE [OPTIONS]",
+    .usage = "-m PATH [OPTIONS]",
     .example = "radish bench -m model.gguf -p 512,2048 -n 128 -d 0,3000 -t 2",
     .run = command_bench_run,
 };

@@ -177,7 +177,7 @@ static int chat_run(const struct command *command, int argc, char **argv)
     int status;
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    if (runtime_open(&runtime, &err))
+    if (runtime_open(&runtime, RUNTIME_ANSWERS, &err))
         return command_fail_option(command, &err);
     if (generate_check_template(&runtime.prompt, "", &err) ||
         replay_store_open(&chat.replay, REPLAY_BYTES, &err) ||
@@ -200,7 +200,7 @@ static int chat_run(const struct command *command, int argc, char **argv)
 const struct command command_chat = {
     .name = "chat",
     .summary = "chat with a model in the terminal",
-    .usage = "-m FILE [OPTIONS]",
+    .usage = "-m PATH [OPTIONS]",
     .example = "radish chat -m model.gguf --system \"You are a pirate.\"",
     .run = chat_run,
 };

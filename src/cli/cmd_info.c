@@ -1,83 +1,208 @@
-/* `radish info`: what a model file holds. */
+/* `radish info`: what a model is, before it is run: the family, the sizes, the types of its
+ * weights, what its chat template takes, and the memory that it needs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/command.h"
 #include "cli/runtime.h"
+#include "engine/kv_groups.h"
+#include "engine/kv_sizes.h"
+#include "model/architecture.h"
 
 static bool as_json;
+static uint32_t n_streams = 1;
 
 static const struct option info_options[] = {
+    UINT("ctx-size c", &runtime_options.context, "N", 2, NO_MAX,
+         "tokens of a conversation, for the memory it needs (the model's own)"),
+    UINT("streams", &n_streams, "N", 1, 4096, "conversations at once (1)"),
     FLAG("json", &as_json, "as JSON"),
     {0},
 };
 
-/* "Q4_1 x 210, F32 x 61": the tensor types, in order of first appearance. */
-static void types_describe(const struct gguf *g, struct strbuf *out)
+/* What there is to say, gathered once for both forms of output. */
+struct info {
+    const struct model *model;
+    const struct architecture *arch;
+    struct prompt_maker prompt; /* without a tokenizer if the model has none */
+    char format[64];
+    struct strbuf types, features;
+    uint32_t n_windowed, n_expert_layers, context;
+    uint64_t kv_bytes; /* of all streams */
+};
+
+static void describe_format(struct info *i)
 {
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        size_t before = 0, count = 0;
-        for (size_t j = 0; j < g->n_tensors; j++) {
-            before += j < i && g->tensors[j].type == g->tensors[i].type;
-            count += g->tensors[j].type == g->tensors[i].type;
-        }
-        if (!before)
-            strbuf_addf(out, "%s%s x %zu", out->len ? ", " : "",
-                        tensor_type_info(g->tensors[i].type)->name, count);
+    const struct checkpoint *c = i->model->checkpoint;
+    bool is_mlx = c->config && json_get(c->config, "quantization");
+    if (c->kind == CHECKPOINT_GGUF)
+        snprintf(i->format, sizeof i->format, "GGUF version %u", c->gguf->version);
+    else
+        snprintf(i->format, sizeof i->format, "%s",
+                 c->kind == CHECKPOINT_BIN ? "directory of bin_weights"
+                 : is_mlx                  ? "MLX directory"
+                                           : "Hugging Face directory");
+}
+
+/* "Q4_1 71.3 MiB, Q6_K 27.1 MiB": the types of matrices, most bytes first. */
+static void describe_types(struct info *i)
+{
+    uint64_t bytes[N_TENSOR_TYPES] = {0};
+    model_type_bytes(i->model, bytes);
+    for (;;) {
+        size_t most = 0;
+        for (size_t t = 1; t < N_TENSOR_TYPES; t++)
+            most = bytes[t] > bytes[most] ? t : most;
+        if (bytes[most] == 0)
+            return;
+        strbuf_addf(&i->types, "%s%s %.1f MiB", i->types.len ? ", " : "",
+                    tensor_type_info((uint32_t)most)->name, (double)bytes[most] / (1 << 20));
+        bytes[most] = 0;
     }
 }
 
-static void info_print_json(const struct model *m, const char *types, size_t template_len)
+/* "tools (hermes), thinking (can be switched)", or what is missing. */
+static void describe_template(struct info *i)
 {
+    const struct prompt_maker *p = &i->prompt;
+    struct strbuf *out = &i->features;
+    if (!p->tokenizer || !p->chat_template)
+        return;
+    strbuf_adds(out, "yes");
+    if (p->traits.takes_tools)
+        strbuf_addf(out, ", tools (%s)", tool_format_name(p->style.tools));
+    if (p->style.think_begin)
+        strbuf_addf(out, ", thinking%s", p->traits.has_thinking_switch ? " (can be switched)" : "");
+    if (!p->traits.takes_system)
+        strbuf_adds(out, ", no system messages");
+}
+
+static bool has_vision(const struct model *m)
+{
+    return m->checkpoint->config && json_get(m->checkpoint->config, "vision_config");
+}
+
+static void count_layers(struct info *i)
+{
+    const struct hparams *h = &i->model->hparams;
+    for (uint32_t l = 0; l < h->n_layers; l++) {
+        i->n_windowed += h->layers[l].window > 0;
+        i->n_expert_layers += h->layers[l].has_experts;
+    }
+}
+
+/* A stream needs all its positions in the first group, and no more than the window in the second.
+ */
+static void count_memory(struct info *i)
+{
+    const struct hparams *h = &i->model->hparams;
+    struct kv_group groups[KV_GROUPS] = {0};
+    kv_groups(h, (enum kv_type)runtime_options.kv_type, groups);
+    i->context = runtime_options.context ? runtime_options.context : h->n_context;
+    i->kv_bytes = n_streams * kv_conversation_bytes(groups, i->context).least;
+}
+
+static void print_json(const struct info *i)
+{
+    const struct model *m = i->model;
     const struct hparams *h = &m->hparams;
+    const struct layer_shape *l = &h->layers[0];
     struct strbuf out = STRBUF_INIT;
     struct json_writer w = {.out = &out};
     json_object_begin(&w, NULL);
     json_add_string(&w, "name", h->name);
     json_add_string(&w, "architecture", h->arch);
+    json_add_string(&w, "family", i->arch->title);
+    json_add_string(&w, "format", i->format);
     json_add_int(&w, "parameters", (int64_t)m->n_params);
     json_add_int(&w, "weight_bytes", (int64_t)m->weight_bytes);
+    json_add_string(&w, "quantisation", model_quantisation(m));
+    json_add_string(&w, "types", strbuf_str(&i->types));
     json_add_int(&w, "context", h->n_context);
     json_add_int(&w, "vocabulary", h->n_vocab);
     json_add_int(&w, "layers", h->n_layers);
+    json_add_int(&w, "windowed_layers", i->n_windowed);
     json_add_int(&w, "embedding", h->n_embd);
-    json_add_int(&w, "heads", h->n_heads);
-    json_add_int(&w, "kv_heads", h->n_kv_heads);
-    json_add_int(&w, "head_dim", h->head_dim);
-    json_add_int(&w, "feed_forward", h->n_ff);
-    json_add_double(&w, "rope_base", (double)h->rope_base);
+    json_add_int(&w, "heads", l->n_heads);
+    json_add_int(&w, "kv_heads", l->n_kv_heads);
+    json_add_int(&w, "head_dim", l->key_dim);
+    json_add_int(&w, "feed_forward", l->n_ff);
+    json_add_int(&w, "experts", h->router.n_experts);
+    json_add_int(&w, "experts_used", h->router.n_chosen);
     json_add_bool(&w, "tied_head", m->output.data == m->token_embd.data);
-    json_add_string(&w, "tensors", types);
-    json_add_bool(&w, "chat_template", template_len > 0);
-    json_add_int(&w, "gguf_version", m->gguf.version);
+    json_add_bool(&w, "chat_template", i->features.len > 0);
+    json_add_bool(&w, "tools", i->features.len > 0 && i->prompt.traits.takes_tools);
+    json_add_bool(&w, "thinking", i->features.len > 0 && i->prompt.style.think_begin);
+    json_add_bool(&w, "vision", has_vision(m));
+    json_add_int(&w, "kv_context", i->context);
+    json_add_int(&w, "kv_streams", n_streams);
+    json_add_int(&w, "kv_bytes", (int64_t)i->kv_bytes);
     json_object_end(&w);
     printf("%s\n", strbuf_str(&out));
     strbuf_free(&out);
 }
 
-static void info_print_text(const struct model *m, const char *types, size_t template_len)
+static void print_shape(const struct info *i)
 {
+    const struct hparams *h = &i->model->hparams;
+    const struct layer_shape *l = &h->layers[0];
+    printf("%-14s %u layers of %u, %u heads (%u for KV) of %u", "shape", h->n_layers, h->n_embd,
+           l->n_heads, l->n_kv_heads, l->key_dim);
+    if (l->n_ff)
+        printf(", feed-forward %u", l->n_ff);
+    printf("\n");
+    if (i->n_expert_layers)
+        printf("%-14s %u of %u for a token, in %u layers\n", "experts", h->router.n_chosen,
+               h->router.n_experts, i->n_expert_layers);
+    if (i->n_windowed)
+        printf("%-14s %u layers see a window only\n", "windows", i->n_windowed);
+}
+
+static void print_text(const struct info *i)
+{
+    const struct model *m = i->model;
     const struct hparams *h = &m->hparams;
+    const double mib = 1 << 20;
     printf("%-14s %s\n", "name", h->name);
-    printf("%-14s %s, GGUF version %u\n", "architecture", h->arch, m->gguf.version);
+    printf("%-14s %s (%s), %s\n", "architecture", i->arch->title, h->arch, i->format);
     printf("%-14s %.1f M in %.1f MiB\n", "parameters", (double)m->n_params / 1e6,
-           (double)m->weight_bytes / (1 << 20));
-    printf("%-14s %s\n", "tensors", types);
+           (double)m->weight_bytes / mib);
+    printf("%-14s %s\n", "weights", strbuf_str(&i->types));
     printf("%-14s %u tokens\n", "context", h->n_context);
     printf("%-14s %u tokens\n", "vocabulary", h->n_vocab);
-    printf("%-14s %u layers of %u, %u heads (%u for KV) of %u, feed-forward %u\n", "shape",
-           h->n_layers, h->n_embd, h->n_heads, h->n_kv_heads, h->head_dim, h->n_ff);
-    printf("%-14s %" PRIu64 " bytes a token (f16)\n", "KV", kv_page_bytes(h, KV_F16));
-    printf("%-14s %s\n", "chat template", template_len ? "yes" : "none");
+    print_shape(i);
+    printf("%-14s %s\n", "chat template", i->features.len ? strbuf_str(&i->features) : "none");
+    if (has_vision(m))
+        printf("%-14s the model has it; radish runs the text part\n", "vision");
+    printf("%-14s %.0f MiB of weights, and %.0f MiB of KV for %u conversation%s of %u tokens\n",
+           "memory", (double)m->weight_bytes / mib, (double)i->kv_bytes / mib, n_streams,
+           n_streams == 1 ? "" : "s", i->context);
+}
+
+static int info_print(const struct model *model, struct error *err)
+{
+    struct info i = {.model = model, .arch = architecture_named(model->hparams.arch)};
+    struct tokenizer *tokenizer;
+    if (runtime_model_tokenizer(model, &tokenizer, err) == 0 &&
+        prompt_maker_open_with(&i.prompt, tokenizer, NULL, err))
+        return -1;
+    describe_format(&i);
+    describe_types(&i);
+    describe_template(&i);
+    count_layers(&i);
+    count_memory(&i);
+    (as_json ? print_json : print_text)(&i);
+    strbuf_free(&i.types);
+    strbuf_free(&i.features);
+    prompt_maker_close(&i.prompt);
+    return 0;
 }
 
 static int info_run(const struct command *command, int argc, char **argv)
 {
     struct option_set set = {.tables = {runtime_model_options, info_options}, .max_operands = 1};
     struct model model;
-    struct strbuf types = STRBUF_INIT;
-    struct gguf_string chat_template = {0};
     struct error err;
     int status;
     if (!command_parse(command, &set, argc, argv, &status))
@@ -85,23 +210,20 @@ static int info_run(const struct command *command, int argc, char **argv)
     if (set.operands.n)
         runtime_options.model_path = set.operands.items[0];
     if (!runtime_options.model_path) {
-        error_set(&err, ERROR_INPUT, "which file? usage: radish info FILE");
+        error_set(&err, ERROR_INPUT, "which model? usage: radish info FILE|DIR");
         return command_fail(command, &err, EXIT_USAGE);
     }
     if (runtime_open_model(&model, &err))
         return command_fail(command, &err, EXIT_FAILED);
-    gguf_get_string(&model.gguf, "tokenizer.chat_template", &chat_template);
-    types_describe(&model.gguf, &types);
-    (as_json ? info_print_json : info_print_text)(&model, strbuf_str(&types), chat_template.len);
-    strbuf_free(&types);
+    int failed = info_print(&model, &err);
     model_close(&model);
-    return EXIT_OK;
+    return failed ? command_fail(command, &err, EXIT_FAILED) : EXIT_OK;
 }
 
 const struct command command_info = {
     .name = "info",
-    .summary = "say what a model file holds",
-    .usage = "FILE [--json]",
-    .example = "radish info model.gguf",
+    .summary = "say what a model is and what it needs",
+    .usage = "FILE|DIR [-c N] [--streams N] [--json]",
+    .example = "radish info model.gguf -c 8192 --streams 4",
     .run = info_run,
 };

@@ -65,8 +65,9 @@ static void row_print_best(const struct tokenizer *t, const float *logits, uint3
         }
         struct strbuf text = STRBUF_INIT;
         size_t len;
-        const char *bytes = tokenizer_bytes(t, best[k], &len);
-        json_write_string(&text, bytes, len);
+        const char *bytes = t ? tokenizer_bytes(t, best[k], &len) : NULL;
+        if (bytes)
+            json_write_string(&text, bytes, len);
         printf("%8d %10.4f  %s\n", best[k], (double)logits[best[k]], strbuf_str(&text));
         strbuf_free(&text);
     }
@@ -124,7 +125,7 @@ static int logits_run(const struct command *command, int argc, char **argv)
     int status;
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    if (tokens_parse(&list, &err) || runtime_open(&runtime, &err)) {
+    if (tokens_parse(&list, &err) || runtime_open(&runtime, RUNTIME_COMPUTES, &err)) {
         token_list_free(&list);
         return command_fail_option(command, &err);
     }
@@ -142,7 +143,7 @@ static int logits_run(const struct command *command, int argc, char **argv)
 const struct command command_logits = {
     .name = "logits",
     .summary = "print what the model says of the next token",
-    .usage = "-m FILE --tokens IDS [OPTIONS]",
+    .usage = "-m PATH --tokens IDS [OPTIONS]",
     .example = "radish logits -m model.gguf --tokens 1,2,3 --json",
     .run = logits_run,
 };

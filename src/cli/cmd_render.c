@@ -40,18 +40,19 @@ static int source_read(struct strbuf *source, struct error *err)
 {
     if (template_path)
         return file_read(template_path, 0, source, err);
-    struct model model = {0};
-    struct gguf_string text;
-    if (runtime_open_model(&model, err))
+    struct tokenizer *tokenizer;
+    size_t len;
+    if (runtime_open_tokenizer(&tokenizer, err))
         return -1;
     int failed = 0;
-    if (gguf_get_string(&model.gguf, "tokenizer.chat_template", &text))
-        strbuf_add(source, text.bytes, text.len);
+    const char *text = tokenizer_chat_template(tokenizer, &len);
+    if (text)
+        strbuf_add(source, text, len);
     else
         failed = error_set(err, ERROR_INPUT,
                            "%s: the model has no chat template; give one with --template",
                            runtime_options.model_path);
-    model_close(&model);
+    tokenizer_close(tokenizer);
     return failed;
 }
 
@@ -78,7 +79,7 @@ static int options_check(struct error *err)
     if (!context_path)
         return error_set(err, ERROR_INPUT, "--context FILE is needed (- for standard input)");
     if (!template_path && !runtime_options.model_path)
-        return error_set(err, ERROR_INPUT, "which template? Give -m FILE or --template FILE");
+        return error_set(err, ERROR_INPUT, "which template? Give -m PATH or --template FILE");
     return now_parse(err);
 }
 
@@ -106,7 +107,7 @@ static int render_run(const struct command *command, int argc, char **argv)
 const struct command command_render = {
     .name = "render",
     .summary = "render a chat template",
-    .usage = "(-m FILE | --template FILE) --context FILE.json",
+    .usage = "(-m PATH | --template FILE) --context FILE.json",
     .example = "radish render -m model.gguf --context conversation.json",
     .run = render_run,
 };

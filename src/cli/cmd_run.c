@@ -140,7 +140,7 @@ static int run_run(const struct command *command, int argc, char **argv)
         return status;
     if (options_check(&err))
         return command_fail(command, &err, EXIT_USAGE);
-    if (runtime_open(&runtime, &err)) /* before anyone types a prompt in vain */
+    if (runtime_open(&runtime, RUNTIME_ANSWERS, &err)) /* before anyone types a prompt in vain */
         return command_fail_option(command, &err);
     int failed = template_check(&runtime.prompt, &err) || prompt_read(&set, &text, &err) ||
                  generator_open(&generator, &runtime, &err);
@@ -156,7 +156,7 @@ static int run_run(const struct command *command, int argc, char **argv)
 const struct command command_run = {
     .name = "run",
     .summary = "answer one prompt and leave",
-    .usage = "-m FILE [OPTIONS] [PROMPT]   (the prompt is read from standard input if not given)",
+    .usage = "-m PATH [OPTIONS] [PROMPT]   (the prompt is read from standard input if not given)",
     .example = "radish run -m model.gguf --temp 0 \"Why is the sky blue?\"",
     .run = run_run,
 };

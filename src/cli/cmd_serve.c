@@ -139,9 +139,11 @@ static int tenants_read(struct error *err)
 /* The cap in pages, which only a loaded model tells. */
 static int tenant_pages_count(const struct runtime *r, struct error *err)
 {
-    uint32_t page_bytes = r->engine->info.groups[0].page_bytes, most = r->engine->limits.n_pages;
+    uint32_t most = r->engine->limits.n_pages;
     if (!tenant_cache.bytes && !tenant_cache.tokens)
         return 0;
+    /* Of all groups together, as the budget has them. */
+    uint32_t page_bytes = (uint32_t)(r->engine->info.kv_bytes / most);
     uint64_t n = tenant_cache.tokens ? tenant_cache.tokens : tenant_cache.bytes / page_bytes;
     if (n < 2)
         return error_set(err, ERROR_INPUT,
@@ -205,7 +207,7 @@ static int serve_run(const struct command *command, int argc, char **argv)
     server.start_bytes = machine_resident_bytes();
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    int failed = options_finish(&err) || runtime_open(&runtime, &err);
+    int failed = options_finish(&err) || runtime_open(&runtime, RUNTIME_ANSWERS, &err);
     if (!failed) {
         failed = serve_model(&runtime, &err);
         runtime_close(&runtime);
@@ -217,7 +219,7 @@ static int serve_run(const struct command *command, int argc, char **argv)
 const struct command command_serve = {
     .name = "serve",
     .summary = "serve a model over OpenAI's API",
-    .usage = "-m FILE [OPTIONS]",
+    .usage = "-m PATH [OPTIONS]",
     .example = "radish serve -m model.gguf --port 8080 --cache-size 2GiB",
     .run = serve_run,
 };

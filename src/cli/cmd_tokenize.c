@@ -1,29 +1,32 @@
 /* `radish tokenize`: text to token ids and back. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/runtime.h"
 
-static bool decode, no_special, parse_special;
+static bool decode, no_special, parse_special, lines;
 
 static const struct option tokenize_options[] = {
     FLAG("decode", &decode, "from a JSON array of ids to text"),
     FLAG("no-special", &no_special, "do not add the tokens that the model puts around a text"),
     FLAG("parse-special", &parse_special, "text that spells a special token becomes that token"),
+    FLAG("lines", &lines,
+         "each line is JSON, a string to encode or ids to decode; so is each answer"),
     {0},
 };
 
-static int text_encode(const struct tokenizer *t, const struct strbuf *in, struct strbuf *out,
+static int text_encode(const struct tokenizer *t, const char *text, size_t len, struct strbuf *out,
                        struct error *err)
 {
-    if (input_check_utf8("the text", strbuf_str(in), in->len, err))
+    if (input_check_utf8("the text", text, len, err))
         return -1;
     struct token_list list = {0};
     int flags = (no_special ? 0 : TOKENIZE_ADD_SPECIAL) |
                 (parse_special ? TOKENIZE_PARSE_SPECIAL : 0);
-    int failed = tokenizer_encode(t, strbuf_str(in), in->len, flags, &list, err);
+    int failed = tokenizer_encode(t, text, len, flags, &list, err);
     struct json_writer w = {.out = out};
     json_array_begin(&w, NULL);
     for (size_t i = 0; i < list.len; i++)
@@ -34,27 +37,74 @@ static int text_encode(const struct tokenizer *t, const struct strbuf *in, struc
     return failed;
 }
 
-static int ids_decode(const struct tokenizer *t, const struct strbuf *in, struct strbuf *out,
+/* The text of the ids, one by one as an answer comes. */
+static int ids_decode(const struct tokenizer *t, const struct json *ids, struct strbuf *out,
                       struct error *err)
 {
-    struct arena arena = ARENA_INIT;
-    struct token_list list = {0};
-    const struct json *ids = json_parse(&arena, strbuf_str(in), in->len, err);
-    int failed = ids ? 0 : -1;
-    if (ids && ids->type != JSON_ARRAY)
-        failed = error_set(err, ERROR_INPUT, "expected a JSON array of token ids");
-    for (const struct json *id = ids ? ids->first : NULL; id && !failed; id = id->next) {
+    struct decode_state state = {0};
+    if (ids->type != JSON_ARRAY)
+        return error_set(err, ERROR_INPUT, "expected a JSON array of token ids");
+    json_each (id, ids) {
         int64_t value;
         if (!json_to_int64(id, &value) || value < 0 || value >= tokenizer_size(t))
-            failed = error_set(err, ERROR_INPUT,
-                               "expected token ids from 0 to %u; the value at byte %zu is not one",
-                               tokenizer_size(t) - 1, id->position);
-        else if (!token_list_add(&list, (int32_t)value))
-            failed = error_set(err, ERROR_MEMORY, "no memory for the tokens");
+            return error_set(err, ERROR_INPUT,
+                             "expected token ids from 0 to %u; the value at byte %zu is not one",
+                             tokenizer_size(t) - 1, id->position);
+        tokenizer_decode_next(t, &state, (int32_t)value, !no_special, out);
     }
-    if (!failed)
-        tokenizer_decode(t, list.ids, list.len, !no_special, out);
-    token_list_free(&list);
+    return 0;
+}
+
+/* A line of text is a JSON string: whole UTF-8 sequences, as a client sees them. */
+static int line_decode(const struct tokenizer *t, const struct json *ids, struct strbuf *out,
+                       struct error *err)
+{
+    struct strbuf bytes = STRBUF_INIT, text = STRBUF_INIT;
+    struct utf8_stream stream = {0};
+    int failed = ids_decode(t, ids, &bytes, err);
+    for (size_t i = 0; i < bytes.len; i++)
+        utf8_stream_add(&stream, bytes.data + i, 1, &text);
+    utf8_stream_end(&stream, &text);
+    json_write_string(out, strbuf_str(&text), text.len);
+    strbuf_addc(out, '\n');
+    strbuf_free(&bytes);
+    strbuf_free(&text);
+    return failed;
+}
+
+static int lines_run(const struct tokenizer *t, const struct strbuf *in, struct strbuf *out,
+                     struct error *err)
+{
+    const char *at = strbuf_str(in), *end = at + in->len;
+    int failed = 0;
+    for (size_t n = 1; at < end && !failed; n++) {
+        struct arena arena = ARENA_INIT;
+        struct error cause;
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        size_t len = (size_t)((newline ? newline : end) - at);
+        const struct json *value = json_parse(&arena, at, len, &cause);
+        failed = !value ? -1
+                 : value->type == JSON_STRING
+                     ? text_encode(t, value->text, value->text_len, out, &cause)
+                     : line_decode(t, value, out, &cause);
+        if (failed)
+            error_set(err, cause.code, "line %zu: %s", n, cause.message);
+        at += len + (newline != NULL);
+        arena_free(&arena);
+    }
+    return failed;
+}
+
+static int input_run(const struct tokenizer *t, const struct strbuf *in, struct strbuf *out,
+                     struct error *err)
+{
+    if (lines)
+        return lines_run(t, in, out, err);
+    if (!decode)
+        return text_encode(t, strbuf_str(in), in->len, out, err);
+    struct arena arena = ARENA_INIT;
+    const struct json *ids = json_parse(&arena, strbuf_str(in), in->len, err);
+    int failed = ids ? ids_decode(t, ids, out, err) : -1;
     arena_free(&arena);
     return failed;
 }
@@ -63,21 +113,16 @@ static int tokenize_run(const struct command *command, int argc, char **argv)
 {
     struct option_set set = {.tables = {runtime_model_options, tokenize_options}};
     struct strbuf in = STRBUF_INIT, out = STRBUF_INIT;
-    struct model model = {0};
     struct tokenizer *tokenizer = NULL;
     struct error err;
     int status;
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    int failed = runtime_open_model(&model, &err) ||
-                 tokenizer_open(&tokenizer, &model.gguf, &err) || input_read(&in, &err);
-    if (!failed)
-        failed = decode ? ids_decode(tokenizer, &in, &out, &err)
-                        : text_encode(tokenizer, &in, &out, &err);
+    int failed = runtime_open_tokenizer(&tokenizer, &err) || input_read(&in, &err) ||
+                 input_run(tokenizer, &in, &out, &err);
     if (!failed)
         fwrite(strbuf_str(&out), 1, out.len, stdout);
     tokenizer_close(tokenizer);
-    model_close(&model);
     strbuf_free(&in);
     strbuf_free(&out);
     return failed ? command_fail(command, &err, EXIT_FAILED) : EXIT_OK;
@@ -86,7 +131,7 @@ static int tokenize_run(const struct command *command, int argc, char **argv)
 const struct command command_tokenize = {
     .name = "tokenize",
     .summary = "turn text into token ids, or back",
-    .usage = "-m FILE [OPTIONS] < TEXT",
+    .usage = "-m PATH [OPTIONS] < TEXT",
     .example = "echo -n \"Hello\" | radish tokenize -m model.gguf",
     .run = tokenize_run,
 };

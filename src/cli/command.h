@@ -16,7 +16,7 @@ struct command {
 };
 
 extern const struct command command_serve, command_chat, command_run, command_bench, command_info,
-    command_tokenize, command_render, command_logits, command_replay;
+    command_tokenize, command_render, command_logits, command_replay, command_quantize;
 
 /* Parses for a command. True: go on. False: leave with *status (help or the version was printed, or
  * an error). */

@@ -7,7 +7,7 @@
 
 static const struct command *const commands[] = {
     &command_serve,    &command_chat,   &command_run,    &command_bench,  &command_info,
-    &command_tokenize, &command_render, &command_logits, &command_replay,
+    &command_tokenize, &command_render, &command_logits, &command_replay, &command_quantize,
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

@@ -5,11 +5,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/parallel.h"
+#include "engine/kv_groups.h"
+#include "engine/kv_sizes.h"
+#include "model/quantize.h"
 #include "sched/scheduler.h"
 
 enum { MAX_BATCH_ROWS = 512, MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
@@ -29,7 +33,8 @@ struct runtime_options runtime_options = {
 };
 
 const struct option runtime_model_options[] = {
-    STRING("model m", &runtime_options.model_path, "FILE", "the model, a GGUF file"),
+    STRING("model m", &runtime_options.model_path, "PATH",
+           "the model: a GGUF file, or a directory as on Hugging Face"),
     {0},
 };
 
@@ -44,6 +49,8 @@ const struct option runtime_engine_options[] = {
          "longest conversation in tokens (default: the model's)"),
     SIZE("cache-size", &runtime_options.cache_size, "SIZE",
          "KV memory: 2GiB, 100000t (tokens) or max; default: 1/5 of memory, 256MiB to 8GiB"),
+    STRING("quantize", &runtime_options.quantize, "TYPE",
+           "quantise float weights as they are loaded: q8_0, q4_k, ... (f32: turn all to floats)"),
     CHOICE("kv-type", &runtime_options.kv_type, "TYPE", kv_type_names,
            "f16 (default), f32 or bf16"),
     CHOICE("pack-cache", &runtime_options.pack_cache, "WHEN", pack_cache_names,
@@ -71,6 +78,7 @@ const struct option runtime_mock_options[] = {
     UINT("mock-batch-cost-us", &runtime_options.mock.batch_cost_us, "N", 0, 1e7, NULL),
     UINT("mock-fail-every", &runtime_options.mock.fail_every, "N", 0, NO_MAX, NULL),
     UINT("mock-nan-every", &runtime_options.mock.nan_every, "N", 0, NO_MAX, NULL),
+    UINT("mock-window", &runtime_options.mock.window, "N", 0, 1e6, NULL),
     {0},
 };
 
@@ -82,14 +90,36 @@ bool runtime_parse(const struct command *command, struct option_set *set, int ar
         return false;
     if (runtime_options.model_path || runtime_options.engine == ENGINE_MOCK)
         return true;
-    error_set(&err, ERROR_INPUT, "which model? Give a GGUF file with -m FILE");
+    error_set(&err, ERROR_INPUT, "which model? Give a GGUF file or a directory with -m PATH");
     *status = command_fail(command, &err, EXIT_USAGE);
     return false;
 }
 
 int runtime_open_model(struct model *m, struct error *err)
 {
-    return model_open(m, runtime_options.model_path, err);
+    struct model_options options = {.context = runtime_options.context};
+    enum tensor_type type;
+    if (runtime_options.quantize) {
+        if (!quantize_type(runtime_options.quantize, &type))
+            return error_set(err, ERROR_INPUT, "--quantize %s: there are: %s",
+                             runtime_options.quantize, quantize_names());
+        options.quantize = &type;
+    }
+    return model_open(m, runtime_options.model_path, &options, err);
+}
+
+int runtime_open_tokenizer(struct tokenizer **out, struct error *err)
+{
+    const char *path = runtime_options.model_path;
+    struct stat info;
+    struct gguf gguf;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return tokenizer_open_directory(out, path, 0, err);
+    if (gguf_open(&gguf, path, err))
+        return -1;
+    int failed = tokenizer_open(out, &gguf, err);
+    gguf_close(&gguf);
+    return failed;
 }
 
 static void progress_show(void *context, double done)
@@ -119,15 +149,26 @@ static uint64_t largest_cache_bytes(uint64_t weight_bytes)
     return bytes > taken ? bytes - taken : 0;
 }
 
-/* Pages of the pool for a page of that size, beside weights of that size. */
-static int pages_count(uint64_t page_bytes, uint64_t weight_bytes, uint32_t *n_pages,
-                       struct error *err)
+/* Pages of both pools, for pages of those sizes, beside weights of that size. */
+static int pages_count(const struct kv_group groups[KV_GROUPS], uint64_t weight_bytes,
+                       struct engine_limits *limits, struct error *err)
 {
     const struct cache_size *size = &runtime_options.cache_size;
     uint64_t bytes = size->is_max  ? largest_cache_bytes(weight_bytes)
                      : size->bytes ? size->bytes
                                    : default_cache_bytes();
-    uint64_t n = size->tokens ? size->tokens : bytes / page_bytes;
+    uint64_t n = size->tokens;
+    if (size->tokens) {
+        n = n > SCHEDULER_MAX_PAGES ? SCHEDULER_MAX_PAGES : n;
+        limits->n_window_pages = kv_window_pages((uint32_t)n, groups[KV_WINDOW].window,
+                                                 limits->max_seqs, limits->max_rows);
+    } else {
+        uint32_t n_pages;
+        kv_split(bytes, groups, limits->max_seqs, limits->max_rows, &n_pages,
+                 &limits->n_window_pages);
+        n = n_pages;
+    }
+    uint64_t page_bytes = (uint64_t)groups[KV_FULL].page_bytes + groups[KV_WINDOW].page_bytes;
     if (n < 2 && size->is_max)
         return error_set(err, ERROR_INPUT,
                          "--cache-size max leaves no memory for a conversation: %" PRIu64
@@ -138,26 +179,35 @@ static int pages_count(uint64_t page_bytes, uint64_t weight_bytes, uint32_t *n_p
                          "--cache-size holds no conversation: that takes 2 tokens at least, of "
                          "%" PRIu64 " bytes each",
                          page_bytes);
-    *n_pages = n > SCHEDULER_MAX_PAGES ? SCHEDULER_MAX_PAGES : (uint32_t)n;
-    if (*n_pages * page_bytes > machine_memory_bytes())
+    limits->n_pages = n > SCHEDULER_MAX_PAGES ? SCHEDULER_MAX_PAGES : (uint32_t)n;
+    if (limits->n_window_pages > limits->n_pages)
+        limits->n_window_pages = limits->n_pages;
+    uint64_t all = (uint64_t)limits->n_pages * groups[KV_FULL].page_bytes +
+                   (uint64_t)limits->n_window_pages * groups[KV_WINDOW].page_bytes;
+    if (all > machine_memory_bytes())
         log_warn("the cache may grow to %" PRIu64 " MiB, and there are %" PRIu64
                  " MiB of memory (see --cache-size)",
-                 (*n_pages * page_bytes) >> 20, machine_memory_bytes() >> 20);
+                 all >> 20, machine_memory_bytes() >> 20);
     return 0;
 }
 
-static void context_choose(struct runtime *r, uint32_t trained, struct engine_limits *limits)
+/* Beyond what it was trained for a model writes nonsense, sooner or later; its file says if and how
+ * its positions are scaled, and `trained` is what that comes to. */
+static int context_choose(struct runtime *r, uint32_t trained, struct engine_limits *limits,
+                          struct error *err)
 {
     r->context = runtime_options.context ? runtime_options.context : trained;
     if (r->context > trained)
-        log_warn("a context of %u is longer than the %u that the model was trained with",
-                 r->context, trained);
+        return error_set(err, ERROR_INPUT,
+                         "-c %u is longer than the %u tokens that the model was made for",
+                         r->context, trained);
     if (r->context > limits->n_pages) {
         log_warn("the cache holds %u tokens: the context is %u, not %u (see --cache-size)",
                  limits->n_pages, limits->n_pages, r->context);
         r->context = limits->n_pages;
     }
     limits->max_length = r->context;
+    return 0;
 }
 
 static struct engine_limits limits_from_options(void)
@@ -174,27 +224,46 @@ static struct engine_limits limits_from_options(void)
     };
 }
 
+/* It has no training to go beyond. */
+static uint32_t mock_context(void)
+{
+    return runtime_options.context > MOCK_CONTEXT ? runtime_options.context : MOCK_CONTEXT;
+}
+
 static int mock_open(struct runtime *r, struct error *err)
 {
     struct engine_limits limits = limits_from_options();
     struct mock_options mock = runtime_options.mock;
+    struct kv_group groups[KV_GROUPS] = {{1, MOCK_PAGE_BYTES, 0}};
+    if (mock.window)
+        groups[KV_WINDOW] = (struct kv_group){1, MOCK_PAGE_BYTES, mock.window};
     if (prompt_maker_open_bytes(&r->prompt, runtime_options.template_path, err) ||
-        pages_count(MOCK_PAGE_BYTES, 0, &limits.n_pages, err))
+        pages_count(groups, 0, &limits, err))
         return -1;
-    if (!runtime_options.cache_size.bytes && !runtime_options.cache_size.tokens)
+    if (!runtime_options.cache_size.bytes && !runtime_options.cache_size.tokens) {
         limits.n_pages = 16 * MOCK_CONTEXT;
+        limits.n_window_pages = kv_window_pages(limits.n_pages, mock.window, limits.max_seqs,
+                                                limits.max_rows);
+    }
     mock.n_vocab = tokenizer_size(r->prompt.tokenizer);
     mock.end_token = tokenizer_eos(r->prompt.tokenizer);
-    context_choose(r, MOCK_CONTEXT, &limits);
     strcpy(r->model_name, "mock");
     r->quantisation = "none";
-    return mock_engine_open(&r->engine, &mock, &limits, err);
+    return context_choose(r, mock_context(), &limits, err)
+               ? -1
+               : mock_engine_open(&r->engine, &mock, &limits, err);
 }
 
+/* The last part of the path; a directory may have slashes behind it. */
 static void name_from_path(char *name, size_t size, const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    snprintf(name, size, "%s", slash ? slash + 1 : path);
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    snprintf(name, size, "%.*s", (int)(end - begin), path + begin);
     char *dot = strrchr(name, '.');
     if (dot && strcmp(dot, ".gguf") == 0)
         *dot = '\0';
@@ -217,24 +286,45 @@ static int threads_check(struct error *err)
     return 0;
 }
 
-static int cpu_open(struct runtime *r, struct error *err)
+int runtime_model_tokenizer(const struct model *m, struct tokenizer **out, struct error *err)
+{
+    const struct checkpoint *c = m->checkpoint;
+    return c->kind == CHECKPOINT_GGUF
+               ? tokenizer_open(out, c->gguf, err)
+               : tokenizer_open_directory(out, c->path, m->hparams.n_vocab, err);
+}
+
+static int prompts_open(struct runtime *r, enum runtime_use use, struct error *err)
+{
+    struct tokenizer *tokenizer;
+    if (runtime_model_tokenizer(&r->model, &tokenizer, err))
+        return use == RUNTIME_COMPUTES ? 0 : -1;
+    return prompt_maker_open_with(&r->prompt, tokenizer, runtime_options.template_path, err);
+}
+
+static int cpu_open(struct runtime *r, enum runtime_use use, struct error *err)
 {
     struct engine_limits limits = limits_from_options();
-    if (threads_check(err) || runtime_open_model(&r->model, err) ||
-        prompt_maker_open(&r->prompt, &r->model.gguf, runtime_options.template_path, err) ||
-        pages_count(kv_page_bytes(&r->model.hparams, limits.kv_type), r->model.weight_bytes,
-                    &limits.n_pages, err))
+    struct kv_group groups[KV_GROUPS] = {0};
+    if (threads_check(err) || runtime_open_model(&r->model, err) || prompts_open(r, use, err))
         return -1;
-    context_choose(r, r->model.hparams.n_context, &limits);
+    kv_groups(&r->model.hparams, limits.kv_type, groups);
+    if (use == RUNTIME_COMPUTES) {
+        groups[KV_FULL] = kv_groups_joined(groups);
+        groups[KV_WINDOW] = (struct kv_group){0};
+    }
+    if (pages_count(groups, r->model.weight_bytes, &limits, err) ||
+        context_choose(r, r->model.hparams.n_context, &limits, err))
+        return -1;
     name_from_path(r->model_name, sizeof r->model_name, runtime_options.model_path);
     r->quantisation = model_quantisation(&r->model);
     return cpu_engine_open(&r->engine, &r->model, &limits, progress_show, r->model_name, err);
 }
 
-int runtime_open(struct runtime *r, struct error *err)
+int runtime_open(struct runtime *r, enum runtime_use use, struct error *err)
 {
     *r = (struct runtime){0};
-    int failed = runtime_options.engine == ENGINE_MOCK ? mock_open(r, err) : cpu_open(r, err);
+    int failed = runtime_options.engine == ENGINE_MOCK ? mock_open(r, err) : cpu_open(r, use, err);
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\r\033[K"); /* the progress has had its time */
     if (failed)

@@ -20,6 +20,7 @@ struct runtime_options {
     uint32_t context;   /* 0: what the model was trained with */
     uint32_t max_seqs;
     struct cache_size cache_size; /* not given: a fifth of the memory, 256 MiB to 8 GiB */
+    const char *quantize;         /* the type that weights are computed in; NULL: their own */
     const char *kernels;
     const char *template_path;
     struct mock_options mock;
@@ -40,17 +41,24 @@ bool runtime_parse(const struct command *command, struct option_set *set, int ar
 struct runtime {
     struct model model; /* not open with the mock engine */
     struct engine *engine;
-    struct prompt_maker prompt;
-    char model_name[128];     /* the file's name without ".gguf" */
-    const char *quantisation; /* of most weights: "Q4_1" */
+    struct prompt_maker prompt; /* RUNTIME_COMPUTES: without a tokenizer if there is none */
+    char model_name[128];       /* the file's name without ".gguf" */
+    const char *quantisation;   /* of most weights: "Q4_1" */
     uint32_t context;
 };
 
+/* What it is opened for: to answer, with prompts and a scheduler, or for the engine alone, all of
+ * whose KV is then in one group, and a tokenizer only if the model has one. */
+enum runtime_use { RUNTIME_ANSWERS, RUNTIME_COMPUTES };
+
 /* Opens everything, with progress on stderr when it is a terminal. */
-int runtime_open(struct runtime *r, struct error *err);
+int runtime_open(struct runtime *r, enum runtime_use use, struct error *err);
 void runtime_close(struct runtime *r);
 
-/* Only the file, for commands that compute nothing. */
+/* Only the files, for commands that compute nothing; only what is of the tokenizer in them. */
 int runtime_open_model(struct model *m, struct error *err);
+int runtime_open_tokenizer(struct tokenizer **out, struct error *err);
+/* The tokenizer of an open model. */
+int runtime_model_tokenizer(const struct model *m, struct tokenizer **out, struct error *err);
 
 #endif

@@ -19,6 +19,8 @@
  *                                                               and in order of position
  * A row at position p writes KV to its page (which the runs also name, at index p) and attends to
  * positions 0..p of its sequence, so rows of one batch see those before them in the same batch.
+ * Layers that see only a window of positions keep their KV in pages of their own, of which a
+ * sequence needs no more than the window: a row has a page there too.
  *
  * One thread owns an engine; it is also compute thread 0 where the engine has threads.
  * bit_exact: a row's values depend on nothing but the tokens before it: not on the rest of the
@@ -31,38 +33,34 @@ static inline uint32_t kv_type_bytes(enum kv_type type)
     return type == KV_F32 ? 4 : 2;
 }
 
-/* Bytes of one position: the keys and values of every layer. */
-static inline uint64_t kv_page_bytes(const struct hparams *h, enum kv_type type)
-{
-    return (uint64_t)2 * h->n_layers * h->n_kv_heads * h->head_dim * kv_type_bytes(type);
-}
-
 /* Whether weights, in the form that an engine prepares them in, are kept in a file beside the model
  * for the next start: where that is clearly faster than to prepare them again, or always. */
 enum pack_cache_mode { PACK_CACHE_OFF, PACK_CACHE_AUTO, PACK_CACHE_ON };
 
-enum { ENGINE_MAX_GROUPS = 4 };
+/* Layers that keep KV in the same way. The first group has those that see all positions (there may
+ * be none: then its pages only stand for positions), the second those that see a window. */
+enum kv_group_id { KV_FULL, KV_WINDOW, KV_GROUPS };
 
 /* Whether each compute thread keeps to one CPU. Auto: where cpu_topology_should_pin says so. */
 enum pinning { PIN_OFF, PIN_AUTO, PIN_ON };
 
 struct engine_limits {
-    uint32_t n_pages;    /* KV positions */
-    uint32_t max_rows;   /* rows in a batch */
-    uint32_t max_seqs;   /* sequences in a batch */
-    uint32_t max_length; /* positions in a sequence */
-    uint32_t n_threads;  /* 0: one for each fast core */
+    uint32_t n_pages;        /* KV positions */
+    uint32_t n_window_pages; /* of them in the group of windowed layers; 0: the model has none */
+    uint32_t max_rows;       /* rows in a batch */
+    uint32_t max_seqs;       /* sequences in a batch */
+    uint32_t max_length;     /* positions in a sequence */
+    uint32_t n_threads;      /* 0: one for each fast core */
     enum pinning pinning;
     enum kv_type kv_type;
     enum pack_cache_mode pack_cache;
     const char *kernels; /* kernel path by name ("scalar", "avx2", ...), NULL: the best there is */
 };
 
-/* Layers that keep KV in the same way. A model whose layers all see everything has one group. */
 struct kv_group {
     uint32_t n_layers;
     uint32_t page_bytes; /* of one position over all layers of the group */
-    uint32_t window;     /* positions that stay visible, 0: all */
+    uint32_t window;     /* positions that a row sees, itself among them; 0: all */
 };
 
 /* Multiply-adds, of small integers and of floats. */
@@ -95,8 +93,8 @@ struct machine_limits {
 struct engine_info {
     char name[64]; /* "cpu (avx512-vnni, 2 threads)" */
     uint32_t n_vocab;
-    uint32_t n_groups;
-    struct kv_group groups[ENGINE_MAX_GROUPS];
+    uint32_t n_groups; /* 2 with windowed layers, else 1 */
+    struct kv_group groups[KV_GROUPS];
     bool bit_exact;
     uint32_t row_tile;     /* rows that are computed together: whole tiles are cheapest; 0: any */
     uint64_t weight_bytes; /* weights in the form that the engine has made of them */
@@ -107,10 +105,18 @@ struct engine_info {
     struct engine_cost cost;
 };
 
+/* Positions first .. length - 1 of a sequence in the second group. */
+struct window_pages {
+    const struct page_run *runs;
+    uint32_t n_runs;
+    uint32_t first; /* at most the first position that a row of the batch sees */
+};
+
 struct batch_seq {
     const struct page_run *runs; /* [n_runs], covering positions 0 .. length - 1 */
     uint32_t n_runs;
     uint32_t length; /* positions after this batch */
+    struct window_pages window;
 };
 
 enum row_output { OUTPUT_NONE, OUTPUT_LOGITS };
@@ -121,6 +127,7 @@ struct batch_row {
     uint32_t page;
     uint32_t seq; /* index into batch.seqs */
     enum row_output output;
+    uint32_t window_page; /* in the second group */
 };
 
 struct batch {
@@ -135,6 +142,7 @@ struct batch {
     /* Sequences have no page from here on. They have some that no row was computed for yet, which
      * the engine may make ready. 0: not known. */
     uint32_t page_end;
+    uint32_t window_page_end; /* the same in the second group */
 };
 
 struct engine {
@@ -193,7 +201,8 @@ int cpu_engine_open(struct engine **out, const struct model *model,
                     struct error *err);
 
 /* Deterministic fake logits from the tokens alone, for tests without weights: the KV of a page is
- * a digest of the tokens up to it, so that a wrong page table gives wrong logits. */
+ * a digest of the tokens up to it, so that a wrong page table gives wrong logits. With a window it
+ * has a second group, in which it reads exactly what a row may see. */
 struct mock_options {
     uint32_t n_vocab;
     uint32_t n_tokens;      /* that prompts may have, if more than n_vocab */
@@ -203,6 +212,7 @@ struct mock_options {
     uint32_t fail_every;    /* every n-th batch fails once; 0: none */
     uint32_t nan_every;     /* every n-th row of logits is no numbers; 0: none */
     int32_t end_token;      /* made likely now and then, so that answers end; -1: never */
+    uint32_t window;        /* positions that a row sees in the second group; 0: there is none */
 };
 
 int mock_engine_open(struct engine **out, const struct mock_options *options,

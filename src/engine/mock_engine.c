@@ -1,7 +1,9 @@
 /* An engine without weights, for tests and for trying the server. The KV of a page is one digest
  * of the token and the page before it; the logits of a row are made from every page of the
  * sequence up to it, as attention would read them. So a wrong, stale or reused page anywhere in a
- * page table gives wrong logits, and nothing but the tokens gives the right ones.
+ * page table gives wrong logits, and nothing but the tokens gives the right ones. With a window,
+ * what a row keeps in either group and its logits are also made from the window pages of the
+ * positions that it sees, and of no others.
  * Owner: the thread that owns the engine. Pages of a batch that failed or was stopped are filled
  * with rubbish on purpose: whoever uses them notices. */
 #include "engine/engine.h"
@@ -36,6 +38,7 @@ struct mock_engine {
     struct mock_options options;
     const struct batch *batch; /* between submit and wait */
     uint64_t *digest;          /* [n_pages] */
+    uint64_t *window_digest;   /* [n_window_pages], with a window */
     uint64_t n_batches;
     uint32_t since_failure; /* batches */
     uint32_t since_nan;     /* rows of logits */
@@ -75,8 +78,12 @@ static bool spend_cost(const struct mock_engine *m, const struct batch *batch)
 
 static void spoil_pages(struct mock_engine *m, const struct batch *batch)
 {
-    for (uint32_t i = 0; i < batch->n_rows; i++)
-        m->digest[batch->rows[i].page] = hash_pair(SALT_RUBBISH, m->n_batches * 4096 + i);
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        uint64_t rubbish = hash_pair(SALT_RUBBISH, m->n_batches * 4096 + i);
+        m->digest[batch->rows[i].page] = rubbish;
+        if (m->options.window)
+            m->window_digest[batch->rows[i].window_page] = rubbish;
+    }
 }
 
 static enum byte_class byte_class(int32_t token)
@@ -147,28 +154,96 @@ static uint32_t page_walk_next(struct page_walk *walk)
     return walk->run->first + walk->index++;
 }
 
+/* What one position adds to the sum of those that a row sees. */
+static uint64_t weighed(uint64_t digest, uint32_t position)
+{
+    return digest * (2 * (uint64_t)position + 1);
+}
+
+/* The window of the next row: the sum of its positions first .. next - 1, which slides along. */
+struct window_view {
+    struct page_walk front, back; /* at `next`, at `first` */
+    uint32_t first, next;
+    uint64_t sum;
+};
+
+static void window_view_begin(const struct mock_engine *m, struct window_view *v,
+                              const struct batch_seq *seq, uint32_t position)
+{
+    uint32_t from = seq->window.first;
+    uint32_t first = position >= m->options.window ? position + 1 - m->options.window : 0;
+    assert(from <= first);
+    *v = (struct window_view){{seq->window.runs, 0}, {seq->window.runs, 0}, first, first, 0};
+    for (; from < first; from++) {
+        page_walk_next(&v->front);
+        page_walk_next(&v->back);
+    }
+    for (; v->next < position; v->next++)
+        v->sum += weighed(m->window_digest[page_walk_next(&v->front)], v->next);
+}
+
+/* Moves on over a row, whose own page is written: it sees itself, and the next row not its first
+ * position, if that is W back. Gives the sum of all that the row sees. */
+static uint64_t window_view_pass(struct mock_engine *m, struct window_view *v,
+                                 const struct batch_row *row, uint64_t digest)
+{
+    uint32_t page = page_walk_next(&v->front);
+    assert(row->window_page == page && v->next == row->position);
+    (void)row;
+    m->window_digest[page] = hash_pair(digest, v->sum);
+    uint64_t sum = v->sum += weighed(m->window_digest[page], v->next++);
+    if (v->next - v->first >= m->options.window) {
+        v->sum -= weighed(m->window_digest[page_walk_next(&v->back)], v->first);
+        v->first++;
+    }
+    return sum;
+}
+
 /* Computes the rows of one sequence, `n` of them; returns how many rows of logits it wrote. */
 static uint32_t compute_seq(struct mock_engine *m, const struct batch_seq *seq,
                             const struct batch_row *rows, uint32_t n, float *logits)
 {
     struct page_walk walk = {seq->runs, 0};
-    uint64_t last = DIGEST_START, seen = 0;
+    struct window_view view = {0};
+    uint64_t last = DIGEST_START, seen = 0, in_window = 0;
     uint32_t position = 0, n_logits = 0;
     for (; position < rows[0].position; position++) {
         last = m->digest[page_walk_next(&walk)];
-        seen += last * (2 * (uint64_t)position + 1);
+        seen += weighed(last, position);
     }
+    if (m->options.window)
+        window_view_begin(m, &view, seq, position);
     for (uint32_t i = 0; i < n; i++, position++) {
         uint32_t page = page_walk_next(&walk);
         assert(rows[i].position == position && rows[i].page == page);
         last = hash_pair(last, (uint32_t)rows[i].token);
+        if (m->options.window) {
+            last = hash_pair(last, view.sum);
+            in_window = hash_mix(window_view_pass(m, &view, &rows[i], last));
+        }
         m->digest[page] = last;
-        seen += last * (2 * (uint64_t)position + 1);
+        seen += weighed(last, position);
         if (rows[i].output == OUTPUT_LOGITS)
-            make_logits(m, hash_mix(seen), rows[i].token,
+            make_logits(m, hash_mix(seen + in_window), rows[i].token,
                         logits + (size_t)n_logits++ * m->options.n_vocab);
     }
     return n_logits;
+}
+
+/* The runs name pages that there are, one for each of `length` positions. */
+static void check_runs(const struct page_run *runs, uint32_t n_runs, uint32_t length,
+                       uint32_t n_pages)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_runs; i++) {
+        assert(runs[i].count > 0 && runs[i].first < n_pages &&
+               runs[i].count <= n_pages - runs[i].first);
+        n += runs[i].count;
+    }
+    assert(n == length);
+    (void)n;
+    (void)length;
+    (void)n_pages;
 }
 
 static void check_batch(const struct engine *e, const struct batch *batch)
@@ -177,16 +252,12 @@ static void check_batch(const struct engine *e, const struct batch *batch)
     assert(batch->n_seqs > 0 && batch->n_seqs <= e->limits.max_seqs);
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
         const struct batch_seq *seq = &batch->seqs[i];
-        uint32_t length = 0;
-        for (uint32_t k = 0; k < seq->n_runs; k++) {
-            assert(seq->runs[k].count > 0 && seq->runs[k].first < e->limits.n_pages &&
-                   seq->runs[k].count <= e->limits.n_pages - seq->runs[k].first);
-            length += seq->runs[k].count;
-        }
-        assert(length == seq->length && length <= e->limits.max_length);
-        (void)length;
+        assert(seq->length <= e->limits.max_length);
+        check_runs(seq->runs, seq->n_runs, seq->length, e->limits.n_pages);
+        if (e->info.n_groups > 1)
+            check_runs(seq->window.runs, seq->window.n_runs, seq->length - seq->window.first,
+                       e->limits.n_window_pages);
     }
-    (void)e;
 }
 
 static int mock_submit(struct engine *e, const struct batch *batch, struct error *err)
@@ -244,6 +315,7 @@ static void mock_close(struct engine *e)
 {
     struct mock_engine *m = (struct mock_engine *)e;
     free(m->digest);
+    free(m->window_digest);
     free(m);
 }
 
@@ -256,23 +328,31 @@ int mock_engine_open(struct engine **out, const struct mock_options *options,
         return error_set(err, ERROR_INPUT, "a mock vocabulary of %u has no end token %d",
                          options->n_vocab, options->end_token);
     struct mock_engine *m = calloc(1, sizeof *m);
-    if (m)
+    uint32_t n_window_pages = options->window ? limits->n_window_pages : 0;
+    if (m) {
         m->digest = calloc(limits->n_pages, sizeof *m->digest);
-    if (!m || !m->digest) {
-        free(m);
+        m->window_digest = calloc(n_window_pages + (size_t)1, sizeof *m->window_digest);
+    }
+    if (!m || !m->digest || !m->window_digest) {
+        if (m)
+            mock_close(&m->engine);
         return error_set(err, ERROR_MEMORY, "no memory for a mock engine of %u pages",
                          limits->n_pages);
     }
+    uint32_t page_bytes = sizeof *m->digest;
     m->options = *options;
     m->engine = (struct engine){
         .ops = &mock_ops,
         .limits = *limits,
         .info = {.name = "mock",
                  .n_vocab = options->n_vocab,
-                 .n_groups = 1,
-                 .groups = {{.n_layers = 1, .page_bytes = sizeof *m->digest}},
+                 .n_groups = options->window ? 2 : 1,
+                 .groups = {{.n_layers = 1, .page_bytes = page_bytes},
+                            {.n_layers = options->window ? 1 : 0,
+                             .page_bytes = options->window ? page_bytes : 0,
+                             .window = options->window}},
                  .bit_exact = true,
-                 .kv_bytes = (uint64_t)limits->n_pages * sizeof *m->digest},
+                 .kv_bytes = ((uint64_t)limits->n_pages + n_window_pages) * page_bytes},
     };
     *out = &m->engine;
     return 0;

@@ -6,18 +6,14 @@
 #include "model/gguf.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/hash.h"
+#include "model/model_file.h"
 
 enum {
     MAX_ENTRIES = 1 << 24, /* of pairs, of tensors, of strings in an array */
@@ -27,7 +23,6 @@ enum {
     MAX_ALIGNMENT = 1 << 20,
     MIN_PAIR_BYTES = 8 + 1 + 4 + 1,           /* length, key, type, value */
     MIN_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8, /* length, name, n_dims, one dim, type, offset */
-    SHOWN_NAME_BYTES = 64,
 };
 
 /* Open addressing over entries: a slot holds an entry's number plus one, 0 when it is empty.
@@ -42,7 +37,7 @@ struct name_table {
 
 struct gguf_index {
     struct name_table values, tensors;
-    bool is_mapped; /* the bytes are ours to unmap */
+    struct model_file file;
 };
 
 /* Where the walk stands. A failed read sets `err` and everything after it is given up. */
@@ -57,21 +52,9 @@ static size_t remaining(const struct reader *r)
     return r->g->map_bytes - r->at;
 }
 
-/* Names come from the file: shown short and with nothing in them that a terminal would obey. */
-struct shown {
-    char text[SHOWN_NAME_BYTES + 4];
-};
-
-static struct shown show(struct gguf_string name)
+static struct shown_name show(struct gguf_string name)
 {
-    struct shown s;
-    size_t len = name.len < SHOWN_NAME_BYTES ? name.len : SHOWN_NAME_BYTES;
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)name.bytes[i];
-        s.text[i] = c >= 0x20 && c < 0x7f ? (char)c : '?';
-    }
-    strcpy(s.text + len, name.len > len ? "..." : "");
-    return s;
+    return shown_name(name.bytes, name.len);
 }
 
 /* "path: at offset N: what is wrong". */
@@ -333,10 +316,8 @@ static int read_values(struct reader *r, size_t count)
 static const char *foreign_type_name(uint32_t type)
 {
     static const char *const names[] = {
-        [4] = "Q4_2",    [5] = "Q4_3",     [9] = "Q8_1",   [15] = "Q8_K",  [16] = "IQ2_XXS",
-        [17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S", [21] = "IQ3_S", [22] = "IQ2_S",
-        [23] = "IQ4_XS", [24] = "I8",      [25] = "I16",   [26] = "I32",   [27] = "I64",
-        [28] = "F64",    [29] = "IQ1_M",   [34] = "TQ1_0", [35] = "TQ2_0", [40] = "NVFP4",
+        [4] = "Q4_2", [5] = "Q4_3", [9] = "Q8_1", [15] = "Q8_K", [24] = "I8",
+        [25] = "I16", [26] = "I32", [27] = "I64", [28] = "F64",
     };
     const char *name = type < sizeof names / sizeof *names ? names[type] : NULL;
     return name ? name : "unknown";
@@ -379,7 +360,7 @@ static int read_tensor(struct reader *r, struct gguf_tensor *t, uint64_t *offset
     }
     if (read_u32(r, &type, "a tensor's type"))
         return -1;
-    if (!tensor_type_info(type))
+    if (type >= N_GGUF_TYPES || !tensor_type_info(type))
         return bad(r, start, "tensor %s is of type %" PRIu32 " (%s), which radish does not read",
                    show(t->name).text, type, foreign_type_name(type));
     t->type = (enum tensor_type)type;
@@ -498,41 +479,23 @@ static int read_file(struct reader *r)
 
 static int gguf_begin(struct gguf *g, const char *path, struct error *err)
 {
-    *g = (struct gguf){0};
-    g->path = strdup(path);
-    g->index = calloc(1, sizeof(struct gguf_index));
-    if (g->path && g->index)
-        return 0;
-    gguf_close(g);
-    return error_set(err, ERROR_MEMORY, "%s: no memory", path);
+    *g = (struct gguf){.index = calloc(1, sizeof(struct gguf_index))};
+    return g->index ? 0 : error_set(err, ERROR_MEMORY, "%s: no memory", path);
 }
 
-static int gguf_map(struct gguf *g, struct error *err)
+/* Reads the file that `rc` says is open; closes everything when something is wrong. */
+static int gguf_finish(struct gguf *g, int rc, struct error *err)
 {
-    struct stat st;
-    int fd = open(g->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not make us wait */
-    if (fd < 0)
-        return error_set(err, ERROR_IO, "%s: %s", g->path, strerror(errno));
-    int rc = 0;
-    if (fstat(fd, &st) != 0)
-        rc = error_set(err, ERROR_IO, "%s: %s", g->path, strerror(errno));
-    else if (S_ISDIR(st.st_mode))
-        rc = error_set(err, ERROR_IO, "%s: a directory, not a GGUF file", g->path);
-    else if (!S_ISREG(st.st_mode))
-        rc = error_set(err, ERROR_IO, "%s: not a regular file", g->path);
-    else if (st.st_size == 0)
-        rc = error_set_at(err, ERROR_FORMAT, 0, "%s: the file is empty", g->path);
     if (rc == 0) {
-        void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (map == MAP_FAILED) {
-            rc = error_set(err, ERROR_IO, "%s: cannot map it: %s", g->path, strerror(errno));
-        } else {
-            g->map = map;
-            g->map_bytes = (size_t)st.st_size;
-            ((struct gguf_index *)g->index)->is_mapped = true;
-        }
+        const struct model_file *file = &((struct gguf_index *)g->index)->file;
+        g->path = file->path;
+        g->map = file->bytes;
+        g->map_bytes = file->len;
+        g->mtime_ns = file->mtime_ns;
+        rc = read_file(&(struct reader){.g = g, .err = err});
     }
-    close(fd);
+    if (rc)
+        gguf_close(g);
     return rc;
 }
 
@@ -540,11 +503,8 @@ int gguf_open(struct gguf *g, const char *path, struct error *err)
 {
     if (gguf_begin(g, path, err))
         return -1;
-    if (gguf_map(g, err) || read_file(&(struct reader){.g = g, .err = err})) {
-        gguf_close(g);
-        return -1;
-    }
-    return 0;
+    struct gguf_index *index = g->index;
+    return gguf_finish(g, model_file_open(&index->file, path, err), err);
 }
 
 int gguf_open_memory(struct gguf *g, const char *path, const void *bytes, size_t len,
@@ -552,13 +512,8 @@ int gguf_open_memory(struct gguf *g, const char *path, const void *bytes, size_t
 {
     if (gguf_begin(g, path, err))
         return -1;
-    g->map = bytes;
-    g->map_bytes = len;
-    if (read_file(&(struct reader){.g = g, .err = err})) {
-        gguf_close(g);
-        return -1;
-    }
-    return 0;
+    struct gguf_index *index = g->index;
+    return gguf_finish(g, model_file_open_memory(&index->file, path, bytes, len, err), err);
 }
 
 void gguf_close(struct gguf *g)
@@ -569,13 +524,11 @@ void gguf_close(struct gguf *g)
     free(g->values);
     free(g->tensors);
     if (index) {
-        if (index->is_mapped)
-            munmap((void *)g->map, g->map_bytes);
+        model_file_close(&index->file);
         free(index->values.slots);
         free(index->tensors.slots);
         free(index);
     }
-    free(g->path);
     *g = (struct gguf){0};
 }
 

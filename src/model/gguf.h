@@ -59,6 +59,7 @@ struct gguf {
     char *path;
     const uint8_t *map;
     size_t map_bytes;
+    int64_t mtime_ns; /* of the file */
     uint32_t version;
     struct gguf_value *values; /* in file order */
     size_t n_values;

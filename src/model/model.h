@@ -4,68 +4,216 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/error.h"
-#include "model/gguf.h"
+#include "model/checkpoint.h"
+#include "model/weight.h"
 
-/* A model is described, not coded: hyper-parameters from the file, weights as views into its
- * mapping. Both are read-only after model_open and shared by all threads. */
+/* A model is described, not coded: what its layers are and how large, and weights as views into its
+ * files. All of it is read-only after model_open and shared by all threads.
+ *
+ * This is the one decoder that every engine computes; a part is left out where the model has no
+ * weight for it (NULL), a factor is 1 and a cap 0 where the model has none:
+ *
+ *   x = token_embd[token] * embd_scale
+ *   for each layer:
+ *     a    = norm(x, attn_norm)
+ *     q, k, v from a: + bias, q and k normed, rope, q * temperature(position)
+ *     o    = attn_output · softmax(cap(q·k * attn_scale), sinks) v  + bias
+ *     y    = x + norm(o, attn_post_norm) * residual_scale
+ *     f    = is_parallel ? a : norm(y, ffn_norm)
+ *     x    = y + norm(ffn(f), ffn_post_norm) * residual_scale
+ *     x   += per-layer input (see layer_weights)
+ *     x   *= out_scale
+ *   logits = cap(output · norm(x, output_norm) * logit_scale)
+ *
+ *   ffn(f) = dense(f) + shared experts(f) + sum over the chosen experts of weight * expert(f)
+ *   dense(f) = down · (activation(gate · f) * (up · f))
+ *   cap(z) = softcap * tanh(z / softcap) */
+
+enum norm_kind {
+    NORM_RMS,
+    NORM_LAYER, /* the mean is taken off first */
+};
+
+enum activation {
+    ACTIVATION_SILU,
+    ACTIVATION_GELU_TANH,
+    ACTIVATION_GELU, /* exact, with erf */
+    /* gpt-oss: gate <= limit, |up| <= limit; gate * sigmoid(1.702 gate) * (up + 1) */
+    ACTIVATION_SWIGLU_OAI,
+};
+
+enum { MAX_ROPES = 3, ROPE_NONE = 255 };
+
 enum rope_kind {
     ROPE_NORM, /* rotates the pairs (2i, 2i+1): Llama in GGUF */
     ROPE_NEOX, /* rotates the pairs (i, i + dim/2): most others */
 };
 
+/* How q and k are turned: value i of a pair by position * frequencies[i]. Whatever scaling the
+ * model asks for (linear, YaRN, Llama 3, longrope, proportional) is in the frequencies already. */
+struct rope {
+    enum rope_kind kind;
+    uint32_t dim;        /* values of a head that are turned, the first ones but in MLA */
+    double *frequencies; /* [dim / 2] radians a position */
+    float amplitude;     /* of cos and sin */
+};
+
+/* Multi-head latent attention: keys and values are made from a latent vector, which is what the
+ * cache holds. Computed in one form for prefill and decode, with the queries taken to the latent
+ * space: a key is [latent | rope part], and the value is the latent itself. 0s: not MLA. */
+struct mla_shape {
+    uint32_t q_rank;    /* of the queries' own bottleneck; 0: none */
+    uint32_t kv_rank;   /* the latent */
+    uint32_t nope_dim;  /* of a head's query and key: what is not turned, */
+    uint32_t rope_dim;  /* and what is, behind it */
+    uint32_t value_dim; /* of a head */
+    float norm_eps;     /* of q_a_norm and kv_a_norm */
+};
+
+/* How a layer attends. */
+struct layer_shape {
+    uint32_t n_heads, n_kv_heads;
+    uint32_t key_dim, value_dim; /* of a head as attention sees it; MLA: kv_rank + rope_dim,
+                                    kv_rank, with one KV head, and values are the keys' beginning */
+    uint32_t window;             /* positions seen, itself among them; 0: all */
+    uint32_t rope;               /* index of hparams.ropes, or ROPE_NONE */
+    uint32_t kv_layer;           /* whose keys and values it reads: its own, or an earlier one's */
+    float attn_scale;
+    uint32_t n_ff; /* of the dense block; 0: none */
+    bool has_experts;
+    bool norms_values;    /* each head's v, without a weight (Gemma 4) */
+    bool values_are_keys; /* v is what k is before norm and rope (Gemma 4) */
+};
+
+enum router_scores { ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_SOFTMAX_CHOSEN /* of those chosen */ };
+enum router_groups { GROUPS_BY_MAX, GROUPS_BY_TOP2 /* the sum of a group's two best */ };
+
+struct router {
+    uint32_t n_experts, n_chosen;
+    uint32_t n_ff;        /* of an expert */
+    uint32_t n_ff_shared; /* of the shared experts as one block; 0: none */
+    enum router_scores scores;
+    uint32_t n_groups, n_chosen_groups; /* 1 and 1: none. Experts of other groups are not chosen,
+                                           even where a correction makes all scores negative */
+    enum router_groups groups;
+    bool normalizes;     /* weights of the chosen add up to 1, before `scale` */
+    float normalize_eps; /* added to that sum */
+    float scale;
+    /* Gemma 4: the router's input is x (before ffn_norm), normed without a weight, times
+     * router_scale and 1/sqrt(n_embd). */
+    bool norms_input;
+};
+
 struct hparams {
-    char arch[32];
-    char name[128]; /* general.name, else the file's name */
+    char arch[32];  /* the row of the table: "llama" */
+    char name[128]; /* the model's own, else the file's or directory's */
     uint32_t n_layers;
     uint32_t n_embd;
-    uint32_t n_heads;
-    uint32_t n_kv_heads;
-    uint32_t head_dim;
-    uint32_t n_ff;
-    uint32_t n_vocab;
-    uint32_t n_context; /* as trained */
-    enum rope_kind rope_kind;
-    uint32_t rope_dim;
-    float rope_base;
-    float rope_scale; /* positions are multiplied by this: 1, or 1/factor of linear scaling */
+    uint32_t n_vocab;   /* rows of the embedding */
+    uint32_t n_context; /* as trained, with the scaling that the file asks for */
+    enum norm_kind norm;
     float norm_eps;
+    enum activation activation;
+    float activation_limit; /* ACTIVATION_SWIGLU_OAI */
+    bool is_parallel;
+    bool norms_whole_qk; /* q_norm, k_norm over all heads at once, not each */
+    float embd_scale, residual_scale, logit_scale;
+    float attn_softcap, logit_softcap;
+    /* temperature(p) = 1 + scale * log(1 + floor(p / length)), on q; scale 0: none */
+    float temperature_scale;
+    uint32_t temperature_length;
+    struct rope ropes[MAX_ROPES];
+    uint32_t n_ropes;
+    struct mla_shape mla;
+    struct router router;
+    uint32_t n_embd_layer;      /* of a per-layer input; 0: none */
+    struct layer_shape *layers; /* [n_layers] */
 };
 
-/* A matrix [rows][cols] (out x in) or a vector [1][cols]; data NULL when the model has none. */
-struct weight {
-    enum tensor_type type;
-    uint32_t rows, cols;
-    const void *data;
+struct expert_weights {
+    struct weight gate, up; /* [router.n_ff][n_embd] */
+    struct weight down;     /* [n_embd][router.n_ff] */
+    const float *gate_bias, *up_bias, *down_bias;
 };
 
+/* Vectors are floats in the model's own memory, whatever the file has (Gemma's norms with their 1
+ * added); NULL: none. */
 struct layer_weights {
-    struct weight attn_norm;                             /* [n_embd] f32 */
-    struct weight attn_q;                                /* [n_heads * head_dim][n_embd] */
-    struct weight attn_k;                                /* [n_kv_heads * head_dim][n_embd] */
-    struct weight attn_v;                                /* [n_kv_heads * head_dim][n_embd] */
-    struct weight attn_output;                           /* [n_embd][n_heads * head_dim] */
-    struct weight attn_q_bias, attn_k_bias, attn_v_bias; /* optional, f32 */
-    struct weight ffn_norm;                              /* [n_embd] f32 */
-    struct weight ffn_gate;                              /* [n_ff][n_embd] */
-    struct weight ffn_up;                                /* [n_ff][n_embd] */
-    struct weight ffn_down;                              /* [n_embd][n_ff] */
+    const float *attn_norm;               /* [n_embd] */
+    struct weight attn_q, attn_k, attn_v; /* [heads * dim][n_embd]; k, v absent where kv_layer is
+                                             another's, v where values_are_keys */
+    const float *q_bias, *k_bias, *v_bias;
+    const float *q_norm, *k_norm; /* [key_dim], or [heads * key_dim] */
+    const float *sinks;           /* [n_heads] one more score for the softmax, without a value */
+    struct weight attn_output;    /* [n_embd][n_heads * value_dim] */
+    const float *output_bias;     /* [n_embd] */
+    const float *attn_post_norm;  /* [n_embd] */
+
+    /* MLA, instead of attn_q (if q_rank), attn_k, attn_v */
+    struct weight q_a;                /* [q_rank][n_embd] */
+    const float *q_a_bias, *q_a_norm; /* [q_rank] */
+    struct weight q_b;  /* [n_heads * (nope_dim + rope_dim)][q_rank]; attn_q without q_rank */
+    struct weight kv_a; /* [kv_rank + rope_dim][n_embd] */
+    const float *kv_a_bias, *kv_a_norm; /* [kv_rank + rope_dim], [kv_rank] */
+    struct weight k_b; /* [n_heads * kv_rank][nope_dim]: a head's query to the latent space */
+    struct weight v_b; /* [n_heads * value_dim][kv_rank]: the attended latent to values */
+
+    const float *ffn_norm;                    /* [n_embd] */
+    struct weight ffn_gate, ffn_up, ffn_down; /* [n_ff][n_embd], ..., [n_embd][n_ff] */
+    const float *gate_bias, *up_bias, *down_bias;
+    const float *ffn_post_norm; /* [n_embd] */
+
+    struct weight router;           /* [n_experts][n_embd] */
+    const float *router_bias;       /* [n_experts] added to the logits */
+    const float *router_correction; /* [n_experts] added to scores for the choice alone */
+    const float *router_scale;      /* [n_embd], see router.norms_input */
+    const float *expert_scale;      /* [n_experts] times the weight of a chosen one (Gemma 4) */
+    struct expert_weights *experts; /* [n_experts] */
+    struct weight shared_gate, shared_up, shared_down; /* n_ff_shared wide */
+    /* Gemma 4: dense block and experts side by side, each between norms of its own:
+     * norm(dense(f), dense_post_norm) + norm(experts(norm(y, expert_norm)), expert_post_norm) */
+    const float *dense_post_norm, *expert_norm, *expert_post_norm; /* [n_embd] */
+
+    /* Per-layer input (Gemma 4), with p the layer's part of what model.layer_* give:
+     * x += norm(layer_output · (activation(layer_gate · x) * p), layer_post_norm) */
+    struct weight layer_gate;     /* [n_embd_layer][n_embd] */
+    struct weight layer_output;   /* [n_embd][n_embd_layer] */
+    const float *layer_post_norm; /* [n_embd] */
+    float out_scale;
 };
 
 struct model {
-    struct gguf gguf;
+    struct checkpoint *checkpoint;
     struct hparams hparams;
-    struct weight token_embd;     /* [n_vocab][n_embd] */
-    struct weight output_norm;    /* [n_embd] f32 */
-    struct weight output;         /* [n_vocab][n_embd]; token_embd itself when the head is tied */
-    struct weight rope_freqs;     /* [rope_dim / 2] f32 divisors, optional (Llama 3) */
+    struct weight token_embd; /* [n_vocab][n_embd] */
+    const float *output_norm; /* [n_embd] */
+    struct weight output;     /* [n_vocab][n_embd]; token_embd itself when the head is tied */
+    /* Per-layer inputs: p = (norm(layer_proj · x0 / sqrt(n_embd), layer_proj_norm) of each layer's
+     * part + layer_embd[token] * sqrt(n_embd_layer)) / sqrt(2), x0 the embedded token */
+    struct weight layer_embd;     /* [n_vocab][n_layers * n_embd_layer] */
+    struct weight layer_proj;     /* [n_layers * n_embd_layer][n_embd] */
+    const float *layer_proj_norm; /* [n_embd_layer] */
     struct layer_weights *layers; /* [n_layers] */
     uint64_t n_params;
-    uint64_t weight_bytes;
+    uint64_t weight_bytes; /* in the files */
+    struct arena memory;   /* of all that is not in the files */
 };
 
-int model_open(struct model *m, const char *path, struct error *err);
+struct model_options {
+    /* The type that matrices are to be computed in: floats as any, what is quantised as floats
+     * only. NULL: as they are. */
+    const enum tensor_type *quantize;
+    uint32_t context; /* that it is opened for, which longrope's factors depend on; 0: as trained */
+};
+
+/* `path`: a GGUF file (of split ones any), or a directory. `options` NULL: as it is. */
+int model_open(struct model *m, const char *path, const struct model_options *options,
+               struct error *err);
 void model_close(struct model *m);
+/* Adds the bytes that its matrices have of each type. */
+void model_type_bytes(const struct model *m, uint64_t bytes[N_TENSOR_TYPES]);
 /* The name of the type that most of its weights have, by their bytes: "Q4_1". */
 const char *model_quantisation(const struct model *m);
 

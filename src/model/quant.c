@@ -7,6 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "model/quant_lattice.h"
+
 enum { SMALL_BLOCK = 32, SUPER_BLOCK = 256 };
 
 static float float_from_bits(uint32_t bits)
@@ -67,6 +69,25 @@ uint16_t f32_to_bf16(float value)
     if ((bits & 0x7fffffff) > 0x7f800000)
         return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* E4M3 in the places of a half float: the exponents differ by 8, subnormal numbers included. */
+float f8_e4m3_to_f32(uint8_t bits)
+{
+    if ((bits & 0x7f) == 0x7f)
+        return float_from_bits((uint32_t)(bits & 0x80) << 24 | 0x7fc00000);
+    return f16_to_f32((uint16_t)((bits & 0x80) << 8 | (bits & 0x7f) << 7)) * 256;
+}
+
+float f8_e5m2_to_f32(uint8_t bits)
+{
+    return f16_to_f32((uint16_t)(bits << 8));
+}
+
+float e8m0_to_f32(uint8_t exponent)
+{
+    uint32_t bits = exponent == 255 ? 0x7fc00000 : exponent ? (uint32_t)exponent << 23 : 0x400000;
+    return float_from_bits(bits);
 }
 
 static uint16_t load_u16(const uint8_t *at)
@@ -142,20 +163,48 @@ static void dequantize_q8_0(const uint8_t *block, float *out)
  * MXFP4's values are twice those of its 4-bit floats, which the exponent makes good. */
 static void dequantize_iq4_nl(const uint8_t *block, float *out)
 {
-    static const int8_t values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                      1,    13,   25,  38,  53,  69,  89,  113};
     float d = load_f16(block);
     for (int i = 0; i < SMALL_BLOCK; i++)
-        out[i] = d * (float)values[small_value(block + 2, 0, i)];
+        out[i] = d * (float)iq4_numbers[small_value(block + 2, 0, i)];
 }
+
+/* Twice the 4-bit floats. */
+static const int8_t fp4_numbers[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 static void dequantize_mxfp4(const uint8_t *block, float *out)
 {
-    static const int8_t values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     uint32_t exponent = block[0]; /* 0 and 1 give subnormal numbers */
     float d = float_from_bits(exponent < 2 ? 0x200000u << exponent : (exponent - 1) << 23);
     for (int i = 0; i < SMALL_BLOCK; i++)
-        out[i] = d * (float)values[small_value(block + 1, 0, i)];
+        out[i] = d * (float)fp4_numbers[small_value(block + 1, 0, i)];
+}
+
+/* NVFP4  scales:4 | 4 x nibbles:8. A scale is half of an E4M3 without sign, of 16 values, whose
+ * first half lies in the low nibbles. Here 0x7f is 0, and no number is NaN. */
+static void dequantize_nvfp4(const uint8_t *block, float *out)
+{
+    for (int i = 0; i < 64; i++) {
+        uint8_t scale = block[i / 16], byte = block[4 + i / 16 * 8 + i % 8];
+        uint16_t half = (uint16_t)((scale & 0x7f) << 7);
+        float d = scale == 0x7f ? 0 : f16_to_f32(half) * 128;
+        out[i] = d * (float)fp4_numbers[i % 16 < 8 ? byte & 15 : byte >> 4];
+    }
+}
+
+/* Q1_0  d:2 | bits:16       1 is d, 0 is -d
+ * Q2_0  d:2 | 2-bit:16      (q - 1) * d */
+static void dequantize_q1_0(const uint8_t *block, float *out)
+{
+    float d = load_f16(block);
+    for (int i = 0; i < 128; i++)
+        out[i] = block[2 + i / 8] >> i % 8 & 1 ? d : -d;
+}
+
+static void dequantize_q2_0(const uint8_t *block, float *out)
+{
+    float d = load_f16(block);
+    for (int i = 0; i < 64; i++)
+        out[i] = (float)((block[2 + i / 4] >> i % 4 * 2 & 3) - 1) * d;
 }
 
 /* The super-blocks: 256 values in sub-blocks of 16 or 32 with small scales of their own, times a
@@ -257,13 +306,104 @@ static void dequantize_q6_k(const uint8_t *block, float *out)
     }
 }
 
+/* Ternary: TQ1_0  five values a byte:48 | four values a byte:4 | d:2, TQ2_0  2-bit:64 | d:2.
+ * A byte of TQ1_0 is a fraction of 256: times 3, what goes over is the next digit, of base 3. The
+ * first 32 bytes hold values i, i + 32, ..., the next 16 and the last 4 likewise. */
+static void dequantize_tq1_0(const uint8_t *block, float *out)
+{
+    static const uint8_t powers[5] = {1, 3, 9, 27, 81};
+    static const struct {
+        int at, bytes, digits;
+    } runs[3] = {{0, 32, 5}, {32, 16, 5}, {48, 4, 4}};
+    float d = load_f16(block + 52);
+    for (int r = 0; r < 3; r++)
+        for (int digit = 0; digit < runs[r].digits; digit++)
+            for (int i = 0; i < runs[r].bytes; i++) {
+                uint8_t rest = (uint8_t)(block[runs[r].at + i] * powers[digit]);
+                *out++ = d * (float)((rest * 3 >> 8) - 1);
+            }
+}
+
+static void dequantize_tq2_0(const uint8_t *block, float *out)
+{
+    float d = load_f16(block + 64);
+    for (int i = 0; i < SUPER_BLOCK; i++)
+        out[i] = d * (float)(two_bits(block, i) - 1);
+}
+
+static void dequantize_lattice(enum tensor_type type, const uint8_t *block, float *out)
+{
+    const struct lattice *lattice = lattice_of(type);
+    for (uint32_t p = 0; p < SUPER_BLOCK / LATTICE_PART; p++, out += LATTICE_PART) {
+        struct lattice_part part;
+        lattice->read(block, p, &part);
+        float d = f16_to_f32(part.d) * lattice->unit;
+        for (int i = 0; i < LATTICE_PART; i++)
+            out[i] = d * (float)part.scale[i / 16] * (float)part.values[i];
+    }
+}
+
+/* ---- what directories have ---------------------------------------------------------------- */
+
+/* Values of `bits` bits one after the other, the lowest bit first. */
+static void dequantize_bits(const uint8_t *block, int bits, float *out)
+{
+    uint32_t held = 0;
+    int n_held = 0;
+    for (int i = 0; i < SMALL_BLOCK; i++, held >>= bits, n_held -= bits) {
+        for (; n_held < bits; n_held += 8)
+            held |= (uint32_t)*block++ << n_held;
+        out[i] = (float)(held & ((1u << bits) - 1));
+    }
+}
+
+static void dequantize_fp4(const uint8_t *block, float *out)
+{
+    for (int i = 0; i < 2; i++) {
+        int code = *block >> 4 * i & 15;
+        float magnitude = (float)fp4_numbers[code & 7] / 2;
+        out[i] = code < 8 ? magnitude : -magnitude; /* also of 0 */
+    }
+}
+
+/* One number; the other types of one value a block are in dequantize. */
+static float load_number(enum tensor_type type, const uint8_t *at)
+{
+    uint64_t bits = 0;
+    double f64;
+    memcpy(&bits, at, tensor_type_info(type)->block_bytes);
+    switch (type) {
+    case TENSOR_F8_E4M3: return f8_e4m3_to_f32((uint8_t)bits);
+    case TENSOR_F8_E5M2: return f8_e5m2_to_f32((uint8_t)bits);
+    case TENSOR_E8M0: return e8m0_to_f32((uint8_t)bits);
+    case TENSOR_I8: return (float)(int8_t)bits;
+    case TENSOR_I16: return (float)(int16_t)bits;
+    case TENSOR_I32: return (float)(int32_t)bits;
+    case TENSOR_I64: return (float)(int64_t)bits;
+    case TENSOR_BOOL: return (float)(bits != 0);
+    case TENSOR_F64: memcpy(&f64, &bits, sizeof f64); return (float)f64;
+    default: return (float)bits;
+    }
+}
+
+static void dequantize_affine(enum tensor_type type, const uint8_t *block, float *out)
+{
+    dequantize_bits(block, (int)tensor_type_info(type)->block_bytes / 4, out);
+}
+
+static void dequantize_number(enum tensor_type type, const uint8_t *block, float *out)
+{
+    *out = load_number(type, block);
+}
+
 static const struct format {
     struct tensor_type_info info;
-    void (*dequantize_block)(const uint8_t *block, float *out); /* NULL: one value a block */
+    void (*dequantize_block)(const uint8_t *block, float *out);
+    void (*dequantize_like)(enum tensor_type type, const uint8_t *block, float *out);
 } formats[N_TENSOR_TYPES] = {
-    [TENSOR_F32] = {{"F32", 1, 4}, NULL},
-    [TENSOR_F16] = {{"F16", 1, 2}, NULL},
-    [TENSOR_BF16] = {{"BF16", 1, 2}, NULL},
+    [TENSOR_F32] = {{"F32", 1, 4}},
+    [TENSOR_F16] = {{"F16", 1, 2}},
+    [TENSOR_BF16] = {{"BF16", 1, 2}},
     [TENSOR_Q4_0] = {{"Q4_0", SMALL_BLOCK, 18}, dequantize_q4_0},
     [TENSOR_Q4_1] = {{"Q4_1", SMALL_BLOCK, 20}, dequantize_q4_1},
     [TENSOR_Q5_0] = {{"Q5_0", SMALL_BLOCK, 22}, dequantize_q5_0},
@@ -274,8 +414,42 @@ static const struct format {
     [TENSOR_Q4_K] = {{"Q4_K", SUPER_BLOCK, 144}, dequantize_q4_k},
     [TENSOR_Q5_K] = {{"Q5_K", SUPER_BLOCK, 176}, dequantize_q5_k},
     [TENSOR_Q6_K] = {{"Q6_K", SUPER_BLOCK, 210}, dequantize_q6_k},
+    [TENSOR_IQ1_S] = {{"IQ1_S", SUPER_BLOCK, 50}, NULL, dequantize_lattice},
+    [TENSOR_IQ1_M] = {{"IQ1_M", SUPER_BLOCK, 56}, NULL, dequantize_lattice},
+    [TENSOR_IQ2_XXS] = {{"IQ2_XXS", SUPER_BLOCK, 66}, NULL, dequantize_lattice},
+    [TENSOR_IQ2_XS] = {{"IQ2_XS", SUPER_BLOCK, 74}, NULL, dequantize_lattice},
+    [TENSOR_IQ2_S] = {{"IQ2_S", SUPER_BLOCK, 82}, NULL, dequantize_lattice},
+    [TENSOR_IQ3_XXS] = {{"IQ3_XXS", SUPER_BLOCK, 98}, NULL, dequantize_lattice},
+    [TENSOR_IQ3_S] = {{"IQ3_S", SUPER_BLOCK, 110}, NULL, dequantize_lattice},
+    [TENSOR_IQ4_XS] = {{"IQ4_XS", SUPER_BLOCK, 136}, NULL, dequantize_lattice},
     [TENSOR_IQ4_NL] = {{"IQ4_NL", SMALL_BLOCK, 18}, dequantize_iq4_nl},
+    [TENSOR_TQ1_0] = {{"TQ1_0", SUPER_BLOCK, 54}, dequantize_tq1_0},
+    [TENSOR_TQ2_0] = {{"TQ2_0", SUPER_BLOCK, 66}, dequantize_tq2_0},
     [TENSOR_MXFP4] = {{"MXFP4", SMALL_BLOCK, 17}, dequantize_mxfp4},
+    [TENSOR_NVFP4] = {{"NVFP4", 64, 36}, dequantize_nvfp4},
+    [TENSOR_Q1_0] = {{"Q1_0", 128, 18}, dequantize_q1_0},
+    [TENSOR_Q2_0] = {{"Q2_0", 64, 18}, dequantize_q2_0},
+    [TENSOR_F8_E4M3] = {{"F8_E4M3", 1, 1}, NULL, dequantize_number},
+    [TENSOR_F8_E5M2] = {{"F8_E5M2", 1, 1}, NULL, dequantize_number},
+    [TENSOR_E8M0] = {{"E8M0", 1, 1}, NULL, dequantize_number},
+    [TENSOR_FP4] = {{"FP4", 2, 1}, dequantize_fp4},
+    [TENSOR_AFFINE_1] = {{"AFFINE_1", SMALL_BLOCK, 4}, NULL, dequantize_affine},
+    [TENSOR_AFFINE_2] = {{"AFFINE_2", SMALL_BLOCK, 8}, NULL, dequantize_affine},
+    [TENSOR_AFFINE_3] = {{"AFFINE_3", SMALL_BLOCK, 12}, NULL, dequantize_affine},
+    [TENSOR_AFFINE_4] = {{"AFFINE_4", SMALL_BLOCK, 16}, NULL, dequantize_affine},
+    [TENSOR_AFFINE_5] = {{"AFFINE_5", SMALL_BLOCK, 20}, NULL, dequantize_affine},
+    [TENSOR_AFFINE_6] = {{"AFFINE_6", SMALL_BLOCK, 24}, NULL, dequantize_affine},
+    [TENSOR_AFFINE_8] = {{"AFFINE_8", SMALL_BLOCK, 32}, NULL, dequantize_affine},
+    [TENSOR_U8] = {{"U8", 1, 1}, NULL, dequantize_number},
+    [TENSOR_I8] = {{"I8", 1, 1}, NULL, dequantize_number},
+    [TENSOR_U16] = {{"U16", 1, 2}, NULL, dequantize_number},
+    [TENSOR_I16] = {{"I16", 1, 2}, NULL, dequantize_number},
+    [TENSOR_U32] = {{"U32", 1, 4}, NULL, dequantize_number},
+    [TENSOR_I32] = {{"I32", 1, 4}, NULL, dequantize_number},
+    [TENSOR_U64] = {{"U64", 1, 8}, NULL, dequantize_number},
+    [TENSOR_I64] = {{"I64", 1, 8}, NULL, dequantize_number},
+    [TENSOR_F64] = {{"F64", 1, 8}, NULL, dequantize_number},
+    [TENSOR_BOOL] = {{"BOOL", 1, 1}, NULL, dequantize_number},
 };
 
 const struct tensor_type_info *tensor_type_info(uint32_t type)
@@ -299,7 +473,11 @@ void dequantize(enum tensor_type type, const void *blocks, float *out, size_t n)
             out[i] = bf16_to_f32(load_u16(at + 2 * i));
         return;
     default:
-        for (size_t i = 0; i < n; i += info->block_len, at += info->block_bytes)
-            formats[type].dequantize_block(at, out + i);
+        for (size_t i = 0; i < n; i += info->block_len, at += info->block_bytes) {
+            if (formats[type].dequantize_block)
+                formats[type].dequantize_block(at, out + i);
+            else
+                formats[type].dequantize_like(type, at, out + i);
+        }
     }
 }

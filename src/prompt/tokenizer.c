@@ -64,25 +64,16 @@ static size_t valid_prefix(const char *text, size_t len)
     }
 }
 
-/* Valid UTF-8 is cut into words by the pre-tokeniser; a row of bytes that are not is one word. */
-int encode_bpe(struct encoder *e, const char *text, size_t len)
+static int encode_normalized(struct encoder *e, const char *text, size_t len, enum place place)
 {
-    while (len > 0) {
-        size_t valid = valid_prefix(text, len);
-        for (size_t at = 0, end; at < valid; at = end) {
-            end = pre_tokenizer_word(e->t->pre, text, valid, at);
-            if (encode_word(e, text + at, end - at) != 0)
-                return -1;
-        }
-        size_t end = valid;
-        while (end < len && utf8_valid_prefix(text + end, len - end) == 0)
-            end++;
-        if (end > valid && encode_word(e, text + valid, end - valid) != 0)
-            return -1;
-        text += end;
-        len -= end;
-    }
-    return 0;
+    return encode_pieces(e, 0, text, len, place);
+}
+
+static int encode_valid(struct encoder *e, const char *text, size_t len, enum place place)
+{
+    if (e->t->n_normal > 0 && normalize(e, &text, &len, &place) != 0)
+        return -1;
+    return encode_between(e, &e->t->normalized, text, len, place, encode_normalized);
 }
 
 static int encode_bytes(struct encoder *e, const char *text, size_t len)
@@ -93,36 +84,32 @@ static int encode_bytes(struct encoder *e, const char *text, size_t len)
     return 0;
 }
 
-static int encode_run(struct encoder *e, const char *text, size_t len, bool after_special)
+/* Valid UTF-8 takes all steps; a row of bytes that are not is one word. */
+int encode_run(struct encoder *e, const char *text, size_t len, enum place place)
 {
-    switch (e->t->kind) {
-    case TOKENIZER_BPE: return encode_bpe(e, text, len);
-    case TOKENIZER_SPM: return encode_spm(e, text, len, after_special);
-    case TOKENIZER_BYTES: break;
+    if (e->t->kind == TOKENIZER_BYTES)
+        return encode_bytes(e, text, len);
+    while (len > 0) {
+        size_t valid = valid_prefix(text, len), end = valid;
+        if (valid > 0 && encode_valid(e, text, valid, place) != 0)
+            return -1;
+        while (end < len && utf8_valid_prefix(text + end, len - end) == 0)
+            end++;
+        if (end > valid && encode_word(e, text + valid, end - valid) != 0)
+            return -1;
+        text += end;
+        len -= end;
+        place = PLACE_CONTINUES;
     }
-    return encode_bytes(e, text, len);
+    return 0;
 }
 
-static int encode_text(struct encoder *e, const char *text, size_t len, int flags)
+static int add_all(struct encoder *e, const struct token_list *ids)
 {
-    const struct special_list *list = flags & TOKENIZE_PARSE_SPECIAL ? &e->t->control : &e->t->user;
-    size_t run = 0; /* where the text begins that is not encoded yet */
-    bool after_special = !(flags & TOKENIZE_CONTINUES);
-    for (size_t at = 0; (at += special_list_skip(list, text + at, len - at)) < len;) {
-        int32_t id = special_list_match(list, e->t, text + at, len - at);
-        if (id < 0) {
-            at++;
-            continue;
-        }
-        if (at > run && encode_run(e, text + run, at - run, after_special) != 0)
+    for (size_t i = 0; i < ids->len; i++)
+        if (encoder_add(e, ids->ids[i]) != 0)
             return -1;
-        if (encoder_add(e, id) != 0)
-            return -1;
-        at += e->t->tokens[id].len;
-        run = at;
-        after_special = true;
-    }
-    return len > run ? encode_run(e, text + run, len - run, after_special) : 0;
+    return 0;
 }
 
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, int flags,
@@ -137,14 +124,16 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, in
     e->t = t;
     e->out = out;
     e->err = err;
+    e->parse_special = flags & TOKENIZE_PARSE_SPECIAL;
     size_t before = out->len;
     int status = 0;
-    if (flags & TOKENIZE_ADD_SPECIAL && t->add_bos && t->bos >= 0)
-        status = encoder_add(e, t->bos);
+    enum place place = flags & TOKENIZE_CONTINUES ? PLACE_CONTINUES : PLACE_FIRST;
+    if (flags & TOKENIZE_ADD_SPECIAL)
+        status = add_all(e, &t->before);
     if (status == 0)
-        status = encode_text(e, text, len, flags);
-    if (status == 0 && flags & TOKENIZE_ADD_SPECIAL && t->add_eos && t->eos >= 0)
-        status = encoder_add(e, t->eos);
+        status = encode_between(e, &t->added, text, len, place, encode_run);
+    if (status == 0 && flags & TOKENIZE_ADD_SPECIAL)
+        status = add_all(e, &t->after);
     if (status != 0)
         out->len = before;
     encoder_leave(t->encoders, e);
@@ -192,20 +181,45 @@ bool tokenizer_adds_space(const struct tokenizer *t)
     return t->add_space_prefix;
 }
 
+/* The token that text with these bytes becomes: in models of characters spaces are marks. */
+static int32_t find_ordinary(const struct tokenizer *t, const char *bytes, size_t len)
+{
+    if (t->kind == TOKENIZER_BPE || !memchr(bytes, ' ', len))
+        return vocab_table_find(&t->ordinary, bytes, len);
+    struct strbuf marked = STRBUF_INIT;
+    for (size_t i = 0; i < len; i++) {
+        if (bytes[i] == ' ')
+            strbuf_add(&marked, SPACE_MARK, SPACE_MARK_LEN);
+        else
+            strbuf_addc(&marked, bytes[i]);
+    }
+    int32_t id = marked.failed ? -1 : vocab_table_find(&t->ordinary, marked.data, marked.len);
+    strbuf_free(&marked);
+    return id;
+}
+
+static const struct added_token *find_added(const struct tokenizer *t, const char *text, size_t len)
+{
+    const struct added_token *raw = special_list_match(&t->added, text, len);
+    const struct added_token *normalized = special_list_match(&t->normalized, text, len);
+    return raw && (!normalized || raw->text.len >= normalized->text.len) ? raw : normalized;
+}
+
 int32_t tokenizer_find(const struct tokenizer *t, const char *bytes, size_t len)
 {
     if (len == 0)
         return -1;
-    int32_t id = special_list_match(&t->control, t, bytes, len);
-    if (id >= 0 && t->tokens[id].len == len)
-        return id;
-    id = vocab_table_find(&t->ordinary, bytes, len);
+    const struct added_token *added = find_added(t, bytes, len);
+    if (added && added->text.len == len)
+        return added->id;
+    int32_t id = find_ordinary(t, bytes, len);
     return id < 0 && len == 1 ? t->byte_ids[(unsigned char)bytes[0]] : id;
 }
 
 int32_t tokenizer_special_at(const struct tokenizer *t, const char *text, size_t len)
 {
-    return len ? special_list_match(&t->control, t, text, len) : -1;
+    const struct added_token *added = len ? find_added(t, text, len) : NULL;
+    return added ? added->id : -1;
 }
 
 const char *tokenizer_chat_template(const struct tokenizer *t, size_t *len)
@@ -214,50 +228,23 @@ const char *tokenizer_chat_template(const struct tokenizer *t, size_t *len)
     return t->chat_template;
 }
 
-void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool special,
-                      struct strbuf *out)
-{
-    bool drop_space = t->add_space_prefix;
-    for (size_t i = 0; i < n; i++) {
-        size_t len;
-        const char *bytes = tokenizer_bytes(t, ids[i], &len);
-        if (tokenizer_is_special(t, ids[i])) {
-            if (special)
-                strbuf_add(out, bytes, len);
-            continue;
-        }
-        size_t skip = drop_space && len > 0 && bytes[0] == ' ';
-        strbuf_add(out, bytes + skip, len - skip);
-        drop_space = drop_space && len == 0;
-    }
-}
-
-int tokenizer_list_specials(struct tokenizer *t, struct error *err)
-{
-    unsigned user = 1u << TOKEN_USER_DEFINED;
-    unsigned control = user | 1u << TOKEN_CONTROL | 1u << TOKEN_UNKNOWN;
-    if (special_list_open(&t->user, t, user, err) != 0)
-        return -1;
-    return special_list_open(&t->control, t, control, err);
-}
-
-struct tokenizer *tokenizer_new(enum tokenizer_kind kind, uint32_t n, size_t n_bytes,
-                                struct error *err)
+struct tokenizer *tokenizer_new(enum tokenizer_kind kind, uint32_t n, struct error *err)
 {
     struct tokenizer *t = calloc(1, sizeof *t);
     if (t) {
         t->kind = kind;
         t->n_tokens = n;
-        t->bos = t->eos = t->unknown = -1;
+        t->bos = t->eos = t->unknown = t->unknown_byte = -1;
         memset(t->byte_ids, 0xff, sizeof t->byte_ids);
+        t->texts = calloc(n, sizeof *t->texts);
         t->tokens = calloc(n, sizeof *t->tokens);
+        t->decoded = t->tokens;
         t->types = calloc(n, 1);
         t->ends = calloc(n, 1);
-        t->whole = calloc(n, 1);
-        t->blob = malloc(n_bytes + 1);
+        t->whole = calloc(n, sizeof *t->whole);
         t->encoders = calloc(1, sizeof *t->encoders);
-        if (t->tokens && t->types && t->ends && t->whole && t->blob && t->encoders &&
-            vocab_table_open(&t->ordinary, t->tokens, n, err) == 0)
+        if (t->texts && t->tokens && t->types && t->ends && t->whole && t->encoders &&
+            vocab_table_open(&t->ordinary, t->texts, n, err) == 0)
             return t;
     }
     tokenizer_close(t);
@@ -265,22 +252,69 @@ struct tokenizer *tokenizer_new(enum tokenizer_kind kind, uint32_t n, size_t n_b
     return NULL;
 }
 
+struct gguf_string tokenizer_keep(struct tokenizer *t, const char *bytes, size_t len)
+{
+    char *copy = arena_copy(&t->strings, bytes, len);
+    return (struct gguf_string){copy, copy ? len : 0};
+}
+
+void tokenizer_add_marks(struct tokenizer *t, bool space_prefix)
+{
+    const struct gguf_string mark = {SPACE_MARK, SPACE_MARK_LEN};
+    t->add_space_prefix = space_prefix;
+    if (space_prefix)
+        t->normal[t->n_normal++] = (struct normal_step){.kind = NORMAL_PREPEND, .to = mark};
+    t->normal[t->n_normal++] = (struct normal_step){
+        .kind = NORMAL_REPLACE, .from = {" ", 1}, .to = mark};
+}
+
+/* Whether a mark stands behind another character. */
+static bool has_mark_inside(struct gguf_string text)
+{
+    const char *at = text.bytes, *end = text.bytes + text.len, *mark;
+    while ((mark = memmem(at, (size_t)(end - at), SPACE_MARK, SPACE_MARK_LEN))) {
+        if (mark > at)
+            return true;
+        at = mark + SPACE_MARK_LEN;
+    }
+    return false;
+}
+
+void tokenizer_find_marks(struct tokenizer *t)
+{
+    t->splits_at_marks = t->kind != TOKENIZER_UNIGRAM && /* sums would be rounded elsewhere */
+                         vocab_table_find(&t->ordinary, SPACE_MARK, SPACE_MARK_LEN) >= 0;
+    for (uint32_t id = 0; id < t->n_tokens && t->splits_at_marks; id++)
+        if (t->texts[id].len > 0 && has_mark_inside(t->texts[id]))
+            t->splits_at_marks = false;
+}
+
 void tokenizer_close(struct tokenizer *t)
 {
     if (!t)
         return;
     vocab_table_close(&t->ordinary);
-    special_list_close(&t->control);
-    special_list_close(&t->user);
+    special_list_close(&t->added);
+    special_list_close(&t->normalized);
     merge_table_close(&t->merges);
-    pre_tokenizer_close(t->pre);
+    unigram_close(t->unigram);
+    for (size_t i = 0; i < t->n_normal; i++)
+        normal_step_close(&t->normal[i]);
+    for (size_t i = 0; i < t->n_pre; i++)
+        pre_step_close(&t->pre[i]);
     encoders_free(t->encoders);
+    token_list_free(&t->before);
+    token_list_free(&t->after);
+    if (t->decoded != t->tokens)
+        free(t->decoded);
+    free(t->texts);
     free(t->tokens);
-    free(t->blob);
+    free(t->firsts);
     free(t->types);
     free(t->ends);
     free(t->whole);
     free(t->ranks);
     free(t->chat_template);
+    arena_free(&t->strings);
     free(t);
 }

@@ -9,10 +9,11 @@
 #include "base/strbuf.h"
 #include "model/gguf.h"
 
-/* The model's own tokenizer, from GGUF metadata: byte-level BPE ("gpt2") with the pre-tokeniser
- * that the file names, or SentencePiece-like ("llama"). Read-only once open: any thread may use
- * it. Text is bytes; bytes that are not UTF-8 are tokenised too, and come back unchanged where the
- * vocabulary has every byte. */
+/* The model's own tokenizer: from GGUF metadata, where it is byte-level BPE ("gpt2") with the
+ * pre-tokeniser that the file names or SentencePiece-like ("llama"), or from the files that a
+ * Hugging Face directory has. Read-only once open: any thread may use it. Text is bytes; bytes
+ * that are not UTF-8 are tokenised too, and come back unchanged where the vocabulary has every
+ * byte. */
 struct tokenizer;
 
 struct token_list {
@@ -27,6 +28,13 @@ enum tokenize_flags {
 };
 
 int tokenizer_open(struct tokenizer **out, const struct gguf *gguf, struct error *err);
+/* From the first of these that the directory has: tokenizer.json; tokenizer.model, SentencePiece's
+ * or tiktoken's; a *.tiktoken file. tokenizer_config.json, chat_template.jinja or .json,
+ * generation_config.json and config.json are read beside it. `n_vocab` is how many rows the
+ * model's embedding has (0: not known): ids without a token are empty and unused; more tokens than
+ * rows are an error. */
+int tokenizer_open_directory(struct tokenizer **out, const char *dir, uint32_t n_vocab,
+                             struct error *err);
 /* A tokenizer without a file, for the mock engine: ids 0..255 are the bytes, then <|im_start|>,
  * <|im_end|> (which ends an answer) and <|endoftext|>, with a ChatML template. */
 int tokenizer_open_bytes(struct tokenizer **out, struct error *err);
@@ -60,6 +68,15 @@ const char *tokenizer_chat_template(const struct tokenizer *t, size_t *len);
  * With `special`, control tokens are spelled out, else they give nothing. */
 void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool special,
                       struct strbuf *out);
+
+/* The same for ids that come one by one; zero-initialise the state. */
+struct decode_state {
+    bool is_inside;     /* a token was decoded */
+    uint32_t n_dropped; /* characters at the beginning that are not shown */
+};
+
+void tokenizer_decode_next(const struct tokenizer *t, struct decode_state *state, int32_t id,
+                           bool special, struct strbuf *out);
 
 /* Bytes in, whole UTF-8 sequences out: a sequence cut in two by a token boundary is kept until its
  * rest comes; bytes that can never become valid come out as U+FFFD, one for each maximal part. */

@@ -13,23 +13,27 @@ int tokenizer_open_bytes(struct tokenizer **out, struct error *err)
 {
     static const char *const specials[] = {"<|im_start|>", "<|im_end|>", "<|endoftext|>"};
     enum { N_SPECIALS = sizeof specials / sizeof *specials };
-    struct tokenizer *t = tokenizer_new(TOKENIZER_BYTES, 256 + N_SPECIALS, 256, err);
+    struct tokenizer *t = tokenizer_new(TOKENIZER_BYTES, 256 + N_SPECIALS, err);
     if (!t)
         return -1;
+    bool failed = false;
     for (int i = 0; i < 256; i++) {
-        t->blob[i] = (char)i;
-        t->tokens[i] = (struct gguf_string){t->blob + i, 1};
+        t->tokens[i] = tokenizer_keep(t, (char[]){(char)i}, 1);
         t->types[i] = TOKEN_BYTE;
         t->byte_ids[i] = i;
     }
     for (int i = 0; i < N_SPECIALS; i++) {
-        t->tokens[256 + i] = (struct gguf_string){specials[i], strlen(specials[i])};
+        struct added_token token = {{specials[i], strlen(specials[i])}, 256 + i, ADDED_SPECIAL};
+        t->tokens[256 + i] = token.text;
         t->types[256 + i] = TOKEN_CONTROL;
+        failed = failed || special_list_add(&t->added, token, err) != 0;
     }
+    special_list_ready(&t->added);
+    special_list_ready(&t->normalized);
     t->eos = 257;
     t->chat_template = strdup(chatml);
     t->chat_template_len = strlen(chatml);
-    if (!t->chat_template || tokenizer_list_specials(t, err) != 0) {
+    if (failed || !t->chat_template || t->strings.failed) {
         tokenizer_close(t);
         return error_set(err, ERROR_MEMORY, "no memory for a tokenizer");
     }

@@ -1,4 +1,4 @@
-/* Which tokens end a generation, by their spelling. Files name one or two (tokenizer_load.c reads
+/* Which tokens end a generation, by their spelling. Files name one or two (those who read them mark
  * those); chat models end turns with others, and a model that runs into the next document or the
  * next file of a repository has ended its answer as well. */
 #include "prompt/tokenizer_internal.h"
@@ -59,9 +59,11 @@ bool tokenizer_known_end(struct gguf_string spelling)
 
 void tokenizer_mark_ends(struct tokenizer *t)
 {
-    for (uint32_t i = 0; i < t->control.n; i++)
-        if (tokenizer_known_end(t->tokens[t->control.ids[i]]))
-            t->ends[t->control.ids[i]] = 1;
+    const struct special_list *lists[] = {&t->added, &t->normalized};
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
+        for (uint32_t i = 0; i < lists[k]->n; i++)
+            if (tokenizer_known_end(lists[k]->items[i].text))
+                t->ends[lists[k]->items[i].id] = 1;
     /* In these two families the token ends a message or a text inside one answer. */
     int32_t end = find_end(t, "<|end|>");
     bool calls = find_end(t, "<|call|>") >= 0 || find_end(t, "<|calls|>") >= 0;

@@ -3,7 +3,8 @@
  * Tokens are copied, so that the tokenizer outlives the file.
  * What a newcomer gets wrong: a token's spelling in the file is not its bytes. Byte-level BPE
  * writes each byte as a printable character, SentencePiece writes spaces as U+2581, and both spell
- * special tokens plainly. `spellings` below are the file's; `tokens` are bytes. */
+ * special tokens plainly. `spellings` below are the file's; `tokens` are bytes; `texts` are
+ * whatever the merges see: bytes for the first, spellings for the second. */
 #include "prompt/tokenizer_internal.h"
 
 #include <math.h>
@@ -12,10 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
-
-enum { MAX_TOKENS = 1 << 24 };
-
 struct load {
     const struct gguf *gguf;
     struct error *err;
@@ -23,8 +20,6 @@ struct load {
     const struct gguf_string *spellings; /* [n_tokens] */
     struct vocab_table by_spelling;
 };
-
-#define SHOWN(string) (int)((string).len < 64 ? (string).len : 64), (string).bytes
 
 __attribute__((format(printf, 3, 4))) static int bad(const struct load *l, const char *key,
                                                      const char *format, ...)
@@ -87,122 +82,81 @@ static int read_string(const struct load *l, const char *key, struct gguf_string
 
 /* ---- tokens ---- */
 
-/* GPT-2's alphabet: printable Latin-1 characters stand for themselves, the other bytes in order
- * for the code points from 256 on. The byte, or -1. */
-static int alphabet_byte(uint32_t code)
-{
-    static const unsigned char gaps[][2] = {{0, 32}, {127, 160}, {173, 173}};
-    uint32_t at = 256;
-    for (size_t i = 0; i < sizeof gaps / sizeof *gaps; i++) {
-        uint32_t first = gaps[i][0], last = gaps[i][1];
-        if (code >= at && code <= at + last - first)
-            return (int)(first + code - at);
-        if (code >= first && code <= last)
-            return -1;
-        at += last - first + 1;
-    }
-    return code < 256 ? (int)code : -1;
-}
-
-/* Writes the bytes that a byte-level token stands for and gives their number, or gives 0 when a
- * character is no byte: then the token is out of reach of text, and stands for its spelling. */
-static size_t bytes_from_alphabet(char *to, struct gguf_string from)
-{
-    size_t n = 0, width;
-    for (size_t i = 0; i < from.len; i += width) {
-        width = utf8_valid_prefix(from.bytes + i, from.len - i);
-        int byte = width ? alphabet_byte(utf8_decode(from.bytes + i, width)) : -1;
-        if (byte < 0)
-            return 0;
-        to[n++] = (char)byte;
-    }
-    return n;
-}
-
-static size_t bytes_from_escapes(char *to, struct gguf_string from)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < from.len;) {
-        bool escape = from.len - i >= 3 && memcmp(from.bytes + i, "\xe2\x96\x81", 3) == 0;
-        to[n++] = escape ? ' ' : from.bytes[i];
-        i += escape ? 3 : 1;
-    }
-    return n;
-}
-
-static int hex_digit(char c)
-{
-    const char *digits = "0123456789ABCDEF", *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
-}
-
-/* The byte of a token spelled <0xNN>, or -1. */
-static int fallback_byte(struct gguf_string spelling)
-{
-    const char *s = spelling.bytes;
-    if (spelling.len != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>')
-        return -1;
-    int high = hex_digit(s[3]), low = hex_digit(s[4]);
-    return high < 0 || low < 0 ? -1 : 16 * high + low;
-}
-
 static bool is_text(uint8_t type)
 {
     return type == TOKEN_NORMAL || type == TOKEN_UNUSED || type == TOKEN_UNDEFINED ||
            type == TOKEN_BYTE;
 }
 
-/* Writes the token's bytes to `to` and gives their number; `*ordinary`: text can merge into it. */
-static size_t load_token(struct tokenizer *t, uint32_t id, struct gguf_string spelling, char *to,
-                         bool *ordinary)
+/* Sets what text becomes the token and what bytes it stands for. */
+static int load_token(struct tokenizer *t, uint32_t id, struct gguf_string spelling)
 {
-    *ordinary = false;
-    if (spelling.len == 0)
-        return 0;
-    if (t->kind == TOKENIZER_BPE && is_text(t->types[id])) {
-        size_t n = bytes_from_alphabet(to, spelling);
-        *ordinary = n > 0;
-        if (n > 0)
-            return n;
+    bool text = is_text(t->types[id]);
+    char *bytes = arena_alloc(&t->strings, spelling.len + 1);
+    if (!bytes)
+        return -1;
+    size_t len = spelling.len;
+    memcpy(bytes, spelling.bytes, len);
+    if (t->kind == TOKENIZER_BPE && text) {
+        size_t n = bytes_from_alphabet(bytes, spelling.bytes, spelling.len);
+        if (n == 0) /* no bytes: out of reach of text, it stands for its spelling */
+            memcpy(bytes, spelling.bytes, len);
+        else
+            t->texts[id] = (struct gguf_string){bytes, len = n};
     } else if (t->types[id] == TOKEN_BYTE && fallback_byte(spelling) >= 0) {
-        to[0] = (char)fallback_byte(spelling);
-        t->byte_ids[(unsigned char)to[0]] = (int32_t)id;
-        return 1;
-    } else if (is_text(t->types[id])) {
-        *ordinary = t->types[id] != TOKEN_BYTE && !memchr(spelling.bytes, ' ', spelling.len);
-        return bytes_from_escapes(to, spelling);
+        bytes[0] = (char)fallback_byte(spelling);
+        t->byte_ids[(unsigned char)bytes[0]] = (int32_t)id;
+        len = 1;
+    } else if (text) {
+        len = bytes_from_marks(bytes, spelling.bytes, spelling.len);
+        if (t->types[id] != TOKEN_BYTE)
+            t->texts[id] = tokenizer_keep(t, spelling.bytes, spelling.len);
     }
-    memcpy(to, spelling.bytes, spelling.len);
-    return spelling.len;
+    t->tokens[id] = (struct gguf_string){bytes, len};
+    return t->strings.failed ? -1 : 0;
 }
 
-/* Fills tokens, the table of ordinary ones and, for SentencePiece, where words part. */
 static int load_tokens(struct load *l)
 {
     struct tokenizer *t = l->t;
-    char *at = t->blob;
-    t->splits_at_spaces = true;
     for (uint32_t id = 0; id < t->n_tokens; id++) {
         struct gguf_string spelling = l->spellings[id];
-        int32_t other = spelling.len > 0 ? vocab_table_add(&l->by_spelling, (int32_t)id) : -1;
+        if (spelling.len == 0)
+            continue;
+        int32_t other = vocab_table_add(&l->by_spelling, (int32_t)id);
         if (other >= 0)
             return bad(l, "tokenizer.ggml.tokens", "has \"%.*s\" twice, as %d and as %u",
                        SHOWN(spelling), other, id);
-        bool ordinary;
-        size_t len = load_token(t, id, spelling, at, &ordinary);
-        t->tokens[id] = (struct gguf_string){at, len};
-        at += len;
-        if (!ordinary)
+        if (load_token(t, id, spelling) != 0)
+            return error_set(l->err, ERROR_MEMORY, "no memory for %u tokens", t->n_tokens);
+        if (t->texts[id].len == 0)
             continue;
         vocab_table_add(&t->ordinary, (int32_t)id);
-        t->longest = len > t->longest ? len : t->longest;
-        for (size_t i = 1; i < len; i++)
-            if (t->tokens[id].bytes[i] == ' ' && t->tokens[id].bytes[i - 1] != ' ')
-                t->splits_at_spaces = false;
+        if (t->texts[id].len > t->longest)
+            t->longest = t->texts[id].len;
     }
     if (t->kind == TOKENIZER_BPE)
         for (int i = 0; i < 256; i++)
             t->byte_ids[i] = vocab_table_find(&t->ordinary, (char[]){(char)i}, 1);
+    else
+        tokenizer_find_marks(t);
+    return 0;
+}
+
+/* The tokens that are cut out of texts. */
+static int load_specials(struct load *l)
+{
+    struct tokenizer *t = l->t;
+    for (uint32_t id = 0; id < t->n_tokens; id++) {
+        bool special = tokenizer_is_special(t, (int32_t)id);
+        if (!special && t->types[id] != TOKEN_USER_DEFINED)
+            continue;
+        struct added_token token = {t->tokens[id], (int32_t)id, special ? ADDED_SPECIAL : 0};
+        if (special_list_add(&t->added, token, l->err) != 0)
+            return -1;
+    }
+    special_list_ready(&t->added);
+    special_list_ready(&t->normalized);
     return 0;
 }
 
@@ -287,26 +241,6 @@ static int load_merges(struct load *l)
     return status;
 }
 
-static int compare_scores(const void *a, const void *b, void *context)
-{
-    const float *scores = context;
-    float x = scores[*(const uint32_t *)a], y = scores[*(const uint32_t *)b];
-    return (x < y) - (x > y);
-}
-
-/* Ranks instead of scores, so that both kinds of model merge with the same code. */
-static void rank_scores(struct tokenizer *t, float *scores, uint32_t *order)
-{
-    for (uint32_t i = 0; i < t->n_tokens; i++)
-        order[i] = i;
-    qsort_r(order, t->n_tokens, sizeof *order, compare_scores, scores);
-    uint32_t rank = 0;
-    for (uint32_t i = 0; i < t->n_tokens; i++) {
-        rank += i > 0 && scores[order[i]] != scores[order[i - 1]];
-        t->ranks[order[i]] = rank;
-    }
-}
-
 static int load_scores(struct load *l)
 {
     static const char key[] = "tokenizer.ggml.scores";
@@ -318,20 +252,17 @@ static int load_scores(struct load *l)
     if (array->count != t->n_tokens)
         return bad(l, key, "has %llu items for %u tokens", (unsigned long long)array->count,
                    t->n_tokens);
-    float *scores = malloc(t->n_tokens * sizeof *scores);
-    uint32_t *order = malloc(t->n_tokens * sizeof *order);
-    t->ranks = malloc(t->n_tokens * sizeof *t->ranks);
-    if (!scores || !order || !t->ranks)
+    double *scores = malloc(t->n_tokens * sizeof *scores);
+    if (!scores)
         status = error_set(l->err, ERROR_MEMORY, "no memory for %u scores", t->n_tokens);
     for (uint32_t i = 0; i < t->n_tokens && status == 0; i++) {
-        scores[i] = (float)gguf_array_f64(array, i);
+        scores[i] = (float)gguf_array_f64(array, i); /* as they were trained */
         if (isnan(scores[i]))
             status = bad(l, key, "has no number for token %u", i);
     }
     if (status == 0)
-        rank_scores(t, scores, order);
+        status = tokenizer_rank_scores(t, scores, l->err);
     free(scores);
-    free(order);
     return status;
 }
 
@@ -368,22 +299,36 @@ static int load_ids(struct load *l)
 
 static int load_pre(struct load *l, struct pre_options *options)
 {
+    struct tokenizer *t = l->t;
     struct gguf_string name = {"default", 7};
-    if (read_string(l, "tokenizer.ggml.pre", &name) != 0)
+    if (read_string(l, "tokenizer.ggml.pre", &name) != 0 ||
+        pre_tokenizer_open(&t->pre[0].scanner, name, l->gguf->path, options, l->err) != 0)
         return -1;
-    return pre_tokenizer_open(&l->t->pre, name, l->gguf->path, options, l->err);
+    t->pre[0].kind = PRE_SCAN;
+    t->n_pre = 1;
+    t->ignore_merges = options->ignore_merges;
+    if (options->nfc)
+        t->normal[t->n_normal++].kind = NORMAL_NFC;
+    return 0;
 }
 
 static int load_flags(struct load *l, const struct pre_options *options)
 {
     struct tokenizer *t = l->t;
     bool spm = t->kind == TOKENIZER_SPM;
-    t->add_bos = spm || options->add_bos;
-    if (read_bool(l, "tokenizer.ggml.add_bos_token", &t->add_bos) != 0 ||
-        read_bool(l, "tokenizer.ggml.add_eos_token", &t->add_eos) != 0)
+    bool add_bos = spm || options->add_bos, add_eos = false, space_prefix = spm;
+    if (read_bool(l, "tokenizer.ggml.add_bos_token", &add_bos) != 0 ||
+        read_bool(l, "tokenizer.ggml.add_eos_token", &add_eos) != 0 ||
+        (spm && read_bool(l, "tokenizer.ggml.add_space_prefix", &space_prefix) != 0))
         return -1;
-    t->add_space_prefix = spm;
-    return spm ? read_bool(l, "tokenizer.ggml.add_space_prefix", &t->add_space_prefix) : 0;
+    if ((add_bos && t->bos >= 0 && !token_list_add(&t->before, t->bos)) ||
+        (add_eos && t->eos >= 0 && !token_list_add(&t->after, t->eos)))
+        return error_set(l->err, ERROR_MEMORY, "no memory for a tokenizer");
+    if (spm)
+        tokenizer_add_marks(t, space_prefix);
+    if (space_prefix)
+        t->lead = (struct decode_lead){" ", 1, 1, true};
+    return 0;
 }
 
 static int load_template(struct load *l)
@@ -405,17 +350,14 @@ static int load_template(struct load *l)
 static int load_all(struct load *l)
 {
     struct tokenizer *t = l->t;
-    struct pre_options options = {false, false};
+    struct pre_options options = {0};
     bool bpe = t->kind == TOKENIZER_BPE;
     if (load_ids(l) != 0 || load_types(l) != 0 || load_tokens(l) != 0 ||
         (bpe && load_pre(l, &options) != 0) || load_flags(l, &options) != 0 ||
         (bpe ? load_merges(l) : load_scores(l)) != 0 || load_template(l) != 0 ||
-        tokenizer_list_specials(t, l->err) != 0)
+        load_specials(l) != 0)
         return -1;
     tokenizer_mark_ends(t);
-    if (!options.ignore_merges)
-        return tokenizer_mark_whole(t, l->err);
-    memset(t->whole, 1, t->n_tokens);
     return 0;
 }
 
@@ -434,11 +376,8 @@ int tokenizer_open(struct tokenizer **out, const struct gguf *gguf, struct error
     const struct gguf_value *tokens = find_array(&l, "tokenizer.ggml.tokens", true, &status);
     if (!tokens || tokens->count == 0)
         return status != 0 ? -1 : bad(&l, "tokenizer.ggml.tokens", "is missing");
-    size_t n_bytes = 0;
-    for (uint64_t i = 0; i < tokens->count; i++)
-        n_bytes += tokens->strings[i].len;
     uint32_t n = (uint32_t)tokens->count;
-    l.t = tokenizer_new(bpe ? TOKENIZER_BPE : TOKENIZER_SPM, n, n_bytes, err);
+    l.t = tokenizer_new(bpe ? TOKENIZER_BPE : TOKENIZER_SPM, n, err);
     if (!l.t)
         return -1;
     l.spellings = tokens->strings;

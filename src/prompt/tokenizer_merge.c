@@ -1,4 +1,4 @@
-/* Merging: a word starts as its bytes (byte-level BPE) or characters (SentencePiece), and the best
+/* Merging: a word starts as its bytes (byte-level BPE) or characters (the others), and the best
  * pair of neighbours becomes one symbol until no pair is left. The best pair comes from a heap, so
  * that a word of n bytes costs n log n even when it is a megabyte long.
  *
@@ -40,18 +40,27 @@ static int reserve(struct encoder *e, size_t n)
     return 0;
 }
 
-/* A byte that is no token is left out, and its neighbours become neighbours. */
+/* A byte that is no token is left out, and its neighbours become neighbours, unless there is an
+ * unknown token for it. */
 static uint32_t symbols_from_bytes(struct encoder *e, const char *word, uint32_t len)
 {
+    const struct tokenizer *t = e->t;
     uint32_t n = 0;
+    bool after_unknown = false;
     for (uint32_t i = 0; i < len; i++) {
-        int32_t id = e->t->byte_ids[(unsigned char)word[i]];
+        int32_t id = t->byte_ids[(unsigned char)word[i]];
+        bool is_unknown = id < 0;
+        if (is_unknown && !(after_unknown && t->fuse_unknown))
+            id = t->unknown_byte;
+        after_unknown = is_unknown;
         if (id >= 0)
             e->symbols[n++] = (struct symbol){.start = i, .end = i + 1, .id = id};
     }
     return n;
 }
 
+/* SentencePiece's characters: what becomes of those that are no token is seen when all is merged.
+ */
 static uint32_t symbols_from_characters(struct encoder *e, const char *word, uint32_t len)
 {
     uint32_t n = 0, width;
@@ -65,6 +74,46 @@ static uint32_t symbols_from_characters(struct encoder *e, const char *word, uin
     return n;
 }
 
+static bool has_bytes(const struct tokenizer *t, const char *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (t->byte_ids[(unsigned char)bytes[i]] < 0)
+            return false;
+    return true;
+}
+
+/* The characters of BPE by rank: one that is no token becomes its bytes, or an unknown token, and
+ * these merge like others. Without either it is left out, and its neighbours become neighbours. */
+static uint32_t symbols_with_unknown(struct encoder *e, const char *word, uint32_t len)
+{
+    const struct tokenizer *t = e->t;
+    uint32_t n = 0, width;
+    bool after_unknown = false;
+    for (uint32_t i = 0; i < len; i += width) {
+        width = (uint32_t)utf8_valid_prefix(word + i, len - i);
+        if (width == 0)
+            width = 1;
+        int32_t id = vocab_table_find(&t->ordinary, word + i, width);
+        bool is_bytes = id < 0 && has_bytes(t, word + i, width);
+        if (is_bytes) {
+            for (uint32_t k = 0; k < width; k++)
+                e->symbols[n++] = (struct symbol){.start = i + k,
+                                                  .end = i + k + 1,
+                                                  .id = t->byte_ids[(unsigned char)word[i + k]]};
+            continue; /* a row of unknown ones goes on behind bytes, as `tokenizers` has it */
+        }
+        if (id >= 0)
+            after_unknown = false;
+        else if (t->unknown < 0 || (after_unknown && t->fuse_unknown))
+            continue;
+        else
+            after_unknown = true;
+        e->symbols[n++] = (struct symbol){
+            .start = i, .end = i + width, .id = id >= 0 ? id : t->unknown};
+    }
+    return n;
+}
+
 /* Sets what the symbol and the next one merge into. */
 static void find_pair(struct encoder *e, const char *word, uint32_t at)
 {
@@ -74,7 +123,7 @@ static void find_pair(struct encoder *e, const char *word, uint32_t at)
     if (left->next == NONE)
         return;
     const struct symbol *right = &e->symbols[left->next];
-    if (t->kind == TOKENIZER_BPE) {
+    if (!t->ranks) {
         const struct merge *merge = merge_table_slot(&t->merges, left->id, right->id);
         left->pair_id = merge->id;
         if (merge->id >= 0)
@@ -157,21 +206,16 @@ static void merge_all(struct encoder *e, const char *word, uint32_t n)
     }
 }
 
-/* A character that is no token: its bytes if they are tokens, else the unknown token, one for a
- * row of them. */
-static int add_unknown(struct encoder *e, const char *bytes, uint32_t len, bool *after_unknown)
+int encode_unknown(struct encoder *e, const char *bytes, size_t len, bool *after_unknown)
 {
     const struct tokenizer *t = e->t;
-    bool fallback = true;
-    for (uint32_t i = 0; i < len; i++)
-        fallback = fallback && t->byte_ids[(unsigned char)bytes[i]] >= 0;
-    if (!fallback) {
+    if (!has_bytes(t, bytes, len)) {
         bool silent = *after_unknown || t->unknown < 0;
         *after_unknown = true;
         return silent ? 0 : encoder_add(e, t->unknown);
     }
     *after_unknown = false;
-    for (uint32_t i = 0; i < len; i++)
+    for (size_t i = 0; i < len; i++)
         if (encoder_add(e, t->byte_ids[(unsigned char)bytes[i]]) != 0)
             return -1;
     return 0;
@@ -184,7 +228,7 @@ static int add_symbols(struct encoder *e, const char *word)
         const struct symbol *s = &e->symbols[i];
         int status;
         if (s->id < 0) {
-            status = add_unknown(e, word + s->start, s->end - s->start, &after_unknown);
+            status = encode_unknown(e, word + s->start, s->end - s->start, &after_unknown);
         } else {
             after_unknown = false;
             status = encoder_add(e, s->id);
@@ -195,18 +239,14 @@ static int add_symbols(struct encoder *e, const char *word)
     return 0;
 }
 
-int encode_new_word(struct encoder *e, const char *word, size_t len)
+static int merge_word(struct encoder *e, const char *word, size_t len)
 {
     const struct tokenizer *t = e->t;
-    if (len <= t->longest) {
-        int32_t id = vocab_table_find(&t->ordinary, word, len);
-        if (id >= 0 && t->whole[id])
-            return encoder_add(e, id);
-    }
     if (reserve(e, len) != 0)
         return -1;
-    uint32_t n = t->kind == TOKENIZER_BPE ? symbols_from_bytes(e, word, (uint32_t)len)
-                                          : symbols_from_characters(e, word, (uint32_t)len);
+    uint32_t n = t->kind == TOKENIZER_BPE   ? symbols_from_bytes(e, word, (uint32_t)len)
+                 : t->kind == TOKENIZER_SPM ? symbols_from_characters(e, word, (uint32_t)len)
+                                            : symbols_with_unknown(e, word, (uint32_t)len);
     if (n == 0)
         return 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -219,20 +259,23 @@ int encode_new_word(struct encoder *e, const char *word, size_t len)
     return add_symbols(e, word);
 }
 
-int tokenizer_mark_whole(struct tokenizer *t, struct error *err)
+/* Most words are a token, and its merges make just that. Whether they do is found out once for a
+ * token, by whoever comes first: the answer is the same for all. */
+int encode_new_word(struct encoder *e, const char *word, size_t len)
 {
-    struct token_list ids = {0};
-    struct encoder e = {.t = t, .out = &ids, .err = err};
-    int status = 0;
-    for (uint32_t id = 0; id < t->n_tokens && status == 0; id++) {
-        const struct gguf_string *token = &t->tokens[id];
-        if (vocab_table_find(&t->ordinary, token->bytes, token->len) != (int32_t)id)
-            continue;
-        ids.len = 0;
-        status = encode_new_word(&e, token->bytes, token->len);
-        t->whole[id] = ids.len == 1 && ids.ids[0] == (int32_t)id;
+    const struct tokenizer *t = e->t;
+    if (t->kind == TOKENIZER_UNIGRAM)
+        return encode_unigram(e, word, len);
+    int32_t id = len <= t->longest ? vocab_table_find(&t->ordinary, word, len) : -1;
+    if (id >= 0 && (t->ignore_merges ||
+                    atomic_load_explicit(&t->whole[id], memory_order_relaxed) == WHOLE_YES))
+        return encoder_add(e, id);
+    size_t before = e->out->len;
+    if (merge_word(e, word, len) != 0)
+        return -1;
+    if (id >= 0) {
+        bool whole = e->out->len == before + 1 && e->out->ids[before] == id;
+        atomic_store_explicit(&t->whole[id], whole ? WHOLE_YES : WHOLE_NO, memory_order_relaxed);
     }
-    encoder_close(&e);
-    token_list_free(&ids);
-    return status;
+    return 0;
 }

@@ -193,20 +193,43 @@ size_t pre_tokenizer_word(const struct pre_tokenizer *pre, const char *text, siz
     return pre->scan(pre, (const unsigned char *)text, len, at);
 }
 
-/* ---- by name ---- */
+/* ---- by name, and by pattern ---- */
+
+#define GPT4_WORDS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define GPT4_REST  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 static const struct known_pre {
     const char *name;
     word_scanner *scan;
     struct pre_options options;
+    const char *pattern; /* as tokenizer.json files write it */
 } known_pres[] = {
-    {"default", scan_gpt2, {false, false}}, {"gpt2", scan_gpt2, {false, false}},
-    {"gpt-2", scan_gpt2, {false, false}},   {"smollm", scan_smollm, {false, false}},
-    {"qwen2", scan_qwen2, {false, false}},  {"llama-bpe", scan_llama3, {true, true}},
-    {"llama3", scan_llama3, {true, true}},  {"llama-v3", scan_llama3, {true, true}},
+    {"default", scan_gpt2, {0}, NULL},
+    {"gpt2",
+     scan_gpt2,
+     {0},
+     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"},
+    {"gpt-2", scan_gpt2, {0}, NULL},
+    {"smollm", scan_smollm, {0}, NULL},
+    {"qwen2", scan_qwen2, {.nfc = true}, GPT4_WORDS "\\p{N}" GPT4_REST},
+    {"llama-bpe", scan_llama3, {.ignore_merges = true, .add_bos = true}, NULL},
+    {"llama3",
+     scan_llama3,
+     {.ignore_merges = true, .add_bos = true},
+     GPT4_WORDS "\\p{N}{1,3}" GPT4_REST},
+    {"llama-v3", scan_llama3, {.ignore_merges = true, .add_bos = true}, NULL},
 };
 
 enum { N_KNOWN_PRES = COUNT(known_pres) };
+
+const char *pre_tokenizer_known(const char *pattern, size_t len)
+{
+    for (const struct known_pre *known = known_pres; known < known_pres + N_KNOWN_PRES; known++)
+        if (known->pattern && strlen(known->pattern) == len &&
+            memcmp(known->pattern, pattern, len) == 0)
+            return known->name;
+    return NULL;
+}
 
 static int unknown_pre(struct gguf_string name, const char *path, struct error *err)
 {

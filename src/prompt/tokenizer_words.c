@@ -36,8 +36,14 @@ void encoder_close(struct encoder *e)
 {
     free(e->symbols);
     free(e->heap);
+    free(e->nodes);
+    free(e->codes);
     free(e->words);
-    strbuf_free(&e->spaced);
+    regex_scratch_free(e->scratch);
+    for (size_t i = 0; i < sizeof e->normal / sizeof *e->normal; i++)
+        strbuf_free(&e->normal[i]);
+    for (size_t i = 0; i < MAX_PRE_STEPS; i++)
+        strbuf_free(&e->pieces[i]);
 }
 
 static void encoder_free(struct encoder *e)
@@ -74,6 +80,12 @@ struct encoder *encoder_take(struct idle_pool *idle)
     return e ? e : encoder_new();
 }
 
+static void strbuf_shrink(struct strbuf *text)
+{
+    if (text->capacity > MAX_IDLE_BYTES)
+        strbuf_free(text);
+}
+
 void encoder_leave(struct idle_pool *idle, struct encoder *e)
 {
     if (e->capacity > MAX_IDLE_SYMBOLS) {
@@ -83,8 +95,20 @@ void encoder_leave(struct idle_pool *idle, struct encoder *e)
         e->heap = NULL;
         e->capacity = 0;
     }
-    if (e->spaced.capacity > MAX_IDLE_BYTES)
-        strbuf_free(&e->spaced);
+    if (e->n_nodes > MAX_IDLE_SYMBOLS) {
+        free(e->nodes);
+        e->nodes = NULL;
+        e->n_nodes = 0;
+    }
+    if (e->n_codes > MAX_IDLE_SYMBOLS) {
+        free(e->codes);
+        e->codes = NULL;
+        e->n_codes = 0;
+    }
+    for (size_t i = 0; i < sizeof e->normal / sizeof *e->normal; i++)
+        strbuf_shrink(&e->normal[i]);
+    for (size_t i = 0; i < MAX_PRE_STEPS; i++)
+        strbuf_shrink(&e->pieces[i]);
     if (!idle_pool_leave(idle, e))
         encoder_free(e);
 }

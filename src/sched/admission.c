@@ -32,6 +32,7 @@ static void running_add(struct scheduler *s, struct sequence *seq)
     for (; at > 0 && s->running[at - 1]->age > seq->age; at--)
         s->running[at] = s->running[at - 1];
     s->running[at] = seq;
+    s->window_charged += window_charge(s, seq);
 }
 
 static void running_remove(struct scheduler *s, struct sequence *seq)
@@ -40,6 +41,7 @@ static void running_remove(struct scheduler *s, struct sequence *seq)
     while (s->running[at] != seq)
         at++;
     s->n_running--;
+    s->window_charged -= window_charge(s, seq);
     memmove(s->running + at, s->running + at + 1, (s->n_running - at) * sizeof *s->running);
 }
 
@@ -145,7 +147,7 @@ bool scheduler_fork(struct scheduler *s, const struct sequence *leader, struct s
     uint32_t room = min_u32(seq->capacity - seq->n_tokens, RESERVE_RUN);
     if (seq->is_started || sequence_is_scoring(seq) || room == 0 ||
         leader->n_inserted != seq->n_tokens || atomic_load(&r->canceled) ||
-        s->n_running == s->options.max_seqs || !has_pages(s, room))
+        s->n_running == s->options.max_seqs || !has_pages(s, room) || !window_has_room(s, seq, 0))
         return false;
     prefix_tree_lock(s->cache.tree, leader->node);
     sequence_list_remove(&s->waiting, seq);
@@ -308,7 +310,7 @@ static enum admission try_admit(struct scheduler *s, struct sequence *seq)
     }
     seq->n_wanted = pages_to_start(seq) - matched;
     if (s->n_running == s->options.max_seqs || s->is_evicting || !has_pages(s, seq->n_wanted) ||
-        seq->refused_at == s->n_releases)
+        !window_has_room(s, seq, 0) || seq->refused_at == s->n_releases)
         return REFUSED;
     if (uses_tree(seq) ? !lock_and_reclaim(s, seq, &node, &matched) : !evict_for(s, seq->n_wanted))
         return REFUSED;
@@ -324,14 +326,18 @@ static struct sequence *youngest_parked(const struct scheduler *s)
     return NULL;
 }
 
-/* Whether there could be so many pages if nothing parked held any. */
-static bool parked_suffice(const struct scheduler *s, uint32_t n_pages)
+/* Whether it could have the pages it wants if nothing parked held any. */
+static bool parked_suffice(const struct scheduler *s, const struct sequence *seq)
 {
     uint64_t n = (uint64_t)s->cache.pool.n_free + prefix_tree_stats(s->cache.tree)->n_evictable;
-    for (uint32_t i = 0; i < s->n_running; i++)
-        if (sequence_is_parked(s->running[i]))
-            n += s->running[i]->n_reserved;
-    return n >= n_pages;
+    uint32_t charged = 0;
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        if (!sequence_is_parked(s->running[i]))
+            continue;
+        n += s->running[i]->n_reserved;
+        charged += window_charge(s, s->running[i]);
+    }
+    return n >= seq->n_wanted && window_has_room(s, seq, charged);
 }
 
 /* Admits one, at the cost of sequences that are parked: they cannot use what they hold. */
@@ -342,7 +348,7 @@ static enum admission admit_one(struct scheduler *s, struct sequence *seq)
         if (result != REFUSED)
             return result;
         struct sequence *parked = youngest_parked(s);
-        if (!parked || s->is_evicting || !parked_suffice(s, seq->n_wanted))
+        if (!parked || s->is_evicting || !parked_suffice(s, seq))
             return REFUSED;
         preempt(s, parked);
     }

@@ -40,7 +40,13 @@ static struct batch make_batch(struct scheduler *s, struct sequence *const *seqs
         struct sequence *seq = seqs[i];
         uint32_t end = seq->n_computed + seq->n_rows, scored_end = seq->n_computed + n_scores(seq);
         sequence_set_runs(seq, end);
-        s->batch_seqs[i] = (struct batch_seq){seq->runs, seq->n_runs, end};
+        s->batch_seqs[i] = (struct batch_seq){seq->runs, seq->n_runs, end, {0}};
+        if (s->cache.window) {
+            const struct seq_window *w = &seq->window;
+            seq_window_set_runs(seq, &s->cache, end);
+            s->batch_seqs[i].window = (struct window_pages){w->runs + w->first_run,
+                                                            w->end_run - w->first_run, w->from};
+        }
         for (uint32_t p = seq->n_computed; p < end; p++) {
             s->rows[work->rows++] = (struct batch_row){.token = (int32_t)seq->tokens[p],
                                                        .position = p,
@@ -48,13 +54,21 @@ static struct batch make_batch(struct scheduler *s, struct sequence *const *seqs
                                                        .seq = i,
                                                        .output = p < scored_end ? OUTPUT_LOGITS
                                                                                 : OUTPUT_NONE};
+            if (s->cache.window)
+                s->rows[work->rows - 1].window_page = seq->window.pages[p];
             work->positions += p;
         }
         if (wants_token(seq))
             s->rows[work->rows - 1].output = OUTPUT_LOGITS;
     }
-    return (struct batch){s->batch_seqs, s->rows,          n, work->rows, s->logits,
-                          &s->live,      s->cache.pool.end};
+    return (struct batch){.seqs = s->batch_seqs,
+                          .rows = s->rows,
+                          .n_seqs = n,
+                          .n_rows = work->rows,
+                          .logits = s->logits,
+                          .live = &s->live,
+                          .page_end = s->cache.pool.end,
+                          .window_page_end = s->cache.window_pool.end};
 }
 
 /* From here until lower_flags a cancel also lowers the live count. A cancel that was on its way

@@ -82,11 +82,13 @@ static bool query_clear(struct scheduler *s, struct cache_query *q)
 {
     const uint64_t *ns = q->in_one_namespace ? &q->ns : NULL;
     uint64_t end_ns = clock_now_ns() + FREE_NS;
+    uint64_t before = prefix_tree_stats(s->cache.tree)->cleared_window;
     uint32_t freed;
     do {
         freed = prefix_tree_clear(s->cache.tree, ns, FREE_NODES, s->now_ns);
         q->n_cleared += freed;
     } while (freed > 0 && clock_now_ns() < end_ns);
+    q->n_cleared_window += (uint32_t)(prefix_tree_stats(s->cache.tree)->cleared_window - before);
     return freed == 0;
 }
 
@@ -110,7 +112,7 @@ bool scheduler_answer_queries(struct scheduler *s)
 bool scheduler_query(struct scheduler *s, struct cache_query *q)
 {
     atomic_init(&q->is_done, false);
-    q->n_entries = q->n_events = q->n_cleared = 0;
+    q->n_entries = q->n_events = q->n_cleared = q->n_cleared_window = 0;
     if (!queue_push(&s->queries, q))
         return false;
     wake_raise(&s->wake);
@@ -126,6 +128,11 @@ void scheduler_publish(struct scheduler *s)
     s->stats.n_free = pool->n_free;
     s->stats.n_owned = pool->n_owned;
     s->stats.n_private = page_pool_private(pool);
+    if (s->cache.window) {
+        const struct page_pool *window = &s->cache.window_pool;
+        s->stats.window = (struct pool_stats){window->n_pages, window->n_free, window->n_owned,
+                                              page_pool_private(window)};
+    }
     s->stats.tree = *prefix_tree_stats(s->cache.tree);
     stats_board_write(&s->board, &s->stats);
 }

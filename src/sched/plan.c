@@ -51,6 +51,13 @@ static void give_rows(const struct step_cost *cost, struct sequence *seq, struct
     seq->n_rows += n;
 }
 
+/* One that was parked when pages were reserved may have been read since, and has none. */
+static bool has_pages(const struct scheduler *s, const struct sequence *seq)
+{
+    return seq->n_reserved > seq->n_computed &&
+           (s->cache.window == 0 || seq->window.n_reserved > seq->n_computed);
+}
+
 /* The decode rows, and the list of prompts, oldest first. */
 static uint32_t plan_decodes(struct scheduler *s, struct step_work *work)
 {
@@ -58,7 +65,7 @@ static uint32_t plan_decodes(struct scheduler *s, struct step_work *work)
     for (uint32_t i = 0; i < s->n_running; i++) {
         struct sequence *seq = s->running[i];
         seq->n_rows = 0;
-        if (sequence_is_parked(seq) || seq->n_reserved == seq->n_computed)
+        if (sequence_is_parked(seq) || !has_pages(s, seq))
             continue;
         if (rows_left(seq) > 1) {
             s->prefills[n_prefills++] = seq;

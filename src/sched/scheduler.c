@@ -26,7 +26,9 @@ static int open_buffers(struct scheduler *s, struct error *err)
     s->batch_seqs = calloc(n_seqs, sizeof *s->batch_seqs);
     s->rows = calloc(s->engine->limits.max_rows, sizeof *s->rows);
     s->logits = calloc((size_t)n_seqs * n_vocab, sizeof *s->logits);
-    if (!s->running || !s->planned || !s->prefills || !s->batch_seqs || !s->rows || !s->logits)
+    s->needs = calloc(n_seqs, sizeof *s->needs);
+    if (!s->running || !s->planned || !s->prefills || !s->batch_seqs || !s->rows || !s->logits ||
+        !s->needs)
         return error_set(err, ERROR_MEMORY, "no memory to schedule %u sequences", n_seqs);
     return sampler_open(&s->sampler, n_vocab, s->limit, err);
 }
@@ -56,7 +58,40 @@ static void close_buffers(struct scheduler *s)
     free(s->batch_seqs);
     free(s->rows);
     free(s->logits);
+    free(s->needs);
     free(s->ends);
+}
+
+/* Pages of the second group, if the engine has one: at least a window for a sequence, or all of the
+ * longest one. A sequence takes as many at a time as leaves room for all. */
+static int open_window(struct scheduler *s, struct error *err)
+{
+    const struct engine *e = s->engine;
+    if (e->info.n_groups < 2)
+        return 0;
+    uint32_t window = e->info.groups[KV_WINDOW].window, n_pages = e->limits.n_window_pages;
+    uint32_t least = min_u32(window, s->limit);
+    if (n_pages < least || n_pages > SCHEDULER_MAX_PAGES)
+        return error_set(err, ERROR_INPUT,
+                         "a cache of %u tokens for layers with a window of %u is too %s", n_pages,
+                         window, n_pages < least ? "small" : "large");
+    uint32_t share = n_pages / s->options.max_seqs;
+    s->cache.window = window;
+    s->window_run = share <= window ? 1 : min_u32(share - window + 1, RESERVE_RUN);
+    return page_pool_open(&s->cache.window_pool, n_pages, err);
+}
+
+static int open_tree(struct scheduler *s, struct error *err)
+{
+    uint32_t n_pages = s->engine->limits.n_pages;
+    struct prefix_tree_options options = {
+        .pool = &s->cache.pool,
+        .max_nodes = n_pages + s->options.max_seqs + SPARE_NODES,
+        .max_pinned = n_pages / 2,
+        .window_pool = s->cache.window ? &s->cache.window_pool : NULL,
+        .window = s->cache.window,
+    };
+    return prefix_tree_open(&s->cache.tree, &options, err);
 }
 
 int scheduler_open(struct scheduler **out, const struct scheduler_options *options,
@@ -83,18 +118,13 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
         free(s);
         return -1;
     }
-    struct prefix_tree_options tree_options = {
-        .pool = &s->cache.pool,
-        .max_nodes = limits->n_pages + s->options.max_seqs + SPARE_NODES,
-        .max_pinned = limits->n_pages / 2,
-    };
     step_cost_init(&s->cost, s->options.step_budget_ms * 1e6 / CAREFUL_ROWS);
     wake_open(&s->wake);
     if (open_buffers(s, err) || list_ends(s, err) ||
         queue_open(&s->arrivals, (size_t)s->options.max_seqs + options->max_waiting, err) ||
         queue_open(&s->queries, MAX_QUERIES, err) ||
-        page_pool_open(&s->cache.pool, limits->n_pages, err) ||
-        prefix_tree_open(&s->cache.tree, &tree_options, err)) {
+        page_pool_open(&s->cache.pool, limits->n_pages, err) || open_window(s, err) ||
+        open_tree(s, err)) {
         scheduler_close(s);
         return -1;
     }
@@ -141,9 +171,10 @@ enum { CHECK_ALL_PAGES = 1 << 14, CHECK_EVERY = 64 };
  * pool are recounted after each step too, where that takes less than the step. */
 static bool is_conserved(const struct scheduler *s)
 {
-    uint32_t n_private = 0;
+    uint32_t n_private = 0, n_window = 0;
     for (uint32_t i = 0; i < s->n_running; i++) {
         const struct sequence *seq = s->running[i];
+        n_window += seq->window.n_reserved - seq->window.private_from;
         uint32_t n = 0;
         for (uint32_t p = seq->n_matched; p < seq->n_reserved; p++)
             n += seq->is_private[p];
@@ -153,7 +184,9 @@ static bool is_conserved(const struct scheduler *s)
     }
     bool skips = s->cache.pool.n_pages > CHECK_ALL_PAGES && s->stats.steps % CHECK_EVERY;
     return n_private == page_pool_private(&s->cache.pool) &&
-           (skips || (page_pool_check(&s->cache.pool) && prefix_tree_check(s->cache.tree)));
+           n_window == page_pool_private(&s->cache.window_pool) &&
+           (skips || (page_pool_check(&s->cache.pool) && prefix_tree_check(s->cache.tree) &&
+                      (s->cache.window == 0 || page_pool_check(&s->cache.window_pool))));
 }
 #endif
 
@@ -177,7 +210,9 @@ bool scheduler_step(struct scheduler *s)
     }
     worked |= scheduler_admit(s);
     scheduler_reserve(s);
+    scheduler_reserve_window(s);
     scheduler_plan(s);
+    scheduler_reserve_rows(s);
     if (s->n_planned) {
         scheduler_forward(s);
         worked = true;
@@ -242,6 +277,8 @@ void scheduler_close(struct scheduler *s)
         prefix_tree_close(s->cache.tree);
     if (s->cache.pool.n_pages)
         page_pool_close(&s->cache.pool);
+    if (s->cache.window_pool.n_pages)
+        page_pool_close(&s->cache.window_pool);
     close_buffers(s);
     wake_close(&s->wake);
     free(s);
@@ -279,7 +316,7 @@ enum submit_result scheduler_submit(struct scheduler *s, struct request *r)
     uint32_t most = s->options.max_seqs + s->options.max_waiting;
     if (atomic_fetch_add(&s->n_accepted, 1) >= most)
         goto full;
-    r->sequence = sequence_make(r, s->limit, &r->error);
+    r->sequence = sequence_make(r, s->limit, s->cache.window > 0, &r->error);
     if (!r->sequence)
         goto full;
     bool is_queued = queue_push(&s->arrivals, r);

@@ -135,10 +135,15 @@ struct scheduler_options {
     struct op_times *op_times; /* records what the cache's operations take; NULL: no one asks */
 };
 
+struct pool_stats {
+    uint32_t n_pages, n_free, n_owned, n_private;
+};
+
 /* A snapshot, published once a step; reading it never waits. */
 struct scheduler_stats {
     uint32_t n_running, n_waiting;
     uint32_t n_pages, n_free, n_owned, n_private;
+    struct pool_stats window; /* of the second group; all 0: there is none */
     uint64_t steps, rows, prompt_tokens, cached_tokens, generated_tokens;
     uint64_t shared_tokens;    /* of cached_tokens: computed while their request waited */
     uint64_t stopped, ran_out; /* finished: by an end token or stop string, by length */
@@ -189,7 +194,7 @@ struct cache_query {
     uint32_t n_entries;
     struct pressure_event events[PRESSURE_EVENTS]; /* ENTRIES */
     uint32_t n_events;
-    uint32_t n_cleared; /* CLEAR: pages */
+    uint32_t n_cleared, n_cleared_window; /* CLEAR: pages, and window pages */
     atomic_bool is_done;
 };
 

@@ -35,7 +35,8 @@ uint64_t sequence_token(const struct sequence *seq, uint32_t position, int32_t i
     return cache_token_owned(CACHE_TOKEN_TEXT, position < r->n_public ? 0 : r->owner, (uint32_t)id);
 }
 
-struct sequence *sequence_make(struct request *r, uint32_t limit, struct error *err)
+struct sequence *sequence_make(struct request *r, uint32_t limit, bool has_window,
+                               struct error *err)
 {
     uint64_t most = (uint64_t)r->n_tokens + r->max_tokens;
     uint32_t capacity = most < limit ? (uint32_t)most : limit;
@@ -50,6 +51,12 @@ struct sequence *sequence_make(struct request *r, uint32_t limit, struct error *
     seq->is_private = malloc(capacity * sizeof *seq->is_private);
     if (!seq->tokens || !seq->runs || !seq->pages || !seq->generated || !seq->is_private)
         goto no_memory;
+    if (has_window) {
+        seq->window.pages = malloc(capacity * sizeof *seq->window.pages);
+        seq->window.runs = malloc(capacity * sizeof *seq->window.runs);
+        if (!seq->window.pages || !seq->window.runs)
+            goto no_memory;
+    }
     if (stop_matcher_open(&seq->stops, r->stops, r->n_stops, err))
         goto fail;
     seq->request = r;
@@ -82,6 +89,8 @@ void sequence_free(struct sequence *seq)
     free(seq->pages);
     free(seq->generated);
     free(seq->is_private);
+    free(seq->window.pages);
+    free(seq->window.runs);
     free(seq);
 }
 
@@ -96,6 +105,8 @@ void sequence_begin(struct sequence *seq, const struct cache *cache, node_id nod
     if (matched)
         seq->n_runs = prefix_tree_pages(cache->tree, node, seq->runs, seq->capacity);
     assert(seq->n_runs <= seq->capacity);
+    if (cache->window)
+        seq_window_begin(seq, cache);
 }
 
 /* The page of the last position it has, PAGE_NONE at the start: new pages would best follow it. */
@@ -164,8 +175,9 @@ void sequence_insert(struct sequence *seq, struct cache *cache, uint64_t now_ns)
     if (seq->node == NODE_NONE || n == 0)
         return;
     uint64_t start_ns = op_times_start(cache->times);
-    node_id node = prefix_tree_insert(cache->tree, seq->node, seq->tokens + seq->n_inserted,
-                                      seq->pages + seq->n_inserted, n, now_ns, &claimed);
+    node_id node = prefix_tree_insert(
+        cache->tree, seq->node, seq->tokens + seq->n_inserted, seq->pages + seq->n_inserted,
+        cache->window ? seq->window.pages + seq->n_inserted : NULL, n, now_ns, &claimed);
     op_times_add(cache->times, OP_INSERT, op_times_since(cache->times, start_ns));
     if (node == NODE_NONE)
         return; /* no nodes left: the positions stay private, and may be inserted later */
@@ -173,6 +185,8 @@ void sequence_insert(struct sequence *seq, struct cache *cache, uint64_t now_ns)
     seq->n_private -= claimed;
     seq->node = node;
     seq->n_inserted = seq->n_ready = seq->n_computed;
+    if (cache->window)
+        seq_window_inserted(seq);
 }
 
 void sequence_release(struct sequence *seq, struct cache *cache, uint64_t now_ns)
@@ -192,6 +206,8 @@ void sequence_release(struct sequence *seq, struct cache *cache, uint64_t now_ns
     }
     if (run.count)
         page_pool_give(&cache->pool, run);
+    if (cache->window)
+        seq_window_release(seq, cache);
     if (seq->node != NODE_NONE)
         prefix_tree_unlock(cache->tree, seq->node, now_ns);
     seq->node = NODE_NONE;

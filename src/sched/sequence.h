@@ -8,6 +8,20 @@
 #include "sched/scheduler.h"
 #include "sched/stop_matcher.h"
 
+/* A sequence's part of the second group, where there is one. A row sees the last W positions, so
+ * that what lies further back is not needed; it is kept while no one else wants the room.
+ *
+ *   positions   [ no page here │ the tree's │ given back │ its own           │ reserved ]
+ *               0          first row's window    private_from      n_computed      n_reserved
+ */
+struct seq_window {
+    uint32_t *pages;             /* [capacity]; PAGE_NONE: given back */
+    struct page_run *runs;       /* [capacity] */
+    uint32_t first_run, end_run; /* those in use, */
+    uint32_t from, to;           /* which are of positions from .. to - 1 */
+    uint32_t private_from, n_reserved;
+};
+
 /* A request on its way. Its tokens are the prompt and what was generated; the last one generated
  * has no KV yet (it is fed in the next step).
  *
@@ -34,6 +48,7 @@ struct sequence {
     uint32_t n_runs, runs_length;
     uint32_t prefill_end; /* n_tokens when it was admitted: up to here chunks are inserted */
     node_id node;         /* locked, ends at n_inserted; NODE_NONE: not cached */
+    struct seq_window window;
 
     /* The prompt's log probabilities that are there: all, unless the request asks for them. Those
      * of tokens from here on need the logits of every position from n_scored - 1 on. */
@@ -69,12 +84,15 @@ void sequence_list_add(struct sequence_list *list, struct sequence *seq);
 void sequence_list_remove(struct sequence_list *list, struct sequence *seq);
 
 /* Everything it will ever need is allocated here; `limit` bounds its length in positions. */
-struct sequence *sequence_make(struct request *r, uint32_t limit, struct error *err);
+struct sequence *sequence_make(struct request *r, uint32_t limit, bool has_window,
+                               struct error *err);
 void sequence_free(struct sequence *seq);
 
 /* What a sequence has of the pool and the tree. */
 struct cache {
     struct page_pool pool;
+    struct page_pool window_pool;
+    uint32_t window; /* 0: there is no second group */
     struct prefix_tree *tree;
     struct op_times *times; /* or NULL */
 };
@@ -103,5 +121,22 @@ void sequence_set_runs(struct sequence *seq, uint32_t length);
 void sequence_insert(struct sequence *seq, struct cache *cache, uint64_t now_ns);
 /* Inserts what is left, gives back pages and lock: as before sequence_begin. */
 void sequence_release(struct sequence *seq, struct cache *cache, uint64_t now_ns);
+
+/* ---- the second group (seq_window.c) ---- */
+
+/* The first position that its next row sees, and how many of what it has in the tree are needed for
+ * that. */
+uint32_t seq_window_first(const struct sequence *seq, const struct cache *cache);
+uint32_t seq_window_need(const struct sequence *seq, const struct cache *cache);
+void seq_window_begin(struct sequence *seq, const struct cache *cache);
+/* Takes up to `want` more pages of those that are free; how many it got. */
+uint32_t seq_window_take(struct sequence *seq, struct cache *cache, uint32_t want);
+/* Gives back what no row of it will see any more; what is reserved for more than `keep` rows. */
+void seq_window_give_passed(struct sequence *seq, struct cache *cache);
+void seq_window_give_spare(struct sequence *seq, struct cache *cache, uint32_t keep);
+/* The runs cover what the next rows see, up to, and without, the position `length`. */
+void seq_window_set_runs(struct sequence *seq, const struct cache *cache, uint32_t length);
+void seq_window_inserted(struct sequence *seq); /* all that is computed is the tree's now */
+void seq_window_release(struct sequence *seq, struct cache *cache);
 
 #endif

@@ -34,6 +34,9 @@ struct scheduler {
     bool has_thread;
 
     struct cache cache;
+    uint32_t window_run;       /* window pages that a sequence takes at a time */
+    uint32_t window_charged;   /* those that the running may need at once; see window_room.c */
+    struct window_need *needs; /* [max_seqs] scratch for evictions */
     struct sampler *sampler;
     int32_t *ends; /* [n_ends] the end tokens */
     uint32_t n_ends;
@@ -80,6 +83,13 @@ bool scheduler_fork(struct scheduler *s, const struct sequence *leader, struct s
 void scheduler_doubt(struct scheduler *s, struct sequence *seq);
 /* By itself it gave numbers: what it had of the tree when it did not leaves it too. */
 void scheduler_condemn(struct scheduler *s, struct sequence *seq);
+
+/* window_room.c */
+uint32_t window_charge(const struct scheduler *s, const struct sequence *seq);
+/* Whether it can run beside the others, if those who are charged for `freed` pages stopped. */
+bool window_has_room(const struct scheduler *s, const struct sequence *seq, uint32_t freed);
+void scheduler_reserve_window(struct scheduler *s); /* pages for the next row of each */
+void scheduler_reserve_rows(struct scheduler *s);   /* for all planned rows, or plans fewer */
 
 /* plan.c */
 void scheduler_plan(struct scheduler *s);

@@ -35,11 +35,11 @@ const struct query_param cache_clear_params[] = {
 struct cache_answer {
     struct cache_query query;
     struct cache_answer *next;
-    struct http_exchange *x; /* NULL: the client hung up */
-    uint32_t limit;          /* of the nodes of an outline */
-    uint64_t n_cleared;      /* by the query before this one */
-    bool clears_shared;      /* the namespace of shared prompts is to be cleared next */
-    bool is_asked;           /* the scheduler has the query, or had it */
+    struct http_exchange *x;              /* NULL: the client hung up */
+    uint32_t limit;                       /* of the nodes of an outline */
+    uint64_t n_cleared, n_cleared_window; /* by the query before this one */
+    bool clears_shared; /* the namespace of shared prompts is to be cleared next */
+    bool is_asked;      /* the scheduler has the query, or had it */
     struct tree_entry entries[];
 };
 
@@ -149,23 +149,27 @@ void cache_clear_begin(struct api *api, struct http_exchange *x, const char *pat
 
 /* ---- answered ----------------------------------------------------------------------------- */
 
-static void clear_write(struct strbuf *out, const struct cache_view *v, uint64_t n_cleared)
+static void clear_write(struct strbuf *out, const struct cache_view *v, uint64_t n_cleared,
+                        uint64_t n_window)
 {
     struct json_writer w = {.out = out};
     json_object_begin(&w, NULL);
     json_add_string(&w, "object", "cache.cleared");
     json_add_int(&w, "cleared_tokens", (int64_t)n_cleared);
-    json_add_int(&w, "cleared_bytes", (int64_t)(n_cleared * v->page_bytes));
+    json_add_int(&w, "cleared_bytes",
+                 (int64_t)(n_cleared * v->page_bytes + n_window * v->window_page_bytes));
     json_object_end(&w);
 }
 
 static void reply_done(struct api *api, struct cache_answer *a)
 {
     struct strbuf json = STRBUF_INIT;
+    const struct kv_group *groups = api->options->engine->info.groups;
     struct cache_view v = {.model_name = api->options->model_name,
                            .tokenizer = api->options->prompt->tokenizer,
                            .keys = &api->options->keys,
-                           .page_bytes = api->options->engine->info.groups[0].page_bytes,
+                           .page_bytes = groups[KV_FULL].page_bytes,
+                           .window_page_bytes = groups[KV_WINDOW].page_bytes,
                            .now_ns = clock_now_ns(),
                            .now_unix = clock_unix_seconds()};
     scheduler_read_stats(api->scheduler, &v.stats);
@@ -173,7 +177,8 @@ static void reply_done(struct api *api, struct cache_answer *a)
     case QUERY_ENTRIES: cache_list_write(&json, &v, &a->query); break;
     case QUERY_OUTLINE: cache_tree_write(&json, &v, &a->query, a->limit); break;
     case QUERY_CLEAR:
-        clear_write(&json, &v, a->n_cleared + a->query.n_cleared);
+        clear_write(&json, &v, a->n_cleared + a->query.n_cleared,
+                    a->n_cleared_window + a->query.n_cleared_window);
         http_note(a->x, "cleared %" PRIu64 " tokens", a->n_cleared + a->query.n_cleared);
         break;
     }
@@ -190,6 +195,7 @@ static bool answer_is_ready(struct api *api, struct cache_answer *a)
     if (a->is_asked && a->clears_shared) {
         a->is_asked = a->clears_shared = false;
         a->n_cleared = a->query.n_cleared;
+        a->n_cleared_window = a->query.n_cleared_window;
         a->query.ns = cache_namespace(0, -1, -1);
     }
     if (a->is_asked)

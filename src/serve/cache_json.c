@@ -1,4 +1,5 @@
 /* The cache as JSON. Pure; called on the event loop's thread with answers of the scheduler.
+ * Bytes are those of both groups of KV: what really is in memory for it.
  *
  * What a newcomer gets wrong: a page is one token, so the counts of the pool are counts of tokens;
  * and times of the tree are of the monotonic clock, which says nothing to anyone outside. */
@@ -21,29 +22,46 @@ static int64_t unix_of(const struct cache_view *v, uint64_t at_ns)
     return v->now_unix - (int64_t)(ago_ns / 1000000000u);
 }
 
-static int64_t bytes_of(const struct cache_view *v, uint64_t n_pages)
+static int64_t bytes_of(const struct cache_view *v, uint64_t n_pages, uint64_t n_window)
 {
-    return (int64_t)(n_pages * v->page_bytes);
+    return (int64_t)(n_pages * v->page_bytes + n_window * v->window_page_bytes);
 }
 
 /* ---- the numbers -------------------------------------------------------------------------- */
 
 static void amount_add(struct json_writer *w, const char *key, const struct cache_view *v,
-                       uint64_t n_pages)
+                       uint64_t n_pages, uint64_t n_window)
 {
     json_object_begin(w, key);
     json_add_int(w, "tokens", (int64_t)n_pages);
-    json_add_int(w, "bytes", bytes_of(v, n_pages));
+    json_add_int(w, "bytes", bytes_of(v, n_pages, n_window));
     json_object_end(w);
 }
 
 static void gone_add(struct json_writer *w, const char *key, const struct cache_view *v,
-                     uint64_t n_nodes, uint64_t n_pages)
+                     uint64_t n_nodes, uint64_t n_pages, uint64_t n_window)
 {
     json_object_begin(w, key);
     json_add_int(w, "nodes", (int64_t)n_nodes);
     json_add_int(w, "tokens", (int64_t)n_pages);
-    json_add_int(w, "bytes", bytes_of(v, n_pages));
+    json_add_int(w, "bytes", bytes_of(v, n_pages, n_window));
+    json_object_end(w);
+}
+
+/* The second group, where there is one. */
+static void window_add(struct json_writer *w, const struct cache_view *v)
+{
+    const struct pool_stats *window = &v->stats.window;
+    if (window->n_pages == 0)
+        return;
+    json_object_begin(w, "window");
+    json_add_int(w, "pages", window->n_pages);
+    json_add_int(w, "bytes", bytes_of(v, 0, window->n_pages));
+    json_add_int(w, "free", window->n_free);
+    json_add_int(w, "cached", window->n_owned);
+    json_add_int(w, "in_use", window->n_private);
+    json_add_int(w, "evicted_interior", (int64_t)v->stats.tree.evicted_interior);
+    json_add_int(w, "evicted_tails", (int64_t)v->stats.tree.evicted_tails);
     json_object_end(w);
 }
 
@@ -51,8 +69,8 @@ static void use_add(struct json_writer *w, const struct cache_view *v)
 {
     const struct scheduler_stats *s = &v->stats;
     uint32_t n_used = s->n_pages - s->n_free;
-    amount_add(w, "budget", v, s->n_pages);
-    amount_add(w, "used", v, n_used);
+    amount_add(w, "budget", v, s->n_pages, s->window.n_pages);
+    amount_add(w, "used", v, n_used, s->window.n_pages - s->window.n_free);
     json_add_double(w, "usage_percent", s->n_pages ? 100.0 * n_used / s->n_pages : 0);
     json_object_begin(w, "pages");
     json_add_int(w, "free", s->n_free);
@@ -61,6 +79,7 @@ static void use_add(struct json_writer *w, const struct cache_view *v)
     json_add_int(w, "evictable", s->tree.n_evictable);
     json_add_int(w, "pinned", s->tree.n_pinned);
     json_object_end(w);
+    window_add(w, v);
     json_add_int(w, "entries", s->tree.n_entries);
     json_add_int(w, "nodes", s->tree.n_nodes);
     json_add_int(w, "namespaces", s->tree.n_namespaces);
@@ -126,6 +145,8 @@ static void pressure_add(struct json_writer *w, const struct cache_view *v,
 {
     json_object_begin(w, NULL);
     json_add_double(w, "ago_s", seconds_between(event->at_ns, v->now_ns));
+    if (v->stats.window.n_pages)
+        json_add_string(w, "group", event->of_window ? "window" : "full");
     json_add_int(w, "wanted_tokens", event->wanted);
     json_add_int(w, "freed_tokens", event->freed);
     json_add_int(w, "nodes", event->n_nodes);
@@ -189,7 +210,9 @@ static void entry_add(struct json_writer *w, const struct cache_view *v, const s
     tenant_add(w, v, e);
     json_add_int(w, "tokens", e->depth);
     json_add_int(w, "own_tokens", e->length);
-    json_add_int(w, "bytes", bytes_of(v, e->length));
+    json_add_int(w, "bytes", bytes_of(v, e->length, e->n_window));
+    if (v->stats.window.n_pages)
+        json_add_int(w, "window_tokens", e->n_window);
     json_add_int(w, "hits", e->hits);
     json_add_int(w, "images", e->n_images);
     json_add_int(w, "created", unix_of(v, e->created_ns));
@@ -210,9 +233,10 @@ void cache_list_write(struct strbuf *out, const struct cache_view *v, const stru
     json_add_string(&w, "model", v->model_name);
     use_add(&w, v);
     hits_add(&w, &v->stats);
-    gone_add(&w, "evicted", v, tree->evicted_nodes, tree->evicted_pages);
-    gone_add(&w, "expired", v, tree->expired_nodes, tree->expired_pages);
-    gone_add(&w, "cleared", v, tree->cleared_nodes, tree->cleared_pages);
+    gone_add(&w, "evicted", v, tree->evicted_nodes, tree->evicted_pages,
+             tree->evicted_interior + tree->evicted_tails);
+    gone_add(&w, "expired", v, tree->expired_nodes, tree->expired_pages, tree->expired_window);
+    gone_add(&w, "cleared", v, tree->cleared_nodes, tree->cleared_pages, tree->cleared_window);
     depths_add(&w, tree);
     requests_add(&w, &v->stats);
     json_array_begin(&w, "pressure");
@@ -280,6 +304,8 @@ static void nodes_add(struct json_writer *w, const struct cache_view *v, const c
         tenant_add(w, v, e);
         json_add_int(w, "tokens", e->depth);
         json_add_int(w, "own_tokens", e->length);
+        if (v->stats.window.n_pages)
+            json_add_int(w, "window_tokens", e->n_window);
         json_add_int(w, "hits", e->hits);
         if (e->created_ns) /* known to about a second */
             json_add_int(w, "age_s", v->now_unix - unix_of(v, e->created_ns));

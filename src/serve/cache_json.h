@@ -12,9 +12,9 @@ struct cache_view {
     const char *model_name;
     const struct tokenizer *tokenizer;
     const struct api_keys *keys;
-    uint32_t page_bytes;
-    uint64_t now_ns;  /* of the tree's clock */
-    int64_t now_unix; /* the same moment, in seconds */
+    uint32_t page_bytes, window_page_bytes; /* the second: 0 where no layer has a window */
+    uint64_t now_ns;                        /* of the tree's clock */
+    int64_t now_unix;                       /* the same moment, in seconds */
 };
 
 /* What the cache has, does and did, and a page of its entries: an answered QUERY_ENTRIES. */

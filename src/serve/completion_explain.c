@@ -20,7 +20,8 @@ struct finding {
     int32_t message;         /* where that lies; -1: in what the template wrote */
     int32_t precedes;        /* then the message that comes next; -1: none */
     struct strbuf prompt_text, cached_text, before;
-    double gone_s, idle_s; /* evicted, expired, cleared */
+    bool is_still_here;    /* window: the tokens are, and only their windows went */
+    double gone_s, idle_s; /* evicted, expired, cleared, window */
     uint32_t gone_tokens;  /* ... so much of the prompt at least */
     const char *tenant;    /* namespace: who has how much */
     uint32_t ns_length;    /* 0: it is not known */
@@ -114,13 +115,15 @@ static const char *reason_name(const struct finding *f)
         [MISS_EXPIRED] = "expired",
         [MISS_CLEARED] = "cleared",
         [MISS_NAMESPACE] = "namespace",
+        [MISS_WINDOW] = "window",
     };
     return f->is_disabled ? "disabled" : names[f->reason];
 }
 
 static bool was_here(const struct finding *f)
 {
-    return f->reason == MISS_EVICTED || f->reason == MISS_EXPIRED || f->reason == MISS_CLEARED;
+    return f->reason == MISS_EVICTED || f->reason == MISS_EXPIRED || f->reason == MISS_CLEARED ||
+           (f->reason == MISS_WINDOW && !f->is_still_here);
 }
 
 static void finding_free(struct finding *f)
@@ -156,6 +159,9 @@ static struct finding finding_make(const struct completion *c)
     anothers_hide(c, &f);
     if (f.reason == MISS_DIVERGED)
         cached_text_add(c, miss, &f.cached_text);
+    f.is_still_here = f.reason == MISS_WINDOW && miss->gone_ns == 0;
+    if (f.is_still_here)
+        f.gone_tokens = miss->gone_length;
     if (was_here(&f)) {
         f.gone_s = seconds_between(miss->gone_ns, r->submitted_ns);
         f.idle_s = seconds_between(miss->last_used_ns, miss->gone_ns);
@@ -242,6 +248,18 @@ static void divergence_describe(const struct completion *c, const struct finding
         strbuf_adds(out, ", since exact token replay is switched off");
 }
 
+/* Where layers see a window only, what is before the position is needed from them. */
+static void window_describe(const struct finding *f, struct strbuf *out)
+{
+    if (f->is_still_here)
+        strbuf_addf(out,
+                    " is cached (%u token%s of it), but not what layers with a window need to go "
+                    "on there: that gave way to others",
+                    f->gone_tokens, f->gone_tokens == 1 ? "" : "s");
+    else
+        gone_describe(f, "dropped when layers with a window needed room", out);
+}
+
 /* How what follows the position in the prompt came to be missing. */
 static void reason_describe(const struct completion *c, const struct finding *f, struct strbuf *out)
 {
@@ -265,6 +283,10 @@ static void reason_describe(const struct completion *c, const struct finding *f,
     case MISS_CLEARED: gone_describe(f, "cleared", out); break;
     case MISS_NAMESPACE:
         strbuf_addf(out, " is cached for tenant '%s', and tenants do not share", f->tenant);
+        break;
+    case MISS_WINDOW:
+        window_describe(f, out);
+        strbuf_adds(out, "; a larger --cache-size would have kept it");
         break;
     }
 }

@@ -278,11 +278,16 @@ static void memory_log(const struct api *api)
     const double mib = 1 << 20;
     size_t grammars = grammar_vocabulary_reserved(api->vocabulary);
     uint64_t rest = info->buffer_bytes + machine_heap_bytes() + o->start_bytes - grammars;
+    char window[80] = "";
+    if (info->n_groups > 1)
+        snprintf(window, sizeof window, ", and %u of %u bytes for windows of %u",
+                 o->engine->limits.n_window_pages, info->groups[KV_WINDOW].page_bytes,
+                 info->groups[KV_WINDOW].window);
     log_info("memory: packed weights %.1f MiB, of the file up to %.1f MiB, KV up to %.1f MiB (%u "
-             "tokens of %u bytes), rest %.1f MiB, grammars up to %.1f MiB; context %u",
+             "tokens of %u bytes%s), rest %.1f MiB, grammars up to %.1f MiB; context %u",
              (double)info->weight_bytes / mib, (double)info->file_bytes / mib,
              (double)info->kv_bytes / mib, o->engine->limits.n_pages, info->groups[0].page_bytes,
-             (double)rest / mib, (double)(grammars + GRAMMAR_BYTES) / mib, o->context);
+             window, (double)rest / mib, (double)(grammars + GRAMMAR_BYTES) / mib, o->context);
 }
 
 int server_run(const struct server_options *options, struct error *err)

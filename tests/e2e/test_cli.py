@@ -169,11 +169,11 @@ def prompt_tokens(text):
 # ---- usage ------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("args, message", [
-    (["serve"], "-m FILE"),
-    (["chat"], "-m FILE"),
-    (["run", "hi"], "-m FILE"),
-    (["tokenize"], "-m FILE"),
-    (["info"], "radish info FILE"),
+    (["serve"], "-m PATH"),
+    (["chat"], "-m PATH"),
+    (["run", "hi"], "-m PATH"),
+    (["tokenize"], "-m PATH"),
+    (["info"], "radish info FILE|DIR"),
     (["serve", *MOCK, "--cache-size", "2XB"], "--cache-size: '2XB'"),
     (["serve", *MOCK, "--cache-size", "1"], "2 tokens at least, of 8 bytes each"),
     (["serve", *MOCK, "--cache-ttl", "30x"], "--cache-ttl: '30x' is no time: write it as 90s"),

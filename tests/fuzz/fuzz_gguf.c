@@ -78,8 +78,8 @@ static void try_model(const char *bytes, size_t len)
     }
     if (ftruncate(fd, 0) != 0 || pwrite(fd, bytes, len, 0) != (ssize_t)len)
         abort();
-    if (model_open(&m, path, &err) == 0) {
-        touch_gguf(&m.gguf);
+    if (model_open(&m, path, NULL, &err) == 0) {
+        touch_gguf(m.checkpoint->gguf);
         for (uint32_t i = 0; i < m.hparams.n_layers; i++)
             touch(&m.layers[i], sizeof m.layers[i]);
     } else {

@@ -57,7 +57,9 @@ static struct tokenizer *open_bpe(const char *pre)
     vocab_token(&v, "<|im_end|>", 3);
     vocab_token(&v, "<|im_", 3);
     vocab_token(&v, "<tool>", 4);
-    return open_model(&v);
+    struct tokenizer *t = open_model(&v);
+    t->n_normal = 0; /* what is compared here are words, and texts that come back */
+    return t;
 }
 
 static struct tokenizer *open_spm(void)

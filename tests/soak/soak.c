@@ -35,23 +35,24 @@ static double seconds_since(uint64_t began_ns)
 static void report(const struct world_totals *t, double seconds)
 {
     printf("cache soak: %.0f s, %llu steps, %.0f a second; pages evicted %llu, expired %llu, "
-           "cleared %llu\n",
+           "cleared %llu; window pages %llu and %llu\n",
            seconds, (unsigned long long)t->n_steps, (double)t->n_steps / seconds,
            (unsigned long long)t->evicted, (unsigned long long)t->expired,
-           (unsigned long long)t->cleared);
+           (unsigned long long)t->cleared, (unsigned long long)t->interior,
+           (unsigned long long)t->tails);
     fflush(stdout);
 }
 
 static void report_kinds(const struct world_totals *t)
 {
     static const char *const kinds[] = {"missed", "common", "supersequence", "prefix"};
-    static const char *const reasons[] = {"none",    "never seen", "diverged", "evicted",
-                                          "expired", "cleared",    "namespace"};
+    static const char *const reasons[] = {"none",    "never seen", "diverged",  "evicted",
+                                          "expired", "cleared",    "namespace", "window"};
     printf("cache soak: lookups");
     for (int i = 0; i < MATCH_KINDS; i++)
         printf(" %s %llu", kinds[i], (unsigned long long)t->lookups[i]);
     printf("; explanations");
-    for (int i = 0; i <= MISS_NAMESPACE; i++)
+    for (int i = 0; i <= MISS_WINDOW; i++)
         printf(" %s %llu", reasons[i], (unsigned long long)t->misses[i]);
     printf(" (forgotten %llu); refused %llu, pins %llu, withdrawals %llu\n",
            (unsigned long long)t->n_forgotten, (unsigned long long)t->n_refused,

@@ -17,10 +17,11 @@ struct candidate {
     uint64_t stamp;
 };
 
-void naive_open(struct naive *m, uint32_t n_pages, uint32_t max_pinned)
+void naive_open(struct naive *m, uint32_t n_pages, uint32_t max_pinned, uint32_t window)
 {
     uint32_t table = n_pages < LARGE_POOL ? GONE_TABLE : GONE_TABLE_LARGE;
-    *m = (struct naive){.n_pages = n_pages, .max_pinned = max_pinned, .gone_mask = table - 1};
+    *m = (struct naive){
+        .n_pages = n_pages, .max_pinned = max_pinned, .gone_mask = table - 1, .window = window};
     m->positions = calloc(n_pages + NAIVE_MAX_ROOTS, sizeof *m->positions);
     m->heap = calloc(2 * (size_t)n_pages, sizeof *m->heap);
     m->order = calloc(n_pages, sizeof *m->order);
@@ -100,6 +101,33 @@ int naive_walk(const struct naive *m, int at, const uint64_t *tokens, uint32_t n
     return naive_walk_gone(m, at, tokens, n, false, length);
 }
 
+/* Whether the W - 1 positions up to this one have window pages. */
+static bool can_go_on(const struct naive *m, int at)
+{
+    for (uint32_t i = 1; i < m->window && !naive_is_root(m, at); i++) {
+        if (m->positions[at].window == PAGE_NONE)
+            return false;
+        at = m->positions[at].parent;
+    }
+    return true;
+}
+
+int naive_resume(const struct naive *m, int at, uint32_t *length)
+{
+    while (!naive_is_root(m, at) &&
+           (!can_go_on(m, at) || !cache_token_is_whole(m->positions[at].token))) {
+        at = m->positions[at].parent;
+        --*length;
+    }
+    return at;
+}
+
+int naive_find(const struct naive *m, int root, const uint64_t *tokens, uint32_t n,
+               uint32_t *length)
+{
+    return naive_resume(m, naive_walk(m, root, tokens, n, length), length);
+}
+
 enum match_kind naive_kind(const struct naive *m, int at, uint32_t length, uint32_t n)
 {
     if (length == 0)
@@ -121,6 +149,7 @@ int naive_add(struct naive *m, int parent, uint64_t token, uint32_t page)
                            .next_sibling = up->first_child,
                            .depth = up->depth + 1,
                            .token = token,
+                           .window = PAGE_NONE,
                            .path = hash_pair(up->path, token)};
     up->first_child = (int)page;
     up->n_children++;
@@ -214,8 +243,12 @@ static void note_gone(struct naive *m, int at, const struct gone *gone)
     slot->path = m->positions[at].path;
 }
 
-static void count_pages(struct naive *m, enum miss_reason why)
+static void count_page(struct naive *m, int at, enum miss_reason why)
 {
+    uint64_t *windows = why == MISS_CLEARED   ? &m->went.cleared_window
+                        : why == MISS_EXPIRED ? &m->went.expired_window
+                                              : &m->went.evicted_tails;
+    *windows += m->window && m->positions[at].window != PAGE_NONE;
     *(why == MISS_CLEARED   ? &m->went.cleared_pages
       : why == MISS_EXPIRED ? &m->went.expired_pages
                             : &m->went.evicted_pages) += 1;
@@ -238,6 +271,7 @@ static void position_remove(struct naive *m, int at)
     *link = p->next_sibling;
     up->n_children--;
     m->n_used--;
+    m->n_window -= p->window != PAGE_NONE;
     m->positions[root].n_pages--;
     *p = (struct position){0};
     root_remove_if_idle(m, root);
@@ -321,6 +355,49 @@ static void pins_end_in(struct naive *m, int root)
 
 /* ---- what goes ---- */
 
+/* The interior positions of the node that ends at `at`, first to last, in m->order; how many. */
+static uint32_t list_interior(struct naive *m, int at)
+{
+    uint32_t tail = m->window + m->window / 8, n = 0, end = m->positions[at].depth;
+    int begin = naive_node_begin(m, at);
+    for (;; at = m->positions[at].parent) {
+        if (m->positions[at].depth + tail <= end && m->positions[at].window != PAGE_NONE)
+            m->order[n++] = at;
+        if (at == begin)
+            break;
+    }
+    for (uint32_t i = 0; i < n / 2; i++) {
+        int swap = m->order[i];
+        m->order[i] = m->order[n - 1 - i];
+        m->order[n - 1 - i] = swap;
+    }
+    return n;
+}
+
+static void window_drop(struct naive *m, int at)
+{
+    CHECK(m->positions[at].window != PAGE_NONE);
+    m->positions[at].window = PAGE_NONE;
+    m->n_window--;
+}
+
+/* What became interior where that has gone already goes, too. */
+static void settle(struct naive *m)
+{
+    for (int i = 0; m->window && i < (int)m->n_pages; i++) {
+        const struct position *p = &m->positions[i];
+        if (!p->used || !naive_ends_node(m, i) || p->stamp > m->passed_stamp)
+            continue;
+        if (p->stamp == m->passed_stamp &&
+            m->positions[naive_node_begin(m, i)].depth <= m->passed_depth)
+            continue;
+        uint32_t n = list_interior(m, i);
+        for (uint32_t k = 0; k < n; k++)
+            window_drop(m, m->order[k]);
+        m->went.evicted_interior += n;
+    }
+}
+
 /* Frees positions from the end of the node that ends at a leaf: `need` of them, or all, or some
  * more so that no image is cut. A pin that ends there is over first. Moves `*leaf` up to what is
  * left. What counts as a node that went is one that went whole. */
@@ -336,17 +413,20 @@ static uint32_t node_free(struct naive *m, int *leaf, uint32_t need, enum miss_r
     for (;;) {
         int at = *leaf, up = *leaf = m->positions[at].parent;
         bool whole = naive_is_root(m, up) || naive_ends_node(m, up);
-        bool last = whole || (freed + 1 >= need && cache_token_is_whole(m->positions[up].token));
+        bool last = whole || (freed + 1 >= need && cache_token_is_whole(m->positions[up].token) &&
+                              can_go_on(m, up));
         gone.sure = last || m->positions[up].end;
         note_gone(m, at, &gone);
-        count_pages(m, gone.why);
+        count_page(m, at, gone.why);
         position_remove(m, at);
         freed++;
         if (whole)
             count_node(m, gone.why);
         if (last)
-            return freed;
+            break;
     }
+    settle(m);
+    return freed;
 }
 
 static bool is_before(const struct candidate *a, const struct candidate *b)
@@ -407,19 +487,23 @@ struct sweep {
     uint32_t need, max_nodes;
     enum miss_reason why;
     uint64_t now_ns;
+    bool of_window; /* need is of window pages, and nodes go whole */
 };
 
 static uint32_t sweep(struct naive *m, const struct sweep *s)
 {
     struct pressure_event *e = &m->last;
-    *e = (struct pressure_event){.at_ns = s->now_ns, .wanted = s->need};
+    *e = (struct pressure_event){.at_ns = s->now_ns, .of_window = s->of_window, .wanted = s->need};
     collect(m, s->root);
     while (e->n_nodes < s->max_nodes && e->freed < s->need && m->n_heap > 0) {
         struct candidate c = heap_pop(m);
         if (c.rank > s->max_rank || (c.rank > 0 && c.stamp >= s->before_ns))
             break;
         const struct position p = m->positions[c.at]; /* as it is before it goes */
-        uint32_t n = node_free(m, &c.at, s->need - e->freed, s->why, s->now_ns);
+        uint32_t before = m->n_window;
+        uint32_t n = node_free(m, &c.at, s->of_window ? UINT32_MAX : s->need - e->freed, s->why,
+                               s->now_ns);
+        n = s->of_window ? before - m->n_window : n;
         if (e->n_nodes < PRESSURE_NODES) {
             e->nodes[e->n_nodes].digest = p.path;
             e->nodes[e->n_nodes].depth = p.depth;
@@ -445,6 +529,89 @@ uint32_t naive_evict(struct naive *m, uint32_t n_pages, uint32_t max_nodes, uint
 {
     return sweep(m,
                  &(struct sweep){NOWHERE, 2, UINT64_MAX, n_pages, max_nodes, MISS_EVICTED, now_ns});
+}
+
+/* Of the nodes that come behind the one that ends at `after` (NOWHERE: behind none), the first: by
+ * stamp, and the deeper one of a path first. */
+static int next_node(const struct naive *m, int after)
+{
+    const struct position *a = after == NOWHERE ? NULL : &m->positions[after];
+    int next = NOWHERE;
+    for (int i = 0; i < (int)m->n_pages; i++) {
+        const struct position *p = &m->positions[i], *n = &m->positions[next == NOWHERE ? 0 : next];
+        if (!p->used || !naive_ends_node(m, i) ||
+            (a && (p->stamp < a->stamp || (p->stamp == a->stamp && p->depth >= a->depth))))
+            continue;
+        if (next == NOWHERE || p->stamp < n->stamp || (p->stamp == n->stamp && p->depth > n->depth))
+            next = i;
+    }
+    return next;
+}
+
+uint32_t naive_evict_interior(struct naive *m, uint32_t n_pages, uint64_t now_ns)
+{
+    uint32_t before = m->n_window;
+    sweep(m,
+          &(struct sweep){NOWHERE, 0, UINT64_MAX, n_pages, UINT32_MAX, MISS_CLEARED, now_ns, true});
+    uint32_t freed = before - m->n_window;
+    if (freed >= n_pages)
+        return freed;
+    for (int at = next_node(m, NOWHERE); at != NOWHERE; at = next_node(m, at)) {
+        uint32_t n = list_interior(m, at);
+        for (uint32_t i = 0; i < n && freed < n_pages; i++, freed++) {
+            window_drop(m, m->order[i]);
+            m->went.evicted_interior++;
+        }
+        m->passed_stamp = m->positions[at].stamp;
+        m->passed_depth = m->positions[at].depth;
+        if (freed == n_pages)
+            return freed;
+    }
+    m->passed_stamp = m->now;
+    m->passed_depth = 0;
+    return freed;
+}
+
+static bool is_needed(const struct naive *m, int at, const int *ends, uint32_t n_ends)
+{
+    for (uint32_t i = 0; i < n_ends; i++) {
+        int up = ends[i];
+        for (uint32_t k = 1; k < m->window && !naive_is_root(m, up); k++) {
+            if (up == at)
+                return true;
+            up = m->positions[up].parent;
+        }
+    }
+    return false;
+}
+
+uint32_t naive_evict_tails(struct naive *m, uint32_t n_pages, const int *ends, uint32_t n_ends,
+                           uint64_t now_ns)
+{
+    uint32_t freed = sweep(
+        m, &(struct sweep){NOWHERE, 2, UINT64_MAX, n_pages, UINT32_MAX, MISS_WINDOW, now_ns, true});
+    for (uint32_t i = 0; i < n_ends; i++) {
+        for (int end = ends[i], begin; !naive_is_root(m, end); end = m->positions[begin].parent) {
+            begin = naive_node_begin(m, end);
+            uint32_t n = 0;
+            for (int at = end;; at = m->positions[at].parent) {
+                m->order[n++] = at;
+                if (at == begin)
+                    break;
+            }
+            while (n-- > 0 && freed < n_pages) {
+                int at = m->order[n];
+                if (m->positions[at].window == PAGE_NONE)
+                    continue;
+                if (is_needed(m, at, ends, n_ends))
+                    break;
+                window_drop(m, at);
+                m->went.evicted_tails++;
+                freed++;
+            }
+        }
+    }
+    return freed;
 }
 
 uint32_t naive_expire(struct naive *m, uint64_t before_ns, uint32_t max_nodes, uint64_t now_ns)
@@ -487,7 +654,7 @@ void naive_unlock(struct naive *m, int at, uint64_t now_ns)
         p->locks--;
         p->stamp = m->now;
         if (p->gone && p->locks == 0) {
-            count_pages(m, MISS_CLEARED);
+            count_page(m, at, MISS_CLEARED);
             position_remove(m, at);
         }
     }
@@ -575,9 +742,10 @@ void naive_withdraw(struct naive *m, int top)
         p->gone = true;
         if (p->locks > 0)
             continue;
-        count_pages(m, MISS_CLEARED);
+        count_page(m, at, MISS_CLEARED);
         position_remove(m, at);
     }
+    settle(m);
 }
 
 /* ---- counting ---- */

@@ -13,6 +13,10 @@
  * position for the one that may go and was used longest ago. What the tree calls a node is worked
  * out from the positions: those in a row that nothing tells apart.
  *
+ * With a second group a position also has a window page, or none any more. Interior pages are found
+ * by looking at all nodes, least recently used first; how far that has come is noted, because what
+ * becomes interior of nodes before that goes at once.
+ *
  * The model knows nothing of the tree's code, only of its header. */
 enum { NAIVE_MAX_ROOTS = 64, NAIVE_MAX_PINS = 256, NOWHERE = -1 };
 
@@ -26,6 +30,7 @@ struct position {
     int first_child, next_sibling;
     uint32_t n_children, depth, locks, pins, hits;
     uint64_t token, stamp, path; /* path: a hash of the namespace and the tokens up to here */
+    uint32_t window;             /* its page in the second group, or PAGE_NONE */
     uint64_t ns, invalid_ns;     /* of roots, as the rest */
     uint32_t n_pages, cap;
 };
@@ -55,10 +60,14 @@ struct naive {
     uint32_t gone_mask, n_gone;
     struct candidate *heap;
     uint32_t n_heap;
-    int *order; /* [n_pages] room for a list of positions */
+    int *order;                /* [n_pages] room for a list of positions */
+    uint32_t window, n_window; /* of the second group: W, and pages in use */
+    /* Of nodes that were used before, or then and begin deeper, the interior pages have gone. */
+    uint64_t passed_stamp;
+    uint32_t passed_depth;
 };
 
-void naive_open(struct naive *m, uint32_t n_pages, uint32_t max_pinned);
+void naive_open(struct naive *m, uint32_t n_pages, uint32_t max_pinned, uint32_t window);
 void naive_close(struct naive *m);
 
 static inline bool naive_is_root(const struct naive *m, int at)
@@ -73,6 +82,12 @@ int naive_make_root(struct naive *m, uint64_t ns);
 int naive_walk_gone(const struct naive *m, int at, const uint64_t *tokens, uint32_t n, bool met,
                     uint32_t *length);
 int naive_walk(const struct naive *m, int at, const uint64_t *tokens, uint32_t n, uint32_t *length);
+/* The last position up to `at` where a sequence may be cut and gone on with; `*length` is less by
+ * what that is before it. */
+int naive_resume(const struct naive *m, int at, uint32_t *length);
+/* Both in one, from a root. */
+int naive_find(const struct naive *m, int root, const uint64_t *tokens, uint32_t n,
+               uint32_t *length);
 enum match_kind naive_kind(const struct naive *m, int at, uint32_t length, uint32_t n);
 
 void naive_lock(struct naive *m, int at, int by);
@@ -86,6 +101,11 @@ void naive_break_pin(struct naive *m, uint64_t now_ns);
 
 /* These say how many pages went. */
 uint32_t naive_evict(struct naive *m, uint32_t n_pages, uint32_t max_nodes, uint64_t now_ns);
+/* Window pages. */
+uint32_t naive_evict_interior(struct naive *m, uint32_t n_pages, uint64_t now_ns);
+/* Each of the `n_ends` needs the last W - 1 positions up to it. */
+uint32_t naive_evict_tails(struct naive *m, uint32_t n_pages, const int *ends, uint32_t n_ends,
+                           uint64_t now_ns);
 uint32_t naive_expire(struct naive *m, uint64_t before_ns, uint32_t max_nodes, uint64_t now_ns);
 uint32_t naive_clear(struct naive *m, const uint64_t *ns, uint32_t max_nodes, uint64_t now_ns);
 void naive_invalidate(struct naive *m, const uint64_t *ns);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "cache/tree_node.h"
 #include "test.h"
 
 enum { N_DIGESTS = 1 << 12 };
@@ -33,7 +34,7 @@ struct query {
 
 struct world {
     const struct world_config *config;
-    struct page_pool pool;
+    struct page_pool pool, window_pool;
     struct image_table *images;
     struct prefix_tree *tree;
     struct naive naive;
@@ -190,6 +191,16 @@ static void check_handle(struct world *w, node_id node, int at)
         }
     }
     CHECK_INT(i, depth);
+    if (w->config->window == 0)
+        return;
+    uint32_t windows[MAX_QUERY], before = w->config->window - 1, n = depth;
+    for (n = n < MAX_QUERY ? n : MAX_QUERY, i = 0; i < n; i++)
+        windows[i] = w->path[i]; /* to be overwritten */
+    prefix_tree_window_pages(w->tree, node, n, windows);
+    for (i = 1; i <= n; i++) {
+        CHECK_INT(windows[n - i], w->naive.positions[w->path[depth - i]].window);
+        CHECK(i > before || windows[n - i] != PAGE_NONE); /* its holder can go on */
+    }
 }
 
 static void compare_stats(const struct world *w)
@@ -209,6 +220,10 @@ static void compare_stats(const struct world *w)
     CHECK_INT(got.n_pins, want.n_pins);
     CHECK_INT(got.n_invalid, want.n_invalid);
     CHECK_INT(got.n_entries, want.n_entries);
+    CHECK_INT(got.evicted_interior, want.evicted_interior);
+    CHECK_INT(got.evicted_tails, want.evicted_tails);
+    CHECK_INT(got.expired_window, want.expired_window);
+    CHECK_INT(got.cleared_window, want.cleared_window);
     for (int i = 0; i < TREE_DEPTH_BUCKETS; i++)
         CHECK_INT(got.entries_by_depth[i], want.entries_by_depth[i]);
 }
@@ -222,7 +237,11 @@ static void compare(struct world *w)
         CHECK(!p->used || w->pool.token[page] == p->token);
         if (p->used && cache_token_is_image(p->token))
             images |= 1u << cache_token_image_index(p->token);
+        if (p->used && w->config->window)
+            CHECK_INT(w->tree->window.page[page], p->window);
     }
+    CHECK_INT(w->window_pool.n_owned, w->naive.n_window);
+    CHECK_INT(page_pool_private(&w->window_pool), 0);
     CHECK_INT(image_table_count(w->images), __builtin_popcount(images));
     CHECK_INT(w->pool.n_owned, w->naive.n_used);
     CHECK_INT(page_pool_private(&w->pool), 0);
@@ -236,15 +255,17 @@ static void check_entry(struct world *w, const struct tree_entry *e, int at)
     const struct naive *m = &w->naive;
     const struct position *p = &m->positions[at];
     bool root = naive_is_root(m, at);
-    uint32_t length = 0, n_images = 0, n_children = 0;
+    uint32_t length = 0, n_images = 0, n_children = 0, n_window = 0;
     for (int c = p->first_child; c != NOWHERE; c = m->positions[c].next_sibling)
         n_children += !m->positions[c].cut;
     if (!root) {
         uint32_t depth = path_of(w, at),
                  from = (uint32_t)m->positions[naive_node_begin(m, at)].depth;
         length = depth - from + 1;
-        for (uint32_t i = from - 1; i < depth; i++)
+        for (uint32_t i = from - 1; i < depth; i++) {
             n_images += cache_token_image_begun(m->positions[w->path[i]].token) == 1;
+            n_window += w->config->window && m->positions[w->path[i]].window != PAGE_NONE;
+        }
         CHECK_INT(e->n_tokens, length < ENTRY_PREVIEW ? length : ENTRY_PREVIEW);
         for (uint32_t i = 0; i < e->n_tokens; i++)
             CHECK(e->tokens[i] == m->positions[w->path[from - 1 + i]].token);
@@ -252,6 +273,7 @@ static void check_entry(struct world *w, const struct tree_entry *e, int at)
     CHECK_INT(e->depth, p->depth);
     CHECK_INT(e->length, length);
     CHECK_INT(e->n_images, n_images);
+    CHECK_INT(e->n_window, n_window);
     CHECK_INT(e->n_children, n_children);
     CHECK_INT(e->ns, m->positions[p->root].ns);
     CHECK_INT(e->locks, p->locks);
@@ -373,16 +395,15 @@ static void check_digest(struct world *w, uint64_t path, uint64_t digest)
     w->digests[i].digest = digest;
 }
 
-/* Evicts from both. The newest event tells what went. */
-static void evict_both(struct world *w, uint32_t n_pages, uint32_t max_nodes)
+/* The newest event tells what went. */
+static void check_event(struct world *w)
 {
     struct pressure_event got = {0}, *want = &w->naive.last;
-    uint32_t freed = naive_evict(&w->naive, n_pages, max_nodes, w->now);
-    CHECK_INT(prefix_tree_evict(w->tree, n_pages, max_nodes, w->now), freed);
-    if (freed == 0)
+    if (want->n_nodes == 0)
         return;
     CHECK_INT(prefix_tree_events(w->tree, &got, 1), 1);
     CHECK_INT(got.at_ns, want->at_ns);
+    CHECK_INT(got.of_window, want->of_window);
     CHECK_INT(got.wanted, want->wanted);
     CHECK_INT(got.freed, want->freed);
     CHECK_INT(got.n_nodes, want->n_nodes);
@@ -394,6 +415,35 @@ static void evict_both(struct world *w, uint32_t n_pages, uint32_t max_nodes)
     }
 }
 
+/* Evicts from both. */
+static void evict_both(struct world *w, uint32_t n_pages, uint32_t max_nodes)
+{
+    uint32_t freed = naive_evict(&w->naive, n_pages, max_nodes, w->now);
+    CHECK_INT(prefix_tree_evict(w->tree, n_pages, max_nodes, w->now), freed);
+    check_event(w);
+}
+
+static void evict_interior(struct world *w, uint32_t n_pages)
+{
+    uint32_t freed = naive_evict_interior(&w->naive, n_pages, w->now);
+    CHECK_INT(prefix_tree_evict_interior(w->tree, n_pages, w->now), freed);
+}
+
+/* Each handle's holder is about to go on there. */
+static void evict_tails(struct world *w, uint32_t n_pages)
+{
+    struct window_need needs[MAX_HANDLES];
+    int ends[MAX_HANDLES];
+    for (uint32_t i = 0; i < w->n_handles; i++) {
+        uint32_t depth = w->naive.positions[w->handles[i].at].depth, n = w->config->window - 1;
+        ends[i] = w->handles[i].at;
+        needs[i] = (struct window_need){w->handles[i].node, n < depth ? n : depth};
+    }
+    uint32_t freed = naive_evict_tails(&w->naive, n_pages, ends, w->n_handles, w->now);
+    CHECK_INT(prefix_tree_evict_tails(w->tree, n_pages, needs, w->n_handles, w->now), freed);
+    check_event(w);
+}
+
 /* ---- operations ---- */
 
 static void do_acquire(struct world *w)
@@ -403,7 +453,7 @@ static void do_acquire(struct world *w)
     uint32_t want = 0, got = UINT32_MAX;
     enum match_kind kind = MATCH_KINDS, want_kind = MATCH_MISS;
     if (root != NOWHERE) {
-        at = naive_walk(&w->naive, root, q->tokens, q->n, &want);
+        at = naive_find(&w->naive, root, q->tokens, q->n, &want);
         want_kind = naive_kind(&w->naive, at, want, q->n);
     }
     CHECK_INT(prefix_tree_peek(w->tree, q->ns, q->tokens, q->n), want);
@@ -442,14 +492,58 @@ static bool take_pages(struct world *w, uint32_t n, uint32_t *pages)
     return true;
 }
 
+/* Takes window pages for the last of `n` positions, all that go on behind them need and perhaps
+ * more; false when there are not so many. */
+static bool take_windows(struct world *w, uint32_t n, uint32_t *windows)
+{
+    struct page_pool *pool = &w->window_pool;
+    uint32_t before = w->config->window ? w->config->window - 1 : 0;
+    if (w->config->window == 0)
+        return true;
+    uint32_t from = n > before ? below(w, n - before + 1) : 0;
+    if (pool->n_free < n - from)
+        evict_interior(w, n - from - pool->n_free);
+    if (pool->n_free < n - from)
+        evict_tails(w, n - from - pool->n_free);
+    if (pool->n_free < n - from)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        windows[i] = i < from ? PAGE_NONE : page_pool_take(pool, 1, PAGE_NONE).first;
+    return true;
+}
+
+/* What the tree did with the window pages of an insert whose path ends at `at`: where it had none
+ * it took those that were given, and it has said what it has. */
+static void follow_windows(struct world *w, int at, const uint32_t *given, const uint32_t *got,
+                           uint32_t n)
+{
+    for (; w->config->window && n > 0; n--, at = w->naive.positions[at].parent) {
+        struct position *p = &w->naive.positions[at];
+        if (p->window == PAGE_NONE && given[n - 1] != PAGE_NONE) {
+            p->window = given[n - 1];
+            w->naive.n_window++;
+        }
+        CHECK_INT(got[n - 1], p->window);
+    }
+}
+
 static void do_insert(struct world *w)
 {
     struct handle *h = &w->handles[below(w, w->n_handles)];
-    uint32_t pages[MAX_QUERY], present, claimed = 0;
+    uint32_t pages[MAX_QUERY], windows[MAX_QUERY], given[MAX_QUERY], present, claimed = 0;
     struct query *q = make_query(w, true);
-    if (take_pages(w, q->n, pages)) {
+    if (take_windows(w, q->n, windows)) {
+        memcpy(given, windows, sizeof given);
+        if (!take_pages(w, q->n, pages)) {
+            for (uint32_t i = 0; w->config->window && i < q->n; i++)
+                if (windows[i] != PAGE_NONE)
+                    page_pool_give(&w->window_pool, (struct page_run){windows[i], 1});
+            query_end(w);
+            return;
+        }
         int at = naive_walk(&w->naive, h->at, q->tokens, q->n, &present);
-        node_id node = prefix_tree_insert(w->tree, h->node, q->tokens, pages, q->n, w->now,
+        node_id node = prefix_tree_insert(w->tree, h->node, q->tokens, pages,
+                                          w->config->window ? windows : NULL, q->n, w->now,
                                           &claimed);
         if (node == NODE_NONE || w->config->max_nodes < w->config->n_pages)
             follow_evictions(w);
@@ -464,6 +558,7 @@ static void do_insert(struct world *w)
             CHECK_INT(claimed, q->n - present);
             for (uint32_t i = present; i < q->n; i++)
                 at = naive_add(&w->naive, at, q->tokens[i], pages[i]);
+            follow_windows(w, at, given, windows, q->n);
             naive_lock(&w->naive, at, 1);
             naive_lock(&w->naive, h->at, -1);
             naive_touch(&w->naive, at, w->now);
@@ -497,6 +592,16 @@ static void do_evict(struct world *w)
 {
     uint32_t n = below(w, 16) ? below(w, 8) : below(w, w->config->n_pages * 2);
     evict_both(w, n, most_nodes(w));
+}
+
+static void do_evict_window(struct world *w)
+{
+    if (w->config->window == 0)
+        return;
+    uint32_t n = below(w, 16) ? below(w, 8) : below(w, w->config->n_window_pages * 2);
+    evict_interior(w, n);
+    if (below(w, 4) == 0)
+        evict_tails(w, n);
 }
 
 static void do_expire(struct world *w)
@@ -551,9 +656,10 @@ static void do_withdraw(struct world *w)
         return; /* what stays could not be seen */
     bool was_full = prefix_tree_stats(w->tree)->n_nodes == w->config->max_nodes;
     prefix_tree_withdraw(w->tree, h.node, depth);
-    check_handle(w, h.node, h.at);
-    if (top == NOWHERE)
+    if (top == NOWHERE) {
+        check_handle(w, h.node, h.at);
         return;
+    }
     /* Without a node to split off what may stay, all of the node goes. */
     if (is_tight) {
         uint64_t tokens[MAX_QUERY];
@@ -565,6 +671,7 @@ static void do_withdraw(struct world *w)
         top = (int)w->path[stays];
     }
     naive_withdraw(&w->naive, top);
+    check_handle(w, h.node, h.at);
     w->totals.n_withdrawn++;
 }
 
@@ -608,7 +715,7 @@ static uint32_t longest_anywhere(const struct naive *m, const struct query *q, u
     uint32_t longest = 0, length;
     for (int i = (int)m->n_pages; i < (int)m->n_pages + NAIVE_MAX_ROOTS; i++)
         if (m->positions[i].used && m->positions[i].valid) {
-            naive_walk(m, i, q->tokens, n, &length);
+            naive_find(m, i, q->tokens, n, &length);
             longest = length > longest ? length : longest;
         }
     return longest;
@@ -623,7 +730,7 @@ static bool has_invalid(const struct naive *m, const struct query *q, uint32_t n
         const struct position *r = &m->positions[i];
         if (!r->used || r->valid || r->ns != q->ns || (invalid_ns && r->invalid_ns != *invalid_ns))
             continue;
-        naive_walk(m, i, q->tokens, n, &length);
+        naive_find(m, i, q->tokens, n, &length);
         if (length > than)
             return true;
     }
@@ -665,7 +772,7 @@ static void check_gone(struct world *w, const struct query *q, uint32_t n, uint6
 {
     struct losses losses = find_losses(w, q, n, path, miss);
     if (miss->reason == MISS_EVICTED || miss->reason == MISS_EXPIRED ||
-        miss->reason == MISS_CLEARED) {
+        miss->reason == MISS_CLEARED || miss->reason == MISS_WINDOW) {
         w->totals.n_explained++;
         CHECK(miss->gone_length > 0 && miss->gone_length <= n - miss->position);
         CHECK(losses.as_told || (miss->reason == MISS_CLEARED &&
@@ -682,7 +789,7 @@ static void do_explain(struct world *w)
     struct query *q = make_query(w, false);
     const struct naive *m = &w->naive;
     bool others = below(w, 2);
-    uint32_t n = q->n, length = 0, n_tokens = 0;
+    uint32_t n = q->n, length = 0, walked = 0, n_tokens = 0;
     uint64_t path = hash_pair(17, q->ns), tokens[MISS_MAX_TOKENS];
     int root = naive_root(m, q->ns);
     struct miss miss;
@@ -690,20 +797,26 @@ static void do_explain(struct world *w)
     while (n > 0 && !cache_token_is_whole(q->tokens[n - 1]))
         n--;
     if (root != NOWHERE) {
-        int at = naive_walk(m, root, q->tokens, n, &length);
+        int at = naive_walk(m, root, q->tokens, n, &walked);
+        length = walked;
+        at = naive_resume(m, at, &length);
         path = m->positions[at].path;
         n_tokens = way_on(m, at, tokens);
     }
     w->totals.misses[miss.reason]++;
     CHECK_INT(miss.position, length);
     CHECK((miss.reason == MISS_NONE) == (length == n));
-    if (length < n) {
+    if (length < walked) {
+        CHECK_INT(miss.reason, MISS_WINDOW);
+        CHECK_INT(miss.gone_length, walked - length);
+        CHECK_INT(miss.gone_ns, 0);
+    } else if (length < n) {
         uint32_t longest = others ? longest_anywhere(m, q, n) : length;
         check_gone(w, q, n, path, &miss);
         if (miss.reason == MISS_NAMESPACE) {
             uint32_t there = 0;
             CHECK(others && miss.ns != q->ns && naive_root(m, miss.ns) != NOWHERE);
-            naive_walk(m, naive_root(m, miss.ns), q->tokens, n, &there);
+            naive_find(m, naive_root(m, miss.ns), q->tokens, n, &there);
             CHECK(there == longest && there > length && there == miss.ns_length);
         }
         if (miss.reason == MISS_DIVERGED) {
@@ -725,10 +838,13 @@ static const struct {
     uint32_t weight;
     bool needs_handle, makes_handle;
 } operations[] = {
-    {do_acquire, 8, false, true},  {do_insert, 8, true, false},      {do_unlock, 8, true, false},
-    {do_lock, 2, true, true},      {do_evict, 2, false, false},      {do_expire, 2, false, false},
-    {do_clear, 2, false, false},   {do_invalidate, 1, false, false}, {do_pin, 2, true, false},
-    {do_withdraw, 2, true, false}, {do_set_cap, 2, false, false},    {do_explain, 4, false, false},
+    {do_acquire, 8, false, true},       {do_insert, 8, true, false},
+    {do_unlock, 8, true, false},        {do_lock, 2, true, true},
+    {do_evict, 2, false, false},        {do_expire, 2, false, false},
+    {do_clear, 2, false, false},        {do_invalidate, 1, false, false},
+    {do_pin, 2, true, false},           {do_withdraw, 2, true, false},
+    {do_set_cap, 2, false, false},      {do_explain, 4, false, false},
+    {do_evict_window, 3, false, false},
 };
 
 static void operate(struct world *w)
@@ -759,9 +875,14 @@ struct world *world_open(const struct world_config *config, uint64_t seed)
     struct prefix_tree_options options = {.pool = &w->pool,
                                           .images = w->images,
                                           .max_nodes = config->max_nodes,
-                                          .max_pinned = config->max_pinned};
+                                          .max_pinned = config->max_pinned,
+                                          .window = config->window};
+    if (config->window) {
+        CHECK_INT(page_pool_open(&w->window_pool, config->n_window_pages, &err), 0);
+        options.window_pool = &w->window_pool;
+    }
     CHECK_INT(prefix_tree_open(&w->tree, &options, &err), 0);
-    naive_open(&w->naive, config->n_pages, config->max_pinned);
+    naive_open(&w->naive, config->n_pages, config->max_pinned, config->window);
     return w;
 }
 
@@ -776,6 +897,7 @@ static void check_laws(struct world *w)
         return;
     CHECK(prefix_tree_check(w->tree));
     CHECK(page_pool_check(&w->pool));
+    CHECK(w->config->window == 0 || page_pool_check(&w->window_pool));
 }
 
 void world_step(struct world *w)
@@ -806,6 +928,8 @@ void world_close(struct world *w, struct world_totals *totals)
     w->totals.evicted = w->naive.went.evicted_pages;
     w->totals.expired = w->naive.went.expired_pages;
     w->totals.cleared = w->naive.went.cleared_pages;
+    w->totals.interior = w->naive.went.evicted_interior;
+    w->totals.tails = w->naive.went.evicted_tails;
     for (size_t i = 0; i < sizeof *totals / sizeof(uint64_t); i++) /* it is all counters */
         ((uint64_t *)totals)[i] += ((const uint64_t *)&w->totals)[i];
     prefix_tree_close(w->tree);
@@ -814,6 +938,11 @@ void world_close(struct world *w, struct world_totals *totals)
     CHECK_INT(image_table_count(w->images), 0);
     image_table_close(w->images);
     page_pool_close(&w->pool);
+    if (w->config->window) {
+        CHECK_INT(w->window_pool.n_free, w->window_pool.n_pages);
+        CHECK(page_pool_check(&w->window_pool));
+        page_pool_close(&w->window_pool);
+    }
     naive_close(&w->naive);
     free(w);
 }
@@ -822,94 +951,3 @@ bool world_is_old(const struct world *w)
 {
     return naive_is_full(&w->naive);
 }
-
-const struct world_config world_configs[] = {
-    {.name = "two letters in a small pool",
-     .n_pages = 24,
-     .max_nodes = 100,
-     .max_pinned = 12,
-     .alphabet = 2,
-     .n_namespaces = 1,
-     .n_handles = 3,
-     .max_query = 10,
-     .check_every = 1},
-    {.name = "many handles",
-     .n_pages = 100,
-     .max_nodes = 200,
-     .max_pinned = 50,
-     .alphabet = 3,
-     .n_images = 2,
-     .n_namespaces = 2,
-     .n_handles = 16,
-     .max_query = 24,
-     .check_every = 1},
-    {.name = "long texts",
-     .n_pages = 500,
-     .max_nodes = 600,
-     .max_pinned = 300,
-     .alphabet = 2,
-     .n_namespaces = 1,
-     .n_handles = 6,
-     .max_query = 96,
-     .check_every = 1},
-    {.name = "namespaces come and go",
-     .n_pages = 40,
-     .max_nodes = 200,
-     .max_pinned = 20,
-     .alphabet = 8,
-     .n_namespaces = 4,
-     .n_handles = 4,
-     .max_query = 6,
-     .check_every = 1},
-    {.name = "images",
-     .n_pages = 60,
-     .max_nodes = 200,
-     .max_pinned = 30,
-     .alphabet = 2,
-     .n_images = 8,
-     .n_namespaces = 2,
-     .n_handles = 4,
-     .max_query = 20,
-     .check_every = 1},
-    {.name = "caps",
-     .n_pages = 64,
-     .max_nodes = 200,
-     .max_pinned = 30,
-     .alphabet = 2,
-     .n_images = 2,
-     .n_namespaces = 3,
-     .n_handles = 4,
-     .max_query = 12,
-     .caps = true,
-     .check_every = 1},
-    {.name = "three nodes",
-     .n_pages = 64,
-     .max_nodes = 3,
-     .max_pinned = 30,
-     .alphabet = 2,
-     .n_namespaces = 2,
-     .n_handles = 4,
-     .max_query = 16,
-     .check_every = 1},
-    {.name = "few nodes",
-     .n_pages = 64,
-     .max_nodes = 8,
-     .max_pinned = 30,
-     .alphabet = 2,
-     .n_images = 2,
-     .n_namespaces = 2,
-     .n_handles = 4,
-     .max_query = 16,
-     .check_every = 1},
-    {.name = "a large pool",
-     .n_pages = 30000,
-     .max_nodes = 40000,
-     .max_pinned = 200,
-     .alphabet = 8,
-     .n_images = 8,
-     .n_namespaces = 4,
-     .n_handles = 16,
-     .max_query = 256,
-     .check_every = 1000},
-};
-const uint32_t n_world_configs = sizeof world_configs / sizeof *world_configs;

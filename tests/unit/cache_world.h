@@ -10,15 +10,17 @@ struct world_config {
     uint32_t n_pages, max_nodes, max_pinned;
     uint32_t alphabet, n_images, n_namespaces, n_handles, max_query;
     bool caps;
+    uint32_t window, n_window_pages; /* 0: there is no second group */
     /* The laws are checked after every so many steps: 1 for small worlds. */
     uint32_t check_every;
 };
 
 struct world_totals {
     uint64_t n_steps;
-    uint64_t lookups[MATCH_KINDS], misses[MISS_NAMESPACE + 1];
+    uint64_t lookups[MATCH_KINDS], misses[MISS_WINDOW + 1];
     uint64_t n_refused; /* operations that found no node */
     uint64_t evicted, expired, cleared;
+    uint64_t interior, tails;          /* window pages */
     uint64_t n_pinned, n_withdrawn;    /* pins and withdrawals made */
     uint64_t n_explained, n_forgotten; /* losses that the tree still knew of, and did not */
 };

@@ -15,6 +15,7 @@ static char letters[FIXTURE_VOCAB][2];
 static const char *bytes[FIXTURE_VOCAB];
 static uint32_t lengths[FIXTURE_VOCAB];
 static bool is_end[FIXTURE_VOCAB];
+static uint32_t window; /* of the fixture that was opened last */
 
 __attribute__((constructor)) static void fill_table(void)
 {
@@ -53,6 +54,7 @@ void fixture_open(struct fixture *f, const struct fixture_options *o)
     struct error err;
     struct mock_options mock = o->mock;
     struct engine_limits limits = {.n_pages = o->n_pages,
+                                   .n_window_pages = o->n_window_pages,
                                    .max_rows = o->max_rows,
                                    .max_seqs = o->max_seqs,
                                    .max_length = o->max_length};
@@ -60,6 +62,7 @@ void fixture_open(struct fixture *f, const struct fixture_options *o)
     log_set_level(LOG_ERROR); /* failures are made on purpose here, and each would be a line */
     mock.n_vocab = FIXTURE_VOCAB;
     mock.end_token = FIXTURE_END;
+    window = mock.window;
     CHECK(mock_engine_open(&f->engine, &mock, &limits, &err) == 0);
     struct scheduler_options options = {.engine = f->engine,
                                         .tokens = fixture_table(),
@@ -266,10 +269,11 @@ static int32_t pick(struct sampler *sampler, const float *logits, const struct r
 /* logits [FIXTURE_VOCAB] of the row at position `p`, whose token comes behind those before it. */
 static void plain_row(struct engine *e, int32_t token, uint32_t p, float *logits)
 {
-    struct page_run upto = {0, p + 1};
-    struct batch_seq seq = {&upto, 1, p + 1};
-    struct batch_row row = {token, p, p, 0, OUTPUT_LOGITS};
-    struct batch batch = {&seq, &row, 1, 1, logits, NULL, 0};
+    uint32_t first = p >= window ? p - window + 1 : 0;
+    struct page_run upto = {0, p + 1}, seen = {first, p + 1 - first};
+    struct batch_seq seq = {&upto, 1, p + 1, {&seen, 1, first}};
+    struct batch_row row = {token, p, p, 0, OUTPUT_LOGITS, p};
+    struct batch batch = {.seqs = &seq, .rows = &row, .n_seqs = 1, .n_rows = 1, .logits = logits};
     struct error err;
     CHECK(engine_forward(e, &batch, &err) == 0);
 }
@@ -320,9 +324,12 @@ static struct engine *open_plain(uint32_t limit)
     struct engine *e;
     struct error err;
     struct mock_options mock = {
-        .n_vocab = FIXTURE_VOCAB, .fail_token = -1, .end_token = FIXTURE_END};
-    struct engine_limits limits = {
-        .n_pages = limit, .max_rows = 1, .max_seqs = 1, .max_length = limit};
+        .n_vocab = FIXTURE_VOCAB, .fail_token = -1, .end_token = FIXTURE_END, .window = window};
+    struct engine_limits limits = {.n_pages = limit,
+                                   .n_window_pages = limit,
+                                   .max_rows = 1,
+                                   .max_seqs = 1,
+                                   .max_length = limit};
     CHECK(mock_engine_open(&e, &mock, &limits, &err) == 0);
     return e;
 }

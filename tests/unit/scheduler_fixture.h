@@ -15,6 +15,7 @@ struct fixture {
 
 struct fixture_options {
     uint32_t n_pages, max_rows, max_seqs, max_waiting, max_length, step_budget_ms;
+    uint32_t n_window_pages; /* where mock.window is not 0 */
     uint64_t cache_ttl_ns;
     uint32_t tenant_pages;
     struct mock_options mock; /* n_vocab and end_token are filled in */
@@ -72,7 +73,8 @@ void script_set(struct script_filter *f, uint64_t seed, struct client *c, uint32
 /* Forgets the answer. */
 void script_reset(struct script_filter *f);
 
-/* What the request gives when it runs alone; tokens go to `out` ([FIXTURE_MAX_TOKENS]). */
+/* What the request gives when it runs alone, on an engine with the window of the fixture that was
+ * opened last; tokens go to `out` ([FIXTURE_MAX_TOKENS]). */
 struct plain_run {
     uint32_t n_tokens;
     enum finish_reason finish;

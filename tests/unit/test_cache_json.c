@@ -69,6 +69,45 @@ static struct tree_entry entry(node_id node, node_id parent, const char *text)
     return e;
 }
 
+TEST(cache_json, bytes_are_those_of_both_groups)
+{
+    struct cache_view v = view_open();
+    v.window_page_bytes = 1000;
+    v.stats = (struct scheduler_stats){
+        .n_pages = 200,
+        .n_free = 50,
+        .window = {.n_pages = 40, .n_free = 10, .n_owned = 25, .n_private = 5}};
+    v.stats.tree = (struct tree_stats){.evicted_pages = 11,
+                                       .evicted_interior = 3,
+                                       .evicted_tails = 4,
+                                       .cleared_pages = 2,
+                                       .cleared_window = 1};
+    struct tree_entry e = entry(5, 1, "abcdef");
+    e.n_window = 4;
+    struct cache_query q = {
+        .type = QUERY_ENTRIES, .entries = &e, .n_entries = 1, .max_entries = 1, .n_events = 2};
+    q.events[0] = (struct pressure_event){.of_window = true, .wanted = 7, .freed = 9};
+    cache_list_write(&out, &v, &q);
+    const struct json *root = written();
+    CHECK_AT(root, "budget.bytes", "60000");
+    CHECK_AT(root, "used.bytes", "45000");
+    CHECK_AT(root, "window.pages", "40");
+    CHECK_AT(root, "window.bytes", "40000");
+    CHECK_AT(root, "window.free", "10");
+    CHECK_AT(root, "window.cached", "25");
+    CHECK_AT(root, "window.in_use", "5");
+    CHECK_AT(root, "window.evicted_interior", "3");
+    CHECK_AT(root, "window.evicted_tails", "4");
+    CHECK_AT(root, "evicted.bytes", "8100");
+    CHECK_AT(root, "expired.bytes", "0");
+    CHECK_AT(root, "cleared.bytes", "1200");
+    CHECK_AT(root, "data.0.bytes", "4600");
+    CHECK_AT(root, "data.0.window_tokens", "4");
+    CHECK_AT(root, "pressure.0.group", "window");
+    CHECK_AT(root, "pressure.1.group", "full");
+    view_close();
+}
+
 TEST(cache_json, list_has_the_numbers)
 {
     struct cache_view v = view_open();

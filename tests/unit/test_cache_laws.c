@@ -96,7 +96,7 @@ static node_id insert_tokens(struct alone *a, node_id node, const uint64_t *toke
 {
     uint32_t pages[MAX_TOKENS];
     take_pages(&a->pool, n, pages);
-    node_id end = prefix_tree_insert(a->tree, node, tokens, pages, n, ++a->now_ns, claimed);
+    node_id end = prefix_tree_insert(a->tree, node, tokens, pages, NULL, n, ++a->now_ns, claimed);
     CHECK(end != NODE_NONE);
     give_pages(&a->pool, n - *claimed, pages);
     return end;
@@ -267,7 +267,7 @@ TEST(cache_laws, ownership_on_miss)
     CHECK_INT(length, 0);
     take_pages(&a.pool, n, pages);
     check_conserved(&a, n);
-    node = prefix_tree_insert(a.tree, node, tokens, pages, n, 1, &claimed);
+    node = prefix_tree_insert(a.tree, node, tokens, pages, NULL, n, 1, &claimed);
     CHECK_INT(claimed, n);
     CHECK_INT(a.pool.n_owned, n);
     check_conserved(&a, 0);
@@ -287,7 +287,7 @@ TEST(cache_laws, ownership_on_partial_hit)
     node_id first = hold_in(&a, 0, "hello world"), second = acquire(&a, "");
     pages_of(&a, first, before);
     take_pages(&a.pool, n, pages);
-    second = prefix_tree_insert(a.tree, second, tokens, pages, n, ++a.now_ns, &claimed);
+    second = prefix_tree_insert(a.tree, second, tokens, pages, NULL, n, ++a.now_ns, &claimed);
     CHECK_INT(claimed, 5);
     check_conserved(&a, 6); /* the caller keeps what it computed twice */
     uint32_t owned[MAX_TOKENS];
@@ -403,7 +403,7 @@ TEST(cache_laws, no_double_free)
     alone_open(&a);
     node_id node = acquire(&a, "");
     take_pages(&a.pool, n, pages);
-    node = prefix_tree_insert(a.tree, node, tokens, pages, n, 1, &claimed);
+    node = prefix_tree_insert(a.tree, node, tokens, pages, NULL, n, 1, &claimed);
     CHECK_ABORTS(give_pages(&a.pool, 1, pages)); /* they are the tree's now */
     prefix_tree_lock(a.tree, node);
     unlock(&a, node);
@@ -472,8 +472,8 @@ TEST(cache_laws, page_index_alignment)
     node_id node = acquire(&a, "");
     take_pages(&a.pool, n, pages);
     for (uint32_t at = 0; at < n; at += 9) /* in chunks */
-        node = prefix_tree_insert(a.tree, node, tokens + at, pages + at, n - at < 9 ? n - at : 9,
-                                  ++a.now_ns, &claimed);
+        node = prefix_tree_insert(a.tree, node, tokens + at, pages + at, NULL,
+                                  n - at < 9 ? n - at : 9, ++a.now_ns, &claimed);
     for (uint32_t cut = n; cut > 0; cut -= cut < 7 ? cut : 7) { /* splits */
         uint32_t length;
         enum match_kind kind;
@@ -680,7 +680,7 @@ static uint32_t last_logits(struct alone *a, struct engine *e, const int32_t *id
     CHECK_INT(engine_forward(e, &batch, &err), 0);
     claimed = 0;
     if (length < n)
-        node = prefix_tree_insert(a->tree, node, tokens + length, pages + length, n - length,
+        node = prefix_tree_insert(a->tree, node, tokens + length, pages + length, NULL, n - length,
                                   ++a->now_ns, &claimed);
     give_pages(&a->pool, n_rows - claimed, pages + from);
     unlock(a, node);
@@ -728,7 +728,7 @@ TEST(cache_laws, equal_logits_on_three_paths)
     struct model model;
     if (!path)
         SKIP("the default model is not here; the mock engine agreed");
-    CHECK_INT(model_open(&model, path, &err), 0);
+    CHECK_INT(model_open(&model, path, NULL, &err), 0);
     model.hparams.n_layers = 6; /* a fifth of it is as good for this, and sooner done */
     CHECK_INT(cpu_engine_open(&e, &model, &limits, NULL, NULL, &err), 0);
     check_three_paths(e);

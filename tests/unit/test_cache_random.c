@@ -24,6 +24,8 @@ static void run(const char *name, uint64_t seed, uint32_t n_steps)
     for (int reason = 0; reason <= MISS_NAMESPACE; reason++)
         CHECK(totals.misses[reason] > 0 || tight ||
               (reason == MISS_NAMESPACE && c->n_namespaces == 1));
+    CHECK(c->window > 1 ? totals.misses[MISS_WINDOW] > 0 : c->window || !totals.interior);
+    CHECK(c->window ? totals.interior > 0 && totals.tails > 0 : totals.tails == 0);
     for (int kind = 0; kind < MATCH_KINDS; kind++)
         CHECK(totals.lookups[kind] > 0);
 }
@@ -57,6 +59,15 @@ TEST(cache_random, images)
 TEST(cache_random, caps)
 {
     run("caps", 51, 60000);
+}
+
+TEST(cache_random, windows)
+{
+    for (uint64_t seed = 81; seed <= 84; seed++)
+        run("a window", seed, 40000);
+    run("a window, images and caps", 85, 40000);
+    run("a long window", 86, 8000);
+    run("a window of one", 87, 20000);
 }
 
 TEST(cache_random, few_nodes)
@@ -101,7 +112,7 @@ TEST(cache_random, match_is_the_longest_common_prefix)
         CHECK_INT(got, best);
         for (uint32_t i = best; i < n; i++)
             pages[i] = page_pool_take(&pool, 1, PAGE_NONE).first;
-        node = prefix_tree_insert(tree, node, stored[s] + best, pages + best, n - best, s,
+        node = prefix_tree_insert(tree, node, stored[s] + best, pages + best, NULL, n - best, s,
                                   &claimed);
         CHECK_INT(claimed, n - best);
         prefix_tree_unlock(tree, node, s);

@@ -12,7 +12,7 @@
 
 #include "engine/cpu/kernels.h"
 #include "engine/engine.h"
-#include "tiny_model.h"
+#include "random_model.h"
 
 enum {
     N_PROMPTS = 3,
@@ -45,12 +45,14 @@ struct world {
     struct engine *engines[MAX_THREADS];
 };
 
-static struct engine *open_engine(const struct model *m, uint32_t n_threads, const char *kernels,
-                                  enum kv_type kv_type)
+static struct engine *open_with_windows(const struct model *m, uint32_t n_window_pages,
+                                        uint32_t n_threads, const char *kernels,
+                                        enum kv_type kv_type)
 {
     struct engine *e;
     struct error err;
     struct engine_limits limits = {.n_pages = N_PAGES,
+                                   .n_window_pages = n_window_pages,
                                    .max_rows = MAX_ROWS,
                                    .max_seqs = MAX_SEQS,
                                    .max_length = MAX_PROMPT,
@@ -60,6 +62,12 @@ static struct engine *open_engine(const struct model *m, uint32_t n_threads, con
     if (cpu_engine_open(&e, m, &limits, NULL, NULL, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     return e;
+}
+
+static struct engine *open_engine(const struct model *m, uint32_t n_threads, const char *kernels,
+                                  enum kv_type kv_type)
+{
+    return open_with_windows(m, 0, n_threads, kernels, kv_type);
 }
 
 /* The whole prompt in one batch, in pages 0, 1, ..., with the logits of rows first .. n - 1. */
@@ -93,10 +101,13 @@ static void world_open(struct world *w, const struct model *m, uint32_t length, 
         w->plain[i] = malloc((size_t)length * w->n_vocab * sizeof(float));
         CHECK(w->plain[i] != NULL);
     }
+    /* Where layers have windows, schedules run with pages for them and the plain run without. */
     for (uint32_t t = 0; t < MAX_THREADS; t++)
-        w->engines[t] = open_engine(m, t + 1, kernels, kv_type);
+        w->engines[t] = open_with_windows(m, N_PAGES, t + 1, kernels, kv_type);
+    struct engine *plain = open_engine(m, 1, kernels, kv_type);
     for (uint32_t i = 0; i < N_PROMPTS; i++)
-        run_plain(w->engines[0], w->prompts[i], length, w->plain[i]);
+        run_plain(plain, w->prompts[i], length, w->plain[i]);
+    engine_close(plain);
 }
 
 static void world_close(struct world *w)
@@ -111,7 +122,7 @@ struct test_seq {
     uint32_t prompt;
     uint32_t length, target; /* computed or from the cache so far; in the end */
     uint32_t pages[MAX_PROMPT];
-    struct page_run runs[MAX_PROMPT];
+    struct page_run runs[MAX_PROMPT], window_runs[MAX_PROMPT];
 };
 
 /* A schedule under way. */
@@ -156,16 +167,32 @@ static void add_seq(struct schedule *s)
     memcpy(seq->pages, from->pages, seq->length * sizeof *seq->pages);
 }
 
-static uint32_t make_runs(struct test_seq *seq)
+/* A position's page in the second group is another one than in the first. */
+static uint32_t window_page(uint32_t page)
 {
-    uint32_t n = 0;
-    for (uint32_t p = 0; p < seq->length; p++) {
-        if (n > 0 && seq->runs[n - 1].first + seq->runs[n - 1].count == seq->pages[p])
-            seq->runs[n - 1].count++;
-        else
-            seq->runs[n++] = (struct page_run){seq->pages[p], 1};
+    return (page * 7 + 13) % N_PAGES;
+}
+
+static uint32_t add_run(struct page_run *runs, uint32_t n, uint32_t page)
+{
+    if (n > 0 && runs[n - 1].first + runs[n - 1].count == page) {
+        runs[n - 1].count++;
+        return n;
     }
-    return n;
+    runs[n] = (struct page_run){page, 1};
+    return n + 1;
+}
+
+/* A sequence of which the rows from first_row on are in the batch. */
+static struct batch_seq make_seq(struct test_seq *seq, uint32_t first_row, uint32_t window)
+{
+    uint32_t n = 0, n_window = 0, first = first_row + 1 > window ? first_row + 1 - window : 0;
+    first = first ? first - random_below(min_u32(first, 3)) : 0;
+    for (uint32_t p = 0; p < seq->length; p++)
+        n = add_run(seq->runs, n, seq->pages[p]);
+    for (uint32_t p = first; p < seq->length; p++)
+        n_window = add_run(seq->window_runs, n_window, window_page(seq->pages[p]));
+    return (struct batch_seq){seq->runs, n, seq->length, {seq->window_runs, n_window, first}};
 }
 
 /* One batch: a chunk of random size of some of the sequences. False when all are complete. */
@@ -184,16 +211,22 @@ static bool step(struct schedule *s)
         n = min_u32(min_u32(n, left), MAX_ROWS - batch.n_rows);
         if (n == 0 || (i > 0 && random_below(4) == 0))
             continue;
+        uint32_t first_row = seq->length;
         for (uint32_t j = 0; j < n; j++, seq->length++) {
             uint32_t p = seq->length, page = seq->pages[p] = s->free_pages[--s->n_free];
             struct batch_row *row = &rows[batch.n_rows++];
             bool wants = n_outputs < 64 && (j + 1 == n || random_below(8) == 0);
-            *row = (struct batch_row){s->world->prompts[seq->prompt][p], p, page, batch.n_seqs,
-                                      wants ? OUTPUT_LOGITS : OUTPUT_NONE};
+            *row = (struct batch_row){s->world->prompts[seq->prompt][p],
+                                      p,
+                                      page,
+                                      batch.n_seqs,
+                                      wants ? OUTPUT_LOGITS : OUTPUT_NONE,
+                                      window_page(page)};
             if (wants)
                 want[n_outputs++] = s->world->plain[seq->prompt] + (size_t)p * n_vocab;
         }
-        batch_seqs[batch.n_seqs] = (struct batch_seq){seq->runs, make_runs(seq), seq->length};
+        batch_seqs[batch.n_seqs] = make_seq(seq, first_row,
+                                            s->engine->info.groups[KV_WINDOW].window);
         batch.n_seqs++;
     }
     if (batch.n_rows == 0)
@@ -222,21 +255,17 @@ static uint64_t run_schedule(const struct world *w)
     return s.n_compared;
 }
 
-static void check_law(const struct tiny_options *options, enum kv_type kv_type,
-                      uint32_t n_schedules)
+static void check_law(const struct model *m, uint64_t law_seed, enum kv_type kv_type,
+                      uint32_t n_schedules, uint32_t length)
 {
     static struct world scalar, w;
-    struct tiny_model t;
-    tiny_open(&t, options);
     for (unsigned path = 0; kernels_at(path); path++) {
         struct world *here = path == 0 ? &scalar : &w;
-        /* The scalar path is slow: it goes just past one block of attention, the others past two.
-         */
-        uint32_t length = path == 0 ? 135 : 265;
-        world_open(here, &t.model, length, kernels_at(path)->name, kv_type);
+        /* The scalar path is slow: it goes just past one block of attention. */
+        world_open(here, m, path == 0 ? 135 : length, kernels_at(path)->name, kv_type);
         uint64_t n_compared = 0;
         for (uint32_t i = 0; i < n_schedules; i++) {
-            seed = hash_pair(options->seed, path * 1000 + i);
+            seed = hash_pair(law_seed, path * 1000 + i);
             n_compared += run_schedule(here);
         }
         CHECK(n_compared > n_schedules);
@@ -247,28 +276,68 @@ static void check_law(const struct tiny_options *options, enum kv_type kv_type,
         world_close(&w);
     }
     world_close(&scalar);
+}
+
+static void check_plain_law(const struct tiny_options *options, enum kv_type kv_type,
+                            uint32_t n_schedules)
+{
+    struct tiny_model t;
+    tiny_open(&t, options);
+    check_law(&t.model, options->seed, kv_type, n_schedules, 265);
     tiny_close(&t);
 }
 
 TEST(cpu_engine, same_bits_f32)
 {
-    check_law(&(struct tiny_options){2, 20, 4, 2, 8, 36, 40, ROPE_NEOX, 8, 0, true, false,
-                                     TENSOR_F32, 11},
-              KV_F32, 40);
+    check_plain_law(&(struct tiny_options){2, 20, 4, 2, 8, 36, 40, ROPE_NEOX, 8, 0, true, false,
+                                           TENSOR_F32, 11},
+                    KV_F32, 40);
 }
 
 TEST(cpu_engine, same_bits_q8_0)
 {
-    check_law(&(struct tiny_options){3, 32, 4, 2, 16, 64, 40, ROPE_NORM, 16, 0, false, false,
-                                     TENSOR_Q8_0, 12},
-              KV_BF16, 30);
+    check_plain_law(&(struct tiny_options){3, 32, 4, 2, 16, 64, 40, ROPE_NORM, 16, 0, false, false,
+                                           TENSOR_Q8_0, 12},
+                    KV_BF16, 30);
 }
 
 TEST(cpu_engine, same_bits_q4_1)
 {
-    check_law(&(struct tiny_options){2, 64, 9, 3, 64, 64, 40, ROPE_NORM, 64, 0, false, true,
-                                     TENSOR_Q4_1, 13},
-              KV_F16, 10);
+    check_plain_law(&(struct tiny_options){2, 64, 9, 3, 64, 64, 40, ROPE_NORM, 64, 0, false, true,
+                                           TENSOR_Q4_1, 13},
+                    KV_F16, 10);
+}
+
+/* Whatever else a model may have. */
+static void check_random_law(enum random_kind kind)
+{
+    for (uint32_t i = 0; i < 4; i++) {
+        struct tiny_model t;
+        enum tensor_type matrix = i % 2 ? TENSOR_Q8_0 : TENSOR_F32;
+        random_model_open(&t, kind, matrix, 100 + i);
+        check_law(&t.model, kind * 10 + i, (enum kv_type)(i % 3), 4, 140);
+        tiny_close(&t);
+    }
+}
+
+TEST(cpu_engine, same_bits_of_random_dense_models)
+{
+    check_random_law(RANDOM_DENSE);
+}
+
+TEST(cpu_engine, same_bits_of_random_mixtures)
+{
+    check_random_law(RANDOM_EXPERTS);
+}
+
+TEST(cpu_engine, same_bits_of_random_latents)
+{
+    check_random_law(RANDOM_LATENT);
+}
+
+TEST(cpu_engine, same_bits_of_random_models_like_gemma)
+{
+    check_random_law(RANDOM_GEMMA);
 }
 
 /* The default model: one prompt, whole, and cut, scattered, next to another, by two threads. */
@@ -280,7 +349,7 @@ TEST(cpu_engine, same_bits_default_model)
     const char *path = test_model_path();
     if (!path)
         SKIP("the default model is not here");
-    if (model_open(&m, path, &err))
+    if (model_open(&m, path, NULL, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     m.hparams.n_layers = 6; /* a fifth of it is as good for this, and sooner done */
     struct engine *one = open_engine(&m, 1, NULL, KV_F16), *two = open_engine(&m, 2, NULL, KV_F16);
@@ -491,7 +560,7 @@ TEST(cpu_engine, refuses_with_a_message)
     CHECK(strstr(err.message, "avx1024") && strstr(err.message, "scalar"));
     limits.kernels = NULL;
     limits.n_pages = UINT32_MAX;
-    t.model.hparams.n_layers = 1 << 20; /* never read: the cache is refused first */
+    t.model.hparams.layers[0].n_kv_heads = 1 << 24; /* the cache is refused first */
     CHECK_INT(cpu_engine_open(&e, &t.model, &limits, NULL, NULL, &err), -1);
     CHECK(err.code == ERROR_MEMORY || err.code == ERROR_LIMIT);
     CHECK(strstr(err.message, "KV cache") || strstr(err.message, "positions"));

@@ -8,127 +8,11 @@
 
 #include "base/json.h"
 #include "engine/engine.h"
+#include "naive_decoder.h"
+#include "random_model.h"
 #include "tiny_model.h"
 
 enum { MAX_TOKENS = 140, MAX_WIDTH = 256 };
-
-/* y[rows] = w x */
-static void multiply(const struct weight *w, const double *x, double *y)
-{
-    const struct tensor_type_info *info = tensor_type_info(w->type);
-    size_t row_bytes = w->cols / info->block_len * info->block_bytes;
-    float row[MAX_WIDTH];
-    for (uint32_t o = 0; o < w->rows; o++) {
-        dequantize(w->type, (const uint8_t *)w->data + o * row_bytes, row, w->cols);
-        y[o] = 0;
-        for (uint32_t c = 0; c < w->cols; c++)
-            y[o] += row[c] * x[c];
-    }
-}
-
-static void add_bias(const struct weight *bias, double *x)
-{
-    for (uint32_t i = 0; bias->data && i < bias->cols; i++)
-        x[i] += ((const float *)bias->data)[i];
-}
-
-static void norm(const struct model *m, const struct weight *w, const double *x, double *y)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < m->hparams.n_embd; i++)
-        sum += x[i] * x[i];
-    for (uint32_t i = 0; i < m->hparams.n_embd; i++)
-        y[i] = x[i] / sqrt(sum / m->hparams.n_embd + m->hparams.norm_eps) *
-               ((const float *)w->data)[i];
-}
-
-static void rotate(const struct model *m, uint32_t position, double *heads, uint32_t n_heads)
-{
-    const struct hparams *hp = &m->hparams;
-    const float *divisors = m->rope_freqs.data;
-    for (uint32_t h = 0; h < n_heads; h++, heads += hp->head_dim) {
-        for (uint32_t i = 0; i < hp->rope_dim / 2; i++) {
-            double angle = position * hp->rope_scale / pow(hp->rope_base, 2.0 * i / hp->rope_dim);
-            angle /= divisors ? divisors[i] : 1;
-            bool norm_kind = hp->rope_kind == ROPE_NORM;
-            double *a = &heads[norm_kind ? 2 * i : i];
-            double *b = &heads[norm_kind ? 2 * i + 1 : i + hp->rope_dim / 2], old_a = *a;
-            *a = old_a * cos(angle) - *b * sin(angle);
-            *b = *b * cos(angle) + old_a * sin(angle);
-        }
-    }
-}
-
-/* One layer of attention for the row at `position`; k and v hold the earlier positions. */
-static void attend(const struct model *m, uint32_t position, const double *q,
-                   double (*k)[MAX_WIDTH], double (*v)[MAX_WIDTH], double *out)
-{
-    const struct hparams *hp = &m->hparams;
-    for (uint32_t h = 0; h < hp->n_heads; h++) {
-        uint32_t kv = h / (hp->n_heads / hp->n_kv_heads) * hp->head_dim, at = h * hp->head_dim;
-        double weights[MAX_TOKENS], max = -INFINITY, sum = 0;
-        for (uint32_t p = 0; p <= position; p++) {
-            weights[p] = 0;
-            for (uint32_t d = 0; d < hp->head_dim; d++)
-                weights[p] += q[at + d] * k[p][kv + d] / sqrt(hp->head_dim);
-            max = fmax(max, weights[p]);
-        }
-        for (uint32_t d = 0; d < hp->head_dim; d++)
-            out[at + d] = 0;
-        for (uint32_t p = 0; p <= position; p++) {
-            sum += exp(weights[p] - max);
-            for (uint32_t d = 0; d < hp->head_dim; d++)
-                out[at + d] += exp(weights[p] - max) * v[p][kv + d];
-        }
-        for (uint32_t d = 0; d < hp->head_dim; d++)
-            out[at + d] /= sum;
-    }
-}
-
-/* The logits of the last of n tokens. */
-static void naive_logits(const struct model *m, const int32_t *tokens, uint32_t n, double *logits)
-{
-    static double x[MAX_TOKENS][MAX_WIDTH], k[MAX_TOKENS][MAX_WIDTH], v[MAX_TOKENS][MAX_WIDTH];
-    double normed[MAX_WIDTH], q[MAX_WIDTH], out[MAX_WIDTH], up[MAX_WIDTH], gate[MAX_WIDTH];
-    const struct hparams *hp = &m->hparams;
-    const struct tensor_type_info *info = tensor_type_info(m->token_embd.type);
-    size_t row_bytes = hp->n_embd / info->block_len * info->block_bytes;
-    for (uint32_t t = 0; t < n; t++) {
-        float row[MAX_WIDTH];
-        dequantize(m->token_embd.type, (const uint8_t *)m->token_embd.data + tokens[t] * row_bytes,
-                   row, hp->n_embd);
-        for (uint32_t i = 0; i < hp->n_embd; i++)
-            x[t][i] = row[i];
-    }
-    for (uint32_t layer = 0; layer < hp->n_layers; layer++) {
-        const struct layer_weights *l = &m->layers[layer];
-        for (uint32_t t = 0; t < n; t++) {
-            norm(m, &l->attn_norm, x[t], normed);
-            multiply(&l->attn_q, normed, q);
-            multiply(&l->attn_k, normed, k[t]);
-            multiply(&l->attn_v, normed, v[t]);
-            add_bias(&l->attn_q_bias, q);
-            add_bias(&l->attn_k_bias, k[t]);
-            add_bias(&l->attn_v_bias, v[t]);
-            rotate(m, t, q, hp->n_heads);
-            rotate(m, t, k[t], hp->n_kv_heads);
-            attend(m, t, q, k, v, out);
-            multiply(&l->attn_output, out, up);
-            for (uint32_t i = 0; i < hp->n_embd; i++)
-                x[t][i] += up[i];
-            norm(m, &l->ffn_norm, x[t], normed);
-            multiply(&l->ffn_gate, normed, gate);
-            multiply(&l->ffn_up, normed, up);
-            for (uint32_t i = 0; i < hp->n_ff; i++)
-                gate[i] = gate[i] / (1 + exp(-gate[i])) * up[i];
-            multiply(&l->ffn_down, gate, up);
-            for (uint32_t i = 0; i < hp->n_embd; i++)
-                x[t][i] += up[i];
-        }
-    }
-    norm(m, &m->output_norm, x[n - 1], normed);
-    multiply(&m->output, normed, logits);
-}
 
 static struct engine *open_engine(const struct model *m, enum kv_type kv_type, uint32_t n_threads)
 {
@@ -206,6 +90,52 @@ TEST(cpu_forward, equals_double_precision)
         engine_close(e);
         tiny_close(&t);
     }
+}
+
+/* Everything that a model may have, in dozens of combinations. */
+static void check_random(enum random_kind kind, uint32_t n_models)
+{
+    static const uint32_t lengths[] = {1, 70};
+    for (uint32_t i = 0; i < n_models; i++) {
+        struct tiny_model t;
+        random_model_open(&t, kind, TENSOR_F32, i);
+        struct engine *e = open_engine(&t.model, KV_F32, 1 + i % 3);
+        int32_t tokens[MAX_TOKENS];
+        float got[MAX_WIDTH];
+        double want[MAX_WIDTH];
+        for (uint32_t p = 0; p < MAX_TOKENS; p++)
+            tokens[p] = (int32_t)(hash_pair(i, p) % t.model.hparams.n_vocab);
+        for (size_t j = 0; j < sizeof lengths / sizeof *lengths; j++) {
+            forward(e, tokens, 0, lengths[j], got);
+            naive_logits(&t.model, tokens, lengths[j], want);
+            double error = relative_error(got, want, t.model.hparams.n_vocab);
+            if (!(error < 5e-6))
+                test_fail(__FILE__, __LINE__, "model %u of kind %d, %u tokens: error %g: %s", i,
+                          kind, lengths[j], error, random_model_text(&t));
+        }
+        engine_close(e);
+        tiny_close(&t);
+    }
+}
+
+TEST(cpu_forward, random_dense_models)
+{
+    check_random(RANDOM_DENSE, 40);
+}
+
+TEST(cpu_forward, random_mixtures_of_experts)
+{
+    check_random(RANDOM_EXPERTS, 40);
+}
+
+TEST(cpu_forward, random_latent_attention)
+{
+    check_random(RANDOM_LATENT, 30);
+}
+
+TEST(cpu_forward, random_models_like_gemma)
+{
+    check_random(RANDOM_GEMMA, 40);
 }
 
 /* More threads than panels, than rows, than groups of the barrier; pieces that anyone may take. */
@@ -350,10 +280,10 @@ TEST(cpu_forward, writes_the_text_of_llama2_c)
         "data/models/stories260K/stories260K-f32.converted-v3.gguf");
     if (!path)
         SKIP("shared data is not here");
-    if (model_open(&m, path, &err))
+    if (model_open(&m, path, NULL, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
-    struct vocab v = {gguf_find(&m.gguf, "tokenizer.ggml.tokens"),
-                      gguf_find(&m.gguf, "tokenizer.ggml.scores")};
+    struct vocab v = {gguf_find(m.checkpoint->gguf, "tokenizer.ggml.tokens"),
+                      gguf_find(m.checkpoint->gguf, "tokenizer.ggml.scores")};
     struct engine *e = open_engine(&m, KV_F32, 2);
     FILE *goldens = fopen(test_shared_path("data/models/stories260K/runc_greedy_goldens.jsonl"),
                           "r");

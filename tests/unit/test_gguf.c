@@ -401,8 +401,11 @@ TEST(gguf, refuses_tensors_that_do_not_fit)
     refuse_tensor(TENSOR_F32, 1, (uint64_t[]){1}, 4, "not a multiple of 32");
     refuse_tensor(TENSOR_Q4_0, 2, (uint64_t[]){33, 32}, 0, "not a multiple of Q4_0's block of 32");
     refuse_tensor(TENSOR_Q6_K, 2, (uint64_t[]){128, 2}, 0, "not a multiple of Q6_K's block of 256");
-    refuse_tensor(16, 1, (uint64_t[]){256}, 0, "tensor t is of type 16 (IQ2_XXS)");
+    refuse_tensor(24, 1, (uint64_t[]){256}, 0, "tensor t is of type 24 (I8)");
+    refuse_tensor(TENSOR_F8_E4M3, 1, (uint64_t[]){256}, 0, "is of type 64 (unknown)");
     refuse_tensor(4, 1, (uint64_t[]){32}, 0, "tensor t is of type 4 (Q4_2)");
+    for (uint32_t type = TENSOR_F8_E4M3; type <= N_TENSOR_TYPES; type++) /* not GGUF's numbers */
+        refuse_tensor(type, 1, (uint64_t[]){32}, 0, "which radish does not read");
     refuse_tensor(1000, 1, (uint64_t[]){32}, 0, "tensor t is of type 1000 (unknown)");
     struct gguf_builder b = {0};
     build_tensor(&b, "twin", TENSOR_F32, 4, 1);

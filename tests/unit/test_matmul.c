@@ -9,24 +9,89 @@
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/matmul_internal.h"
 
-/* The types, and where the f16 scales lie in a block. */
+enum { WHOLE = 1 << 20, N_OLD = 15 };
+
+/* The types: where the f16 scales lie in a block, or what groups they have beside the quants. */
 static const struct type_case {
     enum tensor_type type;
     int f16_at[2]; /* -1: none */
+    enum tensor_type scale_type;
+    uint32_t group_rows, group_cols; /* 0: no groups */
+    bool has_biases;
+    float scale;
+    uint32_t unit; /* columns are a multiple of it; 0: of a block */
 } types[] = {
-    {TENSOR_F32, {-1, -1}},   {TENSOR_F16, {-1, -1}},   {TENSOR_BF16, {-1, -1}},
-    {TENSOR_Q4_0, {0, -1}},   {TENSOR_Q4_1, {0, 2}},    {TENSOR_Q5_0, {0, -1}},
-    {TENSOR_Q5_1, {0, 2}},    {TENSOR_Q8_0, {0, -1}},   {TENSOR_Q2_K, {80, 82}},
-    {TENSOR_Q3_K, {108, -1}}, {TENSOR_Q4_K, {0, 2}},    {TENSOR_Q5_K, {0, 2}},
-    {TENSOR_Q6_K, {208, -1}}, {TENSOR_IQ4_NL, {0, -1}}, {TENSOR_MXFP4, {-1, -1}},
+    /* N_OLD of them, whose packed form is as large as the file. */
+    {TENSOR_F32, {-1, -1}},
+    {TENSOR_F16, {-1, -1}},
+    {TENSOR_BF16, {-1, -1}},
+    {TENSOR_Q4_0, {0, -1}},
+    {TENSOR_Q4_1, {0, 2}},
+    {TENSOR_Q5_0, {0, -1}},
+    {TENSOR_Q5_1, {0, 2}},
+    {TENSOR_Q8_0, {0, -1}},
+    {TENSOR_Q2_K, {80, 82}},
+    {TENSOR_Q3_K, {108, -1}},
+    {TENSOR_Q4_K, {0, 2}},
+    {TENSOR_Q5_K, {0, 2}},
+    {TENSOR_Q6_K, {208, -1}},
+    {TENSOR_IQ4_NL, {0, -1}},
+    {TENSOR_MXFP4, {-1, -1}},
+    {TENSOR_IQ1_S, {0, -1}},
+    {TENSOR_IQ1_M, {-1, -1}},
+    {TENSOR_IQ2_XXS, {0, -1}},
+    {TENSOR_IQ2_XS, {0, -1}},
+    {TENSOR_IQ2_S, {0, -1}},
+    {TENSOR_IQ3_XXS, {0, -1}},
+    {TENSOR_IQ3_S, {0, -1}},
+    {TENSOR_IQ4_XS, {0, -1}},
+    {TENSOR_TQ1_0, {52, -1}},
+    {TENSOR_TQ2_0, {64, -1}},
+    {TENSOR_NVFP4, {-1, -1}, .scale = 0.3f},
+    {TENSOR_Q1_0, {0, -1}},
+    {TENSOR_Q2_0, {0, -1}},
+    {TENSOR_FP4, {-1, -1}, TENSOR_E8M0, 1, 32, .unit = 32},
+    {TENSOR_FP4, {-1, -1}, TENSOR_F8_E4M3, 1, 16, .unit = 16},
+    {TENSOR_FP4, {-1, -1}, TENSOR_F8_E4M3, 1, 16, .unit = 16, .scale = 0.003f},
+    {TENSOR_FP4, {-1, -1}, TENSOR_BF16, 1, 8}, /* as floats */
+    {TENSOR_F8_E4M3, {-1, -1}},
+    {TENSOR_F8_E4M3, {-1, -1}, TENSOR_F32, 128, 128},
+    {TENSOR_F8_E4M3, {-1, -1}, TENSOR_BF16, 1, WHOLE, .scale = 2.5f},
+    {TENSOR_F8_E4M3, {-1, -1}, TENSOR_F32, WHOLE, WHOLE},
+    {TENSOR_F8_E4M3, {-1, -1}, TENSOR_E8M0, 1, 32},
+    {TENSOR_F8_E4M3, {-1, -1}, TENSOR_F16, 3, 24}, /* as floats */
+    {TENSOR_F8_E4M3, {-1, -1}, TENSOR_F32, 1, 1},  /* as floats */
+    {TENSOR_F8_E5M2, {-1, -1}, TENSOR_F32, 7, 64},
+    {TENSOR_AFFINE_1, {-1, -1}, TENSOR_BF16, 1, 128, true},
+    {TENSOR_AFFINE_2, {-1, -1}, TENSOR_F16, 1, 64, true},
+    {TENSOR_AFFINE_3, {-1, -1}, TENSOR_BF16, 1, 32, true},
+    {TENSOR_AFFINE_4, {-1, -1}, TENSOR_BF16, 1, 32, true},
+    {TENSOR_AFFINE_4, {-1, -1}, TENSOR_BF16, 1, 64, true},
+    {TENSOR_AFFINE_4, {-1, -1}, TENSOR_BF16, 1, 128, true},
+    {TENSOR_AFFINE_4, {-1, -1}, TENSOR_F16, 1, 64, true},
+    {TENSOR_AFFINE_4, {-1, -1}, TENSOR_F32, 1, 64, true},
+    {TENSOR_AFFINE_4, {-1, -1}, TENSOR_F32, 2, WHOLE, false, 0.7f},
+    {TENSOR_AFFINE_5, {-1, -1}, TENSOR_F16, 1, 128, true},
+    {TENSOR_AFFINE_6, {-1, -1}, TENSOR_BF16, 1, 64, true},
+    {TENSOR_AFFINE_6, {-1, -1}, TENSOR_F32, 1, 128, true},
+    {TENSOR_AFFINE_8, {-1, -1}, TENSOR_BF16, 1, 64, true},
+    {TENSOR_AFFINE_8, {-1, -1}, TENSOR_F32, 1, 32, true},
+    {TENSOR_AFFINE_8, {-1, -1}, TENSOR_F16, 1, 64, true, 0.7f}, /* as floats */
 };
 enum { N_TYPES = sizeof types / sizeof types[0] };
+
+static uint32_t unit_of(const struct type_case *t)
+{
+    return t->unit ? t->unit : tensor_type_info(t->type)->block_len;
+}
 
 /* Is this byte of a block part of a scale? MXFP4's is an exponent in the first byte. */
 static bool is_scale(const struct type_case *t, int at)
 {
-    return t->type == TENSOR_MXFP4 ? at == 0
-                                   : at / 2 * 2 == t->f16_at[0] || at / 2 * 2 == t->f16_at[1];
+    return t->type == TENSOR_MXFP4   ? at == 0
+           : t->type == TENSOR_NVFP4 ? at < 4
+           : t->type == TENSOR_IQ1_M ? at >= 48
+                                     : at / 2 * 2 == t->f16_at[0] || at / 2 * 2 == t->f16_at[1];
 }
 
 static uint64_t random_state;
@@ -54,34 +119,101 @@ static void *allocate(size_t size)
     return p;
 }
 
-/* A matrix of random blocks; every bit of the quants is used, the scales are ordinary numbers. */
-static struct weight random_weight(const struct type_case *t, uint32_t rows, uint32_t cols)
+static void put_float(enum tensor_type type, float value, uint8_t *to)
+{
+    uint16_t f16 = f32_to_f16(value), bf16 = f32_to_bf16(value);
+    if (type == TENSOR_F32)
+        memcpy(to, &value, 4);
+    else
+        memcpy(to, type == TENSOR_F16 ? &f16 : &bf16, 2);
+}
+
+/* One number of a type of 8 bits that is finite, and of an ordinary size if it is a power of two.
+ */
+static uint8_t random_byte(enum tensor_type type)
+{
+    uint8_t byte = (uint8_t)random_u32();
+    if (type == TENSOR_E8M0)
+        return (uint8_t)(116 + random_below(12));
+    if (type == TENSOR_F8_E4M3 && (byte & 0x7f) == 0x7f)
+        return byte ^ 1;
+    return type == TENSOR_F8_E5M2 && (byte & 0x7c) == 0x7c ? byte ^ 4 : byte;
+}
+
+static void random_block(const struct type_case *t, uint8_t *block)
 {
     const struct tensor_type_info *info = tensor_type_info(t->type);
-    size_t n_blocks = (size_t)rows * cols / info->block_len;
-    uint8_t *data = allocate(n_blocks * info->block_bytes);
-    for (size_t b = 0; b < n_blocks; b++) {
-        uint8_t *block = data + b * info->block_bytes;
-        float value = random_float();
-        uint16_t f16 = f32_to_f16(value), bf16 = f32_to_bf16(value);
-        if (t->type == TENSOR_F32)
-            memcpy(block, &value, 4);
-        else if (t->type == TENSOR_F16)
-            memcpy(block, &f16, 2);
-        else if (t->type == TENSOR_BF16)
-            memcpy(block, &bf16, 2);
-        else
-            for (uint32_t i = 0; i < info->block_bytes; i++)
-                block[i] = (uint8_t)random_u32();
-        for (int i = 0; i < 2; i++) {
-            f16 = f32_to_f16(random_float() / 16);
-            if (t->f16_at[i] >= 0)
-                memcpy(block + t->f16_at[i], &f16, 2);
-        }
-        if (t->type == TENSOR_MXFP4)
-            block[0] = (uint8_t)(116 + random_below(12));
+    if (t->type == TENSOR_F32 || t->type == TENSOR_F16 || t->type == TENSOR_BF16) {
+        put_float(t->type, random_float(), block);
+        return;
     }
-    return (struct weight){.type = t->type, .rows = rows, .cols = cols, .data = data};
+    for (uint32_t i = 0; i < info->block_bytes; i++)
+        block[i] = random_byte(t->type);
+    for (int i = 0; i < 2; i++)
+        if (t->f16_at[i] >= 0)
+            put_float(TENSOR_F16, random_float() / 16, block + t->f16_at[i]);
+    if (t->type == TENSOR_MXFP4)
+        block[0] = random_byte(TENSOR_E8M0);
+    uint16_t d = f32_to_f16(random_float() / 16); /* in the top 4 bits of four numbers */
+    for (int i = 0; t->type == TENSOR_IQ1_M && i < 4; i++)
+        block[49 + 2 * i] = (uint8_t)((block[49 + 2 * i] & 15) | (d >> 4 * i & 15) << 4);
+}
+
+static void *random_numbers(enum tensor_type type, size_t n)
+{
+    size_t bytes = tensor_type_info(type)->block_bytes;
+    uint8_t *numbers = allocate(n * bytes);
+    for (size_t i = 0; i < n; i++)
+        if (bytes == 1)
+            numbers[i] = random_byte(type);
+        else
+            put_float(type, random_float() / 16, numbers + i * bytes);
+    return numbers;
+}
+
+/* A matrix and what it is a slice of. */
+struct random_weight {
+    struct weight w;
+    void *data, *scales, *biases;
+};
+
+/* Random blocks: every bit of the quants is used, the scales are ordinary numbers. One of two is a
+ * slice of a larger one. */
+static struct random_weight random_weight(const struct type_case *t, uint32_t rows, uint32_t cols)
+{
+    const struct tensor_type_info *info = tensor_type_info(t->type);
+    bool is_slice = random_below(2);
+    uint32_t first = is_slice ? random_below(9) : 0, step = is_slice ? 1 + random_below(3) : 1;
+    uint32_t all_rows = first + (rows - 1) * step + 1;
+    size_t n_blocks = (size_t)all_rows * cols / info->block_len;
+    uint8_t *data = allocate(n_blocks * info->block_bytes);
+    for (size_t b = 0; b < n_blocks; b++)
+        random_block(t, data + b * info->block_bytes);
+    struct random_weight r = {weight_make(t->type, all_rows, cols, data), data, NULL, NULL};
+    r.w.groups.scale = t->scale;
+    if (t->group_cols) {
+        uint32_t per_row = (cols + t->group_cols - 1) / t->group_cols;
+        size_t n = (size_t)per_row * ((all_rows + t->group_rows - 1) / t->group_rows);
+        r.scales = random_numbers(t->scale_type, n);
+        r.biases = t->has_biases ? random_numbers(t->scale_type, n) : NULL;
+        r.w.groups = (struct weight_groups){.scales = r.scales,
+                                            .biases = r.biases,
+                                            .scale_type = t->scale_type,
+                                            .scale = t->scale,
+                                            .rows = t->group_rows,
+                                            .cols = t->group_cols,
+                                            .per_row = per_row,
+                                            .row_step = 1};
+    }
+    r.w = weight_slice(&r.w, first, step, rows);
+    return r;
+}
+
+static void weight_drop(struct random_weight *r)
+{
+    free(r->data);
+    free(r->scales);
+    free(r->biases);
 }
 
 /* Rows of floats of which some blocks are large, small or zero. */
@@ -128,10 +260,11 @@ static double activation_value(const struct activations *a, uint32_t row, uint32
 static void check_against_float64(const struct type_case *t, uint32_t rows, uint32_t cols)
 {
     enum { N_ROWS = 3 };
-    struct weight w = random_weight(t, rows, cols);
+    struct random_weight w = random_weight(t, rows, cols);
     float *values = allocate((size_t)rows * cols * sizeof *values);
-    dequantize(t->type, w.data, values, (size_t)rows * cols);
-    struct packed_matrix *m = matrix_pack(&w, NULL);
+    for (uint32_t o = 0; o < rows; o++)
+        weight_floats(&w.w, o, 0, cols, values + (size_t)o * cols);
+    struct packed_matrix *m = matrix_pack(&w.w, NULL);
     CHECK(m);
     CHECK_INT(matrix_rows(m), rows);
     CHECK_INT(matrix_panels(m), (rows + PANEL - 1) / PANEL);
@@ -157,7 +290,7 @@ static void check_against_float64(const struct type_case *t, uint32_t rows, uint
     free(x);
     matrix_free(m);
     free(values);
-    free((void *)w.data);
+    weight_drop(&w);
 }
 
 TEST(matmul, agrees_with_float64)
@@ -167,29 +300,55 @@ TEST(matmul, agrees_with_float64)
         check_against_float64(&types[t], 16, 256);
         check_against_float64(&types[t], 37, 768);
     }
-    for (int t = 0; t < 3; t++) {
-        check_against_float64(&types[t], 1, 172);
-        check_against_float64(&types[t], 17, 1);
-    }
-    for (int t = 3; t < N_TYPES; t++)
-        if (tensor_type_info(types[t].type)->block_len == ACT_BLOCK)
+    for (int t = 0; t < N_TYPES; t++) {
+        if (unit_of(&types[t]) == 1) {
+            check_against_float64(&types[t], 1, 172);
+            check_against_float64(&types[t], 17, 1);
+        }
+        if (unit_of(&types[t]) <= ACT_BLOCK)
             check_against_float64(&types[t], 5, ACT_BLOCK * 3);
+        if (unit_of(&types[t]) <= ACT_BLOCK / 2)
+            check_against_float64(&types[t], 9, ACT_BLOCK * 2 + 16);
+    }
 }
 
 TEST(matmul, packed_size_is_that_of_the_file)
 {
     random_state = 2;
-    for (int t = 0; t < N_TYPES; t++) {
+    for (int t = 0; t < N_OLD; t++) {
         enum { ROWS = 64, COLS = 1536 };
         const struct tensor_type_info *info = tensor_type_info(types[t].type);
         size_t file_bytes = (size_t)ROWS * COLS / info->block_len * info->block_bytes;
-        struct weight w = random_weight(&types[t], ROWS, COLS);
-        struct packed_matrix *m = matrix_pack(&w, NULL);
+        struct random_weight w = random_weight(&types[t], ROWS, COLS);
+        struct packed_matrix *m = matrix_pack(&w.w, NULL);
         bool same = info->block_len <= ACT_BLOCK && types[t].type != TENSOR_MXFP4;
         CHECK(matrix_bytes(m) >= file_bytes || types[t].type == TENSOR_Q2_K);
         CHECK(same ? matrix_bytes(m) == file_bytes : matrix_bytes(m) < file_bytes * 2);
         matrix_free(m);
-        free((void *)w.data);
+        weight_drop(&w);
+    }
+}
+
+/* Quants of 4, 6 or 8 bits and scales that take little more than in the file. */
+TEST(matmul, packed_size_is_near_the_quants)
+{
+    random_state = 12;
+    for (int t = N_OLD; t < N_TYPES; t++) {
+        enum { ROWS = 64, COLS = 1536 };
+        const struct tensor_type_info *info = tensor_type_info(types[t].type);
+        struct random_weight w = random_weight(&types[t], ROWS, COLS);
+        struct packed_matrix *m = matrix_pack(&w.w, NULL);
+        double weights = ROWS * COLS;
+        double quant_bits = info->block_bytes * 8.0 / info->block_len;
+        double scale_bits = (double)weight_bytes(&w.w) * 8 / weights - quant_bits;
+        double bits = quant_bits < 5 ? 4 : quant_bits < 7 ? 6 : 8;
+        double slack = bits == 8 ? 1 : 0.63;
+        if (m->format != PACKED_f32 && (double)matrix_bytes(m) * 8 / weights >
+                                           bits + (scale_bits > slack ? scale_bits : slack))
+            test_fail(__FILE__, __LINE__, "%s of case %d takes %.3f bits a weight", info->name, t,
+                      (double)matrix_bytes(m) * 8 / weights);
+        matrix_free(m);
+        weight_drop(&w);
     }
 }
 
@@ -216,8 +375,8 @@ TEST(matmul, quantize_is_as_defined)
 static void check_path(const struct kernels *path, const struct type_case *t, uint32_t rows,
                        uint32_t cols, uint32_t n_rows)
 {
-    struct weight w = random_weight(t, rows, cols);
-    struct packed_matrix *m = matrix_pack(&w, NULL);
+    struct random_weight w = random_weight(t, rows, cols);
+    struct packed_matrix *m = matrix_pack(&w.w, NULL);
     CHECK(m);
     uint32_t n_panels = matrix_panels(m), stride = rows + random_below(20);
     size_t n_out = (size_t)(n_rows - 1) * stride + rows;
@@ -241,16 +400,17 @@ static void check_path(const struct kernels *path, const struct type_case *t, ui
         size_t i = 0;
         while (memcmp(&want[i], &got[i], sizeof *want) == 0)
             i++;
-        test_fail(__FILE__, __LINE__, "%s %s [%u x %u], %u rows: row %zu output %zu is %a, not %a",
-                  path->name, tensor_type_info(t->type)->name, rows, cols, n_rows, i / stride,
-                  i % stride, got[i], want[i]);
+        test_fail(__FILE__, __LINE__,
+                  "%s %s (case %td) [%u x %u], %u rows: row %zu output %zu is %a, not %a",
+                  path->name, tensor_type_info(t->type)->name, t - types, rows, cols, n_rows,
+                  i / stride, i % stride, got[i], want[i]);
     }
     activations_drop(&all);
     free(got);
     free(want);
     free(x);
     matrix_free(m);
-    free((void *)w.data);
+    weight_drop(&w);
 }
 
 TEST(matmul, every_path_gives_the_same_bits)
@@ -258,8 +418,9 @@ TEST(matmul, every_path_gives_the_same_bits)
     random_state = 3;
     for (unsigned i = 0; kernels_at(i); i++)
         for (int t = 0; t < N_TYPES; t++) {
-            uint32_t unit = tensor_type_info(types[t].type)->block_len;
-            for (uint32_t n_rows = 1; n_rows <= 33; n_rows++)
+            /* Those of directories differ in a few ways that do not depend on the rows. */
+            uint32_t unit = unit_of(&types[t]), step = types[t].group_cols ? 4 : 1;
+            for (uint32_t n_rows = 1 + (uint32_t)t % step; n_rows <= 33; n_rows += step)
                 check_path(kernels_at(i), &types[t], 1 + random_below(50),
                            unit * (1 + random_below(unit == 1 ? 172 : 256 / unit)), n_rows);
         }
@@ -271,37 +432,46 @@ TEST(matmul, large_products_give_the_same_bits)
     random_state = 4;
     for (unsigned i = 0; kernels_at(i); i++)
         for (int t = 0; t < N_TYPES; t++)
-            check_path(kernels_at(i), &types[t], 17, 1792, types[t].type == TENSOR_Q4_1 ? 170 : 37);
+            check_path(kernels_at(i), &types[t], 17, 1792,
+                       types[t].type == TENSOR_Q4_1 ? 170
+                       : t < N_OLD                  ? 37
+                                                    : 25);
 }
 
 /* The largest quants of both sides: nothing may saturate or overflow on the way. */
-TEST(matmul, extreme_quants_do_not_saturate)
+static void check_extreme(const struct kernels *path, const struct type_case *t, uint8_t byte)
 {
     enum { ROWS = 16, COLS = 256 };
+    random_state = 4;
+    struct random_weight w = random_weight(t, ROWS, COLS);
+    const struct tensor_type_info *info = tensor_type_info(t->type);
+    uint8_t *data = (uint8_t *)w.w.data;
+    for (uint32_t r = 0; r < ROWS; r++)
+        for (uint32_t b = 0; b < COLS / info->block_len; b++)
+            for (int at = 0; at < (int)info->block_bytes; at++)
+                if (!is_scale(t, at))
+                    data[r * w.w.row_bytes + b * info->block_bytes + at] = byte;
+    struct packed_matrix *m = matrix_pack(&w.w, NULL);
+    float x[COLS], want[ROWS], got[ROWS];
+    for (int c = 0; c < COLS; c++)
+        x[c] = c % 64 < 32 ? -1 : 1;
+    struct activations a = activations_make(&matmul_kernels_ref, matrix_act_kind(m), x, 1, COLS);
+    matmul_kernels_ref.matmul(m, &a, 0, 1, want, ROWS);
+    path->matmul->matmul(m, &a, 0, 1, got, ROWS);
+    CHECK(memcmp(want, got, sizeof want) == 0);
+    activations_drop(&a);
+    matrix_free(m);
+    weight_drop(&w);
+}
+
+TEST(matmul, extreme_quants_do_not_saturate)
+{
+    static const uint8_t bytes[] = {0x00, 0xff, 0x80, 0x7f, 0x77};
     for (unsigned i = 0; kernels_at(i); i++)
         for (int t = 3; t < N_TYPES; t++)
-            for (int pattern = 0; pattern < 5; pattern++) {
-                random_state = 4;
-                struct weight w = random_weight(&types[t], ROWS, COLS);
-                const struct tensor_type_info *info = tensor_type_info(types[t].type);
-                static const uint8_t bytes[] = {0x00, 0xff, 0x80, 0x7f, 0x77};
-                uint8_t *data = (uint8_t *)w.data;
-                for (uint32_t b = 0; b < ROWS * COLS / info->block_len; b++)
-                    for (int at = 0; at < (int)info->block_bytes; at++)
-                        if (!is_scale(&types[t], at))
-                            data[b * info->block_bytes + at] = bytes[pattern];
-                struct packed_matrix *m = matrix_pack(&w, NULL);
-                float x[COLS], want[ROWS], got[ROWS];
-                for (int c = 0; c < COLS; c++)
-                    x[c] = c % 64 < 32 ? -1 : 1;
-                struct activations a = activations_make(&matmul_kernels_ref, ACT_Q8, x, 1, COLS);
-                matmul_kernels_ref.matmul(m, &a, 0, 1, want, ROWS);
-                kernels_at(i)->matmul->matmul(m, &a, 0, 1, got, ROWS);
-                CHECK(memcmp(want, got, sizeof want) == 0);
-                activations_drop(&a);
-                matrix_free(m);
-                free((void *)w.data);
-            }
+            for (int pattern = 0; pattern < 5; pattern++)
+                if (types[t].type != TENSOR_F8_E4M3 && types[t].type != TENSOR_F8_E5M2)
+                    check_extreme(kernels_at(i), &types[t], bytes[pattern]);
 }
 
 /* The powers of two that scale MXFP4 go where float16 cannot, down to subnormal floats. */
@@ -313,19 +483,21 @@ TEST(matmul, any_exponent_of_mxfp4)
     random_state = 7;
     for (unsigned i = 0; kernels_at(i); i++)
         for (size_t e = 0; e < sizeof exponents; e++) {
-            struct weight w = random_weight(&mxfp4, ROWS, COLS);
-            for (int b = 0; b < ROWS * COLS / ACT_BLOCK; b++)
-                ((uint8_t *)w.data)[b * BLOCK_BYTES] = exponents[e];
+            struct random_weight w = random_weight(&mxfp4, ROWS, COLS);
             float values[ROWS * COLS], x[COLS] = {[5] = 127, [40] = -1}, got[ROWS];
-            dequantize(TENSOR_MXFP4, w.data, values, ROWS * COLS);
-            struct packed_matrix *m = matrix_pack(&w, NULL);
+            for (uint32_t o = 0; o < ROWS; o++) {
+                for (int b = 0; b < COLS / ACT_BLOCK; b++)
+                    ((uint8_t *)w.w.data)[o * w.w.row_bytes + b * BLOCK_BYTES] = exponents[e];
+                weight_floats(&w.w, o, 0, COLS, values + o * COLS);
+            }
+            struct packed_matrix *m = matrix_pack(&w.w, NULL);
             struct activations a = activations_make(&matmul_kernels_ref, ACT_Q8, x, 1, COLS);
             kernels_at(i)->matmul->matmul(m, &a, 0, 1, got, ROWS);
             for (int o = 0; o < ROWS; o++) /* exact: 3 bits times a power of two */
                 CHECK(got[o] == values[o * COLS + 5] * 127 - values[o * COLS + 40]);
             activations_drop(&a);
             matrix_free(m);
-            free((void *)w.data);
+            weight_drop(&w);
         }
 }
 
@@ -364,8 +536,8 @@ TEST(matmul, nan_and_infinity_show)
     for (unsigned i = 0; kernels_at(i); i++)
         for (int bad = 0; bad < 2; bad++) {
             const struct matmul_kernels *k = kernels_at(i)->matmul;
-            struct weight w = random_weight(&types[4], 16, 64);
-            struct packed_matrix *m = matrix_pack(&w, NULL);
+            struct random_weight w = random_weight(&types[4], 16, 64);
+            struct packed_matrix *m = matrix_pack(&w.w, NULL);
             float x[2 * 64] = {[3] = 1, [70] = 1}, out[32];
             x[40] = bad ? NAN : INFINITY;
             struct activations a = activations_make(k, ACT_Q8, x, 2, 64);
@@ -376,7 +548,71 @@ TEST(matmul, nan_and_infinity_show)
             }
             activations_drop(&a);
             matrix_free(m);
-            free((void *)w.data);
+            weight_drop(&w);
+        }
+}
+
+/* Where row 2 has its fifth number, its second scale, its second bias. */
+static uint8_t *row_two(struct random_weight *r)
+{
+    return (uint8_t *)r->w.data + 2 * r->w.row_bytes + 5;
+}
+
+static uint8_t *scale_two(struct random_weight *r)
+{
+    size_t bytes = tensor_type_info(r->w.groups.scale_type)->block_bytes;
+    return (uint8_t *)r->scales + weight_group(&r->w, 2, 32) * bytes;
+}
+
+static uint8_t *bias_two(struct random_weight *r)
+{
+    size_t bytes = tensor_type_info(r->w.groups.scale_type)->block_bytes;
+    return (uint8_t *)r->biases + weight_group(&r->w, 2, 32) * bytes;
+}
+
+/* A weight or a scale that is NaN makes its own output NaN, in every path, and no other. */
+TEST(matmul, weights_that_are_no_numbers_show)
+{
+    static const struct {
+        enum tensor_type type, scale_type;
+        uint32_t group_cols;
+        uint8_t *(*where)(struct random_weight *r);
+        uint8_t bytes[4];
+    } cases[] = {
+        {TENSOR_F8_E4M3, TENSOR_F32, 32, row_two, {0x7f}},
+        {TENSOR_F8_E4M3, TENSOR_F32, 32, row_two, {0xff}},
+        {TENSOR_F8_E4M3, TENSOR_E8M0, 32, scale_two, {0xff}},
+        {TENSOR_F8_E5M2, TENSOR_F32, 32, row_two, {0x7d}},
+        {TENSOR_FP4, TENSOR_E8M0, 32, scale_two, {0xff}},
+        {TENSOR_FP4, TENSOR_F8_E4M3, 16, scale_two, {0x7f}},
+        {TENSOR_FP4, TENSOR_F8_E4M3, 16, scale_two, {0xff}},
+        {TENSOR_AFFINE_4, TENSOR_F16, 32, scale_two, {0, 0x7e}},
+        {TENSOR_AFFINE_4, TENSOR_BF16, 32, scale_two, {0xc0, 0x7f}},
+        {TENSOR_AFFINE_8, TENSOR_F32, 32, bias_two, {0, 0, 0xc0, 0x7f}},
+    };
+    random_state = 13;
+    for (unsigned i = 0; kernels_at(i); i++)
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+            const struct matmul_kernels *k = kernels_at(i)->matmul;
+            struct type_case t = {cases[c].type,       {-1, -1}, cases[c].scale_type, 1,
+                                  cases[c].group_cols, true};
+            t.has_biases = cases[c].where == bias_two;
+            struct random_weight w = random_weight(&t, 16, 64);
+            size_t n = cases[c].where == row_two
+                           ? 1
+                           : tensor_type_info(cases[c].scale_type)->block_bytes;
+            memcpy(cases[c].where(&w), cases[c].bytes, n);
+            struct packed_matrix *m = matrix_pack(&w.w, NULL);
+            float x[64], out[16];
+            for (int col = 0; col < 64; col++)
+                x[col] = 1;
+            struct activations a = activations_make(k, matrix_act_kind(m), x, 1, 64);
+            k->matmul(m, &a, 0, 1, out, 16);
+            for (int o = 0; o < 16; o++)
+                CHECK_INT(isnan(out[o]), o == 2);
+            activations_drop(&a);
+            matrix_free(m);
+            weight_drop(&w);
         }
 }
 
@@ -402,7 +638,7 @@ static struct weight counting_weight(uint32_t rows, uint32_t cols)
     for (uint32_t o = 0; o < rows; o++)
         for (uint32_t c = 0; c < cols; c++)
             data[(size_t)o * cols + c] = (float)(o + c);
-    return (struct weight){.type = TENSOR_F32, .rows = rows, .cols = cols, .data = data};
+    return weight_make(TENSOR_F32, rows, cols, data);
 }
 
 /* Matrices share memory, one of them larger than what is shared; each must outlive the others. */
@@ -423,6 +659,26 @@ TEST(matmul, matrices_survive_each_other)
     }
     free((void *)small.data);
     free((void *)large.data);
+}
+
+/* Experts: as many small matrices as a large model has share few pieces of memory. */
+TEST(matmul, many_small_matrices)
+{
+    enum { N = 18432, ROWS = 16, COLS = 32 };
+    struct weight w = counting_weight(ROWS, COLS);
+    struct packed_matrix **all = allocate(N * sizeof *all);
+    for (int i = 0; i < N; i++) {
+        all[i] = matrix_new(&w, NULL);
+        CHECK(all[i]);
+    }
+    for (int i = 0; i < N; i += N / 7)
+        matrix_fill(all[i], &w, 0, 1, all[i]->data, NULL);
+    for (int i = 0; i < N; i += N / 7)
+        CHECK(counts_right(all[i], ROWS, COLS));
+    for (int i = 0; i < N; i++)
+        matrix_free(all[i]);
+    free(all);
+    free((void *)w.data);
 }
 
 static void *pack_often(void *context)

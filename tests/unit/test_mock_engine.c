@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "test_death.h"
 
 enum { VOCAB = 61 };
 
@@ -212,5 +213,89 @@ TEST(mock_engine, prompts_may_have_more_tokens_than_answers)
     CHECK(strstr(err.message, "token 1000"));
     CHECK(forward(e, &run, 1, tokens + 2, 0, 1, logits, NULL, &err) == -1);
     CHECK_INT(e->info.n_vocab, VOCAB);
+    engine_close(e);
+}
+
+/* ---- with a window of four ---- */
+
+enum { WINDOW = 4 };
+
+static struct engine *open_windowed(void)
+{
+    struct engine *e;
+    struct error err;
+    struct engine_limits all = limits;
+    struct mock_options options = quiet;
+    options.n_vocab = VOCAB;
+    options.window = WINDOW;
+    all.n_window_pages = 64;
+    CHECK(mock_engine_open(&e, &options, &all, &err) == 0);
+    CHECK_INT(e->info.n_groups, 2);
+    CHECK_INT(e->info.groups[KV_WINDOW].window, WINDOW);
+    return e;
+}
+
+/* Computes the row at `p`, whose pages are those of the same number; its window pages are given for
+ * positions `first` .. p. */
+static void row_at(struct engine *e, const int32_t *tokens, uint32_t p, uint32_t first,
+                   const uint32_t *windows, float *logits)
+{
+    struct page_run run = {0, p + 1}, seen[16];
+    struct batch_seq seq = {&run, 1, p + 1, {seen, p + 1 - first, first}};
+    struct batch_row row = {tokens[p], p, p, 0, OUTPUT_LOGITS, windows[p]};
+    struct batch batch = {.seqs = &seq, .rows = &row, .n_seqs = 1, .n_rows = 1, .logits = logits};
+    struct error err;
+    for (uint32_t i = first; i <= p; i++)
+        seen[i - first] = (struct page_run){windows[i], 1};
+    CHECK(engine_forward(e, &batch, &err) == 0);
+}
+
+TEST(mock_engine, a_row_sees_exactly_its_window)
+{
+    enum { N = 10 };
+    struct engine *e = open_windowed();
+    static const int32_t tokens[N] = {5, 9, 33, 2, 2, 60, 7, 7, 1, 30};
+    uint32_t windows[N];
+    float right[VOCAB], got[VOCAB];
+    for (uint32_t p = 0; p < N; p++) {
+        windows[p] = 50 - p;
+        row_at(e, tokens, p, p >= WINDOW ? p + 1 - WINDOW : 0, windows, right);
+    }
+    row_at(e, tokens, N - 1, 0, windows, got); /* more than it sees may be named */
+    CHECK(memcmp(right, got, sizeof right) == 0);
+    for (uint32_t bad = 0; bad + 1 < N; bad++) {
+        uint32_t was = windows[bad];
+        windows[bad] = 63; /* never written */
+        row_at(e, tokens, N - 1, 0, windows, got);
+        CHECK((memcmp(right, got, sizeof right) == 0) == (bad + WINDOW < N));
+        windows[bad] = was;
+    }
+    row_at(e, tokens, N - 1, N - WINDOW, windows, got);
+    CHECK(memcmp(right, got, sizeof right) == 0);
+    CHECK_ABORTS(row_at(e, tokens, N - 1, N - WINDOW + 1, windows, got)); /* a hole */
+    engine_close(e);
+}
+
+TEST(mock_engine, a_window_does_not_depend_on_chunks)
+{
+    enum { N = 10 };
+    struct engine *e = open_windowed();
+    static const int32_t tokens[N] = {5, 9, 33, 2, 2, 60, 7, 7, 1, 30};
+    struct page_run run = {20, N}, window = {40, N};
+    struct batch_row rows[N];
+    float whole[VOCAB] = {0}, single[VOCAB] = {0};
+    struct error err;
+    for (uint32_t i = 0; i < N; i++)
+        rows[i] = (struct batch_row){
+            tokens[i], i, 20 + i, 0, i + 1 == N ? OUTPUT_LOGITS : OUTPUT_NONE, 40 + i};
+    struct batch_seq seq = {&run, 1, N, {&window, 1, 0}};
+    struct batch batch = {.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = N, .logits = whole};
+    CHECK(engine_forward(e, &batch, &err) == 0);
+    uint32_t windows[N];
+    for (uint32_t p = 0; p < N; p++) {
+        windows[p] = p;
+        row_at(e, tokens, p, p >= WINDOW ? p + 1 - WINDOW : 0, windows, single);
+    }
+    CHECK(memcmp(whole, single, sizeof whole) == 0);
     engine_close(e);
 }

@@ -18,7 +18,7 @@ static int open_bytes(struct model *m, const void *bytes, size_t len, char path[
     CHECK(fd >= 0 && write(fd, bytes, len) == (ssize_t)len);
     snprintf(path, 64, "/proc/self/fd/%d", fd);
     *err = (struct error){0};
-    int rc = model_open(m, path, err);
+    int rc = model_open(m, path, NULL, err);
     close(fd);
     return rc;
 }
@@ -37,27 +37,22 @@ static void touch_weight(const struct weight *w)
 {
     if (!w->data)
         return;
-    const struct tensor_type_info *info = tensor_type_info(w->type);
-    size_t row_bytes = (size_t)w->cols / info->block_len * info->block_bytes;
     float *row = malloc(w->cols * sizeof *row);
     CHECK(row != NULL);
     for (uint32_t r = 0; r < w->rows; r++)
-        dequantize(w->type, (const uint8_t *)w->data + r * row_bytes, row, w->cols);
+        weight_floats(w, r, 0, w->cols, row);
     free(row);
 }
 
 static void touch_model(const struct model *m)
 {
     touch_weight(&m->token_embd);
-    touch_weight(&m->output_norm);
     touch_weight(&m->output);
-    touch_weight(&m->rope_freqs);
     for (uint32_t i = 0; i < m->hparams.n_layers; i++) {
         const struct layer_weights *l = &m->layers[i];
         const struct weight *all[] = {
-            &l->attn_norm,   &l->attn_q,      &l->attn_k,      &l->attn_v,
-            &l->attn_output, &l->attn_q_bias, &l->attn_k_bias, &l->attn_v_bias,
-            &l->ffn_norm,    &l->ffn_gate,    &l->ffn_up,      &l->ffn_down,
+            &l->attn_q,   &l->attn_k, &l->attn_v,   &l->attn_output,
+            &l->ffn_gate, &l->ffn_up, &l->ffn_down,
         };
         for (size_t w = 0; w < sizeof all / sizeof *all; w++)
             touch_weight(all[w]);
@@ -75,27 +70,27 @@ TEST(model, reads_a_tiny_llama)
     CHECK_STR(h->name, "Tiny");
     CHECK_INT(h->n_layers, LAYERS);
     CHECK_INT(h->n_embd, EMBD);
-    CHECK_INT(h->n_heads, HEADS);
-    CHECK_INT(h->n_kv_heads, KV_HEADS);
-    CHECK_INT(h->head_dim, HEAD_DIM);
-    CHECK_INT(h->n_ff, FF);
+    CHECK_INT(h->layers[1].n_heads, HEADS);
+    CHECK_INT(h->layers[1].n_kv_heads, KV_HEADS);
+    CHECK_INT(h->layers[1].key_dim, HEAD_DIM);
+    CHECK_INT(h->layers[1].n_ff, FF);
     CHECK_INT(h->n_vocab, VOCAB);
     CHECK_INT(h->n_context, 128);
-    CHECK_INT(h->rope_kind, ROPE_NORM);
-    CHECK_INT(h->rope_dim, HEAD_DIM);
-    CHECK(h->rope_base == 10000.0f && h->rope_scale == 1.0f && h->norm_eps == 1e-5f);
+    CHECK_INT(h->ropes[0].kind, ROPE_NORM);
+    CHECK_INT(h->ropes[0].dim, HEAD_DIM);
+    CHECK(h->ropes[0].frequencies[0] == 1 && h->norm_eps == 1e-5f);
     CHECK(m.output.data == m.token_embd.data && m.output.rows == VOCAB); /* tied */
-    CHECK(!m.rope_freqs.data && !m.layers[1].attn_q_bias.data);
+    CHECK(!m.layers[1].q_bias);
     CHECK_INT(m.layers[1].attn_k.type, TENSOR_Q4_1);
     CHECK_INT(m.layers[1].attn_k.rows, KV_HEADS * HEAD_DIM);
     CHECK_INT(m.layers[1].ffn_down.cols, FF);
-    CHECK_INT(m.layers[0].attn_norm.rows, 1);
-    CHECK(m.layers[0].ffn_up.data == gguf_tensor(&m.gguf, "blk.0.ffn_up.weight")->data);
+    CHECK(m.layers[0].attn_norm != NULL);
+    CHECK(m.layers[0].ffn_up.data == checkpoint_find(m.checkpoint, "blk.0.ffn_up.weight")->data);
     uint64_t layer = 2 * EMBD + 32 * 32 + 2 * 32 * 16 + 32 * 32 + 3 * 32 * 64;
     CHECK_INT(m.n_params, VOCAB * EMBD + EMBD + LAYERS * layer);
     uint64_t bytes = 0;
-    for (size_t i = 0; i < m.gguf.n_tensors; i++)
-        bytes += m.gguf.tensors[i].size_bytes;
+    for (size_t i = 0; i < m.checkpoint->n_tensors; i++)
+        bytes += m.checkpoint->tensors[i].size_bytes;
     CHECK_INT(m.weight_bytes, bytes);
     touch_model(&m);
     model_close(&m);
@@ -116,7 +111,7 @@ TEST(model, reads_what_is_optional)
 {
     struct model m;
     CHECK_OPENS(&m, .without = "llama.rope.dimension_count");
-    CHECK_INT(m.hparams.rope_dim, HEAD_DIM);
+    CHECK_INT(m.hparams.ropes[0].dim, HEAD_DIM);
     model_close(&m);
     CHECK_OPENS(&m, .without = "llama.vocab_size");
     CHECK_INT(m.hparams.n_vocab, VOCAB);
@@ -125,32 +120,40 @@ TEST(model, reads_what_is_optional)
     CHECK(m.hparams.name[0] >= '0' && m.hparams.name[0] <= '9'); /* /proc/self/fd/N */
     model_close(&m);
     CHECK_OPENS(&m, .key = "llama.rope.dimension_count", .number = 4);
-    CHECK_INT(m.hparams.rope_dim, 4);
+    CHECK_INT(m.hparams.ropes[0].dim, 4);
     model_close(&m);
     CHECK_OPENS(&m, .key = "llama.attention.key_length", .number = HEAD_DIM);
     model_close(&m);
     CHECK_OPENS(&m, .key = "llama.rope.freq_base", .type = GGUF_F32, .number = 500000);
-    CHECK(m.hparams.rope_base == 500000.0f);
+    CHECK(fabs(m.hparams.ropes[0].frequencies[1] - pow(500000, -2.0 / HEAD_DIM)) < 1e-12);
     model_close(&m);
     CHECK_OPENS(&m, .key = "llama.rope.scaling.factor", .type = GGUF_F32, .number = 4);
-    CHECK(m.hparams.rope_scale == 0.25f);
+    CHECK(m.hparams.ropes[0].frequencies[0] == 0.25);
     model_close(&m);
     CHECK_OPENS(&m, .key = "llama.rope.scaling.type", .type = GGUF_STRING, .string = "none");
-    CHECK(m.hparams.rope_scale == 1.0f);
+    CHECK(m.hparams.ropes[0].frequencies[0] == 1);
     model_close(&m);
     CHECK_OPENS(&m, .key = "llama.expert_count", .number = 0);
     model_close(&m);
     CHECK_OPENS(&m, .key = "llama.attention.sliding_window", .number = 4096);
+    CHECK_INT(m.hparams.layers[1].window, 0); /* it spans the context */
+    model_close(&m);
+    CHECK_OPENS(&m, .key = "llama.attention.sliding_window", .number = 64);
+    CHECK_INT(m.hparams.layers[1].window, 64);
+    model_close(&m);
+    CHECK_OPENS(&m, .tensor = "blk.0.attn_norm.weight", .tensor_type = TENSOR_F16, EMBD_BY(1));
+    model_close(&m);
+    CHECK_OPENS(&m, .tensor = "blk.1.attn_output.bias", .tensor_type = TENSOR_F32, EMBD_BY(1));
+    CHECK(m.layers[1].output_bias && !m.layers[0].output_bias);
     model_close(&m);
     CHECK_OPENS(&m, .tensor = "output.weight", .tensor_type = TENSOR_F32, EMBD_BY(VOCAB));
     CHECK(m.output.data != m.token_embd.data && m.output.type == TENSOR_F32);
     model_close(&m);
     CHECK_OPENS(&m, .tensor = "rope_freqs.weight", .tensor_type = TENSOR_F32, .cols = 4, .rows = 1);
-    CHECK(m.rope_freqs.cols == 4 && m.rope_freqs.data);
     model_close(&m);
     CHECK_OPENS(&m, .tensor = "blk.1.attn_q.bias", .tensor_type = TENSOR_F32, EMBD_BY(1));
-    CHECK(m.layers[1].attn_q_bias.data && !m.layers[0].attn_q_bias.data);
-    CHECK(!m.layers[1].attn_k_bias.data);
+    CHECK(m.layers[1].q_bias && !m.layers[0].q_bias);
+    CHECK(!m.layers[1].k_bias);
     model_close(&m);
     CHECK_OPENS(&m, .tensor = "blk.0.attn_rot_embd", .tensor_type = TENSOR_F32, EMBD_BY(1));
     model_close(&m);
@@ -165,7 +168,7 @@ TEST(model, refuses_each_wrong_thing_by_name)
         {{.without = "general.architecture"}, "general.architecture is missing"},
         {{.key = "general.architecture", .number = 1}, "general.architecture is missing or not"},
         {{.key = "general.architecture", .type = GGUF_STRING, .string = "mamba"},
-         "does not know the architecture \"mamba\""},
+         "the architecture \"mamba\" has recurrent layers"},
         {{.key = "general.architecture", .type = GGUF_STRING, .string = "llam"}, "\"llam\""},
         {{.without = "llama.block_count"}, "the key llama.block_count is missing"},
         {{.without = "llama.context_length"}, "the key llama.context_length is missing"},
@@ -209,12 +212,12 @@ TEST(model, refuses_each_wrong_thing_by_name)
         {{.key = "llama.rope.freq_base", .type = GGUF_F32, .number = INFINITY}, "freq_base is inf"},
         {{.key = "llama.rope.dimension_count", .number = 7}, "dimension_count is 7"},
         {{.key = "llama.rope.dimension_count", .number = 10}, "dimension_count is 10"},
-        {{.key = "llama.rope.scaling.type", .type = GGUF_STRING, .string = "yarn"},
-         "llama.rope.scaling.type is \"yarn\"; radish knows none and linear"},
+        {{.key = "llama.rope.scaling.type", .type = GGUF_STRING, .string = "spiral"},
+         "llama.rope.scaling.type is \"spiral\"; radish knows none, linear, yarn"},
         {{.key = "llama.rope.scaling.type", .number = 1}, "scaling.type is not a string"},
         {{.key = "llama.rope.scaling.factor", .type = GGUF_F32, .number = 1e-40}, "too small"},
-        {{.key = "llama.expert_count", .number = 8}, "a mixture of experts"},
-        {{.key = "llama.attention.sliding_window", .number = 64}, "sliding-window attention"},
+        {{.key = "llama.expert_count", .number = 8}, "llama.expert_used_count is missing"},
+        {{.key = "llama.expert_count", .number = 1e6}, "llama.expert_count is 1000000, not from"},
         {{.key = "llama.vocab_size", .number = 7},
          "llama.vocab_size is 7 but the tokenizer has 6 tokens"},
         {{.tensor = "token_embd.weight", .tensor_type = TENSOR_F32, EMBD_BY(5)},
@@ -222,9 +225,8 @@ TEST(model, refuses_each_wrong_thing_by_name)
         {{.without = "token_embd.weight"}, "the tensor token_embd.weight is missing"},
         {{.without = "output_norm.weight"}, "the tensor output_norm.weight is missing"},
         {{.without = "blk.1.ffn_down.weight"}, "the tensor blk.1.ffn_down.weight is missing"},
-        {{.tensor = "blk.0.attn_norm.weight", .tensor_type = TENSOR_F16, EMBD_BY(1)},
-         "blk.0.attn_norm.weight is F16; radish reads norms and biases as F32 only"},
-        {{.tensor = "blk.0.attn_q.bias", .tensor_type = TENSOR_F16, EMBD_BY(1)}, "F32 only"},
+        {{.tensor = "blk.0.attn_norm.weight", .tensor_type = TENSOR_Q8_0, EMBD_BY(1)},
+         "the tensor blk.0.attn_norm.weight is"},
         {{.tensor = "blk.0.attn_q.bias", .tensor_type = TENSOR_F32, .cols = 8, .rows = 1},
          "blk.0.attn_q.bias has the shape [8], expected [32]"},
         {{.tensor = "output.weight", .tensor_type = TENSOR_F32, EMBD_BY(7)},
@@ -233,7 +235,8 @@ TEST(model, refuses_each_wrong_thing_by_name)
          "rope_freqs.weight has the shape [8], expected [4]"},
         {{.tensor = "blk.0.attn_q_norm.weight", .tensor_type = TENSOR_F32, EMBD_BY(1)},
          "the tensor blk.0.attn_q_norm.weight has no place in the architecture llama"},
-        {{.tensor = "blk.0.attn_output.bias", .tensor_type = TENSOR_F32, EMBD_BY(1)}, "no place"},
+        {{.tensor = "blk.0.attn_sinks.weight", .tensor_type = TENSOR_F32, .cols = HEADS, .rows = 1},
+         "no place"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct model m;
@@ -244,7 +247,7 @@ TEST(model, refuses_each_wrong_thing_by_name)
         CHECK(strstr(err.message, "/proc/self/fd/") == err.message);
         if (!strstr(err.message, cases[i].why))
             test_fail(__FILE__, __LINE__, "\"%s\" does not say \"%s\"", err.message, cases[i].why);
-        CHECK(!m.layers && !m.gguf.map);
+        CHECK(!m.layers && !m.checkpoint);
         model_close(&m);
     }
 }
@@ -258,7 +261,8 @@ TEST(model, refuses_rope_divisors_that_divide_by_nothing)
     char path[64];
     build_model(&b, &(struct tweak){.tensor = "rope_freqs.weight", .cols = 4, .rows = 1});
     CHECK_INT(open_bytes(&m, b.file.data, b.file.len, path, &err), 0);
-    size_t at = (size_t)((const uint8_t *)m.rope_freqs.data - m.gguf.map);
+    size_t at = (size_t)((const uint8_t *)checkpoint_find(m.checkpoint, "rope_freqs.weight")->data -
+                         m.checkpoint->gguf->map);
     model_close(&m);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         memcpy(b.file.data + at + 3 * sizeof(float), &bad[i], sizeof(float));
@@ -292,8 +296,8 @@ TEST(model, qwen2_needs_its_biases)
     if (open_bytes(&m, b.file.data, b.file.len, path, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     CHECK_STR(m.hparams.arch, "qwen2");
-    CHECK_INT(m.hparams.rope_kind, ROPE_NEOX);
-    CHECK_INT(m.layers[1].attn_v_bias.cols, KV_HEADS * HEAD_DIM);
+    CHECK_INT(m.hparams.ropes[0].kind, ROPE_NEOX);
+    CHECK(m.layers[1].v_bias != NULL);
     touch_model(&m);
     model_close(&m);
     gguf_builder_free(&b);
@@ -348,15 +352,16 @@ TEST(model, reads_the_default_model)
     struct error err;
     if (!test_model_path())
         SKIP("the default model is not there");
-    if (model_open(&m, test_model_path(), &err))
+    if (model_open(&m, test_model_path(), NULL, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     CHECK_INT(m.hparams.n_layers, 30);
-    CHECK_INT(m.hparams.head_dim, 64);
-    CHECK_INT(m.hparams.n_kv_heads, 3);
+    CHECK_INT(m.hparams.layers[0].key_dim, 64);
+    CHECK_INT(m.hparams.layers[0].n_kv_heads, 3);
     CHECK_INT(m.hparams.n_vocab, 49152);
     CHECK_INT(m.n_params, 134515008);
     CHECK(m.output.data == m.token_embd.data);
-    CHECK(m.weight_bytes < m.gguf.map_bytes && m.weight_bytes > m.gguf.map_bytes / 2);
+    CHECK(m.weight_bytes < m.checkpoint->file_bytes &&
+          m.weight_bytes > m.checkpoint->file_bytes / 2);
     model_close(&m);
 }
 
@@ -368,10 +373,10 @@ TEST(model, reads_stories260k)
         "data/models/stories260K/stories260K-f32.converted-v3.gguf");
     if (!path)
         SKIP("the shared data are not there");
-    if (model_open(&m, path, &err))
+    if (model_open(&m, path, NULL, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     CHECK_INT(m.hparams.n_layers, 5);
-    CHECK_INT(m.hparams.head_dim, 8);
+    CHECK_INT(m.hparams.layers[0].key_dim, 8);
     CHECK(m.output.data != m.token_embd.data);
     touch_model(&m);
     model_close(&m);

@@ -14,6 +14,7 @@
 
 #include "base/hash.h"
 #include "engine/cpu/matmul_internal.h"
+#include "golden_model.h"
 #include "test.h"
 
 enum { HEADER_BYTES = 1000, N_WEIGHTS = 5 };
@@ -24,6 +25,7 @@ struct fake_model {
     uint8_t *bytes;
     size_t size_bytes;
     struct gguf gguf;
+    struct checkpoint checkpoint;
     struct gguf_tensor tensors[N_WEIGHTS];
     struct weight weights[N_WEIGHTS];
 };
@@ -75,8 +77,8 @@ static void model_make(struct fake_model *m)
         m->bytes[i] = (uint8_t)hash_mix(i);
     uint8_t *at = m->bytes + HEADER_BYTES;
     for (int i = 0; i < N_WEIGHTS; at += weight_size(&shapes[i++])) {
-        m->weights[i] = shapes[i];
-        m->weights[i].data = m->tensors[i].data = at;
+        m->weights[i] = weight_make(shapes[i].type, shapes[i].rows, shapes[i].cols, at);
+        m->tensors[i].data = at;
     }
     write_file(m->path, m->bytes, m->size_bytes);
     m->gguf = (struct gguf){.path = m->path,
@@ -84,6 +86,8 @@ static void model_make(struct fake_model *m)
                             .map_bytes = m->size_bytes,
                             .tensors = m->tensors,
                             .n_tensors = N_WEIGHTS};
+    m->checkpoint = (struct checkpoint){
+        .path = m->path, .gguf = &m->gguf, .file_bytes = m->size_bytes};
 }
 
 static void model_end(struct fake_model *m)
@@ -99,15 +103,16 @@ static void store_open(struct weight_store *s, const struct fake_model *m)
     const struct weight *weights[N_WEIGHTS];
     for (int i = 0; i < N_WEIGHTS; i++)
         weights[i] = &m->weights[i];
-    CHECK_INT(weight_store_open(s, &m->gguf, weights, N_WEIGHTS, NULL), 0);
+    CHECK_INT(weight_store_open(s, &m->checkpoint, weights, N_WEIGHTS, NULL), 0);
 }
 
 static void store_pack(struct weight_store *s, const struct fake_model *m)
 {
     store_open(s, m);
     for (uint32_t i = 0; i < s->n_matrices; i++)
-        matrix_fill(s->matrices[i], s->weights[i], 0, s->matrices[i]->n_panels,
-                    s->matrices[i]->data);
+        CHECK_INT(matrix_fill(s->matrices[i], s->weights[i], 0, s->matrices[i]->n_panels,
+                              s->matrices[i]->data, NULL),
+                  0);
 }
 
 static bool stores_equal(const struct weight_store *a, const struct weight_store *b)
@@ -331,8 +336,8 @@ TEST(pack_cache, other_shapes_are_bad)
     struct error err;
     struct weight_store other;
     damage_begin(&d);
-    const struct weight same_size = {TENSOR_Q4_1, 20, 128, d.model.weights[0].data};
-    const struct weight as_floats = {TENSOR_BF16, 3, 50, d.model.weights[4].data};
+    const struct weight same_size = weight_make(TENSOR_Q4_1, 20, 128, d.model.weights[0].data);
+    const struct weight as_floats = weight_make(TENSOR_BF16, 3, 50, d.model.weights[4].data);
     const struct {
         int index;
         const struct weight *weight;
@@ -342,7 +347,7 @@ TEST(pack_cache, other_shapes_are_bad)
         for (int k = 0; k < N_WEIGHTS; k++)
             weights[k] = k == changes[i].index ? changes[i].weight : &d.model.weights[k];
         uint32_t n = changes[i].weight ? N_WEIGHTS : N_WEIGHTS - 1;
-        CHECK_INT(weight_store_open(&other, &d.model.gguf, weights, n, NULL), 0);
+        CHECK_INT(weight_store_open(&other, &d.model.checkpoint, weights, n, NULL), 0);
         CHECK_INT(state_of(&other, &err), PACK_CACHE_BAD);
         CHECK(strstr(err.message, "another model") != NULL);
         weight_store_close(&other);
@@ -541,4 +546,66 @@ TEST(pack_cache, threads_load_and_the_file_is_renewed)
     CHECK_INT(access(m.cache_path, F_OK), 0);
     weight_store_close(&packed);
     model_end(&m);
+}
+
+static struct engine *open_directory(struct model *m, const char *path)
+{
+    struct engine *e;
+    struct error err;
+    struct engine_limits limits = {.n_pages = 8,
+                                   .max_rows = 4,
+                                   .max_seqs = 1,
+                                   .max_length = 8,
+                                   .n_threads = 2,
+                                   .pack_cache = PACK_CACHE_ON};
+    if (model_open(m, path, NULL, &err) || cpu_engine_open(&e, m, &limits, NULL, NULL, &err))
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    return e;
+}
+
+/* A directory's file lies in it, is told by all that is in its files, and is not for more eyes. */
+TEST(pack_cache, of_a_directory)
+{
+    static const char *const files[] = {"config.json", "model-00001-of-00002.safetensors",
+                                        "model-00002-of-00002.safetensors",
+                                        "model.safetensors.index.json", "model.radish-packed"};
+    struct golden g;
+    struct model m;
+    char directory[512], packed[600], shard[600];
+    struct stat first, second;
+    snprintf(directory, sizeof directory, "%s/packed", test_scratch_dir());
+    snprintf(packed, sizeof packed, "%s/model.radish-packed", directory);
+    snprintf(shard, sizeof shard, "%s/%s", directory, files[2]);
+    golden_open(&g, "qwen3_moe");
+    golden_write(&g.plain, GOLDEN_BF16, 2, directory);
+    unlink(packed);
+    CHECK_INT(chmod(shard, 0640), 0);
+    struct engine *e = open_directory(&m, directory);
+    wait_for_file(packed);
+    engine_close(e);
+    model_close(&m);
+    CHECK_INT(stat(packed, &first), 0);
+    CHECK_INT(first.st_mode & 0777, 0640);
+    engine_close(open_directory(&m, directory));
+    model_close(&m);
+    CHECK_INT(stat(packed, &second), 0);
+    CHECK(first.st_ino == second.st_ino);
+
+    /* One file of it is another now. */
+    struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    CHECK_INT(utimensat(AT_FDCWD, shard, times, 0), 0);
+    e = open_directory(&m, directory);
+    for (int i = 0; i < 1000 && second.st_ino == first.st_ino; i++) {
+        nanosleep(&(struct timespec){0, 10 * 1000 * 1000}, NULL);
+        CHECK_INT(stat(packed, &second), 0);
+    }
+    engine_close(e);
+    model_close(&m);
+    CHECK(first.st_ino != second.st_ino);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(shard, sizeof shard, "%s/%s", directory, files[i]);
+        unlink(shard);
+    }
+    rmdir(directory);
+    golden_close(&g);
 }

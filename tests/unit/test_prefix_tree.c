@@ -358,7 +358,7 @@ TEST(prefix_tree, underflow_asserts)
     CHECK_ABORTS(prefix_tree_unlock(f.tree, node, 99));
     uint64_t token = 1;
     uint32_t page = 50, claimed;
-    CHECK_ABORTS(prefix_tree_insert(f.tree, node, &token, &page, 1, 99, &claimed));
+    CHECK_ABORTS(prefix_tree_insert(f.tree, node, &token, &page, NULL, 1, 99, &claimed));
     teardown(&f);
 }
 
@@ -386,7 +386,7 @@ TEST(prefix_tree, inserting_a_free_page_asserts)
     uint32_t claimed;
     struct page_run run = page_pool_take(&f.pool, 1, PAGE_NONE);
     uint32_t page = run.first + 1;
-    CHECK_ABORTS(prefix_tree_insert(f.tree, node, &token, &page, 1, 99, &claimed));
+    CHECK_ABORTS(prefix_tree_insert(f.tree, node, &token, &page, NULL, 1, 99, &claimed));
     page_pool_give(&f.pool, run);
     unlock(&f, node);
     teardown(&f);
@@ -785,9 +785,9 @@ TEST(prefix_tree, runs_are_told_from_chains)
     uint64_t tokens[4];
     uint32_t pages[4] = {4, 5, 7, 6}, claimed, n = to_tokens("abcd", tokens);
     node_id node = acquire(&f, "");
-    node = prefix_tree_insert(f.tree, node, tokens, pages, 2, 9, &claimed);
+    node = prefix_tree_insert(f.tree, node, tokens, pages, NULL, 2, 9, &claimed);
     CHECK(f.tree->nodes[node].is_run);
-    node = prefix_tree_insert(f.tree, node, tokens + 2, pages + 2, n - 2, 9, &claimed);
+    node = prefix_tree_insert(f.tree, node, tokens + 2, pages + 2, NULL, n - 2, 9, &claimed);
     CHECK(!f.tree->nodes[node].is_run);
     page_pool_give(&f.pool, (struct page_run){0, 4});
     check_laws(&f);

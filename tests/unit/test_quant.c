@@ -109,10 +109,13 @@ TEST(quant, bf16_rounds_to_nearest_even)
 TEST(quant, the_table_knows_its_types_and_no_others)
 {
     int known = 0;
-    for (uint32_t type = 0; type < 300; type++)
+    for (uint32_t type = 0; type < N_GGUF_TYPES; type++)
         known += tensor_type_info(type) != NULL;
-    CHECK_INT(known, 15);
-    CHECK(!tensor_type_info(16));
+    CHECK_INT(known, 28);
+    for (uint32_t type = N_GGUF_TYPES; type < 300; type++)
+        CHECK_INT(tensor_type_info(type) != NULL, type >= TENSOR_F8_E4M3 && type < N_TENSOR_TYPES);
+    CHECK(!tensor_type_info(9));
+    CHECK(!tensor_type_info(24));
     CHECK(!tensor_type_info(31));
     CHECK(!tensor_type_info(UINT32_MAX));
     CHECK_STR(tensor_type_info(TENSOR_Q4_1)->name, "Q4_1");
@@ -121,6 +124,82 @@ TEST(quant, the_table_knows_its_types_and_no_others)
     CHECK_STR(tensor_type_info(20)->name, "IQ4_NL");
     CHECK_STR(tensor_type_info(39)->name, "MXFP4");
     CHECK_INT(tensor_type_info(39)->block_bytes, 17);
+    CHECK_INT(tensor_type_info(TENSOR_AFFINE_3)->block_bytes, 12);
+    CHECK_INT(tensor_type_info(TENSOR_FP4)->block_len, 2);
+}
+
+/* What the definition of a small float says, by arithmetic: exponent 0 has no leading one. */
+static double small_meaning(uint8_t bits, int mantissa_bits, int bias)
+{
+    int exponent = (bits & 0x7f) >> mantissa_bits, mantissa = bits & ((1 << mantissa_bits) - 1);
+    double magnitude = exponent ? ldexp((1 << mantissa_bits) + mantissa, exponent - 1) : mantissa;
+    magnitude = ldexp(magnitude, 1 - bias - mantissa_bits);
+    return bits & 0x80 ? -magnitude : magnitude;
+}
+
+TEST(quant, every_small_float_widens_exactly)
+{
+    for (uint32_t b = 0; b < 256; b++) {
+        float e4m3 = f8_e4m3_to_f32((uint8_t)b), e5m2 = f8_e5m2_to_f32((uint8_t)b);
+        CHECK_INT(!!signbit(e4m3), b >> 7);
+        CHECK_INT(!!signbit(e5m2), b >> 7);
+        if ((b & 0x7f) == 0x7f)
+            CHECK(isnan(e4m3));
+        else
+            CHECK(e4m3 == small_meaning((uint8_t)b, 3, 7));
+        if ((b & 0x7f) > 0x7c)
+            CHECK(isnan(e5m2));
+        else if ((b & 0x7f) == 0x7c)
+            CHECK(isinf(e5m2));
+        else
+            CHECK(e5m2 == small_meaning((uint8_t)b, 2, 15));
+        CHECK(b == 255 ? isnan(e8m0_to_f32(255))
+                       : e8m0_to_f32((uint8_t)b) == ldexp(1, (int)b - 127));
+    }
+}
+
+/* Tensors that are no weights can still be read as vectors. */
+TEST(quant, numbers_of_directories_become_floats)
+{
+    static const struct {
+        enum tensor_type type;
+        uint8_t bytes[8];
+        float want;
+    } cases[] = {
+        {TENSOR_U8, {200}, 200},
+        {TENSOR_I8, {200}, -56},
+        {TENSOR_U16, {0, 0x80}, 32768},
+        {TENSOR_I16, {0, 0x80}, -32768},
+        {TENSOR_U32, {0, 0, 0, 0x80}, 0x1p31f},
+        {TENSOR_I32, {0, 0, 0, 0x80}, -0x1p31f},
+        {TENSOR_U64, {0, 0, 0, 0, 0, 0, 0, 0x80}, 0x1p63f},
+        {TENSOR_I64, {0, 0, 0, 0, 0, 0, 0, 0x80}, -0x1p63f},
+        {TENSOR_F64, {0, 0, 0, 0, 0, 0, 0xf8, 0x3f}, 1.5f},
+        {TENSOR_BOOL, {255}, 1},
+        {TENSOR_BOOL, {0}, 0},
+        {TENSOR_E8M0, {126}, 0.5f},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        float got;
+        dequantize(cases[i].type, cases[i].bytes, &got, 1);
+        CHECK(got == cases[i].want);
+    }
+}
+
+/* Every byte of every type alike, so that scales are NaN or infinite among others: any value may
+ * come out, but nothing undefined may be done on the way. */
+TEST(quant, hostile_blocks_do_no_harm)
+{
+    static const uint8_t bytes[] = {0x00, 0x7c, 0x7e, 0x7f, 0x80, 0xfc, 0xff};
+    for (uint32_t type = 0; type < N_TENSOR_TYPES; type++)
+        for (size_t i = 0; tensor_type_info(type) && i < sizeof bytes; i++) {
+            uint8_t block[256];
+            float values[256] = {0};
+            memset(block, bytes[i], sizeof block);
+            dequantize((enum tensor_type)type, block, values, tensor_type_info(type)->block_len);
+            if (bytes[i] == 0)
+                CHECK(values[0] <= 0 || type == TENSOR_E8M0);
+        }
 }
 
 static uint8_t *read_file(const char *path, size_t *len)
@@ -178,8 +257,8 @@ TEST(quant, dequantizers_equal_the_reference_bit_by_bit)
         free(want);
         at += head[2] + head[1] * sizeof *want;
     }
-    CHECK_INT(entries, 15);
-    for (uint32_t type = 0; type < N_TENSOR_TYPES; type++)
+    CHECK_INT(entries, 28);
+    for (uint32_t type = 0; type < N_GGUF_TYPES; type++)
         CHECK_INT(seen[type], tensor_type_info(type) != NULL);
     free(file);
 }

@@ -15,6 +15,7 @@ struct mix {
     struct fixture fixture;
     struct fixture_options options;
     bool is_pressed; /* short prompts, long answers: they outgrow the pool */
+    bool has_window; /* a second group, mostly with hardly the pages that must be */
     uint32_t limit, n_clients;
     struct client *clients[MAX_CLIENTS];
     uint32_t arrives[MAX_CLIENTS]; /* at which step */
@@ -146,6 +147,11 @@ static void open_mix(struct mix *m)
     o->cache_ttl_ns = pick(m, 6) ? 0 : 1 + (uint64_t)pick(m, 2) * 1000000;
     m->clears = pick(m, 4) ? 0 : 1 + pick(m, 20);
     m->limit = o->max_length < o->n_pages ? o->max_length : o->n_pages;
+    if (m->has_window) {
+        uint32_t window = o->mock.window = 1 + pick(m, pick(m, 4) ? 8 : 40);
+        o->n_window_pages = window + pick(m, 2) * pick(m, 2 * window * o->max_seqs) +
+                            pick(m, 2) * pick(m, 60);
+    }
     fixture_open(&m->fixture, o);
     m->n_clients = 1 + pick(m, MAX_CLIENTS);
     for (uint32_t i = 0; i < m->n_clients; i++) {
@@ -186,7 +192,10 @@ static bool turn_mix(struct mix *m, uint32_t now)
     }
     CHECK(worked || now < 100); /* it never stands still with work to do */
     struct scheduler_stats stats = fixture_stats(&m->fixture);
+    const struct pool_stats *w = &stats.window;
     CHECK_INT(stats.n_free + stats.n_owned + stats.n_private, stats.n_pages);
+    CHECK_INT(w->n_free + w->n_owned + w->n_private, w->n_pages);
+    CHECK_INT(w->n_pages, m->has_window ? m->options.n_window_pages : 0);
     CHECK(stats.n_running <= m->options.max_seqs);
     return n_done < m->n_clients;
 }
@@ -199,7 +208,8 @@ static void check_counts(struct mix *m)
     for (uint32_t i = 0; i < m->n_clients; i++) {
         const struct request *r = &m->clients[i]->request;
         CHECK(r->prompt_cached <= r->n_tokens && r->prompt_shared <= r->prompt_cached);
-        CHECK(!(r->no_cache || r->prompt_logprobs) || r->prompt_cached == 0);
+        bool is_scored = r->prompt_logprobs && r->n_tokens > 1; /* one token has nothing to score */
+        CHECK(!(r->no_cache || is_scored) || r->prompt_cached == 0);
         prompt += m->clients[i]->n_started ? r->n_tokens : 0;
         cached += r->prompt_cached;
         shared += r->prompt_shared;
@@ -226,17 +236,19 @@ static void check_mix(struct mix *m)
             check_answer(c, m->limit);
     }
     struct scheduler_stats stats = fixture_stats(&m->fixture);
-    CHECK_INT(stats.n_private, 0);
+    CHECK_INT(stats.n_private + stats.window.n_private, 0);
     CHECK_INT(stats.n_running + stats.n_waiting, 0);
     CHECK_INT(stats.stopped + stats.ran_out + stats.canceled + stats.failed, m->n_clients);
 }
 
-TEST(scheduler_random, every_answer_is_the_plain_one)
+static void run_mixes(bool has_window)
 {
     uint64_t preempted = 0, failed = 0, canceled = 0, evicted = 0, cached = 0;
     uint64_t forked = 0, retried = 0, shared = 0, cleared = 0, filtered = 0, scored = 0;
+    uint64_t interior = 0, tails = 0;
     for (uint64_t seed = 0; seed < 400; seed++) {
-        struct mix m = {.state = seed * 977, .options = fixture_defaults()};
+        struct mix m = {
+            .state = seed * 977, .options = fixture_defaults(), .has_window = has_window};
         open_mix(&m);
         for (uint32_t now = 0; turn_mix(&m, now); now++)
             CHECK(now < 100000);
@@ -251,6 +263,8 @@ TEST(scheduler_random, every_answer_is_the_plain_one)
         retried += stats.retried;
         shared += stats.shared_tokens;
         cleared += stats.tree.cleared_pages;
+        interior += stats.tree.evicted_interior;
+        tails += stats.tree.evicted_tails;
         for (uint32_t i = 0; i < m.n_clients; i++) {
             const struct client *c = m.clients[i];
             filtered += c->request.filter && c->finish == FINISH_STOP;
@@ -261,8 +275,19 @@ TEST(scheduler_random, every_answer_is_the_plain_one)
     }
     /* The mixes are only worth something if all this happened in them. */
     CHECK(preempted > 100 && failed > 200 && canceled > 200 && evicted > 10000 && cached > 5000);
-    CHECK(forked > 50 && retried > 100 && shared > 1000 && cleared > 1000);
+    CHECK(forked > (has_window ? 20 : 50) && retried > 100 && shared > 1000 && cleared > 1000);
     CHECK(filtered > 200 && scored > 200);
+    CHECK(has_window ? interior > 10000 && tails > 1000 : interior + tails == 0);
+}
+
+TEST(scheduler_random, every_answer_is_the_plain_one)
+{
+    run_mixes(false);
+}
+
+TEST(scheduler_random, every_answer_is_the_plain_one_with_a_window)
+{
+    run_mixes(true);
 }
 
 struct trie_entry {
@@ -297,11 +322,14 @@ static uint32_t count_positions(struct client **clients, uint32_t n)
 }
 
 /* With pages enough for all, no prompt position is computed twice but the last of each prompt,
- * whatever order and moment the requests come in. */
+ * whatever order and moment the requests come in. A second group changes nothing of it. */
 TEST(scheduler_random, computes_no_more_than_an_ideal_cache)
 {
     for (uint64_t seed = 0; seed < 150; seed++) {
         struct mix m = {.state = seed * 31 + 5, .options = fixture_defaults(), .limit = 1024};
+        m.has_window = seed % 2;
+        m.options.mock.window = m.has_window ? 1 + (uint32_t)seed % 40 : 0;
+        m.options.n_window_pages = m.has_window ? 8192 : 0;
         m.options.n_pages = 8192;
         m.options.max_seqs = 1 + pick(&m, 16);
         m.options.max_rows = m.options.max_seqs + pick(&m, 40);

@@ -97,6 +97,8 @@ static void *read_stats(void *context)
         }
         struct scheduler_stats stats = fixture_stats(f);
         n_bad += stats.n_free + stats.n_owned + stats.n_private != stats.n_pages;
+        n_bad += stats.window.n_free + stats.window.n_owned + stats.window.n_private !=
+                 stats.window.n_pages;
         n_bad += stats.rows < last_rows;
         last_rows = stats.rows;
     }
@@ -171,6 +173,18 @@ TEST(scheduler_threads, with_batches_that_take_time_and_fail)
 }
 
 /* A client that hangs up stops a batch that nobody else is in. */
+TEST(scheduler_threads, with_a_window_and_few_window_pages)
+{
+    struct fixture_options o = fixture_defaults();
+    o.n_pages = 500;
+    o.max_seqs = 6;
+    o.max_rows = 40;
+    o.mock.window = 9;
+    o.n_window_pages = 50;
+    o.mock.batch_cost_us = 50;
+    run_threads(&o);
+}
+
 TEST(scheduler_threads, a_cancel_stops_a_running_batch)
 {
     struct fixture f;

@@ -52,7 +52,7 @@ static node_id hold(uint64_t ns, const uint64_t *tokens, uint32_t n)
     node_id node = prefix_tree_acquire(tree, ns, tokens, n, NOW, &length, &kind);
     for (uint32_t i = length; i < n; i++)
         pages[i] = page_pool_take(&pool, 1, PAGE_NONE).first;
-    node = prefix_tree_insert(tree, node, tokens + length, pages + length, n - length, NOW,
+    node = prefix_tree_insert(tree, node, tokens + length, pages + length, NULL, n - length, NOW,
                               &claimed);
     CHECK(node != NODE_NONE && claimed == n - length);
     return node;
@@ -132,8 +132,8 @@ static void setup(void)
     image_table_release(images, image);
     /* A node in two runs of pages. */
     uint32_t page = page_pool_take(&pool, 1, PAGE_NONE).first, claimed = 0;
-    held[PATH] = prefix_tree_insert(tree, held[PATH], &(uint64_t){cache_token_text('!')}, &page, 1,
-                                    NOW, &claimed);
+    held[PATH] = prefix_tree_insert(tree, held[PATH], &(uint64_t){cache_token_text('!')}, &page,
+                                    NULL, 1, NOW, &claimed);
     CHECK_INT(claimed, 1);
     /* One node that was used and is not any more. */
     node_id gone = hold_text(5, "gone");

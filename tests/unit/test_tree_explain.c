@@ -263,7 +263,7 @@ TEST(tree_explain, half_an_image_is_not_asked_for)
     node_id node = prefix_tree_acquire(f.tree, 0, tokens, 4, 1, &length, &kind);
     for (int i = 0; i < 4; i++)
         pages[i] = page_pool_take(&f.pool, 1, PAGE_NONE).first;
-    node = prefix_tree_insert(f.tree, node, tokens, pages, 4, 2, &claimed);
+    node = prefix_tree_insert(f.tree, node, tokens, pages, NULL, 4, 2, &claimed);
     prefix_tree_unlock(f.tree, node, 3);
     prefix_tree_explain(f.tree, 0, tokens, 3, false, &miss);
     CHECK_INT(miss.reason, MISS_NONE);
@@ -362,7 +362,7 @@ TEST(tree_explain, looks_ahead_a_bounded_way)
     node_id node = prefix_tree_acquire(f.tree, 0, tokens, N, 1, &length, &f.kind);
     for (uint32_t i = 0; i < N; i++)
         pages[i] = page_pool_take(&f.pool, 1, PAGE_NONE).first;
-    node = prefix_tree_insert(f.tree, node, tokens, pages, N, 1, &claimed);
+    node = prefix_tree_insert(f.tree, node, tokens, pages, NULL, N, 1, &claimed);
     prefix_tree_unlock(f.tree, node, 1);
     CHECK_INT(prefix_tree_evict(f.tree, 10, 1, 2), 10);       /* noted where it went */
     CHECK_INT(prefix_tree_clear(f.tree, NULL, 1, 3), N - 10); /* noted at the beginning */

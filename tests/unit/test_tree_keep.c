@@ -635,7 +635,7 @@ static node_id hold_images(struct image_fixture *x, const char *text)
         for (uint32_t i = 0; i < run.count; i++)
             pages[got++] = run.first + i;
     }
-    node = prefix_tree_insert(x->f.tree, node, tokens + length, pages, got, ++x->f.now_ns,
+    node = prefix_tree_insert(x->f.tree, node, tokens + length, pages, NULL, got, ++x->f.now_ns,
                               &x->f.claimed);
     check_laws(&x->f);
     return node;
@@ -766,10 +766,10 @@ TEST(tree_image, must_be_inserted_whole_and_in_order)
     node_id node = acquire(&x.f, "");
     for (uint32_t i = 0; i < n; i++)
         pages[i] = page_pool_take(&x.f.pool, 1, PAGE_NONE).first;
-    CHECK_ABORTS(prefix_tree_insert(x.f.tree, node, tokens, pages, n - 1, 9, &claimed));
-    CHECK_ABORTS(prefix_tree_insert(x.f.tree, node, tokens + 2, pages, n - 2, 9, &claimed));
+    CHECK_ABORTS(prefix_tree_insert(x.f.tree, node, tokens, pages, NULL, n - 1, 9, &claimed));
+    CHECK_ABORTS(prefix_tree_insert(x.f.tree, node, tokens + 2, pages, NULL, n - 2, 9, &claimed));
     tokens[2] = tokens[3];
-    CHECK_ABORTS(prefix_tree_insert(x.f.tree, node, tokens, pages, n, 9, &claimed));
+    CHECK_ABORTS(prefix_tree_insert(x.f.tree, node, tokens, pages, NULL, n, 9, &claimed));
     for (uint32_t i = 0; i < n; i++)
         page_pool_give(&x.f.pool, (struct page_run){pages[i], 1});
     unlock(&x.f, node);

@@ -58,7 +58,7 @@ TEST(tree_look, the_deepest_entries_share_a_bucket)
     for (uint32_t i = 0; i < N; i++)
         pages[i] = i;
     node_id node = prefix_tree_acquire(tree, 0, NULL, 0, 1, &length, &kind);
-    node = prefix_tree_insert(tree, node, tokens, pages, N, 2, &claimed);
+    node = prefix_tree_insert(tree, node, tokens, pages, NULL, N, 2, &claimed);
     prefix_tree_unlock(tree, node, 3);
     CHECK_INT(prefix_tree_stats(tree)->entries_by_depth[TREE_DEPTH_BUCKETS - 1], 1);
     CHECK(prefix_tree_check(tree));
@@ -256,7 +256,7 @@ TEST(tree_look, many_children_are_counted_up_to_a_limit)
         uint32_t page = page_pool_take(&f.pool, 1, PAGE_NONE).first, length, claimed;
         enum match_kind kind;
         node_id node = prefix_tree_acquire(f.tree, 0, &token, 1, ++f.now_ns, &length, &kind);
-        node = prefix_tree_insert(f.tree, node, &token, &page, 1, ++f.now_ns, &claimed);
+        node = prefix_tree_insert(f.tree, node, &token, &page, NULL, 1, ++f.now_ns, &claimed);
         prefix_tree_unlock(f.tree, node, ++f.now_ns);
         CHECK_INT(prefix_tree_outline(f.tree, 0, &e, 1), 1);
         CHECK_INT(e.n_children, i < ENTRY_MAX_CHILDREN ? i : ENTRY_MAX_CHILDREN);

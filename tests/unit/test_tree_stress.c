@@ -9,6 +9,7 @@
 #include "test.h"
 
 enum { N_PAGES = 160, MAX_NODES = 60, N_IMAGES = 4, MAX_TOKENS = 40, MAX_HELD = 8, N_NAMES = 3 };
+enum { N_WINDOW = 110 };
 
 struct held {
     node_id node;
@@ -18,7 +19,8 @@ struct held {
 
 struct stress {
     uint64_t random, now_ns;
-    struct page_pool pool;
+    struct page_pool pool, window_pool;
+    uint32_t window; /* 0: no second group */
     struct image_table *images;
     struct prefix_tree *tree;
     uint32_t image_lengths[N_IMAGES];
@@ -28,7 +30,7 @@ struct stress {
 
 /* How often what happened, over all runs. */
 static struct {
-    uint64_t pinned, withdrawn, invalidated, refused, images, reasons[MISS_NAMESPACE + 1];
+    uint64_t pinned, withdrawn, invalidated, refused, images, reasons[MISS_WINDOW + 1];
 } seen;
 
 static uint32_t below(struct stress *s, uint32_t n)
@@ -62,6 +64,36 @@ static void check_held(const struct stress *s, const struct held *h)
         for (uint32_t i = 0; i < runs[r].count; i++)
             CHECK(s->pool.token[runs[r].first + i] == h->tokens[at++]);
     CHECK_INT(at, h->n);
+    uint32_t windows[MAX_TOKENS * 4];
+    if (s->window == 0)
+        return;
+    prefix_tree_window_pages(s->tree, h->node, h->n, windows);
+    for (uint32_t i = 1; i < s->window && i <= h->n; i++)
+        CHECK(windows[h->n - i] < N_WINDOW);
+}
+
+/* Window pages for the last of `n` positions; what every handle needs stays. False: there are not
+ * enough. */
+static bool take_windows(struct stress *s, uint32_t n, uint32_t *windows)
+{
+    struct page_pool *pool = &s->window_pool;
+    struct window_need needs[MAX_HELD];
+    if (s->window == 0)
+        return true;
+    for (uint32_t i = 0; i < s->n_held; i++) {
+        uint32_t most = s->window - 1, depth = s->held[i].n;
+        needs[i] = (struct window_need){s->held[i].node, most < depth ? most : depth};
+    }
+    uint32_t want = n < s->window ? n : s->window + below(s, n - s->window + 1);
+    if (pool->n_free < want)
+        prefix_tree_evict_interior(s->tree, want - pool->n_free, s->now_ns);
+    if (pool->n_free < want)
+        prefix_tree_evict_tails(s->tree, want - pool->n_free, needs, s->n_held, s->now_ns);
+    if (pool->n_free < want)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        windows[i] = i + want < n ? PAGE_NONE : page_pool_take(pool, 1, PAGE_NONE).first;
+    return true;
 }
 
 static void do_acquire(struct stress *s)
@@ -92,24 +124,28 @@ static void do_insert(struct stress *s)
     if (s->n_held == 0)
         return;
     struct held *h = &s->held[below(s, s->n_held)];
-    uint32_t pages[MAX_TOKENS * 2], claimed = 0, got = 0;
+    uint32_t pages[MAX_TOKENS * 2], windows[MAX_TOKENS * 2], claimed = 0, got = 0;
     uint64_t *tokens = h->tokens + h->n;
     if (h->n > MAX_TOKENS)
         return;
     uint32_t n = make_tokens(s, tokens);
     if (s->pool.n_free < n)
         prefix_tree_evict(s->tree, n - s->pool.n_free, UINT32_MAX, s->now_ns);
-    if (s->pool.n_free < n)
+    if (s->pool.n_free < n || !take_windows(s, n, windows))
         return;
     while (got < n) {
         struct page_run run = page_pool_take(&s->pool, n - got, got ? pages[got - 1] : PAGE_NONE);
         for (uint32_t i = 0; i < run.count; i++)
             pages[got++] = run.first + i;
     }
-    node_id node = prefix_tree_insert(s->tree, h->node, tokens, pages, n, s->now_ns, &claimed);
+    node_id node = prefix_tree_insert(s->tree, h->node, tokens, pages, s->window ? windows : NULL,
+                                      n, s->now_ns, &claimed);
     for (uint32_t i = 0; i < n - claimed; i++)
         page_pool_give(&s->pool, (struct page_run){pages[i], 1});
     if (node == NODE_NONE) {
+        for (uint32_t i = 0; s->window && i < n; i++)
+            if (windows[i] != PAGE_NONE)
+                page_pool_give(&s->window_pool, (struct page_run){windows[i], 1});
         seen.refused++;
         return;
     }
@@ -179,10 +215,10 @@ static void step(struct stress *s)
 
 static struct stress stress;
 
-static void open_stress(struct stress *s, uint64_t seed)
+static void open_stress(struct stress *s, uint64_t seed, uint32_t window)
 {
     struct error err;
-    *s = (struct stress){.random = seed << 40, .now_ns = 1000};
+    *s = (struct stress){.random = seed << 40, .now_ns = 1000, .window = window};
     CHECK_INT(page_pool_open(&s->pool, N_PAGES, &err), 0);
     CHECK_INT(image_table_open(&s->images, N_IMAGES, &err), 0);
     for (uint32_t i = 0; i < N_IMAGES; i++) {
@@ -194,19 +230,27 @@ static void open_stress(struct stress *s, uint64_t seed)
     struct prefix_tree_options options = {.pool = &s->pool,
                                           .images = s->images,
                                           .max_nodes = MAX_NODES - (uint32_t)seed % 2 * 50,
-                                          .max_pinned = N_PAGES / 2};
+                                          .max_pinned = N_PAGES / 2,
+                                          .window = s->window};
+    if (s->window) {
+        CHECK_INT(page_pool_open(&s->window_pool, N_WINDOW, &err), 0);
+        options.window_pool = &s->window_pool;
+    }
     CHECK_INT(prefix_tree_open(&s->tree, &options, &err), 0);
 }
 
-TEST(tree_stress, everything_at_random)
+static void run(uint32_t window)
 {
     struct stress *s = &stress;
+    memset(&seen, 0, sizeof seen);
     for (uint64_t seed = 0; seed < 4; seed++) {
-        open_stress(s, seed);
+        open_stress(s, seed, window);
         for (uint32_t i = 0; i < 20000; i++) {
             step(s);
             CHECK(prefix_tree_check(s->tree));
             CHECK(page_pool_check(&s->pool));
+            CHECK(!window || page_pool_check(&s->window_pool));
+            CHECK(!window || page_pool_private(&s->window_pool) == 0);
             for (uint32_t k = 0; k < s->n_held; k++)
                 check_held(s, &s->held[k]);
         }
@@ -224,8 +268,24 @@ TEST(tree_stress, everything_at_random)
         prefix_tree_close(s->tree);
         image_table_close(s->images);
         page_pool_close(&s->pool);
+        if (window) {
+            CHECK_INT(s->window_pool.n_free, N_WINDOW);
+            page_pool_close(&s->window_pool);
+        }
     }
     CHECK(seen.pinned && seen.withdrawn && seen.invalidated && seen.refused && seen.images);
     for (int i = 0; i <= MISS_NAMESPACE; i++)
         CHECK(seen.reasons[i] > 0);
+    CHECK((seen.reasons[MISS_WINDOW] > 0) == (window > 0));
+}
+
+TEST(tree_stress, everything_at_random)
+{
+    run(0);
+}
+
+/* With few nodes too, which no world with a window has. */
+TEST(tree_stress, everything_at_random_with_a_window)
+{
+    run(5);
 }

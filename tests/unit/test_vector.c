@@ -2,6 +2,7 @@
  * sizes; and the reference against double-precision arithmetic. */
 #include "test.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -47,76 +48,50 @@ static const struct vector_kernels *const ref = &vector_kernels_ref;
 
 #define CHECK_SAME(a, b, n) CHECK(memcmp((a), (b), (n) * sizeof *(a)) == 0)
 
-TEST(vector, rms_norm)
+/* tanh x on every path, through a cap of 1. */
+TEST(vector, softcap_is_a_hyperbolic_tangent)
 {
-    float x[MAX_N], weight[MAX_N], want[MAX_N], got[MAX_N];
-    for (uint32_t n = 1; n < MAX_N; n += 1 + n / 8) {
-        random_fill(x, n, 3.0f);
-        random_fill(weight, n, 1.0f);
-        ref->rms_norm(x, weight, want, n, 1e-5f);
-        double sum = 0;
-        for (uint32_t i = 0; i < n; i++)
-            sum += (double)x[i] * x[i];
-        for (uint32_t i = 0; i < n; i++)
-            CHECK(fabs(want[i] - x[i] / sqrt(sum / n + 1e-5) * weight[i]) < 2e-6);
-        for (unsigned p = 0; other_path(p); p++) {
-            other_path(p)->rms_norm(x, weight, got, n, 1e-5f);
-            CHECK_SAME(got, want, n);
-        }
+    enum { N = 4096 + 5 };
+    static float x[N], want[N], got[N];
+    for (uint32_t i = 0; i < N; i++) {
+        seed = i;
+        x[i] = random_float(i % 4 == 0 ? 1.5f : i % 4 == 1 ? 20.0f : i % 4 == 2 ? 1e-3f : 0.7f);
     }
-}
-
-TEST(vector, silu_mul)
-{
-    float gate[MAX_N], up[MAX_N], want[MAX_N], got[MAX_N];
-    for (uint32_t n = 1; n < MAX_N; n += 1 + n / 8) {
-        random_fill(gate, n, n % 2 ? 10.0f : 200.0f);
-        random_fill(up, n, 2.0f);
-        ref->silu_mul(gate, up, want, n);
-        for (uint32_t i = 0; i < n; i++) {
-            double exact = gate[i] / (1.0 + exp(-(double)gate[i])) * up[i];
-            CHECK(fabs(want[i] - exact) <= 1e-6 * fabs(exact) + 1e-30);
-        }
-        for (unsigned p = 0; other_path(p); p++) {
-            other_path(p)->silu_mul(gate, up, got, n);
-            CHECK_SAME(got, want, n);
-            memcpy(got, gate, n * sizeof *got);
-            other_path(p)->silu_mul(got, up, got, n); /* in place */
-            CHECK_SAME(got, want, n);
-        }
+    static const float edges[] = {0.0f,      -0.0f,  0.625f, -0.625f, 0.62499997f, 44.0f, -9.1f,
+                                  INFINITY,  1e30f,  1e-30f, -1e-38f, 1e-44f,      89.0f, -3e38f,
+                                  -INFINITY, 0.549f, 10.0f,  FLT_MAX, -FLT_MIN};
+    memcpy(x, edges, sizeof edges);
+    memcpy(want, x, sizeof want);
+    ref->softcap(want, N, 1.0f);
+    for (uint32_t i = 0; i < N; i++) {
+        double exact = tanh(x[i]);
+        if (!(fabs(want[i] - exact) <= 2.5e-7 * fabs(exact)) || signbit(want[i]) != signbit(x[i]))
+            test_fail(__FILE__, __LINE__, "tanh %.9g: %.9g is not %.9g", x[i], want[i], exact);
     }
-}
-
-TEST(vector, silu_mul_of_extremes)
-{
-    float gate[] = {INFINITY, -INFINITY, NAN, 0.0f, -0.0f, 3e38f, -3e38f, 88.5f, -88.5f, 1e-40f};
-    enum { N = sizeof gate / sizeof *gate };
-    float up[N], got[N];
-    for (int i = 0; i < N; i++)
-        up[i] = 1.0f;
     for (unsigned p = 0; kernels_at(p); p++) {
-        kernels_at(p)->vector->silu_mul(gate, up, got, N);
-        CHECK(got[0] == INFINITY);
-        CHECK(isnan(got[2]));
-        CHECK(got[3] == 0.0f && got[4] == 0.0f && got[9] < 1e-39f);
-        CHECK(got[5] == 3e38f && got[7] == 88.5f);
-        CHECK(fabsf(got[6]) < 2.0f && fabsf(got[8]) < 1e-30f);
+        for (uint32_t n = 0; n <= N; n += n < 40 ? 1 : N - 40) {
+            memcpy(got, x, sizeof got);
+            kernels_at(p)->vector->softcap(got, n, 1.0f);
+            CHECK_SAME(got, want, n);
+            CHECK_SAME(got + n, x + n, N - n);
+        }
+        float nan = NAN;
+        kernels_at(p)->vector->softcap(&nan, 1, 1.0f);
+        CHECK(isnan(nan));
     }
 }
 
-TEST(vector, add)
+TEST(vector, softcap_holds_at_the_cap)
 {
-    float x[MAX_N], start[MAX_N], want[MAX_N] = {0}, got[MAX_N];
-    for (uint32_t n = 1; n < MAX_N; n += 1 + n / 8) {
-        random_fill(x, n, 1.0f);
-        random_fill(start, n, 1.0f);
-        for (uint32_t i = 0; i < n; i++)
-            want[i] = start[i] + x[i];
-        for (unsigned p = 0; kernels_at(p); p++) {
-            memcpy(got, start, n * sizeof *got);
-            kernels_at(p)->vector->add(got, x, n);
-            CHECK_SAME(got, want, n);
-        }
+    float x[] = {1e9f, -1e9f, 25.0f, 0.5f}, want[4];
+    memcpy(want, x, sizeof want);
+    ref->softcap(want, 4, 50.0f);
+    CHECK(want[0] == 50.0f && want[1] == -50.0f);
+    CHECK(fabs(want[2] - 50 * tanh(0.5)) < 1e-5 && fabs(want[3] - 50 * tanh(0.01)) < 1e-7);
+    for (unsigned p = 0; other_path(p); p++) {
+        float got[] = {1e9f, -1e9f, 25.0f, 0.5f};
+        other_path(p)->softcap(got, 4, 50.0f);
+        CHECK_SAME(got, want, 4);
     }
 }
 
@@ -125,23 +100,19 @@ TEST(vector, rope_turns_pairs)
 {
     float x[MAX_DIM + 1], start[MAX_DIM + 1], got[MAX_DIM + 1], cos_[MAX_DIM], sin_[MAX_DIM];
     double frequencies[MAX_DIM / 2];
-    float divisors[MAX_DIM / 2];
-    for (uint32_t i = 0; i < MAX_DIM / 2; i++)
-        divisors[i] = 1.0f + (float)i / 7;
     for (uint32_t dim = 2; dim <= MAX_DIM; dim += 2 + dim / 5 / 2 * 2) {
         for (int kind = ROPE_NORM; kind <= ROPE_NEOX; kind++) {
-            struct hparams hp = {
-                .rope_kind = kind, .rope_dim = dim, .rope_base = 10000, .rope_scale = 0.5f};
-            struct weight w = {.data = dim % 4 ? divisors : NULL};
+            struct rope rope = {
+                .kind = kind, .dim = dim, .frequencies = frequencies, .amplitude = 1};
             uint32_t position = random_below(100000), half = dim / 2;
-            rope_frequencies(&hp, &w, frequencies);
-            rope_tables(&hp, frequencies, position, cos_, sin_);
+            for (uint32_t i = 0; i < half; i++)
+                frequencies[i] = 0.5 / pow(10000, 2.0 * i / dim);
+            rope_tables(&rope, position, cos_, sin_);
             random_fill(start, dim + 1, 1.0f);
             memcpy(x, start, sizeof x);
             ref->rope(kind, cos_, sin_, dim, x);
             for (uint32_t i = 0; i < half; i++) {
-                double angle = position * 0.5 / pow(10000, 2.0 * i / dim) /
-                               (w.data ? (double)divisors[i] : 1.0);
+                double angle = position * frequencies[i];
                 uint32_t a = kind == ROPE_NORM ? 2 * i : i;
                 uint32_t b = kind == ROPE_NORM ? 2 * i + 1 : i + half;
                 CHECK(fabs(x[a] - (start[a] * cos(angle) - start[b] * sin(angle))) < 1e-6);
@@ -295,34 +266,43 @@ TEST(vector, scores_of_few_and_of_many)
     }
 }
 
+/* What stands in places begin .. end - 1 is seen, and nothing else. */
+static void check_softmax(const float *start, uint32_t begin, uint32_t end)
+{
+    static _Alignas(64) float want[ATTENTION_BLOCK], got[ATTENTION_BLOCK];
+    float want_max, want_sum, max, sum;
+    memcpy(want, start, sizeof want);
+    ref->softmax(want, begin, end, &want_max, &want_sum);
+    double exact_sum = 0, exact_max = -INFINITY;
+    for (uint32_t j = begin; j < end; j++)
+        exact_max = fmax(exact_max, start[j]);
+    CHECK(want_max == (float)exact_max);
+    for (uint32_t j = 0; j < ATTENTION_BLOCK; j++) {
+        double exact = j < begin || j >= end ? 0 : exp((double)(start[j] - want_max));
+        exact_sum += exact;
+        CHECK(fabs(want[j] - exact) <= 2e-7 * exact + (exact > 0 ? 2e-38 : 0)); /* e^-87 is 0 */
+    }
+    CHECK(fabs(want_sum - exact_sum) < 1e-5 * exact_sum);
+    for (unsigned p = 0; kernels_at(p); p++) {
+        memcpy(got, start, sizeof got);
+        for (uint32_t j = 0; j < ATTENTION_BLOCK; j++)
+            if (j < begin || j >= end)
+                got[j] = j % 2 ? NAN : INFINITY;
+        kernels_at(p)->vector->softmax(got, begin, end, &max, &sum);
+        CHECK_SAME(got, want, ATTENTION_BLOCK);
+        CHECK(max == want_max && sum == want_sum);
+    }
+}
+
 TEST(vector, softmax_ignores_what_is_masked)
 {
-    static _Alignas(64) float start[ATTENTION_BLOCK], want[ATTENTION_BLOCK], got[ATTENTION_BLOCK];
+    static _Alignas(64) float start[ATTENTION_BLOCK];
     for (uint32_t n = 1; n <= ATTENTION_BLOCK; n++) {
         random_fill(start, ATTENTION_BLOCK, n % 3 ? 5.0f : 150.0f);
-        memcpy(want, start, sizeof want);
-        float want_max, want_sum, max, sum;
-        ref->softmax(want, n, &want_max, &want_sum);
-        double exact_sum = 0, exact_max = -INFINITY;
-        for (uint32_t j = 0; j < n; j++)
-            exact_max = fmax(exact_max, start[j]);
-        CHECK(want_max == (float)exact_max);
-        for (uint32_t j = 0; j < n; j++) {
-            double exact = exp((double)(start[j] - want_max));
-            exact_sum += exact;
-            CHECK(fabs(want[j] - exact) <= 2e-7 * exact + 2e-38 /* below e^-87 it is 0 */);
-        }
-        CHECK(fabs(want_sum - exact_sum) < 1e-5 * exact_sum);
-        for (uint32_t j = n; j < ATTENTION_BLOCK; j++)
-            CHECK(want[j] == 0.0f);
-        for (unsigned p = 0; kernels_at(p); p++) {
-            memcpy(got, start, sizeof got);
-            for (uint32_t j = n; j < ATTENTION_BLOCK; j++)
-                got[j] = j % 2 ? NAN : INFINITY; /* what lies behind the last key is not seen */
-            kernels_at(p)->vector->softmax(got, n, &max, &sum);
-            CHECK_SAME(got, want, ATTENTION_BLOCK);
-            CHECK(max == want_max && sum == want_sum);
-        }
+        check_softmax(start, 0, n);
+        check_softmax(start, n - 1, n);
+        check_softmax(start, n - 1, ATTENTION_BLOCK);
+        check_softmax(start, random_below(n), n);
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/hash.h"
+#include "model/checkpoint_files.h"
 #include "model/model.h"
 #include "test.h"
 
@@ -23,6 +24,8 @@ struct tiny_options {
 
 struct tiny_model {
     struct model model;
+    struct checkpoint_files checkpoint; /* without a file */
+    struct gguf gguf;
     struct arena arena;
     uint64_t seed;
 };
@@ -55,54 +58,74 @@ static inline struct weight tiny_weight(struct tiny_model *t, enum tensor_type t
         uint16_t halves[2] = {f32_to_f16(step), f32_to_f16(-7.0f * step)};
         memcpy(block, halves, type == TENSOR_Q4_1 ? 4 : 2);
     }
-    return (struct weight){type, rows, cols, data};
+    return weight_make(type, rows, cols, data);
 }
 
-static inline struct weight tiny_vector(struct tiny_model *t, uint32_t n, float middle)
+static inline const float *tiny_vector(struct tiny_model *t, uint32_t n, float middle)
 {
-    struct weight w = tiny_weight(t, TENSOR_F32, 1, n);
+    float *v = arena_alloc_array(&t->arena, n, sizeof *v);
+    CHECK(v != NULL);
     for (uint32_t i = 0; i < n; i++)
-        ((float *)(uintptr_t)w.data)[i] = middle + 0.3f * tiny_random(t);
-    return w;
+        v[i] = middle + 0.3f * tiny_random(t);
+    return v;
+}
+
+static inline struct rope tiny_rope(struct tiny_model *t, const struct tiny_options *o)
+{
+    struct rope rope = {.kind = o->rope_kind, .dim = o->rope_dim, .amplitude = 1};
+    const float *divisors = o->divisors ? tiny_vector(t, o->rope_dim / 2, 1.5f) : NULL;
+    rope.frequencies = arena_alloc_array(&t->arena, o->rope_dim / 2, sizeof *rope.frequencies);
+    CHECK(rope.frequencies != NULL);
+    for (uint32_t i = 0; i < o->rope_dim / 2; i++)
+        rope.frequencies[i] = (double)(o->rope_scale > 0 ? o->rope_scale : 1) /
+                              pow(10000, 2.0 * i / o->rope_dim) / (divisors ? divisors[i] : 1);
+    return rope;
 }
 
 static inline void tiny_open(struct tiny_model *t, const struct tiny_options *o)
 {
     *t = (struct tiny_model){.seed = o->seed * 1000003};
     struct model *m = &t->model;
+    t->checkpoint.c.gguf = &t->gguf;
+    m->checkpoint = &t->checkpoint.c;
     m->hparams = (struct hparams){.arch = "tiny",
                                   .n_layers = o->n_layers,
                                   .n_embd = o->n_embd,
-                                  .n_heads = o->n_heads,
-                                  .n_kv_heads = o->n_kv_heads,
-                                  .head_dim = o->head_dim,
-                                  .n_ff = o->n_ff,
                                   .n_vocab = o->n_vocab,
                                   .n_context = 1024,
-                                  .rope_kind = o->rope_kind,
-                                  .rope_dim = o->rope_dim,
-                                  .rope_base = 10000,
-                                  .rope_scale = o->rope_scale > 0 ? o->rope_scale : 1,
-                                  .norm_eps = 1e-5f};
+                                  .embd_scale = 1,
+                                  .residual_scale = 1,
+                                  .logit_scale = 1,
+                                  .norm_eps = 1e-5f,
+                                  .ropes = {tiny_rope(t, o)},
+                                  .n_ropes = 1};
+    m->hparams.layers = arena_alloc_array(&t->arena, o->n_layers, sizeof *m->hparams.layers);
+    CHECK(m->hparams.layers != NULL);
     uint32_t q_dim = o->n_heads * o->head_dim, kv_dim = o->n_kv_heads * o->head_dim;
     m->token_embd = tiny_weight(t, o->matrix, o->n_vocab, o->n_embd);
     m->output = tiny_weight(t, o->matrix, o->n_vocab, o->n_embd);
     m->output_norm = tiny_vector(t, o->n_embd, 1);
-    if (o->divisors)
-        m->rope_freqs = tiny_vector(t, o->rope_dim / 2, 1.5f);
     m->layers = arena_alloc_array(&t->arena, o->n_layers, sizeof *m->layers);
     CHECK(m->layers != NULL);
     for (uint32_t i = 0; i < o->n_layers; i++) {
+        m->hparams.layers[i] = (struct layer_shape){.n_heads = o->n_heads,
+                                                    .n_kv_heads = o->n_kv_heads,
+                                                    .key_dim = o->head_dim,
+                                                    .value_dim = o->head_dim,
+                                                    .kv_layer = i,
+                                                    .attn_scale = 1 / sqrtf((float)o->head_dim),
+                                                    .n_ff = o->n_ff};
         struct layer_weights *l = &m->layers[i];
+        l->out_scale = 1;
         l->attn_norm = tiny_vector(t, o->n_embd, 1);
         l->attn_q = tiny_weight(t, o->matrix, q_dim, o->n_embd);
         l->attn_k = tiny_weight(t, o->matrix, kv_dim, o->n_embd);
         l->attn_v = tiny_weight(t, o->matrix, kv_dim, o->n_embd);
         l->attn_output = tiny_weight(t, o->matrix, o->n_embd, q_dim);
         if (o->biases) {
-            l->attn_q_bias = tiny_vector(t, q_dim, 0);
-            l->attn_k_bias = tiny_vector(t, kv_dim, 0);
-            l->attn_v_bias = tiny_vector(t, kv_dim, 0);
+            l->q_bias = tiny_vector(t, q_dim, 0);
+            l->k_bias = tiny_vector(t, kv_dim, 0);
+            l->v_bias = tiny_vector(t, kv_dim, 0);
         }
         l->ffn_norm = tiny_vector(t, o->n_embd, 1);
         l->ffn_gate = tiny_weight(t, o->matrix, o->n_ff, o->n_embd);

@@ -102,7 +102,8 @@ static inline node_id insert(struct fixture *f, node_id node, const char *text)
             pages[got++] = run.first + i;
     }
     f->claimed = 0;
-    node_id end = prefix_tree_insert(f->tree, node, tokens, pages, n, ++f->now_ns, &f->claimed);
+    node_id end = prefix_tree_insert(f->tree, node, tokens, pages, NULL, n, ++f->now_ns,
+                                     &f->claimed);
     for (uint32_t i = 0; i < n - f->claimed; i++)
         page_pool_give(&f->pool, (struct page_run){pages[i], 1});
     if (end != NODE_NONE)

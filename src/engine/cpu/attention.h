@@ -19,8 +19,14 @@
  * Where all blocks of a row fall to one thread, it merges them as it goes. Else the partials are
  * stored, and attention_combine merges them after a barrier. */
 
+/* What layers must have in common to use one `struct attention`, which is planned once for all of
+ * them in each batch. */
 struct attention_shape {
-    uint32_t n_heads, n_kv_heads, head_dim;
+    uint32_t n_heads, n_kv_heads;
+    uint32_t key_dim, value_dim; /* of a head; they may differ */
+    bool values_in_keys;         /* a value is the first value_dim values of its key: MLA */
+    uint32_t window;             /* positions that a row sees, itself among them; 0: all */
+    enum kv_group_id group;      /* whose pages the sequences' tables name */
     enum kv_type kv_type;
     uint32_t max_rows, max_length; /* of a batch, of a sequence */
     uint32_t n_threads;
@@ -28,10 +34,13 @@ struct attention_shape {
 
 /* One layer of one batch. */
 struct attention_io {
-    const uint8_t *keys;   /* [n_pages][n_kv_heads * head_dim] in the KV type */
-    const uint8_t *values; /* the same */
-    const float *q;        /* [n_rows][n_heads * head_dim], after rope */
-    float *out;            /* [n_rows][n_heads * head_dim] */
+    const uint8_t *keys;   /* [n_pages][n_kv_heads * key_dim] in the KV type */
+    const uint8_t *values; /* [n_pages][n_kv_heads * value_dim]; not read with values_in_keys */
+    const float *q;        /* [n_rows][n_heads * key_dim], after rope */
+    float *out;            /* [n_rows][n_heads * value_dim] */
+    float scale;           /* of scores */
+    float softcap;         /* score = softcap * tanh(score * scale / softcap); 0: none */
+    const float *sinks;    /* [n_heads] one more score for the softmax, without a value; or NULL */
 };
 
 struct attention;

@@ -7,14 +7,21 @@
  * computes them. */
 
 enum {
-    TILE_QUERIES = 96,  /* rows times query heads of a kv head in a tile, about */
-    MANY_QUERIES = 12,  /* from here on it pays to turn a tile into floats first */
-    RAW_BLOCKS = 1024,  /* rows times blocks whose partials can be stored, at least */
+    TILE_QUERIES = 96, /* rows times query heads of a kv head in a tile, about */
+    RAW_BLOCKS = 1024, /* rows times blocks whose partials can be stored, if they take at most */
+    RAW_BYTES = 64 << 20,
     UNIT_LOAD_COST = 4, /* of bringing in a block of keys and values, in queries on it */
 };
 
-/* Rows that are computed together on a range of blocks: of one sequence, or of several that have
- * these blocks in common. Rows of one sequence are in order of position. */
+/* Where the positions first, first + 1, ... of a sequence lie. */
+struct page_table {
+    const struct page_run *runs;
+    uint32_t n_runs;
+    uint32_t first;
+};
+
+/* Rows that are computed together on a range of blocks: of one sequence, in order of position, or
+ * of several that have these blocks in common and see all of them. */
 struct tile {
     const struct batch_seq *seq; /* whose pages are used */
     uint32_t first, n_rows;      /* in attention.order */
@@ -27,18 +34,36 @@ struct cut {
     uint32_t tile, unit;
 };
 
+/* Keys of a block, in places begin .. end - 1 of it. */
+struct key_range {
+    uint32_t begin, end;
+};
+
+/* How keys, or values, lie in their pages. */
+struct kv_layout {
+    size_t row_bytes, head_bytes; /* of a position, of one head of it */
+    uint32_t dim;                 /* elements of a head that are read */
+};
+
 /* What one thread works with, all aligned to 64 bytes. `queries` is rows of a tile times the
- * query heads of one kv head, at most max_queries. */
+ * query heads of one kv head. */
 struct scratch {
-    float *q;       /* [n_kv_heads][queries][dim], scaled */
+    float *q;       /* [n_kv_heads][queries][key_width], scaled */
     float *states;  /* [n_kv_heads][queries] partials, merged up to the current block */
     float *partial; /* [queries] partials of one unit */
     float *scores;  /* [queries][ATTENTION_BLOCK] */
     float *loaded;  /* a tile of keys or values */
     float *turned;  /* the same, transposed */
-    struct page_run runs[ATTENTION_BLOCK]; /* pages of one block */
+    float *sink;    /* a partial of one key whose value is zero */
+
+    /* The current block: what its rows see of it, and the pages of that. */
+    struct key_range ranges[TILE_QUERIES]; /* of each row of the tile */
+    uint32_t first_row, end_row;           /* rows that see any of it */
+    struct key_range keys;                 /* that any of them sees */
+    struct page_run runs[ATTENTION_BLOCK];
     uint32_t n_runs;
-    bool has_next;              /* the thread goes on with the same head of the next block */
+    bool has_next; /* the thread goes on with the same head of the next block */
+
     const void *rows[KEY_TILE]; /* keys or values of one head in their pages */
 };
 
@@ -47,18 +72,22 @@ struct leaf {
     const struct batch_seq *seq;
     uint32_t first_row, n_rows; /* in the batch */
     uint32_t at;                /* in attention.order */
-    uint32_t common_blocks;     /* whole blocks in common with the leaf before it */
+    uint32_t next_block;        /* blocks before it are in tiles already, or not seen */
+    /* Blocks that all of its rows see from beginning to end: only those are shared. */
+    uint32_t first_whole, end_whole;
+    uint32_t common_end; /* end of the blocks that it shares with the leaf before it; 0: none */
 };
 
 struct attention {
     struct attention_shape shape;
     const struct vector_kernels *kernels;
-    float scale;
-    uint32_t group; /* query heads that share a kv head */
-    uint32_t dim, stride;
+    uint32_t group;                  /* query heads that share a kv head */
+    uint32_t key_width, value_width; /* attention_dim of them */
+    uint32_t stride;                 /* of partials */
     uint32_t tile_rows;
-    size_t row_bytes, head_bytes; /* of K (or V) of a position, of one head of it */
-    struct scratch *scratch;      /* [n_threads] */
+    uint32_t many_queries; /* from here on it pays to turn a tile into floats first */
+    struct kv_layout key_layout, value_layout;
+    struct scratch *scratch; /* [n_threads] */
     struct buffer memory;
 
     /* The plan for one batch. */
@@ -91,8 +120,28 @@ static inline const struct batch_row *tile_row(const struct attention *a, const 
     return &a->batch->rows[a->order[tile->first + r]];
 }
 
-/* How many blocks a row sees: the last one in part. */
-static inline uint32_t row_blocks(const struct batch_row *row)
+static inline struct page_table page_table_of(const struct attention *a,
+                                              const struct batch_seq *seq)
+{
+    if (a->shape.group == KV_WINDOW)
+        return (struct page_table){seq->window.runs, seq->window.n_runs, seq->window.first};
+    return (struct page_table){seq->runs, seq->n_runs, 0};
+}
+
+/* The first position that a row sees; the last one is its own. */
+static inline uint32_t first_seen(const struct attention *a, const struct batch_row *row)
+{
+    uint32_t window = a->shape.window;
+    return window == 0 || row->position < window ? 0 : row->position - window + 1;
+}
+
+/* Blocks that a row sees: the first and the last one perhaps in part. */
+static inline uint32_t row_first_block(const struct attention *a, const struct batch_row *row)
+{
+    return first_seen(a, row) / ATTENTION_BLOCK;
+}
+
+static inline uint32_t row_end_block(const struct batch_row *row)
 {
     return row->position / ATTENTION_BLOCK + 1;
 }
@@ -100,7 +149,9 @@ static inline uint32_t row_blocks(const struct batch_row *row)
 static inline float *raw_partial(const struct attention *a, uint32_t place, uint32_t block,
                                  uint32_t head)
 {
-    return a->raw + ((size_t)(a->raw_at[place] + block) * a->shape.n_heads + head) * a->stride;
+    uint32_t first = row_first_block(a, &a->batch->rows[a->order[place]]);
+    size_t at = a->raw_at[place] + (block - first);
+    return a->raw + (at * a->shape.n_heads + head) * a->stride;
 }
 
 #endif

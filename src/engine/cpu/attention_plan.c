@@ -7,6 +7,12 @@
  *   leaves     A: 1 2 3 4 5 6     B: 1 2 3 7 8     C: 1 2 9         (pages, by blocks)
  *   tiles      [A B C: 1 2]  [A B: 3]  [A: 4 5 6]  [B: 7 8]  [C: 9]
  *
+ * With a window, leaves see blocks from different ones on. Where several leaves see a block to both
+ * of its ends it is shared; a leaf has what it sees before that for itself:
+ *
+ *   leaves     A:   2 3 4 5 6     B:     3 7 8     C:   2 3 9       (2 of A and C in part)
+ *   tiles      [A: 2]  [C: 2]  [A B C: 3]  [A: 4 5 6]  [B: 7 8]  [C: 9]
+ *
  * What a newcomer gets wrong: a row whose blocks are in several tiles, or on several threads, is
  * merged from stored partials afterwards, because merging goes left to right. */
 #include "engine/cpu/attention_internal.h"
@@ -41,76 +47,99 @@ static uint32_t order_rows(struct attention *a, uint32_t first_row, uint32_t n_r
     return at;
 }
 
-static uint32_t last_blocks(const struct attention *a, const struct leaf *leaf)
+/* The tile of a leaf alone, from a block on. */
+static struct tile leaf_tile(const struct attention *a, const struct leaf *leaf, uint32_t from,
+                             bool is_raw)
 {
-    return row_blocks(&a->batch->rows[leaf->first_row + leaf->n_rows - 1]);
+    const struct batch_row *last = &a->batch->rows[leaf->first_row + leaf->n_rows - 1];
+    return (struct tile){leaf->seq, leaf->at, leaf->n_rows, from, row_end_block(last), is_raw};
 }
 
 /* Room for the partials of rows in the order; false when there is not enough. */
 static bool store_partials(struct attention *a, uint32_t first, uint32_t n_rows)
 {
-    uint32_t n_blocks = 0;
-    for (uint32_t r = 0; r < n_rows; r++)
-        n_blocks += row_blocks(&a->batch->rows[a->order[first + r]]);
-    if (n_blocks > a->raw_blocks - a->n_raw)
-        return false;
+    uint32_t n_blocks = 0, next = a->n_raw;
     for (uint32_t r = first; r < first + n_rows; r++) {
-        a->raw_rows[a->n_raw_rows++] = r;
-        a->raw_at[r] = a->n_raw;
-        a->n_raw += row_blocks(&a->batch->rows[a->order[r]]);
+        const struct batch_row *row = &a->batch->rows[a->order[r]];
+        a->raw_at[r] = next + n_blocks;
+        n_blocks += row_end_block(row) - row_first_block(a, row);
+        if (n_blocks > a->raw_blocks - a->n_raw)
+            return false;
     }
+    for (uint32_t r = first; r < first + n_rows; r++)
+        a->raw_rows[a->n_raw_rows++] = r;
+    a->n_raw += n_blocks;
     return true;
 }
 
-/* How many leading positions of two sequences have the same pages; the next page of each, if there
- * is one, is what they differ in. */
-static uint32_t common_positions(const struct batch_seq *a, const struct batch_seq *b,
-                                 uint32_t next[2])
+/* A place in the runs of a table. */
+struct table_place {
+    uint32_t index, skip;
+};
+
+static struct table_place table_find(const struct page_table *t, uint32_t position)
 {
-    uint32_t i = 0, j = 0, skip_a = 0, skip_b = 0, n = 0;
-    while (i < a->n_runs && j < b->n_runs) {
-        uint32_t left_a = a->runs[i].count - skip_a, left_b = b->runs[j].count - skip_b;
-        uint32_t step = left_a < left_b ? left_a : left_b;
-        next[0] = a->runs[i].first + skip_a;
-        next[1] = b->runs[j].first + skip_b;
-        if (step > 0 && next[0] != next[1])
-            return n;
-        n += step;
-        skip_a = step == left_a ? 0 : skip_a + step;
-        skip_b = step == left_b ? 0 : skip_b + step;
-        i += step == left_a;
-        j += step == left_b;
-    }
-    next[0] = i < a->n_runs;
-    next[1] = j < b->n_runs;
-    return n;
+    struct table_place at = {0, position - t->first};
+    for (; at.index < t->n_runs && at.skip >= t->runs[at.index].count; at.index++)
+        at.skip -= t->runs[at.index].count;
+    return at;
 }
 
+static void table_step(const struct page_table *t, struct table_place *at, uint32_t count)
+{
+    at->skip += count;
+    if (at->skip == t->runs[at->index].count)
+        *at = (struct table_place){at->index + 1, 0};
+}
+
+/* How far two tables have the same pages, from where the later of them begins: the position behind
+ * the last such page. The next page of each, if there is one, is what they differ in. */
+static uint32_t common_end(const struct page_table *a, const struct page_table *b, uint32_t next[2])
+{
+    uint32_t position = a->first > b->first ? a->first : b->first;
+    struct table_place at = table_find(a, position), bt = table_find(b, position);
+    while (at.index < a->n_runs && bt.index < b->n_runs) {
+        uint32_t left_a = a->runs[at.index].count - at.skip;
+        uint32_t left_b = b->runs[bt.index].count - bt.skip;
+        uint32_t step = left_a < left_b ? left_a : left_b;
+        next[0] = a->runs[at.index].first + at.skip;
+        next[1] = b->runs[bt.index].first + bt.skip;
+        if (step > 0 && next[0] != next[1])
+            return position;
+        position += step;
+        table_step(a, &at, step);
+        table_step(b, &bt, step);
+    }
+    next[0] = at.index < a->n_runs;
+    next[1] = bt.index < b->n_runs;
+    return position;
+}
+
+/* In order of the pages of all positions, so that sequences with a prefix in common are neighbours.
+ * It serves the windowed group, too: those of its pages that sequences have in common belong to
+ * positions up to which the sequences are the same. */
 static int compare_leaves(const void *left, const void *right)
 {
     const struct leaf *a = left, *b = right;
     uint32_t next[2];
     if (a->seq != b->seq) {
-        common_positions(a->seq, b->seq, next);
+        common_end(&(struct page_table){a->seq->runs, a->seq->n_runs, 0},
+                   &(struct page_table){b->seq->runs, b->seq->n_runs, 0}, next);
         if (next[0] != next[1])
             return next[0] < next[1] ? -1 : 1;
     }
     return a->first_row < b->first_row ? -1 : 1;
 }
 
-/* Blocks that every row of the leaf sees to their ends. */
-static uint32_t whole_blocks(const struct attention *a, const struct leaf *leaf)
-{
-    return (a->batch->rows[leaf->first_row].position + 1) / ATTENTION_BLOCK;
-}
-
+/* The end of the blocks that two leaves see whole and with the same pages; 0: there are none. */
 static uint32_t common_blocks(const struct attention *a, const struct leaf *left,
                               const struct leaf *right)
 {
-    uint32_t next[2], n = common_positions(left->seq, right->seq, next) / ATTENTION_BLOCK;
-    uint32_t n_left = whole_blocks(a, left), n_right = whole_blocks(a, right);
-    n = n < n_left ? n : n_left;
-    return n < n_right ? n : n_right;
+    struct page_table tables[2] = {page_table_of(a, left->seq), page_table_of(a, right->seq)};
+    uint32_t next[2], end = common_end(&tables[0], &tables[1], next) / ATTENTION_BLOCK;
+    end = end < left->end_whole ? end : left->end_whole;
+    end = end < right->end_whole ? end : right->end_whole;
+    return end > left->first_whole && end > right->first_whole ? end : 0;
 }
 
 /* Tiles for blocks `from` .. to - 1, which the leaves begin .. end - 1 have in common. */
@@ -124,48 +153,65 @@ static void add_shared_tiles(struct attention *a, const struct leaf *begin, cons
     }
 }
 
-/* The tiles of a branch: leaves begin .. end - 1, whose blocks before `from` are dealt with. */
-static void add_branch(struct attention *a, const struct leaf *begin, const struct leaf *end,
-                       uint32_t from)
+/* Leaves begin .. end - 1 share what all of them see whole before block `to`, and each has what it
+ * sees before that for itself. Not if there is too little room for tiles: each leaf still needs one
+ * for its end, and each thread's cut may make one more. */
+static void share_blocks(struct attention *a, struct leaf *begin, struct leaf *end, uint32_t to)
 {
-    uint32_t common = UINT32_MAX;
-    for (const struct leaf *leaf = begin + 1; leaf < end; leaf++)
-        common = leaf->common_blocks < common ? leaf->common_blocks : common;
+    uint32_t from = 0, n_rows = end[-1].at + end[-1].n_rows - begin->at;
+    for (const struct leaf *leaf = begin; leaf < end; leaf++) {
+        uint32_t first = leaf->next_block > leaf->first_whole ? leaf->next_block
+                                                              : leaf->first_whole;
+        from = from > first ? from : first;
+    }
+    uint64_t n_tiles = (uint64_t)(end - begin) + (n_rows + a->tile_rows - 1) / a->tile_rows;
+    if (end - begin < 2 || from >= to ||
+        a->n_tiles + n_tiles + a->shape.max_rows + a->shape.n_threads > a->max_tiles)
+        return;
+    for (struct leaf *leaf = begin; leaf < end; leaf++) {
+        struct tile tile = leaf_tile(a, leaf, leaf->next_block, true);
+        tile.end_block = from;
+        add_tile(a, tile);
+        leaf->next_block = to;
+    }
+    add_shared_tiles(a, begin, end, from, to);
+}
+
+/* The tiles of a branch: leaves begin .. end - 1, each neighbours of which share blocks. */
+static void add_branch(struct attention *a, struct leaf *begin, struct leaf *end)
+{
     if (end - begin == 1) {
-        add_tile(a, (struct tile){begin->seq, begin->at, begin->n_rows, from, last_blocks(a, begin),
-                                  true});
+        add_tile(a, leaf_tile(a, begin, begin->next_block, true));
         return;
     }
-    assert(common >= from);
-    add_shared_tiles(a, begin, end, from, common);
-    for (const struct leaf *first = begin, *leaf = begin + 1; first < end; leaf++) {
-        if (leaf < end && leaf->common_blocks > common)
+    uint32_t common = UINT32_MAX;
+    for (const struct leaf *leaf = begin + 1; leaf < end; leaf++)
+        common = leaf->common_end < common ? leaf->common_end : common;
+    for (struct leaf *first = begin, *leaf = begin; first < end; leaf++) {
+        if (leaf < end && leaf->first_whole < common)
             continue;
-        add_branch(a, first, leaf, common);
+        if (leaf > first)
+            share_blocks(a, first, leaf, common);
+        first = leaf + 1; /* which sees no more of these blocks */
+    }
+    for (struct leaf *first = begin, *leaf = begin + 1; first < end; leaf++) {
+        if (leaf < end && leaf->common_end > common)
+            continue;
+        add_branch(a, first, leaf);
         first = leaf;
     }
 }
 
-/* How many tiles a branch can make: one for each leaf, and between two leaves at most one range
- * that is shared by all of them. */
-static bool tiles_fit(const struct attention *a, uint32_t n_leaves, uint32_t n_rows)
-{
-    uint64_t shared = (uint64_t)(n_leaves - 1) * ((n_rows + a->tile_rows - 1) / a->tile_rows);
-    return a->n_tiles + n_leaves + shared + a->shape.max_rows + a->shape.n_threads <= a->max_tiles;
-}
-
-/* Leaves begin .. end - 1, which have blocks in common or are a single one. */
-static void add_leaves(struct attention *a, const struct leaf *begin, const struct leaf *end)
+/* Leaves begin .. end - 1, neighbours of which share blocks, or a single one. */
+static void add_leaves(struct attention *a, struct leaf *begin, struct leaf *end)
 {
     uint32_t first = begin->at, n_rows = end[-1].at + end[-1].n_rows - first;
-    if (end - begin > 1 && a->tile_rows > 1 && tiles_fit(a, (uint32_t)(end - begin), n_rows) &&
-        store_partials(a, first, n_rows)) {
-        add_branch(a, begin, end, 0);
+    if (end - begin > 1 && a->tile_rows > 1 && store_partials(a, first, n_rows)) {
+        add_branch(a, begin, end);
         return;
     }
     for (const struct leaf *leaf = begin; leaf < end; leaf++)
-        add_tile(a,
-                 (struct tile){leaf->seq, leaf->at, leaf->n_rows, 0, last_blocks(a, leaf), false});
+        add_tile(a, leaf_tile(a, leaf, leaf->next_block, false));
 }
 
 static void add_small_tiles(struct attention *a, uint32_t n_leaves)
@@ -175,15 +221,29 @@ static void add_small_tiles(struct attention *a, uint32_t n_leaves)
     qsort(a->leaves, n_leaves, sizeof *a->leaves, compare_leaves);
     for (struct leaf *leaf = a->leaves; leaf < a->leaves + n_leaves; leaf++) {
         leaf->at = order_rows(a, leaf->first_row, leaf->n_rows);
-        leaf->common_blocks = leaf > a->leaves ? common_blocks(a, leaf - 1, leaf) : 0;
+        leaf->common_end = leaf > a->leaves ? common_blocks(a, leaf - 1, leaf) : 0;
     }
-    const struct leaf *end = a->leaves + n_leaves;
-    for (const struct leaf *first = a->leaves, *leaf = first + 1; first < end; leaf++) {
-        if (leaf < end && leaf->common_blocks > 0)
+    struct leaf *end = a->leaves + n_leaves;
+    for (struct leaf *first = a->leaves, *leaf = first + 1; first < end; leaf++) {
+        if (leaf < end && leaf->common_end > 0)
             continue;
         add_leaves(a, first, leaf);
         first = leaf;
     }
+}
+
+/* Rows first .. first + n_rows - 1 of the batch, all of one sequence. */
+static struct leaf make_leaf(const struct attention *a, uint32_t first, uint32_t n_rows)
+{
+    const struct batch_row *rows = &a->batch->rows[first], *last = &rows[n_rows - 1];
+    return (struct leaf){
+        .seq = &a->batch->seqs[rows->seq],
+        .first_row = first,
+        .n_rows = n_rows,
+        .next_block = row_first_block(a, rows),
+        .first_whole = (first_seen(a, last) + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK,
+        .end_whole = (rows->position + 1) / ATTENTION_BLOCK,
+    };
 }
 
 /* Rows of one sequence, as many as a tile holds; the small rest of them waits for company. */
@@ -196,13 +256,13 @@ static void make_tiles(struct attention *a)
         for (next = first + 1; next < batch->n_rows && next - first < a->tile_rows; next++)
             if (batch->rows[next].seq != seq)
                 break;
-        struct leaf leaf = {.seq = &batch->seqs[seq], .first_row = first, .n_rows = next - first};
+        struct leaf leaf = make_leaf(a, first, next - first);
         if (leaf.n_rows * 2 <= a->tile_rows || a->tile_rows == 1) {
             a->leaves[n_leaves++] = leaf;
             continue;
         }
-        uint32_t at = order_rows(a, first, leaf.n_rows);
-        add_tile(a, (struct tile){leaf.seq, at, leaf.n_rows, 0, last_blocks(a, &leaf), false});
+        leaf.at = order_rows(a, first, leaf.n_rows);
+        add_tile(a, leaf_tile(a, &leaf, leaf.next_block, false));
     }
     add_small_tiles(a, n_leaves);
 }
@@ -214,9 +274,10 @@ static void split_tile(struct attention *a, uint32_t index, uint32_t n_rows)
     assert(a->n_tiles < a->max_tiles);
     memmove(right, left, (a->n_tiles++ - index) * sizeof *left);
     left->n_rows = n_rows;
-    left->end_block = row_blocks(tile_row(a, left, n_rows - 1));
+    left->end_block = row_end_block(tile_row(a, left, n_rows - 1));
     right->first += n_rows;
     right->n_rows -= n_rows;
+    right->first_block = row_first_block(a, tile_row(a, right, 0));
 }
 
 /* Where to cut a tile so that about `cost` is left of it: between two units if partials can be

@@ -1,5 +1,6 @@
 /* What a batch costs at least, from the shapes and formats of the weights; see struct engine_cost.
- * Counted is what the definition of a product in matmul_internal.h says and no kernel can save. */
+ * Counted is what the definition of a product in matmul_internal.h says and no kernel can save. Of
+ * experts it is those that one row goes to; a batch of more rows reads more of them. */
 #include "engine/cpu/cpu_internal.h"
 #include "engine/cpu/matmul_internal.h"
 
@@ -20,17 +21,49 @@ static void add_matrix(const struct packed_matrix *m, uint64_t *bytes, struct en
     }
 }
 
+/* `n` matrices like this one. */
+static void add_like(const struct packed_matrix *m, uint32_t n, uint64_t *bytes,
+                     struct engine_macs *macs)
+{
+    uint64_t one_bytes = 0;
+    struct engine_macs one = {0};
+    if (m)
+        add_matrix(m, &one_bytes, &one);
+    *bytes += n * one_bytes;
+    macs->int8 += n * one.int8;
+    macs->floats += n * one.floats;
+}
+
+static void add_layer(const struct cpu_layer *l, const struct hparams *hp, uint32_t n_heads,
+                      struct engine_cost *cost)
+{
+    const struct packed_matrix *all[] = {
+        l->q,         l->k,           l->v,          l->output,      l->gate,   l->up,
+        l->down,      l->q_a,         l->q_b,        l->kv_a,        l->router, l->shared_gate,
+        l->shared_up, l->shared_down, l->layer_gate, l->layer_output};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        add_like(all[i], 1, &cost->layer_bytes, &cost->layer_macs);
+    if (l->k_b) {
+        add_like(l->k_b[0], n_heads, &cost->layer_bytes, &cost->layer_macs);
+        add_like(l->v_b[0], n_heads, &cost->layer_bytes, &cost->layer_macs);
+    }
+    if (l->experts) {
+        const struct packed_matrix *expert[] = {l->experts->gate, l->experts->up, l->experts->down};
+        for (size_t i = 0; i < sizeof expert / sizeof *expert; i++)
+            add_like(expert[i], hp->router.n_chosen, &cost->layer_bytes, &cost->layer_macs);
+    }
+}
+
 struct engine_cost cpu_cost(const struct cpu_engine *e)
 {
     const struct hparams *hp = &e->model->hparams;
     struct engine_cost cost = {0};
     for (uint32_t i = 0; i < hp->n_layers; i++) {
-        const struct cpu_layer *l = &e->layers[i];
-        const struct packed_matrix *all[] = {l->q, l->k, l->v, l->output, l->gate, l->up, l->down};
-        for (size_t j = 0; j < sizeof all / sizeof *all; j++)
-            add_matrix(all[j], &cost.layer_bytes, &cost.layer_macs);
+        const struct layer_shape *shape = &hp->layers[i];
+        add_layer(&e->layers[i], hp, shape->n_heads, &cost);
+        cost.position_macs += (uint64_t)shape->n_heads * (shape->key_dim + shape->value_dim);
     }
-    add_matrix(e->head, &cost.head_bytes, &cost.head_macs);
-    cost.position_macs = (uint64_t)2 * hp->n_layers * hp->n_heads * hp->head_dim;
+    add_like(e->layer_proj, 1, &cost.layer_bytes, &cost.layer_macs);
+    add_like(e->head, 1, &cost.head_bytes, &cost.head_macs);
     return cost;
 }

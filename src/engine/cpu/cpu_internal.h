@@ -7,17 +7,42 @@
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/kv_touch.h"
 #include "engine/cpu/machine_limits.h"
+#include "engine/cpu/router.h"
 #include "engine/cpu/weight_store.h"
 #include "engine/cpu/work_split.h"
 
-/* The inside of the CPU engine: cpu_engine.c opens and closes it, cpu_forward.c computes,
- * cpu_cost.c says what that takes at least. */
+/* The inside of the CPU engine:
+ *
+ *   cpu_engine.c    opens and closes it, and takes batches
+ *   cpu_weights.c   the model's matrices as the kernels stream them
+ *   cpu_state.c     memory for the rows of a batch
+ *   cpu_kv.c        memory for keys and values, and attention over it
+ *   cpu_forward.c   a batch on its way through the layers; cpu_pass.h is what its parts share:
+ *   cpu_attention.c   from x to queries, keys and values
+ *   cpu_blocks.c      from what was attended to the next layer's x
+ *   cpu_experts.c     mixtures of experts
+ *   cpu_cost.c      what that takes at least */
 
-/* One layer's weights as the kernels stream them. */
+struct cpu_expert {
+    struct packed_matrix *gate, *up, *down;
+};
+
+/* Where a layer's keys and values lie, its own or those of the layer that it reads. */
+struct cpu_kv {
+    enum kv_group_id group;
+    uint8_t *keys, *values;        /* [pages of the group][bytes]; no values in MLA */
+    size_t key_bytes, value_bytes; /* of a position */
+};
+
+/* One layer's weights as the kernels stream them; NULL: it has none. */
 struct cpu_layer {
-    const float *attn_norm, *ffn_norm;     /* [n_embd] */
-    const float *q_bias, *k_bias, *v_bias; /* [outputs of q, k, v] or NULL */
     struct packed_matrix *q, *k, *v, *output, *gate, *up, *down;
+    struct packed_matrix *q_a, *q_b, *kv_a, **k_b, **v_b; /* MLA; the last two [n_heads] */
+    struct packed_matrix *router, *shared_gate, *shared_up, *shared_down;
+    struct cpu_expert *experts; /* [n_experts] */
+    struct packed_matrix *layer_gate, *layer_output;
+    struct cpu_kv kv;
+    struct attention *attention; /* shared by layers of one shape */
 };
 
 enum {
@@ -26,30 +51,98 @@ enum {
     LAYER_CACHE_BYTES = 16 << 20, /* a layer whose weights take more is computed by all threads */
 };
 
-/* Rows on their way through a layer, all [rows][...]. */
+/* Rows on their way through a layer, all [rows][...] but `heads`. Widths are those of the largest
+ * layer; what no layer of the model needs has no memory. */
 struct cpu_rows {
-    float *normed;               /* [n_embd] */
-    float *k, *v;                /* [n_kv_heads * head_dim] */
-    float *gate;                 /* [n_ff] */
-    float *up;                   /* [n_ff] */
-    float *added;                /* [n_embd] what a block adds to x */
-    struct act_block *quantized; /* of whichever matrix is the input of the next product */
+    float *normed;                      /* [n_embd] */
+    float *k, *v;                       /* [n_kv_heads * key_dim, value_dim] */
+    float *gate, *up;                   /* [n_ff or n_embd_layer] */
+    float *added;                       /* [n_embd] what a block adds to x */
+    struct act_block *quantized;        /* the input of the next product, whichever it is */
+    float *q_a, *q_a_normed;            /* [q_rank] */
+    float *q_full;                      /* [n_heads * (nope_dim + rope_dim)] */
+    float *heads;                       /* [n_heads][rows][nope_dim or kv_rank] */
+    struct act_block *heads_quantized;  /* [n_heads], each for the rows */
+    float *values;                      /* [n_heads * value_dim], of MLA */
+    float *expert_normed;               /* [n_embd] where it is not `normed` */
+    float *router_normed;               /* [n_embd] the same */
+    struct act_block *router_quantized; /* [n_embd] */
+    float *shared_gate, *shared_up;     /* [n_ff_shared] */
+    float *shared_added;                /* [n_embd] */
+    struct act_block *shared_quantized; /* [n_ff_shared] */
+};
+
+/* Rows of one expert in a batch, at most a unit of them. */
+struct cpu_expert_rows {
+    uint32_t expert;
+    uint32_t first; /* slot */
+    uint32_t n_rows;
+};
+
+/* What a thread gathers for the rows of one expert. */
+struct cpu_gathered {
+    uint32_t item;               /* of cpu_experts.items, whose input it is */
+    float *input;                /* [ROW_UNIT][n_embd] */
+    float *up;                   /* [ROW_UNIT][n_ff] */
+    struct act_block *quantized; /* [ROW_UNIT][n_embd or n_ff] */
+    struct router_scratch router;
+};
+
+/* Rows at their experts. A row has n_chosen choices, in order of rank; the rows of an expert have
+ * slots next to each other, in the order of rows:
+ *
+ *   choices  row 0 [e5 e2]  row 1 [e2 e7]  row 2 [e2 e5]
+ *   slots    e2: row 0, row 1, row 2 │ e5: row 0, row 2 │ e7: row 1
+ *   items    [e2: slots 0 .. 2      ] [e5: slots 3, 4  ] [e7: slot 5]
+ */
+struct cpu_experts {
+    float *logits;                 /* [max_rows][n_experts] */
+    struct router_choice *choices; /* [max_rows][n_chosen] */
+    uint32_t *slot_of;             /* [max_rows][n_chosen] */
+    uint32_t *row_of;              /* [max_rows * n_chosen] */
+    uint32_t *next_slot;           /* [n_experts + 1] */
+    struct cpu_expert_rows *items;
+    uint32_t n_items;
+    float *hidden;                 /* [max_rows * n_chosen][n_ff] */
+    float *out;                    /* [max_rows * n_chosen][n_embd] */
+    struct cpu_gathered *gathered; /* [n_threads] */
 };
 
 /* The rows of a batch, all [max_rows][...]. */
 struct cpu_state {
-    float *x;               /* [n_embd] the residual stream */
-    float *q;               /* [n_heads * head_dim] */
-    float *attended;        /* [n_heads * head_dim] */
-    float *cos, *sin;       /* [rope_dim] */
-    uint32_t *outputs;      /* rows that ask for logits, in order */
-    struct cpu_rows shared; /* for all rows */
-    struct cpu_rows *own;   /* [n_threads], for CHUNK_ROWS */
+    float *x;                               /* [n_embd] the residual stream */
+    float *q;                               /* [n_heads * key_dim] */
+    float *attended;                        /* [n_heads * value_dim] */
+    float *cos[MAX_ROPES], *sin[MAX_ROPES]; /* [rope's dim] */
+    float *layer_inputs;                    /* [n_layers * n_embd_layer] */
+    uint32_t *outputs;                      /* rows that ask for logits, in order */
+    struct cpu_rows shared;                 /* for all rows */
+    struct cpu_rows *own;                   /* [n_threads], for CHUNK_ROWS */
+    float **layer_embd;                     /* [n_threads][n_layers * n_embd_layer] */
+    struct cpu_experts experts;
 };
 
 /* What threads share in each layer: rows, or the outputs of products. Behind the last layer it is
  * rows once more, and the head's outputs. */
-enum cpu_phase { PHASE_ROWS, PHASE_QKV, PHASE_OUTPUT, PHASE_GATE_UP, PHASE_DOWN, PHASES_OF_LAYER };
+enum cpu_phase {
+    PHASE_ROWS,
+    PHASE_LAYER_PROJ, /* before layer 0 */
+    PHASE_QKV,
+    PHASE_Q_B,
+    PHASE_K_B,
+    PHASE_V_B,
+    PHASE_OUTPUT,
+    PHASE_GATE_UP,
+    PHASE_DOWN,
+    PHASE_ROUTER,
+    PHASE_SHARED_UP,
+    PHASE_SHARED_DOWN,
+    PHASE_EXPERTS_UP,
+    PHASE_EXPERTS_DOWN,
+    PHASE_LAYER_GATE,
+    PHASE_LAYER_OUTPUT,
+    PHASES_OF_LAYER
+};
 
 static inline uint32_t cpu_phases(const struct hparams *hp)
 {
@@ -61,15 +154,14 @@ struct cpu_engine {
     const struct model *model;
     const struct kernels *kernels;
     struct parallel *pool;
-    struct attention *attention;
-    double *rope_frequencies; /* [rope_dim / 2] */
+    struct attention **attentions; /* [n_attentions] one for each shape of layers */
+    uint32_t n_attentions;
     struct cpu_layer *layers; /* [n_layers] */
-    float *vectors;           /* of the layers */
-    struct packed_matrix *head;
+    struct packed_matrix *head, *layer_proj;
+    struct arena memory;         /* of lists that layers point to */
     struct weight_store weights; /* which owns the matrices of head and layers */
-    struct buffer kv;            /* [n_layers][keys, values][n_pages][kv_row_bytes] */
-    size_t kv_row_bytes;
-    struct kv_touch kv_touch;
+    struct buffer kv[KV_GROUPS]; /* [layers of the group][keys, values][pages][bytes] */
+    struct kv_touch kv_touch[KV_GROUPS];
     struct cpu_state state;
     struct buffer state_memory;
 
@@ -83,19 +175,20 @@ struct cpu_engine {
     struct machine_probe *probe; /* opened when the machine is measured for the first time */
 };
 
+int cpu_kv_open(struct cpu_engine *e, struct error *err);
+void cpu_kv_close(struct cpu_engine *e);
+int cpu_state_open(struct cpu_engine *e, struct error *err);
+void cpu_state_close(struct cpu_engine *e);
+int cpu_weights_open(struct cpu_engine *e, engine_progress progress, void *context,
+                     struct error *err);
+
 /* Computes e->batch with all threads; sets e->stopped when the batch's live count reached zero. */
 void cpu_forward(struct cpu_engine *e);
 struct engine_cost cpu_cost(const struct cpu_engine *e);
 
-static inline uint8_t *cpu_keys(const struct cpu_engine *e, uint32_t layer)
+static inline bool cpu_has_experts(const struct hparams *hp)
 {
-    size_t bytes = (size_t)e->engine.limits.n_pages * e->kv_row_bytes;
-    return (uint8_t *)e->kv.data + 2 * layer * bytes;
-}
-
-static inline uint8_t *cpu_values(const struct cpu_engine *e, uint32_t layer)
-{
-    return cpu_keys(e, layer) + (size_t)e->engine.limits.n_pages * e->kv_row_bytes;
+    return hp->router.n_experts > 0;
 }
 
 #endif

@@ -52,13 +52,22 @@ static const struct {
     struct kernels kernels;
     bool (*runs_here)(void);
 } paths[] = {
-    {{"scalar", &matmul_kernels_ref, &vector_kernels_ref, &peak_kernels_ref}, always},
+    {{"scalar", &matmul_kernels_ref, &vector_kernels_ref, &elementwise_kernels_ref,
+      &peak_kernels_ref},
+     always},
 #if defined(__x86_64__)
-    {{"avx2", &matmul_kernels_avx2, &vector_kernels_avx2, &peak_kernels_avx2}, has_avx2},
-    {{"avx512", &matmul_kernels_avx512, &vector_kernels_avx512, &peak_kernels_avx512}, has_avx512},
-    {{"avx512-vnni", &matmul_kernels_vnni, &vector_kernels_avx512, &peak_kernels_vnni},
+    {{"avx2", &matmul_kernels_avx2, &vector_kernels_avx2, &elementwise_kernels_avx2,
+      &peak_kernels_avx2},
+     has_avx2},
+    {{"avx512", &matmul_kernels_avx512, &vector_kernels_avx512, &elementwise_kernels_avx512,
+      &peak_kernels_avx512},
+     has_avx512},
+    {{"avx512-vnni", &matmul_kernels_vnni, &vector_kernels_avx512, &elementwise_kernels_avx512,
+      &peak_kernels_vnni},
      has_avx512_vnni},
-    {{"amx", &matmul_kernels_amx, &vector_kernels_avx512, &peak_kernels_amx}, has_amx},
+    {{"amx", &matmul_kernels_amx, &vector_kernels_avx512, &elementwise_kernels_avx512,
+      &peak_kernels_amx},
+     has_amx},
 #endif
 };
 

@@ -1,17 +1,19 @@
 #ifndef RADISH_ENGINE_CPU_KERNELS_H
 #define RADISH_ENGINE_CPU_KERNELS_H
 
+#include "engine/cpu/elementwise.h"
 #include "engine/cpu/matmul.h"
 #include "engine/cpu/peak.h"
 #include "engine/cpu/vector.h"
 
-/* A kernel path is three tables of functions, compiled for one set of instructions and chosen once,
+/* A kernel path is four tables of functions, compiled for one set of instructions and chosen once,
  * at run time. The *_ref.c files are short and obviously right; every other path is compared with
  * them on random data by the unit tests, on each machine that can run it. */
 struct kernels {
     const char *name; /* "scalar", "avx2", "avx512", "avx512-vnni", "amx" */
     const struct matmul_kernels *matmul;
     const struct vector_kernels *vector;
+    const struct elementwise_kernels *elementwise;
     const struct peak_kernels *peak;
 };
 

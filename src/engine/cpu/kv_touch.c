@@ -12,22 +12,25 @@
  */
 enum { ROWS_FOR_A_PAGE = 32 };
 
-int kv_touch_open(struct kv_touch *k, void *base, uint32_t n_parts, uint32_t n_pages,
-                  size_t row_bytes, struct error *err)
+int kv_touch_open(struct kv_touch *k, void *base, enum kv_group_id group, const size_t *row_bytes,
+                  uint32_t n_parts, uint32_t n_pages, struct error *err)
 {
-    *k = (struct kv_touch){base, n_parts, n_pages, row_bytes, 0, NULL};
-    k->next = calloc(n_parts, sizeof *k->next);
-    if (!k->next)
+    *k = (struct kv_touch){.base = base, .group = group, .n_parts = n_parts, .n_pages = n_pages};
+    k->parts = calloc(n_parts ? n_parts : 1, sizeof *k->parts);
+    if (!k->parts)
         return error_set(err, ERROR_MEMORY, "no memory for the KV cache");
-    for (uint32_t i = 0; i < n_parts; i++)
-        k->next[i] = ((size_t)i * n_pages * row_bytes / HUGE_PAGE + 1) * HUGE_PAGE;
+    size_t at = 0;
+    for (uint32_t i = 0; i < n_parts; i++) {
+        k->parts[i] = (struct kv_part){at, row_bytes[i], (at / HUGE_PAGE + 1) * HUGE_PAGE};
+        at += n_pages * row_bytes[i];
+    }
     return 0;
 }
 
 void kv_touch_close(struct kv_touch *k)
 {
-    free(k->next);
-    k->next = NULL;
+    free(k->parts);
+    k->parts = NULL;
 }
 
 static void touch(uint8_t *byte)
@@ -35,22 +38,33 @@ static void touch(uint8_t *byte)
     *(volatile uint8_t *)byte = *byte;
 }
 
+/* Raises k->high to what the batch has. */
+static void look_at(struct kv_touch *k, const struct batch *batch)
+{
+    bool is_full = k->group == KV_FULL;
+    uint32_t end = is_full ? batch->page_end : batch->window_page_end;
+    if (end > k->high)
+        k->high = end;
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        uint32_t page = is_full ? batch->rows[i].page : batch->rows[i].window_page;
+        if (page >= k->high)
+            k->high = page + 1;
+    }
+}
+
 void kv_touch_ahead(struct kv_touch *k, const struct batch *batch)
 {
-    if (batch->page_end > k->high)
-        k->high = batch->page_end;
-    for (uint32_t i = 0; i < batch->n_rows; i++)
-        if (batch->rows[i].page >= k->high)
-            k->high = batch->rows[i].page + 1;
-    size_t goal = k->high * k->row_bytes + HUGE_PAGE / 2, part_bytes = k->n_pages * k->row_bytes;
-    if (goal > part_bytes)
-        goal = part_bytes;
     uint32_t left = 1 + batch->n_rows / ROWS_FOR_A_PAGE;
+    look_at(k, batch);
     for (uint32_t i = 0; i < k->n_parts; i++) {
-        for (; k->next[i] < i * part_bytes + goal; k->next[i] += HUGE_PAGE) {
+        struct kv_part *part = &k->parts[i];
+        size_t goal = k->high * part->row_bytes + HUGE_PAGE / 2;
+        if (goal > k->n_pages * part->row_bytes)
+            goal = k->n_pages * part->row_bytes;
+        for (; part->next < part->at + goal; part->next += HUGE_PAGE) {
             if (left-- == 0)
                 return;
-            touch(k->base + k->next[i]);
+            touch(k->base + part->next);
         }
     }
 }

@@ -13,18 +13,25 @@
  *   part     [ used ........ | touched ahead ..... | not yet ...... ]   keys or values of a layer
  *                           high                  high + ahead
  */
-struct kv_touch {
-    uint8_t *base;    /* [n_parts][n_pages][row_bytes] */
-    uint32_t n_parts; /* keys and values of each layer */
-    uint32_t n_pages; /* KV positions */
-    size_t row_bytes; /* of a position in a part */
-    uint32_t high;    /* positions from here on no sequence had */
-    size_t *next;     /* [n_parts] the first byte, from base, that may be untouched */
+struct kv_part {
+    size_t at;        /* from base */
+    size_t row_bytes; /* of a position */
+    size_t next;      /* the first byte, from base, that may be untouched */
 };
 
-/* The memory's beginning counts as touched in every part. */
-int kv_touch_open(struct kv_touch *k, void *base, uint32_t n_parts, uint32_t n_pages,
-                  size_t row_bytes, struct error *err);
+struct kv_touch {
+    uint8_t *base;
+    enum kv_group_id group;
+    struct kv_part *parts; /* keys and values of each layer, one behind the other */
+    uint32_t n_parts;
+    uint32_t n_pages; /* KV positions */
+    uint32_t high;    /* positions from here on no sequence had */
+};
+
+/* For the parts of one group, whose positions take row_bytes[n_parts]. The memory's beginning
+ * counts as touched in every part. */
+int kv_touch_open(struct kv_touch *k, void *base, enum kv_group_id group, const size_t *row_bytes,
+                  uint32_t n_parts, uint32_t n_pages, struct error *err);
 void kv_touch_close(struct kv_touch *k);
 /* After a batch, while nothing is computed. Changes no byte. */
 void kv_touch_ahead(struct kv_touch *k, const struct batch *batch);

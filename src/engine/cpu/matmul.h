@@ -54,8 +54,8 @@ struct activations activations_rows(const struct activations *x, uint32_t begin,
 struct packed_matrix *matrix_pack(const struct weight *w, struct error *err);
 struct packed_matrix *matrix_new(const struct weight *w, struct error *err);
 /* Packs the panels [panel_begin, panel_end) of `w` into `panels`, which holds zeros before. */
-void matrix_fill(const struct packed_matrix *m, const struct weight *w, uint32_t panel_begin,
-                 uint32_t panel_end, uint8_t *panels);
+int matrix_fill(const struct packed_matrix *m, const struct weight *w, uint32_t panel_begin,
+                uint32_t panel_end, uint8_t *panels, struct error *err);
 void matrix_free(struct packed_matrix *m);
 enum act_kind matrix_act_kind(const struct packed_matrix *m);
 uint32_t matrix_rows(const struct packed_matrix *m);

@@ -9,7 +9,7 @@
 #if defined(__x86_64__)
 #include "engine/cpu/amx_tiles.h"
 #include "engine/cpu/matmul_avx512_ops.h"
-#include "engine/cpu/matmul_tile.h"
+#include "engine/cpu/matmul_decode.h"
 
 enum {
     STRIPE_BLOCKS = 48,      /* 24 KiB of weights */
@@ -49,13 +49,13 @@ ALWAYS_INLINE void stripe_fill(struct quant_format f, const struct packed_matrix
     stripe->first = first;
     stripe->n = m->blocks - first < STRIPE_BLOCKS ? m->blocks - first : STRIPE_BLOCKS;
     for (uint32_t b = 0; b < stripe->n; b++) {
-        const uint8_t *quants = panel + quants_at(f, first + b);
+        const uint8_t *quants = panel + quants_at(f, m, first + b);
         vf scale[2], min[2] = {vf_zero(), vf_zero()};
         for (int step = 0; step < 8; step++) {
-            vi w = load_step(f, quants, step);
+            vi w = load_step(f, quant_table(f, m), quants, step);
             _mm512_store_si512(stripe->quants[b][step], w);
         }
-        load_head(f, panel, first + b, 0, scale, min);
+        load_head(f, m, panel, first + b, 0, scale, min);
         for (int i = 0; i < f.parts; i++) {
             vf_store(stripe->scale[b][i], scale[i]);
             vf_store(stripe->min[b][i], min[i]);
@@ -107,6 +107,7 @@ struct amx_out {
     float *at; /* [rows][stride] */
     size_t stride;
     __mmask16 outputs; /* that exist in the panel */
+    float scale;       /* 1 before the last stripe */
 };
 
 /* A stripe times one or two tiles of rows. x: the first tile's blocks from the stripe's first on;
@@ -144,7 +145,8 @@ ALWAYS_INLINE void stripe_rows(struct quant_format f, int n_tiles, const struct 
     for (int t = 0; t < n_tiles; t++)
         UNROLL
     for (int r = 0; r < ROW_TILE; r++)
-        _mm512_mask_storeu_ps(out.at + (t * ROW_TILE + r) * out.stride, out.outputs, acc[t][r]);
+        _mm512_mask_storeu_ps(out.at + (t * ROW_TILE + r) * out.stride, out.outputs,
+                              vf_mul(acc[t][r], vf_set1(out.scale)));
 }
 
 /* One panel times `n_tiles` whole tiles of rows. */
@@ -154,11 +156,12 @@ ALWAYS_INLINE void panel_tiles(struct quant_format f, const struct packed_matrix
 {
     struct stripe stripe;
     struct amx_out to = {out + (size_t)panel * PANEL, out_stride,
-                         (__mmask16)((1u << panel_outputs(m, panel)) - 1)};
+                         (__mmask16)((1u << panel_outputs(m, panel)) - 1), 1};
     for (uint32_t first = 0; first < m->blocks; first += STRIPE_BLOCKS) {
         const struct act_block *from = x + first;
         struct amx_out at = to;
         uint32_t left = n_tiles;
+        at.scale = m->blocks - first > STRIPE_BLOCKS ? 1 : m->scale;
         stripe_fill(f, m, matrix_panel(m, panel), first, &stripe);
         for (; left >= 2; left -= 2, from += 2 * (size_t)m->blocks) {
             stripe_rows(f, 2, &stripe, from, m->blocks, at);
@@ -187,7 +190,7 @@ static void matmul_amx(const struct packed_matrix *m, const struct activations *
                        uint32_t panel_begin, uint32_t panel_end, float *out, size_t out_stride)
 {
     if (x->kind != ACT_Q8 || x->n_rows < MIN_ROWS) {
-        matmul_tiles(m, x, panel_begin, panel_end, out, out_stride);
+        matmul_kernels_vnni.matmul(m, x, panel_begin, panel_end, out, out_stride);
         return;
     }
     uint32_t n_tiles = x->n_rows / ROW_TILE, chunk = chunk_rows(m, x) / ROW_TILE;
@@ -198,8 +201,11 @@ static void matmul_amx(const struct packed_matrix *m, const struct activations *
                                        n_tiles - tile < chunk ? n_tiles - tile : chunk,
                                        out + (size_t)tile * ROW_TILE * out_stride, out_stride);
     _tile_release();
-    for (uint32_t panel = panel_begin; panel < panel_end; panel++)
-        panel_rows(m, x, panel, n_tiles * ROW_TILE, x->n_rows, out, out_stride);
+    if (x->n_rows % ROW_TILE == 0)
+        return;
+    struct activations rest = activations_rows(x, n_tiles * ROW_TILE, x->n_rows);
+    matmul_kernels_vnni.matmul(m, &rest, panel_begin, panel_end,
+                               out + (size_t)n_tiles * ROW_TILE * out_stride, out_stride);
 }
 
 const struct matmul_kernels matmul_kernels_amx = {quantize_row_avx2, matmul_amx};

@@ -44,6 +44,24 @@ static inline vf vf_load_bf16(const void *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
 }
 
+/* Weights of 8 bits; of E4M3 2^-8 times as large as they are. */
+static inline vf vf_load_e4m3(const void *p)
+{
+    __m128i wide = _mm_slli_epi16(_mm_cvtepi8_epi16(_mm_loadl_epi64(p)), 7);
+    return _mm256_cvtph_ps(_mm_and_si128(wide, _mm_set1_epi16((short)0xbfff)));
+}
+
+static inline vf vf_load_e5m2(const void *p)
+{
+    return _mm256_cvtph_ps(_mm_unpacklo_epi8(_mm_setzero_si128(), _mm_loadl_epi64(p)));
+}
+
+/* The same without sign: 0xff is NaN. */
+static inline vf vf_load_e4m3_scale(const void *p)
+{
+    return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepi8_epi16(_mm_loadl_epi64(p)), 7));
+}
+
 static inline vf vf_load_i8(const void *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p)));

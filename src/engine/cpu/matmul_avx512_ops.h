@@ -42,6 +42,24 @@ static inline vf vf_load_bf16(const void *p)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
 }
 
+/* Weights of 8 bits; of E4M3 2^-8 times as large as they are. */
+static inline vf vf_load_e4m3(const void *p)
+{
+    __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(p)), 7);
+    return _mm512_cvtph_ps(_mm256_and_si256(wide, _mm256_set1_epi16((short)0xbfff)));
+}
+
+static inline vf vf_load_e5m2(const void *p)
+{
+    return _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128(p)), 8));
+}
+
+/* The same without sign: 0xff is NaN. */
+static inline vf vf_load_e4m3_scale(const void *p)
+{
+    return _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(p)), 7));
+}
+
 static inline vf vf_load_i8(const void *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p)));

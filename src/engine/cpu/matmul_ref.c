@@ -50,8 +50,8 @@ static void quantize_row_ref(const float *x, uint32_t cols, uint32_t row, struct
 }
 
 /* Quants q - zero of columns [begin, end) of one output, times those of one row. */
-static int32_t dot(struct quant_format f, const uint8_t *quants, uint32_t lane, const int8_t *x,
-                   uint32_t begin, uint32_t end)
+static int32_t dot(struct quant_format f, const struct packed_matrix *m, const uint8_t *quants,
+                   uint32_t lane, const int8_t *x, uint32_t begin, uint32_t end)
 {
     int32_t sum = 0;
     for (uint32_t c = begin; c < end; c++) {
@@ -65,26 +65,40 @@ static int32_t dot(struct quant_format f, const uint8_t *quants, uint32_t lane, 
             if (high_bits)
                 q |= (high[byte] >> (step * high_bits % 8) & ((1 << high_bits) - 1)) << 4;
             if (f.values != VALUES_LINEAR)
-                q = quant_table(f)[q];
+                q = quant_table(f, m)[q];
         }
         sum += (q - f.zero) * x[c];
     }
     return sum;
 }
 
-/* Scales and mins of one output in one block. */
-static void read_head(struct quant_format f, const uint8_t *panel, uint32_t block, uint32_t lane,
-                      float *scale, float *min)
+static float load_scale(enum quant_scales kind, const uint8_t *scales, size_t i)
 {
-    uint16_t halves[2] = {0, 0};
-    memcpy(&halves[0], panel + scales_at(f, block) + lane * 2, 2);
-    if (f.mins)
-        memcpy(&halves[1], panel + scales_at(f, block) + (PANEL + lane) * 2, 2);
-    const int8_t *sub = (const int8_t *)panel + part_scales_at(f, block) + lane;
+    float f32;
+    uint16_t bits;
+    if (kind == SCALES_F32) {
+        memcpy(&f32, scales + i * 4, 4);
+        return f32;
+    }
+    if (kind == SCALES_E4M3) /* the sign of 0xff makes a NaN of it */
+        return f16_to_f32((uint16_t)((scales[i] >> 7) * 0xc000 | (scales[i] & 0x7f) << 7));
+    memcpy(&bits, scales + i * 2, 2);
+    return kind == SCALES_BF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+}
+
+/* Scales and mins of one output in one block. */
+static void read_head(struct quant_format f, const struct packed_matrix *m, const uint8_t *panel,
+                      uint32_t block, uint32_t lane, float *scale, float *min)
+{
+    enum quant_scales kind = f.scales == SCALES_SHARED ? m->scales : f.scales;
+    const uint8_t *scales = panel + scales_at(f, m, block);
+    const int8_t *sub = (const int8_t *)panel + part_scales_at(f, m, block) + lane;
     for (int i = 0; i < f.parts; i++) {
-        scale[i] = (f.values == VALUES_MXFP4 ? bf16_to_f32(halves[0]) : f16_to_f32(halves[0])) *
+        scale[i] = load_scale(kind, scales, (f.super ? 0 : i) * PANEL + lane) *
                    (f.super ? sub[i * PANEL] : 1);
-        min[i] = f16_to_f32(halves[1]) * (f.super && f.mins ? sub[(f.parts + i) * PANEL] : 1);
+        if (f.mins)
+            min[i] = load_scale(kind, scales, PANEL + lane) *
+                     (f.super ? sub[(f.parts + i) * PANEL] : 1);
     }
 }
 
@@ -93,15 +107,15 @@ static float dot_output(struct quant_format f, const struct packed_matrix *m, co
 {
     float acc = 0;
     for (uint32_t b = 0; b < m->blocks; b++, x++) {
-        const uint8_t *quants = panel + quants_at(f, b);
+        const uint8_t *quants = panel + quants_at(f, m, b);
         float scale[2], min[2], t;
-        read_head(f, panel, b, lane, scale, min);
+        read_head(f, m, panel, b, lane, scale, min);
         if (f.parts == 1) {
-            float idot = (float)dot(f, quants, lane, x->quants[at], 0, 32);
+            float idot = (float)dot(f, m, quants, lane, x->quants[at], 0, 32);
             t = f.mins ? fmaf(idot, scale[0], min[0] * x->sum[at]) : idot * scale[0];
         } else {
-            float idot0 = (float)dot(f, quants, lane, x->quants[at], 0, 16);
-            float idot1 = (float)dot(f, quants, lane, x->quants[at], 16, 32);
+            float idot0 = (float)dot(f, m, quants, lane, x->quants[at], 0, 16);
+            float idot1 = (float)dot(f, m, quants, lane, x->quants[at], 16, 32);
             if (f.mins) {
                 t = fmaf(min[1], x->half_sum[1][at], min[0] * x->half_sum[0][at]);
                 t = fmaf(idot0, scale[0], t);
@@ -136,6 +150,38 @@ static float dot_floats(const struct packed_matrix *m, const uint8_t *panel, uin
     return acc;
 }
 
+/* E4M3 is 2^-8 times as large here; see matmul_internal.h. */
+static float load_f8(enum packed_format format, uint8_t bits)
+{
+    return f16_to_f32(format == PACKED_f8_e5m2
+                          ? (uint16_t)(bits << 8)
+                          : (uint16_t)((bits & 0x80) << 8 | (bits & 0x7f) << 7));
+}
+
+static float dot_f8(const struct packed_matrix *m, const uint8_t *panel, uint32_t lane,
+                    const float *x)
+{
+    float acc = 0;
+    for (uint32_t begin = 0; begin < m->cols; begin += ACT_BLOCK, panel += F8_BLOCK_BYTES) {
+        uint32_t n = m->cols - begin < ACT_BLOCK ? m->cols - begin : ACT_BLOCK;
+        float t = 0;
+        for (uint32_t c = 0; c < n; c++)
+            t = fmaf(load_f8(m->format, panel[F8_HEAD_BYTES + c * PANEL + lane]), x[begin + c], t);
+        acc = fmaf(t, load_scale(SCALES_F32, panel, lane), acc);
+    }
+    return acc;
+}
+
+static float dot_row(const struct packed_matrix *m, const uint8_t *panel, uint32_t lane,
+                     const struct activations *x, uint32_t row)
+{
+    if (x->kind == ACT_Q8)
+        return dot_output(quant_formats[m->format], m, panel, lane,
+                          x->q8 + row / ROW_TILE * (size_t)m->blocks, row % ROW_TILE);
+    const float *f32 = x->f32 + (size_t)row * m->cols;
+    return is_f8(m->format) ? dot_f8(m, panel, lane, f32) : dot_floats(m, panel, lane, f32);
+}
+
 static void matmul_ref(const struct packed_matrix *m, const struct activations *x,
                        uint32_t panel_begin, uint32_t panel_end, float *out, size_t out_stride)
 {
@@ -143,11 +189,7 @@ static void matmul_ref(const struct packed_matrix *m, const struct activations *
         const uint8_t *panel = matrix_panel(m, p);
         for (uint32_t r = 0; r < x->n_rows; r++)
             for (uint32_t lane = 0; lane < panel_outputs(m, p); lane++)
-                out[r * out_stride + p * PANEL + lane] =
-                    x->kind == ACT_F32
-                        ? dot_floats(m, panel, lane, x->f32 + (size_t)r * m->cols)
-                        : dot_output(quant_formats[m->format], m, panel, lane,
-                                     x->q8 + r / ROW_TILE * (size_t)m->blocks, r % ROW_TILE);
+                out[r * out_stride + p * PANEL + lane] = dot_row(m, panel, lane, x, r) * m->scale;
     }
 }
 

@@ -7,33 +7,12 @@
  * once and meets the 4 activations of every row, broadcast from memory. Everything that differs
  * between formats is a compile-time constant, and what a row computes is the same for any number
  * of rows beside it. */
-#include "engine/cpu/matmul_internal.h"
+#include "engine/cpu/matmul_decode.h"
 
 #include <string.h>
 
-/* With a check at every access, unrolled tiles would take a compiler half an hour. */
-#if defined(__has_feature)
-#define IS_SANITIZED __has_feature(address_sanitizer)
-#elif defined(__SANITIZE_ADDRESS__)
-#define IS_SANITIZED 1
-#else
-#define IS_SANITIZED 0
-#endif
-#if IS_SANITIZED
-#define UNROLL
-#elif defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 12")
-#endif
-/* Sums in registers are made in the order that is written. GCC would rather balance the tree of
- * additions, with more terms alive than there are registers. */
-#define KEEP(value)   __asm__("" : "+v"(value))
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 enum {
-    VECTORS = PANEL / LANES,  /* registers that hold a panel's outputs */
-    CHUNK_BYTES = 384 * 1024, /* of activations: what should stay in the second-level cache */
+    VECTORS = PANEL / LANES, /* registers that hold a panel's outputs */
     /* A tile of few rows reads as fast as memory gives, which the hardware foresees. One of many
      * rows reads in bursts, which it does not. */
     PREFETCH_ROWS = 6,
@@ -50,61 +29,24 @@ struct tile {
     float *out;                /* [rows][out_stride] */
     size_t out_stride;
     uint32_t outputs; /* that exist in this panel */
+    float scale;      /* of all outputs */
 };
 
 ALWAYS_INLINE void tile_store(const struct tile *tile, uint32_t row, int vector, vf value)
 {
     float *out = tile->out + row * tile->out_stride + vector * LANES;
+    value = vf_mul(value, vf_set1(tile->scale));
     if (tile->outputs == PANEL)
         vf_store(out, value);
     else if (tile->outputs > (uint32_t)vector * LANES)
         vf_store_some(out, value, tile->outputs - vector * LANES);
 }
 
-/* Scales and mins of the outputs of one vector in one block. */
-ALWAYS_INLINE void load_head(struct quant_format f, const uint8_t *panel, uint32_t block,
-                             int vector, vf *scale, vf *min)
-{
-    const uint8_t *head = panel + scales_at(f, block) + vector * LANES * 2;
-    const uint8_t *part = panel + part_scales_at(f, block) + vector * LANES;
-    scale[0] = scale[1] = f.values == VALUES_MXFP4 ? vf_load_bf16(head) : vf_load_f16(head);
-    if (f.mins)
-        min[0] = min[1] = vf_load_f16(head + PANEL * 2);
-    for (int i = 0; f.super && i < f.parts; i++) {
-        scale[i] = vf_mul(scale[i], vf_load_i8(part + i * PANEL));
-        if (f.mins)
-            min[i] = vf_mul(min[i], vf_load_i8(part + (f.parts + i) * PANEL));
-    }
-}
-
-/* A step as it is packed, in bytes: 4 columns of each output of a vector. Shifts are of 16 bits;
- * what they carry from one byte into the other is masked away. */
-ALWAYS_INLINE vi load_codes(struct quant_format f, const uint8_t *quants, int step)
-{
-    if (f.bits == 8)
-        return vi_load(quants + step * STEP_BYTES);
-    const int high_bits = f.bits - 4, at = step * high_bits;
-    vi w = vi_load(quants + (high_bits + step % 4) * STEP_BYTES);
-    w = vi_and(step < 4 ? w : vi_shift_right(w, 4), vi_set1(15));
-    if (high_bits) {
-        vi high = vi_load(quants + at / 8 * STEP_BYTES);
-        high = at % 8 > 4 ? vi_shift_right(high, at % 8 - 4) : vi_shift_left(high, 4 - at % 8);
-        w = vi_or(w, vi_and(high, vi_set1(high_bits == 1 ? 0x10 : 0x30)));
-    }
-    return w;
-}
-
-/* The quants of a step. */
-ALWAYS_INLINE vi load_step(struct quant_format f, const uint8_t *quants, int step)
-{
-    vi codes = load_codes(f, quants, step);
-    return f.values == VALUES_LINEAR ? codes : vi_lookup(vi_table(quant_table(f)), codes);
-}
-
 #if DOT_BY_FOURS
 /* idot[r][v] = the integer dot product of columns [4 * begin, 4 * end) for each row and vector. */
-ALWAYS_INLINE void dot_rows(struct quant_format f, int n, int width, const uint8_t *quants,
-                            int begin, int end, const int8_t (*x)[ACT_BLOCK], vi (*idot)[VECTORS])
+ALWAYS_INLINE void dot_rows(struct quant_format f, const uint8_t *table, int n, int width,
+                            const uint8_t *quants, int begin, int end, const int8_t (*x)[ACT_BLOCK],
+                            vi (*idot)[VECTORS])
 {
     UNROLL
     for (int r = 0; r < n; r++)
@@ -113,7 +55,7 @@ ALWAYS_INLINE void dot_rows(struct quant_format f, int n, int width, const uint8
     UNROLL
     for (int step = begin; step < end; step++)
         for (int v = 0; v < width; v++) {
-            vi w = load_step(f, quants + v * LANES * 4, step);
+            vi w = load_step(f, table, quants + v * LANES * 4, step);
             UNROLL
             for (int r = 0; r < n; r++)
                 idot[r][v] = vi_dot4(idot[r][v], w, broadcast4(x[r] + step * 4));
@@ -121,10 +63,11 @@ ALWAYS_INLINE void dot_rows(struct quant_format f, int n, int width, const uint8
 }
 #else
 /* The low and the high 4 bits of 8-bit quants. */
-ALWAYS_INLINE void load_halves(struct quant_format f, const uint8_t *quants, int step, vi *halves)
+ALWAYS_INLINE void load_halves(struct quant_format f, const uint8_t *table, const uint8_t *quants,
+                               int step, vi *halves)
 {
     vi codes = load_codes(f, quants, step), low_bits = vi_set1(15);
-    vi whole = f.values == VALUES_LINEAR ? codes : vi_table(quant_table(f));
+    vi whole = f.values == VALUES_LINEAR ? codes : vi_table(table);
     halves[0] = vi_and(whole, low_bits);
     halves[1] = vi_and(vi_shift_right(whole, 4), low_bits);
     for (int i = 0; i < 2 && f.values != VALUES_LINEAR; i++)
@@ -139,8 +82,9 @@ ALWAYS_INLINE int pair_steps(int bits)
 }
 
 /* idot[r][v] = the integer dot product of columns [4 * begin, 4 * end) for each row and vector. */
-ALWAYS_INLINE void dot_rows(struct quant_format f, int n, int width, const uint8_t *quants,
-                            int begin, int end, const int8_t (*x)[ACT_BLOCK], vi (*idot)[VECTORS])
+ALWAYS_INLINE void dot_rows(struct quant_format f, const uint8_t *table, int n, int width,
+                            const uint8_t *quants, int begin, int end, const int8_t (*x)[ACT_BLOCK],
+                            vi (*idot)[VECTORS])
 {
     const int bits = value_bits(f), halves = bits == 8 ? 2 : 1;
     const int period = pair_steps(bits) < end - begin ? pair_steps(bits) : end - begin;
@@ -151,9 +95,9 @@ ALWAYS_INLINE void dot_rows(struct quant_format f, int n, int width, const uint8
         vi w[VECTORS][2];
         for (int v = 0; v < width; v++) {
             if (halves == 2)
-                load_halves(f, quants + v * LANES * 4, step, w[v]);
+                load_halves(f, table, quants + v * LANES * 4, step, w[v]);
             else
-                w[v][0] = load_step(f, quants + v * LANES * 4, step);
+                w[v][0] = load_step(f, table, quants + v * LANES * 4, step);
         }
         UNROLL
         for (int r = 0; r < n; r++) {
@@ -201,6 +145,7 @@ ALWAYS_INLINE void tile_quantized(struct quant_format f, int n, int width,
                                   int vector)
 {
     const struct act_block *x = tile->x;
+    const uint8_t *table = quant_table(f, m);
     uint32_t at = tile->at, blocks = m->blocks;
     vf acc[ROW_TILE][VECTORS];
     UNROLL
@@ -208,7 +153,7 @@ ALWAYS_INLINE void tile_quantized(struct quant_format f, int n, int width,
         for (int v = 0; v < width; v++)
             acc[r][v] = vf_zero();
     for (uint32_t b = 0; b < blocks; b++, x++) {
-        const uint8_t *quants = tile->panel + quants_at(f, b) + vector * LANES * 4;
+        const uint8_t *quants = tile->panel + quants_at(f, m, b) + vector * LANES * 4;
         vf scale[2][VECTORS], min[2][VECTORS], t[ROW_TILE][VECTORS];
         vi idot[ROW_TILE][VECTORS];
         const float *sum0 = (f.parts == 1 ? x->sum : x->half_sum[0]) + at;
@@ -217,10 +162,10 @@ ALWAYS_INLINE void tile_quantized(struct quant_format f, int n, int width,
             UNROLL
         for (int line = 0; line < f.bits; line++)
             __builtin_prefetch(quants + PREFETCH_BYTES + line * 64);
-        dot_rows(f, n, width, quants, 0, 8 / f.parts, x->quants + at, idot);
+        dot_rows(f, table, n, width, quants, 0, 8 / f.parts, x->quants + at, idot);
         for (int v = 0; v < width; v++) {
             vf scales[2], mins[2];
-            load_head(f, tile->panel, b, vector + v, scales, mins);
+            load_head(f, m, tile->panel, b, vector + v, scales, mins);
             for (int i = 0; i < 2; i++) {
                 scale[i][v] = scales[i];
                 if (f.mins)
@@ -237,7 +182,7 @@ ALWAYS_INLINE void tile_quantized(struct quant_format f, int n, int width,
             }
         add_part(f, n, width, true, idot, sum0, scale[0], t);
         if (f.parts == 2) {
-            dot_rows(f, n, width, quants, 4, 8, x->quants + at, idot);
+            dot_rows(f, table, n, width, quants, 4, 8, x->quants + at, idot);
             add_part(f, n, width, false, idot, sum1, scale[1], t);
         }
         UNROLL
@@ -284,6 +229,50 @@ ALWAYS_INLINE void tile_floats(enum packed_format format, int n, const struct pa
             tile_store(tile, r, v, acc[r][v]);
 }
 
+/* Float weights of 8 bits: each block of columns from a fresh sum. */
+ALWAYS_INLINE void tile_f8(enum packed_format format, int n, const struct packed_matrix *m,
+                           const struct tile *tile)
+{
+    const float *x = tile->f32;
+    const uint8_t *from = tile->panel;
+    uint32_t cols = m->cols;
+    vf acc[ROW_TILE][VECTORS];
+    UNROLL
+    for (int r = 0; r < n; r++)
+        for (int v = 0; v < VECTORS; v++)
+            acc[r][v] = vf_zero();
+    for (uint32_t begin = 0; begin < cols; begin += ACT_BLOCK, x += ACT_BLOCK) {
+        uint32_t in_block = cols - begin < ACT_BLOCK ? cols - begin : ACT_BLOCK;
+        const uint8_t *head = from;
+        vf t[ROW_TILE][VECTORS];
+        UNROLL
+        for (int r = 0; r < n; r++)
+            for (int v = 0; v < VECTORS; v++)
+                t[r][v] = vf_zero();
+        from += F8_HEAD_BYTES;
+        for (uint32_t c = 0; c < in_block; c++, from += PANEL) {
+            vf w[VECTORS];
+            for (int v = 0; v < VECTORS; v++)
+                w[v] = format == PACKED_f8_e4m3 ? vf_load_e4m3(from + v * LANES)
+                                                : vf_load_e5m2(from + v * LANES);
+            UNROLL
+            for (int r = 0; r < n; r++) {
+                vf value = vf_set1(x[(size_t)r * cols + c]);
+                for (int v = 0; v < VECTORS; v++)
+                    t[r][v] = vf_fma(w[v], value, t[r][v]);
+            }
+        }
+        UNROLL
+        for (int r = 0; r < n; r++)
+            for (int v = 0; v < VECTORS; v++)
+                acc[r][v] = vf_fma(t[r][v], vf_load(head + v * LANES * 4), acc[r][v]);
+    }
+    UNROLL
+    for (int r = 0; r < n; r++)
+        for (int v = 0; v < VECTORS; v++)
+            tile_store(tile, r, v, acc[r][v]);
+}
+
 /* The largest number of rows for which accumulators, and the parts of a block, fit in registers. */
 ALWAYS_INLINE int quant_rows(struct quant_format f)
 {
@@ -297,17 +286,26 @@ ALWAYS_INLINE int quant_width(struct quant_format f, int n)
     return value_bits(f) == 8 && n > ROWS_8_BITS_WIDE ? 1 : VECTORS;
 }
 
-#define QUANT_CASE(n)                                                                              \
-    case n:                                                                                        \
-        for (int v = 0; v < VECTORS && n <= quant_rows(f); v += quant_width(f, n))                 \
-            tile_quantized(f, n, quant_width(f, n), m, tile, v);                                   \
-        break;
-#define FLOAT_CASE(n)                                                                              \
-    case n:                                                                                        \
-        if (n <= ROWS_FLOATS)                                                                      \
-            tile_floats(format, n, m, tile);                                                       \
-        break;
-#define ROW_CASES(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(6) CASE(8) CASE(12)
+#define QUANT_CASE(label, n)                                                                       \
+    label:                                                                                         \
+    for (int v = 0; v < VECTORS && (n) <= quant_rows(f); v += quant_width(f, n))                   \
+        tile_quantized(f, n, quant_width(f, n), m, tile, v);                                       \
+    break;
+#define FLOAT_CASE(label, n)                                                                       \
+    label:                                                                                         \
+    if ((n) <= ROWS_FLOATS && is_f8(format))                                                       \
+        tile_f8(format, n, m, tile);                                                               \
+    else if ((n) <= ROWS_FLOATS)                                                                   \
+        tile_floats(format, n, m, tile);                                                           \
+    break;
+/* A copy for each number of rows; with sanitizers one for all, for the compiler's sake. */
+#if IS_SANITIZED
+#define ROW_CASES(X) X(default, (int)n)
+#else
+#define ROW_CASES(X)                                                                               \
+    X(case 1, 1)                                                                                   \
+    X(case 2, 2) X(case 3, 3) X(case 4, 4) X(case 6, 6) X(case 8, 8) X(case 12, 12)
+#endif
 
 /* The largest tile that there is for at most n rows. */
 static uint32_t tile_rows(uint32_t n)
@@ -336,11 +334,13 @@ QUANT_FORMATS(QUANT_TILE)
 FLOAT_TILE(f32)
 FLOAT_TILE(f16)
 FLOAT_TILE(bf16)
+FLOAT_TILE(f8_e4m3)
+FLOAT_TILE(f8_e5m2)
 
 #define QUANT_ENTRY(name, ...) tile_##name,
 static void (*const tile_functions[N_PACKED_FORMATS])(const struct packed_matrix *m,
                                                       const struct tile *tile, uint32_t n) = {
-    QUANT_FORMATS(QUANT_ENTRY) tile_f32, tile_f16, tile_bf16};
+    QUANT_FORMATS(QUANT_ENTRY) tile_f32, tile_f16, tile_bf16, tile_f8_e4m3, tile_f8_e5m2};
 
 /* One panel times rows [begin, end). */
 static void panel_rows(const struct packed_matrix *m, const struct activations *x, uint32_t panel,
@@ -351,7 +351,8 @@ static void panel_rows(const struct packed_matrix *m, const struct activations *
         max_rows = (uint32_t)quant_rows(quant_formats[m->format]);
     struct tile tile = {.panel = matrix_panel(m, panel),
                         .out_stride = out_stride,
-                        .outputs = panel_outputs(m, panel)};
+                        .outputs = panel_outputs(m, panel),
+                        .scale = m->scale};
     for (uint32_t row = begin, n; row < end; row += n) {
         tile.at = row % ROW_TILE;
         n = end - row < ROW_TILE - tile.at ? end - row : ROW_TILE - tile.at;
@@ -363,18 +364,6 @@ static void panel_rows(const struct packed_matrix *m, const struct activations *
         tile.out = out + row * out_stride + (size_t)panel * PANEL;
         tile_functions[m->format](m, &tile, n);
     }
-}
-
-/* How many rows' activations stay in the cache. Chunks are of one size, as nearly as tiles allow: a
- * small last one would read all panels for few rows. */
-static uint32_t chunk_rows(const struct packed_matrix *m, const struct activations *x)
-{
-    size_t tile_bytes = x->kind == ACT_Q8 ? m->blocks * sizeof(struct act_block)
-                                          : m->cols * sizeof(float) * ROW_TILE;
-    uint32_t most = CHUNK_BYTES > tile_bytes ? (uint32_t)(CHUNK_BYTES / tile_bytes) : 1;
-    uint32_t n_tiles = (x->n_rows + ROW_TILE - 1) / ROW_TILE;
-    uint32_t n_chunks = (n_tiles + most - 1) / most;
-    return n_chunks > 1 ? (n_tiles + n_chunks - 1) / n_chunks * ROW_TILE : most * ROW_TILE;
 }
 
 /* Rows go in chunks that stay in the cache while the panels stream past them, each panel from

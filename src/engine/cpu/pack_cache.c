@@ -7,6 +7,7 @@
 #include "engine/cpu/pack_cache.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -38,8 +39,8 @@ struct head {
     uint32_t n_matrices, n_pieces;
     uint32_t reserved;
     uint64_t model_bytes;
-    int64_t model_mtime_ns;
-    uint64_t model_hash; /* of all before the tensors' data */
+    int64_t model_mtime_ns; /* of one file; of several it is in their hash */
+    uint64_t model_hash;    /* of all before the tensors' data; of several files checkpoint_hash */
     uint64_t file_bytes;
     uint64_t checksum; /* of all up to the first matrix, with 0 here */
 };
@@ -128,9 +129,15 @@ static uint64_t model_hash(const struct gguf *g)
     return checksum_bytes(g->map, len);
 }
 
+static bool is_one_file(const struct checkpoint *c)
+{
+    return c->kind == CHECKPOINT_GGUF && c->file_bytes <= c->gguf->map_bytes;
+}
+
 static void head_make(struct pack_cache *c, const struct stat *model)
 {
     const struct weight_store *s = c->store;
+    bool one_file = is_one_file(s->checkpoint);
     size_t end = c->head_bytes;
     for (uint32_t i = 0; i < s->n_matrices; i++) {
         const struct packed_matrix *m = s->matrices[i];
@@ -143,15 +150,17 @@ static void head_make(struct pack_cache *c, const struct stat *model)
                                      .offset = offset};
         end = offset + m->bytes;
     }
-    *c->head = (struct head){.magic = FILE_MAGIC,
-                             .version = FILE_VERSION,
-                             .n_matrices = s->n_matrices,
-                             .n_pieces = s->n_pieces,
-                             .model_bytes = (uint64_t)model->st_size,
-                             .model_mtime_ns = model->st_mtim.tv_sec * (int64_t)1000000000 +
-                                               model->st_mtim.tv_nsec,
-                             .model_hash = model_hash(s->gguf),
-                             .file_bytes = end};
+    *c->head = (struct head){
+        .magic = FILE_MAGIC,
+        .version = FILE_VERSION,
+        .n_matrices = s->n_matrices,
+        .n_pieces = s->n_pieces,
+        .model_bytes = one_file ? (uint64_t)model->st_size : s->checkpoint->file_bytes,
+        .model_mtime_ns = one_file
+                              ? model->st_mtim.tv_sec * (int64_t)1000000000 + model->st_mtim.tv_nsec
+                              : 0,
+        .model_hash = one_file ? model_hash(s->checkpoint->gguf) : checkpoint_hash(s->checkpoint),
+        .file_bytes = end};
 }
 
 static char *path_with(const char *path, const char *suffix)
@@ -160,21 +169,62 @@ static char *path_with(const char *path, const char *suffix)
     return asprintf(&all, "%s%s", path, suffix) < 0 ? NULL : all;
 }
 
+/* The mode that the file of a directory has: what all files of weights in it have in common. */
+static mode_t directory_mode(const char *path, mode_t mode)
+{
+    DIR *dir = opendir(path);
+    if (!dir)
+        return 0600;
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        const char *dot = strrchr(entry->d_name, '.');
+        struct stat st;
+        if (!dot || (strcmp(dot, ".safetensors") != 0 && strcmp(dot, ".bin") != 0))
+            continue;
+        if (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0)
+            mode &= st.st_mode;
+    }
+    closedir(dir);
+    return mode;
+}
+
+/* Whose the model is, who may read it, and what the file's name begins with. */
+static int describe_model(struct pack_cache *c, struct stat *model, char **prefix,
+                          struct error *err)
+{
+    const struct checkpoint *checkpoint = c->store->checkpoint;
+    bool is_gguf = checkpoint->kind == CHECKPOINT_GGUF;
+    const char *path = is_gguf ? checkpoint->gguf->path : checkpoint->path;
+    path = path ? path : "";
+    if (stat(path, model) != 0)
+        return error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
+    if (is_gguf
+            ? !S_ISREG(model->st_mode) || (uint64_t)model->st_size != checkpoint->gguf->map_bytes
+            : !S_ISDIR(model->st_mode))
+        return error_set(err, ERROR_IO, "%s: not what was opened", path);
+    c->model_owner = model->st_uid;
+    c->model_mode = model->st_mode & 0666;
+    char *raw = is_gguf ? NULL : path_with(path, "/bin_weights");
+    if (!is_gguf)
+        c->model_mode = directory_mode(path, c->model_mode);
+    if (raw && checkpoint->kind == CHECKPOINT_BIN)
+        c->model_mode = directory_mode(raw, c->model_mode);
+    free(raw);
+    *prefix = path_with(path, is_gguf ? "" : "/model");
+    return 0;
+}
+
 static int describe(struct pack_cache *c, struct error *err)
 {
     const struct weight_store *s = c->store;
-    const char *model_path = s->gguf->path ? s->gguf->path : "";
     struct stat model;
-    if (stat(model_path, &model) != 0)
-        return error_set(err, ERROR_IO, "%s: %s", model_path, strerror(errno));
-    if (!S_ISREG(model.st_mode) || (uint64_t)model.st_size != s->gguf->map_bytes)
-        return error_set(err, ERROR_IO, "%s: not the file that was opened", model_path);
-    c->model_owner = model.st_uid;
-    c->model_mode = model.st_mode & 0666;
+    char *prefix = NULL;
+    if (describe_model(c, &model, &prefix, err))
+        return -1;
     c->head_bytes = sizeof *c->head + s->n_matrices * sizeof *c->table +
                     s->n_pieces * sizeof *c->checksums;
-    c->path = path_with(model_path, SUFFIX);
-    c->temporary_path = path_with(model_path, SUFFIX ".tmp");
+    c->path = prefix ? path_with(prefix, SUFFIX) : NULL;
+    c->temporary_path = prefix ? path_with(prefix, SUFFIX ".tmp") : NULL;
+    free(prefix);
     c->head = calloc(1, c->head_bytes);
     if (!c->path || !c->temporary_path || !c->head)
         return error_set(err, ERROR_MEMORY, "no memory for the cache of packed weights");
@@ -313,10 +363,11 @@ static int sample_check(const struct pack_cache *c, const struct weight_piece *p
     if (!packed)
         return error_set(err, ERROR_MEMORY, "no memory to check it");
     memset(packed, 0, m->panel_bytes);
-    matrix_fill(m, c->store->weights[piece->matrix], panel, panel + 1, packed);
-    bool same = memcmp(packed, matrix_panel(m, panel), m->panel_bytes) == 0;
+    int failed = matrix_fill(m, c->store->weights[piece->matrix], panel, panel + 1, packed, err);
+    if (!failed && memcmp(packed, matrix_panel(m, panel), m->panel_bytes) != 0)
+        failed = error_set(err, ERROR_FORMAT, OTHER);
     free(packed);
-    return same ? 0 : error_set(err, ERROR_FORMAT, OTHER);
+    return failed;
 }
 
 /* Where a piece's bytes lie in its matrix, and how many they are. */

@@ -6,8 +6,9 @@
 
 #include "engine/cpu/weight_store.h"
 
-/* A file beside the model, MODEL.gguf.radish-packed, with its matrices as they are in memory: at
- * the next start they are read, which for some types is several times as fast as packing.
+/* A file beside the model, MODEL.gguf.radish-packed or DIR/model.radish-packed, with its matrices
+ * as they are in memory: at the next start they are read, which for some types is several times as
+ * fast as packing.
  *
  *   head │ an entry a matrix │ a checksum a piece │ padding │ matrix 0 │ padding │ matrix 1 │ ...
  *   0                                                       4096                 a multiple of it

@@ -4,27 +4,16 @@
 
 #include <math.h>
 
-void rope_frequencies(const struct hparams *hp, const struct weight *divisors, double *out)
+void rope_tables(const struct rope *rope, uint32_t position, float *cos, float *sin)
 {
-    const float *divisor = divisors->data;
-    for (uint32_t i = 0; i < hp->rope_dim / 2; i++) {
-        out[i] = pow(hp->rope_base, -2.0 * i / hp->rope_dim) * hp->rope_scale;
-        if (divisor)
-            out[i] /= divisor[i];
-    }
-}
-
-void rope_tables(const struct hparams *hp, const double *frequencies, uint32_t position, float *cos,
-                 float *sin)
-{
-    uint32_t half = hp->rope_dim / 2;
+    uint32_t half = rope->dim / 2;
     for (uint32_t i = 0; i < half; i++) {
-        uint32_t a = hp->rope_kind == ROPE_NORM ? 2 * i : i;
-        uint32_t b = hp->rope_kind == ROPE_NORM ? 2 * i + 1 : i + half;
+        uint32_t a = rope->kind == ROPE_NORM ? 2 * i : i;
+        uint32_t b = rope->kind == ROPE_NORM ? 2 * i + 1 : i + half;
         double s, c;
-        sincos(position * frequencies[i], &s, &c);
-        cos[a] = cos[b] = (float)c;
-        sin[a] = (float)-s;
-        sin[b] = (float)s;
+        sincos(position * rope->frequencies[i], &s, &c);
+        cos[a] = cos[b] = rope->amplitude * (float)c;
+        sin[a] = rope->amplitude * (float)-s;
+        sin[b] = rope->amplitude * (float)s;
     }
 }

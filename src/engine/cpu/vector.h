@@ -6,7 +6,7 @@
 
 #include "engine/engine.h"
 
-/* Everything between the matrix products: norms, the gate, rope, and the steps of attention.
+/* Rope, keys and values in their pages, and the steps of attention.
  *
  * Each function has one order of sums whatever the number of rows. A sum over a vector runs in
  * VECTOR_LANES lanes (element i belongs to lane i % 16), each in order, and the lanes are folded
@@ -17,10 +17,12 @@ enum {
     ATTENTION_BLOCK = 128, /* absolute positions that make one partial result */
     VECTOR_LANES = 16,
     KEY_TILE = 32, /* keys or values that are turned into floats and used at a time */
+    WIDE_DIM = 256,
 };
 
-/* In attention a head's vector is padded with zeros to `dim`, a multiple of VECTOR_LANES. A partial
- * result, from one block of keys or merged from several, is a run of attention_stride(dim) floats:
+/* In attention a head's vector is padded with zeros to `dim`, a multiple of VECTOR_LANES, which may
+ * be another one for keys and for values. A partial result, from one block of keys or merged from
+ * several, is a run of attention_stride(dim) floats, with the dim of values:
  *
  *   out[dim] = sum of e^(score - max) * value │ max │ sum of e^(score - max) │ unused
  *
@@ -38,12 +40,8 @@ static inline uint32_t attention_stride(uint32_t dim)
 
 /* Buffers that these read and write are aligned to 64 bytes where a shape says `aligned`. */
 struct vector_kernels {
-    /* out = x / rms(x) * weight */
-    void (*rms_norm)(const float *x, const float *weight, float *out, uint32_t n, float eps);
-    /* out = silu(gate) * up; out may be either of them */
-    void (*silu_mul)(const float *gate, const float *up, float *out, uint32_t n);
-    /* acc += x */
-    void (*add)(float *acc, const float *x, uint32_t n);
+    /* x = cap * tanh(x / cap) */
+    void (*softcap)(float *x, uint32_t n, float cap);
     /* Rotates one head in place: x[i] = x[i] * cos[i] + x[partner of i] * sin[i] for i < dim. The
      * tables (see rope.h) carry the sign of the sine. */
     void (*rope)(enum rope_kind kind, const float *cos, const float *sin, uint32_t dim, float *x);
@@ -63,7 +61,10 @@ struct vector_kernels {
                        const float *weights, uint32_t n_q, uint32_t dim, float *out);
 
     /* The same bits for many queries: the rows are first turned into floats, with zeros behind the
-     * n-th, and keys are transposed to [dim][KEY_TILE]. tile: aligned */
+     * n-th, and keys are transposed to [dim][KEY_TILE]. tile: aligned. It pays from so many queries
+     * on, or so many of heads with at least WIDE_DIM elements, for which folding sums costs less.
+     */
+    uint32_t many_queries, many_wide_queries;
     void (*kv_load)(enum kv_type type, const void *const *rows, uint32_t n_rows, uint32_t n,
                     float *tile);
     void (*transpose)(const float *tile, uint32_t dim, float *transposed);
@@ -72,9 +73,9 @@ struct vector_kernels {
     void (*values_many)(const float *weights, uint32_t n_q, uint32_t n_keys, const float *tile,
                         uint32_t dim, float *out);
 
-    /* Turns the scores of one block into weights e^(score - max), of which those from n_keys on
-     * are 0, and writes max and sum. scores: [ATTENTION_BLOCK] aligned */
-    void (*softmax)(float *scores, uint32_t n_keys, float *max, float *sum);
+    /* Turns the scores of one block into weights e^(score - max), of which those before `begin` and
+     * from `end` on are 0, and writes max and sum. scores: [ATTENTION_BLOCK] aligned */
+    void (*softmax)(float *scores, uint32_t begin, uint32_t end, float *max, float *sum);
     /* Merges the partial result to the right of `state` into it. */
     void (*merge)(float *state, const float *partial, uint32_t dim);
     /* out = state's out / its sum, n <= dim elements */

@@ -90,6 +90,21 @@ static inline __m256 exponential(__m256 x)
     return _mm256_and_ps(not_zero, _mm256_mul_ps(p, _mm256_castsi256_ps(power)));
 }
 
+static inline __m256 hyperbolic_tangent(__m256 x)
+{
+    __m256 sign = _mm256_and_ps(x, _mm256_set1_ps(-0.0f)), one = _mm256_set1_ps(1.0f);
+    __m256 a = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x), y = _mm256_mul_ps(a, a);
+    __m256 p = _mm256_fmadd_ps(y, _mm256_set1_ps(TANH_C4), _mm256_set1_ps(TANH_C3));
+    p = _mm256_fmadd_ps(y, p, _mm256_set1_ps(TANH_C2));
+    p = _mm256_fmadd_ps(y, p, _mm256_set1_ps(TANH_C1));
+    p = _mm256_fmadd_ps(y, p, _mm256_set1_ps(TANH_C0));
+    __m256 small = _mm256_fmadd_ps(_mm256_mul_ps(a, y), p, a);
+    __m256 e = _mm256_add_ps(exponential(_mm256_add_ps(a, a)), one);
+    __m256 large = _mm256_sub_ps(one, _mm256_div_ps(_mm256_set1_ps(2.0f), e));
+    __m256 is_small = _mm256_cmp_ps(a, _mm256_set1_ps(TANH_SMALL), _CMP_LT_OQ);
+    return _mm256_or_ps(_mm256_blendv_ps(large, small, is_small), sign);
+}
+
 static inline float fold_sum(struct wide v)
 {
     __m256 a = _mm256_add_ps(v.low, v.high);
@@ -106,36 +121,14 @@ static inline float fold_max(struct wide v)
     return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
 }
 
-static void rms_norm(const float *x, const float *weight, float *out, uint32_t n, float eps)
+static void softcap(float *x, uint32_t n, float cap)
 {
-    struct wide sum = wide_set(0.0f);
+    struct wide all = wide_set(cap), inverse = wide_set(1.0f / cap);
     for (uint32_t i = 0; i < n; i += LANES) {
-        struct wide v = wide_load(x + i, n - i);
-        sum = wide_fma(v, v, sum);
+        struct wide v = wide_mul(wide_load(x + i, n - i), inverse);
+        v = (struct wide){hyperbolic_tangent(v.low), hyperbolic_tangent(v.high)};
+        wide_store(x + i, n - i, wide_mul(v, all));
     }
-    struct wide scale = wide_set(1.0f / sqrtf(fold_sum(sum) / (float)n + eps));
-    for (uint32_t i = 0; i < n; i += LANES) {
-        struct wide v = wide_mul(wide_load(x + i, n - i), scale);
-        wide_store(out + i, n - i, wide_mul(v, wide_load(weight + i, n - i)));
-    }
-}
-
-static void silu_mul(const float *gate, const float *up, float *out, uint32_t n)
-{
-    __m256 sign = _mm256_set1_ps(-0.0f);
-    for (uint32_t i = 0; i < n; i += LANES) {
-        struct wide g = wide_load(gate + i, n - i);
-        struct wide e = {exponential(_mm256_xor_ps(g.low, sign)),
-                         exponential(_mm256_xor_ps(g.high, sign))};
-        struct wide v = wide_div(g, wide_add(wide_set(1.0f), e));
-        wide_store(out + i, n - i, wide_mul(v, wide_load(up + i, n - i)));
-    }
-}
-
-static void add(float *acc, const float *x, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i += LANES)
-        wide_store(acc + i, n - i, wide_add(wide_load(acc + i, n - i), wide_load(x + i, n - i)));
 }
 
 static void rope(enum rope_kind kind, const float *cos, const float *sin, uint32_t dim, float *x)
@@ -461,9 +454,11 @@ static void scores_many(const float *q, uint32_t n_q, const float *transposed, u
         scores_of(q + i * dim, 1, transposed, dim, scores + i * ATTENTION_BLOCK);
 }
 
-static void softmax(float *scores, uint32_t n_keys, float *max, float *sum)
+static void softmax(float *scores, uint32_t begin, uint32_t end, float *max, float *sum)
 {
-    for (uint32_t j = n_keys; j < ATTENTION_BLOCK; j++)
+    for (uint32_t j = 0; j < begin; j++)
+        scores[j] = -INFINITY;
+    for (uint32_t j = end; j < ATTENTION_BLOCK; j++)
         scores[j] = -INFINITY;
     struct wide top = wide_load(scores, LANES);
     for (uint32_t j = LANES; j < ATTENTION_BLOCK; j += LANES) {
@@ -535,7 +530,19 @@ static void finish(const float *state, uint32_t dim, float *out, uint32_t n)
 }
 
 const struct vector_kernels vector_kernels_avx2 = {
-    rms_norm, silu_mul,  add,         rope,        kv_store, scores_few, values_few,
-    kv_load,  transpose, scores_many, values_many, softmax,  merge,      finish,
+    .softcap = softcap,
+    .rope = rope,
+    .kv_store = kv_store,
+    .scores_few = scores_few,
+    .values_few = values_few,
+    .many_queries = 12,
+    .many_wide_queries = 20,
+    .kv_load = kv_load,
+    .transpose = transpose,
+    .scores_many = scores_many,
+    .values_many = values_many,
+    .softmax = softmax,
+    .merge = merge,
+    .finish = finish,
 };
 #endif

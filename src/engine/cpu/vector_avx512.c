@@ -41,6 +41,21 @@ static inline __m512 exponential(__m512 x)
     return _mm512_maskz_mul_ps(not_zero, p, _mm512_castsi512_ps(power));
 }
 
+static inline __m512 hyperbolic_tangent(__m512 x)
+{
+    __m512 sign = _mm512_and_ps(x, _mm512_set1_ps(-0.0f)), one = _mm512_set1_ps(1.0f);
+    __m512 a = _mm512_andnot_ps(_mm512_set1_ps(-0.0f), x), y = _mm512_mul_ps(a, a);
+    __m512 p = _mm512_fmadd_ps(y, _mm512_set1_ps(TANH_C4), _mm512_set1_ps(TANH_C3));
+    p = _mm512_fmadd_ps(y, p, _mm512_set1_ps(TANH_C2));
+    p = _mm512_fmadd_ps(y, p, _mm512_set1_ps(TANH_C1));
+    p = _mm512_fmadd_ps(y, p, _mm512_set1_ps(TANH_C0));
+    __m512 small = _mm512_fmadd_ps(_mm512_mul_ps(a, y), p, a);
+    __m512 e = _mm512_add_ps(exponential(_mm512_add_ps(a, a)), one);
+    __m512 large = _mm512_sub_ps(one, _mm512_div_ps(_mm512_set1_ps(2.0f), e));
+    __mmask16 is_small = _mm512_cmp_ps_mask(a, _mm512_set1_ps(TANH_SMALL), _CMP_LT_OQ);
+    return _mm512_or_ps(_mm512_mask_blend_ps(is_small, large, small), sign);
+}
+
 static inline float fold_sum(__m512 v)
 {
     __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
@@ -57,41 +72,13 @@ static inline float fold_max(__m512 v)
     return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
 }
 
-static void rms_norm(const float *x, const float *weight, float *out, uint32_t n, float eps)
+static void softcap(float *x, uint32_t n, float cap)
 {
-    __m512 sum = _mm512_setzero_ps();
-    for (uint32_t i = 0; i < n; i += LANES) {
-        __m512 v = _mm512_maskz_loadu_ps(tail_mask(n - i), x + i);
-        sum = _mm512_fmadd_ps(v, v, sum);
-    }
-    __m512 scale = _mm512_set1_ps(1.0f / sqrtf(fold_sum(sum) / (float)n + eps));
+    __m512 all = _mm512_set1_ps(cap), inverse = _mm512_set1_ps(1.0f / cap);
     for (uint32_t i = 0; i < n; i += LANES) {
         __mmask16 mask = tail_mask(n - i);
-        __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), scale);
-        v = _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, weight + i));
-        _mm512_mask_storeu_ps(out + i, mask, v);
-    }
-}
-
-static void silu_mul(const float *gate, const float *up, float *out, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i += LANES) {
-        __mmask16 mask = tail_mask(n - i);
-        __m512 g = _mm512_maskz_loadu_ps(mask, gate + i);
-        __m512 e = exponential(_mm512_xor_ps(g, _mm512_set1_ps(-0.0f)));
-        __m512 v = _mm512_div_ps(g, _mm512_add_ps(_mm512_set1_ps(1.0f), e));
-        v = _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, up + i));
-        _mm512_mask_storeu_ps(out + i, mask, v);
-    }
-}
-
-static void add(float *acc, const float *x, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i += LANES) {
-        __mmask16 mask = tail_mask(n - i);
-        __m512 v = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, acc + i),
-                                 _mm512_maskz_loadu_ps(mask, x + i));
-        _mm512_mask_storeu_ps(acc + i, mask, v);
+        __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), inverse);
+        _mm512_mask_storeu_ps(x + i, mask, _mm512_mul_ps(hyperbolic_tangent(v), all));
     }
 }
 
@@ -432,12 +419,17 @@ static void scores_many(const float *q, uint32_t n_q, const float *transposed, u
         scores_of(q, 1, transposed, dim, scores);
 }
 
-static void softmax(float *scores, uint32_t n_keys, float *max, float *sum)
+static void softmax(float *scores, uint32_t begin, uint32_t end, float *max, float *sum)
 {
     __m512 v[BLOCK_VECTORS], minus_infinity = _mm512_set1_ps(-INFINITY);
+    /* Places counted from `begin`: those before it are huge. */
+    __m512i place = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    place = _mm512_sub_epi32(place, _mm512_set1_epi32((int)begin));
+    __m512i n = _mm512_set1_epi32((int)(end - begin));
     for (uint32_t i = 0; i < BLOCK_VECTORS; i++) {
-        __mmask16 mask = n_keys > i * LANES ? tail_mask(n_keys - i * LANES) : 0;
-        v[i] = _mm512_mask_load_ps(minus_infinity, mask, scores + i * LANES);
+        v[i] = _mm512_mask_load_ps(minus_infinity, _mm512_cmplt_epu32_mask(place, n),
+                                   scores + i * LANES);
+        place = _mm512_add_epi32(place, _mm512_set1_epi32(LANES));
     }
     __m512 top = v[0];
     for (int i = 1; i < BLOCK_VECTORS; i++)
@@ -522,7 +514,19 @@ static void finish(const float *state, uint32_t dim, float *out, uint32_t n)
 }
 
 const struct vector_kernels vector_kernels_avx512 = {
-    rms_norm, silu_mul,  add,         rope,        kv_store, scores_few, values_few,
-    kv_load,  transpose, scores_many, values_many, softmax,  merge,      finish,
+    .softcap = softcap,
+    .rope = rope,
+    .kv_store = kv_store,
+    .scores_few = scores_few,
+    .values_few = values_few,
+    .many_queries = 12,
+    .many_wide_queries = UINT32_MAX,
+    .kv_load = kv_load,
+    .transpose = transpose,
+    .scores_many = scores_many,
+    .values_many = values_many,
+    .softmax = softmax,
+    .merge = merge,
+    .finish = finish,
 };
 #endif

@@ -31,6 +31,21 @@ static float exponential(float x)
     return p * power;
 }
 
+static float hyperbolic_tangent(float x)
+{
+    float a = fabsf(x), y = a * a, result;
+    if (a < TANH_SMALL) {
+        float p = fmaf(y, TANH_C4, TANH_C3);
+        p = fmaf(y, p, TANH_C2);
+        p = fmaf(y, p, TANH_C1);
+        p = fmaf(y, p, TANH_C0);
+        result = fmaf(a * y, p, a);
+    } else {
+        result = 1.0f - 2.0f / (exponential(a + a) + 1.0f);
+    }
+    return copysignf(result, x);
+}
+
 /* Folds the lanes onto each other by halves. */
 static float fold_sum(float lanes[VECTOR_LANES])
 {
@@ -54,26 +69,11 @@ static float fold_max(float lanes[VECTOR_LANES])
     return lanes[0];
 }
 
-static void rms_norm(const float *x, const float *weight, float *out, uint32_t n, float eps)
+static void softcap(float *x, uint32_t n, float cap)
 {
-    float lanes[VECTOR_LANES] = {0};
+    float inverse = 1.0f / cap;
     for (uint32_t i = 0; i < n; i++)
-        lanes[i % VECTOR_LANES] = fmaf(x[i], x[i], lanes[i % VECTOR_LANES]);
-    float scale = 1.0f / sqrtf(fold_sum(lanes) / (float)n + eps);
-    for (uint32_t i = 0; i < n; i++)
-        out[i] = x[i] * scale * weight[i];
-}
-
-static void silu_mul(const float *gate, const float *up, float *out, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        out[i] = gate[i] / (1.0f + exponential(-gate[i])) * up[i];
-}
-
-static void add(float *acc, const float *x, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        acc[i] += x[i];
+        x[i] = hyperbolic_tangent(x[i] * inverse) * cap;
 }
 
 static void rope(enum rope_kind kind, const float *cos, const float *sin, uint32_t dim, float *x)
@@ -172,11 +172,12 @@ static void scores_many(const float *q, uint32_t n_q, const float *transposed, u
     }
 }
 
-static void softmax(float *scores, uint32_t n_keys, float *max, float *sum)
+static void softmax(float *scores, uint32_t begin, uint32_t end, float *max, float *sum)
 {
     float lanes[VECTOR_LANES];
-    for (uint32_t j = n_keys; j < ATTENTION_BLOCK; j++)
-        scores[j] = -INFINITY;
+    for (uint32_t j = 0; j < ATTENTION_BLOCK; j++)
+        if (j < begin || j >= end)
+            scores[j] = -INFINITY;
     memcpy(lanes, scores, sizeof lanes);
     for (uint32_t j = VECTOR_LANES; j < ATTENTION_BLOCK; j++)
         lanes[j % VECTOR_LANES] = max_of(lanes[j % VECTOR_LANES], scores[j]);
@@ -217,6 +218,18 @@ static void finish(const float *state, uint32_t dim, float *out, uint32_t n)
 }
 
 const struct vector_kernels vector_kernels_ref = {
-    rms_norm, silu_mul,  add,         rope,        kv_store, scores_few, values_few,
-    kv_load,  transpose, scores_many, values_many, softmax,  merge,      finish,
+    .softcap = softcap,
+    .rope = rope,
+    .kv_store = kv_store,
+    .scores_few = scores_few,
+    .values_few = values_few,
+    .many_queries = 12,
+    .many_wide_queries = 20,
+    .kv_load = kv_load,
+    .transpose = transpose,
+    .scores_many = scores_many,
+    .values_many = values_many,
+    .softmax = softmax,
+    .merge = merge,
+    .finish = finish,
 };

@@ -38,10 +38,10 @@ static int cut_pieces(struct weight_store *s, struct error *err)
     return 0;
 }
 
-int weight_store_open(struct weight_store *s, const struct gguf *gguf,
+int weight_store_open(struct weight_store *s, const struct checkpoint *checkpoint,
                       const struct weight *const *weights, uint32_t n_weights, struct error *err)
 {
-    *s = (struct weight_store){.gguf = gguf};
+    *s = (struct weight_store){.checkpoint = checkpoint};
     s->weights = calloc(n_weights, sizeof *s->weights);
     s->matrices = calloc(n_weights, sizeof *s->matrices);
     if (!s->weights || !s->matrices)
@@ -79,8 +79,8 @@ static int piece_load(const struct loading *l, uint32_t index, struct error *err
     uint8_t *panels = m->data + piece->panel_begin * m->panel_bytes;
     if (l->clear)
         memset(panels, 0, (piece->panel_end - piece->panel_begin) * m->panel_bytes);
-    matrix_fill(m, s->weights[piece->matrix], piece->panel_begin, piece->panel_end, panels);
-    return 0;
+    return matrix_fill(m, s->weights[piece->matrix], piece->panel_begin, piece->panel_end, panels,
+                       err);
 }
 
 /* Time that this thread computed: without what it waited for the disk, for others on the machine,
@@ -126,6 +126,15 @@ static void file_log(const struct weight_store *s, const char *what, uint64_t ns
              (double)s->size_bytes / (1 << 20), (double)ns * 1e-9);
 }
 
+/* What stopped a load that failed. */
+static const struct error *first_error(const struct loading *l, const struct parallel *pool)
+{
+    uint32_t t = 0;
+    while (t + 1 < parallel_threads(pool) && l->errors[t].code == ERROR_NONE)
+        t++;
+    return &l->errors[t];
+}
+
 /* Whether the file gave all weights. */
 static bool load_from_file(struct loading *l, struct parallel *pool)
 {
@@ -137,11 +146,8 @@ static bool load_from_file(struct loading *l, struct parallel *pool)
         file_log(s, "packed weights read from", ns);
         return true;
     }
-    for (uint32_t t = 0; t < parallel_threads(pool); t++)
-        if (l->errors[t].code != ERROR_NONE) {
-            log_info("%s is not used: %s", pack_cache_path(s->cache), l->errors[t].message);
-            break;
-        }
+    log_info("%s is not used: %s", pack_cache_path(s->cache), first_error(l, pool)->message);
+    memset(l->errors, 0, parallel_threads(pool) * sizeof *l->errors);
     l->clear = true;
     return false;
 }
@@ -182,26 +188,40 @@ static void cache_renew(struct weight_store *s, struct parallel *pool, bool is_w
         pack_cache_remove(s->cache);
 }
 
+/* Packs all of them, and looks after the file. */
+static int load_from_model(struct loading *l, struct parallel *pool, bool keeps,
+                           enum pack_cache_state state, struct error *err)
+{
+    struct weight_store *s = l->store;
+    uint32_t n_threads = parallel_threads(pool);
+    uint64_t ns = load_pieces(l, pool);
+    if (l->failed) {
+        if (err)
+            *err = *first_error(l, pool);
+        return -1;
+    }
+    log_debug("weights packed: %.0f MiB in %.2f s, %.2f s of them computing",
+              (double)s->size_bytes / (1 << 20), (double)ns * 1e-9,
+              (double)l->compute_ns * 1e-9 / n_threads);
+    bool pays = pack_cache_pays(l->compute_ns / n_threads, s->size_bytes, n_threads);
+    if (s->cache)
+        cache_renew(s, pool, keeps || pays, state);
+    return 0;
+}
+
 int weight_store_load(struct weight_store *s, struct parallel *pool, enum pack_cache_mode mode,
                       engine_progress progress, void *context, struct error *err)
 {
     struct loading l = {.store = s, .progress = progress, .context = context};
-    uint32_t n_threads = parallel_threads(pool);
-    l.errors = calloc(n_threads, sizeof *l.errors);
+    l.errors = calloc(parallel_threads(pool), sizeof *l.errors);
     if (!l.errors)
         return error_set(err, ERROR_MEMORY, "no memory for the list of weights");
     enum pack_cache_state state = mode == PACK_CACHE_OFF ? PACK_CACHE_ABSENT : cache_begin(s);
-    if (state != PACK_CACHE_USABLE || !load_from_file(&l, pool)) {
-        uint64_t ns = load_pieces(&l, pool);
-        log_debug("weights packed: %.0f MiB in %.2f s, %.2f s of them computing",
-                  (double)s->size_bytes / (1 << 20), (double)ns * 1e-9,
-                  (double)l.compute_ns * 1e-9 / n_threads);
-        bool pays = pack_cache_pays(l.compute_ns / n_threads, s->size_bytes, n_threads);
-        if (s->cache)
-            cache_renew(s, pool, mode == PACK_CACHE_ON || pays, state);
-    }
+    int rc = 0;
+    if (state != PACK_CACHE_USABLE || !load_from_file(&l, pool))
+        rc = load_from_model(&l, pool, mode == PACK_CACHE_ON, state, err);
     free(l.errors);
-    return 0;
+    return rc;
 }
 
 void weight_store_close(struct weight_store *s)

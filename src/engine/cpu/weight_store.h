@@ -23,7 +23,7 @@ struct weight_piece {
 };
 
 struct weight_store {
-    const struct gguf *gguf;
+    const struct checkpoint *checkpoint;
     uint32_t n_matrices, n_pieces;
     const struct weight **weights;   /* [n_matrices] */
     struct packed_matrix **matrices; /* [n_matrices] */
@@ -37,7 +37,7 @@ struct weight_store {
 };
 
 /* Takes memory for the matrices of `weights`, which are not filled yet. */
-int weight_store_open(struct weight_store *s, const struct gguf *gguf,
+int weight_store_open(struct weight_store *s, const struct checkpoint *checkpoint,
                       const struct weight *const *weights, uint32_t n_weights, struct error *err);
 /* Fills them with all threads of the pool: packs them, or reads them from the file beside the model
  * that an earlier load has left. A file that is missing and worth it is then written in the

@@ -34,6 +34,26 @@ static bool piece_take(struct work *w)
     return true;
 }
 
+struct work work_begin_pairs(uint64_t n_pairs, uint32_t thread, uint32_t n_threads, uint32_t pieces,
+                             atomic_uint *taken)
+{
+    return (struct work){.n_pairs = n_pairs,
+                         .piece = thread,
+                         .n_pieces = n_threads * pieces,
+                         .taken = pieces > 1 ? taken : NULL};
+}
+
+bool work_next_pairs(struct work *w, uint64_t *begin, uint64_t *end)
+{
+    do {
+        if (!piece_take(w))
+            return false;
+    } while (w->at == w->end);
+    *begin = w->at;
+    *end = w->end;
+    return true;
+}
+
 bool work_next(struct work *w, struct work_part *part)
 {
     while (w->at == w->end)

@@ -41,4 +41,10 @@ struct work work_begin(uint32_t n_panels, uint32_t n_rows, uint32_t thread, uint
 /* The next part for this thread; false when there is none. */
 bool work_next(struct work *w, struct work_part *part);
 
+/* Pairs of another kind, which have no rows: `pieces` for each thread, of its own if it is 1. */
+struct work work_begin_pairs(uint64_t n_pairs, uint32_t thread, uint32_t n_threads, uint32_t pieces,
+                             atomic_uint *taken);
+/* The next pairs for this thread, all of a piece. */
+bool work_next_pairs(struct work *w, uint64_t *begin, uint64_t *end);
+
 #endif

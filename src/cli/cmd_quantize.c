@@ -1,0 +1,95 @@
+/* `radish quantize`: a model once more, with smaller weights. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/runtime.h"
+#include "model/quantize.h"
+#include "model/requantize.h"
+
+static const char *type_name = "q8_0";
+static uint32_t n_threads;
+static bool again;
+
+static const struct option quantize_options[] = {
+    STRING("type", &type_name, "TYPE",
+           "q8_0 (default), q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0, f16, bf16, f32"),
+    UINT("threads t", &n_threads, "N", 1, PARALLEL_MAX_THREADS, "threads (all fast cores)"),
+    FLAG("allow-requantize", &again, "also weights that are quantised already"),
+    {0},
+};
+
+static void progress_show(void *context, double done)
+{
+    (void)context;
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\rquantising %3d%%", (int)(done * 100));
+}
+
+/* A file cannot be read and replaced at once; both names may mean the same one. */
+static int check_paths(const char *in, const char *out, struct error *err)
+{
+    struct stat from, to;
+    if (stat(in, &from) == 0 && stat(out, &to) == 0 && from.st_dev == to.st_dev &&
+        from.st_ino == to.st_ino)
+        return error_set(err, ERROR_INPUT, "%s: the result needs a name of its own", out);
+    return 0;
+}
+
+static int write_model(const char *in, const char *out, struct requantize_options *options,
+                       struct requantize_result *result, struct error *err)
+{
+    struct checkpoint *from = NULL;
+    struct parallel *pool = NULL;
+    struct cpu_topology cpus;
+    if (n_threads == 0 && cpu_topology_open(&cpus, err) == 0) {
+        n_threads = cpu_topology_threads(&cpus);
+        cpu_topology_close(&cpus);
+    }
+    int failed = check_paths(in, out, err) || checkpoint_open(&from, in, err) ||
+                 parallel_open(&pool, n_threads ? n_threads : 1, NULL, err) ||
+                 requantize(from, out, pool, options, result, err);
+    parallel_close(pool);
+    checkpoint_close(from);
+    return failed;
+}
+
+static int quantize_run(const struct command *command, int argc, char **argv)
+{
+    struct option_set set = {.tables = {quantize_options}, .max_operands = 2};
+    struct requantize_options options = {.progress = progress_show};
+    struct requantize_result result;
+    struct error err;
+    int status;
+    if (!command_parse(command, &set, argc, argv, &status))
+        return status;
+    options.again = again;
+    if (set.operands.n != 2) {
+        error_set(&err, ERROR_INPUT, "from what to what? usage: radish quantize IN.gguf OUT.gguf");
+        return command_fail(command, &err, EXIT_USAGE);
+    }
+    if (!quantize_type(type_name, &options.type)) {
+        error_set(&err, ERROR_INPUT, "no type \"%s\"; there are: %s", type_name, quantize_names());
+        return command_fail(command, &err, EXIT_USAGE);
+    }
+    const char *in = set.operands.items[0], *out = set.operands.items[1];
+    int failed = write_model(in, out, &options, &result, &err);
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K");
+    if (failed)
+        return command_fail(command, &err, err.code == ERROR_INPUT ? EXIT_USAGE : EXIT_FAILED);
+    printf("%s: %u of %u tensors quantised, %.1f MiB of %.1f MiB\n", out, result.n_changed,
+           result.n_tensors, (double)result.bytes_after / (1 << 20),
+           (double)result.bytes_before / (1 << 20));
+    return EXIT_OK;
+}
+
+const struct command command_quantize = {
+    .name = "quantize",
+    .summary = "write a model again with smaller weights",
+    .usage = "IN.gguf OUT.gguf [--type q4_k]",
+    .example = "radish quantize model-f16.gguf model-q4_k.gguf --type q4_k",
+    .run = quantize_run,
+};

@@ -1,0 +1,108 @@
+#ifndef RADISH_ENGINE_CPU_PASS_H
+#define RADISH_ENGINE_CPU_PASS_H
+
+#include "engine/cpu/cpu_internal.h"
+
+/* What the parts of a forward pass share: a thread's view of the work, and products. */
+
+/* One thread's view of the work on some rows. A team is who works on them: one thread, or all. */
+struct pass {
+    struct cpu_engine *e;
+    const struct hparams *hp;
+    const struct vector_kernels *vector;
+    const struct elementwise_kernels *elementwise;
+    const struct matmul_kernels *matmul;
+    uint32_t thread;
+    uint32_t member, n_members;   /* of the team: n_members is 1 or all threads */
+    uint32_t first, n_rows;       /* of the batch; arrays of struct cpu_rows begin with the first */
+    bool prepares_alone;          /* every member has inputs of its own */
+    const struct cpu_rows *input; /* what is normed, gathered or quantised */
+    const struct cpu_rows *rows;  /* the rest */
+};
+
+/* Rows that products read. */
+struct rows_in {
+    const float *x; /* [n_rows][cols] */
+    uint32_t cols;
+    struct act_block *quantized; /* the same, if a product wants it so */
+};
+
+/* A product and where its result goes: out[n_rows][stride], of which the rows of the matrix. */
+struct product {
+    const struct packed_matrix *matrix;
+    float *out;
+    size_t stride;
+    const float *bias; /* added to each row; may be NULL */
+};
+
+static inline struct product product_of(const struct packed_matrix *m, float *out,
+                                        const float *bias)
+{
+    return (struct product){m, out, m ? matrix_rows(m) : 0, bias};
+}
+
+/* How a block ends: x += norm(what it gives, post_norm) * scale, x *= out_scale. */
+struct block_end {
+    const float *post_norm; /* NULL: none */
+    float scale, out_scale;
+};
+
+struct range pass_share(const struct pass *p, uint32_t n);
+/* All threads have come here; all members of the team have. */
+void pass_meet(const struct pass *p);
+void pass_meet_team(const struct pass *p);
+/* Thread 0 ends a lap: the time since the last one is added to one of engine.times. It waits at a
+ * barrier first where there is one, for the others belong to the phase as well. */
+void pass_lap(const struct pass *p, uint64_t *time_ns);
+
+/* Which of n rows the thread prepares as the input of products. */
+struct range pass_rows_to_prepare(const struct pass *p, uint32_t n);
+/* Quantises rows if a product wants them so. The whole team has its input when it returns. */
+void pass_prepare(const struct pass *p, const struct product *products, uint32_t n,
+                  const struct rows_in *in, uint32_t n_rows);
+/* The same without waiting for the team. */
+void pass_quantize(const struct pass *p, const struct product *products, uint32_t n,
+                   const struct rows_in *in, uint32_t n_rows);
+/* The thread's rows of x, normed into `out`. Without a weight they are x itself. Gives where they
+ * are. */
+const float *pass_normalize(const struct pass *p, const float *weight, float *out);
+
+struct work pass_work(const struct pass *p, uint32_t layer, enum cpu_phase phase, uint32_t n_panels,
+                      uint32_t n_rows);
+void pass_multiply_part(const struct pass *p, const struct product *product,
+                        const struct rows_in *in, const struct work_part *part);
+/* The columns of a result that are in a part. */
+struct range part_columns(const struct packed_matrix *m, const struct work_part *part);
+/* The thread's share of the outputs of all products together, as if they were one matrix. */
+void pass_multiply(const struct pass *p, struct work work, const struct product *products,
+                   uint32_t n, const struct rows_in *in);
+/* out of `gate` = activation(product with it) * product with `up`, or times `times`, whose rows
+ * are times_stride apart. `up` without a matrix, and `times` NULL: none. */
+void pass_multiply_gated(const struct pass *p, struct work work, const struct product *gate,
+                         const struct product *up, const float *times, size_t times_stride,
+                         const struct rows_in *in);
+/* A block's last product, into rows->added, and its end. The team has x when it returns. */
+void pass_end_block(const struct pass *p, struct work work, const struct packed_matrix *m,
+                    const float *bias, const struct rows_in *in, const struct block_end *end);
+/* The end of a block for one row of the team, of which `added` is used up. */
+void pass_end_row(const struct pass *p, uint32_t row, float *added, const struct block_end *end);
+
+static inline float *pass_x(const struct pass *p)
+{
+    return p->e->state.x + (size_t)p->first * p->hp->n_embd;
+}
+
+/* cpu_attention.c */
+void pass_before_attention(const struct pass *p, uint32_t layer);
+void pass_attend(const struct pass *p, uint32_t layer);
+/* MLA: what was attended, in values. Gives the input of the output's product. */
+const float *pass_latent_values(const struct pass *p, uint32_t layer);
+/* cpu_blocks.c */
+void pass_after_attention(const struct pass *p, uint32_t layer);
+/* All layers' per-layer inputs, from the embedded tokens in x. */
+void pass_layer_inputs(const struct pass *p);
+/* cpu_experts.c; with all threads */
+void pass_experts(const struct pass *p, uint32_t layer, const float *norm,
+                  const struct block_end *end);
+
+#endif

@@ -1,0 +1,59 @@
+#ifndef RADISH_MODEL_MODEL_INTERNAL_H
+#define RADISH_MODEL_MODEL_INTERNAL_H
+
+#include "model/architecture.h"
+#include "model/model.h"
+#include "model/settings.h"
+
+/* Private to the files model*.c: a model on its way in, and the steps in their order. Each returns
+ * 0, or -1 and one line that says what is wrong. */
+struct loader {
+    struct model *m;
+    const struct architecture *arch;
+    struct settings settings;
+    uint32_t context;             /* that it is opened for; 0: as trained */
+    bool *is_windowed;            /* [n_layers] by kind, also where the window spans the context */
+    bool has_windows;             /* any of them */
+    enum presence qk_norm;        /* of the norms' weights, if the row has them */
+    uint32_t n_prediction_layers; /* behind the last */
+    bool is_tied;                 /* the head, as far as config.json says */
+};
+
+#define refuse(l, ...) settings_refuse(&(l)->settings, __VA_ARGS__)
+int refuse_memory(const struct loader *l);
+
+static inline bool is_gguf(const struct loader *l)
+{
+    return l->m->checkpoint->kind == CHECKPOINT_GGUF;
+}
+
+enum {
+    MAX_LAYERS = 1024,
+    MAX_HEADS = 4096,
+    MAX_WIDTH = 1 << 20, /* of embeddings, heads and feed-forward layers */
+    MAX_VOCAB = 1 << 24,
+    MAX_CONTEXT = 1 << 28,
+    MAX_EXPERTS = 1 << 14,
+};
+
+/* Sizes, layers, router, scales (model_shape.c, model_experts.c); then the ropes, which need them
+ * (model_rope.c); then the weights (model_weights.c). */
+int read_shape(struct loader *l);
+int read_experts(struct loader *l);
+int read_layer_experts(struct loader *l, uint32_t layer, bool *has);
+int read_ropes(struct loader *l);
+int take_weights(struct loader *l);
+
+/* The floats of a tensor that is no layer's, or NULL where there is none (model_weights.c). */
+int take_floats(struct loader *l, const char *name, uint64_t n, float **out);
+
+/* Copies of a part of a matrix in another order (weight_copy.c), in the model's memory. The type
+ * stays where it is a float, else it becomes F32. */
+int copy_transposed(struct loader *l, const struct weight *from, uint32_t n_stacks, uint32_t first,
+                    uint32_t step, struct weight *out);
+int copy_kv_b(struct loader *l, const struct weight *from, bool is_key, struct weight *out);
+
+/* Marks the matrices that are to be computed in another type. */
+void model_convert(struct model *m, enum tensor_type type);
+
+#endif

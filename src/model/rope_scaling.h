@@ -1,0 +1,40 @@
+#ifndef RADISH_MODEL_ROPE_SCALING_H
+#define RADISH_MODEL_ROPE_SCALING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How far each pair of values turns at a position, with whatever scaling a file asks for. What
+ * dynamic NTK asks for is not here: its frequencies depend on the current length, so that no key
+ * that was computed at another length could be used again. */
+enum rope_scaling {
+    ROPE_SCALING_NONE,
+    ROPE_SCALING_LINEAR,       /* all by factor */
+    ROPE_SCALING_YARN,         /* slow pairs by factor, fast ones not, a ramp between */
+    ROPE_SCALING_LLAMA3,       /* the same with another ramp */
+    ROPE_SCALING_LONG,         /* each by a divisor of its own */
+    ROPE_SCALING_PROPORTIONAL, /* the first pairs of a head as if all were turned */
+};
+
+struct rope_spec {
+    enum rope_scaling scaling;
+    uint32_t dim; /* values that are turned */
+    double base;
+    double factor;
+    double original; /* the context before it was scaled: YaRN, Llama 3, long */
+    double part;     /* proportional: of the pairs */
+    double beta_fast, beta_slow, mscale, mscale_all_dim;
+    bool is_exact;                  /* the ends of YaRN's ramp are not rounded */
+    double low_factor, high_factor; /* Llama 3 */
+    double amplitude;               /* 0: as the scaling has it */
+    const float *divisors;          /* [dim / 2] of each frequency, or NULL */
+};
+
+/* A factor of attention that YaRN knows: 1 + 0.1 * mscale * log(factor), 1 where factor <= 1. */
+double yarn_mscale(double factor, double mscale);
+
+/* Fills `frequencies` [dim / 2]; returns the amplitude. All of `spec` is finite and above 0 where
+ * its scaling uses it, and base above 1. */
+double rope_compute(const struct rope_spec *spec, double *frequencies);
+
+#endif

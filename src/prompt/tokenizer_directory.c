@@ -1,0 +1,302 @@
+/* A tokenizer from a directory as Hugging Face's are: which file has the vocabulary, and what the
+ * files beside it say. Those are optional, and each may be wrong in its own way: a file that is
+ * there and cannot be read is an error, not a file that is not there. */
+#include "prompt/tokenizer_draft.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+
+enum { MAX_VOCAB_BYTES = 256 << 20, MAX_CONFIG_BYTES = 32 << 20 };
+
+struct directory {
+    const char *path;
+    struct token_draft draft;
+    struct strbuf file;                             /* the path of the file at hand */
+    const struct json *config, *generation, *model; /* NULL: not there */
+};
+
+static const char *path_of(struct directory *dir, const char *name)
+{
+    strbuf_clear(&dir->file);
+    strbuf_addf(&dir->file, "%s/%s", dir->path, name);
+    dir->draft.path = strbuf_str(&dir->file);
+    return dir->draft.path;
+}
+
+static bool has_file(struct directory *dir, const char *name)
+{
+    return access(path_of(dir, name), F_OK) == 0;
+}
+
+/* The file as a tree; NULL in `out` when it is not there. */
+static int read_json(struct directory *dir, const char *name, const struct json **out)
+{
+    struct token_draft *d = &dir->draft;
+    struct strbuf text = STRBUF_INIT;
+    struct error cause = {0};
+    *out = NULL;
+    if (!has_file(dir, name))
+        return 0;
+    int failed = file_read(d->path, MAX_CONFIG_BYTES, &text, d->err);
+    if (!failed && !(*out = json_parse(&d->arena, strbuf_str(&text), text.len, &cause)))
+        failed = error_set(d->err, cause.code == ERROR_MEMORY ? ERROR_MEMORY : ERROR_FORMAT,
+                           "%s: %s", d->path, cause.message);
+    if (!failed && (*out)->type != JSON_OBJECT)
+        failed = draft_bad(d, "it is not a JSON object");
+    strbuf_free(&text);
+    return failed;
+}
+
+/* ---- tokens that tokenizer_config.json names ---- */
+
+static bool is_added(const struct token_draft *d, struct gguf_string content)
+{
+    for (size_t i = 0; i < d->n_added; i++)
+        if (d->added[i].content.len == content.len &&
+            memcmp(d->added[i].content.bytes, content.bytes, content.len) == 0)
+            return true;
+    return false;
+}
+
+/* The string, or the content of an object; NULL bytes: none. */
+static struct gguf_string token_text(const struct json *value)
+{
+    if (json_is(value, JSON_OBJECT))
+        value = json_get(value, "content");
+    return json_is(value, JSON_STRING) && value->text_len ? json_text(value)
+                                                          : (struct gguf_string){NULL, 0};
+}
+
+/* The tokens by which a text begins, ends and so on are special, also where nothing says so. */
+static int add_named(struct token_draft *d, const struct json *config)
+{
+    static const char *const names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct gguf_string text = token_text(json_get(config, names[i]));
+        if (!text.bytes || is_added(d, text))
+            continue;
+        for (uint32_t id = 0; id < d->n; id++)
+            if (d->spellings[id].len == text.len &&
+                memcmp(d->spellings[id].bytes, text.bytes, text.len) == 0) {
+                if (draft_added(d, text, id, ADDED_SPECIAL) != 0)
+                    return -1;
+                break;
+            }
+    }
+    return 0;
+}
+
+int draft_read_config_added(struct token_draft *d, const struct json *config)
+{
+    const struct json *list = json_get(config, "added_tokens_decoder");
+    if (list && list->type != JSON_NULL && list->type != JSON_OBJECT)
+        return draft_bad(d, "\"added_tokens_decoder\" in tokenizer_config.json is not an object");
+    for (const struct json *token = list ? list->first : NULL; token; token = token->next) {
+        char *end;
+        struct gguf_string text = token_text(token);
+        if (!text.bytes)
+            return draft_bad(d, "\"added_tokens_decoder\" in tokenizer_config.json has a token "
+                                "without \"content\"");
+        if (is_added(d, text))
+            continue;
+        errno = 0;
+        unsigned long long id = strtoull(token->key, &end, 10);
+        if (errno || end == token->key || *end || token->key[0] < '0' || token->key[0] > '9')
+            return draft_bad(d,
+                             "\"added_tokens_decoder\" in tokenizer_config.json has the key "
+                             "\"%.64s\", which is no id",
+                             token->key);
+        /* Such tokens take the place of ones that a vocabulary keeps unused. */
+        if (id < d->n && (d->spellings[id].len != text.len ||
+                          memcmp(d->spellings[id].bytes, text.bytes, text.len) != 0)) {
+            d->spellings[id] = (struct gguf_string){0};
+            d->types[id] = TOKEN_UNUSED;
+        }
+        if (draft_read_added(d, token, id) != 0)
+            return -1;
+    }
+    return add_named(d, config);
+}
+
+static int32_t named_token(const struct directory *dir, const char *name, int32_t otherwise)
+{
+    struct gguf_string text = token_text(json_get(dir->config, name));
+    int32_t id = text.bytes ? draft_find(&dir->draft, text) : -1;
+    return id >= 0 ? id : otherwise;
+}
+
+/* ---- ids ---- */
+
+/* An id, or a list of them; each that is a token ends a generation. The first is `*first` when
+ * that has none yet. */
+static void mark_ids(struct tokenizer *t, const struct json *value, int32_t *first)
+{
+    const struct json *item = json_is(value, JSON_ARRAY) ? value->first : value;
+    bool list = json_is(value, JSON_ARRAY);
+    for (; item; item = list ? item->next : NULL) {
+        uint64_t id;
+        if (!json_to_uint64(item, &id) || id >= t->n_tokens)
+            continue;
+        t->ends[id] = 1;
+        if (*first < 0)
+            *first = (int32_t)id;
+    }
+}
+
+static void read_ids(struct directory *dir)
+{
+    struct tokenizer *t = dir->draft.t;
+    t->bos = named_token(dir, "bos_token", t->bos);
+    t->eos = named_token(dir, "eos_token", t->eos);
+    mark_ids(t, json_get(dir->generation, "eos_token_id"), &t->eos);
+    mark_ids(t, json_get(dir->model, "eos_token_id"), &t->eos);
+    mark_ids(t, json_get(json_get(dir->model, "text_config"), "eos_token_id"), &t->eos);
+    if (t->eos >= 0)
+        t->ends[t->eos] = 1;
+    uint64_t bos;
+    if (t->bos < 0 && !dir->config && json_to_uint64(json_get(dir->model, "bos_token_id"), &bos) &&
+        bos < t->n_tokens)
+        t->bos = (int32_t)bos;
+}
+
+/* What tokenizer_config.json says of BOS and EOS counts more than tokenizer.json's template, as
+ * the tokenizers that read it have it. */
+static int read_around(struct directory *dir, const char *key, int32_t id, struct token_list *list)
+{
+    const struct json *flag = json_get(dir->config, key);
+    if (!json_is(flag, JSON_BOOL))
+        return 0;
+    list->len = 0;
+    if (flag->boolean && id >= 0 && !token_list_add(list, id))
+        return draft_no_memory(&dir->draft);
+    return 0;
+}
+
+/* ---- chat templates ---- */
+
+static int keep_template(struct directory *dir, const char *text, size_t len)
+{
+    struct tokenizer *t = dir->draft.t;
+    t->chat_template = malloc(len + 1);
+    if (!t->chat_template)
+        return draft_no_memory(&dir->draft);
+    memcpy(t->chat_template, text, len);
+    t->chat_template[len] = '\0';
+    t->chat_template_len = len;
+    return 0;
+}
+
+/* A string, or a list of {name, template} of which "default" is the one. */
+static int template_from(struct directory *dir, const struct json *value)
+{
+    const struct json *chosen = json_is(value, JSON_STRING) ? value : NULL;
+    for (const struct json *item = json_is(value, JSON_ARRAY) ? value->first : NULL; item;
+         item = item->next) {
+        const struct json *name = json_get(item, "name"), *text = json_get(item, "template");
+        if (!json_is(text, JSON_STRING))
+            continue;
+        if (json_equals(name, "tool_use"))
+            log_debug("%s has a chat template for tools of its own, which is not used",
+                      dir->draft.path);
+        if (!chosen || json_equals(name, "default"))
+            chosen = text;
+    }
+    return chosen ? keep_template(dir, chosen->text, chosen->text_len) : 0;
+}
+
+static int read_template(struct directory *dir)
+{
+    const struct json *value;
+    if (has_file(dir, "chat_template.jinja")) {
+        struct strbuf text = STRBUF_INIT;
+        int failed = file_read(dir->draft.path, MAX_CONFIG_BYTES, &text, dir->draft.err);
+        if (!failed)
+            failed = keep_template(dir, strbuf_str(&text), text.len);
+        strbuf_free(&text);
+        return failed;
+    }
+    if (read_json(dir, "chat_template.json", &value) != 0)
+        return -1;
+    if (value)
+        return template_from(dir, json_get(value, "chat_template"));
+    return template_from(dir, json_get(dir->config, "chat_template"));
+}
+
+/* ---- the vocabulary ---- */
+
+/* The name of a file that ends with .tiktoken, the first in order; NULL: none. */
+static char *find_tiktoken(const char *path)
+{
+    DIR *entries = opendir(path);
+    char *found = NULL;
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        const char *dot = strrchr(entry->d_name, '.');
+        if (dot && strcmp(dot, ".tiktoken") == 0 && (!found || strcmp(entry->d_name, found) < 0)) {
+            free(found);
+            found = strdup(entry->d_name);
+        }
+    }
+    if (entries)
+        closedir(entries);
+    return found;
+}
+
+static int read_vocabulary(struct directory *dir)
+{
+    struct token_draft *d = &dir->draft;
+    char *tiktoken = NULL;
+    bool json = has_file(dir, "tokenizer.json");
+    if (!json && !has_file(dir, "tokenizer.model")) {
+        tiktoken = find_tiktoken(dir->path);
+        if (!tiktoken)
+            return error_set(d->err, ERROR_IO,
+                             "%s has no tokenizer: there is no tokenizer.json, tokenizer.model or "
+                             "*.tiktoken in it",
+                             dir->path);
+        path_of(dir, tiktoken);
+        free(tiktoken);
+    }
+    if (file_read(d->path, MAX_VOCAB_BYTES, &d->file, d->err) != 0)
+        return -1;
+    if (json)
+        return draft_read_json(d, dir->config);
+    if (draft_is_tiktoken(&d->file))
+        return draft_read_tiktoken(d, dir->config);
+    return draft_read_sentencepiece(d, dir->config);
+}
+
+static int read_directory(struct directory *dir)
+{
+    struct token_draft *d = &dir->draft;
+    if (read_json(dir, "tokenizer_config.json", &dir->config) != 0 ||
+        read_json(dir, "generation_config.json", &dir->generation) != 0 ||
+        read_json(dir, "config.json", &dir->model) != 0 || read_vocabulary(dir) != 0 ||
+        draft_finish(d) != 0)
+        return -1;
+    read_ids(dir);
+    if (read_around(dir, "add_bos_token", d->t->bos, &d->t->before) != 0 ||
+        read_around(dir, "add_eos_token", d->t->eos, &d->t->after) != 0 || read_template(dir) != 0)
+        return -1;
+    tokenizer_mark_ends(d->t);
+    return 0;
+}
+
+int tokenizer_open_directory(struct tokenizer **out, const char *path, uint32_t n_vocab,
+                             struct error *err)
+{
+    struct directory dir = {.path = path, .draft = {.err = err, .n_vocab = n_vocab}};
+    int failed = read_directory(&dir);
+    if (!failed) {
+        *out = dir.draft.t;
+        dir.draft.t = NULL;
+    }
+    draft_close(&dir.draft);
+    strbuf_free(&dir.file);
+    return failed;
+}

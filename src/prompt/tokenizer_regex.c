@@ -1,0 +1,340 @@
+/* Regular expressions of tokenizer.json files. They are written for Oniguruma (Ruby's syntax) and
+ * run by PCRE2, so that what the two read differently is written anew:
+ *
+ *   \s              white space as Unicode has it; PCRE2 adds U+180E
+ *   \p{L} \p{Nd}    the category, and the characters of it that came after Unicode 14
+ *   \p{Han}         \p{sc:Han}; PCRE2 would take characters that are also used with the script
+ *   \h              a hexadecimal digit; PCRE2 has horizontal space
+ *   [a&&b] [a[b]]   refused: PCRE2 has no such classes
+ *
+ * What a newcomer gets wrong: the text is from a client and the pattern from a file, and together
+ * they can take for ever. A search has a limit, and passing it is an error of that text. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "prompt/tokenizer_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+struct code_range {
+    uint32_t first, last;
+};
+
+#include "prompt/tokenizer_class_tables.h"
+
+enum {
+    MAX_PATTERN_BYTES = 1 << 16,
+    MATCH_LIMIT = 2000000,
+    HEAP_LIMIT_KIB = 64 << 10,
+    JIT_STACK_START = 32 << 10,
+    JIT_STACK_MAX = 8 << 20,
+};
+
+#define SPACES                                                                                     \
+    "\\x{09}-\\x{0d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"           \
+    "\\x{202f}\\x{205f}\\x{3000}"
+
+struct text_regex {
+    pcre2_code *code;
+    bool jit;
+};
+
+struct regex_scratch {
+    pcre2_match_data *match;
+    pcre2_match_context *context;
+    pcre2_jit_stack *stack;
+};
+
+/* ---- from Oniguruma's syntax to PCRE2's ---- */
+
+struct rewriter {
+    const char *at, *end;
+    struct strbuf out;
+    unsigned class_depth; /* 1 inside of [ ] */
+    struct error *err;
+};
+
+#define LATE(name)                                                                                 \
+    {                                                                                              \
+#name, late_##name, sizeof late_##name / sizeof *late_##name                               \
+    }
+
+static void add_late(struct strbuf *out, const char *category)
+{
+    static const struct {
+        const char *name;
+        const struct code_range *ranges;
+        size_t n;
+    } late[] = {LATE(Lu), LATE(Ll), LATE(Lm), LATE(Lo), LATE(Mn), LATE(Mc), LATE(Nd),
+                LATE(No), LATE(Pd), LATE(Po), LATE(Sm), LATE(So), LATE(Cf)};
+    for (size_t i = 0; i < sizeof late / sizeof *late; i++) {
+        if (strncmp(late[i].name, category, strlen(category)) != 0)
+            continue;
+        for (size_t k = 0; k < late[i].n; k++)
+            strbuf_addf(out, "\\x{%x}-\\x{%x}", late[i].ranges[k].first, late[i].ranges[k].last);
+    }
+}
+
+/* The short name of a general category, or NULL. */
+static const char *category_name(const char *name)
+{
+    static const char *const names[][2] = {
+        {"L", "Letter"},
+        {"M", "Mark"},
+        {"N", "Number"},
+        {"P", "Punct"},
+        {"P", "Punctuation"},
+        {"S", "Symbol"},
+        {"Z", "Separator"},
+        {"Lu", "Uppercase_Letter"},
+        {"Ll", "Lowercase_Letter"},
+        {"Lt", "Titlecase_Letter"},
+        {"Lm", "Modifier_Letter"},
+        {"Lo", "Other_Letter"},
+        {"Mn", "Nonspacing_Mark"},
+        {"Mc", "Spacing_Mark"},
+        {"Me", "Enclosing_Mark"},
+        {"Nd", "Decimal_Number"},
+        {"Nl", "Letter_Number"},
+        {"No", "Other_Number"},
+        {"Pc", ""},
+        {"Pd", ""},
+        {"Ps", ""},
+        {"Pe", ""},
+        {"Pi", ""},
+        {"Pf", ""},
+        {"Po", ""},
+        {"Sm", ""},
+        {"Sc", ""},
+        {"Sk", ""},
+        {"So", ""},
+        {"Zs", ""},
+        {"Zl", ""},
+        {"Zp", ""},
+        {"Cf", ""},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i][0]) == 0 || (names[i][1][0] && strcmp(name, names[i][1]) == 0))
+            return names[i][0];
+    return NULL;
+}
+
+static bool is_script(const char *name)
+{
+    static const char *const scripts[] = {
+        "Han",      "Hiragana",   "Katakana", "Hangul", "Thai",   "Latin",    "Cyrillic",
+        "Greek",    "Arabic",     "Hebrew",   "Khmer",  "Lao",    "Myanmar",  "Tibetan",
+        "Bopomofo", "Devanagari", "Bengali",  "Tamil",  "Telugu", "Armenian", "Georgian",
+    };
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
+        if (strcmp(name, scripts[i]) == 0)
+            return true;
+    return false;
+}
+
+/* At the name behind \p or \P. */
+static int rewrite_property(struct rewriter *r, bool negated)
+{
+    char name[32];
+    const char *close = r->at < r->end && *r->at == '{'
+                            ? memchr(r->at, '}', (size_t)(r->end - r->at))
+                            : NULL;
+    if (!close || close - r->at - 1 >= (ptrdiff_t)sizeof name)
+        return error_set(r->err, ERROR_FORMAT, "\\p without a name in braces");
+    const char *from = r->at + 1;
+    if (*from == '^') {
+        negated = !negated;
+        from++;
+    }
+    memcpy(name, from, (size_t)(close - from));
+    name[close - from] = '\0';
+    r->at = close + 1;
+    const char *category = category_name(name);
+    const char *prefix = is_script(name) ? "sc:" : "";
+    if (!category || (negated && r->class_depth)) {
+        strbuf_addf(&r->out, "\\%c{%s%s}", negated ? 'P' : 'p', prefix, category ? category : name);
+        return 0;
+    }
+    if (!r->class_depth)
+        strbuf_adds(&r->out, negated ? "[^" : "[");
+    strbuf_addf(&r->out, "\\p{%s}", category);
+    add_late(&r->out, category);
+    if (!r->class_depth)
+        strbuf_addc(&r->out, ']');
+    return 0;
+}
+
+/* Behind a backslash. */
+static int rewrite_escape(struct rewriter *r)
+{
+    if (r->at == r->end)
+        return error_set(r->err, ERROR_FORMAT, "it ends with a backslash");
+    char c = *r->at++;
+    switch (c) {
+    case 'p':
+    case 'P': return rewrite_property(r, c == 'P');
+    case 's': strbuf_adds(&r->out, r->class_depth ? SPACES : "[" SPACES "]"); return 0;
+    case 'h': strbuf_adds(&r->out, r->class_depth ? "0-9A-Fa-f" : "[0-9A-Fa-f]"); return 0;
+    case 'S': strbuf_adds(&r->out, r->class_depth ? "\\S" : "[^" SPACES "]"); return 0;
+    default: strbuf_addc(&r->out, '\\'); strbuf_addc(&r->out, c);
+    }
+    return 0;
+}
+
+static int rewrite_in_class(struct rewriter *r, char c)
+{
+    size_t left = (size_t)(r->end - r->at);
+    if (c == '[' && left > 0 && *r->at != ':')
+        return error_set(r->err, ERROR_FORMAT, "a class inside of a class");
+    if (c == '&' && left > 0 && *r->at == '&')
+        return error_set(r->err, ERROR_FORMAT, "an intersection of classes (&&)");
+    if (c == '[') { /* [:alpha:] is taken as it is */
+        const char *close = memmem(r->at, left, ":]", 2);
+        if (!close)
+            return error_set(r->err, ERROR_FORMAT, "[: without :]");
+        strbuf_addc(&r->out, '[');
+        strbuf_add(&r->out, r->at, (size_t)(close + 2 - r->at));
+        r->at = close + 2;
+        return 0;
+    }
+    if (c == ']')
+        r->class_depth = 0;
+    strbuf_addc(&r->out, c);
+    return 0;
+}
+
+static int rewrite(struct rewriter *r)
+{
+    while (r->at < r->end) {
+        char c = *r->at++;
+        int failed = 0;
+        if (c == '\\') {
+            failed = rewrite_escape(r);
+        } else if (r->class_depth) {
+            failed = rewrite_in_class(r, c);
+        } else {
+            strbuf_addc(&r->out, c);
+            if (c == '[') {
+                r->class_depth = 1;
+                if (r->at < r->end && *r->at == '^')
+                    strbuf_addc(&r->out, *r->at++);
+                if (r->at < r->end && *r->at == ']') {
+                    strbuf_adds(&r->out, "\\]");
+                    r->at++;
+                }
+            }
+        }
+        if (failed)
+            return -1;
+    }
+    return r->out.failed ? error_set(r->err, ERROR_MEMORY, "no memory for it") : 0;
+}
+
+/* ---- compiling and running ---- */
+
+static int compile(struct text_regex *regex, const struct strbuf *pattern, struct error *err)
+{
+    int code;
+    size_t at;
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    if (!context)
+        return error_set(err, ERROR_MEMORY, "no memory for it");
+    pcre2_set_parens_nest_limit(context, 64);
+    regex->code = pcre2_compile((PCRE2_SPTR)strbuf_str(pattern), pattern->len,
+                                PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
+                                &code, &at, context);
+    pcre2_compile_context_free(context);
+    if (!regex->code) {
+        PCRE2_UCHAR what[128];
+        pcre2_get_error_message(code, what, sizeof what);
+        return error_set(err, ERROR_FORMAT, "%s", (const char *)what);
+    }
+    regex->jit = pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE) == 0;
+    return 0;
+}
+
+int text_regex_open(struct text_regex **out, const char *pattern, size_t len, struct error *err)
+{
+    struct error cause = {0};
+    struct rewriter r = {.at = pattern, .end = pattern + len, .err = &cause};
+    struct text_regex *regex = calloc(1, sizeof *regex);
+    int failed = -1;
+    if (!regex)
+        error_set(&cause, ERROR_MEMORY, "no memory for it");
+    else if (len > MAX_PATTERN_BYTES)
+        error_set(&cause, ERROR_LIMIT, "it has %zu bytes; the limit is %d", len, MAX_PATTERN_BYTES);
+    else
+        failed = rewrite(&r) || compile(regex, &r.out, &cause) ? -1 : 0;
+    strbuf_free(&r.out);
+    if (failed) {
+        text_regex_close(regex);
+        return error_set(err, cause.code, "the regular expression \"%.*s\" cannot be used: %s",
+                         (int)(len < 100 ? len : 100), pattern, cause.message);
+    }
+    *out = regex;
+    return 0;
+}
+
+void text_regex_close(struct text_regex *regex)
+{
+    if (regex)
+        pcre2_code_free(regex->code);
+    free(regex);
+}
+
+void regex_scratch_free(struct regex_scratch *scratch)
+{
+    if (!scratch)
+        return;
+    pcre2_match_data_free(scratch->match);
+    pcre2_match_context_free(scratch->context);
+    pcre2_jit_stack_free(scratch->stack);
+    free(scratch);
+}
+
+static struct regex_scratch *scratch_of(struct encoder *e)
+{
+    if (e->scratch)
+        return e->scratch;
+    struct regex_scratch *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->match = pcre2_match_data_create(1, NULL);
+    s->context = pcre2_match_context_create(NULL);
+    s->stack = pcre2_jit_stack_create(JIT_STACK_START, JIT_STACK_MAX, NULL);
+    if (!s->match || !s->context || !s->stack) {
+        regex_scratch_free(s);
+        return NULL;
+    }
+    pcre2_set_match_limit(s->context, MATCH_LIMIT);
+    pcre2_set_heap_limit(s->context, HEAP_LIMIT_KIB);
+    pcre2_jit_stack_assign(s->context, NULL, s->stack);
+    e->scratch = s;
+    return s;
+}
+
+int text_regex_find(struct encoder *e, const struct text_regex *regex, const char *text, size_t len,
+                    size_t at, size_t *begin, size_t *end)
+{
+    struct regex_scratch *s = scratch_of(e);
+    if (!s)
+        return error_set(e->err, ERROR_MEMORY, "no memory for a regular expression");
+    int found = regex->jit ? pcre2_jit_match(regex->code, (PCRE2_SPTR)text, len, at, 0, s->match,
+                                             s->context)
+                           : pcre2_match(regex->code, (PCRE2_SPTR)text, len, at, PCRE2_NO_UTF_CHECK,
+                                         s->match, s->context);
+    if (found == PCRE2_ERROR_NOMATCH)
+        return 0;
+    if (found < 0)
+        return error_set(e->err, ERROR_LIMIT,
+                         "the model's pre-tokeniser takes too long on this text (a limit of its "
+                         "regular expression was passed)");
+    /* \K in a look-ahead can put the beginning behind the end. */
+    size_t *place = pcre2_get_ovector_pointer(s->match);
+    *begin = place[0] < at ? at : place[0];
+    *end = place[1] < *begin ? *begin : place[1];
+    return 1;
+}

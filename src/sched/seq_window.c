@@ -1,0 +1,130 @@
+/* A sequence's pages in the second group; see sequence.h. Owned by the scheduler's thread.
+ * What a newcomer gets wrong: what it put into the tree is the tree's at once, and needed here for
+ * the window's length only. So its own pages are always the last ones, behind what is inserted. */
+#include <assert.h>
+
+#include "sched/sequence.h"
+
+uint32_t seq_window_first(const struct sequence *seq, const struct cache *cache)
+{
+    return seq->n_computed >= cache->window ? seq->n_computed - (cache->window - 1) : 0;
+}
+
+uint32_t seq_window_need(const struct sequence *seq, const struct cache *cache)
+{
+    uint32_t first = seq_window_first(seq, cache);
+    return first < seq->n_inserted ? seq->n_inserted - first : 0;
+}
+
+void seq_window_begin(struct sequence *seq, const struct cache *cache)
+{
+    struct seq_window *w = &seq->window;
+    uint32_t n = seq_window_need(seq, cache);
+    if (n > 0)
+        prefix_tree_window_pages(cache->tree, seq->node, n, w->pages + seq->n_matched - n);
+    for (uint32_t i = 1; i <= n; i++)
+        assert(w->pages[seq->n_matched - i] != PAGE_NONE);
+    w->private_from = w->n_reserved = seq->n_matched;
+    w->from = w->to = w->first_run = w->end_run = 0;
+}
+
+uint32_t seq_window_take(struct sequence *seq, struct cache *cache, uint32_t want)
+{
+    struct seq_window *w = &seq->window;
+    uint32_t got = 0;
+    assert(want <= seq->capacity - w->n_reserved);
+    while (got < want) {
+        /* The page before may be the tree's, or have gone: then there is no wish. */
+        uint32_t after = w->n_reserved > w->private_from ? w->pages[w->n_reserved - 1] : PAGE_NONE;
+        struct page_run run = page_pool_take(&cache->window_pool, want - got, after);
+        if (run.count == 0)
+            break;
+        for (uint32_t i = 0; i < run.count; i++)
+            w->pages[w->n_reserved++] = run.first + i;
+        got += run.count;
+    }
+    return got;
+}
+
+/* Gives back the pages of positions from .. to - 1, which are its own. */
+static void give(struct sequence *seq, struct cache *cache, uint32_t from, uint32_t to)
+{
+    struct page_run run = {0, 0};
+    for (uint32_t i = from; i < to; i++) {
+        uint32_t page = seq->window.pages[i];
+        seq->window.pages[i] = PAGE_NONE;
+        if (run.count && run.first + run.count == page) {
+            run.count++;
+            continue;
+        }
+        page_pool_give(&cache->window_pool, run);
+        run = (struct page_run){page, 1};
+    }
+    page_pool_give(&cache->window_pool, run);
+}
+
+void seq_window_give_passed(struct sequence *seq, struct cache *cache)
+{
+    uint32_t first = seq_window_first(seq, cache);
+    if (first <= seq->window.private_from)
+        return;
+    give(seq, cache, seq->window.private_from, first);
+    seq->window.private_from = first;
+}
+
+void seq_window_give_spare(struct sequence *seq, struct cache *cache, uint32_t keep)
+{
+    uint32_t end = seq->n_computed + keep;
+    if (seq->window.n_reserved <= end)
+        return;
+    give(seq, cache, end, seq->window.n_reserved);
+    seq->window.n_reserved = end;
+}
+
+void seq_window_set_runs(struct sequence *seq, const struct cache *cache, uint32_t length)
+{
+    struct seq_window *w = &seq->window;
+    uint32_t first = seq_window_first(seq, cache);
+    assert(length <= w->n_reserved);
+    if (w->from > first || w->to < first) {
+        w->from = w->to = first;
+        w->first_run = w->end_run = 0;
+    }
+    while (w->from < first) {
+        struct page_run *run = &w->runs[w->first_run];
+        uint32_t cut = first - w->from < run->count ? first - w->from : run->count;
+        run->first += cut;
+        run->count -= cut;
+        w->from += cut;
+        w->first_run += run->count == 0;
+    }
+    while (w->to > length) {
+        struct page_run *run = &w->runs[w->end_run - 1];
+        uint32_t cut = w->to - length < run->count ? w->to - length : run->count;
+        run->count -= cut;
+        w->to -= cut;
+        w->end_run -= run->count == 0;
+    }
+    for (; w->to < length; w->to++) {
+        uint32_t page = w->pages[w->to];
+        struct page_run *run = w->end_run > w->first_run ? &w->runs[w->end_run - 1] : NULL;
+        if (run && run->first + run->count == page)
+            run->count++;
+        else
+            w->runs[w->end_run++] = (struct page_run){page, 1};
+    }
+}
+
+void seq_window_inserted(struct sequence *seq)
+{
+    struct seq_window *w = &seq->window;
+    w->private_from = seq->n_computed;
+    w->from = w->to = w->first_run = w->end_run = 0; /* the tree may have given others */
+}
+
+void seq_window_release(struct sequence *seq, struct cache *cache)
+{
+    struct seq_window *w = &seq->window;
+    give(seq, cache, w->private_from, w->n_reserved);
+    w->private_from = w->n_reserved = w->from = w->to = w->first_run = w->end_run = 0;
+}

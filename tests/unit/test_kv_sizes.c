@@ -1,0 +1,93 @@
+/* How a budget is divided between two groups of KV. */
+#include "engine/kv_sizes.h"
+
+#include "test.h"
+
+enum { CHUNK = 512 };
+
+#define GIB ((uint64_t)1 << 30)
+
+/* Gemma 3 27B, f16: 62 layers, 52 of them with a window of 1024; 16 KV heads of 128. */
+static const struct kv_group gemma[KV_GROUPS] = {{10, 10 * 2 * 16 * 128 * 2, 0},
+                                                 {52, 52 * 2 * 16 * 128 * 2, 1024}};
+
+static uint64_t bytes_of(const struct kv_group groups[KV_GROUPS], uint32_t n_pages,
+                         uint32_t n_window)
+{
+    return (uint64_t)n_pages * groups[KV_FULL].page_bytes +
+           (uint64_t)n_window * groups[KV_WINDOW].page_bytes;
+}
+
+TEST(kv_sizes, one_group_gets_all)
+{
+    const struct kv_group groups[KV_GROUPS] = {{30, 23040, 0}};
+    uint32_t n, n_window = 9;
+    kv_split(GIB, groups, 16, CHUNK, &n, &n_window);
+    CHECK_INT(n, GIB / 23040);
+    CHECK_INT(n_window, 0);
+    kv_split(23039, groups, 16, CHUNK, &n, &n_window);
+    CHECK_INT(n, 0);
+    kv_split(UINT64_MAX, groups, 16, CHUNK, &n, &n_window);
+    CHECK_INT(n, UINT32_MAX);
+    CHECK_INT(kv_window_pages(1000, 0, 16, CHUNK), 0);
+}
+
+/* Whatever the budget: it is used up and not overdrawn, and nobody starves. */
+TEST(kv_sizes, budgets_of_all_sizes)
+{
+    for (uint32_t window = 1; window <= 8192; window *= 2) {
+        for (uint64_t budget = 1; budget < 4096 * GIB; budget = budget * 3 / 2 + 1) {
+            for (uint32_t max_seqs = 1; max_seqs <= 64; max_seqs *= 4) {
+                struct kv_group groups[KV_GROUPS] = {gemma[0], gemma[1]};
+                uint32_t n, n_window;
+                groups[KV_WINDOW].window = window;
+                kv_split(budget, groups, max_seqs, CHUNK, &n, &n_window);
+                CHECK(bytes_of(groups, n, n_window) <= budget);
+                CHECK(bytes_of(groups, n + 1, n_window + 1) > budget);
+                CHECK(n_window <= n);
+                uint64_t one = window + CHUNK, all = one * max_seqs;
+                uint64_t same = budget / bytes_of(groups, 1, 1);
+                CHECK(n_window >= (one < same ? one : same));
+                uint64_t half = budget / 2 / groups[KV_WINDOW].page_bytes;
+                if (same > one)
+                    CHECK(n_window >= (all < half ? all : half) || n_window == same);
+                if (n_window > one && n_window > all)
+                    CHECK(n_window <= n / 4 + 1);
+            }
+        }
+    }
+}
+
+TEST(kv_sizes, layers_that_all_have_windows)
+{
+    const struct kv_group groups[KV_GROUPS] = {{0, 0, 0}, {32, 131072, 4096}};
+    uint32_t n, n_window;
+    kv_split(GIB, groups, 16, CHUNK, &n, &n_window);
+    CHECK_INT(n_window, 8192);
+    CHECK_INT(n, 4 * 8192);
+    CHECK_INT(kv_window_pages(1 << 20, 4096, 16, CHUNK), 1 << 18);
+    CHECK_INT(kv_window_pages(1 << 17, 4096, 16, CHUNK), 16 * (4096 + CHUNK));
+    CHECK_INT(kv_window_pages(1 << 14, 4096, 16, CHUNK), 1 << 14);
+}
+
+static void show(uint32_t n_tokens)
+{
+    struct kv_bytes b = kv_conversation_bytes(gemma, n_tokens);
+    printf("kv_sizes: %u tokens of Gemma 3 27B (f16) take %.2f GiB in the cache with one group, "
+           "%.2f GiB with two: %.0f and %.0f bytes a token, %.1f times less\n",
+           n_tokens, (double)b.most / GIB, (double)b.least / GIB, (double)b.most / n_tokens,
+           (double)b.least / n_tokens, (double)b.most / (double)b.least);
+}
+
+TEST(kv_sizes, gemma_3_27b)
+{
+    struct kv_bytes b = kv_conversation_bytes(gemma, 8192);
+    CHECK_INT(b.most, (uint64_t)8192 * 507904);
+    CHECK_INT(b.least, (uint64_t)8192 * 163840 + (uint64_t)1023 * 851968 - (uint64_t)8192 * 81920 -
+                           (uint64_t)1023 * 425984);
+    CHECK(b.most > 3 * b.least);
+    b = kv_conversation_bytes(gemma, 100); /* shorter than the window: nothing is saved */
+    CHECK_INT(b.most, b.least);
+    show(8192);
+    show(32768);
+}

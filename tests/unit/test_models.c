@@ -1,0 +1,493 @@
+/* Every architecture against transformers: the goldens of tests/models are written as Hugging Face
+ * directories, opened and computed on every kernel path; each logit must be transformers', within
+ * a tolerance. Then the law of the same bits on the kinds of layers that each has: chunks,
+ * scattered pages, prefixes from the cache, neighbours in the batch, threads; and both forms of a
+ * directory mean the same. The window group of KV is as small as an engine may ask for. */
+#include "golden_model.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "engine/cpu/kernels.h"
+#include "engine/engine.h"
+#include "test.h"
+
+static const double tolerance = 1e-4; /* max|a-b| / max|b| over a row */
+static const double quantised_tolerance = 0.1;
+
+enum {
+    MAX_TOKENS = 64,
+    MAX_VOCAB = 128,
+    MAX_SEQS = 4,
+    MAX_ROWS = 160,
+    N_PAGES = 400,
+    N_SCHEDULES = 6,
+    N_PROMPTS = 2,
+};
+
+struct prompt {
+    int32_t tokens[MAX_TOKENS];
+    float *plain; /* [n_tokens][n_vocab], computed in one batch alone */
+};
+
+/* One golden: its prompt, and another that begins alike. */
+struct world {
+    struct golden golden;
+    uint32_t n_tokens, n_vocab, n_shared;
+    struct prompt prompts[N_PROMPTS];
+    struct model model;
+};
+
+static uint64_t seed;
+
+static uint32_t random_below(uint32_t n)
+{
+    return (uint32_t)((hash_mix(seed++) >> 32) * n >> 32);
+}
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A way to hand a golden's model over. */
+struct written {
+    const struct golden_form *form;
+    enum golden_type type;
+    uint32_t n_shards;
+    const char *name; /* of the directory */
+};
+
+static bool try_open(const struct world *w, struct model *m, const struct written *as,
+                     struct error *err)
+{
+    char directory[512];
+    struct model_options options = {.context = w->golden.context};
+    snprintf(directory, sizeof directory, "%s/%s", test_scratch_dir(), as->name);
+    golden_write(as->form, as->type, as->n_shards, directory);
+    return model_open(m, directory, &options, err) == 0;
+}
+
+static struct engine *open_engine(const struct model *m, const char *kernels, uint32_t n_threads)
+{
+    struct engine *e;
+    struct error err;
+    struct engine_limits limits = {.n_pages = N_PAGES,
+                                   .n_window_pages = N_PAGES,
+                                   .max_rows = MAX_ROWS,
+                                   .max_seqs = MAX_SEQS,
+                                   .max_length = MAX_TOKENS,
+                                   .n_threads = n_threads,
+                                   .kv_type = KV_F32,
+                                   .kernels = kernels};
+    if (cpu_engine_open(&e, m, &limits, NULL, NULL, &err))
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    return e;
+}
+
+/* The whole prompt in one batch, in pages 0, 1, ... of both groups, with every row's logits. */
+static void run_plain(struct engine *e, const int32_t *tokens, uint32_t n, float *logits)
+{
+    struct batch_row rows[MAX_TOKENS];
+    struct page_run run = {0, n};
+    struct batch_seq seq = {.runs = &run, .n_runs = 1, .length = n, .window = {&run, 1, 0}};
+    struct batch batch = {.seqs = &seq, .n_seqs = 1, .rows = rows, .n_rows = n, .logits = logits};
+    struct error err;
+    for (uint32_t p = 0; p < n; p++)
+        rows[p] = (struct batch_row){.token = tokens[p],
+                                     .position = p,
+                                     .page = p,
+                                     .window_page = p,
+                                     .output = OUTPUT_LOGITS};
+    if (engine_forward(e, &batch, &err))
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+}
+
+static double relative_error(const float *got, const float *want, uint32_t n)
+{
+    double diff = 0, max = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!isfinite(got[i]))
+            return INFINITY;
+        diff = fmax(diff, fabs((double)got[i] - want[i]));
+        max = fmax(max, fabs((double)want[i]));
+    }
+    return diff / max;
+}
+
+static void check_golden_logits(const struct world *w, const char *path, const float *got)
+{
+    for (uint32_t p = 0; p < w->n_tokens; p++) {
+        size_t at = (size_t)p * w->n_vocab;
+        double error = relative_error(got + at, w->golden.logits + at, w->n_vocab);
+        if (!(error <= tolerance))
+            test_fail(__FILE__, __LINE__, "%s: position %u is off by %g", path, p, error);
+    }
+}
+
+static void check_bits(const struct world *w, const char *what, const float *got)
+{
+    for (uint32_t p = 0; p < w->n_tokens; p++) {
+        size_t at = (size_t)p * w->n_vocab;
+        if (memcmp(got + at, w->prompts[0].plain + at, w->n_vocab * sizeof *got) != 0)
+            test_fail(__FILE__, __LINE__, "%s: other bits at position %u", what, p);
+    }
+}
+
+/* Every kernel path gives transformers' logits and the bits of the first. */
+static void check_kernels(const struct world *w)
+{
+    static float got[MAX_TOKENS * MAX_VOCAB];
+    for (unsigned path = 0; kernels_at(path); path++) {
+        const char *name = kernels_at(path)->name;
+        struct engine *e = open_engine(&w->model, name, 1);
+        float *logits = path == 0 ? w->prompts[0].plain : got;
+        CHECK_INT(e->info.n_vocab, w->n_vocab);
+        run_plain(e, w->prompts[0].tokens, w->n_tokens, logits);
+        check_golden_logits(w, name, logits);
+        check_bits(w, name, logits);
+        if (path == 0)
+            run_plain(e, w->prompts[1].tokens, w->n_tokens, w->prompts[1].plain);
+        engine_close(e);
+    }
+}
+
+/* A sequence under way. Positions before window_first have left the window, and others have their
+ * pages of that group by now. */
+struct test_seq {
+    uint32_t prompt, length, target, window_first;
+    uint32_t pages[MAX_TOKENS], window_pages[MAX_TOKENS];
+    struct page_run runs[MAX_TOKENS], window_runs[MAX_TOKENS];
+};
+
+struct page_list {
+    uint32_t pages[N_PAGES], count;
+};
+
+struct schedule {
+    const struct world *world;
+    struct engine *engine;
+    struct test_seq seqs[MAX_SEQS];
+    uint32_t n_seqs;
+    bool releases; /* pages that left the window are used again, and so no one shares them */
+    struct page_list free, window_free;
+    uint32_t n_compared, n_shared, n_released; /* rows; positions from others; pages given back */
+};
+
+static void list_shuffle(struct page_list *list)
+{
+    uint32_t distance = (uint32_t[]){1, 8, N_PAGES}[random_below(3)];
+    list->count = N_PAGES;
+    for (uint32_t i = 0; i < N_PAGES; i++)
+        list->pages[i] = N_PAGES - 1 - i;
+    for (uint32_t i = N_PAGES - 1; i > 0; i--) {
+        uint32_t j = i - random_below(min_u32(i, distance)), page = list->pages[i];
+        list->pages[i] = list->pages[j];
+        list->pages[j] = page;
+    }
+}
+
+static uint32_t list_take(struct page_list *list)
+{
+    CHECK(list->count > 0);
+    return list->pages[--list->count];
+}
+
+/* A new sequence: from the start, or from the pages of another that begins alike. */
+static void add_seq(struct schedule *s)
+{
+    const struct world *w = s->world;
+    struct test_seq *seq = &s->seqs[s->n_seqs++];
+    *seq = (struct test_seq){.prompt = random_below(N_PROMPTS)};
+    seq->target = w->n_tokens - random_below(w->n_tokens / 4);
+    if (s->n_seqs == 1 || s->releases || random_below(4) == 0)
+        return;
+    const struct test_seq *from = &s->seqs[random_below(s->n_seqs - 1)];
+    uint32_t common = from->prompt == seq->prompt ? w->n_tokens : w->n_shared;
+    seq->length = min_u32(min_u32(common, from->length), seq->target - 1);
+    memcpy(seq->pages, from->pages, sizeof seq->pages);
+    memcpy(seq->window_pages, from->window_pages, sizeof seq->window_pages);
+    s->n_shared += seq->length;
+}
+
+static uint32_t make_runs(const uint32_t *pages, uint32_t first, uint32_t end,
+                          struct page_run *runs)
+{
+    uint32_t n = 0;
+    for (uint32_t p = first; p < end; p++) {
+        if (n > 0 && runs[n - 1].first + runs[n - 1].count == pages[p])
+            runs[n - 1].count++;
+        else
+            runs[n++] = (struct page_run){pages[p], 1};
+    }
+    return n;
+}
+
+/* The first position that a row at `position` sees in the window group. */
+static uint32_t window_begin(const struct schedule *s, uint32_t position)
+{
+    uint32_t window = s->engine->info.n_groups > 1 ? s->engine->info.groups[KV_WINDOW].window : 0;
+    return window && position >= window ? position + 1 - window : 0;
+}
+
+/* Appends the next n rows of a sequence; each asks for its logits. */
+static void add_rows(struct schedule *s, struct test_seq *seq, uint32_t n, uint32_t index,
+                     struct batch_row *rows, struct batch_seq *out)
+{
+    uint32_t begin = seq->length;
+    for (uint32_t j = 0; j < n; j++) {
+        uint32_t p = seq->length++;
+        seq->pages[p] = list_take(&s->free);
+        seq->window_pages[p] = list_take(&s->window_free);
+        rows[j] = (struct batch_row){.token = s->world->prompts[seq->prompt].tokens[p],
+                                     .position = p,
+                                     .page = seq->pages[p],
+                                     .window_page = seq->window_pages[p],
+                                     .seq = index,
+                                     .output = OUTPUT_LOGITS};
+    }
+    /* As little as the rows need, or whatever is there. */
+    uint32_t first = random_below(2) ? window_begin(s, begin) : seq->window_first;
+    *out = (struct batch_seq){
+        .runs = seq->runs,
+        .n_runs = make_runs(seq->pages, 0, seq->length, seq->runs),
+        .length = seq->length,
+        .window = {.runs = seq->window_runs,
+                   .n_runs = make_runs(seq->window_pages, first, seq->length, seq->window_runs),
+                   .first = first}};
+}
+
+static void release_windows(struct schedule *s)
+{
+    for (uint32_t i = 0; s->releases && i < s->n_seqs; i++) {
+        struct test_seq *seq = &s->seqs[i];
+        for (; seq->window_first < window_begin(s, seq->length); s->n_released++)
+            s->window_free.pages[s->window_free.count++] = seq->window_pages[seq->window_first++];
+    }
+}
+
+/* One batch: a chunk of random size of some of the sequences. False when all are complete. */
+static bool step(struct schedule *s)
+{
+    static float logits[MAX_ROWS * MAX_VOCAB];
+    struct batch_row rows[MAX_ROWS];
+    struct batch_seq seqs[MAX_SEQS];
+    const float *want[MAX_ROWS];
+    struct batch batch = {.seqs = seqs, .rows = rows, .logits = logits};
+    uint32_t n_vocab = s->world->n_vocab;
+    bool one_by_one = random_below(4) == 0;
+    for (uint32_t i = 0; i < s->n_seqs; i++) {
+        struct test_seq *seq = &s->seqs[i];
+        uint32_t left = seq->target - seq->length;
+        uint32_t n = min_u32(one_by_one ? 1 : 1 + random_below(20), left);
+        n = min_u32(n, MAX_ROWS - batch.n_rows);
+        if (n == 0 || (i > 0 && random_below(4) == 0))
+            continue;
+        for (uint32_t j = 0; j < n; j++)
+            want[batch.n_rows + j] = s->world->prompts[seq->prompt].plain +
+                                     (size_t)(seq->length + j) * n_vocab;
+        add_rows(s, seq, n, batch.n_seqs, &rows[batch.n_rows], &seqs[batch.n_seqs]);
+        batch.n_seqs++;
+        batch.n_rows += n;
+    }
+    if (batch.n_rows == 0)
+        return false;
+    struct error err;
+    if (engine_forward(s->engine, &batch, &err))
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    for (uint32_t i = 0; i < batch.n_rows; i++)
+        if (memcmp(logits + (size_t)i * n_vocab, want[i], n_vocab * sizeof *logits) != 0)
+            test_fail(__FILE__, __LINE__, "%s: other bits in row %u of %u, position %u",
+                      s->engine->info.name, i, batch.n_rows, rows[i].position);
+    s->n_compared += batch.n_rows;
+    release_windows(s);
+    return true;
+}
+
+/* Runs a schedule in `s`, which keeps its counts from one to the next. */
+static void run_schedule(struct schedule *s, const struct world *w, struct engine *e, bool releases)
+{
+    *s = (struct schedule){.world = w,
+                           .engine = e,
+                           .releases = releases,
+                           .n_compared = s->n_compared,
+                           .n_shared = s->n_shared,
+                           .n_released = s->n_released};
+    list_shuffle(&s->free);
+    list_shuffle(&s->window_free);
+    uint32_t n_seqs = 2 + random_below(MAX_SEQS - 1);
+    add_seq(s);
+    for (bool busy = true; busy || s->n_seqs < n_seqs;) {
+        busy = step(s);
+        if (s->n_seqs < n_seqs && (!busy || random_below(2)))
+            add_seq(s);
+    }
+}
+
+static void check_schedules(const struct world *w)
+{
+    static struct schedule s;
+    for (uint32_t n_threads = 1; n_threads <= 3; n_threads += 2) {
+        struct engine *e = open_engine(&w->model, NULL, n_threads);
+        s = (struct schedule){0};
+        for (uint32_t i = 0; i < N_SCHEDULES; i++) {
+            seed = hash_pair(n_threads, i);
+            run_schedule(&s, w, e, i % 2);
+        }
+        CHECK(s.n_compared >= N_SCHEDULES * w->n_tokens && s.n_shared > w->n_tokens / 2);
+        CHECK(e->info.n_groups == 1 || s.n_released > w->n_tokens / 2);
+        engine_close(e);
+    }
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* With weights of four bits an engine may round activations, too, which sends a token now and then
+ * to another expert: most positions are near. */
+static void check_quantised_logits(const struct world *w, const float *got)
+{
+    double errors[MAX_TOKENS] = {0};
+    for (uint32_t p = 0; p < w->n_tokens; p++) {
+        size_t at = (size_t)p * w->n_vocab;
+        errors[p] = relative_error(got + at, w->golden.logits + at, w->n_vocab);
+    }
+    qsort(errors, w->n_tokens, sizeof *errors, compare_doubles);
+    double median = errors[w->n_tokens / 2];
+    if (!(median <= quantised_tolerance))
+        test_fail(__FILE__, __LINE__, "half of the positions are off by %g or more", median);
+}
+
+static bool is_quantised(const struct golden_form *form)
+{
+    for (uint32_t i = 0; i < form->n_tensors; i++)
+        if (form->tensors[i].is_bytes)
+            return true;
+    return false;
+}
+
+/* The same weights and meaning, written otherwise: the same bits, but where numbers have another
+ * type. */
+static void check_written(const struct world *w, const struct written *as)
+{
+    static float got[MAX_TOKENS * MAX_VOCAB];
+    struct model m;
+    struct error err;
+    if (!try_open(w, &m, as, &err))
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    struct engine *e = open_engine(&m, NULL, 1);
+    run_plain(e, w->prompts[0].tokens, w->n_tokens, got);
+    if (is_quantised(as->form))
+        check_quantised_logits(w, got);
+    else if (as->type == GOLDEN_F32)
+        check_bits(w, as->name, got);
+    else
+        check_golden_logits(w, as->name, got);
+    engine_close(e);
+    model_close(&m);
+}
+
+static void world_open(struct world *w, const char *name)
+{
+    struct error err;
+    *w = (struct world){0};
+    golden_open(&w->golden, name);
+    w->n_tokens = w->golden.n_tokens;
+    w->n_vocab = w->golden.n_vocab;
+    w->n_shared = w->n_tokens / 3;
+    CHECK(w->n_tokens <= MAX_TOKENS && w->n_vocab <= MAX_VOCAB);
+    for (uint32_t i = 0; i < N_PROMPTS; i++) {
+        w->prompts[i].plain = malloc((size_t)w->n_tokens * w->n_vocab * sizeof(float));
+        CHECK(w->prompts[i].plain != NULL);
+        for (uint32_t p = 0; p < w->n_tokens; p++)
+            w->prompts[i].tokens[p] = i == 0 || p < w->n_shared
+                                          ? w->golden.tokens[p]
+                                          : (int32_t)(hash_pair(i, p) % w->n_vocab);
+    }
+    if (try_open(w, &w->model, &(struct written){&w->golden.plain, GOLDEN_F32, 1, name}, &err))
+        return;
+    free(w->prompts[0].plain);
+    free(w->prompts[1].plain);
+    golden_close(&w->golden);
+    test_fail(__FILE__, __LINE__, "%s", err.message);
+}
+
+static void world_close(struct world *w)
+{
+    model_close(&w->model);
+    golden_close(&w->golden);
+    for (uint32_t i = 0; i < N_PROMPTS; i++)
+        free(w->prompts[i].plain);
+}
+
+static void check_model(const char *name)
+{
+    static struct world w;
+    char other[128];
+    world_open(&w, name);
+    check_kernels(&w);
+    check_schedules(&w);
+    snprintf(other, sizeof other, "%s.shards", name);
+    check_written(&w, &(struct written){&w.golden.plain, GOLDEN_F32, 2, other});
+    snprintf(other, sizeof other, "%s.hub", name);
+    check_written(&w, &(struct written){&w.golden.hub, GOLDEN_F32, 1, other});
+    snprintf(other, sizeof other, "%s.bf16", name);
+    check_written(&w, &(struct written){&w.golden.plain, GOLDEN_BF16, 1, other});
+    world_close(&w);
+}
+
+/* clang-format off */
+#define EVERY_MODEL(model)                                                                         \
+    model(cohere2) model(deepseek_v2) model(deepseek_v2_lite) model(deepseek_v3) model(exaone4)    \
+    model(exaone4_full) model(gemma2) model(gemma2_scale) model(gemma3) model(gemma4)              \
+    model(gemma4_moe) model(glm) model(glm4) model(glm4_moe) model(glm4_moe_lite) model(gpt_oss)   \
+    model(granite) model(granitehybrid_dense) model(granitehybrid_moe) model(granitehybrid_rope)   \
+    model(granitemoe) model(llama2) model(llama3) model(llama_bias) model(minimax_m2)              \
+    model(ministral3) model(mistral) model(mistral4) model(mixtral) model(olmo2) model(olmo3)      \
+    model(phi3) model(phi3_longrope) model(phi3_short) model(qwen2) model(qwen2_window)            \
+    model(qwen3) model(qwen3_moe) model(qwen3_moe_plain) model(smollm3)
+/* clang-format on */
+
+#define MODEL_TEST(name_)                                                                          \
+    TEST(models, name_)                                                                            \
+    {                                                                                              \
+        check_model(#name_);                                                                       \
+    }
+EVERY_MODEL(MODEL_TEST)
+
+#define MODEL_NAME(name_) #name_,
+static const char *const names[] = {EVERY_MODEL(MODEL_NAME)};
+enum { N_NAMES = sizeof names / sizeof *names };
+
+/* Every golden has a test, and the generator gives its weights. */
+TEST(models, list_is_complete)
+{
+    DIR *folder = opendir("tests/models");
+    uint32_t n_found = 0;
+    CHECK(folder != NULL);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        const char *end = strrchr(entry->d_name, '.');
+        if (!end || strcmp(end, ".json") != 0)
+            continue;
+        uint32_t i = 0;
+        while (i < N_NAMES && (strncmp(names[i], entry->d_name, strlen(names[i])) != 0 ||
+                               entry->d_name + strlen(names[i]) != end))
+            i++;
+        if (i == N_NAMES)
+            test_fail(__FILE__, __LINE__, "%s has no test here", entry->d_name);
+        n_found++;
+    }
+    closedir(folder);
+    CHECK_INT(n_found, N_NAMES);
+    for (uint32_t i = 0; i < N_NAMES; i++) {
+        struct golden g;
+        golden_open(&g, names[i]);
+        CHECK(g.plain.n_tensors > 0 && g.hub.n_tensors > 0);
+        golden_close(&g);
+    }
+}

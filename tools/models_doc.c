@@ -1,0 +1,109 @@
+/* Prints docs/models.md from the table of architectures and the table of weight types: `make docs`.
+ * A test compares the two. */
+#include <stdio.h>
+
+#include "model/architecture.h"
+#include "model/quantize.h"
+
+static void print_rows(void)
+{
+    printf("| models | `model_type` | GGUF | made of, beside what Llama is |\n|---|---|---|---|\n");
+    const struct architecture *a;
+    for (size_t i = 0; (a = architecture_at(i)); i++) {
+        const char *features[MAX_FEATURES];
+        size_t n = architecture_features(a, features);
+        printf("| %s | ", a->title);
+        for (size_t j = 0; j < MAX_NAMES && a->types[j]; j++)
+            printf("%s`%s`", j ? ", " : "", a->types[j]);
+        if (a->gguf)
+            printf(" | `%s` | ", a->gguf);
+        else
+            printf(" | | ");
+        for (size_t j = 0; j < n; j++)
+            printf("%s%s", j ? ", " : "", features[j]);
+        printf(" |\n");
+    }
+}
+
+static void print_types(void)
+{
+    for (uint32_t type = 0, n = 0; type < TENSOR_F8_E4M3; type++) {
+        const struct tensor_type_info *info = tensor_type_info(type);
+        if (info)
+            printf("%s%s", n++ ? ", " : "", info->name);
+    }
+    printf(".\n");
+}
+
+static const char beginning[] =
+    "# Models\n\n"
+    "<!-- Made by `make docs` from the tables in src/model. -->\n\n"
+    "`radish info PATH` says what a model is and what it needs. A path is a GGUF file (of a split "
+    "one\n"
+    "any part), or a directory: of Hugging Face (config.json and safetensors), of MLX, or of\n"
+    "config.json and `bin_weights/*.bin`.\n\n"
+    "## Families\n\n";
+
+static const char refused[] =
+    "\nMultimodal checkpoints of these families run as their text part. Refused by name, so far: "
+    "models\n"
+    "with recurrent layers (Qwen 3.5, LFM 2, Granite 4 hybrids, Nemotron-H, Mamba), and rope "
+    "whose\n"
+    "frequencies depend on the current length (dynamic NTK), which no prefix cache can keep.\n\n"
+    "## Weights\n\n"
+    "- **GGUF**: ";
+
+static const char directories[] = "- **Directories**: F32, F16, BF16; FP8 (E4M3) with a scale for "
+                                  "blocks, rows or a tensor; MXFP4 as\n"
+                                  "  gpt-oss has it; MLX's affine 1 to 8 bits in groups of 32, 64 "
+                                  "or 128, mxfp4, mxfp8 and nvfp4, with\n"
+                                  "  settings for single modules. AWQ, GPTQ, bitsandbytes and "
+                                  "compressed-tensors are refused by name.\n";
+
+static const char example[] =
+    "\n## A new family\n\n"
+    "A model that combines what the table knows is one row, and a golden that proves it:\n\n"
+    "```diff\n"
+    "--- a/src/model/architecture_rows.c\n"
+    "+++ b/src/model/architecture_rows.c\n"
+    "@@ const struct architecture architecture_rows[] = {\n"
+    "+    {\n"
+    "+        .title = \"Made up\",\n"
+    "+        .types = {\"made_up\"},\n"
+    "+        .norm = NORM_LAYER,\n"
+    "+        .norms = NORMS_BOTH,\n"
+    "+        .qk_norm = QK_NORM_WHOLE,\n"
+    "+        .activation = ACTIVATION_GELU_TANH,\n"
+    "+        .is_parallel = true,\n"
+    "+        .rope = ROPE_NORM,\n"
+    "+        .rope_layers = ROPE_IN_WINDOWS,\n"
+    "+        .window = WINDOW_BY_PERIOD,\n"
+    "+        .window_period = 2,\n"
+    "+        .experts = EXPERTS_BESIDE,\n"
+    "+        .scores = ROUTER_SIGMOID,\n"
+    "+    },\n"
+    "```\n\n"
+    "The test `model_shape.a_new_architecture_is_a_row` reads a configuration with this very row. "
+    "The golden\n"
+    "is a row of `tools/model_rows.py` (a configuration of small sizes, and what turns each "
+    "feature off), its\n"
+    "form on hubs in `tools/model_hub.py`, and its name in `tests/unit/test_models.c`;\n"
+    "`tools/make_model_goldens.py` makes it with transformers. Every parameter is redrawn, and a "
+    "feature that\n"
+    "does not move the logits by 100 tolerances when it is turned off proves nothing and fails the "
+    "tool.\n";
+
+int main(void)
+{
+    fputs(beginning, stdout);
+    print_rows();
+    fputs(refused, stdout);
+    print_types();
+    fputs(directories, stdout);
+    printf("- **Quantised as they are loaded** (`--quantize`), or written again as a GGUF file "
+           "(`radish "
+           "quantize\n  IN.gguf OUT.gguf --type q4_k`): %s.\n",
+           quantize_names());
+    fputs(example, stdout);
+    return 0;
+}

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""Compares radish's logits with the goldens of tests/models, for every way to hand a model over.
+
+    pip install numpy
+    python3 tools/parity_models.py [--radish build/radish] [ROW ...]
+
+    pip install torch transformers sentencepiece
+    python3 tools/parity_models.py --llama-cpp DIRECTORY [--keep DIRECTORY] [ROW ...]
+
+Each row is written as Hugging Face directories and given to `radish logits`:
+
+    plain   what transformers writes
+    hub     what hubs have: older keys, other names and layouts; must give the bits of `plain`
+    bf16    `plain` with its tensors in bfloat16, which loses nothing
+
+and with --llama-cpp also as GGUF files that llama.cpp's convert_hf_to_gguf.py makes of the first
+two (`gguf`, `gguf-hub`; float32, with a vocabulary that means nothing). With --keep all of them
+stay in DIRECTORY.
+
+Errors are max|a-b| / max|b|, the worst over the positions; 1e-4 is the bound, for a GGUF file too,
+but where the file cannot say what the model needs (GGUF_LOSES). Weights of four bits are another
+matter: activations may be rounded as well, which sends some tokens to other experts; there the
+median over the positions counts, with a bound of 0.1. "least" is the feature that moves the
+golden's logits least when it is turned off: what a row proves.
+A form that is refused prints why. Exit 1 when an error is past the bound or bits differ.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import model_draw
+
+TOLERANCE = 1e-4
+QUANTISED_TOLERANCE = 0.1
+
+# What llama.cpp's converter does not write for a row (or for one form of it), so that no reader can
+# know it.
+GGUF_LOSES = {
+    "deepseek_v3 gguf": "that scores are sigmoids",
+    "glm4_moe_lite gguf": "which layers are dense",
+    "deepseek_v2": "mscale apart from mscale_all_dim",
+    "gemma2_scale": "query_pre_attn_scalar",
+    "granitehybrid_moe": "that there is no rope",
+    "mistral": "the window",
+    "mistral4": "llama_4_scaling_beta",
+    "phi3": "whether the window counts: files of old models have one that is not used",
+    "qwen2_window": "the window",
+    "qwen3_moe_plain": "norm_topk_prob",
+}
+
+# Runs in an interpreter of its own: converts what the lines of its input name.
+CONVERTER = """
+import json, logging, pathlib, sys
+root = sys.argv[1]
+sys.path[:0] = [root, root + "/gguf-py"]
+import convert_hf_to_gguf as tool
+from conversion import TextModel, load_all_models
+
+def every_class(cls):
+    for child in cls.__subclasses__():
+        yield child
+        yield from every_class(child)
+
+def made_up_vocabulary(self):
+    count = self.find_hparam(["vocab_size"])
+    self.gguf_writer.add_tokenizer_model("llama")
+    first = ["<unk>", "<s>", "</s>", "<0x0A>", "<|endoftext|>"]
+    tokens = first + [f"t{i}" for i in range(len(first), count)]
+    self.gguf_writer.add_token_list(tokens)
+    self.gguf_writer.add_token_scores([-float(i) for i in range(count)])
+    self.gguf_writer.add_token_types([2, 3, 3, 6] + [1] * (count - 4))
+    self.gguf_writer.add_bos_token_id(1)
+    self.gguf_writer.add_eos_token_id(2)
+    self.gguf_writer.add_unk_token_id(0)
+
+load_all_models()
+for cls in every_class(TextModel):
+    cls.set_vocab = made_up_vocabulary
+for line in sys.stdin:
+    directory, out = line.rstrip().split("\\t")
+    config = json.loads((pathlib.Path(directory) / "config.json").read_text())
+    count = config.get("text_config", config)["vocab_size"]
+    tokenizer = pathlib.Path(directory) / "tokenizer.json"
+    tokenizer.write_text(json.dumps({"model": {"vocab": {f"t{i}": i for i in range(count)}},
+                                     "added_tokens": []}))
+    sys.argv = ["convert", directory, "--outfile", out, "--outtype", "f32"]
+    try:
+        tool.main()
+        message = "converted"
+    except SystemExit:
+        message = "the converter does not know it"
+    except Exception as error:
+        message = str(error).splitlines()[0] if str(error) else type(error).__name__
+    tokenizer.unlink()
+    logging.getLogger().handlers.clear()
+    print("\\t".join((out, message)), file=sys.__stdout__, flush=True)
+"""
+
+
+def convert_all(llama_cpp, jobs):
+    """GGUF path -> None, or why there is none."""
+    lines = "".join(f"{directory}\t{out}\n" for directory, out in jobs)
+    done = subprocess.run([sys.executable, "-c", CONVERTER, str(llama_cpp)], input=lines,
+                          capture_output=True, text=True)
+    results = {}
+    for line in done.stdout.splitlines():
+        out, tab, message = line.partition("\t")
+        if tab:
+            results[Path(out)] = None if message == "converted" else message
+    if len(results) != len(jobs):
+        sys.exit(f"the converter stopped early:\n{done.stderr[-2000:]}")
+    return results
+
+
+def radish_logits(radish, path, golden):
+    """The logits of every position, or None and why."""
+    command = [radish, "logits", "-m", path, "--all", "--json", "--kv-type", "f32",
+               "--tokens", ",".join(map(str, golden["tokens"]))]
+    if "context" in golden:
+        command += ["-c", str(golden["context"])]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if done.returncode != 0:
+        lines = (done.stderr.strip() or f"exit {done.returncode}").splitlines()
+        return None, lines[0].replace(str(path), path.name)
+    return np.array(json.loads(done.stdout)["logits"], np.float32), ""
+
+
+def write_forms(golden, folder):
+    """Form -> directory."""
+    tensors = model_draw.draw_all(golden)
+    halves = {name: (tensor.view(np.uint32) >> 16).astype(np.uint16)
+              for name, tensor in tensors.items()}
+    forms = {"plain": (golden["config"], tensors),
+             "hub": (golden["hub"]["config"], model_draw.cut_hub(golden, tensors)),
+             "bf16": ({**golden["config"], "dtype": "bfloat16"}, halves)}
+    paths = {}
+    for form, (config, values) in forms.items():
+        paths[form] = folder / f"{golden['name']}.{form}"
+        model_draw.write_directory(paths[form], config, values)
+    return paths
+
+
+def form_note(golden, form, logits, plain):
+    """The error as text, and what is wrong with it."""
+    quantised = form.endswith("hub") and "quantization_config" in golden["hub"]["config"]
+    if quantised:
+        rows = [model_draw.relative_error([a], [b]) for a, b in zip(logits, golden["logits"])]
+        error = float(np.median(rows))
+        return f"{error:.1e} (median)", "" if error <= QUANTISED_TOLERANCE else "wrong"
+    error = model_draw.relative_error(logits, golden["logits"])
+    text = f"{error:.1e}"
+    lost = GGUF_LOSES.get(golden["name"]) or GGUF_LOSES.get(f"{golden['name']} {form}")
+    if form.startswith("gguf") and lost:
+        return f"{text} (GGUF loses {lost})", ""
+    if not error <= TOLERANCE:
+        return text, "wrong"
+    if form == "hub" and plain is not None and not np.array_equal(logits, plain):
+        return text, "other bits than plain"
+    return text, ""
+
+
+def row_report(radish, golden, paths, refusals):
+    """Prints a line for each form; gives whether all that ran are right."""
+    least = min(golden["features"], key=lambda feature: feature["moves"])
+    print(f"{golden['name']:22} least {least['moves']:.1e} ({least['name']} of "
+          f"{len(golden['features'])})")
+    good, plain = True, None
+    for form, path in paths.items():
+        logits, refusal = None, refusals.get(path)
+        if not refusal:
+            logits, refusal = radish_logits(radish, path, golden)
+        if logits is None:
+            print(f"    {form:10} refused: {refusal[:110]}")
+            continue
+        if form == "plain":
+            plain = logits
+        text, wrong = form_note(golden, form, logits, plain)
+        good &= not wrong
+        print(f"    {form:10} {text}{'  <-- ' + wrong if wrong else ''}")
+    sys.stdout.flush()
+    return good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("rows", nargs="*", help="only these")
+    parser.add_argument("--radish", type=Path, default=Path("build/radish"))
+    parser.add_argument("--goldens", type=Path, default=Path("tests/models"))
+    parser.add_argument("--llama-cpp", type=Path, help="llama.cpp's sources, for GGUF files")
+    parser.add_argument("--keep", type=Path, help="keep directories and GGUF files here")
+    options = parser.parse_args()
+    paths = sorted(options.goldens.glob("*.json"))
+    goldens = [model_draw.read_golden(path) for path in paths
+               if not options.rows or path.stem in options.rows]
+    if not goldens:
+        parser.error("no such row")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        forms = {golden["name"]: write_forms(golden, folder) for golden in goldens}
+        refusals = {}
+        if options.llama_cpp:
+            jobs = []
+            for name, of in forms.items():
+                for form, gguf in (("plain", "gguf"), ("hub", "gguf-hub")):
+                    jobs.append((of[form], folder / f"{name}.{form}.gguf"))
+                    of[gguf] = jobs[-1][1]
+            refusals = convert_all(options.llama_cpp, jobs)
+        good = [row_report(options.radish, golden, forms[golden["name"]], refusals)
+                for golden in goldens]
+    print(f"{sum(good)} of {len(good)} rows have nothing wrong")
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
