@@ -338,6 +338,11 @@ static int refuse_directory(const struct checkpoint_files *f, const struct listi
                                      "its weights (%s) are PyTorch's, which radish does not read;"
                                      " convert them to safetensors",
                                      shown_name(l->names[i], strlen(l->names[i])).text);
+    for (size_t i = 0; i < l->n; i++)
+        if (strcmp(l->names[i], "config.json") == 0)
+            return checkpoint_refuse(&f->c, err,
+                                     "config.json is there, but no weights; expected *.safetensors"
+                                     " or bin_weights/*.bin beside it");
     return checkpoint_refuse(&f->c, err,
                              "no model in this directory; expected a GGUF file, or config.json with"
                              " *.safetensors or bin_weights/*.bin");

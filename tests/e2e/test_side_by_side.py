@@ -124,6 +124,7 @@ if args == ["--version"]:
 for name, n in (("-fa", 2), ("--no-webui", 1)):
     at = args.index(name)
     del args[at:at + n]
+args[args.index("-c") + 1] = "4096"  # of one sequence, not of all
 os.execv({f"{BUILD}/radish"!r}, ["radish", "serve", *args])
 """)
     bench = script(tmp_path / "bench", """
