@@ -205,7 +205,7 @@ static void bench_pieces(void)
         uint64_t text_ns = clock_now_ns();
         for (uint32_t i = 0; i < TOKENS; i++) {
             strbuf_clear(&events);
-            sse_content(&sse, &events, 0, words[i % N_WORDS], strlen(words[i % N_WORDS]));
+            sse_content(&sse, &events, 0, words[i % N_WORDS], strlen(words[i % N_WORDS]), NULL);
         }
         uint64_t sse_ns = clock_now_ns(), write_ns = 0;
         for (uint32_t i = 0; i < TOKENS; i++) {
