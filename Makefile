@@ -93,6 +93,7 @@ $(BUILD)/bench_%: $(BUILD)/release/bench/bench_%.o $(call library,release)
 	$(call link,release)
 $(BUILD)/api_doc $(BUILD)/models_doc $(BUILD)/same_bits: $(BUILD)/%: $(BUILD)/release/tools/%.o $(call library,release)
 	$(call link,release)
+$(BUILD)/fuzz_directory: $(BUILD)/fuzzing/tests/unit/golden_model.o
 $(BUILD)/fuzz_%: $(BUILD)/fuzzing/tests/fuzz/fuzz_%.o $(call library,fuzzing)
 	$(call link,fuzzing) -fsanitize=fuzzer
 
