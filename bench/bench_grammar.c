@@ -58,10 +58,10 @@ static grammar_expr text(struct grammar_builder *b, const char *s)
 
 static grammar_expr any_of(struct grammar_builder *b, const char *chars)
 {
-    struct grammar_range ranges[64];
+    struct code_range ranges[64];
     size_t n = strlen(chars);
     for (size_t i = 0; i < n; i++)
-        ranges[i] = (struct grammar_range){(uint8_t)chars[i], (uint8_t)chars[i]};
+        ranges[i] = (struct code_range){(uint8_t)chars[i], (uint8_t)chars[i]};
     return grammar_class(b, ranges, n, false);
 }
 
@@ -75,8 +75,8 @@ static grammar_expr list_of(struct grammar_builder *b, grammar_expr item, const 
 
 static void add_rules(struct grammar_builder *b, struct json_rules *r)
 {
-    const struct grammar_range plain[] = {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}};
-    const struct grammar_range digits[] = {{'0', '9'}}, leading[] = {{'1', '9'}};
+    const struct code_range plain[] = {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}};
+    const struct code_range digits[] = {{'0', '9'}}, leading[] = {{'1', '9'}};
     grammar_expr hex = any_of(b, "0123456789abcdefABCDEF"),
                  digit = grammar_class(b, digits, 1, false);
     grammar_expr many = grammar_repeat(b, digit, 1, GRAMMAR_NO_MAX);

@@ -89,14 +89,21 @@ struct source {
     const char *directory; /* NULL: the file */
 };
 
-static struct tokenizer *open_as(const struct source *from, const char *pre)
+static struct tokenizer *open_own(const struct source *from)
 {
     struct tokenizer *t = NULL;
     struct error err = {0};
-    struct pre_options options;
     if ((from->directory ? tokenizer_open_directory(&t, from->directory, 0, &err)
                          : tokenizer_open(&t, from->gguf, &err)) != 0)
         fail(err.message);
+    return t;
+}
+
+static struct tokenizer *open_as(const struct source *from, const char *pre)
+{
+    struct tokenizer *t = open_own(from);
+    struct error err = {0};
+    struct pre_options options;
     if (from->directory || t->kind != TOKENIZER_BPE)
         return t;
     pre_step_close(&t->pre[0]);
@@ -235,7 +242,7 @@ static uint64_t time_chat(const struct prompt_maker *maker, const struct json *m
     return took;
 }
 
-static void run_chat(const struct gguf *gguf, const struct strbuf *text, bool replays)
+static void run_chat(const struct source *from, const struct strbuf *text, bool replays)
 {
     struct arena arena = ARENA_INIT;
     struct error err = {0};
@@ -247,7 +254,7 @@ static void run_chat(const struct gguf *gguf, const struct strbuf *text, bool re
     for (int i = 0; i < ROUNDS; i++) {
         struct prompt_maker maker;
         struct prompt prompt, other;
-        if (prompt_maker_open(&maker, gguf, NULL, &err) != 0 ||
+        if (prompt_maker_open(&maker, open_own(from), NULL, &err) != 0 ||
             (replays && replay_store_open(&store, 1 << 20, &err) != 0))
             fail(err.message);
         time_chat(&maker, messages, store, &prompt, &first);
@@ -259,7 +266,7 @@ static void run_chat(const struct gguf *gguf, const struct strbuf *text, bool re
         }
         prompt_free(&prompt);
         prompt_maker_close(&maker);
-        if (prompt_maker_open(&maker, gguf, NULL, &err) != 0)
+        if (prompt_maker_open(&maker, open_own(from), NULL, &err) != 0)
             fail(err.message);
         chat(&maker, before, store, &other);
         time_chat(&maker, messages, store, &prompt, &grown);
@@ -335,8 +342,8 @@ int main(int argc, char **argv)
     if (argc > 2)
         add_file(&own[0].bytes, argv[2]);
     printf("\na conversation of %d messages\n", N_MESSAGES);
-    run_chat(&gguf, &own[0].bytes, false);
-    run_chat(&gguf, &own[0].bytes, true);
+    run_chat(&from, &own[0].bytes, false);
+    run_chat(&from, &own[0].bytes, true);
     strbuf_free(&own[0].bytes);
     strbuf_free(&own[1].bytes);
     gguf_close(&gguf);

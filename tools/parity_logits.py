@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Compares radish's logits with those of transformers (float32) on the same weights.
 
-    pip install torch transformers gguf numpy
-    python3 tools/parity_logits.py MODEL.gguf [--radish build/radish] [--positions 640]
-    python3 tools/parity_logits.py MODEL.gguf --goldens tests/e2e/data/tinystories_logits.json
+    pip install torch transformers accelerate gguf numpy
+    python3 tools/parity_logits.py MODEL [--radish build/radish] [--positions 640]
+    python3 tools/parity_logits.py DIRECTORY --goldens tests/e2e/data/tinystories_logits.json
 
-The reference is a model of transformers that is built from the GGUF file's own metadata, with the
-file's weights dequantized by the `gguf` package; so what differs is arithmetic and nothing else.
-The first form prints, over real English text:
+The model is real: a directory, or a GGUF file, whose weights transformers turns into floats. What
+tools/parity_models.py cannot say of small random ones is what quantised weights and activations do
+to the logits of a text. The first form prints, over real English text:
 
     cosine    mean and least cosine of the rows (one row: the logits behind one token)
     top-1     how often both name the same likeliest token, and, where they do not, the largest
@@ -17,7 +17,7 @@ The first form prints, over real English text:
 
 and fails (exit 1) when a bound is passed: 1e-4 relative where every tensor is a float, otherwise
 cosine 0.999, top-1 93%, margin 0.75, nll 1%. The second form runs the reference only and writes a
-few of its rows to a file that tests/e2e/test_parity.py compares with, without torch.
+few of its rows to a file that tests/e2e/test_directories.py compares with, without torch.
 """
 
 import argparse
@@ -26,6 +26,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import gguf
 import numpy as np
@@ -62,92 +63,24 @@ full moon of one month is larger than that of another. It also moves away from u
 centimetres every year, about as fast as fingernails grow.
 """
 
-LAYER_NAMES = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-TOP_NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 FLOAT_TYPES = ("F32", "F16", "BF16")
 
 
 class Reference:
-    """A GGUF file as a model of transformers, in float32."""
+    """A directory or a GGUF file as a model of transformers, in float32."""
 
     def __init__(self, path):
-        self.reader = gguf.GGUFReader(path)
-        self.arch = self.field("general.architecture")
-        self.n_heads = self.key("attention.head_count")
-        self.n_kv_heads = self.key("attention.head_count_kv", self.n_heads)
-        self.n_context = self.key("context_length")
-        self.is_float = all(t.tensor_type.name in FLOAT_TYPES for t in self.reader.tensors)
-        weights = {t.name: self.values(t) for t in self.reader.tensors}
-        freqs = weights.pop("rope_freqs.weight", None)
-        self.model = self.build(weights)
-        state = {self.name(name): torch.from_numpy(array) for name, array in weights.items()}
-        if "output.weight" not in weights:
-            state["lm_head.weight"] = state["model.embed_tokens.weight"]
-        self.model.load_state_dict(state, strict=True)
-        if freqs is not None:
-            self.model.model.rotary_emb.inv_freq /= torch.from_numpy(freqs)
+        options = {"dtype": torch.float32, "attn_implementation": "eager"}
+        if path.is_dir():
+            self.model = transformers.AutoModelForCausalLM.from_pretrained(path, **options)
+            self.is_float = not hasattr(self.model.config, "quantization_config")
+        else:
+            self.model = transformers.AutoModelForCausalLM.from_pretrained(
+                path.parent, gguf_file=path.name, **options)
+            tensors = gguf.GGUFReader(path).tensors
+            self.is_float = all(tensor.tensor_type.name in FLOAT_TYPES for tensor in tensors)
+        self.n_context = self.model.config.max_position_embeddings
         self.model.eval()
-
-    def field(self, key, default=None):
-        field = self.reader.get_field(key)
-        return default if field is None else field.contents()
-
-    def key(self, suffix, default=None):
-        return self.field(f"{self.arch}.{suffix}", default)
-
-    def values(self, tensor):
-        array = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-        array = np.array(array, dtype=np.float32).reshape(tensor.shape[::-1].tolist())
-        if self.arch == "llama" and ".attn_q." in tensor.name:
-            return self.split_halves(array, self.n_heads)
-        if self.arch == "llama" and ".attn_k." in tensor.name:
-            return self.split_halves(array, self.n_kv_heads)
-        return array
-
-    @staticmethod
-    def split_halves(rows, n_heads):
-        """Undoes GGUF's order: neighbours (2i, 2i + 1) of a head become (i, i + d/2)."""
-        pairs = rows.reshape(n_heads, -1, 2, *rows.shape[1:])
-        return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows.shape)
-
-    @staticmethod
-    def name(name):
-        parts = name.split(".")
-        if parts[0] == "blk":
-            return f"model.layers.{parts[1]}.{LAYER_NAMES[parts[2]]}.{parts[3]}"
-        return f"{TOP_NAMES[parts[0]]}.{parts[1]}"
-
-    def build(self, weights):
-        n_embd = self.key("embedding_length")
-        rope = {"rope_type": "default", "rope_theta": self.key("rope.freq_base", 10000.0)}
-        if self.key("rope.scaling.type") == "linear":
-            rope.update(rope_type="linear", factor=self.key("rope.scaling.factor"))
-        kind = {"llama": "Llama", "qwen2": "Qwen2"}[self.arch]
-        config = getattr(transformers, kind + "Config")(
-            vocab_size=weights["token_embd.weight"].shape[0],
-            hidden_size=n_embd,
-            intermediate_size=self.key("feed_forward_length"),
-            num_hidden_layers=self.key("block_count"),
-            num_attention_heads=self.n_heads,
-            num_key_value_heads=self.n_kv_heads,
-            head_dim=self.key("attention.key_length", n_embd // self.n_heads),
-            max_position_embeddings=self.n_context,
-            rms_norm_eps=self.key("attention.layer_norm_rms_epsilon"),
-            rope_parameters=rope,
-            tie_word_embeddings="output.weight" not in weights,
-            attn_implementation="eager",
-        )
-        return getattr(transformers, kind + "ForCausalLM")(config).float()
 
     def logits(self, ids):
         with torch.no_grad():
@@ -236,9 +169,7 @@ class Comparison:
 
 
 def compare(reference, radish, text, positions):
-    ids = radish.tokenize(text)
-    bos = ids[:1] if reference.field("tokenizer.ggml.add_bos_token", reference.arch == "llama" and
-                                     reference.field("tokenizer.ggml.model") == "llama") else []  # fmt: skip
+    ids, bos = radish.tokenize(text), radish.tokenize("")
     comparison = Comparison()
     for window in windows(ids[:positions], reference.n_context, bos):
         expected = reference.logits(window)
@@ -254,7 +185,7 @@ def compare(reference, radish, text, positions):
 
 def write_goldens(reference, path):
     """Tokens that the reference itself writes, and of six rows the best and every 64th value."""
-    ids = reference.greedy([reference.field("tokenizer.ggml.bos_token_id")], 95)
+    ids = reference.greedy([reference.model.config.bos_token_id], 95)
     rows, logits = [], reference.logits(ids)
     for position in (0, 1, 7, 31, 64, 95):
         row = logits[position]
@@ -270,7 +201,7 @@ def write_goldens(reference, path):
 
 def main():
     parser = argparse.ArgumentParser(description="radish against transformers, on the same weights")
-    parser.add_argument("model")
+    parser.add_argument("model", type=Path)
     parser.add_argument("--radish", default="build/radish")
     parser.add_argument("--kv-type", default="f32")
     parser.add_argument("--positions", type=int, default=640)

@@ -185,7 +185,7 @@ static int info_print(const struct model *model, struct error *err)
     struct info i = {.model = model, .arch = architecture_named(model->hparams.arch)};
     struct tokenizer *tokenizer;
     if (runtime_model_tokenizer(model, &tokenizer, err) == 0 &&
-        prompt_maker_open_with(&i.prompt, tokenizer, NULL, err))
+        prompt_maker_open(&i.prompt, tokenizer, NULL, err))
         return -1;
     describe_format(&i);
     describe_types(&i);

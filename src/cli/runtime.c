@@ -299,7 +299,7 @@ static int prompts_open(struct runtime *r, enum runtime_use use, struct error *e
     struct tokenizer *tokenizer;
     if (runtime_model_tokenizer(&r->model, &tokenizer, err))
         return use == RUNTIME_COMPUTES ? 0 : -1;
-    return prompt_maker_open_with(&r->prompt, tokenizer, runtime_options.template_path, err);
+    return prompt_maker_open(&r->prompt, tokenizer, runtime_options.template_path, err);
 }
 
 static int cpu_open(struct runtime *r, enum runtime_use use, struct error *err)

@@ -89,7 +89,7 @@ int checkpoint_whole_scale(struct checkpoint_files *f, struct checkpoint_tensor 
 static bool read_scale_type(const struct checkpoint_tensor *scales, enum tensor_type *out)
 {
     *out = scales->type == TENSOR_U8 ? TENSOR_E8M0 : scales->type;
-    return *out == TENSOR_F32 || *out == TENSOR_F16 || *out == TENSOR_BF16 || *out == TENSOR_E8M0;
+    return tensor_type_is_float(*out) || *out == TENSOR_E8M0;
 }
 
 static uint64_t div_up(uint64_t a, uint64_t b)
@@ -205,8 +205,7 @@ static bool infer_format(const struct checkpoint_tensor *t, const struct checkpo
         if (bits > 8 || !affine_types[bits] || group_size % COLS_STEP)
             return false;
         out->type = affine_types[bits];
-        return scales->type == TENSOR_F32 || scales->type == TENSOR_F16 ||
-               scales->type == TENSOR_BF16;
+        return tensor_type_is_float(scales->type);
     }
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i].bits == bits && others[i].group_size == group_size) {

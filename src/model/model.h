@@ -69,7 +69,7 @@ struct mla_shape {
     uint32_t nope_dim;  /* of a head's query and key: what is not turned, */
     uint32_t rope_dim;  /* and what is, behind it */
     uint32_t value_dim; /* of a head */
-    float norm_eps;     /* of q_a_norm and kv_a_norm */
+    float norm_eps;     /* of q_a_norm and kv_a_norm, which are NORM_RMS */
 };
 
 /* How a layer attends. */

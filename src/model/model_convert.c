@@ -18,16 +18,12 @@ static const size_t layer_matrices[] = {
     offsetof(struct layer_weights, layer_output),
 };
 
-static bool is_float(enum tensor_type type)
-{
-    return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16;
-}
-
 static void convert(struct weight *w, enum tensor_type type, bool matters)
 {
     enum tensor_type fitting = requantize_choose(type, w->cols, matters);
-    if (!w->data || (is_float(fitting) != is_float(type)) ||
-        (!is_float(w->type) && !is_float(type)) || fitting == w->type)
+    bool to_float = tensor_type_is_float(type);
+    if (!w->data || tensor_type_is_float(fitting) != to_float ||
+        (!tensor_type_is_float(w->type) && !to_float) || fitting == w->type)
         return;
     w->is_converted = true;
     w->converted_type = fitting;

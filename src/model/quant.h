@@ -71,6 +71,12 @@ struct tensor_type_info {
 /* NULL for a type that radish does not read. */
 const struct tensor_type_info *tensor_type_info(uint32_t type);
 
+/* One of the floats that engines compute with as they are, without blocks or scales. */
+static inline bool tensor_type_is_float(enum tensor_type type)
+{
+    return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16;
+}
+
 /* The reference: `n` values (a multiple of the block) from `blocks` as floats; quants alone where
  * the scales lie elsewhere. */
 void dequantize(enum tensor_type type, const void *blocks, float *out, size_t n);

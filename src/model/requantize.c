@@ -44,11 +44,6 @@ enum tensor_type requantize_choose(enum tensor_type type, uint64_t cols, bool ma
     return cols % tensor_type_info(type)->block_len ? TENSOR_F16 : type;
 }
 
-static bool is_float(enum tensor_type type)
-{
-    return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16;
-}
-
 /* What a tensor becomes. */
 static enum tensor_type type_for(const struct job *j, const struct checkpoint_tensor *t)
 {
@@ -59,14 +54,15 @@ static enum tensor_type type_for(const struct job *j, const struct checkpoint_te
     if (!is_matrix || !is_weight || strstr(t->name, "ffn_gate_inp"))
         return t->type;
     enum tensor_type type = requantize_choose(j->options->type, t->dims[t->n_dims - 1], matters);
-    return type == TENSOR_F16 && is_float(t->type) && !is_float(j->options->type) ? t->type : type;
+    bool fits_no_blocks = type == TENSOR_F16 && !tensor_type_is_float(j->options->type);
+    return fits_no_blocks && tensor_type_is_float(t->type) ? t->type : type;
 }
 
 static int check_types(const struct job *j)
 {
     for (size_t i = 0; i < j->from->n_tensors && !j->options->again; i++) {
         const struct checkpoint_tensor *t = &j->from->tensors[i];
-        if (!is_float(t->type) && type_for(j, t) != t->type)
+        if (!tensor_type_is_float(t->type) && type_for(j, t) != t->type)
             return error_set(j->err, ERROR_INPUT,
                              "%s: %s is %s already and would lose by being quantised again; start "
                              "from a float file, or say --allow-requantize",

@@ -6,11 +6,6 @@
 
 #include <string.h>
 
-static bool is_float(enum tensor_type type)
-{
-    return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16;
-}
-
 static void *make_copy(struct loader *l, enum tensor_type type, uint32_t rows, uint32_t cols,
                        struct weight *out)
 {
@@ -27,7 +22,7 @@ static void *make_copy(struct loader *l, enum tensor_type type, uint32_t rows, u
 int copy_transposed(struct loader *l, const struct weight *from, uint32_t n_stacks, uint32_t first,
                     uint32_t step, struct weight *out)
 {
-    if (!is_float(from->type) || from->groups.scales)
+    if (!tensor_type_is_float(from->type) || from->groups.scales)
         return refuse(l, "a stack of experts is transposed, and %s cannot be turned back",
                       tensor_type_info(from->type)->name);
     uint32_t bytes = tensor_type_info(from->type)->block_bytes;
@@ -62,7 +57,7 @@ int copy_kv_b(struct loader *l, const struct weight *from, bool is_key, struct w
 {
     const struct mla_shape *mla = &l->m->hparams.mla;
     uint32_t n_heads = l->m->hparams.layers[0].n_heads, rank = mla->kv_rank;
-    bool is_raw = is_float(from->type) && !from->groups.scales;
+    bool is_raw = tensor_type_is_float(from->type) && !from->groups.scales;
     enum tensor_type type = is_raw ? from->type : TENSOR_F32;
     uint32_t bytes = tensor_type_info(type)->block_bytes;
     uint32_t skip = is_key ? 0 : mla->nope_dim, n = is_key ? mla->nope_dim : mla->value_dim;

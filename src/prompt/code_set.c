@@ -9,12 +9,12 @@ enum { SURROGATE_FIRST = 0xd800, SURROGATE_LAST = 0xdfff };
 
 static int range_compare(const void *a, const void *b)
 {
-    const struct grammar_range *x = a, *y = b;
+    const struct code_range *x = a, *y = b;
     return (x->first > y->first) - (x->first < y->first);
 }
 
 /* Appends [first, last] less the surrogates, joined to the range before it where they touch. */
-static void range_append(struct grammar_range *out, size_t *n, uint32_t first, uint32_t last)
+static void range_append(struct code_range *out, size_t *n, uint32_t first, uint32_t last)
 {
     if (last > CODE_MAX)
         last = CODE_MAX;
@@ -31,15 +31,15 @@ static void range_append(struct grammar_range *out, size_t *n, uint32_t first, u
             out[*n - 1].last = last;
         return;
     }
-    out[(*n)++] = (struct grammar_range){first, last};
+    out[(*n)++] = (struct code_range){first, last};
 }
 
-struct code_set code_set_new(struct arena *arena, const struct grammar_range *ranges, size_t n,
+struct code_set code_set_new(struct arena *arena, const struct code_range *ranges, size_t n,
                              bool negated)
 {
-    struct grammar_range *sorted = arena_alloc_array(arena, n + 1, sizeof *sorted);
+    struct code_range *sorted = arena_alloc_array(arena, n + 1, sizeof *sorted);
     /* Cutting out the surrogates makes at most one range more, and the gaps are one more too. */
-    struct grammar_range *out = arena_alloc_array(arena, n + 3, sizeof *out);
+    struct code_range *out = arena_alloc_array(arena, n + 3, sizeof *out);
     if (!sorted || !out)
         return (struct code_set){NULL, 0};
     if (n)
@@ -64,7 +64,7 @@ struct code_set code_set_new(struct arena *arena, const struct grammar_range *ra
 
 struct code_set code_set_intersect(struct arena *arena, struct code_set a, struct code_set b)
 {
-    struct grammar_range *out = arena_alloc_array(arena, a.n + b.n + 1, sizeof *out);
+    struct code_range *out = arena_alloc_array(arena, a.n + b.n + 1, sizeof *out);
     if (!out)
         return (struct code_set){NULL, 0};
     size_t n = 0;
@@ -73,7 +73,7 @@ struct code_set code_set_intersect(struct arena *arena, struct code_set a, struc
                                                                : b.ranges[j].first;
         uint32_t last = a.ranges[i].last < b.ranges[j].last ? a.ranges[i].last : b.ranges[j].last;
         if (first <= last)
-            out[n++] = (struct grammar_range){first, last};
+            out[n++] = (struct code_range){first, last};
         if (a.ranges[i].last < b.ranges[j].last)
             i++;
         else

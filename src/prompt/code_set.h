@@ -1,21 +1,28 @@
 #ifndef RADISH_PROMPT_CODE_SET_H
 #define RADISH_PROMPT_CODE_SET_H
 
-#include "base/arena.h"
-#include "prompt/grammar.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-/* Sets of code points, as grammars and regular expressions use them: sorted ranges that neither
- * overlap nor touch, never with a surrogate in them. Immutable, in an arena; `n` is 0 and the arena
- * has `failed` when there is no memory. */
+#include "base/arena.h"
+
+struct code_range {
+    uint32_t first, last; /* code points, both in it */
+};
+
+/* Sets of code points: sorted ranges that neither overlap nor touch, never with a surrogate in
+ * them. Immutable, in an arena or a table (unicode_tables.h); `n` is 0 and the arena has `failed`
+ * when there is no memory. */
 struct code_set {
-    const struct grammar_range *ranges;
+    const struct code_range *ranges;
     size_t n;
 };
 
 #define CODE_MAX 0x10ffffu
 
 /* From ranges in any order, or (negated) all the others. */
-struct code_set code_set_new(struct arena *arena, const struct grammar_range *ranges, size_t n,
+struct code_set code_set_new(struct arena *arena, const struct code_range *ranges, size_t n,
                              bool negated);
 struct code_set code_set_intersect(struct arena *arena, struct code_set a, struct code_set b);
 bool code_set_contains(struct code_set set, uint32_t code);

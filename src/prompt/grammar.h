@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "prompt/code_set.h"
 
 /* Grammars that answers are held to. A front end (json_schema.h, grammar_text.h) builds
  * expressions; they are compiled once, on a worker, into a pushdown automaton over bytes; each
@@ -26,10 +27,6 @@ typedef uint32_t grammar_expr;
 enum { GRAMMAR_NONE = 0 };
 #define GRAMMAR_NO_MAX UINT32_MAX
 
-struct grammar_range {
-    uint32_t first, last; /* code points, both in it */
-};
-
 struct grammar_builder;
 
 struct grammar_builder *grammar_builder_new(void); /* NULL: no memory */
@@ -39,7 +36,7 @@ grammar_expr grammar_empty(struct grammar_builder *b); /* matches nothing but th
 grammar_expr grammar_never(struct grammar_builder *b); /* matches no text at all */
 grammar_expr grammar_literal(struct grammar_builder *b, const char *bytes, size_t len);
 /* One code point, as UTF-8: one of the ranges, or with `negated` any other (never a surrogate). */
-grammar_expr grammar_class(struct grammar_builder *b, const struct grammar_range *ranges, size_t n,
+grammar_expr grammar_class(struct grammar_builder *b, const struct code_range *ranges, size_t n,
                            bool negated);
 grammar_expr grammar_token(struct grammar_builder *b, int32_t id); /* this token, whatever it is */
 grammar_expr grammar_sequence(struct grammar_builder *b, const grammar_expr *parts, size_t n);

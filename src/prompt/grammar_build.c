@@ -9,8 +9,6 @@
 
 #include "prompt/grammar_internal.h"
 
-enum { CODE_MAX = 0x10ffff, SURROGATE_FIRST = 0xd800, SURROGATE_LAST = 0xdfff };
-
 bool grammar_grow(void **items, size_t *capacity, size_t n, size_t extra, size_t size)
 {
     if (n + extra <= *capacity)
@@ -132,67 +130,23 @@ grammar_expr grammar_literal(struct grammar_builder *b, const char *bytes, size_
     return add_expr(b, e);
 }
 
-static int compare_ranges(const void *a, const void *b)
-{
-    const struct grammar_range *x = a, *y = b;
-    return (x->first > y->first) - (x->first < y->first);
-}
-
-/* Adds the range to the words, less the surrogates; false on failure. */
-static bool add_range(struct grammar_builder *b, uint32_t first, uint32_t last)
-{
-    if (first < SURROGATE_FIRST && last >= SURROGATE_FIRST)
-        return add_range(b, first, SURROGATE_FIRST - 1) &&
-               (last <= SURROGATE_LAST || add_range(b, SURROGATE_LAST + 1, last));
-    if (first >= SURROGATE_FIRST && first <= SURROGATE_LAST)
-        first = SURROGATE_LAST + 1;
-    return first > last || add_words(b, (uint32_t[]){first, last}, 2);
-}
-
-/* Sorts the ranges, joins those that touch, and adds them or what is between them. */
-static bool add_ranges(struct grammar_builder *b, struct grammar_range *ranges, size_t n,
-                       bool negated)
-{
-    uint32_t free_from = 0;
-    qsort(ranges, n, sizeof *ranges, compare_ranges);
-    for (size_t i = 0; i < n;) {
-        uint32_t first = ranges[i].first, last = ranges[i].last;
-        for (i++; i < n && ranges[i].first <= last + 1; i++)
-            last = ranges[i].last > last ? ranges[i].last : last;
-        if (negated ? first > free_from && !add_range(b, free_from, first - 1)
-                    : !add_range(b, first, last))
-            return false;
-        free_from = last + 1;
-    }
-    return !negated || free_from > CODE_MAX || add_range(b, free_from, CODE_MAX);
-}
-
-grammar_expr grammar_class(struct grammar_builder *b, const struct grammar_range *ranges, size_t n,
+grammar_expr grammar_class(struct grammar_builder *b, const struct code_range *ranges, size_t n,
                            bool negated)
 {
+    struct arena arena = ARENA_INIT;
     if (b->failure.code != ERROR_NONE)
         return GRAMMAR_NONE;
     if (n > EXPR_WORDS_MAX)
         return fail_size(b);
-    struct grammar_range *sorted = malloc((n + 1) * sizeof *sorted);
-    if (sorted == NULL)
-        return fail_memory(b);
-    size_t n_sorted = 0, first = b->n_words;
-    for (size_t i = 0; i < n; i++) {
-        struct grammar_range r = ranges[i];
-        r.last = r.last > CODE_MAX ? CODE_MAX : r.last;
-        if (r.first <= r.last)
-            sorted[n_sorted++] = r;
-    }
-    bool added = add_ranges(b, sorted, n_sorted, negated);
-    free(sorted);
-    if (!added)
-        return GRAMMAR_NONE;
-    if (b->n_words == first)
-        return grammar_never(b);
-    return add_expr(b, (struct expr){.kind = EXPR_CLASS,
-                                     .first = (uint32_t)first,
-                                     .n = (uint32_t)((b->n_words - first) / 2)});
+    struct code_set set = code_set_new(&arena, ranges, n, negated);
+    struct expr e = {.kind = EXPR_CLASS, .first = (uint32_t)b->n_words, .n = (uint32_t)set.n};
+    if (arena.failed)
+        fail_memory(b);
+    for (size_t i = 0; i < set.n; i++)
+        if (!add_words(b, (uint32_t[]){set.ranges[i].first, set.ranges[i].last}, 2))
+            break;
+    arena_free(&arena);
+    return set.n ? add_expr(b, e) : grammar_never(b);
 }
 
 grammar_expr grammar_token(struct grammar_builder *b, int32_t id)

@@ -236,12 +236,12 @@ static bool class_read(struct reader *r, grammar_expr *out)
 {
     const char *from = r->at++;
     size_t n = 0, capacity = 16;
-    struct grammar_range *ranges = arena_alloc_array(&r->arena, capacity, sizeof *ranges);
+    struct code_range *ranges = arena_alloc_array(&r->arena, capacity, sizeof *ranges);
     bool negated = r->at < r->end && *r->at == '^';
     r->at += negated;
     while (ranges && r->at < r->end && *r->at != ']') {
         const char *range_at = r->at;
-        struct grammar_range range;
+        struct code_range range;
         if (!character_read(r, &range.first))
             return false;
         range.last = range.first;
@@ -253,7 +253,7 @@ static bool class_read(struct reader *r, grammar_expr *out)
                 return fail_at(r, range_at, "a range of a class is the wrong way round");
         }
         if (n == capacity) {
-            struct grammar_range *more = arena_alloc_array(&r->arena, capacity * 2, sizeof *ranges);
+            struct code_range *more = arena_alloc_array(&r->arena, capacity * 2, sizeof *ranges);
             if (more)
                 memcpy(more, ranges, n * sizeof *ranges);
             ranges = more;

@@ -14,7 +14,7 @@ static const char escaped[] = "\"\\\b\f\n\r\t", escape_names[] = "\"\\bfnrt";
 /* The characters of `set` that a JSON string has to escape, or GRAMMAR_NONE when there is none. */
 static grammar_expr escapes_to_grammar(struct grammar_builder *b, struct code_set set)
 {
-    struct grammar_range names[sizeof escaped], low[2][16];
+    struct code_range names[sizeof escaped], low[2][16];
     size_t n_names = 0, n_low[2] = {0, 0};
     for (uint32_t c = 0; c <= 0x5c; c++) {
         if (!code_set_contains(set, c))
@@ -22,10 +22,10 @@ static grammar_expr escapes_to_grammar(struct grammar_builder *b, struct code_se
         const char *found = c ? strchr(escaped, (int)c) : NULL;
         if (found) {
             uint32_t name = (unsigned char)escape_names[found - escaped];
-            names[n_names++] = (struct grammar_range){name, name};
+            names[n_names++] = (struct code_range){name, name};
         } else if (c < 0x20) {
             uint32_t digit = (unsigned char)"0123456789abcdef"[c & 15];
-            low[c >> 4][n_low[c >> 4]++] = (struct grammar_range){digit, digit};
+            low[c >> 4][n_low[c >> 4]++] = (struct code_range){digit, digit};
         }
     }
     grammar_expr parts[3];
@@ -48,7 +48,7 @@ static grammar_expr escapes_to_grammar(struct grammar_builder *b, struct code_se
 grammar_expr code_set_to_grammar(struct grammar_builder *b, struct arena *arena,
                                  struct code_set set, enum text_spelling spelling)
 {
-    static const struct grammar_range special[] = {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}};
+    static const struct code_range special[] = {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}};
     if (spelling == TEXT_PLAIN)
         return grammar_class(b, set.ranges, set.n, false);
     struct code_set others = code_set_new(arena, special, 3, true);

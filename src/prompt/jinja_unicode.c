@@ -6,22 +6,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-
-struct code_range {
-    uint32_t first, last;
-};
-
-struct case_run {
-    uint32_t first, last, step; /* every step-th character of first..last moves by delta */
-    int32_t delta;
-};
-
-struct case_special {
-    uint32_t code;
-    const char *utf8;
-};
-
-#include "prompt/jinja_unicode_tables.h"
+#include "prompt/unicode_tables.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -59,19 +44,6 @@ size_t unicode_count(const char *bytes, size_t len)
     return count;
 }
 
-static bool in_ranges(const struct code_range *ranges, size_t n, uint32_t code)
-{
-    size_t low = 0, high = n;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (ranges[middle].last < code)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < n && ranges[low].first <= code;
-}
-
 bool unicode_is_space(uint32_t code)
 {
     if (code < 0x80)
@@ -88,27 +60,27 @@ bool unicode_is_line_end(uint32_t code)
 
 bool unicode_is_alpha(uint32_t code)
 {
-    return in_ranges(alpha_ranges, COUNT(alpha_ranges), code);
+    return code_set_contains(python_alpha_set, code);
 }
 
 bool unicode_is_decimal(uint32_t code)
 {
-    return in_ranges(decimal_ranges, COUNT(decimal_ranges), code);
+    return code_set_contains(python_decimal_set, code);
 }
 
 bool unicode_is_digit(uint32_t code)
 {
-    return in_ranges(digit_ranges, COUNT(digit_ranges), code);
+    return code_set_contains(python_digit_set, code);
 }
 
 bool unicode_is_numeric(uint32_t code)
 {
-    return in_ranges(numeric_ranges, COUNT(numeric_ranges), code);
+    return code_set_contains(python_numeric_set, code);
 }
 
 bool unicode_is_printable(uint32_t code)
 {
-    return in_ranges(printable_ranges, COUNT(printable_ranges), code);
+    return code_set_contains(python_printable_set, code);
 }
 
 static size_t case_map(const struct case_run *runs, size_t n_runs,
@@ -136,17 +108,20 @@ static size_t case_map(const struct case_run *runs, size_t n_runs,
 
 size_t unicode_upper(uint32_t code, char *out)
 {
-    return case_map(upper_runs, COUNT(upper_runs), upper_special, COUNT(upper_special), code, out);
+    return case_map(python_upper_runs, COUNT(python_upper_runs), python_upper_special,
+                    COUNT(python_upper_special), code, out);
 }
 
 size_t unicode_lower(uint32_t code, char *out)
 {
-    return case_map(lower_runs, COUNT(lower_runs), lower_special, COUNT(lower_special), code, out);
+    return case_map(python_lower_runs, COUNT(python_lower_runs), python_lower_special,
+                    COUNT(python_lower_special), code, out);
 }
 
 size_t unicode_title(uint32_t code, char *out)
 {
-    return case_map(title_runs, COUNT(title_runs), title_special, COUNT(title_special), code, out);
+    return case_map(python_title_runs, COUNT(python_title_runs), python_title_special,
+                    COUNT(python_title_special), code, out);
 }
 
 /* A character has a case when mapping it to the other one changes it. */

@@ -39,7 +39,7 @@ grammar_expr grammar_text(struct grammar_builder *b, const char *text)
 
 grammar_expr grammar_one_of(struct grammar_builder *b, const char *characters)
 {
-    struct grammar_range ranges[32];
+    struct code_range ranges[32];
     size_t n = strlen(characters);
     assert(n <= sizeof ranges / sizeof *ranges);
     for (size_t i = 0; i < n; i++)
@@ -50,7 +50,7 @@ grammar_expr grammar_one_of(struct grammar_builder *b, const char *characters)
 grammar_expr grammar_digits(struct grammar_builder *b, char first, char last, uint32_t min,
                             uint32_t max)
 {
-    struct grammar_range range = {(unsigned char)first, (unsigned char)last};
+    struct code_range range = {(unsigned char)first, (unsigned char)last};
     grammar_expr digit = grammar_class(b, &range, 1, false);
     return min == 1 && max == 1 ? digit : grammar_repeat(b, digit, min, max);
 }

@@ -157,21 +157,11 @@ static void draft_leave(const struct prompt_maker *p, struct prompt_draft *d)
 
 /* ---- makers ---- */
 
-int prompt_maker_open_with(struct prompt_maker *p, struct tokenizer *tokenizer,
-                           const char *template_path, struct error *err)
+int prompt_maker_open(struct prompt_maker *p, struct tokenizer *tokenizer,
+                      const char *template_path, struct error *err)
 {
     *p = (struct prompt_maker){.tokenizer = tokenizer};
     return prompt_maker_ready(p, template_path, err);
-}
-
-int prompt_maker_open(struct prompt_maker *p, const struct gguf *gguf, const char *template_path,
-                      struct error *err)
-{
-    struct tokenizer *tokenizer = NULL;
-    *p = (struct prompt_maker){0};
-    if (tokenizer_open(&tokenizer, gguf, err))
-        return -1;
-    return prompt_maker_open_with(p, tokenizer, template_path, err);
 }
 
 int prompt_maker_open_bytes(struct prompt_maker *p, const char *template_path, struct error *err)
@@ -180,7 +170,7 @@ int prompt_maker_open_bytes(struct prompt_maker *p, const char *template_path, s
     *p = (struct prompt_maker){0};
     if (tokenizer_open_bytes(&tokenizer, err))
         return -1;
-    return prompt_maker_open_with(p, tokenizer, template_path, err);
+    return prompt_maker_open(p, tokenizer, template_path, err);
 }
 
 void prompt_maker_close(struct prompt_maker *p)

@@ -22,13 +22,10 @@ struct prompt_maker {
     struct idle_pool *drafts;
 };
 
-/* With a tokenizer from anywhere, which it owns from here on, also when it fails; `template_path`
- * replaces the tokenizer's own template, NULL keeps it. */
-int prompt_maker_open_with(struct prompt_maker *p, struct tokenizer *tokenizer,
-                           const char *template_path, struct error *err);
-/* With the tokenizer of a GGUF file. */
-int prompt_maker_open(struct prompt_maker *p, const struct gguf *gguf, const char *template_path,
-                      struct error *err);
+/* Owns the tokenizer from here on, also when it fails; `template_path` replaces the tokenizer's own
+ * template, NULL keeps it. */
+int prompt_maker_open(struct prompt_maker *p, struct tokenizer *tokenizer,
+                      const char *template_path, struct error *err);
 /* The same without a model file, for the mock engine. */
 int prompt_maker_open_bytes(struct prompt_maker *p, const char *template_path, struct error *err);
 void prompt_maker_close(struct prompt_maker *p);

@@ -3,7 +3,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "prompt/code_set.h"
+#include "prompt/grammar.h"
 
 /* Regular expressions as a tree over code points, in the dialect that ECMAScript (which JSON Schema
  * refers to) and Python share. Front ends make grammars of the tree, or automata (text_dfa.h).

@@ -8,7 +8,7 @@
 
 #include "base/ascii.h"
 #include "base/utf8.h"
-#include "prompt/regex_unicode.h"
+#include "prompt/unicode_tables.h"
 
 enum {
     DEPTH_MAX = 100,
@@ -20,7 +20,7 @@ enum {
 /* The ranges of a class while it is read. */
 struct range_list {
     size_t n;
-    struct grammar_range ranges[RANGES_MAX];
+    struct code_range ranges[RANGES_MAX];
 };
 
 struct reader {
@@ -56,7 +56,7 @@ static struct regex *node_new(struct reader *r, enum regex_kind kind)
     return e;
 }
 
-static struct regex *set_node(struct reader *r, const struct grammar_range *ranges, size_t n,
+static struct regex *set_node(struct reader *r, const struct code_range *ranges, size_t n,
                               bool negated)
 {
     struct regex *e = node_new(r, REGEX_SET);
@@ -164,7 +164,7 @@ static bool character_escape_read(struct reader *r, uint32_t *code)
     return true;
 }
 
-static bool ranges_add(struct reader *r, struct range_list *list, const struct grammar_range *more,
+static bool ranges_add(struct reader *r, struct range_list *list, const struct code_range *more,
                        size_t n)
 {
     if (n > RANGES_MAX - list->n) {
@@ -191,8 +191,9 @@ static bool property_read(struct reader *r, struct range_list *list)
         name[len++] = *r->at++;
     if (!take(r, "}"))
         return fail_at(r, from, "\\p needs a name in braces"), false;
-    struct code_set set;
-    if (!regex_unicode_property(r->arena, name, &set))
+    bool is_letter = !strcmp(name, "L") || !strcmp(name, "Letter");
+    struct code_set set = is_letter ? letter_set : number_set;
+    if (!is_letter && strcmp(name, "N") != 0 && strcmp(name, "Number") != 0)
         return fail_at(r, from, "this \\p{...} is not supported (only L, N and their long names)"),
                false;
     if (negated)
@@ -204,13 +205,13 @@ static bool property_read(struct reader *r, struct range_list *list)
  * Returns 1, 0 when it is none, or -1. */
 static int class_escape_read(struct reader *r, struct range_list *list)
 {
-    static const struct grammar_range digits[] = {{'0', '9'}};
-    static const struct grammar_range words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-    static const struct grammar_range spaces[] = {
+    static const struct code_range digits[] = {{'0', '9'}};
+    static const struct code_range words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+    static const struct code_range spaces[] = {
         {'\t', '\r'},     {' ', ' '},       {0xa0, 0xa0},     {0x1680, 0x1680}, {0x2000, 0x200a},
         {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}, {0xfeff, 0xfeff},
     };
-    const struct grammar_range *ranges;
+    const struct code_range *ranges;
     size_t n;
     switch (*r->at) {
     case 'd':
@@ -261,7 +262,7 @@ static bool class_items_read(struct reader *r, struct range_list *list)
     while (r->at < r->end && *r->at != ']') {
         if (is_at(r, "[:"))
             return fail(r, "POSIX classes ([:alpha:]) are not supported"), false;
-        struct grammar_range range;
+        struct code_range range;
         const char *from = r->at;
         int kind = class_atom_read(r, list, &range.first);
         if (kind < 0)
@@ -276,7 +277,7 @@ static bool class_items_read(struct reader *r, struct range_list *list)
                 return false;
             if (kind > 0) { /* [a-\d] is a, the hyphen and the digits */
                 range.last = range.first;
-                if (!ranges_add(r, list, &(struct grammar_range){'-', '-'}, 1))
+                if (!ranges_add(r, list, &(struct code_range){'-', '-'}, 1))
                     return false;
             }
             if (range.last < range.first)
@@ -350,7 +351,7 @@ static struct regex *escape_read(struct reader *r)
         return NULL;
     if (found)
         return set_node(r, list->ranges, list->n, false);
-    struct grammar_range one;
+    struct code_range one;
     if (!character_escape_read(r, &one.first))
         return NULL;
     one.last = one.first;
@@ -359,7 +360,7 @@ static struct regex *escape_read(struct reader *r)
 
 static struct regex *atom_read(struct reader *r)
 {
-    static const struct grammar_range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+    static const struct code_range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
     switch (*r->at) {
     case '(': r->at++; return group_read(r);
     case '[': r->at++; return class_read(r);
@@ -377,7 +378,7 @@ static struct regex *atom_read(struct reader *r)
         return fail(r, "the text is not valid UTF-8");
     uint32_t code = utf8_decode(r->at, width);
     r->at += width;
-    return set_node(r, &(struct grammar_range){code, code}, 1, false);
+    return set_node(r, &(struct code_range){code, code}, 1, false);
 }
 
 static bool count_read(struct reader *r, uint32_t *count)

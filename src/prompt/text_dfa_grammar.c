@@ -25,7 +25,7 @@ struct writer {
     const struct text_dfa *dfa;
     enum text_spelling spelling;
     struct state_expr *states;
-    struct grammar_range *ranges; /* scratch, of all edges of a state */
+    struct code_range *ranges; /* scratch, of all edges of a state */
     grammar_expr *parts;
 };
 
@@ -36,7 +36,7 @@ static grammar_expr edges_to_grammar(struct writer *w, const struct text_state *
     size_t n = 0;
     for (uint32_t e = state->edges; e < state->edges + state->n_edges; e++)
         if (w->dfa->edges[e].target == target)
-            w->ranges[n++] = (struct grammar_range){w->dfa->edges[e].first, w->dfa->edges[e].last};
+            w->ranges[n++] = (struct code_range){w->dfa->edges[e].first, w->dfa->edges[e].last};
     return code_set_to_grammar(w->b, w->arena, code_set_new(w->arena, w->ranges, n, false),
                                w->spelling);
 }

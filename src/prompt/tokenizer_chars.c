@@ -5,58 +5,39 @@
 #include <string.h>
 
 #include "base/utf8.h"
-
-struct code_range {
-    uint32_t first, last;
-};
-
-#include "prompt/tokenizer_class_tables.h"
-#include "prompt/tokenizer_pre_tables.h"
-
-#define IN(code, ranges) in_ranges(code, ranges, sizeof(ranges) / sizeof(ranges)[0])
-
-static bool in_ranges(uint32_t code, const struct code_range *ranges, size_t n)
-{
-    size_t low = 0, high = n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (ranges[middle].last < code)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < n && ranges[low].first <= code;
-}
+#include "prompt/unicode_tables.h"
 
 bool char_is_space(uint32_t code)
 {
-    return code < 128 ? code == ' ' || (code >= 9 && code <= 13) : IN(code, space_ranges);
+    return code < 128 ? code == ' ' || (code >= 9 && code <= 13)
+                      : code_set_contains(space_set, code);
 }
 
 bool char_is_word(uint32_t code)
 {
-    return IN(code, word_ranges);
+    return code_set_contains(word_set, code);
 }
 
 bool char_is_numeric(uint32_t code)
 {
-    return code < 128 ? code >= '0' && code <= '9'
-                      : IN(code, number_ranges) || IN(code, digit_ranges);
+    return code < 128
+               ? code >= '0' && code <= '9'
+               : code_set_contains(number_set, code) || code_set_contains(more_digit_set, code);
 }
 
 bool char_is_punctuation(uint32_t code)
 {
-    return IN(code, punctuation_ranges);
+    return code_set_contains(punctuation_set, code);
 }
 
 bool char_nfc_may_change(uint32_t code)
 {
-    return code >= 0x300 && IN(code, nfc_ranges);
+    return code >= 0x300 && code_set_contains(nfc_set, code);
 }
 
 bool char_forms_may_change(uint32_t code)
 {
-    return code >= 0xa0 && IN(code, nfkd_ranges);
+    return code >= 0xa0 && code_set_contains(nfkd_set, code);
 }
 
 /* ---- spellings of bytes ---- */

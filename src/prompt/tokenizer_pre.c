@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/strbuf.h"
+#include "prompt/unicode_tables.h"
 
 enum char_class { SYMBOL, LETTER, NUMBER, SPACE };
 
@@ -24,12 +25,6 @@ struct pre_tokenizer {
     uint8_t ascii[128];                      /* enum char_class */
     uint8_t classes[N_CODES / CODES_A_BYTE]; /* the same for all characters, in two bits each */
 };
-
-struct code_range {
-    uint32_t first, last;
-};
-
-#include "prompt/tokenizer_pre_tables.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -244,10 +239,9 @@ static int unknown_pre(struct gguf_string name, const char *path, struct error *
     return -1;
 }
 
-static void set_classes(struct pre_tokenizer *pre, const struct code_range *ranges, size_t n,
-                        enum char_class class)
+static void set_classes(struct pre_tokenizer *pre, struct code_set set, enum char_class class)
 {
-    for (const struct code_range *range = ranges; range < ranges + n; range++)
+    for (const struct code_range *range = set.ranges; range < set.ranges + set.n; range++)
         for (uint32_t code = range->first; code <= range->last; code++)
             pre->classes[code / CODES_A_BYTE] |= (uint8_t)(class << 2 * (code % CODES_A_BYTE));
 }
@@ -266,11 +260,11 @@ int pre_tokenizer_open(struct pre_tokenizer **out, struct gguf_string name, cons
     if (!pre)
         return error_set(err, ERROR_MEMORY, "no memory for a pre-tokeniser");
     pre->scan = known->scan;
-    set_classes(pre, letter_ranges, COUNT(letter_ranges), LETTER);
-    set_classes(pre, number_ranges, COUNT(number_ranges), NUMBER);
-    set_classes(pre, space_ranges, COUNT(space_ranges), SPACE);
+    set_classes(pre, letter_set, LETTER);
+    set_classes(pre, number_set, NUMBER);
+    set_classes(pre, space_set, SPACE);
     if (known->scan == scan_smollm)
-        set_classes(pre, digit_ranges, COUNT(digit_ranges), NUMBER);
+        set_classes(pre, more_digit_set, NUMBER);
     for (unsigned code = 0; code < sizeof pre->ascii; code++)
         pre->ascii[code] = pre->classes[code / CODES_A_BYTE] >> 2 * (code % CODES_A_BYTE) & 3;
     *out = pre;

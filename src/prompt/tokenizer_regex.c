@@ -18,12 +18,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-
-struct code_range {
-    uint32_t first, last;
-};
-
-#include "prompt/tokenizer_class_tables.h"
+#include "prompt/unicode_tables.h"
 
 enum {
     MAX_PATTERN_BYTES = 1 << 16,
@@ -57,24 +52,15 @@ struct rewriter {
     struct error *err;
 };
 
-#define LATE(name)                                                                                 \
-    {                                                                                              \
-#name, late_##name, sizeof late_##name / sizeof *late_##name                               \
-    }
-
 static void add_late(struct strbuf *out, const char *category)
 {
-    static const struct {
-        const char *name;
-        const struct code_range *ranges;
-        size_t n;
-    } late[] = {LATE(Lu), LATE(Ll), LATE(Lm), LATE(Lo), LATE(Mn), LATE(Mc), LATE(Nd),
-                LATE(No), LATE(Pd), LATE(Po), LATE(Sm), LATE(So), LATE(Cf)};
-    for (size_t i = 0; i < sizeof late / sizeof *late; i++) {
-        if (strncmp(late[i].name, category, strlen(category)) != 0)
+    for (size_t i = 0; i < sizeof late_categories / sizeof *late_categories; i++) {
+        const struct late_category *late = &late_categories[i];
+        if (strncmp(late->name, category, strlen(category)) != 0)
             continue;
-        for (size_t k = 0; k < late[i].n; k++)
-            strbuf_addf(out, "\\x{%x}-\\x{%x}", late[i].ranges[k].first, late[i].ranges[k].last);
+        for (size_t k = 0; k < late->set.n; k++)
+            strbuf_addf(out, "\\x{%x}-\\x{%x}", late->set.ranges[k].first,
+                        late->set.ranges[k].last);
     }
 }
 

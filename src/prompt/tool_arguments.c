@@ -149,9 +149,9 @@ static size_t codes_behind(const char *const *ends, size_t n, const char *prefix
 /* One code point, but none of these and no '<'. */
 static grammar_expr others_add(struct grammar_builder *b, const uint32_t *codes, size_t n)
 {
-    struct grammar_range ranges[MAX_ENDS + 1] = {{'<', '<'}};
+    struct code_range ranges[MAX_ENDS + 1] = {{'<', '<'}};
     for (size_t i = 0; i < n; i++)
-        ranges[i + 1] = (struct grammar_range){codes[i], codes[i]};
+        ranges[i + 1] = (struct code_range){codes[i], codes[i]};
     return grammar_class(b, ranges, n + 1, true);
 }
 

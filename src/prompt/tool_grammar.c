@@ -90,7 +90,7 @@ grammar_expr call_string_add(const struct call_grammar *g, const char *text)
 
 static grammar_expr number_add(struct grammar_builder *b)
 {
-    const struct grammar_range digit = {'0', '9'};
+    const struct code_range digit = {'0', '9'};
     grammar_expr parts[2] = {grammar_literal(b, ":", 1),
                              grammar_repeat(b, grammar_class(b, &digit, 1, false), 1, 3)};
     return grammar_sequence(b, parts, 2);

@@ -165,8 +165,25 @@ def test_tokenize_and_back():
     assert output_of("tokenize", "-m", TINY, "--decode", stdin=json.dumps(plain)).strip() == STORY
 
 
+# What the tokenizers package makes of these texts.
+TEXTS = {
+    "Once upon a time, there was a little girl named Lily. She had a toy car":
+        [1, 80, 147, 201, 282, 215, 286, 598, 1662, 356, 1544],
+    'The dog said, "Hello!"\nTom ran home.':
+        [1, 80, 247, 401, 204, 1288, 67, 572, 388, 494, 1128, 57, 10],
+    "zebra 42 <x>": [1, 80, 78, 57, 644, 134, 15, 13, 80, 23, 76, 24],
+}
+
+
+@needs_tiny
+@pytest.mark.parametrize("text", TEXTS)
+def test_tokens_are_those_of_the_tokenizers_package(text):
+    assert json_of("tokenize", "-m", TINY, stdin=text) == TEXTS[text]
+
+
 @needs_tiny
 def test_logits_are_those_of_transformers():
+    """Written by tools/parity_logits.py."""
     goldens = json.loads(GOLDENS.read_text(encoding="utf-8"))
     rows = logits_of("-m", TINY)
     assert len(rows) == len(goldens["tokens"]) and goldens["rows"]
@@ -175,6 +192,9 @@ def test_logits_are_those_of_transformers():
         row = rows[golden["position"]]
         worst = max(abs(row[int(i)] - value) for i, value in golden["values"].items())
         assert worst / golden["max_abs"] < 1e-4, f"position {golden['position']}"
+    tokens = ",".join(map(str, goldens["tokens"]))
+    one = json_of("logits", "-m", TINY, "--tokens", tokens, "--json", "--kv-type", "f32")
+    assert one["logits"] == rows[-1]
 
 
 @needs_tiny

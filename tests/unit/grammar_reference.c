@@ -289,8 +289,8 @@ static unsigned add(struct ref_grammar *r, struct ref_expr e)
 static unsigned make_leaf(struct ref_grammar *r, uint64_t *seed, int32_t n_named)
 {
     static const char *const literals[] = {"a", "b", "ab", "ba", "aab", "c", "é", "\"", "\xff"};
-    static const struct grammar_range ranges[] = {{'a', 'b'}, {'b', 'c'},        {0xe9, 0x20ac},
-                                                  {'"', '"'}, {0x20ac, 0x1f600}, {0, 0x7f}};
+    static const struct code_range ranges[] = {{'a', 'b'}, {'b', 'c'},        {0xe9, 0x20ac},
+                                               {'"', '"'}, {0x20ac, 0x1f600}, {0, 0x7f}};
     struct ref_expr e = {.kind = REF_LITERAL};
     uint32_t what = ref_random(seed, 20);
     if (what < 2) {

@@ -25,7 +25,7 @@ enum ref_kind {
 struct ref_expr {
     enum ref_kind kind;
     char literal[8];
-    struct grammar_range ranges[2];
+    struct code_range ranges[2];
     unsigned n_ranges;
     bool negated;
     int32_t token;

@@ -21,7 +21,7 @@ static struct world world_open(void)
     CHECK_INT(tokenizer_open_bytes(&w.tokenizer, &err), 0);
     CHECK_INT(token_vocabulary_open(&w.vocabulary, w.tokenizer, &err), 0);
     struct grammar_builder *b = grammar_builder_new();
-    grammar_expr letter = grammar_class(b, &(struct grammar_range){'a', 'b'}, 1, false);
+    grammar_expr letter = grammar_class(b, &(struct code_range){'a', 'b'}, 1, false);
     grammar_expr parts[] = {grammar_literal(b, "<call>", 6),
                             grammar_repeat(b, letter, 1, GRAMMAR_NO_MAX),
                             grammar_literal(b, "!", 1)};

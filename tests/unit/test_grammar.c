@@ -151,7 +151,7 @@ TEST(grammar, what_matches_nothing_is_refused)
     refuse(&f, grammar_never(f.b), ERROR_INPUT, "matches no text");
     refuse(&f, SEQUENCE(text(&f, "a"), grammar_choice(f.b, NULL, 0)), ERROR_INPUT, "no text");
     refuse(&f, grammar_repeat(f.b, text(&f, "a"), 5, 3), ERROR_INPUT, "no text");
-    const struct grammar_range surrogates = {0xd800, 0xdfff}, all = {0, 0x10ffff};
+    const struct code_range surrogates = {0xd800, 0xdfff}, all = {0, 0x10ffff};
     refuse(&f, grammar_class(f.b, &surrogates, 1, false), ERROR_INPUT, "no text");
     refuse(&f, grammar_class(f.b, &all, 1, true), ERROR_INPUT, "no text");
     refuse(&f, GRAMMAR_NONE, ERROR_INPUT, "no expression");
@@ -235,7 +235,7 @@ TEST(grammar, large_things_are_refused)
         e = SEQUENCE(e, e, text(&f, "c"));
     refuse(&f, e, ERROR_LIMIT, "too large");
     /* The well-known blow-up of determinising: the letter that was so long ago. */
-    const struct grammar_range letters = {'a', 'b'};
+    const struct code_range letters = {'a', 'b'};
     grammar_expr any = grammar_class(f.b, &letters, 1, false);
     grammar_expr parts[26] = {grammar_repeat(f.b, any, 0, GRAMMAR_NO_MAX), text(&f, "a")};
     for (int i = 2; i < 26; i++)
@@ -267,7 +267,7 @@ TEST(grammar, memory_may_end_anywhere)
         memory_ends_after(n);
         struct grammar_builder *b = grammar_builder_new();
         if (b != NULL) {
-            struct grammar_range r = {'a', 'z'};
+            struct code_range r = {'a', 'z'};
             grammar_expr rule = grammar_rule(b);
             grammar_expr list[] = {grammar_class(b, &r, 1, true), grammar_literal(b, "x", 1), rule};
             grammar_define(b, rule, grammar_repeat(b, grammar_sequence(b, list, 2), 0, 100));
@@ -307,7 +307,7 @@ TEST(grammar, every_byte_is_itself)
 TEST(grammar, characters_may_come_in_pieces)
 {
     struct fixture f;
-    const struct grammar_range range = {0xe9, 0x20ac};
+    const struct code_range range = {0xe9, 0x20ac};
     begin(&f);
     compile(&f, grammar_repeat(f.b, grammar_class(f.b, &range, 1, false), 2, 2));
     CHECK(allows(&f, 0xc3) && !allows(&f, 0xc2) && allows(&f, 0xe2) && !allows(&f, 0xe3));
@@ -413,7 +413,7 @@ TEST(grammar, counts_hold_at_their_bounds)
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         struct fixture f;
         uint32_t min = bounds[i][0], max = bounds[i][1];
-        const struct grammar_range quote = {'!', '!'};
+        const struct code_range quote = {'!', '!'};
         begin(&f);
         compile(&f, SEQUENCE(grammar_repeat(f.b, grammar_class(f.b, &quote, 1, true), min, max),
                              text(&f, "!")));
@@ -475,7 +475,7 @@ TEST(grammar, ends_come_where_the_text_may_end)
 TEST(grammar, a_budget_is_enough_or_not)
 {
     struct fixture f;
-    const struct grammar_range quote = {'"', '"'};
+    const struct code_range quote = {'"', '"'};
     begin(&f);
     grammar_expr string = SEQUENCE(
         text(&f, "\""), grammar_repeat(f.b, grammar_class(f.b, &quote, 1, true), 0, GRAMMAR_NO_MAX),
@@ -503,7 +503,7 @@ TEST(grammar, matchers_do_not_disturb_each_other)
     struct grammar_matcher *other;
     struct error err = {0};
     begin(&f);
-    const struct grammar_range quote = {'"', '"'};
+    const struct code_range quote = {'"', '"'};
     grammar_expr free_text = grammar_repeat(f.b, grammar_class(f.b, &quote, 1, true), 0, 50);
     compile(&f, SEQUENCE(brackets(&f, "[", "]"), text(&f, "\""), free_text, text(&f, "\"")));
     CHECK_INT(grammar_matcher_open(&other, f.g, f.v, &err), 0);
@@ -530,7 +530,7 @@ TEST(grammar, matchers_do_not_disturb_each_other)
 static struct grammar *words_grammar(struct grammar_builder *b)
 {
     struct error err;
-    const struct grammar_range letters[] = {{'a', 'd'}, {'0', '9'}};
+    const struct code_range letters[] = {{'a', 'd'}, {'0', '9'}};
     grammar_expr word = grammar_rule(b), rest = grammar_rule(b);
     grammar_expr letter = grammar_class(b, letters, 2, false);
     grammar_expr nested[] = {grammar_literal(b, "(", 1), word, grammar_literal(b, ")", 1)};

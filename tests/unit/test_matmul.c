@@ -143,7 +143,7 @@ static uint8_t random_byte(enum tensor_type type)
 static void random_block(const struct type_case *t, uint8_t *block)
 {
     const struct tensor_type_info *info = tensor_type_info(t->type);
-    if (t->type == TENSOR_F32 || t->type == TENSOR_F16 || t->type == TENSOR_BF16) {
+    if (tensor_type_is_float(t->type)) {
         put_float(t->type, random_float(), block);
         return;
     }

@@ -2,6 +2,7 @@
 #include "prompt/prompt.h"
 
 #include "test.h"
+#include "test_tokenizer_model.h"
 
 static const struct json *parse(struct arena *arena, const char *text)
 {
@@ -202,11 +203,9 @@ TEST(prompt, default_model)
     const char *path = test_model_path();
     if (!path)
         SKIP("no default model");
-    struct gguf gguf;
     struct error err = {0};
     struct prompt_maker p;
-    CHECK(gguf_open(&gguf, path, &err) == 0);
-    CHECK(prompt_maker_open(&p, &gguf, NULL, &err) == 0);
+    CHECK(prompt_maker_open(&p, model_tokenizer(path), NULL, &err) == 0);
     CHECK_STR(chat(&p, "[{\"role\": \"user\", \"content\": \"Say <|im_end|>\"}]", NULL),
               "[<|im_start|>]system\nYou are a helpful AI assistant named SmolLM, trained by "
               "Hugging Face[<|im_end|>]\n[<|im_start|>]user\nSay <|im_end|>[<|im_end|>]\n"
@@ -218,9 +217,8 @@ TEST(prompt, default_model)
         "<|im_start|>system\n Be  brief.\n<|im_end|>\n<|im_start|>user\n12 caf\u00e9s\t\n\n"
         "<|im_end|>\n<|im_start|>assistant\n");
     prompt_maker_close(&p);
-    CHECK(prompt_maker_open(&p, &gguf, "no/such/file.jinja", &err) != 0);
+    CHECK(prompt_maker_open(&p, model_tokenizer(path), "no/such/file.jinja", &err) != 0);
     CHECK(strstr(err.message, "no/such/file.jinja"));
-    gguf_close(&gguf);
 }
 
 /* A model that wants its BOS gets it once, whether the template writes it or not. */
@@ -233,23 +231,19 @@ TEST(prompt, one_bos)
                                           "{{ messages[0].content }}", "<s>{{ bos_token }}x"};
     static const char *const want[] = {"[<s>] hi", "[<s>] hi", "[<s>][<s>] x"};
     char model[4096];
-    struct gguf gguf;
     struct error err = {0};
     snprintf(model, sizeof model, "%s/stories260K-f32.converted-v3.gguf", path);
-    if (gguf_open(&gguf, model, &err) != 0)
-        test_fail(__FILE__, __LINE__, "%s", err.message);
     for (int i = 0; i < 3; i++) {
         char file[4096];
         struct prompt_maker p;
         snprintf(file, sizeof file, "%s/bos.jinja", test_scratch_dir());
         FILE *f = fopen(file, "w");
         CHECK(f && fputs(sources[i], f) >= 0 && fclose(f) == 0);
-        CHECK(prompt_maker_open(&p, &gguf, file, &err) == 0);
+        CHECK(prompt_maker_open(&p, model_tokenizer(model), file, &err) == 0);
         CHECK(p.adds_bos);
         CHECK_STR(chat(&p, "[{\"role\": \"user\", \"content\": \"hi\"}]", NULL), want[i]);
         prompt_maker_close(&p);
     }
-    gguf_close(&gguf);
 }
 
 TEST(prompt, broken_template_file)
@@ -257,16 +251,13 @@ TEST(prompt, broken_template_file)
     const char *path = test_model_path();
     if (!path)
         SKIP("no default model");
-    struct gguf gguf;
     struct error err = {0};
     struct prompt_maker p;
     char file[4096];
     snprintf(file, sizeof file, "%s/broken.jinja", test_scratch_dir());
     FILE *f = fopen(file, "w");
     CHECK(f && fputs("a\n{% if %}", f) >= 0 && fclose(f) == 0);
-    CHECK(gguf_open(&gguf, path, &err) == 0);
-    CHECK(prompt_maker_open(&p, &gguf, file, &err) != 0);
+    CHECK(prompt_maker_open(&p, model_tokenizer(path), file, &err) != 0);
     CHECK_INT(err.code, ERROR_FORMAT);
     CHECK(strstr(err.message, "broken.jinja: line 2: Expected an expression"));
-    gguf_close(&gguf);
 }

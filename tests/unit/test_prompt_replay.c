@@ -442,11 +442,11 @@ TEST(prompt_replay, thinking)
 
 /* ---- other tokenisations ---- */
 
-static void model_open(struct talk *t, struct gguf *gguf)
+static void model_open(struct talk *t)
 {
     struct error err = {0};
     *t = (struct talk){0};
-    if (gguf_open(gguf, test_model_path(), &err) || prompt_maker_open(&t->p, gguf, NULL, &err) ||
+    if (prompt_maker_open(&t->p, model_tokenizer(test_model_path()), NULL, &err) ||
         replay_store_open(&t->store, 1 << 20, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
 }
@@ -456,8 +456,7 @@ TEST(prompt_replay, default_model)
     if (!test_model_path())
         SKIP("no default model");
     struct talk t;
-    struct gguf gguf;
-    model_open(&t, &gguf);
+    model_open(&t);
     ask(&t, USER("Hi"));
     struct prompt first = prompt_of(&t, USER("Hi"), true, false);
     static const char said[] = "  Hello  world, 12 caf\xc3\xa9s\n";
@@ -486,7 +485,6 @@ TEST(prompt_replay, default_model)
     prompt_free(&second);
     prompt_free(&plain);
     talk_close(&t);
-    gguf_close(&gguf);
 }
 
 struct dice {
@@ -601,12 +599,10 @@ TEST(prompt_replay, random_answers)
     if (!test_model_path())
         SKIP("no default model");
     struct talk t;
-    struct gguf gguf;
-    model_open(&t, &gguf);
+    model_open(&t);
     for (uint64_t seed = 0; seed < 300; seed++)
         random_talk(&t, &(struct dice){.seed = seed}, seed % 2);
     talk_close(&t);
-    gguf_close(&gguf);
 }
 
 /* ---- tokens that are more than bytes ---- */

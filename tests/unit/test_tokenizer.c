@@ -29,17 +29,6 @@ static struct tokenizer *open_vocab(struct vocab *v)
     return t;
 }
 
-static struct tokenizer *open_file(const char *path)
-{
-    struct gguf gguf;
-    struct tokenizer *t = NULL;
-    struct error err = {0};
-    if (gguf_open(&gguf, path, &err) != 0 || tokenizer_open(&t, &gguf, &err) != 0)
-        test_fail(__FILE__, __LINE__, "%s", err.message);
-    gguf_close(&gguf);
-    return t;
-}
-
 static struct token_list encode(const struct tokenizer *t, const char *text, size_t len, int flags)
 {
     struct token_list list = {0};
@@ -160,7 +149,7 @@ TEST(tokenizer, goldens_default_model)
 {
     if (!test_model_path())
         SKIP("the default model is not there");
-    struct tokenizer *t = open_file(test_model_path());
+    struct tokenizer *t = model_tokenizer(test_model_path());
     check_goldens(t, "tests/unit/data/tokenizer_smollm2.txt", 230);
     CHECK_INT(tokenizer_size(t), 49152);
     CHECK_INT(tokenizer_bos(t), 1);
@@ -179,7 +168,7 @@ TEST(tokenizer, goldens_sentencepiece)
         "data/models/stories260K/stories260K-f32.converted-v3.gguf");
     if (!path)
         SKIP("stories260K is not there");
-    struct tokenizer *t = open_file(path);
+    struct tokenizer *t = model_tokenizer(path);
     check_goldens(t, "tests/unit/data/tokenizer_spm.txt", 70);
     CHECK_STR(encode_text(t, "", TOKENIZE_ADD_SPECIAL), "1");
     struct token_list list = encode(t, "Once upon a time", 16, TOKENIZE_ADD_SPECIAL);

@@ -130,11 +130,10 @@ TEST(tokenizer_directory, a_prompt_maker_owns_it)
     struct prompt_maker maker;
     struct error err;
     token_text(dir, "chat_template.jinja", "{{ messages[0]['content'] }}");
-    CHECK_INT(prompt_maker_open_with(&maker, token_directory_open(dir, 0), NULL, &err), 0);
+    CHECK_INT(prompt_maker_open(&maker, token_directory_open(dir, 0), NULL, &err), 0);
     CHECK(maker.chat_template != NULL);
     prompt_maker_close(&maker);
-    CHECK_INT(prompt_maker_open_with(&maker, token_directory_open(dir, 0), "no/such/file", &err),
-              -1);
+    CHECK_INT(prompt_maker_open(&maker, token_directory_open(dir, 0), "no/such/file", &err), -1);
 }
 
 /* ---- tiktoken ---- */

@@ -104,6 +104,18 @@ static inline int vocab_open(struct vocab *v, const char *path, struct tokenizer
     return status;
 }
 
+/* The tokenizer of a model file. */
+static inline struct tokenizer *model_tokenizer(const char *path)
+{
+    struct gguf gguf;
+    struct tokenizer *t = NULL;
+    struct error err = {0};
+    if (gguf_open(&gguf, path, &err) != 0 || tokenizer_open(&t, &gguf, &err) != 0)
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    gguf_close(&gguf);
+    return t;
+}
+
 /* GPT-2's spelling of a byte, NUL-terminated. */
 static inline const char *vocab_byte(unsigned byte)
 {

@@ -2,8 +2,8 @@
  * layers.
  * What a newcomer gets wrong: a model with windows may be opened without pages for them; then
  * windowed layers keep their KV in the pages of the others and only mask. */
+#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "engine/cpu/cpu_internal.h"
 #include "engine/kv_groups.h"
@@ -31,7 +31,11 @@ static uint32_t place_layers(struct cpu_engine *e, enum kv_group_id group, size_
         if (group_of(e, i) != group)
             continue;
         if (!kv_layer_keeps(hp, i)) {
-            *kv = e->layers[hp->layers[i].kv_layer].kv;
+            uint32_t from = hp->layers[i].kv_layer;
+            assert(from < i && kv_layer_keys(hp, from) == kv_layer_keys(hp, i) &&
+                   kv_layer_values(hp, from) == kv_layer_values(hp, i));
+            assert(hp->layers[i].window || !hp->layers[from].window);
+            *kv = e->layers[from].kv;
             continue;
         }
         *kv = (struct cpu_kv){.group = group,
