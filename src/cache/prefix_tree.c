@@ -21,6 +21,15 @@
 #include "base/huge_pages.h"
 #include "cache/tree_node.h"
 
+uint32_t prefix_tree_page_bytes(bool has_window)
+{
+    const struct prefix_tree *t = NULL;
+    size_t bytes = sizeof *t->nodes + sizeof *t->spaces + RECENCY_LISTS * sizeof *t->heaps->items +
+                   EDGE_MOST_BYTES + 1; /* for its bits */
+    return (uint32_t)(has_window ? bytes + sizeof *t->window.page + sizeof *t->window.nodes
+                                 : bytes);
+}
+
 static int tree_allocate(struct prefix_tree *t, uint32_t n_pages, struct error *err)
 {
     size_t n_nodes = (size_t)t->max_nodes + 1, n_words = n_pages / 64 + 1;

@@ -77,6 +77,10 @@ struct prefix_tree_options {
     uint32_t window;               /* W: positions that a row sees there, itself among them */
 };
 
+/* Memory that a tree with a node for every page takes for each of them; at most, once all have been
+ * in use. Its pools' is not in it. */
+uint32_t prefix_tree_page_bytes(bool has_window);
+
 int prefix_tree_open(struct prefix_tree **out, const struct prefix_tree_options *options,
                      struct error *err);
 void prefix_tree_close(struct prefix_tree *t); /* gives every page back */
