@@ -6,8 +6,9 @@
  *   - locked nodes stand in no list; the last unlock puts them at its newest end, leaf first;
  *   - a match that ends inside a node splits it before it is touched, so that only what was used
  *     is marked as used;
- *   - nodes become one again where stamps, locks and pins are equal, and only there. After every
- *     operation no such pair is left, so the number of nodes is the least there can be.
+ *   - nodes become one again where stamps, locks and pins are equal and no end is kept
+ *     (tree_window.c), and only there. After every operation no such pair is left, so the number
+ *     of nodes is the least there can be.
  *
  * What a newcomer gets wrong: making room for a node evicts, and may evict what lies beyond a match
  * that was just found, or make one node of two. make_room therefore ends with the match as it is
@@ -196,7 +197,16 @@ static void lock_path(struct prefix_tree *t, node_id node, node_id above)
 static bool can_grow(const struct prefix_tree *t, node_id node, node_id from)
 {
     const struct tree_node *x = &t->nodes[node];
-    return node_is_leaf(t, node) && x->pins == 0 && x->locks == (node == from ? 1u : 0u);
+    return node_is_leaf(t, node) && x->pins == 0 && x->locks == (node == from ? 1u : 0u) &&
+           !window_keeps_end(t, node);
+}
+
+/* Whether a sequence that goes on from a node's end parts there from others, who may be gone. */
+static bool is_fork(const struct prefix_tree *t, node_id node)
+{
+    const struct tree_node *x = &t->nodes[node];
+    return tree_has_window(t) && !node_is_root(t, node) && !x->gone &&
+           (x->first_child != NODE_NONE || window_keeps_end(t, node));
 }
 
 /* What an operation on a path of tokens is about. */
@@ -303,6 +313,8 @@ node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *
     if (tree_has_window(t))
         window_adopt(t, node, end, window_pages);
     if (rest > 0) {
+        if (!grows && is_fork(t, end))
+            window_keep_end(t, end);
         if (!grows)
             end = node_make_leaf(t, end, tokens[m.length]);
         node_append(t, end, tokens + m.length, pages + m.length,

@@ -152,6 +152,8 @@ struct window_need {
 };
 /* When no interior ones are left: whole leaves, in the order of prefix_tree_evict. Without its last
  * window pages nothing of a leaf can be gone on with, and its other pages would be held for no one.
+ * Among them, in the order of use, what is kept to go on from where sequences parted before: as if
+ * each parting were a leaf, used when a sequence last went on from there.
  * Then those of locked nodes, except what is needed: `needs` has every lock. */
 uint32_t prefix_tree_evict_tails(struct prefix_tree *t, uint32_t n_pages,
                                  const struct window_need *needs, uint32_t n_needs,
