@@ -273,6 +273,16 @@ static node_id take_root(struct prefix_tree *t, uint64_t ns, uint64_t now_ns)
     return node_make_root(t, ns);
 }
 
+/* The node that ends at the longest match, split off if need be and locked; `*m` is the match. */
+static node_id lock_match(struct prefix_tree *t, const struct query *q, struct match *m)
+{
+    if (!make_room(t, q, m))
+        return NODE_NONE;
+    node_id node = match_end(t, m);
+    lock_path(t, node, NODE_NONE);
+    return node;
+}
+
 node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens, uint32_t n,
                             uint64_t now_ns, uint32_t *length, enum match_kind *kind)
 {
@@ -280,20 +290,28 @@ node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *
     if (root == NODE_NONE)
         return NODE_NONE;
     struct query q = {root, tokens, n, false, true, now_ns};
-    struct match m = tree_walk(t, root, tokens, n);
-    if (tree_has_window(t))
-        m = window_resume(t, m);
+    struct match m = tree_find(t, root, tokens, n);
     enum match_kind found = match_classify(t, &m, n);
-    if (!make_room(t, &q, &m))
+    node_id node = lock_match(t, &q, &m);
+    if (node == NODE_NONE)
         return NODE_NONE;
-    node_id node = match_end(t, &m);
-    lock_path(t, node, NODE_NONE);
     for (node_id x = node; m.length > 0 && x != NODE_NONE; x = t->nodes[x].parent)
         t->nodes[x].hits++;
     touch_path(t, node, now_ns);
     *kind = found;
     *length = m.length;
     return node;
+}
+
+node_id prefix_tree_lock_path(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
+                              uint32_t n, uint64_t now_ns)
+{
+    node_id root = edge_table_find(&t->edges, NODE_NONE, ns);
+    if (root == NODE_NONE)
+        return NODE_NONE;
+    struct query q = {root, tokens, n, false, false, now_ns};
+    struct match m = tree_walk(t, root, tokens, n);
+    return m.length > 0 ? lock_match(t, &q, &m) : NODE_NONE;
 }
 
 node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *tokens,

@@ -97,6 +97,11 @@ uint32_t prefix_tree_peek(const struct prefix_tree *t, uint64_t ns, const uint64
 node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens, uint32_t n,
                             uint64_t now_ns, uint32_t *length, enum match_kind *kind);
 
+/* Locks what is cached of the tokens, even where it cannot be gone on with: to
+ * withdraw it. NODE_NONE: there is nothing, or no node to end there. */
+node_id prefix_tree_lock_path(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
+                              uint32_t n, uint64_t now_ns);
+
 /* Lays the runs of positions [0, depth of node) into `out`, at most `max`; returns how many
  * there are (more than `max`: `out` holds nothing of use, call again with more room). */
 uint32_t prefix_tree_pages(const struct prefix_tree *t, node_id node, struct page_run *out,

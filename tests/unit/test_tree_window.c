@@ -470,6 +470,32 @@ TEST(tree_window, what_is_invalid_or_withdrawn_gives_back_both)
     close_windowed(&f);
 }
 
+/* What must go goes, even where nobody can go on from it: what hangs on it would be found. */
+TEST(tree_window, what_cannot_be_gone_on_with_can_be_withdrawn)
+{
+    struct windowed f;
+    uint64_t tokens[MAX_TEXT];
+    open_windowed(&f, W);
+    store(&f, "another one");
+    store(&f, "0123456789abcdef");
+    evict_interior(&f, 100);
+    uint32_t n = spell("01234567xx", tokens);
+    CHECK_INT(peek(&f, "01234567xx"), 0);
+    CHECK_INT(peek(&f, "0123456789abcdef"), 16);
+    node_id node = prefix_tree_lock_path(f.tree, 0, tokens, n, ++f.now_ns);
+    CHECK(node != NODE_NONE);
+    CHECK_INT(prefix_tree_depth(f.tree, node), 8);
+    check_laws(&f);
+    prefix_tree_withdraw(f.tree, node, 0);
+    unlock(&f, node);
+    CHECK_INT(peek(&f, "0123456789abcdef"), 0);
+    CHECK_INT(peek(&f, "another one"), 11);
+    CHECK_INT(f.pool.n_owned, 11);
+    CHECK_INT(prefix_tree_lock_path(f.tree, 0, tokens, n, ++f.now_ns), NODE_NONE);
+    CHECK_INT(prefix_tree_lock_path(f.tree, 1, tokens, n, ++f.now_ns), NODE_NONE);
+    close_windowed(&f);
+}
+
 /* One lie at a time, in what is kept of windows: the check finds it. */
 #define CHECK_LIE(what, value)                                                                     \
     do {                                                                                           \
