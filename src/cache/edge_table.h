@@ -18,6 +18,8 @@ struct edge {
     uint32_t child; /* 0: the slot is empty */
 };
 
+enum { EDGE_MOST_BYTES = 4 * sizeof(struct edge) }; /* memory for each of the edges, at most */
+
 struct edge_table {
     struct edge *slots;
     uint64_t mask;

@@ -20,6 +20,13 @@ static uint32_t word_count(uint32_t n_pages)
     return n_pages / WORD_BITS + (n_pages % WORD_BITS != 0);
 }
 
+uint32_t page_pool_page_bytes(void)
+{
+    const struct page_pool *pool = NULL;
+    return sizeof *pool->token + sizeof *pool->digest + sizeof *pool->next + sizeof *pool->prev +
+           1; /* for its bits */
+}
+
 int page_pool_open(struct page_pool *pool, uint32_t n_pages, struct error *err)
 {
     assert(n_pages > 0 && n_pages < PAGE_NONE);

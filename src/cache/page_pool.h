@@ -34,6 +34,9 @@ struct page_pool {
     uint32_t end;       /* pages from here on were never taken */
 };
 
+/* Memory that it takes for a page. */
+uint32_t page_pool_page_bytes(void);
+
 int page_pool_open(struct page_pool *pool, uint32_t n_pages, struct error *err);
 void page_pool_close(struct page_pool *pool);
 

@@ -6,8 +6,9 @@
  *   - locked nodes stand in no list; the last unlock puts them at its newest end, leaf first;
  *   - a match that ends inside a node splits it before it is touched, so that only what was used
  *     is marked as used;
- *   - nodes become one again where stamps, locks and pins are equal, and only there. After every
- *     operation no such pair is left, so the number of nodes is the least there can be.
+ *   - nodes become one again where stamps, locks and pins are equal and no end is kept
+ *     (tree_window.c), and only there. After every operation no such pair is left, so the number
+ *     of nodes is the least there can be.
  *
  * What a newcomer gets wrong: making room for a node evicts, and may evict what lies beyond a match
  * that was just found, or make one node of two. make_room therefore ends with the match as it is
@@ -20,6 +21,15 @@
 
 #include "base/huge_pages.h"
 #include "cache/tree_node.h"
+
+uint32_t prefix_tree_page_bytes(bool has_window)
+{
+    const struct prefix_tree *t = NULL;
+    size_t bytes = sizeof *t->nodes + sizeof *t->spaces + RECENCY_LISTS * sizeof *t->heaps->items +
+                   EDGE_MOST_BYTES + 1; /* for its bits */
+    return (uint32_t)(has_window ? bytes + sizeof *t->window.page + sizeof *t->window.nodes
+                                 : bytes);
+}
 
 static int tree_allocate(struct prefix_tree *t, uint32_t n_pages, struct error *err)
 {
@@ -187,7 +197,16 @@ static void lock_path(struct prefix_tree *t, node_id node, node_id above)
 static bool can_grow(const struct prefix_tree *t, node_id node, node_id from)
 {
     const struct tree_node *x = &t->nodes[node];
-    return node_is_leaf(t, node) && x->pins == 0 && x->locks == (node == from ? 1u : 0u);
+    return node_is_leaf(t, node) && x->pins == 0 && x->locks == (node == from ? 1u : 0u) &&
+           !window_keeps_end(t, node);
+}
+
+/* Whether a sequence that goes on from a node's end parts there from others, who may be gone. */
+static bool is_fork(const struct prefix_tree *t, node_id node)
+{
+    const struct tree_node *x = &t->nodes[node];
+    return tree_has_window(t) && !node_is_root(t, node) && !x->gone &&
+           (x->first_child != NODE_NONE || window_keeps_end(t, node));
 }
 
 /* What an operation on a path of tokens is about. */
@@ -254,6 +273,16 @@ static node_id take_root(struct prefix_tree *t, uint64_t ns, uint64_t now_ns)
     return node_make_root(t, ns);
 }
 
+/* The node that ends at the longest match, split off if need be and locked; `*m` is the match. */
+static node_id lock_match(struct prefix_tree *t, const struct query *q, struct match *m)
+{
+    if (!make_room(t, q, m))
+        return NODE_NONE;
+    node_id node = match_end(t, m);
+    lock_path(t, node, NODE_NONE);
+    return node;
+}
+
 node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens, uint32_t n,
                             uint64_t now_ns, uint32_t *length, enum match_kind *kind)
 {
@@ -261,20 +290,28 @@ node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *
     if (root == NODE_NONE)
         return NODE_NONE;
     struct query q = {root, tokens, n, false, true, now_ns};
-    struct match m = tree_walk(t, root, tokens, n);
-    if (tree_has_window(t))
-        m = window_resume(t, m);
+    struct match m = tree_find(t, root, tokens, n);
     enum match_kind found = match_classify(t, &m, n);
-    if (!make_room(t, &q, &m))
+    node_id node = lock_match(t, &q, &m);
+    if (node == NODE_NONE)
         return NODE_NONE;
-    node_id node = match_end(t, &m);
-    lock_path(t, node, NODE_NONE);
     for (node_id x = node; m.length > 0 && x != NODE_NONE; x = t->nodes[x].parent)
         t->nodes[x].hits++;
     touch_path(t, node, now_ns);
     *kind = found;
     *length = m.length;
     return node;
+}
+
+node_id prefix_tree_lock_path(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
+                              uint32_t n, uint64_t now_ns)
+{
+    node_id root = edge_table_find(&t->edges, NODE_NONE, ns);
+    if (root == NODE_NONE)
+        return NODE_NONE;
+    struct query q = {root, tokens, n, false, false, now_ns};
+    struct match m = tree_walk(t, root, tokens, n);
+    return m.length > 0 ? lock_match(t, &q, &m) : NODE_NONE;
 }
 
 node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *tokens,
@@ -294,6 +331,8 @@ node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *
     if (tree_has_window(t))
         window_adopt(t, node, end, window_pages);
     if (rest > 0) {
+        if (!grows && is_fork(t, end))
+            window_keep_end(t, end);
         if (!grows)
             end = node_make_leaf(t, end, tokens[m.length]);
         node_append(t, end, tokens + m.length, pages + m.length,

@@ -77,6 +77,10 @@ struct prefix_tree_options {
     uint32_t window;               /* W: positions that a row sees there, itself among them */
 };
 
+/* Memory that a tree with a node for every page takes for each of them; at most, once all have been
+ * in use. Its pools' is not in it. */
+uint32_t prefix_tree_page_bytes(bool has_window);
+
 int prefix_tree_open(struct prefix_tree **out, const struct prefix_tree_options *options,
                      struct error *err);
 void prefix_tree_close(struct prefix_tree *t); /* gives every page back */
@@ -92,6 +96,11 @@ uint32_t prefix_tree_peek(const struct prefix_tree *t, uint64_t ns, const uint64
  * left, even after eviction. */
 node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens, uint32_t n,
                             uint64_t now_ns, uint32_t *length, enum match_kind *kind);
+
+/* Locks what is cached of the tokens, even where it cannot be gone on with: to
+ * withdraw it. NODE_NONE: there is nothing, or no node to end there. */
+node_id prefix_tree_lock_path(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
+                              uint32_t n, uint64_t now_ns);
 
 /* Lays the runs of positions [0, depth of node) into `out`, at most `max`; returns how many
  * there are (more than `max`: `out` holds nothing of use, call again with more room). */
@@ -148,6 +157,8 @@ struct window_need {
 };
 /* When no interior ones are left: whole leaves, in the order of prefix_tree_evict. Without its last
  * window pages nothing of a leaf can be gone on with, and its other pages would be held for no one.
+ * Among them, in the order of use, what is kept to go on from where sequences parted before: as if
+ * each parting were a leaf, used when a sequence last went on from there.
  * Then those of locked nodes, except what is needed: `needs` has every lock. */
 uint32_t prefix_tree_evict_tails(struct prefix_tree *t, uint32_t n_pages,
                                  const struct window_need *needs, uint32_t n_needs,

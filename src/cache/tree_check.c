@@ -254,6 +254,24 @@ static bool check_window_list(const struct prefix_tree *t, const struct recount 
     return true;
 }
 
+/* Kept ends are those of nodes in use, in the order of when they were last gone on from. */
+static bool check_ends(const struct prefix_tree *t)
+{
+    const struct tree_window *w = &t->window;
+    uint32_t n = 0;
+    node_id older = NODE_NONE;
+    for (node_id end = w->oldest_end; end != NODE_NONE;
+         older = end, end = w->nodes[end].newer_end) {
+        const struct node_window *x = &w->nodes[end];
+        EXPECT(++n <= t->stats.n_nodes && end <= t->n_made, end);
+        EXPECT(t->nodes[end].length > 0 && !t->nodes[end].gone && x->n_forks > 0, end);
+        EXPECT(x->older_end == older && x->forked <= t->now, end);
+        EXPECT(older == NODE_NONE || w->nodes[older].forked <= x->forked, end);
+    }
+    EXPECT(w->newest_end == older, older);
+    return true;
+}
+
 /* Each ends at a node of its own, which is not a root and can be found. */
 static bool check_pins(const struct prefix_tree *t)
 {
@@ -325,5 +343,6 @@ bool prefix_tree_check(const struct prefix_tree *t)
     }
     EXPECT(n_unused + count.n_nodes == t->n_made && t->n_made <= t->max_nodes, NODE_NONE);
     EXPECT(n_roots == t->stats.n_namespaces && n_invalid == t->n_invalid_spaces, NODE_NONE);
-    return check_totals(t, &count) && (!tree_has_window(t) || check_window_list(t, &count));
+    return check_totals(t, &count) &&
+           (!tree_has_window(t) || (check_window_list(t, &count) && check_ends(t)));
 }

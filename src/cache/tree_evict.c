@@ -131,8 +131,13 @@ static uint32_t evict(struct prefix_tree *t, uint32_t n_pages, bool of_window, u
     e->of_window = of_window;
     e->wanted = n_pages;
     e->freed = e->n_nodes = 0;
-    for (; e->freed < n_pages && e->n_nodes < max_nodes && oldest; oldest = tree_oldest(t))
-        evict_leaf(t, e, oldest);
+    for (; e->freed < n_pages && e->n_nodes < max_nodes && oldest; oldest = tree_oldest(t)) {
+        uint32_t n_owned = of_window ? t->window.pool->n_owned : 0;
+        if (of_window && window_age_end(t, oldest))
+            e->freed += n_owned - t->window.pool->n_owned;
+        else
+            evict_leaf(t, e, oldest);
+    }
     t->n_events++;
     return e->freed;
 }

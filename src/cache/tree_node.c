@@ -347,6 +347,8 @@ void node_trim(struct prefix_tree *t, node_id leaf, uint32_t n, const struct goi
     assert(node_is_leaf(t, leaf) && t->nodes[leaf].locks == 0 && t->nodes[leaf].pins == 0);
     assert(n < t->nodes[leaf].length);
     count_going(t, n, 0, going);
+    if (tree_has_window(t))
+        window_forget_end(t, leaf);
     chain_give(t, leaf, n, going);
     t->stats.n_evictable -= n;
 }
@@ -363,6 +365,8 @@ uint32_t node_remove(struct prefix_tree *t, node_id leaf, const struct going *go
     if (!x->cut)
         edge_table_remove(&t->edges, parent, t->pool->token[x->first]);
     child_unlink(t, leaf);
+    if (tree_has_window(t))
+        window_forget_end(t, leaf);
     chain_give(t, leaf, n, going);
     node_drop(t, leaf);
     if (node_is_root(t, parent))
@@ -377,7 +381,8 @@ bool node_coalesce(struct prefix_tree *t, node_id parent)
     node_id child = p->first_child;
     struct tree_node *c = &t->nodes[child];
     if (node_is_root(t, parent) || child == NODE_NONE || c->next_sibling != NODE_NONE ||
-        p->locks != c->locks || p->pins != c->pins || p->stamp != c->stamp || p->gone != c->gone)
+        p->locks != c->locks || p->pins != c->pins || p->stamp != c->stamp || p->gone != c->gone ||
+        window_keeps_end(t, parent))
         return false;
     if (!c->cut)
         edge_table_remove(&t->edges, parent, pool->token[c->first]);

@@ -90,13 +90,21 @@ struct tree_pin {
  *                     └─ interior ─┘└── d - tail ─► d ┘        what goes first is `first`
  *
  * Nodes with such pages, locked or not, are in one list in the order of their use: by stamp, and a
- * child before its parent. */
+ * child before its parent.
+ *
+ * Where a sequence goes on from a node's end beside others, that end is kept: the node stays one of
+ * its own, with its tail, even when only one of them is left. */
 struct node_window {
     uint32_t first, last; /* in the second pool, or PAGE_NONE */
     uint32_t n;
     uint32_t n_gaps; /* neighbours in the chain that are none as positions */
     node_id older, newer;
     uint32_t guard; /* of its last positions, how many must stay; 0 but during an eviction */
+
+    uint32_t
+        n_forks; /* the end is kept: so many went on from it, halved as time goes; 0: it is not */
+    node_id older_end, newer_end; /* neighbours in the list of kept ends */
+    uint64_t forked;              /* the stamp of the last of them, or when it was halved */
 };
 
 /* The second pool keeps `position << 32 | page` of a window page as its token, where the position
@@ -109,6 +117,7 @@ struct tree_window {
     struct node_window *nodes; /* [max_nodes + 1] */
     node_id oldest, newest;
     node_id next; /* the oldest that may have interior pages: those before it have none */
+    node_id oldest_end, newest_end; /* of the kept ends, by when they were last gone on from */
 };
 
 /* The nodes that are likely to go next, in a ring. */
@@ -293,6 +302,17 @@ void window_coalesce(struct prefix_tree *t, node_id parent, node_id child);
 void window_adopt(struct prefix_tree *t, node_id above, node_id node, uint32_t *window_pages);
 /* The match as it is, or shorter: up to where a sequence can go on. It was walked from a root. */
 struct match window_resume(const struct prefix_tree *t, struct match m);
+/* Ends that are kept. Another sequence goes on from one; what was there is no more. */
+static inline bool window_keeps_end(const struct prefix_tree *t, node_id node)
+{
+    return tree_has_window(t) && t->window.nodes[node].n_forks > 0;
+}
+void window_keep_end(struct prefix_tree *t, node_id node);
+void window_forget_end(struct prefix_tree *t, node_id node);
+/* Before a leaf goes for its window pages: has one that was gone on from longer ago than the leaf
+ * was used been kept long enough? If so its tail may become interior, and go; false: there is no
+ * such end. */
+bool window_age_end(struct prefix_tree *t, node_id leaf);
 /* tree_walk, and then that. */
 struct match tree_find(const struct prefix_tree *t, node_id root, const uint64_t *tokens,
                        uint32_t n);

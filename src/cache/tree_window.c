@@ -7,6 +7,11 @@
  * is before that is interior. What nodes below need of this one is in its tail as well, because
  * they end deeper.
  *
+ * An end where sequences parted is worth as much when only one of them is left (a system prompt, of
+ * whose conversations one goes on), but would then be interior of that one's node. So it is kept a
+ * node for a while: as long as a leaf would be that was last used when the last of them parted, and
+ * again if there were several, half as many each time.
+ *
  * What a newcomer gets wrong: interior pages are taken from locked nodes too. A lock keeps a
  * position; that its holder can go on is kept by the tail, and when tails go, by `needs`. */
 #include <assert.h>
@@ -222,7 +227,10 @@ void window_coalesce(struct prefix_tree *t, node_id parent, node_id child)
         return;
     if (c->n == 0) {
         list_replace(w, parent, child);
-        *c = (struct node_window){p->first, p->last, p->n, p->n_gaps, c->older, c->newer, 0};
+        c->first = p->first;
+        c->last = p->last;
+        c->n = p->n;
+        c->n_gaps = p->n_gaps;
     } else {
         bool is_next = w->next == parent;
         list_remove(w, parent);
@@ -239,6 +247,56 @@ void window_coalesce(struct prefix_tree *t, node_id parent, node_id child)
         drop_end(t, child, true);
         t->stats.evicted_interior++;
     }
+}
+
+/* ---- ends that are kept ---- */
+
+static void ends_push(struct tree_window *w, node_id node, uint64_t now)
+{
+    struct node_window *x = &w->nodes[node];
+    x->forked = now;
+    x->older_end = w->newest_end;
+    x->newer_end = NODE_NONE;
+    *(w->newest_end ? &w->nodes[w->newest_end].newer_end : &w->oldest_end) = node;
+    w->newest_end = node;
+}
+
+static void ends_remove(struct tree_window *w, node_id node)
+{
+    const struct node_window *x = &w->nodes[node];
+    *(x->older_end ? &w->nodes[x->older_end].newer_end : &w->oldest_end) = x->newer_end;
+    *(x->newer_end ? &w->nodes[x->newer_end].older_end : &w->newest_end) = x->older_end;
+}
+
+void window_keep_end(struct prefix_tree *t, node_id node)
+{
+    if (t->window.nodes[node].n_forks++ > 0)
+        ends_remove(&t->window, node);
+    ends_push(&t->window, node, t->now);
+}
+
+void window_forget_end(struct prefix_tree *t, node_id node)
+{
+    if (t->window.nodes[node].n_forks == 0)
+        return;
+    ends_remove(&t->window, node);
+    t->window.nodes[node].n_forks = 0;
+}
+
+bool window_age_end(struct prefix_tree *t, node_id leaf)
+{
+    struct tree_window *w = &t->window;
+    node_id end = w->oldest_end;
+    if (end == NODE_NONE || node_is_invalid(t, leaf) ||
+        (t->nodes[leaf].pins == 0 && t->nodes[leaf].stamp <= w->nodes[end].forked))
+        return false;
+    ends_remove(w, end);
+    w->nodes[end].n_forks /= 2;
+    if (w->nodes[end].n_forks > 0)
+        ends_push(w, end, t->now);
+    else
+        node_coalesce(t, end);
+    return true;
 }
 
 /* The part of window_adopt that is one node's. */

@@ -84,6 +84,8 @@ static void node_withdraw(struct prefix_tree *t, node_id node)
         leave_ghost(t, t->pool->digest[x->first], &going);
     }
     x->gone = true;
+    if (tree_has_window(t))
+        window_forget_end(t, node);
     node_coalesce(t, node);
 }
 

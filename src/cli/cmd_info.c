@@ -29,7 +29,7 @@ struct info {
     char format[64];
     struct strbuf types, features;
     uint32_t n_windowed, n_expert_layers, context;
-    uint64_t kv_bytes; /* of all streams */
+    uint64_t kv_bytes, table_bytes; /* of all streams */
 };
 
 static void describe_format(struct info *i)
@@ -100,7 +100,11 @@ static void count_memory(struct info *i)
     struct kv_group groups[KV_GROUPS] = {0};
     kv_groups(h, (enum kv_type)runtime_options.kv_type, groups);
     i->context = runtime_options.context ? runtime_options.context : h->n_context;
+    uint32_t window = groups[KV_WINDOW].window;
+    struct kv_tables tables = runtime_tables(window > 0);
     i->kv_bytes = n_streams * kv_conversation_bytes(groups, i->context).least;
+    i->table_bytes = n_streams *
+                     kv_table_bytes(&tables, i->context, window < i->context ? window : i->context);
 }
 
 static void print_json(const struct info *i)
@@ -138,6 +142,7 @@ static void print_json(const struct info *i)
     json_add_int(&w, "kv_context", i->context);
     json_add_int(&w, "kv_streams", n_streams);
     json_add_int(&w, "kv_bytes", (int64_t)i->kv_bytes);
+    json_add_int(&w, "table_bytes", (int64_t)i->table_bytes);
     json_object_end(&w);
     printf("%s\n", strbuf_str(&out));
     strbuf_free(&out);
@@ -175,9 +180,10 @@ static void print_text(const struct info *i)
     printf("%-14s %s\n", "chat template", i->features.len ? strbuf_str(&i->features) : "none");
     if (has_vision(m))
         printf("%-14s the model has it; radish runs the text part\n", "vision");
-    printf("%-14s %.0f MiB of weights, and %.0f MiB of KV for %u conversation%s of %u tokens\n",
-           "memory", (double)m->weight_bytes / mib, (double)i->kv_bytes / mib, n_streams,
-           n_streams == 1 ? "" : "s", i->context);
+    printf("%-14s %.0f MiB of weights; for %u conversation%s of %u tokens %.0f MiB of KV and up to "
+           "%.0f MiB of tables\n",
+           "memory", (double)m->weight_bytes / mib, n_streams, n_streams == 1 ? "" : "s",
+           i->context, (double)i->kv_bytes / mib, (double)i->table_bytes / mib);
 }
 
 static int info_print(const struct model *model, struct error *err)

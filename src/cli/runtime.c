@@ -48,7 +48,7 @@ const struct option runtime_engine_options[] = {
     UINT("context c ctx-size", &runtime_options.context, "N", 0, NO_MAX,
          "longest conversation in tokens (default: the model's)"),
     SIZE("cache-size", &runtime_options.cache_size, "SIZE",
-         "KV memory: 2GiB, 100000t (tokens) or max; default: 1/5 of memory, 256MiB to 8GiB"),
+         "KV and its tables: 2GiB, 100000t (tokens), max; default: 1/5 of memory, 256MiB to 8GiB"),
     STRING("quantize", &runtime_options.quantize, "TYPE",
            "quantise float weights as they are loaded: q8_0, q4_k, ... (f32: turn all to floats)"),
     CHOICE("kv-type", &runtime_options.kv_type, "TYPE", kv_type_names,
@@ -149,6 +149,11 @@ static uint64_t largest_cache_bytes(uint64_t weight_bytes)
     return bytes > taken ? bytes - taken : 0;
 }
 
+struct kv_tables runtime_tables(bool has_window)
+{
+    return (struct kv_tables){scheduler_page_bytes(has_window), scheduler_window_page_bytes()};
+}
+
 /* Pages of both pools, for pages of those sizes, beside weights of that size. */
 static int pages_count(const struct kv_group groups[KV_GROUPS], uint64_t weight_bytes,
                        struct engine_limits *limits, struct error *err)
@@ -157,6 +162,7 @@ static int pages_count(const struct kv_group groups[KV_GROUPS], uint64_t weight_
     uint64_t bytes = size->is_max  ? largest_cache_bytes(weight_bytes)
                      : size->bytes ? size->bytes
                                    : default_cache_bytes();
+    const struct kv_tables tables = runtime_tables(groups[KV_WINDOW].window > 0);
     uint64_t n = size->tokens;
     if (size->tokens) {
         n = n > SCHEDULER_MAX_PAGES ? SCHEDULER_MAX_PAGES : n;
@@ -164,11 +170,12 @@ static int pages_count(const struct kv_group groups[KV_GROUPS], uint64_t weight_
                                                  limits->max_seqs, limits->max_rows);
     } else {
         uint32_t n_pages;
-        kv_split(bytes, groups, limits->max_seqs, limits->max_rows, &n_pages,
+        kv_split(bytes, groups, &tables, limits->max_seqs, limits->max_rows, &n_pages,
                  &limits->n_window_pages);
         n = n_pages;
     }
-    uint64_t page_bytes = (uint64_t)groups[KV_FULL].page_bytes + groups[KV_WINDOW].page_bytes;
+    uint64_t page_bytes = (uint64_t)groups[KV_FULL].page_bytes + groups[KV_WINDOW].page_bytes +
+                          kv_table_bytes(&tables, 1, groups[KV_WINDOW].window > 0);
     if (n < 2 && size->is_max)
         return error_set(err, ERROR_INPUT,
                          "--cache-size max leaves no memory for a conversation: %" PRIu64
@@ -183,7 +190,8 @@ static int pages_count(const struct kv_group groups[KV_GROUPS], uint64_t weight_
     if (limits->n_window_pages > limits->n_pages)
         limits->n_window_pages = limits->n_pages;
     uint64_t all = (uint64_t)limits->n_pages * groups[KV_FULL].page_bytes +
-                   (uint64_t)limits->n_window_pages * groups[KV_WINDOW].page_bytes;
+                   (uint64_t)limits->n_window_pages * groups[KV_WINDOW].page_bytes +
+                   kv_table_bytes(&tables, limits->n_pages, limits->n_window_pages);
     if (all > machine_memory_bytes())
         log_warn("the cache may grow to %" PRIu64 " MiB, and there are %" PRIu64
                  " MiB of memory (see --cache-size)",

@@ -4,7 +4,7 @@
 #include "base/strbuf.h"
 #include "cli/args.h"
 #include "cli/command.h"
-#include "engine/engine.h"
+#include "engine/kv_sizes.h"
 #include "prompt/prompt.h"
 
 /* A model, its engine and its prompt maker, opened as the command line says. */
@@ -50,6 +50,9 @@ struct runtime {
 /* What it is opened for: to answer, with prompts and a scheduler, or for the engine alone, all of
  * whose KV is then in one group, and a tokenizer only if the model has one. */
 enum runtime_use { RUNTIME_ANSWERS, RUNTIME_COMPUTES };
+
+/* Memory for a page of the cache beside its KV. */
+struct kv_tables runtime_tables(bool has_window);
 
 /* Opens everything, with progress on stderr when it is a terminal. */
 int runtime_open(struct runtime *r, enum runtime_use use, struct error *err);

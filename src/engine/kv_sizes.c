@@ -1,7 +1,9 @@
 /* How a budget of bytes is divided between the groups of KV; see kv_sizes.h. Pure; any thread.
- * What a newcomer gets wrong: a page of the first group may have no bytes at all, where every layer
- * has a window. Then it costs a few words of tables, and there may be four for a window page. */
+ * What a newcomer gets wrong: a page of the first group may have no KV at all, where every layer
+ * has a window. It still has its place in tables, which is then all that it takes. */
 #include "engine/kv_sizes.h"
+
+#include <assert.h>
 
 enum { POSITIONS_PER_WINDOW_PAGE = 4 };
 
@@ -26,14 +28,22 @@ static uint64_t running_pages(uint32_t window, uint32_t n_seqs, uint32_t chunk_r
     return ((uint64_t)window + chunk_rows) * n_seqs;
 }
 
-void kv_split(uint64_t budget_bytes, const struct kv_group groups[KV_GROUPS], uint32_t max_seqs,
-              uint32_t chunk_rows, uint32_t *n_pages, uint32_t *n_window_pages)
+uint64_t kv_table_bytes(const struct kv_tables *tables, uint64_t n_pages, uint64_t n_window_pages)
 {
-    uint64_t page = groups[KV_FULL].page_bytes, window_page = groups[KV_WINDOW].page_bytes;
+    return n_pages * tables->page_bytes + n_window_pages * tables->window_page_bytes;
+}
+
+void kv_split(uint64_t budget_bytes, const struct kv_group groups[KV_GROUPS],
+              const struct kv_tables *tables, uint32_t max_seqs, uint32_t chunk_rows,
+              uint32_t *n_pages, uint32_t *n_window_pages)
+{
+    uint64_t page = (uint64_t)groups[KV_FULL].page_bytes + tables->page_bytes;
+    uint64_t window_page = (uint64_t)groups[KV_WINDOW].page_bytes + tables->window_page_bytes;
     uint32_t window = groups[KV_WINDOW].window;
+    assert(page > 0);
     *n_window_pages = 0;
-    if (window == 0 || window_page == 0) {
-        *n_pages = page ? to_u32(budget_bytes / page) : 0;
+    if (window == 0) {
+        *n_pages = to_u32(budget_bytes / page);
         return;
     }
     /* As many of both: what there would be without a second group, and the most that it may be. */
@@ -42,13 +52,9 @@ void kv_split(uint64_t budget_bytes, const struct kv_group groups[KV_GROUPS], ui
     uint64_t running = min_u64(running_pages(window, max_seqs, chunk_rows),
                                budget_bytes / 2 / window_page);
     uint64_t n = max_u64(max_u64(quarter, running), running_pages(window, 1, chunk_rows));
-    if (page > 0)
-        n = min_u64(n, same);
-    else
-        n = budget_bytes / window_page;
-    *n_window_pages = to_u32(n);
-    *n_pages = page > 0 ? to_u32((budget_bytes - n * window_page) / page)
-                        : to_u32(n * POSITIONS_PER_WINDOW_PAGE);
+    /* Where the window pages are hardly enough for one sequence, no sequence may be longer. */
+    *n_window_pages = to_u32(min_u64(n, same));
+    *n_pages = to_u32(n < same ? (budget_bytes - n * window_page) / page : same);
 }
 
 uint32_t kv_window_pages(uint32_t n_pages, uint32_t window, uint32_t max_seqs, uint32_t chunk_rows)

@@ -15,9 +15,18 @@
  *     fewer pages fewer of them run at once, and no other harm is done;
  *   - but always what one sequence needs, and never more than there are positions. */
 
-/* Divides a budget. Without a second group (its window is 0) all of it goes to the first. */
-void kv_split(uint64_t budget_bytes, const struct kv_group groups[KV_GROUPS], uint32_t max_seqs,
-              uint32_t chunk_rows, uint32_t *n_pages, uint32_t *n_window_pages);
+/* What a page takes beside its KV, in the tables of those who keep track of it. In a small model
+ * that is as much as the KV. */
+struct kv_tables {
+    uint32_t page_bytes, window_page_bytes;
+};
+uint64_t kv_table_bytes(const struct kv_tables *tables, uint64_t n_pages, uint64_t n_window_pages);
+
+/* Divides a budget, out of which tables come too: a page must take something. Without a second
+ * group (its window is 0) all of it goes to the first. */
+void kv_split(uint64_t budget_bytes, const struct kv_group groups[KV_GROUPS],
+              const struct kv_tables *tables, uint32_t max_seqs, uint32_t chunk_rows,
+              uint32_t *n_pages, uint32_t *n_window_pages);
 /* The window pages beside so many positions, where the number of bytes does not matter. */
 uint32_t kv_window_pages(uint32_t n_pages, uint32_t window, uint32_t max_seqs, uint32_t chunk_rows);
 

@@ -191,10 +191,8 @@ void scheduler_doubt(struct scheduler *s, struct sequence *seq)
 void scheduler_condemn(struct scheduler *s, struct sequence *seq)
 {
     struct prefix_tree *tree = s->cache.tree;
-    enum match_kind kind;
-    uint32_t length;
-    node_id node = prefix_tree_acquire(tree, seq->request->ns, seq->tokens, seq->n_suspect,
-                                       s->now_ns, &length, &kind);
+    node_id node = prefix_tree_lock_path(tree, seq->request->ns, seq->tokens, seq->n_suspect,
+                                         s->now_ns);
     seq->n_suspect = 0;
     if (node == NODE_NONE)
         return;

@@ -81,6 +81,16 @@ static int open_window(struct scheduler *s, struct error *err)
     return page_pool_open(&s->cache.window_pool, n_pages, err);
 }
 
+uint32_t scheduler_page_bytes(bool has_window)
+{
+    return page_pool_page_bytes() + prefix_tree_page_bytes(has_window);
+}
+
+uint32_t scheduler_window_page_bytes(void)
+{
+    return page_pool_page_bytes();
+}
+
 static int open_tree(struct scheduler *s, struct error *err)
 {
     uint32_t n_pages = s->engine->limits.n_pages;

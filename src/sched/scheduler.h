@@ -121,6 +121,10 @@ struct request {
 
 enum { SCHEDULER_MAX_PAGES = TREE_MAX_PAGES };
 
+/* Memory that the scheduler takes for a page, at most, and for one of the second group. */
+uint32_t scheduler_page_bytes(bool has_window);
+uint32_t scheduler_window_page_bytes(void);
+
 struct scheduler_options {
     struct engine *engine; /* with SCHEDULER_MAX_PAGES at most */
     struct token_table tokens;

@@ -175,7 +175,7 @@ def prompt_tokens(text):
     (["tokenize"], "-m PATH"),
     (["info"], "radish info FILE|DIR"),
     (["serve", *MOCK, "--cache-size", "2XB"], "--cache-size: '2XB'"),
-    (["serve", *MOCK, "--cache-size", "1"], "2 tokens at least, of 8 bytes each"),
+    (["serve", *MOCK, "--cache-size", "1"], "2 tokens at least, of "),
     (["serve", *MOCK, "--cache-ttl", "30x"], "--cache-ttl: '30x' is no time: write it as 90s"),
     (["serve", *MOCK, "--api-key", "a:k", "--tenant-cache-size", "0"], "--tenant-cache-size: '0'"),
     (["logits", *MOCK, "--tokens", ""], "--tokens needs a value"),

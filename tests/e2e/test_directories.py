@@ -6,6 +6,7 @@ The commands run in the debug binary, so that the sanitizers watch how files are
 """
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -82,6 +83,16 @@ def tiny():
 def test_the_model_has_the_name_of_its_directory(tiny):
     models = json.loads(tiny.get("/v1/models")[2])["data"]
     assert [(m["id"], m["context_window"]) for m in models] == [("TinyStories-656K", TRAINED)]
+
+
+@needs_tiny
+def test_the_tables_of_a_small_model_are_part_of_its_cache():
+    """A page has 512 bytes of KV, and about half as many in tables."""
+    server = Server("-m", TINY, "--cache-size", "1GiB", debug=False)
+    check_end(server)
+    kv, rest = map(float, re.search(r"KV up to ([\d.]+) MiB.*rest ([\d.]+) MiB",
+                                    server.log()).groups())
+    assert kv > 500 and 900 < kv + rest < 1024 + 50, (kv, rest)
 
 
 def test_a_story_goes_on_from_the_cache(tiny):

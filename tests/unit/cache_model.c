@@ -167,7 +167,7 @@ static bool is_invalid(const struct naive *m, int at)
 bool naive_ends_node(const struct naive *m, int at)
 {
     const struct position *p = &m->positions[at];
-    if (p->n_children != 1)
+    if (p->n_children != 1 || p->n_forks > 0)
         return true;
     const struct position *c = &m->positions[p->first_child];
     return c->locks != p->locks || c->pins != p->pins || c->stamp != p->stamp || c->gone != p->gone;
@@ -210,6 +210,21 @@ void naive_hit(struct naive *m, int at)
 {
     for (; at != NOWHERE; at = m->positions[at].parent)
         m->positions[at].hits++;
+}
+
+static void keep_end(struct naive *m, int at, uint32_t n_forks)
+{
+    struct position *p = &m->positions[at];
+    p->n_forks = n_forks;
+    p->forked = m->now;
+    p->fork_order = ++m->n_kept;
+}
+
+void naive_fork(struct naive *m, int at)
+{
+    const struct position *p = &m->positions[at];
+    if (m->window && !naive_is_root(m, at) && !p->gone && (p->n_children > 0 || p->n_forks > 0))
+        keep_end(m, at, p->n_forks + 1);
 }
 
 /* ---- going ---- */
@@ -429,6 +444,23 @@ static uint32_t node_free(struct naive *m, int *leaf, uint32_t need, enum miss_r
     return freed;
 }
 
+/* The kept end that was gone on from longest ago counts for less, or is kept no more, if that was
+ * before the leaf was used; false: there is none. */
+static bool age_end(struct naive *m, const struct candidate *leaf)
+{
+    int end = NOWHERE;
+    for (int i = 0; i < (int)m->n_pages; i++)
+        if (m->positions[i].n_forks > 0 &&
+            (end == NOWHERE || m->positions[i].fork_order < m->positions[end].fork_order))
+            end = i;
+    if (end == NOWHERE || leaf->rank == 0 ||
+        (leaf->rank == 1 && leaf->stamp <= m->positions[end].forked))
+        return false;
+    keep_end(m, end, m->positions[end].n_forks / 2);
+    settle(m);
+    return true;
+}
+
 static bool is_before(const struct candidate *a, const struct candidate *b)
 {
     return a->rank != b->rank ? a->rank < b->rank : a->stamp < b->stamp;
@@ -499,6 +531,12 @@ static uint32_t sweep(struct naive *m, const struct sweep *s)
         struct candidate c = heap_pop(m);
         if (c.rank > s->max_rank || (c.rank > 0 && c.stamp >= s->before_ns))
             break;
+        uint32_t n_window = m->n_window;
+        if (s->of_window && age_end(m, &c)) {
+            e->freed += n_window - m->n_window;
+            heap_push(m, c.at);
+            continue;
+        }
         const struct position p = m->positions[c.at]; /* as it is before it goes */
         uint32_t before = m->n_window;
         uint32_t n = node_free(m, &c.at, s->of_window ? UINT32_MAX : s->need - e->freed, s->why,
@@ -740,6 +778,7 @@ void naive_withdraw(struct naive *m, int top)
         if (!p->gone)
             note_gone(m, at, &gone);
         p->gone = true;
+        p->n_forks = 0;
         if (p->locks > 0)
             continue;
         count_page(m, at, MISS_CLEARED);

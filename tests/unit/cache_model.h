@@ -31,6 +31,8 @@ struct position {
     uint32_t n_children, depth, locks, pins, hits;
     uint64_t token, stamp, path; /* path: a hash of the namespace and the tokens up to here */
     uint32_t window;             /* its page in the second group, or PAGE_NONE */
+    uint32_t n_forks;            /* its end is kept: so many went on from it beside others */
+    uint64_t forked, fork_order; /* the last of them */
     uint64_t ns, invalid_ns;     /* of roots, as the rest */
     uint32_t n_pages, cap;
 };
@@ -65,6 +67,7 @@ struct naive {
     /* Of nodes that were used before, or then and begin deeper, the interior pages have gone. */
     uint64_t passed_stamp;
     uint32_t passed_depth;
+    uint64_t n_kept; /* times that an end was kept */
 };
 
 void naive_open(struct naive *m, uint32_t n_pages, uint32_t max_pinned, uint32_t window);
@@ -94,6 +97,8 @@ void naive_lock(struct naive *m, int at, int by);
 void naive_touch(struct naive *m, int at, uint64_t now_ns);
 void naive_hit(struct naive *m, int at);
 int naive_add(struct naive *m, int parent, uint64_t token, uint32_t page);
+/* Before a sequence goes on from there: if others did, the end is kept. */
+void naive_fork(struct naive *m, int at);
 void naive_unlock(struct naive *m, int at, uint64_t now_ns);
 bool naive_pin(struct naive *m, int at, uint64_t until_ns);
 /* Ends the pin that would be the first to be broken when everything is pinned. */

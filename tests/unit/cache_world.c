@@ -556,6 +556,8 @@ static void do_insert(struct world *w)
             if (w->naive.positions[h->at].gone && claimed < q->n - present)
                 at = naive_walk_gone(&w->naive, h->at, q->tokens, q->n - claimed, true, &present);
             CHECK_INT(claimed, q->n - present);
+            if (present < q->n)
+                naive_fork(&w->naive, at);
             for (uint32_t i = present; i < q->n; i++)
                 at = naive_add(&w->naive, at, q->tokens[i], pages[i]);
             follow_windows(w, at, given, windows, q->n);

@@ -76,6 +76,36 @@ TEST(cache_memory, runs_out_at_every_allocation)
     page_pool_close(&tree_pool);
 }
 
+/* What --cache-size counts for a page beside its KV is what its tables take, and hardly more. */
+TEST(cache_memory, tables_take_what_is_counted)
+{
+    enum { PAGES = 1 << 18, WINDOW_PAGES = PAGES / 4, REST = 2 << 20 };
+    for (uint32_t n_pages = PAGES / 2 + 1; n_pages <= PAGES; n_pages += PAGES / 2 - 1) {
+        for (uint32_t window = 0; window <= 512; window += 512) {
+            struct page_pool pool, window_pool;
+            struct prefix_tree *tree;
+            struct error err;
+            uint64_t before = memory_taken();
+            CHECK_INT(page_pool_open(&pool, n_pages, &err), 0);
+            CHECK_INT(page_pool_open(&window_pool, WINDOW_PAGES, &err), 0);
+            struct prefix_tree_options options = {.pool = &pool,
+                                                  .max_nodes = n_pages,
+                                                  .window_pool = window ? &window_pool : NULL,
+                                                  .window = window};
+            CHECK_INT(prefix_tree_open(&tree, &options, &err), 0);
+            uint64_t taken = memory_taken() - before, page = page_pool_page_bytes();
+            uint64_t counted = n_pages * (page + prefix_tree_page_bytes(window > 0)) +
+                               WINDOW_PAGES * page;
+            CHECK(taken <= counted + REST);
+            /* The table of edges has two to four slots for each. */
+            CHECK(taken >= counted - (uint64_t)n_pages * 34);
+            prefix_tree_close(tree);
+            page_pool_close(&window_pool);
+            page_pool_close(&pool);
+        }
+    }
+}
+
 TEST(cache_memory, closing_nothing_is_fine)
 {
     prefix_tree_close(NULL);

@@ -11,6 +11,8 @@ enum { CHUNK = 512 };
 static const struct kv_group gemma[KV_GROUPS] = {{10, 10 * 2 * 16 * 128 * 2, 0},
                                                  {52, 52 * 2 * 16 * 128 * 2, 1024}};
 
+static const struct kv_tables none;
+
 static uint64_t bytes_of(const struct kv_group groups[KV_GROUPS], uint32_t n_pages,
                          uint32_t n_window)
 {
@@ -22,12 +24,12 @@ TEST(kv_sizes, one_group_gets_all)
 {
     const struct kv_group groups[KV_GROUPS] = {{30, 23040, 0}};
     uint32_t n, n_window = 9;
-    kv_split(GIB, groups, 16, CHUNK, &n, &n_window);
+    kv_split(GIB, groups, &none, 16, CHUNK, &n, &n_window);
     CHECK_INT(n, GIB / 23040);
     CHECK_INT(n_window, 0);
-    kv_split(23039, groups, 16, CHUNK, &n, &n_window);
+    kv_split(23039, groups, &none, 16, CHUNK, &n, &n_window);
     CHECK_INT(n, 0);
-    kv_split(UINT64_MAX, groups, 16, CHUNK, &n, &n_window);
+    kv_split(UINT64_MAX, groups, &none, 16, CHUNK, &n, &n_window);
     CHECK_INT(n, UINT32_MAX);
     CHECK_INT(kv_window_pages(1000, 0, 16, CHUNK), 0);
 }
@@ -41,7 +43,7 @@ TEST(kv_sizes, budgets_of_all_sizes)
                 struct kv_group groups[KV_GROUPS] = {gemma[0], gemma[1]};
                 uint32_t n, n_window;
                 groups[KV_WINDOW].window = window;
-                kv_split(budget, groups, max_seqs, CHUNK, &n, &n_window);
+                kv_split(budget, groups, &none, max_seqs, CHUNK, &n, &n_window);
                 CHECK(bytes_of(groups, n, n_window) <= budget);
                 CHECK(bytes_of(groups, n + 1, n_window + 1) > budget);
                 CHECK(n_window <= n);
@@ -61,13 +63,49 @@ TEST(kv_sizes, budgets_of_all_sizes)
 TEST(kv_sizes, layers_that_all_have_windows)
 {
     const struct kv_group groups[KV_GROUPS] = {{0, 0, 0}, {32, 131072, 4096}};
+    const struct kv_tables tables = {200, 25};
     uint32_t n, n_window;
-    kv_split(GIB, groups, 16, CHUNK, &n, &n_window);
-    CHECK_INT(n_window, 8192);
-    CHECK_INT(n, 4 * 8192);
+    kv_split(GIB, groups, &tables, 16, CHUNK, &n, &n_window);
+    CHECK_INT(n_window, GIB / (131072 + 25 + 4 * 200));
+    CHECK(n >= 4 * n_window && n < 4 * n_window + 1000);
     CHECK_INT(kv_window_pages(1 << 20, 4096, 16, CHUNK), 1 << 18);
     CHECK_INT(kv_window_pages(1 << 17, 4096, 16, CHUNK), 16 * (4096 + CHUNK));
     CHECK_INT(kv_window_pages(1 << 14, 4096, 16, CHUNK), 1 << 14);
+}
+
+/* Tables come out of the budget too. In a large model they are nothing; in a tiny one, of which
+ * there would be millions of pages, they are most of it. */
+TEST(kv_sizes, tables_are_paid_for)
+{
+    const struct kv_tables tables = {260, 25};
+    struct kv_group tiny[KV_GROUPS] = {{2, 256, 0}};
+    uint32_t n, n_window, without;
+    kv_split(GIB, tiny, &tables, 16, CHUNK, &n, &n_window);
+    CHECK_INT(n, GIB / (256 + 260));
+    CHECK_INT(n_window, 0);
+    for (uint64_t budget = 1; budget < 4096 * GIB; budget = budget * 3 / 2 + 1) {
+        tiny[KV_WINDOW] = (struct kv_group){10, 1280, 512};
+        kv_split(budget, tiny, &tables, 16, CHUNK, &n, &n_window);
+        CHECK(bytes_of(tiny, n, n_window) + kv_table_bytes(&tables, n, n_window) <= budget);
+        CHECK(n == UINT32_MAX ||
+              bytes_of(tiny, n + 1, n_window + 1) + kv_table_bytes(&tables, n + 1, n_window + 1) >
+                  budget);
+    }
+    kv_split(64 * GIB, gemma, &tables, 16, CHUNK, &n, &n_window);
+    kv_split(64 * GIB, gemma, &none, 16, CHUNK, &without, &n_window);
+    CHECK(n < without && n > without - without / 100);
+}
+
+/* A sequence that is no longer than the window needs all its window pages. So where there are fewer
+ * of them than the window there are no more positions either, whatever is left over. */
+TEST(kv_sizes, what_is_left_over_makes_no_sequence_too_long)
+{
+    for (uint64_t budget = bytes_of(gemma, 2, 2); budget < 600 * bytes_of(gemma, 1, 1);
+         budget += gemma[KV_FULL].page_bytes) {
+        uint32_t n, n_window;
+        kv_split(budget, gemma, &none, 16, CHUNK, &n, &n_window);
+        CHECK_INT(n, n_window);
+    }
 }
 
 static void show(uint32_t n_tokens)

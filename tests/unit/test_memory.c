@@ -6,6 +6,7 @@
 
 static _Thread_local bool ends;
 static _Thread_local uint32_t left;
+static _Thread_local uint64_t taken;
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
@@ -25,8 +26,14 @@ void memory_is_back(void)
     ends = false;
 }
 
-static bool fails(void)
+uint64_t memory_taken(void)
 {
+    return taken;
+}
+
+static bool fails(size_t size)
+{
+    taken += size;
     if (!ends)
         return false;
     if (left == 0)
@@ -37,15 +44,15 @@ static bool fails(void)
 
 void *__wrap_malloc(size_t size)
 {
-    return fails() ? NULL : __real_malloc(size);
+    return fails(size) ? NULL : __real_malloc(size);
 }
 
 void *__wrap_calloc(size_t n, size_t size)
 {
-    return fails() ? NULL : __real_calloc(n, size);
+    return fails(n * size) ? NULL : __real_calloc(n, size);
 }
 
 void *__wrap_aligned_alloc(size_t alignment, size_t size)
 {
-    return fails() ? NULL : __real_aligned_alloc(alignment, size);
+    return fails(size) ? NULL : __real_aligned_alloc(alignment, size);
 }

@@ -10,4 +10,7 @@
 void memory_ends_after(uint32_t n);
 void memory_is_back(void);
 
+/* Bytes that this thread has allocated so far, freed or not. */
+uint64_t memory_taken(void);
+
 #endif

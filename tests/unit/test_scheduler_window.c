@@ -111,6 +111,34 @@ TEST(scheduler_window, conversations_go_on_under_pressure)
     fixture_close(&f);
 }
 
+/* Several conversations begin with the same prompt. One of them goes on, the others are pushed out
+ * by what else is asked; still the next one begins at the end of what they share. */
+TEST(scheduler_window, a_shared_prompt_is_gone_on_from_when_one_conversation_is_left)
+{
+    enum { SHARED = 200, TALKS = 3 };
+    struct fixture f;
+    struct fixture_options o = windowed(8 * TAIL + W + 48);
+    struct talk talks[TALKS], other, last = {.seed = 0};
+    fixture_open(&f, &o);
+    for (uint32_t i = 0; i < SHARED; i++, last.n++)
+        last.tokens[i] = (int32_t)(i * 11 % 60);
+    for (uint32_t i = 0; i < TALKS; i++) {
+        talks[i] = last;
+        talks[i].seed = i + 1;
+        CHECK_INT(talk_on(&f, &talks[i], 40, 10), i ? SHARED : 0);
+    }
+    for (uint32_t i = 0; i < 12; i++) {
+        other = (struct talk){.seed = 50 + i};
+        CHECK_INT(talk_on(&f, &other, 60, 10), 0);
+        uint32_t n = talks[0].n;
+        CHECK_INT(talk_on(&f, &talks[0], 20, 10), n - 1);
+    }
+    CHECK(fixture_stats(&f).tree.evicted_tails > 2 * TAIL); /* the two, and others */
+    last.seed = 99;
+    CHECK_INT(talk_on(&f, &last, 40, 10), SHARED);
+    fixture_close(&f);
+}
+
 TEST(scheduler_window, prompts_and_answers_may_be_longer_than_all_window_pages)
 {
     for (uint32_t n_window = W; n_window <= 4 * W; n_window += 7) {

@@ -387,9 +387,65 @@ TEST(tree_window, nodes_that_become_one_have_one_tail)
     CHECK_INT(f.window_pool.n_owned, 4 + 1 + 4);
     CHECK_INT(prefix_tree_evict(f.tree, 1, 1, f.now_ns), 1);
     check_laws(&f);
+    CHECK_INT(prefix_tree_stats(f.tree)->n_nodes, 3); /* the end of 0-9 is kept, */
+    CHECK_INT(peek(&f, "0123456789x"), 10);
+    CHECK_INT(evict_tails(&f, 1), 4);                 /* but not for longer than a leaf */
     CHECK_INT(prefix_tree_stats(f.tree)->n_nodes, 2); /* the root, and one */
     CHECK_INT(f.window_pool.n_owned, 4);
     CHECK_INT(peek(&f, "0123456789bcdefgh"), 17);
+    CHECK_INT(peek(&f, "0123456789x"), 0);
+    close_windowed(&f);
+}
+
+/* An end that three went on from outlives two of them, and everything else that is as old. */
+TEST(tree_window, where_sequences_parted_others_go_on)
+{
+    struct windowed f;
+    open_windowed(&f, W);
+    store(&f, "0123456789Aaaaa");
+    store(&f, "0123456789Bbbbb");
+    store(&f, "0123456789Ccccc");
+    store(&f, "another one");
+    store(&f, "0123456789Ccccccccccc");
+    evict_interior(&f, 100);
+    CHECK_INT(evict_tails(&f, 1), 4); /* A */
+    CHECK_INT(evict_tails(&f, 1), 4); /* B */
+    store(&f, "0123456789Cccccccccccccccc");
+    evict_interior(&f, 100);
+    CHECK_INT(peek(&f, "0123456789x"), 10);
+    CHECK_INT(evict_tails(&f, 1), 4); /* the other one, which was used after the last parting */
+    CHECK_INT(peek(&f, "another one"), 0);
+    CHECK_INT(peek(&f, "0123456789x"), 10);
+    /* Its time was prolonged once, because they were several. */
+    store(&f, "later");
+    store(&f, "0123456789Ccccccccccccccccccccc");
+    evict_interior(&f, 100);
+    CHECK_INT(evict_tails(&f, 1), 4);
+    CHECK_INT(peek(&f, "later"), 5);
+    CHECK_INT(peek(&f, "0123456789x"), 0);
+    CHECK_INT(peek(&f, "0123456789Ccccccccccccccccccccc"), 31);
+    close_windowed(&f);
+}
+
+/* The end stays an end when nothing is left behind it, and when something comes there again. */
+TEST(tree_window, an_end_is_kept_without_followers)
+{
+    struct windowed f;
+    open_windowed(&f, W);
+    store(&f, "0123456789Aaaaa");
+    store(&f, "0123456789Bbbbb");
+    CHECK_INT(prefix_tree_evict(f.tree, 10, UINT32_MAX, f.now_ns), 10);
+    check_laws(&f);
+    CHECK_INT(prefix_tree_stats(f.tree)->n_nodes, 2);
+    store(&f, "0123456789Ccccc");
+    CHECK_INT(f.length, 10);
+    CHECK_INT(prefix_tree_stats(f.tree)->n_nodes, 3);
+    evict_interior(&f, 100);
+    CHECK_INT(peek(&f, "0123456789x"), 10);
+    CHECK_INT(prefix_tree_evict(f.tree, 6, UINT32_MAX, f.now_ns), 6); /* and one of 0-9 */
+    CHECK_INT(peek(&f, "012345678x"), 9);
+    store(&f, "012345678Ddddddd"); /* grows: what was kept has gone */
+    CHECK_INT(prefix_tree_stats(f.tree)->n_nodes, 2);
     close_windowed(&f);
 }
 
@@ -411,6 +467,32 @@ TEST(tree_window, what_is_invalid_or_withdrawn_gives_back_both)
     CHECK_INT(prefix_tree_clear(f.tree, NULL, UINT32_MAX, f.now_ns), 7);
     CHECK_INT(prefix_tree_stats(f.tree)->cleared_window, 6 + 10 + 7);
     CHECK_INT(f.window_pool.n_owned, 0);
+    close_windowed(&f);
+}
+
+/* What must go goes, even where nobody can go on from it: what hangs on it would be found. */
+TEST(tree_window, what_cannot_be_gone_on_with_can_be_withdrawn)
+{
+    struct windowed f;
+    uint64_t tokens[MAX_TEXT];
+    open_windowed(&f, W);
+    store(&f, "another one");
+    store(&f, "0123456789abcdef");
+    evict_interior(&f, 100);
+    uint32_t n = spell("01234567xx", tokens);
+    CHECK_INT(peek(&f, "01234567xx"), 0);
+    CHECK_INT(peek(&f, "0123456789abcdef"), 16);
+    node_id node = prefix_tree_lock_path(f.tree, 0, tokens, n, ++f.now_ns);
+    CHECK(node != NODE_NONE);
+    CHECK_INT(prefix_tree_depth(f.tree, node), 8);
+    check_laws(&f);
+    prefix_tree_withdraw(f.tree, node, 0);
+    unlock(&f, node);
+    CHECK_INT(peek(&f, "0123456789abcdef"), 0);
+    CHECK_INT(peek(&f, "another one"), 11);
+    CHECK_INT(f.pool.n_owned, 11);
+    CHECK_INT(prefix_tree_lock_path(f.tree, 0, tokens, n, ++f.now_ns), NODE_NONE);
+    CHECK_INT(prefix_tree_lock_path(f.tree, 1, tokens, n, ++f.now_ns), NODE_NONE);
     close_windowed(&f);
 }
 
@@ -451,6 +533,10 @@ TEST(tree_window, the_check_finds_lies)
     CHECK_LIE(w->next, NODE_NONE); /* there still are interior ones */
     CHECK_LIE(old->newer, NODE_NONE);
     CHECK_LIE(w->nodes[old->newer].older, NODE_NONE);
+    CHECK_LIE(w->nodes[w->oldest_end].n_forks, 0);
+    CHECK_LIE(w->nodes[w->oldest_end].forked, UINT64_MAX);
+    CHECK_LIE(w->newest_end, NODE_NONE);
+    CHECK_LIE(w->oldest_end, NODE_NONE);
     CHECK(prefix_tree_check(f.tree));
     unlock(&f, node);
     close_windowed(&f);
