@@ -280,8 +280,13 @@ static bool has_mark_inside(struct gguf_string text)
     return false;
 }
 
-void tokenizer_find_marks(struct tokenizer *t)
+void tokenizer_ready(struct tokenizer *t)
 {
+    if (t->kind == TOKENIZER_BPE) {
+        for (int i = 0; i < 256; i++)
+            t->byte_ids[i] = vocab_table_find(&t->ordinary, (char[]){(char)i}, 1);
+        return;
+    }
     t->splits_at_marks = t->kind != TOKENIZER_UNIGRAM && /* sums would be rounded elsewhere */
                          vocab_table_find(&t->ordinary, SPACE_MARK, SPACE_MARK_LEN) >= 0;
     for (uint32_t id = 0; id < t->n_tokens && t->splits_at_marks; id++)

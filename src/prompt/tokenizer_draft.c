@@ -318,11 +318,7 @@ static int fill_tokens(struct speller *s)
             t->longest = t->texts[id].len;
     }
     vocab_table_add_all(&t->ordinary, d->n, &other);
-    if (t->kind == TOKENIZER_BPE)
-        for (int i = 0; i < 256; i++)
-            t->byte_ids[i] = vocab_table_find(&t->ordinary, (char[]){(char)i}, 1);
-    else
-        tokenizer_find_marks(t);
+    tokenizer_ready(t);
     return 0;
 }
 

@@ -350,8 +350,8 @@ int unigram_open(struct tokenizer *t, const double *scores, struct error *err);
 void unigram_close(struct unigram *u);
 /* The steps that SentencePiece's own models have: a space in front, if it is wanted, and marks. */
 void tokenizer_add_marks(struct tokenizer *t, bool space_prefix);
-/* Finds out splits_at_marks, once `ordinary` is filled. */
-void tokenizer_find_marks(struct tokenizer *t);
+/* Finds out byte_ids or splits_at_marks, once `ordinary` is filled. */
+void tokenizer_ready(struct tokenizer *t);
 
 /* GPT-2's alphabet writes each byte as a printable character. Gives the number of bytes written to
  * `to`, or 0 when a character is no byte: then the token is out of reach of text. */

@@ -135,11 +135,7 @@ static int load_tokens(struct load *l)
         if (t->texts[id].len > t->longest)
             t->longest = t->texts[id].len;
     }
-    if (t->kind == TOKENIZER_BPE)
-        for (int i = 0; i < 256; i++)
-            t->byte_ids[i] = vocab_table_find(&t->ordinary, (char[]){(char)i}, 1);
-    else
-        tokenizer_find_marks(t);
+    tokenizer_ready(t);
     return 0;
 }
 

@@ -1,41 +1,13 @@
 /* Fuzzes config.json, the index of shards and what follows from both. The first byte says which of
  * the two the input is; the tensors are always the same, one of each format, and each is asked for
  * in whatever the configuration makes of it. What comes out must lie in the files. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "checkpoint_builder.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
-
-/* What the builder needs of the unit tests; a failed check can only mean that the fuzzer is wrong.
- */
-void test_fail(const char *file, int line, const char *format, ...)
-{
-    va_list args;
-    fprintf(stderr, "%s:%d: ", file, line);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    abort();
-}
-
-/* In memory, where there is such a place: files are written anew for every input. */
-const char *test_scratch_dir(void)
-{
-    static char in_memory[] = "/dev/shm/fuzz-config.XXXXXX", on_disk[] = "/tmp/fuzz-config.XXXXXX";
-    static const char *dir;
-    if (!dir)
-        dir = mkdtemp(in_memory);
-    if (!dir)
-        dir = mkdtemp(on_disk);
-    if (!dir)
-        abort();
-    return dir;
-}
+#include "fuzz.h"
 
 static const char shard[] = "model-00001-of-00001.safetensors";
 static const char index_name[] = "model.safetensors.index.json";

@@ -1,26 +1,13 @@
 /* Fuzzes the GGUF reader and the model loader. An input whose first byte is odd is the file itself;
  * an even one is a list of edits of a small valid model, because random bytes seldom get past the
  * header. What opens is read completely, from memory of the exact size. */
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "fuzz.h"
 #include "model/model.h"
 #include "model_builder.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
-
-/* The builder's checks end a test case; here they can only mean that the fuzzer is wrong. */
-void test_fail(const char *file, int line, const char *format, ...)
-{
-    va_list args;
-    fprintf(stderr, "%s:%d: ", file, line);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    abort();
-}
 
 static volatile uint64_t touched;
 

@@ -2,27 +2,13 @@
  * bytes. The ids of byte-level BPE are also those of the words that a regular expression cuts,
  * each merged on its own. The first byte of the input chooses the model and the flags. UTF-8
  * streams see the text too, cut where the second byte says, and must give valid UTF-8. */
-#include <stdarg.h>
 #include <stdlib.h>
 
 #include "base/utf8.h"
+#include "fuzz.h"
 #include "prompt/tokenizer_internal.h"
 #include "test_tokenizer_model.h"
 #include "test_tokenizer_regex.h"
-
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* The builder's checks, in a program without the test runner. */
-void test_fail(const char *file, int line, const char *format, ...)
-{
-    va_list args;
-    fprintf(stderr, "%s:%d: ", file, line);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    abort();
-}
 
 enum { N_MODELS = 6 };
 static struct tokenizer *models[N_MODELS];

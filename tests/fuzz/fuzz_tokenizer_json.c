@@ -2,40 +2,12 @@
  * files, tokenizer_config.json. The first byte chooses the file, and whether the rest is the file
  * itself or a list of edits of a small valid one, because random bytes seldom get past the first
  * step. What opens must encode and decode: any text, with ids in range. */
-#include <stdarg.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "fuzz.h"
 #include "prompt/tokenizer_internal.h"
 #include "token_directory.h"
-
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* The checks of the tests, in a program without the test runner. */
-void test_fail(const char *file, int line, const char *format, ...)
-{
-    va_list args;
-    fprintf(stderr, "%s:%d: ", file, line);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    abort();
-}
-
-static char scratch[64] = "/tmp/fuzz_tokenizer_json.XXXXXX";
-
-const char *test_scratch_dir(void)
-{
-    return scratch;
-}
-
-int LLVMFuzzerInitialize(int *argc, char ***argv)
-{
-    (void)argc, (void)argv;
-    CHECK(mkdtemp(scratch) != NULL);
-    return 0;
-}
 
 static const char *const documents[] = {
     "{\"added_tokens\":[{\"id\":9,\"content\":\"<s>\",\"special\":true,\"lstrip\":true},{\"id\":8,"

@@ -9,6 +9,7 @@
 #include "base/strbuf.h"
 #include "model/checkpoint.h"
 #include "test.h"
+#include "test_files.h"
 
 /* Writes safetensors files and directories for tests; broken ones, too, because header and data are
  * plain text and bytes until they are put together. */
@@ -74,10 +75,7 @@ static inline const char *dir_path(const char *dir, const char *name)
 
 static inline void dir_write(const char *dir, const char *name, const void *bytes, size_t len)
 {
-    FILE *out = fopen(dir_path(dir, name), "wb");
-    CHECK(out != NULL);
-    CHECK(fwrite(bytes, 1, len, out) == len);
-    CHECK(fclose(out) == 0);
+    test_file_write(dir_path(dir, name), bytes, len);
 }
 
 static inline void dir_text(const char *dir, const char *name, const char *text)

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/strbuf.h"
 #include "test.h"
+#include "test_files.h"
 
 enum { MX_BLOCK = 32 };
 
@@ -316,10 +317,8 @@ static void write_file(const char *directory, const char *name, const struct str
 {
     char path[1024];
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    FILE *file = fopen(path, "wb");
-    if (!file || text->failed || fwrite(text->data, 1, text->len, file) != text->len ||
-        fclose(file) != 0)
-        test_fail(__FILE__, __LINE__, "cannot write %s", path);
+    CHECK(!text->failed);
+    test_file_write(path, text->data, text->len);
 }
 
 static void add_data(struct strbuf *out, const struct golden_tensor *t, enum golden_type type)

@@ -97,6 +97,14 @@ static int case_run(const struct test_case *test)
     return end;
 }
 
+/* What is freed is kept from use for the next 32 MiB, not 256: a large process is slow to fork and
+ * takes a fault for every new page. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "quarantine_size_mb=32";
+}
+
 int main(int argc, char **argv)
 {
     int passed = 0, failed = 0, skipped = 0;

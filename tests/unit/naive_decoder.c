@@ -412,17 +412,16 @@ static void run_layer(const struct model *m, uint32_t layer, uint32_t position, 
 void naive_logits(const struct model *m, const int32_t *tokens, uint32_t n, double *logits)
 {
     const struct hparams *hp = &m->hparams;
-    struct naive_kv *kv = malloc(sizeof *kv);
+    static struct naive_kv kv; /* only what is used of it is ever touched */
     double x[WIDTH], inputs[WIDTH];
-    CHECK(kv != NULL && n <= NAIVE_MAX_TOKENS && hp->n_layers <= NAIVE_MAX_LAYERS);
+    CHECK(n <= NAIVE_MAX_TOKENS && hp->n_layers <= NAIVE_MAX_LAYERS);
     for (uint32_t p = 0; p < n; p++) {
         embed(&m->token_embd, tokens[p], hp->embd_scale, x);
         if (hp->n_embd_layer)
             layer_inputs(m, tokens[p], x, inputs);
         for (uint32_t layer = 0; layer < hp->n_layers; layer++)
-            run_layer(m, layer, p, kv, inputs, x);
+            run_layer(m, layer, p, &kv, inputs, x);
     }
-    free(kv);
     norm_embd(hp, m->output_norm, x, x);
     multiply(&m->output, NULL, x, logits);
     for (uint32_t i = 0; i < hp->n_vocab; i++) {

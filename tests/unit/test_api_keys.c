@@ -1,5 +1,6 @@
 /* Keys and tenants: what is a key, whose it is, and that no message quotes one. */
 #include "test.h"
+#include "test_files.h"
 
 #include <stdlib.h>
 
@@ -11,9 +12,7 @@ static const char *scratch_write(const char *name, const char *bytes, size_t len
 {
     static char path[512];
     snprintf(path, sizeof path, "%s/%s", test_scratch_dir(), name);
-    FILE *f = fopen(path, "wb");
-    CHECK(f && fwrite(bytes, 1, len, f) == len);
-    fclose(f);
+    test_file_write(path, bytes, len);
     return path;
 }
 

@@ -6,22 +6,9 @@
 #include <stdlib.h>
 
 #include "test.h"
+#include "test_files.h"
 
 enum { NOW = 1752148800 }; /* 2025-07-10T12:00:00 */
-
-static char *read_file(const char *path, size_t *len)
-{
-    FILE *f = fopen(path, "rb");
-    CHECK(f);
-    fseek(f, 0, SEEK_END);
-    *len = (size_t)ftell(f);
-    rewind(f);
-    char *text = malloc(*len + 1);
-    CHECK(text && fread(text, 1, *len, f) == *len);
-    text[*len] = '\0';
-    fclose(f);
-    return text;
-}
 
 static const struct render_options options = {.now_unix = NOW};
 
@@ -89,12 +76,12 @@ TEST(chat_template, agrees_with_jinja2_on_real_templates)
     struct arena arena = ARENA_INIT;
     struct error err = {0};
     size_t len;
-    char *contexts_text = read_file(path, &len);
+    char *contexts_text = test_file_read(path, &len);
     struct json *contexts = json_parse(&arena, contexts_text, len, &err);
     CHECK(contexts);
-    char *templates_text = read_file(test_shared_path("data/templates/generated_templates.jsonl"),
-                                     &len);
-    char *goldens_text = read_file(
+    char *templates_text = test_file_read(
+        test_shared_path("data/templates/generated_templates.jsonl"), &len);
+    char *goldens_text = test_file_read(
         test_shared_path("data/templates/generated_jinja2_triples.jsonl"), &len);
     char *at = templates_text, *golden_at = goldens_text;
     int n_same = 0, n_differ = 0, n_templates = 0;
@@ -221,7 +208,8 @@ TEST(chat_template, is_bounded)
         "{% set ns = namespace(t='x') %}{% for i in range(60) %}{% set ns.t = ns.t + ns.t %}"
         "{% endfor %}",
         "needs more than");
-    check_refused("{% for i in range(100) %}{{ 'x' * 1000000 }}{% endfor %}", "output is larger");
+    check_refused("{% set t = 'x' * 1000000 %}{% for i in range(100) %}{{ t }}{% endfor %}",
+                  "output is larger");
     check_refused("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion");
     check_refused("{% set ns = namespace(t=()) %}{% for i in range(9999) %}{% set ns.t = (ns.t,) %}"
                   "{% endfor %}{{ ns.t }}",

@@ -303,19 +303,26 @@ TEST(cpu_engine, same_bits_q8_0)
 
 TEST(cpu_engine, same_bits_q4_1)
 {
-    check_plain_law(&(struct tiny_options){2, 64, 9, 3, 64, 64, 40, ROPE_NORM, 64, 0, false, true,
+    check_plain_law(&(struct tiny_options){2, 64, 6, 2, 64, 64, 40, ROPE_NORM, 64, 0, false, true,
                                            TENSOR_Q4_1, 13},
                     KV_F16, 10);
 }
 
-/* Whatever else a model may have. */
+/* Whatever else a model may have. The seeds are of small models that together have nearly all that
+ * the generator can draw for their kind. */
 static void check_random_law(enum random_kind kind)
 {
-    for (uint32_t i = 0; i < 4; i++) {
+    static const uint64_t seeds[RANDOM_KINDS][3] = {
+        [RANDOM_DENSE] = {100, 115, 118},
+        [RANDOM_EXPERTS] = {106, 105, 114},
+        [RANDOM_LATENT] = {116, 103, 128},
+        [RANDOM_GEMMA] = {110, 123, 118},
+    };
+    for (uint32_t i = 0; i < 3; i++) {
         struct tiny_model t;
         enum tensor_type matrix = i % 2 ? TENSOR_Q8_0 : TENSOR_F32;
-        random_model_open(&t, kind, matrix, 100 + i);
-        check_law(&t.model, kind * 10 + i, (enum kv_type)(i % 3), 4, 140);
+        random_model_open(&t, kind, matrix, seeds[kind][i]);
+        check_law(&t.model, kind * 10 + i, (enum kv_type)i, 4, 140);
         tiny_close(&t);
     }
 }

@@ -1,13 +1,13 @@
 /* Reading whole files: what is there, what is too long, what is not a file. */
 #include "test.h"
+#include "test_files.h"
 
 #include "base/file.h"
 
 static void write_file(char *path, size_t size, const char *content)
 {
     snprintf(path, size, "%s/file", test_scratch_dir());
-    FILE *f = fopen(path, "wb");
-    CHECK(f && fputs(content, f) >= 0 && fclose(f) == 0);
+    test_file_write_text(path, content);
 }
 
 TEST(file, reads_all_of_it)

@@ -1,6 +1,7 @@
 /* The GGUF reader, mostly with files that lie. Bytes are handed over in memory of their exact
  * size, so that the sanitizer sees any read past them; what opens is then read completely. */
 #include "test.h"
+#include "test_files.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -177,14 +178,6 @@ static void check_sample(const struct gguf *g)
     CHECK(first == 0.5f);
 }
 
-static void write_file(const char *path, const void *bytes, size_t len)
-{
-    FILE *f = fopen(path, "wb");
-    CHECK(f != NULL);
-    CHECK(fwrite(bytes, 1, len, f) == len);
-    CHECK_INT(fclose(f), 0);
-}
-
 TEST(gguf, reads_back_what_was_written)
 {
     for (uint32_t version = 2; version <= 3; version++) {
@@ -195,7 +188,7 @@ TEST(gguf, reads_back_what_was_written)
         build_sample(&b);
         gguf_builder_finish(&b);
         snprintf(path, sizeof path, "%s/sample.gguf", test_scratch_dir());
-        write_file(path, b.file.data, b.file.len);
+        test_file_write(path, b.file.data, b.file.len);
         if (gguf_open(&g, path, &err))
             test_fail(__FILE__, __LINE__, "%s", err.message);
         CHECK_INT(g.version, version);
@@ -464,7 +457,7 @@ TEST(gguf, refuses_what_is_not_a_file_to_map)
     check_unopenable(dir, "a directory");
     check_unopenable("/dev/null", "not a regular file");
     snprintf(path, sizeof path, "%s/empty.gguf", dir);
-    write_file(path, "", 0);
+    test_file_write(path, "", 0);
     check_unopenable(path, "the file is empty");
     snprintf(path, sizeof path, "%s/fifo.gguf", dir);
     CHECK_INT(mkfifo(path, 0600), 0);

@@ -4,20 +4,7 @@
 
 #include "prompt/chat_template.h"
 #include "test.h"
-
-static char *read_goldens(void)
-{
-    FILE *f = fopen("tests/unit/data/template_goldens.jsonl", "rb");
-    CHECK(f);
-    fseek(f, 0, SEEK_END);
-    size_t len = (size_t)ftell(f);
-    rewind(f);
-    char *text = malloc(len + 1);
-    CHECK(text && fread(text, 1, len, f) == len);
-    text[len] = '\0';
-    fclose(f);
-    return text;
-}
+#include "test_files.h"
 
 /* What jinja2 says and what we say, without the exception's name and the line's number. */
 static bool says_the_same(const char *raises, const char *message)
@@ -57,7 +44,8 @@ TEST(jinja, agrees_with_jinja2)
 {
     struct arena arena = ARENA_INIT;
     struct error err = {0};
-    char *text = read_goldens();
+    size_t n_bytes;
+    char *text = test_file_read("tests/unit/data/template_goldens.jsonl", &n_bytes);
     const struct json *context = NULL;
     int n_differ = 0, n_same = 0;
     for (char *at = text; *at; at++) {

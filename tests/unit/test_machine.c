@@ -1,5 +1,6 @@
 /* The limits of control groups, from trees of files like those that the kernel shows. */
 #include "test.h"
+#include "test_files.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,8 +21,7 @@ static void tree_begin(const char *name, const char *line)
     snprintf(root, sizeof root, "%s/%s", test_scratch_dir(), name);
     snprintf(groups, sizeof groups, "%s/groups", root);
     make_folder(root);
-    FILE *f = fopen(groups, "w");
-    CHECK(f && fputs(line, f) >= 0 && fclose(f) == 0);
+    test_file_write_text(groups, line);
 }
 
 /* Adds a file below the root, and the folders on the way to it. */
@@ -34,8 +34,7 @@ static void tree_add(const char *relative, const char *content)
         make_folder(path);
         *slash = '/';
     }
-    FILE *f = fopen(path, "w");
-    CHECK(f && fputs(content, f) >= 0 && fclose(f) == 0);
+    test_file_write_text(path, content);
 }
 
 TEST(machine, has_time_and_memory)

@@ -370,28 +370,15 @@ TEST(matmul, quantize_is_as_defined)
     free(q8);
 }
 
-/* The outputs of a path must be those of the scalar one for any number of rows, any split of the
- * panels, and nothing may be written beside them. */
-static void check_path(const struct kernels *path, const struct type_case *t, uint32_t rows,
-                       uint32_t cols, uint32_t n_rows)
+static void check_path(const struct kernels *path, const struct type_case *t,
+                       const struct packed_matrix *m, const float *x, uint32_t n_rows,
+                       uint32_t stride, const float *want)
 {
-    struct random_weight w = random_weight(t, rows, cols);
-    struct packed_matrix *m = matrix_pack(&w.w, NULL);
-    CHECK(m);
-    uint32_t n_panels = matrix_panels(m), stride = rows + random_below(20);
-    size_t n_out = (size_t)(n_rows - 1) * stride + rows;
-    float *x = random_rows(n_rows, cols);
-    float *want = malloc(n_out * sizeof *want), *got = malloc(n_out * sizeof *got);
-    memset(want, 0x5a, n_out * sizeof *want);
+    uint32_t n_panels = matrix_panels(m);
+    size_t n_out = (size_t)(n_rows - 1) * stride + m->rows;
+    float *got = malloc(n_out * sizeof *got);
     memset(got, 0x5a, n_out * sizeof *got);
-    /* One row at a time, all panels at once. */
-    for (uint32_t r = 0; r < n_rows; r++) {
-        struct activations one = activations_make(&matmul_kernels_ref, matrix_act_kind(m),
-                                                  x + (size_t)r * cols, 1, cols);
-        matmul_kernels_ref.matmul(m, &one, 0, n_panels, want + (size_t)r * stride, stride);
-        activations_drop(&one);
-    }
-    struct activations all = activations_make(path->matmul, matrix_act_kind(m), x, n_rows, cols);
+    struct activations all = activations_make(path->matmul, matrix_act_kind(m), x, n_rows, m->cols);
     for (uint32_t begin = 0, end; begin < n_panels; begin = end) {
         end = begin + 1 + random_below(n_panels - begin);
         path->matmul->matmul(m, &all, begin, end, got, stride);
@@ -402,11 +389,33 @@ static void check_path(const struct kernels *path, const struct type_case *t, ui
             i++;
         test_fail(__FILE__, __LINE__,
                   "%s %s (case %td) [%u x %u], %u rows: row %zu output %zu is %a, not %a",
-                  path->name, tensor_type_info(t->type)->name, t - types, rows, cols, n_rows,
+                  path->name, tensor_type_info(t->type)->name, t - types, m->rows, m->cols, n_rows,
                   i / stride, i % stride, got[i], want[i]);
     }
     activations_drop(&all);
     free(got);
+}
+
+/* The outputs of every path must be those of the scalar one for any number of rows, any split of
+ * the panels, and nothing may be written beside them. */
+static void check_paths(const struct type_case *t, uint32_t rows, uint32_t cols, uint32_t n_rows)
+{
+    struct random_weight w = random_weight(t, rows, cols);
+    struct packed_matrix *m = matrix_pack(&w.w, NULL);
+    CHECK(m);
+    uint32_t stride = rows + random_below(20);
+    size_t n_out = (size_t)(n_rows - 1) * stride + rows;
+    float *x = random_rows(n_rows, cols), *want = malloc(n_out * sizeof *want);
+    memset(want, 0x5a, n_out * sizeof *want);
+    /* One row at a time, all panels at once. */
+    for (uint32_t r = 0; r < n_rows; r++) {
+        struct activations one = activations_make(&matmul_kernels_ref, matrix_act_kind(m),
+                                                  x + (size_t)r * cols, 1, cols);
+        matmul_kernels_ref.matmul(m, &one, 0, matrix_panels(m), want + (size_t)r * stride, stride);
+        activations_drop(&one);
+    }
+    for (unsigned i = 0; kernels_at(i); i++)
+        check_path(kernels_at(i), t, m, x, n_rows, stride, want);
     free(want);
     free(x);
     matrix_free(m);
@@ -416,26 +425,21 @@ static void check_path(const struct kernels *path, const struct type_case *t, ui
 TEST(matmul, every_path_gives_the_same_bits)
 {
     random_state = 3;
-    for (unsigned i = 0; kernels_at(i); i++)
-        for (int t = 0; t < N_TYPES; t++) {
-            /* Those of directories differ in a few ways that do not depend on the rows. */
-            uint32_t unit = unit_of(&types[t]), step = types[t].group_cols ? 4 : 1;
-            for (uint32_t n_rows = 1 + (uint32_t)t % step; n_rows <= 33; n_rows += step)
-                check_path(kernels_at(i), &types[t], 1 + random_below(50),
-                           unit * (1 + random_below(unit == 1 ? 172 : 256 / unit)), n_rows);
-        }
+    for (int t = 0; t < N_TYPES; t++) {
+        /* Those of directories differ in a few ways that do not depend on the rows. */
+        uint32_t unit = unit_of(&types[t]), step = types[t].group_cols ? 4 : 1;
+        for (uint32_t n_rows = 1 + (uint32_t)t % step; n_rows <= 33; n_rows += step)
+            check_paths(&types[t], 1 + random_below(50),
+                        unit * (1 + random_below(unit == 1 ? 172 : 256 / unit)), n_rows);
+    }
 }
 
 /* More columns and more rows than a path takes at a time. */
 TEST(matmul, large_products_give_the_same_bits)
 {
     random_state = 4;
-    for (unsigned i = 0; kernels_at(i); i++)
-        for (int t = 0; t < N_TYPES; t++)
-            check_path(kernels_at(i), &types[t], 17, 1792,
-                       types[t].type == TENSOR_Q4_1 ? 170
-                       : t < N_OLD                  ? 37
-                                                    : 25);
+    for (int t = 0; t < N_TYPES; t++)
+        check_paths(&types[t], 17, 1792, types[t].type == TENSOR_Q4_1 ? 170 : t < N_OLD ? 37 : 25);
 }
 
 /* The largest quants of both sides: nothing may saturate or overflow on the way. */

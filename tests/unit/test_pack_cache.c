@@ -16,6 +16,7 @@
 #include "engine/cpu/matmul_internal.h"
 #include "golden_model.h"
 #include "test.h"
+#include "test_files.h"
 
 enum { HEADER_BYTES = 1000, N_WEIGHTS = 5 };
 
@@ -42,24 +43,6 @@ static size_t weight_size(const struct weight *w)
     return (size_t)w->rows * w->cols / type->block_len * type->block_bytes;
 }
 
-static void write_file(const char *path, const void *bytes, size_t len)
-{
-    FILE *out = fopen(path, "wb");
-    CHECK(out && fwrite(bytes, 1, len, out) == len && fclose(out) == 0);
-}
-
-static uint8_t *read_file(const char *path, size_t *len)
-{
-    FILE *in = fopen(path, "rb");
-    CHECK(in && fseek(in, 0, SEEK_END) == 0);
-    *len = (size_t)ftell(in);
-    rewind(in);
-    uint8_t *bytes = malloc(*len + 1);
-    CHECK(bytes && fread(bytes, 1, *len, in) == *len);
-    fclose(in);
-    return bytes;
-}
-
 static void model_make(struct fake_model *m)
 {
     *m = (struct fake_model){0};
@@ -80,7 +63,7 @@ static void model_make(struct fake_model *m)
         m->weights[i] = weight_make(shapes[i].type, shapes[i].rows, shapes[i].cols, at);
         m->tensors[i].data = at;
     }
-    write_file(m->path, m->bytes, m->size_bytes);
+    test_file_write(m->path, m->bytes, m->size_bytes);
     m->gguf = (struct gguf){.path = m->path,
                             .map = m->bytes,
                             .map_bytes = m->size_bytes,
@@ -199,7 +182,7 @@ static void damage_begin(struct damage *d)
     model_make(&d->model);
     store_pack(&d->store, &d->model);
     CHECK_INT(write_cache(&d->store, false, &err), 0);
-    d->bytes = read_file(d->model.cache_path, &d->len);
+    d->bytes = test_file_read(d->model.cache_path, &d->len);
 }
 
 static void damage_end(struct damage *d)
@@ -216,14 +199,14 @@ TEST(pack_cache, a_file_of_another_length_is_bad)
     damage_begin(&d);
     const size_t lengths[] = {0, 1, 7, 8, 9, 63, 79, 80, 300, 4096, 5000, d.len / 2, d.len - 1};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        write_file(d.model.cache_path, d.bytes, lengths[i]);
+        test_file_write(d.model.cache_path, d.bytes, lengths[i]);
         CHECK_INT(state_of(&d.store, &err), PACK_CACHE_BAD);
         CHECK(err.message[0] != 0);
     }
     d.bytes[d.len] = 0;
-    write_file(d.model.cache_path, d.bytes, d.len + 1);
+    test_file_write(d.model.cache_path, d.bytes, d.len + 1);
     CHECK_INT(state_of(&d.store, &err), PACK_CACHE_BAD);
-    write_file(d.model.cache_path, d.bytes, d.len);
+    test_file_write(d.model.cache_path, d.bytes, d.len);
     CHECK_INT(state_of(&d.store, &err), PACK_CACHE_USABLE);
     damage_end(&d);
 }
@@ -373,7 +356,7 @@ TEST(pack_cache, strange_files_in_its_place)
     CHECK_INT(state_of(&d.store, &err), PACK_CACHE_BAD);
     unlink(d.model.cache_path);
     if (geteuid() == 0) {
-        write_file(d.model.cache_path, d.bytes, d.len);
+        test_file_write(d.model.cache_path, d.bytes, d.len);
         CHECK_INT(chown(d.model.cache_path, 12345, 12345), 0);
         CHECK_INT(state_of(&d.store, &err), PACK_CACHE_BAD);
         CHECK_STR(err.message, "it belongs to another user");
@@ -389,10 +372,10 @@ TEST(pack_cache, strange_files_in_the_way_of_writing)
     size_t len;
     damage_begin(&d);
     snprintf(other, sizeof other, "%s/precious", test_scratch_dir());
-    write_file(other, "gold", 4);
+    test_file_write(other, "gold", 4);
     CHECK_INT(symlink(other, d.model.temporary_path), 0);
     CHECK_INT(write_cache(&d.store, false, &err), -1);
-    uint8_t *kept = read_file(other, &len);
+    uint8_t *kept = test_file_read(other, &len);
     CHECK(len == 4 && memcmp(kept, "gold", 4) == 0);
     free(kept);
     unlink(other);
@@ -403,7 +386,7 @@ TEST(pack_cache, strange_files_in_the_way_of_writing)
 
     /* Left behind by a process that was killed, and longer than the new one. */
     uint8_t *old = calloc(1, d.len + 9999);
-    write_file(d.model.temporary_path, old, d.len + 9999);
+    test_file_write(d.model.temporary_path, old, d.len + 9999);
     free(old);
     unlink(d.model.cache_path);
     CHECK_INT(write_cache(&d.store, false, &err), 0);
@@ -539,7 +522,7 @@ TEST(pack_cache, threads_load_and_the_file_is_renewed)
     CHECK(stores_equal(&packed, &loaded));
     weight_store_close(&loaded);
     CHECK_INT(access(m.cache_path, F_OK), -1);
-    write_file(m.cache_path, "my notes", 8);
+    test_file_write(m.cache_path, "my notes", 8);
     load(&loaded, &m, PACK_CACHE_AUTO);
     CHECK(stores_equal(&packed, &loaded));
     weight_store_close(&loaded);

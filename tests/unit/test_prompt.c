@@ -2,6 +2,7 @@
 #include "prompt/prompt.h"
 
 #include "test.h"
+#include "test_files.h"
 #include "test_tokenizer_model.h"
 
 static const struct json *parse(struct arena *arena, const char *text)
@@ -237,8 +238,7 @@ TEST(prompt, one_bos)
         char file[4096];
         struct prompt_maker p;
         snprintf(file, sizeof file, "%s/bos.jinja", test_scratch_dir());
-        FILE *f = fopen(file, "w");
-        CHECK(f && fputs(sources[i], f) >= 0 && fclose(f) == 0);
+        test_file_write_text(file, sources[i]);
         CHECK(prompt_maker_open(&p, model_tokenizer(model), file, &err) == 0);
         CHECK(p.adds_bos);
         CHECK_STR(chat(&p, "[{\"role\": \"user\", \"content\": \"hi\"}]", NULL), want[i]);
@@ -255,8 +255,7 @@ TEST(prompt, broken_template_file)
     struct prompt_maker p;
     char file[4096];
     snprintf(file, sizeof file, "%s/broken.jinja", test_scratch_dir());
-    FILE *f = fopen(file, "w");
-    CHECK(f && fputs("a\n{% if %}", f) >= 0 && fclose(f) == 0);
+    test_file_write_text(file, "a\n{% if %}");
     CHECK(prompt_maker_open(&p, model_tokenizer(path), file, &err) != 0);
     CHECK_INT(err.code, ERROR_FORMAT);
     CHECK(strstr(err.message, "broken.jinja: line 2: Expected an expression"));

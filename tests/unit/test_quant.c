@@ -1,6 +1,7 @@
 /* The type table, half floats over their whole range, and every dequantizer against the goldens
  * of the reference implementation, bit by bit. */
 #include "test.h"
+#include "test_files.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -202,20 +203,6 @@ TEST(quant, hostile_blocks_do_no_harm)
         }
 }
 
-static uint8_t *read_file(const char *path, size_t *len)
-{
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        test_fail(__FILE__, __LINE__, "cannot open %s", path);
-    fseek(f, 0, SEEK_END);
-    *len = (size_t)ftell(f);
-    rewind(f);
-    uint8_t *bytes = malloc(*len);
-    CHECK(bytes && fread(bytes, 1, *len, f) == *len);
-    fclose(f);
-    return bytes;
-}
-
 /* Also from an odd address into memory of the exact size, so that the sanitizer sees a byte too
  * many on either side and an aligned access that is not one. */
 static void check_entry(uint32_t type, const uint8_t *blocks, uint32_t n_bytes, const float *want,
@@ -240,7 +227,7 @@ static void check_entry(uint32_t type, const uint8_t *blocks, uint32_t n_bytes, 
 TEST(quant, dequantizers_equal_the_reference_bit_by_bit)
 {
     size_t len;
-    uint8_t *file = read_file("tests/unit/data/quant_goldens.bin", &len);
+    uint8_t *file = test_file_read("tests/unit/data/quant_goldens.bin", &len);
     CHECK(len > 4 && memcmp(file, "RQG1", 4) == 0);
     bool seen[N_TENSOR_TYPES] = {false};
     int entries = 0;

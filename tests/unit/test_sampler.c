@@ -362,7 +362,7 @@ TEST(sampler, cuts_keep_exactly_what_they_say)
  * of the best k is drawn now and then; the best may all stand in one block, or be spread. */
 TEST(sampler, a_small_top_k_of_a_large_vocabulary_is_exact)
 {
-    enum { N = 12000, DRAWS = 600 };
+    enum { N = 12000, DRAWS = 250 };
     static float logits[N];
     static struct naive sorted[N];
     struct sampler *s = open_sampler(N);

@@ -1,5 +1,6 @@
 /* Where a tenant's requests go in the cache. With the byte tokenizer and ChatML. */
 #include "test.h"
+#include "test_files.h"
 
 #include <stdlib.h>
 
@@ -14,9 +15,7 @@ static const char *scratch_write(const char *name, const char *text)
 {
     static char path[512];
     snprintf(path, sizeof path, "%s/%s", test_scratch_dir(), name);
-    FILE *f = fopen(path, "wb");
-    CHECK(f && fputs(text, f) >= 0);
-    fclose(f);
+    test_file_write_text(path, text);
     return path;
 }
 

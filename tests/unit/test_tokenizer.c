@@ -209,10 +209,10 @@ TEST(tokenizer, any_bytes_come_back)
     }
 }
 
-/* A quadratic merge would take hours here. */
-TEST(tokenizer, a_megabyte_without_a_break)
+/* A quadratic merge would take many minutes here. */
+TEST(tokenizer, a_long_text_without_a_break)
 {
-    enum { SIZE = 1 << 20 };
+    enum { SIZE = 1 << 18 };
     char *text = malloc(SIZE);
     const char fills[] = {'a', ' ', '\n', '1', '-', '\xff'};
     struct vocab v = {.model = "llama"};
@@ -231,7 +231,7 @@ TEST(tokenizer, a_megabyte_without_a_break)
     for (size_t i = 0; i < sizeof fills; i++) {
         memset(text, fills[i], SIZE);
         for (size_t m = 0; m < 3; m++) {
-            size_t len = i < 2 && m != 1 ? SIZE : SIZE / 16;
+            size_t len = i < 2 && m != 1 ? SIZE : SIZE / 4;
             check_round_trip(models[m], text, len, TOKENIZE_PARSE_SPECIAL);
         }
     }

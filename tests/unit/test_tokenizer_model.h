@@ -6,6 +6,7 @@
 
 #include "gguf_builder.h"
 #include "prompt/tokenizer.h"
+#include "test_files.h"
 
 /* A tokenizer's metadata, put together token by token and then opened through a real file, so
  * that tests say only what they are about. Fields that are 0 or NULL are left out of the file. */
@@ -90,10 +91,7 @@ static inline int vocab_open(struct vocab *v, const char *path, struct tokenizer
 {
     struct gguf gguf;
     vocab_build(v);
-    FILE *file = fopen(path, "wb");
-    CHECK(file != NULL);
-    CHECK(fwrite(v->more.file.data, 1, v->more.file.len, file) == v->more.file.len);
-    CHECK(fclose(file) == 0);
+    test_file_write(path, v->more.file.data, v->more.file.len);
     vocab_free(v);
     int status = gguf_open(&gguf, path, err);
     unlink(path);

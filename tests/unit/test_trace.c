@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/strbuf.h"
 #include "test.h"
+#include "test_files.h"
 
 static void parse(struct trace *t, const char *text)
 {
@@ -229,10 +230,7 @@ TEST(trace, read_names_the_file)
     CHECK(trace_read(&t, "/nowhere/trace.json", &err) == -1);
     CHECK(err.code == ERROR_IO && strstr(err.message, "/nowhere/trace.json"));
     snprintf(path, sizeof path, "%s/bad.jsonl", test_scratch_dir());
-    FILE *file = fopen(path, "w");
-    CHECK(file);
-    fputs("{\"input_length\": 5}\n", file);
-    fclose(file);
+    test_file_write_text(path, "{\"input_length\": 5}\n");
     CHECK(trace_read(&t, path, &err) == -1);
     CHECK(strstr(err.message, path) && strstr(err.message, "line 1:"));
 }

@@ -1,26 +1,13 @@
 /* Views of matrices: values whose scales lie elsewhere against the goldens of mlx, groups of every
  * shape, slices. */
 #include "test.h"
+#include "test_files.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "model/weight.h"
-
-static uint8_t *read_file(const char *path, size_t *len)
-{
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        test_fail(__FILE__, __LINE__, "cannot open %s", path);
-    fseek(f, 0, SEEK_END);
-    *len = (size_t)ftell(f);
-    rewind(f);
-    uint8_t *bytes = malloc(*len);
-    CHECK(bytes && fread(bytes, 1, *len, f) == *len);
-    fclose(f);
-    return bytes;
-}
 
 struct golden {
     uint32_t type, scale_type, group_cols, rows, cols;
@@ -88,7 +75,7 @@ static size_t check_golden(const uint8_t *at)
 TEST(weight, scales_beside_the_quants_equal_mlx_bit_by_bit)
 {
     size_t len;
-    uint8_t *file = read_file("tests/unit/data/weight_goldens.bin", &len);
+    uint8_t *file = test_file_read("tests/unit/data/weight_goldens.bin", &len);
     CHECK(len > 4 && memcmp(file, "RWG1", 4) == 0);
     int entries = 0;
     for (size_t at = 4; at < len; entries++)

@@ -7,6 +7,7 @@
 
 #include "prompt/tokenizer.h"
 #include "test.h"
+#include "test_files.h"
 
 /* A directory with a tokenizer's files, that a case writes one by one. */
 static inline const char *token_directory(void)
@@ -26,10 +27,7 @@ static inline void token_file(const char *dir, const char *name, const void *byt
 {
     char path[4200];
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *file = fopen(path, "wb");
-    CHECK(file != NULL);
-    CHECK(fwrite(bytes, 1, len, file) == len);
-    CHECK(fclose(file) == 0);
+    test_file_write(path, bytes, len);
 }
 
 static inline void token_text(const char *dir, const char *name, const char *text)
