@@ -21,8 +21,8 @@
  * ("model.layers.0...", "model.embed_tokens", "model.norm", "lm_head"), whatever prefix the files
  * have for "model." and for the head ("language_model.model.", "model.language_model.", none, ...).
  * A companion of a tensor (scales, biases) is found by checkpoint_weight and counts as used with
- * it; so does from the beginning what is known to belong to no text model: towers and projectors of
- * images and sound, layers beyond those that config.json counts, tables of rotations, scales of
+ * it. Ignored from the beginning is what is known to belong to no text model: towers and projectors
+ * of images and sound, layers beyond those that config.json counts, tables of rotations, scales of
  * activations. */
 enum checkpoint_kind { CHECKPOINT_GGUF, CHECKPOINT_SAFETENSORS, CHECKPOINT_BIN };
 
@@ -37,7 +37,8 @@ struct checkpoint_tensor {
                                            the number of values */
     const void *data;                   /* of safetensors at any address; a weight's is aligned */
     size_t size_bytes;
-    bool is_used;
+    bool is_used;    /* it is a part of the model, or beside one */
+    bool is_ignored; /* it is known to be none */
 };
 
 struct checkpoint {

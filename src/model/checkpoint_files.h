@@ -70,7 +70,7 @@ int checkpoint_mlx_weight(struct checkpoint_files *f, struct checkpoint_tensor *
                           uint32_t cols, struct weight *out, struct error *err);
 /* Sets the scale of all values of a weight, `unit` times the one number of the tensor with that end
  * in the place of ".weight", if it is there. GGUF may have one for each expert of a stack, which is
- * left to who takes the stack apart. */
+ * left to who takes the stack apart (model_weights.c). */
 int checkpoint_whole_scale(struct checkpoint_files *f, struct checkpoint_tensor *t, const char *end,
                            float unit, struct weight *out, struct error *err);
 /* Marks a tensor used and makes its data aligned for its type, by a copy where it is not. */

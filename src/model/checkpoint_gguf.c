@@ -30,7 +30,7 @@ static void add_tensor(struct checkpoint_files *f, const struct gguf_tensor *fro
         .dims = {1, 1, 1, 1},
         .data = from->data,
         .size_bytes = from->size_bytes,
-        .is_used = is_foreign(from->name),
+        .is_ignored = is_foreign(from->name),
     };
     for (uint32_t i = 0; i < from->n_dims; i++)
         t->dims[i] = from->dims[from->n_dims - 1 - i];

@@ -193,8 +193,9 @@ int checkpoint_read_names(struct checkpoint_files *f, struct error *err)
     for (size_t i = 0; i < f->c.n_tensors; i++) {
         struct checkpoint_tensor *t = &f->c.tensors[i];
         size_t len = strlen(t->name);
-        t->is_used |= is_foreign(f, t->name, n_layers);
-        for (size_t k = 0; k < sizeof quantised_ends / sizeof *quantised_ends && !t->is_used; k++)
+        t->is_ignored |= is_foreign(f, t->name, n_layers);
+        for (size_t k = 0; k < sizeof quantised_ends / sizeof *quantised_ends && !t->is_ignored;
+             k++)
             if (ends_with(t->name, len, quantised_ends[k][0]))
                 return checkpoint_refuse(
                     &f->c, err,

@@ -111,8 +111,9 @@ struct hparams {
     char name[128]; /* the model's own, else the file's or directory's */
     uint32_t n_layers;
     uint32_t n_embd;
-    uint32_t n_vocab;   /* rows of the embedding */
-    uint32_t n_context; /* as trained, with the scaling that the file asks for */
+    uint32_t n_vocab;         /* rows of the embedding */
+    uint32_t n_context;       /* as trained, with the scaling that the file asks for */
+    uint32_t n_context_short; /* longrope: up to so many it has other frequencies; 0: the same */
     enum norm_kind norm;
     float norm_eps;
     enum activation activation;

@@ -97,12 +97,15 @@ static int take_gguf_factors(struct ropes *r, uint32_t dim)
 
 static void choose_long(const struct ropes *r, struct rope_spec *spec)
 {
+    r->l->m->hparams.n_context_short = (uint32_t)fmin(spec->original, MAX_CONTEXT);
     spec->scaling = ROPE_SCALING_LONG;
     spec->divisors = context_of(r) > spec->original ? r->long_factors : r->short_factors;
 }
 
 /* YaRN as llama.cpp's files tell it. The logarithm's multiplier is mscale_all_dim, for models with
- * latent attention a tenth of it; mscale itself they leave out, as it is the same or 1. */
+ * latent attention a tenth of it; mscale itself they leave out, as it is the same or 1. An
+ * amplitude below 1 is no attention_factor but what some files call attn_factor, which no one uses.
+ */
 static int read_gguf_yarn(const struct loader *l, struct rope_spec *spec)
 {
     const struct settings *s = &l->settings;
@@ -116,7 +119,7 @@ static int read_gguf_yarn(const struct loader *l, struct rope_spec *spec)
     spec->is_exact = l->arch->yarn_is_exact;
     spec->mscale_all_dim = l->arch->has_mla ? multiplier * 10 : multiplier;
     spec->mscale = l->arch->has_mla ? spec->mscale_all_dim : 1;
-    if (amplitude == 0)
+    if (amplitude < 1)
         amplitude = multiplier > 0 ? yarn_mscale(spec->factor, spec->mscale) /
                                          yarn_mscale(spec->factor, spec->mscale_all_dim)
                                    : yarn_mscale(spec->factor, 1);
@@ -327,6 +330,8 @@ static int read_part(const struct loader *l, struct setting_member at, struct ro
     uint32_t head_dim = spec->dim;
     double part = 1;
     bool has_number = setting_is_set(s, SETTING_ROPE_DIM) && !setting_is_set(s, SETTING_ROPE_PART);
+    if (l->arch->has_mla && head_dim % 2)
+        return refuse(l, "qk_rope_head_dim is %" PRIu32 ", which is not even", head_dim);
     if (l->arch->has_mla)
         return 0;
     if ((!has_number && setting_number(s, SETTING_ROPE_PART, &part)) ||
@@ -434,14 +439,12 @@ static int read_temperature(struct loader *l, double original)
     double scale = 0;
     struct setting_member at;
     bool is_nested;
-    if (!l->arch->has_temperature)
-        return 0;
-    if (is_gguf(l)) {
+    if (is_gguf(l)) { /* there the file says it, of Mistral Large under DeepSeek's name */
         if (setting_number(s, SETTING_TEMPERATURE, &scale) ||
             setting_number(s, SETTING_TEMPERATURE_LENGTH, &original))
             return -1;
-    } else if (find_object(l, 0, &at, &is_nested) ||
-               member_number(s, at, "llama_4_scaling_beta", &scale)) {
+    } else if (l->arch->has_temperature && (find_object(l, 0, &at, &is_nested) ||
+                                            member_number(s, at, "llama_4_scaling_beta", &scale))) {
         return -1;
     }
     if (scale != 0 && !(original >= 1 && original <= MAX_CONTEXT))

@@ -42,6 +42,10 @@ static int refuse_features(const struct loader *l)
             return refuse(l, "the key %s of config.json asks for %s, which radish cannot run",
                           features[i].key, features[i].what);
     }
+    const struct json *causal = json_get(l->m->checkpoint->text_config, "is_causal");
+    if (json_is(causal, JSON_BOOL) && !causal->boolean)
+        return refuse(l, "is_causal is false: attention to later positions, which radish cannot "
+                         "run");
     return 0;
 }
 

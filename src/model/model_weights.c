@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,10 +212,9 @@ static uint32_t qkv_first(const struct target *t, uint32_t *whole)
     return t->slot == SLOT_K || t->slot == SLOT_K_BIAS ? q : q + kv;
 }
 
-static void count_weight(struct loader *l, const struct weight *w)
+static void count_params(struct loader *l, const struct weight *w)
 {
     l->m->n_params += (uint64_t)w->rows * w->cols;
-    l->m->weight_bytes += weight_bytes(w);
 }
 
 /* One matrix from one tensor. 1: there is none of that name. */
@@ -298,7 +298,7 @@ static int take_matrix(const struct target *t, const struct tensor_name *name, v
     int found = take_matrix_from(t, full_name(t, name->name).text, name->layout, &w);
     if (found)
         return found;
-    count_weight(t->l, &w);
+    count_params(t->l, &w);
     *(struct weight *)out = w;
     return 0;
 }
@@ -343,8 +343,6 @@ static int take_floats_from(const struct target *t, const struct tensor_name *na
         for (size_t i = 0; i < t->cols; i++)
             all[s * t->cols + i] = all[s * whole + first + i * step];
     l->m->n_params += (uint64_t)n_stacks * t->cols;
-    l->m->weight_bytes += checkpoint_find(l->m->checkpoint, full.text)->size_bytes / whole *
-                          t->cols;
     *out = all;
     return 0;
 }
@@ -367,14 +365,12 @@ static int take_vector(const struct target *t, const struct tensor_name *name, v
 
 int take_floats(struct loader *l, const char *name, uint64_t n, float **out)
 {
-    const struct checkpoint_tensor *tensor = checkpoint_find(l->m->checkpoint, name);
-    if (!tensor)
+    if (!checkpoint_find(l->m->checkpoint, name))
         return 0;
     *out = arena_alloc_array(&l->m->memory, n + 1, sizeof **out);
     if (!*out)
         return refuse_memory(l);
     l->m->n_params += n;
-    l->m->weight_bytes += tensor->size_bytes;
     return checkpoint_vector(l->m->checkpoint, name, *out, n, l->settings.err);
 }
 
@@ -427,7 +423,7 @@ static void ignore_slot(struct loader *l, uint32_t layer, enum slot slot)
             snprintf(name, sizeof name, "%s%s", n.text, ends[k]);
             struct checkpoint_tensor *tensor = checkpoint_find(l->m->checkpoint, name);
             if (tensor)
-                tensor->is_used = true;
+                tensor->is_ignored = true;
         }
     }
 }
@@ -451,7 +447,7 @@ static int take_each_expert(const struct target *t, const char *name,
             return refuse(l, "the tensor %s is missing", full.text);
         if (found)
             return found;
-        count_weight(l, w);
+        count_params(l, w);
     }
     return 0;
 }
@@ -480,15 +476,42 @@ static int take_stack(const struct target *t, const struct tensor_name *name, st
                                    out);
 }
 
+/* GGUF: a scale for each expert beside a stack of NVFP4, in `out`; NULL: there are none. What
+ * Gemma 4 has under that name is a slot of its own. */
+static int take_expert_scales(const struct target *t, const char *stack_name, float **out)
+{
+    struct loader *l = t->l;
+    const char *end = strstr(stack_name, ".weight");
+    char name[96];
+    *out = NULL;
+    if (!is_gguf(l) || !end || (t->slot == SLOT_EXPERT_DOWN && l->arch->norms_router_input))
+        return 0;
+    snprintf(name, sizeof name, "%.*s.scale", (int)(end - stack_name), stack_name);
+    struct full_name full = full_name(t, name);
+    uint32_t n = l->m->hparams.router.n_experts;
+    const struct checkpoint_tensor *scales = checkpoint_find(l->m->checkpoint, full.text);
+    if (!scales || scales->is_used) /* one for all */
+        return 0;
+    if (take_floats(l, full.text, n, out))
+        return -1;
+    for (uint32_t e = 0; e < n; e++)
+        if (!isfinite((*out)[e]) || (*out)[e] == 0)
+            return refuse(l, "%s holds %g, which cannot be a scale", full.text, (double)(*out)[e]);
+    return 0;
+}
+
 static int take_expert_matrix(const struct target *t, const struct tensor_name *name, void *out)
 {
     uint32_t stride = t->rows, first = 0, step = 1;
     struct weight stack;
+    float *scales;
     if (strstr(name->name, "%u"))
         return take_each_expert(t, name->name, out);
     int found = take_stack(t, name, &stack);
     if (found)
         return found;
+    if (take_expert_scales(t, name->name, &scales))
+        return -1;
     if (name->layout == LAYOUT_HALVES || name->layout == LAYOUT_PAIRS) {
         stride = 2 * t->rows;
         step = name->layout == LAYOUT_PAIRS ? 2 : 1;
@@ -497,7 +520,9 @@ static int take_expert_matrix(const struct target *t, const struct tensor_name *
     for (uint32_t e = 0; e < t->l->m->hparams.router.n_experts; e++) {
         struct weight *w = expert_place(t, out, e);
         *w = weight_slice(&stack, e * stride + first, step, t->rows);
-        count_weight(t->l, w);
+        if (scales)
+            w->groups.scale = scales[e];
+        count_params(t->l, w);
     }
     return 0;
 }
@@ -742,13 +767,22 @@ static int refuse_unused(const struct loader *l)
     const struct checkpoint *c = l->m->checkpoint;
     for (size_t i = 0; i < c->n_tensors; i++) {
         char name[65];
-        if (c->tensors[i].is_used || is_redundant(l, c->tensors[i].name))
+        if (c->tensors[i].is_used || c->tensors[i].is_ignored ||
+            is_redundant(l, c->tensors[i].name))
             continue;
         copy_plain(name, sizeof name, c->tensors[i].name, strlen(c->tensors[i].name));
         return refuse(l, "the tensor %s has no place in the architecture %s as radish knows it",
                       name, l->arch->types[0]);
     }
     return 0;
+}
+
+static uint64_t used_bytes(const struct checkpoint *c)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < c->n_tensors; i++)
+        bytes += c->tensors[i].is_used ? c->tensors[i].size_bytes : 0;
+    return bytes;
 }
 
 int take_weights(struct loader *l)
@@ -763,6 +797,7 @@ int take_weights(struct loader *l)
     for (uint32_t i = 0; i < m->hparams.n_layers; i++)
         if (take_layer(l, i))
             return -1;
+    m->weight_bytes = used_bytes(m->checkpoint);
     /* Tensors may share bytes of the file; packed, each takes its own. */
     if (m->weight_bytes > m->checkpoint->file_bytes)
         return refuse(l, "its tensors would take %" PRIu64 " bytes, more than the file has",

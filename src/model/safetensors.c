@@ -191,7 +191,7 @@ static int read_tensor(struct reader *r, const struct json *entry, struct extent
                    " to",
                    name_of(entry).text, extent->end - extent->begin);
     t->size_bytes = (size_t)(n_bits / 8);
-    t->is_used = n == 0;
+    t->is_ignored = n == 0;
     t->data = r->s->file.bytes + (r->s->file.len - r->data_bytes) + extent->begin;
     t->name = arena_copy(&r->s->memory, entry->key, entry->key_len);
     return t->name ? 0 : no_memory(r);

@@ -155,7 +155,7 @@ static inline size_t count_unused(const struct checkpoint *c)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->n_tensors; i++)
-        n += !c->tensors[i].is_used;
+        n += !c->tensors[i].is_used && !c->tensors[i].is_ignored;
     return n;
 }
 

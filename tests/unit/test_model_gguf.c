@@ -24,6 +24,7 @@ struct key {
 struct tensor {
     const char *name;
     uint64_t cols, rows; /* rows 0: a vector */
+    enum tensor_type type;
 };
 
 static void add_key(struct gguf_builder *b, const char *arch, const struct key *k)
@@ -69,7 +70,7 @@ static void add_tensors(struct gguf_builder *b, const struct tensor *tensors, si
             else
                 snprintf(name, sizeof name, "%s", tensors[i].name);
             if (is_layer || layer == 0)
-                build_tensor(b, name, TENSOR_F32, tensors[i].cols,
+                build_tensor(b, name, tensors[i].type, tensors[i].cols,
                              tensors[i].rows ? tensors[i].rows : 1);
         }
 }
@@ -170,6 +171,7 @@ TEST(model_gguf, gpt_oss_has_biases_for_each_expert)
         {"rope.scaling.type", .string = "yarn"},
         {"rope.scaling.factor", 4, GGUF_F32},
         {"rope.scaling.original_context_length", 32},
+        {"rope.scaling.yarn_attn_factor", 0.878, GGUF_F32}, /* not the amplitude */
     };
     static const struct tensor tensors[] = {
         ATTENTION,
@@ -188,10 +190,20 @@ TEST(model_gguf, gpt_oss_has_biases_for_each_expert)
         {"blk.ffn_gate_exps.bias", FF, EXPERTS},
         {"blk.ffn_up_exps.bias", FF, EXPERTS},
         {"blk.ffn_down_exps.bias", EMBD, EXPERTS},
+        {"blk.ffn_down_exps.scale", EXPERTS},
     };
+    struct gguf_builder b = {0};
     struct model m;
-    OPEN(&m, "gpt-oss", keys, tensors, 0);
+    add_sizes(&b, "gpt-oss");
+    for (size_t i = 0; i < LEN(keys); i++)
+        add_key(&b, "gpt-oss", &keys[i]);
+    add_tensors(&b, tensors, LEN(tensors));
+    number_floats(&b);
+    open_built(&m, &b, 0, __LINE__);
     const struct layer_weights *l = &m.layers[1];
+    const float *scales = checkpoint_find(m.checkpoint, "blk.1.ffn_down_exps.scale")->data;
+    for (uint32_t e = 0; e < EXPERTS; e++)
+        CHECK(l->experts[e].down.groups.scale == scales[e] && l->experts[e].up.groups.scale == 0);
     CHECK_INT(m.hparams.layers[0].n_ff, 0);
     CHECK_INT(m.hparams.layers[0].window, 16);
     CHECK_INT(m.hparams.layers[1].window, 0);
@@ -261,11 +273,42 @@ TEST(model_gguf, deepseek2_of_old_converters_is_taken_apart)
     model_close(&m);
 }
 
+/* Copies of quantised matrices take more memory than the file, which is no reason to refuse it. */
+TEST(model_gguf, a_quantised_kv_b_is_taken_apart)
+{
+    enum { RANK = 1024, NOPE = 6, ROPE = 2, VALUE = 2 };
+    static const struct key keys[] = {
+        {"attention.head_count_kv", HEADS},    {"attention.kv_lora_rank", RANK},
+        {"attention.key_length", NOPE + ROPE}, {"attention.value_length", VALUE},
+        {"rope.dimension_count", ROPE},
+    };
+    static const struct tensor tensors[] = {
+        {"blk.attn_norm.weight", EMBD},
+        {"blk.attn_q.weight", EMBD, HEADS * (NOPE + ROPE)},
+        {"blk.attn_kv_a_mqa.weight", EMBD, RANK + ROPE, TENSOR_Q4_0},
+        {"blk.attn_kv_a_norm.weight", RANK},
+        {"blk.attn_kv_b.weight", RANK, HEADS * (NOPE + VALUE), TENSOR_Q4_0},
+        {"blk.attn_output.weight", HEADS * VALUE, EMBD},
+        {"blk.ffn_norm.weight", EMBD},
+        DENSE,
+    };
+    struct model m;
+    uint64_t bytes = 0;
+    OPEN(&m, "deepseek2", keys, tensors, 0);
+    CHECK(weight_bytes(&m.layers[0].k_b) > m.checkpoint->file_bytes / 2);
+    for (size_t i = 0; i < m.checkpoint->n_tensors; i++)
+        bytes += m.checkpoint->tensors[i].size_bytes;
+    CHECK_INT(m.weight_bytes, bytes);
+    model_close(&m);
+}
+
 /* Whether a deepseek2 is V2 or V3 is told by how experts are scored, or by V3's tensor. */
 TEST(model_gguf, deepseek2_is_v3_where_choices_are_corrected)
 {
     enum { RANK = 4, NOPE = 6, ROPE = 2, VALUE = 3 };
     static const struct key keys[] = {
+        {"attention.temperature_scale", 0.25, GGUF_F32},
+        {"attention.temperature_length", 64},
         {"attention.head_count_kv", 1},
         {"attention.kv_lora_rank", RANK},
         {"attention.key_length", RANK + ROPE},
@@ -295,6 +338,7 @@ TEST(model_gguf, deepseek2_is_v3_where_choices_are_corrected)
     OPEN(&m, "deepseek2", keys, tensors, 0);
     CHECK_STR(m.hparams.arch, "deepseek_v3");
     CHECK_INT(m.hparams.router.scores, ROUTER_SIGMOID);
+    CHECK(m.hparams.temperature_scale == 0.25f && m.hparams.temperature_length == 64);
     const struct layer_weights *l = &m.layers[0];
     CHECK(l->router_correction && l->k_b.rows == HEADS * RANK && l->v_b.rows == HEADS * VALUE);
     CHECK(l->experts[1].up.data ==

@@ -158,6 +158,8 @@ TEST(model_shape, each_wrong_thing_is_named)
         {LLAMA "\"alibi\": true}", "asks for ALiBi"},
         {LLAMA "\"use_bidirectional_attention\": \"all\"}", "attention to later positions"},
         {LLAMA "\"use_bidirectional_attention\": true}", "attention to later positions"},
+        {LLAMA "\"is_causal\": false}", "is_causal is false: attention to later positions"},
+        {LLAMA "\"is_causal\": true}", NULL},
         {LLAMA "\"is_encoder_decoder\": true}", "an encoder and a decoder"},
         {LLAMA "\"layer_types\": [\"full_attention\"]}", "layer_types has 1 items for 2 layers"},
         {LLAMA "\"layer_types\": [1, 2]}", "layer_types[0] is not a string"},
@@ -194,6 +196,9 @@ TEST(model_shape, each_wrong_thing_is_named)
         {LLAMA "\"partial_rotary_factor\": 0}", "partial_rotary_factor is 0"},
         {LLAMA "\"partial_rotary_factor\": 2}", "partial_rotary_factor is 2"},
         {LLAMA "\"partial_rotary_factor\": 0.1}", "0 of a head's 8 values would be turned"},
+        {"{\"model_type\": \"deepseek_v2\", " SIZES ", \"num_experts_per_tok\": 1, "
+         "\"qk_rope_head_dim\": 7}",
+         "qk_rope_head_dim is 7, which is not even"},
         {MOE "\"n_group\": 3}", "8 experts do not make 3 equal groups"},
         {MOE "\"n_group\": 8, \"topk_group\": 2}", "groups of one expert"},
         {MOE "\"n_group\": 4, \"topk_group\": 5}", "topk_group is 5, not from 1 to 4"},
