@@ -92,19 +92,19 @@ static void count_layers(struct info *i)
     }
 }
 
-/* A stream needs all its positions in the first group, and no more than the window in the second.
- */
+/* A stream needs all its positions in the first group, and in the second the window and what it
+ * computes at a time: a server with a --cache-size of both runs it. */
 static void count_memory(struct info *i)
 {
     const struct hparams *h = &i->model->hparams;
     struct kv_group groups[KV_GROUPS] = {0};
     kv_groups(h, (enum kv_type)runtime_options.kv_type, groups);
     i->context = runtime_options.context ? runtime_options.context : h->n_context;
-    uint32_t window = groups[KV_WINDOW].window;
-    struct kv_tables tables = runtime_tables(window > 0);
-    i->kv_bytes = n_streams * kv_conversation_bytes(groups, i->context).least;
-    i->table_bytes = n_streams *
-                     kv_table_bytes(&tables, i->context, window < i->context ? window : i->context);
+    struct kv_tables tables = runtime_tables(groups[KV_WINDOW].window > 0);
+    uint64_t n_pages = (uint64_t)n_streams * i->context;
+    uint64_t n_window = kv_running_pages(groups, n_streams, i->context, RUNTIME_BATCH_ROWS);
+    i->kv_bytes = n_pages * groups[KV_FULL].page_bytes + n_window * groups[KV_WINDOW].page_bytes;
+    i->table_bytes = kv_table_bytes(&tables, n_pages, n_window);
 }
 
 static void print_json(const struct info *i)
@@ -219,7 +219,7 @@ static int info_run(const struct command *command, int argc, char **argv)
         error_set(&err, ERROR_INPUT, "which model? usage: radish info FILE|DIR");
         return command_fail(command, &err, EXIT_USAGE);
     }
-    if (runtime_open_model(&model, &err))
+    if (runtime_open_model(&model, runtime_options.context, &err))
         return command_fail(command, &err, EXIT_FAILED);
     int failed = info_print(&model, &err);
     model_close(&model);

@@ -16,7 +16,7 @@
 #include "model/quantize.h"
 #include "sched/scheduler.h"
 
-enum { MAX_BATCH_ROWS = 512, MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
+enum { MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
 
 #define LEAST_RESERVE ((uint64_t)512 << 20)
 
@@ -95,9 +95,9 @@ bool runtime_parse(const struct command *command, struct option_set *set, int ar
     return false;
 }
 
-int runtime_open_model(struct model *m, struct error *err)
+int runtime_open_model(struct model *m, uint32_t context, struct error *err)
 {
-    struct model_options options = {.context = runtime_options.context};
+    struct model_options options = {.context = context};
     enum tensor_type type;
     if (runtime_options.quantize) {
         if (!quantize_type(runtime_options.quantize, &type))
@@ -108,18 +108,28 @@ int runtime_open_model(struct model *m, struct error *err)
     return model_open(m, runtime_options.model_path, &options, err);
 }
 
+/* `n_vocab`: rows of the embedding, 0: not known. */
+static int checkpoint_tokenizer(const struct checkpoint *c, uint32_t n_vocab,
+                                struct tokenizer **out, struct error *err)
+{
+    return c->kind == CHECKPOINT_GGUF ? tokenizer_open(out, c->gguf, err)
+                                      : tokenizer_open_directory(out, c->path, n_vocab, err);
+}
+
 int runtime_open_tokenizer(struct tokenizer **out, struct error *err)
 {
     const char *path = runtime_options.model_path;
+    struct checkpoint *c;
     struct stat info;
-    struct gguf gguf;
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return tokenizer_open_directory(out, path, 0, err);
-    if (gguf_open(&gguf, path, err))
-        return -1;
-    int failed = tokenizer_open(out, &gguf, err);
-    gguf_close(&gguf);
-    return failed;
+    int failed;
+    if (checkpoint_open(&c, path, err) == 0) {
+        failed = checkpoint_tokenizer(c, 0, out, err);
+        checkpoint_close(c);
+    } else { /* a directory may have a tokenizer and no model */
+        failed = stat(path, &info) != 0 || !S_ISDIR(info.st_mode) ||
+                 tokenizer_open_directory(out, path, 0, err);
+    }
+    return failed ? -1 : 0;
 }
 
 static void progress_show(void *context, double done)
@@ -170,8 +180,8 @@ static int pages_count(const struct kv_group groups[KV_GROUPS], uint64_t weight_
                                                  limits->max_seqs, limits->max_rows);
     } else {
         uint32_t n_pages;
-        kv_split(bytes, groups, &tables, limits->max_seqs, limits->max_rows, &n_pages,
-                 &limits->n_window_pages);
+        kv_split(bytes, groups, &tables, limits->max_seqs, limits->max_rows,
+                 runtime_options.context, &n_pages, &limits->n_window_pages);
         n = n_pages;
     }
     uint64_t page_bytes = (uint64_t)groups[KV_FULL].page_bytes + groups[KV_WINDOW].page_bytes +
@@ -221,8 +231,8 @@ static int context_choose(struct runtime *r, uint32_t trained, struct engine_lim
 static struct engine_limits limits_from_options(void)
 {
     return (struct engine_limits){
-        .max_rows = MAX_BATCH_ROWS > runtime_options.max_seqs ? MAX_BATCH_ROWS
-                                                              : runtime_options.max_seqs,
+        .max_rows = RUNTIME_BATCH_ROWS > runtime_options.max_seqs ? RUNTIME_BATCH_ROWS
+                                                                  : runtime_options.max_seqs,
         .max_seqs = runtime_options.max_seqs,
         .n_threads = runtime_options.n_threads,
         .pinning = (enum pinning)runtime_options.pinning,
@@ -296,10 +306,7 @@ static int threads_check(struct error *err)
 
 int runtime_model_tokenizer(const struct model *m, struct tokenizer **out, struct error *err)
 {
-    const struct checkpoint *c = m->checkpoint;
-    return c->kind == CHECKPOINT_GGUF
-               ? tokenizer_open(out, c->gguf, err)
-               : tokenizer_open_directory(out, c->path, m->hparams.n_vocab, err);
+    return checkpoint_tokenizer(m->checkpoint, m->hparams.n_vocab, out, err);
 }
 
 static int prompts_open(struct runtime *r, enum runtime_use use, struct error *err)
@@ -310,11 +317,23 @@ static int prompts_open(struct runtime *r, enum runtime_use use, struct error *e
     return prompt_maker_open(&r->prompt, tokenizer, runtime_options.template_path, err);
 }
 
+/* The cache may have made the context so short that other frequencies are meant. */
+static int rope_follow(struct runtime *r, struct error *err)
+{
+    uint32_t opened = runtime_options.context ? runtime_options.context
+                                              : r->model.hparams.n_context;
+    uint32_t most = r->model.hparams.n_context_short;
+    if (most == 0 || opened <= most || r->context > most)
+        return 0;
+    model_close(&r->model);
+    return runtime_open_model(&r->model, r->context, err);
+}
+
 static int cpu_open(struct runtime *r, enum runtime_use use, struct error *err)
 {
     struct engine_limits limits = limits_from_options();
     struct kv_group groups[KV_GROUPS] = {0};
-    if (threads_check(err) || runtime_open_model(&r->model, err) || prompts_open(r, use, err))
+    if (threads_check(err) || runtime_open_model(&r->model, runtime_options.context, err))
         return -1;
     kv_groups(&r->model.hparams, limits.kv_type, groups);
     if (use == RUNTIME_COMPUTES) {
@@ -322,7 +341,8 @@ static int cpu_open(struct runtime *r, enum runtime_use use, struct error *err)
         groups[KV_WINDOW] = (struct kv_group){0};
     }
     if (pages_count(groups, r->model.weight_bytes, &limits, err) ||
-        context_choose(r, r->model.hparams.n_context, &limits, err))
+        context_choose(r, r->model.hparams.n_context, &limits, err) || rope_follow(r, err) ||
+        prompts_open(r, use, err))
         return -1;
     name_from_path(r->model_name, sizeof r->model_name, runtime_options.model_path);
     r->quantisation = model_quantisation(&r->model);

@@ -49,6 +49,8 @@ struct runtime {
 
 /* What it is opened for: to answer, with prompts and a scheduler, or for the engine alone, all of
  * whose KV is then in one group, and a tokenizer only if the model has one. */
+enum { RUNTIME_BATCH_ROWS = 512 }; /* that are computed at once, unless more sequences run */
+
 enum runtime_use { RUNTIME_ANSWERS, RUNTIME_COMPUTES };
 
 /* Memory for a page of the cache beside its KV. */
@@ -59,7 +61,8 @@ int runtime_open(struct runtime *r, enum runtime_use use, struct error *err);
 void runtime_close(struct runtime *r);
 
 /* Only the files, for commands that compute nothing; only what is of the tokenizer in them. */
-int runtime_open_model(struct model *m, struct error *err);
+/* `context`: that it is opened for, 0: as trained. */
+int runtime_open_model(struct model *m, uint32_t context, struct error *err);
 int runtime_open_tokenizer(struct tokenizer **out, struct error *err);
 /* The tokenizer of an open model. */
 int runtime_model_tokenizer(const struct model *m, struct tokenizer **out, struct error *err);

@@ -28,6 +28,14 @@ static uint64_t running_pages(uint32_t window, uint32_t n_seqs, uint32_t chunk_r
     return ((uint64_t)window + chunk_rows) * n_seqs;
 }
 
+uint64_t kv_running_pages(const struct kv_group groups[KV_GROUPS], uint32_t n_seqs,
+                          uint32_t n_tokens, uint32_t chunk_rows)
+{
+    uint32_t window = groups[KV_WINDOW].window;
+    return window ? min_u64(running_pages(window, n_seqs, chunk_rows), (uint64_t)n_seqs * n_tokens)
+                  : 0;
+}
+
 uint64_t kv_table_bytes(const struct kv_tables *tables, uint64_t n_pages, uint64_t n_window_pages)
 {
     return n_pages * tables->page_bytes + n_window_pages * tables->window_page_bytes;
@@ -35,7 +43,7 @@ uint64_t kv_table_bytes(const struct kv_tables *tables, uint64_t n_pages, uint64
 
 void kv_split(uint64_t budget_bytes, const struct kv_group groups[KV_GROUPS],
               const struct kv_tables *tables, uint32_t max_seqs, uint32_t chunk_rows,
-              uint32_t *n_pages, uint32_t *n_window_pages)
+              uint32_t n_wanted, uint32_t *n_pages, uint32_t *n_window_pages)
 {
     uint64_t page = (uint64_t)groups[KV_FULL].page_bytes + tables->page_bytes;
     uint64_t window_page = (uint64_t)groups[KV_WINDOW].page_bytes + tables->window_page_bytes;
@@ -51,7 +59,11 @@ void kv_split(uint64_t budget_bytes, const struct kv_group groups[KV_GROUPS],
     uint64_t quarter = budget_bytes / (POSITIONS_PER_WINDOW_PAGE * page + window_page);
     uint64_t running = min_u64(running_pages(window, max_seqs, chunk_rows),
                                budget_bytes / 2 / window_page);
-    uint64_t n = max_u64(max_u64(quarter, running), running_pages(window, 1, chunk_rows));
+    uint64_t n = max_u64(quarter, running);
+    if (n_wanted)
+        n = min_u64(
+            n, budget_bytes > n_wanted * page ? (budget_bytes - n_wanted * page) / window_page : 0);
+    n = max_u64(n, running_pages(window, 1, chunk_rows));
     /* Where the window pages are hardly enough for one sequence, no sequence may be longer. */
     *n_window_pages = to_u32(min_u64(n, same));
     *n_pages = to_u32(n < same ? (budget_bytes - n * window_page) / page : same);

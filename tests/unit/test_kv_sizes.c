@@ -24,12 +24,12 @@ TEST(kv_sizes, one_group_gets_all)
 {
     const struct kv_group groups[KV_GROUPS] = {{30, 23040, 0}};
     uint32_t n, n_window = 9;
-    kv_split(GIB, groups, &none, 16, CHUNK, &n, &n_window);
+    kv_split(GIB, groups, &none, 16, CHUNK, 0, &n, &n_window);
     CHECK_INT(n, GIB / 23040);
     CHECK_INT(n_window, 0);
-    kv_split(23039, groups, &none, 16, CHUNK, &n, &n_window);
+    kv_split(23039, groups, &none, 16, CHUNK, 0, &n, &n_window);
     CHECK_INT(n, 0);
-    kv_split(UINT64_MAX, groups, &none, 16, CHUNK, &n, &n_window);
+    kv_split(UINT64_MAX, groups, &none, 16, CHUNK, 0, &n, &n_window);
     CHECK_INT(n, UINT32_MAX);
     CHECK_INT(kv_window_pages(1000, 0, 16, CHUNK), 0);
 }
@@ -43,7 +43,7 @@ TEST(kv_sizes, budgets_of_all_sizes)
                 struct kv_group groups[KV_GROUPS] = {gemma[0], gemma[1]};
                 uint32_t n, n_window;
                 groups[KV_WINDOW].window = window;
-                kv_split(budget, groups, &none, max_seqs, CHUNK, &n, &n_window);
+                kv_split(budget, groups, &none, max_seqs, CHUNK, 0, &n, &n_window);
                 CHECK(bytes_of(groups, n, n_window) <= budget);
                 CHECK(bytes_of(groups, n + 1, n_window + 1) > budget);
                 CHECK(n_window <= n);
@@ -65,7 +65,7 @@ TEST(kv_sizes, layers_that_all_have_windows)
     const struct kv_group groups[KV_GROUPS] = {{0, 0, 0}, {32, 131072, 4096}};
     const struct kv_tables tables = {200, 25};
     uint32_t n, n_window;
-    kv_split(GIB, groups, &tables, 16, CHUNK, &n, &n_window);
+    kv_split(GIB, groups, &tables, 16, CHUNK, 0, &n, &n_window);
     CHECK_INT(n_window, GIB / (131072 + 25 + 4 * 200));
     CHECK(n >= 4 * n_window && n < 4 * n_window + 1000);
     CHECK_INT(kv_window_pages(1 << 20, 4096, 16, CHUNK), 1 << 18);
@@ -80,19 +80,19 @@ TEST(kv_sizes, tables_are_paid_for)
     const struct kv_tables tables = {260, 25};
     struct kv_group tiny[KV_GROUPS] = {{2, 256, 0}};
     uint32_t n, n_window, without;
-    kv_split(GIB, tiny, &tables, 16, CHUNK, &n, &n_window);
+    kv_split(GIB, tiny, &tables, 16, CHUNK, 0, &n, &n_window);
     CHECK_INT(n, GIB / (256 + 260));
     CHECK_INT(n_window, 0);
     for (uint64_t budget = 1; budget < 4096 * GIB; budget = budget * 3 / 2 + 1) {
         tiny[KV_WINDOW] = (struct kv_group){10, 1280, 512};
-        kv_split(budget, tiny, &tables, 16, CHUNK, &n, &n_window);
+        kv_split(budget, tiny, &tables, 16, CHUNK, 0, &n, &n_window);
         CHECK(bytes_of(tiny, n, n_window) + kv_table_bytes(&tables, n, n_window) <= budget);
         CHECK(n == UINT32_MAX ||
               bytes_of(tiny, n + 1, n_window + 1) + kv_table_bytes(&tables, n + 1, n_window + 1) >
                   budget);
     }
-    kv_split(64 * GIB, gemma, &tables, 16, CHUNK, &n, &n_window);
-    kv_split(64 * GIB, gemma, &none, 16, CHUNK, &without, &n_window);
+    kv_split(64 * GIB, gemma, &tables, 16, CHUNK, 0, &n, &n_window);
+    kv_split(64 * GIB, gemma, &none, 16, CHUNK, 0, &without, &n_window);
     CHECK(n < without && n > without - without / 100);
 }
 
@@ -103,8 +103,27 @@ TEST(kv_sizes, what_is_left_over_makes_no_sequence_too_long)
     for (uint64_t budget = bytes_of(gemma, 2, 2); budget < 600 * bytes_of(gemma, 1, 1);
          budget += gemma[KV_FULL].page_bytes) {
         uint32_t n, n_window;
-        kv_split(budget, gemma, &none, 16, CHUNK, &n, &n_window);
+        kv_split(budget, gemma, &none, 16, CHUNK, 0, &n, &n_window);
         CHECK_INT(n, n_window);
+    }
+}
+
+/* Who asks for a length and gives what `radish info` names for it gets it. */
+TEST(kv_sizes, the_length_that_is_asked_for_goes_first)
+{
+    const struct kv_tables tables = {260, 25};
+    uint32_t n, n_window;
+    for (uint32_t n_tokens = 100; n_tokens < 1 << 20; n_tokens *= 3) {
+        uint64_t running = kv_running_pages(gemma, 1, n_tokens, CHUNK);
+        uint64_t budget = bytes_of(gemma, n_tokens, (uint32_t)running) +
+                          kv_table_bytes(&tables, n_tokens, running);
+        kv_split(budget, gemma, &tables, 1, CHUNK, n_tokens, &n, &n_window);
+        CHECK_INT(n, n_tokens);
+        CHECK_INT(n_window, running);
+        kv_split(budget, gemma, &tables, 16, CHUNK, 0, &n, &n_window);
+        CHECK(n <= n_tokens);
+        kv_split(2 * budget, gemma, &tables, 4, CHUNK, n_tokens, &n, &n_window);
+        CHECK(n >= n_tokens && n_window > running);
     }
 }
 
