@@ -434,3 +434,9 @@ const struct tree_stats *prefix_tree_stats(const struct prefix_tree *t)
 {
     return &t->stats;
 }
+
+void prefix_tree_keep_end(struct prefix_tree *t, node_id node)
+{
+    if (!node_is_root(t, node) && !t->nodes[node].gone && t->window.nodes[node].n_forks == 0)
+        window_keep_end(t, node);
+}

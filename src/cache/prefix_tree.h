@@ -102,6 +102,10 @@ node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *
 node_id prefix_tree_lock_path(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
                               uint32_t n, uint64_t now_ns);
 
+/* In a tree with window pages: what it takes to go on behind a locked node's end is kept as if
+ * sequences had parted there (tree_window.c). */
+void prefix_tree_keep_end(struct prefix_tree *t, node_id node);
+
 /* Lays the runs of positions [0, depth of node) into `out`, at most `max`; returns how many
  * there are (more than `max`: `out` holds nothing of use, call again with more room). */
 uint32_t prefix_tree_pages(const struct prefix_tree *t, node_id node, struct page_run *out,

@@ -238,6 +238,9 @@ static void take_prefill(struct scheduler *s, struct sequence *seq, const float 
     flight_advance(&s->waiting, seq);
     if (seq->n_computed < seq->prefill_end)
         return;
+    if (r->keeps_prompt && s->cache.window && seq->node != NODE_NONE &&
+        seq->n_tokens == r->n_tokens)
+        prefix_tree_keep_end(s->cache.tree, seq->node);
     if (r->pin_ns && !r->is_pinned && seq->node != NODE_NONE)
         r->is_pinned = scheduler_pin(s, seq->node, r->pin_ns);
     if (logits && seq->n_tokens == r->n_tokens)

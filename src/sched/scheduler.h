@@ -102,7 +102,9 @@ struct request {
     bool no_cache;       /* neither match nor insert */
     bool explain;        /* fill in `miss` */
     bool explain_others; /* ... and look into other namespaces for it */
-    uint64_t pin_ns;     /* pin the prompt in the cache for so long; 0: not */
+    bool keeps_prompt; /* the next turn goes on behind the prompt, without all of the answer: where
+                          layers have windows, what that takes is kept for a while */
+    uint64_t pin_ns;   /* pin the prompt in the cache for so long; 0: not */
 
     atomic_bool canceled; /* set by scheduler_cancel */
     atomic_bool in_batch; /* counted among the live requests of the batch that is running */

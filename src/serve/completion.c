@@ -257,6 +257,8 @@ static void request_fill(struct completion *c, uint32_t choice)
     r->leader = choice > first ? &c->choices[first].request : NULL;
     r->explain = choice == 0 && c->wants_map;
     r->explain_others = r->explain && c->requester.is_operator;
+    /* Templates leave out what was thought before the last question. */
+    r->keeps_prompt = c->kind == REQUEST_CHAT && c->api->options->prompt->style.think_begin;
     r->pin_ns = (uint64_t)((double)p->pin_s * 1e3 + 0.5) * 1000000; /* in whole milliseconds */
 }
 

@@ -111,6 +111,46 @@ TEST(scheduler_window, conversations_go_on_under_pressure)
     fixture_close(&f);
 }
 
+/* A model that thinks: the next turn has what was asked, and of the answer only the end. */
+static uint32_t think_on(struct fixture *f, struct talk *t, bool keeps_prompt)
+{
+    for (uint32_t i = 0; i < 30; i++, t->n++)
+        t->tokens[t->n] = (int32_t)((t->n * 5 + t->seed * 17) % 60);
+    struct client *c = client_make(t->tokens, t->n, 2 * W);
+    c->request.ignore_end = true;
+    c->request.keeps_prompt = keeps_prompt;
+    run_one(f, c);
+    check_answer(c, LIMIT);
+    uint32_t cached = c->request.prompt_cached;
+    memcpy(t->tokens + t->n, c->got + c->n_got - 5, 5 * sizeof *c->got);
+    t->n += 5;
+    client_free(c);
+    return cached;
+}
+
+TEST(scheduler_window, the_end_of_a_prompt_is_kept_where_thoughts_are_dropped)
+{
+    enum { TALKS = 4, TURNS = 8 };
+    uint32_t cached[2] = {0}, most = 0;
+    for (int keeps = 0; keeps < 2; keeps++) {
+        struct fixture f;
+        struct fixture_options o = windowed(3 * TALKS * TAIL + W + 48 + 8);
+        struct talk talks[TALKS];
+        fixture_open(&f, &o);
+        most = 0;
+        for (uint32_t i = 0; i < TALKS; i++)
+            talks[i] = (struct talk){.seed = i};
+        for (uint32_t turn = 0; turn < TURNS; turn++)
+            for (uint32_t i = 0; i < TALKS; i++) {
+                most += turn ? talks[i].n - 5 : 0; /* the prompt before */
+                cached[keeps] += think_on(&f, &talks[i], keeps);
+            }
+        fixture_close(&f);
+    }
+    CHECK_INT(cached[1], most);
+    CHECK(cached[0] < most - most / 5);
+}
+
 /* Several conversations begin with the same prompt. One of them goes on, the others are pushed out
  * by what else is asked; still the next one begins at the end of what they share. */
 TEST(scheduler_window, a_shared_prompt_is_gone_on_from_when_one_conversation_is_left)
