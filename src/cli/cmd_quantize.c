@@ -1,13 +1,16 @@
-/* `radish quantize`: a model once more, with smaller weights. */
+/* `radish quantize`: a model once more, as a GGUF file with smaller weights. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/runtime.h"
+#include "model/gguf_export.h"
 #include "model/quantize.h"
 #include "model/requantize.h"
+#include "prompt/tokenizer_export.h"
 
 static const char *type_name = "q8_0";
 static uint32_t n_threads;
@@ -32,10 +35,36 @@ static void progress_show(void *context, double done)
 static int check_paths(const char *in, const char *out, struct error *err)
 {
     struct stat from, to;
-    if (stat(in, &from) == 0 && stat(out, &to) == 0 && from.st_dev == to.st_dev &&
-        from.st_ino == to.st_ino)
+    if (stat(out, &to) != 0)
+        return 0;
+    if (S_ISDIR(to.st_mode))
+        return error_set(err, ERROR_INPUT, "%s is a directory; the result is a file: %s/NAME.gguf",
+                         out, out);
+    if (stat(in, &from) == 0 && from.st_dev == to.st_dev && from.st_ino == to.st_ino)
         return error_set(err, ERROR_INPUT, "%s: the result needs a name of its own", out);
     return 0;
+}
+
+static int export_model(const char *in, const char *out, struct parallel *pool,
+                        const struct requantize_options *options, struct requantize_result *result,
+                        struct error *err)
+{
+    struct gguf_writer tokenizer = {0};
+    enum tokenizer_written written;
+    struct model model;
+    if (model_open(&model, in, NULL, err))
+        return -1;
+    int failed = tokenizer_export(in, model.hparams.n_vocab, &tokenizer, &written, err) ||
+                 gguf_export(&model, &tokenizer, out, pool, options, result, err);
+    if (!failed && written == TOKENIZER_NONE)
+        log_warn("%s has no tokenizer, and so %s has none", in, out);
+    if (!failed && written == TOKENIZER_ODD)
+        log_warn("%s has its tokenizer as tokenizer.huggingface.json, which other programs may not "
+                 "read",
+                 out);
+    gguf_writer_free(&tokenizer);
+    model_close(&model);
+    return failed;
 }
 
 static int write_model(const char *in, const char *out, struct requantize_options *options,
@@ -49,8 +78,10 @@ static int write_model(const char *in, const char *out, struct requantize_option
         cpu_topology_close(&cpus);
     }
     int failed = check_paths(in, out, err) || checkpoint_open(&from, in, err) ||
-                 parallel_open(&pool, n_threads ? n_threads : 1, NULL, err) ||
-                 requantize(from, out, pool, options, result, err);
+                 parallel_open(&pool, n_threads ? n_threads : 1, NULL, err);
+    if (!failed)
+        failed = from->kind == CHECKPOINT_GGUF ? requantize(from, out, pool, options, result, err)
+                                               : export_model(in, out, pool, options, result, err);
     parallel_close(pool);
     checkpoint_close(from);
     return failed;
@@ -67,7 +98,7 @@ static int quantize_run(const struct command *command, int argc, char **argv)
         return status;
     options.again = again;
     if (set.operands.n != 2) {
-        error_set(&err, ERROR_INPUT, "from what to what? usage: radish quantize IN.gguf OUT.gguf");
+        error_set(&err, ERROR_INPUT, "from what to what? usage: radish quantize IN OUT.gguf");
         return command_fail(command, &err, EXIT_USAGE);
     }
     if (!quantize_type(type_name, &options.type)) {
@@ -80,7 +111,7 @@ static int quantize_run(const struct command *command, int argc, char **argv)
         fprintf(stderr, "\r\033[K");
     if (failed)
         return command_fail(command, &err, err.code == ERROR_INPUT ? EXIT_USAGE : EXIT_FAILED);
-    printf("%s: %u of %u tensors quantised, %.1f MiB of %.1f MiB\n", out, result.n_changed,
+    printf("%s: %u of %u tensors converted, %.1f MiB of %.1f MiB\n", out, result.n_changed,
            result.n_tensors, (double)result.bytes_after / (1 << 20),
            (double)result.bytes_before / (1 << 20));
     return EXIT_OK;
@@ -88,8 +119,8 @@ static int quantize_run(const struct command *command, int argc, char **argv)
 
 const struct command command_quantize = {
     .name = "quantize",
-    .summary = "write a model again with smaller weights",
-    .usage = "IN.gguf OUT.gguf [--type q4_k]",
-    .example = "radish quantize model-f16.gguf model-q4_k.gguf --type q4_k",
+    .summary = "write a model as a GGUF file with smaller weights",
+    .usage = "IN OUT.gguf [--type q4_k]",
+    .example = "radish quantize ~/models/Qwen3-0.6B qwen3-q4_k.gguf --type q4_k",
     .run = quantize_run,
 };

@@ -160,6 +160,16 @@ static const struct architecture *find_config(const char *name)
     return NULL;
 }
 
+struct tensor_names architecture_names(const struct architecture *a, bool is_gguf, enum slot slot)
+{
+    struct tensor_names own = is_gguf ? (struct tensor_names){a->gguf_names, a->n_gguf_names}
+                                      : (struct tensor_names){a->config_names, a->n_config_names};
+    for (size_t i = 0; i < own.count; i++)
+        if (own.names[i].slot == slot)
+            return own;
+    return is_gguf ? gguf_names : config_names;
+}
+
 const struct architecture *architecture_named(const char *name)
 {
     return find_config(name);

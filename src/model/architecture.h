@@ -105,6 +105,8 @@ struct tensor_names {
     size_t count;
 };
 extern const struct tensor_names gguf_names, config_names;
+struct architecture;
+struct tensor_names architecture_names(const struct architecture *a, bool is_gguf, enum slot slot);
 
 enum { NORMS_BEFORE = 1, NORMS_AFTER = 2, NORMS_BOTH = 3 }; /* each block */
 enum qk_norm { QK_NORM_NONE, QK_NORM_HEADS, QK_NORM_WHOLE };
@@ -140,6 +142,8 @@ struct architecture {
     const char *title;            /* for people: "Gemma 3" */
     const char *types[MAX_NAMES]; /* config.json's model_type; the first is the row's name */
     const char *gguf;             /* general.architecture; NULL: none */
+    /* What it is called in a GGUF file that is written, if not that: without experts, with. */
+    const char *written_as[2];
     /* GGUF: the row is meant only where this is set, and where `when_is` is not 0, to that; or
      * where it is not set and there are tensors whose names end so. */
     bool has_when;

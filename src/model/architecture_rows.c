@@ -206,6 +206,26 @@ static const struct tensor_name norms_glm4[] = {
 static const struct tensor_name ffn_norm_as_post[] = {
     {SLOT_FFN_NORM, "post_attention_norm.weight"},
 };
+/* What llama.cpp wants in one piece. */
+static const struct tensor_name fused_up[] = {
+    {SLOT_GATE, "ffn_up.weight", LAYOUT_HALVES},
+    {SLOT_GATE, "ffn_gate.weight"},
+    {SLOT_UP, "ffn_up.weight", LAYOUT_HALVES},
+    {SLOT_UP, "ffn_up.weight"},
+};
+static const struct tensor_name fused_all[] = {
+    {SLOT_Q, "attn_qkv.weight", LAYOUT_QKV},     {SLOT_Q, "attn_q.weight"},
+    {SLOT_K, "attn_qkv.weight", LAYOUT_QKV},     {SLOT_K, "attn_k.weight"},
+    {SLOT_V, "attn_qkv.weight", LAYOUT_QKV},     {SLOT_V, "attn_v.weight"},
+    {SLOT_GATE, "ffn_up.weight", LAYOUT_HALVES}, {SLOT_GATE, "ffn_gate.weight"},
+    {SLOT_UP, "ffn_up.weight", LAYOUT_HALVES},   {SLOT_UP, "ffn_up.weight"},
+};
+static const struct tensor_name fused_experts[] = {
+    {SLOT_EXPERT_GATE, "ffn_gate_up_exps.weight", LAYOUT_HALVES},
+    {SLOT_EXPERT_GATE, "ffn_gate_exps.weight"},
+    {SLOT_EXPERT_UP, "ffn_gate_up_exps.weight", LAYOUT_HALVES},
+    {SLOT_EXPERT_UP, "ffn_up_exps.weight"},
+};
 static const struct tensor_name gpt_oss_names[] = {
     {SLOT_EXPERT_GATE, "mlp.experts.gate_up_proj", LAYOUT_TRANSPOSED_PAIRS},
     {SLOT_EXPERT_GATE, "mlp.experts.gate_up_proj", LAYOUT_PAIRS},
@@ -236,6 +256,7 @@ const struct architecture architecture_rows[] = {
         .title = "Mistral",
         .types = {"mistral"},
         DEFAULTS(mistral_defaults),
+        .written_as = {"llama"},
         .norms = NORMS_BEFORE,
         .rope = ROPE_NEOX,
         .window = WINDOW_EVERYWHERE,
@@ -270,6 +291,7 @@ const struct architecture architecture_rows[] = {
         .types = {"mistral4"},
         .gguf = "mistral4",
         DEFAULTS(mistral4_defaults),
+        GGUF_NAMES(fused_experts),
         .norms = NORMS_BEFORE,
         .rope = ROPE_NORM,
         .gguf_rope = ROPE_NORM,
@@ -360,6 +382,7 @@ const struct architecture architecture_rows[] = {
         DEFAULTS(gemma4_defaults),
         CONFIG_NAMES(norms_both),
         .needs_scaling = true,
+        GGUF_NAMES(fused_experts),
         .norms = NORMS_BOTH,
         .qk_norm = QK_NORM_HEADS,
         .activation = ACTIVATION_GELU_TANH,
@@ -384,6 +407,7 @@ const struct architecture architecture_rows[] = {
         .types = {"phi3"},
         .gguf = "phi3",
         DEFAULTS(phi3_defaults),
+        GGUF_NAMES(fused_all),
         .norms = NORMS_BEFORE,
         .rope = ROPE_NEOX,
         .gguf_rope = ROPE_NEOX,
@@ -457,6 +481,7 @@ const struct architecture architecture_rows[] = {
         .types = {"granitemoehybrid"},
         .gguf = "granitehybrid",
         DEFAULTS(granitehybrid_defaults),
+        .written_as = {"granite", "granitemoe"},
         .norms = NORMS_BEFORE,
         .rope = ROPE_NEOX,
         .gguf_rope = ROPE_NORM,
@@ -473,6 +498,7 @@ const struct architecture architecture_rows[] = {
         .types = {"glm"},
         .gguf = "chatglm",
         DEFAULTS(glm_defaults),
+        GGUF_NAMES(fused_up),
         .norms = NORMS_BEFORE,
         .rope = ROPE_NORM,
         .gguf_rope = ROPE_NORM,
@@ -483,6 +509,7 @@ const struct architecture architecture_rows[] = {
         .gguf = "glm4",
         DEFAULTS(glm_defaults),
         CONFIG_NAMES(norms_glm4),
+        GGUF_NAMES(fused_up),
         .norms = NORMS_BOTH,
         .rope = ROPE_NORM,
         .gguf_rope = ROPE_NORM,
@@ -508,6 +535,7 @@ const struct architecture architecture_rows[] = {
         .title = "GLM-4.7-Flash",
         .types = {"glm4_moe_lite"},
         DEFAULTS(glm4_moe_lite_defaults),
+        .written_as = {"deepseek2", "deepseek2"},
         .norms = NORMS_BEFORE,
         .rope = ROPE_NORM,
         .has_mla = true,

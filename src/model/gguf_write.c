@@ -49,12 +49,54 @@ void gguf_add_value(struct gguf_writer *w, const struct gguf_value *value)
         add_string(out, value->strings[i]);
 }
 
+void gguf_add_values(struct gguf_writer *w, const struct gguf_writer *from)
+{
+    strbuf_add(&w->values, strbuf_str(&from->values), from->values.len);
+    w->values.failed = w->values.failed || from->values.failed;
+    w->n_values += from->n_values;
+}
+
+static void add_scalar(struct gguf_writer *w, const char *key, enum gguf_type type,
+                       const void *data)
+{
+    gguf_add_value(w, &(struct gguf_value){.key = {key, strlen(key)}, .type = type, .data = data});
+}
+
 void gguf_add_u32(struct gguf_writer *w, const char *key, uint32_t value)
 {
     uint8_t bytes[4] = {(uint8_t)value, (uint8_t)(value >> 8), (uint8_t)(value >> 16),
                         (uint8_t)(value >> 24)};
-    gguf_add_value(
-        w, &(struct gguf_value){.key = {key, strlen(key)}, .type = GGUF_U32, .data = bytes});
+    add_scalar(w, key, GGUF_U32, bytes);
+}
+
+void gguf_add_f32(struct gguf_writer *w, const char *key, float value)
+{
+    add_scalar(w, key, GGUF_F32, &value);
+}
+
+void gguf_add_bool(struct gguf_writer *w, const char *key, bool value)
+{
+    add_scalar(w, key, GGUF_BOOL, &(uint8_t){value});
+}
+
+void gguf_add_string(struct gguf_writer *w, const char *key, const char *bytes, size_t len)
+{
+    gguf_add_value(w, &(struct gguf_value){.key = {key, strlen(key)},
+                                           .type = GGUF_STRING,
+                                           .strings = &(struct gguf_string){bytes, len}});
+}
+
+void gguf_add_array(struct gguf_writer *w, const char *key, enum gguf_type type, const void *items,
+                    uint64_t count)
+{
+    bool is_text = type == GGUF_STRING;
+    gguf_add_value(w,
+                   &(struct gguf_value){.key = {key, strlen(key)},
+                                        .type = GGUF_ARRAY,
+                                        .item_type = type,
+                                        .count = count,
+                                        .data = is_text ? NULL : items,
+                                        .strings = is_text ? (struct gguf_string *)items : NULL});
 }
 
 void gguf_add_tensor(struct gguf_writer *w, struct gguf_string name, enum tensor_type type,
@@ -85,8 +127,8 @@ int gguf_write_head(const struct gguf_writer *w, FILE *out, const char *path, st
     size_t size = head.len + w->values.len + w->tensors.len;
     bool failed = head.failed || w->values.failed || w->tensors.failed;
     bool written = !failed && fwrite(head.data, 1, head.len, out) == head.len &&
-                   fwrite(w->values.data, 1, w->values.len, out) == w->values.len &&
-                   fwrite(w->tensors.data, 1, w->tensors.len, out) == w->tensors.len &&
+                   fwrite(strbuf_str(&w->values), 1, w->values.len, out) == w->values.len &&
+                   fwrite(strbuf_str(&w->tensors), 1, w->tensors.len, out) == w->tensors.len &&
                    fwrite(zeros, 1, gguf_padded(size) - size, out) == gguf_padded(size) - size;
     strbuf_free(&head);
     if (failed)

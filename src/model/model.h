@@ -53,11 +53,13 @@ enum rope_kind {
 
 /* How q and k are turned: value i of a pair by position * frequencies[i]. Whatever scaling the
  * model asks for (linear, YaRN, Llama 3, longrope, proportional) is in the frequencies already. */
+struct rope_spec;
 struct rope {
     enum rope_kind kind;
-    uint32_t dim;        /* values of a head that are turned, the first ones but in MLA */
-    double *frequencies; /* [dim / 2] radians a position */
-    float amplitude;     /* of cos and sin */
+    uint32_t dim;                 /* values of a head that are turned, the first ones but in MLA */
+    double *frequencies;          /* [dim / 2] radians a position */
+    float amplitude;              /* of cos and sin */
+    const struct rope_spec *spec; /* that they were made by; see rope_scaling.h */
 };
 
 /* Multi-head latent attention: keys and values are made from a latent vector, which is what the
@@ -78,8 +80,9 @@ struct layer_shape {
     uint32_t key_dim, value_dim; /* of a head as attention sees it; MLA: kv_rank + rope_dim,
                                     kv_rank, with one KV head, and values are the keys' beginning */
     uint32_t window;             /* positions seen, itself among them; 0: all */
-    uint32_t rope;               /* index of hparams.ropes, or ROPE_NONE */
-    uint32_t kv_layer;           /* whose keys and values it reads: its own, or an earlier one's */
+    bool is_windowed;  /* by kind, also where the window spans the context and `window` is 0 */
+    uint32_t rope;     /* index of hparams.ropes, or ROPE_NONE */
+    uint32_t kv_layer; /* whose keys and values it reads: its own, or an earlier one's */
     float attn_scale;
     uint32_t n_ff; /* of the dense block; 0: none */
     bool has_experts;

@@ -4,6 +4,7 @@
 #include "model/model_internal.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* GGUF has a number for it, config.json a name. */
@@ -152,6 +153,13 @@ static int is_listed_dense(struct loader *l, uint32_t layer, bool *is)
     return 0;
 }
 
+static bool has_tensor(const struct loader *l, uint32_t layer, const char *name)
+{
+    char text[64];
+    snprintf(text, sizeof text, "blk.%" PRIu32 ".%s.weight", layer, name);
+    return checkpoint_find(l->m->checkpoint, text) != NULL;
+}
+
 int read_layer_experts(struct loader *l, uint32_t layer, bool *has)
 {
     const struct settings *s = &l->settings;
@@ -176,5 +184,7 @@ int read_layer_experts(struct loader *l, uint32_t layer, bool *has)
         is_listed_dense(l, layer, &is_dense))
         return -1;
     *has = layer >= n_dense && !is_dense && (layer + 1) % step == 0 && layer % frequency == 0;
+    if (is_gguf(l)) /* which has no key for it */
+        *has = *has && (has_tensor(l, layer, "ffn_gate_inp") || !has_tensor(l, layer, "ffn_gate"));
     return 0;
 }

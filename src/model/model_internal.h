@@ -12,8 +12,7 @@ struct loader {
     const struct architecture *arch;
     struct settings settings;
     uint32_t context;             /* that it is opened for; 0: as trained */
-    bool *is_windowed;            /* [n_layers] by kind, also where the window spans the context */
-    bool has_windows;             /* any of them */
+    bool has_windows;             /* in any layer */
     enum presence qk_norm;        /* of the norms' weights, if the row has them */
     uint32_t n_prediction_layers; /* behind the last */
     bool is_tied;                 /* the head, as far as config.json says */
@@ -52,6 +51,44 @@ int take_floats(struct loader *l, const char *name, uint64_t n, float **out);
 int copy_transposed(struct loader *l, const struct weight *from, uint32_t n_stacks, uint32_t first,
                     uint32_t step, struct weight *out);
 int copy_kv_b(struct loader *l, const struct weight *from, bool is_key, struct weight *out);
+
+/* A tensor's two dimensions, in words that hyper-parameters turn into numbers. */
+enum extent {
+    ONE,
+    EMBD,
+    Q_DIM,
+    KV_DIM,
+    VALUES_DIM, /* of all heads together, as they go into attn_output */
+    Q_NORM_DIM,
+    K_NORM_DIM,
+    HEADS,
+    FF,
+    EXPERTS,
+    EXPERT_FF,
+    SHARED_FF,
+    LAYER_INPUT,
+    LAYER_INPUTS, /* of all layers */
+    Q_RANK,
+    MLA_Q_DIM,
+    KV_RANK,
+    KV_A_DIM,
+    K_B_ROWS,
+    NOPE_DIM,
+    V_B_ROWS,
+    VOCAB,
+};
+
+enum slot_kind { MATRIX, VECTOR, NORM };
+
+struct slot_info {
+    size_t place; /* in struct layer_weights, expert_weights, or model */
+    enum slot_kind kind;
+    enum extent rows, cols;
+};
+extern const struct slot_info slots[N_SLOTS];
+
+enum { NO_LAYER = UINT32_MAX }; /* a tensor of the model itself */
+uint32_t extent_value(const struct hparams *h, uint32_t layer, enum extent extent);
 
 /* Marks the matrices that are to be computed in another type. */
 void model_convert(struct model *m, enum tensor_type type);

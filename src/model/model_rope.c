@@ -100,6 +100,8 @@ static void choose_long(const struct ropes *r, struct rope_spec *spec)
     r->l->m->hparams.n_context_short = (uint32_t)fmin(spec->original, MAX_CONTEXT);
     spec->scaling = ROPE_SCALING_LONG;
     spec->divisors = context_of(r) > spec->original ? r->long_factors : r->short_factors;
+    spec->long_divisors = r->long_factors;
+    spec->short_divisors = r->short_factors;
 }
 
 /* YaRN as llama.cpp's files tell it. The logarithm's multiplier is mscale_all_dim, for models with
@@ -166,7 +168,7 @@ static int read_gguf_rope(struct ropes *r, uint32_t layer, struct rope_spec *spe
 {
     struct loader *l = r->l;
     const struct settings *s = &l->settings;
-    bool is_local = l->is_windowed[layer];
+    bool is_local = l->m->hparams.layers[layer].is_windowed;
     float base = 10000;
     if (setting_positive(s, SETTING_ROPE_BASE, OPTIONAL, &base))
         return -1;
@@ -221,14 +223,26 @@ static int read_long(struct ropes *r, struct setting_member at, struct rope_spec
     return 0;
 }
 
+/* A number as a GGUF file has it, so that the model gives the same bits from one. */
+static int member_float(const struct settings *s, struct setting_member at, const char *key,
+                        double *out)
+{
+    double value = NAN;
+    if (member_number(s, at, key, &value))
+        return -1;
+    if (!isnan(value))
+        *out = (float)value;
+    return 0;
+}
+
 static int read_yarn(const struct loader *l, struct setting_member at, struct rope_spec *spec)
 {
     const struct settings *s = &l->settings;
     bool truncates = true;
     spec->scaling = ROPE_SCALING_YARN;
-    if (member_number(s, at, "factor", &spec->factor) ||
-        member_number(s, at, "beta_fast", &spec->beta_fast) ||
-        member_number(s, at, "beta_slow", &spec->beta_slow) ||
+    if (member_float(s, at, "factor", &spec->factor) ||
+        member_float(s, at, "beta_fast", &spec->beta_fast) ||
+        member_float(s, at, "beta_slow", &spec->beta_slow) ||
         member_number(s, at, "mscale", &spec->mscale) ||
         member_number(s, at, "mscale_all_dim", &spec->mscale_all_dim) ||
         member_number(s, at, "attention_factor", &spec->amplitude) ||
@@ -298,8 +312,9 @@ static int find_object(const struct loader *l, uint32_t layer, struct setting_me
 {
     const struct settings *s = &l->settings;
     const struct json *parameters, *scaling;
-    const char *kind = l->is_windowed[layer] ? "sliding_attention" : "full_attention";
-    bool is_local = l->is_windowed[layer] && l->arch->has_local_rope;
+    const char *kind = l->m->hparams.layers[layer].is_windowed ? "sliding_attention"
+                                                               : "full_attention";
+    bool is_local = l->m->hparams.layers[layer].is_windowed && l->arch->has_local_rope;
     *is_nested = false;
     if (setting_object(s, SETTING_ROPE_SCALING, &scaling) ||
         setting_object(s, SETTING_ROPE_PARAMETERS, &parameters))
@@ -376,7 +391,7 @@ static int read_config_rope(struct ropes *r, uint32_t layer, struct rope_spec *s
 {
     struct loader *l = r->l;
     const struct settings *s = &l->settings;
-    bool is_local = l->is_windowed[layer] && l->arch->has_local_rope, is_nested;
+    bool is_local = l->m->hparams.layers[layer].is_windowed && l->arch->has_local_rope, is_nested;
     struct setting_member at;
     if (find_object(l, layer, &at, &is_nested) || setting_number(s, SETTING_ROPE_BASE, &spec->base))
         return -1;
@@ -403,12 +418,15 @@ static int add_rope(struct ropes *r, const struct rope_spec *spec, enum rope_kin
     if (h->n_ropes == MAX_ROPES)
         return refuse(r->l, "its layers have more than %d kinds of rope", MAX_ROPES);
     struct rope *rope = &h->ropes[h->n_ropes];
+    struct rope_spec *copy = arena_alloc(&r->l->m->memory, sizeof *copy);
     rope->kind = kind;
     rope->dim = spec->dim;
     rope->frequencies = arena_alloc_array(&r->l->m->memory, spec->dim / 2 + 1,
                                           sizeof *rope->frequencies);
-    if (!rope->frequencies)
+    if (!copy || !rope->frequencies)
         return refuse_memory(r->l);
+    *copy = *spec;
+    rope->spec = copy;
     rope->amplitude = (float)rope_compute(spec, rope->frequencies);
     for (uint32_t i = 0; i < spec->dim / 2; i++)
         if (!isfinite(rope->frequencies[i]))
@@ -464,7 +482,9 @@ static int has_rope(struct loader *l, uint32_t layer, bool *has)
     *has = true;
     switch (l->arch->rope_layers) {
     case ROPE_EVERYWHERE: return 0;
-    case ROPE_IN_WINDOWS: *has = l->is_windowed[layer] || !l->has_windows; return 0;
+    case ROPE_IN_WINDOWS:
+        *has = l->m->hparams.layers[layer].is_windowed || !l->has_windows;
+        return 0;
     case ROPE_BY_INTERVAL:
         if (setting_count(s, SETTING_ROPE_LAYERS) > 0) {
             if (setting_item_u32(s, SETTING_ROPE_LAYERS, layer, 0, 1, &flag))

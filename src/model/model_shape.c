@@ -165,6 +165,8 @@ static int read_window_pattern(struct loader *l, uint32_t i, bool *is_windowed)
 static int read_window_kind(struct loader *l, uint32_t i, bool *is_windowed)
 {
     uint32_t from = 0;
+    if (is_gguf(l) && setting_count(&l->settings, SETTING_WINDOW_PATTERN) > 0)
+        return read_window_pattern(l, i, is_windowed);
     switch (l->arch->window) {
     case WINDOW_NOWHERE: *is_windowed = false; return 0;
     case WINDOW_EVERYWHERE: *is_windowed = true; return 0;
@@ -207,9 +209,10 @@ static int read_windows(struct loader *l)
             return -1;
         if (l->arch->ends_full && i + 1 == h->n_layers)
             is_windowed = false;
-        l->is_windowed[i] = is_windowed && is_on && window > 0;
-        l->has_windows |= l->is_windowed[i];
-        h->layers[i].window = l->is_windowed[i] ? window : 0;
+        is_windowed = is_windowed && is_on && window > 0;
+        h->layers[i].is_windowed = is_windowed;
+        h->layers[i].window = is_windowed ? window : 0;
+        l->has_windows |= is_windowed;
     }
     return 0;
 }
@@ -260,7 +263,7 @@ static int read_head_dim(struct loader *l, uint32_t i)
                       "an embedding of %" PRIu32 " is not a multiple of %" PRIu32
                       " heads, and %s is missing",
                       n_embd, shape->n_heads, setting_name(s, SETTING_HEAD_DIM).text);
-    if (l->is_windowed[i])
+    if (shape->is_windowed)
         return setting_u32(s, SETTING_WINDOW_HEAD_DIM, OPTIONAL, 1, MAX_WIDTH, &shape->key_dim);
     if (setting_is_set(s, SETTING_PER_LAYER))
         return 0;
@@ -310,7 +313,7 @@ static int check_heads(const struct loader *l, uint32_t i)
     uint32_t value_dim = shape->key_dim;
     if (check_sharing(l, shape))
         return -1;
-    if (!l->is_windowed[i] &&
+    if (!shape->is_windowed &&
         setting_u32(&l->settings, SETTING_VALUE_DIM, OPTIONAL, 1, MAX_WIDTH, &value_dim))
         return -1;
     if (value_dim != shape->key_dim)
@@ -394,7 +397,8 @@ static int read_attn_scale(struct loader *l, struct layer_shape *shape)
         if (setting_positive(s, SETTING_ATTN_SCALAR, OPTIONAL, &scalar))
             return -1;
         shape->attn_scale = 1 / sqrtf(scalar);
-        return 0;
+        return is_gguf(l) ? setting_positive(s, SETTING_ATTN_SCALE, OPTIONAL, &shape->attn_scale)
+                          : 0;
     }
     return 0;
 }
@@ -409,7 +413,8 @@ static int read_shared_kv(struct loader *l, uint32_t *first)
     *first = h->n_layers - n_shared;
     for (uint32_t i = 0; i < h->n_layers; i++) {
         uint32_t from = i < *first ? i : *first;
-        while (i >= *first && from > 0 && l->is_windowed[from - 1] != l->is_windowed[i])
+        while (i >= *first && from > 0 &&
+               h->layers[from - 1].is_windowed != h->layers[i].is_windowed)
             from--;
         if (i >= *first && from == 0)
             return refuse(l,
@@ -478,7 +483,7 @@ static int read_layers(struct loader *l)
             shape->value_dim = shape->key_dim;
         }
         shape->norms_values = l->arch->norms_values;
-        shape->values_are_keys = l->arch->shares_keys && shares && !l->is_windowed[i];
+        shape->values_are_keys = l->arch->shares_keys && shares && !shape->is_windowed;
         if (check_shared_kv(l, i) || read_ff(l, i, first_shared))
             return -1;
     }
@@ -531,8 +536,7 @@ int read_shape(struct loader *l)
         return -1;
     m->layers = arena_alloc_array(&m->memory, h->n_layers, sizeof *m->layers);
     h->layers = arena_alloc_array(&m->memory, h->n_layers, sizeof *h->layers);
-    l->is_windowed = arena_alloc_array(&m->memory, h->n_layers, sizeof *l->is_windowed);
-    if (!m->layers || !h->layers || !l->is_windowed)
+    if (!m->layers || !h->layers)
         return refuse_memory(l);
     if (l->arch->has_layer_inputs && setting_u32(&l->settings, SETTING_LAYER_INPUT, OPTIONAL, 0,
                                                  MAX_WIDTH / h->n_layers, &h->n_embd_layer))

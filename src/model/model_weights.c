@@ -12,146 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor's two dimensions, in words that hyper-parameters turn into numbers. */
-enum extent {
-    ONE,
-    EMBD,
-    Q_DIM,
-    KV_DIM,
-    VALUES_DIM, /* of all heads together, as they go into attn_output */
-    Q_NORM_DIM,
-    K_NORM_DIM,
-    HEADS,
-    FF,
-    EXPERTS,
-    EXPERT_FF,
-    SHARED_FF,
-    LAYER_INPUT,
-    LAYER_INPUTS, /* of all layers */
-    Q_RANK,
-    MLA_Q_DIM,
-    KV_RANK,
-    KV_A_DIM,
-    K_B_ROWS,
-    NOPE_DIM,
-    V_B_ROWS,
-    VOCAB,
-};
-
-enum slot_kind { MATRIX, VECTOR, NORM };
-
-static const struct slot_info {
-    size_t place; /* in struct layer_weights, expert_weights, or model */
-    enum slot_kind kind;
-    enum extent rows, cols;
-} slots[N_SLOTS] = {
-#define LAYER(field) offsetof(struct layer_weights, field)
-    [SLOT_ATTN_NORM] = {LAYER(attn_norm), NORM, ONE, EMBD},
-    [SLOT_Q] = {LAYER(attn_q), MATRIX, Q_DIM, EMBD},
-    [SLOT_K] = {LAYER(attn_k), MATRIX, KV_DIM, EMBD},
-    [SLOT_V] = {LAYER(attn_v), MATRIX, KV_DIM, EMBD},
-    [SLOT_Q_BIAS] = {LAYER(q_bias), VECTOR, ONE, Q_DIM},
-    [SLOT_K_BIAS] = {LAYER(k_bias), VECTOR, ONE, KV_DIM},
-    [SLOT_V_BIAS] = {LAYER(v_bias), VECTOR, ONE, KV_DIM},
-    [SLOT_Q_NORM] = {LAYER(q_norm), NORM, ONE, Q_NORM_DIM},
-    [SLOT_K_NORM] = {LAYER(k_norm), NORM, ONE, K_NORM_DIM},
-    [SLOT_SINKS] = {LAYER(sinks), VECTOR, ONE, HEADS},
-    [SLOT_ATTN_OUTPUT] = {LAYER(attn_output), MATRIX, EMBD, VALUES_DIM},
-    [SLOT_OUTPUT_BIAS] = {LAYER(output_bias), VECTOR, ONE, EMBD},
-    [SLOT_ATTN_POST_NORM] = {LAYER(attn_post_norm), NORM, ONE, EMBD},
-    [SLOT_Q_A] = {LAYER(q_a), MATRIX, Q_RANK, EMBD},
-    [SLOT_Q_A_BIAS] = {LAYER(q_a_bias), VECTOR, ONE, Q_RANK},
-    [SLOT_Q_A_NORM] = {LAYER(q_a_norm), NORM, ONE, Q_RANK},
-    [SLOT_Q_B] = {LAYER(q_b), MATRIX, MLA_Q_DIM, Q_RANK},
-    [SLOT_KV_A] = {LAYER(kv_a), MATRIX, KV_A_DIM, EMBD},
-    [SLOT_KV_A_BIAS] = {LAYER(kv_a_bias), VECTOR, ONE, KV_A_DIM},
-    [SLOT_KV_A_NORM] = {LAYER(kv_a_norm), NORM, ONE, KV_RANK},
-    [SLOT_K_B] = {LAYER(k_b), MATRIX, K_B_ROWS, NOPE_DIM},
-    [SLOT_V_B] = {LAYER(v_b), MATRIX, V_B_ROWS, KV_RANK},
-    [SLOT_FFN_NORM] = {LAYER(ffn_norm), NORM, ONE, EMBD},
-    [SLOT_GATE] = {LAYER(ffn_gate), MATRIX, FF, EMBD},
-    [SLOT_UP] = {LAYER(ffn_up), MATRIX, FF, EMBD},
-    [SLOT_DOWN] = {LAYER(ffn_down), MATRIX, EMBD, FF},
-    [SLOT_GATE_BIAS] = {LAYER(gate_bias), VECTOR, ONE, FF},
-    [SLOT_UP_BIAS] = {LAYER(up_bias), VECTOR, ONE, FF},
-    [SLOT_DOWN_BIAS] = {LAYER(down_bias), VECTOR, ONE, EMBD},
-    [SLOT_FFN_POST_NORM] = {LAYER(ffn_post_norm), NORM, ONE, EMBD},
-    [SLOT_ROUTER] = {LAYER(router), MATRIX, EXPERTS, EMBD},
-    [SLOT_ROUTER_BIAS] = {LAYER(router_bias), VECTOR, ONE, EXPERTS},
-    [SLOT_ROUTER_CORRECTION] = {LAYER(router_correction), VECTOR, ONE, EXPERTS},
-    [SLOT_ROUTER_SCALE] = {LAYER(router_scale), VECTOR, ONE, EMBD},
-    [SLOT_EXPERT_SCALE] = {LAYER(expert_scale), VECTOR, ONE, EXPERTS},
-    [SLOT_SHARED_GATE] = {LAYER(shared_gate), MATRIX, SHARED_FF, EMBD},
-    [SLOT_SHARED_UP] = {LAYER(shared_up), MATRIX, SHARED_FF, EMBD},
-    [SLOT_SHARED_DOWN] = {LAYER(shared_down), MATRIX, EMBD, SHARED_FF},
-    [SLOT_DENSE_POST_NORM] = {LAYER(dense_post_norm), NORM, ONE, EMBD},
-    [SLOT_EXPERT_NORM] = {LAYER(expert_norm), NORM, ONE, EMBD},
-    [SLOT_EXPERT_POST_NORM] = {LAYER(expert_post_norm), NORM, ONE, EMBD},
-    [SLOT_LAYER_GATE] = {LAYER(layer_gate), MATRIX, LAYER_INPUT, EMBD},
-    [SLOT_LAYER_OUTPUT] = {LAYER(layer_output), MATRIX, EMBD, LAYER_INPUT},
-    [SLOT_LAYER_POST_NORM] = {LAYER(layer_post_norm), NORM, ONE, EMBD},
-    [SLOT_OUT_SCALE] = {LAYER(out_scale), VECTOR, ONE, ONE},
-#undef LAYER
-#define EXPERT(field) offsetof(struct expert_weights, field)
-    [SLOT_EXPERT_GATE] = {EXPERT(gate), MATRIX, EXPERT_FF, EMBD},
-    [SLOT_EXPERT_UP] = {EXPERT(up), MATRIX, EXPERT_FF, EMBD},
-    [SLOT_EXPERT_DOWN] = {EXPERT(down), MATRIX, EMBD, EXPERT_FF},
-    [SLOT_EXPERT_GATE_BIAS] = {EXPERT(gate_bias), VECTOR, ONE, EXPERT_FF},
-    [SLOT_EXPERT_UP_BIAS] = {EXPERT(up_bias), VECTOR, ONE, EXPERT_FF},
-    [SLOT_EXPERT_DOWN_BIAS] = {EXPERT(down_bias), VECTOR, ONE, EMBD},
-#undef EXPERT
-#define MODEL(field) offsetof(struct model, field)
-    [SLOT_TOKEN_EMBD] = {MODEL(token_embd), MATRIX, VOCAB, EMBD},
-    [SLOT_OUTPUT_NORM] = {MODEL(output_norm), NORM, ONE, EMBD},
-    [SLOT_OUTPUT] = {MODEL(output), MATRIX, VOCAB, EMBD},
-    [SLOT_LAYER_EMBD] = {MODEL(layer_embd), MATRIX, VOCAB, LAYER_INPUTS},
-    [SLOT_LAYER_PROJ] = {MODEL(layer_proj), MATRIX, LAYER_INPUTS, EMBD},
-    [SLOT_LAYER_PROJ_NORM] = {MODEL(layer_proj_norm), NORM, ONE, LAYER_INPUT},
-#undef MODEL
-};
-
-/* Where a tensor goes: of which layer, or of the model itself. */
-enum { NO_LAYER = UINT32_MAX };
-
+/* Where a tensor goes. */
 struct target {
     struct loader *l;
     uint32_t layer; /* NO_LAYER: the model's */
     enum slot slot;
     uint32_t rows, cols; /* that are expected, of one expert */
 };
-
-static uint32_t extent_value(const struct loader *l, uint32_t layer, enum extent extent)
-{
-    const struct hparams *h = &l->m->hparams;
-    const struct layer_shape *shape = &h->layers[layer == NO_LAYER ? 0 : layer];
-    const struct mla_shape *mla = &h->mla;
-    uint32_t qk_dim = mla->nope_dim + mla->rope_dim;
-    switch (extent) {
-    case ONE: return 1;
-    case EMBD: return h->n_embd;
-    case Q_DIM: return shape->n_heads * (mla->kv_rank ? qk_dim : shape->key_dim);
-    case KV_DIM: return shape->n_kv_heads * shape->key_dim;
-    case VALUES_DIM: return shape->n_heads * (mla->kv_rank ? mla->value_dim : shape->value_dim);
-    case Q_NORM_DIM: return (h->norms_whole_qk ? shape->n_heads : 1) * shape->key_dim;
-    case K_NORM_DIM: return (h->norms_whole_qk ? shape->n_kv_heads : 1) * shape->key_dim;
-    case HEADS: return shape->n_heads;
-    case FF: return shape->n_ff;
-    case EXPERTS: return h->router.n_experts;
-    case EXPERT_FF: return h->router.n_ff;
-    case SHARED_FF: return h->router.n_ff_shared;
-    case LAYER_INPUT: return h->n_embd_layer;
-    case LAYER_INPUTS: return h->n_embd_layer * h->n_layers;
-    case Q_RANK: return mla->q_rank;
-    case MLA_Q_DIM: return shape->n_heads * qk_dim;
-    case KV_RANK: return mla->kv_rank;
-    case KV_A_DIM: return mla->kv_rank + mla->rope_dim;
-    case K_B_ROWS: return shape->n_heads * mla->kv_rank;
-    case NOPE_DIM: return mla->nope_dim;
-    case V_B_ROWS: return shape->n_heads * mla->value_dim;
-    case VOCAB: return h->n_vocab;
-    }
-    return 0;
-}
 
 /* Names as the file has them. */
 struct full_name {
@@ -182,17 +49,9 @@ static struct full_name expert_name(const struct target *t, const char *name, ui
     return full_name(t, text);
 }
 
-/* The names to try for a slot. */
 static struct tensor_names names_of(const struct loader *l, enum slot slot)
 {
-    const struct architecture *a = l->arch;
-    struct tensor_names own = is_gguf(l)
-                                  ? (struct tensor_names){a->gguf_names, a->n_gguf_names}
-                                  : (struct tensor_names){a->config_names, a->n_config_names};
-    for (size_t i = 0; i < own.count; i++)
-        if (own.names[i].slot == slot)
-            return own;
-    return is_gguf(l) ? gguf_names : config_names;
+    return architecture_names(l->arch, is_gguf(l), slot);
 }
 
 /* The first of two parts or the second. */
@@ -205,7 +64,8 @@ static bool is_second(enum slot slot)
 /* Where q, k or v begins in what holds all three, and how much that is. */
 static uint32_t qkv_first(const struct target *t, uint32_t *whole)
 {
-    uint32_t q = extent_value(t->l, t->layer, Q_DIM), kv = extent_value(t->l, t->layer, KV_DIM);
+    uint32_t q = extent_value(&t->l->m->hparams, t->layer, Q_DIM),
+             kv = extent_value(&t->l->m->hparams, t->layer, KV_DIM);
     *whole = q + 2 * kv;
     if (t->slot == SLOT_Q || t->slot == SLOT_Q_BIAS)
         return 0;
@@ -232,7 +92,7 @@ static int take_matrix_from(const struct target *t, const char *name, enum layou
         rows *= 2;
     } else if (layout == LAYOUT_KV_B) {
         const struct mla_shape *mla = &l->m->hparams.mla;
-        rows = extent_value(l, t->layer, HEADS) * (mla->nope_dim + mla->value_dim);
+        rows = extent_value(&l->m->hparams, t->layer, HEADS) * (mla->nope_dim + mla->value_dim);
         int found = checkpoint_weight(c, name, rows, mla->kv_rank, &whole, l->settings.err);
         return found ? found : copy_kv_b(l, &whole, t->slot == SLOT_K_B, out);
     }
@@ -376,8 +236,8 @@ int take_floats(struct loader *l, const char *name, uint64_t n, float **out)
 
 static struct target target_of(struct loader *l, uint32_t layer, enum slot slot)
 {
-    return (struct target){l, layer, slot, extent_value(l, layer, slots[slot].rows),
-                           extent_value(l, layer, slots[slot].cols)};
+    return (struct target){l, layer, slot, extent_value(&l->m->hparams, layer, slots[slot].rows),
+                           extent_value(&l->m->hparams, layer, slots[slot].cols)};
 }
 
 /* An OPTIONAL one that is absent leaves its place as it is. */
@@ -662,13 +522,18 @@ static int take_layer(struct loader *l, uint32_t layer)
     return a->has_out_scale ? TAKE(l, layer, OPTIONAL, SLOT_OUT_SCALE) : 0;
 }
 
-/* GGUF tells the vocabulary three times; all of them must agree before any token is trusted. */
+/* GGUF tells the vocabulary three times; all of them must agree before any token is trusted. A file
+ * without a tokenizer says so. */
 static int read_gguf_vocabulary(struct loader *l)
 {
     struct hparams *h = &l->m->hparams;
     const struct settings *s = &l->settings;
     const struct gguf_value *tokens = gguf_find(l->m->checkpoint->gguf, "tokenizer.ggml.tokens");
     const struct checkpoint_tensor *embd = checkpoint_find(l->m->checkpoint, "token_embd.weight");
+    struct gguf_string kind = {"", 0};
+    gguf_get_string(l->m->checkpoint->gguf, "tokenizer.ggml.model", &kind);
+    if (!tokens && kind.len == 4 && memcmp(kind.bytes, "none", 4) == 0)
+        return setting_u32(s, SETTING_VOCAB, REQUIRED, 1, MAX_VOCAB, &h->n_vocab);
     if (!tokens || tokens->type != GGUF_ARRAY || tokens->item_type != GGUF_STRING)
         return refuse(l, "the key tokenizer.ggml.tokens is missing or not an array of strings");
     if (tokens->count < 1 || tokens->count > MAX_VOCAB)

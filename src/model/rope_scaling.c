@@ -36,14 +36,22 @@ static void scale_yarn(const struct rope_spec *spec, double *frequencies)
     }
 }
 
-static void scale_llama3(const struct rope_spec *spec, double *frequencies)
+/* What turns often enough over the original context stays as it is, what turns seldom is divided
+ * by the factor. */
+static double llama3_divisor(const struct rope_spec *spec, uint32_t i)
 {
-    for (uint32_t i = 0; i < spec->dim / 2; i++) {
-        double turns = spec->original * frequencies[i] / (2 * pi);
-        double smooth = (turns - spec->low_factor) / (spec->high_factor - spec->low_factor);
-        smooth = fmin(fmax(smooth, 0), 1);
-        frequencies[i] = (1 - smooth) * frequencies[i] / spec->factor + smooth * frequencies[i];
-    }
+    double turns = spec->original * pow(spec->base, -2.0 * i / spec->dim) / (2 * pi);
+    double smooth = (turns - spec->low_factor) / (spec->high_factor - spec->low_factor);
+    smooth = fmin(fmax(smooth, 0), 1);
+    return 1 / ((1 - smooth) / spec->factor + smooth);
+}
+
+float rope_divisor(const struct rope_spec *spec, uint32_t i)
+{
+    if (spec->scaling == ROPE_SCALING_LLAMA3)
+        return (float)llama3_divisor(spec, i);
+    bool is_turned = i < (uint32_t)(spec->part * spec->dim / 2);
+    return is_turned ? (float)spec->factor : 1e30f; /* as good as not at all */
 }
 
 static double amplitude_of(const struct rope_spec *spec)
@@ -77,7 +85,10 @@ double rope_compute(const struct rope_spec *spec, double *frequencies)
                                  : 0;
         break;
     case ROPE_SCALING_YARN: scale_yarn(spec, frequencies); break;
-    case ROPE_SCALING_LLAMA3: scale_llama3(spec, frequencies); break;
+    case ROPE_SCALING_LLAMA3: /* as floats, so that a GGUF file of the model gives the same bits */
+        for (uint32_t i = 0; i < n; i++)
+            frequencies[i] /= rope_divisor(spec, i);
+        break;
     case ROPE_SCALING_LONG:
     case ROPE_SCALING_NONE: break;
     }

@@ -24,14 +24,18 @@ struct rope_spec {
     double original; /* the context before it was scaled: YaRN, Llama 3, long */
     double part;     /* proportional: of the pairs */
     double beta_fast, beta_slow, mscale, mscale_all_dim;
-    bool is_exact;                  /* the ends of YaRN's ramp are not rounded */
-    double low_factor, high_factor; /* Llama 3 */
-    double amplitude;               /* 0: as the scaling has it */
-    const float *divisors;          /* [dim / 2] of each frequency, or NULL */
+    bool is_exact;                               /* the ends of YaRN's ramp are not rounded */
+    double low_factor, high_factor;              /* Llama 3 */
+    double amplitude;                            /* 0: as the scaling has it */
+    const float *divisors;                       /* [dim / 2] of each frequency, or NULL */
+    const float *long_divisors, *short_divisors; /* that these were chosen from: long */
 };
 
 /* A factor of attention that YaRN knows: 1 + 0.1 * mscale * log(factor), 1 where factor <= 1. */
 double yarn_mscale(double factor, double mscale);
+
+/* The same as divisors of plain frequencies, as GGUF files have them: Llama 3, proportional. */
+float rope_divisor(const struct rope_spec *spec, uint32_t i);
 
 /* Fills `frequencies` [dim / 2]; returns the amplitude. All of `spec` is finite and above 0 where
  * its scaling uses it, and base above 1. */

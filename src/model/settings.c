@@ -168,6 +168,11 @@ static struct value find(const struct settings *s, enum setting id)
     return v;
 }
 
+const char *setting_gguf_key(enum setting id)
+{
+    return keys[id].gguf;
+}
+
 struct setting_name setting_name(const struct settings *s, enum setting id)
 {
     struct setting_name n;

@@ -124,6 +124,9 @@ struct settings {
 __attribute__((format(printf, 2, 3))) int settings_refuse(const struct settings *s,
                                                           const char *format, ...);
 
+/* GGUF's key behind the architecture's name, or NULL. */
+const char *setting_gguf_key(enum setting id);
+
 struct setting_name {
     char text[128];
 };

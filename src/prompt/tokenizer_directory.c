@@ -16,7 +16,7 @@ enum { MAX_VOCAB_BYTES = 256 << 20, MAX_CONFIG_BYTES = 32 << 20 };
 
 struct directory {
     const char *path;
-    struct token_draft draft;
+    struct token_draft *draft;
     struct strbuf file;                             /* the path of the file at hand */
     const struct json *config, *generation, *model; /* NULL: not there */
 };
@@ -25,8 +25,8 @@ static const char *path_of(struct directory *dir, const char *name)
 {
     strbuf_clear(&dir->file);
     strbuf_addf(&dir->file, "%s/%s", dir->path, name);
-    dir->draft.path = strbuf_str(&dir->file);
-    return dir->draft.path;
+    dir->draft->path = strbuf_str(&dir->file);
+    return dir->draft->path;
 }
 
 static bool has_file(struct directory *dir, const char *name)
@@ -37,7 +37,7 @@ static bool has_file(struct directory *dir, const char *name)
 /* The file as a tree; NULL in `out` when it is not there. */
 static int read_json(struct directory *dir, const char *name, const struct json **out)
 {
-    struct token_draft *d = &dir->draft;
+    struct token_draft *d = dir->draft;
     struct strbuf text = STRBUF_INIT;
     struct error cause = {0};
     *out = NULL;
@@ -95,6 +95,7 @@ static int add_named(struct token_draft *d, const struct json *config)
 int draft_read_config_added(struct token_draft *d, const struct json *config)
 {
     const struct json *list = json_get(config, "added_tokens_decoder");
+    d->added_replace = true;
     if (list && list->type != JSON_NULL && list->type != JSON_OBJECT)
         return draft_bad(d, "\"added_tokens_decoder\" in tokenizer_config.json is not an object");
     for (const struct json *token = list ? list->first : NULL; token; token = token->next) {
@@ -112,12 +113,6 @@ int draft_read_config_added(struct token_draft *d, const struct json *config)
                              "\"added_tokens_decoder\" in tokenizer_config.json has the key "
                              "\"%.64s\", which is no id",
                              token->key);
-        /* Such tokens take the place of ones that a vocabulary keeps unused. */
-        if (id < d->n && (d->spellings[id].len != text.len ||
-                          memcmp(d->spellings[id].bytes, text.bytes, text.len) != 0)) {
-            d->spellings[id] = (struct gguf_string){0};
-            d->types[id] = TOKEN_UNUSED;
-        }
         if (draft_read_added(d, token, id) != 0)
             return -1;
     }
@@ -127,7 +122,7 @@ int draft_read_config_added(struct token_draft *d, const struct json *config)
 static int32_t named_token(const struct directory *dir, const char *name, int32_t otherwise)
 {
     struct gguf_string text = token_text(json_get(dir->config, name));
-    int32_t id = text.bytes ? draft_find(&dir->draft, text) : -1;
+    int32_t id = text.bytes ? draft_find(dir->draft, text) : -1;
     return id >= 0 ? id : otherwise;
 }
 
@@ -151,7 +146,7 @@ static void mark_ids(struct tokenizer *t, const struct json *value, int32_t *fir
 
 static void read_ids(struct directory *dir)
 {
-    struct tokenizer *t = dir->draft.t;
+    struct tokenizer *t = dir->draft->t;
     t->bos = named_token(dir, "bos_token", t->bos);
     t->eos = named_token(dir, "eos_token", t->eos);
     mark_ids(t, json_get(dir->generation, "eos_token_id"), &t->eos);
@@ -174,7 +169,7 @@ static int read_around(struct directory *dir, const char *key, int32_t id, struc
         return 0;
     list->len = 0;
     if (flag->boolean && id >= 0 && !token_list_add(list, id))
-        return draft_no_memory(&dir->draft);
+        return draft_no_memory(dir->draft);
     return 0;
 }
 
@@ -182,10 +177,10 @@ static int read_around(struct directory *dir, const char *key, int32_t id, struc
 
 static int keep_template(struct directory *dir, const char *text, size_t len)
 {
-    struct tokenizer *t = dir->draft.t;
+    struct tokenizer *t = dir->draft->t;
     t->chat_template = malloc(len + 1);
     if (!t->chat_template)
-        return draft_no_memory(&dir->draft);
+        return draft_no_memory(dir->draft);
     memcpy(t->chat_template, text, len);
     t->chat_template[len] = '\0';
     t->chat_template_len = len;
@@ -203,7 +198,7 @@ static int template_from(struct directory *dir, const struct json *value)
             continue;
         if (json_equals(name, "tool_use"))
             log_debug("%s has a chat template for tools of its own, which is not used",
-                      dir->draft.path);
+                      dir->draft->path);
         if (!chosen || json_equals(name, "default"))
             chosen = text;
     }
@@ -215,7 +210,7 @@ static int read_template(struct directory *dir)
     const struct json *value;
     if (has_file(dir, "chat_template.jinja")) {
         struct strbuf text = STRBUF_INIT;
-        int failed = file_read(dir->draft.path, MAX_CONFIG_BYTES, &text, dir->draft.err);
+        int failed = file_read(dir->draft->path, MAX_CONFIG_BYTES, &text, dir->draft->err);
         if (!failed)
             failed = keep_template(dir, strbuf_str(&text), text.len);
         strbuf_free(&text);
@@ -249,7 +244,7 @@ static char *find_tiktoken(const char *path)
 
 static int read_vocabulary(struct directory *dir)
 {
-    struct token_draft *d = &dir->draft;
+    struct token_draft *d = dir->draft;
     char *tiktoken = NULL;
     bool json = has_file(dir, "tokenizer.json");
     if (!json && !has_file(dir, "tokenizer.model")) {
@@ -264,6 +259,7 @@ static int read_vocabulary(struct directory *dir)
     }
     if (file_read(d->path, MAX_VOCAB_BYTES, &d->file, d->err) != 0)
         return -1;
+    d->is_json = json;
     if (json)
         return draft_read_json(d, dir->config);
     if (draft_is_tiktoken(&d->file))
@@ -273,7 +269,7 @@ static int read_vocabulary(struct directory *dir)
 
 static int read_directory(struct directory *dir)
 {
-    struct token_draft *d = &dir->draft;
+    struct token_draft *d = dir->draft;
     if (read_json(dir, "tokenizer_config.json", &dir->config) != 0 ||
         read_json(dir, "generation_config.json", &dir->generation) != 0 ||
         read_json(dir, "config.json", &dir->model) != 0 || read_vocabulary(dir) != 0 ||
@@ -287,16 +283,34 @@ static int read_directory(struct directory *dir)
     return 0;
 }
 
+int draft_read_directory(struct token_draft *d, const char *path)
+{
+    struct directory dir = {.path = path, .draft = d};
+    int failed = read_directory(&dir);
+    strbuf_free(&dir.file);
+    return failed;
+}
+
+bool draft_has_directory(const char *path)
+{
+    struct token_draft draft = {0};
+    struct directory dir = {.path = path, .draft = &draft};
+    char *tiktoken = find_tiktoken(path);
+    bool has = tiktoken || has_file(&dir, "tokenizer.json") || has_file(&dir, "tokenizer.model");
+    free(tiktoken);
+    strbuf_free(&dir.file);
+    return has;
+}
+
 int tokenizer_open_directory(struct tokenizer **out, const char *path, uint32_t n_vocab,
                              struct error *err)
 {
-    struct directory dir = {.path = path, .draft = {.err = err, .n_vocab = n_vocab}};
-    int failed = read_directory(&dir);
+    struct token_draft draft = {.err = err, .n_vocab = n_vocab};
+    int failed = draft_read_directory(&draft, path);
     if (!failed) {
-        *out = dir.draft.t;
-        dir.draft.t = NULL;
+        *out = draft.t;
+        draft.t = NULL;
     }
-    draft_close(&dir.draft);
-    strbuf_free(&dir.file);
+    draft_close(&draft);
     return failed;
 }

@@ -96,8 +96,11 @@ int draft_added(struct token_draft *d, struct gguf_string content, uint64_t id, 
     if (reserve_ids(d, id) != 0)
         return -1;
     struct gguf_string *there = &d->spellings[id];
-    if (there->bytes &&
-        (there->len != content.len || memcmp(there->bytes, content.bytes, content.len) != 0))
+    bool is_other = there->bytes && (there->len != content.len ||
+                                     memcmp(there->bytes, content.bytes, content.len) != 0);
+    if (is_other && d->added_replace)
+        d->types[id] = TOKEN_UNUSED;
+    else if (is_other)
         return draft_bad(d, "the added token \"%.*s\" has the id %llu, which is \"%.*s\"",
                          SHOWN(content), (unsigned long long)id, SHOWN(*there));
     *there = content;
@@ -522,5 +525,6 @@ void draft_close(struct token_draft *d)
     free(d->merges);
     free(d->added);
     strbuf_free(&d->file);
+    strbuf_free(&d->words);
     arena_free(&d->arena);
 }

@@ -34,6 +34,11 @@ enum { MAX_DECODE_STEPS = 16, MAX_DIRECTORY_TOKENS = 1 << 21 };
 
 enum { DRAFT_IN_MODEL = 0x80 }; /* not only an added token */
 
+/* Lines of `words` that are no regular expression. */
+#define DRAFT_DIGITS "<digits>\n" /* each on its own */
+#define DRAFT_GPT2   "<gpt2>\n"   /* ByteLevel's own expression */
+#define DRAFT_OTHER  "<other>\n"
+
 struct draft_added {
     struct gguf_string content;
     int32_t id;
@@ -43,8 +48,12 @@ struct draft_added {
 struct token_draft {
     const char *path; /* the file at hand, for errors */
     struct error *err;
-    struct arena arena;  /* what is read */
-    struct strbuf file;  /* the file with the vocabulary: spellings may point into it */
+    struct arena arena;            /* what is read */
+    struct strbuf file;            /* the file with the vocabulary: spellings may point into it */
+    bool is_json;                  /* it is tokenizer.json */
+    size_t added_begin, added_end; /* where its list of added tokens is */
+    size_t n_own_added;            /* and how many are in that */
+    struct strbuf words; /* how text is cut into words, a line for each step; see DRAFT_* */
     uint32_t n_vocab;    /* rows of the embedding, 0: not known */
     struct tokenizer *t; /* made when all ids are known */
     enum tokenizer_kind kind;
@@ -62,6 +71,7 @@ struct token_draft {
     size_t n_decode;
     bool byte_fallback;
     bool spells_bytes;          /* TOKENIZER_BPE: spellings are the bytes themselves */
+    bool added_replace;         /* added tokens take the place of ones that are kept unused */
     bool no_prefix_for_added;   /* added tokens are normalised without a space in front of them */
     struct gguf_string unknown; /* its spelling; NULL bytes: none */
 };
@@ -93,6 +103,10 @@ int draft_read_added(struct token_draft *d, const struct json *token, uint64_t i
 /* A Split at a regular expression, by a scanner where there is one. */
 int draft_split_step(struct token_draft *d, const char *pattern, size_t len,
                      enum split_behavior behavior, bool invert);
+
+/* Reads a directory into an empty draft, and finishes it; see tokenizer_open_directory. */
+int draft_read_directory(struct token_draft *d, const char *path);
+bool draft_has_directory(const char *path); /* there is a tokenizer in it */
 
 /* Each reads a file into an empty draft, up to draft_make and the steps. `config` is
  * tokenizer_config.json or NULL; its added tokens must be in the draft before draft_make. */

@@ -246,10 +246,14 @@ static int read_document(struct token_draft *d, struct parts *parts)
         if (model && parts->has_model)
             return draft_bad(d, "\"model\" is there twice");
         parts->has_model = parts->has_model || model;
+        bool added = key_is(key, "added_tokens");
+        json_cursor_peek(&c);
+        d->added_begin = added ? json_cursor_position(&c) : d->added_begin;
         more = model ? read_model(d, &c, parts)
                      : read_slot(d, &c, key, slots, sizeof slots / sizeof *slots, parts);
         if (more < 0)
             break;
+        d->added_end = added ? json_cursor_position(&c) : d->added_end;
         more = 1;
     }
     if (more == 0)
@@ -439,8 +443,10 @@ int draft_read_json(struct token_draft *d, const struct json *config)
         check_flag(d, parts.fuse_unk, "fuse_unk", &fuse_unknown) != 0 ||
         check_flag(d, parts.ignore_merges, "ignore_merges", &ignore_merges) != 0 ||
         check_flag(d, parts.byte_fallback, "byte_fallback", &d->byte_fallback) != 0 ||
-        read_added(d, parts.added) != 0 || draft_read_config_added(d, config) != 0 ||
-        draft_make(d, kind) != 0)
+        read_added(d, parts.added) != 0)
+        return -1;
+    d->n_own_added = d->n_added;
+    if (draft_read_config_added(d, config) != 0 || draft_make(d, kind) != 0)
         return -1;
     d->t->fuse_unknown = fuse_unknown;
     d->t->ignore_merges = ignore_merges;

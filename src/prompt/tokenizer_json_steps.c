@@ -219,6 +219,12 @@ int draft_split_step(struct token_draft *d, const char *pattern, size_t len,
 {
     /* The patterns with a scanner match all of a text, in words. */
     bool words = behavior == SPLIT_ISOLATED ? true : behavior == SPLIT_REMOVED && invert;
+    if (words) {
+        strbuf_add(&d->words, pattern, len);
+        strbuf_addc(&d->words, '\n');
+    } else {
+        strbuf_adds(&d->words, DRAFT_OTHER);
+    }
     const char *known = words ? pre_tokenizer_known(pattern, len) : NULL;
     if (known)
         return add_scanner(d, known);
@@ -258,6 +264,7 @@ static int read_split(struct token_draft *d, const struct json *value)
     struct pre_step *step = add_pre_step(d, PRE_STRING);
     if (!step)
         return -1;
+    strbuf_adds(&d->words, DRAFT_OTHER);
     step->text = text;
     step->behavior = behavior;
     step->invert = invert;
@@ -273,9 +280,11 @@ static int read_byte_level(struct token_draft *d, const struct json *value)
         if (!add_pre_step(d, PRE_PREFIX_SPACE))
             return -1;
         t->add_space_prefix = true;
+        strbuf_adds(&d->words, DRAFT_OTHER);
     }
     if (!flag_of(value, "use_regex", true))
         return 0;
+    strbuf_adds(&d->words, DRAFT_GPT2);
     const struct pre_step *last = t->n_pre ? &t->pre[t->n_pre - 1] : NULL;
     bool digits = last && last->kind == PRE_DIGITS && last->behavior == SPLIT_ISOLATED;
     if (digits)
@@ -306,6 +315,7 @@ static int read_metaspace(struct token_draft *d, const struct json *value)
     struct pre_step *step = add_pre_step(d, PRE_METASPACE);
     if (!step)
         return -1;
+    strbuf_adds(&d->words, DRAFT_OTHER);
     step->splits = flag_of(value, "split", true);
     if (read_metaspace_mark(d, value, &step->text, &step->prepend) != 0)
         return -1;
@@ -316,6 +326,7 @@ static int read_metaspace(struct token_draft *d, const struct json *value)
 static int read_punctuation(struct token_draft *d, const struct json *value)
 {
     struct pre_step *step = add_pre_step(d, PRE_PUNCTUATION);
+    strbuf_adds(&d->words, DRAFT_OTHER);
     if (!step || !json_get(value, "behavior"))
         return step ? 0 : -1;
     return read_behavior(d, value, "Punctuation", &step->behavior);
@@ -340,8 +351,9 @@ static int read_pre_tokenizer(struct token_draft *d, const struct json *value, i
     if (strcmp(type, "Digits") == 0) {
         if (!(step = add_pre_step(d, PRE_DIGITS)))
             return -1;
-        step->behavior = flag_of(value, "individual_digits", false) ? SPLIT_ISOLATED
-                                                                    : SPLIT_CONTIGUOUS;
+        bool each = flag_of(value, "individual_digits", false);
+        step->behavior = each ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS;
+        strbuf_adds(&d->words, each ? DRAFT_DIGITS : DRAFT_OTHER);
         return 0;
     }
     bool whitespace = strcmp(type, "Whitespace") == 0;
@@ -349,6 +361,7 @@ static int read_pre_tokenizer(struct token_draft *d, const struct json *value, i
         return refuse(d, "a pre_tokenizer", type);
     if (!(step = add_pre_step(d, whitespace ? PRE_WHITESPACE : PRE_WHITESPACE_SPLIT)))
         return -1;
+    strbuf_adds(&d->words, DRAFT_OTHER);
     step->behavior = SPLIT_REMOVED;
     step->invert = whitespace; /* it finds words */
     return 0;

@@ -5,7 +5,7 @@
  * writes each byte as a printable character, SentencePiece writes spaces as U+2581, and both spell
  * special tokens plainly. `spellings` below are the file's; `tokens` are bytes; `texts` are
  * whatever the merges see: bytes for the first, spellings for the second. */
-#include "prompt/tokenizer_internal.h"
+#include "prompt/tokenizer_draft.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -116,12 +116,21 @@ static int load_token(struct tokenizer *t, uint32_t id, struct gguf_string spell
     return t->strings.failed ? -1 : 0;
 }
 
+/* Converters fill ids without a token with these. */
+static bool is_padding(const struct tokenizer *t, uint32_t id, struct gguf_string spelling)
+{
+    char text[24];
+    int len = snprintf(text, sizeof text, "[PAD%u]", id);
+    return t->types[id] == TOKEN_UNUSED && spelling.len == (size_t)len &&
+           memcmp(spelling.bytes, text, (size_t)len) == 0;
+}
+
 static int load_tokens(struct load *l)
 {
     struct tokenizer *t = l->t;
     for (uint32_t id = 0; id < t->n_tokens; id++) {
         struct gguf_string spelling = l->spellings[id];
-        if (spelling.len == 0)
+        if (spelling.len == 0 || is_padding(t, id, spelling))
             continue;
         int32_t other = vocab_table_add(&l->by_spelling, (int32_t)id);
         if (other >= 0)
@@ -264,23 +273,18 @@ static int load_scores(struct load *l)
 
 /* ---- the whole ---- */
 
-static int load_ids(struct load *l)
+/* BOS, and the tokens that end a generation. */
+static int load_ends(struct load *l)
 {
     struct tokenizer *t = l->t;
-    bool spm = t->kind == TOKENIZER_SPM;
-    /* What SentencePiece's own trainer numbers so. */
-    t->unknown = spm ? 0 : -1;
-    t->bos = spm && t->n_tokens > 1 ? 1 : -1;
-    t->eos = spm && t->n_tokens > 2 ? 2 : -1;
-    if (read_id(l, "tokenizer.ggml.unknown_token_id", &t->unknown) != 0 ||
-        read_id(l, "tokenizer.ggml.bos_token_id", &t->bos) != 0 ||
-        read_id(l, "tokenizer.ggml.eos_token_id", &t->eos) != 0)
-        return -1;
     static const char *const end_keys[] = {
         "tokenizer.ggml.eot_token_id",     "tokenizer.ggml.eom_token_id",
         "tokenizer.ggml.fim_pad_token_id", "tokenizer.ggml.fim_rep_token_id",
         "tokenizer.ggml.fim_sep_token_id",
     };
+    if (read_id(l, "tokenizer.ggml.bos_token_id", &t->bos) != 0 ||
+        read_id(l, "tokenizer.ggml.eos_token_id", &t->eos) != 0)
+        return -1;
     for (size_t i = 0; i < sizeof end_keys / sizeof *end_keys; i++) {
         int32_t id = -1;
         if (read_id(l, end_keys[i], &id) != 0)
@@ -293,6 +297,17 @@ static int load_ids(struct load *l)
     return 0;
 }
 
+static int load_ids(struct load *l)
+{
+    struct tokenizer *t = l->t;
+    bool spm = t->kind == TOKENIZER_SPM;
+    /* What SentencePiece's own trainer numbers so. */
+    t->unknown = spm ? 0 : -1;
+    t->bos = spm && t->n_tokens > 1 ? 1 : -1;
+    t->eos = spm && t->n_tokens > 2 ? 2 : -1;
+    return read_id(l, "tokenizer.ggml.unknown_token_id", &t->unknown) != 0 || load_ends(l) != 0 ? -1
+                                                                                                : 0;
+}
 static int load_pre(struct load *l, struct pre_options *options)
 {
     struct tokenizer *t = l->t;
@@ -357,21 +372,69 @@ static int load_all(struct load *l)
     return 0;
 }
 
+/* The key takes the place of what tokenizer.json's template says. */
+static int load_around(struct load *l, const char *key, int32_t id, struct token_list *list)
+{
+    bool flag = false;
+    if (!gguf_find(l->gguf, key))
+        return 0;
+    if (read_bool(l, key, &flag) != 0)
+        return -1;
+    list->len = 0;
+    return flag && id >= 0 && !token_list_add(list, id)
+               ? error_set(l->err, ERROR_MEMORY, "no memory for a tokenizer")
+               : 0;
+}
+
+/* A file that has all of tokenizer.json, where its steps are told; the keys have the rest. */
+static int load_json(struct load *l, struct gguf_string json, uint32_t n_tokens)
+{
+    struct token_draft draft = {
+        .path = l->gguf->path, .err = l->err, .n_vocab = n_tokens, .added_replace = true};
+    strbuf_add(&draft.file, json.bytes, json.len);
+    int failed = draft.file.failed ? draft_no_memory(&draft) : 0;
+    if (!failed)
+        failed = draft_read_json(&draft, NULL) || draft_finish(&draft);
+    if (!failed) {
+        l->t = draft.t;
+        draft.t = NULL;
+        failed = load_ends(l) ||
+                 load_around(l, "tokenizer.ggml.add_bos_token", l->t->bos, &l->t->before) ||
+                 load_around(l, "tokenizer.ggml.add_eos_token", l->t->eos, &l->t->after) ||
+                 load_template(l);
+    }
+    if (!failed)
+        tokenizer_mark_ends(l->t);
+    draft_close(&draft);
+    return failed ? -1 : 0;
+}
+
 int tokenizer_open(struct tokenizer **out, const struct gguf *gguf, struct error *err)
 {
     struct load l = {.gguf = gguf, .err = err};
-    struct gguf_string model = {"", 0};
+    struct gguf_string model = {"", 0}, json = {NULL, 0};
     int status;
-    if (read_string(&l, "tokenizer.ggml.model", &model) != 0)
+    if (read_string(&l, "tokenizer.ggml.model", &model) != 0 ||
+        read_string(&l, "tokenizer.huggingface.json", &json) != 0)
         return -1;
+    const struct gguf_value *tokens = find_array(&l, "tokenizer.ggml.tokens", true, &status);
+    if (status != 0)
+        return -1;
+    if (json.bytes) {
+        status = load_json(&l, json, tokens ? (uint32_t)tokens->count : 0);
+        if (status == 0)
+            *out = l.t;
+        else
+            tokenizer_close(l.t);
+        return status;
+    }
     bool bpe = model.len == 4 && memcmp(model.bytes, "gpt2", 4) == 0;
     bool spm = model.len == 5 && memcmp(model.bytes, "llama", 5) == 0;
     if (!bpe && !spm)
         return bad(&l, "tokenizer.ggml.model", "is \"%.*s\"; known are gpt2 and llama",
                    SHOWN(model));
-    const struct gguf_value *tokens = find_array(&l, "tokenizer.ggml.tokens", true, &status);
     if (!tokens || tokens->count == 0)
-        return status != 0 ? -1 : bad(&l, "tokenizer.ggml.tokens", "is missing");
+        return bad(&l, "tokenizer.ggml.tokens", "is missing");
     uint32_t n = (uint32_t)tokens->count;
     l.t = tokenizer_new(bpe ? TOKENIZER_BPE : TOKENIZER_SPM, n, err);
     if (!l.t)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/strbuf.h"
+#include "prompt/tokenizer_patterns.h"
 #include "prompt/unicode_tables.h"
 
 enum char_class { SYMBOL, LETTER, NUMBER, SPACE };
@@ -190,9 +191,6 @@ size_t pre_tokenizer_word(const struct pre_tokenizer *pre, const char *text, siz
 
 /* ---- by name, and by pattern ---- */
 
-#define GPT4_WORDS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-#define GPT4_REST  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
 static const struct known_pre {
     const char *name;
     word_scanner *scan;
@@ -200,18 +198,12 @@ static const struct known_pre {
     const char *pattern; /* as tokenizer.json files write it */
 } known_pres[] = {
     {"default", scan_gpt2, {0}, NULL},
-    {"gpt2",
-     scan_gpt2,
-     {0},
-     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"},
+    {"gpt2", scan_gpt2, {0}, PATTERN_GPT2},
     {"gpt-2", scan_gpt2, {0}, NULL},
     {"smollm", scan_smollm, {0}, NULL},
-    {"qwen2", scan_qwen2, {.nfc = true}, GPT4_WORDS "\\p{N}" GPT4_REST},
+    {"qwen2", scan_qwen2, {.nfc = true}, PATTERN_QWEN2},
     {"llama-bpe", scan_llama3, {.ignore_merges = true, .add_bos = true}, NULL},
-    {"llama3",
-     scan_llama3,
-     {.ignore_merges = true, .add_bos = true},
-     GPT4_WORDS "\\p{N}{1,3}" GPT4_REST},
+    {"llama3", scan_llama3, {.ignore_merges = true, .add_bos = true}, PATTERN_LLAMA3},
     {"llama-v3", scan_llama3, {.ignore_merges = true, .add_bos = true}, NULL},
 };
 

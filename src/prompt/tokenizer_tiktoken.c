@@ -12,12 +12,7 @@
 #include <string.h>
 
 #include "base/ascii.h"
-
-#define GPT4_WORDS   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-#define GPT4_REST    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-#define UPPER        "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER        "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#include "prompt/tokenizer_patterns.h"
 
 static const struct family {
     const char *name;
@@ -25,23 +20,15 @@ static const struct family {
     const char *pattern;
     const char *specials[8]; /* from the id `n_tokens` on */
 } families[] = {
-    {"cl100k_base", 100256, GPT4_WORDS "\\p{N}{1,3}" GPT4_REST, {NULL}},
+    {"cl100k_base", 100256, PATTERN_LLAMA3, {NULL}},
     {"llama3",
      128000,
-     GPT4_WORDS "\\p{N}{1,3}" GPT4_REST,
+     PATTERN_LLAMA3,
      {"<|begin_of_text|>", "<|end_of_text|>", "<|reserved_special_token_0|>",
       "<|reserved_special_token_1|>", "<|finetune_right_pad_id|>", "<|step_id|>",
       "<|start_header_id|>", "<|end_header_id|>"}},
-    {"qwen",
-     151643,
-     GPT4_WORDS "\\p{N}" GPT4_REST,
-     {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}},
-    {"o200k_base",
-     199998,
-     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?" UPPER
-     "+" LOWER "*" CONTRACTIONS
-     "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     {NULL}},
+    {"qwen", 151643, PATTERN_QWEN2, {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}},
+    {"o200k_base", 199998, PATTERN_GPT4O, {NULL}},
 };
 
 static int base64_digit(char c)

@@ -253,6 +253,57 @@ def test_quantize_writes_a_smaller_file(tmp_path):
     assert os.listdir(tmp_path) == [out.name]
 
 
+@needs_tiny
+def test_quantize_takes_a_directory(tmp_path):
+    """The file computes, tokenises and serves what the directory does."""
+    whole, small = tmp_path / "whole.gguf", tmp_path / "small.gguf"
+    assert "tensors converted" in output_of("quantize", TINY, whole, "--type", "f32")
+    output_of("quantize", f"{TINY}/", small)
+    assert small.stat().st_size < whole.stat().st_size * 0.6
+    for got, want in zip(logits_of("-m", whole), logits_of("-m", TINY)):
+        assert relative_error(got, want) < 1e-5
+    texts = "\n".join(json.dumps(text) for text in (STORY, "", " é\t<s>\n  x", "<|endoftext|>7"))
+    for flags in ((), ("--parse-special",), ("--no-special",)):
+        ask = ("tokenize", "--lines", *flags, "-m")
+        assert output_of(*ask, whole, stdin=texts) == output_of(*ask, TINY, stdin=texts)
+    ask = ("run", *GREEDY, "-n", 24, STORY)
+    text = json_of(*ask, "-m", TINY)["text"]
+    assert json_of(*ask, "-m", whole)["text"] == text
+    assert json_of("info", whole, "--json")["context"] == TRAINED
+    server = Server("-m", str(whole), "--cache-size", "4096t")
+    try:
+        status, answer = post(server, "/v1/completions",
+                              {"prompt": STORY, "max_tokens": 24, "temperature": 0})
+        assert status == 200 and answer["choices"][0]["text"] == text, answer
+    finally:
+        check_end(server)
+
+
+@needs_tiny
+def test_what_quantize_refuses(tmp_path, broken):
+    for args, words in ((("quantize", TINY), ["usage"]),
+                        (("quantize", TINY, tmp_path), ["directory", "NAME.gguf"]),
+                        (("quantize", TINY, tmp_path / "x.gguf", "--type", "q9"), ["q9", "q4_k"])):
+        status, stdout, stderr = radish(*args)
+        assert status == USAGE and not stdout and all(word in stderr for word in words), stderr
+    out = tmp_path / "out.gguf"
+    shutil.copyfile(TINY / "config.json", out)
+    status, _, stderr = radish("quantize", out, out)
+    assert status == USAGE and "a name of its own" in stderr
+    out.unlink()
+    directory = broken("config.json")
+    status, _, stderr = radish("quantize", directory, out)
+    assert status == FAILED and "*.safetensors" in stderr and stderr.count("\n") == 1
+    directory = broken("config.json", "model.safetensors")
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, "model_type": "t5"}))
+    status, _, stderr = radish("quantize", directory, out)
+    assert status == FAILED and '"t5"' in stderr and stderr.count("\n") == 1
+    status, _, stderr = radish("quantize", TINY, "/dev/full/out.gguf")
+    assert status == FAILED and "/dev/full/out.gguf" in stderr
+    assert not out.exists() and not list(tmp_path.glob("*.tmp"))
+
+
 # ---- what is no model -------------------------------------------------------------------------
 
 @pytest.fixture

@@ -86,8 +86,8 @@ TEST(model_shape, rope_is_that_of_transformers)
             const struct layer_shape *shape = &w.model.hparams.layers[i];
             const struct json *want = json_get(layers, "all");
             if (!want)
-                want = json_get(layers,
-                                w.loader.is_windowed[i] ? "sliding_attention" : "full_attention");
+                want = json_get(layers, w.model.hparams.layers[i].is_windowed ? "sliding_attention"
+                                                                              : "full_attention");
             if (shape->rope != ROPE_NONE)
                 check_rope(&w.model.hparams.ropes[shape->rope], want, name);
         }
