@@ -234,7 +234,7 @@ static struct activations activations_make(const struct matmul_kernels *k, enum 
 {
     struct activations a = {.kind = kind, .n_rows = n_rows, .cols = cols, .f32 = x};
     if (kind == ACT_Q8) {
-        struct act_block *q8 = allocate(activations_bytes(n_rows, cols));
+        struct act_block *q8 = allocate(activations_bytes(ACT_Q8, n_rows, cols));
         for (uint32_t r = 0; r < n_rows; r++)
             k->quantize_row(x + (size_t)r * cols, cols, r, q8);
         a.q8 = q8;
@@ -355,7 +355,7 @@ TEST(matmul, packed_size_is_near_the_quants)
 TEST(matmul, quantize_is_as_defined)
 {
     float x[64] = {0};
-    struct act_block *q8 = allocate(activations_bytes(1, 64));
+    struct act_block *q8 = allocate(activations_bytes(ACT_Q8, 1, 64));
     x[0] = -127, x[1] = 0.5f, x[2] = 1.5f, x[3] = 2.5f, x[4] = -0.5f, x[20] = 126.51f;
     matmul_kernels_ref.quantize_row(x, 64, 0, q8);
     CHECK(q8[0].scale[0] == 1);
@@ -514,7 +514,7 @@ TEST(matmul, quantize_is_the_same_in_every_path)
                                             1e-40f,   1e-36f,    3e38f, -3.4e38f, 1.5e-36f};
                 x[random_below(ROWS * cols)] = odd[random_below(10)];
             }
-            size_t bytes = activations_bytes(ROWS, cols);
+            size_t bytes = activations_bytes(ACT_Q8, ROWS, cols);
             void *want = allocate(bytes), *got = allocate(bytes);
             memset(want, 0x5a, bytes);
             memset(got, 0x5a, bytes);
