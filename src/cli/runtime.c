@@ -55,7 +55,7 @@ const struct option runtime_engine_options[] = {
     CHOICE("kv-type", &runtime_options.kv_type, "TYPE", kv_type_names,
            "f16 (default), f32 or bf16"),
     CHOICE("activations", &runtime_options.activations, "TYPE", activation_names,
-           "what quantised weights meet: q8 (default) or q16 (exact; prompts take longer)"),
+           "bits beside quantised weights: q8 (default), or q16: exact, but slower prompts"),
     CHOICE("pack-cache", &runtime_options.pack_cache, "WHEN", pack_cache_names,
            "keep packed weights beside the model: auto (default: if slow to pack), on, off"),
     STRING("kernels", &runtime_options.kernels, "PATH",
