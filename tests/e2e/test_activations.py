@@ -1,4 +1,4 @@
-"""--activations q16: quantised weights give what they say, in `radish logits` and from the server."""
+"""--activations q16: quantised weights give what they say, in `radish logits` and by the server."""
 
 import json
 import os
