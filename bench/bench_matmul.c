@@ -144,9 +144,9 @@ struct product {
 static void multiply_job(void *context, uint32_t thread, uint32_t n_threads)
 {
     const struct product *p = context;
-    uint32_t panels = p->end - p->begin;
-    p->kernels->matmul(p->matrix, p->x, p->begin + panels * thread / n_threads,
-                       p->begin + panels * (thread + 1) / n_threads, p->out,
+    uint32_t panels = p->end - p->begin, begin = p->begin + panels * thread / n_threads;
+    uint32_t end = p->begin + panels * (thread + 1) / n_threads;
+    p->kernels->matmul(p->matrix, p->x, begin, end, p->out + (size_t)begin * PANEL,
                        matrix_rows(p->matrix));
 }
 
@@ -209,7 +209,7 @@ static void copies_make(struct copies *c, const struct shape *shape, const struc
     c->n_slices = c->n * shape->slices;
     c->slices = allocate(c->n_slices * sizeof *c->slices);
     c->contexts = allocate(c->n_slices * sizeof *c->contexts);
-    c->q8 = allocate(activations_bytes(MAX_ROWS, shape->cols));
+    c->q8 = allocate(activations_bytes(ACT_Q8, MAX_ROWS, shape->cols));
     c->x = (struct activations){
         .kind = matrix_act_kind(first), .cols = shape->cols, .f32 = x, .q8 = c->q8};
     c->out = allocate((size_t)shape->rows * MAX_ROWS * sizeof *c->out);

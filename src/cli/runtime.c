@@ -23,6 +23,7 @@ enum { MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
 static const char *const engine_names[] = {"auto", "cpu", "mock", NULL};
 static const char *const pinning_names[] = {"off", "auto", "on", NULL};    /* as enum pinning */
 static const char *const kv_type_names[] = {"f16", "f32", "bf16", NULL};   /* as enum kv_type */
+static const char *const activation_names[] = {"q8", "q16", NULL};         /* as the enum */
 static const char *const pack_cache_names[] = {"off", "auto", "on", NULL}; /* as the enum */
 
 struct runtime_options runtime_options = {
@@ -53,6 +54,8 @@ const struct option runtime_engine_options[] = {
            "quantise float weights as they are loaded: q8_0, q4_k, ... (f32: turn all to floats)"),
     CHOICE("kv-type", &runtime_options.kv_type, "TYPE", kv_type_names,
            "f16 (default), f32 or bf16"),
+    CHOICE("activations", &runtime_options.activations, "TYPE", activation_names,
+           "bits beside quantised weights: q8 (default), or q16: exact, but slower prompts"),
     CHOICE("pack-cache", &runtime_options.pack_cache, "WHEN", pack_cache_names,
            "keep packed weights beside the model: auto (default: if slow to pack), on, off"),
     STRING("kernels", &runtime_options.kernels, "PATH",
@@ -237,6 +240,7 @@ static struct engine_limits limits_from_options(void)
         .n_threads = runtime_options.n_threads,
         .pinning = (enum pinning)runtime_options.pinning,
         .kv_type = (enum kv_type)runtime_options.kv_type,
+        .activations = (enum activation_type)runtime_options.activations,
         .pack_cache = (enum pack_cache_mode)runtime_options.pack_cache,
         .kernels = runtime_options.kernels,
     };

@@ -14,6 +14,7 @@ struct runtime_options {
     const char *model_path;
     int engine;         /* enum engine_choice */
     int kv_type;        /* enum kv_type */
+    int activations;    /* enum activation_type */
     uint32_t n_threads; /* 0: the engine chooses */
     int pack_cache;     /* enum pack_cache_mode */
     int pinning;        /* enum pinning */

@@ -33,6 +33,10 @@ static inline uint32_t kv_type_bytes(enum kv_type type)
     return type == KV_F32 ? 4 : 2;
 }
 
+/* How exact the activations are that quantised weights meet: 8 bits and a scale for 32 of them, or
+ * 16 bits, which costs no memory for weights, but twice the operations. */
+enum activation_type { ACTIVATIONS_Q8, ACTIVATIONS_Q16 };
+
 /* Whether weights, in the form that an engine prepares them in, are kept in a file beside the model
  * for the next start: where that is clearly faster than to prepare them again, or always. */
 enum pack_cache_mode { PACK_CACHE_OFF, PACK_CACHE_AUTO, PACK_CACHE_ON };
@@ -53,6 +57,7 @@ struct engine_limits {
     uint32_t n_threads;      /* 0: one for each fast core */
     enum pinning pinning;
     enum kv_type kv_type;
+    enum activation_type activations;
     enum pack_cache_mode pack_cache;
     const char *kernels; /* kernel path by name ("scalar", "avx2", ...), NULL: the best there is */
 };

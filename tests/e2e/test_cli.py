@@ -176,6 +176,7 @@ def prompt_tokens(text):
     (["info"], "radish info FILE|DIR"),
     (["serve", *MOCK, "--cache-size", "2XB"], "--cache-size: '2XB'"),
     (["serve", *MOCK, "--cache-size", "1"], "2 tokens at least, of "),
+    (["serve", *MOCK, "--activations", "q4"], "--activations is one of q8, q16, not 'q4'"),
     (["serve", *MOCK, "--cache-ttl", "30x"], "--cache-ttl: '30x' is no time: write it as 90s"),
     (["serve", *MOCK, "--api-key", "a:k", "--tenant-cache-size", "0"], "--tenant-cache-size: '0'"),
     (["logits", *MOCK, "--tokens", ""], "--tokens needs a value"),

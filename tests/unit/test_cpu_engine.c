@@ -45,9 +45,14 @@ struct world {
     struct engine *engines[MAX_THREADS];
 };
 
+/* What engines keep and compute with. */
+struct types {
+    enum kv_type kv;
+    enum activation_type activations;
+};
+
 static struct engine *open_with_windows(const struct model *m, uint32_t n_window_pages,
-                                        uint32_t n_threads, const char *kernels,
-                                        enum kv_type kv_type)
+                                        uint32_t n_threads, const char *kernels, struct types types)
 {
     struct engine *e;
     struct error err;
@@ -57,7 +62,8 @@ static struct engine *open_with_windows(const struct model *m, uint32_t n_window
                                    .max_seqs = MAX_SEQS,
                                    .max_length = MAX_PROMPT,
                                    .n_threads = n_threads,
-                                   .kv_type = kv_type,
+                                   .kv_type = types.kv,
+                                   .activations = types.activations,
                                    .kernels = kernels};
     if (cpu_engine_open(&e, m, &limits, NULL, NULL, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
@@ -67,7 +73,7 @@ static struct engine *open_with_windows(const struct model *m, uint32_t n_window
 static struct engine *open_engine(const struct model *m, uint32_t n_threads, const char *kernels,
                                   enum kv_type kv_type)
 {
-    return open_with_windows(m, 0, n_threads, kernels, kv_type);
+    return open_with_windows(m, 0, n_threads, kernels, (struct types){kv_type, ACTIVATIONS_Q8});
 }
 
 /* The whole prompt in one batch, in pages 0, 1, ..., with the logits of rows first .. n - 1. */
@@ -90,7 +96,7 @@ static void run_plain(struct engine *e, const int32_t *tokens, uint32_t n, float
 }
 
 static void world_open(struct world *w, const struct model *m, uint32_t length, const char *kernels,
-                       enum kv_type kv_type)
+                       struct types types)
 {
     *w = (struct world){.model = m, .n_vocab = m->hparams.n_vocab, .length = length};
     for (uint32_t i = 0; i < N_PROMPTS; i++) {
@@ -103,8 +109,8 @@ static void world_open(struct world *w, const struct model *m, uint32_t length, 
     }
     /* Where layers have windows, schedules run with pages for them and the plain run without. */
     for (uint32_t t = 0; t < MAX_THREADS; t++)
-        w->engines[t] = open_with_windows(m, N_PAGES, t + 1, kernels, kv_type);
-    struct engine *plain = open_engine(m, 1, kernels, kv_type);
+        w->engines[t] = open_with_windows(m, N_PAGES, t + 1, kernels, types);
+    struct engine *plain = open_with_windows(m, 0, 1, kernels, types);
     for (uint32_t i = 0; i < N_PROMPTS; i++)
         run_plain(plain, w->prompts[i], length, w->plain[i]);
     engine_close(plain);
@@ -255,14 +261,14 @@ static uint64_t run_schedule(const struct world *w)
     return s.n_compared;
 }
 
-static void check_law(const struct model *m, uint64_t law_seed, enum kv_type kv_type,
+static void check_law(const struct model *m, uint64_t law_seed, struct types types,
                       uint32_t n_schedules, uint32_t length)
 {
     static struct world scalar, w;
     for (unsigned path = 0; kernels_at(path); path++) {
         struct world *here = path == 0 ? &scalar : &w;
         /* The scalar path is slow: it goes just past one block of attention. */
-        world_open(here, m, path == 0 ? 135 : length, kernels_at(path)->name, kv_type);
+        world_open(here, m, path == 0 ? 135 : length, kernels_at(path)->name, types);
         uint64_t n_compared = 0;
         for (uint32_t i = 0; i < n_schedules; i++) {
             seed = hash_pair(law_seed, path * 1000 + i);
@@ -283,7 +289,7 @@ static void check_plain_law(const struct tiny_options *options, enum kv_type kv_
 {
     struct tiny_model t;
     tiny_open(&t, options);
-    check_law(&t.model, options->seed, kv_type, n_schedules, 265);
+    check_law(&t.model, options->seed, (struct types){kv_type, ACTIVATIONS_Q8}, n_schedules, 265);
     tiny_close(&t);
 }
 
@@ -322,7 +328,8 @@ static void check_random_law(enum random_kind kind)
         struct tiny_model t;
         enum tensor_type matrix = i % 2 ? TENSOR_Q8_0 : TENSOR_F32;
         random_model_open(&t, kind, matrix, seeds[kind][i]);
-        check_law(&t.model, kind * 10 + i, (enum kv_type)i, 4, 140);
+        struct types stored = {(enum kv_type)i, ACTIVATIONS_Q8};
+        check_law(&t.model, kind * 10 + i, stored, 4, 140);
         tiny_close(&t);
     }
 }
@@ -345,6 +352,18 @@ TEST(cpu_engine, same_bits_of_random_latents)
 TEST(cpu_engine, same_bits_of_random_models_like_gemma)
 {
     check_random_law(RANDOM_GEMMA);
+}
+
+/* Experts and latent heads have buffers of their own for what is quantised. */
+TEST(cpu_engine, same_bits_of_16_bit_activations)
+{
+    static const enum random_kind kinds[] = {RANDOM_EXPERTS, RANDOM_LATENT};
+    for (int i = 0; i < 2; i++) {
+        struct tiny_model t;
+        random_model_open(&t, kinds[i], TENSOR_Q8_0, 200 + (uint32_t)i);
+        check_law(&t.model, 50 + (uint32_t)i, (struct types){KV_F16, ACTIVATIONS_Q16}, 6, 140);
+        tiny_close(&t);
+    }
 }
 
 /* The default model: one prompt, whole, and cut, scattered, next to another, by two threads. */
@@ -548,6 +567,44 @@ TEST(cpu_engine, tells_what_it_is)
     CHECK(e->limits.n_threads >= 1);
     engine_close(e);
     tiny_close(&t);
+}
+
+/* Twice the operations and the memory for what is quantised; floats are as they were. */
+TEST(cpu_engine, tells_of_16_bit_activations)
+{
+    struct engine_limits limits = {.n_pages = 10,
+                                   .max_rows = 48,
+                                   .max_seqs = 1,
+                                   .max_length = 10,
+                                   .n_threads = 1,
+                                   .kernels = "scalar"};
+    for (int i = 0; i < 2; i++) {
+        struct tiny_options options = small;
+        struct tiny_model t;
+        struct engine *eight, *sixteen;
+        struct error err;
+        options.matrix = i ? TENSOR_Q8_0 : TENSOR_F32;
+        options.n_ff = 64;
+        tiny_open(&t, &options);
+        limits.activations = ACTIVATIONS_Q8;
+        CHECK_INT(cpu_engine_open(&eight, &t.model, &limits, NULL, NULL, &err), 0);
+        limits.activations = ACTIVATIONS_Q16;
+        CHECK_INT(cpu_engine_open(&sixteen, &t.model, &limits, NULL, NULL, &err), 0);
+        CHECK_STR(sixteen->info.name, "cpu (scalar, 1 thread, 16-bit activations)");
+        CHECK_INT(sixteen->info.weight_bytes, eight->info.weight_bytes);
+        CHECK(sixteen->info.buffer_bytes > eight->info.buffer_bytes &&
+              sixteen->info.buffer_bytes < 2 * eight->info.buffer_bytes);
+        const struct engine_cost *cost = &sixteen->info.cost, *less = &eight->info.cost;
+        int times = i ? 2 : 1;
+        CHECK_INT(cost->layer_bytes, less->layer_bytes);
+        CHECK_INT(cost->layer_macs.int8, times * less->layer_macs.int8);
+        CHECK_INT(cost->head_macs.int8, times * less->head_macs.int8);
+        CHECK_INT(cost->layer_macs.floats, times * less->layer_macs.floats);
+        CHECK_INT(cost->position_macs, less->position_macs);
+        engine_close(eight);
+        engine_close(sixteen);
+        tiny_close(&t);
+    }
 }
 
 TEST(cpu_engine, refuses_with_a_message)

@@ -14,7 +14,8 @@
 
 enum { MAX_TOKENS = 140, MAX_WIDTH = 256 };
 
-static struct engine *open_engine(const struct model *m, enum kv_type kv_type, uint32_t n_threads)
+static struct engine *open_with(const struct model *m, enum kv_type kv_type,
+                                enum activation_type activations, uint32_t n_threads)
 {
     struct engine *e;
     struct error err;
@@ -23,10 +24,16 @@ static struct engine *open_engine(const struct model *m, enum kv_type kv_type, u
                                    .max_seqs = 4,
                                    .max_length = 512,
                                    .n_threads = n_threads,
-                                   .kv_type = kv_type};
+                                   .kv_type = kv_type,
+                                   .activations = activations};
     if (cpu_engine_open(&e, m, &limits, NULL, NULL, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     return e;
+}
+
+static struct engine *open_engine(const struct model *m, enum kv_type kv_type, uint32_t n_threads)
+{
+    return open_with(m, kv_type, ACTIVATIONS_Q8, n_threads);
 }
 
 /* Positions begin .. end - 1 of one sequence in pages 0, 1, ...; the logits of the last. */
@@ -65,13 +72,13 @@ static const struct tiny_options shapes[] = {
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
-TEST(cpu_forward, equals_double_precision)
+static void check_shapes(enum activation_type activations, double quantised_limit)
 {
     static const uint32_t lengths[] = {1, 17, 128, 130};
     for (int i = 0; i < N_SHAPES; i++) {
         struct tiny_model t;
         tiny_open(&t, &shapes[i]);
-        struct engine *e = open_engine(&t.model, KV_F32, 2);
+        struct engine *e = open_with(&t.model, KV_F32, activations, 2);
         int32_t tokens[MAX_TOKENS];
         float got[MAX_WIDTH];
         double want[MAX_WIDTH];
@@ -81,8 +88,7 @@ TEST(cpu_forward, equals_double_precision)
             forward(e, tokens, 0, lengths[j], got);
             naive_logits(&t.model, tokens, lengths[j], want);
             double error = relative_error(got, want, shapes[i].n_vocab);
-            /* int8 activations cost what they cost; float weights have no excuse */
-            double limit = shapes[i].matrix == TENSOR_F32 ? 5e-6 : 0.05;
+            double limit = shapes[i].matrix == TENSOR_F32 ? 5e-6 : quantised_limit;
             if (!(error < limit))
                 test_fail(__FILE__, __LINE__, "shape %d, %u tokens: error %g", i, lengths[j],
                           error);
@@ -92,14 +98,27 @@ TEST(cpu_forward, equals_double_precision)
     }
 }
 
-/* Everything that a model may have, in dozens of combinations. */
-static void check_random(enum random_kind kind, uint32_t n_models)
+/* Activations of 8 bits cost what they cost; those of 16, and floats, have no excuse. */
+TEST(cpu_forward, equals_double_precision)
+{
+    check_shapes(ACTIVATIONS_Q8, 0.05);
+}
+
+TEST(cpu_forward, of_16_bit_activations_equals_double_precision)
+{
+    check_shapes(ACTIVATIONS_Q16, 5e-4);
+}
+
+/* Everything that a model may have, in dozens of combinations; quantised ones with activations of
+ * 16 bits. */
+static void check_random(enum random_kind kind, enum tensor_type matrix, uint32_t n_models,
+                         double limit)
 {
     static const uint32_t lengths[] = {1, 48}; /* windows are of up to 45 */
     for (uint32_t i = 0; i < n_models; i++) {
         struct tiny_model t;
-        random_model_open(&t, kind, TENSOR_F32, i);
-        struct engine *e = open_engine(&t.model, KV_F32, 1 + i % 3);
+        random_model_open(&t, kind, matrix, i);
+        struct engine *e = open_with(&t.model, KV_F32, ACTIVATIONS_Q16, 1 + i % 3);
         int32_t tokens[MAX_TOKENS];
         float got[MAX_WIDTH];
         double want[MAX_WIDTH];
@@ -109,7 +128,7 @@ static void check_random(enum random_kind kind, uint32_t n_models)
             forward(e, tokens, 0, lengths[j], got);
             naive_logits(&t.model, tokens, lengths[j], want);
             double error = relative_error(got, want, t.model.hparams.n_vocab);
-            if (!(error < 5e-6))
+            if (!(error < limit))
                 test_fail(__FILE__, __LINE__, "model %u of kind %d, %u tokens: error %g: %s", i,
                           kind, lengths[j], error, random_model_text(&t));
         }
@@ -120,22 +139,28 @@ static void check_random(enum random_kind kind, uint32_t n_models)
 
 TEST(cpu_forward, random_dense_models)
 {
-    check_random(RANDOM_DENSE, 40);
+    check_random(RANDOM_DENSE, TENSOR_F32, 40, 5e-6);
 }
 
 TEST(cpu_forward, random_mixtures_of_experts)
 {
-    check_random(RANDOM_EXPERTS, 40);
+    check_random(RANDOM_EXPERTS, TENSOR_F32, 40, 5e-6);
 }
 
 TEST(cpu_forward, random_latent_attention)
 {
-    check_random(RANDOM_LATENT, 30);
+    check_random(RANDOM_LATENT, TENSOR_F32, 30, 5e-6);
 }
 
 TEST(cpu_forward, random_models_like_gemma)
 {
-    check_random(RANDOM_GEMMA, 40);
+    check_random(RANDOM_GEMMA, TENSOR_F32, 40, 5e-6);
+}
+
+TEST(cpu_forward, random_quantised_models)
+{
+    for (enum random_kind kind = 0; kind < RANDOM_KINDS; kind++)
+        check_random(kind, TENSOR_Q8_0, 10, 1e-3);
 }
 
 /* More threads than panels, than rows, than groups of the barrier; pieces that anyone may take. */

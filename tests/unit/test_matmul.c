@@ -2,12 +2,14 @@
  * other path that this CPU can run against the scalar one, bit for bit. */
 #include "test.h"
 
+#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/matmul_internal.h"
+#include "engine/cpu/work_split.h"
 
 enum { WHOLE = 1 << 20, N_OLD = 15 };
 
@@ -233,10 +235,10 @@ static struct activations activations_make(const struct matmul_kernels *k, enum 
                                            const float *x, uint32_t n_rows, uint32_t cols)
 {
     struct activations a = {.kind = kind, .n_rows = n_rows, .cols = cols, .f32 = x};
-    if (kind == ACT_Q8) {
-        struct act_block *q8 = allocate(activations_bytes(n_rows, cols));
+    if (kind != ACT_F32) {
+        struct act_block *q8 = allocate(activations_bytes(kind, n_rows, cols));
         for (uint32_t r = 0; r < n_rows; r++)
-            k->quantize_row(x + (size_t)r * cols, cols, r, q8);
+            activations_quantize(k, kind, x + (size_t)r * cols, cols, r, q8);
         a.q8 = q8;
     }
     return a;
@@ -247,17 +249,37 @@ static void activations_drop(struct activations *a)
     free((void *)a->q8);
 }
 
-/* The value of an activation as the kernels see it. */
-static double activation_value(const struct activations *a, uint32_t row, uint32_t col)
+static double quant_value(const struct activations *a, uint32_t row, uint32_t col)
 {
-    if (a->kind == ACT_F32)
-        return a->f32[(size_t)row * a->cols + col];
     const struct act_block *block =
         &a->q8[row / ROW_TILE * (size_t)act_blocks(a->cols) + col / ACT_BLOCK];
     return (double)block->quants[row % ROW_TILE][col % ACT_BLOCK] * block->scale[row % ROW_TILE];
 }
 
-static void check_against_float64(const struct type_case *t, uint32_t rows, uint32_t cols)
+/* The value of an activation as the kernels see it. */
+static double activation_value(const struct activations *a, uint32_t row, uint32_t col)
+{
+    return a->kind == ACT_F32  ? a->f32[(size_t)row * a->cols + col]
+           : a->kind == ACT_Q8 ? quant_value(a, row, col)
+                               : quant_value(a, 2 * row, col) + quant_value(a, 2 * row + 1, col);
+}
+
+/* How far an activation of 16 bits may be from the float: the largest of its block has 127 steps,
+ * each of them has 254, and half of one is what rounding takes. Floats that are too small for a
+ * scale are zeros. */
+static double activation_slack(const struct activations *a, uint32_t row, uint32_t col)
+{
+    const float *block = a->f32 + (size_t)row * a->cols + col / ACT_BLOCK * ACT_BLOCK;
+    uint32_t left = a->cols - col / ACT_BLOCK * ACT_BLOCK;
+    float largest = 0;
+    for (uint32_t i = 0; i < left && i < ACT_BLOCK; i++)
+        largest = fmaxf(largest, fabsf(block[i]));
+    return largest / (127.0 * 254 * 2) * 1.0001 + 127 * FLT_MIN;
+}
+
+/* ACT_Q8: against the activations as they were rounded. ACT_Q16: against the floats themselves. */
+static void check_against_float64(const struct type_case *t, enum act_kind quantized_kind,
+                                  uint32_t rows, uint32_t cols)
 {
     enum { N_ROWS = 3 };
     struct random_weight w = random_weight(t, rows, cols);
@@ -269,18 +291,21 @@ static void check_against_float64(const struct type_case *t, uint32_t rows, uint
     CHECK_INT(matrix_rows(m), rows);
     CHECK_INT(matrix_panels(m), (rows + PANEL - 1) / PANEL);
     float *x = random_rows(N_ROWS, cols), *out = allocate(N_ROWS * rows * sizeof *out);
-    struct activations a = activations_make(&matmul_kernels_ref, matrix_act_kind(m), x, N_ROWS,
-                                            cols);
-    matmul_kernels_ref.matmul(m, &a, 0, matrix_panels(m), out, rows);
+    enum act_kind kind = matrix_act_kind(m) == ACT_F32 ? ACT_F32 : quantized_kind;
+    struct activations a = activations_make(&matmul_kernels_ref, kind, x, N_ROWS, cols);
+    matrix_multiply(&matmul_kernels_ref, m, &a, 0, matrix_panels(m), out, rows);
     for (uint32_t r = 0; r < N_ROWS; r++)
         for (uint32_t o = 0; o < rows; o++) {
-            double want = 0, magnitude = 0;
+            double want = 0, magnitude = 0, slack = 0;
             for (uint32_t c = 0; c < cols; c++) {
-                double term = values[(size_t)o * cols + c] * activation_value(&a, r, c);
-                want += term;
-                magnitude += fabs(term);
+                double value = values[(size_t)o * cols + c];
+                double with = kind == ACT_Q16 ? a.f32[r * cols + c] : activation_value(&a, r, c);
+                want += value * with;
+                magnitude += fabs(value * with);
+                if (kind == ACT_Q16)
+                    slack += fabs(value) * activation_slack(&a, r, c);
             }
-            if (!(fabs(out[r * rows + o] - want) <= 2e-6 * magnitude))
+            if (!(fabs(out[r * rows + o] - want) <= 2e-6 * magnitude + slack))
                 test_fail(__FILE__, __LINE__, "%s [%u x %u] row %u output %u: %.9g, expected %.9g",
                           tensor_type_info(t->type)->name, rows, cols, r, o, out[r * rows + o],
                           want);
@@ -293,23 +318,33 @@ static void check_against_float64(const struct type_case *t, uint32_t rows, uint
     weight_drop(&w);
 }
 
-TEST(matmul, agrees_with_float64)
+static void check_types_against_float64(enum act_kind quantized_kind)
 {
     random_state = 1;
     for (int t = 0; t < N_TYPES; t++) {
-        check_against_float64(&types[t], 16, 256);
-        check_against_float64(&types[t], 37, 768);
+        check_against_float64(&types[t], quantized_kind, 16, 256);
+        check_against_float64(&types[t], quantized_kind, 37, 768);
     }
     for (int t = 0; t < N_TYPES; t++) {
         if (unit_of(&types[t]) == 1) {
-            check_against_float64(&types[t], 1, 172);
-            check_against_float64(&types[t], 17, 1);
+            check_against_float64(&types[t], quantized_kind, 1, 172);
+            check_against_float64(&types[t], quantized_kind, 17, 1);
         }
         if (unit_of(&types[t]) <= ACT_BLOCK)
-            check_against_float64(&types[t], 5, ACT_BLOCK * 3);
+            check_against_float64(&types[t], quantized_kind, 5, ACT_BLOCK * 3);
         if (unit_of(&types[t]) <= ACT_BLOCK / 2)
-            check_against_float64(&types[t], 9, ACT_BLOCK * 2 + 16);
+            check_against_float64(&types[t], quantized_kind, 9, ACT_BLOCK * 2 + 16);
     }
+}
+
+TEST(matmul, agrees_with_float64)
+{
+    check_types_against_float64(ACT_Q8);
+}
+
+TEST(matmul, of_16_bits_agrees_with_floats)
+{
+    check_types_against_float64(ACT_Q16);
 }
 
 TEST(matmul, packed_size_is_that_of_the_file)
@@ -355,7 +390,7 @@ TEST(matmul, packed_size_is_near_the_quants)
 TEST(matmul, quantize_is_as_defined)
 {
     float x[64] = {0};
-    struct act_block *q8 = allocate(activations_bytes(1, 64));
+    struct act_block *q8 = allocate(activations_bytes(ACT_Q8, 1, 64));
     x[0] = -127, x[1] = 0.5f, x[2] = 1.5f, x[3] = 2.5f, x[4] = -0.5f, x[20] = 126.51f;
     matmul_kernels_ref.quantize_row(x, 64, 0, q8);
     CHECK(q8[0].scale[0] == 1);
@@ -371,17 +406,24 @@ TEST(matmul, quantize_is_as_defined)
 }
 
 static void check_path(const struct kernels *path, const struct type_case *t,
-                       const struct packed_matrix *m, const float *x, uint32_t n_rows,
-                       uint32_t stride, const float *want)
+                       const struct packed_matrix *m, enum act_kind kind, const float *x,
+                       uint32_t n_rows, uint32_t stride, const float *want)
 {
     uint32_t n_panels = matrix_panels(m);
     size_t n_out = (size_t)(n_rows - 1) * stride + m->rows;
     float *got = malloc(n_out * sizeof *got);
     memset(got, 0x5a, n_out * sizeof *got);
-    struct activations all = activations_make(path->matmul, matrix_act_kind(m), x, n_rows, m->cols);
+    struct activations all = activations_make(path->matmul, kind, x, n_rows, m->cols);
+    uint32_t cut = n_rows > ROW_UNIT ? random_below(2) * ROW_UNIT : 0;
     for (uint32_t begin = 0, end; begin < n_panels; begin = end) {
+        struct activations first = activations_rows(&all, 0, cut ? cut : n_rows);
         end = begin + 1 + random_below(n_panels - begin);
-        path->matmul->matmul(m, &all, begin, end, got, stride);
+        matrix_multiply(path->matmul, m, &first, begin, end, got + begin * PANEL, stride);
+        if (!cut)
+            continue;
+        struct activations rest = activations_rows(&all, cut, n_rows);
+        matrix_multiply(path->matmul, m, &rest, begin, end, got + cut * stride + begin * PANEL,
+                        stride);
     }
     if (memcmp(want, got, n_out * sizeof *want) != 0) {
         size_t i = 0;
@@ -397,25 +439,28 @@ static void check_path(const struct kernels *path, const struct type_case *t,
 }
 
 /* The outputs of every path must be those of the scalar one for any number of rows, any split of
- * the panels, and nothing may be written beside them. */
-static void check_paths(const struct type_case *t, uint32_t rows, uint32_t cols, uint32_t n_rows)
+ * the rows and panels, and nothing may be written beside them. */
+static void check_paths(const struct type_case *t, enum act_kind quantized_kind, uint32_t rows,
+                        uint32_t cols, uint32_t n_rows)
 {
     struct random_weight w = random_weight(t, rows, cols);
     struct packed_matrix *m = matrix_pack(&w.w, NULL);
     CHECK(m);
+    enum act_kind kind = matrix_act_kind(m) == ACT_F32 ? ACT_F32 : quantized_kind;
     uint32_t stride = rows + random_below(20);
     size_t n_out = (size_t)(n_rows - 1) * stride + rows;
     float *x = random_rows(n_rows, cols), *want = malloc(n_out * sizeof *want);
     memset(want, 0x5a, n_out * sizeof *want);
     /* One row at a time, all panels at once. */
     for (uint32_t r = 0; r < n_rows; r++) {
-        struct activations one = activations_make(&matmul_kernels_ref, matrix_act_kind(m),
-                                                  x + (size_t)r * cols, 1, cols);
-        matmul_kernels_ref.matmul(m, &one, 0, matrix_panels(m), want + (size_t)r * stride, stride);
+        struct activations one = activations_make(&matmul_kernels_ref, kind, x + (size_t)r * cols,
+                                                  1, cols);
+        matrix_multiply(&matmul_kernels_ref, m, &one, 0, matrix_panels(m),
+                        want + (size_t)r * stride, stride);
         activations_drop(&one);
     }
     for (unsigned i = 0; kernels_at(i); i++)
-        check_path(kernels_at(i), t, m, x, n_rows, stride, want);
+        check_path(kernels_at(i), t, m, kind, x, n_rows, stride, want);
     free(want);
     free(x);
     matrix_free(m);
@@ -429,8 +474,21 @@ TEST(matmul, every_path_gives_the_same_bits)
         /* Those of directories differ in a few ways that do not depend on the rows. */
         uint32_t unit = unit_of(&types[t]), step = types[t].group_cols ? 4 : 1;
         for (uint32_t n_rows = 1 + (uint32_t)t % step; n_rows <= 33; n_rows += step)
-            check_paths(&types[t], 1 + random_below(50),
+            check_paths(&types[t], ACT_Q8, 1 + random_below(50),
                         unit * (1 + random_below(unit == 1 ? 172 : 256 / unit)), n_rows);
+    }
+}
+
+TEST(matmul, every_path_gives_the_same_bits_of_16_bits)
+{
+    static const uint32_t counts[] = {1, 2, 5, 13, 25, 50};
+    random_state = 14;
+    for (int t = 0; t < N_TYPES; t++) {
+        uint32_t unit = unit_of(&types[t]);
+        for (size_t n = (size_t)t % 2; n < sizeof counts / sizeof *counts; n += 2)
+            check_paths(&types[t], ACT_Q16, 1 + random_below(50),
+                        unit == 1 ? 1 + random_below(100) : (256 + unit - 1) / unit * unit,
+                        counts[n]);
     }
 }
 
@@ -439,7 +497,11 @@ TEST(matmul, large_products_give_the_same_bits)
 {
     random_state = 4;
     for (int t = 0; t < N_TYPES; t++)
-        check_paths(&types[t], 17, 1792, types[t].type == TENSOR_Q4_1 ? 170 : t < N_OLD ? 37 : 25);
+        check_paths(&types[t], ACT_Q8, 17, 1792,
+                    types[t].type == TENSOR_Q4_1 ? 170
+                    : t < N_OLD                  ? 37
+                                                 : 25);
+    check_paths(&types[4], ACT_Q16, 17, 1792, 110);
 }
 
 /* The largest quants of both sides: nothing may saturate or overflow on the way. */
@@ -505,6 +567,19 @@ TEST(matmul, any_exponent_of_mxfp4)
         }
 }
 
+/* Floats in which there is now and then one of those. */
+static float *odd_rows(uint32_t n_rows, uint32_t cols, const float *odd, uint32_t n_odd)
+{
+    float *x = random_rows(n_rows, cols);
+    for (int k = 0; k < 20; k++)
+        x[random_below(n_rows * cols)] = odd[random_below(n_odd)];
+    return x;
+}
+
+static const float odd_floats[] = {-0.0f,  1e-45f,   1e-40f,   1e-36f,    3e38f,
+                                   3e-36f, -3.4e38f, INFINITY, -INFINITY, NAN};
+enum { N_FINITE = 7, N_ODD = 10 };
+
 TEST(matmul, quantize_is_the_same_in_every_path)
 {
     enum { ROWS = 25, MAX_COLS = 200 };
@@ -512,19 +587,15 @@ TEST(matmul, quantize_is_the_same_in_every_path)
     for (unsigned i = 0; kernels_at(i); i++)
         for (int round = 0; round < 50; round++) {
             uint32_t cols = 1 + random_below(MAX_COLS);
-            float *x = random_rows(ROWS, cols);
-            for (int k = 0; k < 20; k++) {
-                static const float odd[] = {INFINITY, -INFINITY, NAN,   -0.0f,    1e-45f,
-                                            1e-40f,   1e-36f,    3e38f, -3.4e38f, 1.5e-36f};
-                x[random_below(ROWS * cols)] = odd[random_below(10)];
-            }
-            size_t bytes = activations_bytes(ROWS, cols);
+            enum act_kind kind = round % 2 ? ACT_Q16 : ACT_Q8;
+            float *x = odd_rows(ROWS, cols, odd_floats, N_ODD);
+            size_t bytes = activations_bytes(kind, ROWS, cols);
             void *want = allocate(bytes), *got = allocate(bytes);
             memset(want, 0x5a, bytes);
             memset(got, 0x5a, bytes);
             for (uint32_t r = 0; r < ROWS; r++) {
-                matmul_kernels_ref.quantize_row(x + r * cols, cols, r, want);
-                kernels_at(i)->matmul->quantize_row(x + r * cols, cols, r, got);
+                activations_quantize(&matmul_kernels_ref, kind, x + r * cols, cols, r, want);
+                activations_quantize(kernels_at(i)->matmul, kind, x + r * cols, cols, r, got);
             }
             CHECK(memcmp(want, got, bytes) == 0);
             free(got);
@@ -533,19 +604,39 @@ TEST(matmul, quantize_is_the_same_in_every_path)
         }
 }
 
+TEST(matmul, of_16_bits_is_near_the_floats)
+{
+    enum { ROWS = 25, MAX_COLS = 200 };
+    random_state = 15;
+    for (int round = 0; round < 50; round++) {
+        uint32_t cols = 1 + random_below(MAX_COLS);
+        float *x = odd_rows(ROWS, cols, odd_floats, N_FINITE);
+        struct activations a = activations_make(&matmul_kernels_ref, ACT_Q16, x, ROWS, cols);
+        for (uint32_t r = 0; r < ROWS; r++)
+            for (uint32_t c = 0; c < cols; c++) {
+                double value = activation_value(&a, r, c), want = x[r * cols + c];
+                if (!(fabs(value - want) <= activation_slack(&a, r, c)))
+                    test_fail(__FILE__, __LINE__, "%g became %g", want, value);
+            }
+        activations_drop(&a);
+        free(x);
+    }
+}
+
 /* A NaN or an infinity must come out as NaN, in its own row only. */
 TEST(matmul, nan_and_infinity_show)
 {
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
     random_state = 6;
     for (unsigned i = 0; kernels_at(i); i++)
-        for (int bad = 0; bad < 2; bad++) {
+        for (int round = 0; round < 6; round++) {
             const struct matmul_kernels *k = kernels_at(i)->matmul;
             struct random_weight w = random_weight(&types[4], 16, 64);
             struct packed_matrix *m = matrix_pack(&w.w, NULL);
             float x[2 * 64] = {[3] = 1, [70] = 1}, out[32];
-            x[40] = bad ? NAN : INFINITY;
-            struct activations a = activations_make(k, ACT_Q8, x, 2, 64);
-            k->matmul(m, &a, 0, 1, out, 16);
+            x[40] = bad[round % 3];
+            struct activations a = activations_make(k, round < 3 ? ACT_Q8 : ACT_Q16, x, 2, 64);
+            matrix_multiply(k, m, &a, 0, 1, out, 16);
             for (int o = 0; o < 16; o++) {
                 CHECK(isnan(out[o]));
                 CHECK(isfinite(out[16 + o]));

@@ -2,20 +2,24 @@
  * directories, opened and computed on every kernel path; each logit must be transformers', within
  * a tolerance. Then the law of the same bits on the kinds of layers that each has: chunks,
  * scattered pages, prefixes from the cache, neighbours in the batch, threads; and both forms of a
- * directory mean the same. The window group of KV is as small as an engine may ask for. */
+ * directory mean the same. Quantised, with activations of 16 bits, a model computes what its
+ * weights say. The window group of KV is as small as an engine may ask for. */
 #include "golden_model.h"
 
 #include <dirent.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/hash.h"
 #include "engine/cpu/kernels.h"
 #include "engine/engine.h"
+#include "model/quantize.h"
 #include "test.h"
 
-static const double tolerance = 1e-4; /* max|a-b| / max|b| over a row */
-static const double quantised_tolerance = 0.1;
+static const double tolerance = 1e-4;        /* max|a-b| / max|b| over a row */
+static const double exact_tolerance = 1e-3;  /* of quantised weights and 16-bit activations */
+static const double rounded_tolerance = 0.1; /* and 8-bit ones, of half of the positions */
 
 enum {
     MAX_TOKENS = 64,
@@ -57,20 +61,22 @@ struct written {
     const struct golden_form *form;
     enum golden_type type;
     uint32_t n_shards;
-    const char *name; /* of the directory */
+    const char *name;                 /* of the directory */
+    const enum tensor_type *quantize; /* as it is opened, or NULL */
 };
 
 static bool try_open(const struct world *w, struct model *m, const struct written *as,
                      struct error *err)
 {
     char directory[512];
-    struct model_options options = {.context = w->golden.context};
+    struct model_options options = {.context = w->golden.context, .quantize = as->quantize};
     snprintf(directory, sizeof directory, "%s/%s", test_scratch_dir(), as->name);
     golden_write(as->form, as->type, as->n_shards, directory);
     return model_open(m, directory, &options, err) == 0;
 }
 
-static struct engine *open_engine(const struct model *m, const char *kernels, uint32_t n_threads)
+static struct engine *open_with(const struct model *m, const char *kernels, uint32_t n_threads,
+                                enum activation_type activations)
 {
     struct engine *e;
     struct error err;
@@ -81,10 +87,16 @@ static struct engine *open_engine(const struct model *m, const char *kernels, ui
                                    .max_length = MAX_TOKENS,
                                    .n_threads = n_threads,
                                    .kv_type = KV_F32,
+                                   .activations = activations,
                                    .kernels = kernels};
     if (cpu_engine_open(&e, m, &limits, NULL, NULL, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     return e;
+}
+
+static struct engine *open_engine(const struct model *m, const char *kernels, uint32_t n_threads)
+{
+    return open_with(m, kernels, n_threads, ACTIVATIONS_Q8);
 }
 
 /* The whole prompt in one batch, in pages 0, 1, ... of both groups, with every row's logits. */
@@ -117,14 +129,21 @@ static double relative_error(const float *got, const float *want, uint32_t n)
     return diff / max;
 }
 
-static void check_golden_logits(const struct world *w, const char *path, const float *got)
+/* Every position is near. */
+static void check_logits(const struct world *w, const char *what, const float *got,
+                         const float *want, double most)
 {
     for (uint32_t p = 0; p < w->n_tokens; p++) {
         size_t at = (size_t)p * w->n_vocab;
-        double error = relative_error(got + at, w->golden.logits + at, w->n_vocab);
-        if (!(error <= tolerance))
-            test_fail(__FILE__, __LINE__, "%s: position %u is off by %g", path, p, error);
+        double error = relative_error(got + at, want + at, w->n_vocab);
+        if (!(error <= most))
+            test_fail(__FILE__, __LINE__, "%s: position %u is off by %g", what, p, error);
     }
+}
+
+static void check_golden_logits(const struct world *w, const char *path, const float *got)
+{
+    check_logits(w, path, got, w->golden.logits, tolerance);
 }
 
 static void check_bits(const struct world *w, const char *what, const float *got)
@@ -348,9 +367,9 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* With weights of four bits an engine may round activations, too, which sends a token now and then
- * to another expert: most positions are near. */
-static void check_quantised_logits(const struct world *w, const float *got)
+/* With activations of 8 bits a token goes to another expert now and then: most positions are near.
+ */
+static void check_rounded_logits(const struct world *w, const float *got)
 {
     double errors[MAX_TOKENS] = {0};
     for (uint32_t p = 0; p < w->n_tokens; p++) {
@@ -359,7 +378,7 @@ static void check_quantised_logits(const struct world *w, const float *got)
     }
     qsort(errors, w->n_tokens, sizeof *errors, compare_doubles);
     double median = errors[w->n_tokens / 2];
-    if (!(median <= quantised_tolerance))
+    if (!(median <= rounded_tolerance))
         test_fail(__FILE__, __LINE__, "half of the positions are off by %g or more", median);
 }
 
@@ -371,6 +390,14 @@ static bool is_quantised(const struct golden_form *form)
     return false;
 }
 
+static void compute(const struct world *w, const struct model *m, enum activation_type activations,
+                    float *logits)
+{
+    struct engine *e = open_with(m, NULL, 1, activations);
+    run_plain(e, w->prompts[0].tokens, w->n_tokens, logits);
+    engine_close(e);
+}
+
 /* The same weights and meaning, written otherwise: the same bits, but where numbers have another
  * type. */
 static void check_written(const struct world *w, const struct written *as)
@@ -380,15 +407,80 @@ static void check_written(const struct world *w, const struct written *as)
     struct error err;
     if (!try_open(w, &m, as, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
-    struct engine *e = open_engine(&m, NULL, 1);
-    run_plain(e, w->prompts[0].tokens, w->n_tokens, got);
+    compute(w, &m, ACTIVATIONS_Q8, got);
     if (is_quantised(as->form))
-        check_quantised_logits(w, got);
+        check_rounded_logits(w, got);
     else if (as->type == GOLDEN_F32)
         check_bits(w, as->name, got);
     else
         check_golden_logits(w, as->name, got);
-    engine_close(e);
+    if (is_quantised(as->form)) {
+        compute(w, &m, ACTIVATIONS_Q16, got);
+        check_logits(w, as->name, got, w->golden.logits, exact_tolerance);
+    }
+    model_close(&m);
+}
+
+/* Gives a weight that is to be quantised the values that it then has, as floats. */
+static void round_weight(struct weight *w, struct arena *arena, uint32_t *n_rounded)
+{
+    if (!w->is_converted)
+        return;
+    float *values = arena_alloc_array(arena, (size_t)w->rows * w->cols, sizeof *values);
+    uint8_t *blocks = arena_alloc(arena, (size_t)w->cols * sizeof *values);
+    CHECK(values && blocks);
+    for (uint32_t r = 0; r < w->rows; r++) {
+        float *row = values + (size_t)r * w->cols;
+        weight_floats(w, r, 0, w->cols, row);
+        quantize(w->converted_type, row, blocks, w->cols);
+        dequantize(w->converted_type, blocks, row, w->cols);
+    }
+    *w = weight_make(TENSOR_F32, w->rows, w->cols, values);
+    ++*n_rounded;
+}
+
+/* How many of its matrices are to be quantised; they are floats afterwards. */
+static uint32_t round_model(struct model *m)
+{
+    static const size_t matrices[] = {
+        offsetof(struct layer_weights, attn_q),       offsetof(struct layer_weights, attn_k),
+        offsetof(struct layer_weights, attn_v),       offsetof(struct layer_weights, attn_output),
+        offsetof(struct layer_weights, q_a),          offsetof(struct layer_weights, q_b),
+        offsetof(struct layer_weights, kv_a),         offsetof(struct layer_weights, k_b),
+        offsetof(struct layer_weights, v_b),          offsetof(struct layer_weights, ffn_gate),
+        offsetof(struct layer_weights, ffn_up),       offsetof(struct layer_weights, ffn_down),
+        offsetof(struct layer_weights, shared_gate),  offsetof(struct layer_weights, shared_up),
+        offsetof(struct layer_weights, shared_down),  offsetof(struct layer_weights, layer_gate),
+        offsetof(struct layer_weights, layer_output),
+    };
+    uint32_t n_rounded = 0;
+    round_weight(&m->output, &m->memory, &n_rounded);
+    round_weight(&m->layer_proj, &m->memory, &n_rounded);
+    for (uint32_t i = 0; i < m->hparams.n_layers; i++) {
+        struct layer_weights *l = &m->layers[i];
+        for (size_t j = 0; j < sizeof matrices / sizeof *matrices; j++)
+            round_weight((struct weight *)((char *)l + matrices[j]), &m->memory, &n_rounded);
+        for (uint32_t x = 0; l->experts && x < m->hparams.router.n_experts; x++) {
+            round_weight(&l->experts[x].gate, &m->memory, &n_rounded);
+            round_weight(&l->experts[x].up, &m->memory, &n_rounded);
+            round_weight(&l->experts[x].down, &m->memory, &n_rounded);
+        }
+    }
+    return n_rounded;
+}
+
+/* Quantised as it is opened: the same as floats of those values. */
+static void check_quantised(const struct world *w, const struct written *as)
+{
+    static float got[MAX_TOKENS * MAX_VOCAB], want[MAX_TOKENS * MAX_VOCAB];
+    struct model m;
+    struct error err;
+    if (!try_open(w, &m, as, &err))
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    compute(w, &m, ACTIVATIONS_Q16, got);
+    CHECK(round_model(&m) > 0);
+    compute(w, &m, ACTIVATIONS_Q8, want);
+    check_logits(w, as->name, got, want, exact_tolerance);
     model_close(&m);
 }
 
@@ -438,6 +530,8 @@ static void check_model(const char *name)
     check_written(&w, &(struct written){&w.golden.hub, GOLDEN_F32, 1, other});
     snprintf(other, sizeof other, "%s.bf16", name);
     check_written(&w, &(struct written){&w.golden.plain, GOLDEN_BF16, 1, other});
+    enum tensor_type q8_0 = TENSOR_Q8_0;
+    check_quantised(&w, &(struct written){&w.golden.plain, GOLDEN_F32, 1, name, &q8_0});
     world_close(&w);
 }
 

@@ -117,14 +117,14 @@ static void gather_heads(const struct pass *p, const struct packed_matrix *first
                          size_t width, size_t stride, uint32_t cols, uint32_t n_heads)
 {
     struct range rows = pass_rows_to_prepare(p, p->n_rows);
-    size_t quantized_bytes = activations_bytes(p->n_rows, cols);
+    size_t quantized_bytes = activations_bytes(p->e->quantized_kind, p->n_rows, cols);
     for (uint32_t h = 0; h < n_heads; h++) {
         float *head = p->input->heads + (size_t)h * p->n_rows * cols;
         void *quantized = (uint8_t *)p->input->heads_quantized + h * quantized_bytes;
         for (uint32_t r = rows.begin; r < rows.end; r++) {
             memcpy(head + (size_t)r * cols, x + r * width + h * stride, cols * sizeof *head);
             if (matrix_act_kind(first) == ACT_Q8)
-                p->matmul->quantize_row(head + (size_t)r * cols, cols, r, quantized);
+                pass_quantize_row(p, head + (size_t)r * cols, cols, r, quantized);
         }
     }
     if (!p->prepares_alone)
@@ -138,7 +138,7 @@ static void multiply_heads(const struct pass *p, uint32_t layer, enum cpu_phase 
                            float *out, size_t out_width, size_t out_stride)
 {
     uint32_t n_panels = matrix_panels(matrices[0]);
-    size_t quantized_bytes = activations_bytes(p->n_rows, cols);
+    size_t quantized_bytes = activations_bytes(p->e->quantized_kind, p->n_rows, cols);
     struct work work = pass_work(p, layer, phase, n_heads * n_panels, p->n_rows);
     for (struct work_part all; work_next(&work, &all);) {
         for (uint32_t at = all.panels.begin; at < all.panels.end;) {

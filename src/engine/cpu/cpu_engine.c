@@ -36,8 +36,9 @@ static int threads_open(struct cpu_engine *e, struct error *err)
     bool wants_pins = limits->pinning == PIN_ON ||
                       (limits->pinning == PIN_AUTO && cpu_topology_should_pin(&cpus, n));
     bool is_pinned = wants_pins && n <= cpus.n_cpus;
-    snprintf(e->engine.info.name, sizeof e->engine.info.name, "cpu (%s, %u thread%s%s)",
-             e->kernels->name, n, n == 1 ? "" : "s", is_pinned ? ", pinned" : "");
+    snprintf(e->engine.info.name, sizeof e->engine.info.name, "cpu (%s, %u thread%s%s%s)",
+             e->kernels->name, n, n == 1 ? "" : "s", is_pinned ? ", pinned" : "",
+             e->quantized_kind == ACT_Q16 ? ", 16-bit activations" : "");
     int failed = parallel_open(&e->pool, n, is_pinned ? &cpus : NULL, err);
     cpu_topology_close(&cpus);
     return failed;
@@ -174,6 +175,7 @@ int cpu_engine_open(struct engine **out, const struct model *model,
     e->engine.ops = &cpu_ops;
     e->engine.limits = *limits;
     e->model = model;
+    e->quantized_kind = limits->activations == ACTIVATIONS_Q16 ? ACT_Q16 : ACT_Q8;
     e->engine.info.n_vocab = model->hparams.n_vocab;
     e->layers = calloc(model->hparams.n_layers, sizeof *e->layers);
     if (!e->layers)
@@ -186,7 +188,7 @@ int cpu_engine_open(struct engine **out, const struct model *model,
     parallel_release(e->pool); /* another thread may compute */
     struct engine_info *info = &e->engine.info;
     info->bit_exact = true;
-    info->row_tile = ROW_TILE;
+    info->row_tile = e->quantized_kind == ACT_Q16 ? ROW_TILE / 2 : ROW_TILE;
     info->cost = cpu_cost(e);
     info->buffer_bytes = e->state_memory.size_bytes;
     for (uint32_t i = 0; i < e->n_attentions; i++)

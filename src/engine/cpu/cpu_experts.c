@@ -147,7 +147,7 @@ static struct rows_in gather(const struct pass *p, const struct mixture *m, uint
         if (gate == ACT_F32 || up == ACT_F32)
             memcpy(g->input + (size_t)i * n, row, n * sizeof *row);
         if (gate == ACT_Q8 || up == ACT_Q8)
-            p->matmul->quantize_row(row, n, i, g->quantized);
+            pass_quantize_row(p, row, n, i, g->quantized);
     }
     g->item = index;
     return (struct rows_in){g->input, n, g->quantized};
@@ -192,7 +192,7 @@ static void expert_down(const struct pass *p, const struct mixture *m, uint32_t 
     struct rows_in in = {x->hidden + (size_t)item->first * n_ff, n_ff, g->quantized};
     if (g->item != index && matrix_act_kind(expert->down) == ACT_Q8)
         for (uint32_t i = 0; i < item->n_rows; i++)
-            p->matmul->quantize_row(in.x + (size_t)i * n_ff, n_ff, i, g->quantized);
+            pass_quantize_row(p, in.x + (size_t)i * n_ff, n_ff, i, g->quantized);
     g->item = index;
     pass_multiply_part(p, &down, &in, &part);
 }

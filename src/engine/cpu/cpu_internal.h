@@ -153,6 +153,7 @@ struct cpu_engine {
     struct engine engine; /* first: the vtable's functions cast back */
     const struct model *model;
     const struct kernels *kernels;
+    enum act_kind quantized_kind; /* of what quantised weights meet: ACT_Q8 or ACT_Q16 */
     struct parallel *pool;
     struct attention **attentions; /* [n_attentions] one for each shape of layers */
     uint32_t n_attentions;

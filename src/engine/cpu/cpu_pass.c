@@ -44,13 +44,19 @@ static bool wants_quantized(const struct product *products, uint32_t n)
     return false;
 }
 
+void pass_quantize_row(const struct pass *p, const float *x, uint32_t cols, uint32_t row,
+                       struct act_block *to)
+{
+    activations_quantize(p->matmul, p->e->quantized_kind, x, cols, row, to);
+}
+
 void pass_quantize(const struct pass *p, const struct product *products, uint32_t n,
                    const struct rows_in *in, uint32_t n_rows)
 {
     struct range rows = pass_rows_to_prepare(p, n_rows);
     if (wants_quantized(products, n))
         for (uint32_t r = rows.begin; r < rows.end; r++)
-            p->matmul->quantize_row(in->x + (size_t)r * in->cols, in->cols, r, in->quantized);
+            pass_quantize_row(p, in->x + (size_t)r * in->cols, in->cols, r, in->quantized);
 }
 
 void pass_prepare(const struct pass *p, const struct product *products, uint32_t n,
@@ -90,16 +96,15 @@ void pass_multiply_part(const struct pass *p, const struct product *product,
                         const struct rows_in *in, const struct work_part *part)
 {
     const struct packed_matrix *m = product->matrix;
-    struct activations all = {matrix_act_kind(m), part->rows.end, in->cols, in->x, in->quantized};
+    enum act_kind kind = matrix_act_kind(m) == ACT_F32 ? ACT_F32 : p->e->quantized_kind;
+    struct activations all = {kind, part->rows.end, in->cols, in->x, in->quantized};
     struct activations rows = activations_rows(&all, part->rows.begin, part->rows.end);
-    float *out = product->out + part->rows.begin * product->stride;
-    p->matmul->matmul(m, &rows, part->panels.begin, part->panels.end, out, product->stride);
-    if (!product->bias)
-        return;
     struct range columns = part_columns(m, part);
-    for (uint32_t r = 0; r < rows.n_rows; r++)
-        p->elementwise->add_scaled(out + r * product->stride + columns.begin,
-                                   product->bias + columns.begin, 1.0f,
+    float *out = product->out + part->rows.begin * product->stride + columns.begin;
+    matrix_multiply(p->matmul, m, &rows, part->panels.begin, part->panels.end, out,
+                    product->stride);
+    for (uint32_t r = 0; product->bias && r < rows.n_rows; r++)
+        p->elementwise->add_scaled(out + r * product->stride, product->bias + columns.begin, 1.0f,
                                    columns.end - columns.begin);
 }
 

@@ -63,6 +63,9 @@ void pass_prepare(const struct pass *p, const struct product *products, uint32_t
 /* The same without waiting for the team. */
 void pass_quantize(const struct pass *p, const struct product *products, uint32_t n,
                    const struct rows_in *in, uint32_t n_rows);
+/* One row of them. */
+void pass_quantize_row(const struct pass *p, const float *x, uint32_t cols, uint32_t row,
+                       struct act_block *to);
 /* The thread's rows of x, normed into `out`. Without a weight they are x itself. Gives where they
  * are. */
 const float *pass_normalize(const struct pass *p, const float *weight, float *out);

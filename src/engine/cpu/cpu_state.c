@@ -9,6 +9,7 @@
 struct layout {
     uint8_t *base;
     size_t used_bytes;
+    enum act_kind quantized_kind;
 };
 
 static void *layout_take(struct layout *l, size_t size_bytes)
@@ -21,6 +22,11 @@ static void *layout_take(struct layout *l, size_t size_bytes)
 static float *layout_rows(struct layout *l, size_t rows, size_t width)
 {
     return layout_take(l, rows * width * sizeof(float));
+}
+
+static size_t quantized_bytes(const struct layout *l, uint32_t rows, uint32_t width)
+{
+    return activations_bytes(l->quantized_kind, rows, width);
 }
 
 /* Values of a row in the largest layer. */
@@ -64,7 +70,7 @@ static void layout_latent_rows(struct layout *l, const struct hparams *hp, uint3
     r->q_a_normed = layout_rows(l, rows, mla->q_rank);
     r->q_full = layout_rows(l, rows, (size_t)n_heads * (mla->nope_dim + mla->rope_dim));
     r->heads = layout_rows(l, rows, (size_t)n_heads * head_dim);
-    r->heads_quantized = layout_take(l, n_heads * activations_bytes(rows, head_dim));
+    r->heads_quantized = layout_take(l, n_heads * quantized_bytes(l, rows, head_dim));
     r->values = layout_rows(l, rows, (size_t)n_heads * mla->value_dim);
 }
 
@@ -74,13 +80,13 @@ static void layout_expert_rows(struct layout *l, const struct hparams *hp, uint3
     uint32_t n_shared = hp->router.n_ff_shared;
     r->expert_normed = layout_rows(l, rows, hp->n_embd);
     r->router_normed = layout_rows(l, rows, hp->n_embd);
-    r->router_quantized = layout_take(l, activations_bytes(rows, hp->n_embd));
+    r->router_quantized = layout_take(l, quantized_bytes(l, rows, hp->n_embd));
     if (n_shared == 0)
         return;
     r->shared_gate = layout_rows(l, rows, n_shared);
     r->shared_up = layout_rows(l, rows, n_shared);
     r->shared_added = layout_rows(l, rows, hp->n_embd);
-    r->shared_quantized = layout_take(l, activations_bytes(rows, n_shared));
+    r->shared_quantized = layout_take(l, quantized_bytes(l, rows, n_shared));
 }
 
 static struct cpu_rows layout_layer_rows(struct layout *l, const struct hparams *hp, uint32_t rows)
@@ -94,7 +100,7 @@ static struct cpu_rows layout_layer_rows(struct layout *l, const struct hparams 
         .up = layout_rows(l, rows, w.gate),
         .added = layout_rows(l, rows, hp->n_embd),
     };
-    r.quantized = layout_take(l, activations_bytes(rows, w.input));
+    r.quantized = layout_take(l, quantized_bytes(l, rows, w.input));
     if (hp->mla.kv_rank)
         layout_latent_rows(l, hp, rows, &r);
     if (cpu_has_experts(hp))
@@ -109,7 +115,7 @@ static void layout_gathered(struct layout *l, const struct hparams *hp, struct c
     uint32_t widest = hp->n_embd > router->n_ff ? hp->n_embd : router->n_ff;
     g->input = layout_rows(l, ROW_UNIT, hp->n_embd);
     g->up = layout_rows(l, ROW_UNIT, router->n_ff);
-    g->quantized = layout_take(l, activations_bytes(ROW_UNIT, widest));
+    g->quantized = layout_take(l, quantized_bytes(l, ROW_UNIT, widest));
     g->router.ranked = layout_rows(l, 1, router->n_experts);
     g->router.groups = layout_rows(l, 1, router->n_groups);
     g->router.best = layout_take(l, n_best * sizeof *g->router.best);
@@ -167,11 +173,11 @@ int cpu_state_open(struct cpu_engine *e, struct error *err)
     e->taken = calloc(cpu_phases(&e->model->hparams), sizeof *e->taken);
     if (!s->own || !s->layer_embd || !s->experts.gathered || !e->taken)
         return error_set(err, ERROR_MEMORY, "no memory for the rows of a batch");
-    struct layout measured = {NULL, 0};
+    struct layout measured = {NULL, 0, e->quantized_kind};
     state_layout(e, &measured);
     if (buffer_map(&e->state_memory, measured.used_bytes, "the rows of a batch", err))
         return -1;
-    state_layout(e, &(struct layout){e->state_memory.data, 0});
+    state_layout(e, &(struct layout){e->state_memory.data, 0, e->quantized_kind});
     return 0;
 }
 

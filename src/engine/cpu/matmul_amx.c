@@ -149,14 +149,13 @@ ALWAYS_INLINE void stripe_rows(struct quant_format f, int n_tiles, const struct 
                               vf_mul(acc[t][r], vf_set1(out.scale)));
 }
 
-/* One panel times `n_tiles` whole tiles of rows. */
+/* One panel times `n_tiles` whole tiles of rows, to `out`. */
 ALWAYS_INLINE void panel_tiles(struct quant_format f, const struct packed_matrix *m,
                                const struct act_block *x, uint32_t panel, uint32_t n_tiles,
                                float *out, size_t out_stride)
 {
     struct stripe stripe;
-    struct amx_out to = {out + (size_t)panel * PANEL, out_stride,
-                         (__mmask16)((1u << panel_outputs(m, panel)) - 1), 1};
+    struct amx_out to = {out, out_stride, (__mmask16)((1u << panel_outputs(m, panel)) - 1), 1};
     for (uint32_t first = 0; first < m->blocks; first += STRIPE_BLOCKS) {
         const struct act_block *from = x + first;
         struct amx_out at = to;
@@ -195,11 +194,13 @@ static void matmul_amx(const struct packed_matrix *m, const struct activations *
     }
     uint32_t n_tiles = x->n_rows / ROW_TILE, chunk = chunk_rows(m, x) / ROW_TILE;
     tiles_configure(quant_formats[m->format].parts);
-    for (uint32_t tile = 0; tile < n_tiles; tile += chunk)
-        for (uint32_t panel = panel_begin; panel < panel_end; panel++)
+    for (uint32_t tile = 0; tile < n_tiles; tile += chunk) {
+        float *to = out + (size_t)tile * ROW_TILE * out_stride;
+        for (uint32_t panel = panel_begin; panel < panel_end; panel++, to += PANEL)
             panel_functions[m->format](m, x->q8 + tile * (size_t)m->blocks, panel,
-                                       n_tiles - tile < chunk ? n_tiles - tile : chunk,
-                                       out + (size_t)tile * ROW_TILE * out_stride, out_stride);
+                                       n_tiles - tile < chunk ? n_tiles - tile : chunk, to,
+                                       out_stride);
+    }
     _tile_release();
     if (x->n_rows % ROW_TILE == 0)
         return;

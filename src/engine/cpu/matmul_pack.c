@@ -2,7 +2,6 @@
  * matmul_pack.h. Runs on any thread. */
 #include "engine/cpu/matmul_pack.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "engine/cpu/matrix_slab.h"
@@ -138,22 +137,4 @@ uint32_t matrix_panels(const struct packed_matrix *m)
 size_t matrix_bytes(const struct packed_matrix *m)
 {
     return m->bytes;
-}
-
-size_t activations_bytes(uint32_t n_rows, uint32_t cols)
-{
-    size_t tiles = ((size_t)n_rows + ROW_TILE - 1) / ROW_TILE;
-    return tiles * act_blocks(cols) * sizeof(struct act_block);
-}
-
-struct activations activations_rows(const struct activations *x, uint32_t begin, uint32_t end)
-{
-    assert(begin % ROW_TILE == 0 && begin < end && end <= x->n_rows);
-    struct activations rows = *x;
-    rows.n_rows = end - begin;
-    if (x->f32)
-        rows.f32 += (size_t)begin * x->cols;
-    if (x->q8)
-        rows.q8 += begin / ROW_TILE * (size_t)act_blocks(x->cols);
-    return rows;
 }

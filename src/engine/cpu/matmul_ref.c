@@ -187,9 +187,10 @@ static void matmul_ref(const struct packed_matrix *m, const struct activations *
 {
     for (uint32_t p = panel_begin; p < panel_end; p++) {
         const uint8_t *panel = matrix_panel(m, p);
+        float *to = out + (size_t)(p - panel_begin) * PANEL;
         for (uint32_t r = 0; r < x->n_rows; r++)
             for (uint32_t lane = 0; lane < panel_outputs(m, p); lane++)
-                out[r * out_stride + p * PANEL + lane] = dot_row(m, panel, lane, x, r) * m->scale;
+                to[r * out_stride + lane] = dot_row(m, panel, lane, x, r) * m->scale;
     }
 }
 

@@ -342,7 +342,7 @@ static void (*const tile_functions[N_PACKED_FORMATS])(const struct packed_matrix
                                                       const struct tile *tile, uint32_t n) = {
     QUANT_FORMATS(QUANT_ENTRY) tile_f32, tile_f16, tile_bf16, tile_f8_e4m3, tile_f8_e5m2};
 
-/* One panel times rows [begin, end). */
+/* One panel times rows [begin, end); `out` is where the panel's outputs of row 0 go. */
 static void panel_rows(const struct packed_matrix *m, const struct activations *x, uint32_t panel,
                        uint32_t begin, uint32_t end, float *out, size_t out_stride)
 {
@@ -361,7 +361,7 @@ static void panel_rows(const struct packed_matrix *m, const struct activations *
             tile.x = x->q8 + row / ROW_TILE * (size_t)m->blocks;
         else
             tile.f32 = x->f32 + row * (size_t)m->cols;
-        tile.out = out + row * out_stride + (size_t)panel * PANEL;
+        tile.out = out + row * out_stride;
         tile_functions[m->format](m, &tile, n);
     }
 }
@@ -375,6 +375,7 @@ static void matmul_tiles(const struct packed_matrix *m, const struct activations
     for (uint32_t row = 0; row < x->n_rows; row += chunk) {
         uint32_t end = x->n_rows - row < chunk ? x->n_rows : row + chunk;
         for (uint32_t panel = panel_begin; panel < panel_end; panel++)
-            panel_rows(m, x, panel, row, end, out, out_stride);
+            panel_rows(m, x, panel, row, end, out + (size_t)(panel - panel_begin) * PANEL,
+                       out_stride);
     }
 }
