@@ -3,6 +3,7 @@
  * and 1 stay apart when they are written again. */
 #include "base/json.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -334,11 +335,38 @@ static struct json *container_read(struct json_cursor *r, enum json_type type)
     return container;
 }
 
+/* A number that JSON itself has no spelling for; false: it is none. */
+static bool constant_read(struct json_cursor *r, struct json **out)
+{
+    static const struct {
+        const char *word;
+        double number;
+    } constants[] = {{"NaN", NAN}, {"Infinity", INFINITY}, {"-Infinity", -INFINITY}};
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {
+        size_t len = strlen(constants[i].word);
+        if ((size_t)(r->end - r->at) < len || memcmp(r->at, constants[i].word, len) != 0)
+            continue;
+        *out = json_new(r->arena, JSON_NUMBER);
+        if (!*out)
+            return fail_memory(r), true;
+        (*out)->text = constants[i].word;
+        (*out)->text_len = len;
+        (*out)->number = constants[i].number;
+        (*out)->position = position(r);
+        r->at += len;
+        return true;
+    }
+    return false;
+}
+
 static struct json *value_read(struct json_cursor *r)
 {
+    struct json *constant;
     space_skip(r);
     if (r->at == r->end)
         return fail_expected(r, "a value");
+    if (r->takes_constants && constant_read(r, &constant))
+        return constant;
     switch (*r->at) {
     case '{': r->at++; return container_read(r, JSON_OBJECT);
     case '[': r->at++; return container_read(r, JSON_ARRAY);
@@ -443,6 +471,17 @@ int json_cursor_end(struct json_cursor *c)
 struct json *json_parse(struct arena *arena, const char *text, size_t len, struct error *err)
 {
     struct json_cursor c = json_cursor_make(arena, text, len, err);
+    struct json *root = value_read(&c);
+    return root && json_cursor_end(&c) == 0 ? root : NULL;
+}
+
+struct json *json_parse_file(struct arena *arena, const char *text, size_t len, struct error *err)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    struct json_cursor c = json_cursor_make(arena, text, len, err);
+    c.takes_constants = true;
+    if (len >= sizeof mark - 1 && memcmp(text, mark, sizeof mark - 1) == 0)
+        c.at += sizeof mark - 1;
     struct json *root = value_read(&c);
     return root && json_cursor_end(&c) == 0 ? root : NULL;
 }

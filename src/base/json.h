@@ -38,6 +38,9 @@ struct json {
 /* The document's root, or NULL and `err` (code ERROR_INPUT with a position, ERROR_LIMIT, or
  * ERROR_MEMORY). Everything lives in `arena`. */
 struct json *json_parse(struct arena *arena, const char *text, size_t len, struct error *err);
+/* The same for files that Python's tools have written, and editors: a byte order mark before it is
+ * passed over, and NaN, Infinity and -Infinity are numbers. */
+struct json *json_parse_file(struct arena *arena, const char *text, size_t len, struct error *err);
 
 /* A document that is read from its beginning to its end without a tree, because it is large and
  * mostly lists of one kind. The text must stay. A call that fails has filled the error in; then
@@ -50,6 +53,7 @@ struct json_cursor {
     struct arena *arena;
     const char *begin, *at, *end;
     unsigned depth;
+    bool takes_constants; /* NaN, Infinity and -Infinity */
     struct error *err;
 };
 

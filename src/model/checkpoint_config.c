@@ -198,7 +198,7 @@ static int parse_config(struct checkpoint_files *f, const char *path, struct str
     if (file_read(path, MAX_CONFIG_BYTES, text, err))
         return -1;
     f->config_hash = hash_bytes(strbuf_str(text), text->len);
-    f->c.config = json_parse(&f->memory, strbuf_str(text), text->len, &why);
+    f->c.config = json_parse_file(&f->memory, strbuf_str(text), text->len, &why);
     if (!f->c.config)
         return error_set(err, why.code == ERROR_MEMORY ? ERROR_MEMORY : ERROR_FORMAT, "%s: %s",
                          path, why.message);

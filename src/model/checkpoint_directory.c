@@ -109,7 +109,7 @@ static const struct json *read_index(struct checkpoint_files *f, struct error *e
     if (!path)
         checkpoint_no_memory(&f->c, err);
     else if (file_read(path, MAX_INDEX_BYTES, &text, err) == 0) {
-        index = json_parse(&f->memory, strbuf_str(&text), text.len, &why);
+        index = json_parse_file(&f->memory, strbuf_str(&text), text.len, &why);
         if (!index)
             error_set(err, ERROR_FORMAT, "%s: %s", path, why.message);
         else if (!json_is(json_get(index, "weight_map"), JSON_OBJECT))

@@ -44,7 +44,7 @@ static int read_json(struct directory *dir, const char *name, const struct json 
     if (!has_file(dir, name))
         return 0;
     int failed = file_read(d->path, MAX_CONFIG_BYTES, &text, d->err);
-    if (!failed && !(*out = json_parse(&d->arena, strbuf_str(&text), text.len, &cause)))
+    if (!failed && !(*out = json_parse_file(&d->arena, strbuf_str(&text), text.len, &cause)))
         failed = error_set(d->err, cause.code == ERROR_MEMORY ? ERROR_MEMORY : ERROR_FORMAT,
                            "%s: %s", d->path, cause.message);
     if (!failed && (*out)->type != JSON_OBJECT)

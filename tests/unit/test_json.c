@@ -235,3 +235,35 @@ TEST(json, builds_trees)
     strbuf_free(&out);
     arena_free(&arena);
 }
+
+TEST(json, files_may_have_a_mark_and_pythons_constants)
+{
+    static const char text[] = "\xef\xbb\xbf {\"a\": [NaN, Infinity, -Infinity, -1], \"b\": NaN}\n";
+    struct error err = {0};
+    const struct json *root = json_parse_file(&arena, text, sizeof text - 1, &err);
+    CHECK(root != NULL);
+    const struct json *item = json_get(root, "a")->first;
+    CHECK(item->type == JSON_NUMBER && isnan(item->number));
+    CHECK(item->next->number == INFINITY && item->next->next->number == -INFINITY);
+    CHECK(item->next->next->next->number == -1);
+    int64_t integer;
+    uint64_t natural;
+    for (int i = 0; i < 3; i++, item = item->next)
+        CHECK(!json_to_int64(item, &integer) && !json_to_uint64(item, &natural));
+    static const char *const bad[] = {"NaNs",
+                                      "nan",
+                                      "-NaN",
+                                      "Infinit",
+                                      "-Inf",
+                                      "",
+                                      "\xef\xbb\xbf",
+                                      "1 \xef\xbb\xbf",
+                                      "\xef\xbb\xbf\xef\xbb\xbf"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(!json_parse_file(&arena, bad[i], strlen(bad[i]), &err) && err.code == ERROR_INPUT);
+    check_refused("\xef\xbb\xbf{}", 5, 0);
+    check_refused("[NaN]", 5, 1);
+    check_refused("[Infinity]", 10, 1);
+    check_refused("[-Infinity]", 11, 2);
+    arena_free(&arena);
+}
