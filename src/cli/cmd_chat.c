@@ -90,7 +90,7 @@ static int turn_answer(struct chat *c, struct error *err)
     c->sampled.len = 0;
     struct generation generation = {
         .max_tokens = generate_max_tokens,
-        .sampling = generate_sampling(),
+        .sampling = generate_sampling(&c->generator.runtime->prompt),
         .on_text = text_show,
         .context = c,
         .sampled = &c->sampled,

@@ -88,7 +88,7 @@ static int answer_print(struct generator *generator, const struct strbuf *text, 
     struct strbuf answer = STRBUF_INIT;
     struct generation generation = {
         .max_tokens = generate_max_tokens,
-        .sampling = generate_sampling(),
+        .sampling = generate_sampling(&generator->runtime->prompt),
         .on_text = text_take,
         .context = as_json ? &answer : NULL,
     };

@@ -180,6 +180,17 @@ static int options_finish(struct error *err)
     return tool_format_check(err) || keys_read(err) || tenants_read(err) ? -1 : 0;
 }
 
+static void sampling_say(const struct prompt_maker *prompt)
+{
+    const struct sampling_defaults *defaults = tokenizer_sampling(prompt->tokenizer);
+    struct strbuf text = STRBUF_INIT;
+    sampling_defaults_apply(defaults, &server.sampling);
+    sampling_defaults_write(&text, defaults);
+    if (text.len)
+        log_info("the model's own defaults: %s", strbuf_str(&text));
+    strbuf_free(&text);
+}
+
 static int serve_model(struct runtime *r, struct error *err)
 {
     log_info("%s on %s", r->model_name, r->engine->info.name);
@@ -188,6 +199,7 @@ static int serve_model(struct runtime *r, struct error *err)
                  "with --chat-template-file FILE");
     if (tool_format)
         tool_format_find(tool_format, &r->prompt.style.tools); /* checked with the options */
+    sampling_say(&r->prompt);
     server.engine = r->engine;
     server.prompt = &r->prompt;
     server.model_name = alias ? alias : r->model_name;

@@ -3,6 +3,7 @@
 #include "cli/generate.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,13 +16,22 @@
 #include "base/clock.h"
 #include "prompt/token_table.h"
 
-/* Cuts that keep a small model on its path; the API's own defaults cut nothing. */
-static struct sampling sampling = {
+/* Where neither the options nor the model's files say anything: cuts that keep a small model on its
+ * path. The API's own defaults cut nothing. */
+static const struct sampling usual = {
     .temperature = 0.8f,
     .top_k = 40,
     .top_p = 0.95f,
     .min_p = 0.05f,
     .repetition_penalty = 1.0f,
+};
+/* What the options say; NaN and -1: nothing. */
+static struct sampling asked = {
+    .temperature = NAN,
+    .top_k = -1,
+    .top_p = NAN,
+    .min_p = NAN,
+    .repetition_penalty = NAN,
 };
 static struct seed seed;
 uint32_t generate_max_tokens;
@@ -29,23 +39,37 @@ uint32_t generate_max_tokens;
 const struct option generate_options[] = {
     COUNT("max-tokens n n-predict", &generate_max_tokens, "N", 1, NO_MAX,
           "longest answer in tokens (default -1: the rest of the context)"),
-    FLOAT("temperature temp", &sampling.temperature, "X", 0, 2, "0 is greedy (default 0.8)"),
-    COUNT("top-k", &sampling.top_k, "N", 0, NO_MAX,
-          "keep the k likeliest; 0 or -1: all (default 40)"),
-    FLOAT("top-p", &sampling.top_p, "X", 0, 1,
-          "keep the likeliest that sum to this; 1: all (default 0.95)"),
-    FLOAT("min-p", &sampling.min_p, "X", 0, 1,
-          "keep what is this likely, relative to the best; 0: all (default 0.05)"),
-    FLOAT("repeat-penalty repetition-penalty", &sampling.repetition_penalty, "X", 0.01, 10,
-          "above 1 makes repeats less likely (default 1)"),
+    FLOAT("temperature temp", &asked.temperature, "X", 0, 2,
+          "0 is greedy (default: the model's, or 0.8)"),
+    COUNT("top-k", &asked.top_k, "N", 0, NO_MAX,
+          "keep the k likeliest; 0 or -1: all (default: the model's, or 40)"),
+    FLOAT("top-p", &asked.top_p, "X", 0, 1,
+          "keep the likeliest that sum to this; 1: all (default: the model's, or 0.95)"),
+    FLOAT("min-p", &asked.min_p, "X", 0, 1,
+          "keep what is this likely, relative to the best; 0: all (default: the model's, or 0.05)"),
+    FLOAT("repeat-penalty repetition-penalty", &asked.repetition_penalty, "X", 0.01, 10,
+          "above 1 makes repeats less likely (default: the model's, or 1)"),
     SEED("seed s", &seed, "N", "for the same answer again (default -1: a new one each time)"),
     {0},
 };
 
-struct sampling generate_sampling(void)
+static void choose(float *out, float value)
 {
-    struct sampling out = sampling;
+    if (!isnan(value))
+        *out = value;
+}
+
+struct sampling generate_sampling(const struct prompt_maker *prompt)
+{
+    struct sampling out = usual;
     uint32_t random;
+    sampling_defaults_apply(tokenizer_sampling(prompt->tokenizer), &out);
+    choose(&out.temperature, asked.temperature);
+    choose(&out.top_p, asked.top_p);
+    choose(&out.min_p, asked.min_p);
+    choose(&out.repetition_penalty, asked.repetition_penalty);
+    if (asked.top_k >= 0)
+        out.top_k = asked.top_k;
     if (seed.is_given)
         out.seed = seed.value;
     else

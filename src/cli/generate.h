@@ -33,8 +33,9 @@ void generator_close(struct generator *g);
 /* Runs to the end, or until SIGINT, which ends this answer and not the program. */
 int generator_run(struct generator *g, struct generation *generation, struct error *err);
 
-/* What the options below say; without --seed, with a new random seed at each call. */
-struct sampling generate_sampling(void);
+/* What the options below say, else the model's files; without --seed, with a new random seed at
+ * each call. */
+struct sampling generate_sampling(const struct prompt_maker *prompt);
 /* An error that says what to do, if the model has no chat template that can be used. */
 int generate_check_template(const struct prompt_maker *prompt, const char *otherwise,
                             struct error *err);

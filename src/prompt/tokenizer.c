@@ -228,6 +228,27 @@ const char *tokenizer_chat_template(const struct tokenizer *t, size_t *len)
     return t->chat_template;
 }
 
+const char *tokenizer_tool_template(const struct tokenizer *t, size_t *len)
+{
+    *len = t->tool_template_len;
+    return t->tool_template;
+}
+
+const char *tokenizer_kind_name(const struct tokenizer *t)
+{
+    static const char *const names[] = {
+        [TOKENIZER_BYTES] = "bytes",     [TOKENIZER_BPE] = "BPE",
+        [TOKENIZER_CHAR_BPE] = "BPE",    [TOKENIZER_SPM] = "SentencePiece BPE",
+        [TOKENIZER_UNIGRAM] = "unigram",
+    };
+    return names[t->kind];
+}
+
+const struct sampling_defaults *tokenizer_sampling(const struct tokenizer *t)
+{
+    return &t->sampling;
+}
+
 struct tokenizer *tokenizer_new(enum tokenizer_kind kind, uint32_t n, struct error *err)
 {
     struct tokenizer *t = calloc(1, sizeof *t);

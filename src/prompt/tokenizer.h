@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/strbuf.h"
 #include "model/gguf.h"
+#include "prompt/sampling_defaults.h"
 
 /* The model's own tokenizer: from GGUF metadata, where it is byte-level BPE ("gpt2") with the
  * pre-tokeniser that the file names or SentencePiece-like ("llama"), or from the files that a
@@ -63,6 +64,10 @@ int32_t tokenizer_find(const struct tokenizer *t, const char *bytes, size_t len)
 int32_t tokenizer_special_at(const struct tokenizer *t, const char *text, size_t len);
 /* The chat template in the file, or NULL. */
 const char *tokenizer_chat_template(const struct tokenizer *t, size_t *len);
+/* The one for conversations with tools, where the files have another for them, or NULL. */
+const char *tokenizer_tool_template(const struct tokenizer *t, size_t *len);
+/* What the same files say of sampling. */
+const struct sampling_defaults *tokenizer_sampling(const struct tokenizer *t);
 
 /* Text for a list of ids, as a text would be shown: SentencePiece's first space is dropped.
  * With `special`, control tokens are spelled out, else they give nothing. */

@@ -276,6 +276,8 @@ static int read_directory(struct directory *dir)
         draft_finish(d) != 0)
         return -1;
     read_ids(dir);
+    sampling_defaults_from_json(&d->t->sampling, dir->generation,
+                                path_of(dir, "generation_config.json"));
     if (read_around(dir, "add_bos_token", d->t->bos, &d->t->before) != 0 ||
         read_around(dir, "add_eos_token", d->t->eos, &d->t->after) != 0 || read_template(dir) != 0)
         return -1;

@@ -369,6 +369,7 @@ static int load_all(struct load *l)
         load_specials(l) != 0)
         return -1;
     tokenizer_mark_ends(t);
+    sampling_defaults_from_gguf(&t->sampling, l->gguf);
     return 0;
 }
 

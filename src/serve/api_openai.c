@@ -59,6 +59,7 @@ static void model_write(struct json_writer *w, const struct api *api)
     json_add_string(w, "owned_by", "radish");
     json_add_int(w, "context_window", api->options->context);
     json_add_int(w, "max_model_len", api->options->context);
+    sampling_write_json(w, "default_sampling", &api->options->sampling);
     json_object_end(w);
 }
 

@@ -421,7 +421,8 @@ static int choices_open(struct completion *c)
 static int prepare(struct completion *c)
 {
     if (request_params_read(&c->params, c->kind, strbuf_str(&c->body), c->body.len,
-                            c->api->options->strict_fields, &c->error) ||
+                            c->api->options->strict_fields, &c->api->options->sampling,
+                            &c->error) ||
         check_offer(c))
         return -1;
     switch (c->kind) {

@@ -32,13 +32,15 @@ const struct request_field request_fields[] = {
     SERVED(REQUEST, "n", INT, .min = 1, .max = REQUEST_MAX_CHOICES, AT(n), .text =
         "How many answers; they share the prompt's computation."),
     SERVED(REQUEST, "temperature", NUMBER, .min = 0, .max = 2, AT(sampling.temperature), .text =
-        "0 is greedy. Default 1."),
+        "0 is greedy. Default 1, or the model's own."),
     SERVED(REQUEST, "top_p", NUMBER, .min = 0, .max = 1, AT(sampling.top_p), .text =
-        "Draw from the fewest most likely tokens that reach this share. Default 1."),
+        "Draw from the fewest most likely tokens that reach this share. Default 1, or the "
+        "model's own."),
     SERVED(REQUEST, "top_k", INT, .min = -1, .max = FIELD_NO_MAX, AT(top_k), .text =
-        "Draw from so many most likely tokens; 0 or -1: all."),
+        "Draw from so many most likely tokens; 0 or -1: all, which is the default, or the model's "
+        "own."),
     SERVED(REQUEST, "min_p", NUMBER, .min = 0, .max = 1, AT(sampling.min_p), .text =
-        "Leave out tokens below this share of the most likely one. Default 0."),
+        "Leave out tokens below this share of the most likely one. Default 0, or the model's own."),
     SERVED(REQUEST, "top_n_sigma", NUMBER, .min = -1, .max = 100, AT(sampling.top_n_sigma), .text =
         "Draw from logits down to so many standard deviations below the best. Default 0: off."),
     SERVED(REQUEST, "typical_p", NUMBER, .min = 0, .max = 1, AT(sampling.typical_p), .text =
@@ -67,7 +69,8 @@ const struct request_field request_fields[] = {
         AT(sampling.frequency_penalty), .text = "The same, times how often. Default 0."),
     SERVED(REQUEST, "repetition_penalty", NUMBER, .min = 0.01, .max = 10,
         AT(sampling.repetition_penalty), .text =
-        "Divides positive and multiplies negative logits of such tokens. Default 1."),
+        "Divides positive and multiplies negative logits of such tokens. Default 1, or the model's "
+        "own."),
     SERVED(REQUEST, "repeat_penalty", NUMBER, .min = 0.01, .max = 10,
         AT(sampling.repetition_penalty), .text = "Another name of repetition_penalty."),
     SERVED(REQUEST, "seed", INT, .read = read_seed, .text =

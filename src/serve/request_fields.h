@@ -149,9 +149,15 @@ struct request_params {
     struct strbuf ignored; /* unknown fields, fit for a header: "foo, messages.bar" */
 };
 
-/* Reads a request's body. -1 and `err` for one that is wrong; free it in any case. */
+/* Reads a request's body; `sampling` is what it does not say. -1 and `err` for one that is wrong;
+ * free it in any case. */
 int request_params_read(struct request_params *out, enum request_kind kind, const char *body,
-                        size_t len, bool strict, struct api_error *err);
+                        size_t len, bool strict, const struct sampling *sampling,
+                        struct api_error *err);
 void request_params_free(struct request_params *p);
+/* Whether the last message is the beginning of the answer: when it is the assistant's, unless the
+ * request says otherwise. -1 and `err` where it asks for what cannot be. */
+int request_find_continuation(struct request_params *p, enum request_kind kind,
+                              struct api_error *err);
 
 #endif

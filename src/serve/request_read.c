@@ -296,9 +296,11 @@ static void params_finish(struct request_params *p)
 }
 
 int request_params_read(struct request_params *out, enum request_kind kind, const char *body,
-                        size_t len, bool strict, struct api_error *err)
+                        size_t len, bool strict, const struct sampling *sampling,
+                        struct api_error *err)
 {
-    *out = (struct request_params){.sampling = SAMPLING_DEFAULT,
+    *out = (struct request_params){.sampling = *sampling,
+                                   .top_k = sampling->top_k,
                                    .n = 1,
                                    .thinking_tokens = -1,
                                    .dry_allowed_length = 2,

@@ -28,6 +28,7 @@ struct server_options {
     const struct prompt_maker *prompt;
     const char *model_name;      /* what the API calls the model */
     const char *quantisation;    /* the type of most of its weights */
+    struct sampling sampling;    /* where a request says nothing */
     uint32_t context;            /* positions in a conversation, prompt and answer */
     uint32_t max_seqs;           /* conversations that run at once */
     uint32_t max_waiting;        /* beyond those; past it 429 */
@@ -61,11 +62,11 @@ struct server_options {
 
 #define SERVER_OPTIONS_DEFAULT                                                                     \
     {                                                                                              \
-        .host = "127.0.0.1", .port = 8080, .context = 4096, .max_seqs = 16, .max_waiting = 256,    \
-        .step_budget_ms = 50, .cache_ttl_ms = 30 * 60 * 1000, .n_workers = 2,                      \
-        .max_connections = 1024, .max_header_bytes = 32 << 10, .max_body_bytes = 32 << 20,         \
-        .header_timeout_ms = 15000, .body_timeout_ms = 60000, .idle_timeout_ms = 75000,            \
-        .write_timeout_ms = 60000, .shutdown_grace_ms = 10000                                      \
+        .host = "127.0.0.1", .port = 8080, .sampling = SAMPLING_DEFAULT, .context = 4096,          \
+        .max_seqs = 16, .max_waiting = 256, .step_budget_ms = 50, .cache_ttl_ms = 30 * 60 * 1000,  \
+        .n_workers = 2, .max_connections = 1024, .max_header_bytes = 32 << 10,                     \
+        .max_body_bytes = 32 << 20, .header_timeout_ms = 15000, .body_timeout_ms = 60000,          \
+        .idle_timeout_ms = 75000, .write_timeout_ms = 60000, .shutdown_grace_ms = 10000            \
     }
 
 /* Listens, logs what memory it will have and "listening on http://127.0.0.1:8080 (ready in 0.2 s)",

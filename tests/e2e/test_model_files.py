@@ -56,3 +56,41 @@ def test_a_setting_that_is_no_number_is_refused(model):
     path = model("config.json", {"rms_norm_eps": float("nan")})
     status, _, stderr = radish("run", "--raw", "-m", path, "hi")
     assert status == FAILED and "rms_norm_eps" in stderr
+
+
+# ---- the model's own sampling -----------------------------------------------------------------
+
+def story(path, *args):
+    return json_of("run", "--raw", "--json", "-n", "12", "-m", path, *args, "Once upon")["text"]
+
+
+def test_the_models_sampling_is_the_default_of_run(model):
+    """Greedy, where the file says so; an option counts more."""
+    path = model()
+    greedy = story(path, "--temperature", "0")
+    drawn = [story(path, "--temperature", "2", "--top-k", "-1", "--top-p", "1", "--min-p", "0",
+                   "--seed", seed) for seed in range(4)]
+    model("generation_config.json", {"do_sample": False})
+    assert {story(path, "--seed", seed) for seed in range(4)} == {greedy}
+    model("generation_config.json", {"temperature": 2, "top_k": -1, "top_p": 1, "min_p": 0},
+          without=("do_sample",))
+    assert [story(path, "--seed", seed) for seed in range(4)] == drawn
+    assert story(path, "--top-k", "1") == greedy
+
+
+def test_the_models_sampling_is_the_default_of_requests(model):
+    path = model("generation_config.json", {"top_k": 1, "top_p": 0.9, "temperature": 3})
+    server = serve(path)
+    told = json.loads(server.get("/v1/models")[2])["data"][0]["default_sampling"]
+    assert told == {"temperature": 1, "top_p": 0.9, "top_k": 1, "min_p": 0,
+                    "repetition_penalty": 1}
+    assert 'generation_config.json: "temperature" is not a number from 0 to 2' in server.log()
+    assert "the model's own defaults: top_p 0.9, top_k 1" in server.log()
+
+    def text(**fields):
+        return post(server, "/v1/completions", {"prompt": "Once upon", "max_tokens": 12,
+                                                **fields})[1]["choices"][0]["text"]
+
+    assert {text(seed=seed) for seed in range(4)} == {text(temperature=0)}
+    assert len({text(seed=seed, top_k=0, top_p=1, temperature=2) for seed in range(4)}) > 1
+    check_end(server)

@@ -47,8 +47,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct request_params p;
     struct api_error e = {0};
+    const struct sampling sampling = SAMPLING_DEFAULT;
     enum request_kind kind = (enum request_kind)(data[0] / 2 % (REQUEST_DETOKENIZE + 1));
-    if (request_params_read(&p, kind, (const char *)data + 1, size - 1, data[0] & 1, &e) == 0) {
+    if (request_params_read(&p, kind, (const char *)data + 1, size - 1, data[0] & 1, &sampling,
+                            &e) == 0) {
         check_params(&p);
     } else {
         struct strbuf json = STRBUF_INIT;

@@ -4,13 +4,15 @@
 
 #define HELLO "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
 
+static const struct sampling plain = SAMPLING_DEFAULT;
+
 /* The status of reading the body (200: fine); the error stays for a look. */
 static struct api_error seen;
 
 static int status_of(const char *body, bool strict)
 {
     struct request_params p;
-    int rc = request_params_read(&p, REQUEST_CHAT, body, strlen(body), strict, &seen);
+    int rc = request_params_read(&p, REQUEST_CHAT, body, strlen(body), strict, &plain, &seen);
     request_params_free(&p);
     return rc ? seen.status : 200;
 }
@@ -75,7 +77,7 @@ TEST(request_fields, reads_what_is_served)
         "\"role\":\"user\"}]}";
     struct request_params p;
     struct api_error err;
-    CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, sizeof body - 1, true, &err), 0);
+    CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, sizeof body - 1, true, &plain, &err), 0);
     CHECK_STR(p.model, "m");
     CHECK(p.stream && p.include_usage && p.ignore_end && !p.cache_prompt && p.seeded);
     CHECK_INT(p.max_tokens, 9);
@@ -103,8 +105,9 @@ TEST(request_fields, has_defaults)
 {
     struct request_params p;
     struct api_error err;
-    CHECK_INT(
-        request_params_read(&p, REQUEST_CHAT, "{" HELLO "}", strlen("{" HELLO "}"), true, &err), 0);
+    CHECK_INT(request_params_read(&p, REQUEST_CHAT, "{" HELLO "}", strlen("{" HELLO "}"), true,
+                                  &plain, &err),
+              0);
     CHECK(p.sampling.temperature == 1 && p.sampling.top_p == 1 && p.sampling.top_k == 0);
     CHECK(!p.stream && !p.include_usage && !p.seeded && p.cache_prompt && !p.extra && !p.model);
     CHECK(p.replay && !p.explain && p.add_generation_prompt && p.pin_s == 0);
@@ -274,7 +277,7 @@ TEST(request_fields, clamps_integers_that_are_too_large)
         char body[256];
         int len = snprintf(body, sizeof body, "{" HELLO ",\"max_tokens\":%s,\"top_k\":%s}",
                            large[i], large[i]);
-        CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, (size_t)len, true, &err), 0);
+        CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, (size_t)len, true, &plain, &err), 0);
         CHECK(p.max_tokens == INT64_MAX);
         CHECK_INT(p.sampling.top_k, INT32_MAX);
         request_params_free(&p);
@@ -293,7 +296,7 @@ TEST(request_fields, a_seed_of_minus_one_is_none)
         struct api_error err;
         char body[256];
         int len = snprintf(body, sizeof body, "{" HELLO ",\"seed\":%s}", cases[i].seed);
-        CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, (size_t)len, true, &err), 0);
+        CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, (size_t)len, true, &plain, &err), 0);
         CHECK_INT(p.seeded, cases[i].seeded);
         request_params_free(&p);
     }
@@ -367,7 +370,7 @@ TEST(request_fields, names_unknown_fields)
         "\"stream_options\":{\"qux\":1}}";
     struct request_params p;
     struct api_error err;
-    CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, sizeof body - 1, false, &err), 0);
+    CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, sizeof body - 1, false, &plain, &err), 0);
     CHECK_STR(strbuf_str(&p.ignored), "foo, fo, a??B:?c??d, ??, messages[].bar, "
                                       "messages[].content[].baz, stream_options.qux");
     request_params_free(&p);
@@ -379,7 +382,7 @@ TEST(request_fields, names_unknown_fields)
     for (int i = 0; i < 5000; i++)
         strbuf_addf(&many, ",\"field-%d\":1", i);
     strbuf_addc(&many, '}');
-    CHECK_INT(request_params_read(&p, REQUEST_CHAT, many.data, many.len, false, &err), 0);
+    CHECK_INT(request_params_read(&p, REQUEST_CHAT, many.data, many.len, false, &plain, &err), 0);
     CHECK(p.ignored.len < 1024);
     request_params_free(&p);
     strbuf_free(&many);
@@ -391,7 +394,7 @@ TEST(request_fields, reads_options_of_radish)
                                ",\"radish\":{\"explain\":true,\"replay\":false,\"why\":1}}";
     struct request_params p;
     struct api_error err;
-    CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, sizeof body - 1, false, &err), 0);
+    CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, sizeof body - 1, false, &plain, &err), 0);
     CHECK(p.explain && !p.replay);
     CHECK_STR(strbuf_str(&p.ignored), "radish.why");
     request_params_free(&p);
@@ -409,7 +412,7 @@ TEST(request_fields, reads_options_of_radish)
 static int warm_status(const char *body)
 {
     struct request_params p;
-    int rc = request_params_read(&p, REQUEST_WARM, body, strlen(body), true, &seen);
+    int rc = request_params_read(&p, REQUEST_WARM, body, strlen(body), true, &plain, &seen);
     request_params_free(&p);
     return rc ? seen.status : 200;
 }
@@ -422,7 +425,7 @@ TEST(request_fields, reads_a_warming)
         "\"temperature\":99,\"stream\":false,\"cache_prompt\":true,\"user\":\"u\"}";
     struct request_params p;
     struct api_error err;
-    CHECK_INT(request_params_read(&p, REQUEST_WARM, body, sizeof body - 1, true, &err), 0);
+    CHECK_INT(request_params_read(&p, REQUEST_WARM, body, sizeof body - 1, true, &plain, &err), 0);
     CHECK(p.pin_s == 90.5f && p.explain && !p.replay && !p.add_generation_prompt);
     CHECK(p.n == 1 && p.max_tokens == 0 && p.n_stops == 0 && p.sampling.temperature == 1);
     CHECK(json_get(p.extra, "enable_thinking") != NULL);
@@ -486,7 +489,7 @@ TEST(request_fields, writes_errors_in_openais_shape)
 /* Reads a body that must be fine. */
 static void read_well(struct request_params *p, enum request_kind kind, const char *body)
 {
-    if (request_params_read(p, kind, body, strlen(body), true, &seen))
+    if (request_params_read(p, kind, body, strlen(body), true, &plain, &seen))
         test_fail(__FILE__, __LINE__, "%s: %s", body, seen.message);
 }
 
@@ -686,11 +689,31 @@ TEST(request_fields, reads_texts_and_tokens)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct request_params p;
         int rc = request_params_read(&p, cases[i].kind, cases[i].body, strlen(cases[i].body), true,
-                                     &seen);
+                                     &plain, &seen);
         request_params_free(&p);
         if (!cases[i].param && rc)
             test_fail(__FILE__, __LINE__, "%s: %s", cases[i].body, seen.message);
         if (cases[i].param && (!rc || strcmp(seen.param, cases[i].param) != 0))
             test_fail(__FILE__, __LINE__, "%s: '%s'", cases[i].body, rc ? seen.param : "accepted");
     }
+}
+
+TEST(request_fields, what_is_not_said_is_the_models_default)
+{
+    static const char body[] = "{" HELLO ",\"temperature\":0.2,\"min_p\":null}";
+    struct sampling own = SAMPLING_DEFAULT;
+    struct request_params p;
+    own.temperature = 0.6f;
+    own.top_p = 0.95f;
+    own.top_k = 20;
+    own.min_p = 0.1f;
+    own.repetition_penalty = 1.05f;
+    CHECK_INT(request_params_read(&p, REQUEST_CHAT, body, sizeof body - 1, true, &own, &seen), 0);
+    CHECK(p.sampling.temperature == 0.2f && p.sampling.top_p == 0.95f && p.sampling.top_k == 20);
+    CHECK(p.sampling.min_p == 0.1f && p.sampling.repetition_penalty == 1.05f);
+    request_params_free(&p);
+    static const char none[] = "{" HELLO ",\"top_k\":-1,\"top_p\":1}";
+    CHECK_INT(request_params_read(&p, REQUEST_CHAT, none, sizeof none - 1, true, &own, &seen), 0);
+    CHECK(p.sampling.temperature == 0.6f && p.sampling.top_p == 1 && p.sampling.top_k == 0);
+    request_params_free(&p);
 }
