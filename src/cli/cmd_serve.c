@@ -195,10 +195,13 @@ static int serve_model(struct runtime *r, struct error *err)
 {
     log_info("%s on %s", r->model_name, r->engine->info.name);
     if (!r->prompt.chat_template)
-        log_warn("the model has no usable chat template, so chat requests are refused: give one "
-                 "with --chat-template-file FILE");
-    if (tool_format)
-        tool_format_find(tool_format, &r->prompt.style.tools); /* checked with the options */
+        log_warn("%s, so chat requests are refused: give one with --chat-template-file FILE",
+                 r->prompt.template_problem);
+    if (tool_format) { /* checked with the options */
+        tool_format_find(tool_format, &r->prompt.style.tools);
+        if (r->prompt.with_tools)
+            r->prompt.with_tools->style.tools = r->prompt.style.tools;
+    }
     sampling_say(&r->prompt);
     server.engine = r->engine;
     server.prompt = &r->prompt;

@@ -82,10 +82,8 @@ int generate_check_template(const struct prompt_maker *prompt, const char *other
 {
     if (prompt->chat_template)
         return 0;
-    return error_set(err, ERROR_INPUT,
-                     "the model has no usable chat template: give one with "
-                     "--chat-template-file FILE%s",
-                     otherwise);
+    return error_set(err, ERROR_INPUT, "%s: give one with --chat-template-file FILE%s",
+                     prompt->template_problem, otherwise);
 }
 
 enum { PROGRESS_MS = 100 };

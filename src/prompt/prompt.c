@@ -83,13 +83,31 @@ static int template_from_file(struct prompt_maker *p, const char *path, struct e
 }
 
 /* A model whose template is broken can still continue texts. */
-static void template_from_model(struct prompt_maker *p)
+static void template_from_model(struct prompt_maker *p, const char *source, size_t len)
 {
     struct error err;
-    size_t len;
-    const char *source = tokenizer_chat_template(p->tokenizer, &len);
-    if (source && template_use(p, source, len, &err))
-        log_warn("the model's chat template cannot be used: %s", err.message);
+    if (!source) {
+        strcpy(p->template_problem, "the model has no chat template");
+    } else if (template_use(p, source, len, &err)) {
+        chat_template_free(p->chat_template);
+        p->chat_template = NULL;
+        snprintf(p->template_problem, sizeof p->template_problem,
+                 "the model's chat template cannot be used (%.240s)", err.message);
+    }
+}
+
+/* Closes what is a maker for tools' own. */
+static void tools_close(struct prompt_maker *p)
+{
+    chat_template_free(p->chat_template);
+    template_traits_free(&p->traits);
+    free(p);
+}
+
+const struct prompt_maker *prompt_maker_for(const struct prompt_maker *p,
+                                            const struct tool_set *tools)
+{
+    return p->with_tools && tool_set_size(tools) ? p->with_tools : p;
 }
 
 /* What the tokenizer puts before a text tells whether the model wants a BOS. */
@@ -103,6 +121,29 @@ static int bos_find_out(struct prompt_maker *p, struct error *err)
     return failed;
 }
 
+/* Without a template for tools that can be used, the other one has to do. */
+static int tools_from_model(struct prompt_maker *p, struct error *err)
+{
+    size_t len;
+    const char *source = tokenizer_tool_template(p->tokenizer, &len);
+    if (!source)
+        return 0;
+    struct prompt_maker *tools = calloc(1, sizeof *tools);
+    if (!tools)
+        return error_set(err, ERROR_MEMORY, "no memory for a chat template");
+    *tools = (struct prompt_maker){
+        .tokenizer = p->tokenizer, .adds_bos = p->adds_bos, .drafts = p->drafts};
+    template_from_model(tools, source, len);
+    if (tools->chat_template && tools->traits.takes_tools) {
+        p->with_tools = tools;
+        return 0;
+    }
+    log_warn("the model's chat template for tools is not used: %s",
+             tools->chat_template ? "it shows none" : tools->template_problem);
+    tools_close(tools);
+    return 0;
+}
+
 static int prompt_maker_ready(struct prompt_maker *p, const char *template_path, struct error *err)
 {
     int failed = bos_find_out(p, err);
@@ -111,8 +152,12 @@ static int prompt_maker_ready(struct prompt_maker *p, const char *template_path,
         failed = error_set(err, ERROR_MEMORY, "no memory for conversations");
     if (!failed && template_path)
         failed = template_from_file(p, template_path, err);
-    else if (!failed)
-        template_from_model(p);
+    if (!failed && !template_path) {
+        size_t len;
+        const char *source = tokenizer_chat_template(p->tokenizer, &len);
+        template_from_model(p, source, len);
+        failed = tools_from_model(p, err);
+    }
     if (failed)
         prompt_maker_close(p);
     return failed;
@@ -175,6 +220,8 @@ int prompt_maker_open_bytes(struct prompt_maker *p, const char *template_path, s
 
 void prompt_maker_close(struct prompt_maker *p)
 {
+    if (p->with_tools)
+        tools_close(p->with_tools);
     chat_template_free(p->chat_template);
     template_traits_free(&p->traits);
     tokenizer_close(p->tokenizer);
@@ -281,9 +328,10 @@ static int render(const struct prompt_maker *p, const struct prompt_input *in,
 {
     if (!p->chat_template)
         return error_set(err, ERROR_FORMAT,
-                         "the model has no chat template: start with --chat-template-file FILE to "
-                         "give it one");
-    struct render_options options = {.now_unix = local_now(), .arena = &d->arena};
+                         "%s: start with --chat-template-file FILE to give it one",
+                         p->template_problem);
+    struct render_options options = {.now_unix = in->now_unix ? in->now_unix : local_now(),
+                                     .arena = &d->arena};
     struct conversation conversation = {in->messages, in->tools};
     struct fitted_conversation fitted;
     const struct json *context = NULL;
@@ -354,6 +402,7 @@ int prompt_maker_chat(const struct prompt_maker *p, const struct prompt_input *i
                       struct prompt *out, struct error *err)
 {
     *out = (struct prompt){0};
+    p = prompt_maker_for(p, in->tools);
     struct prompt_draft *draft = draft_take(p);
     if (!draft)
         return error_set(err, ERROR_MEMORY, "no memory for a conversation");
@@ -389,6 +438,7 @@ void prompt_free(struct prompt *p)
 int prompt_maker_render(const struct prompt_maker *p, const struct prompt_input *in,
                         struct strbuf *out, struct error *err)
 {
+    p = prompt_maker_for(p, in->tools);
     struct prompt_draft *draft = draft_take(p);
     if (!draft)
         return error_set(err, ERROR_MEMORY, "no memory for a conversation");

@@ -16,10 +16,14 @@
 struct prompt_maker {
     struct tokenizer *tokenizer;
     struct chat_template *chat_template; /* NULL: the model has none that can be used */
-    struct template_traits traits;       /* what it takes */
-    struct answer_style style;           /* how the model writes thinking and calls */
-    bool adds_bos;                       /* the model wants its BOS before every text */
+    char template_problem[320]; /* then why: "the model has no chat template", or what is wrong */
+    struct template_traits traits; /* what it takes */
+    struct answer_style style;     /* how the model writes thinking and calls */
+    bool adds_bos;                 /* the model wants its BOS before every text */
     struct idle_pool *drafts;
+    /* The same with the model's template for tools, where it has one of its own; NULL: not. The
+     * tokenizer is the one above. */
+    struct prompt_maker *with_tools;
 };
 
 /* Owns the tokenizer from here on, also when it fails; `template_path` replaces the tokenizer's own
@@ -29,6 +33,11 @@ int prompt_maker_open(struct prompt_maker *p, struct tokenizer *tokenizer,
 /* The same without a model file, for the mock engine. */
 int prompt_maker_open_bytes(struct prompt_maker *p, const char *template_path, struct error *err);
 void prompt_maker_close(struct prompt_maker *p);
+
+/* The one that a conversation is rendered with, and that knows how its answer is written. The calls
+ * below find it themselves. */
+const struct prompt_maker *prompt_maker_for(const struct prompt_maker *p,
+                                            const struct tool_set *tools);
 
 /* The names of variables that `extra` must not give, because the renderer trusts them: "messages"
  * and what ends in "_token". */
@@ -48,8 +57,9 @@ struct prompt_input {
     bool continues; /* the last message, the assistant's, is the beginning of the answer */
     /* Where answers of earlier turns have their sampled ids; NULL: all text is encoded. */
     struct replay_store *replay;
-    uint64_t ns;   /* whose answers: those of other namespaces are not seen */
-    bool want_map; /* who wrote each token is asked for */
+    uint64_t ns;      /* whose answers: those of other namespaces are not seen */
+    bool want_map;    /* who wrote each token is asked for */
+    int64_t now_unix; /* what strftime_now sees; 0: the local clock */
 };
 
 /* Why the sampled ids of an answer went into the prompt no further. */

@@ -94,6 +94,7 @@ static bool trial(struct prober *p, const char *members)
         context_share(p, root);
         if (!p->arena.failed)
             failed = chat_template_render(p->t, root, &options, &p->out, &err);
+        p->traits->renders |= !failed;
     }
     if (p->arena.failed || text.failed || (failed && err.code == ERROR_MEMORY))
         p->no_memory = true;

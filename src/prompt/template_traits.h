@@ -11,6 +11,7 @@
 /* What a chat template takes, found out once, at load, by rendering small conversations with it and
  * looking for their words in the result. A template that raises takes it not. */
 struct template_traits {
+    bool renders;                /* something: it does not raise whatever it is given */
     bool takes_system;           /* a leading system message is rendered */
     bool takes_several_systems;  /* ... and a second one behind it */
     bool takes_late_systems;     /* ... and those that come later in the conversation */

@@ -341,6 +341,7 @@ void tokenizer_close(struct tokenizer *t)
     free(t->whole);
     free(t->ranks);
     free(t->chat_template);
+    free(t->tool_template);
     arena_free(&t->strings);
     free(t);
 }

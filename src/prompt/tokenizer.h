@@ -50,6 +50,7 @@ bool token_list_reserve(struct token_list *list, size_t extra);
 bool token_list_add(struct token_list *list, int32_t id);
 
 uint32_t tokenizer_size(const struct tokenizer *t);
+const char *tokenizer_kind_name(const struct tokenizer *t); /* "BPE", "SentencePiece", ... */
 /* The bytes that a token stands for in running text; special tokens give their own spelling. */
 const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *len);
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id); /* control tokens: not shown */

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/log.h"
 
 enum { MAX_VOCAB_BYTES = 256 << 20, MAX_CONFIG_BYTES = 32 << 20 };
 
@@ -175,52 +174,67 @@ static int read_around(struct directory *dir, const char *key, int32_t id, struc
 
 /* ---- chat templates ---- */
 
-static int keep_template(struct directory *dir, const char *text, size_t len)
+static int keep_template(struct directory *dir, const char *text, size_t len, char **out,
+                         size_t *out_len)
 {
-    struct tokenizer *t = dir->draft->t;
-    t->chat_template = malloc(len + 1);
-    if (!t->chat_template)
+    free(*out);
+    *out = malloc(len + 1);
+    if (!*out)
         return draft_no_memory(dir->draft);
-    memcpy(t->chat_template, text, len);
-    t->chat_template[len] = '\0';
-    t->chat_template_len = len;
+    memcpy(*out, text, len);
+    (*out)[len] = '\0';
+    *out_len = len;
     return 0;
 }
 
-/* A string, or a list of {name, template} of which "default" is the one. */
+static int keep_file(struct directory *dir, char **out, size_t *out_len)
+{
+    struct strbuf text = STRBUF_INIT;
+    int failed = file_read(dir->draft->path, MAX_CONFIG_BYTES, &text, dir->draft->err);
+    if (!failed)
+        failed = keep_template(dir, strbuf_str(&text), text.len, out, out_len);
+    strbuf_free(&text);
+    return failed;
+}
+
+/* A string, or a list of {name, template}: "default", and "tool_use" where there are tools. */
 static int template_from(struct directory *dir, const struct json *value)
 {
-    const struct json *chosen = json_is(value, JSON_STRING) ? value : NULL;
+    struct tokenizer *t = dir->draft->t;
+    const struct json *chosen = json_is(value, JSON_STRING) ? value : NULL, *of_tools = NULL;
     for (const struct json *item = json_is(value, JSON_ARRAY) ? value->first : NULL; item;
          item = item->next) {
         const struct json *name = json_get(item, "name"), *text = json_get(item, "template");
         if (!json_is(text, JSON_STRING))
             continue;
         if (json_equals(name, "tool_use"))
-            log_debug("%s has a chat template for tools of its own, which is not used",
-                      dir->draft->path);
+            of_tools = text;
         if (!chosen || json_equals(name, "default"))
             chosen = text;
     }
-    return chosen ? keep_template(dir, chosen->text, chosen->text_len) : 0;
+    if (of_tools && keep_template(dir, of_tools->text, of_tools->text_len, &t->tool_template,
+                                  &t->tool_template_len) != 0)
+        return -1;
+    return chosen ? keep_template(dir, chosen->text, chosen->text_len, &t->chat_template,
+                                  &t->chat_template_len)
+                  : 0;
 }
 
 static int read_template(struct directory *dir)
 {
+    struct tokenizer *t = dir->draft->t;
     const struct json *value;
     if (has_file(dir, "chat_template.jinja")) {
-        struct strbuf text = STRBUF_INIT;
-        int failed = file_read(dir->draft->path, MAX_CONFIG_BYTES, &text, dir->draft->err);
-        if (!failed)
-            failed = keep_template(dir, strbuf_str(&text), text.len);
-        strbuf_free(&text);
-        return failed;
+        if (keep_file(dir, &t->chat_template, &t->chat_template_len) != 0)
+            return -1;
+    } else {
+        if (read_json(dir, "chat_template.json", &value) != 0 ||
+            template_from(dir, json_get(value ? value : dir->config, "chat_template")) != 0)
+            return -1;
     }
-    if (read_json(dir, "chat_template.json", &value) != 0)
-        return -1;
-    if (value)
-        return template_from(dir, json_get(value, "chat_template"));
-    return template_from(dir, json_get(dir->config, "chat_template"));
+    if (has_file(dir, "additional_chat_templates/tool_use.jinja"))
+        return keep_file(dir, &t->tool_template, &t->tool_template_len);
+    return 0;
 }
 
 /* ---- the vocabulary ---- */

@@ -342,20 +342,30 @@ static int load_flags(struct load *l, const struct pre_options *options)
     return 0;
 }
 
-static int load_template(struct load *l)
+static int load_template(struct load *l, const char *key, char **out, size_t *len)
 {
     struct gguf_string text = {NULL, 0};
-    if (read_string(l, "tokenizer.chat_template", &text) != 0)
+    if (read_string(l, key, &text) != 0)
         return -1;
     if (!text.bytes)
         return 0;
-    l->t->chat_template = malloc(text.len + 1);
-    if (!l->t->chat_template)
+    *out = malloc(text.len + 1);
+    if (!*out)
         return error_set(l->err, ERROR_MEMORY, "no memory for the chat template");
-    memcpy(l->t->chat_template, text.bytes, text.len);
-    l->t->chat_template[text.len] = '\0';
-    l->t->chat_template_len = text.len;
+    memcpy(*out, text.bytes, text.len);
+    (*out)[text.len] = '\0';
+    *len = text.len;
     return 0;
+}
+
+static int load_templates(struct load *l)
+{
+    struct tokenizer *t = l->t;
+    return load_template(l, "tokenizer.chat_template", &t->chat_template, &t->chat_template_len) ||
+                   load_template(l, "tokenizer.chat_template.tool_use", &t->tool_template,
+                                 &t->tool_template_len)
+               ? -1
+               : 0;
 }
 
 static int load_all(struct load *l)
@@ -365,7 +375,7 @@ static int load_all(struct load *l)
     bool bpe = t->kind == TOKENIZER_BPE;
     if (load_ids(l) != 0 || load_types(l) != 0 || load_tokens(l) != 0 ||
         (bpe && load_pre(l, &options) != 0) || load_flags(l, &options) != 0 ||
-        (bpe ? load_merges(l) : load_scores(l)) != 0 || load_template(l) != 0 ||
+        (bpe ? load_merges(l) : load_scores(l)) != 0 || load_templates(l) != 0 ||
         load_specials(l) != 0)
         return -1;
     tokenizer_mark_ends(t);
@@ -402,10 +412,12 @@ static int load_json(struct load *l, struct gguf_string json, uint32_t n_tokens)
         failed = load_ends(l) ||
                  load_around(l, "tokenizer.ggml.add_bos_token", l->t->bos, &l->t->before) ||
                  load_around(l, "tokenizer.ggml.add_eos_token", l->t->eos, &l->t->after) ||
-                 load_template(l);
+                 load_templates(l);
     }
-    if (!failed)
+    if (!failed) {
         tokenizer_mark_ends(l->t);
+        sampling_defaults_from_gguf(&l->t->sampling, l->gguf);
+    }
     draft_close(&draft);
     return failed ? -1 : 0;
 }

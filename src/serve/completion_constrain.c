@@ -97,7 +97,7 @@ static grammar_expr channel_add(struct grammar_builder *b, const struct tokenize
 static grammar_expr answer_text_add(struct grammar_builder *b, const struct completion *c,
                                     struct error *err)
 {
-    const struct prompt_maker *maker = c->api->options->prompt;
+    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->tools);
     grammar_expr text = constraint_add(b, &c->params.constraint, err);
     bool has_channels = c->kind == REQUEST_CHAT && maker->style.tools == TOOLS_HARMONY;
     return text && has_channels ? channel_add(b, maker->tokenizer, text) : text;
@@ -106,7 +106,7 @@ static grammar_expr answer_text_add(struct grammar_builder *b, const struct comp
 static grammar_expr calls_add(struct grammar_builder *b, const struct completion *c,
                               struct error *err)
 {
-    const struct prompt_maker *maker = c->api->options->prompt;
+    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->tools);
     struct tool_grammar_options options = {.style = &maker->style,
                                            .traits = &maker->traits,
                                            .tools = callable_tools(c),
@@ -162,7 +162,7 @@ static int grammar_error(struct completion *c, const struct error *err)
 
 int completion_constrain(struct completion *c)
 {
-    const struct prompt_maker *maker = c->api->options->prompt;
+    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->tools);
     const struct request_params *p = &c->params;
     const char *trigger = tool_grammar_trigger(&maker->style, &maker->traits);
     bool is_free = p->tool_choice == TOOL_CHOICE_AUTO && !p->constraint.kind;
@@ -198,7 +198,7 @@ static const char *begun_text(const struct completion *c)
 int completion_open_filter(struct completion *c, struct choice *o)
 {
     static const struct answer_style plain = {.tools = TOOLS_JSON};
-    const struct prompt_maker *maker = c->api->options->prompt;
+    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->tools);
     const struct prompt *prompt = prompt_of(c, (uint32_t)(o - c->choices));
     bool is_chat = c->kind == REQUEST_CHAT;
     struct answer_filter_options options = {.style = is_chat ? &maker->style : &plain,

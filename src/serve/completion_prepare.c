@@ -379,7 +379,7 @@ static int find_breakers(struct completion *c)
 /* What a choice needs besides its request. */
 static int choice_open(struct completion *c, uint32_t index)
 {
-    const struct prompt_maker *maker = c->api->options->prompt;
+    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->tools);
     const struct request_params *p = &c->params;
     const struct prompt *prompt = prompt_of(c, index);
     struct choice *o = &c->choices[index];

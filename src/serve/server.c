@@ -171,7 +171,9 @@ static int tenants_begin(struct server *s, struct error *err)
 static int scheduler_begin(struct server *s, struct error *err)
 {
     const struct server_options *o = s->api.options;
-    if (token_table_make(&s->api.tokens, o->prompt->tokenizer, &o->prompt->style, err))
+    const struct prompt_maker *tools = o->prompt->with_tools;
+    if (token_table_make(&s->api.tokens, o->prompt->tokenizer,
+                         tools ? &tools->style : &o->prompt->style, err))
         return -1;
     for (uint32_t i = 0; i < s->api.tokens.n_tokens; i++) {
         size_t len; /* of control tokens too, which are no text of answers but of prompts */

@@ -38,6 +38,17 @@ def serve(path, *args):
     return Server("-m", str(path), "--cache-size", "4096t", *args)
 
 
+# ---- templates that cannot be used ------------------------------------------------------------
+
+def test_a_mangled_template_is_told_in_one_line(model):
+    path = model("tokenizer_config.json", {"chat_template": "{% if %}"})
+    for command in (("run", "hi"), ("chat",)):
+        status, _, stderr = radish(*command, "-m", path)
+        assert status == FAILED and stderr.count("\n") == 1, stderr
+        assert "chat template cannot be used (line 1" in stderr, stderr
+        assert "--chat-template-file" in stderr
+
+
 # ---- JSON as Python and editors write it ------------------------------------------------------
 
 def test_json_files_may_have_a_mark_and_pythons_constants(model):

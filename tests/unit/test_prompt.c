@@ -176,7 +176,8 @@ TEST(prompt, template_errors_reach_the_client)
     CHECK_INT(chat_error, ERROR_INPUT);
     chat_template_free(p.chat_template);
     p.chat_template = NULL;
-    CHECK(strstr(chat(&p, "[]", NULL), "! the model has no chat template"));
+    strcpy(p.template_problem, "the model has no chat template");
+    CHECK(strstr(chat(&p, "[]", NULL), "! the model has no chat template: start with"));
     CHECK_INT(chat_error, ERROR_FORMAT); /* not the client's fault */
     prompt_maker_close(&p);
 }
