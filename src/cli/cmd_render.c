@@ -1,4 +1,6 @@
-/* `radish render`: a chat template rendered with a context, to see what the model is given. */
+/* `radish render`: a chat template rendered with a context, to see what the model is given. With a
+ * model it is the server's own way from a request to a prompt; a template alone sees the context as
+ * it is. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -7,8 +9,10 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/runtime.h"
+#include "serve/request_fields.h"
 
 static const char *template_path, *context_path, *now_text;
+static int64_t now_unix; /* 0: now */
 
 static const struct option render_options_table[] = {
     STRING("template", &template_path, "FILE", "a Jinja template instead of a model's own"),
@@ -19,58 +23,123 @@ static const struct option render_options_table[] = {
     {0},
 };
 
-static struct render_options render_options;
-
 static int now_parse(struct error *err)
 {
     struct tm tm = {0};
-    render_options.now_unix = clock_unix_seconds();
     if (!now_text)
         return 0;
     const char *end = strptime(now_text, "%Y-%m-%dT%H:%M:%S", &tm);
     if (!end || *end)
         return error_set(err, ERROR_INPUT, "--now needs a time as 2025-07-10T12:00:00, not '%s'",
                          now_text);
-    render_options.now_unix = (int64_t)timegm(&tm);
+    now_unix = (int64_t)timegm(&tm);
     return 0;
 }
 
-/* The template's source: of the file, else of the model. */
-static int source_read(struct strbuf *source, struct error *err)
+/* ---- a template alone ---- */
+
+static int template_render(const struct json *context, struct strbuf *out, struct error *err)
 {
-    if (template_path)
-        return file_read(template_path, 0, source, err);
-    struct tokenizer *tokenizer;
-    size_t len;
-    if (runtime_open_tokenizer(&tokenizer, err))
-        return -1;
-    int failed = 0;
-    const char *text = tokenizer_chat_template(tokenizer, &len);
-    if (text)
-        strbuf_add(source, text, len);
-    else
-        failed = error_set(err, ERROR_INPUT,
-                           "%s: the model has no chat template; give one with --template",
-                           runtime_options.model_path);
-    tokenizer_close(tokenizer);
+    struct render_options options = {.now_unix = now_unix ? now_unix : clock_unix_seconds()};
+    struct strbuf source = STRBUF_INIT;
+    struct rendering rendering = RENDERING_INIT;
+    int failed = file_read(template_path, 0, &source, err);
+    if (!failed) {
+        struct chat_template *t = chat_template_parse(strbuf_str(&source), source.len, err);
+        failed = t ? chat_template_render(t, context, &options, &rendering, err) : -1;
+        chat_template_free(t);
+    }
+    strbuf_add(out, strbuf_str(&rendering.text), rendering.text.len);
+    rendering_free(&rendering);
+    strbuf_free(&source);
     return failed;
 }
 
-static int context_render(const struct strbuf *source, const struct strbuf *context_text,
-                          struct rendering *out, struct error *err)
+/* ---- a model ---- */
+
+/* What a request and a context call by the same name; all the rest is for the template. */
+static bool is_of_request(const char *name)
 {
-    struct arena arena = ARENA_INIT;
-    const struct json *context = json_parse(&arena, strbuf_str(context_text), context_text->len,
-                                            err);
-    int failed = context ? 0 : -1;
-    if (context && context->type != JSON_OBJECT)
-        failed = error_set(err, ERROR_INPUT, "%s: the context is not a JSON object", context_path);
+    return strcmp(name, "messages") == 0 || strcmp(name, "tools") == 0 ||
+           strcmp(name, "continue_final_message") == 0;
+}
+
+static int request_read(struct request_params *p, const struct json *context, struct error *err)
+{
+    struct strbuf body = STRBUF_INIT;
+    struct json_writer w = {.out = &body};
+    const struct sampling sampling = SAMPLING_DEFAULT;
+    struct api_error cause = {0};
+    json_object_begin(&w, NULL);
+    json_each (member, context)
+        if (is_of_request(member->key))
+            json_add_value(&w, member->key, member);
+    json_object_end(&w);
+    int failed = request_params_read(p, REQUEST_RENDER, strbuf_str(&body), body.len, false,
+                                     &sampling, &cause) ||
+                 request_find_continuation(p, REQUEST_RENDER, &cause);
+    strbuf_free(&body);
+    if (failed)
+        return error_set(err, ERROR_INPUT, "%s: %.400s", context_path, cause.message);
+    p->extra = json_new(&p->arena, JSON_OBJECT);
+    json_each (member, context)
+        if (!is_of_request(member->key))
+            json_append(&p->arena, p->extra, member->key, json_share(&p->arena, member));
+    return p->arena.failed ? error_set(err, ERROR_MEMORY, "no memory for a conversation") : 0;
+}
+
+static int conversation_render(const struct prompt_maker *maker, const struct json *context,
+                               struct strbuf *out, struct error *err)
+{
+    struct request_params p = {0};
+    struct tool_set *tools = NULL;
+    int failed = request_read(&p, context, err);
+    if (!failed && p.tools && !(tools = tool_set_new(p.tools)))
+        failed = error_set(err, ERROR_MEMORY, "no memory for a conversation");
     if (!failed) {
-        struct chat_template *t = chat_template_parse(strbuf_str(source), source->len, err);
-        failed = t ? chat_template_render(t, context, &render_options, out, err) : -1;
-        chat_template_free(t);
+        struct prompt_input in = {.messages = p.messages,
+                                  .tools = tools,
+                                  .extra = p.extra,
+                                  .continues = p.continues,
+                                  .now_unix = now_unix};
+        failed = prompt_maker_render(maker, &in, out, err);
     }
+    tool_set_free(tools);
+    request_params_free(&p);
+    return failed;
+}
+
+static int model_render(const struct json *context, struct strbuf *out, struct error *err)
+{
+    struct tokenizer *tokenizer;
+    struct prompt_maker maker;
+    if (runtime_open_tokenizer(&tokenizer, err) ||
+        prompt_maker_open(&maker, tokenizer, template_path, err))
+        return -1;
+    int failed = maker.chat_template
+                     ? conversation_render(&maker, context, out, err)
+                     : error_set(err, ERROR_INPUT, "%s: give one with --template FILE",
+                                 maker.template_problem);
+    prompt_maker_close(&maker);
+    return failed;
+}
+
+/* ---- the command ---- */
+
+static int context_render(struct strbuf *out, struct error *err)
+{
+    struct strbuf text = STRBUF_INIT;
+    struct arena arena = ARENA_INIT;
+    const struct json *context = NULL;
+    int failed = file_read(context_path, 0, &text, err);
+    if (!failed)
+        failed = (context = json_parse(&arena, strbuf_str(&text), text.len, err)) ? 0 : -1;
+    if (!failed && context->type != JSON_OBJECT)
+        failed = error_set(err, ERROR_INPUT, "%s: the context is not a JSON object", context_path);
+    if (!failed)
+        failed = (runtime_options.model_path ? model_render : template_render)(context, out, err);
     arena_free(&arena);
+    strbuf_free(&text);
     return failed;
 }
 
@@ -86,21 +155,17 @@ static int options_check(struct error *err)
 static int render_run(const struct command *command, int argc, char **argv)
 {
     struct option_set set = {.tables = {runtime_model_options, render_options_table}};
-    struct strbuf source = STRBUF_INIT, context = STRBUF_INIT;
-    struct rendering out = RENDERING_INIT;
+    struct strbuf out = STRBUF_INIT;
     struct error err;
     int status;
     if (!command_parse(command, &set, argc, argv, &status))
         return status;
     if (options_check(&err))
         return command_fail(command, &err, EXIT_USAGE);
-    int failed = source_read(&source, &err) || file_read(context_path, 0, &context, &err) ||
-                 context_render(&source, &context, &out, &err);
+    int failed = context_render(&out, &err);
     if (!failed)
-        fwrite(strbuf_str(&out.text), 1, out.text.len, stdout);
-    strbuf_free(&source);
-    strbuf_free(&context);
-    rendering_free(&out);
+        fwrite(strbuf_str(&out), 1, out.len, stdout);
+    strbuf_free(&out);
     return failed ? command_fail(command, &err, EXIT_FAILED) : EXIT_OK;
 }
 

@@ -129,23 +129,6 @@ static int unbegin_answer(struct completion *c)
     return p->arena.failed ? -1 : 0;
 }
 
-/* The last message is the beginning of the answer when it is the assistant's, unless the request
- * says otherwise. */
-static int find_continuation(struct completion *c)
-{
-    struct request_params *p = &c->params;
-    const struct json *last = p->messages->last;
-    bool can = json_equals(json_get(last, "role"), "assistant") && !json_get(last, "tool_calls") &&
-               json_is(json_get(last, "content"), JSON_STRING) &&
-               json_get(last, "content")->text_len > 0;
-    if (p->continues && !can)
-        return api_error_set(&c->error, 400, "messages",
-                             "only a last message of the assistant that has a content can be "
-                             "continued");
-    p->continues = can && !p->must_not_continue && c->kind != REQUEST_WARM;
-    return 0;
-}
-
 static struct prompt_input input_of(struct completion *c)
 {
     const struct request_params *p = &c->params;
@@ -197,7 +180,7 @@ static int prepare_chat(struct completion *c)
     const struct request_params *p = &c->params;
     struct error err;
     if (refuse_hopeless(c, text_bytes(p->messages)) || completion_read_tools(c) ||
-        find_continuation(c))
+        request_find_continuation(&c->params, c->kind, &c->error))
         return -1;
     if (!p->add_generation_prompt && unbegin_answer(c))
         return no_memory_now(c);
@@ -214,7 +197,7 @@ static int render_chat(struct completion *c)
 {
     struct error err;
     struct strbuf text = STRBUF_INIT;
-    if (completion_read_tools(c) || find_continuation(c))
+    if (completion_read_tools(c) || request_find_continuation(&c->params, c->kind, &c->error))
         return -1;
     if (!c->params.add_generation_prompt && unbegin_answer(c))
         return no_memory_now(c);

@@ -332,6 +332,21 @@ int request_params_read(struct request_params *out, enum request_kind kind, cons
     return out->arena.failed ? no_memory(&r) : 0;
 }
 
+int request_find_continuation(struct request_params *p, enum request_kind kind,
+                              struct api_error *err)
+{
+    const struct json *last = p->messages->last;
+    bool can = json_equals(json_get(last, "role"), "assistant") && !json_get(last, "tool_calls") &&
+               json_is(json_get(last, "content"), JSON_STRING) &&
+               json_get(last, "content")->text_len > 0;
+    if (p->continues && !can)
+        return api_error_set(err, 400, "messages",
+                             "only a last message of the assistant that has a content can be "
+                             "continued");
+    p->continues = can && !p->must_not_continue && kind != REQUEST_WARM;
+    return 0;
+}
+
 void request_params_free(struct request_params *p)
 {
     arena_free(&p->arena);

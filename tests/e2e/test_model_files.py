@@ -38,6 +38,54 @@ def serve(path, *args):
     return Server("-m", str(path), "--cache-size", "4096t", *args)
 
 
+# ---- render -----------------------------------------------------------------------------------
+
+TURNS = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"},
+         {"role": "user", "content": "Hey"}]
+
+
+def test_render_gives_what_the_server_gives(model, tmp_path):
+    """The model's BOS and EOS are the template's variables, and arguments come as objects."""
+    path = model("tokenizer_config.json", {
+        "chat_template": "{{ bos_token }}{% for t in tools %}{{ t.function.name }}|{% endfor %}"
+                         "{% for m in messages %}{{ m.role }}: {{ m.content }}"
+                         "{% for c in m.tool_calls %}{{ c.function.name }}("
+                         "{% for k, v in c.function.arguments.items() %}{{ k }}: {{ v }}"
+                         "{% endfor %}){% endfor %}{{ eos_token }}{% endfor %}"
+                         "{% if add_generation_prompt %}assistant: {{ mood }}{% endif %}"})
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    call = {"id": "abcdefghi", "type": "function",
+            "function": {"name": "look", "arguments": "{\"at\": \"sky\"}"}}
+    called = TURNS + [{"role": "assistant", "content": "", "tool_calls": [call]},
+                      {"role": "tool", "tool_call_id": "abcdefghi", "content": "blue"}]
+    server = serve(path)
+    for body in ({"messages": TURNS}, {"messages": TURNS[:2]}, {"messages": called, "tools": [tool]},
+                 {"messages": TURNS, "add_generation_prompt": False}):
+        wanted = post(server, "/apply-template",
+                      {**body, "chat_template_kwargs": {"mood": "glad"}})[1]["prompt"]
+        (tmp_path / "context.json").write_text(json.dumps({**body, "mood": "glad"}))
+        assert output_of("render", "-m", path, "--context", tmp_path / "context.json") == wanted
+        assert wanted.startswith("<|start_story|>")
+    assert "look(at: sky)" in output_of("render", "-m", path, "--context", "-", stdin=json.dumps(
+        {"messages": called, "tools": [tool]}))
+    check_end(server)
+
+
+def test_render_says_what_is_wrong_with_a_conversation(model):
+    path = model("tokenizer_config.json", {"chat_template": "{{ messages[0].content }}"})
+    for context, words in (({}, "messages"), ({"messages": [{"role": "user"}]}, "content"),
+                           ({"messages": TURNS, "bos_token": "x"}, "bos_token")):
+        status, _, stderr = radish("render", "-m", path, "--context", "-",
+                                   stdin=json.dumps(context))
+        assert status == FAILED and words in stderr and stderr.count("\n") == 1
+
+
+def test_render_takes_the_time(model):
+    path = model("tokenizer_config.json", {"chat_template": "{{ strftime_now('%Y') }}"})
+    assert output_of("render", "-m", path, "--now", "1999-01-02T03:04:05", "--context", "-",
+                     stdin=json.dumps({"messages": TURNS})) == "1999"
+
+
 # ---- templates that cannot be used ------------------------------------------------------------
 
 def test_a_mangled_template_is_told_in_one_line(model):
