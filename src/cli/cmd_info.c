@@ -9,6 +9,7 @@
 #include "engine/kv_groups.h"
 #include "engine/kv_sizes.h"
 #include "model/architecture.h"
+#include "model/rope_scaling.h"
 
 static bool as_json;
 static uint32_t n_streams = 1;
@@ -26,10 +27,11 @@ struct info {
     const struct model *model;
     const struct architecture *arch;
     struct prompt_maker prompt; /* without a tokenizer if the model has none */
+    struct error no_tokenizer;  /* then why */
     char format[64];
-    struct strbuf types, features;
-    uint32_t n_windowed, n_expert_layers, context;
-    uint64_t kv_bytes, table_bytes; /* of all streams */
+    struct strbuf types, features, windows, ropes, sampling;
+    uint32_t n_windowed, window, n_expert_layers, context; /* the widest window */
+    uint64_t kv_bytes, table_bytes;                        /* of all streams */
 };
 
 static void describe_format(struct info *i)
@@ -62,20 +64,75 @@ static void describe_types(struct info *i)
     }
 }
 
-/* "tools (hermes), thinking (can be switched)", or what is missing. */
+/* "yes, tools (hermes), thinking (can be switched)", or what is missing. */
 static void describe_template(struct info *i)
 {
     const struct prompt_maker *p = &i->prompt;
     struct strbuf *out = &i->features;
-    if (!p->tokenizer || !p->chat_template)
+    if (!p->chat_template) {
+        strbuf_adds(out, p->tokenizer ? p->template_problem : "none");
         return;
+    }
+    if (!p->traits.renders) {
+        strbuf_adds(out, "it raises an error for every conversation that was tried");
+        return;
+    }
     strbuf_adds(out, "yes");
-    if (p->traits.takes_tools)
-        strbuf_addf(out, ", tools (%s)", tool_format_name(p->style.tools));
+    const struct prompt_maker *tools = p->with_tools ? p->with_tools : p;
+    if (tools->traits.takes_tools)
+        strbuf_addf(out, ", tools (%s%s)", tool_format_name(tools->style.tools),
+                    p->with_tools ? ", by a template of their own" : "");
     if (p->style.think_begin)
         strbuf_addf(out, ", thinking%s", p->traits.has_thinking_switch ? " (can be switched)" : "");
     if (!p->traits.takes_system)
         strbuf_adds(out, ", no system messages");
+}
+
+static bool has_template(const struct info *i)
+{
+    return i->prompt.chat_template && i->prompt.traits.renders;
+}
+
+static bool takes_tools(const struct info *i)
+{
+    return i->prompt.with_tools || (has_template(i) && i->prompt.traits.takes_tools);
+}
+
+/* "20 layers see the last 512 tokens", for each window in the order of the layers. */
+static void describe_windows(struct info *i)
+{
+    const struct hparams *h = &i->model->hparams;
+    for (uint32_t l = 0; l < h->n_layers; l++) {
+        uint32_t window = h->layers[l].window, n = 0;
+        bool is_first = window > 0;
+        for (uint32_t k = 0; k < h->n_layers; k++) {
+            is_first &= k >= l || h->layers[k].window != window;
+            n += h->layers[k].window == window;
+        }
+        if (is_first)
+            strbuf_addf(&i->windows, "%s%u layer%s see%s the last %u tokens",
+                        i->windows.len ? ", " : "", n, n == 1 ? "" : "s", n == 1 ? "s" : "",
+                        window);
+    }
+}
+
+/* "yarn x4": how positions are scaled, where they are. */
+static void describe_ropes(struct info *i)
+{
+    static const char *const names[] = {
+        [ROPE_SCALING_NONE] = "",         [ROPE_SCALING_LINEAR] = "linear",
+        [ROPE_SCALING_YARN] = "yarn",     [ROPE_SCALING_LLAMA3] = "llama3",
+        [ROPE_SCALING_LONG] = "longrope", [ROPE_SCALING_PROPORTIONAL] = "proportional",
+    };
+    const struct hparams *h = &i->model->hparams;
+    for (uint32_t r = 0; r < h->n_ropes; r++) {
+        const struct rope_spec *spec = h->ropes[r].spec;
+        if (spec->scaling == ROPE_SCALING_NONE)
+            continue;
+        strbuf_addf(&i->ropes, "%s%s", i->ropes.len ? ", " : "", names[spec->scaling]);
+        if (spec->factor > 1)
+            strbuf_addf(&i->ropes, " x%g", spec->factor);
+    }
 }
 
 static bool has_vision(const struct model *m)
@@ -88,6 +145,7 @@ static void count_layers(struct info *i)
     const struct hparams *h = &i->model->hparams;
     for (uint32_t l = 0; l < h->n_layers; l++) {
         i->n_windowed += h->layers[l].window > 0;
+        i->window = h->layers[l].window > i->window ? h->layers[l].window : i->window;
         i->n_expert_layers += h->layers[l].has_experts;
     }
 }
@@ -105,6 +163,34 @@ static void count_memory(struct info *i)
     uint64_t n_window = kv_running_pages(groups, n_streams, i->context, RUNTIME_BATCH_ROWS);
     i->kv_bytes = n_pages * groups[KV_FULL].page_bytes + n_window * groups[KV_WINDOW].page_bytes;
     i->table_bytes = kv_table_bytes(&tables, n_pages, n_window);
+}
+
+static void end_token_add(struct json_writer *w, const struct tokenizer *t, int32_t id)
+{
+    size_t len;
+    const char *bytes = tokenizer_bytes(t, id, &len);
+    json_add_bytes(w, NULL, bytes, len);
+}
+
+/* Members of the tokenizer and of what comes with it. */
+static void tokenizer_add(struct json_writer *w, const struct info *i)
+{
+    const struct tokenizer *t = i->prompt.tokenizer;
+    if (!t) {
+        json_add_null(w, "tokenizer");
+        json_add_string(w, "tokenizer_error", i->no_tokenizer.message);
+        return;
+    }
+    struct sampling sampling = SAMPLING_DEFAULT;
+    sampling_defaults_apply(tokenizer_sampling(t), &sampling);
+    json_add_string(w, "tokenizer", tokenizer_kind_name(t));
+    json_add_int(w, "tokens", tokenizer_size(t));
+    json_array_begin(w, "end_tokens");
+    for (uint32_t id = 0; id < tokenizer_size(t); id++)
+        if (tokenizer_is_end(t, (int32_t)id))
+            end_token_add(w, t, (int32_t)id);
+    json_array_end(w);
+    sampling_write_json(w, "default_sampling", &sampling);
 }
 
 static void print_json(const struct info *i)
@@ -127,6 +213,8 @@ static void print_json(const struct info *i)
     json_add_int(&w, "vocabulary", h->n_vocab);
     json_add_int(&w, "layers", h->n_layers);
     json_add_int(&w, "windowed_layers", i->n_windowed);
+    json_add_int(&w, "window", i->window);
+    json_add_string(&w, "rope_scaling", i->ropes.len ? strbuf_str(&i->ropes) : "none");
     json_add_int(&w, "embedding", h->n_embd);
     json_add_int(&w, "heads", l->n_heads);
     json_add_int(&w, "kv_heads", l->n_kv_heads);
@@ -135,9 +223,10 @@ static void print_json(const struct info *i)
     json_add_int(&w, "experts", h->router.n_experts);
     json_add_int(&w, "experts_used", h->router.n_chosen);
     json_add_bool(&w, "tied_head", m->output.data == m->token_embd.data);
-    json_add_bool(&w, "chat_template", i->features.len > 0);
-    json_add_bool(&w, "tools", i->features.len > 0 && i->prompt.traits.takes_tools);
-    json_add_bool(&w, "thinking", i->features.len > 0 && i->prompt.style.think_begin);
+    tokenizer_add(&w, i);
+    json_add_bool(&w, "chat_template", has_template(i));
+    json_add_bool(&w, "tools", takes_tools(i));
+    json_add_bool(&w, "thinking", has_template(i) && i->prompt.style.think_begin);
     json_add_bool(&w, "vision", has_vision(m));
     json_add_int(&w, "kv_context", i->context);
     json_add_int(&w, "kv_streams", n_streams);
@@ -161,7 +250,28 @@ static void print_shape(const struct info *i)
         printf("%-14s %u of %u for a token, in %u layers\n", "experts", h->router.n_chosen,
                h->router.n_experts, i->n_expert_layers);
     if (i->n_windowed)
-        printf("%-14s %u layers see a window only\n", "windows", i->n_windowed);
+        printf("%-14s %s\n", "windows", strbuf_str(&i->windows));
+    if (i->ropes.len)
+        printf("%-14s %s\n", "rope scaling", strbuf_str(&i->ropes));
+}
+
+static void print_tokenizer(const struct info *i)
+{
+    const struct tokenizer *t = i->prompt.tokenizer;
+    if (!t) {
+        printf("%-14s missing: %s\n", "tokenizer", i->no_tokenizer.message);
+        return;
+    }
+    printf("%-14s %s of %u tokens", "tokenizer", tokenizer_kind_name(t), tokenizer_size(t));
+    size_t n = 0;
+    for (uint32_t id = 0; id < tokenizer_size(t); id++) {
+        size_t len;
+        if (!tokenizer_is_end(t, (int32_t)id))
+            continue;
+        const char *bytes = tokenizer_bytes(t, (int32_t)id, &len);
+        printf("%s%.*s", n++ ? ", " : ", ends at ", (int)len, bytes);
+    }
+    printf("%s\n", n ? "" : ", no token ends an answer");
 }
 
 static void print_text(const struct info *i)
@@ -177,7 +287,10 @@ static void print_text(const struct info *i)
     printf("%-14s %u tokens\n", "context", h->n_context);
     printf("%-14s %u tokens\n", "vocabulary", h->n_vocab);
     print_shape(i);
-    printf("%-14s %s\n", "chat template", i->features.len ? strbuf_str(&i->features) : "none");
+    print_tokenizer(i);
+    printf("%-14s %s\n", "chat template", strbuf_str(&i->features));
+    if (i->sampling.len)
+        printf("%-14s %s\n", "sampling", strbuf_str(&i->sampling));
     if (has_vision(m))
         printf("%-14s the model has it; radish runs the text part\n", "vision");
     printf("%-14s %.0f MiB of weights; for %u conversation%s of %u tokens %.0f MiB of KV and up to "
@@ -190,17 +303,25 @@ static int info_print(const struct model *model, struct error *err)
 {
     struct info i = {.model = model, .arch = architecture_named(model->hparams.arch)};
     struct tokenizer *tokenizer;
-    if (runtime_model_tokenizer(model, &tokenizer, err) == 0 &&
-        prompt_maker_open(&i.prompt, tokenizer, NULL, err))
+    if (runtime_check_context(model->hparams.n_context, err) ||
+        (runtime_model_tokenizer(model, &tokenizer, &i.no_tokenizer) == 0 &&
+         prompt_maker_open(&i.prompt, tokenizer, NULL, err)))
         return -1;
     describe_format(&i);
     describe_types(&i);
     describe_template(&i);
+    describe_windows(&i);
+    describe_ropes(&i);
+    if (i.prompt.tokenizer)
+        sampling_defaults_write(&i.sampling, tokenizer_sampling(i.prompt.tokenizer));
     count_layers(&i);
     count_memory(&i);
     (as_json ? print_json : print_text)(&i);
     strbuf_free(&i.types);
     strbuf_free(&i.features);
+    strbuf_free(&i.windows);
+    strbuf_free(&i.ropes);
+    strbuf_free(&i.sampling);
     prompt_maker_close(&i.prompt);
     return 0;
 }
@@ -223,7 +344,7 @@ static int info_run(const struct command *command, int argc, char **argv)
         return command_fail(command, &err, EXIT_FAILED);
     int failed = info_print(&model, &err);
     model_close(&model);
-    return failed ? command_fail(command, &err, EXIT_FAILED) : EXIT_OK;
+    return failed ? command_fail_option(command, &err) : EXIT_OK;
 }
 
 const struct command command_info = {

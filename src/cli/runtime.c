@@ -214,14 +214,25 @@ static int pages_count(const struct kv_group groups[KV_GROUPS], uint64_t weight_
 
 /* Beyond what it was trained for a model writes nonsense, sooner or later; its file says if and how
  * its positions are scaled, and `trained` is what that comes to. */
+int runtime_check_context(uint32_t trained, struct error *err)
+{
+    if (runtime_options.context == 1)
+        return error_set(err, ERROR_INPUT,
+                         "-c 1 has no room for an answer: a conversation takes 2 tokens at least");
+    if (runtime_options.context <= trained)
+        return 0;
+    return error_set(err, ERROR_INPUT,
+                     "-c %u is longer than the %u tokens that the model was made for: give -c %u "
+                     "at most, or leave it out",
+                     runtime_options.context, trained, trained);
+}
+
 static int context_choose(struct runtime *r, uint32_t trained, struct engine_limits *limits,
                           struct error *err)
 {
+    if (runtime_check_context(trained, err))
+        return -1;
     r->context = runtime_options.context ? runtime_options.context : trained;
-    if (r->context > trained)
-        return error_set(err, ERROR_INPUT,
-                         "-c %u is longer than the %u tokens that the model was made for",
-                         r->context, trained);
     if (r->context > limits->n_pages) {
         log_warn("the cache holds %u tokens: the context is %u, not %u (see --cache-size)",
                  limits->n_pages, limits->n_pages, r->context);

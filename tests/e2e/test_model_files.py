@@ -153,3 +153,120 @@ def test_the_models_sampling_is_the_default_of_requests(model):
     assert {text(seed=seed) for seed in range(4)} == {text(temperature=0)}
     assert len({text(seed=seed, top_k=0, top_p=1, temperature=2) for seed in range(4)}) > 1
     check_end(server)
+
+
+# ---- info -------------------------------------------------------------------------------------
+
+CHAT = "{% for m in messages %}{{ m.content }}{% endfor %}"
+
+
+def test_info_tells_of_the_tokenizer(model):
+    path = model("generation_config.json", {"top_k": 20})
+    text = output_of("info", path)
+    assert "tokenizer      BPE of 2048 tokens, ends at <|end_story|>\n" in text, text
+    assert "sampling       top_k 20\n" in text, text
+    told = json_of("info", path, "--json")
+    assert told["tokenizer"] and told["tokens"] == 2048 and told["end_tokens"] == ["<|end_story|>"]
+    assert told["default_sampling"]["top_k"] == 20
+
+
+def damage(path, name, text):
+    (path / name).write_text(text)
+
+
+@pytest.mark.parametrize("harm, words", [
+    (lambda path: (path / "tokenizer.json").unlink(), "has no tokenizer"),
+    (lambda path: damage(path, "tokenizer.json", (path / "tokenizer.json").read_text()[:5000]),
+     "tokenizer.json"),
+    (lambda path: damage(path, "tokenizer_config.json", "{"), "tokenizer_config.json"),
+    (lambda path: damage(path, "generation_config.json", "[]"), "generation_config.json"),
+])
+def test_info_tells_of_a_tokenizer_that_cannot_be_used(model, harm, words):
+    path = model()
+    harm(path)
+    status, stdout, _ = radish("info", path)
+    line = next(line for line in stdout.splitlines() if line.startswith("tokenizer"))
+    assert status == OK and line.startswith("tokenizer      missing: ") and words in line, line
+    told = json_of("info", path, "--json")
+    assert told["tokenizer"] is None and words in told["tokenizer_error"]
+    assert not told["chat_template"]
+
+
+@pytest.mark.parametrize("template, words", [
+    (None, "the model has no chat template"),
+    ("{% if %}", "the model's chat template cannot be used (line 1"),
+    ("<think>{{ raise_exception('no') }}</think>", "it raises an error"),
+    (CHAT, "yes"),
+])
+def test_info_tells_of_the_template(model, template, words):
+    path = model("tokenizer_config.json", {"chat_template": template} if template else {})
+    text = output_of("info", path)
+    line = next(line for line in text.splitlines() if line.startswith("chat template"))
+    assert line.startswith(f"chat template  {words}") and "thinking" not in line, line
+    told = json_of("info", path, "--json")
+    assert told["chat_template"] == (template == CHAT) and not told["thinking"]
+
+
+def test_info_tells_of_windows_and_scaling(model):
+    path = model("config.json", {"rope_scaling": {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}})
+    assert "rope scaling   yarn x4\n" in output_of("info", path)
+    assert json_of("info", path, "--json")["rope_scaling"] == "yarn x4"
+    path = model("config.json", {"model_type": "mistral", "sliding_window": 64,
+                                 "architectures": ["MistralForCausalLM"]},
+                 without=("rope_scaling",))
+    text = output_of("info", path)
+    assert "layers see the last 64 tokens\n" in text and "rope scaling" not in text, text
+    assert json_of("info", path, "--json")["window"] == 64
+
+
+@pytest.mark.parametrize("command", [("info",), ("run", "--raw", "hi", "-m")])
+def test_a_context_that_cannot_be_had_is_refused(model, command):
+    path = model()
+    status, _, stderr = radish(*command, path, "-c", "513")
+    assert status != OK and "give -c 512 at most" in stderr, stderr
+    if command[0] == "run":
+        status, _, stderr = radish(*command, path, "-c", "1")
+        assert status != OK and "-c 1 has no room for an answer" in stderr, stderr
+
+
+# ---- templates for tools ----------------------------------------------------------------------
+
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+TOOL_CHAT = ("{% for t in tools %}[{{ t.function.name }}]{% endfor %}" + CHAT +
+             "{% for m in messages %}{% for c in m.tool_calls %}<tool_call>\n"
+             "{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments }}}\n"
+             "</tool_call>{% endfor %}{% endfor %}")
+
+
+@pytest.mark.parametrize("place", ["list", "file"])
+def test_a_template_for_tools_is_used_with_tools(model, place):
+    """As transformers does it, and nothing goes into the system prompt then."""
+    path = model("tokenizer_config.json", {"chat_template": CHAT})
+    body = {"messages": TURNS}
+    plain, untold = CHAT, output_of("render", "-m", path, "--context", "-",
+                                    stdin=json.dumps({**body, "tools": [TOOL]}))
+    assert "look" in untold and "[look]" not in untold
+    if place == "list":
+        model("tokenizer_config.json", {"chat_template": [
+            {"name": "tool_use", "template": TOOL_CHAT}, {"name": "default", "template": plain}]})
+    else:
+        (path / "additional_chat_templates").mkdir()
+        (path / "additional_chat_templates/tool_use.jinja").write_text(TOOL_CHAT)
+    assert ", tools (hermes, by a template of their own)" in output_of("info", path)
+    assert json_of("info", path, "--json")["tools"]
+    server = serve(path)
+    for tools, wanted in (([], "HiHoHey"), ([TOOL], "[look]HiHoHey")):
+        status, answer = post(server, "/apply-template", {**body, "tools": tools})
+        assert status == 200 and answer["prompt"] == wanted
+        assert output_of("render", "-m", path, "--context", "-",
+                         stdin=json.dumps({**body, "tools": tools})) == wanted
+    check_end(server)
+
+
+def test_a_template_for_tools_that_shows_none_is_not_used(model):
+    path = model("tokenizer_config.json", {"chat_template": [
+        {"name": "default", "template": TOOL_CHAT}, {"name": "tool_use", "template": "{{ 1 }}"}]})
+    status, stdout, stderr = radish("render", "-m", path, "--context", "-", stdin=json.dumps(
+        {"messages": TURNS, "tools": [TOOL]}))
+    assert status == OK and stdout == "[look]HiHoHey" and "is not used: it shows none" in stderr
