@@ -13,6 +13,7 @@
 #include "base/parallel.h"
 #include "engine/kv_groups.h"
 #include "engine/kv_sizes.h"
+#include "model/model_path.h"
 #include "model/quantize.h"
 #include "sched/scheduler.h"
 
@@ -98,6 +99,20 @@ bool runtime_parse(const struct command *command, struct option_set *set, int ar
     return false;
 }
 
+/* --model becomes the path of what it means; for good, since there is one model. */
+static int path_find(struct error *err)
+{
+    static struct strbuf path = STRBUF_INIT;
+    if (path.len)
+        return 0;
+    if (model_path_find(&path, runtime_options.model_path, err)) {
+        strbuf_free(&path);
+        return -1;
+    }
+    runtime_options.model_path = strbuf_str(&path);
+    return 0;
+}
+
 int runtime_open_model(struct model *m, uint32_t context, struct error *err)
 {
     struct model_options options = {.context = context};
@@ -108,6 +123,8 @@ int runtime_open_model(struct model *m, uint32_t context, struct error *err)
                              runtime_options.quantize, quantize_names());
         options.quantize = &type;
     }
+    if (path_find(err))
+        return -1;
     return model_open(m, runtime_options.model_path, &options, err);
 }
 
@@ -121,10 +138,12 @@ static int checkpoint_tokenizer(const struct checkpoint *c, uint32_t n_vocab,
 
 int runtime_open_tokenizer(struct tokenizer **out, struct error *err)
 {
-    const char *path = runtime_options.model_path;
     struct checkpoint *c;
     struct stat info;
     int failed;
+    if (path_find(err))
+        return -1;
+    const char *path = runtime_options.model_path;
     if (checkpoint_open(&c, path, err) == 0) {
         failed = checkpoint_tokenizer(c, 0, out, err);
         checkpoint_close(c);
@@ -287,21 +306,6 @@ static int mock_open(struct runtime *r, struct error *err)
                : mock_engine_open(&r->engine, &mock, &limits, err);
 }
 
-/* The last part of the path; a directory may have slashes behind it. */
-static void name_from_path(char *name, size_t size, const char *path)
-{
-    size_t end = strlen(path);
-    while (end > 1 && path[end - 1] == '/')
-        end--;
-    size_t begin = end;
-    while (begin > 0 && path[begin - 1] != '/')
-        begin--;
-    snprintf(name, size, "%.*s", (int)(end - begin), path + begin);
-    char *dot = strrchr(name, '.');
-    if (dot && strcmp(dot, ".gguf") == 0)
-        *dot = '\0';
-}
-
 /* More threads than CPUs are slower, since each phase waits for the last of them; but who asks for
  * them may know more. */
 static int threads_check(struct error *err)
@@ -359,7 +363,7 @@ static int cpu_open(struct runtime *r, enum runtime_use use, struct error *err)
         context_choose(r, r->model.hparams.n_context, &limits, err) || rope_follow(r, err) ||
         prompts_open(r, use, err))
         return -1;
-    name_from_path(r->model_name, sizeof r->model_name, runtime_options.model_path);
+    model_path_name(r->model_name, sizeof r->model_name, runtime_options.model_path);
     r->quantisation = model_quantisation(&r->model);
     return cpu_engine_open(&r->engine, &r->model, &limits, progress_show, r->model_name, err);
 }

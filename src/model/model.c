@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model/model_internal.h"
+#include "model/model_path.h"
 
 int refuse_memory(const struct loader *l)
 {
@@ -16,16 +17,12 @@ int refuse_memory(const struct loader *l)
 /* The model's own name; else the file's, or the directory's. */
 static void read_name(struct model *m)
 {
-    const char *path = m->checkpoint->path;
-    size_t end = strlen(path), begin;
+    char from_path[sizeof m->hparams.name];
     struct gguf_string name;
-    while (end > 1 && path[end - 1] == '/')
-        end--;
-    for (begin = end; begin > 0 && path[begin - 1] != '/'; begin--)
-        ;
+    model_path_name(from_path, sizeof from_path, m->checkpoint->path);
     if (m->checkpoint->kind != CHECKPOINT_GGUF ||
         !gguf_get_string(m->checkpoint->gguf, "general.name", &name) || name.len == 0)
-        name = (struct gguf_string){path + begin, end - begin};
+        name = (struct gguf_string){from_path, strlen(from_path)};
     copy_plain(m->hparams.name, sizeof m->hparams.name, name.bytes, name.len);
 }
 

@@ -270,3 +270,47 @@ def test_a_template_for_tools_that_shows_none_is_not_used(model):
     status, stdout, stderr = radish("render", "-m", path, "--context", "-", stdin=json.dumps(
         {"messages": TURNS, "tools": [TOOL]}))
     assert status == OK and stdout == "[look]HiHoHey" and "is not used: it shows none" in stderr
+
+
+# ---- paths ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "", "//"])
+def test_a_file_of_a_model_means_its_directory(model, name):
+    path = f"{model()}/{name}"
+    assert json_of("info", path, "--json")["name"] == "model"
+    assert output_of("tokenize", "-m", path, stdin="Once")
+    assert output_of("run", "--raw", "-n", "1", "-m", path, "Once")
+
+
+def test_messages_have_one_slash(model):
+    path = model()
+    (path / "config.json").write_text("{")
+    stderr = radish("info", f"{path}//")[2]
+    assert f"{path}/config.json" in stderr, stderr
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-4B", "llama3.2:3b",
+                                  "https://huggingface.co/Qwen/Qwen3-4B"])
+def test_a_name_of_the_web_is_told_that_nothing_is_downloaded(name):
+    for command in (("info",), ("run", "hi", "-m"), ("tokenize", "-m")):
+        status, _, stderr = radish(*command, name)
+        assert status == FAILED and stderr.count("\n") == 1, stderr
+        assert "radish does not download models" in stderr and "GGUF" in stderr, stderr
+
+
+def test_a_cache_of_hugging_face(model, tmp_path):
+    """Its directory, or the snapshot in it, has the name of the model, not of the commit."""
+    cache = tmp_path / "models--some-one--Tiny-1"
+    snapshot = cache / "snapshots" / "0123abcd"
+    (cache / "refs").mkdir(parents=True)
+    snapshot.parent.mkdir()
+    shutil.copytree(model(), snapshot)
+    (cache / "refs" / "main").write_text("0123abcd\n")
+    for path in (cache, f"{cache}/", snapshot, f"{snapshot}/config.json"):
+        assert json_of("info", path, "--json")["name"] == "Tiny-1"
+    server = serve(cache)
+    assert json.loads(server.get("/v1/models")[2])["data"][0]["id"] == "Tiny-1"
+    check_end(server)
+    (cache / "refs" / "main").unlink()
+    status, _, stderr = radish("info", cache)
+    assert status == FAILED and "refs/main" in stderr
