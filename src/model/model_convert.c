@@ -2,6 +2,7 @@
  * only says so; the values change when an engine packs them. */
 #include <stddef.h>
 
+#include "base/log.h"
 #include "model/model_internal.h"
 #include "model/requantize.h"
 
@@ -18,12 +19,25 @@ static const size_t layer_matrices[] = {
     offsetof(struct layer_weights, layer_output),
 };
 
-static void convert(struct weight *w, enum tensor_type type, bool matters)
+struct conversion {
+    enum tensor_type type;
+    uint32_t n, n_kept; /* matrices, and those that are quantised already */
+};
+
+static void convert(struct conversion *c, struct weight *w, bool matters)
 {
-    enum tensor_type fitting = requantize_choose(type, w->cols, matters);
-    bool to_float = tensor_type_is_float(type);
-    if (!w->data || tensor_type_is_float(fitting) != to_float ||
-        (!tensor_type_is_float(w->type) && !to_float) || fitting == w->type)
+    if (!w->data)
+        return;
+    enum tensor_type fitting = requantize_choose(c->type, w->cols, matters);
+    bool to_float = tensor_type_is_float(c->type), was_float = tensor_type_is_float(w->type);
+    c->n++;
+    if (fitting == w->type)
+        return;
+    if (!was_float && !to_float) {
+        c->n_kept++;
+        return;
+    }
+    if (tensor_type_is_float(fitting) != to_float)
         return;
     w->is_converted = true;
     w->converted_type = fitting;
@@ -31,16 +45,21 @@ static void convert(struct weight *w, enum tensor_type type, bool matters)
 
 void model_convert(struct model *m, enum tensor_type type)
 {
-    convert(&m->output, type, true);
-    convert(&m->layer_proj, type, false);
+    struct conversion c = {.type = type};
+    convert(&c, &m->output, true);
+    convert(&c, &m->layer_proj, false);
     for (uint32_t i = 0; i < m->hparams.n_layers; i++) {
         struct layer_weights *l = &m->layers[i];
         for (size_t j = 0; j < sizeof layer_matrices / sizeof *layer_matrices; j++)
-            convert((struct weight *)((char *)l + layer_matrices[j]), type, false);
+            convert(&c, (struct weight *)((char *)l + layer_matrices[j]), false);
         for (uint32_t x = 0; l->experts && x < m->hparams.router.n_experts; x++) {
-            convert(&l->experts[x].gate, type, false);
-            convert(&l->experts[x].up, type, false);
-            convert(&l->experts[x].down, type, false);
+            convert(&c, &l->experts[x].gate, false);
+            convert(&c, &l->experts[x].up, false);
+            convert(&c, &l->experts[x].down, false);
         }
     }
+    if (c.n_kept)
+        log_warn("--quantize %s: %u of %u matrices are quantised already and stay as they are; "
+                 "they can be turned to f32, f16 or bf16 only",
+                 tensor_type_info(type)->name, c.n_kept, c.n);
 }
