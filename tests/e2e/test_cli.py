@@ -254,7 +254,7 @@ def test_help_shows_what_the_command_uses(command):
     assert ("--chat-template-file" in text) == (command in ("serve", "chat", "run"))
     assert ("--max-seqs" in text) == (command == "serve")
     if command in ("chat", "run"):
-        assert all(f"(default {x})" in text for x in ("0.8", "0.95", "0.05", "40"))
+        assert all(f"(the model's, or {x})" in text for x in ("0.8", "0.95", "0.05", "40"))
 
 
 # ---- run, tokenize and bench ------------------------------------------------------------------
