@@ -138,19 +138,11 @@ def llama2(hub):
         hub.add(junk(f"model.layers.{layer}.self_attn.rotary_emb.inv_freq", 4))
 
 
-def llama3(hub):
-    hub.classic()
-
-
 def llama_bias(hub):
     """Some files hold the tied head a second time."""
     hub.classic("head_dim")
     hub.add({"name": "model.embed_tokens.weight", "from": "model.embed_tokens.weight"},
             {"name": "lm_head.weight", "from": "model.embed_tokens.weight"})
-
-
-def mistral(hub):
-    hub.classic()
 
 
 def ministral3(hub):
@@ -246,10 +238,6 @@ def gemma4_moe(hub):
     gemma4_config(hub)
 
 
-def phi3(hub):
-    hub.classic()
-
-
 def phi3_longrope(hub):
     hub.classic(old_type=True)
     scaling = hub.config["rope_scaling"]
@@ -260,24 +248,12 @@ def smollm3(hub):
     hub.classic("layer_types")
 
 
-def olmo(hub):
-    hub.classic()
-
-
-def granite(hub):
-    hub.classic()
-
-
 def granitehybrid(hub):
     hub.classic("time_step_limit")
     hub.config["layer_types"] = ["attention"] * len(hub.config["layer_types"])
     hub.config.update(normalization_function="rmsnorm", init_method="mup")
     if hub.config["position_embedding_type"] is None:
         hub.config["position_embedding_type"] = "nope"
-
-
-def glm(hub):
-    hub.classic()
 
 
 def glm4_moe(hub):
@@ -364,13 +340,12 @@ def exaone4_full(hub):
     hub.config["sliding_window_pattern"] = None
 
 
-FORMS = {"olmo2": olmo, "olmo3": olmo, "granitemoe": granite, "granitehybrid_dense": granitehybrid,
-         "granitehybrid_moe": granitehybrid, "granitehybrid_rope": granitehybrid, "glm4": glm,
-         "mixtral": mistral, "phi3_short": phi3_longrope,
-         "gemma2_scale": gemma2}
+FORMS = {"granitehybrid_dense": granitehybrid, "granitehybrid_moe": granitehybrid,
+         "granitehybrid_rope": granitehybrid, "phi3_short": phi3_longrope, "gemma2_scale": gemma2}
 
 
 def make(row, golden):
+    """By the function of the row's name; a row that has none differs by older keys alone."""
     hub = Hub(golden)
-    FORMS.get(row.name, globals().get(row.name))(hub)
+    FORMS.get(row.name, globals().get(row.name, Hub.classic))(hub)
     return {"config": hub.config, "tensors": hub.tensors}

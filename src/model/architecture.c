@@ -96,12 +96,15 @@ static const struct architecture *refuse_name(const struct settings *s, const ch
             settings_refuse(s, "the architecture \"%s\" %s", name, refusals[i].why);
             return NULL;
         }
-    for (size_t i = 0, n = 0; i < n_architecture_rows; i++) {
+    size_t i = 0, len = 0;
+    for (; i < n_architecture_rows; i++) {
         const char *row = architecture_rows[i].types[0];
-        if (n + strlen(row) + 3 < sizeof known)
-            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", row);
+        if (len + strlen(row) + 3 > sizeof known)
+            break;
+        len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", i ? ", " : "", row);
     }
-    settings_refuse(s, "radish does not know the architecture \"%s\"; it knows: %s", name, known);
+    settings_refuse(s, "radish does not know the architecture \"%s\"; it knows: %s%s", name, known,
+                    i < n_architecture_rows ? " and others" : "");
     return NULL;
 }
 
