@@ -467,6 +467,10 @@ row("olmo3", "olmo3",
      config_off("theta", rope_parameters={"sliding_attention": {
          "rope_type": "default", "rope_theta": 500.0}})])
 
+NORM_TOPK = config_off("norm_topk_prob", norm_topk_prob=True)
+row("flex_olmo", "flex_olmo", base(head_dim=..., num_experts=6, num_experts_per_tok=3),
+    [*MOE, *QK_NORM, *POST_NORMS, NORM_TOPK])
+
 GRANITE = dict(head_dim=..., embedding_multiplier=6.0, logits_scaling=4.0,
                residual_multiplier=0.5, attention_multiplier=0.25)
 MULTIPLIERS = [config_off("embedding multiplier", embedding_multiplier=1.0),

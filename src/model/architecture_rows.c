@@ -108,6 +108,10 @@ static const struct setting_default olmo3_defaults[] = {
     CONFIG(CONTEXT, 2048), CONFIG(NORM_EPS, 1e-5), CONFIG(TIED, 0),
     CONFIG(WINDOW, 4096),  CONFIG(ROPE_BASE, 5e5),
 };
+static const struct setting_default flex_olmo_defaults[] = {
+    CONFIG(CONTEXT, 4096),  CONFIG(NORM_EPS, 1e-6),    CONFIG(TIED, 0),
+    CONFIG(ROPE_BASE, 5e5), CONFIG(EXPERTS_CHOSEN, 5), CONFIG(EXPERTS, 7),
+};
 static const struct setting_default granite_defaults[] = {
     CONFIG(CONTEXT, 2048), CONFIG(NORM_EPS, 1e-6), CONFIG(TIED, 0),
     CONFIG(ATTN_SCALE, 1), BOTH(ROPE_SWITCH, 1),
@@ -425,6 +429,17 @@ const struct architecture architecture_rows[] = {
         .has_local_rope = true,
         .window = WINDOW_BY_PERIOD,
         .window_period = 4,
+    },
+    {
+        .title = "FlexOlmo",
+        .types = {"flex_olmo"},
+        DEFAULTS(flex_olmo_defaults),
+        CONFIG_NAMES(norms_after),
+        .norms = NORMS_AFTER,
+        .qk_norm = QK_NORM_WHOLE,
+        .rope = ROPE_NEOX,
+        .experts = EXPERTS_INSTEAD,
+        .scores = ROUTER_SOFTMAX,
     },
     {
         .title = "Granite 3",

@@ -444,7 +444,7 @@ static void check_model(const char *name)
 /* clang-format off */
 #define EVERY_MODEL(model)                                                                         \
     model(cohere2) model(deepseek_v2) model(deepseek_v2_lite) model(deepseek_v3) model(exaone4)    \
-    model(exaone4_full) model(gemma2) model(gemma2_scale) model(gemma3) model(gemma4)              \
+    model(exaone4_full) model(flex_olmo) model(gemma2) model(gemma2_scale) model(gemma3) model(gemma4)              \
     model(gemma4_moe) model(glm) model(glm4) model(glm4_moe) model(glm4_moe_lite) model(gpt_oss)   \
     model(granite) model(granitehybrid_dense) model(granitehybrid_moe) model(granitehybrid_rope)   \
     model(granitemoe) model(llama2) model(llama3) model(llama_bias) model(minimax_m2)              \
