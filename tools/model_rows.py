@@ -470,6 +470,9 @@ row("olmo3", "olmo3",
 NORM_TOPK = config_off("norm_topk_prob", norm_topk_prob=True)
 row("flex_olmo", "flex_olmo", base(head_dim=..., num_experts=6, num_experts_per_tok=3),
     [*MOE, *QK_NORM, *POST_NORMS, NORM_TOPK])
+# GGUF files always have this eps.
+row("olmoe", "olmoe", base(head_dim=..., num_experts=6, num_experts_per_tok=3, rms_norm_eps=1e-5),
+    [*(f for f in MOE if f is not EPS), *QK_NORM, NORM_TOPK])
 
 GRANITE = dict(head_dim=..., embedding_multiplier=6.0, logits_scaling=4.0,
                residual_multiplier=0.5, attention_multiplier=0.25)

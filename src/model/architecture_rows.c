@@ -112,6 +112,10 @@ static const struct setting_default flex_olmo_defaults[] = {
     CONFIG(CONTEXT, 4096),  CONFIG(NORM_EPS, 1e-6),    CONFIG(TIED, 0),
     CONFIG(ROPE_BASE, 5e5), CONFIG(EXPERTS_CHOSEN, 5), CONFIG(EXPERTS, 7),
 };
+static const struct setting_default olmoe_defaults[] = {
+    CONFIG(CONTEXT, 4096), CONFIG(NORM_EPS, 1e-5),    CONFIG(TIED, 0),
+    CONFIG(EXPERTS, 64),   CONFIG(EXPERTS_CHOSEN, 8),
+};
 static const struct setting_default granite_defaults[] = {
     CONFIG(CONTEXT, 2048), CONFIG(NORM_EPS, 1e-6), CONFIG(TIED, 0),
     CONFIG(ATTN_SCALE, 1), BOTH(ROPE_SWITCH, 1),
@@ -438,6 +442,18 @@ const struct architecture architecture_rows[] = {
         .norms = NORMS_AFTER,
         .qk_norm = QK_NORM_WHOLE,
         .rope = ROPE_NEOX,
+        .experts = EXPERTS_INSTEAD,
+        .scores = ROUTER_SOFTMAX,
+    },
+    {
+        .title = "OLMoE",
+        .types = {"olmoe"},
+        .gguf = "olmoe",
+        DEFAULTS(olmoe_defaults),
+        .norms = NORMS_BEFORE,
+        .qk_norm = QK_NORM_WHOLE,
+        .rope = ROPE_NEOX,
+        .gguf_rope = ROPE_NEOX,
         .experts = EXPERTS_INSTEAD,
         .scores = ROUTER_SOFTMAX,
     },
