@@ -182,6 +182,12 @@ def qwen3_moe_plain(hub):
     hub.stack(EXPERT, ".down_proj", "down_proj")
 
 
+def gemma(hub):
+    """The first files name another activation than they mean."""
+    hub.classic("tie_word_embeddings", "use_bidirectional_attention")
+    hub.config.update(hidden_act="gelu", hidden_activation=None)
+
+
 def gemma2(hub):
     hub.classic("layer_types", "use_bidirectional_attention", "tie_word_embeddings")
     hub.config["hidden_act"] = hub.config["hidden_activation"]

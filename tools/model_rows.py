@@ -339,6 +339,10 @@ row("qwen2_window", "qwen2",
 POST_NORMS = [patch_off("post attention norm", bypass(r"post_attention_layernorm$")),
               patch_off("post feedforward norm", bypass(r"post_feedforward_layernorm$"))]
 EMBED_SCALE = fill_off("embedding scale", r"embed_scale", 1.0)
+row("gemma", "gemma", base(head_dim=16, tie_word_embeddings=True,
+                          rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
+    [*DENSE, EMBED_SCALE], zero_centred=True, embedding=0.25, sharpness=1.3)
+
 GEMMA2 = dict(head_dim=16, sliding_window=8, tie_word_embeddings=True,
               attn_logit_softcapping=4.0, final_logit_softcapping=3.0,
               rope_parameters={"rope_type": "default", "rope_theta": 10000.0})

@@ -157,6 +157,7 @@ struct architecture {
     enum qk_norm qk_norm;
     bool qk_norm_is_optional;
     enum activation activation; /* where the file names none */
+    bool gelu_is_tanh;          /* where it names "gelu", as early files do */
     bool needs_biases;          /* on q, k and v; others have them where the file does */
     bool is_parallel;
     bool has_sinks;

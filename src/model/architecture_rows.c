@@ -63,6 +63,10 @@ static const struct setting_default qwen3_moe_defaults[] = {
     CONFIG(EXPERTS, 128),   CONFIG(EXPERTS_CHOSEN, 8),    CONFIG(EXPERT_FF, 768),
     CONFIG(EXPERT_STEP, 1), CONFIG(EXPERT_NORMALIZES, 0), GGUF(EXPERT_NORMALIZES, 1),
 };
+static const struct setting_default gemma_defaults[] = {
+    CONFIG(CONTEXT, 8192), CONFIG(NORM_EPS, 1e-6), CONFIG(TIED, 1),
+    CONFIG(HEADS, 16),     CONFIG(KV_HEADS, 16),   CONFIG(HEAD_DIM, 256),
+};
 static const struct setting_default gemma2_defaults[] = {
     CONFIG(CONTEXT, 8192),  CONFIG(NORM_EPS, 1e-6),  CONFIG(TIED, 1),          CONFIG(HEADS, 8),
     CONFIG(KV_HEADS, 4),    CONFIG(HEAD_DIM, 256),   CONFIG(ATTN_SCALAR, 256), BOTH(WINDOW, 4096),
@@ -324,6 +328,19 @@ const struct architecture architecture_rows[] = {
         .window = WINDOW_EVERYWHERE,
         .experts = EXPERTS_INSTEAD,
         .scores = ROUTER_SOFTMAX,
+    },
+    {
+        .title = "Gemma, CodeGemma",
+        .types = {"gemma"},
+        .gguf = "gemma",
+        DEFAULTS(gemma_defaults),
+        .norms = NORMS_BEFORE,
+        .adds_to_norm = true,
+        .activation = ACTIVATION_GELU_TANH,
+        .gelu_is_tanh = true,
+        .rope = ROPE_NEOX,
+        .gguf_rope = ROPE_NEOX,
+        .scales_embd = true,
     },
     {
         .title = "Gemma 2",

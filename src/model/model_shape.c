@@ -74,6 +74,8 @@ static int read_activation(struct loader *l)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i].name) == 0) {
             h->activation = names[i].activation;
+            if (h->activation == ACTIVATION_GELU && l->arch->gelu_is_tanh)
+                h->activation = ACTIVATION_GELU_TANH;
             return 0;
         }
     return name[0] ? refuse(l, "%s is \"%s\"; radish knows silu, gelu and gelu_pytorch_tanh",
