@@ -329,6 +329,11 @@ def minimax_m2(hub):
                       num_mtp_modules=1, shared_intermediate_size=0)
 
 
+def cohere(hub):
+    hub.classic("tie_word_embeddings", "attention_bias")
+    hub.config["model_max_length"] = 4096  # the true one
+
+
 def cohere2(hub):
     hub.classic("layer_types", "head_dim", "tie_word_embeddings")
     hub.config.update(sliding_window_pattern=4, use_gated_activation=True, use_parallel_block=True,
@@ -346,8 +351,9 @@ def exaone4_full(hub):
     hub.config["sliding_window_pattern"] = None
 
 
-FORMS = {"granitehybrid_dense": granitehybrid, "granitehybrid_moe": granitehybrid,
-         "granitehybrid_rope": granitehybrid, "phi3_short": phi3_longrope, "gemma2_scale": gemma2}
+FORMS = {"cohere_qk_norm": cohere, "gemma2_scale": gemma2, "granitehybrid_dense": granitehybrid,
+         "granitehybrid_moe": granitehybrid, "granitehybrid_rope": granitehybrid,
+         "phi3_short": phi3_longrope}
 
 
 def make(row, golden):

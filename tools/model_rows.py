@@ -527,13 +527,27 @@ row("minimax_m2", "minimax_m2",
          rope_parameters=PARTIAL),
     [*MOE, PARTIAL_OFF, *QK_NORM, CORRECTION], rules=[CORRECTION_RULE])
 
+
+
+def norm_of_first_head(model):
+    for module in each_module(model, r"(q|k)_norm$"):
+        module.weight.data[:] = module.weight.data[0]
+
+
+COHERE = [GQA, ROPE, ACT, THETA, config_off("norm eps", layer_norm_eps=1e-6),
+          config_off("logit scale", logit_scale=1.0)]
+for name, norm in (("cohere", False), ("cohere_qk_norm", True)):
+    row(name, "cohere",
+        base(head_dim=..., rms_norm_eps=..., layer_norm_eps=0.03, logit_scale=0.25,
+             tie_word_embeddings=True, use_qk_norm=norm),
+        [*COHERE, *QK_NORM, patch_off("norms of each head", norm_of_first_head)] if norm
+        else COHERE, embedding=0.5)
 row("cohere2", "cohere2",
     base(head_dim=..., rms_norm_eps=..., layer_norm_eps=0.03, num_hidden_layers=4,
          sliding_window=8, logit_scale=0.25, tie_word_embeddings=True,
          layer_types=["sliding_attention", "sliding_attention", "sliding_attention",
                       "full_attention"]),
-    [GQA, ROPE, ACT, THETA, *window(8, 512), config_off("norm eps", layer_norm_eps=1e-6),
-     config_off("logit scale", logit_scale=1.0),
+    [*COHERE, *window(8, 512),
      config_off("pattern of layers", layer_types=["sliding_attention", "full_attention"] * 2)],
     embedding=0.5)
 

@@ -209,6 +209,7 @@ size_t architecture_features(const struct architecture *a, const char *out[MAX_F
         {a->norms == NORMS_BOTH, "norms before and after each block"},
         {a->is_parallel, "parallel blocks"},
         {a->qk_norm == QK_NORM_HEADS, "QK norm"},
+        {a->qk_norm == QK_NORM_EACH_HEAD, "QK norm of each head's own"},
         {a->qk_norm == QK_NORM_WHOLE, "QK norm over all heads"},
         {a->norms_values, "value norm"},
         {a->needs_biases, "biases on q, k and v"},

@@ -107,7 +107,6 @@ struct tensor_names {
 extern const struct tensor_names gguf_names, config_names;
 
 enum { NORMS_BEFORE = 1, NORMS_AFTER = 2, NORMS_BOTH = 3 }; /* each block */
-enum qk_norm { QK_NORM_NONE, QK_NORM_HEADS, QK_NORM_WHOLE };
 enum rope_layers {
     ROPE_EVERYWHERE,
     ROPE_IN_WINDOWS,  /* only, if there are any */

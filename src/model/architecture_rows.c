@@ -191,6 +191,10 @@ static const struct setting_default minimax_m2_defaults[] = {
     CONFIG(KV_HEADS, 8),     CONFIG(HEAD_DIM, 128),     CONFIG(ROPE_BASE, 5e6),
     CONFIG(EXPERTS, 256),    CONFIG(EXPERTS_CHOSEN, 8), BOTH(EXPERT_NORMALIZES, 1),
 };
+static const struct setting_default cohere_defaults[] = {
+    CONFIG(CONTEXT, 8192),  CONFIG(LAYER_NORM_EPS, 1e-5), CONFIG(TIED, 1),
+    CONFIG(ROPE_BASE, 5e5), CONFIG(LOGIT_SCALE, 0.0625),  CONFIG(QK_NORM, 0),
+};
 static const struct setting_default cohere2_defaults[] = {
     CONFIG(CONTEXT, 8192), CONFIG(LAYER_NORM_EPS, 1e-5), CONFIG(TIED, 1),
     CONFIG(WINDOW, 4096),  CONFIG(LOGIT_SCALE, 0.0625),
@@ -630,6 +634,19 @@ const struct architecture architecture_rows[] = {
         .experts = EXPERTS_INSTEAD,
         .scores = ROUTER_SIGMOID,
         .correction = CORRECTION_REQUIRED,
+    },
+    {
+        .title = "Command R, R+, Aya (Cohere)",
+        .types = {"cohere"},
+        .gguf = "command-r",
+        DEFAULTS(cohere_defaults),
+        .norm = NORM_LAYER,
+        .norms = NORMS_BEFORE,
+        .qk_norm = QK_NORM_EACH_HEAD,
+        .qk_norm_is_optional = true,
+        .is_parallel = true,
+        .rope = ROPE_NORM,
+        .gguf_rope = ROPE_NORM,
     },
     {
         .title = "Command R7B and A (Cohere 2)",

@@ -329,6 +329,21 @@ TEST(model_shape, yarn_stretches_the_context)
     world_free(&w);
 }
 
+TEST(model_shape, the_longer_of_two_contexts_is_trained)
+{
+    struct world w = {0};
+    const char *text = "{\"model_type\": \"cohere\", " SIZES
+                       ", \"max_position_embeddings\": 8192, \"model_max_length\": 131072}";
+    CHECK_INT(read_config(&w, parse(&w, text), 0), 0);
+    CHECK_INT(w.model.hparams.n_context, 131072);
+    arena_free(&w.model.memory);
+    text = "{\"model_type\": \"cohere\", " SIZES
+           ", \"max_position_embeddings\": 8192, \"model_max_length\": 2048}";
+    CHECK_INT(read_config(&w, parse(&w, text), 0), 0);
+    CHECK_INT(w.model.hparams.n_context, 8192);
+    world_free(&w);
+}
+
 TEST(model_shape, null_means_none_and_absent_the_default)
 {
     struct world w = {0};
@@ -389,7 +404,8 @@ TEST(model_shape, a_new_architecture_is_a_row)
     if (read_shape(&w.loader) || read_ropes(&w.loader))
         test_fail(__FILE__, __LINE__, "%s", w.err.message);
     const struct hparams *h = &w.model.hparams;
-    CHECK(h->norm == NORM_LAYER && h->is_parallel && h->norms_whole_qk && h->norm_eps == 0.5f);
+    CHECK(h->norm == NORM_LAYER && h->is_parallel && h->qk_norm == QK_NORM_WHOLE &&
+          h->norm_eps == 0.5f);
     CHECK(h->router.scores == ROUTER_SIGMOID && h->router.normalizes && h->router.n_chosen == 2);
     CHECK(h->layers[0].window == 8 && h->layers[0].rope == 0 && h->ropes[0].kind == ROPE_NORM);
     CHECK(h->layers[1].window == 0 && h->layers[1].rope == ROPE_NONE);
