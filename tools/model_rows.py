@@ -522,6 +522,8 @@ row("glm4_moe", "glm4_moe",
      config_off("norm_topk_prob", norm_topk_prob=False)],
     rules=[CORRECTION_RULE])
 
+row("seed_oss", "seed_oss", base(head_dim=16), [*DENSE, *QKV_BIAS])
+
 row("minimax_m2", "minimax_m2",
     base(head_dim=16, intermediate_size=24, num_local_experts=8, num_experts_per_tok=3,
          rope_parameters=PARTIAL),

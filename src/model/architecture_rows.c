@@ -186,6 +186,10 @@ static const struct setting_default deepseek_v3_defaults[] = {
     CONFIG(PREDICTION_LAYERS, 1),
     CONFIG(ROPE_INTERLEAVED, 1),
 };
+static const struct setting_default seed_oss_defaults[] = {
+    CONFIG(CONTEXT, 524288), CONFIG(NORM_EPS, 1e-6), CONFIG(TIED, 0),
+    CONFIG(KV_HEADS, 8),     CONFIG(HEAD_DIM, 128),
+};
 static const struct setting_default minimax_m2_defaults[] = {
     CONFIG(CONTEXT, 196608), CONFIG(NORM_EPS, 1e-6),    CONFIG(TIED, 0),
     CONFIG(KV_HEADS, 8),     CONFIG(HEAD_DIM, 128),     CONFIG(ROPE_BASE, 5e6),
@@ -621,6 +625,17 @@ const struct architecture architecture_rows[] = {
         .groups = GROUPS_BY_TOP2,
         .normalize_eps = 1e-20f,
         .correction = CORRECTION_REQUIRED,
+    },
+    {
+        .title = "Seed-OSS",
+        .types = {"seed_oss"},
+        .gguf = "seed_oss",
+        DEFAULTS(seed_oss_defaults),
+        GGUF_NAMES(ffn_norm_as_post),
+        .norms = NORMS_BEFORE,
+        .needs_biases = true,
+        .rope = ROPE_NEOX,
+        .gguf_rope = ROPE_NEOX,
     },
     {
         .title = "MiniMax-M2",
