@@ -524,6 +524,8 @@ row("glm4_moe", "glm4_moe",
 
 row("seed_oss", "seed_oss", base(head_dim=16), [*DENSE, *QKV_BIAS])
 
+row("ernie4_5", "ernie4_5", base(head_dim=16, tie_word_embeddings=True), DENSE, embedding=0.5)
+
 row("minimax_m2", "minimax_m2",
     base(head_dim=16, intermediate_size=24, num_local_experts=8, num_experts_per_tok=3,
          rope_parameters=PARTIAL),

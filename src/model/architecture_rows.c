@@ -190,6 +190,10 @@ static const struct setting_default seed_oss_defaults[] = {
     CONFIG(CONTEXT, 524288), CONFIG(NORM_EPS, 1e-6), CONFIG(TIED, 0),
     CONFIG(KV_HEADS, 8),     CONFIG(HEAD_DIM, 128),
 };
+static const struct setting_default ernie4_5_defaults[] = {
+    CONFIG(CONTEXT, 131072), CONFIG(NORM_EPS, 1e-5), CONFIG(TIED, 1),
+    CONFIG(KV_HEADS, 2),     CONFIG(HEAD_DIM, 128),  CONFIG(ROPE_BASE, 5e5),
+};
 static const struct setting_default minimax_m2_defaults[] = {
     CONFIG(CONTEXT, 196608), CONFIG(NORM_EPS, 1e-6),    CONFIG(TIED, 0),
     CONFIG(KV_HEADS, 8),     CONFIG(HEAD_DIM, 128),     CONFIG(ROPE_BASE, 5e6),
@@ -636,6 +640,15 @@ const struct architecture architecture_rows[] = {
         .needs_biases = true,
         .rope = ROPE_NEOX,
         .gguf_rope = ROPE_NEOX,
+    },
+    {
+        .title = "ERNIE 4.5 (dense)",
+        .types = {"ernie4_5"},
+        .gguf = "ernie4_5",
+        DEFAULTS(ernie4_5_defaults),
+        .norms = NORMS_BEFORE,
+        .rope = ROPE_NORM,
+        .gguf_rope = ROPE_NORM,
     },
     {
         .title = "MiniMax-M2",
