@@ -322,6 +322,11 @@ def mistral4(hub):
             junk("model.multi_modal_projector.norm.weight", 16))
 
 
+def dots1(hub):
+    hub.classic("layer_types", "output_router_logits")
+    hub.config.update(scoring_func="noaux_tc", moe_layer_freq=1, sliding_window=None)
+
+
 def minimax_m2(hub):
     hub.classic("output_router_logits", "partial_rotary_factor")
     hub.config.update(rotary_dim=8, scoring_func="sigmoid", use_qk_norm=True,

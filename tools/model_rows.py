@@ -526,6 +526,15 @@ row("seed_oss", "seed_oss", base(head_dim=16), [*DENSE, *QKV_BIAS])
 
 row("ernie4_5", "ernie4_5", base(head_dim=16, tie_word_embeddings=True), DENSE, embedding=0.5)
 
+row("dots1", "dots1",
+    base(head_dim=16, num_hidden_layers=4, n_routed_experts=8, num_experts_per_tok=3,
+         n_shared_experts=2, first_k_dense_replace=1, moe_intermediate_size=24,
+         routed_scaling_factor=2.5, norm_topk_prob=True),
+    [*MOE, *QK_NORM, SHARED, CORRECTION,
+     config_off("routed scaling", routed_scaling_factor=1.0),
+     config_off("norm_topk_prob", norm_topk_prob=False)],
+    rules=[CORRECTION_RULE])
+
 row("minimax_m2", "minimax_m2",
     base(head_dim=16, intermediate_size=24, num_local_experts=8, num_experts_per_tok=3,
          rope_parameters=PARTIAL),

@@ -194,6 +194,10 @@ static const struct setting_default ernie4_5_defaults[] = {
     CONFIG(CONTEXT, 131072), CONFIG(NORM_EPS, 1e-5), CONFIG(TIED, 1),
     CONFIG(KV_HEADS, 2),     CONFIG(HEAD_DIM, 128),  CONFIG(ROPE_BASE, 5e5),
 };
+static const struct setting_default dots1_defaults[] = {
+    CONFIG(CONTEXT, 2048),   CONFIG(NORM_EPS, 1e-6), CONFIG(TIED, 0),         CONFIG(KV_HEADS, 32),
+    CONFIG(EXPERT_FF, 1408), CONFIG(WINDOW, 4096),   CONFIG(WINDOW_FROM, 62),
+};
 static const struct setting_default minimax_m2_defaults[] = {
     CONFIG(CONTEXT, 196608), CONFIG(NORM_EPS, 1e-6),    CONFIG(TIED, 0),
     CONFIG(KV_HEADS, 8),     CONFIG(HEAD_DIM, 128),     CONFIG(ROPE_BASE, 5e6),
@@ -649,6 +653,22 @@ const struct architecture architecture_rows[] = {
         .norms = NORMS_BEFORE,
         .rope = ROPE_NORM,
         .gguf_rope = ROPE_NORM,
+    },
+    {
+        .title = "dots.llm1",
+        .types = {"dots1"},
+        .gguf = "dots1",
+        DEFAULTS(dots1_defaults),
+        .norms = NORMS_BEFORE,
+        .qk_norm = QK_NORM_HEADS,
+        .rope = ROPE_NEOX,
+        .gguf_rope = ROPE_NEOX,
+        .window = WINDOW_FROM_LAYER,
+        .experts = EXPERTS_INSTEAD,
+        .scores = ROUTER_SIGMOID,
+        .groups = GROUPS_BY_TOP2,
+        .normalize_eps = 1e-20f,
+        .correction = CORRECTION_REQUIRED,
     },
     {
         .title = "MiniMax-M2",
