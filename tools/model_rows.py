@@ -535,6 +535,8 @@ row("dots1", "dots1",
      config_off("norm_topk_prob", norm_topk_prob=False)],
     rules=[CORRECTION_RULE])
 
+row("helium", "helium", base(), DENSE)
+
 row("minimax_m2", "minimax_m2",
     base(head_dim=16, intermediate_size=24, num_local_experts=8, num_experts_per_tok=3,
          rope_parameters=PARTIAL),

@@ -198,6 +198,10 @@ static const struct setting_default dots1_defaults[] = {
     CONFIG(CONTEXT, 2048),   CONFIG(NORM_EPS, 1e-6), CONFIG(TIED, 0),         CONFIG(KV_HEADS, 32),
     CONFIG(EXPERT_FF, 1408), CONFIG(WINDOW, 4096),   CONFIG(WINDOW_FROM, 62),
 };
+static const struct setting_default helium_defaults[] = {
+    CONFIG(CONTEXT, 4096), CONFIG(NORM_EPS, 1e-8), CONFIG(TIED, 0),
+    CONFIG(KV_HEADS, 20),  CONFIG(HEAD_DIM, 128),  CONFIG(ROPE_BASE, 1e5),
+};
 static const struct setting_default minimax_m2_defaults[] = {
     CONFIG(CONTEXT, 196608), CONFIG(NORM_EPS, 1e-6),    CONFIG(TIED, 0),
     CONFIG(KV_HEADS, 8),     CONFIG(HEAD_DIM, 128),     CONFIG(ROPE_BASE, 5e6),
@@ -669,6 +673,13 @@ const struct architecture architecture_rows[] = {
         .groups = GROUPS_BY_TOP2,
         .normalize_eps = 1e-20f,
         .correction = CORRECTION_REQUIRED,
+    },
+    {
+        .title = "Helium",
+        .types = {"helium"},
+        DEFAULTS(helium_defaults),
+        .norms = NORMS_BEFORE,
+        .rope = ROPE_NORM,
     },
     {
         .title = "MiniMax-M2",
