@@ -198,6 +198,14 @@ const struct architecture *architecture_find(struct settings *s)
     return found;
 }
 
+static bool has_default(const struct architecture *a, enum setting id)
+{
+    for (size_t i = 0; i < a->n_defaults; i++)
+        if (a->defaults[i].id == id)
+            return true;
+    return false;
+}
+
 size_t architecture_features(const struct architecture *a, const char *out[MAX_FEATURES])
 {
     const struct {
@@ -216,16 +224,22 @@ size_t architecture_features(const struct architecture *a, const char *out[MAX_F
         {a->has_mla, "multi-head latent attention"},
         {a->window == WINDOW_BY_PERIOD, "sliding windows in most layers"},
         {a->window == WINDOW_EVERYWHERE || a->window == WINDOW_FROM_LAYER, "sliding windows"},
+        {a->rope == ROPE_NORM && !a->has_mla, "interleaved rope"},
+        {has_default(a, SETTING_ROPE_PART), "partial rope"},
         {a->has_local_rope, "rope of its own in windows"},
         {a->rope_layers == ROPE_IN_WINDOWS || a->rope_layers == ROPE_BY_INTERVAL,
          "layers without rope"},
         {a->has_temperature, "attention temperature"},
         {a->has_sinks, "attention sinks"},
         {a->shares_keys, "layers that share KV"},
+        {has_default(a, SETTING_ATTN_SOFTCAP), "soft caps"},
         {a->attn_scale == ATTN_SCALE_FACTOR, "scale factors"},
+        {has_default(a, SETTING_LOGIT_SCALE), "logit scale"},
+        {a->scales_embd, "scaled embeddings"},
         {a->activation == ACTIVATION_GELU_TANH, "GELU"},
         {a->activation == ACTIVATION_SWIGLU_OAI, "clamped SwiGLU"},
         {a->experts != EXPERTS_NONE, "experts"},
+        {a->scores == ROUTER_SIGMOID, "sigmoid scores"},
         {a->groups_are_named || a->groups == GROUPS_BY_TOP2, "groups of experts"},
         {a->has_layer_inputs, "per-layer embeddings"},
     };

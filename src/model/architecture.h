@@ -204,7 +204,7 @@ const struct architecture *architecture_named(const char *name);
 const struct architecture *architecture_find(struct settings *s);
 
 /* Words for what a row is made of: "sliding windows", "experts". Returns how many. */
-enum { MAX_FEATURES = 24 };
+enum { MAX_FEATURES = 32 };
 size_t architecture_features(const struct architecture *a, const char *out[MAX_FEATURES]);
 
 #endif
