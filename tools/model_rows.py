@@ -31,13 +31,9 @@ def patch_off(name, patch):
     return Feature(name, patch=patch)
 
 
-def modeling(model):
-    return sys.modules[type(model).__module__]
-
-
 def heads_tiled(model):
     """Query head h takes KV head h % n instead of h // group."""
-    module = modeling(model)
+    module = sys.modules[type(each_module(model, r"self_attn$")[0]).__module__]
     saved = module.repeat_kv
     module.repeat_kv = lambda states, n: states.repeat(1, n, 1, 1)
     return lambda: setattr(module, "repeat_kv", saved)
@@ -579,3 +575,40 @@ row("exaone4_full", "exaone4",
     [*DENSE, *QK_NORM, *POST_NORMS,
      config_off("llama3 scaling", rope_parameters={"rope_type": "default"})],
     embedding=0.5)
+
+
+# A family that no one has made, of parts that transformers has: the example of docs/models.md, which
+# shows the file from here on.
+import transformers
+from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3MoE
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention, GptOssRotaryEmbedding
+
+
+class MadeUpConfig(transformers.Cohere2Config):
+    model_type = "made_up"
+    attribute_map = {"num_local_experts": "n_routed_experts"}
+
+
+class MadeUpForCausalLM(transformers.Cohere2ForCausalLM):
+    """Command R7B's layers with the attention of gpt-oss and the experts of DeepSeek V3."""
+    config_class = MadeUpConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model.rotary_emb = GptOssRotaryEmbedding(config)
+        for i, layer in enumerate(self.model.layers):
+            layer.self_attn = GptOssAttention(config, i)
+            layer.mlp = DeepseekV3MoE(config)
+
+
+transformers.AutoConfig.register("made_up", MadeUpConfig)
+row("made_up", "made_up",
+    base(rms_norm_eps=..., layer_norm_eps=0.03, logit_scale=0.25, sliding_window=8,
+         layer_types=["sliding_attention", "full_attention"] * 2, num_hidden_layers=4,
+         n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, n_shared_experts=1,
+         moe_intermediate_size=24, routed_scaling_factor=2.5, norm_topk_prob=True),
+    [*COHERE, *window(8, 512), fill_off("sinks", r"sinks", -1e9), top_k(3), SHARED, CORRECTION,
+     config_off("groups", n_group=1, topk_group=1),
+     config_off("routed scaling", routed_scaling_factor=1.0),
+     config_off("norm_topk_prob", norm_topk_prob=False)],
+    rules=[CORRECTION_RULE, (r"sinks", 1.0, 1.0)], architecture="MadeUpForCausalLM")
