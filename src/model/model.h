@@ -44,6 +44,13 @@ enum activation {
     ACTIVATION_SWIGLU_OAI,
 };
 
+enum qk_norm {
+    QK_NORM_NONE,
+    QK_NORM_HEADS,     /* each head, with one weight for all */
+    QK_NORM_EACH_HEAD, /* each head, with a weight of its own */
+    QK_NORM_WHOLE,     /* all heads at once */
+};
+
 enum { MAX_ROPES = 3, ROPE_NONE = 255 };
 
 enum rope_kind {
@@ -122,7 +129,7 @@ struct hparams {
     enum activation activation;
     float activation_limit; /* ACTIVATION_SWIGLU_OAI */
     bool is_parallel;
-    bool norms_whole_qk; /* q_norm, k_norm over all heads at once, not each */
+    enum qk_norm qk_norm; /* how, where a layer has q_norm and k_norm */
     float embd_scale, residual_scale, logit_scale;
     float attn_softcap, logit_softcap;
     /* temperature(p) = 1 + scale * log(1 + floor(p / length)), on q; scale 0: none */

@@ -22,6 +22,7 @@ static const struct setting_key {
     [SETTING_EMBD] = {"embedding_length", {"hidden_size", "n_embd"}},
     [SETTING_FF] = {"feed_forward_length", {"intermediate_size"}},
     [SETTING_CONTEXT] = {"context_length", {"max_position_embeddings", "n_positions"}},
+    [SETTING_LONGER_CONTEXT] = {NULL, {"model_max_length"}},
     [SETTING_VOCAB] = {"vocab_size", {"vocab_size"}},
     [SETTING_NORM_EPS] = {"attention.layer_norm_rms_epsilon", {"rms_norm_eps", "norm_eps"}},
     [SETTING_LAYER_NORM_EPS] = {"attention.layer_norm_epsilon", {"layer_norm_eps"}},

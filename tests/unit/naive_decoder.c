@@ -105,11 +105,12 @@ static void rotate_heads(const struct hparams *hp, uint32_t layer, uint32_t posi
 static void norm_heads(const struct hparams *hp, const float *weight, double *x, uint32_t n_heads,
                        uint32_t dim)
 {
-    if (weight && hp->norms_whole_qk)
+    if (hp->qk_norm == QK_NORM_WHOLE)
         norm(hp->norm, hp->norm_eps, weight, x, n_heads * dim);
     else
         for (uint32_t h = 0; h < n_heads; h++)
-            norm(hp->norm, hp->norm_eps, weight, x + h * dim, dim);
+            norm(hp->norm, hp->norm_eps, hp->qk_norm == QK_NORM_HEADS ? weight : weight + h * dim,
+                 x + h * dim, dim);
 }
 
 /* Queries, and the position's keys and values. */
