@@ -221,17 +221,28 @@ struct pre_step {
 int encode_pieces(struct encoder *e, size_t step, const char *text, size_t len, enum place place);
 void pre_step_close(struct pre_step *step);
 
-/* A scanner, by tokenizer.ggml.pre or by its regular expression: it cuts text into words. */
+/* Adds a step to the tokenizer; NULL: there are too many. */
+struct pre_step *pre_add_step(struct tokenizer *t, enum pre_kind kind, enum split_behavior behavior,
+                              struct error *err);
+/* Adds a split at a regular expression, by a scanner where there is one. */
+int pre_add_split(struct tokenizer *t, const char *pattern, size_t len,
+                  enum split_behavior behavior, bool invert, struct error *err);
+
+/* What a family of tokenizers has besides its cuts, see tokenizer_families.h. */
 struct pre_options {
     bool ignore_merges; /* a word that is a token is taken as it is */
     bool add_bos;       /* unless the file says otherwise */
     bool nfc;           /* the models with this pre-tokeniser normalise their texts first */
+    bool characters;    /* characters merge, not bytes, and spaces are U+2581 */
+    bool is_guess;      /* the file does not say how the model cuts text */
 };
 
-int pre_tokenizer_open(struct pre_tokenizer **out, struct gguf_string name, const char *path,
-                       struct pre_options *options, struct error *err);
-/* The name of the scanner that does the same as the regular expression, or NULL. */
-const char *pre_tokenizer_known(const char *pattern, size_t len);
+/* Scanners do what much used regular expressions do, but faster: they cut text into words. */
+enum pre_scanner { SCAN_GPT2, SCAN_DIGITS_GPT2, SCAN_QWEN2, SCAN_LLAMA3, SCAN_NONE };
+
+int pre_tokenizer_open(struct pre_tokenizer **out, enum pre_scanner scanner, struct error *err);
+/* The scanner for a regular expression. */
+enum pre_scanner pre_tokenizer_known(const char *pattern, size_t len);
 void pre_tokenizer_close(struct pre_tokenizer *pre);
 /* Where the word ends that begins at `at` < len in `text`, which is valid UTF-8. */
 size_t pre_tokenizer_word(const struct pre_tokenizer *pre, const char *text, size_t len, size_t at);

@@ -5,7 +5,8 @@
  *   \p{L} \p{Nd}    the category, and the characters of it that came after Unicode 14
  *   \p{Han}         \p{sc:Han}; PCRE2 would take characters that are also used with the script
  *   \h              a hexadecimal digit; PCRE2 has horizontal space
- *   [a&&b] [a[b]]   refused: PCRE2 has no such classes
+ *   [a&&[^b]]       (?:(?=[^b])[a]): PCRE2 has no such classes
+ *   [a[b]]          refused for the same reason
  *
  * What a newcomer gets wrong: the text is from a client and the pattern from a file, and together
  * they can take for ever. A search has a limit, and passing it is an error of that text. */
@@ -49,6 +50,7 @@ struct rewriter {
     const char *at, *end;
     struct strbuf out;
     unsigned class_depth; /* 1 inside of [ ] */
+    bool is_side;         /* it is a side of && */
     struct error *err;
 };
 
@@ -192,6 +194,74 @@ static int rewrite_in_class(struct rewriter *r, char c)
     return 0;
 }
 
+static int rewrite(struct rewriter *r);
+
+/* Behind the '[' at `at`: where the class ends, and the first && of it that is in no class inside
+ * of it; NULL: neither. */
+static const char *class_end(const char *at, const char *end, const char **both)
+{
+    unsigned depth = 1;
+    *both = NULL;
+    for (const char *begin = at; at < end; at++) {
+        bool first = at == begin || (at == begin + 1 && *begin == '^');
+        if (*at == '\\' && at + 1 < end)
+            at++;
+        else if (*at == '[')
+            depth++;
+        else if (*at == ']' && !first && --depth == 0)
+            return at;
+        else if (depth == 1 && *at == '&' && at + 1 < end && at[1] == '&' && !*both)
+            *both = at;
+    }
+    return NULL;
+}
+
+/* One side of &&, as a class of its own. */
+static int rewrite_side(struct rewriter *r, const char *begin, const char *end)
+{
+    struct strbuf side = STRBUF_INIT;
+    const char *both;
+    bool is_class = begin < end && *begin == '[';
+    if (begin == end || *begin == '^' || (is_class && class_end(begin + 1, end, &both) != end - 1))
+        return error_set(r->err, ERROR_FORMAT, "&& without a class on each side");
+    strbuf_adds(&side, is_class ? "" : "[");
+    strbuf_add(&side, begin, (size_t)(end - begin));
+    strbuf_adds(&side, is_class ? "" : "]");
+    struct rewriter inner = {
+        .at = strbuf_str(&side), .err = r->err, .out = r->out, .is_side = true};
+    inner.end = inner.at + side.len;
+    int failed = rewrite(&inner);
+    r->out = inner.out;
+    strbuf_free(&side);
+    return failed;
+}
+
+/* Behind a '[': [a&&b&&c] is what is in a and, looking ahead, in b and in c. 1: it was rewritten;
+ * 0: it is another class. */
+static int rewrite_intersection(struct rewriter *r)
+{
+    const char *both, *rest, *begin = r->at, *end = class_end(begin, r->end, &both);
+    if (!end || !both)
+        return 0;
+    if (*begin == '^' || r->is_side)
+        return error_set(r->err, ERROR_FORMAT,
+                         "&& in a class that is negated or inside of another");
+    strbuf_adds(&r->out, "(?:");
+    for (rest = both; rest; rest = both) {
+        class_end(rest + 2, end + 1, &both);
+        strbuf_adds(&r->out, "(?=");
+        if (rewrite_side(r, rest + 2, both ? both : end) != 0)
+            return -1;
+        strbuf_addc(&r->out, ')');
+    }
+    class_end(begin, r->end, &both);
+    if (rewrite_side(r, begin, both) != 0)
+        return -1;
+    strbuf_addc(&r->out, ')');
+    r->at = end + 1;
+    return 1;
+}
+
 static int rewrite(struct rewriter *r)
 {
     while (r->at < r->end) {
@@ -201,6 +271,8 @@ static int rewrite(struct rewriter *r)
             failed = rewrite_escape(r);
         } else if (r->class_depth) {
             failed = rewrite_in_class(r, c);
+        } else if (c == '[' && (failed = rewrite_intersection(r)) != 0) {
+            failed = failed < 0;
         } else {
             strbuf_addc(&r->out, c);
             if (c == '[') {

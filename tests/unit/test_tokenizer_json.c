@@ -250,9 +250,9 @@ TEST(tokenizer_json, nesting_ends)
 
 TEST(tokenizer_json, bad_patterns_are_refused)
 {
-    static const char *const patterns[] = {"(",      "[a",    "a{2,1}", "[a&&b]",
-                                           "[a[b]]", "\\\\p", "\\\\",   "\\\\p{No such}",
-                                           "(?<n>",  "*a",    "[[:x"};
+    static const char *const patterns[] = {
+        "(",     "[a", "a{2,1}", "[^a&&b]", "[a[b]]", "\\\\p",   "\\\\",      "\\\\p{No such}",
+        "(?<n>", "*a", "[[:x",   "[a&&]",   "[&&a]",  "[a&&^b]", "[a&&[b]c]", "[a&&[b&&c]]"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         char text[512];
         snprintf(
