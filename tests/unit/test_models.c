@@ -73,7 +73,8 @@ static const struct architecture made_up[] = {
 #include "made_up_row.inc"
 };
 
-static int open_made_up(struct model *m, const char *directory, struct error *err)
+static int open_made_up(struct model *m, const char *directory, const enum tensor_type *quantize,
+                        struct error *err)
 {
     *m = (struct model){0};
     if (checkpoint_open(&m->checkpoint, directory, err))
@@ -83,10 +84,12 @@ static int open_made_up(struct model *m, const char *directory, struct error *er
         .arch = made_up,
         .settings = {.checkpoint = m->checkpoint, .prefix = "", .err = err},
     };
-    if (read_shape(&l) == 0 && read_ropes(&l) == 0 && take_weights(&l) == 0)
-        return 0;
-    model_close(m);
-    return -1;
+    int failed = read_shape(&l) || read_ropes(&l) || take_weights(&l);
+    if (failed)
+        model_close(m);
+    else if (quantize)
+        model_convert(m, *quantize);
+    return failed;
 }
 
 static bool try_open(const struct world *w, struct model *m, const struct written *as,
@@ -97,7 +100,7 @@ static bool try_open(const struct world *w, struct model *m, const struct writte
     snprintf(directory, sizeof directory, "%s/%s", test_scratch_dir(), as->name);
     golden_write(as->form, as->type, as->n_shards, directory);
     if (json_equals(json_get(as->form->config, "model_type"), made_up->types[0]))
-        return open_made_up(m, directory, err) == 0;
+        return open_made_up(m, directory, as->quantize, err) == 0;
     return model_open(m, directory, &options, err) == 0;
 }
 
