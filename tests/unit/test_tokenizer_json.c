@@ -250,9 +250,9 @@ TEST(tokenizer_json, nesting_ends)
 
 TEST(tokenizer_json, bad_patterns_are_refused)
 {
-    static const char *const patterns[] = {"(",      "[a",    "a{2,1}", "[a&&b]",
-                                           "[a[b]]", "\\\\p", "\\\\",   "\\\\p{No such}",
-                                           "(?<n>",  "*a",    "[[:x"};
+    static const char *const patterns[] = {
+        "(",     "[a", "a{2,1}", "[a&&b]", "[a[b]]",    "\\\\p", "\\\\",        "\\\\p{No such}",
+        "(?<n>", "*a", "[[:x",   "{,2}",   "[[:foo:]]", "[[:]]", "[[:^alpha:]]"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         char text[512];
         snprintf(
@@ -261,6 +261,8 @@ TEST(tokenizer_json, bad_patterns_are_refused)
             "\"Isolated\",\"invert\":false}," MODEL "}",
             patterns[i]);
         check_refused(text, "regular expression");
+        if (strstr(patterns[i], ":^alpha:"))
+            check_refused(text, "[:^alpha:] is not supported");
     }
     check_refused(
         "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}," MODEL "}",
