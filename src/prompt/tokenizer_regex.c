@@ -436,3 +436,25 @@ int text_regex_find(struct encoder *e, const struct text_regex *regex, const cha
     *end = place[1] < *begin ? *begin : place[1];
     return 1;
 }
+
+/* As split() in tokenizer_split.c has it: an empty match directly behind a match is none. */
+int text_regex_replace(struct encoder *e, const struct text_regex *regex, const char *text,
+                       size_t len, struct gguf_string to, struct strbuf *out)
+{
+    size_t at = 0, done = 0, begin = 0, end = 0;
+    bool matched = false;
+    int found = 0;
+    while (at <= len && out->len <= MAX_TEXT_BYTES &&
+           (found = text_regex_find(e, regex, text, len, at, &begin, &end)) == 1) {
+        if (begin == end && matched && begin == done) {
+            at += at < len ? utf8_valid_prefix(text + at, len - at) : 1;
+            continue;
+        }
+        strbuf_add(out, text + done, begin - done);
+        strbuf_add(out, to.bytes, to.len);
+        done = at = end;
+        matched = true;
+    }
+    strbuf_add(out, text + done, len - done);
+    return found < 0 ? -1 : matched;
+}
