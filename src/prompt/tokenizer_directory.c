@@ -160,8 +160,6 @@ static void read_ids(struct directory *dir)
         t->bos = (int32_t)bos;
 }
 
-/* What tokenizer_config.json says of BOS and EOS counts more than tokenizer.json's template, as
- * the tokenizers that read it have it. */
 static int read_around(struct directory *dir, const char *key, int32_t id, struct token_list *list)
 {
     const struct json *flag = json_get(dir->config, key);
@@ -170,6 +168,25 @@ static int read_around(struct directory *dir, const char *key, int32_t id, struc
     list->len = 0;
     if (flag->boolean && id >= 0 && !token_list_add(list, id))
         return draft_no_memory(dir->draft);
+    return 0;
+}
+
+/* What tokenizer_config.json says of BOS and EOS counts where tokenizer.json has no template, as in
+ * DeepSeek's models: their ByteLevel processor moves offsets only, and they are trained with a BOS.
+ * A template counts more, as transformers 5 has it, but for one thing: "add_eos_token" may take
+ * away what stands behind a text. Command R's template ends the turn there, and no answer comes to
+ * a prompt that has ended. */
+static int read_all_around(struct directory *dir)
+{
+    struct token_draft *d = &dir->draft;
+    if (!d->has_template)
+        return read_around(dir, "add_bos_token", d->t->bos, &d->t->before) != 0 ||
+                       read_around(dir, "add_eos_token", d->t->eos, &d->t->after) != 0
+                   ? -1
+                   : 0;
+    const struct json *ends = json_get(dir->config, "add_eos_token");
+    if (json_is(ends, JSON_BOOL) && !ends->boolean)
+        d->t->after.len = 0;
     return 0;
 }
 
@@ -314,8 +331,7 @@ static int read_directory(struct directory *dir)
         draft_finish(d) != 0)
         return -1;
     read_ids(dir);
-    if (read_around(dir, "add_bos_token", d->t->bos, &d->t->before) != 0 ||
-        read_around(dir, "add_eos_token", d->t->eos, &d->t->after) != 0 || read_template(dir) != 0)
+    if (read_all_around(dir) != 0 || read_template(dir) != 0)
         return -1;
     tokenizer_mark_ends(d->t);
     return 0;

@@ -69,6 +69,7 @@ struct token_draft {
     size_t n_added, added_capacity;
     struct decode_step decode[MAX_DECODE_STEPS];
     size_t n_decode;
+    bool has_template; /* the file says what stands around a text */
     bool byte_fallback;
     bool spells_bytes;          /* TOKENIZER_BPE: spellings are the bytes themselves */
     bool added_replace;         /* added tokens take the place of ones that are kept unused */

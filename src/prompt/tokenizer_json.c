@@ -340,6 +340,7 @@ static int read_template(struct token_draft *d, const struct json *value)
                                         inside ? &d->t->after : &d->t->before) != 0)
             return -1;
     }
+    d->has_template = true;
     return inside ? 0 : draft_bad(d, "the post_processor's template has no place for the text");
 }
 

@@ -88,6 +88,68 @@ TEST(tokenizer_directory, names_of_tokens_and_what_stands_around_a_text)
     CHECK(strstr(refusal(dir, 0), "tokenizer_config.json") != NULL);
 }
 
+/* A template in tokenizer.json counts more than the flags, but that no EOS is wanted. */
+TEST(tokenizer_directory, a_template_counts_more_than_flags)
+{
+    static const struct {
+        const char *config, *ids;
+    } cases[] = {
+        {"{}", "2,4,0,3"},
+        {"{\"add_bos_token\":false,\"bos_token\":\"<s>\"}", "2,4,0,3"},
+        {"{\"add_bos_token\":true,\"bos_token\":\"</s>\"}", "2,4,0,3"},
+        {"{\"add_eos_token\":true,\"eos_token\":\"</s>\"}", "2,4,0,3"},
+        {"{\"add_bos_token\":true,\"add_eos_token\":false,\"eos_token\":\"</s>\"}", "2,4"},
+    };
+    const char *dir = token_directory();
+    token_text(
+        dir, "tokenizer.json",
+        "{\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},"
+        "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}},"
+        "{\"Sequence\":{\"id\":\"A\"}},{\"SpecialToken\":{\"id\":\"e\"}}],\"special_tokens\":"
+        "{\"<s>\":{\"ids\":[2]},\"e\":{\"ids\":[0,3]}}}]}," VOCAB "}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        token_text(dir, "tokenizer_config.json", cases[i].config);
+        struct tokenizer *t = token_directory_open(dir, 0);
+        CHECK_STR(token_ids(t, "ab", TOKENIZE_ADD_SPECIAL), cases[i].ids);
+        tokenizer_close(t);
+    }
+    /* A processor without tokens says nothing. */
+    token_text(dir, "tokenizer.json", "{\"post_processor\":{\"type\":\"ByteLevel\"}," VOCAB "}");
+    token_text(dir, "tokenizer_config.json", "{\"add_bos_token\":true,\"bos_token\":\"<s>\"}");
+    struct tokenizer *t = token_directory_open(dir, 0);
+    CHECK_STR(token_ids(t, "ab", TOKENIZE_ADD_SPECIAL), "2,4");
+    tokenizer_close(t);
+}
+
+/* Families share a tokenizer: a smaller model may have no rows for the last added tokens. */
+TEST(tokenizer_directory, added_tokens_past_the_embedding_are_left_out)
+{
+    const char *dir = token_directory();
+    token_text(dir, "tokenizer.json",
+               "{\"added_tokens\":[{\"id\":3,\"content\":\"</s>\",\"special\":true},{\"id\":5,"
+               "\"content\":\"<a>\",\"special\":true},{\"id\":9,\"content\":\"ba\"}]," VOCAB "}");
+    struct tokenizer *t = token_directory_open(dir, 10);
+    CHECK_STR(token_ids(t, "ab</s>ba<a>", TOKENIZE_PARSE_SPECIAL), "4,3,9,5");
+    tokenizer_close(t);
+    for (uint32_t rows = 5; rows < 10; rows++) {
+        t = token_directory_open(dir, rows);
+        CHECK_INT(tokenizer_size(t), rows);
+        CHECK_STR(token_ids(t, "ab</s>ba<a>", TOKENIZE_PARSE_SPECIAL),
+                  rows > 5 ? "4,3,1,0,5" : "4,3,1,0,0");
+        CHECK_INT(tokenizer_find(t, "ba", 2), -1);
+        tokenizer_close(t);
+    }
+    CHECK(strstr(refusal(dir, 4), "4 rows") != NULL);
+    /* The vocabulary has the added token, too. */
+    token_text(dir, "tokenizer.json",
+               "{\"added_tokens\":[{\"id\":4,\"content\":\"ab\"}],\"model\":{\"type\":\"BPE\","
+               "\"vocab\":{\"a\":0,\"b\":1,\"ab\":4},\"merges\":[]}}");
+    t = token_directory_open(dir, 4);
+    CHECK_STR(token_ids(t, "ab", 0), "0,1");
+    tokenizer_close(t);
+    CHECK(strstr(refusal(dir, 1), "2 tokens") != NULL);
+}
+
 TEST(tokenizer_directory, every_end_token_ends)
 {
     const char *dir = plain_directory();
@@ -402,6 +464,53 @@ TEST(tokenizer_directory, sentencepiece)
     t = token_directory_open(dir, 0);
     CHECK_STR(token_ids(t, "  ab   a ", 0), "3,6,7");
     tokenizer_close(t);
+    strbuf_free(&model);
+}
+
+/* A charsmap that replaces one byte, as a normalizer_spec. */
+static struct strbuf one_rule(unsigned char byte, const char *to)
+{
+    uint32_t units[512] = {1u << 10};
+    struct strbuf map = STRBUF_INIT, spec = STRBUF_INIT;
+    units[1 ^ byte] = 1u << 10 | 1u << 8 | byte;
+    units[byte] = 1u << 31;
+    uint32_t size = sizeof units;
+    strbuf_add(&map, &size, sizeof size);
+    strbuf_add(&map, units, sizeof units);
+    strbuf_add(&map, to, strlen(to) + 1);
+    add_bytes(&spec, 2, map.data, map.len);
+    strbuf_free(&map);
+    return spec;
+}
+
+static void write_with_rule(const char *dir, unsigned char byte, const char *to)
+{
+    struct strbuf spec = one_rule(byte, to), model = make_model(BPE, spec.data, spec.len);
+    token_file(dir, "tokenizer.model", model.data, model.len);
+    strbuf_free(&spec);
+    strbuf_free(&model);
+}
+
+/* No rule makes half a character, or takes one: the steps behind it see valid UTF-8. */
+TEST(tokenizer_directory, hostile_charsmaps)
+{
+    const char *dir = token_directory();
+    write_with_rule(dir, 'x', "ab");
+    struct tokenizer *t = token_directory_open(dir, 0);
+    CHECK_STR(token_ids(t, "xa", 0), "3,6,4");
+    tokenizer_close(t);
+    write_with_rule(dir, 0xc3, "b"); /* the first half of é */
+    t = token_directory_open(dir, 0);
+    CHECK_STR(token_ids(t, "aéb", 0), "7,0,5");
+    tokenizer_close(t);
+    write_with_rule(dir, 'x', "\xff");
+    CHECK(strstr(refusal(dir, 0), "not UTF-8") != NULL);
+    write_with_rule(dir, 'x', "\xe2\x96");
+    CHECK(strstr(refusal(dir, 0), "not UTF-8") != NULL);
+    struct strbuf model = make_model(BPE, KEEP);
+    add_piece(&model, "\x81", 0, 4);
+    token_file(dir, "tokenizer.model", model.data, model.len);
+    CHECK(strstr(refusal(dir, 0), "added token 9 is not UTF-8") != NULL);
     strbuf_free(&model);
 }
 
