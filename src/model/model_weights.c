@@ -80,6 +80,7 @@ static const struct slot_info {
     [SLOT_ROUTER_CORRECTION] = {LAYER(router_correction), VECTOR, ONE, EXPERTS},
     [SLOT_ROUTER_SCALE] = {LAYER(router_scale), VECTOR, ONE, EMBD},
     [SLOT_EXPERT_SCALE] = {LAYER(expert_scale), VECTOR, ONE, EXPERTS},
+    [SLOT_SHARED_ROUTER] = {LAYER(shared_router), VECTOR, ONE, EMBD},
     [SLOT_SHARED_GATE] = {LAYER(shared_gate), MATRIX, SHARED_FF, EMBD},
     [SLOT_SHARED_UP] = {LAYER(shared_up), MATRIX, SHARED_FF, EMBD},
     [SLOT_SHARED_DOWN] = {LAYER(shared_down), MATRIX, EMBD, SHARED_FF},
@@ -627,7 +628,8 @@ static int take_layer(struct loader *l, uint32_t layer)
     if (shape->has_experts && take_experts(l, layer))
         return -1;
     if (shape->has_experts && h->router.n_ff_shared &&
-        TAKE(l, layer, REQUIRED, SLOT_SHARED_GATE, SLOT_SHARED_UP, SLOT_SHARED_DOWN))
+        (TAKE(l, layer, REQUIRED, SLOT_SHARED_GATE, SLOT_SHARED_UP, SLOT_SHARED_DOWN) ||
+         (a->gates_shared && TAKE(l, layer, REQUIRED, SLOT_SHARED_ROUTER))))
         return -1;
     if (a->norms & NORMS_AFTER && TAKE(l, layer, REQUIRED, SLOT_FFN_POST_NORM))
         return -1;
