@@ -168,6 +168,12 @@ def qwen2_window(hub):
     hub.classic("layer_types")
 
 
+def qwen2_moe(hub):
+    """A window that is named and not used."""
+    hub.classic("layer_types")
+    hub.config.update(sliding_window=8, max_window_layers=1)
+
+
 def qwen3(hub):
     hub.classic("layer_types")
 

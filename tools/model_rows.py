@@ -470,6 +470,12 @@ row("olmo3", "olmo3",
 NORM_TOPK = config_off("norm_topk_prob", norm_topk_prob=True)
 row("flex_olmo", "flex_olmo", base(head_dim=..., num_experts=6, num_experts_per_tok=3),
     [*MOE, *QK_NORM, *POST_NORMS, NORM_TOPK])
+row("qwen2_moe", "qwen2_moe",
+    base(head_dim=..., num_experts=6, num_experts_per_tok=3, moe_intermediate_size=24,
+         shared_expert_intermediate_size=40),
+    [*MOE, *QKV_BIAS, NORM_TOPK,
+     fill_off("shared expert", r"shared_expert\.down_proj\.weight"),
+     fill_off("gate of the shared expert", r"shared_expert_gate\.weight")])
 # GGUF files always have this eps.
 row("olmoe", "olmoe", base(head_dim=..., num_experts=6, num_experts_per_tok=3, rms_norm_eps=1e-5),
     [*(f for f in MOE if f is not EPS), *QK_NORM, NORM_TOPK])

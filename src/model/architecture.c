@@ -17,7 +17,6 @@ static const char recurrent[] = "has recurrent layers, which radish cannot run y
 static const char two_parts[] = "is an encoder-decoder, which radish cannot run";
 static const char no_text[] = "is an encoder, which makes no text";
 static const char chunked[] = "attends in chunks, which radish cannot run";
-static const char gated[] = "gates its shared expert, which radish cannot run yet";
 static const char sparse[] = "attends to chosen positions only, which radish cannot run yet";
 
 static const struct refusal {
@@ -79,8 +78,6 @@ static const struct refusal {
     {"xlm-roberta", no_text},
     {"llama4", chunked},
     {"llama4_text", chunked},
-    {"qwen2_moe", gated},
-    {"qwen2moe", gated},
     {"deepseek32", sparse},
     {"deepseek_v32", sparse},
     {"glm-dsa", sparse},
@@ -251,6 +248,7 @@ size_t architecture_features(const struct architecture *a, const char *out[MAX_F
         {a->experts != EXPERTS_NONE, "experts"},
         {a->scores == ROUTER_SIGMOID, "sigmoid scores"},
         {a->groups_are_named || a->groups == GROUPS_BY_TOP2, "groups of experts"},
+        {a->gates_shared, "gated shared expert"},
         {a->has_layer_inputs, "per-layer embeddings"},
     };
     size_t n = 0;

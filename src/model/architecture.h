@@ -52,6 +52,7 @@ enum slot {
     SLOT_ROUTER_CORRECTION,
     SLOT_ROUTER_SCALE,
     SLOT_EXPERT_SCALE,
+    SLOT_SHARED_ROUTER,
     SLOT_SHARED_GATE,
     SLOT_SHARED_UP,
     SLOT_SHARED_DOWN,
@@ -190,6 +191,7 @@ struct architecture {
     enum router_correction correction;
     bool has_router_bias;
     bool norms_router_input;
+    bool gates_shared;    /* see layer_weights.shared_router */
     bool shared_is_dense; /* without experts, the shared block is all there is */
 
     bool has_mla;

@@ -53,6 +53,12 @@ static const struct setting_default qwen_defaults[] = {
     CONFIG(CONTEXT, 32768), CONFIG(NORM_EPS, 1e-6),   CONFIG(TIED, 0),
     CONFIG(WINDOW, 4096),   CONFIG(WINDOW_SWITCH, 0), CONFIG(WINDOW_FROM, 28),
 };
+static const struct setting_default qwen2_moe_defaults[] = {
+    CONFIG(CONTEXT, 32768),  CONFIG(NORM_EPS, 1e-6),    CONFIG(TIED, 0),
+    CONFIG(KV_HEADS, 16),    CONFIG(WINDOW, 4096),      CONFIG(WINDOW_SWITCH, 0),
+    CONFIG(EXPERTS, 60),     CONFIG(EXPERTS_CHOSEN, 4), CONFIG(EXPERT_FF, 1408),
+    CONFIG(SHARED_FF, 5632), CONFIG(EXPERT_STEP, 1),
+};
 static const struct setting_default qwen3_defaults[] = {
     CONFIG(CONTEXT, 32768),   CONFIG(NORM_EPS, 1e-6),  CONFIG(TIED, 0),       CONFIG(WINDOW, 4096),
     CONFIG(WINDOW_SWITCH, 0), CONFIG(WINDOW_FROM, 28), CONFIG(HEAD_DIM, 128),
@@ -346,6 +352,21 @@ const struct architecture architecture_rows[] = {
         .rope = ROPE_NEOX,
         .gguf_rope = ROPE_NEOX,
         .window = WINDOW_FROM_LAYER,
+    },
+    {
+        .title = "Qwen 1.5 and 2 MoE",
+        .types = {"qwen2_moe"},
+        .gguf = "qwen2moe",
+        DEFAULTS(qwen2_moe_defaults),
+        .norms = NORMS_BEFORE,
+        .needs_biases = true,
+        .rope = ROPE_NEOX,
+        .gguf_rope = ROPE_NEOX,
+        .window = WINDOW_BY_PERIOD,
+        .window_period = 2,
+        .experts = EXPERTS_INSTEAD,
+        .scores = ROUTER_SOFTMAX,
+        .gates_shared = true,
     },
     {
         .title = "Qwen 3",

@@ -27,7 +27,7 @@
  *     x   *= out_scale
  *   logits = cap(output · norm(x, output_norm) * logit_scale)
  *
- *   ffn(f) = dense(f) + shared experts(f) + sum over the chosen experts of weight * expert(f)
+ *   ffn(f) = dense(f) + share * shared experts(f) + sum over the chosen of weight * expert(f)
  *   dense(f) = down · (activation(gate · f) * (up · f))
  *   cap(z) = softcap * tanh(z / softcap) */
 
@@ -183,6 +183,7 @@ struct layer_weights {
     const float *expert_scale;      /* [n_experts] times the weight of a chosen one (Gemma 4) */
     struct expert_weights *experts; /* [n_experts] */
     struct weight shared_gate, shared_up, shared_down; /* n_ff_shared wide */
+    const float *shared_router; /* [n_embd] share = sigmoid(shared_router · f); NULL: 1 */
     /* Gemma 4: dense block and experts side by side, each between norms of its own:
      * norm(dense(f), dense_post_norm) + norm(experts(norm(y, expert_norm)), expert_post_norm) */
     const float *dense_post_norm, *expert_norm, *expert_post_norm; /* [n_embd] */

@@ -44,6 +44,7 @@ const struct slot_info slots[N_SLOTS] = {
     [SLOT_SHARED_GATE] = {LAYER(shared_gate), MATRIX, SHARED_FF, EMBD},
     [SLOT_SHARED_UP] = {LAYER(shared_up), MATRIX, SHARED_FF, EMBD},
     [SLOT_SHARED_DOWN] = {LAYER(shared_down), MATRIX, EMBD, SHARED_FF},
+    [SLOT_SHARED_ROUTER] = {LAYER(shared_router), VECTOR, ONE, EMBD},
     [SLOT_DENSE_POST_NORM] = {LAYER(dense_post_norm), NORM, ONE, EMBD},
     [SLOT_EXPERT_NORM] = {LAYER(expert_norm), NORM, ONE, EMBD},
     [SLOT_EXPERT_POST_NORM] = {LAYER(expert_post_norm), NORM, ONE, EMBD},

@@ -322,7 +322,7 @@ static void feed_forward(const struct model *m, uint32_t layer, const double *x,
 {
     const struct hparams *hp = &m->hparams;
     const struct layer_weights *l = &m->layers[layer];
-    double y[WIDTH];
+    double y[WIDTH], share = 0;
     memset(out, 0, hp->n_embd * sizeof *out);
     if (hp->layers[layer].n_ff) {
         gated(hp, &l->ffn_gate, l->gate_bias, &l->ffn_up, l->up_bias, &l->ffn_down, l->down_bias, f,
@@ -338,8 +338,10 @@ static void feed_forward(const struct model *m, uint32_t layer, const double *x,
     if (!hp->router.n_ff_shared)
         return;
     gated(hp, &l->shared_gate, NULL, &l->shared_up, NULL, &l->shared_down, NULL, f, y);
+    for (uint32_t i = 0; l->shared_router && i < hp->n_embd; i++)
+        share += l->shared_router[i] * f[i];
     for (uint32_t i = 0; i < hp->n_embd; i++)
-        out[i] += y[i];
+        out[i] += l->shared_router ? y[i] / (1 + exp(-share)) : y[i];
 }
 
 /* ---- the whole ---------------------------------------------------------------------------- */

@@ -196,6 +196,7 @@ static void draw_experts(struct tiny_model *t, uint32_t layer, enum random_kind 
         l->shared_gate = tiny_weight(t, matrix, r->n_ff_shared, n);
         l->shared_up = tiny_weight(t, matrix, r->n_ff_shared, n);
         l->shared_down = tiny_weight(t, matrix, n, r->n_ff_shared);
+        l->shared_router = maybe(t, coin(t), n, 0);
     }
     l->dense_post_norm = maybe(t, kind == RANDOM_GEMMA, n, 1);
     l->expert_norm = maybe(t, kind == RANDOM_GEMMA, n, 1);
