@@ -26,7 +26,7 @@
 
 #include "base/file.h"
 #include "prompt/prompt.h"
-#include "prompt/tokenizer_internal.h"
+#include "prompt/tokenizer_families.h"
 
 enum {
     ROUNDS = 7,
@@ -103,16 +103,15 @@ static struct tokenizer *open_as(const struct source *from, const char *pre)
 {
     struct tokenizer *t = open_own(from);
     struct error err = {0};
-    struct pre_options options;
+    const struct pre_family *family = pre_family_find(pre, strlen(pre));
     if (from->directory || t->kind != TOKENIZER_BPE)
         return t;
-    pre_step_close(&t->pre[0]);
-    if (pre_tokenizer_open(&t->pre[0].scanner, (struct gguf_string){pre, strlen(pre)}, "bench",
-                           &options, &err) != 0)
-        fail(err.message);
-    t->ignore_merges = options.ignore_merges;
-    t->n_normal = options.nfc;
-    t->normal[0].kind = NORMAL_NFC;
+    for (; t->n_pre > 0; t->n_pre--)
+        pre_step_close(&t->pre[t->n_pre - 1]);
+    memset(t->pre, 0, sizeof t->pre);
+    t->n_normal = 0;
+    if (!family || pre_family_apply(family, t, &err) != 0)
+        fail(family ? err.message : "no such pre-tokeniser");
     return t;
 }
 

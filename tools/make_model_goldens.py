@@ -60,18 +60,21 @@ def config_make(row, changes=None):
     return transformers.AutoConfig.for_model(row.model_type, **values)
 
 
+def class_named(name):
+    return getattr(transformers, name, None) or getattr(model_rows, name)
+
+
 def model_load(path, **options):
     config = json.loads((Path(path) / "config.json").read_text())
-    model, info = getattr(transformers, config["architectures"][0]).from_pretrained(
+    model, info = class_named(config["architectures"][0]).from_pretrained(
         path, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager",
         output_loading_info=True, **options)
     return model.eval(), info
 
 
-def logits_of(model, tokens, **options):
+def logits_of(model, tokens):
     with torch.no_grad():
-        out = model(torch.tensor([tokens]), use_cache=False, **options)
-    return out
+        return model(torch.tensor([tokens]), use_cache=False).logits[0].numpy()
 
 
 def tensors_spec(row, directory):
@@ -89,9 +92,13 @@ def tensors_spec(row, directory):
 
 def attention_entropy(model, tokens):
     """The mean entropy of attention over that of looking everywhere alike."""
-    out = logits_of(model, tokens, output_attentions=True)
-    shares = []
-    for layer in out.attentions or []:
+    weights, shares = [], []
+    hooks = [module.register_forward_hook(lambda module, given, out: weights.append(out[1]))
+             for module in model_rows.each_module(model, r"self_attn$")]
+    logits_of(model, tokens)
+    for hook in hooks:
+        hook.remove()
+    for layer in weights:
         p = layer[0].double().numpy()[:, 8:]
         seen = (p > 0).sum(-1)
         entropy = -(p * np.log(np.maximum(p, 1e-300))).sum(-1)
@@ -123,7 +130,7 @@ def feature_logits(row, feature, directory, tokens):
                 tensor.data.fill_(value)
         undo = feature.patch(model) if feature.patch else None
         try:
-            return logits_of(model, tokens).logits[0].numpy()
+            return logits_of(model, tokens)
         finally:
             if undo:
                 undo()
@@ -137,7 +144,7 @@ def row_make(row, keep):
     cls = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(
         row.model_type, row.architecture)
     row.architecture = cls
-    getattr(transformers, cls)(config).save_pretrained(directory)
+    class_named(cls)(config).save_pretrained(directory)
     written = json.loads((directory / "config.json").read_text())
     written.pop("transformers_version", None)
     golden = {"name": row.name, "config": written, "tokens": tokens,
@@ -149,11 +156,11 @@ def row_make(row, keep):
     model, info = model_load(directory)
     if any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")):
         raise Refused(f"does not load cleanly: {info}")
-    logits = logits_of(model, tokens).logits[0].numpy()
+    logits = logits_of(model, tokens)
     if not np.isfinite(logits).all():
         raise Refused("logits are not finite")
     entropy = attention_entropy(model, tokens)
-    double = logits_of(model.double(), tokens).logits[0].numpy()
+    double = logits_of(model.double(), tokens)
     golden["float64"] = float(f"{model_draw.relative_error(logits, double):.2g}")
     golden["entropy"] = round(entropy, 3)
     golden["features"] = []
@@ -192,7 +199,7 @@ def hub_check(golden, keep):
         return None, f"not read: {str(error).splitlines()[0][:60]}"
     if missing:
         return None, f"missing {sorted(missing)[0]}"
-    got = logits_of(model.eval().float(), golden["tokens"]).logits[0].numpy()
+    got = logits_of(model.eval().float(), golden["tokens"])
     return model_draw.relative_error(got, golden["logits"]), ""
 
 

@@ -20,6 +20,18 @@ TEXTS = ["", "a", " ", "ab abc", " ab  abc ", "It's 12 ab345, né!", "Ab\n\n cab
          "<s>ab</s> ab", "a b c <t> x<t>y", "abc.ab,(c)!? «é»", "   ", "ABC Éa ﬁ ½ ①", "▁ab▁▁c",
          "x\u00a0y\u3000z", "\u0344q\u0307\u0323 가\u11a8", "ab12c34 5", "<t> <t><s>", "aaaaaaaaaaaab",
          "\U0001f469\u200d\U0001f4bb \U0001f600"]
+REGEX_TEXTS = ["e\u0301tude नमस्ते สวัสดี foo_bar Ⅷx ½x ²x Ⓐⓐ\U0001f130 x\u200dy \u180ex\u00a0y\u3000.",
+               "٣1Ａ１ ªʰǅЖж ₀$+<«»‿_-—#@[]{}|`^~ \x0b\x1f\x7f\ue000\u00ad\ufeff\u0378\u0345\u0363",
+               "1234567 1234\u0301 १२३४ा 12²3 a½b", "xxxxxxx axb x{,3} abcdefgh XYZ", "a\r\nb\n\tc\u2028d\x85e",
+               "\u1c89\u0897\U0001e4f0\U0001f775\ua7f2\u10fc \u2160\u2170\u24b6\u24d0", ""]
+REGEXES = [r"\w", r"\w+", r"\W", r"[\w.]+", r"[^\w\s]+", r"[\W]", r"[^\W_]+", r"[x\W]", r"\b", r"\B", r"\bx",
+           r"[\b]", r"\d{1,3}(?=(?:\d{3})*\b)", r"\d+", r"\D+", r"[^\d]", r"[\D]", r"\S+", r"[\S]+",
+           r"[^\S\n]+", r"[\s\S]", r"\h+", r"\H+", r"[\H]", r"\v", r"x{,3}", r"x{,3}?", r"x{,}", r"(?m:.)+",
+           r"(?i-m:X.)", r"(?im)X.", r"[[:^word:]]", r"[[:^space:]]", r"[[:^digit:]]", r"[[:^xdigit:]]",
+           r"[[:^cntrl:]]", r"[[:^ascii:]]", r"[_[:alpha:]-]+", r"[^[:alpha:][:digit:]]", r"\p{Alpha}+", r"[\p{Uppercase}]", r"\P{Lower}", r"\p{Word}",
+           r"[\P{Word}]", r"\P{Nd}", r"[\P{L}]"] + [
+           f"[[:{name}:]]" for name in ("alpha alnum upper lower digit punct graph print blank cntrl ascii "
+                                        "word space xdigit").split()]
 ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
 MERGES = [("a", "b"), ("Ġ", "ab"), ("ab", "c"), ("Ġ", "Ġ"), ("a", "a"), ("aa", "aa"), ("1", "2"),
           ("Ã", "©"), ("Ġab", "c")]
@@ -150,6 +162,11 @@ def tokenizers():
     t.post_processor = processors.Sequence([processors.ByteLevel(), processors.TemplateProcessing(
         single="<s> $A </s> </s>", special_tokens=[("<s>", s), ("</s>", e)])])
     yield "template", t
+    for regex in REGEXES:
+        t = Tokenizer(models.BPE({"?": 0, "!": 1}, [], unk_token="?"))  # shows only what matches
+        t.normalizer = N.Replace(Regex(regex), "!")
+        t.decoder = D.Fuse()
+        yield f"regex {regex}", t
     yield "decoder strip", char_bpe(decoder=D.Sequence([D.Strip("a", 1, 0), D.Replace(Regex("b."), "-")]))
 
 
@@ -158,7 +175,7 @@ def main():
         n = 0
         for name, t in tokenizers():
             cases = []
-            for text in TEXTS:
+            for text in REGEX_TEXTS if name.startswith("regex") else TEXTS:
                 ids = t.encode(text, add_special_tokens=name == "template").ids
                 cases.append([text, ids, t.decode(ids, skip_special_tokens=False),
                               t.decode(ids, skip_special_tokens=True)])

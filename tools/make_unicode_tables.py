@@ -9,13 +9,15 @@ is what the tokenizer must. Templates see Python's strings: upper(), isalpha() a
 with the Python that transformers runs on. They know different versions of Unicode, and so do parts
 of the library, so that no table stands for another:
 
-    letter_, number_, space_set   \\p{L}, \\p{N} and \\s of its regular expressions
+    letter_, number_, digit_, space_set   \\p{L}, \\p{N}, \\d and \\s of its regular expressions
     more_digit_set    what its Digits pre-tokeniser takes for a digit beyond the numbers
     word_set          \\w as the pre-tokeniser Whitespace and single_word have it
     punctuation_set   what the pre-tokeniser Punctuation cuts at
     nfc_set           characters that NFC may change, move or compose with the one before them
     nfkd_set          the same for the three other forms, which decompose more. Normal forms know
                       Unicode 9: what came later must be left alone
+    more_alpha_, more_upper_, more_lower_set   what [:alpha:] has beside \\p{L} and \\p{Nl}, [:upper:]
+                      beside \\p{Lu} and [:lower:] beside \\p{Ll}
     late_categories   characters of a general category of its regular expressions that are not in
                       Unicode 14, which is what PCRE2 knows from 10.40 on
     python_...        str.isalpha() and so on
@@ -169,12 +171,15 @@ def print_library():
     nfc, nfkd = normal_forms()
     print_set("letter", letters)
     print_set("number", numbers)
+    print_set("digit", by_class(r"\d"))
     print_set("space", spaces)
     print_set("more_digit", digits)
     print_set("word", words())
     print_set("punctuation", members(pre_tokenizers.Punctuation()))
     print_set("nfc", nfc)
     print_set("nfkd", nfkd)
+    for name, parts in [("alpha", r"\p{L}\p{Nl}"), ("upper", r"\p{Lu}"), ("lower", r"\p{Ll}")]:
+        print_set(f"more_{name}", by_class(f"[[:{name}:]]") - by_class(f"[{parts}]"))
     print_late_categories()
 
 

@@ -138,19 +138,11 @@ def llama2(hub):
         hub.add(junk(f"model.layers.{layer}.self_attn.rotary_emb.inv_freq", 4))
 
 
-def llama3(hub):
-    hub.classic()
-
-
 def llama_bias(hub):
     """Some files hold the tied head a second time."""
     hub.classic("head_dim")
     hub.add({"name": "model.embed_tokens.weight", "from": "model.embed_tokens.weight"},
             {"name": "lm_head.weight", "from": "model.embed_tokens.weight"})
-
-
-def mistral(hub):
-    hub.classic()
 
 
 def ministral3(hub):
@@ -176,6 +168,12 @@ def qwen2_window(hub):
     hub.classic("layer_types")
 
 
+def qwen2_moe(hub):
+    """A window that is named and not used."""
+    hub.classic("layer_types")
+    hub.config.update(sliding_window=8, max_window_layers=1)
+
+
 def qwen3(hub):
     hub.classic("layer_types")
 
@@ -188,6 +186,12 @@ def qwen3_moe(hub):
 def qwen3_moe_plain(hub):
     hub.stack(EXPERT, ".gate_up_proj", "gate_proj", "up_proj")
     hub.stack(EXPERT, ".down_proj", "down_proj")
+
+
+def gemma(hub):
+    """The first files name another activation than they mean."""
+    hub.classic("tie_word_embeddings", "use_bidirectional_attention")
+    hub.config.update(hidden_act="gelu", hidden_activation=None)
 
 
 def gemma2(hub):
@@ -246,10 +250,6 @@ def gemma4_moe(hub):
     gemma4_config(hub)
 
 
-def phi3(hub):
-    hub.classic()
-
-
 def phi3_longrope(hub):
     hub.classic(old_type=True)
     scaling = hub.config["rope_scaling"]
@@ -260,24 +260,12 @@ def smollm3(hub):
     hub.classic("layer_types")
 
 
-def olmo(hub):
-    hub.classic()
-
-
-def granite(hub):
-    hub.classic()
-
-
 def granitehybrid(hub):
     hub.classic("time_step_limit")
     hub.config["layer_types"] = ["attention"] * len(hub.config["layer_types"])
     hub.config.update(normalization_function="rmsnorm", init_method="mup")
     if hub.config["position_embedding_type"] is None:
         hub.config["position_embedding_type"] = "nope"
-
-
-def glm(hub):
-    hub.classic()
 
 
 def glm4_moe(hub):
@@ -340,11 +328,21 @@ def mistral4(hub):
             junk("model.multi_modal_projector.norm.weight", 16))
 
 
+def dots1(hub):
+    hub.classic("layer_types", "output_router_logits")
+    hub.config.update(scoring_func="noaux_tc", moe_layer_freq=1, sliding_window=None)
+
+
 def minimax_m2(hub):
     hub.classic("output_router_logits", "partial_rotary_factor")
     hub.config.update(rotary_dim=8, scoring_func="sigmoid", use_qk_norm=True,
                       qk_norm_type="per_layer", use_routing_bias=True, use_mtp=True,
                       num_mtp_modules=1, shared_intermediate_size=0)
+
+
+def cohere(hub):
+    hub.classic("tie_word_embeddings", "attention_bias")
+    hub.config["model_max_length"] = 4096  # the true one
 
 
 def cohere2(hub):
@@ -364,13 +362,13 @@ def exaone4_full(hub):
     hub.config["sliding_window_pattern"] = None
 
 
-FORMS = {"olmo2": olmo, "olmo3": olmo, "granitemoe": granite, "granitehybrid_dense": granitehybrid,
-         "granitehybrid_moe": granitehybrid, "granitehybrid_rope": granitehybrid, "glm4": glm,
-         "mixtral": mistral, "phi3_short": phi3_longrope,
-         "gemma2_scale": gemma2}
+FORMS = {"cohere_qk_norm": cohere, "gemma2_scale": gemma2, "granitehybrid_dense": granitehybrid,
+         "granitehybrid_moe": granitehybrid, "granitehybrid_rope": granitehybrid,
+         "phi3_short": phi3_longrope}
 
 
 def make(row, golden):
+    """By the function of the row's name; a row that has none differs by older keys alone."""
     hub = Hub(golden)
-    FORMS.get(row.name, globals().get(row.name))(hub)
+    FORMS.get(row.name, globals().get(row.name, Hub.classic))(hub)
     return {"config": hub.config, "tensors": hub.tensors}

@@ -31,13 +31,9 @@ def patch_off(name, patch):
     return Feature(name, patch=patch)
 
 
-def modeling(model):
-    return sys.modules[type(model).__module__]
-
-
 def heads_tiled(model):
     """Query head h takes KV head h % n instead of h // group."""
-    module = modeling(model)
+    module = sys.modules[type(each_module(model, r"self_attn$")[0]).__module__]
     saved = module.repeat_kv
     module.repeat_kv = lambda states, n: states.repeat(1, n, 1, 1)
     return lambda: setattr(module, "repeat_kv", saved)
@@ -339,6 +335,10 @@ row("qwen2_window", "qwen2",
 POST_NORMS = [patch_off("post attention norm", bypass(r"post_attention_layernorm$")),
               patch_off("post feedforward norm", bypass(r"post_feedforward_layernorm$"))]
 EMBED_SCALE = fill_off("embedding scale", r"embed_scale", 1.0)
+row("gemma", "gemma", base(head_dim=16, tie_word_embeddings=True,
+                          rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
+    [*DENSE, EMBED_SCALE], zero_centred=True, embedding=0.25, sharpness=1.3)
+
 GEMMA2 = dict(head_dim=16, sliding_window=8, tie_word_embeddings=True,
               attn_logit_softcapping=4.0, final_logit_softcapping=3.0,
               rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
@@ -467,6 +467,19 @@ row("olmo3", "olmo3",
      config_off("theta", rope_parameters={"sliding_attention": {
          "rope_type": "default", "rope_theta": 500.0}})])
 
+NORM_TOPK = config_off("norm_topk_prob", norm_topk_prob=True)
+row("flex_olmo", "flex_olmo", base(head_dim=..., num_experts=6, num_experts_per_tok=3),
+    [*MOE, *QK_NORM, *POST_NORMS, NORM_TOPK])
+row("qwen2_moe", "qwen2_moe",
+    base(head_dim=..., num_experts=6, num_experts_per_tok=3, moe_intermediate_size=24,
+         shared_expert_intermediate_size=40),
+    [*MOE, *QKV_BIAS, NORM_TOPK,
+     fill_off("shared expert", r"shared_expert\.down_proj\.weight"),
+     fill_off("gate of the shared expert", r"shared_expert_gate\.weight")])
+# GGUF files always have this eps.
+row("olmoe", "olmoe", base(head_dim=..., num_experts=6, num_experts_per_tok=3, rms_norm_eps=1e-5),
+    [*(f for f in MOE if f is not EPS), *QK_NORM, NORM_TOPK])
+
 GRANITE = dict(head_dim=..., embedding_multiplier=6.0, logits_scaling=4.0,
                residual_multiplier=0.5, attention_multiplier=0.25)
 MULTIPLIERS = [config_off("embedding multiplier", embedding_multiplier=1.0),
@@ -511,18 +524,47 @@ row("glm4_moe", "glm4_moe",
      config_off("norm_topk_prob", norm_topk_prob=False)],
     rules=[CORRECTION_RULE])
 
+row("seed_oss", "seed_oss", base(head_dim=16), [*DENSE, *QKV_BIAS])
+
+row("ernie4_5", "ernie4_5", base(head_dim=16, tie_word_embeddings=True), DENSE, embedding=0.5)
+
+row("dots1", "dots1",
+    base(head_dim=16, num_hidden_layers=4, n_routed_experts=8, num_experts_per_tok=3,
+         n_shared_experts=2, first_k_dense_replace=1, moe_intermediate_size=24,
+         routed_scaling_factor=2.5, norm_topk_prob=True),
+    [*MOE, *QK_NORM, SHARED, CORRECTION,
+     config_off("routed scaling", routed_scaling_factor=1.0),
+     config_off("norm_topk_prob", norm_topk_prob=False)],
+    rules=[CORRECTION_RULE])
+
+row("helium", "helium", base(), DENSE)
+
 row("minimax_m2", "minimax_m2",
     base(head_dim=16, intermediate_size=24, num_local_experts=8, num_experts_per_tok=3,
          rope_parameters=PARTIAL),
     [*MOE, PARTIAL_OFF, *QK_NORM, CORRECTION], rules=[CORRECTION_RULE])
 
+
+
+def norm_of_first_head(model):
+    for module in each_module(model, r"(q|k)_norm$"):
+        module.weight.data[:] = module.weight.data[0]
+
+
+COHERE = [GQA, ROPE, ACT, THETA, config_off("norm eps", layer_norm_eps=1e-6),
+          config_off("logit scale", logit_scale=1.0)]
+for name, norm in (("cohere", False), ("cohere_qk_norm", True)):
+    row(name, "cohere",
+        base(head_dim=..., rms_norm_eps=..., layer_norm_eps=0.03, logit_scale=0.25,
+             tie_word_embeddings=True, use_qk_norm=norm),
+        [*COHERE, *QK_NORM, patch_off("norms of each head", norm_of_first_head)] if norm
+        else COHERE, embedding=0.5)
 row("cohere2", "cohere2",
     base(head_dim=..., rms_norm_eps=..., layer_norm_eps=0.03, num_hidden_layers=4,
          sliding_window=8, logit_scale=0.25, tie_word_embeddings=True,
          layer_types=["sliding_attention", "sliding_attention", "sliding_attention",
                       "full_attention"]),
-    [GQA, ROPE, ACT, THETA, *window(8, 512), config_off("norm eps", layer_norm_eps=1e-6),
-     config_off("logit scale", logit_scale=1.0),
+    [*COHERE, *window(8, 512),
      config_off("pattern of layers", layer_types=["sliding_attention", "full_attention"] * 2)],
     embedding=0.5)
 
@@ -539,3 +581,40 @@ row("exaone4_full", "exaone4",
     [*DENSE, *QK_NORM, *POST_NORMS,
      config_off("llama3 scaling", rope_parameters={"rope_type": "default"})],
     embedding=0.5)
+
+
+# A family that no one has made, of parts that transformers has: the example of docs/models.md, which
+# shows the file from here on.
+import transformers
+from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3MoE
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention, GptOssRotaryEmbedding
+
+
+class MadeUpConfig(transformers.Cohere2Config):
+    model_type = "made_up"
+    attribute_map = {"num_local_experts": "n_routed_experts"}
+
+
+class MadeUpForCausalLM(transformers.Cohere2ForCausalLM):
+    """Command R7B's layers with the attention of gpt-oss and the experts of DeepSeek V3."""
+    config_class = MadeUpConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model.rotary_emb = GptOssRotaryEmbedding(config)
+        for i, layer in enumerate(self.model.layers):
+            layer.self_attn = GptOssAttention(config, i)
+            layer.mlp = DeepseekV3MoE(config)
+
+
+transformers.AutoConfig.register("made_up", MadeUpConfig)
+row("made_up", "made_up",
+    base(rms_norm_eps=..., layer_norm_eps=0.03, logit_scale=0.25, sliding_window=8,
+         layer_types=["sliding_attention", "full_attention"] * 2, num_hidden_layers=4,
+         n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, n_shared_experts=1,
+         moe_intermediate_size=24, routed_scaling_factor=2.5, norm_topk_prob=True),
+    [*COHERE, *window(8, 512), fill_off("sinks", r"sinks", -1e9), top_k(3), SHARED, CORRECTION,
+     config_off("groups", n_group=1, topk_group=1),
+     config_off("routed scaling", routed_scaling_factor=1.0),
+     config_off("norm_topk_prob", norm_topk_prob=False)],
+    rules=[CORRECTION_RULE, (r"sinks", 1.0, 1.0)], architecture="MadeUpForCausalLM")

@@ -1,6 +1,7 @@
 /* Prints docs/models.md from the table of architectures and the table of weight types: `make docs`.
  * A test compares the two. */
 #include <stdio.h>
+#include <string.h>
 
 #include "model/architecture.h"
 #include "model/quantize.h"
@@ -62,36 +63,50 @@ static const char directories[] = "- **Directories**: F32, F16, BF16; FP8 (E4M3)
 
 static const char example[] =
     "\n## A new family\n\n"
-    "A model that combines what the table knows is one row, and a golden that proves it:\n\n"
+    "A model that combines what the table knows is one row, and a golden that proves it. This one, "
+    "which no\n"
+    "one has made, has the layers of Command R7B, the attention of gpt-oss and the experts of "
+    "DeepSeek V3,\n"
+    "and takes no more than this:\n\n"
     "```diff\n"
     "--- a/src/model/architecture_rows.c\n"
     "+++ b/src/model/architecture_rows.c\n"
-    "@@ const struct architecture architecture_rows[] = {\n"
-    "+    {\n"
-    "+        .title = \"Made up\",\n"
-    "+        .types = {\"made_up\"},\n"
-    "+        .norm = NORM_LAYER,\n"
-    "+        .norms = NORMS_BOTH,\n"
-    "+        .qk_norm = QK_NORM_WHOLE,\n"
-    "+        .activation = ACTIVATION_GELU_TANH,\n"
-    "+        .is_parallel = true,\n"
-    "+        .rope = ROPE_NORM,\n"
-    "+        .rope_layers = ROPE_IN_WINDOWS,\n"
-    "+        .window = WINDOW_BY_PERIOD,\n"
-    "+        .window_period = 2,\n"
-    "+        .experts = EXPERTS_BESIDE,\n"
-    "+        .scores = ROUTER_SIGMOID,\n"
-    "+    },\n"
+    "@@ const struct architecture architecture_rows[] = {\n";
+
+static const char golden[] =
     "```\n\n"
-    "The test `model_shape.a_new_architecture_is_a_row` reads a configuration with this very row. "
-    "The golden\n"
-    "is a row of `tools/model_rows.py` (a configuration of small sizes, and what turns each "
-    "feature off), its\n"
-    "form on hubs in `tools/model_hub.py`, and its name in `tests/unit/test_models.c`;\n"
-    "`tools/make_model_goldens.py` makes it with transformers. Every parameter is redrawn, and a "
-    "feature that\n"
-    "does not move the logits by 100 tolerances when it is turned off proves nothing and fails the "
-    "tool.\n";
+    "`python3 tools/make_model_goldens.py made_up` makes `tests/models/made_up.json`: transformers "
+    "writes the\n"
+    "model, every parameter is redrawn, and a feature that does not move the logits by 100 "
+    "tolerances when it\n"
+    "is turned off proves nothing and fails the tool. `build/unit models.made_up` then computes it "
+    "on every\n"
+    "kernel path, in chunks, from the cache and in company; each logit must be within 1e-4 of "
+    "transformers'.\n"
+    "Row and golden are in the repository but not in the table, so that this example is tested, "
+    "too.\n\n"
+    "A family that transformers has needs no class, only a row; and where released files differ "
+    "from what\n"
+    "transformers writes by more than older keys, a function in `tools/model_hub.py`.\n";
+
+/* The lines of a file as a diff adds them, from the one that begins so. */
+static int print_added(const char *path, const char *first)
+{
+    char line[256];
+    bool is_begun = false;
+    FILE *f = fopen(path, "r");
+    if (!f) {
+        fprintf(stderr, "models_doc: %s cannot be read: run it in the repository's root\n", path);
+        return -1;
+    }
+    while (fgets(line, sizeof line, f)) {
+        is_begun |= strncmp(line, first, strlen(first)) == 0;
+        if (is_begun)
+            printf("+%s", line);
+    }
+    fclose(f);
+    return is_begun ? 0 : -1;
+}
 
 int main(void)
 {
@@ -105,5 +120,11 @@ int main(void)
            "quantize\n  IN.gguf OUT.gguf --type q4_k`): %s.\n",
            quantize_names());
     fputs(example, stdout);
+    if (print_added("tests/unit/made_up_row.inc", ""))
+        return 1;
+    printf("--- a/tools/model_rows.py\n+++ b/tools/model_rows.py\n@@\n");
+    if (print_added("tools/model_rows.py", "# A family that no one has made"))
+        return 1;
+    fputs(golden, stdout);
     return 0;
 }

@@ -17,7 +17,6 @@ static const char recurrent[] = "has recurrent layers, which radish cannot run y
 static const char two_parts[] = "is an encoder-decoder, which radish cannot run";
 static const char no_text[] = "is an encoder, which makes no text";
 static const char chunked[] = "attends in chunks, which radish cannot run";
-static const char gated[] = "gates its shared expert, which radish cannot run yet";
 static const char sparse[] = "attends to chosen positions only, which radish cannot run yet";
 
 static const struct refusal {
@@ -79,8 +78,6 @@ static const struct refusal {
     {"xlm-roberta", no_text},
     {"llama4", chunked},
     {"llama4_text", chunked},
-    {"qwen2_moe", gated},
-    {"qwen2moe", gated},
     {"deepseek32", sparse},
     {"deepseek_v32", sparse},
     {"glm-dsa", sparse},
@@ -96,12 +93,15 @@ static const struct architecture *refuse_name(const struct settings *s, const ch
             settings_refuse(s, "the architecture \"%s\" %s", name, refusals[i].why);
             return NULL;
         }
-    for (size_t i = 0, n = 0; i < n_architecture_rows; i++) {
+    size_t i = 0, len = 0;
+    for (; i < n_architecture_rows; i++) {
         const char *row = architecture_rows[i].types[0];
-        if (n + strlen(row) + 3 < sizeof known)
-            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", row);
+        if (len + strlen(row) + 3 > sizeof known)
+            break;
+        len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", i ? ", " : "", row);
     }
-    settings_refuse(s, "radish does not know the architecture \"%s\"; it knows: %s", name, known);
+    settings_refuse(s, "radish does not know the architecture \"%s\"; it knows: %s%s", name, known,
+                    i < n_architecture_rows ? " and others" : "");
     return NULL;
 }
 
@@ -205,6 +205,14 @@ const struct architecture *architecture_find(struct settings *s)
     return found;
 }
 
+static bool has_default(const struct architecture *a, enum setting id)
+{
+    for (size_t i = 0; i < a->n_defaults; i++)
+        if (a->defaults[i].id == id)
+            return true;
+    return false;
+}
+
 size_t architecture_features(const struct architecture *a, const char *out[MAX_FEATURES])
 {
     const struct {
@@ -216,23 +224,31 @@ size_t architecture_features(const struct architecture *a, const char *out[MAX_F
         {a->norms == NORMS_BOTH, "norms before and after each block"},
         {a->is_parallel, "parallel blocks"},
         {a->qk_norm == QK_NORM_HEADS, "QK norm"},
+        {a->qk_norm == QK_NORM_EACH_HEAD, "QK norm of each head's own"},
         {a->qk_norm == QK_NORM_WHOLE, "QK norm over all heads"},
         {a->norms_values, "value norm"},
         {a->needs_biases, "biases on q, k and v"},
         {a->has_mla, "multi-head latent attention"},
         {a->window == WINDOW_BY_PERIOD, "sliding windows in most layers"},
         {a->window == WINDOW_EVERYWHERE || a->window == WINDOW_FROM_LAYER, "sliding windows"},
+        {a->rope == ROPE_NORM && !a->has_mla, "interleaved rope"},
+        {has_default(a, SETTING_ROPE_PART), "partial rope"},
         {a->has_local_rope, "rope of its own in windows"},
         {a->rope_layers == ROPE_IN_WINDOWS || a->rope_layers == ROPE_BY_INTERVAL,
          "layers without rope"},
         {a->has_temperature, "attention temperature"},
         {a->has_sinks, "attention sinks"},
         {a->shares_keys, "layers that share KV"},
+        {has_default(a, SETTING_ATTN_SOFTCAP), "soft caps"},
         {a->attn_scale == ATTN_SCALE_FACTOR, "scale factors"},
+        {has_default(a, SETTING_LOGIT_SCALE), "logit scale"},
+        {a->scales_embd, "scaled embeddings"},
         {a->activation == ACTIVATION_GELU_TANH, "GELU"},
         {a->activation == ACTIVATION_SWIGLU_OAI, "clamped SwiGLU"},
         {a->experts != EXPERTS_NONE, "experts"},
+        {a->scores == ROUTER_SIGMOID, "sigmoid scores"},
         {a->groups_are_named || a->groups == GROUPS_BY_TOP2, "groups of experts"},
+        {a->gates_shared, "gated shared expert"},
         {a->has_layer_inputs, "per-layer embeddings"},
     };
     size_t n = 0;

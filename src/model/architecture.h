@@ -52,6 +52,7 @@ enum slot {
     SLOT_ROUTER_CORRECTION,
     SLOT_ROUTER_SCALE,
     SLOT_EXPERT_SCALE,
+    SLOT_SHARED_ROUTER,
     SLOT_SHARED_GATE,
     SLOT_SHARED_UP,
     SLOT_SHARED_DOWN,
@@ -109,7 +110,6 @@ struct architecture;
 struct tensor_names architecture_names(const struct architecture *a, bool is_gguf, enum slot slot);
 
 enum { NORMS_BEFORE = 1, NORMS_AFTER = 2, NORMS_BOTH = 3 }; /* each block */
-enum qk_norm { QK_NORM_NONE, QK_NORM_HEADS, QK_NORM_WHOLE };
 enum rope_layers {
     ROPE_EVERYWHERE,
     ROPE_IN_WINDOWS,  /* only, if there are any */
@@ -161,6 +161,7 @@ struct architecture {
     enum qk_norm qk_norm;
     bool qk_norm_is_optional;
     enum activation activation; /* where the file names none */
+    bool gelu_is_tanh;          /* where it names "gelu", as early files do */
     bool needs_biases;          /* on q, k and v; others have them where the file does */
     bool is_parallel;
     bool has_sinks;
@@ -190,6 +191,7 @@ struct architecture {
     enum router_correction correction;
     bool has_router_bias;
     bool norms_router_input;
+    bool gates_shared;    /* see layer_weights.shared_router */
     bool shared_is_dense; /* without experts, the shared block is all there is */
 
     bool has_mla;
@@ -208,7 +210,7 @@ const struct architecture *architecture_named(const char *name);
 const struct architecture *architecture_find(struct settings *s);
 
 /* Words for what a row is made of: "sliding windows", "experts". Returns how many. */
-enum { MAX_FEATURES = 24 };
+enum { MAX_FEATURES = 32 };
 size_t architecture_features(const struct architecture *a, const char *out[MAX_FEATURES]);
 
 #endif

@@ -53,6 +53,12 @@ static const struct setting_default qwen_defaults[] = {
     CONFIG(CONTEXT, 32768), CONFIG(NORM_EPS, 1e-6),   CONFIG(TIED, 0),
     CONFIG(WINDOW, 4096),   CONFIG(WINDOW_SWITCH, 0), CONFIG(WINDOW_FROM, 28),
 };
+static const struct setting_default qwen2_moe_defaults[] = {
+    CONFIG(CONTEXT, 32768),  CONFIG(NORM_EPS, 1e-6),    CONFIG(TIED, 0),
+    CONFIG(KV_HEADS, 16),    CONFIG(WINDOW, 4096),      CONFIG(WINDOW_SWITCH, 0),
+    CONFIG(EXPERTS, 60),     CONFIG(EXPERTS_CHOSEN, 4), CONFIG(EXPERT_FF, 1408),
+    CONFIG(SHARED_FF, 5632), CONFIG(EXPERT_STEP, 1),
+};
 static const struct setting_default qwen3_defaults[] = {
     CONFIG(CONTEXT, 32768),   CONFIG(NORM_EPS, 1e-6),  CONFIG(TIED, 0),       CONFIG(WINDOW, 4096),
     CONFIG(WINDOW_SWITCH, 0), CONFIG(WINDOW_FROM, 28), CONFIG(HEAD_DIM, 128),
@@ -62,6 +68,10 @@ static const struct setting_default qwen3_moe_defaults[] = {
     CONFIG(WINDOW, 4096),   CONFIG(WINDOW_SWITCH, 0),     CONFIG(KV_HEADS, 4),
     CONFIG(EXPERTS, 128),   CONFIG(EXPERTS_CHOSEN, 8),    CONFIG(EXPERT_FF, 768),
     CONFIG(EXPERT_STEP, 1), CONFIG(EXPERT_NORMALIZES, 0), GGUF(EXPERT_NORMALIZES, 1),
+};
+static const struct setting_default gemma_defaults[] = {
+    CONFIG(CONTEXT, 8192), CONFIG(NORM_EPS, 1e-6), CONFIG(TIED, 1),
+    CONFIG(HEADS, 16),     CONFIG(KV_HEADS, 16),   CONFIG(HEAD_DIM, 256),
 };
 static const struct setting_default gemma2_defaults[] = {
     CONFIG(CONTEXT, 8192),  CONFIG(NORM_EPS, 1e-6),  CONFIG(TIED, 1),          CONFIG(HEADS, 8),
@@ -107,6 +117,14 @@ static const struct setting_default olmo2_defaults[] = {
 static const struct setting_default olmo3_defaults[] = {
     CONFIG(CONTEXT, 2048), CONFIG(NORM_EPS, 1e-5), CONFIG(TIED, 0),
     CONFIG(WINDOW, 4096),  CONFIG(ROPE_BASE, 5e5),
+};
+static const struct setting_default flex_olmo_defaults[] = {
+    CONFIG(CONTEXT, 4096),  CONFIG(NORM_EPS, 1e-6),    CONFIG(TIED, 0),
+    CONFIG(ROPE_BASE, 5e5), CONFIG(EXPERTS_CHOSEN, 5), CONFIG(EXPERTS, 7),
+};
+static const struct setting_default olmoe_defaults[] = {
+    CONFIG(CONTEXT, 4096), CONFIG(NORM_EPS, 1e-5),    CONFIG(TIED, 0),
+    CONFIG(EXPERTS, 64),   CONFIG(EXPERTS_CHOSEN, 8),
 };
 static const struct setting_default granite_defaults[] = {
     CONFIG(CONTEXT, 2048), CONFIG(NORM_EPS, 1e-6), CONFIG(TIED, 0),
@@ -174,10 +192,30 @@ static const struct setting_default deepseek_v3_defaults[] = {
     CONFIG(PREDICTION_LAYERS, 1),
     CONFIG(ROPE_INTERLEAVED, 1),
 };
+static const struct setting_default seed_oss_defaults[] = {
+    CONFIG(CONTEXT, 524288), CONFIG(NORM_EPS, 1e-6), CONFIG(TIED, 0),
+    CONFIG(KV_HEADS, 8),     CONFIG(HEAD_DIM, 128),
+};
+static const struct setting_default ernie4_5_defaults[] = {
+    CONFIG(CONTEXT, 131072), CONFIG(NORM_EPS, 1e-5), CONFIG(TIED, 1),
+    CONFIG(KV_HEADS, 2),     CONFIG(HEAD_DIM, 128),  CONFIG(ROPE_BASE, 5e5),
+};
+static const struct setting_default dots1_defaults[] = {
+    CONFIG(CONTEXT, 2048),   CONFIG(NORM_EPS, 1e-6), CONFIG(TIED, 0),         CONFIG(KV_HEADS, 32),
+    CONFIG(EXPERT_FF, 1408), CONFIG(WINDOW, 4096),   CONFIG(WINDOW_FROM, 62),
+};
+static const struct setting_default helium_defaults[] = {
+    CONFIG(CONTEXT, 4096), CONFIG(NORM_EPS, 1e-8), CONFIG(TIED, 0),
+    CONFIG(KV_HEADS, 20),  CONFIG(HEAD_DIM, 128),  CONFIG(ROPE_BASE, 1e5),
+};
 static const struct setting_default minimax_m2_defaults[] = {
     CONFIG(CONTEXT, 196608), CONFIG(NORM_EPS, 1e-6),    CONFIG(TIED, 0),
     CONFIG(KV_HEADS, 8),     CONFIG(HEAD_DIM, 128),     CONFIG(ROPE_BASE, 5e6),
     CONFIG(EXPERTS, 256),    CONFIG(EXPERTS_CHOSEN, 8), BOTH(EXPERT_NORMALIZES, 1),
+};
+static const struct setting_default cohere_defaults[] = {
+    CONFIG(CONTEXT, 8192),  CONFIG(LAYER_NORM_EPS, 1e-5), CONFIG(TIED, 1),
+    CONFIG(ROPE_BASE, 5e5), CONFIG(LOGIT_SCALE, 0.0625),  CONFIG(QK_NORM, 0),
 };
 static const struct setting_default cohere2_defaults[] = {
     CONFIG(CONTEXT, 8192), CONFIG(LAYER_NORM_EPS, 1e-5), CONFIG(TIED, 1),
@@ -316,6 +354,21 @@ const struct architecture architecture_rows[] = {
         .window = WINDOW_FROM_LAYER,
     },
     {
+        .title = "Qwen 1.5 and 2 MoE",
+        .types = {"qwen2_moe"},
+        .gguf = "qwen2moe",
+        DEFAULTS(qwen2_moe_defaults),
+        .norms = NORMS_BEFORE,
+        .needs_biases = true,
+        .rope = ROPE_NEOX,
+        .gguf_rope = ROPE_NEOX,
+        .window = WINDOW_BY_PERIOD,
+        .window_period = 2,
+        .experts = EXPERTS_INSTEAD,
+        .scores = ROUTER_SOFTMAX,
+        .gates_shared = true,
+    },
+    {
         .title = "Qwen 3",
         .types = {"qwen3"},
         .gguf = "qwen3",
@@ -338,6 +391,19 @@ const struct architecture architecture_rows[] = {
         .window = WINDOW_EVERYWHERE,
         .experts = EXPERTS_INSTEAD,
         .scores = ROUTER_SOFTMAX,
+    },
+    {
+        .title = "Gemma, CodeGemma",
+        .types = {"gemma"},
+        .gguf = "gemma",
+        DEFAULTS(gemma_defaults),
+        .norms = NORMS_BEFORE,
+        .adds_to_norm = true,
+        .activation = ACTIVATION_GELU_TANH,
+        .gelu_is_tanh = true,
+        .rope = ROPE_NEOX,
+        .gguf_rope = ROPE_NEOX,
+        .scales_embd = true,
     },
     {
         .title = "Gemma 2",
@@ -449,6 +515,29 @@ const struct architecture architecture_rows[] = {
         .has_local_rope = true,
         .window = WINDOW_BY_PERIOD,
         .window_period = 4,
+    },
+    {
+        .title = "FlexOlmo",
+        .types = {"flex_olmo"},
+        DEFAULTS(flex_olmo_defaults),
+        CONFIG_NAMES(norms_after),
+        .norms = NORMS_AFTER,
+        .qk_norm = QK_NORM_WHOLE,
+        .rope = ROPE_NEOX,
+        .experts = EXPERTS_INSTEAD,
+        .scores = ROUTER_SOFTMAX,
+    },
+    {
+        .title = "OLMoE",
+        .types = {"olmoe"},
+        .gguf = "olmoe",
+        DEFAULTS(olmoe_defaults),
+        .norms = NORMS_BEFORE,
+        .qk_norm = QK_NORM_WHOLE,
+        .rope = ROPE_NEOX,
+        .gguf_rope = ROPE_NEOX,
+        .experts = EXPERTS_INSTEAD,
+        .scores = ROUTER_SOFTMAX,
     },
     {
         .title = "Granite 3",
@@ -599,6 +688,49 @@ const struct architecture architecture_rows[] = {
         .correction = CORRECTION_REQUIRED,
     },
     {
+        .title = "Seed-OSS",
+        .types = {"seed_oss"},
+        .gguf = "seed_oss",
+        DEFAULTS(seed_oss_defaults),
+        GGUF_NAMES(ffn_norm_as_post),
+        .norms = NORMS_BEFORE,
+        .needs_biases = true,
+        .rope = ROPE_NEOX,
+        .gguf_rope = ROPE_NEOX,
+    },
+    {
+        .title = "ERNIE 4.5 (dense)",
+        .types = {"ernie4_5"},
+        .gguf = "ernie4_5",
+        DEFAULTS(ernie4_5_defaults),
+        .norms = NORMS_BEFORE,
+        .rope = ROPE_NORM,
+        .gguf_rope = ROPE_NORM,
+    },
+    {
+        .title = "dots.llm1",
+        .types = {"dots1"},
+        .gguf = "dots1",
+        DEFAULTS(dots1_defaults),
+        .norms = NORMS_BEFORE,
+        .qk_norm = QK_NORM_HEADS,
+        .rope = ROPE_NEOX,
+        .gguf_rope = ROPE_NEOX,
+        .window = WINDOW_FROM_LAYER,
+        .experts = EXPERTS_INSTEAD,
+        .scores = ROUTER_SIGMOID,
+        .groups = GROUPS_BY_TOP2,
+        .normalize_eps = 1e-20f,
+        .correction = CORRECTION_REQUIRED,
+    },
+    {
+        .title = "Helium",
+        .types = {"helium"},
+        DEFAULTS(helium_defaults),
+        .norms = NORMS_BEFORE,
+        .rope = ROPE_NORM,
+    },
+    {
         .title = "MiniMax-M2",
         .types = {"minimax_m2"},
         .gguf = "minimax-m2",
@@ -610,6 +742,19 @@ const struct architecture architecture_rows[] = {
         .experts = EXPERTS_INSTEAD,
         .scores = ROUTER_SIGMOID,
         .correction = CORRECTION_REQUIRED,
+    },
+    {
+        .title = "Command R, R+, Aya (Cohere)",
+        .types = {"cohere"},
+        .gguf = "command-r",
+        DEFAULTS(cohere_defaults),
+        .norm = NORM_LAYER,
+        .norms = NORMS_BEFORE,
+        .qk_norm = QK_NORM_EACH_HEAD,
+        .qk_norm_is_optional = true,
+        .is_parallel = true,
+        .rope = ROPE_NORM,
+        .gguf_rope = ROPE_NORM,
     },
     {
         .title = "Command R7B and A (Cohere 2)",

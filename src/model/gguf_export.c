@@ -280,7 +280,7 @@ static const char *difference(const struct hparams *a, const struct hparams *b)
         a->n_context != b->n_context || a->n_embd_layer != b->n_embd_layer)
         return "its size";
     if (a->norm != b->norm || a->norm_eps != b->norm_eps || a->is_parallel != b->is_parallel ||
-        a->norms_whole_qk != b->norms_whole_qk)
+        a->qk_norm != b->qk_norm)
         return "its norms";
     if (a->activation != b->activation || a->activation_limit != b->activation_limit)
         return "its activation";

@@ -27,7 +27,7 @@
  *     x   *= out_scale
  *   logits = cap(output · norm(x, output_norm) * logit_scale)
  *
- *   ffn(f) = dense(f) + shared experts(f) + sum over the chosen experts of weight * expert(f)
+ *   ffn(f) = dense(f) + share * shared experts(f) + sum over the chosen of weight * expert(f)
  *   dense(f) = down · (activation(gate · f) * (up · f))
  *   cap(z) = softcap * tanh(z / softcap) */
 
@@ -42,6 +42,13 @@ enum activation {
     ACTIVATION_GELU, /* exact, with erf */
     /* gpt-oss: gate <= limit, |up| <= limit; gate * sigmoid(1.702 gate) * (up + 1) */
     ACTIVATION_SWIGLU_OAI,
+};
+
+enum qk_norm {
+    QK_NORM_NONE,
+    QK_NORM_HEADS,     /* each head, with one weight for all */
+    QK_NORM_EACH_HEAD, /* each head, with a weight of its own */
+    QK_NORM_WHOLE,     /* all heads at once */
 };
 
 enum { MAX_ROPES = 3, ROPE_NONE = 255 };
@@ -122,7 +129,7 @@ struct hparams {
     enum activation activation;
     float activation_limit; /* ACTIVATION_SWIGLU_OAI */
     bool is_parallel;
-    bool norms_whole_qk; /* q_norm, k_norm over all heads at once, not each */
+    enum qk_norm qk_norm; /* how, where a layer has q_norm and k_norm */
     float embd_scale, residual_scale, logit_scale;
     float attn_softcap, logit_softcap;
     /* temperature(p) = 1 + scale * log(1 + floor(p / length)), on q; scale 0: none */
@@ -176,6 +183,7 @@ struct layer_weights {
     const float *expert_scale;      /* [n_experts] times the weight of a chosen one (Gemma 4) */
     struct expert_weights *experts; /* [n_experts] */
     struct weight shared_gate, shared_up, shared_down; /* n_ff_shared wide */
+    const float *shared_router; /* [n_embd] share = sigmoid(shared_router · f); NULL: 1 */
     /* Gemma 4: dense block and experts side by side, each between norms of its own:
      * norm(dense(f), dense_post_norm) + norm(experts(norm(y, expert_norm)), expert_post_norm) */
     const float *dense_post_norm, *expert_norm, *expert_post_norm; /* [n_embd] */

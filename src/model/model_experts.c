@@ -18,7 +18,8 @@ static int read_scores(struct loader *l)
             ? setting_u32(&l->settings, SETTING_EXPERT_SCORES, OPTIONAL, 0, UINT32_MAX, &number)
             : setting_text(&l->settings, SETTING_EXPERT_SCORES, name, sizeof name))
         return -1;
-    if (number == 2 || strcmp(name, "sigmoid") == 0)
+    if (number == 2 || strcmp(name, "sigmoid") == 0 ||
+        strcmp(name, "noaux_tc") == 0) /* dots.llm1: the method that goes with it */
         router->scores = ROUTER_SIGMOID;
     else if (number == 3)
         router->scores = ROUTER_SOFTMAX_CHOSEN;

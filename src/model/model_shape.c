@@ -78,6 +78,8 @@ static int read_activation(struct loader *l)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i].name) == 0) {
             h->activation = names[i].activation;
+            if (h->activation == ACTIVATION_GELU && l->arch->gelu_is_tanh)
+                h->activation = ACTIVATION_GELU_TANH;
             return 0;
         }
     return name[0] ? refuse(l, "%s is \"%s\"; radish knows silu, gelu and gelu_pytorch_tanh",
@@ -501,6 +503,10 @@ static int read_sizes(struct loader *l)
         setting_positive(s, eps, REQUIRED, &h->norm_eps) ||
         setting_u32(s, SETTING_PREDICTION_LAYERS, OPTIONAL, 0, MAX_LAYERS, &l->n_prediction_layers))
         return -1;
+    uint32_t longer = 0; /* Command R names two lengths, and the first is not the trained one */
+    if (setting_u32(s, SETTING_LONGER_CONTEXT, OPTIONAL, 0, MAX_CONTEXT, &longer))
+        return -1;
+    h->n_context = longer > h->n_context ? longer : h->n_context;
     if (is_gguf(l)) { /* which counts them all */
         if (l->n_prediction_layers >= h->n_layers)
             return refuse(l, "%s is %" PRIu32 " of %" PRIu32 " layers",
@@ -510,7 +516,7 @@ static int read_sizes(struct loader *l)
     }
     h->norm = l->arch->norm;
     h->is_parallel = l->arch->is_parallel;
-    h->norms_whole_qk = l->arch->qk_norm == QK_NORM_WHOLE;
+    h->qk_norm = l->arch->qk_norm;
     l->is_tied = true; /* where nothing says otherwise, not even a head */
     return setting_bool(s, SETTING_TIED, &l->is_tied);
 }

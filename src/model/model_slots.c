@@ -44,6 +44,7 @@ const struct slot_info slots[N_SLOTS] = {
     [SLOT_SHARED_GATE] = {LAYER(shared_gate), MATRIX, SHARED_FF, EMBD},
     [SLOT_SHARED_UP] = {LAYER(shared_up), MATRIX, SHARED_FF, EMBD},
     [SLOT_SHARED_DOWN] = {LAYER(shared_down), MATRIX, EMBD, SHARED_FF},
+    [SLOT_SHARED_ROUTER] = {LAYER(shared_router), VECTOR, ONE, EMBD},
     [SLOT_DENSE_POST_NORM] = {LAYER(dense_post_norm), NORM, ONE, EMBD},
     [SLOT_EXPERT_NORM] = {LAYER(expert_norm), NORM, ONE, EMBD},
     [SLOT_EXPERT_POST_NORM] = {LAYER(expert_post_norm), NORM, ONE, EMBD},
@@ -81,8 +82,8 @@ uint32_t extent_value(const struct hparams *h, uint32_t layer, enum extent exten
     case Q_DIM: return shape->n_heads * (mla->kv_rank ? qk_dim : shape->key_dim);
     case KV_DIM: return shape->n_kv_heads * shape->key_dim;
     case VALUES_DIM: return shape->n_heads * (mla->kv_rank ? mla->value_dim : shape->value_dim);
-    case Q_NORM_DIM: return (h->norms_whole_qk ? shape->n_heads : 1) * shape->key_dim;
-    case K_NORM_DIM: return (h->norms_whole_qk ? shape->n_kv_heads : 1) * shape->key_dim;
+    case Q_NORM_DIM: return (h->qk_norm == QK_NORM_HEADS ? 1 : shape->n_heads) * shape->key_dim;
+    case K_NORM_DIM: return (h->qk_norm == QK_NORM_HEADS ? 1 : shape->n_kv_heads) * shape->key_dim;
     case HEADS: return shape->n_heads;
     case FF: return shape->n_ff;
     case EXPERTS: return h->router.n_experts;

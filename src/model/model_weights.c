@@ -512,7 +512,8 @@ static int take_layer(struct loader *l, uint32_t layer)
     if (shape->has_experts && take_experts(l, layer))
         return -1;
     if (shape->has_experts && h->router.n_ff_shared &&
-        TAKE(l, layer, REQUIRED, SLOT_SHARED_GATE, SLOT_SHARED_UP, SLOT_SHARED_DOWN))
+        (TAKE(l, layer, REQUIRED, SLOT_SHARED_GATE, SLOT_SHARED_UP, SLOT_SHARED_DOWN) ||
+         (a->gates_shared && TAKE(l, layer, REQUIRED, SLOT_SHARED_ROUTER))))
         return -1;
     if (a->norms & NORMS_AFTER && TAKE(l, layer, REQUIRED, SLOT_FFN_POST_NORM))
         return -1;

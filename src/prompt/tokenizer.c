@@ -8,9 +8,6 @@
 
 #include "base/utf8.h"
 
-/* Symbols and heap entries count bytes of a run in 32 bits. */
-enum { MAX_TEXT_BYTES = 1 << 30 };
-
 void token_list_free(struct token_list *list)
 {
     free(list->ids);

@@ -11,10 +11,10 @@
 #include "prompt/sampling_defaults.h"
 
 /* The model's own tokenizer: from GGUF metadata, where it is byte-level BPE ("gpt2") with the
- * pre-tokeniser that the file names or SentencePiece-like ("llama"), or from the files that a
- * Hugging Face directory has. Read-only once open: any thread may use it. Text is bytes; bytes
- * that are not UTF-8 are tokenised too, and come back unchanged where the vocabulary has every
- * byte. */
+ * pre-tokeniser that the file names, BPE of characters ("gemma4") or SentencePiece-like ("llama"),
+ * or from the files that a Hugging Face directory has. Read-only once open: any thread may use it.
+ * Text is bytes; bytes that are not UTF-8 are tokenised too, and come back unchanged where the
+ * vocabulary has every byte. */
 struct tokenizer;
 
 struct token_list {
@@ -30,8 +30,9 @@ enum tokenize_flags {
 
 int tokenizer_open(struct tokenizer **out, const struct gguf *gguf, struct error *err);
 /* From the first of these that the directory has: tokenizer.json; tokenizer.model, SentencePiece's
- * or tiktoken's; a *.tiktoken file. tokenizer_config.json, chat_template.jinja or .json,
- * generation_config.json and config.json are read beside it. `n_vocab` is how many rows the
+ * or tiktoken's; tiktoken.model or a *.tiktoken file; tekken.json; vocab.json with merges.txt.
+ * tokenizer_config.json, chat_template.jinja or .json, generation_config.json and config.json are
+ * read beside it. `n_vocab` is how many rows the
  * model's embedding has (0: not known): ids without a token are empty and unused; more tokens than
  * rows are an error. */
 int tokenizer_open_directory(struct tokenizer **out, const char *dir, uint32_t n_vocab,

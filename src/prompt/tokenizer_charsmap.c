@@ -6,7 +6,9 @@
  * A unit holds a label, an offset to its children and whether the first of them is a leaf, whose
  * value is a place among the replacements.
  * What a newcomer gets wrong: the file is hostile. A walk looks only at units that are there, and
- * is no longer than the text; a place past the end replaces by nothing. */
+ * is no longer than the text; a place past the end replaces by nothing. What comes out is valid
+ * UTF-8, as the steps behind this one need it: the replacements are, none is taken from the middle
+ * of a character, and none takes the place of half of one. */
 #include "prompt/tokenizer_internal.h"
 
 #include <stdlib.h>
@@ -52,6 +54,11 @@ int charsmap_open(struct charsmap **out, const char *bytes, size_t len, struct e
     }
     memcpy(map->texts, bytes + 4 + size, map->len - 1);
     map->texts[map->len - 1] = '\0';
+    if (!utf8_is_valid(map->texts, map->len)) {
+        charsmap_close(map);
+        return error_set(err, ERROR_FORMAT,
+                         "a precompiled_charsmap has replacements that are not UTF-8");
+    }
     *out = map;
     return 0;
 }
@@ -65,7 +72,13 @@ void charsmap_close(struct charsmap *map)
     free(map);
 }
 
-/* The replacement of the shortest or the longest beginning of `text` that has one, or NULL. */
+static bool is_continuation(char byte)
+{
+    return ((unsigned char)byte & 0xc0) == 0x80;
+}
+
+/* The replacement of the shortest or the longest beginning of `text` that has one, or NULL. The
+ * longest is one of whole characters; the shortest may not be, and its `width` means nothing. */
 static const char *find(const struct charsmap *map, bool longest, const char *text, size_t len,
                         size_t *width)
 {
@@ -83,7 +96,10 @@ static const char *find(const struct charsmap *map, bool longest, const char *te
         if (at >= map->n_units)
             break;
         uint32_t place = map->units[at] & 0x7fffffff;
-        found = map->texts + (place < map->len ? place : map->len - 1);
+        const char *to = map->texts + (place < map->len ? place : map->len - 1);
+        if (is_continuation(*to) || (longest && i + 1 < len && is_continuation(text[i + 1])))
+            continue;
+        found = to;
         *width = i + 1;
         if (!longest)
             break;
@@ -94,7 +110,7 @@ static const char *find(const struct charsmap *map, bool longest, const char *te
 static void apply_longest(const struct charsmap *map, const char *text, size_t len,
                           struct strbuf *out)
 {
-    for (size_t at = 0, width; at < len; at += width) {
+    for (size_t at = 0, width; at < len && out->len <= MAX_TEXT_BYTES; at += width) {
         const char *to = find(map, true, text + at, len - at, &width);
         if (to) {
             strbuf_adds(out, to);
@@ -127,7 +143,7 @@ static void apply_graphemes(const struct charsmap *map, const char *text, size_t
                             struct strbuf *out)
 {
     size_t unused;
-    for (size_t at = 0, end; at < len; at = end) {
+    for (size_t at = 0, end; at < len && out->len <= MAX_TEXT_BYTES; at = end) {
         end = grapheme_end(text, len, at);
         const char *to = end - at < 6 ? find(map, false, text + at, end - at, &unused) : NULL;
         if (to) {

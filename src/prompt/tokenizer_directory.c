@@ -159,8 +159,6 @@ static void read_ids(struct directory *dir)
         t->bos = (int32_t)bos;
 }
 
-/* What tokenizer_config.json says of BOS and EOS counts more than tokenizer.json's template, as
- * the tokenizers that read it have it. */
 static int read_around(struct directory *dir, const char *key, int32_t id, struct token_list *list)
 {
     const struct json *flag = json_get(dir->config, key);
@@ -169,6 +167,25 @@ static int read_around(struct directory *dir, const char *key, int32_t id, struc
     list->len = 0;
     if (flag->boolean && id >= 0 && !token_list_add(list, id))
         return draft_no_memory(dir->draft);
+    return 0;
+}
+
+/* What tokenizer_config.json says of BOS and EOS counts where tokenizer.json has no template, as in
+ * DeepSeek's models: their ByteLevel processor moves offsets only, and they are trained with a BOS.
+ * A template counts more, as transformers 5 has it, but for one thing: "add_eos_token" may take
+ * away what stands behind a text. Command R's template ends the turn there, and no answer comes to
+ * a prompt that has ended. */
+static int read_all_around(struct directory *dir)
+{
+    struct token_draft *d = dir->draft;
+    if (!d->has_template)
+        return read_around(dir, "add_bos_token", d->t->bos, &d->t->before) != 0 ||
+                       read_around(dir, "add_eos_token", d->t->eos, &d->t->after) != 0
+                   ? -1
+                   : 0;
+    const struct json *ends = json_get(dir->config, "add_eos_token");
+    if (json_is(ends, JSON_BOOL) && !ends->boolean)
+        d->t->after.len = 0;
     return 0;
 }
 
@@ -239,16 +256,17 @@ static int read_template(struct directory *dir)
 
 /* ---- the vocabulary ---- */
 
-/* The name of a file that ends with .tiktoken, the first in order; NULL: none. */
+/* The name of a file that is tiktoken's by its name, the first in order; NULL: none. */
 static char *find_tiktoken(const char *path)
 {
     DIR *entries = opendir(path);
     char *found = NULL;
     for (struct dirent *entry; entries && (entry = readdir(entries));) {
-        const char *dot = strrchr(entry->d_name, '.');
-        if (dot && strcmp(dot, ".tiktoken") == 0 && (!found || strcmp(entry->d_name, found) < 0)) {
+        const char *name = entry->d_name, *dot = strrchr(name, '.');
+        bool is = strcmp(name, "tiktoken.model") == 0 || (dot && strcmp(dot, ".tiktoken") == 0);
+        if (is && (!found || strcmp(name, found) < 0)) {
             free(found);
-            found = strdup(entry->d_name);
+            found = strdup(name);
         }
     }
     if (entries)
@@ -256,29 +274,66 @@ static char *find_tiktoken(const char *path)
     return found;
 }
 
+/* The file at hand is vocab.json; those beside it are read into the arena. */
+static int read_vocab_json(struct directory *dir)
+{
+    struct token_draft *d = dir->draft;
+    struct vocab_files files = {0};
+    struct strbuf merges = STRBUF_INIT;
+    int failed = read_json(dir, "added_tokens.json", &files.added) ||
+                 read_json(dir, "special_tokens_map.json", &files.special) ||
+                 file_read(path_of(dir, "merges.txt"), MAX_VOCAB_BYTES, &merges, d->err);
+    if (!failed) {
+        files.merges = arena_copy(&d->arena, strbuf_str(&merges), merges.len);
+        files.merges_len = merges.len;
+        failed = !files.merges ? draft_no_memory(d) : 0;
+    }
+    strbuf_free(&merges);
+    path_of(dir, "vocab.json");
+    return failed ? -1 : draft_read_vocab_json(d, dir->config, &files);
+}
+
+enum vocab_kind { VOCAB_NONE, VOCAB_JSON, VOCAB_MODEL, VOCAB_TEKKEN, VOCAB_TEXT };
+
+/* Which file has the vocabulary; it becomes the file at hand. */
+static enum vocab_kind find_vocabulary(struct directory *dir)
+{
+    if (has_file(dir, "tokenizer.json"))
+        return VOCAB_JSON;
+    if (has_file(dir, "tokenizer.model"))
+        return VOCAB_MODEL;
+    char *tiktoken = find_tiktoken(dir->path);
+    if (tiktoken) {
+        path_of(dir, tiktoken);
+        free(tiktoken);
+        return VOCAB_MODEL;
+    }
+    if (has_file(dir, "tekken.json"))
+        return VOCAB_TEKKEN;
+    return has_file(dir, "merges.txt") && has_file(dir, "vocab.json") ? VOCAB_TEXT : VOCAB_NONE;
+}
+
 static int read_vocabulary(struct directory *dir)
 {
     struct token_draft *d = dir->draft;
-    char *tiktoken = NULL;
-    bool json = has_file(dir, "tokenizer.json");
-    if (!json && !has_file(dir, "tokenizer.model")) {
-        tiktoken = find_tiktoken(dir->path);
-        if (!tiktoken)
-            return error_set(d->err, ERROR_IO,
-                             "%s has no tokenizer: there is no tokenizer.json, tokenizer.model or "
-                             "*.tiktoken in it",
-                             dir->path);
-        path_of(dir, tiktoken);
-        free(tiktoken);
-    }
+    enum vocab_kind kind = find_vocabulary(dir);
+    if (kind == VOCAB_NONE)
+        return error_set(d->err, ERROR_IO,
+                         "%s has no tokenizer: there is no tokenizer.json, tokenizer.model, "
+                         "tiktoken.model, *.tiktoken, tekken.json, or vocab.json with merges.txt "
+                         "in it",
+                         dir->path);
     if (file_read(d->path, MAX_VOCAB_BYTES, &d->file, d->err) != 0)
         return -1;
-    d->is_json = json;
-    if (json)
-        return draft_read_json(d, dir->config);
-    if (draft_is_tiktoken(&d->file))
-        return draft_read_tiktoken(d, dir->config);
-    return draft_read_sentencepiece(d, dir->config);
+    d->is_json = kind == VOCAB_JSON;
+    switch (kind) {
+    case VOCAB_JSON: return draft_read_json(d, dir->config);
+    case VOCAB_TEKKEN: return draft_read_tekken(d, dir->config);
+    case VOCAB_TEXT: return read_vocab_json(dir);
+    default: break;
+    }
+    return draft_is_tiktoken(&d->file) ? draft_read_tiktoken(d, dir->config)
+                                       : draft_read_sentencepiece(d, dir->config);
 }
 
 static int read_directory(struct directory *dir)
@@ -292,8 +347,7 @@ static int read_directory(struct directory *dir)
     read_ids(dir);
     sampling_defaults_from_json(&d->t->sampling, dir->generation,
                                 path_of(dir, "generation_config.json"));
-    if (read_around(dir, "add_bos_token", d->t->bos, &d->t->before) != 0 ||
-        read_around(dir, "add_eos_token", d->t->eos, &d->t->after) != 0 || read_template(dir) != 0)
+    if (read_all_around(dir) != 0 || read_template(dir) != 0)
         return -1;
     tokenizer_mark_ends(d->t);
     return 0;
@@ -311,9 +365,7 @@ bool draft_has_directory(const char *path)
 {
     struct token_draft draft = {0};
     struct directory dir = {.path = path, .draft = &draft};
-    char *tiktoken = find_tiktoken(path);
-    bool has = tiktoken || has_file(&dir, "tokenizer.json") || has_file(&dir, "tokenizer.model");
-    free(tiktoken);
+    bool has = find_vocabulary(&dir) != VOCAB_NONE;
     strbuf_free(&dir.file);
     return has;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/utf8.h"
 
 int draft_bad(const struct token_draft *d, const char *format, ...)
@@ -93,6 +94,8 @@ int draft_added(struct token_draft *d, struct gguf_string content, uint64_t id, 
     d->added = added;
     if (content.len == 0)
         return draft_bad(d, "an added token is empty");
+    if (!utf8_is_valid(content.bytes, content.len))
+        return draft_bad(d, "the added token %llu is not UTF-8", (unsigned long long)id);
     if (reserve_ids(d, id) != 0)
         return -1;
     struct gguf_string *there = &d->spellings[id];
@@ -137,8 +140,31 @@ int32_t draft_find(const struct token_draft *d, struct gguf_string spelling)
     return spelling.len ? vocab_table_find(&d->by_spelling, spelling.bytes, spelling.len) : -1;
 }
 
+/* Added tokens behind the last row of the embedding, which a model without images or padding keeps
+ * from its family, have no vector: they are left out, and their text is text. */
+static void leave_out_added(struct token_draft *d)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < d->n_added; i++) {
+        const struct draft_added *added = &d->added[i];
+        if ((uint32_t)added->id < d->n_vocab)
+            d->added[n++] = *added;
+        else
+            d->spellings[added->id] = (struct gguf_string){0};
+    }
+    if (n < d->n_added)
+        log_debug(
+            "%s: %zu added tokens are left out, because the model's embedding has only %u rows",
+            d->path, d->n_added - n, d->n_vocab);
+    d->n_added = n;
+    while (d->n > d->n_vocab && !d->spellings[d->n - 1].bytes)
+        d->n--;
+}
+
 int draft_make(struct token_draft *d, enum tokenizer_kind kind)
 {
+    if (d->n_vocab && d->n > d->n_vocab)
+        leave_out_added(d);
     if (d->n == 0)
         return draft_bad(d, "there is no token in it");
     if (d->n_vocab && d->n > d->n_vocab)
@@ -164,31 +190,28 @@ int draft_make(struct token_draft *d, enum tokenizer_kind kind)
 
 /* ---- what tokens stand for ---- */
 
-static int add_replaced(struct encoder *e, const struct decode_step *step, const struct strbuf *in,
-                        struct strbuf *out)
+static void add_replaced(const struct decode_step *step, const struct strbuf *in,
+                         struct strbuf *out)
 {
     const char *text = strbuf_str(in);
-    size_t done = 0, at = 0, begin, end;
-    while (at <= in->len) {
-        const char *found = NULL;
-        if (step->regex) {
-            int status = text_regex_find(e, step->regex, text, in->len, at, &begin, &end);
-            if (status < 0)
-                return -1;
-            found = status ? text + begin : NULL;
-        } else if ((found = memmem(text + at, in->len - at, step->from.bytes, step->from.len))) {
-            begin = (size_t)(found - text);
-            end = begin + step->from.len;
-        }
-        if (!found)
-            break;
-        strbuf_add(out, text + done, begin - done);
+    size_t len = in->len;
+    for (const char *found; (found = memmem(text, len, step->from.bytes, step->from.len));) {
+        strbuf_add(out, text, (size_t)(found - text));
         strbuf_add(out, step->to.bytes, step->to.len);
-        done = end;
-        at = end > begin ? end : end + 1;
+        len -= (size_t)(found - text) + step->from.len;
+        text = found + step->from.len;
     }
-    if (done < in->len)
-        strbuf_add(out, text + done, in->len - done);
+    strbuf_add(out, text, len);
+}
+
+/* A token that is not whole characters, as ByteFallback makes them, has nothing to match. */
+static int add_matched(struct encoder *e, const struct decode_step *step, const struct strbuf *in,
+                       struct strbuf *out)
+{
+    if (utf8_is_valid(strbuf_str(in), in->len))
+        return text_regex_replace(e, step->regex, strbuf_str(in), in->len, step->to, out) < 0 ? -1
+                                                                                              : 0;
+    strbuf_add(out, in->data, in->len);
     return 0;
 }
 
@@ -229,8 +252,12 @@ static int add_decoded(struct encoder *e, const struct decode_step *step, bool i
         else
             strbuf_add(out, text.bytes, text.len);
         return 0;
-    case DECODE_METASPACE: return add_replaced(e, &mark, in, out);
-    case DECODE_REPLACE: return add_replaced(e, step, in, out);
+    case DECODE_METASPACE: add_replaced(&mark, in, out); return 0;
+    case DECODE_REPLACE:
+        if (step->regex)
+            return add_matched(e, step, in, out);
+        add_replaced(step, in, out);
+        return 0;
     case DECODE_STRIP: add_stripped(step, in, out); return 0;
     case DECODE_FUSE: break;
     }

@@ -7,8 +7,10 @@
 /* A tokenizer while the files of a directory are read:
  *
  *   tokenizer.json   ─┐
- *   tokenizer.model  ─┼─► draft: spellings, added tokens, steps ──draft_finish──► struct tokenizer
- *   *.tiktoken       ─┘          ▲
+ *   tokenizer.model  ─┤
+ *   *.tiktoken       ─┼─► draft: spellings, added tokens, steps ──draft_finish──► struct tokenizer
+ *   tekken.json      ─┤          ▲
+ *   vocab.json       ─┘          │
  *   tokenizer_config.json ───────┘
  */
 
@@ -34,10 +36,8 @@ enum { MAX_DECODE_STEPS = 16, MAX_DIRECTORY_TOKENS = 1 << 21 };
 
 enum { DRAFT_IN_MODEL = 0x80 }; /* not only an added token */
 
-/* Lines of `words` that are no regular expression. */
-#define DRAFT_DIGITS "<digits>\n" /* each on its own */
-#define DRAFT_GPT2   "<gpt2>\n"   /* ByteLevel's own expression */
-#define DRAFT_OTHER  "<other>\n"
+/* A line of `words` for a step that is no cut of tokenizer_families.h. */
+#define DRAFT_OTHER "<other>\n"
 
 struct draft_added {
     struct gguf_string content;
@@ -53,9 +53,9 @@ struct token_draft {
     bool is_json;                  /* it is tokenizer.json */
     size_t added_begin, added_end; /* where its list of added tokens is */
     size_t n_own_added;            /* and how many are in that */
-    struct strbuf words; /* how text is cut into words, a line for each step; see DRAFT_* */
-    uint32_t n_vocab;    /* rows of the embedding, 0: not known */
-    struct tokenizer *t; /* made when all ids are known */
+    struct strbuf words;           /* how text is cut into words, a line for each cut */
+    uint32_t n_vocab;              /* rows of the embedding, 0: not known */
+    struct tokenizer *t;           /* made when all ids are known */
     enum tokenizer_kind kind;
 
     struct gguf_string *spellings; /* [capacity] by id; NULL bytes: none */
@@ -69,6 +69,7 @@ struct token_draft {
     size_t n_added, added_capacity;
     struct decode_step decode[MAX_DECODE_STEPS];
     size_t n_decode;
+    bool has_template; /* the file says what stands around a text */
     bool byte_fallback;
     bool spells_bytes;          /* TOKENIZER_BPE: spellings are the bytes themselves */
     bool added_replace;         /* added tokens take the place of ones that are kept unused */
@@ -104,6 +105,9 @@ int draft_read_added(struct token_draft *d, const struct json *token, uint64_t i
 int draft_split_step(struct token_draft *d, const char *pattern, size_t len,
                      enum split_behavior behavior, bool invert);
 
+/* Lets text be cut as the family of that name does, which must be one. */
+int draft_apply_family(struct token_draft *d, const char *name);
+
 /* Reads a directory into an empty draft, and finishes it; see tokenizer_open_directory. */
 int draft_read_directory(struct token_draft *d, const char *path);
 bool draft_has_directory(const char *path); /* there is a tokenizer in it */
@@ -114,6 +118,21 @@ int draft_read_json(struct token_draft *d, const struct json *config);
 int draft_read_sentencepiece(struct token_draft *d, const struct json *config);
 int draft_read_tiktoken(struct token_draft *d, const struct json *config);
 bool draft_is_tiktoken(const struct strbuf *file);
+int draft_read_tekken(struct token_draft *d, const struct json *config);
+
+/* What stands beside vocab.json. */
+struct vocab_files {
+    const char *merges; /* merges.txt, which must stay */
+    size_t merges_len;
+    const struct json *added, *special; /* added_tokens.json, special_tokens_map.json; or NULL */
+};
+
+int draft_read_vocab_json(struct token_draft *d, const struct json *config,
+                          const struct vocab_files *files);
+/* The tokens of {"token": id, ...}. */
+int draft_read_vocab(struct token_draft *d, struct json_cursor *c);
+/* The bytes, which are in the draft's arena; no bytes: it is not base64. */
+int draft_base64(struct token_draft *d, const char *text, size_t len, struct gguf_string *out);
 /* tokenizer_config.json's added_tokens_decoder, but for what is there already. */
 int draft_read_config_added(struct token_draft *d, const struct json *config);
 

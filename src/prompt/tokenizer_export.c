@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "prompt/tokenizer_draft.h"
-#include "prompt/tokenizer_patterns.h"
+#include "prompt/tokenizer_families.h"
 
 struct export
 {
@@ -32,50 +32,28 @@ static void add_text(const struct export *x, const char *key, const char *text)
 
 /* ---- how text is cut into words ---- */
 
-static const struct named_words {
-    const char *name; /* as llama.cpp knows it */
-    const char *words;
-    bool nfc, ignore_merges; /* the texts are normalised, see struct tokenizer */
-    bool is_scanned;         /* tokenizer_open knows the name */
-} named_words[] = {
-    {"gpt-2", DRAFT_GPT2, false, false, true},
-    {"gpt-2", PATTERN_GPT2 "\n", false, false, true},
-    {"smollm", DRAFT_DIGITS DRAFT_GPT2, false, false, true},
-    {"command-r", DRAFT_DIGITS DRAFT_GPT2, true, false, false},
-    {"qwen2", PATTERN_QWEN2 "\n", true, false, true},
-    {"qwen2", PATTERN_QWEN2 "\n", false, false, false},
-    {"llama-bpe", PATTERN_LLAMA3 "\n", false, true, true},
-    {"dbrx", PATTERN_LLAMA3 "\n", false, false, false},
-    {"gpt-4o", PATTERN_GPT4O "\n", false, false, false},
-    {"tekken", PATTERN_TEKKEN "\n", false, true, false},
-    {"deepseek-v3",
-     PATTERN_DEEPSEEK_NUMBERS "\n" PATTERN_DEEPSEEK_CJK "\n" PATTERN_DEEPSEEK_WORDS "\n", false,
-     false, false},
-};
-
-static const struct named_words *find_words(const struct export *x)
+/* The name for the cuts of the directory, or NULL. */
+static const char *find_words(const struct export *x, bool *exact)
 {
     const struct tokenizer *t = x->t;
     bool nfc = t->n_normal == 1 && t->normal[0].kind == NORMAL_NFC;
-    if (t->n_normal > 0 && !nfc)
-        return NULL;
-    for (size_t i = 0; i < sizeof named_words / sizeof *named_words; i++)
-        if (strcmp(strbuf_str(&x->d->words), named_words[i].words) == 0 &&
-            named_words[i].nfc == nfc && named_words[i].ignore_merges == t->ignore_merges)
-            return &named_words[i];
-    return NULL;
+    *exact = false;
+    return t->n_normal > 0 && !nfc
+               ? NULL
+               : pre_family_name(strbuf_str(&x->d->words), nfc, t->ignore_merges, exact);
 }
 
 /* What the keys of GGUF can say of BPE over bytes. */
 static void look_at_bytes(struct export *x)
 {
     const struct token_draft *d = x->d;
-    const struct named_words *words = find_words(x);
+    bool exact;
+    const char *words = find_words(x, &exact);
     if (words)
-        add_text(x, "tokenizer.ggml.pre", words->name);
+        add_text(x, "tokenizer.ggml.pre", words);
     x->written = words ? TOKENIZER_KNOWN : TOKENIZER_ODD;
-    x->is_plain = words && words->is_scanned && !d->spells_bytes && !d->byte_fallback &&
-                  !d->unknown.bytes && x->t->decoded == x->t->tokens;
+    x->is_plain = exact && !d->spells_bytes && !d->byte_fallback && !d->unknown.bytes &&
+                  x->t->decoded == x->t->tokens;
     for (size_t i = 0; i < d->n_decode || i == 0; i++)
         if (d->decode[i].kind != (i == 0 ? DECODE_BYTE_LEVEL : DECODE_FUSE))
             x->is_plain = false;

@@ -36,7 +36,9 @@ enum token_type {
     TOKEN_TYPE_COUNT,
 };
 
-enum { MAX_TOKENS = 1 << 24 };
+/* Symbols and heap entries count bytes of a run in 32 bits. A text that a step has made longer than
+ * this is refused, too. */
+enum { MAX_TEXT_BYTES = 1 << 30, MAX_TOKENS = 1 << 24 };
 
 #define SPACE_MARK     "\xe2\x96\x81" /* U+2581, SentencePiece's space */
 #define SPACE_MARK_LEN 3
@@ -141,9 +143,12 @@ struct text_regex;
 int text_regex_open(struct text_regex **out, const char *pattern, size_t len, struct error *err);
 void text_regex_close(struct text_regex *regex);
 /* 1: found from `at` on, with its place; 0: none; -1: it takes too long, and the encoder's error.
- */
+ * The text is valid UTF-8, which is not checked again, and `at` is where a character begins. */
 int text_regex_find(struct encoder *e, const struct text_regex *regex, const char *text, size_t len,
                     size_t at, size_t *begin, size_t *end);
+/* Appends the text with `to` for each match. 1: there was one; 0: none; -1: as above. */
+int text_regex_replace(struct encoder *e, const struct text_regex *regex, const char *text,
+                       size_t len, struct gguf_string to, struct strbuf *out);
 
 /* ---- normalisation ---- */
 
@@ -170,15 +175,16 @@ struct normal_step {
     bool left, right; /* of strip */
 };
 
-/* SentencePiece's precompiled rules: a trie of what is replaced. It copies what it needs. */
+/* SentencePiece's precompiled rules: a trie of what is replaced. It copies what it needs. From
+ * valid UTF-8 comes valid UTF-8, whatever the file has. */
 struct charsmap;
 int charsmap_open(struct charsmap **out, const char *bytes, size_t len, struct error *err);
 void charsmap_close(struct charsmap *map);
 void charsmap_apply(const struct charsmap *map, bool longest, const char *text, size_t len,
                     struct strbuf *out);
 
-/* Runs the tokenizer's steps over *text, which is valid UTF-8; the result is good until the next
- * call. A beginning that was taken away makes *place PLACE_LATER. */
+/* Runs the tokenizer's steps over *text, which is valid UTF-8 and is so behind each step; the
+ * result is good until the next call. A beginning that was taken away makes *place PLACE_LATER. */
 int normalize(struct encoder *e, const char **text, size_t *len, enum place *place);
 void normal_step_close(struct normal_step *step);
 
@@ -221,17 +227,28 @@ struct pre_step {
 int encode_pieces(struct encoder *e, size_t step, const char *text, size_t len, enum place place);
 void pre_step_close(struct pre_step *step);
 
-/* A scanner, by tokenizer.ggml.pre or by its regular expression: it cuts text into words. */
+/* Adds a step to the tokenizer; NULL: there are too many. */
+struct pre_step *pre_add_step(struct tokenizer *t, enum pre_kind kind, enum split_behavior behavior,
+                              struct error *err);
+/* Adds a split at a regular expression, by a scanner where there is one. */
+int pre_add_split(struct tokenizer *t, const char *pattern, size_t len,
+                  enum split_behavior behavior, bool invert, struct error *err);
+
+/* What a family of tokenizers has besides its cuts, see tokenizer_families.h. */
 struct pre_options {
     bool ignore_merges; /* a word that is a token is taken as it is */
     bool add_bos;       /* unless the file says otherwise */
     bool nfc;           /* the models with this pre-tokeniser normalise their texts first */
+    bool characters;    /* characters merge, not bytes, and spaces are U+2581 */
+    bool is_guess;      /* the file does not say how the model cuts text */
 };
 
-int pre_tokenizer_open(struct pre_tokenizer **out, struct gguf_string name, const char *path,
-                       struct pre_options *options, struct error *err);
-/* The name of the scanner that does the same as the regular expression, or NULL. */
-const char *pre_tokenizer_known(const char *pattern, size_t len);
+/* Scanners do what much used regular expressions do, but faster: they cut text into words. */
+enum pre_scanner { SCAN_GPT2, SCAN_DIGITS_GPT2, SCAN_QWEN2, SCAN_LLAMA3, SCAN_NONE };
+
+int pre_tokenizer_open(struct pre_tokenizer **out, enum pre_scanner scanner, struct error *err);
+/* The scanner for a regular expression. */
+enum pre_scanner pre_tokenizer_known(const char *pattern, size_t len);
 void pre_tokenizer_close(struct pre_tokenizer *pre);
 /* Where the word ends that begins at `at` < len in `text`, which is valid UTF-8. */
 size_t pre_tokenizer_word(const struct pre_tokenizer *pre, const char *text, size_t len, size_t at);

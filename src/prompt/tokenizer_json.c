@@ -53,7 +53,7 @@ static int read_id(struct token_draft *d, struct json_cursor *c, uint64_t *id)
 }
 
 /* {"token": id, ...} */
-static int read_vocab(struct token_draft *d, struct json_cursor *c)
+int draft_read_vocab(struct token_draft *d, struct json_cursor *c)
 {
     struct json_string token;
     uint64_t id;
@@ -218,7 +218,7 @@ static int read_model(struct token_draft *d, struct json_cursor *c, struct parts
             parts->vocab_is_list = json_cursor_peek(c) == '[';
         int failed = merges                          ? read_merges(d, c)
                      : vocab && parts->vocab_is_list ? read_scored(d, c)
-                     : vocab                         ? read_vocab(d, c)
+                     : vocab                         ? draft_read_vocab(d, c)
                              : read_slot(d, c, key, slots, sizeof slots / sizeof *slots, parts);
         if (failed)
             return -1;
@@ -340,6 +340,7 @@ static int read_template(struct token_draft *d, const struct json *value)
                                         inside ? &d->t->after : &d->t->before) != 0)
             return -1;
     }
+    d->has_template = true;
     return inside ? 0 : draft_bad(d, "the post_processor's template has no place for the text");
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "prompt/tokenizer_families.h"
 
 enum { MAX_NESTING = 8 };
 
@@ -83,52 +84,36 @@ static int read_pattern(struct token_draft *d, const struct json *value, const c
     return text->len ? 0 : wrong(d, type, "pattern");
 }
 
+static int at_path(const struct token_draft *d, const struct error *cause)
+{
+    return error_set(d->err, cause->code, "%s: %s", d->path, cause->message);
+}
+
 static int open_regex(struct token_draft *d, struct text_regex **out, const char *pattern,
                       size_t len)
 {
     struct error cause = {0};
     if (text_regex_open(out, pattern, len, &cause) == 0)
         return 0;
-    return error_set(d->err, cause.code, "%s: %s", d->path, cause.message);
+    return at_path(d, &cause);
 }
 
 /* ---- normalizers ---- */
 
-static int decode_base64(struct token_draft *d, const struct json *text, char **out, size_t *len)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    size_t n = text->text_len, bits = 0;
-    uint32_t value = 0;
-    *len = 0;
-    *out = arena_alloc(&d->arena, n + 1);
-    if (!*out)
-        return draft_no_memory(d);
-    while (n > 0 && text->text[n - 1] == '=')
-        n--;
-    for (size_t i = 0; i < n; i++) {
-        const char *digit = text->text[i] ? strchr(digits, text->text[i]) : NULL;
-        if (!digit)
-            return wrong(d, "Precompiled", "precompiled_charsmap");
-        value = (value << 6 | (uint32_t)(digit - digits)) & 0xffffff;
-        if ((bits += 6) >= 8)
-            (*out)[(*len)++] = (char)(value >> (bits -= 8));
-    }
-    return 0;
-}
-
 static int read_charsmap(struct token_draft *d, const struct json *value, struct normal_step *step)
 {
     const struct json *text = json_get(value, "precompiled_charsmap");
-    char *bytes;
-    size_t len;
+    struct gguf_string bytes;
     struct error cause = {0};
     if (!json_is(text, JSON_STRING))
         return wrong(d, "Precompiled", "precompiled_charsmap");
-    if (decode_base64(d, text, &bytes, &len) != 0)
+    if (draft_base64(d, text->text, text->text_len, &bytes) != 0)
         return -1;
+    if (bytes.len == 0)
+        return wrong(d, "Precompiled", "precompiled_charsmap");
     step->kind = NORMAL_CHARSMAP;
-    if (charsmap_open(&step->charsmap, bytes, len, &cause) != 0)
-        return error_set(d->err, cause.code, "%s: %s", d->path, cause.message);
+    if (charsmap_open(&step->charsmap, bytes.bytes, bytes.len, &cause) != 0)
+        return at_path(d, &cause);
     return 0;
 }
 
@@ -195,45 +180,35 @@ int draft_read_normalizer(struct token_draft *d, const struct json *value)
 
 static struct pre_step *add_pre_step(struct token_draft *d, enum pre_kind kind)
 {
-    if (d->t->n_pre == MAX_PRE_STEPS) {
-        draft_bad(d, "the pre_tokenizer has more than %d steps", MAX_PRE_STEPS);
-        return NULL;
-    }
-    struct pre_step *step = &d->t->pre[d->t->n_pre++];
-    step->kind = kind;
-    return step;
-}
-
-static int add_scanner(struct token_draft *d, const char *name)
-{
-    struct pre_options options;
-    struct pre_step *step = add_pre_step(d, PRE_SCAN);
+    struct error cause = {0};
+    struct pre_step *step = pre_add_step(d->t, kind, SPLIT_ISOLATED, &cause);
     if (!step)
-        return -1;
-    return pre_tokenizer_open(&step->scanner, (struct gguf_string){name, strlen(name)}, d->path,
-                              &options, d->err);
+        at_path(d, &cause);
+    return step;
 }
 
 int draft_split_step(struct token_draft *d, const char *pattern, size_t len,
                      enum split_behavior behavior, bool invert)
 {
-    /* The patterns with a scanner match all of a text, in words. */
+    /* What matches all of a text in words, as the cuts of families do. */
     bool words = behavior == SPLIT_ISOLATED ? true : behavior == SPLIT_REMOVED && invert;
+    struct error cause = {0};
     if (words) {
         strbuf_add(&d->words, pattern, len);
         strbuf_addc(&d->words, '\n');
     } else {
         strbuf_adds(&d->words, DRAFT_OTHER);
     }
-    const char *known = words ? pre_tokenizer_known(pattern, len) : NULL;
-    if (known)
-        return add_scanner(d, known);
-    struct pre_step *step = add_pre_step(d, PRE_REGEX);
-    if (!step)
-        return -1;
-    step->behavior = behavior;
-    step->invert = invert;
-    return open_regex(d, &step->regex, pattern, len);
+    return pre_add_split(d->t, pattern, len, behavior, invert, &cause) == 0 ? 0
+                                                                            : at_path(d, &cause);
+}
+
+int draft_apply_family(struct token_draft *d, const char *name)
+{
+    const struct pre_family *family = pre_family_find(name, strlen(name));
+    for (size_t i = 0; i < MAX_CUTS && family->cuts[i]; i++)
+        strbuf_addf(&d->words, "%s\n", family->cuts[i]);
+    return pre_family_apply(family, d->t, d->err);
 }
 
 static int read_behavior(struct token_draft *d, const struct json *value, const char *type,
@@ -271,8 +246,7 @@ static int read_split(struct token_draft *d, const struct json *value)
     return 0;
 }
 
-/* ByteLevel's own pattern is GPT-2's. Behind Digits that are cut one by one, one scanner does
- * both. */
+/* ByteLevel's own pattern is GPT-2's. */
 static int read_byte_level(struct token_draft *d, const struct json *value)
 {
     struct tokenizer *t = d->t;
@@ -284,12 +258,7 @@ static int read_byte_level(struct token_draft *d, const struct json *value)
     }
     if (!flag_of(value, "use_regex", true))
         return 0;
-    strbuf_adds(&d->words, DRAFT_GPT2);
-    const struct pre_step *last = t->n_pre ? &t->pre[t->n_pre - 1] : NULL;
-    bool digits = last && last->kind == PRE_DIGITS && last->behavior == SPLIT_ISOLATED;
-    if (digits)
-        t->n_pre--;
-    return add_scanner(d, digits ? "smollm" : "gpt2");
+    return draft_split_step(d, PATTERN_GPT2, strlen(PATTERN_GPT2), SPLIT_ISOLATED, false);
 }
 
 static int read_metaspace_mark(struct token_draft *d, const struct json *value,
@@ -353,7 +322,7 @@ static int read_pre_tokenizer(struct token_draft *d, const struct json *value, i
             return -1;
         bool each = flag_of(value, "individual_digits", false);
         step->behavior = each ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS;
-        strbuf_adds(&d->words, each ? DRAFT_DIGITS : DRAFT_OTHER);
+        strbuf_adds(&d->words, each ? CUT_DIGITS "\n" : DRAFT_OTHER);
         return 0;
     }
     bool whitespace = strcmp(type, "Whitespace") == 0;

@@ -13,12 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+#include "prompt/tokenizer_families.h"
+
 struct load {
     const struct gguf *gguf;
     struct error *err;
     struct tokenizer *t;
     const struct gguf_string *spellings; /* [n_tokens] */
     struct vocab_table by_spelling;
+    const struct pre_family *family; /* NULL: SentencePiece's way */
 };
 
 __attribute__((format(printf, 3, 4))) static int bad(const struct load *l, const char *key,
@@ -95,6 +99,9 @@ static int load_token(struct tokenizer *t, uint32_t id, struct gguf_string spell
     char *bytes = arena_alloc(&t->strings, spelling.len + 1);
     if (!bytes)
         return -1;
+    /* Some converters have no type for bytes where characters merge by rank. */
+    if (t->kind == TOKENIZER_CHAR_BPE && text && fallback_byte(spelling) >= 0)
+        t->types[id] = TOKEN_BYTE;
     size_t len = spelling.len;
     memcpy(bytes, spelling.bytes, len);
     if (t->kind == TOKENIZER_BPE && text) {
@@ -170,7 +177,7 @@ static void guess_types(struct load *l)
 {
     struct tokenizer *t = l->t;
     for (uint32_t id = 0; id < t->n_tokens; id++)
-        if (t->kind == TOKENIZER_SPM && fallback_byte(l->spellings[id]) >= 0)
+        if (t->kind != TOKENIZER_BPE && fallback_byte(l->spellings[id]) >= 0)
             t->types[id] = TOKEN_BYTE;
         else if (tokenizer_known_end(l->spellings[id]))
             t->types[id] = TOKEN_CONTROL;
@@ -308,26 +315,43 @@ static int load_ids(struct load *l)
     return read_id(l, "tokenizer.ggml.unknown_token_id", &t->unknown) != 0 || load_ends(l) != 0 ? -1
                                                                                                 : 0;
 }
-static int load_pre(struct load *l, struct pre_options *options)
+
+/* The family that tokenizer.ggml.pre names. */
+static int find_family(struct load *l, bool is_gemma)
 {
-    struct tokenizer *t = l->t;
+    static const char key[] = "tokenizer.ggml.pre";
     struct gguf_string name = {"default", 7};
-    if (read_string(l, "tokenizer.ggml.pre", &name) != 0 ||
-        pre_tokenizer_open(&t->pre[0].scanner, name, l->gguf->path, options, l->err) != 0)
+    if (read_string(l, key, &name) != 0)
         return -1;
-    t->pre[0].kind = PRE_SCAN;
-    t->n_pre = 1;
-    t->ignore_merges = options->ignore_merges;
-    if (options->nfc)
-        t->normal[t->n_normal++].kind = NORMAL_NFC;
+    if (is_gemma) /* the model's name says it */
+        name = (struct gguf_string){"gemma4", 6};
+    l->family = pre_family_find(name.bytes, name.len);
+    if (!l->family)
+        return bad(l, key,
+                   "is \"%.*s\", and how that cuts text into words is not known here: a newer "
+                   "radish may know it, and a directory with the model's tokenizer.json tells it "
+                   "without a name",
+                   SHOWN(name));
+    if (l->family->options.is_guess)
+        log_warn("%s does not say how its model cuts text into words (%s is %s): a guess is used, "
+                 "and answers may be worse; a file that was converted lately would say it",
+                 l->gguf->path, key, gguf_find(l->gguf, key) ? "\"default\"" : "missing");
     return 0;
 }
 
-static int load_flags(struct load *l, const struct pre_options *options)
+static int load_pre(struct load *l)
+{
+    struct error cause = {0};
+    if (pre_family_apply(l->family, l->t, &cause) != 0)
+        return error_set(l->err, cause.code, "%s: %s", l->gguf->path, cause.message);
+    return 0;
+}
+
+static int load_flags(struct load *l)
 {
     struct tokenizer *t = l->t;
     bool spm = t->kind == TOKENIZER_SPM;
-    bool add_bos = spm || options->add_bos, add_eos = false, space_prefix = spm;
+    bool add_bos = spm || l->family->options.add_bos, add_eos = false, space_prefix = spm;
     if (read_bool(l, "tokenizer.ggml.add_bos_token", &add_bos) != 0 ||
         read_bool(l, "tokenizer.ggml.add_eos_token", &add_eos) != 0 ||
         (spm && read_bool(l, "tokenizer.ggml.add_space_prefix", &space_prefix) != 0))
@@ -335,7 +359,7 @@ static int load_flags(struct load *l, const struct pre_options *options)
     if ((add_bos && t->bos >= 0 && !token_list_add(&t->before, t->bos)) ||
         (add_eos && t->eos >= 0 && !token_list_add(&t->after, t->eos)))
         return error_set(l->err, ERROR_MEMORY, "no memory for a tokenizer");
-    if (spm)
+    if (t->kind != TOKENIZER_BPE)
         tokenizer_add_marks(t, space_prefix);
     if (space_prefix)
         t->lead = (struct decode_lead){" ", 1, 1, true};
@@ -371,11 +395,9 @@ static int load_templates(struct load *l)
 static int load_all(struct load *l)
 {
     struct tokenizer *t = l->t;
-    struct pre_options options = {0};
-    bool bpe = t->kind == TOKENIZER_BPE;
     if (load_ids(l) != 0 || load_types(l) != 0 || load_tokens(l) != 0 ||
-        (bpe && load_pre(l, &options) != 0) || load_flags(l, &options) != 0 ||
-        (bpe ? load_merges(l) : load_scores(l)) != 0 || load_templates(l) != 0 ||
+        (l->family && load_pre(l) != 0) || load_flags(l) != 0 ||
+        (l->family ? load_merges(l) : load_scores(l)) != 0 || load_templates(l) != 0 ||
         load_specials(l) != 0)
         return -1;
     tokenizer_mark_ends(t);
@@ -422,10 +444,16 @@ static int load_json(struct load *l, struct gguf_string json, uint32_t n_tokens)
     return failed ? -1 : 0;
 }
 
+static bool is_model(struct gguf_string model, const char *name)
+{
+    return model.len == strlen(name) && memcmp(model.bytes, name, model.len) == 0;
+}
+
 int tokenizer_open(struct tokenizer **out, const struct gguf *gguf, struct error *err)
 {
     struct load l = {.gguf = gguf, .err = err};
     struct gguf_string model = {"", 0}, json = {NULL, 0};
+    enum tokenizer_kind kind = TOKENIZER_SPM;
     int status;
     if (read_string(&l, "tokenizer.ggml.model", &model) != 0 ||
         read_string(&l, "tokenizer.huggingface.json", &json) != 0)
@@ -441,15 +469,18 @@ int tokenizer_open(struct tokenizer **out, const struct gguf *gguf, struct error
             tokenizer_close(l.t);
         return status;
     }
-    bool bpe = model.len == 4 && memcmp(model.bytes, "gpt2", 4) == 0;
-    bool spm = model.len == 5 && memcmp(model.bytes, "llama", 5) == 0;
-    if (!bpe && !spm)
-        return bad(&l, "tokenizer.ggml.model", "is \"%.*s\"; known are gpt2 and llama",
+    bool spm = is_model(model, "llama"), gemma = is_model(model, "gemma4");
+    if (!spm && !gemma && !is_model(model, "gpt2"))
+        return bad(&l, "tokenizer.ggml.model", "is \"%.*s\"; known are gpt2, llama and gemma4",
                    SHOWN(model));
+    if (!spm && find_family(&l, gemma) != 0)
+        return -1;
+    if (l.family)
+        kind = l.family->options.characters ? TOKENIZER_CHAR_BPE : TOKENIZER_BPE;
     if (!tokens || tokens->count == 0)
         return bad(&l, "tokenizer.ggml.tokens", "is missing");
     uint32_t n = (uint32_t)tokens->count;
-    l.t = tokenizer_new(bpe ? TOKENIZER_BPE : TOKENIZER_SPM, n, err);
+    l.t = tokenizer_new(kind, n, err);
     if (!l.t)
         return -1;
     l.spellings = tokens->strings;

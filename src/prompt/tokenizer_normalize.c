@@ -116,7 +116,8 @@ static int apply_replace(const struct normal_step *step, const char *text, size_
     if (!found)
         return 0;
     strbuf_clear(out);
-    for (; found; found = memmem(text, len, step->from.bytes, step->from.len)) {
+    for (; found && out->len <= MAX_TEXT_BYTES;
+         found = memmem(text, len, step->from.bytes, step->from.len)) {
         strbuf_add(out, text, (size_t)(found - text));
         strbuf_add(out, step->to.bytes, step->to.len);
         len -= (size_t)(found - text) + step->from.len;
@@ -124,29 +125,6 @@ static int apply_replace(const struct normal_step *step, const char *text, size_
     }
     strbuf_add(out, text, len);
     return 1;
-}
-
-/* As split() in tokenizer_split.c has it: an empty match directly behind a match is none. */
-static int apply_regex(struct encoder *e, const struct normal_step *step, const char *text,
-                       size_t len, struct strbuf *out)
-{
-    size_t at = 0, done = 0, begin, end;
-    bool matched = false;
-    int found = 0;
-    strbuf_clear(out);
-    while (at <= len &&
-           (found = text_regex_find(e, step->regex, text, len, at, &begin, &end)) == 1) {
-        if (begin == end && matched && begin == done) {
-            at += at < len ? utf8_valid_prefix(text + at, len - at) : 1;
-            continue;
-        }
-        strbuf_add(out, text + done, begin - done);
-        strbuf_add(out, step->to.bytes, step->to.len);
-        done = at = end;
-        matched = true;
-    }
-    strbuf_add(out, text + done, len - done);
-    return found < 0 ? -1 : matched;
 }
 
 static void apply_lowercase(const char *text, size_t len, struct strbuf *out)
@@ -206,7 +184,9 @@ static int apply(struct encoder *e, const struct normal_step *step, const char *
     case NORMAL_NFKC:
     case NORMAL_NFKD: return apply_form(e, step->kind, *text, *len, out);
     case NORMAL_REPLACE: return apply_replace(step, *text, *len, out);
-    case NORMAL_REPLACE_REGEX: return apply_regex(e, step, *text, *len, out);
+    case NORMAL_REPLACE_REGEX:
+        strbuf_clear(out);
+        return text_regex_replace(e, step->regex, *text, *len, step->to, out);
     case NORMAL_STRIP: apply_strip(step, text, len); return 0;
     case NORMAL_PREPEND:
         if (*len == 0 || place == PLACE_CONTINUES)
@@ -241,6 +221,10 @@ int normalize(struct encoder *e, const char **text, size_t *len, enum place *pla
             continue;
         if (e->normal[which].failed)
             return no_memory(e, *len);
+        if (e->normal[which].len > MAX_TEXT_BYTES)
+            return error_set(e->err, ERROR_LIMIT,
+                             "the model's normaliser makes more than %d bytes of this text",
+                             MAX_TEXT_BYTES);
         *text = strbuf_str(&e->normal[which]);
         *len = e->normal[which].len;
         which = !which;

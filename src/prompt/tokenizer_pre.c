@@ -1,17 +1,14 @@
-/* Pre-tokenisers: how a byte-level BPE model cuts text into words before it merges. The models'
- * own files give regular expressions; here each is a scanner that looks at a character once or
- * twice. tests/unit/test_tokenizer_regex.h has the expressions, and tests hold the scanners to
- * them.
+/* Scanners: the regular expressions by which most byte-level BPE models cut text into words, each
+ * as code that looks at a character once or twice; tokenizer_families.c has all expressions.
+ * tests/unit/test_tokenizer_regex.h has these for PCRE2, and tests hold the scanners to them.
  * What a newcomer gets wrong: \s+(?!\S) leaves the last space of a row to the word behind it, a
  * character of up to three bytes, and takes it all the same where the row is one character long
  * (by the \s+ that follows) or ends the text. */
-#include "prompt/tokenizer_internal.h"
+#include "prompt/tokenizer_families.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/strbuf.h"
-#include "prompt/tokenizer_patterns.h"
 #include "prompt/unicode_tables.h"
 
 enum char_class { SYMBOL, LETTER, NUMBER, SPACE };
@@ -26,8 +23,6 @@ struct pre_tokenizer {
     uint8_t ascii[128];                      /* enum char_class */
     uint8_t classes[N_CODES / CODES_A_BYTE]; /* the same for all characters, in two bits each */
 };
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* ---- characters ---- */
 
@@ -189,46 +184,25 @@ size_t pre_tokenizer_word(const struct pre_tokenizer *pre, const char *text, siz
     return pre->scan(pre, (const unsigned char *)text, len, at);
 }
 
-/* ---- by name, and by pattern ---- */
+/* ---- by pattern ---- */
 
-static const struct known_pre {
-    const char *name;
+static const struct {
     word_scanner *scan;
-    struct pre_options options;
-    const char *pattern; /* as tokenizer.json files write it */
-} known_pres[] = {
-    {"default", scan_gpt2, {0}, NULL},
-    {"gpt2", scan_gpt2, {0}, PATTERN_GPT2},
-    {"gpt-2", scan_gpt2, {0}, NULL},
-    {"smollm", scan_smollm, {0}, NULL},
-    {"qwen2", scan_qwen2, {.nfc = true}, PATTERN_QWEN2},
-    {"llama-bpe", scan_llama3, {.ignore_merges = true, .add_bos = true}, NULL},
-    {"llama3", scan_llama3, {.ignore_merges = true, .add_bos = true}, PATTERN_LLAMA3},
-    {"llama-v3", scan_llama3, {.ignore_merges = true, .add_bos = true}, NULL},
+    const char *pattern; /* NULL: no single one */
+} scanners[] = {
+    [SCAN_GPT2] = {scan_gpt2, PATTERN_GPT2},
+    [SCAN_DIGITS_GPT2] = {scan_smollm, NULL},
+    [SCAN_QWEN2] = {scan_qwen2, PATTERN_QWEN2},
+    [SCAN_LLAMA3] = {scan_llama3, PATTERN_LLAMA3},
 };
 
-enum { N_KNOWN_PRES = COUNT(known_pres) };
-
-const char *pre_tokenizer_known(const char *pattern, size_t len)
+enum pre_scanner pre_tokenizer_known(const char *pattern, size_t len)
 {
-    for (const struct known_pre *known = known_pres; known < known_pres + N_KNOWN_PRES; known++)
-        if (known->pattern && strlen(known->pattern) == len &&
-            memcmp(known->pattern, pattern, len) == 0)
-            return known->name;
-    return NULL;
-}
-
-static int unknown_pre(struct gguf_string name, const char *path, struct error *err)
-{
-    struct strbuf names = STRBUF_INIT;
-    for (int i = 0; i < N_KNOWN_PRES; i++)
-        strbuf_addf(&names, "%s%s", i ? ", " : "", known_pres[i].name);
-    error_set(
-        err, ERROR_FORMAT,
-        "%s: tokenizer.ggml.pre is \"%.*s\", a pre-tokeniser that is not known; known are: %s",
-        path, (int)(name.len < 64 ? name.len : 64), name.bytes, strbuf_str(&names));
-    strbuf_free(&names);
-    return -1;
+    unsigned i = 0;
+    while (i < SCAN_NONE && !(scanners[i].pattern && strlen(scanners[i].pattern) == len &&
+                              memcmp(scanners[i].pattern, pattern, len) == 0))
+        i++;
+    return (enum pre_scanner)i;
 }
 
 static void set_classes(struct pre_tokenizer *pre, struct code_set set, enum char_class class)
@@ -238,24 +212,16 @@ static void set_classes(struct pre_tokenizer *pre, struct code_set set, enum cha
             pre->classes[code / CODES_A_BYTE] |= (uint8_t)(class << 2 * (code % CODES_A_BYTE));
 }
 
-int pre_tokenizer_open(struct pre_tokenizer **out, struct gguf_string name, const char *path,
-                       struct pre_options *options, struct error *err)
+int pre_tokenizer_open(struct pre_tokenizer **out, enum pre_scanner scanner, struct error *err)
 {
-    const struct known_pre *known = known_pres;
-    while (known < known_pres + N_KNOWN_PRES &&
-           (strlen(known->name) != name.len || memcmp(known->name, name.bytes, name.len) != 0))
-        known++;
-    if (known == known_pres + N_KNOWN_PRES)
-        return unknown_pre(name, path, err);
-    *options = known->options;
     struct pre_tokenizer *pre = calloc(1, sizeof *pre);
     if (!pre)
         return error_set(err, ERROR_MEMORY, "no memory for a pre-tokeniser");
-    pre->scan = known->scan;
+    pre->scan = scanners[scanner].scan;
     set_classes(pre, letter_set, LETTER);
     set_classes(pre, number_set, NUMBER);
     set_classes(pre, space_set, SPACE);
-    if (known->scan == scan_smollm)
+    if (scanner == SCAN_DIGITS_GPT2)
         set_classes(pre, more_digit_set, NUMBER);
     for (unsigned code = 0; code < sizeof pre->ascii; code++)
         pre->ascii[code] = pre->classes[code / CODES_A_BYTE] >> 2 * (code % CODES_A_BYTE) & 3;

@@ -1,11 +1,15 @@
 /* Regular expressions of tokenizer.json files. They are written for Oniguruma (Ruby's syntax) and
  * run by PCRE2, so that what the two read differently is written anew:
  *
- *   \s              white space as Unicode has it; PCRE2 adds U+180E
- *   \p{L} \p{Nd}    the category, and the characters of it that came after Unicode 14
+ *   \s \w [:alpha:]  Oniguruma's sets, in tokenizer_regex_sets.c
+ *   \b \B           between \w and others; PCRE2's \w is another
+ *   \p{L} \p{Nd} \d the category, and the characters of it that came after Unicode 14
  *   \p{Han}         \p{sc:Han}; PCRE2 would take characters that are also used with the script
- *   \h              a hexadecimal digit; PCRE2 has horizontal space
- *   [a&&b] [a[b]]   refused: PCRE2 has no such classes
+ *   \h \v           a hexadecimal digit, U+000B; PCRE2 has horizontal and vertical space
+ *   a{,3}           a{0,3}; PCRE2 takes it as it is written
+ *   (?m)            (?s); PCRE2's (?m) is always on
+ *   [a&&[^b]]       (?:(?=[^b])[a]): PCRE2 has no such classes
+ *   [a[b]]          refused for the same reason
  *
  * What a newcomer gets wrong: the text is from a client and the pattern from a file, and together
  * they can take for ever. A search has a limit, and passing it is an error of that text. */
@@ -17,8 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/utf8.h"
-#include "prompt/unicode_tables.h"
+#include "prompt/tokenizer_regex.h"
 
 enum {
     MAX_PATTERN_BYTES = 1 << 16,
@@ -27,10 +32,6 @@ enum {
     JIT_STACK_START = 32 << 10,
     JIT_STACK_MAX = 8 << 20,
 };
-
-#define SPACES                                                                                     \
-    "\\x{09}-\\x{0d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"           \
-    "\\x{202f}\\x{205f}\\x{3000}"
 
 struct text_regex {
     pcre2_code *code;
@@ -49,20 +50,9 @@ struct rewriter {
     const char *at, *end;
     struct strbuf out;
     unsigned class_depth; /* 1 inside of [ ] */
+    bool is_side;         /* it is a side of && */
     struct error *err;
 };
-
-static void add_late(struct strbuf *out, const char *category)
-{
-    for (size_t i = 0; i < sizeof late_categories / sizeof *late_categories; i++) {
-        const struct late_category *late = &late_categories[i];
-        if (strncmp(late->name, category, strlen(category)) != 0)
-            continue;
-        for (size_t k = 0; k < late->set.n; k++)
-            strbuf_addf(out, "\\x{%x}-\\x{%x}", late->set.ranges[k].first,
-                        late->set.ranges[k].last);
-    }
-}
 
 /* The short name of a general category, or NULL. */
 static const char *category_name(const char *name)
@@ -121,6 +111,54 @@ static bool is_script(const char *name)
     return false;
 }
 
+/* The POSIX name of a property that is the same as its bracket, or NULL. */
+static const char *posix_name(const char *name)
+{
+    static const char *const names[][2] = {
+        {"Alpha", "alpha"}, {"Alphabetic", "alpha"},  {"Alnum", "alnum"},     {"Upper", "upper"},
+        {"Lower", "lower"}, {"Uppercase", "upper"},   {"Lowercase", "lower"}, {"Digit", "digit"},
+        {"Space", "space"}, {"White_Space", "space"}, {"Graph", "graph"},     {"Print", "print"},
+        {"Blank", "blank"}, {"Cntrl", "cntrl"},       {"XDigit", "xdigit"},   {"ASCII", "ascii"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i][0]) == 0)
+            return names[i][1];
+    return NULL;
+}
+
+/* Members of a class that is there, or of one that they are alone in. */
+static void open_set(struct rewriter *r, bool negated)
+{
+    if (!r->class_depth)
+        strbuf_adds(&r->out, negated ? "[^" : "[");
+}
+
+static void close_set(struct rewriter *r)
+{
+    if (!r->class_depth)
+        strbuf_addc(&r->out, ']');
+}
+
+typedef void set_adder(struct strbuf *out, bool negated);
+
+static int rewrite_set(struct rewriter *r, set_adder *add, bool negated)
+{
+    open_set(r, negated);
+    add(&r->out, negated && r->class_depth);
+    close_set(r);
+    return 0;
+}
+
+static int rewrite_word(struct rewriter *r, bool negated)
+{
+    if (r->class_depth)
+        return rewrite_set(r, regex_add_word, negated);
+    open_set(r, negated);
+    regex_add_lone_word(&r->out);
+    close_set(r);
+    return 0;
+}
+
 /* At the name behind \p or \P. */
 static int rewrite_property(struct rewriter *r, bool negated)
 {
@@ -138,18 +176,40 @@ static int rewrite_property(struct rewriter *r, bool negated)
     memcpy(name, from, (size_t)(close - from));
     name[close - from] = '\0';
     r->at = close + 1;
-    const char *category = category_name(name);
-    const char *prefix = is_script(name) ? "sc:" : "";
-    if (!category || (negated && r->class_depth)) {
-        strbuf_addf(&r->out, "\\%c{%s%s}", negated ? 'P' : 'p', prefix, category ? category : name);
+    const char *category = category_name(name), *posix = posix_name(name);
+    int failed = 0;
+    if (strcmp(name, "Word") == 0)
+        return rewrite_word(r, negated);
+    if (!category && !posix) {
+        strbuf_addf(&r->out, "\\%c{%s%s}", negated ? 'P' : 'p', is_script(name) ? "sc:" : "", name);
         return 0;
     }
-    if (!r->class_depth)
-        strbuf_adds(&r->out, negated ? "[^" : "[");
-    strbuf_addf(&r->out, "\\p{%s}", category);
-    add_late(&r->out, category);
-    if (!r->class_depth)
-        strbuf_addc(&r->out, ']');
+    open_set(r, negated);
+    if (category)
+        regex_add_category(&r->out, category, negated && r->class_depth);
+    else
+        failed = regex_add_posix(&r->out, posix, strlen(posix), negated && r->class_depth, r->err);
+    close_set(r);
+    return failed;
+}
+
+/* "(?<=[\w])" and so on: what stands before the place, or behind it. */
+static void add_word_look(struct rewriter *r, const char *look)
+{
+    strbuf_adds(&r->out, look);
+    strbuf_addc(&r->out, '[');
+    regex_add_lone_word(&r->out);
+    strbuf_adds(&r->out, "])");
+}
+
+/* A condition: if a word ends here, none begins (or goes on), else one does (or does not). */
+static int rewrite_boundary(struct rewriter *r, bool negated)
+{
+    add_word_look(r, "(?(?<=");
+    add_word_look(r, negated ? "(?=" : "(?!");
+    strbuf_addc(&r->out, '|');
+    add_word_look(r, negated ? "(?!" : "(?=");
+    strbuf_addc(&r->out, ')');
     return 0;
 }
 
@@ -162,12 +222,38 @@ static int rewrite_escape(struct rewriter *r)
     switch (c) {
     case 'p':
     case 'P': return rewrite_property(r, c == 'P');
-    case 's': strbuf_adds(&r->out, r->class_depth ? SPACES : "[" SPACES "]"); return 0;
-    case 'h': strbuf_adds(&r->out, r->class_depth ? "0-9A-Fa-f" : "[0-9A-Fa-f]"); return 0;
-    case 'S': strbuf_adds(&r->out, r->class_depth ? "\\S" : "[^" SPACES "]"); return 0;
-    default: strbuf_addc(&r->out, '\\'); strbuf_addc(&r->out, c);
+    case 's':
+    case 'S': return rewrite_set(r, regex_add_spaces, c == 'S');
+    case 'h':
+    case 'H': return rewrite_set(r, regex_add_hex_digits, c == 'H');
+    case 'd':
+    case 'D': return rewrite_set(r, regex_add_digits, c == 'D');
+    case 'w':
+    case 'W': return rewrite_word(r, c == 'W');
+    case 'v': strbuf_adds(&r->out, "\\x0b"); return 0;
+    case 'b':
+    case 'B':
+        if (!r->class_depth)
+            return rewrite_boundary(r, c == 'B');
+        break;
+    default: break;
     }
+    strbuf_addc(&r->out, '\\');
+    strbuf_addc(&r->out, c);
     return 0;
+}
+
+/* At the colon of [:alpha:]. */
+static int rewrite_posix(struct rewriter *r)
+{
+    const char *close = memmem(r->at, (size_t)(r->end - r->at), ":]", 2);
+    if (!close || close == r->at)
+        return error_set(r->err, ERROR_FORMAT, "[: without :]");
+    const char *name = r->at + 1;
+    bool negated = *name == '^';
+    name += negated;
+    r->at = close + 2;
+    return regex_add_posix(&r->out, name, (size_t)(close - name), negated, r->err);
 }
 
 static int rewrite_in_class(struct rewriter *r, char c)
@@ -177,19 +263,118 @@ static int rewrite_in_class(struct rewriter *r, char c)
         return error_set(r->err, ERROR_FORMAT, "a class inside of a class");
     if (c == '&' && left > 0 && *r->at == '&')
         return error_set(r->err, ERROR_FORMAT, "an intersection of classes (&&)");
-    if (c == '[') { /* [:alpha:] is taken as it is */
-        const char *close = memmem(r->at, left, ":]", 2);
-        if (!close)
-            return error_set(r->err, ERROR_FORMAT, "[: without :]");
-        strbuf_addc(&r->out, '[');
-        strbuf_add(&r->out, r->at, (size_t)(close + 2 - r->at));
-        r->at = close + 2;
-        return 0;
-    }
+    if (c == '[')
+        return rewrite_posix(r);
     if (c == ']')
         r->class_depth = 0;
     strbuf_addc(&r->out, c);
     return 0;
+}
+
+static int rewrite(struct rewriter *r);
+
+/* Behind the '[' at `at`: where the class ends, and the first && of it that is in no class inside
+ * of it; NULL: neither. */
+static const char *class_end(const char *at, const char *end, const char **both)
+{
+    unsigned depth = 1;
+    *both = NULL;
+    for (const char *begin = at; at < end; at++) {
+        bool first = at == begin || (at == begin + 1 && *begin == '^');
+        if (*at == '\\' && at + 1 < end)
+            at++;
+        else if (*at == '[')
+            depth++;
+        else if (*at == ']' && !first && --depth == 0)
+            return at;
+        else if (depth == 1 && *at == '&' && at + 1 < end && at[1] == '&' && !*both)
+            *both = at;
+    }
+    return NULL;
+}
+
+/* One side of &&, as a class of its own. */
+static int rewrite_side(struct rewriter *r, const char *begin, const char *end)
+{
+    struct strbuf side = STRBUF_INIT;
+    const char *both;
+    bool is_class = begin < end && *begin == '[';
+    if (begin == end || *begin == '^' || (is_class && class_end(begin + 1, end, &both) != end - 1))
+        return error_set(r->err, ERROR_FORMAT, "&& without a class on each side");
+    strbuf_adds(&side, is_class ? "" : "[");
+    strbuf_add(&side, begin, (size_t)(end - begin));
+    strbuf_adds(&side, is_class ? "" : "]");
+    struct rewriter inner = {
+        .at = strbuf_str(&side), .err = r->err, .out = r->out, .is_side = true};
+    inner.end = inner.at + side.len;
+    int failed = rewrite(&inner);
+    r->out = inner.out;
+    strbuf_free(&side);
+    return failed;
+}
+
+/* Behind a '[': [a&&b&&c] is what is in a and, looking ahead, in b and in c. 1: it was rewritten;
+ * 0: it is another class. */
+static int rewrite_intersection(struct rewriter *r)
+{
+    const char *both, *rest, *begin = r->at, *end = class_end(begin, r->end, &both);
+    if (!end || !both)
+        return 0;
+    if (*begin == '^' || r->is_side)
+        return error_set(r->err, ERROR_FORMAT,
+                         "&& in a class that is negated or inside of another");
+    strbuf_adds(&r->out, "(?:");
+    for (rest = both; rest; rest = both) {
+        class_end(rest + 2, end + 1, &both);
+        strbuf_adds(&r->out, "(?=");
+        if (rewrite_side(r, rest + 2, both ? both : end) != 0)
+            return -1;
+        strbuf_addc(&r->out, ')');
+    }
+    class_end(begin, r->end, &both);
+    if (rewrite_side(r, begin, both) != 0)
+        return -1;
+    strbuf_addc(&r->out, ')');
+    r->at = end + 1;
+    return 1;
+}
+
+/* {,n} */
+static void rewrite_up_to(struct rewriter *r)
+{
+    const char *at = r->at;
+    if (at == r->end || *at++ != ',' || at == r->end || !ascii_is_digit(*at))
+        return;
+    while (at < r->end && ascii_is_digit(*at))
+        at++;
+    if (at == r->end || *at != '}')
+        return;
+    strbuf_addc(&r->out, '0');
+}
+
+/* Behind "(": "?m-i:", where m lets a dot be a newline. */
+static void rewrite_options(struct rewriter *r)
+{
+    if (r->at == r->end || *r->at != '?')
+        return;
+    const char *end = r->at + 1;
+    while (end < r->end && strchr("imx-", *end) && *end)
+        end++;
+    if (end == r->end || (*end != ':' && *end != ')'))
+        return;
+    for (; r->at < end; r->at++)
+        strbuf_addc(&r->out, *r->at == 'm' ? 's' : *r->at);
+}
+
+static void open_class(struct rewriter *r)
+{
+    r->class_depth = 1;
+    if (r->at < r->end && *r->at == '^')
+        strbuf_addc(&r->out, *r->at++);
+    if (r->at < r->end && *r->at == ']') {
+        strbuf_adds(&r->out, "\\]");
+        r->at++;
+    }
 }
 
 static int rewrite(struct rewriter *r)
@@ -201,17 +386,16 @@ static int rewrite(struct rewriter *r)
             failed = rewrite_escape(r);
         } else if (r->class_depth) {
             failed = rewrite_in_class(r, c);
+        } else if (c == '[' && (failed = rewrite_intersection(r)) != 0) {
+            failed = failed < 0;
         } else {
             strbuf_addc(&r->out, c);
-            if (c == '[') {
-                r->class_depth = 1;
-                if (r->at < r->end && *r->at == '^')
-                    strbuf_addc(&r->out, *r->at++);
-                if (r->at < r->end && *r->at == ']') {
-                    strbuf_adds(&r->out, "\\]");
-                    r->at++;
-                }
-            }
+            if (c == '[')
+                open_class(r);
+            else if (c == '{')
+                rewrite_up_to(r);
+            else if (c == '(')
+                rewrite_options(r);
         }
         if (failed)
             return -1;
@@ -323,4 +507,26 @@ int text_regex_find(struct encoder *e, const struct text_regex *regex, const cha
     *begin = place[0] < at ? at : place[0];
     *end = place[1] < *begin ? *begin : place[1];
     return 1;
+}
+
+/* As split() in tokenizer_split.c has it: an empty match directly behind a match is none. */
+int text_regex_replace(struct encoder *e, const struct text_regex *regex, const char *text,
+                       size_t len, struct gguf_string to, struct strbuf *out)
+{
+    size_t at = 0, done = 0, begin = 0, end = 0;
+    bool matched = false;
+    int found = 0;
+    while (at <= len && out->len <= MAX_TEXT_BYTES &&
+           (found = text_regex_find(e, regex, text, len, at, &begin, &end)) == 1) {
+        if (begin == end && matched && begin == done) {
+            at += at < len ? utf8_valid_prefix(text + at, len - at) : 1;
+            continue;
+        }
+        strbuf_add(out, text + done, begin - done);
+        strbuf_add(out, to.bytes, to.len);
+        done = at = end;
+        matched = true;
+    }
+    strbuf_add(out, text + done, len - done);
+    return found < 0 ? -1 : matched;
 }

@@ -282,6 +282,49 @@ int encode_pieces(struct encoder *e, size_t step, const char *text, size_t len, 
     }
 }
 
+/* ---- adding steps ---- */
+
+struct pre_step *pre_add_step(struct tokenizer *t, enum pre_kind kind, enum split_behavior behavior,
+                              struct error *err)
+{
+    if (t->n_pre == MAX_PRE_STEPS) {
+        error_set(err, ERROR_FORMAT, "the pre_tokenizer has more than %d steps", MAX_PRE_STEPS);
+        return NULL;
+    }
+    struct pre_step *step = &t->pre[t->n_pre++];
+    step->kind = kind;
+    step->behavior = behavior;
+    return step;
+}
+
+/* Behind Digits that are cut one by one, one scanner does both. */
+static int add_scanner(struct tokenizer *t, enum pre_scanner scanner, struct error *err)
+{
+    const struct pre_step *last = t->n_pre ? &t->pre[t->n_pre - 1] : NULL;
+    if (scanner == SCAN_GPT2 && last && last->kind == PRE_DIGITS &&
+        last->behavior == SPLIT_ISOLATED) {
+        scanner = SCAN_DIGITS_GPT2;
+        t->n_pre--;
+    }
+    struct pre_step *step = pre_add_step(t, PRE_SCAN, SPLIT_ISOLATED, err);
+    return step ? pre_tokenizer_open(&step->scanner, scanner, err) : -1;
+}
+
+int pre_add_split(struct tokenizer *t, const char *pattern, size_t len,
+                  enum split_behavior behavior, bool invert, struct error *err)
+{
+    /* The patterns with a scanner match all of a text, in words. */
+    bool words = behavior == SPLIT_ISOLATED ? true : behavior == SPLIT_REMOVED && invert;
+    enum pre_scanner scanner = words ? pre_tokenizer_known(pattern, len) : SCAN_NONE;
+    if (scanner != SCAN_NONE)
+        return add_scanner(t, scanner, err);
+    struct pre_step *step = pre_add_step(t, PRE_REGEX, behavior, err);
+    if (!step)
+        return -1;
+    step->invert = invert;
+    return text_regex_open(&step->regex, pattern, len, err);
+}
+
 void pre_step_close(struct pre_step *step)
 {
     text_regex_close(step->regex);

@@ -6,7 +6,6 @@
  *   byte 0: which model   byte 1: which file, whether edits, and the form   then edits or the file
  */
 #include <dirent.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,37 +15,8 @@
 #include "base/file.h"
 #include "base/strbuf.h"
 #include "engine/engine.h"
+#include "fuzz.h"
 #include "golden_model.h"
-#include "test.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
-
-/* What the goldens need of the unit tests; a failed check can only mean that the fuzzer is wrong.
- */
-void test_fail(const char *file, int line, const char *format, ...)
-{
-    va_list args;
-    fprintf(stderr, "%s:%d: ", file, line);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    abort();
-}
-
-/* In memory, where there is such a place: files are written anew for every input. */
-const char *test_scratch_dir(void)
-{
-    static char in_memory[] = "/dev/shm/fuzz-directory.XXXXXX",
-                on_disk[] = "/tmp/fuzz-directory.XXXXXX";
-    static const char *dir;
-    if (!dir)
-        dir = mkdtemp(in_memory);
-    if (!dir)
-        dir = mkdtemp(on_disk);
-    if (!dir)
-        abort();
-    return dir;
-}
 
 enum { MAX_MODELS = 64, N_FORMS = 2, N_FILES = 3, N_TOKENS = 3 };
 static const char *const file_names[N_FILES] = {"config.json", "model.safetensors.index.json",

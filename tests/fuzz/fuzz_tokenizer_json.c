@@ -9,41 +9,88 @@
 #include "prompt/tokenizer_internal.h"
 #include "token_directory.h"
 
-static const char *const documents[] = {
-    "{\"added_tokens\":[{\"id\":9,\"content\":\"<s>\",\"special\":true,\"lstrip\":true},{\"id\":8,"
-    "\"content\":\"A B\",\"normalized\":true,\"single_word\":true}],\"normalizer\":{\"type\":"
-    "\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},{\"type\":\"Prepend\",\"prepend\":\"▁\"},"
-    "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"▁\"},{\"type\":\"Replace\","
-    "\"pattern\":{\"Regex\":\"a+b\"},\"content\":\"b\"},{\"type\":\"Strip\",\"strip_left\":true}]},"
-    "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s|\\\\p{N}{1,3}\"},"
-    "\"behavior\":\"MergedWithNext\",\"invert\":false},\"decoder\":{\"type\":\"Sequence\","
-    "\"decoders\""
-    ":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"▁\"},\"content\":\" \"},{\"type\":"
-    "\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" "
-    "\",\"start\":1,\"stop\":0"
-    "}]},\"model\":{\"type\":\"BPE\",\"unk_token\":\"<u>\",\"fuse_unk\":true,\"byte_fallback\":"
-    "true,"
-    "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"▁\":3,\"▁ab\":4,\"<u>\":5,\"<0x41>\":6,\"1\":7},"
-    "\"merges\":[\"a b\",[\"▁\",\"ab\"]]}}",
-    "{\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":"
-    "["
-    "{\"type\":\"Digits\",\"individual_digits\":true},{\"type\":\"ByteLevel\",\"add_prefix_space\":"
-    "true"
-    "}]},\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"
-    "\"<s>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"special_tokens\":{\"<s>"
-    "\":"
-    "{\"id\":\"<s>\",\"ids\":[3],\"tokens\":[\"<s>\"]}}},\"decoder\":{\"type\":\"ByteLevel\"},"
-    "\"model\":{\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":{\"Ġ\":0,\"a\":1,\"Ġa\":2,\"<s>"
-    "\":3},"
-    "\"merges\":[\"Ġ a\"]}}",
-    "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"CAAAAAAEAAABAgMEYQA=\"},"
-    "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"▁\",\"prepend_scheme\":\"first\","
-    "\"split\":true},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"▁\",\"prepend_scheme\":"
-    "\"always\"},\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"byte_fallback\":false,\"vocab\":"
-    "[[\"<unk>\",0],[\"▁\",-2.5],[\"a\",-3],[\"▁a\",-3.125],[\"aa\",-4]]}}",
-    "\x0a\x07\x0a\x05<unk>\x0a\x0a\x0a\x03▁\x15\x01\x01\x80\xbf",
-    "\x0a\x0a\x0a\x01z\x15\x01\x01\x80\xbf\x18\x01\x12\x04\x18\x02\x28\x01\x1a\x04\x18\x01\x20\x01",
-    "YQ== 0\nYg== 1\nYWI= 2\nIA== 3\n",
+/* A charsmap with the rules a -> é and b -> ba, in base64 and as it is. */
+#define CHARSMAP_64 "GAAAAACAAQBhFQAAYh0AAAAAAAAAAACAAwAAgMOpAGJhAA=="
+#define CHARSMAP    "\x18\0\0\0\0\x80\1\0a\x15\0\0b\x1d\0\0\0\0\0\0\0\0\0\x80\3\0\0\x80é\0ba\0"
+
+#define DOCUMENT(text)                                                                             \
+    {                                                                                              \
+        text, sizeof(text) - 1                                                                     \
+    }
+
+static const struct {
+    const char *text;
+    size_t len;
+} documents[] = {
+    DOCUMENT(
+        "{\"added_tokens\":[{\"id\":9,\"content\":\"<s>\",\"special\":true,\"lstrip\":true},{"
+        "\"id\":8,"
+        "\"content\":\"A B\",\"normalized\":true,\"single_word\":true}],\"normalizer\":{\"type\":"
+        "\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},{\"type\":\"Prepend\",\"prepend\":\"▁\"}"
+        ","
+        "{\"type\":\"Replace\",\"pattern\":{\"String\":\" "
+        "\"},\"content\":\"▁\"},{\"type\":\"Replace\","
+        "\"pattern\":{\"Regex\":\"a+b\"},\"content\":\"b\"},{\"type\":\"Strip\",\"strip_left\":"
+        "true}]},"
+        "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s|\\\\p{N}{1,3}\"},"
+        "\"behavior\":\"MergedWithNext\",\"invert\":false},\"decoder\":{\"type\":\"Sequence\","
+        "\"decoders\""
+        ":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"▁\"},\"content\":\" \"},{\"type\":"
+        "\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" "
+        "\",\"start\":1,\"stop\":0"
+        "}]},\"model\":{\"type\":\"BPE\",\"unk_token\":\"<u>\",\"fuse_unk\":true,\"byte_fallback\":"
+        "true,"
+        "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"▁\":3,\"▁ab\":4,\"<u>\":5,\"<0x41>\":6,\"1\":7},"
+        "\"merges\":[\"a b\",[\"▁\",\"ab\"]]}}"),
+    DOCUMENT(
+        "{\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":{\"type\":\"Sequence\","
+        "\"pretokenizers\":"
+        "["
+        "{\"type\":\"Digits\",\"individual_digits\":true},{\"type\":\"ByteLevel\",\"add_prefix_"
+        "space\":"
+        "true"
+        "}]},\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{"
+        "\"id\":"
+        "\"<s>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"special_tokens\":{"
+        "\"<s>"
+        "\":"
+        "{\"id\":\"<s>\",\"ids\":[3],\"tokens\":[\"<s>\"]}}},\"decoder\":{\"type\":\"ByteLevel\"},"
+        "\"model\":{\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":{\"Ġ\":0,\"a\":1,\"Ġa\":2,\"<"
+        "s>"
+        "\":3},"
+        "\"merges\":[\"Ġ a\"]}}"),
+    DOCUMENT("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":"
+             "\"CAAAAAAEAAABAgMEYQA=\"},"
+             "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"▁\",\"prepend_scheme\":"
+             "\"first\","
+             "\"split\":true},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"▁\",\"prepend_"
+             "scheme\":"
+             "\"always\"},\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"byte_fallback\":false,"
+             "\"vocab\":"
+             "[[\"<unk>\",0],[\"▁\",-2.5],[\"a\",-3],[\"▁a\",-3.125],[\"aa\",-4]]}}"),
+    DOCUMENT(
+        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Precompiled\","
+        "\"precompiled_charsmap\":\"" CHARSMAP_64
+        "\"},{\"type\":\"NFC\"},{\"type\":\"Lowercase\"}]},\"pre_tokenizer\":{\"type\":"
+        "\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[\\\\p{L}"
+        "\\\\p{M}]+|\\\\b\\\\w{,3}|.+?(?=x)|[[:punct:]]\"},\"behavior\":\"Isolated\"},{\"type\":"
+        "\"ByteLevel\",\"add_prefix_space\":false}]},\"decoder\":{\"type\":\"Sequence\","
+        "\"decoders\":[{\"type\":\"ByteLevel\"},{\"type\":\"Fuse\"}]},\"model\":{\"type\":\"BPE\","
+        "\"vocab\":{\"a\":0,\"b\":1,\"Ã\":2,\"©\":3,\"Ã©\":4,\"Ġ\":5},\"merges\":[\"Ã ©\"]}}"),
+    DOCUMENT("{\"added_tokens\":[{\"id\":9,\"content\":\"ab\",\"normalized\":true}],\"normalizer\":"
+             "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"" CHARSMAP_64
+             "\"},\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"},{"
+             "\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[\\\\p{L}\\\\p{M}]+|.+?(?=x)|\\\\B\"},"
+             "\"content\":\"y\"},{\"type\":\"Fuse\"}]},\"model\":{\"type\":\"BPE\",\"byte_"
+             "fallback\":true,\"vocab\":{\"<0xC3>\":0,\"<0xA9>\":1,\"<0xF4>\":2,\"b\":3,\"aéx\":4},"
+             "\"merges\":[]}}"),
+    DOCUMENT("\x0a\x07\x0a\x05<unk>\x0a\x0a\x0a\x03▁\x15\x01\x01\x80\xbf"),
+    DOCUMENT("\x0a\x0a\x0a\x01z\x15\x01\x01\x80\xbf\x18\x01\x12\x04\x18\x02\x28\x01\x1a\x04\x18\x01"
+             "\x20\x01"),
+    DOCUMENT("\x0a\x07\x0a\x05<unk>\x0a\x0a\x0a\x03▁\x15\x01\x01\x80\xbf"
+             "\x0a\x0b\x0a\x02é\x15\x01\x01\x80\xbf\x18\x01\x12\x04\x18\x02\x28\x01\x1a\x26\x18\x01"
+             "\x12\x22" CHARSMAP),
+    DOCUMENT("YQ== 0\nYg== 1\nYWI= 2\nIA== 3\n"),
 };
 
 static void check_tokenizer(const struct tokenizer *t, const char *text, size_t len)
@@ -81,7 +128,9 @@ static void edit(struct strbuf *text, const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model", "x.tiktoken"};
-    enum { N_DOCUMENTS = sizeof documents / sizeof *documents };
+    enum { N_DOCUMENTS = sizeof documents / sizeof *documents, N_JSON = 5 };
+    static const char known[] =
+        "bab a é ab12, cab<s>½ e\u0301x A B"; /* what the documents look for */
     if (size < 2)
         return 0;
     struct strbuf text = STRBUF_INIT;
@@ -90,9 +139,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *dir = token_directory();
     unsigned which = data[0] % N_DOCUMENTS;
     bool edits = data[0] & 128;
-    const char *name = names[which < 3 ? 0 : which < N_DOCUMENTS - 1 ? 1 : 2];
+    const char *name = names[which < N_JSON ? 0 : which < N_DOCUMENTS - 1 ? 1 : 2];
     if (edits) {
-        strbuf_adds(&text, documents[which]);
+        strbuf_add(&text, documents[which].text, documents[which].len);
         edit(&text, data + 2, size - 2);
         token_file(dir, name, strbuf_str(&text), text.len);
     } else {
@@ -102,10 +151,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         token_text(dir, "tokenizer_config.json", "{\"pat_str\":\"\\\\w+|\\\\s\"}");
     else if (data[1] & 1) /* a second file of the same bytes */
         token_file(dir, "tokenizer_config.json", data + 2, size - 2);
-    if (tokenizer_open_directory(&t, dir, data[1] & 2 ? 300 : 0, &err) == 0)
+    if (tokenizer_open_directory(&t, dir, data[1] & 2 ? data[1] & 4 ? 300 : 7 : 0, &err) == 0) {
+        check_tokenizer(t, known, sizeof known - 1);
         check_tokenizer(t, (const char *)data, size);
-    else
+    } else {
         CHECK(err.code != ERROR_NONE && err.message[0]);
+        CHECK(!edits || size > 2 || data[1] & 3); /* a document as it is opens */
+    }
     tokenizer_close(t);
     strbuf_free(&text);
     return 0;

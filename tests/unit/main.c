@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 static struct test_case *cases;
+static const struct test_case *running;
 static jmp_buf case_end;
 static char scratch[4096]; /* made when a case first asks for it, gone at the end */
 enum { CASE_FAILED = 1, CASE_SKIPPED };
@@ -21,6 +22,11 @@ void test_register(struct test_case *test)
         at = &(*at)->next;
     test->next = *at;
     *at = test;
+}
+
+const char *test_name(void)
+{
+    return running->name;
 }
 
 void test_fail(const char *file, int line, const char *format, ...)
@@ -91,6 +97,7 @@ static bool wanted(const struct test_case *test, int argc, char **argv)
 /* In a function of its own, so that nothing in main is lost to the longjmp. */
 static int case_run(const struct test_case *test)
 {
+    running = test;
     int end = setjmp(case_end);
     if (end == 0)
         test->run();

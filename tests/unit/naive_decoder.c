@@ -105,11 +105,12 @@ static void rotate_heads(const struct hparams *hp, uint32_t layer, uint32_t posi
 static void norm_heads(const struct hparams *hp, const float *weight, double *x, uint32_t n_heads,
                        uint32_t dim)
 {
-    if (weight && hp->norms_whole_qk)
+    if (hp->qk_norm == QK_NORM_WHOLE)
         norm(hp->norm, hp->norm_eps, weight, x, n_heads * dim);
     else
         for (uint32_t h = 0; h < n_heads; h++)
-            norm(hp->norm, hp->norm_eps, weight, x + h * dim, dim);
+            norm(hp->norm, hp->norm_eps, hp->qk_norm == QK_NORM_HEADS ? weight : weight + h * dim,
+                 x + h * dim, dim);
 }
 
 /* Queries, and the position's keys and values. */
@@ -321,7 +322,7 @@ static void feed_forward(const struct model *m, uint32_t layer, const double *x,
 {
     const struct hparams *hp = &m->hparams;
     const struct layer_weights *l = &m->layers[layer];
-    double y[WIDTH];
+    double y[WIDTH], share = 0;
     memset(out, 0, hp->n_embd * sizeof *out);
     if (hp->layers[layer].n_ff) {
         gated(hp, &l->ffn_gate, l->gate_bias, &l->ffn_up, l->up_bias, &l->ffn_down, l->down_bias, f,
@@ -337,8 +338,10 @@ static void feed_forward(const struct model *m, uint32_t layer, const double *x,
     if (!hp->router.n_ff_shared)
         return;
     gated(hp, &l->shared_gate, NULL, &l->shared_up, NULL, &l->shared_down, NULL, f, y);
+    for (uint32_t i = 0; l->shared_router && i < hp->n_embd; i++)
+        share += l->shared_router[i] * f[i];
     for (uint32_t i = 0; i < hp->n_embd; i++)
-        out[i] += y[i];
+        out[i] += l->shared_router ? y[i] / (1 + exp(-share)) : y[i];
 }
 
 /* ---- the whole ---------------------------------------------------------------------------- */

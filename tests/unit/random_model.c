@@ -130,7 +130,7 @@ static void draw_attention(struct tiny_model *t, uint32_t layer, enum tensor_typ
     l->attn_q = tiny_weight(t, matrix, n_q, hp->n_embd);
     l->q_bias = maybe(t, biases, n_q, 0);
     if (norms_qk)
-        l->q_norm = tiny_vector(t, hp->norms_whole_qk ? n_q : s->key_dim, 1);
+        l->q_norm = tiny_vector(t, hp->qk_norm == QK_NORM_HEADS ? s->key_dim : n_q, 1);
     if (has_sinks)
         l->sinks = tiny_vector(t, s->n_heads, 0.5f);
     l->attn_output = tiny_weight(t, matrix, hp->n_embd, s->n_heads * s->value_dim);
@@ -139,7 +139,7 @@ static void draw_attention(struct tiny_model *t, uint32_t layer, enum tensor_typ
     l->attn_k = tiny_weight(t, matrix, n_k, hp->n_embd);
     l->k_bias = maybe(t, biases, n_k, 0);
     if (norms_qk)
-        l->k_norm = tiny_vector(t, hp->norms_whole_qk ? n_k : s->key_dim, 1);
+        l->k_norm = tiny_vector(t, hp->qk_norm == QK_NORM_HEADS ? s->key_dim : n_k, 1);
     if (s->values_are_keys)
         return;
     l->attn_v = tiny_weight(t, matrix, n_v, hp->n_embd);
@@ -196,6 +196,7 @@ static void draw_experts(struct tiny_model *t, uint32_t layer, enum random_kind 
         l->shared_gate = tiny_weight(t, matrix, r->n_ff_shared, n);
         l->shared_up = tiny_weight(t, matrix, r->n_ff_shared, n);
         l->shared_down = tiny_weight(t, matrix, n, r->n_ff_shared);
+        l->shared_router = maybe(t, coin(t), n, 0);
     }
     l->dense_post_norm = maybe(t, kind == RANDOM_GEMMA, n, 1);
     l->expert_norm = maybe(t, kind == RANDOM_GEMMA, n, 1);
@@ -263,7 +264,7 @@ static void draw_hparams(struct tiny_model *t, enum random_kind kind, uint32_t u
                            .activation = below(t, kind == RANDOM_GEMMA ? 3 : 4),
                            .activation_limit = 1.5f,
                            .is_parallel = below(t, 3) == 0,
-                           .norms_whole_qk = coin(t),
+                           .qk_norm = QK_NORM_HEADS + below(t, 3),
                            .embd_scale = coin(t) ? 1 : 3.5f,
                            .residual_scale = coin(t) ? 1 : 0.6f,
                            .logit_scale = coin(t) ? 1 : 0.3f,
@@ -325,9 +326,9 @@ const char *random_model_text(const struct tiny_model *t)
     const struct hparams *hp = &t->model.hparams;
     const struct router *r = &hp->router;
     int at = snprintf(text, sizeof text,
-                      "embd %u norm %d act %d parallel %d whole %d caps %g %g temp %g ple %u "
+                      "embd %u norm %d act %d parallel %d qk norm %d caps %g %g temp %g ple %u "
                       "router %u/%u groups %u/%u kind %d scores %d shared %u own %d;",
-                      hp->n_embd, hp->norm, hp->activation, hp->is_parallel, hp->norms_whole_qk,
+                      hp->n_embd, hp->norm, hp->activation, hp->is_parallel, hp->qk_norm,
                       hp->attn_softcap, hp->logit_softcap, hp->temperature_scale, hp->n_embd_layer,
                       r->n_chosen, r->n_experts, r->n_chosen_groups, r->n_groups, r->groups,
                       r->scores, r->n_ff_shared, r->norms_input);

@@ -14,6 +14,7 @@ struct test_case {
 };
 
 void test_register(struct test_case *test);
+const char *test_name(void); /* of the case that runs */
 void test_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4), noreturn));
 void test_skip(const char *why) __attribute__((noreturn));

@@ -32,7 +32,10 @@ TEST(tokenizer_directory, nothing_there)
 {
     const char *dir = token_directory(), *message = refusal(dir, 0);
     CHECK(strstr(message, dir) && strstr(message, "tokenizer.json") &&
-          strstr(message, "tokenizer.model") && strstr(message, ".tiktoken"));
+          strstr(message, "tokenizer.model") && strstr(message, ".tiktoken") &&
+          strstr(message, "tekken.json") && strstr(message, "vocab.json"));
+    token_text(dir, "vocab.json", "{}");
+    CHECK(strstr(refusal(dir, 0), "merges.txt") != NULL);
     CHECK(strstr(refusal("/no/such/directory", 0), "/no/such/directory") != NULL);
 }
 
@@ -83,6 +86,68 @@ TEST(tokenizer_directory, names_of_tokens_and_what_stands_around_a_text)
     CHECK(strstr(refusal(dir, 0), "not an object") != NULL);
     token_text(dir, "tokenizer_config.json", "{");
     CHECK(strstr(refusal(dir, 0), "tokenizer_config.json") != NULL);
+}
+
+/* A template in tokenizer.json counts more than the flags, but that no EOS is wanted. */
+TEST(tokenizer_directory, a_template_counts_more_than_flags)
+{
+    static const struct {
+        const char *config, *ids;
+    } cases[] = {
+        {"{}", "2,4,0,3"},
+        {"{\"add_bos_token\":false,\"bos_token\":\"<s>\"}", "2,4,0,3"},
+        {"{\"add_bos_token\":true,\"bos_token\":\"</s>\"}", "2,4,0,3"},
+        {"{\"add_eos_token\":true,\"eos_token\":\"</s>\"}", "2,4,0,3"},
+        {"{\"add_bos_token\":true,\"add_eos_token\":false,\"eos_token\":\"</s>\"}", "2,4"},
+    };
+    const char *dir = token_directory();
+    token_text(
+        dir, "tokenizer.json",
+        "{\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},"
+        "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}},"
+        "{\"Sequence\":{\"id\":\"A\"}},{\"SpecialToken\":{\"id\":\"e\"}}],\"special_tokens\":"
+        "{\"<s>\":{\"ids\":[2]},\"e\":{\"ids\":[0,3]}}}]}," VOCAB "}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        token_text(dir, "tokenizer_config.json", cases[i].config);
+        struct tokenizer *t = token_directory_open(dir, 0);
+        CHECK_STR(token_ids(t, "ab", TOKENIZE_ADD_SPECIAL), cases[i].ids);
+        tokenizer_close(t);
+    }
+    /* A processor without tokens says nothing. */
+    token_text(dir, "tokenizer.json", "{\"post_processor\":{\"type\":\"ByteLevel\"}," VOCAB "}");
+    token_text(dir, "tokenizer_config.json", "{\"add_bos_token\":true,\"bos_token\":\"<s>\"}");
+    struct tokenizer *t = token_directory_open(dir, 0);
+    CHECK_STR(token_ids(t, "ab", TOKENIZE_ADD_SPECIAL), "2,4");
+    tokenizer_close(t);
+}
+
+/* Families share a tokenizer: a smaller model may have no rows for the last added tokens. */
+TEST(tokenizer_directory, added_tokens_past_the_embedding_are_left_out)
+{
+    const char *dir = token_directory();
+    token_text(dir, "tokenizer.json",
+               "{\"added_tokens\":[{\"id\":3,\"content\":\"</s>\",\"special\":true},{\"id\":5,"
+               "\"content\":\"<a>\",\"special\":true},{\"id\":9,\"content\":\"ba\"}]," VOCAB "}");
+    struct tokenizer *t = token_directory_open(dir, 10);
+    CHECK_STR(token_ids(t, "ab</s>ba<a>", TOKENIZE_PARSE_SPECIAL), "4,3,9,5");
+    tokenizer_close(t);
+    for (uint32_t rows = 5; rows < 10; rows++) {
+        t = token_directory_open(dir, rows);
+        CHECK_INT(tokenizer_size(t), rows);
+        CHECK_STR(token_ids(t, "ab</s>ba<a>", TOKENIZE_PARSE_SPECIAL),
+                  rows > 5 ? "4,3,1,0,5" : "4,3,1,0,0");
+        CHECK_INT(tokenizer_find(t, "ba", 2), -1);
+        tokenizer_close(t);
+    }
+    CHECK(strstr(refusal(dir, 4), "4 rows") != NULL);
+    /* The vocabulary has the added token, too. */
+    token_text(dir, "tokenizer.json",
+               "{\"added_tokens\":[{\"id\":4,\"content\":\"ab\"}],\"model\":{\"type\":\"BPE\","
+               "\"vocab\":{\"a\":0,\"b\":1,\"ab\":4},\"merges\":[]}}");
+    t = token_directory_open(dir, 4);
+    CHECK_STR(token_ids(t, "ab", 0), "0,1");
+    tokenizer_close(t);
+    CHECK(strstr(refusal(dir, 1), "2 tokens") != NULL);
 }
 
 TEST(tokenizer_directory, every_end_token_ends)
@@ -170,6 +235,163 @@ TEST(tokenizer_directory, tiktoken)
     }
 }
 
+/* Kimi's file has another name, and its class says how text is cut. */
+TEST(tokenizer_directory, tiktoken_model)
+{
+    const char *dir = token_directory();
+    token_text(dir, "tiktoken.model",
+               "YQ== 0\nYg== 1\nYWI= 2\n5ryi 3\n5g== 4\nvKI= 5\nYea8og== 6\n5a2X 7\n5ryi5a2X 8\n");
+    CHECK(strstr(refusal(dir, 0), "pat_str") != NULL);
+    token_text(dir, "tokenizer_config.json",
+               "{\"tokenizer_class\":\"TikTokenTokenizer\",\"added_tokens_decoder\":{\"9\":"
+               "{\"content\":\"[EOS]\",\"special\":true}},\"eos_token\":\"[EOS]\"}");
+    struct tokenizer *t = token_directory_open(dir, 0);
+    CHECK_STR(token_ids(t, "a漢字[EOS]", TOKENIZE_PARSE_SPECIAL), "0,8,9");
+    CHECK_STR(token_ids(t, "ab漢", 0), "2,3");
+    CHECK(tokenizer_is_end(t, 9));
+    tokenizer_close(t);
+}
+
+/* ---- tekken.json ---- */
+
+#define TEKKEN_CONFIG                                                                              \
+    "\"config\":{\"pattern\":\" ?[a-z]+|\\\\s\",\"default_vocab_size\":8,"                         \
+    "\"default_num_special_tokens\":4}"
+#define TEKKEN_VOCAB                                                                               \
+    "\"vocab\":[{\"rank\":0,\"token_bytes\":\"YQ==\",\"token_str\":\"a\"},"                        \
+    "{\"token_bytes\":\"Yg==\",\"rank\":1},{\"rank\":2,\"token_bytes\":\"IA==\"},"                 \
+    "{\"rank\":3,\"token_bytes\":\"YWI=\",\"token_str\":null},"                                    \
+    "{\"rank\":4,\"token_bytes\":\"IGFi\"}]"
+
+TEST(tokenizer_directory, tekken)
+{
+    const char *dir = token_directory();
+    struct strbuf text = STRBUF_INIT;
+    token_text(dir, "tekken.json",
+               "{" TEKKEN_CONFIG "," TEKKEN_VOCAB ",\"image\":{},\"special_tokens\":["
+               "{\"rank\":1,\"token_str\":\"<s>\",\"is_control\":true},"
+               "{\"rank\":2,\"token_str\":\"</s>\"},"
+               "{\"rank\":0,\"token_str\":\"[THINK]\",\"is_control\":false}]}");
+    struct tokenizer *t = token_directory_open(dir, 0);
+    CHECK_INT(tokenizer_size(t), 8);
+    CHECK_INT(tokenizer_bos(t), 1);
+    CHECK_INT(tokenizer_eos(t), 2);
+    CHECK(tokenizer_is_end(t, 2) && tokenizer_is_special(t, 3) && !tokenizer_is_special(t, 0));
+    /* A rank past the model's size is none: " ab" is not there. */
+    CHECK_STR(token_ids(t, "ab ab</s><SPECIAL_3>", TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL),
+              "1,7,6,7,2,3");
+    CHECK_STR(token_ids(t, "[THINK]b", 0), "0,5");
+    tokenizer_decode(t, (int32_t[]){1, 0, 7, 2}, 4, false, &text);
+    CHECK_STR(strbuf_str(&text), "[THINK]ab");
+    strbuf_free(&text);
+    tokenizer_close(t);
+    /* Without a list they are the first version's. */
+    token_text(dir, "tekken.json", "{" TEKKEN_CONFIG "," TEKKEN_VOCAB ",\"special_tokens\":null}");
+    t = token_directory_open(dir, 0);
+    CHECK_STR(token_ids(t, "[INST]a</s>", TOKENIZE_PARSE_SPECIAL), "3,4,2");
+    tokenizer_close(t);
+}
+
+TEST(tokenizer_directory, tekken_is_damaged)
+{
+    static const char *const damaged[] = {
+        "",
+        "[]",
+        "{",
+        "{}",
+        "{" TEKKEN_CONFIG "}",
+        "{" TEKKEN_VOCAB "," TEKKEN_CONFIG "}",
+        "{" TEKKEN_CONFIG "," TEKKEN_CONFIG "," TEKKEN_VOCAB "}",
+        "{" TEKKEN_CONFIG "," TEKKEN_VOCAB "," TEKKEN_VOCAB "}",
+        "{" TEKKEN_CONFIG "," TEKKEN_VOCAB,
+        "{" TEKKEN_CONFIG "," TEKKEN_VOCAB "}x",
+        "{" TEKKEN_CONFIG ",\"vocab\":{}}",
+        "{" TEKKEN_CONFIG ",\"vocab\":[1]}",
+        "{" TEKKEN_CONFIG ",\"vocab\":[{}]}",
+        "{" TEKKEN_CONFIG ",\"vocab\":[{\"rank\":0}]}",
+        "{" TEKKEN_CONFIG ",\"vocab\":[{\"rank\":-1,\"token_bytes\":\"YQ==\"}]}",
+        "{" TEKKEN_CONFIG ",\"vocab\":[{\"rank\":0,\"token_bytes\":\"*\"}]}",
+        "{" TEKKEN_CONFIG ",\"vocab\":[{\"rank\":0,\"token_bytes\":\"\"}]}",
+        "{" TEKKEN_CONFIG ",\"vocab\":[{\"rank\":0,\"token_bytes\":\"YQ==\"},"
+        "{\"rank\":0,\"token_bytes\":\"Yg==\"}]}",
+        "{" TEKKEN_CONFIG "," TEKKEN_VOCAB ",\"special_tokens\":{}}",
+        "{" TEKKEN_CONFIG "," TEKKEN_VOCAB
+        ",\"special_tokens\":[{\"rank\":4,\"token_str\":\"x\"}]}",
+        "{" TEKKEN_CONFIG "," TEKKEN_VOCAB ",\"special_tokens\":[{\"rank\":1}]}",
+        "{\"config\":{\"default_vocab_size\":8,\"default_num_special_tokens\":4}," TEKKEN_VOCAB "}",
+        "{\"config\":{\"pattern\":\"(\",\"default_vocab_size\":8,\"default_num_special_tokens\":4}"
+        "," TEKKEN_VOCAB "}",
+        "{\"config\":{\"pattern\":\"a\",\"default_vocab_size\":3,\"default_num_special_tokens\":4}"
+        "," TEKKEN_VOCAB "}",
+        "{\"config\":{\"pattern\":\"a\",\"default_vocab_size\":99999999999,"
+        "\"default_num_special_tokens\":4}," TEKKEN_VOCAB "}",
+    };
+    const char *dir = token_directory();
+    for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
+        token_text(dir, "tekken.json", damaged[i]);
+        const char *message = refusal(dir, 0);
+        if (!strstr(message, "tekken.json"))
+            test_fail(__FILE__, __LINE__, "%s: %s", damaged[i], message);
+    }
+}
+
+/* ---- vocab.json and merges.txt ---- */
+
+TEST(tokenizer_directory, vocab_and_merges)
+{
+    const char *dir = token_directory();
+    token_text(dir, "vocab.json",
+               "{\"a\":0,\"b\":1,\"\\u0120\":2,\"ab\":3,\"\\u0120ab\":4,\"1\":5,\"11\":6,"
+               "\"<|endoftext|>\":7}");
+    token_text(dir, "merges.txt", "#version: 0.2\na b\r\n\xc4\xa0 ab\n\n1 1");
+    struct tokenizer *t = token_directory_open(dir, 0);
+    CHECK_STR(token_ids(t, "ab ab11<|endoftext|>", TOKENIZE_PARSE_SPECIAL), "3,4,6,7");
+    CHECK(tokenizer_is_special(t, 7) && tokenizer_is_end(t, 7));
+    tokenizer_close(t);
+    /* The class says how numbers are cut; tokens that were added later, and which are special. */
+    token_text(dir, "tokenizer_config.json",
+               "{\"tokenizer_class\":\"Qwen2Tokenizer\",\"eos_token\":\"<e>\"}");
+    token_text(dir, "added_tokens.json", "{\"<e>\":8,\"<x>\":9,\"<y>\":10}");
+    token_text(dir, "special_tokens_map.json",
+               "{\"additional_special_tokens\":[\"<x>\"],\"eos_token\":{\"content\":\"<e>\"}}");
+    t = token_directory_open(dir, 0);
+    CHECK_STR(token_ids(t, "ab11<e><x><y>", TOKENIZE_PARSE_SPECIAL), "3,5,5,8,9,10");
+    CHECK(tokenizer_is_special(t, 8) && tokenizer_is_special(t, 9) && !tokenizer_is_special(t, 10));
+    CHECK_INT(tokenizer_eos(t), 8);
+    tokenizer_close(t);
+    token_text(dir, "tokenizer_config.json", "{\"add_prefix_space\":true}");
+    t = token_directory_open(dir, 0);
+    CHECK_STR(token_ids(t, "ab", 0), "4");
+    tokenizer_close(t);
+}
+
+TEST(tokenizer_directory, vocab_and_merges_are_damaged)
+{
+    static const char *const damaged[][3] = {
+        {"[]", "a b", "{}"},
+        {"{\"a\":0,", "", "{}"},
+        {"{\"a\":0}x", "", "{}"},
+        {"{\"a\":0,\"b\":0}", "", "{}"},
+        {"{\"a\":0,\"b\":1}", "a b", "{}"},
+        {"{\"a\":0,\"b\":1,\"ab\":2}", "ab", "{}"},
+        {"{\"a\":0,\"b\":1,\"ab\":2}", "a b c", "{}"},
+        {"{\"a\":0,\"b\":1,\"ab\":2}", "a ", "{}"},
+        {"{\"a\":0,\"b\":1,\"ab\":2}", " b", "{}"},
+        {"{\"a\":0}", "", "{\"x\":\"1\"}"},
+        {"{\"a\":0}", "", "{\"x\":99999999}"},
+        {"{}", "", "{}"},
+    };
+    const char *dir = token_directory();
+    for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
+        token_text(dir, "vocab.json", damaged[i][0]);
+        token_text(dir, "merges.txt", damaged[i][1]);
+        token_text(dir, "added_tokens.json", damaged[i][2]);
+        const char *message = refusal(dir, 0);
+        if (!strstr(message, "vocab.json"))
+            test_fail(__FILE__, __LINE__, "%zu: %s", i, message);
+    }
+}
+
 /* ---- SentencePiece ---- */
 
 static void add_varint(struct strbuf *to, uint64_t value)
@@ -242,6 +464,53 @@ TEST(tokenizer_directory, sentencepiece)
     t = token_directory_open(dir, 0);
     CHECK_STR(token_ids(t, "  ab   a ", 0), "3,6,7");
     tokenizer_close(t);
+    strbuf_free(&model);
+}
+
+/* A charsmap that replaces one byte, as a normalizer_spec. */
+static struct strbuf one_rule(unsigned char byte, const char *to)
+{
+    uint32_t units[512] = {1u << 10};
+    struct strbuf map = STRBUF_INIT, spec = STRBUF_INIT;
+    units[1 ^ byte] = 1u << 10 | 1u << 8 | byte;
+    units[byte] = 1u << 31;
+    uint32_t size = sizeof units;
+    strbuf_add(&map, &size, sizeof size);
+    strbuf_add(&map, units, sizeof units);
+    strbuf_add(&map, to, strlen(to) + 1);
+    add_bytes(&spec, 2, map.data, map.len);
+    strbuf_free(&map);
+    return spec;
+}
+
+static void write_with_rule(const char *dir, unsigned char byte, const char *to)
+{
+    struct strbuf spec = one_rule(byte, to), model = make_model(BPE, spec.data, spec.len);
+    token_file(dir, "tokenizer.model", model.data, model.len);
+    strbuf_free(&spec);
+    strbuf_free(&model);
+}
+
+/* No rule makes half a character, or takes one: the steps behind it see valid UTF-8. */
+TEST(tokenizer_directory, hostile_charsmaps)
+{
+    const char *dir = token_directory();
+    write_with_rule(dir, 'x', "ab");
+    struct tokenizer *t = token_directory_open(dir, 0);
+    CHECK_STR(token_ids(t, "xa", 0), "3,6,4");
+    tokenizer_close(t);
+    write_with_rule(dir, 0xc3, "b"); /* the first half of é */
+    t = token_directory_open(dir, 0);
+    CHECK_STR(token_ids(t, "aéb", 0), "7,0,5");
+    tokenizer_close(t);
+    write_with_rule(dir, 'x', "\xff");
+    CHECK(strstr(refusal(dir, 0), "not UTF-8") != NULL);
+    write_with_rule(dir, 'x', "\xe2\x96");
+    CHECK(strstr(refusal(dir, 0), "not UTF-8") != NULL);
+    struct strbuf model = make_model(BPE, KEEP);
+    add_piece(&model, "\x81", 0, 4);
+    token_file(dir, "tokenizer.model", model.data, model.len);
+    CHECK(strstr(refusal(dir, 0), "added token 9 is not UTF-8") != NULL);
     strbuf_free(&model);
 }
 

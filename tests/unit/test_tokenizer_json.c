@@ -250,9 +250,11 @@ TEST(tokenizer_json, nesting_ends)
 
 TEST(tokenizer_json, bad_patterns_are_refused)
 {
-    static const char *const patterns[] = {"(",      "[a",    "a{2,1}", "[a&&b]",
-                                           "[a[b]]", "\\\\p", "\\\\",   "\\\\p{No such}",
-                                           "(?<n>",  "*a",    "[[:x"};
+    static const char *const patterns[] = {"(",      "[a",        "a{2,1}",    "[^a&&b]",
+                                           "[a[b]]", "\\\\p",     "\\\\",      "\\\\p{No such}",
+                                           "(?<n>",  "*a",        "[[:x",      "[a&&]",
+                                           "[&&a]",  "[a&&^b]",   "[a&&[b]c]", "[a&&[b&&c]]",
+                                           "{,2}",   "[[:foo:]]", "[[:]]",     "[[:^alpha:]]"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         char text[512];
         snprintf(
@@ -261,6 +263,8 @@ TEST(tokenizer_json, bad_patterns_are_refused)
             "\"Isolated\",\"invert\":false}," MODEL "}",
             patterns[i]);
         check_refused(text, "regular expression");
+        if (strstr(patterns[i], ":^alpha:"))
+            check_refused(text, "[:^alpha:] is not supported");
     }
     check_refused(
         "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}," MODEL "}",
@@ -268,6 +272,79 @@ TEST(tokenizer_json, bad_patterns_are_refused)
     check_refused(
         "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"_w==\"}," MODEL "}",
         "precompiled_charsmap");
+}
+
+/* A charsmap in base64 whose trie replaces the byte by the text at `place`. */
+static void add_charsmap(struct strbuf *out, unsigned char byte, uint32_t place, const char *texts)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    uint32_t units[512] = {1u << 10}, size = sizeof units;
+    struct strbuf map = STRBUF_INIT;
+    units[1 ^ byte] = 1u << 10 | 1u << 8 | byte;
+    units[byte] = 1u << 31 | place;
+    strbuf_add(&map, &size, sizeof size);
+    strbuf_add(&map, units, sizeof units);
+    strbuf_add(&map, texts, strlen(texts) + 1);
+    for (size_t bit = 0; bit < 8 * map.len; bit += 6) {
+        unsigned char at = (unsigned char)map.data[bit / 8];
+        unsigned char next = bit / 8 + 1 < map.len ? (unsigned char)map.data[bit / 8 + 1] : 0;
+        strbuf_addc(out, digits[(unsigned)(at << 8 | next) >> (10 - bit % 8) & 63]);
+    }
+    strbuf_free(&map);
+}
+
+/* Steps behind a charsmap never see a part of a character. */
+TEST(tokenizer_json, hostile_charsmaps)
+{
+    static const char *const behind[] = {
+        "{\"type\":\"NFC\"}",
+        "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[\\\\p{L}\\\\p{M}]+|.+?(?=x)\"},"
+        "\"content\":\"b\"}"};
+    for (size_t i = 0; i < 6; i++) {
+        struct strbuf text = STRBUF_INIT;
+        strbuf_adds(&text, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":"
+                           "\"Precompiled\",\"precompiled_charsmap\":\"");
+        /* The place may be in the middle of a character, which then is no rule. */
+        add_charsmap(&text, 'a', i / 2, i < 2 ? "\xf4" : "éb");
+        strbuf_addf(&text, "\"},%s]}," DECODER MODEL "}", behind[i % 2]);
+        if (i < 2) {
+            check_refused(strbuf_str(&text), "not UTF-8");
+        } else {
+            struct tokenizer *t = open_text(strbuf_str(&text));
+            CHECK_STR(token_ids(t, "bab", 0), i % 2 ? "1" : i == 2 ? "1,2" : "1,1,1");
+            tokenizer_close(t);
+        }
+        strbuf_free(&text);
+    }
+}
+
+/* ByteFallback makes halves of characters, which a Replace behind it must not look at. */
+TEST(tokenizer_json, decoders_see_whole_characters)
+{
+    struct tokenizer *t = open_text(
+        "{\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"},{\"type\":"
+        "\"Replace\",\"pattern\":{\"Regex\":\"[\\\\p{L}\\\\p{M}]+|.+?(?=x)|\\\\b\"},\"content\":"
+        "\"-\"}]},\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"<0xF4>\":0,\"<"
+        "0xC3>\":"
+        "1,\"<0xA9>\":2,\"<0x61>\":3,\"é\":4,\"a¿b\":5,\"¿¿\":6},\"merges\":[]}}");
+    struct strbuf text = STRBUF_INIT;
+    tokenizer_decode(t, (int32_t[]){0, 1, 2, 3, 4, 5, 6}, 7, false, &text);
+    CHECK_STR(strbuf_str(&text), "\xf4\xc3\xa9---¿-¿¿");
+    strbuf_free(&text);
+    tokenizer_close(t);
+}
+
+/* The search goes on by characters, not by bytes. */
+TEST(tokenizer_json, a_pattern_of_empty_matches_in_a_decoder)
+{
+    struct tokenizer *t = open_text(
+        "{\"decoder\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x*\"},\"content\":\"-\"},"
+        "\"model\":{\"type\":\"BPE\",\"vocab\":{\"é日x\":0},\"merges\":[]}}");
+    struct strbuf text = STRBUF_INIT;
+    tokenizer_decode(t, (int32_t[]){0}, 1, false, &text);
+    CHECK_STR(strbuf_str(&text), "-é-日-");
+    strbuf_free(&text);
+    tokenizer_close(t);
 }
 
 /* A pattern that takes for ever on a text ends with an error of that text. */

@@ -38,7 +38,7 @@ static struct tokenizer *open_safely(struct vocab *v)
 
 static struct vocab good(const char *model)
 {
-    struct vocab v = {.model = model};
+    struct vocab v = {.model = model, .pre = "gpt-2"};
     vocab_token(&v, "<unk>", 2);
     vocab_token(&v, "a", 1);
     vocab_token(&v, "b", 1);
@@ -49,7 +49,7 @@ static struct vocab good(const char *model)
 TEST(tokenizer_load, model_is_missing_or_strange)
 {
     struct vocab v = good(NULL);
-    check_refused(&v, "tokenizer.ggml.model", "known are gpt2 and llama");
+    check_refused(&v, "tokenizer.ggml.model", "known are gpt2, llama and gemma4");
     v = good("bert");
     check_refused(&v, "tokenizer.ggml.model", "bert");
     v = good(NULL);
@@ -65,13 +65,43 @@ TEST(tokenizer_load, pre_is_unknown)
     v = good("gpt2");
     v.pre = "qwen2x";
     check_refused(&v, "tokenizer.ggml.pre",
-                  "known are: default, gpt2, gpt-2, smollm, qwen2, llama-bpe, llama3, llama-v3");
+                  "\"qwen2x\", and how that cuts text into words is not known here");
     v = good("gpt2");
     v.pre = "";
     check_refused(&v, "tokenizer.ggml.pre", "not known");
     v = good("gpt2");
+    v.pre = NULL;
     build_key_bool(&v.more, "tokenizer.ggml.pre", true);
     check_refused(&v, "tokenizer.ggml.pre", "not a string");
+}
+
+/* Characters merge by rank; spaces are marks, also inside of merges, and bytes stand in for what is
+ * no token, whatever their type. */
+TEST(tokenizer_load, gemma4)
+{
+    struct vocab v = {.model = "gemma4", .pre = "is not looked at", .no_scores = true};
+    static const char *const tokens[] = {"<bos>",    "a",  "b",    "\u2581", "ab",
+                                         "\u2581ab", "\n", "\n\n", "<0xC3>", "<0xA9>"};
+    for (uint32_t i = 0; i < 10; i++)
+        vocab_token(&v, tokens[i], i == 0 ? 3 : i == 8 ? 6 : 1);
+    vocab_merge(&v, "a b");
+    vocab_merge(&v, "\u2581 ab");
+    vocab_merge(&v, "\n \n");
+    build_key_u32(&v.more, "tokenizer.ggml.bos_token_id", 0);
+    struct tokenizer *t = open_safely(&v);
+    struct strbuf text = STRBUF_INIT;
+    struct token_list ids = {0};
+    struct error err = {0};
+    CHECK_INT(tokenizer_encode(t, "ab ab\n\n\xc3\xa9 a", 12, TOKENIZE_ADD_SPECIAL, &ids, &err), 0);
+    static const int32_t expected[] = {0, 4, 5, 7, 8, 9, 3, 1};
+    CHECK_INT(ids.len, 8);
+    for (size_t i = 0; i < 8; i++)
+        CHECK_INT(ids.ids[i], expected[i]);
+    tokenizer_decode(t, ids.ids, ids.len, false, &text);
+    CHECK_STR(strbuf_str(&text), "ab ab\n\n\xc3\xa9 a");
+    token_list_free(&ids);
+    strbuf_free(&text);
+    tokenizer_close(t);
 }
 
 TEST(tokenizer_load, tokens_are_missing_or_no_strings)

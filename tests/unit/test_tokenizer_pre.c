@@ -8,24 +8,29 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/utf8.h"
-#include "prompt/tokenizer_internal.h"
+#include "prompt/tokenizer_families.h"
 #include "test_tokenizer_regex.h"
 
-static struct pre_tokenizer *open_pre(const char *name, struct pre_options *options)
+/* The scanner of a family that has one, which must do all that the family does. */
+static struct pre_tokenizer *open_pre(const char *name)
 {
-    struct pre_tokenizer *pre = NULL;
     struct error err = {0};
-    struct gguf_string string = {name, strlen(name)};
-    if (pre_tokenizer_open(&pre, string, "a file", options, &err) != 0)
-        test_fail(__FILE__, __LINE__, "%s", err.message);
+    const struct pre_family *family = pre_family_find(name, strlen(name));
+    struct tokenizer *t = tokenizer_new(TOKENIZER_BPE, 1, &err);
+    if (!family || !t || pre_family_apply(family, t, &err) != 0)
+        test_fail(__FILE__, __LINE__, "%s: %s", name, err.message);
+    CHECK_INT(t->n_pre, 1);
+    CHECK_INT(t->pre[0].kind, PRE_SCAN);
+    struct pre_tokenizer *pre = t->pre[0].scanner;
+    t->pre[0].scanner = NULL;
+    tokenizer_close(t);
     return pre;
 }
 
 /* The words of the text, with a bar between. */
 static void check_words(const char *name, const char *text, const char *expected)
 {
-    struct pre_options options;
-    struct pre_tokenizer *pre = open_pre(name, &options);
+    struct pre_tokenizer *pre = open_pre(name);
     struct strbuf words = STRBUF_INIT;
     size_t len = strlen(text);
     for (size_t at = 0, end; at < len; at = end) {
@@ -81,24 +86,11 @@ TEST(tokenizer_pre, letters_and_numbers_of_unicode_16)
                 "\U00011bf0|\U00011bf1| |\U00011de0|!");
 }
 
-TEST(tokenizer_pre, options)
-{
-    const char *const names[] = {"default", "gpt2",      "gpt-2",  "smollm",
-                                 "qwen2",   "llama-bpe", "llama3", "llama-v3"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct pre_options options;
-        pre_tokenizer_close(open_pre(names[i], &options));
-        CHECK_INT(options.add_bos, i >= 5);
-        CHECK_INT(options.ignore_merges, i >= 5);
-    }
-}
-
 TEST(tokenizer_pre, twelve_million_spaces)
 {
     size_t len = 12000000;
     char *text = malloc(len);
-    struct pre_options options;
-    struct pre_tokenizer *pre = open_pre("qwen2", &options);
+    struct pre_tokenizer *pre = open_pre("qwen2");
     memset(text, ' ', len);
     text[len - 1] = 'x';
     CHECK_INT(pre_tokenizer_word(pre, text, len, 0), len - 2);
@@ -118,8 +110,7 @@ struct both {
 static void both_open(struct both *b)
 {
     for (int i = 0; i < N_REGEX_PRES; i++) {
-        struct pre_options options;
-        b->pre[i] = open_pre(regex_pres[i].name, &options);
+        b->pre[i] = open_pre(regex_pres[i].name);
         regex_pre_open(&b->regex[i], i);
     }
 }

@@ -18,16 +18,18 @@ static float temperature(const struct hparams *hp, uint32_t position)
     return (float)(1 + hp->temperature_scale * log(1 + periods));
 }
 
-static void norm_heads(const struct pass *p, const float *weight, bool whole, float *x,
+static void norm_heads(const struct pass *p, const float *weight, enum qk_norm kind, float *x,
                        uint32_t n_heads, uint32_t dim)
 {
     const struct hparams *hp = p->hp;
-    if (whole) {
+    if (kind == QK_NORM_WHOLE) {
         p->elementwise->norm(hp->norm, x, weight, x, n_heads * dim, hp->norm_eps);
         return;
     }
-    for (uint32_t h = 0; h < n_heads; h++)
-        p->elementwise->norm(hp->norm, x + h * dim, weight, x + h * dim, dim, hp->norm_eps);
+    for (uint32_t h = 0; h < n_heads; h++) {
+        const float *own = kind == QK_NORM_EACH_HEAD ? weight + h * dim : weight;
+        p->elementwise->norm(hp->norm, x + h * dim, own, x + h * dim, dim, hp->norm_eps);
+    }
 }
 
 /* Turns a part of each head, from its first value on, for a row of the batch. */
@@ -64,13 +66,13 @@ static void place_row(const struct pass *p, uint32_t layer, size_t r, size_t loc
 {
     const struct layer_weights *w = &p->e->model->layers[layer];
     const struct layer_shape *shape = &p->hp->layers[layer];
-    bool whole = p->hp->norms_whole_qk;
+    enum qk_norm kind = p->hp->qk_norm;
     uint32_t n_q = shape->n_heads * shape->key_dim, n_k = shape->n_kv_heads * shape->key_dim;
     uint32_t n_v = shape->n_kv_heads * shape->value_dim;
     float *q = p->e->state.q + r * n_q, *k = p->rows->k + local * n_k,
           *v = p->rows->v + local * n_v;
     if (w->q_norm)
-        norm_heads(p, w->q_norm, whole, q, shape->n_heads, shape->key_dim);
+        norm_heads(p, w->q_norm, kind, q, shape->n_heads, shape->key_dim);
     turn_heads(p, layer, r, q, shape->n_heads, shape->key_dim);
     if (p->hp->temperature_scale != 0.0f)
         p->elementwise->scale(q, temperature(p->hp, p->e->batch->rows[r].position), n_q);
@@ -79,9 +81,9 @@ static void place_row(const struct pass *p, uint32_t layer, size_t r, size_t loc
     if (shape->values_are_keys)
         memcpy(v, k, n_v * sizeof *v);
     if (w->k_norm)
-        norm_heads(p, w->k_norm, whole, k, shape->n_kv_heads, shape->key_dim);
+        norm_heads(p, w->k_norm, kind, k, shape->n_kv_heads, shape->key_dim);
     if (shape->norms_values)
-        norm_heads(p, NULL, false, v, shape->n_kv_heads, shape->value_dim);
+        norm_heads(p, NULL, QK_NORM_HEADS, v, shape->n_kv_heads, shape->value_dim);
     turn_heads(p, layer, r, k, shape->n_kv_heads, shape->key_dim);
     store_row(p, layer, r, k, v);
 }

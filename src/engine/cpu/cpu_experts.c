@@ -236,6 +236,20 @@ static float *add_experts(const struct pass *p, size_t row)
     return sum;
 }
 
+/* How much the shared experts count for a row. */
+static float shared_share(const struct pass *p, const struct mixture *m, size_t row)
+{
+    const float *x = m->in.x + row * p->hp->n_embd, *w = m->weights->shared_router;
+    if (!w)
+        return 1.0f;
+    double sum = 0;
+    for (uint32_t i = 0; i < p->hp->n_embd; i++)
+        sum += (double)x[i] * w[i];
+    float share = (float)sum;
+    p->elementwise->sigmoid(&share, 1);
+    return share;
+}
+
 static void end_row(const struct pass *p, const struct mixture *m, uint32_t row,
                     const struct block_end *end)
 {
@@ -250,7 +264,8 @@ static void end_row(const struct pass *p, const struct mixture *m, uint32_t row,
     if (m->layer->gate)
         p->elementwise->add_scaled(sum, dense, 1.0f, n);
     if (m->layer->shared_gate)
-        p->elementwise->add_scaled(sum, p->rows->shared_added + (size_t)row * n, 1.0f, n);
+        p->elementwise->add_scaled(sum, p->rows->shared_added + (size_t)row * n,
+                                   shared_share(p, m, row), n);
     pass_end_row(p, row, sum, end);
 }
 
