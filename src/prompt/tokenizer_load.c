@@ -156,6 +156,25 @@ static int load_tokens(struct load *l)
 }
 
 /* The tokens that are cut out of texts. */
+static bool string_is(struct gguf_string s, const char *text)
+{
+    return s.len == strlen(text) && memcmp(s.bytes, text, s.len) == 0;
+}
+
+/* GGUF cannot say that a token takes the white space behind it. Phi 3's do, all but these. */
+static bool takes_space_behind(const struct load *l, uint32_t id)
+{
+    static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
+    struct gguf_string arch, spelling = l->t->tokens[id];
+    if (l->family || !gguf_get_string(l->gguf, "general.architecture", &arch) ||
+        !string_is(arch, "phi3"))
+        return false;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (string_is(spelling, others[i]))
+            return false;
+    return true;
+}
+
 static int load_specials(struct load *l)
 {
     struct tokenizer *t = l->t;
@@ -164,6 +183,8 @@ static int load_specials(struct load *l)
         if (!special && t->types[id] != TOKEN_USER_DEFINED)
             continue;
         struct added_token token = {t->tokens[id], (int32_t)id, special ? ADDED_SPECIAL : 0};
+        if (takes_space_behind(l, id))
+            token.flags |= ADDED_RSTRIP;
         if (special_list_add(&t->added, token, l->err) != 0)
             return -1;
     }
@@ -444,11 +465,6 @@ static int load_json(struct load *l, struct gguf_string json, uint32_t n_tokens)
     return failed ? -1 : 0;
 }
 
-static bool is_model(struct gguf_string model, const char *name)
-{
-    return model.len == strlen(name) && memcmp(model.bytes, name, model.len) == 0;
-}
-
 int tokenizer_open(struct tokenizer **out, const struct gguf *gguf, struct error *err)
 {
     struct load l = {.gguf = gguf, .err = err};
@@ -469,8 +485,8 @@ int tokenizer_open(struct tokenizer **out, const struct gguf *gguf, struct error
             tokenizer_close(l.t);
         return status;
     }
-    bool spm = is_model(model, "llama"), gemma = is_model(model, "gemma4");
-    if (!spm && !gemma && !is_model(model, "gpt2"))
+    bool spm = string_is(model, "llama"), gemma = string_is(model, "gemma4");
+    if (!spm && !gemma && !string_is(model, "gpt2"))
         return bad(&l, "tokenizer.ggml.model", "is \"%.*s\"; known are gpt2, llama and gemma4",
                    SHOWN(model));
     if (!spm && find_family(&l, gemma) != 0)

@@ -104,6 +104,29 @@ TEST(tokenizer_load, gemma4)
     tokenizer_close(t);
 }
 
+/* Its tokens take the white space behind them, which no key of the file says. */
+TEST(tokenizer_load, phi3)
+{
+    for (int is_phi = 0; is_phi < 2; is_phi++) {
+        struct vocab v = {.model = "llama"};
+        static const char *const tokens[] = {"<unk>", "<s>", "<|user|>", "a", "\n"};
+        for (uint32_t i = 0; i < 5; i++)
+            vocab_token(&v, tokens[i], i == 0 ? 2 : i < 3 ? 3 : 1);
+        build_key_bool(&v.more, "tokenizer.ggml.add_space_prefix", false);
+        build_key_string(&v.more, "general.architecture", is_phi ? "phi3" : "llama");
+        struct tokenizer *t = open_safely(&v);
+        struct token_list ids = {0};
+        struct error err = {0};
+        CHECK_INT(tokenizer_encode(t, "<s>\n<|user|>\na", 14, TOKENIZE_PARSE_SPECIAL, &ids, &err),
+                  0);
+        CHECK_INT(ids.len, is_phi ? 4 : 5);
+        CHECK_INT(ids.ids[1], 4);
+        CHECK_INT(ids.ids[3], is_phi ? 3 : 4);
+        token_list_free(&ids);
+        tokenizer_close(t);
+    }
+}
+
 TEST(tokenizer_load, tokens_are_missing_or_no_strings)
 {
     struct vocab v = {.model = "gpt2"};
