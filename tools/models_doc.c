@@ -59,7 +59,7 @@ static const char directories[] = "- **Directories**: F32, F16, BF16; FP8 (E4M3)
                                   "  gpt-oss has it; MLX's affine 1 to 8 bits in groups of 32, 64 "
                                   "or 128, mxfp4, mxfp8 and nvfp4, with\n"
                                   "  settings for single modules. AWQ, GPTQ, bitsandbytes and "
-                                  "compressed-tensors are refused by name.\n";
+                                  "compressed-tensors (but FP8) are refused by name.\n";
 
 static const char example[] =
     "\n## A new family\n\n"
@@ -117,7 +117,7 @@ int main(void)
     fputs(directories, stdout);
     printf("- **Quantised as they are loaded** (`--quantize`), or written again as a GGUF file "
            "(`radish "
-           "quantize\n  IN.gguf OUT.gguf --type q4_k`): %s.\n",
+           "quantize\n  IN OUT.gguf --type q4_k`, of a file or a directory, with its tokenizer and template): %s.\n",
            quantize_names());
     fputs(example, stdout);
     if (print_added("tests/unit/made_up_row.inc", ""))
