@@ -117,7 +117,8 @@ int main(void)
     fputs(directories, stdout);
     printf("- **Quantised as they are loaded** (`--quantize`), or written again as a GGUF file "
            "(`radish "
-           "quantize\n  IN OUT.gguf --type q4_k`, of a file or a directory, with its tokenizer and template): %s.\n",
+           "quantize\n  IN OUT.gguf --type q4_k`, of a file or a directory, with its tokenizer and "
+           "template): %s.\n",
            quantize_names());
     fputs(example, stdout);
     if (print_added("tests/unit/made_up_row.inc", ""))

@@ -87,7 +87,7 @@ static void check_form(const struct golden *g, const char *name, const struct go
 {
     struct requantize_options options = {.type = TENSOR_F32};
     struct model_options again = {.context = g->context};
-    struct requantize_result result;
+    struct requantize_result result = {0};
     struct model before, after;
     struct error err;
     const char *to = scratch("to.gguf");
@@ -138,7 +138,7 @@ TEST(gguf_export, a_file_gives_the_logits_of_its_directory)
 TEST(gguf_export, mxfp4_is_kept)
 {
     struct requantize_options options = {.type = TENSOR_Q8_0};
-    struct requantize_result result;
+    struct requantize_result result = {0};
     struct golden g;
     struct model m, after;
     struct error err;
@@ -177,7 +177,7 @@ TEST(gguf_export, eight_bit_floats)
     const struct tensor_source source = {
         .name = "blk.0.attn_q.weight", .parts = &w, .n_parts = 1, .n_dims = 2, .dims = {32, 2}};
     struct requantize_options options = {.type = TENSOR_Q8_0};
-    struct requantize_result result;
+    struct requantize_result result = {0};
     struct parallel *pool = open_pool();
     struct error err = {0};
     for (size_t i = 0; i < sizeof values; i++)
@@ -223,7 +223,7 @@ static void change_config(const char *from, const char *to)
 TEST(gguf_export, what_gguf_cannot_say_is_refused)
 {
     struct requantize_options options = {.type = TENSOR_F32};
-    struct requantize_result result;
+    struct requantize_result result = {0};
     struct golden g;
     struct model m;
     struct error err = {0};
@@ -242,7 +242,7 @@ TEST(gguf_export, what_gguf_cannot_say_is_refused)
 TEST(gguf_export, bad_places_and_full_disks)
 {
     struct requantize_options options = {.type = TENSOR_F32};
-    struct requantize_result result;
+    struct requantize_result result = {0};
     struct golden g;
     struct model m;
     struct error err = {0};
@@ -265,7 +265,7 @@ TEST(gguf_export, bad_places_and_full_disks)
 TEST(gguf_export, no_memory)
 {
     struct requantize_options options = {.type = TENSOR_F16};
-    struct requantize_result result;
+    struct requantize_result result = {0};
     struct parallel *pool = open_pool();
     struct gguf_writer none = {0};
     struct golden g;
