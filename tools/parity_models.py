@@ -25,7 +25,8 @@ form may be) it is 1e-2, with --activations q16; with the default's 8 bits activ
 which sends some tokens to other experts, so that their error, the median over the positions, is
 only shown beside it. "least" is the feature that moves the golden's logits least when it is turned
 off: what a row proves.
-A form that is refused prints why. Exit 1 when an error is past the bound or bits differ.
+A form that is refused prints why. Exit 1 when an error is past the bound, bits differ, or a directory
+is refused. The made-up row is not in the table, so it is left to the unit tests.
 """
 
 import argparse
@@ -239,7 +240,8 @@ def note(radish, golden, form, path, plain):
 
 
 def row_report(radish, golden, paths, refusals):
-    """Prints a line for each form; gives whether all that ran are right."""
+    """Prints a line for each form; gives whether all are right. What the converter makes of a row may
+    be no model that anyone could run."""
     least = min(golden["features"], key=lambda feature: feature["moves"])
     print(f"{golden['name']:22} least {least['moves']:.1e} ({least['name']} of "
           f"{len(golden['features'])})")
@@ -250,6 +252,7 @@ def row_report(radish, golden, paths, refusals):
             logits, text, wrong = note(radish, golden, form, path, plain)
         if text is None:
             print(f"    {form:10} refused: {wrong[:110]}")
+            good &= form.startswith("gguf")
             continue
         if form == "plain":
             plain = logits
@@ -268,8 +271,8 @@ def main():
     parser.add_argument("--keep", type=Path, help="keep directories and GGUF files here")
     options = parser.parse_args()
     paths = sorted(options.goldens.glob("*.json"))
-    goldens = [model_draw.read_golden(path) for path in paths
-               if not options.rows or path.stem in options.rows]
+    goldens = [model_draw.read_golden(path) for path in paths if path.stem != "made_up" and
+               (not options.rows or path.stem in options.rows)]
     if not goldens:
         parser.error("no such row")
     with tempfile.TemporaryDirectory() as temporary:
