@@ -98,21 +98,16 @@ int prefix_tree_open(struct prefix_tree **out, const struct prefix_tree_options 
                      struct error *err);
 void prefix_tree_close(struct prefix_tree *t); /* gives every page back */
 
-/* The tree's own: where a walk down it ended. */
-struct match {
-    node_id node;    /* the deepest node that the tokens enter */
-    uint32_t page;   /* its last page that they match */
-    uint32_t beyond; /* its positions behind that page */
-    uint32_t length; /* tokens matched on the walk */
-};
-
 /* What a lookup found. It serves prefix_tree_acquire and prefix_tree_explain for the same query.
  * They look up again if the tree has changed since; one of all zeros is always looked up again. */
 struct tree_match {
     uint32_t length; /* tokens up to the deepest resume point, where a sequence may be cut */
     uint32_t walked; /* tokens that the tree has, whether or not a sequence can go on after them */
-    struct match end, walked_end;
+    /* The tree's own: where it began, and where the `length` tokens end. */
     node_id root;
+    node_id node;     /* the deepest node that they enter */
+    uint32_t page;    /* its last page that they match */
+    uint32_t beyond;  /* its positions behind that page */
     uint64_t version; /* of the tree */
 };
 
