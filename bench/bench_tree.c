@@ -34,9 +34,11 @@ enum {
     BURST = 1024, /* nodes in the largest call of evict */
 };
 
-enum { MATCH, ACQUIRE, INSERT, UNLOCK, EVICT, EXPIRE, EVICT_IN_ORDER, CALLS };
-static const char *const call_names[] = {"match", "acquire", "insert",        "unlock",
-                                         "evict", "expire",  "evict in order"};
+enum { MATCH, ACQUIRE, ADMIT, INSERT, UNLOCK, EVICT, EXPIRE, EVICT_IN_ORDER, CALLS };
+static const char *const call_names[] = {
+    "match", "acquire", "match and acquire", "insert", "unlock",
+    "evict", "expire",  "evict in order",
+};
 
 struct times {
     double mean, p99, max, cold, cold_max;
@@ -92,6 +94,7 @@ static void call_one(struct bench *b, int call, uint32_t i)
     uint32_t claimed;
     switch (call) {
     case MATCH: lengths[i] = prefix_tree_match(b->tree, 0, texts[i], LENGTH).length; break;
+    case ADMIT: m = prefix_tree_match(b->tree, 0, texts[i], LENGTH); /* fall through */
     case ACQUIRE:
         held[i] = prefix_tree_acquire(b->tree, 0, texts[i], LENGTH, ++b->now_ns, &m, &kind);
         lengths[i] = m.length;
@@ -200,12 +203,14 @@ static void match_batch(struct bench *b, int round)
 {
     pick_stored(b, (uint64_t)round);
     call_all(b, MATCH, round);
-    pick_stored(b, ~(uint64_t)round);
-    call_all(b, ACQUIRE, round);
-    for (uint32_t i = 0; i < BATCH; i++) {
-        if (lengths[i] != LENGTH)
-            fail("a stored text was not found");
-        call_one(b, UNLOCK, i);
+    for (int call = ACQUIRE; call <= ADMIT; call++) {
+        pick_stored(b, ~(uint64_t)round * (uint64_t)call);
+        call_all(b, call, round);
+        for (uint32_t i = 0; i < BATCH; i++) {
+            if (lengths[i] != LENGTH)
+                fail("a stored text was not found");
+            call_one(b, UNLOCK, i);
+        }
     }
 }
 
@@ -236,6 +241,8 @@ static void cold_calls(struct bench *b)
         call_cold(b, MATCH, 0, i);
         call_cold(b, ACQUIRE, 1, i);
         call_cold(b, UNLOCK, 1, i);
+        call_cold(b, ADMIT, 2, i);
+        call_one(b, UNLOCK, 2);
         call_cold(b, EVICT, 0, i);
         call_cold(b, EXPIRE, 0, i);
         for (uint32_t k = 0; k < 2; k++) {

@@ -139,10 +139,10 @@ struct prefix_tree {
     struct page_pool *pool;
     struct image_table *images;
     struct tree_node *nodes; /* [max_nodes + 1], each on a cache line of its own */
-    uint32_t n_sides;        /* near: each touch looks whether there are any */
+    uint32_t n_sides;        /* near: every operation looks whether there are any */
     uint32_t max_nodes;
     uint64_t now;     /* the stamp given last; never goes back, whatever the caller's clock does */
-    uint64_t version; /* counts whatever may move a match: see prefix_tree_match */
+    uint64_t version; /* counts changes that may move a match: of shape, edges and side pages */
     uint32_t n_made;  /* nodes above this were never used, and their memory never touched */
     node_id unused;   /* those that were used and are no more */
     struct tree_space *spaces; /* [max_nodes + 1], from 1 on */
@@ -278,7 +278,7 @@ uint32_t evict_leaves(struct prefix_tree *t, uint32_t side, uint32_t n_pages, ui
 /* Evicts from a namespace that is over its cap. */
 void space_keep_cap(struct prefix_tree *t, uint32_t space, uint64_t now_ns);
 
-/* ---- sides (tree_side.c): each of these does it in all of them ---- */
+/* ---- side groups (tree_side.c) ---- */
 
 static inline bool tree_has_sides(const struct prefix_tree *t)
 {
@@ -293,6 +293,7 @@ static inline uint32_t side_owner(const struct tree_side *s, uint32_t side_page)
 {
     return (uint32_t)s->pool->token[side_page];
 }
+/* Each of these does it in all sides. */
 int sides_open(struct prefix_tree *t, const struct prefix_tree_options *options, struct error *err);
 void sides_close(struct prefix_tree *t);
 void sides_begin_node(struct prefix_tree *t, node_id node); /* it has none */

@@ -1,8 +1,10 @@
-/* Runs worlds with fresh seeds for as long as asked: soak SECONDS [SEED]. Prints what to repeat a
- * failure with, and a line every ten seconds. The worlds' laws are in tests/unit/cache_world.c. */
+/* Runs worlds with fresh seeds for as long as asked: soak SECONDS [SEED [WORLD]]. WORLD: only those
+ * whose name contains it. Prints what to repeat a failure with, and a line every ten seconds. The
+ * worlds' laws are in tests/unit/cache_world.c. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -13,6 +15,7 @@
 enum { STEPS_A_WORLD = 20000 };
 
 static const struct world_config *config;
+static const char *wanted = ""; /* what the names of worlds must contain */
 static uint64_t seed, n_steps;
 
 void test_fail(const char *file, int line, const char *format, ...)
@@ -22,8 +25,8 @@ void test_fail(const char *file, int line, const char *format, ...)
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
-    fprintf(stderr, "\ncache soak: FAILED in \"%s\" at step %llu; again with: soak 1 %llu\n",
-            config->name, (unsigned long long)n_steps, (unsigned long long)seed);
+    fprintf(stderr, "\ncache soak: FAILED in \"%s\" at step %llu; again with: soak 1 %llu '%s'\n",
+            config->name, (unsigned long long)n_steps, (unsigned long long)seed, wanted);
     exit(1);
 }
 
@@ -60,10 +63,22 @@ static void report_kinds(const struct world_totals *t)
            (unsigned long long)t->n_pinned, (unsigned long long)t->n_withdrawn);
 }
 
+/* One of the wanted worlds; NULL: there is none. */
+static const struct world_config *pick_world(uint64_t random)
+{
+    const struct world_config *found[64];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_world_configs; i++)
+        if (strstr(world_configs[i].name, wanted))
+            found[n++] = &world_configs[i];
+    return n ? found[random % n] : NULL;
+}
+
 int main(int argc, char **argv)
 {
-    if (argc < 2 || argc > 3) {
-        fprintf(stderr, "usage: soak SECONDS [SEED]\n");
+    wanted = argc > 3 ? argv[3] : "";
+    if (argc < 2 || argc > 4 || !pick_world(0)) {
+        fprintf(stderr, "usage: soak SECONDS [SEED [WORLD]]\n");
         return 2;
     }
     double seconds = atof(argv[1]), next_report = 10;
@@ -72,7 +87,7 @@ int main(int argc, char **argv)
     seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL) * 1000003;
     printf("cache soak: begins with seed %llu\n", (unsigned long long)seed);
     for (; seconds_since(began_ns) < seconds; seed++) {
-        config = &world_configs[hash_mix(seed) % n_world_configs];
+        config = pick_world(hash_mix(seed));
         struct world *w = world_open(config, seed);
         for (n_steps = 0; n_steps < STEPS_A_WORLD && !world_is_old(w); n_steps++)
             world_step(w);
