@@ -592,11 +592,20 @@ static void do_set_cap(struct world *w)
 
 /* ---- the world ---- */
 
+/* An insert while another query is held. */
+static void insert_meanwhile(struct world *w)
+{
+    struct query held = w->query;
+    do_insert(w);
+    w->query = held;
+}
+
 struct tree_match match_early(struct world *w, const struct query *q)
 {
     static void (*const others[])(struct world * w) = {do_evict, do_evict_side, do_expire,
                                                        do_clear, do_invalidate, do_set_cap};
-    static void (*const with_handle[])(struct world * w) = {do_unlock, do_pin, do_withdraw};
+    static void (*const with_handle[])(struct world * w) = {do_unlock, do_pin, do_withdraw,
+                                                            insert_meanwhile};
     struct tree_match m = prefix_tree_match(w->tree, q->ns, q->tokens, q->n);
     int root = naive_root(&w->naive, q->ns);
     uint32_t length = 0, walked = 0;

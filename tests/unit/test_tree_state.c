@@ -566,6 +566,36 @@ TEST(tree_state, a_match_of_another_time_is_renewed)
     close_sided(&f);
 }
 
+/* The same for each kind of change by itself: a split, a node that grows, a copy that comes. */
+TEST(tree_state, a_match_is_renewed_after_any_single_change)
+{
+    struct sided f;
+    open_sided(&f, 0, UINT32_MAX); /* a side without which any position can be resumed */
+    store(&f, "0123456789", "", "");
+    struct tree_match first = match(&f, "01234x"), second = match(&f, "01234x");
+    node_id node = acquire_as(&f, "01234x", first); /* splits */
+    unlock(&f, acquire_as(&f, "01234x", second));
+    unlock(&f, node);
+    CHECK_INT(f.length, 5);
+    node = hold(&f, "abcde", "", "");
+    first = match(&f, "abcdefghij");
+    node = insert(&f, node, "fghij", "", ""); /* grows */
+    unlock(&f, acquire_as(&f, "abcdefghij", first));
+    CHECK_INT(f.length, 10);
+    unlock(&f, node);
+    close_sided(&f);
+
+    open_sided(&f, STATE, UINT32_MAX);
+    store(&f, "0123456789", "", "");
+    first = match(&f, "0123456789");
+    CHECK_INT(first.length, 0);
+    node = insert(&f, acquire(&f, ""), "0123456789", ".........#", ""); /* brings a copy alone */
+    unlock(&f, acquire_as(&f, "0123456789", first));
+    CHECK_INT(f.length, 10);
+    unlock(&f, node);
+    close_sided(&f);
+}
+
 /* Every position is needed: nothing is interior, and nothing goes on behind a gap. */
 TEST(tree_state, a_side_may_need_all_positions)
 {
