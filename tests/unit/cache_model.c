@@ -431,9 +431,14 @@ static bool is_passed(const struct naive *m, const struct naive_side *s, int at)
     return stamp < s->passed_stamp || (stamp == s->passed_stamp && begin > s->passed_depth);
 }
 
-/* What became interior of the node that ends at `at`, where that has gone already, goes too. */
-static void settle_node(struct naive *m, int at)
+/* If the node that ended at `at` has become one with what follows, and interior pages have gone
+ * already where the two are, those that became interior go too. */
+static void settle(struct naive *m, int at)
 {
+    if (naive_is_root(m, at) || naive_ends_node(m, at))
+        return;
+    while (!naive_ends_node(m, at))
+        at = m->positions[at].first_child;
     for (uint32_t side = 0; side < m->n_sides; side++) {
         if (!is_passed(m, &m->sides[side], at))
             continue;
@@ -442,13 +447,6 @@ static void settle_node(struct naive *m, int at)
             side_drop(m, side, m->order[k]);
         m->went.sides[side].evicted_interior += n;
     }
-}
-
-static void settle(struct naive *m)
-{
-    for (int i = 0; m->n_sides > 0 && i < (int)m->n_pages; i++)
-        if (m->positions[i].used && naive_ends_node(m, i))
-            settle_node(m, i);
 }
 
 /* Frees positions from the end of the node that ends at a leaf: `need` of them, or all, or some
@@ -479,7 +477,7 @@ static uint32_t node_free(struct naive *m, int *leaf, uint32_t need, enum miss_r
         if (last)
             break;
     }
-    settle(m);
+    settle(m, *leaf);
     return freed;
 }
 
@@ -496,7 +494,7 @@ static bool age_end(struct naive *m, const struct candidate *leaf)
         (leaf->rank == 1 && leaf->stamp <= m->positions[end].forked))
         return false;
     keep_end(m, end, m->positions[end].n_forks / 2);
-    settle(m);
+    settle(m, end);
     return true;
 }
 
@@ -825,10 +823,8 @@ static void withdraw_node(struct naive *m, int at, uint32_t depth, int top)
         count_page(m, at, MISS_CLEARED);
         position_remove(m, at);
     }
-    while (is_locked && !naive_ends_node(m, end))
-        end = m->positions[end].first_child;
     if (is_locked)
-        settle_node(m, end);
+        settle(m, end);
 }
 
 /* Node by node, those below before those above: each may become one with what is left below it. */
