@@ -802,3 +802,16 @@ TEST(prefix_tree, runs_are_told_from_chains)
     CHECK_INT(evict(&f, 9), 3);
     teardown(&f);
 }
+
+/* There is nothing to keep, so the node grows on. */
+TEST(prefix_tree, without_sides_no_end_is_kept)
+{
+    struct fixture f;
+    setup(&f, 32, 8);
+    node_id node = hold(&f, "abc");
+    prefix_tree_keep_end(f.tree, node);
+    node = insert(&f, node, "def");
+    CHECK_INT(n_nodes(&f), 2);
+    unlock(&f, node);
+    teardown(&f);
+}

@@ -446,30 +446,47 @@ TEST(tree_state, an_end_is_kept_on_request)
 }
 
 /* The upper node of three loses its only copy, and with it its place in the list. What becomes
- * interior when they become one is still found, though it comes before all that was looked at. */
+ * interior when they become one is still found, though it comes before what is looked at next:
+ * nothing, a node that was used later, or the node above. */
 TEST(tree_state, what_becomes_interior_at_the_border_is_found)
 {
-    struct sided f;
-    open_sided(&f, STATE, 2);
-    node_id top = hold(&f, "0123", "#...", "####");
-    prefix_tree_lock(f.tree, top);
-    node_id middle = insert(&f, top, "4567", "...#", "####");
-    prefix_tree_lock(f.tree, middle);
-    node_id low = insert(&f, middle, "89ab", "...#", "####");
-    prefix_tree_keep_end(f.tree, top);
-    prefix_tree_keep_end(f.tree, middle);
-    unlock(&f, top);
-    unlock(&f, middle);
-    unlock(&f, low);
-    CHECK_INT(evict_interior(&f, 0, 1), 1); /* of the upper one, the last in the list */
-    CHECK_INT(evict_interior(&f, 1, 9), 3);
-    CHECK_INT(prefix_tree_stats(f.tree)->n_nodes, 4);
-    CHECK_INT(evict_tails(&f, 1, 6), 6); /* both ends, and no leaf */
-    CHECK_INT(prefix_tree_stats(f.tree)->n_nodes, 2);
-    CHECK_INT(f.sides[0].n_owned, 2);
-    CHECK_INT(evict_interior(&f, 0, 9), 1);
-    check_picture(&f, 0, "0123456789ab", "...........#");
-    close_sided(&f);
+    enum { NOTHING, LATER, ABOVE, CASES };
+    for (int next = NOTHING; next < CASES; next++) {
+        struct sided f;
+        open_sided(&f, STATE, 2);
+        node_id above = acquire(&f, "");
+        prefix_tree_lock(f.tree, above);
+        node_id top = next == ABOVE ? insert(&f, above, "wxyz", "...#", "####") : above;
+        if (next == ABOVE) {
+            prefix_tree_lock(f.tree, top);
+            prefix_tree_unlock(f.tree, above, ++f.now_ns);
+            above = top;
+        }
+        top = insert(&f, top, "0123", "#...", "####");
+        prefix_tree_lock(f.tree, top);
+        node_id middle = insert(&f, top, "4567", "...#", "####");
+        prefix_tree_lock(f.tree, middle);
+        node_id low = insert(&f, middle, "89ab", "...#", "####");
+        prefix_tree_keep_end(f.tree, top);
+        prefix_tree_keep_end(f.tree, middle);
+        prefix_tree_keep_end(f.tree, above);
+        unlock(&f, above);
+        unlock(&f, top);
+        unlock(&f, middle);
+        unlock(&f, low);
+        if (next == LATER)
+            store(&f, "later", "....#", "#####");
+        uint32_t n_nodes = prefix_tree_stats(f.tree)->n_nodes, n_copies = f.sides[0].n_owned;
+        CHECK_INT(evict_interior(&f, 0, 1), 1); /* of the upper one */
+        evict_interior(&f, 1, 99);
+        CHECK_INT(evict_tails(&f, 1, 6), 6); /* the ends of two, and no leaf */
+        CHECK_INT(prefix_tree_stats(f.tree)->n_nodes, n_nodes - 2);
+        CHECK_INT(f.sides[0].n_owned, n_copies - 1);
+        CHECK_INT(evict_interior(&f, 0, 99), 1);
+        check_picture(&f, 0, next == ABOVE ? "wxyz0123456789ab" : "0123456789ab",
+                      next == ABOVE ? "...#...........#" : "...........#");
+        close_sided(&f);
+    }
 }
 
 TEST(tree_state, what_a_lock_needs_stays_in_the_side_that_is_asked)

@@ -11,8 +11,7 @@ static inline node_id tree_acquire(struct prefix_tree *t, uint64_t ns, const uin
 {
     struct tree_match m = {0};
     node_id node = prefix_tree_acquire(t, ns, tokens, n, now_ns, &m, kind);
-    if (node != NODE_NONE)
-        *length = m.length;
+    *length = m.length;
     return node;
 }
 
