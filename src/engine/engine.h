@@ -101,6 +101,7 @@ struct engine_info {
     uint32_t n_groups; /* 2 with windowed layers, else 1 */
     struct kv_group groups[KV_GROUPS];
     bool bit_exact;
+    bool is_async; /* it computes while the caller does something else: submit returns at once */
     uint32_t row_tile;     /* rows that are computed together: whole tiles are cheapest; 0: any */
     uint64_t weight_bytes; /* weights in the form that the engine has made of them */
     uint64_t

@@ -57,6 +57,7 @@ static void stop_running(struct scheduler *s, struct sequence *seq)
 
 static void preempt(struct scheduler *s, struct sequence *seq)
 {
+    assert(!s->is_flying || seq->n_rows == 0);
     log_debug("preempting a sequence of %u tokens", seq->n_tokens);
     stop_running(s, seq);
     sequence_list_add(&s->waiting, seq);

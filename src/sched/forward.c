@@ -92,19 +92,30 @@ static void lower_flags(struct sequence *const *seqs, uint32_t n)
         atomic_store(&seqs[i]->request->in_batch, false);
 }
 
-static int compute(struct scheduler *s, struct sequence *const *seqs, uint32_t n, struct error *err)
+/* A batch is on its way from submit to wait, and none outlives a step. */
+static int submit(struct scheduler *s, struct sequence *const *seqs, uint32_t n, struct error *err)
 {
-    struct step_work work;
-    struct batch batch = make_batch(s, seqs, n, &work);
+    s->batch = make_batch(s, seqs, n, &s->work);
     raise_flags(s, seqs, n);
-    uint64_t start_ns = clock_now_ns();
-    int rc = engine_forward(s->engine, &batch, err);
+    s->submitted_ns = clock_now_ns();
+    if (engine_submit(s->engine, &s->batch, err) == 0)
+        return 0;
+    lower_flags(seqs, n);
+    return -1;
+}
+
+/* What was done between submit and wait is not the engine's time, unless it computed meanwhile. */
+static int wait_for(struct scheduler *s, struct sequence *const *seqs, uint32_t n,
+                    struct error *err)
+{
+    uint64_t start_ns = s->engine->info.is_async ? s->submitted_ns : clock_now_ns();
+    int rc = engine_wait(s->engine, err);
     uint64_t took_ns = clock_now_ns() - start_ns;
     lower_flags(seqs, n);
     if (rc)
         return rc; /* the pages count as unwritten: n_computed stays where it is */
-    s->stats.rows += work.rows;
-    step_cost_learn(&s->cost, &work, (double)took_ns);
+    s->stats.rows += s->work.rows;
+    step_cost_learn(&s->cost, &s->work, (double)took_ns);
     return 0;
 }
 
@@ -150,8 +161,18 @@ static bool is_hurried(struct token_filter *f, const uint64_t *mask, const float
     return wide && !(mask[best / 64] >> (best % 64) & 1);
 }
 
-/* The next token, or as sampler_pick has it. The filter is asked for its mask here, and told of the
- * token when it is taken: a sequence that starts over asks again. */
+/* What its filter allows next. The filter is told of the token when it is taken; a sequence that
+ * starts over asks again. */
+static const uint64_t *mask_of(struct sequence *seq)
+{
+    struct token_filter *f = seq->request->filter;
+    if (!seq->has_mask)
+        seq->mask = f->ops->mask(f, seq->capacity - seq->n_tokens);
+    seq->has_mask = true;
+    return seq->mask;
+}
+
+/* The next token, or as sampler_pick has it. */
 static int32_t pick(struct scheduler *s, struct sequence *seq, const float *logits)
 {
     const struct request *r = seq->request;
@@ -169,7 +190,8 @@ static int32_t pick(struct scheduler *s, struct sequence *seq, const float *logi
                                .banned = s->ends,
                                .n_banned = bans_ends ? s->n_ends : 0};
     if (r->filter) {
-        in.mask = r->filter->ops->mask(r->filter, seq->capacity - seq->n_tokens);
+        in.mask = mask_of(seq);
+        seq->has_mask = false;
         seq->is_hurried |= in.mask && is_hurried(r->filter, in.mask, logits, in.n_tokens);
     }
     int32_t token = sampler_pick(s->sampler, logits, &in);
@@ -302,6 +324,15 @@ static void take_results(struct scheduler *s, struct sequence *const *seqs, uint
     }
 }
 
+static void fail_alone(struct scheduler *s, struct sequence *seq, const struct error *err)
+{
+    if (err->code == ERROR_CANCELED || is_canceled(seq))
+        return;
+    log_warn("a request of %u tokens failed: %s", seq->n_tokens, err->message);
+    seq->request->error = *err;
+    scheduler_finish(s, seq, FINISH_ERROR);
+}
+
 /* After a failed batch: each alone, once, so that only the one that fails is hurt. */
 static void retry_alone(struct scheduler *s)
 {
@@ -310,13 +341,10 @@ static void retry_alone(struct scheduler *s)
         struct error err;
         if (is_canceled(seq))
             continue;
-        if (compute(s, &seq, 1, &err) == 0) {
+        if (submit(s, &seq, 1, &err) == 0 && wait_for(s, &seq, 1, &err) == 0)
             take_results(s, &seq, 1);
-        } else if (err.code != ERROR_CANCELED && !is_canceled(seq)) {
-            log_warn("a request of %u tokens failed: %s", seq->n_tokens, err.message);
-            seq->request->error = err;
-            scheduler_finish(s, seq, FINISH_ERROR);
-        }
+        else
+            fail_alone(s, seq, &err);
     }
 }
 
@@ -328,14 +356,28 @@ static bool any_canceled(const struct scheduler *s)
     return atomic_load(&s->is_stopping);
 }
 
-void scheduler_forward(struct scheduler *s)
+void scheduler_submit_batch(struct scheduler *s)
 {
-    struct error err;
     s->stats.steps++;
-    if (compute(s, s->planned, s->n_planned, &err) == 0) {
+    s->is_flying = submit(s, s->planned, s->n_planned, &s->batch_error) == 0;
+}
+
+void scheduler_ask_masks(struct scheduler *s)
+{
+    for (uint32_t i = 0; s->is_flying && i < s->n_planned; i++)
+        if (s->planned[i]->request->filter && wants_token(s->planned[i]))
+            mask_of(s->planned[i]);
+}
+
+void scheduler_take_batch(struct scheduler *s)
+{
+    struct error *err = &s->batch_error;
+    bool is_computed = s->is_flying && wait_for(s, s->planned, s->n_planned, err) == 0;
+    s->is_flying = false;
+    if (is_computed) {
         take_results(s, s->planned, s->n_planned);
-    } else if (err.code != ERROR_CANCELED || !any_canceled(s)) {
-        log_debug("a batch of %u failed: %s", s->n_planned, err.message);
+    } else if (err->code != ERROR_CANCELED || !any_canceled(s)) {
+        log_debug("a batch of %u failed: %s", s->n_planned, err->message);
         retry_alone(s);
     }
 }

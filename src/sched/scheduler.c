@@ -207,12 +207,10 @@ static void notify(struct scheduler *s)
     s->has_events = false;
 }
 
-bool scheduler_step(struct scheduler *s)
+/* Decides what the step computes. */
+static bool step_front(struct scheduler *s)
 {
-    s->now_ns = clock_now_ns();
-    s->evict_left = EVICT_NODES;
-    s->is_evicting = false;
-    uint64_t preempted = s->stats.preempted, retried = s->stats.retried;
+    uint64_t preempted = s->stats.preempted;
     bool worked = take_arrivals(s);
     if (end_canceled(s, false)) {
         worked = true;
@@ -223,13 +221,42 @@ bool scheduler_step(struct scheduler *s)
     scheduler_reserve_window(s);
     scheduler_plan(s);
     scheduler_reserve_rows(s);
+    return worked || s->stats.preempted != preempted;
+}
+
+/* All that needs no logits. An engine that computes by itself does so meanwhile; for one that
+ * computes in this thread the order makes no difference, but newcomers are admitted as late as can
+ * be: in front. */
+static bool step_shadow(struct scheduler *s)
+{
+    bool worked = scheduler_expire(s);
+    worked |= scheduler_answer_queries(s);
+    if (!s->is_flying)
+        return worked;
+    scheduler_ask_masks(s);
+    if (s->engine->info.is_async) {
+        notify(s);
+        take_arrivals(s);
+        scheduler_admit(s);
+    }
+    return worked;
+}
+
+bool scheduler_step(struct scheduler *s)
+{
+    uint64_t retried = s->stats.retried;
+    s->now_ns = clock_now_ns();
+    s->evict_left = EVICT_NODES;
+    s->is_evicting = false;
+    bool worked = step_front(s);
     if (s->n_planned) {
-        scheduler_forward(s);
+        scheduler_submit_batch(s);
         worked = true;
     }
-    worked |= scheduler_expire(s);
-    worked |= scheduler_answer_queries(s);
-    worked |= s->is_evicting || s->stats.preempted != preempted || s->stats.retried != retried;
+    worked |= step_shadow(s);
+    if (s->n_planned)
+        scheduler_take_batch(s);
+    worked |= s->is_evicting || s->stats.retried != retried;
     if (worked)
         scheduler_publish(s);
     op_times_end_step(s->cache.times);

@@ -55,10 +55,12 @@ struct sequence {
     uint32_t n_scored;
 
     struct stop_matcher stops;
-    bool is_hurried;    /* its filter ends it sooner than the model would have */
-    bool is_started;    /* EVENT_STARTED was sent */
-    bool is_doubted;    /* it gave no numbers once: it starts over, beside the tree */
-    uint32_t n_suspect; /* what it had of the tree then, until it is known who was to blame */
+    const uint64_t *mask; /* what its filter allows next, */
+    bool has_mask;        /* if it was asked already */
+    bool is_hurried;      /* its filter ends it sooner than the model would have */
+    bool is_started;      /* EVENT_STARTED was sent */
+    bool is_doubted;      /* it gave no numbers once: it starts over, beside the tree */
+    uint32_t n_suspect;   /* what it had of the tree then, until it is known who was to blame */
 
     /* Flights: what it computes for others while it runs, or whom it sleeps for while it waits. */
     bool in_flight;

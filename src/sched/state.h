@@ -15,8 +15,12 @@
 /* The inside of the scheduler, shared by its own files only. All of it belongs to the scheduler's
  * thread, except what is marked as shared.
  *
- *   step:  take ─► end the canceled ─► admit ─► reserve ─► plan ─► forward ─► expire ─► publish
- *          scheduler.c                 admission.c         plan.c  forward.c  housekeeping.c
+ *   step:  front    take arrivals ─► end the canceled ─► admit ─► reserve ─► plan
+ *          submit   the batch goes to the engine
+ *          shadow   expire, answer queries, ask filters for masks; admit, if the engine computes by
+ *                   itself: all that needs no logits and touches nothing of the batch
+ *          wait     and take results: sample, insert, send events
+ *          publish
  */
 struct scheduler {
     struct scheduler_options options;
@@ -55,6 +59,11 @@ struct scheduler {
     struct step_cost cost;
     struct sequence **planned; /* [max_seqs] with n_rows > 0, in this step's batch */
     uint32_t n_planned;
+    struct batch batch; /* that was submitted last, */
+    struct step_work work;
+    uint64_t submitted_ns;
+    bool is_flying;               /* and is being computed: what it uses stays */
+    struct error batch_error;     /* valid when it failed */
     struct sequence **prefills;   /* [max_seqs] scratch of the planner */
     struct batch_seq *batch_seqs; /* [max_seqs] */
     struct batch_row *rows;       /* [engine's max_rows] */
@@ -95,7 +104,9 @@ void scheduler_reserve_rows(struct scheduler *s);   /* for all planned rows, or 
 void scheduler_plan(struct scheduler *s);
 
 /* forward.c */
-void scheduler_forward(struct scheduler *s);
+void scheduler_submit_batch(struct scheduler *s); /* of what is planned */
+void scheduler_ask_masks(struct scheduler *s);    /* for the tokens that the batch will give */
+void scheduler_take_batch(struct scheduler *s);   /* waits for it, and takes what it gives */
 
 /* housekeeping.c */
 bool scheduler_expire(struct scheduler *s);
