@@ -10,7 +10,7 @@
 #include "model/gguf_export.h"
 #include "model/quantize.h"
 #include "model/requantize.h"
-#include "prompt/tokenizer_export.h"
+#include "prompt/tokenizer/export.h"
 
 static const char *type_name = "q8_0";
 static uint32_t n_threads;

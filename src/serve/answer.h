@@ -1,7 +1,7 @@
 #ifndef RADISH_SERVE_ANSWER_H
 #define RADISH_SERVE_ANSWER_H
 
-#include "prompt/answer_parser.h"
+#include "prompt/answer/answer_parser.h"
 #include "sched/scheduler.h"
 #include "serve/logprob_list.h"
 #include "serve/sse.h"

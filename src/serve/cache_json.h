@@ -2,7 +2,7 @@
 #define RADISH_SERVE_CACHE_JSON_H
 
 #include "base/strbuf.h"
-#include "prompt/tokenizer.h"
+#include "prompt/tokenizer/tokenizer.h"
 #include "sched/scheduler.h"
 #include "serve/api_keys.h"
 

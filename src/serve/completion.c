@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "prompt/grammar_store.h"
+#include "prompt/grammar/store.h"
 #include "serve/completion_internal.h"
 
 #define HEARTBEAT_NS  10000000000u

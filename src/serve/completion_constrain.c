@@ -1,15 +1,15 @@
 /* What answers are held to: the functions of a request, the grammar of its calls, the form of its
- * text. Grammars are compiled on the worker and kept for the next request (grammar_store.h). What a
+ * text. Grammars are compiled on the worker and kept for the next request (grammar/store.h). What a
  * newcomer gets wrong: an answer that is free to call or not is free until it begins a call, and
  * held to the grammar from there on. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "prompt/grammar_store.h"
-#include "prompt/grammar_text.h"
-#include "prompt/json_schema.h"
-#include "prompt/tool_grammar.h"
+#include "prompt/answer/tool_grammar.h"
+#include "prompt/grammar/store.h"
+#include "prompt/grammar/text_grammar.h"
+#include "prompt/schema/json_schema.h"
 #include "serve/completion_internal.h"
 
 /* ---- functions ---- */

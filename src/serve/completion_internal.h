@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-#include "prompt/answer_filter.h"
+#include "prompt/answer/answer_filter.h"
 #include "prompt/prompt.h"
 #include "serve/answer.h"
 #include "serve/completion.h"

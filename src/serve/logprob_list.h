@@ -2,7 +2,7 @@
 #define RADISH_SERVE_LOGPROB_LIST_H
 
 #include "base/json.h"
-#include "prompt/tokenizer.h"
+#include "prompt/tokenizer/tokenizer.h"
 #include "sched/scheduler.h"
 
 /* The log probabilities of an answer's tokens, in step with its text: a token's are given when its

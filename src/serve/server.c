@@ -25,7 +25,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine.h"
-#include "prompt/grammar_store.h"
+#include "prompt/grammar/store.h"
 #include "prompt/replay_store.h"
 #include "prompt/token_table.h"
 #include "serve/api.h"

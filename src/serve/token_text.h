@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/strbuf.h"
-#include "prompt/tokenizer.h"
+#include "prompt/tokenizer/tokenizer.h"
 
 /* The text of an answer whose tokens come one by one: their bytes in, whole characters out.
  *
