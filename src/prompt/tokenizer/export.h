@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "model/gguf_write.h"
+#include "model/files/gguf_write.h"
 
 /* The tokenizer of a directory as keys of a GGUF file, so that the file gives the same ids. */
 enum tokenizer_written {

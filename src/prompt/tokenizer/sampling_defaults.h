@@ -2,7 +2,7 @@
 #define RADISH_PROMPT_TOKENIZER_SAMPLING_DEFAULTS_H
 
 #include "base/json.h"
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 #include "sched/sampler.h"
 
 /* How the makers of a model want it sampled where nobody says otherwise: generation_config.json in

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/strbuf.h"
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 #include "prompt/tokenizer/sampling_defaults.h"
 
 /* The model's own tokenizer: from GGUF metadata, where it is byte-level BPE ("gpt2") with the
