@@ -4,7 +4,7 @@
 #include "base/strbuf.h"
 #include "prompt/tokenizer/tokenizer.h"
 #include "sched/scheduler.h"
-#include "serve/api_keys.h"
+#include "serve/api/api_keys.h"
 
 /* The cache as JSON, for its operator. Pure: what is shown comes in. */
 struct cache_view {
