@@ -20,8 +20,8 @@
 
 #include "base/hash.h"
 #include "base/strbuf.h"
-#include "prompt/grammar.h"
-#include "prompt/tokenizer.h"
+#include "prompt/grammar/grammar.h"
+#include "prompt/tokenizer/tokenizer.h"
 
 enum { N_PROPERTIES = 30, N_LARGE = 151936, MAX_STRING = 40, MAX_ITEMS = 100, ROUNDS = 5 };
 

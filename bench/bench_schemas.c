@@ -13,10 +13,10 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "prompt/grammar.h"
-#include "prompt/json_schema.h"
+#include "prompt/grammar/grammar.h"
+#include "prompt/schema/json_schema.h"
 #include "prompt/token_table.h"
-#include "prompt/tokenizer.h"
+#include "prompt/tokenizer/tokenizer.h"
 
 enum { MAX_PAIRS_BYTES = 256 << 20 };
 

@@ -25,9 +25,9 @@
 #include "engine/engine.h"
 #include "sched/scheduler.h"
 #include "sched/stop_matcher.h"
-#include "serve/http_server.h"
-#include "serve/sse.h"
-#include "serve/token_text.h"
+#include "serve/completion/sse.h"
+#include "serve/completion/token_text.h"
+#include "serve/http/http_server.h"
 
 enum {
     VOCAB = 49152,

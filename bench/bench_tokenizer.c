@@ -26,7 +26,7 @@
 
 #include "base/file.h"
 #include "prompt/prompt.h"
-#include "prompt/tokenizer_families.h"
+#include "prompt/tokenizer/families.h"
 
 enum {
     ROUNDS = 7,

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "serve/api.h"
-#include "serve/query_params.h"
-#include "serve/request_fields.h"
+#include "serve/api/api.h"
+#include "serve/request/fields.h"
+#include "serve/request/query_params.h"
 
 static const char *const scope_titles[FIELD_SCOPES] = {
     [SCOPE_REQUEST] = "Fields of a chat completion",
@@ -292,7 +292,7 @@ int main(void)
 {
     printf("# The API\n\n"
            "<!-- Made by `make docs` from the tables in src/serve/api_openai.c and\n"
-           "     src/serve/request_fields.c. -->\n\n");
+           "     src/serve/request/fields.c. -->\n\n");
     routes_print();
     printf(
         "\n"

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/runtime.h"
-#include "serve/request_fields.h"
+#include "serve/request/fields.h"
 
 static const char *template_path, *context_path, *now_text;
 static int64_t now_unix; /* 0: now */

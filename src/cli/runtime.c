@@ -13,8 +13,8 @@
 #include "base/parallel.h"
 #include "engine/kv_groups.h"
 #include "engine/kv_sizes.h"
-#include "model/model_path.h"
-#include "model/quantize.h"
+#include "model/files/model_path.h"
+#include "model/quant/quantize.h"
 #include "sched/scheduler.h"
 
 enum { MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
+#include "model/files/model_path.h"
 #include "model/model_internal.h"
-#include "model/model_path.h"
 
 int refuse_memory(const struct loader *l)
 {

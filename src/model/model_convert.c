@@ -3,8 +3,8 @@
 #include <stddef.h>
 
 #include "base/log.h"
+#include "model/convert/requantize.h"
 #include "model/model_internal.h"
-#include "model/requantize.h"
 
 /* The matrices of a layer, but for the router: what it chooses must not depend on rounding. */
 static const size_t layer_matrices[] = {

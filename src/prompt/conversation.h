@@ -1,9 +1,9 @@
 #ifndef RADISH_PROMPT_CONVERSATION_H
 #define RADISH_PROMPT_CONVERSATION_H
 
-#include "prompt/answer_style.h"
+#include "prompt/answer/answer_style.h"
+#include "prompt/answer/tool_set.h"
 #include "prompt/template_traits.h"
-#include "prompt/tool_set.h"
 
 /* A conversation in OpenAI's form, made into one that the model's template takes, with the same
  * meaning. What the template takes stays as it is.

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "prompt/call_form.h"
+#include "prompt/answer/call_form.h"
 #include "prompt/conversation_internal.h"
 
 enum {

@@ -4,12 +4,12 @@
 #include "base/error.h"
 #include "base/idle_pool.h"
 #include "base/json.h"
-#include "prompt/answer_style.h"
-#include "prompt/chat_template.h"
+#include "prompt/answer/answer_style.h"
+#include "prompt/answer/tool_set.h"
+#include "prompt/jinja/chat_template.h"
 #include "prompt/replay_store.h"
 #include "prompt/template_traits.h"
-#include "prompt/tokenizer.h"
-#include "prompt/tool_set.h"
+#include "prompt/tokenizer/tokenizer.h"
 
 /* From a conversation to token ids: the model's own template rendered once, its own tokenizer run
  * once. Workers share it: what changes is only the memory that its calls lend each other. */

@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 #include "base/strbuf.h"
-#include "prompt/answer_style.h"
-#include "prompt/chat_template.h"
+#include "prompt/answer/answer_style.h"
+#include "prompt/jinja/chat_template.h"
 
 /* What a chat template takes, found out once, at load, by rendering small conversations with it and
  * looking for their words in the result. A template that raises takes it not. */

@@ -1,8 +1,8 @@
 #ifndef RADISH_SERVE_API_CACHE_H
 #define RADISH_SERVE_API_CACHE_H
 
-#include "serve/api.h"
-#include "serve/query_params.h"
+#include "serve/api/api.h"
+#include "serve/request/query_params.h"
 
 /* The cache's own endpoints, for the operator. What they ask is asked of the scheduler's thread:
  *

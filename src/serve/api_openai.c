@@ -1,7 +1,7 @@
 /* OpenAI's routes: who may ask, what there is, and which way a request goes. Runs on the event
  * loop's thread; nothing here is slow. What a newcomer gets wrong: Host and Origin are judged
  * before anything else, because a browser can be made to send any of these requests. */
-#include "serve/api.h"
+#include "serve/api/api.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "serve/api_cache.h"
-#include "serve/completion.h"
+#include "serve/completion/completion.h"
 
 #define MODELS_PREFIX "/v1/models/"
 

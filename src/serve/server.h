@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "prompt/prompt.h"
-#include "serve/api_keys.h"
+#include "serve/api/api_keys.h"
 
 /* The server: OpenAI's API over HTTP for one loaded model. One event loop owns the connections and
  * the answers in progress, a few workers parse and tokenise, the scheduler's thread computes.

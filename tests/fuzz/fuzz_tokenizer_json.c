@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "prompt/tokenizer_internal.h"
+#include "prompt/tokenizer/tokenizer_internal.h"
 #include "token_directory.h"
 
 /* A charsmap with the rules a -> é and b -> ba, in base64 and as it is. */

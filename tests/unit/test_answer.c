@@ -1,6 +1,6 @@
 /* Answers put together from tokens: whole and as events, with thinking, calls and log
  * probabilities, and the two must agree. */
-#include "serve/answer.h"
+#include "serve/completion/answer.h"
 
 #include <stdlib.h>
 

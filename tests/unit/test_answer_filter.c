@@ -1,7 +1,7 @@
 /* The phases of an answer: thinking and its budget, text and what is forbidden in it, the grammar
  * of calls behind its trigger. Tokens are bytes here, so that every marker comes in many of them.
  */
-#include "prompt/answer_filter.h"
+#include "prompt/answer/answer_filter.h"
 
 #include "prompt/token_table.h"
 #include "test.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "gguf_builder.h"
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 
 static const char PATH[] = "some/file.gguf";
 

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "engine/engine.h"
-#include "model/gguf_export.h"
+#include "model/convert/gguf_export.h"
 #include "test.h"
 #include "test_memory.h"
 

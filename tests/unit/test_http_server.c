@@ -1,6 +1,6 @@
 /* Connections with short deadlines, driven from one thread: the loop turns while the client's side
  * is looked at between turns. */
-#include "serve/http_server.h"
+#include "serve/http/http_server.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "test.h"

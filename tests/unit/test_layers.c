@@ -39,7 +39,7 @@ TEST(layers, the_rule)
     CHECK(!may_include("base/log.c", "model/model.h"));
     CHECK(!may_include("cache/x.c", "engine/engine.h"));
     CHECK(!may_include("engine/x.c", "cache/page_pool.h"));
-    CHECK(!may_include("sched/x.c", "prompt/tokenizer.h"));
+    CHECK(!may_include("sched/x.c", "prompt/tokenizer/tokenizer.h"));
     CHECK(!may_include("cache/x.c", "page_pool.h")); /* always with its layer */
     CHECK(!may_include("other/x.c", "base/log.h"));
     CHECK(!may_include("cache/x.c", "caches/log.h"));

@@ -1,5 +1,5 @@
 /* Log probabilities in step with the text that they belong to. */
-#include "serve/logprob_list.h"
+#include "serve/completion/logprob_list.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -16,7 +16,7 @@
 #include "engine/engine.h"
 #include "model/architecture.h"
 #include "model/model_internal.h"
-#include "model/quantize.h"
+#include "model/quant/quantize.h"
 #include "test.h"
 
 static const double tolerance = 1e-4;        /* max|a-b| / max|b| over a row */

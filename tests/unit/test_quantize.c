@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "model/convert/requantize.h"
 #include "model/model.h"
-#include "model/quantize.h"
-#include "model/requantize.h"
+#include "model/quant/quantize.h"
 
 enum { N = 4096 };
 

@@ -1,5 +1,5 @@
 /* The precomputed stream encoder against the JSON writer: the same bytes for the same object. */
-#include "serve/sse.h"
+#include "serve/completion/sse.h"
 #include "base/json.h"
 #include "test.h"
 

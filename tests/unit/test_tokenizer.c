@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "prompt/tokenizer_internal.h"
+#include "prompt/tokenizer/tokenizer_internal.h"
 #include "test_memory.h"
 #include "test_tokenizer_goldens.h"
 #include "test_tokenizer_model.h"

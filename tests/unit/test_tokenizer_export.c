@@ -6,8 +6,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "prompt/tokenizer_export.h"
-#include "prompt/tokenizer_internal.h"
+#include "prompt/tokenizer/export.h"
+#include "prompt/tokenizer/tokenizer_internal.h"
 #include "test_memory.h"
 #include "token_directory.h"
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "gguf_builder.h"
-#include "prompt/tokenizer.h"
+#include "prompt/tokenizer/tokenizer.h"
 #include "test_files.h"
 
 /* A tokenizer's metadata, put together token by token and then opened through a real file, so

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/utf8.h"
-#include "prompt/tokenizer.h"
+#include "prompt/tokenizer/tokenizer.h"
 #include "test_tokenizer_goldens.h"
 
 TEST(utf8, stream_replaces_as_python_does)

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "prompt/tokenizer.h"
+#include "prompt/tokenizer/tokenizer.h"
 #include "test.h"
 #include "test_files.h"
 

@@ -1,0 +1,128 @@
+#ifndef RADISH_SERVE_COMPLETION_COMPLETION_INTERNAL_H
+#define RADISH_SERVE_COMPLETION_COMPLETION_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "prompt/answer/answer_filter.h"
+#include "prompt/prompt.h"
+#include "serve/completion/answer.h"
+#include "serve/completion/completion.h"
+#include "serve/completion/sse.h"
+#include "serve/request/fields.h"
+
+/* What the files of a completion share: completion.c has its life, completion_prepare.c the
+ * worker's part of it, completion_constrain.c what answers are held to, completion_answer.c what is
+ * said at its end, completion_explain.c why the prompt was not cached. A warming of the cache (POST
+ * /v1/cache/warm) is a completion that generates nothing; what only asks for texts or tokens ends
+ * when the worker is done. */
+
+/* One of the answers. */
+struct choice {
+    struct request request;
+    struct answer answer;
+    struct answer_filter *filter;           /* NULL: anything goes */
+    struct token_logprobs *logprobs;        /* [REQUEST_RING], or NULL */
+    struct token_logprobs *prompt_logprobs; /* [its prompt's tokens], or NULL */
+    struct token_list sampled;              /* for the replay of this answer */
+    bool lost_ids;  /* there was no memory for all of them; the first ones will do */
+    bool is_echoed; /* the prompt's text was given, if it was asked for */
+    uint32_t n_tokens;
+    uint32_t cached; /* of the prompt, once it is done */
+    bool live;       /* the scheduler has it */
+    enum finish_reason finish;
+};
+
+struct role_name {
+    char name[12];
+};
+
+struct completion {
+    struct api *api;
+    enum request_kind kind;
+    struct requester requester;
+    struct completion *prev, *next;
+    struct http_exchange *x; /* NULL: nobody waits for the answer */
+    struct job job;
+    struct event *deadline; /* NULL: none (--timeout) */
+    bool preparing;
+    atomic_bool unwanted; /* tells the worker not to begin */
+
+    /* The worker's part: in, then out. */
+    struct strbuf body;
+    size_t body_bytes; /* the loop's: counted by the server until the body is freed */
+    struct request_params params;
+    struct arena kept;      /* what is kept of the request, once the rest of it is let go */
+    struct prompt *prompts; /* [n_prompts]: one, but for text completions that bring more */
+    uint32_t n_prompts;
+    struct strbuf *echoes;         /* [n_prompts] their texts; NULL: they are not given back */
+    struct tool_set *tools;        /* that the prompt shows; NULL: none */
+    struct tool_set *callable;     /* those of them that may be called; NULL: all */
+    const struct grammar *grammar; /* what answers are held to; NULL: nothing */
+    const char *trigger;           /* the text behind which they are; NULL: from the start */
+    const char *forbidden;         /* a text that must not appear; NULL: none */
+    bool calls_are_wrong;          /* of what answers are held to, the calls could not be built */
+    uint64_t *dry_breakers;        /* a bit for each token, or NULL */
+    struct choice *choices;        /* [n_opened] of the first prompt, then of the second, ... */
+    uint32_t n_opened;
+    struct strbuf reply; /* the whole answer of what generates none */
+    bool explain;        /* the answer is to say why it was not cached; the header may ask too */
+    bool wants_map;      /* it, or a log for debugging, needs to know who wrote what */
+    bool replays;        /* answers are kept and replayed: no one switched it off */
+    struct role_name *roles; /* [n_roles] of the messages, if it wants a map */
+    size_t n_roles;
+    bool failed;
+    struct api_error error;
+
+    char id[40];
+    int64_t created;
+    uint64_t began_ns, sent_ns; /* sent: the last byte of a stream */
+    struct sse_encoder sse;
+    bool streaming;
+    bool lost_events;   /* there was no memory for a piece of the stream */
+    uint32_t n_choices; /* n_opened, once the worker is done */
+    uint32_t n_live;
+};
+
+/* A worker's job: from the body to the prompt's tokens, or to `failed` and `error`. */
+void completion_prepare(struct job *job);
+
+/* 503, for the worker to fail with. Returns -1. */
+int no_memory_now(struct completion *c);
+/* Too long a conversation: says both numbers and names the option that is in the way. `how` stands
+ * before the conversation's: "" or "at least ". Returns -1. */
+int context_error_set(struct api_error *e, const struct completion *c, const char *how,
+                      size_t n_tokens);
+
+/* What an answer to the prompt may have at most. */
+uint32_t completion_max_tokens(const struct completion *c, const struct prompt *prompt);
+
+/* Whose answers are replayed: never another tenant's, whatever else tenants share. */
+uint64_t replay_namespace(const struct completion *c);
+
+/* The worker's: the functions of the request, then the grammar that its answers are held to. */
+int completion_read_tools(struct completion *c);
+int completion_constrain(struct completion *c);
+/* ... and a choice's filter, if it needs one. */
+int completion_open_filter(struct completion *c, struct choice *o);
+
+/* The prompt that a choice answers. */
+static inline const struct prompt *prompt_of(const struct completion *c, uint32_t choice)
+{
+    return &c->prompts[choice / (uint32_t)c->params.n];
+}
+
+/* The end of an answer whose choices are all done; the exchange is over. */
+void answer_send(struct completion *c);
+/* The counts, for the exchange's line in the log. */
+void answer_note(struct completion *c);
+
+/* "radish":{...}: of the first choice, which is done. */
+void explain_add(struct json_writer *w, const struct completion *c);
+void explain_log(const struct completion *c);
+
+static inline struct completion *completion_of(struct job *job)
+{
+    return (struct completion *)((char *)job - offsetof(struct completion, job));
+}
+
+#endif
