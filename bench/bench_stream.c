@@ -375,7 +375,8 @@ static void bench_wake(void)
         die(err.message);
     static struct request request;
     for (uint32_t i = 0; i < WAKES; i++) {
-        int32_t prompt[] = {1, 2, (int32_t)(i % WORDS_OF_MOCK)};
+        uint64_t prompt[] = {cache_token_text(1), cache_token_text(2),
+                             cache_token_text((int32_t)(i % WORDS_OF_MOCK))};
         request = (struct request){.tokens = prompt, .n_tokens = 3, .max_tokens = 1};
         request.sampling = (struct sampling)SAMPLING_DEFAULT;
         usleep(1000); /* it falls asleep */

@@ -49,6 +49,13 @@ static inline uint64_t cache_token_size(uint16_t width_bin, uint16_t height_bin)
     return cache_token_owned(CACHE_TOKEN_SIZE, 0, (uint32_t)width_bin << 16 | height_bin);
 }
 
+/* What a tokenizer gave, as cache tokens of nobody in particular. */
+static inline void cache_tokens_text(const int32_t *ids, uint32_t n, uint64_t *out)
+{
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = cache_token_text(ids[i]);
+}
+
 /* Position `offset` of an image that takes `length` of them. */
 static inline uint64_t cache_token_image(uint32_t image, uint32_t offset, uint32_t length)
 {
@@ -60,6 +67,17 @@ static inline uint64_t cache_token_image(uint32_t image, uint32_t offset, uint32
 static inline enum cache_token_kind cache_token_kind(uint64_t token)
 {
     return (enum cache_token_kind)(token >> 56);
+}
+
+static inline bool cache_token_is_text(uint64_t token)
+{
+    return cache_token_kind(token) == CACHE_TOKEN_TEXT;
+}
+
+/* A text token's id; the bins of a coordinate or of sizes. */
+static inline int32_t cache_token_payload(uint64_t token)
+{
+    return (int32_t)(uint32_t)token;
 }
 
 static inline bool cache_token_is_image(uint64_t token)

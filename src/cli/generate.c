@@ -226,15 +226,21 @@ int generator_run(struct generator *g, struct generation *generation, struct err
 {
     uint32_t context = g->runtime->context;
     struct request *r = calloc(1, sizeof *r);
-    if (!r)
+    uint64_t *tokens = malloc((size_t)generation->n_prompt * sizeof *tokens);
+    if (!r || !tokens) {
+        free(r);
+        free(tokens);
         return error_set(err, ERROR_MEMORY, "no memory for a request");
-    r->tokens = generation->prompt;
+    }
+    cache_tokens_text(generation->prompt, generation->n_prompt, tokens);
+    r->tokens = tokens;
     r->n_tokens = generation->n_prompt;
     r->max_tokens = generation->max_tokens ? generation->max_tokens : context;
     r->sampling = generation->sampling;
     if (scheduler_submit(g->scheduler, r) != SUBMIT_OK) {
         *err = r->error;
         free(r);
+        free(tokens);
         return -1;
     }
     struct answer answer = {0};
@@ -250,5 +256,6 @@ int generator_run(struct generator *g, struct generation *generation, struct err
     strbuf_free(&answer.bytes);
     strbuf_free(&answer.text);
     free(r);
+    free(tokens);
     return failed ? -1 : 0;
 }

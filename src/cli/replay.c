@@ -19,7 +19,7 @@ enum {
 
 struct client {
     struct request request;
-    int32_t *tokens; /* [longest prompt] */
+    uint64_t *tokens; /* [longest prompt] */
     bool is_busy;
 };
 

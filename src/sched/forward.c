@@ -125,7 +125,7 @@ static enum finish_reason add_token(struct scheduler *s, struct sequence *seq, i
     const struct token_table *table = &s->options.tokens;
     struct request *r = seq->request;
     seq->generated[seq->n_tokens - r->n_tokens] = token;
-    seq->tokens[seq->n_tokens] = sequence_token(seq, seq->n_tokens, token);
+    seq->tokens[seq->n_tokens] = sequence_token(seq, seq->n_tokens, cache_token_text(token));
     seq->n_tokens++;
     s->stats.generated_tokens++;
     enum filter_verdict verdict = r->filter ? r->filter->ops->accept(r->filter, token)
@@ -278,8 +278,8 @@ static bool score_prompt(struct scheduler *s, const struct sequence *seq, const 
     const struct request *r = seq->request;
     for (uint32_t i = 0; i < n; i++, logits += s->engine->info.n_vocab) {
         uint32_t at = seq->n_computed + i + 1;
-        if (!sampler_logprobs(s->sampler, logits, r->tokens[at], r->n_top_logprobs,
-                              &r->prompt_logprobs[at]))
+        if (!sampler_logprobs(s->sampler, logits, cache_token_payload(r->tokens[at]),
+                              r->n_top_logprobs, &r->prompt_logprobs[at]))
             return false;
     }
     return true;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "cache/image_table.h"
 #include "cache/prefix_tree.h"
 #include "engine/engine.h"
 #include "sched/op_times.h"
@@ -61,12 +62,27 @@ struct stop_string {
     uint32_t len;
 };
 
+/* A picture of a request. */
+struct request_image {
+    /* Of its pixels and of all that decides how they are processed: two images with one digest are
+     * taken for the same. */
+    unsigned char sha256[32];
+    struct image_shape shape;
+    const void *pixels; /* as the engine wants them */
+    uint32_t width, height;
+};
+
 /* A request belongs to its maker until it is submitted, to the scheduler until its EVENT_DONE has
  * been read, then to its maker again, who frees it with what it points to. The upper half is the
  * maker's to fill in; the lower half the scheduler's. */
 struct request {
-    const int32_t *tokens; /* [n_tokens] the prompt, at least one */
+    /* The prompt, at least one cache token (cache_token.h), each for one KV position. Those of an
+     * image name it by its index in `images`, and stand there in order and all of them. */
+    const uint64_t *tokens; /* [n_tokens] */
     uint32_t n_tokens;
+    const struct request_image *images; /* [n_images] */
+    uint32_t n_images;
+    uint64_t adapter;    /* what the engine gave when it was loaded; 0: none */
     uint32_t max_tokens; /* to generate; 0: the prompt is computed, and nothing is generated */
     uint32_t min_tokens; /* end tokens are not chosen before so many, if there is any other */
     uint64_t ns;         /* who shares a prefix with whom: cache_namespace */
@@ -173,7 +189,7 @@ void scheduler_close(struct scheduler *s);
 
 /* Any thread. When the answer is not SUBMIT_OK the request is still its maker's, and its `error`
  * says why with the numbers in it. */
-enum submit_result { SUBMIT_OK, SUBMIT_FULL, SUBMIT_TOO_LONG };
+enum submit_result { SUBMIT_OK, SUBMIT_FULL, SUBMIT_TOO_LONG, SUBMIT_INVALID };
 enum submit_result scheduler_submit(struct scheduler *s, struct request *r);
 void scheduler_cancel(struct scheduler *s, struct request *r); /* any thread; DONE still comes */
 /* The next event, if there is one. Wakes the sequence if its ring was full. */

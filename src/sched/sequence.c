@@ -29,10 +29,13 @@ void sequence_list_remove(struct sequence_list *list, struct sequence *seq)
     list->n--;
 }
 
-uint64_t sequence_token(const struct sequence *seq, uint32_t position, int32_t id)
+uint64_t sequence_token(const struct sequence *seq, uint32_t position, uint64_t token)
 {
     const struct request *r = seq->request;
-    return cache_token_owned(CACHE_TOKEN_TEXT, position < r->n_public ? 0 : r->owner, (uint32_t)id);
+    if (cache_token_is_image(token))
+        return token; /* the number of the image is its owner's */
+    return cache_token_owned(cache_token_kind(token), position < r->n_public ? 0 : r->owner,
+                             (uint32_t)token);
 }
 
 struct sequence *sequence_make(struct request *r, uint32_t limit, bool has_window,

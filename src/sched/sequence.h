@@ -108,8 +108,8 @@ static inline bool sequence_is_scoring(const struct sequence *seq)
     return seq->n_scored < seq->request->n_tokens;
 }
 
-/* The cache token of an id at a position of the sequence. */
-uint64_t sequence_token(const struct sequence *seq, uint32_t position, int32_t id);
+/* A token at a position of the sequence, with its owner. */
+uint64_t sequence_token(const struct sequence *seq, uint32_t position, uint64_t token);
 
 /* Begins with the pages of positions 0 .. matched - 1, which end at the locked node. */
 void sequence_begin(struct sequence *seq, const struct cache *cache, node_id node,

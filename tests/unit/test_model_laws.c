@@ -135,7 +135,8 @@ static uint32_t check_tokens(struct world *w, const struct client *c)
     int32_t tokens[MAX_LENGTH];
     uint32_t n = r->n_tokens, n_fed = 0;
     CHECK(n + c->n_got <= MAX_LENGTH);
-    memcpy(tokens, r->tokens, n * sizeof *tokens);
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = cache_token_payload(r->tokens[i]);
     for (uint32_t i = 0; i < c->n_got; i++) {
         struct token_logprobs want;
         feed_plain(w, tokens, n_fed, n, logits);
@@ -273,7 +274,7 @@ static uint32_t random_prompt(struct mix *m, struct counts *counts, int32_t *tok
     uint32_t common = pick(m, n_words + 1);
     if (from && pick(m, 3)) {
         n = from->request.n_tokens;
-        memcpy(tokens, from->prompt, n * sizeof *tokens);
+        client_ids(from, tokens, n);
         if (from->n_done && pick(m, 4)) {
             memcpy(tokens + n, from->got, from->n_got * sizeof *tokens);
             n += from->n_got;
@@ -293,7 +294,9 @@ static void add_client(struct mix *m, const struct request *leader, struct count
     int32_t tokens[2 * MAX_LENGTH];
     uint32_t n = leader ? leader->n_tokens : random_prompt(m, counts, tokens);
     uint32_t max_tokens = m->is_pressed ? 70 + pick(m, 30) : 1 + pick(m, 16);
-    struct client *c = client_make(leader ? leader->tokens : tokens, n, max_tokens);
+    for (uint32_t i = 0; leader && i < n; i++)
+        tokens[i] = cache_token_payload(leader->tokens[i]);
+    struct client *c = client_make(tokens, n, max_tokens);
     struct request *r = &c->request;
     r->leader = leader;
     r->no_cache = leader ? leader->no_cache : pick(m, 8) == 0;

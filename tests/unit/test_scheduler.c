@@ -47,7 +47,7 @@ TEST(scheduler, a_second_turn_computes_only_what_is_new)
     /* The conversation so far, as the client sends it back, and twenty tokens more. */
     uint32_t n = first->request.n_tokens;
     int32_t turn[512];
-    memcpy(turn, first->prompt, n * sizeof *turn);
+    client_ids(first, turn, n);
     memcpy(turn + n, first->got, first->n_got * sizeof *turn);
     n += first->n_got;
     for (int i = 0; i < 20; i++)

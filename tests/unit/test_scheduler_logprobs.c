@@ -115,7 +115,7 @@ TEST(scheduler_logprobs, an_answer_scores_as_it_was_generated)
     client_submit(&f, c);
     fixture_run(&f, &c, 1);
     int32_t tokens[100];
-    memcpy(tokens, c->prompt, 30 * sizeof *tokens);
+    client_ids(c, tokens, 30);
     memcpy(tokens + 30, c->got, 70 * sizeof *tokens);
     struct client *echo = client_make(tokens, 100, 0);
     client_ask_logprobs(echo, false, true, 7);

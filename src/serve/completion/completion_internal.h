@@ -54,6 +54,7 @@ struct completion {
     struct arena kept;      /* what is kept of the request, once the rest of it is let go */
     struct prompt *prompts; /* [n_prompts]: one, but for text completions that bring more */
     uint32_t n_prompts;
+    const uint64_t **cache_tokens; /* [n_prompts] the prompts' tokens as requests have them */
     struct strbuf *echoes;         /* [n_prompts] their texts; NULL: they are not given back */
     struct tool_set *tools;        /* that the prompt shows; NULL: none */
     struct tool_set *callable;     /* those of them that may be called; NULL: all */

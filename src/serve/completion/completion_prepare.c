@@ -389,10 +389,25 @@ static int choice_open(struct completion *c, uint32_t index)
     return completion_open_filter(c, o);
 }
 
+/* The prompts as the scheduler takes them. */
+static int cache_tokens_make(struct completion *c)
+{
+    c->cache_tokens = arena_alloc(&c->kept, c->n_prompts * sizeof *c->cache_tokens);
+    for (uint32_t i = 0; c->cache_tokens && i < c->n_prompts; i++) {
+        const struct token_list *tokens = &c->prompts[i].tokens;
+        uint64_t *out = arena_alloc(&c->kept, tokens->len * sizeof *out);
+        if (!out)
+            return no_memory_now(c);
+        cache_tokens_text(tokens->ids, (uint32_t)tokens->len, out);
+        c->cache_tokens[i] = out;
+    }
+    return c->cache_tokens ? 0 : no_memory_now(c);
+}
+
 static int choices_open(struct completion *c)
 {
     size_t n = (size_t)c->params.n * c->n_prompts;
-    if (!(c->choices = calloc(n, sizeof *c->choices)))
+    if (cache_tokens_make(c) || !(c->choices = calloc(n, sizeof *c->choices)))
         return no_memory_now(c);
     c->n_opened = (uint32_t)n;
     for (uint32_t i = 0; i < c->n_opened; i++)
