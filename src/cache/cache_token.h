@@ -12,8 +12,8 @@
  *   [ kind ][ index of the image: 28 ][ offset: 14 ][ last: 14 ]      position `offset` of 0..last
  *
  * Equal words mean equal inputs, always: ids are ids, and images are numbered by the SHA-256 of
- * their bytes (image_table.h). The owner keeps tenants apart behind a prefix that they share;
- * 0 is everyone. */
+ * their pixels and of how those are processed (image_table.h). The owner keeps tenants apart behind
+ * a prefix that they share; 0 is everyone. */
 enum cache_token_kind {
     CACHE_TOKEN_TEXT,
     CACHE_TOKEN_COORDINATE, /* a bin */

@@ -262,7 +262,7 @@ static bool evict_for(struct scheduler *s, uint32_t n_pages)
 /* Locks what the tree has of it, and makes sure of pages for the rest; false, with nothing held,
  * when there are not so many. */
 static bool lock_and_reclaim(struct scheduler *s, struct sequence *seq, node_id *node,
-                             uint32_t *matched)
+                             struct tree_match *m)
 {
     struct prefix_tree *tree = s->cache.tree;
     struct request *r = seq->request;
@@ -270,16 +270,16 @@ static bool lock_and_reclaim(struct scheduler *s, struct sequence *seq, node_id 
     enum match_kind kind = MATCH_MISS;
     struct miss miss;
     if (r->explain)
-        prefix_tree_explain(tree, r->ns, seq->tokens, most, r->explain_others, &miss);
+        prefix_tree_explain(tree, r->ns, seq->tokens, most, m, r->explain_others, &miss);
     uint64_t start_ns = op_times_start(s->cache.times);
-    *node = prefix_tree_acquire(tree, r->ns, seq->tokens, most, s->now_ns, matched, &kind);
+    *node = prefix_tree_acquire(tree, r->ns, seq->tokens, most, s->now_ns, m, &kind);
     op_times_add(s->cache.times, OP_MATCH, op_times_since(s->cache.times, start_ns));
     if (*node == NODE_NONE)
-        *matched = 0; /* no nodes left: it runs beside the tree */
+        m->length = 0; /* no nodes left: it runs beside the tree */
     else if (s->options.tenant_pages && cache_namespace_tenant(r->ns))
         prefix_tree_set_cap(tree, r->ns, s->options.tenant_pages);
     /* What it matched is locked now, and no longer there to be evicted. */
-    uint32_t want = pages_to_start(seq) - *matched;
+    uint32_t want = pages_to_start(seq) - m->length;
     bool has_room = has_pages(s, want);
     if (!has_room)
         seq->refused_at = s->n_releases;
@@ -298,22 +298,22 @@ static bool lock_and_reclaim(struct scheduler *s, struct sequence *seq, node_id 
 
 static enum admission try_admit(struct scheduler *s, struct sequence *seq)
 {
-    uint32_t matched = 0;
+    struct tree_match m = {0};
     node_id node = NODE_NONE;
     if (uses_tree(seq)) {
         uint64_t start_ns = op_times_start(s->cache.times);
-        matched = prefix_tree_peek(s->cache.tree, seq->request->ns, seq->tokens, most_matched(seq));
+        m = prefix_tree_match(s->cache.tree, seq->request->ns, seq->tokens, most_matched(seq));
         op_times_add(s->cache.times, OP_MATCH, op_times_since(s->cache.times, start_ns));
-        if (falls_asleep(s, seq, matched))
+        if (falls_asleep(s, seq, m.length))
             return ASLEEP;
     }
-    seq->n_wanted = pages_to_start(seq) - matched;
+    seq->n_wanted = pages_to_start(seq) - m.length;
     if (s->n_running == s->options.max_seqs || s->is_evicting || !has_pages(s, seq->n_wanted) ||
         !window_has_room(s, seq, 0) || seq->refused_at == s->n_releases)
         return REFUSED;
-    if (uses_tree(seq) ? !lock_and_reclaim(s, seq, &node, &matched) : !evict_for(s, seq->n_wanted))
+    if (uses_tree(seq) ? !lock_and_reclaim(s, seq, &node, &m) : !evict_for(s, seq->n_wanted))
         return REFUSED;
-    start_running(s, seq, node, matched);
+    start_running(s, seq, node, m.length);
     return ADMITTED;
 }
 

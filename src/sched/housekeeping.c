@@ -82,13 +82,13 @@ static bool query_clear(struct scheduler *s, struct cache_query *q)
 {
     const uint64_t *ns = q->in_one_namespace ? &q->ns : NULL;
     uint64_t end_ns = clock_now_ns() + FREE_NS;
-    uint64_t before = prefix_tree_stats(s->cache.tree)->cleared_window;
+    uint64_t before = prefix_tree_stats(s->cache.tree)->sides[0].cleared;
     uint32_t freed;
     do {
         freed = prefix_tree_clear(s->cache.tree, ns, FREE_NODES, s->now_ns);
         q->n_cleared += freed;
     } while (freed > 0 && clock_now_ns() < end_ns);
-    q->n_cleared_window += (uint32_t)(prefix_tree_stats(s->cache.tree)->cleared_window - before);
+    q->n_cleared_window += (uint32_t)(prefix_tree_stats(s->cache.tree)->sides[0].cleared - before);
     return freed == 0;
 }
 

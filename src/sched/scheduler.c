@@ -83,7 +83,7 @@ static int open_window(struct scheduler *s, struct error *err)
 
 uint32_t scheduler_page_bytes(bool has_window)
 {
-    return page_pool_page_bytes() + prefix_tree_page_bytes(has_window);
+    return page_pool_page_bytes() + prefix_tree_page_bytes(has_window ? 1 : 0);
 }
 
 uint32_t scheduler_window_page_bytes(void)
@@ -98,9 +98,10 @@ static int open_tree(struct scheduler *s, struct error *err)
         .pool = &s->cache.pool,
         .max_nodes = n_pages + s->options.max_seqs + SPARE_NODES,
         .max_pinned = n_pages / 2,
-        .window_pool = s->cache.window ? &s->cache.window_pool : NULL,
-        .window = s->cache.window,
+        .n_sides = s->cache.window ? 1 : 0,
     };
+    if (s->cache.window)
+        options.sides[0] = (struct tree_side_options){&s->cache.window_pool, s->cache.window - 1};
     return prefix_tree_open(&s->cache.tree, &options, err);
 }
 

@@ -21,7 +21,7 @@ void seq_window_begin(struct sequence *seq, const struct cache *cache)
     struct seq_window *w = &seq->window;
     uint32_t n = seq_window_need(seq, cache);
     if (n > 0)
-        prefix_tree_window_pages(cache->tree, seq->node, n, w->pages + seq->n_matched - n);
+        prefix_tree_side_pages(cache->tree, 0, seq->node, n, w->pages + seq->n_matched - n);
     for (uint32_t i = 1; i <= n; i++)
         assert(w->pages[seq->n_matched - i] != PAGE_NONE);
     w->private_from = w->n_reserved = seq->n_matched;

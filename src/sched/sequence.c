@@ -177,10 +177,10 @@ void sequence_insert(struct sequence *seq, struct cache *cache, uint64_t now_ns)
     uint32_t n = seq->n_computed - seq->n_inserted, claimed = 0;
     if (seq->node == NODE_NONE || n == 0)
         return;
+    uint32_t *const window[] = {cache->window ? seq->window.pages + seq->n_inserted : NULL};
     uint64_t start_ns = op_times_start(cache->times);
-    node_id node = prefix_tree_insert(
-        cache->tree, seq->node, seq->tokens + seq->n_inserted, seq->pages + seq->n_inserted,
-        cache->window ? seq->window.pages + seq->n_inserted : NULL, n, now_ns, &claimed);
+    node_id node = prefix_tree_insert(cache->tree, seq->node, seq->tokens + seq->n_inserted,
+                                      seq->pages + seq->n_inserted, window, n, now_ns, &claimed);
     op_times_add(cache->times, OP_INSERT, op_times_since(cache->times, start_ns));
     if (node == NODE_NONE)
         return; /* no nodes left: the positions stay private, and may be inserted later */

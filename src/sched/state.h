@@ -38,9 +38,9 @@ struct scheduler {
     bool has_thread;
 
     struct cache cache;
-    uint32_t window_run;       /* window pages that a sequence takes at a time */
-    uint32_t window_charged;   /* those that the running may need at once; see window_room.c */
-    struct window_need *needs; /* [max_seqs] scratch for evictions */
+    uint32_t window_run;     /* window pages that a sequence takes at a time */
+    uint32_t window_charged; /* those that the running may need at once; see window_room.c */
+    struct side_need *needs; /* [max_seqs] scratch for evictions */
     struct sampler *sampler;
     int32_t *ends; /* [n_ends] the end tokens */
     uint32_t n_ends;

@@ -37,7 +37,7 @@ static uint32_t list_needs(struct scheduler *s)
     for (uint32_t i = 0; i < s->n_running; i++) {
         const struct sequence *seq = s->running[i];
         if (seq->node != NODE_NONE)
-            s->needs[n++] = (struct window_need){seq->node, seq_window_need(seq, &s->cache)};
+            s->needs[n++] = (struct side_need){seq->node, seq_window_need(seq, &s->cache)};
     }
     return n;
 }
@@ -47,11 +47,12 @@ static void make_room(struct scheduler *s, uint32_t n_pages)
     struct page_pool *pool = &s->cache.window_pool;
     struct prefix_tree *tree = s->cache.tree;
     uint64_t start_ns = op_times_start(s->cache.times);
-    prefix_tree_evict_interior(tree, n_pages - pool->n_free, s->now_ns);
+    prefix_tree_evict_interior(tree, 0, n_pages - pool->n_free, s->now_ns);
     for (uint32_t i = 0; i < s->n_running && pool->n_free < n_pages; i++)
         seq_window_give_passed(s->running[i], &s->cache);
     if (pool->n_free < n_pages)
-        prefix_tree_evict_tails(tree, n_pages - pool->n_free, s->needs, list_needs(s), s->now_ns);
+        prefix_tree_evict_tails(tree, 0, n_pages - pool->n_free, s->needs, list_needs(s),
+                                s->now_ns);
     op_times_add(s->cache.times, OP_EVICT, op_times_since(s->cache.times, start_ns));
 }
 

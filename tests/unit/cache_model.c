@@ -260,9 +260,9 @@ static void note_gone(struct naive *m, int at, const struct gone *gone)
 
 static void count_page(struct naive *m, int at, enum miss_reason why)
 {
-    uint64_t *windows = why == MISS_CLEARED   ? &m->went.cleared_window
-                        : why == MISS_EXPIRED ? &m->went.expired_window
-                                              : &m->went.evicted_tails;
+    uint64_t *windows = why == MISS_CLEARED   ? &m->went.sides[0].cleared
+                        : why == MISS_EXPIRED ? &m->went.sides[0].expired
+                                              : &m->went.sides[0].evicted_tails;
     *windows += m->window && m->positions[at].window != PAGE_NONE;
     *(why == MISS_CLEARED   ? &m->went.cleared_pages
       : why == MISS_EXPIRED ? &m->went.expired_pages
@@ -409,7 +409,7 @@ static void settle(struct naive *m)
         uint32_t n = list_interior(m, i);
         for (uint32_t k = 0; k < n; k++)
             window_drop(m, m->order[k]);
-        m->went.evicted_interior += n;
+        m->went.sides[0].evicted_interior += n;
     }
 }
 
@@ -525,7 +525,7 @@ struct sweep {
 static uint32_t sweep(struct naive *m, const struct sweep *s)
 {
     struct pressure_event *e = &m->last;
-    *e = (struct pressure_event){.at_ns = s->now_ns, .of_window = s->of_window, .wanted = s->need};
+    *e = (struct pressure_event){.at_ns = s->now_ns, .group = s->of_window, .wanted = s->need};
     collect(m, s->root);
     while (e->n_nodes < s->max_nodes && e->freed < s->need && m->n_heap > 0) {
         struct candidate c = heap_pop(m);
@@ -598,7 +598,7 @@ uint32_t naive_evict_interior(struct naive *m, uint32_t n_pages, uint64_t now_ns
         uint32_t n = list_interior(m, at);
         for (uint32_t i = 0; i < n && freed < n_pages; i++, freed++) {
             window_drop(m, m->order[i]);
-            m->went.evicted_interior++;
+            m->went.sides[0].evicted_interior++;
         }
         m->passed_stamp = m->positions[at].stamp;
         m->passed_depth = m->positions[at].depth;
@@ -644,7 +644,7 @@ uint32_t naive_evict_tails(struct naive *m, uint32_t n_pages, const int *ends, u
                 if (is_needed(m, at, ends, n_ends))
                     break;
                 window_drop(m, at);
-                m->went.evicted_tails++;
+                m->went.sides[0].evicted_tails++;
                 freed++;
             }
         }

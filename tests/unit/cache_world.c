@@ -196,7 +196,7 @@ static void check_handle(struct world *w, node_id node, int at)
     uint32_t windows[MAX_QUERY], before = w->config->window - 1, n = depth;
     for (n = n < MAX_QUERY ? n : MAX_QUERY, i = 0; i < n; i++)
         windows[i] = w->path[i]; /* to be overwritten */
-    prefix_tree_window_pages(w->tree, node, n, windows);
+    prefix_tree_side_pages(w->tree, 0, node, n, windows);
     for (i = 1; i <= n; i++) {
         CHECK_INT(windows[n - i], w->naive.positions[w->path[depth - i]].window);
         CHECK(i > before || windows[n - i] != PAGE_NONE); /* its holder can go on */
@@ -220,10 +220,10 @@ static void compare_stats(const struct world *w)
     CHECK_INT(got.n_pins, want.n_pins);
     CHECK_INT(got.n_invalid, want.n_invalid);
     CHECK_INT(got.n_entries, want.n_entries);
-    CHECK_INT(got.evicted_interior, want.evicted_interior);
-    CHECK_INT(got.evicted_tails, want.evicted_tails);
-    CHECK_INT(got.expired_window, want.expired_window);
-    CHECK_INT(got.cleared_window, want.cleared_window);
+    CHECK_INT(got.sides[0].evicted_interior, want.sides[0].evicted_interior);
+    CHECK_INT(got.sides[0].evicted_tails, want.sides[0].evicted_tails);
+    CHECK_INT(got.sides[0].expired, want.sides[0].expired);
+    CHECK_INT(got.sides[0].cleared, want.sides[0].cleared);
     for (int i = 0; i < TREE_DEPTH_BUCKETS; i++)
         CHECK_INT(got.entries_by_depth[i], want.entries_by_depth[i]);
 }
@@ -238,7 +238,7 @@ static void compare(struct world *w)
         if (p->used && cache_token_is_image(p->token))
             images |= 1u << cache_token_image_index(p->token);
         if (p->used && w->config->window)
-            CHECK_INT(w->tree->window.page[page], p->window);
+            CHECK_INT(w->tree->sides[0].page[page], p->window);
     }
     CHECK_INT(w->window_pool.n_owned, w->naive.n_window);
     CHECK_INT(page_pool_private(&w->window_pool), 0);
@@ -273,7 +273,7 @@ static void check_entry(struct world *w, const struct tree_entry *e, int at)
     CHECK_INT(e->depth, p->depth);
     CHECK_INT(e->length, length);
     CHECK_INT(e->n_images, n_images);
-    CHECK_INT(e->n_window, n_window);
+    CHECK_INT(e->n_side[0], n_window);
     CHECK_INT(e->n_children, n_children);
     CHECK_INT(e->ns, m->positions[p->root].ns);
     CHECK_INT(e->locks, p->locks);
@@ -403,7 +403,7 @@ static void check_event(struct world *w)
         return;
     CHECK_INT(prefix_tree_events(w->tree, &got, 1), 1);
     CHECK_INT(got.at_ns, want->at_ns);
-    CHECK_INT(got.of_window, want->of_window);
+    CHECK_INT(got.group, want->group);
     CHECK_INT(got.wanted, want->wanted);
     CHECK_INT(got.freed, want->freed);
     CHECK_INT(got.n_nodes, want->n_nodes);
@@ -426,21 +426,21 @@ static void evict_both(struct world *w, uint32_t n_pages, uint32_t max_nodes)
 static void evict_interior(struct world *w, uint32_t n_pages)
 {
     uint32_t freed = naive_evict_interior(&w->naive, n_pages, w->now);
-    CHECK_INT(prefix_tree_evict_interior(w->tree, n_pages, w->now), freed);
+    CHECK_INT(prefix_tree_evict_interior(w->tree, 0, n_pages, w->now), freed);
 }
 
 /* Each handle's holder is about to go on there. */
 static void evict_tails(struct world *w, uint32_t n_pages)
 {
-    struct window_need needs[MAX_HANDLES];
+    struct side_need needs[MAX_HANDLES];
     int ends[MAX_HANDLES];
     for (uint32_t i = 0; i < w->n_handles; i++) {
         uint32_t depth = w->naive.positions[w->handles[i].at].depth, n = w->config->window - 1;
         ends[i] = w->handles[i].at;
-        needs[i] = (struct window_need){w->handles[i].node, n < depth ? n : depth};
+        needs[i] = (struct side_need){w->handles[i].node, n < depth ? n : depth};
     }
     uint32_t freed = naive_evict_tails(&w->naive, n_pages, ends, w->n_handles, w->now);
-    CHECK_INT(prefix_tree_evict_tails(w->tree, n_pages, needs, w->n_handles, w->now), freed);
+    CHECK_INT(prefix_tree_evict_tails(w->tree, 0, n_pages, needs, w->n_handles, w->now), freed);
     check_event(w);
 }
 
@@ -450,21 +450,22 @@ static void do_acquire(struct world *w)
 {
     struct query *q = make_query(w, false);
     int root = naive_root(&w->naive, q->ns), at = root;
-    uint32_t want = 0, got = UINT32_MAX;
+    uint32_t want = 0;
     enum match_kind kind = MATCH_KINDS, want_kind = MATCH_MISS;
     if (root != NOWHERE) {
         at = naive_find(&w->naive, root, q->tokens, q->n, &want);
         want_kind = naive_kind(&w->naive, at, want, q->n);
     }
-    CHECK_INT(prefix_tree_peek(w->tree, q->ns, q->tokens, q->n), want);
-    node_id node = prefix_tree_acquire(w->tree, q->ns, q->tokens, q->n, w->now, &got, &kind);
+    struct tree_match m = prefix_tree_match(w->tree, q->ns, q->tokens, q->n);
+    CHECK_INT(m.length, want);
+    node_id node = prefix_tree_acquire(w->tree, q->ns, q->tokens, q->n, w->now, &m, &kind);
     follow_evictions(w);
     query_end(w);
     if (node == NODE_NONE) {
         refuse(w);
         return;
     }
-    CHECK_INT(got, want);
+    CHECK_INT(m.length, want);
     CHECK_INT(kind, want_kind);
     w->totals.lookups[kind]++;
     if (root == NOWHERE)
@@ -543,8 +544,7 @@ static void do_insert(struct world *w)
         }
         int at = naive_walk(&w->naive, h->at, q->tokens, q->n, &present);
         node_id node = prefix_tree_insert(w->tree, h->node, q->tokens, pages,
-                                          w->config->window ? windows : NULL, q->n, w->now,
-                                          &claimed);
+                                          (uint32_t *const[]){windows}, q->n, w->now, &claimed);
         if (node == NODE_NONE || w->config->max_nodes < w->config->n_pages)
             follow_evictions(w);
         for (uint32_t i = 0; i < q->n - claimed; i++)
@@ -668,7 +668,8 @@ static void do_withdraw(struct world *w)
         uint32_t n = path_of(w, top) - 1;
         for (uint32_t i = 0; i < n; i++)
             tokens[i] = w->naive.positions[w->path[i]].token;
-        uint32_t stays = prefix_tree_peek(w->tree, w->naive.positions[p->root].ns, tokens, n);
+        uint32_t stays =
+            prefix_tree_match(w->tree, w->naive.positions[p->root].ns, tokens, n).length;
         CHECK(stays == n || was_full);
         top = (int)w->path[stays];
     }
@@ -795,7 +796,8 @@ static void do_explain(struct world *w)
     uint64_t path = hash_pair(17, q->ns), tokens[MISS_MAX_TOKENS];
     int root = naive_root(m, q->ns);
     struct miss miss;
-    prefix_tree_explain(w->tree, q->ns, q->tokens, q->n, others, &miss);
+    struct tree_match found = prefix_tree_match(w->tree, q->ns, q->tokens, q->n);
+    prefix_tree_explain(w->tree, q->ns, q->tokens, q->n, &found, others, &miss);
     while (n > 0 && !cache_token_is_whole(q->tokens[n - 1]))
         n--;
     if (root != NOWHERE) {
@@ -878,10 +880,10 @@ struct world *world_open(const struct world_config *config, uint64_t seed)
                                           .images = w->images,
                                           .max_nodes = config->max_nodes,
                                           .max_pinned = config->max_pinned,
-                                          .window = config->window};
+                                          .n_sides = config->window > 0};
     if (config->window) {
         CHECK_INT(page_pool_open(&w->window_pool, config->n_window_pages, &err), 0);
-        options.window_pool = &w->window_pool;
+        options.sides[0] = (struct tree_side_options){&w->window_pool, config->window - 1};
     }
     CHECK_INT(prefix_tree_open(&w->tree, &options, &err), 0);
     naive_open(&w->naive, config->n_pages, config->max_pinned, config->window);
@@ -930,8 +932,8 @@ void world_close(struct world *w, struct world_totals *totals)
     w->totals.evicted = w->naive.went.evicted_pages;
     w->totals.expired = w->naive.went.expired_pages;
     w->totals.cleared = w->naive.went.cleared_pages;
-    w->totals.interior = w->naive.went.evicted_interior;
-    w->totals.tails = w->naive.went.evicted_tails;
+    w->totals.interior = w->naive.went.sides[0].evicted_interior;
+    w->totals.tails = w->naive.went.sides[0].evicted_tails;
     for (size_t i = 0; i < sizeof *totals / sizeof(uint64_t); i++) /* it is all counters */
         ((uint64_t *)totals)[i] += ((const uint64_t *)&w->totals)[i];
     prefix_tree_close(w->tree);

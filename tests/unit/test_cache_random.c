@@ -4,6 +4,7 @@
 #include "cache_world.h"
 
 #include "test.h"
+#include "tree_lookup.h"
 
 /* One world for a while. It must have seen everything that can happen in it. */
 static void run(const char *name, uint64_t seed, uint32_t n_steps)
@@ -107,8 +108,8 @@ TEST(cache_random, match_is_the_longest_common_prefix)
                 i++;
             best = i > best ? i : best;
         }
-        CHECK_INT(prefix_tree_peek(tree, 0, stored[s], n), best);
-        node_id node = prefix_tree_acquire(tree, 0, stored[s], n, s, &got, &kind);
+        CHECK_INT(prefix_tree_match(tree, 0, stored[s], n).length, best);
+        node_id node = tree_acquire(tree, 0, stored[s], n, s, &got, &kind);
         CHECK_INT(got, best);
         for (uint32_t i = best; i < n; i++)
             pages[i] = page_pool_take(&pool, 1, PAGE_NONE).first;
@@ -119,7 +120,7 @@ TEST(cache_random, match_is_the_longest_common_prefix)
     }
     CHECK(prefix_tree_check(tree));
     for (uint32_t s = 0; s < N; s++)
-        CHECK_INT(prefix_tree_peek(tree, 0, stored[s], lengths[s]), lengths[s]);
+        CHECK_INT(prefix_tree_match(tree, 0, stored[s], lengths[s]).length, lengths[s]);
     prefix_tree_close(tree);
     page_pool_close(&pool);
 }

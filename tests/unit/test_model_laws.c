@@ -235,9 +235,9 @@ static void check_talks_under_pressure(struct world *w)
             CHECK_INT(talk_on(w, &f, &talks[i], 3 + turn * 4 + i), n - 1);
         }
     struct scheduler_stats stats = fixture_stats(&f);
-    CHECK_INT(stats.tree.evicted_tails + stats.tree.evicted_pages, 0);
-    CHECK(w->window ? stats.tree.evicted_interior > 2 * n_window_pages
-                    : stats.tree.evicted_interior == 0);
+    CHECK_INT(stats.tree.sides[0].evicted_tails + stats.tree.evicted_pages, 0);
+    CHECK(w->window ? stats.tree.sides[0].evicted_interior > 2 * n_window_pages
+                    : stats.tree.sides[0].evicted_interior == 0);
     fixture_close(&f);
 }
 
@@ -374,8 +374,8 @@ static void run_mix(struct world *w, uint64_t seed, struct counts *counts)
     counts->preempted += stats.preempted;
     counts->canceled += stats.canceled;
     counts->forked += stats.forked;
-    counts->interior += stats.tree.evicted_interior;
-    counts->tails += stats.tree.evicted_tails;
+    counts->interior += stats.tree.sides[0].evicted_interior;
+    counts->tails += stats.tree.sides[0].evicted_tails;
     fixture_close(&m.fixture);
 }
 

@@ -263,8 +263,8 @@ static void run_mixes(bool has_window)
         retried += stats.retried;
         shared += stats.shared_tokens;
         cleared += stats.tree.cleared_pages;
-        interior += stats.tree.evicted_interior;
-        tails += stats.tree.evicted_tails;
+        interior += stats.tree.sides[0].evicted_interior;
+        tails += stats.tree.sides[0].evicted_tails;
         for (uint32_t i = 0; i < m.n_clients; i++) {
             const struct client *c = m.clients[i];
             filtered += c->request.filter && c->finish == FINISH_STOP;

@@ -70,7 +70,7 @@ TEST(scheduler_window, a_conversation_goes_on_at_its_last_token)
         CHECK_INT(talk_on(&f, &t, 3 + turn * 5, 11), n - 1);
     }
     CHECK(t.n > 500);
-    CHECK_INT(fixture_stats(&f).tree.evicted_interior, 0); /* nobody wanted them */
+    CHECK_INT(fixture_stats(&f).tree.sides[0].evicted_interior, 0); /* nobody wanted them */
     fixture_close(&f);
 }
 
@@ -94,8 +94,8 @@ TEST(scheduler_window, conversations_go_on_under_pressure)
     }
     struct scheduler_stats stats = fixture_stats(&f);
     CHECK(stats.n_owned > 5 * o.n_window_pages);
-    CHECK(stats.tree.evicted_interior > 1000);
-    CHECK_INT(stats.tree.evicted_tails, 0);
+    CHECK(stats.tree.sides[0].evicted_interior > 1000);
+    CHECK_INT(stats.tree.sides[0].evicted_tails, 0);
     CHECK_INT(stats.tree.evicted_pages, 0);
     /* With too many conversations the least recently used ones go, as a whole. */
     struct talk more = {0};
@@ -104,7 +104,7 @@ TEST(scheduler_window, conversations_go_on_under_pressure)
         talk_on(&f, &more, 100, 30);
     }
     stats = fixture_stats(&f);
-    CHECK(stats.tree.evicted_tails > 0 && stats.tree.evicted_pages >= talks[0].n - 1);
+    CHECK(stats.tree.sides[0].evicted_tails > 0 && stats.tree.evicted_pages >= talks[0].n - 1);
     CHECK_INT(talk_on(&f, &talks[0], 5, 2), 0);
     uint32_t n = more.n;
     CHECK_INT(talk_on(&f, &more, 5, 2), n - 1);
@@ -173,7 +173,7 @@ TEST(scheduler_window, a_shared_prompt_is_gone_on_from_when_one_conversation_is_
         uint32_t n = talks[0].n;
         CHECK_INT(talk_on(&f, &talks[0], 20, 10), n - 1);
     }
-    CHECK(fixture_stats(&f).tree.evicted_tails > 2 * TAIL); /* the two, and others */
+    CHECK(fixture_stats(&f).tree.sides[0].evicted_tails > 2 * TAIL); /* the two, and others */
     last.seed = 99;
     CHECK_INT(talk_on(&f, &last, 40, 10), SHARED);
     fixture_close(&f);

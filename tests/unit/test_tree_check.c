@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "test.h"
+#include "tree_lookup.h"
 #include "test_death.h"
 
 enum { PAGES = 200, NODES = 64, NOW = 1000 };
@@ -49,7 +50,7 @@ static node_id hold(uint64_t ns, const uint64_t *tokens, uint32_t n)
 {
     uint32_t pages[PAGES], length, claimed;
     enum match_kind kind;
-    node_id node = prefix_tree_acquire(tree, ns, tokens, n, NOW, &length, &kind);
+    node_id node = tree_acquire(tree, ns, tokens, n, NOW, &length, &kind);
     for (uint32_t i = length; i < n; i++)
         pages[i] = page_pool_take(&pool, 1, PAGE_NONE).first;
     node = prefix_tree_insert(tree, node, tokens + length, pages + length, NULL, n - length, NOW,
