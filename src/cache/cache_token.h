@@ -124,6 +124,13 @@ static inline uint64_t cache_namespace(uint32_t tenant, int32_t adapter, int32_t
     return (uint64_t)tenant << 44 | (uint64_t)(adapter + 1) << 28 | (uint32_t)(image + 1);
 }
 
+/* The same namespace with another adapter. */
+static inline uint64_t cache_namespace_with_adapter(uint64_t ns, int32_t adapter)
+{
+    assert(adapter >= -1 && adapter < 0xffff);
+    return (ns & ~((uint64_t)0xffff << 28)) | (uint64_t)(adapter + 1) << 28;
+}
+
 static inline uint32_t cache_namespace_tenant(uint64_t ns)
 {
     return (uint32_t)(ns >> 44);

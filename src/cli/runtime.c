@@ -183,7 +183,7 @@ static uint64_t largest_cache_bytes(uint64_t weight_bytes)
 
 struct kv_tables runtime_tables(bool has_window)
 {
-    return (struct kv_tables){scheduler_page_bytes(has_window), scheduler_window_page_bytes()};
+    return (struct kv_tables){scheduler_page_bytes(has_window), scheduler_side_page_bytes()};
 }
 
 /* Pages of both pools, for pages of those sizes, beside weights of that size. */

@@ -139,9 +139,9 @@ struct request {
 
 enum { SCHEDULER_MAX_PAGES = TREE_MAX_PAGES };
 
-/* Memory that the scheduler takes for a page, at most, and for one of the second group. */
-uint32_t scheduler_page_bytes(bool has_window);
-uint32_t scheduler_window_page_bytes(void);
+/* Memory that the scheduler takes for a page, at most, and for one of a side group. */
+uint32_t scheduler_page_bytes(uint32_t n_sides);
+uint32_t scheduler_side_page_bytes(void);
 
 struct scheduler_options {
     struct engine *engine; /* with SCHEDULER_MAX_PAGES at most */
@@ -150,6 +150,8 @@ struct scheduler_options {
     uint32_t max_waiting;          /* beyond those; scheduler_submit says no past it */
     uint32_t max_length;           /* positions in a sequence */
     uint32_t step_budget_ms;       /* a step is planned to take at most this long, 1 at least */
+    uint32_t state_interval;       /* copies of states are made every so many positions of a prompt,
+                                      if there is room; 0: only where they are worth most */
     uint64_t cache_ttl_ns;         /* idle entries go after this; 0: never */
     uint32_t tenant_pages;         /* most that one tenant's namespace may have; 0: no cap */
     void (*notify)(void *context); /* events are there; called at most once a step */
@@ -165,11 +167,13 @@ struct pool_stats {
 struct scheduler_stats {
     uint32_t n_running, n_waiting;
     uint32_t n_pages, n_free, n_owned, n_private;
-    struct pool_stats window; /* of the second group; all 0: there is none */
+    struct pool_stats sides[TREE_MAX_SIDES]; /* all 0: there is none */
     uint64_t steps, rows, prompt_tokens, cached_tokens, generated_tokens;
     uint64_t shared_tokens;    /* of cached_tokens: computed while their request waited */
     uint64_t stopped, ran_out; /* finished: by an end token or stop string, by length */
     uint64_t canceled, failed, preempted, retried, forked;
+    uint64_t n_encoded;            /* images */
+    uint64_t n_lost;               /* times that the device was lost */
     uint64_t lookups[MATCH_KINDS]; /* what requests found when they were first admitted */
     struct tree_stats tree;
 };
@@ -216,7 +220,7 @@ struct cache_query {
     uint32_t n_entries;
     struct pressure_event events[PRESSURE_EVENTS]; /* ENTRIES */
     uint32_t n_events;
-    uint32_t n_cleared, n_cleared_window; /* CLEAR: pages, and window pages */
+    uint32_t n_cleared, n_cleared_side[TREE_MAX_SIDES]; /* CLEAR: pages, and those of sides */
     atomic_bool is_done;
 };
 

@@ -178,7 +178,7 @@ static void reply_done(struct api *api, struct cache_answer *a)
     case QUERY_OUTLINE: cache_tree_write(&json, &v, &a->query, a->limit); break;
     case QUERY_CLEAR:
         clear_write(&json, &v, a->n_cleared + a->query.n_cleared,
-                    a->n_cleared_window + a->query.n_cleared_window);
+                    a->n_cleared_window + a->query.n_cleared_side[0]);
         http_note(a->x, "cleared %" PRIu64 " tokens", a->n_cleared + a->query.n_cleared);
         break;
     }
@@ -195,7 +195,7 @@ static bool answer_is_ready(struct api *api, struct cache_answer *a)
     if (a->is_asked && a->clears_shared) {
         a->is_asked = a->clears_shared = false;
         a->n_cleared = a->query.n_cleared;
-        a->n_cleared_window = a->query.n_cleared_window;
+        a->n_cleared_window = a->query.n_cleared_side[0];
         a->query.ns = cache_namespace(0, -1, -1);
     }
     if (a->is_asked)

@@ -76,7 +76,7 @@ TEST(cache_json, bytes_are_those_of_both_groups)
     v.stats = (struct scheduler_stats){
         .n_pages = 200,
         .n_free = 50,
-        .window = {.n_pages = 40, .n_free = 10, .n_owned = 25, .n_private = 5}};
+        .sides[0] = {.n_pages = 40, .n_free = 10, .n_owned = 25, .n_private = 5}};
     v.stats.tree = (struct tree_stats){
         .evicted_pages = 11,
         .cleared_pages = 2,

@@ -336,7 +336,7 @@ static bool turn_mix(struct mix *m, struct counts *counts)
         n_done += m->clients[i]->n_done;
     }
     struct scheduler_stats stats = fixture_stats(&m->fixture);
-    const struct pool_stats *w = &stats.window;
+    const struct pool_stats *w = &stats.sides[0];
     CHECK_INT(stats.n_free + stats.n_owned + stats.n_private, stats.n_pages);
     CHECK_INT(w->n_free + w->n_owned + w->n_private, w->n_pages);
     return n_done < N_CLIENTS;
@@ -368,7 +368,7 @@ static void run_mix(struct world *w, uint64_t seed, struct counts *counts)
         CHECK(now < 100000);
     check_clients(&m, counts);
     struct scheduler_stats stats = fixture_stats(&m.fixture);
-    CHECK_INT(stats.n_private + stats.window.n_private + stats.failed, 0);
+    CHECK_INT(stats.n_private + stats.sides[0].n_private + stats.failed, 0);
     counts->cached += stats.cached_tokens;
     counts->evicted += stats.tree.evicted_pages;
     counts->preempted += stats.preempted;

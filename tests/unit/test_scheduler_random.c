@@ -192,7 +192,7 @@ static bool turn_mix(struct mix *m, uint32_t now)
     }
     CHECK(worked || now < 100); /* it never stands still with work to do */
     struct scheduler_stats stats = fixture_stats(&m->fixture);
-    const struct pool_stats *w = &stats.window;
+    const struct pool_stats *w = &stats.sides[0];
     CHECK_INT(stats.n_free + stats.n_owned + stats.n_private, stats.n_pages);
     CHECK_INT(w->n_free + w->n_owned + w->n_private, w->n_pages);
     CHECK_INT(w->n_pages, m->has_window ? m->options.n_window_pages : 0);
@@ -236,7 +236,7 @@ static void check_mix(struct mix *m)
             check_answer(c, m->limit);
     }
     struct scheduler_stats stats = fixture_stats(&m->fixture);
-    CHECK_INT(stats.n_private + stats.window.n_private, 0);
+    CHECK_INT(stats.n_private + stats.sides[0].n_private, 0);
     CHECK_INT(stats.n_running + stats.n_waiting, 0);
     CHECK_INT(stats.stopped + stats.ran_out + stats.canceled + stats.failed, m->n_clients);
 }
