@@ -35,40 +35,40 @@ static uint32_t n_scores(const struct sequence *seq)
 static struct batch make_batch(struct scheduler *s, struct sequence *const *seqs, uint32_t n,
                                struct step_work *work)
 {
+    uint32_t n_outputs = 0;
     *work = (struct step_work){0, 0};
     for (uint32_t i = 0; i < n; i++) {
         struct sequence *seq = seqs[i];
         uint32_t end = seq->n_computed + seq->n_rows, scored_end = seq->n_computed + n_scores(seq);
         sequence_set_runs(seq, end);
-        s->batch_seqs[i] = (struct batch_seq){seq->runs, seq->n_runs, end, {0}};
+        s->batch_seqs[i] = (struct batch_seq){.pages = {{seq->runs, seq->n_runs, 0}},
+                                              .length = end};
         if (s->cache.window) {
             const struct seq_window *w = &seq->window;
             seq_window_set_runs(seq, &s->cache, end);
-            s->batch_seqs[i].window = (struct window_pages){w->runs + w->first_run,
-                                                            w->end_run - w->first_run, w->from};
+            s->batch_seqs[i].pages[1] = (struct page_view){w->runs + w->first_run,
+                                                           w->end_run - w->first_run, w->from};
         }
         for (uint32_t p = seq->n_computed; p < end; p++) {
-            s->rows[work->rows++] = (struct batch_row){.token = (int32_t)seq->tokens[p],
-                                                       .position = p,
-                                                       .page = seq->pages[p],
-                                                       .seq = i,
-                                                       .output = p < scored_end ? OUTPUT_LOGITS
-                                                                                : OUTPUT_NONE};
+            struct batch_row *row = &s->rows[work->rows++];
+            *row = (struct batch_row){.value = (int32_t)seq->tokens[p],
+                                      .seq = i,
+                                      .position = p,
+                                      .rope = {p, p, p, p},
+                                      .pages = {seq->pages[p]}};
             if (s->cache.window)
-                s->rows[work->rows - 1].window_page = seq->window.pages[p];
+                row->pages[1] = seq->window.pages[p];
+            if (p < scored_end || (p + 1 == end && wants_token(seq)))
+                row->output = &s->outputs[n_outputs++];
             work->positions += p;
         }
-        if (wants_token(seq))
-            s->rows[work->rows - 1].output = OUTPUT_LOGITS;
     }
     return (struct batch){.seqs = s->batch_seqs,
                           .rows = s->rows,
                           .n_seqs = n,
                           .n_rows = work->rows,
-                          .logits = s->logits,
                           .live = &s->live,
-                          .page_end = s->cache.pool.end,
-                          .window_page_end = s->cache.window_pool.end};
+                          .page_end = {s->cache.pool.end, s->cache.window_pool.end}};
 }
 
 /* From here until lower_flags a cancel also lowers the live count. A cancel that was on its way

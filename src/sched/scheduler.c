@@ -25,11 +25,15 @@ static int open_buffers(struct scheduler *s, struct error *err)
     s->prefills = calloc(n_seqs, sizeof *s->prefills);
     s->batch_seqs = calloc(n_seqs, sizeof *s->batch_seqs);
     s->rows = calloc(s->engine->limits.max_rows, sizeof *s->rows);
+    s->outputs = calloc(n_seqs, sizeof *s->outputs);
     s->logits = calloc((size_t)n_seqs * n_vocab, sizeof *s->logits);
     s->needs = calloc(n_seqs, sizeof *s->needs);
-    if (!s->running || !s->planned || !s->prefills || !s->batch_seqs || !s->rows || !s->logits ||
-        !s->needs)
+    if (!s->running || !s->planned || !s->prefills || !s->batch_seqs || !s->rows || !s->outputs ||
+        !s->logits || !s->needs)
         return error_set(err, ERROR_MEMORY, "no memory to schedule %u sequences", n_seqs);
+    for (uint32_t i = 0; i < n_seqs; i++)
+        s->outputs[i] = (struct row_output){.wants = OUTPUT_LOGITS,
+                                            .logits = s->logits + (size_t)i * n_vocab};
     return sampler_open(&s->sampler, n_vocab, s->limit, err);
 }
 
@@ -57,6 +61,7 @@ static void close_buffers(struct scheduler *s)
     free(s->prefills);
     free(s->batch_seqs);
     free(s->rows);
+    free(s->outputs);
     free(s->logits);
     free(s->needs);
     free(s->ends);
@@ -69,7 +74,7 @@ static int open_window(struct scheduler *s, struct error *err)
     const struct engine *e = s->engine;
     if (e->info.n_groups < 2)
         return 0;
-    uint32_t window = e->info.groups[KV_WINDOW].window, n_pages = e->limits.n_window_pages;
+    uint32_t window = e->info.groups[1].window, n_pages = e->limits.n_pages[1];
     uint32_t least = min_u32(window, s->limit);
     if (n_pages < least || n_pages > SCHEDULER_MAX_PAGES)
         return error_set(err, ERROR_INPUT,
@@ -93,7 +98,7 @@ uint32_t scheduler_window_page_bytes(void)
 
 static int open_tree(struct scheduler *s, struct error *err)
 {
-    uint32_t n_pages = s->engine->limits.n_pages;
+    uint32_t n_pages = s->engine->limits.n_pages[0];
     struct prefix_tree_options options = {
         .pool = &s->cache.pool,
         .max_nodes = n_pages + s->options.max_seqs + SPARE_NODES,
@@ -109,9 +114,9 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
 {
     const struct engine_limits *limits = &options->engine->limits;
     assert(options->step_budget_ms > 0);
-    if (limits->n_pages > SCHEDULER_MAX_PAGES)
+    if (limits->n_pages[0] > SCHEDULER_MAX_PAGES)
         return error_set(err, ERROR_INPUT, "a cache of %u tokens is too large: %d are the most",
-                         limits->n_pages, SCHEDULER_MAX_PAGES);
+                         limits->n_pages[0], SCHEDULER_MAX_PAGES);
     struct scheduler *s = calloc(1, sizeof *s);
     if (!s)
         return error_set(err, ERROR_MEMORY, "no memory for the scheduler");
@@ -119,7 +124,7 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
     s->engine = options->engine;
     s->cache.times = options->op_times;
     s->options.max_seqs = min_u32(options->max_seqs, min_u32(limits->max_seqs, limits->max_rows));
-    s->limit = min_u32(options->max_length, min_u32(limits->max_length, limits->n_pages));
+    s->limit = min_u32(options->max_length, min_u32(limits->max_length, limits->n_pages[0]));
     if (s->options.max_seqs == 0 || s->limit < 2) {
         error_set(err, ERROR_INPUT,
                   "%u sequences of at most %u positions cannot run; give more sequences, a longer "
@@ -133,7 +138,7 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
     if (open_buffers(s, err) || list_ends(s, err) ||
         queue_open(&s->arrivals, (size_t)s->options.max_seqs + options->max_waiting, err) ||
         queue_open(&s->queries, MAX_QUERIES, err) ||
-        page_pool_open(&s->cache.pool, limits->n_pages, err) || open_window(s, err) ||
+        page_pool_open(&s->cache.pool, limits->n_pages[0], err) || open_window(s, err) ||
         open_tree(s, err)) {
         scheduler_close(s);
         return -1;

@@ -58,6 +58,7 @@ struct scheduler {
     struct sequence **prefills;   /* [max_seqs] scratch of the planner */
     struct batch_seq *batch_seqs; /* [max_seqs] */
     struct batch_row *rows;       /* [engine's max_rows] */
+    struct row_output *outputs;   /* [max_seqs] of the rows that want logits, in order */
     float *logits;                /* [max_seqs][n_vocab] */
 
     struct scheduler_stats stats;
