@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "engine/engine.h"
+#include "engine/mock_engine.h"
 #include "sched/scheduler.h"
 #include "sched/stop_matcher.h"
 #include "serve/completion/sse.h"
@@ -358,7 +358,7 @@ static void bench_wake(void)
     struct bell bell = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
     struct mock_options mock = {.n_vocab = WORDS_OF_MOCK, .fail_token = -1, .end_token = -1};
     struct engine_limits limits = {
-        .n_pages = 1024, .max_rows = 64, .max_seqs = 4, .max_length = 256};
+        .n_pages = {1024}, .max_rows = 64, .max_seqs = 4, .max_length = 256};
     struct scheduler_options options = {.tokens = {WORDS_OF_MOCK, bytes, lengths, is_end},
                                         .max_seqs = 4,
                                         .max_waiting = 4,

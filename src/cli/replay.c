@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "engine/mock_engine.h"
 
 enum {
     VOCABULARY = 16,      /* of answers; prompts use the ids behind it */
@@ -69,7 +70,7 @@ static int replay_open(struct replay *r, struct error *err)
     const struct replay_options *options = r->options;
     uint32_t longest = longest_prompt(r->trace);
     struct engine_limits limits = {
-        .n_pages = options->n_pages,
+        .n_pages = {options->n_pages},
         .max_rows = MAX_ROWS,
         .max_seqs = options->n_clients,
         .max_length = longest + options->max_output + 1,

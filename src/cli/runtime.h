@@ -5,6 +5,8 @@
 #include "cli/args.h"
 #include "cli/command.h"
 #include "engine/kv_sizes.h"
+#include "engine/mock_engine.h"
+#include "model/model.h"
 #include "prompt/prompt.h"
 
 /* A model, its engine and its prompt maker, opened as the command line says. */
@@ -54,8 +56,8 @@ enum { RUNTIME_BATCH_ROWS = 512 }; /* that are computed at once, unless more seq
 
 enum runtime_use { RUNTIME_ANSWERS, RUNTIME_COMPUTES };
 
-/* Memory for a page of the cache beside its KV. */
-struct kv_tables runtime_tables(bool has_window);
+/* Memory for a page of each group beside its KV. */
+struct kv_tables runtime_tables(uint32_t n_groups);
 
 /* Opens everything, with progress on stderr when it is a terminal. */
 int runtime_open(struct runtime *r, enum runtime_use use, struct error *err);

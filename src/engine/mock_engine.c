@@ -6,7 +6,7 @@
  * positions that it sees, and of no others.
  * Owner: the thread that owns the engine. Pages of a batch that failed or was stopped are filled
  * with rubbish on purpose: whoever uses them notices. */
-#include "engine/engine.h"
+#include "engine/mock_engine.h"
 
 #include <assert.h>
 #include <math.h>
@@ -37,8 +37,9 @@ struct mock_engine {
     struct engine engine;
     struct mock_options options;
     const struct batch *batch; /* between submit and wait */
-    uint64_t *digest;          /* [n_pages] */
-    uint64_t *window_digest;   /* [n_window_pages], with a window */
+    uint32_t window;           /* of group 1; 0: there is none */
+    uint64_t *digest;          /* [n_pages[0]] */
+    uint64_t *window_digest;   /* [n_pages[1]], with a window */
     uint64_t n_batches;
     uint32_t since_failure; /* batches */
     uint32_t since_nan;     /* rows of logits */
@@ -47,7 +48,7 @@ struct mock_engine {
 static bool batch_has_token(const struct batch *batch, int32_t token)
 {
     for (uint32_t i = 0; i < batch->n_rows; i++)
-        if (batch->rows[i].token == token)
+        if (batch->rows[i].value == token)
             return true;
     return false;
 }
@@ -80,9 +81,9 @@ static void spoil_pages(struct mock_engine *m, const struct batch *batch)
 {
     for (uint32_t i = 0; i < batch->n_rows; i++) {
         uint64_t rubbish = hash_pair(SALT_RUBBISH, m->n_batches * 4096 + i);
-        m->digest[batch->rows[i].page] = rubbish;
-        if (m->options.window)
-            m->window_digest[batch->rows[i].window_page] = rubbish;
+        m->digest[batch->rows[i].pages[0]] = rubbish;
+        if (m->window)
+            m->window_digest[batch->rows[i].pages[1]] = rubbish;
     }
 }
 
@@ -170,10 +171,10 @@ struct window_view {
 static void window_view_begin(const struct mock_engine *m, struct window_view *v,
                               const struct batch_seq *seq, uint32_t position)
 {
-    uint32_t from = seq->window.first;
-    uint32_t first = position >= m->options.window ? position + 1 - m->options.window : 0;
+    uint32_t from = seq->pages[1].first;
+    uint32_t first = position >= m->window ? position + 1 - m->window : 0;
     assert(from <= first);
-    *v = (struct window_view){{seq->window.runs, 0}, {seq->window.runs, 0}, first, first, 0};
+    *v = (struct window_view){{seq->pages[1].runs, 0}, {seq->pages[1].runs, 0}, first, first, 0};
     for (; from < first; from++) {
         page_walk_next(&v->front);
         page_walk_next(&v->back);
@@ -188,54 +189,52 @@ static uint64_t window_view_pass(struct mock_engine *m, struct window_view *v,
                                  const struct batch_row *row, uint64_t digest)
 {
     uint32_t page = page_walk_next(&v->front);
-    assert(row->window_page == page && v->next == row->position);
+    assert(row->pages[1] == page && v->next == row->position);
     (void)row;
     m->window_digest[page] = hash_pair(digest, v->sum);
     uint64_t sum = v->sum += weighed(m->window_digest[page], v->next++);
-    if (v->next - v->first >= m->options.window) {
+    if (v->next - v->first >= m->window) {
         v->sum -= weighed(m->window_digest[page_walk_next(&v->back)], v->first);
         v->first++;
     }
     return sum;
 }
 
-/* Computes the rows of one sequence, `n` of them; returns how many rows of logits it wrote. */
-static uint32_t compute_seq(struct mock_engine *m, const struct batch_seq *seq,
-                            const struct batch_row *rows, uint32_t n, float *logits)
+/* Computes the rows of one sequence, `n` of them. */
+static void compute_seq(struct mock_engine *m, const struct batch_seq *seq,
+                        const struct batch_row *rows, uint32_t n)
 {
-    struct page_walk walk = {seq->runs, 0};
+    struct page_walk walk = {seq->pages[0].runs, 0};
     struct window_view view = {0};
     uint64_t last = DIGEST_START, seen = 0, in_window = 0;
-    uint32_t position = 0, n_logits = 0;
+    uint32_t position = 0;
     for (; position < rows[0].position; position++) {
         last = m->digest[page_walk_next(&walk)];
         seen += weighed(last, position);
     }
-    if (m->options.window)
+    if (m->window)
         window_view_begin(m, &view, seq, position);
     for (uint32_t i = 0; i < n; i++, position++) {
         uint32_t page = page_walk_next(&walk);
-        assert(rows[i].position == position && rows[i].page == page);
-        last = hash_pair(last, (uint32_t)rows[i].token);
-        if (m->options.window) {
+        assert(rows[i].position == position && rows[i].pages[0] == page);
+        last = hash_pair(last, (uint32_t)rows[i].value);
+        if (m->window) {
             last = hash_pair(last, view.sum);
             in_window = hash_mix(window_view_pass(m, &view, &rows[i], last));
         }
         m->digest[page] = last;
         seen += weighed(last, position);
-        if (rows[i].output == OUTPUT_LOGITS)
-            make_logits(m, hash_mix(seen + in_window), rows[i].token,
-                        logits + (size_t)n_logits++ * m->options.n_vocab);
+        if (rows[i].output && rows[i].output->wants & OUTPUT_LOGITS)
+            make_logits(m, hash_mix(seen + in_window), rows[i].value, rows[i].output->logits);
     }
-    return n_logits;
 }
 
 /* The runs name pages that there are, one for each of `length` positions. */
-static void check_runs(const struct page_run *runs, uint32_t n_runs, uint32_t length,
-                       uint32_t n_pages)
+static void check_view(const struct page_view *view, uint32_t length, uint32_t n_pages)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < n_runs; i++) {
+    const struct page_run *runs = view->runs;
+    uint32_t n = view->first;
+    for (uint32_t i = 0; i < view->n_runs; i++) {
         assert(runs[i].count > 0 && runs[i].first < n_pages &&
                runs[i].count <= n_pages - runs[i].first);
         n += runs[i].count;
@@ -253,10 +252,9 @@ static void check_batch(const struct engine *e, const struct batch *batch)
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
         const struct batch_seq *seq = &batch->seqs[i];
         assert(seq->length <= e->limits.max_length);
-        check_runs(seq->runs, seq->n_runs, seq->length, e->limits.n_pages);
-        if (e->info.n_groups > 1)
-            check_runs(seq->window.runs, seq->window.n_runs, seq->length - seq->window.first,
-                       e->limits.n_window_pages);
+        assert(seq->pages[0].first == 0);
+        for (uint32_t g = 0; g < e->info.n_groups; g++)
+            check_view(&seq->pages[g], seq->length, e->limits.n_pages[g]);
     }
 }
 
@@ -268,9 +266,9 @@ static int mock_submit(struct engine *e, const struct batch *batch, struct error
     uint32_t n_tokens = m->options.n_tokens > e->info.n_vocab ? m->options.n_tokens
                                                               : e->info.n_vocab;
     for (uint32_t i = 0; i < batch->n_rows; i++)
-        if (batch->rows[i].token < 0 || (uint32_t)batch->rows[i].token >= n_tokens)
+        if (batch->rows[i].value < 0 || (uint32_t)batch->rows[i].value >= n_tokens)
             return error_set(err, ERROR_INPUT, "token %d is not in the vocabulary of %u",
-                             batch->rows[i].token, n_tokens);
+                             batch->rows[i].value, n_tokens);
     m->batch = batch;
     return 0;
 }
@@ -299,14 +297,11 @@ static int mock_wait(struct engine *e, struct error *err)
                          "the mock engine fails every %u batches, as it was told",
                          m->options.fail_every);
     }
-    float *logits = batch->logits;
     for (uint32_t i = 0, n; i < batch->n_rows; i += n) {
         const struct batch_row *rows = batch->rows + i;
         for (n = 1; i + n < batch->n_rows && rows[n].seq == rows[0].seq;)
             n++;
-        uint32_t n_logits = compute_seq(m, &batch->seqs[rows[0].seq], rows, n, logits);
-        if (n_logits)
-            logits += (size_t)n_logits * m->options.n_vocab;
+        compute_seq(m, &batch->seqs[rows[0].seq], rows, n);
     }
     return 0;
 }
@@ -319,7 +314,8 @@ static void mock_close(struct engine *e)
     free(m);
 }
 
-static const struct engine_ops mock_ops = {mock_submit, mock_wait, NULL, mock_close};
+static const struct engine_ops mock_ops = {
+    .abi = ENGINE_ABI, .submit = mock_submit, .wait = mock_wait, .close = mock_close};
 
 int mock_engine_open(struct engine **out, const struct mock_options *options,
                      const struct engine_limits *limits, struct error *err)
@@ -328,32 +324,35 @@ int mock_engine_open(struct engine **out, const struct mock_options *options,
         return error_set(err, ERROR_INPUT, "a mock vocabulary of %u has no end token %d",
                          options->n_vocab, options->end_token);
     struct mock_engine *m = calloc(1, sizeof *m);
-    uint32_t n_window_pages = options->window ? limits->n_window_pages : 0;
+    uint32_t window = options->n_groups > 1 ? options->groups[1].window : 0;
+    uint32_t n_window_pages = window ? limits->n_pages[1] : 0;
     if (m) {
-        m->digest = calloc(limits->n_pages, sizeof *m->digest);
+        m->digest = calloc(limits->n_pages[0], sizeof *m->digest);
         m->window_digest = calloc(n_window_pages + (size_t)1, sizeof *m->window_digest);
     }
     if (!m || !m->digest || !m->window_digest) {
         if (m)
             mock_close(&m->engine);
         return error_set(err, ERROR_MEMORY, "no memory for a mock engine of %u pages",
-                         limits->n_pages);
+                         limits->n_pages[0]);
     }
     uint32_t page_bytes = sizeof *m->digest;
     m->options = *options;
+    m->window = window;
     m->engine = (struct engine){
         .ops = &mock_ops,
         .limits = *limits,
         .info = {.name = "mock",
                  .n_vocab = options->n_vocab,
-                 .n_groups = options->window ? 2 : 1,
-                 .groups = {{.n_layers = 1, .page_bytes = page_bytes},
-                            {.n_layers = options->window ? 1 : 0,
-                             .page_bytes = options->window ? page_bytes : 0,
-                             .window = options->window}},
+                 .n_groups = window ? 2 : 1,
+                 .groups = {{.n_layers = 1, .page_bytes = page_bytes}},
                  .bit_exact = true,
-                 .kv_bytes = ((uint64_t)limits->n_pages + n_window_pages) * page_bytes},
+                 .rope_axes = 1,
+                 .kv_bytes = ((uint64_t)limits->n_pages[0] + n_window_pages) * page_bytes},
     };
+    if (window)
+        m->engine.info.groups[1] = (struct kv_group){
+            .kind = KV_WINDOW, .n_layers = 1, .page_bytes = page_bytes, .window = window};
     *out = &m->engine;
     return 0;
 }

@@ -168,8 +168,8 @@ static void reply_done(struct api *api, struct cache_answer *a)
     struct cache_view v = {.model_name = api->options->model_name,
                            .tokenizer = api->options->prompt->tokenizer,
                            .keys = &api->options->keys,
-                           .page_bytes = groups[KV_FULL].page_bytes,
-                           .window_page_bytes = groups[KV_WINDOW].page_bytes,
+                           .page_bytes = groups[0].page_bytes,
+                           .window_page_bytes = groups[1].page_bytes,
                            .now_ns = clock_now_ns(),
                            .now_unix = clock_unix_seconds()};
     scheduler_read_stats(api->scheduler, &v.stats);

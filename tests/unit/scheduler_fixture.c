@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "batch_rows.h"
 #include "naive_sampler.h"
 #include "test.h"
 
@@ -32,6 +33,12 @@ struct token_table fixture_table(void)
     return (struct token_table){FIXTURE_VOCAB, bytes, lengths, is_end};
 }
 
+void mock_set_window(struct mock_options *mock, uint32_t w)
+{
+    mock->n_groups = w ? 2 : 1;
+    mock->groups[1] = (struct kv_group){.kind = KV_WINDOW, .window = w};
+}
+
 struct fixture_options fixture_defaults(void)
 {
     return (struct fixture_options){.n_pages = 4096,
@@ -53,8 +60,7 @@ void fixture_open(struct fixture *f, const struct fixture_options *o)
 {
     struct error err;
     struct mock_options mock = o->mock;
-    struct engine_limits limits = {.n_pages = o->n_pages,
-                                   .n_window_pages = o->n_window_pages,
+    struct engine_limits limits = {.n_pages = {o->n_pages, o->n_window_pages},
                                    .max_rows = o->max_rows,
                                    .max_seqs = o->max_seqs,
                                    .max_length = o->max_length};
@@ -62,7 +68,7 @@ void fixture_open(struct fixture *f, const struct fixture_options *o)
     log_set_level(LOG_ERROR); /* failures are made on purpose here, and each would be a line */
     mock.n_vocab = FIXTURE_VOCAB;
     mock.end_token = FIXTURE_END;
-    window = mock.window;
+    window = mock.n_groups > 1 ? mock.groups[1].window : 0;
     CHECK(mock_engine_open(&f->engine, &mock, &limits, &err) == 0);
     struct scheduler_options options = {.engine = f->engine,
                                         .tokens = fixture_table(),
@@ -277,9 +283,10 @@ static void plain_row(struct engine *e, int32_t token, uint32_t p, float *logits
 {
     uint32_t first = p >= window ? p - window + 1 : 0;
     struct page_run upto = {0, p + 1}, seen = {first, p + 1 - first};
-    struct batch_seq seq = {&upto, 1, p + 1, {&seen, 1, first}};
-    struct batch_row row = {token, p, p, 0, OUTPUT_LOGITS, p};
-    struct batch batch = {.seqs = &seq, .rows = &row, .n_seqs = 1, .n_rows = 1, .logits = logits};
+    struct batch_seq seq = {.pages = {{&upto, 1, 0}, {&seen, 1, first}}, .length = p + 1};
+    struct row_output output = {.wants = OUTPUT_LOGITS, .logits = logits};
+    struct batch_row row = token_row(token, p, p, 0, &output);
+    struct batch batch = {.seqs = &seq, .rows = &row, .n_seqs = 1, .n_rows = 1};
     struct error err;
     CHECK(engine_forward(e, &batch, &err) == 0);
 }
@@ -330,12 +337,10 @@ static struct engine *open_plain(uint32_t limit)
     struct engine *e;
     struct error err;
     struct mock_options mock = {
-        .n_vocab = FIXTURE_VOCAB, .fail_token = -1, .end_token = FIXTURE_END, .window = window};
-    struct engine_limits limits = {.n_pages = limit,
-                                   .n_window_pages = limit,
-                                   .max_rows = 1,
-                                   .max_seqs = 1,
-                                   .max_length = limit};
+        .n_vocab = FIXTURE_VOCAB, .fail_token = -1, .end_token = FIXTURE_END};
+    mock_set_window(&mock, window);
+    struct engine_limits limits = {
+        .n_pages = {limit, limit}, .max_rows = 1, .max_seqs = 1, .max_length = limit};
     CHECK(mock_engine_open(&e, &mock, &limits, &err) == 0);
     return e;
 }

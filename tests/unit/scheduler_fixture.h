@@ -1,6 +1,7 @@
 #ifndef RADISH_TEST_SCHEDULER_FIXTURE_H
 #define RADISH_TEST_SCHEDULER_FIXTURE_H
 
+#include "engine/mock_engine.h"
 #include "sched/scheduler.h"
 
 /* A scheduler on a mock engine, clients that collect what they get, and a plain run of the same
@@ -15,7 +16,7 @@ struct fixture {
 
 struct fixture_options {
     uint32_t n_pages, max_rows, max_seqs, max_waiting, max_length, step_budget_ms;
-    uint32_t n_window_pages; /* where mock.window is not 0 */
+    uint32_t n_window_pages; /* where the mock has a window */
     uint64_t cache_ttl_ns;
     uint32_t tenant_pages;
     struct mock_options mock; /* n_vocab and end_token are filled in */
@@ -24,6 +25,8 @@ struct fixture_options {
 /* The table of the fixture's vocabulary: token i is the letter 'a' + i % 26, every fifth twice. */
 struct token_table fixture_table(void);
 struct fixture_options fixture_defaults(void);
+/* A window in group 1; 0: none. */
+void mock_set_window(struct mock_options *mock, uint32_t w);
 void fixture_open(struct fixture *f, const struct fixture_options *options);
 void fixture_close(struct fixture *f);
 

@@ -148,7 +148,8 @@ static void open_mix(struct mix *m)
     m->clears = pick(m, 4) ? 0 : 1 + pick(m, 20);
     m->limit = o->max_length < o->n_pages ? o->max_length : o->n_pages;
     if (m->has_window) {
-        uint32_t window = o->mock.window = 1 + pick(m, pick(m, 4) ? 8 : 40);
+        uint32_t window = 1 + pick(m, pick(m, 4) ? 8 : 40);
+        mock_set_window(&o->mock, window);
         o->n_window_pages = window + pick(m, 2) * pick(m, 2 * window * o->max_seqs) +
                             pick(m, 2) * pick(m, 60);
     }
@@ -328,7 +329,7 @@ TEST(scheduler_random, computes_no_more_than_an_ideal_cache)
     for (uint64_t seed = 0; seed < 150; seed++) {
         struct mix m = {.state = seed * 31 + 5, .options = fixture_defaults(), .limit = 1024};
         m.has_window = seed % 2;
-        m.options.mock.window = m.has_window ? 1 + (uint32_t)seed % 40 : 0;
+        mock_set_window(&m.options.mock, m.has_window ? 1 + (uint32_t)seed % 40 : 0);
         m.options.n_window_pages = m.has_window ? 8192 : 0;
         m.options.n_pages = 8192;
         m.options.max_seqs = 1 + pick(&m, 16);

@@ -179,7 +179,7 @@ TEST(scheduler_threads, with_a_window_and_few_window_pages)
     o.n_pages = 500;
     o.max_seqs = 6;
     o.max_rows = 40;
-    o.mock.window = 9;
+    mock_set_window(&o.mock, 9);
     o.n_window_pages = 50;
     o.mock.batch_cost_us = 50;
     run_threads(&o);

@@ -13,7 +13,7 @@ enum { LIMIT = 1024, W = 20, TAIL = W + W / 8 };
 static struct fixture_options windowed(uint32_t n_window_pages)
 {
     struct fixture_options o = fixture_defaults();
-    o.mock.window = W;
+    mock_set_window(&o.mock, W);
     o.n_window_pages = n_window_pages;
     o.max_rows = 48;
     return o;
@@ -349,12 +349,13 @@ TEST(scheduler_window, clearing_gives_back_both)
 TEST(scheduler_window, too_few_window_pages_are_refused)
 {
     struct mock_options mock = {
-        .n_vocab = FIXTURE_VOCAB, .fail_token = -1, .end_token = FIXTURE_END, .window = W};
+        .n_vocab = FIXTURE_VOCAB, .fail_token = -1, .end_token = FIXTURE_END};
     struct engine_limits limits = {
-        .n_pages = 100, .n_window_pages = W - 1, .max_rows = 8, .max_seqs = 2, .max_length = 100};
+        .n_pages = {100, W - 1}, .max_rows = 8, .max_seqs = 2, .max_length = 100};
     struct scheduler *s;
     struct engine *e;
     struct error err;
+    mock_set_window(&mock, W);
     CHECK_INT(mock_engine_open(&e, &mock, &limits, &err), 0);
     struct scheduler_options options = {.engine = e,
                                         .tokens = fixture_table(),

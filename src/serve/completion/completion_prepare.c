@@ -26,7 +26,7 @@ int context_error_set(struct api_error *e, const struct completion *c, const cha
                       size_t n_tokens)
 {
     const struct server_options *options = c->api->options;
-    bool is_cut = options->context >= options->engine->limits.n_pages;
+    bool is_cut = options->context >= options->engine->limits.n_pages[0];
     bool is_text = c->kind == REQUEST_TEXT;
     api_error_set(e, 400, is_text ? "prompt" : "messages",
                   "This model's maximum context length is %u tokens. However, your %s resulted in "
