@@ -61,8 +61,4 @@ int tensor_file_write(const struct tensor_file *file, struct parallel *pool,
                       const struct requantize_options *options, struct requantize_result *result,
                       struct error *err);
 
-/* The type that a matrix gets: `type`, one that its width fits, or more bits where it matters. The
- * engine asks the same when weights are quantised as they are loaded. */
-enum tensor_type requantize_choose(enum tensor_type type, uint64_t cols, bool matters);
-
 #endif
