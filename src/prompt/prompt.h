@@ -7,8 +7,8 @@
 #include "prompt/answer/answer_style.h"
 #include "prompt/answer/tool_set.h"
 #include "prompt/jinja/chat_template.h"
-#include "prompt/replay_store.h"
 #include "prompt/jinja/template_traits.h"
+#include "prompt/replay_store.h"
 #include "prompt/tokenizer/tokenizer.h"
 
 /* From a conversation to token ids: the model's own template rendered once, its own tokenizer run
