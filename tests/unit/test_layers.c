@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/strbuf.h"
 #include "test.h"
 
@@ -276,6 +277,26 @@ TEST(layers, the_rule)
     CHECK(!may_include("prompt/x.c", "prompt/jinja/deeper/value.h"));
 }
 
+/* The table of rooms, against the folders and the map in docs/design.md. */
+static void check_table(struct strbuf *problems)
+{
+    struct strbuf map = STRBUF_INIT, row = STRBUF_INIT;
+    CHECK_INT(file_read("docs/design.md", 1 << 20, &map, NULL), 0);
+    for (size_t i = 0; i < N_ROOMS; i++) {
+        int n = 0;
+        for (int k = 0; k < n_sources; k++)
+            n += room_of(sources[k].path) == &rooms[i];
+        if (n == 0)
+            strbuf_addf(problems, "src/%s: in the table of rooms, but empty\n", rooms[i].path);
+        strbuf_clear(&row);
+        strbuf_addf(&row, "\n| `%s` | ", rooms[i].path);
+        if (!strstr(strbuf_str(&map), strbuf_str(&row)))
+            strbuf_addf(problems, "docs/design.md: its map has no row for %s\n", rooms[i].path);
+    }
+    strbuf_free(&map);
+    strbuf_free(&row);
+}
+
 TEST(layers, every_file_keeps_to_its_room)
 {
     struct stat info;
@@ -285,13 +306,7 @@ TEST(layers, every_file_keeps_to_its_room)
     read_tree("src");
     CHECK(n_sources > 100 && n_includes > 500);
     check_tree(&problems);
-    for (size_t i = 0; i < N_ROOMS; i++) {
-        int n = 0;
-        for (int k = 0; k < n_sources; k++)
-            n += room_of(sources[k].path) == &rooms[i];
-        if (n == 0)
-            strbuf_addf(&problems, "src/%s: in the table of rooms, but empty\n", rooms[i].path);
-    }
+    check_table(&problems);
     fputs(strbuf_str(&problems), stderr);
     size_t len = problems.len;
     strbuf_free(&problems);
