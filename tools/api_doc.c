@@ -3,9 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "serve/api/api.h"
 #include "serve/request/fields.h"
-#include "serve/request/query_params.h"
+#include "serve/routes.h"
 
 static const char *const scope_titles[FIELD_SCOPES] = {
     [SCOPE_REQUEST] = "Fields of a chat completion",

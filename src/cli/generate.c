@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "prompt/token_table.h"
+#include "prompt/unicode/utf8_stream.h"
 
 /* Where neither the options nor the model's files say anything: cuts that keep a small model on its
  * path. The API's own defaults cut nothing. */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "prompt/unicode/utf8_stream.h"
 
 static double seconds_between(uint64_t from_ns, uint64_t to_ns)
 {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "prompt/unicode/utf8_stream.h"
 #include "serve/completion/completion_internal.h"
 
 enum { TEXT_TOKENS = 8 };

@@ -7,6 +7,7 @@
 
 #include "base/strbuf.h"
 #include "prompt/tokenizer/tokenizer.h"
+#include "prompt/unicode/utf8_stream.h"
 
 /* The text of an answer whose tokens come one by one: their bytes in, whole characters out.
  *
