@@ -126,16 +126,25 @@ static int cpu_submit(struct engine *engine, const struct batch *batch, struct e
     assert(!e->batch);
     assert(batch_is_sound(e, batch));
     e->batch = batch;
+    e->is_computed = false;
     return 0;
+}
+
+void cpu_settle(struct cpu_engine *e)
+{
+    if (!e->batch || e->is_computed)
+        return;
+    cpu_forward(e);
+    for (uint32_t g = 0; g < e->engine.info.n_groups; g++)
+        kv_touch_ahead(&e->kv_touch[g], e->batch);
+    e->is_computed = true;
 }
 
 static int cpu_wait(struct engine *engine, struct error *err)
 {
     struct cpu_engine *e = (struct cpu_engine *)engine;
     assert(e->batch);
-    cpu_forward(e);
-    for (uint32_t g = 0; g < e->engine.info.n_groups; g++)
-        kv_touch_ahead(&e->kv_touch[g], e->batch);
+    cpu_settle(e);
     e->batch = NULL;
     return e->stopped ? error_set(err, ERROR_CANCELED, "no one waits for this batch") : 0;
 }
@@ -178,6 +187,8 @@ static int warm_up(struct cpu_engine *e, struct error *err)
 static const struct engine_ops cpu_ops = {.abi = ENGINE_ABI,
                                           .submit = cpu_submit,
                                           .wait = cpu_wait,
+                                          .page_io = cpu_page_io,
+                                          .io_poll = cpu_io_poll,
                                           .measure = cpu_measure,
                                           .close = cpu_close};
 

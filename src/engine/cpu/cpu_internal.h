@@ -17,6 +17,7 @@
  *   cpu_weights.c   the model's matrices as the kernels stream them
  *   cpu_state.c     memory for the rows of a batch
  *   cpu_kv.c        memory for keys and values, and attention over it
+ *   cpu_io.c        pages of it to and from the caller's memory
  *   cpu_forward.c   a batch on its way through the layers; cpu_pass.h is what its parts share:
  *   cpu_attention.c   from x to queries, keys and values
  *   cpu_blocks.c      from what was attended to the next layer's x
@@ -171,7 +172,9 @@ struct cpu_engine {
     struct buffer state_memory;
 
     const struct batch *batch; /* between submit and wait */
-    atomic_uint *taken;        /* [cpu_phases] of a pass, see work_split.h */
+    bool is_computed;          /* and wait has nothing left to do */
+    uint64_t last_ticket;
+    atomic_uint *taken; /* [cpu_phases] of a pass, see work_split.h */
     uint32_t n_outputs;
     bool wants_hidden; /* some row wants it, or normed */
     bool by_rows;      /* threads take rows of their own, see cpu_forward.c */
@@ -186,6 +189,13 @@ void cpu_kv_close(struct cpu_engine *e);
 int cpu_state_open(struct cpu_engine *e, struct error *err);
 void cpu_state_close(struct cpu_engine *e);
 int cpu_weights_open(struct cpu_engine *e, struct error *err);
+
+/* Computes the batch that is submitted, if it is not yet. */
+void cpu_settle(struct cpu_engine *e);
+/* cpu_io.c */
+int cpu_page_io(struct engine *engine, const struct page_io *io, uint64_t *ticket,
+                struct error *err);
+int cpu_io_poll(struct engine *engine, uint64_t ticket, bool waits, struct error *err);
 
 /* Computes e->batch with all threads; sets e->stopped when the batch's live count reached zero. */
 void cpu_forward(struct cpu_engine *e);
