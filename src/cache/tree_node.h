@@ -108,6 +108,9 @@ struct tree_side {
     struct node_side *nodes; /* [max_nodes + 1] */
     node_id oldest, newest;
     node_id next; /* the oldest that may have interior pages: those before it have none */
+    /* The last node that lost interior pages, as it was then; of those before it they have gone. */
+    uint64_t passed_stamp;
+    uint32_t passed_depth;
 };
 
 /* Where a sequence goes on from a node's end beside others, that end is kept: the node stays one of

@@ -102,13 +102,21 @@ void sides_touch(struct prefix_tree *t, node_id node)
     }
 }
 
-/* Whether a node of the list has been passed by those who look for interior pages. */
+/* Whether a node comes before the last one that lost interior pages: it was used before that, or by
+ * the same operation and begins deeper. */
 static bool is_passed(const struct prefix_tree *t, const struct tree_side *s, node_id node)
 {
-    const struct tree_node *x = &t->nodes[node], *n = &t->nodes[s->next];
-    if (s->next == NODE_NONE || s->next == node)
-        return s->next == NODE_NONE;
-    return x->stamp < n->stamp || (x->stamp == n->stamp && x->depth > n->depth);
+    const struct tree_node *x = &t->nodes[node];
+    return x->stamp < s->passed_stamp ||
+           (x->stamp == s->passed_stamp && x->depth - x->length >= s->passed_depth);
+}
+
+/* Whether a node comes before another in the list; NODE_NONE is its end. */
+static bool is_before(const struct prefix_tree *t, node_id node, node_id other)
+{
+    const struct tree_node *x = &t->nodes[node], *o = &t->nodes[other];
+    return other == NODE_NONE || x->stamp < o->stamp ||
+           (x->stamp == o->stamp && x->depth > o->depth);
 }
 
 /* ---- the chain of a node ---- */
@@ -245,7 +253,7 @@ static bool has_interior(const struct prefix_tree *t, const struct tree_side *s,
 }
 
 /* Where two nodes become one, the tail of the upper one becomes interior. If interior pages of
- * nodes that were used later have gone already, it follows them. */
+ * nodes that come later have gone already, it follows them. */
 static void side_coalesce(struct prefix_tree *t, uint32_t side, node_id parent, node_id child)
 {
     struct tree_side *s = &t->sides[side];
@@ -270,10 +278,12 @@ static void side_coalesce(struct prefix_tree *t, uint32_t side, node_id parent, 
         c->n += p->n;
     }
     p->n = 0;
-    while (has_interior(t, s, child) && is_passed(t, s, child)) {
+    for (bool passed = is_passed(t, s, child); passed && has_interior(t, s, child);) {
         drop_end(t, s, child, true);
         t->stats.sides[side].evicted_interior++;
     }
+    if (has_interior(t, s, child) && is_before(t, child, s->next))
+        s->next = child;
 }
 
 void sides_coalesce(struct prefix_tree *t, node_id parent, node_id child)
@@ -441,13 +451,20 @@ uint32_t prefix_tree_evict_interior(struct prefix_tree *t, uint32_t side, uint32
     }
     uint32_t freed = before - s->pool->n_owned;
     while (freed < n_pages && s->next != NODE_NONE) {
-        if (!has_interior(t, s, s->next)) {
-            s->next = s->nodes[s->next].newer;
+        node_id node = s->next;
+        if (!has_interior(t, s, node)) {
+            s->next = s->nodes[node].newer;
             continue;
         }
-        drop_end(t, s, s->next, true);
+        s->passed_stamp = t->nodes[node].stamp;
+        s->passed_depth = t->nodes[node].depth;
+        drop_end(t, s, node, true);
         t->stats.sides[side].evicted_interior++;
         freed++;
+    }
+    if (freed < n_pages) { /* there are none left */
+        s->passed_stamp = t->now;
+        s->passed_depth = 0;
     }
     return freed;
 }
