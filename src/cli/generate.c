@@ -62,7 +62,7 @@ struct sampling generate_sampling(const struct prompt_maker *prompt)
 {
     struct sampling out = usual;
     uint32_t random;
-    sampling_defaults_apply(tokenizer_sampling(prompt->tokenizer), &out);
+    sampling_defaults_apply(&prompt->chat.sampling, &out);
     choose(&out.temperature, asked.temperature);
     choose(&out.top_p, asked.top_p);
     choose(&out.min_p, asked.min_p);

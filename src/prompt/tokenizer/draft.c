@@ -544,6 +544,7 @@ void draft_close(struct token_draft *d)
 {
     vocab_table_close(&d->by_spelling);
     tokenizer_close(d->t);
+    chat_defaults_free(&d->chat);
     for (size_t i = 0; i < d->n_decode; i++)
         text_regex_close(d->decode[i].regex);
     free(d->spellings);

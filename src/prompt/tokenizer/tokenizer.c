@@ -219,18 +219,6 @@ int32_t tokenizer_special_at(const struct tokenizer *t, const char *text, size_t
     return added ? added->id : -1;
 }
 
-const char *tokenizer_chat_template(const struct tokenizer *t, size_t *len)
-{
-    *len = t->chat_template_len;
-    return t->chat_template;
-}
-
-const char *tokenizer_tool_template(const struct tokenizer *t, size_t *len)
-{
-    *len = t->tool_template_len;
-    return t->tool_template;
-}
-
 const char *tokenizer_kind_name(const struct tokenizer *t)
 {
     static const char *const names[] = {
@@ -239,11 +227,6 @@ const char *tokenizer_kind_name(const struct tokenizer *t)
         [TOKENIZER_UNIGRAM] = "unigram",
     };
     return names[t->kind];
-}
-
-const struct sampling_defaults *tokenizer_sampling(const struct tokenizer *t)
-{
-    return &t->sampling;
 }
 
 struct tokenizer *tokenizer_new(enum tokenizer_kind kind, uint32_t n, struct error *err)
@@ -337,8 +320,6 @@ void tokenizer_close(struct tokenizer *t)
     free(t->ends);
     free(t->whole);
     free(t->ranks);
-    free(t->chat_template);
-    free(t->tool_template);
     arena_free(&t->strings);
     free(t);
 }

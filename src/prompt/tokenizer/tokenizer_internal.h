@@ -310,12 +310,6 @@ struct tokenizer {
     uint32_t *ranks;           /* [n_tokens] where what a pair makes has one; 0 goes first */
     struct unigram *unigram;   /* TOKENIZER_UNIGRAM */
 
-    char *chat_template; /* NULL: none */
-    size_t chat_template_len;
-    char *tool_template; /* where there are tools; NULL: the same */
-    size_t tool_template_len;
-    struct sampling_defaults sampling;
-
     struct idle_pool *encoders; /* with `whole` all that changes, and safe from any thread */
 };
 
