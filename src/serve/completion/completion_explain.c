@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/minmax.h"
 #include "prompt/unicode/utf8_stream.h"
 #include "serve/completion/completion_internal.h"
 
@@ -139,9 +140,9 @@ static void texts_add(const struct completion *c, struct finding *f)
 {
     const struct request *r = &c->choices[0].request;
     uint32_t left = r->n_tokens - f->position;
-    uint32_t n_before = f->position < TEXT_TOKENS ? f->position : TEXT_TOKENS;
+    uint32_t n_before = min_u32(f->position, TEXT_TOKENS);
     place_find(f, c->prompts);
-    ids_add(c, r->tokens + f->position, left < TEXT_TOKENS ? left : TEXT_TOKENS, &f->prompt_text);
+    ids_add(c, r->tokens + f->position, min_u32(left, TEXT_TOKENS), &f->prompt_text);
     ids_add(c, r->tokens + f->position - n_before, n_before, &f->before);
 }
 
@@ -227,7 +228,7 @@ static int32_t last_sampled_of(const struct completion *c, const struct finding 
 /* Token ids are compared, not texts: the same text has many tokenisations. */
 static bool is_same_text(const struct finding *f)
 {
-    size_t n = f->prompt_text.len < f->cached_text.len ? f->prompt_text.len : f->cached_text.len;
+    size_t n = min_size(f->prompt_text.len, f->cached_text.len);
     return n && memcmp(f->prompt_text.data, f->cached_text.data, n) == 0;
 }
 
