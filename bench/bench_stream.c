@@ -184,7 +184,7 @@ static void piece_note(struct piece *p, uint64_t took_ns)
 static void bench_pieces(void)
 {
     struct piece pieces[] = {{"text, with 2 stop strings", 0}, {"SSE event", 0}, {"write", 0}};
-    struct stop_string strings[] = {{"\n\nUser:", 7}, {"</answer>", 9}};
+    struct byte_view strings[] = {{"\n\nUser:", 7}, {"</answer>", 9}};
     struct completion_id id = {"chatcmpl-0123456789abcdef01234567", "a-model-of-some-size",
                                "fp_0123456789abcdef", 1700000000};
     struct stop_matcher stops;

@@ -18,8 +18,7 @@ static bool is_allowed(const struct request_params *p, const struct json *tool)
 {
     const struct json *name = json_get(json_get(tool, "function"), "name");
     json_each (allowed, p->allowed_tools)
-        if (allowed->text_len == name->text_len &&
-            memcmp(allowed->text, name->text, name->text_len) == 0)
+        if (byte_view_equal(json_bytes(allowed), json_bytes(name)))
             return true;
     return false;
 }
