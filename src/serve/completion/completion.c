@@ -162,14 +162,10 @@ static bool asks_for_explanation(const struct http_exchange *x)
     return value && (strcmp(value, "1") == 0 || strcasecmp(value, "true") == 0);
 }
 
-void completion_begin(struct api *api, struct http_exchange *x, enum request_kind kind)
+void completion_begin(struct api *api, struct http_exchange *x, const struct requester *who,
+                      enum request_kind kind)
 {
     struct api_error e;
-    struct requester requester;
-    if (api_identify(api, x, &requester, &e)) {
-        api_reply_error(x, &e);
-        return;
-    }
     struct completion *c = calloc(1, sizeof *c);
     if (!c) {
         api_error_set(&e, 503, NULL, "there is no memory for this request; try again soon");
@@ -178,7 +174,7 @@ void completion_begin(struct api *api, struct http_exchange *x, enum request_kin
     }
     c->api = api;
     c->kind = kind;
-    c->requester = requester;
+    c->requester = *who;
     c->x = x;
     c->explain = asks_for_explanation(x);
     c->body = http_take_body(x);
