@@ -25,7 +25,7 @@
 #include "engine/engine.h"
 #include "sched/scheduler.h"
 #include "sched/stop_matcher.h"
-#include "serve/completion/token_text.h"
+#include "prompt/unicode/token_text.h"
 #include "serve/http/http_server.h"
 #include "serve/writers/answer_writer.h"
 

@@ -3,7 +3,7 @@
 
 #include "prompt/answer/answer_parser.h"
 #include "sched/scheduler.h"
-#include "serve/completion/token_text.h"
+#include "prompt/unicode/token_text.h"
 #include "serve/writers/answer_writer.h"
 
 /* One choice's answer, from its tokens to what the client is given: text, thinking, calls and log
