@@ -4,6 +4,9 @@
 #include "base/error.h"
 #include "serve/api/server_options.h"
 
+/* serve/ is the server as a whole: start and stop, the table of routes, and the cache's
+ * endpoints. Its rooms, from the bottom: http, api, request, completion. */
+
 /* The server: OpenAI's API over HTTP for one loaded model. One event loop owns the connections and
  * the answers in progress, a few workers parse and tokenise, the scheduler's thread computes.
  *

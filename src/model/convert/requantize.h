@@ -8,6 +8,8 @@
 #include "model/files/checkpoint.h"
 #include "model/files/gguf_write.h"
 
+/* model/convert/ writes models to new files: in another type, or from a directory to GGUF. */
+
 /* Writes the tensors of a model as a GGUF file, its matrices in another type. Vectors, routers and
  * what the type's blocks do not fit stay as they are; the embedding and the head, where errors are
  * seen most, get at least 6 bits. The file appears under its name when it is whole. */

@@ -10,6 +10,9 @@
 #include "model/files/gguf.h"
 #include "prompt/tokenizer/sampling_defaults.h"
 
+/* prompt/tokenizer/ turns text into ids and back, and reads and writes the files that define a
+ * tokenizer. */
+
 /* The model's own tokenizer: from GGUF metadata, where it is byte-level BPE ("gpt2") with the
  * pre-tokeniser that the file names, BPE of characters ("gemma4") or SentencePiece-like ("llama"),
  * or from the files that a Hugging Face directory has. Read-only once open: any thread may use it.

@@ -14,6 +14,8 @@
 #include "serve/http/host_rules.h"
 #include "serve/http/http_server.h"
 
+/* serve/api/ holds what all routes share: options, keys, tenants, workers, errors and replies. */
+
 struct cache_answer;
 struct completion;
 struct event_base;

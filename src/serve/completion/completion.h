@@ -4,6 +4,9 @@
 #include "serve/api/api.h"
 #include "serve/request/fields.h"
 
+/* serve/completion/ runs completions, from the request to the last byte of the answer: it
+ * prepares and follows them, and writes text, calls and log probabilities. */
+
 /* The life of a chat completion:
  *
  *   begin ─► preparing ─────► running ──────────────────► answered

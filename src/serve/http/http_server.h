@@ -9,6 +9,8 @@
 #include "base/strbuf.h"
 #include "serve/http/http_parser.h"
 
+/* serve/http/ speaks HTTP: connections, parsing, allowed hosts. Nothing here knows the API. */
+
 /* Connections over libevent's listener and bufferevents: limits, deadlines, hang-ups, keep-alive.
  * What a request means is the handler's business. Everything here runs on the event loop's thread.
  *

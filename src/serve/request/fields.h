@@ -11,6 +11,9 @@
 #include "sched/scheduler.h"
 #include "serve/api/api_error.h"
 
+/* serve/request/ reads requests: bodies and query strings become checked values. Nothing here
+ * acts on them. */
+
 /* The one table of what a request may say. A field that stands in it is served, inert (accepted,
  * without meaning here) or refused (400, unless null or neutral: it carries or constrains the
  * conversation in a way that cannot be honoured). One that does not is unknown: ignored and named
