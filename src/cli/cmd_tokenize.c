@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/runtime.h"
+#include "prompt/unicode/utf8_stream.h"
 
 static bool decode, no_special, parse_special, lines;
 

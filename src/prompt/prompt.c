@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "prompt/answer/call_form.h"
 #include "prompt/conversation.h"
 #include "prompt/prompt_internal.h"
 

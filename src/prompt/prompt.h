@@ -7,10 +7,13 @@
 #include "prompt/answer/answer_style.h"
 #include "prompt/answer/tool_set.h"
 #include "prompt/jinja/chat_template.h"
+#include "prompt/jinja/template_traits.h"
 #include "prompt/replay_store.h"
-#include "prompt/template_traits.h"
 #include "prompt/tokenizer/chat_defaults.h"
 #include "prompt/tokenizer/tokenizer.h"
+
+/* prompt/ turns conversations into token ids and reuses the ids of earlier answers. Its rooms,
+ * from the bottom: unicode; tokenizer, jinja and grammar; schema; answer. */
 
 /* From a conversation to token ids: the model's own template rendered once, its own tokenizer run
  * once. Workers share it: what changes is only the memory that its calls lend each other. */

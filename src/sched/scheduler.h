@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/byte_view.h"
 #include "base/error.h"
 #include "cache/prefix_tree.h"
 #include "engine/engine.h"
@@ -56,11 +57,6 @@ struct sched_event {
 
 enum { REQUEST_RING = 128, REQUEST_MAX_STOPS = 16 };
 
-struct stop_string {
-    const char *bytes;
-    uint32_t len;
-};
-
 /* A request belongs to its maker until it is submitted, to the scheduler until its EVENT_DONE has
  * been read, then to its maker again, who frees it with what it points to. The upper half is the
  * maker's to fill in; the lower half the scheduler's. */
@@ -96,7 +92,7 @@ struct request {
      * is computed from its start, whatever the cache has, and in smaller steps. NULL: not asked
      * for. */
     struct token_logprobs *prompt_logprobs; /* [n_tokens] */
-    struct stop_string stops[REQUEST_MAX_STOPS];
+    struct byte_view stops[REQUEST_MAX_STOPS];
     uint32_t n_stops;
     bool ignore_end;     /* go on past end tokens */
     bool no_cache;       /* neither match nor insert */

@@ -28,9 +28,9 @@
 #include "prompt/grammar/store.h"
 #include "prompt/replay_store.h"
 #include "prompt/token_table.h"
-#include "serve/api/api.h"
 #include "serve/api_cache.h"
 #include "serve/completion/completion.h"
+#include "serve/routes.h"
 
 enum {
     FLUSH_MS = 2000,

@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "fuzz.h"
 #include "prompt/tokenizer/tokenizer_internal.h"
+#include "prompt/unicode/utf8_stream.h"
 #include "test_tokenizer_model.h"
 #include "test_tokenizer_regex.h"
 

@@ -8,6 +8,7 @@
 #include "prompt/answer/tool_grammar.h"
 #include "prompt/token_table.h"
 #include "prompt/tokenizer/tokenizer_internal.h"
+#include "prompt/unicode/utf8_stream.h"
 #include "test.h"
 
 enum { MAX_VOCABULARY = 6000, END_TOKEN = 256, HIDDEN_TOKEN, FIRST_MARK, N_STREAMS = 60 };

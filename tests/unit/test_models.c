@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/minmax.h"
 #include "engine/cpu/kernels.h"
 #include "engine/engine.h"
 #include "model/architecture.h"
@@ -51,11 +52,6 @@ static uint64_t seed;
 static uint32_t random_below(uint32_t n)
 {
     return (uint32_t)((hash_mix(seed++) >> 32) * n >> 32);
-}
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
 }
 
 /* A way to hand a golden's model over. */

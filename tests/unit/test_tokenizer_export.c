@@ -226,7 +226,7 @@ TEST(tokenizer_export, a_directory_without_one)
     struct error err;
     enum tokenizer_written written;
     struct head head;
-    struct gguf_string model;
+    struct byte_view model;
     CHECK_INT(tokenizer_export(token_directory(), 5, &w, &written, &err), 0);
     CHECK_INT(written, TOKENIZER_NONE);
     head_open(&head, &w);

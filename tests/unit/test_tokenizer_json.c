@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "prompt/tokenizer/tokenizer_internal.h"
+#include "prompt/unicode/utf8_stream.h"
 #include "test_memory.h"
 #include "token_directory.h"
 

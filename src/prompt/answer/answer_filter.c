@@ -4,10 +4,10 @@
  * come as one token or as many, and tokens have text behind a mark. */
 #include "prompt/answer/answer_filter.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/byte_matcher.h"
 #include "prompt/answer/answer_internal.h"
 
 enum phase {
@@ -17,23 +17,16 @@ enum phase {
     PHASE_GRAMMAR,
 };
 
-/* A text that is looked for in the bytes as they come. */
-struct marker {
-    const char *text; /* NULL: nothing is looked for */
-    size_t len;
-    size_t matched;     /* of its first bytes stand at the end */
-    uint16_t *fallback; /* [len] when byte i does not fit: how many still match */
-};
-
 struct answer_filter {
     struct token_filter base;
     struct answer_filter_options options;
     enum phase phase;
     bool has_begun;              /* a token was taken */
     struct answer_cursor cursor; /* not moved any more once a call, or the grammar's text, began */
-    struct call_marker trigger[2]; /* what the cursor looks for; ended by one without text */
-    int32_t begin_id;              /* the token that is thinking's mark; -1: it has none */
-    struct marker forbidden;
+    struct call_marker trigger[2];   /* what the cursor looks for; ended by one without text */
+    int32_t begin_id;                /* the token that is thinking's mark; -1: it has none */
+    struct byte_matcher forbidden;   /* without a pattern: nothing is */
+    uint32_t *fallback;              /* ... its table */
     struct grammar_matcher *matcher; /* NULL: no grammar */
     int64_t thinking_left;           /* tokens; -1: any number */
     struct token_list closing;       /* the end marker's tokens, */
@@ -44,36 +37,23 @@ struct answer_filter {
     uint32_t n_words;
 };
 
-/* ---- markers ---- */
-
-static int marker_open(struct marker *m, const char *text)
+static int forbidden_open(struct answer_filter *f)
 {
-    *m = (struct marker){.text = text};
-    if (!text)
+    if (!f->options.forbidden)
         return 0;
-    m->len = strlen(text);
-    assert(m->len > 0 && m->len <= UINT16_MAX);
-    m->fallback = calloc(m->len, sizeof *m->fallback);
-    if (!m->fallback)
+    const struct byte_view pattern = byte_view_of(f->options.forbidden);
+    f->fallback = calloc(pattern.len, sizeof *f->fallback);
+    if (!f->fallback)
         return -1;
-    for (size_t i = 1, k = 0; i < m->len; i++) {
-        m->fallback[i] = (uint16_t)k;
-        while (k && text[i] != text[k])
-            k = m->fallback[k];
-        k += text[i] == text[k];
-    }
+    byte_matcher_init(&f->forbidden, pattern, f->fallback);
     return 0;
 }
 
-static void marker_feed(struct marker *m, const char *bytes, size_t len)
+static void forbidden_feed(struct answer_filter *f, const char *bytes, size_t len)
 {
-    for (size_t i = 0; m->text && i < len; i++) {
-        while (m->matched && m->text[m->matched] != bytes[i])
-            m->matched = m->fallback[m->matched];
-        m->matched += m->text[m->matched] == bytes[i];
-        if (m->matched == m->len)
-            m->matched = 0;
-    }
+    for (size_t i = 0; f->options.forbidden && i < len; i++)
+        if (byte_matcher_add(&f->forbidden, bytes[i]))
+            f->forbidden.matched = 0;
 }
 
 /* ---- open and close ---- */
@@ -95,7 +75,7 @@ static void never_fill(struct answer_filter *f)
     for (uint32_t id = 0; id < tokenizer_size(t); id++) {
         size_t len;
         const char *bytes = tokenizer_bytes(t, (int32_t)id, &len);
-        if (memmem(bytes, len, f->forbidden.text, f->forbidden.len))
+        if (memmem(bytes, len, f->forbidden.pattern.bytes, f->forbidden.pattern.len))
             set_bit(f->never, (int32_t)id);
     }
 }
@@ -162,7 +142,7 @@ int answer_filter_open(struct answer_filter **out, const struct answer_filter_op
     f->n_words = grammar_vocabulary_words(o->vocabulary);
     f->mask = calloc(f->n_words, sizeof *f->mask);
     f->never = calloc(f->n_words, sizeof *f->never);
-    int failed = !f->mask || !f->never || marker_open(&f->forbidden, o->forbidden);
+    int failed = !f->mask || !f->never || forbidden_open(f);
     if (failed)
         error_set(err, ERROR_MEMORY, "no memory for an answer's filter");
     if (!failed && o->grammar)
@@ -196,7 +176,7 @@ void answer_filter_close(struct answer_filter *f)
     grammar_matcher_close(f->matcher);
     token_list_free(&f->closing);
     token_list_free(&f->called);
-    free(f->forbidden.fallback);
+    free(f->fallback);
     free(f->mask);
     free(f->never);
     free(f);
@@ -219,17 +199,18 @@ static const uint64_t *mask_of_one(struct answer_filter *f, int32_t id)
 /* All tokens but those that would complete the forbidden text. */
 static const uint64_t *mask_without_forbidden(struct answer_filter *f)
 {
-    const struct marker *m = &f->forbidden;
-    if (!m->text)
+    const struct byte_matcher *m = &f->forbidden;
+    if (!f->options.forbidden)
         return NULL;
     for (uint32_t i = 0; i < f->n_words; i++)
         f->mask[i] = ~f->never[i];
     const struct tokenizer *t = f->options.tokenizer;
     for (size_t k = m->matched; k; k = m->fallback[k]) {
+        const struct byte_view rest = {m->pattern.bytes + k, m->pattern.len - k};
         for (uint32_t id = 0; id < tokenizer_size(t); id++) {
-            size_t len;
-            const char *bytes = tokenizer_bytes(t, (int32_t)id, &len);
-            if (len >= m->len - k && memcmp(bytes, m->text + k, m->len - k) == 0)
+            struct byte_view token;
+            token.bytes = tokenizer_bytes(t, (int32_t)id, &token.len);
+            if (byte_view_starts(token, rest))
                 f->mask[id / 64] &= ~(UINT64_C(1) << (id % 64));
         }
     }
@@ -347,7 +328,7 @@ static void take_bytes(struct answer_filter *f, int32_t token, const char *bytes
         event = answer_cursor_read(&f->cursor, bytes, len, &used);
         bool thinks = answer_cursor_thinks(&f->cursor);
         if (!thought)
-            marker_feed(&f->forbidden, bytes + begin, used - begin);
+            forbidden_feed(f, bytes + begin, used - begin);
         if (thinks && !thought) {
             f->phase = PHASE_THINKING;
             f->forbidden.matched = 0;

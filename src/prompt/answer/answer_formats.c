@@ -161,14 +161,10 @@ static const struct call_marker minimax[] = {
     THE_END,
 };
 static const struct call_marker harmony[] = {
-    BEGINS_MESSAGE("<|channel|>"),
-    INSIDE("<|message|>"),
-    BEGINS_MESSAGE("<|start|>"),
-    ENDS_MESSAGE("<|end|>"),
-    ENDS_MESSAGE("<|call|>"),
-    INSIDE("<|constrain|>"),
-    ENDS_MESSAGE("<|return|>"),
-    THE_END,
+    BEGINS_MESSAGE("<|channel|>"), INSIDE("<|message|>"),
+    BEGINS_MESSAGE("<|start|>"),   ENDS_MESSAGE("<|end|>"),
+    ENDS_MESSAGE("<|call|>"),      INSIDE("<|constrain|>"),
+    ENDS_MESSAGE("<|return|>"),    THE_END,
 };
 static const struct call_marker json[] = {
     AFTER("```"),

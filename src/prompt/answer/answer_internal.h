@@ -170,7 +170,6 @@ size_t harmony_message(struct answer_parser *p, const char *text, size_t whole);
 enum { VALUE_ANY = (1 << (JSON_OBJECT + 1)) - 1 };
 /* The types (bits of enum json_type) that a schema allows. */
 unsigned value_types(const struct json *schema);
-void value_escape(struct strbuf *out, const char *text, size_t len);
 void value_write_string(struct strbuf *out, const char *text, size_t len);
 /* A parameter's raw text, by what its schema says. */
 void value_write_text(struct strbuf *out, const struct json *schema, const char *text, size_t len);

@@ -20,7 +20,7 @@ static enum call_result scan_value(struct answer_parser *p, bool out)
         if (!control || !out)
             continue;
         strbuf_clear(&p->scratch);
-        value_escape(&p->scratch, &text[i], 1);
+        json_write_escaped(&p->scratch, &text[i], 1);
         call_add_arguments(p, text + plain, i - plain);
         call_add_scratch(p);
         plain = i + 1;
@@ -66,7 +66,7 @@ static bool give_held_arguments(struct answer_parser *p)
         strbuf_clear(&p->scratch);
         for (size_t i = 0; i < len; i++) {
             if (scan.in_string && (unsigned char)text[i] < 0x20)
-                value_escape(&p->scratch, &text[i], 1);
+                json_write_escaped(&p->scratch, &text[i], 1);
             else
                 strbuf_addc(&p->scratch, text[i]);
             json_scan_byte(&scan, text[i]);

@@ -161,7 +161,7 @@ static enum call_result xml_value(struct answer_parser *p, const struct xml_form
     enum match match = xml_value_end(p, f, text, left, &len, &which);
     strbuf_clear(&p->scratch);
     if (c->value == TYPE_STRING)
-        value_escape(&p->scratch, text, len);
+        json_write_escaped(&p->scratch, text, len);
     if (match == MATCH_YES) {
         if (c->value == TYPE_STRING)
             strbuf_addc(&p->scratch, '"');

@@ -4,7 +4,7 @@
 #include "prompt/answer/answer_style.h"
 #include "prompt/answer/tool_set.h"
 #include "prompt/grammar/grammar.h"
-#include "prompt/template_traits.h"
+#include "prompt/jinja/template_traits.h"
 
 /* The grammar of calls: what an answer must be when it has to call (tool_choice "required" or a
  * function's name), and how a call that it began of its own accord goes on. It is written as the

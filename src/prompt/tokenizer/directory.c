@@ -54,22 +54,13 @@ static int read_json(struct directory *dir, const char *name, const struct json 
 
 /* ---- tokens that tokenizer_config.json names ---- */
 
-static bool is_added(const struct token_draft *d, struct gguf_string content)
-{
-    for (size_t i = 0; i < d->n_added; i++)
-        if (d->added[i].content.len == content.len &&
-            memcmp(d->added[i].content.bytes, content.bytes, content.len) == 0)
-            return true;
-    return false;
-}
-
 /* The string, or the content of an object; NULL bytes: none. */
-static struct gguf_string token_text(const struct json *value)
+static struct byte_view token_text(const struct json *value)
 {
     if (json_is(value, JSON_OBJECT))
         value = json_get(value, "content");
-    return json_is(value, JSON_STRING) && value->text_len ? json_text(value)
-                                                          : (struct gguf_string){NULL, 0};
+    return json_is(value, JSON_STRING) && value->text_len ? json_bytes(value)
+                                                          : (struct byte_view){NULL, 0};
 }
 
 /* The tokens by which a text begins, ends and so on are special, also where nothing says so. */
@@ -77,12 +68,11 @@ static int add_named(struct token_draft *d, const struct json *config)
 {
     static const char *const names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct gguf_string text = token_text(json_get(config, names[i]));
-        if (!text.bytes || is_added(d, text))
+        struct byte_view text = token_text(json_get(config, names[i]));
+        if (!text.bytes || draft_is_added(d, text))
             continue;
         for (uint32_t id = 0; id < d->n; id++)
-            if (d->spellings[id].len == text.len &&
-                memcmp(d->spellings[id].bytes, text.bytes, text.len) == 0) {
+            if (byte_view_equal(d->spellings[id], text)) {
                 if (draft_added(d, text, id, ADDED_SPECIAL) != 0)
                     return -1;
                 break;
@@ -99,11 +89,11 @@ int draft_read_config_added(struct token_draft *d, const struct json *config)
         return draft_bad(d, "\"added_tokens_decoder\" in tokenizer_config.json is not an object");
     for (const struct json *token = list ? list->first : NULL; token; token = token->next) {
         char *end;
-        struct gguf_string text = token_text(token);
+        struct byte_view text = token_text(token);
         if (!text.bytes)
             return draft_bad(d, "\"added_tokens_decoder\" in tokenizer_config.json has a token "
                                 "without \"content\"");
-        if (is_added(d, text))
+        if (draft_is_added(d, text))
             continue;
         errno = 0;
         unsigned long long id = strtoull(token->key, &end, 10);
@@ -120,7 +110,7 @@ int draft_read_config_added(struct token_draft *d, const struct json *config)
 
 static int32_t named_token(const struct directory *dir, const char *name, int32_t otherwise)
 {
-    struct gguf_string text = token_text(json_get(dir->config, name));
+    struct byte_view text = token_text(json_get(dir->config, name));
     int32_t id = text.bytes ? draft_find(dir->draft, text) : -1;
     return id >= 0 ? id : otherwise;
 }

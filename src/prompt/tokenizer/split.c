@@ -189,11 +189,6 @@ static int scan(struct encoder *e, size_t step, const char *text, size_t len)
     return 0;
 }
 
-static bool starts_with(const char *text, size_t len, struct gguf_string start)
-{
-    return len >= start.len && memcmp(text, start.bytes, start.len) == 0;
-}
-
 static int no_memory(struct encoder *e, size_t len)
 {
     return error_set(e->err, ERROR_MEMORY, "no memory for %zu bytes", len);
@@ -220,7 +215,7 @@ static int metaspace(struct encoder *e, size_t step, const char *text, size_t le
     bool prepends = s->prepend == PREPEND_ALWAYS ? place != PLACE_CONTINUES
                                                  : s->prepend == PREPEND_FIRST && !place;
     strbuf_clear(out);
-    if (prepends && text[0] != ' ' && !starts_with(text, len, s->text))
+    if (prepends && text[0] != ' ' && !byte_view_starts((struct byte_view){text, len}, s->text))
         strbuf_add(out, s->text.bytes, s->text.len);
     for (const char *space; (space = memchr(text, ' ', len));) {
         strbuf_add(out, text, (size_t)(space - text));
@@ -235,8 +230,8 @@ static int metaspace(struct encoder *e, size_t step, const char *text, size_t le
         return encode_pieces(e, step + 1, out->data, out->len, place);
     /* Each mark goes with what is behind it. */
     for (size_t at = 0, end; at < out->len; at = end) {
-        const char *from = out->data + at +
-                           (starts_with(out->data + at, out->len - at, s->text) ? s->text.len : 0);
+        struct byte_view left = {out->data + at, out->len - at};
+        const char *from = left.bytes + (byte_view_starts(left, s->text) ? s->text.len : 0);
         const char *mark = memmem(from, (size_t)(out->data + out->len - from), s->text.bytes,
                                   s->text.len);
         end = mark ? (size_t)(mark - out->data) : out->len;
@@ -255,8 +250,8 @@ static int encode_marked(struct encoder *e, const char *text, size_t len)
     const char *end = text + len;
     while (text < end) {
         const char *next = text;
-        while (starts_with(next, (size_t)(end - next),
-                           (struct gguf_string){SPACE_MARK, SPACE_MARK_LEN}))
+        while (byte_view_starts((struct byte_view){next, (size_t)(end - next)},
+                                byte_view_of(SPACE_MARK)))
             next += SPACE_MARK_LEN;
         next = memmem(next, (size_t)(end - next), SPACE_MARK, SPACE_MARK_LEN);
         if (!next)

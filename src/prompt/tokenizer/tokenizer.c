@@ -253,15 +253,15 @@ struct tokenizer *tokenizer_new(enum tokenizer_kind kind, uint32_t n, struct err
     return NULL;
 }
 
-struct gguf_string tokenizer_keep(struct tokenizer *t, const char *bytes, size_t len)
+struct byte_view tokenizer_keep(struct tokenizer *t, const char *bytes, size_t len)
 {
     char *copy = arena_copy(&t->strings, bytes, len);
-    return (struct gguf_string){copy, copy ? len : 0};
+    return (struct byte_view){copy, copy ? len : 0};
 }
 
 void tokenizer_add_marks(struct tokenizer *t, bool space_prefix)
 {
-    const struct gguf_string mark = {SPACE_MARK, SPACE_MARK_LEN};
+    const struct byte_view mark = {SPACE_MARK, SPACE_MARK_LEN};
     t->add_space_prefix = space_prefix;
     if (space_prefix)
         t->normal[t->n_normal++] = (struct normal_step){.kind = NORMAL_PREPEND, .to = mark};
@@ -270,7 +270,7 @@ void tokenizer_add_marks(struct tokenizer *t, bool space_prefix)
 }
 
 /* Whether a mark stands behind another character. */
-static bool has_mark_inside(struct gguf_string text)
+static bool has_mark_inside(struct byte_view text)
 {
     const char *at = text.bytes, *end = text.bytes + text.len, *mark;
     while ((mark = memmem(at, (size_t)(end - at), SPACE_MARK, SPACE_MARK_LEN))) {

@@ -9,6 +9,9 @@
 #include "base/strbuf.h"
 #include "model/files/gguf.h"
 
+/* prompt/tokenizer/ turns text into ids and back, and reads and writes the files that define a
+ * tokenizer. */
+
 /* The model's own tokenizer: from GGUF metadata, where it is byte-level BPE ("gpt2") with the
  * pre-tokeniser that the file names, BPE of characters ("gemma4") or SentencePiece-like ("llama"),
  * or from the files that a Hugging Face directory has. Read-only once open: any thread may use it.
@@ -81,15 +84,5 @@ struct decode_state {
 
 void tokenizer_decode_next(const struct tokenizer *t, struct decode_state *state, int32_t id,
                            bool special, struct strbuf *out);
-
-/* Bytes in, whole UTF-8 sequences out: a sequence cut in two by a token boundary is kept until its
- * rest comes; bytes that can never become valid come out as U+FFFD, one for each maximal part. */
-struct utf8_stream {
-    unsigned char pending[4];
-    unsigned n_pending;
-};
-
-void utf8_stream_add(struct utf8_stream *s, const char *bytes, size_t len, struct strbuf *out);
-void utf8_stream_end(struct utf8_stream *s, struct strbuf *out); /* what is pending: U+FFFD */
 
 #endif

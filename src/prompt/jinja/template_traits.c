@@ -4,7 +4,7 @@
  * ...), so that finding it in the rendering means that the template put it there. What a newcomer
  * gets wrong: a template that renders without an error has not therefore taken what it was given;
  * many drop silently what they do not know. */
-#include "prompt/template_traits.h"
+#include "prompt/jinja/template_traits.h"
 
 #include <stdio.h>
 #include <string.h>

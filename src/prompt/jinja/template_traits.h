@@ -1,11 +1,10 @@
-#ifndef RADISH_PROMPT_TEMPLATE_TRAITS_H
-#define RADISH_PROMPT_TEMPLATE_TRAITS_H
+#ifndef RADISH_PROMPT_JINJA_TEMPLATE_TRAITS_H
+#define RADISH_PROMPT_JINJA_TEMPLATE_TRAITS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "base/strbuf.h"
-#include "prompt/answer/answer_style.h"
 #include "prompt/jinja/chat_template.h"
 
 /* What a chat template takes, found out once, at load, by rendering small conversations with it and
@@ -50,10 +49,6 @@ struct template_traits {
  * (bos_token, ...), or NULL. 0, or -1 when there is no memory. A NULL template takes nothing. */
 int template_traits_find(struct template_traits *out, const struct chat_template *t,
                          const struct json *context, struct error *err);
-/* To be called next: what the template does not show of the form of calls (many are made to be sent
- * calls as text), the vocabulary may. 0, or -1 when there is no memory. */
-int template_traits_complete(struct template_traits *t, const struct answer_style *style,
-                             const struct tokenizer *tokenizer, struct error *err);
 void template_traits_free(struct template_traits *t);
 
 /* [{"type": "text", "text": ...}]: a content for templates that want parts. */

@@ -1,15 +1,14 @@
-/* OpenAI's routes: who may ask, what there is, and which way a request goes. Runs on the event
- * loop's thread; nothing here is slow. What a newcomer gets wrong: Host and Origin are judged
+/* The router: who may ask, what there is, and which way a request goes. Runs on the event loop's
+ * thread; nothing here is slow. Route and requester are found once, from the head, and kept with
+ * the exchange until the body is there. What a newcomer gets wrong: Host and Origin are judged
  * before anything else, because a browser can be made to send any of these requests. */
-#include "serve/api/api.h"
+#include "serve/routes.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-#include <event2/event.h>
-
-#include "base/clock.h"
 #include "base/json.h"
 #include "serve/api_cache.h"
 #include "serve/completion/completion.h"
@@ -18,31 +17,18 @@
 
 enum { MAX_ALLOW = 64 };
 
-void api_reply_json(struct http_exchange *x, int status, const struct strbuf *json)
-{
-    if (json->failed) {
-        struct api_error e;
-        api_error_set(&e, 500, NULL, "there is no memory for the answer");
-        api_reply_error(x, &e);
-        return;
-    }
-    http_reply(x, status, "application/json", json->data, json->len);
-}
-
-void api_reply_error(struct http_exchange *x, const struct api_error *e)
-{
-    struct strbuf json = STRBUF_INIT;
-    api_error_write(&json, e);
-    http_note(x, "%s", e->message);
-    http_reply(x, e->status, "application/json", strbuf_str(&json), json.len);
-    strbuf_free(&json);
-}
+/* What the head of a request tells, in the exchange's memory. */
+struct found {
+    const struct route *route;
+    struct requester who; /* not known for open routes */
+};
+static_assert(sizeof(struct found) <= HTTP_MEMORY_BYTES, "it lies in the exchange");
 
 /* ---- the routes --------------------------------------------------------------------------- */
 
-static void get_health(struct api *api, struct http_exchange *x, const char *path)
+static void get_health(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
+    (void)who;
     static const char ok[] = "{\"status\":\"ok\"}", stopping[] = "{\"status\":\"stopping\"}";
     if (api->stopping)
         http_reply(x, 503, "application/json", stopping, sizeof stopping - 1);
@@ -63,9 +49,9 @@ static void model_write(struct json_writer *w, const struct api *api)
     json_object_end(w);
 }
 
-static void get_models(struct api *api, struct http_exchange *x, const char *path)
+static void get_models(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
+    (void)who;
     struct strbuf json = STRBUF_INIT;
     struct json_writer w = {.out = &json};
     json_object_begin(&w, NULL);
@@ -78,27 +64,29 @@ static void get_models(struct api *api, struct http_exchange *x, const char *pat
     strbuf_free(&json);
 }
 
-static void get_model(struct api *api, struct http_exchange *x, const char *path)
+static void get_model(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    const char *name = path + strlen(MODELS_PREFIX);
+    (void)who;
+    struct strbuf path = STRBUF_INIT, json = STRBUF_INIT;
+    http_parser_path(http_request(x), &path);
+    const char *name = path.failed ? "" : path.data + strlen(MODELS_PREFIX);
     if (strcmp(name, api->options->model_name) != 0) {
         struct api_error e;
         api_error_set(&e, 404, "model", "there is no model '%.100s' here, only '%s'", name,
                       api->options->model_name);
         e.code = "model_not_found";
         api_reply_error(x, &e);
-        return;
+    } else {
+        model_write(&(struct json_writer){.out = &json}, api);
+        api_reply_json(x, 200, &json);
     }
-    struct strbuf json = STRBUF_INIT;
-    struct json_writer w = {.out = &json};
-    model_write(&w, api);
-    api_reply_json(x, 200, &json);
+    strbuf_free(&path);
     strbuf_free(&json);
 }
 
-static void get_stats(struct api *api, struct http_exchange *x, const char *path)
+static void get_stats(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
+    (void)who;
     struct scheduler_stats s;
     scheduler_read_stats(api->scheduler, &s);
     const struct {
@@ -147,40 +135,34 @@ static void get_stats(struct api *api, struct http_exchange *x, const char *path
     strbuf_free(&json);
 }
 
-static void post_chat(struct api *api, struct http_exchange *x, const char *path)
+static void post_chat(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
-    completion_begin(api, x, REQUEST_CHAT);
+    completion_begin(api, x, who, REQUEST_CHAT);
 }
 
-static void post_text(struct api *api, struct http_exchange *x, const char *path)
+static void post_text(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
-    completion_begin(api, x, REQUEST_TEXT);
+    completion_begin(api, x, who, REQUEST_TEXT);
 }
 
-static void post_tokenize(struct api *api, struct http_exchange *x, const char *path)
+static void post_tokenize(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
-    completion_begin(api, x, REQUEST_TOKENIZE);
+    completion_begin(api, x, who, REQUEST_TOKENIZE);
 }
 
-static void post_detokenize(struct api *api, struct http_exchange *x, const char *path)
+static void post_detokenize(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
-    completion_begin(api, x, REQUEST_DETOKENIZE);
+    completion_begin(api, x, who, REQUEST_DETOKENIZE);
 }
 
-static void post_render(struct api *api, struct http_exchange *x, const char *path)
+static void post_render(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
-    completion_begin(api, x, REQUEST_RENDER);
+    completion_begin(api, x, who, REQUEST_RENDER);
 }
 
-static void post_warm(struct api *api, struct http_exchange *x, const char *path)
+static void post_warm(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
-    completion_begin(api, x, REQUEST_WARM);
+    completion_begin(api, x, who, REQUEST_WARM);
 }
 
 const struct route api_routes[] = {
@@ -318,36 +300,6 @@ static int check_stopping(const struct api *api, struct http_exchange *x, struct
     return -1;
 }
 
-/* The key that a request brings, or NULL: OpenAI's clients send `Authorization: Bearer KEY`,
- * Anthropic's `x-api-key: KEY`. */
-static const char *key_of(const struct http_parser *p)
-{
-    static const char bearer[] = "bearer ";
-    const char *value = http_parser_field(p, "authorization");
-    if (value && strncasecmp(value, bearer, sizeof bearer - 1) == 0)
-        return value + sizeof bearer - 1 + strspn(value + sizeof bearer - 1, " ");
-    return http_parser_field(p, "x-api-key");
-}
-
-int api_identify(const struct api *api, struct http_exchange *x, struct requester *out,
-                 struct api_error *e)
-{
-    const struct api_keys *keys = &api->options->keys;
-    if (keys->n_keys == 0) {
-        *out = (struct requester){.is_operator = address_is_loopback(http_peer_address(x))};
-        return 0;
-    }
-    const char *key = key_of(http_request(x));
-    if (key && api_keys_find(keys, key, out))
-        return 0;
-    http_add_field(x, "WWW-Authenticate", "Bearer");
-    api_error_set(e, 401, NULL,
-                  key ? "the API key is not known here"
-                      : "this server needs an API key: send it as 'Authorization: Bearer KEY'");
-    e->code = "invalid_api_key";
-    return -1;
-}
-
 static int check_operator(const struct api *api, const struct requester *who, struct api_error *e)
 {
     if (who->is_operator)
@@ -359,27 +311,19 @@ static int check_operator(const struct api *api, const struct requester *who, st
                                "start the server with --admin-key");
 }
 
-/* Whether the requester may have the route. A path that is not here (`route` is NULL) tells that
- * only to those who have a key. */
+/* Finds out whose request it is, and whether the requester may have the route. A path that is not
+ * here (`route` is NULL) tells that only to those who have a key. */
 static int check_requester(const struct api *api, struct http_exchange *x,
-                           const struct route *route, struct api_error *e)
+                           const struct route *route, struct requester *who, struct api_error *e)
 {
-    struct requester who;
     if (route && (route->flags & ROUTE_OPEN))
         return 0;
-    if (api_identify(api, x, &who, e))
+    if (api_identify(api, x, who, e))
         return -1;
     unsigned flags = route ? route->flags : 0;
-    if ((flags & ROUTE_OPERATOR) || ((flags & ROUTE_NO_TENANTS) && who.tenant))
-        return check_operator(api, &who, e);
+    if ((flags & ROUTE_OPERATOR) || ((flags & ROUTE_NO_TENANTS) && who->tenant))
+        return check_operator(api, who, e);
     return 0;
-}
-
-/* The route of a request, or NULL; `path` is appended to. */
-static const struct route *route_of(const struct http_exchange *x, struct strbuf *path)
-{
-    const struct http_parser *p = http_request(x);
-    return http_parser_path(p, path) ? route_find(strbuf_str(path), p->method) : NULL;
 }
 
 /* Says why a request has no route, and returns -1. */
@@ -426,11 +370,17 @@ static void reply_options(struct http_exchange *x, const char *path)
 /* What the head alone can tell of a request that is not OPTIONS. */
 static void route_head(struct api *api, struct http_exchange *x)
 {
+    const struct http_parser *p = http_request(x);
     struct strbuf path = STRBUF_INIT;
     struct api_error e;
-    const struct route *route = route_of(x, &path);
+    struct found *found = http_memory(x);
+    const struct route *route = NULL;
+    if (http_parser_path(p, &path))
+        route = route_find(strbuf_str(&path), p->method);
+    found->route = route;
     bool posts = route && route->method == HTTP_POST;
-    if (check_requester(api, x, route, &e) || (!route && refuse_route(x, strbuf_str(&path), &e)) ||
+    if (check_requester(api, x, route, &found->who, &e) ||
+        (!route && refuse_route(x, strbuf_str(&path), &e)) ||
         (posts && (check_content_type(x, &e) || check_content_encoding(x, &e) ||
                    check_stopping(api, x, &e))))
         api_reply_error(x, &e);
@@ -459,19 +409,17 @@ static void on_head(void *context, struct http_exchange *x)
     }
 }
 
+/* The whole of a request whose head was not refused. */
 static void on_request(void *context, struct http_exchange *x)
 {
     struct api *api = context;
-    struct strbuf path = STRBUF_INIT;
+    const struct found found = *(struct found *)http_memory(x); /* which an answer forgets */
     struct api_error e;
-    const struct route *route = route_of(x, &path);
     /* The server may have begun to stop while the body came. */
-    if ((!route && refuse_route(x, strbuf_str(&path), &e)) ||
-        (route->method == HTTP_POST && check_stopping(api, x, &e)))
+    if (found.route->method == HTTP_POST && check_stopping(api, x, &e))
         api_reply_error(x, &e);
     else
-        route->run(api, x, strbuf_str(&path));
-    strbuf_free(&path);
+        found.route->run(api, x, &found.who);
 }
 
 static void on_refused(void *context, struct http_exchange *x, int status, const char *message)
@@ -498,34 +446,6 @@ static void on_hangup(void *context, struct http_exchange *x)
 {
     completion_hangup(context, x);
     cache_answer_hangup(context, x);
-}
-
-void api_tick_soon(struct api *api)
-{
-    const struct timeval second = {.tv_sec = 1};
-    if (!evtimer_pending(api->tick, NULL))
-        evtimer_add(api->tick, &second);
-}
-
-/* What the bits of an answer depend on: the model, its quantisation, the build, its kernels, which
- * the engine's name has in brackets, "cpu (avx2, 4 threads)", and activations of 16 bits. */
-static void fingerprint_make(struct api *api)
-{
-    const struct server_options *o = api->options;
-    const char *kernels = strchr(o->engine->info.name, '(');
-    int n = kernels ? (int)strcspn(kernels + 1, ",)") : 0;
-    snprintf(api->fingerprint, sizeof api->fingerprint, "%.64s/%.15s/radish-%s%s%.*s%s",
-             o->model_name, o->quantisation, RADISH_VERSION, n ? "/" : "", n, n ? kernels + 1 : "",
-             n && o->engine->limits.activations == ACTIVATIONS_Q16 ? "/q16" : "");
-}
-
-void api_init(struct api *api, const struct server_options *options)
-{
-    *api = (struct api){.options = options, .started_unix = clock_unix_seconds()};
-    api->rules = (struct host_rules){.bound = options->host,
-                                     .allowed_hosts = options->allowed_hosts,
-                                     .n_allowed_hosts = options->n_allowed_hosts};
-    fingerprint_make(api);
 }
 
 struct http_handler api_handler(struct api *api, void (*drained)(void *context))
