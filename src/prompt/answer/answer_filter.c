@@ -95,9 +95,8 @@ static int closing_encode(struct answer_filter *f, struct error *err)
     if (f->options.style->tools != TOOLS_HARMONY)
         strbuf_addf(&text, "\n%s\n\n", end);
     else
-        strbuf_addf(
-            &text, "%s%s", end,
-            text_phase(f) == PHASE_GRAMMAR ? "" : "<|start|>assistant<|channel|>final<|message|>");
+        strbuf_addf(&text, "%s%s", end,
+                    text_phase(f) == PHASE_GRAMMAR ? "" : HARMONY_ROLE HARMONY_FINAL);
     int failed = text.failed ? error_set(err, ERROR_MEMORY, "no memory for an answer's filter")
                              : tokenizer_encode(f->options.tokenizer, strbuf_str(&text), text.len,
                                                 TOKENIZE_PARSE_SPECIAL | TOKENIZE_CONTINUES,

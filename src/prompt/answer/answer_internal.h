@@ -154,6 +154,8 @@ enum call_result read_gemma_call(struct answer_parser *p);
 
 /* calls_harmony.c */
 #define HARMONY_MESSAGE "<|message|>"
+#define HARMONY_ROLE    "<|start|>assistant"
+#define HARMONY_FINAL   "<|channel|>final" HARMONY_MESSAGE /* the answer itself follows */
 struct harmony_header {
     const char *to; /* whom the message is for; NULL: the user */
     size_t to_len;

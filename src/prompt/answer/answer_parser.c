@@ -305,6 +305,11 @@ static void held_run(struct answer_parser *p)
     }
 }
 
+bool answer_parser_is_needed(const struct answer_style *style, const struct tool_set *tools)
+{
+    return style->think_begin || tools || style->tools == TOOLS_HARMONY;
+}
+
 struct answer_parser *answer_parser_new(const struct answer_parser_options *o)
 {
     struct answer_parser *p = calloc(1, sizeof *p);
