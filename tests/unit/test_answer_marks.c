@@ -240,7 +240,7 @@ static void take_piece(void *context, enum answer_piece piece, const char *text,
     if (piece != PIECE_CALL_BEGIN || r->called)
         return;
     const char *trigger = r->w->form->trigger;
-    const struct call *call = &r->parser->call;
+    const struct open_call *call = &r->parser->call;
     r->called = true;
     r->called_by_trigger = memmem(call_at(r->parser, call->start), call->marker_end - call->start,
                                   trigger, strlen(trigger)) != NULL;
@@ -263,10 +263,10 @@ static bool mask_has(const uint64_t *mask, int32_t token)
     return mask[token / 64] >> (token % 64) & 1;
 }
 
-enum where { IN_THINKING, IN_TEXT, IN_CALL };
+enum place { IN_THINKING, IN_TEXT, IN_CALL };
 
 /* The hidden token is in no grammar; while thinking anything goes. */
-static enum where filter_place(struct reading *r)
+static enum place filter_place(struct reading *r)
 {
     const uint64_t *mask = r->filter->ops->mask(r->filter, 1000);
     if (!mask)
@@ -308,7 +308,7 @@ static const char *disagreement(struct reading *r, const struct token_list *stre
         int32_t token = stream->ids[(*n_read)++];
         r->filter->ops->accept(r->filter, token);
         show(r, token);
-        enum where place = filter_place(r);
+        enum place place = filter_place(r);
         bool thinks = answer_parser_is_thinking(r->parser);
         tally->n_calls += place == IN_CALL;
         tally->n_thoughts += place == IN_THINKING;

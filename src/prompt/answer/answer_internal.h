@@ -48,7 +48,7 @@ const struct call_marker *format_markers(enum tool_format format);
  *   held   \n <tool_call> {"name": "f", "arguments": {"a": 1}} ...
  *             ▲start                                  ▲pos
  */
-struct call {
+struct open_call {
     call_reader *reader;
     const void *form;
     size_t start;      /* its first marker */
@@ -84,7 +84,7 @@ struct answer_parser {
     struct strbuf held; /* what is undecided, from `head` on */
     size_t head;
     struct strbuf scratch;
-    struct call call;
+    struct open_call call;
 };
 
 static inline bool answer_is_space(char c)

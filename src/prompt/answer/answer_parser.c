@@ -131,7 +131,7 @@ void call_start(struct answer_parser *p, size_t space, size_t marker_len,
     /* { and [ are markers and the reader's first byte as well. */
     bool bracket = marker->place == MARKER_AT_START && marker_len == 1;
     p->in_call = true;
-    p->call = (struct call){
+    p->call = (struct open_call){
         .reader = marker->reader,
         .form = marker->form,
         .state = marker->state,
@@ -227,15 +227,15 @@ void call_finish(struct answer_parser *p)
 
 void call_next(struct answer_parser *p, int state)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     p->head += c->pos;
-    *c = (struct call){.reader = c->reader,
-                       .form = c->form,
-                       .state = state,
-                       .strict = c->strict,
-                       .in_list = c->in_list,
-                       .wrapped = c->wrapped,
-                       .marker_end = 1};
+    *c = (struct open_call){.reader = c->reader,
+                            .form = c->form,
+                            .state = state,
+                            .strict = c->strict,
+                            .in_list = c->in_list,
+                            .wrapped = c->wrapped,
+                            .marker_end = 1};
 }
 
 /* The text that was taken for a call is content, at least its first marker; what follows it is

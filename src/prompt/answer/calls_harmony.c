@@ -10,7 +10,7 @@
 
 static enum call_result read_harmony_call(struct answer_parser *p)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     if (!c->has_arguments) {
         enum match none = call_skip_space(p) ? call_match(p, "<|call|>") : MATCH_MORE;
         if (none == MATCH_MORE)

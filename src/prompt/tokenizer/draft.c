@@ -416,7 +416,7 @@ static int fill_added(struct speller *s)
                 continue;
             const char *text = added->content.bytes;
             size_t len = added->content.len;
-            enum place place = d->no_prefix_for_added ? PLACE_CONTINUES : PLACE_FIRST;
+            enum text_place place = d->no_prefix_for_added ? PLACE_CONTINUES : PLACE_FIRST;
             bool normalized = added->flags & ADDED_NORMALIZED;
             if (normalized && normalize(&s->e, &text, &len, &place) != 0)
                 return -1;

@@ -61,12 +61,12 @@ static size_t valid_prefix(const char *text, size_t len)
     }
 }
 
-static int encode_normalized(struct encoder *e, const char *text, size_t len, enum place place)
+static int encode_normalized(struct encoder *e, const char *text, size_t len, enum text_place place)
 {
     return encode_pieces(e, 0, text, len, place);
 }
 
-static int encode_valid(struct encoder *e, const char *text, size_t len, enum place place)
+static int encode_valid(struct encoder *e, const char *text, size_t len, enum text_place place)
 {
     if (e->t->n_normal > 0 && normalize(e, &text, &len, &place) != 0)
         return -1;
@@ -82,7 +82,7 @@ static int encode_bytes(struct encoder *e, const char *text, size_t len)
 }
 
 /* Valid UTF-8 takes all steps; a row of bytes that are not is one word. */
-int encode_run(struct encoder *e, const char *text, size_t len, enum place place)
+int encode_run(struct encoder *e, const char *text, size_t len, enum text_place place)
 {
     if (e->t->kind == TOKENIZER_BYTES)
         return encode_bytes(e, text, len);
@@ -124,7 +124,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, in
     e->parse_special = flags & TOKENIZE_PARSE_SPECIAL;
     size_t before = out->len;
     int status = 0;
-    enum place place = flags & TOKENIZE_CONTINUES ? PLACE_CONTINUES : PLACE_FIRST;
+    enum text_place place = flags & TOKENIZE_CONTINUES ? PLACE_CONTINUES : PLACE_FIRST;
     if (flags & TOKENIZE_ADD_SPECIAL)
         status = add_all(e, &t->before);
     if (status == 0)
