@@ -77,35 +77,36 @@ static void escape_write(struct strbuf *out, unsigned char c)
         strbuf_addf(out, "\\u%04x", c);
 }
 
-void json_write_escaped(struct strbuf *out, const char *bytes, size_t len)
+/* The bytes without quotes. `mends`: what is not valid UTF-8 is replaced. */
+static void bytes_write(struct strbuf *out, const char *bytes, size_t len, bool mends)
 {
     size_t plain = 0; /* start of the run that can be copied as it is */
-    for (size_t i = 0; i < len; i++) {
+    for (size_t i = 0; i < len;) {
         unsigned char c = (unsigned char)bytes[i];
-        if (c >= 0x20 && c != '"' && c != '\\')
+        size_t width = c < 0x80 || !mends ? 1 : utf8_valid_prefix(bytes + i, len - i);
+        if (width && c >= 0x20 && c != '"' && c != '\\') {
+            i += width;
             continue;
+        }
         strbuf_add(out, bytes + plain, i - plain);
-        escape_write(out, c);
-        plain = i + 1;
+        if (width)
+            escape_write(out, c);
+        else
+            strbuf_adds(out, UTF8_REPLACEMENT);
+        plain = ++i;
     }
     strbuf_add(out, bytes + plain, len - plain);
+}
+
+void json_write_escaped(struct strbuf *out, const char *bytes, size_t len)
+{
+    bytes_write(out, bytes, len, false);
 }
 
 void json_write_string(struct strbuf *out, const char *bytes, size_t len)
 {
     strbuf_addc(out, '"');
-    size_t valid = 0; /* start of the run that is valid UTF-8 */
-    for (size_t i = 0; i < len;) {
-        size_t width = (unsigned char)bytes[i] < 0x80 ? 1 : utf8_valid_prefix(bytes + i, len - i);
-        if (width) {
-            i += width;
-            continue;
-        }
-        json_write_escaped(out, bytes + valid, i - valid);
-        strbuf_adds(out, UTF8_REPLACEMENT);
-        valid = ++i;
-    }
-    json_write_escaped(out, bytes + valid, len - valid);
+    bytes_write(out, bytes, len, true);
     strbuf_addc(out, '"');
 }
 

@@ -17,8 +17,8 @@ static const struct room {
     {"cli", 17},
 
     {"serve", 16},         {"serve/completion", 15},
-    {"serve/request", 14}, {"serve/api", 13},
-    {"serve/http", 12},
+    {"serve/writers", 14}, {"serve/request", 14},
+    {"serve/api", 13},     {"serve/http", 12},
 
     {"prompt", 11},        {"prompt/answer", 10},
     {"prompt/schema", 9},  {"prompt/grammar", 8},

@@ -5,7 +5,7 @@
 #include "serve/request/fields.h"
 
 /* serve/completion/ runs completions, from the request to the last byte of the answer: it
- * prepares and follows them, and writes text, calls and log probabilities. */
+ * prepares and follows them, and gives text, thinking and calls to the writer of the API. */
 
 /* The life of a chat completion:
  *

@@ -150,11 +150,12 @@ const char *openai_finish_name(enum answer_finish finish)
 
 void openai_add_new_logprobs(struct strbuf *out, struct answer_content *a, logprobs_write *write)
 {
+    if (!logprob_list_has_new(&a->logprobs)) {
+        strbuf_adds(out, ",\"logprobs\":null");
+        return;
+    }
     strbuf_adds(out, ",\"logprobs\":");
-    if (logprob_list_has_new(&a->logprobs))
-        write(&a->logprobs, a->tokenizer, out);
-    else
-        strbuf_adds(out, "null");
+    write(&a->logprobs, a->tokenizer, out);
 }
 
 void openai_add_logprobs(struct json_writer *w, struct answer_content *a, logprobs_write *write)
