@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "engine/mock_engine.h"
+#include "engine/mock/mock_engine.h"
 #include "sched/scheduler.h"
 
 enum { WORDS = 1024, STREAMS = 8, STEPS = 200, ROUNDS = 5, PROMPT = 16 };

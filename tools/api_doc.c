@@ -290,7 +290,7 @@ static void cache_print(void)
 int main(void)
 {
     printf("# The API\n\n"
-           "<!-- Made by `make docs` from the tables in src/serve/api_openai.c and\n"
+           "<!-- Made by `make docs` from the tables in src/serve/routes.c and\n"
            "     src/serve/request/fields.c. -->\n\n");
     routes_print();
     printf(

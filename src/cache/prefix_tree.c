@@ -103,13 +103,13 @@ void prefix_tree_close(struct prefix_tree *t)
 }
 
 /* A match that ended inside an image ends before it. Nodes hold images whole. */
-static void leave_image(const struct prefix_tree *t, struct match *m, uint32_t begun)
+static void leave_image(const struct prefix_tree *t, struct tree_end *m, uint32_t begun)
 {
     const struct tree_node *x = &t->nodes[m->node];
     m->length -= begun;
     m->beyond += begun;
     if (m->beyond == x->length) {
-        *m = (struct match){x->parent, t->nodes[x->parent].last, 0, m->length};
+        *m = (struct tree_end){x->parent, t->nodes[x->parent].last, 0, m->length};
         return;
     }
     for (; begun > 0; begun--)
@@ -141,10 +141,10 @@ static uint32_t node_compare(const struct page_pool *pool, const struct tree_nod
     return same;
 }
 
-struct match tree_walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
-                       uint32_t n)
+struct tree_end tree_walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
+                          uint32_t n)
 {
-    struct match m = {.node = from, .page = t->nodes[from].last};
+    struct tree_end m = {.node = from, .page = t->nodes[from].last};
     while (m.length < n && m.beyond == 0) {
         node_id child = edge_table_find(&t->edges, m.node, tokens[m.length]);
         if (child == NODE_NONE)
@@ -163,8 +163,8 @@ struct match tree_walk(const struct prefix_tree *t, node_id from, const uint64_t
 struct tree_match tree_find(const struct prefix_tree *t, node_id root, const uint64_t *tokens,
                             uint32_t n)
 {
-    struct match m = tree_walk(t, root, tokens, n);
-    struct match end = tree_has_sides(t) ? sides_resume(t, m) : m;
+    struct tree_end m = tree_walk(t, root, tokens, n);
+    struct tree_end end = tree_has_sides(t) ? sides_resume(t, m) : m;
     return (struct tree_match){end.length, m.length, end, m, root, t->version};
 }
 
@@ -226,7 +226,7 @@ struct query {
 /* Evicts until there are nodes enough to split at the match and, if the query adds, to go on from
  * there. When the oldest node is the one that the match ends in, what lies beyond the match is the
  * very oldest: it goes, and no split is needed. Nodes that become one may move the match. */
-static bool make_room(struct prefix_tree *t, const struct query *q, struct match *m)
+static bool make_room(struct prefix_tree *t, const struct query *q, struct tree_end *m)
 {
     for (;;) {
         uint32_t need = m->beyond ? 1u + q->adds : q->adds && !can_grow(t, m->node, q->from);
@@ -247,12 +247,12 @@ static bool make_room(struct prefix_tree *t, const struct query *q, struct match
 }
 
 /* The node that ends at the match, split off if need be. */
-static node_id match_end(struct prefix_tree *t, const struct match *m)
+static node_id match_end(struct prefix_tree *t, const struct tree_end *m)
 {
     return m->beyond ? node_split(t, m->node, m->page, m->beyond) : m->node;
 }
 
-static enum match_kind match_classify(const struct prefix_tree *t, const struct match *m,
+static enum match_kind match_classify(const struct prefix_tree *t, const struct tree_end *m,
                                       uint32_t n)
 {
     if (m->length == 0)
@@ -275,7 +275,7 @@ static node_id take_root(struct prefix_tree *t, uint64_t ns, uint64_t now_ns)
 }
 
 /* The node that ends at the longest match, split off if need be and locked; `*m` is the match. */
-static node_id lock_match(struct prefix_tree *t, const struct query *q, struct match *m)
+static node_id lock_match(struct prefix_tree *t, const struct query *q, struct tree_end *m)
 {
     if (!make_room(t, q, m))
         return NODE_NONE;
@@ -315,7 +315,7 @@ node_id prefix_tree_lock_path(struct prefix_tree *t, uint64_t ns, const uint64_t
     if (root == NODE_NONE)
         return NODE_NONE;
     struct query q = {root, tokens, n, false, false, now_ns};
-    struct match m = tree_walk(t, root, tokens, n);
+    struct tree_end m = tree_walk(t, root, tokens, n);
     return m.length > 0 ? lock_match(t, &q, &m) : NODE_NONE;
 }
 
@@ -325,7 +325,7 @@ node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *
 {
     assert(node != NODE_NONE && t->nodes[node].locks > 0);
     assert(n == 0 || cache_token_is_whole(tokens[n - 1]));
-    struct match m = tree_walk(t, node, tokens, n);
+    struct tree_end m = tree_walk(t, node, tokens, n);
     struct query q = {node, tokens, n, m.length < n, false, now_ns};
     if (!make_room(t, &q, &m))
         return NODE_NONE;

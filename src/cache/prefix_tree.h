@@ -99,7 +99,7 @@ int prefix_tree_open(struct prefix_tree **out, const struct prefix_tree_options 
 void prefix_tree_close(struct prefix_tree *t); /* gives every page back */
 
 /* The tree's own: where a walk down it ended. */
-struct match {
+struct tree_end {
     node_id node;    /* the deepest node that the tokens enter */
     uint32_t page;   /* its last page that they match */
     uint32_t beyond; /* its positions behind that page */
@@ -111,7 +111,7 @@ struct match {
 struct tree_match {
     uint32_t length; /* tokens up to the deepest resume point, where a sequence may be cut */
     uint32_t walked; /* tokens that the tree has, whether or not a sequence can go on after them */
-    struct match end, walked_end;
+    struct tree_end end, walked_end;
     node_id root;
     uint64_t version; /* of the tree */
 };

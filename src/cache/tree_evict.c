@@ -33,7 +33,7 @@ static uint32_t whole_cut(const struct prefix_tree *t, node_id leaf, uint32_t ne
     }
     if (!tree_has_sides(t) || need >= x->length)
         return need;
-    struct match m = {leaf, page_before(t, leaf, need), need, x->depth - need};
+    struct tree_end m = {leaf, page_before(t, leaf, need), need, x->depth - need};
     m = sides_resume(t, m);
     return m.node == leaf ? m.beyond : x->length;
 }

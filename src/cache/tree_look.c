@@ -173,7 +173,8 @@ static bool explain_other(const struct prefix_tree *t, const uint64_t *tokens, u
 
 /* How the tree goes on where the match ended: the rest of its node, then always the child that was
  * used last. */
-static void explain_divergence(const struct prefix_tree *t, const struct match *m, struct miss *out)
+static void explain_divergence(const struct prefix_tree *t, const struct tree_end *m,
+                               struct miss *out)
 {
     node_id node = m->node;
     uint32_t page = m->beyond ? t->pool->next[m->page] : PAGE_NONE;

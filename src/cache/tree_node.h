@@ -172,8 +172,8 @@ struct going {
 };
 
 /* Follows the tokens down from a node's end; ends where a sequence may be cut. */
-struct match tree_walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
-                       uint32_t n);
+struct tree_end tree_walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
+                          uint32_t n);
 /* Walks from a root, and back up to a resume point. */
 struct tree_match tree_find(const struct prefix_tree *t, node_id root, const uint64_t *tokens,
                             uint32_t n);
@@ -310,8 +310,8 @@ void sides_touch(struct prefix_tree *t, node_id node); /* it was used last now *
 void sides_split(struct prefix_tree *t, node_id up, node_id low, uint32_t page);
 void sides_coalesce(struct prefix_tree *t, node_id parent, node_id child);
 /* The match as it is, or shorter: up to where a sequence can go on. It was walked from a root. */
-struct match side_resume(const struct prefix_tree *t, uint32_t side, struct match m);
-struct match sides_resume(const struct prefix_tree *t, struct match m);
+struct tree_end side_resume(const struct prefix_tree *t, uint32_t side, struct tree_end m);
+struct tree_end sides_resume(const struct prefix_tree *t, struct tree_end m);
 
 /* ---- ends that are kept (tree_ends.c) ---- */
 

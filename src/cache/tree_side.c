@@ -403,7 +403,7 @@ static bool is_cuttable(const struct prefix_tree *t, struct place at)
     return at.position == 0 || cache_token_is_whole(t->pool->token[at.page]);
 }
 
-struct match side_resume(const struct prefix_tree *t, uint32_t side, struct match m)
+struct tree_end side_resume(const struct prefix_tree *t, uint32_t side, struct tree_end m)
 {
     const struct tree_side *s = &t->sides[side];
     uint32_t depth = t->nodes[m.node].depth - m.beyond;
@@ -419,12 +419,12 @@ struct match side_resume(const struct prefix_tree *t, uint32_t side, struct matc
             end = place_before(t, end);
         at = end;
     }
-    return (struct match){end.node, end.page, t->nodes[end.node].depth - end.position,
-                          m.length - (depth - end.position)};
+    return (struct tree_end){end.node, end.page, t->nodes[end.node].depth - end.position,
+                             m.length - (depth - end.position)};
 }
 
 /* What one side shortens may no longer end where another can go on, so all are asked again. */
-struct match sides_resume(const struct prefix_tree *t, struct match m)
+struct tree_end sides_resume(const struct prefix_tree *t, struct tree_end m)
 {
     uint32_t length;
     do {

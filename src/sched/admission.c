@@ -3,6 +3,7 @@
  * What a newcomer gets wrong: only running sequences hold pages or locks. A waiting one has
  * nothing but its tokens, so it can neither block the pool nor be blocked by it. */
 #include "sched/state.h"
+#include "base/minmax.h"
 
 #include <assert.h>
 #include <string.h>
@@ -10,11 +11,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sched/event_ring.h"
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 bool sequence_is_parked(const struct sequence *seq)
 {

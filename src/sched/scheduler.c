@@ -2,6 +2,7 @@
  * repeats. Everything that a step touches belongs to that thread; what other threads may touch is
  * marked in state.h. The files around this one are the parts of the step. */
 #include "sched/state.h"
+#include "base/minmax.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -15,11 +16,6 @@ enum {
     SPARE_NODES = 1024, /* for roots, and for nodes about to be split */
     MAX_IMAGES = 1 << 16,
 };
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 static int open_buffers(struct scheduler *s, struct error *err)
 {

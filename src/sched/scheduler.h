@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/byte_view.h"
 #include "base/error.h"
 #include "cache/image_table.h"
 #include "cache/prefix_tree.h"
@@ -57,11 +58,6 @@ struct sched_event {
 
 enum { REQUEST_RING = 128, REQUEST_MAX_STOPS = 16 };
 
-struct stop_string {
-    const char *bytes;
-    uint32_t len;
-};
-
 /* A picture of a request. */
 struct request_image {
     /* Of its pixels and of all that decides how they are processed: two images with one digest are
@@ -112,7 +108,7 @@ struct request {
      * is computed from its start, whatever the cache has, and in smaller steps. NULL: not asked
      * for. */
     struct token_logprobs *prompt_logprobs; /* [n_tokens] */
-    struct stop_string stops[REQUEST_MAX_STOPS];
+    struct byte_view stops[REQUEST_MAX_STOPS];
     uint32_t n_stops;
     bool ignore_end;     /* go on past end tokens */
     bool no_cache;       /* neither match nor insert */

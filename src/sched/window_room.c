@@ -10,13 +10,9 @@
  * passed (interior too, once they are in the tree, but younger), the tails of leaves that nobody
  * uses, with the leaves, and at last what is in the tree above the windows of those who run. */
 #include "sched/state.h"
+#include "base/minmax.h"
 
 #include <assert.h>
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 static uint32_t charge(const struct scheduler *s, const struct sequence *seq, uint32_t side)
 {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "base/minmax.h"
 #include "prompt/unicode/utf8_stream.h"
 
 static double seconds_between(uint64_t from_ns, uint64_t to_ns)
@@ -326,7 +327,7 @@ static void nodes_add(struct json_writer *w, const struct cache_view *v, const c
 void cache_tree_write(struct strbuf *out, const struct cache_view *v, const struct cache_query *q,
                       uint32_t limit)
 {
-    uint32_t n = q->n_entries < limit ? q->n_entries : limit;
+    uint32_t n = min_u32(q->n_entries, limit);
     struct outline_link *links = outline_link(q->entries, n);
     struct json_writer w = {.out = out};
     if (!links) {

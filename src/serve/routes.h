@@ -19,7 +19,7 @@ struct route {
     const char *path; /* a last '/' stands for anything behind it */
     enum http_method method;
     unsigned flags;
-    void (*run)(struct api *api, struct http_exchange *x, const char *path);
+    void (*run)(struct api *api, struct http_exchange *x, const struct requester *who);
     const char *text;                 /* for the documentation */
     const struct query_param *params; /* what its query may say; NULL: nobody looks at it */
 };

@@ -1,7 +1,7 @@
 #ifndef RADISH_TEST_SCHEDULER_FIXTURE_H
 #define RADISH_TEST_SCHEDULER_FIXTURE_H
 
-#include "engine/mock_engine.h"
+#include "engine/mock/mock_engine.h"
 #include "sched/scheduler.h"
 
 /* A scheduler on a mock engine, clients that collect what they get, and a plain run of the same

@@ -14,7 +14,7 @@ static struct tokenizer *tokenizer;
 
 static struct cache_view view_open(void)
 {
-    CHECK_INT(tokenizer_open_bytes(&tokenizer, &err), 0);
+    CHECK_INT(tokenizer_open_bytes(&tokenizer, NULL, &err), 0);
     CHECK_INT(api_keys_add(&keys, "acme:k", &err), 0);
     return (struct cache_view){.model_name = "m",
                                .tokenizer = tokenizer,

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "batch_rows.h"
-#include "engine/cpu_engine.h"
+#include "engine/cpu/cpu_engine.h"
 #include "scheduler_fixture.h"
 #include "test.h"
 #include "tree_lookup.h"

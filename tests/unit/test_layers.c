@@ -17,8 +17,8 @@ static const struct room {
     {"cli", 17},
 
     {"serve", 16},         {"serve/completion", 15},
-    {"serve/request", 14}, {"serve/api", 13},
-    {"serve/http", 12},
+    {"serve/writers", 14}, {"serve/request", 14},
+    {"serve/api", 13},     {"serve/http", 12},
 
     {"prompt", 11},        {"prompt/answer", 10},
     {"prompt/schema", 9},  {"prompt/grammar", 8},
@@ -27,7 +27,8 @@ static const struct room {
 
     {"sched", 6},
 
-    {"engine/cpu", 5},     {"engine", 4},
+    {"engine/cpu", 5},     {"engine/mock", 5},
+    {"engine", 4},
 
     {"model/convert", 4},  {"model", 3},
     {"model/files", 2},    {"model/quant", 1},

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "batch_rows.h"
-#include "engine/cpu_engine.h"
+#include "engine/cpu/cpu_engine.h"
 #include "golden_model.h"
 #include "scheduler_fixture.h"
 #include "test.h"

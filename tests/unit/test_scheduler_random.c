@@ -79,7 +79,7 @@ static struct client *random_client(struct mix *m)
     r->n_stops = pick(m, 5) ? 0 : 1 + pick(m, 2);
     for (uint32_t i = 0; i < r->n_stops; i++) {
         const char *stop = stops[pick(m, 5)];
-        r->stops[i] = (struct stop_string){stop, (uint32_t)strlen(stop)};
+        r->stops[i] = byte_view_of(stop);
     }
     return c;
 }

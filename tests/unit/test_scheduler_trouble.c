@@ -623,7 +623,7 @@ TEST(scheduler_trouble, a_decode_step_allocates_nothing)
         c[i]->request.sampling.temperature = i % 2 ? 1 : 0;
         c[i]->request.sampling.top_p = 0.9f;
         c[i]->request.sampling.frequency_penalty = 0.5f;
-        c[i]->request.stops[0] = (struct stop_string){"zyzzyva", 7};
+        c[i]->request.stops[0] = (struct byte_view){"zyzzyva", 7};
         c[i]->request.n_stops = 1;
         client_submit(&f, c[i]);
     }

@@ -235,8 +235,7 @@ static int write_all(struct job *j)
     gguf_add_u32(head, "general.file_type", file_type(j->options->type));
     for (size_t i = 0; i < j->file->n_tensors; i++) {
         const struct tensor_source *t = &j->file->tensors[i];
-        gguf_add_tensor(head, (struct gguf_string){t->name, strlen(t->name)}, type_for(j, t),
-                        t->n_dims, t->dims);
+        gguf_add_tensor(head, byte_view_of(t->name), type_for(j, t), t->n_dims, t->dims);
         j->all_bytes += tensor_bytes(t, type_for(j, t));
     }
     if (gguf_write_head(head, j->out, j->file->path, j->err))
@@ -273,13 +272,13 @@ int tensor_file_write(const struct tensor_file *file, struct parallel *pool,
     return failed;
 }
 
-static bool is_own_key(struct gguf_string key)
+static bool is_own_key(struct byte_view key)
 {
     static const char *const own[] = {"general.file_type", "general.quantization_version",
                                       "general.alignment", "split.no",
                                       "split.count",       "split.tensors.count"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (key.len == strlen(own[i]) && !memcmp(key.bytes, own[i], key.len))
+        if (byte_view_is(key, own[i]))
             return true;
     return false;
 }

@@ -140,7 +140,7 @@ struct request_params {
     int64_t max_tokens;            /* 0: not given; or REQUEST_NO_TOKENS */
     int64_t max_completion_tokens; /* the newer name; wins */
     int64_t min_tokens;
-    struct stop_string stops[REQUEST_MAX_STOPS];
+    struct byte_view stops[REQUEST_MAX_STOPS];
     uint32_t n_stops;
     bool stream, include_usage, ignore_end, cache_prompt;
     bool echo;                  /* of a text completion: the prompt comes first */

@@ -1,12 +1,11 @@
-#ifndef RADISH_SERVE_COMPLETION_TOKEN_TEXT_H
-#define RADISH_SERVE_COMPLETION_TOKEN_TEXT_H
+#ifndef RADISH_PROMPT_UNICODE_TOKEN_TEXT_H
+#define RADISH_PROMPT_UNICODE_TOKEN_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/strbuf.h"
-#include "prompt/tokenizer/tokenizer.h"
 #include "prompt/unicode/utf8_stream.h"
 
 /* The text of an answer whose tokens come one by one: their bytes in, whole characters out.

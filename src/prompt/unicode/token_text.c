@@ -1,5 +1,5 @@
-/* From tokens to text; see token_text.h. It belongs to one answer, on the event loop's thread. */
-#include "serve/completion/token_text.h"
+/* From tokens to text; see token_text.h. It belongs to one answer. */
+#include "prompt/unicode/token_text.h"
 
 #include <assert.h>
 

@@ -1,8 +1,10 @@
-/* OpenAI's routes: who may ask, what there is, and which way a request goes. Runs on the event
- * loop's thread; nothing here is slow. What a newcomer gets wrong: Host and Origin are judged
+/* The router: who may ask, what there is, and which way a request goes. Runs on the event loop's
+ * thread; nothing here is slow. Route and requester are found once, from the head, and kept with
+ * the exchange until the body is there. What a newcomer gets wrong: Host and Origin are judged
  * before anything else, because a browser can be made to send any of these requests. */
 #include "serve/routes.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -15,11 +17,18 @@
 
 enum { MAX_ALLOW = 64 };
 
+/* What the head of a request tells, in the exchange's memory. */
+struct found {
+    const struct route *route;
+    struct requester who; /* not known for open routes */
+};
+static_assert(sizeof(struct found) <= HTTP_MEMORY_BYTES, "it lies in the exchange");
+
 /* ---- the routes --------------------------------------------------------------------------- */
 
-static void get_health(struct api *api, struct http_exchange *x, const char *path)
+static void get_health(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
+    (void)who;
     static const char ok[] = "{\"status\":\"ok\"}", stopping[] = "{\"status\":\"stopping\"}";
     if (api->stopping)
         http_reply(x, 503, "application/json", stopping, sizeof stopping - 1);
@@ -40,9 +49,9 @@ static void model_write(struct json_writer *w, const struct api *api)
     json_object_end(w);
 }
 
-static void get_models(struct api *api, struct http_exchange *x, const char *path)
+static void get_models(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
+    (void)who;
     struct strbuf json = STRBUF_INIT;
     struct json_writer w = {.out = &json};
     json_object_begin(&w, NULL);
@@ -55,27 +64,29 @@ static void get_models(struct api *api, struct http_exchange *x, const char *pat
     strbuf_free(&json);
 }
 
-static void get_model(struct api *api, struct http_exchange *x, const char *path)
+static void get_model(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    const char *name = path + strlen(MODELS_PREFIX);
+    (void)who;
+    struct strbuf path = STRBUF_INIT, json = STRBUF_INIT;
+    http_parser_path(http_request(x), &path);
+    const char *name = path.failed ? "" : path.data + strlen(MODELS_PREFIX);
     if (strcmp(name, api->options->model_name) != 0) {
         struct api_error e;
         api_error_set(&e, 404, "model", "there is no model '%.100s' here, only '%s'", name,
                       api->options->model_name);
         e.code = "model_not_found";
         api_reply_error(x, &e);
-        return;
+    } else {
+        model_write(&(struct json_writer){.out = &json}, api);
+        api_reply_json(x, 200, &json);
     }
-    struct strbuf json = STRBUF_INIT;
-    struct json_writer w = {.out = &json};
-    model_write(&w, api);
-    api_reply_json(x, 200, &json);
+    strbuf_free(&path);
     strbuf_free(&json);
 }
 
-static void get_stats(struct api *api, struct http_exchange *x, const char *path)
+static void get_stats(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
+    (void)who;
     struct scheduler_stats s;
     scheduler_read_stats(api->scheduler, &s);
     const struct {
@@ -124,40 +135,34 @@ static void get_stats(struct api *api, struct http_exchange *x, const char *path
     strbuf_free(&json);
 }
 
-static void post_chat(struct api *api, struct http_exchange *x, const char *path)
+static void post_chat(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
-    completion_begin(api, x, REQUEST_CHAT);
+    completion_begin(api, x, who, REQUEST_CHAT);
 }
 
-static void post_text(struct api *api, struct http_exchange *x, const char *path)
+static void post_text(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
-    completion_begin(api, x, REQUEST_TEXT);
+    completion_begin(api, x, who, REQUEST_TEXT);
 }
 
-static void post_tokenize(struct api *api, struct http_exchange *x, const char *path)
+static void post_tokenize(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
-    completion_begin(api, x, REQUEST_TOKENIZE);
+    completion_begin(api, x, who, REQUEST_TOKENIZE);
 }
 
-static void post_detokenize(struct api *api, struct http_exchange *x, const char *path)
+static void post_detokenize(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
-    completion_begin(api, x, REQUEST_DETOKENIZE);
+    completion_begin(api, x, who, REQUEST_DETOKENIZE);
 }
 
-static void post_render(struct api *api, struct http_exchange *x, const char *path)
+static void post_render(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
-    completion_begin(api, x, REQUEST_RENDER);
+    completion_begin(api, x, who, REQUEST_RENDER);
 }
 
-static void post_warm(struct api *api, struct http_exchange *x, const char *path)
+static void post_warm(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
-    completion_begin(api, x, REQUEST_WARM);
+    completion_begin(api, x, who, REQUEST_WARM);
 }
 
 const struct route api_routes[] = {
@@ -306,27 +311,19 @@ static int check_operator(const struct api *api, const struct requester *who, st
                                "start the server with --admin-key");
 }
 
-/* Whether the requester may have the route. A path that is not here (`route` is NULL) tells that
- * only to those who have a key. */
+/* Finds out whose request it is, and whether the requester may have the route. A path that is not
+ * here (`route` is NULL) tells that only to those who have a key. */
 static int check_requester(const struct api *api, struct http_exchange *x,
-                           const struct route *route, struct api_error *e)
+                           const struct route *route, struct requester *who, struct api_error *e)
 {
-    struct requester who;
     if (route && (route->flags & ROUTE_OPEN))
         return 0;
-    if (api_identify(api, x, &who, e))
+    if (api_identify(api, x, who, e))
         return -1;
     unsigned flags = route ? route->flags : 0;
-    if ((flags & ROUTE_OPERATOR) || ((flags & ROUTE_NO_TENANTS) && who.tenant))
-        return check_operator(api, &who, e);
+    if ((flags & ROUTE_OPERATOR) || ((flags & ROUTE_NO_TENANTS) && who->tenant))
+        return check_operator(api, who, e);
     return 0;
-}
-
-/* The route of a request, or NULL; `path` is appended to. */
-static const struct route *route_of(const struct http_exchange *x, struct strbuf *path)
-{
-    const struct http_parser *p = http_request(x);
-    return http_parser_path(p, path) ? route_find(strbuf_str(path), p->method) : NULL;
 }
 
 /* Says why a request has no route, and returns -1. */
@@ -373,11 +370,17 @@ static void reply_options(struct http_exchange *x, const char *path)
 /* What the head alone can tell of a request that is not OPTIONS. */
 static void route_head(struct api *api, struct http_exchange *x)
 {
+    const struct http_parser *p = http_request(x);
     struct strbuf path = STRBUF_INIT;
     struct api_error e;
-    const struct route *route = route_of(x, &path);
+    struct found *found = http_memory(x);
+    const struct route *route = NULL;
+    if (http_parser_path(p, &path))
+        route = route_find(strbuf_str(&path), p->method);
+    found->route = route;
     bool posts = route && route->method == HTTP_POST;
-    if (check_requester(api, x, route, &e) || (!route && refuse_route(x, strbuf_str(&path), &e)) ||
+    if (check_requester(api, x, route, &found->who, &e) ||
+        (!route && refuse_route(x, strbuf_str(&path), &e)) ||
         (posts && (check_content_type(x, &e) || check_content_encoding(x, &e) ||
                    check_stopping(api, x, &e))))
         api_reply_error(x, &e);
@@ -406,19 +409,17 @@ static void on_head(void *context, struct http_exchange *x)
     }
 }
 
+/* The whole of a request whose head was not refused. */
 static void on_request(void *context, struct http_exchange *x)
 {
     struct api *api = context;
-    struct strbuf path = STRBUF_INIT;
+    const struct found found = *(struct found *)http_memory(x); /* which an answer forgets */
     struct api_error e;
-    const struct route *route = route_of(x, &path);
     /* The server may have begun to stop while the body came. */
-    if ((!route && refuse_route(x, strbuf_str(&path), &e)) ||
-        (route->method == HTTP_POST && check_stopping(api, x, &e)))
+    if (found.route->method == HTTP_POST && check_stopping(api, x, &e))
         api_reply_error(x, &e);
     else
-        route->run(api, x, strbuf_str(&path));
-    strbuf_free(&path);
+        found.route->run(api, x, &found.who);
 }
 
 static void on_refused(void *context, struct http_exchange *x, int status, const char *message)

@@ -1,8 +1,10 @@
-#ifndef RADISH_SERVE_COMPLETION_LOGPROB_LIST_H
-#define RADISH_SERVE_COMPLETION_LOGPROB_LIST_H
+#ifndef RADISH_SERVE_WRITERS_LOGPROB_LIST_H
+#define RADISH_SERVE_WRITERS_LOGPROB_LIST_H
 
-#include "base/json.h"
-#include "prompt/tokenizer/tokenizer.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "sched/scheduler.h"
 
 /* The log probabilities of an answer's tokens, in step with its text: a token's are given when its
@@ -32,10 +34,5 @@ void logprob_list_add(struct logprob_list *l, int32_t token, const char *bytes, 
 void logprob_list_show(struct logprob_list *l, uint64_t shown);
 bool logprob_list_has_new(const struct logprob_list *l);
 void logprob_list_free(struct logprob_list *l);
-
-/* Writes what is ready and was not given yet as the value of "logprobs": in the form of chats, or
- * in that of text completions. */
-void logprob_list_give_chat(struct logprob_list *l, const struct tokenizer *t, struct strbuf *out);
-void logprob_list_give_text(struct logprob_list *l, const struct tokenizer *t, struct strbuf *out);
 
 #endif

@@ -1,5 +1,5 @@
-#ifndef RADISH_ENGINE_CPU_ENGINE_H
-#define RADISH_ENGINE_CPU_ENGINE_H
+#ifndef RADISH_ENGINE_CPU_CPU_ENGINE_H
+#define RADISH_ENGINE_CPU_CPU_ENGINE_H
 
 #include "engine/engine.h"
 #include "model/model.h"
