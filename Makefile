@@ -28,7 +28,7 @@ JOBS    ?= $(shell nproc)
 VERSION := 0.1.0
 Q       := $(if $(V),,@)
 
-# Of the environment, before ours come to them.
+# Flags from the environment, before ours are added.
 GIVEN_FLAGS := $(CPPFLAGS) $(CFLAGS)
 
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
@@ -63,7 +63,7 @@ ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
 %_amx.o:    CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mamx-tile -mamx-int8
 endif
 
-# Looks once, before anything is compiled, whether compiler and libraries are there.
+# Checks once, before anything is compiled, that the compiler and the libraries are there.
 PACKAGES := $(BUILD)/packages-for-$(notdir $(firstword $(CC)))
 $(PACKAGES):
 	@CC="$(CC)" tools/setup.sh check $(GIVEN_FLAGS)

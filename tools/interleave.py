@@ -10,11 +10,11 @@ OLD and NEW are build folders with `radish` and, for the tree, `bench_tree`. Wha
   server   8 streams of 64 tokens, and the first token of a cached prompt of about 3,000 tokens
   memory   tokens that a cache of 64 MiB holds, with and without a window
 
-The ratio is new / old: for speeds more is better, for times and bytes less. "near" is how far the second best
-figure is from the best one, on the side where it is further: a difference below it means nothing. With --most a
-part goes on after --rounds until every figure but the cold ones has two of each side within 1.5%, up to that
-many rounds. Cold calls are medians of 24: equal builds differ by 5% on a quiet machine. Stop everything else
-first: where two other programs compete for the cores, no number of rounds is enough for the engine's figures.
+The ratio is new / old; more is better for speeds, less for times and bytes. "near" is the distance between the best
+and the second best figure, on the side where it is larger: a smaller difference between the builds means nothing.
+With --most, a part continues after --rounds until the two best figures of each side agree within 1.5% (cold calls
+aside), for at most that many rounds. Cold calls are medians of 24, and equal builds differ by 5% in them. Stop
+everything else first: while other programs compete for the cores, no number of rounds is enough.
 The rows of engine and server are those of bench/side_by_side.py. Only the standard library is used.
 """
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Gets a machine ready; each part does nothing when it is already there.
 #   setup.sh packages       compiler and libraries (apt on Debian and Ubuntu; else says what is missing)
-#   setup.sh check [FLAGS]  whether they are there, for a compiler called with FLAGS; installs nothing
+#   setup.sh check [FLAGS]  fails and lists what is missing, for a compiler called with FLAGS; installs nothing
 #   setup.sh model          the default model, into the cache folder; prints its path
 #   setup.sh python DIR     a Python environment in DIR with what the tests import
 #   setup.sh lint           the tools that `make lint` calls

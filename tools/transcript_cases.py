@@ -1,7 +1,7 @@
-"""The requests that transcripts.py records: a function for each group of them, in the order in which they go out.
+"""The requests that transcripts.py records, in the order in which they are sent.
 
-Each answer must follow from the requests before it: sampled ones have a seed, or are greedy. Every group has a
-server of its own, so that `record --only GROUP` gives what a whole recording gives.
+An answer may depend on earlier requests of its group, but not on time or chance: requests that sample have a seed.
+Each group has its own server, so `record --only GROUP` records the same answers as a whole run.
 """
 
 import json
@@ -190,8 +190,8 @@ def conversation(s):
 
 
 def choices(s):
-    """Several choices and prompts at once. How they share their computation depends on timing, and so do counters
-    of the cache: these requests have servers of their own, whose cache is not looked at."""
+    """Several choices and prompts at once. How they share computation depends on timing, and so do the cache's
+    counters; these requests have their own servers, whose cache is not recorded."""
     schema = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON}}
     s.both("chat", CHAT, {**ASK, "n": 3, "temperature": 1.2})
     s.both("greedy", CHAT, {**GREEDY, "n": 2})
@@ -438,8 +438,8 @@ def format_groups(recorder):
                                               "logit_bias": {str(ord(text[0])): 100}})
 
 
-# Answers that are forced upon the model: the reader of every form meets the marks of all of them. Where a call is
-# allowed too, the bias of the first byte decides for the text; the mock's tokens are bytes.
+# Texts that the model is forced to write, so that the parser of each format meets the marks of all of them. Where a
+# call is also allowed, a bias on the text's first byte decides; the mock's tokens are bytes.
 ARGUMENTS = '{"city": "Paris", "unit": "celsius"}'
 LOOKALIKES = {
     "hermes": 'So: <tool_call>\n{"name": "get_weather", "arguments": %s}\n</tool_call>' % ARGUMENTS,

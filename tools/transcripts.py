@@ -4,19 +4,19 @@
     tools/transcripts.py record --radish build/radish --model FILE.gguf --out DIR [--only WORD]
     tools/transcripts.py compare DIR DIR
 
-For a change that must not change any answer: record with the build before and the build after it, on one
-machine, and compare. Each request goes out alone, in the same order, to a server with the same options: the
-model on the CPU engine, and the mock engine with a window, a small cache, tenants, thinking templates, every
-tool format, and faults. The requests are in transcript_cases.py. A file of a recording is one answer as it
-came over the socket, or the output of one command:
+For a change that must not change any answer: record with the build before it and the build after it, on the same
+machine, and compare. Requests are sent one at a time, in a fixed order, to servers with fixed options: the model
+on the CPU engine, and the mock engine plain and with a window, a small cache, tenants, thinking templates, every
+tool format, and faults. transcript_cases.py lists the requests. Each file of a recording is one answer as it came
+over the socket, or the output of one command:
 
     DIR/0317-mock-chat-stream.txt    status line, headers, body
 
-with what differs from run to run replaced:
-  - ids of requests and calls (numbered by first appearance), dates and times, and Content-Length, which is
-    checked against the body and then counted again;
-  - chunked bodies are joined, since their cuts depend on timing; the chunk framing itself is checked;
-  - events of a stream with several choices are sorted by choice, which otherwise interleave as they come.
+What differs from run to run is normalised:
+  - ids of requests and calls are numbered by first appearance; dates and times are replaced; Content-Length is
+    checked against the body and then recomputed;
+  - chunked bodies are joined, because where they are cut depends on timing; the framing is checked;
+  - the events of a stream with several choices are sorted by choice, because they interleave by timing.
 
 compare prints how many answers are equal and how the first differing ones differ; exit status 1 when any do.
 Only the standard library is used.

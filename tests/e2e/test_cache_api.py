@@ -178,7 +178,7 @@ def test_text_is_valid_utf8(start):
         ask(server, text)
     texts = [entry["text"] for entry in pages(server, 50)]
     assert not any("\x00" in text for text in texts)
-    # A text is cut after so many bytes; what that leaves of a character is not shown.
+    # Texts are cut after a number of bytes; a character that is cut in half is left out.
     assert sorted({text[0] for text in texts if len(text) > 1 and len(set(text)) == 1}) == ["\u20ac", "\U0001f600"]
 
 

@@ -1,7 +1,7 @@
 """Clients that hang up: their work stops at once, and nobody else notices.
 
-"At once" is not a time here, which a busy machine would stretch. A request that the server answers after the
-hang-up shows that it has seen that, too: from then on hardly a token is generated."""
+"At once" is not measured in time, which a busy machine would stretch. Once the server has answered a request that was
+sent after the hang-up, it has seen the hang-up too; from then on only a few more tokens may be generated."""
 import asyncio
 import json
 import socket
@@ -46,13 +46,13 @@ def close_half(sock):
 
 
 def check_stop(server, how, data, extra=b"", n=1):
-    """The hang-up cancels all n choices of a request, which would else go on for thousands of tokens."""
+    """The hang-up cancels all n choices of a request that would otherwise run for thousands of tokens."""
     before = server.wait_idle(DEADLINE_S)
     sock = server.connect()
     sock.sendall(data)
     running = wait_for(server, "running", n)
     if extra:
-        sock.sendall(extra)  # and time for the server to read it
+        sock.sendall(extra)  # the server reads it while it generates
         wait_for(server, "generated_tokens", running["generated_tokens"] + 10)
     how(sock)
     seen = server.stats()
@@ -111,7 +111,7 @@ def test_hang_ups_before_the_answer_begins(slow):
         sock = slow.connect()
         data = request(**large) if i % 2 else request()
         sock.sendall(data if i % 3 else data[:-1])
-        for _ in range(i % 4):  # the server does a little more each time
+        for _ in range(i % 4):  # round trips: the server gets a little further each time
             assert slow.get("/health")[0] == 200
         (close_with_reset if i % 5 else close_gently)(sock)
     stats = slow.wait_idle(DEADLINE_S)
@@ -127,7 +127,7 @@ def test_a_stream_reads_on_while_another_hangs_up(slow):
                 if event.startswith("data: {")]
 
     def read_beside_a_hang_up():
-        """The stream's events, and whether it ran before and behind the hang-up."""
+        """The stream's events, and whether it was running both before and after the hang-up."""
         answers = []
         sock = slow.connect()
         sock.sendall(request(stream=True))
@@ -142,7 +142,7 @@ def test_a_stream_reads_on_while_another_hangs_up(slow):
         return texts(answers[0]), ran and after["running"] == 1
 
     alone = texts(slow.post(body)[2])
-    for _ in range(20):  # on a busy machine it may be over before
+    for _ in range(20):  # on a busy machine the stream may end first
         events, was_beside = read_beside_a_hang_up()
         assert events == alone
         if was_beside:

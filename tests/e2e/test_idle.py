@@ -1,8 +1,8 @@
 """A server that has nothing to do does nothing: no timer ticks, no thread spins.
 
-Reads what the kernel counted over a few seconds: processor time, and how often the threads woke up. Both must
-stay as they are. What a request leaves to do is over when it is over, so there are several tries; a timer that
-ticks, or a thread that spins, spoils every one."""
+Reads the kernel's counters of processor time and of context switches, a few seconds apart: neither may change. Work
+left over from a request may fall into the first interval, so there are several tries; a timer that ticks or a thread
+that spins fails them all."""
 import os
 import time
 

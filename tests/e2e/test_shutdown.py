@@ -42,7 +42,7 @@ def last_event(file):
 
 
 def wait_connections(server, n):
-    """Until the server has so many connections beside the one that asks, and has read what they brought."""
+    """Waits until the server has n connections besides the one that asks, and has read what they sent."""
     deadline = time.monotonic() + AT_ONCE_S
     while server.stats()["connections"] < n + 1:
         assert time.monotonic() < deadline

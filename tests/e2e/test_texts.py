@@ -97,7 +97,7 @@ def test_log_probabilities_of_a_prompt(server):
     assert scored.text.endswith(text)
     values = scored.logprobs.token_logprobs
     assert values[0] is None and len(values) == len(ids)
-    assert all(len(part) == 1 for part in generated), "another prompt is needed: its answer is other tokens as text"
+    assert all(len(part) == 1 for part in generated), "the answer does not tokenise to the sampled tokens: choose another prompt"
     assert values[len(tokens["tokens"]):] == answer.choices[0].logprobs.token_logprobs
 
 

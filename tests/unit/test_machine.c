@@ -132,8 +132,8 @@ TEST(machine, knows_what_this_process_has)
     free(memory);
 }
 
-/* A sanitizer brings a malloc of its own, which glibc's counters do not know: these blocks are
- * taken from glibc's. It gets large ones from the system, and cuts small ones from its heap. */
+/* Sanitizers replace malloc, and glibc's counters do not see theirs. So this calls glibc's own,
+ * which maps large blocks and cuts small ones from its heap; each is counted separately. */
 TEST(machine, knows_what_malloc_took)
 {
     enum { SMALL = 1000, N_SMALL = 500, LARGE = 64 << 20 };
@@ -156,6 +156,6 @@ TEST(machine, knows_what_malloc_took)
     give(large);
     for (int i = 0; i < N_SMALL; i++)
         give(small[i]);
-    CHECK(machine_heap_bytes() - before < with_small / 10); /* it keeps a few to give again */
+    CHECK(machine_heap_bytes() - before < with_small / 10); /* it caches a few */
     dlclose(libc);
 }

@@ -14,8 +14,8 @@ enum {
     LEAST_ROUNDS = 256,      /* that a thread runs of a loop */
 };
 
-/* How much is done at a time is known, and it took no longer than the whole call: so a rate has a
- * lower bound that holds however busy the machine is. No core does this much more. */
+/* The probe does a known amount of work, in no more time than the whole call takes. That bounds
+ * each rate from below, however busy the machine is. The upper bounds are beyond any core. */
 TEST(machine_limits, are_raised_by_every_path_and_never_lowered)
 {
     enum { THREADS = 2 };
@@ -78,8 +78,8 @@ static uint32_t n_at_once(void)
     return n;
 }
 
-/* Never more than all threads can do; and if measured often enough, nearly as much as those that
- * can run at once. */
+/* A rate never exceeds what all threads can do. Measured often enough, it comes close to what the
+ * threads that can run at once do. */
 TEST(machine_limits, are_what_the_threads_can_do_together)
 {
     enum { TRIES = 1000 };

@@ -77,7 +77,7 @@ TEST(quantize, keeps_what_the_bits_allow)
     }
 }
 
-/* What is no number spoils its own block at most: the first half has none. */
+/* NaNs and infinities in the second half leave the blocks of the first half unchanged. */
 TEST(quantize, survives_what_is_no_number)
 {
     static float x[N], back[N];
