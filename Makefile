@@ -28,6 +28,9 @@ JOBS    ?= $(shell nproc)
 VERSION := 0.1.0
 Q       := $(if $(V),,@)
 
+# Flags from the environment, before ours are added.
+GIVEN_FLAGS := $(CPPFLAGS) $(CFLAGS)
+
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
 CFLAGS   += -std=c17 -D_GNU_SOURCE $(WARN) -ffp-contract=off -fno-math-errno -pthread -Isrc
 CPPFLAGS += -DRADISH_VERSION='"$(VERSION)"' -MMD -MP
@@ -60,8 +63,14 @@ ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
 %_amx.o:    CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mamx-tile -mamx-int8
 endif
 
+# Checks once, before anything is compiled, that the compiler and the libraries are there.
+PACKAGES := $(BUILD)/packages-for-$(notdir $(firstword $(CC)))
+$(PACKAGES):
+	@CC="$(CC)" tools/setup.sh check $(GIVEN_FLAGS)
+	@mkdir -p $(@D) && touch $@
+
 define flavour_rules
-$(BUILD)/$(1)/%.o: %.c
+$(BUILD)/$(1)/%.o: %.c | $(PACKAGES)
 	@mkdir -p $$(@D)
 	@echo "cc $$@"
 	$$(Q)$$(CC) $$(CFLAGS) -Itests/unit $$(FLAGS_$(1)) $$(CPPFLAGS) -c $$< -o $$@
