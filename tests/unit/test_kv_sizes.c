@@ -213,6 +213,10 @@ TEST(kv_sizes, a_model_of_states_alone)
                                                  {.kind = KV_STATE, .page_bytes = 4}};
     kv_split(GIB, tiny, 2, &none, &sixteen, n);
     CHECK(n[1] <= n[0]); /* never more copies than positions */
+    const struct kv_group windowed[KV_MAX_GROUPS] = {
+        {KV_FULL}, gemma[1], {.kind = KV_STATE, .page_bytes = 1 << 20}};
+    kv_split(GIB, windowed, 3, &tables, &sixteen, n);
+    CHECK_INT(n[2], GIB / 4 / (1 << 20)); /* windows keep KV, too */
     CHECK_INT(kv_side_pages(&groups[1], 1 << 20, &sixteen), 1 << 12);
     CHECK_INT(kv_side_pages(&groups[1], 1 << 10, &sixteen), 32);
     CHECK_INT(kv_side_pages(&groups[1], 10, &sixteen), 10);

@@ -525,6 +525,10 @@ TEST(mock_features, rows_without_numbers_say_so_in_the_sum)
     CHECK(!isnan(sums[0]) && isnan(sums[1]) && isnan(s.logits[0]) && !isnan(hidden[0]));
     CHECK(best[0][0].logit >= best[0][1].logit && best[0][1].logit >= best[0][2].logit);
     CHECK(best[0][0].token >= 0 && best[0][0].token < VOCAB);
+    for (int i = 0; i < 6; i++) {
+        seq_run(&s, text, 1);
+        CHECK_INT(isnan(s.logits[0]) != 0, i % 2);
+    }
     oracle_close(&s.oracle);
     engine_close(e);
 }
@@ -759,6 +763,44 @@ TEST(mock_features, a_lost_device_is_lost_with_all_that_it_had)
 TEST(mock_threads, a_lost_device_is_lost_with_all_that_it_had)
 {
     check_lost(true);
+}
+
+/* Also what had no part in the batch that was lost: pages without states, states without pages. */
+TEST(mock_features, nothing_outlives_the_device)
+{
+    for (int has_state = 0; has_state < 2; has_state++) {
+        struct mock_options o = one_group(false);
+        o.lose_every = 2;
+        if (has_state) {
+            o.n_groups = 2;
+            o.no_full_layers = true;
+            o.groups[1] = (struct kv_group){.kind = KV_STATE, .grain = 1};
+        }
+        struct engine *e = open_mock(&o);
+        struct error err;
+        struct seq s;
+        seq_open(&s, e, &o, 0);
+        if (has_state)
+            copy_state(e, STATE_ZERO, 0, STATE_SLOT, 0);
+        seq_make(&s, text, 4);
+        for (int i = 0; i < 4; i++)
+            s.rows[i].pages[1] = PAGE_NONE;
+        CHECK_INT(engine_forward(e, &s.batch, &err), 0);
+        oracle_tokens(&s, text, 4);
+        CHECK(seq_is_right(&s));
+        if (has_state)
+            copy_state(e, STATE_SLOT, 0, STATE_SLOT, 1);
+        seq_make(&s, text, 1);
+        s.rows[0].pages[1] = PAGE_NONE;
+        CHECK_INT(engine_forward(e, &s.batch, &err), -1);
+        CHECK_INT(engine_reopen(e, &err), 0);
+        s.batch_seq.slot = 1;
+        CHECK_INT(engine_forward(e, &s.batch, &err), 0);
+        oracle_tokens(&s, text, 1);
+        CHECK(!seq_is_right(&s));
+        oracle_close(&s.oracle);
+        engine_close(e);
+    }
 }
 
 /* ---- time ---- */
