@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "engine/cpu_engine.h"
+#include "engine/cpu/cpu_engine.h"
 
 enum { MAX_PROMPT = 200, N_COMPARED = 3, N_PAGES = 4096, MAX_ROWS = 256, N_OTHERS = 2 };
 enum { MAX_OUTPUTS = (1 + N_OTHERS) * N_COMPARED };

@@ -183,7 +183,7 @@ static void tokenizer_add(struct json_writer *w, const struct info *i)
         return;
     }
     struct sampling sampling = SAMPLING_DEFAULT;
-    sampling_defaults_apply(tokenizer_sampling(t), &sampling);
+    sampling_defaults_apply(&i->prompt.chat.sampling, &sampling);
     json_add_string(w, "tokenizer", tokenizer_kind_name(t));
     json_add_int(w, "tokens", tokenizer_size(t));
     json_array_begin(w, "end_tokens");
@@ -304,9 +304,10 @@ static int info_print(const struct model *model, struct error *err)
 {
     struct info i = {.model = model, .arch = architecture_named(model->hparams.arch)};
     struct tokenizer *tokenizer;
+    struct chat_defaults chat;
     if (runtime_check_context(model->hparams.n_context, err) ||
-        (runtime_model_tokenizer(model, &tokenizer, &i.no_tokenizer) == 0 &&
-         prompt_maker_open(&i.prompt, tokenizer, NULL, err)))
+        (runtime_model_tokenizer(model, &tokenizer, &chat, &i.no_tokenizer) == 0 &&
+         prompt_maker_open(&i.prompt, tokenizer, &chat, NULL, err)))
         return -1;
     describe_format(&i);
     describe_types(&i);
@@ -314,7 +315,7 @@ static int info_print(const struct model *model, struct error *err)
     describe_windows(&i);
     describe_ropes(&i);
     if (i.prompt.tokenizer)
-        sampling_defaults_write(&i.sampling, tokenizer_sampling(i.prompt.tokenizer));
+        sampling_defaults_write(&i.sampling, &i.prompt.chat.sampling);
     count_layers(&i);
     count_memory(&i);
     (as_json ? print_json : print_text)(&i);

@@ -181,7 +181,7 @@ static int options_finish(struct error *err)
 
 static void sampling_say(const struct prompt_maker *prompt)
 {
-    const struct sampling_defaults *defaults = tokenizer_sampling(prompt->tokenizer);
+    const struct sampling_defaults *defaults = &prompt->chat.sampling;
     struct strbuf text = STRBUF_INIT;
     sampling_defaults_apply(defaults, &server.sampling);
     sampling_defaults_write(&text, defaults);

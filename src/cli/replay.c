@@ -8,7 +8,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "engine/mock_engine.h"
+#include "base/minmax.h"
+#include "engine/mock/mock_engine.h"
 
 enum {
     VOCABULARY = 16,      /* of answers; prompts use the ids behind it */
@@ -20,7 +21,7 @@ enum {
 
 struct client {
     struct request request;
-    int32_t *tokens; /* [longest prompt] */
+    uint64_t *tokens; /* [longest prompt] */
     bool is_busy;
 };
 
@@ -35,11 +36,6 @@ struct replay {
     uint64_t n_decoded; /* rows of answers: all their tokens but the last */
     uint64_t progress_at_ns;
 };
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 static uint32_t longest_prompt(const struct trace *t)
 {

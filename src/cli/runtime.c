@@ -11,11 +11,11 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/parallel.h"
-#include "engine/cpu_engine.h"
+#include "engine/cpu/cpu_engine.h"
 #include "engine/kv_groups.h"
 #include "engine/kv_sizes.h"
-#include "model/model_path.h"
-#include "model/quantize.h"
+#include "model/files/model_path.h"
+#include "model/quant/quantize.h"
 #include "sched/scheduler.h"
 
 enum { MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
@@ -131,13 +131,14 @@ int runtime_open_model(struct model *m, uint32_t context, struct error *err)
 
 /* `n_vocab`: rows of the embedding, 0: not known. */
 static int checkpoint_tokenizer(const struct checkpoint *c, uint32_t n_vocab,
-                                struct tokenizer **out, struct error *err)
+                                struct tokenizer **out, struct chat_defaults *chat,
+                                struct error *err)
 {
-    return c->kind == CHECKPOINT_GGUF ? tokenizer_open(out, c->gguf, err)
-                                      : tokenizer_open_directory(out, c->path, n_vocab, err);
+    return c->kind == CHECKPOINT_GGUF ? tokenizer_open(out, chat, c->gguf, err)
+                                      : tokenizer_open_directory(out, chat, c->path, n_vocab, err);
 }
 
-int runtime_open_tokenizer(struct tokenizer **out, struct error *err)
+int runtime_open_tokenizer(struct tokenizer **out, struct chat_defaults *chat, struct error *err)
 {
     struct checkpoint *c;
     struct stat info;
@@ -146,11 +147,11 @@ int runtime_open_tokenizer(struct tokenizer **out, struct error *err)
         return -1;
     const char *path = runtime_options.model_path;
     if (checkpoint_open(&c, path, err) == 0) {
-        failed = checkpoint_tokenizer(c, 0, out, err);
+        failed = checkpoint_tokenizer(c, 0, out, chat, err);
         checkpoint_close(c);
     } else { /* a directory may have a tokenizer and no model */
         failed = stat(path, &info) != 0 || !S_ISDIR(info.st_mode) ||
-                 tokenizer_open_directory(out, path, 0, err);
+                 tokenizer_open_directory(out, chat, path, 0, err);
     }
     return failed ? -1 : 0;
 }
@@ -184,9 +185,9 @@ static uint64_t largest_cache_bytes(uint64_t weight_bytes)
 
 struct kv_tables runtime_tables(uint32_t n_groups)
 {
-    struct kv_tables tables = {{scheduler_page_bytes(n_groups > 1)}};
+    struct kv_tables tables = {{scheduler_page_bytes(n_groups - 1)}};
     for (uint32_t g = 1; g < n_groups; g++)
-        tables.page_bytes[g] = scheduler_window_page_bytes();
+        tables.page_bytes[g] = scheduler_side_page_bytes();
     return tables;
 }
 
@@ -331,17 +332,19 @@ static int threads_check(struct error *err)
     return 0;
 }
 
-int runtime_model_tokenizer(const struct model *m, struct tokenizer **out, struct error *err)
+int runtime_model_tokenizer(const struct model *m, struct tokenizer **out,
+                            struct chat_defaults *chat, struct error *err)
 {
-    return checkpoint_tokenizer(m->checkpoint, m->hparams.n_vocab, out, err);
+    return checkpoint_tokenizer(m->checkpoint, m->hparams.n_vocab, out, chat, err);
 }
 
 static int prompts_open(struct runtime *r, enum runtime_use use, struct error *err)
 {
     struct tokenizer *tokenizer;
-    if (runtime_model_tokenizer(&r->model, &tokenizer, err))
+    struct chat_defaults chat;
+    if (runtime_model_tokenizer(&r->model, &tokenizer, &chat, err))
         return use == RUNTIME_COMPUTES ? 0 : -1;
-    return prompt_maker_open(&r->prompt, tokenizer, runtime_options.template_path, err);
+    return prompt_maker_open(&r->prompt, tokenizer, &chat, runtime_options.template_path, err);
 }
 
 /* The cache may have made the context so short that other frequencies are meant. */

@@ -2,6 +2,7 @@
  * What a newcomer gets wrong: a page of group 0 may have no KV at all, where every layer has a
  * window or a state. It still has its place in tables, which is then all that it takes. */
 #include "engine/kv_sizes.h"
+#include "base/minmax.h"
 
 #include <assert.h>
 
@@ -11,16 +12,6 @@ enum {
     STATES_OF_SEQ = 2,         /* at the end of a prompt, and one before it */
     SHARES = 4,                /* of the bytes; states get one, or all but one */
 };
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
 
 static uint32_t to_u32(uint64_t n)
 {

@@ -25,12 +25,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine.h"
-#include "prompt/grammar_store.h"
+#include "prompt/grammar/store.h"
 #include "prompt/replay_store.h"
 #include "prompt/token_table.h"
-#include "serve/api.h"
 #include "serve/api_cache.h"
-#include "serve/completion.h"
+#include "serve/completion/completion.h"
+#include "serve/routes.h"
 
 enum {
     FLUSH_MS = 2000,

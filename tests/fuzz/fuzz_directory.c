@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "base/strbuf.h"
-#include "engine/cpu_engine.h"
+#include "engine/cpu/cpu_engine.h"
 #include "fuzz.h"
 #include "golden_model.h"
 

@@ -1,7 +1,7 @@
 #ifndef RADISH_TEST_MOCK_ORACLE_H
 #define RADISH_TEST_MOCK_ORACLE_H
 
-#include "engine/mock_engine.h"
+#include "engine/mock/mock_engine.h"
 
 /* What the mock engine must give for a sequence, from its inputs alone: no pages, slots or batches.
  * Written apart from the engine, as plainly as it goes. A token costs as much as its windows have

@@ -92,8 +92,8 @@ void fixture_close(struct fixture *f)
 struct client *client_make(const int32_t *prompt, uint32_t n, uint32_t max_tokens)
 {
     struct client *c = calloc(1, sizeof *c);
-    c->prompt = malloc(n * sizeof *prompt);
-    memcpy(c->prompt, prompt, n * sizeof *prompt);
+    c->prompt = malloc(n * sizeof *c->prompt);
+    cache_tokens_text(prompt, n, c->prompt);
     CHECK(max_tokens <= FIXTURE_MAX_TOKENS);
     c->request.tokens = c->prompt;
     c->request.n_tokens = n;
@@ -110,6 +110,12 @@ struct client *client_make_text(const char *prompt, uint32_t max_tokens)
     for (; prompt[n]; n++)
         tokens[n] = (unsigned char)prompt[n] % (FIXTURE_VOCAB - 1);
     return client_make(tokens, n, max_tokens);
+}
+
+void client_ids(const struct client *c, int32_t *out, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = cache_token_payload(c->prompt[i]);
 }
 
 void client_free(struct client *c)
@@ -252,7 +258,7 @@ static int32_t pick(struct sampler *sampler, const float *logits, const struct r
     uint32_t n = r->n_tokens + n_generated;
     CHECK(n < sizeof context / sizeof *context);
     for (uint32_t i = 0; i < n; i++)
-        context[i] = (uint64_t)(i < r->n_tokens ? r->tokens[i] : generated[i - r->n_tokens]);
+        context[i] = i < r->n_tokens ? r->tokens[i] : cache_token_text(generated[i - r->n_tokens]);
     struct sampler_input in = {
         .sampling = &r->sampling,
         .generated = generated,
@@ -295,7 +301,7 @@ static struct plain_run generate(struct engine *e, struct sampler *sampler, cons
     while (run.n_tokens < r->max_tokens && r->n_tokens + run.n_tokens < limit) {
         uint32_t total = r->n_tokens + run.n_tokens;
         for (uint32_t p = run.n_tokens ? total - 1 : 0; p < total; p++) {
-            int32_t token = p < r->n_tokens ? r->tokens[p] : out[p - r->n_tokens];
+            int32_t token = p < r->n_tokens ? (int32_t)r->tokens[p] : out[p - r->n_tokens];
             plain_row(e, token, p, logits);
         }
         uint32_t room = limit - total, left = r->max_tokens - run.n_tokens;
@@ -369,9 +375,10 @@ void check_logprobs(const struct client *c, uint32_t limit)
     if (has_prompt)
         CHECK(isnan(r->prompt_logprobs[0].logprob) && r->prompt_logprobs[0].n_top == 0);
     for (uint32_t p = 0; p + 1 < r->n_tokens + c->n_got; p++) {
-        plain_row(e, p < r->n_tokens ? r->tokens[p] : c->got[p - r->n_tokens], p, logits);
+        plain_row(e, p < r->n_tokens ? (int32_t)r->tokens[p] : c->got[p - r->n_tokens], p, logits);
         if (p + 1 < r->n_tokens && has_prompt)
-            check_entry(&r->prompt_logprobs[p + 1], logits, r->tokens[p + 1], r->n_top_logprobs);
+            check_entry(&r->prompt_logprobs[p + 1], logits, (int32_t)r->tokens[p + 1],
+                        r->n_top_logprobs);
         uint32_t at = p + 1 - r->n_tokens; /* of the answer */
         if (p + 1 >= r->n_tokens && c->logprobs)
             check_entry(&c->logprobs[at], logits, c->got[at], r->n_top_logprobs);

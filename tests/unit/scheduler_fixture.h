@@ -1,7 +1,7 @@
 #ifndef RADISH_TEST_SCHEDULER_FIXTURE_H
 #define RADISH_TEST_SCHEDULER_FIXTURE_H
 
-#include "engine/mock_engine.h"
+#include "engine/mock/mock_engine.h"
 #include "sched/scheduler.h"
 
 /* A scheduler on a mock engine, clients that collect what they get, and a plain run of the same
@@ -32,7 +32,7 @@ void fixture_close(struct fixture *f);
 
 struct client {
     struct request request;
-    int32_t *prompt;
+    uint64_t *prompt;
     int32_t got[FIXTURE_MAX_TOKENS];
     uint32_t n_got, n_started, n_done;
     enum finish_reason finish;
@@ -43,6 +43,7 @@ struct client {
 /* The prompt is copied; greedy, ends at the end token. */
 struct client *client_make(const int32_t *prompt, uint32_t n, uint32_t max_tokens);
 struct client *client_make_text(const char *prompt, uint32_t max_tokens);
+void client_ids(const struct client *c, int32_t *out, uint32_t n); /* how its prompt begins */
 void client_free(struct client *c);
 /* Asks for log probabilities of the answer, of the prompt, or both. */
 void client_ask_logprobs(struct client *c, bool of_answer, bool of_prompt, uint32_t n_top);

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 
 #include "batch_rows.h"
-#include "engine/cpu_engine.h"
+#include "engine/cpu/cpu_engine.h"
 #include "scheduler_fixture.h"
 #include "test.h"
+#include "tree_lookup.h"
 #include "test_death.h"
 
 enum { MAX_TOKENS = 1024, PAGES = 2048, NODES = 256 };
@@ -81,7 +82,7 @@ static node_id acquire_in(struct alone *a, uint64_t ns, const char *text, uint32
     uint64_t tokens[MAX_TOKENS];
     uint32_t n = spell(text, tokens);
     enum match_kind kind;
-    node_id node = prefix_tree_acquire(a->tree, ns, tokens, n, ++a->now_ns, length, &kind);
+    node_id node = tree_acquire(a->tree, ns, tokens, n, ++a->now_ns, length, &kind);
     CHECK(node != NODE_NONE);
     return node;
 }
@@ -131,7 +132,7 @@ static uint32_t cached(const struct alone *a, uint64_t ns, const char *text)
 {
     uint64_t tokens[MAX_TOKENS];
     uint32_t n = spell(text, tokens);
-    return prefix_tree_peek(a->tree, ns, tokens, n);
+    return prefix_tree_match(a->tree, ns, tokens, n).length;
 }
 
 static uint32_t evict(struct alone *a, uint32_t n)
@@ -219,9 +220,9 @@ TEST(cache_laws, image_length_accounting)
     CHECK_INT(entry.n_images, 1);
 
     /* A query that ends inside the image, or goes on differently there, matches up to it only. */
-    CHECK_INT(prefix_tree_peek(a.tree, 0, tokens, BEFORE + LENGTH - 1), BEFORE);
-    CHECK_INT(prefix_tree_peek(a.tree, 0, tokens, BEFORE + LENGTH), BEFORE + LENGTH);
-    node = prefix_tree_acquire(a.tree, 0, tokens, BEFORE + 100, ++a.now_ns, &length, &kind);
+    CHECK_INT(prefix_tree_match(a.tree, 0, tokens, BEFORE + LENGTH - 1).length, BEFORE);
+    CHECK_INT(prefix_tree_match(a.tree, 0, tokens, BEFORE + LENGTH).length, BEFORE + LENGTH);
+    node = tree_acquire(a.tree, 0, tokens, BEFORE + 100, ++a.now_ns, &length, &kind);
     CHECK_INT(length, BEFORE);
     unlock(&a, node);
 
@@ -445,8 +446,8 @@ TEST(cache_laws, match_creates_no_root)
     uint32_t n = spell("who is there", tokens), length;
     struct miss miss;
     alone_open(&a);
-    CHECK_INT(prefix_tree_peek(a.tree, 99, tokens, n), 0);
-    prefix_tree_explain(a.tree, 99, tokens, n, true, &miss);
+    CHECK_INT(prefix_tree_match(a.tree, 99, tokens, n).length, 0);
+    tree_explain(a.tree, 99, tokens, n, true, &miss);
     CHECK_INT(miss.reason, MISS_NEVER_SEEN);
     CHECK_INT(prefix_tree_stats(a.tree)->n_nodes, 0);
     CHECK_INT(prefix_tree_stats(a.tree)->n_namespaces, 0);
@@ -479,7 +480,7 @@ TEST(cache_laws, page_index_alignment)
     for (uint32_t cut = n; cut > 0; cut -= cut < 7 ? cut : 7) { /* splits */
         uint32_t length;
         enum match_kind kind;
-        node_id part = prefix_tree_acquire(a.tree, 0, tokens, cut, ++a.now_ns, &length, &kind);
+        node_id part = tree_acquire(a.tree, 0, tokens, cut, ++a.now_ns, &length, &kind);
         CHECK_INT(pages_of(&a, part, now), cut);
         CHECK(memcmp(now, pages, cut * sizeof *now) == 0);
         CHECK_INT(pages_of(&a, node, now), n);
@@ -669,7 +670,7 @@ static uint32_t last_logits(struct alone *a, struct engine *e, const int32_t *id
     struct error err;
     for (uint32_t i = 0; i < n; i++)
         tokens[i] = cache_token_text(ids[i]);
-    node_id node = prefix_tree_acquire(a->tree, 0, tokens, n, ++a->now_ns, &length, &kind);
+    node_id node = tree_acquire(a->tree, 0, tokens, n, ++a->now_ns, &length, &kind);
     pages_of(a, node, pages);
     uint32_t from = length < n ? length : n - 1, n_rows = n - from;
     take_pages(&a->pool, n_rows, pages + from);

@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 #include "batch_rows.h"
-#include "engine/cpu_engine.h"
+#include "engine/cpu/cpu_engine.h"
 #include "random_model.h"
 #include "test_death.h"
 

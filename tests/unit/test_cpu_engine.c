@@ -10,9 +10,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/minmax.h"
 #include "batch_rows.h"
 #include "engine/cpu/kernels.h"
-#include "engine/cpu_engine.h"
+#include "engine/cpu/cpu_engine.h"
 #include "random_model.h"
 
 enum {
@@ -29,11 +30,6 @@ static uint64_t seed;
 static uint32_t random_below(uint32_t n)
 {
     return (uint32_t)((hash_mix(seed++) >> 32) * n >> 32);
-}
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Prompts 1 and 2 share a beginning with prompt 0, and their logits on the plain run. */

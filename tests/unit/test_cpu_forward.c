@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "batch_rows.h"
-#include "engine/cpu_engine.h"
+#include "engine/cpu/cpu_engine.h"
 #include "naive_decoder.h"
 #include "random_model.h"
 #include "tiny_model.h"
@@ -234,8 +234,8 @@ static uint32_t vocab_encode(const struct vocab *v, const char *text, int32_t *t
         int32_t merged = -1;
         for (uint32_t i = 1; i + 1 < n; i++) {
             char pair[64];
-            struct gguf_string a = v->tokens->strings[tokens[i]];
-            struct gguf_string b = v->tokens->strings[tokens[i + 1]];
+            struct byte_view a = v->tokens->strings[tokens[i]];
+            struct byte_view b = v->tokens->strings[tokens[i + 1]];
             CHECK(a.len + b.len <= sizeof pair);
             memcpy(pair, a.bytes, a.len);
             memcpy(pair + a.len, b.bytes, b.len);
@@ -256,7 +256,7 @@ static uint32_t vocab_encode(const struct vocab *v, const char *text, int32_t *t
 
 static void vocab_decode(const struct vocab *v, int32_t token, struct strbuf *out)
 {
-    struct gguf_string piece = v->tokens->strings[token];
+    struct byte_view piece = v->tokens->strings[token];
     unsigned byte;
     if (piece.len == 6 && sscanf(piece.bytes, "<0x%02X>", &byte) == 1) {
         strbuf_add(out, &(char){(char)byte}, 1);

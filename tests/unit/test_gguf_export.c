@@ -8,8 +8,8 @@
 
 #include "base/file.h"
 #include "batch_rows.h"
-#include "engine/cpu_engine.h"
-#include "model/gguf_export.h"
+#include "engine/cpu/cpu_engine.h"
+#include "model/convert/gguf_export.h"
 #include "test.h"
 #include "test_memory.h"
 

@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "batch_rows.h"
 #include "engine/cpu/machine_limits.h"
-#include "engine/cpu_engine.h"
-#include "engine/mock_engine.h"
+#include "engine/cpu/cpu_engine.h"
+#include "engine/mock/mock_engine.h"
 #include "test_memory.h"
 #include "tiny_model.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "batch_rows.h"
-#include "engine/mock_engine.h"
+#include "engine/mock/mock_engine.h"
 #include "test_death.h"
 
 enum { VOCAB = 61 };

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "batch_rows.h"
-#include "engine/cpu_engine.h"
+#include "engine/cpu/cpu_engine.h"
 #include "golden_model.h"
 #include "scheduler_fixture.h"
 #include "test.h"
@@ -129,7 +129,8 @@ static uint32_t check_tokens(struct world *w, const struct client *c)
     int32_t tokens[MAX_LENGTH];
     uint32_t n = r->n_tokens, n_fed = 0;
     CHECK(n + c->n_got <= MAX_LENGTH);
-    memcpy(tokens, r->tokens, n * sizeof *tokens);
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = cache_token_payload(r->tokens[i]);
     for (uint32_t i = 0; i < c->n_got; i++) {
         struct token_logprobs want;
         feed_plain(w, tokens, n_fed, n, logits);
@@ -228,9 +229,9 @@ static void check_talks_under_pressure(struct world *w)
             CHECK_INT(talk_on(w, &f, &talks[i], 3 + turn * 4 + i), n - 1);
         }
     struct scheduler_stats stats = fixture_stats(&f);
-    CHECK_INT(stats.tree.evicted_tails + stats.tree.evicted_pages, 0);
-    CHECK(w->window ? stats.tree.evicted_interior > 2 * n_window_pages
-                    : stats.tree.evicted_interior == 0);
+    CHECK_INT(stats.tree.sides[0].evicted_tails + stats.tree.evicted_pages, 0);
+    CHECK(w->window ? stats.tree.sides[0].evicted_interior > 2 * n_window_pages
+                    : stats.tree.sides[0].evicted_interior == 0);
     fixture_close(&f);
 }
 
@@ -267,7 +268,7 @@ static uint32_t random_prompt(struct mix *m, struct counts *counts, int32_t *tok
     uint32_t common = pick(m, n_words + 1);
     if (from && pick(m, 3)) {
         n = from->request.n_tokens;
-        memcpy(tokens, from->prompt, n * sizeof *tokens);
+        client_ids(from, tokens, n);
         if (from->n_done && pick(m, 4)) {
             memcpy(tokens + n, from->got, from->n_got * sizeof *tokens);
             n += from->n_got;
@@ -287,7 +288,9 @@ static void add_client(struct mix *m, const struct request *leader, struct count
     int32_t tokens[2 * MAX_LENGTH];
     uint32_t n = leader ? leader->n_tokens : random_prompt(m, counts, tokens);
     uint32_t max_tokens = m->is_pressed ? 70 + pick(m, 30) : 1 + pick(m, 16);
-    struct client *c = client_make(leader ? leader->tokens : tokens, n, max_tokens);
+    for (uint32_t i = 0; leader && i < n; i++)
+        tokens[i] = cache_token_payload(leader->tokens[i]);
+    struct client *c = client_make(tokens, n, max_tokens);
     struct request *r = &c->request;
     r->leader = leader;
     r->no_cache = leader ? leader->no_cache : pick(m, 8) == 0;
@@ -327,7 +330,7 @@ static bool turn_mix(struct mix *m, struct counts *counts)
         n_done += m->clients[i]->n_done;
     }
     struct scheduler_stats stats = fixture_stats(&m->fixture);
-    const struct pool_stats *w = &stats.window;
+    const struct pool_stats *w = &stats.sides[0];
     CHECK_INT(stats.n_free + stats.n_owned + stats.n_private, stats.n_pages);
     CHECK_INT(w->n_free + w->n_owned + w->n_private, w->n_pages);
     return n_done < N_CLIENTS;
@@ -359,14 +362,14 @@ static void run_mix(struct world *w, uint64_t seed, struct counts *counts)
         CHECK(now < 100000);
     check_clients(&m, counts);
     struct scheduler_stats stats = fixture_stats(&m.fixture);
-    CHECK_INT(stats.n_private + stats.window.n_private + stats.failed, 0);
+    CHECK_INT(stats.n_private + stats.sides[0].n_private + stats.failed, 0);
     counts->cached += stats.cached_tokens;
     counts->evicted += stats.tree.evicted_pages;
     counts->preempted += stats.preempted;
     counts->canceled += stats.canceled;
     counts->forked += stats.forked;
-    counts->interior += stats.tree.evicted_interior;
-    counts->tails += stats.tree.evicted_tails;
+    counts->interior += stats.tree.sides[0].evicted_interior;
+    counts->tails += stats.tree.sides[0].evicted_tails;
     fixture_close(&m.fixture);
 }
 

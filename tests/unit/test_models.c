@@ -12,12 +12,13 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/minmax.h"
 #include "batch_rows.h"
 #include "engine/cpu/kernels.h"
-#include "engine/cpu_engine.h"
+#include "engine/cpu/cpu_engine.h"
 #include "model/architecture.h"
 #include "model/model_internal.h"
-#include "model/quantize.h"
+#include "model/quant/quantize.h"
 #include "test.h"
 
 static const double tolerance = 1e-4;        /* max|a-b| / max|b| over a row */
@@ -52,11 +53,6 @@ static uint64_t seed;
 static uint32_t random_below(uint32_t n)
 {
     return (uint32_t)((hash_mix(seed++) >> 32) * n >> 32);
-}
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
 }
 
 /* A way to hand a golden's model over. */

@@ -79,7 +79,7 @@ static struct client *random_client(struct mix *m)
     r->n_stops = pick(m, 5) ? 0 : 1 + pick(m, 2);
     for (uint32_t i = 0; i < r->n_stops; i++) {
         const char *stop = stops[pick(m, 5)];
-        r->stops[i] = (struct stop_string){stop, (uint32_t)strlen(stop)};
+        r->stops[i] = byte_view_of(stop);
     }
     return c;
 }
@@ -193,7 +193,7 @@ static bool turn_mix(struct mix *m, uint32_t now)
     }
     CHECK(worked || now < 100); /* it never stands still with work to do */
     struct scheduler_stats stats = fixture_stats(&m->fixture);
-    const struct pool_stats *w = &stats.window;
+    const struct pool_stats *w = &stats.sides[0];
     CHECK_INT(stats.n_free + stats.n_owned + stats.n_private, stats.n_pages);
     CHECK_INT(w->n_free + w->n_owned + w->n_private, w->n_pages);
     CHECK_INT(w->n_pages, m->has_window ? m->options.n_window_pages : 0);
@@ -237,7 +237,7 @@ static void check_mix(struct mix *m)
             check_answer(c, m->limit);
     }
     struct scheduler_stats stats = fixture_stats(&m->fixture);
-    CHECK_INT(stats.n_private + stats.window.n_private, 0);
+    CHECK_INT(stats.n_private + stats.sides[0].n_private, 0);
     CHECK_INT(stats.n_running + stats.n_waiting, 0);
     CHECK_INT(stats.stopped + stats.ran_out + stats.canceled + stats.failed, m->n_clients);
 }
@@ -264,8 +264,8 @@ static void run_mixes(bool has_window)
         retried += stats.retried;
         shared += stats.shared_tokens;
         cleared += stats.tree.cleared_pages;
-        interior += stats.tree.evicted_interior;
-        tails += stats.tree.evicted_tails;
+        interior += stats.tree.sides[0].evicted_interior;
+        tails += stats.tree.sides[0].evicted_tails;
         for (uint32_t i = 0; i < m.n_clients; i++) {
             const struct client *c = m.clients[i];
             filtered += c->request.filter && c->finish == FINISH_STOP;

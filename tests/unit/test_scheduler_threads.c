@@ -97,8 +97,8 @@ static void *read_stats(void *context)
         }
         struct scheduler_stats stats = fixture_stats(f);
         n_bad += stats.n_free + stats.n_owned + stats.n_private != stats.n_pages;
-        n_bad += stats.window.n_free + stats.window.n_owned + stats.window.n_private !=
-                 stats.window.n_pages;
+        n_bad += stats.sides[0].n_free + stats.sides[0].n_owned + stats.sides[0].n_private !=
+                 stats.sides[0].n_pages;
         n_bad += stats.rows < last_rows;
         last_rows = stats.rows;
     }

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "engine/mock_engine.h"
+#include "engine/mock/mock_engine.h"
 
 /* The inside of the mock engine:
  *
