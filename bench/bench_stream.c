@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "engine/engine.h"
+#include "engine/mock/mock_engine.h"
 #include "sched/scheduler.h"
 #include "sched/stop_matcher.h"
 #include "prompt/unicode/token_text.h"
@@ -363,7 +363,7 @@ static void bench_wake(void)
     struct bell bell = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
     struct mock_options mock = {.n_vocab = WORDS_OF_MOCK, .fail_token = -1, .end_token = -1};
     struct engine_limits limits = {
-        .n_pages = 1024, .max_rows = 64, .max_seqs = 4, .max_length = 256};
+        .n_pages = {1024}, .max_rows = 64, .max_seqs = 4, .max_length = 256};
     struct scheduler_options options = {.tokens = {WORDS_OF_MOCK, bytes, lengths, is_end},
                                         .max_seqs = 4,
                                         .max_waiting = 4,
@@ -380,7 +380,8 @@ static void bench_wake(void)
         die(err.message);
     static struct request request;
     for (uint32_t i = 0; i < WAKES; i++) {
-        int32_t prompt[] = {1, 2, (int32_t)(i % WORDS_OF_MOCK)};
+        uint64_t prompt[] = {cache_token_text(1), cache_token_text(2),
+                             cache_token_text((int32_t)(i % WORDS_OF_MOCK))};
         request = (struct request){.tokens = prompt, .n_tokens = 3, .max_tokens = 1};
         request.sampling = (struct sampling)SAMPLING_DEFAULT;
         usleep(1000); /* it falls asleep */

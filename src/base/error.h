@@ -17,6 +17,8 @@ enum error_code {
     ERROR_LIMIT,    /* a stated limit was passed */
     ERROR_FAILED,   /* the engine failed */
     ERROR_CANCELED, /* the caller asked to stop */
+    ERROR_UNSUPPORTED, /* the engine has no such operation */
+    ERROR_DEVICE,      /* the device is lost, with all that was on it */
 };
 
 #define ERROR_NO_POSITION ((size_t)-1)

@@ -63,7 +63,7 @@ struct sampling generate_sampling(const struct prompt_maker *prompt)
 {
     struct sampling out = usual;
     uint32_t random;
-    sampling_defaults_apply(tokenizer_sampling(prompt->tokenizer), &out);
+    sampling_defaults_apply(&prompt->chat.sampling, &out);
     choose(&out.temperature, asked.temperature);
     choose(&out.top_p, asked.top_p);
     choose(&out.min_p, asked.min_p);
@@ -219,15 +219,21 @@ int generator_run(struct generator *g, struct generation *generation, struct err
 {
     uint32_t context = g->runtime->context;
     struct request *r = calloc(1, sizeof *r);
-    if (!r)
+    uint64_t *tokens = malloc((size_t)generation->n_prompt * sizeof *tokens);
+    if (!r || !tokens) {
+        free(r);
+        free(tokens);
         return error_set(err, ERROR_MEMORY, "no memory for a request");
-    r->tokens = generation->prompt;
+    }
+    cache_tokens_text(generation->prompt, generation->n_prompt, tokens);
+    r->tokens = tokens;
     r->n_tokens = generation->n_prompt;
     r->max_tokens = generation->max_tokens ? generation->max_tokens : context;
     r->sampling = generation->sampling;
     if (scheduler_submit(g->scheduler, r) != SUBMIT_OK) {
         *err = r->error;
         free(r);
+        free(tokens);
         return -1;
     }
     struct token_text text = {0};
@@ -242,5 +248,6 @@ int generator_run(struct generator *g, struct generation *generation, struct err
         *err = r->error;
     token_text_free(&text);
     free(r);
+    free(tokens);
     return failed ? -1 : 0;
 }

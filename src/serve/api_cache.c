@@ -168,8 +168,8 @@ static void reply_done(struct api *api, struct cache_answer *a)
     struct cache_view v = {.model_name = api->options->model_name,
                            .tokenizer = api->options->prompt->tokenizer,
                            .keys = &api->options->keys,
-                           .page_bytes = groups[KV_FULL].page_bytes,
-                           .window_page_bytes = groups[KV_WINDOW].page_bytes,
+                           .page_bytes = groups[0].page_bytes,
+                           .window_page_bytes = groups[1].page_bytes,
                            .now_ns = clock_now_ns(),
                            .now_unix = clock_unix_seconds()};
     scheduler_read_stats(api->scheduler, &v.stats);
@@ -178,7 +178,7 @@ static void reply_done(struct api *api, struct cache_answer *a)
     case QUERY_OUTLINE: cache_tree_write(&json, &v, &a->query, a->limit); break;
     case QUERY_CLEAR:
         clear_write(&json, &v, a->n_cleared + a->query.n_cleared,
-                    a->n_cleared_window + a->query.n_cleared_window);
+                    a->n_cleared_window + a->query.n_cleared_side[0]);
         http_note(a->x, "cleared %" PRIu64 " tokens", a->n_cleared + a->query.n_cleared);
         break;
     }
@@ -195,7 +195,7 @@ static bool answer_is_ready(struct api *api, struct cache_answer *a)
     if (a->is_asked && a->clears_shared) {
         a->is_asked = a->clears_shared = false;
         a->n_cleared = a->query.n_cleared;
-        a->n_cleared_window = a->query.n_cleared_window;
+        a->n_cleared_window = a->query.n_cleared_side[0];
         a->query.ns = cache_namespace(0, -1, -1);
     }
     if (a->is_asked)

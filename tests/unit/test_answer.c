@@ -249,7 +249,7 @@ TEST(answer, counts_tokens_of_thinking_and_gives_log_probabilities)
     struct strbuf events = STRBUF_INIT, out = STRBUF_INIT;
     struct json_writer w = {.out = &out};
     struct answer a;
-    CHECK_INT(tokenizer_open_bytes(&t, &err), 0);
+    CHECK_INT(tokenizer_open_bytes(&t, NULL, &err), 0);
     struct answer_options o = {
         .style = &hermes, .starts_in_thinking = true, .has_logprobs = true, .tokenizer = t};
     CHECK_INT(answer_open(&a, &o), 0);

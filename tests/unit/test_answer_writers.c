@@ -175,7 +175,7 @@ TEST(answer_writers, chunks_of_texts)
     struct strbuf out = STRBUF_INIT;
     struct tokenizer *t;
     struct error err;
-    CHECK_INT(tokenizer_open_bytes(&t, &err), 0);
+    CHECK_INT(tokenizer_open_bytes(&t, NULL, &err), 0);
     struct answer_content a = {.index = 3, .has_logprobs = true, .tokenizer = t};
     void *stream = text_writer.open(&head);
     text_writer.begin(stream, &out);

@@ -27,7 +27,8 @@ static const struct room {
 
     {"sched", 6},
 
-    {"engine/cpu", 5},     {"engine", 4},
+    {"engine/cpu", 5},     {"engine/mock", 5},
+    {"engine", 4},
 
     {"model/convert", 4},  {"model", 3},
     {"model/files", 2},    {"model/quant", 1},

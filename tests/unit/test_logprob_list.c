@@ -10,7 +10,7 @@ static struct tokenizer *bytes_open(void)
 {
     struct tokenizer *t;
     struct error err;
-    CHECK_INT(tokenizer_open_bytes(&t, &err), 0);
+    CHECK_INT(tokenizer_open_bytes(&t, NULL, &err), 0);
     return t;
 }
 

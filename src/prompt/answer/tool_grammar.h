@@ -32,9 +32,8 @@ grammar_expr tool_grammar_add(struct grammar_builder *b, const struct tool_gramm
 const char *tool_grammar_trigger(const struct answer_style *style,
                                  const struct template_traits *traits);
 
-/* A text in which control tokens are spelled out: they are matched as tokens. `t` NULL: none are.
- */
-grammar_expr marked_text_add(struct grammar_builder *b, const struct tokenizer *t, const char *text,
-                             size_t len);
+/* An answer that calls nothing and whose content is `text`, as the style writes it. */
+grammar_expr answer_content_add(struct grammar_builder *b, const struct answer_style *style,
+                                const struct tokenizer *t, grammar_expr text);
 
 #endif

@@ -184,14 +184,7 @@ static int read_all_around(struct directory *dir)
 static int keep_template(struct directory *dir, const char *text, size_t len, char **out,
                          size_t *out_len)
 {
-    free(*out);
-    *out = malloc(len + 1);
-    if (!*out)
-        return draft_no_memory(dir->draft);
-    memcpy(*out, text, len);
-    (*out)[len] = '\0';
-    *out_len = len;
-    return 0;
+    return chat_defaults_keep(out, out_len, text, len) ? 0 : draft_no_memory(dir->draft);
 }
 
 static int keep_file(struct directory *dir, char **out, size_t *out_len)
@@ -207,7 +200,7 @@ static int keep_file(struct directory *dir, char **out, size_t *out_len)
 /* A string, or a list of {name, template}: "default", and "tool_use" where there are tools. */
 static int template_from(struct directory *dir, const struct json *value)
 {
-    struct tokenizer *t = dir->draft->t;
+    struct chat_defaults *c = &dir->draft->chat;
     const struct json *chosen = json_is(value, JSON_STRING) ? value : NULL, *of_tools = NULL;
     for (const struct json *item = json_is(value, JSON_ARRAY) ? value->first : NULL; item;
          item = item->next) {
@@ -219,20 +212,20 @@ static int template_from(struct directory *dir, const struct json *value)
         if (!chosen || json_equals(name, "default"))
             chosen = text;
     }
-    if (of_tools && keep_template(dir, of_tools->text, of_tools->text_len, &t->tool_template,
-                                  &t->tool_template_len) != 0)
+    if (of_tools && keep_template(dir, of_tools->text, of_tools->text_len, &c->tool_template,
+                                  &c->tool_template_len) != 0)
         return -1;
-    return chosen ? keep_template(dir, chosen->text, chosen->text_len, &t->chat_template,
-                                  &t->chat_template_len)
+    return chosen ? keep_template(dir, chosen->text, chosen->text_len, &c->chat_template,
+                                  &c->chat_template_len)
                   : 0;
 }
 
 static int read_template(struct directory *dir)
 {
-    struct tokenizer *t = dir->draft->t;
+    struct chat_defaults *c = &dir->draft->chat;
     const struct json *value;
     if (has_file(dir, "chat_template.jinja")) {
-        if (keep_file(dir, &t->chat_template, &t->chat_template_len) != 0)
+        if (keep_file(dir, &c->chat_template, &c->chat_template_len) != 0)
             return -1;
     } else {
         if (read_json(dir, "chat_template.json", &value) != 0 ||
@@ -240,7 +233,7 @@ static int read_template(struct directory *dir)
             return -1;
     }
     if (has_file(dir, "additional_chat_templates/tool_use.jinja"))
-        return keep_file(dir, &t->tool_template, &t->tool_template_len);
+        return keep_file(dir, &c->tool_template, &c->tool_template_len);
     return 0;
 }
 
@@ -335,7 +328,7 @@ static int read_directory(struct directory *dir)
         draft_finish(d) != 0)
         return -1;
     read_ids(dir);
-    sampling_defaults_from_json(&d->t->sampling, dir->generation,
+    sampling_defaults_from_json(&d->chat.sampling, dir->generation,
                                 path_of(dir, "generation_config.json"));
     if (read_all_around(dir) != 0 || read_template(dir) != 0)
         return -1;
@@ -360,14 +353,15 @@ bool draft_has_directory(const char *path)
     return has;
 }
 
-int tokenizer_open_directory(struct tokenizer **out, const char *path, uint32_t n_vocab,
-                             struct error *err)
+int tokenizer_open_directory(struct tokenizer **out, struct chat_defaults *chat, const char *path,
+                             uint32_t n_vocab, struct error *err)
 {
     struct token_draft draft = {.err = err, .n_vocab = n_vocab};
     int failed = draft_read_directory(&draft, path);
     if (!failed) {
         *out = draft.t;
         draft.t = NULL;
+        chat_defaults_move(chat, &draft.chat);
     }
     draft_close(&draft);
     return failed;

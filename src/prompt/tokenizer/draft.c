@@ -416,7 +416,7 @@ static int fill_added(struct speller *s)
                 continue;
             const char *text = added->content.bytes;
             size_t len = added->content.len;
-            enum place place = d->no_prefix_for_added ? PLACE_CONTINUES : PLACE_FIRST;
+            enum text_place place = d->no_prefix_for_added ? PLACE_CONTINUES : PLACE_FIRST;
             bool normalized = added->flags & ADDED_NORMALIZED;
             if (normalized && normalize(&s->e, &text, &len, &place) != 0)
                 return -1;
@@ -550,6 +550,7 @@ void draft_close(struct token_draft *d)
 {
     vocab_table_close(&d->by_spelling);
     tokenizer_close(d->t);
+    chat_defaults_free(&d->chat);
     for (size_t i = 0; i < d->n_decode; i++)
         text_regex_close(d->decode[i].regex);
     free(d->spellings);

@@ -2,6 +2,7 @@
 #define RADISH_PROMPT_TOKENIZER_DRAFT_H
 
 #include "base/json.h"
+#include "prompt/tokenizer/chat_defaults.h"
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 /* A tokenizer while the files of a directory are read:
@@ -56,6 +57,7 @@ struct token_draft {
     struct strbuf words;           /* how text is cut into words, a line for each cut */
     uint32_t n_vocab;              /* rows of the embedding, 0: not known */
     struct tokenizer *t;           /* made when all ids are known */
+    struct chat_defaults chat;     /* what a directory says beside it */
     enum tokenizer_kind kind;
 
     struct byte_view *spellings; /* [capacity] by id; NULL bytes: none */

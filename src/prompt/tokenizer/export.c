@@ -219,8 +219,10 @@ static void add_named(struct export *x)
     for (size_t i = 0; i < x->d->n_added; i++)
         if (x->d->added[i].flags & ~(unsigned)ADDED_SPECIAL)
             x->is_plain = false;
-    if (t->chat_template)
-        gguf_add_string(x->out, "tokenizer.chat_template", t->chat_template, t->chat_template_len);
+    const struct chat_defaults *chat = &x->d->chat;
+    if (chat->chat_template)
+        gguf_add_string(x->out, "tokenizer.chat_template", chat->chat_template,
+                        chat->chat_template_len);
 }
 
 /* ---- tokenizer.json ---- */

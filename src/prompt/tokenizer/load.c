@@ -20,6 +20,7 @@ struct load {
     const struct gguf *gguf;
     struct error *err;
     struct tokenizer *t;
+    struct chat_defaults chat;
     const struct byte_view *spellings; /* [n_tokens] */
     struct vocab_table by_spelling;
     const struct pre_family *family; /* NULL: SentencePiece's way */
@@ -389,23 +390,20 @@ static int load_template(struct load *l, const char *key, char **out, size_t *le
         return -1;
     if (!text.bytes)
         return 0;
-    *out = malloc(text.len + 1);
-    if (!*out)
-        return error_set(l->err, ERROR_MEMORY, "no memory for the chat template");
-    memcpy(*out, text.bytes, text.len);
-    (*out)[text.len] = '\0';
-    *len = text.len;
-    return 0;
+    return chat_defaults_keep(out, len, text.bytes, text.len)
+               ? 0
+               : error_set(l->err, ERROR_MEMORY, "no memory for the chat template");
 }
 
-static int load_templates(struct load *l)
+static int load_chat(struct load *l)
 {
-    struct tokenizer *t = l->t;
-    return load_template(l, "tokenizer.chat_template", &t->chat_template, &t->chat_template_len) ||
-                   load_template(l, "tokenizer.chat_template.tool_use", &t->tool_template,
-                                 &t->tool_template_len)
-               ? -1
-               : 0;
+    struct chat_defaults *c = &l->chat;
+    if (load_template(l, "tokenizer.chat_template", &c->chat_template, &c->chat_template_len) ||
+        load_template(l, "tokenizer.chat_template.tool_use", &c->tool_template,
+                      &c->tool_template_len))
+        return -1;
+    sampling_defaults_from_gguf(&c->sampling, l->gguf);
+    return 0;
 }
 
 static int load_all(struct load *l)
@@ -413,11 +411,10 @@ static int load_all(struct load *l)
     struct tokenizer *t = l->t;
     if (load_ids(l) != 0 || load_types(l) != 0 || load_tokens(l) != 0 ||
         (l->family && load_pre(l) != 0) || load_flags(l) != 0 ||
-        (l->family ? load_merges(l) : load_scores(l)) != 0 || load_templates(l) != 0 ||
+        (l->family ? load_merges(l) : load_scores(l)) != 0 || load_chat(l) != 0 ||
         load_specials(l) != 0)
         return -1;
     tokenizer_mark_ends(t);
-    sampling_defaults_from_gguf(&t->sampling, l->gguf);
     return 0;
 }
 
@@ -450,21 +447,44 @@ static int load_json(struct load *l, struct byte_view json, uint32_t n_tokens)
         failed = load_ends(l) ||
                  load_around(l, "tokenizer.ggml.add_bos_token", l->t->bos, &l->t->before) ||
                  load_around(l, "tokenizer.ggml.add_eos_token", l->t->eos, &l->t->after) ||
-                 load_templates(l);
+                 load_chat(l);
     }
-    if (!failed) {
+    if (!failed)
         tokenizer_mark_ends(l->t);
-        sampling_defaults_from_gguf(&l->t->sampling, l->gguf);
-    }
     draft_close(&draft);
     return failed ? -1 : 0;
 }
 
-int tokenizer_open(struct tokenizer **out, const struct gguf *gguf, struct error *err)
+static int load_keys(struct load *l, struct byte_view model, const struct gguf_value *tokens)
+{
+    enum tokenizer_kind kind = TOKENIZER_SPM;
+    bool spm = byte_view_is(model, "llama"), gemma = byte_view_is(model, "gemma4");
+    if (!spm && !gemma && !byte_view_is(model, "gpt2"))
+        return bad(l, "tokenizer.ggml.model", "is \"%.*s\"; known are gpt2, llama and gemma4",
+                   SHOWN(model));
+    if (!spm && find_family(l, gemma) != 0)
+        return -1;
+    if (l->family)
+        kind = l->family->options.characters ? TOKENIZER_CHAR_BPE : TOKENIZER_BPE;
+    if (!tokens || tokens->count == 0)
+        return bad(l, "tokenizer.ggml.tokens", "is missing");
+    uint32_t n = (uint32_t)tokens->count;
+    l->t = tokenizer_new(kind, n, l->err);
+    if (!l->t)
+        return -1;
+    l->spellings = tokens->strings;
+    int status = vocab_table_open(&l->by_spelling, l->spellings, n, l->err);
+    if (status == 0)
+        status = load_all(l);
+    vocab_table_close(&l->by_spelling);
+    return status;
+}
+
+int tokenizer_open(struct tokenizer **out, struct chat_defaults *chat, const struct gguf *gguf,
+                   struct error *err)
 {
     struct load l = {.gguf = gguf, .err = err};
     struct byte_view model = {"", 0}, json = {NULL, 0};
-    enum tokenizer_kind kind = TOKENIZER_SPM;
     int status;
     if (read_string(&l, "tokenizer.ggml.model", &model) != 0 ||
         read_string(&l, "tokenizer.huggingface.json", &json) != 0)
@@ -472,36 +492,14 @@ int tokenizer_open(struct tokenizer **out, const struct gguf *gguf, struct error
     const struct gguf_value *tokens = find_array(&l, "tokenizer.ggml.tokens", true, &status);
     if (status != 0)
         return -1;
-    if (json.bytes) {
-        status = load_json(&l, json, tokens ? (uint32_t)tokens->count : 0);
-        if (status == 0)
-            *out = l.t;
-        else
-            tokenizer_close(l.t);
-        return status;
-    }
-    bool spm = byte_view_is(model, "llama"), gemma = byte_view_is(model, "gemma4");
-    if (!spm && !gemma && !byte_view_is(model, "gpt2"))
-        return bad(&l, "tokenizer.ggml.model", "is \"%.*s\"; known are gpt2, llama and gemma4",
-                   SHOWN(model));
-    if (!spm && find_family(&l, gemma) != 0)
-        return -1;
-    if (l.family)
-        kind = l.family->options.characters ? TOKENIZER_CHAR_BPE : TOKENIZER_BPE;
-    if (!tokens || tokens->count == 0)
-        return bad(&l, "tokenizer.ggml.tokens", "is missing");
-    uint32_t n = (uint32_t)tokens->count;
-    l.t = tokenizer_new(kind, n, err);
-    if (!l.t)
-        return -1;
-    l.spellings = tokens->strings;
-    status = vocab_table_open(&l.by_spelling, l.spellings, n, err);
-    if (status == 0)
-        status = load_all(&l);
-    vocab_table_close(&l.by_spelling);
-    if (status == 0)
-        *out = l.t;
-    else
+    status = json.bytes ? load_json(&l, json, tokens ? (uint32_t)tokens->count : 0)
+                        : load_keys(&l, model, tokens);
+    if (status != 0) {
         tokenizer_close(l.t);
-    return status;
+        chat_defaults_free(&l.chat);
+        return -1;
+    }
+    chat_defaults_move(chat, &l.chat);
+    *out = l.t;
+    return 0;
 }

@@ -134,7 +134,7 @@ static bool is_in_word(const char *text, size_t len, size_t begin, size_t end)
 }
 
 int encode_between(struct encoder *e, const struct special_list *list, const char *text, size_t len,
-                   enum place place, run_encoder *between)
+                   enum text_place place, run_encoder *between)
 {
     size_t run = 0; /* where the text begins that is not encoded yet */
     for (size_t at = 0; (at += special_list_skip(list, text + at, len - at)) < len;) {

@@ -17,7 +17,7 @@ struct splitter {
     struct encoder *e;
     size_t step;
     const char *text;
-    enum place place;
+    enum text_place place;
     bool held, held_matches, last_matches;
     size_t begin, end;
 };
@@ -151,7 +151,8 @@ static int find_next(struct encoder *e, const struct pre_step *step, const char 
 }
 
 /* An empty match directly behind a match is none, and the search goes on one character later. */
-static int split(struct encoder *e, size_t step, const char *text, size_t len, enum place place)
+static int split(struct encoder *e, size_t step, const char *text, size_t len,
+                 enum text_place place)
 {
     struct splitter s = {.e = e, .step = step, .text = text, .place = place};
     size_t at = 0, done = 0, begin, end;
@@ -195,7 +196,7 @@ static int no_memory(struct encoder *e, size_t len)
 }
 
 static int prefix_space(struct encoder *e, size_t step, const char *text, size_t len,
-                        enum place place)
+                        enum text_place place)
 {
     if (place == PLACE_CONTINUES || text[0] == ' ')
         return encode_pieces(e, step + 1, text, len, place);
@@ -208,7 +209,8 @@ static int prefix_space(struct encoder *e, size_t step, const char *text, size_t
     return encode_pieces(e, step + 1, out->data, out->len, place);
 }
 
-static int metaspace(struct encoder *e, size_t step, const char *text, size_t len, enum place place)
+static int metaspace(struct encoder *e, size_t step, const char *text, size_t len,
+                     enum text_place place)
 {
     const struct pre_step *s = &e->t->pre[step];
     struct strbuf *out = &e->pieces[step];
@@ -263,7 +265,8 @@ static int encode_marked(struct encoder *e, const char *text, size_t len)
     return 0;
 }
 
-int encode_pieces(struct encoder *e, size_t step, const char *text, size_t len, enum place place)
+int encode_pieces(struct encoder *e, size_t step, const char *text, size_t len,
+                  enum text_place place)
 {
     if (len == 0)
         return 0;

@@ -124,17 +124,17 @@ const struct added_token *special_list_match(const struct special_list *list, co
                                              size_t len);
 
 /* Where a piece of text stands. */
-enum place {
+enum text_place {
     PLACE_FIRST,     /* it begins the text */
     PLACE_LATER,     /* something stands before it in the text */
     PLACE_CONTINUES, /* it begins a text that goes on another one */
 };
 
 struct encoder;
-typedef int run_encoder(struct encoder *e, const char *text, size_t len, enum place place);
+typedef int run_encoder(struct encoder *e, const char *text, size_t len, enum text_place place);
 /* Adds the tokens of the list that are in the text, and encodes what stands between. */
 int encode_between(struct encoder *e, const struct special_list *list, const char *text, size_t len,
-                   enum place place, run_encoder *between);
+                   enum text_place place, run_encoder *between);
 
 /* ---- regular expressions ---- */
 
@@ -185,7 +185,7 @@ void charsmap_apply(const struct charsmap *map, bool longest, const char *text, 
 
 /* Runs the tokenizer's steps over *text, which is valid UTF-8 and is so behind each step; the
  * result is good until the next call. A beginning that was taken away makes *place PLACE_LATER. */
-int normalize(struct encoder *e, const char **text, size_t *len, enum place *place);
+int normalize(struct encoder *e, const char **text, size_t *len, enum text_place *place);
 void normal_step_close(struct normal_step *step);
 
 /* ---- pre-tokenisation ---- */
@@ -224,7 +224,8 @@ struct pre_step {
 };
 
 /* Runs the steps from `step` on over a piece, and encodes the words that they leave. */
-int encode_pieces(struct encoder *e, size_t step, const char *text, size_t len, enum place place);
+int encode_pieces(struct encoder *e, size_t step, const char *text, size_t len,
+                  enum text_place place);
 void pre_step_close(struct pre_step *step);
 
 /* Adds a step to the tokenizer; NULL: there are too many. */
@@ -310,12 +311,6 @@ struct tokenizer {
     uint32_t *ranks;           /* [n_tokens] where what a pair makes has one; 0 goes first */
     struct unigram *unigram;   /* TOKENIZER_UNIGRAM */
 
-    char *chat_template; /* NULL: none */
-    size_t chat_template_len;
-    char *tool_template; /* where there are tools; NULL: the same */
-    size_t tool_template_len;
-    struct sampling_defaults sampling;
-
     struct idle_pool *encoders; /* with `whole` all that changes, and safe from any thread */
 };
 
@@ -349,7 +344,7 @@ void encoder_close(struct encoder *e);
 int encoder_add(struct encoder *e, int32_t id);
 void regex_scratch_free(struct regex_scratch *scratch);
 /* Each appends the ids of its text and gives 0, or -1 and the encoder's error. */
-int encode_run(struct encoder *e, const char *text, size_t len, enum place place);
+int encode_run(struct encoder *e, const char *text, size_t len, enum text_place place);
 int encode_word(struct encoder *e, const char *word, size_t len);     /* len > 0 */
 int encode_new_word(struct encoder *e, const char *word, size_t len); /* without the words seen */
 int encode_unigram(struct encoder *e, const char *word, size_t len);

@@ -9,16 +9,13 @@
 
 #include "base/clock.h"
 
-/* What the bits of an answer depend on: the model, its quantisation, the build, its kernels, which
- * the engine's name has in brackets, "cpu (avx2, 4 threads)", and activations of 16 bits. */
+/* What the bits of an answer depend on: the model, its quantisation, the build and the engine. */
 static void fingerprint_make(struct api *api)
 {
     const struct server_options *o = api->options;
-    const char *kernels = strchr(o->engine->info.name, '(');
-    int n = kernels ? (int)strcspn(kernels + 1, ",)") : 0;
-    snprintf(api->fingerprint, sizeof api->fingerprint, "%.64s/%.15s/radish-%s%s%.*s%s",
-             o->model_name, o->quantisation, RADISH_VERSION, n ? "/" : "", n, n ? kernels + 1 : "",
-             n && o->engine->limits.activations == ACTIVATIONS_Q16 ? "/q16" : "");
+    const char *engine = o->engine->info.fingerprint;
+    snprintf(api->fingerprint, sizeof api->fingerprint, "%.64s/%.15s/radish-%s%s%s", o->model_name,
+             o->quantisation, RADISH_VERSION, *engine ? "/" : "", engine);
 }
 
 void api_init(struct api *api, const struct server_options *options)

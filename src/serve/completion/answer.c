@@ -14,7 +14,7 @@ int answer_open(struct answer *a, const struct answer_options *o)
     *a = (struct answer){
         .must_call = o->must_call,
         .content = {.index = o->index, .has_logprobs = o->has_logprobs, .tokenizer = o->tokenizer}};
-    if (!o->style || (!o->style->think_begin && !o->tools && o->style->tools != TOOLS_HARMONY))
+    if (!o->style || !answer_parser_is_needed(o->style, o->tools))
         return 0;
     struct answer_parser_options options = {.style = o->style,
                                             .tools = o->tools,

@@ -241,11 +241,11 @@ static void request_fill(struct completion *c, uint32_t choice)
     struct choice *o = &c->running.choices[choice];
     struct request *r = &o->request;
     uint32_t first = choice - choice % (uint32_t)p->n; /* of the same prompt */
-    r->tokens = prompt->tokens.ids;
+    r->tokens = c->input.cache_tokens[choice / (uint32_t)p->n];
     r->n_tokens = (uint32_t)prompt->tokens.len;
     r->max_tokens = completion_max_tokens(c, prompt);
     r->min_tokens = (uint32_t)p->min_tokens;
-    tenant_place(&c->api->tenants, c->requester.tenant, r->tokens, r->n_tokens, r);
+    tenant_place(&c->api->tenants, c->requester.tenant, prompt->tokens.ids, r->n_tokens, r);
     r->sampling = p->sampling;
     r->sampling.choice = choice - first;
     r->dry_breakers = c->input.dry_breakers;
@@ -362,6 +362,7 @@ static void give_echo(struct completion *c, uint32_t index, struct strbuf *event
     struct choice *o = &c->running.choices[index];
     const struct request *r = &o->request;
     const struct tokenizer *t = c->api->options->prompt->tokenizer;
+    const int32_t *ids = prompt_of(c, index)->tokens.ids;
     o->is_echoed = true;
     if (!c->input.echoes)
         return;
@@ -370,8 +371,8 @@ static void give_echo(struct completion *c, uint32_t index, struct strbuf *event
     const struct token_logprobs *scores = c->running.choices[index - index % n].prompt_logprobs;
     for (uint32_t i = 0; scores && i < r->n_tokens; i++) {
         size_t len;
-        const char *bytes = tokenizer_bytes(t, r->tokens[i], &len);
-        logprob_list_add(&o->answer.content.logprobs, r->tokens[i], bytes, len, &scores[i]);
+        const char *bytes = tokenizer_bytes(t, ids[i], &len);
+        logprob_list_add(&o->answer.content.logprobs, ids[i], bytes, len, &scores[i]);
     }
     const struct strbuf *text = &c->input.echoes[index / n];
     answer_echo(&o->answer, strbuf_str(text), text->len, events);

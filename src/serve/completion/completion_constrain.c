@@ -78,23 +78,14 @@ static grammar_expr constraint_add(struct grammar_builder *b, const struct const
     return GRAMMAR_NONE;
 }
 
-/* gpt-oss writes its answers into a channel of their own. */
-static grammar_expr channel_add(struct grammar_builder *b, const struct tokenizer *t,
-                                grammar_expr text)
-{
-    static const char role[] = "<|start|>assistant", channel[] = "<|channel|>final<|message|>";
-    grammar_expr parts[] = {grammar_repeat(b, marked_text_add(b, t, role, sizeof role - 1), 0, 1),
-                            marked_text_add(b, t, channel, sizeof channel - 1), text};
-    return grammar_sequence(b, parts, 3);
-}
-
 static grammar_expr answer_text_add(struct grammar_builder *b, const struct completion *c,
                                     struct error *err)
 {
     const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->input.tools);
     grammar_expr text = constraint_add(b, &c->input.params.constraint, err);
-    bool has_channels = c->kind == REQUEST_CHAT && maker->style.tools == TOOLS_HARMONY;
-    return text && has_channels ? channel_add(b, maker->tokenizer, text) : text;
+    if (!text || c->kind != REQUEST_CHAT)
+        return text;
+    return answer_content_add(b, &maker->style, maker->tokenizer, text);
 }
 
 static grammar_expr calls_add(struct grammar_builder *b, const struct completion *c,

@@ -73,7 +73,7 @@ static void anothers_hide(const struct completion *c, struct finding *f)
     uint32_t owner = r->miss.n_tokens ? cache_token_owner(r->miss.tokens[0]) : 0;
     if (f->reason != MISS_DIVERGED || !owner || owner == c->requester.tenant)
         return;
-    bool is_same = (int32_t)(uint32_t)r->miss.tokens[0] == r->tokens[f->position];
+    bool is_same = (uint32_t)r->miss.tokens[0] == (uint32_t)r->tokens[f->position];
     f->reason = is_same && c->requester.is_operator ? MISS_NAMESPACE : MISS_NEVER_SEEN;
     if (f->reason == MISS_NAMESPACE)
         f->tenant = tenant_name(c, owner);
@@ -142,8 +142,9 @@ static void texts_add(const struct completion *c, struct finding *f)
     uint32_t left = r->n_tokens - f->position;
     uint32_t n_before = min_u32(f->position, TEXT_TOKENS);
     place_find(f, c->input.prompts);
-    ids_add(c, r->tokens + f->position, min_u32(left, TEXT_TOKENS), &f->prompt_text);
-    ids_add(c, r->tokens + f->position - n_before, n_before, &f->before);
+    const int32_t *ids = c->input.prompts[0].tokens.ids + f->position;
+    ids_add(c, ids, min_u32(left, TEXT_TOKENS), &f->prompt_text);
+    ids_add(c, ids - n_before, n_before, &f->before);
 }
 
 static struct finding finding_make(const struct completion *c)

@@ -33,12 +33,13 @@ struct completion_input {
     struct strbuf body;
     size_t body_bytes; /* the loop's: counted by the server until the body is freed */
     struct request_params params;
-    struct arena kept;         /* what is kept of the request, once the rest of it is let go */
-    struct prompt *prompts;    /* [n_prompts]: one, but for text completions that bring more */
-    uint32_t n_prompts;        /* 0: the worker has made the whole reply */
-    struct strbuf *echoes;     /* [n_prompts] their texts; NULL: they are not given back */
-    struct tool_set *tools;    /* that the prompt shows; NULL: none */
-    struct tool_set *callable; /* those of them that may be called; NULL: all */
+    struct arena kept;             /* what is kept of the request, once the rest of it is let go */
+    struct prompt *prompts;        /* [n_prompts]: one, but for text completions that bring more */
+    uint32_t n_prompts;            /* 0: the worker has made the whole reply */
+    const uint64_t **cache_tokens; /* [n_prompts] the prompts' tokens as requests have them */
+    struct strbuf *echoes;         /* [n_prompts] their texts; NULL: they are not given back */
+    struct tool_set *tools;        /* that the prompt shows; NULL: none */
+    struct tool_set *callable;     /* those of them that may be called; NULL: all */
     struct answer_bounds bounds;
     uint64_t *dry_breakers; /* a bit for each token, or NULL */
     bool explain;           /* the answer is to say why it was not cached; the header may ask too */

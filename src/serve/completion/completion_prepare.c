@@ -26,7 +26,7 @@ int context_error_set(struct api_error *e, const struct completion *c, const cha
                       size_t n_tokens)
 {
     const struct server_options *options = c->api->options;
-    bool is_cut = options->context >= options->engine->limits.n_pages;
+    bool is_cut = options->context >= options->engine->limits.n_pages[0];
     bool is_text = c->kind == REQUEST_TEXT;
     api_error_set(e, 400, is_text ? "prompt" : "messages",
                   "This model's maximum context length is %u tokens. However, your %s resulted in "
@@ -389,10 +389,26 @@ static int choice_open(struct completion *c, uint32_t index)
     return completion_open_filter(c, o);
 }
 
+/* The prompts as the scheduler takes them. */
+static int cache_tokens_make(struct completion *c)
+{
+    c->input.cache_tokens = arena_alloc(&c->input.kept,
+                                        c->input.n_prompts * sizeof *c->input.cache_tokens);
+    for (uint32_t i = 0; c->input.cache_tokens && i < c->input.n_prompts; i++) {
+        const struct token_list *tokens = &c->input.prompts[i].tokens;
+        uint64_t *out = arena_alloc(&c->input.kept, tokens->len * sizeof *out);
+        if (!out)
+            return no_memory_now(c);
+        cache_tokens_text(tokens->ids, (uint32_t)tokens->len, out);
+        c->input.cache_tokens[i] = out;
+    }
+    return c->input.cache_tokens ? 0 : no_memory_now(c);
+}
+
 static int choices_open(struct completion *c)
 {
     size_t n = (size_t)c->input.params.n * c->input.n_prompts;
-    if (!(c->running.choices = calloc(n, sizeof *c->running.choices)))
+    if (cache_tokens_make(c) || !(c->running.choices = calloc(n, sizeof *c->running.choices)))
         return no_memory_now(c);
     c->running.n_choices = (uint32_t)n;
     for (uint32_t i = 0; i < c->running.n_choices; i++)

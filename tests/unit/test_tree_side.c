@@ -5,6 +5,7 @@
 
 #include "cache/tree_node.h"
 #include "test.h"
+#include "tree_lookup.h"
 #include "test_death.h"
 
 enum { W = 4, N_PAGES = 256, N_WINDOW = 64, MAX_TEXT = 128 };
@@ -28,8 +29,8 @@ static void open_windowed(struct windowed *f, uint32_t window)
                                           .images = f->images,
                                           .max_nodes = 64,
                                           .max_pinned = N_PAGES / 2,
-                                          .window_pool = &f->window_pool,
-                                          .window = window};
+                                          .sides = {{&f->window_pool, window - 1}},
+                                          .n_sides = 1};
     CHECK_INT(prefix_tree_open(&f->tree, &options, &err), 0);
 }
 
@@ -64,7 +65,7 @@ static uint32_t peek(const struct windowed *f, const char *text)
 {
     uint64_t tokens[MAX_TEXT];
     uint32_t n = spell(text, tokens);
-    return prefix_tree_peek(f->tree, 0, tokens, n);
+    return prefix_tree_match(f->tree, 0, tokens, n).length;
 }
 
 static node_id acquire(struct windowed *f, const char *text)
@@ -72,7 +73,7 @@ static node_id acquire(struct windowed *f, const char *text)
     uint64_t tokens[MAX_TEXT];
     enum match_kind kind;
     uint32_t n = spell(text, tokens), cached = peek(f, text);
-    node_id node = prefix_tree_acquire(f->tree, 0, tokens, n, ++f->now_ns, &f->length, &kind);
+    node_id node = tree_acquire(f->tree, 0, tokens, n, ++f->now_ns, &f->length, &kind);
     CHECK(node != NODE_NONE);
     CHECK_INT(f->length, cached);
     CHECK_INT(prefix_tree_depth(f->tree, node), cached);
@@ -94,7 +95,7 @@ static node_id insert(struct windowed *f, node_id node, const char *text, uint32
             windows[i] = run.first;
         }
     }
-    node_id end = prefix_tree_insert(f->tree, node, tokens, pages, windows, n, ++f->now_ns,
+    node_id end = prefix_tree_insert(f->tree, node, tokens, pages, (uint32_t *const[]){windows}, n, ++f->now_ns,
                                      &claimed);
     CHECK(end != NODE_NONE);
     for (uint32_t i = 0; i < n - claimed; i++)
@@ -124,14 +125,14 @@ static void store(struct windowed *f, const char *text)
 
 static uint32_t evict_interior(struct windowed *f, uint32_t n)
 {
-    uint32_t freed = prefix_tree_evict_interior(f->tree, n, f->now_ns);
+    uint32_t freed = prefix_tree_evict_interior(f->tree, 0, n, f->now_ns);
     check_laws(f);
     return freed;
 }
 
 static uint32_t evict_tails(struct windowed *f, uint32_t n)
 {
-    uint32_t freed = prefix_tree_evict_tails(f->tree, n, NULL, 0, f->now_ns);
+    uint32_t freed = prefix_tree_evict_tails(f->tree, 0, n, NULL, 0, f->now_ns);
     check_laws(f);
     return freed;
 }
@@ -141,7 +142,7 @@ static void check_windows(const struct windowed *f, node_id node, const char *wa
 {
     uint32_t pages[MAX_TEXT], n = prefix_tree_depth(f->tree, node);
     char got[MAX_TEXT + 1] = "";
-    prefix_tree_window_pages(f->tree, node, n, pages);
+    prefix_tree_side_pages(f->tree, 0, node, n, pages);
     for (uint32_t i = 0; i < n; i++)
         got[i] = pages[i] == PAGE_NONE ? '.' : '#';
     got[n] = '\0';
@@ -153,12 +154,12 @@ static enum miss_reason why(const struct windowed *f, const char *text)
     uint64_t tokens[MAX_TEXT];
     uint32_t n = spell(text, tokens);
     struct miss miss;
-    prefix_tree_explain(f->tree, 0, tokens, n, false, &miss);
+    tree_explain(f->tree, 0, tokens, n, false, &miss);
     CHECK_INT(miss.position, peek(f, text));
     return miss.reason;
 }
 
-TEST(tree_window, a_match_ends_at_a_resume_point)
+TEST(tree_side, a_match_ends_at_a_resume_point)
 {
     struct windowed f;
     open_windowed(&f, W);
@@ -179,12 +180,12 @@ TEST(tree_window, a_match_ends_at_a_resume_point)
     CHECK_INT(peek(&f, "0123456789abcdef"), 16);
     CHECK_INT(peek(&f, "0123456789abcdeX"), 15); /* a prompt that comes again */
     CHECK_INT(peek(&f, "0123456789abcdXX"), 0);
-    CHECK_INT(prefix_tree_stats(f.tree)->evicted_interior, 12);
+    CHECK_INT(prefix_tree_stats(f.tree)->sides[0].evicted_interior, 12);
     CHECK_INT(f.pool.n_owned, 16); /* no position went */
     close_windowed(&f);
 }
 
-TEST(tree_window, a_short_node_needs_what_is_above_it)
+TEST(tree_side, a_short_node_needs_what_is_above_it)
 {
     struct windowed f;
     open_windowed(&f, W);
@@ -201,7 +202,7 @@ TEST(tree_window, a_short_node_needs_what_is_above_it)
     close_windowed(&f);
 }
 
-TEST(tree_window, interior_pages_of_the_least_recently_used_go_first)
+TEST(tree_side, interior_pages_of_the_least_recently_used_go_first)
 {
     struct windowed f;
     open_windowed(&f, W);
@@ -224,7 +225,7 @@ TEST(tree_window, interior_pages_of_the_least_recently_used_go_first)
     close_windowed(&f);
 }
 
-TEST(tree_window, leaves_go_whole_with_their_tails)
+TEST(tree_side, leaves_go_whole_with_their_tails)
 {
     struct windowed f;
     open_windowed(&f, W);
@@ -239,12 +240,12 @@ TEST(tree_window, leaves_go_whole_with_their_tails)
     CHECK_INT(f.pool.n_owned, 26);
     struct pressure_event event;
     CHECK_INT(prefix_tree_events(f.tree, &event, 1), 1);
-    CHECK(event.of_window && event.wanted == 1 && event.freed == 4 && event.n_nodes == 1);
-    CHECK_INT(prefix_tree_stats(f.tree)->evicted_tails, 4);
+    CHECK(event.group == 1 && event.wanted == 1 && event.freed == 4 && event.n_nodes == 1);
+    CHECK_INT(prefix_tree_stats(f.tree)->sides[0].evicted_tails, 4);
     close_windowed(&f);
 }
 
-TEST(tree_window, pinned_tails_go_last)
+TEST(tree_side, pinned_tails_go_last)
 {
     struct windowed f;
     open_windowed(&f, W);
@@ -261,19 +262,19 @@ TEST(tree_window, pinned_tails_go_last)
     close_windowed(&f);
 }
 
-TEST(tree_window, what_a_lock_needs_stays)
+TEST(tree_side, what_a_lock_needs_stays)
 {
     struct windowed f;
     open_windowed(&f, W);
     node_id top = hold(&f, "0123456789");
     prefix_tree_lock(f.tree, top);
     node_id end = insert(&f, top, "ab", 2);
-    struct window_need needs[] = {{end, 3}, {top, 1}};
+    struct side_need needs[] = {{end, 3}, {top, 1}};
     evict_interior(&f, 100);
     check_windows(&f, end, "......######");
-    CHECK_INT(prefix_tree_evict_tails(f.tree, 2, needs, 2, ++f.now_ns), 2);
+    CHECK_INT(prefix_tree_evict_tails(f.tree, 0, 2, needs, 2, ++f.now_ns), 2);
     check_windows(&f, end, "........####");
-    CHECK_INT(prefix_tree_evict_tails(f.tree, 100, needs, 2, ++f.now_ns), 1);
+    CHECK_INT(prefix_tree_evict_tails(f.tree, 0, 100, needs, 2, ++f.now_ns), 1);
     check_windows(&f, end, ".........###"); /* 9 for one, 9ab for the other */
     check_laws(&f);
     CHECK_INT(peek(&f, "0123456789ab"), 12);
@@ -282,7 +283,7 @@ TEST(tree_window, what_a_lock_needs_stays)
     close_windowed(&f);
 }
 
-TEST(tree_window, what_is_computed_again_brings_its_window_back)
+TEST(tree_side, what_is_computed_again_brings_its_window_back)
 {
     struct windowed f;
     open_windowed(&f, W);
@@ -305,7 +306,7 @@ TEST(tree_window, what_is_computed_again_brings_its_window_back)
     close_windowed(&f);
 }
 
-TEST(tree_window, what_was_passed_may_be_missing)
+TEST(tree_side, what_was_passed_may_be_missing)
 {
     struct windowed f;
     open_windowed(&f, W);
@@ -324,7 +325,7 @@ TEST(tree_window, what_was_passed_may_be_missing)
     close_windowed(&f);
 }
 
-TEST(tree_window, a_leaf_is_trimmed_to_a_resume_point)
+TEST(tree_side, a_leaf_is_trimmed_to_a_resume_point)
 {
     struct windowed f;
     open_windowed(&f, W);
@@ -342,7 +343,7 @@ TEST(tree_window, a_leaf_is_trimmed_to_a_resume_point)
     close_windowed(&f);
 }
 
-TEST(tree_window, images_are_not_cut)
+TEST(tree_side, images_are_not_cut)
 {
     enum { LENGTH = 5 };
     struct windowed f;
@@ -362,22 +363,22 @@ TEST(tree_window, images_are_not_cut)
         pages[i] = page_pool_take(&f.pool, 1, PAGE_NONE).first;
         windows[i] = i == 7 ? PAGE_NONE : page_pool_take(&f.window_pool, 1, PAGE_NONE).first;
     }
-    node = prefix_tree_insert(f.tree, node, tokens, pages, windows, n, 2, &claimed);
+    node = prefix_tree_insert(f.tree, node, tokens, pages, (uint32_t *const[]){windows}, n, 2, &claimed);
     image_table_release(f.images, image);
     unlock(&f, node);
-    CHECK_INT(prefix_tree_peek(f.tree, 0, tokens, n), n);
-    CHECK_INT(prefix_tree_peek(f.tree, 0, tokens, n - 1), n - 1);
+    CHECK_INT(prefix_tree_match(f.tree, 0, tokens, n).length, n);
+    CHECK_INT(prefix_tree_match(f.tree, 0, tokens, n - 1).length, n - 1);
     /* Behind 7, which has none, nothing can be gone on with up to 10; before it lies the image. */
-    CHECK_INT(prefix_tree_peek(f.tree, 0, tokens, n - 2), 4);
-    CHECK_INT(prefix_tree_peek(f.tree, 0, tokens, 9), 4);
-    node = prefix_tree_acquire(f.tree, 0, tokens, 9, 3, &n, &kind);
+    CHECK_INT(prefix_tree_match(f.tree, 0, tokens, n - 2).length, 4);
+    CHECK_INT(prefix_tree_match(f.tree, 0, tokens, 9).length, 4);
+    node = tree_acquire(f.tree, 0, tokens, 9, 3, &n, &kind);
     CHECK_INT(n, 4);
     unlock(&f, node);
     close_windowed(&f);
 }
 
 /* Where nodes become one behind those whose interior pages have gone, what was a tail goes too. */
-TEST(tree_window, nodes_that_become_one_have_one_tail)
+TEST(tree_side, nodes_that_become_one_have_one_tail)
 {
     struct windowed f;
     open_windowed(&f, W);
@@ -398,7 +399,7 @@ TEST(tree_window, nodes_that_become_one_have_one_tail)
 }
 
 /* An end that three went on from outlives two of them, and everything else that is as old. */
-TEST(tree_window, where_sequences_parted_others_go_on)
+TEST(tree_side, where_sequences_parted_others_go_on)
 {
     struct windowed f;
     open_windowed(&f, W);
@@ -428,7 +429,7 @@ TEST(tree_window, where_sequences_parted_others_go_on)
 }
 
 /* The end stays an end when nothing is left behind it, and when something comes there again. */
-TEST(tree_window, an_end_is_kept_without_followers)
+TEST(tree_side, an_end_is_kept_without_followers)
 {
     struct windowed f;
     open_windowed(&f, W);
@@ -449,7 +450,7 @@ TEST(tree_window, an_end_is_kept_without_followers)
     close_windowed(&f);
 }
 
-TEST(tree_window, what_is_invalid_or_withdrawn_gives_back_both)
+TEST(tree_side, what_is_invalid_or_withdrawn_gives_back_both)
 {
     struct windowed f;
     open_windowed(&f, W);
@@ -465,13 +466,13 @@ TEST(tree_window, what_is_invalid_or_withdrawn_gives_back_both)
     CHECK_INT(evict_interior(&f, 1), 10); /* the invalid first, as a whole */
     CHECK_INT(f.pool.n_owned, 7);
     CHECK_INT(prefix_tree_clear(f.tree, NULL, UINT32_MAX, f.now_ns), 7);
-    CHECK_INT(prefix_tree_stats(f.tree)->cleared_window, 6 + 10 + 7);
+    CHECK_INT(prefix_tree_stats(f.tree)->sides[0].cleared, 6 + 10 + 7);
     CHECK_INT(f.window_pool.n_owned, 0);
     close_windowed(&f);
 }
 
 /* What must go goes, even where nobody can go on from it: what hangs on it would be found. */
-TEST(tree_window, what_cannot_be_gone_on_with_can_be_withdrawn)
+TEST(tree_side, what_cannot_be_gone_on_with_can_be_withdrawn)
 {
     struct windowed f;
     uint64_t tokens[MAX_TEXT];
@@ -506,7 +507,7 @@ TEST(tree_window, what_cannot_be_gone_on_with_can_be_withdrawn)
         (what) = truth_;                                                                           \
     } while (0)
 
-TEST(tree_window, the_check_finds_lies)
+TEST(tree_side, the_check_finds_lies)
 {
     struct windowed f;
     open_windowed(&f, W);
@@ -514,12 +515,13 @@ TEST(tree_window, the_check_finds_lies)
     store(&f, "0123456789bcdefgh");
     node_id node = insert(&f, hold(&f, "another one"), "0123456", 4); /* with a gap */
     evict_interior(&f, 2);
-    struct tree_window *w = &f.tree->window;
-    struct node_window *x = &w->nodes[node], *old = &w->nodes[w->oldest];
+    struct tree_side *w = f.tree->sides;
+    struct node_side *x = &w->nodes[node], *old = &w->nodes[w->oldest];
+    struct tree_ends *e = &f.tree->ends;
     uint32_t second = f.window_pool.next[x->first];
     CHECK_LIE(x->n, x->n + 1);
     CHECK_LIE(x->n_gaps, 0);
-    CHECK_LIE(x->guard, 1);
+    CHECK_LIE(e->nodes[node].guard, 1);
     CHECK_LIE(x->first, second);
     CHECK_LIE(x->last, x->first);
     CHECK_LIE(f.window_pool.prev[second], PAGE_NONE);
@@ -533,10 +535,10 @@ TEST(tree_window, the_check_finds_lies)
     CHECK_LIE(w->next, NODE_NONE); /* there still are interior ones */
     CHECK_LIE(old->newer, NODE_NONE);
     CHECK_LIE(w->nodes[old->newer].older, NODE_NONE);
-    CHECK_LIE(w->nodes[w->oldest_end].n_forks, 0);
-    CHECK_LIE(w->nodes[w->oldest_end].forked, UINT64_MAX);
-    CHECK_LIE(w->newest_end, NODE_NONE);
-    CHECK_LIE(w->oldest_end, NODE_NONE);
+    CHECK_LIE(e->nodes[e->oldest].n_forks, 0);
+    CHECK_LIE(e->nodes[e->oldest].forked, UINT64_MAX);
+    CHECK_LIE(e->newest, NODE_NONE);
+    CHECK_LIE(e->oldest, NODE_NONE);
     CHECK(prefix_tree_check(f.tree));
     unlock(&f, node);
     close_windowed(&f);
