@@ -37,7 +37,7 @@ CPPFLAGS += -DRADISH_VERSION='"$(VERSION)"' -MMD -MP
 LDLIBS   += -levent_core -levent_pthreads -lcrypto -lpcre2-8 -lutf8proc -lm
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 
-LIB_SRCS  := $(filter-out src/cli/main.c,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
+LIB_SRCS  := $(filter-out src/cli/main.c,$(sort $(shell find src -name '*.c')))
 TEST_SRCS := $(sort $(wildcard tests/unit/*.c))
 BENCHES   := $(patsubst bench/%.c,$(BUILD)/%,$(wildcard bench/*.c))
 FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
@@ -96,7 +96,7 @@ $(BUILD)/unit-tsan: $(call objects,tsan,$(TEST_SRCS)) $(call library,tsan)
 	$(call link,tsan)
 $(BUILD)/unit-coverage: $(call objects,coverage,$(TEST_SRCS)) $(call library,coverage)
 	$(call link,coverage)
-$(BUILD)/soak: $(call objects,checked,tests/soak/soak.c $(wildcard tests/unit/cache_*.c src/cache/*.c src/base/*.c))
+$(BUILD)/soak: $(call objects,checked,tests/soak/soak.c $(wildcard tests/unit/cache_*.c) $(sort $(shell find src/cache src/base -name '*.c')))
 	$(call link,checked)
 $(BUILD)/bench_%: $(BUILD)/release/bench/bench_%.o $(call library,release)
 	$(call link,release)

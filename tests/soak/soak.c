@@ -35,11 +35,12 @@ static double seconds_since(uint64_t began_ns)
 static void report(const struct world_totals *t, double seconds)
 {
     printf("cache soak: %.0f s, %llu steps, %.0f a second; pages evicted %llu, expired %llu, "
-           "cleared %llu; window pages %llu and %llu\n",
+           "cleared %llu; pages of sides from inside %llu and %llu, else %llu and %llu\n",
            seconds, (unsigned long long)t->n_steps, (double)t->n_steps / seconds,
            (unsigned long long)t->evicted, (unsigned long long)t->expired,
-           (unsigned long long)t->cleared, (unsigned long long)t->interior,
-           (unsigned long long)t->tails);
+           (unsigned long long)t->cleared, (unsigned long long)t->interior[0],
+           (unsigned long long)t->interior[1], (unsigned long long)t->tails[0],
+           (unsigned long long)t->tails[1]);
     fflush(stdout);
 }
 

@@ -1,6 +1,6 @@
 /* Connections with short deadlines, driven from one thread: the loop turns while the client's side
  * is looked at between turns. */
-#include "serve/http_server.h"
+#include "serve/http/http_server.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "test.h"
@@ -26,9 +26,13 @@ struct site {
     size_t streamed;
 };
 
+/* What a head leaves in the exchange's memory is there when the request is, and then gone. */
 static void on_head(void *context, struct http_exchange *x)
 {
-    (void)context, (void)x;
+    (void)context;
+    struct http_exchange **memory = http_memory(x);
+    CHECK(!*memory);
+    *memory = x;
 }
 
 static void stream_more(struct site *site, struct http_exchange *x)
@@ -44,6 +48,7 @@ static void on_request(void *context, struct http_exchange *x)
 {
     struct site *site = context;
     site->n_requests++;
+    CHECK(*(struct http_exchange **)http_memory(x) == x);
     const char *target = http_parser_target(http_request(x));
     if (strcmp(target, "/wait") == 0) {
         site->waiting = x;

@@ -4,8 +4,10 @@
 
 #include "base/clock.h"
 #include "base/cpu_topology.h"
+#include "batch_rows.h"
 #include "engine/cpu/machine_limits.h"
-#include "engine/engine.h"
+#include "engine/cpu/cpu_engine.h"
+#include "engine/mock/mock_engine.h"
 #include "test_memory.h"
 #include "tiny_model.h"
 
@@ -139,8 +141,8 @@ static void engine_of(struct engine **out, const struct model *m)
 {
     struct error err;
     struct engine_limits limits = {
-        .n_pages = 64, .max_rows = 16, .max_seqs = 2, .max_length = 64, .n_threads = 2};
-    if (cpu_engine_open(out, m, &limits, NULL, NULL, &err))
+        .n_pages = {64}, .max_rows = 16, .max_seqs = 2, .max_length = 64};
+    if (cpu_engine_open(out, m, &limits, &(struct cpu_options){.n_threads = 2}, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
 }
 
@@ -205,16 +207,16 @@ TEST(engine_times, add_up)
     struct error err;
     static float logits[100];
     struct page_run run = {0, 10};
-    struct batch_seq seq = {&run, 1, 10};
+    struct batch_seq seq = {.pages = {{&run, 1, 0}}, .length = 10};
     struct batch_row rows[10];
     for (uint32_t i = 0; i < 10; i++)
-        rows[i] = (struct batch_row){(int32_t)i, i, i, 0, i == 9 ? OUTPUT_LOGITS : OUTPUT_NONE};
-    struct batch batch = {.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = 10, .logits = logits};
+        rows[i] = token_row((int32_t)i, i, i, 0, i == 9 ? WANTS_LOGITS : NULL);
+    struct batch batch = {.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = 10};
     tiny_open(&t, &floats);
     engine_of(&e, &t.model);
     struct engine_times before = e->times;
     uint64_t begin_ns = clock_now_ns();
-    CHECK_INT(engine_forward(e, &batch, &err), 0);
+    CHECK_INT(forward_rows(e, &batch, rows, logits, &err), 0);
     uint64_t whole_ns = clock_now_ns() - begin_ns;
     uint64_t products_ns = e->times.products_ns - before.products_ns;
     uint64_t attention_ns = e->times.attention_ns - before.attention_ns;
@@ -233,7 +235,7 @@ TEST(engine_times, are_not_known_to_the_mock)
     struct engine *e;
     struct error err;
     struct mock_options options = {.n_vocab = 10, .fail_token = -1, .end_token = -1};
-    struct engine_limits limits = {.n_pages = 4, .max_rows = 1, .max_seqs = 1, .max_length = 4};
+    struct engine_limits limits = {.n_pages = {4}, .max_rows = 1, .max_seqs = 1, .max_length = 4};
     struct machine_limits best = {0};
     CHECK_INT(mock_engine_open(&e, &options, &limits, &err), 0);
     CHECK_INT(engine_measure(e, 1, &best, &err), 0);

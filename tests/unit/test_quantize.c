@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "model/convert/requantize.h"
 #include "model/model.h"
-#include "model/quantize.h"
-#include "model/requantize.h"
+#include "model/quant/quantize.h"
 
 enum { N = 4096 };
 
@@ -109,12 +109,12 @@ TEST(quantize, names_are_known_or_not)
 
 TEST(quantize, chooses_a_type_that_fits)
 {
-    CHECK_INT(requantize_choose(TENSOR_Q4_K, 512, false), TENSOR_Q4_K);
-    CHECK_INT(requantize_choose(TENSOR_Q4_K, 576, false), TENSOR_Q5_0);
-    CHECK_INT(requantize_choose(TENSOR_Q4_0, 512, true), TENSOR_Q6_K);
-    CHECK_INT(requantize_choose(TENSOR_Q4_0, 96, true), TENSOR_Q8_0);
-    CHECK_INT(requantize_choose(TENSOR_Q8_0, 512, true), TENSOR_Q8_0);
-    CHECK_INT(requantize_choose(TENSOR_Q8_0, 20, false), TENSOR_F16);
+    CHECK_INT(quantize_choose(TENSOR_Q4_K, 512, false), TENSOR_Q4_K);
+    CHECK_INT(quantize_choose(TENSOR_Q4_K, 576, false), TENSOR_Q5_0);
+    CHECK_INT(quantize_choose(TENSOR_Q4_0, 512, true), TENSOR_Q6_K);
+    CHECK_INT(quantize_choose(TENSOR_Q4_0, 96, true), TENSOR_Q8_0);
+    CHECK_INT(quantize_choose(TENSOR_Q8_0, 512, true), TENSOR_Q8_0);
+    CHECK_INT(quantize_choose(TENSOR_Q8_0, 20, false), TENSOR_F16);
 }
 
 TEST(quantize, writes_a_file_again)

@@ -1,5 +1,5 @@
 /* The request-field table: every class, every range, and requests that mean harm. */
-#include "serve/request_fields.h"
+#include "serve/request/fields.h"
 #include "test.h"
 
 #define HELLO "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "serve/tenants.h"
+#include "serve/api/tenants.h"
 
 #define POLICY "Answer in verse and be brief."
 
