@@ -46,14 +46,14 @@ TEST(server_stop, answers_finish_within_the_grace)
 {
     struct test_server s;
     SERVER_START(&s, "--shutdown-grace", "1000", SLOW);
-    int stream = begin_stream(&s, ",'max_tokens':100");
+    int endless = begin_stream(&s, ""), stream = begin_stream(&s, ",'max_tokens':100");
     int whole = server_begin_chat(&s, HI, "'max_tokens':100,'ignore_eos':true");
     int half = server_connect(&s);
     server_send(half, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
                       "application/json\r\nContent-Length: 44\r\n\r\n{");
-    server_await(&s, "running", 2);
+    server_await(&s, "running", 3);
     server_signal(&s, SIGTERM);
-    server_await_log(&s, "answers in progress: 2, with 1000.0 s to finish");
+    server_await_log(&s, "answers in progress: 3, with 1000.0 s to finish");
     /* Meanwhile it says what goes on and begins nothing new. */
     CHECK_INT(server_get(&s, "/health"), 503);
     CHECK_STR(reply_body(), "{\"status\":\"stopping\"}");
@@ -70,6 +70,7 @@ TEST(server_stop, answers_finish_within_the_grace)
     CHECK_AT_INT("usage.completion_tokens", 100);
     CHECK(server_read_until(stream, "data: [DONE]", &got));
     CHECK_HAS(strbuf_str(&got), "\"finish_reason\":\"length\"");
+    close(endless);
     server_wait(&s);
     close(whole);
     close(stream);
