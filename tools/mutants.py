@@ -3,10 +3,10 @@
 against each: a fault that no test sees shows what the tests do not check.
 
     make mutants [N=300] [SEED=1]
-    python3 tools/mutants.py [-n 300] [--seed 1] [-j 2] [--fresh] [FILE[:LINE] ...]
+    python3 tools/mutants.py [-n 300] [--seed 1] [-j 2] [--fresh] [PATH ... | FILE:LINE ...]
 
-A sample takes random lines and one random fault for each; files or lines that are named give all
-of theirs instead. Every mutant ends as one of these:
+A sample takes random lines, of all files or of those below PATH, and one random fault for each;
+FILE:LINE gives all faults of a line. Every mutant ends as one of these:
 
     killed      a test failed, crashed, hung, or a sanitizer spoke up; twice, so that it was not luck
     equivalent  the compiler makes the same code of it, or tests/mutants_equivalent.txt has a reason
@@ -78,7 +78,7 @@ class Tool:
         ).stdout
         self.compiles = {}
         for line in printed.splitlines():
-            found = re.search(r" -c (src/\S+\.c) -o \S+$", line)
+            found = re.search(r" -c (\S+\.c) -o \S+$", line)
             if found:
                 self.compiles[found.group(1)] = shlex.split(line)
             elif line.endswith(f" -o {build}/unit"):
@@ -96,25 +96,28 @@ class Tool:
         )
         return done.stderr if done.returncode else None
 
-    def link(self, objects, output):
-        """Links the unit tests with objects that take the place of the library's."""
+    def link(self, objects, output, flags=()):
+        """Links the unit tests with objects that take the place of others: {source: object}."""
         command = list(self.link_command)
         command[-1] = output
         at = command.index(self.library)
-        command[at:at] = objects
-        done = subprocess.run(command, capture_output=True, text=True, env=self.env)
+        command[at:at] = [o for source, o in objects.items() if source.startswith("src/")]
+        for source, o in objects.items():
+            name = f"{self.build}/debug/{source[:-2]}.o"
+            if name in command:
+                command[command.index(name)] = o
+        done = subprocess.run([*command, *flags], capture_output=True, text=True, env=self.env)
         if done.returncode:
             sys.exit(f"mutants: cannot link: {done.stderr}")
 
     def includers(self, source):
-        """The sources of the library that a change of a file changes."""
+        """The sources, tests among them, that a change of a file changes."""
         if source in self.compiles:
             return [source]
         folder = Path(self.build, "debug")
+        named = re.compile(rf"(^|\s){re.escape(source)}(\s|$)", re.MULTILINE)
         return sorted(
-            c
-            for c in self.compiles
-            if re.search(rf"\b{re.escape(source)}\b", (folder / c).with_suffix(".d").read_text())
+            c for c in self.compiles if named.search((folder / c).with_suffix(".d").read_text())
         )
 
 
@@ -233,6 +236,7 @@ class Reach:
         self.needs = {}  # case -> seconds of the processor
         self.order = {}  # case -> what it is sorted by
         self.lines = {}  # file -> line -> cases
+        self.by_file = {}  # test file -> cases
 
     def learn(self, source_hash):
         """Runs the cases that are new or whose test file has changed since the last time."""
@@ -256,12 +260,14 @@ class Reach:
                     self.lines.setdefault(file, {}).setdefault(number, set()).add(case)
 
     def homes(self):
-        """For each case a hash of the file that has it."""
+        """For each case a hash of the file that has it; notes the cases of each file."""
         found = {}
         for path in Path("tests/unit").glob("*.c"):
             text = path.read_text()
+            self.by_file[str(path)] = set()
             for suite, name in re.findall(r"\bTEST\((\w+), (\w+)\)", text):
                 found[f"{suite}.{name}"] = digest(text)
+                self.by_file[str(path)].add(f"{suite}.{name}")
         return {c: found.get(c, "") for c in self.cases}
 
     def trace(self, cases):
@@ -270,17 +276,16 @@ class Reach:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         flags = ["-Og", "-g", "-fno-sanitize=all", "-fsanitize-coverage=trace-pc"]
-        sources = [s for s in source_files() if s in self.tool.compiles]
-        objects = [f"{folder}/{digest(s)}.o" for s in sources]
+        objects = {s: f"{folder}/{digest(s)}.o" for s in source_files() if s in self.tool.compiles}
         hook = f"{folder}/hook.o"
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-            said = pool.map(lambda s, o: self.tool.compile(s, s, o, flags), sources, objects)
+            said = pool.map(lambda s: self.tool.compile(s, s, objects[s], flags), objects)
             for message in said:
                 if message:
                     sys.exit(f"mutants: {message}")
             subprocess.run(["cc", "-O2", "-c", TRACE_SOURCE, "-o", hook], check=True)
             binary = f"{folder}/unit"
-            self.tool.link(objects + [hook], binary)
+            self.tool.link(objects, binary, [hook])
             traced = list(pool.map(lambda c: self.trace_one(binary, folder, c), cases))
         places = self.places(binary, sorted({p for _, offsets in traced for p in offsets}))
         for case, (seconds, offsets) in zip(cases, traced):
@@ -331,6 +336,8 @@ class Reach:
         starts = [n for n in blocks if n <= fault.line]
         near = by_line[max(starts)] if starts else set()
         function = set().union(*(by_line[n] for n in blocks))
+        for test in self.tool.includers(fault.file):  # what tests have of a header is not recorded
+            function |= self.by_file.get(test, set())
         return [sorted(cases, key=self.order.get) for cases in (near, function - near)]
 
 
@@ -429,7 +436,7 @@ class Hunt:
         if not near and not others:
             return "survived", "no test reaches it"
         binary = str(scratch / "unit")
-        self.tool.link([*objects, "-Wl,--strip-debug"], binary)
+        self.tool.link(objects, binary, ["-Wl,--strip-debug"])
         needs = self.reach.needs
         for cases in (near, others):
             while cases:
@@ -455,17 +462,19 @@ class Hunt:
     def build(self, fault, scratch):
         """The objects of a mutant, or "broken", or "equivalent" when they are those without it."""
         lines = Path(fault.file).read_text().split("\n")
+        if not lines[fault.line - 1].startswith(fault.before.rstrip(";")[:20]):
+            sys.exit(f"mutants: {fault.file} has changed meanwhile")
         lines[fault.line - 1] = fault.after
         changed = scratch / Path(fault.file).relative_to("src")
         changed.parent.mkdir(parents=True)
         changed.write_text(f'#line 1 "{fault.file}"\n' + "\n".join(lines))
-        objects, same = [], True
+        objects, same = {}, True
         for source in self.tool.includers(fault.file):
             path = str(changed) if source == fault.file else source
             output = f"{scratch}/{digest(source)}.o"
             if self.tool.compile(source, path, output, ["-g0"]):
                 return "broken"
-            objects.append(output)
+            objects[source] = output
             same = same and self.optimised(source, path, scratch) == self.original(source)
         return "equivalent" if same else objects
 
@@ -490,15 +499,19 @@ class Hunt:
 
     def candidates(self):
         """Faults in the order in which they are tried."""
-        if self.args.where:
-            for where in self.args.where:
-                file, _, line = where.partition(":")
-                for faults in faults_of(file):
-                    if not line or faults[0].line == int(line):
-                        yield from faults
+        where = self.args.where
+        lines = [
+            faults
+            for file in source_files()
+            if not where or any(file == w.split(":")[0] or file.startswith(w + "/") for w in where)
+            for faults in faults_of(file)
+        ]
+        if any(":" in w for w in where):
+            for faults in lines:
+                if f"{faults[0].file}:{faults[0].line}" in where:
+                    yield from faults
             return
         chance = random.Random(self.args.seed)
-        lines = [faults for file in source_files() for faults in faults_of(file)]
         chance.shuffle(lines)
         yield from (chance.choice(faults) for faults in lines)
 
@@ -506,12 +519,12 @@ class Hunt:
         """The results of the first n faults that compile, in their order."""
         self.load()
         self.reach.learn(self.sources)
-        wanted = sys.maxsize if self.args.where else self.args.n
+        wanted = self.args.n
         results, waiting = [], []
         source = self.candidates()
         with concurrent.futures.ThreadPoolExecutor(self.args.jobs) as pool:
             while len(results) < wanted:
-                while len(waiting) < min(self.args.jobs + 2, wanted - len(results)):
+                while len(waiting) < min(8 * self.args.jobs, wanted - len(results)):
                     fault = next(source, None)
                     if fault is None:
                         break
@@ -544,7 +557,7 @@ def main():
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--build", default="build", help="the folder that make builds in")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
-    parser.add_argument("where", nargs="*", metavar="FILE[:LINE]", help="all faults of these")
+    parser.add_argument("where", nargs="*", metavar="PATH", help="where; FILE:LINE for one line")
     args = parser.parse_args()
     began = time.monotonic()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # of what is run from here

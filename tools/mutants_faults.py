@@ -53,6 +53,7 @@ NO_EXPRESSION = set(
 )
 # Calls whose only effect is a line for people to read, and checks of our own bugs.
 SILENT = re.compile(r"\s*(assert|static_assert|_Static_assert|log_(error|warn|info|debug|write)|http_note)\(")
+LOGS = re.compile(r"\b(log_\w+|\w+_log)\(")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,15 +176,19 @@ def statement_faults(line, tokens, begins):
 
 
 def body_lines(lines):
-    """(line index, first and last line of its function) for the lines of function bodies."""
-    first = None
+    """(line index, first and last line of its function) for the lines of function bodies, but of
+    those that only write to the log."""
+    first, head = None, 0
     for i, line in enumerate(lines):
         if line == "{":
             first = i
         elif line == "}" and first is not None:
-            for k in range(first + 1, i):
-                yield k, (first + 1, i + 1)
+            if not LOGS.search(" ".join(lines[head:first])):
+                for k in range(first + 1, i):
+                    yield k, (first + 1, i + 1)
             first = None
+        if first is None and (not line or line[0] in "}#/"):
+            head = i + 1
 
 
 def is_table(line):

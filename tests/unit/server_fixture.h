@@ -38,7 +38,7 @@ void server_await_log(const struct test_server *s, const char *text);
 
 /* Sends a request and reads its answer, which the functions below look at. `fields` are header
  * lines, each ended by "\r\n"; a body brings its length and, unless the fields name one, the type
- * application/json. Returns the status. */
+ * application/json. Returns the status; 0 when the connection ended before the answer did. */
 int server_ask(const struct test_server *s, const char *method, const char *path,
                const char *fields, const char *body);
 int server_get(const struct test_server *s, const char *path);

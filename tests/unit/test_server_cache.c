@@ -6,6 +6,7 @@
 
 #include "server_fixture.h"
 #include "test.h"
+#include "test_memory.h"
 
 #define CHAT    "/v1/chat/completions"
 #define SYSTEM  "You are a careful clerk. Today is %s, and the office is open until five."
@@ -192,6 +193,30 @@ TEST(server_cache, what_went_away)
     CHECK(idle >= 0.9 && idle < 20);
     CHECK_HAS(reply_at("radish.miss.detail"), "was dropped ");
     CHECK_HAS(reply_at("radish.miss.detail"), "; a longer --cache-ttl would have kept it.");
+    server_stop(&s);
+}
+
+/* Times are told as a person would. */
+TEST(server_cache, how_long_ago_it_went_away)
+{
+    struct test_server s;
+    SERVER_START(&s, "--cache-ttl", "0");
+    explain(&s, conversation("Monday", "What?"));
+    clock_skip_ns(UINT64_C(110) * 1000000000);
+    CHECK_INT(server_ask(&s, "DELETE", "/v1/cache", "", NULL), 200);
+    clock_skip_ns(UINT64_C(300) * 1000000000);
+    explain(&s, conversation("Monday", "What?"));
+    CHECK_HAS(reply_at("radish.miss.detail"), "was cleared 5 minutes ago, after 11");
+    double gone = atof(reply_at("radish.miss.gone_s")), idle = atof(reply_at("radish.miss.idle_s"));
+    CHECK(gone >= 300 && gone < 330 && idle >= 110 && idle < 120);
+    clock_skip_ns(UINT64_C(7300) * 1000000000);
+    CHECK_INT(server_ask(&s, "DELETE", "/v1/cache", "", NULL), 200);
+    explain(&s, conversation("Monday", "What?"));
+    CHECK_HAS(reply_at("radish.miss.detail"), " s ago, after 2 hours without use");
+    CHECK_INT(server_ask(&s, "DELETE", "/v1/cache", "", NULL), 200);
+    clock_skip_ns(UINT64_C(7000) * 1000000000);
+    explain(&s, conversation("Monday", "What?"));
+    CHECK_HAS(reply_at("radish.miss.detail"), "was cleared 117 minutes ago, after ");
     server_stop(&s);
 }
 
@@ -478,6 +503,37 @@ TEST(server_cache, who_asks_and_goes_leaves_nothing)
     server_wait(&s);
     close(late);
     close(chat);
+}
+
+/* So many may ask at once. */
+TEST(server_cache, too_many_questions_are_told_to_come_again)
+{
+    enum { N = 60 };
+    struct test_server s;
+    int fds[N], n_busy = 0;
+    SERVER_START(&s, "--mock-batch-cost-us", "100000");
+    int chat = server_begin_chat(&s, "{'role':'user','content':'slow'}", "'ignore_eos':true");
+    server_await(&s, "running", 1);
+    for (int i = 0; i < N; i++) {
+        fds[i] = server_connect(&s);
+        server_send(fds[i], "GET /v1/cache HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    }
+    for (int i = 0; i < N; i++) {
+        int status = server_read_reply(fds[i], true);
+        if (status == 503) {
+            n_busy++;
+            CHECK_STR(reply_field("retry-after"), "1");
+            CHECK_HAS(reply_at("error.message"), "too many ask about the cache at once");
+        } else {
+            CHECK_INT(status, 200);
+            CHECK_AT("object", "'cache'");
+        }
+        close(fds[i]);
+    }
+    CHECK(n_busy > 0 && n_busy < N);
+    close(chat);
+    server_settle(&s);
+    server_stop(&s);
 }
 
 /* ---- warming ---- */

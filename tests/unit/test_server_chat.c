@@ -1,10 +1,12 @@
 /* Answers of the server: whole and streamed, several at once, their counts, where they end, and how
  * they fail. */
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "server_fixture.h"
 #include "test.h"
+#include "test_memory.h"
 
 #define HI   "{'role':'user','content':'Hi'}"
 #define CHAT "/v1/chat/completions"
@@ -472,5 +474,71 @@ TEST(server_chat, counters)
     CHECK_AT_INT("lookups_missed", 1);
     CHECK_AT_INT("window_pages", 0);
     CHECK(reply_int("steps") >= 9 && reply_int("cache_nodes") >= 2);
+    server_stop(&s);
+}
+
+/* A stream that waits for its turn is kept alive every ten seconds. */
+TEST(server_chat, a_silent_stream_has_a_heartbeat)
+{
+    static struct strbuf got;
+    struct test_server s;
+    char byte;
+    SERVER_START(&s, "--max-seqs", "1", "--mock-batch-cost-us", "20000");
+    int running = server_begin_chat(&s, HI, "'stream':true,'ignore_eos':true");
+    CHECK(server_read_until(running, "\"role\":\"assistant\"", &got));
+    int waiting = server_begin_chat(&s, HI, "'stream':true,'ignore_eos':true");
+    CHECK(server_read_until(waiting, "\n\n\r\n", &got));
+    usleep(1200000); /* the loop looks once a second */
+    clock_skip_ns(UINT64_C(9000000000) - 1300000000);
+    usleep(1100000);
+    CHECK_INT(recv(waiting, &byte, 1, MSG_DONTWAIT), -1);
+    clock_skip_ns(UINT64_C(2000000000));
+    CHECK(server_read_until(waiting, "\r\n", &got)); /* the size of the chunk */
+    CHECK(server_read_until(waiting, "\n\n\r\n", &got));
+    CHECK_INT(*strbuf_str(&got), ':');
+    usleep(1100000);
+    CHECK_INT(recv(waiting, &byte, 1, MSG_DONTWAIT), -1);
+    close(running);
+    close(waiting);
+    server_settle(&s);
+    server_stop(&s);
+}
+
+/* A reader that falls behind holds its answer up, and gets all of it when it reads on. */
+TEST(server_chat, a_slow_reader_gets_all_of_it)
+{
+    struct test_server s;
+    long long seen = -1, now = 0;
+    SERVER_START(&s, "--mock-batch-cost-us", "500", "-c", "800");
+    int fd = server_begin_chat(&s, HI,
+                               "'stream':true,'ignore_eos':true,'n':16,'logprobs':true,"
+                               "'top_logprobs':20,'stream_options':{'include_usage':true}");
+    for (; seen != now || now == 0; usleep(50000)) {
+        seen = now;
+        CHECK_INT(server_get(&s, "/stats"), 200);
+        now = reply_int("generated_tokens");
+    }
+    CHECK(seen < 16 * (800 - HI_TOKENS));
+    CHECK_INT(server_read_reply(fd, true), 200);
+    close(fd);
+    CHECK_STR(event_at(-1, ""), "[DONE]");
+    CHECK_INT(atoi(event_at(-2, "usage.completion_tokens")), 16 * (800 - HI_TOKENS));
+    server_stop(&s);
+}
+
+TEST(server_chat, the_log_forgets_which_clients_it_told)
+{
+    struct test_server s;
+    char more[64];
+    SERVER_START(&s);
+    for (int i = 0; i <= 512; i++) {
+        snprintf(more, sizeof more, "'max_tokens':1,'field_%d':1", i % 512);
+        CHECK_INT(server_chat(&s, HI, more), 200);
+    }
+    server_settle(&s);
+    int n = 0;
+    for (const char *at = server_log(&s); (at = strstr(at, "ignored: field_0\n")); at++)
+        n++;
+    CHECK_INT(n, 2);
     server_stop(&s);
 }

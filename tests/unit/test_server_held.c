@@ -61,6 +61,19 @@ TEST(server_held, to_a_form)
     server_stop(&s);
 }
 
+/* gpt-oss writes its answers into a channel of their own, and is held to the form in there. */
+TEST(server_held, to_a_form_in_a_channel)
+{
+    struct test_server s;
+    SERVER_START(&s, "--tool-format", "harmony");
+    ask(&s, "'regex':'ab{3}c','max_tokens':100");
+    CHECK_AT("choices.0.message.content", "'abbbc'");
+    CHECK(reply_int("usage.completion_tokens") > 5 + 20);
+    CHECK_INT(server_post(&s, "/v1/completions", "{'prompt':'x','regex':'ab{3}c'}"), 200);
+    CHECK_AT("choices.0.text", "'abbbc'");
+    server_stop(&s);
+}
+
 TEST(server_held, to_what_is_no_form)
 {
     struct test_server s;
