@@ -74,7 +74,7 @@ TEST(stop_matcher, first_to_end_wins_then_the_longest)
 /* What the server wrote itself is text, but begins and ends no stop string. */
 TEST(stop_matcher, bytes_that_are_passed_over_count_and_match_nothing)
 {
-    struct stop_string stops[] = {stop_of("bcd")};
+    struct byte_view stops[] = {stop_of("bcd")};
     struct stop_matcher m;
     for (uint32_t n = 0; n < 2; n++) { /* with stop strings and without */
         open_matcher(&m, stops, 1 - n);
