@@ -81,6 +81,7 @@ void scheduler_finish(struct scheduler *s, struct sequence *seq, enum finish_rea
     s->stats.canceled += reason == FINISH_CANCELED;
     s->stats.failed += reason == FINISH_ERROR;
     stop_matcher_finish(&seq->stops);
+    s->n_losses = 0;
     r->n_generated = seq->n_tokens - r->n_tokens;
     r->done_ns = clock_now_ns();
     r->sequence = NULL;
