@@ -81,6 +81,7 @@ void scheduler_finish(struct scheduler *s, struct sequence *seq, enum finish_rea
     s->stats.canceled += reason == FINISH_CANCELED;
     s->stats.failed += reason == FINISH_ERROR;
     stop_matcher_finish(&seq->stops);
+    s->n_losses = 0;
     r->n_generated = seq->n_tokens - r->n_tokens;
     r->done_ns = clock_now_ns();
     r->sequence = NULL;
@@ -241,14 +242,18 @@ static bool falls_asleep(struct scheduler *s, struct sequence *seq, uint32_t mat
 {
     if (sequence_is_scoring(seq))
         return false; /* it computes all itself */
-    seq->waits_for = find_leader(s, seq);
-    if (seq->waits_for)
-        seq->waits_until = seq->waits_for->prefill_end;
-    else
-        seq->waits_for = flight_find(s->running, s->n_running, seq, matched, &seq->waits_until);
-    if (seq->waits_for && seq->n_found == UINT32_MAX)
+    struct sequence *owner = find_leader(s, seq);
+    if (owner) {
+        seq->waits_until = owner->prefill_end;
+    } else {
+        owner = flight_find(s->running, s->n_running, seq, matched, &seq->waits_until);
+        if (owner && owner->fork_point <= owner->n_computed)
+            owner->fork_point = seq->waits_until; /* without a state from there it waits in vain */
+    }
+    seq->waits_for = owner;
+    if (owner && seq->n_found == UINT32_MAX)
         seq->n_found = matched;
-    return seq->waits_for;
+    return owner;
 }
 
 /* Frees pages for it, in this step and the next ones if there are many nodes to go. */

@@ -89,8 +89,9 @@ static int encode(struct scheduler *s, struct sequence *seq, struct seq_image *i
                                  .n_rows = source->shape.length};
         memcpy(in.sha256, source->sha256, sizeof in.sha256);
         if (engine_encode(s->engine, &in, &image->handle, err))
-            return err->code == ERROR_LIMIT ? 0 : -1; /* others are computed first */
+            return err->code == ERROR_LIMIT && s->n_handles > 0 ? 0 : -1; /* others go first */
         image->state = REGION_ENCODING;
+        s->n_handles++;
     }
     int rc = engine_encode_step(s->engine, image->handle, budget_us, err);
     if (rc == 1) {
@@ -100,40 +101,55 @@ static int encode(struct scheduler *s, struct sequence *seq, struct seq_image *i
     return rc < 0 ? -1 : 0;
 }
 
-/* The next image that has to be encoded, or NULL. */
-static struct seq_image *next_image(const struct sequence *seq)
+/* The next image that has to be encoded, or NULL: one that the next batch may reach. Those behind
+ * it would only take room from others meanwhile. */
+static struct seq_image *next_image(const struct scheduler *s, const struct sequence *seq)
 {
-    uint32_t i = regions_find(&seq->regions, seq->n_computed);
-    while (i < seq->regions.n && seq->regions.images[i].state == REGION_ENCODED)
+    const struct regions *r = &seq->regions;
+    uint32_t i = regions_find(r, seq->n_computed), max_rows = s->engine->limits.max_rows;
+    while (i < r->n && r->images[i].state == REGION_ENCODED)
         i++;
-    return i < seq->regions.n ? &seq->regions.images[i] : NULL;
+    return i < r->n && r->spans[i].first - seq->n_computed < max_rows ? &r->images[i] : NULL;
+}
+
+/* An image could not be encoded. The device may have been lost before and only now noticed, so
+ * that is the request's fault only the second time. */
+static void encode_failed(struct scheduler *s, struct sequence *seq, const struct error *err)
+{
+    if (err->code == ERROR_DEVICE) {
+        s->is_lost = true;
+        if (sequence_suspect(seq, seq->n_computed + 1))
+            return;
+    }
+    log_warn("an image of a request of %u tokens failed: %s", seq->n_tokens, err->message);
+    seq->request->error = *err;
+    scheduler_finish(s, seq, FINISH_ERROR);
 }
 
 bool scheduler_encode(struct scheduler *s)
 {
+    bool is_encoding = false, is_full = false;
+    if (s->max_region == 0)
+        return false;
     uint64_t now_ns, end_ns = clock_now_ns() + s->options.step_budget_ms * UINT64_C(500000);
-    bool is_encoding = false;
-    for (uint32_t i = 0; s->max_region > 0 && i < s->n_running; i++) {
+    for (uint32_t i = 0; i < s->n_running && !s->is_lost; i++) {
         struct sequence *seq = s->running[i];
-        struct seq_image *image = next_image(seq);
+        struct seq_image *image = next_image(s, seq);
         struct error err;
-        if (!image || (now_ns = clock_now_ns()) >= end_ns) {
-            is_encoding |= image != NULL;
+        if (!image || (is_full && image->state == REGION_RAW))
+            continue; /* who waits for room is not overtaken */
+        if ((now_ns = clock_now_ns()) >= end_ns) {
+            is_encoding = true;
+            break;
+        }
+        if (encode(s, seq, image, (uint32_t)((end_ns - now_ns) / 1000), &err)) {
+            encode_failed(s, seq, &err);
+            is_encoding = true;
+            i--;
             continue;
         }
-        if (encode(s, seq, image, (uint32_t)((end_ns - now_ns) / 1000), &err) == 0) {
-            is_encoding |= image->state != REGION_RAW;
-            continue;
-        }
-        if (err.code == ERROR_DEVICE) {
-            s->is_lost = true;
-            return true;
-        }
-        log_warn("an image of a request of %u tokens failed: %s", seq->n_tokens, err.message);
-        seq->request->error = err;
-        scheduler_finish(s, seq, FINISH_ERROR);
-        i--;
-        is_encoding = true;
+        is_full |= image->state == REGION_RAW;
+        is_encoding |= image->state != REGION_RAW;
     }
     return is_encoding;
 }
@@ -148,5 +164,6 @@ void scheduler_free_images(struct scheduler *s, struct sequence *seq, uint32_t p
         if (!s->is_lost)
             engine_encode_free(s->engine, image->handle);
         image->state = REGION_RAW;
+        s->n_handles--;
     }
 }

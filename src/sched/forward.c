@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "sched/event_ring.h"
 
-enum { MAX_LOSSES = 3 }; /* of the device without a batch between them */
+enum { MAX_LOSSES = 3 }; /* of the device, before everyone who waits for it is sent away */
 
 static bool is_canceled(const struct sequence *seq)
 {
@@ -165,7 +165,6 @@ static int wait_for(struct scheduler *s, struct sequence *const *seqs, uint32_t 
     lower_flags(seqs, n);
     if (rc)
         return rc; /* the pages count as unwritten: n_computed stays where it is */
-    s->n_losses = 0;
     s->stats.rows += s->work.rows;
     step_cost_learn(&s->cost, &s->work, (double)took_ns);
     return 0;
@@ -359,6 +358,8 @@ static void take_result(struct scheduler *s, struct sequence *seq, const float *
         scheduler_condemn(s, seq);
     seq->n_computed += seq->n_rows;
     seq->n_rows = 0;
+    if (seq->alone_until <= seq->n_computed)
+        seq->alone_until = 0;
     scheduler_free_images(s, seq, seq->n_computed);
     if (sequence_is_scoring(seq) && seq->n_scored <= seq->n_computed)
         seq->n_scored = seq->n_computed < r->n_tokens ? seq->n_computed + 1 : r->n_tokens;
@@ -389,6 +390,21 @@ static void fail_alone(struct scheduler *s, struct sequence *seq, const struct e
     scheduler_finish(s, seq, FINISH_ERROR);
 }
 
+/* The device was lost with a batch of these. Each is suspected once; who then loses it alone ends,
+ * so that one request cannot take it from the others again and again. */
+static void lose_device(struct scheduler *s, struct sequence *const *seqs, uint32_t n,
+                        const struct error *err)
+{
+    s->is_lost = true;
+    for (uint32_t i = 0; i < n; i++) {
+        struct sequence *seq = seqs[i];
+        state_lose(s, seq);
+        if (!sequence_suspect(seq, seq->n_computed + seq->n_rows))
+            fail_alone(s, seq, err);
+    }
+    scheduler_recover(s, err);
+}
+
 /* After a failed batch: each alone, once, so that only the one that fails is hurt. */
 static void retry_alone(struct scheduler *s, const struct error *why)
 {
@@ -398,10 +414,14 @@ static void retry_alone(struct scheduler *s, const struct error *why)
         struct error err;
         if (is_canceled(seq))
             continue;
-        if (submit(s, &seq, 1, &err) == 0 && wait_for(s, &seq, 1, &err) == 0)
+        if (submit(s, &seq, 1, &err) == 0 && wait_for(s, &seq, 1, &err) == 0) {
             take_results(s, &seq, 1);
-        else
+        } else if (err.code == ERROR_DEVICE) {
+            lose_device(s, &seq, 1, &err); /* and nobody runs any more */
+            return;
+        } else {
             fail_alone(s, seq, &err);
+        }
     }
 }
 
@@ -412,17 +432,14 @@ static void restart_all(struct scheduler *s, const struct error *err)
 {
     for (uint32_t i = 0; i < s->n_planned; i++) {
         struct sequence *seq = s->planned[i];
-        bool was_alone = seq->alone_until > seq->n_computed;
+        bool was_stopped = err->code == ERROR_CANCELED;
         state_lose(s, seq);
         if (is_canceled(seq))
             continue; /* the next step ends it */
-        if (err->code != ERROR_CANCELED && was_alone) {
+        if (was_stopped || sequence_suspect(seq, seq->n_computed + seq->n_rows))
+            scheduler_restart(s, seq);
+        else
             fail_alone(s, seq, err);
-            continue;
-        }
-        if (err->code != ERROR_CANCELED)
-            seq->alone_until = seq->n_computed + seq->n_rows;
-        scheduler_restart(s, seq);
     }
 }
 
@@ -449,10 +466,9 @@ void scheduler_recover(struct scheduler *s, const struct error *err)
         scheduler_restart(s, seq);
     }
     prefix_tree_invalidate(s->cache.tree, NULL);
-    if (engine_reopen(s->engine, &reason) || ++s->n_losses > MAX_LOSSES)
+    s->is_lost = engine_reopen(s->engine, &reason) != 0;
+    if (s->is_lost || ++s->n_losses > MAX_LOSSES)
         fail_all(s, &reason);
-    else
-        s->is_lost = false;
 }
 
 static bool any_canceled(const struct scheduler *s)
@@ -484,7 +500,7 @@ void scheduler_take_batch(struct scheduler *s)
     if (is_computed)
         take_results(s, s->planned, s->n_planned);
     else if (err->code == ERROR_DEVICE)
-        scheduler_recover(s, err);
+        lose_device(s, s->planned, s->n_planned, err);
     else if (s->free_slots)
         restart_all(s, err);
     else if (err->code != ERROR_CANCELED || !any_canceled(s))

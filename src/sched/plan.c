@@ -68,12 +68,19 @@ static bool has_pages(const struct scheduler *s, const struct sequence *seq)
     return seq->n_reserved > seq->n_computed;
 }
 
-/* The oldest of those that are computed by themselves, or NULL. */
+/* Not while its reader is slow, or its next image is not encoded. */
+static bool can_move(const struct scheduler *s, const struct sequence *seq)
+{
+    return !sequence_is_parked(seq) && has_pages(s, seq) &&
+           regions_least(&seq->regions, seq->n_computed) > 0;
+}
+
+/* The oldest of those that are computed by themselves, or NULL. One that cannot move holds nobody
+ * up: it may wait for what another has. */
 static const struct sequence *find_alone(const struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_running; i++)
-        if (s->running[i]->alone_until > s->running[i]->n_computed &&
-            !sequence_is_parked(s->running[i]))
+        if (s->running[i]->alone_until > s->running[i]->n_computed && can_move(s, s->running[i]))
             return s->running[i];
     return NULL;
 }
@@ -86,13 +93,12 @@ static uint32_t plan_decodes(struct scheduler *s, struct step_work *work)
     for (uint32_t i = 0; i < s->n_running; i++) {
         struct sequence *seq = s->running[i];
         seq->n_rows = 0;
-        if (sequence_is_parked(seq) || !has_pages(s, seq) || (alone && seq != alone))
+        if (!can_move(s, seq) || (alone && seq != alone))
             continue;
-        uint32_t least = regions_least(&seq->regions, seq->n_computed);
-        if (rows_left(seq) > 1 || least > 1)
+        if (rows_left(seq) > 1 || regions_least(&seq->regions, seq->n_computed) > 1) {
             s->prefills[n_prefills++] = seq;
-        if (rows_left(seq) > 1 || least != 1)
             continue;
+        }
         seq->n_rows = 1;
         work->rows++;
         work->positions += seq->n_computed;

@@ -13,8 +13,8 @@
 
 enum {
     CAREFUL_ROWS = 32,
-    SPARE_NODES = 1024, /* for roots, and for nodes about to be split */
-    MAX_IMAGES = 1 << 16,
+    SPARE_NODES = 1024,   /* for roots, and for nodes about to be split */
+    MAX_IMAGES = 1 << 16, /* unless the options say otherwise */
 };
 
 static int open_buffers(struct scheduler *s, struct error *err)
@@ -145,13 +145,15 @@ static int open_tree(struct scheduler *s, struct error *err)
     return prefix_tree_open(&s->cache.tree, &options, err);
 }
 
-/* Regions are computed whole, beside a row of everyone else. */
+/* Regions are computed whole, beside a row of everyone else, from rows that the engine keeps. */
 static int open_images(struct scheduler *s, struct error *err)
 {
     const struct engine *e = s->engine;
     uint32_t room = e->limits.max_rows - (s->options.max_seqs - 1);
-    s->max_region = min_u32(e->info.max_region, min_u32(room, CACHE_MAX_IMAGE_LENGTH));
-    return s->max_region ? image_table_open(&s->cache.images, MAX_IMAGES, err) : 0;
+    uint32_t most = s->options.max_images ? s->options.max_images : MAX_IMAGES;
+    room = min_u32(room, min_u32(e->limits.max_image_rows, CACHE_MAX_IMAGE_LENGTH));
+    s->max_region = min_u32(e->info.max_region, room);
+    return s->max_region ? image_table_open(&s->cache.images, most, err) : 0;
 }
 
 static bool has_state(const struct engine *e)

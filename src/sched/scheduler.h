@@ -150,7 +150,8 @@ struct scheduler_options {
                                       if there is room; 0: only where they are worth most */
     uint64_t cache_ttl_ns;         /* idle entries go after this; 0: never */
     uint32_t tenant_pages;         /* most that one tenant's namespace may have; 0: no cap */
-    void (*notify)(void *context); /* events are there; called at most once a step */
+    uint32_t max_images;           /* that are known at the same time; 0: 65,536 */
+    void (*notify)(void *context); /* events are there; called at most twice a step */
     void *notify_context;
     struct op_times *op_times; /* records what the cache's operations take; NULL: no one asks */
 };

@@ -63,8 +63,9 @@ struct sequence {
      * n_computed tokens. A batch that fails leaves it undefined. */
     uint32_t slot;
     bool has_state;
-    uint32_t fork_point;  /* the tree went on up to here, but had no copy: one is worth making */
-    uint32_t alone_until; /* a batch with it failed: it is computed by itself up to here */
+    uint32_t fork_point; /* others part from it here, and there is no copy: one is worth making */
+    uint32_t
+        alone_until; /* it may be to blame for a failure: it is computed by itself up to here */
 
     /* The prompt's log probabilities that are there: all, unless the request asks for them. Those
      * of tokens from here on need the logits of every position from n_scored - 1 on. */
@@ -141,6 +142,16 @@ uint32_t cache_evict(struct cache *cache, uint32_t n_pages, uint32_t max_nodes, 
 static inline bool sequence_is_scoring(const struct sequence *seq)
 {
     return seq->n_scored < seq->request->n_tokens;
+}
+
+/* A batch with it failed, or took the device along. The first time it is computed by itself up to
+ * `until`, so that nobody else is hurt; false when it was by itself already, and is to blame. */
+static inline bool sequence_suspect(struct sequence *seq, uint32_t until)
+{
+    if (seq->alone_until > seq->n_computed)
+        return false;
+    seq->alone_until = until;
+    return true;
 }
 
 /* A token at a position of the sequence, with its owner. */

@@ -42,10 +42,11 @@ struct scheduler {
     uint32_t *free_slots; /* [n_free_slots] of states; NULL: there are none */
     uint32_t n_free_slots;
     uint32_t max_region; /* positions of the largest image; 0: there are none */
+    uint32_t n_handles;  /* images that the engine keeps for sequences */
     uint64_t *adapters;  /* [n_adapters] those that requests have named: the namespace's numbers */
     uint32_t n_adapters;
     bool is_lost;            /* the device is: nothing that it had is worth anything */
-    uint32_t n_losses;       /* since a batch was computed */
+    uint32_t n_losses;       /* of the device since a request ended */
     struct side_need *needs; /* [max_seqs] scratch for evictions */
     struct sampler *sampler;
     int32_t *ends; /* [n_ends] the end tokens */

@@ -26,11 +26,12 @@ static struct page_pool *copy_pool(struct scheduler *s)
     return &s->cache.sides[s->state_side].pool;
 }
 
-/* A page for a copy, or PAGE_NONE. `pushes`: it may take the place of what nobody uses now. */
+/* A page for a copy, or PAGE_NONE. `pushes`: it may take the place of an older one, of those that
+ * nobody goes on from first. */
 static uint32_t take_page(struct scheduler *s, bool pushes)
 {
     struct page_pool *pool = copy_pool(s);
-    if (pool->n_free == 0)
+    if (pool->n_free == 0 && pushes)
         prefix_tree_evict_interior(s->cache.tree, s->state_side, 1, s->now_ns);
     if (pool->n_free == 0 && pushes)
         prefix_tree_evict_tails(s->cache.tree, s->state_side, 1, s->needs,
@@ -157,8 +158,8 @@ uint32_t state_cut(const struct scheduler *s, const struct sequence *seq, uint32
         return n;
     uint32_t ends[] = {seq->prefill_end - 1, seq->fork_point};
     for (int i = 0; i < 2; i++)
-        if (ends[i] > from && ends[i] < from + n && is_useful(seq, ends[i]) &&
+        if (ends[i] >= from && ends[i] < from + n && is_useful(seq, ends[i]) &&
             ends[i] % s->cache.sides[s->state_side].grain)
-            n = ends[i] - from;
+            n = ends[i] - from; /* 0: the rows planned so far end there */
     return n;
 }

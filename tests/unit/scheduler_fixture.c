@@ -39,6 +39,13 @@ void mock_set_window(struct mock_options *mock, uint32_t w)
     mock->groups[1] = (struct kv_group){.kind = KV_WINDOW, .window = w};
 }
 
+void mock_add_state(struct mock_options *mock, uint32_t grain)
+{
+    uint32_t group = mock->n_groups ? mock->n_groups : 1;
+    mock->n_groups = group + 1;
+    mock->groups[group] = (struct kv_group){.kind = KV_STATE, .grain = grain};
+}
+
 struct fixture_options fixture_defaults(void)
 {
     return (struct fixture_options){.n_pages = 4096,
@@ -60,15 +67,20 @@ void fixture_open(struct fixture *f, const struct fixture_options *o)
 {
     struct error err;
     struct mock_options mock = o->mock;
-    struct engine_limits limits = {.n_pages = {o->n_pages, o->n_window_pages},
+    struct engine_limits limits = {.n_pages = {o->n_pages},
+                                   .n_slots = o->max_seqs,
                                    .max_rows = o->max_rows,
                                    .max_seqs = o->max_seqs,
-                                   .max_length = o->max_length};
+                                   .max_length = o->max_length,
+                                   .max_image_rows = o->max_image_rows};
+    for (uint32_t g = 1; g < mock.n_groups; g++)
+        limits.n_pages[g] = mock.groups[g].kind == KV_STATE ? o->n_state_pages : o->n_window_pages;
     *f = (struct fixture){0};
     log_set_level(LOG_ERROR); /* failures are made on purpose here, and each would be a line */
     mock.n_vocab = FIXTURE_VOCAB;
     mock.end_token = FIXTURE_END;
     window = mock.n_groups > 1 ? mock.groups[1].window : 0;
+    f->mock = mock;
     CHECK(mock_engine_open(&f->engine, &mock, &limits, &err) == 0);
     struct scheduler_options options = {.engine = f->engine,
                                         .tokens = fixture_table(),
@@ -76,6 +88,8 @@ void fixture_open(struct fixture *f, const struct fixture_options *o)
                                         .max_waiting = o->max_waiting,
                                         .max_length = o->max_length,
                                         .step_budget_ms = o->step_budget_ms,
+                                        .state_interval = o->state_interval,
+                                        .max_images = o->max_images,
                                         .cache_ttl_ns = o->cache_ttl_ns,
                                         .tenant_pages = o->tenant_pages,
                                         .notify = count_notify,
@@ -160,7 +174,7 @@ uint32_t client_read(struct fixture *f, struct client *c, uint32_t most)
             CHECK((event.logprobs != NULL) == (c->logprobs != NULL));
             const struct token_logprobs *prompt = c->request.prompt_logprobs;
             for (uint32_t i = 1; prompt && c->n_got == 0 && i < c->request.n_tokens; i++)
-                CHECK(prompt[i].logprob <= 0); /* all are there with the first token */
+                CHECK(prompt[i].logprob <= 0 || !cache_token_is_text(c->prompt[i])); /* all */
             if (event.logprobs)
                 c->logprobs[c->n_got] = *event.logprobs;
             c->got[c->n_got++] = event.token;

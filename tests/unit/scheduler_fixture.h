@@ -11,12 +11,15 @@ enum { FIXTURE_VOCAB = 64, FIXTURE_END = 63, FIXTURE_MAX_TOKENS = 512 };
 struct fixture {
     struct engine *engine;
     struct scheduler *scheduler;
-    int n_notified; /* atomically, where threads run */
+    struct mock_options mock; /* of the engine */
+    int n_notified;           /* atomically, where threads run */
 };
 
 struct fixture_options {
     uint32_t n_pages, max_rows, max_seqs, max_waiting, max_length, step_budget_ms;
     uint32_t n_window_pages; /* where the mock has a window */
+    uint32_t n_state_pages;  /* where it has a state */
+    uint32_t state_interval, max_image_rows, max_images;
     uint64_t cache_ttl_ns;
     uint32_t tenant_pages;
     struct mock_options mock; /* n_vocab and end_token are filled in */
@@ -27,6 +30,8 @@ struct token_table fixture_table(void);
 struct fixture_options fixture_defaults(void);
 /* A window in group 1; 0: none. */
 void mock_set_window(struct mock_options *mock, uint32_t w);
+/* A state, in one more group. */
+void mock_add_state(struct mock_options *mock, uint32_t grain);
 void fixture_open(struct fixture *f, const struct fixture_options *options);
 void fixture_close(struct fixture *f);
 
