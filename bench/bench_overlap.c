@@ -67,7 +67,7 @@ static double measure(bool is_async, uint32_t device_us, uint32_t mask_us)
                                 .fail_token = -1,
                                 .end_token = -1,
                                 .batch_cost_us = device_us,
-                                .async = is_async};
+                                .is_async = is_async};
     uint32_t length = PROMPT + STEPS + 64;
     struct engine_limits limits = {
         .n_pages = {STREAMS * length}, .max_rows = 256, .max_seqs = STREAMS, .max_length = length};

@@ -438,8 +438,8 @@ static void fail_all(struct scheduler *s, const struct error *err)
 void scheduler_recover(struct scheduler *s, const struct error *err)
 {
     struct error reason = *err;
-    log_error("the device was lost: %s; the cache is empty, and the engine opens again",
-              err->message);
+    log_warn("the device was lost: %s; the cache is empty, and the engine opens again",
+             err->message);
     s->is_lost = true;
     s->stats.n_lost++;
     while (s->n_running > 0) {

@@ -61,7 +61,9 @@ static void give_rows(const struct scheduler *s, struct sequence *seq, struct bu
 static bool has_pages(const struct scheduler *s, const struct sequence *seq)
 {
     for (uint32_t i = 0; i < s->cache.n_sides; i++)
-        if (side_is_window(&s->cache, i) && seq->sides[i].n_reserved <= seq->n_computed)
+        if (side_is_window(&s->cache, i) &&
+            seq->sides[i].n_reserved <
+                seq->n_computed + regions_least(&seq->regions, seq->n_computed))
             return false;
     return seq->n_reserved > seq->n_computed;
 }

@@ -83,14 +83,19 @@ static void reserve_to(struct scheduler *s, struct sequence *seq, uint32_t side,
     seq_window_take(seq, &s->cache, side, want);
 }
 
-/* Rows that a sequence is always able to compute next: a run of them, or the region that comes. */
-static uint32_t rows_ahead(const struct scheduler *s, const struct sequence *seq, uint32_t side)
+/* The rows that must be computed together next: one, or the region that comes. */
+static uint32_t next_rows(const struct sequence *seq)
 {
     const struct regions *r = &seq->regions;
-    uint32_t n = s->cache.sides[side].run, next = regions_find(r, seq->n_computed);
-    if (next < r->n && r->spans[next].first == seq->n_computed && r->spans[next].count > n)
-        n = r->spans[next].count;
-    return min_u32(n, seq->capacity - seq->n_computed);
+    uint32_t next = regions_find(r, seq->n_computed);
+    return next < r->n && r->spans[next].first == seq->n_computed ? r->spans[next].count : 1;
+}
+
+/* What a sequence may hold for rows to come; it takes so many at a time. */
+static uint32_t rows_ahead(const struct scheduler *s, const struct sequence *seq, uint32_t side)
+{
+    return min_u32(max_u32(s->cache.sides[side].run, next_rows(seq)),
+                   seq->capacity - seq->n_computed);
 }
 
 static void reserve_side(struct scheduler *s, uint32_t side)
@@ -100,12 +105,10 @@ static void reserve_side(struct scheduler *s, uint32_t side)
         seq_window_give_spare(s->running[i], &s->cache, side, rows_ahead(s, s->running[i], side));
     for (uint32_t i = 0; i < s->n_running; i++) {
         struct sequence *seq = s->running[i];
-        uint32_t ahead = rows_ahead(s, seq, side);
-        bool is_region = ahead > s->cache.sides[side].run;
-        uint32_t least = seq->n_computed + (is_region ? ahead : 1);
+        uint32_t least = seq->n_computed + next_rows(seq);
         if (seq->sides[side].n_reserved >= least || sequence_is_parked(seq))
             continue;
-        reserve_to(s, seq, side, seq->n_computed + ahead);
+        reserve_to(s, seq, side, seq->n_computed + rows_ahead(s, seq, side));
         assert(seq->sides[side].n_reserved >= least);
     }
 }

@@ -131,7 +131,8 @@ static void check_outputs(const struct model *m, uint64_t seed)
                 for (uint32_t i = begin; i < end; i++) {
                     /* Upwards, downwards, or here and there. */
                     uint32_t at = round % 3 == 0 ? i : round % 3 == 1 ? N - 1 - i : i * 7 % N;
-                    outputs[i] = output_to(&some[at], (uint32_t)hash_mix(seed++) % 16);
+                    uint32_t wants = round == 5 ? OUTPUT_BEST : (uint32_t)hash_mix(seed++) % 16;
+                    outputs[i] = output_to(&some[at], wants);
                     p.rows[i - begin].output = hash_mix(seed++) % 5 ? &outputs[i] : NULL;
                 }
                 compute(e, &p);

@@ -46,6 +46,10 @@ TEST(kv_groups, of_windows_and_shared_kv)
     CHECK_INT(g[1].kind, KV_WINDOW);
     CHECK_INT(kv_groups_join(g, 2), 1);
     CHECK_INT(g[0].n_layers, 2);
+    layers[3].window = 3; /* of what it reads from a layer that sees all */
+    kv_groups(&h, KV_F16, g);
+    CHECK_INT(g[0].window, 0);
+    CHECK_INT(kv_groups_join(g, 2), 1);
     CHECK_INT(g[0].page_bytes, 2 * (8 + 6) * 2 + 2 * (10 + 6) * 2);
     CHECK_INT(g[0].window, 0);
     CHECK_INT(g[1].n_layers + g[1].page_bytes + g[1].window, 0);

@@ -169,3 +169,75 @@ TEST(kv_sizes, gemma_3_27b)
     show(8192);
     show(32768);
 }
+
+/* ---- with a recurrent state ---- */
+
+/* Like Qwen3-Next: 12 full layers of 2 KV heads of 256, and a state of 72 MiB. */
+static const struct kv_group hybrid[KV_MAX_GROUPS] = {
+    {KV_FULL, 12, 12 * 2 * 2 * 256 * 2},
+    {.kind = KV_STATE, .n_layers = 36, .page_bytes = 72 << 20}};
+
+static const struct kv_use sixteen = {16, CHUNK, 0};
+
+TEST(kv_sizes, a_state_gets_a_quarter_of_the_bytes)
+{
+    const struct kv_tables tables = {{260, 25}};
+    uint32_t n[KV_MAX_GROUPS];
+    kv_split(64 * GIB, hybrid, 2, &tables, &sixteen, n);
+    CHECK_INT(n[1], 16 * GIB / ((72 << 20) + 25));
+    CHECK_INT(n[0], (64 * GIB - n[1] * ((uint64_t)(72 << 20) + 25)) / (24576 + 260));
+    CHECK_INT(n[2], 0);
+    for (uint64_t budget = 1; budget < 4096 * GIB; budget = budget * 3 / 2 + 1) {
+        kv_split(budget, hybrid, 2, &tables, &sixteen, n);
+        CHECK(n[1] <= n[0] && kv_all_bytes(hybrid, &tables, n) <= budget);
+        CHECK(n[1] >= 2 || budget / 2 < (uint64_t)(72 << 20) + 25 + 24576 + 260);
+    }
+    struct kv_bytes b = kv_conversation_bytes(hybrid, 2, 1000);
+    CHECK_INT(b.least, (uint64_t)1000 * 24576 + (72 << 20));
+    CHECK_INT(b.most, (uint64_t)1000 * 24576 + 2 * (72 << 20));
+    CHECK_INT(kv_running_pages(&hybrid[1], 3, 1000, CHUNK), 6);
+    CHECK_INT(kv_running_pages(&hybrid[0], 3, 1000, CHUNK), 3000);
+}
+
+/* Tiny states, and nothing else that keeps KV: positions take no more than their tables. */
+TEST(kv_sizes, a_model_of_states_alone)
+{
+    const struct kv_group groups[KV_MAX_GROUPS] = {
+        {KV_FULL}, {.kind = KV_STATE, .n_layers = 24, .page_bytes = 1 << 20}};
+    const struct kv_tables tables = {{200, 25}};
+    uint32_t n[KV_MAX_GROUPS];
+    kv_split(GIB, groups, 2, &tables, &sixteen, n);
+    CHECK_INT(n[1], 3 * GIB / 4 / ((1 << 20) + 25));
+    CHECK(n[0] > 1000 * n[1]);
+    const struct kv_group tiny[KV_MAX_GROUPS] = {{KV_FULL, 1, 64},
+                                                 {.kind = KV_STATE, .page_bytes = 4}};
+    kv_split(GIB, tiny, 2, &none, &sixteen, n);
+    CHECK(n[1] <= n[0]); /* never more copies than positions */
+    const struct kv_group windowed[KV_MAX_GROUPS] = {
+        {KV_FULL}, gemma[1], {.kind = KV_STATE, .page_bytes = 1 << 20}};
+    kv_split(GIB, windowed, 3, &tables, &sixteen, n);
+    CHECK_INT(n[2], GIB / 4 / (1 << 20)); /* windows keep KV, too */
+    CHECK_INT(kv_side_pages(&groups[1], 1 << 20, &sixteen), 1 << 12);
+    CHECK_INT(kv_side_pages(&groups[1], 1 << 10, &sixteen), 32);
+    CHECK_INT(kv_side_pages(&groups[1], 10, &sixteen), 10);
+}
+
+/* With windows beside it, the state has its share first and the rest is divided as ever. */
+TEST(kv_sizes, windows_and_a_state)
+{
+    const struct kv_group groups[KV_MAX_GROUPS] = {
+        gemma[0], gemma[1], {.kind = KV_STATE, .page_bytes = 50 << 20}};
+    uint32_t n[KV_MAX_GROUPS], without[KV_MAX_GROUPS];
+    for (uint64_t budget = GIB; budget < 512 * GIB; budget *= 2) {
+        kv_split(budget, groups, 3, &none, &sixteen, n);
+        CHECK_INT(n[2], budget / 4 / (50 << 20));
+        kv_split(budget - n[2] * (uint64_t)(50 << 20), gemma, 2, &none, &sixteen, without);
+        CHECK_INT(n[0], without[0]);
+        CHECK_INT(n[1], without[1]);
+    }
+    const struct kv_group two[KV_MAX_GROUPS] = {
+        gemma[0], gemma[1], {.kind = KV_WINDOW, .page_bytes = 1000, .window = 128}};
+    kv_split(GIB, two, 3, &none, &sixteen, n);
+    CHECK_INT(n[1], n[2]);
+    CHECK(kv_all_bytes(two, &none, n) <= GIB && n[1] >= 1024 + CHUNK);
+}

@@ -74,8 +74,6 @@ static void run_job(struct mock_engine *m, const struct job *job)
 {
     if (job->kind == JOB_BATCH) {
         m->result = compute_batch(m, job->batch, job->issued_ns, &m->error);
-        if (m->device_is_lost)
-            device_spoil_all(m);
         return;
     }
     if (m->device_is_lost) {
@@ -152,9 +150,7 @@ static bool takes_time(const struct mock_options *o)
 uint64_t device_issue(struct mock_engine *m, struct job job)
 {
     uint64_t n = atomic_load_explicit(&m->n_issued, memory_order_relaxed);
-    if (!m->has_thread)
-        run_jobs(m);
-    else if (n >= MAX_JOBS)
+    if (m->has_thread && n >= MAX_JOBS)
         device_wait(m, n + 1 - MAX_JOBS);
     job.issued_ns = m->has_thread && takes_time(&m->options) ? clock_now_ns() : 0;
     m->jobs[n % MAX_JOBS] = job;

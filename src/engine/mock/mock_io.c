@@ -139,8 +139,9 @@ static void deliver_due(struct mock_engine *m, uint64_t ticket, bool waits)
 {
     for (; m->next_delivery < m->last_ticket; m->next_delivery++) {
         struct mock_ticket *t = &m->tickets[(m->next_delivery + 1) % MAX_TICKETS];
-        bool must = waits && t->number <= ticket;
-        if (must)
+        if (waits && t->number > ticket)
+            return;
+        if (waits)
             device_wait(m, t->job);
         else if (!device_has_done(m, t->job) || (t->polls_left > 0 && t->polls_left-- > 0))
             return;

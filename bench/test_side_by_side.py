@@ -1,4 +1,5 @@
-"""bench/side_by_side.py: how it reads answers, and whole runs with radish in the part of its peer."""
+"""side_by_side.py: how it reads answers, and whole runs with radish in the part of its peer. RADISH_BUILD names the
+folder of the binaries (default build), RADISH_TEST_MODEL the model."""
 import json
 import os
 import re
@@ -11,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BUILD, MODEL
+import side_by_side
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench"))
-import side_by_side  # noqa: E402
-
+BUILD = os.environ.get("RADISH_BUILD", "build")
+MODEL = os.environ.get("RADISH_TEST_MODEL",
+                       os.path.expanduser("~/.cache/radish/SmolLM2-135M-Instruct.Q4_1.gguf"))
 TIMEOUT_S = 300
 needs_model = pytest.mark.skipif(not os.path.exists(MODEL), reason="the default model is not there")
 
@@ -108,7 +108,7 @@ def script(path, text):
 
 
 def run(*args):
-    done = subprocess.run([str(ROOT / "bench/side_by_side.py"), "--model", MODEL, "--radish", f"{BUILD}/radish",
+    done = subprocess.run([str(Path(side_by_side.__file__)), "--model", MODEL, "--radish", f"{BUILD}/radish",
                            "--repeats", "1", *args], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     return done.returncode, done.stdout, done.stderr
 
