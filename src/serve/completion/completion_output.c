@@ -120,6 +120,7 @@ bool stream_begin(struct completion *c)
     http_add_field(c->x, "Cache-Control", "no-cache");
     http_add_field(c->x, "X-Accel-Buffering", "no");
     http_stream_begin(c->x, o->writer->media_type);
+    o->sent_ns = clock_now_ns(); /* the head: silence begins here */
     for (uint32_t i = 0; i < c->running.n_choices; i++)
         answer_stream(&c->running.choices[i].answer, o->writer, o->stream);
     strbuf_clear(events);
