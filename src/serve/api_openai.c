@@ -34,7 +34,7 @@ void api_reply_error(struct http_exchange *x, const struct api_error *e)
     struct strbuf json = STRBUF_INIT;
     api_error_write(&json, e);
     http_note(x, "%s", e->message);
-    http_reply(x, e->status, "application/json", strbuf_str(&json), json.len);
+    http_reply(x, e->status, "application/json", strbuf_str(&json), json.failed ? 0 : json.len);
     strbuf_free(&json);
 }
 
@@ -383,20 +383,22 @@ static const struct route *route_of(const struct http_exchange *x, struct strbuf
 }
 
 /* Says why a request has no route, and returns -1. */
-static int refuse_route(struct http_exchange *x, const char *path, struct api_error *e)
+static int refuse_route(struct http_exchange *x, const struct strbuf *path, struct api_error *e)
 {
     const struct http_parser *p = http_request(x);
     char allow[MAX_ALLOW];
+    if (path->failed)
+        return api_error_set(e, 503, NULL, "there is no memory for this request; try again soon");
     if (p->method == HTTP_OTHER || p->method == HTTP_CONNECT || p->method == HTTP_TRACE)
         return api_error_set(e, 501, NULL, "the method %.40s is not known here",
                              http_parser_method(p));
-    allow_write(path, allow, sizeof allow);
+    allow_write(strbuf_str(path), allow, sizeof allow);
     if (!*allow)
         return api_error_set(e, 404, NULL,
                              "there is no %.200s here; chat is at /v1/chat/completions",
                              http_parser_target(p));
     http_add_field(x, "Allow", allow);
-    return api_error_set(e, 405, NULL, "%.200s takes %s, not %s", path, allow,
+    return api_error_set(e, 405, NULL, "%.200s takes %s, not %s", strbuf_str(path), allow,
                          http_parser_method(p));
 }
 
@@ -430,7 +432,7 @@ static void route_head(struct api *api, struct http_exchange *x)
     struct api_error e;
     const struct route *route = route_of(x, &path);
     bool posts = route && route->method == HTTP_POST;
-    if (check_requester(api, x, route, &e) || (!route && refuse_route(x, strbuf_str(&path), &e)) ||
+    if (check_requester(api, x, route, &e) || (!route && refuse_route(x, &path, &e)) ||
         (posts && (check_content_type(x, &e) || check_content_encoding(x, &e) ||
                    check_stopping(api, x, &e))))
         api_reply_error(x, &e);
@@ -466,7 +468,7 @@ static void on_request(void *context, struct http_exchange *x)
     struct api_error e;
     const struct route *route = route_of(x, &path);
     /* The server may have begun to stop while the body came. */
-    if ((!route && refuse_route(x, strbuf_str(&path), &e)) ||
+    if ((!route && refuse_route(x, &path, &e)) ||
         (route->method == HTTP_POST && check_stopping(api, x, &e)))
         api_reply_error(x, &e);
     else

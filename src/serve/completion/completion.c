@@ -100,7 +100,8 @@ static void completion_fail(struct completion *c, const struct api_error *e)
         struct strbuf json = STRBUF_INIT, event = STRBUF_INIT;
         api_error_write(&json, e);
         sse_error(&event, strbuf_str(&json));
-        http_stream_write(x, event.data, event.len);
+        if (!json.failed && !event.failed)
+            http_stream_write(x, event.data, event.len);
         answer_note(c);
         http_note(x, "failed: %s", e->message);
         http_stream_end(x);

@@ -131,7 +131,8 @@ static void stream_finish(struct completion *c)
         strbuf_free(&json);
     }
     sse_done(&events);
-    http_stream_write(c->x, events.data, events.len);
+    if (!events.failed) /* a stream without its end is seen to be cut off, a part of an event not */
+        http_stream_write(c->x, events.data, events.len);
     strbuf_free(&events);
     answer_note(c);
     http_stream_end(c->x);

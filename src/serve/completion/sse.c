@@ -141,6 +141,7 @@ void sse_member(const struct sse_encoder *e, struct strbuf *out, const struct st
     strbuf_adds(out, e->with_usage ? "],\"usage\":null," : "],");
     strbuf_add(out, member->data, member->len);
     strbuf_adds(out, "}" END);
+    out->failed |= member->failed;
 }
 
 void sse_error(struct strbuf *out, const char *error_json)
