@@ -5,8 +5,8 @@
 #   make test        every test; ends with "N passed, N failed"
 #   make unit        only the unit tests, with sanitizers (T=tree: those whose name contains it)
 #   make tsan        the unit tests of threads under ThreadSanitizer
-#   make soak        the cache against its model (address sanitizer), then a loaded server (thread
-#                    sanitizer), each for SOAK_SECONDS
+#   make soak        the cache against its model, for SOAK_SECONDS, then the scheduler on a mock engine,
+#                    for SOAK_STEPS (address sanitizer); then a loaded server (thread sanitizer)
 #   make bench       the benchmarks of bench/, and of the default model
 #   make fuzz        each fuzzer for FUZZ_SECONDS (clang)
 #   make mutants     N random faults in the cache, the scheduler and the server, one at a time: the
@@ -25,12 +25,16 @@ ARGS    ?=
 T       ?=
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 60
+SOAK_STEPS ?= 1000000
 SOAK_SEED ?=
 N       ?= 300
 SEED    ?= 1
 JOBS    ?= $(shell nproc)
 VERSION := 0.1.0
 Q       := $(if $(V),,@)
+
+# Flags from the environment, before ours are added.
+GIVEN_FLAGS := $(CPPFLAGS) $(CFLAGS)
 
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
 CFLAGS   += -std=c17 -D_GNU_SOURCE $(WARN) -ffp-contract=off -fno-math-errno -pthread -Isrc
@@ -64,8 +68,14 @@ ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
 %_amx.o:    CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mamx-tile -mamx-int8
 endif
 
+# Checks once, before anything is compiled, that the compiler and the libraries are there.
+PACKAGES := $(BUILD)/packages-for-$(notdir $(firstword $(CC)))
+$(PACKAGES):
+	@CC="$(CC)" tools/setup.sh check $(GIVEN_FLAGS)
+	@mkdir -p $(@D) && touch $@
+
 define flavour_rules
-$(BUILD)/$(1)/%.o: %.c
+$(BUILD)/$(1)/%.o: %.c | $(PACKAGES)
 	@mkdir -p $$(@D)
 	@echo "cc $$@"
 	$$(Q)$$(CC) $$(CFLAGS) -Itests/unit $$(FLAGS_$(1)) $$(CPPFLAGS) -c $$< -o $$@
@@ -92,7 +102,9 @@ $(BUILD)/unit-tsan: $(call objects,tsan,$(TEST_SRCS)) $(call library,tsan)
 	$(call link,tsan)
 $(BUILD)/unit-coverage: $(call objects,coverage,$(TEST_SRCS)) $(call library,coverage)
 	$(call link,coverage)
-$(BUILD)/soak: $(call objects,checked,tests/soak/soak.c $(wildcard tests/unit/cache_*.c) $(sort $(shell find src/cache src/base -name '*.c')))
+SOAK_SRCS := tests/soak/soak.c $(wildcard tests/unit/cache_*.c) tests/unit/sched_world.c tests/unit/mock_oracle.c \
+             $(sort $(shell find src/cache src/base src/sched src/engine -name '*.c' -not -path '*/cpu/*'))
+$(BUILD)/soak: $(call objects,checked,$(SOAK_SRCS))
 	$(call link,checked)
 $(BUILD)/bench_%: $(BUILD)/release/bench/bench_%.o $(call library,release)
 	$(call link,release)
@@ -124,6 +136,7 @@ tsan: $(BUILD)/unit-tsan
 # Both parts print what to repeat a failure with; the first one takes a seed: make soak SOAK_SEED=7.
 soak: $(BUILD)/soak $(BUILD)/radish-tsan
 	$(BUILD)/soak $(SOAK_SECONDS) $(SOAK_SEED)
+	$(BUILD)/soak --steps $(SOAK_STEPS) $(SOAK_SEED)
 	python3 tests/e2e/soak_server.py --radish $(BUILD)/radish-tsan --seconds $(SOAK_SECONDS)
 
 bench: $(BUILD)/radish $(BENCHES)

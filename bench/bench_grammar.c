@@ -363,7 +363,7 @@ int main(int argc, char **argv)
         printf("there is no model at %s; name one\n", model);
         return 0;
     }
-    if (gguf_open(&gguf, model, &err) != 0 || tokenizer_open(&t, &gguf, &err) != 0)
+    if (gguf_open(&gguf, model, &err) != 0 || tokenizer_open(&t, NULL, &gguf, &err) != 0)
         fail(err.message);
     const uint32_t sizes[] = {tokenizer_size(t), N_LARGE};
     for (int i = 0; i < 2; i++) {

@@ -118,7 +118,7 @@ static void vocabulary_run(const struct strbuf *pairs, const char *path)
     struct error err;
     size_t n_wrong = 0;
     struct grammar_vocabulary *v;
-    if (gguf_open(&gguf, path, &err) || tokenizer_open(&t, &gguf, &err) ||
+    if (gguf_open(&gguf, path, &err) || tokenizer_open(&t, NULL, &gguf, &err) ||
         token_vocabulary_open(&v, t, &err))
         fail(err.message);
     const char *line = strbuf_str(pairs), *end = line + pairs->len;

@@ -85,13 +85,14 @@ static void take_pages(struct page_pool *pool, uint32_t *out, uint32_t n)
 
 static void call_one(struct bench *b, int call, uint32_t i)
 {
+    struct tree_match m = {0};
     enum match_kind kind;
     uint32_t claimed;
     switch (call) {
-    case PEEK: lengths[i] = prefix_tree_peek(b->tree, 0, texts[i], LENGTH); break;
+    case PEEK: lengths[i] = prefix_tree_match(b->tree, 0, texts[i], LENGTH).length; break;
     case ACQUIRE:
-        held[i] = prefix_tree_acquire(b->tree, 0, texts[i], LENGTH, ++b->now_ns, &lengths[i],
-                                      &kind);
+        held[i] = prefix_tree_acquire(b->tree, 0, texts[i], LENGTH, ++b->now_ns, &m, &kind);
+        lengths[i] = m.length;
         break;
     case INSERT:
         held[i] = prefix_tree_insert(b->tree, held[i], texts[i] + lengths[i], pages[i], NULL,

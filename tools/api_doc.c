@@ -3,9 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "serve/api/api.h"
 #include "serve/request/fields.h"
-#include "serve/request/query_params.h"
+#include "serve/routes.h"
 
 static const char *const scope_titles[FIELD_SCOPES] = {
     [SCOPE_REQUEST] = "Fields of a chat completion",
@@ -291,7 +290,7 @@ static void cache_print(void)
 int main(void)
 {
     printf("# The API\n\n"
-           "<!-- Made by `make docs` from the tables in src/serve/api_openai.c and\n"
+           "<!-- Made by `make docs` from the tables in src/serve/routes.c and\n"
            "     src/serve/request/fields.c. -->\n\n");
     routes_print();
     printf(

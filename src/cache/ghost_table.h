@@ -17,7 +17,8 @@
 struct ghost {
     uint64_t digest;
     uint64_t gone_ns, last_used_ns;
-    uint64_t why; /* enum miss_reason */
+    uint32_t why;  /* enum miss_reason */
+    uint32_t side; /* MISS_WINDOW: for whose pages */
 };
 
 struct ghost_table;

@@ -64,16 +64,21 @@ static uint32_t home_of(const struct image_table *t, const struct image_key *key
     return (uint32_t)hash_pair(word, key->owner) & t->mask;
 }
 
-static bool same_key(const struct image_key *a, const struct image_key *b)
+static bool is_image(const struct image *x, const struct image_key *key,
+                     const struct image_shape *shape)
 {
-    return a->owner == b->owner && memcmp(a->sha256, b->sha256, sizeof a->sha256) == 0;
+    return x->key.owner == key->owner && x->shape.length == shape->length &&
+           x->shape.position_span == shape->position_span &&
+           x->shape.grid_rows == shape->grid_rows && x->shape.grid_cols == shape->grid_cols &&
+           memcmp(x->key.sha256, key->sha256, sizeof key->sha256) == 0;
 }
 
-/* The slot of the key, or the empty one where it would go. */
-static uint32_t slot_of(const struct image_table *t, const struct image_key *key)
+/* The image's slot, or the empty one where it would go. */
+static uint32_t slot_of(const struct image_table *t, const struct image_key *key,
+                        const struct image_shape *shape)
 {
     uint32_t at = home_of(t, key);
-    while (t->slots[at] && !same_key(&t->images[t->slots[at] - 1].key, key))
+    while (t->slots[at] && !is_image(&t->images[t->slots[at] - 1], key, shape))
         at = (at + 1) & t->mask;
     return at;
 }
@@ -81,13 +86,10 @@ static uint32_t slot_of(const struct image_table *t, const struct image_key *key
 uint32_t image_table_intern(struct image_table *t, const struct image_key *key,
                             const struct image_shape *shape)
 {
-    assert(shape->length > 0 && shape->length <= CACHE_MAX_IMAGE_LENGTH);
-    uint32_t *slot = &t->slots[slot_of(t, key)];
+    if (shape->length == 0 || shape->length > CACHE_MAX_IMAGE_LENGTH)
+        return IMAGE_NONE;
+    uint32_t *slot = &t->slots[slot_of(t, key, shape)];
     if (*slot) {
-        const struct image_shape *known = &t->images[*slot - 1].shape;
-        assert(known->length == shape->length && known->position_span == shape->position_span);
-        assert(known->grid_rows == shape->grid_rows && known->grid_cols == shape->grid_cols);
-        (void)known;
         image_table_hold(t, *slot - 1);
         return *slot - 1;
     }
@@ -130,7 +132,7 @@ void image_table_release(struct image_table *t, uint32_t image)
     struct image *x = &t->images[image];
     if (--x->references > 0)
         return;
-    remove_slot(t, slot_of(t, &x->key));
+    remove_slot(t, slot_of(t, &x->key, &x->shape));
     x->next_unused = t->unused;
     t->unused = image;
     t->count--;

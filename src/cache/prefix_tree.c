@@ -7,7 +7,7 @@
  *   - a match that ends inside a node splits it before it is touched, so that only what was used
  *     is marked as used;
  *   - nodes become one again where stamps, locks and pins are equal and no end is kept
- *     (tree_window.c), and only there. After every operation no such pair is left, so the number
+ *     (tree_ends.c), and only there. After every operation no such pair is left, so the number
  *     of nodes is the least there can be.
  *
  * What a newcomer gets wrong: making room for a node evicts, and may evict what lies beyond a match
@@ -22,13 +22,13 @@
 #include "base/huge_pages.h"
 #include "cache/tree_node.h"
 
-uint32_t prefix_tree_page_bytes(bool has_window)
+uint32_t prefix_tree_page_bytes(uint32_t n_sides)
 {
     const struct prefix_tree *t = NULL;
     size_t bytes = sizeof *t->nodes + sizeof *t->spaces + RECENCY_LISTS * sizeof *t->heaps->items +
                    EDGE_MOST_BYTES + 1; /* for its bits */
-    return (uint32_t)(has_window ? bytes + sizeof *t->window.page + sizeof *t->window.nodes
-                                 : bytes);
+    size_t side = sizeof *t->sides->page + sizeof *t->sides->nodes;
+    return (uint32_t)(bytes + n_sides * side + (n_sides ? sizeof *t->ends.nodes : 0));
 }
 
 static int tree_allocate(struct prefix_tree *t, uint32_t n_pages, struct error *err)
@@ -62,11 +62,12 @@ int prefix_tree_open(struct prefix_tree **out, const struct prefix_tree_options 
     t->max_nodes = options->max_nodes;
     t->max_pinned = options->max_pinned;
     if (tree_allocate(t, t->pool->n_pages, err) != 0 ||
-        (options->window_pool && window_open(t, options->window_pool, options->window, err) != 0)) {
+        (options->n_sides > 0 && (sides_open(t, options, err) != 0 || ends_open(t, err) != 0))) {
         prefix_tree_close(t);
         return -1;
     }
     t->nodes[NODE_NONE] = (struct tree_node){.first = PAGE_NONE, .last = PAGE_NONE};
+    t->version = 1; /* a match of zeros is of none */
     *out = t;
     return 0;
 }
@@ -76,19 +77,20 @@ void prefix_tree_close(struct prefix_tree *t)
     if (!t)
         return;
     for (node_id node = 1; node <= t->n_made; node++) {
+        if (t->nodes[node].length > 0)
+            sides_forget(t, node, 0, MISS_CLEARED);
         uint32_t page = t->nodes[node].last;
         for (uint32_t n = t->nodes[node].length; n > 0; n--) {
             uint64_t token = t->pool->token[page];
             if (cache_token_image_begun(token) == 1)
                 image_table_release(t->images, cache_token_image_index(token));
-            if (tree_has_window(t))
-                window_forget(t, node, (struct page_run){page, 1});
             t->pool->n_owned--;
             page_pool_give(t->pool, (struct page_run){page, 1});
             page = t->pool->prev[page];
         }
     }
-    window_close(t);
+    sides_close(t);
+    ends_close(t);
     edge_table_close(&t->edges);
     ghost_table_close(t->ghosts);
     for (int i = 0; i < RECENCY_LISTS; i++)
@@ -101,13 +103,13 @@ void prefix_tree_close(struct prefix_tree *t)
 }
 
 /* A match that ended inside an image ends before it. Nodes hold images whole. */
-static void leave_image(const struct prefix_tree *t, struct match *m, uint32_t begun)
+static void leave_image(const struct prefix_tree *t, struct tree_end *m, uint32_t begun)
 {
     const struct tree_node *x = &t->nodes[m->node];
     m->length -= begun;
     m->beyond += begun;
     if (m->beyond == x->length) {
-        *m = (struct match){x->parent, t->nodes[x->parent].last, 0, m->length};
+        *m = (struct tree_end){x->parent, t->nodes[x->parent].last, 0, m->length};
         return;
     }
     for (; begun > 0; begun--)
@@ -139,10 +141,10 @@ static uint32_t node_compare(const struct page_pool *pool, const struct tree_nod
     return same;
 }
 
-struct match tree_walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
-                       uint32_t n)
+struct tree_end tree_walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
+                          uint32_t n)
 {
-    struct match m = {.node = from, .page = t->nodes[from].last};
+    struct tree_end m = {.node = from, .page = t->nodes[from].last};
     while (m.length < n && m.beyond == 0) {
         node_id child = edge_table_find(&t->edges, m.node, tokens[m.length]);
         if (child == NODE_NONE)
@@ -158,18 +160,20 @@ struct match tree_walk(const struct prefix_tree *t, node_id from, const uint64_t
     return m;
 }
 
-struct match tree_find(const struct prefix_tree *t, node_id root, const uint64_t *tokens,
-                       uint32_t n)
+struct tree_match tree_find(const struct prefix_tree *t, node_id root, const uint64_t *tokens,
+                            uint32_t n)
 {
-    struct match m = tree_walk(t, root, tokens, n);
-    return tree_has_window(t) ? window_resume(t, m) : m;
+    struct tree_end m = tree_walk(t, root, tokens, n);
+    struct tree_end end = tree_has_sides(t) ? sides_resume(t, m) : m;
+    return (struct tree_match){end.length, m.length, end, m, root, t->version};
 }
 
-uint32_t prefix_tree_peek(const struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
-                          uint32_t n)
+struct tree_match prefix_tree_match(const struct prefix_tree *t, uint64_t ns,
+                                    const uint64_t *tokens, uint32_t n)
 {
     node_id root = edge_table_find(&t->edges, NODE_NONE, ns);
-    return root == NODE_NONE ? 0 : tree_find(t, root, tokens, n).length;
+    return root == NODE_NONE ? (struct tree_match){.version = t->version}
+                             : tree_find(t, root, tokens, n);
 }
 
 /* Touches a path that is locked, and so in no list. */
@@ -198,15 +202,15 @@ static bool can_grow(const struct prefix_tree *t, node_id node, node_id from)
 {
     const struct tree_node *x = &t->nodes[node];
     return node_is_leaf(t, node) && x->pins == 0 && x->locks == (node == from ? 1u : 0u) &&
-           !window_keeps_end(t, node);
+           !end_is_kept(t, node);
 }
 
 /* Whether a sequence that goes on from a node's end parts there from others, who may be gone. */
 static bool is_fork(const struct prefix_tree *t, node_id node)
 {
     const struct tree_node *x = &t->nodes[node];
-    return tree_has_window(t) && !node_is_root(t, node) && !x->gone &&
-           (x->first_child != NODE_NONE || window_keeps_end(t, node));
+    return tree_has_sides(t) && !node_is_root(t, node) && !x->gone &&
+           (x->first_child != NODE_NONE || end_is_kept(t, node));
 }
 
 /* What an operation on a path of tokens is about. */
@@ -222,7 +226,7 @@ struct query {
 /* Evicts until there are nodes enough to split at the match and, if the query adds, to go on from
  * there. When the oldest node is the one that the match ends in, what lies beyond the match is the
  * very oldest: it goes, and no split is needed. Nodes that become one may move the match. */
-static bool make_room(struct prefix_tree *t, const struct query *q, struct match *m)
+static bool make_room(struct prefix_tree *t, const struct query *q, struct tree_end *m)
 {
     for (;;) {
         uint32_t need = m->beyond ? 1u + q->adds : q->adds && !can_grow(t, m->node, q->from);
@@ -237,18 +241,18 @@ static bool make_room(struct prefix_tree *t, const struct query *q, struct match
             leaf_free(t, oldest, oldest == m->node ? m->beyond : UINT32_MAX, MISS_EVICTED,
                       q->now_ns);
         *m = tree_walk(t, q->from, q->tokens, q->n);
-        if (q->resumes && tree_has_window(t))
-            *m = window_resume(t, *m);
+        if (q->resumes && tree_has_sides(t))
+            *m = sides_resume(t, *m);
     }
 }
 
 /* The node that ends at the match, split off if need be. */
-static node_id match_end(struct prefix_tree *t, const struct match *m)
+static node_id match_end(struct prefix_tree *t, const struct tree_end *m)
 {
     return m->beyond ? node_split(t, m->node, m->page, m->beyond) : m->node;
 }
 
-static enum match_kind match_classify(const struct prefix_tree *t, const struct match *m,
+static enum match_kind match_classify(const struct prefix_tree *t, const struct tree_end *m,
                                       uint32_t n)
 {
     if (m->length == 0)
@@ -258,12 +262,9 @@ static enum match_kind match_classify(const struct prefix_tree *t, const struct 
     return m->length == n ? MATCH_SUPERSEQUENCE : MATCH_COMMON;
 }
 
-/* The namespace's root, made if need be; NODE_NONE when there is no node for it. */
+/* A root for a namespace that has none; NODE_NONE when there is no node for it. */
 static node_id take_root(struct prefix_tree *t, uint64_t ns, uint64_t now_ns)
 {
-    node_id root = edge_table_find(&t->edges, NODE_NONE, ns);
-    if (root != NODE_NONE)
-        return root;
     while (tree_unused_nodes(t) == 0) {
         node_id oldest = tree_oldest(t);
         if (oldest == NODE_NONE)
@@ -274,7 +275,7 @@ static node_id take_root(struct prefix_tree *t, uint64_t ns, uint64_t now_ns)
 }
 
 /* The node that ends at the longest match, split off if need be and locked; `*m` is the match. */
-static node_id lock_match(struct prefix_tree *t, const struct query *q, struct match *m)
+static node_id lock_match(struct prefix_tree *t, const struct query *q, struct tree_end *m)
 {
     if (!make_room(t, q, m))
         return NODE_NONE;
@@ -284,22 +285,26 @@ static node_id lock_match(struct prefix_tree *t, const struct query *q, struct m
 }
 
 node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens, uint32_t n,
-                            uint64_t now_ns, uint32_t *length, enum match_kind *kind)
+                            uint64_t now_ns, struct tree_match *m, enum match_kind *kind)
 {
-    node_id root = take_root(t, ns, now_ns);
-    if (root == NODE_NONE)
-        return NODE_NONE;
-    struct query q = {root, tokens, n, false, true, now_ns};
-    struct match m = tree_find(t, root, tokens, n);
-    enum match_kind found = match_classify(t, &m, n);
-    node_id node = lock_match(t, &q, &m);
+    if (m->version != t->version)
+        *m = prefix_tree_match(t, ns, tokens, n);
+    if (m->root == NODE_NONE) {
+        m->root = m->end.node = take_root(t, ns, now_ns);
+        m->end.page = PAGE_NONE;
+        if (m->root == NODE_NONE)
+            return NODE_NONE;
+    }
+    struct query q = {m->root, tokens, n, false, true, now_ns};
+    enum match_kind found = match_classify(t, &m->end, n);
+    node_id node = lock_match(t, &q, &m->end);
     if (node == NODE_NONE)
         return NODE_NONE;
-    for (node_id x = node; m.length > 0 && x != NODE_NONE; x = t->nodes[x].parent)
+    m->length = m->end.length;
+    for (node_id x = node; m->length > 0 && x != NODE_NONE; x = t->nodes[x].parent)
         t->nodes[x].hits++;
     touch_path(t, node, now_ns);
     *kind = found;
-    *length = m.length;
     return node;
 }
 
@@ -310,17 +315,17 @@ node_id prefix_tree_lock_path(struct prefix_tree *t, uint64_t ns, const uint64_t
     if (root == NODE_NONE)
         return NODE_NONE;
     struct query q = {root, tokens, n, false, false, now_ns};
-    struct match m = tree_walk(t, root, tokens, n);
+    struct tree_end m = tree_walk(t, root, tokens, n);
     return m.length > 0 ? lock_match(t, &q, &m) : NODE_NONE;
 }
 
 node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *tokens,
-                           const uint32_t *pages, uint32_t *window_pages, uint32_t n,
+                           const uint32_t *pages, uint32_t *const side_pages[], uint32_t n,
                            uint64_t now_ns, uint32_t *claimed)
 {
     assert(node != NODE_NONE && t->nodes[node].locks > 0);
     assert(n == 0 || cache_token_is_whole(tokens[n - 1]));
-    struct match m = tree_walk(t, node, tokens, n);
+    struct tree_end m = tree_walk(t, node, tokens, n);
     struct query q = {node, tokens, n, m.length < n, false, now_ns};
     if (!make_room(t, &q, &m))
         return NODE_NONE;
@@ -328,15 +333,16 @@ node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *
     bool grows = m.beyond == 0 && can_grow(t, m.node, node);
     node_id end = match_end(t, &m);
     lock_path(t, end, node);
-    if (tree_has_window(t))
-        window_adopt(t, node, end, window_pages);
+    if (tree_has_sides(t))
+        sides_adopt(t, node, end, side_pages);
     if (rest > 0) {
         if (!grows && is_fork(t, end))
-            window_keep_end(t, end);
+            end_keep(t, end);
         if (!grows)
             end = node_make_leaf(t, end, tokens[m.length]);
-        node_append(t, end, tokens + m.length, pages + m.length,
-                    window_pages ? window_pages + m.length : NULL, rest);
+        node_append(t, end, tokens + m.length, pages + m.length, rest);
+        if (tree_has_sides(t))
+            sides_append(t, end, pages + m.length, side_pages, m.length, rest);
     }
     touch_path(t, end, now_ns);
     space_keep_cap(t, t->nodes[end].space, now_ns);
@@ -433,10 +439,4 @@ uint32_t prefix_tree_depth(const struct prefix_tree *t, node_id node)
 const struct tree_stats *prefix_tree_stats(const struct prefix_tree *t)
 {
     return &t->stats;
-}
-
-void prefix_tree_keep_end(struct prefix_tree *t, node_id node)
-{
-    if (!node_is_root(t, node) && !t->nodes[node].gone && t->window.nodes[node].n_forks == 0)
-        window_keep_end(t, node);
 }

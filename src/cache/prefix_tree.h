@@ -27,14 +27,18 @@
  * root to this node's end"; that stays true when the node is split, because the lower half keeps
  * its index. Owned by the scheduler's thread.
  *
- * Layers that see a window of W positions keep their KV in a second pool. A position of the tree
- * has a page there, or none any more:
+ * A page of `pool` stands for a position. What some layers keep of it lies in side groups, each
+ * with a pool of its own, where a position has a page or none:
  *
- *   pages          [0][1][2][3][4][5][6][7][8]      to go on behind position 8 with W = 4 takes the
- *   window pages    -  -  -  5  9  -  7  2  3       window pages of 6, 7 and 8; behind 4 nothing
- *                                                   can go on, but the pages stay for what follows
+ *   pages          [0][1][2][3][4][5][6][7][8]      window of W = 4: going on after position 8
+ * takes window pages    -  -  -  5  9  -  7  2  3       the pages of 6, 7 and 8; nothing can go on
+ * after 4, but its pages serve positions after it state copies    -  -  -  0  -  -  -  -  1 state:
+ * a sequence can go on after 3 and after 8
  *
- * So a match ends at a resume point: where the W - 1 positions before it all have window pages. */
+ * A side is described by one number: `before`, how many positions up to the last one must all have
+ * its pages (or as many as there are from the root). A window of W has before = W - 1. A state has
+ * before = 1, and pages at few positions. A position where this holds in every side is a resume
+ * point, and so is the root. A match ends at the deepest resume point. */
 
 typedef uint32_t node_id;
 #define NODE_NONE 0 /* no node; real ones start at 1 */
@@ -44,7 +48,13 @@ typedef uint32_t node_id;
  * longer one. Else COMMON: both go on, differently. */
 enum match_kind { MATCH_MISS, MATCH_COMMON, MATCH_SUPERSEQUENCE, MATCH_PREFIX, MATCH_KINDS };
 
-enum { TREE_DEPTH_BUCKETS = 24, TREE_MAX_PAGES = (1 << 29) - 1 };
+enum { TREE_MAX_SIDES = 2, TREE_DEPTH_BUCKETS = 24, TREE_MAX_PAGES = (1 << 29) - 1 };
+
+/* Pages of a side group that went: from inside nodes, because such pages were needed; with evicted
+ * positions, or because nothing else was left; with expired and with cleared positions. */
+struct side_stats {
+    uint64_t evicted_interior, evicted_tails, expired, cleared;
+};
 
 /* Pages and nodes that went: for want of room, of age, cleared. What was invalid counts as cleared,
  * whoever freed it. */
@@ -58,9 +68,7 @@ struct tree_stats {
     uint32_t n_pins;
     uint32_t n_invalid; /* pages that can be found no more, but are not free yet */
     uint32_t n_entries; /* pages where a stored sequence ended when it was unlocked */
-    /* Window pages that went: for want of such from the inside of nodes; with positions that were
-     * evicted, or when nothing else was left; and with positions that expired or were cleared. */
-    uint64_t evicted_interior, evicted_tails, expired_window, cleared_window;
+    struct side_stats sides[TREE_MAX_SIDES];
     /* Entries whose depth in tokens has so many binary digits; the last one takes what is deeper.
      */
     uint32_t entries_by_depth[TREE_DEPTH_BUCKETS];
@@ -68,42 +76,65 @@ struct tree_stats {
 
 struct prefix_tree;
 
+struct tree_side_options {
+    struct page_pool *pool;
+    uint32_t before; /* positions that it takes to go on: W - 1 for a window, 1 for a state */
+};
+
 struct prefix_tree_options {
     struct page_pool *pool;     /* of TREE_MAX_PAGES at most: a node counts no further */
     struct image_table *images; /* held while the tree has their positions; NULL: there are none */
     uint32_t max_nodes;
-    uint32_t max_pinned;           /* pages */
-    struct page_pool *window_pool; /* NULL: no layer has a window, and window pages are NULL */
-    uint32_t window;               /* W: positions that a row sees there, itself among them */
+    uint32_t max_pinned; /* pages */
+    struct tree_side_options sides[TREE_MAX_SIDES];
+    uint32_t n_sides;
 };
 
 /* Memory that a tree with a node for every page takes for each of them; at most, once all have been
  * in use. Its pools' is not in it. */
-uint32_t prefix_tree_page_bytes(bool has_window);
+uint32_t prefix_tree_page_bytes(uint32_t n_sides);
 
 int prefix_tree_open(struct prefix_tree **out, const struct prefix_tree_options *options,
                      struct error *err);
 void prefix_tree_close(struct prefix_tree *t); /* gives every page back */
 
-/* How many of the `n` tokens are cached in the namespace, which ends where a sequence may be cut,
- * never inside an image, and can be gone on with. Changes nothing. */
-uint32_t prefix_tree_peek(const struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
-                          uint32_t n);
+/* The tree's own: where a walk down it ended. */
+struct tree_end {
+    node_id node;    /* the deepest node that the tokens enter */
+    uint32_t page;   /* its last page that they match */
+    uint32_t beyond; /* its positions behind that page */
+    uint32_t length; /* tokens matched on the walk */
+};
 
-/* Finds the longest cached prefix of the tokens, splits a node if it ends inside one, touches the
- * path, counts a hit on it and locks it. Returns the node that ends there (the namespace's root,
- * made if need be, when nothing matches) and its depth in tokens; NODE_NONE when there are no nodes
- * left, even after eviction. */
+/* What a lookup found. It serves prefix_tree_acquire and prefix_tree_explain for the same query.
+ * They look up again if the tree has changed since; one of all zeros is always looked up again. */
+struct tree_match {
+    uint32_t length; /* tokens up to the deepest resume point, where a sequence may be cut */
+    uint32_t walked; /* tokens that the tree has, whether or not a sequence can go on after them */
+    struct tree_end end, walked_end;
+    node_id root;
+    uint64_t version; /* of the tree */
+};
+
+/* How much of the `n` tokens is cached in the namespace. Ends where a sequence may be cut, never
+ * inside an image. Changes nothing. */
+struct tree_match prefix_tree_match(const struct prefix_tree *t, uint64_t ns,
+                                    const uint64_t *tokens, uint32_t n);
+
+/* Locks the longest cached prefix of the tokens: splits a node if it ends inside one, touches the
+ * path and counts a hit on it. `m` is what prefix_tree_match said, and then what was locked.
+ * Returns the node that ends there (the namespace's root, made if need be, when nothing matches);
+ * NODE_NONE when there are no nodes left, even after eviction. */
 node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens, uint32_t n,
-                            uint64_t now_ns, uint32_t *length, enum match_kind *kind);
+                            uint64_t now_ns, struct tree_match *m, enum match_kind *kind);
 
-/* Locks what is cached of the tokens, even where it cannot be gone on with: to
- * withdraw it. NODE_NONE: there is nothing, or no node to end there. */
+/* Locks what is cached of the tokens, resume point or not: to withdraw it. NODE_NONE: there is
+ * nothing, or no node to end there. */
 node_id prefix_tree_lock_path(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
                               uint32_t n, uint64_t now_ns);
 
-/* In a tree with window pages: what it takes to go on behind a locked node's end is kept as if
- * sequences had parted there (tree_window.c). */
+/* In a tree with sides: what it takes to go on after a locked node's end is kept as if sequences
+ * had parted there (tree_ends.c). */
 void prefix_tree_keep_end(struct prefix_tree *t, node_id node);
 
 /* Lays the runs of positions [0, depth of node) into `out`, at most `max`; returns how many
@@ -111,9 +142,10 @@ void prefix_tree_keep_end(struct prefix_tree *t, node_id node);
 uint32_t prefix_tree_pages(const struct prefix_tree *t, node_id node, struct page_run *out,
                            uint32_t max);
 
-/* The window pages of the last `n` positions up to a locked node's end, in order; PAGE_NONE where
- * there is none any more. */
-void prefix_tree_window_pages(const struct prefix_tree *t, node_id node, uint32_t n, uint32_t *out);
+/* A side's pages of the last `n` positions up to a locked node's end, in order; PAGE_NONE where
+ * there is none. */
+void prefix_tree_side_pages(const struct prefix_tree *t, uint32_t side, node_id node, uint32_t n,
+                            uint32_t *out);
 
 /* Adds `n` computed positions behind a locked node: their tokens, and their pages (private to the
  * caller). The last token must be whole (cache_token_is_whole). Positions that the tree already has
@@ -121,11 +153,12 @@ void prefix_tree_window_pages(const struct prefix_tree *t, node_id node, uint32_
  * `node` to the returned node, which ends at the last of the `n`. A leaf that only the caller locks
  * grows in place. NODE_NONE: no nodes left, nothing changed, the lock stays.
  *
- * Their window pages may be PAGE_NONE where the caller had to do without. All of them are the
- * tree's from here on: those of positions that have one already are given back to the pool, and
- * what the tree has is written in their place. So afterwards `window_pages` is what it has. */
+ * `side_pages` has an array of `n` pages for each side (NULL: there are no sides), PAGE_NONE where
+ * a position has none. All of these pages are the tree's from here on: those of positions that have
+ * one already are given back to the pool, and what the tree has is written in their place. So the
+ * arrays then say what the tree has. */
 node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *tokens,
-                           const uint32_t *pages, uint32_t *window_pages, uint32_t n,
+                           const uint32_t *pages, uint32_t *const side_pages[], uint32_t n,
                            uint64_t now_ns, uint32_t *claimed);
 
 /* One more lock on a node that is locked already; one unlock; each on the whole path. An underflow
@@ -148,25 +181,24 @@ bool prefix_tree_pin(struct prefix_tree *t, node_id node, uint64_t until_ns);
  * recently used first, then pinned ones. A text leaf is trimmed from its end, images go whole. */
 uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages, uint32_t max_nodes,
                            uint64_t now_ns);
-/* For window pages, `n_pages` of them if that many can be freed. Interior ones are those that no
- * one needs to go on at a node's end: all but the last W of a node, and some to spare. They go
- * without their positions, of locked nodes too, least recently used nodes first, the first
+/* For pages of a side, `n_pages` of them if that many can be freed. Interior ones are not needed to
+ * go on at a node's end: all but those of its last `before` + 1 positions, and some to spare. They
+ * go without their positions, from locked nodes too: least recently used nodes first, and the first
  * positions of each first. */
-uint32_t prefix_tree_evict_interior(struct prefix_tree *t, uint32_t n_pages, uint64_t now_ns);
+uint32_t prefix_tree_evict_interior(struct prefix_tree *t, uint32_t side, uint32_t n_pages,
+                                    uint64_t now_ns);
 
-/* What the holder of a lock still needs: window pages of the last `n` positions of the node. */
-struct window_need {
+/* What the holder of a lock still needs: a side's pages of the last `n` positions of the node. */
+struct side_need {
     node_id node;
     uint32_t n;
 };
 /* When no interior ones are left: whole leaves, in the order of prefix_tree_evict. Without its last
- * window pages nothing of a leaf can be gone on with, and its other pages would be held for no one.
- * Among them, in the order of use, what is kept to go on from where sequences parted before: as if
- * each parting were a leaf, used when a sequence last went on from there.
- * Then those of locked nodes, except what is needed: `needs` has every lock. */
-uint32_t prefix_tree_evict_tails(struct prefix_tree *t, uint32_t n_pages,
-                                 const struct window_need *needs, uint32_t n_needs,
-                                 uint64_t now_ns);
+ * pages in a side nothing can go on inside a leaf, and its other pages would be kept in vain. Ends
+ * where sequences parted age with them: as if each were a leaf, last used when a sequence last went
+ * on from there. Then pages of locked nodes, except what is needed: `needs` has every lock. */
+uint32_t prefix_tree_evict_tails(struct prefix_tree *t, uint32_t side, uint32_t n_pages,
+                                 const struct side_need *needs, uint32_t n_needs, uint64_t now_ns);
 /* What was last used before `before_ns`, and is not pinned. Ends pins whose time is over. */
 uint32_t prefix_tree_expire(struct prefix_tree *t, uint64_t before_ns, uint32_t max_nodes,
                             uint64_t now_ns);
@@ -197,7 +229,7 @@ enum miss_reason {
     MISS_EXPIRED,    /* it was here: nobody used it for too long */
     MISS_CLEARED,    /* it was here: cleared, invalidated or withdrawn */
     MISS_NAMESPACE,  /* it is here, in another namespace */
-    MISS_WINDOW,     /* its window pages were needed; or it went with them */
+    MISS_WINDOW,     /* its pages of a side group were needed; or it went with them */
 };
 
 enum { MISS_MAX_TOKENS = 8 };
@@ -211,12 +243,14 @@ struct miss {
     uint32_t ns_length;
     uint64_t tokens[MISS_MAX_TOKENS]; /* DIVERGED: how the most recently used path goes on */
     uint32_t n_tokens;
+    uint32_t side; /* WINDOW: whose pages are missing */
 };
 
-/* Changes nothing. `others`: also looks whether another namespace has more. What has gone is
- * remembered for a while only, and the earlier time where it went twice. */
+/* `m`: what prefix_tree_match said of the query. Changes nothing. `others`: also looks whether
+ * another namespace has more. What has gone is remembered for a while only, and the earlier time
+ * where it went twice. */
 void prefix_tree_explain(const struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
-                         uint32_t n, bool others, struct miss *out);
+                         uint32_t n, const struct tree_match *m, bool others, struct miss *out);
 
 enum { ENTRY_PREVIEW = 12, ENTRY_MAX_CHILDREN = 256 };
 
@@ -225,11 +259,11 @@ struct tree_entry {
     uint64_t ns;
     uint32_t depth, length; /* tokens up to its end, and of its own */
     uint32_t hits, locks, pins;
-    uint32_t n_children;            /* ENTRY_MAX_CHILDREN: so many or more */
-    uint32_t n_images;              /* in its own part */
-    uint32_t n_window;              /* window pages of its own part */
-    uint64_t created_ns, used_ns;   /* created: to about a second */
-    uint64_t tokens[ENTRY_PREVIEW]; /* its first ones */
+    uint32_t n_children;             /* ENTRY_MAX_CHILDREN: so many or more */
+    uint32_t n_images;               /* in its own part */
+    uint32_t n_side[TREE_MAX_SIDES]; /* pages of the sides in its own part */
+    uint64_t created_ns, used_ns;    /* created: to about a second */
+    uint64_t tokens[ENTRY_PREVIEW];  /* its first ones */
     uint32_t n_tokens;
     uint64_t last; /* and its last one; 0 of a root */
 };
@@ -251,7 +285,7 @@ enum { PRESSURE_EVENTS = 16, PRESSURE_NODES = 4 };
 
 struct pressure_event {
     uint64_t at_ns;
-    bool of_window;                  /* window pages were wanted, and are what `freed` counts */
+    uint32_t group; /* whose pages were wanted, and are what `freed` counts: 0, or 1 + a side */
     uint32_t wanted, freed, n_nodes; /* pages, pages, nodes that went or were trimmed */
     struct {
         uint64_t digest; /* of the tokens up to its end: the same in every event about it */

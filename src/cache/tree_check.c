@@ -11,7 +11,7 @@
 struct recount {
     uint32_t n_nodes, n_edges, n_listed[RECENCY_LISTS];
     uint32_t n_pages, n_evictable, n_pinned, n_gone, n_invalid, n_images, n_entries;
-    uint32_t n_window, n_windowed; /* window pages, and nodes that have any */
+    uint32_t n_side[TREE_MAX_SIDES], n_sided[TREE_MAX_SIDES]; /* pages, and nodes that have any */
     uint32_t entries_by_depth[TREE_DEPTH_BUCKETS];
 };
 
@@ -49,30 +49,41 @@ static bool check_page(const struct prefix_tree *t, node_id node, uint32_t page,
     return true;
 }
 
-/* A node's window pages are those of its positions, in their order, and all of them. */
-static bool check_window(const struct prefix_tree *t, node_id node, struct recount *count)
+/* A node's pages in a side are those of its positions, in their order, and all of them. */
+static bool check_side(const struct prefix_tree *t, uint32_t side, node_id node,
+                       struct recount *count)
 {
-    const struct page_pool *pool = t->window.pool;
-    const struct node_window *w = &t->window.nodes[node];
+    const struct tree_side *s = &t->sides[side];
+    const struct page_pool *pool = s->pool;
+    const struct node_side *y = &s->nodes[node];
     const struct tree_node *x = &t->nodes[node];
-    uint32_t next = w->first, before = PAGE_NONE, n = 0, n_gaps = 0;
+    uint32_t next = y->first, before = PAGE_NONE, n = 0, n_gaps = 0;
     uint32_t page = x->first, position = x->depth - x->length + 1;
     for (uint32_t i = 0; i < x->length; i++, page = t->pool->next[page]) {
-        uint32_t own = t->window.page[page];
+        uint32_t own = s->page[page];
         if (own == PAGE_NONE)
             continue;
         EXPECT(own == next && own < pool->n_pages && !page_pool_is_free(pool, own), node);
-        EXPECT(window_owner(t, own) == page && window_position(t, own) == position + i, node);
+        EXPECT(side_owner(s, own) == page && side_position(s, own) == position + i, node);
         EXPECT(pool->prev[own] == before, node);
-        n_gaps += n > 0 && window_position(t, before) + 1 != position + i;
+        n_gaps += n > 0 && side_position(s, before) + 1 != position + i;
         before = own;
         next = pool->next[own];
         n++;
     }
-    EXPECT(next == PAGE_NONE && w->last == before, node);
-    EXPECT(w->n == n && w->n_gaps == n_gaps && w->guard == 0, node);
-    count->n_window += n;
-    count->n_windowed += n > 0;
+    EXPECT(next == PAGE_NONE && y->last == before, node);
+    EXPECT(y->n == n && y->n_gaps == n_gaps, node);
+    count->n_side[side] += n;
+    count->n_sided[side] += n > 0;
+    return true;
+}
+
+static bool check_sides(const struct prefix_tree *t, node_id node, struct recount *count)
+{
+    for (uint32_t i = 0; i < t->n_sides; i++)
+        if (!check_side(t, i, node, count))
+            return false;
+    EXPECT(!tree_has_sides(t) || t->ends.nodes[node].guard == 0, node);
     return true;
 }
 
@@ -138,7 +149,7 @@ static bool check_node(const struct prefix_tree *t, node_id node, uint32_t space
         EXPECT(x->locks > 0 || x->first_child != NODE_NONE, node);
         EXPECT(x->cut == !is_valid, node);
     } else {
-        if (!check_chain(t, node, count) || (tree_has_window(t) && !check_window(t, node, count)))
+        if (!check_chain(t, node, count) || !check_sides(t, node, count))
             return false;
         EXPECT(parent->stamp >= x->stamp, node);
         EXPECT(!x->gone || x->locks > 0, node);
@@ -216,8 +227,10 @@ static bool check_space(const struct prefix_tree *t, node_id root, struct recoun
     total->n_pinned += count.n_pinned;
     total->n_invalid += count.n_invalid;
     total->n_images += count.n_images;
-    total->n_window += count.n_window;
-    total->n_windowed += count.n_windowed;
+    for (uint32_t i = 0; i < t->n_sides; i++) {
+        total->n_side[i] += count.n_side[i];
+        total->n_sided[i] += count.n_sided[i];
+    }
     total->n_entries += count.n_entries;
     for (uint32_t i = 0; i < TREE_DEPTH_BUCKETS; i++)
         total->entries_by_depth[i] += count.entries_by_depth[i];
@@ -229,46 +242,53 @@ static bool check_space(const struct prefix_tree *t, node_id root, struct recoun
     return true;
 }
 
-/* Every node that has window pages is in their list, in the order of use; those that were passed
+/* Every node that has pages of a side is in its list, in the order of use; those that were passed
  * have no interior ones. */
-static bool check_window_list(const struct prefix_tree *t, const struct recount *count)
+static bool check_side_list(const struct prefix_tree *t, uint32_t side, const struct recount *count)
 {
-    const struct tree_window *w = &t->window;
+    const struct tree_side *s = &t->sides[side];
     uint32_t n = 0;
-    bool passed = w->next != NODE_NONE;
+    bool passed = s->next != NODE_NONE;
     node_id older = NODE_NONE;
-    for (node_id node = w->oldest; node != NODE_NONE; older = node, node = w->nodes[node].newer) {
+    for (node_id node = s->oldest; node != NODE_NONE; older = node, node = s->nodes[node].newer) {
         const struct tree_node *x = &t->nodes[node], *o = &t->nodes[older];
-        EXPECT(++n <= count->n_windowed && w->nodes[node].n > 0, node);
-        EXPECT(w->nodes[node].older == older, node);
+        EXPECT(++n <= count->n_sided[side] && s->nodes[node].n > 0, node);
+        EXPECT(s->nodes[node].older == older, node);
         EXPECT(older == NODE_NONE || o->stamp < x->stamp ||
                    (o->stamp == x->stamp && o->depth > x->depth),
                node);
-        passed &= node != w->next;
-        EXPECT((w->next != NODE_NONE && !passed) ||
-                   (uint64_t)window_position(t, w->nodes[node].first) + w->tail > x->depth,
+        passed &= node != s->next;
+        EXPECT((s->next != NODE_NONE && !passed) ||
+                   (uint64_t)side_position(s, s->nodes[node].first) + s->tail > x->depth,
                node);
     }
-    EXPECT(n == count->n_windowed && w->newest == older && !passed, older);
-    EXPECT(count->n_window == w->pool->n_owned, NODE_NONE);
+    EXPECT(n == count->n_sided[side] && s->newest == older && !passed, older);
+    EXPECT(count->n_side[side] == s->pool->n_owned, NODE_NONE);
+    return true;
+}
+
+static bool check_side_lists(const struct prefix_tree *t, const struct recount *count)
+{
+    for (uint32_t i = 0; i < t->n_sides; i++)
+        if (!check_side_list(t, i, count))
+            return false;
     return true;
 }
 
 /* Kept ends are those of nodes in use, in the order of when they were last gone on from. */
 static bool check_ends(const struct prefix_tree *t)
 {
-    const struct tree_window *w = &t->window;
+    const struct tree_ends *e = &t->ends;
     uint32_t n = 0;
     node_id older = NODE_NONE;
-    for (node_id end = w->oldest_end; end != NODE_NONE;
-         older = end, end = w->nodes[end].newer_end) {
-        const struct node_window *x = &w->nodes[end];
+    for (node_id end = e->oldest; end != NODE_NONE; older = end, end = e->nodes[end].newer) {
+        const struct node_end *x = &e->nodes[end];
         EXPECT(++n <= t->stats.n_nodes && end <= t->n_made, end);
         EXPECT(t->nodes[end].length > 0 && !t->nodes[end].gone && x->n_forks > 0, end);
-        EXPECT(x->older_end == older && x->forked <= t->now, end);
-        EXPECT(older == NODE_NONE || w->nodes[older].forked <= x->forked, end);
+        EXPECT(x->older == older && x->forked <= t->now, end);
+        EXPECT(older == NODE_NONE || e->nodes[older].forked <= x->forked, end);
     }
-    EXPECT(w->newest_end == older, older);
+    EXPECT(e->newest == older, older);
     return true;
 }
 
@@ -343,6 +363,5 @@ bool prefix_tree_check(const struct prefix_tree *t)
     }
     EXPECT(n_unused + count.n_nodes == t->n_made && t->n_made <= t->max_nodes, NODE_NONE);
     EXPECT(n_roots == t->stats.n_namespaces && n_invalid == t->n_invalid_spaces, NODE_NONE);
-    return check_totals(t, &count) &&
-           (!tree_has_window(t) || (check_window_list(t, &count) && check_ends(t)));
+    return check_totals(t, &count) && check_side_lists(t, &count) && check_ends(t);
 }

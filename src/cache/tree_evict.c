@@ -31,10 +31,10 @@ static uint32_t whole_cut(const struct prefix_tree *t, node_id leaf, uint32_t ne
         uint64_t token = t->pool->token[page_before(t, leaf, need)];
         need += cache_token_is_whole(token) ? 0 : cache_token_image_begun(token);
     }
-    if (!tree_has_window(t) || need >= x->length)
+    if (!tree_has_sides(t) || need >= x->length)
         return need;
-    struct match m = {leaf, page_before(t, leaf, need), need, x->depth - need};
-    m = window_resume(t, m);
+    struct tree_end m = {leaf, page_before(t, leaf, need), need, x->depth - need};
+    m = sides_resume(t, m);
     return m.node == leaf ? m.beyond : x->length;
 }
 
@@ -72,12 +72,13 @@ static void read_ahead(struct prefix_tree *t, node_id leaf)
         edge_table_prefetch(&t->edges, x->parent, pool->token[x->first]);
 }
 
-uint32_t leaf_free(struct prefix_tree *t, node_id leaf, uint32_t need, enum miss_reason why,
-                   uint64_t now_ns)
+/* leaf_free; `side` is whose pages are wanted, where it goes for those. */
+static uint32_t leaf_free_for(struct prefix_tree *t, node_id leaf, uint32_t need,
+                              enum miss_reason why, uint32_t side, uint64_t now_ns)
 {
     /* What was invalid was cleared, whoever frees it. */
     struct going going = {node_is_invalid(t, leaf) ? MISS_CLEARED : why, now_ns,
-                          t->nodes[leaf].stamp};
+                          t->nodes[leaf].stamp, side};
     read_ahead(t, leaf);
     if (t->nodes[leaf].pins > 0)
         pins_end_at(t, leaf, now_ns);
@@ -94,6 +95,12 @@ uint32_t leaf_free(struct prefix_tree *t, node_id leaf, uint32_t need, enum miss
     return n;
 }
 
+uint32_t leaf_free(struct prefix_tree *t, node_id leaf, uint32_t need, enum miss_reason why,
+                   uint64_t now_ns)
+{
+    return leaf_free_for(t, leaf, need, why, 0, now_ns);
+}
+
 /* ---- eviction, and what is told of it ---- */
 
 /* Frees from a leaf, and notes it in the event. */
@@ -102,10 +109,11 @@ static void evict_leaf(struct prefix_tree *t, struct pressure_event *e, node_id 
     const struct tree_node *x = &t->nodes[leaf];
     uint64_t digest = t->pool->digest[x->last], used_ns = x->stamp;
     uint32_t depth = x->depth, hits = x->hits, freed;
-    if (e->of_window) {
-        freed = t->window.pool->n_owned;
-        leaf_free(t, leaf, UINT32_MAX, MISS_WINDOW, e->at_ns);
-        freed -= t->window.pool->n_owned;
+    if (e->group > 0) {
+        const struct page_pool *pool = t->sides[e->group - 1].pool;
+        freed = pool->n_owned;
+        leaf_free_for(t, leaf, UINT32_MAX, MISS_WINDOW, e->group - 1, e->at_ns);
+        freed -= pool->n_owned;
     } else {
         freed = leaf_free(t, leaf, e->wanted - e->freed, MISS_EVICTED, e->at_ns);
     }
@@ -120,21 +128,23 @@ static void evict_leaf(struct prefix_tree *t, struct pressure_event *e, node_id 
     e->freed += freed;
 }
 
-static uint32_t evict(struct prefix_tree *t, uint32_t n_pages, bool of_window, uint32_t max_nodes,
+/* Of a group: 0, or 1 + a side. */
+static uint32_t evict(struct prefix_tree *t, uint32_t group, uint32_t n_pages, uint32_t max_nodes,
                       uint64_t now_ns)
 {
     struct pressure_event *e = &t->events[t->n_events % PRESSURE_EVENTS];
+    const struct page_pool *pool = group ? t->sides[group - 1].pool : t->pool;
     node_id oldest = tree_oldest(t);
     if (n_pages == 0 || max_nodes == 0 || oldest == NODE_NONE)
         return 0;
     e->at_ns = now_ns;
-    e->of_window = of_window;
+    e->group = group;
     e->wanted = n_pages;
     e->freed = e->n_nodes = 0;
     for (; e->freed < n_pages && e->n_nodes < max_nodes && oldest; oldest = tree_oldest(t)) {
-        uint32_t n_owned = of_window ? t->window.pool->n_owned : 0;
-        if (of_window && window_age_end(t, oldest))
-            e->freed += n_owned - t->window.pool->n_owned;
+        uint32_t n_owned = pool->n_owned;
+        if (group > 0 && end_age(t, oldest))
+            e->freed += n_owned - pool->n_owned;
         else
             evict_leaf(t, e, oldest);
     }
@@ -145,12 +155,12 @@ static uint32_t evict(struct prefix_tree *t, uint32_t n_pages, bool of_window, u
 uint32_t prefix_tree_evict(struct prefix_tree *t, uint32_t n_pages, uint32_t max_nodes,
                            uint64_t now_ns)
 {
-    return evict(t, n_pages, false, max_nodes, now_ns);
+    return evict(t, 0, n_pages, max_nodes, now_ns);
 }
 
-uint32_t evict_leaves(struct prefix_tree *t, uint32_t n_window_pages, uint64_t now_ns)
+uint32_t evict_leaves(struct prefix_tree *t, uint32_t side, uint32_t n_pages, uint64_t now_ns)
 {
-    return evict(t, n_window_pages, true, UINT32_MAX, now_ns);
+    return evict(t, 1 + side, n_pages, UINT32_MAX, now_ns);
 }
 
 uint32_t prefix_tree_events(const struct prefix_tree *t, struct pressure_event *out, uint32_t max)
@@ -158,8 +168,8 @@ uint32_t prefix_tree_events(const struct prefix_tree *t, struct pressure_event *
     uint32_t n = 0;
     for (; n < max && n < PRESSURE_EVENTS && n < t->n_events; n++) {
         const struct pressure_event *e = &t->events[(t->n_events - 1 - n) % PRESSURE_EVENTS];
-        out[n] = (struct pressure_event){e->at_ns, e->of_window, e->wanted,
-                                         e->freed, e->n_nodes,   {{0}}};
+        out[n] = (struct pressure_event){e->at_ns, e->group,   e->wanted,
+                                         e->freed, e->n_nodes, {{0}}};
         for (uint32_t i = 0; i < e->n_nodes && i < PRESSURE_NODES; i++)
             out[n].nodes[i] = e->nodes[i];
     }

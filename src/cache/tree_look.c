@@ -37,10 +37,11 @@ static void describe(const struct prefix_tree *t, node_id node, struct tree_entr
         .pins = x->pins,
         .n_children = count_children(t, node),
         .n_images = count_images(t, node),
-        .n_window = tree_has_window(t) ? t->window.nodes[node].n : 0,
         .created_ns = (uint64_t)x->created << NODE_CREATED_SHIFT,
         .used_ns = x->stamp,
     };
+    for (uint32_t i = 0; i < t->n_sides; i++)
+        out->n_side[i] = t->sides[i].nodes[node].n;
     uint32_t page = x->first;
     for (; out->n_tokens < ENTRY_PREVIEW && out->n_tokens < x->length; page = t->pool->next[page])
         out->tokens[out->n_tokens++] = t->pool->token[page];
@@ -102,6 +103,7 @@ static bool explain_ghost(const struct prefix_tree *t, uint64_t digest, const ui
             continue;
         if (out->gone_length == 0) {
             out->reason = (enum miss_reason)ghost->why;
+            out->side = ghost->side;
             out->gone_ns = ghost->gone_ns;
             out->last_used_ns = ghost->last_used_ns;
         }
@@ -110,15 +112,21 @@ static bool explain_ghost(const struct prefix_tree *t, uint64_t digest, const ui
     return out->gone_length > 0;
 }
 
-/* More of it is here, but cannot be gone on with. */
-static bool explain_window(const struct prefix_tree *t, const struct match *walked,
-                           struct miss *out)
+/* More of it is here, but cannot be gone on with: the side is told that ends first. */
+static bool explain_sides(const struct prefix_tree *t, const struct tree_match *m, struct miss *out)
 {
-    if (walked->length == out->position)
+    if (m->walked == m->length)
         return false;
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = 0; i < t->n_sides; i++) {
+        uint32_t length = side_resume(t, i, m->walked_end).length;
+        if (length < least)
+            out->side = i;
+        least = length < least ? length : least;
+    }
     out->reason = MISS_WINDOW;
-    out->last_used_ns = t->nodes[walked->node].stamp;
-    out->gone_length = walked->length - out->position;
+    out->last_used_ns = t->nodes[m->walked_end.node].stamp;
+    out->gone_length = m->walked - m->length;
     return true;
 }
 
@@ -133,11 +141,11 @@ static bool explain_invalid(const struct prefix_tree *t, uint64_t ns, const uint
         const struct tree_space *space = &t->spaces[t->nodes[root].space];
         if (space->is_valid || space->ns != ns)
             continue;
-        struct match m = tree_find(t, root, tokens, n);
+        struct tree_match m = tree_find(t, root, tokens, n);
         if (m.length > out->position) {
             out->reason = MISS_CLEARED;
             out->gone_ns = space->invalid_ns;
-            out->last_used_ns = t->nodes[m.node].stamp;
+            out->last_used_ns = t->nodes[m.end.node].stamp;
             out->gone_length = m.length - out->position;
             return true;
         }
@@ -165,7 +173,8 @@ static bool explain_other(const struct prefix_tree *t, const uint64_t *tokens, u
 
 /* How the tree goes on where the match ended: the rest of its node, then always the child that was
  * used last. */
-static void explain_divergence(const struct prefix_tree *t, const struct match *m, struct miss *out)
+static void explain_divergence(const struct prefix_tree *t, const struct tree_end *m,
+                               struct miss *out)
 {
     node_id node = m->node;
     uint32_t page = m->beyond ? t->pool->next[m->page] : PAGE_NONE;
@@ -185,27 +194,21 @@ static void explain_divergence(const struct prefix_tree *t, const struct match *
 }
 
 void prefix_tree_explain(const struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
-                         uint32_t n, bool others, struct miss *out)
+                         uint32_t n, const struct tree_match *match, bool others, struct miss *out)
 {
+    struct tree_match m = *match;
+    if (m.version != t->version)
+        m = prefix_tree_match(t, ns, tokens, n);
     /* An image that is not there as a whole cannot be asked for. */
     while (n > 0 && !cache_token_is_whole(tokens[n - 1]))
         n--;
-    node_id root = edge_table_find(&t->edges, NODE_NONE, ns);
-    struct match m = {.node = NODE_NONE}, walked = m;
-    uint64_t digest = space_digest(ns);
-    if (root != NODE_NONE) {
-        walked = tree_walk(t, root, tokens, n);
-        m = tree_has_window(t) ? window_resume(t, walked) : walked;
-    }
-    if (m.length > 0)
-        digest = t->pool->digest[m.page];
+    uint64_t digest = m.length > 0 ? t->pool->digest[m.end.page] : space_digest(ns);
     *out = (struct miss){.reason = MISS_NONE, .position = m.length};
-    if (m.length == n || explain_window(t, &walked, out) ||
-        explain_ghost(t, digest, tokens, n, out) || explain_invalid(t, ns, tokens, n, out) ||
-        (others && explain_other(t, tokens, n, out)))
+    if (m.length == n || explain_sides(t, &m, out) || explain_ghost(t, digest, tokens, n, out) ||
+        explain_invalid(t, ns, tokens, n, out) || (others && explain_other(t, tokens, n, out)))
         return;
-    if (root != NODE_NONE)
-        explain_divergence(t, &m, out);
+    if (m.root != NODE_NONE)
+        explain_divergence(t, &m.end, out);
     else
         out->reason = MISS_NEVER_SEEN;
 }

@@ -60,8 +60,9 @@ static node_id node_take(struct prefix_tree *t)
         node = ++t->n_made;
     t->stats.n_nodes++;
     t->nodes[node] = (struct tree_node){.first = PAGE_NONE, .last = PAGE_NONE};
-    if (tree_has_window(t))
-        window_begin_node(t, node);
+    t->version++;
+    if (tree_has_sides(t))
+        sides_begin_node(t, node);
     return node;
 }
 
@@ -69,6 +70,7 @@ static void node_drop(struct prefix_tree *t, node_id node)
 {
     t->nodes[node] = (struct tree_node){.parent = t->unused};
     t->unused = node;
+    t->version++;
     t->stats.n_nodes--;
 }
 
@@ -153,20 +155,8 @@ void node_set_end(struct prefix_tree *t, node_id leaf)
         page_mark_end(t, x->last, x->depth, true);
 }
 
-/* The window pages of positions that were put at the end of a leaf, behind `depth`. */
-static void append_window(struct prefix_tree *t, node_id leaf, uint32_t depth,
-                          const uint32_t *pages, const uint32_t *window_pages, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        t->window.page[pages[i]] = PAGE_NONE;
-        if (window_pages[i] != PAGE_NONE)
-            window_add(t, leaf, t->window.nodes[leaf].last, pages[i], depth + i + 1,
-                       window_pages[i]);
-    }
-}
-
 void node_append(struct prefix_tree *t, node_id leaf, const uint64_t *tokens, const uint32_t *pages,
-                 const uint32_t *window_pages, uint32_t n)
+                 uint32_t n)
 {
     struct page_pool *pool = t->pool;
     struct tree_node *x = &t->nodes[leaf];
@@ -194,8 +184,7 @@ void node_append(struct prefix_tree *t, node_id leaf, const uint64_t *tokens, co
         }
         x->last = page;
     }
-    if (tree_has_window(t))
-        append_window(t, leaf, x->depth, pages, window_pages, n);
+    t->version++;
     x->length += n;
     x->depth += n;
     count_pages(t, x, n);
@@ -224,14 +213,15 @@ node_id node_split(struct prefix_tree *t, node_id low, uint32_t page, uint32_t b
     edge_table_put(&t->edges, up, pool->token[l->first], low);
     if (l->locks == 0)
         recency_follow(t, up, low);
-    if (tree_has_window(t))
-        window_split(t, up, low, page);
+    if (tree_has_sides(t))
+        sides_split(t, up, low, page);
     return up;
 }
 
 void leave_ghost(struct prefix_tree *t, uint64_t digest, const struct going *going)
 {
-    ghost_table_add(t->ghosts, &(struct ghost){digest, going->now_ns, going->used_ns, going->why});
+    ghost_table_add(
+        t->ghosts, &(struct ghost){digest, going->now_ns, going->used_ns, going->why, going->side});
 }
 
 /* The last page of a run where a stored sequence ended, or PAGE_NONE. */
@@ -288,14 +278,6 @@ static struct page_run last_run(const struct page_pool *pool, const struct tree_
     return run;
 }
 
-/* Where window pages are counted that go for that reason. */
-static uint64_t *window_counter(struct prefix_tree *t, enum miss_reason why)
-{
-    return why == MISS_CLEARED   ? &t->stats.cleared_window
-           : why == MISS_EXPIRED ? &t->stats.expired_window
-                                 : &t->stats.evicted_tails;
-}
-
 /* Gives the last `n` pages of a node back. The first of them leaves a ghost. */
 static void chain_give(struct prefix_tree *t, node_id node, uint32_t n, const struct going *going)
 {
@@ -303,11 +285,12 @@ static void chain_give(struct prefix_tree *t, node_id node, uint32_t n, const st
     struct tree_node *x = &t->nodes[node];
     uint32_t node_end = x->last;
     count_pages(t, x, -(int64_t)n);
+    t->version++;
+    if (tree_has_sides(t))
+        sides_forget(t, node, x->depth - n, going->why);
     while (n > 0) {
         struct page_run run = last_run(pool, x, n);
         run_forget(t, x, run, node_end, going);
-        if (tree_has_window(t))
-            *window_counter(t, going->why) += window_forget(t, node, run);
         n -= run.count;
         x->length -= run.count;
         x->depth -= run.count;
@@ -347,8 +330,8 @@ void node_trim(struct prefix_tree *t, node_id leaf, uint32_t n, const struct goi
     assert(node_is_leaf(t, leaf) && t->nodes[leaf].locks == 0 && t->nodes[leaf].pins == 0);
     assert(n < t->nodes[leaf].length);
     count_going(t, n, 0, going);
-    if (tree_has_window(t))
-        window_forget_end(t, leaf);
+    if (tree_has_sides(t))
+        end_forget(t, leaf);
     chain_give(t, leaf, n, going);
     t->stats.n_evictable -= n;
 }
@@ -365,8 +348,8 @@ uint32_t node_remove(struct prefix_tree *t, node_id leaf, const struct going *go
     if (!x->cut)
         edge_table_remove(&t->edges, parent, t->pool->token[x->first]);
     child_unlink(t, leaf);
-    if (tree_has_window(t))
-        window_forget_end(t, leaf);
+    if (tree_has_sides(t))
+        end_forget(t, leaf);
     chain_give(t, leaf, n, going);
     node_drop(t, leaf);
     if (node_is_root(t, parent))
@@ -382,7 +365,7 @@ bool node_coalesce(struct prefix_tree *t, node_id parent)
     struct tree_node *c = &t->nodes[child];
     if (node_is_root(t, parent) || child == NODE_NONE || c->next_sibling != NODE_NONE ||
         p->locks != c->locks || p->pins != c->pins || p->stamp != c->stamp || p->gone != c->gone ||
-        window_keeps_end(t, parent))
+        end_is_kept(t, parent))
         return false;
     if (!c->cut)
         edge_table_remove(&t->edges, parent, pool->token[c->first]);
@@ -398,8 +381,8 @@ bool node_coalesce(struct prefix_tree *t, node_id parent)
         edge_table_put(&t->edges, c->parent, pool->token[c->first], child);
     if (p->locks == 0)
         recency_unfollow(t, parent);
-    if (tree_has_window(t))
-        window_coalesce(t, parent, child);
+    if (tree_has_sides(t))
+        sides_coalesce(t, parent, child);
     node_drop(t, parent);
     return true;
 }
@@ -415,8 +398,8 @@ void node_touch(struct prefix_tree *t, node_id node)
 {
     struct tree_node *x = &t->nodes[node];
     x->stamp = t->now;
-    if (tree_has_window(t))
-        window_touch(t, node);
+    if (tree_has_sides(t))
+        sides_touch(t, node);
     if (x->prev_sibling == NODE_NONE)
         return;
     child_unlink(t, node);

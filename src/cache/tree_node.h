@@ -82,42 +82,51 @@ struct tree_pin {
     node_id node;
 };
 
-/* What a node has of the second group: a chain of window pages in the order of their positions, in
- * which some may be missing.
+/* What a node has of a side: a chain of its pages in the order of their positions, in which some
+ * may be missing.
  *
  *   node        p p p p p p p p p p p p p p p p p p p p        length 20, depth d
  *   its chain         w w w w       w w w w w w w w w          n 13, one gap
  *                     └─ interior ─┘└── d - tail ─► d ┘        what goes first is `first`
  *
  * Nodes with such pages, locked or not, are in one list in the order of their use: by stamp, and a
- * child before its parent.
- *
- * Where a sequence goes on from a node's end beside others, that end is kept: the node stays one of
- * its own, with its tail, even when only one of them is left. */
-struct node_window {
-    uint32_t first, last; /* in the second pool, or PAGE_NONE */
+ * child before its parent. */
+struct node_side {
+    uint32_t first, last; /* in the side's pool, or PAGE_NONE */
     uint32_t n;
     uint32_t n_gaps; /* neighbours in the chain that are none as positions */
     node_id older, newer;
-    uint32_t guard; /* of its last positions, how many must stay; 0 but during an eviction */
-
-    uint32_t
-        n_forks; /* the end is kept: so many went on from it, halved as time goes; 0: it is not */
-    node_id older_end, newer_end; /* neighbours in the list of kept ends */
-    uint64_t forked;              /* the stamp of the last of them, or when it was halved */
 };
 
-/* The second pool keeps `position << 32 | page` of a window page as its token, where the position
- * counts from 1, and the chains in its links. */
-struct tree_window {
-    struct page_pool *pool; /* NULL: there is no second group */
-    uint32_t size;          /* W */
-    uint32_t tail;          /* the last positions of a node that are not interior */
-    uint32_t *page;         /* [n_pages] of each position's page: its window page, or PAGE_NONE */
-    struct node_window *nodes; /* [max_nodes + 1] */
+/* The side's pool keeps `position << 32 | page` of each page as its token, where the position
+ * counts from 1 and the page is the one in group 0. The chains are in its links. */
+struct tree_side {
+    struct page_pool *pool;
+    uint32_t before;         /* see prefix_tree.h */
+    uint32_t tail;           /* the last positions of a node that are not interior */
+    uint32_t *page;          /* [n_pages] of each position's page: its page here, or PAGE_NONE */
+    struct node_side *nodes; /* [max_nodes + 1] */
     node_id oldest, newest;
     node_id next; /* the oldest that may have interior pages: those before it have none */
-    node_id oldest_end, newest_end; /* of the kept ends, by when they were last gone on from */
+    /* The last node that lost interior pages, as it was then; of those before it they have gone. */
+    uint64_t passed_stamp;
+    uint32_t passed_depth;
+};
+
+/* Where a sequence goes on from a node's end beside others, that end is kept: the node stays one of
+ * its own, with its tails, even when only one of them is left. */
+struct node_end {
+    uint64_t forked;      /* the stamp of the last that went on, or when it was halved */
+    uint32_t n_forks;     /* so many went on from it, halved as time goes; 0: it is not kept */
+    node_id older, newer; /* neighbours in the list of kept ends */
+    uint32_t guard; /* of the node's last positions, how many must stay in the side that pages are
+                     * evicted from; 0 at any other time */
+};
+
+/* The kept ends, by when they were last gone on from. Without sides there are none. */
+struct tree_ends {
+    struct node_end *nodes; /* [max_nodes + 1] */
+    node_id oldest, newest;
 };
 
 /* The nodes that are likely to go next, in a ring. */
@@ -129,8 +138,8 @@ struct reading {
 struct prefix_tree {
     struct page_pool *pool;
     struct image_table *images;
-    struct tree_node *nodes;   /* [max_nodes + 1], each on a cache line of its own */
-    struct tree_window window; /* near: each touch looks whether there is one */
+    struct tree_node *nodes; /* [max_nodes + 1], each on a cache line of its own */
+    uint32_t n_sides;        /* near: each touch looks whether there are any */
     uint32_t max_nodes;
     uint32_t n_made; /* nodes above this were never used, and their memory never touched */
     node_id unused;  /* those that were used and are no more */
@@ -140,6 +149,9 @@ struct prefix_tree {
     uint64_t *end_map;  /* a bit a page: a stored sequence ended here, whatever follows by now */
     uint64_t *seen_map; /* a bit a page, for prefix_tree_check alone */
     struct edge_table edges;
+    struct tree_side sides[TREE_MAX_SIDES];
+    struct tree_ends ends;
+    uint64_t version;  /* counts whatever may move a match: see prefix_tree_match */
     uint64_t now;      /* the stamp given last; never goes back, whatever the caller's clock does */
     uint32_t n_images; /* first positions of images in the tree, each of which holds its image */
     struct tree_pin pins[TREE_MAX_PINS]; /* stats.n_pins of them, in the order of their making */
@@ -154,21 +166,17 @@ struct prefix_tree {
 
 /* Why and when pages go. */
 struct going {
-    enum miss_reason why;     /* EVICTED, EXPIRED, CLEARED */
+    enum miss_reason why;     /* EVICTED, EXPIRED, CLEARED, WINDOW */
     uint64_t now_ns, used_ns; /* now, and when they were used last */
-};
-
-/* Where a walk down the tree ended. */
-struct match {
-    node_id node;    /* the deepest node that the tokens enter */
-    uint32_t page;   /* its last page that they match */
-    uint32_t beyond; /* its positions behind that page */
-    uint32_t length; /* tokens matched on the walk */
+    uint32_t side;            /* WINDOW: for whose pages */
 };
 
 /* Follows the tokens down from a node's end; ends where a sequence may be cut. */
-struct match tree_walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
-                       uint32_t n);
+struct tree_end tree_walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
+                          uint32_t n);
+/* Walks from a root, and back up to a resume point. */
+struct tree_match tree_find(const struct prefix_tree *t, node_id root, const uint64_t *tokens,
+                            uint32_t n);
 
 static inline bool node_is_root(const struct prefix_tree *t, node_id node)
 {
@@ -232,7 +240,7 @@ node_id node_make_root(struct prefix_tree *t, uint64_t ns);
 node_id node_make_leaf(struct prefix_tree *t, node_id parent, uint64_t first_token);
 /* Puts pages at the end of a locked leaf; they are the tree's from here on. */
 void node_append(struct prefix_tree *t, node_id leaf, const uint64_t *tokens, const uint32_t *pages,
-                 const uint32_t *window_pages, uint32_t n);
+                 uint32_t n);
 /* Marks the end of a leaf as that of a stored sequence. */
 void node_set_end(struct prefix_tree *t, node_id leaf);
 /* Cuts a node before its last `beyond` positions, behind `page`. Needs an unused node. The lower
@@ -265,57 +273,60 @@ void path_coalesce(struct prefix_tree *t, node_id node);
  * many would end inside an image or where nothing can be gone on with. How many it was. */
 uint32_t leaf_free(struct prefix_tree *t, node_id leaf, uint32_t need, enum miss_reason why,
                    uint64_t now_ns);
-/* Frees whole leaves in the order of eviction until that gave so many window pages. How many. */
-uint32_t evict_leaves(struct prefix_tree *t, uint32_t n_window_pages, uint64_t now_ns);
+/* Frees whole leaves in the order of eviction until that gave so many pages of a side. How many. */
+uint32_t evict_leaves(struct prefix_tree *t, uint32_t side, uint32_t n_pages, uint64_t now_ns);
 /* Evicts from a namespace that is over its cap. */
 void space_keep_cap(struct prefix_tree *t, uint32_t space, uint64_t now_ns);
 
-/* ---- the second group (tree_window.c) ---- */
+/* ---- sides (tree_side.c): each of these does it in all of them ---- */
 
-static inline bool tree_has_window(const struct prefix_tree *t)
+static inline bool tree_has_sides(const struct prefix_tree *t)
 {
-    return __builtin_expect(t->window.pool != NULL, 0);
+    return __builtin_expect(t->n_sides > 0, 0);
 }
-/* The position of a window page, counted from 1, and the page of that position. */
-static inline uint32_t window_position(const struct prefix_tree *t, uint32_t window_page)
+/* The position of a side's page, counted from 1, and its page in group 0. */
+static inline uint32_t side_position(const struct tree_side *s, uint32_t side_page)
 {
-    return (uint32_t)(t->window.pool->token[window_page] >> 32);
+    return (uint32_t)(s->pool->token[side_page] >> 32);
 }
-static inline uint32_t window_owner(const struct prefix_tree *t, uint32_t window_page)
+static inline uint32_t side_owner(const struct tree_side *s, uint32_t side_page)
 {
-    return (uint32_t)t->window.pool->token[window_page];
+    return (uint32_t)s->pool->token[side_page];
 }
-int window_open(struct prefix_tree *t, struct page_pool *pool, uint32_t size, struct error *err);
-void window_close(struct prefix_tree *t);
-void window_begin_node(struct prefix_tree *t, node_id node); /* it has none */
-/* A position's window page, behind `after` of the chain (PAGE_NONE: before all). */
-void window_add(struct prefix_tree *t, node_id node, uint32_t after, uint32_t page,
-                uint32_t position, uint32_t window_page);
-/* The pages of positions that a node ends with are about to go; how many window pages they had. */
-uint32_t window_forget(struct prefix_tree *t, node_id node, struct page_run run);
-void window_touch(struct prefix_tree *t, node_id node); /* it was used last now */
-/* After a split behind `page`, and before the parent of two that become one is dropped. */
-void window_split(struct prefix_tree *t, node_id up, node_id low, uint32_t page);
-void window_coalesce(struct prefix_tree *t, node_id parent, node_id child);
+int sides_open(struct prefix_tree *t, const struct prefix_tree_options *options, struct error *err);
+void sides_close(struct prefix_tree *t);
+void sides_begin_node(struct prefix_tree *t, node_id node); /* it has none */
+/* What an inserter has for the last `n` positions of a leaf, which are new: side_pages[side][from]
+ * is the first of them. */
+void sides_append(struct prefix_tree *t, node_id leaf, const uint32_t *pages,
+                  uint32_t *const side_pages[], uint32_t from, uint32_t n);
 /* What an inserter has for positions of a path that the tree has, from the end of `above` to that
  * of `node`. */
-void window_adopt(struct prefix_tree *t, node_id above, node_id node, uint32_t *window_pages);
+void sides_adopt(struct prefix_tree *t, node_id above, node_id node, uint32_t *const side_pages[]);
+/* The positions of a node behind `depth` are about to go. */
+void sides_forget(struct prefix_tree *t, node_id node, uint32_t depth, enum miss_reason why);
+void sides_touch(struct prefix_tree *t, node_id node); /* it was used last now */
+/* After a split behind `page`, and before the parent of two that become one is dropped. */
+void sides_split(struct prefix_tree *t, node_id up, node_id low, uint32_t page);
+void sides_coalesce(struct prefix_tree *t, node_id parent, node_id child);
 /* The match as it is, or shorter: up to where a sequence can go on. It was walked from a root. */
-struct match window_resume(const struct prefix_tree *t, struct match m);
-/* Ends that are kept. Another sequence goes on from one; what was there is no more. */
-static inline bool window_keeps_end(const struct prefix_tree *t, node_id node)
+struct tree_end side_resume(const struct prefix_tree *t, uint32_t side, struct tree_end m);
+struct tree_end sides_resume(const struct prefix_tree *t, struct tree_end m);
+
+/* ---- ends that are kept (tree_ends.c) ---- */
+
+int ends_open(struct prefix_tree *t, struct error *err);
+void ends_close(struct prefix_tree *t);
+static inline bool end_is_kept(const struct prefix_tree *t, node_id node)
 {
-    return tree_has_window(t) && t->window.nodes[node].n_forks > 0;
+    return tree_has_sides(t) && t->ends.nodes[node].n_forks > 0;
 }
-void window_keep_end(struct prefix_tree *t, node_id node);
-void window_forget_end(struct prefix_tree *t, node_id node);
-/* Before a leaf goes for its window pages: has one that was gone on from longer ago than the leaf
- * was used been kept long enough? If so its tail may become interior, and go; false: there is no
- * such end. */
-bool window_age_end(struct prefix_tree *t, node_id leaf);
-/* tree_walk, and then that. */
-struct match tree_find(const struct prefix_tree *t, node_id root, const uint64_t *tokens,
-                       uint32_t n);
+void end_keep(struct prefix_tree *t, node_id node);   /* another sequence goes on from it */
+void end_forget(struct prefix_tree *t, node_id node); /* what was there is no more */
+/* Before a leaf goes for a side's pages: has one that was gone on from longer ago than the leaf was
+ * used been kept long enough? If so its tails may become interior, and go; false: there is no such
+ * end. */
+bool end_age(struct prefix_tree *t, node_id leaf);
 
 /* ---- pins (tree_pin.c): ending them ---- */
 

@@ -18,6 +18,7 @@ static void space_invalidate(struct prefix_tree *t, uint32_t space)
     struct tree_space *s = &t->spaces[space];
     pins_end_in_space(t, space);
     edge_table_remove(&t->edges, NODE_NONE, s->ns);
+    t->version++;
     t->nodes[s->root].cut = true;
     s->is_valid = false;
     s->cap = UINT32_MAX;
@@ -84,8 +85,8 @@ static void node_withdraw(struct prefix_tree *t, node_id node)
         leave_ghost(t, t->pool->digest[x->first], &going);
     }
     x->gone = true;
-    if (tree_has_window(t))
-        window_forget_end(t, node);
+    if (tree_has_sides(t))
+        end_forget(t, node);
     node_coalesce(t, node);
 }
 
@@ -98,6 +99,7 @@ void prefix_tree_withdraw(struct prefix_tree *t, node_id node, uint32_t depth)
     node_id top = path_node_at(t, node, depth);
     split_before(t, top, depth);
     edge_table_remove(&t->edges, t->nodes[top].parent, t->pool->token[t->nodes[top].first]);
+    t->version++;
     t->nodes[top].cut = true;
     for (node_id x = first_below(t, top), next; x != NODE_NONE; x = next) {
         const struct tree_node *at = &t->nodes[x];

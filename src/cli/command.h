@@ -3,6 +3,9 @@
 
 #include "cli/args.h"
 
+/* cli/ holds the commands, one cmd_*.c each, and what only they use: options, the terminal,
+ * traces, benchmarks. */
+
 /* The commands. Each gets the arguments behind its name and returns the exit status: 0, 1 for a
  * failure, 2 for a usage error, 130 after Ctrl-C as shells have it. */
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };

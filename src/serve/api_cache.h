@@ -13,9 +13,9 @@
 
 extern const struct query_param cache_list_params[], cache_tree_params[], cache_clear_params[];
 
-void cache_list_begin(struct api *api, struct http_exchange *x, const char *path);
-void cache_tree_begin(struct api *api, struct http_exchange *x, const char *path);
-void cache_clear_begin(struct api *api, struct http_exchange *x, const char *path);
+void cache_list_begin(struct api *api, struct http_exchange *x, const struct requester *who);
+void cache_tree_begin(struct api *api, struct http_exchange *x, const struct requester *who);
+void cache_clear_begin(struct api *api, struct http_exchange *x, const struct requester *who);
 
 /* Answers what the scheduler has ready. */
 void cache_answers_pump(struct api *api);

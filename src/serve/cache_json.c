@@ -10,6 +10,8 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "base/minmax.h"
+#include "prompt/unicode/utf8_stream.h"
 
 static double seconds_between(uint64_t from_ns, uint64_t to_ns)
 {
@@ -51,7 +53,7 @@ static void gone_add(struct json_writer *w, const char *key, const struct cache_
 /* The second group, where there is one. */
 static void window_add(struct json_writer *w, const struct cache_view *v)
 {
-    const struct pool_stats *window = &v->stats.window;
+    const struct pool_stats *window = &v->stats.sides[0];
     if (window->n_pages == 0)
         return;
     json_object_begin(w, "window");
@@ -60,8 +62,8 @@ static void window_add(struct json_writer *w, const struct cache_view *v)
     json_add_int(w, "free", window->n_free);
     json_add_int(w, "cached", window->n_owned);
     json_add_int(w, "in_use", window->n_private);
-    json_add_int(w, "evicted_interior", (int64_t)v->stats.tree.evicted_interior);
-    json_add_int(w, "evicted_tails", (int64_t)v->stats.tree.evicted_tails);
+    json_add_int(w, "evicted_interior", (int64_t)v->stats.tree.sides[0].evicted_interior);
+    json_add_int(w, "evicted_tails", (int64_t)v->stats.tree.sides[0].evicted_tails);
     json_object_end(w);
 }
 
@@ -69,8 +71,8 @@ static void use_add(struct json_writer *w, const struct cache_view *v)
 {
     const struct scheduler_stats *s = &v->stats;
     uint32_t n_used = s->n_pages - s->n_free;
-    amount_add(w, "budget", v, s->n_pages, s->window.n_pages);
-    amount_add(w, "used", v, n_used, s->window.n_pages - s->window.n_free);
+    amount_add(w, "budget", v, s->n_pages, s->sides[0].n_pages);
+    amount_add(w, "used", v, n_used, s->sides[0].n_pages - s->sides[0].n_free);
     json_add_double(w, "usage_percent", s->n_pages ? 100.0 * n_used / s->n_pages : 0);
     json_object_begin(w, "pages");
     json_add_int(w, "free", s->n_free);
@@ -145,8 +147,8 @@ static void pressure_add(struct json_writer *w, const struct cache_view *v,
 {
     json_object_begin(w, NULL);
     json_add_double(w, "ago_s", seconds_between(event->at_ns, v->now_ns));
-    if (v->stats.window.n_pages)
-        json_add_string(w, "group", event->of_window ? "window" : "full");
+    if (v->stats.sides[0].n_pages)
+        json_add_string(w, "group", event->group ? "window" : "full");
     json_add_int(w, "wanted_tokens", event->wanted);
     json_add_int(w, "freed_tokens", event->freed);
     json_add_int(w, "nodes", event->n_nodes);
@@ -210,9 +212,9 @@ static void entry_add(struct json_writer *w, const struct cache_view *v, const s
     tenant_add(w, v, e);
     json_add_int(w, "tokens", e->depth);
     json_add_int(w, "own_tokens", e->length);
-    json_add_int(w, "bytes", bytes_of(v, e->length, e->n_window));
-    if (v->stats.window.n_pages)
-        json_add_int(w, "window_tokens", e->n_window);
+    json_add_int(w, "bytes", bytes_of(v, e->length, e->n_side[0]));
+    if (v->stats.sides[0].n_pages)
+        json_add_int(w, "window_tokens", e->n_side[0]);
     json_add_int(w, "hits", e->hits);
     json_add_int(w, "images", e->n_images);
     json_add_int(w, "created", unix_of(v, e->created_ns));
@@ -234,9 +236,9 @@ void cache_list_write(struct strbuf *out, const struct cache_view *v, const stru
     use_add(&w, v);
     hits_add(&w, &v->stats);
     gone_add(&w, "evicted", v, tree->evicted_nodes, tree->evicted_pages,
-             tree->evicted_interior + tree->evicted_tails);
-    gone_add(&w, "expired", v, tree->expired_nodes, tree->expired_pages, tree->expired_window);
-    gone_add(&w, "cleared", v, tree->cleared_nodes, tree->cleared_pages, tree->cleared_window);
+             tree->sides[0].evicted_interior + tree->sides[0].evicted_tails);
+    gone_add(&w, "expired", v, tree->expired_nodes, tree->expired_pages, tree->sides[0].expired);
+    gone_add(&w, "cleared", v, tree->cleared_nodes, tree->cleared_pages, tree->sides[0].cleared);
     depths_add(&w, tree);
     requests_add(&w, &v->stats);
     json_array_begin(&w, "pressure");
@@ -304,8 +306,8 @@ static void nodes_add(struct json_writer *w, const struct cache_view *v, const c
         tenant_add(w, v, e);
         json_add_int(w, "tokens", e->depth);
         json_add_int(w, "own_tokens", e->length);
-        if (v->stats.window.n_pages)
-            json_add_int(w, "window_tokens", e->n_window);
+        if (v->stats.sides[0].n_pages)
+            json_add_int(w, "window_tokens", e->n_side[0]);
         json_add_int(w, "hits", e->hits);
         if (e->created_ns) /* known to about a second */
             json_add_int(w, "age_s", v->now_unix - unix_of(v, e->created_ns));
@@ -325,7 +327,7 @@ static void nodes_add(struct json_writer *w, const struct cache_view *v, const c
 void cache_tree_write(struct strbuf *out, const struct cache_view *v, const struct cache_query *q,
                       uint32_t limit)
 {
-    uint32_t n = q->n_entries < limit ? q->n_entries : limit;
+    uint32_t n = min_u32(q->n_entries, limit);
     struct outline_link *links = outline_link(q->entries, n);
     struct json_writer w = {.out = out};
     if (!links) {

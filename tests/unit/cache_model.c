@@ -17,11 +17,14 @@ struct candidate {
     uint64_t stamp;
 };
 
-void naive_open(struct naive *m, uint32_t n_pages, uint32_t max_pinned, uint32_t window)
+void naive_open(struct naive *m, uint32_t n_pages, uint32_t max_pinned, uint32_t n_sides,
+                const uint32_t *befores)
 {
     uint32_t table = n_pages < LARGE_POOL ? GONE_TABLE : GONE_TABLE_LARGE;
     *m = (struct naive){
-        .n_pages = n_pages, .max_pinned = max_pinned, .gone_mask = table - 1, .window = window};
+        .n_pages = n_pages, .max_pinned = max_pinned, .gone_mask = table - 1, .n_sides = n_sides};
+    for (uint32_t i = 0; i < n_sides; i++)
+        m->sides[i].before = befores[i];
     m->positions = calloc(n_pages + NAIVE_MAX_ROOTS, sizeof *m->positions);
     m->heap = calloc(2 * (size_t)n_pages, sizeof *m->heap);
     m->order = calloc(n_pages, sizeof *m->order);
@@ -101,25 +104,43 @@ int naive_walk(const struct naive *m, int at, const uint64_t *tokens, uint32_t n
     return naive_walk_gone(m, at, tokens, n, false, length);
 }
 
-/* Whether the W - 1 positions up to this one have window pages. */
-static bool can_go_on(const struct naive *m, int at)
+/* Whether the positions up to this one that a side needs have pages. */
+static bool can_go_on_in(const struct naive *m, uint32_t side, int at)
 {
-    for (uint32_t i = 1; i < m->window && !naive_is_root(m, at); i++) {
-        if (m->positions[at].window == PAGE_NONE)
+    for (uint32_t i = 0; i < m->sides[side].before && !naive_is_root(m, at); i++) {
+        if (m->positions[at].side[side] == PAGE_NONE)
             return false;
         at = m->positions[at].parent;
     }
     return true;
 }
 
+static bool can_go_on(const struct naive *m, int at)
+{
+    for (uint32_t i = 0; i < m->n_sides; i++)
+        if (!can_go_on_in(m, i, at))
+            return false;
+    return true;
+}
+
+static bool is_cuttable(const struct naive *m, int at)
+{
+    return naive_is_root(m, at) || cache_token_is_whole(m->positions[at].token);
+}
+
 int naive_resume(const struct naive *m, int at, uint32_t *length)
 {
-    while (!naive_is_root(m, at) &&
-           (!can_go_on(m, at) || !cache_token_is_whole(m->positions[at].token))) {
+    for (; !can_go_on(m, at) || !is_cuttable(m, at); --*length)
         at = m->positions[at].parent;
-        --*length;
-    }
     return at;
+}
+
+uint32_t naive_lacks(const struct naive *m, uint32_t side, int at)
+{
+    uint32_t n = 0;
+    for (; !can_go_on_in(m, side, at) || !is_cuttable(m, at); n++)
+        at = m->positions[at].parent;
+    return n;
 }
 
 int naive_find(const struct naive *m, int root, const uint64_t *tokens, uint32_t n,
@@ -149,7 +170,7 @@ int naive_add(struct naive *m, int parent, uint64_t token, uint32_t page)
                            .next_sibling = up->first_child,
                            .depth = up->depth + 1,
                            .token = token,
-                           .window = PAGE_NONE,
+                           .side = {PAGE_NONE, PAGE_NONE},
                            .path = hash_pair(up->path, token)};
     up->first_child = (int)page;
     up->n_children++;
@@ -223,7 +244,7 @@ static void keep_end(struct naive *m, int at, uint32_t n_forks)
 void naive_fork(struct naive *m, int at)
 {
     const struct position *p = &m->positions[at];
-    if (m->window && !naive_is_root(m, at) && !p->gone && (p->n_children > 0 || p->n_forks > 0))
+    if (m->n_sides && !naive_is_root(m, at) && !p->gone && (p->n_children > 0 || p->n_forks > 0))
         keep_end(m, at, p->n_forks + 1);
 }
 
@@ -260,10 +281,12 @@ static void note_gone(struct naive *m, int at, const struct gone *gone)
 
 static void count_page(struct naive *m, int at, enum miss_reason why)
 {
-    uint64_t *windows = why == MISS_CLEARED   ? &m->went.cleared_window
-                        : why == MISS_EXPIRED ? &m->went.expired_window
-                                              : &m->went.evicted_tails;
-    *windows += m->window && m->positions[at].window != PAGE_NONE;
+    for (uint32_t i = 0; i < m->n_sides; i++) {
+        struct side_stats *went = &m->went.sides[i];
+        *(why == MISS_CLEARED   ? &went->cleared
+          : why == MISS_EXPIRED ? &went->expired
+                                : &went->evicted_tails) += m->positions[at].side[i] != PAGE_NONE;
+    }
     *(why == MISS_CLEARED   ? &m->went.cleared_pages
       : why == MISS_EXPIRED ? &m->went.expired_pages
                             : &m->went.evicted_pages) += 1;
@@ -286,7 +309,8 @@ static void position_remove(struct naive *m, int at)
     *link = p->next_sibling;
     up->n_children--;
     m->n_used--;
-    m->n_window -= p->window != PAGE_NONE;
+    for (uint32_t i = 0; i < m->n_sides; i++)
+        m->sides[i].n -= p->side[i] != PAGE_NONE;
     m->positions[root].n_pages--;
     *p = (struct position){0};
     root_remove_if_idle(m, root);
@@ -370,13 +394,15 @@ static void pins_end_in(struct naive *m, int root)
 
 /* ---- what goes ---- */
 
-/* The interior positions of the node that ends at `at`, first to last, in m->order; how many. */
-static uint32_t list_interior(struct naive *m, int at)
+/* The interior positions that the node which ends at `at` has in a side, first to last, in
+ * m->order; how many. */
+static uint32_t list_interior(struct naive *m, uint32_t side, int at)
 {
-    uint32_t tail = m->window + m->window / 8, n = 0, end = m->positions[at].depth;
+    uint32_t size = m->sides[side].before + 1, tail = size + size / 8, n = 0;
+    uint32_t end = m->positions[at].depth;
     int begin = naive_node_begin(m, at);
     for (;; at = m->positions[at].parent) {
-        if (m->positions[at].depth + tail <= end && m->positions[at].window != PAGE_NONE)
+        if (m->positions[at].depth + tail <= end && m->positions[at].side[side] != PAGE_NONE)
             m->order[n++] = at;
         if (at == begin)
             break;
@@ -389,38 +415,51 @@ static uint32_t list_interior(struct naive *m, int at)
     return n;
 }
 
-static void window_drop(struct naive *m, int at)
+static void side_drop(struct naive *m, uint32_t side, int at)
 {
-    CHECK(m->positions[at].window != PAGE_NONE);
-    m->positions[at].window = PAGE_NONE;
-    m->n_window--;
+    CHECK(m->positions[at].side[side] != PAGE_NONE);
+    m->positions[at].side[side] = PAGE_NONE;
+    m->sides[side].n--;
 }
 
-/* What became interior where that has gone already goes, too. */
+/* Whether the node that ends at `at` comes before the last one that lost interior pages: it was
+ * used before that, or by the same operation and begins deeper. */
+static bool is_passed(const struct naive *m, const struct naive_side *s, int at)
+{
+    uint64_t stamp = m->positions[at].stamp;
+    uint32_t begin = m->positions[naive_node_begin(m, at)].depth;
+    return stamp < s->passed_stamp || (stamp == s->passed_stamp && begin > s->passed_depth);
+}
+
+/* What became interior of the node that ends at `at`, where that has gone already, goes too. */
+static void settle_node(struct naive *m, int at)
+{
+    for (uint32_t side = 0; side < m->n_sides; side++) {
+        if (!is_passed(m, &m->sides[side], at))
+            continue;
+        uint32_t n = list_interior(m, side, at);
+        for (uint32_t k = 0; k < n; k++)
+            side_drop(m, side, m->order[k]);
+        m->went.sides[side].evicted_interior += n;
+    }
+}
+
 static void settle(struct naive *m)
 {
-    for (int i = 0; m->window && i < (int)m->n_pages; i++) {
-        const struct position *p = &m->positions[i];
-        if (!p->used || !naive_ends_node(m, i) || p->stamp > m->passed_stamp)
-            continue;
-        if (p->stamp == m->passed_stamp &&
-            m->positions[naive_node_begin(m, i)].depth <= m->passed_depth)
-            continue;
-        uint32_t n = list_interior(m, i);
-        for (uint32_t k = 0; k < n; k++)
-            window_drop(m, m->order[k]);
-        m->went.evicted_interior += n;
-    }
+    for (int i = 0; m->n_sides > 0 && i < (int)m->n_pages; i++)
+        if (m->positions[i].used && naive_ends_node(m, i))
+            settle_node(m, i);
 }
 
 /* Frees positions from the end of the node that ends at a leaf: `need` of them, or all, or some
  * more so that no image is cut. A pin that ends there is over first. Moves `*leaf` up to what is
  * left. What counts as a node that went is one that went whole. */
 static uint32_t node_free(struct naive *m, int *leaf, uint32_t need, enum miss_reason why,
-                          uint64_t now_ns)
+                          uint32_t side, uint64_t now_ns)
 {
     uint32_t freed = 0;
     struct gone gone = {.why = is_invalid(m, *leaf) ? MISS_CLEARED : why,
+                        .side = side,
                         .gone_ns = now_ns,
                         .used_ns = m->positions[*leaf].stamp};
     if (m->positions[*leaf].pins > 0)
@@ -519,29 +558,29 @@ struct sweep {
     uint32_t need, max_nodes;
     enum miss_reason why;
     uint64_t now_ns;
-    bool of_window; /* need is of window pages, and nodes go whole */
+    uint32_t group; /* not 0: need is of pages of the side group - 1, and nodes go whole */
 };
 
 static uint32_t sweep(struct naive *m, const struct sweep *s)
 {
     struct pressure_event *e = &m->last;
-    *e = (struct pressure_event){.at_ns = s->now_ns, .of_window = s->of_window, .wanted = s->need};
+    *e = (struct pressure_event){.at_ns = s->now_ns, .group = s->group, .wanted = s->need};
     collect(m, s->root);
     while (e->n_nodes < s->max_nodes && e->freed < s->need && m->n_heap > 0) {
         struct candidate c = heap_pop(m);
         if (c.rank > s->max_rank || (c.rank > 0 && c.stamp >= s->before_ns))
             break;
-        uint32_t n_window = m->n_window;
-        if (s->of_window && age_end(m, &c)) {
-            e->freed += n_window - m->n_window;
+        uint32_t before = s->group ? m->sides[s->group - 1].n : 0;
+        if (s->group && age_end(m, &c)) {
+            e->freed += before - m->sides[s->group - 1].n;
             heap_push(m, c.at);
             continue;
         }
         const struct position p = m->positions[c.at]; /* as it is before it goes */
-        uint32_t before = m->n_window;
-        uint32_t n = node_free(m, &c.at, s->of_window ? UINT32_MAX : s->need - e->freed, s->why,
-                               s->now_ns);
-        n = s->of_window ? before - m->n_window : n;
+        uint32_t n = node_free(m, &c.at, s->group ? UINT32_MAX : s->need - e->freed, s->why,
+                               s->group ? s->group - 1 : 0, s->now_ns);
+        if (s->group)
+            n = before - m->sides[s->group - 1].n;
         if (e->n_nodes < PRESSURE_NODES) {
             e->nodes[e->n_nodes].digest = p.path;
             e->nodes[e->n_nodes].depth = p.depth;
@@ -586,35 +625,37 @@ static int next_node(const struct naive *m, int after)
     return next;
 }
 
-uint32_t naive_evict_interior(struct naive *m, uint32_t n_pages, uint64_t now_ns)
+uint32_t naive_evict_interior(struct naive *m, uint32_t side, uint32_t n_pages, uint64_t now_ns)
 {
-    uint32_t before = m->n_window;
-    sweep(m,
-          &(struct sweep){NOWHERE, 0, UINT64_MAX, n_pages, UINT32_MAX, MISS_CLEARED, now_ns, true});
-    uint32_t freed = before - m->n_window;
+    struct naive_side *s = &m->sides[side];
+    uint32_t before = s->n;
+    sweep(m, &(struct sweep){NOWHERE, 0, UINT64_MAX, n_pages, UINT32_MAX, MISS_CLEARED, now_ns,
+                             1 + side});
+    uint32_t freed = before - s->n;
     if (freed >= n_pages)
         return freed;
     for (int at = next_node(m, NOWHERE); at != NOWHERE; at = next_node(m, at)) {
-        uint32_t n = list_interior(m, at);
+        uint32_t n = list_interior(m, side, at);
         for (uint32_t i = 0; i < n && freed < n_pages; i++, freed++) {
-            window_drop(m, m->order[i]);
-            m->went.evicted_interior++;
+            side_drop(m, side, m->order[i]);
+            m->went.sides[side].evicted_interior++;
         }
-        m->passed_stamp = m->positions[at].stamp;
-        m->passed_depth = m->positions[at].depth;
+        s->passed_stamp = m->positions[at].stamp;
+        s->passed_depth = m->positions[at].depth;
         if (freed == n_pages)
             return freed;
     }
-    m->passed_stamp = m->now;
-    m->passed_depth = 0;
+    s->passed_stamp = m->now;
+    s->passed_depth = 0;
     return freed;
 }
 
-static bool is_needed(const struct naive *m, int at, const int *ends, uint32_t n_ends)
+static bool is_needed(const struct naive *m, int at, const struct naive_need *needs,
+                      uint32_t n_needs)
 {
-    for (uint32_t i = 0; i < n_ends; i++) {
-        int up = ends[i];
-        for (uint32_t k = 1; k < m->window && !naive_is_root(m, up); k++) {
+    for (uint32_t i = 0; i < n_needs; i++) {
+        int up = needs[i].at;
+        for (uint32_t k = 0; k < needs[i].n && !naive_is_root(m, up); k++) {
             if (up == at)
                 return true;
             up = m->positions[up].parent;
@@ -623,30 +664,40 @@ static bool is_needed(const struct naive *m, int at, const int *ends, uint32_t n
     return false;
 }
 
-uint32_t naive_evict_tails(struct naive *m, uint32_t n_pages, const int *ends, uint32_t n_ends,
-                           uint64_t now_ns)
+/* Of the node from `begin` to `end`, the first ones up to what is needed; how many went. */
+static uint32_t drop_unneeded(struct naive *m, uint32_t side, int begin, int end, uint32_t most,
+                              const struct naive_need *needs, uint32_t n_needs)
 {
-    uint32_t freed = sweep(
-        m, &(struct sweep){NOWHERE, 2, UINT64_MAX, n_pages, UINT32_MAX, MISS_WINDOW, now_ns, true});
-    for (uint32_t i = 0; i < n_ends; i++) {
-        for (int end = ends[i], begin; !naive_is_root(m, end); end = m->positions[begin].parent) {
-            begin = naive_node_begin(m, end);
-            uint32_t n = 0;
-            for (int at = end;; at = m->positions[at].parent) {
-                m->order[n++] = at;
-                if (at == begin)
-                    break;
-            }
-            while (n-- > 0 && freed < n_pages) {
-                int at = m->order[n];
-                if (m->positions[at].window == PAGE_NONE)
-                    continue;
-                if (is_needed(m, at, ends, n_ends))
-                    break;
-                window_drop(m, at);
-                m->went.evicted_tails++;
-                freed++;
-            }
+    uint32_t n = 0, dropped = 0;
+    for (int at = end;; at = m->positions[at].parent) {
+        m->order[n++] = at;
+        if (at == begin)
+            break;
+    }
+    while (n-- > 0 && dropped < most) {
+        int at = m->order[n];
+        if (m->positions[at].side[side] == PAGE_NONE)
+            continue;
+        if (is_needed(m, at, needs, n_needs))
+            break;
+        side_drop(m, side, at);
+        m->went.sides[side].evicted_tails++;
+        dropped++;
+    }
+    return dropped;
+}
+
+uint32_t naive_evict_tails(struct naive *m, uint32_t side, uint32_t n_pages,
+                           const struct naive_need *needs, uint32_t n_needs, uint64_t now_ns)
+{
+    uint32_t freed = sweep(m, &(struct sweep){NOWHERE, 2, UINT64_MAX, n_pages, UINT32_MAX,
+                                              MISS_WINDOW, now_ns, 1 + side});
+    for (uint32_t i = 0; i < n_needs; i++) {
+        int end = needs[i].at;
+        while (!naive_is_root(m, end) && freed < n_pages) {
+            int begin = naive_node_begin(m, end);
+            freed += drop_unneeded(m, side, begin, end, n_pages - freed, needs, n_needs);
+            end = m->positions[begin].parent;
         }
     }
     return freed;
@@ -753,9 +804,37 @@ static bool is_below(const struct naive *m, int at, int top)
     return at == top;
 }
 
+/* The positions of a node, which are withdrawn: from the last one to that at `depth`. */
+static void withdraw_node(struct naive *m, int at, uint32_t depth, int top)
+{
+    bool is_locked = m->positions[at].locks > 0;
+    int end = at;
+    if (!is_locked)
+        count_node(m, MISS_CLEARED);
+    m->positions[at].n_forks = 0;
+    for (int up; m->positions[at].depth >= depth; at = up) {
+        struct position *p = &m->positions[at];
+        struct gone gone = {
+            .why = MISS_CLEARED, .sure = at == top, .gone_ns = m->now, .used_ns = p->stamp};
+        up = p->parent;
+        if (!p->gone)
+            note_gone(m, at, &gone);
+        p->gone = true;
+        if (is_locked)
+            continue;
+        count_page(m, at, MISS_CLEARED);
+        position_remove(m, at);
+    }
+    while (is_locked && !naive_ends_node(m, end))
+        end = m->positions[end].first_child;
+    if (is_locked)
+        settle_node(m, end);
+}
+
+/* Node by node, those below before those above: each may become one with what is left below it. */
 void naive_withdraw(struct naive *m, int top)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, n_ends = 0, from = m->positions[top].depth;
     for (uint32_t i = 0; i < m->n_pins;)
         if (is_below(m, m->pins[i].at, top))
             pin_end(m, i, m->now);
@@ -763,28 +842,19 @@ void naive_withdraw(struct naive *m, int top)
             i++;
     m->positions[top].cut = true;
     m->order[n++] = top; /* parents before their children */
-    for (uint32_t i = 0; i < n; i++) {
-        if (m->positions[m->order[i]].locks == 0 && naive_ends_node(m, m->order[i]))
-            count_node(m, MISS_CLEARED);
+    for (uint32_t i = 0; i < n; i++)
         for (int c = m->positions[m->order[i]].first_child; c != NOWHERE;
              c = m->positions[c].next_sibling)
             m->order[n++] = c;
-    }
-    while (n > 0) {
-        int at = m->order[--n];
-        struct position *p = &m->positions[at];
-        struct gone gone = {
-            .why = MISS_CLEARED, .sure = at == top, .gone_ns = m->now, .used_ns = p->stamp};
-        if (!p->gone)
-            note_gone(m, at, &gone);
-        p->gone = true;
-        p->n_forks = 0;
-        if (p->locks > 0)
+    struct candidate *ends = m->heap; /* of nodes, with the depth that each begins at */
+    for (uint32_t i = 0; i < n; i++) {
+        if (!naive_ends_node(m, m->order[i]))
             continue;
-        count_page(m, at, MISS_CLEARED);
-        position_remove(m, at);
+        uint32_t begin = m->positions[naive_node_begin(m, m->order[i])].depth;
+        ends[n_ends++] = (struct candidate){begin > from ? begin : from, m->order[i], 0};
     }
-    settle(m);
+    while (n_ends-- > 0)
+        withdraw_node(m, ends[n_ends].at, ends[n_ends].rank, top);
 }
 
 /* ---- counting ---- */

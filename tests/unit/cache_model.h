@@ -13,8 +13,8 @@
  * position for the one that may go and was used longest ago. What the tree calls a node is worked
  * out from the positions: those in a row that nothing tells apart.
  *
- * With a second group a position also has a window page, or none any more. Interior pages are found
- * by looking at all nodes, least recently used first; how far that has come is noted, because what
+ * With side groups a position also has a page in each of them, or none. Interior pages are found by
+ * looking at all nodes, least recently used first; how far that has come is noted, because what
  * becomes interior of nodes before that goes at once.
  *
  * The model knows nothing of the tree's code, only of its header. */
@@ -29,11 +29,11 @@ struct position {
     int root;
     int first_child, next_sibling;
     uint32_t n_children, depth, locks, pins, hits;
-    uint64_t token, stamp, path; /* path: a hash of the namespace and the tokens up to here */
-    uint32_t window;             /* its page in the second group, or PAGE_NONE */
-    uint32_t n_forks;            /* its end is kept: so many went on from it beside others */
-    uint64_t forked, fork_order; /* the last of them */
-    uint64_t ns, invalid_ns;     /* of roots, as the rest */
+    uint64_t token, stamp, path;   /* path: a hash of the namespace and the tokens up to here */
+    uint32_t side[TREE_MAX_SIDES]; /* its pages in the sides, or PAGE_NONE */
+    uint32_t n_forks;              /* its end is kept: so many went on from it beside others */
+    uint64_t forked, fork_order;   /* the last of them */
+    uint64_t ns, invalid_ns;       /* of roots, as the rest */
     uint32_t n_pages, cap;
 };
 
@@ -46,6 +46,7 @@ struct naive_pin {
 struct gone {
     uint64_t path; /* 0: nothing is noted here */
     enum miss_reason why;
+    uint32_t side; /* MISS_WINDOW: for whose pages */
     bool sure; /* the first of what went at once, or behind a stored end: the tree notes these */
     uint64_t gone_ns, used_ns;
 };
@@ -62,15 +63,26 @@ struct naive {
     uint32_t gone_mask, n_gone;
     struct candidate *heap;
     uint32_t n_heap;
-    int *order;                /* [n_pages] room for a list of positions */
-    uint32_t window, n_window; /* of the second group: W, and pages in use */
-    /* Of nodes that were used before, or then and begin deeper, the interior pages have gone. */
-    uint64_t passed_stamp;
-    uint32_t passed_depth;
+    int *order;      /* [n_pages] room for a list of positions */
     uint64_t n_kept; /* times that an end was kept */
+    uint32_t n_sides;
+    struct naive_side {
+        uint32_t before, n; /* positions that it takes to go on, and pages in use */
+        /* The last node that lost interior pages: of nodes that come before it they have gone. */
+        uint64_t passed_stamp;
+        uint32_t passed_depth;
+    } sides[TREE_MAX_SIDES];
 };
 
-void naive_open(struct naive *m, uint32_t n_pages, uint32_t max_pinned, uint32_t window);
+/* A position of which the last `n` up to it are needed in a side. */
+struct naive_need {
+    int at;
+    uint32_t n;
+};
+
+/* `befores`: one for each side. */
+void naive_open(struct naive *m, uint32_t n_pages, uint32_t max_pinned, uint32_t n_sides,
+                const uint32_t *befores);
 void naive_close(struct naive *m);
 
 static inline bool naive_is_root(const struct naive *m, int at)
@@ -88,6 +100,8 @@ int naive_walk(const struct naive *m, int at, const uint64_t *tokens, uint32_t n
 /* The last position up to `at` where a sequence may be cut and gone on with; `*length` is less by
  * what that is before it. */
 int naive_resume(const struct naive *m, int at, uint32_t *length);
+/* The same in one side alone; how many positions that is before `at`. */
+uint32_t naive_lacks(const struct naive *m, uint32_t side, int at);
 /* Both in one, from a root. */
 int naive_find(const struct naive *m, int root, const uint64_t *tokens, uint32_t n,
                uint32_t *length);
@@ -106,11 +120,10 @@ void naive_break_pin(struct naive *m, uint64_t now_ns);
 
 /* These say how many pages went. */
 uint32_t naive_evict(struct naive *m, uint32_t n_pages, uint32_t max_nodes, uint64_t now_ns);
-/* Window pages. */
-uint32_t naive_evict_interior(struct naive *m, uint32_t n_pages, uint64_t now_ns);
-/* Each of the `n_ends` needs the last W - 1 positions up to it. */
-uint32_t naive_evict_tails(struct naive *m, uint32_t n_pages, const int *ends, uint32_t n_ends,
-                           uint64_t now_ns);
+/* Pages of a side. */
+uint32_t naive_evict_interior(struct naive *m, uint32_t side, uint32_t n_pages, uint64_t now_ns);
+uint32_t naive_evict_tails(struct naive *m, uint32_t side, uint32_t n_pages,
+                           const struct naive_need *needs, uint32_t n_needs, uint64_t now_ns);
 uint32_t naive_expire(struct naive *m, uint64_t before_ns, uint32_t max_nodes, uint64_t now_ns);
 uint32_t naive_clear(struct naive *m, const uint64_t *ns, uint32_t max_nodes, uint64_t now_ns);
 void naive_invalidate(struct naive *m, const uint64_t *ns);

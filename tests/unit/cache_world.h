@@ -3,6 +3,13 @@
 
 #include "cache_model.h"
 
+/* A side group of a world. */
+struct world_side {
+    uint32_t before, n_pages;
+    bool is_sparse; /* a few positions have pages, as in a state; else the last ones, as in a window
+                     */
+};
+
 /* The tree and the model side by side. Each step does one random operation to both, and compares
  * what they say and what they are. A world is a function of its configuration and its seed. */
 struct world_config {
@@ -10,7 +17,8 @@ struct world_config {
     uint32_t n_pages, max_nodes, max_pinned;
     uint32_t alphabet, n_images, n_namespaces, n_handles, max_query;
     bool caps;
-    uint32_t window, n_window_pages; /* 0: there is no second group */
+    struct world_side sides[TREE_MAX_SIDES];
+    uint32_t n_sides;
     /* The laws are checked after every so many steps: 1 for small worlds. */
     uint32_t check_every;
 };
@@ -20,7 +28,11 @@ struct world_totals {
     uint64_t lookups[MATCH_KINDS], misses[MISS_WINDOW + 1];
     uint64_t n_refused; /* operations that found no node */
     uint64_t evicted, expired, cleared;
-    uint64_t interior, tails;          /* window pages */
+    uint64_t interior[TREE_MAX_SIDES], tails[TREE_MAX_SIDES]; /* pages of the sides that went */
+    uint64_t lacking[TREE_MAX_SIDES]; /* explanations that say so of the side */
+    uint64_t
+        n_adopted;    /* positions that came without a page of a side, of which the tree has one */
+    uint64_t n_stale; /* lookups that were used after the tree had changed */
     uint64_t n_pinned, n_withdrawn;    /* pins and withdrawals made */
     uint64_t n_explained, n_forgotten; /* losses that the tree still knew of, and did not */
 };

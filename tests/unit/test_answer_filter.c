@@ -18,7 +18,7 @@ static struct world world_open(void)
 {
     struct world w = {.style = {.tools = TOOLS_HERMES}};
     struct error err;
-    CHECK_INT(tokenizer_open_bytes(&w.tokenizer, &err), 0);
+    CHECK_INT(tokenizer_open_bytes(&w.tokenizer, NULL, &err), 0);
     CHECK_INT(token_vocabulary_open(&w.vocabulary, w.tokenizer, &err), 0);
     struct grammar_builder *b = grammar_builder_new();
     grammar_expr letter = grammar_class(b, &(struct code_range){'a', 'b'}, 1, false);

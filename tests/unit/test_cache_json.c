@@ -14,7 +14,7 @@ static struct tokenizer *tokenizer;
 
 static struct cache_view view_open(void)
 {
-    CHECK_INT(tokenizer_open_bytes(&tokenizer, &err), 0);
+    CHECK_INT(tokenizer_open_bytes(&tokenizer, NULL, &err), 0);
     CHECK_INT(api_keys_add(&keys, "acme:k", &err), 0);
     return (struct cache_view){.model_name = "m",
                                .tokenizer = tokenizer,
@@ -76,17 +76,16 @@ TEST(cache_json, bytes_are_those_of_both_groups)
     v.stats = (struct scheduler_stats){
         .n_pages = 200,
         .n_free = 50,
-        .window = {.n_pages = 40, .n_free = 10, .n_owned = 25, .n_private = 5}};
-    v.stats.tree = (struct tree_stats){.evicted_pages = 11,
-                                       .evicted_interior = 3,
-                                       .evicted_tails = 4,
-                                       .cleared_pages = 2,
-                                       .cleared_window = 1};
+        .sides[0] = {.n_pages = 40, .n_free = 10, .n_owned = 25, .n_private = 5}};
+    v.stats.tree = (struct tree_stats){
+        .evicted_pages = 11,
+        .cleared_pages = 2,
+        .sides[0] = {.evicted_interior = 3, .evicted_tails = 4, .cleared = 1}};
     struct tree_entry e = entry(5, 1, "abcdef");
-    e.n_window = 4;
+    e.n_side[0] = 4;
     struct cache_query q = {
         .type = QUERY_ENTRIES, .entries = &e, .n_entries = 1, .max_entries = 1, .n_events = 2};
-    q.events[0] = (struct pressure_event){.of_window = true, .wanted = 7, .freed = 9};
+    q.events[0] = (struct pressure_event){.group = 1, .wanted = 7, .freed = 9};
     cache_list_write(&out, &v, &q);
     const struct json *root = written();
     CHECK_AT(root, "budget.bytes", "60000");

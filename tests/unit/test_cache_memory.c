@@ -57,7 +57,11 @@ static struct page_pool tree_pool;
 static int open_tree(struct error *err)
 {
     struct prefix_tree *tree;
-    struct prefix_tree_options options = {.pool = &tree_pool, .max_nodes = 100, .max_pinned = 100};
+    struct prefix_tree_options options = {.pool = &tree_pool,
+                                          .max_nodes = 100,
+                                          .max_pinned = 100,
+                                          .sides = {{&tree_pool, 3}, {&tree_pool, 1}},
+                                          .n_sides = TREE_MAX_SIDES};
     if (prefix_tree_open(&tree, &options, err))
         return -1;
     prefix_tree_close(tree);
@@ -81,7 +85,7 @@ TEST(cache_memory, tables_take_what_is_counted)
 {
     enum { PAGES = 1 << 18, WINDOW_PAGES = PAGES / 4, REST = 2 << 20 };
     for (uint32_t n_pages = PAGES / 2 + 1; n_pages <= PAGES; n_pages += PAGES / 2 - 1) {
-        for (uint32_t window = 0; window <= 512; window += 512) {
+        for (uint32_t n_sides = 0; n_sides <= TREE_MAX_SIDES; n_sides++) {
             struct page_pool pool, window_pool;
             struct prefix_tree *tree;
             struct error err;
@@ -90,11 +94,11 @@ TEST(cache_memory, tables_take_what_is_counted)
             CHECK_INT(page_pool_open(&window_pool, WINDOW_PAGES, &err), 0);
             struct prefix_tree_options options = {.pool = &pool,
                                                   .max_nodes = n_pages,
-                                                  .window_pool = window ? &window_pool : NULL,
-                                                  .window = window};
+                                                  .sides = {{&window_pool, 511}, {&window_pool, 1}},
+                                                  .n_sides = n_sides};
             CHECK_INT(prefix_tree_open(&tree, &options, &err), 0);
             uint64_t taken = memory_taken() - before, page = page_pool_page_bytes();
-            uint64_t counted = n_pages * (page + prefix_tree_page_bytes(window > 0)) +
+            uint64_t counted = n_pages * (page + prefix_tree_page_bytes(n_sides)) +
                                WINDOW_PAGES * page;
             CHECK(taken <= counted + REST);
             /* The table of edges has two to four slots for each. */

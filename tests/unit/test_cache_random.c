@@ -4,6 +4,7 @@
 #include "cache_world.h"
 
 #include "test.h"
+#include "tree_lookup.h"
 
 /* One world for a while. It must have seen everything that can happen in it. */
 static void run(const char *name, uint64_t seed, uint32_t n_steps)
@@ -24,8 +25,14 @@ static void run(const char *name, uint64_t seed, uint32_t n_steps)
     for (int reason = 0; reason <= MISS_NAMESPACE; reason++)
         CHECK(totals.misses[reason] > 0 || tight ||
               (reason == MISS_NAMESPACE && c->n_namespaces == 1));
-    CHECK(c->window > 1 ? totals.misses[MISS_WINDOW] > 0 : c->window || !totals.interior);
-    CHECK(c->window ? totals.interior > 0 && totals.tails > 0 : totals.tails == 0);
+    CHECK(totals.n_stale > 0);
+    for (uint32_t i = 0; i < TREE_MAX_SIDES; i++) {
+        const struct world_side *side = &c->sides[i];
+        CHECK((totals.interior[i] > 0) == (i < c->n_sides));
+        CHECK((totals.tails[i] > 0) == (i < c->n_sides));
+        CHECK((totals.lacking[i] > 0) == (side->before > 0));
+        CHECK(!side->is_sparse || totals.n_adopted > 0);
+    }
     for (int kind = 0; kind < MATCH_KINDS; kind++)
         CHECK(totals.lookups[kind] > 0);
 }
@@ -70,6 +77,28 @@ TEST(cache_random, windows)
     run("a window of one", 87, 20000);
 }
 
+TEST(cache_random, two_windows)
+{
+    for (uint64_t seed = 91; seed <= 92; seed++)
+        run("two windows", seed, 30000);
+}
+
+TEST(cache_random, states)
+{
+    run("a state", 101, 40000);
+    run("a state with two copies", 102, 40000);
+    run("a state with a copy for every position", 103, 30000);
+    run("a window with holes", 104, 30000);
+}
+
+TEST(cache_random, states_beside_other_sides)
+{
+    run("a window and a state", 111, 30000);
+    run("a state and a window, images and caps", 112, 60000);
+    run("a long window and a state", 113, 8000);
+    run("two states", 114, 30000);
+}
+
 TEST(cache_random, few_nodes)
 {
     run("three nodes", 61, 40000);
@@ -107,8 +136,8 @@ TEST(cache_random, match_is_the_longest_common_prefix)
                 i++;
             best = i > best ? i : best;
         }
-        CHECK_INT(prefix_tree_peek(tree, 0, stored[s], n), best);
-        node_id node = prefix_tree_acquire(tree, 0, stored[s], n, s, &got, &kind);
+        CHECK_INT(prefix_tree_match(tree, 0, stored[s], n).length, best);
+        node_id node = tree_acquire(tree, 0, stored[s], n, s, &got, &kind);
         CHECK_INT(got, best);
         for (uint32_t i = best; i < n; i++)
             pages[i] = page_pool_take(&pool, 1, PAGE_NONE).first;
@@ -119,7 +148,7 @@ TEST(cache_random, match_is_the_longest_common_prefix)
     }
     CHECK(prefix_tree_check(tree));
     for (uint32_t s = 0; s < N; s++)
-        CHECK_INT(prefix_tree_peek(tree, 0, stored[s], lengths[s]), lengths[s]);
+        CHECK_INT(prefix_tree_match(tree, 0, stored[s], lengths[s]).length, lengths[s]);
     prefix_tree_close(tree);
     page_pool_close(&pool);
 }

@@ -27,9 +27,13 @@ struct site {
     size_t streamed;
 };
 
+/* What a head leaves in the exchange's memory is there when the request is, and then gone. */
 static void on_head(void *context, struct http_exchange *x)
 {
-    (void)context, (void)x;
+    (void)context;
+    struct http_exchange **memory = http_memory(x);
+    CHECK(!*memory);
+    *memory = x;
 }
 
 static void stream_more(struct site *site, struct http_exchange *x)
@@ -45,6 +49,7 @@ static void on_request(void *context, struct http_exchange *x)
 {
     struct site *site = context;
     site->n_requests++;
+    CHECK(*(struct http_exchange **)http_memory(x) == x);
     const char *target = http_parser_target(http_request(x));
     if (strcmp(target, "/wait") == 0) {
         site->waiting = x;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "test.h"
+#include "tree_lookup.h"
 #include "test_death.h"
 
 enum { PAGES = 200, NODES = 64, NOW = 1000 };
@@ -49,7 +50,7 @@ static node_id hold(uint64_t ns, const uint64_t *tokens, uint32_t n)
 {
     uint32_t pages[PAGES], length, claimed;
     enum match_kind kind;
-    node_id node = prefix_tree_acquire(tree, ns, tokens, n, NOW, &length, &kind);
+    node_id node = tree_acquire(tree, ns, tokens, n, NOW, &length, &kind);
     for (uint32_t i = length; i < n; i++)
         pages[i] = page_pool_take(&pool, 1, PAGE_NONE).first;
     node = prefix_tree_insert(tree, node, tokens + length, pages + length, NULL, n - length, NOW,
@@ -79,7 +80,7 @@ static node_id find(uint64_t ns, const char *text)
     uint32_t n = 0;
     for (; text[n]; n++)
         tokens[n] = cache_token_text(text[n]);
-    struct match m = tree_walk(tree, edge_table_find(&tree->edges, NODE_NONE, ns), tokens, n);
+    struct tree_end m = tree_walk(tree, edge_table_find(&tree->edges, NODE_NONE, ns), tokens, n);
     CHECK_INT(m.length, n);
     return m.node;
 }

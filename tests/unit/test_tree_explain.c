@@ -5,6 +5,7 @@
 #include "base/hash.h"
 
 #include "test.h"
+#include "tree_lookup.h"
 #include "tree_fixture.h"
 
 static struct miss explain_in(const struct fixture *f, uint64_t ns, const char *text, bool others)
@@ -12,8 +13,8 @@ static struct miss explain_in(const struct fixture *f, uint64_t ns, const char *
     uint64_t tokens[MAX_TEXT];
     uint32_t n = to_tokens(text, tokens);
     struct miss miss;
-    prefix_tree_explain(f->tree, ns, tokens, n, others, &miss);
-    CHECK_INT(miss.position, prefix_tree_peek(f->tree, ns, tokens, n));
+    tree_explain(f->tree, ns, tokens, n, others, &miss);
+    CHECK_INT(miss.position, prefix_tree_match(f->tree, ns, tokens, n).length);
     return miss;
 }
 
@@ -260,16 +261,16 @@ TEST(tree_explain, half_an_image_is_not_asked_for)
     uint32_t length, claimed, pages[4];
     enum match_kind kind;
     struct miss miss;
-    node_id node = prefix_tree_acquire(f.tree, 0, tokens, 4, 1, &length, &kind);
+    node_id node = tree_acquire(f.tree, 0, tokens, 4, 1, &length, &kind);
     for (int i = 0; i < 4; i++)
         pages[i] = page_pool_take(&f.pool, 1, PAGE_NONE).first;
     node = prefix_tree_insert(f.tree, node, tokens, pages, NULL, 4, 2, &claimed);
     prefix_tree_unlock(f.tree, node, 3);
-    prefix_tree_explain(f.tree, 0, tokens, 3, false, &miss);
+    tree_explain(f.tree, 0, tokens, 3, false, &miss);
     CHECK_INT(miss.reason, MISS_NONE);
     CHECK_INT(miss.position, 1);
     CHECK_INT(prefix_tree_evict(f.tree, 1, 9, 4), 3);
-    prefix_tree_explain(f.tree, 0, tokens, 4, false, &miss);
+    tree_explain(f.tree, 0, tokens, 4, false, &miss);
     CHECK_INT(miss.reason, MISS_EVICTED);
     CHECK_INT(miss.position, 1);
     teardown(&f);
@@ -359,17 +360,17 @@ TEST(tree_explain, looks_ahead_a_bounded_way)
     setup(&f, N, 32);
     for (uint32_t i = 0; i < N; i++)
         tokens[i] = cache_token_text((int32_t)i);
-    node_id node = prefix_tree_acquire(f.tree, 0, tokens, N, 1, &length, &f.kind);
+    node_id node = tree_acquire(f.tree, 0, tokens, N, 1, &length, &f.kind);
     for (uint32_t i = 0; i < N; i++)
         pages[i] = page_pool_take(&f.pool, 1, PAGE_NONE).first;
     node = prefix_tree_insert(f.tree, node, tokens, pages, NULL, N, 1, &claimed);
     prefix_tree_unlock(f.tree, node, 1);
     CHECK_INT(prefix_tree_evict(f.tree, 10, 1, 2), 10);       /* noted where it went */
     CHECK_INT(prefix_tree_clear(f.tree, NULL, 1, 3), N - 10); /* noted at the beginning */
-    prefix_tree_explain(f.tree, 0, tokens, N, false, &miss);
+    tree_explain(f.tree, 0, tokens, N, false, &miss);
     CHECK_INT(miss.reason, MISS_CLEARED);
     tokens[0] = cache_token_text(-1); /* another prompt: all of it was never here */
-    prefix_tree_explain(f.tree, 0, tokens, N, false, &miss);
+    tree_explain(f.tree, 0, tokens, N, false, &miss);
     CHECK_INT(miss.reason, MISS_NEVER_SEEN);
     teardown(&f);
 }

@@ -3,6 +3,7 @@
 #include "cache/prefix_tree.h"
 
 #include "test.h"
+#include "tree_lookup.h"
 #include "test_death.h"
 #include "tree_fixture.h"
 
@@ -626,7 +627,7 @@ static node_id hold_images(struct image_fixture *x, const char *text)
 {
     uint64_t tokens[MAX_TEXT];
     uint32_t n = to_image_tokens(text, tokens), length, pages[MAX_TEXT], got = 0;
-    node_id node = prefix_tree_acquire(x->f.tree, 0, tokens, n, ++x->f.now_ns, &length, &x->f.kind);
+    node_id node = tree_acquire(x->f.tree, 0, tokens, n, ++x->f.now_ns, &length, &x->f.kind);
     CHECK(node != NODE_NONE);
     x->f.length = length;
     while (got < n - length) {
@@ -651,7 +652,7 @@ static uint32_t peek_images(struct image_fixture *x, const char *text, uint32_t 
 {
     uint64_t tokens[MAX_TEXT];
     uint32_t n = to_image_tokens(text, tokens);
-    return prefix_tree_peek(x->f.tree, 0, tokens, n - less);
+    return prefix_tree_match(x->f.tree, 0, tokens, n - less).length;
 }
 
 TEST(tree_image, shared_up_to_and_through_it)
@@ -688,7 +689,7 @@ TEST(tree_image, a_match_never_ends_inside)
     uint64_t tokens[MAX_TEXT];
     uint32_t n = to_image_tokens("xAB", tokens), length;
     enum match_kind kind;
-    node_id node = prefix_tree_acquire(x.f.tree, 0, tokens, n - 2, 100, &length, &kind);
+    node_id node = tree_acquire(x.f.tree, 0, tokens, n - 2, 100, &length, &kind);
     CHECK_INT(length, 5);
     CHECK_INT(kind, MATCH_COMMON);
     check_laws(&x.f);

@@ -5,6 +5,7 @@
 #include "cache/tree_node.h"
 
 #include "test.h"
+#include "tree_lookup.h"
 #include "tree_fixture.h"
 
 static const struct tree_stats *stats(const struct fixture *f)
@@ -57,7 +58,7 @@ TEST(tree_look, the_deepest_entries_share_a_bucket)
     CHECK_INT(page_pool_take(&pool, N, PAGE_NONE).count, N);
     for (uint32_t i = 0; i < N; i++)
         pages[i] = i;
-    node_id node = prefix_tree_acquire(tree, 0, NULL, 0, 1, &length, &kind);
+    node_id node = tree_acquire(tree, 0, NULL, 0, 1, &length, &kind);
     node = prefix_tree_insert(tree, node, tokens, pages, NULL, N, 2, &claimed);
     prefix_tree_unlock(tree, node, 3);
     CHECK_INT(prefix_tree_stats(tree)->entries_by_depth[TREE_DEPTH_BUCKETS - 1], 1);
@@ -255,7 +256,7 @@ TEST(tree_look, many_children_are_counted_up_to_a_limit)
         uint64_t token = i;
         uint32_t page = page_pool_take(&f.pool, 1, PAGE_NONE).first, length, claimed;
         enum match_kind kind;
-        node_id node = prefix_tree_acquire(f.tree, 0, &token, 1, ++f.now_ns, &length, &kind);
+        node_id node = tree_acquire(f.tree, 0, &token, 1, ++f.now_ns, &length, &kind);
         node = prefix_tree_insert(f.tree, node, &token, &page, NULL, 1, ++f.now_ns, &claimed);
         prefix_tree_unlock(f.tree, node, ++f.now_ns);
         CHECK_INT(prefix_tree_outline(f.tree, 0, &e, 1), 1);

@@ -7,6 +7,7 @@
 #include "cache/prefix_tree.h"
 
 #include "test.h"
+#include "tree_lookup.h"
 
 enum { N_PAGES = 160, MAX_NODES = 60, N_IMAGES = 4, MAX_TOKENS = 40, MAX_HELD = 8, N_NAMES = 3 };
 enum { N_WINDOW = 110 };
@@ -67,7 +68,7 @@ static void check_held(const struct stress *s, const struct held *h)
     uint32_t windows[MAX_TOKENS * 4];
     if (s->window == 0)
         return;
-    prefix_tree_window_pages(s->tree, h->node, h->n, windows);
+    prefix_tree_side_pages(s->tree, 0, h->node, h->n, windows);
     for (uint32_t i = 1; i < s->window && i <= h->n; i++)
         CHECK(windows[h->n - i] < N_WINDOW);
 }
@@ -77,18 +78,18 @@ static void check_held(const struct stress *s, const struct held *h)
 static bool take_windows(struct stress *s, uint32_t n, uint32_t *windows)
 {
     struct page_pool *pool = &s->window_pool;
-    struct window_need needs[MAX_HELD];
+    struct side_need needs[MAX_HELD];
     if (s->window == 0)
         return true;
     for (uint32_t i = 0; i < s->n_held; i++) {
         uint32_t most = s->window - 1, depth = s->held[i].n;
-        needs[i] = (struct window_need){s->held[i].node, most < depth ? most : depth};
+        needs[i] = (struct side_need){s->held[i].node, most < depth ? most : depth};
     }
     uint32_t want = n < s->window ? n : s->window + below(s, n - s->window + 1);
     if (pool->n_free < want)
-        prefix_tree_evict_interior(s->tree, want - pool->n_free, s->now_ns);
+        prefix_tree_evict_interior(s->tree, 0, want - pool->n_free, s->now_ns);
     if (pool->n_free < want)
-        prefix_tree_evict_tails(s->tree, want - pool->n_free, needs, s->n_held, s->now_ns);
+        prefix_tree_evict_tails(s->tree, 0, want - pool->n_free, needs, s->n_held, s->now_ns);
     if (pool->n_free < want)
         return false;
     for (uint32_t i = 0; i < n; i++)
@@ -105,10 +106,10 @@ static void do_acquire(struct stress *s)
     enum match_kind kind;
     uint64_t ns = below(s, N_NAMES);
     uint32_t n = make_tokens(s, h->tokens), cut = below(s, 4) ? n : below(s, n + 1), length;
-    prefix_tree_explain(s->tree, ns, h->tokens, cut, below(s, 2), &miss);
-    CHECK_INT(miss.position, prefix_tree_peek(s->tree, ns, h->tokens, cut));
+    tree_explain(s->tree, ns, h->tokens, cut, below(s, 2), &miss);
+    CHECK_INT(miss.position, prefix_tree_match(s->tree, ns, h->tokens, cut).length);
     seen.reasons[miss.reason]++;
-    h->node = prefix_tree_acquire(s->tree, ns, h->tokens, cut, s->now_ns, &length, &kind);
+    h->node = tree_acquire(s->tree, ns, h->tokens, cut, s->now_ns, &length, &kind);
     if (h->node == NODE_NONE) {
         seen.refused++;
         return;
@@ -138,7 +139,7 @@ static void do_insert(struct stress *s)
         for (uint32_t i = 0; i < run.count; i++)
             pages[got++] = run.first + i;
     }
-    node_id node = prefix_tree_insert(s->tree, h->node, tokens, pages, s->window ? windows : NULL,
+    node_id node = prefix_tree_insert(s->tree, h->node, tokens, pages, (uint32_t *const[]){windows},
                                       n, s->now_ns, &claimed);
     for (uint32_t i = 0; i < n - claimed; i++)
         page_pool_give(&s->pool, (struct page_run){pages[i], 1});
@@ -231,10 +232,10 @@ static void open_stress(struct stress *s, uint64_t seed, uint32_t window)
                                           .images = s->images,
                                           .max_nodes = MAX_NODES - (uint32_t)seed % 2 * 50,
                                           .max_pinned = N_PAGES / 2,
-                                          .window = s->window};
+                                          .n_sides = s->window > 0};
     if (s->window) {
         CHECK_INT(page_pool_open(&s->window_pool, N_WINDOW, &err), 0);
-        options.window_pool = &s->window_pool;
+        options.sides[0] = (struct tree_side_options){&s->window_pool, s->window - 1};
     }
     CHECK_INT(prefix_tree_open(&s->tree, &options, &err), 0);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "test.h"
+#include "tree_lookup.h"
 
 enum { MAX_TEXT = 512 };
 
@@ -62,7 +63,7 @@ static inline uint32_t peek_in(const struct fixture *f, uint64_t ns, const char 
 {
     uint64_t tokens[MAX_TEXT];
     uint32_t n = to_tokens(text, tokens);
-    return prefix_tree_peek(f->tree, ns, tokens, n);
+    return prefix_tree_match(f->tree, ns, tokens, n).length;
 }
 
 static inline uint32_t peek(const struct fixture *f, const char *text)
@@ -73,9 +74,9 @@ static inline uint32_t peek(const struct fixture *f, const char *text)
 static inline node_id acquire_in(struct fixture *f, uint64_t ns, const char *text)
 {
     uint64_t tokens[MAX_TEXT];
-    uint32_t n = to_tokens(text, tokens), cached = prefix_tree_peek(f->tree, ns, tokens, n);
+    uint32_t n = to_tokens(text, tokens), cached = prefix_tree_match(f->tree, ns, tokens, n).length;
     f->length = UINT32_MAX;
-    node_id node = prefix_tree_acquire(f->tree, ns, tokens, n, ++f->now_ns, &f->length, &f->kind);
+    node_id node = tree_acquire(f->tree, ns, tokens, n, ++f->now_ns, &f->length, &f->kind);
     if (node != NODE_NONE) {
         CHECK_INT(f->length, cached);
         CHECK_INT(prefix_tree_depth(f->tree, node), f->length);

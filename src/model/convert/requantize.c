@@ -33,17 +33,6 @@ struct job {
     uint8_t *blocks; /* [n_rows] rows of the type */
 };
 
-enum tensor_type requantize_choose(enum tensor_type type, uint64_t cols, bool matters)
-{
-    bool is_small = type == TENSOR_Q4_0 || type == TENSOR_Q4_1 || type == TENSOR_Q4_K ||
-                    type == TENSOR_Q5_0 || type == TENSOR_Q5_1 || type == TENSOR_Q5_K;
-    if (matters && is_small)
-        type = TENSOR_Q6_K;
-    if (cols % tensor_type_info(type)->block_len)
-        type = type == TENSOR_Q4_K ? TENSOR_Q5_0 : type == TENSOR_Q5_K ? TENSOR_Q5_1 : TENSOR_Q8_0;
-    return cols % tensor_type_info(type)->block_len ? TENSOR_F16 : type;
-}
-
 /* Four bits as gpt-oss has them, which GGUF holds in blocks of its own. */
 static bool is_mxfp4(const struct weight *w)
 {
@@ -80,7 +69,7 @@ static enum tensor_type type_for(const struct job *j, const struct tensor_source
     if (!is_matrix || !is_weight || strstr(t->name, "ffn_gate_inp") ||
         (is_mxfp4(&t->parts[0]) && is_exact && !j->options->again))
         return own;
-    enum tensor_type type = requantize_choose(j->options->type, t->dims[0], matters);
+    enum tensor_type type = quantize_choose(j->options->type, t->dims[0], matters);
     bool is_kept = type == TENSOR_F16 && is_exact && tensor_type_is_float(own) &&
                    !tensor_type_is_float(j->options->type);
     return is_kept ? own : type;
@@ -246,8 +235,7 @@ static int write_all(struct job *j)
     gguf_add_u32(head, "general.file_type", file_type(j->options->type));
     for (size_t i = 0; i < j->file->n_tensors; i++) {
         const struct tensor_source *t = &j->file->tensors[i];
-        gguf_add_tensor(head, (struct gguf_string){t->name, strlen(t->name)}, type_for(j, t),
-                        t->n_dims, t->dims);
+        gguf_add_tensor(head, byte_view_of(t->name), type_for(j, t), t->n_dims, t->dims);
         j->all_bytes += tensor_bytes(t, type_for(j, t));
     }
     if (gguf_write_head(head, j->out, j->file->path, j->err))
@@ -284,13 +272,13 @@ int tensor_file_write(const struct tensor_file *file, struct parallel *pool,
     return failed;
 }
 
-static bool is_own_key(struct gguf_string key)
+static bool is_own_key(struct byte_view key)
 {
     static const char *const own[] = {"general.file_type", "general.quantization_version",
                                       "general.alignment", "split.no",
                                       "split.count",       "split.tensors.count"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (key.len == strlen(own[i]) && !memcmp(key.bytes, own[i], key.len))
+        if (byte_view_is(key, own[i]))
             return true;
     return false;
 }

@@ -8,6 +8,8 @@
 #include "model/files/checkpoint.h"
 #include "model/files/gguf_write.h"
 
+/* model/convert/ writes models to new files: in another type, or from a directory to GGUF. */
+
 /* Writes the tensors of a model as a GGUF file, its matrices in another type. Vectors, routers and
  * what the type's blocks do not fit stay as they are; the embedding and the head, where errors are
  * seen most, get at least 6 bits. The file appears under its name when it is whole. */
@@ -60,9 +62,5 @@ struct tensor_file {
 int tensor_file_write(const struct tensor_file *file, struct parallel *pool,
                       const struct requantize_options *options, struct requantize_result *result,
                       struct error *err);
-
-/* The type that a matrix gets: `type`, one that its width fits, or more bits where it matters. The
- * engine asks the same when weights are quantised as they are loaded. */
-enum tensor_type requantize_choose(enum tensor_type type, uint64_t cols, bool matters);
 
 #endif

@@ -9,6 +9,9 @@
 #include "model/files/gguf.h"
 #include "model/quant/weight.h"
 
+/* model/files/ finds, reads and writes the files that models come in. Nothing here knows
+ * architectures. */
+
 /* What a model is read from, whichever files hold it: tensors by name, and settings.
  *
  *   model.gguf, any part of a split one        settings: GGUF keys; names as GGUF has them

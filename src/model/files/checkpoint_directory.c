@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/byte_view.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "model/files/checkpoint_files.h"
@@ -23,17 +24,6 @@ struct listing {
     const char **names;
     size_t n;
 };
-
-static bool starts_with(const char *name, const char *prefix)
-{
-    return strncmp(name, prefix, strlen(prefix)) == 0;
-}
-
-static bool ends_with(const char *name, const char *suffix)
-{
-    size_t len = strlen(name), n = strlen(suffix);
-    return len >= n && strcmp(name + len - n, suffix) == 0;
-}
 
 static int name_compare(const void *a, const void *b)
 {
@@ -94,7 +84,7 @@ static struct listing select_names(struct checkpoint_files *f, const struct list
 {
     struct listing selected = {arena_alloc_array(&f->memory, l->n + 1, sizeof *l->names), 0};
     for (size_t i = 0; i < l->n && selected.names; i++)
-        if (starts_with(l->names[i], prefix) && ends_with(l->names[i], suffix))
+        if (string_starts(l->names[i], prefix) && string_ends(l->names[i], suffix))
             selected.names[selected.n++] = l->names[i];
     return selected;
 }
@@ -129,7 +119,7 @@ static int index_files(struct checkpoint_files *f, const struct json *map, struc
         return checkpoint_no_memory(&f->c, err);
     json_each (entry, map) {
         if (entry->type != JSON_STRING || strlen(entry->text) != entry->text_len ||
-            strchr(entry->text, '/') || !ends_with(entry->text, ".safetensors"))
+            strchr(entry->text, '/') || !string_ends(entry->text, ".safetensors"))
             return checkpoint_refuse(&f->c, err,
                                      "%s places the tensor %s in what is not the name of a"
                                      " safetensors file",
@@ -332,8 +322,8 @@ static int refuse_directory(const struct checkpoint_files *f, const struct listi
                             struct error *err)
 {
     for (size_t i = 0; i < l->n; i++)
-        if ((starts_with(l->names[i], "pytorch_model") && ends_with(l->names[i], ".bin")) ||
-            ends_with(l->names[i], ".pth") || ends_with(l->names[i], ".pt"))
+        if ((string_starts(l->names[i], "pytorch_model") && string_ends(l->names[i], ".bin")) ||
+            string_ends(l->names[i], ".pth") || string_ends(l->names[i], ".pt"))
             return checkpoint_refuse(&f->c, err,
                                      "its weights (%s) are PyTorch's, which radish does not read;"
                                      " convert them to safetensors",

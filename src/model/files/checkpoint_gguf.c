@@ -12,7 +12,7 @@
 enum { MAX_PARTS = 9999 };
 
 /* Scales of activations, which radish does not quantise so. */
-static bool is_foreign(struct gguf_string name)
+static bool is_foreign(struct byte_view name)
 {
     static const char end[] = ".input_scale";
     size_t n = sizeof end - 1;

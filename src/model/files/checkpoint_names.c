@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/ascii.h"
+#include "base/byte_view.h"
 #include "base/json.h"
 #include "model/files/checkpoint_files.h"
 
@@ -111,12 +112,6 @@ static const char *after(const char *name, const char *prefix)
     return strncmp(name, prefix, len) == 0 ? name + len : NULL;
 }
 
-static bool ends_with(const char *name, size_t len, const char *suffix)
-{
-    size_t n = strlen(suffix);
-    return len >= n && memcmp(name + len - n, suffix, n) == 0;
-}
-
 /* Whether a name continues a prefix as a text model does. */
 static bool is_text(const char *rest)
 {
@@ -178,9 +173,8 @@ static uint64_t count_layers(const struct json *config)
 
 static bool is_foreign(const struct checkpoint_files *f, const char *name, uint64_t n_layers)
 {
-    size_t len = strlen(name);
     for (size_t i = 0; i < sizeof foreign_ends / sizeof *foreign_ends; i++)
-        if (ends_with(name, len, foreign_ends[i]))
+        if (string_ends(name, foreign_ends[i]))
             return true;
     return has_foreign_part(name) || is_extra_layer(f, name, n_layers);
 }
@@ -192,16 +186,15 @@ int checkpoint_read_names(struct checkpoint_files *f, struct error *err)
     f->head_prefix = find_head_prefix(f);
     for (size_t i = 0; i < f->c.n_tensors; i++) {
         struct checkpoint_tensor *t = &f->c.tensors[i];
-        size_t len = strlen(t->name);
         t->is_ignored |= is_foreign(f, t->name, n_layers);
         for (size_t k = 0; k < sizeof quantised_ends / sizeof *quantised_ends && !t->is_ignored;
              k++)
-            if (ends_with(t->name, len, quantised_ends[k][0]))
+            if (string_ends(t->name, quantised_ends[k][0]))
                 return checkpoint_refuse(
                     &f->c, err,
                     "quantised with %s (it has a tensor %s), which radish does not read; use a"
                     " GGUF, MLX or FP8 version, or one that is not quantised",
-                    quantised_ends[k][1], shown_name(t->name, len).text);
+                    quantised_ends[k][1], shown_name(t->name, strlen(t->name)).text);
     }
     return 0;
 }

@@ -52,7 +52,7 @@ static size_t remaining(const struct reader *r)
     return r->g->map_bytes - r->at;
 }
 
-static struct shown_name show(struct gguf_string name)
+static struct shown_name show(struct byte_view name)
 {
     return shown_name(name.bytes, name.len);
 }
@@ -106,7 +106,7 @@ static int read_u64(struct reader *r, uint64_t *out, const char *what)
     return 0;
 }
 
-static int read_string(struct reader *r, struct gguf_string *out, const char *what)
+static int read_string(struct reader *r, struct byte_view *out, const char *what)
 {
     size_t start = r->at;
     uint64_t len;
@@ -123,7 +123,7 @@ static int read_string(struct reader *r, struct gguf_string *out, const char *wh
 }
 
 /* A key or a tensor's name: `kind` says which. */
-static int read_name(struct reader *r, struct gguf_string *out, const char *kind)
+static int read_name(struct reader *r, struct byte_view *out, const char *kind)
 {
     size_t start = r->at;
     if (read_string(r, out, kind))
@@ -160,28 +160,28 @@ static int table_open(const struct reader *r, struct name_table *t, size_t n)
     return 0;
 }
 
-typedef const struct gguf_string *(*name_of)(const struct gguf *g, size_t i);
+typedef const struct byte_view *(*name_of)(const struct gguf *g, size_t i);
 
-static const struct gguf_string *value_name(const struct gguf *g, size_t i)
+static const struct byte_view *value_name(const struct gguf *g, size_t i)
 {
     return &g->values[i].key;
 }
 
-static const struct gguf_string *tensor_name(const struct gguf *g, size_t i)
+static const struct byte_view *tensor_name(const struct gguf *g, size_t i)
 {
     return &g->tensors[i].name;
 }
 
 /* The slot that holds the name, or the empty one where it belongs. */
 static uint32_t *table_slot(const struct gguf *g, const struct name_table *t, name_of name_at,
-                            struct gguf_string name)
+                            struct byte_view name)
 {
     for (size_t i = hash_bytes(name.bytes, name.len);; i++) {
         uint32_t *slot = &t->slots[i & t->mask];
         if (*slot == 0)
             return slot;
-        const struct gguf_string *other = name_at(g, *slot - 1);
-        if (other->len == name.len && memcmp(other->bytes, name.bytes, name.len) == 0)
+        const struct byte_view *other = name_at(g, *slot - 1);
+        if (byte_view_equal(*other, name))
             return slot;
     }
 }
@@ -206,7 +206,7 @@ static size_t scalar_bytes(enum gguf_type type)
     return 0;
 }
 
-static int read_type(struct reader *r, enum gguf_type *out, struct gguf_string key)
+static int read_type(struct reader *r, enum gguf_type *out, struct byte_view key)
 {
     size_t start = r->at;
     uint32_t type;
@@ -223,7 +223,7 @@ static int read_type(struct reader *r, enum gguf_type *out, struct gguf_string k
 static int read_strings(struct reader *r, struct gguf_value *v)
 {
     size_t start = r->at;
-    struct gguf_string string;
+    struct byte_view string;
     for (uint64_t i = 0; i < v->count; i++)
         if (read_string(r, &string, "a string"))
             return -1;
@@ -535,7 +535,7 @@ void gguf_close(struct gguf *g)
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 {
     const struct gguf_index *index = g->index;
-    struct gguf_string name = {key, strlen(key)};
+    struct byte_view name = {key, strlen(key)};
     uint32_t slot = *table_slot(g, &index->values, value_name, name);
     return slot ? &g->values[slot - 1] : NULL;
 }
@@ -543,7 +543,7 @@ const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name)
 {
     const struct gguf_index *index = g->index;
-    struct gguf_string wanted = {name, strlen(name)};
+    struct byte_view wanted = {name, strlen(name)};
     uint32_t slot = *table_slot(g, &index->tensors, tensor_name, wanted);
     return slot ? &g->tensors[slot - 1] : NULL;
 }
@@ -635,7 +635,7 @@ bool gguf_get_bool(const struct gguf *g, const char *key, bool *out)
     return true;
 }
 
-bool gguf_get_string(const struct gguf *g, const char *key, struct gguf_string *out)
+bool gguf_get_string(const struct gguf *g, const char *key, struct byte_view *out)
 {
     const struct gguf_value *v = gguf_find(g, key);
     if (!v || v->type != GGUF_STRING)

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/byte_view.h"
 #include "base/error.h"
 #include "model/quant/quant.h"
 
@@ -30,24 +31,19 @@ enum gguf_type {
     GGUF_F64,
 };
 
-struct gguf_string {
-    const char *bytes; /* in the mapping: not NUL-terminated */
-    size_t len;
-};
-
 struct gguf_value {
-    struct gguf_string key;
+    struct byte_view key; /* in the mapping, as are the strings */
     enum gguf_type type;
-    enum gguf_type item_type;    /* of an array */
-    uint64_t count;              /* of an array */
-    const void *data;            /* scalar, first number of an array: in the mapping, unaligned */
-    struct gguf_string *strings; /* array of strings: `count` of them; string: one */
+    enum gguf_type item_type;  /* of an array */
+    uint64_t count;            /* of an array */
+    const void *data;          /* scalar, first number of an array: in the mapping, unaligned */
+    struct byte_view *strings; /* array of strings: `count` of them; string: one */
 };
 
 enum { GGUF_MAX_DIMS = 4 };
 
 struct gguf_tensor {
-    struct gguf_string name;
+    struct byte_view name;
     enum tensor_type type;
     uint32_t n_dims;
     uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] runs fastest; unused ones are 1 */
@@ -82,7 +78,7 @@ const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);
 bool gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out);
 bool gguf_get_f64(const struct gguf *g, const char *key, double *out);
 bool gguf_get_bool(const struct gguf *g, const char *key, bool *out);
-bool gguf_get_string(const struct gguf *g, const char *key, struct gguf_string *out);
+bool gguf_get_string(const struct gguf *g, const char *key, struct byte_view *out);
 /* Item `i` of a numeric array; the caller has checked type and count. */
 double gguf_array_f64(const struct gguf_value *array, uint64_t i);
 int64_t gguf_array_i64(const struct gguf_value *array, uint64_t i);

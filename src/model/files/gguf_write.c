@@ -18,7 +18,7 @@ static void add_number(struct strbuf *out, uint64_t value, int size)
     strbuf_add(out, bytes, (size_t)size);
 }
 
-static void add_string(struct strbuf *out, struct gguf_string s)
+static void add_string(struct strbuf *out, struct byte_view s)
 {
     add_number(out, s.len, 8);
     strbuf_add(out, s.bytes, s.len);
@@ -83,23 +83,22 @@ void gguf_add_string(struct gguf_writer *w, const char *key, const char *bytes, 
 {
     gguf_add_value(w, &(struct gguf_value){.key = {key, strlen(key)},
                                            .type = GGUF_STRING,
-                                           .strings = &(struct gguf_string){bytes, len}});
+                                           .strings = &(struct byte_view){bytes, len}});
 }
 
 void gguf_add_array(struct gguf_writer *w, const char *key, enum gguf_type type, const void *items,
                     uint64_t count)
 {
     bool is_text = type == GGUF_STRING;
-    gguf_add_value(w,
-                   &(struct gguf_value){.key = {key, strlen(key)},
-                                        .type = GGUF_ARRAY,
-                                        .item_type = type,
-                                        .count = count,
-                                        .data = is_text ? NULL : items,
-                                        .strings = is_text ? (struct gguf_string *)items : NULL});
+    gguf_add_value(w, &(struct gguf_value){.key = {key, strlen(key)},
+                                           .type = GGUF_ARRAY,
+                                           .item_type = type,
+                                           .count = count,
+                                           .data = is_text ? NULL : items,
+                                           .strings = is_text ? (struct byte_view *)items : NULL});
 }
 
-void gguf_add_tensor(struct gguf_writer *w, struct gguf_string name, enum tensor_type type,
+void gguf_add_tensor(struct gguf_writer *w, struct byte_view name, enum tensor_type type,
                      uint32_t n_dims, const uint64_t *dims)
 {
     const struct tensor_type_info *info = tensor_type_info(type);

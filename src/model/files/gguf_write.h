@@ -25,13 +25,13 @@ void gguf_add_u32(struct gguf_writer *w, const char *key, uint32_t value);
 void gguf_add_f32(struct gguf_writer *w, const char *key, float value);
 void gguf_add_bool(struct gguf_writer *w, const char *key, bool value);
 void gguf_add_string(struct gguf_writer *w, const char *key, const char *bytes, size_t len);
-/* `items` are the numbers themselves, or struct gguf_string. */
+/* `items` are the numbers themselves, or struct byte_view. */
 void gguf_add_array(struct gguf_writer *w, const char *key, enum gguf_type type, const void *items,
                     uint64_t count);
 /* The values of another head behind its own. */
 void gguf_add_values(struct gguf_writer *w, const struct gguf_writer *from);
 /* `dims` as in the file: the first runs fastest. */
-void gguf_add_tensor(struct gguf_writer *w, struct gguf_string name, enum tensor_type type,
+void gguf_add_tensor(struct gguf_writer *w, struct byte_view name, enum tensor_type type,
                      uint32_t n_dims, const uint64_t *dims);
 int gguf_write_head(const struct gguf_writer *w, FILE *out, const char *path, struct error *err);
 

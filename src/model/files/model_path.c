@@ -7,18 +7,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/byte_view.h"
 #include "base/file.h"
 
 #define EXPECTED "a GGUF file, or a directory with config.json and *.safetensors"
 #define CACHED   "models--"
 
 enum { MAX_REF_BYTES = 256 };
-
-static bool ends_with(const char *text, const char *suffix)
-{
-    size_t len = strlen(text), n = strlen(suffix);
-    return len >= n && strcmp(text + len - n, suffix) == 0;
-}
 
 static bool is_directory(const char *path)
 {
@@ -83,7 +78,7 @@ int model_path_find(struct strbuf *out, const char *given, struct error *err)
     const char *name = out->data + part;
     if (S_ISDIR(st.st_mode))
         return strncmp(name, CACHED, strlen(CACHED)) == 0 ? enter_snapshot(out, err) : 0;
-    if (ends_with(name, ".json") || ends_with(name, ".safetensors")) {
+    if (string_ends(name, ".json") || string_ends(name, ".safetensors")) {
         if (part == 0)
             strcpy(out->data, "."); /* "a.json" has room for it */
         cut(out, part == 0 ? 1 : part);
@@ -110,6 +105,6 @@ void model_path_name(char *name, size_t size, const char *path)
         }
     }
     snprintf(name, size, "%.*s", (int)(end - begin), path + begin);
-    if (ends_with(name, ".gguf"))
+    if (string_ends(name, ".gguf"))
         name[strlen(name) - strlen(".gguf")] = '\0';
 }

@@ -5,6 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* model/quant/ holds the types of numbers: from blocks to floats and back, and weights as views
+ * of blocks. */
+
 /* The tensor types that radish reads, numbered as GGUF numbers them, and how each turns into
  * floats. A type is a run of blocks: `block_len` values in `block_bytes` bytes. */
 enum tensor_type {

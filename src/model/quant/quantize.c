@@ -316,6 +316,17 @@ const char *quantize_names(void)
     return "f32, f16, bf16, q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0";
 }
 
+enum tensor_type quantize_choose(enum tensor_type type, uint64_t cols, bool matters)
+{
+    bool is_small = type == TENSOR_Q4_0 || type == TENSOR_Q4_1 || type == TENSOR_Q4_K ||
+                    type == TENSOR_Q5_0 || type == TENSOR_Q5_1 || type == TENSOR_Q5_K;
+    if (matters && is_small)
+        type = TENSOR_Q6_K;
+    if (cols % tensor_type_info(type)->block_len)
+        type = type == TENSOR_Q4_K ? TENSOR_Q5_0 : type == TENSOR_Q5_K ? TENSOR_Q5_1 : TENSOR_Q8_0;
+    return cols % tensor_type_info(type)->block_len ? TENSOR_F16 : type;
+}
+
 static void quantize_one(enum tensor_type type, float x, uint8_t *to)
 {
     if (type == TENSOR_F32)

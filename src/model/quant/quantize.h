@@ -15,6 +15,10 @@ bool quantize_type(const char *name, enum tensor_type *out);
 /* The names that quantize_type knows, for messages: "f32, f16, ...". */
 const char *quantize_names(void);
 
+/* The type that a matrix gets: `type`, one that its width fits, or more bits where it matters. The
+ * engine asks the same when weights are quantised as they are loaded. */
+enum tensor_type quantize_choose(enum tensor_type type, uint64_t cols, bool matters);
+
 /* `n` values, a multiple of the type's block. What is not a number becomes 0. */
 void quantize(enum tensor_type type, const float *x, void *blocks, size_t n);
 

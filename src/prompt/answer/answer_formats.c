@@ -33,6 +33,14 @@
     {                                                                                              \
         .text = text_, .place = MARKER_INSIDE                                                      \
     }
+#define BEGINS_MESSAGE(text_)                                                                      \
+    {                                                                                              \
+        .text = text_, .place = MARKER_BEGINS_MESSAGE                                              \
+    }
+#define ENDS_MESSAGE(text_)                                                                        \
+    {                                                                                              \
+        .text = text_, .place = MARKER_ENDS_MESSAGE                                                \
+    }
 #define HERMES TAGGED("<tool_call>", xml_qwen), AFTER("</tool_call>")
 #define THE_END                                                                                    \
     {                                                                                              \
@@ -153,8 +161,10 @@ static const struct call_marker minimax[] = {
     THE_END,
 };
 static const struct call_marker harmony[] = {
-    INSIDE("<|channel|>"), INSIDE("<|message|>"),   INSIDE("<|start|>"),  INSIDE("<|end|>"),
-    INSIDE("<|call|>"),    INSIDE("<|constrain|>"), INSIDE("<|return|>"), THE_END,
+    BEGINS_MESSAGE("<|channel|>"), INSIDE("<|message|>"),
+    BEGINS_MESSAGE("<|start|>"),   ENDS_MESSAGE("<|end|>"),
+    ENDS_MESSAGE("<|call|>"),      INSIDE("<|constrain|>"),
+    ENDS_MESSAGE("<|return|>"),    THE_END,
 };
 static const struct call_marker json[] = {
     AFTER("```"),

@@ -5,28 +5,13 @@
 #include <string.h>
 
 #include "base/strbuf.h"
+#include "prompt/answer/answer_cursor.h"
 #include "prompt/answer/answer_parser.h"
 #include "prompt/answer/json_scan.h"
 
-/* What the files of the answer parser share.
- *
- *            think_begin          think_end            a marker           the call's end
- *   START ───────────────► THINKING ──────► OPENING ───────────► CALL ───────────────────► OPENING
- *     └── anything else ──────────────────────► │ other text ▲     │ no call after all
- *                                               └► CONTENT ──┴─────┴► CONTENT
- *
- * Every decision is made from the bytes alone: a reader that cannot decide yet says so and is asked
- * again with more of them, so where the pieces of the text part cannot matter. */
-enum answer_phase {
-    PHASE_START,       /* nothing but white space has come */
-    PHASE_THINK_BEGIN, /* directly behind think_begin */
-    PHASE_THINKING,    /* up to think_end */
-    PHASE_OPENING,     /* nothing but white space since the start, the thinking or a call */
-    PHASE_CONTENT,
-    PHASE_CALL,    /* a reader of the format has the text */
-    PHASE_HARMONY, /* its messages, outside calls */
-};
-
+/* What the files of the answer parser share. Outside of calls the text is read by an answer_cursor;
+ * each call by the reader of its format. A reader that cannot decide yet says so and is asked again
+ * with more text, so where the pieces of the text part cannot matter. */
 enum call_result {
     CALL_MORE, /* undecided: more text is needed */
     CALL_ON,   /* a part is read; go on */
@@ -35,10 +20,13 @@ enum call_result {
 };
 
 enum marker_place {
-    MARKER_ANYWHERE,   /* begins a call */
-    MARKER_AT_START,   /* begins one where nothing but white space, or another call, precedes */
-    MARKER_AFTER_CALL, /* dropped where it follows a call; text elsewhere */
-    MARKER_INSIDE,     /* only readers look for it */
+    MARKER_ANYWHERE,       /* begins a call */
+    MARKER_AT_START,       /* begins one where nothing but white space, or another call, precedes */
+    MARKER_AFTER_CALL,     /* dropped where it follows a call; text elsewhere */
+    MARKER_INSIDE,         /* only readers look for it */
+    MARKER_ENDS_MESSAGE,   /* gpt-oss */
+    MARKER_BEGINS_MESSAGE, /* ... ends the one before, too */
+    MARKER_IN_HEADER,      /* ... begins a call where it stands in a header */
 };
 
 struct answer_parser;
@@ -60,7 +48,7 @@ const struct call_marker *format_markers(enum tool_format format);
  *   held   \n <tool_call> {"name": "f", "arguments": {"a": 1}} ...
  *             ▲start                                  ▲pos
  */
-struct call {
+struct open_call {
     call_reader *reader;
     const void *form;
     size_t start;      /* its first marker */
@@ -87,21 +75,16 @@ struct call {
 
 struct answer_parser {
     struct answer_parser_options options;
-    struct answer_style style;
-    const struct call_marker *markers; /* NULL: calls are not looked for */
-    bool stops[256];                   /* bytes that white space or a marker begins with */
-    enum answer_phase phase;
-    bool drops_space; /* PHASE_OPENING: white space here belongs to a marker */
-    bool after_call;  /* ... which ended a call */
-    uint32_t dropped; /* bits of the markers that were dropped behind the call: each goes once */
-    bool thinks;      /* PHASE_HARMONY: the message is reasoning */
-    bool in_message;  /* PHASE_HARMONY: behind its header */
+    struct answer_cursor cursor;
+    size_t n_read;    /* of the held text, by the cursor */
+    size_t n_space;   /* the held text begins with so much white space, already looked at */
+    bool drops_space; /* white space before the content belongs to a mark */
+    bool in_call;     /* a reader of the format has the text */
     bool ended, failed;
     struct strbuf held; /* what is undecided, from `head` on */
     size_t head;
-    size_t n_space; /* the held text begins with so much white space, already looked at */
     struct strbuf scratch;
-    struct call call;
+    struct open_call call;
 };
 
 static inline bool answer_is_space(char c)
@@ -169,15 +152,26 @@ enum call_result read_xml_call(struct answer_parser *p);
 enum call_result read_python_calls(struct answer_parser *p);
 enum call_result read_gemma_call(struct answer_parser *p);
 
-/* calls_harmony.c; false: more text is needed. */
-bool harmony_run(struct answer_parser *p);
+/* calls_harmony.c */
+#define HARMONY_MESSAGE "<|message|>"
+#define HARMONY_ROLE    "<|start|>assistant"
+#define HARMONY_FINAL   "<|channel|>final" HARMONY_MESSAGE /* the answer itself follows */
+struct harmony_header {
+    const char *to; /* whom the message is for; NULL: the user */
+    size_t to_len;
+    bool thinks; /* it is reasoning */
+};
+/* `header` is all that stands before HARMONY_MESSAGE. */
+void harmony_header_read(struct harmony_header *out, const char *header, size_t len);
+/* A message whose header, with its mark, is `whole` bytes of `text`: begins its call, or gives how
+ * much of the text is done with. */
+size_t harmony_message(struct answer_parser *p, const char *text, size_t whole);
 
 /* call_values.c: values that are not written as JSON become it, spelled as Python's json.dumps
  * does. */
 enum { VALUE_ANY = (1 << (JSON_OBJECT + 1)) - 1 };
 /* The types (bits of enum json_type) that a schema allows. */
 unsigned value_types(const struct json *schema);
-void value_escape(struct strbuf *out, const char *text, size_t len);
 void value_write_string(struct strbuf *out, const char *text, size_t len);
 /* A parameter's raw text, by what its schema says. */
 void value_write_text(struct strbuf *out, const struct json *schema, const char *text, size_t len);

@@ -15,189 +15,112 @@ void answer_emit(struct answer_parser *p, enum answer_piece piece, const char *t
         p->options.piece(p->options.context, piece, text, len);
 }
 
-/* ------------------------------------------------------------------ markers in running text */
+/* ------------------------------------------------------------------ text outside of calls */
 
-/* The longest marker of those places that stands at the start of `text`. MORE: one may, once the
- * text goes on. */
-static enum match marker_at(const struct answer_parser *p, const char *text, size_t len,
-                            unsigned places, const struct call_marker **found)
+/* Gives out what stands before `end`, but for the white space at its end, which a mark may make
+ * its own. There may be much of that, coming byte by byte: what was looked at is not looked at
+ * again. Returns how much is out. */
+static size_t emit_solid(struct answer_parser *p, enum answer_piece piece, const char *text,
+                         size_t end)
 {
-    size_t longest = 0, possible = 0;
-    for (const struct call_marker *m = p->markers; m->text; m++) {
-        if (!(places >> m->place & 1))
-            continue;
-        if (m->place == MARKER_AFTER_CALL && p->dropped >> (m - p->markers) & 1)
-            continue;
-        enum match match = literal_match(text, len, m->text);
-        size_t marker_len = match == MATCH_NO ? 0 : strlen(m->text);
-        if (match == MATCH_MORE && marker_len > possible)
-            possible = marker_len;
-        if (match == MATCH_YES && marker_len > longest) {
-            longest = marker_len;
-            *found = m;
-        }
+    size_t n = end;
+    while (n > p->n_space && answer_is_space(text[n - 1]))
+        n--;
+    if (n == p->n_space)
+        n = 0;
+    answer_emit(p, piece, text, n);
+    p->n_space = end - n;
+    return n;
+}
+
+static size_t emit_all(struct answer_parser *p, enum answer_piece piece, const char *text,
+                       size_t end)
+{
+    answer_emit(p, piece, text, end);
+    return end;
+}
+
+/* Gives out what can only be text. Returns how much is done with. */
+static size_t plain_emit(struct answer_parser *p, enum answer_region region, const char *text,
+                         size_t end)
+{
+    switch (region) {
+    case REGION_THINKING: {
+        size_t n = emit_solid(p, PIECE_REASONING, text, end);
+        return p->ended ? end : n;
     }
-    if (possible && !p->ended)
-        return MATCH_MORE;
-    return longest ? MATCH_YES : MATCH_NO;
-}
-
-/* Where the white space at the start of `text` ends. It may be much and come byte by byte: what
- * was looked at is not looked at again. */
-static size_t space_end(const struct answer_parser *p, const char *text, size_t len)
-{
-    size_t i = p->n_space;
-    while (i < len && answer_is_space(text[i]))
-        i++;
-    return i;
-}
-
-/* Each of the following reads some of `text`, returns how much, and sets the next phase. */
-static size_t start_read(struct answer_parser *p, const char *text, size_t len)
-{
-    const char *begin = p->style.think_begin;
-    size_t space = space_end(p, text, len);
-    enum match match = begin ? literal_match(text + space, len - space, begin) : MATCH_NO;
-    p->n_space = space;
-    if (match == MATCH_MORE && !p->ended)
-        return 0;
-    p->n_space = 0;
-    if (match != MATCH_YES) {
-        p->phase = PHASE_OPENING;
-        return 0;
+    case REGION_CONTENT:
+        return p->cursor.markers && !p->ended ? emit_solid(p, PIECE_CONTENT, text, end)
+                                              : emit_all(p, PIECE_CONTENT, text, end);
+    case REGION_THOUGHT: return emit_all(p, PIECE_REASONING, text, end);
+    case REGION_MESSAGE: return emit_all(p, PIECE_CONTENT, text, end);
+    default: p->n_space = end; return 0; /* white space, which is held */
     }
-    p->phase = PHASE_THINK_BEGIN;
-    return space + strlen(begin);
 }
 
-/* Directly behind the marker that begins the thinking: white space belongs to it, and models whose
- * prompt ends with it write it once more now and then. */
-static size_t think_begin_read(struct answer_parser *p, const char *text, size_t len)
+/* A call's mark ends at `end`; white space before it is the call's. */
+static size_t mark_read(struct answer_parser *p, const char *text, size_t end)
 {
-    size_t space = space_end(p, text, len);
-    enum match again = literal_match(text + space, len - space, p->style.think_begin);
-    p->n_space = space;
-    if (again == MATCH_MORE && !p->ended)
-        return 0;
-    p->n_space = 0;
-    if (again == MATCH_YES)
-        return space + strlen(p->style.think_begin);
-    p->phase = PHASE_THINKING;
-    return space;
+    size_t start = end - p->cursor.mark_len;
+    size_t n = p->drops_space ? start : emit_solid(p, PIECE_CONTENT, text, start);
+    call_start(p, start - n, p->cursor.mark_len, p->cursor.mark);
+    return n;
 }
 
-/* Up to the marker that ends the thinking; the white space before it is dropped. */
-static size_t thinking_read(struct answer_parser *p, const char *text, size_t len)
+/* Does what an event asks for; `region` is where the text before it stands. Returns how much of the
+ * text is done with. */
+static size_t event_take(struct answer_parser *p, enum answer_event event,
+                         enum answer_region region, const char *text, size_t end)
 {
-    const char *end = p->style.think_end;
-    size_t i = space_end(p, text, len), space = 0;
-    while (i < len) {
-        if (answer_is_space(text[i])) {
-            i++;
-            continue;
-        }
-        const char *next = memchr(text + i, end[0], len - i);
-        if (next != text + i) { /* plain text: only white space at its end may be dropped */
-            space = i = next ? (size_t)(next - text) : len;
-            while (answer_is_space(text[space - 1]))
-                space--;
-            continue;
-        }
-        enum match match = literal_match(text + i, len - i, end);
-        if (match == MATCH_YES) {
-            answer_emit(p, PIECE_REASONING, text, space);
-            p->phase = PHASE_OPENING;
-            p->drops_space = true;
-            p->n_space = 0;
-            return i + strlen(end);
-        }
-        if (match == MATCH_MORE && !p->ended)
-            break;
-        space = ++i;
+    size_t before = end - p->cursor.mark_len;
+    switch (event) {
+    case EVENT_NONE: return plain_emit(p, region, text, end);
+    case EVENT_THINK_END:
+        emit_solid(p, PIECE_REASONING, text, before);
+        p->drops_space = true;
+        return end;
+    case EVENT_CONTENT: {
+        size_t n = p->drops_space ? end : 0;
+        p->drops_space = false;
+        p->n_space = end - n;
+        return n;
     }
-    answer_emit(p, PIECE_REASONING, text, space);
-    p->n_space = i - space;
-    return p->ended ? len : space;
+    case EVENT_CALL: return mark_read(p, text, end);
+    case EVENT_HEADER: return harmony_message(p, text, end);
+    case EVENT_NO_HEADER: {
+        size_t n = p->drops_space ? before : 0;
+        answer_emit(p, PIECE_CONTENT, text + n, p->cursor.mark_len);
+        return n + p->cursor.mark_len;
+    }
+    case EVENT_MESSAGE_END:
+        plain_emit(p, region, text, before);
+        p->drops_space = true;
+        return end;
+    case EVENT_THINK_BEGIN:
+    case EVENT_REASONING:
+    case EVENT_DROP: break;
+    }
+    return end;
 }
 
-static size_t opening_read(struct answer_parser *p, const char *text, size_t len)
-{
-    size_t space = space_end(p, text, len);
-    const struct call_marker *m = NULL;
-    enum match match = MATCH_NO;
-    p->n_space = space;
-    if (space == len)
-        match = p->ended ? MATCH_NO : MATCH_MORE;
-    else if (p->markers)
-        match = marker_at(p, text + space, len - space,
-                          1 << MARKER_ANYWHERE | 1 << MARKER_AT_START |
-                              (p->after_call ? 1 << MARKER_AFTER_CALL : 0),
-                          &m);
-    if (match == MATCH_MORE)
-        return 0;
-    p->n_space = 0;
-    if (match == MATCH_YES && m->place == MARKER_AFTER_CALL) {
-        p->dropped |= 1u << (m - p->markers);
-        return space + strlen(m->text);
-    }
-    size_t dropped = p->drops_space ? space : 0;
-    if (match == MATCH_YES)
-        call_start(p, space - dropped, strlen(m->text), m);
-    else
-        p->phase = PHASE_CONTENT;
-    return dropped;
-}
-
-static size_t content_read(struct answer_parser *p, const char *text, size_t len)
-{
-    size_t i = p->n_space, space = 0;
-    const struct call_marker *m = NULL;
-    enum match match = MATCH_NO;
-    if (!p->markers)
-        space = i = len;
-    for (; i < len; i++) {
-        if (!p->stops[(unsigned char)text[i]]) {
-            space = i + 1;
-            continue;
-        }
-        if (answer_is_space(text[i]))
-            continue;
-        match = marker_at(p, text + i, len - i, 1 << MARKER_ANYWHERE, &m);
-        if (match != MATCH_NO)
-            break;
-        space = i + 1;
-    }
-    if (p->ended && match == MATCH_NO)
-        space = i;
-    answer_emit(p, PIECE_CONTENT, text, space);
-    p->n_space = i - space;
-    if (match == MATCH_YES) {
-        call_start(p, i - space, strlen(m->text), m);
-        p->n_space = 0;
-    }
-    return space;
-}
-
-/* Reads what is not in a call; returns how much. */
+/* Reads what is not in a call; returns how much is done with. */
 static size_t text_read(struct answer_parser *p, const char *text, size_t len)
 {
     size_t used = 0;
-    for (;;) {
-        enum answer_phase phase = p->phase;
-        size_t n = 0;
-        switch (phase) {
-        case PHASE_START: n = start_read(p, text + used, len - used); break;
-        case PHASE_THINK_BEGIN: n = think_begin_read(p, text + used, len - used); break;
-        case PHASE_THINKING: n = thinking_read(p, text + used, len - used); break;
-        case PHASE_OPENING: n = opening_read(p, text + used, len - used); break;
-        case PHASE_CONTENT: n = content_read(p, text + used, len - used); break;
-        case PHASE_CALL:
-        case PHASE_HARMONY: return used;
-        }
+    while (!p->in_call) {
+        enum answer_region region = p->cursor.region;
+        enum answer_event event = answer_cursor_read(&p->cursor, text + used, len - used,
+                                                     &p->n_read);
+        size_t end = p->n_read - p->cursor.n_held;
+        size_t n = event_take(p, event, event ? region : p->cursor.region, text + used, end);
         used += n;
-        if (p->phase == phase && (n == 0 || phase == PHASE_CONTENT || phase == PHASE_THINKING))
-            return used;
+        p->n_read -= n;
+        if (n)
+            p->n_space = end - n;
+        if (!event)
+            break;
     }
+    return used;
 }
 
 /* ------------------------------------------------------------------ calls */
@@ -207,8 +130,8 @@ void call_start(struct answer_parser *p, size_t space, size_t marker_len,
 {
     /* { and [ are markers and the reader's first byte as well. */
     bool bracket = marker->place == MARKER_AT_START && marker_len == 1;
-    p->phase = PHASE_CALL;
-    p->call = (struct call){
+    p->in_call = true;
+    p->call = (struct open_call){
         .reader = marker->reader,
         .form = marker->form,
         .state = marker->state,
@@ -304,15 +227,15 @@ void call_finish(struct answer_parser *p)
 
 void call_next(struct answer_parser *p, int state)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     p->head += c->pos;
-    *c = (struct call){.reader = c->reader,
-                       .form = c->form,
-                       .state = state,
-                       .strict = c->strict,
-                       .in_list = c->in_list,
-                       .wrapped = c->wrapped,
-                       .marker_end = 1};
+    *c = (struct open_call){.reader = c->reader,
+                            .form = c->form,
+                            .state = state,
+                            .strict = c->strict,
+                            .in_list = c->in_list,
+                            .wrapped = c->wrapped,
+                            .marker_end = 1};
 }
 
 /* The text that was taken for a call is content, at least its first marker; what follows it is
@@ -342,18 +265,20 @@ static bool call_run(struct answer_parser *p)
     while (result == CALL_ON);
     if (result == CALL_MORE && !p->ended)
         return false;
-    bool harmony = p->style.tools == TOOLS_HARMONY;
-    p->phase = harmony ? PHASE_HARMONY : PHASE_OPENING;
-    p->drops_space = p->after_call = true;
-    if (result == CALL_DONE || (p->call.begun && p->call.complete && result == CALL_MORE)) {
+    bool harmony = p->cursor.style.tools == TOOLS_HARMONY;
+    bool is_done = result == CALL_DONE ||
+                   (p->call.begun && p->call.complete && result == CALL_MORE);
+    p->in_call = false;
+    p->n_read = p->n_space = 0;
+    p->drops_space = is_done || harmony;
+    if (is_done) {
         if (p->call.begun)
             call_finish(p);
         p->head += p->call.pos;
-        p->in_message = false;
-        p->dropped = 0;
+        answer_cursor_go(&p->cursor, harmony ? REGION_OUTSIDE : REGION_AFTER_CALL);
         return true;
     }
-    p->phase = harmony ? PHASE_HARMONY : PHASE_CONTENT;
+    answer_cursor_go(&p->cursor, harmony ? REGION_MESSAGE : REGION_CONTENT);
     if (p->call.begun)
         call_is_broken(p, result == CALL_MORE);
     else
@@ -369,18 +294,20 @@ static void held_run(struct answer_parser *p)
         p->failed |= p->held.failed;
         if (p->failed)
             return;
-        if (p->phase == PHASE_CALL) {
+        if (p->in_call) {
             if (!call_run(p))
-                return;
-        } else if (p->phase == PHASE_HARMONY) {
-            if (!harmony_run(p))
                 return;
         } else {
             p->head += text_read(p, strbuf_str(&p->held) + p->head, p->held.len - p->head);
-            if (p->phase != PHASE_CALL)
+            if (!p->in_call)
                 return;
         }
     }
+}
+
+bool answer_parser_is_needed(const struct answer_style *style, const struct tool_set *tools)
+{
+    return style->think_begin || tools || style->tools == TOOLS_HARMONY;
 }
 
 struct answer_parser *answer_parser_new(const struct answer_parser_options *o)
@@ -389,23 +316,9 @@ struct answer_parser *answer_parser_new(const struct answer_parser_options *o)
     if (!p)
         return NULL;
     p->options = *o;
-    p->style = *o->style;
-    p->phase = PHASE_START;
-    if (!p->style.think_end)
-        p->style.think_begin = NULL;
-    if (p->style.tools == TOOLS_HARMONY) {
-        p->phase = PHASE_HARMONY;
-        p->thinks = p->in_message = o->starts_in_thinking;
-    } else if (o->starts_in_thinking && p->style.think_begin) {
-        p->phase = PHASE_THINK_BEGIN;
-    }
-    if (tool_set_size(o->tools) == 0)
-        return p;
-    p->markers = format_markers(p->style.tools);
-    p->stops[' '] = p->stops['\n'] = p->stops['\t'] = p->stops['\r'] = true;
-    for (const struct call_marker *m = p->markers; m->text; m++)
-        if (m->place == MARKER_ANYWHERE)
-            p->stops[(unsigned char)m->text[0]] = true;
+    bool calls = tool_set_size(o->tools) > 0;
+    answer_cursor_open(&p->cursor, o->style, calls ? format_markers(o->style->tools) : NULL,
+                       o->starts_in_thinking);
     return p;
 }
 
@@ -438,6 +351,7 @@ void answer_parser_end(struct answer_parser *p)
     if (p->failed || p->ended)
         return;
     p->ended = true;
+    answer_cursor_end(&p->cursor);
     held_run(p);
 }
 
@@ -448,6 +362,5 @@ bool answer_parser_failed(const struct answer_parser *p)
 
 bool answer_parser_is_thinking(const struct answer_parser *p)
 {
-    return p->phase == PHASE_THINK_BEGIN || p->phase == PHASE_THINKING ||
-           (p->phase == PHASE_HARMONY && p->in_message && p->thinks);
+    return answer_cursor_thinks(&p->cursor);
 }

@@ -39,6 +39,8 @@ struct answer_parser_options {
     void *context;
 };
 
+/* False: nothing is looked for in an answer of that style, so that all of it is content. */
+bool answer_parser_is_needed(const struct answer_style *style, const struct tool_set *tools);
 struct answer_parser *answer_parser_new(const struct answer_parser_options *o); /* NULL: memory */
 void answer_parser_free(struct answer_parser *p);
 void answer_parser_add(struct answer_parser *p, const char *text, size_t len);

@@ -7,6 +7,9 @@
 
 #include "prompt/tokenizer/tokenizer.h"
 
+/* prompt/answer/ knows how models write thinking and calls: it recognises, parses, writes and
+ * enforces them. */
+
 /* How a model writes what is not plain text: its thinking, and its calls of functions. Found once,
  * at load, from its template and vocabulary, or named by the user. */
 enum tool_format {

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "prompt/answer/answer_internal.h"
+
 #define THE_END                                                                                    \
     {                                                                                              \
         .first = NULL                                                                              \
@@ -332,17 +334,12 @@ static const struct call_form *const forms[TOOL_FORMATS] = {
     [TOOLS_JSON] = json_forms,
 };
 
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 bool equal_but_space(const char *a, const char *b)
 {
     for (;; a++, b++) {
-        while (is_space(*a))
+        while (answer_is_space(*a))
             a++;
-        while (is_space(*b))
+        while (answer_is_space(*b))
             b++;
         if (*a != *b || !*a)
             return *a == *b;

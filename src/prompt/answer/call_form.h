@@ -2,7 +2,7 @@
 #define RADISH_PROMPT_ANSWER_CALL_FORM_H
 
 #include "prompt/answer/answer_style.h"
-#include "prompt/template_traits.h"
+#include "prompt/jinja/template_traits.h"
 
 /* How a format writes calls: what call_write writes and what tool_grammar_add holds answers to.
  *
@@ -45,5 +45,16 @@ void call_value_write(struct strbuf *out, const struct call_form *f, const struc
  * who has written the last. */
 void call_form_write(struct strbuf *out, const struct call_form *f, size_t index, const char *name,
                      size_t name_len, const struct json *arguments);
+
+/* Appends a call as the style writes it, canonical JSON where it is JSON. `arguments` is an object.
+ */
+void call_write(struct strbuf *out, enum tool_format format, const char *name, size_t name_len,
+                const struct json *arguments);
+
+/* To be called after template_traits_find: what the template does not show of the form of calls
+ * (many are made to be sent calls as text), the vocabulary may. 0, or -1 when there is no memory.
+ */
+int template_traits_complete(struct template_traits *t, const struct answer_style *style,
+                             const struct tokenizer *tokenizer, struct error *err);
 
 #endif

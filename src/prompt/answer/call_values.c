@@ -9,29 +9,10 @@
 
 static const char *const gemma_quotes[] = {"<escape>", "<|\"|>", NULL};
 
-void value_escape(struct strbuf *out, const char *text, size_t len)
-{
-    static const char names[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
-    size_t plain = 0;
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c >= 0x20 && c != '"' && c != '\\')
-            continue;
-        strbuf_add(out, text + plain, i - plain);
-        plain = i + 1;
-        const char *name = c ? strchr(names, c) : NULL;
-        if (name)
-            strbuf_addf(out, "\\%c", letters[name - names]);
-        else
-            strbuf_addf(out, "\\u%04x", c);
-    }
-    strbuf_add(out, text + plain, len - plain);
-}
-
 void value_write_string(struct strbuf *out, const char *text, size_t len)
 {
     strbuf_addc(out, '"');
-    value_escape(out, text, len);
+    json_write_escaped(out, text, len);
     strbuf_addc(out, '"');
 }
 
@@ -194,7 +175,7 @@ static bool read_escape(struct literal_reader *r)
     if (c == '\n')
         return true;
     if (letter || c == '\\' || c == '\'' || c == '"' || c == '/') {
-        value_escape(r->out, letter ? &codes[letter - letters] : &c, 1);
+        json_write_escaped(r->out, letter ? &codes[letter - letters] : &c, 1);
         return true;
     }
     if (is_octal(c)) {
@@ -202,7 +183,7 @@ static bool read_escape(struct literal_reader *r)
         for (int i = 0; i < 2 && r->at < r->end && is_octal(*r->at); i++)
             code = code << 3 | (uint32_t)(*r->at++ - '0');
     } else if (c != 'x' && c != 'u' && c != 'U') {
-        value_escape(r->out, "\\", 1);
+        json_write_escaped(r->out, "\\", 1);
         r->at--;
         return true;
     } else if (!read_hex(r, c == 'x' ? 2 : c == 'u' ? 4 : 8, &code)) {
@@ -216,7 +197,7 @@ static bool read_escape(struct literal_reader *r)
     }
     if (code > 0x10ffff || (code >= 0xdc00 && code <= 0xdfff))
         return false;
-    value_escape(r->out, text, utf8_encode(code, text));
+    json_write_escaped(r->out, text, utf8_encode(code, text));
     return true;
 }
 
@@ -235,10 +216,10 @@ static bool read_quoted(struct literal_reader *r, bool raw)
         if (c == '\\' && r->at == r->end)
             return false;
         if (c == '\\' && raw) {
-            value_escape(r->out, r->at - 1, 2);
+            json_write_escaped(r->out, r->at - 1, 2);
             r->at++;
         } else if (c != '\\') {
-            value_escape(r->out, &c, 1);
+            json_write_escaped(r->out, &c, 1);
         } else if (!read_escape(r)) {
             return false;
         }

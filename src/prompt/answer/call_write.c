@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "prompt/answer/call_form.h"
-#include "prompt/conversation.h"
 
 static void number_write(struct strbuf *out, const struct json *value)
 {

@@ -10,7 +10,7 @@
  * Control characters in strings, which JSON does not allow, are written as escapes. */
 static enum call_result scan_value(struct answer_parser *p, bool out)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t left, i, plain = 0;
     const char *text = call_rest(p, &left);
     enum json_scan_result result = JSON_SCAN_MORE;
@@ -20,7 +20,7 @@ static enum call_result scan_value(struct answer_parser *p, bool out)
         if (!control || !out)
             continue;
         strbuf_clear(&p->scratch);
-        value_escape(&p->scratch, &text[i], 1);
+        json_write_escaped(&p->scratch, &text[i], 1);
         call_add_arguments(p, text + plain, i - plain);
         call_add_scratch(p);
         plain = i + 1;
@@ -39,7 +39,7 @@ static enum call_result scan_value(struct answer_parser *p, bool out)
 /* Arguments that came before the name, or as a string: given out at once. False: no object. */
 static bool give_held_arguments(struct answer_parser *p)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     struct arena arena = ARENA_INIT;
     const char *text = call_at(p, c->arguments);
     size_t len = c->arguments_end - c->arguments;
@@ -66,7 +66,7 @@ static bool give_held_arguments(struct answer_parser *p)
         strbuf_clear(&p->scratch);
         for (size_t i = 0; i < len; i++) {
             if (scan.in_string && (unsigned char)text[i] < 0x20)
-                value_escape(&p->scratch, &text[i], 1);
+                json_write_escaped(&p->scratch, &text[i], 1);
             else
                 strbuf_addc(&p->scratch, text[i]);
             json_scan_byte(&scan, text[i]);
@@ -80,7 +80,7 @@ static bool give_held_arguments(struct answer_parser *p)
 
 enum call_result read_arguments(struct answer_parser *p)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t left;
     if (!c->has_arguments) {
         if (!call_skip_space(p))
@@ -130,7 +130,7 @@ static int key_kind(const char *text, size_t len)
 
 static enum call_result item_key(struct answer_parser *p)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     enum call_result result = scan_value(p, false);
     if (result != CALL_DONE)
         return result;
@@ -145,7 +145,7 @@ static enum call_result item_key(struct answer_parser *p)
 static bool take_name(struct answer_parser *p)
 {
     struct arena arena = ARENA_INIT;
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     const struct json *name = json_parse(&arena, call_at(p, c->token), c->pos - c->token, NULL);
     bool known = !c->tool && json_is(name, JSON_STRING) &&
                  call_set_name(p, name->text, name->text_len);
@@ -156,7 +156,7 @@ static bool take_name(struct answer_parser *p)
 
 static enum call_result item_value_begin(struct answer_parser *p)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t left;
     char first = call_rest(p, &left)[0];
     c->token = c->pos;
@@ -178,7 +178,7 @@ static enum call_result item_value_begin(struct answer_parser *p)
 
 static enum call_result item_scan(struct answer_parser *p)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     bool goes_out = c->value == KEY_ARGUMENTS && c->tool && call_at(p, c->token)[0] == '{';
     enum call_result result = scan_value(p, goes_out);
     if (result != CALL_DONE)
@@ -200,7 +200,7 @@ static enum call_result item_scan(struct answer_parser *p)
 /* The object is closed. */
 static enum call_result item_end(struct answer_parser *p)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     if (!c->tool || (c->strict && !c->has_arguments))
         return CALL_BAD;
     if (!c->has_arguments)
@@ -215,7 +215,7 @@ static enum call_result item_end(struct answer_parser *p)
 /* Behind { or a member. A model that forgets the last } has still called. */
 static enum call_result item_between(struct answer_parser *p, char first)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     bool opened = c->state == ITEM_OPENED;
     if (first == '}') {
         c->pos++;
@@ -246,7 +246,7 @@ static enum call_result item_between(struct answer_parser *p, char first)
 /* The first byte of a list, of a call, or between calls. */
 static enum call_result item_begin(struct answer_parser *p, char first)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     if (c->state == ITEM_NEXT && first == ',') {
         c->pos++;
         c->state = ITEM_FIRST;
@@ -270,7 +270,7 @@ static enum call_result item_begin(struct answer_parser *p, char first)
 
 enum call_result read_json_calls(struct answer_parser *p)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t left;
     if (c->state == ITEM_KEY)
         return item_key(p);
@@ -371,7 +371,7 @@ enum call_result read_mistral_calls(struct answer_parser *p)
 {
     static const char *const stops[] = {"[ARGS]", "[CALL_ID]", "{", NULL};
     static const char *const arguments[] = {"[ARGS]", NULL};
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t left, len, which;
     if (c->state == NAMED_ARGUMENTS)
         return named_arguments(p, NULL);
@@ -418,7 +418,7 @@ static enum call_result deepseek_begin(struct answer_parser *p)
 enum call_result read_deepseek_call(struct answer_parser *p)
 {
     static const char *const name_ends[] = {"\n", "```", "{", NULL};
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     enum call_result result;
     enum match match;
     size_t which;
@@ -441,7 +441,7 @@ enum call_result read_deepseek_call(struct answer_parser *p)
 enum call_result read_kimi_call(struct answer_parser *p)
 {
     static const char *const stops[] = {"<|tool_call_argument_begin|>", NULL};
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t len, left, which;
     if (c->state == NAMED_ARGUMENTS)
         return named_arguments(p, "<|tool_call_end|>");

@@ -19,7 +19,7 @@ static const char *const quote_texts[] = {"", "'", "\"", "'''", "\"\"\""};
 /* At a quote outside of strings: which string it opens. False: more text is needed. */
 static bool quote_open(struct answer_parser *p, const char *text, size_t left, size_t *i)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     int one = text[*i] == '"' ? QUOTE_DOUBLE : QUOTE_SINGLE, three = one + 2;
     enum match match = literal_match(text + *i, left - *i, quote_texts[three]);
     if (match == MATCH_MORE && !p->ended)
@@ -32,7 +32,7 @@ static bool quote_open(struct answer_parser *p, const char *text, size_t left, s
 /* One byte, or one quote, of a string. False: more text is needed. */
 static bool quote_step(struct answer_parser *p, const char *text, size_t left, size_t *i)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     if (text[*i] == '\\') {
         if (left - *i < 2)
             return false;
@@ -51,7 +51,7 @@ static bool quote_step(struct answer_parser *p, const char *text, size_t left, s
 /* The distance from `pos` to the `,` or `close` that ends the argument. */
 static enum match argument_end(struct answer_parser *p, char close, size_t *len)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t left;
     const char *text = call_rest(p, &left);
     size_t i = c->scanned;
@@ -99,7 +99,7 @@ static size_t keyword_length(const char *text, size_t len, size_t *value)
 }
 
 /* An argument without a name is the parameter that the function's schema has in its place. */
-static const struct json *positional(const struct call *c)
+static const struct json *positional(const struct open_call *c)
 {
     const struct json *properties = json_get(c->tool->parameters, "properties");
     const struct json *at = json_is(properties, JSON_OBJECT) ? properties->first : NULL;
@@ -110,7 +110,7 @@ static const struct json *positional(const struct call *c)
 
 static bool give_argument(struct answer_parser *p, const char *text, size_t len)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t value = 0, key_len = keyword_length(text, len, &value);
     const struct json *place = key_len ? NULL : positional(c);
     if (!key_len && !place)
@@ -128,7 +128,7 @@ static bool give_argument(struct answer_parser *p, const char *text, size_t len)
 
 static enum call_result python_argument(struct answer_parser *p)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t left, len;
     if (c->scanned == 0 && !call_skip_space(p))
         return CALL_MORE;
@@ -153,7 +153,7 @@ static enum call_result python_argument(struct answer_parser *p)
 /* The function's name, up to its parenthesis. print( ) around calls is skipped. */
 static enum call_result python_callee(struct answer_parser *p)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t left, n = 0;
     if (!call_skip_space(p))
         return CALL_MORE;
@@ -185,7 +185,7 @@ static enum call_result python_callee(struct answer_parser *p)
 /* Behind a call: the end of what it stands in, or the next one. */
 static enum call_result python_after(struct answer_parser *p)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t left;
     if (!call_skip_space(p))
         return p->ended ? CALL_DONE : CALL_MORE;
@@ -224,7 +224,7 @@ enum { GEMMA_BEGIN, GEMMA_NAME, GEMMA_MEMBER };
 static enum match member_end(struct answer_parser *p, size_t *len)
 {
     static const char *const marks[] = {"<escape>", "<|\"|>"};
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t left, i = c->scanned;
     const char *text = call_rest(p, &left);
     for (; i < left; c->scanned = ++i) {
@@ -266,7 +266,7 @@ static enum match member_end(struct answer_parser *p, size_t *len)
 /* key:value, where the key may stand between marks or quotes too. */
 static bool give_member(struct answer_parser *p, const char *text, size_t len)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     static const char *const quotes[] = {"<escape>", "<|\"|>", "\"", ""};
     const char *key = text, *end;
     size_t quote = 0, n = 0, quote_len;
@@ -300,7 +300,7 @@ static bool give_member(struct answer_parser *p, const char *text, size_t len)
 
 static enum call_result gemma_member(struct answer_parser *p)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t left, len;
     if (c->scanned == 0 && !call_skip_space(p))
         return CALL_MORE;
@@ -323,7 +323,7 @@ static enum call_result gemma_member(struct answer_parser *p)
 enum call_result read_gemma_call(struct answer_parser *p)
 {
     static const char *const stops[] = {"{", NULL};
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t left, len, which;
     enum match match;
     switch (c->state) {

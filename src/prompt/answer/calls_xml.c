@@ -95,7 +95,7 @@ static enum call_result xml_next(struct answer_parser *p, const struct xml_form 
 /* A parameter's name: what is sure to go out of the value goes out from here on. */
 static enum call_result xml_key(struct answer_parser *p, const struct xml_form *f)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t len, which, left;
     enum match match = call_find(p, f->key_ends, &len, &which);
     if (match != MATCH_YES)
@@ -155,13 +155,13 @@ static enum match xml_value_end(const struct answer_parser *p, const struct xml_
 
 static enum call_result xml_value(struct answer_parser *p, const struct xml_form *f)
 {
-    struct call *c = &p->call;
+    struct open_call *c = &p->call;
     size_t len, which, left;
     const char *text = call_rest(p, &left);
     enum match match = xml_value_end(p, f, text, left, &len, &which);
     strbuf_clear(&p->scratch);
     if (c->value == TYPE_STRING)
-        value_escape(&p->scratch, text, len);
+        json_write_escaped(&p->scratch, text, len);
     if (match == MATCH_YES) {
         if (c->value == TYPE_STRING)
             strbuf_addc(&p->scratch, '"');

@@ -89,8 +89,8 @@ static bool is_required(const struct json *schema, const struct json *property)
     if (!json_is(names, JSON_ARRAY))
         return false;
     json_each (name, names)
-        if (json_is(name, JSON_STRING) && name->text_len == property->key_len &&
-            memcmp(name->text, property->key, name->text_len) == 0)
+        if (json_is(name, JSON_STRING) &&
+            byte_view_equal(json_bytes(name), (struct byte_view){property->key, property->key_len}))
             return true;
     return false;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "prompt/answer/answer_internal.h"
 #include "prompt/answer/tool_grammar_internal.h"
 
 /* ---- the frame ---- */
@@ -56,8 +57,10 @@ static grammar_expr literal_join(struct grammar_builder *b, grammar_expr before,
     return grammar_sequence(b, parts, 2);
 }
 
-grammar_expr marked_text_add(struct grammar_builder *b, const struct tokenizer *t, const char *text,
-                             size_t len)
+/* A text in which control tokens are spelled out: they are matched as tokens. `t` NULL: none are.
+ */
+static grammar_expr marked_text_add(struct grammar_builder *b, const struct tokenizer *t,
+                                    const char *text, size_t len)
 {
     grammar_expr e = grammar_empty(b);
     size_t plain = 0; /* where the text begins that is not in `e` yet */
@@ -84,6 +87,17 @@ grammar_expr call_text_add(const struct call_grammar *g, const char *text, size_
 grammar_expr call_string_add(const struct call_grammar *g, const char *text)
 {
     return call_text_add(g, text, strlen(text));
+}
+
+grammar_expr answer_content_add(struct grammar_builder *b, const struct answer_style *style,
+                                const struct tokenizer *t, grammar_expr text)
+{
+    static const char role[] = HARMONY_ROLE, channel[] = HARMONY_FINAL;
+    if (style->tools != TOOLS_HARMONY)
+        return text;
+    grammar_expr parts[] = {grammar_repeat(b, marked_text_add(b, t, role, sizeof role - 1), 0, 1),
+                            marked_text_add(b, t, channel, sizeof channel - 1), text};
+    return grammar_sequence(b, parts, 3);
 }
 
 /* ---- calls ---- */

@@ -4,7 +4,7 @@
 #include "prompt/answer/answer_style.h"
 #include "prompt/answer/tool_set.h"
 #include "prompt/grammar/grammar.h"
-#include "prompt/template_traits.h"
+#include "prompt/jinja/template_traits.h"
 
 /* The grammar of calls: what an answer must be when it has to call (tool_choice "required" or a
  * function's name), and how a call that it began of its own accord goes on. It is written as the
@@ -32,9 +32,8 @@ grammar_expr tool_grammar_add(struct grammar_builder *b, const struct tool_gramm
 const char *tool_grammar_trigger(const struct answer_style *style,
                                  const struct template_traits *traits);
 
-/* A text in which control tokens are spelled out: they are matched as tokens. `t` NULL: none are.
- */
-grammar_expr marked_text_add(struct grammar_builder *b, const struct tokenizer *t, const char *text,
-                             size_t len);
+/* An answer that calls nothing and whose content is `text`, as the style writes it. */
+grammar_expr answer_content_add(struct grammar_builder *b, const struct answer_style *style,
+                                const struct tokenizer *t, grammar_expr text);
 
 #endif

@@ -23,7 +23,7 @@ struct call_grammar {
     struct error *err;
 };
 
-/* Both: marked_text_add. */
+/* Both: a text in which control tokens are spelled out, which are matched as tokens. */
 grammar_expr call_text_add(const struct call_grammar *g, const char *text, size_t len);
 grammar_expr call_string_add(const struct call_grammar *g, const char *text);
 

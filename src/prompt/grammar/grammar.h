@@ -8,6 +8,9 @@
 #include "base/error.h"
 #include "prompt/unicode/code_set.h"
 
+/* prompt/grammar/ holds grammars over bytes: it reads GBNF and regular expressions, compiles
+ * grammars, matches tokens against them, and keeps them. Nothing here knows schemas or models. */
+
 /* Grammars that answers are held to. A front end (json_schema.h, text_grammar.h) builds
  * expressions; they are compiled once, on a worker, into a pushdown automaton over bytes; each
  * answer then has a matcher, which says before each token which tokens of the vocabulary may come.

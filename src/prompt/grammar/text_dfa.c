@@ -143,7 +143,7 @@ struct name_run {
 };
 
 /* The edges of one state of the trie; states are numbered in the order of `runs`. */
-static bool trie_state_build(struct text_dfa_builder *d, const struct text_name *names,
+static bool trie_state_build(struct text_dfa_builder *d, const struct byte_view *names,
                              struct name_run *runs, uint32_t state)
 {
     struct name_run run = runs[state];
@@ -171,7 +171,7 @@ static bool trie_state_build(struct text_dfa_builder *d, const struct text_name 
     return true;
 }
 
-struct text_dfa *text_dfa_from_names(struct arena *arena, const struct text_name *names, size_t n,
+struct text_dfa *text_dfa_from_names(struct arena *arena, const struct byte_view *names, size_t n,
                                      struct error *err)
 {
     struct text_dfa_builder d = {.err = err};

@@ -1,6 +1,7 @@
 #ifndef RADISH_PROMPT_GRAMMAR_TEXT_DFA_H
 #define RADISH_PROMPT_GRAMMAR_TEXT_DFA_H
 
+#include "base/byte_view.h"
 #include "prompt/grammar/regex.h"
 
 /* Deterministic automata over code points: what a regular expression cannot say in the form of a
@@ -31,11 +32,7 @@ enum text_operation { TEXT_AND, TEXT_OR, TEXT_AND_NOT };
 /* Each: NULL and `err` (ERROR_LIMIT when the automaton is too large, ERROR_MEMORY). */
 struct text_dfa *text_dfa_from_regex(struct arena *arena, const struct regex *e, struct error *err);
 /* `names` must be sorted as bytes, each once, valid UTF-8. */
-struct text_name {
-    const char *bytes;
-    size_t len;
-};
-struct text_dfa *text_dfa_from_names(struct arena *arena, const struct text_name *names, size_t n,
+struct text_dfa *text_dfa_from_names(struct arena *arena, const struct byte_view *names, size_t n,
                                      struct error *err);
 struct text_dfa *text_dfa_from_lengths(struct arena *arena, uint32_t min, uint32_t max,
                                        struct error *err);

@@ -8,6 +8,9 @@
 #include "base/json.h"
 #include "base/strbuf.h"
 
+/* prompt/jinja/ runs chat templates: the language, its values and builtins. It also finds out
+ * what a template takes. */
+
 /* A chat template: Jinja as transformers sets it up (trim_blocks, lstrip_blocks, loop controls,
  * `tojson` without HTML escapes, raise_exception, strftime_now, nothing that changes a list or a
  * dict). Parsed once, then rendered by any number of threads. Both are bounded: depth, steps and

@@ -17,8 +17,7 @@ bool json_values_equal(const struct json *a, const struct json *b)
             return decimal_compare(&x, &y) == 0;
         return a->number == b->number;
     }
-    case JSON_STRING:
-        return a->text_len == b->text_len && memcmp(a->text, b->text, a->text_len) == 0;
+    case JSON_STRING: return byte_view_equal(json_bytes(a), json_bytes(b));
     default: break;
     }
     if (a->count != b->count)

@@ -4,6 +4,8 @@
 #include "base/json.h"
 #include "prompt/grammar/grammar.h"
 
+/* prompt/schema/ turns JSON Schema into grammars. */
+
 /* JSON Schema (drafts 4 to 2020-12) as a grammar: every text of it parses and validates. Where a
  * schema cannot be held to exactly, the grammar is narrower, never wider. A keyword that cannot be
  * held to is refused by name and place ("#/properties/a: 'not' is not supported"), with

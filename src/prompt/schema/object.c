@@ -207,10 +207,7 @@ struct keys {
 
 static int name_compare(const void *a, const void *b)
 {
-    const struct text_name *x = a, *y = b;
-    size_t len = x->len < y->len ? x->len : y->len;
-    int order = memcmp(x->bytes, y->bytes, len);
-    return order ? order : (x->len > y->len) - (x->len < y->len);
+    return byte_view_compare(*(const struct byte_view *)a, *(const struct byte_view *)b);
 }
 
 static const struct text_dfa *combine(struct schema_walker *w, const struct schema_facets *f,
@@ -257,11 +254,11 @@ static bool keys_init(struct schema_walker *w, const struct schema_facets *f,
 {
     struct error err = {0};
     *k = (struct keys){0};
-    struct text_name *sorted = arena_alloc_array(&w->arena, n + 1, sizeof *sorted);
+    struct byte_view *sorted = arena_alloc_array(&w->arena, n + 1, sizeof *sorted);
     if (!sorted || !patterns_collect(w, f, k))
         return schema_step(w, 1);
     for (size_t i = 0; i < n; i++)
-        sorted[i] = (struct text_name){names[i].bytes, names[i].len};
+        sorted[i] = (struct byte_view){names[i].bytes, names[i].len};
     qsort(sorted, n, sizeof *sorted, name_compare);
     k->names = text_dfa_from_names(&w->arena, sorted, n, &err);
     if (!k->names)

@@ -15,11 +15,6 @@ struct schema_resource {
     struct schema_resource *next;
 };
 
-struct text {
-    const char *bytes;
-    size_t len;
-};
-
 /* ---- addresses ----------------------------------------------------------------------------- */
 
 static size_t fragment_at(const char *bytes, size_t len)
@@ -29,7 +24,7 @@ static size_t fragment_at(const char *bytes, size_t len)
 }
 
 /* The length of "scheme:" at the beginning, or 0. */
-static size_t scheme_length(struct text uri)
+static size_t scheme_length(struct byte_view uri)
 {
     size_t i = 0;
     while (i < uri.len && (ascii_is_alpha(uri.bytes[i]) ||
@@ -40,7 +35,8 @@ static size_t scheme_length(struct text uri)
 
 /* A relative address as seen from `base`. Dots in paths are not resolved: such an address is then
  * simply not found. */
-static struct text uri_resolve(struct schema_walker *w, struct text base, struct text uri)
+static struct byte_view uri_resolve(struct schema_walker *w, struct byte_view base,
+                                    struct byte_view uri)
 {
     size_t scheme = scheme_length(base), keep = 0;
     if (uri.len == 0)
@@ -66,19 +62,19 @@ static struct text uri_resolve(struct schema_walker *w, struct text base, struct
         return schema_step(w, 1), uri;
     memcpy(joined, base.bytes, keep);
     memcpy(joined + keep, uri.bytes, uri.len);
-    return (struct text){joined, keep + uri.len};
+    return (struct byte_view){joined, keep + uri.len};
 }
 
 /* The $id of a schema without its fragment, or an empty text. Draft 4 called it id. */
-static struct text id_get(const struct schema_walker *w, const struct json *node)
+static struct byte_view id_get(const struct schema_walker *w, const struct json *node)
 {
     const struct json *id = json_get(node, "$id");
     const struct json *dialect = json_get(w->root, "$schema");
     if (!id && json_is(dialect, JSON_STRING) && strstr(dialect->text, "draft-04"))
         id = json_get(node, "id");
     if (!json_is(id, JSON_STRING))
-        return (struct text){"", 0};
-    return (struct text){id->text, fragment_at(id->text, id->text_len)};
+        return (struct byte_view){"", 0};
+    return (struct byte_view){id->text, fragment_at(id->text, id->text_len)};
 }
 
 /* ---- the index ----------------------------------------------------------------------------- */
@@ -156,7 +152,7 @@ static const struct schema_resource *resource_of(const struct schema_walker *w,
 static bool resource_visit(struct schema_walker *w, const struct schema_place *place, void *context)
 {
     (void)context;
-    struct text id = id_get(w, place->node);
+    struct byte_view id = id_get(w, place->node);
     if (id.len == 0 && place->parent)
         return true;
     const struct json *dialect = json_get(w->root, "$schema");
@@ -166,8 +162,9 @@ static bool resource_visit(struct schema_walker *w, const struct schema_place *p
                            "beside $ref this means different things in different drafts: move it "
                            "away, or say which draft this is with $schema");
     const struct schema_resource *above = resource_of(w, place->parent);
-    struct text base = above ? (struct text){above->uri, above->len} : (struct text){"", 0};
-    struct text uri = uri_resolve(w, base, id);
+    struct byte_view base = above ? (struct byte_view){above->uri, above->len}
+                                  : (struct byte_view){"", 0};
+    struct byte_view uri = uri_resolve(w, base, id);
     struct schema_resource *r = arena_alloc(&w->arena, sizeof *r);
     if (!r)
         return schema_step(w, 1);
@@ -254,7 +251,7 @@ static const struct schema_place *pointer_follow(struct schema_walker *w,
 }
 
 struct anchor_search {
-    struct text name;
+    struct byte_view name;
     const struct schema_place *resource, *found;
 };
 
@@ -299,9 +296,9 @@ const struct schema_item *schema_resolve(struct schema_walker *w, const struct s
     size_t hash = fragment_at(ref->text, ref->text_len);
     const struct schema_resource *resource = resource_of(w, item->place);
     if (hash) {
-        struct text base = resource ? (struct text){resource->uri, resource->len}
-                                    : (struct text){"", 0};
-        struct text uri = uri_resolve(w, base, (struct text){ref->text, hash});
+        struct byte_view base = resource ? (struct byte_view){resource->uri, resource->len}
+                                         : (struct byte_view){"", 0};
+        struct byte_view uri = uri_resolve(w, base, (struct byte_view){ref->text, hash});
         for (resource = w->resources; resource; resource = resource->next)
             if (resource->len == uri.len && memcmp(resource->uri, uri.bytes, uri.len) == 0)
                 break;

@@ -143,23 +143,20 @@ static const struct text_dfa *facets_dfa(struct schema_walker *w, const struct s
 
 static int name_compare(const void *a, const void *b)
 {
-    const struct text_name *x = a, *y = b;
-    size_t len = x->len < y->len ? x->len : y->len;
-    int order = memcmp(x->bytes, y->bytes, len);
-    return order ? order : (x->len > y->len) - (x->len < y->len);
+    return byte_view_compare(*(const struct byte_view *)a, *(const struct byte_view *)b);
 }
 
 /* The strings among the values of enum and const that the other keywords allow. */
 static const struct text_dfa *values_dfa(struct schema_walker *w, const struct schema_facets *f)
 {
-    struct text_name *names = arena_alloc_array(&w->arena, f->n_values + 1, sizeof *names);
+    struct byte_view *names = arena_alloc_array(&w->arena, f->n_values + 1, sizeof *names);
     size_t n = 0, unique = 0;
     struct error err = {0};
     if (!names)
         return schema_step(w, 1), NULL;
     for (size_t i = 0; i < f->n_values; i++)
         if (f->values[i]->type == JSON_STRING && schema_fits(w, f->values[i], f))
-            names[n++] = (struct text_name){f->values[i]->text, f->values[i]->text_len};
+            names[n++] = json_bytes(f->values[i]);
     qsort(names, n, sizeof *names, name_compare);
     for (size_t i = 0; i < n; i++)
         if (!unique || name_compare(&names[unique - 1], &names[i]) != 0)

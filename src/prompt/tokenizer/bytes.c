@@ -1,15 +1,15 @@
 /* A tokenizer without a model file, for the mock engine: a token for each byte, and ChatML. */
-#include "prompt/tokenizer/tokenizer_internal.h"
-
-#include <stdlib.h>
 #include <string.h>
+
+#include "prompt/tokenizer/chat_defaults.h"
+#include "prompt/tokenizer/tokenizer_internal.h"
 
 static const char chatml[] =
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] "
     "+ '<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ "
     "'<|im_start|>assistant\n' }}{% endif %}";
 
-int tokenizer_open_bytes(struct tokenizer **out, struct error *err)
+int tokenizer_open_bytes(struct tokenizer **out, struct chat_defaults *chat, struct error *err)
 {
     static const char *const specials[] = {"<|im_start|>", "<|im_end|>", "<|endoftext|>"};
     enum { N_SPECIALS = sizeof specials / sizeof *specials };
@@ -31,13 +31,16 @@ int tokenizer_open_bytes(struct tokenizer **out, struct error *err)
     special_list_ready(&t->added);
     special_list_ready(&t->normalized);
     t->eos = 257;
-    t->chat_template = strdup(chatml);
-    t->chat_template_len = strlen(chatml);
-    if (failed || !t->chat_template || t->strings.failed) {
+    struct chat_defaults own = {0};
+    failed = failed || t->strings.failed ||
+             !chat_defaults_keep(&own.chat_template, &own.chat_template_len, chatml,
+                                 strlen(chatml));
+    if (failed) {
         tokenizer_close(t);
         return error_set(err, ERROR_MEMORY, "no memory for a tokenizer");
     }
     tokenizer_mark_ends(t);
+    chat_defaults_move(chat, &own);
     *out = t;
     return 0;
 }

@@ -94,7 +94,7 @@ static int hex_digit(char c)
     return at ? (int)(at - digits) : -1;
 }
 
-int fallback_byte(struct gguf_string spelling)
+int fallback_byte(struct byte_view spelling)
 {
     const char *s = spelling.bytes;
     if (spelling.len != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>')

@@ -5,7 +5,7 @@
 #include <string.h>
 
 static void drop_lead(const struct decode_lead *lead, struct decode_state *state,
-                      struct gguf_string *bytes)
+                      struct byte_view *bytes)
 {
     while (state->n_dropped < lead->count && bytes->len >= lead->len &&
            memcmp(bytes->bytes, lead->text, lead->len) == 0) {
@@ -25,7 +25,7 @@ void tokenizer_decode_next(const struct tokenizer *t, struct decode_state *state
     bool is_special = tokenizer_is_special(t, id);
     if (is_special && !special)
         return;
-    struct gguf_string bytes = t->decoded[id];
+    struct byte_view bytes = t->decoded[id];
     if (t->firsts && !state->is_inside)
         bytes = t->firsts[id];
     state->is_inside = true;

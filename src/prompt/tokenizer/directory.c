@@ -54,22 +54,13 @@ static int read_json(struct directory *dir, const char *name, const struct json 
 
 /* ---- tokens that tokenizer_config.json names ---- */
 
-static bool is_added(const struct token_draft *d, struct gguf_string content)
-{
-    for (size_t i = 0; i < d->n_added; i++)
-        if (d->added[i].content.len == content.len &&
-            memcmp(d->added[i].content.bytes, content.bytes, content.len) == 0)
-            return true;
-    return false;
-}
-
 /* The string, or the content of an object; NULL bytes: none. */
-static struct gguf_string token_text(const struct json *value)
+static struct byte_view token_text(const struct json *value)
 {
     if (json_is(value, JSON_OBJECT))
         value = json_get(value, "content");
-    return json_is(value, JSON_STRING) && value->text_len ? json_text(value)
-                                                          : (struct gguf_string){NULL, 0};
+    return json_is(value, JSON_STRING) && value->text_len ? json_bytes(value)
+                                                          : (struct byte_view){NULL, 0};
 }
 
 /* The tokens by which a text begins, ends and so on are special, also where nothing says so. */
@@ -77,12 +68,11 @@ static int add_named(struct token_draft *d, const struct json *config)
 {
     static const char *const names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct gguf_string text = token_text(json_get(config, names[i]));
-        if (!text.bytes || is_added(d, text))
+        struct byte_view text = token_text(json_get(config, names[i]));
+        if (!text.bytes || draft_is_added(d, text))
             continue;
         for (uint32_t id = 0; id < d->n; id++)
-            if (d->spellings[id].len == text.len &&
-                memcmp(d->spellings[id].bytes, text.bytes, text.len) == 0) {
+            if (byte_view_equal(d->spellings[id], text)) {
                 if (draft_added(d, text, id, ADDED_SPECIAL) != 0)
                     return -1;
                 break;
@@ -99,11 +89,11 @@ int draft_read_config_added(struct token_draft *d, const struct json *config)
         return draft_bad(d, "\"added_tokens_decoder\" in tokenizer_config.json is not an object");
     for (const struct json *token = list ? list->first : NULL; token; token = token->next) {
         char *end;
-        struct gguf_string text = token_text(token);
+        struct byte_view text = token_text(token);
         if (!text.bytes)
             return draft_bad(d, "\"added_tokens_decoder\" in tokenizer_config.json has a token "
                                 "without \"content\"");
-        if (is_added(d, text))
+        if (draft_is_added(d, text))
             continue;
         errno = 0;
         unsigned long long id = strtoull(token->key, &end, 10);
@@ -120,7 +110,7 @@ int draft_read_config_added(struct token_draft *d, const struct json *config)
 
 static int32_t named_token(const struct directory *dir, const char *name, int32_t otherwise)
 {
-    struct gguf_string text = token_text(json_get(dir->config, name));
+    struct byte_view text = token_text(json_get(dir->config, name));
     int32_t id = text.bytes ? draft_find(dir->draft, text) : -1;
     return id >= 0 ? id : otherwise;
 }
@@ -194,14 +184,7 @@ static int read_all_around(struct directory *dir)
 static int keep_template(struct directory *dir, const char *text, size_t len, char **out,
                          size_t *out_len)
 {
-    free(*out);
-    *out = malloc(len + 1);
-    if (!*out)
-        return draft_no_memory(dir->draft);
-    memcpy(*out, text, len);
-    (*out)[len] = '\0';
-    *out_len = len;
-    return 0;
+    return chat_defaults_keep(out, out_len, text, len) ? 0 : draft_no_memory(dir->draft);
 }
 
 static int keep_file(struct directory *dir, char **out, size_t *out_len)
@@ -217,7 +200,7 @@ static int keep_file(struct directory *dir, char **out, size_t *out_len)
 /* A string, or a list of {name, template}: "default", and "tool_use" where there are tools. */
 static int template_from(struct directory *dir, const struct json *value)
 {
-    struct tokenizer *t = dir->draft->t;
+    struct chat_defaults *c = &dir->draft->chat;
     const struct json *chosen = json_is(value, JSON_STRING) ? value : NULL, *of_tools = NULL;
     for (const struct json *item = json_is(value, JSON_ARRAY) ? value->first : NULL; item;
          item = item->next) {
@@ -229,20 +212,20 @@ static int template_from(struct directory *dir, const struct json *value)
         if (!chosen || json_equals(name, "default"))
             chosen = text;
     }
-    if (of_tools && keep_template(dir, of_tools->text, of_tools->text_len, &t->tool_template,
-                                  &t->tool_template_len) != 0)
+    if (of_tools && keep_template(dir, of_tools->text, of_tools->text_len, &c->tool_template,
+                                  &c->tool_template_len) != 0)
         return -1;
-    return chosen ? keep_template(dir, chosen->text, chosen->text_len, &t->chat_template,
-                                  &t->chat_template_len)
+    return chosen ? keep_template(dir, chosen->text, chosen->text_len, &c->chat_template,
+                                  &c->chat_template_len)
                   : 0;
 }
 
 static int read_template(struct directory *dir)
 {
-    struct tokenizer *t = dir->draft->t;
+    struct chat_defaults *c = &dir->draft->chat;
     const struct json *value;
     if (has_file(dir, "chat_template.jinja")) {
-        if (keep_file(dir, &t->chat_template, &t->chat_template_len) != 0)
+        if (keep_file(dir, &c->chat_template, &c->chat_template_len) != 0)
             return -1;
     } else {
         if (read_json(dir, "chat_template.json", &value) != 0 ||
@@ -250,7 +233,7 @@ static int read_template(struct directory *dir)
             return -1;
     }
     if (has_file(dir, "additional_chat_templates/tool_use.jinja"))
-        return keep_file(dir, &t->tool_template, &t->tool_template_len);
+        return keep_file(dir, &c->tool_template, &c->tool_template_len);
     return 0;
 }
 
@@ -345,7 +328,7 @@ static int read_directory(struct directory *dir)
         draft_finish(d) != 0)
         return -1;
     read_ids(dir);
-    sampling_defaults_from_json(&d->t->sampling, dir->generation,
+    sampling_defaults_from_json(&d->chat.sampling, dir->generation,
                                 path_of(dir, "generation_config.json"));
     if (read_all_around(dir) != 0 || read_template(dir) != 0)
         return -1;
@@ -370,14 +353,15 @@ bool draft_has_directory(const char *path)
     return has;
 }
 
-int tokenizer_open_directory(struct tokenizer **out, const char *path, uint32_t n_vocab,
-                             struct error *err)
+int tokenizer_open_directory(struct tokenizer **out, struct chat_defaults *chat, const char *path,
+                             uint32_t n_vocab, struct error *err)
 {
     struct token_draft draft = {.err = err, .n_vocab = n_vocab};
     int failed = draft_read_directory(&draft, path);
     if (!failed) {
         *out = draft.t;
         draft.t = NULL;
+        chat_defaults_move(chat, &draft.chat);
     }
     draft_close(&draft);
     return failed;

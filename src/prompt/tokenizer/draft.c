@@ -38,7 +38,7 @@ static int reserve_ids(struct token_draft *d, uint64_t id)
         uint32_t capacity = d->capacity ? 2 * d->capacity : 1024;
         while (capacity <= id)
             capacity *= 2;
-        struct gguf_string *spellings = realloc(d->spellings, capacity * sizeof *spellings);
+        struct byte_view *spellings = realloc(d->spellings, capacity * sizeof *spellings);
         if (spellings)
             d->spellings = spellings;
         double *scores = realloc(d->scores, capacity * sizeof *scores);
@@ -60,8 +60,8 @@ static int reserve_ids(struct token_draft *d, uint64_t id)
     return 0;
 }
 
-int draft_token(struct token_draft *d, uint64_t id, struct gguf_string spelling,
-                enum token_type type, double score)
+int draft_token(struct token_draft *d, uint64_t id, struct byte_view spelling, enum token_type type,
+                double score)
 {
     if (reserve_ids(d, id) != 0)
         return -1;
@@ -86,7 +86,7 @@ static void *grow(void *items, size_t size, size_t n, size_t *capacity)
     return items;
 }
 
-int draft_added(struct token_draft *d, struct gguf_string content, uint64_t id, unsigned flags)
+int draft_added(struct token_draft *d, struct byte_view content, uint64_t id, unsigned flags)
 {
     struct draft_added *added = grow(d->added, sizeof *added, d->n_added, &d->added_capacity);
     if (!added)
@@ -98,9 +98,8 @@ int draft_added(struct token_draft *d, struct gguf_string content, uint64_t id, 
         return draft_bad(d, "the added token %llu is not UTF-8", (unsigned long long)id);
     if (reserve_ids(d, id) != 0)
         return -1;
-    struct gguf_string *there = &d->spellings[id];
-    bool is_other = there->bytes && (there->len != content.len ||
-                                     memcmp(there->bytes, content.bytes, content.len) != 0);
+    struct byte_view *there = &d->spellings[id];
+    bool is_other = there->bytes && !byte_view_equal(*there, content);
     if (is_other && d->added_replace)
         d->types[id] = TOKEN_UNUSED;
     else if (is_other)
@@ -113,10 +112,18 @@ int draft_added(struct token_draft *d, struct gguf_string content, uint64_t id, 
     return 0;
 }
 
-int draft_merge(struct token_draft *d, struct gguf_string left, struct gguf_string right)
+bool draft_is_added(const struct token_draft *d, struct byte_view content)
 {
-    struct gguf_string *merges = grow(d->merges, 2 * sizeof *merges, d->n_merges,
-                                      &d->merges_capacity);
+    for (size_t i = 0; i < d->n_added; i++)
+        if (byte_view_equal(d->added[i].content, content))
+            return true;
+    return false;
+}
+
+int draft_merge(struct token_draft *d, struct byte_view left, struct byte_view right)
+{
+    struct byte_view *merges = grow(d->merges, 2 * sizeof *merges, d->n_merges,
+                                    &d->merges_capacity);
     if (!merges)
         return draft_no_memory(d);
     d->merges = merges;
@@ -135,7 +142,7 @@ int draft_decode_step(struct token_draft *d, struct decode_step step)
     return 0;
 }
 
-int32_t draft_find(const struct token_draft *d, struct gguf_string spelling)
+int32_t draft_find(const struct token_draft *d, struct byte_view spelling)
 {
     return spelling.len ? vocab_table_find(&d->by_spelling, spelling.bytes, spelling.len) : -1;
 }
@@ -150,7 +157,7 @@ static void leave_out_added(struct token_draft *d)
         if ((uint32_t)added->id < d->n_vocab)
             d->added[n++] = *added;
         else
-            d->spellings[added->id] = (struct gguf_string){0};
+            d->spellings[added->id] = (struct byte_view){0};
     }
     if (n < d->n_added)
         log_debug(
@@ -235,7 +242,7 @@ static void add_stripped(const struct decode_step *step, const struct strbuf *in
 static int add_decoded(struct encoder *e, const struct decode_step *step, bool is_first,
                        const struct strbuf *in, struct strbuf *out)
 {
-    struct gguf_string text = {strbuf_str(in), in->len};
+    struct byte_view text = {strbuf_str(in), in->len};
     struct decode_step mark = {.from = step->from,
                                .to = {" ", is_first && step->drops_first ? 0 : 1}};
     switch (step->kind) {
@@ -272,8 +279,7 @@ struct speller {
 };
 
 /* What decoding makes of a spelling: the steps up to Fuse, which see one token. */
-static int spell(struct speller *s, struct gguf_string spelling, bool is_first,
-                 struct gguf_string *out)
+static int spell(struct speller *s, struct byte_view spelling, bool is_first, struct byte_view *out)
 {
     unsigned at = 0;
     strbuf_clear(&s->texts[0]);
@@ -304,14 +310,14 @@ static int fill_token(struct speller *s, uint32_t id)
 {
     struct token_draft *d = s->d;
     struct tokenizer *t = d->t;
-    struct gguf_string spelling = d->spellings[id];
+    struct byte_view spelling = d->spellings[id];
     bool special = tokenizer_is_special(t, (int32_t)id);
     int byte = d->byte_fallback ? fallback_byte(spelling) : -1;
     char *bytes = arena_alloc(&t->strings, spelling.len + 1);
     if (!bytes)
         return draft_no_memory(d);
     memcpy(bytes, spelling.bytes, spelling.len);
-    t->tokens[id] = (struct gguf_string){bytes, spelling.len};
+    t->tokens[id] = (struct byte_view){bytes, spelling.len};
     if (special)
         return 0;
     if (!(d->types[id] & DRAFT_IN_MODEL)) {
@@ -325,7 +331,7 @@ static int fill_token(struct speller *s, uint32_t id)
     } else if (d->kind == TOKENIZER_BPE) {
         size_t n = bytes_from_alphabet(bytes, spelling.bytes, spelling.len);
         if (n > 0)
-            t->texts[id] = t->tokens[id] = (struct gguf_string){bytes, n};
+            t->texts[id] = t->tokens[id] = (struct byte_view){bytes, n};
         else
             memcpy(bytes, spelling.bytes, spelling.len);
         if (is_byte_level_only(d))
@@ -374,21 +380,21 @@ static int fill_firsts(struct speller *s)
 
 /* What decoding makes of an added token; control tokens have that beside their spelling. */
 static int fill_decoded(struct speller *s, const struct draft_added *added,
-                        struct gguf_string spelling)
+                        struct byte_view spelling)
 {
     struct tokenizer *t = s->d->t;
-    struct gguf_string shown = t->tokens[added->id];
+    struct byte_view shown = t->tokens[added->id];
     if (spell(s, spelling, false, &shown) != 0)
         return -1;
     if (!(added->flags & ADDED_SPECIAL)) {
         t->tokens[added->id] = shown;
         return 0;
     }
-    struct gguf_string *own = &t->tokens[added->id];
-    if (own->len == shown.len && memcmp(own->bytes, shown.bytes, own->len) == 0)
+    struct byte_view *own = &t->tokens[added->id];
+    if (byte_view_equal(*own, shown))
         return 0;
     if (t->decoded == t->tokens) {
-        struct gguf_string *decoded = malloc(t->n_tokens * sizeof *decoded);
+        struct byte_view *decoded = malloc(t->n_tokens * sizeof *decoded);
         if (!decoded)
             return draft_no_memory(s->d);
         memcpy(decoded, t->tokens, t->n_tokens * sizeof *decoded);
@@ -410,7 +416,7 @@ static int fill_added(struct speller *s)
                 continue;
             const char *text = added->content.bytes;
             size_t len = added->content.len;
-            enum place place = d->no_prefix_for_added ? PLACE_CONTINUES : PLACE_FIRST;
+            enum text_place place = d->no_prefix_for_added ? PLACE_CONTINUES : PLACE_FIRST;
             bool normalized = added->flags & ADDED_NORMALIZED;
             if (normalized && normalize(&s->e, &text, &len, &place) != 0)
                 return -1;
@@ -428,7 +434,7 @@ static int fill_added(struct speller *s)
 
 /* ---- the model ---- */
 
-static bool joins(struct gguf_string text, const struct gguf_string pair[2])
+static bool joins(struct byte_view text, const struct byte_view pair[2])
 {
     return text.len > 0 && text.len == pair[0].len + pair[1].len &&
            memcmp(text.bytes, pair[0].bytes, pair[0].len) == 0 &&
@@ -436,7 +442,7 @@ static bool joins(struct gguf_string text, const struct gguf_string pair[2])
 }
 
 /* What the pair makes; mostly it is the token behind what the last one made. */
-static int32_t find_joined(struct token_draft *d, const struct gguf_string pair[2], int32_t last,
+static int32_t find_joined(struct token_draft *d, const struct byte_view pair[2], int32_t last,
                            struct strbuf *both)
 {
     if (last >= 0 && (uint32_t)last + 1 < d->n && joins(d->spellings[last + 1], pair))
@@ -444,7 +450,7 @@ static int32_t find_joined(struct token_draft *d, const struct gguf_string pair[
     strbuf_clear(both);
     strbuf_add(both, pair[0].bytes, pair[0].len);
     strbuf_add(both, pair[1].bytes, pair[1].len);
-    return draft_find(d, (struct gguf_string){strbuf_str(both), both->len});
+    return draft_find(d, (struct byte_view){strbuf_str(both), both->len});
 }
 
 /* Adds the merges from `first` on, whose two tokens are ids[0 .. 2 n). */
@@ -452,7 +458,7 @@ static int fill_merges(struct token_draft *d, uint32_t first, uint32_t n, const 
                        int32_t *last, struct strbuf *both)
 {
     for (uint32_t i = 0; i < n; i++) {
-        const struct gguf_string *pair = &d->merges[2 * (first + i)];
+        const struct byte_view *pair = &d->merges[2 * (first + i)];
         int32_t left = ids[2 * i], right = ids[2 * i + 1];
         int32_t id = find_joined(d, pair, *last, both);
         if (both->failed)
@@ -544,6 +550,7 @@ void draft_close(struct token_draft *d)
 {
     vocab_table_close(&d->by_spelling);
     tokenizer_close(d->t);
+    chat_defaults_free(&d->chat);
     for (size_t i = 0; i < d->n_decode; i++)
         text_regex_close(d->decode[i].regex);
     free(d->spellings);

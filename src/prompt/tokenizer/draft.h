@@ -2,6 +2,7 @@
 #define RADISH_PROMPT_TOKENIZER_DRAFT_H
 
 #include "base/json.h"
+#include "prompt/tokenizer/chat_defaults.h"
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 /* A tokenizer while the files of a directory are read:
@@ -26,10 +27,10 @@ enum decode_kind {
 
 struct decode_step {
     enum decode_kind kind;
-    struct gguf_string from, to; /* replace; `from` is metaspace's mark and what strip takes */
-    struct text_regex *regex;    /* replace: NULL for a string */
-    bool drops_first;            /* metaspace: the marks of the first token are nothing */
-    uint32_t start, stop;        /* strip */
+    struct byte_view from, to; /* replace; `from` is metaspace's mark and what strip takes */
+    struct text_regex *regex;  /* replace: NULL for a string */
+    bool drops_first;          /* metaspace: the marks of the first token are nothing */
+    uint32_t start, stop;      /* strip */
 };
 
 enum { MAX_DECODE_STEPS = 16, MAX_DIRECTORY_TOKENS = 1 << 21 };
@@ -40,7 +41,7 @@ enum { DRAFT_IN_MODEL = 0x80 }; /* not only an added token */
 #define DRAFT_OTHER "<other>\n"
 
 struct draft_added {
-    struct gguf_string content;
+    struct byte_view content;
     int32_t id;
     unsigned flags;
 };
@@ -56,14 +57,15 @@ struct token_draft {
     struct strbuf words;           /* how text is cut into words, a line for each cut */
     uint32_t n_vocab;              /* rows of the embedding, 0: not known */
     struct tokenizer *t;           /* made when all ids are known */
+    struct chat_defaults chat;     /* what a directory says beside it */
     enum tokenizer_kind kind;
 
-    struct gguf_string *spellings; /* [capacity] by id; NULL bytes: none */
-    double *scores;                /* [capacity]; NULL: there are none */
-    uint8_t *types;                /* [capacity] enum token_type, and DRAFT_IN_MODEL */
-    uint32_t n, capacity;          /* n: the largest id is n - 1 */
+    struct byte_view *spellings; /* [capacity] by id; NULL bytes: none */
+    double *scores;              /* [capacity]; NULL: there are none */
+    uint8_t *types;              /* [capacity] enum token_type, and DRAFT_IN_MODEL */
+    uint32_t n, capacity;        /* n: the largest id is n - 1 */
     struct vocab_table by_spelling;
-    struct gguf_string *merges; /* [2 * n_merges] the two of each, one behind the other */
+    struct byte_view *merges; /* [2 * n_merges] the two of each, one behind the other */
     size_t n_merges, merges_capacity;
     struct draft_added *added;
     size_t n_added, added_capacity;
@@ -71,10 +73,10 @@ struct token_draft {
     size_t n_decode;
     bool has_template; /* the file says what stands around a text */
     bool byte_fallback;
-    bool spells_bytes;          /* TOKENIZER_BPE: spellings are the bytes themselves */
-    bool added_replace;         /* added tokens take the place of ones that are kept unused */
-    bool no_prefix_for_added;   /* added tokens are normalised without a space in front of them */
-    struct gguf_string unknown; /* its spelling; NULL bytes: none */
+    bool spells_bytes;        /* TOKENIZER_BPE: spellings are the bytes themselves */
+    bool added_replace;       /* added tokens take the place of ones that are kept unused */
+    bool no_prefix_for_added; /* added tokens are normalised without a space in front of them */
+    struct byte_view unknown; /* its spelling; NULL bytes: none */
 };
 
 /* An error about the file at hand. */
@@ -82,17 +84,18 @@ __attribute__((format(printf, 2, 3))) int draft_bad(const struct token_draft *d,
                                                     ...);
 int draft_no_memory(const struct token_draft *d);
 /* Each of them checks the id: its range, and that it is not taken. The text must stay. */
-int draft_token(struct token_draft *d, uint64_t id, struct gguf_string spelling,
-                enum token_type type, double score);
-int draft_added(struct token_draft *d, struct gguf_string content, uint64_t id, unsigned flags);
-int draft_merge(struct token_draft *d, struct gguf_string left, struct gguf_string right);
+int draft_token(struct token_draft *d, uint64_t id, struct byte_view spelling, enum token_type type,
+                double score);
+int draft_added(struct token_draft *d, struct byte_view content, uint64_t id, unsigned flags);
+bool draft_is_added(const struct token_draft *d, struct byte_view content);
+int draft_merge(struct token_draft *d, struct byte_view left, struct byte_view right);
 int draft_decode_step(struct token_draft *d, struct decode_step step);
 /* The table of spellings, and the tokenizer, empty but with room for all tokens. */
 int draft_make(struct token_draft *d, enum tokenizer_kind kind);
 /* Fills it with what was read. */
 int draft_finish(struct token_draft *d);
 void draft_close(struct token_draft *d);
-int32_t draft_find(const struct token_draft *d, struct gguf_string spelling); /* -1: none */
+int32_t draft_find(const struct token_draft *d, struct byte_view spelling); /* -1: none */
 
 /* The members of tokenizer.json that are steps; NULL and null are none. */
 int draft_read_normalizer(struct token_draft *d, const struct json *value);
@@ -132,13 +135,8 @@ int draft_read_vocab_json(struct token_draft *d, const struct json *config,
 /* The tokens of {"token": id, ...}. */
 int draft_read_vocab(struct token_draft *d, struct json_cursor *c);
 /* The bytes, which are in the draft's arena; no bytes: it is not base64. */
-int draft_base64(struct token_draft *d, const char *text, size_t len, struct gguf_string *out);
+int draft_base64(struct token_draft *d, const char *text, size_t len, struct byte_view *out);
 /* tokenizer_config.json's added_tokens_decoder, but for what is there already. */
 int draft_read_config_added(struct token_draft *d, const struct json *config);
-
-static inline struct gguf_string json_text(const struct json *value)
-{
-    return (struct gguf_string){value->text, value->text_len};
-}
 
 #endif

@@ -48,7 +48,7 @@ static int32_t find_end(const struct tokenizer *t, const char *spelling)
     return tokenizer_is_end(t, id) ? id : -1;
 }
 
-bool tokenizer_known_end(struct gguf_string spelling)
+bool tokenizer_known_end(struct byte_view spelling)
 {
     for (size_t i = 0; i < sizeof known_ends / sizeof *known_ends; i++)
         if (strlen(known_ends[i]) == spelling.len &&

@@ -77,14 +77,14 @@ static void look_at_characters(struct export *x)
 /* ---- tokens ---- */
 
 /* What stands for a token, its spaces as they are where it is cut out of text as it is. */
-static struct gguf_string spelling_of(struct export *x, uint32_t id)
+static struct byte_view spelling_of(struct export *x, uint32_t id)
 {
     const struct token_draft *d = x->d;
-    struct gguf_string spelling = id < d->n ? d->spellings[id] : (struct gguf_string){NULL, 0};
+    struct byte_view spelling = id < d->n ? d->spellings[id] : (struct byte_view){NULL, 0};
     if (!spelling.bytes) {
         char text[24];
         int len = snprintf(text, sizeof text, "[PAD%u]", id);
-        spelling = (struct gguf_string){arena_copy(&x->arena, text, (size_t)len), (size_t)len};
+        spelling = (struct byte_view){arena_copy(&x->arena, text, (size_t)len), (size_t)len};
     } else if (d->kind != TOKENIZER_BPE && x->t->types[id] == TOKEN_USER_DEFINED) {
         char *copy = arena_copy(&x->arena, spelling.bytes, spelling.len);
         if (copy)
@@ -97,7 +97,7 @@ static struct gguf_string spelling_of(struct export *x, uint32_t id)
 static int add_tokens(struct export *x)
 {
     uint32_t n = x->t->n_tokens;
-    struct gguf_string *texts = arena_alloc_array(&x->arena, n, sizeof *texts);
+    struct byte_view *texts = arena_alloc_array(&x->arena, n, sizeof *texts);
     int32_t *types = arena_alloc_array(&x->arena, n, sizeof *types);
     if (!texts || !types)
         return no_memory(x);
@@ -115,21 +115,21 @@ static int add_tokens(struct export *x)
 /* The token that merge `i` makes, or -1. */
 static int32_t merged(const struct export *x, size_t i, struct strbuf *both)
 {
-    const struct gguf_string *pair = &x->d->merges[2 * i];
+    const struct byte_view *pair = &x->d->merges[2 * i];
     strbuf_clear(both);
     strbuf_add(both, pair[0].bytes, pair[0].len);
     strbuf_add(both, pair[1].bytes, pair[1].len);
-    return draft_find(x->d, (struct gguf_string){strbuf_str(both), both->len});
+    return draft_find(x->d, (struct byte_view){strbuf_str(both), both->len});
 }
 
 static int add_merges(struct export *x)
 {
     const struct token_draft *d = x->d;
-    struct gguf_string *texts = arena_alloc_array(&x->arena, d->n_merges + 1, sizeof *texts);
+    struct byte_view *texts = arena_alloc_array(&x->arena, d->n_merges + 1, sizeof *texts);
     struct strbuf both = STRBUF_INIT;
     uint64_t n = 0;
     for (size_t i = 0; texts && i < d->n_merges; i++) {
-        const struct gguf_string *pair = &d->merges[2 * i];
+        const struct byte_view *pair = &d->merges[2 * i];
         if (tokenizer_is_special(x->t, merged(x, i, &both)))
             continue; /* no text becomes it */
         size_t len = pair[0].len + 1 + pair[1].len;
@@ -139,7 +139,7 @@ static int add_merges(struct export *x)
         memcpy(text, pair[0].bytes, pair[0].len);
         text[pair[0].len] = ' ';
         memcpy(text + pair[0].len + 1, pair[1].bytes, pair[1].len);
-        texts[n++] = (struct gguf_string){text, len};
+        texts[n++] = (struct byte_view){text, len};
     }
     bool failed = both.failed || x->arena.failed;
     strbuf_free(&both);
@@ -219,8 +219,10 @@ static void add_named(struct export *x)
     for (size_t i = 0; i < x->d->n_added; i++)
         if (x->d->added[i].flags & ~(unsigned)ADDED_SPECIAL)
             x->is_plain = false;
-    if (t->chat_template)
-        gguf_add_string(x->out, "tokenizer.chat_template", t->chat_template, t->chat_template_len);
+    const struct chat_defaults *chat = &x->d->chat;
+    if (chat->chat_template)
+        gguf_add_string(x->out, "tokenizer.chat_template", chat->chat_template,
+                        chat->chat_template_len);
 }
 
 /* ---- tokenizer.json ---- */

@@ -20,7 +20,8 @@ struct load {
     const struct gguf *gguf;
     struct error *err;
     struct tokenizer *t;
-    const struct gguf_string *spellings; /* [n_tokens] */
+    struct chat_defaults chat;
+    const struct byte_view *spellings; /* [n_tokens] */
     struct vocab_table by_spelling;
     const struct pre_family *family; /* NULL: SentencePiece's way */
 };
@@ -77,7 +78,7 @@ static int read_id(const struct load *l, const char *key, int32_t *out)
     return 0;
 }
 
-static int read_string(const struct load *l, const char *key, struct gguf_string *out)
+static int read_string(const struct load *l, const char *key, struct byte_view *out)
 {
     if (gguf_find(l->gguf, key) && !gguf_get_string(l->gguf, key, out))
         return bad(l, key, "is not a string");
@@ -93,7 +94,7 @@ static bool is_text(uint8_t type)
 }
 
 /* Sets what text becomes the token and what bytes it stands for. */
-static int load_token(struct tokenizer *t, uint32_t id, struct gguf_string spelling)
+static int load_token(struct tokenizer *t, uint32_t id, struct byte_view spelling)
 {
     bool text = is_text(t->types[id]);
     char *bytes = arena_alloc(&t->strings, spelling.len + 1);
@@ -109,7 +110,7 @@ static int load_token(struct tokenizer *t, uint32_t id, struct gguf_string spell
         if (n == 0) /* no bytes: out of reach of text, it stands for its spelling */
             memcpy(bytes, spelling.bytes, len);
         else
-            t->texts[id] = (struct gguf_string){bytes, len = n};
+            t->texts[id] = (struct byte_view){bytes, len = n};
     } else if (t->types[id] == TOKEN_BYTE && fallback_byte(spelling) >= 0) {
         bytes[0] = (char)fallback_byte(spelling);
         t->byte_ids[(unsigned char)bytes[0]] = (int32_t)id;
@@ -119,12 +120,12 @@ static int load_token(struct tokenizer *t, uint32_t id, struct gguf_string spell
         if (t->types[id] != TOKEN_BYTE)
             t->texts[id] = tokenizer_keep(t, spelling.bytes, spelling.len);
     }
-    t->tokens[id] = (struct gguf_string){bytes, len};
+    t->tokens[id] = (struct byte_view){bytes, len};
     return t->strings.failed ? -1 : 0;
 }
 
 /* Converters fill ids without a token with these. */
-static bool is_padding(const struct tokenizer *t, uint32_t id, struct gguf_string spelling)
+static bool is_padding(const struct tokenizer *t, uint32_t id, struct byte_view spelling)
 {
     char text[24];
     int len = snprintf(text, sizeof text, "[PAD%u]", id);
@@ -136,7 +137,7 @@ static int load_tokens(struct load *l)
 {
     struct tokenizer *t = l->t;
     for (uint32_t id = 0; id < t->n_tokens; id++) {
-        struct gguf_string spelling = l->spellings[id];
+        struct byte_view spelling = l->spellings[id];
         if (spelling.len == 0 || is_padding(t, id, spelling))
             continue;
         int32_t other = vocab_table_add(&l->by_spelling, (int32_t)id);
@@ -156,21 +157,16 @@ static int load_tokens(struct load *l)
 }
 
 /* The tokens that are cut out of texts. */
-static bool string_is(struct gguf_string s, const char *text)
-{
-    return s.len == strlen(text) && memcmp(s.bytes, text, s.len) == 0;
-}
-
 /* GGUF cannot say that a token takes the white space behind it. Phi 3's do, all but these. */
 static bool takes_space_behind(const struct load *l, uint32_t id)
 {
     static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
-    struct gguf_string arch, spelling = l->t->tokens[id];
+    struct byte_view arch, spelling = l->t->tokens[id];
     if (l->family || !gguf_get_string(l->gguf, "general.architecture", &arch) ||
-        !string_is(arch, "phi3"))
+        !byte_view_is(arch, "phi3"))
         return false;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (string_is(spelling, others[i]))
+        if (byte_view_is(spelling, others[i]))
             return false;
     return true;
 }
@@ -235,14 +231,14 @@ static int load_types(struct load *l)
 
 /* ---- merges and scores ---- */
 
-static int load_merge(struct load *l, uint32_t rank, struct gguf_string text, struct strbuf *both)
+static int load_merge(struct load *l, uint32_t rank, struct byte_view text, struct strbuf *both)
 {
     static const char key[] = "tokenizer.ggml.merges";
     const char *space = text.len > 2 ? memchr(text.bytes + 1, ' ', text.len - 2) : NULL;
     if (!space)
         return bad(l, key, "has \"%.*s\" at %u, which is not two tokens", SHOWN(text), rank);
-    struct gguf_string left = {text.bytes, (size_t)(space - text.bytes)};
-    struct gguf_string right = {space + 1, text.len - left.len - 1};
+    struct byte_view left = {text.bytes, (size_t)(space - text.bytes)};
+    struct byte_view right = {space + 1, text.len - left.len - 1};
     strbuf_clear(both);
     strbuf_add(both, left.bytes, left.len);
     strbuf_add(both, right.bytes, right.len);
@@ -341,11 +337,11 @@ static int load_ids(struct load *l)
 static int find_family(struct load *l, bool is_gemma)
 {
     static const char key[] = "tokenizer.ggml.pre";
-    struct gguf_string name = {"default", 7};
+    struct byte_view name = {"default", 7};
     if (read_string(l, key, &name) != 0)
         return -1;
     if (is_gemma) /* the model's name says it */
-        name = (struct gguf_string){"gemma4", 6};
+        name = byte_view_of("gemma4");
     l->family = pre_family_find(name.bytes, name.len);
     if (!l->family)
         return bad(l, key,
@@ -389,28 +385,25 @@ static int load_flags(struct load *l)
 
 static int load_template(struct load *l, const char *key, char **out, size_t *len)
 {
-    struct gguf_string text = {NULL, 0};
+    struct byte_view text = {NULL, 0};
     if (read_string(l, key, &text) != 0)
         return -1;
     if (!text.bytes)
         return 0;
-    *out = malloc(text.len + 1);
-    if (!*out)
-        return error_set(l->err, ERROR_MEMORY, "no memory for the chat template");
-    memcpy(*out, text.bytes, text.len);
-    (*out)[text.len] = '\0';
-    *len = text.len;
-    return 0;
+    return chat_defaults_keep(out, len, text.bytes, text.len)
+               ? 0
+               : error_set(l->err, ERROR_MEMORY, "no memory for the chat template");
 }
 
-static int load_templates(struct load *l)
+static int load_chat(struct load *l)
 {
-    struct tokenizer *t = l->t;
-    return load_template(l, "tokenizer.chat_template", &t->chat_template, &t->chat_template_len) ||
-                   load_template(l, "tokenizer.chat_template.tool_use", &t->tool_template,
-                                 &t->tool_template_len)
-               ? -1
-               : 0;
+    struct chat_defaults *c = &l->chat;
+    if (load_template(l, "tokenizer.chat_template", &c->chat_template, &c->chat_template_len) ||
+        load_template(l, "tokenizer.chat_template.tool_use", &c->tool_template,
+                      &c->tool_template_len))
+        return -1;
+    sampling_defaults_from_gguf(&c->sampling, l->gguf);
+    return 0;
 }
 
 static int load_all(struct load *l)
@@ -418,11 +411,10 @@ static int load_all(struct load *l)
     struct tokenizer *t = l->t;
     if (load_ids(l) != 0 || load_types(l) != 0 || load_tokens(l) != 0 ||
         (l->family && load_pre(l) != 0) || load_flags(l) != 0 ||
-        (l->family ? load_merges(l) : load_scores(l)) != 0 || load_templates(l) != 0 ||
+        (l->family ? load_merges(l) : load_scores(l)) != 0 || load_chat(l) != 0 ||
         load_specials(l) != 0)
         return -1;
     tokenizer_mark_ends(t);
-    sampling_defaults_from_gguf(&t->sampling, l->gguf);
     return 0;
 }
 
@@ -441,7 +433,7 @@ static int load_around(struct load *l, const char *key, int32_t id, struct token
 }
 
 /* A file that has all of tokenizer.json, where its steps are told; the keys have the rest. */
-static int load_json(struct load *l, struct gguf_string json, uint32_t n_tokens)
+static int load_json(struct load *l, struct byte_view json, uint32_t n_tokens)
 {
     struct token_draft draft = {
         .path = l->gguf->path, .err = l->err, .n_vocab = n_tokens, .added_replace = true};
@@ -455,21 +447,44 @@ static int load_json(struct load *l, struct gguf_string json, uint32_t n_tokens)
         failed = load_ends(l) ||
                  load_around(l, "tokenizer.ggml.add_bos_token", l->t->bos, &l->t->before) ||
                  load_around(l, "tokenizer.ggml.add_eos_token", l->t->eos, &l->t->after) ||
-                 load_templates(l);
+                 load_chat(l);
     }
-    if (!failed) {
+    if (!failed)
         tokenizer_mark_ends(l->t);
-        sampling_defaults_from_gguf(&l->t->sampling, l->gguf);
-    }
     draft_close(&draft);
     return failed ? -1 : 0;
 }
 
-int tokenizer_open(struct tokenizer **out, const struct gguf *gguf, struct error *err)
+static int load_keys(struct load *l, struct byte_view model, const struct gguf_value *tokens)
+{
+    enum tokenizer_kind kind = TOKENIZER_SPM;
+    bool spm = byte_view_is(model, "llama"), gemma = byte_view_is(model, "gemma4");
+    if (!spm && !gemma && !byte_view_is(model, "gpt2"))
+        return bad(l, "tokenizer.ggml.model", "is \"%.*s\"; known are gpt2, llama and gemma4",
+                   SHOWN(model));
+    if (!spm && find_family(l, gemma) != 0)
+        return -1;
+    if (l->family)
+        kind = l->family->options.characters ? TOKENIZER_CHAR_BPE : TOKENIZER_BPE;
+    if (!tokens || tokens->count == 0)
+        return bad(l, "tokenizer.ggml.tokens", "is missing");
+    uint32_t n = (uint32_t)tokens->count;
+    l->t = tokenizer_new(kind, n, l->err);
+    if (!l->t)
+        return -1;
+    l->spellings = tokens->strings;
+    int status = vocab_table_open(&l->by_spelling, l->spellings, n, l->err);
+    if (status == 0)
+        status = load_all(l);
+    vocab_table_close(&l->by_spelling);
+    return status;
+}
+
+int tokenizer_open(struct tokenizer **out, struct chat_defaults *chat, const struct gguf *gguf,
+                   struct error *err)
 {
     struct load l = {.gguf = gguf, .err = err};
-    struct gguf_string model = {"", 0}, json = {NULL, 0};
-    enum tokenizer_kind kind = TOKENIZER_SPM;
+    struct byte_view model = {"", 0}, json = {NULL, 0};
     int status;
     if (read_string(&l, "tokenizer.ggml.model", &model) != 0 ||
         read_string(&l, "tokenizer.huggingface.json", &json) != 0)
@@ -477,36 +492,14 @@ int tokenizer_open(struct tokenizer **out, const struct gguf *gguf, struct error
     const struct gguf_value *tokens = find_array(&l, "tokenizer.ggml.tokens", true, &status);
     if (status != 0)
         return -1;
-    if (json.bytes) {
-        status = load_json(&l, json, tokens ? (uint32_t)tokens->count : 0);
-        if (status == 0)
-            *out = l.t;
-        else
-            tokenizer_close(l.t);
-        return status;
-    }
-    bool spm = string_is(model, "llama"), gemma = string_is(model, "gemma4");
-    if (!spm && !gemma && !string_is(model, "gpt2"))
-        return bad(&l, "tokenizer.ggml.model", "is \"%.*s\"; known are gpt2, llama and gemma4",
-                   SHOWN(model));
-    if (!spm && find_family(&l, gemma) != 0)
-        return -1;
-    if (l.family)
-        kind = l.family->options.characters ? TOKENIZER_CHAR_BPE : TOKENIZER_BPE;
-    if (!tokens || tokens->count == 0)
-        return bad(&l, "tokenizer.ggml.tokens", "is missing");
-    uint32_t n = (uint32_t)tokens->count;
-    l.t = tokenizer_new(kind, n, err);
-    if (!l.t)
-        return -1;
-    l.spellings = tokens->strings;
-    status = vocab_table_open(&l.by_spelling, l.spellings, n, err);
-    if (status == 0)
-        status = load_all(&l);
-    vocab_table_close(&l.by_spelling);
-    if (status == 0)
-        *out = l.t;
-    else
+    status = json.bytes ? load_json(&l, json, tokens ? (uint32_t)tokens->count : 0)
+                        : load_keys(&l, model, tokens);
+    if (status != 0) {
         tokenizer_close(l.t);
-    return status;
+        chat_defaults_free(&l.chat);
+        return -1;
+    }
+    chat_defaults_move(chat, &l.chat);
+    *out = l.t;
+    return 0;
 }

@@ -176,7 +176,7 @@ static void apply_extra_spaces(const char *text, size_t len, struct strbuf *out)
 
 /* 1: `out` has the text anew; 0: it is where it was, or cut; -1: an error. */
 static int apply(struct encoder *e, const struct normal_step *step, const char **text, size_t *len,
-                 enum place place, struct strbuf *out)
+                 enum text_place place, struct strbuf *out)
 {
     switch (step->kind) {
     case NORMAL_NFC:
@@ -206,7 +206,7 @@ static int apply(struct encoder *e, const struct normal_step *step, const char *
     return 0;
 }
 
-int normalize(struct encoder *e, const char **text, size_t *len, enum place *place)
+int normalize(struct encoder *e, const char **text, size_t *len, enum text_place *place)
 {
     unsigned which = 0;
     for (size_t i = 0; i < e->t->n_normal; i++) {

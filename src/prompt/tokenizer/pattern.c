@@ -511,7 +511,7 @@ int text_regex_find(struct encoder *e, const struct text_regex *regex, const cha
 
 /* As split() in split.c has it: an empty match directly behind a match is none. */
 int text_regex_replace(struct encoder *e, const struct text_regex *regex, const char *text,
-                       size_t len, struct gguf_string to, struct strbuf *out)
+                       size_t len, struct byte_view to, struct strbuf *out)
 {
     size_t at = 0, done = 0, begin = 0, end = 0;
     bool matched = false;

@@ -13,10 +13,9 @@
 
 static int compare_tokens(const void *a, const void *b)
 {
-    const struct gguf_string *x = &((const struct added_token *)a)->text;
-    const struct gguf_string *y = &((const struct added_token *)b)->text;
-    int order = memcmp(x->bytes, y->bytes, x->len < y->len ? x->len : y->len);
-    return order ? order : (x->len > y->len) - (x->len < y->len);
+    const struct byte_view *x = &((const struct added_token *)a)->text;
+    const struct byte_view *y = &((const struct added_token *)b)->text;
+    return byte_view_compare(*x, *y);
 }
 
 int special_list_add(struct special_list *list, struct added_token token, struct error *err)
@@ -67,7 +66,7 @@ static uint32_t lower_bound(const struct special_list *list, uint32_t low, uint3
 {
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        const struct gguf_string *text = &list->items[middle].text;
+        const struct byte_view *text = &list->items[middle].text;
         if (text->len == at || (unsigned char)text->bytes[at] < byte)
             low = middle + 1;
         else
@@ -135,7 +134,7 @@ static bool is_in_word(const char *text, size_t len, size_t begin, size_t end)
 }
 
 int encode_between(struct encoder *e, const struct special_list *list, const char *text, size_t len,
-                   enum place place, run_encoder *between)
+                   enum text_place place, run_encoder *between)
 {
     size_t run = 0; /* where the text begins that is not encoded yet */
     for (size_t at = 0; (at += special_list_skip(list, text + at, len - at)) < len;) {

@@ -17,7 +17,7 @@ struct splitter {
     struct encoder *e;
     size_t step;
     const char *text;
-    enum place place;
+    enum text_place place;
     bool held, held_matches, last_matches;
     size_t begin, end;
 };
@@ -151,7 +151,8 @@ static int find_next(struct encoder *e, const struct pre_step *step, const char 
 }
 
 /* An empty match directly behind a match is none, and the search goes on one character later. */
-static int split(struct encoder *e, size_t step, const char *text, size_t len, enum place place)
+static int split(struct encoder *e, size_t step, const char *text, size_t len,
+                 enum text_place place)
 {
     struct splitter s = {.e = e, .step = step, .text = text, .place = place};
     size_t at = 0, done = 0, begin, end;
@@ -189,18 +190,13 @@ static int scan(struct encoder *e, size_t step, const char *text, size_t len)
     return 0;
 }
 
-static bool starts_with(const char *text, size_t len, struct gguf_string start)
-{
-    return len >= start.len && memcmp(text, start.bytes, start.len) == 0;
-}
-
 static int no_memory(struct encoder *e, size_t len)
 {
     return error_set(e->err, ERROR_MEMORY, "no memory for %zu bytes", len);
 }
 
 static int prefix_space(struct encoder *e, size_t step, const char *text, size_t len,
-                        enum place place)
+                        enum text_place place)
 {
     if (place == PLACE_CONTINUES || text[0] == ' ')
         return encode_pieces(e, step + 1, text, len, place);
@@ -213,14 +209,15 @@ static int prefix_space(struct encoder *e, size_t step, const char *text, size_t
     return encode_pieces(e, step + 1, out->data, out->len, place);
 }
 
-static int metaspace(struct encoder *e, size_t step, const char *text, size_t len, enum place place)
+static int metaspace(struct encoder *e, size_t step, const char *text, size_t len,
+                     enum text_place place)
 {
     const struct pre_step *s = &e->t->pre[step];
     struct strbuf *out = &e->pieces[step];
     bool prepends = s->prepend == PREPEND_ALWAYS ? place != PLACE_CONTINUES
                                                  : s->prepend == PREPEND_FIRST && !place;
     strbuf_clear(out);
-    if (prepends && text[0] != ' ' && !starts_with(text, len, s->text))
+    if (prepends && text[0] != ' ' && !byte_view_starts((struct byte_view){text, len}, s->text))
         strbuf_add(out, s->text.bytes, s->text.len);
     for (const char *space; (space = memchr(text, ' ', len));) {
         strbuf_add(out, text, (size_t)(space - text));
@@ -235,8 +232,8 @@ static int metaspace(struct encoder *e, size_t step, const char *text, size_t le
         return encode_pieces(e, step + 1, out->data, out->len, place);
     /* Each mark goes with what is behind it. */
     for (size_t at = 0, end; at < out->len; at = end) {
-        const char *from = out->data + at +
-                           (starts_with(out->data + at, out->len - at, s->text) ? s->text.len : 0);
+        struct byte_view left = {out->data + at, out->len - at};
+        const char *from = left.bytes + (byte_view_starts(left, s->text) ? s->text.len : 0);
         const char *mark = memmem(from, (size_t)(out->data + out->len - from), s->text.bytes,
                                   s->text.len);
         end = mark ? (size_t)(mark - out->data) : out->len;
@@ -255,8 +252,8 @@ static int encode_marked(struct encoder *e, const char *text, size_t len)
     const char *end = text + len;
     while (text < end) {
         const char *next = text;
-        while (starts_with(next, (size_t)(end - next),
-                           (struct gguf_string){SPACE_MARK, SPACE_MARK_LEN}))
+        while (byte_view_starts((struct byte_view){next, (size_t)(end - next)},
+                                byte_view_of(SPACE_MARK)))
             next += SPACE_MARK_LEN;
         next = memmem(next, (size_t)(end - next), SPACE_MARK, SPACE_MARK_LEN);
         if (!next)
@@ -268,7 +265,8 @@ static int encode_marked(struct encoder *e, const char *text, size_t len)
     return 0;
 }
 
-int encode_pieces(struct encoder *e, size_t step, const char *text, size_t len, enum place place)
+int encode_pieces(struct encoder *e, size_t step, const char *text, size_t len,
+                  enum text_place place)
 {
     if (len == 0)
         return 0;

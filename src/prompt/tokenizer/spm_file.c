@@ -97,7 +97,7 @@ static int need_wire(const struct spm *s, const struct field *f, enum wire wire,
 static int read_piece(struct spm *s, struct proto p)
 {
     static const char what[] = "a piece";
-    struct gguf_string text = {"", 0};
+    struct byte_view text = {"", 0};
     uint64_t type = TOKEN_NORMAL;
     uint32_t bits = 0;
     float score;
@@ -107,8 +107,7 @@ static int read_piece(struct spm *s, struct proto p)
         if (f.number == 1) {
             if (need_wire(s, &f, WIRE_BYTES, what) != 0)
                 return -1;
-            text = (struct gguf_string){(const char *)f.bytes.at,
-                                        (size_t)(f.bytes.end - f.bytes.at)};
+            text = (struct byte_view){(const char *)f.bytes.at, (size_t)(f.bytes.end - f.bytes.at)};
         } else if (f.number == 2) {
             if (need_wire(s, &f, WIRE_FIXED32, what) != 0)
                 return -1;

@@ -23,7 +23,7 @@ static uint32_t table_size(uint32_t n_entries)
     return size;
 }
 
-int vocab_table_open(struct vocab_table *table, const struct gguf_string *texts, uint32_t n,
+int vocab_table_open(struct vocab_table *table, const struct byte_view *texts, uint32_t n,
                      struct error *err)
 {
     uint32_t size = table_size(n);
@@ -51,7 +51,7 @@ static struct vocab_slot *vocab_slot(const struct vocab_table *table, const char
         struct vocab_slot *slot = &table->slots[i];
         if (slot->id < 0)
             return slot;
-        const struct gguf_string *text = &table->texts[slot->id];
+        const struct byte_view *text = &table->texts[slot->id];
         if (slot->hash == hash && text->len == len && memcmp(text->bytes, bytes, len) == 0)
             return slot;
     }
@@ -69,7 +69,7 @@ int32_t vocab_table_find(const struct vocab_table *table, const char *bytes, siz
 
 static int32_t add_hashed(struct vocab_table *table, int32_t id, uint32_t hash)
 {
-    const struct gguf_string *text = &table->texts[id];
+    const struct byte_view *text = &table->texts[id];
     struct vocab_slot *slot = vocab_slot(table, text->bytes, text->len, hash);
     int32_t there = slot->id;
     if (there < 0)
@@ -79,7 +79,7 @@ static int32_t add_hashed(struct vocab_table *table, int32_t id, uint32_t hash)
 
 int32_t vocab_table_add(struct vocab_table *table, int32_t id)
 {
-    const struct gguf_string *text = &table->texts[id];
+    const struct byte_view *text = &table->texts[id];
     return add_hashed(table, id, vocab_hash(text->bytes, text->len));
 }
 
@@ -91,7 +91,7 @@ int32_t vocab_table_add_all(struct vocab_table *table, uint32_t n, int32_t *othe
     for (uint32_t end = n, begin; end > 0; end = begin) {
         begin = end > BATCH ? end - BATCH : 0;
         for (uint32_t id = begin; id < end; id++) {
-            const struct gguf_string *text = &table->texts[id];
+            const struct byte_view *text = &table->texts[id];
             hashes[id - begin] = text->len ? vocab_hash(text->bytes, text->len) : 0;
             __builtin_prefetch(&table->slots[hashes[id - begin] & table->mask], 1);
         }
@@ -108,8 +108,8 @@ int32_t vocab_table_add_all(struct vocab_table *table, uint32_t n, int32_t *othe
     return twice;
 }
 
-void vocab_table_find_all(const struct vocab_table *table, const struct gguf_string *texts,
-                          size_t n, int32_t *ids)
+void vocab_table_find_all(const struct vocab_table *table, const struct byte_view *texts, size_t n,
+                          int32_t *ids)
 {
     uint32_t hashes[BATCH];
     for (size_t begin = 0; begin < n; begin += BATCH) {

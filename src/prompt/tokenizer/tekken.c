@@ -18,11 +18,6 @@ struct tekken {
     uint64_t n_special, n_tokens; /* n_tokens: with the special ones */
 };
 
-static bool key_is(struct json_string key, const char *name)
-{
-    return key.len == strlen(name) && memcmp(key.text, name, key.len) == 0;
-}
-
 static int read_config(struct tekken *k)
 {
     struct token_draft *d = k->d;
@@ -43,14 +38,13 @@ static int read_token(struct tekken *k, struct json_cursor *c, size_t number)
 {
     struct token_draft *d = k->d;
     const struct json *rank = NULL;
-    struct json_string key, text = {NULL, 0};
-    struct gguf_string bytes;
+    struct byte_view key, text = {NULL, 0}, bytes;
     uint64_t value;
     int more = json_cursor_enter(c, JSON_OBJECT);
     for (size_t n = 0; more >= 0 && (more = json_cursor_next(c, JSON_OBJECT, n)) > 0; n++) {
         if (json_cursor_key(c, &key) != 0)
             return -1;
-        if (key_is(key, "token_bytes")) {
+        if (byte_view_is(key, "token_bytes")) {
             if (json_cursor_string(c, &text) != 0)
                 return -1;
             continue;
@@ -58,16 +52,16 @@ static int read_token(struct tekken *k, struct json_cursor *c, size_t number)
         const struct json *item = json_cursor_value(c);
         if (!item)
             return -1;
-        if (key_is(key, "rank"))
+        if (byte_view_is(key, "rank"))
             rank = item;
     }
     if (more < 0)
         return -1;
-    if (!text.text || !json_to_uint64(rank, &value))
+    if (!text.bytes || !json_to_uint64(rank, &value))
         return draft_bad(d, "token %zu has no \"rank\" or no \"token_bytes\"", number);
     if (value >= k->n_tokens - k->n_special)
         return 0;
-    if (draft_base64(d, text.text, text.len, &bytes) != 0)
+    if (draft_base64(d, text.bytes, text.len, &bytes) != 0)
         return -1;
     if (bytes.len == 0)
         return draft_bad(d, "token %zu has \"token_bytes\" that are not bytes in base64", number);
@@ -90,16 +84,16 @@ static int read_tokens(struct tekken *k, struct json_cursor *c)
 
 static int read_member(struct tekken *k, struct json_cursor *c)
 {
-    struct json_string key;
+    struct byte_view key;
     if (json_cursor_key(c, &key) != 0)
         return -1;
-    if (key_is(key, "vocab"))
+    if (byte_view_is(key, "vocab"))
         return read_tokens(k, c);
-    bool config = key_is(key, "config");
+    bool config = byte_view_is(key, "config");
     const struct json *value = json_cursor_value(c);
     if (!value)
         return -1;
-    if (key_is(key, "special_tokens"))
+    if (byte_view_is(key, "special_tokens"))
         k->special = value;
     if (!config)
         return 0;
@@ -158,8 +152,7 @@ static int add_first_specials(struct tekken *k)
         "[TOOL_CONTENT]",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names && i < k->n_special; i++)
-        if (draft_added(k->d, (struct gguf_string){names[i], strlen(names[i])}, i, ADDED_SPECIAL) !=
-            0)
+        if (draft_added(k->d, byte_view_of(names[i]), i, ADDED_SPECIAL) != 0)
             return -1;
     return 0;
 }
@@ -174,7 +167,7 @@ static int add_special(struct tekken *k, const struct json *token)
         return draft_bad(k->d, "a special token has no \"token_str\", or no \"rank\" below %llu",
                          (unsigned long long)k->n_special);
     bool shown = json_is(control, JSON_BOOL) && !control->boolean;
-    return draft_added(k->d, json_text(text), rank, shown ? 0 : ADDED_SPECIAL);
+    return draft_added(k->d, json_bytes(text), rank, shown ? 0 : ADDED_SPECIAL);
 }
 
 /* The ids below n_special that no token has. */
@@ -189,7 +182,7 @@ static int add_fillers(struct tekken *k)
         const char *text = arena_copy(&d->arena, name, (size_t)len);
         if (!text)
             return draft_no_memory(d);
-        if (draft_added(d, (struct gguf_string){text, (size_t)len}, id, ADDED_SPECIAL) != 0)
+        if (draft_added(d, (struct byte_view){text, (size_t)len}, id, ADDED_SPECIAL) != 0)
             return -1;
     }
     return 0;
@@ -215,8 +208,8 @@ int draft_read_tekken(struct token_draft *d, const struct json *config)
         return -1;
     d->spells_bytes = true;
     d->t->ignore_merges = true;
-    d->t->bos = draft_find(d, (struct gguf_string){"<s>", 3});
-    d->t->eos = draft_find(d, (struct gguf_string){"</s>", 4});
+    d->t->bos = draft_find(d, byte_view_of("<s>"));
+    d->t->eos = draft_find(d, byte_view_of("</s>"));
     if (d->t->bos >= 0 && !token_list_add(&d->t->before, d->t->bos))
         return draft_no_memory(d);
     const struct json *pattern = json_get(k.config, "pattern");

@@ -55,7 +55,7 @@ bool draft_is_tiktoken(const struct strbuf *file)
     return digits > 0 && (i == file->len || text[i] == '\n' || text[i] == '\r');
 }
 
-int draft_base64(struct token_draft *d, const char *text, size_t len, struct gguf_string *out)
+int draft_base64(struct token_draft *d, const char *text, size_t len, struct byte_view *out)
 {
     char *bytes = arena_alloc(&d->arena, len + 1);
     size_t n = 0, bits = 0, i = 0;
@@ -69,7 +69,7 @@ int draft_base64(struct token_draft *d, const char *text, size_t len, struct ggu
     }
     while (i < len && text[i] == '=')
         i++;
-    *out = (struct gguf_string){bytes, i == len ? n : 0};
+    *out = (struct byte_view){bytes, i == len ? n : 0};
     return 0;
 }
 
@@ -78,7 +78,7 @@ static int read_line(struct token_draft *d, const char *line, size_t len, size_t
 {
     const char *space = memchr(line, ' ', len);
     size_t i = space ? (size_t)(space - line) : 0;
-    struct gguf_string bytes;
+    struct byte_view bytes;
     uint64_t rank = 0;
     if (draft_base64(d, line, i, &bytes) != 0)
         return -1;
@@ -122,7 +122,7 @@ static int add_specials(struct token_draft *d, const struct known_file *known)
 {
     uint32_t first = d->n;
     for (uint32_t i = 0; known && i < 8 && known->specials[i]; i++) {
-        struct gguf_string text = {known->specials[i], strlen(known->specials[i])};
+        struct byte_view text = {known->specials[i], strlen(known->specials[i])};
         if (draft_added(d, text, first + i, ADDED_SPECIAL) != 0)
             return -1;
     }

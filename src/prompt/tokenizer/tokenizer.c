@@ -61,12 +61,12 @@ static size_t valid_prefix(const char *text, size_t len)
     }
 }
 
-static int encode_normalized(struct encoder *e, const char *text, size_t len, enum place place)
+static int encode_normalized(struct encoder *e, const char *text, size_t len, enum text_place place)
 {
     return encode_pieces(e, 0, text, len, place);
 }
 
-static int encode_valid(struct encoder *e, const char *text, size_t len, enum place place)
+static int encode_valid(struct encoder *e, const char *text, size_t len, enum text_place place)
 {
     if (e->t->n_normal > 0 && normalize(e, &text, &len, &place) != 0)
         return -1;
@@ -82,7 +82,7 @@ static int encode_bytes(struct encoder *e, const char *text, size_t len)
 }
 
 /* Valid UTF-8 takes all steps; a row of bytes that are not is one word. */
-int encode_run(struct encoder *e, const char *text, size_t len, enum place place)
+int encode_run(struct encoder *e, const char *text, size_t len, enum text_place place)
 {
     if (e->t->kind == TOKENIZER_BYTES)
         return encode_bytes(e, text, len);
@@ -124,7 +124,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, in
     e->parse_special = flags & TOKENIZE_PARSE_SPECIAL;
     size_t before = out->len;
     int status = 0;
-    enum place place = flags & TOKENIZE_CONTINUES ? PLACE_CONTINUES : PLACE_FIRST;
+    enum text_place place = flags & TOKENIZE_CONTINUES ? PLACE_CONTINUES : PLACE_FIRST;
     if (flags & TOKENIZE_ADD_SPECIAL)
         status = add_all(e, &t->before);
     if (status == 0)
@@ -219,18 +219,6 @@ int32_t tokenizer_special_at(const struct tokenizer *t, const char *text, size_t
     return added ? added->id : -1;
 }
 
-const char *tokenizer_chat_template(const struct tokenizer *t, size_t *len)
-{
-    *len = t->chat_template_len;
-    return t->chat_template;
-}
-
-const char *tokenizer_tool_template(const struct tokenizer *t, size_t *len)
-{
-    *len = t->tool_template_len;
-    return t->tool_template;
-}
-
 const char *tokenizer_kind_name(const struct tokenizer *t)
 {
     static const char *const names[] = {
@@ -239,11 +227,6 @@ const char *tokenizer_kind_name(const struct tokenizer *t)
         [TOKENIZER_UNIGRAM] = "unigram",
     };
     return names[t->kind];
-}
-
-const struct sampling_defaults *tokenizer_sampling(const struct tokenizer *t)
-{
-    return &t->sampling;
 }
 
 struct tokenizer *tokenizer_new(enum tokenizer_kind kind, uint32_t n, struct error *err)
@@ -270,15 +253,15 @@ struct tokenizer *tokenizer_new(enum tokenizer_kind kind, uint32_t n, struct err
     return NULL;
 }
 
-struct gguf_string tokenizer_keep(struct tokenizer *t, const char *bytes, size_t len)
+struct byte_view tokenizer_keep(struct tokenizer *t, const char *bytes, size_t len)
 {
     char *copy = arena_copy(&t->strings, bytes, len);
-    return (struct gguf_string){copy, copy ? len : 0};
+    return (struct byte_view){copy, copy ? len : 0};
 }
 
 void tokenizer_add_marks(struct tokenizer *t, bool space_prefix)
 {
-    const struct gguf_string mark = {SPACE_MARK, SPACE_MARK_LEN};
+    const struct byte_view mark = {SPACE_MARK, SPACE_MARK_LEN};
     t->add_space_prefix = space_prefix;
     if (space_prefix)
         t->normal[t->n_normal++] = (struct normal_step){.kind = NORMAL_PREPEND, .to = mark};
@@ -287,7 +270,7 @@ void tokenizer_add_marks(struct tokenizer *t, bool space_prefix)
 }
 
 /* Whether a mark stands behind another character. */
-static bool has_mark_inside(struct gguf_string text)
+static bool has_mark_inside(struct byte_view text)
 {
     const char *at = text.bytes, *end = text.bytes + text.len, *mark;
     while ((mark = memmem(at, (size_t)(end - at), SPACE_MARK, SPACE_MARK_LEN))) {
@@ -337,8 +320,6 @@ void tokenizer_close(struct tokenizer *t)
     free(t->ends);
     free(t->whole);
     free(t->ranks);
-    free(t->chat_template);
-    free(t->tool_template);
     arena_free(&t->strings);
     free(t);
 }

@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "base/strbuf.h"
 #include "model/files/gguf.h"
-#include "prompt/tokenizer/sampling_defaults.h"
+
+/* prompt/tokenizer/ turns text into ids and back, and reads and writes the files that define a
+ * tokenizer. */
 
 /* The model's own tokenizer: from GGUF metadata, where it is byte-level BPE ("gpt2") with the
  * pre-tokeniser that the file names, BPE of characters ("gemma4") or SentencePiece-like ("llama"),
@@ -16,6 +18,7 @@
  * Text is bytes; bytes that are not UTF-8 are tokenised too, and come back unchanged where the
  * vocabulary has every byte. */
 struct tokenizer;
+struct chat_defaults;
 
 struct token_list {
     int32_t *ids;
@@ -28,18 +31,21 @@ enum tokenize_flags {
     TOKENIZE_CONTINUES = 4,     /* text stands before it: SentencePiece puts no space there */
 };
 
-int tokenizer_open(struct tokenizer **out, const struct gguf *gguf, struct error *err);
+/* The three that open one also give what the files say of conversations; `chat` NULL: it is not
+ * wanted. */
+int tokenizer_open(struct tokenizer **out, struct chat_defaults *chat, const struct gguf *gguf,
+                   struct error *err);
 /* From the first of these that the directory has: tokenizer.json; tokenizer.model, SentencePiece's
  * or tiktoken's; tiktoken.model or a *.tiktoken file; tekken.json; vocab.json with merges.txt.
  * tokenizer_config.json, chat_template.jinja or .json, generation_config.json and config.json are
  * read beside it. `n_vocab` is how many rows the
  * model's embedding has (0: not known): ids without a token are empty and unused; more tokens than
  * rows are an error. */
-int tokenizer_open_directory(struct tokenizer **out, const char *dir, uint32_t n_vocab,
-                             struct error *err);
+int tokenizer_open_directory(struct tokenizer **out, struct chat_defaults *chat, const char *dir,
+                             uint32_t n_vocab, struct error *err);
 /* A tokenizer without a file, for the mock engine: ids 0..255 are the bytes, then <|im_start|>,
  * <|im_end|> (which ends an answer) and <|endoftext|>, with a ChatML template. */
-int tokenizer_open_bytes(struct tokenizer **out, struct error *err);
+int tokenizer_open_bytes(struct tokenizer **out, struct chat_defaults *chat, struct error *err);
 void tokenizer_close(struct tokenizer *t);
 
 /* Appends the ids of `text` to `out`. */
@@ -64,12 +70,6 @@ bool tokenizer_adds_space(const struct tokenizer *t);
 int32_t tokenizer_find(const struct tokenizer *t, const char *bytes, size_t len); /* -1: none */
 /* The longest special token, control or user-defined, that `text` begins with; -1: none. */
 int32_t tokenizer_special_at(const struct tokenizer *t, const char *text, size_t len);
-/* The chat template in the file, or NULL. */
-const char *tokenizer_chat_template(const struct tokenizer *t, size_t *len);
-/* The one for conversations with tools, where the files have another for them, or NULL. */
-const char *tokenizer_tool_template(const struct tokenizer *t, size_t *len);
-/* What the same files say of sampling. */
-const struct sampling_defaults *tokenizer_sampling(const struct tokenizer *t);
 
 /* Text for a list of ids, as a text would be shown: SentencePiece's first space is dropped.
  * With `special`, control tokens are spelled out, else they give nothing. */
@@ -84,15 +84,5 @@ struct decode_state {
 
 void tokenizer_decode_next(const struct tokenizer *t, struct decode_state *state, int32_t id,
                            bool special, struct strbuf *out);
-
-/* Bytes in, whole UTF-8 sequences out: a sequence cut in two by a token boundary is kept until its
- * rest comes; bytes that can never become valid come out as U+FFFD, one for each maximal part. */
-struct utf8_stream {
-    unsigned char pending[4];
-    unsigned n_pending;
-};
-
-void utf8_stream_add(struct utf8_stream *s, const char *bytes, size_t len, struct strbuf *out);
-void utf8_stream_end(struct utf8_stream *s, struct strbuf *out); /* what is pending: U+FFFD */
 
 #endif

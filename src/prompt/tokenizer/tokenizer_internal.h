@@ -52,11 +52,11 @@ enum { MAX_TEXT_BYTES = 1 << 30, MAX_TOKENS = 1 << 24 };
  */
 struct vocab_table {
     struct vocab_slot *slots;
-    const struct gguf_string *texts; /* by id; the caller's */
+    const struct byte_view *texts; /* by id; the caller's */
     uint32_t mask;
 };
 
-int vocab_table_open(struct vocab_table *table, const struct gguf_string *texts, uint32_t n,
+int vocab_table_open(struct vocab_table *table, const struct byte_view *texts, uint32_t n,
                      struct error *err);
 void vocab_table_close(struct vocab_table *table);
 int32_t vocab_table_find(const struct vocab_table *table, const char *bytes, size_t len);
@@ -66,8 +66,8 @@ int32_t vocab_table_add(struct vocab_table *table, int32_t id);
  * there already, as `*other`; the table keeps that one. */
 int32_t vocab_table_add_all(struct vocab_table *table, uint32_t n, int32_t *other);
 /* Many look-ups at once, which take less time than one by one. */
-void vocab_table_find_all(const struct vocab_table *table, const struct gguf_string *texts,
-                          size_t n, int32_t *ids);
+void vocab_table_find_all(const struct vocab_table *table, const struct byte_view *texts, size_t n,
+                          int32_t *ids);
 
 /* BPE: which two tokens merge into which, the lowest rank first. Open addressing. */
 struct merge {
@@ -100,7 +100,7 @@ enum added_flags {
 };
 
 struct added_token {
-    struct gguf_string text; /* what is looked for */
+    struct byte_view text; /* what is looked for */
     int32_t id;
     unsigned flags;
 };
@@ -124,17 +124,17 @@ const struct added_token *special_list_match(const struct special_list *list, co
                                              size_t len);
 
 /* Where a piece of text stands. */
-enum place {
+enum text_place {
     PLACE_FIRST,     /* it begins the text */
     PLACE_LATER,     /* something stands before it in the text */
     PLACE_CONTINUES, /* it begins a text that goes on another one */
 };
 
 struct encoder;
-typedef int run_encoder(struct encoder *e, const char *text, size_t len, enum place place);
+typedef int run_encoder(struct encoder *e, const char *text, size_t len, enum text_place place);
 /* Adds the tokens of the list that are in the text, and encodes what stands between. */
 int encode_between(struct encoder *e, const struct special_list *list, const char *text, size_t len,
-                   enum place place, run_encoder *between);
+                   enum text_place place, run_encoder *between);
 
 /* ---- regular expressions ---- */
 
@@ -148,7 +148,7 @@ int text_regex_find(struct encoder *e, const struct text_regex *regex, const cha
                     size_t at, size_t *begin, size_t *end);
 /* Appends the text with `to` for each match. 1: there was one; 0: none; -1: as above. */
 int text_regex_replace(struct encoder *e, const struct text_regex *regex, const char *text,
-                       size_t len, struct gguf_string to, struct strbuf *out);
+                       size_t len, struct byte_view to, struct strbuf *out);
 
 /* ---- normalisation ---- */
 
@@ -169,7 +169,7 @@ enum normal_kind {
 
 struct normal_step {
     enum normal_kind kind;
-    struct gguf_string from, to; /* prepend has `to` */
+    struct byte_view from, to; /* prepend has `to` */
     struct text_regex *regex;
     struct charsmap *charsmap;
     bool left, right; /* of strip */
@@ -185,7 +185,7 @@ void charsmap_apply(const struct charsmap *map, bool longest, const char *text, 
 
 /* Runs the tokenizer's steps over *text, which is valid UTF-8 and is so behind each step; the
  * result is good until the next call. A beginning that was taken away makes *place PLACE_LATER. */
-int normalize(struct encoder *e, const char **text, size_t *len, enum place *place);
+int normalize(struct encoder *e, const char **text, size_t *len, enum text_place *place);
 void normal_step_close(struct normal_step *step);
 
 /* ---- pre-tokenisation ---- */
@@ -216,7 +216,7 @@ struct pre_step {
     enum pre_kind kind;
     enum split_behavior behavior;
     bool invert;
-    struct gguf_string text; /* what PRE_STRING looks for; PRE_METASPACE's mark */
+    struct byte_view text; /* what PRE_STRING looks for; PRE_METASPACE's mark */
     struct text_regex *regex;
     struct pre_tokenizer *scanner;
     enum prepend_scheme prepend;
@@ -224,7 +224,8 @@ struct pre_step {
 };
 
 /* Runs the steps from `step` on over a piece, and encodes the words that they leave. */
-int encode_pieces(struct encoder *e, size_t step, const char *text, size_t len, enum place place);
+int encode_pieces(struct encoder *e, size_t step, const char *text, size_t len,
+                  enum text_place place);
 void pre_step_close(struct pre_step *step);
 
 /* Adds a step to the tokenizer; NULL: there are too many. */
@@ -278,13 +279,13 @@ struct tokenizer {
     enum tokenizer_kind kind;
     uint32_t n_tokens;
     struct arena strings;
-    struct gguf_string *texts;   /* [n_tokens] what the model's text must be to become the token */
-    struct gguf_string *tokens;  /* [n_tokens] the bytes that each stands for in running text */
-    struct gguf_string *decoded; /* [n_tokens] the same, but for odd control tokens; or `tokens` */
-    struct gguf_string *firsts;  /* [n_tokens] as the first of a text; NULL: no other */
-    uint8_t *types;              /* [n_tokens] enum token_type */
-    uint8_t *ends;               /* [n_tokens] 1: it ends a generation */
-    _Atomic(uint8_t) *whole;     /* [n_tokens] enum whole: see encode_new_word */
+    struct byte_view *texts;   /* [n_tokens] what the model's text must be to become the token */
+    struct byte_view *tokens;  /* [n_tokens] the bytes that each stands for in running text */
+    struct byte_view *decoded; /* [n_tokens] the same, but for odd control tokens; or `tokens` */
+    struct byte_view *firsts;  /* [n_tokens] as the first of a text; NULL: no other */
+    uint8_t *types;            /* [n_tokens] enum token_type */
+    uint8_t *ends;             /* [n_tokens] 1: it ends a generation */
+    _Atomic(uint8_t) *whole;   /* [n_tokens] enum whole: see encode_new_word */
 
     struct vocab_table ordinary;     /* the tokens that text can become, by `texts` */
     size_t longest;                  /* the bytes of the longest of them */
@@ -309,12 +310,6 @@ struct tokenizer {
     struct merge_table merges; /* where pairs have ranks */
     uint32_t *ranks;           /* [n_tokens] where what a pair makes has one; 0 goes first */
     struct unigram *unigram;   /* TOKENIZER_UNIGRAM */
-
-    char *chat_template; /* NULL: none */
-    size_t chat_template_len;
-    char *tool_template; /* where there are tools; NULL: the same */
-    size_t tool_template_len;
-    struct sampling_defaults sampling;
 
     struct idle_pool *encoders; /* with `whole` all that changes, and safe from any thread */
 };
@@ -349,7 +344,7 @@ void encoder_close(struct encoder *e);
 int encoder_add(struct encoder *e, int32_t id);
 void regex_scratch_free(struct regex_scratch *scratch);
 /* Each appends the ids of its text and gives 0, or -1 and the encoder's error. */
-int encode_run(struct encoder *e, const char *text, size_t len, enum place place);
+int encode_run(struct encoder *e, const char *text, size_t len, enum text_place place);
 int encode_word(struct encoder *e, const char *word, size_t len);     /* len > 0 */
 int encode_new_word(struct encoder *e, const char *word, size_t len); /* without the words seen */
 int encode_unigram(struct encoder *e, const char *word, size_t len);
@@ -360,9 +355,9 @@ int encode_unknown(struct encoder *e, const char *bytes, size_t len, bool *after
 struct tokenizer *tokenizer_new(enum tokenizer_kind kind, uint32_t n, struct error *err);
 /* Marks the special tokens whose spelling says that they end a generation. */
 void tokenizer_mark_ends(struct tokenizer *t);
-bool tokenizer_known_end(struct gguf_string spelling);
+bool tokenizer_known_end(struct byte_view spelling);
 /* A copy of the bytes that lives as long as the tokenizer; NULL bytes: no memory. */
-struct gguf_string tokenizer_keep(struct tokenizer *t, const char *bytes, size_t len);
+struct byte_view tokenizer_keep(struct tokenizer *t, const char *bytes, size_t len);
 /* Ids 0 .. n by their scores, so that both kinds of BPE merge with the same code. */
 int tokenizer_rank_scores(struct tokenizer *t, const double *scores, struct error *err);
 /* Scores of all tokens; those that text becomes are in `ordinary`. */
@@ -379,6 +374,6 @@ size_t bytes_from_alphabet(char *to, const char *from, size_t len);
 /* The same with spaces for SPACE_MARK. */
 size_t bytes_from_marks(char *to, const char *from, size_t len);
 /* The byte of a token spelled <0xNN>, or -1. */
-int fallback_byte(struct gguf_string spelling);
+int fallback_byte(struct byte_view spelling);
 
 #endif

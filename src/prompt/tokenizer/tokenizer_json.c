@@ -24,11 +24,6 @@ struct slot {
         key, offsetof(struct parts, member)                                                        \
     }
 
-static struct gguf_string as_string(struct json_string s)
-{
-    return (struct gguf_string){s.text, s.len};
-}
-
 /* An error of the JSON reader, with the file's name. */
 static int json_failed(const struct token_draft *d, const struct error *cause)
 {
@@ -55,12 +50,12 @@ static int read_id(struct token_draft *d, struct json_cursor *c, uint64_t *id)
 /* {"token": id, ...} */
 int draft_read_vocab(struct token_draft *d, struct json_cursor *c)
 {
-    struct json_string token;
+    struct byte_view token;
     uint64_t id;
     int more = json_cursor_enter(c, JSON_OBJECT);
     for (size_t n = 0; more >= 0 && (more = json_cursor_next(c, JSON_OBJECT, n)) > 0; n++)
         if (json_cursor_key(c, &token) != 0 || read_id(d, c, &id) != 0 ||
-            draft_token(d, id, as_string(token), TOKEN_NORMAL, 0) != 0)
+            draft_token(d, id, token, TOKEN_NORMAL, 0) != 0)
             return -1;
     return more;
 }
@@ -117,7 +112,7 @@ static int read_scored(struct token_draft *d, struct json_cursor *c)
 {
     int more = json_cursor_enter(c, JSON_ARRAY);
     for (size_t n = 0; more >= 0 && (more = json_cursor_next(c, JSON_ARRAY, n)) > 0; n++) {
-        struct json_string token;
+        struct byte_view token;
         const struct json *score;
         if (json_cursor_enter(c, JSON_ARRAY) != 0 || need_item(d, c, 0) != 0 ||
             json_cursor_string(c, &token) != 0 || need_item(d, c, 1) != 0 ||
@@ -125,7 +120,7 @@ static int read_scored(struct token_draft *d, struct json_cursor *c)
             return -1;
         if (!json_is(score, JSON_NUMBER) || !isfinite(score->number))
             return draft_bad(d, "token %zu has no score", n);
-        if (draft_token(d, n, as_string(token), TOKEN_NORMAL, score_of(score)) != 0)
+        if (draft_token(d, n, token, TOKEN_NORMAL, score_of(score)) != 0)
             return -1;
     }
     return more;
@@ -134,22 +129,22 @@ static int read_scored(struct token_draft *d, struct json_cursor *c)
 /* "left right" */
 static int read_joined_merge(struct token_draft *d, struct json_cursor *c, size_t n)
 {
-    struct json_string pair;
+    struct byte_view pair;
     if (json_cursor_string(c, &pair) != 0)
         return -1;
-    const char *space = memchr(pair.text, ' ', pair.len);
-    size_t left = space ? (size_t)(space - pair.text) : 0;
+    const char *space = memchr(pair.bytes, ' ', pair.len);
+    size_t left = space ? (size_t)(space - pair.bytes) : 0;
     if (!space || memchr(space + 1, ' ', pair.len - left - 1))
-        return draft_bad(d, "merge %zu, \"%.*s\", is not two tokens", n, SHOWN(as_string(pair)));
-    return draft_merge(d, (struct gguf_string){pair.text, left},
-                       (struct gguf_string){space + 1, pair.len - left - 1});
+        return draft_bad(d, "merge %zu, \"%.*s\", is not two tokens", n, SHOWN(pair));
+    return draft_merge(d, (struct byte_view){pair.bytes, left},
+                       (struct byte_view){space + 1, pair.len - left - 1});
 }
 
 static int read_merges(struct token_draft *d, struct json_cursor *c)
 {
     int more = json_cursor_enter(c, JSON_ARRAY);
     for (size_t n = 0; more >= 0 && (more = json_cursor_next(c, JSON_ARRAY, n)) > 0; n++) {
-        struct json_string left, right;
+        struct byte_view left, right;
         if (n >= MAX_TOKENS)
             return draft_bad(d, "there are more than %d merges", MAX_TOKENS);
         if (json_cursor_peek(c) != '[') {
@@ -160,7 +155,7 @@ static int read_merges(struct token_draft *d, struct json_cursor *c)
         if (json_cursor_enter(c, JSON_ARRAY) != 0 || need_item(d, c, 0) != 0 ||
             json_cursor_string(c, &left) != 0 || need_item(d, c, 1) != 0 ||
             json_cursor_string(c, &right) != 0 || end_pair(d, c) != 0 ||
-            draft_merge(d, as_string(left), as_string(right)) != 0)
+            draft_merge(d, left, right) != 0)
             return -1;
     }
     return more;
@@ -169,7 +164,7 @@ static int read_merges(struct token_draft *d, struct json_cursor *c)
 /* ---- the document ---- */
 
 /* Puts the value of a key that has a slot there; others are read and forgotten. */
-static int read_slot(struct token_draft *d, struct json_cursor *c, struct json_string key,
+static int read_slot(struct token_draft *d, struct json_cursor *c, struct byte_view key,
                      const struct slot *slots, size_t n, struct parts *parts)
 {
     const struct json *value = json_cursor_value(c);
@@ -177,18 +172,13 @@ static int read_slot(struct token_draft *d, struct json_cursor *c, struct json_s
         return -1;
     for (size_t i = 0; i < n; i++) {
         const struct json **slot = (const struct json **)((char *)parts + slots[i].offset);
-        if (strlen(slots[i].key) != key.len || memcmp(slots[i].key, key.text, key.len) != 0)
+        if (!byte_view_is(key, slots[i].key))
             continue;
         if (*slot)
             return draft_bad(d, "\"%s\" is there twice", slots[i].key);
         *slot = value;
     }
     return 0;
-}
-
-static bool key_is(struct json_string key, const char *name)
-{
-    return key.len == strlen(name) && memcmp(key.text, name, key.len) == 0;
 }
 
 static int read_model(struct token_draft *d, struct json_cursor *c, struct parts *parts)
@@ -204,12 +194,12 @@ static int read_model(struct token_draft *d, struct json_cursor *c, struct parts
         SLOT("byte_fallback", byte_fallback),
         SLOT("ignore_merges", ignore_merges),
     };
-    struct json_string key;
+    struct byte_view key;
     int more = json_cursor_enter(c, JSON_OBJECT);
     for (size_t n = 0; more >= 0 && (more = json_cursor_next(c, JSON_OBJECT, n)) > 0; n++) {
         if (json_cursor_key(c, &key) != 0)
             return -1;
-        bool vocab = key_is(key, "vocab"), merges = key_is(key, "merges");
+        bool vocab = byte_view_is(key, "vocab"), merges = byte_view_is(key, "merges");
         if ((vocab && parts->has_vocab) || (merges && parts->has_merges))
             return draft_bad(d, "the model's %s are there twice", vocab ? "tokens" : "merges");
         parts->has_vocab = parts->has_vocab || vocab;
@@ -237,16 +227,16 @@ static int read_document(struct token_draft *d, struct parts *parts)
     };
     struct error cause = {0};
     struct json_cursor c = json_cursor_make(&d->arena, strbuf_str(&d->file), d->file.len, &cause);
-    struct json_string key;
+    struct byte_view key;
     int more = json_cursor_enter(&c, JSON_OBJECT);
     for (size_t n = 0; more >= 0 && (more = json_cursor_next(&c, JSON_OBJECT, n)) > 0; n++) {
         if ((more = json_cursor_key(&c, &key)) != 0)
             break;
-        bool model = key_is(key, "model");
+        bool model = byte_view_is(key, "model");
         if (model && parts->has_model)
             return draft_bad(d, "\"model\" is there twice");
         parts->has_model = parts->has_model || model;
-        bool added = key_is(key, "added_tokens");
+        bool added = byte_view_is(key, "added_tokens");
         json_cursor_peek(&c);
         d->added_begin = added ? json_cursor_position(&c) : d->added_begin;
         more = model ? read_model(d, &c, parts)
@@ -283,7 +273,7 @@ int draft_read_added(struct token_draft *d, const struct json *token, uint64_t i
             return draft_bad(d, "\"%s\" of an added token is not a boolean", flags[i].key);
         set |= flag && flag->boolean ? flags[i].flag : 0;
     }
-    return draft_added(d, json_text(content), id, set);
+    return draft_added(d, json_bytes(content), id, set);
 }
 
 static int read_added(struct token_draft *d, const struct json *list)
@@ -400,7 +390,7 @@ static int read_bpe(struct token_draft *d, const struct parts *parts)
     if (is_given(parts->unk_token)) {
         if (parts->unk_token->type != JSON_STRING)
             return draft_bad(d, "the model's \"unk_token\" is not a string");
-        d->unknown = json_text(parts->unk_token);
+        d->unknown = json_bytes(parts->unk_token);
     }
     return 0;
 }

@@ -59,7 +59,7 @@ static int read_sequence(struct token_draft *d, const struct json *value, const 
 }
 
 static int keep_string(struct token_draft *d, const struct json *value, const char *type,
-                       const char *key, struct gguf_string *out)
+                       const char *key, struct byte_view *out)
 {
     const struct json *text = json_get(value, key);
     if (!json_is(text, JSON_STRING))
@@ -70,7 +70,7 @@ static int keep_string(struct token_draft *d, const struct json *value, const ch
 
 /* {"String": "..."} or {"Regex": "..."}: one of `text` and `regex` is given. */
 static int read_pattern(struct token_draft *d, const struct json *value, const char *type,
-                        struct gguf_string *text, const struct json **regex)
+                        struct byte_view *text, const struct json **regex)
 {
     const struct json *pattern = json_get(value, "pattern");
     *regex = json_get(pattern, "Regex");
@@ -103,7 +103,7 @@ static int open_regex(struct token_draft *d, struct text_regex **out, const char
 static int read_charsmap(struct token_draft *d, const struct json *value, struct normal_step *step)
 {
     const struct json *text = json_get(value, "precompiled_charsmap");
-    struct gguf_string bytes;
+    struct byte_view bytes;
     struct error cause = {0};
     if (!json_is(text, JSON_STRING))
         return wrong(d, "Precompiled", "precompiled_charsmap");
@@ -229,7 +229,7 @@ static int read_split(struct token_draft *d, const struct json *value)
 {
     enum split_behavior behavior = SPLIT_ISOLATED;
     const struct json *regex;
-    struct gguf_string text = {0};
+    struct byte_view text = {0};
     bool invert = flag_of(value, "invert", false);
     if (read_behavior(d, value, "Split", &behavior) != 0 ||
         read_pattern(d, value, "Split", &text, &regex) != 0)
@@ -262,7 +262,7 @@ static int read_byte_level(struct token_draft *d, const struct json *value)
 }
 
 static int read_metaspace_mark(struct token_draft *d, const struct json *value,
-                               struct gguf_string *mark, enum prepend_scheme *prepend)
+                               struct byte_view *mark, enum prepend_scheme *prepend)
 {
     static const char *const schemes[] = {"always", "first", "never"}; /* as the enum */
     if (keep_string(d, value, "Metaspace", "replacement", mark) != 0)

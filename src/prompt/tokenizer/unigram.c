@@ -48,7 +48,7 @@ static struct trie_edge *edge_slot(const struct unigram *u, uint32_t node, unsig
 }
 
 /* There are at least twice as many slots as bytes of tokens, so that a probe always ends. */
-static void trie_add(struct unigram *u, struct gguf_string text, int32_t id, uint32_t *n_nodes)
+static void trie_add(struct unigram *u, struct byte_view text, int32_t id, uint32_t *n_nodes)
 {
     uint32_t node = 0;
     struct trie_edge *edge = NULL;

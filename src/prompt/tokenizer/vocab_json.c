@@ -32,8 +32,8 @@ static int read_merge(struct token_draft *d, const char *line, size_t len, size_
                          (int)(len < 64 ? len : 64), line);
     if (number > MAX_TOKENS)
         return draft_bad(d, "there are more than %d merges", MAX_TOKENS);
-    return draft_merge(d, (struct gguf_string){line, left},
-                       (struct gguf_string){space + 1, len - left - 1});
+    return draft_merge(d, (struct byte_view){line, left},
+                       (struct byte_view){space + 1, len - left - 1});
 }
 
 static int read_merges(struct token_draft *d, const char *at, size_t len)
@@ -69,15 +69,11 @@ static int read_added(struct token_draft *d, const struct vocab_files *files)
     uint64_t id;
     for (const struct json *token = files->added ? files->added->first : NULL; token;
          token = token->next) {
-        struct gguf_string text = {token->key, strlen(token->key)};
-        bool there = false;
-        for (size_t i = 0; i < d->n_added && !there; i++)
-            there = d->added[i].content.len == text.len &&
-                    memcmp(d->added[i].content.bytes, text.bytes, text.len) == 0;
+        struct byte_view text = byte_view_of(token->key);
         if (!json_to_uint64(token, &id))
             return draft_bad(d, "added_tokens.json has no id for \"%.64s\"", token->key);
         unsigned special = names_token(files->special, token->key, 0) ? ADDED_SPECIAL : 0;
-        if (!there && draft_added(d, text, id, special) != 0)
+        if (!draft_is_added(d, text) && draft_added(d, text, id, special) != 0)
             return -1;
     }
     return 0;
@@ -86,14 +82,11 @@ static int read_added(struct token_draft *d, const struct vocab_files *files)
 /* GPT-2's own end of text is in its vocabulary, where nothing says that it is special. */
 static int read_end_of_text(struct token_draft *d)
 {
-    struct gguf_string text = {END_OF_TEXT, strlen(END_OF_TEXT)};
-    for (size_t i = 0; i < d->n_added; i++)
-        if (d->added[i].content.len == text.len &&
-            memcmp(d->added[i].content.bytes, text.bytes, text.len) == 0)
-            return 0;
+    struct byte_view text = byte_view_of(END_OF_TEXT);
+    if (draft_is_added(d, text))
+        return 0;
     for (uint32_t id = 0; id < d->n; id++)
-        if (d->spellings[id].len == text.len &&
-            memcmp(d->spellings[id].bytes, text.bytes, text.len) == 0)
+        if (byte_view_equal(d->spellings[id], text))
             return draft_added(d, text, id, ADDED_SPECIAL);
     return 0;
 }

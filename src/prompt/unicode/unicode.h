@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* prompt/unicode/ knows characters: tables and sets of code points, and streams of UTF-8. */
+
 /* Characters as Python's str sees them. Text is UTF-8; a byte that is not part of a well-formed
  * sequence counts as one character, U+FFFD, so that every walk ends. */
 

@@ -2,7 +2,7 @@
  * event must not. Bytes that cannot become a character are replaced by U+FFFD, one for each
  * maximal subpart (Unicode, chapter 3, "U+FFFD Substitution of Maximal Subparts"), as Python's
  * bytes.decode(errors="replace") does. */
-#include "prompt/tokenizer/tokenizer.h"
+#include "prompt/unicode/utf8_stream.h"
 
 #include <string.h>
 

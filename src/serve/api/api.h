@@ -8,18 +8,19 @@
 #include "sched/scheduler.h"
 #include "serve/api/api_error.h"
 #include "serve/api/api_keys.h"
+#include "serve/api/server_options.h"
 #include "serve/api/tenants.h"
 #include "serve/api/workers.h"
 #include "serve/http/host_rules.h"
 #include "serve/http/http_server.h"
-#include "serve/server.h"
+
+/* serve/api/ holds what all routes share: options, keys, tenants, workers, errors and replies. */
 
 struct cache_answer;
 struct completion;
 struct event_base;
 struct grammar_store;
 struct grammar_vocabulary;
-struct query_param;
 struct replay_store;
 
 enum { API_SEEN_SLOTS = 1024 };
@@ -51,30 +52,8 @@ struct api {
     uint32_t n_seen;
 };
 
-enum route_flags {
-    ROUTE_OPEN = 1,       /* needs no key */
-    ROUTE_OPERATOR = 2,   /* only for the operator */
-    ROUTE_NO_TENANTS = 4, /* when there are keys, only for the operator */
-    ROUTE_QUIET = 8,      /* its line in the log is for debugging only */
-};
-
-/* One method of one path; a path may have several. */
-struct route {
-    const char *path; /* a last '/' stands for anything behind it */
-    enum http_method method;
-    unsigned flags;
-    void (*run)(struct api *api, struct http_exchange *x, const char *path);
-    const char *text;                 /* for the documentation */
-    const struct query_param *params; /* what its query may say; NULL: nobody looks at it */
-};
-
-extern const struct route api_routes[];
-extern const size_t n_api_routes;
-
 /* Fills in what does not depend on other parts. */
 void api_init(struct api *api, const struct server_options *options);
-/* The handler for http_server_open; its context is the api. */
-struct http_handler api_handler(struct api *api, void (*drained)(void *context));
 
 /* Something is in progress: see after it in a second. */
 void api_tick_soon(struct api *api);

@@ -3,47 +3,34 @@
 
 #include "prompt/answer/answer_parser.h"
 #include "sched/scheduler.h"
-#include "serve/completion/logprob_list.h"
-#include "serve/completion/sse.h"
-#include "serve/completion/token_text.h"
+#include "prompt/unicode/token_text.h"
+#include "serve/writers/answer_writer.h"
 
 /* One choice's answer, from its tokens to what the client is given: text, thinking, calls and log
- * probabilities. Of a stream the pieces go out as they come, of a whole answer they are gathered.
+ * probabilities. Of a stream the pieces go to the API's writer as they come, of a whole answer they
+ * are gathered.
  *
- *   tokens ─► token_text ─► answer_parser ─► content, reasoning, calls ─► events, or kept
- *        └──► logprob_list ────────────────────────────────────────────────┘
+ *   tokens ─► token_text ─► answer_parser ─► text, thinking, calls ─► writer, or kept
+ *        └──► logprob_list ──────────────────────────────────────────────┘
  *
  * It belongs to the event loop's thread. */
-enum { CALL_ID_BYTES = 40 };
-
-struct answer_call {
-    char id[CALL_ID_BYTES];
-    struct strbuf name, arguments;
-};
-
 struct answer {
-    struct token_text text;
-    struct answer_parser *parser; /* NULL: all of the text is content */
-    struct strbuf content, reasoning;
-    struct answer_call *calls;
-    uint32_t n_calls;            /* begun, but for broken ones */
-    uint32_t n_numbered;         /* of a stream: all that were begun */
+    struct token_text raw;
+    struct answer_parser *parser; /* NULL: all of it is text */
+    struct answer_content content;
+    uint32_t n_numbered;         /* of a stream: all calls that were begun */
     bool must_call;              /* all of it is calls: nothing else is shown */
     bool is_ending;              /* no more text comes */
     bool is_cut;                 /* ... and it ended inside a call */
     uint32_t n_reasoning_tokens; /* if it has any reasoning: answer_reasoning_tokens */
     bool has_reasoning;
-    bool has_logprobs;
-    struct logprob_list logprobs;
-    uint64_t n_echoed; /* bytes of the prompt's tokens among them */
+    uint64_t n_echoed; /* bytes of the prompt's tokens among those with log probabilities */
     bool failed;       /* there was no memory */
 
     /* Of a stream. */
-    const struct sse_encoder *sse; /* NULL: it is gathered */
-    struct strbuf *events;         /* where they go, while the answer takes something */
-    uint32_t index;                /* of the choice */
-    struct strbuf scratch;
-    const struct tokenizer *tokenizer;
+    const struct answer_writer *writer; /* NULL: it is gathered */
+    void *stream;                       /* the writer's */
+    struct strbuf *events;              /* where they go, while the answer takes something */
 };
 
 struct answer_options {
@@ -60,7 +47,7 @@ struct answer_options {
 int answer_open(struct answer *a, const struct answer_options *o);
 void answer_free(struct answer *a);
 /* From now on pieces go out as events. */
-void answer_stream(struct answer *a, const struct sse_encoder *sse);
+void answer_stream(struct answer *a, const struct answer_writer *writer, void *stream);
 
 /* A token that adds these bytes; of all bytes so far the first `text_end` may be shown. */
 void answer_token(struct answer *a, int32_t token, const char *bytes, size_t len, uint64_t text_end,
@@ -72,9 +59,6 @@ void answer_end(struct answer *a, uint64_t text_end, struct strbuf *events);
 
 bool answer_failed(const struct answer *a);
 uint32_t answer_reasoning_tokens(const struct answer *a);
-const char *answer_finish_name(const struct answer *a, enum finish_reason finish);
-/* The members of a whole answer's choice: "message" or "text", and "logprobs". */
-void answer_add_message(struct json_writer *w, struct answer *a);
-void answer_add_text(struct json_writer *w, struct answer *a);
+enum answer_finish answer_finish_of(const struct answer *a, enum finish_reason finish);
 
 #endif

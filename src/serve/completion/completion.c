@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "prompt/grammar/store.h"
 #include "serve/completion/completion_internal.h"
+#include "serve/completion/random_id.h"
 
 #define HEARTBEAT_NS  10000000000u
 #define RETRY_AFTER_S "2"
@@ -27,9 +28,9 @@
 /* The body is no longer in memory, or goes now. */
 static void body_release(struct completion *c)
 {
-    strbuf_free(&c->body);
-    http_body_freed(c->api->http, c->body_bytes);
-    c->body_bytes = 0;
+    strbuf_free(&c->input.body);
+    http_body_freed(c->api->http, c->input.body_bytes);
+    c->input.body_bytes = 0;
 }
 
 static void choice_free(struct choice *o)
@@ -41,32 +42,39 @@ static void choice_free(struct choice *o)
     token_list_free(&o->sampled);
 }
 
+static void input_free(struct completion *c)
+{
+    struct completion_input *in = &c->input;
+    body_release(c);
+    request_params_free(&in->params);
+    arena_free(&in->kept);
+    for (uint32_t i = 0; i < in->n_prompts; i++) {
+        prompt_free(&in->prompts[i]);
+        if (in->echoes)
+            strbuf_free(&in->echoes[i]);
+    }
+    free(in->prompts);
+    free(in->echoes);
+    tool_set_free(in->tools);
+    tool_set_free(in->callable);
+    grammar_store_leave(c->api->grammars, in->bounds.grammar);
+    free(in->dry_breakers);
+    free(in->roles);
+}
+
 static void completion_free(struct completion *c)
 {
-    assert(c->n_live == 0 && !c->preparing);
+    assert(c->running.n_live == 0 && !c->preparing);
     struct api *api = c->api;
-    for (uint32_t i = 0; i < c->n_opened; i++)
-        choice_free(&c->choices[i]);
-    free(c->choices);
+    for (uint32_t i = 0; i < c->running.n_choices; i++)
+        choice_free(&c->running.choices[i]);
+    free(c->running.choices);
     if (c->deadline)
         event_free(c->deadline);
-    sse_close(&c->sse);
-    body_release(c);
-    request_params_free(&c->params);
-    arena_free(&c->kept);
-    for (uint32_t i = 0; i < c->n_prompts; i++) {
-        prompt_free(&c->prompts[i]);
-        if (c->echoes)
-            strbuf_free(&c->echoes[i]);
-    }
-    free(c->prompts);
-    free(c->echoes);
-    tool_set_free(c->tools);
-    tool_set_free(c->callable);
-    grammar_store_leave(api->grammars, c->grammar);
-    free(c->dry_breakers);
-    strbuf_free(&c->reply);
-    free(c->roles);
+    if (c->output.stream)
+        c->output.writer->close(c->output.stream);
+    strbuf_free(&c->output.reply);
+    input_free(c);
     *(c->prev ? &c->prev->next : &api->completions) = c->next;
     if (c->next)
         c->next->prev = c->prev;
@@ -76,9 +84,9 @@ static void completion_free(struct completion *c)
 
 static void cancel_live(struct completion *c)
 {
-    for (uint32_t i = 0; i < c->n_choices; i++)
-        if (c->choices[i].live)
-            scheduler_cancel(c->api->scheduler, &c->choices[i].request);
+    for (uint32_t i = 0; i < c->running.n_choices; i++)
+        if (c->running.choices[i].live)
+            scheduler_cancel(c->api->scheduler, &c->running.choices[i].request);
 }
 
 /* Nobody waits any more: stop the work, and free what can be freed. */
@@ -88,25 +96,18 @@ static void completion_abandon(struct completion *c)
     if (c->deadline)
         evtimer_del(c->deadline);
     atomic_store(&c->unwanted, true);
+    if (c->preparing)
+        return;
     cancel_live(c);
-    if (!c->preparing && c->n_live == 0)
+    if (c->running.n_live == 0)
         completion_free(c);
 }
 
 static void completion_fail(struct completion *c, const struct api_error *e)
 {
     struct http_exchange *x = c->x;
-    if (x && c->streaming) {
-        struct strbuf json = STRBUF_INIT, event = STRBUF_INIT;
-        api_error_write(&json, e);
-        sse_error(&event, strbuf_str(&json));
-        if (!json.failed && !event.failed)
-            http_stream_write(x, event.data, event.len);
-        answer_note(c);
-        http_note(x, "failed: %s", e->message);
-        http_stream_end(x);
-        strbuf_free(&json);
-        strbuf_free(&event);
+    if (x && c->output.stream) {
+        stream_fail(c, e);
     } else if (x) {
         answer_note(c);
         if (e->status == 429 || e->status == 503)
@@ -118,20 +119,29 @@ static void completion_fail(struct completion *c, const struct api_error *e)
 
 /* ---- begun -------------------------------------------------------------------------------- */
 
-static void id_make(struct completion *c)
+/* What is made for each kind of request. */
+static const struct {
+    const char *id_prefix;
+    const struct answer_writer *writer; /* NULL: the answer is no API's, but our own */
+} kinds[] = {
+    [REQUEST_CHAT] = {"chatcmpl-", &chat_writer},
+    [REQUEST_TEXT] = {"cmpl-", &text_writer},
+    [REQUEST_WARM] = {"warm-", NULL},
+    [REQUEST_RENDER] = {"req-", NULL},
+    [REQUEST_TOKENIZE] = {"req-", NULL},
+    [REQUEST_DETOKENIZE] = {"req-", NULL},
+};
+
+static void output_init(struct completion *c)
 {
-    static const char digits[] = "0123456789abcdefghijklmnopqrstuv";
-    unsigned char random[24] = {0};
-    if (getrandom(random, sizeof random, 0) < 0)
-        memcpy(random, &c->began_ns, sizeof c->began_ns);
-    const char *what = c->kind == REQUEST_CHAT   ? "chatcmpl"
-                       : c->kind == REQUEST_TEXT ? "cmpl"
-                       : c->kind == REQUEST_WARM ? "warm"
-                                                 : "req";
-    size_t n = (size_t)snprintf(c->id, sizeof c->id, "%s-", what);
-    for (size_t i = 0; i < sizeof random; i++)
-        c->id[n++] = digits[random[i] % 32];
-    c->id[n] = '\0';
+    struct completion_output *o = &c->output;
+    random_id(o->id, kinds[c->kind].id_prefix, 32);
+    o->writer = kinds[c->kind].writer;
+    o->head = (struct answer_head){.id = o->id,
+                                   .model = c->api->options->model_name,
+                                   .fingerprint = c->api->fingerprint,
+                                   .created = clock_unix_seconds()};
+    o->began_ns = clock_now_ns();
 }
 
 static void deadline_cb(evutil_socket_t fd, short what, void *arg)
@@ -163,14 +173,10 @@ static bool asks_for_explanation(const struct http_exchange *x)
     return value && (strcmp(value, "1") == 0 || strcasecmp(value, "true") == 0);
 }
 
-void completion_begin(struct api *api, struct http_exchange *x, enum request_kind kind)
+void completion_begin(struct api *api, struct http_exchange *x, const struct requester *who,
+                      enum request_kind kind)
 {
     struct api_error e;
-    struct requester requester;
-    if (api_identify(api, x, &requester, &e)) {
-        api_reply_error(x, &e);
-        return;
-    }
     struct completion *c = calloc(1, sizeof *c);
     if (!c) {
         api_error_set(&e, 503, NULL, "there is no memory for this request; try again soon");
@@ -179,15 +185,13 @@ void completion_begin(struct api *api, struct http_exchange *x, enum request_kin
     }
     c->api = api;
     c->kind = kind;
-    c->requester = requester;
+    c->requester = *who;
     c->x = x;
-    c->explain = asks_for_explanation(x);
-    c->body = http_take_body(x);
-    c->body_bytes = c->body.len;
+    c->input.explain = asks_for_explanation(x);
+    c->input.body = http_take_body(x);
+    c->input.body_bytes = c->input.body.len;
     c->job.run = completion_prepare;
-    c->created = clock_unix_seconds();
-    c->began_ns = clock_now_ns();
-    id_make(c);
+    output_init(c);
     c->next = api->completions;
     if (c->next)
         c->next->prev = c;
@@ -195,7 +199,7 @@ void completion_begin(struct api *api, struct http_exchange *x, enum request_kin
     api->n_completions++;
     api_tick_soon(api);
     http_set_user(x, c);
-    http_add_field(x, "x-request-id", c->id);
+    http_add_field(x, "x-request-id", c->output.id);
     if (!deadline_set(c)) {
         api_error_set(&e, 503, NULL, "there is no memory for this request; try again soon");
         completion_fail(c, &e);
@@ -232,19 +236,19 @@ static void log_ignored(struct api *api, const struct http_exchange *x, const ch
 
 static void request_fill(struct completion *c, uint32_t choice)
 {
-    const struct request_params *p = &c->params;
+    const struct request_params *p = &c->input.params;
     const struct prompt *prompt = prompt_of(c, choice);
-    struct choice *o = &c->choices[choice];
+    struct choice *o = &c->running.choices[choice];
     struct request *r = &o->request;
     uint32_t first = choice - choice % (uint32_t)p->n; /* of the same prompt */
-    r->tokens = prompt->tokens.ids;
+    r->tokens = c->input.cache_tokens[choice / (uint32_t)p->n];
     r->n_tokens = (uint32_t)prompt->tokens.len;
     r->max_tokens = completion_max_tokens(c, prompt);
     r->min_tokens = (uint32_t)p->min_tokens;
-    tenant_place(&c->api->tenants, c->requester.tenant, r->tokens, r->n_tokens, r);
+    tenant_place(&c->api->tenants, c->requester.tenant, prompt->tokens.ids, r->n_tokens, r);
     r->sampling = p->sampling;
     r->sampling.choice = choice - first;
-    r->dry_breakers = c->dry_breakers;
+    r->dry_breakers = c->input.dry_breakers;
     r->biases = p->biases;
     r->n_biases = p->n_biases;
     r->filter = answer_filter_base(o->filter);
@@ -255,8 +259,8 @@ static void request_fill(struct completion *c, uint32_t choice)
     r->n_stops = p->n_stops;
     r->ignore_end = p->ignore_end;
     r->no_cache = !p->cache_prompt || c->api->options->no_prefix_cache;
-    r->leader = choice > first ? &c->choices[first].request : NULL;
-    r->explain = choice == 0 && c->wants_map;
+    r->leader = choice > first ? &c->running.choices[first].request : NULL;
+    r->explain = choice == 0 && c->input.wants_map;
     r->explain_others = r->explain && c->requester.is_operator;
     /* Templates leave out what was thought before the last question. */
     r->keeps_prompt = c->kind == REQUEST_CHAT && c->api->options->prompt->style.think_begin;
@@ -280,52 +284,20 @@ static void submit_error(const struct completion *c, const struct request *r, st
 /* Hands every choice to the scheduler; false and `e` when it takes one not. */
 static bool submit_choices(struct completion *c, struct api_error *e)
 {
-    struct request_params *p = &c->params;
+    struct request_params *p = &c->input.params;
     if (!p->seeded && getrandom(&p->sampling.seed, sizeof p->sampling.seed, 0) < 0)
-        p->sampling.seed = c->began_ns;
-    for (uint32_t i = 0; i < c->n_choices; i++) {
-        struct choice *o = &c->choices[i];
+        p->sampling.seed = c->output.began_ns;
+    for (uint32_t i = 0; i < c->running.n_choices; i++) {
+        struct choice *o = &c->running.choices[i];
         request_fill(c, i);
         if (scheduler_submit(c->api->scheduler, &o->request) != SUBMIT_OK) {
             submit_error(c, &o->request, e);
             return false;
         }
         o->live = true;
-        c->n_live++;
+        c->running.n_live++;
     }
     return true;
-}
-
-static void stream_write(struct completion *c, const struct strbuf *events)
-{
-    if (events->failed) /* a part of an event must not be seen */
-        c->lost_events = true;
-    if (events->len == 0 || c->lost_events)
-        return;
-    http_stream_write(c->x, events->data, events->len);
-    c->sent_ns = clock_now_ns();
-}
-
-static void stream_begin(struct completion *c)
-{
-    bool is_chat = c->kind == REQUEST_CHAT;
-    struct completion_id id = {c->id, c->api->options->model_name, c->api->fingerprint, c->created,
-                               is_chat};
-    struct strbuf *events = &c->api->events;
-    sse_open(&c->sse, &id, c->params.include_usage);
-    http_add_field(c->x, "Cache-Control", "no-cache");
-    http_add_field(c->x, "X-Accel-Buffering", "no");
-    http_stream_begin(c->x, "text/event-stream; charset=utf-8");
-    c->streaming = true;
-    c->lost_events = c->sse.head.failed || c->sse.tail.failed;
-    strbuf_clear(events);
-    for (uint32_t i = 0; i < c->n_choices; i++) {
-        answer_stream(&c->choices[i].answer, &c->sse);
-        if (is_chat)
-            sse_role(&c->sse, events, i, c->tools);
-    }
-    stream_write(c, events);
-    http_stream_flush(c->x);
 }
 
 /* The worker is done with it. */
@@ -333,36 +305,40 @@ static void completion_prepared(struct completion *c)
 {
     struct api_error e;
     c->preparing = false;
-    c->n_choices = c->n_opened;
     body_release(c);
     if (!c->x) {
         completion_free(c);
         return;
     }
-    if (c->params.ignored.len) {
-        http_add_field(c->x, "x-radish-ignored", strbuf_str(&c->params.ignored));
-        log_ignored(c->api, c->x, strbuf_str(&c->params.ignored));
+    if (c->input.params.ignored.len) {
+        http_add_field(c->x, "x-radish-ignored", strbuf_str(&c->input.params.ignored));
+        log_ignored(c->api, c->x, strbuf_str(&c->input.params.ignored));
     }
-    if (c->failed) {
-        completion_fail(c, &c->error);
+    if (c->input.failed) {
+        completion_fail(c, &c->input.error);
         return;
     }
-    if (c->n_prompts == 0) { /* all was done by the worker */
-        api_reply_json(c->x, 200, &c->reply);
+    if (c->input.n_prompts == 0) { /* all was done by the worker */
+        api_reply_json(c->x, 200, &c->output.reply);
         completion_abandon(c);
         return;
     }
-    if (c->prompts[0].n_replayed) {
+    if (c->input.prompts[0].n_replayed) {
         char number[24];
-        snprintf(number, sizeof number, "%zu", c->prompts[0].n_replayed);
+        snprintf(number, sizeof number, "%zu", c->input.prompts[0].n_replayed);
         http_add_field(c->x, "x-radish-replayed-tokens", number);
     }
+    c->output.head.n_choices = c->running.n_choices;
+    c->output.head.may_call = c->input.tools;
+    c->output.head.include_usage = c->input.params.include_usage;
     if (!submit_choices(c, &e)) {
         completion_fail(c, &e);
         return;
     }
-    if (c->params.stream)
-        stream_begin(c);
+    if (c->input.params.stream && !stream_begin(c)) {
+        api_error_set(&e, 503, NULL, "there is no memory for the answer");
+        completion_fail(c, &e);
+    }
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -370,7 +346,7 @@ static void completion_prepared(struct completion *c)
 /* However an answer ended, what was sampled is what the cache has. */
 static void keep_answer(struct completion *c, uint32_t index)
 {
-    struct choice *o = &c->choices[index];
+    struct choice *o = &c->running.choices[index];
     if (o->sampled.len && o->finish != FINISH_ERROR)
         replay_store_add(c->api->replay, replay_namespace(c), prompt_of(c, index)->digest,
                          o->sampled.ids, o->sampled.len);
@@ -380,21 +356,22 @@ static void keep_answer(struct completion *c, uint32_t index)
 /* The prompt's text, before the first token of the answer or its end. */
 static void give_echo(struct completion *c, uint32_t index, struct strbuf *events)
 {
-    struct choice *o = &c->choices[index];
+    struct choice *o = &c->running.choices[index];
     const struct request *r = &o->request;
     const struct tokenizer *t = c->api->options->prompt->tokenizer;
+    const int32_t *ids = prompt_of(c, index)->tokens.ids;
     o->is_echoed = true;
-    if (!c->echoes)
+    if (!c->input.echoes)
         return;
     /* The first choice of a prompt has its scores: waits_for_scores. */
-    const uint32_t n = (uint32_t)c->params.n;
-    const struct token_logprobs *scores = c->choices[index - index % n].prompt_logprobs;
+    const uint32_t n = (uint32_t)c->input.params.n;
+    const struct token_logprobs *scores = c->running.choices[index - index % n].prompt_logprobs;
     for (uint32_t i = 0; scores && i < r->n_tokens; i++) {
         size_t len;
-        const char *bytes = tokenizer_bytes(t, r->tokens[i], &len);
-        logprob_list_add(&o->answer.logprobs, r->tokens[i], bytes, len, &scores[i]);
+        const char *bytes = tokenizer_bytes(t, ids[i], &len);
+        logprob_list_add(&o->answer.content.logprobs, ids[i], bytes, len, &scores[i]);
     }
-    const struct strbuf *text = &c->echoes[index / n];
+    const struct strbuf *text = &c->input.echoes[index / n];
     answer_echo(&o->answer, strbuf_str(text), text->len, events);
 }
 
@@ -402,7 +379,7 @@ static void take_event(struct completion *c, uint32_t index, const struct sched_
                        struct strbuf *events)
 {
     const struct token_table *tokens = &c->api->tokens;
-    struct choice *o = &c->choices[index];
+    struct choice *o = &c->running.choices[index];
     if (event->type != EVENT_STARTED && !o->is_echoed)
         give_echo(c, index, events);
     switch (event->type) {
@@ -411,7 +388,7 @@ static void take_event(struct completion *c, uint32_t index, const struct sched_
         bool is_known = (uint32_t)event->token <
                         tokens->n_tokens; /* a padded vocabulary has more */
         o->n_tokens++;
-        if (c->replays && !o->lost_ids)
+        if (c->input.replays && !o->lost_ids)
             o->lost_ids = !token_list_add(&o->sampled, event->token);
         answer_token(&o->answer, event->token, is_known ? tokens->bytes[event->token] : "",
                      is_known ? tokens->lengths[event->token] : 0, event->text_end, event->logprobs,
@@ -424,9 +401,10 @@ static void take_event(struct completion *c, uint32_t index, const struct sched_
         keep_answer(c, index);
         o->cached = o->request.prompt_cached;
         o->live = false;
-        c->n_live--;
-        if (c->streaming && (o->finish == FINISH_STOP || o->finish == FINISH_LENGTH))
-            sse_finish(&c->sse, events, index, answer_finish_name(&o->answer, o->finish));
+        c->running.n_live--;
+        if (c->output.stream && (o->finish == FINISH_STOP || o->finish == FINISH_LENGTH))
+            c->output.writer->finish(c->output.stream, events, &o->answer.content,
+                                     answer_finish_of(&o->answer, o->finish));
         return;
     }
 }
@@ -434,19 +412,19 @@ static void take_event(struct completion *c, uint32_t index, const struct sched_
 /* A prompt's scores are its first choice's; the others give them when they are complete. */
 static bool waits_for_scores(const struct completion *c, uint32_t index)
 {
-    const struct choice *first = &c->choices[index - index % (uint32_t)c->params.n];
-    return first != &c->choices[index] && first->prompt_logprobs && first->live &&
+    const struct choice *first = &c->running.choices[index - index % (uint32_t)c->input.params.n];
+    return first != &c->running.choices[index] && first->prompt_logprobs && first->live &&
            !first->is_echoed;
 }
 
 /* Takes a choice's events while there is someone to read them and room to write. */
 static void pump_choice(struct completion *c, uint32_t index, struct strbuf *events)
 {
-    struct choice *o = &c->choices[index];
+    struct choice *o = &c->running.choices[index];
     struct sched_event event;
     if (waits_for_scores(c, index))
         return;
-    while (o->live && (!c->streaming || !c->x || http_stream_has_room(c->x)) &&
+    while (o->live && (!c->output.stream || !c->x || http_stream_has_room(c->x)) &&
            scheduler_next_event(c->api->scheduler, &o->request, &event))
         take_event(c, index, &event, events);
 }
@@ -454,9 +432,9 @@ static void pump_choice(struct completion *c, uint32_t index, struct strbuf *eve
 /* The error of a choice that did not end well, if there is one. */
 static bool failed_choice(const struct completion *c, struct api_error *e)
 {
-    for (uint32_t i = 0; i < c->n_choices; i++) {
-        const struct choice *o = &c->choices[i];
-        if (c->lost_events || answer_failed(&o->answer)) {
+    for (uint32_t i = 0; i < c->running.n_choices; i++) {
+        const struct choice *o = &c->running.choices[i];
+        if (c->output.lost_events || answer_failed(&o->answer)) {
             api_error_set(e, 503, NULL, "there is no memory for the answer");
             return true;
         }
@@ -482,19 +460,19 @@ static void completion_pump(struct completion *c)
     struct strbuf *events = &c->api->events;
     struct api_error e;
     strbuf_clear(events);
-    for (uint32_t i = 0; i < c->n_choices; i++)
+    for (uint32_t i = 0; i < c->running.n_choices; i++)
         pump_choice(c, i, events);
-    if (c->x && c->streaming)
+    if (c->x && c->output.stream)
         stream_write(c, events);
     if (!c->x) {
-        if (c->n_live == 0)
+        if (c->running.n_live == 0)
             completion_free(c);
     } else if (failed_choice(c, &e)) {
         completion_fail(c, &e);
-    } else if (c->n_live == 0) {
+    } else if (c->running.n_live == 0) {
         answer_send(c);
         completion_abandon(c);
-    } else if (c->streaming) {
+    } else if (c->output.stream) {
         http_stream_flush(c->x);
     }
 }
@@ -531,12 +509,9 @@ void completions_tick(struct api *api)
 {
     uint64_t now = clock_now_ns();
     for (struct completion *c = api->completions; c; c = c->next) {
-        if (c->x && c->streaming && now - c->sent_ns > HEARTBEAT_NS && http_stream_has_room(c->x)) {
-            strbuf_clear(&api->events);
-            sse_heartbeat(&api->events);
-            stream_write(c, &api->events);
-            http_stream_flush(c->x);
-        }
+        if (c->x && c->output.stream && now - c->output.sent_ns > HEARTBEAT_NS &&
+            http_stream_has_room(c->x))
+            stream_heartbeat(c);
     }
 }
 
@@ -554,7 +529,7 @@ void completions_free(struct api *api)
     strbuf_free(&api->events);
     for (struct completion *c; (c = api->completions);) {
         c->preparing = false;
-        c->n_live = 0;
+        c->running.n_live = 0;
         completion_free(c);
     }
 }

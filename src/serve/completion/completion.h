@@ -4,6 +4,9 @@
 #include "serve/api/api.h"
 #include "serve/request/fields.h"
 
+/* serve/completion/ runs completions, from the request to the last byte of the answer: it
+ * prepares and follows them, and gives text, thinking and calls to the writer of the API. */
+
 /* The life of a chat completion:
  *
  *   begin ─► preparing ─────► running ──────────────────► answered
@@ -15,7 +18,8 @@
  * All of it on the event loop's thread, but for the work between begin and prepared. */
 
 /* `kind`: an answer, or only a warmed cache. */
-void completion_begin(struct api *api, struct http_exchange *x, enum request_kind kind);
+void completion_begin(struct api *api, struct http_exchange *x, const struct requester *who,
+                      enum request_kind kind);
 /* The exchange's client is gone: its work stops. */
 void completion_hangup(struct api *api, struct http_exchange *x);
 /* The exchange's stream has room again. */

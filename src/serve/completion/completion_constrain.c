@@ -18,18 +18,17 @@ static bool is_allowed(const struct request_params *p, const struct json *tool)
 {
     const struct json *name = json_get(json_get(tool, "function"), "name");
     json_each (allowed, p->allowed_tools)
-        if (allowed->text_len == name->text_len &&
-            memcmp(allowed->text, name->text, name->text_len) == 0)
+        if (byte_view_equal(json_bytes(allowed), json_bytes(name)))
             return true;
     return false;
 }
 
 int completion_read_tools(struct completion *c)
 {
-    struct request_params *p = &c->params;
+    struct request_params *p = &c->input.params;
     if (!p->tools)
         return 0;
-    if (!(c->tools = tool_set_new(p->tools)))
+    if (!(c->input.tools = tool_set_new(p->tools)))
         return no_memory_now(c);
     if (!p->allowed_tools)
         return 0;
@@ -38,14 +37,9 @@ int completion_read_tools(struct completion *c)
         if (is_allowed(p, tool))
             json_append(&p->arena, allowed, NULL, json_share(&p->arena, tool));
     }
-    if (!allowed || p->arena.failed || !(c->callable = tool_set_new(allowed)))
+    if (!allowed || p->arena.failed || !(c->input.callable = tool_set_new(allowed)))
         return no_memory_now(c);
     return 0;
-}
-
-static const struct tool_set *callable_tools(const struct completion *c)
-{
-    return c->callable ? c->callable : c->tools;
 }
 
 /* ---- grammars ---- */
@@ -84,52 +78,44 @@ static grammar_expr constraint_add(struct grammar_builder *b, const struct const
     return GRAMMAR_NONE;
 }
 
-/* gpt-oss writes its answers into a channel of their own. */
-static grammar_expr channel_add(struct grammar_builder *b, const struct tokenizer *t,
-                                grammar_expr text)
-{
-    static const char role[] = "<|start|>assistant", channel[] = "<|channel|>final<|message|>";
-    grammar_expr parts[] = {grammar_repeat(b, marked_text_add(b, t, role, sizeof role - 1), 0, 1),
-                            marked_text_add(b, t, channel, sizeof channel - 1), text};
-    return grammar_sequence(b, parts, 3);
-}
-
 static grammar_expr answer_text_add(struct grammar_builder *b, const struct completion *c,
                                     struct error *err)
 {
-    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->tools);
-    grammar_expr text = constraint_add(b, &c->params.constraint, err);
-    bool has_channels = c->kind == REQUEST_CHAT && maker->style.tools == TOOLS_HARMONY;
-    return text && has_channels ? channel_add(b, maker->tokenizer, text) : text;
+    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->input.tools);
+    grammar_expr text = constraint_add(b, &c->input.params.constraint, err);
+    if (!text || c->kind != REQUEST_CHAT)
+        return text;
+    return answer_content_add(b, &maker->style, maker->tokenizer, text);
 }
 
 static grammar_expr calls_add(struct grammar_builder *b, const struct completion *c,
                               struct error *err)
 {
-    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->tools);
+    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->input.tools);
     struct tool_grammar_options options = {.style = &maker->style,
                                            .traits = &maker->traits,
                                            .tools = callable_tools(c),
-                                           .parallel = c->params.parallel_calls,
+                                           .parallel = c->input.params.parallel_calls,
                                            .tokenizer = maker->tokenizer};
     return tool_grammar_add(b, &options, err);
 }
 
-static bool has_calls(const struct completion *c)
-{
-    return c->tools && c->params.tool_choice != TOOL_CHOICE_NONE;
-}
+/* The context of a build; grammar_store calls back only when it has no such grammar. */
+struct build {
+    const struct completion *c;
+    bool calls_are_wrong; /* of what was to be built, the calls could not be */
+};
 
 /* Calls, or a text of the form that was asked for, or either. */
 static grammar_expr grammar_build(struct grammar_builder *b, void *context, struct error *err)
 {
-    struct completion *c = context;
-    const struct constraint *constraint = &c->params.constraint;
-    if (!has_calls(c))
+    struct build *build = context;
+    const struct completion *c = build->c;
+    if (!callable_tools(c))
         return answer_text_add(b, c, err);
     grammar_expr either[2] = {calls_add(b, c, err), GRAMMAR_NONE};
-    c->calls_are_wrong = either[0] == GRAMMAR_NONE;
-    if (!constraint->kind || c->calls_are_wrong)
+    build->calls_are_wrong = either[0] == GRAMMAR_NONE;
+    if (!c->input.params.constraint.kind || build->calls_are_wrong)
         return either[0];
     either[1] = answer_text_add(b, c, err);
     return either[1] == GRAMMAR_NONE ? GRAMMAR_NONE : grammar_choice(b, either, 2);
@@ -138,84 +124,86 @@ static grammar_expr grammar_build(struct grammar_builder *b, void *context, stru
 /* All that the grammar depends on. */
 static void key_write(const struct completion *c, struct strbuf *key)
 {
-    const struct constraint *constraint = &c->params.constraint;
+    const struct constraint *constraint = &c->input.params.constraint;
     strbuf_addf(key, "%d %d ", c->kind, constraint->kind);
     if (constraint->kind)
         json_write(key, constraint->value);
-    if (!has_calls(c))
+    if (!callable_tools(c))
         return;
-    strbuf_addf(key, " calls %d ", c->params.parallel_calls);
+    strbuf_addf(key, " calls %d ", c->input.params.parallel_calls);
     json_write(key, tool_set_json(callable_tools(c)));
 }
 
-static int grammar_error(struct completion *c, const struct error *err)
+static int grammar_error(struct completion *c, bool calls_are_wrong, const struct error *err)
 {
-    const struct constraint *constraint = &c->params.constraint;
-    const char *field = constraint->kind && !c->calls_are_wrong ? constraint->field : "tools";
+    const struct constraint *constraint = &c->input.params.constraint;
+    const char *field = constraint->kind && !calls_are_wrong ? constraint->field : "tools";
     if (err->code == ERROR_MEMORY)
         return no_memory_now(c);
     if (constraint->kind == CONSTRAINT_GBNF && err->position != ERROR_NO_POSITION)
-        return api_error_set(&c->error, 400, field, "'%s': %s (at byte %zu of it)", field,
+        return api_error_set(&c->input.error, 400, field, "'%s': %s (at byte %zu of it)", field,
                              err->message, err->position);
-    return api_error_set(&c->error, 400, field, "'%s': %s", field, err->message);
+    return api_error_set(&c->input.error, 400, field, "'%s': %s", field, err->message);
 }
 
 int completion_constrain(struct completion *c)
 {
-    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->tools);
-    const struct request_params *p = &c->params;
+    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->input.tools);
+    const struct request_params *p = &c->input.params;
     const char *trigger = tool_grammar_trigger(&maker->style, &maker->traits);
     bool is_free = p->tool_choice == TOOL_CHOICE_AUTO && !p->constraint.kind;
-    if (c->tools && p->tool_choice == TOOL_CHOICE_NONE)
-        c->forbidden = trigger;
-    if (!p->constraint.kind && (!has_calls(c) || (is_free && !trigger)))
+    if (c->input.tools && p->tool_choice == TOOL_CHOICE_NONE)
+        c->input.bounds.forbidden = trigger;
+    if (!p->constraint.kind && (!callable_tools(c) || (is_free && !trigger)))
         return 0;
     struct strbuf key = STRBUF_INIT;
+    struct build build = {.c = c};
     struct error err = {.position = ERROR_NO_POSITION};
     key_write(c, &key);
     if (key.failed)
         error_set(&err, ERROR_MEMORY, "no memory for a grammar");
     else
-        c->grammar = grammar_store_take(c->api->grammars, strbuf_str(&key), key.len, grammar_build,
-                                        c, &err);
+        c->input.bounds.grammar = grammar_store_take(c->api->grammars, strbuf_str(&key), key.len,
+                                                     grammar_build, &build, &err);
     strbuf_free(&key);
-    c->trigger = is_free ? trigger : NULL;
-    if (c->grammar)
+    c->input.bounds.trigger = is_free ? trigger : NULL;
+    if (c->input.bounds.grammar)
         return 0;
     if (is_free && err.code == ERROR_LIMIT) { /* the parser will do */
         log_info("calls are not held to their schemas: %s", err.message);
         return 0;
     }
-    return grammar_error(c, &err);
+    return grammar_error(c, build.calls_are_wrong, &err);
 }
 
 /* The beginning of the answer, where the last message is one. */
 static const char *begun_text(const struct completion *c)
 {
-    return c->params.continues ? json_get(c->params.messages->last, "content")->text : NULL;
+    return c->input.params.continues ? json_get(c->input.params.messages->last, "content")->text
+                                     : NULL;
 }
 
 int completion_open_filter(struct completion *c, struct choice *o)
 {
     static const struct answer_style plain = {.tools = TOOLS_JSON};
-    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->tools);
-    const struct prompt *prompt = prompt_of(c, (uint32_t)(o - c->choices));
+    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->input.tools);
+    const struct prompt *prompt = prompt_of(c, (uint32_t)(o - c->running.choices));
     bool is_chat = c->kind == REQUEST_CHAT;
     struct answer_filter_options options = {.style = is_chat ? &maker->style : &plain,
                                             .tokenizer = maker->tokenizer,
                                             .vocabulary = c->api->vocabulary,
-                                            .grammar = c->grammar,
-                                            .trigger = c->trigger,
-                                            .forbidden = c->forbidden,
-                                            .ends_in_time = !has_calls(c),
+                                            .grammar = c->input.bounds.grammar,
+                                            .trigger = c->input.bounds.trigger,
+                                            .forbidden = c->input.bounds.forbidden,
+                                            .ends_in_time = !callable_tools(c),
                                             .begun = begun_text(c),
                                             .starts_in_thinking = prompt->ends_in_thinking,
-                                            .thinking_tokens = c->params.thinking_tokens};
+                                            .thinking_tokens = c->input.params.thinking_tokens};
     struct error err;
     if (!answer_filter_is_needed(&options) || answer_filter_open(&o->filter, &options, &err) == 0)
         return 0;
     if (err.code == ERROR_INPUT)
-        return api_error_set(&c->error, 400, c->params.continues ? "messages" : "tools", "%s",
-                             err.message);
+        return api_error_set(&c->input.error, 400, c->input.params.continues ? "messages" : "tools",
+                             "%s", err.message);
     return no_memory_now(c);
 }

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/minmax.h"
+#include "prompt/unicode/utf8_stream.h"
 #include "serve/completion/completion_internal.h"
 
 enum { TEXT_TOKENS = 8 };
@@ -29,7 +31,7 @@ struct finding {
 
 static const char *role_of(const struct completion *c, int32_t message)
 {
-    return message >= 0 && (size_t)message < c->n_roles ? c->roles[message].name : NULL;
+    return message >= 0 && (size_t)message < c->input.n_roles ? c->input.roles[message].name : NULL;
 }
 
 static void place_find(struct finding *f, const struct prompt *p)
@@ -67,11 +69,11 @@ static const char *tenant_name(const struct completion *c, uint32_t tenant)
  * nothing; only the operator is told whose it is, if it would have been the same. */
 static void anothers_hide(const struct completion *c, struct finding *f)
 {
-    const struct request *r = &c->choices[0].request;
+    const struct request *r = &c->running.choices[0].request;
     uint32_t owner = r->miss.n_tokens ? cache_token_owner(r->miss.tokens[0]) : 0;
     if (f->reason != MISS_DIVERGED || !owner || owner == c->requester.tenant)
         return;
-    bool is_same = (int32_t)(uint32_t)r->miss.tokens[0] == r->tokens[f->position];
+    bool is_same = (uint32_t)r->miss.tokens[0] == (uint32_t)r->tokens[f->position];
     f->reason = is_same && c->requester.is_operator ? MISS_NAMESPACE : MISS_NEVER_SEEN;
     if (f->reason == MISS_NAMESPACE)
         f->tenant = tenant_name(c, owner);
@@ -81,7 +83,7 @@ static void anothers_hide(const struct completion *c, struct finding *f)
 static bool is_own(const struct completion *c, uint64_t token)
 {
     uint32_t owner = cache_token_owner(token), tenant = c->requester.tenant;
-    uint64_t ns = c->choices[0].request.ns;
+    uint64_t ns = c->running.choices[0].request.ns;
     return tenant && tenant == (owner ? owner : cache_namespace_tenant(ns));
 }
 
@@ -136,17 +138,18 @@ static void finding_free(struct finding *f)
 /* What stands around the position. */
 static void texts_add(const struct completion *c, struct finding *f)
 {
-    const struct request *r = &c->choices[0].request;
+    const struct request *r = &c->running.choices[0].request;
     uint32_t left = r->n_tokens - f->position;
-    uint32_t n_before = f->position < TEXT_TOKENS ? f->position : TEXT_TOKENS;
-    place_find(f, c->prompts);
-    ids_add(c, r->tokens + f->position, left < TEXT_TOKENS ? left : TEXT_TOKENS, &f->prompt_text);
-    ids_add(c, r->tokens + f->position - n_before, n_before, &f->before);
+    uint32_t n_before = min_u32(f->position, TEXT_TOKENS);
+    place_find(f, c->input.prompts);
+    const int32_t *ids = c->input.prompts[0].tokens.ids + f->position;
+    ids_add(c, ids, min_u32(left, TEXT_TOKENS), &f->prompt_text);
+    ids_add(c, ids - n_before, n_before, &f->before);
 }
 
 static struct finding finding_make(const struct completion *c)
 {
-    const struct request *r = &c->choices[0].request;
+    const struct request *r = &c->running.choices[0].request;
     const struct miss *miss = &r->miss;
     struct finding f = {.is_disabled = r->no_cache};
     if (!f.is_disabled && (miss->reason == MISS_NONE || miss->position + 1 >= r->n_tokens))
@@ -215,7 +218,7 @@ static void gone_describe(const struct finding *f, const char *what, struct strb
 /* The message whose answer was replayed whole, if its last token is the one that is missing; -1. */
 static int32_t last_sampled_of(const struct completion *c, const struct finding *f)
 {
-    const struct prompt *p = c->prompts;
+    const struct prompt *p = c->input.prompts;
     for (size_t i = 0; i < p->n_replays && f->reason == MISS_NEVER_SEEN; i++)
         if (p->replays[i].n_tokens == p->replays[i].n_sampled &&
             p->replays[i].first_token + p->replays[i].n_tokens == f->position + 1)
@@ -226,7 +229,7 @@ static int32_t last_sampled_of(const struct completion *c, const struct finding 
 /* Token ids are compared, not texts: the same text has many tokenisations. */
 static bool is_same_text(const struct finding *f)
 {
-    size_t n = f->prompt_text.len < f->cached_text.len ? f->prompt_text.len : f->cached_text.len;
+    size_t n = min_size(f->prompt_text.len, f->cached_text.len);
     return n && memcmp(f->prompt_text.data, f->cached_text.data, n) == 0;
 }
 
@@ -244,7 +247,7 @@ static void divergence_describe(const struct completion *c, const struct finding
     if (!is_same_text(f))
         return;
     strbuf_adds(out, ": as far as both are shown the same text, but in other tokens");
-    if (!c->replays && role && strcmp(role, "assistant") == 0)
+    if (!c->input.replays && role && strcmp(role, "assistant") == 0)
         strbuf_adds(out, ", since exact token replay is switched off");
 }
 
@@ -383,27 +386,27 @@ static void replay_add(struct json_writer *w, const struct prompt *p, int32_t me
 
 static void replays_add(struct json_writer *w, const struct completion *c)
 {
-    if (!c->replays) {
+    if (!c->input.replays) {
         json_add_null(w, "replay");
         return;
     }
     json_array_begin(w, "replay");
-    for (size_t i = 0; i < c->n_roles; i++)
-        if (strcmp(c->roles[i].name, "assistant") == 0)
-            replay_add(w, c->prompts, (int32_t)i);
+    for (size_t i = 0; i < c->input.n_roles; i++)
+        if (strcmp(c->input.roles[i].name, "assistant") == 0)
+            replay_add(w, c->input.prompts, (int32_t)i);
     json_array_end(w);
 }
 
 void explain_add(struct json_writer *w, const struct completion *c)
 {
-    const struct choice *o = &c->choices[0];
+    const struct choice *o = &c->running.choices[0];
     struct finding f = finding_make(c);
     json_object_begin(w, "radish");
     json_add_int(w, "prompt_tokens", o->request.n_tokens);
     json_add_int(w, "cached_tokens", o->cached);
     json_add_int(w, "shared_tokens", o->request.prompt_shared);
     json_add_int(w, "computed_tokens", (int64_t)o->request.n_tokens - o->cached);
-    json_add_int(w, "replayed_tokens", (int64_t)c->prompts->n_replayed);
+    json_add_int(w, "replayed_tokens", (int64_t)c->input.prompts->n_replayed);
     replays_add(w, c);
     if (reason_name(&f))
         miss_add(w, c, &f);
@@ -415,15 +418,16 @@ void explain_add(struct json_writer *w, const struct completion *c)
 
 void explain_log(const struct completion *c)
 {
-    const struct choice *o = &c->choices[0];
+    const struct choice *o = &c->running.choices[0];
     struct finding f = finding_make(c);
     struct strbuf why = STRBUF_INIT;
     if (reason_name(&f)) {
         strbuf_addf(&why, "; from there on %s, in ", reason_name(&f));
         place_describe(c, &f, &why);
     }
-    log_debug("%s: prompt %u, cached %u, shared %u, replayed %zu%s", c->id, o->request.n_tokens,
-              o->cached, o->request.prompt_shared, c->prompts->n_replayed, strbuf_str(&why));
+    log_debug("%s: prompt %u, cached %u, shared %u, replayed %zu%s", c->output.id,
+              o->request.n_tokens, o->cached, o->request.prompt_shared,
+              c->input.prompts->n_replayed, strbuf_str(&why));
     strbuf_free(&why);
     finding_free(&f);
 }

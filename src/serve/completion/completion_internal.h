@@ -7,14 +7,49 @@
 #include "prompt/prompt.h"
 #include "serve/completion/answer.h"
 #include "serve/completion/completion.h"
-#include "serve/completion/sse.h"
 #include "serve/request/fields.h"
+#include "serve/writers/answer_writer.h"
 
 /* What the files of a completion share: completion.c has its life, completion_prepare.c the
- * worker's part of it, completion_constrain.c what answers are held to, completion_answer.c what is
- * said at its end, completion_explain.c why the prompt was not cached. A warming of the cache (POST
+ * worker's part of it, completion_constrain.c what answers are held to, completion_output.c what is
+ * sent, completion_explain.c why the prompt was not cached. A warming of the cache (POST
  * /v1/cache/warm) is a completion that generates nothing; what only asks for texts or tokens ends
  * when the worker is done. */
+
+struct role_name {
+    char name[12];
+};
+
+/* What answers are held to. */
+struct answer_bounds {
+    const struct grammar *grammar; /* NULL: nothing */
+    const char *trigger;           /* the text behind which they are; NULL: from the start */
+    const char *forbidden;         /* a text that must not appear; NULL: none */
+};
+
+/* The request, read and prepared. While the completion is `preparing` all of it is the worker's;
+ * then it is the loop's, and does not change. */
+struct completion_input {
+    struct strbuf body;
+    size_t body_bytes; /* the loop's: counted by the server until the body is freed */
+    struct request_params params;
+    struct arena kept;             /* what is kept of the request, once the rest of it is let go */
+    struct prompt *prompts;        /* [n_prompts]: one, but for text completions that bring more */
+    uint32_t n_prompts;            /* 0: the worker has made the whole reply */
+    const uint64_t **cache_tokens; /* [n_prompts] the prompts' tokens as requests have them */
+    struct strbuf *echoes;         /* [n_prompts] their texts; NULL: they are not given back */
+    struct tool_set *tools;        /* that the prompt shows; NULL: none */
+    struct tool_set *callable;     /* those of them that may be called; NULL: all */
+    struct answer_bounds bounds;
+    uint64_t *dry_breakers; /* a bit for each token, or NULL */
+    bool explain;           /* the answer is to say why it was not cached; the header may ask too */
+    bool wants_map;         /* it, or a log for debugging, needs to know who wrote what */
+    bool replays;           /* answers are kept and replayed: no one switched it off */
+    struct role_name *roles; /* [n_roles] of the messages, if it wants a map */
+    size_t n_roles;
+    bool failed;
+    struct api_error error;
+};
 
 /* One of the answers. */
 struct choice {
@@ -32,8 +67,22 @@ struct choice {
     enum finish_reason finish;
 };
 
-struct role_name {
-    char name[12];
+/* The answers in the making. The worker opens them; from then on they are the loop's. */
+struct completion_answers {
+    struct choice *choices; /* [n_choices] of the first prompt, then of the second, ... */
+    uint32_t n_choices;
+    uint32_t n_live; /* the scheduler has them */
+};
+
+/* What the client gets, in its API's form. The loop's, but for the reply. */
+struct completion_output {
+    char id[48];
+    struct answer_head head;            /* its n_choices, and what follows: once prepared */
+    const struct answer_writer *writer; /* NULL: nothing is generated */
+    void *stream;                       /* the writer's; NULL: the answer is whole */
+    bool lost_events;                   /* there was no memory for a piece of the stream */
+    struct strbuf reply;                /* the worker's: the whole answer of what generates none */
+    uint64_t began_ns, sent_ns;         /* sent: the last byte of a stream */
 };
 
 struct completion {
@@ -42,45 +91,14 @@ struct completion {
     struct requester requester;
     struct completion *prev, *next;
     struct http_exchange *x; /* NULL: nobody waits for the answer */
+    struct event *deadline;  /* NULL: none (--timeout) */
     struct job job;
-    struct event *deadline; /* NULL: none (--timeout) */
     bool preparing;
     atomic_bool unwanted; /* tells the worker not to begin */
 
-    /* The worker's part: in, then out. */
-    struct strbuf body;
-    size_t body_bytes; /* the loop's: counted by the server until the body is freed */
-    struct request_params params;
-    struct arena kept;      /* what is kept of the request, once the rest of it is let go */
-    struct prompt *prompts; /* [n_prompts]: one, but for text completions that bring more */
-    uint32_t n_prompts;
-    struct strbuf *echoes;         /* [n_prompts] their texts; NULL: they are not given back */
-    struct tool_set *tools;        /* that the prompt shows; NULL: none */
-    struct tool_set *callable;     /* those of them that may be called; NULL: all */
-    const struct grammar *grammar; /* what answers are held to; NULL: nothing */
-    const char *trigger;           /* the text behind which they are; NULL: from the start */
-    const char *forbidden;         /* a text that must not appear; NULL: none */
-    bool calls_are_wrong;          /* of what answers are held to, the calls could not be built */
-    uint64_t *dry_breakers;        /* a bit for each token, or NULL */
-    struct choice *choices;        /* [n_opened] of the first prompt, then of the second, ... */
-    uint32_t n_opened;
-    struct strbuf reply; /* the whole answer of what generates none */
-    bool explain;        /* the answer is to say why it was not cached; the header may ask too */
-    bool wants_map;      /* it, or a log for debugging, needs to know who wrote what */
-    bool replays;        /* answers are kept and replayed: no one switched it off */
-    struct role_name *roles; /* [n_roles] of the messages, if it wants a map */
-    size_t n_roles;
-    bool failed;
-    struct api_error error;
-
-    char id[40];
-    int64_t created;
-    uint64_t began_ns, sent_ns; /* sent: the last byte of a stream */
-    struct sse_encoder sse;
-    bool streaming;
-    bool lost_events;   /* there was no memory for a piece of the stream */
-    uint32_t n_choices; /* n_opened, once the worker is done */
-    uint32_t n_live;
+    struct completion_input input;
+    struct completion_answers running;
+    struct completion_output output;
 };
 
 /* A worker's job: from the body to the prompt's tokens, or to `failed` and `error`. */
@@ -105,12 +123,26 @@ int completion_constrain(struct completion *c);
 /* ... and a choice's filter, if it needs one. */
 int completion_open_filter(struct completion *c, struct choice *o);
 
+/* The functions that answers may call; NULL: none. */
+static inline const struct tool_set *callable_tools(const struct completion *c)
+{
+    const struct completion_input *in = &c->input;
+    if (in->params.tool_choice == TOOL_CHOICE_NONE)
+        return NULL;
+    return in->callable ? in->callable : in->tools;
+}
+
 /* The prompt that a choice answers. */
 static inline const struct prompt *prompt_of(const struct completion *c, uint32_t choice)
 {
-    return &c->prompts[choice / (uint32_t)c->params.n];
+    return &c->input.prompts[choice / (uint32_t)c->input.params.n];
 }
 
+/* The stream: false when there is no memory for one. */
+bool stream_begin(struct completion *c);
+void stream_write(struct completion *c, const struct strbuf *events);
+void stream_heartbeat(struct completion *c);
+void stream_fail(struct completion *c, const struct api_error *e);
 /* The end of an answer whose choices are all done; the exchange is over. */
 void answer_send(struct completion *c);
 /* The counts, for the exchange's line in the log. */

@@ -18,7 +18,7 @@ enum {
 
 int no_memory_now(struct completion *c)
 {
-    return api_error_set(&c->error, 503, NULL,
+    return api_error_set(&c->input.error, 503, NULL,
                          "there is no memory for this request; try again soon");
 }
 
@@ -26,7 +26,7 @@ int context_error_set(struct api_error *e, const struct completion *c, const cha
                       size_t n_tokens)
 {
     const struct server_options *options = c->api->options;
-    bool is_cut = options->context >= options->engine->limits.n_pages;
+    bool is_cut = options->context >= options->engine->limits.n_pages[0];
     bool is_text = c->kind == REQUEST_TEXT;
     api_error_set(e, 400, is_text ? "prompt" : "messages",
                   "This model's maximum context length is %u tokens. However, your %s resulted in "
@@ -46,27 +46,28 @@ static int refuse_hopeless(struct completion *c, size_t n_bytes)
     size_t longest = c->api->longest_token ? c->api->longest_token : 1;
     if (n_bytes / longest <= c->api->options->context)
         return 0;
-    return context_error_set(&c->error, c, "at least ", n_bytes / longest);
+    return context_error_set(&c->input.error, c, "at least ", n_bytes / longest);
 }
 
 /* What the prompts and the answers may take of the context. */
 static int fit_context(struct completion *c)
 {
     const struct server_options *options = c->api->options;
-    struct request_params *p = &c->params;
+    struct request_params *p = &c->input.params;
     uint64_t n_all = 0;
-    for (uint32_t i = 0; i < c->n_prompts; i++) {
-        const size_t n_tokens = c->prompts[i].tokens.len;
+    for (uint32_t i = 0; i < c->input.n_prompts; i++) {
+        const size_t n_tokens = c->input.prompts[i].tokens.len;
         n_all += n_tokens;
         if (n_tokens == 0)
             return c->kind == REQUEST_TEXT
-                       ? api_error_set(&c->error, 400, "prompt", "the prompt is empty")
-                       : api_error_set(&c->error, 400, "messages", "the conversation is empty");
+                       ? api_error_set(&c->input.error, 400, "prompt", "the prompt is empty")
+                       : api_error_set(&c->input.error, 400, "messages",
+                                       "the conversation is empty");
         if (n_tokens >= options->context)
-            return context_error_set(&c->error, c, "", n_tokens);
+            return context_error_set(&c->input.error, c, "", n_tokens);
     }
     if (p->echo && p->logprobs && n_all * (uint64_t)p->n > MAX_SCORED)
-        return api_error_set(&c->error, 400, "prompt",
+        return api_error_set(&c->input.error, 400, "prompt",
                              "log probabilities of at most %d prompt tokens can be given at once, "
                              "not %llu",
                              MAX_SCORED, (unsigned long long)(n_all * (uint64_t)p->n));
@@ -81,31 +82,31 @@ static int fit_context(struct completion *c)
 uint32_t completion_max_tokens(const struct completion *c, const struct prompt *prompt)
 {
     int64_t left = (int64_t)c->api->options->context - (int64_t)prompt->tokens.len;
-    if (c->kind == REQUEST_WARM || c->params.max_tokens == REQUEST_NO_TOKENS)
+    if (c->kind == REQUEST_WARM || c->input.params.max_tokens == REQUEST_NO_TOKENS)
         return 0;
-    return (uint32_t)(c->params.max_tokens < left ? c->params.max_tokens : left);
+    return (uint32_t)(c->input.params.max_tokens < left ? c->input.params.max_tokens : left);
 }
 
 /* What the fields alone do not tell: whether this server serves such a request. */
 static int check_offer(struct completion *c)
 {
     const struct server_options *options = c->api->options;
-    const struct request_params *p = &c->params;
+    const struct request_params *p = &c->input.params;
     if (options->strict_model && p->model && strcmp(p->model, options->model_name) != 0) {
-        api_error_set(&c->error, 404, "model", "there is no model '%.100s' here, only '%s'",
+        api_error_set(&c->input.error, 404, "model", "there is no model '%.100s' here, only '%s'",
                       p->model, options->model_name);
-        c->error.code = "model_not_found";
+        c->input.error.code = "model_not_found";
         return -1;
     }
     if (c->kind == REQUEST_WARM && options->no_prefix_cache)
-        return api_error_set(&c->error, 501, NULL,
+        return api_error_set(&c->input.error, 501, NULL,
                              "there is no cache to warm: the server runs with --no-prefix-cache");
     bool is_list = p->prompt && p->prompt->type == JSON_ARRAY && p->prompt->first &&
                    p->prompt->first->type != JSON_NUMBER;
     uint64_t most = (uint64_t)options->max_seqs + options->max_waiting;
     uint64_t wanted = (uint64_t)p->n * (is_list ? p->prompt->count : 1);
     if (wanted > most)
-        return api_error_set(&c->error, 400, is_list ? "prompt" : "n",
+        return api_error_set(&c->input.error, 400, is_list ? "prompt" : "n",
                              "%llu answers are asked for, but this server takes %llu at once",
                              (unsigned long long)wanted, (unsigned long long)most);
     return 0;
@@ -121,7 +122,7 @@ uint64_t replay_namespace(const struct completion *c)
 /* What only a warming or a rendering may leave out. */
 static int unbegin_answer(struct completion *c)
 {
-    struct request_params *p = &c->params;
+    struct request_params *p = &c->input.params;
     if (!p->extra && !(p->extra = json_new(&p->arena, JSON_OBJECT)))
         return -1;
     json_append(&p->arena, p->extra, "add_generation_prompt", json_new_bool(&p->arena, false));
@@ -130,14 +131,14 @@ static int unbegin_answer(struct completion *c)
 
 static struct prompt_input input_of(struct completion *c)
 {
-    const struct request_params *p = &c->params;
+    const struct request_params *p = &c->input.params;
     return (struct prompt_input){.messages = p->messages,
-                                 .tools = c->tools,
+                                 .tools = c->input.tools,
                                  .extra = p->extra,
                                  .continues = p->continues,
-                                 .replay = c->replays ? c->api->replay : NULL,
+                                 .replay = c->input.replays ? c->api->replay : NULL,
                                  .ns = replay_namespace(c),
-                                 .want_map = c->wants_map};
+                                 .want_map = c->input.wants_map};
 }
 
 static int prompt_error(struct completion *c, const struct error *err)
@@ -146,22 +147,23 @@ static int prompt_error(struct completion *c, const struct error *err)
     case ERROR_INPUT:
     case ERROR_LIMIT:
         /* With variables of the client's, they may be what the template does not take. */
-        return api_error_set(&c->error, 400, c->params.extra ? NULL : "messages", "%s",
+        return api_error_set(&c->input.error, 400, c->input.params.extra ? NULL : "messages", "%s",
                              err->message);
     case ERROR_FORMAT: /* there is no template: no request can be right */
-        return api_error_set(&c->error, 501, NULL, "%s", err->message);
-    default: return api_error_set(&c->error, 500, NULL, "%s", err->message);
+        return api_error_set(&c->input.error, 501, NULL, "%s", err->message);
+    default: return api_error_set(&c->input.error, 500, NULL, "%s", err->message);
     }
 }
 
 static int prompts_alloc(struct completion *c, size_t n)
 {
-    c->prompts = calloc(n, sizeof *c->prompts);
-    if (!c->prompts)
+    struct completion_input *in = &c->input;
+    in->prompts = calloc(n, sizeof *in->prompts);
+    if (!in->prompts)
         return no_memory_now(c);
-    if (c->params.echo && !(c->echoes = calloc(n, sizeof *c->echoes)))
+    if (in->params.echo && !(in->echoes = calloc(n, sizeof *in->echoes)))
         return no_memory_now(c);
-    c->n_prompts = (uint32_t)n;
+    in->n_prompts = (uint32_t)n;
     return 0;
 }
 
@@ -176,18 +178,18 @@ static size_t text_bytes(const struct json *value)
 
 static int prepare_chat(struct completion *c)
 {
-    const struct request_params *p = &c->params;
+    const struct request_params *p = &c->input.params;
     struct error err;
     if (refuse_hopeless(c, text_bytes(p->messages)) || completion_read_tools(c) ||
-        request_find_continuation(&c->params, c->kind, &c->error))
+        request_find_continuation(&c->input.params, c->kind, &c->input.error))
         return -1;
     if (!p->add_generation_prompt && unbegin_answer(c))
         return no_memory_now(c);
-    c->replays = p->replay && c->api->replay;
+    c->input.replays = p->replay && c->api->replay;
     struct prompt_input in = input_of(c);
     if (prompts_alloc(c, 1))
         return -1;
-    if (prompt_maker_chat(c->api->options->prompt, &in, c->prompts, &err))
+    if (prompt_maker_chat(c->api->options->prompt, &in, c->input.prompts, &err))
         return prompt_error(c, &err);
     return c->kind == REQUEST_CHAT ? completion_constrain(c) : 0;
 }
@@ -196,13 +198,14 @@ static int render_chat(struct completion *c)
 {
     struct error err;
     struct strbuf text = STRBUF_INIT;
-    if (completion_read_tools(c) || request_find_continuation(&c->params, c->kind, &c->error))
+    if (completion_read_tools(c) ||
+        request_find_continuation(&c->input.params, c->kind, &c->input.error))
         return -1;
-    if (!c->params.add_generation_prompt && unbegin_answer(c))
+    if (!c->input.params.add_generation_prompt && unbegin_answer(c))
         return no_memory_now(c);
     struct prompt_input in = input_of(c);
     int failed = prompt_maker_render(c->api->options->prompt, &in, &text, &err);
-    struct json_writer w = {.out = &c->reply};
+    struct json_writer w = {.out = &c->output.reply};
     json_object_begin(&w, NULL);
     json_add_bytes(&w, "prompt", strbuf_str(&text), text.len);
     json_object_end(&w);
@@ -216,35 +219,35 @@ static int render_chat(struct completion *c)
 static int read_text_prompt(struct completion *c, const struct json *value, uint32_t index)
 {
     const struct prompt_maker *maker = c->api->options->prompt;
-    struct prompt *prompt = &c->prompts[index];
+    struct prompt *prompt = &c->input.prompts[index];
     struct error err;
     if (value->type == JSON_STRING) {
         if (refuse_hopeless(c, value->text_len))
             return -1;
         if (prompt_maker_text(maker, value->text, value->text_len, prompt, &err))
-            return api_error_set(&c->error, 500, NULL, "%s", err.message);
-        if (c->echoes)
-            strbuf_add(&c->echoes[index], value->text, value->text_len);
+            return api_error_set(&c->input.error, 500, NULL, "%s", err.message);
+        if (c->input.echoes)
+            strbuf_add(&c->input.echoes[index], value->text, value->text_len);
         return 0;
     }
     if (!token_list_reserve(&prompt->tokens, value->count))
         return no_memory_now(c);
     json_each (id, value) {
         if (id->number >= tokenizer_size(maker->tokenizer))
-            return api_error_set(&c->error, 400, "prompt",
+            return api_error_set(&c->input.error, 400, "prompt",
                                  "%.20s is no token of this model, which has %u", id->text,
                                  tokenizer_size(maker->tokenizer));
         token_list_add(&prompt->tokens, (int32_t)id->number);
     }
-    if (c->echoes)
+    if (c->input.echoes)
         tokenizer_decode(maker->tokenizer, prompt->tokens.ids, prompt->tokens.len, true,
-                         &c->echoes[index]);
+                         &c->input.echoes[index]);
     return 0;
 }
 
 static int prepare_text(struct completion *c)
 {
-    const struct json *prompt = c->params.prompt;
+    const struct json *prompt = c->input.params.prompt;
     bool is_list = prompt->type == JSON_ARRAY && prompt->first->type != JSON_NUMBER;
     uint32_t i = 0;
     if (prompts_alloc(c, is_list ? prompt->count : 1))
@@ -254,8 +257,8 @@ static int prepare_text(struct completion *c)
     for (const struct json *item = is_list ? prompt->first : NULL; item; item = item->next)
         if (read_text_prompt(c, item, i++))
             return -1;
-    for (i = 0; c->echoes && i < c->n_prompts; i++)
-        if (c->echoes[i].failed)
+    for (i = 0; c->input.echoes && i < c->input.n_prompts; i++)
+        if (c->input.echoes[i].failed)
             return no_memory_now(c);
     return completion_constrain(c);
 }
@@ -280,7 +283,7 @@ static void piece_add(struct json_writer *w, const struct tokenizer *t, int32_t 
 
 static int tokenize(struct completion *c)
 {
-    const struct request_params *p = &c->params;
+    const struct request_params *p = &c->input.params;
     const struct tokenizer *t = c->api->options->prompt->tokenizer;
     struct token_list tokens = {0};
     struct error err;
@@ -288,9 +291,9 @@ static int tokenize(struct completion *c)
                 (p->parses_special ? TOKENIZE_PARSE_SPECIAL : 0);
     if (tokenizer_encode(t, p->text->text, p->text->text_len, flags, &tokens, &err)) {
         token_list_free(&tokens);
-        return api_error_set(&c->error, 500, NULL, "%s", err.message);
+        return api_error_set(&c->input.error, 500, NULL, "%s", err.message);
     }
-    struct json_writer w = {.out = &c->reply};
+    struct json_writer w = {.out = &c->output.reply};
     json_object_begin(&w, NULL);
     json_array_begin(&w, "tokens");
     for (size_t i = 0; i < tokens.len; i++) {
@@ -313,9 +316,9 @@ static int detokenize(struct completion *c)
     struct token_list tokens = {0};
     struct strbuf text = STRBUF_INIT;
     int failed = 0;
-    for (const struct json *id = c->params.tokens->first; id && !failed; id = id->next) {
+    for (const struct json *id = c->input.params.tokens->first; id && !failed; id = id->next) {
         if (id->number >= tokenizer_size(t))
-            failed = api_error_set(&c->error, 400, "tokens",
+            failed = api_error_set(&c->input.error, 400, "tokens",
                                    "%.20s is no token of this model, which has %u", id->text,
                                    tokenizer_size(t));
         else if (!token_list_add(&tokens, (int32_t)id->number))
@@ -323,7 +326,7 @@ static int detokenize(struct completion *c)
     }
     if (!failed)
         tokenizer_decode(t, tokens.ids, tokens.len, true, &text);
-    struct json_writer w = {.out = &c->reply};
+    struct json_writer w = {.out = &c->output.reply};
     json_object_begin(&w, NULL);
     json_add_bytes(&w, "content", strbuf_str(&text), text.len);
     json_add_bytes(&w, "prompt", strbuf_str(&text), text.len);
@@ -340,11 +343,11 @@ static int find_breakers(struct completion *c)
 {
     static const char *const usual[] = {"\n", ":", "\"", "*"};
     const struct token_table *tokens = &c->api->tokens;
-    const struct json *given = c->params.dry_breakers;
-    if (c->params.sampling.dry_multiplier <= 0)
+    const struct json *given = c->input.params.dry_breakers;
+    if (c->input.params.sampling.dry_multiplier <= 0)
         return 0;
-    c->dry_breakers = calloc(tokens->n_tokens / 64 + 1, sizeof *c->dry_breakers);
-    if (!c->dry_breakers)
+    c->input.dry_breakers = calloc(tokens->n_tokens / 64 + 1, sizeof *c->input.dry_breakers);
+    if (!c->input.dry_breakers)
         return no_memory_now(c);
     for (uint32_t i = 0; i < tokens->n_tokens; i++) {
         bool breaks = false;
@@ -353,7 +356,7 @@ static int find_breakers(struct completion *c)
         for (const struct json *text = given ? given->first : NULL; text && !breaks;
              text = text->next)
             breaks = memmem(tokens->bytes[i], tokens->lengths[i], text->text, text->text_len);
-        c->dry_breakers[i / 64] |= (uint64_t)breaks << (i % 64);
+        c->input.dry_breakers[i / 64] |= (uint64_t)breaks << (i % 64);
     }
     return 0;
 }
@@ -361,20 +364,17 @@ static int find_breakers(struct completion *c)
 /* What a choice needs besides its request. */
 static int choice_open(struct completion *c, uint32_t index)
 {
-    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->tools);
-    const struct request_params *p = &c->params;
+    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->input.tools);
+    const struct request_params *p = &c->input.params;
     const struct prompt *prompt = prompt_of(c, index);
-    struct choice *o = &c->choices[index];
-    bool calls = c->tools && p->tool_choice != TOOL_CHOICE_NONE;
+    struct choice *o = &c->running.choices[index];
     bool scores_prompt = p->logprobs && p->echo && index % (uint32_t)p->n == 0;
     struct answer_options options = {
         .style = c->kind == REQUEST_CHAT ? &maker->style : NULL,
-        .tools = !calls        ? NULL
-                 : c->callable ? c->callable
-                               : c->tools,
+        .tools = callable_tools(c),
         .tokenizer = maker->tokenizer,
         .starts_in_thinking = prompt->ends_in_thinking,
-        .must_call = calls && p->tool_choice == TOOL_CHOICE_REQUIRED,
+        .must_call = callable_tools(c) && p->tool_choice == TOOL_CHOICE_REQUIRED,
         .has_logprobs = p->logprobs,
         .index = index,
     };
@@ -388,13 +388,29 @@ static int choice_open(struct completion *c, uint32_t index)
     return completion_open_filter(c, o);
 }
 
+/* The prompts as the scheduler takes them. */
+static int cache_tokens_make(struct completion *c)
+{
+    c->input.cache_tokens = arena_alloc(&c->input.kept,
+                                        c->input.n_prompts * sizeof *c->input.cache_tokens);
+    for (uint32_t i = 0; c->input.cache_tokens && i < c->input.n_prompts; i++) {
+        const struct token_list *tokens = &c->input.prompts[i].tokens;
+        uint64_t *out = arena_alloc(&c->input.kept, tokens->len * sizeof *out);
+        if (!out)
+            return no_memory_now(c);
+        cache_tokens_text(tokens->ids, (uint32_t)tokens->len, out);
+        c->input.cache_tokens[i] = out;
+    }
+    return c->input.cache_tokens ? 0 : no_memory_now(c);
+}
+
 static int choices_open(struct completion *c)
 {
-    size_t n = (size_t)c->params.n * c->n_prompts;
-    if (!(c->choices = calloc(n, sizeof *c->choices)))
+    size_t n = (size_t)c->input.params.n * c->input.n_prompts;
+    if (cache_tokens_make(c) || !(c->running.choices = calloc(n, sizeof *c->running.choices)))
         return no_memory_now(c);
-    c->n_opened = (uint32_t)n;
-    for (uint32_t i = 0; i < c->n_opened; i++)
+    c->running.n_choices = (uint32_t)n;
+    for (uint32_t i = 0; i < c->running.n_choices; i++)
         if (choice_open(c, i))
             return -1;
     return 0;
@@ -402,9 +418,9 @@ static int choices_open(struct completion *c)
 
 static int prepare(struct completion *c)
 {
-    if (request_params_read(&c->params, c->kind, strbuf_str(&c->body), c->body.len,
-                            c->api->options->strict_fields, &c->api->options->sampling,
-                            &c->error) ||
+    if (request_params_read(&c->input.params, c->kind, strbuf_str(&c->input.body),
+                            c->input.body.len, c->api->options->strict_fields,
+                            &c->api->options->sampling, &c->input.error) ||
         check_offer(c))
         return -1;
     switch (c->kind) {
@@ -415,21 +431,21 @@ static int prepare(struct completion *c)
     case REQUEST_CHAT:
     case REQUEST_WARM: break;
     }
-    c->explain |= c->params.explain;
-    c->wants_map = c->explain || log_enabled(LOG_DEBUG);
+    c->input.explain |= c->input.params.explain;
+    c->input.wants_map = c->input.explain || log_enabled(LOG_DEBUG);
     int failed = c->kind == REQUEST_TEXT ? prepare_text(c) : prepare_chat(c);
     return failed || fit_context(c) || find_breakers(c) || choices_open(c) ? -1 : 0;
 }
 
 /* Without the memory for it, an explanation names no roles. */
-static void keep_roles(struct completion *c)
+static void keep_roles(struct completion_input *in)
 {
-    size_t n = c->params.messages ? c->params.messages->count : 0;
-    if (!c->wants_map || n == 0 || !(c->roles = calloc(n, sizeof *c->roles)))
+    size_t n = in->params.messages ? in->params.messages->count : 0;
+    if (!in->wants_map || n == 0 || !(in->roles = calloc(n, sizeof *in->roles)))
         return;
-    json_each (message, c->params.messages) {
+    json_each (message, in->params.messages) {
         const struct json *role = json_get(message, "role");
-        snprintf(c->roles[c->n_roles++].name, sizeof c->roles->name, "%s", role->text);
+        snprintf(in->roles[in->n_roles++].name, sizeof in->roles->name, "%s", role->text);
     }
 }
 
@@ -437,18 +453,18 @@ static void keep_roles(struct completion *c)
  * is kept of it is the stop strings, the biases and, for an explanation, the roles. */
 static void let_go_of_request(struct completion *c)
 {
-    struct request_params *p = &c->params;
-    keep_roles(c);
+    struct request_params *p = &c->input.params;
+    keep_roles(&c->input);
     for (uint32_t i = 0; i < p->n_stops; i++)
-        p->stops[i].bytes = arena_copy(&c->kept, p->stops[i].bytes, p->stops[i].len);
+        p->stops[i].bytes = arena_copy(&c->input.kept, p->stops[i].bytes, p->stops[i].len);
     if (p->n_biases) {
-        struct logit_bias *biases = arena_alloc_array(&c->kept, p->n_biases, sizeof *biases);
+        struct logit_bias *biases = arena_alloc_array(&c->input.kept, p->n_biases, sizeof *biases);
         if (biases)
             memcpy(biases, p->biases, p->n_biases * sizeof *biases);
         p->biases = biases;
     }
-    if (c->kept.failed && !c->failed)
-        c->failed = no_memory_now(c);
+    if (c->input.kept.failed && !c->input.failed)
+        c->input.failed = no_memory_now(c);
     arena_free(&p->arena);
     p->model = NULL;
     p->messages = p->extra = p->allowed_tools = NULL;
@@ -460,7 +476,7 @@ void completion_prepare(struct job *job)
 {
     struct completion *c = completion_of(job);
     if (!atomic_load(&c->unwanted))
-        c->failed = prepare(c) != 0;
+        c->input.failed = prepare(c) != 0;
     let_go_of_request(c);
-    strbuf_free(&c->body);
+    strbuf_free(&c->input.body);
 }

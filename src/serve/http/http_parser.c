@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "base/ascii.h"
+#include "base/minmax.h"
 
 static const char *const method_names[] = {"GET",    "HEAD",    "POST",  "PUT",    "PATCH",
                                            "DELETE", "OPTIONS", "TRACE", "CONNECT"};
@@ -532,7 +533,7 @@ static void line_too_long(struct http_parser *p)
 static size_t feed_line(struct http_parser *p, const char *bytes, size_t len)
 {
     size_t room = line_room(p);
-    size_t take = len < room ? len : room;
+    size_t take = min_size(len, room);
     const char *lf = memchr(bytes, '\n', take);
     if (lf)
         take = (size_t)(lf - bytes) + 1;

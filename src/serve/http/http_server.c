@@ -10,7 +10,9 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdalign.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +62,7 @@ struct http_exchange {
     struct strbuf fields, note;
     struct strbuf out; /* of the stream: written, and not flushed yet */
     void *user;
+    alignas(max_align_t) unsigned char memory[HTTP_MEMORY_BYTES];
     char peer[INET6_ADDRSTRLEN + 1], local[INET6_ADDRSTRLEN + 1];
 };
 
@@ -141,6 +144,7 @@ static void forget_exchange(struct http_exchange *c)
 {
     drop_body(c);
     c->user = NULL;
+    memset(c->memory, 0, sizeof c->memory);
     c->streaming = c->full = c->quiet = false;
     c->status = 0;
     strbuf_free(&c->out); /* idle connections are many */
@@ -249,6 +253,11 @@ const char *http_peer_address(const struct http_exchange *x)
 const char *http_local_address(const struct http_exchange *x)
 {
     return x->local;
+}
+
+void *http_memory(struct http_exchange *x)
+{
+    return x->memory;
 }
 
 void http_set_user(struct http_exchange *x, void *user)

@@ -9,6 +9,8 @@
 #include "base/strbuf.h"
 #include "serve/http/http_parser.h"
 
+/* serve/http/ speaks HTTP: connections, parsing, allowed hosts. Nothing here knows the API. */
+
 /* Connections over libevent's listener and bufferevents: limits, deadlines, hang-ups, keep-alive.
  * What a request means is the handler's business. Everything here runs on the event loop's thread.
  *
@@ -33,6 +35,7 @@ enum {
     HTTP_MAX_PIPELINED = 64 * 1024,
     HTTP_OUTPUT_HIGH = 256 * 1024, /* a stream with more than this unsent has no room */
     HTTP_OUTPUT_LOW = 64 * 1024,   /* and has room again below this */
+    HTTP_MEMORY_BYTES = 32,
 };
 
 struct http_options {
@@ -81,6 +84,9 @@ struct strbuf http_take_body(struct http_exchange *x);
 void http_body_freed(struct http_server *s, size_t n_bytes);
 const char *http_peer_address(const struct http_exchange *x);
 const char *http_local_address(const struct http_exchange *x);
+/* Room for what the handler finds out about a request: zeros when its head comes, kept until the
+ * exchange is over. */
+void *http_memory(struct http_exchange *x);
 void http_set_user(struct http_exchange *x, void *user);
 void *http_user(const struct http_exchange *x);
 

@@ -11,6 +11,9 @@
 #include "sched/scheduler.h"
 #include "serve/api/api_error.h"
 
+/* serve/request/ reads requests: bodies and query strings become checked values. Nothing here
+ * acts on them. */
+
 /* The one table of what a request may say. A field that stands in it is served, inert (accepted,
  * without meaning here) or refused (400, unless null or neutral: it carries or constrains the
  * conversation in a way that cannot be honoured). One that does not is unknown: ignored and named
@@ -137,7 +140,7 @@ struct request_params {
     int64_t max_tokens;            /* 0: not given; or REQUEST_NO_TOKENS */
     int64_t max_completion_tokens; /* the newer name; wins */
     int64_t min_tokens;
-    struct stop_string stops[REQUEST_MAX_STOPS];
+    struct byte_view stops[REQUEST_MAX_STOPS];
     uint32_t n_stops;
     bool stream, include_usage, ignore_end, cache_prompt;
     bool echo;                  /* of a text completion: the prompt comes first */

@@ -66,7 +66,7 @@ static int add_stop(struct field_reader *r, const struct json *value, const char
     if (value->text_len == 0 || value->text_len > REQUEST_MAX_STOP_BYTES)
         return api_error_set(r->err, 400, path, "'%s' must have from 1 to %d bytes, not %zu", path,
                              REQUEST_MAX_STOP_BYTES, value->text_len);
-    p->stops[p->n_stops++] = (struct stop_string){value->text, (uint32_t)value->text_len};
+    p->stops[p->n_stops++] = json_bytes(value);
     return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/ascii.h"
+#include "base/minmax.h"
 #include "base/utf8.h"
 
 /* Decodes percent-escapes ('+' is itself: these are no forms). False when it does not fit, an
@@ -75,7 +76,7 @@ static int pair_parse(const char *pair, size_t len, const struct query_param *pa
         return api_error_set(e, 400, NULL,
                              "the query has a part that is broken or longer than %d bytes: "
                              "'%.*s'",
-                             QUERY_MAX_TEXT - 1, (int)(len < 60 ? len : 60), pair);
+                             QUERY_MAX_TEXT - 1, (int)min_size(len, 60), pair);
     for (size_t i = 0; params[i].name; i++) {
         if (strcmp(params[i].name, name) != 0)
             continue;

@@ -3,9 +3,9 @@
 
 #include "serve/request/fields.h"
 
-/* What the readers of requests share: fields.c has the table, read.c the walk over a request that is
- * driven by it, the others the readers of fields that need one of their own: options.c, messages.c,
- * tools.c, formats.c. */
+/* What the readers of requests share: fields.c has the table, read.c the walk over a request that
+ * is driven by it, the others the readers of fields that need one of their own: options.c,
+ * messages.c, tools.c, formats.c. */
 
 enum {
     MAX_PATH = 96,

@@ -61,17 +61,12 @@ static const struct json *name_of(const struct json *tool)
     return json_get(json_get(tool, "function"), "name");
 }
 
-static bool same_text(const struct json *a, const struct json *b)
-{
-    return a->text_len == b->text_len && memcmp(a->text, b->text, a->text_len) == 0;
-}
-
 /* Two functions of one name could not be told apart. */
 static int check_names(struct field_reader *r, const struct json *tools, const char *path)
 {
     json_each (tool, tools)
         for (const struct json *other = tool->next; other; other = other->next)
-            if (same_text(name_of(tool), name_of(other)))
+            if (byte_view_equal(json_bytes(name_of(tool)), json_bytes(name_of(other))))
                 return api_error_set(r->err, 400, path, "'%s' has two functions named \"%s\"", path,
                                      name_of(tool)->text);
     return 0;
@@ -170,7 +165,7 @@ int check_tool_choice(struct field_reader *r)
     json_each (name, p->allowed_tools) {
         bool found = false;
         for (const struct json *tool = p->tools ? p->tools->first : NULL; tool; tool = tool->next)
-            found |= same_text(name_of(tool), name);
+            found |= byte_view_equal(json_bytes(name_of(tool)), json_bytes(name));
         if (!found)
             return api_error_set(r->err, 400, "tool_choice",
                                  "'tool_choice' names the function \"%.60s\", which is not in "
