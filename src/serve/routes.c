@@ -69,15 +69,16 @@ static void get_model(struct api *api, struct http_exchange *x, const struct req
     (void)who;
     struct strbuf path = STRBUF_INIT, json = STRBUF_INIT;
     http_parser_path(http_request(x), &path);
-    const char *name = path.failed ? "" : path.data + strlen(MODELS_PREFIX);
-    if (strcmp(name, api->options->model_name) != 0) {
+    const char *model = api->options->model_name;
+    const char *name = path.failed ? model : path.data + strlen(MODELS_PREFIX);
+    if (strcmp(name, model) != 0) {
         struct api_error e;
-        api_error_set(&e, 404, "model", "there is no model '%.100s' here, only '%s'", name,
-                      api->options->model_name);
+        api_error_set(&e, 404, "model", "there is no model '%.100s' here, only '%s'", name, model);
         e.code = "model_not_found";
         api_reply_error(x, &e);
     } else {
         model_write(&(struct json_writer){.out = &json}, api);
+        json.failed |= path.failed;
         api_reply_json(x, 200, &json);
     }
     strbuf_free(&path);

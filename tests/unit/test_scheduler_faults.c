@@ -49,7 +49,7 @@ TEST(scheduler_faults, unread_answers_give_their_windows_to_others)
     enum { W = 20 };
     struct fixture f;
     struct fixture_options o = fixture_defaults();
-    o.mock.window = W;
+    mock_set_window(&o.mock, W);
     o.max_rows = 48;
     o.n_window_pages = W + W / 2; /* for one, not for two */
     fixture_open(&f, &o);
