@@ -10,6 +10,8 @@
  *          by itself p99 and the largest (with whatever else the machine did meanwhile)
  *   cold   each call after 128 MB have been read, as a forward pass does between two of them, so
  *          that neither the tree nor its code is in the processor's caches; the median
+ * A state side: matches that end anywhere in one long node, cut to the nearest copy before that,
+ * next to the same matches without sides.
  * The limits: a match next to a bare comparison of the same tokens in two arrays; and what a call
  * takes longer than in the smallest tree next to a read that waits for memory. */
 #include <stdio.h>
@@ -32,9 +34,11 @@ enum {
     BURST = 1024, /* nodes in the largest call of evict */
 };
 
-enum { PEEK, ACQUIRE, INSERT, UNLOCK, EVICT, EXPIRE, EVICT_IN_ORDER, CALLS };
-static const char *const call_names[] = {"peek",  "acquire", "insert",        "unlock",
-                                         "evict", "expire",  "evict in order"};
+enum { MATCH, ACQUIRE, ADMIT, INSERT, UNLOCK, EVICT, EXPIRE, EVICT_IN_ORDER, CALLS };
+static const char *const call_names[] = {
+    "match", "acquire", "match and acquire", "insert", "unlock",
+    "evict", "expire",  "evict in order",
+};
 
 struct times {
     double mean, p99, max, cold, cold_max;
@@ -89,7 +93,8 @@ static void call_one(struct bench *b, int call, uint32_t i)
     enum match_kind kind;
     uint32_t claimed;
     switch (call) {
-    case PEEK: lengths[i] = prefix_tree_match(b->tree, 0, texts[i], LENGTH).length; break;
+    case MATCH: lengths[i] = prefix_tree_match(b->tree, 0, texts[i], LENGTH).length; break;
+    case ADMIT: m = prefix_tree_match(b->tree, 0, texts[i], LENGTH); /* fall through */
     case ACQUIRE:
         held[i] = prefix_tree_acquire(b->tree, 0, texts[i], LENGTH, ++b->now_ns, &m, &kind);
         lengths[i] = m.length;
@@ -197,13 +202,15 @@ static void fill(struct bench *b, uint32_t n_leaves, bool shuffled)
 static void match_batch(struct bench *b, int round)
 {
     pick_stored(b, (uint64_t)round);
-    call_all(b, PEEK, round);
-    pick_stored(b, ~(uint64_t)round);
-    call_all(b, ACQUIRE, round);
-    for (uint32_t i = 0; i < BATCH; i++) {
-        if (lengths[i] != LENGTH)
-            fail("a stored text was not found");
-        call_one(b, UNLOCK, i);
+    call_all(b, MATCH, round);
+    for (int call = ACQUIRE; call <= ADMIT; call++) {
+        pick_stored(b, ~(uint64_t)round * (uint64_t)call);
+        call_all(b, call, round);
+        for (uint32_t i = 0; i < BATCH; i++) {
+            if (lengths[i] != LENGTH)
+                fail("a stored text was not found");
+            call_one(b, UNLOCK, i);
+        }
     }
 }
 
@@ -231,9 +238,11 @@ static void cold_calls(struct bench *b)
 {
     for (uint32_t i = 0; i < COLD_CALLS; i++) {
         pick_stored(b, 1000 + i);
-        call_cold(b, PEEK, 0, i);
+        call_cold(b, MATCH, 0, i);
         call_cold(b, ACQUIRE, 1, i);
         call_cold(b, UNLOCK, 1, i);
+        call_cold(b, ADMIT, 2, i);
+        call_one(b, UNLOCK, 2);
         call_cold(b, EVICT, 0, i);
         call_cold(b, EXPIRE, 0, i);
         for (uint32_t k = 0; k < 2; k++) {
@@ -270,6 +279,64 @@ static void burst(struct bench *b, double *warm, double *cold)
         else
             *warm = us > *warm ? us : *warm;
     }
+}
+
+/* ---- a state beside the positions ---- */
+
+enum { LONG = 100000, N_MATCHES = 200, STATE_ROUNDS = 10 };
+
+/* The mean of the best round of matches in a node of LONG tokens, whose state was copied after
+ * every `every` of them; 0: there is no state. */
+static double time_long_match(uint32_t every)
+{
+    static uint64_t tokens[LONG];
+    static uint32_t long_pages[LONG], copies[LONG];
+    uint32_t *const side_pages[] = {copies}, claimed;
+    struct page_pool pool, state;
+    struct prefix_tree *tree;
+    struct error err;
+    struct prefix_tree_options options = {
+        .pool = &pool, .max_nodes = 8, .sides = {{&state, 1}}, .n_sides = every > 0};
+    if (page_pool_open(&pool, LONG, &err) != 0 || page_pool_open(&state, LONG, &err) != 0 ||
+        prefix_tree_open(&tree, &options, &err) != 0)
+        fail(err.message);
+    take_pages(&pool, long_pages, LONG);
+    for (uint32_t i = 0; i < LONG; i++) {
+        tokens[i] = cache_token_text((int32_t)(hash_mix(i) % 50000));
+        copies[i] = every && (i + 1) % every == 0 ? page_pool_take(&state, 1, PAGE_NONE).first
+                                                  : PAGE_NONE;
+    }
+    struct tree_match m = {0};
+    enum match_kind kind;
+    node_id node = prefix_tree_acquire(tree, 0, tokens, LONG, 1, &m, &kind);
+    node = prefix_tree_insert(tree, node, tokens, long_pages, side_pages, LONG, 2, &claimed);
+    double best = 0;
+    for (int round = 0; round < STATE_ROUNDS; round++) {
+        uint64_t begin = clock_now_ns();
+        for (uint32_t i = 0; i < N_MATCHES; i++) {
+            uint32_t n = (uint32_t)(hash_pair(7, i) % LONG);
+            if (prefix_tree_match(tree, 0, tokens, n).length != (every ? n - n % every : n))
+                fail("a match does not end at a copy");
+        }
+        double ns = (double)(clock_now_ns() - begin) / N_MATCHES;
+        best = best == 0 || ns < best ? ns : best;
+    }
+    prefix_tree_unlock(tree, node, 3);
+    prefix_tree_close(tree);
+    page_pool_close(&state);
+    page_pool_close(&pool);
+    return best;
+}
+
+static void run_state(void)
+{
+    static const uint32_t everies[] = {1, 64, 2000, LONG};
+    double bare = time_long_match(0);
+    printf("\nmatches that end anywhere in a node of %d tokens: %.1f us; and with a state copied\n",
+           LONG, bare / 1000);
+    for (size_t i = 0; i < sizeof everies / sizeof *everies; i++)
+        printf("%26s %6u: %+.2f us\n", "every", everies[i],
+               (time_long_match(everies[i]) - bare) / 1000);
 }
 
 /* ---- limits ---- */
@@ -435,9 +502,10 @@ int main(void)
     }
     double compare = time_compare();
     printf(
-        "\npeek of %d tokens: %.2f ns a token, in the largest tree %.2f; bare comparison: %.2f\n",
-        LENGTH, times[0][PEEK].mean / LENGTH, times[SIZES - 1][PEEK].mean / LENGTH,
+        "\nmatch of %d tokens: %.2f ns a token, in the largest tree %.2f; bare comparison: %.2f\n",
+        LENGTH, times[0][MATCH].mean / LENGTH, times[SIZES - 1][MATCH].mean / LENGTH,
         compare / LENGTH);
+    run_state();
     free(stream);
     return 0;
 }

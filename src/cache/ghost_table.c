@@ -33,9 +33,9 @@ void ghost_table_close(struct ghost_table *g)
     free(g);
 }
 
-void ghost_table_add(struct ghost_table *g, const struct ghost *ghost)
+struct ghost *ghost_table_add(struct ghost_table *g)
 {
-    g->log[++g->n_added % GHOST_LOG] = *ghost;
+    return &g->log[++g->n_added % GHOST_LOG];
 }
 
 static struct ghost_mark *set_of(struct ghost_table *g, uint64_t digest)

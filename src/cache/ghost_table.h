@@ -27,7 +27,8 @@ enum { GHOST_LOG = 1 << 15, GHOST_WAYS = 4, GHOST_SETS = 1 << 14 };
 
 int ghost_table_open(struct ghost_table **out, struct error *err);
 void ghost_table_close(struct ghost_table *g);
-void ghost_table_add(struct ghost_table *g, const struct ghost *ghost);
+/* A place in the log, to be written to at once. */
+struct ghost *ghost_table_add(struct ghost_table *g);
 /* The last that was added with the digest, or NULL. */
 const struct ghost *ghost_table_find(struct ghost_table *g, uint64_t digest);
 

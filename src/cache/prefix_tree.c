@@ -103,13 +103,15 @@ void prefix_tree_close(struct prefix_tree *t)
 }
 
 /* A match that ended inside an image ends before it. Nodes hold images whole. */
-static void leave_image(const struct prefix_tree *t, struct tree_end *m, uint32_t begun)
+static void leave_image(const struct prefix_tree *t, struct tree_match *m, uint32_t begun)
 {
     const struct tree_node *x = &t->nodes[m->node];
     m->length -= begun;
     m->beyond += begun;
     if (m->beyond == x->length) {
-        *m = (struct tree_end){x->parent, t->nodes[x->parent].last, 0, m->length};
+        m->node = x->parent;
+        m->page = t->nodes[x->parent].last;
+        m->beyond = 0;
         return;
     }
     for (; begun > 0; begun--)
@@ -141,10 +143,11 @@ static uint32_t node_compare(const struct page_pool *pool, const struct tree_nod
     return same;
 }
 
-struct tree_end tree_walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
-                          uint32_t n)
+struct tree_match tree_walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
+                            uint32_t n)
 {
-    struct tree_end m = {.node = from, .page = t->nodes[from].last};
+    struct tree_match m = {
+        .root = from, .node = from, .page = t->nodes[from].last, .version = t->version};
     while (m.length < n && m.beyond == 0) {
         node_id child = edge_table_find(&t->edges, m.node, tokens[m.length]);
         if (child == NODE_NONE)
@@ -157,23 +160,27 @@ struct tree_end tree_walk(const struct prefix_tree *t, node_id from, const uint6
     }
     if (m.length > 0 && !cache_token_is_whole(tokens[m.length - 1]))
         leave_image(t, &m, cache_token_image_begun(tokens[m.length - 1]));
+    m.walked = m.length;
     return m;
 }
 
 struct tree_match tree_find(const struct prefix_tree *t, node_id root, const uint64_t *tokens,
                             uint32_t n)
 {
-    struct tree_end m = tree_walk(t, root, tokens, n);
-    struct tree_end end = tree_has_sides(t) ? sides_resume(t, m) : m;
-    return (struct tree_match){end.length, m.length, end, m, root, t->version};
+    if (!tree_has_sides(t))
+        return tree_walk(t, root, tokens, n);
+    struct tree_match m = tree_walk(t, root, tokens, n);
+    sides_resume(t, &m);
+    return m;
 }
 
 struct tree_match prefix_tree_match(const struct prefix_tree *t, uint64_t ns,
                                     const uint64_t *tokens, uint32_t n)
 {
     node_id root = edge_table_find(&t->edges, NODE_NONE, ns);
-    return root == NODE_NONE ? (struct tree_match){.version = t->version}
-                             : tree_find(t, root, tokens, n);
+    if (root == NODE_NONE)
+        return (struct tree_match){.version = t->version};
+    return tree_find(t, root, tokens, n);
 }
 
 /* Touches a path that is locked, and so in no list. */
@@ -182,6 +189,8 @@ static void touch_path(struct prefix_tree *t, node_id node, uint64_t now_ns)
     tree_begin_touch(t, now_ns);
     for (node_id x = node; x != NODE_NONE; x = t->nodes[x].parent)
         node_touch(t, x);
+    if (tree_has_sides(t))
+        sides_touch(t, node);
     path_coalesce(t, node);
 }
 
@@ -226,7 +235,7 @@ struct query {
 /* Evicts until there are nodes enough to split at the match and, if the query adds, to go on from
  * there. When the oldest node is the one that the match ends in, what lies beyond the match is the
  * very oldest: it goes, and no split is needed. Nodes that become one may move the match. */
-static bool make_room(struct prefix_tree *t, const struct query *q, struct tree_end *m)
+static bool make_room(struct prefix_tree *t, const struct query *q, struct tree_match *m)
 {
     for (;;) {
         uint32_t need = m->beyond ? 1u + q->adds : q->adds && !can_grow(t, m->node, q->from);
@@ -242,17 +251,17 @@ static bool make_room(struct prefix_tree *t, const struct query *q, struct tree_
                       q->now_ns);
         *m = tree_walk(t, q->from, q->tokens, q->n);
         if (q->resumes && tree_has_sides(t))
-            *m = sides_resume(t, *m);
+            sides_resume(t, m);
     }
 }
 
 /* The node that ends at the match, split off if need be. */
-static node_id match_end(struct prefix_tree *t, const struct tree_end *m)
+static node_id match_end(struct prefix_tree *t, const struct tree_match *m)
 {
     return m->beyond ? node_split(t, m->node, m->page, m->beyond) : m->node;
 }
 
-static enum match_kind match_classify(const struct prefix_tree *t, const struct tree_end *m,
+static enum match_kind match_classify(const struct prefix_tree *t, const struct tree_match *m,
                                       uint32_t n)
 {
     if (m->length == 0)
@@ -275,7 +284,7 @@ static node_id take_root(struct prefix_tree *t, uint64_t ns, uint64_t now_ns)
 }
 
 /* The node that ends at the longest match, split off if need be and locked; `*m` is the match. */
-static node_id lock_match(struct prefix_tree *t, const struct query *q, struct tree_end *m)
+static node_id lock_match(struct prefix_tree *t, const struct query *q, struct tree_match *m)
 {
     if (!make_room(t, q, m))
         return NODE_NONE;
@@ -290,17 +299,16 @@ node_id prefix_tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *
     if (m->version != t->version)
         *m = prefix_tree_match(t, ns, tokens, n);
     if (m->root == NODE_NONE) {
-        m->root = m->end.node = take_root(t, ns, now_ns);
-        m->end.page = PAGE_NONE;
+        m->root = m->node = take_root(t, ns, now_ns);
+        m->page = PAGE_NONE;
         if (m->root == NODE_NONE)
             return NODE_NONE;
     }
     struct query q = {m->root, tokens, n, false, true, now_ns};
-    enum match_kind found = match_classify(t, &m->end, n);
-    node_id node = lock_match(t, &q, &m->end);
+    enum match_kind found = match_classify(t, m, n);
+    node_id node = lock_match(t, &q, m);
     if (node == NODE_NONE)
         return NODE_NONE;
-    m->length = m->end.length;
     for (node_id x = node; m->length > 0 && x != NODE_NONE; x = t->nodes[x].parent)
         t->nodes[x].hits++;
     touch_path(t, node, now_ns);
@@ -315,7 +323,7 @@ node_id prefix_tree_lock_path(struct prefix_tree *t, uint64_t ns, const uint64_t
     if (root == NODE_NONE)
         return NODE_NONE;
     struct query q = {root, tokens, n, false, false, now_ns};
-    struct tree_end m = tree_walk(t, root, tokens, n);
+    struct tree_match m = tree_walk(t, root, tokens, n);
     return m.length > 0 ? lock_match(t, &q, &m) : NODE_NONE;
 }
 
@@ -325,7 +333,7 @@ node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *
 {
     assert(node != NODE_NONE && t->nodes[node].locks > 0);
     assert(n == 0 || cache_token_is_whole(tokens[n - 1]));
-    struct tree_end m = tree_walk(t, node, tokens, n);
+    struct tree_match m = tree_walk(t, node, tokens, n);
     struct query q = {node, tokens, n, m.length < n, false, now_ns};
     if (!make_room(t, &q, &m))
         return NODE_NONE;
@@ -333,17 +341,15 @@ node_id prefix_tree_insert(struct prefix_tree *t, node_id node, const uint64_t *
     bool grows = m.beyond == 0 && can_grow(t, m.node, node);
     node_id end = match_end(t, &m);
     lock_path(t, end, node);
-    if (tree_has_sides(t))
-        sides_adopt(t, node, end, side_pages);
     if (rest > 0) {
         if (!grows && is_fork(t, end))
             end_keep(t, end);
         if (!grows)
             end = node_make_leaf(t, end, tokens[m.length]);
         node_append(t, end, tokens + m.length, pages + m.length, rest);
-        if (tree_has_sides(t))
-            sides_append(t, end, pages + m.length, side_pages, m.length, rest);
     }
+    if (tree_has_sides(t))
+        sides_insert(t, end, pages, side_pages, n, rest);
     touch_path(t, end, now_ns);
     space_keep_cap(t, t->nodes[end].space, now_ns);
     *claimed = rest;
@@ -359,7 +365,6 @@ void prefix_tree_lock(struct prefix_tree *t, node_id node)
 void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns)
 {
     assert(node != NODE_NONE && node <= t->n_made && t->nodes[node].locks > 0);
-    struct going going = {MISS_CLEARED, now_ns, now_ns};
     uint32_t space = t->nodes[node].space;
     node_id left = NODE_NONE; /* the lowest of the path that stays */
     if (node_is_leaf(t, node))
@@ -368,9 +373,9 @@ void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns)
     for (node_id x = node, up; x != NODE_NONE; x = up) {
         up = t->nodes[x].parent;
         assert(t->nodes[x].locks > 0);
-        t->nodes[x].locks--;
-        if (t->nodes[x].gone && t->nodes[x].locks == 0) {
-            node_remove(t, x, &going);
+        uint16_t locks = --t->nodes[x].locks;
+        if (locks == 0 && t->nodes[x].gone) {
+            node_remove(t, x, &(struct going){MISS_CLEARED, now_ns, now_ns});
             continue;
         }
         node_touch(t, x);
@@ -379,6 +384,8 @@ void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns)
         if (left == NODE_NONE)
             left = x;
     }
+    if (tree_has_sides(t))
+        sides_touch(t, left);
     path_coalesce(t, left);
     root_remove_if_idle(t, t->spaces[space].root);
     space_keep_cap(t, space, now_ns);

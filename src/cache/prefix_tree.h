@@ -30,10 +30,10 @@
  * A page of `pool` stands for a position. What some layers keep of it lies in side groups, each
  * with a pool of its own, where a position has a page or none:
  *
- *   pages          [0][1][2][3][4][5][6][7][8]      window of W = 4: going on after position 8
- * takes window pages    -  -  -  5  9  -  7  2  3       the pages of 6, 7 and 8; nothing can go on
- * after 4, but its pages serve positions after it state copies    -  -  -  0  -  -  -  -  1 state:
- * a sequence can go on after 3 and after 8
+ *   pages         [0][1][2][3][4][5][6][7][8]
+ *   window pages   -  -  -  5  9  -  7  2  3     W = 4: going on after 8 takes those of 6, 7 and
+ *                                                8; nothing can go on after 4
+ *   state copies   -  -  -  0  -  -  -  -  1     a sequence can go on after 3 and after 8
  *
  * A side is described by one number: `before`, how many positions up to the last one must all have
  * its pages (or as many as there are from the root). A window of W has before = W - 1. A state has
@@ -98,21 +98,16 @@ int prefix_tree_open(struct prefix_tree **out, const struct prefix_tree_options 
                      struct error *err);
 void prefix_tree_close(struct prefix_tree *t); /* gives every page back */
 
-/* The tree's own: where a walk down it ended. */
-struct tree_end {
-    node_id node;    /* the deepest node that the tokens enter */
-    uint32_t page;   /* its last page that they match */
-    uint32_t beyond; /* its positions behind that page */
-    uint32_t length; /* tokens matched on the walk */
-};
-
 /* What a lookup found. It serves prefix_tree_acquire and prefix_tree_explain for the same query.
  * They look up again if the tree has changed since; one of all zeros is always looked up again. */
 struct tree_match {
     uint32_t length; /* tokens up to the deepest resume point, where a sequence may be cut */
     uint32_t walked; /* tokens that the tree has, whether or not a sequence can go on after them */
-    struct tree_end end, walked_end;
+    /* The tree's own: where it began, and where the `length` tokens end. */
     node_id root;
+    node_id node;     /* the deepest node that they enter */
+    uint32_t page;    /* its last page that they match */
+    uint32_t beyond;  /* its positions behind that page */
     uint64_t version; /* of the tree */
 };
 

@@ -80,11 +80,11 @@ static bool check_side(const struct prefix_tree *t, uint32_t side, node_id node,
 
 static bool check_sides(const struct prefix_tree *t, node_id node, struct recount *count)
 {
-    for (uint32_t i = 0; i < t->n_sides; i++)
-        if (!check_side(t, i, node, count))
-            return false;
+    bool is_right = true;
+    for (uint32_t i = 0; is_right && i < t->n_sides; i++)
+        is_right = check_side(t, i, node, count);
     EXPECT(!tree_has_sides(t) || t->ends.nodes[node].guard == 0, node);
-    return true;
+    return is_right;
 }
 
 static bool check_chain(const struct prefix_tree *t, node_id node, struct recount *count)
@@ -269,10 +269,10 @@ static bool check_side_list(const struct prefix_tree *t, uint32_t side, const st
 
 static bool check_side_lists(const struct prefix_tree *t, const struct recount *count)
 {
-    for (uint32_t i = 0; i < t->n_sides; i++)
-        if (!check_side_list(t, i, count))
-            return false;
-    return true;
+    bool is_right = true;
+    for (uint32_t i = 0; is_right && i < t->n_sides; i++)
+        is_right = check_side_list(t, i, count);
+    return is_right;
 }
 
 /* Kept ends are those of nodes in use, in the order of when they were last gone on from. */

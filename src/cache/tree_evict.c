@@ -33,8 +33,11 @@ static uint32_t whole_cut(const struct prefix_tree *t, node_id leaf, uint32_t ne
     }
     if (!tree_has_sides(t) || need >= x->length)
         return need;
-    struct tree_end m = {leaf, page_before(t, leaf, need), need, x->depth - need};
-    m = sides_resume(t, m);
+    struct tree_match m = {.length = x->depth - need,
+                           .node = leaf,
+                           .page = page_before(t, leaf, need),
+                           .beyond = need};
+    sides_resume(t, &m);
     return m.node == leaf ? m.beyond : x->length;
 }
 

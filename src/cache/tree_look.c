@@ -113,19 +113,22 @@ static bool explain_ghost(const struct prefix_tree *t, uint64_t digest, const ui
 }
 
 /* More of it is here, but cannot be gone on with: the side is told that ends first. */
-static bool explain_sides(const struct prefix_tree *t, const struct tree_match *m, struct miss *out)
+static bool explain_sides(const struct prefix_tree *t, const struct tree_match *m,
+                          const uint64_t *tokens, struct miss *out)
 {
     if (m->walked == m->length)
         return false;
+    struct tree_match walked = tree_walk(t, m->root, tokens, m->walked);
     uint32_t least = UINT32_MAX;
     for (uint32_t i = 0; i < t->n_sides; i++) {
-        uint32_t length = side_resume(t, i, m->walked_end).length;
-        if (length < least)
+        struct tree_match alone = walked;
+        side_resume(t, i, &alone);
+        if (alone.length < least)
             out->side = i;
-        least = length < least ? length : least;
+        least = alone.length < least ? alone.length : least;
     }
     out->reason = MISS_WINDOW;
-    out->last_used_ns = t->nodes[m->walked_end.node].stamp;
+    out->last_used_ns = t->nodes[walked.node].stamp;
     out->gone_length = m->walked - m->length;
     return true;
 }
@@ -145,7 +148,7 @@ static bool explain_invalid(const struct prefix_tree *t, uint64_t ns, const uint
         if (m.length > out->position) {
             out->reason = MISS_CLEARED;
             out->gone_ns = space->invalid_ns;
-            out->last_used_ns = t->nodes[m.end.node].stamp;
+            out->last_used_ns = t->nodes[m.node].stamp;
             out->gone_length = m.length - out->position;
             return true;
         }
@@ -173,7 +176,7 @@ static bool explain_other(const struct prefix_tree *t, const uint64_t *tokens, u
 
 /* How the tree goes on where the match ended: the rest of its node, then always the child that was
  * used last. */
-static void explain_divergence(const struct prefix_tree *t, const struct tree_end *m,
+static void explain_divergence(const struct prefix_tree *t, const struct tree_match *m,
                                struct miss *out)
 {
     node_id node = m->node;
@@ -202,13 +205,14 @@ void prefix_tree_explain(const struct prefix_tree *t, uint64_t ns, const uint64_
     /* An image that is not there as a whole cannot be asked for. */
     while (n > 0 && !cache_token_is_whole(tokens[n - 1]))
         n--;
-    uint64_t digest = m.length > 0 ? t->pool->digest[m.end.page] : space_digest(ns);
+    uint64_t digest = m.length > 0 ? t->pool->digest[m.page] : space_digest(ns);
     *out = (struct miss){.reason = MISS_NONE, .position = m.length};
-    if (m.length == n || explain_sides(t, &m, out) || explain_ghost(t, digest, tokens, n, out) ||
-        explain_invalid(t, ns, tokens, n, out) || (others && explain_other(t, tokens, n, out)))
+    if (m.length == n || explain_sides(t, &m, tokens, out) ||
+        explain_ghost(t, digest, tokens, n, out) || explain_invalid(t, ns, tokens, n, out) ||
+        (others && explain_other(t, tokens, n, out)))
         return;
     if (m.root != NODE_NONE)
-        explain_divergence(t, &m.end, out);
+        explain_divergence(t, &m, out);
     else
         out->reason = MISS_NEVER_SEEN;
 }

@@ -220,8 +220,8 @@ node_id node_split(struct prefix_tree *t, node_id low, uint32_t page, uint32_t b
 
 void leave_ghost(struct prefix_tree *t, uint64_t digest, const struct going *going)
 {
-    ghost_table_add(
-        t->ghosts, &(struct ghost){digest, going->now_ns, going->used_ns, going->why, going->side});
+    *ghost_table_add(t->ghosts) = (struct ghost){digest, going->now_ns, going->used_ns, going->why,
+                                                 going->side};
 }
 
 /* The last page of a run where a stored sequence ended, or PAGE_NONE. */
@@ -285,7 +285,6 @@ static void chain_give(struct prefix_tree *t, node_id node, uint32_t n, const st
     struct tree_node *x = &t->nodes[node];
     uint32_t node_end = x->last;
     count_pages(t, x, -(int64_t)n);
-    t->version++;
     if (tree_has_sides(t))
         sides_forget(t, node, x->depth - n, going->why);
     while (n > 0) {
@@ -330,6 +329,7 @@ void node_trim(struct prefix_tree *t, node_id leaf, uint32_t n, const struct goi
     assert(node_is_leaf(t, leaf) && t->nodes[leaf].locks == 0 && t->nodes[leaf].pins == 0);
     assert(n < t->nodes[leaf].length);
     count_going(t, n, 0, going);
+    t->version++;
     if (tree_has_sides(t))
         end_forget(t, leaf);
     chain_give(t, leaf, n, going);
@@ -398,8 +398,6 @@ void node_touch(struct prefix_tree *t, node_id node)
 {
     struct tree_node *x = &t->nodes[node];
     x->stamp = t->now;
-    if (tree_has_sides(t))
-        sides_touch(t, node);
     if (x->prev_sibling == NODE_NONE)
         return;
     child_unlink(t, node);

@@ -139,10 +139,12 @@ struct prefix_tree {
     struct page_pool *pool;
     struct image_table *images;
     struct tree_node *nodes; /* [max_nodes + 1], each on a cache line of its own */
-    uint32_t n_sides;        /* near: each touch looks whether there are any */
+    uint32_t n_sides;        /* near: every operation looks whether there are any */
     uint32_t max_nodes;
-    uint32_t n_made; /* nodes above this were never used, and their memory never touched */
-    node_id unused;  /* those that were used and are no more */
+    uint64_t now;     /* the stamp given last; never goes back, whatever the caller's clock does */
+    uint64_t version; /* counts changes that may move a match: of shape, edges and side pages */
+    uint32_t n_made;  /* nodes above this were never used, and their memory never touched */
+    node_id unused;   /* those that were used and are no more */
     struct tree_space *spaces; /* [max_nodes + 1], from 1 on */
     uint32_t n_spaces_made, unused_space;
     struct space_heap heaps[RECENCY_LISTS];
@@ -151,8 +153,6 @@ struct prefix_tree {
     struct edge_table edges;
     struct tree_side sides[TREE_MAX_SIDES];
     struct tree_ends ends;
-    uint64_t version;  /* counts whatever may move a match: see prefix_tree_match */
-    uint64_t now;      /* the stamp given last; never goes back, whatever the caller's clock does */
     uint32_t n_images; /* first positions of images in the tree, each of which holds its image */
     struct tree_pin pins[TREE_MAX_PINS]; /* stats.n_pins of them, in the order of their making */
     uint32_t max_pinned;
@@ -172,8 +172,8 @@ struct going {
 };
 
 /* Follows the tokens down from a node's end; ends where a sequence may be cut. */
-struct tree_end tree_walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
-                          uint32_t n);
+struct tree_match tree_walk(const struct prefix_tree *t, node_id from, const uint64_t *tokens,
+                            uint32_t n);
 /* Walks from a root, and back up to a resume point. */
 struct tree_match tree_find(const struct prefix_tree *t, node_id root, const uint64_t *tokens,
                             uint32_t n);
@@ -262,7 +262,7 @@ void leave_ghost(struct prefix_tree *t, uint64_t digest, const struct going *goi
 
 /* A stamp for the operation that begins: its time, or the next moment where that has been used. */
 void tree_begin_touch(struct prefix_tree *t, uint64_t now_ns);
-/* Stamps a node and puts it before its siblings. */
+/* Stamps a node and puts it before its siblings. Whoever touches a path then tells the sides. */
 void node_touch(struct prefix_tree *t, node_id node);
 /* Makes one node of those on a path that has just been touched which nothing keeps apart. */
 void path_coalesce(struct prefix_tree *t, node_id node);
@@ -278,7 +278,7 @@ uint32_t evict_leaves(struct prefix_tree *t, uint32_t side, uint32_t n_pages, ui
 /* Evicts from a namespace that is over its cap. */
 void space_keep_cap(struct prefix_tree *t, uint32_t space, uint64_t now_ns);
 
-/* ---- sides (tree_side.c): each of these does it in all of them ---- */
+/* ---- side groups (tree_side.c) ---- */
 
 static inline bool tree_has_sides(const struct prefix_tree *t)
 {
@@ -293,25 +293,24 @@ static inline uint32_t side_owner(const struct tree_side *s, uint32_t side_page)
 {
     return (uint32_t)s->pool->token[side_page];
 }
+/* Each of these does it in all sides. */
 int sides_open(struct prefix_tree *t, const struct prefix_tree_options *options, struct error *err);
 void sides_close(struct prefix_tree *t);
 void sides_begin_node(struct prefix_tree *t, node_id node); /* it has none */
-/* What an inserter has for the last `n` positions of a leaf, which are new: side_pages[side][from]
- * is the first of them. */
-void sides_append(struct prefix_tree *t, node_id leaf, const uint32_t *pages,
-                  uint32_t *const side_pages[], uint32_t from, uint32_t n);
-/* What an inserter has for positions of a path that the tree has, from the end of `above` to that
- * of `node`. */
-void sides_adopt(struct prefix_tree *t, node_id above, node_id node, uint32_t *const side_pages[]);
+/* What an inserter has for the last `n` positions up to a node's end; the last `n_new` of their
+ * pages are the tree's only now. */
+void sides_insert(struct prefix_tree *t, node_id node, const uint32_t *pages,
+                  uint32_t *const side_pages[], uint32_t n, uint32_t n_new);
 /* The positions of a node behind `depth` are about to go. */
 void sides_forget(struct prefix_tree *t, node_id node, uint32_t depth, enum miss_reason why);
-void sides_touch(struct prefix_tree *t, node_id node); /* it was used last now */
+void sides_touch(struct prefix_tree *t, node_id node); /* its path was touched */
 /* After a split behind `page`, and before the parent of two that become one is dropped. */
 void sides_split(struct prefix_tree *t, node_id up, node_id low, uint32_t page);
 void sides_coalesce(struct prefix_tree *t, node_id parent, node_id child);
-/* The match as it is, or shorter: up to where a sequence can go on. It was walked from a root. */
-struct tree_end side_resume(const struct prefix_tree *t, uint32_t side, struct tree_end m);
-struct tree_end sides_resume(const struct prefix_tree *t, struct tree_end m);
+/* Shortens a match, which was walked from a root, to where a sequence can go on: in one side, and
+ * in all of them. */
+void side_resume(const struct prefix_tree *t, uint32_t side, struct tree_match *m);
+void sides_resume(const struct prefix_tree *t, struct tree_match *m);
 
 /* ---- ends that are kept (tree_ends.c) ---- */
 

@@ -62,6 +62,8 @@ static void end_pin(struct prefix_tree *t, uint32_t i, uint64_t now_ns)
             recency_push(t, x);
     }
     node_touch(t, x);
+    if (tree_has_sides(t))
+        sides_touch(t, node);
     path_coalesce(t, node);
 }
 

@@ -95,10 +95,13 @@ static void list_replace(struct tree_side *s, node_id node, node_id by)
 void sides_touch(struct prefix_tree *t, node_id node)
 {
     for (uint32_t i = 0; i < t->n_sides; i++) {
-        if (t->sides[i].nodes[node].n == 0)
-            continue;
-        list_remove(&t->sides[i], node);
-        list_push(&t->sides[i], node);
+        struct tree_side *s = &t->sides[i];
+        for (node_id x = node; x != NODE_NONE; x = t->nodes[x].parent) {
+            if (s->nodes[x].n == 0)
+                continue;
+            list_remove(s, x);
+            list_push(s, x);
+        }
     }
 }
 
@@ -294,29 +297,21 @@ void sides_coalesce(struct prefix_tree *t, node_id parent, node_id child)
 
 /* ---- what an inserter brings ---- */
 
-void sides_append(struct prefix_tree *t, node_id leaf, const uint32_t *pages,
-                  uint32_t *const side_pages[], uint32_t from, uint32_t n)
-{
-    uint32_t position = t->nodes[leaf].depth - n + 1;
-    for (uint32_t i = 0; i < t->n_sides; i++) {
-        struct tree_side *s = &t->sides[i];
-        for (uint32_t k = 0; k < n; k++) {
-            uint32_t side_page = side_pages[i][from + k];
-            s->page[pages[k]] = PAGE_NONE;
-            if (side_page != PAGE_NONE)
-                chain_add(t, s, leaf, s->nodes[leaf].last, pages[k], position + k, side_page);
-        }
-    }
-}
-
-/* The part of sides_adopt that is one node's. */
-static void adopt_node(struct prefix_tree *t, struct tree_side *s, node_id node,
-                       uint32_t *side_pages)
+/* The part of sides_insert that is one node's: its last `n` positions. If it has more, it is a leaf
+ * that has grown by these, and they have no pages yet. */
+static void insert_node(struct prefix_tree *t, struct tree_side *s, node_id node,
+                        uint32_t *side_pages, uint32_t n)
 {
     const struct page_pool *pool = t->pool;
     const struct tree_node *x = &t->nodes[node];
-    uint32_t page = x->first, last = PAGE_NONE, position = x->depth - x->length + 1;
-    for (uint32_t i = 0; i < x->length; i++, page = pool->next[page]) {
+    uint32_t page = x->first, last = PAGE_NONE, position = x->depth - n + 1;
+    if (n < x->length) {
+        last = s->nodes[node].last;
+        page = x->last;
+        for (uint32_t i = 1; i < n; i++)
+            page = pool->prev[page];
+    }
+    for (uint32_t i = 0; i < n; i++, page = pool->next[page]) {
         uint32_t own = s->page[page];
         if (own == PAGE_NONE && side_pages[i] != PAGE_NONE) {
             chain_add(t, s, node, last, page, position + i, side_pages[i]);
@@ -329,13 +324,20 @@ static void adopt_node(struct prefix_tree *t, struct tree_side *s, node_id node,
     }
 }
 
-void sides_adopt(struct prefix_tree *t, node_id above, node_id node, uint32_t *const side_pages[])
+void sides_insert(struct prefix_tree *t, node_id node, const uint32_t *pages,
+                  uint32_t *const side_pages[], uint32_t n, uint32_t n_new)
 {
-    uint32_t from = t->nodes[above].depth;
-    for (; node != above; node = t->nodes[node].parent)
-        for (uint32_t i = 0; i < t->n_sides; i++)
-            adopt_node(t, &t->sides[i], node,
-                       side_pages[i] + (t->nodes[t->nodes[node].parent].depth - from));
+    for (uint32_t side = 0; side < t->n_sides; side++) {
+        struct tree_side *s = &t->sides[side];
+        uint32_t left = n;
+        for (uint32_t i = n - n_new; i < n; i++)
+            s->page[pages[i]] = PAGE_NONE;
+        for (node_id x = node; left > 0; x = t->nodes[x].parent) {
+            uint32_t own = left < t->nodes[x].length ? left : t->nodes[x].length;
+            left -= own;
+            insert_node(t, s, x, side_pages[side] + left, own);
+        }
+    }
 }
 
 void prefix_tree_side_pages(const struct prefix_tree *t, uint32_t side, node_id node, uint32_t n,
@@ -403,11 +405,11 @@ static bool is_cuttable(const struct prefix_tree *t, struct place at)
     return at.position == 0 || cache_token_is_whole(t->pool->token[at.page]);
 }
 
-struct tree_end side_resume(const struct prefix_tree *t, uint32_t side, struct tree_end m)
+void side_resume(const struct prefix_tree *t, uint32_t side, struct tree_match *m)
 {
     const struct tree_side *s = &t->sides[side];
-    uint32_t depth = t->nodes[m.node].depth - m.beyond;
-    struct place end = {m.node, m.page, depth}, at = end;
+    uint32_t depth = t->nodes[m->node].depth - m->beyond;
+    struct place end = {m->node, m->page, depth}, at = end;
     for (uint32_t present = 0; present < s->before && at.position > 0;) {
         if (s->page[at.page] != PAGE_NONE) {
             present += pass_present(t, s, &at);
@@ -419,20 +421,21 @@ struct tree_end side_resume(const struct prefix_tree *t, uint32_t side, struct t
             end = place_before(t, end);
         at = end;
     }
-    return (struct tree_end){end.node, end.page, t->nodes[end.node].depth - end.position,
-                             m.length - (depth - end.position)};
+    m->node = end.node;
+    m->page = end.page;
+    m->beyond = t->nodes[end.node].depth - end.position;
+    m->length -= depth - end.position;
 }
 
 /* What one side shortens may no longer end where another can go on, so all are asked again. */
-struct tree_end sides_resume(const struct prefix_tree *t, struct tree_end m)
+void sides_resume(const struct prefix_tree *t, struct tree_match *m)
 {
     uint32_t length;
     do {
-        length = m.length;
+        length = m->length;
         for (uint32_t i = 0; i < t->n_sides; i++)
-            m = side_resume(t, i, m);
-    } while (m.length != length && t->n_sides > 1);
-    return m;
+            side_resume(t, i, m);
+    } while (m->length != length && t->n_sides > 1);
 }
 
 /* ---- what goes ---- */

@@ -1,7 +1,8 @@
 /* Runs worlds with fresh seeds: the cache against its model for as long as asked (soak SECONDS
- * [SEED]), or the scheduler on a mock engine with everything that an engine can have, for so many
- * steps (soak --steps N [SEED]). Prints what to repeat a failure with, and a line every ten
- * seconds. The worlds' laws are in tests/unit/cache_world.c and tests/unit/sched_world.h. */
+ * [SEED [WORLD]]; WORLD: only those whose name contains it), or the scheduler on a mock engine with
+ * everything that an engine can have, for so many steps (soak --steps N [SEED]). Prints what to
+ * repeat a failure with, and a line every ten seconds. The worlds' laws are in
+ * tests/unit/cache_world.c and tests/unit/sched_world.h. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 enum { STEPS_A_WORLD = 20000, STEPS_A_SCHEDULER = 5000 };
 
 static const char *world_name, *again; /* what is running, and the options that repeat it */
+static const char *wanted = "";        /* what the names of the cache's worlds must contain */
 static uint64_t seed, n_steps;
 
 void test_fail(const char *file, int line, const char *format, ...)
@@ -26,8 +28,8 @@ void test_fail(const char *file, int line, const char *format, ...)
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
-    fprintf(stderr, "\nsoak: FAILED in \"%s\" at step %llu; again with: soak %s %llu\n", world_name,
-            (unsigned long long)n_steps, again, (unsigned long long)seed);
+    fprintf(stderr, "\nsoak: FAILED in \"%s\" at step %llu; again with: soak %s %llu %s\n",
+            world_name, (unsigned long long)n_steps, again, (unsigned long long)seed, wanted);
     exit(1);
 }
 
@@ -112,6 +114,17 @@ static int soak_scheduler(uint64_t want)
     return 0;
 }
 
+/* One of the wanted worlds; NULL: there is none. */
+static const struct world_config *pick_world(uint64_t random)
+{
+    const struct world_config *found[64];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_world_configs; i++)
+        if (strstr(world_configs[i].name, wanted))
+            found[n++] = &world_configs[i];
+    return n ? found[random % n] : NULL;
+}
+
 static int soak_cache(double seconds)
 {
     struct world_totals totals = {0};
@@ -120,7 +133,7 @@ static int soak_cache(double seconds)
     again = "1";
     printf("cache soak: begins with seed %llu\n", (unsigned long long)seed);
     for (; seconds_since(began_ns) < seconds; seed++) {
-        const struct world_config *config = &world_configs[hash_mix(seed) % n_world_configs];
+        const struct world_config *config = pick_world(hash_mix(seed));
         world_name = config->name;
         struct world *w = world_open(config, seed);
         for (n_steps = 0; n_steps < STEPS_A_WORLD && !world_is_old(w); n_steps++)
@@ -140,8 +153,9 @@ int main(int argc, char **argv)
 {
     bool of_scheduler = argc > 1 && strcmp(argv[1], "--steps") == 0;
     int n = of_scheduler ? 3 : 2;
-    if (argc < n || argc > n + 1) {
-        fprintf(stderr, "usage: soak SECONDS [SEED]\n       soak --steps N [SEED]\n");
+    wanted = !of_scheduler && argc > 3 ? argv[3] : "";
+    if (argc < n || argc > 4 || !pick_world(0)) {
+        fprintf(stderr, "usage: soak SECONDS [SEED [WORLD]]\n       soak --steps N [SEED]\n");
         return 2;
     }
     seed = argc > n ? strtoull(argv[n], NULL, 10) : (uint64_t)time(NULL) * 1000003;

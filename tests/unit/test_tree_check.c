@@ -80,7 +80,7 @@ static node_id find(uint64_t ns, const char *text)
     uint32_t n = 0;
     for (; text[n]; n++)
         tokens[n] = cache_token_text(text[n]);
-    struct tree_end m = tree_walk(tree, edge_table_find(&tree->edges, NODE_NONE, ns), tokens, n);
+    struct tree_match m = tree_walk(tree, edge_table_find(&tree->edges, NODE_NONE, ns), tokens, n);
     CHECK_INT(m.length, n);
     return m.node;
 }

@@ -295,7 +295,7 @@ static struct ghost_table *open_ghosts(void)
 
 static void add(struct ghost_table *g, uint64_t digest, uint64_t gone_ns)
 {
-    ghost_table_add(g, &(struct ghost){digest, gone_ns, gone_ns / 2, MISS_EVICTED});
+    *ghost_table_add(g) = (struct ghost){digest, gone_ns, gone_ns / 2, MISS_EVICTED};
 }
 
 TEST(ghost_table, finds_what_was_added_last)
@@ -305,7 +305,7 @@ TEST(ghost_table, finds_what_was_added_last)
     CHECK(ghost_table_find(g, 0) == NULL);
     add(g, in_set(5, 0), 100);
     add(g, in_set(5, 1), 101);
-    ghost_table_add(g, &(struct ghost){in_set(5, 0), 102, 52, MISS_CLEARED});
+    *ghost_table_add(g) = (struct ghost){in_set(5, 0), 102, 52, MISS_CLEARED};
     CHECK_INT(ghost_table_find(g, in_set(5, 0))->gone_ns, 102);
     CHECK_INT(ghost_table_find(g, in_set(5, 0))->why, MISS_CLEARED);
     CHECK_INT(ghost_table_find(g, in_set(5, 1))->last_used_ns, 50);

@@ -95,8 +95,8 @@ static node_id insert(struct windowed *f, node_id node, const char *text, uint32
             windows[i] = run.first;
         }
     }
-    node_id end = prefix_tree_insert(f->tree, node, tokens, pages, (uint32_t *const[]){windows}, n, ++f->now_ns,
-                                     &claimed);
+    node_id end = prefix_tree_insert(f->tree, node, tokens, pages, (uint32_t *const[]){windows}, n,
+                                     ++f->now_ns, &claimed);
     CHECK(end != NODE_NONE);
     for (uint32_t i = 0; i < n - claimed; i++)
         page_pool_give(&f->pool, (struct page_run){pages[i], 1});
@@ -363,7 +363,8 @@ TEST(tree_side, images_are_not_cut)
         pages[i] = page_pool_take(&f.pool, 1, PAGE_NONE).first;
         windows[i] = i == 7 ? PAGE_NONE : page_pool_take(&f.window_pool, 1, PAGE_NONE).first;
     }
-    node = prefix_tree_insert(f.tree, node, tokens, pages, (uint32_t *const[]){windows}, n, 2, &claimed);
+    node = prefix_tree_insert(f.tree, node, tokens, pages, (uint32_t *const[]){windows}, n, 2,
+                              &claimed);
     image_table_release(f.images, image);
     unlock(&f, node);
     CHECK_INT(prefix_tree_match(f.tree, 0, tokens, n).length, n);

@@ -423,6 +423,55 @@ TEST(tree_state, ends_are_kept_in_all_sides)
     }
 }
 
+/* An end is kept on request, once, and only where there is something to keep. */
+TEST(tree_state, an_end_is_kept_on_request)
+{
+    struct sided f;
+    open_sided(&f, STATE, UINT32_MAX);
+    node_id node = acquire(&f, "0123456789");
+    prefix_tree_keep_end(f.tree, node); /* of a root */
+    node = insert(&f, node, "01234", "....#", "");
+    prefix_tree_keep_end(f.tree, node);
+    prefix_tree_keep_end(f.tree, node);
+    CHECK_INT(f.tree->ends.nodes[node].n_forks, 1);
+    node = insert(&f, node, "56789", "....#", "");
+    CHECK_INT(prefix_tree_stats(f.tree)->n_nodes, 3);
+    prefix_tree_withdraw(f.tree, node, 5);
+    prefix_tree_keep_end(f.tree, node); /* of what is found no more */
+    CHECK_INT(f.tree->ends.nodes[node].n_forks, 0);
+    unlock(&f, node);
+    CHECK_INT(evict_interior(&f, 0, 9), 0);
+    CHECK_INT(peek(&f, "0123456789"), 5);
+    close_sided(&f);
+}
+
+/* The upper node of three loses its only copy, and with it its place in the list. What becomes
+ * interior when they become one is still found, though it comes before all that was looked at. */
+TEST(tree_state, what_becomes_interior_at_the_border_is_found)
+{
+    struct sided f;
+    open_sided(&f, STATE, 2);
+    node_id top = hold(&f, "0123", "#...", "####");
+    prefix_tree_lock(f.tree, top);
+    node_id middle = insert(&f, top, "4567", "...#", "####");
+    prefix_tree_lock(f.tree, middle);
+    node_id low = insert(&f, middle, "89ab", "...#", "####");
+    prefix_tree_keep_end(f.tree, top);
+    prefix_tree_keep_end(f.tree, middle);
+    unlock(&f, top);
+    unlock(&f, middle);
+    unlock(&f, low);
+    CHECK_INT(evict_interior(&f, 0, 1), 1); /* of the upper one, the last in the list */
+    CHECK_INT(evict_interior(&f, 1, 9), 3);
+    CHECK_INT(prefix_tree_stats(f.tree)->n_nodes, 4);
+    CHECK_INT(evict_tails(&f, 1, 6), 6); /* both ends, and no leaf */
+    CHECK_INT(prefix_tree_stats(f.tree)->n_nodes, 2);
+    CHECK_INT(f.sides[0].n_owned, 2);
+    CHECK_INT(evict_interior(&f, 0, 9), 1);
+    check_picture(&f, 0, "0123456789ab", "...........#");
+    close_sided(&f);
+}
+
 TEST(tree_state, what_a_lock_needs_stays_in_the_side_that_is_asked)
 {
     struct sided f;

@@ -10,18 +10,25 @@
 #include "tree_lookup.h"
 
 enum { N_PAGES = 160, MAX_NODES = 60, N_IMAGES = 4, MAX_TOKENS = 40, MAX_HELD = 8, N_NAMES = 3 };
-enum { N_WINDOW = 110 };
+
+/* A side of the tree: a window, whose last positions all have pages, or a state. */
+struct side {
+    uint32_t before, n_pages;
+    bool is_state;
+};
 
 struct held {
     node_id node;
     uint32_t n;
+    uint32_t needs[TREE_MAX_SIDES]; /* of the last positions */
     uint64_t tokens[MAX_TOKENS * 4];
 };
 
 struct stress {
     uint64_t random, now_ns;
-    struct page_pool pool, window_pool;
-    uint32_t window; /* 0: no second group */
+    struct page_pool pool, side_pools[TREE_MAX_SIDES];
+    const struct side *sides;
+    uint32_t n_sides;
     struct image_table *images;
     struct prefix_tree *tree;
     uint32_t image_lengths[N_IMAGES];
@@ -65,35 +72,63 @@ static void check_held(const struct stress *s, const struct held *h)
         for (uint32_t i = 0; i < runs[r].count; i++)
             CHECK(s->pool.token[runs[r].first + i] == h->tokens[at++]);
     CHECK_INT(at, h->n);
-    uint32_t windows[MAX_TOKENS * 4];
-    if (s->window == 0)
-        return;
-    prefix_tree_side_pages(s->tree, 0, h->node, h->n, windows);
-    for (uint32_t i = 1; i < s->window && i <= h->n; i++)
-        CHECK(windows[h->n - i] < N_WINDOW);
+    for (uint32_t side = 0; side < s->n_sides; side++) {
+        uint32_t pages[MAX_TOKENS * 4];
+        prefix_tree_side_pages(s->tree, side, h->node, h->n, pages);
+        for (uint32_t i = 1; i <= h->needs[side]; i++)
+            CHECK(pages[h->n - i] < s->sides[side].n_pages);
+    }
 }
 
-/* Window pages for the last of `n` positions; what every handle needs stays. False: there are not
- * enough. */
-static bool take_windows(struct stress *s, uint32_t n, uint32_t *windows)
+/* How many of `n` positions get pages of a side, at least: the last ones. */
+static uint32_t choose(struct stress *s, const struct side *side, uint32_t n)
 {
-    struct page_pool *pool = &s->window_pool;
+    if (side->is_state)
+        return n > 0 ? below(s, 2) : 0;
+    return n <= side->before ? n : side->before + 1 + below(s, n - side->before);
+}
+
+/* Pages of a side for some of `n` positions; what every handle needs stays. False: there are not
+ * enough. A state may do without. */
+static bool take_side(struct stress *s, uint32_t side, const uint64_t *tokens, uint32_t n,
+                      uint32_t *pages)
+{
+    struct page_pool *pool = &s->side_pools[side];
     struct side_need needs[MAX_HELD];
-    if (s->window == 0)
-        return true;
-    for (uint32_t i = 0; i < s->n_held; i++) {
-        uint32_t most = s->window - 1, depth = s->held[i].n;
-        needs[i] = (struct side_need){s->held[i].node, most < depth ? most : depth};
-    }
-    uint32_t want = n < s->window ? n : s->window + below(s, n - s->window + 1);
+    bool is_state = s->sides[side].is_state;
+    uint32_t want = choose(s, &s->sides[side], n);
+    for (uint32_t i = 0; i < s->n_held; i++)
+        needs[i] = (struct side_need){s->held[i].node, s->held[i].needs[side]};
     if (pool->n_free < want)
-        prefix_tree_evict_interior(s->tree, 0, want - pool->n_free, s->now_ns);
+        prefix_tree_evict_interior(s->tree, side, want - pool->n_free, s->now_ns);
     if (pool->n_free < want)
-        prefix_tree_evict_tails(s->tree, 0, want - pool->n_free, needs, s->n_held, s->now_ns);
-    if (pool->n_free < want)
+        prefix_tree_evict_tails(s->tree, side, want - pool->n_free, needs, s->n_held, s->now_ns);
+    if (pool->n_free < want && !is_state)
         return false;
+    for (uint32_t i = 0; i < n; i++) {
+        bool wants = i + want >= n || (is_state && cache_token_is_whole(tokens[i]) && !below(s, 6));
+        pages[i] = wants && pool->n_free ? page_pool_take(pool, 1, PAGE_NONE).first : PAGE_NONE;
+    }
+    return true;
+}
+
+static void give_side(struct stress *s, uint32_t side, const uint32_t *pages, uint32_t n)
+{
     for (uint32_t i = 0; i < n; i++)
-        windows[i] = i + want < n ? PAGE_NONE : page_pool_take(pool, 1, PAGE_NONE).first;
+        if (pages[i] != PAGE_NONE)
+            page_pool_give(&s->side_pools[side], (struct page_run){pages[i], 1});
+}
+
+static bool take_sides(struct stress *s, const uint64_t *tokens, uint32_t n,
+                       uint32_t *const side_pages[])
+{
+    for (uint32_t side = 0; side < s->n_sides; side++) {
+        if (take_side(s, side, tokens, n, side_pages[side]))
+            continue;
+        while (side-- > 0)
+            give_side(s, side, side_pages[side], n);
+        return false;
+    }
     return true;
 }
 
@@ -117,6 +152,8 @@ static void do_acquire(struct stress *s)
     CHECK_INT(length, miss.position);
     CHECK(length == 0 || cache_token_is_whole(h->tokens[length - 1]));
     h->n = length;
+    for (uint32_t i = 0; i < s->n_sides; i++)
+        h->needs[i] = length < s->sides[i].before ? length : s->sides[i].before;
     s->n_held++;
 }
 
@@ -125,33 +162,39 @@ static void do_insert(struct stress *s)
     if (s->n_held == 0)
         return;
     struct held *h = &s->held[below(s, s->n_held)];
-    uint32_t pages[MAX_TOKENS * 2], windows[MAX_TOKENS * 2], claimed = 0, got = 0;
+    uint32_t pages[MAX_TOKENS * 2], sides[TREE_MAX_SIDES][MAX_TOKENS * 2], claimed = 0, got = 0;
+    uint32_t *const side_pages[TREE_MAX_SIDES] = {sides[0], sides[1]};
     uint64_t *tokens = h->tokens + h->n;
     if (h->n > MAX_TOKENS)
         return;
     uint32_t n = make_tokens(s, tokens);
     if (s->pool.n_free < n)
         prefix_tree_evict(s->tree, n - s->pool.n_free, UINT32_MAX, s->now_ns);
-    if (s->pool.n_free < n || !take_windows(s, n, windows))
+    if (s->pool.n_free < n || !take_sides(s, tokens, n, side_pages))
         return;
     while (got < n) {
         struct page_run run = page_pool_take(&s->pool, n - got, got ? pages[got - 1] : PAGE_NONE);
         for (uint32_t i = 0; i < run.count; i++)
             pages[got++] = run.first + i;
     }
-    node_id node = prefix_tree_insert(s->tree, h->node, tokens, pages, (uint32_t *const[]){windows},
-                                      n, s->now_ns, &claimed);
+    node_id node = prefix_tree_insert(s->tree, h->node, tokens, pages, side_pages, n, s->now_ns,
+                                      &claimed);
     for (uint32_t i = 0; i < n - claimed; i++)
         page_pool_give(&s->pool, (struct page_run){pages[i], 1});
     if (node == NODE_NONE) {
-        for (uint32_t i = 0; s->window && i < n; i++)
-            if (windows[i] != PAGE_NONE)
-                page_pool_give(&s->window_pool, (struct page_run){windows[i], 1});
+        for (uint32_t i = 0; i < s->n_sides; i++)
+            give_side(s, i, sides[i], n);
         seen.refused++;
         return;
     }
     h->node = node;
     h->n += n;
+    for (uint32_t i = 0; i < s->n_sides && n > 0; i++) {
+        uint32_t before = s->sides[i].before;
+        h->needs[i] = h->n < before ? h->n : before;
+        if (s->sides[i].is_state)
+            h->needs[i] = sides[i][n - 1] != PAGE_NONE;
+    }
 }
 
 static void do_unlock(struct stress *s)
@@ -216,10 +259,10 @@ static void step(struct stress *s)
 
 static struct stress stress;
 
-static void open_stress(struct stress *s, uint64_t seed, uint32_t window)
+static void open_stress(struct stress *s, uint64_t seed, const struct side *sides, uint32_t n_sides)
 {
     struct error err;
-    *s = (struct stress){.random = seed << 40, .now_ns = 1000, .window = window};
+    *s = (struct stress){.random = seed << 40, .now_ns = 1000, .sides = sides, .n_sides = n_sides};
     CHECK_INT(page_pool_open(&s->pool, N_PAGES, &err), 0);
     CHECK_INT(image_table_open(&s->images, N_IMAGES, &err), 0);
     for (uint32_t i = 0; i < N_IMAGES; i++) {
@@ -232,26 +275,27 @@ static void open_stress(struct stress *s, uint64_t seed, uint32_t window)
                                           .images = s->images,
                                           .max_nodes = MAX_NODES - (uint32_t)seed % 2 * 50,
                                           .max_pinned = N_PAGES / 2,
-                                          .n_sides = s->window > 0};
-    if (s->window) {
-        CHECK_INT(page_pool_open(&s->window_pool, N_WINDOW, &err), 0);
-        options.sides[0] = (struct tree_side_options){&s->window_pool, s->window - 1};
+                                          .n_sides = n_sides};
+    for (uint32_t i = 0; i < n_sides; i++) {
+        CHECK_INT(page_pool_open(&s->side_pools[i], sides[i].n_pages, &err), 0);
+        options.sides[i] = (struct tree_side_options){&s->side_pools[i], sides[i].before};
     }
     CHECK_INT(prefix_tree_open(&s->tree, &options, &err), 0);
 }
 
-static void run(uint32_t window)
+static void run(const struct side *sides, uint32_t n_sides)
 {
     struct stress *s = &stress;
     memset(&seen, 0, sizeof seen);
     for (uint64_t seed = 0; seed < 4; seed++) {
-        open_stress(s, seed, window);
+        open_stress(s, seed, sides, n_sides);
         for (uint32_t i = 0; i < 20000; i++) {
             step(s);
             CHECK(prefix_tree_check(s->tree));
             CHECK(page_pool_check(&s->pool));
-            CHECK(!window || page_pool_check(&s->window_pool));
-            CHECK(!window || page_pool_private(&s->window_pool) == 0);
+            for (uint32_t k = 0; k < n_sides; k++)
+                CHECK(page_pool_check(&s->side_pools[k]) &&
+                      page_pool_private(&s->side_pools[k]) == 0);
             for (uint32_t k = 0; k < s->n_held; k++)
                 check_held(s, &s->held[k]);
         }
@@ -269,24 +313,34 @@ static void run(uint32_t window)
         prefix_tree_close(s->tree);
         image_table_close(s->images);
         page_pool_close(&s->pool);
-        if (window) {
-            CHECK_INT(s->window_pool.n_free, N_WINDOW);
-            page_pool_close(&s->window_pool);
+        for (uint32_t i = 0; i < n_sides; i++) {
+            CHECK_INT(s->side_pools[i].n_free, sides[i].n_pages);
+            page_pool_close(&s->side_pools[i]);
         }
     }
     CHECK(seen.pinned && seen.withdrawn && seen.invalidated && seen.refused && seen.images);
     for (int i = 0; i <= MISS_NAMESPACE; i++)
         CHECK(seen.reasons[i] > 0);
-    CHECK((seen.reasons[MISS_WINDOW] > 0) == (window > 0));
+    CHECK((seen.reasons[MISS_WINDOW] > 0) == (n_sides > 0));
 }
 
 TEST(tree_stress, everything_at_random)
 {
-    run(0);
+    run(NULL, 0);
 }
 
-/* With few nodes too, which no world with a window has. */
+/* With few nodes too, which no world with sides has. */
 TEST(tree_stress, everything_at_random_with_a_window)
 {
-    run(5);
+    run(&(struct side){4, 110, false}, 1);
+}
+
+TEST(tree_stress, everything_at_random_with_a_state)
+{
+    run(&(struct side){1, 12, true}, 1);
+}
+
+TEST(tree_stress, everything_at_random_with_a_state_and_a_window)
+{
+    run((struct side[]){{1, 60, true}, {3, 130, false}}, 2);
 }
