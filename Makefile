@@ -89,8 +89,9 @@ $(BUILD)/radish-debug: $(call objects,debug,src/cli/main.c) $(call library,debug
 	$(call link,debug)
 $(BUILD)/radish-tsan: $(call objects,tsan,src/cli/main.c) $(call library,tsan)
 	$(call link,tsan)
-# Tests can let memory run out: tests/unit/test_memory.h.
-$(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/unit-coverage: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=aligned_alloc
+# Tests can let memory run out and time pass: tests/unit/test_memory.h.
+$(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/unit-coverage: LDFLAGS += \
+    -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=clock_now_ns
 $(BUILD)/unit: $(call objects,debug,$(TEST_SRCS)) $(call library,debug)
 	$(call link,debug)
 $(BUILD)/unit-tsan: $(call objects,tsan,$(TEST_SRCS)) $(call library,tsan)

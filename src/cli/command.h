@@ -21,6 +21,8 @@ struct command {
 extern const struct command command_serve, command_chat, command_run, command_bench, command_info,
     command_tokenize, command_render, command_logits, command_replay, command_quantize;
 
+/* Prints the version; the exit status. */
+int command_version(void);
 /* Parses for a command. True: go on. False: leave with *status (help or the version was printed, or
  * an error). */
 bool command_parse(const struct command *command, struct option_set *set, int argc, char **argv,

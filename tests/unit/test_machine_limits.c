@@ -3,8 +3,8 @@
 #include "test.h"
 
 #include "base/clock.h"
-#include "batch_rows.h"
 #include "base/cpu_topology.h"
+#include "batch_rows.h"
 #include "engine/cpu/machine_limits.h"
 #include "engine/cpu/cpu_engine.h"
 #include "engine/mock/mock_engine.h"

@@ -717,3 +717,87 @@ TEST(request_fields, what_is_not_said_is_the_models_default)
     CHECK(p.sampling.temperature == 0.6f && p.sampling.top_p == 1 && p.sampling.top_k == 0);
     request_params_free(&p);
 }
+
+static void read_chat(struct request_params *p, const char *body)
+{
+    if (request_params_read(p, REQUEST_CHAT, body, strlen(body), true, &plain, &seen))
+        test_fail(__FILE__, __LINE__, "%s: %s", body, seen.message);
+}
+
+#define ANSWER(members)                                                                            \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\"," members "}]}"
+
+TEST(request_fields, reads_earlier_answers)
+{
+    struct request_params p;
+    read_chat(&p, ANSWER("\"content\":\"x\",\"reasoning_content\":\"because\""));
+    CHECK(json_equals(json_get(p.messages->last, "reasoning_content"), "because"));
+    request_params_free(&p);
+    read_chat(&p,
+              ANSWER("\"content\":\"x\",\"reasoning\":\"first\",\"reasoning_content\":\"second\""));
+    CHECK(json_equals(json_get(p.messages->last, "reasoning_content"), "first"));
+    request_params_free(&p);
+    read_chat(&p, ANSWER("\"refusal\":\"I must not\""));
+    CHECK(json_equals(json_get(p.messages->last, "content"), "I must not"));
+    request_params_free(&p);
+    read_chat(&p, ANSWER("\"content\":\"x\",\"refusal\":\"y\""));
+    CHECK(json_equals(json_get(p.messages->last, "content"), "x"));
+    CHECK_INT(json_get(p.messages->last, "content")->next == NULL, 1);
+    request_params_free(&p);
+    read_chat(&p, ANSWER("\"content\":\"x\",\"prefix\":true"));
+    CHECK(p.ends_with_prefix);
+    request_params_free(&p);
+    read_chat(&p, ANSWER("\"content\":\"x\",\"prefix\":false"));
+    CHECK(!p.ends_with_prefix && !p.continues);
+    request_params_free(&p);
+}
+
+static bool thinks(const struct request_params *p)
+{
+    const struct json *enabled = json_get(p->extra, "enable_thinking");
+    CHECK(enabled && enabled->boolean == !p->no_thinking);
+    return enabled->boolean;
+}
+
+TEST(request_fields, reads_every_spelling_of_thinking)
+{
+    struct request_params p;
+    read_chat(&p, "{" HELLO ",\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":7}}");
+    CHECK(thinks(&p));
+    CHECK_INT(p.thinking_tokens, 7);
+    request_params_free(&p);
+    read_chat(&p, "{" HELLO ",\"thinking\":{\"type\":\"adaptive\"}}");
+    CHECK(thinks(&p));
+    request_params_free(&p);
+    read_chat(&p, "{" HELLO ",\"thinking\":{\"type\":\"disabled\"}}");
+    CHECK(!thinks(&p));
+    request_params_free(&p);
+    read_chat(&p, "{" HELLO ",\"reasoning\":{\"effort\":\"low\"}}");
+    CHECK(json_equals(json_get(p.extra, "reasoning_effort"), "low") && !p.no_thinking);
+    request_params_free(&p);
+    read_chat(&p, "{" HELLO ",\"reasoning_effort\":\"none\"}");
+    CHECK(!thinks(&p));
+    request_params_free(&p);
+    read_chat(&p, "{" HELLO ",\"enable_thinking\":true,\"reasoning_effort\":\"none\"}");
+    CHECK(thinks(&p)); /* the first of two spellings stays */
+    request_params_free(&p);
+    check_refused("{" HELLO ",\"thinking\":{\"type\":\"perhaps\"}}", "thinking.type");
+    check_refused("{" HELLO ",\"reasoning\":{\"effort\":\"huge\"}}", "reasoning.effort");
+}
+
+/* A body of a few megabytes can ask for hundreds of them. */
+TEST(request_fields, bounds_what_a_request_takes)
+{
+    static const char begin[] = "{" HELLO ",\"metadata\":[", item[] = "[],", end[] = "[]]}";
+    const size_t n = 3000000;
+    struct strbuf body = STRBUF_INIT;
+    strbuf_adds(&body, begin);
+    CHECK(strbuf_reserve(&body, n * sizeof item));
+    for (size_t i = 0; i < n; i++)
+        strbuf_add(&body, item, sizeof item - 1);
+    strbuf_adds(&body, end);
+    int status = status_of(strbuf_str(&body), false);
+    strbuf_free(&body);
+    CHECK_INT(status, 413);
+    CHECK(strstr(seen.message, "takes too much memory to be read (at most 256 MiB)") != NULL);
+}

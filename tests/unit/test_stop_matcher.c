@@ -71,6 +71,25 @@ TEST(stop_matcher, first_to_end_wins_then_the_longest)
     stop_matcher_close(&m);
 }
 
+/* What the server wrote itself is text, but begins and ends no stop string. */
+TEST(stop_matcher, bytes_that_are_passed_over_count_and_match_nothing)
+{
+    struct byte_view stops[] = {stop_of("bcd")};
+    struct stop_matcher m;
+    for (uint32_t n = 0; n < 2; n++) { /* with stop strings and without */
+        open_matcher(&m, stops, 1 - n);
+        CHECK(!stop_matcher_feed(&m, "abc", 3));
+        CHECK_INT(m.text_end, n ? 3 : 1);
+        stop_matcher_pass(&m, 4);
+        CHECK_INT(m.text_end, 7);
+        CHECK(!stop_matcher_feed(&m, "d", 1));
+        CHECK_INT(m.text_end, 8);
+        CHECK_INT(stop_matcher_feed(&m, "bcd", 3), n == 0);
+        CHECK_INT(m.text_end, n ? 11 : 8);
+        stop_matcher_close(&m);
+    }
+}
+
 /* Where the text is cut, looking at every end in turn; the length of the text for no match. */
 static uint64_t naive_cut(const char *text, uint32_t len, const struct byte_view *stops, uint32_t n,
                           bool *found)

@@ -267,13 +267,11 @@ static void request_fill(struct completion *c, uint32_t choice)
     r->pin_ns = (uint64_t)((double)p->pin_s * 1e3 + 0.5) * 1000000; /* in whole milliseconds */
 }
 
-/* What the client is told when the scheduler did not take a choice. */
-static void submit_error(const struct completion *c, const struct request *r,
-                         enum submit_result result, struct api_error *e)
+/* What the client is told when the scheduler did not take a choice. Too long for it is none: the
+ * worker has compared the prompt with the same limit. */
+static void submit_error(const struct completion *c, const struct request *r, struct api_error *e)
 {
-    if (result == SUBMIT_TOO_LONG) {
-        context_error_set(e, c, "", r->n_tokens);
-    } else if (r->error.code == ERROR_MEMORY) {
+    if (r->error.code == ERROR_MEMORY) {
         api_error_set(e, 503, NULL, "%s; try again soon", r->error.message);
     } else {
         api_error_set(e, 429, NULL,
@@ -292,9 +290,8 @@ static bool submit_choices(struct completion *c, struct api_error *e)
     for (uint32_t i = 0; i < c->running.n_choices; i++) {
         struct choice *o = &c->running.choices[i];
         request_fill(c, i);
-        enum submit_result result = scheduler_submit(c->api->scheduler, &o->request);
-        if (result != SUBMIT_OK) {
-            submit_error(c, &o->request, result, e);
+        if (scheduler_submit(c->api->scheduler, &o->request) != SUBMIT_OK) {
+            submit_error(c, &o->request, e);
             return false;
         }
         o->live = true;

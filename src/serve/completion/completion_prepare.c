@@ -58,13 +58,12 @@ static int fit_context(struct completion *c)
     for (uint32_t i = 0; i < c->input.n_prompts; i++) {
         const size_t n_tokens = c->input.prompts[i].tokens.len;
         n_all += n_tokens;
-        bool needs_room = p->max_tokens != REQUEST_NO_TOKENS;
         if (n_tokens == 0)
             return c->kind == REQUEST_TEXT
                        ? api_error_set(&c->input.error, 400, "prompt", "the prompt is empty")
                        : api_error_set(&c->input.error, 400, "messages",
                                        "the conversation is empty");
-        if (n_tokens + needs_room > options->context)
+        if (n_tokens >= options->context)
             return context_error_set(&c->input.error, c, "", n_tokens);
     }
     if (p->echo && p->logprobs && n_all * (uint64_t)p->n > MAX_SCORED)

@@ -11,17 +11,6 @@
 
 /* ---- streams ---- */
 
-/* What every answer begins with, whole or in chunks. */
-static void head_add(struct json_writer *w, const struct answer_head *answer, const char *object)
-{
-    json_add_string(w, "id", answer->id);
-    json_add_string(w, "object", object);
-    json_add_int(w, "created", answer->created);
-    json_add_string(w, "model", answer->model);
-    json_add_string(w, "system_fingerprint", answer->fingerprint);
-    json_array_begin(w, "choices");
-}
-
 /* Every chunk but the last has "usage":null if the last one has the counts. */
 static const char *chunk_close(const struct openai_stream *s)
 {
@@ -37,7 +26,7 @@ void *openai_open(const struct answer_head *answer, const char *object)
     strbuf_adds(&s->head, DATA);
     struct json_writer w = {.out = &s->head};
     json_object_begin(&w, NULL);
-    head_add(&w, answer, object);
+    openai_whole_begin(&w, answer, object);
     s->common_len = s->head.len;
     strbuf_adds(&s->head, "{\"index\":");
     strbuf_adds(&s->tail, ",\"finish_reason\":null}]");
@@ -130,7 +119,12 @@ void openai_error(void *stream, struct strbuf *out, const struct api_error *e)
 
 void openai_whole_begin(struct json_writer *w, const struct answer_head *answer, const char *object)
 {
-    head_add(w, answer, object);
+    json_add_string(w, "id", answer->id);
+    json_add_string(w, "object", object);
+    json_add_int(w, "created", answer->created);
+    json_add_string(w, "model", answer->model);
+    json_add_string(w, "system_fingerprint", answer->fingerprint);
+    json_array_begin(w, "choices");
 }
 
 void openai_whole_end(struct json_writer *w, const struct answer_usage *usage)

@@ -3,6 +3,9 @@
 
 #include "serve/writers/answer_writer.h"
 
+#define OPENAI_MEDIA_TYPE "text/event-stream; charset=utf-8"
+#define OPENAI_HEARTBEAT  ": waiting\n\n" /* a comment, which clients skip */
+
 /* What OpenAI's chat and text completions have in common. What is the same in every chunk of a
  * stream is written once, when the stream opens; a chunk is then three copies and one escaped
  * string. The bytes are those that a JSON writer would give for the same object.
@@ -12,9 +15,6 @@
  *   0,"delta":{"content":"Hi"},"logprobs":null,"finish_reason":null}],"usage":null}
  *                                             └──────────────── tail ───────────────┘
  */
-#define OPENAI_MEDIA_TYPE "text/event-stream; charset=utf-8"
-#define OPENAI_HEARTBEAT  ": waiting\n\n" /* a comment, which clients skip */
-
 struct openai_stream {
     const struct answer_head *answer;
     struct strbuf head;
@@ -35,6 +35,7 @@ void openai_end(void *stream, struct strbuf *out, const struct answer_usage *usa
                 const struct strbuf *extra);
 void openai_error(void *stream, struct strbuf *out, const struct api_error *e);
 
+/* What every answer begins with, whole or in chunks: up to the first choice. */
 void openai_whole_begin(struct json_writer *w, const struct answer_head *answer,
                         const char *object);
 void openai_whole_end(struct json_writer *w, const struct answer_usage *usage);
