@@ -9,6 +9,8 @@
 #                    for SOAK_STEPS (address sanitizer); then a loaded server (thread sanitizer)
 #   make bench       the benchmarks of bench/, and of the default model
 #   make fuzz        each fuzzer for FUZZ_SECONDS (clang)
+#   make mutants     N random faults in the cache, the scheduler and the server, one at a time: the
+#                    unit tests must notice each (SEED says which; tools/mutants.py)
 #   make V=1 shows the commands
 #   make docs        docs/api.md and docs/models.md from the tables in the code
 #   make lint | format | coverage | install | clean
@@ -25,6 +27,8 @@ FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 60
 SOAK_STEPS ?= 1000000
 SOAK_SEED ?=
+N       ?= 300
+SEED    ?= 1
 JOBS    ?= $(shell nproc)
 VERSION := 0.1.0
 Q       := $(if $(V),,@)
@@ -143,6 +147,9 @@ fuzz:
 	$(MAKE) -j$(JOBS) --no-print-directory CC=clang $(FUZZERS)
 	@for f in $(FUZZERS); do echo "== $$f"; $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 || exit 1; done
 
+mutants: $(BUILD)/unit
+	RADISH_TEST_MODEL="$$(tools/setup.sh model)" python3 tools/mutants.py --build $(BUILD) -n $(N) --seed $(SEED) -j $(JOBS)
+
 lint:
 	@tools/setup.sh lint
 	cppcheck --quiet --std=c11 --language=c --enable=warning,portability --inline-suppr --error-exitcode=1 \
@@ -176,5 +183,5 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all serve chat test unit tsan soak bench fuzz lint docs format coverage install clean
+.PHONY: all serve chat test unit tsan soak bench fuzz mutants lint docs format coverage install clean
 .SECONDARY:

@@ -69,15 +69,16 @@ static void get_model(struct api *api, struct http_exchange *x, const struct req
     (void)who;
     struct strbuf path = STRBUF_INIT, json = STRBUF_INIT;
     http_parser_path(http_request(x), &path);
-    const char *name = path.failed ? "" : path.data + strlen(MODELS_PREFIX);
-    if (strcmp(name, api->options->model_name) != 0) {
+    const char *model = api->options->model_name;
+    const char *name = path.failed ? model : path.data + strlen(MODELS_PREFIX);
+    if (strcmp(name, model) != 0) {
         struct api_error e;
-        api_error_set(&e, 404, "model", "there is no model '%.100s' here, only '%s'", name,
-                      api->options->model_name);
+        api_error_set(&e, 404, "model", "there is no model '%.100s' here, only '%s'", name, model);
         e.code = "model_not_found";
         api_reply_error(x, &e);
     } else {
         model_write(&(struct json_writer){.out = &json}, api);
+        json.failed |= path.failed;
         api_reply_json(x, 200, &json);
     }
     strbuf_free(&path);
@@ -327,20 +328,22 @@ static int check_requester(const struct api *api, struct http_exchange *x,
 }
 
 /* Says why a request has no route, and returns -1. */
-static int refuse_route(struct http_exchange *x, const char *path, struct api_error *e)
+static int refuse_route(struct http_exchange *x, const struct strbuf *path, struct api_error *e)
 {
     const struct http_parser *p = http_request(x);
     char allow[MAX_ALLOW];
+    if (path->failed)
+        return api_error_set(e, 503, NULL, "there is no memory for this request; try again soon");
     if (p->method == HTTP_OTHER || p->method == HTTP_CONNECT || p->method == HTTP_TRACE)
         return api_error_set(e, 501, NULL, "the method %.40s is not known here",
                              http_parser_method(p));
-    allow_write(path, allow, sizeof allow);
+    allow_write(strbuf_str(path), allow, sizeof allow);
     if (!*allow)
         return api_error_set(e, 404, NULL,
                              "there is no %.200s here; chat is at /v1/chat/completions",
                              http_parser_target(p));
     http_add_field(x, "Allow", allow);
-    return api_error_set(e, 405, NULL, "%.200s takes %s, not %s", path, allow,
+    return api_error_set(e, 405, NULL, "%.200s takes %s, not %s", strbuf_str(path), allow,
                          http_parser_method(p));
 }
 
@@ -379,8 +382,7 @@ static void route_head(struct api *api, struct http_exchange *x)
         route = route_find(strbuf_str(&path), p->method);
     found->route = route;
     bool posts = route && route->method == HTTP_POST;
-    if (check_requester(api, x, route, &found->who, &e) ||
-        (!route && refuse_route(x, strbuf_str(&path), &e)) ||
+    if (check_requester(api, x, route, &found->who, &e) || (!route && refuse_route(x, &path, &e)) ||
         (posts && (check_content_type(x, &e) || check_content_encoding(x, &e) ||
                    check_stopping(api, x, &e))))
         api_reply_error(x, &e);

@@ -49,7 +49,7 @@ static pid_t serve(int log_fd, const char *const *options)
     dup2(log_fd, STDERR_FILENO);
     dup2(log_fd, STDOUT_FILENO);
     log_set_level(LOG_INFO);
-    memory_is_watched();
+    memory_is_watched(true);
     for (; *options; options++)
         args[n++] = (char *)*options;
     exit(command_serve.run(&command_serve, n, args));
@@ -215,10 +215,12 @@ static void events_parse(void)
             continue;
         CHECK(strncmp(at, "data: ", 6) == 0);
         events[n_events] = is_done ? NULL : parse(at + 6, (size_t)(end - at - 6));
-        CHECK(is_done || events[n_events]);
+        if (!is_done && !events[n_events])
+            test_fail(__FILE__, __LINE__, "no JSON: %.*s", (int)(end - at), at);
         n_events++;
     }
-    CHECK(at == all_end);
+    if (at != all_end)
+        test_fail(__FILE__, __LINE__, "a stream ends with a part of an event: %s", at);
 }
 
 int server_read_reply(int fd, bool has_body)

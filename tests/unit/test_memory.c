@@ -52,9 +52,9 @@ uint64_t memory_taken(void)
     return taken;
 }
 
-void memory_is_watched(void)
+void memory_is_watched(bool yes)
 {
-    is_watched = true;
+    is_watched = yes;
 }
 
 void memory_fails_once(uint32_t n)

@@ -19,7 +19,7 @@ uint64_t memory_taken(void);
 /* For a test and processes that it forks: of the allocations in processes that have called
  * memory_is_watched, on any thread, the n-th from now on fails, realloc too, and the others do
  * not. 0: none. */
-void memory_is_watched(void);
+void memory_is_watched(bool yes);
 void memory_fails_once(uint32_t n);
 bool memory_has_failed(void); /* it came to that one */
 

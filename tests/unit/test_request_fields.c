@@ -1,6 +1,7 @@
 /* The request-field table: every class, every range, and requests that mean harm. */
 #include "serve/request/fields.h"
 #include "test.h"
+#include "test_memory.h"
 
 #define HELLO "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
 
@@ -800,4 +801,64 @@ TEST(request_fields, bounds_what_a_request_takes)
     strbuf_free(&body);
     CHECK_INT(status, 413);
     CHECK(strstr(seen.message, "takes too much memory to be read (at most 256 MiB)") != NULL);
+}
+
+/* Whichever allocation fails, the client is told so, and nothing leaks. */
+static void check_memory(enum request_kind kind, const char *body)
+{
+    struct request_params p;
+    int rc = -1;
+    memory_is_watched(true);
+    for (uint32_t n = 1; rc; n++) {
+        memory_fails_once(n);
+        rc = request_params_read(&p, kind, body, strlen(body), false, &plain, &seen);
+        if (!rc && kind == REQUEST_CHAT)
+            rc = request_find_continuation(&p, kind, &seen);
+        request_params_free(&p);
+        if (rc && (seen.status != 413 || !strstr(seen.message, "memory")))
+            test_fail(__FILE__, __LINE__, "allocation %u of %s: %d %s", n, body, seen.status,
+                      seen.message);
+    }
+    memory_fails_once(0);
+    memory_is_watched(false);
+}
+
+TEST(request_fields, say_when_there_is_no_memory)
+{
+    check_memory(
+        REQUEST_CHAT,
+        "{\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":"
+        "\"a\"},{\"type\":\"text\",\"text\":\"b\"}]},{\"role\":\"user\",\"content\":"
+        "\"hi\"},{\"role\":\"assistant\",\"content\":\"x\",\"reasoning_content\":\"y\","
+        "\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+        "\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":"
+        "\"z\"}],\"stop\":[\"a\",\"b\"],\"logit_bias\":{\"1\":2,\"3\":4},\"thinking\":{"
+        "\"type\":\"enabled\"},\"reasoning_effort\":\"low\",\"chat_template_kwargs\":{\"a\":"
+        "1},\"wizard\":1,\"spell\":2,\"tools\":[{\"type\":\"function\",\"function\":{"
+        "\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}}],"
+        "\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}},"
+        "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\","
+        "\"schema\":{}}}}");
+    check_memory(REQUEST_CHAT, "{" HELLO ",\"json_schema\":"
+                               "\"{}\",\"refusal\":1}");
+    check_memory(REQUEST_TEXT,
+                 "{\"prompt\":[\"a\",[1,2]],\"logprobs\":2,\"guided_choice\":[\"x\"]}");
+    check_memory(REQUEST_WARM, "{" HELLO ",\"pin\":3}");
+}
+
+TEST(request_fields, bounds_choices)
+{
+    struct strbuf body = STRBUF_INIT;
+    for (int extra = 0; extra < 2; extra++) {
+        strbuf_clear(&body);
+        strbuf_adds(&body, "{" HELLO ",\"guided_choice\":[\"a\"");
+        for (int i = 1; i < 4096 + extra; i++)
+            strbuf_adds(&body, ",\"a\"");
+        strbuf_adds(&body, "]}");
+        if (extra)
+            check_refused(strbuf_str(&body), "guided_choice");
+        else
+            check_accepted(strbuf_str(&body));
+    }
+    strbuf_free(&body);
 }

@@ -41,3 +41,34 @@ TEST(scheduler_faults, a_choice_does_not_wait_for_its_leaders_answer)
     }
     fixture_close(&f);
 }
+
+/* A sequence that nobody reads holds window pages for nothing: it gives way to another, and goes on
+ * when it is read. */
+TEST(scheduler_faults, unread_answers_give_their_windows_to_others)
+{
+    enum { W = 20 };
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    mock_set_window(&o.mock, W);
+    o.max_rows = 48;
+    o.n_window_pages = W + W / 2; /* for one, not for two */
+    fixture_open(&f, &o);
+    struct client *c[2] = {client_make_text(story, 400), client_make_text("another one", 30)};
+    for (int i = 0; i < 2; i++) {
+        c[i]->request.ignore_end = true;
+        client_submit(&f, c[i]);
+        for (int k = 0; k < 300; k++) {
+            scheduler_step(f.scheduler);
+            client_read(&f, c[1], i * UINT32_MAX);
+        }
+    }
+    CHECK_INT(c[1]->n_done, 1);
+    CHECK_INT(c[0]->n_done, 0);
+    CHECK(fixture_stats(&f).preempted > 0);
+    fixture_run(&f, c, 2);
+    for (int i = 0; i < 2; i++) {
+        check_answer(c[i], o.max_length);
+        client_free(c[i]);
+    }
+    fixture_close(&f);
+}

@@ -442,6 +442,7 @@ TEST(server_cache, the_operator_may_look_into_it)
     CHECK(*reply_at("data.0.children.0.children.1"));
     CHECK_INT(server_get(&s, "/v1/cache/tree?depth=1"), 200);
     CHECK_AT("data.0.children.0.children", "[]");
+    CHECK_AT("data.0.children.0.window_tokens", "");
     CHECK_INT(server_get(&s, "/v1/cache/tree?limit=3"), 200);
     CHECK_AT("truncated", "true");
     CHECK_INT(server_get(&s, "/v1/cache/tree?depth=33"), 400);
@@ -456,6 +457,39 @@ TEST(server_cache, the_operator_may_look_into_it)
     CHECK_INT(server_get(&s, "/v1/cache"), 200);
     CHECK_AT_INT("used.tokens", 0);
     CHECK_AT_INT("cleared.tokens", held);
+    server_stop(&s);
+}
+
+/* A message of that many letters, of which `n_same` are those of every other one. */
+static const char *letters(uint32_t n, uint32_t n_same, char other)
+{
+    static struct strbuf message;
+    strbuf_clear(&message);
+    strbuf_adds(&message, "{'role':'user','content':'");
+    for (uint32_t i = 0; i < n; i++)
+        strbuf_addc(&message, i < n_same ? (char)('a' + i % 26) : other);
+    strbuf_adds(&message, "'}");
+    return strbuf_str(&message);
+}
+
+/* The tokens are there, but not what layers with a window need to go on among them. */
+TEST(server_cache, what_lost_its_window)
+{
+    struct test_server s;
+    SERVER_START(&s, "--mock-window", "16", "--cache-size", "3000t", "--max-seqs", "1");
+    explain(&s, letters(600, 600, 0));
+    for (char other = '0'; other < '4'; other++)
+        explain(&s, letters(300, 0, other));
+    explain(&s, letters(303, 300, 'X'));
+    CHECK_AT("radish.miss.reason", "'window'");
+    CHECK_AT_INT("radish.miss.position", USER_ROLE);
+    CHECK_AT("radish.miss.gone_tokens", "");
+    CHECK_AT("radish.miss.detail",
+             "'The first 6 tokens were cached; what follows in message 0 (user) is cached (300 "
+             "tokens of it), but not what layers with a window need to go on there: that gave way "
+             "to others; a larger --cache-size would have kept it.'");
+    CHECK_INT(server_get(&s, "/v1/cache/tree"), 200);
+    CHECK(*reply_at("data.0.children.0.window_tokens"));
     server_stop(&s);
 }
 

@@ -80,6 +80,6 @@ void api_reply_error(struct http_exchange *x, const struct api_error *e)
     struct strbuf json = STRBUF_INIT;
     api_error_write(&json, e);
     http_note(x, "%s", e->message);
-    http_reply(x, e->status, "application/json", strbuf_str(&json), json.len);
+    http_reply(x, e->status, "application/json", strbuf_str(&json), json.failed ? 0 : json.len);
     strbuf_free(&json);
 }

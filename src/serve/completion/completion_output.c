@@ -120,6 +120,7 @@ bool stream_begin(struct completion *c)
     http_add_field(c->x, "Cache-Control", "no-cache");
     http_add_field(c->x, "X-Accel-Buffering", "no");
     http_stream_begin(c->x, o->writer->media_type);
+    o->sent_ns = clock_now_ns(); /* the head: silence begins here */
     for (uint32_t i = 0; i < c->running.n_choices; i++)
         answer_stream(&c->running.choices[i].answer, o->writer, o->stream);
     strbuf_clear(events);
@@ -154,7 +155,8 @@ void stream_fail(struct completion *c, const struct api_error *e)
 {
     struct strbuf event = STRBUF_INIT;
     c->output.writer->error(c->output.stream, &event, e);
-    http_stream_write(c->x, event.data, event.len);
+    if (!event.failed)
+        http_stream_write(c->x, event.data, event.len);
     answer_note(c);
     http_note(c->x, "failed: %s", e->message);
     http_stream_end(c->x);
@@ -168,7 +170,9 @@ static void stream_finish(struct completion *c)
     if (c->input.explain)
         explain_add(&(struct json_writer){.out = &extra}, c);
     c->output.writer->end(c->output.stream, &events, &usage, c->input.explain ? &extra : NULL);
-    http_stream_write(c->x, events.data, events.len);
+    /* A stream without its end is seen to be cut off, a part of an event is not. */
+    if (!events.failed && !extra.failed)
+        http_stream_write(c->x, events.data, events.len);
     strbuf_free(&events);
     strbuf_free(&extra);
     answer_note(c);

@@ -427,7 +427,6 @@ static void refuse(struct http_exchange *c, int status, const char *message)
     drop_body(c);
     c->parser.keep_alive = false;
     c->state = X_RUNNING;
-    arm(c, 0);
     s->handler.refused(s->handler.context, c, status, message);
     assert(!c->bev || c->state != X_RUNNING);
 }
@@ -437,7 +436,6 @@ static void head_done(struct http_exchange *c)
 {
     struct http_server *s = c->server;
     c->state = X_RUNNING;
-    arm(c, 0);
     s->handler.head(s->handler.context, c);
     if (!c->bev || c->state != X_RUNNING || c->parser.state == HTTP_DONE)
         return;
