@@ -398,7 +398,7 @@ static void lose_device(struct scheduler *s, struct sequence *const *seqs, uint3
     s->is_lost = true;
     for (uint32_t i = 0; i < n; i++) {
         struct sequence *seq = seqs[i];
-        state_lose(s, seq);
+        seq->has_state = false;
         if (!sequence_suspect(seq, seq->n_computed + seq->n_rows))
             fail_alone(s, seq, err);
     }
@@ -433,7 +433,7 @@ static void restart_all(struct scheduler *s, const struct error *err)
     for (uint32_t i = 0; i < s->n_planned; i++) {
         struct sequence *seq = s->planned[i];
         bool was_stopped = err->code == ERROR_CANCELED;
-        state_lose(s, seq);
+        seq->has_state = false;
         if (is_canceled(seq))
             continue; /* the next step ends it */
         if (was_stopped || sequence_suspect(seq, seq->n_computed + seq->n_rows))

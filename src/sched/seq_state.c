@@ -10,19 +10,6 @@ void seq_state_add(struct sequence *seq, uint32_t side, uint32_t at, uint32_t pa
     seq->sides[side].n_copies++;
 }
 
-void seq_state_drop(struct sequence *seq, struct cache *cache, uint32_t side, uint32_t from,
-                    uint32_t to)
-{
-    struct seq_side *x = &seq->sides[side];
-    for (uint32_t i = from; x->n_copies > 0 && i < to; i++) {
-        if (x->pages[i] == PAGE_NONE)
-            continue;
-        page_pool_give(&cache->sides[side].pool, (struct page_run){x->pages[i], 1});
-        x->pages[i] = PAGE_NONE;
-        x->n_copies--;
-    }
-}
-
 void seq_state_inserted(struct sequence *seq, uint32_t side)
 {
     seq->sides[side].n_copies = 0;
@@ -31,8 +18,12 @@ void seq_state_inserted(struct sequence *seq, uint32_t side)
 void seq_state_release(struct sequence *seq, struct cache *cache, uint32_t side)
 {
     struct seq_side *x = &seq->sides[side];
-    seq_state_drop(seq, cache, side, seq->n_inserted, seq->n_reserved);
-    assert(x->n_copies == 0);
-    for (uint32_t i = 0; i < seq->n_reserved; i++)
+    for (uint32_t i = 0; i < seq->n_reserved; i++) {
+        if (i >= seq->n_inserted && x->pages[i] != PAGE_NONE) {
+            page_pool_give(&cache->sides[side].pool, (struct page_run){x->pages[i], 1});
+            x->n_copies--;
+        }
         x->pages[i] = PAGE_NONE;
+    }
+    assert(x->n_copies == 0);
 }

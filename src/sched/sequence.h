@@ -196,9 +196,6 @@ void seq_window_release(struct sequence *seq, struct cache *cache, uint32_t side
 
 /* A page for a copy of the state after position `at`, which is its own from now on. */
 void seq_state_add(struct sequence *seq, uint32_t side, uint32_t at, uint32_t page);
-/* Gives back the copies after positions from .. to - 1, which are its own. */
-void seq_state_drop(struct sequence *seq, struct cache *cache, uint32_t side, uint32_t from,
-                    uint32_t to);
 void seq_state_inserted(struct sequence *seq, uint32_t side);
 void seq_state_release(struct sequence *seq, struct cache *cache, uint32_t side);
 

@@ -131,8 +131,6 @@ void scheduler_plan_copies(struct scheduler *s); /* pages for copies after plann
 /* Fewer of `n` rows where a copy is wanted that the engine makes only at the end of a batch. */
 uint32_t state_cut(const struct scheduler *s, const struct sequence *seq, uint32_t from,
                    uint32_t n);
-/* A batch with the sequence failed: neither its state nor the copies of it are worth anything. */
-void state_lose(struct scheduler *s, struct sequence *seq);
 
 /* plan.c */
 void scheduler_plan(struct scheduler *s);

@@ -110,14 +110,6 @@ void state_end(struct scheduler *s, struct sequence *seq)
     seq->has_state = false;
 }
 
-void state_lose(struct scheduler *s, struct sequence *seq)
-{
-    if (!s->free_slots)
-        return;
-    seq_state_drop(seq, &s->cache, s->state_side, seq->n_computed, seq->n_reserved);
-    seq->has_state = false;
-}
-
 /* Whether a copy after so many tokens would serve anybody. */
 static bool is_useful(const struct sequence *seq, uint32_t n_tokens)
 {

@@ -139,6 +139,21 @@ TEST(scheduler_image, no_bound_on_a_batch_cuts_a_region)
     }
 }
 
+/* The text and the image would fit into a batch, and not into the window pages. */
+TEST(scheduler_image, fewer_window_pages_than_rows_do_not_cut_a_region)
+{
+    struct fixture f;
+    struct fixture_options o = with_images();
+    mock_set_window(&o.mock, 9);
+    o.mock.groups[1].sees_regions = true;
+    o.n_window_pages = 8 + 20;
+    open_spied(&f, &o);
+    CHECK_INT(ask(&f, "twelve words0 and more"), 0);
+    CHECK_INT(spy.batches[0].n_rows, 12);
+    CHECK(spy.batches[1].n_rows >= 20);
+    close_spied(&f);
+}
+
 /* Prompt log probabilities: text has one, also behind an image; positions of images have none. */
 TEST(scheduler_image, only_text_is_scored)
 {

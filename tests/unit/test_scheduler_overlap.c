@@ -367,15 +367,18 @@ TEST(scheduler_loss, a_device_lost_while_each_is_computed_alone)
     o.mock.n_tokens = FIXTURE_VOCAB + 1;
     o.mock.fail_token = FIXTURE_VOCAB;
     open_spied(&f, &o);
-    struct client *c[] = {say("one", 8), say("two", 8)}, *bad = say("three", 8);
+    struct client *c[] = {say("one", 8), say("two", 8)}, *bad = say("bad", 8);
     bad->prompt[2] = cache_token_text(o.mock.fail_token);
     for (int i = 0; i < 2; i++)
         client_submit(&f, c[i]);
     client_submit(&f, bad);
     spy_fail(SPY_SUBMIT, 1, 1, ERROR_DEVICE); /* the first of them */
+    scheduler_step(f.scheduler);
+    CHECK_INT(spy.batches[0].n_seqs, 3);
+    CHECK_INT(fixture_stats(&f).n_lost, 1);
     fixture_run(&f, &bad, 1);
     CHECK_INT(bad->finish, FINISH_ERROR);
-    CHECK_INT(fixture_stats(&f).n_lost, 1);
+    CHECK_STR(bad->request.error.message, "the mock engine fails on token 64, as it was told");
     client_free(bad);
     finish_all(&f, c, 2);
     fixture_close(&f);
@@ -459,6 +462,7 @@ TEST(scheduler_loss, a_deadly_request_does_not_take_the_others_along)
     client_submit(&f, bad);
     for (uint32_t i = 0; i < 200 && scheduler_step(f.scheduler); i++)
         continue;
+    CHECK(!scheduler_step(f.scheduler)); /* it does not go on for ever */
     fixture_run(&f, &bad, 1);
     CHECK_INT(bad->finish, FINISH_ERROR);
     CHECK_INT(bad->request.error.code, ERROR_DEVICE);
@@ -468,7 +472,6 @@ TEST(scheduler_loss, a_deadly_request_does_not_take_the_others_along)
     fixture_close(&f);
 }
 
-/* An answer that goes on for long, on a device that is lost now and then. */
 TEST(scheduler_loss, a_cache_of_a_lost_device_is_forgotten)
 {
     struct fixture f;
