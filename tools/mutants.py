@@ -35,6 +35,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -487,8 +488,7 @@ class Hunt:
 
     def original(self, source):
         if source not in self.plain:
-            scratch = self.folder / f"plain-{digest(source)}"
-            scratch.mkdir(exist_ok=True)
+            scratch = Path(tempfile.mkdtemp(prefix="plain-", dir=self.folder))
             copy = scratch / Path(source).name
             copy.write_text(f'#line 1 "{source}"\n' + Path(source).read_text())
             self.plain[source] = self.optimised(source, str(copy), scratch)
