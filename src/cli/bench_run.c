@@ -245,7 +245,8 @@ int bench_run(struct bench *b, struct runtime *runtime, struct error *err)
     struct rig rig;
     uint32_t index = b->n_engines++;
     struct bench_engine *engine = &b->engines[index];
-    *engine = (struct bench_engine){.n_threads = runtime->engine->info.n_threads};
+    uint32_t n_threads = runtime->engine->info.n_threads;
+    *engine = (struct bench_engine){.n_threads = n_threads ? n_threads : runtime_options.n_threads};
     strcpy(engine->name, runtime->engine->info.name);
     strcpy(b->model_name, runtime->model_name);
     int failed = rig_open(&rig, b, runtime->engine, err) || rows_measure(b, &rig, index, err);
