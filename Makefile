@@ -5,10 +5,12 @@
 #   make test        every test; ends with "N passed, N failed"
 #   make unit        only the unit tests, with sanitizers (T=tree: those whose name contains it)
 #   make tsan        the unit tests of threads under ThreadSanitizer
-#   make soak        the cache against its model (address sanitizer), then a loaded server (thread
-#                    sanitizer), each for SOAK_SECONDS
+#   make soak        the cache against its model, for SOAK_SECONDS, then the scheduler on a mock engine,
+#                    for SOAK_STEPS (address sanitizer); then a loaded server (thread sanitizer)
 #   make bench       the benchmarks of bench/, and of the default model
 #   make fuzz        each fuzzer for FUZZ_SECONDS (clang)
+#   make mutants     N random faults in the cache, the scheduler and the server, one at a time: the
+#                    unit tests must notice each (SEED says which; tools/mutants.py)
 #   make V=1 shows the commands
 #   make docs        docs/api.md and docs/models.md from the tables in the code
 #   make lint | format | coverage | install | clean
@@ -23,10 +25,16 @@ ARGS    ?=
 T       ?=
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 60
+SOAK_STEPS ?= 1000000
 SOAK_SEED ?=
+N       ?= 300
+SEED    ?= 1
 JOBS    ?= $(shell nproc)
 VERSION := 0.1.0
 Q       := $(if $(V),,@)
+
+# Flags from the environment, before ours are added.
+GIVEN_FLAGS := $(CPPFLAGS) $(CFLAGS)
 
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
 CFLAGS   += -std=c17 -D_GNU_SOURCE $(WARN) -ffp-contract=off -fno-math-errno -pthread -Isrc
@@ -34,7 +42,7 @@ CPPFLAGS += -DRADISH_VERSION='"$(VERSION)"' -MMD -MP
 LDLIBS   += -levent_core -levent_pthreads -lcrypto -lpcre2-8 -lutf8proc -lm
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 
-LIB_SRCS  := $(filter-out src/cli/main.c,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
+LIB_SRCS  := $(filter-out src/cli/main.c,$(sort $(shell find src -name '*.c')))
 TEST_SRCS := $(sort $(wildcard tests/unit/*.c))
 BENCHES   := $(patsubst bench/%.c,$(BUILD)/%,$(wildcard bench/*.c))
 FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
@@ -60,8 +68,14 @@ ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
 %_amx.o:    CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mamx-tile -mamx-int8
 endif
 
+# Checks once, before anything is compiled, that the compiler and the libraries are there.
+PACKAGES := $(BUILD)/packages-for-$(notdir $(firstword $(CC)))
+$(PACKAGES):
+	@CC="$(CC)" tools/setup.sh check $(GIVEN_FLAGS)
+	@mkdir -p $(@D) && touch $@
+
 define flavour_rules
-$(BUILD)/$(1)/%.o: %.c
+$(BUILD)/$(1)/%.o: %.c | $(PACKAGES)
 	@mkdir -p $$(@D)
 	@echo "cc $$@"
 	$$(Q)$$(CC) $$(CFLAGS) -Itests/unit $$(FLAGS_$(1)) $$(CPPFLAGS) -c $$< -o $$@
@@ -79,15 +93,18 @@ $(BUILD)/radish-debug: $(call objects,debug,src/cli/main.c) $(call library,debug
 	$(call link,debug)
 $(BUILD)/radish-tsan: $(call objects,tsan,src/cli/main.c) $(call library,tsan)
 	$(call link,tsan)
-# Tests can let memory run out: tests/unit/test_memory.h.
-$(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/unit-coverage: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=aligned_alloc
+# Tests can let memory run out and time pass: tests/unit/test_memory.h.
+$(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/unit-coverage: LDFLAGS += \
+    -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=clock_now_ns
 $(BUILD)/unit: $(call objects,debug,$(TEST_SRCS)) $(call library,debug)
 	$(call link,debug)
 $(BUILD)/unit-tsan: $(call objects,tsan,$(TEST_SRCS)) $(call library,tsan)
 	$(call link,tsan)
 $(BUILD)/unit-coverage: $(call objects,coverage,$(TEST_SRCS)) $(call library,coverage)
 	$(call link,coverage)
-$(BUILD)/soak: $(call objects,checked,tests/soak/soak.c $(wildcard tests/unit/cache_*.c src/cache/*.c src/base/*.c))
+SOAK_SRCS := tests/soak/soak.c $(wildcard tests/unit/cache_*.c) tests/unit/sched_world.c tests/unit/mock_oracle.c \
+             $(sort $(shell find src/cache src/base src/sched src/engine -name '*.c' -not -path '*/cpu/*'))
+$(BUILD)/soak: $(call objects,checked,$(SOAK_SRCS))
 	$(call link,checked)
 $(BUILD)/bench_%: $(BUILD)/release/bench/bench_%.o $(call library,release)
 	$(call link,release)
@@ -119,6 +136,7 @@ tsan: $(BUILD)/unit-tsan
 # Both parts print what to repeat a failure with; the first one takes a seed: make soak SOAK_SEED=7.
 soak: $(BUILD)/soak $(BUILD)/radish-tsan
 	$(BUILD)/soak $(SOAK_SECONDS) $(SOAK_SEED)
+	$(BUILD)/soak --steps $(SOAK_STEPS) $(SOAK_SEED)
 	python3 tests/e2e/soak_server.py --radish $(BUILD)/radish-tsan --seconds $(SOAK_SECONDS)
 
 bench: $(BUILD)/radish $(BENCHES)
@@ -128,6 +146,9 @@ bench: $(BUILD)/radish $(BENCHES)
 fuzz:
 	$(MAKE) -j$(JOBS) --no-print-directory CC=clang $(FUZZERS)
 	@for f in $(FUZZERS); do echo "== $$f"; $$f -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 || exit 1; done
+
+mutants: $(BUILD)/unit
+	RADISH_TEST_MODEL="$$(tools/setup.sh model)" python3 tools/mutants.py --build $(BUILD) -n $(N) --seed $(SEED) -j $(JOBS)
 
 lint:
 	@tools/setup.sh lint
@@ -162,5 +183,5 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all serve chat test unit tsan soak bench fuzz lint docs format coverage install clean
+.PHONY: all serve chat test unit tsan soak bench fuzz mutants lint docs format coverage install clean
 .SECONDARY:

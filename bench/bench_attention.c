@@ -90,7 +90,7 @@ static double visible(const struct shape *shape, double position)
 static void work_prefill(struct work *w, const struct shape *shape)
 {
     *w = (struct work){.runs = {{{0, PREFILL_LENGTH}}}};
-    w->seqs[0] = (struct batch_seq){.runs = w->runs[0], .n_runs = 1, .length = PREFILL_LENGTH};
+    w->seqs[0] = (struct batch_seq){.pages = {{w->runs[0], 1, 0}}, .length = PREFILL_LENGTH};
     for (uint32_t i = 0; i < PREFILL_ROWS; i++) {
         w->rows[i] = (struct batch_row){.position = PREFILL_LENGTH - PREFILL_ROWS + i};
         w->seen += visible(shape, w->rows[i].position);
@@ -106,7 +106,7 @@ static void work_decode(struct work *w, const struct shape *shape, uint32_t n_br
     for (uint32_t i = 0; i < n_branches; i++) {
         w->runs[i][0] = (struct page_run){0, common};
         w->runs[i][1] = (struct page_run){common + i * BRANCH_LENGTH, BRANCH_LENGTH};
-        w->seqs[i] = (struct batch_seq){.runs = w->runs[i], .n_runs = 2, .length = DECODE_LENGTH};
+        w->seqs[i] = (struct batch_seq){.pages = {{w->runs[i], 2, 0}}, .length = DECODE_LENGTH};
         w->rows[i] = (struct batch_row){.position = DECODE_LENGTH - 1, .seq = i};
     }
     w->seen = n_branches * visible(shape, DECODE_LENGTH - 1);

@@ -20,8 +20,8 @@
 
 #include "base/hash.h"
 #include "base/strbuf.h"
-#include "prompt/grammar.h"
-#include "prompt/tokenizer.h"
+#include "prompt/grammar/grammar.h"
+#include "prompt/tokenizer/tokenizer.h"
 
 enum { N_PROPERTIES = 30, N_LARGE = 151936, MAX_STRING = 40, MAX_ITEMS = 100, ROUNDS = 5 };
 
@@ -363,7 +363,7 @@ int main(int argc, char **argv)
         printf("there is no model at %s; name one\n", model);
         return 0;
     }
-    if (gguf_open(&gguf, model, &err) != 0 || tokenizer_open(&t, &gguf, &err) != 0)
+    if (gguf_open(&gguf, model, &err) != 0 || tokenizer_open(&t, NULL, &gguf, &err) != 0)
         fail(err.message);
     const uint32_t sizes[] = {tokenizer_size(t), N_LARGE};
     for (int i = 0; i < 2; i++) {

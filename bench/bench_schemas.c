@@ -13,10 +13,10 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "prompt/grammar.h"
-#include "prompt/json_schema.h"
+#include "prompt/grammar/grammar.h"
+#include "prompt/schema/json_schema.h"
 #include "prompt/token_table.h"
-#include "prompt/tokenizer.h"
+#include "prompt/tokenizer/tokenizer.h"
 
 enum { MAX_PAIRS_BYTES = 256 << 20 };
 
@@ -118,7 +118,7 @@ static void vocabulary_run(const struct strbuf *pairs, const char *path)
     struct error err;
     size_t n_wrong = 0;
     struct grammar_vocabulary *v;
-    if (gguf_open(&gguf, path, &err) || tokenizer_open(&t, &gguf, &err) ||
+    if (gguf_open(&gguf, path, &err) || tokenizer_open(&t, NULL, &gguf, &err) ||
         token_vocabulary_open(&v, t, &err))
         fail(err.message);
     const char *line = strbuf_str(pairs), *end = line + pairs->len;

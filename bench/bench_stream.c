@@ -22,12 +22,12 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "engine/engine.h"
+#include "engine/mock/mock_engine.h"
 #include "sched/scheduler.h"
 #include "sched/stop_matcher.h"
-#include "serve/http_server.h"
-#include "serve/sse.h"
-#include "serve/token_text.h"
+#include "prompt/unicode/token_text.h"
+#include "serve/http/http_server.h"
+#include "serve/writers/answer_writer.h"
 
 enum {
     VOCAB = 49152,
@@ -184,12 +184,14 @@ static void piece_note(struct piece *p, uint64_t took_ns)
 static void bench_pieces(void)
 {
     struct piece pieces[] = {{"text, with 2 stop strings", 0}, {"SSE event", 0}, {"write", 0}};
-    struct stop_string strings[] = {{"\n\nUser:", 7}, {"</answer>", 9}};
-    struct completion_id id = {"chatcmpl-0123456789abcdef01234567", "a-model-of-some-size",
-                               "fp_0123456789abcdef", 1700000000};
+    struct byte_view strings[] = {{"\n\nUser:", 7}, {"</answer>", 9}};
+    struct answer_head head = {.id = "chatcmpl-0123456789abcdef01234567",
+                               .model = "a-model-of-some-size",
+                               .fingerprint = "fp_0123456789abcdef",
+                               .created = 1700000000};
+    struct answer_content content = {0};
     struct stop_matcher stops;
     struct token_text text = {0};
-    struct sse_encoder sse;
     struct strbuf events = STRBUF_INIT;
     struct error err;
     int fds[2];
@@ -197,7 +199,9 @@ static void bench_pieces(void)
         die(err.message);
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds))
         die("socketpair");
-    sse_open(&sse, &id, false);
+    void *stream = chat_writer.open(&head);
+    if (!stream)
+        die("no memory");
     for (uint32_t round = 0; round < ROUNDS; round++) {
         uint64_t start_ns = clock_now_ns();
         for (uint32_t i = 0; i < TOKENS; i++)
@@ -205,7 +209,8 @@ static void bench_pieces(void)
         uint64_t text_ns = clock_now_ns();
         for (uint32_t i = 0; i < TOKENS; i++) {
             strbuf_clear(&events);
-            sse_content(&sse, &events, 0, words[i % N_WORDS], strlen(words[i % N_WORDS]), NULL);
+            chat_writer.text(stream, &events, &content, words[i % N_WORDS],
+                             strlen(words[i % N_WORDS]));
         }
         uint64_t sse_ns = clock_now_ns(), write_ns = 0;
         for (uint32_t i = 0; i < TOKENS; i++) {
@@ -226,7 +231,7 @@ static void bench_pieces(void)
         sum_ns += pieces[i].best_ns;
     }
     printf("  %-34s %8.0f\n", "together", (double)sum_ns / TOKENS);
-    sse_close(&sse);
+    chat_writer.close(stream);
     stop_matcher_close(&stops);
     token_text_free(&text);
     strbuf_free(&events);
@@ -358,7 +363,7 @@ static void bench_wake(void)
     struct bell bell = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
     struct mock_options mock = {.n_vocab = WORDS_OF_MOCK, .fail_token = -1, .end_token = -1};
     struct engine_limits limits = {
-        .n_pages = 1024, .max_rows = 64, .max_seqs = 4, .max_length = 256};
+        .n_pages = {1024}, .max_rows = 64, .max_seqs = 4, .max_length = 256};
     struct scheduler_options options = {.tokens = {WORDS_OF_MOCK, bytes, lengths, is_end},
                                         .max_seqs = 4,
                                         .max_waiting = 4,
@@ -375,7 +380,8 @@ static void bench_wake(void)
         die(err.message);
     static struct request request;
     for (uint32_t i = 0; i < WAKES; i++) {
-        int32_t prompt[] = {1, 2, (int32_t)(i % WORDS_OF_MOCK)};
+        uint64_t prompt[] = {cache_token_text(1), cache_token_text(2),
+                             cache_token_text((int32_t)(i % WORDS_OF_MOCK))};
         request = (struct request){.tokens = prompt, .n_tokens = 3, .max_tokens = 1};
         request.sampling = (struct sampling)SAMPLING_DEFAULT;
         usleep(1000); /* it falls asleep */

@@ -26,7 +26,7 @@
 
 #include "base/file.h"
 #include "prompt/prompt.h"
-#include "prompt/tokenizer_families.h"
+#include "prompt/tokenizer/families.h"
 
 enum {
     ROUNDS = 7,
@@ -89,14 +89,19 @@ struct source {
     const char *directory; /* NULL: the file */
 };
 
-static struct tokenizer *open_own(const struct source *from)
+static struct tokenizer *open_chat(const struct source *from, struct chat_defaults *chat)
 {
     struct tokenizer *t = NULL;
     struct error err = {0};
-    if ((from->directory ? tokenizer_open_directory(&t, from->directory, 0, &err)
-                         : tokenizer_open(&t, from->gguf, &err)) != 0)
+    if ((from->directory ? tokenizer_open_directory(&t, chat, from->directory, 0, &err)
+                         : tokenizer_open(&t, chat, from->gguf, &err)) != 0)
         fail(err.message);
     return t;
+}
+
+static struct tokenizer *open_own(const struct source *from)
+{
+    return open_chat(from, NULL);
 }
 
 static struct tokenizer *open_as(const struct source *from, const char *pre)
@@ -252,8 +257,9 @@ static void run_chat(const struct source *from, const struct strbuf *text, bool 
     const struct json *messages = make_messages(&arena, text, N_MESSAGES);
     for (int i = 0; i < ROUNDS; i++) {
         struct prompt_maker maker;
+        struct chat_defaults defaults;
         struct prompt prompt, other;
-        if (prompt_maker_open(&maker, open_own(from), NULL, &err) != 0 ||
+        if (prompt_maker_open(&maker, open_chat(from, &defaults), &defaults, NULL, &err) != 0 ||
             (replays && replay_store_open(&store, 1 << 20, &err) != 0))
             fail(err.message);
         time_chat(&maker, messages, store, &prompt, &first);
@@ -265,7 +271,7 @@ static void run_chat(const struct source *from, const struct strbuf *text, bool 
         }
         prompt_free(&prompt);
         prompt_maker_close(&maker);
-        if (prompt_maker_open(&maker, open_own(from), NULL, &err) != 0)
+        if (prompt_maker_open(&maker, open_chat(from, &defaults), &defaults, NULL, &err) != 0)
             fail(err.message);
         chat(&maker, before, store, &other);
         time_chat(&maker, messages, store, &prompt, &grown);

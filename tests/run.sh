@@ -17,7 +17,7 @@ export RADISH_TEST_MODEL="$model"
 export RADISH_BUILD="$build"
 part "unit tests, address and undefined-behaviour sanitizers" "$build/unit"
 part "unit tests of threads, thread sanitizer" "$build/unit-tsan" threads
-part "end to end" "$build/venv/bin/python" -m pytest -q -rs -p no:cacheprovider tests/e2e
+part "end to end" "$build/venv/bin/python" -m pytest -q -rs -p no:cacheprovider tests/e2e bench tools
 
 # Adds up "N passed", "N failed", "N error(s)" and "N skipped" of every part.
 awk '

@@ -3,9 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "serve/api.h"
-#include "serve/query_params.h"
-#include "serve/request_fields.h"
+#include "serve/request/fields.h"
+#include "serve/routes.h"
 
 static const char *const scope_titles[FIELD_SCOPES] = {
     [SCOPE_REQUEST] = "Fields of a chat completion",
@@ -291,8 +290,8 @@ static void cache_print(void)
 int main(void)
 {
     printf("# The API\n\n"
-           "<!-- Made by `make docs` from the tables in src/serve/api_openai.c and\n"
-           "     src/serve/request_fields.c. -->\n\n");
+           "<!-- Made by `make docs` from the tables in src/serve/routes.c and\n"
+           "     src/serve/request/fields.c. -->\n\n");
     routes_print();
     printf(
         "\n"

@@ -45,7 +45,7 @@ EXTREMES = np.array(
     dtype=np.float16,
 )  # fmt: skip
 
-# As src/model/quant.h numbers them.
+# As src/model/quant/quant.h numbers them.
 TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q1_0, TENSOR_Q2_0 = 0, 1, 30, 41, 42
 TENSOR_F8_E4M3, TENSOR_E8M0, TENSOR_FP4 = 64, 66, 67
 TENSOR_AFFINE = {1: 68, 2: 69, 3: 70, 4: 71, 5: 72, 6: 73, 8: 74}

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes src/model/quant_grids.h: the lattice points that the IQ1, IQ2 and IQ3 types of GGUF index,
+"""Makes src/model/quant/grids.h: the lattice points that the IQ1, IQ2 and IQ3 types of GGUF index,
 from the reference implementation (the `gguf` package of llama.cpp).
 
     pip install gguf numpy
-    python3 tools/make_quant_grids.py > src/model/quant_grids.h
+    python3 tools/make_quant_grids.py > src/model/quant/grids.h
 
 A point is one number of 16 bits: eight coordinates of 2 bits, or four of 4, the first lowest. What
-a coordinate stands for is said in src/model/quant_lattice.c.
+a coordinate stands for is said in src/model/quant/lattice.c.
 """
 
 import numpy as np

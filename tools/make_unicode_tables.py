@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes src/prompt/unicode_tables.h: the characters that the `tokenizers` library and Python tell
-apart.
+"""Writes src/prompt/unicode/unicode_tables.h: the characters that the `tokenizers` library and
+Python tell apart.
 
-    python3 tools/make_unicode_tables.py > src/prompt/unicode_tables.h
+    python3 tools/make_unicode_tables.py > src/prompt/unicode/unicode_tables.h
 
 Every code point is shown to both. Models are trained with the library: what it takes for a letter
 is what the tokenizer must. Templates see Python's strings: upper(), isalpha() and repr() must agree
@@ -40,10 +40,10 @@ HEAD = f"""\
 /* Made by tools/make_unicode_tables.py from tokenizers {tokenizers.__version__} and Python \
 {sys.version_info[0]}.{sys.version_info[1]}, Unicode
  * {unicodedata.unidata_version}. Do not edit; what the tables are is said there. */
-#ifndef RADISH_PROMPT_UNICODE_TABLES_H
-#define RADISH_PROMPT_UNICODE_TABLES_H
+#ifndef RADISH_PROMPT_UNICODE_UNICODE_TABLES_H
+#define RADISH_PROMPT_UNICODE_UNICODE_TABLES_H
 
-#include "prompt/code_set.h"
+#include "prompt/unicode/code_set.h"
 
 struct case_run {{
     uint32_t first, last, step; /* every step-th character of first..last moves by delta */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "model/architecture.h"
-#include "model/quantize.h"
+#include "model/quant/quantize.h"
 
 static void print_rows(void)
 {

@@ -8,9 +8,10 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "engine/engine.h"
+#include "engine/cpu/cpu_engine.h"
 
 enum { MAX_PROMPT = 200, N_COMPARED = 3, N_PAGES = 4096, MAX_ROWS = 256, N_OTHERS = 2 };
+enum { MAX_OUTPUTS = (1 + N_OTHERS) * N_COMPARED };
 
 /* A sequence in pages of its own, and how much of it is computed. */
 struct walker {
@@ -49,16 +50,24 @@ static void walker_init(struct walker *w, uint32_t first_page, uint32_t n_vocab)
     }
 }
 
+/* Of a batch's rows with logits, in order. */
+static struct row_output outputs[MAX_OUTPUTS];
+
 /* The next `n` rows of a sequence go into the batch; the last N_COMPARED positions give logits. */
 static uint32_t walker_add_rows(struct walker *w, uint32_t n, uint32_t seq, struct batch_row *rows,
-                                struct batch_seq *out)
+                                struct batch_seq *out, uint32_t *n_outputs)
 {
     n = n < w->n_tokens - w->n_done ? n : w->n_tokens - w->n_done;
-    for (uint32_t i = 0; i < n; i++, w->n_done++)
-        rows[i] = (struct batch_row){w->tokens[w->n_done], w->n_done, w->runs[w->n_done].first, seq,
-                                     w->n_done + N_COMPARED >= w->n_tokens ? OUTPUT_LOGITS
-                                                                           : OUTPUT_NONE};
-    *out = (struct batch_seq){w->runs, w->n_done, w->n_done};
+    for (uint32_t i = 0; i < n; i++, w->n_done++) {
+        rows[i] = (struct batch_row){.value = w->tokens[w->n_done],
+                                     .seq = seq,
+                                     .position = w->n_done,
+                                     .rope = {w->n_done},
+                                     .pages = {w->runs[w->n_done].first}};
+        if (w->n_done + N_COMPARED >= w->n_tokens)
+            rows[i].output = &outputs[(*n_outputs)++];
+    }
+    *out = (struct batch_seq){.pages = {{w->runs, w->n_done, 0}}, .length = w->n_done};
     return n;
 }
 
@@ -69,13 +78,20 @@ static void forward(struct engine *e, const struct batch *batch)
         fail(err.message);
 }
 
+static void outputs_open(float *logits, size_t n_vocab)
+{
+    for (size_t i = 0; i < MAX_OUTPUTS; i++)
+        outputs[i] = (struct row_output){.wants = OUTPUT_LOGITS, .logits = logits + i * n_vocab};
+}
+
 /* All of it in one batch. */
 static void run_plain(struct engine *e, struct walker *w, float *logits)
 {
     struct batch_row rows[MAX_ROWS];
     struct batch_seq seq;
-    uint32_t n = walker_add_rows(w, w->n_tokens, 0, rows, &seq);
-    forward(e, &(struct batch){&seq, rows, 1, n, logits, NULL, 0});
+    uint32_t n_outputs = 0, n = walker_add_rows(w, w->n_tokens, 0, rows, &seq, &n_outputs);
+    outputs_open(logits, e->info.n_vocab);
+    forward(e, &(struct batch){.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = n});
 }
 
 /* Random cuts, with rows of other sequences before and behind; compares each row that is asked for.
@@ -89,20 +105,20 @@ static void run_mixed(struct engine *e, struct walker *w, struct walker *others,
         struct batch_row rows[MAX_ROWS];
         struct batch_seq seqs[1 + N_OTHERS];
         uint32_t n_rows = 0, n_seqs = 0, n_before = 0, n_mine = 0, place = below(1 + N_OTHERS);
+        uint32_t n_outputs = 0;
         for (uint32_t i = 0; i <= N_OTHERS; i++) {
             struct walker *who = i == place ? w : &others[i < place ? i : i - 1];
             uint32_t n = who == w ? 1 + below(below(4) ? 64 : 2) : below(3) * below(20);
-            uint32_t from = n_rows, outputs = 0;
+            uint32_t from = n_outputs;
             if (n == 0 || who->n_done == who->n_tokens)
                 continue;
-            n_rows += walker_add_rows(who, n, n_seqs, rows + n_rows, &seqs[n_seqs]);
+            n_rows += walker_add_rows(who, n, n_seqs, rows + n_rows, &seqs[n_seqs], &n_outputs);
             n_seqs++;
-            for (uint32_t r = from; r < n_rows; r++)
-                outputs += rows[r].output == OUTPUT_LOGITS;
-            n_mine = who == w ? outputs : n_mine;
-            n_before += i < place ? outputs : 0;
+            n_mine = who == w ? n_outputs - from : n_mine;
+            n_before += i < place ? n_outputs - from : 0;
         }
-        forward(e, &(struct batch){seqs, rows, n_seqs, n_rows, logits, NULL, 0});
+        outputs_open(logits, n_vocab);
+        forward(e, &(struct batch){.seqs = seqs, .rows = rows, .n_seqs = n_seqs, .n_rows = n_rows});
         if (memcmp(logits + n_before * n_vocab, plain + compared * n_vocab,
                    n_mine * n_vocab * sizeof *logits) != 0)
             fail("other bits");
@@ -146,16 +162,13 @@ int main(int argc, char **argv)
     if (model_open(&model, argv[1], NULL, &err))
         fail(err.message);
     for (uint32_t i = 0; i < 2; i++) {
-        struct engine_limits limits = {.n_pages = N_PAGES,
-                                       .max_rows = MAX_ROWS,
-                                       .max_seqs = 8,
-                                       .max_length = 512,
-                                       .n_threads = i + 1,
-                                       .kernels = argc > 3 ? argv[3] : NULL};
-        if (cpu_engine_open(&engines[i], &model, &limits, NULL, NULL, &err))
+        struct engine_limits limits = {
+            .n_pages = {N_PAGES}, .max_rows = MAX_ROWS, .max_seqs = 8, .max_length = 512};
+        struct cpu_options options = {.n_threads = i + 1, .kernels = argc > 3 ? argv[3] : NULL};
+        if (cpu_engine_open(&engines[i], &model, &limits, &options, &err))
             fail(err.message);
     }
-    size_t bytes = (1 + N_OTHERS) * N_COMPARED * (size_t)model.hparams.n_vocab * sizeof(float);
+    size_t bytes = MAX_OUTPUTS * (size_t)model.hparams.n_vocab * sizeof(float);
     float *plain = malloc(bytes), *logits = malloc(bytes);
     if (!plain || !logits)
         fail("no memory");

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Gets a machine ready; each part does nothing when it is already there.
 #   setup.sh packages       compiler and libraries (apt on Debian and Ubuntu; else says what is missing)
+#   setup.sh check [FLAGS]  fails and lists what is missing, for a compiler called with FLAGS; installs nothing
 #   setup.sh model          the default model, into the cache folder; prints its path
 #   setup.sh python DIR     a Python environment in DIR with what the tests import
 #   setup.sh lint           the tools that `make lint` calls
@@ -17,19 +18,32 @@ die() { printf 'radish set-up: %s\n' "$*" >&2; exit 1; }
 say() { printf '%s\n' "$*" >&2; }
 
 has_command() { command -v "$1" >/dev/null 2>&1; }
-has_header() { printf '#include <%s>\n' "$1" | ${CC:-cc} -E $2 - >/dev/null 2>&1; }
+has_header() {
+    header=$1
+    shift
+    printf '#include <%s>\n' "$header" | ${CC:-cc} "$@" -E - >/dev/null 2>&1
+}
 
-# The names of what is missing, in Debian's words.
+# The names of what is missing, in Debian's words, for a compiler called with these flags.
 missing_packages() {
-    has_command "${CC:-cc}" || echo gcc libc6-dev
-    if has_command "${CC:-cc}"; then
-        has_header event2/event.h "" || echo libevent-dev
-        has_header pcre2.h "-DPCRE2_CODE_UNIT_WIDTH=8" || echo libpcre2-dev
-        has_header openssl/evp.h "" || echo libssl-dev
-        has_header utf8proc.h "" || echo libutf8proc-dev
-    else
-        echo libevent-dev libpcre2-dev libssl-dev libutf8proc-dev
+    compiler=${CC:-cc}
+    compiler=${compiler%% *} # of "ccache gcc" the first
+    if ! has_command "$compiler"; then
+        case $compiler in cc | gcc) echo gcc ;; *) echo "$compiler" ;; esac
+        echo libc6-dev libevent-dev libpcre2-dev libssl-dev libutf8proc-dev
+        return
     fi
+    has_header stdlib.h "$@" || echo libc6-dev
+    has_header event2/event.h "$@" || echo libevent-dev
+    has_header pcre2.h "$@" -DPCRE2_CODE_UNIT_WIDTH=8 || echo libpcre2-dev
+    has_header openssl/evp.h "$@" || echo libssl-dev
+    has_header utf8proc.h "$@" || echo libutf8proc-dev
+}
+
+check() {
+    missing=$(missing_packages "$@" | tr '\n' ' ')
+    [ -z "$missing" ] || die "radish needs packages that are missing here (Debian's names): ${missing% }
+Run 'tools/setup.sh packages' to install them; 'make serve' and 'make test' do so by themselves."
 }
 
 # What getting the model, and the tests, need beside that.
@@ -101,9 +115,10 @@ python_environment() {
 
 case ${1:-} in
 packages) install_packages $(missing_packages) ;;
+check) shift; check "$@" ;;
 model) model ;;
 python) python_environment "$2" ;;
 lint) install_packages $(has_command cppcheck || echo cppcheck) $(has_command clang-format || echo clang-format) ;;
 coverage) install_packages $(has_command gcovr || echo gcovr) ;;
-*) die "usage: setup.sh packages | model | python DIR | lint | coverage" ;;
+*) die "usage: setup.sh packages | check [FLAGS] | model | python DIR | lint | coverage" ;;
 esac

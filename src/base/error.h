@@ -3,6 +3,9 @@
 
 #include <stddef.h>
 
+/* base/ holds what any C program could use: errors, strings, memory, JSON, threads, the machine.
+ * Nothing here knows models, prompts or requests. */
+
 /* The one error type. A function that can fail takes `struct error *` last and returns 0 or -1
  * (or a pointer or NULL); on failure it has filled the error in. Our own bugs are asserts. */
 enum error_code {
@@ -14,6 +17,8 @@ enum error_code {
     ERROR_LIMIT,    /* a stated limit was passed */
     ERROR_FAILED,   /* the engine failed */
     ERROR_CANCELED, /* the caller asked to stop */
+    ERROR_UNSUPPORTED, /* the engine has no such operation */
+    ERROR_DEVICE,      /* the device is lost, with all that was on it */
 };
 
 #define ERROR_NO_POSITION ((size_t)-1)

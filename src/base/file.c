@@ -14,14 +14,19 @@ int file_read(const char *path, size_t limit_bytes, struct strbuf *out, struct e
     char chunk[65536];
     out->limit = limit_bytes;
     errno = 0;
-    while (!feof(in) && !ferror(in) && !out->failed) /* past the end, a terminal would ask again */
-        strbuf_add(out, chunk, fread(chunk, 1, sizeof chunk, in));
+    bool is_too_long = false;
+    /* Past the end, a terminal would ask again. */
+    while (!feof(in) && !ferror(in) && !out->failed) {
+        size_t n = fread(chunk, 1, sizeof chunk, in);
+        is_too_long = limit_bytes && n > limit_bytes - out->len;
+        strbuf_add(out, chunk, n);
+    }
     int reason = ferror(in) ? errno : 0;
     if (in != stdin)
         fclose(in);
     if (reason)
         return error_set(err, ERROR_IO, "%s: cannot be read: %s", path, strerror(reason));
-    if (out->failed && limit_bytes)
+    if (is_too_long)
         return error_set(err, ERROR_LIMIT, "%s: it has more than %zu bytes", path, limit_bytes);
     if (out->failed)
         return error_set(err, ERROR_MEMORY, "%s: no memory to read it", path);

@@ -259,9 +259,8 @@ static struct json *word_read(struct json_cursor *r, const char *word, enum json
 static int key_compare(const void *a, const void *b)
 {
     const struct json *x = *(const struct json *const *)a, *y = *(const struct json *const *)b;
-    size_t len = x->key_len < y->key_len ? x->key_len : y->key_len;
-    int order = memcmp(x->key, y->key, len);
-    return order ? order : (x->key_len > y->key_len) - (x->key_len < y->key_len);
+    return byte_view_compare((struct byte_view){x->key, x->key_len},
+                             (struct byte_view){y->key, y->key_len});
 }
 
 /* Sorting finds equal keys without a cost that an attacker can make quadratic. */
@@ -428,7 +427,7 @@ int json_cursor_next(struct json_cursor *c, enum json_type type, size_t n)
     return 1;
 }
 
-int json_cursor_string(struct json_cursor *c, struct json_string *out)
+int json_cursor_string(struct json_cursor *c, struct byte_view *out)
 {
     bool escapes;
     space_skip(c);
@@ -438,18 +437,18 @@ int json_cursor_string(struct json_cursor *c, struct json_string *out)
     if (!close)
         return -1;
     if (!escapes) {
-        *out = (struct json_string){c->at, (size_t)(close - c->at)};
+        *out = (struct byte_view){c->at, (size_t)(close - c->at)};
         c->at = close + 1;
         return 0;
     }
     char *text = arena_alloc(c->arena, (size_t)(close - c->at) + 1);
     if (!text)
         return fail_memory(c), -1;
-    out->text = text;
+    out->bytes = text;
     return string_decode(c, close, text, &out->len) ? 0 : -1;
 }
 
-int json_cursor_key(struct json_cursor *c, struct json_string *out)
+int json_cursor_key(struct json_cursor *c, struct byte_view *out)
 {
     if (json_cursor_string(c, out) != 0)
         return -1;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/byte_view.h"
 #include "base/error.h"
 #include "base/strbuf.h"
 
@@ -57,11 +58,6 @@ struct json_cursor {
     struct error *err;
 };
 
-struct json_string {
-    const char *text; /* in the document, or in the arena; no NUL behind it */
-    size_t len;
-};
-
 struct json_cursor json_cursor_make(struct arena *arena, const char *text, size_t len,
                                     struct error *err);
 char json_cursor_peek(struct json_cursor *c); /* what the next value begins with; NUL at the end */
@@ -69,8 +65,9 @@ size_t json_cursor_position(const struct json_cursor *c);
 int json_cursor_enter(struct json_cursor *c, enum json_type type); /* an array or an object */
 /* Behind `n` items of it: 1 another one comes, 0 it is closed, -1 an error. */
 int json_cursor_next(struct json_cursor *c, enum json_type type, size_t n);
-int json_cursor_key(struct json_cursor *c, struct json_string *out);
-int json_cursor_string(struct json_cursor *c, struct json_string *out);
+/* The bytes of both are in the document, or in the arena. */
+int json_cursor_key(struct json_cursor *c, struct byte_view *out);
+int json_cursor_string(struct json_cursor *c, struct byte_view *out);
 struct json *json_cursor_value(struct json_cursor *c); /* of any type, as a tree; NULL: an error */
 int json_cursor_end(struct json_cursor *c);            /* nothing may follow */
 
@@ -82,6 +79,11 @@ const char *json_type_name(enum json_type type); /* "null", "boolean", "number",
 const struct json *json_get(const struct json *object, const char *key);
 bool json_is(const struct json *value, enum json_type type);    /* false for NULL */
 bool json_equals(const struct json *value, const char *string); /* a string equal to `string` */
+/* The bytes of a string, or of a number as it was written. */
+static inline struct byte_view json_bytes(const struct json *value)
+{
+    return (struct byte_view){value->text, value->text_len};
+}
 /* True when the number is an integer in range, written as one (1, 1.0 and 1e2 are; 1.5 is not). */
 bool json_to_int64(const struct json *value, int64_t *out);
 bool json_to_uint64(const struct json *value, uint64_t *out);
@@ -99,6 +101,8 @@ void json_append(struct arena *arena, struct json *parent, const char *key, stru
 
 /* Writing. Each appends one JSON text to `out`; bad UTF-8 is written as U+FFFD. */
 void json_write_string(struct strbuf *out, const char *bytes, size_t len);
+/* Between quotes, a piece of a string that may be cut anywhere: bytes from 0x80 on stay. */
+void json_write_escaped(struct strbuf *out, const char *bytes, size_t len);
 void json_write_double(struct strbuf *out,
                        double value); /* shortest, as Python's repr; NaN: null */
 void json_write(struct strbuf *out, const struct json *value); /* compact, keys in order */

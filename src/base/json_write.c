@@ -77,13 +77,13 @@ static void escape_write(struct strbuf *out, unsigned char c)
         strbuf_addf(out, "\\u%04x", c);
 }
 
-void json_write_string(struct strbuf *out, const char *bytes, size_t len)
+/* The bytes without quotes. `mends`: what is not valid UTF-8 is replaced. */
+static void bytes_write(struct strbuf *out, const char *bytes, size_t len, bool mends)
 {
-    strbuf_addc(out, '"');
     size_t plain = 0; /* start of the run that can be copied as it is */
     for (size_t i = 0; i < len;) {
         unsigned char c = (unsigned char)bytes[i];
-        size_t width = c < 0x80 ? 1 : utf8_valid_prefix(bytes + i, len - i);
+        size_t width = c < 0x80 || !mends ? 1 : utf8_valid_prefix(bytes + i, len - i);
         if (width && c >= 0x20 && c != '"' && c != '\\') {
             i += width;
             continue;
@@ -96,6 +96,17 @@ void json_write_string(struct strbuf *out, const char *bytes, size_t len)
         plain = ++i;
     }
     strbuf_add(out, bytes + plain, len - plain);
+}
+
+void json_write_escaped(struct strbuf *out, const char *bytes, size_t len)
+{
+    bytes_write(out, bytes, len, false);
+}
+
+void json_write_string(struct strbuf *out, const char *bytes, size_t len)
+{
+    strbuf_addc(out, '"');
+    bytes_write(out, bytes, len, true);
     strbuf_addc(out, '"');
 }
 

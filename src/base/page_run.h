@@ -3,6 +3,8 @@
 
 #include <stdint.h>
 
+#define PAGE_NONE UINT32_MAX
+
 /* Pages first .. first + count - 1 hold consecutive KV positions. The one word that the cache and
  * the engines share: a sequence's page table is an array of these. */
 struct page_run {

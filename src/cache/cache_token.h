@@ -49,6 +49,13 @@ static inline uint64_t cache_token_size(uint16_t width_bin, uint16_t height_bin)
     return cache_token_owned(CACHE_TOKEN_SIZE, 0, (uint32_t)width_bin << 16 | height_bin);
 }
 
+/* What a tokenizer gave, as cache tokens of nobody in particular. */
+static inline void cache_tokens_text(const int32_t *ids, uint32_t n, uint64_t *out)
+{
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = cache_token_text(ids[i]);
+}
+
 /* Position `offset` of an image that takes `length` of them. */
 static inline uint64_t cache_token_image(uint32_t image, uint32_t offset, uint32_t length)
 {
@@ -60,6 +67,17 @@ static inline uint64_t cache_token_image(uint32_t image, uint32_t offset, uint32
 static inline enum cache_token_kind cache_token_kind(uint64_t token)
 {
     return (enum cache_token_kind)(token >> 56);
+}
+
+static inline bool cache_token_is_text(uint64_t token)
+{
+    return cache_token_kind(token) == CACHE_TOKEN_TEXT;
+}
+
+/* A text token's id; the bins of a coordinate or of sizes. */
+static inline int32_t cache_token_payload(uint64_t token)
+{
+    return (int32_t)(uint32_t)token;
 }
 
 static inline bool cache_token_is_image(uint64_t token)
@@ -104,6 +122,13 @@ static inline uint64_t cache_namespace(uint32_t tenant, int32_t adapter, int32_t
     assert(tenant < 1 << 20 && adapter >= -1 && adapter < 0xffff && image >= -1 &&
            image < CACHE_MAX_IMAGE);
     return (uint64_t)tenant << 44 | (uint64_t)(adapter + 1) << 28 | (uint32_t)(image + 1);
+}
+
+/* The same namespace with another adapter. */
+static inline uint64_t cache_namespace_with_adapter(uint64_t ns, int32_t adapter)
+{
+    assert(adapter >= -1 && adapter < 0xffff);
+    return (ns & ~((uint64_t)0xffff << 28)) | (uint64_t)(adapter + 1) << 28;
 }
 
 static inline uint32_t cache_namespace_tenant(uint64_t ns)

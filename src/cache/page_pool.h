@@ -18,8 +18,6 @@
  *
  * free + owned + private = n_pages, always (page_pool_check). Owned by the scheduler's thread. */
 
-#define PAGE_NONE UINT32_MAX
-
 struct page_pool {
     uint32_t n_pages;
     uint32_t n_free;

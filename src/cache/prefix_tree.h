@@ -31,9 +31,9 @@
  * with a pool of its own, where a position has a page or none:
  *
  *   pages         [0][1][2][3][4][5][6][7][8]
- *   window pages   -  -  -  5  9  -  7  2  3     W = 4: going on after 8 takes those of 6, 7 and
- *                                                8; nothing can go on after 4
- *   state copies   -  -  -  0  -  -  -  -  1     a sequence can go on after 3 and after 8
+ *   window pages   -  -  -  5  9  -  7  2  3     W = 4: a sequence can go on after 8, because 6, 7
+ *                                                and 8 have pages; not after 4
+ *   state copies   -  -  -  0  -  -  -  -  1     it can go on after 3 and after 8
  *
  * A side is described by one number: `before`, how many positions up to the last one must all have
  * its pages (or as many as there are from the root). A window of W has before = W - 1. A state has

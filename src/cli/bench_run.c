@@ -25,6 +25,7 @@ struct rig {
     struct batch_seq *seqs;     /* [n_streams] */
     uint32_t *filled;           /* [n_streams] positions that hold their KV */
     struct batch_row *rows;     /* [max_rows] */
+    struct row_output *outputs; /* [n_streams] */
     float *logits;              /* [n_streams][n_vocab] */
     bool without_limits;
 };
@@ -32,9 +33,10 @@ struct rig {
 static struct batch_row row_at(const struct rig *rig, uint32_t stream, uint32_t position)
 {
     return (struct batch_row){
-        .token = (int32_t)(hash_pair(stream, position) % rig->engine->info.n_vocab),
+        .value = (int32_t)(hash_pair(stream, position) % rig->engine->info.n_vocab),
         .position = position,
-        .page = stream * rig->length + position,
+        .rope = {position},
+        .pages = {stream * rig->length + position},
     };
 }
 
@@ -48,11 +50,10 @@ static int prefill(struct rig *rig, uint32_t stream, uint32_t begin, uint32_t en
         for (uint32_t i = 0; i < n_rows; i++)
             rig->rows[i] = row_at(rig, stream, begin + i);
         if (begin + n_rows == end)
-            rig->rows[n_rows - 1].output = OUTPUT_LOGITS;
+            rig->rows[n_rows - 1].output = &rig->outputs[0];
         rig->runs[stream].count = begin + n_rows;
-        struct batch_seq seq = {.runs = &rig->runs[stream], .n_runs = 1, .length = begin + n_rows};
-        struct batch batch = {
-            .seqs = &seq, .n_seqs = 1, .rows = rig->rows, .n_rows = n_rows, .logits = rig->logits};
+        struct batch_seq seq = {.pages = {{&rig->runs[stream], 1, 0}}, .length = begin + n_rows};
+        struct batch batch = {.seqs = &seq, .n_seqs = 1, .rows = rig->rows, .n_rows = n_rows};
         if (engine_forward(rig->engine, &batch, err))
             return -1;
     }
@@ -65,16 +66,13 @@ static int decode(struct rig *rig, const struct bench_row *row, struct error *er
         for (uint32_t s = 0; s < row->streams; s++) {
             rig->rows[s] = row_at(rig, s, position);
             rig->rows[s].seq = s;
-            rig->rows[s].output = OUTPUT_LOGITS;
+            rig->rows[s].output = &rig->outputs[s];
             rig->runs[s].count = position + 1;
-            rig->seqs[s] = (struct batch_seq){
-                .runs = &rig->runs[s], .n_runs = 1, .length = position + 1};
+            rig->seqs[s] = (struct batch_seq){.pages = {{&rig->runs[s], 1, 0}},
+                                              .length = position + 1};
         }
-        struct batch batch = {.seqs = rig->seqs,
-                              .n_seqs = row->streams,
-                              .rows = rig->rows,
-                              .n_rows = row->streams,
-                              .logits = rig->logits};
+        struct batch batch = {
+            .seqs = rig->seqs, .n_seqs = row->streams, .rows = rig->rows, .n_rows = row->streams};
         if (engine_forward(rig->engine, &batch, err))
             return -1;
     }
@@ -162,17 +160,21 @@ static int rig_open(struct rig *rig, const struct bench *b, struct engine *engin
         .seqs = calloc(n_streams, sizeof *rig->seqs),
         .filled = calloc(n_streams, sizeof *rig->filled),
         .rows = calloc(engine->limits.max_rows, sizeof *rig->rows),
+        .outputs = calloc(n_streams, sizeof *rig->outputs),
         .logits = calloc((size_t)n_streams * engine->info.n_vocab, sizeof *rig->logits),
     };
-    if (!rig->runs || !rig->seqs || !rig->filled || !rig->rows || !rig->logits)
+    if (!rig->runs || !rig->seqs || !rig->filled || !rig->rows || !rig->outputs || !rig->logits)
         return error_set(err, ERROR_MEMORY, "no memory for the benchmark");
-    if (length > engine->limits.max_length || n_streams * length > engine->limits.n_pages)
+    if (length > engine->limits.max_length || n_streams * length > engine->limits.n_pages[0])
         return error_set(err, ERROR_INPUT,
                          "%u stream%s of %" PRIu64
                          " tokens: too much for the context (-c) or the cache (--cache-size)",
                          n_streams, n_streams == 1 ? "" : "s", length);
-    for (uint32_t s = 0; s < n_streams; s++)
+    for (uint32_t s = 0; s < n_streams; s++) {
+        float *logits = rig->logits + (size_t)s * engine->info.n_vocab;
         rig->runs[s] = (struct page_run){.first = s * rig->length};
+        rig->outputs[s] = (struct row_output){.wants = OUTPUT_LOGITS, .logits = logits};
+    }
     return 0;
 }
 
@@ -182,6 +184,7 @@ static void rig_close(struct rig *rig)
     free(rig->seqs);
     free(rig->filled);
     free(rig->rows);
+    free(rig->outputs);
     free(rig->logits);
 }
 
@@ -242,7 +245,8 @@ int bench_run(struct bench *b, struct runtime *runtime, struct error *err)
     struct rig rig;
     uint32_t index = b->n_engines++;
     struct bench_engine *engine = &b->engines[index];
-    *engine = (struct bench_engine){.n_threads = runtime->engine->limits.n_threads};
+    uint32_t n_threads = runtime->engine->info.n_threads;
+    *engine = (struct bench_engine){.n_threads = n_threads ? n_threads : runtime_options.n_threads};
     strcpy(engine->name, runtime->engine->info.name);
     strcpy(b->model_name, runtime->model_name);
     int failed = rig_open(&rig, b, runtime->engine, err) || rows_measure(b, &rig, index, err);

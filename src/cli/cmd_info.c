@@ -150,19 +150,20 @@ static void count_layers(struct info *i)
     }
 }
 
-/* A stream needs all its positions in the first group, and in the second the window and what it
+/* A stream needs all its positions in group 0, and in a windowed group the window and what it
  * computes at a time: a server with a --cache-size of both runs it. */
 static void count_memory(struct info *i)
 {
     const struct hparams *h = &i->model->hparams;
-    struct kv_group groups[KV_GROUPS] = {0};
-    kv_groups(h, (enum kv_type)runtime_options.kv_type, groups);
+    struct kv_group groups[KV_MAX_GROUPS];
+    uint32_t n_groups = kv_groups(h, (enum kv_type)runtime_options.kv_type, groups);
     i->context = runtime_options.context ? runtime_options.context : h->n_context;
-    struct kv_tables tables = runtime_tables(groups[KV_WINDOW].window > 0);
-    uint64_t n_pages = (uint64_t)n_streams * i->context;
-    uint64_t n_window = kv_running_pages(groups, n_streams, i->context, RUNTIME_BATCH_ROWS);
-    i->kv_bytes = n_pages * groups[KV_FULL].page_bytes + n_window * groups[KV_WINDOW].page_bytes;
-    i->table_bytes = kv_table_bytes(&tables, n_pages, n_window);
+    struct kv_tables tables = runtime_tables(n_groups);
+    for (uint32_t g = 0; g < n_groups; g++) {
+        uint64_t n = kv_running_pages(&groups[g], n_streams, i->context, RUNTIME_BATCH_ROWS);
+        i->kv_bytes += n * groups[g].page_bytes;
+        i->table_bytes += n * tables.page_bytes[g];
+    }
 }
 
 static void end_token_add(struct json_writer *w, const struct tokenizer *t, int32_t id)
@@ -182,7 +183,7 @@ static void tokenizer_add(struct json_writer *w, const struct info *i)
         return;
     }
     struct sampling sampling = SAMPLING_DEFAULT;
-    sampling_defaults_apply(tokenizer_sampling(t), &sampling);
+    sampling_defaults_apply(&i->prompt.chat.sampling, &sampling);
     json_add_string(w, "tokenizer", tokenizer_kind_name(t));
     json_add_int(w, "tokens", tokenizer_size(t));
     json_array_begin(w, "end_tokens");
@@ -303,9 +304,10 @@ static int info_print(const struct model *model, struct error *err)
 {
     struct info i = {.model = model, .arch = architecture_named(model->hparams.arch)};
     struct tokenizer *tokenizer;
+    struct chat_defaults chat;
     if (runtime_check_context(model->hparams.n_context, err) ||
-        (runtime_model_tokenizer(model, &tokenizer, &i.no_tokenizer) == 0 &&
-         prompt_maker_open(&i.prompt, tokenizer, NULL, err)))
+        (runtime_model_tokenizer(model, &tokenizer, &chat, &i.no_tokenizer) == 0 &&
+         prompt_maker_open(&i.prompt, tokenizer, &chat, NULL, err)))
         return -1;
     describe_format(&i);
     describe_types(&i);
@@ -313,7 +315,7 @@ static int info_print(const struct model *model, struct error *err)
     describe_windows(&i);
     describe_ropes(&i);
     if (i.prompt.tokenizer)
-        sampling_defaults_write(&i.sampling, tokenizer_sampling(i.prompt.tokenizer));
+        sampling_defaults_write(&i.sampling, &i.prompt.chat.sampling);
     count_layers(&i);
     count_memory(&i);
     (as_json ? print_json : print_text)(&i);

@@ -85,6 +85,10 @@ static int rows_compute(struct runtime *r, const struct token_list *list, struct
     float *logits = malloc((size_t)CHUNK * n_vocab * sizeof *logits); /* [CHUNK][n_vocab] */
     if (!logits)
         return error_set(err, ERROR_MEMORY, "no memory for the logits");
+    struct row_output outputs[CHUNK];
+    for (uint32_t i = 0; i < CHUNK; i++)
+        outputs[i] = (struct row_output){.wants = OUTPUT_LOGITS,
+                                         .logits = logits + (size_t)i * n_vocab};
     struct page_run run = {.first = 0};
     int failed = 0;
     for (uint32_t done = 0; done < n && !failed; done += CHUNK) {
@@ -92,15 +96,17 @@ static int rows_compute(struct runtime *r, const struct token_list *list, struct
         uint32_t n_rows = n - done < CHUNK ? n - done : CHUNK;
         for (uint32_t i = 0; i < n_rows; i++)
             rows[i] = (struct batch_row){
-                .token = list->ids[done + i],
+                .value = list->ids[done + i],
                 .position = done + i,
-                .page = done + i,
-                .output = all_rows || done + i + 1 == n ? OUTPUT_LOGITS : OUTPUT_NONE,
+                .rope = {done + i},
+                .pages = {done + i},
+                .output = all_rows            ? &outputs[i]
+                          : done + i + 1 == n ? &outputs[0]
+                                              : NULL,
             };
         run.count = done + n_rows;
-        struct batch_seq seq = {.runs = &run, .n_runs = 1, .length = run.count};
-        struct batch batch = {
-            .seqs = &seq, .n_seqs = 1, .rows = rows, .n_rows = n_rows, .logits = logits};
+        struct batch_seq seq = {.pages = {{&run, 1, 0}}, .length = run.count};
+        struct batch batch = {.seqs = &seq, .n_seqs = 1, .rows = rows, .n_rows = n_rows};
         failed = engine_forward(engine, &batch, err);
         uint32_t n_out = failed ? 0 : all_rows ? n_rows : done + n_rows == n;
         for (uint32_t i = 0; i < n_out; i++) {

@@ -7,10 +7,10 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/runtime.h"
-#include "model/gguf_export.h"
-#include "model/quantize.h"
-#include "model/requantize.h"
-#include "prompt/tokenizer_export.h"
+#include "model/convert/gguf_export.h"
+#include "model/convert/requantize.h"
+#include "model/quant/quantize.h"
+#include "prompt/tokenizer/export.h"
 
 static const char *type_name = "q8_0";
 static uint32_t n_threads;

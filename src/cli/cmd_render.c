@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/runtime.h"
-#include "serve/request_fields.h"
+#include "serve/request/fields.h"
 
 static const char *template_path, *context_path, *now_text;
 static int64_t now_unix; /* 0: now */
@@ -112,9 +112,10 @@ static int conversation_render(const struct prompt_maker *maker, const struct js
 static int model_render(const struct json *context, struct strbuf *out, struct error *err)
 {
     struct tokenizer *tokenizer;
+    struct chat_defaults chat;
     struct prompt_maker maker;
-    if (runtime_open_tokenizer(&tokenizer, err) ||
-        prompt_maker_open(&maker, tokenizer, template_path, err))
+    if (runtime_open_tokenizer(&tokenizer, &chat, err) ||
+        prompt_maker_open(&maker, tokenizer, &chat, template_path, err))
         return -1;
     int failed = maker.chat_template
                      ? conversation_render(&maker, context, out, err)

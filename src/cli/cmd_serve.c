@@ -139,14 +139,13 @@ static int tenants_read(struct error *err)
 /* The cap in pages, which only a loaded model tells. */
 static int tenant_pages_count(const struct runtime *r, struct error *err)
 {
-    uint32_t most = r->engine->limits.n_pages;
+    uint32_t most = r->engine->limits.n_pages[0];
     if (!tenant_cache.bytes && !tenant_cache.tokens)
         return 0;
     /* Of all groups together, and with their tables, as the budget has them. */
-    struct kv_tables tables = runtime_tables(r->engine->info.n_groups > 1);
-    uint32_t n_window = r->engine->limits.n_window_pages;
-    uint32_t page_bytes =
-        (uint32_t)((r->engine->info.kv_bytes + kv_table_bytes(&tables, most, n_window)) / most);
+    struct kv_tables tables = runtime_tables(r->engine->info.n_groups);
+    uint64_t table_bytes = kv_table_bytes(&tables, r->engine->limits.n_pages);
+    uint32_t page_bytes = (uint32_t)((r->engine->info.kv_bytes + table_bytes) / most);
     uint64_t n = tenant_cache.tokens ? tenant_cache.tokens : tenant_cache.bytes / page_bytes;
     if (n < 2)
         return error_set(err, ERROR_INPUT,
@@ -182,7 +181,7 @@ static int options_finish(struct error *err)
 
 static void sampling_say(const struct prompt_maker *prompt)
 {
-    const struct sampling_defaults *defaults = tokenizer_sampling(prompt->tokenizer);
+    const struct sampling_defaults *defaults = &prompt->chat.sampling;
     struct strbuf text = STRBUF_INIT;
     sampling_defaults_apply(defaults, &server.sampling);
     sampling_defaults_write(&text, defaults);

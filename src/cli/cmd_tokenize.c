@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/runtime.h"
+#include "prompt/unicode/utf8_stream.h"
 
 static bool decode, no_special, parse_special, lines;
 
@@ -118,7 +119,7 @@ static int tokenize_run(const struct command *command, int argc, char **argv)
     int status;
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    int failed = runtime_open_tokenizer(&tokenizer, &err) || input_read(&in, &err) ||
+    int failed = runtime_open_tokenizer(&tokenizer, NULL, &err) || input_read(&in, &err) ||
                  input_run(tokenizer, &in, &out, &err);
     if (!failed)
         fwrite(strbuf_str(&out), 1, out.len, stdout);

@@ -3,6 +3,9 @@
 
 #include "cli/args.h"
 
+/* cli/ holds the commands, one cmd_*.c each, and what only they use: options, the terminal,
+ * traces, benchmarks. */
+
 /* The commands. Each gets the arguments behind its name and returns the exit status: 0, 1 for a
  * failure, 2 for a usage error, 130 after Ctrl-C as shells have it. */
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
@@ -18,6 +21,8 @@ struct command {
 extern const struct command command_serve, command_chat, command_run, command_bench, command_info,
     command_tokenize, command_render, command_logits, command_replay, command_quantize;
 
+/* Prints the version; the exit status. */
+int command_version(void);
 /* Parses for a command. True: go on. False: leave with *status (help or the version was printed, or
  * an error). */
 bool command_parse(const struct command *command, struct option_set *set, int argc, char **argv,

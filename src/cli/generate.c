@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "prompt/token_table.h"
+#include "prompt/unicode/token_text.h"
 
 /* Where neither the options nor the model's files say anything: cuts that keep a small model on its
  * path. The API's own defaults cut nothing. */
@@ -62,7 +63,7 @@ struct sampling generate_sampling(const struct prompt_maker *prompt)
 {
     struct sampling out = usual;
     uint32_t random;
-    sampling_defaults_apply(tokenizer_sampling(prompt->tokenizer), &out);
+    sampling_defaults_apply(&prompt->chat.sampling, &out);
     choose(&out.temperature, asked.temperature);
     choose(&out.top_p, asked.top_p);
     choose(&out.min_p, asked.min_p);
@@ -145,39 +146,31 @@ void generator_close(struct generator *g)
         close(g->wake_fd);
 }
 
-/* The answer's bytes so far, and how many of them have been shown. */
-struct answer {
-    struct strbuf bytes;
-    size_t shown;
-    struct utf8_stream utf8;
-    struct strbuf text;
-};
-
-static void answer_show(struct answer *a, const struct generation *generation, uint64_t text_end,
-                        bool last)
+/* Gives on what has become text. */
+static void text_give(struct token_text *text, const struct generation *generation)
 {
-    strbuf_clear(&a->text);
-    utf8_stream_add(&a->utf8, strbuf_str(&a->bytes) + a->shown, text_end - a->shown, &a->text);
-    a->shown = text_end;
-    if (last)
-        utf8_stream_end(&a->utf8, &a->text);
-    if (a->text.len)
-        generation->on_text(generation->context, a->text.data, a->text.len);
+    if (text->text.len)
+        generation->on_text(generation->context, text->text.data, text->text.len);
+    strbuf_clear(&text->text);
 }
 
 /* Takes what has come; true after the last event. */
 static bool events_take(struct generator *g, struct request *r, struct generation *generation,
-                        struct answer *a)
+                        struct token_text *text)
 {
     struct sched_event event;
     while (scheduler_next_event(g->scheduler, r, &event)) {
         if (event.type == EVENT_TOKEN && generation->sampled)
             token_list_add(generation->sampled, event.token);
-        if (event.type == EVENT_TOKEN && (uint32_t)event.token < g->tokens.n_tokens)
-            strbuf_add(&a->bytes, g->tokens.bytes[event.token], g->tokens.lengths[event.token]);
-        if (event.type == EVENT_TOKEN || event.type == EVENT_DONE)
-            answer_show(a, generation, event.text_end, event.type == EVENT_DONE);
+        if (event.type == EVENT_TOKEN) {
+            bool is_known = (uint32_t)event.token < g->tokens.n_tokens;
+            token_text_add(text, is_known ? g->tokens.bytes[event.token] : "",
+                           is_known ? g->tokens.lengths[event.token] : 0, event.text_end);
+            text_give(text, generation);
+        }
         if (event.type == EVENT_DONE) {
+            token_text_end(text, event.text_end);
+            text_give(text, generation);
             generation->finish = event.finish;
             return true;
         }
@@ -200,7 +193,7 @@ static void progress_show(const struct request *r, bool *shown)
 }
 
 static void request_wait(struct generator *g, struct request *r, struct generation *generation,
-                         struct answer *a)
+                         struct token_text *text)
 {
     struct sigaction action = {.sa_handler = interrupt_note}, old;
     interrupted = 0;
@@ -216,7 +209,7 @@ static void request_wait(struct generator *g, struct request *r, struct generati
         if (interrupted)
             scheduler_cancel(g->scheduler, r);
         progress_show(r, &shown);
-        if (events_take(g, r, generation, a))
+        if (events_take(g, r, generation, text))
             break;
     }
     sigaction(SIGINT, &old, NULL);
@@ -226,19 +219,25 @@ int generator_run(struct generator *g, struct generation *generation, struct err
 {
     uint32_t context = g->runtime->context;
     struct request *r = calloc(1, sizeof *r);
-    if (!r)
+    uint64_t *tokens = malloc((size_t)generation->n_prompt * sizeof *tokens);
+    if (!r || !tokens) {
+        free(r);
+        free(tokens);
         return error_set(err, ERROR_MEMORY, "no memory for a request");
-    r->tokens = generation->prompt;
+    }
+    cache_tokens_text(generation->prompt, generation->n_prompt, tokens);
+    r->tokens = tokens;
     r->n_tokens = generation->n_prompt;
     r->max_tokens = generation->max_tokens ? generation->max_tokens : context;
     r->sampling = generation->sampling;
     if (scheduler_submit(g->scheduler, r) != SUBMIT_OK) {
         *err = r->error;
         free(r);
+        free(tokens);
         return -1;
     }
-    struct answer answer = {0};
-    request_wait(g, r, generation, &answer);
+    struct token_text text = {0};
+    request_wait(g, r, generation, &text);
     generation->n_cached = r->prompt_cached;
     generation->n_generated = r->n_generated;
     if (r->first_token_ns)
@@ -247,8 +246,8 @@ int generator_run(struct generator *g, struct generation *generation, struct err
     int failed = generation->finish == FINISH_ERROR;
     if (failed && err)
         *err = r->error;
-    strbuf_free(&answer.bytes);
-    strbuf_free(&answer.text);
+    token_text_free(&text);
     free(r);
+    free(tokens);
     return failed ? -1 : 0;
 }

@@ -23,51 +23,6 @@ static void help_print(FILE *out)
                  "example: radish serve -m model.gguf --port 8080\n");
 }
 
-static int version_print(void)
-{
-    printf("radish " RADISH_VERSION "\n");
-    return EXIT_OK;
-}
-
-static int command_help(const struct command *command, const struct option_set *set)
-{
-    printf("radish %s: %s\n\nusage: radish %s %s\n\n", command->name, command->summary,
-           command->name, command->usage);
-    args_print_options(set);
-    printf("\nexample: %s\n", command->example);
-    return EXIT_OK;
-}
-
-bool command_parse(const struct command *command, struct option_set *set, int argc, char **argv,
-                   int *status)
-{
-    struct error err;
-    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        bool wants_help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
-        if (wants_help || strcmp(argv[i], "--version") == 0) {
-            *status = wants_help ? command_help(command, set) : version_print();
-            return false;
-        }
-    }
-    if (args_parse(set, argc, argv, &err) == 0)
-        return true;
-    *status = command_fail(command, &err, EXIT_USAGE);
-    return false;
-}
-
-int command_fail(const struct command *command, const struct error *err, int status)
-{
-    fprintf(stderr, "radish %s: %s\n", command->name, err->message);
-    if (status == EXIT_USAGE)
-        fprintf(stderr, "try: radish %s --help\n", command->name);
-    return status;
-}
-
-int command_fail_option(const struct command *command, const struct error *err)
-{
-    return command_fail(command, err, err->code == ERROR_INPUT ? EXIT_USAGE : EXIT_FAILED);
-}
-
 /* What could not be written is a failure too: a full disk, a closed file. */
 static int status_with_output(int status)
 {
@@ -96,7 +51,7 @@ static int program_run(int argc, char **argv)
     if (wants_help && argc > 2)
         return command_start(argv[2], 1, (char *[]){"--help"});
     if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0)
-        return version_print();
+        return command_version();
     if (!wants_help && argc > 1)
         return command_start(name, argc - 2, argv + 2);
     help_print(wants_help ? stdout : stderr);

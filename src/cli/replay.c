@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/minmax.h"
+#include "engine/mock/mock_engine.h"
 
 enum {
     VOCABULARY = 16,      /* of answers; prompts use the ids behind it */
@@ -19,7 +21,7 @@ enum {
 
 struct client {
     struct request request;
-    int32_t *tokens; /* [longest prompt] */
+    uint64_t *tokens; /* [longest prompt] */
     bool is_busy;
 };
 
@@ -34,11 +36,6 @@ struct replay {
     uint64_t n_decoded; /* rows of answers: all their tokens but the last */
     uint64_t progress_at_ns;
 };
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 static uint32_t longest_prompt(const struct trace *t)
 {
@@ -69,7 +66,7 @@ static int replay_open(struct replay *r, struct error *err)
     const struct replay_options *options = r->options;
     uint32_t longest = longest_prompt(r->trace);
     struct engine_limits limits = {
-        .n_pages = options->n_pages,
+        .n_pages = {options->n_pages},
         .max_rows = MAX_ROWS,
         .max_seqs = options->n_clients,
         .max_length = longest + options->max_output + 1,

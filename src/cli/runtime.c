@@ -11,10 +11,11 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/parallel.h"
+#include "engine/cpu/cpu_engine.h"
 #include "engine/kv_groups.h"
 #include "engine/kv_sizes.h"
-#include "model/model_path.h"
-#include "model/quantize.h"
+#include "model/files/model_path.h"
+#include "model/quant/quantize.h"
 #include "sched/scheduler.h"
 
 enum { MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
@@ -82,7 +83,7 @@ const struct option runtime_mock_options[] = {
     UINT("mock-batch-cost-us", &runtime_options.mock.batch_cost_us, "N", 0, 1e7, NULL),
     UINT("mock-fail-every", &runtime_options.mock.fail_every, "N", 0, NO_MAX, NULL),
     UINT("mock-nan-every", &runtime_options.mock.nan_every, "N", 0, NO_MAX, NULL),
-    UINT("mock-window", &runtime_options.mock.window, "N", 0, 1e6, NULL),
+    UINT("mock-window", &runtime_options.mock.groups[1].window, "N", 0, 1e6, NULL),
     {0},
 };
 
@@ -130,13 +131,14 @@ int runtime_open_model(struct model *m, uint32_t context, struct error *err)
 
 /* `n_vocab`: rows of the embedding, 0: not known. */
 static int checkpoint_tokenizer(const struct checkpoint *c, uint32_t n_vocab,
-                                struct tokenizer **out, struct error *err)
+                                struct tokenizer **out, struct chat_defaults *chat,
+                                struct error *err)
 {
-    return c->kind == CHECKPOINT_GGUF ? tokenizer_open(out, c->gguf, err)
-                                      : tokenizer_open_directory(out, c->path, n_vocab, err);
+    return c->kind == CHECKPOINT_GGUF ? tokenizer_open(out, chat, c->gguf, err)
+                                      : tokenizer_open_directory(out, chat, c->path, n_vocab, err);
 }
 
-int runtime_open_tokenizer(struct tokenizer **out, struct error *err)
+int runtime_open_tokenizer(struct tokenizer **out, struct chat_defaults *chat, struct error *err)
 {
     struct checkpoint *c;
     struct stat info;
@@ -145,11 +147,11 @@ int runtime_open_tokenizer(struct tokenizer **out, struct error *err)
         return -1;
     const char *path = runtime_options.model_path;
     if (checkpoint_open(&c, path, err) == 0) {
-        failed = checkpoint_tokenizer(c, 0, out, err);
+        failed = checkpoint_tokenizer(c, 0, out, chat, err);
         checkpoint_close(c);
     } else { /* a directory may have a tokenizer and no model */
         failed = stat(path, &info) != 0 || !S_ISDIR(info.st_mode) ||
-                 tokenizer_open_directory(out, path, 0, err);
+                 tokenizer_open_directory(out, chat, path, 0, err);
     }
     return failed ? -1 : 0;
 }
@@ -181,49 +183,58 @@ static uint64_t largest_cache_bytes(uint64_t weight_bytes)
     return bytes > taken ? bytes - taken : 0;
 }
 
-struct kv_tables runtime_tables(bool has_window)
+struct kv_tables runtime_tables(uint32_t n_groups)
 {
-    return (struct kv_tables){scheduler_page_bytes(has_window), scheduler_window_page_bytes()};
+    struct kv_tables tables = {{scheduler_page_bytes(n_groups - 1)}};
+    for (uint32_t g = 1; g < n_groups; g++)
+        tables.page_bytes[g] = scheduler_side_page_bytes();
+    return tables;
 }
 
-/* Pages of both pools, for pages of those sizes, beside weights of that size. */
-static int pages_count(const struct kv_group groups[KV_GROUPS], uint64_t weight_bytes,
-                       struct engine_limits *limits, struct error *err)
+static uint32_t cap_pages(uint64_t n)
+{
+    return n < SCHEDULER_MAX_PAGES ? (uint32_t)n : SCHEDULER_MAX_PAGES;
+}
+
+static struct kv_use kv_use_of(const struct engine_limits *limits)
+{
+    return (struct kv_use){limits->max_seqs, limits->max_rows, runtime_options.context};
+}
+
+/* Pages of all pools, for pages of those sizes, beside weights of that size. */
+static int pages_count(const struct kv_group groups[KV_MAX_GROUPS], uint32_t n_groups,
+                       uint64_t weight_bytes, struct engine_limits *limits, struct error *err)
 {
     const struct cache_size *size = &runtime_options.cache_size;
     uint64_t bytes = size->is_max  ? largest_cache_bytes(weight_bytes)
                      : size->bytes ? size->bytes
                                    : default_cache_bytes();
-    const struct kv_tables tables = runtime_tables(groups[KV_WINDOW].window > 0);
-    uint64_t n = size->tokens;
+    const struct kv_tables tables = runtime_tables(n_groups);
+    const struct kv_use use = kv_use_of(limits);
+    uint32_t *n_pages = limits->n_pages, one_of_each[KV_MAX_GROUPS] = {0};
     if (size->tokens) {
-        n = n > SCHEDULER_MAX_PAGES ? SCHEDULER_MAX_PAGES : n;
-        limits->n_window_pages = kv_window_pages((uint32_t)n, groups[KV_WINDOW].window,
-                                                 limits->max_seqs, limits->max_rows);
+        n_pages[0] = cap_pages(size->tokens);
+        for (uint32_t g = 1; g < n_groups; g++)
+            n_pages[g] = kv_side_pages(&groups[g], n_pages[0], &use);
     } else {
-        uint32_t n_pages;
-        kv_split(bytes, groups, &tables, limits->max_seqs, limits->max_rows,
-                 runtime_options.context, &n_pages, &limits->n_window_pages);
-        n = n_pages;
+        kv_split(bytes, groups, n_groups, &tables, &use, n_pages);
     }
-    uint64_t page_bytes = (uint64_t)groups[KV_FULL].page_bytes + groups[KV_WINDOW].page_bytes +
-                          kv_table_bytes(&tables, 1, groups[KV_WINDOW].window > 0);
-    if (n < 2 && size->is_max)
+    for (uint32_t g = 0; g < n_groups; g++)
+        one_of_each[g] = 1;
+    if (n_pages[0] < 2 && size->is_max)
         return error_set(err, ERROR_INPUT,
                          "--cache-size max leaves no memory for a conversation: %" PRIu64
                          " MiB are free, the weights take %" PRIu64 " MiB",
                          machine_free_memory_bytes() >> 20, weight_bytes >> 20);
-    if (n < 2)
+    if (n_pages[0] < 2)
         return error_set(err, ERROR_INPUT,
                          "--cache-size holds no conversation: that takes 2 tokens at least, of "
                          "%" PRIu64 " bytes each",
-                         page_bytes);
-    limits->n_pages = n > SCHEDULER_MAX_PAGES ? SCHEDULER_MAX_PAGES : (uint32_t)n;
-    if (limits->n_window_pages > limits->n_pages)
-        limits->n_window_pages = limits->n_pages;
-    uint64_t all = (uint64_t)limits->n_pages * groups[KV_FULL].page_bytes +
-                   (uint64_t)limits->n_window_pages * groups[KV_WINDOW].page_bytes +
-                   kv_table_bytes(&tables, limits->n_pages, limits->n_window_pages);
+                         kv_all_bytes(groups, &tables, one_of_each));
+    n_pages[0] = cap_pages(n_pages[0]);
+    for (uint32_t g = 1; g < n_groups; g++)
+        n_pages[g] = n_pages[g] < n_pages[0] ? n_pages[g] : n_pages[0];
+    uint64_t all = kv_all_bytes(groups, &tables, n_pages);
     if (all > machine_memory_bytes())
         log_warn("the cache may grow to %" PRIu64 " MiB, and there are %" PRIu64
                  " MiB of memory (see --cache-size)",
@@ -252,10 +263,11 @@ static int context_choose(struct runtime *r, uint32_t trained, struct engine_lim
     if (runtime_check_context(trained, err))
         return -1;
     r->context = runtime_options.context ? runtime_options.context : trained;
-    if (r->context > limits->n_pages) {
-        log_warn("the cache holds %u tokens: the context is %u, not %u (see --cache-size)",
-                 limits->n_pages, limits->n_pages, r->context);
-        r->context = limits->n_pages;
+    uint32_t most = limits->n_pages[0];
+    if (r->context > most) {
+        log_warn("the cache holds %u tokens: the context is %u, not %u (see --cache-size)", most,
+                 most, r->context);
+        r->context = most;
     }
     limits->max_length = r->context;
     return 0;
@@ -267,12 +279,7 @@ static struct engine_limits limits_from_options(void)
         .max_rows = RUNTIME_BATCH_ROWS > runtime_options.max_seqs ? RUNTIME_BATCH_ROWS
                                                                   : runtime_options.max_seqs,
         .max_seqs = runtime_options.max_seqs,
-        .n_threads = runtime_options.n_threads,
-        .pinning = (enum pinning)runtime_options.pinning,
         .kv_type = (enum kv_type)runtime_options.kv_type,
-        .activations = (enum activation_type)runtime_options.activations,
-        .pack_cache = (enum pack_cache_mode)runtime_options.pack_cache,
-        .kernels = runtime_options.kernels,
     };
 }
 
@@ -286,16 +293,18 @@ static int mock_open(struct runtime *r, struct error *err)
 {
     struct engine_limits limits = limits_from_options();
     struct mock_options mock = runtime_options.mock;
-    struct kv_group groups[KV_GROUPS] = {{1, MOCK_PAGE_BYTES, 0}};
-    if (mock.window)
-        groups[KV_WINDOW] = (struct kv_group){1, MOCK_PAGE_BYTES, mock.window};
+    mock.n_groups = mock.groups[1].window ? 2 : 1;
+    mock.groups[0] = (struct kv_group){KV_FULL, 1, MOCK_PAGE_BYTES};
+    if (mock.n_groups > 1)
+        mock.groups[1] = (struct kv_group){KV_WINDOW, 1, MOCK_PAGE_BYTES, mock.groups[1].window};
     if (prompt_maker_open_bytes(&r->prompt, runtime_options.template_path, err) ||
-        pages_count(groups, 0, &limits, err))
+        pages_count(mock.groups, mock.n_groups, 0, &limits, err))
         return -1;
     if (!runtime_options.cache_size.bytes && !runtime_options.cache_size.tokens) {
-        limits.n_pages = 16 * MOCK_CONTEXT;
-        limits.n_window_pages = kv_window_pages(limits.n_pages, mock.window, limits.max_seqs,
-                                                limits.max_rows);
+        const struct kv_use use = kv_use_of(&limits);
+        limits.n_pages[0] = 16 * MOCK_CONTEXT;
+        for (uint32_t g = 1; g < mock.n_groups; g++)
+            limits.n_pages[g] = kv_side_pages(&mock.groups[g], limits.n_pages[0], &use);
     }
     mock.n_vocab = tokenizer_size(r->prompt.tokenizer);
     mock.end_token = tokenizer_eos(r->prompt.tokenizer);
@@ -323,17 +332,19 @@ static int threads_check(struct error *err)
     return 0;
 }
 
-int runtime_model_tokenizer(const struct model *m, struct tokenizer **out, struct error *err)
+int runtime_model_tokenizer(const struct model *m, struct tokenizer **out,
+                            struct chat_defaults *chat, struct error *err)
 {
-    return checkpoint_tokenizer(m->checkpoint, m->hparams.n_vocab, out, err);
+    return checkpoint_tokenizer(m->checkpoint, m->hparams.n_vocab, out, chat, err);
 }
 
 static int prompts_open(struct runtime *r, enum runtime_use use, struct error *err)
 {
     struct tokenizer *tokenizer;
-    if (runtime_model_tokenizer(&r->model, &tokenizer, err))
+    struct chat_defaults chat;
+    if (runtime_model_tokenizer(&r->model, &tokenizer, &chat, err))
         return use == RUNTIME_COMPUTES ? 0 : -1;
-    return prompt_maker_open(&r->prompt, tokenizer, runtime_options.template_path, err);
+    return prompt_maker_open(&r->prompt, tokenizer, &chat, runtime_options.template_path, err);
 }
 
 /* The cache may have made the context so short that other frequencies are meant. */
@@ -351,21 +362,28 @@ static int rope_follow(struct runtime *r, struct error *err)
 static int cpu_open(struct runtime *r, enum runtime_use use, struct error *err)
 {
     struct engine_limits limits = limits_from_options();
-    struct kv_group groups[KV_GROUPS] = {0};
+    struct cpu_options options = {
+        .n_threads = runtime_options.n_threads,
+        .pinning = (enum pinning)runtime_options.pinning,
+        .activations = (enum activation_type)runtime_options.activations,
+        .pack_cache = (enum pack_cache_mode)runtime_options.pack_cache,
+        .kernels = runtime_options.kernels,
+        .progress = progress_show,
+        .progress_context = r->model_name,
+    };
+    struct kv_group groups[KV_MAX_GROUPS];
     if (threads_check(err) || runtime_open_model(&r->model, runtime_options.context, err))
         return -1;
-    kv_groups(&r->model.hparams, limits.kv_type, groups);
-    if (use == RUNTIME_COMPUTES) {
-        groups[KV_FULL] = kv_groups_joined(groups);
-        groups[KV_WINDOW] = (struct kv_group){0};
-    }
-    if (pages_count(groups, r->model.weight_bytes, &limits, err) ||
+    uint32_t n_groups = kv_groups(&r->model.hparams, limits.kv_type, groups);
+    if (use == RUNTIME_COMPUTES)
+        n_groups = kv_groups_join(groups, n_groups);
+    if (pages_count(groups, n_groups, r->model.weight_bytes, &limits, err) ||
         context_choose(r, r->model.hparams.n_context, &limits, err) || rope_follow(r, err) ||
         prompts_open(r, use, err))
         return -1;
     model_path_name(r->model_name, sizeof r->model_name, runtime_options.model_path);
     r->quantisation = model_quantisation(&r->model);
-    return cpu_engine_open(&r->engine, &r->model, &limits, progress_show, r->model_name, err);
+    return cpu_engine_open(&r->engine, &r->model, &limits, &options, err);
 }
 
 int runtime_open(struct runtime *r, enum runtime_use use, struct error *err)

@@ -5,6 +5,8 @@
 #include "cli/args.h"
 #include "cli/command.h"
 #include "engine/kv_sizes.h"
+#include "engine/mock/mock_engine.h"
+#include "model/model.h"
 #include "prompt/prompt.h"
 
 /* A model, its engine and its prompt maker, opened as the command line says. */
@@ -54,8 +56,8 @@ enum { RUNTIME_BATCH_ROWS = 512 }; /* that are computed at once, unless more seq
 
 enum runtime_use { RUNTIME_ANSWERS, RUNTIME_COMPUTES };
 
-/* Memory for a page of the cache beside its KV. */
-struct kv_tables runtime_tables(bool has_window);
+/* Memory for a page of each group beside its KV. */
+struct kv_tables runtime_tables(uint32_t n_groups);
 
 /* Opens everything, with progress on stderr when it is a terminal. */
 int runtime_open(struct runtime *r, enum runtime_use use, struct error *err);
@@ -64,10 +66,11 @@ void runtime_close(struct runtime *r);
 /* Only the files, for commands that compute nothing; only what is of the tokenizer in them. */
 /* `context`: that it is opened for, 0: as trained. */
 int runtime_open_model(struct model *m, uint32_t context, struct error *err);
-int runtime_open_tokenizer(struct tokenizer **out, struct error *err);
+int runtime_open_tokenizer(struct tokenizer **out, struct chat_defaults *chat, struct error *err);
 /* Whether -c is what a model with that context can have. */
 int runtime_check_context(uint32_t trained, struct error *err);
 /* The tokenizer of an open model. */
-int runtime_model_tokenizer(const struct model *m, struct tokenizer **out, struct error *err);
+int runtime_model_tokenizer(const struct model *m, struct tokenizer **out,
+                            struct chat_defaults *chat, struct error *err);
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/pair_map.h"
+#include "cache/cache_token.h"
 
 enum { LINE_BLOCK_SIZE = 512 };
 enum { GROUP_NAMED, GROUP_NAMELESS }; /* blocks with an id, and ends of prompts without */
@@ -277,11 +278,12 @@ void trace_free(struct trace *t)
 }
 
 void trace_tokens(const struct trace *t, const struct trace_request *r, int32_t offset,
-                  int32_t *out)
+                  uint64_t *out)
 {
     assert(offset >= 0 && offset <= INT32_MAX - TRACE_MAX_TOKENS);
     for (uint32_t i = 0; i < r->n_input; i++) {
         uint32_t block = t->blocks[r->first_block + i / t->block_size];
-        out[i] = (int32_t)(block * t->block_size + i % t->block_size) + offset;
+        int32_t id = (int32_t)(block * t->block_size + i % t->block_size) + offset;
+        out[i] = cache_token_text(id);
     }
 }

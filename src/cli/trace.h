@@ -52,9 +52,9 @@ static inline uint32_t trace_n_blocks(const struct trace *t, const struct trace_
     return (r->n_input + t->block_size - 1) / t->block_size;
 }
 
-/* Writes the request's tokens ([n_input]), each plus `offset`. */
+/* Writes the request's cache tokens ([n_input]), whose ids are the trace's plus `offset`. */
 void trace_tokens(const struct trace *t, const struct trace_request *r, int32_t offset,
-                  int32_t *out);
+                  uint64_t *out);
 
 /* What a cache that never forgets would find: the longest common prefix of each request with any
  * earlier one, but never its last token, which gives the logits. Made from the blocks alone, so

@@ -7,12 +7,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/minmax.h"
 #include "cli/pair_map.h"
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 /* Adds a request; `lengths` has room for one path for each block of the trace. Returns how many of
  * its tokens were there before, UINT32_MAX on failure. */

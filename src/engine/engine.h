@@ -3,151 +3,178 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
 #include "base/page_run.h"
-#include "model/model.h"
+#include "engine/engine_measure.h"
 
 /* The boundary between what is computed and who asked for it. Above it nothing knows the device;
- * below it nothing knows requests. An engine holds the KV of `n_pages` positions, layer by layer;
- * a batch is rows to compute and, for each sequence, where its KV lies.
+ * below it nothing knows requests. A batch is rows to compute and, for each sequence, where its
+ * KV lies. Here two sequences of a model with a full and a windowed group, W = 3:
  *
- *   seqs   [ runs: pages 7..39, 80..95 │ length ]  [ ... ]      one per sequence in the batch
- *   rows   [ token, position, page, seq, output ] [ ... ]       rows of one sequence are adjacent
- *                                                               and in order of position
- * A row at position p writes KV to its page (which the runs also name, at index p) and attends to
- * positions 0..p of its sequence, so rows of one batch see those before them in the same batch.
- * Layers that see only a window of positions keep their KV in pages of their own, of which a
- * sequence needs no more than the window: a row has a page there too.
+ *   rows  source  token token token │ token        rows of a sequence are adjacent,
+ *         seq       0     0     0   │   1          in order of position
+ *         position  4     5     6   │   2
+ *         pages    9,3   10,4  11,5 │ 20,6         one for each group
+ *         output                 *  │   *          buffers of the caller's
  *
- * One thread owns an engine; it is also compute thread 0 where the engine has threads.
- * bit_exact: a row's values depend on nothing but the tokens before it: not on the rest of the
- * batch, on how the prompt was cut, on the number of threads, or on which pages hold the KV. */
+ *   seqs  0: group 0 [ 7 8 | 40 41 | 9 10 11 ]     positions 0 .. 6, as runs of pages
+ *            group 1     [ 1 2 | 3 4 5 ]           positions 2 .. 6: what the rows see
+ *         1: group 0 [ 18 19 20 ]   group 1 [ 30 31 6 ]
+ *
+ * A row at position p writes its KV to its pages, which the runs name at p as well, and sees the
+ * positions up to p that its group shows it, those of the same batch included. In a group that
+ * sees regions, the rows of a region see all of it. The rest of a model's memory is recurrent
+ * state: a sequence's live state is in its slot, and pages hold copies.
+ *
+ * One thread owns an engine and makes all calls. They take effect in the order they are made, an
+ * asynchronous engine's too. bit_exact: a row's values depend on its sequence's inputs alone: not
+ * on the rest of the batch, the cuts between batches, the threads, or the pages. */
+enum { ENGINE_ABI = 1 }; /* of this header and engine_measure.h; refuse a plug-in with another */
+enum { KV_MAX_GROUPS = 3, ROPE_AXES = 4 };
 
 enum kv_type { KV_F16, KV_F32, KV_BF16 };
 
-static inline uint32_t kv_type_bytes(enum kv_type type)
-{
-    return type == KV_F32 ? 4 : 2;
-}
-
-/* How exact the activations are that quantised weights meet: 8 bits and a scale for 32 of them, or
- * 16 bits, which costs no memory for weights, but twice the operations. */
-enum activation_type { ACTIVATIONS_Q8, ACTIVATIONS_Q16 };
-
-/* Whether weights, in the form that an engine prepares them in, are kept in a file beside the model
- * for the next start: where that is clearly faster than to prepare them again, or always. */
-enum pack_cache_mode { PACK_CACHE_OFF, PACK_CACHE_AUTO, PACK_CACHE_ON };
-
-/* Layers that keep KV in the same way. The first group has those that see all positions (there may
- * be none: then its pages only stand for positions), the second those that see a window. */
-enum kv_group_id { KV_FULL, KV_WINDOW, KV_GROUPS };
-
-/* Whether each compute thread keeps to one CPU. Auto: where cpu_topology_should_pin says so. */
-enum pinning { PIN_OFF, PIN_AUTO, PIN_ON };
-
-struct engine_limits {
-    uint32_t n_pages;        /* KV positions */
-    uint32_t n_window_pages; /* of them in the group of windowed layers; 0: the model has none */
-    uint32_t max_rows;       /* rows in a batch */
-    uint32_t max_seqs;       /* sequences in a batch */
-    uint32_t max_length;     /* positions in a sequence */
-    uint32_t n_threads;      /* 0: one for each fast core */
-    enum pinning pinning;
-    enum kv_type kv_type;
-    enum activation_type activations;
-    enum pack_cache_mode pack_cache;
-    const char *kernels; /* kernel path by name ("scalar", "avx2", ...), NULL: the best there is */
+/* Layers that keep what they computed in the same way form a group, with pages of its own. Group 0
+ * is KV_FULL and stands for positions, even in a model without such layers. At most one group is
+ * KV_STATE. */
+enum kv_kind {
+    KV_FULL,   /* a page is a position; a row sees all of them */
+    KV_WINDOW, /* a page is a position; a row sees the last `window` of them, its own included */
+    KV_STATE,  /* a page is a copy of the whole state after one row */
 };
 
 struct kv_group {
+    enum kv_kind kind;
     uint32_t n_layers;
-    uint32_t page_bytes; /* of one position over all layers of the group */
-    uint32_t window;     /* positions that a row sees, itself among them; 0: all */
+    uint32_t page_bytes; /* over all layers of the group; may be 0 in group 0 */
+    uint32_t window;     /* KV_WINDOW */
+    uint32_t grain;      /* KV_STATE: see batch_row.pages */
+    bool sees_regions;
 };
 
-/* Multiply-adds, of small integers and of floats. */
-struct engine_macs {
-    uint64_t int8, floats;
+struct engine_limits {
+    uint32_t n_pages[KV_MAX_GROUPS]; /* as kv_groups() lists them; 0 for windows: join group 0 */
+    uint32_t n_slots;                /* live states; 0 without a KV_STATE group */
+    uint32_t max_rows, max_seqs;     /* in a batch */
+    uint32_t max_length;             /* positions in a sequence */
+    uint32_t max_image_rows;         /* of encoded images, kept at the same time */
+    enum kv_type kv_type;
 };
 
-/* The least that computing takes, to see how near it comes to what the machine can do. A batch also
- * reads the pages of each of its sequences once. All zero: the engine does not know. */
-struct engine_cost {
-    uint64_t layer_bytes;          /* of weights, read by every batch */
-    uint64_t head_bytes;           /* and by one with rows that want logits */
-    struct engine_macs layer_macs; /* of a row */
-    struct engine_macs head_macs;  /* and of one that wants logits */
-    uint64_t position_macs;        /* of floats: of a row, for each position that it sees */
-};
-
-/* Where the time of all batches since open went, as thread 0 saw it. */
-struct engine_times {
-    uint64_t products_ns, attention_ns, other_ns;
-};
-
-/* What the machine can do at best with the engine's threads and instructions. */
-struct machine_limits {
-    double read_bytes_per_s; /* from memory */
-    double int8_macs_per_s, float_macs_per_s;
-    uint64_t cache_bytes; /* the last level's, as the system tells it; 0: not known */
+struct engine_head {
+    const char *name;
+    uint32_t n_values; /* for a row */
 };
 
 struct engine_info {
-    char name[64]; /* "cpu (avx512-vnni, 2 threads)" */
-    uint32_t n_vocab;
-    uint32_t n_groups; /* 2 with windowed layers, else 1 */
-    struct kv_group groups[KV_GROUPS];
+    char name[64];        /* "cpu (avx512-vnni, 2 threads)" */
+    char fingerprint[64]; /* what the bits depend on besides the model: "avx512-vnni/q16" */
+    uint32_t n_threads;   /* of this machine, that compute; 0: none of its own */
+    uint32_t n_vocab, n_embd, n_groups;
+    struct kv_group groups[KV_MAX_GROUPS];
     bool bit_exact;
-    uint32_t row_tile;     /* rows that are computed together: whole tiles are cheapest; 0: any */
-    uint64_t weight_bytes; /* weights in the form that the engine has made of them */
-    uint64_t
-        file_bytes; /* of the model's file, that are read in use: at most so many are in memory */
-    uint64_t buffer_bytes; /* for the rows of batches; as those below reserved, touched on use */
-    uint64_t kv_bytes;     /* for n_pages */
+    bool is_async;         /* computes between submit and wait, while the caller does other work */
+    uint32_t rope_axes;    /* how many of a row's rope positions count, at least 1 */
+    uint32_t max_region;   /* positions of the largest region; 0: no regions */
+    uint32_t max_rollback; /* rows; 0: a state cannot be rolled back */
+    const struct engine_head *heads; /* [n_heads] */
+    uint32_t n_heads;
+    uint32_t row_tile;     /* rows computed together: whole tiles are cheapest; 0: any */
+    uint64_t weight_bytes; /* weights in the form the engine has made of them */
+    uint64_t file_bytes;   /* of the model's file, read in use: at most so many are in memory */
+    uint64_t buffer_bytes; /* for the rows of batches; reserved, like kv_bytes: touched on use */
+    uint64_t kv_bytes;     /* for all pages and slots */
     struct engine_cost cost;
 };
 
-/* Positions first .. length - 1 of a sequence in the second group. */
-struct window_pages {
+/* What a row wants back, each into a buffer of the caller's. Several rows of a sequence may. */
+enum { OUTPUT_LOGITS = 1, OUTPUT_BEST = 2, OUTPUT_HIDDEN = 4, OUTPUT_NORMED = 8, OUTPUT_HEAD = 16 };
+
+struct row_best {
+    int32_t token;
+    float logit;
+};
+
+struct row_output {
+    uint32_t wants;        /* OUTPUT_..., or'ed */
+    float *logits;         /* [n_vocab]; fastest where a batch's are equally far apart */
+    struct row_best *best; /* [n_best] the largest logits, largest first; ties: smaller token */
+    uint32_t n_best;       /* 1 .. n_vocab */
+    float *log_sum;        /* with best: ln of the sum of exp(logit); NaN if a logit is NaN */
+    float *hidden;         /* [n_embd] before the last norm */
+    float *normed;         /* [n_embd] after it */
+    float *head_values;    /* [n_values] of info.heads[head] */
+    uint32_t head;
+};
+
+enum row_source { ROW_TOKEN, ROW_IMAGE, ROW_COORDINATE, ROW_SIZE };
+
+struct batch_row {
+    enum row_source source; /* what the row's embedding is made from */
+    int32_t value;          /* token id; row of the image; bin; height << 16 | width, in bins */
+    uint32_t image;         /* ROW_IMAGE: from engine_encode, encoded to its end */
+    uint32_t seq;           /* index into batch.seqs */
+    uint32_t position;      /* index into the sequence's KV */
+    uint32_t rope[ROPE_AXES];
+    /* Where its KV goes. KV_STATE: where the state after this row is copied, or PAGE_NONE; an
+     * engine copies where position + 1 is a multiple of `grain`, and after a sequence's last row
+     * in the batch. */
+    uint32_t pages[KV_MAX_GROUPS];
+    const struct row_output *output; /* NULL: nothing */
+};
+
+/* Positions first .. length - 1 of a sequence in one group, at least those that its rows see. */
+struct page_view {
     const struct page_run *runs;
-    uint32_t n_runs;
-    uint32_t first; /* at most the first position that a row of the batch sees */
+    uint32_t n_runs, first;
+};
+
+struct region {
+    uint32_t first, count; /* positions */
 };
 
 struct batch_seq {
-    const struct page_run *runs; /* [n_runs], covering positions 0 .. length - 1 */
-    uint32_t n_runs;
-    uint32_t length; /* positions after this batch */
-    struct window_pages window;
-};
-
-enum row_output { OUTPUT_NONE, OUTPUT_LOGITS };
-
-struct batch_row {
-    int32_t token;
-    uint32_t position; /* index into the sequence's KV, and its rope position */
-    uint32_t page;
-    uint32_t seq; /* index into batch.seqs */
-    enum row_output output;
-    uint32_t window_page; /* in the second group */
+    struct page_view pages[KV_MAX_GROUPS]; /* KV_STATE: unused */
+    uint32_t length;                       /* positions after this batch */
+    uint32_t slot;                         /* of its live state: that of the position before */
+    uint32_t n_drafts;            /* last rows that roll_back may take back, at most max_rollback */
+    uint64_t adapter;             /* from engine_load_adapter; 0: none */
+    const struct region *regions; /* [n_regions] with rows in this batch, in order; each whole */
+    uint32_t n_regions;
 };
 
 struct batch {
     const struct batch_seq *seqs;
     const struct batch_row *rows;
     uint32_t n_seqs, n_rows;
-    float *logits; /* [rows that ask for them, in order][n_vocab], the caller's */
-    /* How many of the batch's requests are still wanted; other threads lower it. The engine looks
-     * between layers and stops at zero: wait then gives ERROR_CANCELED, and the pages of the batch
-     * count as unwritten. NULL: never stopped. */
+    /* Requests of the batch that are still wanted; other threads lower it. The engine looks between
+     * layers and stops at zero: wait then gives ERROR_CANCELED. NULL: never stopped. */
     const atomic_int *live;
-    /* Sequences have no page from here on. They have some that no row was computed for yet, which
-     * the engine may make ready. 0: not known. */
-    uint32_t page_end;
-    uint32_t window_page_end; /* the same in the second group */
+    uint32_t page_end[KV_MAX_GROUPS]; /* the highest page in use + 1; 0: unknown */
+};
+
+enum state_place { STATE_ZERO, STATE_SLOT, STATE_PAGE }; /* zero: before the first position */
+
+struct state_copy {
+    enum state_place from_place, to_place;
+    uint32_t from, to; /* slot or page */
+};
+
+struct image_input {
+    unsigned char sha256[32]; /* of the pixels and of how they were processed */
+    const void *pixels; /* as the model's processor prepares them; stay until encoded to the end */
+    uint32_t width, height, n_rows; /* rows: that the image takes in a sequence */
+};
+
+/* Pages of one group and the caller's memory: page_bytes each, in the order of the runs. */
+struct page_io {
+    uint32_t group;
+    const struct page_run *runs;
+    uint32_t n_runs;
+    void *data;    /* stays, and is not touched, until the ticket is done */
+    bool is_write; /* data to pages; else pages to data */
 };
 
 struct engine {
@@ -157,70 +184,64 @@ struct engine {
     struct engine_times times;
 };
 
+/* 0, or -1 and an error. After ERROR_DEVICE every call fails until reopen, and pages, slots,
+ * images, adapters and tickets are lost. NULL: the engine cannot. */
 struct engine_ops {
-    /* Takes a batch; everything it points to stays until wait returns. */
+    uint32_t abi; /* ENGINE_ABI */
+    /* What the batch points to stays until wait. ERROR_INPUT: no such token or adapter. */
     int (*submit)(struct engine *e, const struct batch *batch, struct error *err);
-    /* The batch is computed (0), was stopped or failed (-1). */
+    /* The batch is computed, or stopped or failed: then its pages and slots count as unwritten. */
     int (*wait)(struct engine *e, struct error *err);
-    /* Looks for some 3 * duration_ms at what the machine can do and raises *best to it. NULL: the
-     * engine does not know. */
+    int (*copy_states)(struct engine *e, const struct state_copy *copies, uint32_t n,
+                       struct error *err);
+    /* Takes back the draft rows of the last batch from `position` on. Before the next submit. */
+    int (*roll_back)(struct engine *e, uint32_t slot, uint32_t position, struct error *err);
+    /* Begins to encode. ERROR_LIMIT: no room now; ERROR_INPUT: never. */
+    int (*encode)(struct engine *e, const struct image_input *in, uint32_t *image,
+                  struct error *err);
+    /* Goes on for about budget_us. 1: done, rows of later batches may use it; 0: call again. */
+    int (*encode_step)(struct engine *e, uint32_t image, uint32_t budget_us, struct error *err);
+    void (*encode_free)(struct engine *e, uint32_t image); /* also while it is being encoded */
+    /* Gives a number that was never given before, also for the same path. */
+    int (*load_adapter)(struct engine *e, const char *path, uint64_t *adapter, struct error *err);
+    void (*unload_adapter)(struct engine *e, uint64_t adapter);
+    /* ERROR_LIMIT: too many under way. A ticket is good until io_poll says 1 or -1. */
+    int (*page_io)(struct engine *e, const struct page_io *io, uint64_t *ticket, struct error *err);
+    int (*io_poll)(struct engine *e, uint64_t ticket, bool waits, struct error *err); /* 0: busy */
+    int (*reopen)(struct engine *e, struct error *err);
+    /* Looks for some 3 * duration_ms at what the machine can do and raises *best to it. */
     int (*measure)(struct engine *e, uint32_t duration_ms, struct machine_limits *best,
                    struct error *err);
     void (*close)(struct engine *e);
 };
 
-static inline int engine_submit(struct engine *e, const struct batch *batch, struct error *err)
-{
-    return e->ops->submit(e, batch, err);
-}
+/* The operations as functions. One that the engine cannot gives ERROR_UNSUPPORTED. */
+int engine_submit(struct engine *e, const struct batch *batch, struct error *err);
+int engine_wait(struct engine *e, struct error *err);
+int engine_forward(struct engine *e, const struct batch *batch, struct error *err); /* both */
+int engine_copy_states(struct engine *e, const struct state_copy *copies, uint32_t n,
+                       struct error *err);
+int engine_roll_back(struct engine *e, uint32_t slot, uint32_t position, struct error *err);
+int engine_encode(struct engine *e, const struct image_input *in, uint32_t *image,
+                  struct error *err);
+int engine_encode_step(struct engine *e, uint32_t image, uint32_t budget_us, struct error *err);
+void engine_encode_free(struct engine *e, uint32_t image);
+int engine_load_adapter(struct engine *e, const char *path, uint64_t *adapter, struct error *err);
+void engine_unload_adapter(struct engine *e, uint64_t adapter);
+int engine_page_io(struct engine *e, const struct page_io *io, uint64_t *ticket, struct error *err);
+int engine_io_poll(struct engine *e, uint64_t ticket, bool waits, struct error *err);
+int engine_reopen(struct engine *e, struct error *err);
+int engine_measure(struct engine *e, uint32_t duration_ms, struct machine_limits *best,
+                   struct error *err); /* nothing to do where the engine cannot */
+void engine_close(struct engine *e);   /* NULL: nothing */
 
-static inline int engine_wait(struct engine *e, struct error *err)
-{
-    return e->ops->wait(e, err);
-}
+typedef void (*engine_progress)(void *context, double done); /* 0 .. 1 of the weights are ready */
 
-/* submit and wait in one */
-static inline int engine_forward(struct engine *e, const struct batch *batch, struct error *err)
-{
-    return engine_submit(e, batch, err) ? -1 : engine_wait(e, err);
-}
-
-static inline int engine_measure(struct engine *e, uint32_t duration_ms,
-                                 struct machine_limits *best, struct error *err)
-{
-    return e->ops->measure ? e->ops->measure(e, duration_ms, best, err) : 0;
-}
-
-static inline void engine_close(struct engine *e)
-{
-    if (e)
-        e->ops->close(e);
-}
-
-/* Called while weights are prepared, with the share done (0..1). */
-typedef void (*engine_progress)(void *context, double done);
-
-/* The engines. The model stays open as long as the engine. */
-int cpu_engine_open(struct engine **out, const struct model *model,
-                    const struct engine_limits *limits, engine_progress progress, void *context,
-                    struct error *err);
-
-/* Deterministic fake logits from the tokens alone, for tests without weights: the KV of a page is
- * a digest of the tokens up to it, so that a wrong page table gives wrong logits. With a window it
- * has a second group, in which it reads exactly what a row may see. */
-struct mock_options {
-    uint32_t n_vocab;
-    uint32_t n_tokens;      /* that prompts may have, if more than n_vocab */
-    uint32_t row_cost_us;   /* time that each row takes */
-    uint32_t batch_cost_us; /* time that each batch takes */
-    int32_t fail_token;     /* a batch with this token fails; -1: none */
-    uint32_t fail_every;    /* every n-th batch fails once; 0: none */
-    uint32_t nan_every;     /* every n-th row of logits is no numbers; 0: none */
-    int32_t end_token;      /* made likely now and then, so that answers end; -1: never */
-    uint32_t window;        /* positions that a row sees in the second group; 0: there is none */
-};
-
-int mock_engine_open(struct engine **out, const struct mock_options *options,
-                     const struct engine_limits *limits, struct error *err);
+/* What a plug-in exports as "radish_engine_open". It refuses an `abi` other than its ENGINE_ABI.
+ * `options` is its own, "name=value,..."; the model stays open as long as the engine. */
+struct model;
+typedef int (*engine_plugin_open)(struct engine **out, uint32_t abi, const struct model *model,
+                                  const struct engine_limits *limits, const char *options,
+                                  engine_progress progress, void *context, struct error *err);
 
 #endif

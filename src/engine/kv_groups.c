@@ -1,6 +1,6 @@
 /* How layers keep KV; see kv_groups.h. Any thread.
  * What a newcomer gets wrong: a model with windows has two groups even if every layer has one, for
- * the first group's pages also stand for positions. */
+ * group 0's pages also stand for positions. */
 #include "engine/kv_groups.h"
 
 bool kv_layer_keeps(const struct hparams *h, uint32_t layer)
@@ -8,9 +8,9 @@ bool kv_layer_keeps(const struct hparams *h, uint32_t layer)
     return h->layers[layer].kv_layer == layer;
 }
 
-enum kv_group_id kv_layer_group(const struct hparams *h, uint32_t layer)
+uint32_t kv_layer_group(const struct hparams *h, uint32_t layer)
 {
-    return h->layers[h->layers[layer].kv_layer].window ? KV_WINDOW : KV_FULL;
+    return h->layers[h->layers[layer].kv_layer].window ? 1 : 0;
 }
 
 uint32_t kv_layer_keys(const struct hparams *h, uint32_t layer)
@@ -28,9 +28,10 @@ static uint32_t add_capped(uint32_t a, uint64_t b)
     return b < UINT32_MAX - a ? a + (uint32_t)b : UINT32_MAX;
 }
 
-uint32_t kv_groups(const struct hparams *h, enum kv_type type, struct kv_group groups[KV_GROUPS])
+uint32_t kv_groups(const struct hparams *h, enum kv_type type,
+                   struct kv_group groups[KV_MAX_GROUPS])
 {
-    for (int i = 0; i < KV_GROUPS; i++)
+    for (int i = 0; i < KV_MAX_GROUPS; i++)
         groups[i] = (struct kv_group){0};
     for (uint32_t i = 0; i < h->n_layers; i++) {
         struct kv_group *g = &groups[kv_layer_group(h, i)];
@@ -42,12 +43,25 @@ uint32_t kv_groups(const struct hparams *h, enum kv_type type, struct kv_group g
         g->n_layers++;
         g->page_bytes = add_capped(g->page_bytes, values * kv_type_bytes(type));
     }
-    return groups[KV_WINDOW].n_layers ? 2 : 1;
+    groups[0].window = 0;
+    if (groups[1].n_layers == 0)
+        return 1;
+    groups[1].kind = KV_WINDOW;
+    return 2;
 }
 
-struct kv_group kv_groups_joined(const struct kv_group groups[KV_GROUPS])
+uint32_t kv_groups_join(struct kv_group groups[KV_MAX_GROUPS], uint32_t n_groups)
 {
-    const struct kv_group *full = &groups[KV_FULL], *window = &groups[KV_WINDOW];
-    return (struct kv_group){.n_layers = full->n_layers + window->n_layers,
-                             .page_bytes = add_capped(full->page_bytes, window->page_bytes)};
+    uint32_t n = 1;
+    for (uint32_t i = 1; i < n_groups; i++) {
+        struct kv_group g = groups[i];
+        groups[i] = (struct kv_group){0};
+        if (g.kind == KV_WINDOW) {
+            groups[0].n_layers += g.n_layers;
+            groups[0].page_bytes = add_capped(groups[0].page_bytes, g.page_bytes);
+        } else {
+            groups[n++] = g;
+        }
+    }
+    return n;
 }

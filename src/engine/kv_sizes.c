@@ -1,21 +1,17 @@
 /* How a budget of bytes is divided between the groups of KV; see kv_sizes.h. Pure; any thread.
- * What a newcomer gets wrong: a page of the first group may have no KV at all, where every layer
- * has a window. It still has its place in tables, which is then all that it takes. */
+ * What a newcomer gets wrong: a page of group 0 may have no KV at all, where every layer has a
+ * window or a state. It still has its place in tables, which is then all that it takes. */
 #include "engine/kv_sizes.h"
+#include "base/minmax.h"
 
 #include <assert.h>
 
-enum { POSITIONS_PER_WINDOW_PAGE = 4 };
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
+enum {
+    POSITIONS_PER_WINDOW_PAGE = 4,
+    POSITIONS_PER_STATE = 256, /* where the bytes do not matter */
+    STATES_OF_SEQ = 2,         /* at the end of a prompt, and one before it */
+    SHARES = 4,                /* of the bytes; states get one, or all but one */
+};
 
 static uint32_t to_u32(uint64_t n)
 {
@@ -23,65 +19,112 @@ static uint32_t to_u32(uint64_t n)
 }
 
 /* Window pages that are in use by so many sequences at once. */
-static uint64_t running_pages(uint32_t window, uint32_t n_seqs, uint32_t chunk_rows)
+static uint64_t window_pages(uint32_t window, uint32_t n_seqs, uint32_t chunk_rows)
 {
     return ((uint64_t)window + chunk_rows) * n_seqs;
 }
 
-uint64_t kv_running_pages(const struct kv_group groups[KV_GROUPS], uint32_t n_seqs,
-                          uint32_t n_tokens, uint32_t chunk_rows)
+uint64_t kv_running_pages(const struct kv_group *group, uint32_t n_seqs, uint32_t n_tokens,
+                          uint32_t chunk_rows)
 {
-    uint32_t window = groups[KV_WINDOW].window;
-    return window ? min_u64(running_pages(window, n_seqs, chunk_rows), (uint64_t)n_seqs * n_tokens)
-                  : 0;
-}
-
-uint64_t kv_table_bytes(const struct kv_tables *tables, uint64_t n_pages, uint64_t n_window_pages)
-{
-    return n_pages * tables->page_bytes + n_window_pages * tables->window_page_bytes;
-}
-
-void kv_split(uint64_t budget_bytes, const struct kv_group groups[KV_GROUPS],
-              const struct kv_tables *tables, uint32_t max_seqs, uint32_t chunk_rows,
-              uint32_t n_wanted, uint32_t *n_pages, uint32_t *n_window_pages)
-{
-    uint64_t page = (uint64_t)groups[KV_FULL].page_bytes + tables->page_bytes;
-    uint64_t window_page = (uint64_t)groups[KV_WINDOW].page_bytes + tables->window_page_bytes;
-    uint32_t window = groups[KV_WINDOW].window;
-    assert(page > 0);
-    *n_window_pages = 0;
-    if (window == 0) {
-        *n_pages = to_u32(budget_bytes / page);
-        return;
+    uint64_t all = (uint64_t)n_seqs * n_tokens;
+    switch (group->kind) {
+    case KV_FULL: return all;
+    case KV_WINDOW: return min_u64(window_pages(group->window, n_seqs, chunk_rows), all);
+    case KV_STATE: break;
     }
-    /* As many of both: what there would be without a second group, and the most that it may be. */
-    uint64_t same = budget_bytes / (page + window_page);
-    uint64_t quarter = budget_bytes / (POSITIONS_PER_WINDOW_PAGE * page + window_page);
-    uint64_t running = min_u64(running_pages(window, max_seqs, chunk_rows),
-                               budget_bytes / 2 / window_page);
-    uint64_t n = max_u64(quarter, running);
-    if (n_wanted)
-        n = min_u64(
-            n, budget_bytes > n_wanted * page ? (budget_bytes - n_wanted * page) / window_page : 0);
-    n = max_u64(n, running_pages(window, 1, chunk_rows));
-    /* Where the window pages are hardly enough for one sequence, no sequence may be longer. */
-    *n_window_pages = to_u32(min_u64(n, same));
-    *n_pages = to_u32(n < same ? (budget_bytes - n * window_page) / page : same);
+    return (uint64_t)n_seqs * STATES_OF_SEQ;
 }
 
-uint32_t kv_window_pages(uint32_t n_pages, uint32_t window, uint32_t max_seqs, uint32_t chunk_rows)
+uint64_t kv_table_bytes(const struct kv_tables *tables, const uint32_t n_pages[KV_MAX_GROUPS])
 {
-    if (window == 0)
-        return 0;
-    uint64_t running = running_pages(window, max_seqs, chunk_rows);
-    return to_u32(min_u64(n_pages, max_u64(n_pages / POSITIONS_PER_WINDOW_PAGE, running)));
+    uint64_t sum = 0;
+    for (int g = 0; g < KV_MAX_GROUPS; g++)
+        sum += (uint64_t)n_pages[g] * tables->page_bytes[g];
+    return sum;
 }
 
-struct kv_bytes kv_conversation_bytes(const struct kv_group groups[KV_GROUPS], uint32_t n_tokens)
+uint64_t kv_all_bytes(const struct kv_group groups[KV_MAX_GROUPS], const struct kv_tables *tables,
+                      const uint32_t n_pages[KV_MAX_GROUPS])
 {
-    uint64_t all = (uint64_t)n_tokens * groups[KV_FULL].page_bytes;
-    uint32_t before = groups[KV_WINDOW].window ? groups[KV_WINDOW].window - 1 : 0;
-    uint64_t window_page = groups[KV_WINDOW].page_bytes;
-    return (struct kv_bytes){all + n_tokens * window_page,
-                             all + min_u64(n_tokens, before) * window_page};
+    uint64_t sum = kv_table_bytes(tables, n_pages);
+    for (int g = 0; g < KV_MAX_GROUPS; g++)
+        sum += (uint64_t)n_pages[g] * groups[g].page_bytes;
+    return sum;
+}
+
+/* Copies of the state, from a share of the budget; positions take `page` bytes each. */
+static uint64_t split_states(uint64_t budget_bytes, uint64_t state, uint64_t page, bool has_kv)
+{
+    uint64_t share = has_kv ? budget_bytes / SHARES : budget_bytes - budget_bytes / SHARES;
+    return min_u64(max_u64(share / state, STATES_OF_SEQ), budget_bytes / (page + state));
+}
+
+/* Window pages, at most `same`: as many as positions, what there would be with one group for all.
+ * `side` is the bytes of one. */
+static uint64_t split_windows(uint64_t budget_bytes, uint32_t window, uint64_t side, uint64_t page,
+                              uint64_t same, const struct kv_use *use)
+{
+    uint64_t quarter = budget_bytes / (POSITIONS_PER_WINDOW_PAGE * page + side);
+    uint64_t running = min_u64(window_pages(window, use->max_seqs, use->chunk_rows),
+                               budget_bytes / 2 / side);
+    uint64_t n = max_u64(quarter, running), wanted = use->n_wanted * page;
+    if (use->n_wanted)
+        n = min_u64(n, budget_bytes > wanted ? (budget_bytes - wanted) / side : 0);
+    return min_u64(max_u64(n, window_pages(window, 1, use->chunk_rows)), same);
+}
+
+void kv_split(uint64_t budget_bytes, const struct kv_group groups[KV_MAX_GROUPS], uint32_t n_groups,
+              const struct kv_tables *tables, const struct kv_use *use,
+              uint32_t n_pages[KV_MAX_GROUPS])
+{
+    uint64_t page = (uint64_t)groups[0].page_bytes + tables->page_bytes[0];
+    uint64_t side = 0, state = 0; /* bytes of a page in all groups of the kind */
+    uint32_t window = 0;
+    bool has_kv = groups[0].page_bytes > 0;
+    assert(page > 0);
+    for (uint32_t g = 1; g < n_groups; g++) {
+        bool is_state = groups[g].kind == KV_STATE;
+        *(is_state ? &state : &side) += (uint64_t)groups[g].page_bytes + tables->page_bytes[g];
+        has_kv |= !is_state;
+        if (groups[g].window > window)
+            window = groups[g].window;
+    }
+    uint64_t n_states = state ? to_u32(split_states(budget_bytes, state, page, has_kv)) : 0;
+    uint64_t left = budget_bytes - n_states * state, same = left / (page + side), n = 0;
+    if (side)
+        n = split_windows(left, window, side, page, same, use);
+    /* Where window pages are hardly enough for one sequence, no sequence may be longer. */
+    n_pages[0] = to_u32(n < same ? (left - n * side) / page : same);
+    for (uint32_t g = 1; g < KV_MAX_GROUPS; g++)
+        n_pages[g] = g >= n_groups ? 0 : to_u32(groups[g].kind == KV_STATE ? n_states : n);
+}
+
+uint32_t kv_side_pages(const struct kv_group *group, uint32_t n_positions, const struct kv_use *use)
+{
+    uint64_t share = n_positions / POSITIONS_PER_WINDOW_PAGE;
+    uint64_t running = window_pages(group->window, use->max_seqs, use->chunk_rows);
+    if (group->kind == KV_STATE) {
+        share = n_positions / POSITIONS_PER_STATE;
+        running = (uint64_t)use->max_seqs * STATES_OF_SEQ;
+    }
+    return to_u32(min_u64(n_positions, max_u64(share, running)));
+}
+
+struct kv_bytes kv_conversation_bytes(const struct kv_group groups[KV_MAX_GROUPS],
+                                      uint32_t n_groups, uint32_t n_tokens)
+{
+    struct kv_bytes sum = {0};
+    for (uint32_t g = 0; g < n_groups; g++) {
+        uint64_t most = n_tokens, least = n_tokens;
+        if (groups[g].kind == KV_WINDOW)
+            least = min_u64(n_tokens, groups[g].window - 1);
+        if (groups[g].kind == KV_STATE) {
+            most = min_u64(n_tokens, STATES_OF_SEQ);
+            least = min_u64(n_tokens, 1);
+        }
+        sum.most += most * groups[g].page_bytes;
+        sum.least += least * groups[g].page_bytes;
+    }
+    return sum;
 }

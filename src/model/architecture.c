@@ -180,7 +180,7 @@ const struct architecture *architecture_find(struct settings *s)
     char name[64];
     const struct architecture *found;
     if (s->checkpoint->kind == CHECKPOINT_GGUF) {
-        struct gguf_string arch;
+        struct byte_view arch;
         if (!gguf_get_string(s->checkpoint->gguf, "general.architecture", &arch)) {
             settings_refuse(s, "the key general.architecture is missing or not a string");
             return NULL;

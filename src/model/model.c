@@ -5,8 +5,8 @@
 
 #include <string.h>
 
+#include "model/files/model_path.h"
 #include "model/model_internal.h"
-#include "model/model_path.h"
 
 int refuse_memory(const struct loader *l)
 {
@@ -18,11 +18,11 @@ int refuse_memory(const struct loader *l)
 static void read_name(struct model *m)
 {
     char from_path[sizeof m->hparams.name];
-    struct gguf_string name;
+    struct byte_view name;
     model_path_name(from_path, sizeof from_path, m->checkpoint->path);
     if (m->checkpoint->kind != CHECKPOINT_GGUF ||
         !gguf_get_string(m->checkpoint->gguf, "general.name", &name) || name.len == 0)
-        name = (struct gguf_string){from_path, strlen(from_path)};
+        name = byte_view_of(from_path);
     copy_plain(m->hparams.name, sizeof m->hparams.name, name.bytes, name.len);
 }
 

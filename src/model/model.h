@@ -6,8 +6,11 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "model/checkpoint.h"
-#include "model/weight.h"
+#include "model/files/checkpoint.h"
+#include "model/quant/weight.h"
+
+/* model/ describes models: settings, the table of architectures, shapes, ropes, and weights by
+ * role. Its rooms: quant and files below it, convert above. */
 
 /* A model is described, not coded: what its layers are and how large, and weights as views into its
  * files. All of it is read-only after model_open and shared by all threads.

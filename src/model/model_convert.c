@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "model/model_internal.h"
-#include "model/requantize.h"
+#include "model/quant/quantize.h"
 
 /* The matrices of a layer, but for the router: what it chooses must not depend on rounding. */
 static const size_t layer_matrices[] = {
@@ -28,7 +28,7 @@ static void convert(struct conversion *c, struct weight *w, bool matters)
 {
     if (!w->data)
         return;
-    enum tensor_type fitting = requantize_choose(c->type, w->cols, matters);
+    enum tensor_type fitting = quantize_choose(c->type, w->cols, matters);
     bool to_float = tensor_type_is_float(c->type), was_float = tensor_type_is_float(w->type);
     c->n++;
     if (fitting == w->type)

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/byte_view.h"
+
 /* Where a tensor goes. */
 struct target {
     struct loader *l;
@@ -531,7 +533,7 @@ static int read_gguf_vocabulary(struct loader *l)
     const struct settings *s = &l->settings;
     const struct gguf_value *tokens = gguf_find(l->m->checkpoint->gguf, "tokenizer.ggml.tokens");
     const struct checkpoint_tensor *embd = checkpoint_find(l->m->checkpoint, "token_embd.weight");
-    struct gguf_string kind = {"", 0};
+    struct byte_view kind = {"", 0};
     gguf_get_string(l->m->checkpoint->gguf, "tokenizer.ggml.model", &kind);
     if (!tokens && kind.len == 4 && memcmp(kind.bytes, "none", 4) == 0)
         return setting_u32(s, SETTING_VOCAB, REQUIRED, 1, MAX_VOCAB, &h->n_vocab);
@@ -607,19 +609,13 @@ static int take_ends(struct loader *l)
     return 0;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t len = strlen(text), end_len = strlen(end);
-    return len >= end_len && strcmp(text + len - end_len, end) == 0;
-}
-
 /* What says nothing that the keys do not, or is not used: rotations that old converters wrote as
  * tensors, and layers for guessing ahead, behind the last. Of directories the checkpoint knows. */
 static bool is_redundant(const struct loader *l, const char *name)
 {
     if (!is_gguf(l))
         return false;
-    if (ends_with(name, ".attn_rot_embd"))
+    if (string_ends(name, ".attn_rot_embd"))
         return true;
     if (strncmp(name, "blk.", 4) != 0)
         return false;

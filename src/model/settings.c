@@ -391,7 +391,7 @@ static bool to_text(struct value v, size_t i, char *out, size_t size)
                                 : v.gguf->type == GGUF_STRING;
     if (!is_string)
         return false;
-    const struct gguf_string *string = &v.gguf->strings[is_list(v) ? i : 0];
+    const struct byte_view *string = &v.gguf->strings[is_list(v) ? i : 0];
     copy_plain(out, size, string->bytes, string->len);
     return true;
 }

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "model/checkpoint.h"
+#include "model/files/checkpoint.h"
 
 /* What a model's files say about it, under one name for each thing whichever kind of file it is:
  *

@@ -1,9 +1,9 @@
 #ifndef RADISH_PROMPT_CONVERSATION_H
 #define RADISH_PROMPT_CONVERSATION_H
 
-#include "prompt/answer_style.h"
-#include "prompt/template_traits.h"
-#include "prompt/tool_set.h"
+#include "prompt/answer/answer_style.h"
+#include "prompt/answer/tool_set.h"
+#include "prompt/jinja/template_traits.h"
 
 /* A conversation in OpenAI's form, made into one that the model's template takes, with the same
  * meaning. What the template takes stays as it is.
@@ -35,10 +35,5 @@ struct fitted_conversation {
 int conversation_fit(struct fitted_conversation *out, const struct conversation *in,
                      const struct template_traits *traits, const struct answer_style *style,
                      struct arena *arena, struct error *err);
-
-/* Appends a call as the style writes it, canonical JSON where it is JSON. `arguments` is an object.
- */
-void call_write(struct strbuf *out, enum tool_format format, const char *name, size_t name_len,
-                const struct json *arguments);
 
 #endif

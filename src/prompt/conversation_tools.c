@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "prompt/call_form.h"
+#include "prompt/answer/call_form.h"
 #include "prompt/conversation_internal.h"
 
 enum {
@@ -152,8 +152,8 @@ static const struct json *calls_as_text(const struct fitting *f, const struct tu
 static bool is_result_of(const struct turn *turn, const struct json *call)
 {
     const struct json *id = json_get(call, "id"), *of = json_get(turn->source, "tool_call_id");
-    return json_is(id, JSON_STRING) && json_is(of, JSON_STRING) && id->text_len == of->text_len &&
-           memcmp(id->text, of->text, id->text_len) == 0;
+    return json_is(id, JSON_STRING) && json_is(of, JSON_STRING) &&
+           byte_view_equal(json_bytes(id), json_bytes(of));
 }
 
 /* Messages with one call each, and each call's result behind it. `i` is the turn with the calls;

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "prompt/answer/call_form.h"
 #include "prompt/conversation.h"
 #include "prompt/prompt_internal.h"
 
@@ -124,16 +125,14 @@ static int bos_find_out(struct prompt_maker *p, struct error *err)
 /* Without a template for tools that can be used, the other one has to do. */
 static int tools_from_model(struct prompt_maker *p, struct error *err)
 {
-    size_t len;
-    const char *source = tokenizer_tool_template(p->tokenizer, &len);
-    if (!source)
+    if (!p->chat.tool_template)
         return 0;
     struct prompt_maker *tools = calloc(1, sizeof *tools);
     if (!tools)
         return error_set(err, ERROR_MEMORY, "no memory for a chat template");
     *tools = (struct prompt_maker){
         .tokenizer = p->tokenizer, .adds_bos = p->adds_bos, .drafts = p->drafts};
-    template_from_model(tools, source, len);
+    template_from_model(tools, p->chat.tool_template, p->chat.tool_template_len);
     if (tools->chat_template && tools->traits.takes_tools) {
         p->with_tools = tools;
         return 0;
@@ -153,9 +152,7 @@ static int prompt_maker_ready(struct prompt_maker *p, const char *template_path,
     if (!failed && template_path)
         failed = template_from_file(p, template_path, err);
     if (!failed && !template_path) {
-        size_t len;
-        const char *source = tokenizer_chat_template(p->tokenizer, &len);
-        template_from_model(p, source, len);
+        template_from_model(p, p->chat.chat_template, p->chat.chat_template_len);
         failed = tools_from_model(p, err);
     }
     if (failed)
@@ -203,19 +200,21 @@ static void draft_leave(const struct prompt_maker *p, struct prompt_draft *d)
 /* ---- makers ---- */
 
 int prompt_maker_open(struct prompt_maker *p, struct tokenizer *tokenizer,
-                      const char *template_path, struct error *err)
+                      struct chat_defaults *chat, const char *template_path, struct error *err)
 {
     *p = (struct prompt_maker){.tokenizer = tokenizer};
+    chat_defaults_move(&p->chat, chat);
     return prompt_maker_ready(p, template_path, err);
 }
 
 int prompt_maker_open_bytes(struct prompt_maker *p, const char *template_path, struct error *err)
 {
     struct tokenizer *tokenizer = NULL;
+    struct chat_defaults chat;
     *p = (struct prompt_maker){0};
-    if (tokenizer_open_bytes(&tokenizer, err))
+    if (tokenizer_open_bytes(&tokenizer, &chat, err))
         return -1;
-    return prompt_maker_open(p, tokenizer, template_path, err);
+    return prompt_maker_open(p, tokenizer, &chat, template_path, err);
 }
 
 void prompt_maker_close(struct prompt_maker *p)
@@ -225,6 +224,7 @@ void prompt_maker_close(struct prompt_maker *p)
     chat_template_free(p->chat_template);
     template_traits_free(&p->traits);
     tokenizer_close(p->tokenizer);
+    chat_defaults_free(&p->chat);
     for (struct prompt_draft *d; p->drafts && (d = idle_pool_take(p->drafts));)
         draft_free(d);
     free(p->drafts);

@@ -4,17 +4,22 @@
 #include "base/error.h"
 #include "base/idle_pool.h"
 #include "base/json.h"
-#include "prompt/answer_style.h"
-#include "prompt/chat_template.h"
+#include "prompt/answer/answer_style.h"
+#include "prompt/answer/tool_set.h"
+#include "prompt/jinja/chat_template.h"
+#include "prompt/jinja/template_traits.h"
 #include "prompt/replay_store.h"
-#include "prompt/template_traits.h"
-#include "prompt/tokenizer.h"
-#include "prompt/tool_set.h"
+#include "prompt/tokenizer/chat_defaults.h"
+#include "prompt/tokenizer/tokenizer.h"
+
+/* prompt/ turns conversations into token ids and reuses the ids of earlier answers. Its rooms,
+ * from the bottom: unicode; tokenizer, jinja and grammar; schema; answer. */
 
 /* From a conversation to token ids: the model's own template rendered once, its own tokenizer run
  * once. Workers share it: what changes is only the memory that its calls lend each other. */
 struct prompt_maker {
     struct tokenizer *tokenizer;
+    struct chat_defaults chat;           /* what the model's files say: templates, sampling */
     struct chat_template *chat_template; /* NULL: the model has none that can be used */
     char template_problem[320]; /* then why: "the model has no chat template", or what is wrong */
     struct template_traits traits; /* what it takes */
@@ -26,10 +31,10 @@ struct prompt_maker {
     struct prompt_maker *with_tools;
 };
 
-/* Owns the tokenizer from here on, also when it fails; `template_path` replaces the tokenizer's own
- * template, NULL keeps it. */
+/* Owns the tokenizer and what is in `chat` from here on, also when it fails; `template_path`
+ * replaces the model's own template, NULL keeps it. */
 int prompt_maker_open(struct prompt_maker *p, struct tokenizer *tokenizer,
-                      const char *template_path, struct error *err);
+                      struct chat_defaults *chat, const char *template_path, struct error *err);
 /* The same without a model file, for the mock engine. */
 int prompt_maker_open_bytes(struct prompt_maker *p, const char *template_path, struct error *err);
 void prompt_maker_close(struct prompt_maker *p);

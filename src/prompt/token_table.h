@@ -2,9 +2,9 @@
 #define RADISH_PROMPT_TOKEN_TABLE_H
 
 #include "base/error.h"
-#include "prompt/answer_style.h"
-#include "prompt/grammar.h"
-#include "prompt/tokenizer.h"
+#include "prompt/answer/answer_style.h"
+#include "prompt/grammar/grammar.h"
+#include "prompt/tokenizer/tokenizer.h"
 #include "sched/scheduler.h"
 
 /* What the scheduler needs to know of a vocabulary, made from the tokenizer: the bytes that each

@@ -3,6 +3,7 @@
  * What a newcomer gets wrong: only running sequences hold pages or locks. A waiting one has
  * nothing but its tokens, so it can neither block the pool nor be blocked by it. */
 #include "sched/state.h"
+#include "base/minmax.h"
 
 #include <assert.h>
 #include <string.h>
@@ -10,11 +11,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sched/event_ring.h"
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 bool sequence_is_parked(const struct sequence *seq)
 {
@@ -32,7 +28,7 @@ static void running_add(struct scheduler *s, struct sequence *seq)
     for (; at > 0 && s->running[at - 1]->age > seq->age; at--)
         s->running[at] = s->running[at - 1];
     s->running[at] = seq;
-    s->window_charged += window_charge(s, seq);
+    window_charge(s, seq, false);
 }
 
 static void running_remove(struct scheduler *s, struct sequence *seq)
@@ -41,7 +37,7 @@ static void running_remove(struct scheduler *s, struct sequence *seq)
     while (s->running[at] != seq)
         at++;
     s->n_running--;
-    s->window_charged -= window_charge(s, seq);
+    window_charge(s, seq, true);
     memmove(s->running + at, s->running + at + 1, (s->n_running - at) * sizeof *s->running);
 }
 
@@ -50,6 +46,8 @@ static void running_remove(struct scheduler *s, struct sequence *seq)
 static void stop_running(struct scheduler *s, struct sequence *seq)
 {
     running_remove(s, seq);
+    state_end(s, seq);
+    scheduler_free_images(s, seq, UINT32_MAX);
     sequence_release(seq, &s->cache, s->now_ns);
     flight_end(&s->waiting, seq, true);
     s->n_releases++;
@@ -57,10 +55,18 @@ static void stop_running(struct scheduler *s, struct sequence *seq)
 
 static void preempt(struct scheduler *s, struct sequence *seq)
 {
+    assert(!s->is_flying || seq->n_rows == 0);
     log_debug("preempting a sequence of %u tokens", seq->n_tokens);
     stop_running(s, seq);
     sequence_list_add(&s->waiting, seq);
     s->stats.preempted++;
+}
+
+void scheduler_restart(struct scheduler *s, struct sequence *seq)
+{
+    stop_running(s, seq);
+    sequence_list_add(&s->waiting, seq);
+    s->stats.retried++;
 }
 
 void scheduler_finish(struct scheduler *s, struct sequence *seq, enum finish_reason reason)
@@ -75,11 +81,13 @@ void scheduler_finish(struct scheduler *s, struct sequence *seq, enum finish_rea
     s->stats.canceled += reason == FINISH_CANCELED;
     s->stats.failed += reason == FINISH_ERROR;
     stop_matcher_finish(&seq->stops);
+    s->n_losses = 0;
     r->n_generated = seq->n_tokens - r->n_tokens;
     r->done_ns = clock_now_ns();
     r->sequence = NULL;
     struct sched_event done = {
         .type = EVENT_DONE, .finish = reason, .text_end = seq->stops.text_end};
+    scheduler_forget_images(s, seq);
     sequence_free(seq);
     atomic_fetch_sub(&s->n_accepted, 1);
     event_ring_push(r, &done); /* from here on the request is not ours */
@@ -136,6 +144,7 @@ static void start_running(struct scheduler *s, struct sequence *seq, node_id nod
     assert(got == want);
     (void)got;
     running_add(s, seq);
+    state_begin(s, seq, NULL);
     seq->in_flight = node != NODE_NONE;
     count_cached(s, seq, matched);
     start_event(s, seq);
@@ -147,12 +156,14 @@ bool scheduler_fork(struct scheduler *s, const struct sequence *leader, struct s
     uint32_t room = min_u32(seq->capacity - seq->n_tokens, RESERVE_RUN);
     if (seq->is_started || sequence_is_scoring(seq) || room == 0 ||
         leader->n_inserted != seq->n_tokens || atomic_load(&r->canceled) ||
-        s->n_running == s->options.max_seqs || !has_pages(s, room) || !window_has_room(s, seq, 0))
+        s->n_running == s->options.max_seqs || !has_pages(s, room) ||
+        !window_has_room(s, seq, false))
         return false;
     prefix_tree_lock(s->cache.tree, leader->node);
     sequence_list_remove(&s->waiting, seq);
     sequence_begin(seq, &s->cache, leader->node, seq->n_tokens);
     running_add(s, seq);
+    state_begin(s, seq, leader);
     seq->waits_for = NULL;
     seq->n_found = 0; /* it did not look: all was computed while it waited, as far as it knows */
     count_cached(s, seq, seq->n_tokens);
@@ -180,9 +191,7 @@ void scheduler_doubt(struct scheduler *s, struct sequence *seq)
     }
     log_warn("a request of %u tokens gave no numbers; it starts over", seq->n_tokens);
     seq->is_doubted = true;
-    stop_running(s, seq);
-    sequence_list_add(&s->waiting, seq);
-    s->stats.retried++;
+    scheduler_restart(s, seq);
 }
 
 /* A prompt that can give no numbers fails by itself as well, and does no harm to what it began
@@ -191,8 +200,7 @@ void scheduler_doubt(struct scheduler *s, struct sequence *seq)
 void scheduler_condemn(struct scheduler *s, struct sequence *seq)
 {
     struct prefix_tree *tree = s->cache.tree;
-    node_id node = prefix_tree_lock_path(tree, seq->request->ns, seq->tokens, seq->n_suspect,
-                                         s->now_ns);
+    node_id node = prefix_tree_lock_path(tree, seq->ns, seq->tokens, seq->n_suspect, s->now_ns);
     seq->n_suspect = 0;
     if (node == NODE_NONE)
         return;
@@ -234,14 +242,18 @@ static bool falls_asleep(struct scheduler *s, struct sequence *seq, uint32_t mat
 {
     if (sequence_is_scoring(seq))
         return false; /* it computes all itself */
-    seq->waits_for = find_leader(s, seq);
-    if (seq->waits_for)
-        seq->waits_until = seq->waits_for->prefill_end;
-    else
-        seq->waits_for = flight_find(s->running, s->n_running, seq, matched, &seq->waits_until);
-    if (seq->waits_for && seq->n_found == UINT32_MAX)
+    struct sequence *owner = find_leader(s, seq);
+    if (owner) {
+        seq->waits_until = owner->prefill_end;
+    } else {
+        owner = flight_find(s->running, s->n_running, seq, matched, &seq->waits_until);
+        if (owner && owner->fork_point <= owner->n_computed)
+            owner->fork_point = seq->waits_until; /* without a state from there it waits in vain */
+    }
+    seq->waits_for = owner;
+    if (owner && seq->n_found == UINT32_MAX)
         seq->n_found = matched;
-    return seq->waits_for;
+    return owner;
 }
 
 /* Frees pages for it, in this step and the next ones if there are many nodes to go. */
@@ -269,14 +281,14 @@ static bool lock_and_reclaim(struct scheduler *s, struct sequence *seq, node_id 
     enum match_kind kind = MATCH_MISS;
     struct miss miss;
     if (r->explain)
-        prefix_tree_explain(tree, r->ns, seq->tokens, most, m, r->explain_others, &miss);
+        prefix_tree_explain(tree, seq->ns, seq->tokens, most, m, r->explain_others, &miss);
     uint64_t start_ns = op_times_start(s->cache.times);
-    *node = prefix_tree_acquire(tree, r->ns, seq->tokens, most, s->now_ns, m, &kind);
+    *node = prefix_tree_acquire(tree, seq->ns, seq->tokens, most, s->now_ns, m, &kind);
     op_times_add(s->cache.times, OP_MATCH, op_times_since(s->cache.times, start_ns));
     if (*node == NODE_NONE)
         m->length = 0; /* no nodes left: it runs beside the tree */
-    else if (s->options.tenant_pages && cache_namespace_tenant(r->ns))
-        prefix_tree_set_cap(tree, r->ns, s->options.tenant_pages);
+    else if (s->options.tenant_pages && cache_namespace_tenant(seq->ns))
+        prefix_tree_set_cap(tree, seq->ns, s->options.tenant_pages);
     /* What it matched is locked now, and no longer there to be evicted. */
     uint32_t want = pages_to_start(seq) - m->length;
     bool has_room = has_pages(s, want);
@@ -301,17 +313,18 @@ static enum admission try_admit(struct scheduler *s, struct sequence *seq)
     node_id node = NODE_NONE;
     if (uses_tree(seq)) {
         uint64_t start_ns = op_times_start(s->cache.times);
-        m = prefix_tree_match(s->cache.tree, seq->request->ns, seq->tokens, most_matched(seq));
+        m = prefix_tree_match(s->cache.tree, seq->ns, seq->tokens, most_matched(seq));
         op_times_add(s->cache.times, OP_MATCH, op_times_since(s->cache.times, start_ns));
         if (falls_asleep(s, seq, m.length))
             return ASLEEP;
     }
     seq->n_wanted = pages_to_start(seq) - m.length;
     if (s->n_running == s->options.max_seqs || s->is_evicting || !has_pages(s, seq->n_wanted) ||
-        !window_has_room(s, seq, 0) || seq->refused_at == s->n_releases)
+        !window_has_room(s, seq, false) || seq->refused_at == s->n_releases)
         return REFUSED;
     if (uses_tree(seq) ? !lock_and_reclaim(s, seq, &node, &m) : !evict_for(s, seq->n_wanted))
         return REFUSED;
+    seq->fork_point = m.walked > m.length ? m.walked : 0;
     start_running(s, seq, node, m.length);
     return ADMITTED;
 }
@@ -328,14 +341,10 @@ static struct sequence *youngest_parked(const struct scheduler *s)
 static bool parked_suffice(const struct scheduler *s, const struct sequence *seq)
 {
     uint64_t n = (uint64_t)s->cache.pool.n_free + prefix_tree_stats(s->cache.tree)->n_evictable;
-    uint32_t charged = 0;
-    for (uint32_t i = 0; i < s->n_running; i++) {
-        if (!sequence_is_parked(s->running[i]))
-            continue;
-        n += s->running[i]->n_reserved;
-        charged += window_charge(s, s->running[i]);
-    }
-    return n >= seq->n_wanted && window_has_room(s, seq, charged);
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (sequence_is_parked(s->running[i]))
+            n += s->running[i]->n_reserved;
+    return n >= seq->n_wanted && window_has_room(s, seq, true);
 }
 
 /* Admits one, at the cost of sequences that are parked: they cannot use what they hold. */

@@ -27,8 +27,7 @@ struct sequence *flight_find(struct sequence *const *running, uint32_t n_running
     *common = 0;
     for (uint32_t i = 0; i < n_running; i++) {
         struct sequence *owner = running[i];
-        if (!owner->in_flight || sequence_is_scoring(owner) ||
-            owner->request->ns != seq->request->ns)
+        if (!owner->in_flight || sequence_is_scoring(owner) || owner->ns != seq->ns)
             continue;
         uint32_t n = common_length(owner, seq, matched);
         if (n > owner->n_ready && n > *common) {

@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "sched/event_ring.h"
 
+enum { MAX_LOSSES = 3 }; /* of the device, before everyone who waits for it is sent away */
+
 static bool is_canceled(const struct sequence *seq)
 {
     return atomic_load(&seq->request->canceled);
@@ -22,53 +24,102 @@ static bool wants_token(const struct sequence *seq)
     return seq->n_computed + seq->n_rows == seq->n_tokens && seq->request->max_tokens > 0;
 }
 
-/* Rows of the step for it, the first ones, that give the log probability of the prompt token behind
- * them. */
-static uint32_t n_scores(const struct sequence *seq)
+/* Whether the row gives the log probability of the prompt token behind it. Only text has one. */
+static bool is_scored(const struct sequence *seq, uint32_t position)
 {
-    if (!sequence_is_scoring(seq))
-        return 0;
-    uint32_t left = seq->request->n_tokens - 1 - seq->n_computed;
-    return seq->n_rows < left ? seq->n_rows : left;
+    const struct request *r = seq->request;
+    return sequence_is_scoring(seq) && position + 1 < r->n_tokens &&
+           cache_token_is_text(r->tokens[position + 1]);
+}
+
+/* Rows of the step for it that give logits. */
+static uint32_t n_outputs(const struct sequence *seq)
+{
+    uint32_t n = wants_token(seq), end = seq->n_computed + seq->n_rows;
+    for (uint32_t p = seq->n_computed; sequence_is_scoring(seq) && p < end; p++)
+        n += is_scored(seq, p);
+    return n;
+}
+
+/* What a row is made from, and where its KV goes. */
+static struct batch_row make_row(const struct scheduler *s, const struct sequence *seq,
+                                 uint32_t index, uint32_t position)
+{
+    uint64_t token = seq->tokens[position];
+    struct batch_row row = {.source = ROW_TOKEN,
+                            .value = cache_token_payload(token),
+                            .seq = index,
+                            .position = position,
+                            .pages = {seq->pages[position]}};
+    regions_rope(&seq->regions, position, row.rope);
+    for (uint32_t i = 0; i < s->cache.n_sides; i++)
+        row.pages[1 + i] = seq->sides[i].pages[position];
+    switch (cache_token_kind(token)) {
+    case CACHE_TOKEN_TEXT: break;
+    case CACHE_TOKEN_COORDINATE: row.source = ROW_COORDINATE; break;
+    case CACHE_TOKEN_SIZE: row.source = ROW_SIZE; break;
+    case CACHE_TOKEN_IMAGE:
+        row.source = ROW_IMAGE;
+        row.value = (int32_t)cache_token_image_begun(token) - 1;
+        row.image = seq->regions.images[regions_find(&seq->regions, position)].handle;
+        break;
+    }
+    return row;
+}
+
+static struct batch_seq make_seq(struct scheduler *s, struct sequence *seq, uint32_t end)
+{
+    const struct regions *r = &seq->regions;
+    uint32_t first = regions_find(r, seq->n_computed), after = regions_find(r, end);
+    sequence_set_runs(seq, end);
+    struct batch_seq out = {.pages = {{seq->runs, seq->n_runs, 0}},
+                            .length = end,
+                            .slot = seq->slot,
+                            .adapter = seq->request->adapter,
+                            .regions = r->n ? r->spans + first : NULL,
+                            .n_regions = after - first};
+    for (uint32_t i = 0; i < s->cache.n_sides; i++) {
+        const struct seq_side *x = &seq->sides[i];
+        if (!side_is_window(&s->cache, i))
+            continue;
+        seq_window_set_runs(seq, &s->cache, i, end);
+        out.pages[1 + i] = (struct page_view){x->runs + x->first_run, x->end_run - x->first_run,
+                                              x->from};
+    }
+    return out;
 }
 
 static struct batch make_batch(struct scheduler *s, struct sequence *const *seqs, uint32_t n,
                                struct step_work *work)
 {
+    const uint32_t n_vocab = s->engine->info.n_vocab;
+    uint32_t n_out = 0;
     *work = (struct step_work){0, 0};
     for (uint32_t i = 0; i < n; i++) {
         struct sequence *seq = seqs[i];
-        uint32_t end = seq->n_computed + seq->n_rows, scored_end = seq->n_computed + n_scores(seq);
-        sequence_set_runs(seq, end);
-        s->batch_seqs[i] = (struct batch_seq){seq->runs, seq->n_runs, end, {0}};
-        if (s->cache.window) {
-            const struct seq_window *w = &seq->window;
-            seq_window_set_runs(seq, &s->cache, end);
-            s->batch_seqs[i].window = (struct window_pages){w->runs + w->first_run,
-                                                            w->end_run - w->first_run, w->from};
-        }
+        uint32_t end = seq->n_computed + seq->n_rows;
+        s->batch_seqs[i] = make_seq(s, seq, end);
         for (uint32_t p = seq->n_computed; p < end; p++) {
-            s->rows[work->rows++] = (struct batch_row){.token = (int32_t)seq->tokens[p],
-                                                       .position = p,
-                                                       .page = seq->pages[p],
-                                                       .seq = i,
-                                                       .output = p < scored_end ? OUTPUT_LOGITS
-                                                                                : OUTPUT_NONE};
-            if (s->cache.window)
-                s->rows[work->rows - 1].window_page = seq->window.pages[p];
+            struct batch_row *row = &s->rows[work->rows++];
+            *row = make_row(s, seq, i, p);
             work->positions += p;
+            if (!is_scored(seq, p) && !(p + 1 == end && wants_token(seq)))
+                continue;
+            s->outputs[n_out] = (struct row_output){.wants = OUTPUT_LOGITS,
+                                                    .logits = s->logits + (size_t)n_out * n_vocab};
+            row->output = &s->outputs[n_out++];
         }
-        if (wants_token(seq))
-            s->rows[work->rows - 1].output = OUTPUT_LOGITS;
     }
-    return (struct batch){.seqs = s->batch_seqs,
+    assert(n_out <= s->options.max_seqs);
+    struct batch batch = {.seqs = s->batch_seqs,
                           .rows = s->rows,
                           .n_seqs = n,
                           .n_rows = work->rows,
-                          .logits = s->logits,
                           .live = &s->live,
-                          .page_end = s->cache.pool.end,
-                          .window_page_end = s->cache.window_pool.end};
+                          .page_end = {s->cache.pool.end}};
+    for (uint32_t i = 0; i < s->cache.n_sides; i++)
+        batch.page_end[1 + i] = s->cache.sides[i].pool.end;
+    return batch;
 }
 
 /* From here until lower_flags a cancel also lowers the live count. A cancel that was on its way
@@ -92,19 +143,30 @@ static void lower_flags(struct sequence *const *seqs, uint32_t n)
         atomic_store(&seqs[i]->request->in_batch, false);
 }
 
-static int compute(struct scheduler *s, struct sequence *const *seqs, uint32_t n, struct error *err)
+/* A batch is on its way from submit to wait, and none outlives a step. */
+static int submit(struct scheduler *s, struct sequence *const *seqs, uint32_t n, struct error *err)
 {
-    struct step_work work;
-    struct batch batch = make_batch(s, seqs, n, &work);
+    s->batch = make_batch(s, seqs, n, &s->work);
     raise_flags(s, seqs, n);
-    uint64_t start_ns = clock_now_ns();
-    int rc = engine_forward(s->engine, &batch, err);
+    s->submitted_ns = clock_now_ns();
+    if (engine_submit(s->engine, &s->batch, err) == 0)
+        return 0;
+    lower_flags(seqs, n);
+    return -1;
+}
+
+/* What was done between submit and wait is not the engine's time, unless it computed meanwhile. */
+static int wait_for(struct scheduler *s, struct sequence *const *seqs, uint32_t n,
+                    struct error *err)
+{
+    uint64_t start_ns = s->engine->info.is_async ? s->submitted_ns : clock_now_ns();
+    int rc = engine_wait(s->engine, err);
     uint64_t took_ns = clock_now_ns() - start_ns;
     lower_flags(seqs, n);
     if (rc)
         return rc; /* the pages count as unwritten: n_computed stays where it is */
-    s->stats.rows += work.rows;
-    step_cost_learn(&s->cost, &work, (double)took_ns);
+    s->stats.rows += s->work.rows;
+    step_cost_learn(&s->cost, &s->work, (double)took_ns);
     return 0;
 }
 
@@ -114,7 +176,7 @@ static enum finish_reason add_token(struct scheduler *s, struct sequence *seq, i
     const struct token_table *table = &s->options.tokens;
     struct request *r = seq->request;
     seq->generated[seq->n_tokens - r->n_tokens] = token;
-    seq->tokens[seq->n_tokens] = sequence_token(seq, seq->n_tokens, token);
+    seq->tokens[seq->n_tokens] = sequence_token(seq, seq->n_tokens, cache_token_text(token));
     seq->n_tokens++;
     s->stats.generated_tokens++;
     enum filter_verdict verdict = r->filter ? r->filter->ops->accept(r->filter, token)
@@ -150,8 +212,18 @@ static bool is_hurried(struct token_filter *f, const uint64_t *mask, const float
     return wide && !(mask[best / 64] >> (best % 64) & 1);
 }
 
-/* The next token, or as sampler_pick has it. The filter is asked for its mask here, and told of the
- * token when it is taken: a sequence that starts over asks again. */
+/* What its filter allows next. The filter is told of the token when it is taken; a sequence that
+ * starts over asks again. */
+static const uint64_t *mask_of(struct sequence *seq)
+{
+    struct token_filter *f = seq->request->filter;
+    if (!seq->has_mask)
+        seq->mask = f->ops->mask(f, seq->capacity - seq->n_tokens);
+    seq->has_mask = true;
+    return seq->mask;
+}
+
+/* The next token, or as sampler_pick has it. */
 static int32_t pick(struct scheduler *s, struct sequence *seq, const float *logits)
 {
     const struct request *r = seq->request;
@@ -169,7 +241,8 @@ static int32_t pick(struct scheduler *s, struct sequence *seq, const float *logi
                                .banned = s->ends,
                                .n_banned = bans_ends ? s->n_ends : 0};
     if (r->filter) {
-        in.mask = r->filter->ops->mask(r->filter, seq->capacity - seq->n_tokens);
+        in.mask = mask_of(seq);
+        seq->has_mask = false;
         seq->is_hurried |= in.mask && is_hurried(r->filter, in.mask, logits, in.n_tokens);
     }
     int32_t token = sampler_pick(s->sampler, logits, &in);
@@ -238,7 +311,7 @@ static void take_prefill(struct scheduler *s, struct sequence *seq, const float 
     flight_advance(&s->waiting, seq);
     if (seq->n_computed < seq->prefill_end)
         return;
-    if (r->keeps_prompt && s->cache.window && seq->node != NODE_NONE &&
+    if (r->keeps_prompt && s->cache.n_sides && seq->node != NODE_NONE &&
         seq->n_tokens == r->n_tokens)
         prefix_tree_keep_end(s->cache.tree, seq->node);
     if (r->pin_ns && !r->is_pinned && seq->node != NODE_NONE)
@@ -248,17 +321,22 @@ static void take_prefill(struct scheduler *s, struct sequence *seq, const float 
     flight_end(&s->waiting, seq, false);
 }
 
-/* Fills in the log probabilities of the prompt tokens behind its first `n` rows; false when a row
- * has no numbers. */
-static bool score_prompt(struct scheduler *s, const struct sequence *seq, const float *logits,
-                         uint32_t n)
+/* Fills in the log probabilities of the prompt tokens behind its rows; false when a row has no
+ * numbers. `*logits` moves on behind those that were used. */
+static bool score_prompt(struct scheduler *s, const struct sequence *seq, const float **logits)
 {
     const struct request *r = seq->request;
-    for (uint32_t i = 0; i < n; i++, logits += s->engine->info.n_vocab) {
-        uint32_t at = seq->n_computed + i + 1;
-        if (!sampler_logprobs(s->sampler, logits, r->tokens[at], r->n_top_logprobs,
-                              &r->prompt_logprobs[at]))
+    uint32_t end = seq->n_computed + seq->n_rows;
+    end = end < r->n_tokens - 1 ? end : r->n_tokens - 1;
+    for (uint32_t p = seq->n_computed; sequence_is_scoring(seq) && p < end; p++) {
+        if (!is_scored(seq, p)) {
+            r->prompt_logprobs[p + 1] = (struct token_logprobs){.logprob = NAN};
+            continue;
+        }
+        if (!sampler_logprobs(s->sampler, *logits, cache_token_payload(r->tokens[p + 1]),
+                              r->n_top_logprobs, &r->prompt_logprobs[p + 1]))
             return false;
+        *logits += s->engine->info.n_vocab;
     }
     return true;
 }
@@ -268,20 +346,21 @@ static bool score_prompt(struct scheduler *s, const struct sequence *seq, const 
 static void take_result(struct scheduler *s, struct sequence *seq, const float *logits)
 {
     struct request *r = seq->request;
-    uint32_t n = n_scores(seq);
     bool has_token = wants_token(seq);
     int32_t token = -1;
-    if (!score_prompt(s, seq, logits, n)) {
+    if (!score_prompt(s, seq, &logits)) {
         scheduler_doubt(s, seq);
         return;
     }
-    logits += (size_t)n * s->engine->info.n_vocab;
     if (has_token && !choose(s, seq, logits, &token))
         return;
     if (seq->n_suspect && seq->n_computed + seq->n_rows == seq->n_tokens)
         scheduler_condemn(s, seq);
     seq->n_computed += seq->n_rows;
     seq->n_rows = 0;
+    if (seq->alone_until <= seq->n_computed)
+        seq->alone_until = 0;
+    scheduler_free_images(s, seq, seq->n_computed);
     if (sequence_is_scoring(seq) && seq->n_scored <= seq->n_computed)
         seq->n_scored = seq->n_computed < r->n_tokens ? seq->n_computed + 1 : r->n_tokens;
     if (seq->n_computed <= seq->prefill_end)
@@ -296,28 +375,100 @@ static void take_results(struct scheduler *s, struct sequence *const *seqs, uint
 {
     const float *logits = s->logits;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t n_logits = n_scores(seqs[i]) + wants_token(seqs[i]);
+        uint32_t n_logits = n_outputs(seqs[i]);
         take_result(s, seqs[i], logits);
         logits += (size_t)n_logits * s->engine->info.n_vocab;
     }
 }
 
-/* After a failed batch: each alone, once, so that only the one that fails is hurt. */
-static void retry_alone(struct scheduler *s)
+static void fail_alone(struct scheduler *s, struct sequence *seq, const struct error *err)
 {
+    if (err->code == ERROR_CANCELED || is_canceled(seq))
+        return;
+    log_warn("a request of %u tokens failed: %s", seq->n_tokens, err->message);
+    seq->request->error = *err;
+    scheduler_finish(s, seq, FINISH_ERROR);
+}
+
+/* The device was lost with a batch of these. Each is suspected once; who then loses it alone ends,
+ * so that one request cannot take it from the others again and again. */
+static void lose_device(struct scheduler *s, struct sequence *const *seqs, uint32_t n,
+                        const struct error *err)
+{
+    s->is_lost = true;
+    for (uint32_t i = 0; i < n; i++) {
+        struct sequence *seq = seqs[i];
+        seq->has_state = false;
+        if (!sequence_suspect(seq, seq->n_computed + seq->n_rows))
+            fail_alone(s, seq, err);
+    }
+    scheduler_recover(s, err);
+}
+
+/* After a failed batch: each alone, once, so that only the one that fails is hurt. */
+static void retry_alone(struct scheduler *s, const struct error *why)
+{
+    log_debug("a batch of %u failed: %s", s->n_planned, why->message);
     for (uint32_t i = 0; i < s->n_planned; i++) {
         struct sequence *seq = s->planned[i];
         struct error err;
         if (is_canceled(seq))
             continue;
-        if (compute(s, &seq, 1, &err) == 0) {
+        if (submit(s, &seq, 1, &err) == 0 && wait_for(s, &seq, 1, &err) == 0) {
             take_results(s, &seq, 1);
-        } else if (err.code != ERROR_CANCELED && !is_canceled(seq)) {
-            log_warn("a request of %u tokens failed: %s", seq->n_tokens, err.message);
-            seq->request->error = err;
-            scheduler_finish(s, seq, FINISH_ERROR);
+        } else if (err.code == ERROR_DEVICE) {
+            lose_device(s, &seq, 1, &err); /* and nobody runs any more */
+            return;
+        } else {
+            fail_alone(s, seq, &err);
         }
     }
+}
+
+/* Where layers keep a state, a batch that failed or was stopped leaves it undefined: everyone
+ * starts over from what the tree has. After a failure each is then computed alone, up to where it
+ * was. */
+static void restart_all(struct scheduler *s, const struct error *err)
+{
+    for (uint32_t i = 0; i < s->n_planned; i++) {
+        struct sequence *seq = s->planned[i];
+        bool was_stopped = err->code == ERROR_CANCELED;
+        seq->has_state = false;
+        if (is_canceled(seq))
+            continue; /* the next step ends it */
+        if (was_stopped || sequence_suspect(seq, seq->n_computed + seq->n_rows))
+            scheduler_restart(s, seq);
+        else
+            fail_alone(s, seq, err);
+    }
+}
+
+static void fail_all(struct scheduler *s, const struct error *err)
+{
+    for (struct sequence *seq = s->waiting.head, *next; seq; seq = next) {
+        next = seq->next;
+        seq->request->error = *err;
+        scheduler_finish(s, seq, FINISH_ERROR);
+    }
+}
+
+void scheduler_recover(struct scheduler *s, const struct error *err)
+{
+    struct error reason = *err;
+    log_warn("the device was lost: %s; the cache is empty, and the engine opens again",
+             err->message);
+    s->is_lost = true;
+    s->stats.n_lost++;
+    while (s->n_running > 0) {
+        struct sequence *seq = s->running[s->n_running - 1];
+        seq->n_computed = seq->n_inserted;
+        seq->has_state = false;
+        scheduler_restart(s, seq);
+    }
+    prefix_tree_invalidate(s->cache.tree, NULL);
+    s->is_lost = engine_reopen(s->engine, &reason) != 0;
+    if (s->is_lost || ++s->n_losses > MAX_LOSSES)
+        fail_all(s, &reason);
 }
 
 static bool any_canceled(const struct scheduler *s)
@@ -328,14 +479,30 @@ static bool any_canceled(const struct scheduler *s)
     return atomic_load(&s->is_stopping);
 }
 
-void scheduler_forward(struct scheduler *s)
+void scheduler_submit_batch(struct scheduler *s)
 {
-    struct error err;
     s->stats.steps++;
-    if (compute(s, s->planned, s->n_planned, &err) == 0) {
+    s->is_flying = submit(s, s->planned, s->n_planned, &s->batch_error) == 0;
+}
+
+void scheduler_ask_masks(struct scheduler *s)
+{
+    for (uint32_t i = 0; s->is_flying && i < s->n_planned; i++)
+        if (s->planned[i]->request->filter && wants_token(s->planned[i]))
+            mask_of(s->planned[i]);
+}
+
+void scheduler_take_batch(struct scheduler *s)
+{
+    struct error *err = &s->batch_error;
+    bool is_computed = s->is_flying && wait_for(s, s->planned, s->n_planned, err) == 0;
+    s->is_flying = false;
+    if (is_computed)
         take_results(s, s->planned, s->n_planned);
-    } else if (err.code != ERROR_CANCELED || !any_canceled(s)) {
-        log_debug("a batch of %u failed: %s", s->n_planned, err.message);
-        retry_alone(s);
-    }
+    else if (err->code == ERROR_DEVICE)
+        lose_device(s, s->planned, s->n_planned, err);
+    else if (s->free_slots)
+        restart_all(s, err);
+    else if (err->code != ERROR_CANCELED || !any_canceled(s))
+        retry_alone(s, err);
 }

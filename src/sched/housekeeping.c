@@ -3,6 +3,8 @@
  * into pieces that take well under a millisecond, because streams wait for the step. */
 #include "sched/state.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 
 enum {
@@ -82,13 +84,15 @@ static bool query_clear(struct scheduler *s, struct cache_query *q)
 {
     const uint64_t *ns = q->in_one_namespace ? &q->ns : NULL;
     uint64_t end_ns = clock_now_ns() + FREE_NS;
-    uint64_t before = prefix_tree_stats(s->cache.tree)->sides[0].cleared;
+    const struct tree_stats *stats = prefix_tree_stats(s->cache.tree);
+    const struct tree_stats before = *stats;
     uint32_t freed;
     do {
         freed = prefix_tree_clear(s->cache.tree, ns, FREE_NODES, s->now_ns);
         q->n_cleared += freed;
     } while (freed > 0 && clock_now_ns() < end_ns);
-    q->n_cleared_window += (uint32_t)(prefix_tree_stats(s->cache.tree)->sides[0].cleared - before);
+    for (uint32_t i = 0; i < TREE_MAX_SIDES; i++)
+        q->n_cleared_side[i] += (uint32_t)(stats->sides[i].cleared - before.sides[i].cleared);
     return freed == 0;
 }
 
@@ -112,7 +116,8 @@ bool scheduler_answer_queries(struct scheduler *s)
 bool scheduler_query(struct scheduler *s, struct cache_query *q)
 {
     atomic_init(&q->is_done, false);
-    q->n_entries = q->n_events = q->n_cleared = q->n_cleared_window = 0;
+    q->n_entries = q->n_events = q->n_cleared = 0;
+    memset(q->n_cleared_side, 0, sizeof q->n_cleared_side);
     if (!queue_push(&s->queries, q))
         return false;
     wake_raise(&s->wake);
@@ -128,10 +133,10 @@ void scheduler_publish(struct scheduler *s)
     s->stats.n_free = pool->n_free;
     s->stats.n_owned = pool->n_owned;
     s->stats.n_private = page_pool_private(pool);
-    if (s->cache.window) {
-        const struct page_pool *window = &s->cache.window_pool;
-        s->stats.window = (struct pool_stats){window->n_pages, window->n_free, window->n_owned,
-                                              page_pool_private(window)};
+    for (uint32_t i = 0; i < s->cache.n_sides; i++) {
+        const struct page_pool *side = &s->cache.sides[i].pool;
+        s->stats.sides[i] = (struct pool_stats){side->n_pages, side->n_free, side->n_owned,
+                                                page_pool_private(side)};
     }
     s->stats.tree = *prefix_tree_stats(s->cache.tree);
     stats_board_write(&s->board, &s->stats);

@@ -20,7 +20,8 @@ struct budget {
 static uint32_t rows_left(const struct sequence *seq)
 {
     uint32_t n = seq->n_tokens - seq->n_computed;
-    return (n < seq->most_rows ? n : seq->most_rows) - seq->n_rows;
+    n = n < seq->most_rows ? n : seq->most_rows;
+    return n > seq->n_rows ? n - seq->n_rows : 0;
 }
 
 /* Where a prompt is scored each of its rows gives logits, and there is room for as many as
@@ -37,37 +38,64 @@ static void limit_rows(struct scheduler *s)
                                                                       : UINT32_MAX;
 }
 
-/* Plans rows of a prompt, as many as fit into the given time and number; at least `least`. */
-static void give_rows(const struct step_cost *cost, struct sequence *seq, struct budget *budget,
-                      double time_ns, uint32_t most, uint32_t least)
+/* Plans rows of a prompt, as many as fit into the given time and number. One that must `move` gets
+ * at least one row, or a whole region. */
+static void give_rows(const struct scheduler *s, struct sequence *seq, struct budget *budget,
+                      double time_ns, uint32_t most, bool must_move)
 {
+    const struct step_cost *cost = &s->cost;
     uint32_t position = seq->n_computed + seq->n_rows;
     uint32_t n = step_cost_rows(cost, position, time_ns);
-    n = n < least ? least : n;
+    n = must_move && n == 0 ? 1 : n;
     n = n < most ? n : most;
     n = n < rows_left(seq) ? n : rows_left(seq);
+    n = state_cut(s, seq, position, regions_whole(&seq->regions, position, n));
+    if (must_move && n == 0)
+        n = regions_least(&seq->regions, position);
     budget->time_ns -= n * (cost->row_ns + (position + n * 0.5) * cost->position_ns);
-    budget->rows -= n;
+    budget->rows -= n < budget->rows ? n : budget->rows;
     seq->n_rows += n;
 }
 
 /* One that was parked when pages were reserved may have been read since, and has none. */
 static bool has_pages(const struct scheduler *s, const struct sequence *seq)
 {
-    return seq->n_reserved > seq->n_computed &&
-           (s->cache.window == 0 || seq->window.n_reserved > seq->n_computed);
+    for (uint32_t i = 0; i < s->cache.n_sides; i++)
+        if (side_is_window(&s->cache, i) &&
+            seq->sides[i].n_reserved <
+                seq->n_computed + regions_least(&seq->regions, seq->n_computed))
+            return false;
+    return seq->n_reserved > seq->n_computed;
+}
+
+/* Not while its reader is slow, or its next image is not encoded. */
+static bool can_move(const struct scheduler *s, const struct sequence *seq)
+{
+    return !sequence_is_parked(seq) && has_pages(s, seq) &&
+           regions_least(&seq->regions, seq->n_computed) > 0;
+}
+
+/* The oldest of those that are computed by themselves, or NULL. One that cannot move holds nobody
+ * up: it may wait for what another has. */
+static const struct sequence *find_alone(const struct scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (s->running[i]->alone_until > s->running[i]->n_computed && can_move(s, s->running[i]))
+            return s->running[i];
+    return NULL;
 }
 
 /* The decode rows, and the list of prompts, oldest first. */
 static uint32_t plan_decodes(struct scheduler *s, struct step_work *work)
 {
+    const struct sequence *alone = find_alone(s);
     uint32_t n_prefills = 0;
     for (uint32_t i = 0; i < s->n_running; i++) {
         struct sequence *seq = s->running[i];
         seq->n_rows = 0;
-        if (sequence_is_parked(seq) || !has_pages(s, seq))
+        if (!can_move(s, seq) || (alone && seq != alone))
             continue;
-        if (rows_left(seq) > 1) {
+        if (rows_left(seq) > 1 || regions_least(&seq->regions, seq->n_computed) > 1) {
             s->prefills[n_prefills++] = seq;
             continue;
         }
@@ -105,8 +133,10 @@ static void trim_to_tiles(const struct scheduler *s, struct sequence *oldest, ui
 {
     uint32_t tile = s->engine->info.row_tile;
     uint32_t excess = tile ? (n_decodes + n_prompts) % tile : 0;
-    if (excess < oldest->n_rows && n_prompts - excess >= MIN_ROWS && rows_left(oldest) > 0)
-        oldest->n_rows -= excess;
+    uint32_t n = oldest->n_rows - (excess < oldest->n_rows ? excess : 0);
+    if (n_prompts - excess >= MIN_ROWS && rows_left(oldest) > 0 &&
+        regions_whole(&oldest->regions, oldest->n_computed, n) == n)
+        oldest->n_rows = n;
 }
 
 static void plan_prefills(struct scheduler *s, uint32_t n, const struct step_work *decodes)
@@ -118,12 +148,11 @@ static void plan_prefills(struct scheduler *s, uint32_t n, const struct step_wor
                             room < s->cost.max_rows ? room : s->cost.max_rows};
     budget.time_ns = fmax(budget.time_ns, least_time_ns(&s->cost, oldest->n_computed, limit_ns));
     uint32_t share = n > 1 ? 2 : 1, rows = budget.rows;
-    give_rows(&s->cost, oldest, &budget, budget.time_ns / share, (budget.rows + share - 1) / share,
-              1);
+    give_rows(s, oldest, &budget, budget.time_ns / share, (budget.rows + share - 1) / share, true);
     sort_shortest_first(s->prefills + 1, n - 1);
     for (uint32_t i = 1; i < n; i++)
-        give_rows(&s->cost, s->prefills[i], &budget, budget.time_ns, budget.rows, 0);
-    give_rows(&s->cost, oldest, &budget, budget.time_ns, budget.rows, 0);
+        give_rows(s, s->prefills[i], &budget, budget.time_ns, budget.rows, false);
+    give_rows(s, oldest, &budget, budget.time_ns, budget.rows, false);
     trim_to_tiles(s, oldest, decodes->rows, rows - budget.rows);
 }
 

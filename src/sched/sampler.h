@@ -72,7 +72,8 @@ struct sampler_input {
     const struct sampling *sampling;
     const int32_t *generated; /* [n_generated] sampled so far */
     uint32_t n_generated;     /* the random numbers' index too */
-    /* The prompt and what was generated, for DRY: the lower half of each word is the id. */
+    /* The prompt and what was generated, for DRY: cache tokens. What is not text breaks off
+     * repetitions. */
     const uint64_t *context; /* [n_context] */
     uint32_t n_context;
     uint32_t n_tokens;            /* that the two below have a bit for: bit i % 64 of word i / 64 */

@@ -11,6 +11,8 @@
 
 #include <assert.h>
 
+#include "cache/cache_token.h"
+
 #define MOST_PENALTY 1e30 /* still a number, so that a token that is the only one can be chosen */
 
 bool sampler_has_dry(const struct sampler_input *in)
@@ -20,14 +22,22 @@ bool sampler_has_dry(const struct sampler_input *in)
 }
 
 /* The context read backwards: the last token is at 0. */
-static uint32_t token_at(const struct sampler_input *in, uint32_t i)
+static uint64_t token_at(const struct sampler_input *in, uint32_t i)
 {
-    return (uint32_t)in->context[in->n_context - 1 - i];
+    return in->context[in->n_context - 1 - i];
 }
 
-static bool is_breaker(const struct sampler_input *in, uint32_t id)
+/* Two tokens of different owners are the same text. What is not text is never a repetition. */
+static bool is_same(uint64_t a, uint64_t b)
 {
-    return in->dry_breakers && id < in->n_tokens && in->dry_breakers[id / 64] >> id % 64 & 1;
+    return (uint32_t)a == (uint32_t)b && cache_token_is_text(a) && cache_token_is_text(b);
+}
+
+static bool is_breaker(const struct sampler_input *in, uint64_t token)
+{
+    uint32_t id = (uint32_t)token;
+    return !cache_token_is_text(token) ||
+           (in->dry_breakers && id < in->n_tokens && in->dry_breakers[id / 64] >> id % 64 & 1);
 }
 
 /* repeats[k]: how many tokens from k on are the same as from 0 on. [left, right) is the repetition
@@ -39,7 +49,7 @@ static void find_repeats(const struct sampler_input *in, uint32_t n, uint32_t *r
         uint32_t len = 0;
         if (k < right)
             len = repeats[k - left] < right - k ? repeats[k - left] : right - k;
-        while (k + len < n && token_at(in, len) == token_at(in, k + len))
+        while (k + len < n && is_same(token_at(in, len), token_at(in, k + len)))
             len++;
         repeats[k] = len;
         if (k + len > right) {
@@ -74,13 +84,15 @@ void sampler_apply_dry(struct sampler *s, const struct sampler_input *in)
         return;
     find_repeats(in, n, s->repeats);
     for (uint32_t k = 1; k < n; k++) {
-        uint32_t len = s->repeats[k] < most ? s->repeats[k] : most, id = token_at(in, k - 1);
+        uint32_t len = s->repeats[k] < most ? s->repeats[k] : most;
+        uint64_t token = token_at(in, k - 1);
+        uint32_t id = (uint32_t)token;
         s->repeats[k] = len;
-        if (len >= least && id < s->n_vocab && s->counts[id] < len && !is_breaker(in, id))
+        if (len >= least && id < s->n_vocab && s->counts[id] < len && !is_breaker(in, token))
             s->counts[id] = len;
     }
     for (uint32_t k = 1; k < n; k++) {
-        uint32_t id = token_at(in, k - 1);
+        uint32_t id = (uint32_t)token_at(in, k - 1);
         if (s->repeats[k] < least || id >= s->n_vocab || s->counts[id] == 0)
             continue;
         s->logits[id] -= penalty_of(o, s->counts[id]);

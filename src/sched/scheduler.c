@@ -2,6 +2,7 @@
  * repeats. Everything that a step touches belongs to that thread; what other threads may touch is
  * marked in state.h. The files around this one are the parts of the step. */
 #include "sched/state.h"
+#include "base/minmax.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -10,12 +11,11 @@
 #include "base/clock.h"
 #include "sched/event_ring.h"
 
-enum { CAREFUL_ROWS = 32, SPARE_NODES = 1024 }; /* for roots, and for nodes about to be split */
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
+enum {
+    CAREFUL_ROWS = 32,
+    SPARE_NODES = 1024,   /* for roots, and for nodes about to be split */
+    MAX_IMAGES = 1 << 16, /* unless the options say otherwise */
+};
 
 static int open_buffers(struct scheduler *s, struct error *err)
 {
@@ -25,10 +25,11 @@ static int open_buffers(struct scheduler *s, struct error *err)
     s->prefills = calloc(n_seqs, sizeof *s->prefills);
     s->batch_seqs = calloc(n_seqs, sizeof *s->batch_seqs);
     s->rows = calloc(s->engine->limits.max_rows, sizeof *s->rows);
+    s->outputs = calloc(n_seqs, sizeof *s->outputs);
     s->logits = calloc((size_t)n_seqs * n_vocab, sizeof *s->logits);
     s->needs = calloc(n_seqs, sizeof *s->needs);
-    if (!s->running || !s->planned || !s->prefills || !s->batch_seqs || !s->rows || !s->logits ||
-        !s->needs)
+    if (!s->running || !s->planned || !s->prefills || !s->batch_seqs || !s->rows || !s->outputs ||
+        !s->logits || !s->needs)
         return error_set(err, ERROR_MEMORY, "no memory to schedule %u sequences", n_seqs);
     return sampler_open(&s->sampler, n_vocab, s->limit, err);
 }
@@ -57,52 +58,110 @@ static void close_buffers(struct scheduler *s)
     free(s->prefills);
     free(s->batch_seqs);
     free(s->rows);
+    free(s->outputs);
     free(s->logits);
     free(s->needs);
     free(s->ends);
 }
 
-/* Pages of the second group, if the engine has one: at least a window for a sequence, or all of the
- * longest one. A sequence takes as many at a time as leaves room for all. */
-static int open_window(struct scheduler *s, struct error *err)
+/* Pages for windowed layers: at least a window for a sequence, or all of the longest one. A
+ * sequence takes as many at a time as leaves room for all. */
+static int open_window(struct scheduler *s, uint32_t side, const struct kv_group *group,
+                       struct error *err)
 {
-    const struct engine *e = s->engine;
-    if (e->info.n_groups < 2)
-        return 0;
-    uint32_t window = e->info.groups[KV_WINDOW].window, n_pages = e->limits.n_window_pages;
+    struct cache_side *x = &s->cache.sides[side];
+    uint32_t window = group->window, n_pages = s->engine->limits.n_pages[1 + side];
     uint32_t least = min_u32(window, s->limit);
     if (n_pages < least || n_pages > SCHEDULER_MAX_PAGES)
         return error_set(err, ERROR_INPUT,
                          "a cache of %u tokens for layers with a window of %u is too %s", n_pages,
                          window, n_pages < least ? "small" : "large");
     uint32_t share = n_pages / s->options.max_seqs;
-    s->cache.window = window;
-    s->window_run = share <= window ? 1 : min_u32(share - window + 1, RESERVE_RUN);
-    return page_pool_open(&s->cache.window_pool, n_pages, err);
+    x->before = window - 1;
+    x->run = share <= window ? 1 : min_u32(share - window + 1, RESERVE_RUN);
+    if (s->max_region > n_pages - min_u32(x->before, n_pages))
+        s->max_region = n_pages - min_u32(x->before, n_pages);
+    return page_pool_open(&x->pool, n_pages, err);
 }
 
-uint32_t scheduler_page_bytes(bool has_window)
+/* Copies of states, and a slot for each sequence that runs. */
+static int open_state(struct scheduler *s, uint32_t side, const struct kv_group *group,
+                      struct error *err)
 {
-    return page_pool_page_bytes() + prefix_tree_page_bytes(has_window ? 1 : 0);
+    struct cache_side *x = &s->cache.sides[side];
+    uint32_t n_pages = s->engine->limits.n_pages[1 + side];
+    if (n_pages == 0 || n_pages > SCHEDULER_MAX_PAGES)
+        return error_set(err, ERROR_INPUT, "a cache of %u copies of the model's state is too %s",
+                         n_pages, n_pages ? "large" : "small");
+    assert(s->engine->limits.n_slots >= s->options.max_seqs && group->grain > 0);
+    x->before = 1;
+    x->grain = group->grain;
+    s->state_side = side;
+    s->free_slots = calloc(s->options.max_seqs, sizeof *s->free_slots);
+    if (!s->free_slots)
+        return error_set(err, ERROR_MEMORY, "no memory for %u slots", s->options.max_seqs);
+    for (uint32_t i = s->options.max_seqs; i-- > 0;)
+        s->free_slots[s->n_free_slots++] = i;
+    return page_pool_open(&x->pool, n_pages, err);
 }
 
-uint32_t scheduler_window_page_bytes(void)
+static int open_sides(struct scheduler *s, struct error *err)
+{
+    const struct engine_info *info = &s->engine->info;
+    s->state_side = TREE_MAX_SIDES;
+    for (uint32_t i = 0; i + 1 < info->n_groups; i++) {
+        const struct kv_group *group = &info->groups[i + 1];
+        s->cache.sides[i].kind = group->kind;
+        if (group->kind == KV_WINDOW ? open_window(s, i, group, err) : open_state(s, i, group, err))
+            return -1;
+        s->cache.n_sides++;
+    }
+    return 0;
+}
+
+uint32_t scheduler_page_bytes(uint32_t n_sides)
+{
+    return page_pool_page_bytes() + prefix_tree_page_bytes(n_sides);
+}
+
+uint32_t scheduler_side_page_bytes(void)
 {
     return page_pool_page_bytes();
 }
 
 static int open_tree(struct scheduler *s, struct error *err)
 {
-    uint32_t n_pages = s->engine->limits.n_pages;
+    uint32_t n_pages = s->cache.pool.n_pages;
     struct prefix_tree_options options = {
         .pool = &s->cache.pool,
+        .images = s->cache.images,
         .max_nodes = n_pages + s->options.max_seqs + SPARE_NODES,
         .max_pinned = n_pages / 2,
-        .n_sides = s->cache.window ? 1 : 0,
+        .n_sides = s->cache.n_sides,
     };
-    if (s->cache.window)
-        options.sides[0] = (struct tree_side_options){&s->cache.window_pool, s->cache.window - 1};
+    for (uint32_t i = 0; i < s->cache.n_sides; i++)
+        options.sides[i] = (struct tree_side_options){&s->cache.sides[i].pool,
+                                                      s->cache.sides[i].before};
     return prefix_tree_open(&s->cache.tree, &options, err);
+}
+
+/* Regions are computed whole, beside a row of everyone else, from rows that the engine keeps. */
+static int open_images(struct scheduler *s, struct error *err)
+{
+    const struct engine *e = s->engine;
+    uint32_t room = e->limits.max_rows - (s->options.max_seqs - 1);
+    uint32_t most = s->options.max_images ? s->options.max_images : MAX_IMAGES;
+    room = min_u32(room, min_u32(e->limits.max_image_rows, CACHE_MAX_IMAGE_LENGTH));
+    s->max_region = min_u32(e->info.max_region, room);
+    return s->max_region ? image_table_open(&s->cache.images, most, err) : 0;
+}
+
+static bool has_state(const struct engine *e)
+{
+    for (uint32_t i = 1; i < e->info.n_groups; i++)
+        if (e->info.groups[i].kind == KV_STATE)
+            return true;
+    return false;
 }
 
 int scheduler_open(struct scheduler **out, const struct scheduler_options *options,
@@ -110,9 +169,9 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
 {
     const struct engine_limits *limits = &options->engine->limits;
     assert(options->step_budget_ms > 0);
-    if (limits->n_pages > SCHEDULER_MAX_PAGES)
+    if (limits->n_pages[0] > SCHEDULER_MAX_PAGES)
         return error_set(err, ERROR_INPUT, "a cache of %u tokens is too large: %d are the most",
-                         limits->n_pages, SCHEDULER_MAX_PAGES);
+                         limits->n_pages[0], SCHEDULER_MAX_PAGES);
     struct scheduler *s = calloc(1, sizeof *s);
     if (!s)
         return error_set(err, ERROR_MEMORY, "no memory for the scheduler");
@@ -120,7 +179,9 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
     s->engine = options->engine;
     s->cache.times = options->op_times;
     s->options.max_seqs = min_u32(options->max_seqs, min_u32(limits->max_seqs, limits->max_rows));
-    s->limit = min_u32(options->max_length, min_u32(limits->max_length, limits->n_pages));
+    if (has_state(options->engine))
+        s->options.max_seqs = min_u32(s->options.max_seqs, limits->n_slots);
+    s->limit = min_u32(options->max_length, min_u32(limits->max_length, limits->n_pages[0]));
     if (s->options.max_seqs == 0 || s->limit < 2) {
         error_set(err, ERROR_INPUT,
                   "%u sequences of at most %u positions cannot run; give more sequences, a longer "
@@ -134,8 +195,8 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
     if (open_buffers(s, err) || list_ends(s, err) ||
         queue_open(&s->arrivals, (size_t)s->options.max_seqs + options->max_waiting, err) ||
         queue_open(&s->queries, MAX_QUERIES, err) ||
-        page_pool_open(&s->cache.pool, limits->n_pages, err) || open_window(s, err) ||
-        open_tree(s, err)) {
+        page_pool_open(&s->cache.pool, limits->n_pages[0], err) || open_images(s, err) ||
+        open_sides(s, err) || open_tree(s, err)) {
         scheduler_close(s);
         return -1;
     }
@@ -151,6 +212,8 @@ static bool take_arrivals(struct scheduler *s)
     for (struct request *r; (r = queue_pop(&s->arrivals)); any = true) {
         r->sequence->age = s->next_age++;
         sequence_list_add(&s->waiting, r->sequence);
+        if (!scheduler_place(s, r->sequence))
+            scheduler_finish(s, r->sequence, FINISH_ERROR);
     }
     return any;
 }
@@ -182,10 +245,12 @@ enum { CHECK_ALL_PAGES = 1 << 14, CHECK_EVERY = 64 };
  * pool are recounted after each step too, where that takes less than the step. */
 static bool is_conserved(const struct scheduler *s)
 {
-    uint32_t n_private = 0, n_window = 0;
+    const struct cache *c = &s->cache;
+    uint32_t n_private = 0, n_side[TREE_MAX_SIDES] = {0};
     for (uint32_t i = 0; i < s->n_running; i++) {
         const struct sequence *seq = s->running[i];
-        n_window += seq->window.n_reserved - seq->window.private_from;
+        for (uint32_t k = 0; k < c->n_sides; k++)
+            n_side[k] += sequence_side_private(seq, c, k);
         uint32_t n = 0;
         for (uint32_t p = seq->n_matched; p < seq->n_reserved; p++)
             n += seq->is_private[p];
@@ -193,11 +258,14 @@ static bool is_conserved(const struct scheduler *s)
             return false;
         n_private += n;
     }
-    bool skips = s->cache.pool.n_pages > CHECK_ALL_PAGES && s->stats.steps % CHECK_EVERY;
-    return n_private == page_pool_private(&s->cache.pool) &&
-           n_window == page_pool_private(&s->cache.window_pool) &&
-           (skips || (page_pool_check(&s->cache.pool) && prefix_tree_check(s->cache.tree) &&
-                      (s->cache.window == 0 || page_pool_check(&s->cache.window_pool))));
+    bool skips = c->pool.n_pages > CHECK_ALL_PAGES && s->stats.steps % CHECK_EVERY;
+    for (uint32_t k = 0; k < c->n_sides; k++)
+        if (n_side[k] != page_pool_private(&c->sides[k].pool) ||
+            (!skips && !page_pool_check(&c->sides[k].pool)))
+            return false;
+    return n_private == page_pool_private(&c->pool) &&
+           (s->n_free_slots + s->n_running == s->options.max_seqs || !s->free_slots) &&
+           (skips || (page_pool_check(&c->pool) && prefix_tree_check(c->tree)));
 }
 #endif
 
@@ -208,29 +276,73 @@ static void notify(struct scheduler *s)
     s->has_events = false;
 }
 
-bool scheduler_step(struct scheduler *s)
+/* The device was lost between two batches, or could not be opened again the last time. */
+static bool recover(struct scheduler *s)
 {
-    s->now_ns = clock_now_ns();
-    s->evict_left = EVICT_NODES;
-    s->is_evicting = false;
-    uint64_t preempted = s->stats.preempted, retried = s->stats.retried;
+    struct error err;
+    if (s->n_running + s->waiting.n == 0)
+        return false;
+    error_set(&err, ERROR_DEVICE, "the device is not there");
+    scheduler_recover(s, &err);
+    return true;
+}
+
+/* Decides what the step computes. */
+static bool step_front(struct scheduler *s)
+{
+    uint64_t preempted = s->stats.preempted;
     bool worked = take_arrivals(s);
     if (end_canceled(s, false)) {
         worked = true;
         scheduler_publish(s); /* now, and not behind the batch: their work has stopped */
     }
     worked |= scheduler_admit(s);
+    scheduler_end_stateless(s);
+    worked |= scheduler_encode(s);
+    s->n_planned = 0;
+    if (s->is_lost)
+        return recover(s) || worked;
     scheduler_reserve(s);
-    scheduler_reserve_window(s);
+    scheduler_reserve_windows(s);
     scheduler_plan(s);
     scheduler_reserve_rows(s);
+    scheduler_plan_copies(s);
+    return worked || s->stats.preempted != preempted;
+}
+
+/* All that needs no logits. An engine that computes by itself does so meanwhile; for one that
+ * computes in this thread the order makes no difference, but newcomers are admitted as late as can
+ * be: in front. */
+static bool step_shadow(struct scheduler *s)
+{
+    bool worked = scheduler_expire(s);
+    worked |= scheduler_answer_queries(s);
+    if (!s->is_flying)
+        return worked;
+    scheduler_ask_masks(s);
+    if (s->engine->info.is_async) {
+        notify(s);
+        take_arrivals(s);
+        scheduler_admit(s);
+    }
+    return worked;
+}
+
+bool scheduler_step(struct scheduler *s)
+{
+    uint64_t retried = s->stats.retried;
+    s->now_ns = clock_now_ns();
+    s->evict_left = EVICT_NODES;
+    s->is_evicting = false;
+    bool worked = step_front(s);
     if (s->n_planned) {
-        scheduler_forward(s);
+        scheduler_submit_batch(s);
         worked = true;
     }
-    worked |= scheduler_expire(s);
-    worked |= scheduler_answer_queries(s);
-    worked |= s->is_evicting || s->stats.preempted != preempted || s->stats.retried != retried;
+    worked |= step_shadow(s);
+    if (s->n_planned)
+        scheduler_take_batch(s);
+    worked |= s->is_evicting || s->stats.retried != retried;
     if (worked)
         scheduler_publish(s);
     op_times_end_step(s->cache.times);
@@ -288,8 +400,12 @@ void scheduler_close(struct scheduler *s)
         prefix_tree_close(s->cache.tree);
     if (s->cache.pool.n_pages)
         page_pool_close(&s->cache.pool);
-    if (s->cache.window_pool.n_pages)
-        page_pool_close(&s->cache.window_pool);
+    for (uint32_t i = 0; i < TREE_MAX_SIDES; i++)
+        if (s->cache.sides[i].pool.n_pages)
+            page_pool_close(&s->cache.sides[i].pool);
+    image_table_close(s->cache.images);
+    free(s->free_slots);
+    free(s->adapters);
     close_buffers(s);
     wake_close(&s->wake);
     free(s);
@@ -312,6 +428,41 @@ static void request_init(struct request *r)
     r->sequence = NULL;
 }
 
+/* The image that begins at a token of the prompt: all of its positions, in order, and no more. */
+static int check_image(const struct scheduler *s, const struct request *r, uint32_t at,
+                       struct error *err)
+{
+    uint32_t index = cache_token_image_index(r->tokens[at]);
+    uint32_t length = index < r->n_images ? r->images[index].shape.length : 0;
+    if (s->max_region == 0)
+        return error_set(err, ERROR_INPUT, "this model takes no images; send text only");
+    if (length > s->max_region)
+        return error_set(err, ERROR_INPUT,
+                         "an image takes %u positions, and at most %u are possible here; send a "
+                         "smaller one",
+                         length, s->max_region);
+    for (uint32_t i = 0; i < length; i++)
+        if (length > r->n_tokens - at || r->tokens[at + i] != cache_token_image(index, i, length))
+            length = 0;
+    if (length == 0)
+        return error_set_at(err, ERROR_INPUT, at, "the tokens of an image are not in order");
+    return 0;
+}
+
+static int check_images(const struct scheduler *s, const struct request *r, struct error *err)
+{
+    for (uint32_t i = 0; i < r->n_tokens;) {
+        if (!cache_token_is_image(r->tokens[i])) {
+            i++;
+            continue;
+        }
+        if (check_image(s, r, i, err))
+            return -1;
+        i += r->images[cache_token_image_index(r->tokens[i])].shape.length;
+    }
+    return 0;
+}
+
 enum submit_result scheduler_submit(struct scheduler *s, struct request *r)
 {
     assert(r->n_tokens > 0 && r->n_stops <= REQUEST_MAX_STOPS);
@@ -324,10 +475,12 @@ enum submit_result scheduler_submit(struct scheduler *s, struct request *r)
                   r->n_tokens, s->limit - 1, s->limit);
         return SUBMIT_TOO_LONG;
     }
+    if (check_images(s, r, &r->error))
+        return SUBMIT_INVALID;
     uint32_t most = s->options.max_seqs + s->options.max_waiting;
     if (atomic_fetch_add(&s->n_accepted, 1) >= most)
         goto full;
-    r->sequence = sequence_make(r, s->limit, s->cache.window > 0, &r->error);
+    r->sequence = sequence_make(r, s->limit, &s->cache, &r->error);
     if (!r->sequence)
         goto full;
     bool is_queued = queue_push(&s->arrivals, r);

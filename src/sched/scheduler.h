@@ -5,7 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/byte_view.h"
 #include "base/error.h"
+#include "cache/image_table.h"
 #include "cache/prefix_tree.h"
 #include "engine/engine.h"
 #include "sched/op_times.h"
@@ -56,17 +58,27 @@ struct sched_event {
 
 enum { REQUEST_RING = 128, REQUEST_MAX_STOPS = 16 };
 
-struct stop_string {
-    const char *bytes;
-    uint32_t len;
+/* A picture of a request. */
+struct request_image {
+    /* Of its pixels and of all that decides how they are processed: two images with one digest are
+     * taken for the same. */
+    unsigned char sha256[32];
+    struct image_shape shape;
+    const void *pixels; /* as the engine wants them */
+    uint32_t width, height;
 };
 
 /* A request belongs to its maker until it is submitted, to the scheduler until its EVENT_DONE has
  * been read, then to its maker again, who frees it with what it points to. The upper half is the
  * maker's to fill in; the lower half the scheduler's. */
 struct request {
-    const int32_t *tokens; /* [n_tokens] the prompt, at least one */
+    /* The prompt, at least one cache token (cache_token.h), each for one KV position. Those of an
+     * image name it by its index in `images`, and stand there in order and all of them. */
+    const uint64_t *tokens; /* [n_tokens] */
     uint32_t n_tokens;
+    const struct request_image *images; /* [n_images] */
+    uint32_t n_images;
+    uint64_t adapter;    /* what the engine gave when it was loaded; 0: none */
     uint32_t max_tokens; /* to generate; 0: the prompt is computed, and nothing is generated */
     uint32_t min_tokens; /* end tokens are not chosen before so many, if there is any other */
     uint64_t ns;         /* who shares a prefix with whom: cache_namespace */
@@ -96,7 +108,7 @@ struct request {
      * is computed from its start, whatever the cache has, and in smaller steps. NULL: not asked
      * for. */
     struct token_logprobs *prompt_logprobs; /* [n_tokens] */
-    struct stop_string stops[REQUEST_MAX_STOPS];
+    struct byte_view stops[REQUEST_MAX_STOPS];
     uint32_t n_stops;
     bool ignore_end;     /* go on past end tokens */
     bool no_cache;       /* neither match nor insert */
@@ -123,9 +135,9 @@ struct request {
 
 enum { SCHEDULER_MAX_PAGES = TREE_MAX_PAGES };
 
-/* Memory that the scheduler takes for a page, at most, and for one of the second group. */
-uint32_t scheduler_page_bytes(bool has_window);
-uint32_t scheduler_window_page_bytes(void);
+/* Memory that the scheduler takes for a page, at most, and for one of a side group. */
+uint32_t scheduler_page_bytes(uint32_t n_sides);
+uint32_t scheduler_side_page_bytes(void);
 
 struct scheduler_options {
     struct engine *engine; /* with SCHEDULER_MAX_PAGES at most */
@@ -134,9 +146,12 @@ struct scheduler_options {
     uint32_t max_waiting;          /* beyond those; scheduler_submit says no past it */
     uint32_t max_length;           /* positions in a sequence */
     uint32_t step_budget_ms;       /* a step is planned to take at most this long, 1 at least */
+    uint32_t state_interval;       /* copies of states are made every so many positions of a prompt,
+                                      if there is room; 0: only where they are worth most */
     uint64_t cache_ttl_ns;         /* idle entries go after this; 0: never */
     uint32_t tenant_pages;         /* most that one tenant's namespace may have; 0: no cap */
-    void (*notify)(void *context); /* events are there; called at most once a step */
+    uint32_t max_images;           /* that are known at the same time; 0: 65,536 */
+    void (*notify)(void *context); /* events are there; called at most twice a step */
     void *notify_context;
     struct op_times *op_times; /* records what the cache's operations take; NULL: no one asks */
 };
@@ -149,11 +164,13 @@ struct pool_stats {
 struct scheduler_stats {
     uint32_t n_running, n_waiting;
     uint32_t n_pages, n_free, n_owned, n_private;
-    struct pool_stats window; /* of the second group; all 0: there is none */
+    struct pool_stats sides[TREE_MAX_SIDES]; /* all 0: there is none */
     uint64_t steps, rows, prompt_tokens, cached_tokens, generated_tokens;
     uint64_t shared_tokens;    /* of cached_tokens: computed while their request waited */
     uint64_t stopped, ran_out; /* finished: by an end token or stop string, by length */
     uint64_t canceled, failed, preempted, retried, forked;
+    uint64_t n_encoded;            /* images */
+    uint64_t n_lost;               /* times that the device was lost */
     uint64_t lookups[MATCH_KINDS]; /* what requests found when they were first admitted */
     struct tree_stats tree;
 };
@@ -173,7 +190,7 @@ void scheduler_close(struct scheduler *s);
 
 /* Any thread. When the answer is not SUBMIT_OK the request is still its maker's, and its `error`
  * says why with the numbers in it. */
-enum submit_result { SUBMIT_OK, SUBMIT_FULL, SUBMIT_TOO_LONG };
+enum submit_result { SUBMIT_OK, SUBMIT_FULL, SUBMIT_TOO_LONG, SUBMIT_INVALID };
 enum submit_result scheduler_submit(struct scheduler *s, struct request *r);
 void scheduler_cancel(struct scheduler *s, struct request *r); /* any thread; DONE still comes */
 /* The next event, if there is one. Wakes the sequence if its ring was full. */
@@ -200,7 +217,7 @@ struct cache_query {
     uint32_t n_entries;
     struct pressure_event events[PRESSURE_EVENTS]; /* ENTRIES */
     uint32_t n_events;
-    uint32_t n_cleared, n_cleared_window; /* CLEAR: pages, and window pages */
+    uint32_t n_cleared, n_cleared_side[TREE_MAX_SIDES]; /* CLEAR: pages, and those of sides */
     atomic_bool is_done;
 };
 

@@ -1,42 +1,44 @@
-/* A sequence's pages in the second group; see sequence.h. Owned by the scheduler's thread.
- * What a newcomer gets wrong: what it put into the tree is the tree's at once, and needed here for
- * the window's length only. So its own pages are always the last ones, behind what is inserted. */
+/* A sequence's pages in a group of windowed layers; see sequence.h. Owned by the scheduler's
+ * thread. What a newcomer gets wrong: what it put into the tree is the tree's at once, and needed
+ * here for the window's length only. So its own pages are always the last ones, behind what is
+ * inserted. */
 #include <assert.h>
 
 #include "sched/sequence.h"
 
-uint32_t seq_window_first(const struct sequence *seq, const struct cache *cache)
+uint32_t seq_window_first(const struct sequence *seq, const struct cache *cache, uint32_t side)
 {
-    return seq->n_computed >= cache->window ? seq->n_computed - (cache->window - 1) : 0;
+    uint32_t before = cache->sides[side].before;
+    return seq->n_computed > before ? seq->n_computed - before : 0;
 }
 
-uint32_t seq_window_need(const struct sequence *seq, const struct cache *cache)
+uint32_t seq_window_need(const struct sequence *seq, const struct cache *cache, uint32_t side)
 {
-    uint32_t first = seq_window_first(seq, cache);
+    uint32_t first = seq_window_first(seq, cache, side);
     return first < seq->n_inserted ? seq->n_inserted - first : 0;
 }
 
-void seq_window_begin(struct sequence *seq, const struct cache *cache)
+void seq_window_begin(struct sequence *seq, const struct cache *cache, uint32_t side)
 {
-    struct seq_window *w = &seq->window;
-    uint32_t n = seq_window_need(seq, cache);
+    struct seq_side *w = &seq->sides[side];
+    uint32_t n = seq_window_need(seq, cache, side);
     if (n > 0)
-        prefix_tree_side_pages(cache->tree, 0, seq->node, n, w->pages + seq->n_matched - n);
+        prefix_tree_side_pages(cache->tree, side, seq->node, n, w->pages + seq->n_matched - n);
     for (uint32_t i = 1; i <= n; i++)
         assert(w->pages[seq->n_matched - i] != PAGE_NONE);
     w->private_from = w->n_reserved = seq->n_matched;
     w->from = w->to = w->first_run = w->end_run = 0;
 }
 
-uint32_t seq_window_take(struct sequence *seq, struct cache *cache, uint32_t want)
+uint32_t seq_window_take(struct sequence *seq, struct cache *cache, uint32_t side, uint32_t want)
 {
-    struct seq_window *w = &seq->window;
+    struct seq_side *w = &seq->sides[side];
     uint32_t got = 0;
     assert(want <= seq->capacity - w->n_reserved);
     while (got < want) {
         /* The page before may be the tree's, or have gone: then there is no wish. */
         uint32_t after = w->n_reserved > w->private_from ? w->pages[w->n_reserved - 1] : PAGE_NONE;
-        struct page_run run = page_pool_take(&cache->window_pool, want - got, after);
+        struct page_run run = page_pool_take(&cache->sides[side].pool, want - got, after);
         if (run.count == 0)
             break;
         for (uint32_t i = 0; i < run.count; i++)
@@ -47,44 +49,46 @@ uint32_t seq_window_take(struct sequence *seq, struct cache *cache, uint32_t wan
 }
 
 /* Gives back the pages of positions from .. to - 1, which are its own. */
-static void give(struct sequence *seq, struct cache *cache, uint32_t from, uint32_t to)
+static void give(struct sequence *seq, struct cache *cache, uint32_t side, uint32_t from,
+                 uint32_t to)
 {
     struct page_run run = {0, 0};
     for (uint32_t i = from; i < to; i++) {
-        uint32_t page = seq->window.pages[i];
-        seq->window.pages[i] = PAGE_NONE;
+        uint32_t page = seq->sides[side].pages[i];
+        seq->sides[side].pages[i] = PAGE_NONE;
         if (run.count && run.first + run.count == page) {
             run.count++;
             continue;
         }
-        page_pool_give(&cache->window_pool, run);
+        page_pool_give(&cache->sides[side].pool, run);
         run = (struct page_run){page, 1};
     }
-    page_pool_give(&cache->window_pool, run);
+    page_pool_give(&cache->sides[side].pool, run);
 }
 
-void seq_window_give_passed(struct sequence *seq, struct cache *cache)
+void seq_window_give_passed(struct sequence *seq, struct cache *cache, uint32_t side)
 {
-    uint32_t first = seq_window_first(seq, cache);
-    if (first <= seq->window.private_from)
+    uint32_t first = seq_window_first(seq, cache, side);
+    if (first <= seq->sides[side].private_from)
         return;
-    give(seq, cache, seq->window.private_from, first);
-    seq->window.private_from = first;
+    give(seq, cache, side, seq->sides[side].private_from, first);
+    seq->sides[side].private_from = first;
 }
 
-void seq_window_give_spare(struct sequence *seq, struct cache *cache, uint32_t keep)
+void seq_window_give_spare(struct sequence *seq, struct cache *cache, uint32_t side, uint32_t keep)
 {
     uint32_t end = seq->n_computed + keep;
-    if (seq->window.n_reserved <= end)
+    if (seq->sides[side].n_reserved <= end)
         return;
-    give(seq, cache, end, seq->window.n_reserved);
-    seq->window.n_reserved = end;
+    give(seq, cache, side, end, seq->sides[side].n_reserved);
+    seq->sides[side].n_reserved = end;
 }
 
-void seq_window_set_runs(struct sequence *seq, const struct cache *cache, uint32_t length)
+void seq_window_set_runs(struct sequence *seq, const struct cache *cache, uint32_t side,
+                         uint32_t length)
 {
-    struct seq_window *w = &seq->window;
-    uint32_t first = seq_window_first(seq, cache);
+    struct seq_side *w = &seq->sides[side];
+    uint32_t first = seq_window_first(seq, cache, side);
     assert(length <= w->n_reserved);
     if (w->from > first || w->to < first) {
         w->from = w->to = first;
@@ -115,16 +119,16 @@ void seq_window_set_runs(struct sequence *seq, const struct cache *cache, uint32
     }
 }
 
-void seq_window_inserted(struct sequence *seq)
+void seq_window_inserted(struct sequence *seq, uint32_t side)
 {
-    struct seq_window *w = &seq->window;
+    struct seq_side *w = &seq->sides[side];
     w->private_from = seq->n_computed;
     w->from = w->to = w->first_run = w->end_run = 0; /* the tree may have given others */
 }
 
-void seq_window_release(struct sequence *seq, struct cache *cache)
+void seq_window_release(struct sequence *seq, struct cache *cache, uint32_t side)
 {
-    struct seq_window *w = &seq->window;
-    give(seq, cache, w->private_from, w->n_reserved);
+    struct seq_side *w = &seq->sides[side];
+    give(seq, cache, side, w->private_from, w->n_reserved);
     w->private_from = w->n_reserved = w->from = w->to = w->first_run = w->end_run = 0;
 }

@@ -29,13 +29,55 @@ void sequence_list_remove(struct sequence_list *list, struct sequence *seq)
     list->n--;
 }
 
-uint64_t sequence_token(const struct sequence *seq, uint32_t position, int32_t id)
+uint64_t sequence_token(const struct sequence *seq, uint32_t position, uint64_t token)
 {
     const struct request *r = seq->request;
-    return cache_token_owned(CACHE_TOKEN_TEXT, position < r->n_public ? 0 : r->owner, (uint32_t)id);
+    if (cache_token_is_image(token))
+        return token; /* the number of the image is its owner's */
+    return cache_token_owned(cache_token_kind(token), position < r->n_public ? 0 : r->owner,
+                             (uint32_t)token);
 }
 
-struct sequence *sequence_make(struct request *r, uint32_t limit, bool has_window,
+static const struct image_shape *shape_of(const void *context, uint32_t index)
+{
+    const struct request *r = context;
+    return &r->images[index].shape;
+}
+
+/* What the side groups take. */
+static bool sides_open(struct sequence *seq, const struct cache *cache)
+{
+    for (uint32_t i = 0; i < cache->n_sides; i++) {
+        struct seq_side *x = &seq->sides[i];
+        x->pages = malloc(seq->capacity * sizeof *x->pages);
+        if (!x->pages)
+            return false;
+        if (side_is_window(cache, i)) {
+            x->runs = malloc(seq->capacity * sizeof *x->runs);
+            if (!x->runs)
+                return false;
+            continue;
+        }
+        for (uint32_t k = 0; k < seq->capacity; k++)
+            x->pages[k] = PAGE_NONE;
+    }
+    return true;
+}
+
+static bool arrays_open(struct sequence *seq)
+{
+    const struct request *r = seq->request;
+    uint32_t capacity = seq->capacity;
+    seq->tokens = malloc(capacity * sizeof *seq->tokens);
+    seq->runs = malloc(capacity * sizeof *seq->runs);
+    seq->pages = malloc(capacity * sizeof *seq->pages);
+    seq->generated = malloc((capacity - r->n_tokens + 1) * sizeof *seq->generated);
+    seq->is_private = malloc(capacity * sizeof *seq->is_private);
+    return seq->tokens && seq->runs && seq->pages && seq->generated && seq->is_private &&
+           regions_open(&seq->regions, r->tokens, r->n_tokens, shape_of, r) == 0;
+}
+
+struct sequence *sequence_make(struct request *r, uint32_t limit, const struct cache *cache,
                                struct error *err)
 {
     uint64_t most = (uint64_t)r->n_tokens + r->max_tokens;
@@ -44,27 +86,18 @@ struct sequence *sequence_make(struct request *r, uint32_t limit, bool has_windo
     struct sequence *seq = calloc(1, sizeof *seq);
     if (!seq)
         goto no_memory;
-    seq->tokens = malloc(capacity * sizeof *seq->tokens);
-    seq->runs = malloc(capacity * sizeof *seq->runs);
-    seq->pages = malloc(capacity * sizeof *seq->pages);
-    seq->generated = malloc((capacity - r->n_tokens + 1) * sizeof *seq->generated);
-    seq->is_private = malloc(capacity * sizeof *seq->is_private);
-    if (!seq->tokens || !seq->runs || !seq->pages || !seq->generated || !seq->is_private)
+    *seq = (struct sequence){.request = r,
+                             .capacity = capacity,
+                             .ns = r->ns,
+                             .n_tokens = r->n_tokens,
+                             .refused_at = UINT64_MAX,
+                             .n_found = UINT32_MAX,
+                             .n_scored = r->n_tokens,
+                             .slot = SLOT_NONE};
+    if (!arrays_open(seq) || !sides_open(seq, cache))
         goto no_memory;
-    if (has_window) {
-        seq->window.pages = malloc(capacity * sizeof *seq->window.pages);
-        seq->window.runs = malloc(capacity * sizeof *seq->window.runs);
-        if (!seq->window.pages || !seq->window.runs)
-            goto no_memory;
-    }
     if (stop_matcher_open(&seq->stops, r->stops, r->n_stops, err))
         goto fail;
-    seq->request = r;
-    seq->capacity = capacity;
-    seq->n_tokens = r->n_tokens;
-    seq->refused_at = UINT64_MAX;
-    seq->n_found = UINT32_MAX;
-    seq->n_scored = r->n_tokens;
     if (r->prompt_logprobs) {
         r->prompt_logprobs[0] = (struct token_logprobs){.logprob = NAN};
         seq->n_scored = 1;
@@ -84,13 +117,16 @@ void sequence_free(struct sequence *seq)
     if (!seq)
         return;
     stop_matcher_close(&seq->stops);
+    regions_close(&seq->regions);
     free(seq->tokens);
     free(seq->runs);
     free(seq->pages);
     free(seq->generated);
     free(seq->is_private);
-    free(seq->window.pages);
-    free(seq->window.runs);
+    for (uint32_t i = 0; i < TREE_MAX_SIDES; i++) {
+        free(seq->sides[i].pages);
+        free(seq->sides[i].runs);
+    }
     free(seq);
 }
 
@@ -105,8 +141,9 @@ void sequence_begin(struct sequence *seq, const struct cache *cache, node_id nod
     if (matched)
         seq->n_runs = prefix_tree_pages(cache->tree, node, seq->runs, seq->capacity);
     assert(seq->n_runs <= seq->capacity);
-    if (cache->window)
-        seq_window_begin(seq, cache);
+    for (uint32_t i = 0; i < cache->n_sides; i++)
+        if (side_is_window(cache, i))
+            seq_window_begin(seq, cache, i);
 }
 
 /* The page of the last position it has, PAGE_NONE at the start: new pages would best follow it. */
@@ -174,10 +211,12 @@ void sequence_insert(struct sequence *seq, struct cache *cache, uint64_t now_ns)
     uint32_t n = seq->n_computed - seq->n_inserted, claimed = 0;
     if (seq->node == NODE_NONE || n == 0)
         return;
-    uint32_t *const window[] = {cache->window ? seq->window.pages + seq->n_inserted : NULL};
+    uint32_t *sides[TREE_MAX_SIDES];
+    for (uint32_t i = 0; i < cache->n_sides; i++)
+        sides[i] = seq->sides[i].pages + seq->n_inserted;
     uint64_t start_ns = op_times_start(cache->times);
     node_id node = prefix_tree_insert(cache->tree, seq->node, seq->tokens + seq->n_inserted,
-                                      seq->pages + seq->n_inserted, window, n, now_ns, &claimed);
+                                      seq->pages + seq->n_inserted, sides, n, now_ns, &claimed);
     op_times_add(cache->times, OP_INSERT, op_times_since(cache->times, start_ns));
     if (node == NODE_NONE)
         return; /* no nodes left: the positions stay private, and may be inserted later */
@@ -185,8 +224,12 @@ void sequence_insert(struct sequence *seq, struct cache *cache, uint64_t now_ns)
     seq->n_private -= claimed;
     seq->node = node;
     seq->n_inserted = seq->n_ready = seq->n_computed;
-    if (cache->window)
-        seq_window_inserted(seq);
+    for (uint32_t i = 0; i < cache->n_sides; i++) {
+        if (side_is_window(cache, i))
+            seq_window_inserted(seq, i);
+        else
+            seq_state_inserted(seq, i);
+    }
 }
 
 void sequence_release(struct sequence *seq, struct cache *cache, uint64_t now_ns)
@@ -206,11 +249,23 @@ void sequence_release(struct sequence *seq, struct cache *cache, uint64_t now_ns
     }
     if (run.count)
         page_pool_give(&cache->pool, run);
-    if (cache->window)
-        seq_window_release(seq, cache);
+    for (uint32_t i = 0; i < cache->n_sides; i++) {
+        if (side_is_window(cache, i))
+            seq_window_release(seq, cache, i);
+        else
+            seq_state_release(seq, cache, i);
+    }
     if (seq->node != NODE_NONE)
         prefix_tree_unlock(cache->tree, seq->node, now_ns);
     seq->node = NODE_NONE;
     seq->n_matched = seq->n_inserted = seq->n_computed = seq->n_ready = 0;
     seq->n_reserved = seq->n_private = seq->n_runs = seq->runs_length = 0;
+    seq->has_mask = false;
+    seq->n_rows = 0;
+}
+
+uint32_t sequence_side_private(const struct sequence *seq, const struct cache *cache, uint32_t side)
+{
+    const struct seq_side *x = &seq->sides[side];
+    return side_is_window(cache, side) ? x->n_reserved - x->private_from : x->n_copies;
 }

@@ -1,25 +1,14 @@
-/* Stop strings over a stream of bytes: one Knuth-Morris-Pratt automaton for each string. Owned by
+/* Stop strings over a stream of bytes: one matcher for each string. Owned by
  * one sequence, and kept when that sequence is preempted: a stop string may begin before the
  * preemption and end after it. */
 #include "sched/stop_matcher.h"
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
-static void fill_fallback(struct stop_pattern *p)
-{
-    p->fallback[0] = 0;
-    for (uint32_t i = 1, k = 0; i < p->len; i++) {
-        p->fallback[i] = k;
-        while (k && p->bytes[i] != p->bytes[k])
-            k = p->fallback[k];
-        if (p->bytes[i] == p->bytes[k])
-            k++;
-    }
-}
+#include "base/minmax.h"
 
-int stop_matcher_open(struct stop_matcher *m, const struct stop_string *stops, uint32_t n_stops,
+int stop_matcher_open(struct stop_matcher *m, const struct byte_view *stops, uint32_t n_stops,
                       struct error *err)
 {
     assert(n_stops <= REQUEST_MAX_STOPS);
@@ -35,10 +24,8 @@ int stop_matcher_open(struct stop_matcher *m, const struct stop_string *stops, u
     for (uint32_t i = 0; i < n_stops; i++) {
         if (stops[i].len == 0)
             continue;
-        struct stop_pattern *p = &m->patterns[m->n_patterns++];
-        *p = (struct stop_pattern){stops[i].bytes, stops[i].len, 0, tables};
-        tables += p->len;
-        fill_fallback(p);
+        byte_matcher_init(&m->patterns[m->n_patterns++], stops[i], tables);
+        tables += stops[i].len;
     }
     return 0;
 }
@@ -50,14 +37,6 @@ void stop_matcher_close(struct stop_matcher *m)
     m->n_patterns = 0;
 }
 
-static void pattern_advance(struct stop_pattern *p, char byte)
-{
-    while (p->matched && p->bytes[p->matched] != byte)
-        p->matched = p->fallback[p->matched];
-    if (p->bytes[p->matched] == byte)
-        p->matched++;
-}
-
 bool stop_matcher_feed(struct stop_matcher *m, const char *bytes, uint32_t len)
 {
     if (m->n_patterns == 0) {
@@ -66,14 +45,12 @@ bool stop_matcher_feed(struct stop_matcher *m, const char *bytes, uint32_t len)
         return false;
     }
     for (uint32_t i = 0; i < len && !m->found; i++) {
-        uint32_t held = 0, stopped = 0;
+        size_t held = 0, stopped = 0;
         for (uint32_t k = 0; k < m->n_patterns; k++) {
-            struct stop_pattern *p = &m->patterns[k];
-            pattern_advance(p, bytes[i]);
-            if (p->matched == p->len && p->len > stopped)
-                stopped = p->len;
-            if (p->matched > held)
-                held = p->matched;
+            struct byte_matcher *p = &m->patterns[k];
+            if (byte_matcher_add(p, bytes[i]))
+                stopped = max_size(stopped, p->pattern.len);
+            held = max_size(held, p->matched);
         }
         m->n_bytes++;
         m->found = stopped > 0;

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/byte_matcher.h"
 #include "base/error.h"
 #include "sched/scheduler.h"
 
@@ -14,15 +15,8 @@
  *   text   ... t h e   E N │              stop "END": 2 bytes are held back
  *          ◄─ may be shown ─►◄held►
  */
-struct stop_pattern {
-    const char *bytes; /* the request's */
-    uint32_t len;
-    uint32_t matched;   /* of its first bytes stand at the end of the text */
-    uint32_t *fallback; /* [len] when byte i does not fit: how many still match */
-};
-
 struct stop_matcher {
-    struct stop_pattern patterns[REQUEST_MAX_STOPS];
+    struct byte_matcher patterns[REQUEST_MAX_STOPS]; /* of the request's bytes */
     uint32_t n_patterns;
     bool found;
     uint64_t n_bytes;  /* fed so far */
@@ -30,7 +24,7 @@ struct stop_matcher {
 };
 
 /* Empty strings are left out: they would stop every answer before it began. */
-int stop_matcher_open(struct stop_matcher *m, const struct stop_string *stops, uint32_t n_stops,
+int stop_matcher_open(struct stop_matcher *m, const struct byte_view *stops, uint32_t n_stops,
                       struct error *err);
 void stop_matcher_close(struct stop_matcher *m);
 /* True once a stop string is complete; what comes after it is not looked at. */

@@ -81,9 +81,9 @@ static void answer_begin(struct api *api, struct http_exchange *x, struct cache_
     api_tick_soon(api);
 }
 
-void cache_list_begin(struct api *api, struct http_exchange *x, const char *path)
+void cache_list_begin(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
+    (void)who;
     struct query_value values[QUERY_MAX_PARAMS];
     if (values_read(x, cache_list_params, values))
         answer_begin(api, x,
@@ -93,9 +93,9 @@ void cache_list_begin(struct api *api, struct http_exchange *x, const char *path
 }
 
 /* One more than the limit, to see whether there are more. */
-void cache_tree_begin(struct api *api, struct http_exchange *x, const char *path)
+void cache_tree_begin(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
+    (void)who;
     struct query_value values[QUERY_MAX_PARAMS];
     if (values_read(x, cache_tree_params, values))
         answer_begin(
@@ -131,9 +131,9 @@ static void clear_replay(struct api *api, const struct cache_query *q)
         replay_store_clear_all(api->replay);
 }
 
-void cache_clear_begin(struct api *api, struct http_exchange *x, const char *path)
+void cache_clear_begin(struct api *api, struct http_exchange *x, const struct requester *who)
 {
-    (void)path;
+    (void)who;
     struct query_value values[QUERY_MAX_PARAMS];
     struct cache_answer a = {.query = {.type = QUERY_CLEAR}};
     struct api_error e;
@@ -168,8 +168,8 @@ static void reply_done(struct api *api, struct cache_answer *a)
     struct cache_view v = {.model_name = api->options->model_name,
                            .tokenizer = api->options->prompt->tokenizer,
                            .keys = &api->options->keys,
-                           .page_bytes = groups[KV_FULL].page_bytes,
-                           .window_page_bytes = groups[KV_WINDOW].page_bytes,
+                           .page_bytes = groups[0].page_bytes,
+                           .window_page_bytes = groups[1].page_bytes,
                            .now_ns = clock_now_ns(),
                            .now_unix = clock_unix_seconds()};
     scheduler_read_stats(api->scheduler, &v.stats);
@@ -178,7 +178,7 @@ static void reply_done(struct api *api, struct cache_answer *a)
     case QUERY_OUTLINE: cache_tree_write(&json, &v, &a->query, a->limit); break;
     case QUERY_CLEAR:
         clear_write(&json, &v, a->n_cleared + a->query.n_cleared,
-                    a->n_cleared_window + a->query.n_cleared_window);
+                    a->n_cleared_window + a->query.n_cleared_side[0]);
         http_note(a->x, "cleared %" PRIu64 " tokens", a->n_cleared + a->query.n_cleared);
         break;
     }
@@ -195,7 +195,7 @@ static bool answer_is_ready(struct api *api, struct cache_answer *a)
     if (a->is_asked && a->clears_shared) {
         a->is_asked = a->clears_shared = false;
         a->n_cleared = a->query.n_cleared;
-        a->n_cleared_window = a->query.n_cleared_window;
+        a->n_cleared_window = a->query.n_cleared_side[0];
         a->query.ns = cache_namespace(0, -1, -1);
     }
     if (a->is_asked)

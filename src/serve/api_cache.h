@@ -1,8 +1,8 @@
 #ifndef RADISH_SERVE_API_CACHE_H
 #define RADISH_SERVE_API_CACHE_H
 
-#include "serve/api.h"
-#include "serve/query_params.h"
+#include "serve/api/api.h"
+#include "serve/request/query_params.h"
 
 /* The cache's own endpoints, for the operator. What they ask is asked of the scheduler's thread:
  *
@@ -13,9 +13,9 @@
 
 extern const struct query_param cache_list_params[], cache_tree_params[], cache_clear_params[];
 
-void cache_list_begin(struct api *api, struct http_exchange *x, const char *path);
-void cache_tree_begin(struct api *api, struct http_exchange *x, const char *path);
-void cache_clear_begin(struct api *api, struct http_exchange *x, const char *path);
+void cache_list_begin(struct api *api, struct http_exchange *x, const struct requester *who);
+void cache_tree_begin(struct api *api, struct http_exchange *x, const struct requester *who);
+void cache_clear_begin(struct api *api, struct http_exchange *x, const struct requester *who);
 
 /* Answers what the scheduler has ready. */
 void cache_answers_pump(struct api *api);

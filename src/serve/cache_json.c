@@ -10,6 +10,8 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "base/minmax.h"
+#include "prompt/unicode/utf8_stream.h"
 
 static double seconds_between(uint64_t from_ns, uint64_t to_ns)
 {
@@ -51,7 +53,7 @@ static void gone_add(struct json_writer *w, const char *key, const struct cache_
 /* The second group, where there is one. */
 static void window_add(struct json_writer *w, const struct cache_view *v)
 {
-    const struct pool_stats *window = &v->stats.window;
+    const struct pool_stats *window = &v->stats.sides[0];
     if (window->n_pages == 0)
         return;
     json_object_begin(w, "window");
@@ -69,8 +71,8 @@ static void use_add(struct json_writer *w, const struct cache_view *v)
 {
     const struct scheduler_stats *s = &v->stats;
     uint32_t n_used = s->n_pages - s->n_free;
-    amount_add(w, "budget", v, s->n_pages, s->window.n_pages);
-    amount_add(w, "used", v, n_used, s->window.n_pages - s->window.n_free);
+    amount_add(w, "budget", v, s->n_pages, s->sides[0].n_pages);
+    amount_add(w, "used", v, n_used, s->sides[0].n_pages - s->sides[0].n_free);
     json_add_double(w, "usage_percent", s->n_pages ? 100.0 * n_used / s->n_pages : 0);
     json_object_begin(w, "pages");
     json_add_int(w, "free", s->n_free);
@@ -145,7 +147,7 @@ static void pressure_add(struct json_writer *w, const struct cache_view *v,
 {
     json_object_begin(w, NULL);
     json_add_double(w, "ago_s", seconds_between(event->at_ns, v->now_ns));
-    if (v->stats.window.n_pages)
+    if (v->stats.sides[0].n_pages)
         json_add_string(w, "group", event->group ? "window" : "full");
     json_add_int(w, "wanted_tokens", event->wanted);
     json_add_int(w, "freed_tokens", event->freed);
@@ -211,7 +213,7 @@ static void entry_add(struct json_writer *w, const struct cache_view *v, const s
     json_add_int(w, "tokens", e->depth);
     json_add_int(w, "own_tokens", e->length);
     json_add_int(w, "bytes", bytes_of(v, e->length, e->n_side[0]));
-    if (v->stats.window.n_pages)
+    if (v->stats.sides[0].n_pages)
         json_add_int(w, "window_tokens", e->n_side[0]);
     json_add_int(w, "hits", e->hits);
     json_add_int(w, "images", e->n_images);
@@ -304,7 +306,7 @@ static void nodes_add(struct json_writer *w, const struct cache_view *v, const c
         tenant_add(w, v, e);
         json_add_int(w, "tokens", e->depth);
         json_add_int(w, "own_tokens", e->length);
-        if (v->stats.window.n_pages)
+        if (v->stats.sides[0].n_pages)
             json_add_int(w, "window_tokens", e->n_side[0]);
         json_add_int(w, "hits", e->hits);
         if (e->created_ns) /* known to about a second */
@@ -325,7 +327,7 @@ static void nodes_add(struct json_writer *w, const struct cache_view *v, const c
 void cache_tree_write(struct strbuf *out, const struct cache_view *v, const struct cache_query *q,
                       uint32_t limit)
 {
-    uint32_t n = q->n_entries < limit ? q->n_entries : limit;
+    uint32_t n = min_u32(q->n_entries, limit);
     struct outline_link *links = outline_link(q->entries, n);
     struct json_writer w = {.out = out};
     if (!links) {

@@ -2,9 +2,9 @@
 #define RADISH_SERVE_CACHE_JSON_H
 
 #include "base/strbuf.h"
-#include "prompt/tokenizer.h"
+#include "prompt/tokenizer/tokenizer.h"
 #include "sched/scheduler.h"
-#include "serve/api_keys.h"
+#include "serve/api/api_keys.h"
 
 /* The cache as JSON, for its operator. Pure: what is shown comes in. */
 struct cache_view {

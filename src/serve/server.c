@@ -25,12 +25,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine.h"
-#include "prompt/grammar_store.h"
+#include "prompt/grammar/store.h"
 #include "prompt/replay_store.h"
 #include "prompt/token_table.h"
-#include "serve/api.h"
 #include "serve/api_cache.h"
-#include "serve/completion.h"
+#include "serve/completion/completion.h"
+#include "serve/routes.h"
 
 enum {
     FLUSH_MS = 2000,
@@ -283,12 +283,11 @@ static void memory_log(const struct api *api)
     char window[80] = "";
     if (info->n_groups > 1)
         snprintf(window, sizeof window, ", and %u of %u bytes for windows of %u",
-                 o->engine->limits.n_window_pages, info->groups[KV_WINDOW].page_bytes,
-                 info->groups[KV_WINDOW].window);
+                 o->engine->limits.n_pages[1], info->groups[1].page_bytes, info->groups[1].window);
     log_info("memory: packed weights %.1f MiB, of the file up to %.1f MiB, KV up to %.1f MiB (%u "
              "tokens of %u bytes%s), rest %.1f MiB, grammars up to %.1f MiB; context %u",
              (double)info->weight_bytes / mib, (double)info->file_bytes / mib,
-             (double)info->kv_bytes / mib, o->engine->limits.n_pages, info->groups[0].page_bytes,
+             (double)info->kv_bytes / mib, o->engine->limits.n_pages[0], info->groups[0].page_bytes,
              window, (double)rest / mib, (double)(grammars + GRAMMAR_BYTES) / mib, o->context);
 }
 

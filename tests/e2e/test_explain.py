@@ -131,9 +131,8 @@ def test_evicted(start):
     assert miss["reason"] == "evicted" and miss["position"] == told["cached_tokens"] < whole - 1
     assert 0 <= miss["gone_s"] < 60 and 0 <= miss["idle_s"] < 60
     assert "--cache-size" in miss["detail"]
-    if miss["position"] >= ROLE["user"]:
-        assert miss["message"] == 0 and miss["role"] == "user"
-        assert story[0]["content"][miss["position"] - ROLE["user"]:].startswith(miss["prompt_text"])
+    assert miss["message"] == 0 and miss["role"] == "user"
+    assert story[0]["content"][miss["position"] - ROLE["user"]:].startswith(miss["prompt_text"])
 
 
 def test_evicted_from_a_tenants_part(start):

@@ -1,4 +1,7 @@
-"""Clients that hang up: their work stops at once, and nobody else notices."""
+"""Clients that hang up: their work stops at once, and nobody else notices.
+
+"At once" is not measured in time, which a busy machine would stretch. Once the server has answered a request that was
+sent after the hang-up, it has seen the hang-up too; from then on only a few more tokens may be generated."""
 import asyncio
 import json
 import socket
@@ -9,8 +12,9 @@ import time
 import kill_clients
 import pytest
 
-STOP_WITHIN_S = 0.2
-LONG = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3000, "ignore_eos": True}
+LATE_TOKENS = 5  # of a choice: the step that runs, and what the statistics have not counted yet
+DEADLINE_S = 60  # for what happens at once
+LONG = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8000, "ignore_eos": True}
 
 
 def request(**options):
@@ -19,11 +23,13 @@ def request(**options):
             b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(data)) + data
 
 
-def wait_running(server, n=1):
-    deadline = time.monotonic() + 20
-    while server.stats()["running"] < n:
-        assert time.monotonic() < deadline
+def wait_for(server, name, least):
+    """Until a number of the statistics is at least that."""
+    deadline = time.monotonic() + DEADLINE_S
+    while (stats := server.stats())[name] < least:
+        assert time.monotonic() < deadline, f"{name} is less than {least}: {stats}"
         time.sleep(0.005)
+    return stats
 
 
 def close_gently(sock):
@@ -39,40 +45,37 @@ def close_half(sock):
     sock.shutdown(socket.SHUT_WR)
 
 
-def stop_time(server, how, data, extra=b""):
-    """Seconds from the hang-up until nothing runs."""
-    server.wait_idle()
+def check_stop(server, how, data, extra=b"", n=1):
+    """The hang-up cancels all n choices of a request that would otherwise run for thousands of tokens."""
+    before = server.wait_idle(DEADLINE_S)
     sock = server.connect()
     sock.sendall(data)
-    wait_running(server)
+    running = wait_for(server, "running", n)
     if extra:
-        sock.sendall(extra)
-        time.sleep(0.1)
-    began = time.monotonic()
+        sock.sendall(extra)  # the server reads it while it generates
+        wait_for(server, "generated_tokens", running["generated_tokens"] + 10)
     how(sock)
-    while server.stats()["running"]:
-        assert time.monotonic() - began < 10, "the work goes on"
-    elapsed = time.monotonic() - began
+    seen = server.stats()
+    after = server.wait_idle(DEADLINE_S)
     sock.close()
-    return elapsed
+    assert after["canceled"] == before["canceled"] + n and after["finished"] == before["finished"]
+    assert after["generated_tokens"] - seen["generated_tokens"] <= n * LATE_TOKENS
+    assert after["pages_private"] == 0
 
 
 @pytest.mark.parametrize("how", [close_gently, close_with_reset, close_half])
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_hang_up_stops_the_work(slow, how, stream):
-    best = min(stop_time(slow, how, request(stream=stream)) for _ in range(3))
-    assert best < STOP_WITHIN_S
+    check_stop(slow, how, request(stream=stream))
 
 
 def test_a_hang_up_is_seen_behind_pipelined_bytes(slow):
     extra = b"GET /health HTTP/1.1\r\nHost: localhost\r\nA: " + b"x" * 70000
-    best = min(stop_time(slow, close_gently, request(stream=False), extra) for _ in range(3))
-    assert best < STOP_WITHIN_S
+    check_stop(slow, close_gently, request(stream=False), extra)
 
 
 def test_a_hang_up_of_several_choices(slow):
-    assert min(stop_time(slow, close_gently, request(n=4)) for _ in range(3)) < STOP_WITHIN_S
-    assert slow.wait_idle()["pages_private"] == 0
+    check_stop(slow, close_gently, request(n=4), n=4)
 
 
 def test_what_was_computed_stays_cached(slow):
@@ -91,18 +94,15 @@ def test_a_hang_up_while_waiting(start):
     server = start("--max-seqs", "1", "--mock-batch-cost-us", "5000")
     first = server.connect()
     first.sendall(request(stream=True))
-    wait_running(server)
+    wait_for(server, "running", 1)
     second = server.connect()
     second.sendall(request(stream=True))
-    deadline = time.monotonic() + 10
-    while server.stats()["waiting"] == 0:
-        assert time.monotonic() < deadline
+    wait_for(server, "waiting", 1)
     close_gently(second)
-    while server.stats()["waiting"]:
-        assert time.monotonic() < deadline
-    assert server.stats()["running"] == 1
+    stats = wait_for(server, "canceled", 1)
+    assert (stats["waiting"], stats["running"], stats["finished"]) == (0, 1, 0)
     close_gently(first)
-    server.wait_idle()
+    assert server.wait_idle(DEADLINE_S)["canceled"] == 2
 
 
 def test_hang_ups_before_the_answer_begins(slow):
@@ -111,35 +111,43 @@ def test_hang_ups_before_the_answer_begins(slow):
         sock = slow.connect()
         data = request(**large) if i % 2 else request()
         sock.sendall(data if i % 3 else data[:-1])
-        time.sleep(0.002 * (i % 4))
+        for _ in range(i % 4):  # round trips: the server gets a little further each time
+            assert slow.get("/health")[0] == 200
         (close_with_reset if i % 5 else close_gently)(sock)
-    stats = slow.wait_idle()
+    stats = slow.wait_idle(DEADLINE_S)
     assert stats["pages_private"] == 0
     assert slow.get("/health")[0] == 200
 
 
 def test_a_stream_reads_on_while_another_hangs_up(slow):
-    results = []
-
-    def read():
-        body = {**LONG, "max_tokens": 60, "seed": 5, "stream": True}
-        results.append(slow.post(body)[2])
-
-    threads = [threading.Thread(target=read) for _ in range(2)]
-    threads[0].start()
-    sock = slow.connect()
-    sock.sendall(request(stream=True))
-    time.sleep(0.1)
-    close_with_reset(sock)
-    threads[0].join()
-    threads[1].start()
-    threads[1].join()
+    body = {**LONG, "max_tokens": 60, "seed": 5, "stream": True}
 
     def texts(answer):
         return [json.loads(event[6:])["choices"] for event in answer.decode().split("\n\n")
                 if event.startswith("data: {")]
 
-    assert texts(results[0]) == texts(results[1])
+    def read_beside_a_hang_up():
+        """The stream's events, and whether it was running both before and after the hang-up."""
+        answers = []
+        sock = slow.connect()
+        sock.sendall(request(stream=True))
+        before = wait_for(slow, "running", 1)
+        thread = threading.Thread(target=lambda: answers.append(slow.post(body)[2]))
+        thread.start()
+        wait_for(slow, "generated_tokens", before["generated_tokens"] + 20)
+        ran = slow.stats()["running"] == 2
+        close_with_reset(sock)
+        after = wait_for(slow, "canceled", before["canceled"] + 1)
+        thread.join()
+        return texts(answers[0]), ran and after["running"] == 1
+
+    alone = texts(slow.post(body)[2])
+    for _ in range(20):  # on a busy machine the stream may end first
+        events, was_beside = read_beside_a_hang_up()
+        assert events == alone
+        if was_beside:
+            return
+    pytest.fail("the stream never ran while the other hung up")
 
 
 def test_two_hundred_of_four_hundred_clients_are_killed(start):

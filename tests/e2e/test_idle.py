@@ -1,13 +1,15 @@
 """A server that has nothing to do does nothing: no timer ticks, no thread spins.
 
-Reads what the kernel counted over a few seconds: processor time in ticks of 10 ms, and how often
-the threads woke up."""
+Reads the kernel's counters of processor time and of context switches, a few seconds apart: neither may change. Work
+left over from a request may fall into the first interval, so there are several tries; a timer that ticks or a thread
+that spins fails them all."""
 import os
 import time
 
 import pytest
 
 SECONDS = 3
+TRIES = 10
 REQUEST = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 30, "ignore_eos": True}
 
 
@@ -26,12 +28,14 @@ def switches(pid):
 
 
 def check_idle(server):
-    time.sleep(1.2)  # what was begun is seen after within a second
     pid = server.process.pid
-    ticks, woken = processor_ticks(pid), switches(pid)
-    time.sleep(SECONDS)
-    assert processor_ticks(pid) - ticks <= 1
-    assert switches(pid) - woken <= 2, "a timer ticks, or a thread spins"
+    counts = []
+    for _ in range(TRIES + 1):
+        counts.append((processor_ticks(pid), switches(pid)))
+        if counts[-1:] == counts[-2:-1]:
+            return
+        time.sleep(SECONDS)
+    pytest.fail(f"a timer ticks, or a thread spins: processor ticks and wake-ups every {SECONDS} s are {counts}")
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")

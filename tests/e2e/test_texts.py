@@ -97,13 +97,14 @@ def test_log_probabilities_of_a_prompt(server):
     assert scored.text.endswith(text)
     values = scored.logprobs.token_logprobs
     assert values[0] is None and len(values) == len(ids)
-    if all(len(part) == 1 for part in generated):
-        assert values[len(tokens["tokens"]):] == answer.choices[0].logprobs.token_logprobs
+    assert all(len(part) == 1 for part in generated), "the answer does not tokenise to the sampled tokens: choose another prompt"
+    assert values[len(tokens["tokens"]):] == answer.choices[0].logprobs.token_logprobs
 
 
 def test_log_probabilities_of_several_choices(server):
     one = complete(server, logprobs=2, echo=True)
     two = complete(server, logprobs=2, echo=True, n=2)
+    assert len(two.choices) == 2
     for choice in two.choices:
         assert choice.text == one.choices[0].text  # greedy
         assert choice.logprobs == one.choices[0].logprobs

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "prompt/answer_parser.h"
-#include "prompt/json_scan.h"
+#include "prompt/answer/answer_parser.h"
+#include "prompt/answer/json_scan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 

@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "base/strbuf.h"
-#include "engine/engine.h"
+#include "engine/cpu/cpu_engine.h"
 #include "fuzz.h"
 #include "golden_model.h"
 
@@ -206,30 +206,31 @@ static void compute(const struct model *m)
 {
     struct engine *e;
     struct error err = {0};
-    struct engine_limits limits = {.n_pages = N_TOKENS,
-                                   .n_window_pages = N_TOKENS,
+    struct engine_limits limits = {.n_pages = {N_TOKENS, N_TOKENS},
                                    .max_rows = N_TOKENS,
                                    .max_seqs = 1,
                                    .max_length = N_TOKENS,
-                                   .n_threads = 1,
                                    .kv_type = KV_F32};
-    if (cpu_engine_open(&e, m, &limits, NULL, NULL, &err)) {
+    if (cpu_engine_open(&e, m, &limits, &(struct cpu_options){.n_threads = 1}, &err)) {
         CHECK(err.message[0]);
         return;
     }
     struct page_run run = {0, N_TOKENS};
-    struct batch_seq seq = {.runs = &run, .n_runs = 1, .length = N_TOKENS, .window = {&run, 1, 0}};
+    struct batch_seq seq = {.pages = {{&run, 1, 0}, {&run, 1, 0}}, .length = N_TOKENS};
     struct batch_row rows[N_TOKENS];
+    struct row_output outputs[N_TOKENS];
     float *logits = malloc((size_t)N_TOKENS * e->info.n_vocab * sizeof *logits);
-    struct batch batch = {
-        .seqs = &seq, .n_seqs = 1, .rows = rows, .n_rows = N_TOKENS, .logits = logits};
+    struct batch batch = {.seqs = &seq, .n_seqs = 1, .rows = rows, .n_rows = N_TOKENS};
     CHECK(logits != NULL);
-    for (uint32_t p = 0; p < N_TOKENS; p++)
-        rows[p] = (struct batch_row){.token = (int32_t)(p * (e->info.n_vocab - 1) / N_TOKENS),
+    for (uint32_t p = 0; p < N_TOKENS; p++) {
+        outputs[p] = (struct row_output){.wants = OUTPUT_LOGITS,
+                                         .logits = logits + (size_t)p * e->info.n_vocab};
+        rows[p] = (struct batch_row){.value = (int32_t)(p * (e->info.n_vocab - 1) / N_TOKENS),
                                      .position = p,
-                                     .page = p,
-                                     .window_page = p,
-                                     .output = OUTPUT_LOGITS};
+                                     .rope = {p},
+                                     .pages = {p, p},
+                                     .output = &outputs[p]};
+    }
     CHECK(engine_forward(e, &batch, &err) == 0);
     free(logits);
     engine_close(e);

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "prompt/grammar_text.h"
-#include "prompt/json_schema.h"
+#include "prompt/grammar/text_grammar.h"
+#include "prompt/schema/json_schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 

@@ -1,7 +1,7 @@
 /* Feeds the input to the HTTP parser whole and cut into pieces whose lengths come from the input
  * itself: the verdict, the bytes taken, the fields and the bodies must be the same, and what the
  * parser promises about its result must hold. Requests that follow each other are all read. */
-#include "serve/http_parser.h"
+#include "serve/http/http_parser.h"
 
 #include <assert.h>
 #include <stdlib.h>

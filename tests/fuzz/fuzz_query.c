@@ -1,6 +1,6 @@
 /* Feeds the input to the query parser as a C string: values that it accepts are within their
  * bounds, refusals are 400 with a message, and nothing is read past the end. */
-#include "serve/query_params.h"
+#include "serve/request/query_params.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Feeds the input to the reader of chat requests: whatever it is, the answer is either a request
  * that keeps its promises or an error that a client can be shown. */
-#include "serve/request_fields.h"
+#include "serve/request/fields.h"
 
 #include <assert.h>
 #include <string.h>

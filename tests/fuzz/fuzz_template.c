@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "prompt/chat_template.h"
+#include "prompt/jinja/chat_template.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 

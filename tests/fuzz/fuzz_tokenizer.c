@@ -6,7 +6,8 @@
 
 #include "base/utf8.h"
 #include "fuzz.h"
-#include "prompt/tokenizer_internal.h"
+#include "prompt/tokenizer/tokenizer_internal.h"
+#include "prompt/unicode/utf8_stream.h"
 #include "test_tokenizer_model.h"
 #include "test_tokenizer_regex.h"
 
@@ -69,7 +70,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc, (void)argv;
     struct error err;
-    CHECK(tokenizer_open_bytes(&models[0], &err) == 0);
+    CHECK(tokenizer_open_bytes(&models[0], NULL, &err) == 0);
     for (int i = 0; i < N_REGEX_PRES; i++) {
         models[1 + i] = open_bpe(regex_pres[i].name);
         regex_pre_open(&regexes[i], i);

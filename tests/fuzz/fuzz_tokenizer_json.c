@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "prompt/tokenizer_internal.h"
+#include "prompt/tokenizer/tokenizer_internal.h"
 #include "token_directory.h"
 
 /* A charsmap with the rules a -> é and b -> ba, in base64 and as it is. */
@@ -151,7 +151,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         token_text(dir, "tokenizer_config.json", "{\"pat_str\":\"\\\\w+|\\\\s\"}");
     else if (data[1] & 1) /* a second file of the same bytes */
         token_file(dir, "tokenizer_config.json", data + 2, size - 2);
-    if (tokenizer_open_directory(&t, dir, data[1] & 2 ? data[1] & 4 ? 300 : 7 : 0, &err) == 0) {
+    if (tokenizer_open_directory(&t, NULL, dir, data[1] & 2 ? data[1] & 4 ? 300 : 7 : 0, &err) ==
+        0) {
         check_tokenizer(t, known, sizeof known - 1);
         check_tokenizer(t, (const char *)data, size);
     } else {

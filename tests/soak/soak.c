@@ -1,6 +1,8 @@
-/* Runs worlds with fresh seeds for as long as asked: soak SECONDS [SEED [WORLD]]. WORLD: only those
- * whose name contains it. Prints what to repeat a failure with, and a line every ten seconds. The
- * worlds' laws are in tests/unit/cache_world.c. */
+/* Runs worlds with fresh seeds: the cache against its model for as long as asked (soak SECONDS
+ * [SEED [WORLD]]; WORLD: only those whose name contains it), or the scheduler on a mock engine with
+ * everything that an engine can have, for so many steps (soak --steps N [SEED]). Prints what to
+ * repeat a failure with, and a line every ten seconds. The worlds' laws are in
+ * tests/unit/cache_world.c and tests/unit/sched_world.h. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +12,13 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "cache_world.h"
+#include "sched_world.h"
 #include "test.h"
 
-enum { STEPS_A_WORLD = 20000 };
+enum { STEPS_A_WORLD = 20000, STEPS_A_SCHEDULER = 5000 };
 
-static const struct world_config *config;
-static const char *wanted = ""; /* what the names of worlds must contain */
+static const char *world_name, *again; /* what is running, and the options that repeat it */
+static const char *wanted = "";        /* what the names of the cache's worlds must contain */
 static uint64_t seed, n_steps;
 
 void test_fail(const char *file, int line, const char *format, ...)
@@ -25,8 +28,8 @@ void test_fail(const char *file, int line, const char *format, ...)
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
-    fprintf(stderr, "\ncache soak: FAILED in \"%s\" at step %llu; again with: soak 1 %llu '%s'\n",
-            config->name, (unsigned long long)n_steps, (unsigned long long)seed, wanted);
+    fprintf(stderr, "\nsoak: FAILED in \"%s\" at step %llu; again with: soak %s %llu %s\n",
+            world_name, (unsigned long long)n_steps, again, (unsigned long long)seed, wanted);
     exit(1);
 }
 
@@ -63,6 +66,54 @@ static void report_kinds(const struct world_totals *t)
            (unsigned long long)t->n_pinned, (unsigned long long)t->n_withdrawn);
 }
 
+static void report_scheduler(const struct sched_totals *t, double seconds)
+{
+    printf("scheduler soak: %.0f s, %llu steps, %.0f a second; %llu requests, %llu tokens checked; "
+           "%llu images in prompts, %llu encoded; %llu of %llu prompt tokens cached\n",
+           seconds, (unsigned long long)t->n_steps, (double)t->n_steps / seconds,
+           (unsigned long long)t->n_requests, (unsigned long long)t->n_tokens,
+           (unsigned long long)t->n_images, (unsigned long long)t->n_encoded,
+           (unsigned long long)t->cached_tokens, (unsigned long long)t->prompt_tokens);
+    fflush(stdout);
+}
+
+static void report_scheduler_kinds(const struct sched_totals *t)
+{
+    printf("scheduler soak: canceled %llu, failed %llu, preempted %llu, retried %llu, forked %llu, "
+           "adapters loaded %llu, devices lost %llu; pages of sides evicted %llu + %llu and "
+           "%llu + %llu; worlds of 1, 2, 3 groups: %llu, %llu, %llu\n",
+           (unsigned long long)t->n_canceled, (unsigned long long)t->n_failed,
+           (unsigned long long)t->n_preempted, (unsigned long long)t->n_retried,
+           (unsigned long long)t->n_forked, (unsigned long long)t->n_adapters,
+           (unsigned long long)t->n_lost, (unsigned long long)t->interior[0],
+           (unsigned long long)t->tails[0], (unsigned long long)t->interior[1],
+           (unsigned long long)t->tails[1], (unsigned long long)t->n_worlds[1],
+           (unsigned long long)t->n_worlds[2], (unsigned long long)t->n_worlds[3]);
+}
+
+static int soak_scheduler(uint64_t want)
+{
+    struct sched_totals totals = {0};
+    uint64_t began_ns = clock_now_ns();
+    double next_report = 10;
+    world_name = "scheduler";
+    again = "--steps 1";
+    printf("scheduler soak: begins with seed %llu\n", (unsigned long long)seed);
+    for (; totals.n_steps < want; seed++) {
+        struct sched_world *w = sched_world_open(seed);
+        for (n_steps = 0; n_steps < STEPS_A_SCHEDULER; n_steps++)
+            sched_world_step(w);
+        sched_world_close(w, &totals);
+        if (seconds_since(began_ns) >= next_report) {
+            report_scheduler(&totals, seconds_since(began_ns));
+            next_report += 10;
+        }
+    }
+    report_scheduler(&totals, seconds_since(began_ns));
+    report_scheduler_kinds(&totals);
+    return 0;
+}
+
 /* One of the wanted worlds; NULL: there is none. */
 static const struct world_config *pick_world(uint64_t random)
 {
@@ -74,20 +125,16 @@ static const struct world_config *pick_world(uint64_t random)
     return n ? found[random % n] : NULL;
 }
 
-int main(int argc, char **argv)
+static int soak_cache(double seconds)
 {
-    wanted = argc > 3 ? argv[3] : "";
-    if (argc < 2 || argc > 4 || !pick_world(0)) {
-        fprintf(stderr, "usage: soak SECONDS [SEED [WORLD]]\n");
-        return 2;
-    }
-    double seconds = atof(argv[1]), next_report = 10;
     struct world_totals totals = {0};
     uint64_t began_ns = clock_now_ns();
-    seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL) * 1000003;
+    double next_report = 10;
+    again = "1";
     printf("cache soak: begins with seed %llu\n", (unsigned long long)seed);
     for (; seconds_since(began_ns) < seconds; seed++) {
-        config = pick_world(hash_mix(seed));
+        const struct world_config *config = pick_world(hash_mix(seed));
+        world_name = config->name;
         struct world *w = world_open(config, seed);
         for (n_steps = 0; n_steps < STEPS_A_WORLD && !world_is_old(w); n_steps++)
             world_step(w);
@@ -100,4 +147,17 @@ int main(int argc, char **argv)
     report(&totals, seconds_since(began_ns));
     report_kinds(&totals);
     return 0;
+}
+
+int main(int argc, char **argv)
+{
+    bool of_scheduler = argc > 1 && strcmp(argv[1], "--steps") == 0;
+    int n = of_scheduler ? 3 : 2;
+    wanted = !of_scheduler && argc > 3 ? argv[3] : "";
+    if (argc < n || argc > 4 || !pick_world(0)) {
+        fprintf(stderr, "usage: soak SECONDS [SEED [WORLD]]\n       soak --steps N [SEED]\n");
+        return 2;
+    }
+    seed = argc > n ? strtoull(argv[n], NULL, 10) : (uint64_t)time(NULL) * 1000003;
+    return of_scheduler ? soak_scheduler(strtoull(argv[2], NULL, 10)) : soak_cache(atof(argv[1]));
 }

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "prompt/json_scan.h"
+#include "prompt/answer/json_scan.h"
 #include "test.h"
 
 const struct tool_set *answer_tools(void)

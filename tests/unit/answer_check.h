@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/strbuf.h"
-#include "prompt/answer_parser.h"
+#include "prompt/answer/answer_parser.h"
 
 /* What a parser gave out, as text: R[..] reasoning, C[..] content, B[..] a call's name, A[..] its
  * arguments, E its end, X[..] a broken call. Neighbours of a kind are put together. */

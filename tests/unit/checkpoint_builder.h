@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/strbuf.h"
-#include "model/checkpoint.h"
+#include "model/files/checkpoint.h"
 #include "test.h"
 #include "test_files.h"
 

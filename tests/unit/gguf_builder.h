@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "base/strbuf.h"
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 #include "test.h"
 
 /* Writes GGUF files for tests: well-formed ones through the add functions, and broken ones because

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "prompt/grammar.h"
+#include "prompt/grammar/grammar.h"
 
 /* A slow and obvious matcher that grammars are compared with. A text is a list of symbols: bytes,
  * and SYMBOL_NAMED + id for tokens that the grammar names. It knows, for every expression and

@@ -6,8 +6,8 @@
 
 #include "base/hash.h"
 #include "base/json.h"
-#include "prompt/grammar_text.h"
-#include "prompt/json_schema.h"
+#include "prompt/grammar/text_grammar.h"
+#include "prompt/schema/json_schema.h"
 #include "test.h"
 
 enum { TOKEN_END = 256, N_TOKENS = 257, SAMPLE_MAX = 1 << 14 };

@@ -1,5 +1,8 @@
 /* Runs the table of cases: all of them, or those whose "suite.name" contains an argument.
- * Prints failures and skips, then "unit: N passed, N failed, N skipped". */
+ * Prints failures and skips, then "unit: N passed, N failed, N skipped".
+ *
+ * For tools: --list prints the names of all cases; --listed FILE runs the cases that a file names,
+ * one a line, in that order, prints each name before it begins and stops at the first failure. */
 #include "test.h"
 
 #include <ftw.h>
@@ -84,12 +87,17 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
     return remove(path);
 }
 
+static const char *full_name(const struct test_case *test)
+{
+    static char name[256];
+    snprintf(name, sizeof name, "%s.%s", test->suite, test->name);
+    return name;
+}
+
 static bool wanted(const struct test_case *test, int argc, char **argv)
 {
-    char full[256];
-    snprintf(full, sizeof full, "%s.%s", test->suite, test->name);
     for (int i = 1; i < argc; i++)
-        if (strstr(full, argv[i]))
+        if (strstr(full_name(test), argv[i]))
             return true;
     return argc < 2;
 }
@@ -112,20 +120,59 @@ const char *__asan_default_options(void)
     return "quarantine_size_mb=32";
 }
 
+static int n_ended[3]; /* passed, CASE_FAILED, CASE_SKIPPED */
+
+static void case_count(const struct test_case *test)
+{
+    int end = case_run(test);
+    n_ended[end]++;
+    if (end)
+        fprintf(stderr, "%s %s\n", end == CASE_FAILED ? "FAILED" : "skipped", full_name(test));
+}
+
+static void list(void)
+{
+    for (const struct test_case *test = cases; test; test = test->next)
+        puts(full_name(test));
+}
+
+/* A name that is not in the table is a failure. */
+static void run_listed(const char *path)
+{
+    char name[256];
+    FILE *names = fopen(path, "re");
+    if (!names)
+        return;
+    while (n_ended[CASE_FAILED] == 0 && fgets(name, sizeof name, names)) {
+        name[strcspn(name, "\n")] = '\0';
+        puts(name);
+        fflush(stdout);
+        const struct test_case *test = cases;
+        while (test && strcmp(full_name(test), name) != 0)
+            test = test->next;
+        if (test)
+            case_count(test);
+        else
+            n_ended[CASE_FAILED]++;
+    }
+    fclose(names);
+}
+
 int main(int argc, char **argv)
 {
-    int passed = 0, failed = 0, skipped = 0;
-    for (struct test_case *test = cases; test; test = test->next) {
-        if (!wanted(test, argc, argv))
-            continue;
-        int end = case_run(test);
-        *(end == CASE_FAILED ? &failed : end == CASE_SKIPPED ? &skipped : &passed) += 1;
-        if (end)
-            fprintf(stderr, "%s %s.%s\n", end == CASE_FAILED ? "FAILED" : "skipped", test->suite,
-                    test->name);
+    if (argc == 2 && strcmp(argv[1], "--list") == 0) {
+        list();
+        return 0;
     }
+    if (argc == 3 && strcmp(argv[1], "--listed") == 0)
+        run_listed(argv[2]);
+    else
+        for (const struct test_case *test = cases; test; test = test->next)
+            if (wanted(test, argc, argv))
+                case_count(test);
     if (scratch[0])
         nftw(scratch, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-    printf("unit: %d passed, %d failed, %d skipped\n", passed, failed, skipped);
-    return failed || passed + skipped == 0;
+    printf("unit: %d passed, %d failed, %d skipped\n", n_ended[0], n_ended[CASE_FAILED],
+           n_ended[CASE_SKIPPED]);
+    return n_ended[CASE_FAILED] || n_ended[0] + n_ended[CASE_SKIPPED] == 0;
 }

@@ -31,12 +31,18 @@ static float naive_penalty(float logit, int32_t id, const struct sampler_input *
     return logit - (float)count * o->frequency_penalty - o->presence_penalty;
 }
 
+static bool is_text(uint64_t token)
+{
+    return token >> 56 == 0;
+}
+
 /* How long the repetition is that `id` at position `at` of the context went on with. */
 static uint32_t repetition_at(const struct sampler_input *in, uint32_t first, uint32_t at)
 {
     uint32_t n = in->n_context, len = 0;
     while (at > first + len &&
            (uint32_t)in->context[at - 1 - len] == (uint32_t)in->context[n - 1 - len] &&
+           is_text(in->context[at - 1 - len]) && is_text(in->context[n - 1 - len]) &&
            !(in->dry_breakers &&
              has_bit(in->dry_breakers, in->n_tokens, (uint32_t)in->context[n - 1 - len])))
         len++;
@@ -52,7 +58,9 @@ static float naive_dry(int32_t id, const struct sampler_input *in)
         (in->dry_breakers && has_bit(in->dry_breakers, in->n_tokens, (uint32_t)id)))
         return 0;
     for (uint32_t at = first; at < n; at++) {
-        uint32_t len = (int32_t)in->context[at] == id ? repetition_at(in, first, at) : 0;
+        uint32_t len = is_text(in->context[at]) && (int32_t)in->context[at] == id
+                           ? repetition_at(in, first, at)
+                           : 0;
         longest = len > longest ? len : longest;
     }
     if (longest == 0 || longest < o->dry_allowed_length)

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "batch_rows.h"
 #include "naive_sampler.h"
 #include "test.h"
 
@@ -32,6 +33,19 @@ struct token_table fixture_table(void)
     return (struct token_table){FIXTURE_VOCAB, bytes, lengths, is_end};
 }
 
+void mock_set_window(struct mock_options *mock, uint32_t w)
+{
+    mock->n_groups = w ? 2 : 1;
+    mock->groups[1] = (struct kv_group){.kind = KV_WINDOW, .window = w};
+}
+
+void mock_add_state(struct mock_options *mock, uint32_t grain)
+{
+    uint32_t group = mock->n_groups ? mock->n_groups : 1;
+    mock->n_groups = group + 1;
+    mock->groups[group] = (struct kv_group){.kind = KV_STATE, .grain = grain};
+}
+
 struct fixture_options fixture_defaults(void)
 {
     return (struct fixture_options){.n_pages = 4096,
@@ -53,16 +67,20 @@ void fixture_open(struct fixture *f, const struct fixture_options *o)
 {
     struct error err;
     struct mock_options mock = o->mock;
-    struct engine_limits limits = {.n_pages = o->n_pages,
-                                   .n_window_pages = o->n_window_pages,
+    struct engine_limits limits = {.n_pages = {o->n_pages},
+                                   .n_slots = o->max_seqs,
                                    .max_rows = o->max_rows,
                                    .max_seqs = o->max_seqs,
-                                   .max_length = o->max_length};
+                                   .max_length = o->max_length,
+                                   .max_image_rows = o->max_image_rows};
+    for (uint32_t g = 1; g < mock.n_groups; g++)
+        limits.n_pages[g] = mock.groups[g].kind == KV_STATE ? o->n_state_pages : o->n_window_pages;
     *f = (struct fixture){0};
     log_set_level(LOG_ERROR); /* failures are made on purpose here, and each would be a line */
     mock.n_vocab = FIXTURE_VOCAB;
     mock.end_token = FIXTURE_END;
-    window = mock.window;
+    window = mock.n_groups > 1 ? mock.groups[1].window : 0;
+    f->mock = mock;
     CHECK(mock_engine_open(&f->engine, &mock, &limits, &err) == 0);
     struct scheduler_options options = {.engine = f->engine,
                                         .tokens = fixture_table(),
@@ -70,6 +88,8 @@ void fixture_open(struct fixture *f, const struct fixture_options *o)
                                         .max_waiting = o->max_waiting,
                                         .max_length = o->max_length,
                                         .step_budget_ms = o->step_budget_ms,
+                                        .state_interval = o->state_interval,
+                                        .max_images = o->max_images,
                                         .cache_ttl_ns = o->cache_ttl_ns,
                                         .tenant_pages = o->tenant_pages,
                                         .notify = count_notify,
@@ -86,8 +106,8 @@ void fixture_close(struct fixture *f)
 struct client *client_make(const int32_t *prompt, uint32_t n, uint32_t max_tokens)
 {
     struct client *c = calloc(1, sizeof *c);
-    c->prompt = malloc(n * sizeof *prompt);
-    memcpy(c->prompt, prompt, n * sizeof *prompt);
+    c->prompt = malloc(n * sizeof *c->prompt);
+    cache_tokens_text(prompt, n, c->prompt);
     CHECK(max_tokens <= FIXTURE_MAX_TOKENS);
     c->request.tokens = c->prompt;
     c->request.n_tokens = n;
@@ -104,6 +124,12 @@ struct client *client_make_text(const char *prompt, uint32_t max_tokens)
     for (; prompt[n]; n++)
         tokens[n] = (unsigned char)prompt[n] % (FIXTURE_VOCAB - 1);
     return client_make(tokens, n, max_tokens);
+}
+
+void client_ids(const struct client *c, int32_t *out, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = cache_token_payload(c->prompt[i]);
 }
 
 void client_free(struct client *c)
@@ -148,7 +174,7 @@ uint32_t client_read(struct fixture *f, struct client *c, uint32_t most)
             CHECK((event.logprobs != NULL) == (c->logprobs != NULL));
             const struct token_logprobs *prompt = c->request.prompt_logprobs;
             for (uint32_t i = 1; prompt && c->n_got == 0 && i < c->request.n_tokens; i++)
-                CHECK(prompt[i].logprob <= 0); /* all are there with the first token */
+                CHECK(prompt[i].logprob <= 0 || !cache_token_is_text(c->prompt[i])); /* all */
             if (event.logprobs)
                 c->logprobs[c->n_got] = *event.logprobs;
             c->got[c->n_got++] = event.token;
@@ -246,7 +272,7 @@ static int32_t pick(struct sampler *sampler, const float *logits, const struct r
     uint32_t n = r->n_tokens + n_generated;
     CHECK(n < sizeof context / sizeof *context);
     for (uint32_t i = 0; i < n; i++)
-        context[i] = (uint64_t)(i < r->n_tokens ? r->tokens[i] : generated[i - r->n_tokens]);
+        context[i] = i < r->n_tokens ? r->tokens[i] : cache_token_text(generated[i - r->n_tokens]);
     struct sampler_input in = {
         .sampling = &r->sampling,
         .generated = generated,
@@ -271,9 +297,10 @@ static void plain_row(struct engine *e, int32_t token, uint32_t p, float *logits
 {
     uint32_t first = p >= window ? p - window + 1 : 0;
     struct page_run upto = {0, p + 1}, seen = {first, p + 1 - first};
-    struct batch_seq seq = {&upto, 1, p + 1, {&seen, 1, first}};
-    struct batch_row row = {token, p, p, 0, OUTPUT_LOGITS, p};
-    struct batch batch = {.seqs = &seq, .rows = &row, .n_seqs = 1, .n_rows = 1, .logits = logits};
+    struct batch_seq seq = {.pages = {{&upto, 1, 0}, {&seen, 1, first}}, .length = p + 1};
+    struct row_output output = {.wants = OUTPUT_LOGITS, .logits = logits};
+    struct batch_row row = token_row(token, p, p, 0, &output);
+    struct batch batch = {.seqs = &seq, .rows = &row, .n_seqs = 1, .n_rows = 1};
     struct error err;
     CHECK(engine_forward(e, &batch, &err) == 0);
 }
@@ -288,7 +315,7 @@ static struct plain_run generate(struct engine *e, struct sampler *sampler, cons
     while (run.n_tokens < r->max_tokens && r->n_tokens + run.n_tokens < limit) {
         uint32_t total = r->n_tokens + run.n_tokens;
         for (uint32_t p = run.n_tokens ? total - 1 : 0; p < total; p++) {
-            int32_t token = p < r->n_tokens ? r->tokens[p] : out[p - r->n_tokens];
+            int32_t token = p < r->n_tokens ? (int32_t)r->tokens[p] : out[p - r->n_tokens];
             plain_row(e, token, p, logits);
         }
         uint32_t room = limit - total, left = r->max_tokens - run.n_tokens;
@@ -324,12 +351,10 @@ static struct engine *open_plain(uint32_t limit)
     struct engine *e;
     struct error err;
     struct mock_options mock = {
-        .n_vocab = FIXTURE_VOCAB, .fail_token = -1, .end_token = FIXTURE_END, .window = window};
-    struct engine_limits limits = {.n_pages = limit,
-                                   .n_window_pages = limit,
-                                   .max_rows = 1,
-                                   .max_seqs = 1,
-                                   .max_length = limit};
+        .n_vocab = FIXTURE_VOCAB, .fail_token = -1, .end_token = FIXTURE_END};
+    mock_set_window(&mock, window);
+    struct engine_limits limits = {
+        .n_pages = {limit, limit}, .max_rows = 1, .max_seqs = 1, .max_length = limit};
     CHECK(mock_engine_open(&e, &mock, &limits, &err) == 0);
     return e;
 }
@@ -364,9 +389,10 @@ void check_logprobs(const struct client *c, uint32_t limit)
     if (has_prompt)
         CHECK(isnan(r->prompt_logprobs[0].logprob) && r->prompt_logprobs[0].n_top == 0);
     for (uint32_t p = 0; p + 1 < r->n_tokens + c->n_got; p++) {
-        plain_row(e, p < r->n_tokens ? r->tokens[p] : c->got[p - r->n_tokens], p, logits);
+        plain_row(e, p < r->n_tokens ? (int32_t)r->tokens[p] : c->got[p - r->n_tokens], p, logits);
         if (p + 1 < r->n_tokens && has_prompt)
-            check_entry(&r->prompt_logprobs[p + 1], logits, r->tokens[p + 1], r->n_top_logprobs);
+            check_entry(&r->prompt_logprobs[p + 1], logits, (int32_t)r->tokens[p + 1],
+                        r->n_top_logprobs);
         uint32_t at = p + 1 - r->n_tokens; /* of the answer */
         if (p + 1 >= r->n_tokens && c->logprobs)
             check_entry(&c->logprobs[at], logits, c->got[at], r->n_top_logprobs);

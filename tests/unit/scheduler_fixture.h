@@ -1,6 +1,7 @@
 #ifndef RADISH_TEST_SCHEDULER_FIXTURE_H
 #define RADISH_TEST_SCHEDULER_FIXTURE_H
 
+#include "engine/mock/mock_engine.h"
 #include "sched/scheduler.h"
 
 /* A scheduler on a mock engine, clients that collect what they get, and a plain run of the same
@@ -10,12 +11,15 @@ enum { FIXTURE_VOCAB = 64, FIXTURE_END = 63, FIXTURE_MAX_TOKENS = 512 };
 struct fixture {
     struct engine *engine;
     struct scheduler *scheduler;
-    int n_notified; /* atomically, where threads run */
+    struct mock_options mock; /* of the engine */
+    int n_notified;           /* atomically, where threads run */
 };
 
 struct fixture_options {
     uint32_t n_pages, max_rows, max_seqs, max_waiting, max_length, step_budget_ms;
-    uint32_t n_window_pages; /* where mock.window is not 0 */
+    uint32_t n_window_pages; /* where the mock has a window */
+    uint32_t n_state_pages;  /* where it has a state */
+    uint32_t state_interval, max_image_rows, max_images;
     uint64_t cache_ttl_ns;
     uint32_t tenant_pages;
     struct mock_options mock; /* n_vocab and end_token are filled in */
@@ -24,12 +28,16 @@ struct fixture_options {
 /* The table of the fixture's vocabulary: token i is the letter 'a' + i % 26, every fifth twice. */
 struct token_table fixture_table(void);
 struct fixture_options fixture_defaults(void);
+/* A window in group 1; 0: none. */
+void mock_set_window(struct mock_options *mock, uint32_t w);
+/* A state, in one more group. */
+void mock_add_state(struct mock_options *mock, uint32_t grain);
 void fixture_open(struct fixture *f, const struct fixture_options *options);
 void fixture_close(struct fixture *f);
 
 struct client {
     struct request request;
-    int32_t *prompt;
+    uint64_t *prompt;
     int32_t got[FIXTURE_MAX_TOKENS];
     uint32_t n_got, n_started, n_done;
     enum finish_reason finish;
@@ -40,6 +48,7 @@ struct client {
 /* The prompt is copied; greedy, ends at the end token. */
 struct client *client_make(const int32_t *prompt, uint32_t n, uint32_t max_tokens);
 struct client *client_make_text(const char *prompt, uint32_t max_tokens);
+void client_ids(const struct client *c, int32_t *out, uint32_t n); /* how its prompt begins */
 void client_free(struct client *c);
 /* Asks for log probabilities of the answer, of the prompt, or both. */
 void client_ask_logprobs(struct client *c, bool of_answer, bool of_prompt, uint32_t n_top);

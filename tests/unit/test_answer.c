@@ -1,13 +1,13 @@
 /* Answers put together from tokens: whole and as events, with thinking, calls and log
  * probabilities, and the two must agree. */
-#include "serve/answer.h"
+#include "serve/completion/answer.h"
 
 #include <stdlib.h>
 
 #include "test.h"
 
 static const struct answer_style hermes = {TOOLS_HERMES, "<think>", "</think>"};
-static const struct completion_id id = {"chatcmpl-1", "m", "fp", 1, true};
+static const struct answer_head head = {.id = "chatcmpl-1", .model = "m", .fingerprint = "fp"};
 
 static struct tool_set *tools_make(struct arena *arena)
 {
@@ -39,10 +39,7 @@ static void whole(const struct answer_options *o, const char *text, enum finish_
     CHECK_INT(answer_open(&a, o), 0);
     feed(&a, text, &events);
     CHECK_INT(events.len, 0);
-    json_object_begin(&w, NULL);
-    answer_add_message(&w, &a);
-    json_add_string(&w, "finish_reason", answer_finish_name(&a, finish));
-    json_object_end(&w);
+    chat_writer.whole_choice(&w, &a.content, answer_finish_of(&a, finish));
     answer_free(&a);
     strbuf_free(&events);
 }
@@ -66,37 +63,43 @@ static void check_whole(const char *text, bool with_tools, enum finish_reason fi
 
 TEST(answer, whole_answers)
 {
-    check_whole("Hi\n", true, FINISH_STOP,
-                "{\"message\":{\"role\":\"assistant\",\"content\":\"Hi\\n\",\"refusal\":null},"
-                "\"logprobs\":null,\"finish_reason\":\"stop\"}");
-    check_whole("", true, FINISH_LENGTH,
-                "{\"message\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},"
-                "\"logprobs\":null,\"finish_reason\":\"length\"}");
+    check_whole(
+        "Hi\n", true, FINISH_STOP,
+        "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"Hi\\n\",\"refusal\":null},"
+        "\"logprobs\":null,\"finish_reason\":\"stop\"}");
+    check_whole(
+        "", true, FINISH_LENGTH,
+        "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},"
+        "\"logprobs\":null,\"finish_reason\":\"length\"}");
     check_whole("<think>\nHm.\n</think>\n\nYes", false, FINISH_STOP,
-                "{\"message\":{\"role\":\"assistant\",\"content\":\"Yes\","
+                "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"Yes\","
                 "\"reasoning_content\":\"Hm.\",\"refusal\":null},"
                 "\"logprobs\":null,\"finish_reason\":\"stop\"}");
-    check_whole("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>", true,
-                FINISH_STOP,
-                "{\"message\":{\"role\":\"assistant\",\"content\":null,\"refusal\":null,"
-                "\"tool_calls\":[{\"id\":\"call_xxxxxxxxxxxxxxxxxxxxxxxx\",\"type\":\"function\","
-                "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}}]},"
-                "\"logprobs\":null,\"finish_reason\":\"tool_calls\"}");
+    check_whole(
+        "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>", true,
+        FINISH_STOP,
+        "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":null,\"refusal\":null,"
+        "\"tool_calls\":[{\"id\":\"call_xxxxxxxxxxxxxxxxxxxxxxxx\",\"type\":\"function\","
+        "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}}]},"
+        "\"logprobs\":null,\"finish_reason\":\"tool_calls\"}");
     check_whole("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>", false,
                 FINISH_STOP,
-                "{\"message\":{\"role\":\"assistant\",\"content\":\"<tool_call>\\n{\\\"name\\\": "
+                "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"<tool_call>\\n{"
+                "\\\"name\\\": "
                 "\\\"f\\\", \\\"arguments\\\": {\\\"a\\\": 1}}\\n</tool_call>\","
                 "\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"stop\"}");
     /* Cut off in its arguments: it stays as far as it came, and the reason says so. */
-    check_whole("Ok.<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1", true, FINISH_LENGTH,
-                "{\"message\":{\"role\":\"assistant\",\"content\":\"Ok.\",\"refusal\":null,"
-                "\"tool_calls\":[{\"id\":\"call_xxxxxxxxxxxxxxxxxxxxxxxx\",\"type\":\"function\","
-                "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1\"}}]},"
-                "\"logprobs\":null,\"finish_reason\":\"length\"}");
+    check_whole(
+        "Ok.<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1", true, FINISH_LENGTH,
+        "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"Ok.\",\"refusal\":null,"
+        "\"tool_calls\":[{\"id\":\"call_xxxxxxxxxxxxxxxxxxxxxxxx\",\"type\":\"function\","
+        "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1\"}}]},"
+        "\"logprobs\":null,\"finish_reason\":\"length\"}");
     /* ... before anyone knew what it calls: then it is text. */
-    check_whole("Ok.<tool_call>\n{\"na", true, FINISH_LENGTH,
-                "{\"message\":{\"role\":\"assistant\",\"content\":\"Ok.<tool_call>\\n{\\\"na\","
-                "\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"length\"}");
+    check_whole(
+        "Ok.<tool_call>\n{\"na", true, FINISH_LENGTH,
+        "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"Ok.<tool_call>\\n{\\\"na\","
+        "\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"length\"}");
 }
 
 /* Puts the deltas of a stream together: content, reasoning, and each call's name and arguments. */
@@ -132,23 +135,22 @@ static void joined(const char *events, struct strbuf *out)
     strbuf_free(&calls);
 }
 
-static void check_stream(const char *text, const char *want, const char *finish)
+static void check_stream(const char *text, const char *want, enum answer_finish finish)
 {
     struct arena arena = ARENA_INIT;
     struct tool_set *tools = tools_make(&arena);
     struct answer_options o = {.style = &hermes, .tools = tools};
     struct strbuf events = STRBUF_INIT, got = STRBUF_INIT;
-    struct sse_encoder sse;
     struct answer a;
-    sse_open(&sse, &id, false);
+    void *stream = chat_writer.open(&head);
     CHECK_INT(answer_open(&a, &o), 0);
-    answer_stream(&a, &sse);
+    answer_stream(&a, &chat_writer, stream);
     feed(&a, text, &events);
     joined(strbuf_str(&events), &got);
     CHECK_STR(strbuf_str(&got), want);
-    CHECK_STR(answer_finish_name(&a, FINISH_STOP), finish);
+    CHECK_INT(answer_finish_of(&a, FINISH_STOP), finish);
     answer_free(&a);
-    sse_close(&sse);
+    chat_writer.close(stream);
     strbuf_free(&events);
     strbuf_free(&got);
     tool_set_free(tools);
@@ -157,18 +159,87 @@ static void check_stream(const char *text, const char *want, const char *finish)
 
 TEST(answer, streams)
 {
-    check_stream("Hi", "Hi//", "stop");
-    check_stream("<think>Hm</think>\n\nYes", "Yes/Hm/", "stop");
+    check_stream("Hi", "Hi//", ANSWER_STOPPED);
+    check_stream("<think>Hm</think>\n\nYes", "Yes/Hm/", ANSWER_STOPPED);
     check_stream("On it.<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, 2]}}\n"
                  "</tool_call>\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>",
-                 "On it.//|f:{\"a\": [1, 2]}|f:{}", "tool_calls");
+                 "On it.//|f:{\"a\": [1, 2]}|f:{}", ANSWER_CALLS);
     check_stream("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1", "//|f:{\"a\": 1",
-                 "stop");
+                 ANSWER_STOPPED);
     /* What began as a call and broke: its beginning was sent, and then all of it as text. */
     check_stream("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": oops}}\n</tool_call>",
                  "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": oops}}\n</tool_call>"
                  "//|f:{\"a\": ",
-                 "stop");
+                 ANSWER_STOPPED);
+}
+
+/* A writer that only notes what it is called with. */
+static void note_text(void *stream, struct strbuf *out, struct answer_content *a, const char *text,
+                      size_t len)
+{
+    (void)stream, (void)a;
+    strbuf_addf(out, "[%.*s]", (int)len, text);
+}
+
+static void note_thinking(void *stream, struct strbuf *out, struct answer_content *a,
+                          const char *text, size_t len)
+{
+    (void)stream, (void)a;
+    strbuf_addf(out, "(%.*s)", (int)len, text);
+}
+
+static void note_call_begin(void *stream, struct strbuf *out, struct answer_content *a,
+                            const struct answer_call *call, uint32_t number)
+{
+    CHECK(call == &a->calls[a->n_calls - 1] && stream == a);
+    strbuf_addf(out, "%u:%s", number, strbuf_str(&call->name));
+}
+
+static void note_call_arguments(void *stream, struct strbuf *out, struct answer_content *a,
+                                uint32_t number, const char *text, size_t len)
+{
+    (void)stream, (void)a, (void)number;
+    strbuf_add(out, text, len);
+}
+
+static void note_call_end(void *stream, struct strbuf *out, struct answer_content *a,
+                          uint32_t number)
+{
+    (void)stream, (void)a;
+    strbuf_addf(out, ";%u", number);
+}
+
+static const struct answer_writer notes = {.text = note_text,
+                                           .thinking = note_thinking,
+                                           .call_begin = note_call_begin,
+                                           .call_arguments = note_call_arguments,
+                                           .call_end = note_call_end};
+
+static void check_notes(const char *text, const char *want)
+{
+    struct arena arena = ARENA_INIT;
+    struct tool_set *tools = tools_make(&arena);
+    struct answer_options o = {.style = &hermes, .tools = tools};
+    struct strbuf events = STRBUF_INIT;
+    struct answer a;
+    CHECK_INT(answer_open(&a, &o), 0);
+    answer_stream(&a, &notes, &a.content);
+    feed(&a, text, &events);
+    CHECK_STR(strbuf_str(&events), want);
+    answer_free(&a);
+    strbuf_free(&events);
+    tool_set_free(tools);
+    arena_free(&arena);
+}
+
+/* The end of a call is told only of one that is whole. */
+TEST(answer, what_writers_are_told)
+{
+    check_notes("<think>H</think>\n\nY", "(H)[Y]");
+    check_notes("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>\n"
+                "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>",
+                "0:f{\"a\": 1};01:f{};1");
+    check_notes("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1", "0:f{\"a\": 1");
 }
 
 TEST(answer, counts_tokens_of_thinking_and_gives_log_probabilities)
@@ -178,15 +249,13 @@ TEST(answer, counts_tokens_of_thinking_and_gives_log_probabilities)
     struct strbuf events = STRBUF_INIT, out = STRBUF_INIT;
     struct json_writer w = {.out = &out};
     struct answer a;
-    CHECK_INT(tokenizer_open_bytes(&t, &err), 0);
+    CHECK_INT(tokenizer_open_bytes(&t, NULL, &err), 0);
     struct answer_options o = {
         .style = &hermes, .starts_in_thinking = true, .has_logprobs = true, .tokenizer = t};
     CHECK_INT(answer_open(&a, &o), 0);
     feed(&a, "abc</think>de", &events);
     CHECK_INT(a.n_reasoning_tokens, strlen("abc</think>"));
-    json_object_begin(&w, NULL);
-    answer_add_message(&w, &a);
-    json_object_end(&w);
+    chat_writer.whole_choice(&w, &a.content, ANSWER_STOPPED);
     size_t n = 0;
     for (const char *at = strbuf_str(&out); (at = strstr(at, "\"bytes\"")); at++)
         n++;

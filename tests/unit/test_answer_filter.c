@@ -1,7 +1,7 @@
 /* The phases of an answer: thinking and its budget, text and what is forbidden in it, the grammar
  * of calls behind its trigger. Tokens are bytes here, so that every marker comes in many of them.
  */
-#include "prompt/answer_filter.h"
+#include "prompt/answer/answer_filter.h"
 
 #include "prompt/token_table.h"
 #include "test.h"
@@ -18,7 +18,7 @@ static struct world world_open(void)
 {
     struct world w = {.style = {.tools = TOOLS_HERMES}};
     struct error err;
-    CHECK_INT(tokenizer_open_bytes(&w.tokenizer, &err), 0);
+    CHECK_INT(tokenizer_open_bytes(&w.tokenizer, NULL, &err), 0);
     CHECK_INT(token_vocabulary_open(&w.vocabulary, w.tokenizer, &err), 0);
     struct grammar_builder *b = grammar_builder_new();
     grammar_expr letter = grammar_class(b, &(struct code_range){'a', 'b'}, 1, false);

@@ -1,12 +1,12 @@
 /* What comes out when: nothing is held longer than it must be, nothing is slow, no memory is an
  * error. The formats themselves are in test_answer_calls.c. */
-#include "prompt/answer_parser.h"
+#include "prompt/answer/answer_parser.h"
 
 #include <stdlib.h>
 #include <time.h>
 
 #include "answer_check.h"
-#include "prompt/answer_internal.h"
+#include "prompt/answer/answer_internal.h"
 #include "test.h"
 #include "test_memory.h"
 

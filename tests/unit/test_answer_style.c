@@ -1,5 +1,5 @@
 /* Formats found from templates, real ones where they are at hand, and from vocabularies. */
-#include "prompt/answer_style.h"
+#include "prompt/answer/answer_style.h"
 
 #include "base/json.h"
 #include "test.h"

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "serve/api_keys.h"
+#include "serve/api/api_keys.h"
 
 static struct error err;
 

@@ -12,9 +12,10 @@
 #include "base/hash.h"
 #include "engine/cpu/attention_internal.h"
 #include "engine/cpu/kernels.h"
+#include "engine/kv_groups.h"
 
 enum { MAX_SEQS = 8, MAX_ROWS = 64, MAX_LENGTH = 700, N_PAGES = 6000, MAX_HEADS = 128 };
-enum { MAX_DIM = 576, NO_PAGE = UINT32_MAX };
+enum { MAX_DIM = 576, NO_PAGE = UINT32_MAX, N_GROUPS = 2 };
 
 static uint64_t seed;
 
@@ -38,9 +39,9 @@ struct fixture {
     uint32_t max_tiles, raw_blocks; /* room that attention is left with; 0: all that it has */
     uint32_t n_seqs, lengths[MAX_SEQS];
     uint32_t parents[MAX_SEQS], n_inherited[MAX_SEQS]; /* positions that begin as the parent's do */
-    uint32_t pages[KV_GROUPS][MAX_SEQS][MAX_LENGTH];
-    struct page_run runs[KV_GROUPS][MAX_SEQS][MAX_LENGTH];
-    uint32_t n_pages[KV_GROUPS]; /* behind the last one in use */
+    uint32_t pages[N_GROUPS][MAX_SEQS][MAX_LENGTH];
+    struct page_run runs[N_GROUPS][MAX_SEQS][MAX_LENGTH];
+    uint32_t n_pages[N_GROUPS]; /* behind the last one in use */
     struct batch_seq seqs[MAX_SEQS];
     struct batch_row rows[MAX_ROWS];
     uint32_t n_rows;
@@ -70,7 +71,7 @@ static bool sees(const struct fixture *f, const struct batch_row *row, uint32_t 
 }
 
 /* One table: a page for each position from `first` on, as runs. */
-static uint32_t make_table(struct fixture *f, enum kv_group_id group, uint32_t s, uint32_t first,
+static uint32_t make_table(struct fixture *f, uint32_t group, uint32_t s, uint32_t first,
                            const uint32_t *order, uint32_t *next, bool share)
 {
     uint32_t n_runs = 0, *pages = f->pages[group][s];
@@ -110,7 +111,7 @@ static uint32_t first_position(const struct fixture *f, uint32_t s)
 static void give_pages(struct fixture *f, bool scatter, bool share)
 {
     static uint32_t order[N_PAGES];
-    for (uint32_t group = 0; group < KV_GROUPS; group++) {
+    for (uint32_t group = 0; group < N_GROUPS; group++) {
         for (uint32_t i = 0; i < N_PAGES; i++)
             order[i] = i;
         for (uint32_t i = N_PAGES - 1; scatter && i > 0; i--) {
@@ -121,16 +122,15 @@ static void give_pages(struct fixture *f, bool scatter, bool share)
         uint32_t next = scatter ? random_below(50) : 0;
         f->n_pages[group] = 0;
         for (uint32_t s = 0; s < f->n_seqs; s++) {
-            uint32_t first = group == KV_WINDOW ? first_position(f, s) : 0;
+            uint32_t first = group == 1 ? first_position(f, s) : 0;
             if (scatter && random_below(2))
                 first = random_below(first + 1);
             uint32_t n_runs = make_table(f, group, s, first, order, &next, share);
             const struct page_run *runs = f->runs[group][s];
             struct batch_seq *seq = &f->seqs[s];
-            if (group == KV_FULL)
-                *seq = (struct batch_seq){.runs = runs, .n_runs = n_runs, .length = f->lengths[s]};
-            else
-                seq->window = (struct window_pages){runs, n_runs, first};
+            if (group == 0)
+                *seq = (struct batch_seq){.length = f->lengths[s]};
+            seq->pages[group] = (struct page_view){runs, n_runs, first};
         }
     }
 }
@@ -263,7 +263,7 @@ static void random_shape(struct fixture *f)
                                         .value_dim = shapes[i].value_dim,
                                         .values_in_keys = shapes[i].values_in_keys,
                                         .window = windows[random_below(11)],
-                                        .group = random_below(2) ? KV_WINDOW : KV_FULL,
+                                        .group = random_below(2),
                                         .kv_type = random_below(3),
                                         .max_rows = MAX_ROWS,
                                         .max_length = MAX_LENGTH};
@@ -422,7 +422,7 @@ TEST(attention, same_bits_alone)
         f.max_tiles = random_below(4) ? 0 : MAX_ROWS + n_threads + random_below(10);
         f.raw_blocks = random_below(4) ? 0 : 1 + random_below(20);
         alone = f;
-        alone.shape.group = random_below(2) ? KV_WINDOW : KV_FULL;
+        alone.shape.group = random_below(2);
         alone.kernels = kernels_at(round % 4) ? kernels_at(round % 4)->vector : f.kernels;
         fill(&f, round);
         compute(&f, n_threads);
@@ -471,7 +471,7 @@ static void simple_shape(struct fixture *f, uint32_t n_heads, uint32_t n_kv_head
                                         .key_dim = 16,
                                         .value_dim = 16,
                                         .window = window,
-                                        .group = window ? KV_WINDOW : KV_FULL,
+                                        .group = window ? 1 : 0,
                                         .kv_type = KV_F32,
                                         .max_rows = MAX_ROWS,
                                         .max_length = MAX_LENGTH,
@@ -616,7 +616,7 @@ TEST(attention, common_blocks_in_a_window_are_one_tile)
     CHECK_INT(counts.blocks_seen, 4 + 3 + 4);
 
     /* The group of all positions gives the same. */
-    f.shape.group = KV_FULL;
+    f.shape.group = 0;
     struct plan_counts full = count_plan(&f);
     CHECK(memcmp(&full, &counts, sizeof full) == 0);
 }
@@ -642,13 +642,13 @@ TEST(attention, only_the_same_pages_at_the_same_positions_are_shared)
     open_family(&f, 2, lengths, parents, inherited, 400);
     uint32_t shared = count_plan(&f).blocks_read;
     CHECK_INT(shared, 4 + 4 - 2);
-    uint32_t first = f.seqs[1].window.first; /* one page further on: as if moved by a position */
+    uint32_t first = f.seqs[1].pages[1].first; /* one page further on: as if moved by a position */
     for (uint32_t p = first; p < 520; p++)
-        f.pages[KV_WINDOW][1][p] = f.pages[KV_WINDOW][0][p + 1];
-    f.seqs[1].window.n_runs = 0;
-    struct page_run *runs = f.runs[KV_WINDOW][1];
+        f.pages[1][1][p] = f.pages[1][0][p + 1];
+    f.seqs[1].pages[1].n_runs = 0;
+    struct page_run *runs = f.runs[1][1];
     for (uint32_t p = first; p < 570; p++)
-        runs[f.seqs[1].window.n_runs++] = (struct page_run){f.pages[KV_WINDOW][1][p], 1};
+        runs[f.seqs[1].pages[1].n_runs++] = (struct page_run){f.pages[1][1][p], 1};
     CHECK_INT(count_plan(&f).blocks_read, 4 + 4);
 }
 
@@ -666,15 +666,15 @@ TEST(attention, infinite_values_reach_no_row_through_a_common_block)
     f.n_inherited[CHILD] = 256, f.parents[CHILD] = PARENT;
     give_pages(&f, false, true);
     for (uint32_t p = 256; p < 270; p++) /* so that the child comes before its parent */
-        f.pages[KV_FULL][CHILD][p] = p - 256;
-    f.runs[KV_FULL][CHILD][1] = (struct page_run){0, 14};
-    CHECK_INT(f.seqs[CHILD].n_runs, 2);
+        f.pages[0][CHILD][p] = p - 256;
+    f.runs[0][CHILD][1] = (struct page_run){0, 14};
+    CHECK_INT(f.seqs[CHILD].pages[0].n_runs, 2);
     f.n_rows = 11;
     for (uint32_t i = 0; i < 10; i++)
         f.rows[i] = (struct batch_row){.position = 250 + i, .seq = PARENT};
     f.rows[10] = (struct batch_row){.position = 269, .seq = CHILD};
     fill(&f, 6);
-    float *value = (float *)(void *)f.values + (size_t)f.pages[KV_FULL][PARENT][254] * 16;
+    float *value = (float *)(void *)f.values + (size_t)f.pages[0][PARENT][254] * 16;
     for (int d = 0; d < 16; d++)
         value[d] = INFINITY;
     compute(&f, 1);

@@ -14,7 +14,7 @@ static struct tokenizer *tokenizer;
 
 static struct cache_view view_open(void)
 {
-    CHECK_INT(tokenizer_open_bytes(&tokenizer, &err), 0);
+    CHECK_INT(tokenizer_open_bytes(&tokenizer, NULL, &err), 0);
     CHECK_INT(api_keys_add(&keys, "acme:k", &err), 0);
     return (struct cache_view){.model_name = "m",
                                .tokenizer = tokenizer,
@@ -76,7 +76,7 @@ TEST(cache_json, bytes_are_those_of_both_groups)
     v.stats = (struct scheduler_stats){
         .n_pages = 200,
         .n_free = 50,
-        .window = {.n_pages = 40, .n_free = 10, .n_owned = 25, .n_private = 5}};
+        .sides[0] = {.n_pages = 40, .n_free = 10, .n_owned = 25, .n_private = 5}};
     v.stats.tree = (struct tree_stats){
         .evicted_pages = 11,
         .cleared_pages = 2,

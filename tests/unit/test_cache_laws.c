@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#include "batch_rows.h"
+#include "engine/cpu/cpu_engine.h"
 #include "scheduler_fixture.h"
 #include "test.h"
 #include "tree_lookup.h"
@@ -545,7 +547,7 @@ static int spy_submit(struct engine *e, const struct batch *batch, struct error 
 {
     for (uint32_t i = 0; i < batch->n_rows && spy.n_rows < MAX_TOKENS; i++)
         spy.rows[spy.n_rows++] = batch->rows[i];
-    spy.first_page = batch->seqs[0].runs[0].first;
+    spy.first_page = batch->seqs[0].pages[0].runs[0].first;
     return spy.ops->submit(e, batch, err);
 }
 
@@ -559,7 +561,8 @@ static void spy_on(struct engine *e)
     static struct engine_ops ops;
     spy.ops = e->ops;
     spy.n_rows = 0;
-    ops = (struct engine_ops){spy_submit, spy_wait, NULL, e->ops->close};
+    ops = (struct engine_ops){
+        .abi = ENGINE_ABI, .submit = spy_submit, .wait = spy_wait, .close = e->ops->close};
     e->ops = &ops;
 }
 
@@ -574,7 +577,7 @@ TEST(cache_laws, full_match_ownership)
     client_free(ask(&f, N, 1));
     CHECK_INT(spy.n_rows, N);
     for (uint32_t i = 0; i < N; i++)
-        owned[i] = spy.rows[i].page;
+        owned[i] = spy.rows[i].pages[0];
     CHECK_INT(fixture_stats(&f).n_owned, N);
 
     spy.n_rows = 0;
@@ -583,7 +586,7 @@ TEST(cache_laws, full_match_ownership)
     CHECK_INT(spy.rows[0].position, N - 1);
     CHECK_INT(spy.first_page, owned[0]); /* read from where it is */
     for (uint32_t i = 0; i < N; i++)
-        CHECK(spy.rows[0].page != owned[i]); /* and written where nobody else reads */
+        CHECK(spy.rows[0].pages[0] != owned[i]); /* and written where nobody else reads */
     CHECK_INT(fixture_stats(&f).n_owned, N);
     CHECK_INT(fixture_stats(&f).n_private, 0);
     fixture_close(&f);
@@ -674,11 +677,10 @@ static uint32_t last_logits(struct alone *a, struct engine *e, const int32_t *id
     for (uint32_t i = 0; i < n; i++)
         runs[i] = (struct page_run){pages[i], 1};
     for (uint32_t i = from; i < n; i++)
-        rows[i - from] = (struct batch_row){ids[i], i, pages[i], 0,
-                                            i + 1 == n ? OUTPUT_LOGITS : OUTPUT_NONE};
-    struct batch_seq seq = {runs, n, n};
-    struct batch batch = {&seq, rows, 1, n_rows, logits, NULL, 0};
-    CHECK_INT(engine_forward(e, &batch, &err), 0);
+        rows[i - from] = token_row(ids[i], i, pages[i], 0, i + 1 == n ? WANTS_LOGITS : NULL);
+    struct batch_seq seq = {.pages = {{runs, n, 0}}, .length = n};
+    struct batch batch = {.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = n_rows};
+    CHECK_INT(forward_rows(e, &batch, rows, logits, &err), 0);
     claimed = 0;
     if (length < n)
         node = prefix_tree_insert(a->tree, node, tokens + length, pages + length, NULL, n - length,
@@ -720,7 +722,7 @@ TEST(cache_laws, equal_logits_on_three_paths)
     struct engine *e;
     struct error err;
     struct engine_limits limits = {
-        .n_pages = PAGES, .max_rows = 256, .max_seqs = 1, .max_length = 256, .n_threads = 1};
+        .n_pages = {PAGES}, .max_rows = 256, .max_seqs = 1, .max_length = 256};
     struct mock_options mock = {.n_vocab = 1000, .fail_token = -1, .end_token = -1};
     CHECK_INT(mock_engine_open(&e, &mock, &limits, &err), 0);
     check_three_paths(e);
@@ -731,7 +733,7 @@ TEST(cache_laws, equal_logits_on_three_paths)
         SKIP("the default model is not here; the mock engine agreed");
     CHECK_INT(model_open(&model, path, NULL, &err), 0);
     model.hparams.n_layers = 6; /* a fifth of it is as good for this, and sooner done */
-    CHECK_INT(cpu_engine_open(&e, &model, &limits, NULL, NULL, &err), 0);
+    CHECK_INT(cpu_engine_open(&e, &model, &limits, &(struct cpu_options){.n_threads = 1}, &err), 0);
     check_three_paths(e);
     model_close(&model);
 }

@@ -1,6 +1,6 @@
 /* Chat templates as a whole: real ones against what jinja2 makes of them, errors, limits, and
  * where each byte of a rendering comes from. */
-#include "prompt/chat_template.h"
+#include "prompt/jinja/chat_template.h"
 
 #include <pthread.h>
 #include <stdlib.h>

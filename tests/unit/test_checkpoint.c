@@ -1,6 +1,6 @@
 /* Directories and files as checkpoints: which files are taken, what is said of those that are
  * incomplete, names and their prefixes, config.json. */
-#include "model/checkpoint.h"
+#include "model/files/checkpoint.h"
 
 #include <fcntl.h>
 #include <math.h>

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "prompt/answer/call_form.h"
 #include "test.h"
 
 static struct arena arena;

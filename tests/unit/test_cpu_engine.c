@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/minmax.h"
+#include "batch_rows.h"
 #include "engine/cpu/kernels.h"
-#include "engine/engine.h"
+#include "engine/cpu/cpu_engine.h"
 #include "random_model.h"
 
 enum {
@@ -28,11 +30,6 @@ static uint64_t seed;
 static uint32_t random_below(uint32_t n)
 {
     return (uint32_t)((hash_mix(seed++) >> 32) * n >> 32);
-}
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Prompts 1 and 2 share a beginning with prompt 0, and their logits on the plain run. */
@@ -56,16 +53,14 @@ static struct engine *open_with_windows(const struct model *m, uint32_t n_window
 {
     struct engine *e;
     struct error err;
-    struct engine_limits limits = {.n_pages = N_PAGES,
-                                   .n_window_pages = n_window_pages,
+    struct engine_limits limits = {.n_pages = {N_PAGES, n_window_pages},
                                    .max_rows = MAX_ROWS,
                                    .max_seqs = MAX_SEQS,
                                    .max_length = MAX_PROMPT,
-                                   .n_threads = n_threads,
-                                   .kv_type = types.kv,
-                                   .activations = types.activations,
-                                   .kernels = kernels};
-    if (cpu_engine_open(&e, m, &limits, NULL, NULL, &err))
+                                   .kv_type = types.kv};
+    struct cpu_options options = {
+        .n_threads = n_threads, .activations = types.activations, .kernels = kernels};
+    if (cpu_engine_open(&e, m, &limits, &options, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     return e;
 }
@@ -82,12 +77,12 @@ static void run_plain_from(struct engine *e, const int32_t *tokens, uint32_t n, 
 {
     static struct batch_row rows[MAX_ROWS];
     struct page_run run = {0, n};
-    struct batch_seq seq = {&run, 1, n};
+    struct batch_seq seq = {.pages = {{&run, 1, 0}}, .length = n};
     struct error err;
     for (uint32_t p = 0; p < n; p++)
-        rows[p] = (struct batch_row){tokens[p], p, p, 0, p < first ? OUTPUT_NONE : OUTPUT_LOGITS};
-    struct batch batch = {&seq, rows, 1, n, logits, NULL, 0};
-    CHECK_INT(engine_forward(e, &batch, &err), 0);
+        rows[p] = token_row(tokens[p], p, p, 0, p < first ? NULL : WANTS_LOGITS);
+    struct batch batch = {.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = n};
+    CHECK_INT(forward_rows(e, &batch, rows, logits, &err), 0);
 }
 
 static void run_plain(struct engine *e, const int32_t *tokens, uint32_t n, float *logits)
@@ -198,7 +193,8 @@ static struct batch_seq make_seq(struct test_seq *seq, uint32_t first_row, uint3
         n = add_run(seq->runs, n, seq->pages[p]);
     for (uint32_t p = first; p < seq->length; p++)
         n_window = add_run(seq->window_runs, n_window, window_page(seq->pages[p]));
-    return (struct batch_seq){seq->runs, n, seq->length, {seq->window_runs, n_window, first}};
+    return (struct batch_seq){.pages = {{seq->runs, n, 0}, {seq->window_runs, n_window, first}},
+                              .length = seq->length};
 }
 
 /* One batch: a chunk of random size of some of the sequences. False when all are complete. */
@@ -208,7 +204,7 @@ static bool step(struct schedule *s)
     static float logits[64 * 512];
     const float *want[64];
     struct batch_seq batch_seqs[MAX_SEQS];
-    struct batch batch = {.seqs = batch_seqs, .rows = rows, .logits = logits};
+    struct batch batch = {.seqs = batch_seqs, .rows = rows};
     uint32_t n_outputs = 0, n_vocab = s->world->n_vocab;
     bool one_by_one = random_below(3) == 0;
     for (uint32_t i = 0; i < s->n_seqs; i++) {
@@ -222,23 +218,19 @@ static bool step(struct schedule *s)
             uint32_t p = seq->length, page = seq->pages[p] = s->free_pages[--s->n_free];
             struct batch_row *row = &rows[batch.n_rows++];
             bool wants = n_outputs < 64 && (j + 1 == n || random_below(8) == 0);
-            *row = (struct batch_row){s->world->prompts[seq->prompt][p],
-                                      p,
-                                      page,
-                                      batch.n_seqs,
-                                      wants ? OUTPUT_LOGITS : OUTPUT_NONE,
-                                      window_page(page)};
+            *row = token_row(s->world->prompts[seq->prompt][p], p, page, batch.n_seqs,
+                             wants ? WANTS_LOGITS : NULL);
+            row->pages[1] = window_page(page);
             if (wants)
                 want[n_outputs++] = s->world->plain[seq->prompt] + (size_t)p * n_vocab;
         }
-        batch_seqs[batch.n_seqs] = make_seq(seq, first_row,
-                                            s->engine->info.groups[KV_WINDOW].window);
+        batch_seqs[batch.n_seqs] = make_seq(seq, first_row, s->engine->info.groups[1].window);
         batch.n_seqs++;
     }
     if (batch.n_rows == 0)
         return false;
     struct error err;
-    CHECK_INT(engine_forward(s->engine, &batch, &err), 0);
+    CHECK_INT(forward_rows(s->engine, &batch, rows, logits, &err), 0);
     for (uint32_t i = 0; i < n_outputs; i++, s->n_compared++)
         if (memcmp(logits + (size_t)i * n_vocab, want[i], n_vocab * sizeof(float)) != 0)
             test_fail(__FILE__, __LINE__, "%s: other bits in output %u of %u, batch of %u rows",
@@ -391,19 +383,21 @@ TEST(cpu_engine, same_bits_default_model)
 
     /* Sequence 0 begins at page 1000 and sequence 1 shares its first 128 positions. */
     const struct page_run runs[][2] = {{{1000, 128}, {7, 100}}, {{1000, 128}, {300, 100}}};
-    struct batch_seq seqs[] = {{runs[0], 2, CUT}, {runs[1], 2, N}};
+    struct batch_seq seqs[] = {{.pages = {{runs[0], 2, 0}}, .length = CUT},
+                               {.pages = {{runs[1], 2, 0}}, .length = N}};
+    struct batch batch = {.seqs = seqs, .rows = rows, .n_seqs = 1, .n_rows = CUT};
     for (uint32_t p = 0; p < CUT; p++)
-        rows[p] = (struct batch_row){tokens[p], p, p < 128 ? 1000 + p : 7 + p - 128, 0,
-                                     p + 1 == CUT ? OUTPUT_LOGITS : OUTPUT_NONE};
-    CHECK_INT(engine_forward(two, &(struct batch){seqs, rows, 1, CUT, got, NULL, 0}, &err), 0);
+        rows[p] = token_row(tokens[p], p, p < 128 ? 1000 + p : 7 + p - 128, 0,
+                            p + 1 == CUT ? WANTS_LOGITS : NULL);
+    CHECK_INT(forward_rows(two, &batch, rows, got, &err), 0);
     CHECK(memcmp(got, plain, n_vocab * sizeof(float)) == 0);
     seqs[0].length = CUT + 1;
-    rows[0] = (struct batch_row){tokens[CUT], CUT, 7 + CUT - 128, 0, OUTPUT_LOGITS};
+    rows[0] = token_row(tokens[CUT], CUT, 7 + CUT - 128, 0, WANTS_LOGITS);
     for (uint32_t p = 128; p < N; p++)
-        rows[1 + p - 128] = (struct batch_row){tokens[p], p, 300 + p - 128, 1,
-                                               p + 1 == N ? OUTPUT_LOGITS : OUTPUT_NONE};
-    CHECK_INT(engine_forward(two, &(struct batch){seqs, rows, 2, 1 + N - 128, got, NULL, 0}, &err),
-              0);
+        rows[1 + p - 128] = token_row(tokens[p], p, 300 + p - 128, 1,
+                                      p + 1 == N ? WANTS_LOGITS : NULL);
+    batch = (struct batch){.seqs = seqs, .rows = rows, .n_seqs = 2, .n_rows = 1 + N - 128};
+    CHECK_INT(forward_rows(two, &batch, rows, got, &err), 0);
     CHECK(memcmp(got, plain + n_vocab, n_vocab * sizeof(float)) == 0);
     CHECK(memcmp(got + n_vocab, plain + (N - CUT) * n_vocab, n_vocab * sizeof(float)) == 0);
     free(plain);
@@ -424,10 +418,11 @@ TEST(cpu_engine, stops_when_no_one_waits)
     float plain[50], got[50] = {0};
     run_plain(e, (const int32_t[]){3}, 1, plain);
     struct page_run run = {0, 1};
-    struct batch_seq seq = {&run, 1, 1};
-    struct batch_row row = {3, 0, 0, 0, OUTPUT_LOGITS};
+    struct batch_seq seq = {.pages = {{&run, 1, 0}}, .length = 1};
+    struct row_output output = {.wants = OUTPUT_LOGITS, .logits = got};
+    struct batch_row row = token_row(3, 0, 0, 0, &output);
     atomic_int live = 0;
-    struct batch batch = {&seq, &row, 1, 1, got, &live, 0};
+    struct batch batch = {.seqs = &seq, .rows = &row, .n_seqs = 1, .n_rows = 1, .live = &live};
     struct error err = {0};
     CHECK_INT(engine_submit(e, &batch, &err), 0);
     CHECK_INT(engine_wait(e, &err), -1);
@@ -459,22 +454,25 @@ TEST(cpu_engine, stops_at_any_moment)
     int32_t tokens[N];
     for (int p = 0; p < N; p++) {
         tokens[p] = p % 50;
-        rows[p] = (struct batch_row){tokens[p], p, p, 0, OUTPUT_LOGITS};
+        rows[p] = token_row(tokens[p], (uint32_t)p, (uint32_t)p, 0, WANTS_LOGITS);
     }
     run_plain(e, tokens, N, plain);
     struct page_run run = {0, N};
-    struct batch_seq seq = {&run, 1, N};
+    struct batch_seq seq = {.pages = {{&run, 1, 0}}, .length = N};
+    struct batch batch = {.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = N};
     for (int i = 0; i < 20; i++) {
         atomic_int live = 1;
         struct error err = {0};
         pthread_t client;
         memset(got, 0, sizeof got);
         CHECK_INT(pthread_create(&client, NULL, hang_up, &live), 0);
-        int failed = engine_forward(e, &(struct batch){&seq, rows, 1, N, got, &live, 0}, &err);
+        batch.live = &live;
+        int failed = forward_rows(e, &batch, rows, got, &err);
         pthread_join(client, NULL);
         CHECK(failed ? err.code == ERROR_CANCELED : memcmp(got, plain, sizeof got) == 0);
     }
-    CHECK_INT(engine_forward(e, &(struct batch){&seq, rows, 1, N, got, NULL, 0}, NULL), 0);
+    batch.live = NULL;
+    CHECK_INT(forward_rows(e, &batch, rows, got, NULL), 0);
     CHECK(memcmp(got, plain, sizeof got) == 0);
     engine_close(e);
     tiny_close(&t);
@@ -489,12 +487,13 @@ TEST(cpu_engine, computes_without_outputs)
     float plain[2 * 50], got[50];
     run_plain(e, (const int32_t[]){3, 4}, 2, plain);
     struct page_run run = {40, 2};
-    struct batch_seq seq = {&run, 1, 1};
-    struct batch_row row = {3, 0, 40, 0, OUTPUT_NONE};
-    CHECK_INT(engine_forward(e, &(struct batch){&seq, &row, 1, 1, NULL, NULL, 0}, NULL), 0);
-    row = (struct batch_row){4, 1, 41, 0, OUTPUT_LOGITS};
+    struct batch_seq seq = {.pages = {{&run, 1, 0}}, .length = 1};
+    struct batch_row row = token_row(3, 0, 40, 0, NULL);
+    struct batch batch = {.seqs = &seq, .rows = &row, .n_seqs = 1, .n_rows = 1};
+    CHECK_INT(engine_forward(e, &batch, NULL), 0);
+    row = token_row(4, 1, 41, 0, WANTS_LOGITS);
     seq.length = 2;
-    CHECK_INT(engine_forward(e, &(struct batch){&seq, &row, 1, 1, got, NULL, 0}, NULL), 0);
+    CHECK_INT(forward_rows(e, &batch, &row, got, NULL), 0);
     CHECK(memcmp(got, plain + 50, sizeof got) == 0);
     engine_close(e);
     tiny_close(&t);
@@ -545,14 +544,15 @@ TEST(cpu_engine, tells_what_it_is)
     struct engine *e;
     struct error err;
     struct progress progress = {0};
-    struct engine_limits limits = {.n_pages = 10,
-                                   .max_rows = 4,
-                                   .max_seqs = 1,
-                                   .max_length = 10,
-                                   .n_threads = 1,
-                                   .kernels = "scalar"};
-    CHECK_INT(cpu_engine_open(&e, &t.model, &limits, note_progress, &progress, &err), 0);
+    struct engine_limits limits = {.n_pages = {10}, .max_rows = 4, .max_seqs = 1, .max_length = 10};
+    struct cpu_options options = {.n_threads = 1,
+                                  .kernels = "scalar",
+                                  .progress = note_progress,
+                                  .progress_context = &progress};
+    CHECK_INT(cpu_engine_open(&e, &t.model, &limits, &options, &err), 0);
     CHECK_STR(e->info.name, "cpu (scalar, 1 thread)");
+    CHECK_STR(e->info.fingerprint, "scalar");
+    CHECK_INT(e->info.n_threads, 1);
     CHECK(e->info.bit_exact);
     CHECK_INT(e->info.n_vocab, 50);
     CHECK_INT(e->info.n_groups, 1);
@@ -562,9 +562,8 @@ TEST(cpu_engine, tells_what_it_is)
     CHECK_INT(progress.n_calls, 1 + 7 * 2);
     CHECK(progress.last == 1 && !progress.falls);
     engine_close(e);
-    limits.n_threads = 0;
-    CHECK_INT(cpu_engine_open(&e, &t.model, &limits, NULL, NULL, &err), 0);
-    CHECK(e->limits.n_threads >= 1);
+    CHECK_INT(cpu_engine_open(&e, &t.model, &limits, &(struct cpu_options){0}, &err), 0);
+    CHECK(e->info.n_threads >= 1);
     engine_close(e);
     tiny_close(&t);
 }
@@ -572,12 +571,9 @@ TEST(cpu_engine, tells_what_it_is)
 /* Twice the operations and the memory for what is quantised; floats are as they were. */
 TEST(cpu_engine, tells_of_16_bit_activations)
 {
-    struct engine_limits limits = {.n_pages = 10,
-                                   .max_rows = 48,
-                                   .max_seqs = 1,
-                                   .max_length = 10,
-                                   .n_threads = 1,
-                                   .kernels = "scalar"};
+    struct engine_limits limits = {
+        .n_pages = {10}, .max_rows = 48, .max_seqs = 1, .max_length = 10};
+    struct cpu_options cpu = {.n_threads = 1, .kernels = "scalar"};
     for (int i = 0; i < 2; i++) {
         struct tiny_options options = small;
         struct tiny_model t;
@@ -586,10 +582,11 @@ TEST(cpu_engine, tells_of_16_bit_activations)
         options.matrix = i ? TENSOR_Q8_0 : TENSOR_F32;
         options.n_ff = 64;
         tiny_open(&t, &options);
-        limits.activations = ACTIVATIONS_Q8;
-        CHECK_INT(cpu_engine_open(&eight, &t.model, &limits, NULL, NULL, &err), 0);
-        limits.activations = ACTIVATIONS_Q16;
-        CHECK_INT(cpu_engine_open(&sixteen, &t.model, &limits, NULL, NULL, &err), 0);
+        cpu.activations = ACTIVATIONS_Q8;
+        CHECK_INT(cpu_engine_open(&eight, &t.model, &limits, &cpu, &err), 0);
+        cpu.activations = ACTIVATIONS_Q16;
+        CHECK_INT(cpu_engine_open(&sixteen, &t.model, &limits, &cpu, &err), 0);
+        CHECK_STR(sixteen->info.fingerprint, "scalar/q16");
         CHECK_STR(sixteen->info.name, "cpu (scalar, 1 thread, 16-bit activations)");
         CHECK_INT(sixteen->info.weight_bytes, eight->info.weight_bytes);
         CHECK(sixteen->info.buffer_bytes > eight->info.buffer_bytes &&
@@ -613,19 +610,15 @@ TEST(cpu_engine, refuses_with_a_message)
     tiny_open(&t, &small);
     struct engine *e = NULL;
     struct error err;
-    struct engine_limits limits = {.n_pages = 10,
-                                   .max_rows = 4,
-                                   .max_seqs = 1,
-                                   .max_length = 10,
-                                   .n_threads = 2,
-                                   .kernels = "avx1024"};
-    CHECK_INT(cpu_engine_open(&e, &t.model, &limits, NULL, NULL, &err), -1);
+    struct engine_limits limits = {.n_pages = {10}, .max_rows = 4, .max_seqs = 1, .max_length = 10};
+    struct cpu_options options = {.n_threads = 2, .kernels = "avx1024"};
+    CHECK_INT(cpu_engine_open(&e, &t.model, &limits, &options, &err), -1);
     CHECK_INT(err.code, ERROR_INPUT);
     CHECK(strstr(err.message, "avx1024") && strstr(err.message, "scalar"));
-    limits.kernels = NULL;
-    limits.n_pages = UINT32_MAX;
+    options.kernels = NULL;
+    limits.n_pages[0] = UINT32_MAX;
     t.model.hparams.layers[0].n_kv_heads = 1 << 24; /* the cache is refused first */
-    CHECK_INT(cpu_engine_open(&e, &t.model, &limits, NULL, NULL, &err), -1);
+    CHECK_INT(cpu_engine_open(&e, &t.model, &limits, &options, &err), -1);
     CHECK(err.code == ERROR_MEMORY || err.code == ERROR_LIMIT);
     CHECK(strstr(err.message, "KV cache") || strstr(err.message, "positions"));
     CHECK(e == NULL);

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "engine/engine.h"
+#include "batch_rows.h"
+#include "engine/cpu/cpu_engine.h"
 #include "naive_decoder.h"
 #include "random_model.h"
 #include "tiny_model.h"
@@ -19,14 +20,10 @@ static struct engine *open_with(const struct model *m, enum kv_type kv_type,
 {
     struct engine *e;
     struct error err;
-    struct engine_limits limits = {.n_pages = 600,
-                                   .max_rows = 160,
-                                   .max_seqs = 4,
-                                   .max_length = 512,
-                                   .n_threads = n_threads,
-                                   .kv_type = kv_type,
-                                   .activations = activations};
-    if (cpu_engine_open(&e, m, &limits, NULL, NULL, &err))
+    struct engine_limits limits = {
+        .n_pages = {600}, .max_rows = 160, .max_seqs = 4, .max_length = 512, .kv_type = kv_type};
+    struct cpu_options options = {.n_threads = n_threads, .activations = activations};
+    if (cpu_engine_open(&e, m, &limits, &options, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     return e;
 }
@@ -42,14 +39,13 @@ static void forward(struct engine *e, const int32_t *tokens, uint32_t begin, uin
 {
     struct batch_row rows[160];
     struct page_run run = {0, end};
-    struct batch_seq seq = {&run, 1, end};
+    struct batch_seq seq = {.pages = {{&run, 1, 0}}, .length = end};
     struct error err;
     CHECK(end - begin <= 160);
     for (uint32_t p = begin; p < end; p++)
-        rows[p - begin] = (struct batch_row){tokens[p], p, p, 0,
-                                             p + 1 == end ? OUTPUT_LOGITS : OUTPUT_NONE};
-    struct batch batch = {&seq, rows, 1, end - begin, logits, NULL, 0};
-    CHECK_INT(engine_forward(e, &batch, &err), 0);
+        rows[p - begin] = token_row(tokens[p], p, p, 0, p + 1 == end ? WANTS_LOGITS : NULL);
+    struct batch batch = {.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = end - begin};
+    CHECK_INT(forward_rows(e, &batch, rows, logits, &err), 0);
 }
 
 static double relative_error(const float *got, const double *want, uint32_t n)
@@ -238,8 +234,8 @@ static uint32_t vocab_encode(const struct vocab *v, const char *text, int32_t *t
         int32_t merged = -1;
         for (uint32_t i = 1; i + 1 < n; i++) {
             char pair[64];
-            struct gguf_string a = v->tokens->strings[tokens[i]];
-            struct gguf_string b = v->tokens->strings[tokens[i + 1]];
+            struct byte_view a = v->tokens->strings[tokens[i]];
+            struct byte_view b = v->tokens->strings[tokens[i + 1]];
             CHECK(a.len + b.len <= sizeof pair);
             memcpy(pair, a.bytes, a.len);
             memcpy(pair + a.len, b.bytes, b.len);
@@ -260,7 +256,7 @@ static uint32_t vocab_encode(const struct vocab *v, const char *text, int32_t *t
 
 static void vocab_decode(const struct vocab *v, int32_t token, struct strbuf *out)
 {
-    struct gguf_string piece = v->tokens->strings[token];
+    struct byte_view piece = v->tokens->strings[token];
     unsigned byte;
     if (piece.len == 6 && sscanf(piece.bytes, "<0x%02X>", &byte) == 1) {
         strbuf_add(out, &(char){(char)byte}, 1);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "gguf_builder.h"
-#include "model/gguf.h"
+#include "model/files/gguf.h"
 
 static const char PATH[] = "some/file.gguf";
 
@@ -33,7 +33,7 @@ static double touch_everything(const struct gguf *g)
         uint64_t u64 = 0;
         double f64 = 0;
         bool boolean = false;
-        struct gguf_string string = {"", 0};
+        struct byte_view string = {"", 0};
         sum += gguf_get_u64(g, key, &u64) + gguf_get_f64(g, key, &f64) +
                gguf_get_bool(g, key, &boolean) + gguf_get_string(g, key, &string);
     }
@@ -135,7 +135,7 @@ static void check_sample(const struct gguf *g)
     uint64_t u64 = 0;
     double f64 = 0;
     bool yes = false;
-    struct gguf_string s;
+    struct byte_view s;
     CHECK_INT(g->n_values, 17);
     CHECK_INT(g->n_tensors, 3);
     CHECK(gguf_get_string(g, "general.architecture", &s) && s.len == 5);

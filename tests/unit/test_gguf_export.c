@@ -7,8 +7,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "engine/engine.h"
-#include "model/gguf_export.h"
+#include "batch_rows.h"
+#include "engine/cpu/cpu_engine.h"
+#include "model/convert/gguf_export.h"
 #include "test.h"
 #include "test_memory.h"
 
@@ -49,26 +50,20 @@ static void run_prompt(const struct model *m, const int32_t *tokens, uint32_t n,
 {
     struct batch_row rows[MAX_TOKENS];
     struct page_run run = {0, n};
-    struct batch_seq seq = {.runs = &run, .n_runs = 1, .length = n, .window = {&run, 1, 0}};
-    struct batch batch = {.seqs = &seq, .n_seqs = 1, .rows = rows, .n_rows = n, .logits = logits};
-    struct engine_limits limits = {.n_pages = MAX_TOKENS,
-                                   .n_window_pages = MAX_TOKENS,
+    struct batch_seq seq = {.pages = {{&run, 1, 0}, {&run, 1, 0}}, .length = n};
+    struct batch batch = {.seqs = &seq, .n_seqs = 1, .rows = rows, .n_rows = n};
+    struct engine_limits limits = {.n_pages = {MAX_TOKENS, MAX_TOKENS},
                                    .max_rows = MAX_TOKENS,
                                    .max_seqs = 1,
                                    .max_length = MAX_TOKENS,
-                                   .n_threads = 1,
                                    .kv_type = KV_F32};
     struct engine *e;
     struct error err;
-    if (cpu_engine_open(&e, m, &limits, NULL, NULL, &err))
+    if (cpu_engine_open(&e, m, &limits, &(struct cpu_options){.n_threads = 1}, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     for (uint32_t p = 0; p < n; p++)
-        rows[p] = (struct batch_row){.token = tokens[p],
-                                     .position = p,
-                                     .page = p,
-                                     .window_page = p,
-                                     .output = OUTPUT_LOGITS};
-    if (engine_forward(e, &batch, &err))
+        rows[p] = token_row(tokens[p], p, p, 0, WANTS_LOGITS);
+    if (forward_rows(e, &batch, rows, logits, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     engine_close(e);
 }

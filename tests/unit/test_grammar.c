@@ -1,10 +1,10 @@
 /* Grammars by hand: what is refused, where masks begin and end, limits, and the ends of answers. */
-#include "prompt/grammar.h"
+#include "prompt/grammar/grammar.h"
 
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "prompt/grammar_internal.h"
+#include "prompt/grammar/grammar_internal.h"
 #include "test.h"
 #include "test_memory.h"
 

@@ -1,5 +1,5 @@
 /* GBNF: what llama.cpp's users write, and what is wrong in what they write. */
-#include "prompt/grammar_text.h"
+#include "prompt/grammar/text_grammar.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "grammar_reference.h"
-#include "prompt/grammar_internal.h"
+#include "prompt/grammar/grammar_internal.h"
 #include "test.h"
 
 /* More grammars than these were tried when this was written; they take long. */

@@ -1,5 +1,5 @@
 /* Regular expressions as whole texts, and lists of choices. */
-#include "prompt/grammar_text.h"
+#include "prompt/grammar/text_grammar.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* The store of compiled grammars: compiled once, bounded, compared whole, used by many threads. */
-#include "prompt/grammar_store.h"
+#include "prompt/grammar/store.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /* Host and Origin: what names this machine, and what only looks as if it did. */
-#include "serve/host_rules.h"
+#include "serve/http/host_rules.h"
 #include "test.h"
 
 static const char *const listed[] = {"box.example", "api.example:8443", "fd00::7"};

@@ -1,6 +1,6 @@
 /* The HTTP parser against what RFC 9112 allows and forbids. Every case is fed whole, byte by byte
  * and cut in two at each place: the verdict must be the same. */
-#include "serve/http_parser.h"
+#include "serve/http/http_parser.h"
 #include "test.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Connections with short deadlines, driven from one thread: the loop turns while the client's side
  * is looked at between turns. */
-#include "serve/http_server.h"
+#include "serve/http/http_server.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "test.h"
@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,9 +27,13 @@ struct site {
     size_t streamed;
 };
 
+/* What a head leaves in the exchange's memory is there when the request is, and then gone. */
 static void on_head(void *context, struct http_exchange *x)
 {
-    (void)context, (void)x;
+    (void)context;
+    struct http_exchange **memory = http_memory(x);
+    CHECK(!*memory);
+    *memory = x;
 }
 
 static void stream_more(struct site *site, struct http_exchange *x)
@@ -44,6 +49,7 @@ static void on_request(void *context, struct http_exchange *x)
 {
     struct site *site = context;
     site->n_requests++;
+    CHECK(*(struct http_exchange **)http_memory(x) == x);
     const char *target = http_parser_target(http_request(x));
     if (strcmp(target, "/wait") == 0) {
         site->waiting = x;
@@ -283,6 +289,77 @@ TEST(http_server, sees_a_hang_up_while_a_request_runs)
     check_hangup(GET("/wait"), false);
     check_hangup(GET("/wait"), true);
     check_hangup(GET("/wait") GET("/") "GET /half", false);
+}
+
+/* What is not read because a request runs does not hide the end behind it. */
+TEST(http_server, sees_a_hang_up_behind_a_full_input)
+{
+    struct site site;
+    static char more[2 * HTTP_MAX_PIPELINED];
+    site_open(&site);
+    int fd = client_open(&site);
+    client_send(fd, GET("/wait"));
+    TURN_UNTIL(&site, site.waiting);
+    memset(more, 'x', sizeof more - 1);
+    client_send(fd, more);
+    turn_for(&site, 20);
+    CHECK_INT(site.n_hangups, 0);
+    CHECK_INT(http_server_connections(site.server), 1);
+    close(fd);
+    TURN_UNTIL(&site, site.n_hangups);
+    CHECK_INT(http_server_connections(site.server), 0);
+    site_close(&site);
+}
+
+/* Without files for another connection it waits a little, and takes it then. */
+TEST(http_server, waits_for_files_to_accept_with)
+{
+    struct site site;
+    struct rlimit files, few;
+    char answer[4096];
+    site_open(&site);
+    int fd = client_open(&site); /* connected, but not accepted yet */
+    CHECK_INT(getrlimit(RLIMIT_NOFILE, &files), 0);
+    few = (struct rlimit){(rlim_t)dup(fd), files.rlim_max};
+    CHECK_INT(close((int)few.rlim_cur), 0);
+    CHECK_INT(setrlimit(RLIMIT_NOFILE, &few), 0);
+    client_send(fd, GET("/"));
+    int n_turns = 0;
+    for (uint64_t end = clock_now_ns() + 30 * 1000000; clock_now_ns() < end; n_turns++)
+        turn(&site);
+    uint32_t n_before = http_server_connections(site.server);
+    CHECK_INT(setrlimit(RLIMIT_NOFILE, &files), 0);
+    CHECK_INT(n_before, 0);
+    CHECK(n_turns < 100);
+    read_some(&site, fd, answer, sizeof answer);
+    CHECK(strstr(answer, "HTTP/1.1 200 ") == answer);
+    close(fd);
+    site_close(&site);
+}
+
+TEST(http_server, tells_a_client_that_asks_to_go_on)
+{
+    struct site site;
+    char answer[4096];
+    site_open(&site);
+    int fd = client_open(&site);
+    client_send(fd,
+                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+    read_some(&site, fd, answer, sizeof answer);
+    CHECK_STR(answer, "HTTP/1.1 100 Continue\r\n\r\n");
+    client_send(fd, "ab");
+    read_some(&site, fd, answer, sizeof answer);
+    CHECK(strstr(answer, "HTTP/1.1 200 ") == answer);
+    /* One that did not wait is not told. */
+    client_send(fd, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n"
+                    "Expect: 100-continue\r\n\r\na");
+    turn_for(&site, 20);
+    CHECK_INT(recv(fd, answer, sizeof answer, MSG_DONTWAIT), -1);
+    client_send(fd, "b");
+    read_some(&site, fd, answer, sizeof answer);
+    CHECK(strstr(answer, "HTTP/1.1 200 ") == answer);
+    close(fd);
+    site_close(&site);
 }
 
 TEST(http_server, an_answer_arrives_after_a_half_close)

@@ -2,7 +2,7 @@
  * tests/unit/data/template_goldens.jsonl, made by tools/make_template_goldens.py. */
 #include <stdlib.h>
 
-#include "prompt/chat_template.h"
+#include "prompt/jinja/chat_template.h"
 #include "test.h"
 #include "test_files.h"
 

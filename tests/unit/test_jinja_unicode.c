@@ -1,5 +1,5 @@
 /* Characters as Python sees them, and bytes that are no characters. */
-#include "prompt/jinja_unicode.h"
+#include "prompt/unicode/unicode.h"
 
 #include "base/utf8.h"
 #include "test.h"

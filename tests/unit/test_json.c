@@ -27,6 +27,16 @@ static void check_refused(const char *text, size_t len, size_t position)
     arena_free(&arena);
 }
 
+TEST(json, writes_pieces_of_strings_cut_anywhere)
+{
+    struct strbuf out = STRBUF_INIT;
+    json_write_escaped(&out, "a\"\\\b\f\n\r\t\x01\x1f\x7f\0z\xc3", 14);
+    CHECK_STR(strbuf_str(&out), "a\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f\x7f\\u0000z\xc3");
+    json_write_escaped(&out, "\xa9", 1);
+    CHECK_STR(strbuf_str(&out) + out.len - 2, "\xc3\xa9");
+    strbuf_free(&out);
+}
+
 TEST(json, round_trips_with_order_and_number_text)
 {
     static const char *const texts[] = {

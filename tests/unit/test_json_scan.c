@@ -1,5 +1,5 @@
 /* The scanner must agree with the parser of documents, byte for byte of the value's end. */
-#include "prompt/json_scan.h"
+#include "prompt/answer/json_scan.h"
 
 #include "answer_check.h"
 #include "test.h"

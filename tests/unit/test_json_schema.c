@@ -1,5 +1,5 @@
 /* JSON Schema as grammars: what each keyword lets through, and what is refused by name. */
-#include "prompt/json_schema.h"
+#include "prompt/schema/json_schema.h"
 
 #include <stdlib.h>
 

@@ -16,20 +16,20 @@ static struct hparams plain_model(void)
 
 TEST(kv_groups, of_layers_that_see_all)
 {
-    struct kv_group g[KV_GROUPS];
+    struct kv_group g[KV_MAX_GROUPS];
     struct hparams h = plain_model();
     CHECK_INT(kv_groups(&h, KV_F32, g), 1);
-    CHECK_INT(g[KV_FULL].n_layers, 4);
-    CHECK_INT(g[KV_FULL].page_bytes, 4 * 2 * (8 + 6) * 4);
-    CHECK_INT(g[KV_FULL].window, 0);
-    CHECK_INT(g[KV_WINDOW].page_bytes, 0);
+    CHECK_INT(g[0].n_layers, 4);
+    CHECK_INT(g[0].page_bytes, 4 * 2 * (8 + 6) * 4);
+    CHECK_INT(g[0].window, 0);
+    CHECK_INT(g[1].page_bytes, 0);
     CHECK_INT(kv_groups(&h, KV_BF16, g), 1);
-    CHECK_INT(g[KV_FULL].page_bytes, 4 * 2 * (8 + 6) * 2);
+    CHECK_INT(g[0].page_bytes, 4 * 2 * (8 + 6) * 2);
 }
 
 TEST(kv_groups, of_windows_and_shared_kv)
 {
-    struct kv_group g[KV_GROUPS];
+    struct kv_group g[KV_MAX_GROUPS];
     struct hparams h = plain_model();
     layers[0].window = 16;
     layers[0].key_dim = 10;
@@ -37,28 +37,34 @@ TEST(kv_groups, of_windows_and_shared_kv)
     layers[2].kv_layer = 0;
     layers[3].kv_layer = 1;
     CHECK_INT(kv_groups(&h, KV_F16, g), 2);
-    CHECK_INT(g[KV_FULL].n_layers, 1);
-    CHECK_INT(g[KV_FULL].page_bytes, 2 * (8 + 6) * 2);
-    CHECK_INT(g[KV_FULL].window, 0);
-    CHECK_INT(g[KV_WINDOW].n_layers, 1);
-    CHECK_INT(g[KV_WINDOW].page_bytes, 2 * (10 + 6) * 2);
-    CHECK_INT(g[KV_WINDOW].window, 32);
-    struct kv_group joined = kv_groups_joined(g);
-    CHECK_INT(joined.n_layers, 2);
-    CHECK_INT(joined.page_bytes, 2 * (8 + 6) * 2 + 2 * (10 + 6) * 2);
-    CHECK_INT(joined.window, 0);
+    CHECK_INT(g[0].n_layers, 1);
+    CHECK_INT(g[0].page_bytes, 2 * (8 + 6) * 2);
+    CHECK_INT(g[0].window, 0);
+    CHECK_INT(g[1].n_layers, 1);
+    CHECK_INT(g[1].page_bytes, 2 * (10 + 6) * 2);
+    CHECK_INT(g[1].window, 32);
+    CHECK_INT(g[1].kind, KV_WINDOW);
+    CHECK_INT(kv_groups_join(g, 2), 1);
+    CHECK_INT(g[0].n_layers, 2);
+    layers[3].window = 3; /* of what it reads from a layer that sees all */
+    kv_groups(&h, KV_F16, g);
+    CHECK_INT(g[0].window, 0);
+    CHECK_INT(kv_groups_join(g, 2), 1);
+    CHECK_INT(g[0].page_bytes, 2 * (8 + 6) * 2 + 2 * (10 + 6) * 2);
+    CHECK_INT(g[0].window, 0);
+    CHECK_INT(g[1].n_layers + g[1].page_bytes + g[1].window, 0);
 
     for (int i = 0; i < 4; i++)
         layers[i].window = 5;
     CHECK_INT(kv_groups(&h, KV_F16, g), 2);
-    CHECK_INT(g[KV_FULL].n_layers, 0);
-    CHECK_INT(g[KV_FULL].page_bytes, 0);
-    CHECK_INT(g[KV_WINDOW].n_layers, 2);
+    CHECK_INT(g[0].n_layers, 0);
+    CHECK_INT(g[0].page_bytes, 0);
+    CHECK_INT(g[1].n_layers, 2);
 }
 
 TEST(kv_groups, of_a_latent)
 {
-    struct kv_group g[KV_GROUPS];
+    struct kv_group g[KV_MAX_GROUPS];
     struct hparams h = plain_model();
     h.mla = (struct mla_shape){.kv_rank = 20, .rope_dim = 4};
     for (int i = 0; i < 4; i++) {
@@ -67,18 +73,32 @@ TEST(kv_groups, of_a_latent)
         layers[i].value_dim = 20;
     }
     CHECK_INT(kv_groups(&h, KV_F16, g), 1);
-    CHECK_INT(g[KV_FULL].page_bytes, 4 * 24 * 2);
+    CHECK_INT(g[0].page_bytes, 4 * 24 * 2);
 }
 
 TEST(kv_groups, more_bytes_than_can_be_counted)
 {
-    struct kv_group g[KV_GROUPS];
+    struct kv_group g[KV_MAX_GROUPS];
     struct hparams h = plain_model();
     for (int i = 0; i < 4; i++)
         layers[i].n_kv_heads = 1 << 28;
     kv_groups(&h, KV_F32, g);
-    CHECK_INT(g[KV_FULL].page_bytes, UINT32_MAX);
+    CHECK_INT(g[0].page_bytes, UINT32_MAX);
     layers[0].window = 3;
     kv_groups(&h, KV_F32, g);
-    CHECK_INT(kv_groups_joined(g).page_bytes, UINT32_MAX);
+    kv_groups_join(g, 2);
+    CHECK_INT(g[0].page_bytes, UINT32_MAX);
+}
+
+TEST(kv_groups, a_state_is_not_joined)
+{
+    struct kv_group g[KV_MAX_GROUPS] = {{.n_layers = 1, .page_bytes = 100},
+                                        {.kind = KV_WINDOW, .n_layers = 2, .page_bytes = 30},
+                                        {.kind = KV_STATE, .n_layers = 3, .page_bytes = 7}};
+    CHECK_INT(kv_groups_join(g, 3), 2);
+    CHECK_INT(g[0].page_bytes, 130);
+    CHECK_INT(g[1].kind, KV_STATE);
+    CHECK_INT(g[1].page_bytes, 7);
+    CHECK_INT(g[2].n_layers, 0);
+    CHECK_INT(kv_groups_join(g, 2), 2);
 }

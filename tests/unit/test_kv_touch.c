@@ -34,12 +34,12 @@ TEST(kv_touch, stays_ahead_of_what_is_used_a_few_pages_at_a_time)
     struct error err;
     struct batch_row rows[64];
     CHECK_INT(buffer_map(&memory, (size_t)PARTS * PART_BYTES, "test", &err), 0);
-    CHECK_INT(kv_touch_open(&k, memory.data, KV_FULL, row_bytes, PARTS, PAGES, &err), 0);
+    CHECK_INT(kv_touch_open(&k, memory.data, 0, row_bytes, PARTS, PAGES, &err), 0);
     uint8_t *bytes = memory.data;
     memset(bytes, 0xa5, 4096);
     for (uint32_t page = 0; page + 64 <= PAGES; page += 64) {
         for (uint32_t i = 0; i < 64; i++)
-            rows[i] = (struct batch_row){.page = page + i};
+            rows[i] = (struct batch_row){.pages = {page + i}};
         struct batch batch = {.rows = rows, .n_rows = 64};
         size_t before = n_touched(&k);
         kv_touch_ahead(&k, &batch);
@@ -63,9 +63,9 @@ TEST(kv_touch, goes_on_to_pages_that_sequences_have_and_no_row_has_reached)
     struct kv_touch k;
     struct error err;
     CHECK_INT(buffer_map(&memory, (size_t)PARTS * PART_BYTES, "test", &err), 0);
-    CHECK_INT(kv_touch_open(&k, memory.data, KV_FULL, row_bytes, PARTS, PAGES, &err), 0);
-    struct batch_row row = {.page = 0};
-    struct batch batch = {.rows = &row, .n_rows = 1, .page_end = PAGES};
+    CHECK_INT(kv_touch_open(&k, memory.data, 0, row_bytes, PARTS, PAGES, &err), 0);
+    struct batch_row row = {.pages = {0}};
+    struct batch batch = {.rows = &row, .n_rows = 1, .page_end = {PAGES}};
     size_t before = n_touched(&k);
     kv_touch_ahead(&k, &batch);
     CHECK_INT(n_touched(&k) - before, 1);
@@ -83,8 +83,8 @@ TEST(kv_touch, touches_nothing_twice_and_nothing_past_the_end)
     struct kv_touch k;
     struct error err;
     CHECK_INT(buffer_map(&memory, 2 * 100 * 16, "test", &err), 0); /* far below a huge page */
-    CHECK_INT(kv_touch_open(&k, memory.data, KV_FULL, (const size_t[]){16, 16}, 2, 100, &err), 0);
-    struct batch_row row = {.page = 99};
+    CHECK_INT(kv_touch_open(&k, memory.data, 0, (const size_t[]){16, 16}, 2, 100, &err), 0);
+    struct batch_row row = {.pages = {99}};
     struct batch batch = {.rows = &row, .n_rows = 1};
     for (int i = 0; i < 3; i++)
         kv_touch_ahead(&k, &batch);
@@ -102,21 +102,21 @@ TEST(kv_touch, of_the_second_group)
     struct error err;
     const size_t unequal[] = {ROW_BYTES, 3 * ROW_BYTES};
     CHECK_INT(buffer_map(&memory, (size_t)4 * PART_BYTES, "test", &err), 0);
-    CHECK_INT(kv_touch_open(&k, memory.data, KV_WINDOW, unequal, 2, PAGES, &err), 0);
-    struct batch_row row = {.page = PAGES - 1, .window_page = 0};
+    CHECK_INT(kv_touch_open(&k, memory.data, 1, unequal, 2, PAGES, &err), 0);
+    struct batch_row row = {.pages = {PAGES - 1, 0}};
     struct batch batch = {.rows = &row, .n_rows = 1};
     for (int i = 0; i < 100; i++)
         kv_touch_ahead(&k, &batch);
     CHECK(k.parts[0].next < 2 * HUGE_PAGE + 1);
     CHECK(!is_there(&memory, PART_BYTES + 2 * PART_BYTES));
-    row = (struct batch_row){.page = 0, .window_page = PAGES / 2};
+    row = (struct batch_row){.pages = {0, PAGES / 2}};
     for (int i = 0; i < 100; i++)
         kv_touch_ahead(&k, &batch);
     size_t second = PART_BYTES + (size_t)PAGES / 2 * 3 * ROW_BYTES;
     CHECK(k.parts[0].next > (size_t)PAGES / 2 * ROW_BYTES && k.parts[1].next > second);
     CHECK(is_there(&memory, second / HUGE_PAGE * HUGE_PAGE));
     CHECK(k.parts[1].next < second + 2 * HUGE_PAGE);
-    batch.window_page_end = PAGES;
+    batch.page_end[1] = PAGES;
     for (int i = 0; i < 100; i++)
         kv_touch_ahead(&k, &batch);
     CHECK(k.parts[1].next >= 4 * (size_t)PART_BYTES);

@@ -1,5 +1,5 @@
 /* Log probabilities in step with the text that they belong to. */
-#include "serve/logprob_list.h"
+#include "serve/writers/openai_form.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@ static struct tokenizer *bytes_open(void)
 {
     struct tokenizer *t;
     struct error err;
-    CHECK_INT(tokenizer_open_bytes(&t, &err), 0);
+    CHECK_INT(tokenizer_open_bytes(&t, NULL, &err), 0);
     return t;
 }
 
@@ -31,7 +31,7 @@ TEST(logprob_list, tokens_are_given_with_their_text)
     CHECK(!logprob_list_has_new(&l));
     logprob_list_show(&l, 1);
     CHECK(logprob_list_has_new(&l));
-    logprob_list_give_chat(&l, t, &out);
+    chat_logprobs_write(&l, t, &out);
     CHECK_STR(strbuf_str(&out),
               "{\"content\":[{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97],\"top_logprobs\":["
               "{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97]}]}],\"refusal\":null}");
@@ -39,7 +39,7 @@ TEST(logprob_list, tokens_are_given_with_their_text)
     add(&l, 257, -2); /* an end token has no text, so that it waits for more */
     logprob_list_show(&l, 2);
     strbuf_clear(&out);
-    logprob_list_give_text(&l, t, &out);
+    text_logprobs_write(&l, t, &out);
     CHECK_STR(strbuf_str(&out), "{\"tokens\":[\"b\"],\"token_logprobs\":[-1.0],\"top_logprobs\":["
                                 "{\"b\":-1.0}],\"text_offset\":[1]}");
     logprob_list_show(&l, 2);
@@ -58,7 +58,7 @@ TEST(logprob_list, offsets_count_characters_and_parts_are_spelled)
     add(&l, 0xa9, -INFINITY);
     add(&l, 'x', -1);
     logprob_list_show(&l, 3);
-    logprob_list_give_text(&l, t, &out);
+    text_logprobs_write(&l, t, &out);
     CHECK_STR(strbuf_str(&out), "{\"tokens\":[\"bytes:\\\\xc3\",\"bytes:\\\\xa9\",\"x\"],"
                                 "\"token_logprobs\":[null,-9999.0,-1.0],"
                                 "\"top_logprobs\":[null,{\"bytes:\\\\xa9\":-9999.0},{\"x\":-1.0}],"

@@ -1,16 +1,29 @@
 #ifndef RADISH_TEST_MEMORY_H
 #define RADISH_TEST_MEMORY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Memory that runs out when a test says so. The unit binaries are linked so that malloc, calloc and
- * aligned_alloc of our own code come here first (see the Makefile); the libraries' do not. */
+/* Memory that runs out, and time that passes, when a test says so. The unit binaries are linked so
+ * that malloc, calloc, realloc, aligned_alloc and clock_now_ns of our own code come here first (see
+ * the Makefile); the libraries' do not. */
 
-/* After `n` more successful allocations of this thread, every one fails, until memory_is_back. */
+/* After `n` more successful allocations of this thread, every one but realloc fails, until
+ * memory_is_back. */
 void memory_ends_after(uint32_t n);
 void memory_is_back(void);
 
 /* Bytes that this thread has allocated so far, freed or not. */
 uint64_t memory_taken(void);
+
+/* For a test and processes that it forks: of the allocations in processes that have called
+ * memory_is_watched, on any thread, the n-th from now on fails, realloc too, and the others do
+ * not. 0: none. */
+void memory_is_watched(bool yes);
+void memory_fails_once(uint32_t n);
+bool memory_has_failed(void); /* it came to that one */
+
+/* From now on the clock is so much later, here and in the processes that were forked. */
+void clock_skip_ns(uint64_t ns);
 
 #endif

@@ -6,13 +6,14 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "engine/engine.h"
+#include "batch_rows.h"
+#include "engine/mock/mock_engine.h"
 #include "test_death.h"
 
 enum { VOCAB = 61 };
 
 static const struct engine_limits limits = {
-    .n_pages = 256, .max_rows = 64, .max_seqs = 4, .max_length = 128};
+    .n_pages = {256}, .max_rows = 64, .max_seqs = 4, .max_length = 128};
 
 static struct engine *open_mock(struct mock_options options)
 {
@@ -32,7 +33,7 @@ static int forward(struct engine *e, const struct page_run *runs, uint32_t n_run
                    const atomic_int *live, struct error *err)
 {
     struct batch_row rows[64];
-    struct batch_seq seq = {runs, n_runs, 0};
+    struct batch_seq seq = {.pages = {{runs, n_runs, 0}}};
     uint32_t pages[256], length = 0;
     for (uint32_t i = 0; i < n_runs; i++)
         for (uint32_t k = 0; k < runs[i].count; k++)
@@ -40,10 +41,10 @@ static int forward(struct engine *e, const struct page_run *runs, uint32_t n_run
     seq.length = length;
     CHECK_INT(length, from + n);
     for (uint32_t i = 0; i < n; i++)
-        rows[i] = (struct batch_row){tokens[from + i], from + i, pages[from + i], 0,
-                                     i == n - 1 ? OUTPUT_LOGITS : OUTPUT_NONE};
-    struct batch batch = {&seq, rows, 1, n, logits, live, 0};
-    return engine_forward(e, &batch, err);
+        rows[i] = token_row(tokens[from + i], from + i, pages[from + i], 0,
+                            i == n - 1 ? WANTS_LOGITS : NULL);
+    struct batch batch = {.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = n, .live = live};
+    return forward_rows(e, &batch, rows, logits, err);
 }
 
 TEST(mock_engine, logits_do_not_depend_on_chunks_or_pages)
@@ -94,14 +95,13 @@ TEST(mock_engine, rows_of_several_sequences_share_a_batch)
     CHECK(forward(e, &run_a, 1, a, 0, 3, want_a, NULL, &err) == 0);
     CHECK(forward(e, &run_b, 1, b, 0, 2, want_b, NULL, &err) == 0);
     struct page_run runs[] = {{20, 3}, {30, 2}};
-    struct batch_seq seqs[] = {{&runs[0], 1, 3}, {&runs[1], 1, 2}};
-    struct batch_row rows[] = {{1, 0, 20, 0, OUTPUT_NONE},
-                               {2, 1, 21, 0, OUTPUT_NONE},
-                               {3, 2, 22, 0, OUTPUT_LOGITS},
-                               {4, 0, 30, 1, OUTPUT_NONE},
-                               {5, 1, 31, 1, OUTPUT_LOGITS}};
-    struct batch batch = {seqs, rows, 2, 5, got, NULL, 0};
-    CHECK(engine_forward(e, &batch, &err) == 0);
+    struct batch_seq seqs[] = {{.pages = {{&runs[0], 1, 0}}, .length = 3},
+                               {.pages = {{&runs[1], 1, 0}}, .length = 2}};
+    struct batch_row rows[] = {token_row(1, 0, 20, 0, NULL), token_row(2, 1, 21, 0, NULL),
+                               token_row(3, 2, 22, 0, WANTS_LOGITS), token_row(4, 0, 30, 1, NULL),
+                               token_row(5, 1, 31, 1, WANTS_LOGITS)};
+    struct batch batch = {.seqs = seqs, .rows = rows, .n_seqs = 2, .n_rows = 5};
+    CHECK(forward_rows(e, &batch, rows, got, &err) == 0);
     CHECK(memcmp(got, want_a, sizeof want_a) == 0);
     CHECK(memcmp(got + VOCAB, want_b, sizeof want_b) == 0);
     engine_close(e);
@@ -227,11 +227,12 @@ static struct engine *open_windowed(void)
     struct engine_limits all = limits;
     struct mock_options options = quiet;
     options.n_vocab = VOCAB;
-    options.window = WINDOW;
-    all.n_window_pages = 64;
+    options.n_groups = 2;
+    options.groups[1] = (struct kv_group){.kind = KV_WINDOW, .window = WINDOW};
+    all.n_pages[1] = 64;
     CHECK(mock_engine_open(&e, &options, &all, &err) == 0);
     CHECK_INT(e->info.n_groups, 2);
-    CHECK_INT(e->info.groups[KV_WINDOW].window, WINDOW);
+    CHECK_INT(e->info.groups[1].window, WINDOW);
     return e;
 }
 
@@ -241,13 +242,14 @@ static void row_at(struct engine *e, const int32_t *tokens, uint32_t p, uint32_t
                    const uint32_t *windows, float *logits)
 {
     struct page_run run = {0, p + 1}, seen[16];
-    struct batch_seq seq = {&run, 1, p + 1, {seen, p + 1 - first, first}};
-    struct batch_row row = {tokens[p], p, p, 0, OUTPUT_LOGITS, windows[p]};
-    struct batch batch = {.seqs = &seq, .rows = &row, .n_seqs = 1, .n_rows = 1, .logits = logits};
+    struct batch_seq seq = {.pages = {{&run, 1, 0}, {seen, p + 1 - first, first}}, .length = p + 1};
+    struct batch_row row = token_row(tokens[p], p, p, 0, WANTS_LOGITS);
+    struct batch batch = {.seqs = &seq, .rows = &row, .n_seqs = 1, .n_rows = 1};
     struct error err;
     for (uint32_t i = first; i <= p; i++)
         seen[i - first] = (struct page_run){windows[i], 1};
-    CHECK(engine_forward(e, &batch, &err) == 0);
+    row.pages[1] = windows[p];
+    CHECK(forward_rows(e, &batch, &row, logits, &err) == 0);
 }
 
 TEST(mock_engine, a_row_sees_exactly_its_window)
@@ -285,12 +287,13 @@ TEST(mock_engine, a_window_does_not_depend_on_chunks)
     struct batch_row rows[N];
     float whole[VOCAB] = {0}, single[VOCAB] = {0};
     struct error err;
-    for (uint32_t i = 0; i < N; i++)
-        rows[i] = (struct batch_row){
-            tokens[i], i, 20 + i, 0, i + 1 == N ? OUTPUT_LOGITS : OUTPUT_NONE, 40 + i};
-    struct batch_seq seq = {&run, 1, N, {&window, 1, 0}};
-    struct batch batch = {.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = N, .logits = whole};
-    CHECK(engine_forward(e, &batch, &err) == 0);
+    for (uint32_t i = 0; i < N; i++) {
+        rows[i] = token_row(tokens[i], i, 20 + i, 0, i + 1 == N ? WANTS_LOGITS : NULL);
+        rows[i].pages[1] = 40 + i;
+    }
+    struct batch_seq seq = {.pages = {{&run, 1, 0}, {&window, 1, 0}}, .length = N};
+    struct batch batch = {.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = N};
+    CHECK(forward_rows(e, &batch, rows, whole, &err) == 0);
     uint32_t windows[N];
     for (uint32_t p = 0; p < N; p++) {
         windows[p] = p;

@@ -7,6 +7,8 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "batch_rows.h"
+#include "engine/cpu/cpu_engine.h"
 #include "golden_model.h"
 #include "scheduler_fixture.h"
 #include "test.h"
@@ -48,8 +50,7 @@ static struct engine *open_engine(const struct world *w, struct engine_limits li
 {
     struct engine *e;
     struct error err;
-    limits.n_threads = 1;
-    if (cpu_engine_open(&e, &w->model, &limits, NULL, NULL, &err))
+    if (cpu_engine_open(&e, &w->model, &limits, &(struct cpu_options){.n_threads = 1}, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     return e;
 }
@@ -67,13 +68,12 @@ static void world_open(struct world *w, const char *name)
     if (model_open(&w->model, directory, &(struct model_options){.context = golden.context}, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     golden_close(&golden);
-    w->plain = open_engine(w, (struct engine_limits){.n_pages = MAX_LENGTH,
-                                                     .n_window_pages = MAX_LENGTH,
+    w->plain = open_engine(w, (struct engine_limits){.n_pages = {MAX_LENGTH, MAX_LENGTH},
                                                      .max_rows = MAX_LENGTH,
                                                      .max_seqs = 1,
                                                      .max_length = MAX_LENGTH});
     w->n_vocab = w->plain->info.n_vocab;
-    w->window = w->plain->info.n_groups > 1 ? w->plain->info.groups[KV_WINDOW].window : 0;
+    w->window = w->plain->info.n_groups > 1 ? w->plain->info.groups[1].window : 0;
     w->end = (int32_t)w->n_vocab - 1;
     CHECK(w->n_vocab <= MAX_VOCAB && w->plain->info.bit_exact);
     CHECK(sampler_open(&w->sampler, w->n_vocab, MAX_LENGTH, &err) == 0);
@@ -90,8 +90,7 @@ static void open_scheduler(const struct world *w, struct fixture *f, uint32_t n_
                            uint32_t n_window_pages)
 {
     struct error err;
-    struct engine_limits limits = {.n_pages = n_pages,
-                                   .n_window_pages = w->window ? n_window_pages : 0,
+    struct engine_limits limits = {.n_pages = {n_pages, w->window ? n_window_pages : 0},
                                    .max_rows = MAX_ROWS,
                                    .max_seqs = MAX_SEQS,
                                    .max_length = MAX_LENGTH};
@@ -113,17 +112,12 @@ static void feed_plain(struct world *w, const int32_t *tokens, uint32_t begin, u
 {
     struct batch_row rows[MAX_LENGTH];
     struct page_run run = {0, end};
-    struct batch_seq seq = {&run, 1, end, {&run, 1, 0}};
-    struct batch batch = {
-        .seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = end - begin, .logits = logits};
+    struct batch_seq seq = {.pages = {{&run, 1, 0}, {&run, 1, 0}}, .length = end};
+    struct batch batch = {.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = end - begin};
     struct error err;
     for (uint32_t p = begin; p < end; p++)
-        rows[p - begin] = (struct batch_row){.token = tokens[p],
-                                             .position = p,
-                                             .page = p,
-                                             .window_page = p,
-                                             .output = p + 1 == end ? OUTPUT_LOGITS : OUTPUT_NONE};
-    CHECK(engine_forward(w->plain, &batch, &err) == 0);
+        rows[p - begin] = token_row(tokens[p], p, p, 0, p + 1 == end ? WANTS_LOGITS : NULL);
+    CHECK(forward_rows(w->plain, &batch, rows, logits, &err) == 0);
 }
 
 /* The answer, whole or broken off, begins as the request's own does; gives the number of tokens
@@ -135,7 +129,8 @@ static uint32_t check_tokens(struct world *w, const struct client *c)
     int32_t tokens[MAX_LENGTH];
     uint32_t n = r->n_tokens, n_fed = 0;
     CHECK(n + c->n_got <= MAX_LENGTH);
-    memcpy(tokens, r->tokens, n * sizeof *tokens);
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = cache_token_payload(r->tokens[i]);
     for (uint32_t i = 0; i < c->n_got; i++) {
         struct token_logprobs want;
         feed_plain(w, tokens, n_fed, n, logits);
@@ -273,7 +268,7 @@ static uint32_t random_prompt(struct mix *m, struct counts *counts, int32_t *tok
     uint32_t common = pick(m, n_words + 1);
     if (from && pick(m, 3)) {
         n = from->request.n_tokens;
-        memcpy(tokens, from->prompt, n * sizeof *tokens);
+        client_ids(from, tokens, n);
         if (from->n_done && pick(m, 4)) {
             memcpy(tokens + n, from->got, from->n_got * sizeof *tokens);
             n += from->n_got;
@@ -293,7 +288,9 @@ static void add_client(struct mix *m, const struct request *leader, struct count
     int32_t tokens[2 * MAX_LENGTH];
     uint32_t n = leader ? leader->n_tokens : random_prompt(m, counts, tokens);
     uint32_t max_tokens = m->is_pressed ? 70 + pick(m, 30) : 1 + pick(m, 16);
-    struct client *c = client_make(leader ? leader->tokens : tokens, n, max_tokens);
+    for (uint32_t i = 0; leader && i < n; i++)
+        tokens[i] = cache_token_payload(leader->tokens[i]);
+    struct client *c = client_make(tokens, n, max_tokens);
     struct request *r = &c->request;
     r->leader = leader;
     r->no_cache = leader ? leader->no_cache : pick(m, 8) == 0;
@@ -333,7 +330,7 @@ static bool turn_mix(struct mix *m, struct counts *counts)
         n_done += m->clients[i]->n_done;
     }
     struct scheduler_stats stats = fixture_stats(&m->fixture);
-    const struct pool_stats *w = &stats.window;
+    const struct pool_stats *w = &stats.sides[0];
     CHECK_INT(stats.n_free + stats.n_owned + stats.n_private, stats.n_pages);
     CHECK_INT(w->n_free + w->n_owned + w->n_private, w->n_pages);
     return n_done < N_CLIENTS;
@@ -365,7 +362,7 @@ static void run_mix(struct world *w, uint64_t seed, struct counts *counts)
         CHECK(now < 100000);
     check_clients(&m, counts);
     struct scheduler_stats stats = fixture_stats(&m.fixture);
-    CHECK_INT(stats.n_private + stats.window.n_private + stats.failed, 0);
+    CHECK_INT(stats.n_private + stats.sides[0].n_private + stats.failed, 0);
     counts->cached += stats.cached_tokens;
     counts->evicted += stats.tree.evicted_pages;
     counts->preempted += stats.preempted;

@@ -12,11 +12,13 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/minmax.h"
+#include "batch_rows.h"
 #include "engine/cpu/kernels.h"
-#include "engine/engine.h"
+#include "engine/cpu/cpu_engine.h"
 #include "model/architecture.h"
 #include "model/model_internal.h"
-#include "model/quantize.h"
+#include "model/quant/quantize.h"
 #include "test.h"
 
 static const double tolerance = 1e-4;        /* max|a-b| / max|b| over a row */
@@ -51,11 +53,6 @@ static uint64_t seed;
 static uint32_t random_below(uint32_t n)
 {
     return (uint32_t)((hash_mix(seed++) >> 32) * n >> 32);
-}
-
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
 }
 
 /* A way to hand a golden's model over. */
@@ -109,16 +106,14 @@ static struct engine *open_with(const struct model *m, const char *kernels, uint
 {
     struct engine *e;
     struct error err;
-    struct engine_limits limits = {.n_pages = N_PAGES,
-                                   .n_window_pages = N_PAGES,
+    struct engine_limits limits = {.n_pages = {N_PAGES, N_PAGES},
                                    .max_rows = MAX_ROWS,
                                    .max_seqs = MAX_SEQS,
                                    .max_length = MAX_TOKENS,
-                                   .n_threads = n_threads,
-                                   .kv_type = KV_F32,
-                                   .activations = activations,
-                                   .kernels = kernels};
-    if (cpu_engine_open(&e, m, &limits, NULL, NULL, &err))
+                                   .kv_type = KV_F32};
+    struct cpu_options options = {
+        .n_threads = n_threads, .activations = activations, .kernels = kernels};
+    if (cpu_engine_open(&e, m, &limits, &options, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     return e;
 }
@@ -133,16 +128,12 @@ static void run_plain(struct engine *e, const int32_t *tokens, uint32_t n, float
 {
     struct batch_row rows[MAX_TOKENS];
     struct page_run run = {0, n};
-    struct batch_seq seq = {.runs = &run, .n_runs = 1, .length = n, .window = {&run, 1, 0}};
-    struct batch batch = {.seqs = &seq, .n_seqs = 1, .rows = rows, .n_rows = n, .logits = logits};
+    struct batch_seq seq = {.pages = {{&run, 1, 0}, {&run, 1, 0}}, .length = n};
+    struct batch batch = {.seqs = &seq, .n_seqs = 1, .rows = rows, .n_rows = n};
     struct error err;
     for (uint32_t p = 0; p < n; p++)
-        rows[p] = (struct batch_row){.token = tokens[p],
-                                     .position = p,
-                                     .page = p,
-                                     .window_page = p,
-                                     .output = OUTPUT_LOGITS};
-    if (engine_forward(e, &batch, &err))
+        rows[p] = token_row(tokens[p], p, p, 0, WANTS_LOGITS);
+    if (forward_rows(e, &batch, rows, logits, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
 }
 
@@ -276,7 +267,7 @@ static uint32_t make_runs(const uint32_t *pages, uint32_t first, uint32_t end,
 /* The first position that a row at `position` sees in the window group. */
 static uint32_t window_begin(const struct schedule *s, uint32_t position)
 {
-    uint32_t window = s->engine->info.n_groups > 1 ? s->engine->info.groups[KV_WINDOW].window : 0;
+    uint32_t window = s->engine->info.n_groups > 1 ? s->engine->info.groups[1].window : 0;
     return window && position >= window ? position + 1 - window : 0;
 }
 
@@ -289,22 +280,17 @@ static void add_rows(struct schedule *s, struct test_seq *seq, uint32_t n, uint3
         uint32_t p = seq->length++;
         seq->pages[p] = list_take(&s->free);
         seq->window_pages[p] = list_take(&s->window_free);
-        rows[j] = (struct batch_row){.token = s->world->prompts[seq->prompt].tokens[p],
-                                     .position = p,
-                                     .page = seq->pages[p],
-                                     .window_page = seq->window_pages[p],
-                                     .seq = index,
-                                     .output = OUTPUT_LOGITS};
+        rows[j] = token_row(s->world->prompts[seq->prompt].tokens[p], p, seq->pages[p], index,
+                            WANTS_LOGITS);
+        rows[j].pages[1] = seq->window_pages[p];
     }
     /* As little as the rows need, or whatever is there. */
     uint32_t first = random_below(2) ? window_begin(s, begin) : seq->window_first;
+    uint32_t n_runs = make_runs(seq->pages, 0, seq->length, seq->runs);
+    uint32_t n_window = make_runs(seq->window_pages, first, seq->length, seq->window_runs);
     *out = (struct batch_seq){
-        .runs = seq->runs,
-        .n_runs = make_runs(seq->pages, 0, seq->length, seq->runs),
-        .length = seq->length,
-        .window = {.runs = seq->window_runs,
-                   .n_runs = make_runs(seq->window_pages, first, seq->length, seq->window_runs),
-                   .first = first}};
+        .pages = {{seq->runs, n_runs, 0}, {seq->window_runs, n_window, first}},
+        .length = seq->length};
 }
 
 static void release_windows(struct schedule *s)
@@ -323,7 +309,7 @@ static bool step(struct schedule *s)
     struct batch_row rows[MAX_ROWS];
     struct batch_seq seqs[MAX_SEQS];
     const float *want[MAX_ROWS];
-    struct batch batch = {.seqs = seqs, .rows = rows, .logits = logits};
+    struct batch batch = {.seqs = seqs, .rows = rows};
     uint32_t n_vocab = s->world->n_vocab;
     bool one_by_one = random_below(4) == 0;
     for (uint32_t i = 0; i < s->n_seqs; i++) {
@@ -343,7 +329,7 @@ static bool step(struct schedule *s)
     if (batch.n_rows == 0)
         return false;
     struct error err;
-    if (engine_forward(s->engine, &batch, &err))
+    if (forward_rows(s->engine, &batch, rows, logits, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     for (uint32_t i = 0; i < batch.n_rows; i++)
         if (memcmp(logits + (size_t)i * n_vocab, want[i], n_vocab * sizeof *logits) != 0)

@@ -535,13 +535,9 @@ static struct engine *open_directory(struct model *m, const char *path)
 {
     struct engine *e;
     struct error err;
-    struct engine_limits limits = {.n_pages = 8,
-                                   .max_rows = 4,
-                                   .max_seqs = 1,
-                                   .max_length = 8,
-                                   .n_threads = 2,
-                                   .pack_cache = PACK_CACHE_ON};
-    if (model_open(m, path, NULL, &err) || cpu_engine_open(&e, m, &limits, NULL, NULL, &err))
+    struct engine_limits limits = {.n_pages = {8}, .max_rows = 4, .max_seqs = 1, .max_length = 8};
+    struct cpu_options options = {.n_threads = 2, .pack_cache = PACK_CACHE_ON};
+    if (model_open(m, path, NULL, &err) || cpu_engine_open(&e, m, &limits, &options, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     return e;
 }

@@ -207,7 +207,8 @@ TEST(prompt, default_model)
         SKIP("no default model");
     struct error err = {0};
     struct prompt_maker p;
-    CHECK(prompt_maker_open(&p, model_tokenizer(path), NULL, &err) == 0);
+    struct chat_defaults defaults;
+    CHECK(prompt_maker_open(&p, model_chat(path, &defaults), &defaults, NULL, &err) == 0);
     CHECK_STR(chat(&p, "[{\"role\": \"user\", \"content\": \"Say <|im_end|>\"}]", NULL),
               "[<|im_start|>]system\nYou are a helpful AI assistant named SmolLM, trained by "
               "Hugging Face[<|im_end|>]\n[<|im_start|>]user\nSay <|im_end|>[<|im_end|>]\n"
@@ -219,7 +220,8 @@ TEST(prompt, default_model)
         "<|im_start|>system\n Be  brief.\n<|im_end|>\n<|im_start|>user\n12 caf\u00e9s\t\n\n"
         "<|im_end|>\n<|im_start|>assistant\n");
     prompt_maker_close(&p);
-    CHECK(prompt_maker_open(&p, model_tokenizer(path), "no/such/file.jinja", &err) != 0);
+    CHECK(prompt_maker_open(&p, model_chat(path, &defaults), &defaults, "no/such/file.jinja",
+                            &err) != 0);
     CHECK(strstr(err.message, "no/such/file.jinja"));
 }
 
@@ -238,9 +240,10 @@ TEST(prompt, one_bos)
     for (int i = 0; i < 3; i++) {
         char file[4096];
         struct prompt_maker p;
+        struct chat_defaults defaults;
         snprintf(file, sizeof file, "%s/bos.jinja", test_scratch_dir());
         test_file_write_text(file, sources[i]);
-        CHECK(prompt_maker_open(&p, model_tokenizer(model), file, &err) == 0);
+        CHECK(prompt_maker_open(&p, model_chat(model, &defaults), &defaults, file, &err) == 0);
         CHECK(p.adds_bos);
         CHECK_STR(chat(&p, "[{\"role\": \"user\", \"content\": \"hi\"}]", NULL), want[i]);
         prompt_maker_close(&p);
@@ -254,10 +257,11 @@ TEST(prompt, broken_template_file)
         SKIP("no default model");
     struct error err = {0};
     struct prompt_maker p;
+    struct chat_defaults defaults;
     char file[4096];
     snprintf(file, sizeof file, "%s/broken.jinja", test_scratch_dir());
     test_file_write_text(file, "a\n{% if %}");
-    CHECK(prompt_maker_open(&p, model_tokenizer(path), file, &err) != 0);
+    CHECK(prompt_maker_open(&p, model_chat(path, &defaults), &defaults, file, &err) != 0);
     CHECK_INT(err.code, ERROR_FORMAT);
     CHECK(strstr(err.message, "broken.jinja: line 2: Expected an expression"));
 }

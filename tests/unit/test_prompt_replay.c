@@ -444,9 +444,10 @@ TEST(prompt_replay, thinking)
 
 static void model_open(struct talk *t)
 {
+    struct chat_defaults chat;
     struct error err = {0};
     *t = (struct talk){0};
-    if (prompt_maker_open(&t->p, model_tokenizer(test_model_path()), NULL, &err) ||
+    if (prompt_maker_open(&t->p, model_chat(test_model_path(), &chat), &chat, NULL, &err) ||
         replay_store_open(&t->store, 1 << 20, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
 }

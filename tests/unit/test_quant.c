@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "model/quant.h"
+#include "model/quant/quant.h"
 
 static uint32_t bits_of(float value)
 {

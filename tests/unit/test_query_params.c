@@ -1,7 +1,7 @@
 /* Query strings: what is read, and that everything else is refused with its name. */
 #include "test.h"
 
-#include "serve/query_params.h"
+#include "serve/request/query_params.h"
 
 static const struct query_param params[] = {
     {"limit", "", true, 1, 200, 50},

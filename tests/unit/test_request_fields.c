@@ -1,6 +1,7 @@
 /* The request-field table: every class, every range, and requests that mean harm. */
-#include "serve/request_fields.h"
+#include "serve/request/fields.h"
 #include "test.h"
+#include "test_memory.h"
 
 #define HELLO "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
 
@@ -716,4 +717,148 @@ TEST(request_fields, what_is_not_said_is_the_models_default)
     CHECK_INT(request_params_read(&p, REQUEST_CHAT, none, sizeof none - 1, true, &own, &seen), 0);
     CHECK(p.sampling.temperature == 0.6f && p.sampling.top_p == 1 && p.sampling.top_k == 0);
     request_params_free(&p);
+}
+
+static void read_chat(struct request_params *p, const char *body)
+{
+    if (request_params_read(p, REQUEST_CHAT, body, strlen(body), true, &plain, &seen))
+        test_fail(__FILE__, __LINE__, "%s: %s", body, seen.message);
+}
+
+#define ANSWER(members)                                                                            \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\"," members "}]}"
+
+TEST(request_fields, reads_earlier_answers)
+{
+    struct request_params p;
+    read_chat(&p, ANSWER("\"content\":\"x\",\"reasoning_content\":\"because\""));
+    CHECK(json_equals(json_get(p.messages->last, "reasoning_content"), "because"));
+    request_params_free(&p);
+    read_chat(&p,
+              ANSWER("\"content\":\"x\",\"reasoning\":\"first\",\"reasoning_content\":\"second\""));
+    CHECK(json_equals(json_get(p.messages->last, "reasoning_content"), "first"));
+    request_params_free(&p);
+    read_chat(&p, ANSWER("\"refusal\":\"I must not\""));
+    CHECK(json_equals(json_get(p.messages->last, "content"), "I must not"));
+    request_params_free(&p);
+    read_chat(&p, ANSWER("\"content\":\"x\",\"refusal\":\"y\""));
+    CHECK(json_equals(json_get(p.messages->last, "content"), "x"));
+    CHECK_INT(json_get(p.messages->last, "content")->next == NULL, 1);
+    request_params_free(&p);
+    read_chat(&p, ANSWER("\"content\":\"x\",\"prefix\":true"));
+    CHECK(p.ends_with_prefix);
+    request_params_free(&p);
+    read_chat(&p, ANSWER("\"content\":\"x\",\"prefix\":false"));
+    CHECK(!p.ends_with_prefix && !p.continues);
+    request_params_free(&p);
+}
+
+static bool thinks(const struct request_params *p)
+{
+    const struct json *enabled = json_get(p->extra, "enable_thinking");
+    CHECK(enabled && enabled->boolean == !p->no_thinking);
+    return enabled->boolean;
+}
+
+TEST(request_fields, reads_every_spelling_of_thinking)
+{
+    struct request_params p;
+    read_chat(&p, "{" HELLO ",\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":7}}");
+    CHECK(thinks(&p));
+    CHECK_INT(p.thinking_tokens, 7);
+    request_params_free(&p);
+    read_chat(&p, "{" HELLO ",\"thinking\":{\"type\":\"adaptive\"}}");
+    CHECK(thinks(&p));
+    request_params_free(&p);
+    read_chat(&p, "{" HELLO ",\"thinking\":{\"type\":\"disabled\"}}");
+    CHECK(!thinks(&p));
+    request_params_free(&p);
+    read_chat(&p, "{" HELLO ",\"reasoning\":{\"effort\":\"low\"}}");
+    CHECK(json_equals(json_get(p.extra, "reasoning_effort"), "low") && !p.no_thinking);
+    request_params_free(&p);
+    read_chat(&p, "{" HELLO ",\"reasoning_effort\":\"none\"}");
+    CHECK(!thinks(&p));
+    request_params_free(&p);
+    read_chat(&p, "{" HELLO ",\"enable_thinking\":true,\"reasoning_effort\":\"none\"}");
+    CHECK(thinks(&p)); /* the first of two spellings stays */
+    request_params_free(&p);
+    check_refused("{" HELLO ",\"thinking\":{\"type\":\"perhaps\"}}", "thinking.type");
+    check_refused("{" HELLO ",\"reasoning\":{\"effort\":\"huge\"}}", "reasoning.effort");
+}
+
+/* A body of a few megabytes can ask for hundreds of them. */
+TEST(request_fields, bounds_what_a_request_takes)
+{
+    static const char begin[] = "{" HELLO ",\"metadata\":[", item[] = "[],", end[] = "[]]}";
+    const size_t n = 3000000;
+    struct strbuf body = STRBUF_INIT;
+    strbuf_adds(&body, begin);
+    CHECK(strbuf_reserve(&body, n * sizeof item));
+    for (size_t i = 0; i < n; i++)
+        strbuf_add(&body, item, sizeof item - 1);
+    strbuf_adds(&body, end);
+    int status = status_of(strbuf_str(&body), false);
+    strbuf_free(&body);
+    CHECK_INT(status, 413);
+    CHECK(strstr(seen.message, "takes too much memory to be read (at most 256 MiB)") != NULL);
+}
+
+/* Whichever allocation fails, the client is told so, and nothing leaks. */
+static void check_memory(enum request_kind kind, const char *body)
+{
+    struct request_params p;
+    int rc = -1;
+    memory_is_watched(true);
+    for (uint32_t n = 1; rc; n++) {
+        memory_fails_once(n);
+        rc = request_params_read(&p, kind, body, strlen(body), false, &plain, &seen);
+        if (!rc && kind == REQUEST_CHAT)
+            rc = request_find_continuation(&p, kind, &seen);
+        request_params_free(&p);
+        if (rc && (seen.status != 413 || !strstr(seen.message, "memory")))
+            test_fail(__FILE__, __LINE__, "allocation %u of %s: %d %s", n, body, seen.status,
+                      seen.message);
+    }
+    memory_fails_once(0);
+    memory_is_watched(false);
+}
+
+TEST(request_fields, say_when_there_is_no_memory)
+{
+    check_memory(
+        REQUEST_CHAT,
+        "{\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":"
+        "\"a\"},{\"type\":\"text\",\"text\":\"b\"}]},{\"role\":\"user\",\"content\":"
+        "\"hi\"},{\"role\":\"assistant\",\"content\":\"x\",\"reasoning_content\":\"y\","
+        "\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+        "\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":"
+        "\"z\"}],\"stop\":[\"a\",\"b\"],\"logit_bias\":{\"1\":2,\"3\":4},\"thinking\":{"
+        "\"type\":\"enabled\"},\"reasoning_effort\":\"low\",\"chat_template_kwargs\":{\"a\":"
+        "1},\"wizard\":1,\"spell\":2,\"tools\":[{\"type\":\"function\",\"function\":{"
+        "\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}}],"
+        "\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}},"
+        "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\","
+        "\"schema\":{}}}}");
+    check_memory(REQUEST_CHAT, "{" HELLO ",\"json_schema\":"
+                               "\"{}\",\"refusal\":1}");
+    check_memory(REQUEST_TEXT,
+                 "{\"prompt\":[\"a\",[1,2]],\"logprobs\":2,\"guided_choice\":[\"x\"]}");
+    check_memory(REQUEST_WARM, "{" HELLO ",\"pin\":3}");
+}
+
+TEST(request_fields, bounds_choices)
+{
+    struct strbuf body = STRBUF_INIT;
+    for (int extra = 0; extra < 2; extra++) {
+        strbuf_clear(&body);
+        strbuf_adds(&body, "{" HELLO ",\"guided_choice\":[\"a\"");
+        for (int i = 1; i < 4096 + extra; i++)
+            strbuf_adds(&body, ",\"a\"");
+        strbuf_adds(&body, "]}");
+        if (extra)
+            check_refused(strbuf_str(&body), "guided_choice");
+        else
+            check_accepted(strbuf_str(&body));
+    }
+    strbuf_free(&body);
 }

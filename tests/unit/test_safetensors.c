@@ -1,5 +1,5 @@
 /* Safetensors files: what is read, and each way of being wrong, with the line that says so. */
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 
 #include "checkpoint_builder.h"
 #include "test_memory.h"

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/hash.h"
+#include "cache/cache_token.h"
 #include "naive_sampler.h"
 
 enum { VOCAB = 40 };
@@ -23,9 +24,13 @@ static int32_t take(const char *context, const struct sampling *o, uint64_t brea
     float logits[26];
     uint64_t tokens[64];
     struct sampler_input in = {.sampling = o, .context = tokens, .n_tokens = 26};
-    for (; context[in.n_context]; in.n_context++) /* owners and kinds stand in the upper half */
-        tokens[in.n_context] = (uint64_t)in.n_context << 40 |
-                               (uint64_t)(context[in.n_context] - 'a');
+    for (; context[in.n_context]; in.n_context++) { /* capitals are no text; owners do not matter */
+        char letter = context[in.n_context];
+        bool is_text = letter >= 'a';
+        tokens[in.n_context] = cache_token_owned(is_text ? CACHE_TOKEN_TEXT
+                                                         : CACHE_TOKEN_COORDINATE,
+                                                 in.n_context, (uint32_t)(letter & 31) - 1);
+    }
     for (int i = 0; i < 26; i++)
         logits[i] = i == 23 ? 10.0f : i == 24 ? 10.0f - margin : 0.0f; /* x, then y */
     in.dry_breakers = breakers ? &breakers : NULL;
@@ -66,6 +71,12 @@ TEST(sampler_dry, breakers_cut_repetitions)
     CHECK_INT(take("abcxzabc", &o, b, 0.1f), 'x');
     CHECK_INT(take("abcxzabc", &o, c, 0.1f), 'x');
     CHECK_INT(take("abcxzabc", &o, x, 0.1f), 'x'); /* a breaker may always come */
+    CHECK_INT(take("abcxzaBc", &o, 0, 0.1f), 'x'); /* what is no text breaks, too */
+    CHECK_INT(take("aBcxzaBc", &o, 0, 0.1f), 'x');
+    CHECK_INT(take("Abcxzabc", &o, 0, 1.1f), 'x');
+    CHECK_INT(take("AbcxzAbc", &o, 0, 1.1f), 'x');
+    CHECK_INT(take("Abcxzabc", &o, 0, 0.9f), 'y');
+    CHECK_INT(take("abcXzabc", &o, 0, 0.1f), 'x'); /* nor is it gone on with */
 }
 
 /* Random contexts of few letters, full of repetitions that overlap. */
@@ -81,7 +92,9 @@ TEST(sampler_dry, agrees_with_a_naive_search)
         uint32_t n = (uint32_t)((state = hash_mix(state)) % 200), letters = 1 + round % 6;
         for (uint32_t i = 0; i < n; i++) {
             state = hash_mix(state);
-            context[i] = state % letters | state >> 32 << 32;
+            context[i] = state % letters | state >> 40 << 32;
+            if (round % 5 == 0 && state >> 20 & 1)
+                context[i] |= UINT64_C(1) << 56; /* no text */
         }
         for (uint32_t i = 0; i < n && round % 3 == 0; i++)
             context[i] = i % (2 + round % 9); /* one period */

@@ -1,7 +1,7 @@
 /* What a model's files say of sampling, and what of it is believed. */
 #include "base/log.h"
 #include "gguf_builder.h"
-#include "prompt/sampling_defaults.h"
+#include "prompt/tokenizer/sampling_defaults.h"
 #include "test.h"
 
 static struct sampling_defaults from_json(const char *text)

@@ -47,7 +47,7 @@ TEST(scheduler, a_second_turn_computes_only_what_is_new)
     /* The conversation so far, as the client sends it back, and twenty tokens more. */
     uint32_t n = first->request.n_tokens;
     int32_t turn[512];
-    memcpy(turn, first->prompt, n * sizeof *turn);
+    client_ids(first, turn, n);
     memcpy(turn + n, first->got, first->n_got * sizeof *turn);
     n += first->n_got;
     for (int i = 0; i < 20; i++)
@@ -196,9 +196,9 @@ TEST(scheduler, stop_strings_cut_the_text_across_tokens)
     for (uint32_t at = 0; at + 7 < len; at++) {
         struct client *stopped = client_make_text(story, 40);
         stopped->request.ignore_end = true;
-        stopped->request.stops[0] = (struct stop_string){"never there", 11};
-        stopped->request.stops[1] = (struct stop_string){text + at, 4};
-        stopped->request.stops[2] = (struct stop_string){text + at + 1, 6};
+        stopped->request.stops[0] = (struct byte_view){"never there", 11};
+        stopped->request.stops[1] = (struct byte_view){text + at, 4};
+        stopped->request.stops[2] = (struct byte_view){text + at + 1, 6};
         stopped->request.n_stops = 3;
         client_submit(&f, stopped);
         fixture_run(&f, &stopped, 1);
@@ -312,7 +312,7 @@ TEST(scheduler, idle_entries_expire)
 TEST(scheduler, refuses_limits_that_leave_no_room)
 {
     struct mock_options mock = {.n_vocab = FIXTURE_VOCAB, .fail_token = -1, .end_token = -1};
-    struct engine_limits limits = {.n_pages = 1, .max_rows = 4, .max_seqs = 4, .max_length = 100};
+    struct engine_limits limits = {.n_pages = {1}, .max_rows = 4, .max_seqs = 4, .max_length = 100};
     struct engine *engine;
     struct scheduler *s;
     struct error err;
@@ -333,7 +333,7 @@ TEST(scheduler, refuses_a_cache_larger_than_the_tree_counts)
     struct fixture f;
     struct fixture_options o = fixture_defaults();
     fixture_open(&f, &o);
-    f.engine->limits.n_pages = SCHEDULER_MAX_PAGES + 1;
+    f.engine->limits.n_pages[0] = SCHEDULER_MAX_PAGES + 1;
     struct scheduler_options options = {.engine = f.engine,
                                         .tokens = fixture_table(),
                                         .max_seqs = o.max_seqs,

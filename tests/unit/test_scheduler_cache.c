@@ -425,7 +425,7 @@ TEST(scheduler_cache, explains_where_and_why_a_prompt_was_missed)
     client_free(c);
 
     c = client_of(100, 1, 4);
-    int32_t was = c->prompt[60];
+    int32_t was = cache_token_payload(c->prompt[60]);
     c->prompt[60] = was == 5 ? 6 : 5;
     c->request.explain = true;
     run_one(&f, c);

@@ -39,13 +39,12 @@ static void check_and_free(struct client **clients, uint32_t n)
         client_free(clients[i]);
 }
 
-static struct fixture open_fixture(uint32_t max_seqs)
+/* In place: the scheduler keeps the fixture's address. */
+static void open_fixture(struct fixture *f, uint32_t max_seqs)
 {
-    struct fixture f;
     struct fixture_options o = fixture_defaults();
     o.max_seqs = max_seqs;
-    fixture_open(&f, &o);
-    return f;
+    fixture_open(f, &o);
 }
 
 static bool is_running(struct fixture *f, struct client *c)
@@ -60,7 +59,8 @@ static bool is_running(struct fixture *f, struct client *c)
 TEST(scheduler_logprobs, of_an_answer_are_the_models_own)
 {
     static const struct logit_bias biases[] = {{4, 30}, {5, -100}};
-    struct fixture f = open_fixture(8);
+    struct fixture f;
+    open_fixture(&f, 8);
     struct client *c[8];
     struct script_filter filter;
     for (uint32_t i = 0; i < 8; i++) {
@@ -84,11 +84,12 @@ TEST(scheduler_logprobs, of_an_answer_are_the_models_own)
 TEST(scheduler_logprobs, are_the_same_in_every_batch)
 {
     struct client *alone = client_scored(1, 100, 50), *others[6];
-    struct fixture f = open_fixture(1);
+    struct fixture f;
+    open_fixture(&f, 1);
     client_submit(&f, alone);
     fixture_run(&f, &alone, 1);
     fixture_close(&f);
-    f = open_fixture(6);
+    open_fixture(&f, 6);
     for (uint32_t i = 0; i < 6; i++) {
         others[i] = i == 3 ? client_scored(1, 100, 50) : client_scored(i + 5, 60 + 10 * i, 80);
         client_submit(&f, others[i]);
@@ -108,14 +109,15 @@ TEST(scheduler_logprobs, are_the_same_in_every_batch)
  */
 TEST(scheduler_logprobs, an_answer_scores_as_it_was_generated)
 {
-    struct fixture f = open_fixture(4);
+    struct fixture f;
+    open_fixture(&f, 4);
     struct client *c = client_random(8, 30, 70);
     client_ask_logprobs(c, true, false, 7);
     c->request.sampling.temperature = 1;
     client_submit(&f, c);
     fixture_run(&f, &c, 1);
     int32_t tokens[100];
-    memcpy(tokens, c->prompt, 30 * sizeof *tokens);
+    client_ids(c, tokens, 30);
     memcpy(tokens + 30, c->got, 70 * sizeof *tokens);
     struct client *echo = client_make(tokens, 100, 0);
     client_ask_logprobs(echo, false, true, 7);
@@ -134,7 +136,8 @@ TEST(scheduler_logprobs, an_answer_scores_as_it_was_generated)
 /* What a reader was given stays until it reads on, however far the scheduler goes meanwhile. */
 TEST(scheduler_logprobs, an_entry_stays_until_the_next_is_read)
 {
-    struct fixture f = open_fixture(2);
+    struct fixture f;
+    open_fixture(&f, 2);
     struct client *c = client_random(2, 10, 400);
     client_ask_logprobs(c, true, false, 3);
     client_submit(&f, c);
@@ -163,7 +166,8 @@ TEST(scheduler_logprobs, of_a_prompt_without_an_answer)
 {
     static const uint32_t lengths[] = {1, 2, 3, 4, 5, 63, 200};
     for (uint32_t max_seqs = 1; max_seqs <= 4; max_seqs++) {
-        struct fixture f = open_fixture(max_seqs);
+        struct fixture f;
+        open_fixture(&f, max_seqs);
         for (uint32_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
             struct client *c = client_scored(i, lengths[i], 0);
             uint64_t steps = fixture_stats(&f).steps;
@@ -181,7 +185,8 @@ TEST(scheduler_logprobs, of_a_prompt_without_an_answer)
 /* What is cached is no help to it; what it computes is to others. */
 TEST(scheduler_logprobs, of_a_prompt_that_is_cached)
 {
-    struct fixture f = open_fixture(4);
+    struct fixture f;
+    open_fixture(&f, 4);
     struct client *c[3] = {client_random(3, 80, 5), client_scored(3, 80, 5),
                            client_random(3, 80, 5)};
     for (int i = 0; i < 3; i++) {
@@ -237,7 +242,8 @@ TEST(scheduler_logprobs, keep_nobody_waiting)
 /* The choices of one request: the first scores and computes, the others fork off. */
 TEST(scheduler_logprobs, are_computed_once_for_all_choices)
 {
-    struct fixture f = open_fixture(4);
+    struct fixture f;
+    open_fixture(&f, 4);
     struct client *c[4];
     for (uint32_t i = 0; i < 4; i++) {
         c[i] = client_random(20, 90, 6);
@@ -257,7 +263,8 @@ TEST(scheduler_logprobs, are_computed_once_for_all_choices)
 /* One that asks for itself does not fork, and has its own. */
 TEST(scheduler_logprobs, a_choice_may_ask_for_the_prompts_too)
 {
-    struct fixture f = open_fixture(4);
+    struct fixture f;
+    open_fixture(&f, 4);
     struct client *c[2] = {client_scored(21, 90, 6), client_scored(21, 90, 6)};
     c[1]->request.leader = &c[0]->request;
     client_submit(&f, c[0]);
@@ -301,7 +308,8 @@ TEST(scheduler_logprobs, survive_a_preemption)
 /* Everything at once, and not a byte allocated after it was submitted. */
 TEST(scheduler_logprobs, no_step_allocates)
 {
-    struct fixture f = open_fixture(4);
+    struct fixture f;
+    open_fixture(&f, 4);
     struct client *c[4];
     struct script_filter filters[4];
     static const struct logit_bias bias = {3, 2};

@@ -79,7 +79,7 @@ static struct client *random_client(struct mix *m)
     r->n_stops = pick(m, 5) ? 0 : 1 + pick(m, 2);
     for (uint32_t i = 0; i < r->n_stops; i++) {
         const char *stop = stops[pick(m, 5)];
-        r->stops[i] = (struct stop_string){stop, (uint32_t)strlen(stop)};
+        r->stops[i] = byte_view_of(stop);
     }
     return c;
 }
@@ -148,7 +148,8 @@ static void open_mix(struct mix *m)
     m->clears = pick(m, 4) ? 0 : 1 + pick(m, 20);
     m->limit = o->max_length < o->n_pages ? o->max_length : o->n_pages;
     if (m->has_window) {
-        uint32_t window = o->mock.window = 1 + pick(m, pick(m, 4) ? 8 : 40);
+        uint32_t window = 1 + pick(m, pick(m, 4) ? 8 : 40);
+        mock_set_window(&o->mock, window);
         o->n_window_pages = window + pick(m, 2) * pick(m, 2 * window * o->max_seqs) +
                             pick(m, 2) * pick(m, 60);
     }
@@ -192,7 +193,7 @@ static bool turn_mix(struct mix *m, uint32_t now)
     }
     CHECK(worked || now < 100); /* it never stands still with work to do */
     struct scheduler_stats stats = fixture_stats(&m->fixture);
-    const struct pool_stats *w = &stats.window;
+    const struct pool_stats *w = &stats.sides[0];
     CHECK_INT(stats.n_free + stats.n_owned + stats.n_private, stats.n_pages);
     CHECK_INT(w->n_free + w->n_owned + w->n_private, w->n_pages);
     CHECK_INT(w->n_pages, m->has_window ? m->options.n_window_pages : 0);
@@ -236,7 +237,7 @@ static void check_mix(struct mix *m)
             check_answer(c, m->limit);
     }
     struct scheduler_stats stats = fixture_stats(&m->fixture);
-    CHECK_INT(stats.n_private + stats.window.n_private, 0);
+    CHECK_INT(stats.n_private + stats.sides[0].n_private, 0);
     CHECK_INT(stats.n_running + stats.n_waiting, 0);
     CHECK_INT(stats.stopped + stats.ran_out + stats.canceled + stats.failed, m->n_clients);
 }
@@ -328,7 +329,7 @@ TEST(scheduler_random, computes_no_more_than_an_ideal_cache)
     for (uint64_t seed = 0; seed < 150; seed++) {
         struct mix m = {.state = seed * 31 + 5, .options = fixture_defaults(), .limit = 1024};
         m.has_window = seed % 2;
-        m.options.mock.window = m.has_window ? 1 + (uint32_t)seed % 40 : 0;
+        mock_set_window(&m.options.mock, m.has_window ? 1 + (uint32_t)seed % 40 : 0);
         m.options.n_window_pages = m.has_window ? 8192 : 0;
         m.options.n_pages = 8192;
         m.options.max_seqs = 1 + pick(&m, 16);

@@ -97,8 +97,8 @@ static void *read_stats(void *context)
         }
         struct scheduler_stats stats = fixture_stats(f);
         n_bad += stats.n_free + stats.n_owned + stats.n_private != stats.n_pages;
-        n_bad += stats.window.n_free + stats.window.n_owned + stats.window.n_private !=
-                 stats.window.n_pages;
+        n_bad += stats.sides[0].n_free + stats.sides[0].n_owned + stats.sides[0].n_private !=
+                 stats.sides[0].n_pages;
         n_bad += stats.rows < last_rows;
         last_rows = stats.rows;
     }
@@ -172,19 +172,35 @@ TEST(scheduler_threads, with_batches_that_take_time_and_fail)
     run_threads(&o);
 }
 
-/* A client that hangs up stops a batch that nobody else is in. */
 TEST(scheduler_threads, with_a_window_and_few_window_pages)
 {
     struct fixture_options o = fixture_defaults();
     o.n_pages = 500;
     o.max_seqs = 6;
     o.max_rows = 40;
-    o.mock.window = 9;
+    mock_set_window(&o.mock, 9);
     o.n_window_pages = 50;
     o.mock.batch_cost_us = 50;
     run_threads(&o);
 }
 
+/* Another thread computes; this one admits newcomers and answers queries meanwhile. */
+TEST(scheduler_threads, with_an_engine_that_computes_by_itself)
+{
+    struct fixture_options o = fixture_defaults();
+    o.n_pages = 500;
+    o.max_seqs = 5;
+    o.max_rows = 40;
+    o.cache_ttl_ns = 1000 * 1000;
+    mock_set_window(&o.mock, 9);
+    o.n_window_pages = 120;
+    o.mock.is_async = true;
+    o.mock.batch_cost_us = 100;
+    o.mock.fail_every = 30;
+    run_threads(&o);
+}
+
+/* A client that hangs up stops a batch that nobody else is in. */
 TEST(scheduler_threads, a_cancel_stops_a_running_batch)
 {
     struct fixture f;

@@ -245,7 +245,7 @@ TEST(scheduler_trouble, cancel_keeps_what_was_computed)
     CHECK_INT(fixture_stats(&f).canceled, 1);
     struct client *next = client_random(1, 50, 100);
     next->prompt = realloc(next->prompt, sizeof *next->prompt * (50 + c[0]->n_got));
-    memcpy(next->prompt + 50, c[0]->got, sizeof *next->prompt * c[0]->n_got);
+    cache_tokens_text(c[0]->got, c[0]->n_got, next->prompt + 50);
     next->request.tokens = next->prompt;
     next->request.n_tokens = 50 + c[0]->n_got;
     client_submit(&f, next);
@@ -477,7 +477,7 @@ TEST(scheduler_trouble, copies_are_given_up_for_room)
     struct client *c[2] = {client_random(1, 20, 100), client_random(1, 120, 400)};
     int32_t answer[FIXTURE_MAX_TOKENS];
     plain_run(&c[0]->request, 300, answer);
-    memcpy(c[1]->prompt + 20, answer, 100 * sizeof *answer);
+    cache_tokens_text(answer, 100, c[1]->prompt + 20);
     client_submit(&f, c[0]);
     while (c[0]->n_got < 85) {
         scheduler_step(f.scheduler);
@@ -623,7 +623,7 @@ TEST(scheduler_trouble, a_decode_step_allocates_nothing)
         c[i]->request.sampling.temperature = i % 2 ? 1 : 0;
         c[i]->request.sampling.top_p = 0.9f;
         c[i]->request.sampling.frequency_penalty = 0.5f;
-        c[i]->request.stops[0] = (struct stop_string){"zyzzyva", 7};
+        c[i]->request.stops[0] = (struct byte_view){"zyzzyva", 7};
         c[i]->request.n_stops = 1;
         client_submit(&f, c[i]);
     }

@@ -13,7 +13,7 @@ enum { LIMIT = 1024, W = 20, TAIL = W + W / 8 };
 static struct fixture_options windowed(uint32_t n_window_pages)
 {
     struct fixture_options o = fixture_defaults();
-    o.mock.window = W;
+    mock_set_window(&o.mock, W);
     o.n_window_pages = n_window_pages;
     o.max_rows = 48;
     return o;
@@ -190,7 +190,7 @@ TEST(scheduler_window, prompts_and_answers_may_be_longer_than_all_window_pages)
         check_answer(c, LIMIT);
         struct scheduler_stats stats = fixture_stats(&f);
         CHECK_INT(stats.rows, 400 + 300 - 1);
-        CHECK_INT(stats.window.n_private, 0);
+        CHECK_INT(stats.sides[0].n_private, 0);
         CHECK_INT(stats.preempted, 0);
         client_free(c);
         /* Again. The prompt's end went when there was not even room for two windows. */
@@ -272,7 +272,7 @@ TEST(scheduler_window, few_window_pages_let_few_run)
         }
         CHECK(most <= sizes[k] / W && (most == sizes[k] / W || most >= 4));
         CHECK_INT(fixture_stats(&f).preempted, 0);
-        CHECK_INT(fixture_stats(&f).window.n_private, 0);
+        CHECK_INT(fixture_stats(&f).sides[0].n_private, 0);
         for (uint32_t i = 0; i < CLIENTS; i++) {
             check_answer(clients[i], LIMIT);
             client_free(clients[i]);
@@ -296,7 +296,7 @@ TEST(scheduler_window, a_preempted_sequence_goes_on)
     }
     fixture_run(&f, clients, CLIENTS);
     CHECK(fixture_stats(&f).preempted > 0);
-    CHECK_INT(fixture_stats(&f).n_private + fixture_stats(&f).window.n_private, 0);
+    CHECK_INT(fixture_stats(&f).n_private + fixture_stats(&f).sides[0].n_private, 0);
     for (uint32_t i = 0; i < CLIENTS; i++) {
         check_answer(clients[i], 400);
         client_free(clients[i]);
@@ -334,27 +334,28 @@ TEST(scheduler_window, clearing_gives_back_both)
     struct talk t = {.seed = 4};
     fixture_open(&f, &o);
     talk_on(&f, &t, 200, 20);
-    uint32_t n_window = fixture_stats(&f).window.n_owned;
+    uint32_t n_window = fixture_stats(&f).sides[0].n_owned;
     CHECK(n_window >= TAIL && n_window <= 100);
     struct cache_query q = {.type = QUERY_CLEAR};
     CHECK(scheduler_query(f.scheduler, &q));
     while (!atomic_load(&q.is_done))
         CHECK(scheduler_step(f.scheduler));
     CHECK_INT(q.n_cleared, 219);
-    CHECK_INT(q.n_cleared_window, n_window);
-    CHECK_INT(fixture_stats(&f).window.n_free, 100);
+    CHECK_INT(q.n_cleared_side[0], n_window);
+    CHECK_INT(fixture_stats(&f).sides[0].n_free, 100);
     fixture_close(&f);
 }
 
 TEST(scheduler_window, too_few_window_pages_are_refused)
 {
     struct mock_options mock = {
-        .n_vocab = FIXTURE_VOCAB, .fail_token = -1, .end_token = FIXTURE_END, .window = W};
+        .n_vocab = FIXTURE_VOCAB, .fail_token = -1, .end_token = FIXTURE_END};
     struct engine_limits limits = {
-        .n_pages = 100, .n_window_pages = W - 1, .max_rows = 8, .max_seqs = 2, .max_length = 100};
+        .n_pages = {100, W - 1}, .max_rows = 8, .max_seqs = 2, .max_length = 100};
     struct scheduler *s;
     struct engine *e;
     struct error err;
+    mock_set_window(&mock, W);
     CHECK_INT(mock_engine_open(&e, &mock, &limits, &err), 0);
     struct scheduler_options options = {.engine = e,
                                         .tokens = fixture_table(),

@@ -138,3 +138,29 @@ TEST(step_cost, noise_does_not_make_rows_free)
         CHECK(n_rows > 400 * 3);
     }
 }
+
+/* Chunks double while steps take what they should, and shrink to one that took too long. */
+TEST(step_cost, chunks_grow_by_doubling)
+{
+    struct step_cost cost;
+    step_cost_init(&cost, 1e6);
+    uint32_t first = cost.max_rows;
+    CHECK(first > 1 && first % 2 == 0);
+    step_cost_learn(&cost, &(struct step_work){first / 2, 0}, first / 2 * 1e6);
+    CHECK_INT(cost.max_rows, first); /* half a chunk says nothing about larger ones */
+    step_cost_learn(&cost, &(struct step_work){first / 2 + 1, 0}, (first / 2 + 1) * 1e6);
+    CHECK_INT(cost.max_rows, first + 2);
+    step_cost_learn(&cost, &(struct step_work){first + 2, 0}, (first + 2) * 1e6);
+    CHECK_INT(cost.max_rows, 2 * first + 4);
+    step_cost_learn(&cost, &(struct step_work){2 * first, 0}, 20 * first * 1e6);
+    CHECK_INT(cost.max_rows, 2 * first);
+    /* A slow step that was small anyway is no reason to make smaller ones. */
+    step_cost_learn(&cost, &(struct step_work){1, 0}, 1e12);
+    CHECK_INT(cost.max_rows, 2 * first);
+    step_cost_learn(&cost, &(struct step_work){first, 0}, 1e15);
+    CHECK_INT(cost.max_rows, first);
+    step_cost_init(&cost, 1);
+    cost.max_rows = UINT32_MAX;
+    step_cost_learn(&cost, &(struct step_work){UINT32_MAX - 1, 0}, UINT32_MAX);
+    CHECK_INT(cost.max_rows, UINT32_MAX);
+}

@@ -6,12 +6,12 @@
 #include "base/hash.h"
 #include "sched/stop_matcher.h"
 
-static struct stop_string stop_of(const char *text)
+static struct byte_view stop_of(const char *text)
 {
-    return (struct stop_string){text, (uint32_t)strlen(text)};
+    return byte_view_of(text);
 }
 
-static void open_matcher(struct stop_matcher *m, const struct stop_string *stops, uint32_t n)
+static void open_matcher(struct stop_matcher *m, const struct byte_view *stops, uint32_t n)
 {
     struct error err;
     CHECK(stop_matcher_open(m, stops, n, &err) == 0);
@@ -19,7 +19,7 @@ static void open_matcher(struct stop_matcher *m, const struct stop_string *stops
 
 TEST(stop_matcher, holds_back_what_may_begin_a_stop)
 {
-    struct stop_string stops[] = {stop_of("END")};
+    struct byte_view stops[] = {stop_of("END")};
     struct stop_matcher m;
     open_matcher(&m, stops, 1);
     CHECK(!stop_matcher_feed(&m, "abEN", 4));
@@ -37,7 +37,7 @@ TEST(stop_matcher, holds_back_what_may_begin_a_stop)
 
 TEST(stop_matcher, releases_the_held_bytes_at_the_end)
 {
-    struct stop_string stops[] = {stop_of("\n\nUser:")};
+    struct byte_view stops[] = {stop_of("\n\nUser:")};
     struct stop_matcher m;
     open_matcher(&m, stops, 1);
     CHECK(!stop_matcher_feed(&m, "hello\n\nUse", 10));
@@ -49,7 +49,7 @@ TEST(stop_matcher, releases_the_held_bytes_at_the_end)
 
 TEST(stop_matcher, without_stops_everything_is_shown)
 {
-    struct stop_string stops[] = {stop_of(""), stop_of("")};
+    struct byte_view stops[] = {stop_of(""), stop_of("")};
     struct stop_matcher m;
     open_matcher(&m, stops, 2);
     CHECK(!stop_matcher_feed(&m, "anything", 8));
@@ -59,7 +59,7 @@ TEST(stop_matcher, without_stops_everything_is_shown)
 
 TEST(stop_matcher, first_to_end_wins_then_the_longest)
 {
-    struct stop_string stops[] = {stop_of("abcd"), stop_of("bc"), stop_of("xabc")};
+    struct byte_view stops[] = {stop_of("abcd"), stop_of("bc"), stop_of("xabc")};
     struct stop_matcher m;
     open_matcher(&m, stops, 3);
     CHECK(stop_matcher_feed(&m, "zabcd", 5));
@@ -71,9 +71,28 @@ TEST(stop_matcher, first_to_end_wins_then_the_longest)
     stop_matcher_close(&m);
 }
 
+/* What the server wrote itself is text, but begins and ends no stop string. */
+TEST(stop_matcher, bytes_that_are_passed_over_count_and_match_nothing)
+{
+    struct byte_view stops[] = {stop_of("bcd")};
+    struct stop_matcher m;
+    for (uint32_t n = 0; n < 2; n++) { /* with stop strings and without */
+        open_matcher(&m, stops, 1 - n);
+        CHECK(!stop_matcher_feed(&m, "abc", 3));
+        CHECK_INT(m.text_end, n ? 3 : 1);
+        stop_matcher_pass(&m, 4);
+        CHECK_INT(m.text_end, 7);
+        CHECK(!stop_matcher_feed(&m, "d", 1));
+        CHECK_INT(m.text_end, 8);
+        CHECK_INT(stop_matcher_feed(&m, "bcd", 3), n == 0);
+        CHECK_INT(m.text_end, n ? 11 : 8);
+        stop_matcher_close(&m);
+    }
+}
+
 /* Where the text is cut, looking at every end in turn; the length of the text for no match. */
-static uint64_t naive_cut(const char *text, uint32_t len, const struct stop_string *stops,
-                          uint32_t n, bool *found)
+static uint64_t naive_cut(const char *text, uint32_t len, const struct byte_view *stops, uint32_t n,
+                          bool *found)
 {
     for (uint32_t end = 1; end <= len; end++) {
         uint32_t longest = 0;
@@ -89,7 +108,7 @@ static uint64_t naive_cut(const char *text, uint32_t len, const struct stop_stri
 }
 
 /* How much may be shown of a text without a match: all but the longest beginning of a stop. */
-static uint64_t naive_held(const char *text, uint32_t len, const struct stop_string *stops,
+static uint64_t naive_held(const char *text, uint32_t len, const struct byte_view *stops,
                            uint32_t n)
 {
     uint32_t held = 0;
@@ -105,13 +124,13 @@ TEST(stop_matcher, equals_a_naive_search_on_random_texts)
     uint64_t state = 1;
     for (int round = 0; round < 3000; round++) {
         char text[64], patterns[4][8];
-        struct stop_string stops[4];
+        struct byte_view stops[4];
         uint32_t n_stops = 1 + (uint32_t)((state = hash_mix(state)) % 4);
         for (uint32_t k = 0; k < n_stops; k++) {
             uint32_t len = 1 + (uint32_t)((state = hash_mix(state)) % 7);
             for (uint32_t i = 0; i < len; i++)
                 patterns[k][i] = (char)('a' + (state = hash_mix(state)) % 2);
-            stops[k] = (struct stop_string){patterns[k], len};
+            stops[k] = (struct byte_view){patterns[k], len};
         }
         for (uint32_t i = 0; i < sizeof text; i++)
             text[i] = (char)('a' + ((state = hash_mix(state)) % 16 == 0 ? 2 : state / 16 % 2));

@@ -1,6 +1,6 @@
 /* What templates take: each trait with a template made for it, and the real ones that are shared,
  * of which the well-known were read by hand. */
-#include "prompt/template_traits.h"
+#include "prompt/jinja/template_traits.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,11 @@
 /* Where a tenant's requests go in the cache. With the byte tokenizer and ChatML. */
 #include "test.h"
 #include "test_files.h"
+#include "test_memory.h"
 
 #include <stdlib.h>
 
-#include "serve/tenants.h"
+#include "serve/api/tenants.h"
 
 #define POLICY "Answer in verse and be brief."
 
@@ -139,4 +140,25 @@ TEST(tenants, refuse_what_cannot_be_shared)
     CHECK(strstr(err.message, "policy") && strstr(err.message, "no system prompts"));
     prompt_maker_close(&maker);
     tenants_free(&t);
+}
+
+TEST(tenants, say_when_there_is_no_memory_for_a_prompt)
+{
+    CHECK_INT(prompt_maker_open_bytes(&maker, NULL, &err), 0);
+    const char *path = scratch_write("policy", POLICY "\n");
+    struct tenants t = {0};
+    int rc = -1;
+    memory_is_watched(true);
+    for (uint32_t n = 1; rc; n++) {
+        memory_fails_once(n);
+        rc = tenants_share_prompt(&t, &maker, path, &err);
+        CHECK_INT(t.n_shared, rc == 0);
+        if (rc && !strstr(err.message, "memory"))
+            test_fail(__FILE__, __LINE__, "allocation %u: %d %s", n, err.code, err.message);
+    }
+    memory_fails_once(0);
+    memory_is_watched(false);
+    CHECK(t.shared[0].len >= strlen(POLICY));
+    tenants_free(&t);
+    prompt_maker_close(&maker);
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "serve/token_text.h"
+#include "prompt/unicode/token_text.h"
 
 #define ADD(t, bytes, end) token_text_add((t), (bytes), strlen(bytes), (end))
 

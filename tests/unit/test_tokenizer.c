@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "prompt/tokenizer_internal.h"
+#include "prompt/tokenizer/tokenizer_internal.h"
 #include "test_memory.h"
 #include "test_tokenizer_goldens.h"
 #include "test_tokenizer_model.h"
@@ -149,15 +149,16 @@ TEST(tokenizer, goldens_default_model)
 {
     if (!test_model_path())
         SKIP("the default model is not there");
-    struct tokenizer *t = model_tokenizer(test_model_path());
+    struct chat_defaults chat;
+    struct tokenizer *t = model_chat(test_model_path(), &chat);
     check_goldens(t, "tests/unit/data/tokenizer_smollm2.txt", 230);
     CHECK_INT(tokenizer_size(t), 49152);
     CHECK_INT(tokenizer_bos(t), 1);
     CHECK_INT(tokenizer_eos(t), 2);
     CHECK(tokenizer_is_end(t, 0) && tokenizer_is_end(t, 2) && !tokenizer_is_end(t, 1));
     CHECK_INT(tokenizer_find(t, "<|im_end|>", 10), 2);
-    size_t len;
-    CHECK(strstr(tokenizer_chat_template(t, &len), "<|im_start|>") != NULL && len > 100);
+    CHECK(strstr(chat.chat_template, "<|im_start|>") != NULL && chat.chat_template_len > 100);
+    chat_defaults_free(&chat);
     CHECK_STR(encode_text(t, "hello", TOKENIZE_ADD_SPECIAL), "28120"); /* it adds no BOS */
     tokenizer_close(t);
 }
@@ -354,7 +355,7 @@ TEST(tokenizer, too_long_a_text_is_refused)
     struct tokenizer *t;
     struct error err;
     struct token_list list = {0};
-    CHECK(tokenizer_open_bytes(&t, &err) == 0);
+    CHECK(tokenizer_open_bytes(&t, NULL, &err) == 0);
     CHECK_INT(tokenizer_encode(t, "", (size_t)1 << 31, 0, &list, &err), -1);
     CHECK_INT(err.code, ERROR_LIMIT);
     CHECK_INT(list.len, 0);
@@ -591,7 +592,6 @@ TEST(tokenizer, bytes_of_byte_level_tokens)
     CHECK_INT(len, 0);
     tokenizer_bytes(t, -1, &len);
     CHECK_INT(len, 0);
-    CHECK(tokenizer_chat_template(t, &len) == NULL);
     tokenizer_close(t);
 }
 
@@ -673,8 +673,9 @@ TEST(tokenizer, sentencepiece_tokens_across_spaces)
 TEST(tokenizer, of_bytes_for_the_mock_engine)
 {
     struct tokenizer *t;
+    struct chat_defaults chat;
     struct error err;
-    CHECK(tokenizer_open_bytes(&t, &err) == 0);
+    CHECK(tokenizer_open_bytes(&t, &chat, &err) == 0);
     CHECK_INT(tokenizer_size(t), 259);
     CHECK_STR(encode_text(t, "a\xff<|im_end|>", TOKENIZE_PARSE_SPECIAL | TOKENIZE_ADD_SPECIAL),
               "97,255,257");
@@ -686,9 +687,9 @@ TEST(tokenizer, of_bytes_for_the_mock_engine)
     CHECK(tokenizer_is_special(t, 256) && !tokenizer_is_special(t, 255));
     CHECK_INT(tokenizer_eos(t), 257);
     CHECK_INT(tokenizer_bos(t), -1);
-    size_t len;
-    const char *chat_template = tokenizer_chat_template(t, &len);
-    CHECK(strlen(chat_template) == len && strstr(chat_template, "add_generation_prompt") != NULL);
+    CHECK(strlen(chat.chat_template) == chat.chat_template_len &&
+          strstr(chat.chat_template, "add_generation_prompt") != NULL);
+    chat_defaults_free(&chat);
     char all[256];
     for (int i = 0; i < 256; i++)
         all[i] = (char)i;

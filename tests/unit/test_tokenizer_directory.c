@@ -23,7 +23,7 @@ static const char *refusal(const char *dir, uint32_t n_vocab)
 {
     static struct error err;
     struct tokenizer *t = NULL;
-    CHECK_INT(tokenizer_open_directory(&t, dir, n_vocab, &err), -1);
+    CHECK_INT(tokenizer_open_directory(&t, NULL, dir, n_vocab, &err), -1);
     CHECK(t == NULL);
     return err.message;
 }
@@ -164,12 +164,13 @@ TEST(tokenizer_directory, every_end_token_ends)
 
 static void check_template(const char *dir, const char *want)
 {
-    struct tokenizer *t = token_directory_open(dir, 0);
-    size_t len;
-    const char *text = tokenizer_chat_template(t, &len);
-    CHECK(want ? text && strlen(text) == len : !text);
+    struct chat_defaults chat;
+    struct tokenizer *t = token_directory_chat(dir, 0, &chat);
+    const char *text = chat.chat_template;
+    CHECK(want ? text && strlen(text) == chat.chat_template_len : !text);
     if (want)
         CHECK_STR(text, want);
+    chat_defaults_free(&chat);
     tokenizer_close(t);
 }
 
@@ -193,12 +194,15 @@ TEST(tokenizer_directory, a_prompt_maker_owns_it)
 {
     const char *dir = plain_directory();
     struct prompt_maker maker;
+    struct chat_defaults chat;
     struct error err;
     token_text(dir, "chat_template.jinja", "{{ messages[0]['content'] }}");
-    CHECK_INT(prompt_maker_open(&maker, token_directory_open(dir, 0), NULL, &err), 0);
+    CHECK_INT(prompt_maker_open(&maker, token_directory_chat(dir, 0, &chat), &chat, NULL, &err), 0);
     CHECK(maker.chat_template != NULL);
     prompt_maker_close(&maker);
-    CHECK_INT(prompt_maker_open(&maker, token_directory_open(dir, 0), "no/such/file", &err), -1);
+    CHECK_INT(
+        prompt_maker_open(&maker, token_directory_chat(dir, 0, &chat), &chat, "no/such/file", &err),
+        -1);
 }
 
 /* ---- tiktoken ---- */
@@ -524,7 +528,7 @@ TEST(tokenizer_directory, damaged_sentencepiece_files_are_refused)
         struct tokenizer *t = NULL;
         struct error err;
         token_file(dir, "tokenizer.model", model.data, len);
-        n_refused += tokenizer_open_directory(&t, dir, 0, &err) != 0;
+        n_refused += tokenizer_open_directory(&t, NULL, dir, 0, &err) != 0;
         tokenizer_close(t);
     }
     CHECK(n_refused >= (int)model.len - 12);

@@ -6,8 +6,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "prompt/tokenizer_export.h"
-#include "prompt/tokenizer_internal.h"
+#include "prompt/tokenizer/export.h"
+#include "prompt/tokenizer/tokenizer_internal.h"
 #include "test_memory.h"
 #include "token_directory.h"
 
@@ -33,23 +33,42 @@ static void head_close(struct head *h)
     free(h->bytes);
 }
 
+/* A tokenizer with what its files say beside it. */
+struct read {
+    struct tokenizer *t;
+    struct chat_defaults chat;
+};
+
+static struct read directory_read(const char *dir, uint32_t n_vocab)
+{
+    struct read r;
+    r.t = token_directory_chat(dir, n_vocab, &r.chat);
+    return r;
+}
+
+static void read_close(struct read *r)
+{
+    tokenizer_close(r->t);
+    chat_defaults_free(&r->chat);
+}
+
 /* Writes the directory's tokenizer and reads it back. */
-static struct tokenizer *written_and_read(const char *dir, uint32_t n_vocab, bool *has_json,
-                                          enum tokenizer_written *written)
+static struct read written_and_read(const char *dir, uint32_t n_vocab, bool *has_json,
+                                    enum tokenizer_written *written)
 {
     struct gguf_writer w = {0};
     struct head head;
-    struct tokenizer *t = NULL;
+    struct read r;
     struct error err;
     if (tokenizer_export(dir, n_vocab, &w, written, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     head_open(&head, &w);
     *has_json = gguf_find(&head.gguf, "tokenizer.huggingface.json") != NULL;
-    if (tokenizer_open(&t, &head.gguf, &err))
+    if (tokenizer_open(&r.t, &r.chat, &head.gguf, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     head_close(&head);
     gguf_writer_free(&w);
-    return t;
+    return r;
 }
 
 static void check_text(const struct tokenizer *a, const struct tokenizer *b, const char *text,
@@ -80,8 +99,9 @@ static void check_text(const struct tokenizer *a, const struct tokenizer *b, con
     }
 }
 
-static void check_same(const struct tokenizer *a, const struct tokenizer *b)
+static void check_same(const struct read *from, const struct read *to)
 {
+    const struct tokenizer *a = from->t, *b = to->t;
     CHECK_INT(tokenizer_size(b), tokenizer_size(a));
     CHECK_INT(tokenizer_bos(b), tokenizer_bos(a));
     CHECK_INT(tokenizer_eos(b), tokenizer_eos(a));
@@ -90,8 +110,7 @@ static void check_same(const struct tokenizer *a, const struct tokenizer *b)
         CHECK_INT(tokenizer_is_end(b, (int32_t)id), tokenizer_is_end(a, (int32_t)id));
         CHECK_INT(tokenizer_is_special(b, (int32_t)id), tokenizer_is_special(a, (int32_t)id));
     }
-    size_t n, m;
-    const char *template = tokenizer_chat_template(a, &n), *other = tokenizer_chat_template(b, &m);
+    const char *template = from->chat.chat_template, *other = to->chat.chat_template;
     CHECK(!template == !other);
     if (template)
         CHECK_STR(other, template);
@@ -110,15 +129,15 @@ static void check_golden(const char *line, size_t len)
     json_write(&text, json_get(root, "tokenizer"));
     token_file(dir, "tokenizer.json", text.data, text.len);
     struct tokenizer *a = token_directory_open(dir, 0);
-    struct tokenizer *b = written_and_read(dir, tokenizer_size(a) + 3, &has_json, &written);
-    struct tokenizer *wide = token_directory_open(dir, tokenizer_size(a) + 3);
+    struct read b = written_and_read(dir, tokenizer_size(a) + 3, &has_json, &written);
+    struct read wide = directory_read(dir, tokenizer_size(a) + 3);
     CHECK(written != TOKENIZER_NONE);
-    check_same(wide, b);
+    check_same(&wide, &b);
     json_each (item, json_get(root, "cases"))
-        check_text(wide, b, item->first->text, item->first->text_len);
+        check_text(wide.t, b.t, item->first->text, item->first->text_len);
     tokenizer_close(a);
-    tokenizer_close(b);
-    tokenizer_close(wide);
+    read_close(&b);
+    read_close(&wide);
     strbuf_free(&text);
     arena_free(&arena);
 }
@@ -164,18 +183,18 @@ static void check_directory(const char *dir, bool wants_json)
     static const char *const texts[] = {"ab a\nb", "a<x>b<y> <z>", "<s>é</s>abé", "", "\xff\xfe"};
     enum tokenizer_written written;
     bool has_json;
-    struct tokenizer *a = token_directory_open(dir, 20);
-    struct tokenizer *b = written_and_read(dir, 20, &has_json, &written);
+    struct read a = directory_read(dir, 20);
+    struct read b = written_and_read(dir, 20, &has_json, &written);
     CHECK_INT(has_json, wants_json);
     CHECK_INT(written, TOKENIZER_KNOWN);
-    check_same(a, b);
+    check_same(&a, &b);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        check_text(a, b, texts[i], strlen(texts[i]));
+        check_text(a.t, b.t, texts[i], strlen(texts[i]));
     size_t len;
-    tokenizer_bytes(b, 17, &len);
+    tokenizer_bytes(b.t, 17, &len);
     CHECK_INT(len, 0);
-    tokenizer_close(a);
-    tokenizer_close(b);
+    read_close(&a);
+    read_close(&b);
 }
 
 /* Added tokens of tokenizer_config.json, three ends, ids without a token. */
@@ -207,14 +226,14 @@ TEST(tokenizer_export, a_directory_without_one)
     struct error err;
     enum tokenizer_written written;
     struct head head;
-    struct gguf_string model;
+    struct byte_view model;
     CHECK_INT(tokenizer_export(token_directory(), 5, &w, &written, &err), 0);
     CHECK_INT(written, TOKENIZER_NONE);
     head_open(&head, &w);
     CHECK(gguf_get_string(&head.gguf, "tokenizer.ggml.model", &model) && model.len == 4 &&
           !memcmp(model.bytes, "none", 4));
     struct tokenizer *t = NULL;
-    CHECK_INT(tokenizer_open(&t, &head.gguf, &err), -1);
+    CHECK_INT(tokenizer_open(&t, NULL, &head.gguf, &err), -1);
     head_close(&head);
     gguf_writer_free(&w);
 }
@@ -262,7 +281,7 @@ TEST(tokenizer_export, a_json_in_a_file_is_not_trusted)
         struct error err = {0};
         gguf_add_string(&w, "tokenizer.huggingface.json", bad[i], strlen(bad[i]));
         head_open(&head, &w);
-        CHECK_INT(tokenizer_open(&t, &head.gguf, &err), -1);
+        CHECK_INT(tokenizer_open(&t, NULL, &head.gguf, &err), -1);
         CHECK(t == NULL && strstr(err.message, "head"));
         head_close(&head);
         gguf_writer_free(&w);

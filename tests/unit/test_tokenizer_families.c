@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "prompt/tokenizer_families.h"
+#include "prompt/tokenizer/families.h"
 
 static const struct pre_family *family_of(const char *name)
 {

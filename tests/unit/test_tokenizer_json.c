@@ -6,7 +6,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "prompt/tokenizer_internal.h"
+#include "prompt/tokenizer/tokenizer_internal.h"
+#include "prompt/unicode/utf8_stream.h"
 #include "test_memory.h"
 #include "token_directory.h"
 
@@ -66,7 +67,7 @@ static void check_line(const char *line, size_t len)
     json_write(&text, json_get(root, "tokenizer"));
     token_file(dir, "tokenizer.json", text.data, text.len);
     struct tokenizer *t = NULL;
-    if (tokenizer_open_directory(&t, dir, 0, &err) != 0)
+    if (tokenizer_open_directory(&t, NULL, dir, 0, &err) != 0)
         test_fail(__FILE__, __LINE__, "%s: %s", name, err.message);
     json_each (item, json_get(root, "cases"))
         check_case(t, name, item);
@@ -108,7 +109,7 @@ static const char *refusal(const char *text, size_t len)
     const char *dir = token_directory();
     token_file(dir, "tokenizer.json", text, len);
     err = (struct error){0};
-    if (tokenizer_open_directory(&t, dir, 0, &err) == 0)
+    if (tokenizer_open_directory(&t, NULL, dir, 0, &err) == 0)
         test_fail(__FILE__, __LINE__, "it was opened: %.200s", text);
     CHECK(t == NULL && strstr(err.message, "tokenizer.json") != NULL);
     CHECK(err.code == ERROR_FORMAT || err.code == ERROR_LIMIT);
@@ -410,7 +411,7 @@ TEST(tokenizer_json, without_memory_it_says_so)
         struct tokenizer *t = NULL;
         struct error err = {0};
         memory_ends_after(n);
-        int status = tokenizer_open_directory(&t, dir, 0, &err);
+        int status = tokenizer_open_directory(&t, NULL, dir, 0, &err);
         memory_is_back();
         opened = status == 0;
         CHECK(opened || err.code == ERROR_MEMORY || err.code == ERROR_IO ||

@@ -5,7 +5,8 @@
 #include <unistd.h>
 
 #include "gguf_builder.h"
-#include "prompt/tokenizer.h"
+#include "prompt/tokenizer/chat_defaults.h"
+#include "prompt/tokenizer/tokenizer.h"
 #include "test_files.h"
 
 /* A tokenizer's metadata, put together token by token and then opened through a real file, so
@@ -97,21 +98,26 @@ static inline int vocab_open(struct vocab *v, const char *path, struct tokenizer
     unlink(path);
     if (status != 0)
         return status;
-    status = tokenizer_open(out, &gguf, err);
+    status = tokenizer_open(out, NULL, &gguf, err);
     gguf_close(&gguf);
     return status;
 }
 
-/* The tokenizer of a model file. */
-static inline struct tokenizer *model_tokenizer(const char *path)
+/* The tokenizer of a model file, and what else it says; `chat` NULL: nothing. */
+static inline struct tokenizer *model_chat(const char *path, struct chat_defaults *chat)
 {
     struct gguf gguf;
     struct tokenizer *t = NULL;
     struct error err = {0};
-    if (gguf_open(&gguf, path, &err) != 0 || tokenizer_open(&t, &gguf, &err) != 0)
+    if (gguf_open(&gguf, path, &err) != 0 || tokenizer_open(&t, chat, &gguf, &err) != 0)
         test_fail(__FILE__, __LINE__, "%s", err.message);
     gguf_close(&gguf);
     return t;
+}
+
+static inline struct tokenizer *model_tokenizer(const char *path)
+{
+    return model_chat(path, NULL);
 }
 
 /* GPT-2's spelling of a byte, NUL-terminated. */

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/utf8.h"
-#include "prompt/tokenizer_families.h"
+#include "prompt/tokenizer/families.h"
 #include "test_tokenizer_regex.h"
 
 /* The scanner of a family that has one, which must do all that the family does. */
@@ -203,6 +203,7 @@ TEST(tokenizer_pre, random_texts_as_in_the_regex)
 TEST(tokenizer_pre, documents_and_sources_as_in_the_regex)
 {
     static const char *const patterns[] = {"*.md", "docs/*.md", "src/prompt/*.[ch]",
+                                           "src/prompt/*/*.[ch]",
                                            "tests/unit/data/tokenizer_*.txt"};
     struct both b;
     struct strbuf text = STRBUF_INIT;

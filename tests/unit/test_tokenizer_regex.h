@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* The pre-tokenisers as the models' own tokenizer.json files have them: regular expressions, run
- * by PCRE2. What the scanners of tokenizer_pre.c must be equal to.
+ * by PCRE2. What the scanners of tokenizer/pre_tokenizer.c must be equal to.
  *
  * PCRE2's \s has U+180E in it and, without UCP, nothing past ASCII. These patterns mean Unicode's
  * White_Space, so they spell it out. */

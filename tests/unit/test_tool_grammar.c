@@ -1,11 +1,11 @@
 /* The grammar of calls: what is written in each format is accepted by it, what it lets through is
  * read back as a call, and nothing else gets in. */
-#include "prompt/tool_grammar.h"
+#include "prompt/answer/tool_grammar.h"
 
 #include <stdlib.h>
 
 #include "answer_check.h"
-#include "prompt/call_form.h"
+#include "prompt/answer/call_form.h"
 #include "prompt/conversation.h"
 #include "test.h"
 #include "test_memory.h"

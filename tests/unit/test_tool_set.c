@@ -1,5 +1,5 @@
 /* The functions of a request: found by name, with their schemas, after the request is gone. */
-#include "prompt/tool_set.h"
+#include "prompt/answer/tool_set.h"
 
 #include <stdlib.h>
 

@@ -26,9 +26,9 @@ static void check_refused(const char *text, const char *message)
 }
 
 /* The tokens of a request, to be freed. */
-static int32_t *tokens_of(const struct trace *t, size_t request, int32_t offset)
+static uint64_t *tokens_of(const struct trace *t, size_t request, int32_t offset)
 {
-    int32_t *tokens = malloc(t->requests[request].n_input * sizeof *tokens);
+    uint64_t *tokens = malloc(t->requests[request].n_input * sizeof *tokens);
     CHECK(tokens);
     trace_tokens(t, &t->requests[request], offset, tokens);
     return tokens;
@@ -36,7 +36,7 @@ static int32_t *tokens_of(const struct trace *t, size_t request, int32_t offset)
 
 static uint32_t common_prefix(const struct trace *t, size_t a, size_t b)
 {
-    int32_t *x = tokens_of(t, a, 0), *y = tokens_of(t, b, 0);
+    uint64_t *x = tokens_of(t, a, 0), *y = tokens_of(t, b, 0);
     uint32_t most = t->requests[a].n_input, n = 0;
     most = t->requests[b].n_input < most ? t->requests[b].n_input : most;
     while (n < most && x[n] == y[n])
@@ -82,7 +82,7 @@ TEST(trace, different_blocks_differ_at_every_position)
     struct trace t;
     parse(&t, "{\"input_length\": 1024, \"hash_ids\": [1, 2]}\n"
               "{\"input_length\": 1024, \"hash_ids\": [2, 1]}\n");
-    int32_t *a = tokens_of(&t, 0, 100), *b = tokens_of(&t, 1, 100);
+    uint64_t *a = tokens_of(&t, 0, 100), *b = tokens_of(&t, 1, 100);
     for (int i = 0; i < 1024; i++) {
         CHECK(a[i] >= 100 && a[i] != b[i]);
         CHECK_INT(a[i], b[(i + 512) % 1024]);

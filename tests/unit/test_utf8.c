@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 #include "base/utf8.h"
-#include "prompt/tokenizer.h"
+#include "prompt/tokenizer/tokenizer.h"
+#include "prompt/unicode/utf8_stream.h"
 #include "test_tokenizer_goldens.h"
 
 TEST(utf8, stream_replaces_as_python_does)

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "model/weight.h"
+#include "model/quant/weight.h"
 
 struct golden {
     uint32_t type, scale_type, group_cols, rows, cols;

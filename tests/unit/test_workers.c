@@ -1,5 +1,5 @@
 /* Workers: every job is run once and comes back, none is lost when they close. */
-#include "serve/workers.h"
+#include "serve/api/workers.h"
 #include "test.h"
 
 #include <stdatomic.h>

@@ -7,7 +7,7 @@
 
 #include "base/arena.h"
 #include "base/hash.h"
-#include "model/checkpoint_files.h"
+#include "model/files/checkpoint_files.h"
 #include "model/model.h"
 #include "test.h"
 

@@ -5,7 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "prompt/tokenizer.h"
+#include "prompt/tokenizer/chat_defaults.h"
+#include "prompt/tokenizer/tokenizer.h"
 #include "test.h"
 #include "test_files.h"
 
@@ -35,13 +36,19 @@ static inline void token_text(const char *dir, const char *name, const char *tex
     token_file(dir, name, text, strlen(text));
 }
 
-static inline struct tokenizer *token_directory_open(const char *dir, uint32_t n_vocab)
+static inline struct tokenizer *token_directory_chat(const char *dir, uint32_t n_vocab,
+                                                     struct chat_defaults *chat)
 {
     struct tokenizer *t = NULL;
     struct error err = {0};
-    if (tokenizer_open_directory(&t, dir, n_vocab, &err) != 0)
+    if (tokenizer_open_directory(&t, chat, dir, n_vocab, &err) != 0)
         test_fail(__FILE__, __LINE__, "%s", err.message);
     return t;
+}
+
+static inline struct tokenizer *token_directory_open(const char *dir, uint32_t n_vocab)
+{
+    return token_directory_chat(dir, n_vocab, NULL);
 }
 
 /* The ids of a text, "1,2,3"; good until the next call. */

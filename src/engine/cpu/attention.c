@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/kv_groups.h"
+
 enum { N_ARRAYS = 7 };
 
 /* The lengths of a thread's arrays, in floats, in their order; returns their sum. */
@@ -179,7 +181,7 @@ static void find_visible(const struct attention *a, struct scratch *s, const str
 
 /* Where a walk through a sequence's page runs stands; it only goes forward. */
 struct run_cursor {
-    struct page_table table;
+    struct page_view table;
     uint32_t index;
     uint32_t first_position; /* of runs[index] */
 };
@@ -392,7 +394,7 @@ static void run_units(struct attention *a, struct scratch *s, const struct atten
                       const struct tile *tile, uint32_t begin, uint32_t end)
 {
     uint32_t n_kv = a->shape.n_kv_heads, n_queries = tile->n_rows * a->group;
-    struct page_table table = page_table_of(a, tile->seq);
+    struct page_view table = tile->seq->pages[a->shape.group];
     struct run_cursor cursor = {table, 0, table.first};
     gather_queries(a, tile, io, s->q);
     for (uint32_t unit = begin; unit < end; unit++) {

@@ -26,7 +26,7 @@ struct attention_shape {
     uint32_t key_dim, value_dim; /* of a head; they may differ */
     bool values_in_keys;         /* a value is the first value_dim values of its key: MLA */
     uint32_t window;             /* positions that a row sees, itself among them; 0: all */
-    enum kv_group_id group;      /* whose pages the sequences' tables name */
+    uint32_t group;              /* whose pages the sequences' tables name */
     enum kv_type kv_type;
     uint32_t max_rows, max_length; /* of a batch, of a sequence */
     uint32_t n_threads;

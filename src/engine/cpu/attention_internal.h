@@ -13,13 +13,6 @@ enum {
     UNIT_LOAD_COST = 4, /* of bringing in a block of keys and values, in queries on it */
 };
 
-/* Where the positions first, first + 1, ... of a sequence lie. */
-struct page_table {
-    const struct page_run *runs;
-    uint32_t n_runs;
-    uint32_t first;
-};
-
 /* Rows that are computed together on a range of blocks: of one sequence, in order of position, or
  * of several that have these blocks in common and see all of them. */
 struct tile {
@@ -118,14 +111,6 @@ static inline const struct batch_row *tile_row(const struct attention *a, const 
                                                uint32_t r)
 {
     return &a->batch->rows[a->order[tile->first + r]];
-}
-
-static inline struct page_table page_table_of(const struct attention *a,
-                                              const struct batch_seq *seq)
-{
-    if (a->shape.group == KV_WINDOW)
-        return (struct page_table){seq->window.runs, seq->window.n_runs, seq->window.first};
-    return (struct page_table){seq->runs, seq->n_runs, 0};
 }
 
 /* The first position that a row sees; the last one is its own. */

@@ -77,7 +77,7 @@ struct table_place {
     uint32_t index, skip;
 };
 
-static struct table_place table_find(const struct page_table *t, uint32_t position)
+static struct table_place table_find(const struct page_view *t, uint32_t position)
 {
     struct table_place at = {0, position - t->first};
     for (; at.index < t->n_runs && at.skip >= t->runs[at.index].count; at.index++)
@@ -85,7 +85,7 @@ static struct table_place table_find(const struct page_table *t, uint32_t positi
     return at;
 }
 
-static void table_step(const struct page_table *t, struct table_place *at, uint32_t count)
+static void table_step(const struct page_view *t, struct table_place *at, uint32_t count)
 {
     at->skip += count;
     if (at->skip == t->runs[at->index].count)
@@ -94,7 +94,7 @@ static void table_step(const struct page_table *t, struct table_place *at, uint3
 
 /* How far two tables have the same pages, from where the later of them begins: the position behind
  * the last such page. The next page of each, if there is one, is what they differ in. */
-static uint32_t common_end(const struct page_table *a, const struct page_table *b, uint32_t next[2])
+static uint32_t common_end(const struct page_view *a, const struct page_view *b, uint32_t next[2])
 {
     uint32_t position = a->first > b->first ? a->first : b->first;
     struct table_place at = table_find(a, position), bt = table_find(b, position);
@@ -123,8 +123,7 @@ static int compare_leaves(const void *left, const void *right)
     const struct leaf *a = left, *b = right;
     uint32_t next[2];
     if (a->seq != b->seq) {
-        common_end(&(struct page_table){a->seq->runs, a->seq->n_runs, 0},
-                   &(struct page_table){b->seq->runs, b->seq->n_runs, 0}, next);
+        common_end(&a->seq->pages[0], &b->seq->pages[0], next);
         if (next[0] != next[1])
             return next[0] < next[1] ? -1 : 1;
     }
@@ -135,8 +134,9 @@ static int compare_leaves(const void *left, const void *right)
 static uint32_t common_blocks(const struct attention *a, const struct leaf *left,
                               const struct leaf *right)
 {
-    struct page_table tables[2] = {page_table_of(a, left->seq), page_table_of(a, right->seq)};
-    uint32_t next[2], end = common_end(&tables[0], &tables[1], next) / ATTENTION_BLOCK;
+    uint32_t group = a->shape.group, next[2];
+    uint32_t end = common_end(&left->seq->pages[group], &right->seq->pages[group], next) /
+                   ATTENTION_BLOCK;
     end = end < left->end_whole ? end : left->end_whole;
     end = end < right->end_whole ? end : right->end_whole;
     return end > left->first_whole && end > right->first_whole ? end : 0;

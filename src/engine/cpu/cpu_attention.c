@@ -53,7 +53,7 @@ static void store_row(const struct pass *p, uint32_t layer, size_t row, const fl
     const struct batch_row *r = &p->e->batch->rows[row];
     const struct layer_shape *shape = &p->hp->layers[layer];
     enum kv_type type = p->e->engine.limits.kv_type;
-    size_t page = kv->group == KV_FULL ? r->page : r->window_page;
+    size_t page = r->pages[kv->group];
     p->vector->kv_store(type, k, kv->keys + page * kv->key_bytes,
                         shape->n_kv_heads * shape->key_dim);
     if (v)

@@ -78,7 +78,7 @@ static void layer_input_row(const struct pass *p, size_t row)
     uint32_t n = hp->n_embd_layer, width = (uint32_t)layer_inputs_width(hp);
     float *inputs = p->e->state.layer_inputs + row * width;
     float *embedded = p->e->state.layer_embd[p->thread];
-    uint32_t token = (uint32_t)p->e->batch->rows[row].token;
+    uint32_t token = (uint32_t)p->e->batch->rows[row].value;
     weight_floats(&m->layer_embd, token, 0, width, embedded);
     p->elementwise->scale(inputs, (float)(1 / sqrt(hp->n_embd)), width);
     for (uint32_t i = 0; i < hp->n_layers; i++)

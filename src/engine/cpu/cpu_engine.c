@@ -10,7 +10,7 @@
 
 static int select_kernels(struct cpu_engine *e, struct error *err)
 {
-    const char *name = e->engine.limits.kernels;
+    const char *name = e->options.kernels;
     e->kernels = kernels_select(name);
     if (e->kernels)
         return 0;
@@ -24,40 +24,42 @@ static int select_kernels(struct cpu_engine *e, struct error *err)
 
 static int threads_open(struct cpu_engine *e, struct error *err)
 {
-    struct engine_limits *limits = &e->engine.limits;
+    struct engine_info *info = &e->engine.info;
+    enum pinning pinning = e->options.pinning;
     struct cpu_topology cpus;
     if (cpu_topology_open(&cpus, err))
         return -1;
-    if (limits->n_threads == 0)
-        limits->n_threads = cpu_topology_threads(&cpus);
-    if (limits->n_threads > PARALLEL_MAX_THREADS)
-        limits->n_threads = PARALLEL_MAX_THREADS;
-    uint32_t n = limits->n_threads;
-    bool wants_pins = limits->pinning == PIN_ON ||
-                      (limits->pinning == PIN_AUTO && cpu_topology_should_pin(&cpus, n));
-    bool is_pinned = wants_pins && n <= cpus.n_cpus;
-    snprintf(e->engine.info.name, sizeof e->engine.info.name, "cpu (%s, %u thread%s%s%s)",
-             e->kernels->name, n, n == 1 ? "" : "s", is_pinned ? ", pinned" : "",
-             e->quantized_kind == ACT_Q16 ? ", 16-bit activations" : "");
+    uint32_t n = e->options.n_threads ? e->options.n_threads : cpu_topology_threads(&cpus);
+    if (n > PARALLEL_MAX_THREADS)
+        n = PARALLEL_MAX_THREADS;
+    bool wants_pins = pinning == PIN_ON ||
+                      (pinning == PIN_AUTO && cpu_topology_should_pin(&cpus, n));
+    bool is_pinned = wants_pins && n <= cpus.n_cpus, is_q16 = e->quantized_kind == ACT_Q16;
+    info->n_threads = n;
+    snprintf(info->name, sizeof info->name, "cpu (%s, %u thread%s%s%s)", e->kernels->name, n,
+             n == 1 ? "" : "s", is_pinned ? ", pinned" : "", is_q16 ? ", 16-bit activations" : "");
+    snprintf(info->fingerprint, sizeof info->fingerprint, "%s%s", e->kernels->name,
+             is_q16 ? "/q16" : "");
     int failed = parallel_open(&e->pool, n, is_pinned ? &cpus : NULL, err);
     cpu_topology_close(&cpus);
     return failed;
 }
 
 #ifndef NDEBUG
-/* The page that runs name for a position, counted from their first. */
-static uint32_t page_at(const struct page_run *runs, uint32_t n_runs, uint32_t position)
+/* The page that a view names for a position, which it has. */
+static uint32_t page_at(const struct page_view *view, uint32_t position)
 {
-    for (uint32_t i = 0; i < n_runs; position -= runs[i++].count)
-        if (position < runs[i].count)
-            return runs[i].first + position;
-    return UINT32_MAX;
+    uint32_t at = position - view->first;
+    for (uint32_t i = 0; i < view->n_runs; at -= view->runs[i++].count)
+        if (at < view->runs[i].count)
+            return view->runs[i].first + at;
+    return PAGE_NONE;
 }
 
-static bool runs_are_sound(const struct page_run *runs, uint32_t n_runs, uint32_t n_pages)
+static bool runs_are_sound(const struct page_view *view, uint32_t n_pages)
 {
-    for (uint32_t i = 0; i < n_runs; i++)
-        if (runs[i].first > n_pages || runs[i].count > n_pages - runs[i].first)
+    for (uint32_t i = 0; i < view->n_runs; i++)
+        if (view->runs[i].first > n_pages || view->runs[i].count > n_pages - view->runs[i].first)
             return false;
     return true;
 }
@@ -66,17 +68,36 @@ static bool runs_are_sound(const struct page_run *runs, uint32_t n_runs, uint32_
 static bool pages_are_sound(const struct cpu_engine *e, const struct batch_row *row,
                             const struct batch_seq *seq)
 {
-    const struct window_pages *window = &seq->window;
-    if (row->page >= e->engine.limits.n_pages ||
-        row->page != page_at(seq->runs, seq->n_runs, row->position))
-        return false;
-    if (e->engine.info.n_groups == 1)
-        return true;
-    uint32_t seen = e->engine.info.groups[KV_WINDOW].window;
-    return window->first <= row->position &&
-           (window->first == 0 || window->first + seen <= row->position + 1) &&
-           row->window_page < e->engine.limits.n_window_pages &&
-           row->window_page == page_at(window->runs, window->n_runs, row->position - window->first);
+    for (uint32_t g = 0; g < e->engine.info.n_groups; g++) {
+        const struct page_view *view = &seq->pages[g];
+        uint32_t seen = e->engine.info.groups[g].window;
+        if (view->first > 0 && (seen == 0 || view->first + seen > row->position + 1))
+            return false;
+        if (row->pages[g] >= e->engine.limits.n_pages[g] ||
+            row->pages[g] != page_at(view, row->position))
+            return false;
+    }
+    return true;
+}
+
+static bool output_is_sound(const struct cpu_engine *e, const struct row_output *out)
+{
+    return !(out->wants & OUTPUT_HEAD) && (!(out->wants & OUTPUT_LOGITS) || out->logits) &&
+           (!(out->wants & OUTPUT_BEST) || (out->best && out->log_sum && out->n_best > 0 &&
+                                            out->n_best <= e->engine.info.n_vocab)) &&
+           (!(out->wants & OUTPUT_HIDDEN) || out->hidden) &&
+           (!(out->wants & OUTPUT_NORMED) || out->normed);
+}
+
+static bool row_is_sound(const struct cpu_engine *e, const struct batch *batch,
+                         const struct batch_row *row)
+{
+    return row->source == ROW_TOKEN && row->value >= 0 &&
+           (uint32_t)row->value < e->engine.info.n_vocab && row->seq < batch->n_seqs &&
+           row->position < e->engine.limits.max_length &&
+           row->position < batch->seqs[row->seq].length &&
+           pages_are_sound(e, row, &batch->seqs[row->seq]) &&
+           (!row->output || output_is_sound(e, row->output));
 }
 
 static bool batch_is_sound(const struct cpu_engine *e, const struct batch *batch)
@@ -84,22 +105,14 @@ static bool batch_is_sound(const struct cpu_engine *e, const struct batch *batch
     const struct engine_limits *limits = &e->engine.limits;
     if (batch->n_rows == 0 || batch->n_rows > limits->max_rows || batch->n_seqs > limits->max_seqs)
         return false;
-    for (uint32_t s = 0; s < batch->n_seqs; s++) {
-        const struct batch_seq *seq = &batch->seqs[s];
-        if (!runs_are_sound(seq->runs, seq->n_runs, limits->n_pages) ||
-            (e->engine.info.n_groups > 1 &&
-             !runs_are_sound(seq->window.runs, seq->window.n_runs, limits->n_window_pages)))
-            return false;
-    }
+    for (uint32_t s = 0; s < batch->n_seqs; s++)
+        for (uint32_t g = 0; g < e->engine.info.n_groups; g++)
+            if (!runs_are_sound(&batch->seqs[s].pages[g], limits->n_pages[g]))
+                return false;
     for (uint32_t r = 0; r < batch->n_rows; r++) {
         const struct batch_row *row = &batch->rows[r];
-        if (row->token < 0 || (uint32_t)row->token >= e->engine.info.n_vocab ||
-            row->seq >= batch->n_seqs || row->position >= limits->max_length ||
-            row->position >= batch->seqs[row->seq].length ||
-            !pages_are_sound(e, row, &batch->seqs[row->seq]) ||
-            (row->output == OUTPUT_LOGITS && !batch->logits))
-            return false;
-        if (r > 0 && row->seq == row[-1].seq && row->position <= row[-1].position)
+        if (!row_is_sound(e, batch, row) ||
+            (r > 0 && row->seq == row[-1].seq && row->position <= row[-1].position))
             return false;
     }
     return true;
@@ -113,16 +126,25 @@ static int cpu_submit(struct engine *engine, const struct batch *batch, struct e
     assert(!e->batch);
     assert(batch_is_sound(e, batch));
     e->batch = batch;
+    e->is_computed = false;
     return 0;
+}
+
+void cpu_settle(struct cpu_engine *e)
+{
+    if (!e->batch || e->is_computed)
+        return;
+    cpu_forward(e);
+    for (uint32_t g = 0; g < e->engine.info.n_groups; g++)
+        kv_touch_ahead(&e->kv_touch[g], e->batch);
+    e->is_computed = true;
 }
 
 static int cpu_wait(struct engine *engine, struct error *err)
 {
     struct cpu_engine *e = (struct cpu_engine *)engine;
     assert(e->batch);
-    cpu_forward(e);
-    for (uint32_t g = 0; g < e->engine.info.n_groups; g++)
-        kv_touch_ahead(&e->kv_touch[g], e->batch);
+    cpu_settle(e);
     e->batch = NULL;
     return e->stopped ? error_set(err, ERROR_CANCELED, "no one waits for this batch") : 0;
 }
@@ -156,37 +178,46 @@ static void cpu_close(struct engine *engine)
 static int warm_up(struct cpu_engine *e, struct error *err)
 {
     struct page_run run = {.first = 0, .count = 1};
-    struct batch_seq seq = {.runs = &run, .n_runs = 1, .length = 1, .window = {&run, 1, 0}};
-    struct batch_row row = {.token = 0};
+    struct batch_seq seq = {.pages = {{&run, 1, 0}, {&run, 1, 0}}, .length = 1};
+    struct batch_row row = {.source = ROW_TOKEN};
     struct batch batch = {.seqs = &seq, .rows = &row, .n_seqs = 1, .n_rows = 1};
     return engine_forward(&e->engine, &batch, err);
 }
 
-static const struct engine_ops cpu_ops = {cpu_submit, cpu_wait, cpu_measure, cpu_close};
+static const struct engine_ops cpu_ops = {.abi = ENGINE_ABI,
+                                          .submit = cpu_submit,
+                                          .wait = cpu_wait,
+                                          .page_io = cpu_page_io,
+                                          .io_poll = cpu_io_poll,
+                                          .measure = cpu_measure,
+                                          .close = cpu_close};
 
 int cpu_engine_open(struct engine **out, const struct model *model,
-                    const struct engine_limits *limits, engine_progress progress, void *context,
+                    const struct engine_limits *limits, const struct cpu_options *options,
                     struct error *err)
 {
-    assert(limits->n_pages > 0 && limits->max_rows > 0 && limits->max_seqs > 0);
+    assert(limits->n_pages[0] > 0 && limits->max_rows > 0 && limits->max_seqs > 0);
     struct cpu_engine *e = calloc(1, sizeof *e);
     if (!e)
         return error_set(err, ERROR_MEMORY, "no memory for the engine");
     e->engine.ops = &cpu_ops;
     e->engine.limits = *limits;
+    e->options = *options;
     e->model = model;
-    e->quantized_kind = limits->activations == ACTIVATIONS_Q16 ? ACT_Q16 : ACT_Q8;
-    e->engine.info.n_vocab = model->hparams.n_vocab;
+    e->quantized_kind = options->activations == ACTIVATIONS_Q16 ? ACT_Q16 : ACT_Q8;
+    struct engine_info *info = &e->engine.info;
+    info->n_vocab = model->hparams.n_vocab;
+    info->n_embd = model->hparams.n_embd;
+    info->rope_axes = 1;
     e->layers = calloc(model->hparams.n_layers, sizeof *e->layers);
     if (!e->layers)
         error_set(err, ERROR_MEMORY, "no memory for the layers");
     if (!e->layers || select_kernels(e, err) || threads_open(e, err) || cpu_kv_open(e, err) ||
-        cpu_state_open(e, err) || cpu_weights_open(e, progress, context, err) || warm_up(e, err)) {
+        cpu_state_open(e, err) || cpu_weights_open(e, err) || warm_up(e, err)) {
         cpu_close(&e->engine);
         return -1;
     }
     parallel_release(e->pool); /* another thread may compute */
-    struct engine_info *info = &e->engine.info;
     info->bit_exact = true;
     info->row_tile = e->quantized_kind == ACT_Q16 ? ROW_TILE / 2 : ROW_TILE;
     info->cost = cpu_cost(e);

@@ -272,7 +272,7 @@ static void end_row(const struct pass *p, const struct mixture *m, uint32_t row,
 void pass_experts(const struct pass *p, uint32_t layer, const float *norm,
                   const struct block_end *end)
 {
-    assert(p->n_members == p->e->engine.limits.n_threads && p->first == 0);
+    assert(p->n_members == p->e->engine.info.n_threads && p->first == 0);
     struct engine_times *times = &p->e->engine.times;
     struct mixture m = mixture_begin(p, layer, norm);
     const struct cpu_layer *l = m.layer;

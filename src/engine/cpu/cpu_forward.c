@@ -9,8 +9,6 @@
  * A team is who works on some rows: one thread, or all. Attention is always shared by all threads.
  * What a newcomer gets wrong: a thread may only split what is summed nowhere, so that no bit
  * depends on the number of threads. */
-#include <string.h>
-
 #include "base/clock.h"
 #include "engine/cpu/cpu_pass.h"
 #include "engine/cpu/rope.h"
@@ -22,12 +20,12 @@ static void embed(const struct pass *p)
     struct range rows = pass_share(p, p->n_rows);
     for (size_t r = p->first + rows.begin; r < p->first + rows.end; r++) {
         const struct batch_row *row = &p->e->batch->rows[r];
-        weight_floats(&p->e->model->token_embd, (uint32_t)row->token, 0, n, s->x + r * n);
+        weight_floats(&p->e->model->token_embd, (uint32_t)row->value, 0, n, s->x + r * n);
         if (p->hp->embd_scale != 1.0f)
             p->elementwise->scale(s->x + r * n, p->hp->embd_scale, n);
         for (uint32_t i = 0; i < p->hp->n_ropes; i++) {
             const struct rope *rope = &p->hp->ropes[i];
-            rope_tables(rope, row->position, s->cos[i] + r * rope->dim, s->sin[i] + r * rope->dim);
+            rope_tables(rope, row->rope[0], s->cos[i] + r * rope->dim, s->sin[i] + r * rope->dim);
         }
     }
     pass_meet_team(p);
@@ -50,7 +48,7 @@ static void between_attentions(const struct pass *p, uint32_t layer)
 static bool take_rows(const struct cpu_engine *e, uint32_t layer, struct range *rows)
 {
     atomic_uint *n_taken = &e->taken[layer * PHASES_OF_LAYER + PHASE_ROWS];
-    uint32_t n_rows = e->batch->n_rows, n_threads = e->engine.limits.n_threads;
+    uint32_t n_rows = e->batch->n_rows, n_threads = e->engine.info.n_threads;
     unsigned begin = atomic_load_explicit(n_taken, memory_order_relaxed), n;
     do {
         if (begin >= n_rows)
@@ -73,48 +71,7 @@ static bool is_stopped(const struct pass *p)
     return e->stopped;
 }
 
-static void finish_logits(const struct pass *p, const struct product *head,
-                          const struct work_part *part)
-{
-    struct range columns = part_columns(head->matrix, part);
-    uint32_t n = columns.end - columns.begin;
-    for (size_t r = part->rows.begin; r < part->rows.end; r++) {
-        float *logits = head->out + r * head->stride + columns.begin;
-        if (p->hp->logit_scale != 1.0f)
-            p->elementwise->scale(logits, p->hp->logit_scale, n);
-        if (p->hp->logit_softcap != 0.0f)
-            p->vector->softcap(logits, n, p->hp->logit_softcap);
-    }
-}
-
-static void output_logits(const struct pass *p)
-{
-    struct cpu_engine *e = p->e;
-    struct cpu_state *s = &e->state;
-    const struct product head = product_of(e->head, e->batch->logits, NULL);
-    uint32_t n = p->hp->n_embd;
-    struct range rows = pass_rows_to_prepare(p, e->n_outputs);
-    for (uint32_t i = rows.begin; i < rows.end; i++) {
-        const float *x = s->x + (size_t)s->outputs[i] * n;
-        float *normed = p->input->normed + (size_t)i * n;
-        if (e->model->output_norm)
-            p->elementwise->norm(p->hp->norm, x, e->model->output_norm, normed, n, p->hp->norm_eps);
-        else
-            memcpy(normed, x, n * sizeof *x);
-    }
-    struct rows_in in = {p->input->normed, n, p->input->quantized};
-    pass_prepare(p, &head, 1, &in, e->n_outputs);
-    pass_lap(p, &e->engine.times.other_ns);
-    struct work work = pass_work(p, p->hp->n_layers, PHASE_OUTPUT, matrix_panels(e->head),
-                                 e->n_outputs);
-    for (struct work_part part; work_next(&work, &part);) {
-        pass_multiply_part(p, &head, &in, &part);
-        finish_logits(p, &head, &part);
-    }
-}
-
-/* All threads on `n_rows` rows, the whole batch or those that give logits. */
-static struct pass pass_together(struct cpu_engine *e, uint32_t thread, uint32_t n_rows)
+struct pass pass_together(struct cpu_engine *e, uint32_t thread, uint32_t n_rows)
 {
     bool is_small = n_rows <= SMALL_BATCH;
     return (struct pass){
@@ -125,7 +82,7 @@ static struct pass pass_together(struct cpu_engine *e, uint32_t thread, uint32_t
         .matmul = e->kernels->matmul,
         .thread = thread,
         .member = thread,
-        .n_members = e->engine.limits.n_threads,
+        .n_members = e->engine.info.n_threads,
         .n_rows = n_rows,
         .prepares_alone = is_small,
         .input = is_small ? &e->state.own[thread] : &e->state.shared,
@@ -166,10 +123,7 @@ static void forward_job(void *context, uint32_t thread, uint32_t n_threads)
         pass_attend(&all, layer);
         pass_lap(&all, &times->attention_ns);
     }
-    if (e->n_outputs > 0) {
-        struct pass p = pass_together(e, thread, e->n_outputs);
-        output_logits(&p);
-    }
+    pass_outputs(e, thread);
 }
 
 /* Whether threads take rows of their own: if there are enough for all, and the weights of a layer
@@ -179,18 +133,27 @@ static bool goes_by_rows(const struct cpu_engine *e)
 {
     const struct engine_cost *cost = &e->engine.info.cost;
     return !cpu_has_experts(&e->model->hparams) &&
-           e->batch->n_rows >= 2 * ROW_TILE * e->engine.limits.n_threads &&
+           e->batch->n_rows >= 2 * ROW_TILE * e->engine.info.n_threads &&
            cost->layer_bytes / e->model->hparams.n_layers <= LAYER_CACHE_BYTES;
+}
+
+static void list_outputs(struct cpu_engine *e)
+{
+    e->n_outputs = 0;
+    e->wants_hidden = false;
+    for (uint32_t r = 0; r < e->batch->n_rows; r++) {
+        const struct row_output *out = e->batch->rows[r].output;
+        if (out && out->wants & (OUTPUT_LOGITS | OUTPUT_BEST))
+            e->state.outputs[e->n_outputs++] = r;
+        e->wants_hidden |= out && out->wants & (OUTPUT_HIDDEN | OUTPUT_NORMED);
+    }
 }
 
 void cpu_forward(struct cpu_engine *e)
 {
     struct engine_times *times = &e->engine.times;
     e->lap_ns = clock_now_ns();
-    e->n_outputs = 0;
-    for (uint32_t r = 0; r < e->batch->n_rows; r++)
-        if (e->batch->rows[r].output == OUTPUT_LOGITS)
-            e->state.outputs[e->n_outputs++] = r;
+    list_outputs(e);
     for (uint32_t i = 0; i < e->n_attentions; i++)
         attention_plan(e->attentions[i], e->batch);
     e->by_rows = goes_by_rows(e);

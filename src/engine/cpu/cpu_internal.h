@@ -17,10 +17,12 @@
  *   cpu_weights.c   the model's matrices as the kernels stream them
  *   cpu_state.c     memory for the rows of a batch
  *   cpu_kv.c        memory for keys and values, and attention over it
+ *   cpu_io.c        pages of it to and from the caller's memory
  *   cpu_forward.c   a batch on its way through the layers; cpu_pass.h is what its parts share:
  *   cpu_attention.c   from x to queries, keys and values
  *   cpu_blocks.c      from what was attended to the next layer's x
  *   cpu_experts.c     mixtures of experts
+ *   cpu_output.c      from x to what rows want back
  *   cpu_cost.c      what that takes at least */
 
 struct cpu_expert {
@@ -29,7 +31,7 @@ struct cpu_expert {
 
 /* Where a layer's keys and values lie, its own or those of the layer that it reads. */
 struct cpu_kv {
-    enum kv_group_id group;
+    uint32_t group;
     uint8_t *keys, *values;        /* [pages of the group][bytes]; no values in MLA */
     size_t key_bytes, value_bytes; /* of a position */
 };
@@ -48,6 +50,7 @@ struct cpu_layer {
 enum {
     SMALL_BATCH = 4,              /* rows; up to here a thread prepares its inputs itself */
     CHUNK_ROWS = 4 * ROW_TILE,    /* that a thread takes through a layer alone, at most */
+    BEST_ROWS = 8,                /* whose logits are made at a time, if only the best are wanted */
     LAYER_CACHE_BYTES = 16 << 20, /* a layer whose weights take more is computed by all threads */
 };
 
@@ -115,7 +118,8 @@ struct cpu_state {
     float *attended;                        /* [n_heads * value_dim] */
     float *cos[MAX_ROPES], *sin[MAX_ROPES]; /* [rope's dim] */
     float *layer_inputs;                    /* [n_layers * n_embd_layer] */
-    uint32_t *outputs;                      /* rows that ask for logits, in order */
+    uint32_t *outputs;                      /* rows that want logits or the best, in order */
+    float *best_logits;                     /* [BEST_ROWS][n_vocab] of rows that want the best */
     struct cpu_rows shared;                 /* for all rows */
     struct cpu_rows *own;                   /* [n_threads], for CHUNK_ROWS */
     float **layer_embd;                     /* [n_threads][n_layers * n_embd_layer] */
@@ -151,6 +155,7 @@ static inline uint32_t cpu_phases(const struct hparams *hp)
 
 struct cpu_engine {
     struct engine engine; /* first: the vtable's functions cast back */
+    struct cpu_options options;
     const struct model *model;
     const struct kernels *kernels;
     enum act_kind quantized_kind; /* of what quantised weights meet: ACT_Q8 or ACT_Q16 */
@@ -159,19 +164,22 @@ struct cpu_engine {
     uint32_t n_attentions;
     struct cpu_layer *layers; /* [n_layers] */
     struct packed_matrix *head, *layer_proj;
-    struct arena memory;         /* of lists that layers point to */
-    struct weight_store weights; /* which owns the matrices of head and layers */
-    struct buffer kv[KV_GROUPS]; /* [layers of the group][keys, values][pages][bytes] */
-    struct kv_touch kv_touch[KV_GROUPS];
+    struct arena memory;             /* of lists that layers point to */
+    struct weight_store weights;     /* which owns the matrices of head and layers */
+    struct buffer kv[KV_MAX_GROUPS]; /* [layers of the group][keys, values][pages][bytes] */
+    struct kv_touch kv_touch[KV_MAX_GROUPS];
     struct cpu_state state;
     struct buffer state_memory;
 
     const struct batch *batch; /* between submit and wait */
-    atomic_uint *taken;        /* [cpu_phases] of a pass, see work_split.h */
+    bool is_computed;          /* and wait has nothing left to do */
+    uint64_t last_ticket;
+    atomic_uint *taken; /* [cpu_phases] of a pass, see work_split.h */
     uint32_t n_outputs;
-    bool by_rows;    /* threads take rows of their own, see cpu_forward.c */
-    bool stopped;    /* written by thread 0 before a barrier, read by all after it */
-    uint64_t lap_ns; /* thread 0: up to when the pass is in engine.times */
+    bool wants_hidden; /* some row wants it, or normed */
+    bool by_rows;      /* threads take rows of their own, see cpu_forward.c */
+    bool stopped;      /* written by thread 0 before a barrier, read by all after it */
+    uint64_t lap_ns;   /* thread 0: up to when the pass is in engine.times */
 
     struct machine_probe *probe; /* opened when the machine is measured for the first time */
 };
@@ -180,8 +188,14 @@ int cpu_kv_open(struct cpu_engine *e, struct error *err);
 void cpu_kv_close(struct cpu_engine *e);
 int cpu_state_open(struct cpu_engine *e, struct error *err);
 void cpu_state_close(struct cpu_engine *e);
-int cpu_weights_open(struct cpu_engine *e, engine_progress progress, void *context,
-                     struct error *err);
+int cpu_weights_open(struct cpu_engine *e, struct error *err);
+
+/* Computes the batch that is submitted, if it is not yet. */
+void cpu_settle(struct cpu_engine *e);
+/* cpu_io.c */
+int cpu_page_io(struct engine *engine, const struct page_io *io, uint64_t *ticket,
+                struct error *err);
+int cpu_io_poll(struct engine *engine, uint64_t ticket, bool waits, struct error *err);
 
 /* Computes e->batch with all threads; sets e->stopped when the batch's live count reached zero. */
 void cpu_forward(struct cpu_engine *e);

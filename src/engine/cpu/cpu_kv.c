@@ -9,21 +9,17 @@
 #include "engine/kv_groups.h"
 
 /* The group whose pages the layer's KV lies in. */
-static enum kv_group_id group_of(const struct cpu_engine *e, uint32_t layer)
+static uint32_t group_of(const struct cpu_engine *e, uint32_t layer)
 {
-    return e->engine.info.n_groups == 1 ? KV_FULL : kv_layer_group(&e->model->hparams, layer);
-}
-
-static uint32_t pages_of(const struct cpu_engine *e, enum kv_group_id group)
-{
-    return group == KV_FULL ? e->engine.limits.n_pages : e->engine.limits.n_window_pages;
+    return e->engine.info.n_groups == 1 ? 0 : kv_layer_group(&e->model->hparams, layer);
 }
 
 /* Gives the layers of a group their places, and tells what each part's positions take. */
-static uint32_t place_layers(struct cpu_engine *e, enum kv_group_id group, size_t *row_bytes)
+static uint32_t place_layers(struct cpu_engine *e, uint32_t group, size_t *row_bytes)
 {
     const struct hparams *hp = &e->model->hparams;
-    size_t value_bytes = kv_type_bytes(e->engine.limits.kv_type), n_pages = pages_of(e, group);
+    size_t value_bytes = kv_type_bytes(e->engine.limits.kv_type),
+           n_pages = e->engine.limits.n_pages[group];
     uint8_t *at = e->kv[group].data;
     uint32_t n_parts = 0;
     for (uint32_t i = 0; i < hp->n_layers; i++) {
@@ -51,10 +47,10 @@ static uint32_t place_layers(struct cpu_engine *e, enum kv_group_id group, size_
     return n_parts;
 }
 
-static int group_open(struct cpu_engine *e, enum kv_group_id group, struct error *err)
+static int group_open(struct cpu_engine *e, uint32_t group, struct error *err)
 {
     struct kv_group *info = &e->engine.info.groups[group];
-    uint32_t n_pages = pages_of(e, group);
+    uint32_t n_pages = e->engine.limits.n_pages[group];
     if (info->page_bytes == UINT32_MAX ||
         (info->page_bytes && n_pages > SIZE_MAX / 2 / info->page_bytes))
         return error_set(err, ERROR_LIMIT, "a cache of %u positions does not fit in memory",
@@ -100,7 +96,7 @@ static int open_attention(struct cpu_engine *e, uint32_t layer, struct error *er
         .kv_type = limits->kv_type,
         .max_rows = limits->max_rows,
         .max_length = limits->max_length,
-        .n_threads = limits->n_threads,
+        .n_threads = e->engine.info.n_threads,
     };
     if (attention_open(&e->layers[layer].attention, &wanted, e->kernels->vector, err))
         return -1;
@@ -113,11 +109,8 @@ int cpu_kv_open(struct cpu_engine *e, struct error *err)
     const struct hparams *hp = &e->model->hparams;
     struct engine_info *info = &e->engine.info;
     info->n_groups = kv_groups(hp, e->engine.limits.kv_type, info->groups);
-    if (e->engine.limits.n_window_pages == 0) {
-        info->groups[KV_FULL] = kv_groups_joined(info->groups);
-        info->groups[KV_WINDOW] = (struct kv_group){0};
-        info->n_groups = 1;
-    }
+    if (e->engine.limits.n_pages[1] == 0)
+        info->n_groups = kv_groups_join(info->groups, info->n_groups);
     for (uint32_t g = 0; g < info->n_groups; g++)
         if (group_open(e, g, err))
             return -1;
@@ -135,7 +128,7 @@ void cpu_kv_close(struct cpu_engine *e)
     for (uint32_t i = 0; i < e->n_attentions; i++)
         attention_close(e->attentions[i]);
     free(e->attentions);
-    for (int g = 0; g < KV_GROUPS; g++) {
+    for (int g = 0; g < KV_MAX_GROUPS; g++) {
         buffer_unmap(&e->kv[g]);
         kv_touch_close(&e->kv_touch[g]);
     }

@@ -104,6 +104,10 @@ const float *pass_latent_values(const struct pass *p, uint32_t layer);
 void pass_after_attention(const struct pass *p, uint32_t layer);
 /* All layers' per-layer inputs, from the embedded tokens in x. */
 void pass_layer_inputs(const struct pass *p);
+/* cpu_output.c: what rows want back, with all threads */
+void pass_outputs(struct cpu_engine *e, uint32_t thread);
+/* All threads on `n_rows` rows. */
+struct pass pass_together(struct cpu_engine *e, uint32_t thread, uint32_t n_rows);
 /* cpu_experts.c; with all threads */
 void pass_experts(const struct pass *p, uint32_t layer, const float *norm,
                   const struct block_end *end);

@@ -143,7 +143,7 @@ static void state_layout(struct cpu_engine *e, struct layout *l)
     const struct hparams *hp = &e->model->hparams;
     struct cpu_state *s = &e->state;
     struct widths w = widths_of(hp);
-    uint32_t rows = e->engine.limits.max_rows, n_threads = e->engine.limits.n_threads;
+    uint32_t rows = e->engine.limits.max_rows, n_threads = e->engine.info.n_threads;
     size_t n_inputs = (size_t)hp->n_layers * hp->n_embd_layer;
     s->x = layout_rows(l, rows, hp->n_embd);
     s->q = layout_rows(l, rows, w.q);
@@ -154,6 +154,7 @@ static void state_layout(struct cpu_engine *e, struct layout *l)
     }
     s->layer_inputs = layout_rows(l, rows, n_inputs);
     s->outputs = layout_take(l, rows * sizeof *s->outputs);
+    s->best_logits = layout_rows(l, BEST_ROWS, hp->n_vocab);
     s->shared = layout_layer_rows(l, hp, rows);
     for (uint32_t t = 0; t < n_threads; t++) {
         s->own[t] = layout_layer_rows(l, hp, CHUNK_ROWS);
@@ -166,7 +167,7 @@ static void state_layout(struct cpu_engine *e, struct layout *l)
 int cpu_state_open(struct cpu_engine *e, struct error *err)
 {
     struct cpu_state *s = &e->state;
-    uint32_t n_threads = e->engine.limits.n_threads;
+    uint32_t n_threads = e->engine.info.n_threads;
     s->own = calloc(n_threads, sizeof *s->own);
     s->layer_embd = calloc(n_threads, sizeof *s->layer_embd);
     s->experts.gathered = calloc(n_threads, sizeof *s->experts.gathered);

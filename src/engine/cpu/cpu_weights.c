@@ -112,12 +112,12 @@ static uint64_t file_bytes_in_use(const struct cpu_engine *e)
     return bytes;
 }
 
-static int load(struct cpu_engine *e, struct weight_list *list, engine_progress progress,
-                void *context, struct error *err)
+static int load(struct cpu_engine *e, struct weight_list *list, struct error *err)
 {
+    const struct cpu_options *o = &e->options;
     const struct checkpoint *checkpoint = e->model->checkpoint;
     if (weight_store_open(&e->weights, checkpoint, list->weights, list->n, err) ||
-        weight_store_load(&e->weights, e->pool, e->engine.limits.pack_cache, progress, context,
+        weight_store_load(&e->weights, e->pool, o->pack_cache, o->progress, o->progress_context,
                           err))
         return -1;
     for (uint32_t i = 0; i < list->n; i++)
@@ -129,8 +129,7 @@ static int load(struct cpu_engine *e, struct weight_list *list, engine_progress 
     return 0;
 }
 
-int cpu_weights_open(struct cpu_engine *e, engine_progress progress, void *context,
-                     struct error *err)
+int cpu_weights_open(struct cpu_engine *e, struct error *err)
 {
     struct weight **head_parts = arena_alloc_array(&e->memory, e->model->hparams.n_layers,
                                                    sizeof *head_parts);
@@ -148,7 +147,7 @@ int cpu_weights_open(struct cpu_engine *e, engine_progress progress, void *conte
         error_set(err, ERROR_MEMORY, "no memory for the list of weights");
     } else {
         list_weights(e, &list, head_parts);
-        rc = load(e, &list, progress, context, err);
+        rc = load(e, &list, err);
     }
     free(list.weights);
     free(list.places);

@@ -12,7 +12,7 @@
  */
 enum { ROWS_FOR_A_PAGE = 32 };
 
-int kv_touch_open(struct kv_touch *k, void *base, enum kv_group_id group, const size_t *row_bytes,
+int kv_touch_open(struct kv_touch *k, void *base, uint32_t group, const size_t *row_bytes,
                   uint32_t n_parts, uint32_t n_pages, struct error *err)
 {
     *k = (struct kv_touch){.base = base, .group = group, .n_parts = n_parts, .n_pages = n_pages};
@@ -41,12 +41,11 @@ static void touch(uint8_t *byte)
 /* Raises k->high to what the batch has. */
 static void look_at(struct kv_touch *k, const struct batch *batch)
 {
-    bool is_full = k->group == KV_FULL;
-    uint32_t end = is_full ? batch->page_end : batch->window_page_end;
+    uint32_t end = batch->page_end[k->group];
     if (end > k->high)
         k->high = end;
     for (uint32_t i = 0; i < batch->n_rows; i++) {
-        uint32_t page = is_full ? batch->rows[i].page : batch->rows[i].window_page;
+        uint32_t page = batch->rows[i].pages[k->group];
         if (page >= k->high)
             k->high = page + 1;
     }

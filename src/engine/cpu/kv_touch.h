@@ -21,7 +21,7 @@ struct kv_part {
 
 struct kv_touch {
     uint8_t *base;
-    enum kv_group_id group;
+    uint32_t group;
     struct kv_part *parts; /* keys and values of each layer, one behind the other */
     uint32_t n_parts;
     uint32_t n_pages; /* KV positions */
@@ -30,7 +30,7 @@ struct kv_touch {
 
 /* For the parts of one group, whose positions take row_bytes[n_parts]. The memory's beginning
  * counts as touched in every part. */
-int kv_touch_open(struct kv_touch *k, void *base, enum kv_group_id group, const size_t *row_bytes,
+int kv_touch_open(struct kv_touch *k, void *base, uint32_t group, const size_t *row_bytes,
                   uint32_t n_parts, uint32_t n_pages, struct error *err);
 void kv_touch_close(struct kv_touch *k);
 /* After a batch, while nothing is computed. Changes no byte. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "engine/cpu/matrix_slab.h"
-#include "model/quantize.h"
+#include "model/quant/quantize.h"
 
 static const struct pack_source *pack_source(const struct weight *w, struct packed_matrix *m)
 {

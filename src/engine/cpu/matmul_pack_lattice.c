@@ -2,7 +2,7 @@
  * matrix' table. Runs on any thread. */
 #include "engine/cpu/matmul_pack.h"
 
-#include "model/quant_lattice.h"
+#include "model/quant/lattice.h"
 
 static void pack_lattice(struct quant_format f, const struct packed_matrix *m,
                          const struct weight *w, uint32_t first, uint32_t outputs, uint8_t *to)

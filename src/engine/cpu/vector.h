@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "engine/engine.h"
+#include "model/model.h"
 
 /* Rope, keys and values in their pages, and the steps of attention.
  *

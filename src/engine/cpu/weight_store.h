@@ -7,7 +7,7 @@
 
 #include "base/parallel.h"
 #include "engine/cpu/matmul.h"
-#include "engine/engine.h"
+#include "engine/cpu/cpu_engine.h"
 
 /* All matrices of a model, packed. They are cut into pieces of whole panels and a few MiB, which
  * are what a thread does at a time and what a cache file is checked by:

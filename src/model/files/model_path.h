@@ -1,0 +1,22 @@
+#ifndef RADISH_MODEL_FILES_MODEL_PATH_H
+#define RADISH_MODEL_FILES_MODEL_PATH_H
+
+#include <stddef.h>
+
+#include "base/error.h"
+#include "base/strbuf.h"
+
+/* What people name when they mean a model: its GGUF file or its directory, but also a file in that
+ * directory, or the directory in which Hugging Face's tools keep what they have downloaded:
+ *
+ *   models--Qwen--Qwen3-4B/refs/main            "1cfa9a..."
+ *                         /snapshots/1cfa9a.../config.json, model.safetensors, ...
+ *
+ * Writes the path of the file or directory that is meant, without slashes at its end. -1 when there
+ * is nothing of that name. */
+int model_path_find(struct strbuf *out, const char *given, struct error *err);
+
+/* The name of the model at a path: its last part without ".gguf"; of a snapshot, "Qwen3-4B". */
+void model_path_name(char *name, size_t size, const char *path);
+
+#endif

@@ -1,0 +1,52 @@
+#ifndef RADISH_PROMPT_ANSWER_ANSWER_PARSER_H
+#define RADISH_PROMPT_ANSWER_ANSWER_PARSER_H
+
+#include "prompt/answer/answer_style.h"
+#include "prompt/answer/tool_set.h"
+
+/* An answer's raw text in, as it comes; thinking, content and calls out, as soon as they are sure.
+ * Where the pieces of the text part changes nothing about what comes out, put together.
+ *
+ *   <think>Hm.</think>Let me look.<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>
+ *          [1]         [2]                   [3: f]                    [4: {"a": 1}][5]
+ *
+ *   1 PIECE_REASONING  2 PIECE_CONTENT  3 CALL_BEGIN  4 CALL_ARGUMENTS (in parts)  5 CALL_END
+ *
+ * Text that only looks like a call stays content: one that is malformed, is cut off, or names a
+ * function that the request does not have. Once a call's arguments are on their way they cannot be
+ * taken back; if they then turn out to be no JSON, or end too early, CALL_BROKEN ends the call and
+ * has all of it as it was written. No byte is lost, but for markers and the white space around
+ * them. */
+enum answer_piece {
+    PIECE_REASONING,
+    PIECE_CONTENT,
+    PIECE_CALL_BEGIN,     /* the function's name */
+    PIECE_CALL_ARGUMENTS, /* more of a JSON object's text: as the model wrote it where that is JSON
+                           */
+    PIECE_CALL_END,
+    PIECE_CALL_BROKEN, /* the call as it was written, from its first marker on */
+};
+
+typedef void answer_piece_fn(void *context, enum answer_piece piece, const char *text, size_t len);
+
+struct answer_parser;
+
+struct answer_parser_options {
+    const struct answer_style *style;
+    const struct tool_set *tools; /* NULL: calls are not looked for */
+    bool starts_in_thinking;      /* the prompt ends with the marker that begins it */
+    answer_piece_fn *piece;
+    void *context;
+};
+
+/* False: nothing is looked for in an answer of that style, so that all of it is content. */
+bool answer_parser_is_needed(const struct answer_style *style, const struct tool_set *tools);
+struct answer_parser *answer_parser_new(const struct answer_parser_options *o); /* NULL: memory */
+void answer_parser_free(struct answer_parser *p);
+void answer_parser_add(struct answer_parser *p, const char *text, size_t len);
+/* No more text will come. */
+void answer_parser_end(struct answer_parser *p);
+bool answer_parser_failed(const struct answer_parser *p);      /* there was no memory */
+bool answer_parser_is_thinking(const struct answer_parser *p); /* what comes next is reasoning */
+
+#endif

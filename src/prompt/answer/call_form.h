@@ -1,0 +1,60 @@
+#ifndef RADISH_PROMPT_ANSWER_CALL_FORM_H
+#define RADISH_PROMPT_ANSWER_CALL_FORM_H
+
+#include "prompt/answer/answer_style.h"
+#include "prompt/jinja/template_traits.h"
+
+/* How a format writes calls: what call_write writes and what tool_grammar_add holds answers to.
+ *
+ *   first <name> middle <arguments> [ between <name> middle <arguments> ]* last
+ *
+ *   JSON      {"a": 1, "b": "x"}           canonical, as json.dumps(ensure_ascii=False) has it
+ *   TAGGED    { key_begin <name> key_end <value> value_end }*
+ *             strings raw, other values as JSON
+ *   PYTHON    a=1, b="x"
+ *   ESCAPED   a:1,b:<quote>x<quote>        for Gemma, nested the same way */
+enum call_arguments { CALL_JSON, CALL_TAGGED, CALL_PYTHON, CALL_ESCAPED };
+
+struct call_form {
+    const char *token;   /* one that only vocabularies of models with this form have; NULL: none */
+    const char *trigger; /* what `first` begins with and nothing but a call does; NULL: none */
+    const char *first, *middle;
+    const char *between; /* NULL: one call only */
+    const char *last;
+    enum call_arguments arguments;
+    const char *key_begin, *key_end, *value_end; /* TAGGED */
+    const char *string_key_end;                  /* TAGGED: before strings; NULL: the same */
+    const char *quote;                           /* ESCAPED */
+    bool is_numbered; /* ":0", ":1", ... stands between the name and `middle` */
+};
+
+/* The format's form; where it has several, the one that is the template's (`traits` may be NULL).
+ */
+const struct call_form *call_form_find(enum tool_format format,
+                                       const struct template_traits *traits);
+
+/* The same text, but for white space anywhere in it. */
+bool equal_but_space(const char *a, const char *b);
+
+/* A value as Python's json.dumps(ensure_ascii=False) writes it. */
+void json_write_canonical(struct strbuf *out, const struct json *value);
+/* The same as an argument in the form. */
+void call_value_write(struct strbuf *out, const struct call_form *f, const struct json *value);
+
+/* The calls of a message one after the other: `index` counts them; the form's end is written by
+ * who has written the last. */
+void call_form_write(struct strbuf *out, const struct call_form *f, size_t index, const char *name,
+                     size_t name_len, const struct json *arguments);
+
+/* Appends a call as the style writes it, canonical JSON where it is JSON. `arguments` is an object.
+ */
+void call_write(struct strbuf *out, enum tool_format format, const char *name, size_t name_len,
+                const struct json *arguments);
+
+/* To be called after template_traits_find: what the template does not show of the form of calls
+ * (many are made to be sent calls as text), the vocabulary may. 0, or -1 when there is no memory.
+ */
+int template_traits_complete(struct template_traits *t, const struct answer_style *style,
+                             const struct tokenizer *tokenizer, struct error *err);
+
+#endif

@@ -1,0 +1,200 @@
+/* One reader for the formats that write a call's parameters as text between tags: Qwen3-Coder, GLM,
+ * MiniMax, DeepSeek's DSML. A form says how the tags are spelled. What a newcomer gets wrong: a
+ * value is raw text, so the function's schema decides whether 5 is a number or a string; strings go
+ * out while they come, all else when it is complete. */
+#include "prompt/answer/answer_internal.h"
+
+struct xml_form {
+    const char *name_begin;       /* NULL: the name comes at once */
+    const char *const *name_ends; /* the first is skipped */
+    const char *key_begin;
+    const char *const *key_ends;   /* skipped */
+    const char *value_begin;       /* NULL: the value comes at once */
+    const char *const *value_ends; /* the first two end the value and are skipped; others are the
+                                      next part's beginning: the value's own end is missing */
+    const char *const *call_ends;  /* skipped, each of them */
+    bool lines;                    /* values stand on lines of their own */
+    bool marks_strings;            /* string="true" or "false" decides, not the schema */
+};
+
+#define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+const struct xml_form xml_qwen = {
+    .name_begin = "<function=",
+    .name_ends = LIST(">"),
+    .key_begin = "<parameter=",
+    .key_ends = LIST(">"),
+    .value_ends = LIST("\n</parameter>", "</parameter>", "\n<parameter=", "\n</function>"),
+    .call_ends = LIST("</function>", "</tool_call>"),
+    .lines = true,
+};
+const struct xml_form xml_glm = {
+    .name_ends = LIST("\n", "<arg_key>", "</tool_call>"),
+    .key_begin = "<arg_key>",
+    .key_ends = LIST("</arg_key>"),
+    .value_begin = "<arg_value>",
+    .value_ends = LIST("</arg_value>"),
+    .call_ends = LIST("</tool_call>"),
+};
+const struct xml_form xml_minimax = {
+    .name_begin = "<invoke name=\"",
+    .name_ends = LIST("\">"),
+    .key_begin = "<parameter name=\"",
+    .key_ends = LIST("\">"),
+    .value_ends = LIST("</parameter>"),
+    .call_ends = LIST("</invoke>"),
+};
+const struct xml_form xml_dsml = {
+    .name_begin = "<｜DSML｜invoke name=\"",
+    .name_ends = LIST("\">"),
+    .key_begin = "<｜DSML｜parameter name=\"",
+    .key_ends = LIST("\">", "\" string=\"true\">", "\" string=\"false\">"),
+    .value_ends = LIST("</｜DSML｜parameter>"),
+    .call_ends = LIST("</｜DSML｜invoke>"),
+    .marks_strings = true,
+};
+
+enum { TYPE_STRING, TYPE_OTHER }; /* of the value that is being read */
+
+static enum call_result as_result(enum match match)
+{
+    return match == MATCH_YES ? CALL_ON : match == MATCH_MORE ? CALL_MORE : CALL_BAD;
+}
+
+static enum call_result xml_name(struct answer_parser *p, const struct xml_form *f)
+{
+    size_t len, which, left;
+    enum match match = call_find(p, f->name_ends, &len, &which);
+    if (match != MATCH_YES)
+        return as_result(match);
+    if (!call_set_name(p, call_rest(p, &left), len))
+        return CALL_BAD;
+    p->call.pos += len + (which == 0 ? strlen(f->name_ends[0]) : 0);
+    p->call.state = XML_NEXT;
+    return CALL_ON;
+}
+
+/* A parameter begins, or the call ends. */
+static enum call_result xml_next(struct answer_parser *p, const struct xml_form *f)
+{
+    if (!call_skip_space(p))
+        return CALL_MORE;
+    enum match match = call_match(p, f->key_begin);
+    p->call.state = match == MATCH_YES ? XML_KEY : XML_NEXT;
+    for (size_t i = 0; match == MATCH_NO && f->call_ends[i]; i++) {
+        match = call_match(p, f->call_ends[i]);
+        if (match != MATCH_YES)
+            continue;
+        const char *rest = p->call.n_arguments ? "}" : "{}";
+        call_add_arguments(p, rest, strlen(rest));
+        return CALL_DONE;
+    }
+    return as_result(match);
+}
+
+/* A parameter's name: what is sure to go out of the value goes out from here on. */
+static enum call_result xml_key(struct answer_parser *p, const struct xml_form *f)
+{
+    struct open_call *c = &p->call;
+    size_t len, which, left;
+    enum match match = call_find(p, f->key_ends, &len, &which);
+    if (match != MATCH_YES)
+        return as_result(match);
+    const char *key = call_rest(p, &left);
+    strbuf_clear(&p->scratch);
+    strbuf_adds(&p->scratch, c->n_arguments++ ? ", " : "{");
+    value_write_string(&p->scratch, key, len);
+    strbuf_adds(&p->scratch, ": ");
+    c->schema = tool_parameter(c->tool, key, len);
+    bool string = c->schema && value_types(c->schema) == 1u << JSON_STRING;
+    if (f->marks_strings && which)
+        string = which == 1;
+    if (f->marks_strings && which == 2)
+        c->schema = NULL;
+    c->value = string ? TYPE_STRING : TYPE_OTHER;
+    c->pos += len + strlen(f->key_ends[which]);
+    c->state = XML_VALUE_BEGIN;
+    if (string)
+        strbuf_addc(&p->scratch, '"');
+    call_add_scratch(p);
+    return CALL_ON;
+}
+
+static enum call_result xml_value_begin(struct answer_parser *p, const struct xml_form *f)
+{
+    enum match match = MATCH_YES;
+    size_t left;
+    if (f->value_begin) {
+        match = call_skip_space(p) ? call_match(p, f->value_begin) : MATCH_MORE;
+    } else if (f->lines) { /* the line feed before the value is not part of it */
+        call_rest(p, &left);
+        match = left ? MATCH_YES : MATCH_MORE;
+        call_match(p, "\n");
+    }
+    p->call.state = match == MATCH_YES ? XML_VALUE : XML_VALUE_BEGIN;
+    p->call.scanned = 0;
+    return as_result(match);
+}
+
+/* How much of the value there is for sure: up to its end (YES, and which one), or to where one may
+ * begin. */
+static enum match xml_value_end(const struct answer_parser *p, const struct xml_form *f,
+                                const char *text, size_t left, size_t *len, size_t *which)
+{
+    for (*len = p->call.scanned; *len < left; ++*len) {
+        if (text[*len] != '<' && text[*len] != '\n')
+            continue;
+        for (*which = 0; f->value_ends[*which]; ++*which) {
+            enum match match = literal_match(text + *len, left - *len, f->value_ends[*which]);
+            if (match != MATCH_NO)
+                return match;
+        }
+    }
+    return MATCH_MORE;
+}
+
+static enum call_result xml_value(struct answer_parser *p, const struct xml_form *f)
+{
+    struct open_call *c = &p->call;
+    size_t len, which, left;
+    const char *text = call_rest(p, &left);
+    enum match match = xml_value_end(p, f, text, left, &len, &which);
+    strbuf_clear(&p->scratch);
+    if (c->value == TYPE_STRING)
+        json_write_escaped(&p->scratch, text, len);
+    if (match == MATCH_YES) {
+        if (c->value == TYPE_STRING)
+            strbuf_addc(&p->scratch, '"');
+        else
+            value_write_text(&p->scratch, c->schema, text, len);
+        c->state = XML_NEXT;
+    }
+    if (c->value == TYPE_STRING || match == MATCH_YES)
+        c->pos += len;
+    else
+        c->scanned = len;
+    if (match == MATCH_YES)
+        c->pos += which < 2 ? strlen(f->value_ends[which]) : 0;
+    call_add_scratch(p);
+    return match == MATCH_YES ? CALL_ON : CALL_MORE;
+}
+
+enum call_result read_xml_call(struct answer_parser *p)
+{
+    const struct xml_form *f = p->call.form;
+    enum match match = MATCH_YES;
+    switch (p->call.state) {
+    case XML_OUTER:
+        if (!call_skip_space(p))
+            return CALL_MORE;
+        if (f->name_begin)
+            match = call_match(p, f->name_begin);
+        p->call.state = match == MATCH_YES ? XML_NAME : XML_OUTER;
+        return as_result(match);
+    case XML_NAME: return xml_name(p, f);
+    case XML_NEXT: return xml_next(p, f);
+    case XML_KEY: return xml_key(p, f);
+    case XML_VALUE_BEGIN: return xml_value_begin(p, f);
+    default: return xml_value(p, f);
+    }
+}

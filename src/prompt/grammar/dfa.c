@@ -1,0 +1,300 @@
+/* From the NFA of a rule to a DFA, by subsets.
+ *
+ * Calls and tokens are edges like bytes, but stay beside the byte table: a state may have byte
+ * edges and calls at once, and then the matcher follows both. Two calls of one rule from one state
+ * become one, back to the union of their targets.
+ *
+ * The start of a rule that may match nothing is a state of its own that is not final: callers go
+ * around such a call (see nfa.c), so that calls always match something. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "prompt/grammar/grammar_internal.h"
+
+/* What subset construction needs besides its result. */
+struct subsets {
+    struct compiler *c;
+    struct dfa *d;
+    uint32_t *members; /* of all sets, one after the other, each sorted */
+    size_t n_members, cap_members;
+    uint32_t *stamp; /* [n_nodes]: seen in closure number ... */
+    uint32_t stamp_now;
+    uint32_t *stack; /* [n_nodes] */
+    uint32_t *set;   /* [n_nodes]: the set at hand */
+    uint32_t n_set;
+    uint32_t *index; /* hash table of states: 0 is free */
+    size_t n_index;
+    struct edge *edges; /* of the state at hand */
+    size_t n_edges, cap_edges;
+};
+
+/* From the state at hand, by `key` (a class, a rule, a token), to an NFA node. */
+struct edge {
+    uint32_t kind, key, target;
+};
+
+static bool fail_memory(struct subsets *s)
+{
+    compiler_fail(s->c, ERROR_MEMORY, "no memory for the grammar");
+    return false;
+}
+
+static bool fail_size(struct subsets *s)
+{
+    compiler_fail(
+        s->c, ERROR_LIMIT,
+        "a rule of the grammar has too many states: make it simpler or split it in rules");
+    return false;
+}
+
+static void find_classes(const struct compiler *c, struct dfa *d)
+{
+    bool begins[257] = {[0] = true};
+    for (size_t i = 0; i < c->n_nodes; i++) {
+        if (c->nodes[i].kind != NFA_BYTES)
+            continue;
+        begins[c->nodes[i].lo] = true;
+        begins[c->nodes[i].hi + 1] = true;
+    }
+    d->n_classes = 0;
+    for (int b = 0; b < 256; b++) {
+        d->n_classes += begins[b];
+        d->class_of[b] = (uint8_t)(d->n_classes - 1);
+    }
+}
+
+static void closure_begin(struct subsets *s)
+{
+    s->stamp_now++;
+    s->n_set = 0;
+}
+
+/* Adds a node and all that it reaches without a symbol to the set at hand. */
+static void closure_add(struct subsets *s, uint32_t node)
+{
+    uint32_t n_stack = 0;
+    if (s->stamp[node] == s->stamp_now)
+        return;
+    s->stamp[node] = s->stamp_now;
+    s->stack[n_stack++] = node;
+    while (n_stack > 0) {
+        uint32_t at = s->stack[--n_stack];
+        const struct nfa_node *n = &s->c->nodes[at];
+        if (n->kind != NFA_SPLIT) {
+            s->set[s->n_set++] = at;
+            continue;
+        }
+        const uint32_t targets[] = {n->arg, n->target};
+        for (int i = 0; i < 2; i++) {
+            if (s->stamp[targets[i]] == s->stamp_now)
+                continue;
+            s->stamp[targets[i]] = s->stamp_now;
+            s->stack[n_stack++] = targets[i];
+        }
+    }
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static bool grow_index(struct subsets *s)
+{
+    if (s->d->n_states * 2 < s->n_index)
+        return true;
+    size_t n = s->n_index ? s->n_index * 4 : 256;
+    uint32_t *index = calloc(n, sizeof *index);
+    if (index == NULL)
+        return fail_memory(s);
+    for (size_t i = 0; i < s->n_index; i++) {
+        if (s->index[i] == 0)
+            continue;
+        const struct dfa_state *state = &s->d->states[s->index[i]];
+        size_t at = hash_bytes(s->members + state->set, state->set_len * sizeof *s->members);
+        while (index[at % n] != 0)
+            at++;
+        index[at % n] = s->index[i];
+    }
+    free(s->index);
+    s->index = index;
+    s->n_index = n;
+    return true;
+}
+
+/* A new state whose set is the one at hand; 0 on failure. */
+static uint32_t add_state(struct subsets *s)
+{
+    struct dfa *d = s->d;
+    if (d->n_states >= RULE_STATES_MAX || s->n_members + s->n_set > DFA_SETS_MAX ||
+        (d->n_states + 1) * d->n_classes > DFA_TABLE_MAX)
+        return fail_size(s);
+    if (!grammar_grow((void **)&d->states, &d->cap_states, d->n_states, 1, sizeof *d->states) ||
+        !grammar_grow((void **)&s->members, &s->cap_members, s->n_members, s->n_set,
+                      sizeof *s->members) ||
+        !grammar_grow((void **)&d->next, &d->cap_next, d->n_states * d->n_classes, d->n_classes,
+                      sizeof *d->next))
+        return fail_memory(s);
+    struct dfa_state state = {.set = (uint32_t)s->n_members, .set_len = s->n_set};
+    for (uint32_t i = 0; i < s->n_set; i++)
+        state.is_final = state.is_final || s->c->nodes[s->set[i]].kind == NFA_MATCH;
+    if (s->n_set > 0)
+        memcpy(s->members + s->n_members, s->set, s->n_set * sizeof *s->set);
+    s->n_members += s->n_set;
+    memset(d->next + d->n_states * d->n_classes, 0, d->n_classes * sizeof *d->next);
+    d->states[d->n_states] = state;
+    return (uint32_t)d->n_states++;
+}
+
+/* The state of the set at hand; 0 on failure. */
+static uint32_t find_state(struct subsets *s)
+{
+    qsort(s->set, s->n_set, sizeof *s->set, compare_numbers);
+    if (!grow_index(s))
+        return 0;
+    size_t at = hash_bytes(s->set, s->n_set * sizeof *s->set) % s->n_index;
+    for (; s->index[at] != 0; at = (at + 1) % s->n_index) {
+        const struct dfa_state *state = &s->d->states[s->index[at]];
+        if (state->set_len == s->n_set &&
+            memcmp(s->members + state->set, s->set, s->n_set * sizeof *s->set) == 0)
+            return s->index[at];
+    }
+    uint32_t state = add_state(s);
+    if (state != 0)
+        s->index[at] = state;
+    return state;
+}
+
+static bool add_edge(struct subsets *s, uint32_t kind, uint32_t key, uint32_t target)
+{
+    if (!grammar_grow((void **)&s->edges, &s->cap_edges, s->n_edges, 1, sizeof *s->edges))
+        return fail_memory(s);
+    s->edges[s->n_edges++] = (struct edge){kind, key, target};
+    return true;
+}
+
+static int compare_edges(const void *a, const void *b)
+{
+    const struct edge *x = a, *y = b;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return (x->target > y->target) - (x->target < y->target);
+}
+
+static bool gather_edges(struct subsets *s, uint32_t state)
+{
+    s->n_edges = 0;
+    for (uint32_t i = 0; i < s->d->states[state].set_len; i++) {
+        const struct nfa_node *n = &s->c->nodes[s->members[s->d->states[state].set + i]];
+        if (n->kind == NFA_CALL || n->kind == NFA_TOKEN) {
+            if (!add_edge(s, n->kind, n->arg, n->target))
+                return false;
+        } else if (n->kind == NFA_BYTES) {
+            for (uint32_t k = s->d->class_of[n->lo]; k <= s->d->class_of[n->hi]; k++)
+                if (!add_edge(s, NFA_BYTES, k, n->target))
+                    return false;
+        }
+    }
+    if (s->n_edges > 1)
+        qsort(s->edges, s->n_edges, sizeof *s->edges, compare_edges);
+    return true;
+}
+
+static bool keep_edge(struct subsets *s, uint32_t state, const struct edge *e, uint32_t target)
+{
+    struct dfa *d = s->d;
+    if (e->kind == NFA_BYTES) {
+        d->next[state * d->n_classes + e->key] = (uint16_t)target;
+        return true;
+    }
+    if (e->kind == NFA_CALL) {
+        if (!grammar_grow((void **)&d->calls, &d->cap_calls, d->n_calls, 1, sizeof *d->calls))
+            return fail_memory(s);
+        d->calls[d->n_calls++] = (struct grammar_call){e->key, target};
+        d->states[state].n_calls++;
+        return true;
+    }
+    if (!grammar_grow((void **)&d->named, &d->cap_named, d->n_named, 1, sizeof *d->named))
+        return fail_memory(s);
+    d->named[d->n_named++] = (struct grammar_named){(int32_t)e->key, target};
+    d->states[state].n_named++;
+    return true;
+}
+
+/* Gives a state its edges; states that they lead to come at the end. */
+static bool expand_state(struct subsets *s, uint32_t state)
+{
+    s->d->states[state].calls = (uint32_t)s->d->n_calls;
+    s->d->states[state].named = (uint32_t)s->d->n_named;
+    if (!gather_edges(s, state))
+        return false;
+    for (size_t i = 0, end; i < s->n_edges; i = end) {
+        closure_begin(s);
+        for (end = i; end < s->n_edges && s->edges[end].kind == s->edges[i].kind &&
+                      s->edges[end].key == s->edges[i].key;
+             end++)
+            closure_add(s, s->edges[end].target);
+        uint32_t target = find_state(s);
+        if (target == 0 || !keep_edge(s, state, &s->edges[i], target))
+            return false;
+    }
+    return true;
+}
+
+static bool run(struct subsets *s, uint32_t nfa_start, bool may_be_empty)
+{
+    size_t n = s->c->n_nodes;
+    s->stamp = calloc(n, sizeof *s->stamp);
+    s->stack = malloc(n * sizeof *s->stack);
+    s->set = malloc(n * sizeof *s->set);
+    if (s->stamp == NULL || s->stack == NULL || s->set == NULL)
+        return fail_memory(s);
+    find_classes(s->c, s->d);
+    add_state(s);
+    closure_begin(s);
+    closure_add(s, nfa_start);
+    qsort(s->set, s->n_set, sizeof *s->set, compare_numbers);
+    if (s->c->failed || add_state(s) == 0)
+        return false;
+    s->d->states[STATE_START].is_final = s->d->states[STATE_START].is_final && may_be_empty;
+    for (uint32_t i = STATE_START; i < s->d->n_states; i++)
+        if ((i % 64 == 0 && compiler_is_late(s->c)) || !expand_state(s, i))
+            return false;
+    return true;
+}
+
+/* Of the NFA in the compiler. With `may_be_empty` the start is final if the rule is nullable.
+ * NULL: the compiler has failed. */
+struct dfa *dfa_build(struct compiler *c, uint32_t nfa_start, bool may_be_empty)
+{
+    struct dfa *d = calloc(1, sizeof *d);
+    struct subsets s = {.c = c, .d = d};
+    if (d == NULL)
+        fail_memory(&s);
+    bool built = d != NULL && run(&s, nfa_start, may_be_empty);
+    free(s.members);
+    free(s.stamp);
+    free(s.stack);
+    free(s.set);
+    free(s.index);
+    free(s.edges);
+    if (built)
+        return d;
+    dfa_free(d);
+    return NULL;
+}
+
+void dfa_free(struct dfa *d)
+{
+    if (d == NULL)
+        return;
+    free(d->states);
+    free(d->next);
+    free(d->calls);
+    free(d->named);
+    free(d);
+}

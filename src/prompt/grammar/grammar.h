@@ -1,0 +1,109 @@
+#ifndef RADISH_PROMPT_GRAMMAR_GRAMMAR_H
+#define RADISH_PROMPT_GRAMMAR_GRAMMAR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "prompt/unicode/code_set.h"
+
+/* prompt/grammar/ holds grammars over bytes: it reads GBNF and regular expressions, compiles
+ * grammars, matches tokens against them, and keeps them. Nothing here knows schemas or models. */
+
+/* Grammars that answers are held to. A front end (json_schema.h, text_grammar.h) builds
+ * expressions; they are compiled once, on a worker, into a pushdown automaton over bytes; each
+ * answer then has a matcher, which says before each token which tokens of the vocabulary may come.
+ *
+ *   front end ─► builder ──compile──► grammar (shared, immutable) ─► matcher (one for each answer)
+ *                                        ▲                             │ mask, accept
+ *                            vocabulary (a trie of all tokens' bytes, masks of states)
+ *
+ * Only tokens that can lead to a valid end are allowed. Special tokens are not, but where the
+ * grammar names them, and end tokens exactly where the text may end. */
+
+/* ---- building ----------------------------------------------------------------------------- */
+
+/* Expressions live in the builder. A failure (memory, a limit) sticks in it: calls then give
+ * GRAMMAR_NONE, which every call takes, and grammar_compile says what it was. */
+typedef uint32_t grammar_expr;
+enum { GRAMMAR_NONE = 0 };
+#define GRAMMAR_NO_MAX UINT32_MAX
+
+struct grammar_builder;
+
+struct grammar_builder *grammar_builder_new(void); /* NULL: no memory */
+void grammar_builder_free(struct grammar_builder *b);
+
+grammar_expr grammar_empty(struct grammar_builder *b); /* matches nothing but the empty text */
+grammar_expr grammar_never(struct grammar_builder *b); /* matches no text at all */
+grammar_expr grammar_literal(struct grammar_builder *b, const char *bytes, size_t len);
+/* One code point, as UTF-8: one of the ranges, or with `negated` any other (never a surrogate). */
+grammar_expr grammar_class(struct grammar_builder *b, const struct code_range *ranges, size_t n,
+                           bool negated);
+grammar_expr grammar_token(struct grammar_builder *b, int32_t id); /* this token, whatever it is */
+grammar_expr grammar_sequence(struct grammar_builder *b, const grammar_expr *parts, size_t n);
+grammar_expr grammar_choice(struct grammar_builder *b, const grammar_expr *parts, size_t n);
+/* From `min` to `max` times, GRAMMAR_NO_MAX: any number. */
+grammar_expr grammar_repeat(struct grammar_builder *b, grammar_expr e, uint32_t min, uint32_t max);
+/* A rule that may be used before it is defined, by itself too. Defined exactly once. */
+grammar_expr grammar_rule(struct grammar_builder *b);
+void grammar_define(struct grammar_builder *b, grammar_expr rule, grammar_expr body);
+
+/* How much has been built, for front ends that have limits of their own. */
+size_t grammar_builder_size(const struct grammar_builder *b);
+
+/* ---- compiled ----------------------------------------------------------------------------- */
+
+struct grammar;
+
+/* ERROR_INPUT: it matches no text, a rule is left-recursive or was not defined. ERROR_LIMIT: it is
+ * too large, or compiling takes too long. Any thread. */
+struct grammar *grammar_compile(struct grammar_builder *b, grammar_expr root, struct error *err);
+void grammar_free(struct grammar *g);
+size_t grammar_bytes(const struct grammar *g); /* of memory, for caches of grammars */
+
+/* ---- matching ----------------------------------------------------------------------------- */
+
+/* The tokens of a model, made once. Its masks of states change while it is used: all matchers of
+ * one vocabulary belong to one thread (the scheduler's) once they are made. */
+struct grammar_vocabulary;
+
+struct grammar_token_info {
+    const char *bytes;
+    uint32_t len;
+    bool is_special; /* a control token: allowed only where the grammar names it */
+    bool is_end;     /* ends the answer */
+};
+
+int grammar_vocabulary_open(struct grammar_vocabulary **out,
+                            const struct grammar_token_info *tokens, uint32_t n_tokens,
+                            struct error *err);
+void grammar_vocabulary_close(struct grammar_vocabulary *v);
+/* Of its memory, what is touched only when answers are held to grammars: bytes, at most. */
+size_t grammar_vocabulary_reserved(const struct grammar_vocabulary *v);
+const uint64_t *grammar_vocabulary_ends(const struct grammar_vocabulary *v); /* end tokens */
+uint32_t grammar_vocabulary_words(const struct grammar_vocabulary *v); /* of 64 bits, in a mask */
+
+/* One answer's way through a grammar. Made on any thread; nothing is allocated afterwards. */
+struct grammar_matcher;
+
+int grammar_matcher_open(struct grammar_matcher **out, const struct grammar *g,
+                         struct grammar_vocabulary *v, struct error *err);
+void grammar_matcher_close(struct grammar_matcher *m);
+void grammar_matcher_reset(struct grammar_matcher *m); /* to the beginning */
+
+/* The tokens that may come next, end tokens among them where the text may end; valid until the
+ * next call. When `n_left`, the number of tokens that may still come, is hardly enough for the
+ * shortest way to the end, the mask has that way's next token only: what can be complete, is. */
+const uint64_t *grammar_matcher_mask(struct grammar_matcher *m, uint32_t n_left);
+/* What that mask would have been with any number of tokens left; NULL: the same. */
+const uint64_t *grammar_matcher_unhurried(const struct grammar_matcher *m);
+/* Both: false when it does not fit, and nothing has changed. An end token fits where the text may
+ * end, and changes nothing. */
+bool grammar_matcher_accept(struct grammar_matcher *m, int32_t token);
+bool grammar_matcher_accept_bytes(struct grammar_matcher *m, const char *bytes, size_t len);
+bool grammar_matcher_may_end(const struct grammar_matcher *m);
+bool grammar_matcher_must_end(const struct grammar_matcher *m); /* ... and nothing can follow */
+
+#endif

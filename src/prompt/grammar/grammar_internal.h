@@ -1,0 +1,542 @@
+#ifndef RADISH_PROMPT_GRAMMAR_GRAMMAR_INTERNAL_H
+#define RADISH_PROMPT_GRAMMAR_GRAMMAR_INTERNAL_H
+
+#include "prompt/grammar/grammar.h"
+
+/* Shared by these files; nobody else includes it, but tests that want small caches.
+ *
+ *   build.c    expressions
+ *   class.c    sets of code points as byte ranges
+ *   nfa.c      what expressions are like (empty, small, ...), and a rule as an NFA
+ *   dfa.c      ... as a DFA
+ *   compile.c  all rules together: left recursion, first and follow bytes, tables
+ *   cost.c     ... and the shortest way to the end of each
+ *   trie.c     the vocabulary
+ *   match.c    the matcher: items, stacks, accept
+ *   walk.c     one state's tokens: walks over the trie, and the memory of them
+ *   mask.c     a configuration's tokens */
+
+/* ---- expressions --------------------------------------------------------------------------- */
+
+enum expr_kind {
+    EXPR_NONE,
+    EXPR_EMPTY,
+    EXPR_NEVER,
+    EXPR_LITERAL,  /* bytes[first ...], n of them */
+    EXPR_CLASS,    /* words[first ...]: n ranges, sorted and apart, two words each */
+    EXPR_TOKEN,    /* first: the id */
+    EXPR_SEQUENCE, /* words[first ...]: n parts */
+    EXPR_CHOICE,
+    EXPR_REPEAT, /* first: the part */
+    EXPR_RULE,   /* first: the body, GRAMMAR_NONE until it is defined */
+};
+
+struct expr {
+    uint8_t kind;
+    uint16_t depth; /* of nesting; a rule's body does not count */
+    uint32_t first, n;
+    uint32_t min, max;
+};
+
+enum {
+    EXPR_DEPTH_MAX = 2000, /* compiling recurses this deep */
+    EXPR_COUNT_MAX = 1 << 20,
+    EXPR_WORDS_MAX = 1 << 23,
+    EXPR_BYTES_MAX = 1 << 24,
+};
+
+struct grammar_builder {
+    struct expr *exprs; /* [0] is GRAMMAR_NONE; parts stand before what they are parts of */
+    size_t n_exprs, cap_exprs;
+    uint32_t *words;
+    size_t n_words, cap_words;
+    char *bytes;
+    size_t n_bytes, cap_bytes;
+    struct error failure; /* code ERROR_NONE: none yet */
+};
+
+/* Makes room for `extra` more items of `size` bytes: false when there is no memory. */
+bool grammar_grow(void **items, size_t *capacity, size_t n, size_t extra, size_t size);
+
+/* ---- sets of bytes ------------------------------------------------------------------------- */
+
+/* 256 bytes, and one more member: the tokens that are named. */
+struct byte_set {
+    uint64_t bits[5];
+};
+
+enum { SYMBOL_TOKEN = 256, N_SYMBOLS = 257 };
+
+static inline bool byte_set_has(const struct byte_set *s, uint32_t symbol)
+{
+    return s->bits[symbol / 64] >> (symbol % 64) & 1;
+}
+
+static inline void byte_set_add(struct byte_set *s, uint32_t symbol)
+{
+    s->bits[symbol / 64] |= (uint64_t)1 << (symbol % 64);
+}
+
+static inline bool byte_set_merge(struct byte_set *to, const struct byte_set *from)
+{
+    uint64_t changed = 0;
+    for (int i = 0; i < 5; i++) {
+        changed |= from->bits[i] & ~to->bits[i];
+        to->bits[i] |= from->bits[i];
+    }
+    return changed != 0;
+}
+
+/* ---- compiled ------------------------------------------------------------------------------ */
+
+/* A grammar is a set of automata over bytes, one for each rule, that call each other:
+ *
+ *   rule 0 (root)   1 ──'{'──► 2 ══string══► 3 ──':'──► 4 ══value══► 5 ...
+ *   rule 1 (string) 1 ──'"'──► 2 ──'"'──► 3 (end)
+ *                              └─► any other character: 2
+ *
+ * Of each rule, state 0 is dead and state 1 is the start. Calls match at least one byte or token:
+ * where a rule may match nothing, the caller has a way around the call.
+ *
+ * A counted rule repeats something from `min` to `max` times. Its state 1 is the boundary between
+ * two rounds, its only end; who is in the rule carries the number of rounds so far. Rounds are
+ * either bytes alone, and no round is the beginning of another (so that a text has one number of
+ * rounds), or one call of another rule.
+ *
+ * Tables are [state][class of the byte]: the next state (0: none), and STATE_LEAVES where that byte
+ * could also come after the end of the rule or at the beginning of a rule that the state calls. */
+enum {
+    STATE_START = 1,
+    STATE_MASK = 0x7fff,
+    STATE_LEAVES = 0x8000,
+    RULE_STATES_MAX = 0x7fff,
+};
+
+struct grammar_call {
+    uint32_t rule;
+    uint32_t back; /* the state afterwards; GRAMMAR_TAIL: the end of the caller, at once */
+};
+
+#define GRAMMAR_TAIL UINT32_MAX
+
+struct grammar_named {
+    int32_t token;
+    uint32_t target;
+};
+
+enum {
+    STATE_FINAL = 1,     /* the rule may end here (in a counted rule: if the count permits it) */
+    STATE_HAS_BYTES = 2, /* some byte leads on within the rule */
+    STATE_GOES_ON = 4,   /* some byte, call or token leads on */
+};
+
+enum best_kind { BEST_NEVER, BEST_END, BEST_BYTE, BEST_CALL, BEST_TOKEN };
+
+/* States are numbered through all rules: rule->first_state + the state within the rule. */
+struct grammar_state {
+    uint32_t rule;
+    uint32_t calls, named; /* the first ones; the next state's are their end */
+    uint16_t height;       /* stack that some way to the end of the rule can do with */
+    uint8_t flags;
+    uint8_t best;       /* how the shortest way to the end of the rule begins, */
+    uint32_t best_with; /* with which byte, call or token */
+};
+
+struct grammar_rule {
+    uint32_t first_state, n_states, n_classes;
+    uint16_t *next; /* [n_states][n_classes] */
+    uint8_t class_of[256];
+    uint8_t byte_of[256]; /* [n_classes]: the first one of each class */
+    bool is_counted;
+    bool is_wide; /* some state takes many different bytes: its masks are worth keeping */
+    uint32_t min, max;
+    uint64_t hash; /* of the table */
+    struct byte_set first, follow;
+};
+
+struct grammar {
+    struct grammar_rule *rules; /* [0] is the root */
+    uint32_t n_rules;
+    struct grammar_state *states; /* one more than n_states, for the ends of the lists */
+    uint32_t n_states;
+    struct grammar_call *calls;
+    uint32_t n_calls;
+    struct grammar_named *named;
+    uint32_t n_named;
+    uint32_t *by_distance; /* all states, those with the shorter way to their rule's end first */
+    uint32_t max_height;
+    int32_t max_token; /* the largest id that is named, or -1 */
+    size_t size_bytes;
+    uint64_t id; /* no other grammar of this process has it, not even a later one */
+};
+
+enum { GRAMMAR_DEPTH_MAX = 4096, GRAMMAR_HEIGHT_MAX = 1024 };
+
+/* ---- compiling ----------------------------------------------------------------------------- */
+
+enum {
+    NFA_NODES_MAX = 1 << 19,
+    DFA_SETS_MAX = 1 << 23,  /* members of all sets of one rule */
+    DFA_TABLE_MAX = 1 << 23, /* entries of one rule's table */
+    GRAMMAR_TABLES_MAX = 1 << 24,
+    GRAMMAR_RULES_MAX = 1 << 16,
+    EXPAND_MAX = 64,    /* a repeat of no more nodes than this is written out */
+    INLINE_SMALL = 12,  /* a rule of no more nodes is put in where it is used, */
+    INLINE_LARGE = 256, /* and one of no more than these if nothing in it goes round */
+    INLINE_DEPTH = 500,
+    COMPILE_MS = 2000,
+};
+
+enum nfa_kind { NFA_BYTES, NFA_CALL, NFA_TOKEN, NFA_SPLIT, NFA_MATCH };
+
+struct nfa_node {
+    uint8_t kind;
+    uint8_t lo, hi;  /* NFA_BYTES */
+    uint32_t target; /* not of NFA_MATCH */
+    uint32_t arg;    /* NFA_CALL: the rule; NFA_TOKEN: the id; NFA_SPLIT: the other target */
+};
+
+/* What analysis found out about an expression. */
+struct expr_traits {
+    bool is_reached;    /* from the root */
+    bool is_productive; /* matches some text */
+    bool is_nullable;   /* matches the empty text */
+    bool has_text;      /* matches another one */
+    bool is_known;      /* size and the following are known */
+    bool is_regular;    /* becomes bytes alone: no call, no token */
+    bool is_looping;
+    bool is_inlined; /* a rule: put in where it is used */
+    uint16_t depth;  /* of the recursion that builds it */
+    uint32_t size;   /* NFA nodes, at most NFA_NODES_MAX */
+    uint32_t rule;   /* the automaton of a rule or counted repeat, or UINT32_MAX: none yet */
+    /* The rules that have it as their body are a list: they are looked at right after it. */
+    grammar_expr first_owner, next_owner;
+};
+
+/* A rule on its way: its body, then its DFA with preliminary classes. */
+struct rule_plan {
+    grammar_expr body;
+    bool is_counted;
+    uint32_t min, max;
+    struct dfa *dfa;
+};
+
+struct compiler {
+    struct grammar_builder *b;
+    struct error *err;
+    bool failed;
+    uint64_t deadline_ns;
+    struct expr_traits *traits; /* [n_exprs] */
+    struct rule_plan *plans;
+    size_t n_plans, cap_plans;
+    struct nfa_node *nodes; /* of the rule at hand */
+    size_t n_nodes, cap_nodes;
+    size_t table_entries;
+};
+
+struct dfa_state {
+    uint32_t set, set_len;
+    uint32_t calls, n_calls; /* into dfa.calls; `back` is a state of this DFA */
+    uint32_t named, n_named;
+    bool is_final;
+};
+
+struct dfa {
+    struct dfa_state *states; /* [0] is dead, [1] the start */
+    size_t n_states, cap_states;
+    uint8_t class_of[256];
+    uint32_t n_classes;
+    uint16_t *next; /* [n_states][n_classes] */
+    size_t cap_next;
+    struct grammar_call *calls;
+    size_t n_calls, cap_calls;
+    struct grammar_named *named;
+    size_t n_named, cap_named;
+};
+
+/* These fail the compiler, once: the first error stays. */
+int compiler_fail(struct compiler *c, enum error_code code, const char *message);
+bool compiler_is_late(struct compiler *c);
+bool compiler_analyse(struct compiler *c, grammar_expr root);
+uint32_t compiler_add_rule(struct compiler *c, const struct rule_plan *plan);
+uint32_t nfa_add(struct compiler *c, enum nfa_kind kind, uint32_t target, uint32_t arg);
+uint32_t nfa_add_bytes(struct compiler *c, uint8_t lo, uint8_t hi, uint32_t target);
+uint32_t nfa_build_class(struct compiler *c, const uint32_t *ranges, uint32_t n, uint32_t next);
+uint32_t nfa_class_size(const uint32_t *ranges, uint32_t n);
+uint32_t nfa_build(struct compiler *c, grammar_expr e, uint32_t next);
+struct dfa *dfa_build(struct compiler *c, uint32_t nfa_start, bool may_be_empty);
+void dfa_free(struct dfa *d);
+bool grammar_measure(struct grammar *g, struct compiler *c);
+
+/* ---- vocabulary ---------------------------------------------------------------------------- */
+
+/* The trie of all tokens' bytes, in preorder: a node's first child is the next node, and `skip` is
+ * the node behind its whole subtree. Node 0 is the root.
+ *
+ *   node   0    1    2     3     4                   tokens "a", "ab", "ad", "b"
+ *   byte        a    b     d     b
+ *   depth  0    1    2     2     1
+ *   skip   5    4    3     4     5
+ *   token  -    0    1     2     3                   same[token]: another one of the same bytes
+ */
+struct trie_node {
+    uint32_t skip;
+    uint32_t token; /* `none`: no token ends here */
+    uint16_t depth;
+    uint8_t byte;
+};
+
+struct token_trie {
+    uint32_t n_nodes;
+    struct trie_node *nodes;
+    uint32_t *same; /* [n_tokens], or TOKEN_NONE */
+    uint32_t none;  /* the first bit behind a mask, so that a walk may set it without asking */
+    struct token_pair {
+        uint32_t token, same;
+    } * pairs; /* all that have the same bytes */
+    uint32_t n_pairs;
+};
+
+#define TOKEN_NONE UINT32_MAX
+
+/* A place in the trie where a token leaves the automaton that it was in: the node's byte comes
+ * after the end of the rule, or begins a called one, seen from `state`. */
+struct leave {
+    uint32_t node;
+    uint16_t state;  /* within the rule */
+    uint16_t rounds; /* of a counted rule, since the state where the walk began */
+    uint8_t byte;    /* of the node */
+};
+
+/* What a state of a rule allows by itself, whatever the stack below. `mask` has the tokens that
+ * stay within the rule; `ends` the states that they lead to. In a counted rule the mask is that of
+ * a count that does not matter; `need` is the number of rounds that each token begins. Those with
+ * NEED_MANY rounds or more have NEED_MANY there, as those that are not allowed do, and stand in
+ * `many`. */
+struct base_mask {
+    uint32_t automaton, state;
+    uint64_t *mask;
+    struct leave *leaves;
+    uint32_t n_leaves;
+    uint16_t *ends;
+    uint32_t n_ends;
+    uint8_t *need;
+    uint32_t max_need;
+    struct token_need {
+        uint32_t token, need;
+    } * many;
+    uint32_t n_many;
+};
+
+enum { NEED_MANY = 127 };
+
+struct automaton_copy {
+    uint64_t hash;
+    uint32_t n_states, n_classes;
+    bool is_counted;
+    uint8_t *class_of;
+    uint16_t *next;
+};
+
+/* A bounded memory of base masks. Rules of different grammars with equal tables share them, so it
+ * holds copies of the tables: grammars come and go. When it is full, it begins anew. */
+struct mask_store {
+    char *pool;
+    size_t pool_bytes, pool_used;
+    uint32_t generation; /* changes when it begins anew */
+    struct automaton_copy *automata;
+    uint32_t n_automata;
+    struct base_mask *masks;
+    uint32_t n_masks;
+    uint32_t *index; /* hash table of masks, by automaton and state; 0: free, else 1 + mask */
+    uint32_t worth;  /* a walk over fewer nodes is not kept */
+};
+
+enum {
+    STORE_AUTOMATA = 512,
+    STORE_MASKS = 2048,
+    STORE_INDEX = 4096,
+    STORE_WORTH = 2048,
+};
+
+/* Whole masks that took long, for other answers of the same grammar: a place in it is the grammar,
+ * the items and all that lies on their stacks, compared word by word. */
+enum { WHOLE_MASKS = 128, WHOLE_KEY = 96, WHOLE_WORTH = 1 << 13 };
+
+struct whole_mask {
+    uint32_t key[WHOLE_KEY];
+    uint32_t key_len; /* 0: free */
+    uint32_t reach;
+    uint64_t used;
+    uint64_t *mask;
+};
+
+struct whole_masks {
+    struct whole_mask *items; /* [WHOLE_MASKS] */
+    uint64_t *masks;
+    uint64_t clock;
+};
+
+/* A leave on its way through the stacks. */
+struct pending {
+    uint32_t node, byte;
+    uint32_t state, count, stack; /* the state is numbered through all rules */
+};
+
+/* What a mask needs while it is made; one for all matchers. */
+struct mask_scratch {
+    uint16_t *states; /* [longest token + 2], by depth */
+    uint32_t *counts;
+    struct leave *leaves; /* [n_nodes] */
+    uint8_t *need;        /* [64 * (n_words + 1)] */
+    uint64_t *mask;       /* [n_words + 1] */
+    struct token_need *many;
+    uint16_t *ends;  /* [RULE_STATES_MAX + 1] */
+    uint8_t *is_end; /* [RULE_STATES_MAX + 1], all zero between walks */
+    struct pending *pending;
+    uint32_t n_pending, max_pending;
+    struct pending *seen; /* hash table */
+    uint32_t *seen_stamp;
+    uint32_t stamp_seen;
+    uint32_t n_seen;
+};
+
+enum { SEEN_SIZE = 1 << 16, SEEN_AFTER = 1 << 12, PENDING_MIN = 1 << 16, WORK_MAX = 1 << 20 };
+
+struct grammar_vocabulary {
+    uint32_t n_tokens, n_words;
+    uint32_t max_len;
+    char *bytes;
+    uint32_t *offsets;  /* [n_tokens + 1] */
+    uint8_t *kinds;     /* TOKEN_IS_... */
+    uint64_t *end_mask; /* [n_words] */
+    struct token_trie trie;
+    /* Only the thread of the matchers touches what follows. */
+    struct mask_store store;
+    struct whole_masks whole;
+    struct mask_scratch scratch;
+};
+
+enum { TOKEN_IS_SPECIAL = 1, TOKEN_IS_END = 2 };
+
+/* For tests: a vocabulary whose store of masks has this many bytes. */
+int grammar_vocabulary_open_sized(struct grammar_vocabulary **out,
+                                  const struct grammar_token_info *tokens, uint32_t n_tokens,
+                                  size_t store_bytes, struct error *err);
+
+/* ---- matcher ------------------------------------------------------------------------------- */
+
+/* Where a matcher can be: in a state, with a count if its rule is counted, and with a stack of
+ * states to go back to. */
+struct item {
+    uint32_t state, count, stack;
+};
+
+/* Stacks are linked towards the bottom and share their lower parts; equal ones are one. Frame 0 is
+ * the bottom, and a frame stands behind all those below it. */
+struct frame {
+    uint32_t state, count, below;
+    uint32_t cost; /* tokens that the shortest way to the end takes from here to the bottom */
+    uint16_t depth;
+    bool may_end; /* popped here, the text may end */
+    bool goes_on; /* ... and something can follow */
+};
+
+/* The shortest way from a state to the end of its rule: its number of tokens and the first one.
+ * For the boundary of a counted rule, of one round. */
+struct wind_up {
+    uint32_t cost;
+    uint32_t token;
+};
+
+enum {
+    WIND_NEVER = 1 << 30,
+    ITEMS_MAX = 128,
+    CLOSURE_MAX = 1024,
+    FRAMES_MAX = 4 * GRAMMAR_DEPTH_MAX,
+    FRAMES_SPARE = GRAMMAR_DEPTH_MAX, /* that masks leave to accept */
+    FRAME_INDEX = 2 * FRAMES_MAX,
+    CACHE_MASKS = 8,
+    CACHE_ITEMS = 8,
+};
+
+struct cached_mask {
+    struct item items[CACHE_ITEMS];
+    uint32_t n_items; /* 0: free */
+    uint32_t reach;   /* the most tokens that the shortest end takes after one of the mask's */
+    uint64_t used;
+    uint64_t *mask;
+};
+
+struct grammar_matcher {
+    const struct grammar *g;
+    struct grammar_vocabulary *v;
+    struct wind_up *wind; /* [n_states] */
+    struct item *items;   /* where it is */
+    uint32_t n_items;
+    struct item *next, *ahead, *closure;
+    struct frame *frames;
+    uint32_t n_frames;
+    uint32_t *frame_index; /* 0: free, else the frame */
+    uint32_t *frame_moved; /* [FRAMES_MAX], while frames are compacted */
+    struct cached_mask cache[CACHE_MASKS];
+    uint64_t *masks;           /* of the cache */
+    uint64_t *few;             /* the mask of a wind-up */
+    const uint64_t *unhurried; /* what the last mask would have been; NULL: what it was */
+    uint64_t clock;
+    uint32_t *automata; /* [n_rules]: in the store of this generation, UINT32_MAX: not yet */
+    uint32_t generation;
+};
+
+static inline bool state_may_end(const struct grammar *g, uint32_t state, uint32_t count)
+{
+    const struct grammar_state *s = &g->states[state];
+    const struct grammar_rule *r = &g->rules[s->rule];
+    return (s->flags & STATE_FINAL) && (!r->is_counted || count >= r->min);
+}
+
+/* False at the boundary of a counted rule that has had all its rounds. */
+static inline bool state_is_open(const struct grammar_rule *r, uint32_t local, uint32_t count)
+{
+    return !r->is_counted || local != STATE_START || count < r->max;
+}
+
+/* The count after a step to `local`: the boundary ends a round. Without a maximum, counts stop at
+ * the minimum, behind which they make no difference. */
+static inline uint32_t count_after(const struct grammar_rule *r, uint32_t local, uint32_t count)
+{
+    if (!r->is_counted || local != STATE_START)
+        return count;
+    return r->max == GRAMMAR_NO_MAX && count >= r->min ? count : count + 1;
+}
+
+uint32_t wind_cost(const struct grammar_matcher *m, uint32_t state, uint32_t count);
+void matcher_measure(struct grammar_matcher *m);
+/* The frame, or UINT32_MAX when there is none left below `limit`. */
+uint32_t frame_push(struct grammar_matcher *m, uint32_t state, uint32_t count, uint32_t below,
+                    uint32_t limit);
+/* Forgets the newest frames, down to `n`. */
+void frame_truncate(struct grammar_matcher *m, uint32_t n);
+/* What comes of popping, and of call `call`: false when it is refused. */
+bool item_pop(const struct grammar_matcher *m, const struct item *it, struct item *out);
+bool item_call(struct grammar_matcher *m, const struct item *it, const struct grammar_call *call,
+               uint32_t frame_limit, struct item *out);
+bool item_fits(const struct grammar_matcher *m, uint32_t state, uint32_t stack);
+/* All that the items can become without a byte; into m->closure, whose number it returns. */
+uint32_t matcher_close_items(struct grammar_matcher *m, uint32_t frame_limit);
+
+/* One walk's way out: tokens are set in `mask`, and `reach` becomes the largest cost after one. */
+struct walk {
+    uint64_t *mask;
+    uint32_t reach;
+    uint32_t limit; /* tokens that cost more afterwards are left out */
+    uint64_t n_walked;
+};
+
+/* Adds what `it` allows before its stack matters, and appends its leaves to the scratch. */
+void walk_item(struct grammar_matcher *m, const struct item *it, struct walk *w);
+/* The subtree of `node`, whose byte comes first. */
+void walk_subtree(struct grammar_matcher *m, const struct item *it, uint32_t node, struct walk *w);
+void walk_append(struct grammar_matcher *m, const struct pending *p);
+
+#endif

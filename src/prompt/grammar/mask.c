@@ -1,0 +1,390 @@
+/* A configuration's mask: the base masks of its items, and for the tokens that leave a rule on
+ * their way, what the stack makes of them. And the end of an answer whose budget runs out.
+ *
+ * Tokens of different items are simply united: a token is allowed if one reading allows it.
+ * Scheduler's thread only. */
+#include <string.h>
+
+#include "base/hash.h"
+#include "prompt/grammar/grammar_internal.h"
+
+/* ---- tokens that leave a rule ---- */
+
+/* True the first time that it is asked for these; past a certain number, always. */
+static bool is_new(struct mask_scratch *s, const struct pending *p)
+{
+    uint64_t hash = hash_pair((uint64_t)p->node << 32 | p->state,
+                              (uint64_t)p->count << 32 | p->stack);
+    if (s->n_seen > SEEN_SIZE / 2)
+        return true;
+    for (size_t at = hash % SEEN_SIZE;; at = (at + 1) % SEEN_SIZE) {
+        struct pending *q = &s->seen[at];
+        if (s->seen_stamp[at] != s->stamp_seen) {
+            *q = *p;
+            s->seen_stamp[at] = s->stamp_seen;
+            s->n_seen++;
+            return true;
+        }
+        if (q->node == p->node && q->state == p->state && q->count == p->count &&
+            q->stack == p->stack)
+            return false;
+    }
+}
+
+static void begin_seen(struct mask_scratch *s)
+{
+    s->n_seen = s->n_pending = 0;
+    if (++s->stamp_seen == 0) {
+        memset(s->seen_stamp, 0, SEEN_SIZE * sizeof *s->seen_stamp);
+        s->stamp_seen = 1;
+    }
+}
+
+/* Past so many nodes, a mask takes too long: what was not looked at is not allowed. Only very
+ * ambiguous grammars come so far. */
+static uint64_t work_limit(const struct grammar_matcher *m)
+{
+    return WORK_MAX + (uint64_t)4 * m->v->trie.n_nodes;
+}
+
+/* Walks on below the node, if its byte leads anywhere. When a lot was walked already, there may be
+ * many ways to the same places: from then on each is looked at once. */
+static void go_on(struct grammar_matcher *m, const struct item *it, const struct pending *from,
+                  struct walk *w)
+{
+    const struct grammar_rule *r = &m->g->rules[m->g->states[it->state].rule];
+    size_t row = (size_t)(it->state - r->first_state) * r->n_classes;
+    if (r->next[row + r->class_of[from->byte]] == 0)
+        return;
+    const struct pending p = {from->node, from->byte, it->state, it->count, it->stack};
+    if (w->n_walked < SEEN_AFTER || is_new(&m->v->scratch, &p))
+        walk_subtree(m, it, p.node, w);
+}
+
+/* Follows every leave through the end of its rule and through the calls that its byte can begin.
+ * Both lead to walks below the place, which may leave again. */
+static void follow_leaves(struct grammar_matcher *m, struct walk *w)
+{
+    enum { AHEAD = 8 };
+    const struct grammar *g = m->g;
+    struct mask_scratch *s = &m->v->scratch;
+    while (s->n_pending > 0) {
+        struct pending p = s->pending[--s->n_pending];
+        struct item it = {p.state, p.count, p.stack}, made;
+        if (s->n_pending >= AHEAD)
+            __builtin_prefetch(&m->v->trie.nodes[s->pending[s->n_pending - AHEAD].node]);
+        if (w->n_walked > work_limit(m)) {
+            s->n_pending = 0;
+            return;
+        }
+        if (item_pop(m, &it, &made))
+            go_on(m, &made, &p, w);
+        for (uint32_t k = g->states[p.state].calls; k < g->states[p.state + 1].calls; k++)
+            if (byte_set_has(&g->rules[g->calls[k].rule].first, p.byte) &&
+                item_call(m, &it, &g->calls[k], FRAMES_MAX - FRAMES_SPARE, &made))
+                go_on(m, &made, &p, w);
+    }
+}
+
+/* ---- winding up ---- */
+
+uint32_t wind_cost(const struct grammar_matcher *m, uint32_t state, uint32_t count)
+{
+    const struct grammar_rule *r = &m->g->rules[m->g->states[state].rule];
+    uint64_t cost = m->wind[state].cost;
+    if (!r->is_counted)
+        return (uint32_t)cost;
+    uint32_t boundary = r->first_state + STATE_START;
+    uint32_t done = state == boundary ? count : count + 1;
+    uint64_t left = done < r->min ? r->min - done : 0;
+    cost = (state == boundary ? 0 : cost) + left * m->wind[boundary].cost;
+    return cost < WIND_NEVER ? (uint32_t)cost : WIND_NEVER;
+}
+
+/* The longest token along the shortest way from a state, within its rule and without calls. */
+static struct wind_up wind_bytes(const struct grammar_matcher *m, uint32_t state)
+{
+    const struct grammar *g = m->g;
+    const struct token_trie *t = &m->v->trie;
+    const struct grammar_rule *r = &g->rules[g->states[state].rule];
+    struct wind_up best = {WIND_NEVER, TOKEN_NONE};
+    uint32_t at = state, node = 0;
+    while (g->states[at].best == BEST_BYTE) {
+        uint32_t byte = g->states[at].best_with, end = t->nodes[node].skip;
+        for (node++; node < end && t->nodes[node].byte != byte;)
+            node = t->nodes[node].skip;
+        if (node >= end)
+            break;
+        const uint16_t *row = r->next + (size_t)(at - r->first_state) * r->n_classes;
+        at = r->first_state + (row[r->class_of[byte]] & STATE_MASK);
+        bool is_round = r->is_counted && at == r->first_state + STATE_START;
+        if (t->nodes[node].token != t->none && (is_round || m->wind[at].cost < WIND_NEVER))
+            best = (struct wind_up){1 + (is_round ? 0 : m->wind[at].cost), t->nodes[node].token};
+        if (is_round)
+            break;
+    }
+    return best;
+}
+
+/* How many tokens the shortest way from each state to the end of its rule takes, each as long as
+ * it goes. Ways are split at calls and ends of rules, which makes costs of frames add up. What a
+ * way leads to comes before it in `by_distance`. */
+void matcher_measure(struct grammar_matcher *m)
+{
+    const struct grammar *g = m->g;
+    for (uint32_t i = 0; i < g->n_states; i++) {
+        uint32_t state = g->by_distance[i], with = g->states[state].best_with;
+        struct wind_up w = {WIND_NEVER, TOKEN_NONE};
+        uint64_t cost = WIND_NEVER;
+        switch (g->states[state].best) {
+        case BEST_END: cost = 0; break;
+        case BEST_BYTE:
+            w = wind_bytes(m, state);
+            cost = w.cost;
+            break;
+        case BEST_TOKEN:
+            w.token = (uint32_t)g->named[with].token;
+            cost = 1 + (uint64_t)m->wind[g->named[with].target].cost;
+            break;
+        case BEST_CALL: {
+            uint32_t start = g->rules[g->calls[with].rule].first_state + STATE_START;
+            uint32_t back = g->calls[with].back;
+            bool is_last = back == GRAMMAR_TAIL || g->rules[g->states[state].rule].is_counted;
+            w.token = m->wind[start].token;
+            cost = (uint64_t)wind_cost(m, start, 0) + (is_last ? 0 : m->wind[back].cost);
+            break;
+        }
+        default: break;
+        }
+        w.cost = cost < WIND_NEVER ? (uint32_t)cost : WIND_NEVER;
+        m->wind[state] = w;
+    }
+}
+
+/* The item with the shortest way to the end. */
+static const struct item *find_shortest(const struct grammar_matcher *m, uint32_t *cost)
+{
+    const struct item *best = &m->items[0];
+    *cost = UINT32_MAX;
+    for (uint32_t i = 0; i < m->n_items; i++) {
+        const struct item *it = &m->items[i];
+        uint32_t here = wind_cost(m, it->state, it->count) + m->frames[it->stack].cost;
+        if (here < *cost) {
+            *cost = here;
+            best = it;
+        }
+    }
+    return best;
+}
+
+/* The first token of an item's shortest way to the end; TOKEN_NONE: it is there. */
+static uint32_t wind_token(const struct grammar_matcher *m, struct item it)
+{
+    while (wind_cost(m, it.state, it.count) == 0) {
+        if (it.stack == 0)
+            return TOKEN_NONE;
+        const struct frame *f = &m->frames[it.stack];
+        it = (struct item){f->state, f->count, f->below};
+    }
+    return m->wind[it.state].token;
+}
+
+/* For a mask that limits have emptied: a way to the end there always is. */
+static void add_shortest(const struct grammar_matcher *m, uint64_t *mask)
+{
+    uint32_t cost, token = wind_token(m, *find_shortest(m, &cost));
+    if (token != TOKEN_NONE)
+        mask[token / 64] |= (uint64_t)1 << (token % 64);
+}
+
+/* ---- masks ---- */
+
+static void add_named(struct grammar_matcher *m, const struct item *it, struct walk *w)
+{
+    const struct grammar *g = m->g;
+    for (uint32_t k = g->states[it->state].named; k < g->states[it->state + 1].named; k++) {
+        uint32_t token = (uint32_t)g->named[k].token;
+        uint32_t cost = wind_cost(m, g->named[k].target, 0) + m->frames[it->stack].cost;
+        if (!item_fits(m, g->named[k].target, it->stack) || cost > w->limit)
+            continue;
+        w->mask[token / 64] |= (uint64_t)1 << (token % 64);
+        w->reach = cost > w->reach ? cost : w->reach;
+    }
+}
+
+/* The tokens after which the shortest way to the end takes at most w->limit more. */
+static void make_mask(struct grammar_matcher *m, struct walk *w)
+{
+    uint32_t n_frames = m->n_frames;
+    memset(w->mask, 0, m->v->n_words * sizeof *w->mask);
+    begin_seen(&m->v->scratch);
+    uint32_t n = matcher_close_items(m, FRAMES_MAX - FRAMES_SPARE);
+    for (uint32_t i = 0; i < n && w->n_walked <= work_limit(m); i++) {
+        walk_item(m, &m->closure[i], w);
+        follow_leaves(m, w);
+        add_named(m, &m->closure[i], w);
+    }
+    frame_truncate(m, n_frames);
+}
+
+static void add_ends(const struct grammar_matcher *m, uint64_t *mask)
+{
+    for (uint32_t i = 0; i < m->v->n_words; i++)
+        mask[i] |= m->v->end_mask[i];
+}
+
+/* What the cache knows an item by. A count that no single token can bring to either bound is as
+ * good as any other such count. */
+static struct item key_of(const struct grammar_matcher *m, struct item it)
+{
+    const struct grammar_rule *r = &m->g->rules[m->g->states[it.state].rule];
+    if (r->is_counted && it.count > r->min && r->max - it.count > m->v->max_len)
+        it.count = r->min;
+    return it;
+}
+
+static bool is_for(const struct cached_mask *c, const struct grammar_matcher *m)
+{
+    if (c->n_items != m->n_items)
+        return false;
+    for (uint32_t i = 0; i < m->n_items; i++) {
+        struct item key = key_of(m, m->items[i]);
+        if (memcmp(&c->items[i], &key, sizeof key) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool is_empty(const struct grammar_matcher *m, const uint64_t *mask)
+{
+    for (uint32_t i = 0; i < m->v->n_words; i++)
+        if (mask[i] != 0)
+            return false;
+    return true;
+}
+
+/* ---- masks that other answers have made ---- */
+
+/* Writes down where the matcher is; 0: it takes too many words. */
+static uint32_t place_write(const struct grammar_matcher *m, uint32_t key[WHOLE_KEY])
+{
+    uint32_t n = 0;
+    key[n++] = (uint32_t)m->g->id;
+    key[n++] = (uint32_t)(m->g->id >> 32);
+    for (uint32_t i = 0; i < m->n_items; i++) {
+        struct item it = key_of(m, m->items[i]);
+        uint32_t depth = m->frames[it.stack].depth;
+        if (n + 3 + 2 * (depth + 1) > WHOLE_KEY)
+            return 0;
+        key[n++] = it.state;
+        key[n++] = it.count;
+        uint32_t *length = &key[n++];
+        for (uint32_t at = it.stack; at != 0 && n + 2 <= WHOLE_KEY; at = m->frames[at].below) {
+            key[n++] = m->frames[at].state;
+            key[n++] = m->frames[at].count;
+            (*length)++;
+        }
+    }
+    return n;
+}
+
+static struct whole_mask *whole_find(struct grammar_vocabulary *v, const uint32_t *key, uint32_t n)
+{
+    for (size_t i = 0; i < WHOLE_MASKS; i++) {
+        struct whole_mask *w = &v->whole.items[i];
+        if (w->key_len == n && memcmp(w->key, key, n * sizeof *key) == 0) {
+            w->used = ++v->whole.clock;
+            return w;
+        }
+    }
+    return NULL;
+}
+
+static void whole_keep(struct grammar_vocabulary *v, const uint32_t *key, uint32_t n,
+                       const struct cached_mask *made)
+{
+    struct whole_mask *oldest = &v->whole.items[0];
+    for (size_t i = 1; i < WHOLE_MASKS; i++)
+        if (v->whole.items[i].used < oldest->used)
+            oldest = &v->whole.items[i];
+    memcpy(oldest->key, key, n * sizeof *key);
+    oldest->key_len = n;
+    oldest->reach = made->reach;
+    oldest->used = ++v->whole.clock;
+    memcpy(oldest->mask, made->mask, v->n_words * sizeof *made->mask);
+}
+
+/* The mask of where the matcher is, with all the tokens in the world left. */
+static void mask_fill(struct grammar_matcher *m, struct cached_mask *out)
+{
+    uint32_t key[WHOLE_KEY] = {0};
+    uint32_t n = place_write(m, key);
+    const struct whole_mask *known = n ? whole_find(m->v, key, n) : NULL;
+    if (known) {
+        memcpy(out->mask, known->mask, m->v->n_words * sizeof *out->mask);
+        out->reach = known->reach;
+        return;
+    }
+    struct walk w = {.mask = out->mask, .limit = UINT32_MAX};
+    make_mask(m, &w);
+    if (grammar_matcher_may_end(m))
+        add_ends(m, out->mask);
+    if (is_empty(m, out->mask))
+        add_shortest(m, out->mask);
+    out->reach = w.reach;
+    if (n && w.n_walked >= WHOLE_WORTH)
+        whole_keep(m->v, key, n, out);
+}
+
+static struct cached_mask *find_mask(struct grammar_matcher *m)
+{
+    struct cached_mask *oldest = &m->cache[0];
+    for (int i = 0; i < CACHE_MASKS; i++) {
+        struct cached_mask *c = &m->cache[i];
+        if (is_for(c, m)) {
+            c->used = ++m->clock;
+            return c;
+        }
+        if (c->used < oldest->used)
+            oldest = c;
+    }
+    mask_fill(m, oldest);
+    oldest->used = ++m->clock;
+    oldest->n_items = m->n_items <= CACHE_ITEMS ? m->n_items : 0;
+    for (uint32_t i = 0; i < oldest->n_items; i++)
+        oldest->items[i] = key_of(m, m->items[i]);
+    return oldest;
+}
+
+/* Tokens after which the end can still be reached in time, with one to spare for the end token;
+ * the next of the shortest way in any case. */
+const uint64_t *grammar_matcher_mask(struct grammar_matcher *m, uint32_t n_left)
+{
+    const struct cached_mask *all = find_mask(m);
+    uint32_t cost;
+    m->unhurried = NULL;
+    if (n_left >= 2 && n_left - 2 >= all->reach)
+        return all->mask;
+    const struct item *shortest = find_shortest(m, &cost);
+    if (cost > n_left)
+        return all->mask;
+    uint32_t token = wind_token(m, *shortest);
+    if (token != TOKEN_NONE && !(all->mask[token / 64] >> (token % 64) & 1))
+        return all->mask;
+    struct walk w = {.mask = m->few, .limit = n_left >= 2 ? n_left - 2 : 0};
+    if (n_left >= 2)
+        make_mask(m, &w);
+    else
+        memset(m->few, 0, m->v->n_words * sizeof *m->few);
+    if (token != TOKEN_NONE)
+        m->few[token / 64] |= (uint64_t)1 << (token % 64);
+    if (grammar_matcher_may_end(m))
+        add_ends(m, m->few);
+    m->unhurried = all->mask;
+    return m->few;
+}
+
+const uint64_t *grammar_matcher_unhurried(const struct grammar_matcher *m)
+{
+    return m->unhurried;
+}

@@ -1,0 +1,377 @@
+/* The matcher: where an answer is in its grammar.
+ *
+ * It is in a few places at once (items), because a grammar may be read in several ways; each place
+ * is a state and a stack. Ends of rules and calls are followed only when the next byte asks for
+ * them, so that an item stays where its last byte led.
+ *
+ * Limits make the language smaller, never larger: a step that would pass one is not taken. Every
+ * step that is taken leaves a way to the end within the limits (see `height`). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "prompt/grammar/grammar_internal.h"
+
+/* ---- frames ---- */
+
+static uint32_t cost_sum(uint64_t a, uint64_t b)
+{
+    return a + b < WIND_NEVER ? (uint32_t)(a + b) : WIND_NEVER;
+}
+
+static uint64_t frame_hash(uint32_t state, uint32_t count, uint32_t below)
+{
+    return hash_pair((uint64_t)state << 32 | count, below);
+}
+
+static bool state_goes_on(const struct grammar *g, uint32_t state, uint32_t count)
+{
+    const struct grammar_rule *r = &g->rules[g->states[state].rule];
+    return (g->states[state].flags & STATE_GOES_ON) &&
+           state_is_open(r, state - r->first_state, count);
+}
+
+uint32_t frame_push(struct grammar_matcher *m, uint32_t state, uint32_t count, uint32_t below,
+                    uint32_t limit)
+{
+    size_t at = frame_hash(state, count, below) % FRAME_INDEX;
+    for (; m->frame_index[at] != 0; at = (at + 1) % FRAME_INDEX) {
+        const struct frame *f = &m->frames[m->frame_index[at]];
+        if (f->state == state && f->count == count && f->below == below)
+            return m->frame_index[at];
+    }
+    if (m->n_frames >= limit)
+        return UINT32_MAX;
+    const struct frame *under = &m->frames[below];
+    bool may_end = state_may_end(m->g, state, count);
+    m->frames[m->n_frames] = (struct frame){
+        .state = state,
+        .count = count,
+        .below = below,
+        .cost = cost_sum(wind_cost(m, state, count), under->cost),
+        .depth = (uint16_t)(under->depth + 1),
+        .may_end = may_end && under->may_end,
+        .goes_on = state_goes_on(m->g, state, count) || (may_end && under->goes_on),
+    };
+    m->frame_index[at] = m->n_frames;
+    return m->n_frames++;
+}
+
+/* In the opposite order of their coming, slots of the index can simply be emptied. */
+void frame_truncate(struct grammar_matcher *m, uint32_t n)
+{
+    while (m->n_frames > n) {
+        uint32_t last = --m->n_frames;
+        const struct frame *f = &m->frames[last];
+        size_t at = frame_hash(f->state, f->count, f->below) % FRAME_INDEX;
+        while (m->frame_index[at] != last)
+            at = (at + 1) % FRAME_INDEX;
+        m->frame_index[at] = 0;
+    }
+}
+
+static void forget_masks(struct grammar_matcher *m)
+{
+    for (int i = 0; i < CACHE_MASKS; i++)
+        m->cache[i].n_items = 0;
+}
+
+/* Keeps the frames that the items stand on. */
+static void compact_frames(struct grammar_matcher *m)
+{
+    uint32_t n = m->n_frames, kept = 1;
+    memset(m->frame_moved, 0, n * sizeof *m->frame_moved);
+    for (uint32_t i = 0; i < m->n_items; i++)
+        for (uint32_t f = m->items[i].stack; f != 0 && m->frame_moved[f] == 0;
+             f = m->frames[f].below)
+            m->frame_moved[f] = 1;
+    memset(m->frame_index, 0, FRAME_INDEX * sizeof *m->frame_index);
+    for (uint32_t i = 1; i < n; i++) {
+        if (m->frame_moved[i] == 0)
+            continue;
+        struct frame f = m->frames[i];
+        f.below = m->frame_moved[f.below];
+        size_t at = frame_hash(f.state, f.count, f.below) % FRAME_INDEX;
+        while (m->frame_index[at] != 0)
+            at = (at + 1) % FRAME_INDEX;
+        m->frames[kept] = f;
+        m->frame_index[at] = kept;
+        m->frame_moved[i] = kept++;
+    }
+    for (uint32_t i = 0; i < m->n_items; i++)
+        m->items[i].stack = m->frame_moved[m->items[i].stack];
+    m->n_frames = kept;
+    forget_masks(m);
+}
+
+/* ---- items ---- */
+
+bool item_fits(const struct grammar_matcher *m, uint32_t state, uint32_t stack)
+{
+    return m->frames[stack].depth + m->g->states[state].height <= GRAMMAR_DEPTH_MAX;
+}
+
+bool item_pop(const struct grammar_matcher *m, const struct item *it, struct item *out)
+{
+    if (it->stack == 0 || !state_may_end(m->g, it->state, it->count))
+        return false;
+    const struct frame *f = &m->frames[it->stack];
+    *out = (struct item){f->state, f->count, f->below};
+    return true;
+}
+
+bool item_call(struct grammar_matcher *m, const struct item *it, const struct grammar_call *call,
+               uint32_t frame_limit, struct item *out)
+{
+    const struct grammar *g = m->g;
+    const struct grammar_rule *r = &g->rules[g->states[it->state].rule];
+    if (!state_is_open(r, it->state - r->first_state, it->count))
+        return false;
+    uint32_t start = g->rules[call->rule].first_state + STATE_START;
+    *out = (struct item){start, 0, it->stack};
+    if (call->back == GRAMMAR_TAIL)
+        return item_fits(m, start, it->stack);
+    if (!item_fits(m, call->back, it->stack) ||
+        m->frames[it->stack].depth + 1 + g->states[start].height > GRAMMAR_DEPTH_MAX)
+        return false;
+    uint32_t count = count_after(r, call->back - r->first_state, it->count);
+    out->stack = frame_push(m, call->back, count, it->stack, frame_limit);
+    return out->stack != UINT32_MAX;
+}
+
+/* Adds an item that is not there yet; one that finds no room is given up. */
+static bool add_item(struct item *items, uint32_t *n, uint32_t max, const struct item *it)
+{
+    for (uint32_t i = 0; i < *n; i++)
+        if (items[i].state == it->state && items[i].stack == it->stack &&
+            items[i].count == it->count)
+            return true;
+    if (*n == max)
+        return false;
+    items[(*n)++] = *it;
+    return true;
+}
+
+static uint32_t item_cost(const struct grammar_matcher *m, const struct item *it)
+{
+    return wind_cost(m, it->state, it->count) + m->frames[it->stack].cost;
+}
+
+/* The same for the items that remain: what is nearest to an end stays. */
+static void keep_item(const struct grammar_matcher *m, struct item *items, uint32_t *n,
+                      const struct item *it)
+{
+    uint32_t worst = 0;
+    if (add_item(items, n, ITEMS_MAX, it))
+        return;
+    for (uint32_t i = 1; i < *n; i++)
+        if (item_cost(m, &items[i]) > item_cost(m, &items[worst]))
+            worst = i;
+    if (item_cost(m, it) < item_cost(m, &items[worst]))
+        items[worst] = *it;
+}
+
+/* Adds what item `i` of the closure becomes by ending its rule or calling another; with a byte,
+ * only what that byte can begin. */
+static void close_item(struct grammar_matcher *m, uint32_t i, uint32_t *n, int byte,
+                       uint32_t frame_limit)
+{
+    const struct grammar *g = m->g;
+    struct item it = m->closure[i], made;
+    if (item_pop(m, &it, &made))
+        add_item(m->closure, n, CLOSURE_MAX, &made);
+    for (uint32_t k = g->states[it.state].calls; k < g->states[it.state + 1].calls; k++)
+        if ((byte < 0 || byte_set_has(&g->rules[g->calls[k].rule].first, (uint32_t)byte)) &&
+            item_call(m, &it, &g->calls[k], frame_limit, &made))
+            add_item(m->closure, n, CLOSURE_MAX, &made);
+}
+
+uint32_t matcher_close_items(struct grammar_matcher *m, uint32_t frame_limit)
+{
+    uint32_t n = m->n_items;
+    memcpy(m->closure, m->items, n * sizeof *m->items);
+    for (uint32_t i = 0; i < n; i++)
+        close_item(m, i, &n, -1, frame_limit);
+    return n;
+}
+
+/* All that `items` become with the byte: into m->next, whose number it returns. */
+static uint32_t step_byte(struct grammar_matcher *m, const struct item *items, uint32_t n_items,
+                          uint8_t byte)
+{
+    const struct grammar *g = m->g;
+    uint32_t n = n_items, n_next = 0;
+    memcpy(m->closure, items, n * sizeof *items);
+    for (uint32_t i = 0; i < n; i++) {
+        struct item it = m->closure[i];
+        const struct grammar_rule *r = &g->rules[g->states[it.state].rule];
+        uint32_t local = it.state - r->first_state;
+        uint16_t entry = r->next[(size_t)local * r->n_classes + r->class_of[byte]];
+        uint32_t next = entry & STATE_MASK;
+        if (entry & STATE_LEAVES)
+            close_item(m, i, &n, byte, FRAMES_MAX);
+        if (next == 0 || !state_is_open(r, local, it.count) ||
+            !item_fits(m, r->first_state + next, it.stack))
+            continue;
+        keep_item(m, m->next, &n_next,
+                  &(struct item){r->first_state + next, count_after(r, next, it.count), it.stack});
+    }
+    return n_next;
+}
+
+/* The same with a token that the grammar names. */
+static uint32_t step_named(struct grammar_matcher *m, int32_t token)
+{
+    const struct grammar *g = m->g;
+    uint32_t n_next = 0;
+    if (token > g->max_token)
+        return 0;
+    uint32_t n = matcher_close_items(m, FRAMES_MAX);
+    for (uint32_t i = 0; i < n; i++) {
+        struct item it = m->closure[i];
+        for (uint32_t k = g->states[it.state].named; k < g->states[it.state + 1].named; k++)
+            if (g->named[k].token == token && item_fits(m, g->named[k].target, it.stack))
+                keep_item(m, m->next, &n_next, &(struct item){g->named[k].target, 0, it.stack});
+    }
+    return n_next;
+}
+
+/* From the matcher's items through all bytes: into `bytes_items`, whose number it returns. */
+static uint32_t step_bytes(struct grammar_matcher *m, const char *bytes, size_t len)
+{
+    uint32_t n = m->n_items;
+    memcpy(m->ahead, m->items, n * sizeof *m->items);
+    for (size_t i = 0; i < len && n > 0; i++) {
+        n = step_byte(m, m->ahead, n, (uint8_t)bytes[i]);
+        memcpy(m->ahead, m->next, n * sizeof *m->next);
+    }
+    return n;
+}
+
+static void make_room(struct grammar_matcher *m)
+{
+    if (m->n_frames > FRAMES_MAX / 2)
+        compact_frames(m);
+}
+
+bool grammar_matcher_accept_bytes(struct grammar_matcher *m, const char *bytes, size_t len)
+{
+    make_room(m);
+    uint32_t n_frames = m->n_frames, n = step_bytes(m, bytes, len);
+    if (n == 0) {
+        frame_truncate(m, n_frames);
+        return false;
+    }
+    memcpy(m->items, m->ahead, n * sizeof *m->items);
+    m->n_items = n;
+    return true;
+}
+
+bool grammar_matcher_accept(struct grammar_matcher *m, int32_t token)
+{
+    const struct grammar_vocabulary *v = m->v;
+    if (token < 0 || (uint32_t)token >= v->n_tokens)
+        return false;
+    if ((v->kinds[token] & TOKEN_IS_END) && grammar_matcher_may_end(m))
+        return true;
+    make_room(m);
+    uint32_t n_frames = m->n_frames, n = 0, len = v->offsets[token + 1] - v->offsets[token];
+    if (v->kinds[token] == 0 && len > 0)
+        n = step_bytes(m, v->bytes + v->offsets[token], len);
+    uint32_t n_named = step_named(m, token);
+    for (uint32_t i = 0; i < n_named; i++)
+        keep_item(m, m->ahead, &n, &m->next[i]);
+    if (n > 0) {
+        memcpy(m->items, m->ahead, n * sizeof *m->items);
+        m->n_items = n;
+        return true;
+    }
+    frame_truncate(m, n_frames);
+    return false;
+}
+
+bool grammar_matcher_may_end(const struct grammar_matcher *m)
+{
+    for (uint32_t i = 0; i < m->n_items; i++)
+        if (state_may_end(m->g, m->items[i].state, m->items[i].count) &&
+            m->frames[m->items[i].stack].may_end)
+            return true;
+    return false;
+}
+
+bool grammar_matcher_must_end(const struct grammar_matcher *m)
+{
+    for (uint32_t i = 0; i < m->n_items; i++) {
+        const struct item *it = &m->items[i];
+        if (state_goes_on(m->g, it->state, it->count) ||
+            (state_may_end(m->g, it->state, it->count) && m->frames[it->stack].goes_on))
+            return false;
+    }
+    return grammar_matcher_may_end(m);
+}
+
+/* ---- life ---- */
+
+int grammar_matcher_open(struct grammar_matcher **out, const struct grammar *g,
+                         struct grammar_vocabulary *v, struct error *err)
+{
+    *out = NULL;
+    if (g->max_token >= 0 && (uint32_t)g->max_token >= v->n_tokens)
+        return error_set(err, ERROR_INPUT,
+                         "the grammar names token %d, but the vocabulary has only %u tokens",
+                         g->max_token, v->n_tokens);
+    struct grammar_matcher *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return error_set(err, ERROR_MEMORY, "no memory for a grammar's matcher");
+    m->g = g;
+    m->v = v;
+    m->wind = malloc(g->n_states * sizeof *m->wind);
+    m->items = malloc(ITEMS_MAX * sizeof *m->items);
+    m->next = malloc(ITEMS_MAX * sizeof *m->next);
+    m->ahead = malloc(ITEMS_MAX * sizeof *m->ahead);
+    m->closure = malloc(CLOSURE_MAX * sizeof *m->closure);
+    m->frames = malloc(FRAMES_MAX * sizeof *m->frames);
+    m->frame_index = calloc(FRAME_INDEX, sizeof *m->frame_index);
+    m->frame_moved = malloc(FRAMES_MAX * sizeof *m->frame_moved);
+    m->automata = malloc(g->n_rules * sizeof *m->automata);
+    m->few = malloc(v->n_words * sizeof *m->few);
+    m->masks = malloc((size_t)CACHE_MASKS * v->n_words * sizeof *m->masks);
+    if (m->wind == NULL || m->items == NULL || m->next == NULL || m->ahead == NULL ||
+        m->closure == NULL || m->frames == NULL || m->frame_index == NULL ||
+        m->frame_moved == NULL || m->automata == NULL || m->few == NULL || m->masks == NULL) {
+        grammar_matcher_close(m);
+        return error_set(err, ERROR_MEMORY, "no memory for a grammar's matcher");
+    }
+    for (int i = 0; i < CACHE_MASKS; i++)
+        m->cache[i].mask = m->masks + (size_t)i * v->n_words;
+    m->frames[0] = (struct frame){.may_end = true};
+    m->n_frames = 1;
+    matcher_measure(m);
+    grammar_matcher_reset(m);
+    *out = m;
+    return 0;
+}
+
+void grammar_matcher_close(struct grammar_matcher *m)
+{
+    if (m == NULL)
+        return;
+    free(m->wind);
+    free(m->items);
+    free(m->next);
+    free(m->ahead);
+    free(m->closure);
+    free(m->frames);
+    free(m->frame_index);
+    free(m->frame_moved);
+    free(m->automata);
+    free(m->few);
+    free(m->masks);
+    free(m);
+}
+
+void grammar_matcher_reset(struct grammar_matcher *m)
+{
+    m->items[0] = (struct item){m->g->rules[0].first_state + STATE_START, 0, 0};
+    m->n_items = 1;
+}

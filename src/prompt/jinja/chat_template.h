@@ -1,0 +1,71 @@
+#ifndef RADISH_PROMPT_JINJA_CHAT_TEMPLATE_H
+#define RADISH_PROMPT_JINJA_CHAT_TEMPLATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/strbuf.h"
+
+/* prompt/jinja/ runs chat templates: the language, its values and builtins. It also finds out
+ * what a template takes. */
+
+/* A chat template: Jinja as transformers sets it up (trim_blocks, lstrip_blocks, loop controls,
+ * `tojson` without HTML escapes, raise_exception, strftime_now, nothing that changes a list or a
+ * dict). Parsed once, then rendered by any number of threads. Both are bounded: depth, steps and
+ * bytes of output, so that a hostile template ends with an error. */
+struct chat_template;
+
+/* NULL and `err` (position: byte offset into the source) for a template that does not parse. */
+struct chat_template *chat_template_parse(const char *source, size_t len, struct error *err);
+void chat_template_free(struct chat_template *t);
+
+struct render_options {
+    int64_t now_unix;    /* what strftime_now sees, as seconds of UTC */
+    struct arena *arena; /* for what it computes with; NULL: one that is freed at the end */
+};
+
+/* Who wrote each byte of a rendering. What the template wrote may spell special tokens; what came
+ * with the conversation may not, however it looks.
+ *
+ *   text      <|im_start|>user\nHi <|im_end|> there<|im_end|>\n
+ *   segments  [ template -----][ message 0 -------][ template ]
+ *
+ * Strings keep their sources through +, ~, slices, strip, split, join, replace, format and
+ * macros. What a filter makes anew (tojson, upper, ...) counts as the template's only if all of
+ * its input is. The context is the conversation's, but for top-level strings whose names end in
+ * "_token" (the caller vouches for them) and for the roles that everyone uses ("user",
+ * "assistant", ...), because templates build markers such as <|user|> out of them. */
+enum render_source {
+    RENDER_TEMPLATE = -1, /* the template itself */
+    RENDER_DATA = -2,     /* the context, outside the messages, or several messages at once */
+                          /* 0 and above: the message of that index */
+};
+
+struct render_segment {
+    size_t end; /* it begins where the one before it ends */
+    int32_t source;
+};
+
+struct rendering {
+    struct strbuf text;
+    struct render_segment *segments; /* they cover the text; neighbours differ in source */
+    size_t n_segments, segments_capacity;
+};
+
+#define RENDERING_INIT                                                                             \
+    {                                                                                              \
+        0                                                                                          \
+    }
+
+/* Renders with the members of `context` (an object: messages, tools, add_generation_prompt, ...)
+ * as global variables, in place of what `out` held, in the same memory where it is enough; after an
+ * error there is no text in it, but it is still to be freed. raise_exception gives ERROR_INPUT with
+ * the template's own message; other errors of the template say "line N: ...". */
+int chat_template_render(const struct chat_template *t, const struct json *context,
+                         const struct render_options *options, struct rendering *out,
+                         struct error *err);
+void rendering_free(struct rendering *r);
+
+#endif

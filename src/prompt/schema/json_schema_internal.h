@@ -1,0 +1,240 @@
+#ifndef RADISH_PROMPT_SCHEMA_JSON_SCHEMA_INTERNAL_H
+#define RADISH_PROMPT_SCHEMA_JSON_SCHEMA_INTERNAL_H
+
+#include "prompt/grammar/text_dfa.h"
+#include "prompt/schema/json_schema.h"
+#include "prompt/schema/json_text.h"
+
+/* Shared by the files of this room.
+ *
+ * The unit of all work is not a schema but a set of schemas that must hold together: what allOf and
+ * $ref bring in are more schemas of the set. A set is expanded into alternatives (anyOf, oneOf)
+ * whose schemas have only keywords of their own; one alternative is one grammar rule. What a
+ * property or an item must be is again a set: of what each schema says about it.
+ *
+ *   {"allOf": [A, B], "properties": P}       set {S}  ──expand──►  {S, A, B} ──► one rule
+ *   {"anyOf": [A, B], "type": T}             set {S}  ──expand──►  {S, A} | {S, B}
+ *   value of "x" in {S, A, B}                set {S.properties.x, A.additionalProperties, ...}
+ *
+ * So every combination is a set of nodes of the document, of which there are finitely many, and
+ * rules are remembered by it: recursion ends. */
+
+/* Where a schema stands, for messages, and for what its references are relative to. */
+struct schema_place {
+    const struct schema_place *parent;
+    const struct json *node;
+    const char *token; /* the key; NULL: an index */
+    size_t len, index;
+};
+
+/* A schema of a set. `from` is the one whose $ref, allOf, anyOf or oneOf brought it in. */
+struct schema_item {
+    const struct json *node; /* an object or a boolean */
+    const struct schema_place *place;
+    const struct schema_item *from;
+};
+
+struct schema_set {
+    const struct schema_item **items;
+    size_t n;
+};
+
+struct schema_alternatives {
+    struct schema_set *sets; /* none: no value is allowed */
+    size_t n;
+    bool is_partial; /* in a proof: there are more */
+};
+
+struct schema_memo;
+struct schema_task;
+struct schema_resource;
+struct schema_hint;
+struct schema_pattern;
+
+struct schema_walker {
+    struct grammar_builder *b;
+    struct json_text text;
+    struct arena arena;
+    const struct json *root;
+    const struct schema_place *root_place;
+    struct error *err;
+    struct error ignored;      /* where `err` points while a failure only ends a proof */
+    bool failed;               /* and `err` says why */
+    bool is_lenient;           /* unsupported keywords are passed over */
+    unsigned n_probing;        /* > 0: nothing is made, unsupported keywords are no error */
+    size_t n_steps;            /* of work so far; bounded */
+    struct schema_memo **memo; /* [SCHEMA_MEMO_SLOTS] rules by their sets */
+    size_t n_rules;
+    struct schema_task *tasks, **last_task; /* rules that are to be defined */
+    struct schema_resource *resources;      /* the root and what has a $id */
+    struct schema_hint *hints;              /* schemas about one property each */
+    struct schema_pattern *patterns;        /* automata of patterns, by their text */
+    const struct schema_item *never;        /* the schema `false` */
+};
+
+/* ---- json_schema.c: the walk ----------------------------------------------------------------- */
+
+/* Both set the error, with the place as a JSON pointer in front, and return false. */
+__attribute__((format(printf, 4, 5))) bool schema_fail(struct schema_walker *w,
+                                                       const struct schema_place *place,
+                                                       const char *keyword, const char *format,
+                                                       ...);
+bool schema_fail_limit(struct schema_walker *w, const struct schema_place *place, const char *what);
+/* Counts work; false when there was too much. */
+bool schema_step(struct schema_walker *w, size_t n);
+
+struct schema_place *schema_place_key(struct schema_walker *w, const struct schema_place *parent,
+                                      const struct json *node);
+struct schema_place *schema_place_index(struct schema_walker *w, const struct schema_place *parent,
+                                        const struct json *node, size_t index);
+/* The value of a keyword of a schema, and below it the schema at a key or an index. */
+const struct schema_item *schema_child(struct schema_walker *w, const struct schema_item *item,
+                                       const char *keyword);
+const struct schema_item *schema_member(struct schema_walker *w, const struct schema_item *parent,
+                                        const struct json *node);
+const struct schema_item *schema_element(struct schema_walker *w, const struct schema_item *parent,
+                                         const struct json *node, size_t index);
+/* Adds to a set that has room for it, if it says anything. */
+void schema_set_add(struct schema_set *set, const struct schema_item *item);
+struct schema_set schema_set_new(struct schema_walker *w, size_t capacity);
+bool schema_set_has(const struct schema_set *set, const struct json *node);
+/* True when the set has the schema `false` in it. */
+bool schema_set_is_never(const struct schema_set *set);
+
+/* The values that all schemas of the set allow. */
+grammar_expr schema_value(struct schema_walker *w, const struct schema_set *set);
+
+/* ---- ref.c ----------------------------------------------------------------------------------- */
+
+bool schema_index_resources(struct schema_walker *w);
+/* What a $ref means, or NULL and the error. */
+const struct schema_item *schema_resolve(struct schema_walker *w, const struct schema_item *item,
+                                         const struct json *ref);
+
+/* ---- expand.c -------------------------------------------------------------------------------- */
+
+bool schema_expand(struct schema_walker *w, const struct schema_set *set,
+                   struct schema_alternatives *out);
+
+/* ---- facets.c -------------------------------------------------------------------------------- */
+
+enum {
+    TYPE_NULL = 1,
+    TYPE_BOOLEAN = 2,
+    TYPE_INTEGER = 4,
+    TYPE_FRACTION = 8, /* numbers that are not integers */
+    TYPE_STRING = 16,
+    TYPE_ARRAY = 32,
+    TYPE_OBJECT = 64,
+    TYPE_NUMBER = TYPE_INTEGER | TYPE_FRACTION,
+    TYPE_ANY = 127,
+};
+
+/* A number as decimal digits: [-] integer . fraction, no zeros in front or at the end. */
+struct decimal {
+    bool negative;
+    uint8_t n_integer, n_fraction;
+    char integer[20], fraction[20];
+};
+
+struct number_bound {
+    bool is_set, exclusive;
+    struct decimal value;
+};
+
+/* A pattern or a format, as the regular expression of whole texts. */
+struct string_rule {
+    const char *text; /* of the expression: its identity */
+    size_t len;
+    bool is_format;
+    const struct schema_item *item;
+    struct string_rule *next;
+};
+
+/* What an alternative says, all its schemas taken together. */
+struct schema_facets {
+    const struct schema_set *set;
+    unsigned types;
+    bool has_values; /* enum, const: only these, which still have to be checked */
+    const struct json **values;
+    size_t n_values;
+    /* strings */
+    uint32_t min_length, max_length;
+    struct string_rule *rules;
+    /* numbers */
+    struct number_bound low, high;
+    uint64_t multiple;                /* 0: any */
+    int decimals;                     /* the most digits behind the point; -1: any */
+    const struct schema_item *unheld; /* has bounds or a multipleOf that we cannot hold to */
+    /* arrays and objects */
+    uint32_t min_items, max_items, min_members, max_members;
+    const struct schema_item *unevaluated; /* has unevaluatedProperties: false */
+};
+
+bool schema_facets(struct schema_walker *w, const struct schema_set *set,
+                   struct schema_facets *out);
+bool json_values_equal(const struct json *a, const struct json *b);
+
+/* ---- number.c -------------------------------------------------------------------------------- */
+
+/* False: more digits than we hold to. */
+bool decimal_parse(const char *text, size_t len, struct decimal *out);
+int decimal_compare(const struct decimal *a, const struct decimal *b);
+bool schema_number_facets(struct schema_walker *w, const struct schema_item *item,
+                          struct schema_facets *f);
+bool schema_number_is_valid(const struct schema_walker *w, const struct schema_facets *f,
+                            const struct json *value);
+bool schema_number_is_empty(const struct schema_facets *f);
+/* False, and the error, when bounds or multipleOf cannot be held to. */
+bool schema_number_check(struct schema_walker *w, const struct schema_facets *f);
+grammar_expr schema_number(struct schema_walker *w, const struct schema_facets *f);
+
+/* ---- string.c, format.c ---------------------------------------------------------------------- */
+
+const char *schema_format_regex(const char *name); /* NULL: unknown, an annotation */
+bool schema_string_facets(struct schema_walker *w, const struct schema_item *item,
+                          struct schema_facets *f);
+/* The automaton of a pattern or a format; remembered. */
+const struct text_dfa *schema_rule_dfa(struct schema_walker *w, const struct string_rule *rule);
+const struct text_dfa *schema_pattern_dfa(struct schema_walker *w, const struct schema_item *item,
+                                          const char *text, size_t len);
+/* The automaton of all strings that the set allows; for names of properties. */
+const struct text_dfa *schema_strings_dfa(struct schema_walker *w, const struct schema_set *set);
+bool schema_string_is_valid(struct schema_walker *w, const struct schema_facets *f,
+                            const char *text, size_t len);
+grammar_expr schema_string(struct schema_walker *w, const struct schema_facets *f);
+
+/* ---- array.c, object.c ----------------------------------------------------------------------- */
+
+/* What an item, or the value of a name, must be. */
+bool schema_item_set(struct schema_walker *w, const struct schema_set *set, size_t index,
+                     struct schema_set *out);
+bool schema_array_check(struct schema_walker *w, const struct schema_facets *f);
+grammar_expr schema_array(struct schema_walker *w, const struct schema_facets *f);
+
+struct schema_name {
+    const char *bytes;
+    size_t len;
+    bool required;
+};
+/* All names that the set speaks of, those of `properties` first. */
+bool schema_names(struct schema_walker *w, const struct schema_set *set, struct schema_name **out,
+                  size_t *n);
+bool schema_property_set(struct schema_walker *w, const struct schema_facets *f, const char *name,
+                         size_t len, struct schema_set *out);
+/* Both: false and the error when something cannot be held to. */
+bool schema_object_check(struct schema_walker *w, struct schema_facets *f);
+grammar_expr schema_object(struct schema_walker *w, const struct schema_facets *f);
+
+/* ---- valid.c --------------------------------------------------------------------------------- */
+
+/* Whether a value is allowed by all schemas of a set. */
+bool schema_is_valid(struct schema_walker *w, const struct json *value,
+                     const struct schema_set *set);
+bool schema_fits(struct schema_walker *w, const struct json *value, const struct schema_facets *f);
+/* True only when it is certain that no value is allowed. */
+bool schema_is_empty(struct schema_walker *w, const struct schema_set *set, unsigned depth);
+bool schema_alternatives_are_empty(struct schema_walker *w,
+                                   const struct schema_alternatives *alternatives, unsigned depth);
+
+#endif

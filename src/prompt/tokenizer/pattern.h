@@ -1,0 +1,23 @@
+#ifndef RADISH_PROMPT_TOKENIZER_PATTERN_H
+#define RADISH_PROMPT_TOKENIZER_PATTERN_H
+
+#include "base/error.h"
+#include "base/strbuf.h"
+
+/* Sets of characters as Oniguruma has them, written as members of a PCRE2 class: what stands
+ * between [ and ]. A negated one is all other characters, whatever the class says beside it. */
+
+/* \p{L} or \p{Nd}, with the characters that came after Unicode 14; negated, those are right for L,
+ * N and Nd only. */
+void regex_add_category(struct strbuf *out, const char *category, bool negated);
+void regex_add_digits(struct strbuf *out, bool negated);     /* \d */
+void regex_add_spaces(struct strbuf *out, bool negated);     /* \s */
+void regex_add_hex_digits(struct strbuf *out, bool negated); /* \h */
+void regex_add_word(struct strbuf *out, bool negated);       /* \w in a class */
+/* \w outside of a class, which has six fractions and powers more. */
+void regex_add_lone_word(struct strbuf *out);
+/* [:name:], [:^name:]; -1: there is no such set, or it cannot be written. */
+int regex_add_posix(struct strbuf *out, const char *name, size_t len, bool negated,
+                    struct error *err);
+
+#endif

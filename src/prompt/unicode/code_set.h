@@ -1,0 +1,31 @@
+#ifndef RADISH_PROMPT_UNICODE_CODE_SET_H
+#define RADISH_PROMPT_UNICODE_CODE_SET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+
+struct code_range {
+    uint32_t first, last; /* code points, both in it */
+};
+
+/* Sets of code points: sorted ranges that neither overlap nor touch, never with a surrogate in
+ * them. Immutable, in an arena or a table (unicode_tables.h); `n` is 0 and the arena has `failed`
+ * when there is no memory. */
+struct code_set {
+    const struct code_range *ranges;
+    size_t n;
+};
+
+#define CODE_MAX 0x10ffffu
+
+/* From ranges in any order, or (negated) all the others. */
+struct code_set code_set_new(struct arena *arena, const struct code_range *ranges, size_t n,
+                             bool negated);
+struct code_set code_set_intersect(struct arena *arena, struct code_set a, struct code_set b);
+bool code_set_contains(struct code_set set, uint32_t code);
+bool code_set_is_one(struct code_set set); /* exactly one code point */
+
+#endif

@@ -1,0 +1,31 @@
+#ifndef RADISH_PROMPT_UNICODE_TOKEN_TEXT_H
+#define RADISH_PROMPT_UNICODE_TOKEN_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/strbuf.h"
+#include "prompt/unicode/utf8_stream.h"
+
+/* The text of an answer whose tokens come one by one: their bytes in, whole characters out.
+ *
+ *   bytes of the tokens   ............│.....│
+ *                       shown ────────┘     └──── held: may be the beginning of a stop string
+ *
+ * Zero-initialise it. Once the buffers have their size a token allocates nothing. */
+struct token_text {
+    struct strbuf held;
+    uint64_t shown;
+    struct utf8_stream utf8; /* the beginning of a character that is shown when it is whole */
+    struct strbuf text;      /* the reader takes it, and clears it when it likes */
+};
+
+/* Of the bytes of all tokens so far, the first `text_end` may be shown. */
+void token_text_add(struct token_text *t, const char *bytes, size_t len, uint64_t text_end);
+/* No more tokens come; a character that is not whole is replaced. */
+void token_text_end(struct token_text *t, uint64_t text_end);
+bool token_text_failed(const struct token_text *t); /* there was no memory */
+void token_text_free(struct token_text *t);
+
+#endif

@@ -1,0 +1,18 @@
+#ifndef RADISH_PROMPT_UNICODE_UTF8_STREAM_H
+#define RADISH_PROMPT_UNICODE_UTF8_STREAM_H
+
+#include <stddef.h>
+
+#include "base/strbuf.h"
+
+/* Bytes in, whole UTF-8 sequences out: a sequence cut in two by a token boundary is kept until its
+ * rest comes; bytes that can never become valid come out as U+FFFD, one for each maximal part. */
+struct utf8_stream {
+    unsigned char pending[4];
+    unsigned n_pending;
+};
+
+void utf8_stream_add(struct utf8_stream *s, const char *bytes, size_t len, struct strbuf *out);
+void utf8_stream_end(struct utf8_stream *s, struct strbuf *out); /* what is pending: U+FFFD */
+
+#endif

@@ -1,0 +1,85 @@
+/* What the routes share: who asks, and how they are answered. On the event loop's thread. */
+#include "serve/api/api.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include <event2/event.h>
+
+#include "base/clock.h"
+
+/* What the bits of an answer depend on: the model, its quantisation, the build and the engine. */
+static void fingerprint_make(struct api *api)
+{
+    const struct server_options *o = api->options;
+    const char *engine = o->engine->info.fingerprint;
+    snprintf(api->fingerprint, sizeof api->fingerprint, "%.64s/%.15s/radish-%s%s%s", o->model_name,
+             o->quantisation, RADISH_VERSION, *engine ? "/" : "", engine);
+}
+
+void api_init(struct api *api, const struct server_options *options)
+{
+    *api = (struct api){.options = options, .started_unix = clock_unix_seconds()};
+    api->rules = (struct host_rules){.bound = options->host,
+                                     .allowed_hosts = options->allowed_hosts,
+                                     .n_allowed_hosts = options->n_allowed_hosts};
+    fingerprint_make(api);
+}
+
+void api_tick_soon(struct api *api)
+{
+    const struct timeval second = {.tv_sec = 1};
+    if (!evtimer_pending(api->tick, NULL))
+        evtimer_add(api->tick, &second);
+}
+
+/* The key that a request brings, or NULL: OpenAI's clients send `Authorization: Bearer KEY`,
+ * Anthropic's `x-api-key: KEY`. */
+static const char *key_of(const struct http_parser *p)
+{
+    static const char bearer[] = "bearer ";
+    const char *value = http_parser_field(p, "authorization");
+    if (value && strncasecmp(value, bearer, sizeof bearer - 1) == 0)
+        return value + sizeof bearer - 1 + strspn(value + sizeof bearer - 1, " ");
+    return http_parser_field(p, "x-api-key");
+}
+
+int api_identify(const struct api *api, struct http_exchange *x, struct requester *out,
+                 struct api_error *e)
+{
+    const struct api_keys *keys = &api->options->keys;
+    if (keys->n_keys == 0) {
+        *out = (struct requester){.is_operator = address_is_loopback(http_peer_address(x))};
+        return 0;
+    }
+    const char *key = key_of(http_request(x));
+    if (key && api_keys_find(keys, key, out))
+        return 0;
+    http_add_field(x, "WWW-Authenticate", "Bearer");
+    api_error_set(e, 401, NULL,
+                  key ? "the API key is not known here"
+                      : "this server needs an API key: send it as 'Authorization: Bearer KEY'");
+    e->code = "invalid_api_key";
+    return -1;
+}
+
+void api_reply_json(struct http_exchange *x, int status, const struct strbuf *json)
+{
+    if (json->failed) {
+        struct api_error e;
+        api_error_set(&e, 500, NULL, "there is no memory for the answer");
+        api_reply_error(x, &e);
+        return;
+    }
+    http_reply(x, status, "application/json", json->data, json->len);
+}
+
+void api_reply_error(struct http_exchange *x, const struct api_error *e)
+{
+    struct strbuf json = STRBUF_INIT;
+    api_error_write(&json, e);
+    http_note(x, "%s", e->message);
+    http_reply(x, e->status, "application/json", strbuf_str(&json), json.failed ? 0 : json.len);
+    strbuf_free(&json);
+}

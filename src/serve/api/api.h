@@ -1,0 +1,69 @@
+#ifndef RADISH_SERVE_API_API_H
+#define RADISH_SERVE_API_API_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sched/scheduler.h"
+#include "serve/api/api_error.h"
+#include "serve/api/api_keys.h"
+#include "serve/api/server_options.h"
+#include "serve/api/tenants.h"
+#include "serve/api/workers.h"
+#include "serve/http/host_rules.h"
+#include "serve/http/http_server.h"
+
+/* serve/api/ holds what all routes share: options, keys, tenants, workers, errors and replies. */
+
+struct cache_answer;
+struct completion;
+struct event_base;
+struct grammar_store;
+struct grammar_vocabulary;
+struct replay_store;
+
+enum { API_SEEN_SLOTS = 1024 };
+
+/* What the routes share. Owned by the event loop's thread; workers read the options and
+ * what is known of the tokens, which do not change. */
+struct api {
+    const struct server_options *options;
+    struct host_rules rules;
+    struct tenants tenants;
+    struct event_base *base;
+    struct event *tick; /* once a second while something is in progress */
+    struct scheduler *scheduler;
+    struct workers *workers;
+    struct http_server *http;
+    struct token_table tokens;
+    uint32_t longest_token;         /* in bytes */
+    struct replay_store *replay;    /* the ids of earlier answers; NULL: --no-token-replay */
+    struct grammar_store *grammars; /* what answers are held to, compiled */
+    struct grammar_vocabulary *vocabulary;
+    struct completion *completions; /* in progress */
+    struct cache_answer *cache_answers;
+    struct strbuf events; /* scratch: what a stream gets next */
+    uint32_t n_completions;
+    bool stopping; /* nothing new is begun */
+    int64_t started_unix;
+    char fingerprint[160];         /* model, quantisation and build */
+    uint64_t seen[API_SEEN_SLOTS]; /* of unknown fields: which client was already told in the log */
+    uint32_t n_seen;
+};
+
+/* Fills in what does not depend on other parts. */
+void api_init(struct api *api, const struct server_options *options);
+
+/* Something is in progress: see after it in a second. */
+void api_tick_soon(struct api *api);
+
+/* Whose request it is, from its head. -1 and `e` (401, or what is wrong) when keys are needed and
+ * it brings none that is known. */
+int api_identify(const struct api *api, struct http_exchange *x, struct requester *out,
+                 struct api_error *e);
+
+void api_reply_json(struct http_exchange *x, int status, const struct strbuf *json);
+void api_reply_error(struct http_exchange *x, const struct api_error *e);
+
+#endif

@@ -1,0 +1,50 @@
+/* OpenAI's error object. */
+#include "serve/api/api_error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/json.h"
+
+int api_error_set(struct api_error *e, int status, const char *param, const char *format, ...)
+{
+    *e = (struct api_error){.status = status};
+    if (param)
+        snprintf(e->param, sizeof e->param, "%s", param);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(e->message, sizeof e->message, format, args);
+    va_end(args);
+    return -1;
+}
+
+static const char *type_of(int status)
+{
+    switch (status) {
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 429: return "rate_limit_error";
+    case 503: return "unavailable_error";
+    case 504: return "timeout_error";
+    default: return status >= 500 ? "server_error" : "invalid_request_error";
+    }
+}
+
+void api_error_write(struct strbuf *out, const struct api_error *e)
+{
+    struct json_writer w = {.out = out};
+    json_object_begin(&w, NULL);
+    json_object_begin(&w, "error");
+    json_add_string(&w, "message", e->message);
+    json_add_string(&w, "type", e->type ? e->type : type_of(e->status));
+    if (e->param[0])
+        json_add_string(&w, "param", e->param);
+    else
+        json_add_null(&w, "param");
+    if (e->code)
+        json_add_string(&w, "code", e->code);
+    else
+        json_add_null(&w, "code");
+    json_object_end(&w);
+    json_object_end(&w);
+}

@@ -1,0 +1,21 @@
+#ifndef RADISH_SERVE_API_API_ERROR_H
+#define RADISH_SERVE_API_API_ERROR_H
+
+#include "base/strbuf.h"
+
+/* What a client is told when it cannot have what it asked for, in OpenAI's shape:
+ *   {"error":{"message":"...","type":"invalid_request_error","param":"top_p","code":null}} */
+struct api_error {
+    int status;
+    const char *type; /* NULL: by the status */
+    const char *code; /* NULL: null */
+    char param[120];  /* "": null */
+    char message[600];
+};
+
+/* Fills it in and returns -1. `param` may be NULL. */
+__attribute__((format(printf, 4, 5))) int api_error_set(struct api_error *e, int status,
+                                                        const char *param, const char *format, ...);
+void api_error_write(struct strbuf *out, const struct api_error *e);
+
+#endif

@@ -1,0 +1,30 @@
+#ifndef RADISH_SERVE_API_WORKERS_H
+#define RADISH_SERVE_API_WORKERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* A few threads for the slow part of a request (JSON, template, tokenizer), so that the event loop
+ * never does slow work. A job is a piece of its owner's memory; between submit and finished it is
+ * the workers'.
+ *
+ *   event loop ──submit──► [waiting] ──► worker: job->run ──► [finished] ──finished──► event loop
+ *                                                   └──────── wake ────────►
+ */
+struct workers;
+
+struct job {
+    void (*run)(struct job *job);
+    struct job *next;
+};
+
+int workers_open(struct workers **out, uint32_t n_threads, uint32_t max_jobs,
+                 void (*wake)(void *context), void *context, struct error *err);
+/* Waits for the jobs that run; those that wait are not run. Their memory is their owner's again. */
+void workers_close(struct workers *w);
+bool workers_submit(struct workers *w, struct job *job); /* false: max_jobs are under way */
+struct job *workers_finished(struct workers *w);         /* NULL: none at the moment */
+
+#endif

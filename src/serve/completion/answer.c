@@ -1,0 +1,211 @@
+/* An answer being put together; see answer.h. What a newcomer gets wrong: text that is a call's
+ * beginning is held by the parser, and may still turn out to be text, so that nothing about an
+ * answer is known before answer_end. */
+#include "serve/completion/answer.h"
+
+#include <stdlib.h>
+
+#include "serve/completion/random_id.h"
+
+static void take_piece(void *context, enum answer_piece piece, const char *text, size_t len);
+
+int answer_open(struct answer *a, const struct answer_options *o)
+{
+    *a = (struct answer){
+        .must_call = o->must_call,
+        .content = {.index = o->index, .has_logprobs = o->has_logprobs, .tokenizer = o->tokenizer}};
+    if (!o->style || !answer_parser_is_needed(o->style, o->tools))
+        return 0;
+    struct answer_parser_options options = {.style = o->style,
+                                            .tools = o->tools,
+                                            .starts_in_thinking = o->starts_in_thinking,
+                                            .piece = take_piece,
+                                            .context = a};
+    a->parser = answer_parser_new(&options);
+    return a->parser ? 0 : -1;
+}
+
+static void content_free(struct answer_content *content)
+{
+    strbuf_free(&content->text);
+    strbuf_free(&content->thinking);
+    for (uint32_t i = 0; i < content->n_calls; i++) {
+        strbuf_free(&content->calls[i].name);
+        strbuf_free(&content->calls[i].arguments);
+    }
+    free(content->calls);
+    logprob_list_free(&content->logprobs);
+}
+
+void answer_free(struct answer *a)
+{
+    answer_parser_free(a->parser);
+    token_text_free(&a->raw);
+    content_free(&a->content);
+    *a = (struct answer){0};
+}
+
+void answer_stream(struct answer *a, const struct answer_writer *writer, void *stream)
+{
+    a->writer = writer;
+    a->stream = stream;
+}
+
+/* ---- pieces ---- */
+
+static struct answer_call *call_last(struct answer *a)
+{
+    return &a->content.calls[a->content.n_calls - 1];
+}
+
+static void call_begin(struct answer *a, const char *name, size_t len)
+{
+    struct answer_content *content = &a->content;
+    struct answer_call *calls = realloc(content->calls, (content->n_calls + 1) * sizeof *calls);
+    if (!calls) {
+        a->failed = true;
+        return;
+    }
+    content->calls = calls;
+    calls[content->n_calls++] = (struct answer_call){0};
+    random_id(call_last(a)->id, "call_", 62);
+    strbuf_add(&call_last(a)->name, name, len);
+    if (a->writer)
+        a->writer->call_begin(a->stream, a->events, content, call_last(a), a->n_numbered++);
+}
+
+static void call_arguments(struct answer *a, const char *text, size_t len)
+{
+    if (a->writer)
+        a->writer->call_arguments(a->stream, a->events, &a->content, a->n_numbered - 1, text, len);
+    else
+        strbuf_add(&call_last(a)->arguments, text, len);
+}
+
+static void call_end(struct answer *a)
+{
+    if (a->writer && a->writer->call_end)
+        a->writer->call_end(a->stream, a->events, &a->content, a->n_numbered - 1);
+}
+
+static void text_add(struct answer *a, const char *text, size_t len)
+{
+    if (len && (a->must_call || (a->is_ending && a->content.n_calls)))
+        return; /* the beginning of a marker */
+    if (a->writer)
+        a->writer->text(a->stream, a->events, &a->content, text, len);
+    else
+        strbuf_add(&a->content.text, text, len);
+}
+
+static void thinking_add(struct answer *a, const char *text, size_t len)
+{
+    a->has_reasoning = true;
+    if (a->writer)
+        a->writer->thinking(a->stream, a->events, &a->content, text, len);
+    else
+        strbuf_add(&a->content.thinking, text, len);
+}
+
+/* One that the answer's end cut off stays as far as it came, as OpenAI's do; the reason of the end
+ * says so. Else it was no call after all: what was written is text, though a stream has shown its
+ * beginning already. */
+static void call_break(struct answer *a, const char *text, size_t len)
+{
+    if (a->is_ending) {
+        a->is_cut = true;
+        return;
+    }
+    strbuf_free(&call_last(a)->name);
+    strbuf_free(&call_last(a)->arguments);
+    a->content.n_calls--;
+    text_add(a, text, len);
+}
+
+static void take_piece(void *context, enum answer_piece piece, const char *text, size_t len)
+{
+    struct answer *a = context;
+    if (a->failed)
+        return;
+    switch (piece) {
+    case PIECE_REASONING: thinking_add(a, text, len); break;
+    case PIECE_CONTENT: text_add(a, text, len); break;
+    case PIECE_CALL_BEGIN: call_begin(a, text, len); break;
+    case PIECE_CALL_ARGUMENTS: call_arguments(a, text, len); break;
+    case PIECE_CALL_END: call_end(a); break;
+    case PIECE_CALL_BROKEN: call_break(a, text, len); break;
+    }
+}
+
+/* ---- what comes ---- */
+
+/* Gives on what has become text. */
+static void text_take(struct answer *a)
+{
+    struct strbuf *text = &a->raw.text;
+    logprob_list_show(&a->content.logprobs, a->n_echoed + a->raw.shown);
+    if (text->len == 0 || text->failed)
+        return;
+    if (a->parser)
+        answer_parser_add(a->parser, text->data, text->len);
+    else
+        text_add(a, text->data, text->len);
+    strbuf_clear(text);
+}
+
+void answer_token(struct answer *a, int32_t token, const char *bytes, size_t len, uint64_t text_end,
+                  const struct token_logprobs *logprobs, struct strbuf *events)
+{
+    a->events = events;
+    if (a->parser && answer_parser_is_thinking(a->parser))
+        a->n_reasoning_tokens++;
+    if (a->content.has_logprobs)
+        logprob_list_add(&a->content.logprobs, token, bytes, len, logprobs);
+    token_text_add(&a->raw, bytes, len, text_end);
+    text_take(a);
+}
+
+void answer_echo(struct answer *a, const char *text, size_t len, struct strbuf *events)
+{
+    a->events = events;
+    a->n_echoed = a->content.logprobs.n_bytes;
+    logprob_list_show(&a->content.logprobs, a->n_echoed);
+    text_add(a, text, len);
+}
+
+void answer_end(struct answer *a, uint64_t text_end, struct strbuf *events)
+{
+    a->events = events;
+    token_text_end(&a->raw, text_end);
+    text_take(a);
+    a->is_ending = true;
+    if (a->parser)
+        answer_parser_end(a->parser);
+    if (a->writer && logprob_list_has_new(&a->content.logprobs))
+        text_add(a, "", 0);
+}
+
+/* ---- what is said ---- */
+
+uint32_t answer_reasoning_tokens(const struct answer *a)
+{
+    return a->has_reasoning ? a->n_reasoning_tokens : 0; /* a marker alone is no thinking */
+}
+
+bool answer_failed(const struct answer *a)
+{
+    const struct answer_content *content = &a->content;
+    for (uint32_t i = 0; i < content->n_calls; i++)
+        if (content->calls[i].name.failed || content->calls[i].arguments.failed)
+            return true;
+    return a->failed || token_text_failed(&a->raw) || content->logprobs.failed ||
+           content->text.failed || content->thinking.failed ||
+           (a->parser && answer_parser_failed(a->parser));
+}
+
+enum answer_finish answer_finish_of(const struct answer *a, enum finish_reason finish)
+{
+    if (finish == FINISH_LENGTH)
+        return ANSWER_TOO_LONG;
+    return a->content.n_calls && !a->is_cut ? ANSWER_CALLS : ANSWER_STOPPED;
+}

@@ -1,0 +1,64 @@
+#ifndef RADISH_SERVE_COMPLETION_ANSWER_H
+#define RADISH_SERVE_COMPLETION_ANSWER_H
+
+#include "prompt/answer/answer_parser.h"
+#include "sched/scheduler.h"
+#include "prompt/unicode/token_text.h"
+#include "serve/writers/answer_writer.h"
+
+/* One choice's answer, from its tokens to what the client is given: text, thinking, calls and log
+ * probabilities. Of a stream the pieces go to the API's writer as they come, of a whole answer they
+ * are gathered.
+ *
+ *   tokens ─► token_text ─► answer_parser ─► text, thinking, calls ─► writer, or kept
+ *        └──► logprob_list ──────────────────────────────────────────────┘
+ *
+ * It belongs to the event loop's thread. */
+struct answer {
+    struct token_text raw;
+    struct answer_parser *parser; /* NULL: all of it is text */
+    struct answer_content content;
+    uint32_t n_numbered;         /* of a stream: all calls that were begun */
+    bool must_call;              /* all of it is calls: nothing else is shown */
+    bool is_ending;              /* no more text comes */
+    bool is_cut;                 /* ... and it ended inside a call */
+    uint32_t n_reasoning_tokens; /* if it has any reasoning: answer_reasoning_tokens */
+    bool has_reasoning;
+    uint64_t n_echoed; /* bytes of the prompt's tokens among those with log probabilities */
+    bool failed;       /* there was no memory */
+
+    /* Of a stream. */
+    const struct answer_writer *writer; /* NULL: it is gathered */
+    void *stream;                       /* the writer's */
+    struct strbuf *events;              /* where they go, while the answer takes something */
+};
+
+struct answer_options {
+    const struct answer_style *style; /* NULL: what is in the text is not looked at */
+    const struct tool_set *tools;
+    const struct tokenizer *tokenizer;
+    bool starts_in_thinking;
+    bool must_call;
+    bool has_logprobs;
+    uint32_t index;
+};
+
+/* -1: no memory. Free it in any case. */
+int answer_open(struct answer *a, const struct answer_options *o);
+void answer_free(struct answer *a);
+/* From now on pieces go out as events. */
+void answer_stream(struct answer *a, const struct answer_writer *writer, void *stream);
+
+/* A token that adds these bytes; of all bytes so far the first `text_end` may be shown. */
+void answer_token(struct answer *a, int32_t token, const char *bytes, size_t len, uint64_t text_end,
+                  const struct token_logprobs *logprobs, struct strbuf *events);
+/* A text that comes before the answer's own, unparsed: an echo. */
+void answer_echo(struct answer *a, const char *text, size_t len, struct strbuf *events);
+/* No more tokens come. */
+void answer_end(struct answer *a, uint64_t text_end, struct strbuf *events);
+
+bool answer_failed(const struct answer *a);
+uint32_t answer_reasoning_tokens(const struct answer *a);
+enum answer_finish answer_finish_of(const struct answer *a, enum finish_reason finish);
+
+#endif

@@ -1,0 +1,535 @@
+/* The life of chat completions, from the request's body to the last byte of the answer. Runs on the
+ * event loop's thread; the worker's part is in completion_prepare.c.
+ *
+ * What a newcomer gets wrong: an answer and its work end separately. When the exchange is over
+ * (`x` is NULL) the scheduler may still hold the requests; they are the completion's again, and
+ * may be freed, only when each one's EVENT_DONE has been read. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+
+#include <event2/event.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "prompt/grammar/store.h"
+#include "serve/completion/completion_internal.h"
+#include "serve/completion/random_id.h"
+
+#define HEARTBEAT_NS  10000000000u
+#define RETRY_AFTER_S "2"
+
+/* ---- made and freed ----------------------------------------------------------------------- */
+
+/* The body is no longer in memory, or goes now. */
+static void body_release(struct completion *c)
+{
+    strbuf_free(&c->input.body);
+    http_body_freed(c->api->http, c->input.body_bytes);
+    c->input.body_bytes = 0;
+}
+
+static void choice_free(struct choice *o)
+{
+    answer_free(&o->answer);
+    answer_filter_close(o->filter);
+    free(o->logprobs);
+    free(o->prompt_logprobs);
+    token_list_free(&o->sampled);
+}
+
+static void input_free(struct completion *c)
+{
+    struct completion_input *in = &c->input;
+    body_release(c);
+    request_params_free(&in->params);
+    arena_free(&in->kept);
+    for (uint32_t i = 0; i < in->n_prompts; i++) {
+        prompt_free(&in->prompts[i]);
+        if (in->echoes)
+            strbuf_free(&in->echoes[i]);
+    }
+    free(in->prompts);
+    free(in->echoes);
+    tool_set_free(in->tools);
+    tool_set_free(in->callable);
+    grammar_store_leave(c->api->grammars, in->bounds.grammar);
+    free(in->dry_breakers);
+    free(in->roles);
+}
+
+static void completion_free(struct completion *c)
+{
+    assert(c->running.n_live == 0 && !c->preparing);
+    struct api *api = c->api;
+    for (uint32_t i = 0; i < c->running.n_choices; i++)
+        choice_free(&c->running.choices[i]);
+    free(c->running.choices);
+    if (c->deadline)
+        event_free(c->deadline);
+    if (c->output.stream)
+        c->output.writer->close(c->output.stream);
+    strbuf_free(&c->output.reply);
+    input_free(c);
+    *(c->prev ? &c->prev->next : &api->completions) = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    api->n_completions--;
+    free(c);
+}
+
+static void cancel_live(struct completion *c)
+{
+    for (uint32_t i = 0; i < c->running.n_choices; i++)
+        if (c->running.choices[i].live)
+            scheduler_cancel(c->api->scheduler, &c->running.choices[i].request);
+}
+
+/* Nobody waits any more: stop the work, and free what can be freed. */
+static void completion_abandon(struct completion *c)
+{
+    c->x = NULL;
+    if (c->deadline)
+        evtimer_del(c->deadline);
+    atomic_store(&c->unwanted, true);
+    if (c->preparing)
+        return;
+    cancel_live(c);
+    if (c->running.n_live == 0)
+        completion_free(c);
+}
+
+static void completion_fail(struct completion *c, const struct api_error *e)
+{
+    struct http_exchange *x = c->x;
+    if (x && c->output.stream) {
+        stream_fail(c, e);
+    } else if (x) {
+        answer_note(c);
+        if (e->status == 429 || e->status == 503)
+            http_add_field(x, "Retry-After", RETRY_AFTER_S);
+        api_reply_error(x, e);
+    }
+    completion_abandon(c);
+}
+
+/* ---- begun -------------------------------------------------------------------------------- */
+
+/* What is made for each kind of request. */
+static const struct {
+    const char *id_prefix;
+    const struct answer_writer *writer; /* NULL: the answer is no API's, but our own */
+} kinds[] = {
+    [REQUEST_CHAT] = {"chatcmpl-", &chat_writer},
+    [REQUEST_TEXT] = {"cmpl-", &text_writer},
+    [REQUEST_WARM] = {"warm-", NULL},
+    [REQUEST_RENDER] = {"req-", NULL},
+    [REQUEST_TOKENIZE] = {"req-", NULL},
+    [REQUEST_DETOKENIZE] = {"req-", NULL},
+};
+
+static void output_init(struct completion *c)
+{
+    struct completion_output *o = &c->output;
+    random_id(o->id, kinds[c->kind].id_prefix, 32);
+    o->writer = kinds[c->kind].writer;
+    o->head = (struct answer_head){.id = o->id,
+                                   .model = c->api->options->model_name,
+                                   .fingerprint = c->api->fingerprint,
+                                   .created = clock_unix_seconds()};
+    o->began_ns = clock_now_ns();
+}
+
+static void deadline_cb(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct completion *c = arg;
+    struct api_error e;
+    api_error_set(&e, 504, NULL, "the answer was not complete after %g s (--timeout)",
+                  c->api->options->request_timeout_ms * 1e-3);
+    e.code = "timeout";
+    completion_fail(c, &e);
+}
+
+/* False when there is no memory for the timer. */
+static bool deadline_set(struct completion *c)
+{
+    unsigned ms = c->api->options->request_timeout_ms;
+    struct timeval limit = timeval_from_ms(ms);
+    if (ms == 0)
+        return true;
+    c->deadline = evtimer_new(c->api->base, deadline_cb, c);
+    return c->deadline && evtimer_add(c->deadline, &limit) == 0;
+}
+
+/* An explanation can be asked for without a change to the body. */
+static bool asks_for_explanation(const struct http_exchange *x)
+{
+    const char *value = http_parser_field(http_request(x), "x-radish-explain");
+    return value && (strcmp(value, "1") == 0 || strcasecmp(value, "true") == 0);
+}
+
+void completion_begin(struct api *api, struct http_exchange *x, const struct requester *who,
+                      enum request_kind kind)
+{
+    struct api_error e;
+    struct completion *c = calloc(1, sizeof *c);
+    if (!c) {
+        api_error_set(&e, 503, NULL, "there is no memory for this request; try again soon");
+        api_reply_error(x, &e);
+        return;
+    }
+    c->api = api;
+    c->kind = kind;
+    c->requester = *who;
+    c->x = x;
+    c->input.explain = asks_for_explanation(x);
+    c->input.body = http_take_body(x);
+    c->input.body_bytes = c->input.body.len;
+    c->job.run = completion_prepare;
+    output_init(c);
+    c->next = api->completions;
+    if (c->next)
+        c->next->prev = c;
+    api->completions = c;
+    api->n_completions++;
+    api_tick_soon(api);
+    http_set_user(x, c);
+    http_add_field(x, "x-request-id", c->output.id);
+    if (!deadline_set(c)) {
+        api_error_set(&e, 503, NULL, "there is no memory for this request; try again soon");
+        completion_fail(c, &e);
+        return;
+    }
+    c->preparing = workers_submit(api->workers, &c->job);
+    if (!c->preparing) {
+        api_error_set(&e, 429, NULL, "too many requests are being read; try again soon");
+        completion_fail(c, &e);
+    }
+}
+
+/* Says it once for each client and set of fields; forgets when the table is full. */
+static void log_ignored(struct api *api, const struct http_exchange *x, const char *fields)
+{
+    const char *agent = http_parser_field(http_request(x), "user-agent");
+    const char *peer = http_peer_address(x);
+    uint64_t key = hash_pair(hash_bytes(fields, strlen(fields)), hash_bytes(peer, strlen(peer)));
+    if (agent)
+        key = hash_pair(key, hash_bytes(agent, strlen(agent)));
+    key |= 1; /* 0 is an empty slot */
+    if (api->n_seen >= API_SEEN_SLOTS / 2) {
+        memset(api->seen, 0, sizeof api->seen);
+        api->n_seen = 0;
+    }
+    uint64_t at = key >> 1;
+    for (; api->seen[at % API_SEEN_SLOTS]; at++)
+        if (api->seen[at % API_SEEN_SLOTS] == key)
+            return;
+    api->seen[at % API_SEEN_SLOTS] = key;
+    api->n_seen++;
+    log_info("%s sends fields that are unknown here and ignored: %s", peer, fields);
+}
+
+static void request_fill(struct completion *c, uint32_t choice)
+{
+    const struct request_params *p = &c->input.params;
+    const struct prompt *prompt = prompt_of(c, choice);
+    struct choice *o = &c->running.choices[choice];
+    struct request *r = &o->request;
+    uint32_t first = choice - choice % (uint32_t)p->n; /* of the same prompt */
+    r->tokens = c->input.cache_tokens[choice / (uint32_t)p->n];
+    r->n_tokens = (uint32_t)prompt->tokens.len;
+    r->max_tokens = completion_max_tokens(c, prompt);
+    r->min_tokens = (uint32_t)p->min_tokens;
+    tenant_place(&c->api->tenants, c->requester.tenant, prompt->tokens.ids, r->n_tokens, r);
+    r->sampling = p->sampling;
+    r->sampling.choice = choice - first;
+    r->dry_breakers = c->input.dry_breakers;
+    r->biases = p->biases;
+    r->n_biases = p->n_biases;
+    r->filter = answer_filter_base(o->filter);
+    r->logprobs_ring = o->logprobs;
+    r->n_top_logprobs = (uint32_t)p->top_logprobs;
+    r->prompt_logprobs = o->prompt_logprobs;
+    memcpy(r->stops, p->stops, sizeof r->stops);
+    r->n_stops = p->n_stops;
+    r->ignore_end = p->ignore_end;
+    r->no_cache = !p->cache_prompt || c->api->options->no_prefix_cache;
+    r->leader = choice > first ? &c->running.choices[first].request : NULL;
+    r->explain = choice == 0 && c->input.wants_map;
+    r->explain_others = r->explain && c->requester.is_operator;
+    /* Templates leave out what was thought before the last question. */
+    r->keeps_prompt = c->kind == REQUEST_CHAT && c->api->options->prompt->style.think_begin;
+    r->pin_ns = (uint64_t)((double)p->pin_s * 1e3 + 0.5) * 1000000; /* in whole milliseconds */
+}
+
+/* What the client is told when the scheduler did not take a choice. Too long for it is none: the
+ * worker has compared the prompt with the same limit. */
+static void submit_error(const struct completion *c, const struct request *r, struct api_error *e)
+{
+    if (r->error.code == ERROR_MEMORY) {
+        api_error_set(e, 503, NULL, "%s; try again soon", r->error.message);
+    } else {
+        api_error_set(e, 429, NULL,
+                      "as many requests wait already as may (--max-waiting %u); try again soon",
+                      c->api->options->max_waiting);
+        e->code = "queue_full";
+    }
+}
+
+/* Hands every choice to the scheduler; false and `e` when it takes one not. */
+static bool submit_choices(struct completion *c, struct api_error *e)
+{
+    struct request_params *p = &c->input.params;
+    if (!p->seeded && getrandom(&p->sampling.seed, sizeof p->sampling.seed, 0) < 0)
+        p->sampling.seed = c->output.began_ns;
+    for (uint32_t i = 0; i < c->running.n_choices; i++) {
+        struct choice *o = &c->running.choices[i];
+        request_fill(c, i);
+        if (scheduler_submit(c->api->scheduler, &o->request) != SUBMIT_OK) {
+            submit_error(c, &o->request, e);
+            return false;
+        }
+        o->live = true;
+        c->running.n_live++;
+    }
+    return true;
+}
+
+/* The worker is done with it. */
+static void completion_prepared(struct completion *c)
+{
+    struct api_error e;
+    c->preparing = false;
+    body_release(c);
+    if (!c->x) {
+        completion_free(c);
+        return;
+    }
+    if (c->input.params.ignored.len) {
+        http_add_field(c->x, "x-radish-ignored", strbuf_str(&c->input.params.ignored));
+        log_ignored(c->api, c->x, strbuf_str(&c->input.params.ignored));
+    }
+    if (c->input.failed) {
+        completion_fail(c, &c->input.error);
+        return;
+    }
+    if (c->input.n_prompts == 0) { /* all was done by the worker */
+        api_reply_json(c->x, 200, &c->output.reply);
+        completion_abandon(c);
+        return;
+    }
+    if (c->input.prompts[0].n_replayed) {
+        char number[24];
+        snprintf(number, sizeof number, "%zu", c->input.prompts[0].n_replayed);
+        http_add_field(c->x, "x-radish-replayed-tokens", number);
+    }
+    c->output.head.n_choices = c->running.n_choices;
+    c->output.head.may_call = c->input.tools;
+    c->output.head.include_usage = c->input.params.include_usage;
+    if (!submit_choices(c, &e)) {
+        completion_fail(c, &e);
+        return;
+    }
+    if (c->input.params.stream && !stream_begin(c)) {
+        api_error_set(&e, 503, NULL, "there is no memory for the answer");
+        completion_fail(c, &e);
+    }
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+/* However an answer ended, what was sampled is what the cache has. */
+static void keep_answer(struct completion *c, uint32_t index)
+{
+    struct choice *o = &c->running.choices[index];
+    if (o->sampled.len && o->finish != FINISH_ERROR)
+        replay_store_add(c->api->replay, replay_namespace(c), prompt_of(c, index)->digest,
+                         o->sampled.ids, o->sampled.len);
+    token_list_free(&o->sampled);
+}
+
+/* The prompt's text, before the first token of the answer or its end. */
+static void give_echo(struct completion *c, uint32_t index, struct strbuf *events)
+{
+    struct choice *o = &c->running.choices[index];
+    const struct request *r = &o->request;
+    const struct tokenizer *t = c->api->options->prompt->tokenizer;
+    const int32_t *ids = prompt_of(c, index)->tokens.ids;
+    o->is_echoed = true;
+    if (!c->input.echoes)
+        return;
+    /* The first choice of a prompt has its scores: waits_for_scores. */
+    const uint32_t n = (uint32_t)c->input.params.n;
+    const struct token_logprobs *scores = c->running.choices[index - index % n].prompt_logprobs;
+    for (uint32_t i = 0; scores && i < r->n_tokens; i++) {
+        size_t len;
+        const char *bytes = tokenizer_bytes(t, ids[i], &len);
+        logprob_list_add(&o->answer.content.logprobs, ids[i], bytes, len, &scores[i]);
+    }
+    const struct strbuf *text = &c->input.echoes[index / n];
+    answer_echo(&o->answer, strbuf_str(text), text->len, events);
+}
+
+static void take_event(struct completion *c, uint32_t index, const struct sched_event *event,
+                       struct strbuf *events)
+{
+    const struct token_table *tokens = &c->api->tokens;
+    struct choice *o = &c->running.choices[index];
+    if (event->type != EVENT_STARTED && !o->is_echoed)
+        give_echo(c, index, events);
+    switch (event->type) {
+    case EVENT_STARTED: return;
+    case EVENT_TOKEN: {
+        bool is_known = (uint32_t)event->token <
+                        tokens->n_tokens; /* a padded vocabulary has more */
+        o->n_tokens++;
+        if (c->input.replays && !o->lost_ids)
+            o->lost_ids = !token_list_add(&o->sampled, event->token);
+        answer_token(&o->answer, event->token, is_known ? tokens->bytes[event->token] : "",
+                     is_known ? tokens->lengths[event->token] : 0, event->text_end, event->logprobs,
+                     events);
+        return;
+    }
+    case EVENT_DONE:
+        answer_end(&o->answer, event->text_end, events);
+        o->finish = event->finish;
+        keep_answer(c, index);
+        o->cached = o->request.prompt_cached;
+        o->live = false;
+        c->running.n_live--;
+        if (c->output.stream && (o->finish == FINISH_STOP || o->finish == FINISH_LENGTH))
+            c->output.writer->finish(c->output.stream, events, &o->answer.content,
+                                     answer_finish_of(&o->answer, o->finish));
+        return;
+    }
+}
+
+/* A prompt's scores are its first choice's; the others give them when they are complete. */
+static bool waits_for_scores(const struct completion *c, uint32_t index)
+{
+    const struct choice *first = &c->running.choices[index - index % (uint32_t)c->input.params.n];
+    return first != &c->running.choices[index] && first->prompt_logprobs && first->live &&
+           !first->is_echoed;
+}
+
+/* Takes a choice's events while there is someone to read them and room to write. */
+static void pump_choice(struct completion *c, uint32_t index, struct strbuf *events)
+{
+    struct choice *o = &c->running.choices[index];
+    struct sched_event event;
+    if (waits_for_scores(c, index))
+        return;
+    while (o->live && (!c->output.stream || !c->x || http_stream_has_room(c->x)) &&
+           scheduler_next_event(c->api->scheduler, &o->request, &event))
+        take_event(c, index, &event, events);
+}
+
+/* The error of a choice that did not end well, if there is one. */
+static bool failed_choice(const struct completion *c, struct api_error *e)
+{
+    for (uint32_t i = 0; i < c->running.n_choices; i++) {
+        const struct choice *o = &c->running.choices[i];
+        if (c->output.lost_events || answer_failed(&o->answer)) {
+            api_error_set(e, 503, NULL, "there is no memory for the answer");
+            return true;
+        }
+        if (!o->live && o->finish == FINISH_ERROR) {
+            const struct error *error = &o->request.error;
+            if (error->code == ERROR_INPUT)
+                api_error_set(e, 400, "logit_bias", "%s", error->message);
+            else
+                api_error_set(e, 500, NULL, "generating the answer failed: %s", error->message);
+            return true;
+        }
+        if (!o->live && o->finish == FINISH_CANCELED) {
+            api_error_set(e, 503, NULL, "the answer was cancelled by the server");
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All that is ready goes out in one piece, with the end of the answer if it has come. */
+static void completion_pump(struct completion *c)
+{
+    struct strbuf *events = &c->api->events;
+    struct api_error e;
+    strbuf_clear(events);
+    for (uint32_t i = 0; i < c->running.n_choices; i++)
+        pump_choice(c, i, events);
+    if (c->x && c->output.stream)
+        stream_write(c, events);
+    if (!c->x) {
+        if (c->running.n_live == 0)
+            completion_free(c);
+    } else if (failed_choice(c, &e)) {
+        completion_fail(c, &e);
+    } else if (c->running.n_live == 0) {
+        answer_send(c);
+        completion_abandon(c);
+    } else if (c->output.stream) {
+        http_stream_flush(c->x);
+    }
+}
+
+void completions_pump(struct api *api)
+{
+    for (struct job *job; (job = workers_finished(api->workers));)
+        completion_prepared(completion_of(job));
+    for (struct completion *c = api->completions, *next; c; c = next) {
+        next = c->next;
+        if (!c->preparing)
+            completion_pump(c);
+    }
+}
+
+void completion_hangup(struct api *api, struct http_exchange *x)
+{
+    (void)api;
+    struct completion *c = http_user(x);
+    if (!c)
+        return;
+    answer_note(c);
+    completion_abandon(c);
+}
+
+void completion_room(struct http_exchange *x)
+{
+    struct completion *c = http_user(x);
+    if (c && !c->preparing)
+        completion_pump(c);
+}
+
+void completions_tick(struct api *api)
+{
+    uint64_t now = clock_now_ns();
+    for (struct completion *c = api->completions; c; c = c->next) {
+        if (c->x && c->output.stream && now - c->output.sent_ns > HEARTBEAT_NS &&
+            http_stream_has_room(c->x))
+            stream_heartbeat(c);
+    }
+}
+
+void completions_fail(struct api *api, const struct api_error *e)
+{
+    for (struct completion *c = api->completions, *next; c; c = next) {
+        next = c->next;
+        if (c->x)
+            completion_fail(c, e);
+    }
+}
+
+void completions_free(struct api *api)
+{
+    strbuf_free(&api->events);
+    for (struct completion *c; (c = api->completions);) {
+        c->preparing = false;
+        c->running.n_live = 0;
+        completion_free(c);
+    }
+}

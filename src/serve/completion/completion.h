@@ -1,0 +1,37 @@
+#ifndef RADISH_SERVE_COMPLETION_COMPLETION_H
+#define RADISH_SERVE_COMPLETION_COMPLETION_H
+
+#include "serve/api/api.h"
+#include "serve/request/fields.h"
+
+/* serve/completion/ runs completions, from the request to the last byte of the answer: it
+ * prepares and follows them, and gives text, thinking and calls to the writer of the API. */
+
+/* The life of a chat completion:
+ *
+ *   begin ─► preparing ─────► running ──────────────────► answered
+ *            (a worker reads  (the scheduler generates;   │
+ *             and tokenises)   the loop formats)          ▼
+ *                  │               │                     freed, when the scheduler has given
+ *                  └── hang-up, error, time-out ────────► every choice's request back
+ *
+ * All of it on the event loop's thread, but for the work between begin and prepared. */
+
+/* `kind`: an answer, or only a warmed cache. */
+void completion_begin(struct api *api, struct http_exchange *x, const struct requester *who,
+                      enum request_kind kind);
+/* The exchange's client is gone: its work stops. */
+void completion_hangup(struct api *api, struct http_exchange *x);
+/* The exchange's stream has room again. */
+void completion_room(struct http_exchange *x);
+
+/* Takes what workers and the scheduler have ready. */
+void completions_pump(struct api *api);
+/* Once a second: heartbeats. */
+void completions_tick(struct api *api);
+/* Ends every answer with this error. */
+void completions_fail(struct api *api, const struct api_error *e);
+/* After the workers and the scheduler are closed. */
+void completions_free(struct api *api);
+
+#endif

@@ -1,0 +1,160 @@
+#ifndef RADISH_SERVE_COMPLETION_COMPLETION_INTERNAL_H
+#define RADISH_SERVE_COMPLETION_COMPLETION_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "prompt/answer/answer_filter.h"
+#include "prompt/prompt.h"
+#include "serve/completion/answer.h"
+#include "serve/completion/completion.h"
+#include "serve/request/fields.h"
+#include "serve/writers/answer_writer.h"
+
+/* What the files of a completion share: completion.c has its life, completion_prepare.c the
+ * worker's part of it, completion_constrain.c what answers are held to, completion_output.c what is
+ * sent, completion_explain.c why the prompt was not cached. A warming of the cache (POST
+ * /v1/cache/warm) is a completion that generates nothing; what only asks for texts or tokens ends
+ * when the worker is done. */
+
+struct role_name {
+    char name[12];
+};
+
+/* What answers are held to. */
+struct answer_bounds {
+    const struct grammar *grammar; /* NULL: nothing */
+    const char *trigger;           /* the text behind which they are; NULL: from the start */
+    const char *forbidden;         /* a text that must not appear; NULL: none */
+};
+
+/* The request, read and prepared. While the completion is `preparing` all of it is the worker's;
+ * then it is the loop's, and does not change. */
+struct completion_input {
+    struct strbuf body;
+    size_t body_bytes; /* the loop's: counted by the server until the body is freed */
+    struct request_params params;
+    struct arena kept;             /* what is kept of the request, once the rest of it is let go */
+    struct prompt *prompts;        /* [n_prompts]: one, but for text completions that bring more */
+    uint32_t n_prompts;            /* 0: the worker has made the whole reply */
+    const uint64_t **cache_tokens; /* [n_prompts] the prompts' tokens as requests have them */
+    struct strbuf *echoes;         /* [n_prompts] their texts; NULL: they are not given back */
+    struct tool_set *tools;        /* that the prompt shows; NULL: none */
+    struct tool_set *callable;     /* those of them that may be called; NULL: all */
+    struct answer_bounds bounds;
+    uint64_t *dry_breakers; /* a bit for each token, or NULL */
+    bool explain;           /* the answer is to say why it was not cached; the header may ask too */
+    bool wants_map;         /* it, or a log for debugging, needs to know who wrote what */
+    bool replays;           /* answers are kept and replayed: no one switched it off */
+    struct role_name *roles; /* [n_roles] of the messages, if it wants a map */
+    size_t n_roles;
+    bool failed;
+    struct api_error error;
+};
+
+/* One of the answers. */
+struct choice {
+    struct request request;
+    struct answer answer;
+    struct answer_filter *filter;           /* NULL: anything goes */
+    struct token_logprobs *logprobs;        /* [REQUEST_RING], or NULL */
+    struct token_logprobs *prompt_logprobs; /* [its prompt's tokens], or NULL */
+    struct token_list sampled;              /* for the replay of this answer */
+    bool lost_ids;  /* there was no memory for all of them; the first ones will do */
+    bool is_echoed; /* the prompt's text was given, if it was asked for */
+    uint32_t n_tokens;
+    uint32_t cached; /* of the prompt, once it is done */
+    bool live;       /* the scheduler has it */
+    enum finish_reason finish;
+};
+
+/* The answers in the making. The worker opens them; from then on they are the loop's. */
+struct completion_answers {
+    struct choice *choices; /* [n_choices] of the first prompt, then of the second, ... */
+    uint32_t n_choices;
+    uint32_t n_live; /* the scheduler has them */
+};
+
+/* What the client gets, in its API's form. The loop's, but for the reply. */
+struct completion_output {
+    char id[48];
+    struct answer_head head;            /* its n_choices, and what follows: once prepared */
+    const struct answer_writer *writer; /* NULL: nothing is generated */
+    void *stream;                       /* the writer's; NULL: the answer is whole */
+    bool lost_events;                   /* there was no memory for a piece of the stream */
+    struct strbuf reply;                /* the worker's: the whole answer of what generates none */
+    uint64_t began_ns, sent_ns;         /* sent: the last byte of a stream */
+};
+
+struct completion {
+    struct api *api;
+    enum request_kind kind;
+    struct requester requester;
+    struct completion *prev, *next;
+    struct http_exchange *x; /* NULL: nobody waits for the answer */
+    struct event *deadline;  /* NULL: none (--timeout) */
+    struct job job;
+    bool preparing;
+    atomic_bool unwanted; /* tells the worker not to begin */
+
+    struct completion_input input;
+    struct completion_answers running;
+    struct completion_output output;
+};
+
+/* A worker's job: from the body to the prompt's tokens, or to `failed` and `error`. */
+void completion_prepare(struct job *job);
+
+/* 503, for the worker to fail with. Returns -1. */
+int no_memory_now(struct completion *c);
+/* Too long a conversation: says both numbers and names the option that is in the way. `how` stands
+ * before the conversation's: "" or "at least ". Returns -1. */
+int context_error_set(struct api_error *e, const struct completion *c, const char *how,
+                      size_t n_tokens);
+
+/* What an answer to the prompt may have at most. */
+uint32_t completion_max_tokens(const struct completion *c, const struct prompt *prompt);
+
+/* Whose answers are replayed: never another tenant's, whatever else tenants share. */
+uint64_t replay_namespace(const struct completion *c);
+
+/* The worker's: the functions of the request, then the grammar that its answers are held to. */
+int completion_read_tools(struct completion *c);
+int completion_constrain(struct completion *c);
+/* ... and a choice's filter, if it needs one. */
+int completion_open_filter(struct completion *c, struct choice *o);
+
+/* The functions that answers may call; NULL: none. */
+static inline const struct tool_set *callable_tools(const struct completion *c)
+{
+    const struct completion_input *in = &c->input;
+    if (in->params.tool_choice == TOOL_CHOICE_NONE)
+        return NULL;
+    return in->callable ? in->callable : in->tools;
+}
+
+/* The prompt that a choice answers. */
+static inline const struct prompt *prompt_of(const struct completion *c, uint32_t choice)
+{
+    return &c->input.prompts[choice / (uint32_t)c->input.params.n];
+}
+
+/* The stream: false when there is no memory for one. */
+bool stream_begin(struct completion *c);
+void stream_write(struct completion *c, const struct strbuf *events);
+void stream_heartbeat(struct completion *c);
+void stream_fail(struct completion *c, const struct api_error *e);
+/* The end of an answer whose choices are all done; the exchange is over. */
+void answer_send(struct completion *c);
+/* The counts, for the exchange's line in the log. */
+void answer_note(struct completion *c);
+
+/* "radish":{...}: of the first choice, which is done. */
+void explain_add(struct json_writer *w, const struct completion *c);
+void explain_log(const struct completion *c);
+
+static inline struct completion *completion_of(struct job *job)
+{
+    return (struct completion *)((char *)job - offsetof(struct completion, job));
+}
+
+#endif

@@ -1,0 +1,192 @@
+/* What a completion sends, as a stream or whole, through its API's writer, and the counts that go
+ * into the log. Runs on the event loop's thread. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "serve/completion/completion_internal.h"
+
+/* The choices of a prompt share it; what any of them had to compute was not cached. */
+static uint32_t cached_of(const struct completion *c, uint32_t prompt)
+{
+    uint32_t n = (uint32_t)c->input.params.n, cached = UINT32_MAX;
+    for (uint32_t i = prompt * n; i < (prompt + 1) * n; i++)
+        if (c->running.choices[i].cached < cached)
+            cached = c->running.choices[i].cached;
+    return cached;
+}
+
+static struct answer_usage usage_of(const struct completion *c)
+{
+    struct answer_usage u = {0};
+    for (uint32_t i = 0; i < c->input.n_prompts; i++) {
+        u.prompt_tokens += (uint32_t)c->input.prompts[i].tokens.len;
+        u.cached_tokens += cached_of(c, i);
+    }
+    for (uint32_t i = 0; i < c->running.n_choices; i++) {
+        u.completion_tokens += c->running.choices[i].n_tokens;
+        u.reasoning_tokens += answer_reasoning_tokens(&c->running.choices[i].answer);
+    }
+    return u;
+}
+
+void answer_note(struct completion *c)
+{
+    const char *tenant = api_keys_tenant_name(&c->api->options->keys, c->requester.tenant);
+    if (tenant)
+        http_note(c->x, "tenant %s", tenant);
+    if (c->preparing || c->running.n_choices == 0)
+        return;
+    uint64_t first_ns = 0;
+    for (uint32_t i = 0; i < c->running.n_choices; i++) {
+        const struct choice *o = &c->running.choices[i];
+        if (o->n_tokens && (!first_ns || o->request.first_token_ns < first_ns))
+            first_ns = o->request.first_token_ns;
+    }
+    const struct answer_usage usage = usage_of(c);
+    http_note(c->x, "prompt %u, cached %u, generated %u", usage.prompt_tokens, usage.cached_tokens,
+              usage.completion_tokens);
+    if (c->input.prompts[0].n_replayed)
+        http_note(c->x, "replayed %zu", c->input.prompts[0].n_replayed);
+    if (first_ns)
+        http_note(c->x, "first token %.1f ms", (double)(first_ns - c->output.began_ns) * 1e-6);
+}
+
+/* ---- whole answers ---- */
+
+static void reply_whole(struct completion *c)
+{
+    const struct answer_writer *writer = c->output.writer;
+    const struct answer_usage usage = usage_of(c);
+    struct strbuf json = STRBUF_INIT;
+    struct json_writer w = {.out = &json};
+    json_object_begin(&w, NULL);
+    writer->whole_begin(&w, &c->output.head);
+    for (uint32_t i = 0; i < c->running.n_choices; i++) {
+        struct choice *o = &c->running.choices[i];
+        writer->whole_choice(&w, &o->answer.content, answer_finish_of(&o->answer, o->finish));
+    }
+    writer->whole_end(&w, &usage);
+    if (c->input.explain)
+        explain_add(&w, c);
+    json_object_end(&w);
+    answer_note(c);
+    api_reply_json(c->x, 200, &json);
+    strbuf_free(&json);
+}
+
+/* Pins have a budget: a refused one is no error, because the prompt is in the cache. */
+static void pin_add(struct json_writer *w, const struct completion *c)
+{
+    const struct request *r = &c->running.choices[0].request;
+    json_add_bool(w, "pinned", r->is_pinned);
+    json_add_double(w, "pinned_s", r->is_pinned ? (double)(r->pin_ns / 1000000) / 1e3 : 0);
+    if (r->pin_ns && !r->is_pinned)
+        json_add_string(
+            w, "reason",
+            "as much of the cache, or of this tenant's part of it, is pinned as may be; "
+            "the prompt is cached, and goes when it was not used for longest");
+}
+
+static void reply_warm(struct completion *c)
+{
+    struct strbuf json = STRBUF_INIT;
+    struct json_writer w = {.out = &json};
+    const struct answer_usage usage = usage_of(c);
+    json_object_begin(&w, NULL);
+    json_add_string(&w, "id", c->output.id);
+    json_add_string(&w, "object", "cache.warm");
+    json_add_int(&w, "created", c->output.head.created);
+    json_add_string(&w, "model", c->output.head.model);
+    json_add_int(&w, "prompt_tokens", usage.prompt_tokens);
+    json_add_int(&w, "cached_tokens", usage.cached_tokens);
+    json_add_int(&w, "computed_tokens", (int64_t)usage.prompt_tokens - usage.cached_tokens);
+    pin_add(&w, c);
+    if (c->input.explain)
+        explain_add(&w, c);
+    json_object_end(&w);
+    answer_note(c);
+    api_reply_json(c->x, 200, &json);
+    strbuf_free(&json);
+}
+
+/* ---- streams ---- */
+
+bool stream_begin(struct completion *c)
+{
+    struct completion_output *o = &c->output;
+    struct strbuf *events = &c->api->events;
+    o->stream = o->writer->open(&o->head);
+    if (!o->stream)
+        return false;
+    http_add_field(c->x, "Cache-Control", "no-cache");
+    http_add_field(c->x, "X-Accel-Buffering", "no");
+    http_stream_begin(c->x, o->writer->media_type);
+    o->sent_ns = clock_now_ns(); /* the head: silence begins here */
+    for (uint32_t i = 0; i < c->running.n_choices; i++)
+        answer_stream(&c->running.choices[i].answer, o->writer, o->stream);
+    strbuf_clear(events);
+    o->writer->begin(o->stream, events);
+    stream_write(c, events);
+    http_stream_flush(c->x);
+    return true;
+}
+
+void stream_write(struct completion *c, const struct strbuf *events)
+{
+    if (events->failed) /* a part of an event must not be seen */
+        c->output.lost_events = true;
+    if (events->len == 0 || c->output.lost_events)
+        return;
+    http_stream_write(c->x, events->data, events->len);
+    c->output.sent_ns = clock_now_ns();
+}
+
+void stream_heartbeat(struct completion *c)
+{
+    struct strbuf *events = &c->api->events;
+    if (!c->output.writer->heartbeat)
+        return;
+    strbuf_clear(events);
+    strbuf_adds(events, c->output.writer->heartbeat);
+    stream_write(c, events);
+    http_stream_flush(c->x);
+}
+
+void stream_fail(struct completion *c, const struct api_error *e)
+{
+    struct strbuf event = STRBUF_INIT;
+    c->output.writer->error(c->output.stream, &event, e);
+    if (!event.failed)
+        http_stream_write(c->x, event.data, event.len);
+    answer_note(c);
+    http_note(c->x, "failed: %s", e->message);
+    http_stream_end(c->x);
+    strbuf_free(&event);
+}
+
+static void stream_finish(struct completion *c)
+{
+    const struct answer_usage usage = usage_of(c);
+    struct strbuf events = STRBUF_INIT, extra = STRBUF_INIT;
+    if (c->input.explain)
+        explain_add(&(struct json_writer){.out = &extra}, c);
+    c->output.writer->end(c->output.stream, &events, &usage, c->input.explain ? &extra : NULL);
+    /* A stream without its end is seen to be cut off, a part of an event is not. */
+    if (!events.failed && !extra.failed)
+        http_stream_write(c->x, events.data, events.len);
+    strbuf_free(&events);
+    strbuf_free(&extra);
+    answer_note(c);
+    http_stream_end(c->x);
+}
+
+void answer_send(struct completion *c)
+{
+    if (log_enabled(LOG_DEBUG))
+        explain_log(c);
+    if (c->output.stream)
+        stream_finish(c);
+    else if (c->kind == REQUEST_WARM)
+        reply_warm(c);
+    else
+        reply_whole(c);
+}

@@ -1,0 +1,482 @@
+/* The slow part of a request: its body read, its conversation rendered and tokenised. Runs on a
+ * worker, which owns the completion's upper half meanwhile; only `unwanted` is shared with the
+ * event loop. What a newcomer gets wrong: nothing parsed survives it, so what the answer needs of
+ * the request is copied at the end. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/utf8.h"
+#include "serve/completion/completion_internal.h"
+
+enum {
+    TEXT_MAX_TOKENS = 16, /* what OpenAI's text completions have when nothing is said */
+    MAX_SCORED = 1 << 18,
+};
+
+int no_memory_now(struct completion *c)
+{
+    return api_error_set(&c->input.error, 503, NULL,
+                         "there is no memory for this request; try again soon");
+}
+
+int context_error_set(struct api_error *e, const struct completion *c, const char *how,
+                      size_t n_tokens)
+{
+    const struct server_options *options = c->api->options;
+    bool is_cut = options->context >= options->engine->limits.n_pages[0];
+    bool is_text = c->kind == REQUEST_TEXT;
+    api_error_set(e, 400, is_text ? "prompt" : "messages",
+                  "This model's maximum context length is %u tokens. However, your %s resulted in "
+                  "%s%zu tokens. Please reduce their length, or start the server with a larger "
+                  "%s%s.",
+                  options->context, is_text ? "prompt" : "messages", how, n_tokens,
+                  is_cut ? "--cache-size" : "-c",
+                  is_cut ? ", which the context cannot be larger than" : "");
+    e->code = "context_length_exceeded";
+    return -1;
+}
+
+/* Megabytes of text take a tokenizer seconds. What cannot fit even if every token were the longest
+ * of the vocabulary is refused without it. */
+static int refuse_hopeless(struct completion *c, size_t n_bytes)
+{
+    size_t longest = c->api->longest_token ? c->api->longest_token : 1;
+    if (n_bytes / longest <= c->api->options->context)
+        return 0;
+    return context_error_set(&c->input.error, c, "at least ", n_bytes / longest);
+}
+
+/* What the prompts and the answers may take of the context. */
+static int fit_context(struct completion *c)
+{
+    const struct server_options *options = c->api->options;
+    struct request_params *p = &c->input.params;
+    uint64_t n_all = 0;
+    for (uint32_t i = 0; i < c->input.n_prompts; i++) {
+        const size_t n_tokens = c->input.prompts[i].tokens.len;
+        n_all += n_tokens;
+        if (n_tokens == 0)
+            return c->kind == REQUEST_TEXT
+                       ? api_error_set(&c->input.error, 400, "prompt", "the prompt is empty")
+                       : api_error_set(&c->input.error, 400, "messages",
+                                       "the conversation is empty");
+        if (n_tokens >= options->context)
+            return context_error_set(&c->input.error, c, "", n_tokens);
+    }
+    if (p->echo && p->logprobs && n_all * (uint64_t)p->n > MAX_SCORED)
+        return api_error_set(&c->input.error, 400, "prompt",
+                             "log probabilities of at most %d prompt tokens can be given at once, "
+                             "not %llu",
+                             MAX_SCORED, (unsigned long long)(n_all * (uint64_t)p->n));
+    if (p->max_tokens == 0 && c->kind == REQUEST_TEXT)
+        p->max_tokens = TEXT_MAX_TOKENS;
+    else if (p->max_tokens == 0)
+        p->max_tokens = options->default_max_tokens ? options->default_max_tokens
+                                                    : options->context;
+    return 0;
+}
+
+uint32_t completion_max_tokens(const struct completion *c, const struct prompt *prompt)
+{
+    int64_t left = (int64_t)c->api->options->context - (int64_t)prompt->tokens.len;
+    if (c->kind == REQUEST_WARM || c->input.params.max_tokens == REQUEST_NO_TOKENS)
+        return 0;
+    return (uint32_t)(c->input.params.max_tokens < left ? c->input.params.max_tokens : left);
+}
+
+/* What the fields alone do not tell: whether this server serves such a request. */
+static int check_offer(struct completion *c)
+{
+    const struct server_options *options = c->api->options;
+    const struct request_params *p = &c->input.params;
+    if (options->strict_model && p->model && strcmp(p->model, options->model_name) != 0) {
+        api_error_set(&c->input.error, 404, "model", "there is no model '%.100s' here, only '%s'",
+                      p->model, options->model_name);
+        c->input.error.code = "model_not_found";
+        return -1;
+    }
+    if (c->kind == REQUEST_WARM && options->no_prefix_cache)
+        return api_error_set(&c->input.error, 501, NULL,
+                             "there is no cache to warm: the server runs with --no-prefix-cache");
+    bool is_list = p->prompt && p->prompt->type == JSON_ARRAY && p->prompt->first &&
+                   p->prompt->first->type != JSON_NUMBER;
+    uint64_t most = (uint64_t)options->max_seqs + options->max_waiting;
+    uint64_t wanted = (uint64_t)p->n * (is_list ? p->prompt->count : 1);
+    if (wanted > most)
+        return api_error_set(&c->input.error, 400, is_list ? "prompt" : "n",
+                             "%llu answers are asked for, but this server takes %llu at once",
+                             (unsigned long long)wanted, (unsigned long long)most);
+    return 0;
+}
+
+uint64_t replay_namespace(const struct completion *c)
+{
+    return cache_namespace(c->requester.tenant, -1, -1);
+}
+
+/* ---- conversations ---- */
+
+/* What only a warming or a rendering may leave out. */
+static int unbegin_answer(struct completion *c)
+{
+    struct request_params *p = &c->input.params;
+    if (!p->extra && !(p->extra = json_new(&p->arena, JSON_OBJECT)))
+        return -1;
+    json_append(&p->arena, p->extra, "add_generation_prompt", json_new_bool(&p->arena, false));
+    return p->arena.failed ? -1 : 0;
+}
+
+static struct prompt_input input_of(struct completion *c)
+{
+    const struct request_params *p = &c->input.params;
+    return (struct prompt_input){.messages = p->messages,
+                                 .tools = c->input.tools,
+                                 .extra = p->extra,
+                                 .continues = p->continues,
+                                 .replay = c->input.replays ? c->api->replay : NULL,
+                                 .ns = replay_namespace(c),
+                                 .want_map = c->input.wants_map};
+}
+
+static int prompt_error(struct completion *c, const struct error *err)
+{
+    switch (err->code) {
+    case ERROR_INPUT:
+    case ERROR_LIMIT:
+        /* With variables of the client's, they may be what the template does not take. */
+        return api_error_set(&c->input.error, 400, c->input.params.extra ? NULL : "messages", "%s",
+                             err->message);
+    case ERROR_FORMAT: /* there is no template: no request can be right */
+        return api_error_set(&c->input.error, 501, NULL, "%s", err->message);
+    default: return api_error_set(&c->input.error, 500, NULL, "%s", err->message);
+    }
+}
+
+static int prompts_alloc(struct completion *c, size_t n)
+{
+    struct completion_input *in = &c->input;
+    in->prompts = calloc(n, sizeof *in->prompts);
+    if (!in->prompts)
+        return no_memory_now(c);
+    if (in->params.echo && !(in->echoes = calloc(n, sizeof *in->echoes)))
+        return no_memory_now(c);
+    in->n_prompts = (uint32_t)n;
+    return 0;
+}
+
+/* The bytes of all texts in it; JSON's own bound on depth is that of this one. */
+static size_t text_bytes(const struct json *value)
+{
+    size_t n_bytes = value->text_len;
+    json_each (child, value)
+        n_bytes += text_bytes(child);
+    return n_bytes;
+}
+
+static int prepare_chat(struct completion *c)
+{
+    const struct request_params *p = &c->input.params;
+    struct error err;
+    if (refuse_hopeless(c, text_bytes(p->messages)) || completion_read_tools(c) ||
+        request_find_continuation(&c->input.params, c->kind, &c->input.error))
+        return -1;
+    if (!p->add_generation_prompt && unbegin_answer(c))
+        return no_memory_now(c);
+    c->input.replays = p->replay && c->api->replay;
+    struct prompt_input in = input_of(c);
+    if (prompts_alloc(c, 1))
+        return -1;
+    if (prompt_maker_chat(c->api->options->prompt, &in, c->input.prompts, &err))
+        return prompt_error(c, &err);
+    return c->kind == REQUEST_CHAT ? completion_constrain(c) : 0;
+}
+
+static int render_chat(struct completion *c)
+{
+    struct error err;
+    struct strbuf text = STRBUF_INIT;
+    if (completion_read_tools(c) ||
+        request_find_continuation(&c->input.params, c->kind, &c->input.error))
+        return -1;
+    if (!c->input.params.add_generation_prompt && unbegin_answer(c))
+        return no_memory_now(c);
+    struct prompt_input in = input_of(c);
+    int failed = prompt_maker_render(c->api->options->prompt, &in, &text, &err);
+    struct json_writer w = {.out = &c->output.reply};
+    json_object_begin(&w, NULL);
+    json_add_bytes(&w, "prompt", strbuf_str(&text), text.len);
+    json_object_end(&w);
+    strbuf_free(&text);
+    return failed ? prompt_error(c, &err) : 0;
+}
+
+/* ---- texts and tokens ---- */
+
+/* One prompt of a text completion: a text, or its tokens. */
+static int read_text_prompt(struct completion *c, const struct json *value, uint32_t index)
+{
+    const struct prompt_maker *maker = c->api->options->prompt;
+    struct prompt *prompt = &c->input.prompts[index];
+    struct error err;
+    if (value->type == JSON_STRING) {
+        if (refuse_hopeless(c, value->text_len))
+            return -1;
+        if (prompt_maker_text(maker, value->text, value->text_len, prompt, &err))
+            return api_error_set(&c->input.error, 500, NULL, "%s", err.message);
+        if (c->input.echoes)
+            strbuf_add(&c->input.echoes[index], value->text, value->text_len);
+        return 0;
+    }
+    if (!token_list_reserve(&prompt->tokens, value->count))
+        return no_memory_now(c);
+    json_each (id, value) {
+        if (id->number >= tokenizer_size(maker->tokenizer))
+            return api_error_set(&c->input.error, 400, "prompt",
+                                 "%.20s is no token of this model, which has %u", id->text,
+                                 tokenizer_size(maker->tokenizer));
+        token_list_add(&prompt->tokens, (int32_t)id->number);
+    }
+    if (c->input.echoes)
+        tokenizer_decode(maker->tokenizer, prompt->tokens.ids, prompt->tokens.len, true,
+                         &c->input.echoes[index]);
+    return 0;
+}
+
+static int prepare_text(struct completion *c)
+{
+    const struct json *prompt = c->input.params.prompt;
+    bool is_list = prompt->type == JSON_ARRAY && prompt->first->type != JSON_NUMBER;
+    uint32_t i = 0;
+    if (prompts_alloc(c, is_list ? prompt->count : 1))
+        return -1;
+    if (!is_list && read_text_prompt(c, prompt, 0))
+        return -1;
+    for (const struct json *item = is_list ? prompt->first : NULL; item; item = item->next)
+        if (read_text_prompt(c, item, i++))
+            return -1;
+    for (i = 0; c->input.echoes && i < c->input.n_prompts; i++)
+        if (c->input.echoes[i].failed)
+            return no_memory_now(c);
+    return completion_constrain(c);
+}
+
+/* A token with its text; one that is a part of a character has its bytes instead. */
+static void piece_add(struct json_writer *w, const struct tokenizer *t, int32_t id)
+{
+    size_t len;
+    const char *bytes = tokenizer_bytes(t, id, &len);
+    json_object_begin(w, NULL);
+    json_add_int(w, "id", id);
+    if (utf8_is_valid(bytes, len)) {
+        json_add_bytes(w, "piece", bytes, len);
+    } else {
+        json_array_begin(w, "piece");
+        for (size_t i = 0; i < len; i++)
+            json_add_int(w, NULL, (unsigned char)bytes[i]);
+        json_array_end(w);
+    }
+    json_object_end(w);
+}
+
+static int tokenize(struct completion *c)
+{
+    const struct request_params *p = &c->input.params;
+    const struct tokenizer *t = c->api->options->prompt->tokenizer;
+    struct token_list tokens = {0};
+    struct error err;
+    int flags = (p->adds_special ? TOKENIZE_ADD_SPECIAL : 0) |
+                (p->parses_special ? TOKENIZE_PARSE_SPECIAL : 0);
+    if (tokenizer_encode(t, p->text->text, p->text->text_len, flags, &tokens, &err)) {
+        token_list_free(&tokens);
+        return api_error_set(&c->input.error, 500, NULL, "%s", err.message);
+    }
+    struct json_writer w = {.out = &c->output.reply};
+    json_object_begin(&w, NULL);
+    json_array_begin(&w, "tokens");
+    for (size_t i = 0; i < tokens.len; i++) {
+        if (p->with_pieces)
+            piece_add(&w, t, tokens.ids[i]);
+        else
+            json_add_int(&w, NULL, tokens.ids[i]);
+    }
+    json_array_end(&w);
+    json_add_int(&w, "count", (int64_t)tokens.len);
+    json_add_int(&w, "max_model_len", c->api->options->context);
+    json_object_end(&w);
+    token_list_free(&tokens);
+    return 0;
+}
+
+static int detokenize(struct completion *c)
+{
+    const struct tokenizer *t = c->api->options->prompt->tokenizer;
+    struct token_list tokens = {0};
+    struct strbuf text = STRBUF_INIT;
+    int failed = 0;
+    for (const struct json *id = c->input.params.tokens->first; id && !failed; id = id->next) {
+        if (id->number >= tokenizer_size(t))
+            failed = api_error_set(&c->input.error, 400, "tokens",
+                                   "%.20s is no token of this model, which has %u", id->text,
+                                   tokenizer_size(t));
+        else if (!token_list_add(&tokens, (int32_t)id->number))
+            failed = no_memory_now(c);
+    }
+    if (!failed)
+        tokenizer_decode(t, tokens.ids, tokens.len, true, &text);
+    struct json_writer w = {.out = &c->output.reply};
+    json_object_begin(&w, NULL);
+    json_add_bytes(&w, "content", strbuf_str(&text), text.len);
+    json_add_bytes(&w, "prompt", strbuf_str(&text), text.len);
+    json_object_end(&w);
+    token_list_free(&tokens);
+    strbuf_free(&text);
+    return failed;
+}
+
+/* ---- the job ---- */
+
+/* What DRY does not go across: tokens that have one of the texts in them. */
+static int find_breakers(struct completion *c)
+{
+    static const char *const usual[] = {"\n", ":", "\"", "*"};
+    const struct token_table *tokens = &c->api->tokens;
+    const struct json *given = c->input.params.dry_breakers;
+    if (c->input.params.sampling.dry_multiplier <= 0)
+        return 0;
+    c->input.dry_breakers = calloc(tokens->n_tokens / 64 + 1, sizeof *c->input.dry_breakers);
+    if (!c->input.dry_breakers)
+        return no_memory_now(c);
+    for (uint32_t i = 0; i < tokens->n_tokens; i++) {
+        bool breaks = false;
+        for (size_t k = 0; !given && k < sizeof usual / sizeof *usual; k++)
+            breaks |= memchr(tokens->bytes[i], usual[k][0], tokens->lengths[i]) != NULL;
+        for (const struct json *text = given ? given->first : NULL; text && !breaks;
+             text = text->next)
+            breaks = memmem(tokens->bytes[i], tokens->lengths[i], text->text, text->text_len);
+        c->input.dry_breakers[i / 64] |= (uint64_t)breaks << (i % 64);
+    }
+    return 0;
+}
+
+/* What a choice needs besides its request. */
+static int choice_open(struct completion *c, uint32_t index)
+{
+    const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->input.tools);
+    const struct request_params *p = &c->input.params;
+    const struct prompt *prompt = prompt_of(c, index);
+    struct choice *o = &c->running.choices[index];
+    bool scores_prompt = p->logprobs && p->echo && index % (uint32_t)p->n == 0;
+    struct answer_options options = {
+        .style = c->kind == REQUEST_CHAT ? &maker->style : NULL,
+        .tools = callable_tools(c),
+        .tokenizer = maker->tokenizer,
+        .starts_in_thinking = prompt->ends_in_thinking,
+        .must_call = callable_tools(c) && p->tool_choice == TOOL_CHOICE_REQUIRED,
+        .has_logprobs = p->logprobs,
+        .index = index,
+    };
+    if (p->logprobs)
+        o->logprobs = calloc(REQUEST_RING, sizeof *o->logprobs);
+    if (scores_prompt)
+        o->prompt_logprobs = calloc(prompt->tokens.len, sizeof *o->prompt_logprobs);
+    if (answer_open(&o->answer, &options) || (p->logprobs && !o->logprobs) ||
+        (scores_prompt && !o->prompt_logprobs))
+        return no_memory_now(c);
+    return completion_open_filter(c, o);
+}
+
+/* The prompts as the scheduler takes them. */
+static int cache_tokens_make(struct completion *c)
+{
+    c->input.cache_tokens = arena_alloc(&c->input.kept,
+                                        c->input.n_prompts * sizeof *c->input.cache_tokens);
+    for (uint32_t i = 0; c->input.cache_tokens && i < c->input.n_prompts; i++) {
+        const struct token_list *tokens = &c->input.prompts[i].tokens;
+        uint64_t *out = arena_alloc(&c->input.kept, tokens->len * sizeof *out);
+        if (!out)
+            return no_memory_now(c);
+        cache_tokens_text(tokens->ids, (uint32_t)tokens->len, out);
+        c->input.cache_tokens[i] = out;
+    }
+    return c->input.cache_tokens ? 0 : no_memory_now(c);
+}
+
+static int choices_open(struct completion *c)
+{
+    size_t n = (size_t)c->input.params.n * c->input.n_prompts;
+    if (cache_tokens_make(c) || !(c->running.choices = calloc(n, sizeof *c->running.choices)))
+        return no_memory_now(c);
+    c->running.n_choices = (uint32_t)n;
+    for (uint32_t i = 0; i < c->running.n_choices; i++)
+        if (choice_open(c, i))
+            return -1;
+    return 0;
+}
+
+static int prepare(struct completion *c)
+{
+    if (request_params_read(&c->input.params, c->kind, strbuf_str(&c->input.body),
+                            c->input.body.len, c->api->options->strict_fields,
+                            &c->api->options->sampling, &c->input.error) ||
+        check_offer(c))
+        return -1;
+    switch (c->kind) {
+    case REQUEST_RENDER: return render_chat(c);
+    case REQUEST_TOKENIZE: return tokenize(c);
+    case REQUEST_DETOKENIZE: return detokenize(c);
+    case REQUEST_TEXT:
+    case REQUEST_CHAT:
+    case REQUEST_WARM: break;
+    }
+    c->input.explain |= c->input.params.explain;
+    c->input.wants_map = c->input.explain || log_enabled(LOG_DEBUG);
+    int failed = c->kind == REQUEST_TEXT ? prepare_text(c) : prepare_chat(c);
+    return failed || fit_context(c) || find_breakers(c) || choices_open(c) ? -1 : 0;
+}
+
+/* Without the memory for it, an explanation names no roles. */
+static void keep_roles(struct completion_input *in)
+{
+    size_t n = in->params.messages ? in->params.messages->count : 0;
+    if (!in->wants_map || n == 0 || !(in->roles = calloc(n, sizeof *in->roles)))
+        return;
+    json_each (message, in->params.messages) {
+        const struct json *role = json_get(message, "role");
+        snprintf(in->roles[in->n_roles++].name, sizeof in->roles->name, "%s", role->text);
+    }
+}
+
+/* A parsed request takes many times its bytes, and an answer may wait and run for long: all that
+ * is kept of it is the stop strings, the biases and, for an explanation, the roles. */
+static void let_go_of_request(struct completion *c)
+{
+    struct request_params *p = &c->input.params;
+    keep_roles(&c->input);
+    for (uint32_t i = 0; i < p->n_stops; i++)
+        p->stops[i].bytes = arena_copy(&c->input.kept, p->stops[i].bytes, p->stops[i].len);
+    if (p->n_biases) {
+        struct logit_bias *biases = arena_alloc_array(&c->input.kept, p->n_biases, sizeof *biases);
+        if (biases)
+            memcpy(biases, p->biases, p->n_biases * sizeof *biases);
+        p->biases = biases;
+    }
+    if (c->input.kept.failed && !c->input.failed)
+        c->input.failed = no_memory_now(c);
+    arena_free(&p->arena);
+    p->model = NULL;
+    p->messages = p->extra = p->allowed_tools = NULL;
+    p->prompt = p->text = p->tokens = p->tools = p->dry_breakers = NULL;
+    p->constraint = (struct constraint){0};
+}
+
+void completion_prepare(struct job *job)
+{
+    struct completion *c = completion_of(job);
+    if (!atomic_load(&c->unwanted))
+        c->input.failed = prepare(c) != 0;
+    let_go_of_request(c);
+    strbuf_free(&c->input.body);
+}

@@ -1,0 +1,116 @@
+#ifndef RADISH_SERVE_HTTP_HTTP_PARSER_H
+#define RADISH_SERVE_HTTP_HTTP_PARSER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/strbuf.h"
+
+/* One HTTP/1.1 request, as RFC 9112 writes it and no other way: what two readers could read
+ * differently is refused. No input or output here: bytes are fed as they come, and the result does
+ * not depend on how they were cut.
+ *
+ *   start ─► fields ─┬─────────► body by length ──────────────┬─► done
+ *     │         │    └─► chunk size ⇄ chunk data ─► trailers ─┘
+ *     └─────────┴──────────────────┴──────────────────────────► refused (status, message)
+ */
+enum http_state {
+    HTTP_START,  /* before or in the request line */
+    HTTP_FIELDS, /* header lines */
+    HTTP_BODY,
+    HTTP_CHUNK_SIZE,
+    HTTP_CHUNK_DATA,
+    HTTP_CHUNK_END, /* the CRLF behind a chunk's data */
+    HTTP_TRAILERS,
+    HTTP_DONE,
+    HTTP_REFUSED,
+};
+
+enum http_method {
+    HTTP_GET,
+    HTTP_HEAD,
+    HTTP_POST,
+    HTTP_PUT,
+    HTTP_PATCH,
+    HTTP_DELETE,
+    HTTP_OPTIONS,
+    HTTP_TRACE,
+    HTTP_CONNECT,
+    HTTP_OTHER,
+};
+
+enum {
+    HTTP_MAX_FIELDS = 100,
+    HTTP_MAX_REQUEST_LINE = 8 * 1024,
+    HTTP_MAX_CHUNK_LINE = 256,
+    HTTP_MAX_EMPTY_LINES = 2, /* before a request line, as careless clients send them */
+};
+
+/* Names and values are NUL-terminated strings inside `head`. */
+struct http_field {
+    uint32_t name, value;
+};
+
+struct http_parser {
+    enum http_state state;
+    size_t max_header_bytes, max_body_bytes;
+
+    enum http_method method;
+    uint32_t method_at, target_at; /* in `head` */
+    uint32_t path_at;              /* the target from its path on */
+    uint32_t authority_at;         /* of an absolute target, 0: none */
+    unsigned minor_version;
+    bool keep_alive;
+    bool expect_continue;
+    bool chunked;
+    uint64_t content_length; /* of a body that is not chunked */
+    struct http_field fields[HTTP_MAX_FIELDS];
+    uint32_t n_fields;
+    struct strbuf head; /* the request line and the fields, cut into strings */
+    struct strbuf body;
+
+    int status;          /* of a refused request: 400, 413, 414, 417, 431, 501, 503, 505 */
+    const char *message; /* why */
+
+    size_t line_at;       /* in `head`: where the line being read begins */
+    size_t header_bytes;  /* read so far, with line ends */
+    size_t trailer_bytes; /* of lines behind the last chunk */
+    unsigned n_empty;     /* lines before the request line */
+    uint64_t remaining;   /* bytes of the body or chunk still to come */
+};
+
+void http_parser_open(struct http_parser *p, size_t max_header_bytes, size_t max_body_bytes);
+void http_parser_close(struct http_parser *p);
+/* Ready for the next request; what is to be found of the last one is gone. */
+void http_parser_reset(struct http_parser *p);
+
+/* Takes bytes and returns how many it took: fewer than `len` when the head is complete (the state
+ * is then HTTP_BODY, HTTP_CHUNK_SIZE or HTTP_DONE, so that the caller may look before it takes the
+ * body), when the request is complete, and when it is refused. */
+size_t http_parser_feed(struct http_parser *p, const char *bytes, size_t len);
+
+/* True when nothing of a request has come yet but, perhaps, empty lines before it. */
+bool http_parser_is_idle(const struct http_parser *p);
+static inline bool http_parser_head_done(const struct http_parser *p)
+{
+    return p->state >= HTTP_BODY && p->state <= HTTP_DONE;
+}
+
+/* From here on: once the head is done. */
+const char *http_parser_method(const struct http_parser *p);
+const char *http_parser_target(const struct http_parser *p); /* as it was sent */
+/* Appends the path with its percent-escapes decoded, without the query. False when it decodes to
+ * something with a NUL in it. */
+bool http_parser_path(const struct http_parser *p, struct strbuf *out);
+/* The value of the first field of that name, any case; NULL when there is none. */
+const char *http_parser_field(const struct http_parser *p, const char *name);
+/* What the request is for: an absolute target's authority, else the Host field; may be NULL for
+ * HTTP/1.0. */
+const char *http_parser_host(const struct http_parser *p);
+
+/* Splits "host:port" or "[v6]:port" into its parts as RFC 3986 has them; false if it is neither.
+ * The host's brackets are kept; `port` is -1 when there is none. */
+bool http_split_authority(const char *authority, size_t len, size_t *host_len, int *port);
+
+#endif

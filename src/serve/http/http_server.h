@@ -1,0 +1,109 @@
+#ifndef RADISH_SERVE_HTTP_HTTP_SERVER_H
+#define RADISH_SERVE_HTTP_HTTP_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/strbuf.h"
+#include "serve/http/http_parser.h"
+
+/* serve/http/ speaks HTTP: connections, parsing, allowed hosts. Nothing here knows the API. */
+
+/* Connections over libevent's listener and bufferevents: limits, deadlines, hang-ups, keep-alive.
+ * What a request means is the handler's business. Everything here runs on the event loop's thread.
+ *
+ *          first byte    head done     body done      answered       sent
+ *     idle ──────────► head ───────► body ───────► running ──────► flushing ──► lingering
+ *      ▲ │               │             │              │ │              │           │ until the
+ *      │ └ idle_timeout  └ header_     └ body_        │ └ none;        └ write_    │ client
+ *      │   closes          timeout       timeout      │   reading        timeout   │ closes,
+ *      │                   408           408          │   stays on       closes    │ or 2 s
+ *      └───────────────── kept alive ─────────────────┘
+ *
+ * An exchange is one request and its answer; a connection has one at a time, and pipelined bytes
+ * wait in its input buffer, HTTP_MAX_PIPELINED of them at most. A client that closes, resets or
+ * shuts down its sending side while its request runs has hung up: the work is cancelled at once.
+ * (A half-closed connection looks the same as a closed one until something is sent, and clients
+ * that half-close and still want the answer do not exist among the API's users.) */
+struct http_server;
+struct http_exchange;
+struct event_base;
+
+enum {
+    HTTP_MAX_PIPELINED = 64 * 1024,
+    HTTP_OUTPUT_HIGH = 256 * 1024, /* a stream with more than this unsent has no room */
+    HTTP_OUTPUT_LOW = 64 * 1024,   /* and has room again below this */
+    HTTP_MEMORY_BYTES = 32,
+};
+
+struct http_options {
+    const char *host;
+    uint16_t port;
+    uint32_t max_connections;
+    size_t max_header_bytes, max_body_bytes;
+    size_t max_bodies_bytes; /* of all requests that are being read */
+    unsigned header_timeout_ms, body_timeout_ms, idle_timeout_ms, write_timeout_ms;
+};
+
+/* Each is called on the event loop's thread. `head` and `request` may answer at once, `refused`
+ * must; the exchange ends with its answer, or with `hangup`, and must not be touched after either.
+ */
+struct http_handler {
+    void *context;
+    /* The head is there, the body is not: answer now to refuse it, or let it come. */
+    void (*head)(void *context, struct http_exchange *x);
+    /* The whole request is there: answer now or later. */
+    void (*request)(void *context, struct http_exchange *x);
+    /* The request cannot be read: http_reply with this status. */
+    void (*refused)(void *context, struct http_exchange *x, int status, const char *message);
+    /* A stream that had no room has room again. */
+    void (*room)(void *context, struct http_exchange *x);
+    /* The client is gone before its answer was complete. */
+    void (*hangup)(void *context, struct http_exchange *x);
+    /* After http_server_drain: the last answer is sent and the last connection closed. */
+    void (*drained)(void *context);
+};
+
+int http_server_open(struct http_server **out, struct event_base *base,
+                     const struct http_options *options, const struct http_handler *handler,
+                     struct error *err);
+/* Closes every connection, without a call of the handler. */
+void http_server_close(struct http_server *s);
+const char *http_server_url(const struct http_server *s); /* "http://127.0.0.1:8080" */
+uint32_t http_server_connections(const struct http_server *s);
+/* Closes idle connections, and every other one with its answer. Others are still let in, to be told
+ * that the server stops, until the last answer is sent; then no one is. */
+void http_server_drain(struct http_server *s);
+
+/* The request. */
+const struct http_parser *http_request(const struct http_exchange *x);
+/* The body is the caller's to free, and counts among the server's bodies until it says so. */
+struct strbuf http_take_body(struct http_exchange *x);
+void http_body_freed(struct http_server *s, size_t n_bytes);
+const char *http_peer_address(const struct http_exchange *x);
+const char *http_local_address(const struct http_exchange *x);
+/* Room for what the handler finds out about a request: zeros when its head comes, kept until the
+ * exchange is over. */
+void *http_memory(struct http_exchange *x);
+void http_set_user(struct http_exchange *x, void *user);
+void *http_user(const struct http_exchange *x);
+
+/* The answer. Fields come before it begins; notes, which its line in the log will have, before
+ * it ends. */
+void http_add_field(struct http_exchange *x, const char *name, const char *value);
+__attribute__((format(printf, 2, 3))) void http_note(struct http_exchange *x, const char *format,
+                                                     ...);
+void http_log_quietly(struct http_exchange *x); /* its line is for debugging only */
+/* `content_type` NULL: no content (204). The exchange is over. */
+void http_reply(struct http_exchange *x, int status, const char *content_type, const char *body,
+                size_t len);
+void http_stream_begin(struct http_exchange *x, const char *content_type);
+/* What is written goes out with the next flush, or with the end, in one piece. */
+void http_stream_write(struct http_exchange *x, const char *bytes, size_t len);
+void http_stream_flush(struct http_exchange *x);
+bool http_stream_has_room(const struct http_exchange *x);
+void http_stream_end(struct http_exchange *x);
+
+#endif

@@ -1,0 +1,383 @@
+/* The table of request fields. Pure data, for the walk of read.c and for docs/api.md. To
+ * serve a new field, add its row: docs and checks follow from it. What a newcomer gets wrong: a
+ * field that changes the answer and cannot be honoured is refused, never ignored. */
+#include "serve/request/request_internal.h"
+
+#define AT(member) .offset = offsetof(struct request_params, member)
+
+/* clang-format off */
+#define SERVED(scope_, name_, kind_, ...)                                                          \
+    {.scope = SCOPE_##scope_, .class = FIELD_SERVED, .name = name_, .kind = KIND_##kind_, __VA_ARGS__}
+#define INERT(scope_, name_, text_)                                                                \
+    {.scope = SCOPE_##scope_, .class = FIELD_INERT, .name = name_, .text = text_}
+#define REFUSED(scope_, name_, neutral_, text_)                                                    \
+    {.scope = SCOPE_##scope_, .class = FIELD_REFUSED, .name = name_, .neutral = neutral_, .text = text_}
+
+const struct request_field request_fields[] = {
+    SERVED(REQUEST, "model", STRING, .read = read_model, .text =
+        "Any name is served by the model that is loaded, unless --strict-model."),
+    SERVED(REQUEST, "messages", ARRAY, .read = read_messages, .text =
+        "The whole conversation; rendered with the model's own chat template."),
+    SERVED(REQUEST, "stream", BOOL, AT(stream), .text =
+        "Send the answer as server-sent events while it is made."),
+    SERVED(REQUEST, "stream_options", OBJECT, .read = read_stream_options, .text =
+        "Options of a stream."),
+    SERVED(REQUEST, "max_tokens", INT, .read = read_max_tokens, .text =
+        "Most tokens to generate; clamped to what the context leaves. Absent or -1: the server's "
+        "default, which is the rest of the context."),
+    SERVED(REQUEST, "max_completion_tokens", INT, .read = read_max_tokens, .text =
+        "The newer name of max_tokens; wins when both are given."),
+    SERVED(REQUEST, "n_predict", INT, .read = read_max_tokens, .text =
+        "Another name of max_tokens."),
+    SERVED(REQUEST, "n", INT, .min = 1, .max = REQUEST_MAX_CHOICES, AT(n), .text =
+        "How many answers; they share the prompt's computation."),
+    SERVED(REQUEST, "temperature", NUMBER, .min = 0, .max = 2, AT(sampling.temperature), .text =
+        "0 is greedy. Default 1, or the model's own."),
+    SERVED(REQUEST, "top_p", NUMBER, .min = 0, .max = 1, AT(sampling.top_p), .text =
+        "Draw from the fewest most likely tokens that reach this share. Default 1, or the "
+        "model's own."),
+    SERVED(REQUEST, "top_k", INT, .min = -1, .max = FIELD_NO_MAX, AT(top_k), .text =
+        "Draw from so many most likely tokens; 0 or -1: all, which is the default, or the model's "
+        "own."),
+    SERVED(REQUEST, "min_p", NUMBER, .min = 0, .max = 1, AT(sampling.min_p), .text =
+        "Leave out tokens below this share of the most likely one. Default 0, or the model's own."),
+    SERVED(REQUEST, "top_n_sigma", NUMBER, .min = -1, .max = 100, AT(sampling.top_n_sigma), .text =
+        "Draw from logits down to so many standard deviations below the best. Default 0: off."),
+    SERVED(REQUEST, "typical_p", NUMBER, .min = 0, .max = 1, AT(sampling.typical_p), .text =
+        "Draw from the most typical tokens that reach this share. Default 1: off."),
+    SERVED(REQUEST, "xtc_probability", NUMBER, .min = 0, .max = 1, AT(sampling.xtc_probability),
+        .text = "How often all likely tokens but the least likely of them are left out. Default 0."),
+    SERVED(REQUEST, "xtc_threshold", NUMBER, .min = 0, .max = 1, AT(sampling.xtc_threshold), .text =
+        "... and the share from which on a token is likely. Default 0.1."),
+    SERVED(REQUEST, "dry_multiplier", NUMBER, .min = 0, .max = 100, AT(sampling.dry_multiplier),
+        .text = "The strength of the penalty on repeated sequences (DRY). Default 0: off."),
+    SERVED(REQUEST, "dry_base", NUMBER, .min = 0, .max = 100, AT(sampling.dry_base), .text =
+        "... and how it grows with their length. Default 1.75."),
+    SERVED(REQUEST, "dry_allowed_length", INT, .min = 0, .max = FIELD_NO_MAX,
+        AT(dry_allowed_length), .text = "... which may be so long without one. Default 2."),
+    SERVED(REQUEST, "dry_penalty_last_n", INT, .min = -1, .max = FIELD_NO_MAX,
+        AT(dry_penalty_last_n), .text =
+        "... how far back it looks: -1, the default, at all, 0 not."),
+    SERVED(REQUEST, "dry_sequence_breakers", ARRAY, .read = read_dry_breakers, .text =
+        "... and what a repeated sequence does not go across. Default: line feed, :, \", *."),
+    SERVED(REQUEST, "repeat_last_n", INT, .min = -1, .max = FIELD_NO_MAX, AT(repeat_last_n),
+        .text = "How many of the answer's last tokens penalties look at; -1, the default: all of "
+        "them; 0: no repetition penalty."),
+    SERVED(REQUEST, "presence_penalty", NUMBER, .min = -2, .max = 2, AT(sampling.presence_penalty),
+        .text = "Taken off the logit of each token that the answer already has. Default 0."),
+    SERVED(REQUEST, "frequency_penalty", NUMBER, .min = -2, .max = 2,
+        AT(sampling.frequency_penalty), .text = "The same, times how often. Default 0."),
+    SERVED(REQUEST, "repetition_penalty", NUMBER, .min = 0.01, .max = 10,
+        AT(sampling.repetition_penalty), .text =
+        "Divides positive and multiplies negative logits of such tokens. Default 1, or the model's "
+        "own."),
+    SERVED(REQUEST, "repeat_penalty", NUMBER, .min = 0.01, .max = 10,
+        AT(sampling.repetition_penalty), .text = "Another name of repetition_penalty."),
+    SERVED(REQUEST, "seed", INT, .read = read_seed, .text =
+        "Equal requests with equal seeds get equal answers. Absent or -1: a new one each time."),
+    SERVED(REQUEST, "stop", ANY, .read = read_stop, .text =
+        "A string, or up to 16, before which the answer ends."),
+    SERVED(REQUEST, "ignore_eos", BOOL, AT(ignore_end), .text =
+        "Go on past the model's end tokens, up to max_tokens."),
+    SERVED(REQUEST, "cache_prompt", BOOL, AT(cache_prompt), .text =
+        "false: neither read the prefix cache nor add to it. Default true."),
+    SERVED(REQUEST, "min_tokens", INT, .min = 0, .max = FIELD_NO_MAX, AT(min_tokens), .text =
+        "The answer does not end by itself before it has so many tokens."),
+    SERVED(REQUEST, "radish", OBJECT, .read = read_radish, .text =
+        "Options of radish's own."),
+    SERVED(REQUEST, "replay", BOOL, AT(replay), .text =
+        "false: earlier answers in `messages` are tokenised like any text, not given the very "
+        "tokens that were sampled. Default true."),
+    SERVED(REQUEST, "chat_template_kwargs", OBJECT, .read = read_template_kwargs, .text =
+        "Variables for the chat template, such as enable_thinking."),
+    SERVED(REQUEST, "enable_thinking", BOOL, .read = read_enable_thinking, .text =
+        "false: the model does not think before it answers. Handed to the chat template; where "
+        "that has no such switch, thinking is ended as soon as it begins."),
+    SERVED(REQUEST, "reasoning_effort", STRING, .read = read_reasoning_effort, .text =
+        "Handed to the chat template; \"none\" is the same as enable_thinking: false."),
+    SERVED(REQUEST, "thinking_budget_tokens", INT, .min = -1, .max = FIELD_NO_MAX,
+        AT(thinking_tokens), .text =
+        "Most tokens of thinking: then it is ended and the answer begins. -1: no limit."),
+    SERVED(REQUEST, "thinking_budget", INT, .min = -1, .max = FIELD_NO_MAX, AT(thinking_tokens),
+        .text = "Another name of thinking_budget_tokens."),
+    SERVED(REQUEST, "thinking_token_budget", INT, .min = -1, .max = FIELD_NO_MAX,
+        AT(thinking_tokens), .text = "Another name of thinking_budget_tokens."),
+    SERVED(REQUEST, "thinking", OBJECT, .read = read_thinking, .text =
+        "Switches and bounds thinking, as Anthropic's clients write it."),
+    SERVED(REQUEST, "reasoning", OBJECT, .read = read_reasoning_options, .text =
+        "As reasoning_effort."),
+    SERVED(REQUEST, "reasoning_budget", INT, .min = -1, .max = FIELD_NO_MAX, AT(thinking_tokens),
+        .text = "Another name of thinking_budget_tokens."),
+    SERVED(REQUEST, "continue_final_message", BOOL, .read = read_continue, .text =
+        "true: the last message, the assistant's, is the beginning of the answer. So it is by "
+        "default when the last message is the assistant's; false begins a new one."),
+    SERVED(REQUEST, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
+        "false goes with continue_final_message, as vLLM's clients write it."),
+
+    SERVED(REQUEST, "tools", ARRAY, .read = read_tools, .text =
+        "Functions that the answer may call, up to 512. They go into the prompt as the model's "
+        "template has it, or else as a system prompt that says how to call them."),
+    SERVED(REQUEST, "tool_choice", ANY, .read = read_tool_choice, .text =
+        "none, auto (the default), required, a function or allowed_tools. Enforced: the answer "
+        "is held to the form of a call, and arguments to the function's schema."),
+    SERVED(REQUEST, "parallel_tool_calls", BOOL, AT(parallel_calls), .text =
+        "false: at most one call in an answer. Default true."),
+
+    SERVED(REQUEST, "response_format", OBJECT, .read = read_response_format, .text =
+        "What the answer's text must be: text, json_object or json_schema."),
+    SERVED(REQUEST, "json_schema", ANY, .read = read_schema, .text =
+        "The same: a JSON schema, as llama-server takes it."),
+    SERVED(REQUEST, "grammar", STRING, .read = read_grammar, .text =
+        "The same: a grammar in llama.cpp's GBNF."),
+    SERVED(REQUEST, "regex", STRING, .read = read_regex, .text =
+        "The same: a regular expression that the whole text matches."),
+    SERVED(REQUEST, "structured_outputs", OBJECT, .read = read_structured, .text =
+        "The same in vLLM's form."),
+    SERVED(REQUEST, "guided_json", ANY, .read = read_schema, .text = "As json_schema."),
+    SERVED(REQUEST, "guided_regex", STRING, .read = read_regex, .text = "As regex."),
+    SERVED(REQUEST, "guided_grammar", STRING, .read = read_grammar, .text = "As grammar."),
+    SERVED(REQUEST, "guided_choice", ARRAY, .read = read_choices, .text =
+        "The same: one of these texts."),
+
+    SERVED(REQUEST, "logprobs", BOOL, AT(logprobs), .text =
+        "Log probabilities of the answer's tokens: the model's own, before penalties, temperature "
+        "and constraints."),
+    SERVED(REQUEST, "top_logprobs", INT, .min = 0, .max = 20, AT(top_logprobs), .text =
+        "... and of so many most likely tokens at each place. Needs logprobs."),
+    SERVED(REQUEST, "logit_bias", ANY, .read = read_logit_bias, .text =
+        "Added to the logits of tokens: {\"id\": bias}, from -100 (never) to 100."),
+
+    INERT(REQUEST, "user", "A name for the end user."),
+    INERT(REQUEST, "safety_identifier", "A name for the end user."),
+    INERT(REQUEST, "metadata", "Labels for a dashboard."),
+    INERT(REQUEST, "store", "Nothing is stored but the cache."),
+    INERT(REQUEST, "service_tier", "There is one tier."),
+    INERT(REQUEST, "prompt_cache_key", "The cache finds every shared prefix by itself."),
+    INERT(REQUEST, "prompt_cache_retention", "The cache keeps what is used."),
+    INERT(REQUEST, "prediction", "A hint for speed that needs none here."),
+    INERT(REQUEST, "verbosity", "A hint for other models."),
+    INERT(REQUEST, "priority", "First come, first served."),
+    INERT(REQUEST, "id_slot", "There are no slots."),
+    INERT(REQUEST, "timings_per_token", "Timings are in the log."),
+    INERT(REQUEST, "return_progress", "Progress is not reported."),
+
+    REFUSED(REQUEST, "prompt_logprobs", "0", "Use echo and logprobs of /v1/completions."),
+    REFUSED(REQUEST, "functions", "[]", "Use `tools`."),
+    REFUSED(REQUEST, "function_call", "\"none\" \"auto\"", "Use `tool_choice`."),
+    REFUSED(REQUEST, "modalities", "[] [\"text\"]", "Only text answers are served."),
+    REFUSED(REQUEST, "audio", NULL, "Only text answers are served."),
+    REFUSED(REQUEST, "web_search_options", NULL, "There is no web search."),
+    REFUSED(REQUEST, "documents", "[]", "Documents are not served; put them into a message."),
+    REFUSED(REQUEST, "chat_template", NULL, "The template is chosen when the server starts."),
+    REFUSED(REQUEST, "best_of", "1", "Answers are not ranked."),
+    REFUSED(REQUEST, "max_output_tokens", NULL, "Use `max_completion_tokens`."),
+    REFUSED(REQUEST, "format", "\"\"", "Use `response_format`."),
+    REFUSED(REQUEST, "ebnf", "\"\"", "Use `grammar`, in GBNF."),
+    REFUSED(REQUEST, "structural_tag", NULL, "Use `grammar`, or `tools`."),
+    REFUSED(REQUEST, "allowed_token_ids", "[]", "Use `grammar` or `guided_choice`."),
+    REFUSED(REQUEST, "logits_processors", "[]", "Processors are not served."),
+    REFUSED(REQUEST, "truncate_prompt_tokens", "0 -1", "Prompts are not cut."),
+    REFUSED(REQUEST, "cache_salt", "\"\"", "Tenants with keys have caches of their own."),
+    REFUSED(REQUEST, "lora", "[]", "Adapters are not served."),
+    REFUSED(REQUEST, "samplers", "[]", "The order of samplers is fixed."),
+    REFUSED(REQUEST, "dynatemp_range", "0", "This sampler is not served."),
+    REFUSED(REQUEST, "length_penalty", "1", "Beam search is not served."),
+    REFUSED(REQUEST, "t_max_predict_ms", "0 -1", "Give max_tokens."),
+    REFUSED(REQUEST, "n_probs", "0", "Use `logprobs` and `top_logprobs`."),
+    REFUSED(REQUEST, "return_token_ids", "false", "Use `logprobs`."),
+    REFUSED(REQUEST, "return_tokens_as_token_ids", "false", "Tokens are shown as text."),
+    REFUSED(REQUEST, "include_reasoning", "true", "Use `enable_thinking`."),
+    REFUSED(REQUEST, "echo", "false", "Only text completions give the prompt back."),
+    REFUSED(REQUEST, "use_beam_search", "false", "Beam search is not served."),
+    REFUSED(REQUEST, "stop_token_ids", "[]", "Give stop strings in stop."),
+    REFUSED(REQUEST, "include_stop_str_in_output", "false", "Answers end before the stop string."),
+    REFUSED(REQUEST, "skip_special_tokens", "true", "Control tokens are not shown, but for those that mark thinking and calls."),
+    REFUSED(REQUEST, "bad_words", "[]", "Banned words are not served."),
+    REFUSED(REQUEST, "mirostat", "0", "This sampler is not served."),
+
+    SERVED(WARM, "pin", NUMBER, .min = 0, .max = REQUEST_MAX_PIN_S, AT(pin_s), .text =
+        "Keep the prompt for so many seconds: it goes only when nothing unpinned is left to go. "
+        "Default 0: it is kept like any other."),
+    SERVED(WARM, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
+        "true: warm the beginning of the answer too. Default false, so that what is warmed is a "
+        "prefix of longer conversations."),
+    REFUSED(WARM, "stream", "false", "The answer is one object."),
+    REFUSED(WARM, "cache_prompt", "true", "Filling the cache is what a warming is for."),
+    INERT(WARM, "stream_options", "Nothing is generated."),
+    INERT(WARM, "max_tokens", "Nothing is generated."),
+    INERT(WARM, "max_completion_tokens", "Nothing is generated."),
+    INERT(WARM, "n", "Nothing is generated."),
+    INERT(WARM, "n_predict", "Nothing is generated."),
+    INERT(WARM, "thinking_token_budget", "Nothing is generated."),
+    INERT(WARM, "temperature", "Nothing is generated."),
+    INERT(WARM, "top_p", "Nothing is generated."),
+    INERT(WARM, "top_k", "Nothing is generated."),
+    INERT(WARM, "min_p", "Nothing is generated."),
+    INERT(WARM, "presence_penalty", "Nothing is generated."),
+    INERT(WARM, "frequency_penalty", "Nothing is generated."),
+    INERT(WARM, "repetition_penalty", "Nothing is generated."),
+    INERT(WARM, "repeat_penalty", "Nothing is generated."),
+    INERT(WARM, "seed", "Nothing is generated."),
+    INERT(WARM, "stop", "Nothing is generated."),
+    INERT(WARM, "ignore_eos", "Nothing is generated."),
+    INERT(WARM, "top_n_sigma", "Nothing is generated."),
+    INERT(WARM, "repeat_last_n", "Nothing is generated."),
+    INERT(WARM, "typical_p", "Nothing is generated."),
+    INERT(WARM, "xtc_probability", "Nothing is generated."),
+    INERT(WARM, "xtc_threshold", "Nothing is generated."),
+    INERT(WARM, "dry_multiplier", "Nothing is generated."),
+    INERT(WARM, "dry_base", "Nothing is generated."),
+    INERT(WARM, "dry_allowed_length", "Nothing is generated."),
+    INERT(WARM, "dry_penalty_last_n", "Nothing is generated."),
+    INERT(WARM, "dry_sequence_breakers", "Nothing is generated."),
+    INERT(WARM, "logprobs", "Nothing is generated."),
+    INERT(WARM, "top_logprobs", "Nothing is generated."),
+    INERT(WARM, "logit_bias", "Nothing is generated."),
+    INERT(WARM, "min_tokens", "Nothing is generated."),
+    INERT(WARM, "response_format", "Nothing is generated."),
+    INERT(WARM, "json_schema", "Nothing is generated."),
+    INERT(WARM, "grammar", "Nothing is generated."),
+    INERT(WARM, "regex", "Nothing is generated."),
+    INERT(WARM, "structured_outputs", "Nothing is generated."),
+    INERT(WARM, "guided_json", "Nothing is generated."),
+    INERT(WARM, "guided_regex", "Nothing is generated."),
+    INERT(WARM, "guided_grammar", "Nothing is generated."),
+    INERT(WARM, "guided_choice", "Nothing is generated."),
+    INERT(WARM, "thinking_budget_tokens", "Nothing is generated."),
+    INERT(WARM, "thinking_budget", "Nothing is generated."),
+    INERT(WARM, "reasoning_budget", "Nothing is generated."),
+
+    SERVED(RENDER, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
+        "false: without the beginning of the answer. Default true."),
+
+    SERVED(RADISH, "explain", BOOL, AT(explain), .text =
+        "Say in a member `radish` of the answer how much of the prompt was cached, and why not "
+        "more. The same as the header `x-radish-explain: true`."),
+    SERVED(RADISH, "replay", BOOL, AT(replay), .text = "The same as `replay` of the request."),
+
+    SERVED(STREAM_OPTIONS, "include_usage", BOOL, AT(include_usage), .text =
+        "Send a last chunk with the token counts."),
+    INERT(STREAM_OPTIONS, "include_obfuscation", "Chunks are not padded."),
+
+    SERVED(MESSAGE, "role", STRING, .read = read_role, .text =
+        "system, developer (the same as system), user, assistant or tool."),
+    SERVED(MESSAGE, "content", ANY, .read = read_content, .text =
+        "A string, or an array of text parts, which are joined with line feeds. May be left out "
+        "beside `tool_calls`."),
+    SERVED(MESSAGE, "tool_calls", ARRAY, .read = read_tool_calls, .text =
+        "The functions that an earlier answer called."),
+    SERVED(MESSAGE, "tool_call_id", STRING, .read = read_tool_call_id, .text =
+        "Of role tool: the call that the content is the result of."),
+    SERVED(MESSAGE, "reasoning_content", STRING, .read = read_reasoning, .text =
+        "An earlier answer's thinking; handed to the chat template, which shows or drops it."),
+    SERVED(MESSAGE, "reasoning", STRING, .read = read_reasoning, .text =
+        "Another name of reasoning_content."),
+    SERVED(MESSAGE, "prefix", BOOL, .read = read_prefix, .text =
+        "true, on a last message of the assistant: it is the beginning of the answer."),
+    INERT(MESSAGE, "name", "Templates know roles, not names."),
+    INERT(MESSAGE, "annotations", "Notes on an earlier answer."),
+    INERT(MESSAGE, "id", "A client's own mark."),
+    REFUSED(MESSAGE, "function_call", NULL, "Use `tool_calls`."),
+    SERVED(MESSAGE, "refusal", STRING, .read = read_refusal, .text =
+        "The words with which an earlier answer refused: its text, if it has no content."),
+    REFUSED(MESSAGE, "audio", NULL, "This model does not hear."),
+
+    SERVED(PART, "type", STRING, .read = read_part_type, .text = "text, or refusal."),
+    SERVED(PART, "refusal", STRING, .read = read_part_text, .text = "The part's text."),
+    SERVED(PART, "text", STRING, .read = read_part_text, .text = "The part's text."),
+    INERT(PART, "cache_control", "The cache finds every shared prefix by itself."),
+
+    SERVED(CALL, "id", STRING, .read = read_call_id, .text = "The call's name, for its result."),
+    SERVED(CALL, "type", STRING, .read = read_call_type, .text = "function."),
+    SERVED(CALL, "function", OBJECT, .read = read_call_function, .text = "What was called."),
+    INERT(CALL, "index", "A stream's own mark."),
+
+    SERVED(CALLED, "name", STRING, .read = read_called_name, .text = "The function's name."),
+    SERVED(CALLED, "arguments", ANY, .read = read_called_arguments, .text =
+        "The text of a JSON object, as the answer had it, or the object itself."),
+
+    SERVED(TOOL, "type", STRING, .read = read_tool_type, .text = "function."),
+    SERVED(TOOL, "function", OBJECT, .read = read_tool_function, .text = "The function."),
+
+    SERVED(FUNCTION, "name", STRING, .read = read_function_name, .text =
+        "Letters, digits and any of _ - . : /, up to 128."),
+    SERVED(FUNCTION, "description", STRING, .read = read_checked, .text =
+        "What it does, for the model."),
+    SERVED(FUNCTION, "parameters", OBJECT, .read = read_checked, .text =
+        "A JSON schema of its arguments. Absent: it takes none."),
+    SERVED(FUNCTION, "strict", BOOL, .read = read_checked, .text =
+        "true: a schema that cannot be enforced is an error. Without it, what cannot be is passed "
+        "over."),
+
+    SERVED(RESPONSE_FORMAT, "type", STRING, .read = read_checked, .text =
+        "text, json_object or json_schema."),
+    SERVED(RESPONSE_FORMAT, "json_schema", OBJECT, .read = read_format_schema, .text =
+        "The schema, with its name."),
+    SERVED(RESPONSE_FORMAT, "schema", OBJECT, .read = read_schema, .text =
+        "The same without a name, as llama-server takes it; with json_object too."),
+
+    SERVED(JSON_SCHEMA, "schema", OBJECT, .read = read_schema, .text =
+        "A JSON schema. Every answer that is not cut off by max_tokens validates against it."),
+    INERT(JSON_SCHEMA, "name", "A label."),
+    INERT(JSON_SCHEMA, "description", "Put it into a message, if the model should see it."),
+    INERT(JSON_SCHEMA, "strict", "Schemas are always enforced."),
+
+    SERVED(STRUCTURED, "json", ANY, .read = read_schema, .text = "As json_schema of the request."),
+    SERVED(STRUCTURED, "regex", STRING, .read = read_regex, .text = "As regex of the request."),
+    SERVED(STRUCTURED, "choice", ARRAY, .read = read_choices, .text = "As guided_choice."),
+    SERVED(STRUCTURED, "grammar", STRING, .read = read_grammar, .text =
+        "As grammar of the request."),
+    SERVED(STRUCTURED, "json_object", BOOL, .read = read_json_object, .text =
+        "true: any JSON object."),
+    REFUSED(STRUCTURED, "structural_tag", NULL, "Use `grammar`, or `tools`."),
+
+    SERVED(THINKING, "type", STRING, .read = read_thinking_type, .text = "enabled or disabled."),
+    SERVED(THINKING, "budget_tokens", INT, .min = -1, .max = FIELD_NO_MAX, AT(thinking_tokens),
+        .text = "As thinking_budget_tokens."),
+
+    SERVED(REASONING, "effort", STRING, .read = read_reasoning_effort, .text =
+        "As reasoning_effort."),
+    INERT(REASONING, "summary", "Thinking is given as it is."),
+
+    SERVED(TEXT, "prompt", ANY, .read = read_prompt, .text =
+        "A text, an array of token ids, or an array of up to 128 such prompts."),
+    SERVED(TEXT, "max_tokens", INT, .read = read_max_tokens, .text =
+        "Most tokens to generate, 0 for none; clamped to what the context leaves. Default 16."),
+    SERVED(TEXT, "echo", BOOL, AT(echo), .text = "Give the prompt's text before the answer's."),
+    SERVED(TEXT, "logprobs", INT, .read = read_text_logprobs, .text =
+        "0 to 20: log probabilities of the tokens, and of so many most likely ones beside each; "
+        "with echo, of the prompt's tokens too. They are the model's own, before penalties, "
+        "temperature and constraints."),
+    REFUSED(TEXT, "suffix", "\"\"", "Text cannot be filled in between; give what comes before."),
+    REFUSED(TEXT, "best_of", "1", "Answers are not ranked."),
+    REFUSED(TEXT, "messages", "[]", "Conversations are for /v1/chat/completions."),
+    REFUSED(TEXT, "tools", "[]", "Functions are for /v1/chat/completions."),
+    REFUSED(TEXT, "tool_choice", "\"none\" \"auto\"", "Functions are for /v1/chat/completions."),
+    REFUSED(TEXT, "top_logprobs", "0", "Give the number in logprobs."),
+    REFUSED(TEXT, "continue_final_message", "false", "There are no messages."),
+    INERT(TEXT, "parallel_tool_calls", "There are no functions."),
+    INERT(TEXT, "chat_template_kwargs", "No template is rendered."),
+    INERT(TEXT, "enable_thinking", "No template is rendered."),
+    INERT(TEXT, "reasoning_effort", "No template is rendered."),
+    INERT(TEXT, "thinking_budget_tokens", "No template is rendered."),
+    INERT(TEXT, "thinking_budget", "No template is rendered."),
+    INERT(TEXT, "reasoning_budget", "No template is rendered."),
+
+    SERVED(TOKENIZE, "content", STRING, .read = read_text, .text = "The text."),
+    SERVED(TOKENIZE, "prompt", STRING, .read = read_text, .text = "Another name of content."),
+    SERVED(TOKENIZE, "add_special", BOOL, AT(adds_special), .text =
+        "true: with the tokens that the model puts around a text. Default false."),
+    SERVED(TOKENIZE, "add_special_tokens", BOOL, AT(adds_special), .text =
+        "Another name of add_special."),
+    SERVED(TOKENIZE, "parse_special", BOOL, AT(parses_special), .text =
+        "false: text that spells a special token stays text. Default true."),
+    SERVED(TOKENIZE, "with_pieces", BOOL, AT(with_pieces), .text =
+        "true: each token is an object with its id and its piece of text, or its bytes."),
+    INERT(TOKENIZE, "model", "There is one model."),
+
+    SERVED(DETOKENIZE, "tokens", ARRAY, .read = read_tokens, .text = "Token ids."),
+    INERT(DETOKENIZE, "model", "There is one model."),
+};
+/* clang-format on */
+
+const size_t n_request_fields = sizeof request_fields / sizeof *request_fields;

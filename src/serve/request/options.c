@@ -1,0 +1,302 @@
+/* Readers of the request's own fields: limits, sampling, variables of the template, prompts. Pure;
+ * they run on the workers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "prompt/prompt.h"
+#include "serve/request/request_internal.h"
+
+enum { MAX_VARIABLES = 64, MAX_BIASES = 4096, MAX_BREAKERS = 64 };
+
+int read_model(struct field_reader *r, const struct json *value, const char *path)
+{
+    (void)path;
+    r->params->model = value->text;
+    return 0;
+}
+
+int read_stream_options(struct field_reader *r, const struct json *value, const char *path)
+{
+    return read_members(r, SCOPE_STREAM_OPTIONS, value, path);
+}
+
+int read_radish(struct field_reader *r, const struct json *value, const char *path)
+{
+    return read_members(r, SCOPE_RADISH, value, path);
+}
+
+int read_max_tokens(struct field_reader *r, const struct json *value, const char *path)
+{
+    int64_t n;
+    if (integer_of(r, value, path, &n))
+        return -1;
+    bool is_text = r->kind == REQUEST_TEXT;
+    if (n == -1) /* what llama-server's users write for "no limit" */
+        n = is_text ? FIELD_NO_MAX : 0;
+    else if (n == 0 && is_text)
+        n = REQUEST_NO_TOKENS;
+    else if (n < 1)
+        return wrong_integer(r, path, "at least 1, or -1 for no limit", value);
+    bool is_newer = strcmp(path, "max_completion_tokens") == 0;
+    *(is_newer ? &r->params->max_completion_tokens : &r->params->max_tokens) = n;
+    return 0;
+}
+
+int read_seed(struct field_reader *r, const struct json *value, const char *path)
+{
+    int64_t with_sign = 0;
+    uint64_t seed;
+    if (json_to_int64(value, &with_sign))
+        seed = (uint64_t)with_sign;
+    else if (!json_to_uint64(value, &seed))
+        return wrong_integer(r, path, "an integer of 64 bits", value);
+    if (with_sign == -1) /* what llama-server's clients write for "any" */
+        return 0;
+    r->params->sampling.seed = seed;
+    r->params->seeded = true;
+    return 0;
+}
+
+static int add_stop(struct field_reader *r, const struct json *value, const char *path)
+{
+    struct request_params *p = r->params;
+    if (value->type != JSON_STRING)
+        return wrong_type(r, path, "a string", value);
+    if (value->text_len == 0 || value->text_len > REQUEST_MAX_STOP_BYTES)
+        return api_error_set(r->err, 400, path, "'%s' must have from 1 to %d bytes, not %zu", path,
+                             REQUEST_MAX_STOP_BYTES, value->text_len);
+    p->stops[p->n_stops++] = json_bytes(value);
+    return 0;
+}
+
+int read_stop(struct field_reader *r, const struct json *value, const char *path)
+{
+    if (value->type == JSON_STRING)
+        return add_stop(r, value, path);
+    if (value->type != JSON_ARRAY)
+        return wrong_type(r, path, "a string or an array of strings", value);
+    if (value->count > REQUEST_MAX_STOPS)
+        return api_error_set(r->err, 400, path, "'%s' may have up to %d strings, not %zu", path,
+                             REQUEST_MAX_STOPS, value->count);
+    size_t i = 0;
+    json_each (item, value) {
+        char item_path[MAX_PATH];
+        snprintf(item_path, sizeof item_path, "%s[%zu]", path, i++);
+        if (add_stop(r, item, item_path))
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- variables of the template ------------------------------------------------------------ */
+
+int add_variable(struct field_reader *r, const char *name, const struct json *value)
+{
+    struct request_params *p = r->params;
+    if (!p->extra && !(p->extra = json_new(&p->arena, JSON_OBJECT)))
+        return no_memory(r);
+    if (json_get(p->extra, name))
+        return 0;
+    struct json *copy = json_share(&p->arena, value);
+    if (!copy)
+        return no_memory(r);
+    json_append(&p->arena, p->extra, name, copy);
+    return 0;
+}
+
+int read_enable_thinking(struct field_reader *r, const struct json *value, const char *path)
+{
+    if (value->type != JSON_BOOL)
+        return wrong_type(r, path, "true or false", value);
+    if (!json_get(r->params->extra, "enable_thinking")) /* the first of two spellings stays */
+        r->params->no_thinking = !value->boolean;
+    return add_variable(r, "enable_thinking", value);
+}
+
+int read_reasoning_effort(struct field_reader *r, const struct json *value, const char *path)
+{
+    static const char *const known[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (!json_equals(value, known[i]))
+            continue;
+        if (i > 0)
+            return add_variable(r, "reasoning_effort", value);
+        if (!json_get(r->params->extra, "enable_thinking"))
+            r->params->no_thinking = true;
+        return add_variable(r, "enable_thinking", json_new_bool(&r->params->arena, false));
+    }
+    return api_error_set(r->err, 400, path,
+                         "'%s' must be none, minimal, low, medium, high, xhigh or max, not "
+                         "\"%.40s\"",
+                         path, value->text);
+}
+
+/* {"type": "enabled", "budget_tokens": N}, as Anthropic's and other clients write it. */
+int read_thinking(struct field_reader *r, const struct json *value, const char *path)
+{
+    return read_members(r, SCOPE_THINKING, value, path);
+}
+
+int read_thinking_type(struct field_reader *r, const struct json *value, const char *path)
+{
+    bool is_on = json_equals(value, "enabled") || json_equals(value, "adaptive");
+    if (!is_on && !json_equals(value, "disabled"))
+        return api_error_set(r->err, 400, path, "'%s' must be enabled or disabled, not \"%.40s\"",
+                             path, value->text);
+    struct json *enabled = json_new_bool(&r->params->arena, is_on);
+    return enabled ? read_enable_thinking(r, enabled, path) : no_memory(r);
+}
+
+/* {"effort": "low"}, as in OpenAI's other API. */
+int read_reasoning_options(struct field_reader *r, const struct json *value, const char *path)
+{
+    return read_members(r, SCOPE_REASONING, value, path);
+}
+
+int read_template_kwargs(struct field_reader *r, const struct json *value, const char *path)
+{
+    static const char *const taken[] = {"tools", "add_generation_prompt"};
+    if (value->count > MAX_VARIABLES)
+        return api_error_set(r->err, 400, path, "'%s' may have up to %d members", path,
+                             MAX_VARIABLES);
+    json_each (member, value) {
+        if (strlen(member->key) != member->key_len)
+            return api_error_set(r->err, 400, path, "a name in '%s' has a NUL in it", path);
+        bool owned = prompt_owns_name(member->key, member->key_len);
+        for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+            owned |= strcmp(member->key, taken[i]) == 0;
+        if (owned)
+            return api_error_set(r->err, 400, path, "'%s' may not set '%.60s'", path, member->key);
+        bool is_switch = strcmp(member->key, "enable_thinking") == 0;
+        if (is_switch ? read_enable_thinking(r, member, "chat_template_kwargs.enable_thinking")
+                      : add_variable(r, member->key, member))
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- logits ------------------------------------------------------------------------------- */
+
+static int add_bias(struct field_reader *r, const char *token, const struct json *bias,
+                    const char *path)
+{
+    struct request_params *p = r->params;
+    char *end;
+    long id = strtol(token, &end, 10);
+    if (end == token || *end || id < 0 || id > INT32_MAX)
+        return api_error_set(r->err, 400, path, "'%s' has \"%.40s\", which is no token's id", path,
+                             token);
+    bool bans = bias->type == JSON_BOOL && !bias->boolean; /* as llama-server's users write it */
+    if (!bans && bias->type != JSON_NUMBER)
+        return wrong_type(r, path, "a number", bias);
+    if (!bans && !(bias->number >= -100 && bias->number <= 100))
+        return api_error_set(r->err, 400, path, "'%s' must have biases from -100 to 100, not %.40s",
+                             path, bias->text);
+    p->biases[p->n_biases++] = (struct logit_bias){(int32_t)id,
+                                                   bans ? -100.0f : (float)bias->number};
+    return 0;
+}
+
+/* {"15": -100}, or llama-server's [[15, -100]]. */
+int read_logit_bias(struct field_reader *r, const struct json *value, const char *path)
+{
+    struct request_params *p = r->params;
+    if (value->type != JSON_OBJECT && value->type != JSON_ARRAY)
+        return wrong_type(r, path, "an object", value);
+    if (value->count > MAX_BIASES)
+        return api_error_set(r->err, 400, path, "'%s' may have up to %d tokens, not %zu", path,
+                             MAX_BIASES, value->count);
+    if (value->count == 0)
+        return 0;
+    if (!(p->biases = arena_alloc_array(&p->arena, value->count, sizeof *p->biases)))
+        return no_memory(r);
+    json_each (item, value) {
+        const struct json *token = item->first;
+        bool is_pair = item->type == JSON_ARRAY && item->count == 2;
+        if (value->type == JSON_ARRAY && (!is_pair || token->type != JSON_NUMBER))
+            return api_error_set(r->err, 400, path, "'%s' must have pairs of an id and a bias",
+                                 path);
+        if (value->type == JSON_ARRAY ? add_bias(r, token->text, token->next, path)
+                                      : add_bias(r, item->key, item, path))
+            return -1;
+    }
+    return 0;
+}
+
+int read_text_logprobs(struct field_reader *r, const struct json *value, const char *path)
+{
+    int64_t n;
+    if (value->type == JSON_BOOL && !value->boolean)
+        return 0;
+    if (integer_of(r, value, path, &n))
+        return -1;
+    if (n < 0 || n > REQUEST_MAX_TOP_LOGPROBS)
+        return wrong_integer(r, path, "from 0 to 20", value);
+    r->params->logprobs = true;
+    r->params->top_logprobs = n;
+    return 0;
+}
+
+int read_dry_breakers(struct field_reader *r, const struct json *value, const char *path)
+{
+    if (value->count > MAX_BREAKERS)
+        return api_error_set(r->err, 400, path, "'%s' may have up to %d strings", path,
+                             MAX_BREAKERS);
+    json_each (item, value)
+        if (item->type != JSON_STRING || item->text_len == 0)
+            return api_error_set(r->err, 400, path, "'%s' must have strings that are not empty",
+                                 path);
+    r->params->dry_breakers = value;
+    return 0;
+}
+
+/* ---- texts and tokens --------------------------------------------------------------------- */
+
+static int check_ids(struct field_reader *r, const struct json *ids, const char *path)
+{
+    json_each (id, ids) {
+        int64_t n;
+        if (!json_to_int64(id, &n) || n < 0 || n > INT32_MAX)
+            return wrong_integer(r, path, "token ids", id);
+    }
+    return 0;
+}
+
+/* A text, an array of ids, or an array of these. */
+int read_prompt(struct field_reader *r, const struct json *value, const char *path)
+{
+    if (value->type != JSON_STRING && value->type != JSON_ARRAY)
+        return wrong_type(r, path, "a string or an array", value);
+    r->params->prompt = value;
+    if (value->type == JSON_STRING)
+        return 0;
+    if (value->first && value->first->type == JSON_NUMBER)
+        return check_ids(r, value, path);
+    if (value->count == 0 || value->count > REQUEST_MAX_PROMPTS)
+        return api_error_set(r->err, 400, path, "'%s' must have from 1 to %d prompts, not %zu",
+                             path, REQUEST_MAX_PROMPTS, value->count);
+    size_t i = 0;
+    json_each (item, value) {
+        char item_path[MAX_PATH];
+        snprintf(item_path, sizeof item_path, "%s[%zu]", path, i++);
+        if (item->type != JSON_STRING && item->type != JSON_ARRAY)
+            return wrong_type(r, item_path, "a string or an array of token ids", item);
+        if (item->type == JSON_ARRAY && check_ids(r, item, item_path))
+            return -1;
+    }
+    return 0;
+}
+
+int read_text(struct field_reader *r, const struct json *value, const char *path)
+{
+    (void)path;
+    r->params->text = value;
+    return 0;
+}
+
+int read_tokens(struct field_reader *r, const struct json *value, const char *path)
+{
+    r->params->tokens = value;
+    return check_ids(r, value, path);
+}

@@ -1,0 +1,354 @@
+/* The walk over a request that is driven by the table of its fields. Pure; runs on the workers.
+ * What a newcomer gets wrong: a field's row decides what happens to it, so a name is looked up in
+ * the scope of what the request is first, and then among those that all requests have. */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/request/request_internal.h"
+
+enum { MAX_IGNORED_BYTES = 1000 };
+
+static const struct request_field *field_find(enum field_scope scope, const struct json *member)
+{
+    for (size_t i = 0; i < n_request_fields; i++) {
+        const struct request_field *f = &request_fields[i];
+        if (f->scope == scope && strlen(f->name) == member->key_len &&
+            memcmp(f->name, member->key, member->key_len) == 0)
+            return f;
+    }
+    return NULL;
+}
+
+/* ---- errors ------------------------------------------------------------------------------- */
+
+int wrong_type(struct field_reader *r, const char *path, const char *wanted,
+               const struct json *value)
+{
+    return api_error_set(r->err, 400, path, "'%s' must be %s, not %s (at byte %zu)", path, wanted,
+                         json_type_name(value->type), value->position);
+}
+
+int wrong_integer(struct field_reader *r, const char *path, const char *wanted,
+                  const struct json *value)
+{
+    if (value->type != JSON_NUMBER)
+        return wrong_type(r, path, wanted, value);
+    return api_error_set(r->err, 400, path, "'%s' must be %s, not %.40s", path, wanted,
+                         value->text);
+}
+
+int no_memory(struct field_reader *r)
+{
+    return api_error_set(r->err, 413, NULL,
+                         "the request takes too much memory to be read (at most %d MiB)",
+                         ARENA_LIMIT >> 20);
+}
+
+static bool is_neutral(const struct request_field *f, const struct json *value)
+{
+    if (!f->neutral)
+        return false;
+    struct strbuf text = STRBUF_INIT;
+    json_write(&text, value);
+    bool neutral = false;
+    for (const char *at = f->neutral; *at && !neutral;) {
+        size_t len = strcspn(at, " ");
+        char *end;
+        double number = strtod(at, &end);
+        neutral = value->type == JSON_NUMBER
+                      ? end == at + len && value->number == number
+                      : text.len == len && memcmp(strbuf_str(&text), at, len) == 0;
+        at += len + (at[len] == ' ');
+    }
+    strbuf_free(&text);
+    return neutral;
+}
+
+/* Is the name an element of the list "a, b, c"? */
+static bool list_has(const char *list, const char *name, size_t len)
+{
+    for (const char *at = list; *at;) {
+        size_t element = strcspn(at, ",");
+        if (element == len && memcmp(at, name, len) == 0)
+            return true;
+        at += element + strspn(at + element, ", ");
+    }
+    return false;
+}
+
+/* An unknown field: its name goes into a header and a log line, so only harmless bytes do. */
+static int unknown_field(struct field_reader *r, const struct json *member, const char *path)
+{
+    if (r->strict)
+        return api_error_set(r->err, 400, path,
+                             "unknown field '%s' (at byte %zu; the server runs with "
+                             "--strict-fields)",
+                             path, member->position);
+    char clean[MAX_PATH];
+    size_t len = 0;
+    for (const char *p = path; *p && len + 1 < sizeof clean; p++) {
+        if (len && clean[len - 1] == '[' && *p >= '0' && *p <= '9')
+            continue; /* which message it was does not matter */
+        clean[len++] = (*p > ' ' && *p < 0x7f && *p != ',') ? *p : '?';
+    }
+    clean[len] = '\0';
+    struct strbuf *out = &r->params->ignored;
+    if (out->len + len + 2 < MAX_IGNORED_BYTES && !list_has(strbuf_str(out), clean, len))
+        strbuf_addf(out, "%s%s", out->len ? ", " : "", clean);
+    return 0;
+}
+
+/* ---- the walk ----------------------------------------------------------------------------- */
+
+int integer_of(struct field_reader *r, const struct json *value, const char *path, int64_t *out)
+{
+    if (json_to_int64(value, out))
+        return 0;
+    if (value->type != JSON_NUMBER || trunc(value->number) != value->number)
+        return wrong_integer(r, path, "an integer", value);
+    *out = value->number < 0 ? INT64_MIN : INT64_MAX;
+    return 0;
+}
+
+static int read_bool(struct field_reader *r, const struct request_field *f,
+                     const struct json *value, const char *path)
+{
+    if (value->type != JSON_BOOL)
+        return wrong_type(r, path, "true or false", value);
+    *(bool *)((char *)r->params + f->offset) = value->boolean;
+    return 0;
+}
+
+static int read_int(struct field_reader *r, const struct request_field *f, const struct json *value,
+                    const char *path)
+{
+    int64_t integer, min = (int64_t)f->min, max = (int64_t)f->max;
+    if (integer_of(r, value, path, &integer))
+        return -1;
+    if (integer > max && max == FIELD_NO_MAX)
+        integer = max;
+    if (integer < min && max == FIELD_NO_MAX)
+        return api_error_set(r->err, 400, path, "'%s' must be at least %lld, not %.40s", path,
+                             (long long)min, value->text);
+    if (integer < min || integer > max)
+        return api_error_set(r->err, 400, path, "'%s' must be from %lld to %lld, not %.40s", path,
+                             (long long)min, (long long)max, value->text);
+    *(int64_t *)((char *)r->params + f->offset) = integer;
+    return 0;
+}
+
+static int read_number(struct field_reader *r, const struct request_field *f,
+                       const struct json *value, const char *path)
+{
+    if (value->type != JSON_NUMBER)
+        return wrong_type(r, path, "a number", value);
+    if (!(value->number >= f->min && value->number <= f->max))
+        return api_error_set(r->err, 400, path, "'%s' must be from %g to %g, not %.40s", path,
+                             f->min, f->max, value->text);
+    float number = (float)value->number;
+    memcpy((char *)r->params + f->offset, &number, sizeof number);
+    return 0;
+}
+
+/* A served field without a reader of its own. */
+static int read_plain(struct field_reader *r, const struct request_field *f,
+                      const struct json *value, const char *path)
+{
+    if (f->kind == KIND_BOOL)
+        return read_bool(r, f, value, path);
+    if (f->kind == KIND_INT)
+        return read_int(r, f, value, path);
+    assert(f->kind == KIND_NUMBER);
+    return read_number(r, f, value, path);
+}
+
+static int kind_check(struct field_reader *r, const struct request_field *f,
+                      const struct json *value, const char *path)
+{
+    if (f->kind == KIND_STRING && value->type != JSON_STRING)
+        return wrong_type(r, path, "a string", value);
+    if (f->kind == KIND_ARRAY && value->type != JSON_ARRAY)
+        return wrong_type(r, path, "an array", value);
+    if (f->kind == KIND_OBJECT && value->type != JSON_OBJECT)
+        return wrong_type(r, path, "an object", value);
+    if (f->kind == KIND_BOOL && value->type != JSON_BOOL)
+        return wrong_type(r, path, "true or false", value);
+    return 0;
+}
+
+/* Reads one member that is not null by its row of the table; `f` is NULL for one that has none. */
+static int read_member(struct field_reader *r, const struct request_field *f,
+                       const struct json *member, const char *path)
+{
+    if (!f)
+        return unknown_field(r, member, path);
+    switch (f->class) {
+    case FIELD_INERT: return 0;
+    case FIELD_REFUSED:
+        if (is_neutral(f, member))
+            return 0;
+        return api_error_set(r->err, 400, path, "'%s' cannot be honoured: %s", path, f->text);
+    case FIELD_SERVED: break;
+    }
+    if (!f->read)
+        return read_plain(r, f, member, path);
+    return kind_check(r, f, member, path) || f->read(r, member, path) ? -1 : 0;
+}
+
+/* Scopes of whole requests, which also have the fields that all of them have. */
+static bool is_special_case(enum field_scope scope)
+{
+    return scope == SCOPE_TEXT || scope == SCOPE_WARM || scope == SCOPE_RENDER;
+}
+
+int read_members(struct field_reader *r, enum field_scope scope, const struct json *object,
+                 const char *prefix)
+{
+    json_each (member, object) {
+        if (member->type == JSON_NULL)
+            continue;
+        char path[MAX_PATH];
+        snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "", member->key);
+        const struct request_field *f = field_find(scope, member);
+        if (!f && is_special_case(scope)) /* else as in any request */
+            f = field_find(SCOPE_REQUEST, member);
+        if (read_member(r, f, member, path))
+            return -1;
+    }
+    return 0;
+}
+
+int read_objects(struct field_reader *r, const struct json *array, const char *path,
+                 int (*read)(struct field_reader *r, const struct json *object, const char *path))
+{
+    size_t i = 0;
+    json_each (item, array) {
+        char item_path[MAX_PATH];
+        snprintf(item_path, sizeof item_path, "%s[%zu]", path, i++);
+        if (item->type != JSON_OBJECT)
+            return wrong_type(r, item_path, "an object", item);
+        if (read(r, item, item_path))
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- the request -------------------------------------------------------------------------- */
+
+static const struct {
+    enum field_scope scope;
+    const char *subject; /* the field without which it makes no sense, */
+    const char *what;    /* and what that is */
+} kinds[] = {
+    [REQUEST_CHAT] = {SCOPE_REQUEST, "messages", "the conversation"},
+    [REQUEST_TEXT] = {SCOPE_TEXT, "prompt", "the text to be continued"},
+    [REQUEST_WARM] = {SCOPE_WARM, "messages", "the conversation"},
+    [REQUEST_RENDER] = {SCOPE_RENDER, "messages", "the conversation"},
+    [REQUEST_TOKENIZE] = {SCOPE_TOKENIZE, "content", "the text"},
+    [REQUEST_DETOKENIZE] = {SCOPE_DETOKENIZE, "tokens", "their ids"},
+};
+
+static bool has_subject(const struct request_params *p)
+{
+    return p->messages || p->prompt || p->text || p->tokens;
+}
+
+/* What no single field can tell. */
+static int check_whole(struct field_reader *r)
+{
+    struct request_params *p = r->params;
+    if (!has_subject(p))
+        return api_error_set(r->err, 400, kinds[r->kind].subject, "'%s' is missing: %s",
+                             kinds[r->kind].subject, kinds[r->kind].what);
+    if (p->top_logprobs && !p->logprobs)
+        return api_error_set(r->err, 400, "top_logprobs", "'top_logprobs' needs 'logprobs': true");
+    if (check_tool_choice(r))
+        return -1;
+    if (p->tool_choice == TOOL_CHOICE_REQUIRED) /* then there is no text for it to be about */
+        p->constraint = (struct constraint){0};
+    bool is_answer = r->kind == REQUEST_CHAT || r->kind == REQUEST_TEXT;
+    if (is_answer && !p->add_generation_prompt && !p->continues)
+        return api_error_set(r->err, 400, "add_generation_prompt",
+                             "an answer is always begun, unless it is continued: "
+                             "'continue_final_message'");
+    p->add_generation_prompt |= is_answer;
+    return 0;
+}
+
+static void params_finish(struct request_params *p)
+{
+    p->sampling.top_k = p->top_k > 0 ? (int32_t)p->top_k : 0;
+    p->sampling.dry_allowed_length = (uint32_t)p->dry_allowed_length;
+    p->sampling.dry_last_n = p->dry_penalty_last_n > 0 ? (uint32_t)p->dry_penalty_last_n : 0;
+    if (p->dry_penalty_last_n == 0)
+        p->sampling.dry_multiplier = 0;
+    p->sampling.repeat_last_n = p->repeat_last_n > 0 ? (uint32_t)p->repeat_last_n : 0;
+    if (p->repeat_last_n == 0)
+        p->sampling.repetition_penalty = 1;
+    if (p->max_completion_tokens)
+        p->max_tokens = p->max_completion_tokens;
+    if (p->no_thinking)
+        p->thinking_tokens = 0;
+    p->continues |= p->ends_with_prefix;
+}
+
+int request_params_read(struct request_params *out, enum request_kind kind, const char *body,
+                        size_t len, bool strict, const struct sampling *sampling,
+                        struct api_error *err)
+{
+    *out = (struct request_params){.sampling = *sampling,
+                                   .top_k = sampling->top_k,
+                                   .n = 1,
+                                   .thinking_tokens = -1,
+                                   .dry_allowed_length = 2,
+                                   .dry_penalty_last_n = -1,
+                                   .repeat_last_n = -1,
+                                   .parallel_calls = true,
+                                   .cache_prompt = true,
+                                   .replay = true,
+                                   .parses_special = true,
+                                   .add_generation_prompt = kind != REQUEST_WARM};
+    out->arena.limit_bytes = ARENA_LIMIT;
+    struct field_reader r = {.params = out, .err = err, .kind = kind, .strict = strict};
+    struct error parse;
+    const struct json *root = json_parse(&out->arena, body, len, &parse);
+    if (!root && parse.code != ERROR_INPUT)
+        return no_memory(&r);
+    if (!root)
+        return api_error_set(err, 400, NULL, "the request's body: %s", parse.message);
+    if (root->type != JSON_OBJECT)
+        return api_error_set(err, 400, NULL, "the request's body must be a JSON object, not %s",
+                             json_type_name(root->type));
+    int rc = read_members(&r, kinds[kind].scope, root, "");
+    strbuf_free(&r.text);
+    if (out->arena.failed)
+        return no_memory(&r); /* whatever it was that could not be kept */
+    if (rc || check_whole(&r))
+        return -1;
+    params_finish(out);
+    return out->arena.failed ? no_memory(&r) : 0;
+}
+
+int request_find_continuation(struct request_params *p, enum request_kind kind,
+                              struct api_error *err)
+{
+    const struct json *last = p->messages->last;
+    bool can = json_equals(json_get(last, "role"), "assistant") && !json_get(last, "tool_calls") &&
+               json_is(json_get(last, "content"), JSON_STRING) &&
+               json_get(last, "content")->text_len > 0;
+    if (p->continues && !can)
+        return api_error_set(err, 400, "messages",
+                             "only a last message of the assistant that has a content can be "
+                             "continued");
+    p->continues = can && !p->must_not_continue && kind != REQUEST_WARM;
+    return 0;
+}
+
+void request_params_free(struct request_params *p)
+{
+    arena_free(&p->arena);
+    strbuf_free(&p->ignored);
+}

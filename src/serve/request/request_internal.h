@@ -1,0 +1,105 @@
+#ifndef RADISH_SERVE_REQUEST_REQUEST_INTERNAL_H
+#define RADISH_SERVE_REQUEST_REQUEST_INTERNAL_H
+
+#include "serve/request/fields.h"
+
+/* What the readers of requests share: fields.c has the table, read.c the walk over a request that
+ * is driven by it, the others the readers of fields that need one of their own: options.c,
+ * messages.c, tools.c, formats.c. */
+
+enum {
+    MAX_PATH = 96,
+    ARENA_LIMIT = 256 << 20 /* what one request may take, however it is built */
+};
+
+struct field_reader {
+    struct request_params *params;
+    struct api_error *err;
+    enum request_kind kind;
+    bool strict;
+    struct json *message; /* the one being built */
+    struct json *call;    /* of the message: the one being built */
+    struct strbuf text;   /* the content being built */
+    size_t n_parts;       /* in it */
+};
+
+/* Errors: each fills in the client's error and returns -1. */
+int wrong_type(struct field_reader *r, const char *path, const char *wanted,
+               const struct json *value);
+/* A number that is not one of the integers which are wanted: the client sees its own text. */
+int wrong_integer(struct field_reader *r, const char *path, const char *wanted,
+                  const struct json *value);
+int no_memory(struct field_reader *r);
+
+/* Any integer; what 64 bits cannot hold becomes the largest or least that they can. */
+int integer_of(struct field_reader *r, const struct json *value, const char *path, int64_t *out);
+
+/* Reads every member of an object by the table. */
+int read_members(struct field_reader *r, enum field_scope scope, const struct json *object,
+                 const char *path);
+/* Reads every element of an array, which must be objects. */
+int read_objects(struct field_reader *r, const struct json *array, const char *path,
+                 int (*read)(struct field_reader *r, const struct json *object, const char *path));
+
+/* A variable for the template; the first of two spellings stays. */
+int add_variable(struct field_reader *r, const char *name, const struct json *value);
+
+/* The readers. */
+#define FIELD_READER(name)                                                                         \
+    int name(struct field_reader *r, const struct json *value, const char *path)
+/* options.c */
+FIELD_READER(read_model);
+FIELD_READER(read_seed);
+FIELD_READER(read_stop);
+FIELD_READER(read_stream_options);
+FIELD_READER(read_radish);
+FIELD_READER(read_template_kwargs);
+FIELD_READER(read_variable);
+FIELD_READER(read_enable_thinking);
+FIELD_READER(read_reasoning_effort);
+FIELD_READER(read_thinking);
+FIELD_READER(read_thinking_type);
+FIELD_READER(read_reasoning_options);
+FIELD_READER(read_max_tokens);
+FIELD_READER(read_logit_bias);
+FIELD_READER(read_text_logprobs);
+FIELD_READER(read_dry_breakers);
+FIELD_READER(read_prompt);
+FIELD_READER(read_text);
+FIELD_READER(read_tokens);
+/* messages.c */
+FIELD_READER(read_messages);
+FIELD_READER(read_role);
+FIELD_READER(read_content);
+FIELD_READER(read_reasoning);
+FIELD_READER(read_refusal);
+FIELD_READER(read_prefix);
+FIELD_READER(read_continue);
+FIELD_READER(read_tool_call_id);
+FIELD_READER(read_tool_calls);
+FIELD_READER(read_call_id);
+FIELD_READER(read_call_type);
+FIELD_READER(read_call_function);
+FIELD_READER(read_called_name);
+FIELD_READER(read_called_arguments);
+FIELD_READER(read_part_type);
+FIELD_READER(read_part_text);
+/* tools.c */
+FIELD_READER(read_tools);
+FIELD_READER(read_tool_type);
+FIELD_READER(read_tool_function);
+FIELD_READER(read_function_name);
+FIELD_READER(read_tool_choice);
+FIELD_READER(read_checked); /* its type is all that there is to check */
+int check_tool_choice(struct field_reader *r);
+/* formats.c */
+FIELD_READER(read_response_format);
+FIELD_READER(read_format_schema);
+FIELD_READER(read_schema);
+FIELD_READER(read_grammar);
+FIELD_READER(read_regex);
+FIELD_READER(read_choices);
+FIELD_READER(read_json_object);
+FIELD_READER(read_structured);
+
+#endif

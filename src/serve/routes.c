@@ -1,0 +1,462 @@
+/* The router: who may ask, what there is, and which way a request goes. Runs on the event loop's
+ * thread; nothing here is slow. Route and requester are found once, from the head, and kept with
+ * the exchange until the body is there. What a newcomer gets wrong: Host and Origin are judged
+ * before anything else, because a browser can be made to send any of these requests. */
+#include "serve/routes.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/json.h"
+#include "serve/api_cache.h"
+#include "serve/completion/completion.h"
+
+#define MODELS_PREFIX "/v1/models/"
+
+enum { MAX_ALLOW = 64 };
+
+/* What the head of a request tells, in the exchange's memory. */
+struct found {
+    const struct route *route;
+    struct requester who; /* not known for open routes */
+};
+static_assert(sizeof(struct found) <= HTTP_MEMORY_BYTES, "it lies in the exchange");
+
+/* ---- the routes --------------------------------------------------------------------------- */
+
+static void get_health(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    (void)who;
+    static const char ok[] = "{\"status\":\"ok\"}", stopping[] = "{\"status\":\"stopping\"}";
+    if (api->stopping)
+        http_reply(x, 503, "application/json", stopping, sizeof stopping - 1);
+    else
+        http_reply(x, 200, "application/json", ok, sizeof ok - 1);
+}
+
+static void model_write(struct json_writer *w, const struct api *api)
+{
+    json_object_begin(w, NULL);
+    json_add_string(w, "id", api->options->model_name);
+    json_add_string(w, "object", "model");
+    json_add_int(w, "created", api->started_unix);
+    json_add_string(w, "owned_by", "radish");
+    json_add_int(w, "context_window", api->options->context);
+    json_add_int(w, "max_model_len", api->options->context);
+    sampling_write_json(w, "default_sampling", &api->options->sampling);
+    json_object_end(w);
+}
+
+static void get_models(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    (void)who;
+    struct strbuf json = STRBUF_INIT;
+    struct json_writer w = {.out = &json};
+    json_object_begin(&w, NULL);
+    json_add_string(&w, "object", "list");
+    json_array_begin(&w, "data");
+    model_write(&w, api);
+    json_array_end(&w);
+    json_object_end(&w);
+    api_reply_json(x, 200, &json);
+    strbuf_free(&json);
+}
+
+static void get_model(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    (void)who;
+    struct strbuf path = STRBUF_INIT, json = STRBUF_INIT;
+    http_parser_path(http_request(x), &path);
+    const char *model = api->options->model_name;
+    const char *name = path.failed ? model : path.data + strlen(MODELS_PREFIX);
+    if (strcmp(name, model) != 0) {
+        struct api_error e;
+        api_error_set(&e, 404, "model", "there is no model '%.100s' here, only '%s'", name, model);
+        e.code = "model_not_found";
+        api_reply_error(x, &e);
+    } else {
+        model_write(&(struct json_writer){.out = &json}, api);
+        json.failed |= path.failed;
+        api_reply_json(x, 200, &json);
+    }
+    strbuf_free(&path);
+    strbuf_free(&json);
+}
+
+static void get_stats(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    (void)who;
+    struct scheduler_stats s;
+    scheduler_read_stats(api->scheduler, &s);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } members[] = {
+        {"connections", http_server_connections(api->http)},
+        {"completions", api->n_completions},
+        {"running", s.n_running},
+        {"waiting", s.n_waiting},
+        {"pages", s.n_pages},
+        {"pages_free", s.n_free},
+        {"pages_cached", s.n_owned},
+        {"pages_private", s.n_private},
+        {"window_pages", s.sides[0].n_pages},
+        {"window_pages_free", s.sides[0].n_free},
+        {"window_pages_cached", s.sides[0].n_owned},
+        {"window_pages_private", s.sides[0].n_private},
+        {"steps", s.steps},
+        {"rows", s.rows},
+        {"prompt_tokens", s.prompt_tokens},
+        {"cached_tokens", s.cached_tokens},
+        {"generated_tokens", s.generated_tokens},
+        {"finished", s.stopped + s.ran_out},
+        {"canceled", s.canceled},
+        {"failed", s.failed},
+        {"preempted", s.preempted},
+        {"cache_nodes", s.tree.n_nodes},
+        {"cache_evictable", s.tree.n_evictable},
+        {"cache_evicted", s.tree.evicted_pages},
+        {"cache_expired", s.tree.expired_pages},
+        {"window_evicted_interior", s.tree.sides[0].evicted_interior},
+        {"window_evicted_tails", s.tree.sides[0].evicted_tails},
+        {"lookups_missed", s.lookups[MATCH_MISS]},
+        {"lookups_common", s.lookups[MATCH_COMMON]},
+        {"lookups_supersequence", s.lookups[MATCH_SUPERSEQUENCE]},
+        {"lookups_prefix", s.lookups[MATCH_PREFIX]},
+    };
+    struct strbuf json = STRBUF_INIT;
+    struct json_writer w = {.out = &json};
+    json_object_begin(&w, NULL);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        json_add_int(&w, members[i].name, (int64_t)members[i].value);
+    json_object_end(&w);
+    api_reply_json(x, 200, &json);
+    strbuf_free(&json);
+}
+
+static void post_chat(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    completion_begin(api, x, who, REQUEST_CHAT);
+}
+
+static void post_text(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    completion_begin(api, x, who, REQUEST_TEXT);
+}
+
+static void post_tokenize(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    completion_begin(api, x, who, REQUEST_TOKENIZE);
+}
+
+static void post_detokenize(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    completion_begin(api, x, who, REQUEST_DETOKENIZE);
+}
+
+static void post_render(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    completion_begin(api, x, who, REQUEST_RENDER);
+}
+
+static void post_warm(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    completion_begin(api, x, who, REQUEST_WARM);
+}
+
+const struct route api_routes[] = {
+    {"/v1/chat/completions", HTTP_POST, 0, post_chat,
+     "an answer, whole or streamed, in OpenAI's form", NULL},
+    {"/v1/completions", HTTP_POST, 0, post_text,
+     "a text continued, whole or streamed, in OpenAI's form", NULL},
+    {"/chat/completions", HTTP_POST, 0, post_chat, "the same as `/v1/chat/completions`", NULL},
+    {"/completions", HTTP_POST, 0, post_text, "the same as `/v1/completions`", NULL},
+    {"/tokenize", HTTP_POST, 0, post_tokenize, "the tokens of a text", NULL},
+    {"/detokenize", HTTP_POST, 0, post_detokenize, "the text of tokens", NULL},
+    {"/apply-template", HTTP_POST, 0, post_render,
+     "a conversation as the model's chat template renders it", NULL},
+    {"/v1/cache/warm", HTTP_POST, 0, post_warm, "a prompt in the cache before it is asked for",
+     NULL},
+    {"/v1/models", HTTP_GET, 0, get_models, "the model that is loaded, as a list", NULL},
+    {"/models", HTTP_GET, 0, get_models, "the same", NULL},
+    {MODELS_PREFIX, HTTP_GET, 0, get_model, "the model and its context window", NULL},
+    {"/v1/cache", HTTP_GET, ROUTE_OPERATOR, cache_list_begin,
+     "what the cache has and did, and its entries, a page at a time", cache_list_params},
+    {"/v1/cache", HTTP_DELETE, ROUTE_OPERATOR, cache_clear_begin,
+     "clears what is not in use, and says how much that was", cache_clear_params},
+    {"/v1/cache/tree", HTTP_GET, ROUTE_OPERATOR, cache_tree_begin,
+     "the cache as nested nodes, most recently used first", cache_tree_params},
+    {"/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health,
+     "`{\"status\":\"ok\"}`; 503 and `stopping` while it shuts down", NULL},
+    {"/v1/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health, "the same", NULL},
+    {"/stats", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, get_stats,
+     "counters of the scheduler and the cache", NULL},
+};
+const size_t n_api_routes = sizeof api_routes / sizeof *api_routes;
+
+static bool route_has_path(const struct route *route, const char *path)
+{
+    size_t len = strlen(route->path);
+    bool open = route->path[len - 1] == '/';
+    return open ? strncmp(path, route->path, len) == 0 && path[len]
+                : strcmp(path, route->path) == 0;
+}
+
+static bool route_has_method(const struct route *route, enum http_method method)
+{
+    return method == route->method || (method == HTTP_HEAD && route->method == HTTP_GET);
+}
+
+/* What an Allow field says of a path: "GET, HEAD, DELETE, OPTIONS"; "" when there is no such path.
+ * With NULL, of all paths. */
+static void allow_write(const char *path, char *out, size_t size)
+{
+    static const struct {
+        enum http_method method;
+        const char *name;
+    } methods[] = {{HTTP_GET, "GET, HEAD, "}, {HTTP_POST, "POST, "}, {HTTP_DELETE, "DELETE, "}};
+    size_t len = 0;
+    for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
+        bool has = false;
+        for (size_t i = 0; i < n_api_routes; i++)
+            has |= api_routes[i].method == methods[m].method &&
+                   (!path || route_has_path(&api_routes[i], path));
+        if (has)
+            len += (size_t)snprintf(out + len, size - len, "%s", methods[m].name);
+    }
+    snprintf(out + len, size - len, "%s", len ? "OPTIONS" : "");
+}
+
+static const struct route *route_find(const char *path, enum http_method method)
+{
+    for (size_t i = 0; i < n_api_routes; i++)
+        if (route_has_path(&api_routes[i], path) && route_has_method(&api_routes[i], method))
+            return &api_routes[i];
+    return NULL;
+}
+
+/* ---- what is looked at before the body ---------------------------------------------------- */
+
+static int check_host(const struct api *api, const struct http_exchange *x, struct api_error *e)
+{
+    const char *host = http_parser_host(http_request(x));
+    if (!host || host_is_allowed(&api->rules, host, http_local_address(x)))
+        return 0;
+    return api_error_set(e, 403, NULL,
+                         "requests for the host '%.100s' are not answered here; if it is this "
+                         "machine's, start the server with --allowed-host %.100s",
+                         host, host);
+}
+
+/* A browser names the page that asks; one of ours is told that it may read the answer. */
+static int check_origin(const struct api *api, struct http_exchange *x, struct api_error *e)
+{
+    const char *origin = http_parser_field(http_request(x), "origin");
+    if (!origin)
+        return 0;
+    if (!origin_is_allowed(&api->rules, origin, http_local_address(x)))
+        return api_error_set(e, 403, NULL,
+                             "pages of the origin '%.100s' may not use this server; if you trust "
+                             "it, start the server with --allowed-host and its host",
+                             origin);
+    http_add_field(x, "Access-Control-Allow-Origin", origin);
+    http_add_field(x, "Access-Control-Expose-Headers",
+                   "x-request-id, x-radish-ignored, x-radish-replayed-tokens");
+    http_add_field(x, "Vary", "Origin");
+    return 0;
+}
+
+static int check_content_type(const struct http_exchange *x, struct api_error *e)
+{
+    static const char json[] = "application/json";
+    const char *type = http_parser_field(http_request(x), "content-type");
+    size_t len = type ? strcspn(type, "; \t") : 0;
+    if (len == sizeof json - 1 && strncasecmp(type, json, len) == 0)
+        return 0;
+    return api_error_set(e, 415, NULL, "the Content-Type must be application/json, not '%.100s'",
+                         type ? type : "");
+}
+
+static int check_content_encoding(struct http_exchange *x, struct api_error *e)
+{
+    const char *encoding = http_parser_field(http_request(x), "content-encoding");
+    if (!encoding || !*encoding || strcasecmp(encoding, "identity") == 0)
+        return 0;
+    http_add_field(x, "Accept-Encoding", "identity");
+    return api_error_set(e, 415, NULL,
+                         "the Content-Encoding '%.100s' is not read here: send the body as it is",
+                         encoding);
+}
+
+/* While the server stops, nothing new is begun. */
+static int check_stopping(const struct api *api, struct http_exchange *x, struct api_error *e)
+{
+    if (!api->stopping)
+        return 0;
+    http_add_field(x, "Retry-After", "5");
+    api_error_set(e, 503, NULL, "the server is stopping");
+    e->code = "server_stopping";
+    return -1;
+}
+
+static int check_operator(const struct api *api, const struct requester *who, struct api_error *e)
+{
+    if (who->is_operator)
+        return 0;
+    return api_error_set(e, 403, NULL,
+                         api->options->keys.n_keys
+                             ? "this is for the server's operator: send the key of --admin-key"
+                             : "this is for the server's operator: ask from the machine itself, or "
+                               "start the server with --admin-key");
+}
+
+/* Finds out whose request it is, and whether the requester may have the route. A path that is not
+ * here (`route` is NULL) tells that only to those who have a key. */
+static int check_requester(const struct api *api, struct http_exchange *x,
+                           const struct route *route, struct requester *who, struct api_error *e)
+{
+    if (route && (route->flags & ROUTE_OPEN))
+        return 0;
+    if (api_identify(api, x, who, e))
+        return -1;
+    unsigned flags = route ? route->flags : 0;
+    if ((flags & ROUTE_OPERATOR) || ((flags & ROUTE_NO_TENANTS) && who->tenant))
+        return check_operator(api, who, e);
+    return 0;
+}
+
+/* Says why a request has no route, and returns -1. */
+static int refuse_route(struct http_exchange *x, const struct strbuf *path, struct api_error *e)
+{
+    const struct http_parser *p = http_request(x);
+    char allow[MAX_ALLOW];
+    if (path->failed)
+        return api_error_set(e, 503, NULL, "there is no memory for this request; try again soon");
+    if (p->method == HTTP_OTHER || p->method == HTTP_CONNECT || p->method == HTTP_TRACE)
+        return api_error_set(e, 501, NULL, "the method %.40s is not known here",
+                             http_parser_method(p));
+    allow_write(strbuf_str(path), allow, sizeof allow);
+    if (!*allow)
+        return api_error_set(e, 404, NULL,
+                             "there is no %.200s here; chat is at /v1/chat/completions",
+                             http_parser_target(p));
+    http_add_field(x, "Allow", allow);
+    return api_error_set(e, 405, NULL, "%.200s takes %s, not %s", strbuf_str(path), allow,
+                         http_parser_method(p));
+}
+
+/* Answers what is asked before a request proper; any page of an allowed origin may ask it. */
+static void reply_options(struct http_exchange *x, const char *path)
+{
+    const struct http_parser *p = http_request(x);
+    char allow[MAX_ALLOW];
+    allow_write(path, allow, sizeof allow);
+    if (!*allow) {
+        struct api_error e;
+        api_error_set(&e, 404, NULL, "there is no %.200s here", http_parser_target(p));
+        api_reply_error(x, &e);
+        return;
+    }
+    http_add_field(x, "Allow", allow);
+    if (http_parser_field(p, "access-control-request-method")) {
+        const char *fields = http_parser_field(p, "access-control-request-headers");
+        http_add_field(x, "Access-Control-Allow-Methods", allow);
+        if (fields)
+            http_add_field(x, "Access-Control-Allow-Headers", fields);
+        http_add_field(x, "Access-Control-Max-Age", "600");
+    }
+    http_reply(x, 204, NULL, NULL, 0);
+}
+
+/* What the head alone can tell of a request that is not OPTIONS. */
+static void route_head(struct api *api, struct http_exchange *x)
+{
+    const struct http_parser *p = http_request(x);
+    struct strbuf path = STRBUF_INIT;
+    struct api_error e;
+    struct found *found = http_memory(x);
+    const struct route *route = NULL;
+    if (http_parser_path(p, &path))
+        route = route_find(strbuf_str(&path), p->method);
+    found->route = route;
+    bool posts = route && route->method == HTTP_POST;
+    if (check_requester(api, x, route, &found->who, &e) || (!route && refuse_route(x, &path, &e)) ||
+        (posts && (check_content_type(x, &e) || check_content_encoding(x, &e) ||
+                   check_stopping(api, x, &e))))
+        api_reply_error(x, &e);
+    else if (route->flags & ROUTE_QUIET)
+        http_log_quietly(x);
+    strbuf_free(&path);
+}
+
+/* Called with the head alone, before on_request with the whole of it. */
+static void on_head(void *context, struct http_exchange *x)
+{
+    struct api *api = context;
+    const struct http_parser *p = http_request(x);
+    struct api_error e;
+    if (check_host(api, x, &e) || check_origin(api, x, &e)) {
+        api_reply_error(x, &e);
+    } else if (p->method != HTTP_OPTIONS) {
+        route_head(api, x);
+    } else if (strcmp(http_parser_target(p), "*") == 0) {
+        reply_options(x, NULL);
+    } else {
+        struct strbuf path = STRBUF_INIT;
+        bool is_path = http_parser_path(p, &path);
+        reply_options(x, is_path ? strbuf_str(&path) : "");
+        strbuf_free(&path);
+    }
+}
+
+/* The whole of a request whose head was not refused. */
+static void on_request(void *context, struct http_exchange *x)
+{
+    struct api *api = context;
+    const struct found found = *(struct found *)http_memory(x); /* which an answer forgets */
+    struct api_error e;
+    /* The server may have begun to stop while the body came. */
+    if (found.route->method == HTTP_POST && check_stopping(api, x, &e))
+        api_reply_error(x, &e);
+    else
+        found.route->run(api, x, &found.who);
+}
+
+static void on_refused(void *context, struct http_exchange *x, int status, const char *message)
+{
+    const struct api *api = context;
+    struct api_error e;
+    if (status == 413)
+        api_error_set(&e, status, NULL, "%s: %zu MiB (--max-body-mib)", message,
+                      api->options->max_body_bytes >> 20);
+    else
+        api_error_set(&e, status, NULL, "%s", message);
+    if (status == 503)
+        http_add_field(x, "Retry-After", "2");
+    api_reply_error(x, &e);
+}
+
+static void on_room(void *context, struct http_exchange *x)
+{
+    (void)context;
+    completion_room(x);
+}
+
+static void on_hangup(void *context, struct http_exchange *x)
+{
+    completion_hangup(context, x);
+    cache_answer_hangup(context, x);
+}
+
+struct http_handler api_handler(struct api *api, void (*drained)(void *context))
+{
+    return (struct http_handler){.context = api,
+                                 .head = on_head,
+                                 .request = on_request,
+                                 .refused = on_refused,
+                                 .room = on_room,
+                                 .hangup = on_hangup,
+                                 .drained = drained};
+}

@@ -1,0 +1,33 @@
+#ifndef RADISH_SERVE_ROUTES_H
+#define RADISH_SERVE_ROUTES_H
+
+#include <stddef.h>
+
+#include "serve/api/api.h"
+#include "serve/request/query_params.h"
+
+/* The table of routes, from which requests find their way and the documentation is made. */
+enum route_flags {
+    ROUTE_OPEN = 1,       /* needs no key */
+    ROUTE_OPERATOR = 2,   /* only for the operator */
+    ROUTE_NO_TENANTS = 4, /* when there are keys, only for the operator */
+    ROUTE_QUIET = 8,      /* its line in the log is for debugging only */
+};
+
+/* One method of one path; a path may have several. */
+struct route {
+    const char *path; /* a last '/' stands for anything behind it */
+    enum http_method method;
+    unsigned flags;
+    void (*run)(struct api *api, struct http_exchange *x, const struct requester *who);
+    const char *text;                 /* for the documentation */
+    const struct query_param *params; /* what its query may say; NULL: nobody looks at it */
+};
+
+extern const struct route api_routes[];
+extern const size_t n_api_routes;
+
+/* The handler for http_server_open; its context is the api. */
+struct http_handler api_handler(struct api *api, void (*drained)(void *context));
+
+#endif

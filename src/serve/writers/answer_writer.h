@@ -1,0 +1,98 @@
+#ifndef RADISH_SERVE_WRITERS_ANSWER_WRITER_H
+#define RADISH_SERVE_WRITERS_ANSWER_WRITER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/json.h"
+#include "base/strbuf.h"
+#include "prompt/tokenizer/tokenizer.h"
+#include "serve/api/api_error.h"
+#include "serve/writers/logprob_list.h"
+
+/* This room holds one writer for each API: what its answers look like on the wire, and nothing
+ * else. Who generates, parses and sends them is in serve/completion, which calls a writer so:
+ *
+ *   a stream   open ─► begin ─► text, thinking, call_begin ─► call_arguments... ─► call_end
+ *                                  (of all choices, in any order)
+ *                      ─► finish (of each choice) ─► end ─► close
+ *                      └─ or at any time after begin: error ─► close
+ *   a whole    whole_begin ─► whole_choice (of each choice) ─► whole_end
+ *
+ * Everything runs on the event loop's thread. */
+
+/* What is known of an answer before it begins. */
+struct answer_head {
+    const char *id, *model, *fingerprint;
+    int64_t created;
+    uint32_t n_choices;
+    bool may_call;      /* calls may come instead of text */
+    bool include_usage; /* of a stream: the client asks for the counts */
+};
+
+struct answer_usage {
+    uint32_t prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens;
+};
+
+enum { CALL_ID_BYTES = 40 };
+
+struct answer_call {
+    char id[CALL_ID_BYTES];
+    struct strbuf name, arguments;
+};
+
+/* One choice. A whole answer has all of it here; of a stream, text, thinking and arguments went out
+ * as they came, and are empty. */
+struct answer_content {
+    uint32_t index; /* of the choice */
+    struct strbuf text, thinking;
+    struct answer_call *calls;
+    uint32_t n_calls; /* begun, but for broken ones */
+    bool has_logprobs;
+    struct logprob_list logprobs; /* writers take what is ready */
+    const struct tokenizer *tokenizer;
+};
+
+enum answer_finish { ANSWER_STOPPED, ANSWER_TOO_LONG, ANSWER_CALLS };
+
+/* Functions of a stream append whole events to `out`; one that did not fit shows in out->failed. */
+struct answer_writer {
+    const char *media_type; /* of a stream */
+    const char *heartbeat;  /* what a silent stream sends; NULL: nothing */
+
+    /* The writer's own memory of a stream; NULL: there is none. `head` must stay. */
+    void *(*open)(const struct answer_head *head);
+    void (*close)(void *stream);
+    void (*begin)(void *stream, struct strbuf *out);
+    /* `len` 0: only log probabilities are left. */
+    void (*text)(void *stream, struct strbuf *out, struct answer_content *a, const char *text,
+                 size_t len);
+    /* NULL where answers are text alone. A call that breaks is followed by its text, not its end.
+     */
+    void (*thinking)(void *stream, struct strbuf *out, struct answer_content *a, const char *text,
+                     size_t len);
+    void (*call_begin)(void *stream, struct strbuf *out, struct answer_content *a,
+                       const struct answer_call *call, uint32_t number);
+    void (*call_arguments)(void *stream, struct strbuf *out, struct answer_content *a,
+                           uint32_t number, const char *text, size_t len);
+    /* NULL: the end of a call is not written. */
+    void (*call_end)(void *stream, struct strbuf *out, struct answer_content *a, uint32_t number);
+    void (*finish)(void *stream, struct strbuf *out, struct answer_content *a,
+                   enum answer_finish finish);
+    /* `extra` is one more member, "name":value; NULL: none. */
+    void (*end)(void *stream, struct strbuf *out, const struct answer_usage *usage,
+                const struct strbuf *extra);
+    void (*error)(void *stream, struct strbuf *out, const struct api_error *e);
+
+    /* The members of the answer's object. */
+    void (*whole_begin)(struct json_writer *w, const struct answer_head *head);
+    void (*whole_choice)(struct json_writer *w, struct answer_content *a,
+                         enum answer_finish finish);
+    void (*whole_end)(struct json_writer *w, const struct answer_usage *usage);
+};
+
+extern const struct answer_writer chat_writer; /* OpenAI's chat completions */
+extern const struct answer_writer text_writer; /* OpenAI's text completions */
+
+#endif

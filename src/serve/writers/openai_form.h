@@ -1,0 +1,54 @@
+#ifndef RADISH_SERVE_WRITERS_OPENAI_FORM_H
+#define RADISH_SERVE_WRITERS_OPENAI_FORM_H
+
+#include "serve/writers/answer_writer.h"
+
+#define OPENAI_MEDIA_TYPE "text/event-stream; charset=utf-8"
+#define OPENAI_HEARTBEAT  ": waiting\n\n" /* a comment, which clients skip */
+
+/* What OpenAI's chat and text completions have in common. What is the same in every chunk of a
+ * stream is written once, when the stream opens; a chunk is then three copies and one escaped
+ * string. The bytes are those that a JSON writer would give for the same object.
+ *
+ *   data: {"id":..,"object":..,"created":..,"model":..,"system_fingerprint":..,"choices":[{"index":
+ *   └──────────────────────────────── head ────────────────────────────────────────────────────┘
+ *   0,"delta":{"content":"Hi"},"logprobs":null,"finish_reason":null}],"usage":null}
+ *                                             └──────────────── tail ───────────────┘
+ */
+struct openai_stream {
+    const struct answer_head *answer;
+    struct strbuf head;
+    struct strbuf tail;
+    size_t common_len; /* of the head, up to "choices":[ */
+};
+
+/* `object` is what the chunks call themselves. NULL: no memory. */
+void *openai_open(const struct answer_head *answer, const char *object);
+void openai_close(void *stream);
+
+/* A chunk up to its choice's index, and from its log probabilities, or its reason, to its end. */
+void openai_chunk_begin(const struct openai_stream *s, struct strbuf *out, uint32_t choice);
+void openai_chunk_end(const struct openai_stream *s, struct strbuf *out);
+void openai_chunk_finish(const struct openai_stream *s, struct strbuf *out,
+                         enum answer_finish finish);
+void openai_end(void *stream, struct strbuf *out, const struct answer_usage *usage,
+                const struct strbuf *extra);
+void openai_error(void *stream, struct strbuf *out, const struct api_error *e);
+
+/* What every answer begins with, whole or in chunks: up to the first choice. */
+void openai_whole_begin(struct json_writer *w, const struct answer_head *answer,
+                        const char *object);
+void openai_whole_end(struct json_writer *w, const struct answer_usage *usage);
+const char *openai_finish_name(enum answer_finish finish);
+
+/* The value of "logprobs": what is ready and was not given yet, in the form of chats, or in that of
+ * text completions. */
+typedef void logprobs_write(struct logprob_list *l, const struct tokenizer *t, struct strbuf *out);
+logprobs_write chat_logprobs_write, text_logprobs_write;
+/* The member "logprobs" of a chunk, and of a whole answer. */
+void openai_add_new_logprobs(struct strbuf *out, struct answer_content *a, logprobs_write *write);
+void openai_add_logprobs(struct json_writer *w, struct answer_content *a, logprobs_write *write);
+/* -9999 is what OpenAI writes for "as good as never"; JSON has no infinity. */
+void openai_add_logprob(struct json_writer *w, const char *key, float logprob);
+
+#endif
