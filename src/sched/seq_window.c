@@ -90,7 +90,7 @@ void seq_window_set_runs(struct sequence *seq, const struct cache *cache, uint32
     struct seq_side *w = &seq->sides[side];
     uint32_t first = seq_window_first(seq, cache, side);
     assert(length <= w->n_reserved);
-    if (w->from > first || w->to < first) {
+    if (w->from > first || w->to < first || w->to > length) { /* too long: a batch failed */
         w->from = w->to = first;
         w->first_run = w->end_run = 0;
     }
@@ -101,13 +101,6 @@ void seq_window_set_runs(struct sequence *seq, const struct cache *cache, uint32
         run->count -= cut;
         w->from += cut;
         w->first_run += run->count == 0;
-    }
-    while (w->to > length) {
-        struct page_run *run = &w->runs[w->end_run - 1];
-        uint32_t cut = w->to - length < run->count ? w->to - length : run->count;
-        run->count -= cut;
-        w->to -= cut;
-        w->end_run -= run->count == 0;
     }
     for (; w->to < length; w->to++) {
         uint32_t page = w->pages[w->to];
@@ -130,5 +123,4 @@ void seq_window_release(struct sequence *seq, struct cache *cache, uint32_t side
 {
     struct seq_side *w = &seq->sides[side];
     give(seq, cache, side, w->private_from, w->n_reserved);
-    w->private_from = w->n_reserved = w->from = w->to = w->first_run = w->end_run = 0;
 }

@@ -260,6 +260,7 @@ TEST(cache_json, nodes_are_nested)
                                    entry(6, 30, "e"), entry(4, 20, "f"), entry(3, 5, "g")};
     uint32_t n = sizeof entries / sizeof *entries;
     entries[3].n_children = 3;
+    entries[4].ns = cache_namespace(0, -1, -1);
     struct cache_query q = {.type = QUERY_OUTLINE, .entries = entries, .n_entries = n};
     cache_tree_write(&out, &v, &q, n);
     const struct json *root = written();
@@ -268,6 +269,7 @@ TEST(cache_json, nodes_are_nested)
     CHECK_INT(at(root, "data")->count, 2);
     CHECK_AT(root, "data.0.children.0.id", "30");
     CHECK_AT(root, "data.0.children.0.text", "a");
+    CHECK_AT(root, "data.0.children.0.tenant", "acme");
     CHECK_AT(root, "data.0.children.0.children.0.id", "6");
     CHECK_AT(root, "data.0.children.1.id", "20");
     CHECK_AT(root, "data.0.children.1.n_children", "3");
@@ -276,6 +278,7 @@ TEST(cache_json, nodes_are_nested)
     CHECK_AT(root, "data.0.children.1.children.0.children.0.text", "g");
     CHECK_AT(root, "data.0.children.1.children.1.id", "4");
     CHECK_AT(root, "data.1.children.0.id", "10");
+    CHECK(at(root, "data.1.children.0.tenant")->type == JSON_NULL);
     strbuf_clear(&out);
     cache_tree_write(&out, &v, &q, n - 1);
     root = written();

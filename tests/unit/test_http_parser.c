@@ -207,6 +207,28 @@ TEST(http_parser, is_strict_about_lines_and_fields)
     VERDICT(GET "A(: b\r\n\r\n", 400);
 }
 
+TEST(http_parser, an_absolute_target_has_a_path)
+{
+    static const char request[] = "GET http://localhost/v1/a%20b?c=d HTTP/1.1\r\n" HOST "\r\n";
+    struct http_parser p;
+    struct strbuf path = STRBUF_INIT;
+    parse(&p, request, sizeof request - 1);
+    CHECK(http_parser_path(&p, &path));
+    CHECK_STR(strbuf_str(&path), "/v1/a b");
+    strbuf_free(&path);
+    http_parser_close(&p);
+}
+
+TEST(http_parser, says_why_it_refuses)
+{
+    static const char request[] = "GET / HTTP/1.1\r\n\r\n";
+    struct http_parser p;
+    parse(&p, request, sizeof request - 1);
+    CHECK_INT(p.status, 400);
+    CHECK(p.message && strstr(p.message, "Host"));
+    http_parser_close(&p);
+}
+
 TEST(http_parser, needs_one_good_host)
 {
     VERDICT("GET / HTTP/1.1\r\n\r\n", 400);

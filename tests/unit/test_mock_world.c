@@ -647,11 +647,6 @@ static void run_worlds(uint32_t n_worlds, uint32_t n_steps, bool is_async)
             step(&w);
         world_close(&w, &sum);
     }
-    printf("mock_world: %u worlds, %lu rows as the oracle has them; %lu forks, %lu regions, %lu "
-           "resumed, %lu rolled back, %lu pages moved; %lu failed, %lu stopped, %lu lost, %lu "
-           "images without room\n",
-           n_worlds, sum.n_checked, sum.n_forked, sum.n_regions, sum.n_resumed, sum.n_rolled,
-           sum.n_moved, sum.n_failed, sum.n_stopped, sum.n_lost, sum.n_refused);
     CHECK(sum.n_checked > 100 * n_worlds && sum.n_forked && sum.n_regions && sum.n_resumed &&
           sum.n_rolled && sum.n_moved && sum.n_failed && sum.n_stopped && sum.n_lost &&
           sum.n_refused);

@@ -533,14 +533,16 @@ TEST(request_fields, reads_calls_and_results)
               "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\","
               "\"content\":null,\"tool_calls\":[{\"index\":0,\"id\":\"c1\",\"type\":\"function\","
               "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"b\\\": 1.0}\"}},"
-              "{\"id\":\"c2\",\"function\":{\"arguments\":{\"a\":2},\"name\":\"g\"}}]},"
+              "{\"id\":\"c2\",\"function\":{\"arguments\":{\"a\":2},\"name\":\"g\"}},"
+              "{\"id\":\"c3\",\"function\":{\"name\":\"h\"}}]},"
               "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"r\"}]}");
     json_write(&text, p.messages);
     CHECK_STR(strbuf_str(&text),
               "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"tool_calls\":["
               "{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":"
               "\"{\\\"b\\\": 1.0}\"}},{\"id\":\"c2\",\"type\":\"function\",\"function\":"
-              "{\"arguments\":\"{\\\"a\\\":2}\",\"name\":\"g\"}}],\"content\":null},"
+              "{\"arguments\":\"{\\\"a\\\":2}\",\"name\":\"g\"}},{\"id\":\"c3\",\"type\":"
+              "\"function\",\"function\":{\"name\":\"h\",\"arguments\":\"{}\"}}],\"content\":null},"
               "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"r\"}]");
     strbuf_free(&text);
     request_params_free(&p);
@@ -801,6 +803,13 @@ TEST(request_fields, bounds_what_a_request_takes)
     strbuf_free(&body);
     CHECK_INT(status, 413);
     CHECK(strstr(seen.message, "takes too much memory to be read (at most 256 MiB)") != NULL);
+    body = (struct strbuf)STRBUF_INIT;
+    strbuf_adds(&body, "{" HELLO ",\"chat_template_kwargs\":{\"a\":1");
+    for (int i = 0; i < 64; i++)
+        strbuf_addf(&body, ",\"a%d\":1", i);
+    strbuf_adds(&body, "}}");
+    check_refused(strbuf_str(&body), "chat_template_kwargs");
+    strbuf_free(&body);
 }
 
 /* Whichever allocation fails, the client is told so, and nothing leaks. */

@@ -327,6 +327,14 @@ TEST(scheduler_window, a_flight_is_shared)
     fixture_close(&f);
 }
 
+TEST(scheduler_window, tables_of_pages_take_memory)
+{
+    CHECK_INT(scheduler_side_page_bytes(), page_pool_page_bytes());
+    CHECK(scheduler_page_bytes(0) > page_pool_page_bytes());
+    CHECK(scheduler_page_bytes(2) > scheduler_page_bytes(1));
+    CHECK(scheduler_page_bytes(1) > scheduler_page_bytes(0));
+}
+
 TEST(scheduler_window, clearing_gives_back_both)
 {
     struct fixture f;

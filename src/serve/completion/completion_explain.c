@@ -371,7 +371,7 @@ static void miss_add(struct json_writer *w, const struct completion *c, const st
 static void replay_add(struct json_writer *w, const struct prompt *p, int32_t message)
 {
     const struct prompt_replay *found = NULL;
-    for (size_t i = 0; i < p->n_replays && !found; i++)
+    for (size_t i = 0; i < p->n_replays; i++)
         if (p->replays[i].message == message)
             found = &p->replays[i];
     json_object_begin(w, NULL);
