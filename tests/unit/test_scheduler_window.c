@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "scheduler_fixture.h"
+#include "sched/sequence.h"
 #include "test.h"
 
 enum { LIMIT = 1024, W = 20, TAIL = W + W / 8 };
@@ -325,6 +326,29 @@ TEST(scheduler_window, a_flight_is_shared)
     }
     CHECK_INT(fixture_stats(&f).shared_tokens, (CLIENTS - 1) * (PROMPT - 1));
     fixture_close(&f);
+}
+
+/* A batch that was stopped may be planned anew with fewer rows. */
+TEST(scheduler_window, runs_cover_what_the_rows_see_and_no_more)
+{
+    uint32_t pages[16];
+    struct page_run runs[16];
+    struct cache cache = {.n_sides = 1, .sides = {{.kind = KV_WINDOW, .before = 3}}};
+    struct sequence seq = {.capacity = 16, .n_computed = 5};
+    seq.sides[0] = (struct seq_side){.pages = pages, .runs = runs, .n_reserved = 16};
+    for (uint32_t i = 0; i < 16; i++)
+        pages[i] = 100 + i + i / 4; /* runs of four */
+    for (uint32_t round = 0; round < 4; round++) {
+        const struct seq_side *x = &seq.sides[0];
+        uint32_t length = round % 2 ? 8 : 14, n = 0;
+        seq_window_set_runs(&seq, &cache, 0, length);
+        CHECK_INT(x->from, 2);
+        CHECK_INT(x->to, length);
+        CHECK_INT(runs[x->first_run].first, pages[2]);
+        for (uint32_t i = x->first_run; i < x->end_run; i++)
+            n += runs[i].count;
+        CHECK_INT(n, length - 2);
+    }
 }
 
 TEST(scheduler_window, tables_of_pages_take_memory)
