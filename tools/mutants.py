@@ -269,6 +269,7 @@ class Reach:
             for suite, name in re.findall(r"\bTEST\((\w+), (\w+)\)", text):
                 found[f"{suite}.{name}"] = digest(text)
                 self.by_file[str(path)].add(f"{suite}.{name}")
+            self.by_file[str(path)] &= set(self.cases)
         return {c: found.get(c, "") for c in self.cases}
 
     def trace(self, cases):
@@ -335,7 +336,7 @@ class Reach:
         by_line = self.lines.get(fault.file, {})
         blocks = [n for n in range(first, last + 1) if n in by_line]
         starts = [n for n in blocks if n <= fault.line]
-        near = by_line[max(starts)] if starts else set()
+        near = by_line[max(starts) if starts else min(blocks)] if blocks else set()
         function = set().union(*(by_line[n] for n in blocks))
         for test in self.tool.includers(fault.file):  # what tests have of a header is not recorded
             function |= self.by_file.get(test, set())
