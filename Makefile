@@ -166,7 +166,7 @@ format:
 # The cache alone is shown with its branches. Not counted are those of asserts, whose other side is a
 # bug of ours and ends the process. A header with the same function on two lines is left out, which
 # gcovr cannot add up; so are objects whose source is gone.
-COVERAGE = gcovr --root . --object-directory $(BUILD)/coverage --exclude src/engine/cpu/matmul_avx512_ops.h
+COVERAGE = gcovr --root . --object-directory $(BUILD)/coverage --exclude src/engine/cpu/kernels/matmul_avx512_ops.h
 coverage: $(BUILD)/unit-coverage
 	@tools/setup.sh coverage
 	@find $(BUILD)/coverage -name '*.gcda' -delete

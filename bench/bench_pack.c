@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "engine/cpu/matmul_internal.h"
+#include "engine/cpu/kernels/matmul_internal.h"
 #include "engine/cpu/pack_cache.h"
 
 enum { ROWS = 16384, COLS = 4096, RUNS = 5, HEADER_BYTES = 64 };

@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "engine/cpu/attention_internal.h"
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernels/kernels.h"
 #include "engine/kv_groups.h"
 
 enum { MAX_SEQS = 8, MAX_ROWS = 64, MAX_LENGTH = 700, N_PAGES = 6000, MAX_HEADS = 128 };

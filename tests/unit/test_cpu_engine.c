@@ -12,7 +12,7 @@
 
 #include "base/minmax.h"
 #include "batch_rows.h"
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernels/kernels.h"
 #include "engine/cpu/cpu_engine.h"
 #include "random_model.h"
 

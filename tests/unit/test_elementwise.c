@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernels/kernels.h"
 
 enum { MAX_N = 67 };
 

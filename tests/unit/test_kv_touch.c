@@ -3,7 +3,7 @@
 
 #include <sys/mman.h>
 
-#include "engine/cpu/buffer.h"
+#include "engine/cpu/kernels/buffer.h"
 #include "test.h"
 
 enum { PARTS = 7, PAGES = 20000, ROW_BYTES = 512, PART_BYTES = PAGES * ROW_BYTES };

@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "engine/cpu/kernels.h"
-#include "engine/cpu/matmul_internal.h"
+#include "engine/cpu/kernels/kernels.h"
+#include "engine/cpu/kernels/matmul_internal.h"
 #include "engine/cpu/work_split.h"
 
 enum { WHOLE = 1 << 20, N_OLD = 15 };

@@ -14,7 +14,7 @@
 #include "base/hash.h"
 #include "base/minmax.h"
 #include "batch_rows.h"
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernels/kernels.h"
 #include "engine/cpu/cpu_engine.h"
 #include "model/architecture.h"
 #include "model/model_internal.h"

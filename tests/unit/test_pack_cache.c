@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "engine/cpu/matmul_internal.h"
+#include "engine/cpu/kernels/matmul_internal.h"
 #include "golden_model.h"
 #include "test.h"
 #include "test_files.h"

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernels/kernels.h"
 #include "engine/cpu/router.h"
 
 enum { MAX_EXPERTS = 16 };

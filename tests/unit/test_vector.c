@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernels/kernels.h"
 #include "engine/cpu/rope.h"
 
 enum { MAX_N = 300, MAX_Q = 9, MAX_DIM = 256 };

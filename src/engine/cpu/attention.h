@@ -1,8 +1,8 @@
 #ifndef RADISH_ENGINE_CPU_ATTENTION_H
 #define RADISH_ENGINE_CPU_ATTENTION_H
 
-#include "engine/cpu/buffer.h"
-#include "engine/cpu/vector.h"
+#include "engine/cpu/kernels/buffer.h"
+#include "engine/cpu/kernels/vector.h"
 
 /* Attention over pages, for the rows of a batch, by all threads.
  *

@@ -3,7 +3,7 @@
  * a row of 16-bit activations twice. Of experts it is those that one row goes to; a batch of more
  * rows reads more of them. */
 #include "engine/cpu/cpu_internal.h"
-#include "engine/cpu/matmul_internal.h"
+#include "engine/cpu/kernels/matmul_internal.h"
 
 /* The float operations on a block of quants: its scales and mins, and the activation's scale. */
 static uint64_t block_floats(struct quant_format f)

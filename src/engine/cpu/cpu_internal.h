@@ -3,8 +3,8 @@
 
 #include "base/parallel.h"
 #include "engine/cpu/attention.h"
-#include "engine/cpu/buffer.h"
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernels/buffer.h"
+#include "engine/cpu/kernels/kernels.h"
 #include "engine/cpu/kv_touch.h"
 #include "engine/cpu/machine_limits.h"
 #include "engine/cpu/router.h"

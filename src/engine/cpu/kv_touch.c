@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "engine/cpu/buffer.h"
+#include "engine/cpu/kernels/buffer.h"
 
 /* A row uses up 1/5461 of a huge page in each of the default model's 60 parts: one page for 91
  * rows. Models differ, but not by much: those with longer rows have fewer in a page and more parts.

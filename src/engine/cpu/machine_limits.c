@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/cpu_topology.h"
-#include "engine/cpu/buffer.h"
+#include "engine/cpu/kernels/buffer.h"
 
 enum {
     LINE_BYTES = 64,

@@ -2,7 +2,7 @@
 #define RADISH_ENGINE_CPU_MACHINE_LIMITS_H
 
 #include "base/parallel.h"
-#include "engine/cpu/kernels.h"
+#include "engine/cpu/kernels/kernels.h"
 
 /* Measures what the machine can do, with the threads of a pool and the instructions of a kernel
  * path: bytes read from memory, multiply-adds of small integers and of floats, a second each.

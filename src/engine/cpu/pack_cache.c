@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "engine/cpu/matmul_internal.h"
+#include "engine/cpu/kernels/matmul_internal.h"
 
 enum {
     FILE_VERSION = 1, /* of the head and the entries; that of the panels is checked by panels */

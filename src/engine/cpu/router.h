@@ -1,7 +1,7 @@
 #ifndef RADISH_ENGINE_CPU_ROUTER_H
 #define RADISH_ENGINE_CPU_ROUTER_H
 
-#include "engine/cpu/elementwise.h"
+#include "engine/cpu/kernels/elementwise.h"
 
 /* Which experts a row goes to, from the router's logits for it. A function of the row alone. */
 struct router_choice {

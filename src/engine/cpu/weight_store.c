@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/cpu/matmul_internal.h"
+#include "engine/cpu/kernels/matmul_internal.h"
 #include "engine/cpu/pack_cache.h"
 
 enum { PIECE_BYTES = 4 << 20, WRITER_NICE = 10 };

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "base/parallel.h"
-#include "engine/cpu/matmul.h"
+#include "engine/cpu/kernels/matmul.h"
 #include "engine/cpu/cpu_engine.h"
 
 /* All matrices of a model, packed. They are cut into pieces of whole panels and a few MiB, which
