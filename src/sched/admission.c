@@ -176,8 +176,6 @@ bool scheduler_fork(struct scheduler *s, const struct sequence *leader, struct s
 void scheduler_doubt(struct scheduler *s, struct sequence *seq)
 {
     struct request *r = seq->request;
-    if (sequence_is_scoring(seq))
-        seq->n_scored = 1; /* what is complete may have been read, and stays */
     if (seq->node != NODE_NONE && seq->n_inserted > seq->n_matched)
         prefix_tree_withdraw(s->cache.tree, seq->node, seq->n_matched);
     seq->n_suspect = seq->n_matched;

@@ -88,3 +88,15 @@ TEST(cache_token, namespaces_do_not_meet)
     CHECK_INT(cache_namespace_tenant(cache_namespace((1 << 20) - 1, 5, 6)), (1 << 20) - 1);
     CHECK_INT(cache_namespace_tenant(cache_namespace(0, 0xfffe, CACHE_MAX_IMAGE - 1)), 0);
 }
+
+TEST(cache_token, a_namespace_with_another_adapter_is_otherwise_the_same)
+{
+    static const uint32_t tenants[] = {0, 1, (1 << 20) - 1};
+    static const int32_t adapters[] = {-1, 0, 1, 0xfffe}, images[] = {-1, 0, CACHE_MAX_IMAGE - 1};
+    for (int i = 0; i < 3 * 3 * 4 * 4; i++) {
+        uint32_t tenant = tenants[i % 3];
+        int32_t image = images[i / 3 % 3], from = adapters[i / 9 % 4], to = adapters[i / 36];
+        uint64_t ns = cache_namespace(tenant, from, image);
+        CHECK(cache_namespace_with_adapter(ns, to) == cache_namespace(tenant, to, image));
+    }
+}

@@ -516,6 +516,21 @@ TEST(request_fields, reads_tools_and_their_choice)
         "{\"mode\":\"auto\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}}}");
     CHECK(p.tool_choice == TOOL_CHOICE_AUTO && json_equals(p.allowed_tools->first, "f"));
     request_params_free(&p);
+    static const int counts[] = {0, 1, REQUEST_MAX_TOOLS, REQUEST_MAX_TOOLS + 1};
+    for (int i = 0; i < 4; i++) {
+        struct strbuf body = STRBUF_INIT;
+        strbuf_adds(&body, "{" HELLO "," TOOLS ",\"tool_choice\":{\"type\":\"allowed_tools\","
+                           "\"allowed_tools\":{\"mode\":\"auto\",\"tools\":[");
+        for (int k = 0; k < counts[i]; k++)
+            strbuf_addf(&body, "%s{\"type\":\"function\",\"function\":{\"name\":\"f\"}}",
+                        k ? "," : "");
+        strbuf_adds(&body, "]}}}");
+        if (counts[i] >= 1 && counts[i] <= REQUEST_MAX_TOOLS)
+            check_accepted(strbuf_str(&body));
+        else
+            check_refused(strbuf_str(&body), "tool_choice");
+        strbuf_free(&body);
+    }
     check_refused("{" HELLO "," TOOLS ",\"tool_choice\":{\"type\":\"function\",\"function\":"
                   "{\"name\":\"h\"}}}",
                   "tool_choice");
@@ -832,8 +847,21 @@ static void check_memory(enum request_kind kind, const char *body)
     memory_is_watched(false);
 }
 
+/* The arena allocates rarely. With more text before it, every piece comes first in a block. */
+static void check_memory_of_pieces(const char *fields)
+{
+    for (int n = 0; n < 16 * 1024; n += 16) {
+        struct strbuf body = STRBUF_INIT;
+        strbuf_addf(&body, "{\"messages\":[{\"role\":\"user\",\"content\":\"%0*d\"}],%s}", n, 0,
+                    fields);
+        check_memory(REQUEST_CHAT, strbuf_str(&body));
+        strbuf_free(&body);
+    }
+}
+
 TEST(request_fields, say_when_there_is_no_memory)
 {
+    check_memory_of_pieces("\"wizard\":1,\"spell\":{\"a\":[1]}");
     check_memory(
         REQUEST_CHAT,
         "{\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":"

@@ -382,6 +382,26 @@ TEST(scheduler_image, an_image_is_encoded_when_a_batch_may_reach_it)
     close_spied(&f);
 }
 
+/* While a batch computes an image, the next one is encoded, if the batch after it may reach that. */
+TEST(scheduler_image, an_image_is_encoded_while_the_one_before_waits)
+{
+    struct fixture f;
+    struct fixture_options o = with_images();
+    o.max_rows = 64;
+    o.max_seqs = 4;
+    open_spied(&f, &o);
+    struct client *c = show("ten lettrs30?", 3); /* the text and image 3 are more than a batch */
+    client_submit(&f, c);
+    scheduler_step(f.scheduler);
+    CHECK_INT(spy.n_encodes, 1);
+    CHECK_INT(spy.batches[0].n_rows, 10);
+    scheduler_step(f.scheduler);
+    CHECK_INT(spy.n_encodes, 2);
+    CHECK_INT(spy.batches[1].n_rows, 60);
+    finish_all(&f, &c, 1);
+    close_spied(&f);
+}
+
 /* An encoder that says no, and has nothing: waiting would be for ever. */
 TEST(scheduler_image, an_empty_encoder_without_room_fails_the_request)
 {

@@ -60,7 +60,10 @@ TEST(tenants, share_a_declared_prompt)
     CHECK_INT(prompt_maker_open_bytes(&maker, NULL, &err), 0);
     struct tenants t = {0};
     CHECK_INT(tenants_share_prompt(&t, &maker, scratch_write("policy", POLICY "\n"), &err), 0);
-    CHECK_INT(t.n_shared, 1);
+    CHECK_INT(tenants_share_prompt(&t, &maker, scratch_write("crlf", POLICY "\r\n"), &err), 0);
+    CHECK_INT(t.n_shared, 2);
+    CHECK(t.shared[1].len == t.shared[0].len &&
+          memcmp(t.shared[1].ids, t.shared[0].ids, t.shared[0].len * sizeof *t.shared[0].ids) == 0);
     /* All of the prompt, and nothing of what follows. */
     size_t n = t.shared[0].len;
     CHECK(n >= strlen(POLICY));
