@@ -236,7 +236,8 @@ TEST(cache_json, pressure_is_told)
         .at_ns = v.now_ns - 2000000000, .wanted = 10, .freed = 12, .n_nodes = PRESSURE_NODES + 3};
     q.events[0].nodes[0].digest = 0xabc;
     q.events[0].nodes[0].depth = 30;
-    q.events[0].nodes[0].freed = 12;
+    q.events[0].nodes[0].freed = 11;
+    q.events[0].nodes[0].hits = 4;
     q.events[0].nodes[0].used_ns = v.now_ns - 5000000000;
     cache_list_write(&out, &v, &q);
     const struct json *root = written();
@@ -247,6 +248,8 @@ TEST(cache_json, pressure_is_told)
     CHECK_INT(at(root, "pressure.0.entries")->count, PRESSURE_NODES);
     CHECK_AT(root, "pressure.0.entries.0.digest", "0000000000000abc");
     CHECK_AT(root, "pressure.0.entries.0.tokens", "30");
+    CHECK_AT(root, "pressure.0.entries.0.freed_tokens", "11");
+    CHECK_AT(root, "pressure.0.entries.0.hits", "4");
     CHECK_AT(root, "pressure.0.entries.0.idle_s", "3.0");
     view_close();
 }

@@ -861,7 +861,8 @@ static void check_memory_of_pieces(const char *fields)
 
 TEST(request_fields, say_when_there_is_no_memory)
 {
-    check_memory_of_pieces("\"wizard\":1,\"spell\":{\"a\":[1]}");
+    check_memory_of_pieces("\"wizard\":1,\"reasoning_effort\":\"none\"");
+    check_memory_of_pieces("\"chat_template_kwargs\":{\"a\":[1]},\"reasoning_effort\":\"low\"");
     check_memory(
         REQUEST_CHAT,
         "{\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":"

@@ -340,13 +340,19 @@ TEST(scheduler_trouble, parked_sequences_stay_where_giving_way_is_no_use)
 {
     struct fixture f;
     struct fixture_options o = fixture_defaults();
-    o.n_pages = 600;
+    o.n_pages = 800;
     o.max_rows = 16;
     o.max_seqs = 2;
     fixture_open(&f, &o);
     struct client *c[4] = {client_random(1, 20, 200), client_random(2, 300, 100), NULL,
-                           client_random(4, 590, 5)};
+                           client_random(4, 790, 5)};
     c[2] = client_like(c[1], 280, 290, 5);
+    for (uint32_t i = 0; i < 16; i++) { /* hardly a page is free, all can be evicted */
+        struct client *old = client_random(10 + i, 50, 5);
+        client_submit(&f, old);
+        fixture_run(&f, &old, 1);
+        client_free(old);
+    }
     client_submit(&f, c[0]);
     while (scheduler_step(f.scheduler))
         ;
@@ -367,8 +373,8 @@ TEST(scheduler_trouble, parked_sequences_stay_where_giving_way_is_no_use)
     CHECK_INT(fixture_stats(&f).preempted, 0);
     scheduler_cancel(f.scheduler, &c[3]->request);
     fixture_run(&f, c, 4);
-    check_answer(c[0], 600);
-    check_answer(c[1], 600);
+    check_answer(c[0], 800);
+    check_answer(c[1], 800);
     free_clients(c, 4);
     fixture_close(&f);
 }

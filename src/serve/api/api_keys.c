@@ -166,8 +166,7 @@ int api_keys_add_file(struct api_keys *k, const char *path, struct error *err)
     /* An empty file must not leave the server open to all. */
     if (n_keys == 0)
         error_set(err, ERROR_INPUT, "%s has no key in it", path);
-    if (text.data)
-        OPENSSL_cleanse(text.data, text.len);
+    OPENSSL_cleanse(text.data, text.len);
     strbuf_free(&text);
     return n_keys > 0 ? 0 : -1;
 }

@@ -91,18 +91,12 @@ int read_stop(struct field_reader *r, const struct json *value, const char *path
 
 /* ---- variables of the template ------------------------------------------------------------ */
 
-int add_variable(struct field_reader *r, const char *name, const struct json *value)
+void add_variable(struct request_params *p, const char *name, const struct json *value)
 {
-    struct request_params *p = r->params;
-    if (!p->extra && !(p->extra = json_new(&p->arena, JSON_OBJECT)))
-        return no_memory(r);
-    if (json_get(p->extra, name))
-        return 0;
-    struct json *copy = json_share(&p->arena, value);
-    if (!copy)
-        return no_memory(r);
-    json_append(&p->arena, p->extra, name, copy);
-    return 0;
+    if (!p->extra)
+        p->extra = json_new(&p->arena, JSON_OBJECT);
+    if (!json_get(p->extra, name))
+        json_append(&p->arena, p->extra, name, json_share(&p->arena, value));
 }
 
 int read_enable_thinking(struct field_reader *r, const struct json *value, const char *path)
@@ -111,7 +105,8 @@ int read_enable_thinking(struct field_reader *r, const struct json *value, const
         return wrong_type(r, path, "true or false", value);
     if (!json_get(r->params->extra, "enable_thinking")) /* the first of two spellings stays */
         r->params->no_thinking = !value->boolean;
-    return add_variable(r, "enable_thinking", value);
+    add_variable(r->params, "enable_thinking", value);
+    return 0;
 }
 
 int read_reasoning_effort(struct field_reader *r, const struct json *value, const char *path)
@@ -120,11 +115,12 @@ int read_reasoning_effort(struct field_reader *r, const struct json *value, cons
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (!json_equals(value, known[i]))
             continue;
-        if (i > 0)
-            return add_variable(r, "reasoning_effort", value);
-        if (!json_get(r->params->extra, "enable_thinking"))
-            r->params->no_thinking = true;
-        return add_variable(r, "enable_thinking", json_new_bool(&r->params->arena, false));
+        if (i == 0) {
+            struct json off = {.type = JSON_BOOL};
+            return read_enable_thinking(r, &off, path);
+        }
+        add_variable(r->params, "reasoning_effort", value);
+        return 0;
     }
     return api_error_set(r->err, 400, path,
                          "'%s' must be none, minimal, low, medium, high, xhigh or max, not "
@@ -168,9 +164,9 @@ int read_template_kwargs(struct field_reader *r, const struct json *value, const
             owned |= strcmp(member->key, taken[i]) == 0;
         if (owned)
             return api_error_set(r->err, 400, path, "'%s' may not set '%.60s'", path, member->key);
-        bool is_switch = strcmp(member->key, "enable_thinking") == 0;
-        if (is_switch ? read_enable_thinking(r, member, "chat_template_kwargs.enable_thinking")
-                      : add_variable(r, member->key, member))
+        if (strcmp(member->key, "enable_thinking") != 0)
+            add_variable(r->params, member->key, member);
+        else if (read_enable_thinking(r, member, "chat_template_kwargs.enable_thinking"))
             return -1;
     }
     return 0;

@@ -41,8 +41,8 @@ int read_members(struct field_reader *r, enum field_scope scope, const struct js
 int read_objects(struct field_reader *r, const struct json *array, const char *path,
                  int (*read)(struct field_reader *r, const struct json *object, const char *path));
 
-/* A variable for the template; the first of two spellings stays. */
-int add_variable(struct field_reader *r, const char *name, const struct json *value);
+/* A variable for the template; the first of two spellings stays. The arena knows if it failed. */
+void add_variable(struct request_params *p, const char *name, const struct json *value);
 
 /* The readers. */
 #define FIELD_READER(name)                                                                         \
