@@ -33,8 +33,10 @@ int forward_rows(struct engine *e, const struct batch *batch, struct batch_row *
         rows[i].output = &outputs[n++];
     }
     int rc = engine_forward(e, batch, err);
-    for (uint32_t i = 0; i < batch->n_rows; i++)
-        if (rows[i].output >= outputs && rows[i].output < outputs + n)
+    for (uint32_t i = 0, k = 0; i < batch->n_rows && k < n; i++)
+        if (rows[i].output == &outputs[k]) {
             rows[i].output = WANTS_LOGITS;
+            k++;
+        }
     return rc;
 }

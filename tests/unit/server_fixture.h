@@ -19,7 +19,8 @@ struct test_server {
 };
 
 /* Starts a server with more options, ended by NULL, and waits until it listens. */
-#define SERVER_START(s, ...) server_start(s, (const char *[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+#define SERVER_START(...)         SERVER_START_WITH(__VA_ARGS__, NULL)
+#define SERVER_START_WITH(s, ...) server_start(s, (const char *[]){__VA_ARGS__})
 void server_start(struct test_server *s, const char *const *options);
 /* The exit status and the output of one that is expected not to start. */
 int server_refused(struct strbuf *output, const char *const *options);

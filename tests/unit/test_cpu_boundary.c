@@ -86,8 +86,8 @@ static struct row_output output_to(struct given *g, uint32_t wants)
 /* The same as a plain loop has it. */
 static void check_best(const struct given *g, const float *logits, uint32_t n_vocab)
 {
-    double sum = 0;
-    for (uint32_t i = 0; i < n_vocab; i++)
+    double sum = exp((double)logits[0]);
+    for (uint32_t i = 1; i < n_vocab; i++)
         sum += exp((double)logits[i]);
     CHECK(fabs(log(sum) - (double)g->log_sum) < 1e-4);
     for (uint32_t k = 0; k < N_BEST; k++) {
@@ -95,7 +95,7 @@ static void check_best(const struct given *g, const float *logits, uint32_t n_vo
         int32_t token = g->best[k].token;
         CHECK(g->best[k].logit == logits[token]);
         for (int32_t i = 0; i < (int32_t)n_vocab; i++)
-            rank += logits[i] > logits[token] || (logits[i] == logits[token] && i < token);
+            rank += logits[i] > logits[token] || (i < token && logits[i] == logits[token]);
         CHECK_INT(rank, k);
     }
 }

@@ -109,7 +109,7 @@ static void seq_run(struct seq *s, const int32_t *tokens, uint32_t n)
 /* Whether the last batch gave what the oracle has. */
 static bool seq_is_right(const struct seq *s)
 {
-    float want[VOCAB], scratch[VOCAB];
+    float want[VOCAB] = {0}, scratch[VOCAB];
     const struct oracle_cell *c = &s->oracle.cells[s->oracle.n - 1];
     struct row_output out = {.wants = OUTPUT_LOGITS, .logits = want};
     mock_give_output(s->oracle.options, c->digest, c->last, scratch, &out);

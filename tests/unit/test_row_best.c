@@ -32,7 +32,7 @@ TEST(row_best, are_the_largest_in_order)
             for (uint32_t k = 0; k < n_best; k++) {
                 uint32_t rank = 0, token = (uint32_t)best[k].token;
                 for (uint32_t i = 0; i < n; i++)
-                    rank += logits[i] > logits[token] || (logits[i] == logits[token] && i < token);
+                    rank += logits[i] > logits[token] || (i < token && logits[i] == logits[token]);
                 CHECK_INT(rank, k);
                 CHECK(best[k].logit == logits[token]);
             }

@@ -382,7 +382,8 @@ TEST(scheduler_image, an_image_is_encoded_when_a_batch_may_reach_it)
     close_spied(&f);
 }
 
-/* While a batch computes an image, the next one is encoded, if the batch after it may reach that. */
+/* While a batch computes an image, the next one is encoded, if the batch after it may reach that.
+ */
 TEST(scheduler_image, an_image_is_encoded_while_the_one_before_waits)
 {
     struct fixture f;
