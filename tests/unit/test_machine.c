@@ -151,7 +151,8 @@ TEST(machine, knows_what_malloc_took)
     uint64_t with_small = machine_heap_bytes() - before;
     void *large = take(LARGE);
     uint64_t with_large = machine_heap_bytes() - before;
-    CHECK(with_small >= N_SMALL * SMALL && with_small < 2 * N_SMALL * SMALL);
+    /* It may have had a few of that size, which count as taken, from earlier tests. */
+    CHECK(with_small >= (N_SMALL - 10) * SMALL && with_small < 2 * N_SMALL * SMALL);
     CHECK(with_large >= with_small + LARGE && with_large < with_small + LARGE + (1 << 20));
     give(large);
     for (int i = 0; i < N_SMALL; i++)
