@@ -457,8 +457,12 @@ class Hunt:
         for _ in range(1 if run.how == "hung" else 2):
             if run_cases(original, alone, needs, scratch).failed:
                 return False
-            if run.how != "hung" and not run_cases(binary, alone, needs, scratch).failed:
-                return run_cases(binary, cases[: run.n_begun], needs, scratch).failed
+            if not run_cases(binary, alone, needs, scratch).failed:
+                begun = cases[: run.n_begun]  # it may take the cases before it, but not them alone
+                return (
+                    run_cases(binary, begun, needs, scratch).failed
+                    and not run_cases(original, begun, needs, scratch).failed
+                )
         return True
 
     def build(self, fault, scratch):

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "sched/state.h"
 #include "test.h"
 
 static const char *const story = "it was a dark and stormy night and the rain fell in torrents";
@@ -307,6 +308,25 @@ TEST(scheduler, idle_entries_expire)
     CHECK_INT(fixture_stats(&f).tree.expired_pages, c->request.n_tokens);
     client_free(c);
     fixture_close(&f);
+}
+
+TEST(scheduler, sleeps_only_until_something_can_expire)
+{
+    for (int has_ttl = 0; has_ttl < 2; has_ttl++) {
+        struct fixture f;
+        struct fixture_options o = fixture_defaults();
+        o.cache_ttl_ns = has_ttl * UINT64_C(60000000000);
+        fixture_open(&f, &o);
+        scheduler_step(f.scheduler);
+        CHECK(scheduler_idle_ns(f.scheduler) == 0);
+        struct client *c = client_make_text("a", 1);
+        client_submit(&f, c);
+        fixture_run(&f, &c, 1);
+        CHECK_INT(fixture_stats(&f).n_owned, 1);
+        CHECK((scheduler_idle_ns(f.scheduler) > 0) == has_ttl);
+        client_free(c);
+        fixture_close(&f);
+    }
 }
 
 TEST(scheduler, refuses_limits_that_leave_no_room)
