@@ -175,6 +175,7 @@ static int scheduler_begin(struct server *s, struct error *err)
     if (token_table_make(&s->api.tokens, o->prompt->tokenizer,
                          tools ? &tools->style : &o->prompt->style, err))
         return -1;
+    s->api.longest_token = 1;
     for (uint32_t i = 0; i < s->api.tokens.n_tokens; i++) {
         size_t len; /* of control tokens too, which are no text of answers but of prompts */
         tokenizer_bytes(o->prompt->tokenizer, (int32_t)i, &len);

@@ -3,6 +3,7 @@
 #include "server_fixture.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -36,6 +37,17 @@ static void nap(void)
 
 /* ---- the process ---- */
 
+/* How many files this process has open. */
+static int n_files(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int n = 0;
+    while (readdir(folder))
+        n++;
+    closedir(folder);
+    return n;
+}
+
 static pid_t serve(int log_fd, const char *const *options)
 {
     char *args[MAX_OPTIONS] = {"--engine", "mock", "--port", "0"};
@@ -52,7 +64,11 @@ static pid_t serve(int log_fd, const char *const *options)
     memory_is_watched(true);
     for (; *options; options++)
         args[n++] = (char *)*options;
-    exit(command_serve.run(&command_serve, n, args));
+    int n_before = n_files();
+    int status = command_serve.run(&command_serve, n, args);
+    if (n_files() != n_before)
+        fprintf(stderr, "files left open: %d\n", n_files() - n_before);
+    exit(n_files() != n_before ? 1 : status);
 }
 
 const char *server_log(const struct test_server *s)

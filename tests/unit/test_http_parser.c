@@ -389,3 +389,23 @@ TEST(http_parser, knows_when_to_close)
     CHECK(!expects);
     VERDICT(GET "Expect: 200-ok\r\n\r\n", 417);
 }
+
+static void check_message(const char *bytes, int status, const char *message)
+{
+    struct http_parser p;
+    parse(&p, bytes, strlen(bytes));
+    CHECK_INT(p.status, status);
+    CHECK_STR(p.message, message);
+    http_parser_close(&p);
+}
+
+TEST(http_parser, tells_the_first_thing_that_is_wrong)
+{
+    check_message(GET " a: b\r\n\r\n", 400,
+                  "a header line must not begin with a space (folded lines are obsolete)");
+    check_message(GET "a : b\r\n\r\n", 400,
+                  "a space before the colon of a header line is not allowed");
+    check_message(GET "a b\r\n\r\n", 400, "a header line must be: name, colon, value");
+    check_message("GET / HTTP/1.1\r\nHost: a b\r\nExpect: x\r\n\r\n", 400,
+                  "the Host header is not a host with an optional port");
+}

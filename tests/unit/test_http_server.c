@@ -17,8 +17,10 @@
 
 enum { HEADER_MS = 200, BODY_MS = 200, IDLE_MS = 300, WRITE_MS = 300, MAX_CONNECTIONS = 4 };
 
-/* The handler under test: /wait never answers, /stream streams 1 MiB pieces while there is room,
- * anything else answers "ok". */
+/* The handler under test: /wait never answers, /stream streams pieces while there is room, /big has
+ * a large answer, /status/N has that status, anything else answers "ok". */
+static char big_body[16 << 20]; /* more than the buffers of a connection hold */
+
 struct site {
     struct event_base *base;
     struct http_server *server;
@@ -56,6 +58,10 @@ static void on_request(void *context, struct http_exchange *x)
     } else if (strcmp(target, "/stream") == 0) {
         http_stream_begin(x, "text/plain");
         stream_more(site, x);
+    } else if (strcmp(target, "/big") == 0) {
+        http_reply(x, 200, "text/plain", big_body, sizeof big_body);
+    } else if (strncmp(target, "/status/", 8) == 0) {
+        http_reply(x, atoi(target + 8), "text/plain", "", 0);
     } else {
         http_reply(x, 200, "text/plain", "ok", 2);
     }
@@ -118,7 +124,8 @@ static int client_open(const struct site *site)
     struct sockaddr_in at = {.sin_family = AF_INET};
     at.sin_port = htons((uint16_t)atoi(strrchr(http_server_url(site->server), ':') + 1));
     inet_pton(AF_INET, "127.0.0.1", &at.sin_addr);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int fd = socket(AF_INET, SOCK_STREAM, 0), buffer_bytes = 64 * 1024;
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes);
     CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
     fcntl(fd, F_SETFL, O_NONBLOCK);
     return fd;
@@ -376,6 +383,58 @@ TEST(http_server, an_answer_arrives_after_a_half_close)
     site_close(&site);
 }
 
+/* Reads what is there, at most `size` bytes; returns how many. */
+static size_t take(int fd, size_t size)
+{
+    static char sink[1 << 20];
+    ssize_t n = recv(fd, sink, size < sizeof sink ? size : sizeof sink, 0);
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* Reads the rest of an answer until the server closes the connection; returns its size. */
+static size_t take_all(struct site *site, int fd)
+{
+    char byte;
+    size_t n_bytes = 0;
+    TURN_UNTIL(site, (n_bytes += take(fd, SIZE_MAX), recv(fd, &byte, 1, MSG_PEEK) == 0));
+    close(fd);
+    return n_bytes;
+}
+
+TEST(http_server, a_half_closed_connection_ends_with_its_answer)
+{
+    struct site site;
+    site_open(&site);
+    int fd = client_open(&site);
+    client_send(fd, GET("/big"));
+    shutdown(fd, SHUT_WR);
+    turn_for(&site, 50);
+    CHECK(take_all(&site, fd) > sizeof big_body);
+    CHECK_INT(site.n_hangups, 0);
+    CHECK_INT(http_server_connections(site.server), 0);
+    site_close(&site);
+}
+
+/* What a client sends behind its last request is dropped; it does not hold up the answer. */
+TEST(http_server, takes_what_comes_behind_the_last_request)
+{
+    static const char noise[1 << 20];
+    struct site site;
+    site_open(&site);
+    int fd = client_open(&site);
+    client_send(fd, "GET /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    size_t n_read = 0;
+    for (size_t n_sent = 0; n_sent < 32 * sizeof noise;) {
+        ssize_t n = 0;
+        TURN_UNTIL(&site, (n = send(fd, noise, sizeof noise, MSG_NOSIGNAL)) > 0);
+        n_sent += (size_t)n;
+        n_read += take(fd, 4096); /* who reads a little is not given up */
+    }
+    CHECK(n_read < sizeof big_body / 2); /* it is still being sent */
+    CHECK(n_read + take_all(&site, fd) > sizeof big_body);
+    site_close(&site);
+}
+
 TEST(http_server, a_stream_waits_for_its_reader_and_drops_a_dead_one)
 {
     struct site site;
@@ -545,6 +604,26 @@ TEST(http_server, lets_others_in_while_it_drains)
     site_close(&site);
 }
 
+/* A draining server sends the answers that it has, however long their clients take to read them. */
+TEST(http_server, sends_whole_answers_while_it_drains)
+{
+    struct site site;
+    site_open(&site);
+    int fd = client_open(&site);
+    client_send(fd, GET("/big"));
+    TURN_UNTIL(&site, site.n_requests == 1);
+    http_server_drain(site.server);
+    size_t n_read = 0;
+    for (int ms = 0; ms < 2 * IDLE_MS; ms += 10) {
+        n_read += take(fd, sizeof big_body / (4 * IDLE_MS / 10)); /* half of it, in the end */
+        turn_for(&site, 10);
+    }
+    CHECK_INT(site.n_drained, 0);
+    CHECK(n_read + take_all(&site, fd) > sizeof big_body);
+    TURN_UNTIL(&site, site.n_drained);
+    site_close(&site);
+}
+
 TEST(http_server, an_idle_server_drains_at_once)
 {
     struct site site;
@@ -563,6 +642,59 @@ TEST(http_server, an_idle_server_drains_at_once)
     CHECK_INT(connect(late, (struct sockaddr *)&at, sizeof at), -1);
     close(late);
     close(idle);
+    site_close(&site);
+}
+
+TEST(http_server, may_open_a_file_for_each_connection)
+{
+    struct site site;
+    struct rlimit files, few, raised;
+    CHECK_INT(getrlimit(RLIMIT_NOFILE, &files), 0);
+    int next = dup(STDERR_FILENO);
+    close(next);
+    few = (struct rlimit){(rlim_t)next + 16, files.rlim_max};
+    CHECK_INT(setrlimit(RLIMIT_NOFILE, &few), 0);
+    site_open(&site);
+    CHECK_INT(getrlimit(RLIMIT_NOFILE, &raised), 0);
+    CHECK_INT(setrlimit(RLIMIT_NOFILE, &files), 0);
+    CHECK(raised.rlim_cur > few.rlim_cur);
+    CHECK(raised.rlim_cur >= MAX_CONNECTIONS);
+    site_close(&site);
+}
+
+TEST(http_server, names_each_status)
+{
+    static const char *const lines[] = {"200 OK",
+                                        "204 No Content",
+                                        "400 Bad Request",
+                                        "401 Unauthorized",
+                                        "403 Forbidden",
+                                        "404 Not Found",
+                                        "405 Method Not Allowed",
+                                        "408 Request Timeout",
+                                        "413 Content Too Large",
+                                        "414 URI Too Long",
+                                        "415 Unsupported Media Type",
+                                        "417 Expectation Failed",
+                                        "429 Too Many Requests",
+                                        "431 Request Header Fields Too Large",
+                                        "500 Internal Server Error",
+                                        "501 Not Implemented",
+                                        "503 Service Unavailable",
+                                        "504 Gateway Timeout",
+                                        "505 HTTP Version Not Supported"};
+    struct site site;
+    char text[128], answer[4096];
+    site_open(&site);
+    int fd = client_open(&site);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        snprintf(text, sizeof text, "GET /status/%.3s HTTP/1.1\r\nHost: a\r\n\r\n", lines[i]);
+        client_send(fd, text);
+        read_some(&site, fd, answer, sizeof answer);
+        snprintf(text, sizeof text, "HTTP/1.1 %s\r\n", lines[i]);
+        CHECK(strstr(answer, text) == answer);
+    }
+    close(fd);
     site_close(&site);
 }
 

@@ -540,6 +540,19 @@ TEST(request_fields, reads_tools_and_their_choice)
     request_params_free(&p);
 }
 
+TEST(request_fields, an_assistant_may_have_said_nothing)
+{
+    struct request_params p;
+    read_well(&p, REQUEST_CHAT,
+              "{\"messages\":[{\"role\":\"assistant\"},{\"role\":\"user\",\"content\":\"q\"}]}");
+    struct strbuf text = STRBUF_INIT;
+    json_write(&text, p.messages);
+    CHECK_STR(strbuf_str(&text), "[{\"role\":\"assistant\",\"content\":\"\"},"
+                                 "{\"role\":\"user\",\"content\":\"q\"}]");
+    strbuf_free(&text);
+    request_params_free(&p);
+}
+
 TEST(request_fields, reads_calls_and_results)
 {
     struct request_params p;

@@ -309,6 +309,10 @@ TEST(server_chat, the_context_bounds_prompt_and_answer)
     CHECK_INT(server_chat(&s, strbuf_str(&long_one), ""), 400);
     CHECK_HAS(reply_at("error.message"), "resulted in at least 61 tokens.");
     strbuf_clear(&long_one);
+    strbuf_addf(&long_one, "{'prompt':'%0*d'}", 13 * 60, 0);
+    CHECK_INT(server_post(&s, "/v1/completions", strbuf_str(&long_one)), 400);
+    CHECK_HAS(reply_at("error.message"), "your prompt resulted in 780 tokens.");
+    strbuf_clear(&long_one);
     strbuf_addf(&long_one, "{'prompt':'%0*d'}", 60, 0);
     CHECK_INT(server_post(&s, "/v1/completions", strbuf_str(&long_one)), 400);
     CHECK_AT("error.param", "'prompt'");

@@ -242,6 +242,20 @@ TEST(server_http, the_log_says_who_asked_for_what)
     CHECK(!strstr(server_log(&s), "GET /health"));
     server_stop(&s);
 
+    /* A request without an answer has the status 499, whatever the one before it had. */
+    SERVER_START(&s, "--mock-batch-cost-us", "2000");
+    int fd = server_connect(&s);
+    server_send(fd, "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    CHECK_INT(server_read_reply(fd, true), 200);
+    server_send(fd, "POST " CHAT " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 63\r\n"
+                    "Content-Type: application/json\r\n\r\n{\"messages\":[{\"role\":\"user\","
+                    "\"content\":\"Hi\"}],\"ignore_eos\":true}");
+    server_await(&s, "running", 1);
+    close(fd);
+    server_await_log(&s, "POST /v1/chat/completions 499 ");
+    CHECK_HAS(server_log(&s), " (the client hung up)");
+    server_stop(&s);
+
     SERVER_START(&s, "--api-key", "k");
     CHECK_HAS(server_log(&s), "keys: 1, tenants: 1; without an --admin-key nobody may look into");
     server_stop(&s);

@@ -37,7 +37,7 @@ struct api {
     struct workers *workers;
     struct http_server *http;
     struct token_table tokens;
-    uint32_t longest_token;         /* in bytes */
+    uint32_t longest_token;         /* in bytes, at least 1 */
     struct replay_store *replay;    /* the ids of earlier answers; NULL: --no-token-replay */
     struct grammar_store *grammars; /* what answers are held to, compiled */
     struct grammar_vocabulary *vocabulary;

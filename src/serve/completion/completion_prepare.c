@@ -43,10 +43,10 @@ int context_error_set(struct api_error *e, const struct completion *c, const cha
  * of the vocabulary is refused without it. */
 static int refuse_hopeless(struct completion *c, size_t n_bytes)
 {
-    size_t longest = c->api->longest_token ? c->api->longest_token : 1;
-    if (n_bytes / longest <= c->api->options->context)
+    size_t n_tokens = n_bytes / c->api->longest_token;
+    if (n_tokens <= c->api->options->context)
         return 0;
-    return context_error_set(&c->input.error, c, "at least ", n_bytes / longest);
+    return context_error_set(&c->input.error, c, "at least ", n_tokens);
 }
 
 /* What the prompts and the answers may take of the context. */

@@ -5,10 +5,10 @@
  * that goes on after such a call asks first whether the connection is still there (`c->bev`). */
 #include "serve/http/http_server.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdalign.h>
 #include <stdarg.h>
@@ -63,7 +63,7 @@ struct http_exchange {
     struct strbuf out; /* of the stream: written, and not flushed yet */
     void *user;
     alignas(max_align_t) unsigned char memory[HTTP_MEMORY_BYTES];
-    char peer[INET6_ADDRSTRLEN + 1], local[INET6_ADDRSTRLEN + 1];
+    char peer[INET6_ADDRSTRLEN], local[INET6_ADDRSTRLEN];
 };
 
 struct http_server {
@@ -557,11 +557,13 @@ static void timer_cb(evutil_socket_t fd, short what, void *arg)
 
 /* ---- accepting ---------------------------------------------------------------------------- */
 
-static void address_text(const struct sockaddr *address, socklen_t len, char *out, size_t size)
+/* Without an IPv6 zone: it is not part of the address. */
+static void address_text(const struct sockaddr *address, char out[INET6_ADDRSTRLEN])
 {
-    if (getnameinfo(address, len, out, (socklen_t)size, NULL, 0, NI_NUMERICHOST))
-        snprintf(out, size, "?");
-    out[strcspn(out, "%")] = '\0'; /* an IPv6 zone is not part of the address */
+    bool v6 = address->sa_family == AF_INET6;
+    const void *ip = v6 ? (const void *)&((const struct sockaddr_in6 *)address)->sin6_addr
+                        : (const void *)&((const struct sockaddr_in *)address)->sin_addr;
+    inet_ntop(v6 ? AF_INET6 : AF_INET, ip, out, INET6_ADDRSTRLEN);
 }
 
 /* Room for one more: an idle connection goes if there is one. */
@@ -608,7 +610,7 @@ static struct http_exchange *connection_make(struct http_server *s, evutil_socke
 static void accept_cb(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address,
                       int len, void *arg)
 {
-    (void)listener;
+    (void)listener, (void)len;
     struct http_server *s = arg;
     struct http_exchange *c = make_room(s) ? connection_make(s, fd) : NULL;
     if (!c) {
@@ -623,9 +625,9 @@ static void accept_cb(struct evconnlistener *listener, evutil_socket_t fd, struc
     http_parser_open(&c->parser, s->options.max_header_bytes, s->options.max_body_bytes);
     struct sockaddr_storage local;
     socklen_t local_len = sizeof local;
-    address_text(address, (socklen_t)len, c->peer, sizeof c->peer);
+    address_text(address, c->peer);
     if (getsockname(fd, (struct sockaddr *)&local, &local_len) == 0)
-        address_text((struct sockaddr *)&local, local_len, c->local, sizeof c->local);
+        address_text((struct sockaddr *)&local, c->local);
     c->next = s->connections;
     if (c->next)
         c->next->prev = c;
@@ -671,7 +673,7 @@ static void raise_file_limit(uint32_t max_connections)
 
 static int server_listen(struct http_server *s, struct error *err)
 {
-    char host[256], port[8], text[INET6_ADDRSTRLEN + 1];
+    char host[256], port[8], text[INET6_ADDRSTRLEN];
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
     size_t bracket = s->options.host[0] == '[';
     snprintf(host, sizeof host, "%s", s->options.host + bracket);
@@ -696,7 +698,7 @@ static int server_listen(struct http_server *s, struct error *err)
     struct sockaddr_storage bound;
     socklen_t len = sizeof bound;
     getsockname(evconnlistener_get_fd(s->listener), (struct sockaddr *)&bound, &len);
-    address_text((struct sockaddr *)&bound, len, text, sizeof text);
+    address_text((struct sockaddr *)&bound, text);
     bool v6 = bound.ss_family == AF_INET6;
     unsigned at = ntohs(v6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
                            : ((struct sockaddr_in *)&bound)->sin_port);
