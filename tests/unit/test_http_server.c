@@ -415,6 +415,22 @@ TEST(http_server, a_half_closed_connection_ends_with_its_answer)
     site_close(&site);
 }
 
+/* A client that sends requests and reads no answers does not fill the server's memory with them. */
+TEST(http_server, answers_one_request_after_the_other_is_read)
+{
+    struct site site;
+    site_open(&site);
+    int fd = client_open(&site);
+    client_send(fd, GET("/big") GET("/big") GET("/big"));
+    turn_for(&site, 50);
+    CHECK_INT(site.n_requests, 1);
+    size_t n_read = 0;
+    TURN_UNTIL(&site, (n_read += take(fd, SIZE_MAX)) > 3 * sizeof big_body);
+    CHECK_INT(site.n_requests, 3);
+    close(fd);
+    site_close(&site);
+}
+
 /* What a client sends behind its last request is dropped; it does not hold up the answer. */
 TEST(http_server, takes_what_comes_behind_the_last_request)
 {

@@ -444,6 +444,28 @@ TEST(server_chat, who_hangs_up_stops_the_work)
     server_stop(&s);
 }
 
+/* A long text keeps a worker busy; its client is gone before it is read. */
+TEST(server_chat, a_hang_up_while_the_request_is_read)
+{
+    struct test_server s;
+    static struct strbuf request;
+    enum { TEXT_BYTES = 4 << 20 };
+    SERVER_START(&s, "-c", "60");
+    strbuf_addf(&request,
+                "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                "application/json\r\nContent-Length: %d\r\n\r\n{\"content\":\"%0*d\"}",
+                TEXT_BYTES + 14, TEXT_BYTES, 0);
+    for (int i = 0; i < 4; i++) {
+        int fd = server_connect(&s);
+        server_send(fd, strbuf_str(&request));
+        close(fd);
+    }
+    server_await_log(&s, "POST /tokenize 499 ");
+    server_settle(&s);
+    CHECK_INT(server_chat(&s, HI, "'max_tokens':3"), 200);
+    server_stop(&s);
+}
+
 TEST(server_chat, an_answer_has_a_time_limit)
 {
     struct test_server s;

@@ -6,15 +6,29 @@
 #include "test.h"
 #include "test_memory.h"
 
-#define HI "'messages':[{'role':'user','content':'Hi'}]"
+#define HI "'messages':[{'role':'user','content':'Hi'}],'seed':1"
 #define TOOLS                                                                                      \
     "'tools':[{'type':'function','function':{'name':'f','parameters':{'type':'object',"            \
     "'properties':{},'additionalProperties':false}}},{'type':'function','function':{'name':'g'}}]"
 
-/* Asks with the first, the second, the third ... allocation failing, until there are no more. */
+/* The answers of a whole reply, without the random ids of calls. */
+static void choices_get(struct strbuf *out)
+{
+    strbuf_clear(out);
+    strbuf_adds(out, reply_at("choices"));
+    for (char *id = out->data; id && (id = strstr(id, "call_"));)
+        while (*id && *id != '"')
+            *id++ = '_';
+}
+
+/* Asks with the first, the second, the third ... allocation failing, until there are no more. An
+ * answer that comes nevertheless is the one that comes with all memory. */
 static void check(const struct test_server *s, const char *method, const char *path,
                   const char *body)
 {
+    static struct strbuf want, got;
+    CHECK_INT(server_ask(s, method, path, "", body), 200);
+    choices_get(&want);
     for (uint32_t n = 1;; n++) {
         memory_fails_once(n);
         int status = server_ask(s, method, path, "", body);
@@ -23,6 +37,10 @@ static void check(const struct test_server *s, const char *method, const char *p
         if (!has_failed) {
             CHECK_INT(status, 200);
             break;
+        }
+        if (status == 200) {
+            choices_get(&got);
+            CHECK_STR(strbuf_str(&got), strbuf_str(&want));
         }
         if (status != 0 && status != 200 && status != 413 && status != 503 && status != 500)
             test_fail(__FILE__, __LINE__, "%s %s, allocation %u: %d %s", path, body, n, status,
@@ -54,8 +72,9 @@ TEST(server_memory, answers)
     check_request(&s, "/v1/chat/completions",
                   "{" HI ",'max_tokens':3,'ignore_eos':true,'stream':true,'stream_options':"
                   "{'include_usage':true},'radish':{'explain':true}}");
-    check_request(&s, "/v1/completions",
-                  "{'prompt':['one',[116,119,111]],'echo':true,'logprobs':1,'max_tokens':2}");
+    check_request(
+        &s, "/v1/completions",
+        "{'prompt':['one',[116,119,111]],'seed':1,'echo':true,'logprobs':1,'max_tokens':2}");
     server_stop(&s);
 }
 
@@ -67,7 +86,7 @@ TEST(server_memory, forms_and_calls)
     check_request(&s, "/v1/chat/completions",
                   "{" HI "," TOOLS ",'max_tokens':60,'tool_choice':{'type':'allowed_tools',"
                   "'allowed_tools':{'mode':'required','tools':[{'type':'function','function':"
-                  "{'name':'f'}}]}}}");
+                  "{'name':'g'}}]}}}");
     server_stop(&s);
 }
 

@@ -11,8 +11,6 @@
 #include <strings.h>
 #include <sys/random.h>
 
-#include <event2/event.h>
-
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -69,8 +67,6 @@ static void completion_free(struct completion *c)
     for (uint32_t i = 0; i < c->running.n_choices; i++)
         choice_free(&c->running.choices[i]);
     free(c->running.choices);
-    if (c->deadline)
-        event_free(c->deadline);
     if (c->output.stream)
         c->output.writer->close(c->output.stream);
     strbuf_free(&c->output.reply);
@@ -93,8 +89,6 @@ static void cancel_live(struct completion *c)
 static void completion_abandon(struct completion *c)
 {
     c->x = NULL;
-    if (c->deadline)
-        evtimer_del(c->deadline);
     atomic_store(&c->unwanted, true);
     if (c->preparing)
         return;
@@ -144,28 +138,6 @@ static void output_init(struct completion *c)
     o->began_ns = clock_now_ns();
 }
 
-static void deadline_cb(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    struct completion *c = arg;
-    struct api_error e;
-    api_error_set(&e, 504, NULL, "the answer was not complete after %g s (--timeout)",
-                  c->api->options->request_timeout_ms * 1e-3);
-    e.code = "timeout";
-    completion_fail(c, &e);
-}
-
-/* False when there is no memory for the timer. */
-static bool deadline_set(struct completion *c)
-{
-    unsigned ms = c->api->options->request_timeout_ms;
-    struct timeval limit = timeval_from_ms(ms);
-    if (ms == 0)
-        return true;
-    c->deadline = evtimer_new(c->api->base, deadline_cb, c);
-    return c->deadline && evtimer_add(c->deadline, &limit) == 0;
-}
-
 /* An explanation can be asked for without a change to the body. */
 static bool asks_for_explanation(const struct http_exchange *x)
 {
@@ -200,11 +172,6 @@ void completion_begin(struct api *api, struct http_exchange *x, const struct req
     api_tick_soon(api);
     http_set_user(x, c);
     http_add_field(x, "x-request-id", c->output.id);
-    if (!deadline_set(c)) {
-        api_error_set(&e, 503, NULL, "there is no memory for this request; try again soon");
-        completion_fail(c, &e);
-        return;
-    }
     c->preparing = workers_submit(api->workers, &c->job);
     if (!c->preparing) {
         api_error_set(&e, 429, NULL, "too many requests are being read; try again soon");
@@ -505,12 +472,26 @@ void completion_room(struct http_exchange *x)
         completion_pump(c);
 }
 
+static void fail_late(struct completion *c)
+{
+    struct api_error e;
+    api_error_set(&e, 504, NULL, "the answer was not complete after %g s (--timeout)",
+                  c->api->options->request_timeout_ms * 1e-3);
+    e.code = "timeout";
+    completion_fail(c, &e);
+}
+
 void completions_tick(struct api *api)
 {
-    uint64_t now = clock_now_ns();
-    for (struct completion *c = api->completions; c; c = c->next) {
-        if (c->x && c->output.stream && now - c->output.sent_ns > HEARTBEAT_NS &&
-            http_stream_has_room(c->x))
+    uint64_t now = clock_now_ns(), limit_ns = api->options->request_timeout_ms * UINT64_C(1000000);
+    for (struct completion *c = api->completions, *next; c; c = next) {
+        next = c->next;
+        if (!c->x)
+            continue;
+        if (limit_ns && now - c->output.began_ns >= limit_ns)
+            fail_late(c);
+        else if (c->output.stream && now - c->output.sent_ns > HEARTBEAT_NS &&
+                 http_stream_has_room(c->x))
             stream_heartbeat(c);
     }
 }

@@ -91,7 +91,6 @@ struct completion {
     struct requester requester;
     struct completion *prev, *next;
     struct http_exchange *x; /* NULL: nobody waits for the answer */
-    struct event *deadline;  /* NULL: none (--timeout) */
     struct job job;
     bool preparing;
     atomic_bool unwanted; /* tells the worker not to begin */

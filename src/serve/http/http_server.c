@@ -468,15 +468,11 @@ static void feed(struct http_exchange *c, struct evbuffer *input)
         c->began_ns = clock_now_ns();
         arm(c, s->options.header_timeout_ms);
     }
-    if (c->parser.state == HTTP_REFUSED) {
+    if (c->parser.state == HTTP_REFUSED)
         refuse(c, c->parser.status, c->parser.message);
-        return;
-    }
-    if (grown && s->body_bytes > s->options.max_bodies_bytes) {
+    else if (grown && s->body_bytes > s->options.max_bodies_bytes)
         refuse(c, 503, "too many large requests are being read at once; try again soon");
-        return;
-    }
-    if (c->state == X_HEAD && http_parser_head_done(&c->parser))
+    else if (c->state == X_HEAD && http_parser_head_done(&c->parser))
         head_done(c);
     if (c->bev && c->parser.state == HTTP_DONE && (c->state == X_BODY || c->state == X_RUNNING)) {
         c->state = X_RUNNING;

@@ -10,19 +10,21 @@
 /* ---- log probabilities ---- */
 
 /* A token's text as a key: one that is part of a character only is spelled out, so that no two are
- * the same. */
-static void token_spell(const struct tokenizer *t, int32_t id, struct strbuf *out)
+ * the same. Without the memory for it, what is written fails as a whole. */
+static void token_spell(const struct json_writer *w, const struct tokenizer *t, int32_t id,
+                        struct strbuf *name)
 {
     size_t len;
     const char *bytes = tokenizer_bytes(t, id, &len);
-    strbuf_clear(out);
-    if (utf8_is_valid(bytes, len)) {
-        strbuf_add(out, bytes, len);
-        return;
-    }
-    strbuf_adds(out, "bytes:");
-    for (size_t i = 0; i < len; i++)
-        strbuf_addf(out, "\\x%02x", (unsigned char)bytes[i]);
+    bool is_text = utf8_is_valid(bytes, len);
+    strbuf_clear(name);
+    if (is_text)
+        strbuf_add(name, bytes, len);
+    else
+        strbuf_adds(name, "bytes:");
+    for (size_t i = 0; i < len && !is_text; i++)
+        strbuf_addf(name, "\\x%02x", (unsigned char)bytes[i]);
+    w->out->failed |= name->failed;
 }
 
 static void top_add(struct json_writer *w, const struct tokenizer *t,
@@ -35,12 +37,12 @@ static void top_add(struct json_writer *w, const struct tokenizer *t,
     bool has_own = false;
     json_object_begin(w, NULL);
     for (uint32_t i = 0; i < item->logprobs.n_top; i++) {
-        token_spell(t, item->logprobs.top[i].token, name);
+        token_spell(w, t, item->logprobs.top[i].token, name);
         openai_add_logprob(w, strbuf_str(name), item->logprobs.top[i].logprob);
         has_own |= item->logprobs.top[i].token == item->token;
     }
     if (!has_own) { /* the token itself is always among them, as OpenAI has it */
-        token_spell(t, item->token, name);
+        token_spell(w, t, item->token, name);
         openai_add_logprob(w, strbuf_str(name), item->logprobs.logprob);
     }
     json_object_end(w);
@@ -54,7 +56,7 @@ void text_logprobs_write(struct logprob_list *l, const struct tokenizer *t, stru
     json_object_begin(&w, NULL);
     json_array_begin(&w, "tokens");
     for (const struct logprob_item *item = first; item < end; item++) {
-        token_spell(t, item->token, &name);
+        token_spell(&w, t, item->token, &name);
         json_add_bytes(&w, NULL, strbuf_str(&name), name.len);
     }
     json_array_end(&w);
