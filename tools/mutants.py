@@ -24,6 +24,7 @@ import argparse
 import concurrent.futures
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -447,7 +448,7 @@ class Hunt:
                     break
                 if self.is_real(binary, cases, run, scratch):
                     return "killed", f"{run.case}: {run.how}"
-                cases = [c for c in cases if c != run.case]
+                cases = cases[run.n_begun :]
         return "survived", f"cases that reach it: {len(near)}"
 
     def is_real(self, binary, cases, run, scratch):
@@ -521,26 +522,25 @@ class Hunt:
         yield from (chance.choice(faults) for faults in lines)
 
     def run(self):
-        """The results of the first n faults that compile, in their order."""
+        """The results of the first n faults that compile."""
         self.load()
         self.reach.learn(self.sources)
         wanted = self.args.n
-        results, waiting = [], []
+        results, waiting = [], set()
         source = self.candidates()
         with concurrent.futures.ThreadPoolExecutor(self.args.jobs) as pool:
-            while len(results) < wanted:
-                while len(waiting) < min(8 * self.args.jobs, wanted - len(results)):
-                    fault = next(source, None)
-                    if fault is None:
-                        break
-                    waiting.append(pool.submit(self.result_of, fault))
+            while True:
+                n_more = wanted - len(results) - len(waiting)
+                waiting |= {pool.submit(self.result_of, f) for f in itertools.islice(source, n_more)}
                 if not waiting:
-                    break
-                result = waiting.pop(0).result()
-                if result.state != "broken":
-                    results.append(result)
-                    print(f"{len(results)} {result.seconds} s {result.show()}", end="", flush=True)
-        return results
+                    return results
+                done, waiting = concurrent.futures.wait(
+                    waiting, return_when=concurrent.futures.FIRST_COMPLETED
+                )
+                for result in (future.result() for future in done):
+                    if result.state != "broken":
+                        results.append(result)
+                        print(f"{len(results)} {result.seconds} s {result.show()}", end="", flush=True)
 
 
 def report(results, args, seconds):

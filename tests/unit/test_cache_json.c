@@ -169,6 +169,8 @@ TEST(cache_json, list_has_the_numbers)
     CHECK_AT(root, "requests.length", "2");
     CHECK_AT(root, "requests.canceled", "3");
     CHECK_AT(root, "requests.error", "4");
+    CHECK_AT(root, "requests.preempted", "5");
+    CHECK_AT(root, "requests.retried", "6");
     CHECK_AT(root, "requests.forked", "7");
     CHECK_AT(root, "next", "33");
     view_close();

@@ -676,6 +676,10 @@ TEST(http_server, may_open_a_file_for_each_connection)
     CHECK(raised.rlim_cur > few.rlim_cur);
     CHECK(raised.rlim_cur >= MAX_CONNECTIONS);
     site_close(&site);
+    site_open(&site); /* what is enough stays */
+    CHECK_INT(getrlimit(RLIMIT_NOFILE, &raised), 0);
+    CHECK_INT(raised.rlim_cur, files.rlim_cur);
+    site_close(&site);
 }
 
 TEST(http_server, names_each_status)

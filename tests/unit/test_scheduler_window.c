@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "scheduler_fixture.h"
-#include "sched/sequence.h"
+#include "sched/state.h"
 #include "test.h"
+#include "test_death.h"
 
 enum { LIMIT = 1024, W = 20, TAIL = W + W / 8 };
 
@@ -401,4 +402,31 @@ TEST(scheduler_window, too_few_window_pages_are_refused)
     CHECK_INT(scheduler_open(&s, &options, &err), 0);
     scheduler_close(s);
     engine_close(e);
+}
+
+/* Pages of each group are counted after each step. */
+TEST(scheduler_window, notices_a_lost_page)
+{
+    struct fixture f;
+    struct fixture_options o = windowed(64);
+    fixture_open(&f, &o);
+    struct client *c = client_of(30, 1, 20);
+    client_submit(&f, c);
+    scheduler_step(f.scheduler);
+    CHECK_INT(f.scheduler->n_running, 1);
+    CHECK_ABORTS({
+        f.scheduler->running[0]->n_private++;
+        scheduler_step(f.scheduler);
+    });
+    CHECK_ABORTS({
+        f.scheduler->cache.pool.n_free--;
+        scheduler_step(f.scheduler);
+    });
+    CHECK_ABORTS({
+        f.scheduler->cache.sides[0].pool.n_free--;
+        scheduler_step(f.scheduler);
+    });
+    fixture_run(&f, &c, 1);
+    client_free(c);
+    fixture_close(&f);
 }

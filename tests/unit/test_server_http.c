@@ -263,3 +263,15 @@ TEST(server_http, the_log_says_who_asked_for_what)
     CHECK(!strstr(server_log(&s), "keys:") && !strstr(server_log(&s), "warn"));
     server_stop(&s);
 }
+
+/* Bodies that are read at once are bounded; those that were read before do not count. */
+TEST(server_http, large_bodies_one_after_the_other)
+{
+    struct test_server s;
+    static struct strbuf body;
+    SERVER_START(&s, "--max-body-mib", "1");
+    strbuf_addf(&body, "%0*d", 1 << 20, 0);
+    for (int i = 0; i < 20; i++)
+        CHECK_INT(server_post(&s, CHAT, strbuf_str(&body)), 400);
+    server_stop(&s);
+}
