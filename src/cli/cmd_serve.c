@@ -36,6 +36,8 @@ static const struct option serve_options[] = {
     FLAG("no-token-replay", &server.no_token_replay, "tokenise earlier answers like any text"),
     COUNT("default-max-tokens", &server.default_max_tokens, "N", 1, NO_MAX,
           "when a request names none (default -1: the rest of the context)"),
+    UINT("max-connections", &server.max_connections, "N", 1, 1e5,
+         "open connections; past it 503 (default 1024)"),
     UINT("max-body-mib", &max_body_mib, "N", 1, 1024, "largest request (default 32)"),
     UINT("timeout", &timeout_s, "S", 0, 1e6,
          "longest answer in seconds, checked once a second (default: none)"),

@@ -264,13 +264,21 @@ TEST(cache_json, nodes_are_nested)
                                    entry(20, 1, "b"), entry(10, 2, "c"), entry(5, 20, "d"),
                                    entry(6, 30, "e"), entry(4, 20, "f"), entry(3, 5, "g")};
     uint32_t n = sizeof entries / sizeof *entries;
+    entries[2].pins = 1;
+    entries[3].locks = 1;
     entries[3].n_children = 3;
     entries[4].ns = cache_namespace(0, -1, -1);
     struct cache_query q = {.type = QUERY_OUTLINE, .entries = entries, .n_entries = n};
     cache_tree_write(&out, &v, &q, n);
     const struct json *root = written();
     CHECK(!at(root, "truncated")->boolean);
+    CHECK_AT(root, "object", "cache.tree");
+    CHECK_AT(root, "model", v.model_name);
     CHECK_AT(root, "nodes", "9");
+    CHECK(at(root, "data.0.children.0.pinned")->boolean);
+    CHECK(!at(root, "data.0.children.1.pinned")->boolean);
+    CHECK(!at(root, "data.0.children.0.locked")->boolean);
+    CHECK(at(root, "data.0.children.1.locked")->boolean);
     CHECK_INT(at(root, "data")->count, 2);
     CHECK_AT(root, "data.0.children.0.id", "30");
     CHECK_AT(root, "data.0.children.0.text", "a");

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "test.h"
+#include "test_memory.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -718,6 +719,50 @@ TEST(http_server, names_each_status)
     site_close(&site);
 }
 
+TEST(http_server, a_head_has_no_body)
+{
+    struct site site;
+    char answer[4096];
+    site_open(&site);
+    int fd = client_open(&site);
+    client_send(fd, "HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    read_to_end(&site, fd, answer, sizeof answer);
+    CHECK(strstr(answer, "HTTP/1.1 200 OK\r\n") == answer);
+    CHECK(strstr(answer, "Content-Length: 2\r\n"));
+    CHECK_STR(strstr(answer, "\r\n\r\n"), "\r\n\r\n");
+    site_close(&site);
+}
+
+/* Where nothing of the client's is unread, its connection is not kept until it closes it. */
+TEST(http_server, closes_at_once_when_all_is_read)
+{
+    struct site site;
+    char byte;
+    site_open(&site);
+    int fd = client_open(&site);
+    client_send(fd, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    uint64_t began_ns = clock_now_ns();
+    TURN_UNTIL(&site, (take(fd, SIZE_MAX), recv(fd, &byte, 1, MSG_PEEK) == 0));
+    TURN_UNTIL(&site, http_server_connections(site.server) == 0);
+    CHECK(clock_now_ns() - began_ns < UINT64_C(1500000000)); /* it would wait for 2 s */
+    close(fd);
+    site_close(&site);
+}
+
+/* Most clients try 127.0.0.1 first or only. */
+TEST(http_server, localhost_is_ipv4_where_it_can_be)
+{
+    struct event_base *base = event_base_new();
+    struct http_options options = {.host = "localhost", .max_connections = 1};
+    struct http_handler handler = {0};
+    struct http_server *server;
+    struct error err;
+    CHECK_INT(http_server_open(&server, base, &options, &handler, &err), 0);
+    CHECK(strstr(http_server_url(server), "http://127.0.0.1:") == http_server_url(server));
+    http_server_close(server);
+    event_base_free(base);
+}
+
 TEST(http_server, says_why_it_cannot_listen)
 {
     struct site site;
@@ -732,6 +777,10 @@ TEST(http_server, says_why_it_cannot_listen)
     options.host = "no such host";
     CHECK_INT(http_server_open(&other, site.base, &options, &handler, &err), -1);
     CHECK(strstr(err.message, "no such host") != NULL);
+    memory_ends_after(0);
+    CHECK_INT(http_server_open(&other, site.base, &options, &handler, &err), -1);
+    memory_is_back();
+    CHECK_STR(err.message, "no memory for the HTTP server");
     site_close(&site);
 }
 

@@ -913,3 +913,15 @@ TEST(request_fields, bounds_choices)
     }
     strbuf_free(&body);
 }
+
+TEST(request_fields, bounds_the_biases)
+{
+    struct strbuf body = STRBUF_INIT;
+    strbuf_adds(&body, "{" HELLO ",\"logit_bias\":[[0,1]");
+    for (int i = 1; i <= 4096; i++)
+        strbuf_addf(&body, ",[%d,1]", i);
+    strbuf_adds(&body, "]}");
+    check_refused(strbuf_str(&body), "logit_bias");
+    CHECK_STR(seen.message, "'logit_bias' may have up to 4096 tokens, not 4097");
+    strbuf_free(&body);
+}

@@ -566,6 +566,33 @@ TEST(scheduler_cache, answers_one_query_a_step)
     fixture_close(&f);
 }
 
+/* A step clears for a while, not only a handful of nodes. It may be interrupted, but not each time.
+ */
+TEST(scheduler_cache, clears_much_in_a_step)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    fixture_open(&f, &o);
+    bool at_once = false;
+    for (int attempt = 0; attempt < 20 && !at_once; attempt++) {
+        for (int32_t i = 0; i < 50; i++) {
+            struct client *c = client_make(&i, 1, 1);
+            client_submit(&f, c);
+            fixture_run(&f, &c, 1);
+            client_free(c);
+        }
+        struct cache_query clear = {.type = QUERY_CLEAR};
+        CHECK(scheduler_query(f.scheduler, &clear));
+        scheduler_step(f.scheduler);
+        at_once = atomic_load(&clear.is_done);
+        while (!atomic_load(&clear.is_done))
+            scheduler_step(f.scheduler);
+        CHECK_INT(clear.n_cleared, 50);
+    }
+    CHECK(at_once);
+    fixture_close(&f);
+}
+
 TEST(scheduler_cache, refuses_more_queries_than_may_wait)
 {
     struct fixture f;

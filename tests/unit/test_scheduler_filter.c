@@ -39,6 +39,16 @@ static enum filter_verdict list_accept(struct token_filter *filter, int32_t toke
 
 static const struct token_filter_ops list_ops = {.mask = list_mask, .accept = list_accept};
 
+/* The same; with tokens to spare the last mask would have been the one behind it. */
+static const uint64_t *list_unhurried(struct token_filter *filter)
+{
+    struct list_filter *f = (struct list_filter *)filter;
+    return f->n_accepted + 1 < f->end_at ? NULL : &f->masks[f->n_masks];
+}
+
+static const struct token_filter_ops hurried_ops = {
+    .mask = list_mask, .unhurried = list_unhurried, .accept = list_accept};
+
 static struct client *client_random(uint64_t seed, uint32_t n, uint32_t max_tokens)
 {
     int32_t tokens[LIMIT];
@@ -356,4 +366,39 @@ TEST(scheduler_filter, is_not_called_after_a_cancel)
         continue;
     client_free(c);
     fixture_close(&f);
+}
+
+/* The second token of an answer to `seed` whose first is 5. */
+static int32_t second_of(uint64_t seed, uint64_t mask, bool hurries, uint64_t wide,
+                         enum finish_reason *finish)
+{
+    struct client *c = client_random(seed, 10, 4);
+    struct list_filter f = {.filter = {hurries ? &hurried_ops : &list_ops},
+                            .masks = {1 << 5, mask, wide},
+                            .n_masks = 2,
+                            .end_at = 2};
+    c->request.filter = &f.filter;
+    run_one(c);
+    CHECK_INT(c->n_got, 2);
+    int32_t second = c->got[1];
+    *finish = c->finish;
+    client_free(c);
+    return second;
+}
+
+/* An answer that its filter ends early counts as cut off, unless the model wanted to end there. */
+TEST(scheduler_filter, tells_an_end_in_a_hurry)
+{
+    uint32_t n_hurried = 0;
+    enum { TRIES = 40 };
+    for (uint64_t seed = 0; seed < TRIES; seed++) {
+        uint64_t wide = seed % 2 ? 1 << 5 | 1 << 8 : ~END_BIT;
+        enum finish_reason finish;
+        int32_t wanted = second_of(seed, wide, false, 0, &finish);
+        CHECK_INT(finish, FINISH_STOP);
+        CHECK_INT(second_of(seed, 1 << 5, true, wide, &finish), 5);
+        CHECK_INT(finish, wanted == 5 ? FINISH_STOP : FINISH_LENGTH);
+        n_hurried += finish == FINISH_LENGTH;
+    }
+    CHECK(n_hurried > TRIES / 2 && n_hurried < TRIES);
 }

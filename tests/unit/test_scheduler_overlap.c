@@ -158,6 +158,29 @@ TEST(scheduler_overlap, who_arrives_between_steps_is_in_the_next_batch)
     }
 }
 
+/* A request that is done, or not in the batch, does not count among those that want it. */
+TEST(scheduler_overlap, a_late_cancel_does_not_stop_the_batch_of_another)
+{
+    for (int is_async = 0; is_async < 2; is_async++) {
+        uint32_t n_batches[2];
+        for (int cancels = 0; cancels < 2; cancels++) {
+            struct fixture f;
+            struct fixture_options o = everything(is_async);
+            open_spied(&f, &o);
+            struct client *c[] = {say("stays", 9), say("is done", 2)};
+            struct newcomer n = {&f, NULL, cancels ? c[1] : NULL, 5};
+            spy.at_submit = submit_or_cancel;
+            spy.context = &n;
+            for (int i = 0; i < 2; i++)
+                client_submit(&f, c[i]);
+            finish_all(&f, c, 2);
+            n_batches[cancels] = spy.n_batches;
+            fixture_close(&f);
+        }
+        CHECK_INT(n_batches[1], n_batches[0]);
+    }
+}
+
 TEST(scheduler_overlap, a_cancel_during_a_batch_ends_one_request_in_the_next_step)
 {
     for (int is_async = 0; is_async < 2; is_async++) {

@@ -308,6 +308,9 @@ TEST(server_chat, the_context_bounds_prompt_and_answer)
     strbuf_addf(&long_one, "{'role':'user','content':'%0*d'}", 13 * 61, 0);
     CHECK_INT(server_chat(&s, strbuf_str(&long_one), ""), 400);
     CHECK_HAS(reply_at("error.message"), "resulted in at least 61 tokens.");
+    strbuf_adds(&long_one, ",{'role':'user','content':'x'}");
+    CHECK_INT(server_chat(&s, strbuf_str(&long_one), ""), 400);
+    CHECK_HAS(reply_at("error.message"), "resulted in at least 61 tokens.");
     strbuf_clear(&long_one);
     strbuf_addf(&long_one, "{'prompt':'%0*d'}", 13 * 60, 0);
     CHECK_INT(server_post(&s, "/v1/completions", strbuf_str(&long_one)), 400);
@@ -463,6 +466,34 @@ TEST(server_chat, a_hang_up_while_the_request_is_read)
     server_await_log(&s, "POST /tokenize 499 ");
     server_settle(&s);
     CHECK_INT(server_chat(&s, HI, "'max_tokens':3"), 200);
+    server_stop(&s);
+}
+
+/* Requests whose clients are gone still keep workers busy, and count. */
+TEST(server_chat, bounds_the_requests_that_are_being_read)
+{
+    struct test_server s;
+    static struct strbuf slow;
+    enum { TEXT_BYTES = 8 << 20 };
+    int status = 0;
+    SERVER_START(&s, "--max-connections", "2");
+    strbuf_addf(&slow,
+                "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                "application/json\r\nContent-Length: %d\r\n\r\n{\"content\":\"%0*d\"}",
+                TEXT_BYTES + 14, TEXT_BYTES, 0);
+    for (int attempt = 0; attempt < 20 && status != 429; attempt++) {
+        for (int i = 0; i < 2; i++) {
+            int fd = server_connect(&s);
+            server_send(fd, strbuf_str(&slow));
+            close(fd);
+        }
+        server_await_log(&s, "POST /tokenize 499 ");
+        status = server_chat(&s, HI, "'max_tokens':1");
+    }
+    CHECK_INT(status, 429);
+    CHECK_HAS(reply_at("error.message"), "too many requests are being read; try again soon");
+    CHECK_STR(reply_field("retry-after"), "2");
+    server_settle(&s);
     server_stop(&s);
 }
 

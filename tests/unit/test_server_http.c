@@ -240,6 +240,7 @@ TEST(server_http, the_log_says_who_asked_for_what)
     CHECK_HAS(server_log(&s), "GET /stats 403 "); /* a refusal is no quiet thing */
     CHECK(!strstr(server_log(&s), "GET /stats 200 "));
     CHECK(!strstr(server_log(&s), "GET /health"));
+    CHECK(!strstr(server_log(&s), " error "));
     server_stop(&s);
 
     /* A request without an answer has the status 499, whatever the one before it had. */

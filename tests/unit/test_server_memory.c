@@ -11,11 +11,13 @@
     "'tools':[{'type':'function','function':{'name':'f','parameters':{'type':'object',"            \
     "'properties':{},'additionalProperties':false}}},{'type':'function','function':{'name':'g'}}]"
 
-/* The answers of a whole reply, without the random ids of calls. */
-static void choices_get(struct strbuf *out)
+/* What a whole reply answers, without the random ids of calls. */
+static void answer_get(struct strbuf *out)
 {
+    static const char *const members[] = {"choices", "content", "tokens", "prompt"};
     strbuf_clear(out);
-    strbuf_adds(out, reply_at("choices"));
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        strbuf_adds(out, reply_at(members[i]));
     for (char *id = out->data; id && (id = strstr(id, "call_"));)
         while (*id && *id != '"')
             *id++ = '_';
@@ -28,7 +30,7 @@ static void check(const struct test_server *s, const char *method, const char *p
 {
     static struct strbuf want, got;
     CHECK_INT(server_ask(s, method, path, "", body), 200);
-    choices_get(&want);
+    answer_get(&want);
     for (uint32_t n = 1;; n++) {
         memory_fails_once(n);
         int status = server_ask(s, method, path, "", body);
@@ -39,7 +41,7 @@ static void check(const struct test_server *s, const char *method, const char *p
             break;
         }
         if (status == 200) {
-            choices_get(&got);
+            answer_get(&got);
             CHECK_STR(strbuf_str(&got), strbuf_str(&want));
         }
         if (status != 0 && status != 200 && status != 413 && status != 503 && status != 500)

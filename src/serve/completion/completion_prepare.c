@@ -204,13 +204,17 @@ static int render_chat(struct completion *c)
     if (!c->input.params.add_generation_prompt && unbegin_answer(c))
         return no_memory_now(c);
     struct prompt_input in = input_of(c);
-    int failed = prompt_maker_render(c->api->options->prompt, &in, &text, &err);
+    int failed = prompt_maker_render(c->api->options->prompt, &in, &text, &err)
+                     ? prompt_error(c, &err)
+                     : 0;
+    if (!failed && text.failed)
+        failed = no_memory_now(c);
     struct json_writer w = {.out = &c->output.reply};
     json_object_begin(&w, NULL);
     json_add_bytes(&w, "prompt", strbuf_str(&text), text.len);
     json_object_end(&w);
     strbuf_free(&text);
-    return failed ? prompt_error(c, &err) : 0;
+    return failed;
 }
 
 /* ---- texts and tokens ---- */
@@ -326,6 +330,8 @@ static int detokenize(struct completion *c)
     }
     if (!failed)
         tokenizer_decode(t, tokens.ids, tokens.len, true, &text);
+    if (text.failed)
+        failed = no_memory_now(c);
     struct json_writer w = {.out = &c->output.reply};
     json_object_begin(&w, NULL);
     json_add_bytes(&w, "content", strbuf_str(&text), text.len);
