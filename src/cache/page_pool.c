@@ -172,8 +172,6 @@ struct page_run page_pool_take(struct page_pool *pool, uint32_t want, uint32_t a
 
 void page_pool_give(struct page_pool *pool, struct page_run run)
 {
-    if (run.count == 0)
-        return;
     assert(run.count <= page_pool_private(pool));
     flip(pool, run, false);
     pool->n_free += run.count;

@@ -7,6 +7,7 @@
 
 #include "test.h"
 #include "test_memory.h"
+#include "tree_lookup.h"
 
 /* Lets the first, the second, the third ... allocation of an open fail until it needs no more; how
  * many it needed. */
@@ -64,6 +65,11 @@ static int open_tree(struct error *err)
                                           .n_sides = TREE_MAX_SIDES};
     if (prefix_tree_open(&tree, &options, err))
         return -1;
+    uint64_t token = cache_token_text(1);
+    uint32_t length;
+    enum match_kind kind;
+    node_id node = tree_acquire(tree, 0, &token, 1, 1, &length, &kind); /* it has what it needs */
+    prefix_tree_unlock(tree, node, 1);
     prefix_tree_close(tree);
     return 0;
 }

@@ -593,6 +593,34 @@ TEST(scheduler_cache, clears_much_in_a_step)
     fixture_close(&f);
 }
 
+/* What takes longer than a step may is gone on with in the next ones, before other queries. */
+TEST(scheduler_cache, clears_over_many_steps)
+{
+    enum { N = 60, NODES = N * N };
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    o.n_pages = 2 * NODES + 100;
+    fixture_open(&f, &o);
+    for (int32_t i = 0; i < NODES; i++) {
+        struct client *c = client_make((int32_t[]){i / N, i % N}, 2, 1);
+        client_submit(&f, c);
+        fixture_run(&f, &c, 1);
+        client_free(c);
+    }
+    struct cache_query clear = {.type = QUERY_CLEAR}, look = {.type = QUERY_ENTRIES};
+    CHECK(scheduler_query(f.scheduler, &clear));
+    CHECK(scheduler_query(f.scheduler, &look));
+    for (int steps = 0; steps < NODES && !atomic_load(&clear.is_done); steps++) {
+        CHECK(!atomic_load(&look.is_done));
+        scheduler_step(f.scheduler);
+    }
+    CHECK(atomic_load(&clear.is_done));
+    CHECK_INT(clear.n_cleared, NODES + N);
+    scheduler_step(f.scheduler);
+    CHECK(atomic_load(&look.is_done));
+    fixture_close(&f);
+}
+
 TEST(scheduler_cache, refuses_more_queries_than_may_wait)
 {
     struct fixture f;

@@ -404,6 +404,22 @@ TEST(scheduler_window, too_few_window_pages_are_refused)
     engine_close(e);
 }
 
+/* What a step is expected to cost depends on the positions that its rows look back at. */
+TEST(scheduler_window, adds_up_the_positions_of_a_batch)
+{
+    struct fixture f;
+    struct fixture_options o = windowed(64);
+    fixture_open(&f, &o);
+    struct client *c = client_of(30, 1, 20);
+    client_submit(&f, c);
+    scheduler_step(f.scheduler);
+    CHECK_INT(f.scheduler->work.rows, 30);
+    CHECK_INT(f.scheduler->work.positions, 29 * 30 / 2);
+    fixture_run(&f, &c, 1);
+    client_free(c);
+    fixture_close(&f);
+}
+
 /* Pages of each group are counted after each step. */
 TEST(scheduler_window, notices_a_lost_page)
 {

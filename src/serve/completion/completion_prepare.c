@@ -120,13 +120,12 @@ uint64_t replay_namespace(const struct completion *c)
 /* ---- conversations ---- */
 
 /* What only a warming or a rendering may leave out. */
-static int unbegin_answer(struct completion *c)
+static void unbegin_answer(struct request_params *p)
 {
-    struct request_params *p = &c->input.params;
-    if (!p->extra && !(p->extra = json_new(&p->arena, JSON_OBJECT)))
-        return -1;
-    json_append(&p->arena, p->extra, "add_generation_prompt", json_new_bool(&p->arena, false));
-    return p->arena.failed ? -1 : 0;
+    if (!p->extra)
+        p->extra = json_new(&p->arena, JSON_OBJECT);
+    if (p->extra)
+        json_append(&p->arena, p->extra, "add_generation_prompt", json_new_bool(&p->arena, false));
 }
 
 static struct prompt_input input_of(struct completion *c)
@@ -183,8 +182,8 @@ static int prepare_chat(struct completion *c)
     if (refuse_hopeless(c, text_bytes(p->messages)) || completion_read_tools(c) ||
         request_find_continuation(&c->input.params, c->kind, &c->input.error))
         return -1;
-    if (!p->add_generation_prompt && unbegin_answer(c))
-        return no_memory_now(c);
+    if (!p->add_generation_prompt)
+        unbegin_answer(&c->input.params);
     c->input.replays = p->replay && c->api->replay;
     struct prompt_input in = input_of(c);
     if (prompts_alloc(c, 1))
@@ -201,8 +200,8 @@ static int render_chat(struct completion *c)
     if (completion_read_tools(c) ||
         request_find_continuation(&c->input.params, c->kind, &c->input.error))
         return -1;
-    if (!c->input.params.add_generation_prompt && unbegin_answer(c))
-        return no_memory_now(c);
+    if (!c->input.params.add_generation_prompt)
+        unbegin_answer(&c->input.params);
     struct prompt_input in = input_of(c);
     int failed = prompt_maker_render(c->api->options->prompt, &in, &text, &err)
                      ? prompt_error(c, &err)
@@ -483,6 +482,8 @@ void completion_prepare(struct job *job)
     struct completion *c = completion_of(job);
     if (!atomic_load(&c->unwanted))
         c->input.failed = prepare(c) != 0;
+    if (c->input.params.arena.failed && !c->input.failed)
+        c->input.failed = no_memory_now(c) != 0;
     let_go_of_request(c);
     strbuf_free(&c->input.body);
 }
