@@ -108,32 +108,35 @@ static void grace_cb(evutil_socket_t fd, short what, void *arg)
     struct server *s = arg;
     if (s->failing) {
         event_base_loopbreak(s->base);
-        return;
+    } else {
+        log_info("the grace is over; answers cut off: %u", s->api.n_completions);
+        fail_answers(s, FLUSH_MS);
     }
-    log_info("the grace is over; answers cut off: %u", s->api.n_completions);
-    fail_answers(s, FLUSH_MS);
+}
+
+static void stop_begin(struct server *s, const char *signal_name)
+{
+    s->api.stopping = true;
+    log_info("%s: stopping; answers in progress: %u, with %.1f s to finish", signal_name,
+             s->api.n_completions, s->api.options->shutdown_grace_ms * 1e-3);
+    struct timeval grace = timeval_from_ms(s->api.options->shutdown_grace_ms);
+    evtimer_add(s->grace, &grace);
+    http_server_drain(s->api.http);
 }
 
 static void signal_cb(evutil_socket_t number, short what, void *arg)
 {
     (void)what;
     struct server *s = arg;
+    const char *name = strsignal((int)number);
     if (s->failing) {
         event_base_loopbreak(s->base);
-        return;
-    }
-    if (s->api.stopping) {
-        log_info("%s again: stopping at once; answers cut off: %u", strsignal((int)number),
-                 s->api.n_completions);
+    } else if (s->api.stopping) {
+        log_info("%s again: stopping at once; answers cut off: %u", name, s->api.n_completions);
         fail_answers(s, HURRY_MS);
-        return;
+    } else {
+        stop_begin(s, name);
     }
-    s->api.stopping = true;
-    log_info("%s: stopping; answers in progress: %u, with %.1f s to finish", strsignal((int)number),
-             s->api.n_completions, s->api.options->shutdown_grace_ms * 1e-3);
-    struct timeval grace = timeval_from_ms(s->api.options->shutdown_grace_ms);
-    evtimer_add(s->grace, &grace);
-    http_server_drain(s->api.http);
 }
 
 /* ---- open and close ----------------------------------------------------------------------- */

@@ -566,6 +566,25 @@ TEST(scheduler_cache, answers_one_query_a_step)
     fixture_close(&f);
 }
 
+/* Even one token that another is about to compute is waited for, and not computed twice. */
+TEST(scheduler_cache, shares_a_single_token_in_flight)
+{
+    struct fixture f;
+    struct fixture_options o = fixture_defaults();
+    fixture_open(&f, &o);
+    struct client *c[] = {client_make((int32_t[]){1, 2, 3, 4}, 4, 2),
+                          client_make((int32_t[]){1, 5, 6, 7}, 4, 2)};
+    for (int i = 0; i < 2; i++)
+        client_submit(&f, c[i]);
+    fixture_run(&f, c, 2);
+    CHECK_INT(fixture_stats(&f).shared_tokens, 1);
+    for (int i = 0; i < 2; i++) {
+        check_answer(c[i], LIMIT);
+        client_free(c[i]);
+    }
+    fixture_close(&f);
+}
+
 /* A step clears for a while, not only a handful of nodes. It may be interrupted, but not each time.
  */
 TEST(scheduler_cache, clears_much_in_a_step)
