@@ -18,9 +18,11 @@ static void answer_get(struct strbuf *out)
     strbuf_clear(out);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         strbuf_adds(out, reply_at(members[i]));
-    for (char *id = out->data; id && (id = strstr(id, "call_"));)
-        while (*id && *id != '"')
-            *id++ = '_';
+    char *id = out->data;
+    while (id && (id = strstr(id, "call_"))) {
+        size_t len = strcspn(id, "\"");
+        memset(id, '_', len);
+    }
 }
 
 /* Asks with the first, the second, the third ... allocation failing, until there are no more. An
