@@ -1,6 +1,7 @@
-/* Prints docs/api.md from the tables of routes and of request fields: `make docs`. A test compares
- * the two. */
+/* Prints docs/api.md from the tables of routes and request fields and from tools/api_examples.md,
+ * which it looks for from the top of the repository: `make docs`. A test compares the two. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "serve/request/fields.h"
@@ -287,11 +288,26 @@ static void cache_print(void)
         "shared prompts, these and all that follows them go with it.\n");
 }
 
+/* A request to each endpoint and its answer, as tools/api_examples.py recorded them. */
+static void examples_print(void)
+{
+    static const char path[] = "tools/api_examples.md";
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        perror(path);
+        exit(EXIT_FAILURE);
+    }
+    printf("\n");
+    for (int c = getc(file); c != EOF; c = getc(file))
+        putchar(c);
+    fclose(file);
+}
+
 int main(void)
 {
     printf("# The API\n\n"
            "<!-- Made by `make docs` from the tables in src/serve/routes.c and\n"
-           "     src/serve/request/fields.c. -->\n\n");
+           "     src/serve/request/fields.c, and from tools/api_examples.md. -->\n\n");
     routes_print();
     printf(
         "\n"
@@ -315,6 +331,7 @@ int main(void)
         "cache, always; with `n` it is the least over the choices. `null` is the same as absent.\n"
         "Fields that stand in no table below are ignored and named in the `x-radish-ignored`\n"
         "header of the answer; with `--strict-fields` they are errors.\n");
+    examples_print();
     keys_print();
     cache_print();
     answers_print();
