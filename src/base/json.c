@@ -21,8 +21,8 @@ static size_t position(const struct json_cursor *r)
 static void *fail_expected(struct json_cursor *r, const char *expected)
 {
     if (r->at == r->end)
-        error_set_at(r->err, ERROR_INPUT, position(r), "JSON ends early: expected %s at byte %zu",
-                     expected, position(r));
+        error_set_at(r->err, ERROR_INPUT, position(r),
+                     "unexpected end of JSON: expected %s at byte %zu", expected, position(r));
     else if ((unsigned char)*r->at >= 0x20 && (unsigned char)*r->at < 0x7f)
         error_set_at(r->err, ERROR_INPUT, position(r),
                      "invalid JSON: expected %s at byte %zu, found '%c'", expected, position(r),

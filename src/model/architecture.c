@@ -15,9 +15,9 @@ const struct architecture *architecture_at(size_t i)
 /* What radish knows and cannot run, under the names of both kinds of file. */
 static const char recurrent[] = "has recurrent layers, which radish cannot run yet";
 static const char two_parts[] = "is an encoder-decoder, which radish cannot run";
-static const char no_text[] = "is an encoder, which makes no text";
-static const char chunked[] = "attends in chunks, which radish cannot run";
-static const char sparse[] = "attends to chosen positions only, which radish cannot run yet";
+static const char no_text[] = "is an encoder, which does not generate text";
+static const char chunked[] = "uses chunked attention, which radish cannot run";
+static const char sparse[] = "uses sparse attention, which radish cannot run yet";
 
 static const struct refusal {
     const char *name, *why;
@@ -100,8 +100,8 @@ static const struct architecture *refuse_name(const struct settings *s, const ch
             break;
         len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", i ? ", " : "", row);
     }
-    settings_refuse(s, "radish does not know the architecture \"%s\"; it knows: %s%s", name, known,
-                    i < n_architecture_rows ? " and others" : "");
+    settings_refuse(s, "radish does not support the architecture \"%s\"; it supports: %s%s", name,
+                    known, i < n_architecture_rows ? " and others" : "");
     return NULL;
 }
 

@@ -23,7 +23,7 @@ int copy_transposed(struct loader *l, const struct weight *from, uint32_t n_stac
                     uint32_t step, struct weight *out)
 {
     if (!tensor_type_is_float(from->type) || from->groups.scales)
-        return refuse(l, "a stack of experts is transposed, and %s cannot be turned back",
+        return refuse(l, "a stack of experts is transposed, and %s cannot be transposed back",
                       tensor_type_info(from->type)->name);
     uint32_t bytes = tensor_type_info(from->type)->block_bytes;
     uint32_t n_in = from->rows / n_stacks, n_out = from->cols / step;

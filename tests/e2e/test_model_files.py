@@ -324,7 +324,7 @@ def test_weights_that_are_quantised_already_are_told(tmp_path):
     assert radish("quantize", GGUF, out, "--type", "q8_0")[0] == OK
     run = ("run", "--raw", "-n", "1", "hi", "-m")
     status, _, stderr = radish(*run, out, "--quantize", "q4_0")
-    assert status == OK and "are quantised already and stay as they are" in stderr, stderr
+    assert status == OK and "are already quantized and stay as they are" in stderr, stderr
     assert "f32, f16 or bf16" in stderr and stderr.count("--quantize Q4_0") == 1
     for wanted in ("q8_0", "f16"):
         assert "quantised already" not in radish(*run, out, "--quantize", wanted)[2]

@@ -91,7 +91,7 @@ def test_a_second_start_reads_the_packed_weights(tmp_path):
         try:
             choice = answer(server)
             deadline = time.monotonic() + 60
-            while wait and "kept for the next start" not in server.log():
+            while wait and "saved for the next start" not in server.log():
                 assert time.monotonic() < deadline, server.log()
                 time.sleep(0.05)
         finally:

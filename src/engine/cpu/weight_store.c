@@ -161,7 +161,7 @@ static void *writer_main(void *context)
     if (pack_cache_write(s->cache, &s->stop, &err))
         log_info("%s is not written: %s", pack_cache_path(s->cache), err.message);
     else
-        file_log(s, "packed weights kept for the next start in", clock_now_ns() - start);
+        file_log(s, "packed weights saved for the next start in", clock_now_ns() - start);
     return NULL;
 }
 
@@ -200,7 +200,7 @@ static int load_from_model(struct loading *l, struct parallel *pool, bool keeps,
             *err = *first_error(l, pool);
         return -1;
     }
-    log_debug("weights packed: %.0f MiB in %.2f s, %.2f s of them computing",
+    log_debug("weights packed: %.0f MiB in %.2f s, %.2f s of it computing",
               (double)s->size_bytes / (1 << 20), (double)ns * 1e-9,
               (double)l->compute_ns * 1e-9 / n_threads);
     bool pays = pack_cache_pays(l->compute_ns / n_threads, s->size_bytes, n_threads);

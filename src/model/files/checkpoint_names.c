@@ -192,8 +192,8 @@ int checkpoint_read_names(struct checkpoint_files *f, struct error *err)
             if (string_ends(t->name, quantised_ends[k][0]))
                 return checkpoint_refuse(
                     &f->c, err,
-                    "quantised with %s (it has a tensor %s), which radish does not read; use a"
-                    " GGUF, MLX or FP8 version, or one that is not quantised",
+                    "quantized with %s (it has a tensor %s), which radish does not read; use a "
+                    "GGUF, MLX or FP8 version, or one that is not quantized",
                     quantised_ends[k][1], shown_name(t->name, strlen(t->name)).text);
     }
     return 0;

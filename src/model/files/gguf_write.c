@@ -131,6 +131,6 @@ int gguf_write_head(const struct gguf_writer *w, FILE *out, const char *path, st
                    fwrite(zeros, 1, gguf_padded(size) - size, out) == gguf_padded(size) - size;
     strbuf_free(&head);
     if (failed)
-        return error_set(err, ERROR_MEMORY, "%s: no memory for its head", path);
+        return error_set(err, ERROR_MEMORY, "%s: no memory for its header", path);
     return written ? 0 : error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
 }
