@@ -1,6 +1,6 @@
-/* The JSON reader: recursive descent over the bytes, values in an arena. Recursion is bounded by
- * JSON_MAX_DEPTH. What a newcomer gets wrong: `text` of a number is its own spelling, so that 1.0
- * and 1 stay apart when they are written again. */
+/* The JSON reader: recursive descent over the bytes, with values in an arena. JSON_MAX_DEPTH
+ * bounds the recursion. The `text` of a number is its original spelling, so 1.0 and 1 stay
+ * different when they are written again. */
 #include "base/json.h"
 
 #include <math.h>
