@@ -1,6 +1,6 @@
 /* The CPU engine's boundary: memory sized at open, weights packed for the kernels by all threads,
- * and the vtable. The owner's thread computes as thread 0 inside wait; submit only takes the batch.
- * What a newcomer gets wrong: nothing may be allocated after open, but by cpu_measure. */
+ * and the vtable. The owner's thread computes as thread 0 inside wait; submit only takes the
+ * batch. Only cpu_measure may allocate after open. */
 #include "engine/cpu/cpu_internal.h"
 
 #include <assert.h>

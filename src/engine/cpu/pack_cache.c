@@ -1,9 +1,9 @@
 /* The file of packed weights; see pack_cache.h. Pieces are read by all threads of the pool, the
  * file is written by one thread in the background.
  *
- * What a newcomer gets wrong: no version number is kept up to date by hand. Of every matrix one
- * panel is packed anew and compared with the file's, so that a build that packs in another way, or
- * a model whose weights changed under the same date, never meets old panels. */
+ * No version number has to be kept up to date by hand. One panel of every matrix is packed again
+ * and compared with the file, so a build that packs differently, or a model whose weights changed
+ * under the same date, never uses old panels. */
 #include "engine/cpu/pack_cache.h"
 
 #include <assert.h>

@@ -1,7 +1,7 @@
-/* The model's matrices on their way into memory: packed by all threads, or read from a file that an
- * earlier start has written; see weight_store.h. Owned by the thread that opens the engine.
- * What a newcomer gets wrong: after the load no byte of a matrix changes, which is why a thread in
- * the background may write them to the file while others compute with them. */
+/* Brings the model's matrices into memory: packed by all threads, or read from a file that an
+ * earlier start wrote; see weight_store.h. Owned by the thread that opens the engine. No byte of a
+ * matrix changes after loading, so a background thread may write them to the file while others
+ * compute with them. */
 #include "engine/cpu/weight_store.h"
 
 #include <assert.h>
