@@ -1,7 +1,6 @@
-/* Finding the row of the table for a checkpoint, and refusing by name what has none; see
- * architecture.h. Any thread.
- * What a newcomer gets wrong: one GGUF architecture may be several rows ("llama" holds Mixtral,
- * too), which then tell themselves apart by a key. */
+/* Finds the row of the table for a checkpoint, and rejects by name what has none; see
+ * architecture.h. Any thread. One GGUF architecture may be several rows ("llama" is also Mixtral);
+ * a key then tells them apart. */
 #include "model/architecture_rows.h"
 
 #include <stdio.h>

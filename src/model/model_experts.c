@@ -1,6 +1,6 @@
-/* The router and which layers have experts; see model.h. Used by the thread that loads.
- * What a newcomer gets wrong: files of one family tell the dense layers in five ways, of which a
- * file has one or two; a layer has experts where none of them says otherwise. */
+/* The router, and which layers have experts; see model.h. Used by the thread that loads. Files of
+ * one family mark dense layers in five ways, and each file uses one or two; a layer has experts
+ * unless one of them says otherwise. */
 #include "model/model_internal.h"
 
 #include <inttypes.h>

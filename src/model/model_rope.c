@@ -1,6 +1,6 @@
-/* The ropes of a model from what its files say; see rope_scaling.h. Used by the thread that loads.
- * What a newcomer gets wrong: config.json has had three forms. Old: rope_theta and rope_scaling at
- * the top. New: rope_parameters with all of it. Newest: that once for each kind of layer. */
+/* The ropes of a model, from its files; see rope_scaling.h. Used by the thread that loads.
+ * config.json has had three forms. Old: rope_theta and rope_scaling at the top. New:
+ * rope_parameters with all of it. Newest: rope_parameters once for each kind of layer. */
 #include "model/model_internal.h"
 
 #include <inttypes.h>

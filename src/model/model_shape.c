@@ -1,6 +1,6 @@
-/* From settings to hyper-parameters, layer by layer; see model.h. Used by the thread that loads.
- * What a newcomer gets wrong: whether a layer is of the windowed kind and whether its window leaves
- * anything out are two things; rope and head sizes go by the first. */
+/* From settings to hyperparameters, layer by layer; see model.h. Used by the thread that loads.
+ * Whether a layer is of the windowed kind, and whether its window hides anything, are two
+ * different questions; rope and head sizes depend on the first. */
 #include "model/model_internal.h"
 
 #include <inttypes.h>

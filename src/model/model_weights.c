@@ -1,8 +1,7 @@
-/* From the names of a checkpoint's tensors to the places in a model; see architecture.h. Used by
- * the thread that loads.
- * What a newcomer gets wrong: a file that is well formed may still lie about its shapes. Every
- * tensor is checked against the hyper-parameters, and one that has no place is refused, because
- * computing without it would be wrong in silence. */
+/* From the names of a checkpoint's tensors to the slots of a model; see architecture.h. Used by
+ * the thread that loads. A well-formed file may still lie about its shapes. Every tensor is
+ * checked against the hyperparameters, and one without a slot is rejected, because computing
+ * without it would silently give wrong answers. */
 #include "model/model_internal.h"
 
 #include <assert.h>

@@ -1,7 +1,5 @@
-/* One table of keys, and the readers that serve GGUF and config.json alike; see settings.h. Used by
- * the thread that loads the model.
- * What a newcomer gets wrong: a key that is absent takes the row's default, one that is null does
- * not. */
+/* One table of keys, and the readers for both GGUF and config.json; see settings.h. Used by the
+ * thread that loads the model. An absent key takes the row's default; a null one does not. */
 #include "model/settings.h"
 
 #include <inttypes.h>

@@ -1,7 +1,6 @@
-/* Matrices that files have in another order than the decoder computes them in, copied into the
- * model's memory; see model_internal.h. Used by the thread that loads.
- * What a newcomer gets wrong: blocks and groups run along a row, so that what is quantised cannot
- * be transposed as it is; it becomes floats. */
+/* Matrices that files store in another order than the decoder computes them, copied into the
+ * model's memory; see model_internal.h. Used by the thread that loads. Blocks and groups run along
+ * a row, so quantized weights cannot be transposed as they are; they become floats. */
 #include "model/model_internal.h"
 
 #include <string.h>

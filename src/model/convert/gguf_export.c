@@ -1,7 +1,6 @@
-/* The tensors of a GGUF file for a model from a directory, and the look at what was written; see
- * gguf_export.h. Used by the thread that writes.
- * What a newcomer gets wrong: a tensor of the file may hold several slots (q, k and v; gate and
- * up), and a slot of a layer with experts is one tensor for all of them. */
+/* The tensors of a GGUF file for a model from a directory, and the check of what was written; see
+ * gguf_export.h. Used by the thread that writes. A tensor of the file may hold several slots (q, k
+ * and v; gate and up), and a slot of a layer with experts is one tensor for all of them. */
 #include "model/convert/gguf_export.h"
 
 #include <inttypes.h>

@@ -1,7 +1,6 @@
-/* A GGUF file whose tensors get other types; see requantize.h. One thread owns it and computes with
- * the pool.
- * What a newcomer gets wrong: a model may be larger than memory, so a tensor goes through in pieces
- * of a few thousand rows and is never whole. */
+/* Writes a GGUF file with other tensor types; see requantize.h. One thread owns it and computes
+ * with the pool. A model may be larger than memory, so a tensor is processed in pieces of a few
+ * thousand rows and is never held whole. */
 #include "model/convert/requantize.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* Reads config.json: the part of it that describes the text model, and how weights are quantised.
- * What a newcomer gets wrong: most ways of quantising keep tensors under the usual names, with
- * other meanings. Unless the way is one that radish knows, nothing of the model can be trusted. */
+/* Reads config.json: the part that describes the text model, and how weights are quantized.
+ * Careful: most quantization methods keep tensors under the usual names but change their meaning.
+ * Unless radish knows the method, nothing in the model can be trusted. */
 #include <string.h>
 
 #include "base/file.h"

@@ -1,8 +1,7 @@
-/* Opens a directory as a checkpoint: finds out which of its files are the model, and takes all of
- * their tensors. The order in which it looks is transformers': model.safetensors, then the index
- * and its shards; then what MLX writes without an index; then raw files; then a lone GGUF.
- * What a newcomer gets wrong: a directory is often half of a download, so each way of being
- * incomplete has a line of its own that says what is missing. */
+/* Opens a directory as a checkpoint: finds which files are the model, and takes all their tensors.
+ * It searches in the order of transformers: model.safetensors, then the index and its shards, then
+ * what MLX writes without an index, then raw files, then a lone GGUF file. A directory is often an
+ * incomplete download, so each way of being incomplete has its own message. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Opens a GGUF file, or all parts of a split one, as a checkpoint: NAME-00001-of-00003.gguf and so
- * on, of which any can be given. The first part has the settings, each has tensors of its own.
- * What a newcomer gets wrong: parts are found by their names, but what they are is in their keys;
- * both are checked, because files get renamed. */
+ * on; any part can be given. The first part has the settings, and each has its own tensors. Parts
+ * are found by name, but their keys say what they are. Both are checked, because files get
+ * renamed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

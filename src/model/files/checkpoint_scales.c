@@ -6,8 +6,8 @@
  *                           NAME.scales   U8           MLX, mxfp4, mxfp8, nvfp4; the last may have
  *                                                      a NAME.global_scale
  *
- * What a newcomer gets wrong: the same suffix means other things in other formats, so the types of
- * both tensors decide, and every size is compared with the shape that is asked for. */
+ * Careful: the same suffix means different things in different formats. The types of both tensors
+ * decide, and every size is compared with the shape that is asked for. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

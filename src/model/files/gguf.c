@@ -1,8 +1,8 @@
-/* Reads GGUF: maps the file, walks its header once and checks everything that it claims against
- * the bytes that are there, so that nobody above checks again. Read-only afterwards, any thread.
- * What a newcomer gets wrong: counts and lengths are 64-bit numbers that anyone may have written.
- * Nothing is added or multiplied before it was compared with what remains of the file, and nothing
- * is allocated by a count that the file is too short to hold. */
+/* Reads GGUF: maps the file, walks its header once and checks every claim against the bytes that
+ * are there, so that nobody above checks again. Read-only afterwards, any thread. Counts and
+ * lengths are untrusted 64-bit numbers: nothing is added or multiplied before it is compared with
+ * what remains of the file, and nothing is allocated by a count that the file is too short to
+ * hold. */
 #include "model/files/gguf.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* Writes the head of a GGUF file; see gguf_write.h. Owned by whoever calls.
- * What a newcomer gets wrong: numbers are little endian and lie unaligned, as gguf.c reads them. */
+/* Writes the header of a GGUF file; see gguf_write.h. Owned by the caller. Numbers are little
+ * endian and unaligned, as gguf.c reads them. */
 #include "model/files/gguf_write.h"
 
 #include <errno.h>

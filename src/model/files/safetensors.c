@@ -1,8 +1,7 @@
-/* Reads safetensors: maps the file, parses its JSON header and checks all that it claims against
- * the bytes that are there. Read-only afterwards, any thread.
- * What a newcomer gets wrong: the header is written by anyone. A number of it is compared with the
- * file's size before it is added to or multiplied, and what parsing may take grows with the header
- * and not with what it could be made to unfold to. */
+/* Reads safetensors: maps the file, parses its JSON header and checks every claim against the
+ * bytes that are there. Read-only afterwards, any thread. The header is untrusted: its numbers are
+ * compared with the file's size before any arithmetic, and the memory for parsing grows with the
+ * header, not with what it could be made to expand to. */
 #include "model/files/safetensors.h"
 
 #include <inttypes.h>
