@@ -11,7 +11,7 @@
  *     of nodes is the least there can be.
  *
  * Careful: making room for a node evicts, and that may evict what lies beyond a match that was
- * just found, or merge two nodes. make_room therefore ends by matching again. */
+ * just found, or merge two nodes. make_room therefore updates the match before it returns. */
 #include "cache/prefix_tree.h"
 
 #include <assert.h>
