@@ -182,7 +182,7 @@ static void tokenizer_add(struct json_writer *w, const struct info *i)
         json_add_string(w, "tokenizer_error", i->no_tokenizer.message);
         return;
     }
-    struct sampling sampling = SAMPLING_DEFAULT;
+    struct sampling sampling = SAMPLING_USUAL;
     sampling_defaults_apply(&i->prompt.chat.sampling, &sampling);
     json_add_string(w, "tokenizer", tokenizer_kind_name(t));
     json_add_int(w, "tokens", tokenizer_size(t));

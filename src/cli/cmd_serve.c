@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "cli/command.h"
+#include "cli/generate.h"
 #include "cli/runtime.h"
 #include "serve/server.h"
 
@@ -34,8 +35,6 @@ static const struct option serve_options[] = {
              "idle cache entries go after this: 90s, 2h, 30 (minutes); 0: never (default 30)"),
     FLAG("no-prefix-cache", &server.no_prefix_cache, "compute every prompt from its beginning"),
     FLAG("no-token-replay", &server.no_token_replay, "tokenise earlier answers like any text"),
-    COUNT("default-max-tokens", &server.default_max_tokens, "N", 1, NO_MAX,
-          "when a request names none (default -1: the rest of the context)"),
     UINT("max-connections", &server.max_connections, "N", 1, 1e5,
          "open connections; past it 503 (default 1024)"),
     UINT("max-body-mib", &max_body_mib, "N", 1, 1024, "largest request (default 32)"),
@@ -182,14 +181,16 @@ static int options_finish(struct error *err)
     return tool_format_check(err) || keys_read(err) || tenants_read(err) ? -1 : 0;
 }
 
-static void sampling_say(const struct prompt_maker *prompt)
+/* The sampling of requests that name none. */
+static void sampling_choose(const struct prompt_maker *prompt)
 {
-    const struct sampling_defaults *defaults = &prompt->chat.sampling;
+    const struct sampling_defaults options = generate_options_sampling();
     struct strbuf text = STRBUF_INIT;
-    sampling_defaults_apply(defaults, &server.sampling);
-    sampling_defaults_write(&text, defaults);
-    if (text.len)
-        log_info("the model's own defaults: %s", strbuf_str(&text));
+    server.sampling = generate_sampling(prompt);
+    server.is_seeded = generate_is_seeded();
+    server.default_max_tokens = generate_max_tokens;
+    sampling_write(&text, &server.sampling, &prompt->chat.sampling, &options);
+    log_info("sampling defaults: %s", strbuf_str(&text));
     strbuf_free(&text);
 }
 
@@ -204,7 +205,7 @@ static int serve_model(struct runtime *r, struct error *err)
         if (r->prompt.with_tools)
             r->prompt.with_tools->style.tools = r->prompt.style.tools;
     }
-    sampling_say(&r->prompt);
+    sampling_choose(&r->prompt);
     server.engine = r->engine;
     server.prompt = &r->prompt;
     server.model_name = alias ? alias : r->model_name;
@@ -217,7 +218,7 @@ static int serve_model(struct runtime *r, struct error *err)
 static int serve_run(const struct command *command, int argc, char **argv)
 {
     struct option_set set = {.tables = {runtime_model_options, serve_options,
-                                        runtime_template_options, runtime_batch_options,
+                                        generate_options, runtime_template_options, runtime_batch_options,
                                         runtime_engine_options, runtime_mock_options}};
     struct runtime runtime;
     struct error err;

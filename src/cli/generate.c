@@ -17,59 +17,64 @@
 #include "prompt/token_table.h"
 #include "prompt/unicode/token_text.h"
 
-/* Where neither the options nor the model's files say anything: cuts that keep a small model on its
- * path. The API's own defaults cut nothing. */
-static const struct sampling usual = {
-    .temperature = 0.8f,
-    .top_k = 40,
-    .top_p = 0.95f,
-    .min_p = 0.05f,
-    .repetition_penalty = 1.0f,
-};
 /* What the options say; NaN and -1: nothing. */
-static struct sampling asked = {
-    .temperature = NAN,
-    .top_k = -1,
-    .top_p = NAN,
-    .min_p = NAN,
-    .repetition_penalty = NAN,
-};
+static struct {
+    float temperature, top_p, min_p, repeat, presence, frequency;
+    int32_t top_k;
+} asked = {NAN, NAN, NAN, NAN, NAN, NAN, -1};
 static struct seed seed;
 uint32_t generate_max_tokens;
 
 const struct option generate_options[] = {
-    COUNT("max-tokens n n-predict", &generate_max_tokens, "N", 1, NO_MAX,
+    COUNT("max-tokens n n-predict predict default-max-tokens", &generate_max_tokens, "N", 1, NO_MAX,
           "longest answer in tokens (default -1: the rest of the context)"),
-    FLOAT("temperature temp", &asked.temperature, "X", 0, 2, "0 is greedy (the model's, or 0.8)"),
+    FLOAT("temperature temp", &asked.temperature, "X", 0, 2,
+          "0 always takes the likeliest token (default: the model's, or 0.8)"),
     COUNT("top-k", &asked.top_k, "N", 0, NO_MAX,
-          "keep the k likeliest; 0 or -1: all (the model's, or 40)"),
+          "keep the k likeliest tokens; 0 or -1: all (default: the model's, or 40)"),
     FLOAT("top-p", &asked.top_p, "X", 0, 1,
-          "keep the likeliest that sum to this; 1: all (the model's, or 0.95)"),
+          "keep the likeliest tokens that sum to this; 1: all (default: the model's, or 0.95)"),
     FLOAT("min-p", &asked.min_p, "X", 0, 1,
-          "keep what is this likely, relative to the best; 0: all (the model's, or 0.05)"),
-    FLOAT("repeat-penalty repetition-penalty", &asked.repetition_penalty, "X", 0.01, 10,
-          "above 1 makes repeats less likely (the model's, or 1)"),
+          "drop tokens less likely than this times the best; 0: none (default: the model's, or "
+          "0.05)"),
+    FLOAT("repeat-penalty repetition-penalty", &asked.repeat, "X", 0.01, 10,
+          "above 1 makes repeats less likely (default: the model's, or 1)"),
+    FLOAT("presence-penalty", &asked.presence, "X", -2, 2,
+          "above 0 makes tokens of the answer less likely to come again (default 0)"),
+    FLOAT("frequency-penalty", &asked.frequency, "X", -2, 2,
+          "the same, times how often they came (default 0)"),
     SEED("seed s", &seed, "N", "for the same answer again (default -1: a new one each time)"),
     {0},
 };
 
-static void choose(float *out, float value)
+struct sampling_defaults generate_options_sampling(void)
 {
-    if (!isnan(value))
-        *out = value;
+    struct sampling_defaults d = {
+        .values = {[SAMPLE_TEMPERATURE] = asked.temperature,
+                   [SAMPLE_TOP_P] = asked.top_p,
+                   [SAMPLE_TOP_K] = asked.top_k < 0 ? NAN : (float)asked.top_k,
+                   [SAMPLE_MIN_P] = asked.min_p,
+                   [SAMPLE_REPETITION_PENALTY] = asked.repeat,
+                   [SAMPLE_PRESENCE_PENALTY] = asked.presence,
+                   [SAMPLE_FREQUENCY_PENALTY] = asked.frequency},
+    };
+    for (size_t i = 0; i < SAMPLING_SETTINGS; i++)
+        d.is_given[i] = !isnan(d.values[i]);
+    return d;
+}
+
+bool generate_is_seeded(void)
+{
+    return seed.is_given;
 }
 
 struct sampling generate_sampling(const struct prompt_maker *prompt)
 {
-    struct sampling out = usual;
+    struct sampling out = SAMPLING_USUAL;
+    const struct sampling_defaults options = generate_options_sampling();
     uint32_t random;
     sampling_defaults_apply(&prompt->chat.sampling, &out);
-    choose(&out.temperature, asked.temperature);
-    choose(&out.top_p, asked.top_p);
-    choose(&out.min_p, asked.min_p);
-    choose(&out.repetition_penalty, asked.repetition_penalty);
-    if (asked.top_k >= 0)
-        out.top_k = asked.top_k;
+    sampling_defaults_apply(&options, &out);
     if (seed.is_given)
         out.seed = seed.value;
     else

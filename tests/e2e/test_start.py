@@ -72,6 +72,20 @@ def test_the_log_says_how_long_the_start_took():
     assert found and 0 < float(found[1]) <= took + 0.01, server.log()
 
 
+@needs_model
+def test_the_default_model_is_sampled_as_its_makers_recommend(tmp_path):
+    """It is known by its metadata, so another file name changes nothing."""
+    other = tmp_path / "other.gguf"
+    other.symlink_to(MODEL)
+    server = Server("-m", str(other), "--cache-size", "64MiB", debug=False)
+    told = json.loads(server.get("/v1/models")[2])["data"][0]["default_sampling"]
+    check_end(server)
+    assert (told["temperature"], told["top_p"], told["top_k"], told["min_p"]) == (0.2, 0.9, 40, 0.05)
+    assert "sampling defaults: temperature 0.2 (model), top_p 0.9 (model), top_k 40" in server.log()
+    info = subprocess.run([RADISH, "info", str(other), "--json"], stdout=subprocess.PIPE, check=True)
+    assert json.loads(info.stdout)["default_sampling"] == told
+
+
 def answer(server):
     status, _, body = server.post({"messages": [{"role": "user", "content": "Name three rivers."}],
                                    "max_tokens": 24, "temperature": 0})

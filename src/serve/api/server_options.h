@@ -21,7 +21,8 @@ struct server_options {
     const struct prompt_maker *prompt;
     const char *model_name;      /* what the API calls the model */
     const char *quantisation;    /* the type of most of its weights */
-    struct sampling sampling;    /* where a request says nothing */
+    struct sampling sampling;    /* of requests that name no settings */
+    bool is_seeded;              /* ... with its seed; else each answer gets a random one */
     uint32_t context;            /* positions in a conversation, prompt and answer */
     uint32_t max_seqs;           /* conversations that run at once */
     uint32_t max_waiting;        /* beyond those; past it 429 */
