@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "prompt/answer/answer_filter.h"
 #include "prompt/token_table.h"
 #include "prompt/unicode/token_text.h"
 
@@ -23,6 +24,7 @@ static struct {
     int32_t top_k;
 } asked = {NAN, NAN, NAN, NAN, NAN, NAN, -1};
 static struct seed seed;
+static const char *const thinking_names[] = {"auto", "on", "off", NULL}; /* as the enum */
 uint32_t generate_max_tokens;
 
 const struct option generate_options[] = {
@@ -44,6 +46,8 @@ const struct option generate_options[] = {
     FLOAT("frequency-penalty", &asked.frequency, "X", -2, 2,
           "the same, times how often they came (default 0)"),
     SEED("seed s", &seed, "N", "for the same answer again (default -1: a new one each time)"),
+    CHOICE("thinking reasoning", &runtime_options.thinking, "MODE", thinking_names,
+           "let the model think before it answers: on, off, auto (default: on if it can)"),
     {0},
 };
 
@@ -121,7 +125,9 @@ int generator_open(struct generator *g, struct runtime *runtime, struct error *e
     *g = (struct generator){.runtime = runtime, .wake_fd = eventfd(0, EFD_CLOEXEC)};
     if (g->wake_fd < 0)
         return error_set(err, ERROR_IO, "eventfd: %s", strerror(errno));
-    if (token_table_make(&g->tokens, runtime->prompt.tokenizer, NULL, err)) {
+    if (token_table_make(&g->tokens, runtime->prompt.tokenizer, NULL, err) ||
+        (runtime->prompt.thinking == THINKING_OFF &&
+         token_vocabulary_open(&g->vocabulary, runtime->prompt.tokenizer, err))) {
         generator_close(g);
         return -1;
     }
@@ -147,6 +153,7 @@ void generator_close(struct generator *g)
     if (g->scheduler)
         scheduler_close(g->scheduler);
     token_table_free(&g->tokens);
+    grammar_vocabulary_close(g->vocabulary);
     if (g->wake_fd >= 0)
         close(g->wake_fd);
 }
@@ -220,6 +227,44 @@ static void request_wait(struct generator *g, struct request *r, struct generati
     sigaction(SIGINT, &old, NULL);
 }
 
+/* The prompt ends with the mark that begins thinking. */
+static bool ends_in_thinking(const struct prompt_maker *p, const int32_t *ids, uint32_t n)
+{
+    enum { TAIL = 16 };
+    const char *mark = p->style.think_begin;
+    struct strbuf text = STRBUF_INIT;
+    for (uint32_t i = n > TAIL ? n - TAIL : 0; i < n; i++) {
+        size_t len;
+        const char *bytes = tokenizer_bytes(p->tokenizer, ids[i], &len);
+        strbuf_add(&text, bytes, len);
+    }
+    size_t len = text.len, mark_len = mark ? strlen(mark) : 0;
+    while (len && strchr(" \t\r\n", text.data[len - 1]))
+        len--;
+    bool ends = mark_len && len >= mark_len &&
+                memcmp(text.data + len - mark_len, mark, mark_len) == 0;
+    strbuf_free(&text);
+    return ends;
+}
+
+/* With --thinking off a model that thinks unasked is stopped at once, as the server does it. */
+static int filter_open(const struct generator *g, const struct generation *generation,
+                       struct answer_filter **out, struct error *err)
+{
+    const struct prompt_maker *p = &g->runtime->prompt;
+    struct answer_filter_options options = {
+        .style = &p->style,
+        .tokenizer = p->tokenizer,
+        .vocabulary = g->vocabulary,
+        .starts_in_thinking = ends_in_thinking(p, generation->prompt, generation->n_prompt),
+        .thinking_tokens = 0,
+    };
+    *out = NULL;
+    if (!g->vocabulary || !answer_filter_is_needed(&options))
+        return 0;
+    return answer_filter_open(out, &options, err);
+}
+
 int generator_run(struct generator *g, struct generation *generation, struct error *err)
 {
     uint32_t context = g->runtime->context;
@@ -230,13 +275,21 @@ int generator_run(struct generator *g, struct generation *generation, struct err
         free(tokens);
         return error_set(err, ERROR_MEMORY, "no memory for a request");
     }
+    struct answer_filter *filter;
+    if (filter_open(g, generation, &filter, err)) {
+        free(r);
+        free(tokens);
+        return -1;
+    }
     cache_tokens_text(generation->prompt, generation->n_prompt, tokens);
     r->tokens = tokens;
     r->n_tokens = generation->n_prompt;
     r->max_tokens = generation->max_tokens ? generation->max_tokens : context;
     r->sampling = generation->sampling;
+    r->filter = filter ? answer_filter_base(filter) : NULL;
     if (scheduler_submit(g->scheduler, r) != SUBMIT_OK) {
         *err = r->error;
+        answer_filter_close(filter);
         free(r);
         free(tokens);
         return -1;
@@ -252,6 +305,7 @@ int generator_run(struct generator *g, struct generation *generation, struct err
     if (failed && err)
         *err = r->error;
     token_text_free(&text);
+    answer_filter_close(filter);
     free(r);
     free(tokens);
     return failed ? -1 : 0;

@@ -2,6 +2,7 @@
 #define RADISH_CLI_GENERATE_H
 
 #include "cli/runtime.h"
+#include "prompt/grammar/grammar.h"
 #include "sched/scheduler.h"
 
 /* Answers in a terminal: the server's scheduler and cache, driven from this process. */
@@ -9,6 +10,7 @@ struct generator {
     struct runtime *runtime;
     struct scheduler *scheduler;
     struct token_table tokens;
+    struct grammar_vocabulary *vocabulary; /* with --thinking off; else NULL */
     int wake_fd; /* the scheduler writes to it when there are events */
 };
 

@@ -394,6 +394,8 @@ int runtime_open(struct runtime *r, enum runtime_use use, struct error *err)
         fprintf(stderr, "\r\033[K"); /* the progress has had its time */
     if (failed)
         runtime_close(r);
+    else
+        prompt_maker_set_thinking(&r->prompt, (enum thinking_mode)runtime_options.thinking);
     return failed;
 }
 

@@ -26,6 +26,7 @@ struct runtime_options {
     const char *quantize;         /* the type that weights are computed in; NULL: their own */
     const char *kernels;
     const char *template_path;
+    int thinking; /* enum thinking_mode */
     struct mock_options mock;
 };
 

@@ -160,7 +160,7 @@ def test_options_override_the_models_sampling(model):
     path = model("generation_config.json", {"top_k": 1, "temperature": 0.1})
     server = serve(path, "--temp", "2", "--top-k", "0", "--top-p", "1", "--min-p", "0", "--seed",
                    "7", "--presence-penalty", "0.5", "--frequency-penalty", "-0.5",
-                   "--repeat-penalty", "1.1", "-n", "12")
+                   "--repeat-penalty", "1.1")
     told = json.loads(server.get("/v1/models")[2])["data"][0]["default_sampling"]
     assert told == {"temperature": 2, "top_p": 1, "top_k": 0, "min_p": 0,
                     "repetition_penalty": 1.1, "presence_penalty": 0.5, "frequency_penalty": -0.5}
@@ -169,7 +169,6 @@ def test_options_override_the_models_sampling(model):
         return post(server, "/v1/completions", {"prompt": "Once upon", **fields})[1]
 
     first = answer()
-    assert first["usage"]["completion_tokens"] <= 12
     assert answer()["choices"][0]["text"] == first["choices"][0]["text"]  # --seed
     assert answer(seed=8)["choices"][0]["text"] != first["choices"][0]["text"]
     check_end(server)

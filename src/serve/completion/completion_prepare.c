@@ -428,6 +428,9 @@ static int prepare(struct completion *c)
                             &c->api->options->sampling, &c->input.error) ||
         check_offer(c))
         return -1;
+    if (c->api->options->prompt->thinking == THINKING_OFF &&
+        !json_get(c->input.params.extra, "enable_thinking"))
+        c->input.params.thinking_tokens = 0;
     switch (c->kind) {
     case REQUEST_RENDER: return render_chat(c);
     case REQUEST_TOKENIZE: return tokenize(c);
