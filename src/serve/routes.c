@@ -245,8 +245,8 @@ static int check_host(const struct api *api, const struct http_exchange *x, stru
     if (!host || host_is_allowed(&api->rules, host, http_local_address(x)))
         return 0;
     return api_error_set(e, 403, NULL,
-                         "requests for the host '%.100s' are not answered here; if it is this "
-                         "machine's, start the server with --allowed-host %.100s",
+                         "the host '%.100s' is not a name of this machine. If you trust it, start "
+                         "the server with --allowed-host %.100s, or require keys with --api-key",
                          host, host);
 }
 
@@ -256,10 +256,11 @@ static int check_origin(const struct api *api, struct http_exchange *x, struct a
     const char *origin = http_parser_field(http_request(x), "origin");
     if (!origin)
         return 0;
-    if (!origin_is_allowed(&api->rules, origin, http_local_address(x)))
+    const char *host = http_parser_host(http_request(x));
+    if (!origin_is_allowed(&api->rules, origin, host, http_local_address(x)))
         return api_error_set(e, 403, NULL,
-                             "pages of the origin '%.100s' may not use this server; if you trust "
-                             "it, start the server with --allowed-host and its host",
+                             "pages from the origin '%.100s' may not use this server. If you trust "
+                             "them, start the server with --allowed-host and the host's name",
                              origin);
     http_add_field(x, "Access-Control-Allow-Origin", origin);
     http_add_field(x, "Access-Control-Expose-Headers",

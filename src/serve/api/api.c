@@ -23,7 +23,10 @@ void api_init(struct api *api, const struct server_options *options)
     *api = (struct api){.options = options, .started_unix = clock_unix_seconds()};
     api->rules = (struct host_rules){.bound = options->host,
                                      .allowed_hosts = options->allowed_hosts,
-                                     .n_allowed_hosts = options->n_allowed_hosts};
+                                     .n_allowed_hosts = options->n_allowed_hosts,
+                                     .own = &api->own_names,
+                                     .has_keys = options->keys.n_keys > 0};
+    own_names_find(&api->own_names);
     fingerprint_make(api);
 }
 
