@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/generate.h"
 #include "cli/runtime.h"
+#include "serve/http/listener.h"
 #include "serve/server.h"
 
 static struct server_options server = SERVER_OPTIONS_DEFAULT;
@@ -22,10 +23,14 @@ static const char *admin_key, *tool_format;
 static struct string_list allowed_hosts, api_keys, api_key_files, shared_prompts;
 static struct cache_size tenant_cache;
 
+static const char *const fallback_names[] = {"none", "mock", NULL}; /* as the enum */
+
 static const struct option serve_options[] = {
     STRING("host", &host, "HOST", "address to listen on (default 127.0.0.1)"),
     UINT("port", &port, "PORT", 0, 65535, "port to listen on (default 8080; 0: any free one)"),
     STRING("addr", &address, "HOST:PORT", "both in one, as :8080 or 0.0.0.0:8080"),
+    CHOICE("fallback", &runtime_options.fallback, "ENGINE", fallback_names,
+           "if the model fails to load: none (default) exits, mock serves nonsense under its name"),
     STRING("alias a", &alias, "NAME", "the model's name in the API (default: the file's name)"),
     UINT("max-waiting", &server.max_waiting, "N", 0, 1e6,
          "requests that may wait; past it 429 (default 256)"),
@@ -194,6 +199,19 @@ static void sampling_choose(const struct prompt_maker *prompt)
     strbuf_free(&text);
 }
 
+/* Takes the port before the model is loaded, so that a busy one fails at once. */
+static int port_take(struct loading **loading, struct error *err)
+{
+    char url[HTTP_URL_SIZE];
+    server.listen_fd = http_listen(server.host, server.port, err);
+    if (server.listen_fd < 0 || loading_begin(loading, server.listen_fd, err))
+        return -1;
+    http_listener_url(server.listen_fd, url);
+    if (runtime_options.engine != ENGINE_MOCK)
+        log_info("loading %s; until it is ready, %s answers 503", runtime_options.model_path, url);
+    return 0;
+}
+
 static int serve_model(struct runtime *r, struct error *err)
 {
     log_info("%s on %s", r->model_name, r->engine->info.name);
@@ -208,8 +226,11 @@ static int serve_model(struct runtime *r, struct error *err)
     sampling_choose(&r->prompt);
     server.engine = r->engine;
     server.prompt = &r->prompt;
-    server.model_name = alias ? alias : r->model_name;
+    server.model_name = alias && !r->is_fallback ? alias : r->model_name;
+    server.is_fallback = r->is_fallback;
+    server.model_context = r->model_context;
     server.quantisation = r->quantisation;
+    server.quantize = r->is_fallback ? NULL : runtime_options.quantize;
     server.context = r->context;
     server.max_seqs = runtime_options.max_seqs;
     return tenant_pages_count(r, err) || server_run(&server, err) ? -1 : 0;
@@ -221,6 +242,7 @@ static int serve_run(const struct command *command, int argc, char **argv)
                                         generate_options, runtime_template_options, runtime_batch_options,
                                         runtime_engine_options, runtime_mock_options}};
     struct runtime runtime;
+    struct loading *loading = NULL;
     struct error err;
     int status;
     log_set_default(LOG_INFO);
@@ -228,7 +250,11 @@ static int serve_run(const struct command *command, int argc, char **argv)
     server.start_bytes = machine_resident_bytes();
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    int failed = options_finish(&err) || runtime_open(&runtime, RUNTIME_ANSWERS, &err);
+    int failed = options_finish(&err) || port_take(&loading, &err) ||
+                 runtime_open(&runtime, RUNTIME_ANSWERS, &err);
+    loading_end(loading);
+    if (failed && server.listen_fd > 0)
+        close(server.listen_fd);
     if (!failed) {
         failed = serve_model(&runtime, &err);
         runtime_close(&runtime);

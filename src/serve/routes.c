@@ -29,11 +29,15 @@ static_assert(sizeof(struct found) <= HTTP_MEMORY_BYTES, "it lies in the exchang
 static void get_health(struct api *api, struct http_exchange *x, const struct requester *who)
 {
     (void)who;
-    static const char ok[] = "{\"status\":\"ok\"}", stopping[] = "{\"status\":\"stopping\"}";
-    if (api->stopping)
-        http_reply(x, 503, "application/json", stopping, sizeof stopping - 1);
-    else
-        http_reply(x, 200, "application/json", ok, sizeof ok - 1);
+    struct strbuf json = STRBUF_INIT;
+    struct json_writer w = {.out = &json};
+    json_object_begin(&w, NULL);
+    json_add_string(&w, "status", api->stopping ? "stopping" : "ok");
+    if (api->options->is_fallback)
+        json_add_string(&w, "fallback", "mock");
+    json_object_end(&w);
+    api_reply_json(x, api->stopping ? 503 : 200, &json);
+    strbuf_free(&json);
 }
 
 static void model_write(struct json_writer *w, const struct api *api)
@@ -189,7 +193,9 @@ const struct route api_routes[] = {
     {"/v1/cache/tree", HTTP_GET, ROUTE_OPERATOR, cache_tree_begin,
      "the cache as nested nodes, most recently used first", cache_tree_params},
     {"/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health,
-     "`{\"status\":\"ok\"}`; 503 and `stopping` while it shuts down", NULL},
+     "`{\"status\":\"ok\"}`; 503 and `stopping` while it shuts down, 503 and an error while the "
+     "model is loaded; with `\"fallback\":\"mock\"` if the model failed to load (`--fallback mock`)",
+     NULL},
     {"/v1/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health, "the same", NULL},
     {"/stats", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, get_stats,
      "counters of the scheduler and the cache", NULL},

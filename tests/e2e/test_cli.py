@@ -177,7 +177,7 @@ def prompt_tokens(text):
     (["serve", *MOCK, "--cache-size", "2XB"], "--cache-size: '2XB'"),
     (["serve", *MOCK, "--cache-size", "1"], "2 tokens at least, of "),
     (["serve", *MOCK, "--activations", "q4"], "--activations is one of q8, q16, not 'q4'"),
-    (["serve", *MOCK, "--cache-ttl", "30x"], "--cache-ttl: '30x' is no time: write it as 90s"),
+    (["serve", *MOCK, "--cache-ttl", "30x"], "--cache-ttl: '30x' is not a time: write it as 90s"),
     (["serve", *MOCK, "--api-key", "a:k", "--tenant-cache-size", "0"], "--tenant-cache-size: '0'"),
     (["logits", *MOCK, "--tokens", ""], "--tokens needs a value"),
     (["logits", *MOCK, "--tokens", "1,x"], "'x'"),
@@ -200,6 +200,15 @@ def prompt_tokens(text):
     (["bench", *MOCK, "-p", "0", "-n", "0"], "nothing to measure"),
     (["bench", *MOCK, "-p", "9000"], "1 stream of 9000 tokens"),
     (["help", "nothing"], "unknown command 'nothing'"),
+    (["srve"], "unknown command 'srve': did you mean serve?"),
+    (["serve", *MOCK, "--quantise", "q8_0"], "'--quantise': did you mean --quantize?"),
+    (["serve", *MOCK, "-ngl", "99"], "'-ngl': radish has no GPU offload yet"),
+    (["chat", *MOCK, "-hf", "a/b"], "'-hf': radish has no downloads yet"),
+    (["run", *MOCK, "--raw", "--thinking", "off", "hi"], "--thinking has no effect"),
+    (["serve", *MOCK, "--thinking", "maybe"], "--thinking is one of auto, on, off"),
+    (["serve", *MOCK, "-max_tokens", "0"], "-max_tokens needs a whole number of at least 2"),
+    (["serve", *MOCK, "--cache-size", "900TiB"], "MiB of memory: give a smaller --cache-size"),
+    (["serve", *MOCK, "--fallback", "cpu"], "--fallback is one of none, mock"),
 ])  # fmt: skip
 def test_usage_errors_exit_with_2(args, message):
     done = radish(*args)

@@ -30,7 +30,7 @@ TEST(server_http, says_what_there_is)
     CHECK_AT_INT("data.0.context_window", 300);
     CHECK_AT_INT("data.0.max_model_len", 300);
     CHECK(reply_int("data.0.created") > 1600000000);
-    CHECK_AT_INT("data.0.default_sampling.temperature", 1);
+    CHECK_AT_INT("data.0.default_sampling.top_k", 40);
     CHECK_AT("data.1", "");
     CHECK_INT(server_get(&s, "/models"), 200);
     CHECK_AT("data.0.id", "'clerk'");
