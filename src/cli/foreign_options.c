@@ -5,7 +5,8 @@
 
 #define NO_GPU "radish has no GPU offload yet; it computes on the CPU, so leave this option out"
 #define NO_DOWNLOAD                                                                                \
-    "radish has no downloads yet; get the GGUF file or directory first, then give its path with -m"
+    "radish has no downloads yet; get the GGUF file or directory first, then give its path with "  \
+    "-m"
 #define NO_IMAGES      "radish has no image input yet"
 #define NO_ADAPTERS    "radish has no LoRA adapters yet; merge the adapter into the model first"
 #define NO_EMBEDDINGS  "radish has no embeddings or reranking yet"

@@ -11,7 +11,7 @@ struct generator {
     struct scheduler *scheduler;
     struct token_table tokens;
     struct grammar_vocabulary *vocabulary; /* with --thinking off; else NULL */
-    int wake_fd; /* the scheduler writes to it when there are events */
+    int wake_fd;                           /* the scheduler writes to it when there are events */
 };
 
 struct generation {

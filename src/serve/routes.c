@@ -194,7 +194,8 @@ const struct route api_routes[] = {
      "the cache as nested nodes, most recently used first", cache_tree_params},
     {"/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health,
      "`{\"status\":\"ok\"}`; 503 and `stopping` while it shuts down, 503 and an error while the "
-     "model is loaded; with `\"fallback\":\"mock\"` if the model failed to load (`--fallback mock`)",
+     "model is loaded; with `\"fallback\":\"mock\"` if the model failed to load (`--fallback "
+     "mock`)",
      NULL},
     {"/v1/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health, "the same", NULL},
     {"/stats", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, get_stats,

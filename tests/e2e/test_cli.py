@@ -229,13 +229,15 @@ def test_a_shared_prompt_that_is_not_there_is_told_before_the_model_is_read():
     assert "--shared-prompt /no/such/file: No such file" in done.stderr.decode()
 
 
-def test_a_cache_beyond_the_memory_is_warned_of():
+def test_a_cache_beyond_the_memory_is_refused():
     if not os.path.exists(MODEL):
         pytest.skip(f"there is no model at {MODEL}")
     run = ("run", "-m", MODEL, "-n", "1", "hi", "--cache-size")
-    told = [radish(*run, size, binary=os.path.join(BUILD, "radish")).stderr.decode()
-            for size in ("9999TiB", "100t")]
-    assert ["MiB of memory (see --cache-size)" in text for text in told] == [True, False]
+    huge, small = (radish(*run, size, binary=os.path.join(BUILD, "radish"))
+                   for size in ("9999TiB", "100t"))
+    assert huge.returncode == USAGE and small.returncode == OK
+    assert re.search(r"a cache of \d+ tokens takes \d+ MiB, and this machine has \d+ MiB of memory: "
+                     r"give a smaller --cache-size", huge.stderr.decode())
 
 
 def test_a_file_that_is_not_there_is_a_failure(terminal):
@@ -262,8 +264,8 @@ def test_help_shows_what_the_command_uses(command):
     assert "--mock" not in text and "256MiB to 8GiB" in text
     assert ("--chat-template-file" in text) == (command in ("serve", "chat", "run"))
     assert ("--max-seqs" in text) == (command == "serve")
-    if command in ("chat", "run"):
-        assert all(f"(the model's, or {x})" in text for x in ("0.8", "0.95", "0.05", "40"))
+    if command in ("serve", "chat", "run"):
+        assert all(f"(default: the model's, or {x})" in text for x in ("0.8", "0.95", "0.05", "40"))
 
 
 # ---- run, tokenize and bench ------------------------------------------------------------------

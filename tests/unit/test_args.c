@@ -263,9 +263,16 @@ TEST(args, counts_typing_errors)
         const char *a, *b;
         size_t distance;
     } cases[] = {
-        {"", "", 0},          {"abc", "abc", 0},  {"abc", "abd", 1},       {"abc", "acb", 1},
-        {"abc", "ab", 1},     {"", "abc", 3},     {"kitten", "sitting", 3}, {"quantise", "quantize", 1},
-        {"abcd", "badc", 2}, {"ca", "abc", 3},
+        {"", "", 0},
+        {"abc", "abc", 0},
+        {"abc", "abd", 1},
+        {"abc", "acb", 1},
+        {"abc", "ab", 1},
+        {"", "abc", 3},
+        {"kitten", "sitting", 3},
+        {"quantise", "quantize", 1},
+        {"abcd", "badc", 2},
+        {"ca", "abc", 3},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK_INT(name_distance(cases[i].a, cases[i].b), cases[i].distance);

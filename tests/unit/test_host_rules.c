@@ -3,7 +3,8 @@
 #include "test.h"
 
 static const char *const listed[] = {"box.example", "api.example:8443", "fd00::7"};
-static const struct host_rules rules = {.bound = "192.168.1.5", .allowed_hosts = listed, .n_allowed_hosts = 3};
+static const struct host_rules rules = {
+    .bound = "192.168.1.5", .allowed_hosts = listed, .n_allowed_hosts = 3};
 
 TEST(host_rules, knows_what_only_this_machine_reaches)
 {

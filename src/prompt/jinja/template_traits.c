@@ -157,8 +157,8 @@ static void find_thinking_switch(struct prober *p)
     p->no_memory |= with.failed;
     rendered &= trial(
         p, "\"enable_thinking\": false, \"messages\": [" MESSAGE("user", "zquser") "]" GENERATE);
-    p->traits->has_thinking_switch =
-        rendered && strcmp(strbuf_str(&with), strbuf_str(&p->out.text)) != 0;
+    p->traits->has_thinking_switch = rendered &&
+                                     strcmp(strbuf_str(&with), strbuf_str(&p->out.text)) != 0;
     strbuf_free(&with);
 }
 

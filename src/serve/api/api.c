@@ -15,7 +15,8 @@ static void fingerprint_make(struct api *api)
 {
     const struct server_options *o = api->options;
     const char *engine = o->engine->info.fingerprint;
-    static const char *const kv_types[] = {[KV_F16] = "", [KV_F32] = "/kv-f32", [KV_BF16] = "/kv-bf16"};
+    static const char *const kv_types[] = {
+        [KV_F16] = "", [KV_F32] = "/kv-f32", [KV_BF16] = "/kv-bf16"};
     snprintf(api->fingerprint, sizeof api->fingerprint, "%.48s/%.15s%s%.12s%s/radish-%s%s%s",
              o->model_name, o->quantisation, o->quantize ? "/to-" : "",
              o->quantize ? o->quantize : "", kv_types[o->engine->limits.kv_type], RADISH_VERSION,

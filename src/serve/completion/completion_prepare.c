@@ -26,8 +26,7 @@ int context_error_set(struct api_error *e, const struct completion *c, const cha
                       size_t n_tokens)
 {
     const struct server_options *options = c->api->options;
-    const char *advice = options->model_context && options->context >= options->model_context
-                             ? "."
+    const char *advice = options->model_context && options->context >= options->model_context ? "."
                          : options->context >= options->engine->limits.n_pages[0]
                              ? ", or start the server with a larger --cache-size, which the "
                                "context cannot be larger than."
