@@ -193,6 +193,13 @@ static void sampling_say(const struct prompt_maker *prompt)
     strbuf_free(&text);
 }
 
+/* Clients are told the name of the model's file, not where it lies. */
+static const char *basename_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
 static int serve_model(struct runtime *r, struct error *err)
 {
     log_info("%s on %s", r->model_name, r->engine->info.name);
@@ -209,6 +216,8 @@ static int serve_model(struct runtime *r, struct error *err)
     server.prompt = &r->prompt;
     server.model_name = alias ? alias : r->model_name;
     server.quantisation = r->quantisation;
+    if (runtime_options.model_path)
+        server.model_file = basename_of(runtime_options.model_path);
     server.context = r->context;
     server.max_seqs = runtime_options.max_seqs;
     return tenant_pages_count(r, err) || server_run(&server, err) ? -1 : 0;
