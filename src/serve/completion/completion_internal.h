@@ -118,6 +118,9 @@ int no_memory_now(struct completion *c);
 int context_error_set(struct api_error *e, const struct completion *c, const char *how,
                       size_t n_tokens);
 
+/* The same in the words that llama-server's clients look for. */
+int llama_context_error(struct api_error *e, uint32_t context, const char *how, size_t n_tokens);
+
 /* What an answer to the prompt may have at most. */
 uint32_t completion_max_tokens(const struct completion *c, const struct prompt *prompt);
 

@@ -103,51 +103,63 @@ static int make_infill(struct completion *c, const struct infill_input *in, uint
     return 0;
 }
 
+/* The files of a request; NULL: no memory. */
+static struct infill_file *files_of(struct completion *c, size_t n)
+{
+    const struct json *extra = c->input.params.input_extra;
+    struct infill_file *files = arena_alloc_array(&c->input.params.arena, n + 1, sizeof *files);
+    size_t i = 0;
+    for (const struct json *item = files && n ? extra->first : NULL; item; item = item->next) {
+        const struct json *name = json_get(item, "filename");
+        files[i++] = (struct infill_file){name ? json_bytes(name) : byte_view_of("tmp"),
+                                          json_bytes(json_get(item, "text"))};
+    }
+    return files;
+}
+
+/* A prompt that llama-server would make and then refuse, because it is longer than the context: cut
+ * further, files first. */
+static int shorten_infill(struct completion *c, struct infill_input *in)
+{
+    const size_t context = c->api->options->context, n_tokens = c->input.prompts[0].tokens.len;
+    if (n_tokens < context)
+        return 0;
+    const size_t excess = n_tokens - context + 1;
+    prompt_free(&c->input.prompts[0]);
+    if (excess < in->most_file_tokens) {
+        in->most_file_tokens -= excess;
+    } else {
+        in->most_tokens = context / 2;
+        in->most_file_tokens = context / 4;
+    }
+    return make_infill(c, in, 0);
+}
+
 /* The parts of llama-server's request, cut as it does. It computes with the limits of its own
  * start, so the server's count, and not the request's. */
 int prepare_infill(struct completion *c)
 {
     const struct request_params *p = &c->input.params;
     const struct server_options *options = c->api->options;
-    const size_t context = options->context, n_extra = p->input_extra ? p->input_extra->count : 0;
+    const size_t n_files = p->input_extra ? p->input_extra->count : 0;
+    /* Twice the length of an answer is left free; where none is set, it is taken to be -1. */
+    const int64_t n_predict = options->default_max_tokens ? (int64_t)options->default_max_tokens
+                                                          : -1;
+    const int64_t left = (int64_t)options->context - INFILL_TOKENS - 2 * n_predict;
     if (check_infill(c, NULL) || prompts_alloc(c, 1))
         return -1;
-    struct infill_file *files = arena_alloc_array(&c->input.params.arena, n_extra + 1,
-                                                  sizeof *files);
-    if (!files)
-        return no_memory_now(c);
-    size_t i = 0;
-    for (const struct json *item = n_extra ? p->input_extra->first : NULL; item;
-         item = item->next) {
-        const struct json *name = json_get(item, "filename");
-        files[i++] = (struct infill_file){name ? json_bytes(name) : byte_view_of("tmp"),
-                                          json_bytes(json_get(item, "text"))};
-    }
     struct infill_input in = {.prefix = json_bytes(p->input_prefix),
                               .suffix = json_bytes(p->input_suffix),
-                              .files = files,
-                              .n_files = n_extra,
+                              .files = files_of(c, n_files),
+                              .n_files = n_files,
                               .has_files = true,
-                              .most_tokens = INFILL_TOKENS < context ? INFILL_TOKENS : context};
+                              .most_tokens = INFILL_TOKENS,
+                              .most_file_tokens = left > 0 ? (size_t)left : 0};
+    if (!in.files)
+        return no_memory_now(c);
     if (p->prompt)
         in.line = json_bytes(p->prompt);
-    /* Twice the length of an answer is left free; where none is set, llama-server takes it to be
-     * -1. */
-    const int64_t left = (int64_t)context - (int64_t)in.most_tokens -
-                         2 * (options->default_max_tokens ? (int64_t)options->default_max_tokens
-                                                          : -1);
-    in.most_file_tokens = left > 0 ? (size_t)left : 0;
-    if (make_infill(c, &in, 0))
-        return -1;
-    /* That may be a few tokens more than the context has: then files make room. */
-    const size_t n_tokens = c->input.prompts[0].tokens.len;
-    if (n_tokens >= context && n_tokens - context + 1 <= in.most_file_tokens) {
-        prompt_free(&c->input.prompts[0]);
-        in.most_file_tokens -= n_tokens - context + 1;
-        if (make_infill(c, &in, 0))
-            return -1;
-    }
-    return completion_constrain(c);
+    return make_infill(c, &in, 0) || shorten_infill(c, &in) || completion_constrain(c) ? -1 : 0;
 }
 
 int prepare_suffix(struct completion *c, const struct json *prefix, uint32_t index)
@@ -164,6 +176,17 @@ int prepare_suffix(struct completion *c, const struct json *prefix, uint32_t ind
     if (c->input.echoes)
         strbuf_add(&c->input.echoes[index], prefix->text, prefix->text_len);
     return 0;
+}
+
+int llama_context_error(struct api_error *e, uint32_t context, const char *how, size_t n_tokens)
+{
+    api_error_set(e, 400, "prompt",
+                  "the request has %s%zu tokens, which exceeds the available context size of %u "
+                  "tokens: shorten it, or start the server with a larger -c",
+                  how, n_tokens, context);
+    e->type = "exceed_context_size_error";
+    e->code = "context_length_exceeded";
+    return -1;
 }
 
 /* ---- settings ---- */

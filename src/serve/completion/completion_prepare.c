@@ -26,6 +26,8 @@ int context_error_set(struct api_error *e, const struct completion *c, const cha
                       size_t n_tokens)
 {
     const struct server_options *options = c->api->options;
+    if (request_is_llama(c->kind))
+        return llama_context_error(e, options->context, how, n_tokens);
     bool is_cut = options->context >= options->engine->limits.n_pages[0];
     bool is_text = request_is_text(c->kind);
     api_error_set(e, 400, is_text ? "prompt" : "messages",

@@ -385,6 +385,7 @@ const struct request_field request_fields[] = {
         "Not for streams. Default: n."),
     REFUSED(TEXT, "messages", "[]", "Conversations are for /v1/chat/completions."),
     REFUSED(TEXT, "tools", "[]", "Functions are for /v1/chat/completions."),
+    REFUSED(TEXT, "functions", "[]", "Functions are for /v1/chat/completions."),
     REFUSED(TEXT, "tool_choice", "\"none\" \"auto\"", "Functions are for /v1/chat/completions."),
     REFUSED(TEXT, "top_logprobs", "0", "Give the number in logprobs."),
     REFUSED(TEXT, "continue_final_message", "false", "There are no messages."),
@@ -414,6 +415,8 @@ const struct request_field request_fields[] = {
     REFUSED(LLAMA, "functions", "[]", "Functions are for /v1/chat/completions."),
     REFUSED(LLAMA, "top_logprobs", "0", "Give the number in n_probs."),
     REFUSED(LLAMA, "continue_final_message", "false", "There are no messages."),
+    SERVED(LLAMA, "n_cmpl", INT, .min = 1, .max = REQUEST_MAX_CHOICES, AT(n), .text =
+        "Another name of n."),
     SERVED(LLAMA, "logprobs", INT, .read = read_text_logprobs, .text = "Another name of n_probs."),
 
     SERVED(INFILL, "input_prefix", STRING, .read = read_input_prefix, .text =
