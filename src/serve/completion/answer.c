@@ -188,7 +188,8 @@ void answer_end(struct answer *a, uint64_t text_end, struct strbuf *events)
     a->events = events;
     token_text_end(&a->raw, text_end);
     text_take(a);
-    logprob_list_show(&a->content.logprobs, UINT64_MAX); /* one for each token that was made */
+    /* Those of a stop string too, though it is not shown; an end token has no text at all. */
+    logprob_list_show(&a->content.logprobs, a->content.logprobs.n_bytes);
     a->is_ending = true;
     if (a->parser)
         answer_parser_end(a->parser);
