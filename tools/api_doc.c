@@ -10,6 +10,9 @@
 static const char *const scope_titles[FIELD_SCOPES] = {
     [SCOPE_REQUEST] = "Fields of a chat completion",
     [SCOPE_TEXT] = "Fields of a text completion",
+    [SCOPE_LLAMA] = "Fields of `/completion`",
+    [SCOPE_INFILL] = "Fields of `/infill`",
+    [SCOPE_EXTRA] = "Fields of `input_extra[]`",
     [SCOPE_WARM] = "Fields of `/v1/cache/warm`",
     [SCOPE_RENDER] = "Fields of `/apply-template`",
     [SCOPE_TOKENIZE] = "Fields of `/tokenize`",
@@ -365,8 +368,11 @@ int main(void)
     forms_print();
     for (enum field_scope scope = SCOPE_REQUEST; scope < FIELD_SCOPES; scope++) {
         printf("\n## %s\n", scope_titles[scope]);
-        if (scope == SCOPE_TEXT || scope == SCOPE_WARM || scope == SCOPE_RENDER)
+        if (scope == SCOPE_TEXT || scope == SCOPE_LLAMA || scope == SCOPE_WARM ||
+            scope == SCOPE_RENDER)
             printf("\nThese, and what a chat completion has.\n");
+        if (scope == SCOPE_INFILL)
+            printf("\nThese, and what `/completion` has.\n");
         class_print(scope, FIELD_SERVED, "Served");
         class_print(scope, FIELD_INERT, "Accepted, without meaning here");
         class_print(scope, FIELD_REFUSED, "Refused, because they cannot be honoured");
