@@ -220,8 +220,7 @@ struct model_options {
     /* The type that matrices are to be computed in: floats as any, what is quantised as floats
      * only. NULL: as they are. */
     const enum tensor_type *quantize;
-    uint32_t
-        context; /* the context it is opened for, which selects longrope's factors; 0: as trained */
+    uint32_t context; /* that it is opened for, which selects longrope's factors; 0: as trained */
 };
 
 /* `path`: a GGUF file (any part of a split one) or a directory. `options` NULL: the defaults. */
