@@ -343,24 +343,37 @@ int main(void)
         "\n"
         "Errors are OpenAI's error object. A request that finds the queue full gets 429 with\n"
         "`Retry-After`; a prompt longer than the context gets 400 `context_length_exceeded`.\n"
-        "With a model that has no chat template every chat request gets 501.\n"
-        "An error after a stream has begun comes as an event in it. A client that hangs up stops\n"
-        "its work; so does one that closes its sending side while a request runs.\n\n"
-        "On SIGINT or SIGTERM answers in progress have `--shutdown-grace` seconds to finish, and\n"
-        "then end with the error `server_stopping`, as they do at once on a second signal. As "
-        "long\n"
-        "as there are any, `/health` says `stopping` and a new chat request gets 503.\n\n"
-        "Any web page can make a browser talk to a server on its machine, so `Host` and `Origin`\n"
-        "must be loopback, the address that the server listens on or was reached by, or an\n"
-        "`--allowed-host`; others get 403. Behind a proxy that keeps the client's `Host`, or in a\n"
-        "container that others reach by name, give each name (`--allowed-host api.example`, also\n"
-        "with a port); `--allowed-host '*'` takes all, for a server that something else protects.\n"
-        "A POST must be `Content-Type: application/json` without a `Content-Encoding`, else 415,\n"
-        "and no larger than `--max-body-mib`, else 413.\n\n"
-        "`usage.prompt_tokens_details.cached_tokens` says how much of the prompt came from the\n"
-        "cache, always; with `n` it is the least over the choices. `null` is the same as absent.\n"
-        "Fields that stand in no table below are ignored and named in the `x-radish-ignored`\n"
-        "header of the answer; with `--strict-fields` they are errors.\n");
+        "With a model that has no chat template, every chat request gets 501. While the model is\n"
+        "being loaded, every request gets 503. An error after a stream has begun is sent as an "
+        "event\n"
+        "in the stream. A client that hangs up stops its work, and so does one that closes its\n"
+        "sending side while a request runs.\n"
+        "\n"
+        "On SIGINT or SIGTERM, answers in progress have `--shutdown-grace` seconds to finish. "
+        "Then\n"
+        "they end with the error `server_stopping`; a second signal ends them at once. In the\n"
+        "meantime, `/health` says `stopping` and new chat requests get 503.\n"
+        "\n"
+        "Any web page can make a browser talk to a server on its machine. So without keys, `Host`\n"
+        "must be a loopback name, a name of this machine, the address that the server listens on "
+        "or\n"
+        "was reached by, or an `--allowed-host`; others get 403. With keys, any `Host` is "
+        "answered. An\n"
+        "`Origin` must be one of the same names or, with keys, equal `Host`. Behind a proxy that "
+        "keeps\n"
+        "the client's `Host`, or in a container that others reach by name, give each name\n"
+        "(`--allowed-host api.example`, with or without a port). `--allowed-host '*'` accepts all, "
+        "for a\n"
+        "server that something else protects. A POST must have `Content-Type: application/json` "
+        "and\n"
+        "no `Content-Encoding`, else it gets 415, and be no larger than `--max-body-mib`, else "
+        "413.\n"
+        "\n"
+        "`usage.prompt_tokens_details.cached_tokens` always says how much of the prompt came from\n"
+        "the cache; with `n` it is the minimum over the choices. `null` means the same as absent.\n"
+        "Fields that are in no table below are ignored and listed in the `x-radish-ignored` "
+        "response\n"
+        "header; with `--strict-fields` they are errors.\n");
     examples_print();
     keys_print();
     cache_print();
@@ -374,8 +387,8 @@ int main(void)
         if (scope == SCOPE_INFILL)
             printf("\nThese, and what `/completion` has.\n");
         class_print(scope, FIELD_SERVED, "Served");
-        class_print(scope, FIELD_INERT, "Accepted, without meaning here");
-        class_print(scope, FIELD_REFUSED, "Refused, because they cannot be honoured");
+        class_print(scope, FIELD_INERT, "Accepted, but without effect");
+        class_print(scope, FIELD_REFUSED, "Rejected, because radish cannot do what they ask");
     }
     return 0;
 }
