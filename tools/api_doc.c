@@ -144,6 +144,34 @@ static void answers_print(void)
         "fields are those of a chat completion.\n");
 }
 
+static void llama_print(void)
+{
+    printf(
+        "\n## llama-server's API\n\n"
+        "Clients of llama-server can use radish without a change: `/completion`, `/infill`,\n"
+        "`/props`, `/slots`, `/tokenize`, `/detokenize` and `/apply-template` take its requests\n"
+        "and answer in its form. `/completions` stays OpenAI's, as `/v1/completions`.\n\n"
+        "```sh\n"
+        "curl http://127.0.0.1:8080/completion -H 'Content-Type: application/json' -d '{\n"
+        "  \"prompt\": \"The sky is\", \"n_predict\": 8, \"response_fields\":\n"
+        "  [\"content\", \"stop_type\", \"timings/predicted_per_second\"]}'\n"
+        "```\n\n"
+        "`/infill` fills in the text at an editor's cursor, for llama.vim and llama.vscode. It\n"
+        "needs a model with fill-in-the-middle tokens, such as Qwen2.5-Coder; other models get "
+        "400.\n"
+        "The prompt is the one that llama-server makes with its default `--batch-size` of 2048:\n"
+        "1,536 tokens before the cursor, 510 behind it, and other files (`input_extra`) in what "
+        "is\n"
+        "left of the context. Where that does not fit, it is cut further instead of refused.\n\n"
+        "`/slots` shows one element for each answer that can run at once (`--max-seqs`), with its\n"
+        "counts and without any text. It cannot save, restore or erase anything: the prefix cache\n"
+        "does what slots are for. `id_slot` is -1 in answers.\n\n"
+        "Every answer, OpenAI's too, has `timings`: tokens, milliseconds and tokens per second of\n"
+        "the prompt (`prompt_*`, without the `cache_n` cached tokens) and of the answer\n"
+        "(`predicted_*`). With `return_progress` a stream has `prompt_progress` events:\n"
+        "`{\"total\": 1200, \"cache\": 200, \"processed\": 712, \"time_ms\": 350}`.\n");
+}
+
 static void forms_print(void)
 {
     printf(
@@ -379,6 +407,7 @@ int main(void)
     cache_print();
     answers_print();
     forms_print();
+    llama_print();
     for (enum field_scope scope = SCOPE_REQUEST; scope < FIELD_SCOPES; scope++) {
         printf("\n## %s\n", scope_titles[scope]);
         if (scope == SCOPE_TEXT || scope == SCOPE_LLAMA || scope == SCOPE_WARM ||

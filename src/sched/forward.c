@@ -251,6 +251,7 @@ static int32_t pick(struct scheduler *s, struct sequence *seq, const float *logi
     const struct request *r = seq->request;
     uint32_t n_generated = seq->n_tokens - r->n_tokens;
     bool bans_ends = n_generated < r->min_tokens || (r->filter && r->ignore_end);
+    bool may_end = s->n_ends && !bans_ends && !r->ignore_end && !r->filter;
     struct sampler_input in = {.sampling = &r->sampling,
                                .generated = seq->generated,
                                .n_generated = n_generated,
@@ -260,6 +261,10 @@ static int32_t pick(struct scheduler *s, struct sequence *seq, const float *logi
                                .dry_breakers = r->dry_breakers,
                                .biases = r->biases,
                                .n_biases = r->n_biases,
+                               .bytes = s->options.tokens.bytes,
+                               .lengths = s->options.tokens.lengths,
+                               .is_end = s->options.tokens.is_end,
+                               .end = may_end ? s->ends[0] : -1,
                                .banned = s->ends,
                                .n_banned = bans_ends ? s->n_ends : 0};
     if (r->filter) {

@@ -173,9 +173,11 @@ int32_t sampler_pick(struct sampler *s, const float *logits, const struct sample
     bool cuts_xtc = has_xtc(o, in->n_generated);
     if (!sampler_has_cuts(s, o, cuts_xtc))
         return draw_all(s, &view, u * sampler_weigh_all(s, &view));
-    if (!o->temperature_last)
-        return draw(s->candidates, sampler_cut(s, &view, o, cuts_xtc), u);
-    uint32_t n = sampler_cut(s, &(struct view){logits, best, 1, 1}, o, cuts_xtc);
-    weigh_again(s, n, view.inverse);
+    const struct view own = {logits, best, 1, 1};
+    uint32_t n = sampler_cut(s, o->temperature_last ? &own : &view, o, cuts_xtc);
+    if (o->infill && in->bytes && in->end >= 0)
+        n = sampler_infill(s, in, n);
+    if (o->temperature_last)
+        weigh_again(s, n, view.inverse);
     return draw(s->candidates, n, u);
 }

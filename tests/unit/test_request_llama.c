@@ -103,6 +103,7 @@ TEST(request_llama, samplers_are_a_part_of_the_order)
         {"['top_k','temperature','top_p']", false},
         {"['min_p','temperature']", true},
         {"['top_k','top_p','infill']", false},
+        {"['top_p','infill','temperature']", true},
         {"'edskypmxt'", true},
         {"'kt'", false},
     };
@@ -114,7 +115,8 @@ TEST(request_llama, samplers_are_a_part_of_the_order)
                                       "[1]",
                                       "'q'",
                                       "7",
-                                      "'pk'"};
+                                      "'pk'",
+                                      "['infill','top_k']"};
     char body[256];
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         snprintf(body, sizeof body, "{" HELLO ",'samplers':%s}", good[i].samplers);

@@ -158,9 +158,10 @@ const struct request_field request_fields[] = {
         "llama-server's name of logprobs and top_logprobs in one. Default 0: off."),
     SERVED(REQUEST, "samplers", ANY, .read = read_samplers, .text =
         "The samplers to use, by llama-server's names or letters, in their order here: penalties, "
-        "dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc; temperature comes before typ_p or "
-        "last. Those left out are off. Another order is refused. infill is accepted and has no "
-        "effect. Default and []: all of them, with temperature before top_n_sigma."),
+        "dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc, infill; temperature comes before typ_p "
+        "or last. Those left out are off. Another order is refused. infill ends the text where the "
+        "model is not sure how to go on. Default and []: all but infill, with temperature before "
+        "top_n_sigma."),
     SERVED(REQUEST, "t_max_predict_ms", INT, .min = -1, .max = FIELD_NO_MAX, AT(t_max_predict_ms),
         .text = "The answer ends at the first line feed that comes later than this after its first "
         "token. Default 0: no limit."),

@@ -17,7 +17,7 @@ enum sampler_name {
     SAMPLER_MIN_P,
     SAMPLER_XTC,
     SAMPLER_TEMPERATURE,
-    SAMPLER_INFILL, /* joins tokens that begin alike; the draw is made without it here */
+    SAMPLER_INFILL, /* behind all cuts, and only where it is named */
     SAMPLER_NAMES
 };
 
@@ -68,20 +68,24 @@ static int sampler_add(struct field_reader *r, int name, const char *path)
     if (has(set, (enum sampler_name)name))
         return api_error_set(r->err, 400, path, "'%s' has \"%s\" twice", path, spelling);
     p->samplers |= 1u << name;
-    if (name == SAMPLER_INFILL)
+    if (name == SAMPLER_INFILL) {
+        p->sampling.infill = true;
         return 0;
+    }
     if (name == SAMPLER_TEMPERATURE) {
         p->sampling.temperature_last = ordered >> SAMPLER_TYPICAL_P != 0;
         return 0;
     }
     bool is_cut_by_share = name >= SAMPLER_TYPICAL_P, is_edit = name <= SAMPLER_DRY;
-    if (ordered >> name == 0 && !(has(set, SAMPLER_TEMPERATURE) &&
-                                  (is_edit || (is_cut_by_share && p->sampling.temperature_last))))
+    if (!has(set, SAMPLER_INFILL) && ordered >> name == 0 &&
+        !(has(set, SAMPLER_TEMPERATURE) &&
+          (is_edit || (is_cut_by_share && p->sampling.temperature_last))))
         return 0;
-    return api_error_set(r->err, 400, path,
-                         "'%s' has \"%s\" too late: the order here is penalties, dry, top_n_sigma, "
-                         "top_k, typ_p, top_p, min_p, xtc, with temperature before typ_p or last",
-                         path, spelling);
+    return api_error_set(
+        r->err, 400, path,
+        "'%s' has \"%s\" too late: the order here is penalties, dry, top_n_sigma, "
+        "top_k, typ_p, top_p, min_p, xtc, infill, with temperature before typ_p or last",
+        path, spelling);
 }
 
 int read_samplers(struct field_reader *r, const struct json *value, const char *path)
@@ -147,6 +151,8 @@ void samplers_write(struct json_writer *w, const char *key, const struct request
         if ((!p->samplers || has(p->samplers, usual[i])) &&
             !(last && usual[i] == SAMPLER_TEMPERATURE))
             json_add_string(w, NULL, samplers[usual[i]].names[0]);
+    if (has(p->samplers, SAMPLER_INFILL))
+        json_add_string(w, NULL, samplers[SAMPLER_INFILL].names[0]);
     if (last)
         json_add_string(w, NULL, samplers[SAMPLER_TEMPERATURE].names[0]);
     json_array_end(w);
