@@ -352,6 +352,8 @@ static void take_event(struct completion *c, uint32_t index, const struct sched_
     switch (event->type) {
     case EVENT_STARTED: return;
     case EVENT_TOKEN: {
+        if (answer_is_over(&o->answer))
+            return;
         bool is_known = (uint32_t)event->token <
                         tokens->n_tokens; /* a padded vocabulary has more */
         o->n_tokens++;
@@ -360,11 +362,15 @@ static void take_event(struct completion *c, uint32_t index, const struct sched_
         answer_token(&o->answer, event->token, is_known ? tokens->bytes[event->token] : "",
                      is_known ? tokens->lengths[event->token] : 0, event->text_end, event->logprobs,
                      events);
+        if (answer_is_over(&o->answer))
+            scheduler_cancel(c->api->scheduler, &o->request);
         return;
     }
     case EVENT_DONE:
         answer_end(&o->answer, event->text_end, events);
         o->finish = event->finish;
+        if (o->finish == FINISH_CANCELED && answer_is_over(&o->answer))
+            o->finish = FINISH_STOP;
         keep_answer(c, index);
         o->cached = o->request.prompt_cached;
         o->live = false;
