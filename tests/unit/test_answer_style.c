@@ -34,6 +34,11 @@ static const struct {
     {"granite-4.0", TOOLS_HERMES, NULL},
     {"Nemotron-Nano-v2", TOOLS_HERMES, "<think>"},
     {"tool_chat_template_phi4_mini", TOOLS_HERMES, NULL},
+    {"Apertus-8B", TOOLS_HERMES, "<|inner_prefix|>"},
+    {"GigaChat3", TOOLS_HERMES, NULL},
+    {"Solar-Open", TOOLS_HERMES, NULL},
+    {"MiniMax-M1", TOOLS_HERMES, NULL},
+    {"MiniCPM5", TOOLS_QWEN_CODER, "<think>"},
     {"Apriel-1.6", TOOLS_HERMES, "<thinking>"},
     {"command-r7b", TOOLS_HERMES, "<|START_THINKING|>"},
     {"exaone-deep", TOOLS_HERMES, "<thought>"},
@@ -99,7 +104,7 @@ static void check_template(const struct json *row, size_t *n_formats, bool *seen
 TEST(answer_style, of_real_templates)
 {
     static const size_t want[TOOL_FORMATS] = {
-        [TOOLS_HERMES] = 149,   [TOOLS_QWEN_CODER] = 10, [TOOLS_LLAMA3] = 15,   [TOOLS_MISTRAL] = 9,
+        [TOOLS_HERMES] = 147,   [TOOLS_QWEN_CODER] = 11, [TOOLS_LLAMA3] = 15,   [TOOLS_MISTRAL] = 9,
         [TOOLS_GEMMA_CODE] = 2, [TOOLS_GEMMA] = 6,       [TOOLS_DEEPSEEK] = 22, [TOOLS_GLM] = 7,
         [TOOLS_KIMI] = 3,       [TOOLS_MINIMAX] = 1,     [TOOLS_HARMONY] = 1,   [TOOLS_JSON] = 3,
     };

@@ -155,7 +155,7 @@ static enum answer_event mark_take(struct answer_cursor *c, const struct region 
     enum answer_event event = r->event;
     enum marker_place place = r->thinking ? MARKER_ANYWHERE : c->mark->place;
     if (place == MARKER_AFTER_CALL) {
-        c->dropped |= 1u << (c->mark - c->markers);
+        c->dropped |= UINT64_C(1) << (c->mark - c->markers);
         event = EVENT_DROP;
     } else {
         c->region = r->next;

@@ -46,6 +46,10 @@ static const struct {
     {"<|tool_calls_section_begin|>", NULL, TOOLS_KIMI},
     {"<minimax:tool_call>", NULL, TOOLS_MINIMAX},
     {"<arg_key>", NULL, TOOLS_GLM},
+    {"'<arg_key{}>'", NULL, TOOLS_GLM}, /* Hunyuan 3 */
+    {"<function name=", "<param name=", TOOLS_QWEN_CODER},
+    {"<dots_function_call>", NULL, TOOLS_MINIMAX},
+    {"<steptml:invoke", NULL, TOOLS_DEEPSEEK},
     {"<function=", "<parameter=", TOOLS_QWEN_CODER},
     {"｜DSML｜", NULL, TOOLS_DEEPSEEK},
     {"<｜tool▁calls▁begin｜>", NULL, TOOLS_DEEPSEEK},
@@ -61,6 +65,11 @@ static const struct {
     {"<function_call>", NULL, TOOLS_HERMES},
     {"<|function_call|>", NULL, TOOLS_HERMES},
     {"<|action_start|>", NULL, TOOLS_HERMES},
+    {"<longcat_tool_call>", NULL, TOOLS_HERMES},
+    {"'function call'", "<|role_sep|>", TOOLS_HERMES},
+    {"<|tools_prefix|>", NULL, TOOLS_HERMES},
+    {"<|tool_call:begin|>", NULL, TOOLS_HERMES},
+    {"<function_calls>", NULL, TOOLS_GEMMA_CODE},
     {"<|python_tag|>", NULL, TOOLS_LLAMA3},
     {"<|python_start|>", NULL, TOOLS_LLAMA3},
     {"<function=", NULL, TOOLS_LLAMA3},
@@ -89,6 +98,9 @@ static const struct {
     {"<tool_call>", TOOLS_HERMES},
     {"<|python_tag|>", TOOLS_LLAMA3},
     {"<|tool_call_start|>", TOOLS_GEMMA_CODE},
+    {"<tool_sep>", TOOLS_GLM},
+    {"<tool_sep:opensource>", TOOLS_GLM},
+    {"<dots_function_call>", TOOLS_MINIMAX},
 };
 
 static const struct {

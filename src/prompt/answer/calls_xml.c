@@ -5,14 +5,19 @@
 #include "prompt/answer/answer_internal.h"
 
 struct xml_form {
+    const char *const *before;    /* marks before the name that are skipped; NULL: none */
     const char *name_begin;       /* NULL: the name comes at once */
-    const char *const *name_ends; /* the first is skipped */
+    const char *const *name_ends; /* the first, and `n_more_skipped` others, are skipped */
+    size_t n_more_skipped;
+    size_t n_closing;             /* how many of name_ends, the last ones, end the call */
     const char *key_begin;
     const char *const *key_ends;   /* skipped */
     const char *value_begin;       /* NULL: the value comes at once */
     const char *const *value_ends; /* the first two end the value and are skipped; others are the
                                       next part's beginning: the value's own end is missing */
     const char *const *call_ends;  /* skipped, each of them */
+    const char *quote_begin;        /* begins a value in which tags are text; NULL: none */
+    const char *const *quoted_ends; /* ... and what ends it, with the value's own end */
     bool lines;                    /* values stand on lines of their own */
     bool marks_strings;            /* string="true" or "false" decides, not the schema */
 };
@@ -29,7 +34,8 @@ const struct xml_form xml_qwen = {
     .lines = true,
 };
 const struct xml_form xml_glm = {
-    .name_ends = LIST("\n", "<arg_key>", "</tool_call>"),
+    .name_ends = LIST("\n", "<tool_sep>", "<arg_key>", "</tool_call>"),
+    .n_more_skipped = 1,
     .key_begin = "<arg_key>",
     .key_ends = LIST("</arg_key>"),
     .value_begin = "<arg_value>",
@@ -46,12 +52,53 @@ const struct xml_form xml_minimax = {
 };
 const struct xml_form xml_dsml = {
     .name_begin = "<｜DSML｜invoke name=\"",
-    .name_ends = LIST("\">"),
+    .name_ends = LIST("\">", "\"/>", "\" />"),
+    .n_closing = 2,
     .key_begin = "<｜DSML｜parameter name=\"",
     .key_ends = LIST("\">", "\" string=\"true\">", "\" string=\"false\">"),
     .value_ends = LIST("</｜DSML｜parameter>"),
     .call_ends = LIST("</｜DSML｜invoke>"),
     .marks_strings = true,
+};
+
+const struct xml_form xml_step = {
+    .before = LIST("<｜tool_call_begin｜>", "function", "<｜tool_sep｜>"),
+    .name_begin = "<steptml:invoke name=\"",
+    .name_ends = LIST("\">"),
+    .key_begin = "<steptml:parameter name=\"",
+    .key_ends = LIST("\">"),
+    .value_ends = LIST("</steptml:parameter>"),
+    .call_ends = LIST("</steptml:invoke>"),
+};
+const struct xml_form xml_minicpm = {
+    .name_begin = "<function name=\"",
+    .name_ends = LIST("\">", "\"/>", "\" />"),
+    .n_closing = 2,
+    .key_begin = "<param name=\"",
+    .key_ends = LIST("\">"),
+    .value_ends = LIST("</param>"),
+    .call_ends = LIST("</function>"),
+    .quote_begin = "<![CDATA[",
+    .quoted_ends = LIST("]]></param>"),
+};
+const struct xml_form xml_hunyuan = {
+    .before = LIST("<tool_call>"),
+    .name_ends = LIST("<tool_sep>", "<arg_key>", "</tool_call>"),
+    .key_begin = "<arg_key>",
+    .key_ends = LIST("</arg_key>"),
+    .value_begin = "<arg_value>",
+    .value_ends = LIST("</arg_value>"),
+    .call_ends = LIST("</tool_call>"),
+};
+/* The same in the published model, whose marks have a suffix. */
+const struct xml_form xml_hunyuan_open = {
+    .before = LIST("<tool_call:opensource>"),
+    .name_ends = LIST("<tool_sep:opensource>", "<arg_key:opensource>", "</tool_call:opensource>"),
+    .key_begin = "<arg_key:opensource>",
+    .key_ends = LIST("</arg_key:opensource>"),
+    .value_begin = "<arg_value:opensource>",
+    .value_ends = LIST("</arg_value:opensource>"),
+    .call_ends = LIST("</tool_call:opensource>"),
 };
 
 enum { TYPE_STRING, TYPE_OTHER }; /* of the value that is being read */
@@ -63,13 +110,20 @@ static enum call_result as_result(enum match match)
 
 static enum call_result xml_name(struct answer_parser *p, const struct xml_form *f)
 {
-    size_t len, which, left;
+    size_t len, which, left, n = 0;
     enum match match = call_find(p, f->name_ends, &len, &which);
     if (match != MATCH_YES)
         return as_result(match);
     if (!call_set_name(p, call_rest(p, &left), len))
         return CALL_BAD;
-    p->call.pos += len + (which == 0 ? strlen(f->name_ends[0]) : 0);
+    while (f->name_ends[n])
+        n++;
+    bool closes = which + f->n_closing >= n;
+    p->call.pos += len + (which <= f->n_more_skipped || closes ? strlen(f->name_ends[which]) : 0);
+    if (closes) {
+        call_add_arguments(p, "{}", 2);
+        return CALL_DONE;
+    }
     p->call.state = XML_NEXT;
     return CALL_ON;
 }
@@ -77,8 +131,13 @@ static enum call_result xml_name(struct answer_parser *p, const struct xml_form 
 /* A parameter begins, or the call ends. */
 static enum call_result xml_next(struct answer_parser *p, const struct xml_form *f)
 {
+    size_t left;
     if (!call_skip_space(p))
         return CALL_MORE;
+    if (p->call.n_arguments == 0 && call_rest(p, &left)[0] == '{') { /* JSON in the tags' place */
+        p->call.state = XML_JSON;
+        return CALL_ON;
+    }
     enum match match = call_match(p, f->key_begin);
     p->call.state = match == MATCH_YES ? XML_KEY : XML_NEXT;
     for (size_t i = 0; match == MATCH_NO && f->call_ends[i]; i++) {
@@ -131,6 +190,13 @@ static enum call_result xml_value_begin(struct answer_parser *p, const struct xm
         match = left ? MATCH_YES : MATCH_MORE;
         call_match(p, "\n");
     }
+    p->call.quote = 0;
+    if (f->quote_begin) {
+        match = call_match(p, f->quote_begin);
+        p->call.quote = match == MATCH_YES;
+        if (match == MATCH_NO)
+            match = MATCH_YES;
+    }
     p->call.state = match == MATCH_YES ? XML_VALUE : XML_VALUE_BEGIN;
     p->call.scanned = 0;
     return as_result(match);
@@ -141,11 +207,12 @@ static enum call_result xml_value_begin(struct answer_parser *p, const struct xm
 static enum match xml_value_end(const struct answer_parser *p, const struct xml_form *f,
                                 const char *text, size_t left, size_t *len, size_t *which)
 {
+    const char *const *ends = p->call.quote ? f->quoted_ends : f->value_ends;
     for (*len = p->call.scanned; *len < left; ++*len) {
-        if (text[*len] != '<' && text[*len] != '\n')
+        if (text[*len] != '<' && text[*len] != '\n' && text[*len] != ']')
             continue;
-        for (*which = 0; f->value_ends[*which]; ++*which) {
-            enum match match = literal_match(text + *len, left - *len, f->value_ends[*which]);
+        for (*which = 0; ends[*which]; ++*which) {
+            enum match match = literal_match(text + *len, left - *len, ends[*which]);
             if (match != MATCH_NO)
                 return match;
         }
@@ -173,7 +240,9 @@ static enum call_result xml_value(struct answer_parser *p, const struct xml_form
         c->pos += len;
     else
         c->scanned = len;
-    if (match == MATCH_YES)
+    if (match == MATCH_YES && c->quote)
+        c->pos += strlen(f->quoted_ends[which]);
+    else if (match == MATCH_YES)
         c->pos += which < 2 ? strlen(f->value_ends[which]) : 0;
     call_add_scratch(p);
     return match == MATCH_YES ? CALL_ON : CALL_MORE;
@@ -187,14 +256,19 @@ enum call_result read_xml_call(struct answer_parser *p)
     case XML_OUTER:
         if (!call_skip_space(p))
             return CALL_MORE;
-        if (f->name_begin)
-            match = call_match(p, f->name_begin);
+        for (size_t i = 0; f->before && f->before[i]; i++) {
+            match = call_match(p, f->before[i]);
+            if (match != MATCH_NO)
+                return as_result(match);
+        }
+        match = f->name_begin ? call_match(p, f->name_begin) : MATCH_YES;
         p->call.state = match == MATCH_YES ? XML_NAME : XML_OUTER;
         return as_result(match);
     case XML_NAME: return xml_name(p, f);
     case XML_NEXT: return xml_next(p, f);
     case XML_KEY: return xml_key(p, f);
     case XML_VALUE_BEGIN: return xml_value_begin(p, f);
+    case XML_JSON: return read_arguments(p);
     default: return xml_value(p, f);
     }
 }
