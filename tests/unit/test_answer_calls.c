@@ -522,6 +522,17 @@ TEST(answer_calls, other_tags)
         {"<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"ping\"/>\n<｜DSML｜invoke "
          "name=\"search\">{\"query\": \"x\"}</｜DSML｜invoke>\n</｜DSML｜function_calls>",
          "B[ping]A[{}]EB[search]A[{\"query\": \"x\"}]E"},
+        /* All arguments in one parameter; a mark that contradicts the schema. */
+        {"<｜DSML｜invoke name=\"search\"><｜DSML｜parameter name=\"arguments\" string=\"false\">"
+         "{\"query\": \"x\"}</｜DSML｜parameter></｜DSML｜invoke>",
+         "B[search]A[{\"query\": \"x\"}]E"},
+        {"<｜DSML｜invoke name=\"search\"><｜DSML｜parameter name=\"input\" string=\"true\">x y"
+         "</｜DSML｜parameter></｜DSML｜invoke>",
+         "B[search]A[{\"input\": \"x y\"}]E"},
+        {"<｜DSML｜invoke name=\"get_weather\"><｜DSML｜parameter name=\"days\" string=\"true\">5"
+         "</｜DSML｜parameter><｜DSML｜parameter name=\"city\" string=\"false\">null"
+         "</｜DSML｜parameter></｜DSML｜invoke>",
+         "B[get_weather]A[{\"days\": 5, \"city\": \"null\"}]E"},
     };
     static const struct sample hunyuan[] = {
         {"<tool_calls>\n<tool_call>get_weather<tool_sep>\n<arg_key>city</arg_key>\n<arg_value>Bonn"

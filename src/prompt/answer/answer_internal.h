@@ -55,6 +55,7 @@ struct open_call {
     size_t marker_end; /* of its first marker: what stays text when this is no call */
     size_t pos;        /* read up to here */
     size_t token;      /* where the part that is being read began */
+    size_t token_len;  /* calls_xml.c: of a parameter's name */
     size_t scanned;    /* how much of the part was looked at in vain */
     int state, value;  /* the reader's */
     const struct tool *tool;
@@ -67,7 +68,7 @@ struct open_call {
     bool strict;   /* nothing marks it as a call but its own keys */
     bool in_list;  /* between [ and ] */
     bool nested;   /* in {"function": {...}} */
-    bool wrapped;  /* in print( ) */
+    bool wrapped;  /* in print( ), or in one parameter that has all others */
     uint8_t quote; /* calls_python.c, calls_xml.c: the string that is open */
     uint32_t depth;
     uint32_t n_arguments;

@@ -115,6 +115,7 @@ static const struct {
     {"◁think▷", "◁/think▷", true},
     {"<|inner_prefix|>", "<|inner_suffix|>", false},
     {"<thinking>", "</thinking>", false},
+    {"<think:opensource>", "</think:opensource>", true},
     {"<think>", "</think>", true},
     {"<thought>", "</thought>", false},
 };

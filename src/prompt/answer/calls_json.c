@@ -538,7 +538,10 @@ enum call_result read_kimi_call(struct answer_parser *p)
         name_len--;
     if (!name_len || name[name_len - 1] != ':') /* functions.name:0, where 0 counts the calls */
         name_len = len + 1;
-    if (!call_set_name(p, name, name_len - 1))
+    bool counts = len && strspn(name, "0123456789") >= len; /* the name is left out */
+    if (counts && tool_set_size(p->options.tools) == 1)
+        c->tool = tool_set_at(p->options.tools, 0);
+    else if (!call_set_name(p, name, name_len - 1))
         return CALL_BAD;
     c->pos += len + strlen(stops[0]);
     c->state = NAMED_ARGUMENTS;

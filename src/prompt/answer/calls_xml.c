@@ -101,7 +101,7 @@ const struct xml_form xml_hunyuan_open = {
     .call_ends = LIST("</tool_call:opensource>"),
 };
 
-enum { TYPE_STRING, TYPE_OTHER }; /* of the value that is being read */
+enum { TYPE_STRING, TYPE_OTHER, TYPE_QUOTED }; /* of the value that is being read */
 
 static enum call_result as_result(enum match match)
 {
@@ -151,6 +151,78 @@ static enum call_result xml_next(struct answer_parser *p, const struct xml_form 
     return as_result(match);
 }
 
+/* Some models put all arguments into one parameter that the function does not have. */
+static const char *const wrappers[] = {"arguments", "input", NULL};
+
+static bool is_wrapper(const struct tool *tool, const char *key, size_t len)
+{
+    const struct json *properties = json_get(tool->parameters, "properties");
+    if (!json_is(properties, JSON_OBJECT) || !properties->count || tool_parameter(tool, key, len))
+        return false;
+    for (size_t i = 0; wrappers[i]; i++)
+        if (strlen(wrappers[i]) == len && memcmp(wrappers[i], key, len) == 0)
+            return true;
+    return false;
+}
+
+static void key_write(struct answer_parser *p, const char *key, size_t len)
+{
+    strbuf_adds(&p->scratch, p->call.n_arguments++ ? ", " : "{");
+    value_write_string(&p->scratch, key, len);
+    strbuf_adds(&p->scratch, ": ");
+}
+
+/* What the value is read as. A mark that says otherwise than the schema loses. */
+static int value_type(struct open_call *c, const struct xml_form *f, const char *key, size_t len,
+                      size_t which)
+{
+    c->schema = tool_parameter(c->tool, key, len);
+    unsigned types = c->schema ? value_types(c->schema) : VALUE_ANY;
+    bool only_string = types == 1u << JSON_STRING;
+    if (!f->marks_strings || which == 0)
+        return c->schema && only_string ? TYPE_STRING : TYPE_OTHER;
+    if (which == 1)
+        return types >> JSON_STRING & 1 ? TYPE_STRING : TYPE_OTHER;
+    if (only_string)
+        return TYPE_QUOTED;
+    c->schema = NULL;
+    return TYPE_OTHER;
+}
+
+/* A wrapper's value has come: an object's members are the arguments. */
+static void wrapped_write(struct answer_parser *p, const char *text, size_t len)
+{
+    struct open_call *c = &p->call;
+    struct arena arena = ARENA_INIT;
+    const struct json *object = json_parse(&arena, text, len, NULL);
+    c->wrapped = false;
+    if (json_is(object, JSON_OBJECT)) {
+        json_each (member, object) {
+            key_write(p, member->key, member->key_len);
+            value_write_json(&p->scratch, member);
+        }
+    } else {
+        const char *key = call_at(p, c->token);
+        key_write(p, key, c->token_len);
+        value_write_text(&p->scratch, NULL, text, len);
+    }
+    p->failed |= arena.failed;
+    arena_free(&arena);
+}
+
+/* A string that is marked as JSON: its text, or whatever else it is. */
+static void quoted_write(struct strbuf *out, const char *text, size_t len)
+{
+    struct arena arena = ARENA_INIT;
+    const struct json *value = json_parse(&arena, text, len, NULL);
+    if (json_is(value, JSON_STRING))
+        value_write_json(out, value);
+    else
+        value_write_string(out, text, len);
+    out->failed |= arena.failed;
+    arena_free(&arena);
+}
+
 /* A parameter's name: what is sure to go out of the value goes out from here on. */
 static enum call_result xml_key(struct answer_parser *p, const struct xml_form *f)
 {
@@ -160,20 +232,19 @@ static enum call_result xml_key(struct answer_parser *p, const struct xml_form *
     if (match != MATCH_YES)
         return as_result(match);
     const char *key = call_rest(p, &left);
-    strbuf_clear(&p->scratch);
-    strbuf_adds(&p->scratch, c->n_arguments++ ? ", " : "{");
-    value_write_string(&p->scratch, key, len);
-    strbuf_adds(&p->scratch, ": ");
-    c->schema = tool_parameter(c->tool, key, len);
-    bool string = c->schema && value_types(c->schema) == 1u << JSON_STRING;
-    if (f->marks_strings && which)
-        string = which == 1;
-    if (f->marks_strings && which == 2)
-        c->schema = NULL;
-    c->value = string ? TYPE_STRING : TYPE_OTHER;
+    c->value = value_type(c, f, key, len, which);
+    c->token = c->pos;
     c->pos += len + strlen(f->key_ends[which]);
     c->state = XML_VALUE_BEGIN;
-    if (string)
+    c->wrapped = c->n_arguments == 0 && is_wrapper(c->tool, key, len);
+    c->token_len = len;
+    if (c->wrapped) {
+        c->value = TYPE_OTHER;
+        return CALL_ON;
+    }
+    strbuf_clear(&p->scratch);
+    key_write(p, key, len);
+    if (c->value == TYPE_STRING)
         strbuf_addc(&p->scratch, '"');
     call_add_scratch(p);
     return CALL_ON;
@@ -232,6 +303,10 @@ static enum call_result xml_value(struct answer_parser *p, const struct xml_form
     if (match == MATCH_YES) {
         if (c->value == TYPE_STRING)
             strbuf_addc(&p->scratch, '"');
+        else if (c->wrapped)
+            wrapped_write(p, text, len);
+        else if (c->value == TYPE_QUOTED)
+            quoted_write(&p->scratch, text, len);
         else
             value_write_text(&p->scratch, c->schema, text, len);
         c->state = XML_NEXT;
@@ -244,7 +319,8 @@ static enum call_result xml_value(struct answer_parser *p, const struct xml_form
         c->pos += strlen(f->quoted_ends[which]);
     else if (match == MATCH_YES)
         c->pos += which < 2 ? strlen(f->value_ends[which]) : 0;
-    call_add_scratch(p);
+    if (p->scratch.len)
+        call_add_scratch(p);
     return match == MATCH_YES ? CALL_ON : CALL_MORE;
 }
 
