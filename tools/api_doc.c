@@ -162,7 +162,7 @@ static void forms_print(void)
         "system prompt that says how to call them; never both. Answers are read in the form that\n"
         "the model writes (`--tool-format` names one: `hermes`, `qwen-coder`, `llama3`, "
         "`mistral`,\n"
-        "`gemma-code`, `gemma`, `deepseek`, `glm`, `kimi`, `minimax`, `harmony`, `json`). Text\n"
+        "`gemma-code`, `gemma`, `deepseek`, `glm`, `kimi`, `kimi-k3`, `minimax`, `harmony`, `json`). Text\n"
         "that only looks like a call, or calls what is not in `tools`, stays text. With `auto` a\n"
         "call that has begun is held to its function's schema (where calls have a marker; bare\n"
         "JSON has none), with `required` or a name the answer is calls and nothing else, and\n"

@@ -572,3 +572,24 @@ TEST(answer_calls, olmo_and_solar)
     CHECK_SAMPLES(STYLE(.tools = TOOLS_GEMMA_CODE), false, olmo);
     CHECK_SAMPLES(STYLE(.tools = TOOLS_HERMES), false, solar);
 }
+
+#define K3_CALL(name) "<|open|>call tool=\"" name "\" index=\"1\"<|sep|>"
+#define K3_END        "<|close|>call<|sep|>"
+
+TEST(answer_calls, kimi_k3)
+{
+    static const struct sample samples[] = {
+        {"<|open|>response<|sep|>Hi <b>.<|close|>response<|sep|><|close|>message<|sep|>",
+         "C[Hi <b>.]"},
+        {"<|open|>response<|sep|>I look.<|close|>response<|sep|><|open|>tools<|sep|>" K3_CALL(
+             "get_weather") "<|open|>argument key=\"city\" type=\"string\"<|sep|>Paris"
+                            "<|close|>argument<|sep|><|open|>argument key=\"days\" "
+                            "type=\"number\"<|sep|>5<|close|>argument<|sep|>" K3_END K3_CALL(
+                                "ping") K3_END "<|close|>tools<|sep|>",
+         "C[I look.]B[get_weather]A[{\"city\": \"Paris\", \"days\": 5}]EB[ping]A[{}]E"},
+        {"<|open|>tools<|sep|>" K3_CALL("search") "<|open|>json type=\"object\"<|sep|>{\"query\": "
+                                                  "\"x\"}<|close|>json<|sep|>" K3_END,
+         "B[search]A[{\"query\": \"x\"}]E"},
+    };
+    CHECK_SAMPLES(STYLE(.tools = TOOLS_KIMI3), false, samples);
+}

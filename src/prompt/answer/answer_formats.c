@@ -33,6 +33,10 @@
     {                                                                                              \
         .text = text_, .place = MARKER_INSIDE                                                      \
     }
+#define DROPPED(text_)                                                                             \
+    {                                                                                              \
+        .text = text_, .place = MARKER_DROPPED                                                     \
+    }
 #define BEGINS_MESSAGE(text_)                                                                      \
     {                                                                                              \
         .text = text_, .place = MARKER_BEGINS_MESSAGE                                              \
@@ -190,6 +194,19 @@ static const struct call_marker kimi[] = {
     HERMES,
     THE_END,
 };
+static const struct call_marker kimi3[] = {
+    XML("<|open|>tools<|sep|>", xml_kimi3),
+    XML_AT_NAME("<|open|>call tool=\"", xml_kimi3),
+    AFTER("<|close|>json<|sep|>"),
+    AFTER("<|close|>call<|sep|>"),
+    AFTER("<|close|>tools<|sep|>"),
+    DROPPED("<|open|>response<|sep|>"),
+    DROPPED("<|close|>response<|sep|>"),
+    DROPPED("<|close|>message<|sep|>"),
+    INSIDE("<|sep|>"),
+    HERMES,
+    THE_END,
+};
 static const struct call_marker minimax[] = {
     XML("<minimax:tool_call>", xml_minimax),
     AFTER("</minimax:tool_call>"),
@@ -229,6 +246,7 @@ const struct call_marker *format_markers(enum tool_format format)
         [TOOLS_DEEPSEEK] = deepseek,
         [TOOLS_GLM] = glm,
         [TOOLS_KIMI] = kimi,
+        [TOOLS_KIMI3] = kimi3,
         [TOOLS_MINIMAX] = minimax,
         [TOOLS_HARMONY] = harmony,
         [TOOLS_JSON] = json,

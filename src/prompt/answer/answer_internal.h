@@ -24,6 +24,7 @@ enum marker_place {
     MARKER_AT_START,       /* begins one where nothing but white space, or another call, precedes */
     MARKER_AFTER_CALL,     /* dropped where it follows a call; text elsewhere */
     MARKER_INSIDE,         /* only readers look for it */
+    MARKER_DROPPED,        /* means nothing: it is dropped outside of calls */
     MARKER_ENDS_MESSAGE,   /* gpt-oss */
     MARKER_BEGINS_MESSAGE, /* ... ends the one before, too */
     MARKER_IN_HEADER,      /* ... begins a call where it stands in a header */
@@ -151,7 +152,7 @@ enum call_result read_arguments(struct answer_parser *p);
 /* calls_xml.c */
 struct xml_form;
 extern const struct xml_form xml_qwen, xml_glm, xml_minimax, xml_dsml, xml_step, xml_minicpm, xml_hunyuan,
-    xml_hunyuan_open;
+    xml_hunyuan_open, xml_kimi3;
 enum { XML_OUTER, XML_NAME, XML_NEXT, XML_KEY, XML_VALUE_BEGIN, XML_VALUE, XML_JSON };
 enum call_result read_xml_call(struct answer_parser *p);
 

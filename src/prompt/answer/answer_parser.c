@@ -122,9 +122,12 @@ static size_t event_take(struct answer_parser *p, enum answer_event event,
         plain_emit(p, region, text, before);
         p->drops_space = true;
         return end;
+    case EVENT_DROP:
+        if (region == REGION_CONTENT)
+            emit_all(p, PIECE_CONTENT, text, before);
+        return end;
     case EVENT_THINK_BEGIN:
-    case EVENT_REASONING:
-    case EVENT_DROP: break;
+    case EVENT_REASONING: break;
     }
     return end;
 }
@@ -353,7 +356,7 @@ struct answer_parser *answer_parser_new(const struct answer_parser_options *o)
     if (!p)
         return NULL;
     p->options = *o;
-    bool calls = tool_set_size(o->tools) > 0;
+    bool calls = tool_set_size(o->tools) > 0 || o->style->tools == TOOLS_KIMI3;
     answer_cursor_open(&p->cursor, o->style, calls ? format_markers(o->style->tools) : NULL,
                        o->starts_in_thinking);
     return p;

@@ -17,6 +17,7 @@ static const char *const names[TOOL_FORMATS] = {
     [TOOLS_DEEPSEEK] = "deepseek",
     [TOOLS_GLM] = "glm",
     [TOOLS_KIMI] = "kimi",
+    [TOOLS_KIMI3] = "kimi-k3",
     [TOOLS_MINIMAX] = "minimax",
     [TOOLS_HARMONY] = "harmony",
     [TOOLS_JSON] = "json",
@@ -44,6 +45,7 @@ static const struct {
 } template_hints[] = {
     {"<|channel|>", "<|message|>", TOOLS_HARMONY},
     {"<|tool_calls_section_begin|>", NULL, TOOLS_KIMI},
+    {"'<|open|>'", "'<|close|>'", TOOLS_KIMI3},
     {"<minimax:tool_call>", NULL, TOOLS_MINIMAX},
     {"<arg_key>", NULL, TOOLS_GLM},
     {"'<arg_key{}>'", NULL, TOOLS_GLM}, /* Hunyuan 3 */
@@ -166,6 +168,9 @@ void answer_style_find(struct answer_style *out, const char *source, size_t len,
     if (out->tools == TOOLS_HARMONY) {
         out->think_begin = "<|channel|>analysis<|message|>";
         out->think_end = "<|end|>";
+    } else if (out->tools == TOOLS_KIMI3) { /* its template puts them together */
+        out->think_begin = "<|open|>think<|sep|>";
+        out->think_end = "<|close|>think<|sep|>";
     } else if (thought < N_THOUGHTS) {
         out->think_begin = thoughts[thought].begin;
         out->think_end = thoughts[thought].end;

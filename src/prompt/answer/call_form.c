@@ -379,6 +379,22 @@ static const struct call_form kimi_forms[] = {
     THE_END,
 };
 
+static const struct call_form kimi3_forms[] = {
+    {
+        .trigger = "<|open|>tools<|sep|>",
+        .first = "<|open|>tools<|sep|><|open|>call tool=\"",
+        .middle = "\" index=\"1\"<|sep|>",
+        .between = "<|close|>call<|sep|><|open|>call tool=\"",
+        .last = "<|close|>call<|sep|><|close|>tools<|sep|>",
+        .arguments = CALL_TAGGED,
+        .key_begin = "<|open|>argument key=\"",
+        .key_end = "\" type=\"",
+        .typed_key_end = "\"<|sep|>",
+        .value_end = "<|close|>argument<|sep|>",
+    },
+    THE_END,
+};
+
 static const struct call_form minimax_forms[] = {
     {
         .trigger = "<minimax:tool_call>",
@@ -436,6 +452,7 @@ static const struct call_form *const forms[TOOL_FORMATS] = {
     [TOOLS_DEEPSEEK] = deepseek_forms,
     [TOOLS_GLM] = glm_forms,
     [TOOLS_KIMI] = kimi_forms,
+    [TOOLS_KIMI3] = kimi3_forms,
     [TOOLS_MINIMAX] = minimax_forms,
     [TOOLS_HARMONY] = harmony_forms,
     [TOOLS_JSON] = json_forms,

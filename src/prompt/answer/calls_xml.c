@@ -9,6 +9,8 @@ struct xml_form {
     const char *name_begin;       /* NULL: the name comes at once */
     const char *const *name_ends; /* the first, and `n_more_skipped` others, are skipped */
     size_t n_more_skipped;
+    const char *head_end;         /* what follows the name is skipped up to here; NULL: nothing */
+    const char *json_begin;       /* all arguments follow as JSON; NULL: they never do */
     size_t n_closing;             /* how many of name_ends, the last ones, end the call */
     const char *key_begin;
     const char *const *key_ends;   /* skipped */
@@ -101,6 +103,20 @@ const struct xml_form xml_hunyuan_open = {
     .call_ends = LIST("</tool_call:opensource>"),
 };
 
+const struct xml_form xml_kimi3 = {
+    .name_begin = "<|open|>call tool=\"",
+    .name_ends = LIST("\""),
+    .head_end = "<|sep|>",
+    .json_begin = "<|open|>json type=\"object\"<|sep|>",
+    .key_begin = "<|open|>argument key=\"",
+    .key_ends = LIST("\"<|sep|>", "\" type=\"string\"<|sep|>", "\" type=\"number\"<|sep|>",
+                     "\" type=\"boolean\"<|sep|>", "\" type=\"null\"<|sep|>",
+                     "\" type=\"array\"<|sep|>", "\" type=\"object\"<|sep|>"),
+    .value_ends = LIST("<|close|>argument<|sep|>"),
+    .call_ends = LIST("<|close|>call<|sep|>"),
+    .marks_strings = true,
+};
+
 enum { TYPE_STRING, TYPE_OTHER, TYPE_QUOTED }; /* of the value that is being read */
 
 static enum call_result as_result(enum match match)
@@ -116,6 +132,17 @@ static enum call_result xml_name(struct answer_parser *p, const struct xml_form 
         return as_result(match);
     if (!call_set_name(p, call_rest(p, &left), len))
         return CALL_BAD;
+    if (f->head_end) {
+        size_t name = p->call.pos, head, skipped = len + strlen(f->name_ends[which]);
+        p->call.pos += skipped;
+        match = call_find(p, LIST(f->head_end), &head, &n);
+        p->call.pos = name;
+        if (match != MATCH_YES)
+            return as_result(match);
+        p->call.pos += skipped + head + strlen(f->head_end);
+        p->call.state = XML_NEXT;
+        return CALL_ON;
+    }
     while (f->name_ends[n])
         n++;
     bool closes = which + f->n_closing >= n;
@@ -138,7 +165,10 @@ static enum call_result xml_next(struct answer_parser *p, const struct xml_form 
         p->call.state = XML_JSON;
         return CALL_ON;
     }
-    enum match match = call_match(p, f->key_begin);
+    enum match match = f->json_begin ? call_match(p, f->json_begin) : MATCH_NO;
+    if (match != MATCH_NO)
+        return as_result(match);
+    match = call_match(p, f->key_begin);
     p->call.state = match == MATCH_YES ? XML_KEY : XML_NEXT;
     for (size_t i = 0; match == MATCH_NO && f->call_ends[i]; i++) {
         match = call_match(p, f->call_ends[i]);
