@@ -265,9 +265,10 @@ TEST(answer, a_repeated_call_ends_the_answer)
 /* A call that breaks while it is held was never sent, and is text. */
 TEST(answer, a_held_call_that_breaks_is_text)
 {
-    check_notes(CALL_F("{\"a\": 1}") CALL_F("{\"a\": oops}"),
-                "0:f{\"a\": 1};0[<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": ][o][o][p][s]"
-                "[}][}][\n</][t][o][o][l][_][c][a][l][l][>]");
+    check_notes(
+        CALL_F("{\"a\": 1}") CALL_F("{\"a\": oops}"),
+        "0:f{\"a\": 1};0[<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": ][o][o][p][s]"
+        "[}][}][\n</][t][o][o][l][_][c][a][l][l][>]");
 }
 
 TEST(answer, calls_have_a_maximum)
@@ -296,8 +297,7 @@ static void check_released(const char *first, const char *second, const char *he
 {
     struct byte_view whole = byte_view_of(first), part = byte_view_of(second);
     size_t n = 0;
-    while (n <= part.len &&
-           call_arguments_may_equal((struct byte_view){part.bytes, n}, whole))
+    while (n <= part.len && call_arguments_may_equal((struct byte_view){part.bytes, n}, whole))
         n++;
     CHECK_INT(n, strlen(held));
 }

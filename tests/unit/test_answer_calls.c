@@ -584,8 +584,8 @@ TEST(answer_calls, kimi_k3)
         {"<|open|>response<|sep|>I look.<|close|>response<|sep|><|open|>tools<|sep|>" K3_CALL(
              "get_weather") "<|open|>argument key=\"city\" type=\"string\"<|sep|>Paris"
                             "<|close|>argument<|sep|><|open|>argument key=\"days\" "
-                            "type=\"number\"<|sep|>5<|close|>argument<|sep|>" K3_END K3_CALL(
-                                "ping") K3_END "<|close|>tools<|sep|>",
+                            "type=\"number\"<|sep|>5<|close|>argument<|sep|>" K3_END K3_CALL("ping")
+                                K3_END "<|close|>tools<|sep|>",
          "C[I look.]B[get_weather]A[{\"city\": \"Paris\", \"days\": 5}]EB[ping]A[{}]E"},
         {"<|open|>tools<|sep|>" K3_CALL("search") "<|open|>json type=\"object\"<|sep|>{\"query\": "
                                                   "\"x\"}<|close|>json<|sep|>" K3_END,

@@ -108,7 +108,8 @@ TEST(answer_style, of_real_templates)
     static const size_t want[TOOL_FORMATS] = {
         [TOOLS_HERMES] = 146,   [TOOLS_QWEN_CODER] = 11, [TOOLS_LLAMA3] = 15,   [TOOLS_MISTRAL] = 9,
         [TOOLS_GEMMA_CODE] = 2, [TOOLS_GEMMA] = 6,       [TOOLS_DEEPSEEK] = 22, [TOOLS_GLM] = 8,
-        [TOOLS_KIMI] = 3, [TOOLS_KIMI3] = 1,       [TOOLS_MINIMAX] = 1,     [TOOLS_HARMONY] = 1,   [TOOLS_JSON] = 3,
+        [TOOLS_KIMI] = 3,       [TOOLS_KIMI3] = 1,       [TOOLS_MINIMAX] = 1,   [TOOLS_HARMONY] = 1,
+        [TOOLS_JSON] = 3,
     };
     size_t n_formats[TOOL_FORMATS] = {0};
     bool seen[N_FAMILIES] = {false};

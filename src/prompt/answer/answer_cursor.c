@@ -33,8 +33,7 @@ static const struct region {
                          .next = REGION_OPENING,
                          .event = EVENT_THINK_END,
                          .other = REGION_THINKING},
-    [REGION_OPENING] = {.places = 1 << MARKER_ANYWHERE | 1 << MARKER_AT_START |
-                                  1 << MARKER_DROPPED,
+    [REGION_OPENING] = {.places = 1 << MARKER_ANYWHERE | 1 << MARKER_AT_START | 1 << MARKER_DROPPED,
                         .next = REGION_CONTENT,
                         .event = EVENT_CALL,
                         .other = REGION_CONTENT,

@@ -78,13 +78,13 @@ struct open_call {
 struct answer_parser {
     struct answer_parser_options options;
     struct answer_cursor cursor;
-    size_t n_read;    /* of the held text, by the cursor */
-    size_t n_space;   /* the held text begins with so much white space, already looked at */
-    bool drops_space; /* white space before the content belongs to a mark */
-    bool has_content; /* content has gone out */
-    bool after_call;  /* nothing but white space and marks since a call */
+    size_t n_read;     /* of the held text, by the cursor */
+    size_t n_space;    /* the held text begins with so much white space, already looked at */
+    bool drops_space;  /* white space before the content belongs to a mark */
+    bool has_content;  /* content has gone out */
+    bool after_call;   /* nothing but white space and marks since a call */
     struct strbuf gap; /* white space before the last calls: it goes out if content follows them */
-    bool in_call;     /* a reader of the format has the text */
+    bool in_call;      /* a reader of the format has the text */
     bool ended, failed;
     struct strbuf held; /* what is undecided, from `head` on */
     size_t head;
@@ -151,8 +151,8 @@ enum call_result read_arguments(struct answer_parser *p);
 
 /* calls_xml.c */
 struct xml_form;
-extern const struct xml_form xml_qwen, xml_glm, xml_minimax, xml_dsml, xml_step, xml_minicpm, xml_hunyuan,
-    xml_hunyuan_open, xml_kimi3;
+extern const struct xml_form xml_qwen, xml_glm, xml_minimax, xml_dsml, xml_step, xml_minicpm,
+    xml_hunyuan, xml_hunyuan_open, xml_kimi3;
 enum { XML_OUTER, XML_NAME, XML_NEXT, XML_KEY, XML_VALUE_BEGIN, XML_VALUE, XML_JSON };
 enum call_result read_xml_call(struct answer_parser *p);
 

@@ -26,8 +26,8 @@ struct call_form {
     const char *string_key_end;                  /* TAGGED: before strings; NULL: the same */
     const char *typed_key_end; /* TAGGED: stands behind key_end and the name of the value's type;
                                   NULL: nothing does */
-    const char *quote;                           /* ESCAPED */
-    bool is_numbered; /* ":0", ":1", ... stands between the name and `middle` */
+    const char *quote;         /* ESCAPED */
+    bool is_numbered;          /* ":0", ":1", ... stands between the name and `middle` */
 };
 
 /* The format's form; where it has several, the one that is the template's (`traits` may be NULL).

@@ -96,8 +96,7 @@ static bool member_may_equal(struct arena *arena, struct byte_view part, size_t 
         return true;
     if (!value_end(part, *at, &end))
         return part.bytes[*at] != '"' ||
-               string_may_equal(arena, (struct byte_view){part.bytes + *at, part.len - *at},
-                                other);
+               string_may_equal(arena, (struct byte_view){part.bytes + *at, part.len - *at}, other);
     const struct json *value = parse(arena, (struct byte_view){part.bytes + *at, end - *at});
     *at = skip(part, end, " \t\r\n,");
     *more = value;

@@ -9,19 +9,19 @@ struct xml_form {
     const char *name_begin;       /* NULL: the name comes at once */
     const char *const *name_ends; /* the first, and `n_more_skipped` others, are skipped */
     size_t n_more_skipped;
-    const char *head_end;         /* what follows the name is skipped up to here; NULL: nothing */
-    const char *json_begin;       /* all arguments follow as JSON; NULL: they never do */
-    size_t n_closing;             /* how many of name_ends, the last ones, end the call */
+    const char *head_end;   /* what follows the name is skipped up to here; NULL: nothing */
+    const char *json_begin; /* all arguments follow as JSON; NULL: they never do */
+    size_t n_closing;       /* how many of name_ends, the last ones, end the call */
     const char *key_begin;
-    const char *const *key_ends;   /* skipped */
-    const char *value_begin;       /* NULL: the value comes at once */
-    const char *const *value_ends; /* the first two end the value and are skipped; others are the
-                                      next part's beginning: the value's own end is missing */
-    const char *const *call_ends;  /* skipped, each of them */
+    const char *const *key_ends;    /* skipped */
+    const char *value_begin;        /* NULL: the value comes at once */
+    const char *const *value_ends;  /* the first two end the value and are skipped; others are the
+                                       next part's beginning: the value's own end is missing */
+    const char *const *call_ends;   /* skipped, each of them */
     const char *quote_begin;        /* begins a value in which tags are text; NULL: none */
     const char *const *quoted_ends; /* ... and what ends it, with the value's own end */
-    bool lines;                    /* values stand on lines of their own */
-    bool marks_strings;            /* string="true" or "false" decides, not the schema */
+    bool lines;                     /* values stand on lines of their own */
+    bool marks_strings;             /* string="true" or "false" decides, not the schema */
 };
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})

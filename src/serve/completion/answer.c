@@ -169,9 +169,9 @@ static void thinking_add(struct answer *a, const char *text, size_t len)
         strbuf_add(&a->content.thinking, text, len);
 }
 
-/* A call cut off by the answer's end is returned incomplete, as OpenAI's are; the finish reason says
- * so. Otherwise it was no call after all: what was written is text, though a stream may have sent
- * its beginning already. */
+/* A call cut off by the answer's end is returned incomplete, as OpenAI's are; the finish reason
+ * says so. Otherwise it was no call after all: what was written is text, though a stream may have
+ * sent its beginning already. */
 static void call_break(struct answer *a, const char *text, size_t len)
 {
     if (a->is_ending) {
