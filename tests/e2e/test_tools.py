@@ -71,7 +71,26 @@ def test_parallel_calls(server):
     assert len(many.message.tool_calls) > 1
     for call in many.message.tool_calls[:-1]:
         check_call(call)
-    assert many.finish_reason == "length"  # it never ended by itself: the last one may be cut
+    # It cannot end by itself: it repeated a call, or the last one is cut.
+    assert many.finish_reason in ("tool_calls", "length")
+
+
+def test_a_repeated_call_ends_the_answer(server):
+    """One function with one value: every second call is a repetition."""
+    one = {"type": "function", "function": {"name": "ping", "parameters": {
+        "type": "object", "properties": {"host": {"enum": ["here"]}}, "required": ["host"]}}}
+    options = {"tools": [one], "tool_choice": "required", "parallel_tool_calls": True,
+               "max_tokens": 2000, "extra_body": {"ignore_eos": True}}
+    whole = ask(server, **options)
+    assert whole.choices[0].finish_reason == "tool_calls"
+    assert [c.function.arguments for c in whole.choices[0].message.tool_calls] == [
+        '{"host": "here"}']
+    assert whole.usage.completion_tokens < 400
+    chunks = [c.choices[0] for c in ask(server, stream=True, **options)]
+    parts = [part for c in chunks for part in c.delta.tool_calls or []]
+    assert {part.index for part in parts} == {0}
+    assert "".join(part.function.arguments for part in parts) == '{"host": "here"}'
+    assert chunks[-1].finish_reason == "tool_calls"
 
 
 def test_none_means_none(server):

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "prompt/answer/call_repeat.h"
 #include "test.h"
 
 static const struct answer_style hermes = {TOOLS_HERMES, "<think>", "</think>"};
@@ -241,6 +242,82 @@ TEST(answer, what_writers_are_told)
                 "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>",
                 "0:f{\"a\": 1};01:f{};1");
     check_notes("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1", "0:f{\"a\": 1");
+}
+
+#define CALL_F(arguments)                                                                          \
+    "<tool_call>\n{\"name\": \"f\", \"arguments\": " arguments "}\n</tool_call>\n"
+
+/* The same name and equal arguments: the call is not told, and nothing behind it is. */
+TEST(answer, a_repeated_call_ends_the_answer)
+{
+    check_notes(CALL_F("{\"a\": 1}") CALL_F("{\"a\": 1}") CALL_F("{}") "and on", "0:f{\"a\": 1};0");
+    check_notes(CALL_F("{\"a\": 1, \"b\": [\"x\"]}") CALL_F("{\"b\":[\"\\u0078\"],\"a\":1.0}"),
+                "0:f{\"a\": 1, \"b\": [\"x\"]};0");
+    check_notes(CALL_F("{}") CALL_F("{\"a\": 1}") CALL_F("{ }"), "0:f{};01:f{\"a\": 1};1");
+    check_notes(CALL_F("{\"a\": 1}") "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1",
+                "0:f{\"a\": 1};01:f{\"a\": 1"); /* cut off: who knows */
+    check_whole(CALL_F("{\"a\": 1}") "Again:" CALL_F("{\"a\":1}") "more", true, FINISH_LENGTH,
+                "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"Again:\","
+                "\"refusal\":null,\"tool_calls\":[{\"id\":\"call_xxxxxxxxxxxxxxxxxxxxxxxx\","
+                "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":"
+                "\"{\\\"a\\\": 1}\"}}]},\"logprobs\":null,\"finish_reason\":\"tool_calls\"}");
+}
+
+/* A call that breaks while it is held was never sent, and is text. */
+TEST(answer, a_held_call_that_breaks_is_text)
+{
+    check_notes(
+        CALL_F("{\"a\": 1}") CALL_F("{\"a\": oops}"),
+        "0:f{\"a\": 1};0[<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": ][o][o][p][s]"
+        "[}][}][\n</][t][o][o][l][_][c][a][l][l][>]");
+}
+
+TEST(answer, calls_have_a_maximum)
+{
+    struct arena arena = ARENA_INIT;
+    struct tool_set *tools = tools_make(&arena);
+    struct answer_options o = {.style = &hermes, .tools = tools};
+    struct strbuf events = STRBUF_INIT, text = STRBUF_INIT;
+    struct answer a;
+    for (int i = 0; i <= ANSWER_MAX_CALLS; i++)
+        strbuf_addf(&text, CALL_F("{\"a\": %d}"), i);
+    CHECK_INT(answer_open(&a, &o), 0);
+    feed(&a, strbuf_str(&text), &events);
+    CHECK_INT(a.content.n_calls, ANSWER_MAX_CALLS);
+    CHECK(answer_is_over(&a));
+    CHECK_INT(answer_finish_of(&a, FINISH_LENGTH), ANSWER_CALLS);
+    answer_free(&a);
+    strbuf_free(&events);
+    strbuf_free(&text);
+    tool_set_free(tools);
+    arena_free(&arena);
+}
+
+/* How many bytes of the second call's arguments come before it is sent. */
+static void check_released(const char *first, const char *second, const char *held)
+{
+    struct byte_view whole = byte_view_of(first), part = byte_view_of(second);
+    size_t n = 0;
+    while (n <= part.len && call_arguments_may_equal((struct byte_view){part.bytes, n}, whole))
+        n++;
+    CHECK_INT(n, strlen(held));
+}
+
+TEST(answer, calls_are_held_while_they_may_repeat)
+{
+    check_released("{\"a\": \"one two\"}", "{\"a\": \"one Two\"}", "{\"a\": \"one T");
+    check_released("{\"a\": \"one two\"}", "{\"a\":\"one Two\"}", "{\"a\":\"one T");
+    check_released("{\"a\": 1, \"b\": 2}", "{\"b\":2,\"a\":12}", "{\"b\":2,\"a\":12}");
+    check_released("{\"a\": 1}", "{\"c\": 1}", "{\"c\"");
+    check_released("{\"a\": \"\xc3\xa4\"}", "{\"a\": \"\xc3\xb6 and more text\"}",
+                   "{\"a\": \"\xc3\xb6 and more te");
+    check_released("{\"a\": \"x\\n\"}", "{\"a\": \"x\\\\ and more text\"}",
+                   "{\"a\": \"x\\\\ and more te");
+    check_released("{\"a\": [1, 2]}", "{\"a\": [1, 3], \"b\": 0}", "{\"a\": [1, 3]");
+    CHECK(call_arguments_may_equal(byte_view_of("{\"a\": oops"), byte_view_of("{\"a\": 1}")));
+    CHECK(call_arguments_may_equal(byte_view_of("{"), byte_view_of("no JSON")));
+    CHECK(!call_arguments_equal(byte_view_of("{"), byte_view_of("{}")));
+    CHECK(call_arguments_equal(byte_view_of("{oops"), byte_view_of("{oops")));
 }
 
 TEST(answer, counts_tokens_of_thinking_and_gives_log_probabilities)

@@ -66,6 +66,35 @@ TEST(answer_calls, hermes)
          "</tool_call>\n",
          "C[I look.]B[search]A[{\"query\": \"a \\\"b\\\" }{\\u00e9\"}]EB[ping]A[{}]E"},
         {"<tool_call>{\"name\": \"ping\"}</tool_call> And so on. ", "B[ping]A[{}]EC[And so on. ]"},
+        /* White space stays where text is on both sides of calls. */
+        {"Here goes: <tool_call>{\"name\": \"ping\"}</tool_call>Now:",
+         "C[Here goes: ]B[ping]A[{}]EC[Now:]"},
+        {"One. \n<tool_call>{\"name\": \"ping\"}</tool_call>\n<tool_call>{\"name\": \"ping\"}"
+         "</tool_call>\n Two.\n",
+         "C[One. ]B[ping]A[{}]EB[ping]A[{}]EC[\n\n Two.\n]"},
+        {"One.\n\n<tool_call>{\"name\": \"ping\"}</tool_call>\n\n", "C[One.]B[ping]A[{}]E"},
+        /* Several objects, between them nothing but white space. */
+        {"<tool_calls>\n{\"name\": \"ping\", \"arguments\": {}}\n{\"name\": \"search\", "
+         "\"arguments\": {\"query\": \"x\"}}\n</tool_calls>",
+         "B[ping]A[{}]EB[search]A[{\"query\": \"x\"}]E"},
+        {"<tool_call>{\"name\": \"ping\"} {\"a\": 1}</tool_call>",
+         "B[ping]A[{}]EC[ {\"a\": 1}</tool_call>]"},
+        /* LongCat, GigaChat 3, Apertus */
+        {"<longcat_tool_call>{\"name\": \"ping\", \"arguments\": {}}</longcat_tool_call>\n"
+         "<longcat_tool_call>{\"name\": \"ping\"}</longcat_tool_call>",
+         "B[ping]A[{}]EB[ping]A[{}]E"},
+        {"Hm.<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"ping\", \"arguments\": "
+         "{\"a\": 1}}<|message_sep|>\n\n",
+         "C[Hm.]B[ping]A[{\"a\": 1}]E"},
+        {"function call<|role_sep|>\n{\"name\": \"ping\", \"arguments\": {}}", "B[ping]A[{}]E"},
+        {"A function call is", "C[A function call is]"},
+        {"<|tools_prefix|>[{\"search\": {\"query\": \"x\"}}, {\"ping\": {}}]<|tools_suffix|>",
+         "B[search]A[{\"query\": \"x\"}]EB[ping]A[{}]E"},
+        {"<|tools_prefix|>[{\"ping\": {}, \"search\": {}}]<|tools_suffix|>",
+         "B[ping]A[{}]EB[search]A[{}]E"},
+        {"<|tools_prefix|>[{\"nobody\": {}}]<|tools_suffix|>",
+         "C[<|tools_prefix|>[{\"nobody\": {}}]<|tools_suffix|>]"},
+        {"<|tools_prefix|>[]<|tools_suffix|>", "C[<|tools_prefix|>[]<|tools_suffix|>]"},
         {"<tool_call>{\"parameters\":{ \"city\" : [1,2.5e3,null,true] } ,\"name\":\"get_weather\"}",
          "B[get_weather]A[{ \"city\" : [1,2.5e3,null,true] }]E"},
         {"<tool_call>{\"name\": \"ping\", \"arguments\": \"{\\\"a\\\": \\\"\\\\n\\\"}\"}"
@@ -107,7 +136,7 @@ TEST(answer_calls, hermes)
         {"</tool_call>", "C[</tool_call>]"},
         /* Too late to take back. */
         {"So: <tool_call>{\"name\": \"ping\", \"arguments\": {\"a\": tru}}</tool_call>",
-         "C[So:]B[ping]A[{\"a\": tru]X[<tool_call>{\"name\": \"ping\", \"arguments\": {\"a\": tru]"
+         "C[So: ]B[ping]A[{\"a\": tru]X[<tool_call>{\"name\": \"ping\", \"arguments\": {\"a\": tru]"
          "C[}}</tool_call>]"},
         {"<tool_call>{\"name\": \"ping\", \"arguments\": {\"a\": ",
          "B[ping]A[{\"a\": ]X[<tool_call>{\"name\": \"ping\", \"arguments\": {\"a\": ]"},
@@ -213,7 +242,7 @@ TEST(answer_calls, llama3)
         {"<|python_tag|>search.call(query=\"a, b)\")", "B[search]A[{\"query\": \"a, b)\"}]E"},
         {"<function=get_weather>{\"city\": \"Rome\"}</function>",
          "B[get_weather]A[{\"city\": \"Rome\"}]E"},
-        {"Look: <function=ping></function>.", "C[Look:]B[ping]A[{}]EC[.]"},
+        {"Look: <function=ping></function>.", "C[Look: ]B[ping]A[{}]EC[.]"},
         {"[get_weather(city='Rome', days=2), ping()]",
          "B[get_weather]A[{\"city\": \"Rome\", \"days\": 2}]EB[ping]A[{}]E"},
         {"[{\"name\": \"ping\", \"parameters\": {}}]", "B[ping]A[{}]E"},
@@ -241,7 +270,7 @@ TEST(answer_calls, mistral)
          "\"abc123456\"}, {\"name\": \"ping\", \"arguments\": {}}]",
          "B[get_weather]A[{\"city\": \"Paris\"}]EB[ping]A[{}]E"},
         {"Wait. [TOOL_CALLS]search[ARGS]{\"query\": \"[ARGS]\"}[TOOL_CALLS]ping[ARGS]{}",
-         "C[Wait.]B[search]A[{\"query\": \"[ARGS]\"}]EB[ping]A[{}]E"},
+         "C[Wait. ]B[search]A[{\"query\": \"[ARGS]\"}]EB[ping]A[{}]E"},
         {"[TOOL_CALLS]search[CALL_ID]a1b2c3d4e[ARGS]{\"query\": \"x\"}",
          "B[search]A[{\"query\": \"x\"}]E"},
         {"[TOOL_CALLS]search{\"query\": \"x\"}", "B[search]A[{\"query\": \"x\"}]E"},
@@ -467,4 +496,100 @@ TEST(answer_calls, json)
          "C[x {\"name\": \"ping\", \"arguments\": {}}]"},
     };
     CHECK_SAMPLES(STYLE(.tools = TOOLS_JSON), false, samples);
+}
+
+/* Families that write parameters between tags of their own. */
+TEST(answer_calls, other_tags)
+{
+    static const struct sample minicpm[] = {
+        {"I look.\n<function name=\"get_weather\"><param name=\"city\">Paris</param></function>",
+         "C[I look.]B[get_weather]A[{\"city\": \"Paris\"}]E"},
+        {"<function name=\"search\"><param name=\"query\"><![CDATA[a </param> & ]] b]]></param>"
+         "</function><function name=\"ping\"></function>",
+         "B[search]A[{\"query\": \"a </param> & ]] b\"}]EB[ping]A[{}]E"},
+        {"<function name=\"ping\"/>", "B[ping]A[{}]E"},
+        {"<function name=\"nobody\"></function>", "C[<function name=\"nobody\"></function>]"},
+    };
+    static const struct sample step[] = {
+        {"<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜>"
+         "<steptml:invoke name=\"get_weather\"><steptml:parameter name=\"city\">Oslo"
+         "</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_call_begin｜>function"
+         "<｜tool_sep｜><steptml:invoke name=\"ping\"></steptml:invoke><｜tool_call_end｜>"
+         "<｜tool_calls_end｜>",
+         "B[get_weather]A[{\"city\": \"Oslo\"}]EB[ping]A[{}]E"},
+    };
+    static const struct sample dsml[] = {
+        {"<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"ping\"/>\n<｜DSML｜invoke "
+         "name=\"search\">{\"query\": \"x\"}</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+         "B[ping]A[{}]EB[search]A[{\"query\": \"x\"}]E"},
+        /* All arguments in one parameter; a mark that contradicts the schema. */
+        {"<｜DSML｜invoke name=\"search\"><｜DSML｜parameter name=\"arguments\" string=\"false\">"
+         "{\"query\": \"x\"}</｜DSML｜parameter></｜DSML｜invoke>",
+         "B[search]A[{\"query\": \"x\"}]E"},
+        {"<｜DSML｜invoke name=\"search\"><｜DSML｜parameter name=\"input\" string=\"true\">x y"
+         "</｜DSML｜parameter></｜DSML｜invoke>",
+         "B[search]A[{\"input\": \"x y\"}]E"},
+        {"<｜DSML｜invoke name=\"get_weather\"><｜DSML｜parameter name=\"days\" string=\"true\">5"
+         "</｜DSML｜parameter><｜DSML｜parameter name=\"city\" string=\"false\">null"
+         "</｜DSML｜parameter></｜DSML｜invoke>",
+         "B[get_weather]A[{\"days\": 5, \"city\": \"null\"}]E"},
+    };
+    static const struct sample hunyuan[] = {
+        {"<tool_calls>\n<tool_call>get_weather<tool_sep>\n<arg_key>city</arg_key>\n<arg_value>Bonn"
+         "</arg_value>\n</tool_call>\n<tool_call>ping<tool_sep>\n</tool_call>\n</tool_calls>",
+         "B[get_weather]A[{\"city\": \"Bonn\"}]EB[ping]A[{}]E"},
+        {"<tool_calls:opensource>\n<tool_call:opensource>ping<tool_sep:opensource>\n"
+         "</tool_call:opensource>\n</tool_calls:opensource>",
+         "B[ping]A[{}]E"},
+    };
+    static const struct sample dots[] = {
+        {"<dots_function_call><invoke name=\"search\"><parameter name=\"query\">x</parameter>"
+         "</invoke><invoke name=\"ping\"></invoke></dots_function_call>",
+         "B[search]A[{\"query\": \"x\"}]EB[ping]A[{}]E"},
+        {"<dots_function_call>{\"name\": \"ping\", \"arguments\": {}}</dots_function_call>",
+         "B[ping]A[{}]E"},
+    };
+    CHECK_SAMPLES(STYLE(.tools = TOOLS_QWEN_CODER), false, minicpm);
+    CHECK_SAMPLES(STYLE(.tools = TOOLS_DEEPSEEK), false, step);
+    CHECK_SAMPLES(STYLE(.tools = TOOLS_DEEPSEEK), false, dsml);
+    CHECK_SAMPLES(STYLE(.tools = TOOLS_GLM), false, hunyuan);
+    CHECK_SAMPLES(STYLE(.tools = TOOLS_MINIMAX), false, dots);
+}
+
+TEST(answer_calls, olmo_and_solar)
+{
+    static const struct sample olmo[] = {
+        {"<function_calls>get_weather(city=\"Rome\")\nping()</function_calls>",
+         "B[get_weather]A[{\"city\": \"Rome\"}]EB[ping]A[{}]E"},
+        {"<function_calls></function_calls>", "C[<function_calls></function_calls>]"},
+    };
+    static const struct sample solar[] = {
+        {"<|tool_calls|><|tool_call:begin|>a1<|tool_call:name|>search<|tool_call:args|>{\"query\": "
+         "\"x\"}<|tool_call:end|><|tool_call:begin|>b2<|tool_call:name|>ping<|tool_call:args|>{}"
+         "<|tool_call:end|><|calls|>",
+         "B[search]A[{\"query\": \"x\"}]EB[ping]A[{}]E"},
+    };
+    CHECK_SAMPLES(STYLE(.tools = TOOLS_GEMMA_CODE), false, olmo);
+    CHECK_SAMPLES(STYLE(.tools = TOOLS_HERMES), false, solar);
+}
+
+#define K3_CALL(name) "<|open|>call tool=\"" name "\" index=\"1\"<|sep|>"
+#define K3_END        "<|close|>call<|sep|>"
+
+TEST(answer_calls, kimi_k3)
+{
+    static const struct sample samples[] = {
+        {"<|open|>response<|sep|>Hi <b>.<|close|>response<|sep|><|close|>message<|sep|>",
+         "C[Hi <b>.]"},
+        {"<|open|>response<|sep|>I look.<|close|>response<|sep|><|open|>tools<|sep|>" K3_CALL(
+             "get_weather") "<|open|>argument key=\"city\" type=\"string\"<|sep|>Paris"
+                            "<|close|>argument<|sep|><|open|>argument key=\"days\" "
+                            "type=\"number\"<|sep|>5<|close|>argument<|sep|>" K3_END K3_CALL("ping")
+                                K3_END "<|close|>tools<|sep|>",
+         "C[I look.]B[get_weather]A[{\"city\": \"Paris\", \"days\": 5}]EB[ping]A[{}]E"},
+        {"<|open|>tools<|sep|>" K3_CALL("search") "<|open|>json type=\"object\"<|sep|>{\"query\": "
+                                                  "\"x\"}<|close|>json<|sep|>" K3_END,
+         "B[search]A[{\"query\": \"x\"}]E"},
+    };
+    CHECK_SAMPLES(STYLE(.tools = TOOLS_KIMI3), false, samples);
 }

@@ -34,6 +34,11 @@ static const struct {
     {"granite-4.0", TOOLS_HERMES, NULL},
     {"Nemotron-Nano-v2", TOOLS_HERMES, "<think>"},
     {"tool_chat_template_phi4_mini", TOOLS_HERMES, NULL},
+    {"Apertus-8B", TOOLS_HERMES, "<|inner_prefix|>"},
+    {"GigaChat3", TOOLS_HERMES, NULL},
+    {"Solar-Open", TOOLS_HERMES, NULL},
+    {"MiniMax-M1", TOOLS_HERMES, NULL},
+    {"MiniCPM5", TOOLS_QWEN_CODER, "<think>"},
     {"Apriel-1.6", TOOLS_HERMES, "<thinking>"},
     {"command-r7b", TOOLS_HERMES, "<|START_THINKING|>"},
     {"exaone-deep", TOOLS_HERMES, "<thought>"},
@@ -68,7 +73,9 @@ static const struct {
     {"deepseek-r1", TOOLS_DEEPSEEK, "<think>"},
     {"GLM-4", TOOLS_GLM, "<think>"},
     {"Laguna", TOOLS_GLM, "<think>"},
+    {"tencent-Hy3", TOOLS_GLM, NULL},
     {"tool_chat_template_glm4", TOOLS_GLM, NULL},
+    {"Kimi-K3", TOOLS_KIMI3, "<|open|>think<|sep|>"},
     {"Kimi-K2-Instruct", TOOLS_KIMI, NULL},
     {"Kimi-K2-Thinking", TOOLS_KIMI, "<think>"},
     {"MiniMax-M2", TOOLS_MINIMAX, "<think>"},
@@ -99,9 +106,10 @@ static void check_template(const struct json *row, size_t *n_formats, bool *seen
 TEST(answer_style, of_real_templates)
 {
     static const size_t want[TOOL_FORMATS] = {
-        [TOOLS_HERMES] = 149,   [TOOLS_QWEN_CODER] = 10, [TOOLS_LLAMA3] = 15,   [TOOLS_MISTRAL] = 9,
-        [TOOLS_GEMMA_CODE] = 2, [TOOLS_GEMMA] = 6,       [TOOLS_DEEPSEEK] = 22, [TOOLS_GLM] = 7,
-        [TOOLS_KIMI] = 3,       [TOOLS_MINIMAX] = 1,     [TOOLS_HARMONY] = 1,   [TOOLS_JSON] = 3,
+        [TOOLS_HERMES] = 146,   [TOOLS_QWEN_CODER] = 11, [TOOLS_LLAMA3] = 15,   [TOOLS_MISTRAL] = 9,
+        [TOOLS_GEMMA_CODE] = 2, [TOOLS_GEMMA] = 6,       [TOOLS_DEEPSEEK] = 22, [TOOLS_GLM] = 8,
+        [TOOLS_KIMI] = 3,       [TOOLS_KIMI3] = 1,       [TOOLS_MINIMAX] = 1,   [TOOLS_HARMONY] = 1,
+        [TOOLS_JSON] = 3,
     };
     size_t n_formats[TOOL_FORMATS] = {0};
     bool seen[N_FAMILIES] = {false};

@@ -33,17 +33,17 @@ static const struct region {
                          .next = REGION_OPENING,
                          .event = EVENT_THINK_END,
                          .other = REGION_THINKING},
-    [REGION_OPENING] = {.places = 1 << MARKER_ANYWHERE | 1 << MARKER_AT_START,
+    [REGION_OPENING] = {.places = 1 << MARKER_ANYWHERE | 1 << MARKER_AT_START | 1 << MARKER_DROPPED,
                         .next = REGION_CONTENT,
                         .event = EVENT_CALL,
                         .other = REGION_CONTENT,
                         .other_event = EVENT_CONTENT},
-    [REGION_CONTENT] = {.places = 1 << MARKER_ANYWHERE,
+    [REGION_CONTENT] = {.places = 1 << MARKER_ANYWHERE | 1 << MARKER_DROPPED,
                         .next = REGION_CONTENT,
                         .event = EVENT_CALL,
                         .other = REGION_CONTENT},
     [REGION_AFTER_CALL] = {.places = 1 << MARKER_ANYWHERE | 1 << MARKER_AT_START |
-                                     1 << MARKER_AFTER_CALL,
+                                     1 << MARKER_AFTER_CALL | 1 << MARKER_DROPPED,
                            .next = REGION_CONTENT,
                            .event = EVENT_CALL,
                            .other = REGION_CONTENT,
@@ -71,7 +71,7 @@ void answer_cursor_open(struct answer_cursor *c, const struct answer_style *styl
     else
         c->region = REGION_OPENING;
     for (const struct call_marker *m = markers; m && m->text; m++)
-        if (m->place == MARKER_ANYWHERE)
+        if (m->place == MARKER_ANYWHERE || m->place == MARKER_DROPPED)
             c->begins[(unsigned char)m->text[0]] = true;
 }
 
@@ -155,7 +155,9 @@ static enum answer_event mark_take(struct answer_cursor *c, const struct region 
     enum answer_event event = r->event;
     enum marker_place place = r->thinking ? MARKER_ANYWHERE : c->mark->place;
     if (place == MARKER_AFTER_CALL) {
-        c->dropped |= 1u << (c->mark - c->markers);
+        c->dropped |= UINT64_C(1) << (c->mark - c->markers);
+        event = EVENT_DROP;
+    } else if (place == MARKER_DROPPED) {
         event = EVENT_DROP;
     } else {
         c->region = r->next;

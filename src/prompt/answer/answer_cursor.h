@@ -60,7 +60,7 @@ struct answer_cursor {
     enum answer_region region;
     const struct call_marker *mark; /* EVENT_CALL's */
     size_t mark_len;
-    uint32_t dropped;  /* bits of the markers that were dropped behind a call: each goes once */
+    uint64_t dropped;  /* bits of the markers that were dropped behind a call: each goes once */
     bool is_first;     /* OUTSIDE: no message came before */
     bool is_settled;   /* nothing can be decided without more text */
     bool is_ended;     /* no more text comes, */

@@ -33,6 +33,10 @@
     {                                                                                              \
         .text = text_, .place = MARKER_INSIDE                                                      \
     }
+#define DROPPED(text_)                                                                             \
+    {                                                                                              \
+        .text = text_, .place = MARKER_DROPPED                                                     \
+    }
 #define BEGINS_MESSAGE(text_)                                                                      \
     {                                                                                              \
         .text = text_, .place = MARKER_BEGINS_MESSAGE                                              \
@@ -48,7 +52,8 @@
     }
 
 /* Objects between tags, which families other than Hermes and Qwen spell differently: Granite,
- * Nemotron, Command, Phi and Firefunction, Hunyuan and Apriel, GigaChat, InternLM. */
+ * Nemotron, Command, Phi and Firefunction, Hunyuan A13B and Apriel, GigaChat, InternLM, LongCat,
+ * Apertus, Solar. */
 static const struct call_marker hermes[] = {
     HERMES,
     AFTER("}"),
@@ -63,6 +68,20 @@ static const struct call_marker hermes[] = {
     BEGIN("<function_call>", read_json_calls),
     AFTER("</function_call>"),
     BEGIN("<|function_call|>", read_json_calls),
+    BEGIN("<longcat_tool_call>", read_json_calls),
+    AFTER("</longcat_tool_call>"),
+    BEGIN("function call<|role_sep|>", read_json_calls),
+    BEGIN("<|message_sep|>\n\nfunction call<|role_sep|>", read_json_calls),
+    AFTER("<|message_sep|>"),
+    INSIDE("<|role_sep|>"),
+    BEGIN("<|tools_prefix|>", read_keyed_calls),
+    AFTER("<|tools_suffix|>"),
+    BEGIN("<|tool_calls|><|tool_call:begin|>", read_solar_call),
+    BEGIN("<|tool_call:begin|>", read_solar_call),
+    INSIDE("<|tool_call:name|>"),
+    INSIDE("<|tool_call:args|>"),
+    AFTER("<|tool_call:end|>"),
+    AFTER("<|calls|>"),
     BEGIN("<|action_start|><|plugin|>", read_json_calls),
     INSIDE("<|plugin|>"),
     AFTER("<|action_end|>"),
@@ -76,6 +95,9 @@ static const struct call_marker qwen_coder[] = {
     AFTER("</seed:tool_call>"),
     INSIDE("<parameter="),
     INSIDE("</parameter>"),
+    XML_AT_NAME("<function name=\"", xml_minicpm),
+    INSIDE("<param"),
+    INSIDE("</param>"),
     THE_END,
 };
 static const struct call_marker llama3[] = {
@@ -102,8 +124,10 @@ static const struct call_marker gemma_code[] = {
     BEGIN("```tool_code", read_python_calls),
     AFTER("```"),
     AT_START("[", read_list),
-    BEGIN("<|tool_call_start|>", read_python_calls),
+    BEGIN("<|tool_call_start|>", read_python_tag),
     AFTER("<|tool_call_end|>"),
+    BEGIN("<function_calls>", read_python_calls),
+    AFTER("</function_calls>"),
     HERMES,
     THE_END,
 };
@@ -131,13 +155,30 @@ static const struct call_marker deepseek[] = {
     XML("<｜DSML｜tool_calls>", xml_dsml),
     AFTER("</｜DSML｜tool_calls>"),
     XML_AT_NAME("<｜DSML｜invoke name=\"", xml_dsml),
+    AFTER("</｜DSML｜invoke>"),
     INSIDE("｜DSML｜"),
+    XML("<｜tool_calls_begin｜>", xml_step),
+    XML("<｜tool_call_begin｜>", xml_step),
+    AFTER("<｜tool_call_end｜>"),
+    AFTER("<｜tool_sep｜>"),
+    AFTER("<｜tool_calls_end｜>"),
     HERMES,
     THE_END,
 };
 static const struct call_marker glm[] = {
     TAGGED("<tool_call>", xml_glm),
     AFTER("</tool_call>"),
+    XML("<tool_calls>", xml_hunyuan),
+    AFTER("</tool_calls>"),
+    XML("<tool_calls:opensource>", xml_hunyuan_open),
+    TAGGED("<tool_call:opensource>", xml_hunyuan_open),
+    AFTER("</tool_call:opensource>"),
+    AFTER("</tool_calls:opensource>"),
+    INSIDE("<tool_sep"),
+    INSIDE("<arg_key:opensource>"),
+    INSIDE("</arg_key:opensource>"),
+    INSIDE("<arg_value:opensource>"),
+    INSIDE("</arg_value:opensource>"),
     INSIDE("<arg_key>"),
     INSIDE("</arg_key>"),
     INSIDE("<arg_value>"),
@@ -153,10 +194,26 @@ static const struct call_marker kimi[] = {
     HERMES,
     THE_END,
 };
+static const struct call_marker kimi3[] = {
+    XML("<|open|>tools<|sep|>", xml_kimi3),
+    XML_AT_NAME("<|open|>call tool=\"", xml_kimi3),
+    AFTER("<|close|>json<|sep|>"),
+    AFTER("<|close|>call<|sep|>"),
+    AFTER("<|close|>tools<|sep|>"),
+    DROPPED("<|open|>response<|sep|>"),
+    DROPPED("<|close|>response<|sep|>"),
+    DROPPED("<|close|>message<|sep|>"),
+    INSIDE("<|sep|>"),
+    HERMES,
+    THE_END,
+};
 static const struct call_marker minimax[] = {
     XML("<minimax:tool_call>", xml_minimax),
     AFTER("</minimax:tool_call>"),
     XML_AT_NAME("<invoke name=\"", xml_minimax),
+    AFTER("</invoke>"),
+    TAGGED("<dots_function_call>", xml_minimax),
+    AFTER("</dots_function_call>"),
     HERMES,
     THE_END,
 };
@@ -189,6 +246,7 @@ const struct call_marker *format_markers(enum tool_format format)
         [TOOLS_DEEPSEEK] = deepseek,
         [TOOLS_GLM] = glm,
         [TOOLS_KIMI] = kimi,
+        [TOOLS_KIMI3] = kimi3,
         [TOOLS_MINIMAX] = minimax,
         [TOOLS_HARMONY] = harmony,
         [TOOLS_JSON] = json,

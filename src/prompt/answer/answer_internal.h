@@ -24,6 +24,7 @@ enum marker_place {
     MARKER_AT_START,       /* begins one where nothing but white space, or another call, precedes */
     MARKER_AFTER_CALL,     /* dropped where it follows a call; text elsewhere */
     MARKER_INSIDE,         /* only readers look for it */
+    MARKER_DROPPED,        /* means nothing: it is dropped outside of calls */
     MARKER_ENDS_MESSAGE,   /* gpt-oss */
     MARKER_BEGINS_MESSAGE, /* ... ends the one before, too */
     MARKER_IN_HEADER,      /* ... begins a call where it stands in a header */
@@ -55,6 +56,7 @@ struct open_call {
     size_t marker_end; /* of its first marker: what stays text when this is no call */
     size_t pos;        /* read up to here */
     size_t token;      /* where the part that is being read began */
+    size_t token_len;  /* calls_xml.c: of a parameter's name */
     size_t scanned;    /* how much of the part was looked at in vain */
     int state, value;  /* the reader's */
     const struct tool *tool;
@@ -67,8 +69,8 @@ struct open_call {
     bool strict;   /* nothing marks it as a call but its own keys */
     bool in_list;  /* between [ and ] */
     bool nested;   /* in {"function": {...}} */
-    bool wrapped;  /* in print( ) */
-    uint8_t quote; /* calls_python.c: the string that is open */
+    bool wrapped;  /* in print( ), or in one parameter that has all others */
+    uint8_t quote; /* calls_python.c, calls_xml.c: the string that is open */
     uint32_t depth;
     uint32_t n_arguments;
 };
@@ -76,10 +78,13 @@ struct open_call {
 struct answer_parser {
     struct answer_parser_options options;
     struct answer_cursor cursor;
-    size_t n_read;    /* of the held text, by the cursor */
-    size_t n_space;   /* the held text begins with so much white space, already looked at */
-    bool drops_space; /* white space before the content belongs to a mark */
-    bool in_call;     /* a reader of the format has the text */
+    size_t n_read;     /* of the held text, by the cursor */
+    size_t n_space;    /* the held text begins with so much white space, already looked at */
+    bool drops_space;  /* white space before the content belongs to a mark */
+    bool has_content;  /* content has gone out */
+    bool after_call;   /* nothing but white space and marks since a call */
+    struct strbuf gap; /* white space before the last calls: it goes out if content follows them */
+    bool in_call;      /* a reader of the format has the text */
     bool ended, failed;
     struct strbuf held; /* what is undecided, from `head` on */
     size_t head;
@@ -131,21 +136,24 @@ void call_start(struct answer_parser *p, size_t space, size_t marker_len,
                 const struct call_marker *marker);
 
 /* calls_json.c */
-enum call_result read_json_calls(struct answer_parser *p);  /* {..} or [{..}, ..] */
+enum call_result read_json_calls(struct answer_parser *p);  /* {..}, several of them, [{..}, ..] */
+enum call_result read_keyed_calls(struct answer_parser *p); /* [{"name": {..}}, ..] */
 enum call_result read_tagged_call(struct answer_parser *p); /* <tool_call>, then whatever fits */
 enum call_result read_list(struct answer_parser *p);        /* [ with objects or Python in it */
 enum call_result read_python_tag(struct answer_parser *p);  /* any of these, or a Python call */
 enum call_result read_mistral_calls(struct answer_parser *p);
 enum call_result read_deepseek_call(struct answer_parser *p);
 enum call_result read_kimi_call(struct answer_parser *p);
+enum call_result read_solar_call(struct answer_parser *p);
 enum call_result read_function_json(struct answer_parser *p); /* <function=name>{..}</function> */
 /* Reads the object at `pos` as the call's arguments. DONE: all of it is out. */
 enum call_result read_arguments(struct answer_parser *p);
 
 /* calls_xml.c */
 struct xml_form;
-extern const struct xml_form xml_qwen, xml_glm, xml_minimax, xml_dsml;
-enum { XML_OUTER, XML_NAME, XML_NEXT, XML_KEY, XML_VALUE_BEGIN, XML_VALUE };
+extern const struct xml_form xml_qwen, xml_glm, xml_minimax, xml_dsml, xml_step, xml_minicpm,
+    xml_hunyuan, xml_hunyuan_open, xml_kimi3;
+enum { XML_OUTER, XML_NAME, XML_NEXT, XML_KEY, XML_VALUE_BEGIN, XML_VALUE, XML_JSON };
 enum call_result read_xml_call(struct answer_parser *p);
 
 /* calls_python.c */

@@ -8,11 +8,25 @@
 
 #include "prompt/answer/answer_internal.h"
 
+/* Content follows calls that stood behind content: the white space between them comes first. */
+static void gap_emit(struct answer_parser *p)
+{
+    p->failed |= p->gap.failed;
+    if (p->gap.len && !p->failed)
+        p->options.piece(p->options.context, PIECE_CONTENT, strbuf_str(&p->gap), p->gap.len);
+    strbuf_clear(&p->gap);
+}
+
 void answer_emit(struct answer_parser *p, enum answer_piece piece, const char *text, size_t len)
 {
     bool is_text = piece == PIECE_REASONING || piece == PIECE_CONTENT;
-    if (!p->failed && (len || !(is_text || piece == PIECE_CALL_ARGUMENTS)))
-        p->options.piece(p->options.context, piece, text, len);
+    if (p->failed || (len == 0 && (is_text || piece == PIECE_CALL_ARGUMENTS)))
+        return;
+    if (piece == PIECE_CONTENT) {
+        gap_emit(p);
+        p->has_content = true;
+    }
+    p->options.piece(p->options.context, piece, text, len);
 }
 
 /* ------------------------------------------------------------------ text outside of calls */
@@ -58,11 +72,22 @@ static size_t plain_emit(struct answer_parser *p, enum answer_region region, con
     }
 }
 
-/* A call's mark ends at `end`; white space before it is the call's. */
+/* A call's mark ends at `end`. White space before it belongs to the content up to the first line
+ * feed, because templates write that before calls themselves; the rest waits for more content. */
 static size_t mark_read(struct answer_parser *p, const char *text, size_t end)
 {
     size_t start = end - p->cursor.mark_len;
-    size_t n = p->drops_space ? start : emit_solid(p, PIECE_CONTENT, text, start);
+    if (p->drops_space || p->after_call) {
+        call_start(p, 0, p->cursor.mark_len, p->cursor.mark);
+        return start;
+    }
+    size_t n = emit_solid(p, PIECE_CONTENT, text, start), same_line = n;
+    while (p->has_content && same_line < start && text[same_line] != '\n')
+        same_line++;
+    answer_emit(p, PIECE_CONTENT, text + n, same_line - n);
+    n = same_line;
+    if (p->has_content)
+        strbuf_add(&p->gap, text + n, start - n);
     call_start(p, start - n, p->cursor.mark_len, p->cursor.mark);
     return n;
 }
@@ -80,8 +105,9 @@ static size_t event_take(struct answer_parser *p, enum answer_event event,
         p->drops_space = true;
         return end;
     case EVENT_CONTENT: {
-        size_t n = p->drops_space ? end : 0;
-        p->drops_space = false;
+        bool follows = p->after_call && p->has_content && p->cursor.n_held;
+        size_t n = p->drops_space || (p->after_call && !follows) ? end : 0;
+        p->drops_space = p->after_call = false;
         p->n_space = end - n;
         return n;
     }
@@ -96,9 +122,12 @@ static size_t event_take(struct answer_parser *p, enum answer_event event,
         plain_emit(p, region, text, before);
         p->drops_space = true;
         return end;
+    case EVENT_DROP:
+        if (region == REGION_CONTENT)
+            emit_all(p, PIECE_CONTENT, text, before);
+        return end;
     case EVENT_THINK_BEGIN:
-    case EVENT_REASONING:
-    case EVENT_DROP: break;
+    case EVENT_REASONING: break;
     }
     return end;
 }
@@ -244,6 +273,8 @@ static void call_is_text(struct answer_parser *p)
 {
     size_t left = p->held.len - p->head;
     size_t len = p->call.marker_end < left ? p->call.marker_end : left;
+    if (p->call.start) /* the white space before it is part of the text */
+        strbuf_clear(&p->gap);
     answer_emit(p, PIECE_CONTENT, call_at(p, 0), len);
     p->head += len;
 }
@@ -252,7 +283,15 @@ static void call_is_text(struct answer_parser *p)
 static void call_is_broken(struct answer_parser *p, bool cut_off)
 {
     size_t end = cut_off ? p->held.len - p->head : p->call.pos;
-    answer_emit(p, PIECE_CALL_BROKEN, call_at(p, p->call.start), end - p->call.start);
+    struct strbuf *text = &p->scratch;
+    strbuf_clear(text);
+    if (!cut_off)
+        strbuf_add(text, strbuf_str(&p->gap), p->gap.len);
+    strbuf_add(text, call_at(p, p->call.start), end - p->call.start);
+    p->failed |= text->failed;
+    answer_emit(p, PIECE_CALL_BROKEN, strbuf_str(text), text->len);
+    strbuf_clear(&p->gap);
+    p->has_content = true;
     p->head += end;
 }
 
@@ -270,7 +309,8 @@ static bool call_run(struct answer_parser *p)
                    (p->call.begun && p->call.complete && result == CALL_MORE);
     p->in_call = false;
     p->n_read = p->n_space = 0;
-    p->drops_space = is_done || harmony;
+    p->drops_space = harmony;
+    p->after_call = is_done && !harmony;
     if (is_done) {
         if (p->call.begun)
             call_finish(p);
@@ -316,7 +356,7 @@ struct answer_parser *answer_parser_new(const struct answer_parser_options *o)
     if (!p)
         return NULL;
     p->options = *o;
-    bool calls = tool_set_size(o->tools) > 0;
+    bool calls = tool_set_size(o->tools) > 0 || o->style->tools == TOOLS_KIMI3;
     answer_cursor_open(&p->cursor, o->style, calls ? format_markers(o->style->tools) : NULL,
                        o->starts_in_thinking);
     return p;
@@ -328,6 +368,7 @@ void answer_parser_free(struct answer_parser *p)
         return;
     strbuf_free(&p->held);
     strbuf_free(&p->scratch);
+    strbuf_free(&p->gap);
     free(p);
 }
 

@@ -15,8 +15,8 @@
  * Text that only looks like a call stays content: one that is malformed, is cut off, or names a
  * function that the request does not have. Once a call's arguments are on their way they cannot be
  * taken back; if they then turn out to be no JSON, or end too early, CALL_BROKEN ends the call and
- * has all of it as it was written. No byte is lost, but for markers and the white space around
- * them. */
+ * has all of it as it was written. No byte is lost but for markers, the white space around them at
+ * the beginning and the end of the content, and white space between calls. */
 enum answer_piece {
     PIECE_REASONING,
     PIECE_CONTENT,
@@ -24,7 +24,7 @@ enum answer_piece {
     PIECE_CALL_ARGUMENTS, /* more of a JSON object's text: as the model wrote it where that is JSON
                            */
     PIECE_CALL_END,
-    PIECE_CALL_BROKEN, /* the call as it was written, from its first marker on */
+    PIECE_CALL_BROKEN, /* the call as it was written, with the white space before it */
 };
 
 typedef void answer_piece_fn(void *context, enum answer_piece piece, const char *text, size_t len);

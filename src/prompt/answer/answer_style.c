@@ -17,6 +17,7 @@ static const char *const names[TOOL_FORMATS] = {
     [TOOLS_DEEPSEEK] = "deepseek",
     [TOOLS_GLM] = "glm",
     [TOOLS_KIMI] = "kimi",
+    [TOOLS_KIMI3] = "kimi-k3",
     [TOOLS_MINIMAX] = "minimax",
     [TOOLS_HARMONY] = "harmony",
     [TOOLS_JSON] = "json",
@@ -44,8 +45,13 @@ static const struct {
 } template_hints[] = {
     {"<|channel|>", "<|message|>", TOOLS_HARMONY},
     {"<|tool_calls_section_begin|>", NULL, TOOLS_KIMI},
+    {"'<|open|>'", "'<|close|>'", TOOLS_KIMI3},
     {"<minimax:tool_call>", NULL, TOOLS_MINIMAX},
     {"<arg_key>", NULL, TOOLS_GLM},
+    {"'<arg_key{}>'", NULL, TOOLS_GLM}, /* Hunyuan 3 */
+    {"<function name=", "<param name=", TOOLS_QWEN_CODER},
+    {"<dots_function_call>", NULL, TOOLS_MINIMAX},
+    {"<steptml:invoke", NULL, TOOLS_DEEPSEEK},
     {"<function=", "<parameter=", TOOLS_QWEN_CODER},
     {"｜DSML｜", NULL, TOOLS_DEEPSEEK},
     {"<｜tool▁calls▁begin｜>", NULL, TOOLS_DEEPSEEK},
@@ -61,6 +67,11 @@ static const struct {
     {"<function_call>", NULL, TOOLS_HERMES},
     {"<|function_call|>", NULL, TOOLS_HERMES},
     {"<|action_start|>", NULL, TOOLS_HERMES},
+    {"<longcat_tool_call>", NULL, TOOLS_HERMES},
+    {"'function call'", "<|role_sep|>", TOOLS_HERMES},
+    {"<|tools_prefix|>", NULL, TOOLS_HERMES},
+    {"<|tool_call:begin|>", NULL, TOOLS_HERMES},
+    {"<function_calls>", NULL, TOOLS_GEMMA_CODE},
     {"<|python_tag|>", NULL, TOOLS_LLAMA3},
     {"<|python_start|>", NULL, TOOLS_LLAMA3},
     {"<function=", NULL, TOOLS_LLAMA3},
@@ -89,6 +100,9 @@ static const struct {
     {"<tool_call>", TOOLS_HERMES},
     {"<|python_tag|>", TOOLS_LLAMA3},
     {"<|tool_call_start|>", TOOLS_GEMMA_CODE},
+    {"<tool_sep>", TOOLS_GLM},
+    {"<tool_sep:opensource>", TOOLS_GLM},
+    {"<dots_function_call>", TOOLS_MINIMAX},
 };
 
 static const struct {
@@ -103,6 +117,7 @@ static const struct {
     {"◁think▷", "◁/think▷", true},
     {"<|inner_prefix|>", "<|inner_suffix|>", false},
     {"<thinking>", "</thinking>", false},
+    {"<think:opensource>", "</think:opensource>", true},
     {"<think>", "</think>", true},
     {"<thought>", "</thought>", false},
 };
@@ -153,6 +168,9 @@ void answer_style_find(struct answer_style *out, const char *source, size_t len,
     if (out->tools == TOOLS_HARMONY) {
         out->think_begin = "<|channel|>analysis<|message|>";
         out->think_end = "<|end|>";
+    } else if (out->tools == TOOLS_KIMI3) { /* its template puts them together */
+        out->think_begin = "<|open|>think<|sep|>";
+        out->think_end = "<|close|>think<|sep|>";
     } else if (thought < N_THOUGHTS) {
         out->think_begin = thoughts[thought].begin;
         out->think_end = thoughts[thought].end;

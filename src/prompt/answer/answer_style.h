@@ -22,6 +22,7 @@ enum tool_format {
     TOOLS_DEEPSEEK,   /* <｜tool▁calls▁begin｜> .. */
     TOOLS_GLM,        /* <tool_call>name<arg_key>x</arg_key><arg_value>1</arg_value></tool_call> */
     TOOLS_KIMI,       /* <|tool_calls_section_begin|> .. */
+    TOOLS_KIMI3,      /* <|open|>tools<|sep|><|open|>call tool="name" index="1"<|sep|> .. */
     TOOLS_MINIMAX,    /* <minimax:tool_call><invoke name="..">.. */
     TOOLS_HARMONY,    /* gpt-oss: <|channel|>commentary to=functions.name .. */
     TOOLS_JSON,       /* {"name": .., "arguments": {..}} and nothing else */

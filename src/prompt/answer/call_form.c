@@ -34,7 +34,51 @@ static const struct call_form hermes_forms[] = {
         .trigger = "<tool_calls>",
         .first = "<tool_calls>\n{\"name\": \"",
         .middle = "\", \"arguments\": ",
+        .between = "}\n{\"name\": \"",
         .last = "}\n</tool_calls>",
+    },
+    {
+        /* LongCat */
+        .token = "<longcat_tool_call>",
+        .trigger = "<longcat_tool_call>",
+        .first = "<longcat_tool_call>\n{\"name\": \"",
+        .middle = "\", \"arguments\": ",
+        .between = "}\n</longcat_tool_call>\n<longcat_tool_call>\n{\"name\": \"",
+        .last = "}\n</longcat_tool_call>",
+    },
+    {
+        /* GigaChat 3 */
+        .token = "<|message_sep|>",
+        .trigger = "<|message_sep|>\n\nfunction call",
+        .first = "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"",
+        .middle = "\", \"arguments\": ",
+        .last = "}",
+    },
+    {
+        /* GigaChat 3.1 */
+        .token = "<|function_call|>",
+        .trigger = "<|function_call|>",
+        .first = "<|function_call|>{\"name\": \"",
+        .middle = "\", \"arguments\": ",
+        .last = "}",
+    },
+    {
+        /* Apertus */
+        .token = "<|tools_prefix|>",
+        .trigger = "<|tools_prefix|>",
+        .first = "<|tools_prefix|>[{\"",
+        .middle = "\": ",
+        .between = "}, {\"",
+        .last = "}]<|tools_suffix|>",
+    },
+    {
+        /* Solar: the id is any text */
+        .token = "<|tool_call:begin|>",
+        .trigger = "<|tool_calls|>",
+        .first = "<|tool_calls|><|tool_call:begin|>0<|tool_call:name|>",
+        .middle = "<|tool_call:args|>",
+        .between = "<|tool_call:end|><|tool_call:begin|>1<|tool_call:name|>",
+        .last = "<|tool_call:end|><|calls|>",
     },
     {
         /* InternLM */
@@ -105,6 +149,18 @@ static const struct call_form qwen_coder_forms[] = {
         .key_begin = "<parameter=",
         .key_end = ">",
         .value_end = "</parameter>\n",
+    },
+    {
+        /* MiniCPM 5 */
+        .trigger = "<function name=",
+        .first = "<function name=\"",
+        .middle = "\">",
+        .between = "</function><function name=\"",
+        .last = "</function>",
+        .arguments = CALL_TAGGED,
+        .key_begin = "<param name=\"",
+        .key_end = "\">",
+        .value_end = "</param>",
     },
     THE_END,
 };
@@ -179,6 +235,15 @@ static const struct call_form gemma_code_forms[] = {
         .last = ")]<|tool_call_end|>",
         .arguments = CALL_PYTHON,
     },
+    {
+        /* OLMo 3 */
+        .trigger = "<function_calls>",
+        .first = "<function_calls>",
+        .middle = "(",
+        .between = ")\n",
+        .last = ")</function_calls>",
+        .arguments = CALL_PYTHON,
+    },
     THE_END,
 };
 
@@ -204,6 +269,9 @@ static const struct call_form gemma_forms[] = {
     },
     THE_END,
 };
+
+#define STEP_BEGIN "<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\""
+#define STEP_END   "</steptml:invoke><｜tool_call_end｜>"
 
 static const struct call_form deepseek_forms[] = {
     {
@@ -244,8 +312,32 @@ static const struct call_form deepseek_forms[] = {
         .string_key_end = "\" string=\"true\">",
         .value_end = "</｜DSML｜parameter>\n",
     },
+    {
+        /* Step 3 */
+        .trigger = "<｜tool_calls_begin｜>",
+        .first = "<｜tool_calls_begin｜>" STEP_BEGIN,
+        .middle = "\">",
+        .between = STEP_END STEP_BEGIN,
+        .last = STEP_END "<｜tool_calls_end｜>",
+        .arguments = CALL_TAGGED,
+        .key_begin = "<steptml:parameter name=\"",
+        .key_end = "\">",
+        .value_end = "</steptml:parameter>",
+    },
     THE_END,
 };
+
+#define HUNYUAN(suffix)                                                                            \
+    {                                                                                              \
+        .token = "<tool_sep" suffix ">", .trigger = "<tool_calls" suffix ">",                      \
+        .first = "<tool_calls" suffix ">\n<tool_call" suffix ">",                                  \
+        .middle = "<tool_sep" suffix ">\n",                                                        \
+        .between = "</tool_call" suffix ">\n<tool_call" suffix ">",                                \
+        .last = "</tool_call" suffix ">\n</tool_calls" suffix ">", .arguments = CALL_TAGGED,       \
+        .key_begin = "<arg_key" suffix ">",                                                        \
+        .key_end = "</arg_key" suffix ">\n<arg_value" suffix ">",                                  \
+        .value_end = "</arg_value" suffix ">\n",                                                   \
+    }
 
 static const struct call_form glm_forms[] = {
     {
@@ -270,6 +362,8 @@ static const struct call_form glm_forms[] = {
         .key_end = "</arg_key><arg_value>",
         .value_end = "</arg_value>",
     },
+    HUNYUAN(""),
+    HUNYUAN(":opensource"),
     THE_END,
 };
 
@@ -285,6 +379,22 @@ static const struct call_form kimi_forms[] = {
     THE_END,
 };
 
+static const struct call_form kimi3_forms[] = {
+    {
+        .trigger = "<|open|>tools<|sep|>",
+        .first = "<|open|>tools<|sep|><|open|>call tool=\"",
+        .middle = "\" index=\"1\"<|sep|>",
+        .between = "<|close|>call<|sep|><|open|>call tool=\"",
+        .last = "<|close|>call<|sep|><|close|>tools<|sep|>",
+        .arguments = CALL_TAGGED,
+        .key_begin = "<|open|>argument key=\"",
+        .key_end = "\" type=\"",
+        .typed_key_end = "\"<|sep|>",
+        .value_end = "<|close|>argument<|sep|>",
+    },
+    THE_END,
+};
+
 static const struct call_form minimax_forms[] = {
     {
         .trigger = "<minimax:tool_call>",
@@ -292,6 +402,19 @@ static const struct call_form minimax_forms[] = {
         .middle = "\">\n",
         .between = "</invoke>\n<invoke name=\"",
         .last = "</invoke>\n</minimax:tool_call>",
+        .arguments = CALL_TAGGED,
+        .key_begin = "<parameter name=\"",
+        .key_end = "\">",
+        .value_end = "</parameter>\n",
+    },
+    {
+        /* dots */
+        .token = "<dots_function_call>",
+        .trigger = "<dots_function_call>",
+        .first = "<dots_function_call>\n<invoke name=\"",
+        .middle = "\">\n",
+        .between = "</invoke>\n<invoke name=\"",
+        .last = "</invoke>\n</dots_function_call>",
         .arguments = CALL_TAGGED,
         .key_begin = "<parameter name=\"",
         .key_end = "\">",
@@ -329,6 +452,7 @@ static const struct call_form *const forms[TOOL_FORMATS] = {
     [TOOLS_DEEPSEEK] = deepseek_forms,
     [TOOLS_GLM] = glm_forms,
     [TOOLS_KIMI] = kimi_forms,
+    [TOOLS_KIMI3] = kimi3_forms,
     [TOOLS_MINIMAX] = minimax_forms,
     [TOOLS_HARMONY] = harmony_forms,
     [TOOLS_JSON] = json_forms,

@@ -24,8 +24,10 @@ struct call_form {
     enum call_arguments arguments;
     const char *key_begin, *key_end, *value_end; /* TAGGED */
     const char *string_key_end;                  /* TAGGED: before strings; NULL: the same */
-    const char *quote;                           /* ESCAPED */
-    bool is_numbered; /* ":0", ":1", ... stands between the name and `middle` */
+    const char *typed_key_end; /* TAGGED: stands behind key_end and the name of the value's type;
+                                  NULL: nothing does */
+    const char *quote;         /* ESCAPED */
+    bool is_numbered;          /* ":0", ":1", ... stands between the name and `middle` */
 };
 
 /* The format's form; where it has several, the one that is the template's (`traits` may be NULL).
@@ -56,5 +58,8 @@ void call_write(struct strbuf *out, enum tool_format format, const char *name, s
  */
 int template_traits_complete(struct template_traits *t, const struct answer_style *style,
                              const struct tokenizer *tokenizer, struct error *err);
+
+/* Appends what stands between a parameter's name and a value of that type. */
+void call_key_end_write(struct strbuf *out, const struct call_form *f, enum json_type type);
 
 #endif

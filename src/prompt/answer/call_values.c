@@ -89,6 +89,39 @@ static void trim(const char **text, size_t *len)
         --*len;
 }
 
+/* JSON where the schema allows no string, but the text is the JSON of one, or what would stand in
+ * one: [{\"a\": 1}]. `value` is what the text is as it stands, or NULL. */
+static const struct json *mended(struct arena *arena, const struct json *value, const char *text,
+                                 size_t len, unsigned types)
+{
+    const struct json *string = value;
+    if (value && value->type != JSON_STRING)
+        return value;
+    if (!value && len) {
+        char *quoted = arena_alloc(arena, len + 2);
+        if (!quoted)
+            return NULL;
+        quoted[0] = quoted[len + 1] = '"';
+        memcpy(quoted + 1, text, len);
+        string = json_parse(arena, quoted, len + 2, NULL);
+    }
+    const struct json *inner = string ? json_parse(arena, string->text, string->text_len, NULL)
+                                      : NULL;
+    return inner && types >> inner->type & 1 ? inner : value;
+}
+
+/* A list or a dictionary of Python's where JSON is wanted. False: it is none. */
+static bool write_container(struct strbuf *out, const char *text, size_t len)
+{
+    struct strbuf json = STRBUF_INIT;
+    bool ok = len && strchr("[{", text[0]) && value_write_python(&json, text, len) && !json.failed;
+    if (ok)
+        strbuf_add(out, strbuf_str(&json), json.len);
+    out->failed |= json.failed;
+    strbuf_free(&json);
+    return ok;
+}
+
 void value_write_text(struct strbuf *out, const struct json *schema, const char *text, size_t len)
 {
     static const char *const spellings[][2] = {
@@ -107,9 +140,11 @@ void value_write_text(struct strbuf *out, const struct json *schema, const char 
         }
     if (types != 1u << JSON_STRING)
         value = json_parse(&arena, bare, bare_len, NULL);
+    if (!string)
+        value = mended(&arena, value, bare, bare_len, types);
     if (value && (!string || types >> value->type & 1))
         value_write_json(out, value);
-    else
+    else if (string || !write_container(out, bare, bare_len))
         value_write_string(out, text, len);
     out->failed |= arena.failed;
     arena_free(&arena);

@@ -79,6 +79,19 @@ void call_value_write(struct strbuf *out, const struct call_form *f, const struc
     }
 }
 
+void call_key_end_write(struct strbuf *out, const struct call_form *f, enum json_type type)
+{
+    if (type == JSON_STRING && f->string_key_end) {
+        strbuf_adds(out, f->string_key_end);
+        return;
+    }
+    strbuf_adds(out, f->key_end);
+    if (f->typed_key_end) {
+        strbuf_adds(out, json_type_name(type));
+        strbuf_adds(out, f->typed_key_end);
+    }
+}
+
 static void arguments_write(struct strbuf *out, const struct call_form *f,
                             const struct json *arguments)
 {
@@ -90,8 +103,7 @@ static void arguments_write(struct strbuf *out, const struct call_form *f,
         if (f->arguments == CALL_TAGGED) {
             strbuf_adds(out, f->key_begin);
             strbuf_add(out, a->key, a->key_len);
-            strbuf_adds(out, a->type == JSON_STRING && f->string_key_end ? f->string_key_end
-                                                                         : f->key_end);
+            call_key_end_write(out, f, a->type);
             call_value_write(out, f, a);
             strbuf_adds(out, f->value_end);
             continue;

@@ -105,7 +105,8 @@ enum {
     ITEM_COLON,
     ITEM_VALUE,
     ITEM_SCAN,
-    ITEM_COMMA
+    ITEM_COMMA,
+    ITEM_SERIES, /* behind an object that stands in no list */
 };
 enum { KEY_OTHER, KEY_NAME, KEY_ARGUMENTS, KEY_FUNCTION };
 
@@ -206,10 +207,26 @@ static enum call_result item_end(struct answer_parser *p)
     if (!c->has_arguments)
         call_add_arguments(p, "{}", 2);
     call_finish(p);
-    if (!c->in_list)
+    if (c->strict && !c->in_list)
         return CALL_DONE;
-    call_next(p, ITEM_NEXT);
+    call_next(p, c->in_list ? ITEM_NEXT : ITEM_SERIES);
     return CALL_ON;
+}
+
+/* Another object may follow, with white space between them. */
+static enum call_result item_series(struct answer_parser *p)
+{
+    size_t left;
+    bool more = call_skip_space(p);
+    if (!more && !p->ended)
+        return CALL_MORE;
+    if (more && call_rest(p, &left)[0] == '{') {
+        p->call.marker_end = p->call.pos + 1;
+        p->call.state = ITEM_FIRST;
+        return CALL_ON;
+    }
+    p->call.pos = 0; /* the white space is not the call's */
+    return CALL_DONE;
 }
 
 /* Behind { or a member. A model that forgets the last } has still called. */
@@ -276,6 +293,8 @@ enum call_result read_json_calls(struct answer_parser *p)
         return item_key(p);
     if (c->state == ITEM_SCAN)
         return item_scan(p);
+    if (c->state == ITEM_SERIES)
+        return item_series(p);
     if (!call_skip_space(p))
         return p->ended && c->state == ITEM_NEXT ? CALL_DONE : CALL_MORE;
     char first = call_rest(p, &left)[0];
@@ -289,6 +308,67 @@ enum call_result read_json_calls(struct answer_parser *p)
     case ITEM_VALUE: return item_value_begin(p);
     default: return item_between(p, first);
     }
+}
+
+/* ------------------------------------------------------------------ [{"name": {..}}, ..] */
+
+enum { KEYED_NEXT, KEYED_NAME, KEYED_COLON, KEYED_ARGUMENTS };
+
+/* Outside of names and arguments: brackets and commas, and what ends the list. */
+static enum call_result keyed_next(struct answer_parser *p, char first)
+{
+    struct open_call *c = &p->call;
+    size_t left;
+    if (first == '"') {
+        c->token = c->pos;
+        c->state = KEYED_NAME;
+        json_scan_begin(&c->scan);
+        return CALL_ON;
+    }
+    if (c->in_list && first != ',' && first != '{' && first != '}') {
+        if (first == ']')
+            c->pos++;
+        else
+            c->pos = 0;
+        return CALL_DONE;
+    }
+    /* Nothing is a call yet: only [ and { may come. */
+    const char *text = call_rest(p, &left);
+    bool fits = c->in_list || first == '{' || (first == '[' && text == call_at(p, c->marker_end));
+    c->pos++;
+    return fits ? CALL_ON : CALL_BAD;
+}
+
+enum call_result read_keyed_calls(struct answer_parser *p)
+{
+    struct open_call *c = &p->call;
+    enum call_result result;
+    size_t left;
+    switch (c->state) {
+    case KEYED_NAME:
+        result = scan_value(p, false);
+        if (result != CALL_DONE)
+            return result;
+        c->state = KEYED_COLON;
+        return take_name(p) ? CALL_ON : CALL_BAD;
+    case KEYED_ARGUMENTS:
+        result = read_arguments(p);
+        if (result != CALL_DONE)
+            return result;
+        call_finish(p);
+        c->in_list = true; /* a call has come: what follows it belongs to the list */
+        call_next(p, KEYED_NEXT);
+        return CALL_ON;
+    default: break;
+    }
+    if (!call_skip_space(p))
+        return p->ended && c->in_list ? CALL_DONE : CALL_MORE;
+    char first = call_rest(p, &left)[0];
+    if (c->state == KEYED_NEXT)
+        return keyed_next(p, first);
+    c->pos++;
+    c->state = KEYED_ARGUMENTS;
+    return first == ':' ? CALL_ON : CALL_BAD;
 }
 
 /* From here on another reader has the call. */
@@ -458,10 +538,32 @@ enum call_result read_kimi_call(struct answer_parser *p)
         name_len--;
     if (!name_len || name[name_len - 1] != ':') /* functions.name:0, where 0 counts the calls */
         name_len = len + 1;
-    if (!call_set_name(p, name, name_len - 1))
+    bool counts = len && strspn(name, "0123456789") >= len; /* the name is left out */
+    if (counts && tool_set_size(p->options.tools) == 1)
+        c->tool = tool_set_at(p->options.tools, 0);
+    else if (!call_set_name(p, name, name_len - 1))
         return CALL_BAD;
     c->pos += len + strlen(stops[0]);
     c->state = NAMED_ARGUMENTS;
+    return CALL_ON;
+}
+
+/* <|tool_call:begin|>id<|tool_call:name|>f<|tool_call:args|>{..} */
+enum call_result read_solar_call(struct answer_parser *p)
+{
+    static const char *const marks[] = {"<|tool_call:name|>", "<|tool_call:args|>"};
+    struct open_call *c = &p->call;
+    size_t len, left, which;
+    if (c->state == NAMED_ARGUMENTS)
+        return named_arguments(p, "<|tool_call:end|>");
+    const char *const stops[] = {marks[c->state], NULL};
+    enum match match = call_find(p, stops, &len, &which);
+    if (match != MATCH_YES)
+        return match == MATCH_MORE ? CALL_MORE : CALL_BAD;
+    if (c->state == NAMED_NAME && !call_set_name(p, call_rest(p, &left), len))
+        return CALL_BAD;
+    c->pos += len + strlen(stops[0]);
+    c->state = c->state == NAMED_NAME ? NAMED_ARGUMENTS : NAMED_NAME;
     return CALL_ON;
 }
 

@@ -5,16 +5,23 @@
 #include "prompt/answer/answer_internal.h"
 
 struct xml_form {
+    const char *const *before;    /* marks before the name that are skipped; NULL: none */
     const char *name_begin;       /* NULL: the name comes at once */
-    const char *const *name_ends; /* the first is skipped */
+    const char *const *name_ends; /* the first, and `n_more_skipped` others, are skipped */
+    size_t n_more_skipped;
+    const char *head_end;   /* what follows the name is skipped up to here; NULL: nothing */
+    const char *json_begin; /* all arguments follow as JSON; NULL: they never do */
+    size_t n_closing;       /* how many of name_ends, the last ones, end the call */
     const char *key_begin;
-    const char *const *key_ends;   /* skipped */
-    const char *value_begin;       /* NULL: the value comes at once */
-    const char *const *value_ends; /* the first two end the value and are skipped; others are the
-                                      next part's beginning: the value's own end is missing */
-    const char *const *call_ends;  /* skipped, each of them */
-    bool lines;                    /* values stand on lines of their own */
-    bool marks_strings;            /* string="true" or "false" decides, not the schema */
+    const char *const *key_ends;    /* skipped */
+    const char *value_begin;        /* NULL: the value comes at once */
+    const char *const *value_ends;  /* the first two end the value and are skipped; others are the
+                                       next part's beginning: the value's own end is missing */
+    const char *const *call_ends;   /* skipped, each of them */
+    const char *quote_begin;        /* begins a value in which tags are text; NULL: none */
+    const char *const *quoted_ends; /* ... and what ends it, with the value's own end */
+    bool lines;                     /* values stand on lines of their own */
+    bool marks_strings;             /* string="true" or "false" decides, not the schema */
 };
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -29,7 +36,8 @@ const struct xml_form xml_qwen = {
     .lines = true,
 };
 const struct xml_form xml_glm = {
-    .name_ends = LIST("\n", "<arg_key>", "</tool_call>"),
+    .name_ends = LIST("\n", "<tool_sep>", "<arg_key>", "</tool_call>"),
+    .n_more_skipped = 1,
     .key_begin = "<arg_key>",
     .key_ends = LIST("</arg_key>"),
     .value_begin = "<arg_value>",
@@ -46,7 +54,8 @@ const struct xml_form xml_minimax = {
 };
 const struct xml_form xml_dsml = {
     .name_begin = "<｜DSML｜invoke name=\"",
-    .name_ends = LIST("\">"),
+    .name_ends = LIST("\">", "\"/>", "\" />"),
+    .n_closing = 2,
     .key_begin = "<｜DSML｜parameter name=\"",
     .key_ends = LIST("\">", "\" string=\"true\">", "\" string=\"false\">"),
     .value_ends = LIST("</｜DSML｜parameter>"),
@@ -54,7 +63,61 @@ const struct xml_form xml_dsml = {
     .marks_strings = true,
 };
 
-enum { TYPE_STRING, TYPE_OTHER }; /* of the value that is being read */
+const struct xml_form xml_step = {
+    .before = LIST("<｜tool_call_begin｜>", "function", "<｜tool_sep｜>"),
+    .name_begin = "<steptml:invoke name=\"",
+    .name_ends = LIST("\">"),
+    .key_begin = "<steptml:parameter name=\"",
+    .key_ends = LIST("\">"),
+    .value_ends = LIST("</steptml:parameter>"),
+    .call_ends = LIST("</steptml:invoke>"),
+};
+const struct xml_form xml_minicpm = {
+    .name_begin = "<function name=\"",
+    .name_ends = LIST("\">", "\"/>", "\" />"),
+    .n_closing = 2,
+    .key_begin = "<param name=\"",
+    .key_ends = LIST("\">"),
+    .value_ends = LIST("</param>"),
+    .call_ends = LIST("</function>"),
+    .quote_begin = "<![CDATA[",
+    .quoted_ends = LIST("]]></param>"),
+};
+const struct xml_form xml_hunyuan = {
+    .before = LIST("<tool_call>"),
+    .name_ends = LIST("<tool_sep>", "<arg_key>", "</tool_call>"),
+    .key_begin = "<arg_key>",
+    .key_ends = LIST("</arg_key>"),
+    .value_begin = "<arg_value>",
+    .value_ends = LIST("</arg_value>"),
+    .call_ends = LIST("</tool_call>"),
+};
+/* The same in the published model, whose marks have a suffix. */
+const struct xml_form xml_hunyuan_open = {
+    .before = LIST("<tool_call:opensource>"),
+    .name_ends = LIST("<tool_sep:opensource>", "<arg_key:opensource>", "</tool_call:opensource>"),
+    .key_begin = "<arg_key:opensource>",
+    .key_ends = LIST("</arg_key:opensource>"),
+    .value_begin = "<arg_value:opensource>",
+    .value_ends = LIST("</arg_value:opensource>"),
+    .call_ends = LIST("</tool_call:opensource>"),
+};
+
+const struct xml_form xml_kimi3 = {
+    .name_begin = "<|open|>call tool=\"",
+    .name_ends = LIST("\""),
+    .head_end = "<|sep|>",
+    .json_begin = "<|open|>json type=\"object\"<|sep|>",
+    .key_begin = "<|open|>argument key=\"",
+    .key_ends = LIST("\"<|sep|>", "\" type=\"string\"<|sep|>", "\" type=\"number\"<|sep|>",
+                     "\" type=\"boolean\"<|sep|>", "\" type=\"null\"<|sep|>",
+                     "\" type=\"array\"<|sep|>", "\" type=\"object\"<|sep|>"),
+    .value_ends = LIST("<|close|>argument<|sep|>"),
+    .call_ends = LIST("<|close|>call<|sep|>"),
+    .marks_strings = true,
+};
+
+enum { TYPE_STRING, TYPE_OTHER, TYPE_QUOTED }; /* of the value that is being read */
 
 static enum call_result as_result(enum match match)
 {
@@ -63,13 +126,31 @@ static enum call_result as_result(enum match match)
 
 static enum call_result xml_name(struct answer_parser *p, const struct xml_form *f)
 {
-    size_t len, which, left;
+    size_t len, which, left, n = 0;
     enum match match = call_find(p, f->name_ends, &len, &which);
     if (match != MATCH_YES)
         return as_result(match);
     if (!call_set_name(p, call_rest(p, &left), len))
         return CALL_BAD;
-    p->call.pos += len + (which == 0 ? strlen(f->name_ends[0]) : 0);
+    if (f->head_end) {
+        size_t name = p->call.pos, head, skipped = len + strlen(f->name_ends[which]);
+        p->call.pos += skipped;
+        match = call_find(p, LIST(f->head_end), &head, &n);
+        p->call.pos = name;
+        if (match != MATCH_YES)
+            return as_result(match);
+        p->call.pos += skipped + head + strlen(f->head_end);
+        p->call.state = XML_NEXT;
+        return CALL_ON;
+    }
+    while (f->name_ends[n])
+        n++;
+    bool closes = which + f->n_closing >= n;
+    p->call.pos += len + (which <= f->n_more_skipped || closes ? strlen(f->name_ends[which]) : 0);
+    if (closes) {
+        call_add_arguments(p, "{}", 2);
+        return CALL_DONE;
+    }
     p->call.state = XML_NEXT;
     return CALL_ON;
 }
@@ -77,9 +158,17 @@ static enum call_result xml_name(struct answer_parser *p, const struct xml_form 
 /* A parameter begins, or the call ends. */
 static enum call_result xml_next(struct answer_parser *p, const struct xml_form *f)
 {
+    size_t left;
     if (!call_skip_space(p))
         return CALL_MORE;
-    enum match match = call_match(p, f->key_begin);
+    if (p->call.n_arguments == 0 && call_rest(p, &left)[0] == '{') { /* JSON in the tags' place */
+        p->call.state = XML_JSON;
+        return CALL_ON;
+    }
+    enum match match = f->json_begin ? call_match(p, f->json_begin) : MATCH_NO;
+    if (match != MATCH_NO)
+        return as_result(match);
+    match = call_match(p, f->key_begin);
     p->call.state = match == MATCH_YES ? XML_KEY : XML_NEXT;
     for (size_t i = 0; match == MATCH_NO && f->call_ends[i]; i++) {
         match = call_match(p, f->call_ends[i]);
@@ -92,6 +181,78 @@ static enum call_result xml_next(struct answer_parser *p, const struct xml_form 
     return as_result(match);
 }
 
+/* Some models put all arguments into one parameter that the function does not have. */
+static const char *const wrappers[] = {"arguments", "input", NULL};
+
+static bool is_wrapper(const struct tool *tool, const char *key, size_t len)
+{
+    const struct json *properties = json_get(tool->parameters, "properties");
+    if (!json_is(properties, JSON_OBJECT) || !properties->count || tool_parameter(tool, key, len))
+        return false;
+    for (size_t i = 0; wrappers[i]; i++)
+        if (strlen(wrappers[i]) == len && memcmp(wrappers[i], key, len) == 0)
+            return true;
+    return false;
+}
+
+static void key_write(struct answer_parser *p, const char *key, size_t len)
+{
+    strbuf_adds(&p->scratch, p->call.n_arguments++ ? ", " : "{");
+    value_write_string(&p->scratch, key, len);
+    strbuf_adds(&p->scratch, ": ");
+}
+
+/* What the value is read as. A mark that says otherwise than the schema loses. */
+static int value_type(struct open_call *c, const struct xml_form *f, const char *key, size_t len,
+                      size_t which)
+{
+    c->schema = tool_parameter(c->tool, key, len);
+    unsigned types = c->schema ? value_types(c->schema) : VALUE_ANY;
+    bool only_string = types == 1u << JSON_STRING;
+    if (!f->marks_strings || which == 0)
+        return c->schema && only_string ? TYPE_STRING : TYPE_OTHER;
+    if (which == 1)
+        return types >> JSON_STRING & 1 ? TYPE_STRING : TYPE_OTHER;
+    if (only_string)
+        return TYPE_QUOTED;
+    c->schema = NULL;
+    return TYPE_OTHER;
+}
+
+/* A wrapper's value has come: an object's members are the arguments. */
+static void wrapped_write(struct answer_parser *p, const char *text, size_t len)
+{
+    struct open_call *c = &p->call;
+    struct arena arena = ARENA_INIT;
+    const struct json *object = json_parse(&arena, text, len, NULL);
+    c->wrapped = false;
+    if (json_is(object, JSON_OBJECT)) {
+        json_each (member, object) {
+            key_write(p, member->key, member->key_len);
+            value_write_json(&p->scratch, member);
+        }
+    } else {
+        const char *key = call_at(p, c->token);
+        key_write(p, key, c->token_len);
+        value_write_text(&p->scratch, NULL, text, len);
+    }
+    p->failed |= arena.failed;
+    arena_free(&arena);
+}
+
+/* A string that is marked as JSON: its text, or whatever else it is. */
+static void quoted_write(struct strbuf *out, const char *text, size_t len)
+{
+    struct arena arena = ARENA_INIT;
+    const struct json *value = json_parse(&arena, text, len, NULL);
+    if (json_is(value, JSON_STRING))
+        value_write_json(out, value);
+    else
+        value_write_string(out, text, len);
+    out->failed |= arena.failed;
+    arena_free(&arena);
+}
+
 /* A parameter's name: what is sure to go out of the value goes out from here on. */
 static enum call_result xml_key(struct answer_parser *p, const struct xml_form *f)
 {
@@ -101,20 +262,19 @@ static enum call_result xml_key(struct answer_parser *p, const struct xml_form *
     if (match != MATCH_YES)
         return as_result(match);
     const char *key = call_rest(p, &left);
-    strbuf_clear(&p->scratch);
-    strbuf_adds(&p->scratch, c->n_arguments++ ? ", " : "{");
-    value_write_string(&p->scratch, key, len);
-    strbuf_adds(&p->scratch, ": ");
-    c->schema = tool_parameter(c->tool, key, len);
-    bool string = c->schema && value_types(c->schema) == 1u << JSON_STRING;
-    if (f->marks_strings && which)
-        string = which == 1;
-    if (f->marks_strings && which == 2)
-        c->schema = NULL;
-    c->value = string ? TYPE_STRING : TYPE_OTHER;
+    c->value = value_type(c, f, key, len, which);
+    c->token = c->pos;
     c->pos += len + strlen(f->key_ends[which]);
     c->state = XML_VALUE_BEGIN;
-    if (string)
+    c->wrapped = c->n_arguments == 0 && is_wrapper(c->tool, key, len);
+    c->token_len = len;
+    if (c->wrapped) {
+        c->value = TYPE_OTHER;
+        return CALL_ON;
+    }
+    strbuf_clear(&p->scratch);
+    key_write(p, key, len);
+    if (c->value == TYPE_STRING)
         strbuf_addc(&p->scratch, '"');
     call_add_scratch(p);
     return CALL_ON;
@@ -131,6 +291,13 @@ static enum call_result xml_value_begin(struct answer_parser *p, const struct xm
         match = left ? MATCH_YES : MATCH_MORE;
         call_match(p, "\n");
     }
+    p->call.quote = 0;
+    if (f->quote_begin) {
+        match = call_match(p, f->quote_begin);
+        p->call.quote = match == MATCH_YES;
+        if (match == MATCH_NO)
+            match = MATCH_YES;
+    }
     p->call.state = match == MATCH_YES ? XML_VALUE : XML_VALUE_BEGIN;
     p->call.scanned = 0;
     return as_result(match);
@@ -141,11 +308,12 @@ static enum call_result xml_value_begin(struct answer_parser *p, const struct xm
 static enum match xml_value_end(const struct answer_parser *p, const struct xml_form *f,
                                 const char *text, size_t left, size_t *len, size_t *which)
 {
+    const char *const *ends = p->call.quote ? f->quoted_ends : f->value_ends;
     for (*len = p->call.scanned; *len < left; ++*len) {
-        if (text[*len] != '<' && text[*len] != '\n')
+        if (text[*len] != '<' && text[*len] != '\n' && text[*len] != ']')
             continue;
-        for (*which = 0; f->value_ends[*which]; ++*which) {
-            enum match match = literal_match(text + *len, left - *len, f->value_ends[*which]);
+        for (*which = 0; ends[*which]; ++*which) {
+            enum match match = literal_match(text + *len, left - *len, ends[*which]);
             if (match != MATCH_NO)
                 return match;
         }
@@ -165,6 +333,10 @@ static enum call_result xml_value(struct answer_parser *p, const struct xml_form
     if (match == MATCH_YES) {
         if (c->value == TYPE_STRING)
             strbuf_addc(&p->scratch, '"');
+        else if (c->wrapped)
+            wrapped_write(p, text, len);
+        else if (c->value == TYPE_QUOTED)
+            quoted_write(&p->scratch, text, len);
         else
             value_write_text(&p->scratch, c->schema, text, len);
         c->state = XML_NEXT;
@@ -173,9 +345,12 @@ static enum call_result xml_value(struct answer_parser *p, const struct xml_form
         c->pos += len;
     else
         c->scanned = len;
-    if (match == MATCH_YES)
+    if (match == MATCH_YES && c->quote)
+        c->pos += strlen(f->quoted_ends[which]);
+    else if (match == MATCH_YES)
         c->pos += which < 2 ? strlen(f->value_ends[which]) : 0;
-    call_add_scratch(p);
+    if (p->scratch.len)
+        call_add_scratch(p);
     return match == MATCH_YES ? CALL_ON : CALL_MORE;
 }
 
@@ -187,14 +362,19 @@ enum call_result read_xml_call(struct answer_parser *p)
     case XML_OUTER:
         if (!call_skip_space(p))
             return CALL_MORE;
-        if (f->name_begin)
-            match = call_match(p, f->name_begin);
+        for (size_t i = 0; f->before && f->before[i]; i++) {
+            match = call_match(p, f->before[i]);
+            if (match != MATCH_NO)
+                return as_result(match);
+        }
+        match = f->name_begin ? call_match(p, f->name_begin) : MATCH_YES;
         p->call.state = match == MATCH_YES ? XML_NAME : XML_OUTER;
         return as_result(match);
     case XML_NAME: return xml_name(p, f);
     case XML_NEXT: return xml_next(p, f);
     case XML_KEY: return xml_key(p, f);
     case XML_VALUE_BEGIN: return xml_value_begin(p, f);
+    case XML_JSON: return read_arguments(p);
     default: return xml_value(p, f);
     }
 }

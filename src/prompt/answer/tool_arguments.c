@@ -538,24 +538,55 @@ static grammar_expr tagged_value_add(struct call_grammar *g, const struct json *
     return e != GRAMMAR_NONE || g->tool->strict ? e : json_value_add(g->b, JSON_CANONICAL);
 }
 
+/* What stands between the name and a value of that type. */
+static grammar_expr key_end_add(const struct call_grammar *g, enum json_type type)
+{
+    struct strbuf text = STRBUF_INIT;
+    call_key_end_write(&text, g->form, type);
+    grammar_expr e = text.failed ? GRAMMAR_NONE : call_text_add(g, strbuf_str(&text), text.len);
+    strbuf_free(&text);
+    return e;
+}
+
+/* ... and the value. Where the form says its type, JSON has the name of any type that the schema
+ * allows, but for a string's: raw text follows that. */
+static grammar_expr typed_value_add(struct call_grammar *g, const struct json *schema)
+{
+    bool raw = is_raw(schema);
+    unsigned types = schema_types(schema);
+    grammar_expr parts[2] = {key_end_add(g, raw ? JSON_STRING : JSON_OBJECT),
+                             tagged_value_add(g, schema)};
+    if (parts[1] == GRAMMAR_NONE)
+        return GRAMMAR_NONE;
+    if (raw && g->form->typed_key_end && types & TYPE_BIT(JSON_NULL)) {
+        grammar_expr null[2] = {key_end_add(g, JSON_NULL), grammar_literal(g->b, "null", 4)};
+        return either(g->b, grammar_sequence(g->b, parts, 2), grammar_sequence(g->b, null, 2));
+    }
+    if (!raw && g->form->typed_key_end) {
+        parts[0] = grammar_never(g->b);
+        for (int type = JSON_NULL; type <= JSON_OBJECT; type++)
+            if (types & TYPE_BIT(type) && type != JSON_STRING)
+                parts[0] = either(g->b, parts[0], key_end_add(g, (enum json_type)type));
+    }
+    return grammar_sequence(g->b, parts, 2);
+}
+
 static grammar_expr tagged_add(struct call_grammar *g)
 {
     const struct call_form *f = g->form;
     const struct json *properties = object_member(g->tool->parameters, "properties");
     grammar_expr e = grammar_empty(g->b);
     for (const struct json *p = properties ? properties->first : NULL; p; p = p->next) {
-        bool marks_string = f->string_key_end && is_raw(p);
-        grammar_expr value = tagged_value_add(g, p);
+        grammar_expr value = typed_value_add(g, p);
         if (value == GRAMMAR_NONE)
             return GRAMMAR_NONE;
-        grammar_expr parts[5] = {
+        grammar_expr parts[4] = {
             call_string_add(g, f->key_begin),
             grammar_literal(g->b, p->key, p->key_len),
-            call_string_add(g, marks_string ? f->string_key_end : f->key_end),
             value,
             call_string_add(g, f->value_end),
         };
-        grammar_expr one = grammar_sequence(g->b, parts, 5);
+        grammar_expr one = grammar_sequence(g->b, parts, 4);
         if (!is_required(g->tool->parameters, p))
             one = grammar_repeat(g->b, one, 0, 1);
         grammar_expr both[2] = {e, one};

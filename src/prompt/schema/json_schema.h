@@ -34,4 +34,7 @@ grammar_expr json_schema_add(struct grammar_builder *b, const struct json *schem
 grammar_expr json_value_add(struct grammar_builder *b, enum json_style style);
 grammar_expr json_object_add(struct grammar_builder *b, enum json_style style);
 
+/* JSON Schema's equality: numbers by value, objects whatever the order of their members. */
+bool json_values_equal(const struct json *a, const struct json *b);
+
 #endif

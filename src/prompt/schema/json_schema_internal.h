@@ -173,7 +173,6 @@ struct schema_facets {
 
 bool schema_facets(struct schema_walker *w, const struct schema_set *set,
                    struct schema_facets *out);
-bool json_values_equal(const struct json *a, const struct json *b);
 
 /* ---- number.c -------------------------------------------------------------------------------- */
 

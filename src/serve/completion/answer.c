@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "prompt/answer/call_repeat.h"
 #include "serve/completion/random_id.h"
 
 static void take_piece(void *context, enum answer_piece piece, const char *text, size_t len);
@@ -64,9 +65,50 @@ static struct answer_call *call_last(struct answer *a)
     return &a->content.calls[a->content.n_calls - 1];
 }
 
+static struct byte_view view_of(const struct strbuf *text)
+{
+    return (struct byte_view){strbuf_str(text), text->len};
+}
+
+/* Does `compare` hold for the last call and one before it of the same function? */
+static bool any_earlier(struct answer *a, bool (*compare)(struct byte_view, struct byte_view))
+{
+    const struct answer_call *last = call_last(a);
+    for (const struct answer_call *c = a->content.calls; c < last; c++)
+        if (byte_view_equal(view_of(&c->name), view_of(&last->name)) &&
+            (!compare || compare(view_of(&last->arguments), view_of(&c->arguments))))
+            return true;
+    return false;
+}
+
+/* Sends what was held of the last call. */
+static void call_release(struct answer *a)
+{
+    const struct answer_call *call = call_last(a);
+    a->is_held = false;
+    if (!a->writer)
+        return;
+    a->writer->call_begin(a->stream, a->events, &a->content, call, a->n_numbered++);
+    if (call->arguments.len)
+        a->writer->call_arguments(a->stream, a->events, &a->content, a->n_numbered - 1,
+                                  strbuf_str(&call->arguments), call->arguments.len);
+}
+
+static void call_drop(struct answer *a)
+{
+    strbuf_free(&call_last(a)->name);
+    strbuf_free(&call_last(a)->arguments);
+    a->content.n_calls--;
+    a->is_held = false;
+}
+
 static void call_begin(struct answer *a, const char *name, size_t len)
 {
     struct answer_content *content = &a->content;
+    if (content->n_calls == ANSWER_MAX_CALLS) {
+        a->is_over = true;
+        return;
+    }
     struct answer_call *calls = realloc(content->calls, (content->n_calls + 1) * sizeof *calls);
     if (!calls) {
         a->failed = true;
@@ -76,20 +118,40 @@ static void call_begin(struct answer *a, const char *name, size_t len)
     calls[content->n_calls++] = (struct answer_call){0};
     random_id(call_last(a)->id, "call_", 62);
     strbuf_add(&call_last(a)->name, name, len);
-    if (a->writer)
-        a->writer->call_begin(a->stream, a->events, content, call_last(a), a->n_numbered++);
+    a->n_compared = 0;
+    a->is_held = any_earlier(a, NULL);
+    if (!a->is_held)
+        call_release(a);
 }
 
 static void call_arguments(struct answer *a, const char *text, size_t len)
 {
-    if (a->writer)
-        a->writer->call_arguments(a->stream, a->events, &a->content, a->n_numbered - 1, text, len);
-    else
-        strbuf_add(&call_last(a)->arguments, text, len);
+    struct strbuf *arguments = &call_last(a)->arguments;
+    strbuf_add(arguments, text, len);
+    if (!a->is_held) {
+        if (a->writer)
+            a->writer->call_arguments(a->stream, a->events, &a->content, a->n_numbered - 1, text,
+                                      len);
+        return;
+    }
+    /* A stream wants to know early. What is looked at grows by a quarter each time, so that
+     * long arguments cost no more than a few times their length. */
+    if (!a->writer || arguments->len < a->n_compared + a->n_compared / 4)
+        return;
+    a->n_compared = arguments->len;
+    if (!any_earlier(a, call_arguments_may_equal))
+        call_release(a);
 }
 
 static void call_end(struct answer *a)
 {
+    if (a->is_held && any_earlier(a, call_arguments_equal)) {
+        call_drop(a);
+        a->is_over = true;
+        return;
+    }
+    if (a->is_held)
+        call_release(a);
     if (a->writer && a->writer->call_end)
         a->writer->call_end(a->stream, a->events, &a->content, a->n_numbered - 1);
 }
@@ -113,25 +175,25 @@ static void thinking_add(struct answer *a, const char *text, size_t len)
         strbuf_add(&a->content.thinking, text, len);
 }
 
-/* One that the answer's end cut off stays as far as it came, as OpenAI's do; the reason of the end
- * says so. Else it was no call after all: what was written is text, though a stream has shown its
- * beginning already. */
+/* A call cut off by the answer's end is returned incomplete, as OpenAI's are; the finish reason
+ * says so. Otherwise it was no call after all: what was written is text, though a stream may have
+ * sent its beginning already. */
 static void call_break(struct answer *a, const char *text, size_t len)
 {
     if (a->is_ending) {
         a->is_cut = true;
+        if (a->is_held)
+            call_release(a);
         return;
     }
-    strbuf_free(&call_last(a)->name);
-    strbuf_free(&call_last(a)->arguments);
-    a->content.n_calls--;
+    call_drop(a);
     text_add(a, text, len);
 }
 
 static void take_piece(void *context, enum answer_piece piece, const char *text, size_t len)
 {
     struct answer *a = context;
-    if (a->failed)
+    if (a->failed || a->is_over)
         return;
     switch (piece) {
     case PIECE_REASONING: thinking_add(a, text, len); break;
@@ -186,8 +248,10 @@ void answer_echo(struct answer *a, const char *text, size_t len, struct strbuf *
 void answer_end(struct answer *a, uint64_t text_end, struct strbuf *events)
 {
     a->events = events;
-    token_text_end(&a->raw, text_end);
-    text_take(a);
+    if (!a->is_over) {
+        token_text_end(&a->raw, text_end);
+        text_take(a);
+    }
     /* Those of a stop string too, though it is not shown; an end token has no text at all. */
     logprob_list_show(&a->content.logprobs, a->content.logprobs.n_bytes);
     a->is_ending = true;
@@ -204,6 +268,11 @@ uint32_t answer_reasoning_tokens(const struct answer *a)
     return a->has_reasoning ? a->n_reasoning_tokens : 0; /* a marker alone is no thinking */
 }
 
+bool answer_is_over(const struct answer *a)
+{
+    return a->is_over;
+}
+
 bool answer_failed(const struct answer *a)
 {
     const struct answer_content *content = &a->content;
@@ -217,7 +286,7 @@ bool answer_failed(const struct answer *a)
 
 enum answer_finish answer_finish_of(const struct answer *a, enum finish_reason finish)
 {
-    if (finish == FINISH_LENGTH)
+    if (finish == FINISH_LENGTH && !a->is_over)
         return ANSWER_TOO_LONG;
     return a->content.n_calls && !a->is_cut ? ANSWER_CALLS : ANSWER_STOPPED;
 }

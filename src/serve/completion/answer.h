@@ -6,6 +6,8 @@
 #include "prompt/unicode/token_text.h"
 #include "serve/writers/answer_writer.h"
 
+enum { ANSWER_MAX_CALLS = 128 }; /* one more ends the answer */
+
 /* One choice's answer, from its tokens to what the client is given: text, thinking, calls and log
  * probabilities. Of a stream the pieces go to the API's writer as they come, of a whole answer they
  * are gathered.
@@ -13,12 +15,20 @@
  *   tokens ─► token_text ─► answer_parser ─► text, thinking, calls ─► writer, or kept
  *        └──► logprob_list ──────────────────────────────────────────────┘
  *
+ * A call that repeats an earlier one of the answer, with the same name and equal arguments, is not
+ * given to the client, and the answer ends there: small models that must call repeat one call until
+ * the context is full. In a stream the beginning of a call is held back for as long as it may turn
+ * out to be a repetition.
+ *
  * It belongs to the event loop's thread. */
 struct answer {
     struct token_text raw;
     struct answer_parser *parser; /* NULL: all of it is text */
     struct answer_content content;
-    uint32_t n_numbered;         /* of a stream: all calls that were begun */
+    uint32_t n_numbered;         /* of a stream: all calls that were sent */
+    bool is_held;                /* the last call may repeat an earlier one: it is not sent yet */
+    size_t n_compared;           /* bytes of its arguments when that was last looked at */
+    bool is_over;                /* a repeated call, or one too many, has ended it */
     bool must_call;              /* all of it is calls: nothing else is shown */
     bool is_ending;              /* no more text comes */
     bool is_cut;                 /* ... and it ended inside a call */
@@ -61,6 +71,9 @@ void answer_echo(struct answer *a, const char *text, size_t len, struct strbuf *
 void answer_end(struct answer *a, uint64_t text_end, struct strbuf *events);
 
 bool answer_failed(const struct answer *a);
+/* The answer has ended by itself: its generation can be stopped, and tokens that still come are not
+ * part of it. */
+bool answer_is_over(const struct answer *a);
 uint32_t answer_reasoning_tokens(const struct answer *a);
 enum answer_finish answer_finish_of(const struct answer *a, enum finish_reason finish);
 

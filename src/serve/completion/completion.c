@@ -411,6 +411,8 @@ static void take_token(struct completion *c, struct choice *o, const struct sche
 {
     const struct token_table *tokens = &c->api->tokens;
     bool is_known = (uint32_t)event->token < tokens->n_tokens; /* a padded vocabulary has more */
+    if (answer_is_over(&o->answer))
+        return;
     o->n_tokens++;
     if (event->logprobs)
         o->logprob_sum += (double)event->logprobs->logprob;
@@ -421,6 +423,8 @@ static void take_token(struct completion *c, struct choice *o, const struct sche
     answer_token(&o->answer, event->token, is_known ? tokens->bytes[event->token] : "",
                  is_known ? tokens->lengths[event->token] : 0, event->text_end, event->logprobs,
                  events);
+    if (answer_is_over(&o->answer))
+        scheduler_cancel(c->api->scheduler, &o->request);
 }
 
 /* The prompt's text, token by token, special ones spelled out. */
@@ -443,6 +447,8 @@ static void take_end(struct completion *c, uint32_t index, const struct sched_ev
     const struct request *r = &o->request;
     answer_end(&o->answer, event->text_end, events);
     o->finish = event->finish;
+    if (o->finish == FINISH_CANCELED && answer_is_over(&o->answer))
+        o->finish = FINISH_STOP;
     keep_answer(c, index);
     o->cached = o->found = r->prompt_cached;
     choice_time(o, r->done_ns);

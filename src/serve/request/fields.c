@@ -131,7 +131,9 @@ const struct request_field request_fields[] = {
         "none, auto (the default), required, a function or allowed_tools. Enforced: the answer "
         "is held to the form of a call, and arguments to the function's schema."),
     SERVED(REQUEST, "parallel_tool_calls", BOOL, AT(parallel_calls), .text =
-        "false: at most one call in an answer. Default true."),
+        "false: at most one call in an answer. Default true: up to 128. A call that repeats an "
+        "earlier one of the answer, with the same name and equal arguments, is left out and ends "
+        "the answer."),
 
     SERVED(REQUEST, "response_format", OBJECT, .read = read_response_format, .text =
         "What the answer's text must be: text, json_object or json_schema."),

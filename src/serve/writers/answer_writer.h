@@ -65,8 +65,8 @@ struct answer_call {
     struct strbuf name, arguments;
 };
 
-/* One choice. A whole answer has all of it here; of a stream, text, thinking and arguments went out
- * as they came, and are empty. */
+/* One choice. A whole answer has all of it here; of a stream, text and thinking went out as they
+ * came, and are empty. */
 struct answer_content {
     uint32_t index; /* of the choice */
     struct strbuf text, thinking;
