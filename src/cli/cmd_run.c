@@ -156,7 +156,8 @@ static int run_run(const struct command *command, int argc, char **argv)
 const struct command command_run = {
     .name = "run",
     .summary = "answer one prompt and leave",
-    .usage = "-m PATH [OPTIONS] [PROMPT]   (the prompt is read from standard input if not given)",
+    .usage = "[-m PATH] [OPTIONS] [PROMPT]   (the prompt is read from standard input if not given)",
     .example = "radish run -m model.gguf --temp 0 \"Why is the sky blue?\"",
     .run = run_run,
+    .has_default_model = true,
 };
