@@ -41,7 +41,7 @@ class Screen:
 
     def put(self, c):
         row = self.cells[self.row]
-        if width(c) == 0:
+        if width(c) == 0 or "".join(row[: self.column]).endswith("\u200d"):
             row[self.column - 1] += c
             return
         assert self.column + width(c) <= self.columns, "left to the terminal to wrap"

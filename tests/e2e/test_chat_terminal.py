@@ -88,37 +88,49 @@ def test_help_names_every_command():
         assert word in err
 
 
-@pytest.mark.parametrize("line, says", [
-    ("/hlep", "Did you mean /help?"), ("/regenerate", "/help lists them"), ("/etc", "a space before"),
-    ("/clear all", "/clear stands alone"), ("/save", "usage: /save FILE"),
-    ("/set temprature 1", "Did you mean temperature?"), ("/set temperature 9", "from 0 to 2"),
-    ("/set temperature hot", "must be a number"), ("/set top_k 1.5", "integer"),
-    ("/set ignore_eos maybe", "true or false"), ("/set max_tokens 0", "at least 1"),
-    ("/set enable_thinking off", "cannot switch thinking"), ("/set model x", "no setting 'model'"),
+WRONG = [
+    ("/hlep", "Did you mean /help?"), ("/regenerate", "/help lists them"),
+    ("/etc", "put a space before it"), ("/clear all", "/clear stands alone"),
+    ("/save", "usage: /save FILE"), ("/set temprature 1", "Did you mean temperature?"),
+    ("/set temperature 9", "from 0 to 2"), ("/set temperature hot", "must be a number"),
+    ("/set top_k 1.5", "integer"), ("/set ignore_eos maybe", "true or false"),
+    ("/set max_tokens 0", "at least 1"), ("/set enable_thinking off", "cannot switch thinking"),
+    ("/set model x", "no setting 'model'"), ("/set timings maybe", "on or off"),
     ("/regen", "no question yet"), ("/load /nowhere/x.json", "/nowhere/x.json"),
-    ('"""open', "was not sent"), ("/set timings maybe", "on or off"),
-])
-def test_what_is_wrong_is_said_and_not_sent(line, says):
-    out, err = script(line, status=FAILED)
-    assert not out and says in err
+    ('"""open', "was not sent"),
+]
 
 
-@pytest.mark.parametrize("line, sent", [
+def test_what_is_wrong_is_said_and_not_sent():
+    out, err = script(*(line for line, _ in WRONG), status=FAILED)
+    assert not out
+    said = err.splitlines()
+    assert len(said) == len(WRONG)
+    for (line, says), message in zip(WRONG, said):
+        assert says in message, line
+
+
+MESSAGES = [
     ("/usr/bin/env: what is it?", None), ("// a comment", None), ("/* another", None), ("/", None),
     (" /etc", "/etc"), ('"""one"""', "one"), ('"""\none\n two\n"""', "one\n two"), ("/3", None),
-])
-def test_messages_that_look_like_commands(line, sent):
-    _, err = script(line, options=("--timings",))
-    assert f"[prompt {prompt_tokens(sent or line)} tokens" in err
+]
+
+
+def test_messages_that_look_like_commands():
+    _, err = script(*(f"{line}\n/clear" for line, _ in MESSAGES), options=("--timings", "-n", "2"))
+    assert re.findall(r"prompt (\d+) tokens", err) == \
+        [str(prompt_tokens(sent or line)) for line, sent in MESSAGES]
 
 
 def test_settings_change_answers():
-    out, _ = script("/set max_tokens 3", "hi", "/set max_tokens = 5", "/clear", "hi",
-                    "/set max_tokens default", "/set parameter stop e", "/clear", "hi",
-                    options=("--seed", "3", "-n", "9"))
-    lines = out.split("\n")
-    assert [len(line) for line in lines[:2]] == [3, 5] and lines[1].startswith(lines[0])
-    assert "e" not in lines[2]
+    """The mock's answer to "once" with this seed is long."""
+    out, err = script("/set max_tokens 3", "once", "/clear", "/set max_tokens = 9", "once",
+                      "/clear", "/set max_tokens default", "once", "/clear",
+                      "/set parameter stop e", "once",
+                      options=("--seed", "1", "-n", "90", "--timings"))
+    assert re.findall(r"; (\d+) tokens", err)[:3] == ["3", "9", "90"]
+    lines = out.rstrip("\n").split("\n")
+    assert "e" in lines[-2] and lines[-1] == lines[-2].split("e")[0]
 
 
 def test_set_lists_and_describes():
@@ -127,10 +139,11 @@ def test_set_lists_and_describes():
 
 
 def test_regen_answers_the_last_message_again():
-    out, err = script("hi", "/regen", "/regen", options=("--timings", "-n", "20"))
+    out, err = script("once", "/regen", "/regen", options=("--timings", "-n", "20", "-s", "1"))
     answers = out.splitlines()
-    assert len(set(answers)) == 3  # each with other random numbers
-    assert re.findall(r"prompt (\d+) tokens, (\d+) cached", err)[1:] == [("21", "20")] * 2
+    assert answers[0] not in answers[1:]  # with other random numbers
+    n = prompt_tokens("once")
+    assert re.findall(r"prompt (\d+) tokens, (\d+) cached", err)[1:] == [(str(n), str(n - 1))] * 2
 
 
 def test_a_conversation_in_a_file(tmp_path):
@@ -149,15 +162,18 @@ def test_a_conversation_in_a_file(tmp_path):
     assert "/regen answers the last message" in err and out
 
 
-@pytest.mark.parametrize("text", ["", "no JSON", "{}", "[]", '{"messages": 1}', '[{"role": "x"}]',
-                                  '[{"role": "user", "content": 3}]', "[" * 5000,
-                                  '{"messages": [{"role": "user", "content": "hi"}], "top_p": 7}'])
-def test_files_that_are_no_conversation(tmp_path, text):
-    path = tmp_path / "x.json"
-    path.write_text(text)
-    before = "/system Stay.", f"/load {path}", "/system"
-    _, err = script(*before, status=FAILED)
-    assert f"{path}: " in err and err.endswith("Stay.\n")  # nothing has changed
+def test_files_that_are_no_conversation(tmp_path):
+    texts = ["", "no JSON", "{}", "[]", '{"messages": 1}', '[{"role": "x"}]', "[" * 5000,
+             '[{"role": "user", "content": 3}]', '[{"role": "user", "content": "hi"}] 2',
+             '{"messages": [{"role": "user", "content": "hi"}], "top_p": 7}']
+    paths = [tmp_path / f"{i}.json" for i in range(len(texts))]
+    for path, text in zip(paths, texts):
+        path.write_text(text)
+    _, err = script("/system Stay.", *(f"/load {path}" for path in paths), "/system", "/set top_p",
+                    status=FAILED)
+    for path in paths:
+        assert f"{path}: " in err
+    assert err.splitlines()[-2] == "Stay." and "top_p is 0.95" in err  # nothing has changed
 
 
 def test_save_replaces_nothing_else(tmp_path):
@@ -184,6 +200,18 @@ def test_thoughts_are_not_the_answer(tmp_path):
                         "{% if add_generation_prompt %}<think>\n{% endif %}")
     out, err = script("hi", options=("--chat-template-file", template, "-n", "30", "--seed", "1"))
     assert not out.strip() and len(err.strip()) > 10
+
+
+def test_a_signal_ends_a_script():
+    process = subprocess.Popen([RADISH, *MOCK, *SLOW], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process.stdin.write(b"once\nonce\n")
+    process.stdin.flush()
+    assert process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(TIMEOUT_S) == 130
+    process.stdin.close()
+    process.stdout.close()
 
 
 # ---- the default model ------------------------------------------------------------------------
@@ -242,10 +270,10 @@ def test_a_line_taller_than_the_terminal_keeps_the_cursor_in_sight(chat):
 
 
 def test_wide_characters(chat):
-    t = chat(columns=12)
+    t = chat(columns=13)
     t.type("漢字 e\u0301 👩\u200d💻x")
     screen = t.wait_for_screen("> 漢字 e\u0301 👩\u200d💻x")
-    assert screen.column == 11
+    assert screen.column == 12
     t.type("\x7f\x7f\x7f\x7f!")  # x, the emoji, a blank, the accented letter
     t.wait_for_screen("> 漢字 !")
     t.type("\x15/quit\r")

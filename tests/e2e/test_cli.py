@@ -45,7 +45,6 @@ def prompt_tokens(text):
 
 @pytest.mark.parametrize("args, message", [
     (["serve"], "-m PATH"),
-    (["run", "hi"], "-m PATH"),
     (["tokenize"], "-m PATH"),
     (["info"], "radish info FILE|DIR"),
     (["serve", *MOCK, "--cache-size", "2XB"], "--cache-size: '2XB'"),

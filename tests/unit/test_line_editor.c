@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "cli/terminal/line_editor.h"
 
 static struct line_editor editor;
@@ -173,4 +174,31 @@ TEST(line_editor, what_was_typed_ahead_comes_first)
     CHECK_INT(key_read(&in), KEY_END_OF_INPUT);
     close(ends[0]);
     key_input_free(&in);
+}
+
+TEST(line_editor, any_keys_leave_whole_text)
+{
+    static const char *const keys[] = {
+        "a",         "\u6f22",    "\u0301", "\U0001f469", "\u200d", " ",      "\033\r", "\001",
+        "\002",      "\004",      "\005",   "\006",       "\013",   "\016",   "\020",   "\024",
+        "\025",      "\027",      "\031",   "\177",       "\033b",  "\033f",  "\033d",  "\033\177",
+        "\033[A",    "\033[B",    "\033[C", "\033[D",     "\t",     "\022",   "\007",   "\023",
+        "\033[200~", "\033[201~", "\003",   "\f",         "/s",     "\033[H", "\033[F", "\033[3~",
+    };
+    unsigned state = 1;
+    history_add(&editor.history, "one\ntwo \u6f22");
+    history_add(&editor.history, "e\u0301");
+    for (int round = 0; round < 1000; round++) {
+        char all[512] = "";
+        for (int i = 0; i < 40; i++) {
+            state = state * 1103515245 + 12345;
+            strcat(all, keys[(state >> 16) % (sizeof keys / sizeof *keys)]);
+        }
+        strcat(all, "\033[201~\r\003\003"); /* ends it, whatever it is in */
+        type(all);
+        CHECK(utf8_is_valid(strbuf_str(&editor.line), editor.line.len));
+        CHECK(editor.cursor <= editor.line.len);
+        editor.input.n_taken = editor.input.ahead.len = 0;
+    }
+    editor_end();
 }

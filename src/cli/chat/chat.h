@@ -26,6 +26,7 @@ struct chat {
     int n_interrupts;     /* Ctrl-C while the last answer was made */
     uint64_t answered_ns; /* when the last answer ended by itself; 0: it was stopped */
     bool wants_quit;      /* Ctrl-C came again, or a command said so */
+    bool was_interrupted; /* SIGINT ended a script's answer, and so the chat */
 };
 
 /* ---- turns (turn.c) ---- */

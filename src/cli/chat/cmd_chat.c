@@ -146,6 +146,8 @@ static int chat_loop(const struct command *command, struct chat *c)
         else
             command_fail(command, &err, EXIT_FAILED);
     }
+    if (c->was_interrupted)
+        return EXIT_INTERRUPTED;
     return failed && !isatty(STDIN_FILENO) ? EXIT_FAILED : EXIT_OK;
 }
 

@@ -2,6 +2,7 @@
  * prefix cache makes that cheap: earlier answers become the tokens that were sampled for them. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "cli/chat/chat.h"
@@ -147,9 +148,12 @@ static int answer_make(struct chat *c, struct error *err)
     if (failed)
         return -1;
     c->n_answers++;
-    c->answered_ns = g.finish == FINISH_CANCELED ? 0 : clock_now_ns();
+    bool is_canceled = g.finish == FINISH_CANCELED;
+    c->answered_ns = is_canceled ? 0 : clock_now_ns();
+    if (is_canceled && !isatty(STDIN_FILENO)) /* nobody is there to ask the next one */
+        c->wants_quit = c->was_interrupted = true;
     const struct strbuf *content = &c->view.content, *thoughts = &c->view.thoughts;
-    if (g.finish == FINISH_CANCELED && !content->len && !thoughts->len)
+    if (is_canceled && !content->len && !thoughts->len)
         return 1;
     message_append(&c->arena, c->messages, "assistant", strbuf_str(content), content->len);
     if (thoughts->len)
