@@ -144,7 +144,8 @@ static int text_load(struct chat *c, const struct strbuf *text, struct error *er
     int failed = root ? 0 : -1;
     if (root && !messages)
         failed = error_set(err, ERROR_INPUT,
-                           "it is neither an array of messages nor an object with \"messages\"");
+                           "not a conversation: expected an array of messages, or an object with "
+                           "\"messages\"");
     if (!failed)
         failed = settings_take(&settings, &c->generator.runtime->prompt, root, err);
     if (!failed && (failed = messages_read(messages, &params, err)) == 0) {

@@ -55,9 +55,9 @@ static int name_error(const char *name, struct error *err)
     for (size_t i = 0; i < N_NAMES; i++)
         nearest_offer(&nearest, names[i]);
     if (nearest.best)
-        return error_set(err, ERROR_INPUT, "there is no setting '%s'. Did you mean %s?", name,
+        return error_set(err, ERROR_INPUT, "unknown setting '%s'. Did you mean %s?", name,
                          nearest.best);
-    return error_set(err, ERROR_INPUT, "there is no setting '%s': /set lists them", name);
+    return error_set(err, ERROR_INPUT, "unknown setting '%s': /set lists them", name);
 }
 
 /* The body of a request with these settings. */
@@ -102,7 +102,7 @@ static int value_make(const struct request_field *f, const char *text, struct st
     if (f->kind == KIND_BOOL && (strcmp(text, "on") == 0 || strcmp(text, "off") == 0))
         strbuf_adds(out, text[1] == 'n' ? "true" : "false");
     else if (f->kind == KIND_BOOL && !json_is(value, JSON_BOOL))
-        failed = error_set(err, ERROR_INPUT, "%s is true or false, not '%s'", f->name, text);
+        failed = error_set(err, ERROR_INPUT, "%s must be true or false, not '%s'", f->name, text);
     else if (is_number && !json_is(value, JSON_NUMBER))
         failed = error_set(err, ERROR_INPUT, "%s must be a number, not '%s'", f->name, text);
     else if (is_number || f->kind == KIND_BOOL || json_is(value, JSON_STRING) ||

@@ -16,8 +16,8 @@ static bool show_timings, no_history;
 
 static const struct option chat_options[] = {
     TEXT("system sys", &system_text, "TEXT", "a system message to begin with"),
-    FLAG("timings", &show_timings, "after each answer, what was cached and how fast it came"),
-    FLAG("no-history", &no_history, "neither read nor write the file of earlier messages"),
+    FLAG("timings", &show_timings, "print cache use and speed after each answer"),
+    FLAG("no-history", &no_history, "do not read or write the history file"),
     {0},
 };
 
@@ -51,7 +51,7 @@ static void history_begin(struct chat *c)
         strbuf_addf(&path, "%s/.local/state/radish/chat_history", home);
     if (path.len && folders_make(&path) == 0 &&
         history_open(&c->editor.history, strbuf_str(&path), &err))
-        chat_note(c, "Messages are not kept: %s", err.message);
+        chat_note(c, "No history: %s", err.message);
     strbuf_free(&path);
 }
 
@@ -103,7 +103,7 @@ static const char *text_read(struct chat *c)
         bool is_late = c->answered_ns && clock_now_ns() - c->answered_ns < late_interrupt_ns;
         if (result == LINE_END || !is_late)
             return NULL;
-        chat_note(c, "The answer had ended. Ctrl-C again leaves.");
+        chat_note(c, "The answer was already complete. Press Ctrl-C again to exit.");
         c->answered_ns = 0;
     }
     history_add(&c->editor.history, strbuf_str(&c->editor.line));
@@ -116,7 +116,7 @@ static void terminal_begin(struct chat *c)
 {
     const struct runtime *runtime = c->generator.runtime;
     if (isatty(STDIN_FILENO))
-        chat_note(c, "%s, %u tokens of context.\n/help lists commands, Ctrl-D leaves.\n",
+        chat_note(c, "%s, %u tokens of context.\n/help lists the commands, Ctrl-D exits.\n",
                   runtime->model_name, runtime->context);
     c->is_terminal = terminal_take();
     if (!c->is_terminal)

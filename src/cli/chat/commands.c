@@ -106,11 +106,11 @@ static int run_help(struct chat *c, const char *value, struct error *err)
     }
     strbuf_free(&names);
     chat_note(c, "\n"
-                 "  " QUOTES "                    begins and ends a message of several lines\n"
-                 "  Alt-Enter              adds a line; pasted text is one message\n"
-                 "  Ctrl-C                 stops the answer; at an empty prompt, leaves\n"
-                 "  Ctrl-D                 leaves\n"
-                 "  Up, Down, Ctrl-R       earlier messages, and a search for one\n"
+                 "  " QUOTES "                    starts and ends a multi-line message\n"
+                 "  Alt-Enter              inserts a line break; pasted text stays one message\n"
+                 "  Ctrl-C                 stops the answer, or exits at an empty prompt\n"
+                 "  Ctrl-D                 exits\n"
+                 "  Up, Down, Ctrl-R       recall and search earlier messages\n"
                  "  Tab                    completes commands, settings and file names");
     return 0;
 }
@@ -119,7 +119,7 @@ static int run_clear(struct chat *c, const char *value, struct error *err)
 {
     (void)value, (void)err;
     chat_reset(c);
-    chat_note(c, "Started over%s.", c->system.len ? "; the system message stays" : "");
+    chat_note(c, "Conversation cleared.%s", c->system.len ? " The system message is kept." : "");
     return 0;
 }
 
@@ -138,7 +138,7 @@ static int run_system(struct chat *c, const char *value, struct error *err)
     if (strcmp(value, "\"\"") == 0)
         len = 0;
     chat_set_system(c, text, len);
-    chat_note(c, len ? "The system message is set." : "The system message is removed.");
+    chat_note(c, len ? "System message set." : "System message removed.");
     return 0;
 }
 
@@ -157,27 +157,27 @@ static int run_save(struct chat *c, const char *value, struct error *err)
     return 0;
 }
 
-/* The end of a conversation, so that its reader knows where it stands. */
+/* The end of a conversation, as it looked, so that its reader knows where it stands. */
 static void messages_show(struct chat *c, size_t n_last)
 {
+    static const struct answer_style plain;
     size_t skipped = c->messages->count > n_last ? c->messages->count - n_last : 0;
+    answer_view_begin(&c->view, &plain, false);
     json_each (message, c->messages) {
-        const struct json *role = json_get(message, "role"),
-                          *content = json_get(message, "content");
+        const struct json *content = json_get(message, "content");
+        bool is_user = json_equals(json_get(message, "role"), "user");
+        bool is_shown = is_user || json_equals(json_get(message, "role"), "assistant");
         if (skipped) {
             skipped--;
             continue;
         }
-        bool is_user = json_equals(role, "user");
-        if (!json_is(content, JSON_STRING) || (!is_user && !json_equals(role, "assistant")))
+        if (!is_shown || !json_is(content, JSON_STRING))
             continue;
-        static const struct answer_style plain;
-        answer_view_begin(&c->view, &plain, false);
-        if (is_user)
-            answer_view_add(&c->view, "> ", 2);
+        answer_view_add(&c->view, "> ", is_user ? 2 : 0);
         answer_view_add(&c->view, content->text, content->text_len);
-        answer_view_end(&c->view, "");
+        answer_view_add(&c->view, "\n", is_user && message->next);
     }
+    answer_view_end(&c->view, "");
 }
 
 static int run_load(struct chat *c, const char *value, struct error *err)
@@ -203,7 +203,7 @@ static void settings_list(const struct chat *c)
         chat_note(c, "  %-20s %s", settings_field(i)->name, strbuf_str(&value));
     }
     chat_note(c, "  %-20s %s", "timings", c->shows_timings ? "on" : "off");
-    chat_note(c, "\n/set NAME VALUE changes one, /set NAME default resets it.");
+    chat_note(c, "\n/set NAME VALUE changes a setting, /set NAME default resets it.");
     strbuf_free(&value);
 }
 
@@ -229,7 +229,7 @@ static int timings_set(struct chat *c, const char *value, struct error *err)
 {
     bool is_on = strcmp(value, "on") == 0 || strcmp(value, "true") == 0;
     if (!is_on && strcmp(value, "off") != 0 && strcmp(value, "false") != 0)
-        return error_set(err, ERROR_INPUT, "timings are on or off, not '%s'", value);
+        return error_set(err, ERROR_INPUT, "timings must be on or off, not '%s'", value);
     c->shows_timings = is_on;
     chat_note(c, "timings: %s", is_on ? "on" : "off");
     return 0;
@@ -267,15 +267,15 @@ static int run_quit(struct chat *c, const char *value, struct error *err)
 }
 
 static const struct chat_command commands[] = {
-    {"help", NULL, "this list", run_help},
+    {"help", NULL, "show this help", run_help},
     {"?", NULL, NULL, run_help},
-    {"clear", NULL, "forget the conversation and start over", run_clear},
+    {"clear", NULL, "start a new conversation", run_clear},
     {"regen", NULL, "answer the last message again", run_regen},
-    {"system", "[TEXT]", "set the system message (\"\": none), or show it", run_system},
-    {"set", "[NAME [VALUE]]", "change a setting, such as temperature; alone: list them", run_set},
-    {"save", "FILE", "save the conversation as JSON, in the form of the API", run_save},
-    {"load", "FILE", "go on with a saved conversation", run_load},
-    {"quit", NULL, "leave", run_quit},
+    {"system", "[TEXT]", "set the system message (\"\" removes it), or show it", run_system},
+    {"set", "[NAME [VALUE]]", "change a setting such as temperature, or list them all", run_set},
+    {"save", "FILE", "save the conversation as JSON, in the API's format", run_save},
+    {"load", "FILE", "continue a saved conversation", run_load},
+    {"quit", NULL, "exit", run_quit},
     {"exit", NULL, NULL, run_quit},
     {"bye", NULL, NULL, run_quit},
     {0},
@@ -310,12 +310,12 @@ static int unknown_command(const char *name, struct error *err)
         nearest_offer(&nearest, command->name);
     if (nearest.best)
         return error_set(err, ERROR_INPUT,
-                         "there is no command /%s. Did you mean /%s? (To send it as a message, put "
-                         "a space before it.)",
+                         "unknown command /%s. Did you mean /%s? To send this as a message, put a "
+                         "space in front.",
                          name, nearest.best);
     return error_set(err, ERROR_INPUT,
-                     "there is no command /%s: /help lists them. (To send it as a message, put a "
-                     "space before it.)",
+                     "unknown command /%s: see /help. To send this as a message, put a space in "
+                     "front.",
                      name);
 }
 
@@ -331,7 +331,7 @@ static int text_run(struct chat *c, const char *text, size_t name_len, struct er
     const char *value = text + 1 + name_len;
     value += strspn(value, " \t");
     if (*value && !command->value)
-        return error_set(err, ERROR_INPUT, "/%s stands alone, without '%.40s'", name, value);
+        return error_set(err, ERROR_INPUT, "/%s takes no argument, got '%.40s'", name, value);
     if (!*value && command->value && command->value[0] != '[')
         return error_set(err, ERROR_INPUT, "usage: /%s %s", name, command->value);
     struct strbuf trimmed = STRBUF_INIT;
@@ -351,7 +351,7 @@ int chat_take(struct chat *c, const char *text, struct error *err)
         return text_run(c, text, name_len, err);
     if (chat_is_open(c, text))
         return error_set(err, ERROR_INPUT,
-                         "the message begins with " QUOTES " and has no such end: it was not sent");
+                         "the closing " QUOTES " is missing, so the message was not sent");
     const char *message = quotes_strip(text, &len);
     if (message[0] == ' ' && message[1] == '/') { /* the space says that it is no command */
         message++;

@@ -93,10 +93,11 @@ static int prompt_make(const struct chat *c, const struct request_params *p, str
         return -1;
     if (prompt->tokens.len < context)
         return 0;
-    error_set(err, ERROR_LIMIT,
-              "the conversation has %zu tokens, and the context holds %u with the answer: /clear "
-              "starts over, or ask with fewer words",
-              prompt->tokens.len, context);
+    error_set(
+        err, ERROR_LIMIT,
+        "the conversation has %zu tokens, but the context holds %u, including the answer: /clear "
+        "starts over, or send a shorter message",
+        prompt->tokens.len, context);
     prompt_free(prompt);
     return -1;
 }
@@ -186,7 +187,7 @@ int chat_ask_again(struct chat *c, struct error *err)
     }
     const struct json *first = c->messages->first;
     if (n_asked == 0 || (n_asked == 1 && json_equals(json_get(first, "role"), "system")))
-        return error_set(err, ERROR_INPUT, "there is no question yet to answer again");
+        return error_set(err, ERROR_INPUT, "there is no message to answer again yet");
     struct json *asked = c->messages->first;
     for (size_t i = 1; i < n_asked; i++)
         asked = asked->next;
