@@ -295,9 +295,9 @@ def test_a_window_that_gets_narrower(chat):
 def test_a_pasted_text_is_one_message(chat):
     t = chat("--timings")
     assert "\033[?2004h" in t.output
-    pasted = "def f():\n\treturn 1\nf()"
+    pasted = '"""f"""\n\treturn 1\nf()'  # quotes that are closed again are text
     t.type("\033[200~" + pasted.replace("\n", "\r") + "\033[201~")
-    t.wait_for_screen("> def f():", "      return 1", "  f()")
+    t.wait_for_screen('> """f"""', "      return 1", "  f()")
     at = len(t.output)
     t.type("\r")
     t.wait_for(PROMPT, at)

@@ -57,16 +57,17 @@ static const char *quotes_find(const char *text)
 bool chat_is_open(void *context, const char *text)
 {
     (void)context;
-    const char *quotes = quotes_find(text);
-    size_t len = strlen(text);
-    return quotes && (quotes + 6 > text + len || strcmp(text + len - 3, QUOTES) != 0);
+    bool is_open = false;
+    for (const char *at = quotes_find(text); at && (at = strstr(at, QUOTES)); at += 3)
+        is_open = !is_open;
+    return is_open;
 }
 
-/* A text without its triple quotes, and without the line breaks next to them. */
+/* A text without the triple quotes around it, and without the line breaks next to them. */
 static const char *quotes_strip(const char *text, size_t *len)
 {
     *len = strlen(text);
-    if (strncmp(text, QUOTES, 3) != 0 || chat_is_open(NULL, text))
+    if (*len < 6 || strncmp(text, QUOTES, 3) != 0 || strcmp(text + *len - 3, QUOTES) != 0)
         return text;
     text += 3;
     *len -= 6;
@@ -347,11 +348,11 @@ static int text_run(struct chat *c, const char *text, size_t name_len, struct er
 int chat_take(struct chat *c, const char *text, struct error *err)
 {
     size_t name_len = command_length(text), len;
-    if (name_len)
-        return text_run(c, text, name_len, err);
     if (chat_is_open(c, text))
         return error_set(err, ERROR_INPUT,
                          "the closing " QUOTES " is missing, so the message was not sent");
+    if (name_len)
+        return text_run(c, text, name_len, err);
     const char *message = quotes_strip(text, &len);
     if (message[0] == ' ' && message[1] == '/') { /* the space says that it is no command */
         message++;
