@@ -143,7 +143,7 @@ static int run_run(const struct command *command, int argc, char **argv)
     if (runtime_open(&runtime, RUNTIME_ANSWERS, &err)) /* before anyone types a prompt in vain */
         return command_fail_option(command, &err);
     int failed = template_check(&runtime.prompt, &err) || prompt_read(&set, &text, &err) ||
-                 generator_open(&generator, &runtime, &err);
+                 generator_open(&generator, &runtime, NULL, &err);
     if (!failed) {
         failed = answer_print(&generator, &text, &status, &err);
         generator_close(&generator);

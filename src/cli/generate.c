@@ -112,12 +112,13 @@ static void events_notify(void *context)
     wake(g->wake_fd);
 }
 
-int generator_open(struct generator *g, struct runtime *runtime, struct error *err)
+int generator_open(struct generator *g, struct runtime *runtime, const struct answer_style *marks,
+                   struct error *err)
 {
     *g = (struct generator){.runtime = runtime, .wake_fd = eventfd(0, EFD_CLOEXEC)};
     if (g->wake_fd < 0)
         return error_set(err, ERROR_IO, "eventfd: %s", strerror(errno));
-    if (token_table_make(&g->tokens, runtime->prompt.tokenizer, NULL, err)) {
+    if (token_table_make(&g->tokens, runtime->prompt.tokenizer, marks, err)) {
         generator_close(g);
         return -1;
     }

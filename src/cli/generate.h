@@ -35,7 +35,10 @@ struct generation {
     double first_token_ms, total_ms;
 };
 
-int generator_open(struct generator *g, struct runtime *runtime, struct error *err);
+/* `marks`: the style whose marks of thinking are part of the text; NULL: control tokens never are.
+ */
+int generator_open(struct generator *g, struct runtime *runtime, const struct answer_style *marks,
+                   struct error *err);
 void generator_close(struct generator *g);
 /* Runs to the end, or until SIGINT, which ends this answer and not the program. */
 int generator_run(struct generator *g, struct generation *generation, struct error *err);

@@ -178,7 +178,7 @@ static int chat_run(const struct command *command, int argc, char **argv)
         return command_fail_option(command, &err);
     if (generate_check_template(&runtime.prompt, "", &err) ||
         replay_store_open(&chat.replay, REPLAY_BYTES, &err) ||
-        generator_open(&chat.generator, &runtime, &err)) {
+        generator_open(&chat.generator, &runtime, &runtime.prompt.style, &err)) {
         replay_store_close(chat.replay);
         runtime_close(&runtime);
         return command_fail(command, &err, EXIT_FAILED);

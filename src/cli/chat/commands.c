@@ -24,23 +24,25 @@ struct chat_command {
 
 void chat_note(const struct chat *c, const char *format, ...)
 {
-    char text[4096];
+    char *text;
     va_list args;
     va_start(args, format);
-    int len = vsnprintf(text, sizeof text, format, args);
+    int n = vasprintf(&text, format, args);
     va_end(args);
-    size_t n = len < 0 ? 0 : (size_t)len < sizeof text ? (size_t)len : sizeof text - 1;
+    if (n < 0)
+        return;
     struct strbuf out = STRBUF_INIT;
     struct word_wrap wrap = {0};
     fflush(stdout);
     if (terminal_takes_escapes(STDERR_FILENO))
-        word_wrap_add(&wrap, terminal_size().columns, text, n, &out);
+        word_wrap_add(&wrap, terminal_size().columns, text, (size_t)n, &out);
     else
-        strbuf_add(&out, text, n);
+        strbuf_add(&out, text, (size_t)n);
     fprintf(stderr, "%s%s%s\n", c->has_colors ? "\033[2m" : "", strbuf_str(&out),
             c->has_colors ? "\033[0m" : "");
     word_wrap_free(&wrap);
     strbuf_free(&out);
+    free(text);
 }
 
 /* ---- the text of a message ---------------------------------------------------------------- */
