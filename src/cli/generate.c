@@ -240,10 +240,10 @@ int generator_run(struct generator *g, struct generation *generation, struct err
     r->n_tokens = generation->n_prompt;
     r->max_tokens = generation->max_tokens ? generation->max_tokens : context;
     r->min_tokens = generation->min_tokens;
-    r->ignore_end = generation->ignore_end;
-    r->sampling = generation->sampling;
     for (; r->n_stops < generation->n_stops && r->n_stops < REQUEST_MAX_STOPS; r->n_stops++)
         r->stops[r->n_stops] = generation->stops[r->n_stops];
+    r->ignore_end = generation->ignore_end;
+    r->sampling = generation->sampling;
     if (scheduler_submit(g->scheduler, r) != SUBMIT_OK) {
         *err = r->error;
         free(r);

@@ -24,6 +24,7 @@ static const char *shown(struct answer_view *v, const struct answer_style *style
         at += n + (at[n] == '|');
     }
     answer_view_end(v, note);
+    answer_view_gap(v);
     fclose(stdout);
     fclose(stderr);
     stdout = out;

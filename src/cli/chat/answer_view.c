@@ -95,10 +95,14 @@ void answer_view_end(struct answer_view *v, const char *note)
     }
     if (!v->is_terminal || v->wrap.column)
         text_write(v, stdout, "\n", 1);
-    if (v->is_terminal) /* an empty row between an answer and the next question */
-        text_write(v, stdout, "\n", 1);
-    else if (*note)
+    if (*note && !v->is_terminal)
         fprintf(stderr, "%s\n", note);
+}
+
+void answer_view_gap(struct answer_view *v)
+{
+    if (v->is_terminal)
+        text_write(v, stdout, "\n", 1);
 }
 
 void answer_view_free(struct answer_view *v)

@@ -20,6 +20,8 @@ void answer_view_begin(struct answer_view *v, const struct answer_style *style,
 void answer_view_add(struct answer_view *v, const char *text, size_t len);
 /* Nothing more comes; `note` says why, if it did not end by itself ("": it did). */
 void answer_view_end(struct answer_view *v, const char *note);
+/* On a terminal, the empty row between an answer and the next question. */
+void answer_view_gap(struct answer_view *v);
 void answer_view_free(struct answer_view *v);
 
 #endif

@@ -181,6 +181,7 @@ static void messages_show(struct chat *c, size_t n_last)
         answer_view_add(&c->view, "\n", is_user && message->next);
     }
     answer_view_end(&c->view, "");
+    answer_view_gap(&c->view);
 }
 
 static int run_load(struct chat *c, const char *value, struct error *err)

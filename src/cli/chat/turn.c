@@ -131,6 +131,9 @@ static int answer_generate(struct chat *c, const struct request_params *p, struc
     answer_view_begin(&c->view, &maker->style, prompt.ends_in_thinking);
     int failed = generator_run(&c->generator, g, err);
     answer_view_end(&c->view, failed ? "[failed]" : ending(c, g));
+    if (c->shows_timings && !failed)
+        timings_show(c, g);
+    answer_view_gap(&c->view);
     replay_store_add(c->replay, 0, prompt.digest, c->sampled.ids, c->sampled.len);
     prompt_free(&prompt);
     return failed;
@@ -160,8 +163,6 @@ static int answer_make(struct chat *c, struct error *err)
     if (thoughts->len)
         json_append(&c->arena, c->messages->last, "reasoning_content",
                     json_new_string(&c->arena, thoughts->data, thoughts->len));
-    if (c->shows_timings)
-        timings_show(c, &g);
     return 0;
 }
 
