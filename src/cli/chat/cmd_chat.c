@@ -1,5 +1,6 @@
 /* `radish chat`: a conversation in the terminal, or with a script. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,15 +113,25 @@ static const char *text_read(struct chat *c)
 
 /* ---- the command -------------------------------------------------------------------------- */
 
+/* Nothing to do: a read that is interrupted ends, and so does the chat. */
+static void interrupt_ignore(int signal_number)
+{
+    (void)signal_number;
+}
+
 static void terminal_begin(struct chat *c)
 {
+    const struct sigaction interrupt = {.sa_handler = interrupt_ignore};
     const struct runtime *runtime = c->generator.runtime;
     if (isatty(STDIN_FILENO))
         chat_note(c, "%s, %u tokens of context.\n/help lists the commands, Ctrl-D exits.\n",
                   runtime->model_name, runtime->context);
     c->is_terminal = terminal_take();
-    if (!c->is_terminal)
+    if (!c->is_terminal) {
+        if (isatty(STDIN_FILENO))
+            sigaction(SIGINT, &interrupt, NULL);
         return;
+    }
     c->view.is_terminal = true;
     c->view.has_colors = c->editor.has_colors = terminal_has_colors(STDOUT_FILENO);
     c->editor.input.fd = STDIN_FILENO;

@@ -420,19 +420,19 @@ static bool screen_key_apply(struct line_editor *e, int key, const char *prompt)
 /* Pasted text, which is all text; terminals send its newlines as Enter. False: the input ended. */
 static bool paste_read(struct line_editor *e)
 {
-    for (int key, last = 0;; last = key) {
+    struct strbuf text = STRBUF_INIT;
+    int key = 0;
+    for (int last = 0; key != KEY_PASTE_END && key != KEY_END_OF_INPUT; last = key) {
         key = key_read(&e->input);
-        if (key == KEY_END_OF_INPUT)
-            return false;
-        if (key == KEY_PASTE_END)
-            return true;
-        if (key == KEY_NEWLINE && last == KEY_ENTER)
-            continue;
-        if (key == KEY_ENTER || key == KEY_NEWLINE)
-            byte_insert(e, '\n');
+        bool is_break = key == KEY_ENTER || (key == KEY_NEWLINE && last != KEY_ENTER);
+        if (is_break)
+            strbuf_addc(&text, '\n');
         else if (key == KEY_TAB || (key >= ' ' && key < 256 && key != KEY_BACKSPACE))
-            byte_insert(e, (char)key);
+            strbuf_addc(&text, (char)key);
     }
+    bytes_insert(e, strbuf_str(&text), text.len);
+    strbuf_free(&text);
+    return key == KEY_PASTE_END;
 }
 
 /* Keys that end the text: true, and how. */
