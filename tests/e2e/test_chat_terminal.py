@@ -226,13 +226,13 @@ def test_without_a_model_the_default_one_is_named(tmp_path, command):
 
 def test_the_default_model_answers(tmp_path, terminal):  # noqa: F811
     """... the same at a terminal, where rows break between words, as to a script."""
-    binary, question = os.path.join(BUILD, "radish"), "What is the capital of France? Explain."
+    binary, question = os.path.join(BUILD, "radish"), "Why is the sky blue?"
     (tmp_path / "radish").mkdir()
     os.symlink(MODEL, tmp_path / "radish/SmolLM2-135M-Instruct.Q4_1.gguf")
     env = {"XDG_CACHE_HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
     options = ("chat", "--temp", "0", "-n", "80")
     done = radish(*options, stdin=question.encode(), env=env, binary=binary)
-    assert done.returncode == OK and b"Paris" in done.stdout
+    assert done.returncode == OK and b"sky" in done.stdout
     t = terminal(*options, binary=binary, shares_stderr=True, columns=60, env=env)
     t.wait_for("SmolLM2-135M-Instruct.Q4_1, 8192 tokens")
     at = t.wait_for(PROMPT)
