@@ -300,8 +300,8 @@ def test_a_pasted_text_is_one_message(chat):
     t = chat("--timings")
     assert "\033[?2004h" in t.output
     pasted = '"""f"""\n\treturn 1\nf()'  # quotes that are closed again are text
-    t.type("\033[200~" + pasted.replace("\n", "\r") + "\033[201~")
-    t.wait_for_screen('> """f"""', "      return 1", "  f()")
+    t.type("\033[200~" + pasted.replace("\n", "\r") + "\r\033[201~")
+    t.wait_for_screen('> """f"""', "      return 1", "  f()", "  ")
     at = len(t.output)
     t.type("\r")
     t.wait_for(PROMPT, at)
@@ -515,9 +515,9 @@ def test_a_terminal_that_takes_no_escapes(terminal):  # noqa: F811
 def test_a_chat_that_is_written_to_a_file(terminal, tmp_path):  # noqa: F811
     """Standard input is a terminal, standard output is not: plain lines, no escapes."""
     path = tmp_path / "out"
-    t = terminal("-c", f"{RADISH} {' '.join(MOCK)} -n 4 > {path}", binary="/bin/sh",
+    t = terminal("-c", f"{RADISH} {' '.join(MOCK)} -n 4 -s 1 > {path}", binary="/bin/sh",
                  shares_stderr=True)
     t.wait_for("> $")
-    t.type("hi\n/quit\n")
+    t.type("once\n/quit\n")
     assert t.end()[0] == OK
-    assert len(path.read_text(errors="replace")) == 5
+    assert re.fullmatch(r"\S[^\033]{3}\n", path.read_text())

@@ -102,9 +102,9 @@ static int value_make(const struct request_field *f, const char *text, struct st
     if (f->kind == KIND_BOOL && (strcmp(text, "on") == 0 || strcmp(text, "off") == 0))
         strbuf_adds(out, text[1] == 'n' ? "true" : "false");
     else if (f->kind == KIND_BOOL && !json_is(value, JSON_BOOL))
-        failed = error_set(err, ERROR_INPUT, "%s must be true or false, not '%s'", f->name, text);
+        failed = error_set(err, ERROR_INPUT, "'%s' must be true or false, not '%s'", f->name, text);
     else if (is_number && !json_is(value, JSON_NUMBER))
-        failed = error_set(err, ERROR_INPUT, "%s must be a number, not '%s'", f->name, text);
+        failed = error_set(err, ERROR_INPUT, "'%s' must be a number, not '%s'", f->name, text);
     else if (is_number || f->kind == KIND_BOOL || json_is(value, JSON_STRING) ||
              json_is(value, JSON_ARRAY))
         strbuf_adds(out, text);
@@ -120,7 +120,7 @@ static int value_check(const struct prompt_maker *prompt, const struct request_f
 {
     if (p->max_tokens < 0)
         return error_set(err, ERROR_INPUT,
-                         "max_tokens must be at least 1, or -1 for the rest of the context");
+                         "'max_tokens' must be at least 1, or -1 for the rest of the context");
     if (strcmp(f->name, "enable_thinking") == 0 && !prompt->traits.has_thinking_switch)
         return error_set(err, ERROR_INPUT,
                          "this model's chat template cannot switch thinking on or off");

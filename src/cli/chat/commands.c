@@ -361,6 +361,8 @@ int chat_take(struct chat *c, const char *text, struct error *err)
         message++;
         len--;
     }
+    while (len && message[len - 1] == '\n') /* of a paste */
+        len--;
     return is_blank(message, len) ? 0 : chat_ask(c, message, len, err);
 }
 
