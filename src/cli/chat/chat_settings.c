@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/nearest.h"
+#include "cli/foreign_options.h"
 
 /* The fields that have a meaning for one answer in a terminal. */
 static const char *const names[] = {
@@ -28,8 +28,9 @@ static const char *const names[] = {
     "ignore_eos",
     "enable_thinking",
     "reasoning_effort",
+    NULL,
 };
-enum { N_NAMES = sizeof names / sizeof *names };
+enum { N_NAMES = sizeof names / sizeof *names - 1 };
 _Static_assert((int)N_NAMES <= (int)SETTINGS_MAX, "settings have no room");
 
 const struct request_field *settings_field(size_t index)
@@ -49,14 +50,26 @@ static size_t name_find(const char *name)
     return i;
 }
 
+const char *name_nearest(const char *given, const char *const *all)
+{
+    const char *best = NULL;
+    size_t best_distance = SIZE_MAX;
+    for (; *all; all++) {
+        bool is_beginning = *given && strncmp(*all, given, strlen(given)) == 0;
+        size_t distance = is_beginning ? 0 : name_distance(given, *all);
+        if (distance < best_distance && (is_beginning || name_is_near(given, distance))) {
+            best = *all;
+            best_distance = distance;
+        }
+    }
+    return best;
+}
+
 static int name_error(const char *name, struct error *err)
 {
-    struct nearest nearest = {.given = name};
-    for (size_t i = 0; i < N_NAMES; i++)
-        nearest_offer(&nearest, names[i]);
-    if (nearest.best)
-        return error_set(err, ERROR_INPUT, "unknown setting '%s'. Did you mean %s?", name,
-                         nearest.best);
+    const char *nearest = name_nearest(name, names);
+    if (nearest)
+        return error_set(err, ERROR_INPUT, "unknown setting '%s'. Did you mean %s?", name, nearest);
     return error_set(err, ERROR_INPUT, "unknown setting '%s': /set lists them", name);
 }
 

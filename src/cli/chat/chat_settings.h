@@ -13,6 +13,10 @@ struct chat_settings {
     char *values[SETTINGS_MAX]; /* JSON texts; NULL: not set */
 };
 
+/* Of the names, up to a NULL: the one that begins with what was given, or that a typing error may
+ * have made of it; NULL: there is none. */
+const char *name_nearest(const char *given, const char *const *all);
+
 /* The field that the index stands for, or NULL behind the last. */
 const struct request_field *settings_field(size_t index);
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/ascii.h"
-#include "base/nearest.h"
 #include "cli/chat/chat.h"
 #include "cli/terminal/terminal.h"
 
@@ -309,14 +308,15 @@ static size_t command_length(const char *text)
 
 static int unknown_command(const char *name, struct error *err)
 {
-    struct nearest nearest = {.given = name};
-    for (const struct chat_command *command = commands; command->name; command++)
-        nearest_offer(&nearest, command->name);
-    if (nearest.best)
+    const char *names[sizeof commands / sizeof *commands]; /* with the NULL behind the last */
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        names[i] = commands[i].name;
+    const char *nearest = name_nearest(name, names);
+    if (nearest)
         return error_set(err, ERROR_INPUT,
                          "unknown command /%s. Did you mean /%s? To send this as a message, put a "
                          "space in front.",
-                         name, nearest.best);
+                         name, nearest);
     return error_set(err, ERROR_INPUT,
                      "unknown command /%s: see /help. To send this as a message, put a space in "
                      "front.",
