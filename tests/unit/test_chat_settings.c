@@ -9,7 +9,7 @@ static struct error err;
 
 static int set(const char *name, const char *value)
 {
-    return settings_set(&settings, &maker, name, value, &err);
+    return chat_settings_set(&settings, &maker, name, value, &err);
 }
 
 static const char *body(void)
@@ -18,7 +18,7 @@ static const char *body(void)
     struct strbuf out = STRBUF_INIT;
     struct json_writer w = {.out = &out};
     json_object_begin(&w, NULL);
-    settings_write(&settings, &w);
+    chat_settings_write(&settings, &w);
     json_object_end(&w);
     snprintf(text, sizeof text, "%s", strbuf_str(&out));
     strbuf_free(&out);
@@ -28,8 +28,8 @@ static const char *body(void)
 TEST(chat_settings, every_name_is_a_request_field)
 {
     size_t n = 0;
-    for (; settings_field(n); n++)
-        CHECK_INT(settings_field(n)->class, FIELD_SERVED);
+    for (; chat_settings_field(n); n++)
+        CHECK_INT(chat_settings_field(n)->class, FIELD_SERVED);
     CHECK(n > 10 && n < SETTINGS_MAX);
 }
 
@@ -42,7 +42,7 @@ TEST(chat_settings, values_as_people_write_them)
     CHECK_INT(set("stop", "[\"a\", \"b\"]"), 0);
     CHECK_INT(set("temperature", "default"), 0);
     CHECK_STR(body(), "{\"stop\":[\"a\",\"b\"],\"ignore_eos\":true}");
-    settings_free(&settings);
+    chat_settings_free(&settings);
     CHECK_STR(body(), "{}");
 }
 
@@ -60,7 +60,7 @@ TEST(chat_settings, a_wrong_value_changes_nothing)
         CHECK(err.message[0]);
         CHECK_STR(body(), "{\"temperature\":0.5}");
     }
-    settings_free(&settings);
+    chat_settings_free(&settings);
 }
 
 TEST(chat_settings, they_reach_the_sampler)
@@ -71,18 +71,18 @@ TEST(chat_settings, they_reach_the_sampler)
     base.top_p = 0.75f;
     CHECK_INT(set("top_k", "7"), 0);
     CHECK_INT(set("seed", "42"), 0);
-    CHECK_INT(settings_read(&settings, &base, &p, &err), 0);
+    CHECK_INT(chat_settings_read(&settings, &base, &p, &err), 0);
     CHECK_INT(p.sampling.top_k, 7);
     CHECK_INT(p.sampling.seed, 42);
     CHECK(p.sampling.top_p == 0.75f);
     request_params_free(&p);
-    settings_show(&settings, 1, &base, &shown);
+    chat_settings_show(&settings, 1, &base, &shown);
     CHECK_STR(strbuf_str(&shown), "7");
     strbuf_clear(&shown);
-    settings_show(&settings, 2, &base, &shown);
+    chat_settings_show(&settings, 2, &base, &shown);
     CHECK_STR(strbuf_str(&shown), "0.75 (default)");
     strbuf_free(&shown);
-    settings_free(&settings);
+    chat_settings_free(&settings);
 }
 
 TEST(chat_settings, the_nearest_name)

@@ -28,7 +28,7 @@ static void conversation_write(const struct chat *c, struct strbuf *out)
     struct json_writer w = {.out = out};
     json_object_begin(&w, NULL);
     json_add_string(&w, "model", c->generator.runtime->model_name);
-    settings_write(&c->settings, &w);
+    chat_settings_write(&c->settings, &w);
     strbuf_adds(out, ",\n\"messages\": [");
     const char *separator = "\n  ";
     json_each (message, c->messages) {
@@ -147,14 +147,14 @@ static int text_load(struct chat *c, const struct strbuf *text, struct error *er
                            "not a conversation: expected an array of messages, or an object with "
                            "\"messages\"");
     if (!failed)
-        failed = settings_take(&settings, &c->generator.runtime->prompt, root, err);
+        failed = chat_settings_take(&settings, &c->generator.runtime->prompt, root, err);
     if (!failed && (failed = messages_read(messages, &params, err)) == 0) {
         conversation_take(c, &params);
         request_params_free(&params);
-        settings_free(&c->settings);
+        chat_settings_free(&c->settings);
         c->settings = settings;
     } else {
-        settings_free(&settings);
+        chat_settings_free(&settings);
     }
     arena_free(&arena);
     return failed;

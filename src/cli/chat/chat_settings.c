@@ -33,7 +33,7 @@ static const char *const names[] = {
 enum { N_NAMES = sizeof names / sizeof *names - 1 };
 _Static_assert((int)N_NAMES <= (int)SETTINGS_MAX, "settings have no room");
 
-const struct request_field *settings_field(size_t index)
+const struct request_field *chat_settings_field(size_t index)
 {
     for (size_t i = 0; index < N_NAMES && i < n_request_fields; i++)
         if (request_fields[i].scope == SCOPE_REQUEST &&
@@ -78,7 +78,7 @@ static void body_write(const struct chat_settings *s, struct strbuf *out)
 {
     struct json_writer w = {.out = out};
     json_object_begin(&w, NULL);
-    settings_write(s, &w);
+    chat_settings_write(s, &w);
     json_array_begin(&w, "messages");
     json_object_begin(&w, NULL);
     json_add_string(&w, "role", "user");
@@ -88,8 +88,8 @@ static void body_write(const struct chat_settings *s, struct strbuf *out)
     json_object_end(&w);
 }
 
-int settings_read(const struct chat_settings *s, const struct sampling *sampling,
-                  struct request_params *out, struct error *err)
+int chat_settings_read(const struct chat_settings *s, const struct sampling *sampling,
+                       struct request_params *out, struct error *err)
 {
     struct strbuf body = STRBUF_INIT;
     struct api_error problem = {0};
@@ -140,8 +140,8 @@ static int value_check(const struct prompt_maker *prompt, const struct request_f
     return 0;
 }
 
-int settings_set(struct chat_settings *s, const struct prompt_maker *prompt, const char *name,
-                 const char *value, struct error *err)
+int chat_settings_set(struct chat_settings *s, const struct prompt_maker *prompt, const char *name,
+                      const char *value, struct error *err)
 {
     static const struct sampling any = SAMPLING_DEFAULT;
     struct strbuf json = STRBUF_INIT;
@@ -149,7 +149,7 @@ int settings_set(struct chat_settings *s, const struct prompt_maker *prompt, con
     size_t i = name_find(name);
     if (i == N_NAMES)
         return name_error(name, err);
-    const struct request_field *f = settings_field(i);
+    const struct request_field *f = chat_settings_field(i);
     if (strcmp(value, "default") == 0) {
         free(s->values[i]);
         s->values[i] = NULL;
@@ -159,7 +159,7 @@ int settings_set(struct chat_settings *s, const struct prompt_maker *prompt, con
     if (!failed) {
         struct chat_settings alone = {0};
         alone.values[i] = json.data;
-        failed = settings_read(&alone, &any, &params, err);
+        failed = chat_settings_read(&alone, &any, &params, err);
         if (!failed) {
             failed = value_check(prompt, f, &params, err);
             request_params_free(&params);
@@ -176,16 +176,16 @@ int settings_set(struct chat_settings *s, const struct prompt_maker *prompt, con
     return failed;
 }
 
-void settings_show(const struct chat_settings *s, size_t index, const struct sampling *sampling,
-                   struct strbuf *out)
+void chat_settings_show(const struct chat_settings *s, size_t index,
+                        const struct sampling *sampling, struct strbuf *out)
 {
-    const struct request_field *f = settings_field(index);
+    const struct request_field *f = chat_settings_field(index);
     struct request_params p;
     if (s->values[index]) {
         strbuf_adds(out, s->values[index]);
         return;
     }
-    if (f->read || settings_read(s, sampling, &p, NULL)) {
+    if (f->read || chat_settings_read(s, sampling, &p, NULL)) {
         strbuf_adds(out, "default");
         return;
     }
@@ -205,7 +205,7 @@ void settings_show(const struct chat_settings *s, size_t index, const struct sam
     request_params_free(&p);
 }
 
-void settings_write(const struct chat_settings *s, struct json_writer *w)
+void chat_settings_write(const struct chat_settings *s, struct json_writer *w)
 {
     for (size_t i = 0; i < N_NAMES; i++) {
         struct arena arena = ARENA_INIT;
@@ -218,8 +218,8 @@ void settings_write(const struct chat_settings *s, struct json_writer *w)
     }
 }
 
-int settings_take(struct chat_settings *s, const struct prompt_maker *prompt,
-                  const struct json *request, struct error *err)
+int chat_settings_take(struct chat_settings *s, const struct prompt_maker *prompt,
+                       const struct json *request, struct error *err)
 {
     for (size_t i = 0; i < N_NAMES; i++) {
         const struct json *value = json_get(request, names[i]);
@@ -227,7 +227,7 @@ int settings_take(struct chat_settings *s, const struct prompt_maker *prompt,
             continue;
         struct strbuf text = STRBUF_INIT;
         json_write(&text, value);
-        int failed = settings_set(s, prompt, names[i], strbuf_str(&text), err);
+        int failed = chat_settings_set(s, prompt, names[i], strbuf_str(&text), err);
         strbuf_free(&text);
         if (failed)
             return -1;
@@ -235,7 +235,7 @@ int settings_take(struct chat_settings *s, const struct prompt_maker *prompt,
     return 0;
 }
 
-void settings_free(struct chat_settings *s)
+void chat_settings_free(struct chat_settings *s)
 {
     for (size_t i = 0; i < N_NAMES; i++)
         free(s->values[i]);

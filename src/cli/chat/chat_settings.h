@@ -18,23 +18,23 @@ struct chat_settings {
 const char *name_nearest(const char *given, const char *const *all);
 
 /* The field that the index stands for, or NULL behind the last. */
-const struct request_field *settings_field(size_t index);
+const struct request_field *chat_settings_field(size_t index);
 
 /* Takes a value as a person writes it: 0.5, true, on, some text, "some text", default. An error
  * says what is wrong, and names the nearest field if there is none of that name. */
-int settings_set(struct chat_settings *s, const struct prompt_maker *prompt, const char *name,
-                 const char *value, struct error *err);
+int chat_settings_set(struct chat_settings *s, const struct prompt_maker *prompt, const char *name,
+                      const char *value, struct error *err);
 /* What they come to, over `sampling`; free it. They were checked: ERROR_MEMORY only. */
-int settings_read(const struct chat_settings *s, const struct sampling *sampling,
-                  struct request_params *out, struct error *err);
+int chat_settings_read(const struct chat_settings *s, const struct sampling *sampling,
+                       struct request_params *out, struct error *err);
 /* "0.8 (default)" */
-void settings_show(const struct chat_settings *s, size_t index, const struct sampling *sampling,
-                   struct strbuf *out);
+void chat_settings_show(const struct chat_settings *s, size_t index,
+                        const struct sampling *sampling, struct strbuf *out);
 
 /* As members of a request's body, and back: members that are no settings are passed over. */
-void settings_write(const struct chat_settings *s, struct json_writer *w);
-int settings_take(struct chat_settings *s, const struct prompt_maker *prompt,
-                  const struct json *request, struct error *err);
-void settings_free(struct chat_settings *s);
+void chat_settings_write(const struct chat_settings *s, struct json_writer *w);
+int chat_settings_take(struct chat_settings *s, const struct prompt_maker *prompt,
+                       const struct json *request, struct error *err);
+void chat_settings_free(struct chat_settings *s);
 
 #endif

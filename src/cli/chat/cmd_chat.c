@@ -166,7 +166,7 @@ static void chat_close(struct chat *c)
 {
     replay_store_close(c->replay);
     token_list_free(&c->sampled);
-    settings_free(&c->settings);
+    chat_settings_free(&c->settings);
     line_editor_free(&c->editor);
     answer_view_free(&c->view);
     strbuf_free(&c->system);

@@ -200,10 +200,10 @@ static void settings_list(const struct chat *c)
 {
     const struct sampling sampling = generate_sampling(&c->generator.runtime->prompt);
     struct strbuf value = STRBUF_INIT;
-    for (size_t i = 0; settings_field(i); i++) {
+    for (size_t i = 0; chat_settings_field(i); i++) {
         strbuf_clear(&value);
-        settings_show(&c->settings, i, &sampling, &value);
-        chat_note(c, "  %-20s %s", settings_field(i)->name, strbuf_str(&value));
+        chat_settings_show(&c->settings, i, &sampling, &value);
+        chat_note(c, "  %-20s %s", chat_settings_field(i)->name, strbuf_str(&value));
     }
     chat_note(c, "  %-20s %s", "timings", c->shows_timings ? "on" : "off");
     chat_note(c, "\n/set NAME VALUE changes a setting, /set NAME default resets it.");
@@ -216,14 +216,14 @@ static int setting_describe(const struct chat *c, const char *name, struct error
     const struct sampling sampling = generate_sampling(&c->generator.runtime->prompt);
     struct strbuf value = STRBUF_INIT;
     size_t i = 0;
-    while (settings_field(i) && strcmp(settings_field(i)->name, name) != 0)
+    while (chat_settings_field(i) && strcmp(chat_settings_field(i)->name, name) != 0)
         i++;
-    if (!settings_field(i)) {
+    if (!chat_settings_field(i)) {
         struct chat_settings none = {0};
-        return settings_set(&none, &c->generator.runtime->prompt, name, "default", err);
+        return chat_settings_set(&none, &c->generator.runtime->prompt, name, "default", err);
     }
-    settings_show(&c->settings, i, &sampling, &value);
-    chat_note(c, "%s is %s. %s", name, strbuf_str(&value), settings_field(i)->text);
+    chat_settings_show(&c->settings, i, &sampling, &value);
+    chat_note(c, "%s is %s. %s", name, strbuf_str(&value), chat_settings_field(i)->text);
     strbuf_free(&value);
     return 0;
 }
@@ -256,7 +256,7 @@ static int run_set(struct chat *c, const char *value, struct error *err)
         return run_system(c, value, err);
     if (!*value)
         return setting_describe(c, name, err);
-    if (settings_set(&c->settings, &c->generator.runtime->prompt, name, value, err))
+    if (chat_settings_set(&c->settings, &c->generator.runtime->prompt, name, value, err))
         return -1;
     chat_note(c, "%s: %s", name, value);
     return 0;
@@ -381,8 +381,8 @@ static void commands_complete(const char *typed, size_t len, struct completion_l
 static void settings_complete(const char *typed, size_t len, struct completion_list *out)
 {
     char name[80];
-    for (size_t i = 0; settings_field(i); i++) {
-        int n = snprintf(name, sizeof name, "%s ", settings_field(i)->name);
+    for (size_t i = 0; chat_settings_field(i); i++) {
+        int n = snprintf(name, sizeof name, "%s ", chat_settings_field(i)->name);
         if (strncmp(name, typed, len) == 0)
             completion_list_add(out, name, (size_t)n);
     }

@@ -145,7 +145,7 @@ static int answer_make(struct chat *c, struct error *err)
     const struct sampling sampling = generate_sampling(&c->generator.runtime->prompt);
     struct request_params params;
     struct generation g;
-    if (settings_read(&c->settings, &sampling, &params, err))
+    if (chat_settings_read(&c->settings, &sampling, &params, err))
         return -1;
     int failed = answer_generate(c, &params, &g, err);
     request_params_free(&params);
