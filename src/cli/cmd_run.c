@@ -148,7 +148,7 @@ static int run_run(const struct command *command, int argc, char **argv)
     if (runtime_open(&runtime, RUNTIME_ANSWERS, &err)) /* before anyone types a prompt in vain */
         return command_fail_option(command, &err);
     int failed = template_check(&runtime.prompt, &err) || prompt_read(&set, &text, &err) ||
-                 generator_open(&generator, &runtime, &err);
+                 generator_open(&generator, &runtime, NULL, &err);
     if (!failed) {
         failed = answer_print(&generator, &text, &status, &err);
         generator_close(&generator);
@@ -161,7 +161,8 @@ static int run_run(const struct command *command, int argc, char **argv)
 const struct command command_run = {
     .name = "run",
     .summary = "answer one prompt and leave",
-    .usage = "-m PATH [OPTIONS] [PROMPT]   (the prompt is read from standard input if not given)",
+    .usage = "[-m PATH] [OPTIONS] [PROMPT]   (the prompt is read from standard input if not given)",
     .example = "radish run -m model.gguf --temp 0 \"Why is the sky blue?\"",
     .run = run_run,
+    .has_default_model = true,
 };

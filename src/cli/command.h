@@ -16,6 +16,7 @@ struct command {
     const char *usage;   /* what follows the name, and an example */
     const char *example;
     int (*run)(const struct command *command, int argc, char **argv);
+    bool has_default_model; /* without -m it takes the one that `make chat` downloads */
 };
 
 extern const struct command command_serve, command_chat, command_run, command_bench, command_info,

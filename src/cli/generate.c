@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cli/terminal/terminal.h"
 #include "prompt/answer/answer_filter.h"
 #include "prompt/token_table.h"
 #include "prompt/unicode/token_text.h"
@@ -120,12 +121,13 @@ static void events_notify(void *context)
     wake(g->wake_fd);
 }
 
-int generator_open(struct generator *g, struct runtime *runtime, struct error *err)
+int generator_open(struct generator *g, struct runtime *runtime, const struct answer_style *marks,
+                   struct error *err)
 {
     *g = (struct generator){.runtime = runtime, .wake_fd = eventfd(0, EFD_CLOEXEC)};
     if (g->wake_fd < 0)
         return error_set(err, ERROR_IO, "eventfd: %s", strerror(errno));
-    if (token_table_make(&g->tokens, runtime->prompt.tokenizer, NULL, err) ||
+    if (token_table_make(&g->tokens, runtime->prompt.tokenizer, marks, err) ||
         (runtime->prompt.thinking == THINKING_OFF &&
          token_vocabulary_open(&g->vocabulary, runtime->prompt.tokenizer, err))) {
         generator_close(g);
@@ -195,7 +197,7 @@ static void progress_show(const struct request *r, bool *shown)
 {
     uint32_t done = atomic_load_explicit(&r->prompt_done, memory_order_relaxed);
     bool reading = done > 0 && done < r->n_tokens;
-    if (!isatty(STDERR_FILENO) || (!reading && !*shown))
+    if (!terminal_takes_escapes(STDERR_FILENO) || (!reading && !*shown))
         return;
     if (reading)
         fprintf(stderr, "\rreading the prompt: %u of %u tokens", done, r->n_tokens);
@@ -211,13 +213,21 @@ static void request_wait(struct generator *g, struct request *r, struct generati
     interrupted = 0;
     interrupt_fd = g->wake_fd;
     sigaction(SIGINT, &action, &old);
-    struct pollfd wake_poll = {.fd = g->wake_fd, .events = POLLIN};
+    struct pollfd polled[] = {
+        {.fd = g->wake_fd, .events = POLLIN},
+        {.fd = generation->on_input ? STDIN_FILENO : -1, .events = POLLIN},
+    };
     bool shown = false;
     uint64_t count;
     for (;;) {
-        int ready = poll(&wake_poll, 1, PROGRESS_MS);
-        if (ready > 0 && read(g->wake_fd, &count, sizeof count) < 0)
+        int ready = poll(polled, 2, PROGRESS_MS);
+        if (ready > 0 && polled[0].revents && read(g->wake_fd, &count, sizeof count) < 0)
             break;
+        if (ready > 0 && polled[1].revents && generation->on_input(generation->context)) {
+            interrupted = 1;
+            if (polled[1].revents & POLLHUP) /* nothing more comes */
+                polled[1].fd = -1;
+        }
         if (interrupted)
             scheduler_cancel(g->scheduler, r);
         progress_show(r, &shown);
@@ -285,6 +295,10 @@ int generator_run(struct generator *g, struct generation *generation, struct err
     r->tokens = tokens;
     r->n_tokens = generation->n_prompt;
     r->max_tokens = generation->max_tokens ? generation->max_tokens : context;
+    r->min_tokens = generation->min_tokens;
+    for (; r->n_stops < generation->n_stops && r->n_stops < REQUEST_MAX_STOPS; r->n_stops++)
+        r->stops[r->n_stops] = generation->stops[r->n_stops];
+    r->ignore_end = generation->ignore_end;
     r->sampling = generation->sampling;
     r->filter = filter ? answer_filter_base(filter) : NULL;
     if (scheduler_submit(g->scheduler, r) != SUBMIT_OK) {

@@ -18,9 +18,16 @@ struct generation {
     const int32_t *prompt; /* [n_prompt] */
     uint32_t n_prompt;
     uint32_t max_tokens; /* 0: what is left of the context */
+    uint32_t min_tokens; /* the answer does not end by itself before it has so many */
+    bool ignore_end;     /* go on past end tokens */
     struct sampling sampling;
+    const struct byte_view *stops; /* [n_stops] */
+    uint32_t n_stops;
     /* Called with each piece of whole UTF-8 text. */
     void (*on_text)(void *context, const char *text, size_t len);
+    /* Called when there is something to read from standard input; true ends the answer. NULL: it
+     * is not looked at. */
+    bool (*on_input)(void *context);
     void *context;
     struct token_list *sampled; /* the answer's ids are added to it; NULL: nobody asks */
 
@@ -30,7 +37,10 @@ struct generation {
     double first_token_ms, total_ms;
 };
 
-int generator_open(struct generator *g, struct runtime *runtime, struct error *err);
+/* `marks`: the style whose marks of thinking are part of the text; NULL: control tokens never are.
+ */
+int generator_open(struct generator *g, struct runtime *runtime, const struct answer_style *marks,
+                   struct error *err);
 void generator_close(struct generator *g);
 /* Runs to the end, or until SIGINT, which ends this answer and not the program. */
 int generator_run(struct generator *g, struct generation *generation, struct error *err);

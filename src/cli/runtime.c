@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/parallel.h"
+#include "cli/terminal/terminal.h"
 #include "engine/cpu/cpu_engine.h"
 #include "engine/kv_groups.h"
 #include "engine/kv_sizes.h"
@@ -20,6 +22,7 @@
 
 enum { MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
 
+#define DEFAULT_MODEL "SmolLM2-135M-Instruct.Q4_1.gguf"
 #define LEAST_RESERVE ((uint64_t)512 << 20)
 
 static const char *const engine_names[] = {"auto", "cpu", "mock", NULL};
@@ -89,15 +92,43 @@ const struct option runtime_mock_options[] = {
     {0},
 };
 
+/* As tools/setup.sh has it. */
+void runtime_default_model_path(struct strbuf *out)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (cache && *cache)
+        strbuf_addf(out, "%s/radish/" DEFAULT_MODEL, cache);
+    else
+        strbuf_addf(out, "%s/.cache/radish/" DEFAULT_MODEL, home ? home : "");
+}
+
+/* For a command that was given no model. */
+static int default_model_choose(const struct command *command, struct error *err)
+{
+    static struct strbuf path = STRBUF_INIT;
+    if (!command->has_default_model)
+        return error_set(err, ERROR_INPUT,
+                         "which model? Give a GGUF file or a directory with -m PATH");
+    runtime_default_model_path(&path);
+    if (access(strbuf_str(&path), R_OK) != 0)
+        return error_set(err, ERROR_INPUT,
+                         "no model given, and the default model is not at %s. Run `make chat` in "
+                         "radish's source folder to download it, or give a GGUF file or a "
+                         "directory with -m PATH",
+                         strbuf_str(&path));
+    runtime_options.model_path = strbuf_str(&path);
+    return 0;
+}
+
 bool runtime_parse(const struct command *command, struct option_set *set, int argc, char **argv,
                    int *status)
 {
     struct error err;
     if (!command_parse(command, set, argc, argv, status))
         return false;
-    if (runtime_options.model_path || runtime_options.engine == ENGINE_MOCK)
+    if (runtime_options.model_path || runtime_options.engine == ENGINE_MOCK ||
+        default_model_choose(command, &err) == 0)
         return true;
-    error_set(&err, ERROR_INPUT, "which model? Give a GGUF file or a directory with -m PATH");
     *status = command_fail(command, &err, EXIT_USAGE);
     return false;
 }
@@ -162,7 +193,7 @@ static void progress_show(void *context, double done)
 {
     static int last = -1;
     int percent = (int)(done * 100);
-    if (percent == last || !isatty(STDERR_FILENO))
+    if (percent == last || !terminal_takes_escapes(STDERR_FILENO))
         return;
     last = percent;
     fprintf(stderr, "\rloading %s: %d%%", (const char *)context, percent);
@@ -411,7 +442,7 @@ int runtime_open(struct runtime *r, enum runtime_use use, struct error *err)
     /* What the options got wrong stays an error. */
     if (failed && runtime_options.fallback == FALLBACK_MOCK && err->code != ERROR_INPUT)
         failed = fallback_open(r, err);
-    if (isatty(STDERR_FILENO))
+    if (terminal_takes_escapes(STDERR_FILENO))
         fprintf(stderr, "\r\033[K"); /* the progress has had its time */
     if (failed)
         runtime_close(r);

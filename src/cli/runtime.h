@@ -41,7 +41,10 @@ extern const struct option runtime_batch_options[];    /* --max-seqs */
 extern const struct option runtime_template_options[]; /* --chat-template-file */
 extern const struct option runtime_mock_options[]; /* --mock-*: tests use them, help hides them */
 
-/* command_parse for a command that computes: a model must be named, unless the engine is mock. */
+/* Where `make serve` and `make chat` keep the default model, if it is there or not. */
+void runtime_default_model_path(struct strbuf *out);
+/* command_parse for a command that computes: a model must be named, unless the engine is mock or
+ * the command takes the default model and that is there. */
 bool runtime_parse(const struct command *command, struct option_set *set, int argc, char **argv,
                    int *status);
 

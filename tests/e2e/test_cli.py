@@ -1,24 +1,19 @@
 """The command line: exit statuses, messages, and how it behaves at a terminal.
 
-Most of it runs on the mock engine in the debug binary. A terminal is a pty, and what a person would
-see on it is worked out by Screen.
+Most of it runs on the mock engine in the debug binary. test_chat_terminal.py has `radish chat`.
 """
-import fcntl
 import json
 import os
 import pty
 import re
-import select
 import signal
-import struct
 import subprocess
-import termios
-import time
 from pathlib import Path
 
 import pytest
 
 from conftest import BUILD, MODEL
+from pseudo_terminal import terminal  # noqa: F401
 
 RADISH = os.path.join(BUILD, "radish-debug")
 MOCK = ("--engine", "mock")
@@ -41,126 +36,6 @@ def answer_of(*args, stdin=b""):
     return json.loads(done.stdout)
 
 
-class Screen:
-    """A terminal of so many columns: enough of one for what the line editor sends."""
-
-    def __init__(self, columns):
-        self.columns, self.row, self.column, self.rows = columns, 0, 0, [""]
-
-    def put(self, c):
-        assert self.column < self.columns, "left to the terminal to wrap"
-        line = self.rows[self.row].ljust(self.column)
-        self.rows[self.row] = line[: self.column] + c + line[self.column + 1 :]
-        self.column += 1
-
-    def feed(self, text):
-        for sequence, c in re.findall(r"\033\[([?\d]*[A-Za-z])|(.)", text, re.DOTALL):
-            if c == "\r":
-                self.column = 0
-            elif c == "\n":
-                self.row += 1
-                self.rows += [""] * (self.row + 1 - len(self.rows))
-            elif c:
-                self.put(c)
-            elif sequence[-1] == "A":
-                self.row = max(0, self.row - int(sequence[:-1]))
-            elif sequence[-1] == "C":
-                self.column += int(sequence[:-1])
-            elif sequence == "J":
-                self.rows[self.row] = self.rows[self.row][: self.column]
-                del self.rows[self.row + 1 :]
-            elif sequence[-1] not in "hlK":
-                raise AssertionError(f"unexpected sequence {sequence!r}")
-        return self
-
-
-class Terminal:
-    """A command on a pty, with standard error on a pipe of its own."""
-
-    def __init__(self, *args, columns=40, rows=24):
-        try:
-            self.master, self.slave = pty.openpty()
-        except OSError as e:  # a bare chroot has none
-            pytest.skip(f"no pseudo-terminal: {e}")
-        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.columns = columns
-        self.mode = termios.tcgetattr(self.slave)
-        self.process = subprocess.Popen(
-            [RADISH, *args], stdin=self.slave, stdout=self.slave, stderr=subprocess.PIPE,
-            preexec_fn=self._become_foreground)
-        self.output = ""
-
-    def _become_foreground(self):
-        os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-    def type(self, text):
-        os.write(self.master, text.encode())
-
-    def read(self, quiet_s):
-        """Reads what is there, or comes within that time; False: nothing."""
-        if not select.select([self.master], [], [], quiet_s)[0]:
-            return False
-        self.output += os.read(self.master, 65536).decode()
-        return True
-
-    def wait_for(self, pattern):
-        """Reads until the output, all of it, has the pattern."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while not re.search(pattern, self.output):
-            assert time.monotonic() < deadline, f"no {pattern!r} in {self.output!r}"
-            self.read(0.05)
-
-    def wait_for_screen(self, *rows, only_last=False):
-        """Reads until the screen, or what was drawn last, shows these rows; returns it."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while True:
-            if self.read(0.05):
-                continue
-            begin = self.output.rfind("\033[J") if only_last else 0
-            screen = Screen(self.columns).feed(self.output[begin:])
-            if screen.rows == list(rows):
-                return screen
-            assert time.monotonic() < deadline, f"{screen.rows} is not {rows}"
-
-    def end(self):
-        """The exit status and what was written to standard error."""
-        status = self.process.wait(TIMEOUT_S)
-        stderr = self.process.stderr.read().decode()
-        while self.read(0):
-            pass
-        assert "Sanitizer" not in stderr and "runtime error" not in stderr, stderr
-        return status, stderr
-
-
-@pytest.fixture
-def terminal():
-    started = []
-
-    def start(*args, **size):
-        started.append(Terminal(*args, **size))
-        return started[-1]
-
-    yield start
-    for t in started:
-        if t.process.poll() is None:
-            t.process.kill()
-        t.process.wait()
-        t.process.stderr.close()
-        os.close(t.master)
-        os.close(t.slave)
-
-
-@pytest.fixture
-def chat(terminal):
-    def start(*args, **size):
-        t = terminal("chat", *MOCK, *args, **size)
-        t.wait_for("> ")
-        return t
-
-    return start
-
-
 def prompt_tokens(text):
     """What the mock's template makes of a message: a token for each byte, and the markup."""
     return len(b"user\nassistant\n\n") + 3 + len(text.encode())
@@ -170,8 +45,6 @@ def prompt_tokens(text):
 
 @pytest.mark.parametrize("args, message", [
     (["serve"], "-m PATH"),
-    (["chat"], "-m PATH"),
-    (["run", "hi"], "-m PATH"),
     (["tokenize"], "-m PATH"),
     (["info"], "radish info FILE|DIR"),
     (["serve", *MOCK, "--cache-size", "2XB"], "--cache-size: '2XB'"),
@@ -438,114 +311,6 @@ class TestWithoutChatTemplate:
         process.terminate()
         process.communicate(timeout=TIMEOUT_S)
         assert any("no chat template, so chat requests are refused" in line for line in lines), lines
-
-
-# ---- chat -------------------------------------------------------------------------------------
-
-def test_a_seed_does_not_make_every_turn_the_same(tmp_path):
-    """The template forgets earlier turns, so that only the random numbers can differ."""
-    path = tmp_path / "last.jinja"
-    path.write_text("{{ messages[-1].content }}")
-    done = radish("chat", *MOCK, "--chat-template-file", path, "--seed", "7", "-n", "40",
-                  "--temperature", "2", "--top-k", "0", "--top-p", "1", "--min-p", "0",
-                  stdin=b"hi\nhi\n/clear\nhi\nhi\n")
-    assert done.returncode == OK
-    lines = done.stdout.decode(errors="replace")
-    half = len(lines) // 2
-    assert lines[:half] == lines[half:]  # /clear starts anew
-    assert lines[:half // 2] != lines[half // 2:half]
-
-
-def test_a_piped_chat_fails_when_a_turn_fails():
-    assert radish("chat", *MOCK, stdin=b"hi\nhow are you\n").returncode == OK
-    done = radish("chat", *MOCK, "--mock-fail-every", "1", stdin=b"hi\n")
-    assert done.returncode == FAILED and done.stderr
-
-
-def test_a_conversation_that_outgrew_the_context_is_told_of_clear():
-    done = radish("chat", *MOCK, "-c", "64", stdin=b"hi\n" + b"x" * 80 + b"\n/clear\nhi\n")
-    assert done.returncode == FAILED
-    assert "/clear" in done.stderr.decode() and "the context holds 64" in done.stderr.decode()
-    assert len(done.stdout.splitlines()) == 2  # the first turn and the one after /clear
-
-
-@pytest.mark.parametrize("word", ["/quit", "/exit", "/bye"])
-def test_words_that_leave(word):
-    done = radish("chat", *MOCK, stdin=f"{word}\nhi\n".encode())
-    assert done.returncode == OK and not done.stdout
-
-
-def test_help_in_chat():
-    done = radish("chat", *MOCK, stdin=b"/help\n")
-    assert done.returncode == OK and not done.stdout
-    assert all(word in done.stderr.decode() for word in ("/clear", "/quit", "Ctrl-C"))
-
-
-def test_a_line_wider_than_the_terminal_is_shown_once(chat):
-    t = chat(columns=20)
-    line = "".join(chr(ord("a") + i % 26) for i in range(70))
-    for i in range(0, len(line), 7):  # as a person types, with a redraw now and then
-        t.type(line[i : i + 7])
-        t.wait_for(line[i : i + 7][-1] + r"[^a-z]*$")
-    screen = t.wait_for_screen("> " + line[:18], line[18:38], line[38:58], line[58:])
-    assert (screen.row, screen.column) == (3, 12)
-    t.type("\033[H!\033[F\x7f\x7f")  # home, a key, end, two backspaces
-    t.wait_for_screen("> !" + line[:17], line[17:37], line[37:57], line[57:-2])
-    t.type("\x15/quit\r")
-    assert t.end()[0] == OK
-    t.wait_for_screen("> /quit", "")
-
-
-def test_a_line_taller_than_the_terminal_keeps_the_cursor_in_sight(chat):
-    t = chat(columns=10, rows=3)
-    t.type("0123456789" * 5)
-    t.wait_for_screen("8901234567", "8901234567", "89", only_last=True)
-    t.type("\x15/quit\r")
-    assert t.end()[0] == OK
-
-
-def test_ctrl_w_takes_a_word(chat):
-    t = chat()
-    t.type("/quit two  words ")
-    t.type("\x17\x17")
-    t.wait_for_screen("> /quit ")
-    t.type("\x17/quit\r")
-    assert t.end()[0] == OK
-
-
-def test_a_pasted_text_is_one_message(chat):
-    t = chat("--timings")
-    assert "\033[?2004h" in t.output
-    pasted = "def f():\n\treturn 1\nf()"
-    t.type("\033[200~" + pasted.replace("\n", "\r") + "\033[201~")
-    t.wait_for_screen("> def f():", " return 1", "f()")
-    t.type("\r")
-    t.wait_for(r"(?s)2004l.*2004h")  # the next prompt
-    t.type("\x04")
-    status, stderr = t.end()
-    assert status == OK and stderr.count("[prompt") == 1
-    assert f"[prompt {prompt_tokens(pasted)} tokens" in stderr
-    assert t.output.rstrip().endswith("\033[?2004l")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_at_the_prompt_gives_the_terminal_back(chat, number):
-    t = chat()
-    assert termios.tcgetattr(t.slave) != t.mode  # raw, while a line is typed
-    t.process.send_signal(number)
-    assert t.end()[0] == -number
-    assert termios.tcgetattr(t.slave) == t.mode
-    assert "\033[?2004l" in t.output
-
-
-def test_ctrl_c_in_chat_ends_the_answer_only(chat):
-    t = chat(*LONG_ANSWER[:-1])
-    t.type(LONG_ANSWER[-1] + "\r")
-    t.wait_for(r"2004l\s+\w")  # the answer has begun
-    t.type("\x03")
-    t.wait_for(r"(?s)\[stopped\].*2004h")  # the next prompt
-    t.type("\x04")
-    assert t.end()[0] == OK
 
 
 # ---- reading from a terminal ------------------------------------------------------------------

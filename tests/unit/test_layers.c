@@ -14,7 +14,8 @@ static const struct room {
     const char *path;
     int rank;
 } rooms[] = {
-    {"cli", 17},
+    {"cli/chat", 18},      {"cli", 17},
+    {"cli/terminal", 1},
 
     {"serve", 16},         {"serve/completion", 15},
     {"serve/writers", 14}, {"serve/request", 14},

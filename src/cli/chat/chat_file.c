@@ -1,0 +1,174 @@
+/* Conversations in files. What is written is the body of a request, one message to a line, so that
+ * people can read and change it; what is read is checked by the server's own reader. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "cli/chat/chat.h"
+
+enum { MAX_FILE_BYTES = 64 << 20 };
+
+void path_expand(const char *path, struct strbuf *out)
+{
+    const char *home = getenv("HOME");
+    if (path[0] == '~' && (path[1] == '/' || !path[1]) && home)
+        strbuf_addf(out, "%s%s", home, path + 1);
+    else
+        strbuf_adds(out, path);
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+static void conversation_write(const struct chat *c, struct strbuf *out)
+{
+    struct json_writer w = {.out = out};
+    json_object_begin(&w, NULL);
+    json_add_string(&w, "model", c->generator.runtime->model_name);
+    chat_settings_write(&c->settings, &w);
+    strbuf_adds(out, ",\n\"messages\": [");
+    const char *separator = "\n  ";
+    json_each (message, c->messages) {
+        strbuf_adds(out, separator);
+        json_write(out, message);
+        separator = ",\n  ";
+    }
+    strbuf_adds(out, "\n]}\n");
+}
+
+/* The array of messages in a document, or NULL. */
+static const struct json *messages_find(const struct json *root)
+{
+    const struct json *messages = json_is(root, JSON_ARRAY) ? root : json_get(root, "messages");
+    return json_is(messages, JSON_ARRAY) ? messages : NULL;
+}
+
+/* Nobody's other files are lost to a slip of the fingers. */
+static int target_check(const char *path, struct error *err)
+{
+    struct strbuf text = STRBUF_INIT;
+    struct arena arena = ARENA_INIT;
+    struct stat info;
+    int failed = 0;
+    if (stat(path, &info) == 0) {
+        bool is_ours = S_ISREG(info.st_mode) && file_read(path, MAX_FILE_BYTES, &text, NULL) == 0 &&
+                       messages_find(json_parse(&arena, strbuf_str(&text), text.len, NULL));
+        if (!is_ours)
+            failed = error_set(err, ERROR_INPUT,
+                               "%s exists and is not a conversation: choose another name", path);
+    }
+    arena_free(&arena);
+    strbuf_free(&text);
+    return failed;
+}
+
+static int bytes_write(const char *path, const struct strbuf *bytes)
+{
+    FILE *file = fopen(path, "wxe");
+    if (!file)
+        return -1;
+    size_t n = fwrite(strbuf_str(bytes), 1, bytes->len, file);
+    return fclose(file) || n != bytes->len ? -1 : 0;
+}
+
+int chat_save(const struct chat *c, const char *path, struct error *err)
+{
+    struct strbuf full = STRBUF_INIT, temporary = STRBUF_INIT, text = STRBUF_INIT;
+    path_expand(path, &full);
+    strbuf_addf(&temporary, "%s.%d.part", strbuf_str(&full), (int)getpid());
+    int failed = target_check(strbuf_str(&full), err);
+    if (!failed) {
+        conversation_write(c, &text);
+        failed = bytes_write(strbuf_str(&temporary), &text) ||
+                 rename(strbuf_str(&temporary), strbuf_str(&full));
+        if (failed) {
+            error_set(err, ERROR_IO, "%s: %s", strbuf_str(&full), strerror(errno));
+            unlink(strbuf_str(&temporary));
+        }
+    }
+    strbuf_free(&full);
+    strbuf_free(&temporary);
+    strbuf_free(&text);
+    return failed ? -1 : 0;
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+/* Reads the messages alone: the rest of a request may ask for what a chat has not, such as tools.
+ */
+static int messages_read(const struct json *messages, struct request_params *out, struct error *err)
+{
+    static const struct sampling any = SAMPLING_DEFAULT;
+    struct strbuf body = STRBUF_INIT;
+    struct json_writer w = {.out = &body};
+    struct api_error problem = {0};
+    json_object_begin(&w, NULL);
+    json_add_value(&w, "messages", messages);
+    json_object_end(&w);
+    int failed = request_params_read(out, REQUEST_CHAT, strbuf_str(&body), body.len, false, &any,
+                                     &problem);
+    if (failed) {
+        request_params_free(out);
+        error_set(err, ERROR_INPUT, "%s", problem.message);
+    }
+    strbuf_free(&body);
+    return failed;
+}
+
+static void conversation_take(struct chat *c, struct request_params *p)
+{
+    const struct json *first = p->messages->first;
+    arena_free(&c->arena);
+    c->arena = p->arena;
+    c->arena.limit_bytes = 0;
+    c->messages = p->messages;
+    c->n_answers = 0;
+    p->arena = (struct arena)ARENA_INIT;
+    strbuf_clear(&c->system);
+    if (json_equals(json_get(first, "role"), "system") &&
+        json_is(json_get(first, "content"), JSON_STRING))
+        strbuf_add(&c->system, json_get(first, "content")->text,
+                   json_get(first, "content")->text_len);
+}
+
+static int text_load(struct chat *c, const struct strbuf *text, struct error *err)
+{
+    struct arena arena = ARENA_INIT;
+    struct chat_settings settings = {0};
+    struct request_params params;
+    const struct json *root = json_parse(&arena, strbuf_str(text), text->len, err);
+    const struct json *messages = messages_find(root);
+    int failed = root ? 0 : -1;
+    if (root && !messages)
+        failed = error_set(err, ERROR_INPUT,
+                           "not a conversation: expected an array of messages, or an object with "
+                           "\"messages\"");
+    if (!failed)
+        failed = chat_settings_take(&settings, &c->generator.runtime->prompt, root, err);
+    if (!failed && (failed = messages_read(messages, &params, err)) == 0) {
+        conversation_take(c, &params);
+        request_params_free(&params);
+        chat_settings_free(&c->settings);
+        c->settings = settings;
+    } else {
+        chat_settings_free(&settings);
+    }
+    arena_free(&arena);
+    return failed;
+}
+
+int chat_load(struct chat *c, const char *path, struct error *err)
+{
+    struct strbuf full = STRBUF_INIT, text = STRBUF_INIT;
+    struct error cause;
+    path_expand(path, &full);
+    int failed = file_read(strbuf_str(&full), MAX_FILE_BYTES, &text, err);
+    if (!failed && text_load(c, &text, &cause))
+        failed = error_set(err, cause.code, "%s: %s", strbuf_str(&full), cause.message);
+    strbuf_free(&full);
+    strbuf_free(&text);
+    return failed;
+}

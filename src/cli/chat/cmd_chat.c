@@ -1,0 +1,218 @@
+/* `radish chat`: a conversation in the terminal, or with a script. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/chat/chat.h"
+#include "cli/command.h"
+#include "cli/terminal/terminal.h"
+
+static const char *system_text;
+static bool show_timings, no_history;
+
+static const struct option chat_options[] = {
+    TEXT("system sys", &system_text, "TEXT", "a system message to begin with"),
+    FLAG("timings", &show_timings, "print cache use and speed after each answer"),
+    FLAG("no-history", &no_history, "do not read or write the history file"),
+    {0},
+};
+
+enum { REPLAY_BYTES = 16 << 20 };
+static const uint64_t late_interrupt_ns = 1000000000;
+
+/* ---- the history -------------------------------------------------------------------------- */
+
+/* Makes the folders of a path, for the user alone. */
+static int folders_make(struct strbuf *path)
+{
+    for (char *at = path->data + 1; (at = strchr(at, '/')); *at++ = '/') {
+        *at = '\0';
+        if (mkdir(path->data, 0700) && errno != EEXIST) {
+            *at = '/';
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* In the user's state folder, as the XDG base directories have it. A chat goes on without it. */
+static void history_begin(struct chat *c)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    struct strbuf path = STRBUF_INIT;
+    struct error err;
+    if (state && state[0] == '/')
+        strbuf_addf(&path, "%s/radish/chat_history", state);
+    else if (home && home[0] == '/')
+        strbuf_addf(&path, "%s/.local/state/radish/chat_history", home);
+    if (path.len && folders_make(&path) == 0 &&
+        history_open(&c->editor.history, strbuf_str(&path), &err))
+        chat_note(c, "No history: %s", err.message);
+    strbuf_free(&path);
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+/* A line of standard input without its end; false when there is none. */
+static bool line_read(struct strbuf *out)
+{
+    int c;
+    size_t before = out->len;
+    while ((c = getchar()) != EOF && c != '\n')
+        strbuf_addc(out, (char)c);
+    if (c == EOF && out->len == before)
+        return false;
+    if (out->len > before && out->data[out->len - 1] == '\r')
+        out->data[--out->len] = '\0';
+    return true;
+}
+
+/* Without the editor: a line, or all lines between triple quotes. */
+static const char *plain_read(struct chat *c)
+{
+    FILE *prompts = isatty(STDOUT_FILENO) ? stdout : stderr;
+    if (isatty(STDIN_FILENO) && isatty(fileno(prompts))) {
+        fputs("> ", prompts);
+        fflush(prompts);
+    }
+    strbuf_clear(&c->plain);
+    if (!line_read(&c->plain))
+        return NULL;
+    while (chat_is_open(c, strbuf_str(&c->plain))) {
+        strbuf_addc(&c->plain, '\n');
+        if (!line_read(&c->plain))
+            break; /* never closed: chat_take says so */
+    }
+    return strbuf_str(&c->plain);
+}
+
+/* The next text; NULL at the end. */
+static const char *text_read(struct chat *c)
+{
+    if (!c->is_terminal)
+        return plain_read(c);
+    for (;;) {
+        enum line_result result = line_editor_read(&c->editor, "> ");
+        if (result == LINE_TEXT)
+            break;
+        /* An answer may end by itself in the moment when it is to be stopped. */
+        bool is_late = c->answered_ns && clock_now_ns() - c->answered_ns < late_interrupt_ns;
+        if (result == LINE_END || !is_late)
+            return NULL;
+        chat_note(c, "The answer was already complete. Press Ctrl-C again to exit.");
+        c->answered_ns = 0;
+    }
+    history_add(&c->editor.history, strbuf_str(&c->editor.line));
+    return strbuf_str(&c->editor.line);
+}
+
+/* ---- the command -------------------------------------------------------------------------- */
+
+/* Nothing to do: a read that is interrupted ends, and so does the chat. */
+static void interrupt_ignore(int signal_number)
+{
+    (void)signal_number;
+}
+
+static void terminal_begin(struct chat *c)
+{
+    const struct sigaction interrupt = {.sa_handler = interrupt_ignore};
+    const struct runtime *runtime = c->generator.runtime;
+    if (isatty(STDIN_FILENO))
+        chat_note(c, "%s, %u tokens of context.\n/help lists the commands, Ctrl-D exits.\n",
+                  runtime->model_name, runtime->context);
+    c->is_terminal = terminal_take();
+    if (!c->is_terminal) {
+        if (isatty(STDIN_FILENO))
+            sigaction(SIGINT, &interrupt, NULL);
+        return;
+    }
+    c->view.is_terminal = true;
+    c->view.has_colors = c->editor.has_colors = terminal_has_colors(STDOUT_FILENO);
+    c->editor.input.fd = STDIN_FILENO;
+    c->editor.context = c;
+    c->editor.is_open = chat_is_open;
+    c->editor.complete = chat_complete;
+    if (!no_history)
+        history_begin(c);
+}
+
+/* A person has seen what failed; a script gets it as the exit status. */
+static int chat_loop(const struct command *command, struct chat *c)
+{
+    struct error err;
+    const char *text;
+    bool failed = false;
+    while (!c->wants_quit && (text = text_read(c))) {
+        if (chat_take(c, text, &err) == 0)
+            continue;
+        failed = true;
+        if (c->is_terminal)
+            chat_note(c, "%s", err.message);
+        else
+            command_fail(command, &err, EXIT_FAILED);
+    }
+    if (c->was_interrupted)
+        return EXIT_INTERRUPTED;
+    return failed && !isatty(STDIN_FILENO) ? EXIT_FAILED : EXIT_OK;
+}
+
+static void chat_close(struct chat *c)
+{
+    replay_store_close(c->replay);
+    token_list_free(&c->sampled);
+    chat_settings_free(&c->settings);
+    line_editor_free(&c->editor);
+    answer_view_free(&c->view);
+    strbuf_free(&c->system);
+    strbuf_free(&c->plain);
+    arena_free(&c->arena);
+}
+
+static int chat_run(const struct command *command, int argc, char **argv)
+{
+    struct option_set set = {.tables = {runtime_model_options, chat_options, generate_options,
+                                        runtime_template_options, runtime_engine_options,
+                                        runtime_mock_options}};
+    struct runtime runtime;
+    struct chat chat = {.editor = {.input = {.fd = -1}}};
+    struct error err;
+    int status;
+    if (!runtime_parse(command, &set, argc, argv, &status))
+        return status;
+    if (runtime_open(&runtime, RUNTIME_ANSWERS, &err))
+        return command_fail_option(command, &err);
+    if (generate_check_template(&runtime.prompt, "", &err) ||
+        replay_store_open(&chat.replay, REPLAY_BYTES, &err) ||
+        generator_open(&chat.generator, &runtime, &runtime.prompt.style, &err)) {
+        replay_store_close(chat.replay);
+        runtime_close(&runtime);
+        return command_fail(command, &err, EXIT_FAILED);
+    }
+    chat.shows_timings = show_timings;
+    chat.has_colors = terminal_has_colors(STDERR_FILENO);
+    strbuf_adds(&chat.system, system_text ? system_text : "");
+    chat_reset(&chat);
+    terminal_begin(&chat);
+    status = chat_loop(command, &chat);
+    if (chat.is_terminal)
+        terminal_release();
+    generator_close(&chat.generator);
+    chat_close(&chat);
+    runtime_close(&runtime);
+    return status;
+}
+
+const struct command command_chat = {
+    .name = "chat",
+    .summary = "chat with a model in the terminal",
+    .usage = "[-m PATH] [OPTIONS]",
+    .example = "radish chat -m model.gguf --system \"You are a pirate.\"",
+    .run = chat_run,
+    .has_default_model = true,
+};
