@@ -10,6 +10,9 @@
 static const char *const scope_titles[FIELD_SCOPES] = {
     [SCOPE_REQUEST] = "Fields of a chat completion",
     [SCOPE_TEXT] = "Fields of a text completion",
+    [SCOPE_LLAMA] = "Fields of `/completion`",
+    [SCOPE_INFILL] = "Fields of `/infill`",
+    [SCOPE_EXTRA] = "Fields of `input_extra[]`",
     [SCOPE_WARM] = "Fields of `/v1/cache/warm`",
     [SCOPE_RENDER] = "Fields of `/apply-template`",
     [SCOPE_TOKENIZE] = "Fields of `/tokenize`",
@@ -139,6 +142,34 @@ static void answers_print(void)
         "refused because too much is pinned already: at most half of the cache can be pinned. "
         "Other\n"
         "fields are those of a chat completion.\n");
+}
+
+static void llama_print(void)
+{
+    printf(
+        "\n## llama-server's API\n\n"
+        "Clients of llama-server can use radish without a change: `/completion`, `/infill`,\n"
+        "`/props`, `/slots`, `/tokenize`, `/detokenize` and `/apply-template` take its requests\n"
+        "and answer in its form. `/completions` stays OpenAI's, as `/v1/completions`.\n\n"
+        "```sh\n"
+        "curl http://127.0.0.1:8080/completion -H 'Content-Type: application/json' -d '{\n"
+        "  \"prompt\": \"The sky is\", \"n_predict\": 8, \"response_fields\":\n"
+        "  [\"content\", \"stop_type\", \"timings/predicted_per_second\"]}'\n"
+        "```\n\n"
+        "`/infill` fills in the text at an editor's cursor, for llama.vim and llama.vscode. It\n"
+        "needs a model with fill-in-the-middle tokens, such as Qwen2.5-Coder; other models get "
+        "400.\n"
+        "The prompt is the one that llama-server makes with its default `--batch-size` of 2048:\n"
+        "1,536 tokens before the cursor, 510 behind it, and other files (`input_extra`) in what "
+        "is\n"
+        "left of the context. Where that does not fit, it is cut further instead of refused.\n\n"
+        "`/slots` shows one element for each answer that can run at once (`--max-seqs`), with its\n"
+        "counts and without any text. It cannot save, restore or erase anything: the prefix cache\n"
+        "does what slots are for. `id_slot` is -1 in answers.\n\n"
+        "Every answer, OpenAI's too, has `timings`: tokens, milliseconds and tokens per second of\n"
+        "the prompt (`prompt_*`, without the `cache_n` cached tokens) and of the answer\n"
+        "(`predicted_*`). With `return_progress` a stream has `prompt_progress` events:\n"
+        "`{\"total\": 1200, \"cache\": 200, \"processed\": 712, \"time_ms\": 350}`.\n");
 }
 
 static void forms_print(void)
@@ -340,36 +371,53 @@ int main(void)
         "\n"
         "Errors are OpenAI's error object. A request that finds the queue full gets 429 with\n"
         "`Retry-After`; a prompt longer than the context gets 400 `context_length_exceeded`.\n"
-        "With a model that has no chat template every chat request gets 501.\n"
-        "An error after a stream has begun comes as an event in it. A client that hangs up stops\n"
-        "its work; so does one that closes its sending side while a request runs.\n\n"
-        "On SIGINT or SIGTERM answers in progress have `--shutdown-grace` seconds to finish, and\n"
-        "then end with the error `server_stopping`, as they do at once on a second signal. As "
-        "long\n"
-        "as there are any, `/health` says `stopping` and a new chat request gets 503.\n\n"
-        "Any web page can make a browser talk to a server on its machine, so `Host` and `Origin`\n"
-        "must be loopback, the address that the server listens on or was reached by, or an\n"
-        "`--allowed-host`; others get 403. Behind a proxy that keeps the client's `Host`, or in a\n"
-        "container that others reach by name, give each name (`--allowed-host api.example`, also\n"
-        "with a port); `--allowed-host '*'` takes all, for a server that something else protects.\n"
-        "A POST must be `Content-Type: application/json` without a `Content-Encoding`, else 415,\n"
-        "and no larger than `--max-body-mib`, else 413.\n\n"
-        "`usage.prompt_tokens_details.cached_tokens` says how much of the prompt came from the\n"
-        "cache, always; with `n` it is the least over the choices. `null` is the same as absent.\n"
-        "Fields that stand in no table below are ignored and named in the `x-radish-ignored`\n"
-        "header of the answer; with `--strict-fields` they are errors.\n");
+        "With a model that has no chat template, every chat request gets 501. While the model is\n"
+        "being loaded, every request gets 503. An error after a stream has begun is sent as an "
+        "event\n"
+        "in the stream. A client that hangs up stops its work, and so does one that closes its\n"
+        "sending side while a request runs.\n"
+        "\n"
+        "On SIGINT or SIGTERM, answers in progress have `--shutdown-grace` seconds to finish. "
+        "Then\n"
+        "they end with the error `server_stopping`; a second signal ends them at once. In the\n"
+        "meantime, `/health` says `stopping` and new chat requests get 503.\n"
+        "\n"
+        "Any web page can make a browser talk to a server on its machine. So without keys, `Host`\n"
+        "must be a loopback name, a name of this machine, the address that the server listens on "
+        "or\n"
+        "was reached by, or an `--allowed-host`; others get 403. With keys, any `Host` is "
+        "answered. An\n"
+        "`Origin` must be one of the same names or, with keys, equal `Host`. Behind a proxy that "
+        "keeps\n"
+        "the client's `Host`, or in a container that others reach by name, give each name\n"
+        "(`--allowed-host api.example`, with or without a port). `--allowed-host '*'` accepts all, "
+        "for a\n"
+        "server that something else protects. A POST must have `Content-Type: application/json` "
+        "and\n"
+        "no `Content-Encoding`, else it gets 415, and be no larger than `--max-body-mib`, else "
+        "413.\n"
+        "\n"
+        "`usage.prompt_tokens_details.cached_tokens` always says how much of the prompt came from\n"
+        "the cache; with `n` it is the minimum over the choices. `null` means the same as absent.\n"
+        "Fields that are in no table below are ignored and listed in the `x-radish-ignored` "
+        "response\n"
+        "header; with `--strict-fields` they are errors.\n");
     examples_print();
     keys_print();
     cache_print();
     answers_print();
     forms_print();
+    llama_print();
     for (enum field_scope scope = SCOPE_REQUEST; scope < FIELD_SCOPES; scope++) {
         printf("\n## %s\n", scope_titles[scope]);
-        if (scope == SCOPE_TEXT || scope == SCOPE_WARM || scope == SCOPE_RENDER)
+        if (scope == SCOPE_TEXT || scope == SCOPE_LLAMA || scope == SCOPE_WARM ||
+            scope == SCOPE_RENDER)
             printf("\nThese, and what a chat completion has.\n");
+        if (scope == SCOPE_INFILL)
+            printf("\nThese, and what `/completion` has.\n");
         class_print(scope, FIELD_SERVED, "Served");
-        class_print(scope, FIELD_INERT, "Accepted, without meaning here");
-        class_print(scope, FIELD_REFUSED, "Refused, because they cannot be honoured");
+        class_print(scope, FIELD_INERT, "Accepted, but without effect");
+        class_print(scope, FIELD_REFUSED, "Rejected, because radish cannot do what they ask");
     }
     return 0;
 }

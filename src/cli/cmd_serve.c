@@ -212,6 +212,13 @@ static int port_take(struct loading **loading, struct error *err)
     return 0;
 }
 
+/* Clients are told the name of the model's file, not where it lies. */
+static const char *basename_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
 static int serve_model(struct runtime *r, struct error *err)
 {
     log_info("%s on %s", r->model_name, r->engine->info.name);
@@ -231,6 +238,8 @@ static int serve_model(struct runtime *r, struct error *err)
     server.model_context = r->model_context;
     server.quantisation = r->quantisation;
     server.quantize = r->is_fallback ? NULL : runtime_options.quantize;
+    if (runtime_options.model_path)
+        server.model_file = basename_of(runtime_options.model_path);
     server.context = r->context;
     server.max_seqs = runtime_options.max_seqs;
     return tenant_pages_count(r, err) || server_run(&server, err) ? -1 : 0;

@@ -98,7 +98,8 @@ def test_every_endpoint_has_an_example():
     routes = re.findall(r"^\| `((?:GET|POST|DELETE) [^`]+)` \|[^|]*\| (.*) \|$", text, re.MULTILINE)
     assert routes
     for route, gives in routes:
-        assert "the same" in gives or f"### `{route}`\n" in text, \
+        is_served = not re.match(r"the same|\d{3}:", gives)  # others are aliases, and errors
+        assert not is_served or f"### `{route}`\n" in text, \
             f"add {route} to tools/api_examples.md and run tools/api_examples.py"
 
 

@@ -35,7 +35,8 @@ int charsmap_open(struct charsmap **out, const char *bytes, size_t len, struct e
     for (int i = 3; i >= 0 && len >= 4; i--)
         size = size << 8 | b[i];
     if (len < 4 || size > len - 4 || size % 4 != 0 || size == 0)
-        return error_set(err, ERROR_FORMAT, "a precompiled_charsmap of %zu bytes is not one", len);
+        return error_set(err, ERROR_FORMAT, "the precompiled_charsmap (%zu bytes) is not valid",
+                         len);
     struct charsmap *map = calloc(1, sizeof *map);
     if (map) {
         map->n_units = size / 4;

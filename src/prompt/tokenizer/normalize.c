@@ -223,7 +223,7 @@ int normalize(struct encoder *e, const char **text, size_t *len, enum text_place
             return no_memory(e, *len);
         if (e->normal[which].len > MAX_TEXT_BYTES)
             return error_set(e->err, ERROR_LIMIT,
-                             "the model's normaliser makes more than %d bytes of this text",
+                             "the model's normalizer turns this text into more than %d bytes",
                              MAX_TEXT_BYTES);
         *text = strbuf_str(&e->normal[which]);
         *len = e->normal[which].len;

@@ -500,8 +500,8 @@ int text_regex_find(struct encoder *e, const struct text_regex *regex, const cha
         return 0;
     if (found < 0)
         return error_set(e->err, ERROR_LIMIT,
-                         "the model's pre-tokeniser takes too long on this text (a limit of its "
-                         "regular expression was passed)");
+                         "the model's pre-tokenizer takes too long on this text (its regular "
+                         "expression exceeded a limit)");
     /* \K in a look-ahead can put the beginning behind the end. */
     size_t *place = pcre2_get_ovector_pointer(s->match);
     *begin = place[0] < at ? at : place[0];

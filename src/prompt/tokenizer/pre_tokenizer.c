@@ -216,7 +216,7 @@ int pre_tokenizer_open(struct pre_tokenizer **out, enum pre_scanner scanner, str
 {
     struct pre_tokenizer *pre = calloc(1, sizeof *pre);
     if (!pre)
-        return error_set(err, ERROR_MEMORY, "no memory for a pre-tokeniser");
+        return error_set(err, ERROR_MEMORY, "no memory for a pre-tokenizer");
     pre->scan = scanners[scanner].scan;
     set_classes(pre, letter_set, LETTER);
     set_classes(pre, number_set, NUMBER);
