@@ -68,6 +68,27 @@ static const struct {
     {"p prompt f file", "use `radish run -m PATH \"prompt\"`"},
 };
 
+static const struct {
+    const char *name, *advice;
+} foreign_commands[] = {
+    {"pull", NO_DOWNLOAD},
+    {"ls", "radish has no list of models yet; `radish info PATH` describes one"},
+    {"list", "radish has no list of models yet; `radish info PATH` describes one"},
+    {"show", "use `radish info PATH`"},
+    {"rm", "radish keeps no models of its own yet; remove the file"},
+    {"ps", "radish serves one model; GET /v1/models names it"},
+    {"stop", "stop the server with Ctrl-C, or send it SIGTERM"},
+    {"generate", "use `radish run -m PATH \"prompt\"`"},
+};
+
+const char *foreign_command_advice(const char *name)
+{
+    for (size_t i = 0; i < sizeof foreign_commands / sizeof *foreign_commands; i++)
+        if (strcmp(foreign_commands[i].name, name) == 0)
+            return foreign_commands[i].advice;
+    return NULL;
+}
+
 const char *foreign_option_advice(const char *name)
 {
     size_t n = strlen(name);

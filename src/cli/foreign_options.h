@@ -8,6 +8,9 @@
  * Returns what to do instead, a whole sentence, or NULL for a name that none of them has. */
 const char *foreign_option_advice(const char *name);
 
+/* The same for commands, such as Ollama's `pull`. */
+const char *foreign_command_advice(const char *name);
+
 /* The number of letters to insert, delete, replace or swap to turn one name into the other. */
 size_t name_distance(const char *a, const char *b);
 /* Whether `given` is likely a typing error for `name`, which is that far away. */

@@ -257,16 +257,15 @@ static bool ends_in_thinking(const struct prompt_maker *p, const int32_t *ids, u
     return ends;
 }
 
-/* With --thinking off a model that thinks unasked is stopped at once, as the server does it. */
-static int filter_open(const struct generator *g, const struct generation *generation,
-                       struct answer_filter **out, struct error *err)
+/* With --thinking off a model that begins to think unasked is stopped at once, as the server does
+ * it. */
+static int filter_open(const struct generator *g, struct answer_filter **out, struct error *err)
 {
     const struct prompt_maker *p = &g->runtime->prompt;
     struct answer_filter_options options = {
         .style = &p->style,
         .tokenizer = p->tokenizer,
         .vocabulary = g->vocabulary,
-        .starts_in_thinking = ends_in_thinking(p, generation->prompt, generation->n_prompt),
         .thinking_tokens = 0,
     };
     *out = NULL;
@@ -275,25 +274,49 @@ static int filter_open(const struct generator *g, const struct generation *gener
     return answer_filter_open(out, &options, err);
 }
 
+/* The prompt's tokens for the scheduler; with --thinking off a thought that the template has begun
+ * is ended in the prompt, so that the answer does not show its end. */
+static uint64_t *prompt_tokens(const struct generator *g, const struct generation *generation,
+                               uint32_t *n, struct error *err)
+{
+    const struct prompt_maker *p = &g->runtime->prompt;
+    struct token_list end = {0};
+    struct strbuf text = STRBUF_INIT;
+    if (g->vocabulary && ends_in_thinking(p, generation->prompt, generation->n_prompt)) {
+        strbuf_addf(&text, "\n%s\n\n", p->style.think_end);
+        if (tokenizer_encode(p->tokenizer, strbuf_str(&text), text.len, TOKENIZE_PARSE_SPECIAL,
+                             &end, err)) {
+            strbuf_free(&text);
+            return NULL;
+        }
+    }
+    strbuf_free(&text);
+    *n = generation->n_prompt + (uint32_t)end.len;
+    uint64_t *tokens = malloc((size_t)*n * sizeof *tokens);
+    if (tokens) {
+        cache_tokens_text(generation->prompt, generation->n_prompt, tokens);
+        cache_tokens_text(end.ids, (uint32_t)end.len, tokens + generation->n_prompt);
+    } else {
+        error_set(err, ERROR_MEMORY, "no memory for a request");
+    }
+    token_list_free(&end);
+    return tokens;
+}
+
 int generator_run(struct generator *g, struct generation *generation, struct error *err)
 {
     uint32_t context = g->runtime->context;
     struct request *r = calloc(1, sizeof *r);
-    uint64_t *tokens = malloc((size_t)generation->n_prompt * sizeof *tokens);
-    if (!r || !tokens) {
-        free(r);
-        free(tokens);
+    struct answer_filter *filter = NULL;
+    if (!r)
         return error_set(err, ERROR_MEMORY, "no memory for a request");
-    }
-    struct answer_filter *filter;
-    if (filter_open(g, generation, &filter, err)) {
+    uint64_t *tokens = prompt_tokens(g, generation, &r->n_tokens, err);
+    if (!tokens || filter_open(g, &filter, err)) {
         free(r);
         free(tokens);
         return -1;
     }
-    cache_tokens_text(generation->prompt, generation->n_prompt, tokens);
     r->tokens = tokens;
-    r->n_tokens = generation->n_prompt;
     r->max_tokens = generation->max_tokens ? generation->max_tokens : context;
     r->min_tokens = generation->min_tokens;
     for (; r->n_stops < generation->n_stops && r->n_stops < REQUEST_MAX_STOPS; r->n_stops++)

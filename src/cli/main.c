@@ -48,8 +48,10 @@ static int command_start(const char *name, int argc, char **argv)
     for (int i = 0; i < N_COMMANDS; i++)
         if (strcmp(commands[i]->name, name) == 0)
             return commands[i]->run(commands[i], argc, argv);
-    const char *nearest = command_nearest(name);
-    if (nearest)
+    const char *advice = foreign_command_advice(name), *nearest = command_nearest(name);
+    if (advice)
+        fprintf(stderr, "radish: unknown command '%s': %s\n\n", name, advice);
+    else if (nearest)
         fprintf(stderr, "radish: unknown command '%s': did you mean %s?\n\n", name, nearest);
     else
         fprintf(stderr, "radish: unknown command '%s'\n\n", name);

@@ -73,6 +73,7 @@ def prompt_tokens(text):
     (["bench", *MOCK, "-p", "0", "-n", "0"], "nothing to measure"),
     (["bench", *MOCK, "-p", "9000"], "1 stream of 9000 tokens"),
     (["help", "nothing"], "unknown command 'nothing'"),
+    (["pull", "llama"], "unknown command 'pull': radish has no downloads yet"),
     (["srve"], "unknown command 'srve': did you mean serve?"),
     (["serve", *MOCK, "--quantise", "q8_0"], "'--quantise': did you mean --quantize?"),
     (["serve", *MOCK, "-ngl", "99"], "'-ngl': radish has no GPU offload yet"),

@@ -97,7 +97,8 @@ const struct request_field request_fields[] = {
         "Variables for the chat template, such as enable_thinking."),
     SERVED(REQUEST, "enable_thinking", BOOL, .read = read_enable_thinking, .text =
         "false: the model does not think before it answers. Handed to the chat template; where "
-        "that has no such switch, thinking is ended as soon as it begins."),
+        "that has no such switch, thinking is ended as soon as it begins. Default: the server's "
+        "`--thinking`, else true where the template asks for it."),
     SERVED(REQUEST, "reasoning_effort", STRING, .read = read_reasoning_effort, .text =
         "Handed to the chat template; \"none\" is the same as enable_thinking: false."),
     SERVED(REQUEST, "thinking_budget_tokens", INT, .min = -1, .max = FIELD_NO_MAX,
