@@ -26,6 +26,12 @@ static const char *const scope_titles[FIELD_SCOPES] = {
     [SCOPE_REASONING] = "Fields of `reasoning`",
     [SCOPE_STREAM_OPTIONS] = "Fields of `stream_options`",
     [SCOPE_RADISH] = "Fields of `radish`",
+    [SCOPE_OLLAMA] = "Fields of `/api/chat` and `/api/generate`",
+    [SCOPE_OLLAMA_CHAT] = "Fields of `/api/chat`",
+    [SCOPE_OLLAMA_GENERATE] = "Fields of `/api/generate`",
+    [SCOPE_OLLAMA_OPTIONS] = "Fields of Ollama's `options`",
+    [SCOPE_OLLAMA_MESSAGE] = "Fields of a message of `/api/chat`",
+    [SCOPE_OLLAMA_SHOW] = "Fields of `/api/show`",
 };
 
 static const char *const kind_names[] = {
@@ -189,7 +195,7 @@ static void routes_print(void)
     printf("| route | for whom | what it gives |\n|---|---|---|\n");
     for (size_t i = 0; i < n_api_routes; i++) {
         const struct route *r = &api_routes[i];
-        bool is_open = r->path[strlen(r->path) - 1] == '/';
+        bool is_open = r->path[1] && r->path[strlen(r->path) - 1] == '/';
         printf("| `%s %s%s` | %s | %s |\n", methods[r->method], r->path, is_open ? "{id}" : "",
                r->flags & ROUTE_OPEN         ? "all"
                : r->flags & ROUTE_OPERATOR   ? "the operator"

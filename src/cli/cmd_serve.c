@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -193,6 +194,25 @@ static void sampling_say(const struct prompt_maker *prompt)
     strbuf_free(&text);
 }
 
+/* What clients are told of the model. The mock engine has none. */
+static struct model_facts facts_of(const struct model *m)
+{
+    const struct hparams *h = &m->hparams;
+    struct stat file;
+    if (!m->checkpoint)
+        return (struct model_facts){.modified_unix = clock_unix_seconds()};
+    return (struct model_facts){
+        .architecture = h->arch,
+        .format = m->checkpoint->kind == CHECKPOINT_GGUF ? "gguf" : "safetensors",
+        .n_params = m->n_params,
+        .file_bytes = m->checkpoint->file_bytes,
+        .modified_unix = stat(m->checkpoint->path, &file) ? 0 : file.st_mtime,
+        .n_layers = h->n_layers,
+        .n_embd = h->n_embd,
+        .n_heads = h->layers[0].n_heads,
+        .n_kv_heads = h->layers[0].n_kv_heads};
+}
+
 static int serve_model(struct runtime *r, struct error *err)
 {
     log_info("%s on %s", r->model_name, r->engine->info.name);
@@ -209,6 +229,7 @@ static int serve_model(struct runtime *r, struct error *err)
     server.prompt = &r->prompt;
     server.model_name = alias ? alias : r->model_name;
     server.quantisation = r->quantisation;
+    server.model = facts_of(&r->model);
     server.context = r->context;
     server.max_seqs = runtime_options.max_seqs;
     return tenant_pages_count(r, err) || server_run(&server, err) ? -1 : 0;

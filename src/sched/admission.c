@@ -131,6 +131,7 @@ static void start_event(struct scheduler *s, struct sequence *seq)
     if (seq->is_started)
         return;
     seq->is_started = true;
+    seq->request->admitted_ns = clock_now_ns();
     event_ring_push(seq->request, &(struct sched_event){.type = EVENT_STARTED});
     s->has_events = true;
 }

@@ -128,7 +128,7 @@ struct request {
     bool is_pinned;          /* valid at DONE */
     struct miss miss;        /* why no more of the prompt was cached; valid at DONE, if asked for */
     uint32_t n_generated;    /* valid at DONE */
-    uint64_t submitted_ns, first_token_ns, done_ns;
+    uint64_t submitted_ns, admitted_ns, first_token_ns, done_ns;
     struct error error; /* valid at DONE with FINISH_ERROR; ERROR_INPUT: the maker's own doing */
     struct sequence *sequence;
 };

@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         struct strbuf json = STRBUF_INIT;
         assert((e.status == 400 || e.status == 413) && e.message[0]);
-        api_error_write(&json, &e);
+        api_error_write(&json, &e, ERRORS_OPENAI);
         assert(!json.failed);
         strbuf_free(&json);
     }

@@ -28,6 +28,28 @@ static struct answer_usage usage_of(const struct completion *c)
     return u;
 }
 
+/* The same of an answer that is complete, with its times. */
+static struct answer_usage final_usage_of(const struct completion *c)
+{
+    struct answer_usage u = usage_of(c);
+    uint64_t admitted_ns = UINT64_MAX, first_ns = UINT64_MAX, done_ns = 0;
+    for (uint32_t i = 0; i < c->running.n_choices; i++) {
+        const struct request *r = &c->running.choices[i].request;
+        if (r->admitted_ns && r->admitted_ns < admitted_ns)
+            admitted_ns = r->admitted_ns;
+        if (r->first_token_ns && r->first_token_ns < first_ns)
+            first_ns = r->first_token_ns;
+        done_ns = r->done_ns > done_ns ? r->done_ns : done_ns;
+    }
+    /* Either may be missing: nothing was generated, or nothing had to be computed. */
+    first_ns = first_ns < done_ns ? first_ns : done_ns;
+    admitted_ns = admitted_ns < first_ns ? admitted_ns : first_ns;
+    u.total_ns = clock_now_ns() - c->output.began_ns;
+    u.prompt_ns = first_ns - admitted_ns;
+    u.generation_ns = done_ns - first_ns;
+    return u;
+}
+
 void answer_note(struct completion *c)
 {
     const char *tenant = api_keys_tenant_name(&c->api->options->keys, c->requester.tenant);
@@ -55,7 +77,7 @@ void answer_note(struct completion *c)
 static void reply_whole(struct completion *c)
 {
     const struct answer_writer *writer = c->output.writer;
-    const struct answer_usage usage = usage_of(c);
+    const struct answer_usage usage = final_usage_of(c);
     struct strbuf json = STRBUF_INIT;
     struct json_writer w = {.out = &json};
     json_object_begin(&w, NULL);
@@ -90,7 +112,7 @@ static void reply_warm(struct completion *c)
 {
     struct strbuf json = STRBUF_INIT;
     struct json_writer w = {.out = &json};
-    const struct answer_usage usage = usage_of(c);
+    const struct answer_usage usage = final_usage_of(c);
     json_object_begin(&w, NULL);
     json_add_string(&w, "id", c->output.id);
     json_add_string(&w, "object", "cache.warm");
@@ -143,10 +165,8 @@ void stream_write(struct completion *c, const struct strbuf *events)
 void stream_heartbeat(struct completion *c)
 {
     struct strbuf *events = &c->api->events;
-    if (!c->output.writer->heartbeat)
-        return;
     strbuf_clear(events);
-    strbuf_adds(events, c->output.writer->heartbeat);
+    c->output.writer->heartbeat(c->output.stream, events);
     stream_write(c, events);
     http_stream_flush(c->x);
 }
@@ -165,7 +185,7 @@ void stream_fail(struct completion *c, const struct api_error *e)
 
 static void stream_finish(struct completion *c)
 {
-    const struct answer_usage usage = usage_of(c);
+    const struct answer_usage usage = final_usage_of(c);
     struct strbuf events = STRBUF_INIT, extra = STRBUF_INIT;
     if (c->input.explain)
         explain_add(&(struct json_writer){.out = &extra}, c);

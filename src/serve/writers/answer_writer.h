@@ -33,6 +33,9 @@ struct answer_head {
 
 struct answer_usage {
     uint32_t prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens;
+    /* Of an answer that is complete: the whole request, the prompt from its admission to the first
+     * token, and the rest. */
+    uint64_t total_ns, prompt_ns, generation_ns;
 };
 
 enum { CALL_ID_BYTES = 40 };
@@ -59,12 +62,12 @@ enum answer_finish { ANSWER_STOPPED, ANSWER_TOO_LONG, ANSWER_CALLS };
 /* Functions of a stream append whole events to `out`; one that did not fit shows in out->failed. */
 struct answer_writer {
     const char *media_type; /* of a stream */
-    const char *heartbeat;  /* what a silent stream sends; NULL: nothing */
 
     /* The writer's own memory of a stream; NULL: there is none. `head` must stay. */
     void *(*open)(const struct answer_head *head);
     void (*close)(void *stream);
     void (*begin)(void *stream, struct strbuf *out);
+    void (*heartbeat)(void *stream, struct strbuf *out); /* what a silent stream sends */
     /* `len` 0: only log probabilities are left. */
     void (*text)(void *stream, struct strbuf *out, struct answer_content *a, const char *text,
                  size_t len);
@@ -94,5 +97,6 @@ struct answer_writer {
 
 extern const struct answer_writer chat_writer; /* OpenAI's chat completions */
 extern const struct answer_writer text_writer; /* OpenAI's text completions */
+extern const struct answer_writer ollama_chat_writer, ollama_generate_writer;
 
 #endif
