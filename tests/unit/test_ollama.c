@@ -90,6 +90,31 @@ TEST(ollama, reads_a_generation)
                   "{\"raw\":true,\"system\":\"s\",\"prompt\":\"hi\"}", "system");
 }
 
+TEST(ollama, reads_the_length_of_an_answer)
+{
+    static const struct {
+        const char *members;
+        int max_tokens, default_max_tokens;
+    } cases[] = {
+        {"\"options\":{\"num_predict\":7}", 7, 0},
+        {"\"options\":{\"num_predict\":-1}", 0, 0},
+        {"\"options\":{\"num_predict\":-2}", 0, 0},
+        {"\"options\":{\"num_predict\":0}", 0, 0},
+        {"\"num_predict\":5", 0, 5},
+        {"\"num_predict\":5,\"options\":{\"num_predict\":7}", 7, 5},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct request_params p;
+        struct strbuf body = STRBUF_INIT;
+        strbuf_addf(&body, "{\"prompt\":\"x\",%s}", cases[i].members);
+        read_well(&p, REQUEST_OLLAMA_GENERATE, strbuf_str(&body));
+        CHECK_INT(p.max_tokens, cases[i].max_tokens);
+        CHECK_INT(p.default_max_tokens, cases[i].default_max_tokens);
+        request_params_free(&p);
+        strbuf_free(&body);
+    }
+}
+
 TEST(ollama, nothing_to_answer_is_a_load)
 {
     static const struct {

@@ -386,6 +386,8 @@ const struct request_field request_fields[] = {
         "false: one object instead of NDJSON. Default true."),
     SERVED(OLLAMA, "options", OBJECT, .read = read_ollama_options, .text =
         "Limits and sampling. What is not given is the server's default."),
+    SERVED(OLLAMA, "num_predict", INT, .read = read_num_predict, .text =
+        "The same as in `options`, which wins: Open WebUI writes it here."),
     SERVED(OLLAMA, "format", ANY, .read = read_ollama_format, .text =
         "\"json\" for any JSON object, or a JSON schema: the answer is held to it."),
     SERVED(OLLAMA, "think", ANY, .read = read_think, .text =

@@ -14,13 +14,15 @@ int read_ollama_options(struct field_reader *r, const struct json *value, const 
     return read_members(r, SCOPE_OLLAMA_OPTIONS, value, path);
 }
 
-/* Ollama has several numbers for "no limit": -1, -2 and 0. */
+/* Ollama has several numbers for "no limit": -1, -2 and 0. Open WebUI puts the field beside
+ * `options`, too; what is among the options wins. */
 int read_num_predict(struct field_reader *r, const struct json *value, const char *path)
 {
     int64_t n;
     if (integer_of(r, value, path, &n))
         return -1;
-    r->params->max_tokens = n > 0 ? n : 0;
+    bool is_option = strcmp(path, "num_predict") != 0;
+    *(is_option ? &r->params->max_tokens : &r->params->default_max_tokens) = n > 0 ? n : 0;
     return 0;
 }
 
