@@ -247,9 +247,16 @@ def test_thinking(start, tmp_path):
 
 
 def test_calls(real):
-    ask = [{"role": "user", "content": "Call get_weather for Rome."}]
-    for seed in range(20):
-        options = {"temperature": 0.3, "seed": seed, "num_predict": 60}
+    ask = []  # a small model calls what it has seen called
+    for city, weather in (("Oslo", "snow"), ("Rome", "sun"), ("Cairo", "heat")):
+        ask += [{"role": "user", "content": f"What is the weather in {city}?"},
+                {"role": "assistant", "tool_calls": [
+                    {"function": {"name": "get_weather", "arguments": {"city": city}}}]},
+                {"role": "tool", "tool_name": "get_weather", "content": weather},
+                {"role": "assistant", "content": f"In {city}: {weather}."}]
+    ask.append({"role": "user", "content": "What is the weather in Paris?"})
+    for seed in range(5):
+        options = {"temperature": 0.1 * seed, "seed": seed, "num_predict": 40}
         one = whole(real, "/api/chat", messages=ask, tools=[WEATHER], options=options)
         if one["message"].get("tool_calls"):
             break
