@@ -86,8 +86,8 @@ TEST(ollama, reads_a_generation)
     CHECK(json_equals(p.prompt, "hi") && !p.messages);
     CHECK_INT(p.default_max_tokens, 0);
     request_params_free(&p);
-    check_refused(REQUEST_OLLAMA_GENERATE,
-                  "{\"raw\":true,\"system\":\"s\",\"prompt\":\"hi\"}", "system");
+    check_refused(REQUEST_OLLAMA_GENERATE, "{\"raw\":true,\"system\":\"s\",\"prompt\":\"hi\"}",
+                  "system");
 }
 
 TEST(ollama, reads_the_length_of_an_answer)
@@ -167,25 +167,34 @@ TEST(ollama, numbers_calls)
     struct request_params p;
     read_well(&p, REQUEST_OLLAMA_CHAT,
               "{\"messages\":[{" RESULT "},{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":"
-              "[" F("f") "," F("g") "," F("f") "]},{" RESULT ",\"tool_name\":\"g\"},{" RESULT
-              "},{" RESULT ",\"tool_name\":\"h\"},{" RESULT ",\"tool_name\":\"f\"},"
-              "{\"role\":\"assistant\",\"tool_calls\":[" F("g") "]},"
-              "{" RESULT ",\"tool_call_id\":\"mine\"},{" RESULT "}]}");
-    check_messages(
-        &p, "[{" RESULT "},{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":["
-            CALLED("f", "call_0") "," CALLED("g", "call_1") "," CALLED("f", "call_2") "]},"
-            "{" RESULT ",\"name\":\"g\",\"tool_call_id\":\"call_1\"},"
-            "{" RESULT ",\"tool_call_id\":\"call_0\"},"
-            "{" RESULT ",\"name\":\"h\",\"tool_call_id\":\"call_2\"},"
-            "{" RESULT ",\"name\":\"f\"},"
-            "{\"role\":\"assistant\",\"tool_calls\":[" CALLED("g", "call_3") "],\"content\":null},"
-            "{" RESULT ",\"tool_call_id\":\"mine\"},{" RESULT ",\"tool_call_id\":\"call_3\"}]");
+              "[" F("f") "," F("g") "," F(
+                  "f") "]},{" RESULT ",\"tool_name\":\"g\"},{" RESULT "},{" RESULT
+                       ",\"tool_name\":\"h\"},{" RESULT ",\"tool_name\":\"f\"},"
+                       "{\"role\":\"assistant\",\"tool_calls\":[" F(
+                           "g") "]},"
+                                "{" RESULT ",\"tool_call_id\":\"mine\"},{" RESULT "}]}");
+    check_messages(&p, "[{" RESULT "},{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":"
+                                   "[" CALLED("f", "call_0") "," CALLED("g", "call_1") "," CALLED(
+                                       "f",
+                                       "call_2") "]},"
+                                                 "{" RESULT
+                                                 ",\"name\":\"g\",\"tool_call_id\":\"call_1\"},"
+                                                 "{" RESULT ",\"tool_call_id\":\"call_0\"},"
+                                                 "{" RESULT
+                                                 ",\"name\":\"h\",\"tool_call_id\":\"call_2\"},"
+                                                 "{" RESULT ",\"name\":\"f\"},"
+                                                 "{\"role\":\"assistant\",\"tool_calls\":[" CALLED(
+                                                     "g",
+                                                     "call_3") "],\"content\":null},"
+                                                               "{" RESULT ",\"tool_call_id\":"
+                                                                          "\"mine\"},{" RESULT
+                                                               ",\"tool_call_id\":\"call_3\"}]");
     request_params_free(&p);
 }
 
 TEST(ollama, refuses_what_is_wrong)
 {
-#define CHAT(members) "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]," members "}"
+#define CHAT(members)  "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]," members "}"
 #define OPTION(member) CHAT("\"options\":{" member "}")
     static const struct {
         const char *body, *param;
@@ -231,8 +240,8 @@ TEST(ollama, names_unknown_fields)
 {
     static const char body[] = CHAT("\"max_tokens\":3,\"temperature\":9,\"options\":{\"foo\":1}");
     struct request_params p;
-    CHECK_INT(request_params_read(&p, REQUEST_OLLAMA_CHAT, body, strlen(body), false, &plain, &seen),
-              0);
+    CHECK_INT(
+        request_params_read(&p, REQUEST_OLLAMA_CHAT, body, strlen(body), false, &plain, &seen), 0);
     CHECK_STR(strbuf_str(&p.ignored), "max_tokens, temperature, options.foo");
     CHECK_INT(p.max_tokens, 0);
     request_params_free(&p);
@@ -245,9 +254,10 @@ TEST(ollama, says_when_there_is_no_memory)
         enum request_kind kind;
         const char *members;
     } requests[] = {
-        {REQUEST_OLLAMA_CHAT,
-         "\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[" F("f") "," F("g") "]},"
-         "{" RESULT ",\"tool_name\":\"g\"},{" RESULT "}],\"think\":\"low\",\"format\":\"{}\""},
+        {REQUEST_OLLAMA_CHAT, "\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[" F("f") "," F(
+                                  "g") "]},"
+                                       "{" RESULT ",\"tool_name\":\"g\"},{" RESULT
+                                       "}],\"think\":\"low\",\"format\":\"{}\""},
         {REQUEST_OLLAMA_GENERATE, "\"prompt\":\"x\",\"system\":\"y\",\"think\":true"},
     };
     memory_is_watched(true);
@@ -451,7 +461,8 @@ static void check_name(const char *model_name, uint64_t n_params, const char *na
     const struct json *root = json_parse(&arena, strbuf_str(&out), out.len, &err);
     CHECK(root != NULL);
     const struct json *model = json_get(root, "models")->first;
-    CHECK(json_equals(json_get(model, "name"), name) && json_equals(json_get(model, "model"), name));
+    CHECK(json_equals(json_get(model, "name"), name) &&
+          json_equals(json_get(model, "model"), name));
     CHECK(json_equals(json_get(json_get(model, "details"), "parameter_size"), size));
     CHECK_INT(json_get(model, "digest")->text_len, 64);
     CHECK_INT(json_get(model, "capabilities")->count, 1); /* there is no template */

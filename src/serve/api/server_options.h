@@ -28,8 +28,8 @@ struct server_options {
 
     struct engine *engine; /* the caller closes it after server_run */
     const struct prompt_maker *prompt;
-    const char *model_name;      /* what the API calls the model */
-    const char *quantisation;    /* the type of most of its weights */
+    const char *model_name;   /* what the API calls the model */
+    const char *quantisation; /* the type of most of its weights */
     struct model_facts model;
     struct sampling sampling;    /* where a request says nothing */
     uint32_t context;            /* positions in a conversation, prompt and answer */

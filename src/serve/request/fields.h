@@ -80,7 +80,7 @@ enum {
     REQUEST_MAX_TOOLS = 512,
     REQUEST_MAX_STOP_BYTES = 1024,
     REQUEST_MAX_PIN_S = 7 * 24 * 3600,
-    REQUEST_NO_TOKENS = -1, /* max_tokens: none are to be generated */
+    REQUEST_NO_TOKENS = -1,   /* max_tokens: none are to be generated */
     REQUEST_TEXT_TOKENS = 16, /* what OpenAI's text completions have when nothing is said */
     FIELD_NO_MAX = INT32_MAX,
 };
@@ -121,8 +121,8 @@ struct constraint {
 /* A request as it was made. Everything points into the arena. */
 struct request_params {
     struct arena arena;
-    enum request_kind kind; /* what it is, whichever API asks: REQUEST_CHAT, ... */
-    bool is_load;           /* there is nothing to answer: Ollama's way to have a model loaded */
+    enum request_kind kind;    /* what it is, whichever API asks: REQUEST_CHAT, ... */
+    bool is_load;              /* there is nothing to answer: Ollama's way to have a model loaded */
     const char *model;         /* NULL: not given */
     struct json *messages;     /* an array of objects; contents are strings or null */
     const struct json *prompt; /* of a text completion: a string or an array */

@@ -90,7 +90,8 @@ int read_tool_name(struct field_reader *r, const struct json *value, const char 
     (void)path;
     struct arena *arena = &r->params->arena;
     if (value->text_len)
-        json_append(arena, r->message, "name", json_new_string(arena, value->text, value->text_len));
+        json_append(arena, r->message, "name",
+                    json_new_string(arena, value->text, value->text_len));
     return 0;
 }
 
@@ -127,9 +128,9 @@ static const struct json *take_call(struct json **open, const struct json *resul
 {
     const struct json *name = json_get(result, "name");
     struct json **at = open;
-    while (name && *at &&
-           !byte_view_equal(json_bytes(json_get(json_get(*at, "function"), "name")),
-                            json_bytes(name)))
+    while (
+        name && *at &&
+        !byte_view_equal(json_bytes(json_get(json_get(*at, "function"), "name")), json_bytes(name)))
         at = &(*at)->next;
     at = *at ? at : open;
     const struct json *call = *at;

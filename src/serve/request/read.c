@@ -320,9 +320,8 @@ int request_params_read(struct request_params *out, enum request_kind kind, cons
                                    .dry_allowed_length = 2,
                                    .dry_penalty_last_n = -1,
                                    .repeat_last_n = -1,
-                                   .default_max_tokens = kind == REQUEST_TEXT
-                                                             ? REQUEST_TEXT_TOKENS
-                                                             : 0,
+                                   .default_max_tokens = kind == REQUEST_TEXT ? REQUEST_TEXT_TOKENS
+                                                                              : 0,
                                    .stream = is_ollama, /* unless it says not */
                                    .parallel_calls = true,
                                    .cache_prompt = true,

@@ -27,8 +27,7 @@ void ollama_time_write(char out[OLLAMA_TIME_BYTES], int64_t unix_seconds)
 static void name_add(struct json_writer *w, const char *key, const struct server_options *o)
 {
     char name[256];
-    snprintf(name, sizeof name, "%s%s", o->model_name,
-             strchr(o->model_name, ':') ? "" : ":latest");
+    snprintf(name, sizeof name, "%s%s", o->model_name, strchr(o->model_name, ':') ? "" : ":latest");
     json_add_string(w, key, name);
 }
 
@@ -129,9 +128,9 @@ void ollama_ps_write(struct json_writer *w, const struct server_options *o)
 {
     const struct engine_info *info = &o->engine->info;
     model_begin(w, o);
-    json_add_int(w, "size",
-                 (int64_t)(info->weight_bytes + info->file_bytes + info->buffer_bytes +
-                           info->kv_bytes));
+    json_add_int(
+        w, "size",
+        (int64_t)(info->weight_bytes + info->file_bytes + info->buffer_bytes + info->kv_bytes));
     digest_add(w, o);
     details_add(w, o);
     json_add_string(w, "expires_at", NEVER);
@@ -150,9 +149,9 @@ static void parameters_write(struct strbuf *out, const struct server_options *o,
         const char *name;
         double value;
     } rows[] = {
-        {"num_ctx", o->context}, {"temperature", (double)s->temperature}, {"top_k", s->top_k},
-        {"top_p", (double)s->top_p}, {"min_p", (double)s->min_p},
-        {"repeat_penalty", (double)s->repetition_penalty},
+        {"num_ctx", o->context},     {"temperature", (double)s->temperature},
+        {"top_k", s->top_k},         {"top_p", (double)s->top_p},
+        {"min_p", (double)s->min_p}, {"repeat_penalty", (double)s->repetition_penalty},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         strbuf_addf(out, "%s%s%-30s %.7g", i ? "\n" : "", before, rows[i].name, rows[i].value);

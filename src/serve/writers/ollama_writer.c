@@ -85,8 +85,8 @@ static void *stream_open(const struct answer_head *answer, bool is_chat)
     struct json_writer w = {.out = &s->head};
     json_object_begin(&w, NULL);
     head_add(&w, answer);
-    strbuf_adds(&s->head, is_chat ? ",\"message\":{\"role\":\"assistant\",\"content\":"
-                                  : ",\"response\":");
+    strbuf_adds(&s->head,
+                is_chat ? ",\"message\":{\"role\":\"assistant\",\"content\":" : ",\"response\":");
     if (!s->head.failed)
         return s;
     stream_close(s);
