@@ -411,6 +411,8 @@ static void route_head(struct api *api, struct http_exchange *x)
     const struct route *route = NULL;
     if (http_parser_path(p, &path))
         route = route_find(strbuf_str(&path), p->method);
+    else if (!path.failed)
+        strbuf_clear(&path); /* what was decoded of it may be another path */
     found->route = route;
     bool posts = route && route->method == HTTP_POST;
     if (check_requester(api, x, route, &found->who, &e) || (!route && refuse_route(x, &path, &e)) ||
