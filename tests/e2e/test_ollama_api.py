@@ -353,3 +353,4 @@ def test_a_late_error_is_a_line(start, path, body):
     lines = answer.read().decode().splitlines()
     assert list(json.loads(lines[-1])) == ["error"] and "stopping" in lines[-1]
     connection.close()
+    server.process.wait(30)  # another signal would be one too many
