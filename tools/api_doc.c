@@ -9,6 +9,9 @@
 static const char *const scope_titles[FIELD_SCOPES] = {
     [SCOPE_REQUEST] = "Fields of a chat completion",
     [SCOPE_TEXT] = "Fields of a text completion",
+    [SCOPE_LLAMA] = "Fields of `/completion`",
+    [SCOPE_INFILL] = "Fields of `/infill`",
+    [SCOPE_EXTRA] = "Fields of `input_extra[]`",
     [SCOPE_WARM] = "Fields of a warming",
     [SCOPE_RENDER] = "Fields of `/apply-template`",
     [SCOPE_TOKENIZE] = "Fields of `/tokenize`",
@@ -222,7 +225,7 @@ static void ollama_print(void)
         "without it. `/api/version` gives the version of Ollama whose API this is, because\n"
         "clients decide by it what they use, and radish's own in `radish_version`. The `digest`\n"
         "of a model changes with its file, but is no checksum of it.\n\n"
-        "Not there: embeddings, images, `suffix`, `context`, `template`, and what manages models\n"
+        "Not there: embeddings, images, `context`, `template`, and what manages models\n"
         "(`pull`, `push`, `create`, `copy`, `delete`). `keep_alive` and `num_ctx` change "
         "nothing.\n");
 }
@@ -368,8 +371,11 @@ int main(void)
     ollama_print();
     for (enum field_scope scope = SCOPE_REQUEST; scope < FIELD_SCOPES; scope++) {
         printf("\n## %s\n", scope_titles[scope]);
-        if (scope == SCOPE_TEXT || scope == SCOPE_WARM || scope == SCOPE_RENDER)
+        if (scope == SCOPE_TEXT || scope == SCOPE_LLAMA || scope == SCOPE_WARM ||
+            scope == SCOPE_RENDER)
             printf("\nThese, and what a chat completion has.\n");
+        if (scope == SCOPE_INFILL)
+            printf("\nThese, and what `/completion` has.\n");
         if (scope == SCOPE_OLLAMA_CHAT || scope == SCOPE_OLLAMA_GENERATE)
             printf("\nThese, and what both of Ollama's requests have.\n");
         class_print(scope, FIELD_SERVED, "Served");

@@ -213,6 +213,13 @@ static struct model_facts facts_of(const struct model *m)
         .n_kv_heads = h->layers[0].n_kv_heads};
 }
 
+/* Clients are told the name of the model's file, not where it lies. */
+static const char *basename_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
 static int serve_model(struct runtime *r, struct error *err)
 {
     log_info("%s on %s", r->model_name, r->engine->info.name);
@@ -230,6 +237,8 @@ static int serve_model(struct runtime *r, struct error *err)
     server.model_name = alias ? alias : r->model_name;
     server.quantisation = r->quantisation;
     server.model = facts_of(&r->model);
+    if (runtime_options.model_path)
+        server.model_file = basename_of(runtime_options.model_path);
     server.context = r->context;
     server.max_seqs = runtime_options.max_seqs;
     return tenant_pages_count(r, err) || server_run(&server, err) ? -1 : 0;

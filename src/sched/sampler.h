@@ -15,9 +15,10 @@
  *
  * Penalties are repetition, then frequency and presence; they look at generated tokens only, as
  * OpenAI and vLLM have it (llama.cpp also counts the prompt). DRY looks at the prompt too.
- * Temperature comes before the cuts, as vLLM and transformers do it (llama.cpp's default puts it
- * last): top_p is a share of what would be drawn, after temperature, from what the cuts before it
- * left. Each cut sees what the one before it left:
+ * Temperature comes before the cuts, as vLLM and transformers do it: top_p is a share of what would
+ * be drawn, after temperature, from what the cuts before it left. With temperature_last the cuts
+ * see the model's own distribution, and only the draw has the temperature, as in llama.cpp. Each
+ * cut sees what the one before it left:
  *
  *   top_n_sigma  logits down to so many standard deviations (of all allowed logits) below the best
  *   top_k        the k most likely
@@ -32,6 +33,7 @@
  * penalties, DRY and mask, and no cut is asked. */
 struct sampling {
     float temperature;        /* 0: greedy */
+    bool temperature_last;    /* behind the cuts, not before them */
     float top_p;              /* 1: off */
     float min_p;              /* 0: off */
     float typical_p;          /* 0 and 1: off */

@@ -423,6 +423,7 @@ static void request_init(struct request *r)
     r->is_pinned = false;
     r->miss = (struct miss){0};
     r->admitted_ns = r->first_token_ns = r->done_ns = 0;
+    r->stopped_by = (struct byte_view){0};
     r->submitted_ns = clock_now_ns();
     r->error = (struct error){0};
     r->sequence = NULL;

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "serve/api_cache.h"
+#include "serve/api_llama.h"
 #include "serve/api_ollama.h"
 #include "serve/completion/completion.h"
 
@@ -73,11 +74,21 @@ static void get_models(struct api *api, struct http_exchange *x, const struct re
     strbuf_free(&json);
 }
 
+/* The path that a request asks for. A slash at its end means nothing. */
+static bool request_path(const struct http_parser *p, struct strbuf *path)
+{
+    if (!http_parser_path(p, path))
+        return false;
+    if (path->len > 1 && path->data[path->len - 1] == '/')
+        path->data[--path->len] = '\0';
+    return true;
+}
+
 static void get_model(struct api *api, struct http_exchange *x, const struct requester *who)
 {
     (void)who;
     struct strbuf path = STRBUF_INIT, json = STRBUF_INIT;
-    http_parser_path(http_request(x), &path);
+    request_path(http_request(x), &path);
     const char *model = api->options->model_name;
     const char *name = path.failed ? model : path.data + strlen(MODELS_PREFIX);
     if (!api_has_model(api, name)) {
@@ -155,6 +166,16 @@ static void post_text(struct api *api, struct http_exchange *x, const struct req
     completion_begin(api, x, who, REQUEST_TEXT);
 }
 
+static void post_llama(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    completion_begin(api, x, who, REQUEST_LLAMA);
+}
+
+static void post_infill(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    completion_begin(api, x, who, REQUEST_INFILL);
+}
+
 static void post_tokenize(struct api *api, struct http_exchange *x, const struct requester *who)
 {
     completion_begin(api, x, who, REQUEST_TOKENIZE);
@@ -182,6 +203,14 @@ const struct route api_routes[] = {
      "a text continued, whole or streamed, in OpenAI's form", NULL},
     {"/chat/completions", HTTP_POST, 0, post_chat, "the same as `/v1/chat/completions`", NULL},
     {"/completions", HTTP_POST, 0, post_text, "the same as `/v1/completions`", NULL},
+    {"/completion", HTTP_POST, 0, post_llama,
+     "a text continued, whole or streamed, in llama-server's form", NULL},
+    {"/infill", HTTP_POST, 0, post_infill, "the text at an editor's cursor, in llama-server's form",
+     NULL},
+    {"/props", HTTP_GET, 0, llama_props,
+     "the model and the defaults of requests, in llama-server's form", NULL},
+    {"/slots", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, llama_slots,
+     "what runs now, without any text of it, in llama-server's form", NULL},
     {"/tokenize", HTTP_POST, 0, post_tokenize, "the tokens of a text", NULL},
     {"/detokenize", HTTP_POST, 0, post_detokenize, "the text of tokens", NULL},
     {"/apply-template", HTTP_POST, 0, post_render,
@@ -409,7 +438,7 @@ static void route_head(struct api *api, struct http_exchange *x)
     struct api_error e;
     struct found *found = http_memory(x);
     const struct route *route = NULL;
-    if (http_parser_path(p, &path))
+    if (request_path(p, &path))
         route = route_find(strbuf_str(&path), p->method);
     else if (!path.failed)
         strbuf_clear(&path); /* what was decoded of it may be another path */
@@ -438,7 +467,7 @@ static void on_head(void *context, struct http_exchange *x)
         reply_options(x, NULL);
     } else {
         struct strbuf path = STRBUF_INIT;
-        bool is_path = http_parser_path(p, &path);
+        bool is_path = request_path(p, &path);
         reply_options(x, is_path ? strbuf_str(&path) : "");
         strbuf_free(&path);
     }

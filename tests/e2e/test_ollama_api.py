@@ -160,7 +160,7 @@ def test_errors_have_ollamas_shape(mock):
             ("/api/chat", {**ask, "think": True}, 400, "does not support thinking"),
             ("/api/chat", {"messages": [{"role": "user", "images": ["aGk="]}]}, 400, "images"),
             ("/api/chat", {"messages": [{"role": "user", "content": "x" * 100000}]}, 400, "context"),
-            ("/api/generate", {"prompt": "a", "suffix": "b"}, 400, "suffix"),
+            ("/api/generate", {"prompt": "a", "suffix": "b"}, 400, "fill-in-the-middle"),
             ("/api/generate", {"prompt": "a", "template": "{{ .Prompt }}"}, 400, "template"),
             ("/api/generate", {"prompt": "a", "context": [1, 2]}, 400, "/api/chat"),
             ("/api/show", {"model": 1}, 400, "model"),

@@ -90,6 +90,23 @@ TEST(ollama, reads_a_generation)
                   "system");
 }
 
+TEST(ollama, reads_a_gap_to_be_filled)
+{
+    struct request_params p;
+    read_well(&p, REQUEST_OLLAMA_GENERATE, "{\"prompt\":\"a\",\"suffix\":\"b\"}");
+    CHECK_INT(p.kind, REQUEST_TEXT);
+    CHECK(json_equals(p.prompt, "a") && json_equals(p.suffix, "b") && !p.is_load && !p.messages);
+    request_params_free(&p);
+    read_well(&p, REQUEST_OLLAMA_GENERATE, "{\"prompt\":\"\",\"suffix\":\"b\",\"raw\":true}");
+    CHECK(!p.is_load && json_equals(p.prompt, ""));
+    request_params_free(&p);
+    read_well(&p, REQUEST_OLLAMA_GENERATE, "{\"suffix\":\"b\"}");
+    CHECK(p.is_load);
+    request_params_free(&p);
+    check_refused(REQUEST_OLLAMA_GENERATE, "{\"prompt\":\"a\",\"suffix\":\"b\",\"system\":\"s\"}",
+                  "system");
+}
+
 TEST(ollama, reads_the_length_of_an_answer)
 {
     static const struct {
@@ -231,7 +248,7 @@ TEST(ollama, refuses_what_is_wrong)
     for (size_t i = 0; i < sizeof chats / sizeof *chats; i++)
         check_refused(REQUEST_OLLAMA_CHAT, chats[i].body, chats[i].param);
     check_refused(REQUEST_OLLAMA_GENERATE, "{\"prompt\":[\"x\"]}", "prompt");
-    check_refused(REQUEST_OLLAMA_GENERATE, "{\"prompt\":\"x\",\"suffix\":\"y\"}", "suffix");
+    check_refused(REQUEST_OLLAMA_GENERATE, "{\"prompt\":\"x\",\"suffix\":1}", "suffix");
     check_refused(REQUEST_OLLAMA_GENERATE, "{\"prompt\":\"x\",\"images\":[\"y\"]}", "images");
     check_refused(REQUEST_OLLAMA_GENERATE, "{\"prompt\":\"x\",\"context\":[1]}", "context");
     check_refused(REQUEST_OLLAMA_SHOW, "{\"name\":7}", "name");
@@ -292,12 +309,12 @@ static const struct answer_head head = {
 #define USAGE                                                                                      \
     "\"total_duration\":9000000000,\"load_duration\":0,\"prompt_eval_count\":30,"                  \
     "\"prompt_eval_duration\":4000000000,\"eval_count\":4,\"eval_duration\":5000000000}"
+static const struct answer_timings timings = {.prompt_ns = 4000000000, .predicted_ns = 5000000000};
 static const struct answer_usage usage = {.prompt_tokens = 30,
                                           .cached_tokens = 20,
                                           .completion_tokens = 4,
-                                          .total_ns = 9000000000,
-                                          .prompt_ns = 4000000000,
-                                          .generation_ns = 5000000000};
+                                          .timings = &timings,
+                                          .total_ns = 9000000000};
 
 static void check_line(struct strbuf *got, const char *want)
 {
@@ -387,7 +404,7 @@ TEST(ollama, whole_answers)
     strbuf_adds(&a.thinking, "hm");
     json_object_begin(&json, NULL);
     w->whole_begin(&json, &head);
-    w->whole_choice(&json, &a, ANSWER_CALLS);
+    w->whole_choice(&json, &head, &a, ANSWER_CALLS);
     w->whole_end(&json, &usage);
     json_object_end(&json);
     check_line(&out, HEAD "\"message\":{\"role\":\"assistant\",\"content\":\"t\",\"thinking\":"
@@ -398,7 +415,7 @@ TEST(ollama, whole_answers)
     json = (struct json_writer){.out = &out};
     json_object_begin(&json, NULL);
     ollama_generate_writer.whole_begin(&json, &head);
-    ollama_generate_writer.whole_choice(&json, &a, ANSWER_TOO_LONG);
+    ollama_generate_writer.whole_choice(&json, &head, &a, ANSWER_TOO_LONG);
     ollama_generate_writer.whole_end(&json, &usage);
     json_object_end(&json);
     check_line(&out, HEAD "\"response\":\"t\",\"thinking\":\"hm\",\"done\":true,"
@@ -453,6 +470,7 @@ static void check_name(const char *model_name, uint64_t n_params, const char *na
     struct arena arena = ARENA_INIT;
     struct error err;
     struct prompt_maker prompt = {0};
+    CHECK_INT(tokenizer_open_bytes(&prompt.tokenizer, NULL, &err), 0);
     struct server_options o = {.model_name = model_name,
                                .quantisation = "Q4_1",
                                .prompt = &prompt,
@@ -468,6 +486,7 @@ static void check_name(const char *model_name, uint64_t n_params, const char *na
     CHECK_INT(json_get(model, "capabilities")->count, 1); /* there is no template */
     arena_free(&arena);
     strbuf_free(&out);
+    tokenizer_close(prompt.tokenizer);
 }
 
 TEST(ollama, names_models)

@@ -170,12 +170,14 @@ static int finish_chat(struct field_reader *r)
 static int finish_generate(struct field_reader *r)
 {
     struct request_params *p = r->params;
-    p->kind = r->is_raw ? REQUEST_TEXT : REQUEST_CHAT;
-    p->is_load = !p->prompt || p->prompt->text_len == 0;
-    if (r->is_raw && r->system)
+    bool is_text = r->is_raw || p->suffix;
+    p->kind = is_text ? REQUEST_TEXT : REQUEST_CHAT;
+    p->is_load = !p->prompt || (p->prompt->text_len == 0 && !p->suffix);
+    if (is_text && r->system)
         return api_error_set(r->err, 400, "system",
-                             "'system' cannot go with 'raw': a raw prompt is taken as it is");
-    if (p->is_load || r->is_raw)
+                             "'system' cannot go with '%s': no template is rendered",
+                             p->suffix ? "suffix" : "raw");
+    if (p->is_load || is_text)
         return 0;
     if (!(p->messages = json_new(&p->arena, JSON_ARRAY)))
         return no_memory(r);

@@ -8,7 +8,7 @@
 #include "sched/scheduler.h"
 
 /* The log probabilities of an answer's tokens, in step with its text: a token's are given when its
- * first byte is, and those of tokens behind a stop string never.
+ * first byte is, and those of tokens without a byte that is shown at the end.
  *
  *   items   [ given ....... | ready ..... | waiting for their text ... ]
  *           0             n_given      n_ready                         n

@@ -8,6 +8,8 @@
 
 #include <openssl/evp.h>
 
+#include "prompt/infill.h"
+
 /* The model stays loaded for as long as the server runs: a date that no client reaches. */
 #define NEVER "2999-01-01T00:00:00Z"
 
@@ -86,12 +88,15 @@ static void details_add(struct json_writer *w, const struct server_options *o)
 /* Functions work with any model that has a chat template. */
 static void capabilities_add(struct json_writer *w, const struct server_options *o)
 {
+    const char *why; /* not */
     json_array_begin(w, "capabilities");
     json_add_string(w, NULL, "completion");
     if (o->prompt->chat_template)
         json_add_string(w, NULL, "tools");
     if (o->prompt->chat_template && o->prompt->style.think_begin)
         json_add_string(w, NULL, "thinking");
+    if (infill_is_possible(o->prompt->tokenizer, &why))
+        json_add_string(w, NULL, "insert");
     json_array_end(w);
 }
 

@@ -61,9 +61,9 @@ static void usage_add(struct json_writer *w, const struct answer_usage *usage)
     json_add_int(w, "total_duration", (int64_t)usage->total_ns);
     json_add_int(w, "load_duration", 0);
     json_add_int(w, "prompt_eval_count", usage->prompt_tokens);
-    json_add_int(w, "prompt_eval_duration", (int64_t)usage->prompt_ns);
+    json_add_int(w, "prompt_eval_duration", (int64_t)usage->timings->prompt_ns);
     json_add_int(w, "eval_count", usage->completion_tokens);
-    json_add_int(w, "eval_duration", (int64_t)usage->generation_ns);
+    json_add_int(w, "eval_duration", (int64_t)usage->timings->predicted_ns);
 }
 
 /* ---- streams ---- */
@@ -293,8 +293,10 @@ static void whole_finish(struct json_writer *w, struct answer_content *a, enum a
     json_add_string(w, "done_reason", reason_of(finish));
 }
 
-static void chat_choice(struct json_writer *w, struct answer_content *a, enum answer_finish finish)
+static void chat_choice(struct json_writer *w, const struct answer_head *answer,
+                        struct answer_content *a, enum answer_finish finish)
 {
+    (void)answer;
     json_object_begin(w, "message");
     json_add_string(w, "role", "assistant");
     bytes_add(w, "content", &a->text);
@@ -305,9 +307,10 @@ static void chat_choice(struct json_writer *w, struct answer_content *a, enum an
     whole_finish(w, a, finish);
 }
 
-static void generate_choice(struct json_writer *w, struct answer_content *a,
-                            enum answer_finish finish)
+static void generate_choice(struct json_writer *w, const struct answer_head *answer,
+                            struct answer_content *a, enum answer_finish finish)
 {
+    (void)answer;
     bytes_add(w, "response", &a->text);
     if (a->thinking.len)
         bytes_add(w, "thinking", &a->thinking);
