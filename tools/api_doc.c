@@ -30,6 +30,12 @@ static const char *const scope_titles[FIELD_SCOPES] = {
     [SCOPE_REASONING] = "Fields of `reasoning`",
     [SCOPE_STREAM_OPTIONS] = "Fields of `stream_options`",
     [SCOPE_RADISH] = "Fields of `radish`",
+    [SCOPE_OLLAMA] = "Fields of `/api/chat` and `/api/generate`",
+    [SCOPE_OLLAMA_CHAT] = "Fields of `/api/chat`",
+    [SCOPE_OLLAMA_GENERATE] = "Fields of `/api/generate`",
+    [SCOPE_OLLAMA_OPTIONS] = "Fields of Ollama's `options`",
+    [SCOPE_OLLAMA_MESSAGE] = "Fields of a message of `/api/chat`",
+    [SCOPE_OLLAMA_SHOW] = "Fields of `/api/show`",
 };
 
 static const char *const kind_names[] = {
@@ -227,6 +233,45 @@ static void forms_print(void)
         "probabilities are the model's own, before all of this.\n");
 }
 
+static void ollama_print(void)
+{
+    printf(
+        "\n## Ollama's API\n\n"
+        "Clients that know Ollama work with `OLLAMA_HOST=http://127.0.0.1:8080`, or that address\n"
+        "in their settings: Open WebUI, Continue, the `ollama` packages for Python and\n"
+        "JavaScript. Requests become the same completions as everywhere else and share the\n"
+        "cache with them.\n\n"
+        "```\n"
+        "curl http://127.0.0.1:8080/api/chat -H 'Content-Type: application/json' \\\n"
+        "     -d '{\"model\": \"any\", \"messages\": [{\"role\": \"user\", \"content\": "
+        "\"Hello!\"}]}'\n\n"
+        "{\"model\":\"SmolLM2-135M-Instruct.Q4_1\",\"created_at\":\"2026-07-01T09:30:00Z\","
+        "\"message\":{\"role\":\"assistant\",\"content\":\"Hello\"},\"done\":false}\n"
+        "...\n"
+        "{\"model\":\"SmolLM2-135M-Instruct.Q4_1\",\"created_at\":\"2026-07-01T09:30:00Z\","
+        "\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":true,"
+        "\"done_reason\":\"stop\",\"total_duration\":129405806,\"load_duration\":0,"
+        "\"prompt_eval_count\":32,\"prompt_eval_duration\":36258543,\"eval_count\":9,"
+        "\"eval_duration\":54503930}\n"
+        "```\n\n"
+        "The `Content-Type` is needed, unlike with Ollama: without it any web page could send\n"
+        "requests. A stream is NDJSON: one object a line, the last one with `done: true`. During\n"
+        "silence a line without text comes every 10 seconds. Durations are in nanoseconds:\n"
+        "`prompt_eval_duration` from admission to the first token, `eval_duration` from there to\n"
+        "the end, `total_duration` from the request to the end, waiting included. The model is\n"
+        "always loaded, so `load_duration` is 0. `prompt_eval_count` includes cached tokens. An\n"
+        "error after a stream has begun is a line `{\"error\": \"...\"}`.\n\n"
+        "Thinking is in `message.thinking` (`thinking` for `/api/generate`). A call in\n"
+        "`message.tool_calls` comes whole, in one line; one that is cut off by `num_predict` is\n"
+        "left out. The model's name has the tag `:latest` in lists, and is known with and\n"
+        "without it. `/api/version` gives the version of Ollama whose API this is, because\n"
+        "clients decide by it what they use, and radish's own in `radish_version`. The `digest`\n"
+        "of a model changes with its file, but is no checksum of it.\n\n"
+        "Not there: embeddings, images, `context`, `template`, and what manages models\n"
+        "(`pull`, `push`, `create`, `copy`, `delete`). `keep_alive` and `num_ctx` change "
+        "nothing.\n");
+}
+
 static void routes_print(void)
 {
     static const char *const methods[] = {
@@ -234,7 +279,7 @@ static void routes_print(void)
     printf("| route | for whom | what it gives |\n|---|---|---|\n");
     for (size_t i = 0; i < n_api_routes; i++) {
         const struct route *r = &api_routes[i];
-        bool is_open = r->path[strlen(r->path) - 1] == '/';
+        bool is_open = r->path[1] && r->path[strlen(r->path) - 1] == '/';
         printf("| `%s %s%s` | %s | %s |\n", methods[r->method], r->path, is_open ? "{id}" : "",
                r->flags & ROUTE_OPEN         ? "all"
                : r->flags & ROUTE_OPERATOR   ? "the operator"
@@ -372,7 +417,8 @@ int main(void)
     routes_print();
     printf(
         "\n"
-        "Errors are OpenAI's error object. A request that finds the queue full gets 429 with\n"
+        "Errors are OpenAI's error object; under `/api/` they are Ollama's. A request that finds "
+        "the queue full gets 429 with\n"
         "`Retry-After`; a prompt longer than the context gets 400 `context_length_exceeded`.\n"
         "With a model that has no chat template, every chat request gets 501. While the model is\n"
         "being loaded, every request gets 503. An error after a stream has begun is sent as an "
@@ -411,6 +457,7 @@ int main(void)
     answers_print();
     forms_print();
     llama_print();
+    ollama_print();
     for (enum field_scope scope = SCOPE_REQUEST; scope < FIELD_SCOPES; scope++) {
         printf("\n## %s\n", scope_titles[scope]);
         if (scope == SCOPE_TEXT || scope == SCOPE_LLAMA || scope == SCOPE_WARM ||
@@ -418,6 +465,8 @@ int main(void)
             printf("\nThese, and what a chat completion has.\n");
         if (scope == SCOPE_INFILL)
             printf("\nThese, and what `/completion` has.\n");
+        if (scope == SCOPE_OLLAMA_CHAT || scope == SCOPE_OLLAMA_GENERATE)
+            printf("\nThese, and what both of Ollama's requests have.\n");
         class_print(scope, FIELD_SERVED, "Served");
         class_print(scope, FIELD_INERT, "Accepted, but without effect");
         class_print(scope, FIELD_REFUSED, "Rejected, because radish cannot do what they ask");

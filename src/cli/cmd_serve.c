@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -212,6 +213,25 @@ static int port_take(struct loading **loading, struct error *err)
     return 0;
 }
 
+/* What clients are told of the model. The mock engine has none. */
+static struct model_facts facts_of(const struct model *m)
+{
+    const struct hparams *h = &m->hparams;
+    struct stat file;
+    if (!m->checkpoint)
+        return (struct model_facts){.modified_unix = clock_unix_seconds()};
+    return (struct model_facts){
+        .architecture = h->arch,
+        .format = m->checkpoint->kind == CHECKPOINT_GGUF ? "gguf" : "safetensors",
+        .n_params = m->n_params,
+        .file_bytes = m->checkpoint->file_bytes,
+        .modified_unix = stat(m->checkpoint->path, &file) ? 0 : file.st_mtime,
+        .n_layers = h->n_layers,
+        .n_embd = h->n_embd,
+        .n_heads = h->layers[0].n_heads,
+        .n_kv_heads = h->layers[0].n_kv_heads};
+}
+
 /* Clients are told the name of the model's file, not where it lies. */
 static const char *basename_of(const char *path)
 {
@@ -238,6 +258,7 @@ static int serve_model(struct runtime *r, struct error *err)
     server.model_context = r->model_context;
     server.quantisation = r->quantisation;
     server.quantize = r->is_fallback ? NULL : runtime_options.quantize;
+    server.model = facts_of(&r->model);
     if (runtime_options.model_path)
         server.model_file = basename_of(runtime_options.model_path);
     server.context = r->context;

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "serve/api_cache.h"
 #include "serve/api_llama.h"
+#include "serve/api_ollama.h"
 #include "serve/completion/completion.h"
 
 #define MODELS_PREFIX "/v1/models/"
@@ -26,6 +27,14 @@ struct found {
 static_assert(sizeof(struct found) <= HTTP_MEMORY_BYTES, "it lies in the exchange");
 
 /* ---- the routes --------------------------------------------------------------------------- */
+
+/* Ollama's clients look here first. */
+static void get_root(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    (void)api, (void)who;
+    static const char text[] = "radish is running\n";
+    http_reply(x, 200, "text/plain; charset=utf-8", text, sizeof text - 1);
+}
 
 static void get_health(struct api *api, struct http_exchange *x, const struct requester *who)
 {
@@ -86,7 +95,7 @@ static void get_model(struct api *api, struct http_exchange *x, const struct req
     request_path(http_request(x), &path);
     const char *model = api->options->model_name;
     const char *name = path.failed ? model : path.data + strlen(MODELS_PREFIX);
-    if (strcmp(name, model) != 0) {
+    if (!api_has_model(api, name)) {
         struct api_error e;
         api_error_set(&e, 404, "model", "there is no model '%.100s' here, only '%s'", name, model);
         e.code = "model_not_found";
@@ -229,13 +238,33 @@ const struct route api_routes[] = {
     {"/v1/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health, "the same", NULL},
     {"/stats", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, get_stats,
      "counters of the scheduler and the cache", NULL},
+    {"/", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_root, "`radish is running`", NULL},
+    {"/api/chat", HTTP_POST, 0, ollama_chat_begin,
+     "an answer, streamed unless `stream` is false, in Ollama's form", NULL},
+    {"/api/generate", HTTP_POST, 0, ollama_generate_begin,
+     "an answer to a prompt, or a raw prompt continued, in Ollama's form", NULL},
+    {"/api/show", HTTP_POST, 0, ollama_show_begin, "the model: template, parameters, capabilities",
+     NULL},
+    {"/api/tags", HTTP_GET, 0, ollama_get_tags, "the model, as a list", NULL},
+    {"/api/ps", HTTP_GET, 0, ollama_get_ps, "the model, as a list of loaded ones", NULL},
+    {"/api/version", HTTP_GET, ROUTE_OPEN, ollama_get_version,
+     "the version of Ollama's API that this is, and radish's own", NULL},
+    {"/api/embed", HTTP_POST, 0, ollama_refuse, "501: no embeddings", NULL},
+    {"/api/embeddings", HTTP_POST, 0, ollama_refuse, "501: no embeddings", NULL},
+    {"/api/pull", HTTP_POST, 0, ollama_refuse, "501: `-m` chooses the model", NULL},
+    {"/api/push", HTTP_POST, 0, ollama_refuse, "501: the same", NULL},
+    {"/api/create", HTTP_POST, 0, ollama_refuse, "501: the same", NULL},
+    {"/api/copy", HTTP_POST, 0, ollama_refuse, "501: the same", NULL},
+    {"/api/delete", HTTP_DELETE, 0, ollama_refuse, "501: the same", NULL},
+    {"/api/blobs/", HTTP_GET, 0, ollama_refuse, "404: no blobs", NULL},
+    {"/api/blobs/", HTTP_POST, 0, ollama_refuse, "404: no blobs", NULL},
 };
 const size_t n_api_routes = sizeof api_routes / sizeof *api_routes;
 
 static bool route_has_path(const struct route *route, const char *path)
 {
     size_t len = strlen(route->path);
-    bool open = route->path[len - 1] == '/';
+    bool open = len > 1 && route->path[len - 1] == '/';
     return open ? strncmp(path, route->path, len) == 0 && path[len]
                 : strcmp(path, route->path) == 0;
 }
@@ -312,7 +341,9 @@ static int check_content_type(const struct http_exchange *x, struct api_error *e
     size_t len = type ? strcspn(type, "; \t") : 0;
     if (len == sizeof json - 1 && strncasecmp(type, json, len) == 0)
         return 0;
-    return api_error_set(e, 415, NULL, "the Content-Type must be application/json, not '%.100s'",
+    return api_error_set(e, 415, NULL,
+                         "the Content-Type must be application/json, not '%.100s'; with curl, add "
+                         "-H 'Content-Type: application/json'",
                          type ? type : "");
 }
 
@@ -417,6 +448,8 @@ static void route_head(struct api *api, struct http_exchange *x)
     const struct route *route = NULL;
     if (request_path(p, &path))
         route = route_find(strbuf_str(&path), p->method);
+    else if (!path.failed)
+        strbuf_clear(&path); /* what was decoded of it may be another path */
     found->route = route;
     bool posts = route && route->method == HTTP_POST;
     if (check_requester(api, x, route, &found->who, &e) || (!route && refuse_route(x, &path, &e)) ||

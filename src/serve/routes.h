@@ -16,7 +16,7 @@ enum route_flags {
 
 /* One method of one path; a path may have several. */
 struct route {
-    const char *path; /* a last '/' stands for anything behind it */
+    const char *path; /* a last '/' stands for anything behind it, but for "/" itself */
     enum http_method method;
     unsigned flags;
     void (*run)(struct api *api, struct http_exchange *x, const struct requester *who);

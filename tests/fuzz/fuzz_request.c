@@ -22,7 +22,9 @@ static void check_messages(const struct json *messages)
 
 static void check_params(const struct request_params *p)
 {
-    assert(p->messages || p->prompt || p->text || p->tokens);
+    assert(p->messages || p->prompt || p->text || p->tokens || p->is_load ||
+           p->kind == REQUEST_OLLAMA_SHOW);
+    assert(p->kind != REQUEST_CHAT || p->is_load || p->messages);
     if (p->messages)
         check_messages(p->messages);
     assert(!p->constraint.kind || (p->constraint.field && p->constraint.value));
@@ -48,14 +50,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct request_params p;
     struct api_error e = {0};
     const struct sampling sampling = SAMPLING_DEFAULT;
-    enum request_kind kind = (enum request_kind)(data[0] / 2 % (REQUEST_DETOKENIZE + 1));
+    enum request_kind kind = (enum request_kind)(data[0] / 2 % REQUEST_KINDS);
     if (request_params_read(&p, kind, (const char *)data + 1, size - 1, data[0] & 1, &sampling,
                             &e) == 0) {
         check_params(&p);
     } else {
         struct strbuf json = STRBUF_INIT;
         assert((e.status == 400 || e.status == 413) && e.message[0]);
-        api_error_write(&json, &e);
+        api_error_write(&json, &e, ERRORS_OPENAI);
         assert(!json.failed);
         strbuf_free(&json);
     }

@@ -473,12 +473,12 @@ TEST(request_fields, writes_errors_in_openais_shape)
     struct strbuf out = STRBUF_INIT;
     api_error_set(&e, 400, "top_p", "'%s' is \"bad\"", "top_p");
     e.code = "c";
-    api_error_write(&out, &e);
+    api_error_write(&out, &e, ERRORS_OPENAI);
     CHECK_STR(strbuf_str(&out), "{\"error\":{\"message\":\"'top_p' is \\\"bad\\\"\",\"type\":"
                                 "\"invalid_request_error\",\"param\":\"top_p\",\"code\":\"c\"}}");
     strbuf_clear(&out);
     api_error_set(&e, 500, NULL, "x");
-    api_error_write(&out, &e);
+    api_error_write(&out, &e, ERRORS_OPENAI);
     CHECK_STR(strbuf_str(&out), "{\"error\":{\"message\":\"x\",\"type\":\"server_error\","
                                 "\"param\":null,\"code\":null}}");
     strbuf_free(&out);

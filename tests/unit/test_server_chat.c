@@ -545,6 +545,16 @@ TEST(server_chat, a_silent_stream_has_a_heartbeat)
     CHECK(server_read_until(running, "\"role\":\"assistant\"", &got));
     int waiting = server_begin_chat(&s, HI, "'stream':true,'ignore_eos':true");
     CHECK(server_read_until(waiting, "\n\n\r\n", &got));
+    static const char ask[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}";
+    char post[256];
+    snprintf(post, sizeof post,
+             "POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+             "Content-Length: %zu\r\n\r\n%s",
+             strlen(ask), ask);
+    int lines = server_connect(&s);
+    server_send(lines, post);
+    CHECK(server_read_until(lines, "\r\n\r\n", &got));
+    CHECK_HAS(strbuf_str(&got), "application/x-ndjson");
     usleep(1200000); /* the loop looks once a second */
     clock_skip_ns(UINT64_C(9000000000) - 1300000000);
     usleep(1100000);
@@ -553,10 +563,17 @@ TEST(server_chat, a_silent_stream_has_a_heartbeat)
     CHECK(server_read_until(waiting, "\r\n", &got)); /* the size of the chunk */
     CHECK(server_read_until(waiting, "\n\n\r\n", &got));
     CHECK_INT(*strbuf_str(&got), ':');
+    /* Ollama's clients parse every line: there it is one without text. */
+    CHECK(server_read_until(lines, "\r\n", &got));
+    CHECK(server_read_until(lines, "\n\r\n", &got));
+    CHECK_HAS(strbuf_str(&got),
+              "\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":false}\n");
+    CHECK_INT(*strbuf_str(&got), '{');
     usleep(1100000);
     CHECK_INT(recv(waiting, &byte, 1, MSG_DONTWAIT), -1);
     close(running);
     close(waiting);
+    close(lines);
     server_settle(&s);
     server_stop(&s);
 }

@@ -72,6 +72,14 @@ int api_identify(const struct api *api, struct http_exchange *x, struct requeste
     return -1;
 }
 
+bool api_has_model(const struct api *api, const char *name)
+{
+    const char *model = api->options->model_name;
+    size_t len = strlen(model);
+    return strncmp(name, model, len) == 0 &&
+           (name[len] == '\0' || strcmp(name + len, ":latest") == 0);
+}
+
 void api_reply_json(struct http_exchange *x, int status, const struct strbuf *json)
 {
     if (json->failed) {
@@ -83,10 +91,25 @@ void api_reply_json(struct http_exchange *x, int status, const struct strbuf *js
     http_reply(x, status, "application/json", json->data, json->len);
 }
 
+/* A request that is refused before its head is complete has a path, too, once its first line is
+ * read; before that, errors are OpenAI's. */
+static enum error_form error_form_of(const struct http_parser *p)
+{
+    static const struct {
+        const char *prefix;
+        enum error_form form;
+    } forms[] = {{"/api/", ERRORS_OLLAMA}};
+    const char *path = p->target_at ? p->head.data + p->path_at : "";
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (strncmp(path, forms[i].prefix, strlen(forms[i].prefix)) == 0)
+            return forms[i].form;
+    return ERRORS_OPENAI;
+}
+
 void api_reply_error(struct http_exchange *x, const struct api_error *e)
 {
     struct strbuf json = STRBUF_INIT;
-    api_error_write(&json, e);
+    api_error_write(&json, e, error_form_of(http_request(x)));
     http_note(x, "%s", e->message);
     http_reply(x, e->status, "application/json", strbuf_str(&json), json.failed ? 0 : json.len);
     strbuf_free(&json);

@@ -1,4 +1,4 @@
-/* OpenAI's error object. */
+/* Errors as clients see them, in the form of each API. */
 #include "serve/api/api_error.h"
 
 #include <stdarg.h>
@@ -30,10 +30,15 @@ static const char *type_of(int status)
     }
 }
 
-void api_error_write(struct strbuf *out, const struct api_error *e)
+void api_error_write(struct strbuf *out, const struct api_error *e, enum error_form form)
 {
     struct json_writer w = {.out = out};
     json_object_begin(&w, NULL);
+    if (form == ERRORS_OLLAMA) {
+        json_add_string(&w, "error", e->message);
+        json_object_end(&w);
+        return;
+    }
     json_object_begin(&w, "error");
     json_add_string(&w, "message", e->message);
     json_add_string(&w, "type", e->type ? e->type : type_of(e->status));

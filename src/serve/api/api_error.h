@@ -3,8 +3,7 @@
 
 #include "base/strbuf.h"
 
-/* What a client is told when it cannot have what it asked for, in OpenAI's shape:
- *   {"error":{"message":"...","type":"invalid_request_error","param":"top_p","code":null}} */
+/* What a client is told when it cannot have what it asked for. */
 struct api_error {
     int status;
     const char *type; /* NULL: by the status */
@@ -16,6 +15,13 @@ struct api_error {
 /* Fills it in and returns -1. `param` may be NULL. */
 __attribute__((format(printf, 4, 5))) int api_error_set(struct api_error *e, int status,
                                                         const char *param, const char *format, ...);
-void api_error_write(struct strbuf *out, const struct api_error *e);
+
+/* How an error looks depends on the API that the request speaks. */
+enum error_form {
+    /* {"error":{"message":"...","type":"invalid_request_error","param":"top_p","code":null}} */
+    ERRORS_OPENAI,
+    ERRORS_OLLAMA, /* {"error":"..."} */
+};
+void api_error_write(struct strbuf *out, const struct api_error *e, enum error_form form);
 
 #endif

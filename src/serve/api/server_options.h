@@ -10,6 +10,15 @@
 #include "sched/sampler.h"
 #include "serve/api/api_keys.h"
 
+/* What clients may be told of the model besides its name. NULL, 0: it is not known. */
+struct model_facts {
+    const char *architecture; /* "llama" */
+    const char *format;       /* "gguf" or "safetensors" */
+    uint64_t n_params, file_bytes;
+    int64_t modified_unix;
+    uint32_t n_layers, n_embd, n_heads, n_kv_heads;
+};
+
 /* What the operator has chosen. It does not change while the server runs. */
 struct server_options {
     uint64_t start_ns, start_bytes; /* the process's first time and memory, for the log */
@@ -23,6 +32,7 @@ struct server_options {
     const char *model_name;      /* what the API calls the model */
     const char *model_file;      /* its file or directory, without the way there; "": none */
     const char *quantisation;    /* the type of most of its weights */
+    struct model_facts model;
     const char *quantize;        /* the type that they were quantised to at load; NULL: not */
     bool is_fallback;            /* the mock engine, because the model failed to load */
     uint32_t model_context;      /* the largest that the model allows; 0: any */

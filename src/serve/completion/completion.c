@@ -127,6 +127,9 @@ static const struct {
     [REQUEST_RENDER] = {"req-", NULL},
     [REQUEST_TOKENIZE] = {"req-", NULL},
     [REQUEST_DETOKENIZE] = {"req-", NULL},
+    [REQUEST_OLLAMA_CHAT] = {"chat-", &ollama_chat_writer},
+    [REQUEST_OLLAMA_GENERATE] = {"gen-", &ollama_generate_writer},
+    [REQUEST_OLLAMA_SHOW] = {"req-", NULL},
 };
 
 static void output_init(struct completion *c)

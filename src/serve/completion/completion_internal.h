@@ -95,7 +95,7 @@ struct completion_output {
 
 struct completion {
     struct api *api;
-    enum request_kind kind;
+    enum request_kind kind; /* the route's; once the request is read, the request's own */
     struct requester requester;
     struct completion *prev, *next;
     struct http_exchange *x; /* NULL: nobody waits for the answer */

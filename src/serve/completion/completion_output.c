@@ -26,6 +26,7 @@ static struct answer_usage usage_of(const struct completion *c)
         u.reasoning_tokens += answer_reasoning_tokens(&c->running.choices[i].answer);
     }
     u.timings = &c->running.choices[0].timings;
+    u.total_ns = clock_now_ns() - c->output.began_ns;
     return u;
 }
 
@@ -204,10 +205,8 @@ void stream_write(struct completion *c, const struct strbuf *events)
 void stream_heartbeat(struct completion *c)
 {
     struct strbuf *events = &c->api->events;
-    if (!c->output.writer->heartbeat)
-        return;
     strbuf_clear(events);
-    strbuf_adds(events, c->output.writer->heartbeat);
+    c->output.writer->heartbeat(c->output.stream, events);
     stream_write(c, events);
     http_stream_flush(c->x);
 }

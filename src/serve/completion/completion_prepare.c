@@ -10,11 +10,9 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "serve/completion/completion_internal.h"
+#include "serve/writers/ollama_form.h"
 
-enum {
-    TEXT_MAX_TOKENS = 16, /* what OpenAI's text completions have when nothing is said */
-    MAX_SCORED = 1 << 18,
-};
+enum { MAX_SCORED = 1 << 18 };
 
 int no_memory_now(struct completion *c)
 {
@@ -74,9 +72,9 @@ static int fit_context(struct completion *c)
                              "log probabilities of at most %d prompt tokens can be given at once, "
                              "not %llu",
                              MAX_SCORED, (unsigned long long)(n_all * (uint64_t)p->best_of));
-    if (p->max_tokens == 0 && c->kind == REQUEST_TEXT)
-        p->max_tokens = TEXT_MAX_TOKENS;
-    else if (p->max_tokens == 0)
+    if (p->max_tokens == 0)
+        p->max_tokens = p->default_max_tokens;
+    if (p->max_tokens == 0)
         p->max_tokens = options->default_max_tokens ? options->default_max_tokens
                                                     : options->context;
     return 0;
@@ -95,12 +93,16 @@ static int check_offer(struct completion *c)
 {
     const struct server_options *options = c->api->options;
     const struct request_params *p = &c->input.params;
-    if (options->strict_model && p->model && strcmp(p->model, options->model_name) != 0) {
+    if (options->strict_model && p->model && !api_has_model(c->api, p->model)) {
         api_error_set(&c->input.error, 404, "model", "there is no model '%.100s' here, only '%s'",
                       p->model, options->model_name);
         c->input.error.code = "model_not_found";
         return -1;
     }
+    if (p->must_think && !options->prompt->style.think_begin)
+        return api_error_set(&c->input.error, 400, "think",
+                             "'%s' does not support thinking: leave out 'think'",
+                             options->model_name);
     if (c->kind == REQUEST_WARM && options->no_prefix_cache)
         return api_error_set(&c->input.error, 501, NULL,
                              "there is no cache to warm: the server runs with --no-prefix-cache");
@@ -431,6 +433,20 @@ static int choices_open(struct completion *c)
     return 0;
 }
 
+static int describe_model(struct completion *c)
+{
+    ollama_show_write(&(struct json_writer){.out = &c->output.reply}, c->api->options);
+    return 0;
+}
+
+/* There is one model, and it is loaded. */
+static int confirm_load(struct completion *c)
+{
+    ollama_load_write(&(struct json_writer){.out = &c->output.reply}, c->api->options,
+                      c->output.head.created, c->output.writer == &ollama_chat_writer);
+    return 0;
+}
+
 static int prepare(struct completion *c)
 {
     if (request_params_read(&c->input.params, c->kind, strbuf_str(&c->input.body),
@@ -441,15 +457,15 @@ static int prepare(struct completion *c)
     if (c->api->options->prompt->thinking == THINKING_OFF &&
         !json_get(c->input.params.extra, "enable_thinking"))
         c->input.params.thinking_tokens = 0;
+    c->kind = c->input.params.kind;
+    if (c->input.params.is_load)
+        return confirm_load(c);
     switch (c->kind) {
     case REQUEST_RENDER: return render_chat(c);
     case REQUEST_TOKENIZE: return tokenize(c);
     case REQUEST_DETOKENIZE: return detokenize(c);
-    case REQUEST_TEXT:
-    case REQUEST_LLAMA:
-    case REQUEST_INFILL:
-    case REQUEST_CHAT:
-    case REQUEST_WARM: break;
+    case REQUEST_OLLAMA_SHOW: return describe_model(c);
+    default: break;
     }
     c->input.explain |= c->input.params.explain;
     c->input.wants_map = c->input.explain || log_enabled(LOG_DEBUG);

@@ -330,6 +330,7 @@ const struct request_field request_fields[] = {
     SERVED(CALLED, "name", STRING, .read = read_called_name, .text = "The function's name."),
     SERVED(CALLED, "arguments", ANY, .read = read_called_arguments, .text =
         "The text of a JSON object, as the answer had it, or the object itself."),
+    INERT(CALLED, "index", "The order of calls is that of the array."),
 
     SERVED(TOOL, "type", STRING, .read = read_tool_type, .text = "function."),
     SERVED(TOOL, "function", OBJECT, .read = read_tool_function, .text = "The function."),
@@ -454,6 +455,114 @@ const struct request_field request_fields[] = {
 
     SERVED(DETOKENIZE, "tokens", ARRAY, .read = read_tokens, .text = "Token ids."),
     INERT(DETOKENIZE, "model", "There is one model."),
+
+    SERVED(OLLAMA, "model", STRING, .read = read_model, .text =
+        "Any name is served by the model that is loaded, unless --strict-model; its own name may "
+        "have `:latest` behind it."),
+    SERVED(OLLAMA, "stream", BOOL, AT(stream), .text =
+        "false: one object instead of NDJSON. Default true."),
+    SERVED(OLLAMA, "options", OBJECT, .read = read_ollama_options, .text =
+        "Limits and sampling. What is not given is the server's default."),
+    SERVED(OLLAMA, "num_predict", INT, .read = read_num_predict, .text =
+        "The same as in `options`, which wins: Open WebUI writes it here."),
+    SERVED(OLLAMA, "format", ANY, .read = read_ollama_format, .text =
+        "\"json\" for any JSON object, or a JSON schema: the answer is held to it."),
+    SERVED(OLLAMA, "think", ANY, .read = read_think, .text =
+        "true or false, or how much: low, medium, high, max. An error if the model cannot think."),
+    SERVED(OLLAMA, "logprobs", BOOL, AT(logprobs), .text =
+        "Log probabilities of the answer's tokens: the model's own, before penalties, temperature "
+        "and constraints."),
+    SERVED(OLLAMA, "top_logprobs", INT, .min = 0, .max = 20, AT(top_logprobs), .text =
+        "Also of this many most likely tokens at each place."),
+    SERVED(OLLAMA, "radish", OBJECT, .read = read_radish, .text = "Options of radish's own."),
+    INERT(OLLAMA, "keep_alive", "The model stays loaded as long as the server runs."),
+    INERT(OLLAMA, "truncate", "Prompts are never cut: one that does not fit is an error."),
+    INERT(OLLAMA, "shift", "An answer ends where the context does."),
+    REFUSED(OLLAMA, "template", "\"\"", "The template is chosen when the server starts."),
+    REFUSED(OLLAMA, "_debug_render_only", "false", "Use /apply-template."),
+
+    SERVED(OLLAMA_CHAT, "messages", ARRAY, .read = read_ollama_messages, .text =
+        "The whole conversation. Empty or absent: the answer only says that the model is loaded."),
+    SERVED(OLLAMA_CHAT, "tools", ARRAY, .read = read_tools, .text =
+        "Functions that the answer may call, as in a chat completion."),
+
+    SERVED(OLLAMA_GENERATE, "prompt", STRING, .read = read_ollama_prompt, .text =
+        "The user's message. Empty or absent: the answer only says that the model is loaded."),
+    SERVED(OLLAMA_GENERATE, "system", STRING, .read = read_system, .text = "A system message."),
+    SERVED(OLLAMA_GENERATE, "raw", BOOL, .read = read_raw, .text =
+        "true: continue the prompt as it is, without the chat template."),
+    SERVED(OLLAMA_GENERATE, "suffix", STRING, .read = read_suffix, .text =
+        "What stands behind the prompt: the answer is what belongs between, without the chat "
+        "template. For models with fill-in-the-middle tokens."),
+    REFUSED(OLLAMA_GENERATE, "images", "[]", "This model has no vision: it reads text only."),
+    REFUSED(OLLAMA_GENERATE, "context", "[]", "Send the conversation to /api/chat instead."),
+
+    SERVED(OLLAMA_OPTIONS, "num_predict", INT, .read = read_num_predict, .text =
+        "Most tokens to generate. 0 or less: the server's default, which is the rest of the "
+        "context."),
+    SERVED(OLLAMA_OPTIONS, "temperature", NUMBER, .min = 0, .max = 2, AT(sampling.temperature),
+        .text = "0 is greedy."),
+    SERVED(OLLAMA_OPTIONS, "top_k", INT, .min = -1, .max = FIELD_NO_MAX, AT(top_k), .text =
+        "Draw from this many most likely tokens; 0 or -1: all."),
+    SERVED(OLLAMA_OPTIONS, "top_p", NUMBER, .min = 0, .max = 1, AT(sampling.top_p), .text =
+        "Draw from the fewest most likely tokens that reach this share."),
+    SERVED(OLLAMA_OPTIONS, "min_p", NUMBER, .min = 0, .max = 1, AT(sampling.min_p), .text =
+        "Leave out tokens below this share of the most likely one."),
+    SERVED(OLLAMA_OPTIONS, "typical_p", NUMBER, .min = 0, .max = 1, AT(sampling.typical_p),
+        .text = "Draw from the most typical tokens that reach this share. Default 1: off."),
+    SERVED(OLLAMA_OPTIONS, "repeat_last_n", INT, .min = -1, .max = FIELD_NO_MAX,
+        AT(repeat_last_n), .text =
+        "How many of the answer's last tokens penalties look at; -1: all; 0: no repetition "
+        "penalty."),
+    SERVED(OLLAMA_OPTIONS, "repeat_penalty", NUMBER, .min = 0.01, .max = 10,
+        AT(sampling.repetition_penalty), .text =
+        "Divides positive and multiplies negative logits of tokens that the answer already has."),
+    SERVED(OLLAMA_OPTIONS, "presence_penalty", NUMBER, .min = -2, .max = 2,
+        AT(sampling.presence_penalty), .text = "Taken off the logits of such tokens."),
+    SERVED(OLLAMA_OPTIONS, "frequency_penalty", NUMBER, .min = -2, .max = 2,
+        AT(sampling.frequency_penalty), .text = "The same, times how often."),
+    SERVED(OLLAMA_OPTIONS, "seed", INT, .read = read_seed, .text =
+        "Equal requests with equal seeds get equal answers. Absent or -1: a new one each time."),
+    SERVED(OLLAMA_OPTIONS, "stop", ANY, .read = read_stop, .text =
+        "A string or several, before which the answer ends."),
+    INERT(OLLAMA_OPTIONS, "num_ctx", "The context is chosen when the server starts (-c): a prompt that does not fit is an error."),
+    INERT(OLLAMA_OPTIONS, "num_keep", "The context is never shifted."),
+    INERT(OLLAMA_OPTIONS, "num_batch", "Batches are the server's business."),
+    INERT(OLLAMA_OPTIONS, "num_thread", "Chosen when the server starts (-t)."),
+    INERT(OLLAMA_OPTIONS, "num_gpu", "The engine is chosen when the server starts."),
+    INERT(OLLAMA_OPTIONS, "main_gpu", "The engine is chosen when the server starts."),
+    INERT(OLLAMA_OPTIONS, "low_vram", "The engine is chosen when the server starts."),
+    INERT(OLLAMA_OPTIONS, "numa", "Memory is the server's business."),
+    INERT(OLLAMA_OPTIONS, "use_mmap", "Memory is the server's business."),
+    INERT(OLLAMA_OPTIONS, "use_mlock", "Memory is the server's business."),
+    INERT(OLLAMA_OPTIONS, "draft_num_predict", "A hint for speed that needs none here."),
+    INERT(OLLAMA_OPTIONS, "penalize_newline", "Line feeds are tokens like others."),
+    INERT(OLLAMA_OPTIONS, "mirostat_eta", "Means nothing without mirostat."),
+    INERT(OLLAMA_OPTIONS, "mirostat_tau", "Means nothing without mirostat."),
+    REFUSED(OLLAMA_OPTIONS, "mirostat", "0", "This sampler is not served."),
+    REFUSED(OLLAMA_OPTIONS, "tfs_z", "0 1", "This sampler is not served."),
+
+    SERVED(OLLAMA_MESSAGE, "role", STRING, .read = read_role, .text =
+        "system, user, assistant or tool."),
+    SERVED(OLLAMA_MESSAGE, "content", ANY, .read = read_content, .text =
+        "A string. Absent: an empty one."),
+    SERVED(OLLAMA_MESSAGE, "thinking", STRING, .read = read_reasoning, .text =
+        "An earlier answer's thinking; handed to the chat template, which shows or drops it."),
+    SERVED(OLLAMA_MESSAGE, "tool_calls", ARRAY, .read = read_tool_calls, .text =
+        "The functions that an earlier answer called; they need no ids."),
+    SERVED(OLLAMA_MESSAGE, "tool_name", STRING, .read = read_tool_name, .text =
+        "Of role tool: the function that the content is the result of. Without it and "
+        "tool_call_id, results belong to calls in order."),
+    SERVED(OLLAMA_MESSAGE, "tool_call_id", STRING, .read = read_tool_call_id, .text =
+        "Of role tool: the call that the content is the result of."),
+    REFUSED(OLLAMA_MESSAGE, "images", "[]", "This model has no vision: it reads text only."),
+
+    SERVED(OLLAMA_SHOW, "model", STRING, .read = read_model, .text = "As in a request."),
+    SERVED(OLLAMA_SHOW, "name", STRING, .read = read_model, .text = "The older name of model."),
+    INERT(OLLAMA_SHOW, "verbose", "All that is known is always shown."),
+    INERT(OLLAMA_SHOW, "system", "Nothing is changed by it."),
+    INERT(OLLAMA_SHOW, "template", "Nothing is changed by it."),
+    INERT(OLLAMA_SHOW, "options", "Nothing is changed by it."),
 };
 /* clang-format on */
 

@@ -41,6 +41,12 @@ enum field_scope {
     SCOPE_REASONING,
     SCOPE_STREAM_OPTIONS,
     SCOPE_RADISH,
+    SCOPE_OLLAMA, /* of Ollama's chats and generations */
+    SCOPE_OLLAMA_CHAT,
+    SCOPE_OLLAMA_GENERATE,
+    SCOPE_OLLAMA_OPTIONS,
+    SCOPE_OLLAMA_MESSAGE,
+    SCOPE_OLLAMA_SHOW,
     FIELD_SCOPES
 };
 enum field_class { FIELD_SERVED, FIELD_INERT, FIELD_REFUSED };
@@ -79,7 +85,8 @@ enum {
     REQUEST_MAX_STOP_TOKENS = 128,
     REQUEST_MAX_EXTRA = 1024, /* files of a fill-in-the-middle */
     REQUEST_MAX_PIN_S = 7 * 24 * 3600,
-    REQUEST_NO_TOKENS = -1, /* max_tokens: none are to be generated */
+    REQUEST_NO_TOKENS = -1,   /* max_tokens: none are to be generated */
+    REQUEST_TEXT_TOKENS = 16, /* what OpenAI's text completions have when nothing is said */
     FIELD_NO_MAX = INT32_MAX,
 };
 
@@ -93,6 +100,11 @@ enum request_kind {
     REQUEST_RENDER,     /* a conversation as the template renders it */
     REQUEST_TOKENIZE,   /* the tokens of a text */
     REQUEST_DETOKENIZE, /* the text of tokens */
+    /* Ollama's; the first two turn out to be a chat or a text. */
+    REQUEST_OLLAMA_CHAT,
+    REQUEST_OLLAMA_GENERATE,
+    REQUEST_OLLAMA_SHOW, /* what is known of the model */
+    REQUEST_KINDS
 };
 
 /* Whether the request is for a text, not for an answer to a conversation. */
@@ -128,6 +140,8 @@ struct constraint {
 /* A request as it was made. Everything points into the arena. */
 struct request_params {
     struct arena arena;
+    enum request_kind kind;    /* what it is, whichever API asks: REQUEST_CHAT, ... */
+    bool is_load;              /* there is nothing to answer: Ollama's way to have a model loaded */
     const char *model;         /* NULL: not given */
     struct json *messages;     /* an array of objects; contents are strings or null */
     const struct json *prompt; /* of a text completion: a string or an array */
@@ -148,6 +162,7 @@ struct request_params {
     bool functions_asked; /* ... which stays known */
     struct constraint constraint;
     bool no_thinking;        /* thinking is switched off */
+    bool must_think;         /* an error where the model cannot */
     int64_t thinking_tokens; /* most tokens of thinking; -1: any */
     bool continues;          /* the last message is the beginning of the answer */
     bool ends_with_prefix;   /* ... and says so itself */
@@ -168,6 +183,7 @@ struct request_params {
     int64_t top_logprobs;
     int64_t max_tokens;            /* 0: not given; or REQUEST_NO_TOKENS */
     int64_t max_completion_tokens; /* the newer name; wins */
+    int64_t default_max_tokens;    /* where neither is given; 0: the server's */
     int64_t min_tokens;
     struct byte_view stops[REQUEST_MAX_STOPS];
     uint32_t n_stops;

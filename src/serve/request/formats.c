@@ -7,8 +7,8 @@
 
 enum { MAX_CHOICES = 4096 };
 
-static int constrain(struct field_reader *r, enum constraint_kind kind, const struct json *value,
-                     const char *path)
+int constrain(struct field_reader *r, enum constraint_kind kind, const struct json *value,
+              const char *path)
 {
     struct constraint *c = &r->params->constraint;
     if (c->kind)

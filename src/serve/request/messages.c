@@ -272,7 +272,7 @@ static int check_message(struct field_reader *r, const struct json *value, const
                              path);
     if (json_get(r->message, "content"))
         return 0;
-    if (!calls && !json_equals(role, "assistant"))
+    if (!calls && !json_equals(role, "assistant") && r->message_scope == SCOPE_MESSAGE)
         return api_error_set(r->err, 400, path, "'%s' must have a content (at byte %zu)", path,
                              value->position);
     json_append(arena, r->message, "content",
@@ -286,7 +286,7 @@ static int read_message(struct field_reader *r, const struct json *value, const 
     if (!(r->message = json_new(&p->arena, JSON_OBJECT)))
         return no_memory(r);
     p->ends_with_prefix = false; /* only the last message's counts */
-    if (read_members(r, SCOPE_MESSAGE, value, path) || check_message(r, value, path))
+    if (read_members(r, r->message_scope, value, path) || check_message(r, value, path))
         return -1;
     json_link(p->messages, r->message);
     return 0;

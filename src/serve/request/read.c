@@ -207,6 +207,8 @@ static const struct request_field *field_look_up(enum field_scope scope, const s
     if (!f && (scope == SCOPE_TEXT || scope == SCOPE_LLAMA || scope == SCOPE_WARM ||
                scope == SCOPE_RENDER))
         f = field_find(SCOPE_REQUEST, member);
+    if (!f && (scope == SCOPE_OLLAMA_CHAT || scope == SCOPE_OLLAMA_GENERATE))
+        f = field_find(SCOPE_OLLAMA, member);
     return f;
 }
 
@@ -243,8 +245,9 @@ int read_objects(struct field_reader *r, const struct json *array, const char *p
 
 static const struct {
     enum field_scope scope;
-    const char *subject; /* the field without which it makes no sense, */
+    const char *subject; /* the field without which it makes no sense (NULL: none), */
     const char *what;    /* and what that is */
+    int (*finish)(struct field_reader *r); /* NULL: what was read is what is wanted */
 } kinds[] = {
     [REQUEST_CHAT] = {SCOPE_REQUEST, "messages", "the conversation"},
     [REQUEST_TEXT] = {SCOPE_TEXT, "prompt", "the text to be continued"},
@@ -254,6 +257,9 @@ static const struct {
     [REQUEST_RENDER] = {SCOPE_RENDER, "messages", "the conversation"},
     [REQUEST_TOKENIZE] = {SCOPE_TOKENIZE, "content", "the text"},
     [REQUEST_DETOKENIZE] = {SCOPE_DETOKENIZE, "tokens", "their ids"},
+    [REQUEST_OLLAMA_CHAT] = {SCOPE_OLLAMA_CHAT, .finish = finish_ollama},
+    [REQUEST_OLLAMA_GENERATE] = {SCOPE_OLLAMA_GENERATE, .finish = finish_ollama},
+    [REQUEST_OLLAMA_SHOW] = {SCOPE_OLLAMA_SHOW},
 };
 
 static bool has_subject(const struct request_params *p)
@@ -281,7 +287,7 @@ static int check_best_of(struct field_reader *r)
 static int check_whole(struct field_reader *r)
 {
     struct request_params *p = r->params;
-    if (!has_subject(p))
+    if (kinds[r->kind].subject && !has_subject(p))
         return api_error_set(r->err, 400, kinds[r->kind].subject, "'%s' is missing: %s",
                              kinds[r->kind].subject, kinds[r->kind].what);
     if (p->n_probs) {
@@ -297,7 +303,7 @@ static int check_whole(struct field_reader *r)
         return -1;
     if (p->tool_choice == TOOL_CHOICE_REQUIRED) /* then there is no text for it to be about */
         p->constraint = (struct constraint){0};
-    bool is_answer = r->kind == REQUEST_CHAT || request_is_text(r->kind);
+    bool is_answer = p->kind == REQUEST_CHAT || request_is_text(p->kind);
     if (is_answer && !p->add_generation_prompt && !p->continues)
         return api_error_set(r->err, 400, "add_generation_prompt",
                              "an answer is always begun, unless it is continued: "
@@ -330,20 +336,29 @@ int request_params_read(struct request_params *out, enum request_kind kind, cons
                         size_t len, bool strict, const struct sampling *sampling,
                         struct api_error *err)
 {
-    *out = (struct request_params){.sampling = *sampling,
+    bool is_ollama = kind == REQUEST_OLLAMA_CHAT || kind == REQUEST_OLLAMA_GENERATE;
+    *out = (struct request_params){.kind = kind,
+                                   .sampling = *sampling,
                                    .top_k = sampling->top_k,
                                    .n = 1,
                                    .thinking_tokens = -1,
                                    .dry_allowed_length = 2,
                                    .dry_penalty_last_n = -1,
                                    .repeat_last_n = -1,
+                                   .default_max_tokens = kind == REQUEST_TEXT ? REQUEST_TEXT_TOKENS
+                                                                              : 0,
+                                   .stream = is_ollama, /* unless it says not */
                                    .parallel_calls = true,
                                    .cache_prompt = true,
                                    .replay = true,
                                    .parses_special = true,
                                    .add_generation_prompt = kind != REQUEST_WARM};
     out->arena.limit_bytes = ARENA_LIMIT;
-    struct field_reader r = {.params = out, .err = err, .kind = kind, .strict = strict};
+    struct field_reader r = {.params = out,
+                             .err = err,
+                             .kind = kind,
+                             .message_scope = is_ollama ? SCOPE_OLLAMA_MESSAGE : SCOPE_MESSAGE,
+                             .strict = strict};
     struct error parse;
     const struct json *root = json_parse(&out->arena, body, len, &parse);
     if (!root && parse.code != ERROR_INPUT)
@@ -357,7 +372,7 @@ int request_params_read(struct request_params *out, enum request_kind kind, cons
     strbuf_free(&r.text);
     if (out->arena.failed)
         return no_memory(&r); /* whatever it was that could not be kept */
-    if (rc || check_whole(&r))
+    if (rc || (kinds[kind].finish && kinds[kind].finish(&r)) || check_whole(&r))
         return -1;
     params_finish(out);
     return out->arena.failed ? no_memory(&r) : 0;

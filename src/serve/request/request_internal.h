@@ -5,7 +5,7 @@
 
 /* What the readers of requests share: fields.c has the table, read.c the walk over a request that
  * is driven by it, the others the readers of fields that need one of their own: options.c,
- * samplers.c, messages.c, tools.c, formats.c, llama.c. */
+ * samplers.c, messages.c, tools.c, formats.c, llama.c, ollama.c. */
 
 enum {
     MAX_PATH = 96,
@@ -16,12 +16,16 @@ struct field_reader {
     struct request_params *params;
     struct api_error *err;
     enum request_kind kind;
+    enum field_scope message_scope;
     bool strict;
     struct json *message;      /* the one being built */
     struct json *call;         /* of the message: the one being built */
     struct strbuf text;        /* the content being built */
     size_t n_parts;            /* in it */
     unsigned n_function_calls; /* in messages so far, in the form before `tool_calls` */
+    /* Of Ollama's generations. */
+    const struct json *system;
+    bool is_raw;
 };
 
 /* Errors: each fills in the client's error and returns -1. */
@@ -43,6 +47,10 @@ int read_members(struct field_reader *r, enum field_scope scope, const struct js
 /* Reads every element of an array, which must be objects. */
 int read_objects(struct field_reader *r, const struct json *array, const char *path,
                  int (*read)(struct field_reader *r, const struct json *object, const char *path));
+
+/* What the answer's text must be; only one field may say so. */
+int constrain(struct field_reader *r, enum constraint_kind kind, const struct json *value,
+              const char *path);
 
 /* A variable for the template; the first of two spellings stays. The arena knows if it failed. */
 void add_variable(struct request_params *p, const char *name, const struct json *value);
@@ -119,5 +127,16 @@ FIELD_READER(read_regex);
 FIELD_READER(read_choices);
 FIELD_READER(read_json_object);
 FIELD_READER(read_structured);
+/* ollama.c */
+FIELD_READER(read_ollama_options);
+FIELD_READER(read_num_predict);
+FIELD_READER(read_ollama_format);
+FIELD_READER(read_think);
+FIELD_READER(read_ollama_prompt);
+FIELD_READER(read_system);
+FIELD_READER(read_raw);
+FIELD_READER(read_ollama_messages);
+FIELD_READER(read_tool_name);
+int finish_ollama(struct field_reader *r); /* when all fields are read */
 
 #endif

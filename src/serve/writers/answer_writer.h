@@ -56,6 +56,7 @@ struct answer_progress {
 struct answer_usage {
     uint32_t prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens;
     const struct answer_timings *timings; /* NULL: they are not given */
+    uint64_t total_ns;                    /* since the request came */
 };
 
 enum { CALL_ID_BYTES = 40 };
@@ -92,12 +93,12 @@ enum answer_finish { ANSWER_STOPPED, ANSWER_TOO_LONG, ANSWER_CALLS };
 /* Functions of a stream append whole events to `out`; one that did not fit shows in out->failed. */
 struct answer_writer {
     const char *media_type; /* of a stream */
-    const char *heartbeat;  /* what a silent stream sends; NULL: nothing */
 
     /* The writer's own memory of a stream; NULL: there is none. `head` must stay. */
     void *(*open)(const struct answer_head *head);
     void (*close)(void *stream);
     void (*begin)(void *stream, struct strbuf *out);
+    void (*heartbeat)(void *stream, struct strbuf *out); /* what a silent stream sends */
     /* `len` 0: only log probabilities are left. */
     void (*text)(void *stream, struct strbuf *out, struct answer_content *a, const char *text,
                  size_t len);
@@ -134,6 +135,7 @@ struct answer_writer {
 extern const struct answer_writer chat_writer;  /* OpenAI's chat completions */
 extern const struct answer_writer text_writer;  /* OpenAI's text completions */
 extern const struct answer_writer llama_writer; /* llama-server's completions */
+extern const struct answer_writer ollama_chat_writer, ollama_generate_writer;
 
 /* "timings":{...} and "prompt_progress":{...}, as llama-server has them. */
 void timings_add(struct json_writer *w, const struct answer_timings *t);

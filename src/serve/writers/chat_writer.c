@@ -16,25 +16,31 @@ static void token_add(struct json_writer *w, const struct tokenizer *t, int32_t 
     json_array_end(w);
 }
 
+void openai_add_token_logprobs(struct json_writer *w, const char *key, struct logprob_list *l,
+                               const struct tokenizer *t)
+{
+    json_array_begin(w, key);
+    for (; l->n_given < l->n_ready; l->n_given++) {
+        const struct logprob_item *item = &l->items[l->n_given];
+        json_object_begin(w, NULL);
+        token_add(w, t, item->token, item->logprobs.logprob);
+        json_array_begin(w, "top_logprobs");
+        for (uint32_t i = 0; i < item->logprobs.n_top; i++) {
+            json_object_begin(w, NULL);
+            token_add(w, t, item->logprobs.top[i].token, item->logprobs.top[i].logprob);
+            json_object_end(w);
+        }
+        json_array_end(w);
+        json_object_end(w);
+    }
+    json_array_end(w);
+}
+
 void chat_logprobs_write(struct logprob_list *l, const struct tokenizer *t, struct strbuf *out)
 {
     struct json_writer w = {.out = out};
     json_object_begin(&w, NULL);
-    json_array_begin(&w, "content");
-    for (; l->n_given < l->n_ready; l->n_given++) {
-        const struct logprob_item *item = &l->items[l->n_given];
-        json_object_begin(&w, NULL);
-        token_add(&w, t, item->token, item->logprobs.logprob);
-        json_array_begin(&w, "top_logprobs");
-        for (uint32_t i = 0; i < item->logprobs.n_top; i++) {
-            json_object_begin(&w, NULL);
-            token_add(&w, t, item->logprobs.top[i].token, item->logprobs.top[i].logprob);
-            json_object_end(&w);
-        }
-        json_array_end(&w);
-        json_object_end(&w);
-    }
-    json_array_end(&w);
+    openai_add_token_logprobs(&w, "content", l, t);
     json_add_null(&w, "refusal");
     json_object_end(&w);
 }
@@ -191,7 +197,7 @@ static void whole_choice(struct json_writer *w, const struct answer_head *head,
 
 const struct answer_writer chat_writer = {
     .media_type = OPENAI_MEDIA_TYPE,
-    .heartbeat = OPENAI_HEARTBEAT,
+    .heartbeat = openai_heartbeat,
     .open = stream_open,
     .close = openai_close,
     .begin = stream_begin,

@@ -305,7 +305,7 @@ static void whole_choice(struct json_writer *w, const struct answer_head *head,
 
 const struct answer_writer llama_writer = {
     .media_type = OPENAI_MEDIA_TYPE,
-    .heartbeat = OPENAI_HEARTBEAT,
+    .heartbeat = openai_heartbeat,
     .open = stream_open,
     .close = stream_close,
     .begin = stream_begin,

@@ -47,6 +47,13 @@ void openai_close(void *stream)
     free(s);
 }
 
+/* A comment, which clients skip. */
+void openai_heartbeat(void *stream, struct strbuf *out)
+{
+    (void)stream;
+    strbuf_adds(out, ": waiting" END);
+}
+
 void openai_chunk_begin(const struct openai_stream *s, struct strbuf *out, uint32_t choice)
 {
     strbuf_add(out, s->head.data, s->head.len);
@@ -145,7 +152,7 @@ void openai_error(void *stream, struct strbuf *out, const struct api_error *e)
 {
     (void)stream;
     strbuf_adds(out, DATA);
-    api_error_write(out, e);
+    api_error_write(out, e, ERRORS_OPENAI);
     strbuf_adds(out, END);
 }
 

@@ -4,7 +4,6 @@
 #include "serve/writers/answer_writer.h"
 
 #define OPENAI_MEDIA_TYPE "text/event-stream; charset=utf-8"
-#define OPENAI_HEARTBEAT  ": waiting\n\n" /* a comment, which clients skip */
 
 /* What OpenAI's chat and text completions have in common. What is the same in every chunk of a
  * stream is written once, when the stream opens; a chunk is then three copies and one escaped
@@ -25,6 +24,7 @@ struct openai_stream {
 /* `object` is what the chunks call themselves. NULL: no memory. */
 void *openai_open(const struct answer_head *answer, const char *object);
 void openai_close(void *stream);
+void openai_heartbeat(void *stream, struct strbuf *out);
 
 /* A chunk up to its choice's index, and from its log probabilities, or its reason, to its end. */
 void openai_chunk_begin(const struct openai_stream *s, struct strbuf *out, uint32_t choice);
@@ -48,6 +48,9 @@ const char *openai_finish_name(const struct answer_head *head, enum answer_finis
  * text completions. */
 typedef void logprobs_write(struct logprob_list *l, const struct tokenizer *t, struct strbuf *out);
 logprobs_write chat_logprobs_write, text_logprobs_write;
+/* An array of tokens as chats have it, which is Ollama's as well. */
+void openai_add_token_logprobs(struct json_writer *w, const char *key, struct logprob_list *l,
+                               const struct tokenizer *t);
 /* The member "logprobs" of a chunk, and of a whole answer. */
 void openai_add_new_logprobs(struct strbuf *out, struct answer_content *a, logprobs_write *write);
 void openai_add_logprobs(struct json_writer *w, struct answer_content *a, logprobs_write *write);

@@ -128,7 +128,7 @@ static void whole_choice(struct json_writer *w, const struct answer_head *head,
 
 const struct answer_writer text_writer = {
     .media_type = OPENAI_MEDIA_TYPE,
-    .heartbeat = OPENAI_HEARTBEAT,
+    .heartbeat = openai_heartbeat,
     .open = stream_open,
     .close = openai_close,
     .begin = stream_begin,
