@@ -255,7 +255,8 @@ static void submit_error(const struct completion *c, const struct request *r, st
 static bool submit_choices(struct completion *c, struct api_error *e)
 {
     struct request_params *p = &c->input.params;
-    if (!p->seeded && getrandom(&p->sampling.seed, sizeof p->sampling.seed, 0) < 0)
+    if (!p->seeded && !c->api->options->is_seeded &&
+        getrandom(&p->sampling.seed, sizeof p->sampling.seed, 0) < 0)
         p->sampling.seed = c->output.began_ns;
     for (uint32_t i = 0; i < c->running.n_choices; i++) {
         struct choice *o = &c->running.choices[i];
