@@ -250,14 +250,14 @@ const struct route api_routes[] = {
     {"/api/version", HTTP_GET, ROUTE_OPEN, ollama_get_version,
      "the version of Ollama's API that this is, and radish's own", NULL},
     {"/api/embed", HTTP_POST, 0, ollama_refuse, "501: no embeddings", NULL},
-    {"/api/embeddings", HTTP_POST, 0, ollama_refuse, "501: no embeddings", NULL},
+    {"/api/embeddings", HTTP_POST, 0, ollama_refuse, "the same", NULL},
     {"/api/pull", HTTP_POST, 0, ollama_refuse, "501: `-m` chooses the model", NULL},
-    {"/api/push", HTTP_POST, 0, ollama_refuse, "501: the same", NULL},
-    {"/api/create", HTTP_POST, 0, ollama_refuse, "501: the same", NULL},
-    {"/api/copy", HTTP_POST, 0, ollama_refuse, "501: the same", NULL},
-    {"/api/delete", HTTP_DELETE, 0, ollama_refuse, "501: the same", NULL},
-    {"/api/blobs/", HTTP_GET, 0, ollama_refuse, "404: no blobs", NULL},
-    {"/api/blobs/", HTTP_POST, 0, ollama_refuse, "404: no blobs", NULL},
+    {"/api/push", HTTP_POST, 0, ollama_refuse, "the same as `/api/pull`", NULL},
+    {"/api/create", HTTP_POST, 0, ollama_refuse, "the same as `/api/pull`", NULL},
+    {"/api/copy", HTTP_POST, 0, ollama_refuse, "the same as `/api/pull`", NULL},
+    {"/api/delete", HTTP_DELETE, 0, ollama_refuse, "the same as `/api/pull`", NULL},
+    {"/api/blobs/", HTTP_GET, 0, ollama_refuse, "the same as `/api/pull`, but 404", NULL},
+    {"/api/blobs/", HTTP_POST, 0, ollama_refuse, "the same as `/api/pull`, but 404", NULL},
 };
 const size_t n_api_routes = sizeof api_routes / sizeof *api_routes;
 
