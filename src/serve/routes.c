@@ -30,11 +30,15 @@ static_assert(sizeof(struct found) <= HTTP_MEMORY_BYTES, "it lies in the exchang
 static void get_health(struct api *api, struct http_exchange *x, const struct requester *who)
 {
     (void)who;
-    static const char ok[] = "{\"status\":\"ok\"}", stopping[] = "{\"status\":\"stopping\"}";
-    if (api->stopping)
-        http_reply(x, 503, "application/json", stopping, sizeof stopping - 1);
-    else
-        http_reply(x, 200, "application/json", ok, sizeof ok - 1);
+    struct strbuf json = STRBUF_INIT;
+    struct json_writer w = {.out = &json};
+    json_object_begin(&w, NULL);
+    json_add_string(&w, "status", api->stopping ? "stopping" : "ok");
+    if (api->options->is_fallback)
+        json_add_string(&w, "fallback", "mock");
+    json_object_end(&w);
+    api_reply_json(x, api->stopping ? 503 : 200, &json);
+    strbuf_free(&json);
 }
 
 static void model_write(struct json_writer *w, const struct api *api)
@@ -218,7 +222,10 @@ const struct route api_routes[] = {
     {"/v1/cache/tree", HTTP_GET, ROUTE_OPERATOR, cache_tree_begin,
      "the cache as nested nodes, most recently used first", cache_tree_params},
     {"/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health,
-     "`{\"status\":\"ok\"}`; 503 and `stopping` while it shuts down", NULL},
+     "`{\"status\":\"ok\"}`; 503 and `stopping` while it shuts down, 503 and an error while the "
+     "model is loaded; with `\"fallback\":\"mock\"` if the model failed to load (`--fallback "
+     "mock`)",
+     NULL},
     {"/v1/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health, "the same", NULL},
     {"/stats", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, get_stats,
      "counters of the scheduler and the cache", NULL},
@@ -274,8 +281,8 @@ static int check_host(const struct api *api, const struct http_exchange *x, stru
     if (!host || host_is_allowed(&api->rules, host, http_local_address(x)))
         return 0;
     return api_error_set(e, 403, NULL,
-                         "requests for the host '%.100s' are not answered here; if it is this "
-                         "machine's, start the server with --allowed-host %.100s",
+                         "the host '%.100s' is not a name of this machine. If you trust it, start "
+                         "the server with --allowed-host %.100s, or require keys with --api-key",
                          host, host);
 }
 
@@ -285,10 +292,11 @@ static int check_origin(const struct api *api, struct http_exchange *x, struct a
     const char *origin = http_parser_field(http_request(x), "origin");
     if (!origin)
         return 0;
-    if (!origin_is_allowed(&api->rules, origin, http_local_address(x)))
+    const char *host = http_parser_host(http_request(x));
+    if (!origin_is_allowed(&api->rules, origin, host, http_local_address(x)))
         return api_error_set(e, 403, NULL,
-                             "pages of the origin '%.100s' may not use this server; if you trust "
-                             "it, start the server with --allowed-host and its host",
+                             "pages from the origin '%.100s' may not use this server. If you trust "
+                             "them, start the server with --allowed-host and the host's name",
                              origin);
     http_add_field(x, "Access-Control-Allow-Origin", origin);
     http_add_field(x, "Access-Control-Expose-Headers",

@@ -4,11 +4,10 @@
  *   u32 bytes of the trie | u32 units ... | replacements
  *
  * A unit holds a label, an offset to its children and whether the first of them is a leaf, whose
- * value is a place among the replacements.
- * What a newcomer gets wrong: the file is hostile. A walk looks only at units that are there, and
- * is no longer than the text; a place past the end replaces by nothing. What comes out is valid
- * UTF-8, as the steps behind this one need it: the replacements are, none is taken from the middle
- * of a character, and none takes the place of half of one. */
+ * value is a position among the replacements. The file is untrusted. A walk only looks at units
+ * that exist, and is no longer than the text; a position past the end replaces by nothing. The
+ * result is valid UTF-8, as later steps require: the replacements are, none is taken from the
+ * middle of a character, and none replaces half of one. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* From what the files of a directory say to a tokenizer. Everything in them is hostile until it is
- * checked: each id for its range and for being there once, each merge for its tokens.
- * What a newcomer gets wrong: a special token never becomes `ordinary`, even where the vocabulary
- * has it, and no merge makes one. So text that was not asked to spell special tokens cannot. */
+/* Builds a tokenizer from the files of a directory. Everything in them is untrusted until it is
+ * checked: each id for its range and for appearing once, each merge for its tokens. A special
+ * token never becomes `ordinary`, even where the vocabulary has it, and no merge produces one. So
+ * text that was not asked to spell special tokens cannot. */
 #include "prompt/tokenizer/draft.h"
 
 #include <stdarg.h>

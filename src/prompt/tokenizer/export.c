@@ -1,6 +1,6 @@
-/* A tokenizer from a directory as keys of a GGUF file; see export.h. Any thread.
- * What a newcomer gets wrong: GGUF names how text is cut into words, and each reader has its own
- * code for that name. A name is written only where it means the very steps of the directory. */
+/* A tokenizer from a directory as keys of a GGUF file; see export.h. Any thread. GGUF names how
+ * text is split into words, and each reader has its own code for that name. A name is written only
+ * where it means exactly the steps of the directory. */
 #include "prompt/tokenizer/export.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* Normalisers: steps that change a text before it is cut. Text goes to and fro between two
  * buffers, and not at all where a step has nothing to change.
  *
- * What a newcomer gets wrong: the `tokenizers` library's normal forms are of Unicode 9, and
- * utf8proc's are of today. So utf8proc sees only stretches of characters that the library would
- * change (char_nfc_may_change), each with the character before it; the rest is copied. */
+ * Careful: the normal forms of the `tokenizers` library are those of Unicode 9, and utf8proc's are
+ * current. So utf8proc only sees stretches of characters that the library would change
+ * (char_nfc_may_change), each with the character before it; the rest is copied. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <stdlib.h>

@@ -11,8 +11,8 @@
  *   [a&&[^b]]       (?:(?=[^b])[a]): PCRE2 has no such classes
  *   [a[b]]          refused for the same reason
  *
- * What a newcomer gets wrong: the text is from a client and the pattern from a file, and together
- * they can take for ever. A search has a limit, and passing it is an error of that text. */
+ * The text comes from a client and the pattern from a file, and together they can take forever. A
+ * search has a limit, and exceeding it is an error of that text. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 

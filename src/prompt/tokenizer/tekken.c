@@ -4,8 +4,8 @@
  *    "vocab": [{"rank": 0, "token_bytes": "AA==", ...}, ...],
  *    "special_tokens": [{"rank": 1, "token_str": "<s>", "is_control": true}, ...]}
  *
- * What a newcomer gets wrong: ranks are not ids. A special token's rank is its id, an ordinary
- * one's id is its rank behind all special tokens, and the file has more tokens than the model. */
+ * Careful: ranks are not ids. A special token's rank is its id; an ordinary token's id is its rank
+ * plus the number of special tokens; and the file has more tokens than the model. */
 #include "prompt/tokenizer/draft.h"
 
 #include <stdio.h>

@@ -16,13 +16,18 @@ struct server_options {
 
     const char *host; /* a name or an address, also [::1] */
     uint16_t port;    /* 0: any free one, which the log line names */
+    int listen_fd;    /* a socket that listens there already; 0: none */
 
     struct engine *engine; /* the caller closes it after server_run */
     const struct prompt_maker *prompt;
     const char *model_name;      /* what the API calls the model */
     const char *model_file;      /* its file or directory, without the way there; "": none */
     const char *quantisation;    /* the type of most of its weights */
-    struct sampling sampling;    /* where a request says nothing */
+    const char *quantize;        /* the type that they were quantised to at load; NULL: not */
+    bool is_fallback;            /* the mock engine, because the model failed to load */
+    uint32_t model_context;      /* the largest that the model allows; 0: any */
+    struct sampling sampling;    /* of requests that name no settings */
+    bool is_seeded;              /* ... with its seed; else each answer gets a random one */
     uint32_t context;            /* positions in a conversation, prompt and answer */
     uint32_t max_seqs;           /* conversations that run at once */
     uint32_t max_waiting;        /* beyond those; past it 429 */

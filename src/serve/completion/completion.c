@@ -276,7 +276,7 @@ static bool submit_choices(struct completion *c, struct api_error *e)
 static void seed_choose(struct completion *c)
 {
     struct request_params *p = &c->input.params;
-    if (p->seeded)
+    if (p->seeded || c->api->options->is_seeded)
         return;
     if (getrandom(&p->sampling.seed, sizeof p->sampling.seed, 0) < 0)
         p->sampling.seed = c->output.began_ns;

@@ -28,15 +28,16 @@ int context_error_set(struct api_error *e, const struct completion *c, const cha
     const struct server_options *options = c->api->options;
     if (request_is_llama(c->kind))
         return llama_context_error(e, options->context, how, n_tokens);
-    bool is_cut = options->context >= options->engine->limits.n_pages[0];
+    const char *advice = options->model_context && options->context >= options->model_context ? "."
+                         : options->context >= options->engine->limits.n_pages[0]
+                             ? ", or start the server with a larger --cache-size, which the "
+                               "context cannot be larger than."
+                             : ", or start the server with a larger -c.";
     bool is_text = request_is_text(c->kind);
     api_error_set(e, 400, is_text ? "prompt" : "messages",
                   "This model's maximum context length is %u tokens. However, your %s resulted in "
-                  "%s%zu tokens. Please reduce their length, or start the server with a larger "
-                  "%s%s.",
-                  options->context, is_text ? "prompt" : "messages", how, n_tokens,
-                  is_cut ? "--cache-size" : "-c",
-                  is_cut ? ", which the context cannot be larger than" : "");
+                  "%s%zu tokens. Please reduce their length%s",
+                  options->context, is_text ? "prompt" : "messages", how, n_tokens, advice);
     e->code = "context_length_exceeded";
     return -1;
 }
@@ -437,6 +438,9 @@ static int prepare(struct completion *c)
                             &c->api->options->sampling, &c->input.error) ||
         check_offer(c))
         return -1;
+    if (c->api->options->prompt->thinking == THINKING_OFF &&
+        !json_get(c->input.params.extra, "enable_thinking"))
+        c->input.params.thinking_tokens = 0;
     switch (c->kind) {
     case REQUEST_RENDER: return render_chat(c);
     case REQUEST_TOKENIZE: return tokenize(c);

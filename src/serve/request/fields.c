@@ -33,15 +33,17 @@ const struct request_field request_fields[] = {
     SERVED(REQUEST, "n", INT, .min = 1, .max = REQUEST_MAX_CHOICES, AT(n), .text =
         "How many answers; they share the prompt's computation."),
     SERVED(REQUEST, "temperature", NUMBER, .min = 0, .max = 2, AT(sampling.temperature), .text =
-        "0 is greedy. Default 1, or the model's own."),
+        "0 always takes the likeliest token. Default: the server's (`--temp`), else the model's "
+        "own, else 0.8. `GET /v1/models` shows the values in effect."),
     SERVED(REQUEST, "top_p", NUMBER, .min = 0, .max = 1, AT(sampling.top_p), .text =
-        "Draw from the fewest most likely tokens that reach this share. Default 1, or the "
-        "model's own."),
+        "Draw from the fewest most likely tokens that reach this share. Default: the server's "
+        "(`--top-p`), else the model's own, else 0.95."),
     SERVED(REQUEST, "top_k", INT, .min = -1, .max = FIELD_NO_MAX, AT(top_k), .text =
-        "Draw from so many most likely tokens; 0 or -1: all, which is the default, or the model's "
-        "own."),
+        "Draw from this many most likely tokens; 0 or -1: all. Default: the server's (`--top-k`), "
+        "else the model's own, else 40."),
     SERVED(REQUEST, "min_p", NUMBER, .min = 0, .max = 1, AT(sampling.min_p), .text =
-        "Leave out tokens below this share of the most likely one. Default 0, or the model's own."),
+        "Leave out tokens below this share of the most likely one. Default: the server's "
+        "(`--min-p`), else the model's own, else 0.05."),
     SERVED(REQUEST, "top_n_sigma", NUMBER, .min = -1, .max = 100, AT(sampling.top_n_sigma), .text =
         "Draw from logits down to so many standard deviations below the best. Default 0: off."),
     SERVED(REQUEST, "typical_p", NUMBER, .min = 0, .max = 1, AT(sampling.typical_p), .text =
