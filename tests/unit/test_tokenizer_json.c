@@ -156,7 +156,7 @@ TEST(tokenizer_json, what_is_not_supported_is_refused_by_name)
                   "ByteLevel that is not the last");
     check_refused("{\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":"
                   "\"Strip\",\"content\":\" \",\"start\":0,\"stop\":1}]}," MODEL "}",
-                  "behind Fuse");
+                  "after Fuse");
 }
 
 TEST(tokenizer_json, damaged_files_are_refused)
@@ -170,7 +170,7 @@ TEST(tokenizer_json, damaged_files_are_refused)
     check_refused("[]", "an object");
     check_refused("{}", "no \"model\"");
     check_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}}", "vocab");
-    check_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}", "no token");
+    check_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}", "no tokens");
     check_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "merges");
     check_refused("{\"model\":{\"type\":7,\"vocab\":{\"a\":0}}}", "type");
     check_refused("{" MODEL "," MODEL "}", "twice");
@@ -215,7 +215,7 @@ TEST(tokenizer_json, hostile_vocabularies_are_refused)
         "{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
         "{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"x\":{\"ids\":"
         "[99]}}}," MODEL "}",
-        "no token");
+        "not a token");
     check_refused("{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}," MODEL "}",
                   "no place");
 }
