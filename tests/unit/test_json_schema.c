@@ -145,6 +145,18 @@ TEST(json_schema, patterns)
           TEXTS("{\"a\": 1}"), NO_TEXTS);
 }
 
+/* Large classes of characters, alone and together: each has hundreds of ranges. */
+TEST(json_schema, patterns_of_letters)
+{
+    check("{\"type\":\"string\",\"pattern\":\"^\\\\p{L}[\\\\p{L}\\\\p{N}_]*$\"}",
+          TEXTS("\"a1_\"", "\"é\"", "\"Жж٣\"", "\"東京\"", "\"𐐀𝟘\""),
+          TEXTS("\"\"", "\"1\"", "\"a-\"", "\"a€\"", "\"🙂\""));
+    check("{\"type\":\"string\",\"pattern\":\"\\\\p{L}cole\"}", TEXTS("\"école\"", "\"11acole!\""),
+          TEXTS("\"cole\"", "\"1cole\""));
+    check("{\"type\":\"string\",\"maxLength\":9,\"pattern\":\"^\\\\p{L}+( \\\\p{L}+)*$\"}",
+          TEXTS("\"ab cd é\""), TEXTS("\"ab  cd\"", "\"abcdefghij\"", "\" a\""));
+}
+
 TEST(json_schema, patterns_with_lengths)
 {
     check(S({"type" : "string", "pattern" : "^[a-z]+$", "minLength" : 2, "maxLength" : 4}),
