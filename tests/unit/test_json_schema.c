@@ -64,10 +64,14 @@ TEST(json_schema, strings_are_spelled_as_json)
 
 TEST(json_schema, numbers)
 {
-    check(S({"type" : "integer"}), TEXTS("0", "-0", "12", "-999999999999999"),
-          TEXTS("1.0", "1e3", "00", "-", "1000000000000000"));
-    check(S({"type" : "number"}), TEXTS("0", "1.50", "-2E-7", "123456789012345.6"),
-          TEXTS("1e", "1e1000", "1.0000000000000000001", ".1", "1.e1"));
+    check(S({"type" : "integer"}),
+          TEXTS("0", "-0", "12", "-9223372036854775808", "18446744073709551615",
+                "340282366920938463463374607431768211455"),
+          TEXTS("1.0", "1e3", "00", "-", "99999999999999999999999999999999999999999"));
+    check(S({"type" : "number"}),
+          TEXTS("0", "1.50", "-2E-7", "123456789012345.6", "1e308", "-1.69E+308", "9.9e-307",
+                "3.14159265358979323846264338327950288419"),
+          TEXTS("1e", "1e1000", "1e309", "2e308", "12e308", ".1", "1.e1"));
     check_canonical(S({"type" : "integer"}), TEXTS("0", "-12"), TEXTS("-0"));
     check_canonical(S({"type" : "number"}), TEXTS("0", "1.5", "-1.0", "0.0001", "123456789.123456"),
                     TEXTS("-0", "1.50", "0.00001", "1e5", "1.00", "1234567890.5"));
@@ -258,7 +262,15 @@ TEST(json_schema, integer_bounds)
               "exclusiveMaximum" : false
           }),
           TEXTS("2", "3"), TEXTS("1", "4"));
-    check(S({"type" : "integer", "minimum" : 5}), TEXTS("5", "123456"), TEXTS("4", "-5", "05"));
+    check(S({"type" : "integer", "minimum" : 5}), TEXTS("5", "123456", "9223372036854775807"),
+          TEXTS("4", "-5", "05"));
+    check(S({"type" : "integer", "minimum" : -1e20, "exclusiveMaximum" : 2.5e19}),
+          TEXTS("-100000000000000000000", "0", "24999999999999999999"),
+          TEXTS("-100000000000000000001", "25000000000000000000", "99999999999999999999"));
+    check(S({"type" : "integer", "minimum" : 1e45}),
+          TEXTS("1000000000000000000000000000000000000000000000",
+                "9999999999999999999999999999999999999999999999"),
+          TEXTS("0", "-1", "999999999999999999999999999999999999999999999"));
     CHECK_ERROR(TEXTS_SCHEMA, S({"type" : "integer", "minimum" : 5, "maximum" : 4}), ERROR_INPUT,
                 "matches no text");
     CHECK_ERROR(TEXTS_SCHEMA, S({"minimum" : "5"}), ERROR_INPUT, "#/minimum: must be a number");
@@ -268,7 +280,7 @@ TEST(json_schema, number_bounds)
 {
     check(S({"type" : "number", "minimum" : 0, "maximum" : 1}),
           TEXTS("0", "1", "0.5", "0.0", "1.0", "0.123456789"),
-          TEXTS("1.01", "-0.1", "2", "1e-1", "0.", "1."));
+          TEXTS("1.01", "-0.1", "2", "2e0", "1e1", "1.1e0", "0.", "1."));
     check(S({"type" : "number", "exclusiveMinimum" : 0.25, "exclusiveMaximum" : 10.5}),
           TEXTS("0.251", "0.2501", "1", "9.99", "10.49", "10"),
           TEXTS("0.25", "0.250", "10.5", "11", "0"));
@@ -276,11 +288,40 @@ TEST(json_schema, number_bounds)
           TEXTS("-2.5", "-0.5", "-1", "-2.49"), TEXTS("-2.51", "-0.4", "0", "1"));
     check(S({"type" : "number", "minimum" : 100}), TEXTS("100", "100.5", "1234567890123"),
           TEXTS("99.9", "-100"));
-    check(S({"type" : "number", "exclusiveMinimum" : 0}), TEXTS("0.001", "5"),
-          TEXTS("0", "0.0", "-1"));
+    check(S({"type" : "number", "exclusiveMinimum" : 0}), TEXTS("0.001", "5", "1e-7", "2.5E+100"),
+          TEXTS("0", "0.0", "-1", "0e5", "-1e-7"));
     check_canonical(S({"type" : "number", "minimum" : 0, "maximum" : 2}),
                     TEXTS("0", "0.5", "0.0001", "1.0", "1", "2", "2.0"),
                     TEXTS("0.50", "0.00001", "2.1", "1.10"));
+}
+
+/* Bounds that no machine number holds, in every spelling; and numbers with exponents. */
+TEST(json_schema, large_number_bounds)
+{
+    check(S({"type" : "number", "maximum" : 1e20}),
+          TEXTS("1e20", "100000000000000000000", "99999999999999999999", "-2e25", "1E+19", "1.0e20"),
+          TEXTS("2e25", "1.1e20", "100000000000000000001", "1e21", "11e19"));
+    check(S({"type" : "number", "exclusiveMaximum" : 0.1e21}), TEXTS("9.9e19", "5"),
+          TEXTS("1e20", "100000000000000000000", "1.0e+20"));
+    check(S({"type" : "number", "minimum" : -1E+19, "exclusiveMinimum" : -1e19}),
+          TEXTS("-9999999999999999999", "-9.5e18", "1e300"),
+          TEXTS("-10000000000000000000", "-1e19", "-1e20"));
+    check(S({"type" : "number", "minimum" : 1e100}), TEXTS("1e100", "1.5e250", "1.7e308"),
+          TEXTS("9.9e99", "0", "1e309", "99999999999999999999"));
+    check(S({"type" : "number", "minimum" : 1.5e-9, "maximum" : 2.5e-9}),
+          TEXTS("1.5e-9", "0.000000002", "2.49e-09", "2.5E-9"),
+          TEXTS("1.4e-9", "2.6e-9", "0", "2e-8", "0.0000000026"));
+    check(S({"type" : "number", "maximum" : 1e400}), TEXTS("1e308", "5"), TEXTS("1e309"));
+    check(S({"const" : 1e30, "maximum" : 1e30}), TEXTS("1e30"), NO_TEXTS);
+    /* As a double, this bound is less than it says. */
+    check(S({"type" : "integer", "maximum" : 1e23}), TEXTS("99999999999999991611392"),
+          TEXTS("99999999999999991611393", "100000000000000000000000"));
+    CHECK_ERROR(TEXTS_SCHEMA, S({"const" : 2e25, "maximum" : 1e20}), ERROR_INPUT,
+                "matches no text");
+    CHECK_ERROR(TEXTS_SCHEMA, S({"type" : "number", "minimum" : 1e400}), ERROR_INPUT,
+                "matches no text");
+    CHECK_ERROR(TEXTS_SCHEMA, S({"type" : "number", "minimum" : 1e99999999999999999999}),
+                ERROR_INPUT, "bound is not supported");
 }
 
 /* All decimals with up to two digits behind the point, against a comparison of integers. */
@@ -334,7 +375,20 @@ TEST(json_schema, multiples)
           TEXTS("0", "50", "100"), TEXTS("10", "150"));
     check(S({"allOf" : [ {"multipleOf" : 4}, {"multipleOf" : 6} ], "type" : "integer"}),
           TEXTS("12", "24"), TEXTS("4", "6"));
-    CHECK_ERROR(TEXTS_SCHEMA, S({"type" : "number", "multipleOf" : 0.3}), ERROR_INPUT,
+    check(S({"type" : "number", "multipleOf" : 0.3}), TEXTS("0.3", "-1.5", "3", "0", "3.0"),
+          TEXTS("0.1", "0.33", "1"));
+    check(S({"type" : "number", "multipleOf" : 0.25, "minimum" : -1, "exclusiveMaximum" : 12.5}),
+          TEXTS("0.25", "12.25", "-1", "-0.5", "10.50", "7"),
+          TEXTS("12.5", "-1.25", "0.3", "0.255", "12.75"));
+    check(S({"type" : "integer", "multipleOf" : 2.5}), TEXTS("5", "-10", "0"), TEXTS("2", "7.5"));
+    check(S({"type" : "integer", "multipleOf" : 86400, "minimum" : 1}),
+          TEXTS("86400", "864000", "172800"), TEXTS("0", "86401", "86500", "8640"));
+    check(S({"type" : "number", "multipleOf" : 1e3}), TEXTS("0", "-7000"), TEXTS("100", "1500"));
+    check_canonical(S({"type" : "number", "multipleOf" : 0.5}), TEXTS("0.5", "2", "2.0", "-1.5"),
+                    TEXTS("0.50", "0.25", "-0"));
+    check(S({"allOf" : [ {"multipleOf" : 0.4}, {"multipleOf" : 0.6} ], "type" : "number"}),
+          TEXTS("1.2", "2.4", "12"), TEXTS("0.4", "0.6", "1"));
+    CHECK_ERROR(TEXTS_SCHEMA, S({"type" : "number", "multipleOf" : 1.2345}), ERROR_INPUT,
                 "'multipleOf'");
     CHECK_ERROR(TEXTS_SCHEMA, S({"multipleOf" : 0}), ERROR_INPUT,
                 "#/multipleOf: must be a number greater than 0");

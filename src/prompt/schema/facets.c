@@ -218,8 +218,7 @@ bool schema_facets(struct schema_walker *w, const struct schema_set *set, struct
                                   .types = TYPE_ANY,
                                   .max_length = GRAMMAR_NO_MAX,
                                   .max_items = GRAMMAR_NO_MAX,
-                                  .max_members = GRAMMAR_NO_MAX,
-                                  .decimals = -1};
+                                  .max_members = GRAMMAR_NO_MAX};
     for (size_t i = 0; i < set->n; i++)
         if (!schema_step(w, 1) || !item_read(w, set->items[i], out))
             return false;

@@ -130,16 +130,20 @@ enum {
     TYPE_ANY = 127,
 };
 
-/* A number as decimal digits: [-] integer . fraction, no zeros in front or at the end. */
+/* A number, exactly: 0.DIGITS times 10 to the power of `point`, without zeros in front or at the end
+ * of the digits. They stay where they are in the text of the number. */
 struct decimal {
     bool negative;
-    uint8_t n_integer, n_fraction;
-    char integer[20], fraction[20];
+    uint32_t n;         /* digits; 0: the number is 0 */
+    int64_t point;
+    const char *digits; /* the first one */
+    uint32_t dot;       /* so many digits are in front of the text's point */
 };
 
 struct number_bound {
     bool is_set, exclusive;
     struct decimal value;
+    struct decimal plain; /* the same for numbers without an exponent; stricter if it is large */
 };
 
 /* A pattern or a format, as the regular expression of whole texts. */
@@ -163,8 +167,8 @@ struct schema_facets {
     struct string_rule *rules;
     /* numbers */
     struct number_bound low, high;
-    uint64_t multiple;                /* 0: any */
-    int decimals;                     /* the most digits behind the point; -1: any */
+    uint64_t multiple;                /* of multipleOf: times 10 to the power of -decimals; 0: any */
+    int decimals;                     /* may be negative */
     const struct schema_item *unheld; /* has bounds or a multipleOf that we cannot hold to */
     /* arrays and objects */
     uint32_t min_items, max_items, min_members, max_members;
@@ -177,7 +181,7 @@ bool json_values_equal(const struct json *a, const struct json *b);
 
 /* ---- number.c -------------------------------------------------------------------------------- */
 
-/* False: more digits than we hold to. */
+/* False: its exponent is too large even for this. */
 bool decimal_parse(const char *text, size_t len, struct decimal *out);
 int decimal_compare(const struct decimal *a, const struct decimal *b);
 bool schema_number_facets(struct schema_walker *w, const struct schema_item *item,
