@@ -50,6 +50,7 @@ struct schema_task;
 struct schema_resource;
 struct schema_hint;
 struct schema_pattern;
+struct schema_rewrite;
 
 struct schema_walker {
     struct grammar_builder *b;
@@ -69,6 +70,7 @@ struct schema_walker {
     struct schema_resource *resources;      /* the root and what has a $id */
     struct schema_hint *hints;              /* schemas about one property each */
     struct schema_pattern *patterns;        /* automata of patterns, by their text */
+    struct schema_rewrite *rewrites;        /* keywords as alternatives */
     const struct schema_item *never;        /* the schema `false` */
 };
 
@@ -116,6 +118,20 @@ const struct schema_item *schema_resolve(struct schema_walker *w, const struct s
 bool schema_expand(struct schema_walker *w, const struct schema_set *set,
                    struct schema_alternatives *out);
 
+/* ---- rewrite.c ------------------------------------------------------------------------------- */
+
+/* not, if, dependentRequired, dependentSchemas or dependencies of a schema, as an array of arrays
+ * of schemas: of each array one must hold. NULL: it cannot be said, or an error. */
+const struct json *schema_rewrite(struct schema_walker *w, const struct schema_item *item,
+                                  const char *keyword);
+/* An array of schemas; where one of them holds, `item` does not. NULL as above. */
+const struct json *schema_negate(struct schema_walker *w, const struct schema_item *item);
+/* The same as one schema. */
+const struct schema_item *schema_negated_item(struct schema_walker *w,
+                                              const struct schema_item *item);
+/* It was made here, and is not a part of the document. */
+bool schema_is_made(const struct schema_walker *w, const struct json *node);
+
 /* ---- facets.c -------------------------------------------------------------------------------- */
 
 enum {
@@ -151,6 +167,8 @@ struct string_rule {
     const char *text; /* of the expression: its identity */
     size_t len;
     bool is_format;
+    bool is_negated;          /* texts that do not match it */
+    const struct json *names; /* not NULL: the texts themselves, instead of an expression */
     const struct schema_item *item;
     struct string_rule *next;
 };
@@ -213,6 +231,14 @@ grammar_expr schema_string(struct schema_walker *w, const struct schema_facets *
 /* What an item, or the value of a name, must be. */
 bool schema_item_set(struct schema_walker *w, const struct schema_set *set, size_t index,
                      struct schema_set *out);
+bool schema_array_is_unique(const struct schema_facets *f); /* uniqueItems is true */
+struct schema_contains {
+    const struct schema_item *owner;
+    const struct schema_item *item; /* NULL: there is none that asks for anything */
+    uint32_t min, max;
+};
+bool schema_array_contains(struct schema_walker *w, const struct schema_facets *f,
+                           struct schema_contains *out);
 bool schema_array_check(struct schema_walker *w, const struct schema_facets *f);
 grammar_expr schema_array(struct schema_walker *w, const struct schema_facets *f);
 
