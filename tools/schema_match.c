@@ -70,10 +70,9 @@ static void line_run(const struct json *line, struct grammar_vocabulary *v, stru
         fail("a line has no schema or no texts");
     clock_t begin = clock();
     struct grammar_builder *b = grammar_builder_new();
-    grammar_expr root = json_schema_add(b, schema, schema,
-                                        is_true(line, "canonical") ? JSON_CANONICAL : JSON_RELAXED,
-                                        is_true(line, "lenient") ? SCHEMA_LENIENT : SCHEMA_EXACT,
-                                        &err);
+    grammar_expr root = json_schema_add(
+        b, schema, schema, is_true(line, "canonical") ? JSON_CANONICAL : JSON_RELAXED,
+        is_true(line, "lenient") ? SCHEMA_LENIENT : SCHEMA_EXACT, &err);
     struct grammar *g = root == GRAMMAR_NONE ? NULL : grammar_compile(b, root, &err);
     double ms = (double)(clock() - begin) * 1000 / CLOCKS_PER_SEC;
     grammar_builder_free(b);

@@ -298,9 +298,10 @@ TEST(json_schema, number_bounds)
 /* Bounds that no machine number holds, in every spelling; and numbers with exponents. */
 TEST(json_schema, large_number_bounds)
 {
-    check(S({"type" : "number", "maximum" : 1e20}),
-          TEXTS("1e20", "100000000000000000000", "99999999999999999999", "-2e25", "1E+19", "1.0e20"),
-          TEXTS("2e25", "1.1e20", "100000000000000000001", "1e21", "11e19"));
+    check(
+        S({"type" : "number", "maximum" : 1e20}),
+        TEXTS("1e20", "100000000000000000000", "99999999999999999999", "-2e25", "1E+19", "1.0e20"),
+        TEXTS("2e25", "1.1e20", "100000000000000000001", "1e21", "11e19"));
     check(S({"type" : "number", "exclusiveMaximum" : 0.1e21}), TEXTS("9.9e19", "5"),
           TEXTS("1e20", "100000000000000000000", "1.0e+20"));
     check(S({"type" : "number", "minimum" : -1E+19, "exclusiveMinimum" : -1e19}),
@@ -590,8 +591,9 @@ TEST(json_schema, one_of)
           }),
           TEXTS("{\"t\":1}", "{\"t\":2}"), TEXTS("{}", "{\"t\":3}"));
     /* Kept apart by what the others do not allow. */
-    check(S({"oneOf" : [ {"type" : "integer", "minimum" : 2}, {"type" : "integer", "maximum" : 5} ]}),
-          TEXTS("1", "6"), TEXTS("2", "5", "3.5"));
+    check(
+        S({"oneOf" : [ {"type" : "integer", "minimum" : 2}, {"type" : "integer", "maximum" : 5} ]}),
+        TEXTS("1", "6"), TEXTS("2", "5", "3.5"));
     check(S({"oneOf" : [ {"type" : "string"}, {"enum" : [ "a", 1 ]} ]}), TEXTS("\"b\"", "1"),
           TEXTS("\"a\"", "2"));
     check(S({
@@ -718,8 +720,7 @@ TEST(json_schema, conditions)
         "else" : {"properties" : {"v" : {"minimum" : 10}}}
     });
     check(schema,
-          TEXTS("{\"kind\": \"x\", \"v\": 1}", "{\"kind\": \"y\"}",
-                "{\"kind\": \"y\", \"v\": 10}"),
+          TEXTS("{\"kind\": \"x\", \"v\": 1}", "{\"kind\": \"y\"}", "{\"kind\": \"y\", \"v\": 10}"),
           TEXTS("{\"kind\": \"x\"}", "{\"kind\": \"y\", \"v\": 9}", "{}"));
     check(S({"if" : {"type" : "string"}, "then" : {"maxLength" : 1}, "else" : {"type" : "null"}}),
           TEXTS("\"a\"", "null"), TEXTS("\"ab\"", "1"));
@@ -778,9 +779,8 @@ TEST(json_schema, unique_items)
           TEXTS("[1,1.0]"));
     check(S({"uniqueItems" : true, "maxItems" : 1, "type" : "array"}), TEXTS("[5]"),
           TEXTS("[5,5]"));
-    CHECK_ERROR(TEXTS_SCHEMA,
-                S({"items" : {"uniqueItems" : true, "items" : {"type" : "string"}}}), ERROR_INPUT,
-                "#/items: 'uniqueItems' is not supported here");
+    CHECK_ERROR(TEXTS_SCHEMA, S({"items" : {"uniqueItems" : true, "items" : {"type" : "string"}}}),
+                ERROR_INPUT, "#/items: 'uniqueItems' is not supported here");
 }
 
 TEST(json_schema, contained_items)
@@ -793,7 +793,7 @@ TEST(json_schema, contained_items)
           TEXTS("[null]", "[null,1,2]"), TEXTS("[]", "[1]", "[null,null]", "[null,1,null]"));
     check(S({"type" : "array", "contains" : {"const" : 1}, "minContains" : 0}),
           TEXTS("[]", "[2]", "[1]"), TEXTS("1"));
-    check(S({"enum" : [ [ 1, 2 ], [ 3 ] ], "contains" : {"const" : 3}}), TEXTS("[3]"),
+    check(S({"enum" : [ [ 1, 2 ], [3] ], "contains" : {"const" : 3}}), TEXTS("[3]"),
           TEXTS("[1,2]"));
     check(S({"type" : "array", "prefixItems" : [ {"const" : 1} ], "unevaluatedItems" : false}),
           TEXTS("[1]", "[]"), TEXTS("[1,2]", "[2]"));
@@ -807,7 +807,8 @@ TEST(json_schema, contained_items)
 
 TEST(json_schema, refused_by_name_and_place)
 {
-    CHECK_ERROR(TEXTS_SCHEMA, S({"unevaluatedItems" : false, "allOf" : [ {"items" : {"type" : "null"}} ]}),
+    CHECK_ERROR(TEXTS_SCHEMA,
+                S({"unevaluatedItems" : false, "allOf" : [ {"items" : {"type" : "null"}} ]}),
                 ERROR_INPUT, "'unevaluatedItems'");
     CHECK_ERROR(TEXTS_SCHEMA, S({"$dynamicRef" : "#x"}), ERROR_INPUT, "'$dynamicRef'");
     /* Without effect on the type, or on anything. */

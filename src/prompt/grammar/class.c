@@ -13,7 +13,8 @@ enum { SHARED_SIZE = 64 };
  *                                        │      └──► b8-bf ─► next
  *                                        └──► c4 ─► 80-bf ─► next
  *
- * Equal ends of pieces are one node, which `shared` remembers; it may forget, which costs a node. */
+ * Equal ends of pieces are one node, which `shared` remembers; it may forget, which costs a node.
+ */
 struct piece_sink {
     struct compiler *c;
     uint32_t next; /* what follows the class */

@@ -225,7 +225,7 @@ struct compiler {
     struct grammar_builder *b;
     struct error *err;
     bool failed;
-    uint64_t n_steps; /* of work so far */
+    uint64_t n_steps;           /* of work so far */
     struct expr_traits *traits; /* [n_exprs] */
     struct rule_plan *plans;
     size_t n_plans, cap_plans;
@@ -256,8 +256,8 @@ struct dfa {
 
 /* These fail the compiler, once: the first error stays. */
 int compiler_fail(struct compiler *c, enum error_code code, const char *message);
-/* Counts work, in looks at a node, an edge or an entry of a table; false when there was too much, or
- * the compiler has failed before. The clock has no say: a busy machine compiles what an idle one
+/* Counts work, in looks at a node, an edge or an entry of a table; false when there was too much,
+ * or the compiler has failed before. The clock has no say: a busy machine compiles what an idle one
  * does. */
 bool compiler_step(struct compiler *c, uint64_t n);
 bool compiler_analyse(struct compiler *c, grammar_expr root);

@@ -5,7 +5,7 @@ enum {
     PREFIX_MAX = 1024,
     INLINE_PARTS = 16, /* items that stand inside one another without a rule */
     CONTAINS_MAX = 64,
-    UNIQUE_MAX = 128,  /* values of items that must all differ, */
+    UNIQUE_MAX = 128,     /* values of items that must all differ, */
     UNIQUE_ANY_ORDER = 6, /* ... and of those that may come in any order */
 };
 
@@ -139,8 +139,8 @@ static grammar_expr unique_any_order(struct schema_walker *w, const struct schem
         if (taken >> i & 1)
             continue;
         grammar_expr item = count ? grammar_pair(w->b, w->text.comma, texts[i]) : texts[i];
-        parts[n_parts++] = grammar_pair(
-            w->b, item, unique_any_order(w, f, texts, n, taken | 1u << i, rules));
+        parts[n_parts++] = grammar_pair(w->b, item,
+                                        unique_any_order(w, f, texts, n, taken | 1u << i, rules));
     }
     grammar_define(w->b, rule,
                    n_parts ? grammar_choice(w->b, parts, n_parts) : grammar_never(w->b));
@@ -281,18 +281,18 @@ static grammar_expr contains_write(struct schema_walker *w, const struct schema_
     if (c->min == 1 && c->max == GRAMMAR_NO_MAX && is_free)
         return grammar_sequence(
             w->b,
-            (grammar_expr[]){grammar_repeat(w->b, grammar_pair(w->b, no, w->text.comma), 0,
-                                            GRAMMAR_NO_MAX),
-                             yes, repeat_more(w, no, 0, GRAMMAR_NO_MAX)},
+            (grammar_expr[]){
+                grammar_repeat(w->b, grammar_pair(w->b, no, w->text.comma), 0, GRAMMAR_NO_MAX), yes,
+                repeat_more(w, no, 0, GRAMMAR_NO_MAX)},
             3);
     uint32_t least = f->min_items > c->min ? f->min_items - c->min : 0;
     uint32_t most = f->max_items == GRAMMAR_NO_MAX ? f->max_items : f->max_items - c->min;
     grammar_expr parts[2];
     size_t n = 0;
     if (c->min == 0 && most > 0)
-        parts[n++] = grammar_pair(w->b, no,
-                                  repeat_more(w, no, least ? least - 1 : 0,
-                                              most == GRAMMAR_NO_MAX ? most : most - 1));
+        parts[n++] = grammar_pair(
+            w->b, no,
+            repeat_more(w, no, least ? least - 1 : 0, most == GRAMMAR_NO_MAX ? most : most - 1));
     uint32_t more = is_free && c->max != GRAMMAR_NO_MAX ? c->max : c->min;
     if (more > 0)
         parts[n++] = grammar_sequence(
@@ -328,10 +328,11 @@ bool schema_array_check(struct schema_walker *w, const struct schema_facets *f)
         size_t n;
         if (item_is_unique(item) && f->max_items > 1 && !f->has_values && !w->is_lenient &&
             !unique_values(w, f, &values, &n))
-            return schema_fail(w, item->place, NULL,
-                               "'uniqueItems' is not supported here: only with items of which there "
-                               "are up to %d (enum, const, boolean, null), or with a 'maxItems' of 1",
-                               UNIQUE_MAX);
+            return schema_fail(
+                w, item->place, NULL,
+                "'uniqueItems' is not supported here: only with items of which there "
+                "are up to %d (enum, const, boolean, null), or with a 'maxItems' of 1",
+                UNIQUE_MAX);
         prefix = prefix_node(item->node);
         if (prefix && prefix->count > PREFIX_MAX)
             return schema_fail_limit(w, item->place, "too many schemas for single items");

@@ -167,7 +167,7 @@ static bool refused_check(struct schema_walker *w, const struct schema_set *set,
     static const struct {
         const char *keyword;
         unsigned types;
-        int neutral; /* the boolean that asks for nothing, or -1 */
+        int neutral;       /* the boolean that asks for nothing, or -1 */
         bool is_rewritten; /* where that can be: rewrite.c */
     } refused[] = {
         {"not", TYPE_ANY, 0, true},

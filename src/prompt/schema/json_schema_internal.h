@@ -146,11 +146,11 @@ enum {
     TYPE_ANY = 127,
 };
 
-/* A number, exactly: 0.DIGITS times 10 to the power of `point`, without zeros in front or at the end
- * of the digits. They stay where they are in the text of the number. */
+/* A number, exactly: 0.DIGITS times 10 to the power of `point`, without zeros in front or at the
+ * end of the digits. They stay where they are in the text of the number. */
 struct decimal {
     bool negative;
-    uint32_t n;         /* digits; 0: the number is 0 */
+    uint32_t n; /* digits; 0: the number is 0 */
     int64_t point;
     const char *digits; /* the first one */
     uint32_t dot;       /* so many digits are in front of the text's point */
@@ -185,8 +185,8 @@ struct schema_facets {
     struct string_rule *rules;
     /* numbers */
     struct number_bound low, high;
-    uint64_t multiple;                /* of multipleOf: times 10 to the power of -decimals; 0: any */
-    int decimals;                     /* may be negative */
+    uint64_t multiple; /* of multipleOf: times 10 to the power of -decimals; 0: any */
+    int decimals;      /* may be negative */
     const struct schema_item *unheld; /* has bounds or a multipleOf that we cannot hold to */
     /* arrays and objects */
     uint32_t min_items, max_items, min_members, max_members;

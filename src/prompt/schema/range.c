@@ -225,9 +225,8 @@ static grammar_expr fraction_write(struct range_writer *r, struct edges e, uint6
     if (may_end(e.near, e.far, 0) && rest_may_end(r, rest, 0))
         parts[count++] = grammar_empty(r->b);
     if (r->n_fraction) {
-        grammar_expr digits = e.near || e.far
-                                  ? bounded_fraction(r, e.near, e.far, 0, false, rest)
-                                  : free_fraction(r, 0, false, rest);
+        grammar_expr digits = e.near || e.far ? bounded_fraction(r, e.near, e.far, 0, false, rest)
+                                              : free_fraction(r, 0, false, rest);
         parts[count++] = grammar_pair(r->b, grammar_text(r->b, "."), digits);
     }
     return count ? grammar_choice(r->b, parts, count) : grammar_never(r->b);

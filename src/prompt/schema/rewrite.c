@@ -273,23 +273,22 @@ static bool list_negate(struct schema_walker *w, const struct schema_item *list,
 /* Says nothing about which values are allowed. */
 static bool is_annotation(const char *key)
 {
-    static const char *const known[] = {"title",       "description", "default",  "examples",
-                                        "deprecated",  "readOnly",    "writeOnly", "$comment",
-                                        "definitions", "$defs",       "$schema",  "$id",
-                                        "id",          "$anchor"};
+    static const char *const known[] = {
+        "title",    "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
+        "$comment", "definitions", "$defs",   "$schema",  "$id",        "id",       "$anchor"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(key, known[i]) == 0)
             return true;
     return false;
 }
 
-/* Whether unevaluatedProperties would count a schema's properties, which below `not` it must not. */
+/* Whether unevaluatedProperties would count a schema's properties, which below `not` it must not.
+ */
 static bool evaluates(const struct json *schema)
 {
-    static const char *const keywords[] = {"properties", "patternProperties", "allOf", "anyOf",
-                                           "oneOf",      "$ref",              "if",
-                                           "additionalProperties", "dependentSchemas",
-                                           "dependencies"};
+    static const char *const keywords[] = {
+        "properties",           "patternProperties", "allOf",       "anyOf", "oneOf", "$ref", "if",
+        "additionalProperties", "dependentSchemas",  "dependencies"};
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
         if (json_get(schema, keywords[i]))
             return true;
@@ -473,8 +472,7 @@ const struct json *schema_rewrite(struct schema_walker *w, const struct schema_i
 const struct json *schema_negate(struct schema_walker *w, const struct schema_item *item)
 {
     const struct schema_rewrite *known = rewrite_find(w, item->node, "");
-    return known ? known->lists
-                 : rewrite_keep(w, item->node, "", negate(w, item, NEGATE_DEPTH));
+    return known ? known->lists : rewrite_keep(w, item->node, "", negate(w, item, NEGATE_DEPTH));
 }
 
 const struct schema_item *schema_negated_item(struct schema_walker *w,

@@ -21,7 +21,8 @@ static bool rule_add(struct schema_walker *w, const struct schema_item *item,
                      struct schema_facets *f, const char *text, size_t len, bool is_format)
 {
     for (struct string_rule *r = f->rules; r; r = r->next)
-        if (!r->is_negated && r->is_format == is_format && r->len == len && memcmp(r->text, text, len) == 0)
+        if (!r->is_negated && r->is_format == is_format && r->len == len &&
+            memcmp(r->text, text, len) == 0)
             return true;
     struct string_rule *rule = arena_alloc(&w->arena, sizeof *rule);
     if (!rule)
