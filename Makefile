@@ -1,23 +1,23 @@
-# radish: `make serve` runs it, `make test` tests it; both install what is missing first.
-#   make             build/radish
-#   make serve       ... and serve the default model (PORT=9000 MODEL=file.gguf ARGS="-t 4")
-#   make chat        ... or talk to it in the terminal
-#   make test        every test; ends with "N passed, N failed"
-#   make unit        only the unit tests, with sanitizers (T=tree: those whose name contains it)
-#   make tsan        the unit tests of threads under ThreadSanitizer
-#   make soak        the cache against its model, for SOAK_SECONDS, then the scheduler on a mock engine,
-#                    for SOAK_STEPS (address sanitizer); then a loaded server (thread sanitizer)
-#   make bench       the benchmarks of bench/, and of the default model
-#   make fuzz        each fuzzer for FUZZ_SECONDS (clang)
-#   make mutants     N random faults in the cache, the scheduler and the server, one at a time: the
-#                    unit tests must notice each (SEED says which; tools/mutants.py)
-#   make V=1 shows the commands
-#   make docs        docs/api.md and docs/models.md from the tables in the code
+# radish: `make serve` runs it, `make test` tests it. Both install missing packages first.
+#   make             builds build/radish
+#   make serve       ... and serves the default model (PORT=9000 MODEL=file.gguf ARGS="-t 4")
+#   make chat        ... or chats with it in the terminal
+#   make test        runs every test; ends with "N passed, N failed"
+#   make unit        runs the unit tests, with sanitizers (T=tree: those whose name contains "tree")
+#   make tsan        runs the unit tests of threads under ThreadSanitizer
+#   make soak        tests the cache against a naive model for SOAK_SECONDS, then the scheduler on a mock
+#                    engine for SOAK_STEPS (AddressSanitizer), then a loaded server (ThreadSanitizer)
+#   make bench       runs the benchmarks in bench/ and benchmarks the default model
+#   make fuzz        runs each fuzzer for FUZZ_SECONDS (clang)
+#   make mutants     injects N random faults into the cache, the scheduler and the server, one at a time; the
+#                    unit tests must notice each (SEED selects them; tools/mutants.py)
+#   make docs        writes docs/api.md and docs/models.md from the tables in the code
 #   make lint | format | coverage | install | clean
+#   make V=1         shows the commands
 OPT     ?= -O3 -g
 BUILD   ?= build
 PREFIX  ?= /usr/local
-# Not from the environment, where some shells keep the machine's name under it.
+# Not from the environment, where some shells set it to the machine's name.
 HOST    := 127.0.0.1
 PORT    ?= 8080
 MODEL   ?=
@@ -47,7 +47,7 @@ TEST_SRCS := $(sort $(wildcard tests/unit/*.c))
 BENCHES   := $(patsubst bench/%.c,$(BUILD)/%,$(wildcard bench/*.c))
 FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
 
-# A build flavour has its flags and a folder of its own: build/release, build/debug, ...
+# Each build flavour has its own flags and folder: build/release, build/debug, ...
 FLAVOURS        := release debug checked tsan coverage fuzzing
 FLAGS_release   := $(OPT) -DNDEBUG
 FLAGS_debug     := -O1 -g $(SANITIZE)
@@ -60,7 +60,7 @@ library = $(BUILD)/$(1)/libradish.a
 
 all: $(BUILD)/radish
 
-# Kernels are compiled for the instructions they use and chosen at run time.
+# Each kernel is compiled for the instructions it uses, and chosen at run time.
 ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
 %_avx2.o:   CFLAGS += -mavx2 -mfma -mf16c
 %_avx512.o: CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl
@@ -68,7 +68,7 @@ ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
 %_amx.o:    CFLAGS += -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mamx-tile -mamx-int8
 endif
 
-# Checks once, before anything is compiled, that the compiler and the libraries are there.
+# Checks once, before compiling, that the compiler and the libraries are installed.
 PACKAGES := $(BUILD)/packages-for-$(notdir $(firstword $(CC)))
 $(PACKAGES):
 	@CC="$(CC)" tools/setup.sh check $(GIVEN_FLAGS)
@@ -93,7 +93,7 @@ $(BUILD)/radish-debug: $(call objects,debug,src/cli/main.c) $(call library,debug
 	$(call link,debug)
 $(BUILD)/radish-tsan: $(call objects,tsan,src/cli/main.c) $(call library,tsan)
 	$(call link,tsan)
-# Tests can let memory run out and time pass: tests/unit/test_memory.h.
+# Tests can make allocations fail and time pass: tests/unit/test_memory.h.
 $(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/unit-coverage: LDFLAGS += \
     -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=clock_now_ns
 $(BUILD)/unit: $(call objects,debug,$(TEST_SRCS)) $(call library,debug)
@@ -133,7 +133,7 @@ unit: $(BUILD)/unit
 tsan: $(BUILD)/unit-tsan
 	$(BUILD)/unit-tsan $(or $(T),threads)
 
-# Both parts print what to repeat a failure with; the first one takes a seed: make soak SOAK_SEED=7.
+# Each part prints how to repeat a failure; the first takes a seed: make soak SOAK_SEED=7.
 soak: $(BUILD)/soak $(BUILD)/radish-tsan
 	$(BUILD)/soak $(SOAK_SECONDS) $(SOAK_SEED)
 	$(BUILD)/soak --steps $(SOAK_STEPS) $(SOAK_SEED)
@@ -163,9 +163,9 @@ docs: $(BUILD)/api_doc $(BUILD)/models_doc
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
-# The cache alone is shown with its branches. Not counted are those of asserts, whose other side is a
-# bug of ours and ends the process. A header with the same function on two lines is left out, which
-# gcovr cannot add up; so are objects whose source is gone.
+# Branch coverage is shown for the cache only, without the branches of asserts, which end the process. One
+# header is left out because gcovr cannot merge a function that appears on two lines; objects whose source is
+# gone are removed.
 COVERAGE = gcovr --root . --object-directory $(BUILD)/coverage --exclude src/engine/cpu/kernels/matmul_avx512_ops.h
 coverage: $(BUILD)/unit-coverage
 	@tools/setup.sh coverage

@@ -1,6 +1,7 @@
-/* Prints docs/api.md from the tables of routes and of request fields: `make docs`. A test compares
- * the two. */
+/* Prints docs/api.md from the tables of routes and request fields and from tools/api_examples.md,
+ * which it looks for from the top of the repository: `make docs`. A test compares the two. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "serve/request/fields.h"
@@ -9,7 +10,10 @@
 static const char *const scope_titles[FIELD_SCOPES] = {
     [SCOPE_REQUEST] = "Fields of a chat completion",
     [SCOPE_TEXT] = "Fields of a text completion",
-    [SCOPE_WARM] = "Fields of a warming",
+    [SCOPE_LLAMA] = "Fields of `/completion`",
+    [SCOPE_INFILL] = "Fields of `/infill`",
+    [SCOPE_EXTRA] = "Fields of `input_extra[]`",
+    [SCOPE_WARM] = "Fields of `/v1/cache/warm`",
     [SCOPE_RENDER] = "Fields of `/apply-template`",
     [SCOPE_TOKENIZE] = "Fields of `/tokenize`",
     [SCOPE_DETOKENIZE] = "Fields of `/detokenize`",
@@ -71,63 +75,101 @@ static void class_print(enum field_scope scope, enum field_class class, const ch
 static void answers_print(void)
 {
     printf(
-        "\n## Why no more was cached\n\n"
-        "With `\"radish\": {\"explain\": true}` in the request, or the header\n"
-        "`x-radish-explain: true`, the answer has a member `radish`; a stream has it in one more\n"
-        "chunk, the last before `[DONE]`. With `n` it tells of the first choice. In OpenAI's SDK\n"
-        "for Python: `create(..., extra_body={\"radish\": {\"explain\": True}}).radish`.\n\n"
-        "| member | |\n|---|---|\n"
+        "\n"
+        "## Why was this not cached?\n"
+        "\n"
+        "Send `\"radish\": {\"explain\": true}` in the request, or the header `x-radish-explain: "
+        "true`,\n"
+        "and the answer has a member `radish`. A stream has it in one more chunk, the last before\n"
+        "`[DONE]`. With `n` it describes the first choice. In OpenAI's SDK for Python:\n"
+        "`create(..., extra_body={\"radish\": {\"explain\": True}}).radish`.\n"
+        "\n"
+        "| member | |\n"
+        "|---|---|\n"
         "| `prompt_tokens`, `cached_tokens` | as in `usage` |\n"
-        "| `shared_tokens` | of `cached_tokens`: computed by another request while this one "
-        "waited |\n"
+        "| `shared_tokens` | of `cached_tokens`: computed by another request while this one waited "
+        "|\n"
         "| `computed_tokens` | the rest |\n"
-        "| `replayed_tokens` | tokens of earlier answers that are the sampled ones |\n"
-        "| `replay` | for each message of the assistant: its index, `tokens` of `sampled` that "
-        "were "
+        "| `replayed_tokens` | tokens of earlier answers that were reused as sampled |\n"
+        "| `replay` | for each assistant message: its index, how many `tokens` of `sampled` were "
         "replayed, why it `stopped` (`complete`, `ended` before its end token, `trimmed`, "
-        "`stripped`, `shortened`, `rewritten`, "
-        "or "
-        "`unknown`: no such answer was given here) and the `position` in the prompt; null when it "
-        "is switched off |\n"
-        "| `miss` | null when all but the last token was cached, else the first token that was "
-        "not |\n\n"
-        "A `miss` has its `position`, the `message` and `role` that it lies in (null in what the\n"
-        "template wrote; then `precedes_message`), the texts `before` it and from it on\n"
-        "(`prompt_text`, up to 8 tokens each), a `reason`, and a sentence for a person in "
-        "`detail`:\n\n"
-        "| `reason` | |\n|---|---|\n"
-        "| `never_seen` | the cache ends there, and never went on |\n"
-        "| `diverged` | the cache goes on with something else, which may be the same text in other "
-        "tokens: `cached_text`, shown to the "
-        "operator "
-        "and of a tenant's own |\n"
-        "| `evicted` | it was cached (`gone_tokens` from the position on), and pages were needed: "
-        "`gone_s` ago, after `idle_s` without "
-        "use |\n"
+        "`stripped`, `shortened`, `rewritten`, or `unknown`: this server gave no such answer), and "
+        "its `position` in the prompt; null when replay is off |\n"
+        "| `miss` | the first token that was not cached; null when all but the last token was |\n"
+        "\n"
+        "A `miss` has its `position`, the `message` and `role` it is in (null in text that the\n"
+        "template wrote; then `precedes_message`), the texts before and after that position\n"
+        "(`before` and `prompt_text`, up to 8 tokens each), a `reason`, and a readable sentence "
+        "in\n"
+        "`detail`:\n"
+        "\n"
+        "| `reason` | |\n"
+        "|---|---|\n"
+        "| `never_seen` | the cache ends there, and never continued |\n"
+        "| `diverged` | the cache continues differently, perhaps with the same text in other "
+        "tokens: `cached_text`, shown to the operator, and to tenants for their own entries |\n"
+        "| `evicted` | it was cached (`gone_tokens` from the position on), but its pages were "
+        "needed: `gone_s` seconds ago, after `idle_s` seconds without use |\n"
         "| `expired` | the same, after `--cache-ttl` without use |\n"
         "| `cleared` | the same, by request or because it could not be trusted |\n"
-        "| `namespace` | another `tenant` has it (`tenant_tokens` of the prompt, where that is "
-        "known); told to the "
-        "operator only |\n"
-        "| `disabled` | `cache_prompt: false`, or `--no-prefix-cache` |\n\n"
-        "`--log-level debug` has a line for every request, without any text of it.\n\n"
-        "## Exact token replay\n\n"
-        "A text has many tokenisations, and a sampled answer is not always the tokenizer's own.\n"
-        "An answer that comes back as text in a later turn becomes the very tokens that were\n"
-        "sampled, as far as its bytes are those that the template renders, so that the turn finds\n"
-        "all of the one before in the cache. The text of the prompt is the same with and without;\n"
-        "other roles' messages are never touched; tenants never meet each other's answers. The\n"
-        "header `x-radish-replayed-tokens` counts them; `\"replay\": false` and the server's\n"
-        "`--no-token-replay` switch it off.\n\n"
-        "## Warming\n\n"
+        "| `namespace` | another `tenant` has it (`tenant_tokens` of the prompt, if known); shown "
+        "to the operator only |\n"
+        "| `disabled` | `cache_prompt: false`, or `--no-prefix-cache` |\n"
+        "\n"
+        "`--log-level debug` logs a line for every request, without its text.\n"
+        "\n"
+        "## Exact token replay\n"
+        "\n"
+        "A text has many tokenizations, and a sampled answer is not always the tokenizer's own.\n"
+        "When an answer comes back as text in a later turn, radish reuses the sampled tokens, as "
+        "far\n"
+        "as their bytes match what the template renders. So the turn finds all of the previous "
+        "one\n"
+        "in the cache. The text of the prompt is the same with and without replay. Messages of "
+        "other\n"
+        "roles are never touched, and tenants never see each other's answers. The header\n"
+        "`x-radish-replayed-tokens` counts replayed tokens. `\"replay\": false` turns replay off, "
+        "and so\n"
+        "does `--no-token-replay` for the server.\n"
+        "\n"
+        "## Warming\n"
+        "\n"
         "`POST /v1/cache/warm` takes the body of a chat completion and computes its prompt, so "
         "that\n"
-        "what begins like it finds it in the cache. Nothing is generated, and no answer is begun\n"
-        "(`add_generation_prompt`). It answers with `prompt_tokens`, `cached_tokens`,\n"
-        "`computed_tokens`, `pinned`, `pinned_s`, and with a `reason` when a `pin` was refused\n"
-        "because too much is pinned already: half of the cache is the most. Other fields are "
-        "those\n"
-        "of a request.\n");
+        "requests that begin like it find it in the cache. Nothing is generated, and the prompt\n"
+        "does not begin an answer (`add_generation_prompt`). The answer has `prompt_tokens`,\n"
+        "`cached_tokens`, `computed_tokens`, `pinned`, `pinned_s`, and a `reason` if a `pin` was\n"
+        "refused because too much is pinned already: at most half of the cache can be pinned. "
+        "Other\n"
+        "fields are those of a chat completion.\n");
+}
+
+static void llama_print(void)
+{
+    printf(
+        "\n## llama-server's API\n\n"
+        "Clients of llama-server can use radish without a change: `/completion`, `/infill`,\n"
+        "`/props`, `/slots`, `/tokenize`, `/detokenize` and `/apply-template` take its requests\n"
+        "and answer in its form. `/completions` stays OpenAI's, as `/v1/completions`.\n\n"
+        "```sh\n"
+        "curl http://127.0.0.1:8080/completion -H 'Content-Type: application/json' -d '{\n"
+        "  \"prompt\": \"The sky is\", \"n_predict\": 8, \"response_fields\":\n"
+        "  [\"content\", \"stop_type\", \"timings/predicted_per_second\"]}'\n"
+        "```\n\n"
+        "`/infill` fills in the text at an editor's cursor, for llama.vim and llama.vscode. It\n"
+        "needs a model with fill-in-the-middle tokens, such as Qwen2.5-Coder; other models get "
+        "400.\n"
+        "The prompt is the one that llama-server makes with its default `--batch-size` of 2048:\n"
+        "1,536 tokens before the cursor, 510 behind it, and other files (`input_extra`) in what "
+        "is\n"
+        "left of the context. Where that does not fit, it is cut further instead of refused.\n\n"
+        "`/slots` shows one element for each answer that can run at once (`--max-seqs`), with its\n"
+        "counts and without any text. It cannot save, restore or erase anything: the prefix cache\n"
+        "does what slots are for. `id_slot` is -1 in answers.\n\n"
+        "Every answer, OpenAI's too, has `timings`: tokens, milliseconds and tokens per second of\n"
+        "the prompt (`prompt_*`, without the `cache_n` cached tokens) and of the answer\n"
+        "(`predicted_*`). With `return_progress` a stream has `prompt_progress` events:\n"
+        "`{\"total\": 1200, \"cache\": 200, \"processed\": 712, \"time_ms\": 350}`.\n");
 }
 
 static void forms_print(void)
@@ -239,21 +281,32 @@ static void params_print(void)
 static void keys_print(void)
 {
     printf(
-        "\n## Keys and tenants\n\n"
-        "With `--api-key TENANT:KEY` (or a bare `KEY`, for the tenant `default`), `--api-key-file\n"
-        "FILE` (one a line, `admin:KEY` for the operator; `#` begins a comment) or `--admin-key\n"
-        "KEY` every route but `/health` and `OPTIONS` needs a key, in `Authorization: Bearer KEY`\n"
-        "or `x-api-key: KEY`; without one the answer is 401 `invalid_api_key`, before the body is\n"
-        "read. Prefer the file: a process list shows the options. The operator is who has the\n"
-        "admin key; on a server without any keys, who asks from the machine itself (so give an\n"
-        "admin key to a server behind a proxy). Others get 403 where it says so.\n\n"
-        "Tenants share nothing of the cache, because the time to the first token would tell one\n"
-        "what another has asked. `--shared-prompt FILE` declares a system prompt to be\n"
-        "everyone's: it is computed once for all, and what follows it stays each tenant's own.\n"
-        "It must be the whole system message, byte for byte (a line end at the file's end does\n"
-        "not count), and is rendered when the server starts: with a template that writes the\n"
-        "date it is shared until the date changes. `--share-cache` shares everything.\n"
-        "`--tenant-cache-size SIZE` bounds what each tenant has of its own, without what follows\n"
+        "\n"
+        "## Keys and tenants\n"
+        "\n"
+        "With `--api-key TENANT:KEY` (or just `KEY`, for the tenant `default`), `--api-key-file "
+        "FILE`\n"
+        "(one per line, `admin:KEY` for the operator; `#` starts a comment) or `--admin-key KEY`,\n"
+        "every route except `/health` and `OPTIONS` needs a key, in `Authorization: Bearer KEY` "
+        "or\n"
+        "`x-api-key: KEY`. Without one the answer is 401 `invalid_api_key`, before the body is "
+        "read.\n"
+        "Prefer the file: options are visible in the process list.\n"
+        "\n"
+        "The operator is whoever has the admin key or, on a server without keys, whoever asks "
+        "from\n"
+        "the machine itself. So give an admin key to a server behind a proxy. Others get 403 from\n"
+        "operator routes.\n"
+        "\n"
+        "Tenants share nothing in the cache, because the time to the first token would tell one\n"
+        "tenant what another has asked. `--shared-prompt FILE` declares a system prompt that all\n"
+        "tenants share: it is computed once, and what follows it stays private to each tenant. It\n"
+        "must be the whole system message, byte for byte (a line end at the end of the file does "
+        "not\n"
+        "count). It is rendered when the server starts, so with a template that writes the date "
+        "it\n"
+        "is shared only until the date changes. `--share-cache` shares everything.\n"
+        "`--tenant-cache-size SIZE` limits the cache of each tenant, not counting what follows\n"
         "shared prompts.\n");
 }
 
@@ -262,88 +315,127 @@ static void cache_print(void)
     static const char *const members[][2] = {
         {"`budget`, `used`, `usage_percent`", "in `tokens` and `bytes`"},
         {"`pages`",
-         "one a token: `free`, `cached`, `in_use` (by what runs and is not cached yet); of the "
-         "cached ones `evictable` and `pinned`"},
+         "one per token: `free`, `cached`, `in_use` (by running requests, not cached yet); of the "
+         "cached ones, `evictable` and `pinned`"},
         {"`entries`, `nodes`, `namespaces`, `pins`",
-         "an entry is a stored sequence; `data` does not list those that a longer one has grown "
+         "an entry is a stored sequence; `data` leaves out entries that a longer one has grown "
          "over"},
         {"`hits`",
          "requests by what they found: `prefix` (up to the end of an entry), `supersequence` (all "
-         "of the prompt, inside a longer one), `common` (both go on, differently)"},
+         "of the prompt, inside a longer entry), `common` (a common beginning)"},
         {"`misses`", "requests that found nothing"},
-        {"`prompt_tokens`, `cached_tokens`, `hit_rate`", "asked, found, and the share of it"},
+        {"`prompt_tokens`, `cached_tokens`, `hit_rate`", "requested, found, and their ratio"},
         {"`shared_in_flight_tokens`",
-         "of `cached_tokens`: what another request was computing at that time"},
+         "of `cached_tokens`: tokens that another request was computing at the time"},
         {"`mean_match`", "tokens that a request found, on average"},
-        {"`evicted`, `expired`, `cleared`", "what went, and why: `nodes`, `tokens`, `bytes`"},
-        {"`entries_by_depth`", "a histogram of their lengths"},
+        {"`evicted`, `expired`, `cleared`",
+         "what was removed, and why: `nodes`, `tokens`, `bytes`"},
+        {"`entries_by_depth`", "a histogram of entry lengths"},
         {"`requests`",
          "`running`, `waiting`; ended by `stop`, `length`, `canceled`, `error`; `preempted`, "
          "`retried`, `forked`"},
-        {"`pressure`", "the last times that memory was needed, and what went for it"},
+        {"`pressure`", "the last times that memory was needed, and what was removed for it"},
         {"`data`",
          "a page of entries: `tokens` up to its end; `own_tokens`, which no node above it has, and "
          "their `bytes`; `hits`, `images`, `created` and `last_used` (Unix seconds), `idle_s`, "
-         "`locked` (in use), `pinned`, `tenant` (null: everyone's), and how its own `text` begins"},
+         "`locked` (in use), `pinned`, `tenant` (null: shared by all), and the start of its own "
+         "`text`"},
         {"`next`",
-         "the `after` of the next page; null: that was all. A page may be shorter than `limit`, "
-         "and what comes and goes meanwhile may be missed"},
+         "the `after` of the next page; null: this is the last one. A page may be shorter than "
+         "`limit`, and entries that come and go in the meantime may be missed"},
     };
     printf("\n## The cache\n\n"
-           "For the operator. A query parameter that is not known or not in range is 400.\n\n");
+           "For the operator. An unknown query parameter, or one out of range, gets 400.\n\n");
     params_print();
-    printf("\n`GET /v1/cache` gives\n\n| member | |\n|---|---|\n");
+    printf("\n`GET /v1/cache` returns\n\n| member | |\n|---|---|\n");
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         printf("| %s | %s |\n", members[i][0], members[i][1]);
     printf(
-        "\n`GET /v1/cache/tree` gives in `data` a node for each namespace, with `children` that\n"
-        "have children; `n_children` counts those that are not shown too, up to 256. The other\n"
-        "members are an entry's, with `age_s` (whole seconds) instead of `created`. `truncated`\n"
-        "says that `limit` cut it.\n\n"
-        "`DELETE /v1/cache` answers `{\"cleared_tokens\":N,\"cleared_bytes\":N}`. What is in use\n"
-        "stays. Of a tenant (`?tenant=NAME`) everything goes that is its own; where there are\n"
-        "shared prompts, these and all that follows them go with it.\n");
+        "\n"
+        "`GET /v1/cache/tree` returns in `data` one node per namespace, with nested `children`.\n"
+        "`n_children` also counts children that are not shown, up to 256. The other members are\n"
+        "those of an entry, with `age_s` (whole seconds) instead of `created`. `truncated` means\n"
+        "that `limit` cut the tree.\n"
+        "\n"
+        "`DELETE /v1/cache` answers `{\"cleared_tokens\":N,\"cleared_bytes\":N}`. Entries in use "
+        "stay.\n"
+        "`?tenant=NAME` clears everything that belongs to a tenant; if there are shared prompts, "
+        "these\n"
+        "and everything that follows them are cleared too.\n");
+}
+
+/* A request to each endpoint and its answer, as tools/api_examples.py recorded them. */
+static void examples_print(void)
+{
+    static const char path[] = "tools/api_examples.md";
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        perror(path);
+        exit(EXIT_FAILURE);
+    }
+    printf("\n");
+    for (int c = getc(file); c != EOF; c = getc(file))
+        putchar(c);
+    fclose(file);
 }
 
 int main(void)
 {
     printf("# The API\n\n"
            "<!-- Made by `make docs` from the tables in src/serve/routes.c and\n"
-           "     src/serve/request/fields.c. -->\n\n");
+           "     src/serve/request/fields.c, and from tools/api_examples.md. -->\n\n");
     routes_print();
     printf(
         "\n"
         "Errors are OpenAI's error object. A request that finds the queue full gets 429 with\n"
         "`Retry-After`; a prompt longer than the context gets 400 `context_length_exceeded`.\n"
-        "With a model that has no chat template every chat request gets 501.\n"
-        "An error after a stream has begun comes as an event in it. A client that hangs up stops\n"
-        "its work; so does one that closes its sending side while a request runs.\n\n"
-        "On SIGINT or SIGTERM answers in progress have `--shutdown-grace` seconds to finish, and\n"
-        "then end with the error `server_stopping`, as they do at once on a second signal. As "
-        "long\n"
-        "as there are any, `/health` says `stopping` and a new chat request gets 503.\n\n"
-        "Any web page can make a browser talk to a server on its machine, so `Host` and `Origin`\n"
-        "must be loopback, the address that the server listens on or was reached by, or an\n"
-        "`--allowed-host`; others get 403. Behind a proxy that keeps the client's `Host`, or in a\n"
-        "container that others reach by name, give each name (`--allowed-host api.example`, also\n"
-        "with a port); `--allowed-host '*'` takes all, for a server that something else protects.\n"
-        "A POST must be `Content-Type: application/json` without a `Content-Encoding`, else 415,\n"
-        "and no larger than `--max-body-mib`, else 413.\n\n"
-        "`usage.prompt_tokens_details.cached_tokens` says how much of the prompt came from the\n"
-        "cache, always; with `n` it is the least over the choices. `null` is the same as absent.\n"
-        "Fields that stand in no table below are ignored and named in the `x-radish-ignored`\n"
-        "header of the answer; with `--strict-fields` they are errors.\n");
+        "With a model that has no chat template, every chat request gets 501. While the model is\n"
+        "being loaded, every request gets 503. An error after a stream has begun is sent as an "
+        "event\n"
+        "in the stream. A client that hangs up stops its work, and so does one that closes its\n"
+        "sending side while a request runs.\n"
+        "\n"
+        "On SIGINT or SIGTERM, answers in progress have `--shutdown-grace` seconds to finish. "
+        "Then\n"
+        "they end with the error `server_stopping`; a second signal ends them at once. In the\n"
+        "meantime, `/health` says `stopping` and new chat requests get 503.\n"
+        "\n"
+        "Any web page can make a browser talk to a server on its machine. So without keys, `Host`\n"
+        "must be a loopback name, a name of this machine, the address that the server listens on "
+        "or\n"
+        "was reached by, or an `--allowed-host`; others get 403. With keys, any `Host` is "
+        "answered. An\n"
+        "`Origin` must be one of the same names or, with keys, equal `Host`. Behind a proxy that "
+        "keeps\n"
+        "the client's `Host`, or in a container that others reach by name, give each name\n"
+        "(`--allowed-host api.example`, with or without a port). `--allowed-host '*'` accepts all, "
+        "for a\n"
+        "server that something else protects. A POST must have `Content-Type: application/json` "
+        "and\n"
+        "no `Content-Encoding`, else it gets 415, and be no larger than `--max-body-mib`, else "
+        "413.\n"
+        "\n"
+        "`usage.prompt_tokens_details.cached_tokens` always says how much of the prompt came from\n"
+        "the cache; with `n` it is the minimum over the choices. `null` means the same as absent.\n"
+        "Fields that are in no table below are ignored and listed in the `x-radish-ignored` "
+        "response\n"
+        "header; with `--strict-fields` they are errors.\n");
+    examples_print();
     keys_print();
     cache_print();
     answers_print();
     forms_print();
+    llama_print();
     for (enum field_scope scope = SCOPE_REQUEST; scope < FIELD_SCOPES; scope++) {
         printf("\n## %s\n", scope_titles[scope]);
-        if (scope == SCOPE_TEXT || scope == SCOPE_WARM || scope == SCOPE_RENDER)
+        if (scope == SCOPE_TEXT || scope == SCOPE_LLAMA || scope == SCOPE_WARM ||
+            scope == SCOPE_RENDER)
             printf("\nThese, and what a chat completion has.\n");
+        if (scope == SCOPE_INFILL)
+            printf("\nThese, and what `/completion` has.\n");
         class_print(scope, FIELD_SERVED, "Served");
-        class_print(scope, FIELD_INERT, "Accepted, without meaning here");
-        class_print(scope, FIELD_REFUSED, "Refused, because they cannot be honoured");
+        class_print(scope, FIELD_INERT, "Accepted, but without effect");
+        class_print(scope, FIELD_REFUSED, "Rejected, because radish cannot do what they ask");
     }
     return 0;
 }

@@ -8,7 +8,7 @@
 
 static void print_rows(void)
 {
-    printf("| models | `model_type` | GGUF | made of, beside what Llama is |\n|---|---|---|---|\n");
+    printf("| models | `model_type` | GGUF | differences from Llama |\n|---|---|---|---|\n");
     const struct architecture *a;
     for (size_t i = 0; (a = architecture_at(i)); i++) {
         const char *features[MAX_FEATURES];
@@ -39,35 +39,39 @@ static void print_types(void)
 static const char beginning[] =
     "# Models\n\n"
     "<!-- Made by `make docs` from the tables in src/model. -->\n\n"
-    "`radish info PATH` says what a model is and what it needs. A path is a GGUF file (of a split "
-    "one\n"
-    "any part), or a directory: of Hugging Face (config.json and safetensors), of MLX, or of\n"
-    "config.json and `bin_weights/*.bin`.\n\n"
+    "`radish info PATH` says what a model is and what it needs. A path is a GGUF file (any part of "
+    "a split\n"
+    "one) or a directory: Hugging Face's (config.json and safetensors), MLX's, or config.json "
+    "with\n"
+    "`bin_weights/*.bin`.\n\n"
     "## Families\n\n";
 
 static const char refused[] =
-    "\nMultimodal checkpoints of these families run as their text part. Refused by name, so far: "
-    "models\n"
-    "with recurrent layers (Qwen 3.5, LFM 2, Granite 4 hybrids, Nemotron-H, Mamba), and rope "
-    "whose\n"
-    "frequencies depend on the current length (dynamic NTK), which no prefix cache can keep.\n\n"
+    "\nMultimodal checkpoints of these families run as their text part. Not supported yet, and "
+    "rejected by\n"
+    "name: models with recurrent layers (Qwen 3.5, LFM 2, Granite 4 hybrids, Nemotron-H, Mamba). "
+    "Also\n"
+    "rejected: rope whose frequencies depend on the current length (dynamic NTK), because no "
+    "cached prefix\n"
+    "could be reused.\n\n"
     "## Weights\n\n"
     "- **GGUF**: ";
 
-static const char directories[] = "- **Directories**: F32, F16, BF16; FP8 (E4M3) with a scale for "
-                                  "blocks, rows or a tensor; MXFP4 as\n"
-                                  "  gpt-oss has it; MLX's affine 1 to 8 bits in groups of 32, 64 "
-                                  "or 128, mxfp4, mxfp8 and nvfp4, with\n"
-                                  "  settings for single modules. AWQ, GPTQ, bitsandbytes and "
-                                  "compressed-tensors (but FP8) are refused by name.\n";
+static const char directories[] =
+    "- **Directories**: F32, F16, BF16; FP8 (E4M3) with a scale per block, row or tensor; MXFP4 as "
+    "in\n"
+    "  gpt-oss; MLX's affine 1 to 8 bits in groups of 32, 64 or 128, mxfp4, mxfp8 and nvfp4, with "
+    "settings\n"
+    "  per module. AWQ, GPTQ, bitsandbytes and compressed-tensors (except FP8) are rejected by "
+    "name.\n";
 
 static const char example[] =
     "\n## A new family\n\n"
-    "A model that combines what the table knows is one row, and a golden that proves it. This one, "
-    "which no\n"
-    "one has made, has the layers of Command R7B, the attention of gpt-oss and the experts of "
-    "DeepSeek V3,\n"
-    "and takes no more than this:\n\n"
+    "A model that combines features the table already has is one row, and a golden that proves it. "
+    "This\n"
+    "made-up example has the layers of Command R7B, the attention of gpt-oss and the experts of "
+    "DeepSeek V3.\n"
+    "This is all it takes:\n\n"
     "```diff\n"
     "--- a/src/model/architecture_rows.c\n"
     "+++ b/src/model/architecture_rows.c\n"
@@ -75,19 +79,20 @@ static const char example[] =
 
 static const char golden[] =
     "```\n\n"
-    "`python3 tools/make_model_goldens.py made_up` makes `tests/models/made_up.json`: transformers "
+    "`python3 tools/make_model_goldens.py made_up` makes `tests/models/made_up.json`. transformers "
     "writes the\n"
-    "model, every parameter is redrawn, and a feature that does not move the logits by 100 "
-    "tolerances when it\n"
-    "is turned off proves nothing and fails the tool. `build/unit models.made_up` then computes it "
-    "on every\n"
-    "kernel path, in chunks, from the cache and in company; each logit must be within 1e-4 of "
-    "transformers'.\n"
-    "Row and golden are in the repository but not in the table, so that this example is tested, "
-    "too.\n\n"
-    "A family that transformers has needs no class, only a row; and where released files differ "
-    "from what\n"
-    "transformers writes by more than older keys, a function in `tools/model_hub.py`.\n";
+    "model, and every parameter is drawn again at random. A feature that does not move the logits "
+    "by 100\n"
+    "tolerances when it is turned off proves nothing, and fails the tool. `build/unit "
+    "models.made_up` then\n"
+    "computes the model on every kernel path, in chunks, from the cache and in batches; each logit "
+    "must be\n"
+    "within 1e-4 of transformers'. The row and the golden are in the repository but not in the "
+    "table, so this\n"
+    "example is tested too.\n\n"
+    "A family that transformers has needs no class, only a row. If released files differ from "
+    "what\n"
+    "transformers writes by more than older keys, add a function to `tools/model_hub.py`.\n";
 
 /* The lines of a file as a diff adds them, from the one that begins so. */
 static int print_added(const char *path, const char *first)
@@ -96,7 +101,8 @@ static int print_added(const char *path, const char *first)
     bool is_begun = false;
     FILE *f = fopen(path, "r");
     if (!f) {
-        fprintf(stderr, "models_doc: %s cannot be read: run it in the repository's root\n", path);
+        fprintf(stderr, "models_doc: cannot read %s: run it from the top of the repository\n",
+                path);
         return -1;
     }
     while (fgets(line, sizeof line, f)) {
@@ -115,11 +121,11 @@ int main(void)
     fputs(refused, stdout);
     print_types();
     fputs(directories, stdout);
-    printf("- **Quantised as they are loaded** (`--quantize`), or written again as a GGUF file "
-           "(`radish "
-           "quantize\n  IN OUT.gguf --type q4_k`, of a file or a directory, with its tokenizer and "
-           "template): %s.\n",
-           quantize_names());
+    printf(
+        "- **Quantized at load** (`--quantize`), or written as a new GGUF file (`radish quantize "
+        "IN\n  OUT.gguf --type q4_k`, from a file or a directory, with its tokenizer and "
+        "template): %s.\n",
+        quantize_names());
     fputs(example, stdout);
     if (print_added("tests/unit/made_up_row.inc", ""))
         return 1;

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Models that MLX quantised, read by radish: a tiny model in every mode, beside mlx-lm itself.
 
     pip install "mlx[cpu]" mlx-lm

@@ -5,15 +5,14 @@
 
 #include "base/byte_view.h"
 
-/* Looks for one pattern in a text that comes a byte at a time, in constant time for each on average
- * (Knuth, Morris and Pratt). In a text that is there as a whole, memmem finds it.
+/* Finds one pattern in a text that arrives a byte at a time, in constant time per byte on average
+ * (Knuth, Morris and Pratt). For a complete text, use memmem.
  *
- *   text   ... t h e   E N │             pattern "END": 2 of its bytes are matched
- */
+ *   text   ... t h e   E N │             pattern "END": 2 of its bytes are matched */
 struct byte_matcher {
     struct byte_view pattern; /* at least one byte; they must stay */
-    size_t matched;           /* of its first bytes stand at the end of the text */
-    uint32_t *fallback;       /* [pattern.len] when byte i does not fit: how many still match */
+    size_t matched;           /* how many of its first bytes are at the end of the text */
+    uint32_t *fallback;       /* [pattern.len] if byte i does not match: how many still do */
 };
 
 /* `fallback` is the caller's memory: a number for each byte of the pattern. */

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The one view of bytes that lie elsewhere: any bytes, with no NUL behind them unless their owner
- * says so. A view does not keep its bytes alive. */
+/* The one view of bytes stored elsewhere: any bytes, not followed by a NUL unless their owner says
+ * so. A view does not keep its bytes alive. */
 struct byte_view {
     const char *bytes;
     size_t len;
@@ -27,7 +27,7 @@ static inline bool byte_view_is(struct byte_view view, const char *string)
     return byte_view_equal(view, byte_view_of(string));
 }
 
-/* Less than, equal to or greater than 0, by unsigned bytes; a beginning comes before the whole. */
+/* Less than, equal to or greater than 0, by unsigned bytes; a prefix comes before the whole. */
 static inline int byte_view_compare(struct byte_view a, struct byte_view b)
 {
     size_t common = a.len < b.len ? a.len : b.len;

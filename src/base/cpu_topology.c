@@ -1,6 +1,6 @@
-/* Which CPUs compute threads should take, from what Linux shows under /sys/devices. What a newcomer
- * gets wrong: the numbers of CPUs say nothing. The two hardware threads of a core may be 0 and 1 or
- * 0 and 8, and the fast cores of a hybrid CPU may be the first or the last. */
+/* Chooses the CPUs for compute threads, from what Linux shows under /sys/devices. Careful: CPU
+ * numbers mean nothing. The two hardware threads of a core may be 0 and 1, or 0 and 8, and the
+ * fast cores of a hybrid CPU may come first or last. */
 #include "base/cpu_topology.h"
 
 #include <ctype.h>

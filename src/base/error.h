@@ -14,11 +14,11 @@ enum error_code {
     ERROR_MEMORY,   /* no memory */
     ERROR_FORMAT,   /* a file is not what it claims to be: path, what is wrong, at which offset */
     ERROR_INPUT,    /* the client sent something wrong: position says where, if it is known */
-    ERROR_LIMIT,    /* a stated limit was passed */
+    ERROR_LIMIT,    /* a stated limit was exceeded */
     ERROR_FAILED,   /* the engine failed */
     ERROR_CANCELED, /* the caller asked to stop */
     ERROR_UNSUPPORTED, /* the engine has no such operation */
-    ERROR_DEVICE,      /* the device is lost, with all that was on it */
+    ERROR_DEVICE,      /* the device is lost, with everything on it */
 };
 
 #define ERROR_NO_POSITION ((size_t)-1)

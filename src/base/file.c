@@ -25,7 +25,7 @@ int file_read(const char *path, size_t limit_bytes, struct strbuf *out, struct e
     if (in != stdin)
         fclose(in);
     if (reason)
-        return error_set(err, ERROR_IO, "%s: cannot be read: %s", path, strerror(reason));
+        return error_set(err, ERROR_IO, "%s: cannot read it: %s", path, strerror(reason));
     if (is_too_long)
         return error_set(err, ERROR_LIMIT, "%s: it has more than %zu bytes", path, limit_bytes);
     if (out->failed)

@@ -4,9 +4,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* For hash tables and random numbers; not for anything an attacker gains from colliding. */
+/* For hash tables and random numbers; not for anything where an attacker could profit from
+ * collisions. */
 
-/* A bijective mix of 64 bits: every input bit moves every output bit (splitmix64's finaliser). */
+/* A bijective mix of 64 bits: every input bit affects every output bit (splitmix64's finalizer). */
 static inline uint64_t hash_mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;

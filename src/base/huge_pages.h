@@ -5,9 +5,9 @@
 
 enum { HUGE_PAGE = 2 << 20 };
 
-/* Asks the system to back memory that has not been touched yet with huge pages, where whole ones
- * lie in it: large arrays that are read here and there are then found without a walk through the
- * page tables. A wish: without it all is slower, no more. */
+/* Asks the system to back untouched memory with huge pages where whole ones fit, so that scattered
+ * reads of large arrays need fewer page table walks. It is only a hint: without it everything is
+ * slower, but works. */
 void huge_pages_wish(void *memory, size_t size_bytes);
 
 #endif

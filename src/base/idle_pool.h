@@ -5,16 +5,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Working memory that calls of any thread lend each other: a call takes a piece that is idle, or
- * makes one, is alone with it, and leaves it for the next. So there are as many as calls ran at
- * once, and no call waits for another. Zero-initialise. */
+/* Working memory that calls on any thread share: a call takes an idle piece or makes one, uses it
+ * alone, and leaves it for the next. So there are as many pieces as calls ever ran at once, and no
+ * call waits for another. Zero-initialize. */
 enum { IDLE_POOL_SLOTS = 16 };
 
 struct idle_pool {
     _Atomic(void *) slots[IDLE_POOL_SLOTS];
 };
 
-/* NULL: none is idle. Also how its owner empties the pool. */
+/* NULL: none is idle. The owner also empties the pool with this. */
 static inline void *idle_pool_take(struct idle_pool *pool)
 {
     for (int i = 0; i < IDLE_POOL_SLOTS; i++) {
@@ -25,7 +25,7 @@ static inline void *idle_pool_take(struct idle_pool *pool)
     return NULL;
 }
 
-/* False: there is no place for it, and it stays the caller's. */
+/* False: the pool is full, and the caller keeps it. */
 static inline bool idle_pool_leave(struct idle_pool *pool, void *piece)
 {
     for (int i = 0; i < IDLE_POOL_SLOTS; i++) {

@@ -1,6 +1,6 @@
-/* The JSON reader: recursive descent over the bytes, values in an arena. Recursion is bounded by
- * JSON_MAX_DEPTH. What a newcomer gets wrong: `text` of a number is its own spelling, so that 1.0
- * and 1 stay apart when they are written again. */
+/* The JSON reader: recursive descent over the bytes, with values in an arena. JSON_MAX_DEPTH
+ * bounds the recursion. The `text` of a number is its original spelling, so 1.0 and 1 stay
+ * different when they are written again. */
 #include "base/json.h"
 
 #include <math.h>
@@ -21,8 +21,8 @@ static size_t position(const struct json_cursor *r)
 static void *fail_expected(struct json_cursor *r, const char *expected)
 {
     if (r->at == r->end)
-        error_set_at(r->err, ERROR_INPUT, position(r), "JSON ends early: expected %s at byte %zu",
-                     expected, position(r));
+        error_set_at(r->err, ERROR_INPUT, position(r),
+                     "unexpected end of JSON: expected %s at byte %zu", expected, position(r));
     else if ((unsigned char)*r->at >= 0x20 && (unsigned char)*r->at < 0x7f)
         error_set_at(r->err, ERROR_INPUT, position(r),
                      "invalid JSON: expected %s at byte %zu, found '%c'", expected, position(r),

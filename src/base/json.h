@@ -39,17 +39,17 @@ struct json {
 /* The document's root, or NULL and `err` (code ERROR_INPUT with a position, ERROR_LIMIT, or
  * ERROR_MEMORY). Everything lives in `arena`. */
 struct json *json_parse(struct arena *arena, const char *text, size_t len, struct error *err);
-/* The same for files that Python's tools have written, and editors: a byte order mark before it is
- * passed over, and NaN, Infinity and -Infinity are numbers. */
+/* The same for files written by Python's tools and by editors: a leading byte order mark is
+ * skipped, and NaN, Infinity and -Infinity are numbers. */
 struct json *json_parse_file(struct arena *arena, const char *text, size_t len, struct error *err);
 
-/* A document that is read from its beginning to its end without a tree, because it is large and
- * mostly lists of one kind. The text must stay. A call that fails has filled the error in; then
- * the cursor is of no more use.
+/* Reads a document from beginning to end without building a tree, for large documents that are
+ * mostly lists of one kind. The text must stay in memory. A call that fails fills in the error;
+ * the cursor cannot be used after that.
  *
  *   json_cursor_enter(&c, JSON_ARRAY);
  *   for (size_t n = 0; (more = json_cursor_next(&c, JSON_ARRAY, n)) > 0; n++)
- *       json_cursor_string(&c, &item);                                       */
+ *       json_cursor_string(&c, &item); */
 struct json_cursor {
     struct arena *arena;
     const char *begin, *at, *end;
@@ -63,7 +63,7 @@ struct json_cursor json_cursor_make(struct arena *arena, const char *text, size_
 char json_cursor_peek(struct json_cursor *c); /* what the next value begins with; NUL at the end */
 size_t json_cursor_position(const struct json_cursor *c);
 int json_cursor_enter(struct json_cursor *c, enum json_type type); /* an array or an object */
-/* Behind `n` items of it: 1 another one comes, 0 it is closed, -1 an error. */
+/* After `n` items: 1 if another follows, 0 if it is closed, -1 on an error. */
 int json_cursor_next(struct json_cursor *c, enum json_type type, size_t n);
 /* The bytes of both are in the document, or in the arena. */
 int json_cursor_key(struct json_cursor *c, struct byte_view *out);
@@ -92,22 +92,23 @@ bool json_to_uint64(const struct json *value, uint64_t *out);
 struct json *json_new(struct arena *arena, enum json_type type);
 struct json *json_new_string(struct arena *arena, const char *bytes, size_t len);
 struct json *json_new_bool(struct arena *arena, bool value);
-/* A value to stand in another tree: its head is copied, its children are shared. */
+/* A copy of a value for another tree: the value itself is copied, its children are shared. */
 struct json *json_share(struct arena *arena, const struct json *value);
-/* Makes `child` the last of `parent`'s children; an object's child has its key already. */
+/* Makes `child` the last of `parent`'s children; an object's child must already have its key. */
 void json_link(struct json *parent, struct json *child);
 /* Appends to an object (key given, replacing nothing) or to an array (key NULL). Ignores NULLs. */
 void json_append(struct arena *arena, struct json *parent, const char *key, struct json *child);
 
 /* Writing. Each appends one JSON text to `out`; bad UTF-8 is written as U+FFFD. */
 void json_write_string(struct strbuf *out, const char *bytes, size_t len);
-/* Between quotes, a piece of a string that may be cut anywhere: bytes from 0x80 on stay. */
+/* A piece of a string, for use between quotes. It may be cut anywhere: bytes from 0x80 on are
+ * kept. */
 void json_write_escaped(struct strbuf *out, const char *bytes, size_t len);
 void json_write_double(struct strbuf *out,
                        double value); /* shortest, as Python's repr; NaN: null */
 void json_write(struct strbuf *out, const struct json *value); /* compact, keys in order */
 
-/* A writer that puts the commas. Calls nest as the text does:
+/* A writer that adds the commas. Calls nest like the text:
  *   json_object_begin(&w, NULL); json_add_int(&w, "id", 1); json_object_end(&w); */
 struct json_writer {
     struct strbuf *out;

@@ -8,7 +8,7 @@
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 void log_set_level(enum log_level level);
-void log_set_default(enum log_level level); /* before the first line; not called: info */
+void log_set_default(enum log_level level); /* before the first line; info if not called */
 bool log_parse_level(const char *name,
                      enum log_level *level); /* "error", "warn", "info", "debug" */
 bool log_enabled(enum log_level level);

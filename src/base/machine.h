@@ -3,16 +3,16 @@
 
 #include <stdint.h>
 
-/* What this process may use: the machine's, less where a container or a service manager gives it a
- * share. Which CPUs it may run on is in cpu_topology.h. */
+/* What this process may use: the machine's resources, or less if a container or a service manager
+ * limits it. Which CPUs it may run on is in cpu_topology.h. */
 uint64_t machine_memory_bytes(void);
-/* CPUs' worth of time, of n_cpus, at least 1. A part of one does not count: a thread more than the
- * quota feeds would have all of them stopped for the rest of every period. */
+/* The CPU quota in whole CPUs, at least 1 and at most n_cpus. Fractions are dropped: with one
+ * thread more than the quota allows, all threads would be stopped for the rest of every period. */
 uint32_t machine_cpu_quota(uint32_t n_cpus);
-/* Of the memory, what could be taken now without anyone else having to give some up. */
+/* The memory that could be taken now without anyone else having to give some up. */
 uint64_t machine_free_memory_bytes(void);
 
-/* What this process has: in memory, and taken with malloc whether in memory or not. 0: not known.
+/* The memory of this process: resident, and allocated with malloc, resident or not. 0: unknown.
  */
 uint64_t machine_resident_bytes(void);
 uint64_t machine_heap_bytes(void);

@@ -1,11 +1,11 @@
 /* The thread pool for computing. The owner is thread 0; the others wait for the number of jobs to
  * move, run the job and meet at the barrier, which also ends the job for the owner.
  *
- * Who waits spins for a while, because the others are usually near, and then sleeps. It never calls
- * sched_yield: on a busy machine that gives the core away for a whole time slice, while a sleeper
- * that is woken comes before the threads that kept the core busy. What a newcomer gets wrong: a
- * thread counts itself as sleeping before it looks at the number for the last time, and who moves
- * the number does so before it looks whether anyone sleeps. Both are sequentially consistent, so
+ * A waiting thread spins for a while, because the others are usually close, and then sleeps. It
+ * never calls sched_yield: on a busy machine that gives up the core for a whole time slice,
+ * whereas a sleeping thread, once woken, runs before the threads that kept the core busy. Careful:
+ * a thread counts itself as sleeping before it reads the job number for the last time, and whoever
+ * changes the number does so before checking for sleepers. Both are sequentially consistent, so
  * one of the two always sees the other. */
 #include "base/parallel.h"
 

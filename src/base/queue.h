@@ -7,13 +7,12 @@
 
 #include "base/error.h"
 
-/* A bounded queue of pointers for any number of producers and consumers that never blocks:
- * push says no when it is full, pop gives NULL when it is empty. Each cell carries the turn it
- * waits for, so that both ends move with one compare-and-swap.
+/* A bounded queue of pointers for any number of producers and consumers that never blocks: push
+ * returns false when it is full, pop returns NULL when it is empty. Each cell carries the turn it
+ * waits for, so both ends move with one compare-and-swap.
  *
  *   cells   [turn|item] [turn|item] [turn|item] ...    (a power of two of them)
- *                ▲ pop_at                ▲ push_at
- */
+ *                ▲ pop_at                ▲ push_at */
 struct queue_cell;
 
 struct queue {

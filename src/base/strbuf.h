@@ -4,14 +4,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The one string builder: a growable run of bytes, always followed by a NUL.
- * A failure to grow (no memory, or past `limit`) sticks in `failed` and later appends do nothing,
- * so that a caller builds freely and looks once at the end. Zero-initialise, or STRBUF_INIT. */
+/* The one string builder: a growable run of bytes, always followed by a NUL. A failure to grow (no
+ * memory, or past `limit`) sets `failed`, and later appends do nothing, so a caller can build
+ * freely and check once at the end. Zero-initialize, or use STRBUF_INIT. */
 struct strbuf {
     char *data; /* NULL until something is appended: use strbuf_str() for a C string */
     size_t len;
     size_t capacity;
-    size_t limit; /* largest len, 0 for none */
+    size_t limit; /* largest len; 0: no limit */
     bool failed;
 };
 

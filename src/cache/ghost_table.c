@@ -24,7 +24,7 @@ int ghost_table_open(struct ghost_table **out, struct error *err)
 {
     *out = calloc(1, sizeof **out);
     if (!*out)
-        return error_set(err, ERROR_MEMORY, "no memory for the table of what has gone");
+        return error_set(err, ERROR_MEMORY, "no memory for the table of removed entries");
     return 0;
 }
 

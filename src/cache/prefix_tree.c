@@ -10,9 +10,8 @@
  *     (tree_ends.c), and only there. After every operation no such pair is left, so the number
  *     of nodes is the least there can be.
  *
- * What a newcomer gets wrong: making room for a node evicts, and may evict what lies beyond a match
- * that was just found, or make one node of two. make_room therefore ends with the match as it is
- * then. */
+ * Careful: making room for a node evicts, and that may evict what lies beyond a match that was
+ * just found, or merge two nodes. make_room therefore updates the match before it returns. */
 #include "cache/prefix_tree.h"
 
 #include <assert.h>

@@ -1,9 +1,9 @@
 /* What goes, and when: eviction for want of pages, expiry, clearing, caps. Owned by the scheduler's
  * thread.
  *
- * All of them take the oldest leaf, again and again; they differ in which lists they look at, when
- * they stop, and in what is said of it later. What a newcomer gets wrong: pins that end in a leaf
- * end before it goes, which touches what remains of their path. */
+ * All of them take the oldest leaf, again and again. They differ in which lists they look at, when
+ * they stop, and the reason they record. Careful: pins that end in a leaf are dropped before the
+ * leaf goes, and that touches the rest of their path. */
 #include <assert.h>
 
 #include "cache/tree_node.h"

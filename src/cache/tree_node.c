@@ -1,9 +1,8 @@
 /* The steps that change the tree's shape. Owned by the scheduler's thread.
  *
- * What a newcomer gets wrong: list order, stamps, edges, siblings, page chains, end marks and the
- * counters (of the tree, of the space, n_owned in the pool) are one state. A step moves all of them
- * or none, and every page of a listed node counts as evictable, because what is below it is
- * unlocked too. */
+ * List order, stamps, edges, siblings, page chains, end marks and the counters (of the tree, of
+ * the namespace, and n_owned in the pool) are one state. A step moves all of them or none. Every
+ * page of a listed node counts as evictable, because everything below it is unlocked too. */
 #include "cache/tree_node.h"
 
 #include <assert.h>

@@ -2,10 +2,9 @@
  *
  *   pins  [node, until][node, until] ...      in the order of their making, one for a node
  *
- * A pin ends at a node, as a handle does, and counts on the whole path but the root. While it is
- * unlocked, a pinned node stands in its namespace's second list. What a newcomer gets wrong: the
- * end of a pin is a touch, so the path that was pinned is as young as anything then, and may
- * become one node. */
+ * A pin ends at a node, as a handle does, and counts on the whole path except the root. While it
+ * is unlocked, a pinned node is in its namespace's second list. Careful: ending a pin counts as a
+ * touch, so the path that was pinned becomes as recent as anything, and may merge into one node. */
 #include <assert.h>
 #include <string.h>
 

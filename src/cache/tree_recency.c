@@ -7,8 +7,8 @@
  *   space 1:  oldest C ─► D ─► A newest            a list's stamps never fall, so that its head
  *                                                  is the oldest of the namespace
  *
- * What a newcomer gets wrong: a list's place in its heap follows from the stamp of its head, so
- * the stamp of a listed node never changes: it is removed, stamped, and pushed. */
+ * Careful: a list's place in its heap follows from the stamp of its head, so never change the
+ * stamp of a listed node: remove it, stamp it, and push it again. */
 #include <assert.h>
 
 #include "cache/tree_node.h"

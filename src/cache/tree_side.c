@@ -7,8 +7,8 @@
  * that comes back a few tokens shorter). For a state that is two positions. What is before that is
  * interior. What nodes below need of this one is in its tail as well, because they end deeper.
  *
- * What a newcomer gets wrong: interior pages are taken from locked nodes too. A lock keeps a
- * position; that its holder can go on is kept by the tail, and when tails go, by `needs`. */
+ * Careful: interior pages are taken from locked nodes too. A lock keeps a position; whether its
+ * holder can resume depends on the tail and, once tails go, on `needs`. */
 #include <assert.h>
 #include <stdlib.h>
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/foreign_options.h"
+
 static bool names_equal(const char *given, const char *name, size_t len)
 {
     if (strlen(given) != len)
@@ -18,11 +20,14 @@ static bool names_equal(const char *given, const char *name, size_t len)
     return true;
 }
 
+/* `given` is the name alone, or with its dashes to look for exact spellings. */
 static bool option_is_named(const struct option *o, const char *given)
 {
     for (const char *name = o->names; *name;) {
         size_t len = strcspn(name, " ");
-        if (names_equal(given, name, len))
+        bool is_exact = name[0] == '-';
+        if (is_exact ? strlen(given) == len && memcmp(given, name, len) == 0
+                     : names_equal(given, name, len))
             return true;
         name += len + (name[len] == ' ');
     }
@@ -38,9 +43,51 @@ static const struct option *option_find(const struct option_set *set, const char
     return NULL;
 }
 
+/* The long name that is nearest to what was typed; NULL: none is near. */
+static const char *option_nearest(const struct option_set *set, const char *given, char out[64])
+{
+    size_t best = SIZE_MAX;
+    for (size_t t = 0; t < sizeof set->tables / sizeof *set->tables && set->tables[t]; t++)
+        for (const struct option *o = set->tables[t]; o->names; o++)
+            for (const char *name = o->names; *name && o->help;) {
+                char one[64];
+                size_t len = strcspn(name, " ");
+                snprintf(one, sizeof one, "%.*s", (int)len, name);
+                size_t distance = name_distance(given, one);
+                if (len > 1 && name[0] != '-' && distance < best) {
+                    best = distance;
+                    memcpy(out, one, sizeof one);
+                }
+                name += len + (name[len] == ' ');
+            }
+    return name_is_near(given, best) ? out : NULL;
+}
+
+/* What is wrong with an option that is in no table, and what to do. */
+static int option_unknown(const struct option_set *set, const char *spelled, const char *given,
+                          struct error *err)
+{
+    char name[64], nearest[64];
+    snprintf(name, sizeof name, "%s", given);
+    for (char *c = name; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    const char *advice = foreign_option_advice(name);
+    if (advice)
+        return error_set(err, ERROR_INPUT, "unknown option '%s': %s", spelled, advice);
+    if (option_nearest(set, name, nearest))
+        return error_set(err, ERROR_INPUT, "unknown option '%s': did you mean --%s?", spelled,
+                         nearest);
+    return error_set(err, ERROR_INPUT, "unknown option '%s'", spelled);
+}
+
 static int name_length(const struct option *o)
 {
     return (int)strcspn(o->names, " ");
+}
+
+static const char *dashes(const struct option *o)
+{
+    return o->names[0] == '-' ? "" : "--";
 }
 
 /* "from 1 to 100", "at least 0", or "up to 2147483647" when that was the trouble. */
@@ -69,8 +116,8 @@ static int number_parse(const struct option *o, const char *text, double *value,
     if (is_number && *value >= o->min && *value <= max && is_whole)
         return 0;
     range_describe(o, *value, range, sizeof range);
-    return error_set(err, ERROR_INPUT, "--%.*s needs a%s number %s%s, not '%s'", name_length(o),
-                     o->names, o->type == OPTION_FLOAT ? "" : " whole", range,
+    return error_set(err, ERROR_INPUT, "%s%.*s needs a%s number %s%s, not '%s'", dashes(o),
+                     name_length(o), o->names, o->type == OPTION_FLOAT ? "" : " whole", range,
                      o->type == OPTION_COUNT ? ", or -1 for no limit" : "", text);
 }
 
@@ -110,6 +157,8 @@ static int number_set(const struct option *o, const char *text, struct error *er
         return -1;
     if (o->type == OPTION_FLOAT)
         *(float *)o->target = (float)number;
+    else if (o->type == OPTION_TOKENS)
+        *(struct cache_size *)o->target = (struct cache_size){.tokens = (uint64_t)number};
     else
         *(uint32_t *)o->target = (uint32_t)number;
     return 0;
@@ -161,8 +210,8 @@ static int amount_set(const struct option *o, const char *text, struct error *er
 static int option_set_value(const struct option *o, const char *text, struct error *err)
 {
     if (o->type != OPTION_FLAG && o->type != OPTION_TEXT && !*text)
-        return error_set(err, ERROR_INPUT, "--%.*s needs a value (%s)", name_length(o), o->names,
-                         o->value);
+        return error_set(err, ERROR_INPUT, "%s%.*s needs a value (%s)", dashes(o), name_length(o),
+                         o->names, o->value);
     switch (o->type) {
     case OPTION_FLAG: *(bool *)o->target = true; return 0;
     case OPTION_STRING:
@@ -175,6 +224,7 @@ static int option_set_value(const struct option *o, const char *text, struct err
     case OPTION_UINTS: return numbers_set(o, text, err);
     case OPTION_UINT:
     case OPTION_COUNT:
+    case OPTION_TOKENS:
     case OPTION_FLOAT: return number_set(o, text, err);
     }
     return 0;
@@ -187,10 +237,12 @@ static int option_take(struct option_set *set, int argc, char **argv, int *at, s
     const char *given = argv[*at] + 1 + (argv[*at][1] == '-');
     size_t len = strcspn(given, "=");
     const char *value = given[len] == '=' ? given + len + 1 : NULL;
-    snprintf(name, sizeof name, "%.*s", (int)len, given);
+    snprintf(name, sizeof name, "%.*s", (int)(len + (size_t)(given - argv[*at])), argv[*at]);
     const struct option *o = option_find(set, name);
     if (!o)
-        return error_set(err, ERROR_INPUT, "unknown option '%s'", argv[*at]);
+        o = option_find(set, name + (given - argv[*at]));
+    if (!o)
+        return option_unknown(set, argv[*at], name + (given - argv[*at]), err);
     if (o->type == OPTION_FLAG && value)
         return error_set(err, ERROR_INPUT, "'%s' takes no value", argv[*at]);
     if (o->type != OPTION_FLAG && !value) {
@@ -229,8 +281,8 @@ static void option_spell(const struct option *o, char *out, size_t size)
             letter = name;
         name += len + (name[len] == ' ');
     }
-    snprintf(out, size, "%s%.1s%s--%.*s%s%s", letter ? "-" : "", letter ? letter : "",
-             letter ? ", " : "    ", (int)strcspn(o->names, " "), o->names, o->value ? " " : "",
+    snprintf(out, size, "%s%.1s%s%s%.*s%s%s", letter ? "-" : "", letter ? letter : "",
+             letter ? ", " : "    ", dashes(o), name_length(o), o->names, o->value ? " " : "",
              o->value ? o->value : "");
 }
 
@@ -284,8 +336,8 @@ int cache_size_parse(const char *text, struct cache_size *size, struct error *er
         }
     }
     return error_set(err, ERROR_INPUT,
-                     "'%s' is no size: write bytes as 512MiB or 2GiB, tokens as 100000t, or max "
-                     "for what is left of the memory",
+                     "'%s' is not a size: write bytes as 512MiB or 2GiB, tokens as 100000t, or "
+                     "max for all the memory that is left",
                      text);
 }
 
@@ -306,5 +358,5 @@ int duration_parse(const char *text, uint64_t *ms, struct error *err)
             return 0;
         }
     }
-    return error_set(err, ERROR_INPUT, "'%s' is no time: write it as 90s, 30m or 2h", text);
+    return error_set(err, ERROR_INPUT, "'%s' is not a time: write it as 90s, 30m or 2h", text);
 }

@@ -9,7 +9,8 @@
 
 /* Command-line options as tables: a command lists its options, each with the variable it sets, and
  * the parser, the checks and --help all come from that list. Names may be written with one dash or
- * two, and with '_' for '-'. */
+ * two, and with '_' for '-'. A name that begins with '-' is written exactly so, and comes before
+ * others that it could mean: "-max_tokens" is not --max-tokens. */
 enum option_type {
     OPTION_FLAG,   /* bool: present or not */
     OPTION_STRING, /* const char *, not empty */
@@ -20,6 +21,7 @@ enum option_type {
     OPTION_FLOAT,  /* float, between min and max */
     OPTION_SEED,   /* struct seed */
     OPTION_SIZE,   /* struct cache_size */
+    OPTION_TOKENS, /* struct cache_size, given as a number of tokens from min on */
     OPTION_TIME,   /* uint64_t, in milliseconds */
     OPTION_LIST,   /* struct string_list of strings that are not empty, repeatable */
     OPTION_CHOICE, /* int: index into `choices` */
@@ -97,6 +99,10 @@ struct option {
 #define SIZE(names_, target_, value_, help_)                                                       \
     {                                                                                              \
         names_, OPTION_SIZE, target_, value_, help_, 0, 0, NULL                                    \
+    }
+#define TOKENS(names_, target_, value_, min_, help_)                                               \
+    {                                                                                              \
+        names_, OPTION_TOKENS, target_, value_, help_, min_, NO_MAX, NULL                          \
     }
 #define DURATION(names_, target_, value_, help_)                                                   \
     {                                                                                              \

@@ -15,7 +15,7 @@ static bool as_json;
 static uint32_t n_streams = 1;
 
 static const struct option info_options[] = {
-    UINT("ctx-size c", &runtime_options.context, "N", 2, NO_MAX,
+    UINT("context c ctx-size", &runtime_options.context, "N", 2, NO_MAX,
          "tokens of a conversation, for the memory it needs (the model's own)"),
     UINT("streams", &n_streams, "N", 1, 4096, "conversations at once (1)"),
     FLAG("json", &as_json, "as JSON"),
@@ -182,7 +182,7 @@ static void tokenizer_add(struct json_writer *w, const struct info *i)
         json_add_string(w, "tokenizer_error", i->no_tokenizer.message);
         return;
     }
-    struct sampling sampling = SAMPLING_DEFAULT;
+    struct sampling sampling = SAMPLING_USUAL;
     sampling_defaults_apply(&i->prompt.chat.sampling, &sampling);
     json_add_string(w, "tokenizer", tokenizer_kind_name(t));
     json_add_int(w, "tokens", tokenizer_size(t));

@@ -118,10 +118,15 @@ static int template_check(const struct prompt_maker *prompt, struct error *err)
 
 static int options_check(struct error *err)
 {
-    if (raw && (system_text || runtime_options.template_path))
+    const char *useless = system_text                     ? "system"
+                          : runtime_options.template_path ? "chat-template-file"
+                          : runtime_options.thinking      ? "thinking"
+                                                          : NULL;
+    if (raw && useless)
         return error_set(err, ERROR_INPUT,
-                         "--raw uses no chat template, so --%s would do nothing: give one of them",
-                         system_text ? "system" : "chat-template-file");
+                         "--raw uses no chat template, so --%s has no effect: give only one of "
+                         "them",
+                         useless);
     return 0;
 }
 

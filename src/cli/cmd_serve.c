@@ -9,7 +9,9 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "cli/command.h"
+#include "cli/generate.h"
 #include "cli/runtime.h"
+#include "serve/http/listener.h"
 #include "serve/server.h"
 
 static struct server_options server = SERVER_OPTIONS_DEFAULT;
@@ -21,10 +23,14 @@ static const char *admin_key, *tool_format;
 static struct string_list allowed_hosts, api_keys, api_key_files, shared_prompts;
 static struct cache_size tenant_cache;
 
+static const char *const fallback_names[] = {"none", "mock", NULL}; /* as the enum */
+
 static const struct option serve_options[] = {
     STRING("host", &host, "HOST", "address to listen on (default 127.0.0.1)"),
     UINT("port", &port, "PORT", 0, 65535, "port to listen on (default 8080; 0: any free one)"),
     STRING("addr", &address, "HOST:PORT", "both in one, as :8080 or 0.0.0.0:8080"),
+    CHOICE("fallback", &runtime_options.fallback, "ENGINE", fallback_names,
+           "if the model fails to load: none (default) exits, mock serves nonsense under its name"),
     STRING("alias a", &alias, "NAME", "the model's name in the API (default: the file's name)"),
     UINT("max-waiting", &server.max_waiting, "N", 0, 1e6,
          "requests that may wait; past it 429 (default 256)"),
@@ -34,8 +40,6 @@ static const struct option serve_options[] = {
              "idle cache entries go after this: 90s, 2h, 30 (minutes); 0: never (default 30)"),
     FLAG("no-prefix-cache", &server.no_prefix_cache, "compute every prompt from its beginning"),
     FLAG("no-token-replay", &server.no_token_replay, "tokenise earlier answers like any text"),
-    COUNT("default-max-tokens", &server.default_max_tokens, "N", 1, NO_MAX,
-          "when a request names none (default -1: the rest of the context)"),
     UINT("max-connections", &server.max_connections, "N", 1, 1e5,
          "open connections; past it 503 (default 1024)"),
     UINT("max-body-mib", &max_body_mib, "N", 1, 1024, "largest request (default 32)"),
@@ -182,15 +186,37 @@ static int options_finish(struct error *err)
     return tool_format_check(err) || keys_read(err) || tenants_read(err) ? -1 : 0;
 }
 
-static void sampling_say(const struct prompt_maker *prompt)
+/* The sampling of requests that name none. */
+static void sampling_choose(const struct prompt_maker *prompt)
 {
-    const struct sampling_defaults *defaults = &prompt->chat.sampling;
+    const struct sampling_defaults options = generate_options_sampling();
     struct strbuf text = STRBUF_INIT;
-    sampling_defaults_apply(defaults, &server.sampling);
-    sampling_defaults_write(&text, defaults);
-    if (text.len)
-        log_info("the model's own defaults: %s", strbuf_str(&text));
+    server.sampling = generate_sampling(prompt);
+    server.is_seeded = generate_is_seeded();
+    server.default_max_tokens = generate_max_tokens;
+    sampling_write(&text, &server.sampling, &prompt->chat.sampling, &options);
+    log_info("sampling defaults: %s", strbuf_str(&text));
     strbuf_free(&text);
+}
+
+/* Takes the port before the model is loaded, so that a busy one fails at once. */
+static int port_take(struct loading **loading, struct error *err)
+{
+    char url[HTTP_URL_SIZE];
+    server.listen_fd = http_listen(server.host, server.port, err);
+    if (server.listen_fd < 0 || loading_begin(loading, server.listen_fd, err))
+        return -1;
+    http_listener_url(server.listen_fd, url);
+    if (runtime_options.engine != ENGINE_MOCK)
+        log_info("loading %s; until it is ready, %s answers 503", runtime_options.model_path, url);
+    return 0;
+}
+
+/* Clients are told the name of the model's file, not where it lies. */
+static const char *basename_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
 }
 
 static int serve_model(struct runtime *r, struct error *err)
@@ -204,11 +230,16 @@ static int serve_model(struct runtime *r, struct error *err)
         if (r->prompt.with_tools)
             r->prompt.with_tools->style.tools = r->prompt.style.tools;
     }
-    sampling_say(&r->prompt);
+    sampling_choose(&r->prompt);
     server.engine = r->engine;
     server.prompt = &r->prompt;
-    server.model_name = alias ? alias : r->model_name;
+    server.model_name = alias && !r->is_fallback ? alias : r->model_name;
+    server.is_fallback = r->is_fallback;
+    server.model_context = r->model_context;
     server.quantisation = r->quantisation;
+    server.quantize = r->is_fallback ? NULL : runtime_options.quantize;
+    if (runtime_options.model_path)
+        server.model_file = basename_of(runtime_options.model_path);
     server.context = r->context;
     server.max_seqs = runtime_options.max_seqs;
     return tenant_pages_count(r, err) || server_run(&server, err) ? -1 : 0;
@@ -216,10 +247,11 @@ static int serve_model(struct runtime *r, struct error *err)
 
 static int serve_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {.tables = {runtime_model_options, serve_options,
+    struct option_set set = {.tables = {runtime_model_options, serve_options, generate_options,
                                         runtime_template_options, runtime_batch_options,
                                         runtime_engine_options, runtime_mock_options}};
     struct runtime runtime;
+    struct loading *loading = NULL;
     struct error err;
     int status;
     log_set_default(LOG_INFO);
@@ -227,7 +259,11 @@ static int serve_run(const struct command *command, int argc, char **argv)
     server.start_bytes = machine_resident_bytes();
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    int failed = options_finish(&err) || runtime_open(&runtime, RUNTIME_ANSWERS, &err);
+    int failed = options_finish(&err) || port_take(&loading, &err) ||
+                 runtime_open(&runtime, RUNTIME_ANSWERS, &err);
+    loading_end(loading);
+    if (failed && server.listen_fd > 0)
+        close(server.listen_fd);
     if (!failed) {
         failed = serve_model(&runtime, &err);
         runtime_close(&runtime);

@@ -14,62 +14,71 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "prompt/answer/answer_filter.h"
 #include "prompt/token_table.h"
 #include "prompt/unicode/token_text.h"
 
-/* Where neither the options nor the model's files say anything: cuts that keep a small model on its
- * path. The API's own defaults cut nothing. */
-static const struct sampling usual = {
-    .temperature = 0.8f,
-    .top_k = 40,
-    .top_p = 0.95f,
-    .min_p = 0.05f,
-    .repetition_penalty = 1.0f,
-};
 /* What the options say; NaN and -1: nothing. */
-static struct sampling asked = {
-    .temperature = NAN,
-    .top_k = -1,
-    .top_p = NAN,
-    .min_p = NAN,
-    .repetition_penalty = NAN,
-};
+static struct {
+    float temperature, top_p, min_p, repeat, presence, frequency;
+    int32_t top_k;
+} asked = {NAN, NAN, NAN, NAN, NAN, NAN, -1};
 static struct seed seed;
+static const char *const thinking_names[] = {"auto", "on", "off", NULL}; /* as the enum */
 uint32_t generate_max_tokens;
 
 const struct option generate_options[] = {
-    COUNT("max-tokens n n-predict", &generate_max_tokens, "N", 1, NO_MAX,
+    COUNT("max-tokens n n-predict predict default-max-tokens", &generate_max_tokens, "N", 1, NO_MAX,
           "longest answer in tokens (default -1: the rest of the context)"),
-    FLOAT("temperature temp", &asked.temperature, "X", 0, 2, "0 is greedy (the model's, or 0.8)"),
+    FLOAT("temperature temp", &asked.temperature, "X", 0, 2,
+          "0 always takes the likeliest token (default: the model's, or 0.8)"),
     COUNT("top-k", &asked.top_k, "N", 0, NO_MAX,
-          "keep the k likeliest; 0 or -1: all (the model's, or 40)"),
+          "keep the k likeliest tokens; 0 or -1: all (default: the model's, or 40)"),
     FLOAT("top-p", &asked.top_p, "X", 0, 1,
-          "keep the likeliest that sum to this; 1: all (the model's, or 0.95)"),
+          "keep the likeliest tokens that sum to this; 1: all (default: the model's, or 0.95)"),
     FLOAT("min-p", &asked.min_p, "X", 0, 1,
-          "keep what is this likely, relative to the best; 0: all (the model's, or 0.05)"),
-    FLOAT("repeat-penalty repetition-penalty", &asked.repetition_penalty, "X", 0.01, 10,
-          "above 1 makes repeats less likely (the model's, or 1)"),
+          "drop tokens less likely than this times the best; 0: none (default: the model's, or "
+          "0.05)"),
+    FLOAT("repeat-penalty repetition-penalty", &asked.repeat, "X", 0.01, 10,
+          "above 1 makes repeats less likely (default: the model's, or 1)"),
+    FLOAT("presence-penalty", &asked.presence, "X", -2, 2,
+          "above 0 makes tokens of the answer less likely to come again (default 0)"),
+    FLOAT("frequency-penalty", &asked.frequency, "X", -2, 2,
+          "the same, times how often they came (default 0)"),
     SEED("seed s", &seed, "N", "for the same answer again (default -1: a new one each time)"),
+    CHOICE("thinking reasoning", &runtime_options.thinking, "MODE", thinking_names,
+           "let the model think before it answers: on, off, auto (default: on if it can)"),
     {0},
 };
 
-static void choose(float *out, float value)
+struct sampling_defaults generate_options_sampling(void)
 {
-    if (!isnan(value))
-        *out = value;
+    struct sampling_defaults d = {
+        .values = {[SAMPLE_TEMPERATURE] = asked.temperature,
+                   [SAMPLE_TOP_P] = asked.top_p,
+                   [SAMPLE_TOP_K] = asked.top_k < 0 ? NAN : (float)asked.top_k,
+                   [SAMPLE_MIN_P] = asked.min_p,
+                   [SAMPLE_REPETITION_PENALTY] = asked.repeat,
+                   [SAMPLE_PRESENCE_PENALTY] = asked.presence,
+                   [SAMPLE_FREQUENCY_PENALTY] = asked.frequency},
+    };
+    for (size_t i = 0; i < SAMPLING_SETTINGS; i++)
+        d.is_given[i] = !isnan(d.values[i]);
+    return d;
+}
+
+bool generate_is_seeded(void)
+{
+    return seed.is_given;
 }
 
 struct sampling generate_sampling(const struct prompt_maker *prompt)
 {
-    struct sampling out = usual;
+    struct sampling out = SAMPLING_USUAL;
+    const struct sampling_defaults options = generate_options_sampling();
     uint32_t random;
     sampling_defaults_apply(&prompt->chat.sampling, &out);
-    choose(&out.temperature, asked.temperature);
-    choose(&out.top_p, asked.top_p);
-    choose(&out.min_p, asked.min_p);
-    choose(&out.repetition_penalty, asked.repetition_penalty);
-    if (asked.top_k >= 0)
-        out.top_k = asked.top_k;
+    sampling_defaults_apply(&options, &out);
     if (seed.is_given)
         out.seed = seed.value;
     else
@@ -116,7 +125,9 @@ int generator_open(struct generator *g, struct runtime *runtime, struct error *e
     *g = (struct generator){.runtime = runtime, .wake_fd = eventfd(0, EFD_CLOEXEC)};
     if (g->wake_fd < 0)
         return error_set(err, ERROR_IO, "eventfd: %s", strerror(errno));
-    if (token_table_make(&g->tokens, runtime->prompt.tokenizer, NULL, err)) {
+    if (token_table_make(&g->tokens, runtime->prompt.tokenizer, NULL, err) ||
+        (runtime->prompt.thinking == THINKING_OFF &&
+         token_vocabulary_open(&g->vocabulary, runtime->prompt.tokenizer, err))) {
         generator_close(g);
         return -1;
     }
@@ -142,6 +153,7 @@ void generator_close(struct generator *g)
     if (g->scheduler)
         scheduler_close(g->scheduler);
     token_table_free(&g->tokens);
+    grammar_vocabulary_close(g->vocabulary);
     if (g->wake_fd >= 0)
         close(g->wake_fd);
 }
@@ -215,6 +227,44 @@ static void request_wait(struct generator *g, struct request *r, struct generati
     sigaction(SIGINT, &old, NULL);
 }
 
+/* The prompt ends with the mark that begins thinking. */
+static bool ends_in_thinking(const struct prompt_maker *p, const int32_t *ids, uint32_t n)
+{
+    enum { TAIL = 16 };
+    const char *mark = p->style.think_begin;
+    struct strbuf text = STRBUF_INIT;
+    for (uint32_t i = n > TAIL ? n - TAIL : 0; i < n; i++) {
+        size_t len;
+        const char *bytes = tokenizer_bytes(p->tokenizer, ids[i], &len);
+        strbuf_add(&text, bytes, len);
+    }
+    size_t len = text.len, mark_len = mark ? strlen(mark) : 0;
+    while (len && strchr(" \t\r\n", text.data[len - 1]))
+        len--;
+    bool ends = mark_len && len >= mark_len &&
+                memcmp(text.data + len - mark_len, mark, mark_len) == 0;
+    strbuf_free(&text);
+    return ends;
+}
+
+/* With --thinking off a model that thinks unasked is stopped at once, as the server does it. */
+static int filter_open(const struct generator *g, const struct generation *generation,
+                       struct answer_filter **out, struct error *err)
+{
+    const struct prompt_maker *p = &g->runtime->prompt;
+    struct answer_filter_options options = {
+        .style = &p->style,
+        .tokenizer = p->tokenizer,
+        .vocabulary = g->vocabulary,
+        .starts_in_thinking = ends_in_thinking(p, generation->prompt, generation->n_prompt),
+        .thinking_tokens = 0,
+    };
+    *out = NULL;
+    if (!g->vocabulary || !answer_filter_is_needed(&options))
+        return 0;
+    return answer_filter_open(out, &options, err);
+}
+
 int generator_run(struct generator *g, struct generation *generation, struct error *err)
 {
     uint32_t context = g->runtime->context;
@@ -225,13 +275,21 @@ int generator_run(struct generator *g, struct generation *generation, struct err
         free(tokens);
         return error_set(err, ERROR_MEMORY, "no memory for a request");
     }
+    struct answer_filter *filter;
+    if (filter_open(g, generation, &filter, err)) {
+        free(r);
+        free(tokens);
+        return -1;
+    }
     cache_tokens_text(generation->prompt, generation->n_prompt, tokens);
     r->tokens = tokens;
     r->n_tokens = generation->n_prompt;
     r->max_tokens = generation->max_tokens ? generation->max_tokens : context;
     r->sampling = generation->sampling;
+    r->filter = filter ? answer_filter_base(filter) : NULL;
     if (scheduler_submit(g->scheduler, r) != SUBMIT_OK) {
         *err = r->error;
+        answer_filter_close(filter);
         free(r);
         free(tokens);
         return -1;
@@ -247,6 +305,7 @@ int generator_run(struct generator *g, struct generation *generation, struct err
     if (failed && err)
         *err = r->error;
     token_text_free(&text);
+    answer_filter_close(filter);
     free(r);
     free(tokens);
     return failed ? -1 : 0;

@@ -2,6 +2,7 @@
 #define RADISH_CLI_GENERATE_H
 
 #include "cli/runtime.h"
+#include "prompt/grammar/grammar.h"
 #include "sched/scheduler.h"
 
 /* Answers in a terminal: the server's scheduler and cache, driven from this process. */
@@ -9,7 +10,8 @@ struct generator {
     struct runtime *runtime;
     struct scheduler *scheduler;
     struct token_table tokens;
-    int wake_fd; /* the scheduler writes to it when there are events */
+    struct grammar_vocabulary *vocabulary; /* with --thinking off; else NULL */
+    int wake_fd;                           /* the scheduler writes to it when there are events */
 };
 
 struct generation {
@@ -33,9 +35,14 @@ void generator_close(struct generator *g);
 /* Runs to the end, or until SIGINT, which ends this answer and not the program. */
 int generator_run(struct generator *g, struct generation *generation, struct error *err);
 
-/* What the options below say, else the model's files; without --seed, with a new random seed at
- * each call. */
+/* What answers are sampled with: the options below, else what the model's files say, else the usual
+ * values. The same for chat, run and, where a request names none, the server. Without --seed it has
+ * a new random seed at each call. */
 struct sampling generate_sampling(const struct prompt_maker *prompt);
+/* The settings that the options name. */
+struct sampling_defaults generate_options_sampling(void);
+/* Whether --seed was given. */
+bool generate_is_seeded(void);
 /* An error that says what to do, if the model has no chat template that can be used. */
 int generate_check_template(const struct prompt_maker *prompt, const char *otherwise,
                             struct error *err);

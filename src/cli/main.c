@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/foreign_options.h"
 
 static const struct command *const commands[] = {
     &command_serve,    &command_chat,   &command_run,    &command_bench,  &command_info,
@@ -33,12 +34,25 @@ static int status_with_output(int status)
     return status;
 }
 
+/* NULL: none is near. */
+static const char *command_nearest(const char *name)
+{
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (name_is_near(name, name_distance(name, commands[i]->name)))
+            return commands[i]->name;
+    return NULL;
+}
+
 static int command_start(const char *name, int argc, char **argv)
 {
     for (int i = 0; i < N_COMMANDS; i++)
         if (strcmp(commands[i]->name, name) == 0)
             return commands[i]->run(commands[i], argc, argv);
-    fprintf(stderr, "radish: unknown command '%s'\n\n", name);
+    const char *nearest = command_nearest(name);
+    if (nearest)
+        fprintf(stderr, "radish: unknown command '%s': did you mean %s?\n\n", name, nearest);
+    else
+        fprintf(stderr, "radish: unknown command '%s'\n\n", name);
     help_print(stderr);
     return EXIT_USAGE;
 }

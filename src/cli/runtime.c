@@ -52,6 +52,8 @@ const struct option runtime_engine_options[] = {
          "longest conversation in tokens (default: the model's)"),
     SIZE("cache-size", &runtime_options.cache_size, "SIZE",
          "KV and its tables: 2GiB, 100000t (tokens), max; default: 1/5 of memory, 256MiB to 8GiB"),
+    TOKENS("-max_tokens", &runtime_options.cache_size, "N", 2,
+           "cache size in tokens, the same as --cache-size Nt (--max-tokens is another option)"),
     STRING("quantize", &runtime_options.quantize, "TYPE",
            "quantise float weights as they are loaded: q8_0, q4_k, ... (f32: turn all to floats)"),
     CHOICE("kv-type", &runtime_options.kv_type, "TYPE", kv_type_names,
@@ -236,9 +238,10 @@ static int pages_count(const struct kv_group groups[KV_MAX_GROUPS], uint32_t n_g
         n_pages[g] = n_pages[g] < n_pages[0] ? n_pages[g] : n_pages[0];
     uint64_t all = kv_all_bytes(groups, &tables, n_pages);
     if (all > machine_memory_bytes())
-        log_warn("the cache may grow to %" PRIu64 " MiB, and there are %" PRIu64
-                 " MiB of memory (see --cache-size)",
-                 all >> 20, machine_memory_bytes() >> 20);
+        return error_set(err, ERROR_INPUT,
+                         "a cache of %u tokens takes %" PRIu64 " MiB, and this machine has %" PRIu64
+                         " MiB of memory: give a smaller --cache-size",
+                         n_pages[0], all >> 20, machine_memory_bytes() >> 20);
     return 0;
 }
 
@@ -381,19 +384,39 @@ static int cpu_open(struct runtime *r, enum runtime_use use, struct error *err)
         context_choose(r, r->model.hparams.n_context, &limits, err) || rope_follow(r, err) ||
         prompts_open(r, use, err))
         return -1;
+    r->model_context = r->model.hparams.n_context;
     model_path_name(r->model_name, sizeof r->model_name, runtime_options.model_path);
     r->quantisation = model_quantisation(&r->model);
     return cpu_engine_open(&r->engine, &r->model, &limits, &options, err);
+}
+
+static int fallback_open(struct runtime *r, struct error *err)
+{
+    char name[sizeof r->model_name];
+    log_error("the model failed to load: %s", err->message);
+    log_warn("--fallback mock: the mock engine runs instead, and its answers are nonsense");
+    runtime_close(r);
+    if (mock_open(r, err))
+        return -1;
+    model_path_name(name, sizeof name, runtime_options.model_path);
+    snprintf(r->model_name, sizeof r->model_name, "mock (fallback of %.90s)", name);
+    r->is_fallback = true;
+    return 0;
 }
 
 int runtime_open(struct runtime *r, enum runtime_use use, struct error *err)
 {
     *r = (struct runtime){0};
     int failed = runtime_options.engine == ENGINE_MOCK ? mock_open(r, err) : cpu_open(r, use, err);
+    /* What the options got wrong stays an error. */
+    if (failed && runtime_options.fallback == FALLBACK_MOCK && err->code != ERROR_INPUT)
+        failed = fallback_open(r, err);
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\r\033[K"); /* the progress has had its time */
     if (failed)
         runtime_close(r);
+    else
+        prompt_maker_set_thinking(&r->prompt, (enum thinking_mode)runtime_options.thinking);
     return failed;
 }
 

@@ -11,6 +11,8 @@
 
 /* A model, its engine and its prompt maker, opened as the command line says. */
 enum engine_choice { ENGINE_AUTO, ENGINE_CPU, ENGINE_MOCK };
+/* What runs if the model fails to load. */
+enum fallback { FALLBACK_NONE, FALLBACK_MOCK };
 
 struct runtime_options {
     const char *model_path;
@@ -26,6 +28,8 @@ struct runtime_options {
     const char *quantize;         /* the type that weights are computed in; NULL: their own */
     const char *kernels;
     const char *template_path;
+    int thinking; /* enum thinking_mode */
+    int fallback; /* enum fallback */
     struct mock_options mock;
 };
 
@@ -48,6 +52,8 @@ struct runtime {
     char model_name[128];       /* the file's name without ".gguf" */
     const char *quantisation;   /* of most weights: "Q4_1" */
     uint32_t context;
+    uint32_t model_context; /* the largest that the model allows; 0: any */
+    bool is_fallback;       /* the mock engine, because the model failed to load */
 };
 
 /* What it is opened for: to answer, with prompts and a scheduler, or for the engine alone, all of

@@ -9,9 +9,9 @@
 #include "base/page_run.h"
 #include "engine/engine_measure.h"
 
-/* The boundary between what is computed and who asked for it. Above it nothing knows the device;
- * below it nothing knows requests. A batch is rows to compute and, for each sequence, where its
- * KV lies. Here two sequences of a model with a full and a windowed group, W = 3:
+/* The boundary between computing and requests. Nothing above it knows the device; nothing below it
+ * knows requests. A batch is rows to compute and, for each sequence, the pages of its KV. For
+ * example, two sequences of a model with a full and a windowed group, W = 3:
  *
  *   rows  source  token token token │ token        rows of a sequence are adjacent,
  *         seq       0     0     0   │   1          in order of position
@@ -26,17 +26,17 @@
  * A row at position p writes its KV to its pages, which the runs name at p as well, and sees the
  * positions up to p that its group shows it, those of the same batch included. In a group that
  * sees regions, the rows of a region see all of it. The rest of a model's memory is recurrent
- * state: a sequence's live state is in its slot, and pages hold copies.
+ * state: a sequence's live state is in its slot, and pages hold copies of it.
  *
- * One thread owns an engine and makes all calls. They take effect in the order they are made, an
- * asynchronous engine's too. bit_exact: a row's values depend on its sequence's inputs alone: not
- * on the rest of the batch, the cuts between batches, the threads, or the pages. */
+ * One thread owns an engine and makes all calls. They take effect in the order they are made, even
+ * in an asynchronous engine. bit_exact: a row's values depend only on its sequence's inputs: not
+ * on the rest of the batch, the split into batches, the threads, or the pages. */
 enum { ENGINE_ABI = 1 }; /* of this header and engine_measure.h; refuse a plug-in with another */
 enum { KV_MAX_GROUPS = 3, ROPE_AXES = 4 };
 
 enum kv_type { KV_F16, KV_F32, KV_BF16 };
 
-/* Layers that keep what they computed in the same way form a group, with pages of its own. Group 0
+/* Layers that keep their results in the same way form a group with its own pages. Group 0
  * is KV_FULL and stands for positions, even in a model without such layers. At most one group is
  * KV_STATE. */
 enum kv_kind {
@@ -71,7 +71,7 @@ struct engine_head {
 struct engine_info {
     char name[64];        /* "cpu (avx512-vnni, 2 threads)" */
     char fingerprint[64]; /* what the bits depend on besides the model: "avx512-vnni/q16" */
-    uint32_t n_threads;   /* of this machine, that compute; 0: none of its own */
+    uint32_t n_threads;   /* that compute on this machine; 0: it has none of its own */
     uint32_t n_vocab, n_embd, n_groups;
     struct kv_group groups[KV_MAX_GROUPS];
     bool bit_exact;
@@ -82,14 +82,14 @@ struct engine_info {
     const struct engine_head *heads; /* [n_heads] */
     uint32_t n_heads;
     uint32_t row_tile;     /* rows computed together: whole tiles are cheapest; 0: any */
-    uint64_t weight_bytes; /* weights in the form the engine has made of them */
-    uint64_t file_bytes;   /* of the model's file, read in use: at most so many are in memory */
-    uint64_t buffer_bytes; /* for the rows of batches; reserved, like kv_bytes: touched on use */
+    uint64_t weight_bytes; /* the weights in the engine's own form */
+    uint64_t file_bytes;   /* of the model's file, read during use: the most that is in memory */
+    uint64_t buffer_bytes; /* for the rows of batches; like kv_bytes reserved, touched on use */
     uint64_t kv_bytes;     /* for all pages and slots */
     struct engine_cost cost;
 };
 
-/* What a row wants back, each into a buffer of the caller's. Several rows of a sequence may. */
+/* What a row returns, each in a buffer of the caller. Several rows of a sequence may have these. */
 enum { OUTPUT_LOGITS = 1, OUTPUT_BEST = 2, OUTPUT_HIDDEN = 4, OUTPUT_NORMED = 8, OUTPUT_HEAD = 16 };
 
 struct row_best {
@@ -149,8 +149,8 @@ struct batch {
     const struct batch_seq *seqs;
     const struct batch_row *rows;
     uint32_t n_seqs, n_rows;
-    /* Requests of the batch that are still wanted; other threads lower it. The engine looks between
-     * layers and stops at zero: wait then gives ERROR_CANCELED. NULL: never stopped. */
+    /* Requests of the batch that are still wanted; other threads lower it. The engine checks it
+     * between layers and stops at zero; wait then returns ERROR_CANCELED. NULL: never stops. */
     const atomic_int *live;
     uint32_t page_end[KV_MAX_GROUPS]; /* the highest page in use + 1; 0: unknown */
 };
@@ -163,9 +163,9 @@ struct state_copy {
 };
 
 struct image_input {
-    unsigned char sha256[32]; /* of the pixels and of how they were processed */
-    const void *pixels; /* as the model's processor prepares them; stay until encoded to the end */
-    uint32_t width, height, n_rows; /* rows: that the image takes in a sequence */
+    unsigned char sha256[32]; /* of the pixels and the processing parameters */
+    const void *pixels;       /* as the model's processor prepares them; must stay until encoded */
+    uint32_t width, height, n_rows; /* rows: how many the image takes in a sequence */
 };
 
 /* Pages of one group and the caller's memory: page_bytes each, in the order of the runs. */
@@ -173,7 +173,7 @@ struct page_io {
     uint32_t group;
     const struct page_run *runs;
     uint32_t n_runs;
-    void *data;    /* stays, and is not touched, until the ticket is done */
+    void *data;    /* must stay, untouched, until the ticket is done */
     bool is_write; /* data to pages; else pages to data */
 };
 
@@ -185,12 +185,12 @@ struct engine {
 };
 
 /* 0, or -1 and an error. After ERROR_DEVICE every call fails until reopen, and pages, slots,
- * images, adapters and tickets are lost. NULL: the engine cannot. */
+ * images, adapters and tickets are lost. A NULL operation is not supported. */
 struct engine_ops {
     uint32_t abi; /* ENGINE_ABI */
-    /* What the batch points to stays until wait. ERROR_INPUT: no such token or adapter. */
+    /* What the batch points to must stay until wait. ERROR_INPUT: no such token or adapter. */
     int (*submit)(struct engine *e, const struct batch *batch, struct error *err);
-    /* The batch is computed, or stopped or failed: then its pages and slots count as unwritten. */
+    /* Until the batch is computed; if it stopped or failed, its pages and slots are unwritten. */
     int (*wait)(struct engine *e, struct error *err);
     int (*copy_states)(struct engine *e, const struct state_copy *copies, uint32_t n,
                        struct error *err);
@@ -199,23 +199,23 @@ struct engine_ops {
     /* Begins to encode. ERROR_LIMIT: no room now; ERROR_INPUT: never. */
     int (*encode)(struct engine *e, const struct image_input *in, uint32_t *image,
                   struct error *err);
-    /* Goes on for about budget_us. 1: done, rows of later batches may use it; 0: call again. */
+    /* Continues for about budget_us. 1: done, rows of later batches may use it; 0: call again. */
     int (*encode_step)(struct engine *e, uint32_t image, uint32_t budget_us, struct error *err);
     void (*encode_free)(struct engine *e, uint32_t image); /* also while it is being encoded */
-    /* Gives a number that was never given before, also for the same path. */
+    /* Returns a number that was never used before, even for the same path. */
     int (*load_adapter)(struct engine *e, const char *path, uint64_t *adapter, struct error *err);
     void (*unload_adapter)(struct engine *e, uint64_t adapter);
-    /* ERROR_LIMIT: too many under way. A ticket is good until io_poll says 1 or -1. */
+    /* ERROR_LIMIT: too many in progress. A ticket is valid until io_poll returns 1 or -1. */
     int (*page_io)(struct engine *e, const struct page_io *io, uint64_t *ticket, struct error *err);
     int (*io_poll)(struct engine *e, uint64_t ticket, bool waits, struct error *err); /* 0: busy */
     int (*reopen)(struct engine *e, struct error *err);
-    /* Looks for some 3 * duration_ms at what the machine can do and raises *best to it. */
+    /* Measures for about 3 * duration_ms what the machine can do, and raises *best to it. */
     int (*measure)(struct engine *e, uint32_t duration_ms, struct machine_limits *best,
                    struct error *err);
     void (*close)(struct engine *e);
 };
 
-/* The operations as functions. One that the engine cannot gives ERROR_UNSUPPORTED. */
+/* The operations as functions. One that the engine lacks returns ERROR_UNSUPPORTED. */
 int engine_submit(struct engine *e, const struct batch *batch, struct error *err);
 int engine_wait(struct engine *e, struct error *err);
 int engine_forward(struct engine *e, const struct batch *batch, struct error *err); /* both */
@@ -232,13 +232,13 @@ int engine_page_io(struct engine *e, const struct page_io *io, uint64_t *ticket,
 int engine_io_poll(struct engine *e, uint64_t ticket, bool waits, struct error *err);
 int engine_reopen(struct engine *e, struct error *err);
 int engine_measure(struct engine *e, uint32_t duration_ms, struct machine_limits *best,
-                   struct error *err); /* nothing to do where the engine cannot */
+                   struct error *err); /* does nothing if the engine cannot */
 void engine_close(struct engine *e);   /* NULL: nothing */
 
 typedef void (*engine_progress)(void *context, double done); /* 0 .. 1 of the weights are ready */
 
-/* What a plug-in exports as "radish_engine_open". It refuses an `abi` other than its ENGINE_ABI.
- * `options` is its own, "name=value,..."; the model stays open as long as the engine. */
+/* What a plug-in exports as "radish_engine_open". It rejects an `abi` other than its ENGINE_ABI.
+ * `options` are its own, "name=value,..."; the model must stay open as long as the engine. */
 struct model;
 typedef int (*engine_plugin_open)(struct engine **out, uint32_t abi, const struct model *model,
                                   const struct engine_limits *limits, const char *options,

@@ -14,21 +14,21 @@ static inline uint32_t kv_type_bytes(enum kv_type type)
     return type == KV_F32 ? 4 : 2;
 }
 
-/* Whether the layer keeps KV of its own. */
+/* Whether the layer keeps its own KV. */
 bool kv_layer_keeps(const struct hparams *h, uint32_t layer);
-/* Index of the group that the layer's KV lies in, its own or what it reads. */
+/* Index of the group that holds the layer's KV: its own, or the KV that it reads. */
 uint32_t kv_layer_group(const struct hparams *h, uint32_t layer);
 /* Values that a position of the layer has as keys, and as values beside them. */
 uint32_t kv_layer_keys(const struct hparams *h, uint32_t layer);
 uint32_t kv_layer_values(const struct hparams *h, uint32_t layer);
 
-/* Gives how many groups there are; the others are zeroed. A page_bytes of UINT32_MAX stands for
- * that many or more. */
+/* Returns how many groups there are; the others are zeroed. A page_bytes of UINT32_MAX means that
+ * many or more. */
 uint32_t kv_groups(const struct hparams *h, enum kv_type type,
                    struct kv_group groups[KV_MAX_GROUPS]);
 
-/* Joins the windowed group with group 0, for an engine that is to keep the KV of all layers in the
- * pages of group 0. Gives how many groups are left. */
+/* Merges the windowed group into group 0, for an engine that keeps the KV of all layers in the
+ * pages of group 0. Returns how many groups are left. */
 uint32_t kv_groups_join(struct kv_group groups[KV_MAX_GROUPS], uint32_t n_groups);
 
 #endif

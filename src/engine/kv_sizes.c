@@ -1,6 +1,6 @@
-/* How a budget of bytes is divided between the groups of KV; see kv_sizes.h. Pure; any thread.
- * What a newcomer gets wrong: a page of group 0 may have no KV at all, where every layer has a
- * window or a state. It still has its place in tables, which is then all that it takes. */
+/* Divides a budget of bytes between the groups of KV; see kv_sizes.h. Pure; any thread. A page of
+ * group 0 may have no KV at all, if every layer has a window or a state. It still has its entry in
+ * the tables, and that is then all it takes. */
 #include "engine/kv_sizes.h"
 #include "base/minmax.h"
 

@@ -5,14 +5,14 @@
 
 /* How much KV of each group a cache gets.
  *
- * A conversation in the cache has a page of group 0 for each of its tokens. To go on at its end it
- * also needs, whatever its length, W - 1 pages of a group with a window of W, and one copy of a
+ * A conversation in the cache has a page of group 0 for each of its tokens. To resume at its end
+ * it also needs, whatever its length, W - 1 pages of a group with a window of W, and one copy of a
  * recurrent state. A sequence that runs needs W window pages, and as many as its next chunk has
  * rows. Side pages often have more bytes than a page of group 0, so neither may starve the other.
  *
  * States: a quarter of the bytes, or three quarters where nothing else keeps KV, but never more
- * copies than positions. (The live states of running sequences are not of the cache.)
- * Windows, from what is left (several groups of them get as many pages each):
+ * copies than positions. (The live states of running sequences are not of the cache.) Windows,
+ * from what is left (several groups of them get as many pages each):
  *   - a quarter as many pages as positions: with W = 1024 the ends of conversations of 4,000
  *     tokens each, and all of shorter ones that nobody shares;
  *   - or what `max_seqs` sequences need at once, but no more than half of the bytes for that: with

@@ -1,7 +1,6 @@
-/* Finding the row of the table for a checkpoint, and refusing by name what has none; see
- * architecture.h. Any thread.
- * What a newcomer gets wrong: one GGUF architecture may be several rows ("llama" holds Mixtral,
- * too), which then tell themselves apart by a key. */
+/* Finds the row of the table for a checkpoint, and rejects by name what has none; see
+ * architecture.h. Any thread. One GGUF architecture may be several rows ("llama" is also Mixtral);
+ * a key then tells them apart. */
 #include "model/architecture_rows.h"
 
 #include <stdio.h>
@@ -15,9 +14,9 @@ const struct architecture *architecture_at(size_t i)
 /* What radish knows and cannot run, under the names of both kinds of file. */
 static const char recurrent[] = "has recurrent layers, which radish cannot run yet";
 static const char two_parts[] = "is an encoder-decoder, which radish cannot run";
-static const char no_text[] = "is an encoder, which makes no text";
-static const char chunked[] = "attends in chunks, which radish cannot run";
-static const char sparse[] = "attends to chosen positions only, which radish cannot run yet";
+static const char no_text[] = "is an encoder, which does not generate text";
+static const char chunked[] = "uses chunked attention, which radish cannot run";
+static const char sparse[] = "uses sparse attention, which radish cannot run yet";
 
 static const struct refusal {
     const char *name, *why;
@@ -100,8 +99,8 @@ static const struct architecture *refuse_name(const struct settings *s, const ch
             break;
         len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", i ? ", " : "", row);
     }
-    settings_refuse(s, "radish does not know the architecture \"%s\"; it knows: %s%s", name, known,
-                    i < n_architecture_rows ? " and others" : "");
+    settings_refuse(s, "radish does not support the architecture \"%s\"; it supports: %s%s", name,
+                    known, i < n_architecture_rows ? " and others" : "");
     return NULL;
 }
 
@@ -224,7 +223,7 @@ size_t architecture_features(const struct architecture *a, const char *out[MAX_F
         {a->norms == NORMS_BOTH, "norms before and after each block"},
         {a->is_parallel, "parallel blocks"},
         {a->qk_norm == QK_NORM_HEADS, "QK norm"},
-        {a->qk_norm == QK_NORM_EACH_HEAD, "QK norm of each head's own"},
+        {a->qk_norm == QK_NORM_EACH_HEAD, "QK norm with weights per head"},
         {a->qk_norm == QK_NORM_WHOLE, "QK norm over all heads"},
         {a->norms_values, "value norm"},
         {a->needs_biases, "biases on q, k and v"},
@@ -233,7 +232,7 @@ size_t architecture_features(const struct architecture *a, const char *out[MAX_F
         {a->window == WINDOW_EVERYWHERE || a->window == WINDOW_FROM_LAYER, "sliding windows"},
         {a->rope == ROPE_NORM && !a->has_mla, "interleaved rope"},
         {has_default(a, SETTING_ROPE_PART), "partial rope"},
-        {a->has_local_rope, "rope of its own in windows"},
+        {a->has_local_rope, "a different rope in windows"},
         {a->rope_layers == ROPE_IN_WINDOWS || a->rope_layers == ROPE_BY_INTERVAL,
          "layers without rope"},
         {a->has_temperature, "attention temperature"},

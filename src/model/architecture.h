@@ -8,12 +8,11 @@
 #include "model/model.h"
 #include "model/settings.h"
 
-/* The table of architectures: a row says what a family of models is made of, in words that the one
- * loader understands. Nothing outside of the table asks which architecture a model is of; one more
- * that combines what is here is one more row, and a golden.
+/* The table of architectures: a row says what a family of models is made of, in terms that the one
+ * loader understands. Nothing outside the table asks which architecture a model has; a new one
+ * that combines existing features is a new row, and a golden.
  *
- *   config.json, GGUF ──settings──► row ──► hparams ──► names of tensors ──► weights
- */
+ *   config.json, GGUF ──settings──► row ──► hparams ──► names of tensors ──► weights */
 
 /* The places for tensors. Those of a layer first. */
 enum slot {
@@ -91,16 +90,17 @@ enum layout {
     LAYOUT_KV_B,             /* of MLA: for each head its part of k_b, transposed, and of v_b */
 };
 
-/* A name that a slot's tensor may have: behind "blk.N." or "model.layers.N." if it is a layer's.
- * "%u": one tensor for each expert; else a stack of all. Modules go without their ".weight". */
+/* A name that a slot's tensor may have: after "blk.N." or "model.layers.N." if it belongs to a
+ * layer. "%u": one tensor for each expert; else a stack of all. Modules are named without their
+ * ".weight". */
 struct tensor_name {
     enum slot slot;
     const char *name;
     enum layout layout;
 };
 
-/* The names to try for a slot, in order: first those of the row, and if it has none for that slot
- * the ones of all. */
+/* The names to try for a slot, in order: those of the row or, if it has none for that slot, the
+ * common ones. */
 struct tensor_names {
     const struct tensor_name *names;
     size_t count;
@@ -169,7 +169,7 @@ struct architecture {
 
     enum rope_kind rope, gguf_rope; /* llama.cpp reorders the rows of some models */
     enum rope_layers rope_layers;
-    bool has_local_rope; /* windowed layers have a base of their own, and no scaling */
+    bool has_local_rope; /* windowed layers have their own base, and no scaling */
     bool needs_scaling;  /* plain rope is never meant */
     bool yarn_is_exact;  /* GGUF does not say that the ramp's ends are not rounded */
 
@@ -181,7 +181,7 @@ struct architecture {
     bool scales_embd; /* by sqrt(n_embd) */
     bool divides_logits;
     enum attn_scale attn_scale;
-    uint32_t wide_scale_layers; /* GGUF: models of so many layers scale by n_embd / n_heads */
+    uint32_t wide_scale_layers; /* GGUF: models with this many layers scale by n_embd / n_heads */
 
     enum layer_experts experts;
     enum router_scores scores;
@@ -192,7 +192,7 @@ struct architecture {
     bool has_router_bias;
     bool norms_router_input;
     bool gates_shared;    /* see layer_weights.shared_router */
-    bool shared_is_dense; /* without experts, the shared block is all there is */
+    bool shared_is_dense; /* without experts, only the shared block remains */
 
     bool has_mla;
     bool norms_values;
@@ -201,11 +201,11 @@ struct architecture {
     bool has_out_scale;
 };
 
-/* The i-th row, or NULL behind the last; the row of a name (hparams.arch), or NULL. */
+/* The i-th row, or NULL after the last; the row with a name (hparams.arch), or NULL. */
 const struct architecture *architecture_at(size_t i);
 const struct architecture *architecture_named(const char *name);
 
-/* The row for an open checkpoint; `s` gets its prefix and defaults. NULL: refused, in a line that
+/* The row for an open checkpoint; `s` gets its prefix and defaults. NULL: not supported; the error
  * says what is missing. */
 const struct architecture *architecture_find(struct settings *s);
 

@@ -1,7 +1,6 @@
-/* The names of tensors in GGUF files and in directories of Hugging Face and MLX, for all rows; see
- * architecture.h. Constant data, any thread.
- * What a newcomer gets wrong: order. Where a name can mean two layouts, the shape decides, and the
- * first that fits is taken. */
+/* The names of tensors in GGUF files and in Hugging Face and MLX directories, for all rows; see
+ * architecture.h. Constant data, any thread. Order matters: where a name can mean two layouts, the
+ * shape decides, and the first that fits is used. */
 #include "model/architecture.h"
 
 static const struct tensor_name gguf[] = {

@@ -1,6 +1,6 @@
-/* The rows of the table of architectures; see architecture.h. Constant data, any thread.
- * What a newcomer gets wrong: defaults are those of the configuration's class in transformers, and
- * only for what released files leave out; GGUF files say nearly everything. */
+/* The rows of the table of architectures; see architecture.h. Constant data, any thread. Defaults
+ * are those of the configuration class in transformers, and only for what released files leave
+ * out; GGUF files say nearly everything. */
 #include "model/architecture_rows.h"
 
 #include <math.h>

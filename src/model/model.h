@@ -12,11 +12,11 @@
 /* model/ describes models: settings, the table of architectures, shapes, ropes, and weights by
  * role. Its rooms: quant and files below it, convert above. */
 
-/* A model is described, not coded: what its layers are and how large, and weights as views into its
+/* A model is described, not coded: its layers and their sizes, and weights as views into its
  * files. All of it is read-only after model_open and shared by all threads.
  *
- * This is the one decoder that every engine computes; a part is left out where the model has no
- * weight for it (NULL), a factor is 1 and a cap 0 where the model has none:
+ * This is the one decoder that every engine computes. A part without a weight (NULL) is left out;
+ * a factor that the model lacks is 1, and a cap is 0:
  *
  *   x = token_embd[token] * embd_scale
  *   for each layer:
@@ -36,7 +36,7 @@
 
 enum norm_kind {
     NORM_RMS,
-    NORM_LAYER, /* the mean is taken off first */
+    NORM_LAYER, /* the mean is subtracted first */
 };
 
 enum activation {
@@ -50,7 +50,7 @@ enum activation {
 enum qk_norm {
     QK_NORM_NONE,
     QK_NORM_HEADS,     /* each head, with one weight for all */
-    QK_NORM_EACH_HEAD, /* each head, with a weight of its own */
+    QK_NORM_EACH_HEAD, /* each head, with its own weight */
     QK_NORM_WHOLE,     /* all heads at once */
 };
 
@@ -61,15 +61,15 @@ enum rope_kind {
     ROPE_NEOX, /* rotates the pairs (i, i + dim/2): most others */
 };
 
-/* How q and k are turned: value i of a pair by position * frequencies[i]. Whatever scaling the
- * model asks for (linear, YaRN, Llama 3, longrope, proportional) is in the frequencies already. */
+/* How q and k are rotated: pair i by position * frequencies[i]. The scaling that the model asks
+ * for (linear, YaRN, Llama 3, longrope, proportional) is already in the frequencies. */
 struct rope_spec;
 struct rope {
     enum rope_kind kind;
-    uint32_t dim;                 /* values of a head that are turned, the first ones but in MLA */
-    double *frequencies;          /* [dim / 2] radians a position */
-    float amplitude;              /* of cos and sin */
-    const struct rope_spec *spec; /* that they were made by; see rope_scaling.h */
+    uint32_t dim;        /* values of a head that are rotated: the first ones, except in MLA */
+    double *frequencies; /* [dim / 2] radians per position */
+    float amplitude;     /* of cos and sin */
+    const struct rope_spec *spec; /* they were made from; see rope_scaling.h */
 };
 
 /* Multi-head latent attention: keys and values are made from a latent vector, which is what the
@@ -78,8 +78,8 @@ struct rope {
 struct mla_shape {
     uint32_t q_rank;    /* of the queries' own bottleneck; 0: none */
     uint32_t kv_rank;   /* the latent */
-    uint32_t nope_dim;  /* of a head's query and key: what is not turned, */
-    uint32_t rope_dim;  /* and what is, behind it */
+    uint32_t nope_dim;  /* of a head's query and key: the part that is not rotated, */
+    uint32_t rope_dim;  /* and the rotated part after it */
     uint32_t value_dim; /* of a head */
     float norm_eps;     /* of q_a_norm and kv_a_norm, which are NORM_RMS */
 };
@@ -89,7 +89,7 @@ struct layer_shape {
     uint32_t n_heads, n_kv_heads;
     uint32_t key_dim, value_dim; /* of a head as attention sees it; MLA: kv_rank + rope_dim,
                                     kv_rank, with one KV head, and values are the keys' beginning */
-    uint32_t window;             /* positions seen, itself among them; 0: all */
+    uint32_t window;             /* positions seen, including its own; 0: all */
     bool is_windowed;  /* by kind, also where the window spans the context and `window` is 0 */
     uint32_t rope;     /* index of hparams.ropes, or ROPE_NONE */
     uint32_t kv_layer; /* whose keys and values it reads: its own, or an earlier one's */
@@ -121,12 +121,12 @@ struct router {
 
 struct hparams {
     char arch[32];  /* the row of the table: "llama" */
-    char name[128]; /* the model's own, else the file's or directory's */
+    char name[128]; /* the model's own name, else that of the file or directory */
     uint32_t n_layers;
     uint32_t n_embd;
     uint32_t n_vocab;         /* rows of the embedding */
     uint32_t n_context;       /* as trained, with the scaling that the file asks for */
-    uint32_t n_context_short; /* longrope: up to so many it has other frequencies; 0: the same */
+    uint32_t n_context_short; /* longrope: up to this many it uses other frequencies; 0: the same */
     enum norm_kind norm;
     float norm_eps;
     enum activation activation;
@@ -152,7 +152,7 @@ struct expert_weights {
     const float *gate_bias, *up_bias, *down_bias;
 };
 
-/* Vectors are floats in the model's own memory, whatever the file has (Gemma's norms with their 1
+/* Vectors are floats in the model's own memory, whatever type the file has (Gemma's norms with 1
  * added); NULL: none. */
 struct layer_weights {
     const float *attn_norm;               /* [n_embd] */
@@ -181,7 +181,7 @@ struct layer_weights {
 
     struct weight router;           /* [n_experts][n_embd] */
     const float *router_bias;       /* [n_experts] added to the logits */
-    const float *router_correction; /* [n_experts] added to scores for the choice alone */
+    const float *router_correction; /* [n_experts] added to scores for the choice only */
     const float *router_scale;      /* [n_embd], see router.norms_input */
     const float *expert_scale;      /* [n_experts] times the weight of a chosen one (Gemma 4) */
     struct expert_weights *experts; /* [n_experts] */
@@ -213,23 +213,23 @@ struct model {
     struct layer_weights *layers; /* [n_layers] */
     uint64_t n_params;
     uint64_t weight_bytes; /* in the files */
-    struct arena memory;   /* of all that is not in the files */
+    struct arena memory;   /* for everything that is not in the files */
 };
 
 struct model_options {
     /* The type that matrices are to be computed in: floats as any, what is quantised as floats
      * only. NULL: as they are. */
     const enum tensor_type *quantize;
-    uint32_t context; /* that it is opened for, which longrope's factors depend on; 0: as trained */
+    uint32_t context; /* that it is opened for, which selects longrope's factors; 0: as trained */
 };
 
-/* `path`: a GGUF file (of split ones any), or a directory. `options` NULL: as it is. */
+/* `path`: a GGUF file (any part of a split one) or a directory. `options` NULL: the defaults. */
 int model_open(struct model *m, const char *path, const struct model_options *options,
                struct error *err);
 void model_close(struct model *m);
-/* Adds the bytes that its matrices have of each type. */
+/* Adds up the bytes of its matrices by type. */
 void model_type_bytes(const struct model *m, uint64_t bytes[N_TENSOR_TYPES]);
-/* The name of the type that most of its weights have, by their bytes: "Q4_1". */
+/* The name of the type of most of its weights, by bytes: "Q4_1". */
 const char *model_quantisation(const struct model *m);
 
 #endif

@@ -59,7 +59,7 @@ void model_convert(struct model *m, enum tensor_type type)
         }
     }
     if (c.n_kept)
-        log_warn("--quantize %s: %u of %u matrices are quantised already and stay as they are; "
-                 "they can be turned to f32, f16 or bf16 only",
+        log_warn("--quantize %s: %u of %u matrices are already quantized and stay as they are; "
+                 "they can only be converted to f32, f16 or bf16",
                  tensor_type_info(type)->name, c.n_kept, c.n);
 }

@@ -1,6 +1,6 @@
-/* The router and which layers have experts; see model.h. Used by the thread that loads.
- * What a newcomer gets wrong: files of one family tell the dense layers in five ways, of which a
- * file has one or two; a layer has experts where none of them says otherwise. */
+/* The router, and which layers have experts; see model.h. Used by the thread that loads. Files of
+ * one family mark dense layers in five ways, and each file uses one or two; a layer has experts
+ * unless one of them says otherwise. */
 #include "model/model_internal.h"
 
 #include <inttypes.h>
@@ -24,7 +24,8 @@ static int read_scores(struct loader *l)
     else if (number == 3)
         router->scores = ROUTER_SOFTMAX_CHOSEN;
     else if (number > 3 || (name[0] && strcmp(name, "softmax") != 0))
-        return refuse(l, "%s is not softmax or sigmoid, which is all that radish knows",
+        return refuse(l,
+                      "%s is neither softmax nor sigmoid, the only functions that radish supports",
                       setting_name(&l->settings, SETTING_EXPERT_SCORES).text);
     else if ((number == 1 || name[0]) && router->scores == ROUTER_SIGMOID)
         router->scores = ROUTER_SOFTMAX;
@@ -47,7 +48,7 @@ static int read_group_method(struct loader *l, bool *has_groups)
     else if (name[0] == '\0' || strcmp(name, "greedy") == 0)
         *has_groups = false;
     else if (strcmp(name, "group_limited_greedy") != 0)
-        return refuse(l, "topk_method is \"%s\", which radish does not know", name);
+        return refuse(l, "topk_method is \"%s\", which radish does not support", name);
     return 0;
 }
 
@@ -70,7 +71,8 @@ static int read_groups(struct loader *l)
         return refuse(l, "%" PRIu32 " experts do not make %" PRIu32 " equal groups",
                       router->n_experts, router->n_groups);
     if (router->n_groups > 1 && of_group < 2 && router->groups == GROUPS_BY_TOP2)
-        return refuse(l, "groups of one expert have no two best to be chosen by");
+        return refuse(l,
+                      "groups cannot be chosen by their two best experts when they have only one");
     if ((uint64_t)of_group * router->n_chosen_groups < router->n_chosen)
         return refuse(l, "%" PRIu32 " experts are chosen, more than %" PRIu32 " groups have",
                       router->n_chosen, router->n_chosen_groups);
@@ -103,7 +105,7 @@ static int read_count(struct loader *l)
     if (l->arch->experts == EXPERTS_NONE && router->n_experts > 0)
         return refuse(l,
                       "a mixture of experts (%s is %" PRIu32
-                      "), which radish does not know of this architecture",
+                      "), which radish does not support for this architecture",
                       setting_name(s, SETTING_EXPERTS).text, router->n_experts);
     if (!is_on)
         router->n_experts = 0;
@@ -122,7 +124,7 @@ int read_experts(struct loader *l)
     if (setting_u32(s, SETTING_EXPERTS_CHOSEN, REQUIRED, 1, router->n_experts, &router->n_chosen))
         return -1;
     if (router->n_chosen == 0 || router->n_chosen > router->n_experts)
-        return refuse(l, "%" PRIu32 " of %" PRIu32 " experts cannot be chosen", router->n_chosen,
+        return refuse(l, "%" PRIu32 " of %" PRIu32 " experts cannot be selected", router->n_chosen,
                       router->n_experts);
     if (setting_u32(s, SETTING_FF, OPTIONAL, 1, MAX_WIDTH, &router->n_ff) ||
         setting_u32(s, SETTING_EXPERT_FF, OPTIONAL, 1, MAX_WIDTH, &router->n_ff) ||

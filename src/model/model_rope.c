@@ -1,6 +1,6 @@
-/* The ropes of a model from what its files say; see rope_scaling.h. Used by the thread that loads.
- * What a newcomer gets wrong: config.json has had three forms. Old: rope_theta and rope_scaling at
- * the top. New: rope_parameters with all of it. Newest: that once for each kind of layer. */
+/* The ropes of a model, from its files; see rope_scaling.h. Used by the thread that loads.
+ * config.json has had three forms. Old: rope_theta and rope_scaling at the top. New:
+ * rope_parameters with all of it. Newest: rope_parameters once for each kind of layer. */
 #include "model/model_internal.h"
 
 #include <inttypes.h>
@@ -29,7 +29,8 @@ static int check_positive(const struct loader *l, const char *what, double value
 {
     return isfinite(value) && value > above
                ? 0
-               : refuse(l, "rope's %s is %g, not a finite number above %g", what, value, above);
+               : refuse(l, "rope's %s is %g; expected a finite number above %g", what, value,
+                        above);
 }
 
 static int check_spec(const struct loader *l, const struct rope_spec *spec)
@@ -49,7 +50,8 @@ static int check_spec(const struct loader *l, const struct rope_spec *spec)
                     check_positive(l, "beta_slow", spec->beta_slow, 0)))
         return -1;
     if (is_llama3 && !(spec->high_factor > spec->low_factor && spec->low_factor > 0))
-        return refuse(l, "rope's high_freq_factor is %g, not above the low_freq_factor of %g",
+        return refuse(l,
+                      "rope's high_freq_factor is %g, which is not above its low_freq_factor of %g",
                       spec->high_factor, spec->low_factor);
     if (spec->amplitude < 0 || spec->mscale < 0 || spec->mscale_all_dim < 0)
         return refuse(l, "a factor of rope's amplitude is below 0");
@@ -60,7 +62,8 @@ static int check_divisors(const struct loader *l, const char *name, const float 
 {
     for (uint32_t i = 0; i < n; i++)
         if (!isfinite(values[i]) || !(values[i] > 0))
-            return refuse(l, "%s holds %g, not a finite number above 0", name, (double)values[i]);
+            return refuse(l, "%s holds %g; expected a finite number above 0", name,
+                          (double)values[i]);
     return 0;
 }
 
@@ -157,7 +160,7 @@ static int read_gguf_scaling(struct ropes *r, struct rope_spec *spec)
         return read_gguf_yarn(l, spec);
     } else if (strcmp(type, "none") != 0) {
         return refuse(l,
-                      "%s is \"%s\"; radish knows none, linear, yarn and longrope (with its "
+                      "%s is \"%s\"; radish supports none, linear, yarn and longrope (with its "
                       "factors as tensors)",
                       setting_name(s, SETTING_ROPE_TYPE).text, type);
     }
@@ -297,10 +300,10 @@ static int read_scaling(struct ropes *r, struct setting_member at, struct rope_s
     if (strcmp(name, "dynamic") == 0)
         return refuse(l,
                       "%s asks for dynamic NTK scaling, whose frequencies depend on the current "
-                      "length, so that no cached prefix could be used again",
+                      "length; no cached prefix could ever be reused",
                       at.name);
     return refuse(l,
-                  "%s.rope_type is \"%s\"; radish knows default, linear, yarn, llama3, longrope "
+                  "%s.rope_type is \"%s\"; radish supports default, linear, yarn, llama3, longrope "
                   "and proportional",
                   at.name, name);
 }
@@ -355,7 +358,8 @@ static int read_part(const struct loader *l, struct setting_member at, struct ro
     if (member_number(s, at, "partial_rotary_factor", &part))
         return -1;
     if (!(part > 0 && part <= 1))
-        return refuse(l, "partial_rotary_factor is %g, not above 0 and at most 1", part);
+        return refuse(l, "partial_rotary_factor is %g; expected a number above 0 and at most 1",
+                      part);
     spec->part = part;
     bool is_proportional = spec->scaling == ROPE_SCALING_PROPORTIONAL;
     if (!is_proportional && (!has_number || json_get(at.object, "partial_rotary_factor")))
@@ -466,7 +470,7 @@ static int read_temperature(struct loader *l, double original)
         return -1;
     }
     if (scale != 0 && !(original >= 1 && original <= MAX_CONTEXT))
-        return refuse(l, "the attention's temperature has a length of %g, not from 1 to %d",
+        return refuse(l, "the length for the attention temperature is %g; expected 1 to %d",
                       original, MAX_CONTEXT);
     h->temperature_scale = (float)scale;
     h->temperature_length = scale != 0 ? (uint32_t)original : 0;
@@ -505,7 +509,7 @@ static int has_rope(struct loader *l, uint32_t layer, bool *has)
         *has = strcmp(type, "rope") == 0;
         return *has || strcmp(type, "nope") == 0
                    ? 0
-                   : refuse(l, "position_embedding_type is \"%s\"; radish knows rope and nope",
+                   : refuse(l, "position_embedding_type is \"%s\"; radish supports rope and nope",
                             type);
     }
     return 0;

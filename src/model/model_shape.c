@@ -1,6 +1,6 @@
-/* From settings to hyper-parameters, layer by layer; see model.h. Used by the thread that loads.
- * What a newcomer gets wrong: whether a layer is of the windowed kind and whether its window leaves
- * anything out are two things; rope and head sizes go by the first. */
+/* From settings to hyperparameters, layer by layer; see model.h. Used by the thread that loads.
+ * Whether a layer is of the windowed kind, and whether its window hides anything, are two
+ * different questions; rope and head sizes depend on the first. */
 #include "model/model_internal.h"
 
 #include <inttypes.h>
@@ -73,7 +73,7 @@ static int read_activation(struct loader *l)
             return -1;
         return fabs(alpha - 1.702) < 1e-6
                    ? 0
-                   : refuse(l, "swiglu_alpha is %g; radish knows 1.702 only", alpha);
+                   : refuse(l, "swiglu_alpha is %g; radish supports only 1.702", alpha);
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i].name) == 0) {
@@ -82,7 +82,7 @@ static int read_activation(struct loader *l)
                 h->activation = ACTIVATION_GELU_TANH;
             return 0;
         }
-    return name[0] ? refuse(l, "%s is \"%s\"; radish knows silu, gelu and gelu_pytorch_tanh",
+    return name[0] ? refuse(l, "%s is \"%s\"; radish supports silu, gelu and gelu_pytorch_tanh",
                             setting_name(&l->settings, SETTING_ACTIVATION).text, name)
                    : 0;
 }
@@ -130,7 +130,7 @@ static int read_layer_type(struct loader *l, uint32_t i, bool *is_windowed)
                           "layer %" PRIu32 " is \"%s\": it has recurrent layers, which radish "
                           "cannot run yet",
                           i, type);
-    return refuse(l, "layer %" PRIu32 " is \"%s\", which radish does not know", i, type);
+    return refuse(l, "layer %" PRIu32 " is \"%s\", which radish does not support", i, type);
 }
 
 /* A list of zeros and ones, a string of Ls and Gs, or a period; where the file has none, the row's
@@ -154,7 +154,7 @@ static int read_window_pattern(struct loader *l, uint32_t i, bool *is_windowed)
             return -1;
         size_t n = strlen(letters);
         if (n == 0 || strspn(letters, "LG") != n)
-            return refuse(l, "sliding_window_pattern is \"%s\", not of L and G", letters);
+            return refuse(l, "sliding_window_pattern is \"%s\"; expected only L and G", letters);
         *is_windowed = letters[i % n] == 'L';
         return 0;
     }
@@ -203,8 +203,8 @@ static int read_windows(struct loader *l)
         check_count(l, SETTING_WINDOW_PATTERN))
         return -1;
     if (l->arch->needs_layer_types && !is_gguf(l) && !has_types)
-        return refuse(l, "the key layer_types is missing, without which its layers are recurrent, "
-                         "which radish cannot run yet");
+        return refuse(l, "the key layer_types is missing, so its layers are recurrent, which "
+                         "radish cannot run yet");
     for (uint32_t i = 0; i < h->n_layers; i++) {
         bool is_windowed = false;
         if (has_types ? read_layer_type(l, i, &is_windowed) : read_window_kind(l, i, &is_windowed))
@@ -240,7 +240,7 @@ static int read_layer_overrides(struct loader *l)
         json_each (member, layer)
             if (strcmp(member->key, "head_dim") != 0 &&
                 strcmp(member->key, "num_key_value_heads") != 0)
-                return refuse(l, "%s.%.40s is a difference that radish does not know", name,
+                return refuse(l, "%s.%.40s is an override that radish does not support", name,
                               member->key);
         if (member_u32(&l->settings, at, "head_dim", 1, MAX_WIDTH, &shape->key_dim) ||
             member_u32(&l->settings, at, "num_key_value_heads", 1, MAX_HEADS, &shape->n_kv_heads))
@@ -529,7 +529,8 @@ static int read_qk_norm(struct loader *l)
         if (setting_bool(&l->settings, SETTING_QK_NORM, &has))
             return -1;
     if (has && l->arch->qk_norm == QK_NORM_NONE)
-        return refuse(l, "use_qk_norm is true, which radish does not know of this architecture");
+        return refuse(l,
+                      "use_qk_norm is true, which radish does not support for this architecture");
     l->qk_norm = l->arch->qk_norm_is_optional && (is_gguf(l) || !has) ? OPTIONAL : REQUIRED;
     return 0;
 }

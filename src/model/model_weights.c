@@ -1,8 +1,7 @@
-/* From the names of a checkpoint's tensors to the places in a model; see architecture.h. Used by
- * the thread that loads.
- * What a newcomer gets wrong: a file that is well formed may still lie about its shapes. Every
- * tensor is checked against the hyper-parameters, and one that has no place is refused, because
- * computing without it would be wrong in silence. */
+/* From the names of a checkpoint's tensors to the slots of a model; see architecture.h. Used by
+ * the thread that loads. A well-formed file may still lie about its shapes. Every tensor is
+ * checked against the hyperparameters, and one without a slot is rejected, because computing
+ * without it would silently give wrong answers. */
 #include "model/model_internal.h"
 
 #include <assert.h>
@@ -358,7 +357,8 @@ static int take_expert_scales(const struct target *t, const char *stack_name, fl
         return -1;
     for (uint32_t e = 0; e < n; e++)
         if (!isfinite((*out)[e]) || (*out)[e] == 0)
-            return refuse(l, "%s holds %g, which cannot be a scale", full.text, (double)(*out)[e]);
+            return refuse(l, "%s holds %g, which is not a valid scale", full.text,
+                          (double)(*out)[e]);
     return 0;
 }
 
@@ -633,8 +633,8 @@ static int refuse_unused(const struct loader *l)
             is_redundant(l, c->tensors[i].name))
             continue;
         copy_plain(name, sizeof name, c->tensors[i].name, strlen(c->tensors[i].name));
-        return refuse(l, "the tensor %s has no place in the architecture %s as radish knows it",
-                      name, l->arch->types[0]);
+        return refuse(l, "radish has no use for the tensor %s in the architecture %s", name,
+                      l->arch->types[0]);
     }
     return 0;
 }

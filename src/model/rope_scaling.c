@@ -1,6 +1,5 @@
-/* Frequencies of rotary embeddings; see rope_scaling.h. Pure functions, any thread.
- * What a newcomer gets wrong: YaRN's ramp runs over the index of a pair, Llama 3's over its
- * frequency. */
+/* Frequencies of rotary embeddings; see rope_scaling.h. Pure functions, any thread. YaRN's ramp
+ * runs over the index of a pair; Llama 3's runs over its frequency. */
 #include "model/rope_scaling.h"
 
 #include <math.h>

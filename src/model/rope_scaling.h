@@ -4,21 +4,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How far each pair of values turns at a position, with whatever scaling a file asks for. What
- * dynamic NTK asks for is not here: its frequencies depend on the current length, so that no key
- * that was computed at another length could be used again. */
+/* How far each pair of values rotates at a position, with the scaling that a file asks for.
+ * Dynamic NTK is not supported: its frequencies depend on the current length, so no key computed
+ * at another length could be reused. */
 enum rope_scaling {
     ROPE_SCALING_NONE,
     ROPE_SCALING_LINEAR,       /* all by factor */
     ROPE_SCALING_YARN,         /* slow pairs by factor, fast ones not, a ramp between */
     ROPE_SCALING_LLAMA3,       /* the same with another ramp */
-    ROPE_SCALING_LONG,         /* each by a divisor of its own */
-    ROPE_SCALING_PROPORTIONAL, /* the first pairs of a head as if all were turned */
+    ROPE_SCALING_LONG,         /* each by its own divisor */
+    ROPE_SCALING_PROPORTIONAL, /* the first pairs of a head, as if all were rotated */
 };
 
 struct rope_spec {
     enum rope_scaling scaling;
-    uint32_t dim; /* values that are turned */
+    uint32_t dim; /* values that are rotated */
     double base;
     double factor;
     double original; /* the context before it was scaled: YaRN, Llama 3, long */
@@ -26,7 +26,7 @@ struct rope_spec {
     double beta_fast, beta_slow, mscale, mscale_all_dim;
     bool is_exact;                               /* the ends of YaRN's ramp are not rounded */
     double low_factor, high_factor;              /* Llama 3 */
-    double amplitude;                            /* 0: as the scaling has it */
+    double amplitude;                            /* 0: the scaling's own */
     const float *divisors;                       /* [dim / 2] of each frequency, or NULL */
     const float *long_divisors, *short_divisors; /* that these were chosen from: long */
 };

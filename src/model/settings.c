@@ -1,7 +1,5 @@
-/* One table of keys, and the readers that serve GGUF and config.json alike; see settings.h. Used by
- * the thread that loads the model.
- * What a newcomer gets wrong: a key that is absent takes the row's default, one that is null does
- * not. */
+/* One table of keys, and the readers for both GGUF and config.json; see settings.h. Used by the
+ * thread that loads the model. An absent key takes the row's default; a null one does not. */
 #include "model/settings.h"
 
 #include <inttypes.h>
@@ -300,7 +298,7 @@ static int check_range(const struct settings *s, const char *name, uint64_t valu
                        uint32_t max, uint32_t *out)
 {
     if (value < min || value > max)
-        return settings_refuse(s, "%s is %" PRIu64 ", not from %" PRIu32 " to %" PRIu32, name,
+        return settings_refuse(s, "%s is %" PRIu64 "; expected %" PRIu32 " to %" PRIu32, name,
                                value, min, max);
     *out = (uint32_t)value;
     return 0;
@@ -320,7 +318,7 @@ int setting_u32(const struct settings *s, enum setting id, enum presence presenc
     uint64_t value;
     bool is_flag = v.json && v.json->type == JSON_BOOL;
     if (is_list(v) || is_flag || !to_u64(v, 0, &value))
-        return settings_refuse(s, "the key %s is not a whole number that is 0 or more",
+        return settings_refuse(s, "the key %s is not a whole number of 0 or more",
                                setting_name(s, id).text);
     return check_range(s, setting_name(s, id).text, value, min, max, out);
 }
@@ -338,7 +336,8 @@ int setting_number(const struct settings *s, enum setting id, double *out)
     if (!to_f64(v, &value))
         return settings_refuse(s, "the key %s is not a number", setting_name(s, id).text);
     if (!isfinite((float)value))
-        return settings_refuse(s, "%s is %g, not a finite number", setting_name(s, id).text, value);
+        return settings_refuse(s, "%s is %g; expected a finite number", setting_name(s, id).text,
+                               value);
     *out = value;
     return 0;
 }
@@ -357,8 +356,8 @@ int setting_positive(const struct settings *s, enum setting id, enum presence pr
         return settings_refuse(s, "the key %s is not a number", setting_name(s, id).text);
     float narrow = (float)value;
     if (!isfinite(narrow) || !(narrow > 0))
-        return settings_refuse(s, "%s is %g, not a finite number above 0", setting_name(s, id).text,
-                               value);
+        return settings_refuse(s, "%s is %g; expected a finite number above 0",
+                               setting_name(s, id).text, value);
     *out = narrow;
     return 0;
 }
@@ -426,7 +425,7 @@ int setting_item_u32(const struct settings *s, enum setting id, size_t i, uint32
     char name[160];
     snprintf(name, sizeof name, "%s[%zu]", setting_name(s, id).text, i);
     if (!to_u64(v, i, &value))
-        return settings_refuse(s, "%s is not a whole number that is 0 or more", name);
+        return settings_refuse(s, "%s is not a whole number of 0 or more", name);
     return check_range(s, name, value, min, max, out);
 }
 
@@ -477,7 +476,7 @@ int member_u32(const struct settings *s, struct setting_member at, const char *k
         return 0;
     snprintf(name, sizeof name, "%s.%s", at.name, key);
     if (!json_to_uint64(v, &value))
-        return settings_refuse(s, "%s is not a whole number that is 0 or more", name);
+        return settings_refuse(s, "%s is not a whole number of 0 or more", name);
     return check_range(s, name, value, min, max, out);
 }
 

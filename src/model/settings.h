@@ -8,15 +8,15 @@
 #include "base/error.h"
 #include "model/files/checkpoint.h"
 
-/* What a model's files say about it, under one name for each thing whichever kind of file it is:
+/* What a model's files say about it, under one name for each setting, whichever kind of file it
+ * is:
  *
  *   SETTING_HEADS    GGUF  llama.attention.head_count      config.json  num_attention_heads
  *   SETTING_EXPERTS  GGUF  qwen3moe.expert_count           config.json  num_experts, or
  *                                                          num_local_experts, n_routed_experts
  *
  * A key of config.json that is null has no value, and no default either: that is how a file says
- * that it wants no window. Whatever is wrong gives one line with the path and the key as the file
- * spells it. */
+ * that it has no window. An error is one line with the path and the key as the file spells it. */
 enum setting {
     SETTING_LAYERS,
     SETTING_EMBD,
@@ -50,7 +50,7 @@ enum setting {
     SETTING_ROPE_LOCAL_BASE,
     SETTING_ROPE_DIM,
     SETTING_ROPE_LOCAL_DIM,
-    SETTING_ROPE_PART, /* of a head that is turned */
+    SETTING_ROPE_PART, /* of a head that is rotated */
     SETTING_ROPE_PARAMETERS,
     SETTING_ROPE_SCALING,
     SETTING_ROPE_TYPE,
@@ -100,17 +100,17 @@ enum setting {
     SETTING_MLA_ROPE_DIM,
     SETTING_MLA_VALUE_DIM,
     SETTING_MLA_KEY_DIM,
-    SETTING_PREDICTION_LAYERS, /* behind the last, for guessing ahead; not used */
+    SETTING_PREDICTION_LAYERS, /* after the last, for multi-token prediction; not used */
     N_SETTINGS
 };
 
-/* What a row of the table of architectures means where the file says nothing. */
+/* The default of a row of the table of architectures, where the file says nothing. */
 struct setting_default {
     enum setting id;
     double config, gguf; /* NAN: none */
 };
 
-/* For numbers that must be there a GGUF file has no defaults: its writers leave none out. */
+/* Required numbers have no defaults in GGUF files: their writers leave none out. */
 enum presence { REQUIRED, OPTIONAL };
 
 struct settings {
@@ -125,7 +125,7 @@ struct settings {
 __attribute__((format(printf, 2, 3))) int settings_refuse(const struct settings *s,
                                                           const char *format, ...);
 
-/* GGUF's key behind the architecture's name, or NULL. */
+/* GGUF's key after the architecture's name, or NULL. */
 const char *setting_gguf_key(enum setting id);
 
 struct setting_name {
@@ -145,7 +145,7 @@ int setting_bool(const struct settings *s, enum setting id, bool *out);
 /* Cut to fit, without control characters. */
 int setting_text(const struct settings *s, enum setting id, char *out, size_t size);
 
-/* Lists. An item of what is no list is the value itself, so that a number for all layers and a list
+/* Lists. A value that is not a list counts as every item, so one number for all layers and a list
  * of numbers read alike. */
 size_t setting_count(const struct settings *s, enum setting id); /* 0: not a list */
 int setting_item_u32(const struct settings *s, enum setting id, size_t i, uint32_t min,

@@ -1,7 +1,6 @@
-/* Matrices that files have in another order than the decoder computes them in, copied into the
- * model's memory; see model_internal.h. Used by the thread that loads.
- * What a newcomer gets wrong: blocks and groups run along a row, so that what is quantised cannot
- * be transposed as it is; it becomes floats. */
+/* Matrices that files store in another order than the decoder computes them, copied into the
+ * model's memory; see model_internal.h. Used by the thread that loads. Blocks and groups run along
+ * a row, so quantized weights cannot be transposed as they are; they become floats. */
 #include "model/model_internal.h"
 
 #include <string.h>
@@ -23,7 +22,7 @@ int copy_transposed(struct loader *l, const struct weight *from, uint32_t n_stac
                     uint32_t step, struct weight *out)
 {
     if (!tensor_type_is_float(from->type) || from->groups.scales)
-        return refuse(l, "a stack of experts is transposed, and %s cannot be turned back",
+        return refuse(l, "a stack of experts is transposed, and %s cannot be transposed back",
                       tensor_type_info(from->type)->name);
     uint32_t bytes = tensor_type_info(from->type)->block_bytes;
     uint32_t n_in = from->rows / n_stacks, n_out = from->cols / step;

@@ -1,9 +1,9 @@
 /* Conversations made to fit a template: whose turn it is and what is said. Calls and results are
  * in conversation_tools.c. On a worker; nothing is shared but what is read only.
  *
- * What a newcomer gets wrong: the renderer knows who wrote a text by the message it is in, so text
- * of different messages may be merged, but nothing of a client's may get into what we write as
- * the template's own (`tools` is the client's too). */
+ * The renderer knows who wrote a text by the message it is in. Texts of different messages may be
+ * merged, but nothing from a client may get into what we write as the template's own (`tools` also
+ * comes from the client). */
 #include "prompt/conversation.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Conversations made to fit a template: functions, calls and their results. On a worker.
  *
- * What a newcomer gets wrong: arguments come as JSON text that a model wrote, so they may be
- * anything. They never fail a conversation: the model that wrote them may see them again. */
+ * Arguments arrive as JSON text that a model wrote, so they may be anything. They never fail a
+ * conversation: the model that wrote them may see them again. */
 #include <stdio.h>
 #include <string.h>
 

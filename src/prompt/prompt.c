@@ -231,6 +231,13 @@ void prompt_maker_close(struct prompt_maker *p)
     *p = (struct prompt_maker){0};
 }
 
+void prompt_maker_set_thinking(struct prompt_maker *p, enum thinking_mode mode)
+{
+    p->thinking = mode;
+    if (p->with_tools)
+        p->with_tools->thinking = mode;
+}
+
 bool prompt_owns_name(const char *name, size_t len)
 {
     static const char messages[] = "messages", suffix[] = "_token";
@@ -260,6 +267,10 @@ static struct json *context_make(const struct prompt_maker *p, struct arena *are
     tokens_append(p, arena, context);
     if (in->continues || !json_get(extra, "add_generation_prompt"))
         json_append(arena, context, "add_generation_prompt", json_new_bool(arena, !in->continues));
+    bool is_asked = p->traits.has_thinking_switch || p->thinking != THINKING_AUTO;
+    if (is_asked && !json_get(extra, "enable_thinking"))
+        json_append(arena, context, "enable_thinking",
+                    json_new_bool(arena, p->thinking != THINKING_OFF));
     for (const struct json *member = extra ? extra->first : NULL; member; member = member->next) {
         if (prompt_owns_name(member->key, member->key_len)) {
             error_set_at(err, ERROR_INPUT, member->position,

@@ -15,6 +15,13 @@
 /* prompt/ turns conversations into token ids and reuses the ids of earlier answers. Its rooms,
  * from the bottom: unicode; tokenizer, jinja and grammar; schema; answer. */
 
+/* What the template is told of thinking where a conversation does not say it. */
+enum thinking_mode {
+    THINKING_AUTO, /* on, if the template asks for `enable_thinking` */
+    THINKING_ON,
+    THINKING_OFF,
+};
+
 /* From a conversation to token ids: the model's own template rendered once, its own tokenizer run
  * once. Workers share it: what changes is only the memory that its calls lend each other. */
 struct prompt_maker {
@@ -24,6 +31,7 @@ struct prompt_maker {
     char template_problem[320]; /* then why: "the model has no chat template", or what is wrong */
     struct template_traits traits; /* what it takes */
     struct answer_style style;     /* how the model writes thinking and calls */
+    enum thinking_mode thinking;   /* set it with prompt_maker_set_thinking */
     bool adds_bos;                 /* the model wants its BOS before every text */
     struct idle_pool *drafts;
     /* The same with the model's template for tools, where it has one of its own; NULL: not. The
@@ -38,6 +46,7 @@ int prompt_maker_open(struct prompt_maker *p, struct tokenizer *tokenizer,
 /* The same without a model file, for the mock engine. */
 int prompt_maker_open_bytes(struct prompt_maker *p, const char *template_path, struct error *err);
 void prompt_maker_close(struct prompt_maker *p);
+void prompt_maker_set_thinking(struct prompt_maker *p, enum thinking_mode mode);
 
 /* The one that a conversation is rendered with, and that knows how its answer is written. The calls
  * below find it themselves. */
@@ -56,8 +65,8 @@ void message_append(struct arena *arena, struct json *messages, const char *role
 struct prompt_input {
     const struct json *messages;  /* an array in OpenAI's form */
     const struct tool_set *tools; /* that may be called; NULL: none */
-    /* An object whose members the template sees as variables (enable_thinking, ...;
-     * add_generation_prompt is true unless it says so), or NULL. */
+    /* An object whose members the template sees as variables, or NULL. Where it does not say so,
+     * add_generation_prompt is true, and enable_thinking is as the maker's `thinking` has it. */
     const struct json *extra;
     bool continues; /* the last message, the assistant's, is the beginning of the answer */
     /* Where answers of earlier turns have their sampled ids; NULL: all text is encoded. */

@@ -2,8 +2,8 @@
  * the map of who wrote which token. A piece of text is encoded whole, whoever wrote it, because
  * words are cut from the joined text.
  *
- * What a newcomer gets wrong: after a span the text goes on in the middle, and SentencePiece must
- * not put the space there that it puts before the first word after a special token. */
+ * After a span the text continues in the middle, so SentencePiece must not insert the space that
+ * it puts before the first word after a special token. */
 #include "prompt/prompt_internal.h"
 
 #include <stdlib.h>

@@ -10,8 +10,8 @@
  * with it: special ids where the template wrote them, others where their bytes are. They may pass
  * through the template's words and the message's own, never into another message or other data.
  *
- * What a newcomer gets wrong: equal bytes are not enough for a special token. An answer that
- * spells <|im_end|> was sampled as text, and the template's <|im_end|> is not that. */
+ * Careful: equal bytes are not enough for a special token. An answer that spells <|im_end|> was
+ * sampled as text, and the template's <|im_end|> is not that. */
 #include "prompt/prompt_internal.h"
 
 #include <stdlib.h>

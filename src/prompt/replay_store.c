@@ -5,8 +5,8 @@
  *   buckets  [ ]  [●]──► answer ──► answer      chained by `next`; of equal keys the newest first
  *   recency  oldest ⇄ answer ⇄ answer ⇄ newest  the oldest goes when bytes are needed
  *
- * What a newcomer gets wrong: a digest is no proof. It says where to look, and the bytes of the
- * ids are compared with the rendering before they are used. */
+ * A digest is not proof. It says where to look; the bytes of the ids are compared with the
+ * rendering before they are used. */
 #include "prompt/replay_store.h"
 
 #include <errno.h>

@@ -82,6 +82,7 @@ void scheduler_finish(struct scheduler *s, struct sequence *seq, enum finish_rea
     s->stats.failed += reason == FINISH_ERROR;
     stop_matcher_finish(&seq->stops);
     s->n_losses = 0;
+    r->stopped_by = stop_matcher_found(&seq->stops);
     r->n_generated = seq->n_tokens - r->n_tokens;
     r->done_ns = clock_now_ns();
     r->sequence = NULL;
@@ -126,12 +127,14 @@ static void count_cached(struct scheduler *s, struct sequence *seq, uint32_t mat
     r->prompt_shared = shared;
 }
 
-static void start_event(struct scheduler *s, struct sequence *seq)
+static void start_event(struct scheduler *s, struct sequence *seq, uint32_t prompt_done)
 {
     if (seq->is_started)
         return;
     seq->is_started = true;
-    event_ring_push(seq->request, &(struct sched_event){.type = EVENT_STARTED});
+    seq->request->admitted_ns = clock_now_ns();
+    event_ring_push(seq->request,
+                    &(struct sched_event){.type = EVENT_STARTED, .prompt_done = prompt_done});
     s->has_events = true;
 }
 
@@ -147,7 +150,7 @@ static void start_running(struct scheduler *s, struct sequence *seq, node_id nod
     state_begin(s, seq, NULL);
     seq->in_flight = node != NODE_NONE;
     count_cached(s, seq, matched);
-    start_event(s, seq);
+    start_event(s, seq, min_u32(matched, seq->request->n_tokens));
 }
 
 bool scheduler_fork(struct scheduler *s, const struct sequence *leader, struct sequence *seq)
@@ -169,7 +172,7 @@ bool scheduler_fork(struct scheduler *s, const struct sequence *leader, struct s
     count_cached(s, seq, seq->n_tokens);
     atomic_store_explicit(&r->prompt_done, seq->n_tokens, memory_order_relaxed);
     s->stats.forked++;
-    start_event(s, seq);
+    start_event(s, seq, r->n_tokens);
     return true;
 }
 

@@ -170,6 +170,21 @@ static int wait_for(struct scheduler *s, struct sequence *const *seqs, uint32_t 
     return 0;
 }
 
+static bool is_stop_token(const struct request *r, int32_t token, uint32_t n_generated)
+{
+    for (uint32_t i = 0; i < r->n_stop_tokens && n_generated >= r->min_tokens; i++)
+        if (r->stop_tokens[i] == token)
+            return true;
+    return false;
+}
+
+/* Whether the text ends a line after the time that the answer may take. */
+static bool is_late(const struct request *r, const char *bytes, uint32_t len)
+{
+    return r->line_limit_ns && memchr(bytes, '\n', len) &&
+           clock_now_ns() - r->first_token_ns > r->line_limit_ns;
+}
+
 /* Adds a sampled token to the sequence and its text; says why the answer ends, if it does. */
 static enum finish_reason add_token(struct scheduler *s, struct sequence *seq, int32_t token)
 {
@@ -183,13 +198,20 @@ static enum finish_reason add_token(struct scheduler *s, struct sequence *seq, i
                                             : FILTER_GO_ON;
     bool is_over = verdict == FILTER_END;
     enum finish_reason complete = seq->is_hurried ? FINISH_LENGTH : FINISH_STOP;
+    if (is_stop_token(r, token, seq->n_tokens - r->n_tokens))
+        return FINISH_STOP;
     if ((uint32_t)token < table->n_tokens) {
+        uint32_t len = table->lengths[token], kept = len;
         if (table->is_end[token] && (is_over || !r->ignore_end))
             return complete; /* an end token is no text */
+        if (r->min_indent)
+            kept = line_rule_feed(&seq->lines, r->min_indent, table->bytes[token], len);
         if (verdict == FILTER_WROTE)
-            stop_matcher_pass(&seq->stops, table->lengths[token]);
-        else if (stop_matcher_feed(&seq->stops, table->bytes[token], table->lengths[token]))
+            stop_matcher_pass(&seq->stops, kept);
+        else if (stop_matcher_feed(&seq->stops, table->bytes[token], kept))
             return FINISH_STOP;
+        if (kept < len || is_late(r, table->bytes[token], len))
+            return FINISH_LENGTH;
     }
     if (is_over)
         return complete;
@@ -229,6 +251,7 @@ static int32_t pick(struct scheduler *s, struct sequence *seq, const float *logi
     const struct request *r = seq->request;
     uint32_t n_generated = seq->n_tokens - r->n_tokens;
     bool bans_ends = n_generated < r->min_tokens || (r->filter && r->ignore_end);
+    bool may_end = s->n_ends && !bans_ends && !r->ignore_end && !r->filter;
     struct sampler_input in = {.sampling = &r->sampling,
                                .generated = seq->generated,
                                .n_generated = n_generated,
@@ -238,6 +261,10 @@ static int32_t pick(struct scheduler *s, struct sequence *seq, const float *logi
                                .dry_breakers = r->dry_breakers,
                                .biases = r->biases,
                                .n_biases = r->n_biases,
+                               .bytes = s->options.tokens.bytes,
+                               .lengths = s->options.tokens.lengths,
+                               .is_end = s->options.tokens.is_end,
+                               .end = may_end ? s->ends[0] : -1,
                                .banned = s->ends,
                                .n_banned = bans_ends ? s->n_ends : 0};
     if (r->filter) {
@@ -307,6 +334,11 @@ static void take_prefill(struct scheduler *s, struct sequence *seq, const float 
     struct request *r = seq->request;
     uint32_t n_prompt = seq->n_computed < r->n_tokens ? seq->n_computed : r->n_tokens;
     atomic_store_explicit(&r->prompt_done, n_prompt, memory_order_relaxed);
+    if (r->wants_progress && seq->n_tokens == r->n_tokens &&
+        event_ring_free(r) > REQUEST_RING / 2) {
+        event_ring_push(r, &(struct sched_event){.type = EVENT_PROGRESS, .prompt_done = n_prompt});
+        s->has_events = true;
+    }
     sequence_insert(seq, &s->cache, s->now_ns);
     flight_advance(&s->waiting, seq);
     if (seq->n_computed < seq->prefill_end)

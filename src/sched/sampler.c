@@ -140,6 +140,17 @@ static int32_t draw_all(const struct sampler *s, const struct view *v, double le
     return last >= 0 ? last : find_id(s, v->logits, v->best); /* rounding left a crumb */
 }
 
+/* Gives what the cuts left the weights of another temperature. The cuts may have left out the best
+ * logit, so weights are taken from the best of those that are there. */
+static void weigh_again(struct sampler *s, uint32_t n, float inverse)
+{
+    float best = -INFINITY;
+    for (uint32_t i = 0; i < n; i++)
+        best = fmaxf(best, s->candidates[i].key);
+    for (uint32_t i = 0; i < n; i++)
+        s->candidates[i].weight = exp_negative((s->candidates[i].key - best) * inverse);
+}
+
 /* Whether XTC cuts this time. */
 static bool has_xtc(const struct sampling *o, uint32_t index)
 {
@@ -162,5 +173,11 @@ int32_t sampler_pick(struct sampler *s, const float *logits, const struct sample
     bool cuts_xtc = has_xtc(o, in->n_generated);
     if (!sampler_has_cuts(s, o, cuts_xtc))
         return draw_all(s, &view, u * sampler_weigh_all(s, &view));
-    return draw(s->candidates, sampler_cut(s, &view, o, cuts_xtc), u);
+    const struct view own = {logits, best, 1, 1};
+    uint32_t n = sampler_cut(s, o->temperature_last ? &own : &view, o, cuts_xtc);
+    if (o->infill && in->bytes && in->end >= 0)
+        n = sampler_infill(s, in, n);
+    if (o->temperature_last)
+        weigh_again(s, n, view.inverse);
+    return draw(s->candidates, n, u);
 }

@@ -15,9 +15,10 @@
  *
  * Penalties are repetition, then frequency and presence; they look at generated tokens only, as
  * OpenAI and vLLM have it (llama.cpp also counts the prompt). DRY looks at the prompt too.
- * Temperature comes before the cuts, as vLLM and transformers do it (llama.cpp's default puts it
- * last): top_p is a share of what would be drawn, after temperature, from what the cuts before it
- * left. Each cut sees what the one before it left:
+ * Temperature comes before the cuts, as vLLM and transformers do it: top_p is a share of what would
+ * be drawn, after temperature, from what the cuts before it left. With temperature_last the cuts
+ * see the model's own distribution, and only the draw has the temperature, as in llama.cpp. Each
+ * cut sees what the one before it left:
  *
  *   top_n_sigma  logits down to so many standard deviations (of all allowed logits) below the best
  *   top_k        the k most likely
@@ -26,12 +27,15 @@
  *   min_p        those at least that share of the most likely one
  *   XTC          with xtc_probability: of the tokens that have xtc_threshold or more, only the
  *                least likely one, and all below; does nothing where fewer than two have it
+ *   infill       for editors: the tokens that the model is sure of, or an end
  *
  * No cut leaves nothing. Typical-p and XTC may remove the most likely token, and that is what they
  * are for; the others never do. At temperature 0 and at top_k 1 the best logit is taken after bias,
  * penalties, DRY and mask, and no cut is asked. */
 struct sampling {
     float temperature;        /* 0: greedy */
+    bool temperature_last;    /* behind the cuts, not before them */
+    bool infill;              /* end where it is not clear how to go on: sampler_infill.c */
     float top_p;              /* 1: off */
     float min_p;              /* 0: off */
     float typical_p;          /* 0 and 1: off */
@@ -81,6 +85,12 @@ struct sampler_input {
     const uint64_t *mask; /* those that are allowed, and none from n_tokens on; NULL: all are */
     const struct logit_bias *biases; /* [n_biases] */
     uint32_t n_biases;
+    /* For `infill`, which is not done without them: the tokens' texts, which of them end an answer,
+     * and one that does; -1: the answer must not end here. */
+    const char *const *bytes; /* [n_tokens] */
+    const uint32_t *lengths;  /* [n_tokens] */
+    const bool *is_end;       /* [n_tokens] */
+    int32_t end;
     const int32_t *banned; /* [n_banned] ids of the model, not allowed whatever the mask says */
     uint32_t n_banned;
 };

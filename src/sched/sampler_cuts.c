@@ -269,7 +269,7 @@ static bool has_typical(const struct sampling *o)
 bool sampler_has_cuts(const struct sampler *s, const struct sampling *o, bool has_xtc)
 {
     return has_top_k(s, o) || has_typical(o) || has_xtc || o->top_n_sigma > 0 || o->top_p < 1 ||
-           o->min_p > 0;
+           o->min_p > 0 || o->infill;
 }
 
 /* The first of the cuts, over all tokens. `has_top_p`: whether top_p is still to be done. */
@@ -308,5 +308,9 @@ uint32_t sampler_cut(struct sampler *s, const struct view *v, const struct sampl
         n = apply_min_p(s, n, o->min_p);
     if (has_xtc)
         n = apply_xtc(s, n, o->xtc_threshold);
+    if (o->infill && n > SAMPLER_INFILL_MOST) {
+        struct cut cut = {SAMPLER_INFILL_MOST, INFINITY};
+        n = apply_cut(s, order_of_logits(v), n, &cut);
+    }
     return n;
 }

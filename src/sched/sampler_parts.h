@@ -70,6 +70,11 @@ bool sampler_allows_any(struct sampler *s, const struct sampler_input *in);
 bool sampler_has_dry(const struct sampler_input *in);
 void sampler_apply_dry(struct sampler *s, const struct sampler_input *in);
 
+/* sampler_infill.c: cuts the first `n` candidates further, of which there may be so many; how many
+ * stay. */
+enum { SAMPLER_INFILL_MOST = 128 };
+uint32_t sampler_infill(struct sampler *s, const struct sampler_input *in, uint32_t n);
+
 /* sampler_cuts.c */
 bool sampler_has_cuts(const struct sampler *s, const struct sampling *o, bool has_xtc);
 /* Leaves what the cuts keep in s->candidates, in order of id; how many, one at least. */

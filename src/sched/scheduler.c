@@ -422,7 +422,8 @@ static void request_init(struct request *r)
     r->prompt_cached = r->prompt_shared = r->n_generated = 0;
     r->is_pinned = false;
     r->miss = (struct miss){0};
-    r->first_token_ns = r->done_ns = 0;
+    r->admitted_ns = r->first_token_ns = r->done_ns = 0;
+    r->stopped_by = (struct byte_view){0};
     r->submitted_ns = clock_now_ns();
     r->error = (struct error){0};
     r->sequence = NULL;

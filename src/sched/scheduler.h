@@ -39,15 +39,17 @@ struct token_table {
 enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELED, FINISH_ERROR };
 
 enum event_type {
-    EVENT_STARTED, /* admitted */
-    EVENT_TOKEN,   /* one sampled token; an end token too, which adds nothing to the text */
-    EVENT_DONE,    /* the last event; the only one of a request that ends before it is admitted */
+    EVENT_STARTED,  /* admitted */
+    EVENT_PROGRESS, /* more of the prompt is computed; only where the request asks for it */
+    EVENT_TOKEN,    /* one sampled token; an end token too, which adds nothing to the text */
+    EVENT_DONE,     /* the last event; the only one of a request that ends before it is admitted */
 };
 
 struct sched_event {
     enum event_type type;
     enum finish_reason finish; /* DONE */
     int32_t token;             /* TOKEN */
+    uint32_t prompt_done;      /* STARTED and PROGRESS: prompt tokens found or computed so far */
     /* Of the bytes of all tokens so far, put together, the first `text_end` may be shown: less
      * than all while a stop string may be beginning, cut before it when one has come. */
     uint64_t text_end;
@@ -56,7 +58,7 @@ struct sched_event {
     const struct token_logprobs *logprobs;
 };
 
-enum { REQUEST_RING = 128, REQUEST_MAX_STOPS = 16 };
+enum { REQUEST_RING = 128, REQUEST_MAX_STOPS = 128 };
 
 /* A picture of a request. */
 struct request_image {
@@ -110,6 +112,17 @@ struct request {
     struct token_logprobs *prompt_logprobs; /* [n_tokens] */
     struct byte_view stops[REQUEST_MAX_STOPS];
     uint32_t n_stops;
+    /* Tokens that end the answer as end tokens do, and are no part of its text, from min_tokens on.
+     */
+    const int32_t *stop_tokens; /* [n_stop_tokens] */
+    uint32_t n_stop_tokens;
+    /* For editors. The answer ends at the first text of a line, but for its first line, that is
+     * indented by fewer spaces and tabs than this. 0: no such rule. */
+    uint32_t min_indent;
+    /* The answer ends with the first line feed that comes later than this after the first token.
+     * 0: never. */
+    uint64_t line_limit_ns;
+    bool wants_progress; /* send EVENT_PROGRESS; a reader who is far behind may miss some */
     bool ignore_end;     /* go on past end tokens */
     bool no_cache;       /* neither match nor insert */
     bool explain;        /* fill in `miss` */
@@ -128,7 +141,8 @@ struct request {
     bool is_pinned;          /* valid at DONE */
     struct miss miss;        /* why no more of the prompt was cached; valid at DONE, if asked for */
     uint32_t n_generated;    /* valid at DONE */
-    uint64_t submitted_ns, first_token_ns, done_ns;
+    uint64_t submitted_ns, admitted_ns, first_token_ns, done_ns;
+    struct byte_view stopped_by; /* the stop string that ended it; empty: none. Valid at DONE */
     struct error error; /* valid at DONE with FINISH_ERROR; ERROR_INPUT: the maker's own doing */
     struct sequence *sequence;
 };

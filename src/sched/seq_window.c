@@ -1,6 +1,6 @@
 /* A sequence's pages in a group of windowed layers; see sequence.h. Owned by the scheduler's
- * thread. What a newcomer gets wrong: what it put into the tree is the tree's at once, and needed
- * here for the window's length only. So its own pages are always the last ones, behind what is
+ * thread. What a sequence puts into the tree belongs to the tree at once and is needed here only
+ * for the length of the window. So its own pages are always the last ones, after what was
  * inserted. */
 #include <assert.h>
 

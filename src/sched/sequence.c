@@ -1,7 +1,7 @@
 /* One request's tokens, pages and place in the tree; see sequence.h. Owned by the scheduler's
- * thread, but made by the thread that submits, so that a step need not allocate.
- * What a newcomer gets wrong: a computed position's page may be private even when the tree has
- * the position, because another sequence put its own copy there first. */
+ * thread, but created by the thread that submits, so that a step need not allocate. A computed
+ * position's page may be private even when the tree has the position, because another sequence
+ * inserted its own copy first. */
 #include "sched/sequence.h"
 
 #include <assert.h>

@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "sched/regions.h"
 #include "sched/scheduler.h"
+#include "sched/line_rule.h"
 #include "sched/stop_matcher.h"
 
 /* A sequence's pages in a side group.
@@ -72,6 +73,7 @@ struct sequence {
     uint32_t n_scored;
 
     struct stop_matcher stops;
+    struct line_rule lines;
     const uint64_t *mask; /* what its filter allows next, */
     bool has_mask;        /* if it was asked already */
     bool is_hurried;      /* its filter ends it sooner than the model would have */

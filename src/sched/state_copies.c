@@ -13,8 +13,8 @@
  * the leaves that those belong to. A copy is never needed to go on: without one the sequence is
  * computed from an earlier one, or from its start.
  *
- * What a newcomer gets wrong: a batch that fails leaves its slots undefined. Its sequences start
- * over from what the tree has. */
+ * A batch that fails leaves its slots undefined. Its sequences start over from what the tree has.
+ */
 #include "sched/state.h"
 
 #include <assert.h>

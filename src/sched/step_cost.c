@@ -1,9 +1,9 @@
-/* Learning the cost of a step: normalised least mean squares on three terms, scaled so that one
+/* Learns the cost of a step: normalized least mean squares on three terms, scaled so that one
  * decoded token says much about the batch and little about the row, and a chunk of a prompt the
- * other way round. Owned by the scheduler's thread. A prediction need not be exact: it sizes the
- * next chunk, and the step after that knows better. What a newcomer gets wrong: fitting the last
- * steps as well as possible. On a busy machine most of what they differ in is noise; a fit then
- * finds rows that cost nothing, and the next chunk takes seconds. */
+ * opposite. Owned by the scheduler's thread. A prediction need not be exact: it sizes the next
+ * chunk, and the step after that knows better. Careful: do not fit the last steps as closely as
+ * possible. On a busy machine most of their differences are noise; a close fit then finds rows
+ * that cost nothing, and the next chunk takes seconds. */
 #include "sched/step_cost.h"
 
 #include <math.h>

@@ -48,8 +48,10 @@ bool stop_matcher_feed(struct stop_matcher *m, const char *bytes, uint32_t len)
         size_t held = 0, stopped = 0;
         for (uint32_t k = 0; k < m->n_patterns; k++) {
             struct byte_matcher *p = &m->patterns[k];
-            if (byte_matcher_add(p, bytes[i]))
-                stopped = max_size(stopped, p->pattern.len);
+            if (byte_matcher_add(p, bytes[i]) && p->pattern.len > stopped) {
+                stopped = p->pattern.len;
+                m->which = k;
+            }
             held = max_size(held, p->matched);
         }
         m->n_bytes++;
@@ -57,6 +59,11 @@ bool stop_matcher_feed(struct stop_matcher *m, const char *bytes, uint32_t len)
         m->text_end = m->n_bytes - (stopped ? stopped : held);
     }
     return m->found;
+}
+
+struct byte_view stop_matcher_found(const struct stop_matcher *m)
+{
+    return m->found ? m->patterns[m->which].pattern : (struct byte_view){0};
 }
 
 void stop_matcher_pass(struct stop_matcher *m, uint32_t len)

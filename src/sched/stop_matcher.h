@@ -19,6 +19,7 @@ struct stop_matcher {
     struct byte_matcher patterns[REQUEST_MAX_STOPS]; /* of the request's bytes */
     uint32_t n_patterns;
     bool found;
+    uint32_t which;    /* of the patterns, once one is found */
     uint64_t n_bytes;  /* fed so far */
     uint64_t text_end; /* how many of them may be shown */
 };
@@ -31,6 +32,8 @@ void stop_matcher_close(struct stop_matcher *m);
 bool stop_matcher_feed(struct stop_matcher *m, const char *bytes, uint32_t len);
 /* Bytes that no stop string is looked for in, nor across. */
 void stop_matcher_pass(struct stop_matcher *m, uint32_t len);
+/* The stop string that is complete; empty while there is none. */
+struct byte_view stop_matcher_found(const struct stop_matcher *m);
 /* No more text will come: what was held back may be shown. */
 void stop_matcher_finish(struct stop_matcher *m);
 

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "serve/api_cache.h"
+#include "serve/api_llama.h"
 #include "serve/completion/completion.h"
 
 #define MODELS_PREFIX "/v1/models/"
@@ -29,11 +30,15 @@ static_assert(sizeof(struct found) <= HTTP_MEMORY_BYTES, "it lies in the exchang
 static void get_health(struct api *api, struct http_exchange *x, const struct requester *who)
 {
     (void)who;
-    static const char ok[] = "{\"status\":\"ok\"}", stopping[] = "{\"status\":\"stopping\"}";
-    if (api->stopping)
-        http_reply(x, 503, "application/json", stopping, sizeof stopping - 1);
-    else
-        http_reply(x, 200, "application/json", ok, sizeof ok - 1);
+    struct strbuf json = STRBUF_INIT;
+    struct json_writer w = {.out = &json};
+    json_object_begin(&w, NULL);
+    json_add_string(&w, "status", api->stopping ? "stopping" : "ok");
+    if (api->options->is_fallback)
+        json_add_string(&w, "fallback", "mock");
+    json_object_end(&w);
+    api_reply_json(x, api->stopping ? 503 : 200, &json);
+    strbuf_free(&json);
 }
 
 static void model_write(struct json_writer *w, const struct api *api)
@@ -64,11 +69,21 @@ static void get_models(struct api *api, struct http_exchange *x, const struct re
     strbuf_free(&json);
 }
 
+/* The path that a request asks for. A slash at its end means nothing. */
+static bool request_path(const struct http_parser *p, struct strbuf *path)
+{
+    if (!http_parser_path(p, path))
+        return false;
+    if (path->len > 1 && path->data[path->len - 1] == '/')
+        path->data[--path->len] = '\0';
+    return true;
+}
+
 static void get_model(struct api *api, struct http_exchange *x, const struct requester *who)
 {
     (void)who;
     struct strbuf path = STRBUF_INIT, json = STRBUF_INIT;
-    http_parser_path(http_request(x), &path);
+    request_path(http_request(x), &path);
     const char *model = api->options->model_name;
     const char *name = path.failed ? model : path.data + strlen(MODELS_PREFIX);
     if (strcmp(name, model) != 0) {
@@ -146,6 +161,16 @@ static void post_text(struct api *api, struct http_exchange *x, const struct req
     completion_begin(api, x, who, REQUEST_TEXT);
 }
 
+static void post_llama(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    completion_begin(api, x, who, REQUEST_LLAMA);
+}
+
+static void post_infill(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    completion_begin(api, x, who, REQUEST_INFILL);
+}
+
 static void post_tokenize(struct api *api, struct http_exchange *x, const struct requester *who)
 {
     completion_begin(api, x, who, REQUEST_TOKENIZE);
@@ -173,6 +198,14 @@ const struct route api_routes[] = {
      "a text continued, whole or streamed, in OpenAI's form", NULL},
     {"/chat/completions", HTTP_POST, 0, post_chat, "the same as `/v1/chat/completions`", NULL},
     {"/completions", HTTP_POST, 0, post_text, "the same as `/v1/completions`", NULL},
+    {"/completion", HTTP_POST, 0, post_llama,
+     "a text continued, whole or streamed, in llama-server's form", NULL},
+    {"/infill", HTTP_POST, 0, post_infill, "the text at an editor's cursor, in llama-server's form",
+     NULL},
+    {"/props", HTTP_GET, 0, llama_props,
+     "the model and the defaults of requests, in llama-server's form", NULL},
+    {"/slots", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, llama_slots,
+     "what runs now, without any text of it, in llama-server's form", NULL},
     {"/tokenize", HTTP_POST, 0, post_tokenize, "the tokens of a text", NULL},
     {"/detokenize", HTTP_POST, 0, post_detokenize, "the text of tokens", NULL},
     {"/apply-template", HTTP_POST, 0, post_render,
@@ -189,7 +222,10 @@ const struct route api_routes[] = {
     {"/v1/cache/tree", HTTP_GET, ROUTE_OPERATOR, cache_tree_begin,
      "the cache as nested nodes, most recently used first", cache_tree_params},
     {"/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health,
-     "`{\"status\":\"ok\"}`; 503 and `stopping` while it shuts down", NULL},
+     "`{\"status\":\"ok\"}`; 503 and `stopping` while it shuts down, 503 and an error while the "
+     "model is loaded; with `\"fallback\":\"mock\"` if the model failed to load (`--fallback "
+     "mock`)",
+     NULL},
     {"/v1/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health, "the same", NULL},
     {"/stats", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, get_stats,
      "counters of the scheduler and the cache", NULL},
@@ -245,8 +281,8 @@ static int check_host(const struct api *api, const struct http_exchange *x, stru
     if (!host || host_is_allowed(&api->rules, host, http_local_address(x)))
         return 0;
     return api_error_set(e, 403, NULL,
-                         "requests for the host '%.100s' are not answered here; if it is this "
-                         "machine's, start the server with --allowed-host %.100s",
+                         "the host '%.100s' is not a name of this machine. If you trust it, start "
+                         "the server with --allowed-host %.100s, or require keys with --api-key",
                          host, host);
 }
 
@@ -256,10 +292,11 @@ static int check_origin(const struct api *api, struct http_exchange *x, struct a
     const char *origin = http_parser_field(http_request(x), "origin");
     if (!origin)
         return 0;
-    if (!origin_is_allowed(&api->rules, origin, http_local_address(x)))
+    const char *host = http_parser_host(http_request(x));
+    if (!origin_is_allowed(&api->rules, origin, host, http_local_address(x)))
         return api_error_set(e, 403, NULL,
-                             "pages of the origin '%.100s' may not use this server; if you trust "
-                             "it, start the server with --allowed-host and its host",
+                             "pages from the origin '%.100s' may not use this server. If you trust "
+                             "them, start the server with --allowed-host and the host's name",
                              origin);
     http_add_field(x, "Access-Control-Allow-Origin", origin);
     http_add_field(x, "Access-Control-Expose-Headers",
@@ -378,7 +415,7 @@ static void route_head(struct api *api, struct http_exchange *x)
     struct api_error e;
     struct found *found = http_memory(x);
     const struct route *route = NULL;
-    if (http_parser_path(p, &path))
+    if (request_path(p, &path))
         route = route_find(strbuf_str(&path), p->method);
     found->route = route;
     bool posts = route && route->method == HTTP_POST;
@@ -405,7 +442,7 @@ static void on_head(void *context, struct http_exchange *x)
         reply_options(x, NULL);
     } else {
         struct strbuf path = STRBUF_INIT;
-        bool is_path = http_parser_path(p, &path);
+        bool is_path = request_path(p, &path);
         reply_options(x, is_path ? strbuf_str(&path) : "");
         strbuf_free(&path);
     }

@@ -215,6 +215,7 @@ static int http_begin(struct server *s, struct error *err)
     const struct server_options *o = s->api.options;
     struct http_options options = {.host = o->host,
                                    .port = o->port,
+                                   .listen_fd = o->listen_fd,
                                    .max_connections = o->max_connections,
                                    .max_header_bytes = o->max_header_bytes,
                                    .max_body_bytes = o->max_body_bytes,

@@ -177,7 +177,7 @@ def prompt_tokens(text):
     (["serve", *MOCK, "--cache-size", "2XB"], "--cache-size: '2XB'"),
     (["serve", *MOCK, "--cache-size", "1"], "2 tokens at least, of "),
     (["serve", *MOCK, "--activations", "q4"], "--activations is one of q8, q16, not 'q4'"),
-    (["serve", *MOCK, "--cache-ttl", "30x"], "--cache-ttl: '30x' is no time: write it as 90s"),
+    (["serve", *MOCK, "--cache-ttl", "30x"], "--cache-ttl: '30x' is not a time: write it as 90s"),
     (["serve", *MOCK, "--api-key", "a:k", "--tenant-cache-size", "0"], "--tenant-cache-size: '0'"),
     (["logits", *MOCK, "--tokens", ""], "--tokens needs a value"),
     (["logits", *MOCK, "--tokens", "1,x"], "'x'"),
@@ -200,6 +200,15 @@ def prompt_tokens(text):
     (["bench", *MOCK, "-p", "0", "-n", "0"], "nothing to measure"),
     (["bench", *MOCK, "-p", "9000"], "1 stream of 9000 tokens"),
     (["help", "nothing"], "unknown command 'nothing'"),
+    (["srve"], "unknown command 'srve': did you mean serve?"),
+    (["serve", *MOCK, "--quantise", "q8_0"], "'--quantise': did you mean --quantize?"),
+    (["serve", *MOCK, "-ngl", "99"], "'-ngl': radish has no GPU offload yet"),
+    (["chat", *MOCK, "-hf", "a/b"], "'-hf': radish has no downloads yet"),
+    (["run", *MOCK, "--raw", "--thinking", "off", "hi"], "--thinking has no effect"),
+    (["serve", *MOCK, "--thinking", "maybe"], "--thinking is one of auto, on, off"),
+    (["serve", *MOCK, "-max_tokens", "0"], "-max_tokens needs a whole number of at least 2"),
+    (["serve", *MOCK, "--cache-size", "900TiB"], "MiB of memory: give a smaller --cache-size"),
+    (["serve", *MOCK, "--fallback", "cpu"], "--fallback is one of none, mock"),
 ])  # fmt: skip
 def test_usage_errors_exit_with_2(args, message):
     done = radish(*args)
@@ -220,13 +229,15 @@ def test_a_shared_prompt_that_is_not_there_is_told_before_the_model_is_read():
     assert "--shared-prompt /no/such/file: No such file" in done.stderr.decode()
 
 
-def test_a_cache_beyond_the_memory_is_warned_of():
+def test_a_cache_beyond_the_memory_is_refused():
     if not os.path.exists(MODEL):
         pytest.skip(f"there is no model at {MODEL}")
     run = ("run", "-m", MODEL, "-n", "1", "hi", "--cache-size")
-    told = [radish(*run, size, binary=os.path.join(BUILD, "radish")).stderr.decode()
-            for size in ("9999TiB", "100t")]
-    assert ["MiB of memory (see --cache-size)" in text for text in told] == [True, False]
+    huge, small = (radish(*run, size, binary=os.path.join(BUILD, "radish"))
+                   for size in ("9999TiB", "100t"))
+    assert huge.returncode == USAGE and small.returncode == OK
+    assert re.search(r"a cache of \d+ tokens takes \d+ MiB, and this machine has \d+ MiB of memory: "
+                     r"give a smaller --cache-size", huge.stderr.decode())
 
 
 def test_a_file_that_is_not_there_is_a_failure(terminal):
@@ -253,8 +264,8 @@ def test_help_shows_what_the_command_uses(command):
     assert "--mock" not in text and "256MiB to 8GiB" in text
     assert ("--chat-template-file" in text) == (command in ("serve", "chat", "run"))
     assert ("--max-seqs" in text) == (command == "serve")
-    if command in ("chat", "run"):
-        assert all(f"(the model's, or {x})" in text for x in ("0.8", "0.95", "0.05", "40"))
+    if command in ("serve", "chat", "run"):
+        assert all(f"(default: the model's, or {x})" in text for x in ("0.8", "0.95", "0.05", "40"))
 
 
 # ---- run, tokenize and bench ------------------------------------------------------------------

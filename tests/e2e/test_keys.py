@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 
 import openai
@@ -24,6 +25,21 @@ def chat(server, headers=None):
 @pytest.fixture
 def keyed(start):
     return start(*KEYS)
+
+
+def test_with_keys_any_host_name_is_answered(start, keyed):
+    """A page that rebinds a name to this machine has no key."""
+    page = {"Host": "llm.example:8080", "Origin": "http://llm.example:8080"}
+    foreign = {"Host": "llm.example:8080", "Origin": "http://evil.example"}
+    assert chat(keyed, {**bearer("k-alone"), "Host": "llm.example"}) == 200
+    assert chat(keyed, {"Host": "llm.example"}) == 401
+    assert chat(keyed, {**bearer("k-alone"), **page}) == 200
+    assert chat(keyed, {**bearer("k-alone"), **foreign}) == 403
+    open_server = start()
+    assert chat(open_server, {"Host": "llm.example"}) == 403
+    assert chat(open_server, page) == 403
+    assert chat(open_server, {"Host": socket.gethostname()}) == 200
+    assert chat(open_server, {"Host": socket.gethostname().split(".")[0] + ".local"}) == 200
 
 
 def usage_error(*args):

@@ -141,10 +141,11 @@ def test_the_models_sampling_is_the_default_of_requests(model):
     path = model("generation_config.json", {"top_k": 1, "top_p": 0.9, "temperature": 3})
     server = serve(path)
     told = json.loads(server.get("/v1/models")[2])["data"][0]["default_sampling"]
-    assert told == {"temperature": 1, "top_p": 0.9, "top_k": 1, "min_p": 0,
-                    "repetition_penalty": 1}
+    assert told == {"temperature": 0.8, "top_p": 0.9, "top_k": 1, "min_p": 0.05,
+                    "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0}
     assert 'generation_config.json: "temperature" is not a number from 0 to 2' in server.log()
-    assert "the model's own defaults: top_p 0.9, top_k 1" in server.log()
+    assert ("sampling defaults: temperature 0.8, top_p 0.9 (model), top_k 1 (model), min_p 0.05\n"
+            in server.log())
 
     def text(**fields):
         return post(server, "/v1/completions", {"prompt": "Once upon", "max_tokens": 12,
@@ -152,6 +153,24 @@ def test_the_models_sampling_is_the_default_of_requests(model):
 
     assert {text(seed=seed) for seed in range(4)} == {text(temperature=0)}
     assert len({text(seed=seed, top_k=0, top_p=1, temperature=2) for seed in range(4)}) > 1
+    check_end(server)
+
+
+def test_options_override_the_models_sampling(model):
+    path = model("generation_config.json", {"top_k": 1, "temperature": 0.1})
+    server = serve(path, "--temp", "2", "--top-k", "0", "--top-p", "1", "--min-p", "0", "--seed",
+                   "7", "--presence-penalty", "0.5", "--frequency-penalty", "-0.5",
+                   "--repeat-penalty", "1.1")
+    told = json.loads(server.get("/v1/models")[2])["data"][0]["default_sampling"]
+    assert told == {"temperature": 2, "top_p": 1, "top_k": 0, "min_p": 0,
+                    "repetition_penalty": 1.1, "presence_penalty": 0.5, "frequency_penalty": -0.5}
+
+    def answer(**fields):
+        return post(server, "/v1/completions", {"prompt": "Once upon", **fields})[1]
+
+    first = answer()
+    assert answer()["choices"][0]["text"] == first["choices"][0]["text"]  # --seed
+    assert answer(seed=8)["choices"][0]["text"] != first["choices"][0]["text"]
     check_end(server)
 
 
@@ -324,7 +343,7 @@ def test_weights_that_are_quantised_already_are_told(tmp_path):
     assert radish("quantize", GGUF, out, "--type", "q8_0")[0] == OK
     run = ("run", "--raw", "-n", "1", "hi", "-m")
     status, _, stderr = radish(*run, out, "--quantize", "q4_0")
-    assert status == OK and "are quantised already and stay as they are" in stderr, stderr
+    assert status == OK and "are already quantized and stay as they are" in stderr, stderr
     assert "f32, f16 or bf16" in stderr and stderr.count("--quantize Q4_0") == 1
     for wanted in ("q8_0", "f16"):
         assert "quantised already" not in radish(*run, out, "--quantize", wanted)[2]

@@ -192,7 +192,7 @@ def test_usage(args, message):
 @pytest.mark.parametrize("content,message", [
     ("", "nothing in it"),
     ("not a trace", "expected a value"),
-    ('{"input_length": 5, "hash_ids": [1]}\n{"input_length": 9, "hash_', "line 2: JSON ends early"),
+    ('{"input_length": 5, "hash_ids": [1]}\n{"input_length": 9, "hash_', "line 2: unexpected end of JSON"),
     ([line(600, 1, 2), line(600, 1, 2, 3)], "line 2: 600 tokens are 2 blocks of 512"),
     ([line(-1)], "line 1: \"input_length\" must be"),
     ([line(1 << 40)], "line 1: \"input_length\" must be"),

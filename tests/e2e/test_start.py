@@ -4,8 +4,12 @@ import json
 import os
 import re
 import shutil
+import socket
+import ssl
 import subprocess
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -72,6 +76,122 @@ def test_the_log_says_how_long_the_start_took():
     assert found and 0 < float(found[1]) <= took + 0.01, server.log()
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def models_of(server):
+    return json.loads(server.get("/v1/models")[2])["data"][0]
+
+
+def test_a_busy_port_is_told_before_the_model_is_loaded():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        done = subprocess.run([RADISH, "serve", "-m", "/no/such/model", "--port",
+                               str(other.getsockname()[1])], capture_output=True, timeout=60,
+                              check=False)
+    assert done.returncode == 1
+    assert b"Address already in use; give another --port" in done.stderr, done.stderr
+
+
+@needs_model
+def test_requests_get_503_while_the_model_is_loaded(tmp_path):
+    port, seen = free_port(), []
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen([RADISH + "-debug", "serve", "-m", MODEL, "--port", str(port),
+                                    "--cache-size", "64MiB"], stderr=log)
+    deadline = time.monotonic() + 120
+    while (not seen or seen[-1][0] != 200) and time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as reply:
+                seen.append((reply.status, reply.read()))
+        except urllib.error.HTTPError as error:
+            seen.append((error.code, error.read()))
+            assert error.headers["Retry-After"]
+        except OSError:
+            assert not seen or seen[-1][0] == 503  # the socket is not there yet
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(60) == 0
+    loading = [json.loads(body) for status, body in seen if status == 503]
+    assert loading and loading[0]["error"]["message"] == "Loading model", seen
+    assert seen[-1][0] == 200, seen
+
+
+def test_a_tls_hello_is_told_to_use_http(start):
+    server = start()
+    with server.connect() as connection:
+        connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(32))
+        reply = b""
+        while part := connection.recv(4096):
+            reply += part
+    assert reply.startswith(b"HTTP/1.1 400 ") and b"use http://" in reply
+    assert "this looks like HTTPS; use http://" in server.log()
+    context = ssl.create_default_context()
+    with pytest.raises(ssl.SSLError), server.connect() as connection:
+        context.wrap_socket(connection, server_hostname="localhost")
+
+
+def test_a_model_that_fails_to_load_may_have_a_fallback(tmp_path):
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF and no more")
+    done = subprocess.run([RADISH, "serve", "-m", str(broken), "--port", "0"], capture_output=True,
+                          timeout=60, check=False)
+    assert done.returncode == 1 and b"broken.gguf" in done.stderr
+    server = Server("-m", str(broken), "--fallback", "mock", "--alias", "clever")
+    assert "the model failed to load: " in server.log() and "the mock engine runs" in server.log()
+    assert json.loads(server.get("/health")[2]) == {"status": "ok", "fallback": "mock"}
+    assert models_of(server)["id"] == "mock (fallback of broken)"
+    status, _, body = server.post({"messages": [{"role": "user", "content": "Hi"}],
+                                   "max_tokens": 4})
+    assert status == 200 and json.loads(body)["model"] == "mock (fallback of broken)"
+    check_end(server)
+
+
+def test_the_cache_size_in_tokens_and_names_with_one_dash():
+    server = Server("-engine", "mock", "-max_tokens", "3000", "--max-tokens", "5")
+    assert server.stats()["pages"] == 3000
+    assert json.loads(server.get("/health")[2]) == {"status": "ok"}
+    _, _, body = server.post({"messages": [{"role": "user", "content": "Hi"}], "ignore_eos": True})
+    assert json.loads(body)["usage"]["completion_tokens"] == 5
+    check_end(server)
+
+
+@needs_model
+def test_what_the_bits_depend_on_is_in_the_fingerprint():
+    def of(*options):
+        server = Server("-m", MODEL, "-max_tokens", "9000", *options, debug=False)
+        status, _, body = server.post({"messages": [{"role": "user", "content": "Hi"}],
+                                       "max_tokens": 1})
+        too_long = server.post({"messages": [{"role": "user", "content": "a b " * 9000}]})[2]
+        check_end(server)
+        assert status == 200
+        # The context is the model's: a larger -c is no way out.
+        assert b"Please reduce their length." in too_long and b" -c" not in too_long, too_long
+        return json.loads(body)["system_fingerprint"]
+
+    plain, f32, quantised = of(), of("--kv-type", "f32"), of("--quantize", "q8_0")
+    assert len({plain, f32, quantised}) == 3
+    assert "/kv-f32/" in f32 and "/to-q8_0/" in quantised and "/kv-" not in plain
+
+
+@needs_model
+def test_the_default_model_is_sampled_as_its_makers_recommend(tmp_path):
+    """It is known by its metadata, so another file name changes nothing."""
+    other = tmp_path / "other.gguf"
+    other.symlink_to(MODEL)
+    server = Server("-m", str(other), "--cache-size", "64MiB", debug=False)
+    told = json.loads(server.get("/v1/models")[2])["data"][0]["default_sampling"]
+    check_end(server)
+    assert (told["temperature"], told["top_p"], told["top_k"], told["min_p"]) == (0.2, 0.9, 40, 0.05)
+    assert "sampling defaults: temperature 0.2 (model), top_p 0.9 (model), top_k 40" in server.log()
+    info = subprocess.run([RADISH, "info", str(other), "--json"], stdout=subprocess.PIPE, check=True)
+    assert json.loads(info.stdout)["default_sampling"] == told
+
+
 def answer(server):
     status, _, body = server.post({"messages": [{"role": "user", "content": "Name three rivers."}],
                                    "max_tokens": 24, "temperature": 0})
@@ -91,7 +211,7 @@ def test_a_second_start_reads_the_packed_weights(tmp_path):
         try:
             choice = answer(server)
             deadline = time.monotonic() + 60
-            while wait and "kept for the next start" not in server.log():
+            while wait and "saved for the next start" not in server.log():
                 assert time.monotonic() < deadline, server.log()
                 time.sleep(0.05)
         finally:

@@ -111,7 +111,7 @@ def test_log_probabilities_of_several_choices(server):
 
 
 def test_what_a_text_cannot_have(server):
-    for options, param in (({"suffix": "x"}, "suffix"), ({"best_of": 2}, "best_of"),
+    for options, param in (({"suffix": "x"}, "suffix"), ({"best_of": 2, "n": 3}, "best_of"),
                            ({"logprobs": 21}, "logprobs"), ({"prompt": []}, "prompt"),
                            ({"prompt": [10**9]}, "prompt"), ({"prompt": "x" * 10**6}, "prompt")):
         with pytest.raises(openai.BadRequestError) as caught:

@@ -1,7 +1,11 @@
 """Thinking: split from the answer, bounded, switched off, and combined with structured answers."""
 import json
+import os
+import subprocess
 
 import pytest
+
+from conftest import BUILD
 
 HELLO = [{"role": "user", "content": "What is 2 + 2?"}]
 # The prompt ends inside of thinking, as with DeepSeek R1; or the model begins it, as with Qwen 3.
@@ -12,6 +16,10 @@ SWITCH = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_
           "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
           "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n"
           "{% endif %}{% endif %}")
+# Thinks if the variable is true, and without it closes the thought at once: R1, QwQ, Command R7B.
+ASKS = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+        "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n"
+        "{% if not enable_thinking %}</think>{% endif %}{% endif %}")
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +27,7 @@ def templates(tmp_path_factory):
     folder = tmp_path_factory.mktemp("templates")
     (folder / "begun.jinja").write_text(BEGUN)
     (folder / "switch.jinja").write_text(SWITCH)
+    (folder / "asks.jinja").write_text(ASKS)
     return folder
 
 
@@ -64,6 +73,46 @@ def test_it_is_switched_off_by_the_template(start, templates):
     assert json.loads(text)["prompt"].endswith("<think>\n\n</think>\n\n")
     message = ask(server, extra={"enable_thinking": False}).choices[0].message
     assert message.content and not getattr(message, "reasoning_content", None)
+
+
+def rendered(server, **fields):
+    _, _, text = server.get("/apply-template", {"Content-Type": "application/json"}, "POST",
+                            json.dumps({"messages": HELLO, **fields}))
+    return json.loads(text)["prompt"]
+
+
+@pytest.mark.parametrize("mode, thinks", [(None, True), ("auto", True), ("on", True),
+                                          ("off", False)])
+def test_the_server_decides_where_the_request_does_not(start, templates, mode, thinks):
+    options = ["--thinking", mode] if mode else []
+    server = start("--chat-template-file", str(templates / "asks.jinja"), *options)
+    assert rendered(server).endswith("<think>\n" if thinks else "</think>")
+    assert rendered(server, enable_thinking=False).endswith("</think>")
+    assert rendered(server, reasoning_effort="none").endswith("</think>")
+    assert rendered(server, enable_thinking=True).endswith("<think>\n")
+    message = ask(server).choices[0].message
+    assert bool(getattr(message, "reasoning_content", None)) == thinks
+    message = ask(server, extra={"enable_thinking": True}).choices[0].message
+    assert message.reasoning_content
+
+
+def test_the_server_switches_it_off_where_the_template_cannot(start, templates):
+    server = start("--chat-template-file", str(templates / "begun.jinja"), "--thinking", "off")
+    message = ask(server).choices[0].message
+    assert message.content and not getattr(message, "reasoning_content", None)
+    message = ask(server, extra={"enable_thinking": True}).choices[0].message
+    assert message.reasoning_content
+
+
+def test_run_switches_it_off(templates):
+    def answer(*options):
+        command = [os.path.join(BUILD, "radish-debug"), "run", "--engine", "mock", "-n", "30",
+                   "--seed", "1", "--chat-template-file", str(templates / "begun.jinja")]
+        return subprocess.run([*command, *options, "Hi"], capture_output=True, timeout=60,
+                              check=True).stdout.decode()
+
+    assert "</think>" not in answer()
+    assert answer("--thinking", "off").lstrip().startswith("</think>")
 
 
 def test_streamed(start, templates):

@@ -39,7 +39,8 @@ static void whole(const struct answer_options *o, const char *text, enum finish_
     CHECK_INT(answer_open(&a, o), 0);
     feed(&a, text, &events);
     CHECK_INT(events.len, 0);
-    chat_writer.whole_choice(&w, &a.content, answer_finish_of(&a, finish));
+    chat_writer.whole_choice(&w, &(struct answer_head){0}, &a.content,
+                             answer_finish_of(&a, finish));
     answer_free(&a);
     strbuf_free(&events);
 }
@@ -255,7 +256,7 @@ TEST(answer, counts_tokens_of_thinking_and_gives_log_probabilities)
     CHECK_INT(answer_open(&a, &o), 0);
     feed(&a, "abc</think>de", &events);
     CHECK_INT(a.n_reasoning_tokens, strlen("abc</think>"));
-    chat_writer.whole_choice(&w, &a.content, ANSWER_STOPPED);
+    chat_writer.whole_choice(&w, &(struct answer_head){0}, &a.content, ANSWER_STOPPED);
     size_t n = 0;
     for (const char *at = strbuf_str(&out); (at = strstr(at, "\"bytes\"")); at++)
         n++;

@@ -123,7 +123,7 @@ static void check_stream(bool include_usage)
         check_same(&got, &want);
     }
     strbuf_adds(&more, "\"radish\":{\"a\":[1]}");
-    chat_writer.end(stream, &got, &(struct answer_usage){30, 20, 4, 3}, &more);
+    chat_writer.end(stream, &got, &(struct answer_usage){30, 20, 4, 3, NULL}, &more);
     if (include_usage)
         write_chunk(&want, NULL, NULL,
                     "{\"prompt_tokens\":30,\"completion_tokens\":4,\"total_tokens\":34,"
@@ -209,8 +209,8 @@ TEST(answer_writers, whole_texts)
     strbuf_adds(&a.text, "b\n");
     json_object_begin(&w, NULL);
     text_writer.whole_begin(&w, &head);
-    text_writer.whole_choice(&w, &a, ANSWER_TOO_LONG);
-    text_writer.whole_end(&w, &(struct answer_usage){1, 0, 2, 0});
+    text_writer.whole_choice(&w, &head, &a, ANSWER_TOO_LONG);
+    text_writer.whole_end(&w, &(struct answer_usage){1, 0, 2, 0, NULL});
     json_object_end(&w);
     CHECK_STR(
         strbuf_str(&out),

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "cli/args.h"
+#include "cli/foreign_options.h"
 
 static bool flag;
 static const char *text;
@@ -29,6 +30,8 @@ static const struct option table[] = {
     UINT("million", &unbounded, "N", 0, 1e6, ""),
     SEED("seed", &seed, "N", ""),
     SIZE("size", &size_option, "SIZE", ""),
+    TOKENS("-exact_name", &size_option, "N", 2, "as it stands"),
+    COUNT("exact-name", &count, "N", 1, NO_MAX, ""),
     UINTS("lengths l", &numbers, "N,...", 1, 4096, ""),
     {0},
 };
@@ -191,4 +194,89 @@ TEST(args, durations)
         CHECK(strstr(err.message, "30m") != NULL);
     }
     CHECK(ms == 7 * 86400000u);
+}
+
+TEST(args, an_exact_spelling_is_an_option_of_its_own)
+{
+    struct option_set set;
+    size_option = (struct cache_size){0};
+    count = 0;
+    CHECK(PARSE(&set, "-exact_name", "100000") == 0);
+    CHECK(size_option.tokens == 100000 && size_option.bytes == 0 && !size_option.is_max);
+    CHECK(PARSE(&set, "-exact_name=7") == 0);
+    CHECK(size_option.tokens == 7 && count == 0);
+    static char *const others[] = {"--exact-name", "--exact_name", "-exact-name"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        count = 0;
+        CHECK(PARSE(&set, others[i], "9") == 0);
+        CHECK(count == 9 && size_option.tokens == 7);
+    }
+    CHECK(PARSE(&set, "--size", "2GiB", "-exact_name", "8") == 0);
+    CHECK(size_option.tokens == 8 && size_option.bytes == 0);
+    CHECK(PARSE(&set, "-exact_name", "1") == -1);
+    CHECK_STR(err.message, "-exact_name needs a whole number of at least 2, not '1'");
+    CHECK(PARSE(&set, "-exact_name", "100k") == -1 && PARSE(&set, "-exact_name", "-5") == -1);
+    CHECK(PARSE(&set, "-exact_name=") == -1);
+    CHECK_STR(err.message, "-exact_name needs a value (N)");
+    CHECK(PARSE(&set, "-exact_name") == -1);
+    CHECK_STR(err.message, "'-exact_name' needs a value (N)");
+}
+
+TEST(args, an_unknown_option_names_the_nearest)
+{
+    static const struct {
+        char *given;
+        const char *message;
+    } cases[] = {
+        {"--color", "unknown option '--color': did you mean --colour?"},
+        {"--colour-=x", "unknown option '--colour-=x': did you mean --colour?"},
+        {"-fractoin", "unknown option '-fractoin': did you mean --fraction?"},
+        {"--some_txet", "unknown option '--some_txet': did you mean --some-text?"},
+        {"--zzz", "unknown option '--zzz'"},
+        {"-z", "unknown option '-z'"},
+        {"---", "unknown option '---'"},
+        {"--unbounde", "unknown option '--unbounde'"}, /* one that help hides is not named */
+        {"-ngl", "unknown option '-ngl': radish has no GPU offload yet; it computes on the CPU, so "
+                 "leave this option out"},
+        {"--n_gpu_layers=99", NULL},
+        {"-hf", NULL},
+        {"--mmproj", NULL},
+        {"--lora", NULL},
+        {"--embedding", NULL},
+    };
+    struct option_set set;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK(PARSE(&set, cases[i].given) == -1);
+        if (cases[i].message)
+            CHECK_STR(err.message, cases[i].message);
+        else
+            CHECK(strstr(err.message, "radish has no "));
+    }
+    char longest[400] = "--";
+    memset(longest + 2, 'x', sizeof longest - 3);
+    CHECK(PARSE(&set, longest) == -1 && strstr(err.message, "unknown option"));
+}
+
+TEST(args, counts_typing_errors)
+{
+    static const struct {
+        const char *a, *b;
+        size_t distance;
+    } cases[] = {
+        {"", "", 0},
+        {"abc", "abc", 0},
+        {"abc", "abd", 1},
+        {"abc", "acb", 1},
+        {"abc", "ab", 1},
+        {"", "abc", 3},
+        {"kitten", "sitting", 3},
+        {"quantise", "quantize", 1},
+        {"abcd", "badc", 2},
+        {"ca", "abc", 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_INT(name_distance(cases[i].a, cases[i].b), cases[i].distance);
+        CHECK_INT(name_distance(cases[i].b, cases[i].a), cases[i].distance);
+    }
+    CHECK(name_is_near("serv", 1) && !name_is_near("serv", 2) && !name_is_near("ab", 1));
 }

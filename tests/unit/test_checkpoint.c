@@ -37,7 +37,8 @@ TEST(checkpoint, paths_that_are_no_model)
     mkfifo(dir_path("paths", "fifo"), 0600);
     check_refused(dir_path("paths", "fifo"), "not a regular file; expected a GGUF file, or");
     dir_text("paths", "m.safetensors", "x");
-    check_refused(dir_path("paths", "m.safetensors"), "give the directory with it and config.json");
+    check_refused(dir_path("paths", "m.safetensors"),
+                  "give its directory, which must also have config.json");
     dir_text("paths", "text.gguf", "hello, world");
     check_refused(dir_path("paths", "text.gguf"), "not a GGUF file");
     dir_text("paths", "empty.gguf", "");
@@ -52,8 +53,9 @@ TEST(checkpoint, directories_that_are_no_model)
     check_dir_refused("empty", "no model in this directory; expected a GGUF file, or config.json");
     dir_text("torch", "config.json", "{}");
     dir_text("torch", "pytorch_model-00001-of-00002.bin", "x");
-    check_dir_refused("torch", "(pytorch_model-00001-of-00002.bin) are PyTorch's, which radish does"
-                               " not read; convert them to safetensors");
+    check_dir_refused(
+        "torch", "(pytorch_model-00001-of-00002.bin) are in PyTorch's format, which radish does"
+                 " not read; convert them to safetensors");
     dir_text("bare", "model.safetensors", "x");
     check_dir_refused("bare", "config.json is missing beside its safetensors");
     dir_text("adapter", "adapter_model.safetensors", "x");
@@ -63,11 +65,11 @@ TEST(checkpoint, directories_that_are_no_model)
     dir_text("mistral", "params.json", "{}");
     check_dir_refused("mistral", "this is Mistral's own layout");
     dir_text("mistral", "config.json", "{}");
-    check_dir_refused("mistral", "consolidated.safetensors has Mistral's own names");
+    check_dir_refused("mistral", "consolidated.safetensors uses Mistral's own tensor names");
     dir_text("odd", "config.json", "{}");
     dir_text("odd", "a.safetensors", "x");
     dir_text("odd", "b.safetensors", "x");
-    check_dir_refused("odd", "none of its 2 safetensors files is called model.safetensors");
+    check_dir_refused("odd", "none of its 2 safetensors files is named model.safetensors");
     dir_text("lfs", "config.json", "{}");
     dir_text("lfs", "model.safetensors", "version https://git-lfs.github.com/spec/v1\noid x\n");
     check_dir_refused("lfs", "model.safetensors: a Git LFS pointer");
@@ -79,11 +81,11 @@ TEST(checkpoint, configs_that_are_none)
     st_add(&b, "model.embed_tokens.weight", "F32", "[2, 2]", 16);
     dir_tensors("config", "model.safetensors", &b);
     dir_text("config", "config.json", "{\"a\":");
-    check_dir_refused("config", "config.json: JSON ends early");
+    check_dir_refused("config", "config.json: unexpected end of JSON");
     dir_text("config", "config.json", "[1]");
     check_dir_refused("config", "config.json: not a JSON object");
     dir_text("config", "config.json", "");
-    check_dir_refused("config", "config.json: JSON ends early");
+    check_dir_refused("config", "config.json: unexpected end of JSON");
     unlink(dir_path("config", "config.json"));
     dir_text("config", "config.json/x", "a directory in its place");
     check_dir_refused("config", "config.json");
@@ -100,8 +102,8 @@ TEST(checkpoint, shards)
     dir_text("shards", "config.json", "{}");
     st_add(&b, "a", "F32", "[2, 2]", 16);
     dir_tensors("shards", first, &b);
-    check_dir_refused("shards", "it has 1 of the 2 files that model-00001-of-00002.safetensors is"
-                                " one of: a download that stopped?");
+    check_dir_refused("shards", "it has 1 of the 2 files that model-00001-of-00002.safetensors"
+                                " belongs to; is the download incomplete?");
     st_add(&b, "b", "BF16", "[2, 2]", 8);
     st_add(&b, "c", "BF16", "[0]", 0);
     dir_tensors("shards", second, &b);
@@ -131,19 +133,19 @@ TEST(checkpoint, shards)
     dir_text("shards", index, text);
     check_dir_refused("shards", "the tensor a is not in model-00002-of-00002.safetensors, where");
     dir_text("shards", index, "{\"weight_map\":{\"a\":\"model-00009.safetensors\"}}");
-    check_dir_refused("shards", "model-00009.safetensors is missing, which model.safetensors.index"
-                                ".json names: a download that stopped?");
+    check_dir_refused("shards", "model-00009.safetensors is missing, but model.safetensors.index"
+                                ".json lists it; is the download incomplete?");
     dir_text("shards", index, "{\"weight_map\":{\"a\":\"../paths/m.safetensors\"}}");
     check_dir_refused("shards",
-                      "places the tensor a in what is not the name of a safetensors file");
+                      "places the tensor a in a file that is not named like a safetensors file");
     dir_text("shards", index, "{\"weight_map\":{\"a\":7}}");
-    check_dir_refused("shards", "places the tensor a in what is not the name");
+    check_dir_refused("shards", "places the tensor a in a file that is not named like");
     dir_text("shards", index, "{\"weight_map\":{}}");
     check_dir_refused("shards", "names no files");
     dir_text("shards", index, "{\"weight_map\":[]}");
     check_dir_refused("shards", "model.safetensors.index.json: it has no weight_map");
     dir_text("shards", index, "{");
-    check_dir_refused("shards", "model.safetensors.index.json: JSON ends early");
+    check_dir_refused("shards", "model.safetensors.index.json: unexpected end of JSON");
 
     unlink(dir_path("shards", index));
     st_add(&b, "a", "F32", "[2, 2]", 16);
@@ -214,7 +216,7 @@ TEST(checkpoint, split_gguf)
     write_part("split", names[2], 2, 3, 3, "x");
     check_dir_refused("split", "the tensor x is in two of its files");
     write_part("split", names[2], 1, 3, 3, "z");
-    check_dir_refused("split", "its keys say part 2 of 3, its name part 3 of 3");
+    check_dir_refused("split", "its metadata says part 2 of 3, its name part 3 of 3");
     write_part("split", names[2], 2, 3, 3, "z");
     write_part("split", names[0], 0, 3, 4, "x");
     check_dir_refused("split", "its parts have 3 tensors, but split.tensors.count is 4");
@@ -225,7 +227,7 @@ TEST(checkpoint, split_gguf)
     check_dir_refused("split", "it has 2 GGUF files; give one of them");
     write_part("split", "renamed.gguf", 1, 3, 3, "y");
     check_refused(dir_path("split", "renamed.gguf"),
-                  "it is part 2 of 3 and is not called NAME-00002-of-00003.gguf");
+                  "it is part 2 of 3 but is not named NAME-00002-of-00003.gguf");
     write_part("split", "renamed.gguf", 7, 3, 3, "y");
     check_refused(dir_path("split", "renamed.gguf"), "it is part 8 of 3");
     write_part("split", "mmproj-x.gguf", 0, 1, 1, "v");
@@ -359,9 +361,9 @@ TEST(checkpoint, other_quantisations)
     static const struct {
         const char *config, *why; /* NULL: it opens */
     } cases[] = {
-        {"{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":128}", "quantised with AWQ, which"},
+        {"{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":128}", "quantized with AWQ, which"},
         {"{\"quant_method\":\"gptq\",\"bits\":4}",
-         "quantised with GPTQ, which radish does not read;"
+         "quantized with GPTQ, which radish does not read;"
          " use a GGUF, MLX or FP8 version"},
         {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true}", "with bitsandbytes, which"},
         {"{\"load_in_8bit\":true}", "with bitsandbytes, which"},
@@ -401,7 +403,7 @@ TEST(checkpoint, other_quantisations)
     dir_text("methods", "config.json", "{}");
     st_add(&b, "model.layers.0.mlp.up_proj.qweight", "I32", "[1]", 4);
     dir_tensors("methods", "model.safetensors", &b);
-    check_dir_refused("methods", "quantised with AWQ or GPTQ (it has a tensor model.layers.0.mlp"
+    check_dir_refused("methods", "quantized with AWQ or GPTQ (it has a tensor model.layers.0.mlp"
                                  ".up_proj.qweight), which");
 }
 

@@ -278,7 +278,8 @@ TEST(checkpoint_weight, whole_scales)
     st_add(&b, "zero.global_scale", "F32", "[]", 4);
     c = open_tensors("whole", "{\"quantization\":{\"group_size\":16,\"bits\":4}}", &b);
     CHECK(get_weight(c, "one", 3, 128).groups.scale == 3.0f / 2688);
-    check_weight_refused(c, "zero", 3, 128, "zero.global_scale is 0, which cannot be a scale");
+    check_weight_refused(c, "zero", 3, 128,
+                         "zero.global_scale holds 0, which is not a valid scale");
     checkpoint_close(c);
 
     build_tensor(&g, "blk.0.a.weight", TENSOR_F32, 4, 3);
@@ -320,9 +321,9 @@ TEST(checkpoint_weight, mlx_weights_refused)
     st_add(&b, "biases.biases", "F32", "[3, 2]", 24);
     st_add(&b, "lone.weight", "U32", "[3, 16]", 192);
     struct checkpoint *c = open_tensors("mlx-bad", config, &b);
-    check_weight_refused(c, "off", 3, 128,
-                         "off.weight is quantised (affine, 4 bits, groups of 64)"
-                         " unlike config.json says");
+    check_weight_refused(
+        c, "off", 3, 128,
+        "off.weight is quantised (affine, 4 bits, groups of 64), but config.json says otherwise");
     check_weight_refused(c, "bits8", 3, 128, "bits8.weight is quantised (affine, 4 bits");
     check_weight_refused(c, "group", 3, 128, "group.weight is quantised (affine, 4 bits");
     check_weight_refused(c, "mode", 3, 128, "mode.weight is quantised (affine, 4 bits");

@@ -334,7 +334,7 @@ TEST(gguf, refuses_values_that_are_not_what_they_say)
     b = (struct gguf_builder){0};
     build_key_u32(&b, "same", 1);
     build_key_string(&b, "same", "x");
-    CHECK_REFUSED(&b, "the key same is there twice");
+    CHECK_REFUSED(&b, "the key same appears twice");
     b = (struct gguf_builder){0};
     build_key_u32(&b, "", 1);
     strbuf_adds(&b.infos, "padding");
@@ -382,10 +382,10 @@ TEST(gguf, refuses_tensors_that_do_not_fit)
     refuse_tensor(TENSOR_F32, UINT32_MAX >> 27, (uint64_t[31]){1}, 0, "has 31 dimensions");
     refuse_tensor(TENSOR_F32, 1, (uint64_t[]){0}, 0, "a dimension of 0");
     refuse_tensor(TENSOR_F32, 2, (uint64_t[]){4, 0}, 0, "a dimension of 0");
-    refuse_tensor(TENSOR_F32, 2, (uint64_t[]){huge, 4}, 0, "more values than 64 bits");
+    refuse_tensor(TENSOR_F32, 2, (uint64_t[]){huge, 4}, 0, "more values than a 64-bit count");
     refuse_tensor(TENSOR_F32, 4, (uint64_t[]){1 << 16, 1 << 16, 1 << 16, 1 << 16}, 0,
-                  "more values than 64 bits");
-    refuse_tensor(TENSOR_F32, 1, (uint64_t[]){huge}, 0, "more bytes than 64 bits");
+                  "more values than a 64-bit count");
+    refuse_tensor(TENSOR_F32, 1, (uint64_t[]){huge}, 0, "more bytes than a 64-bit count");
     refuse_tensor(TENSOR_Q8_0, 1, (uint64_t[]){huge * 3}, 0, "is not in the file");
     refuse_tensor(TENSOR_F32, 1, (uint64_t[]){65}, 0, "is not in the file");
     refuse_tensor(TENSOR_F32, 1, (uint64_t[]){64}, 32, "is not in the file");
@@ -403,7 +403,7 @@ TEST(gguf, refuses_tensors_that_do_not_fit)
     struct gguf_builder b = {0};
     build_tensor(&b, "twin", TENSOR_F32, 4, 1);
     build_tensor(&b, "twin", TENSOR_F32, 4, 1);
-    CHECK_REFUSED(&b, "the tensor twin is there twice");
+    CHECK_REFUSED(&b, "the tensor twin appears twice");
 }
 
 /* Nothing is written through a tensor, so that two of them may show the same bytes. */

@@ -228,7 +228,7 @@ TEST(gguf_export, what_gguf_cannot_say_is_refused)
     if (model_open(&m, scratch("from"), NULL, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);
     CHECK_INT(export_to(&m, scratch("to.gguf"), &options, &result, &err), -1);
-    CHECK(strstr(err.message, "cannot say its activation") && strstr(err.message, "from"));
+    CHECK(strstr(err.message, "cannot describe its activation") && strstr(err.message, "from"));
     CHECK(access(scratch("to.gguf"), F_OK) != 0 && access(scratch("to.gguf.tmp"), F_OK) != 0);
     model_close(&m);
     golden_close(&g);

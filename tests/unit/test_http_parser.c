@@ -81,6 +81,23 @@ TEST(http_parser, reads_a_request)
     http_parser_close(&p);
 }
 
+TEST(http_parser, knows_a_tls_hello)
+{
+    static const char hello[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n";
+    struct http_parser p;
+    parse(&p, hello, sizeof hello - 1);
+    CHECK_INT(p.state, HTTP_REFUSED);
+    CHECK_INT(p.status, 400);
+    CHECK(strstr(p.message, "this looks like HTTPS; use http://") && !p.keep_alive);
+    http_parser_close(&p);
+    VERDICT("\x16", 400);
+    VERDICT("G\x16T / HTTP/1.1\r\n" HOST "\r\n", 400);
+    http_parser_open(&p, MAX_HEADER, MAX_BODY);
+    feed(&p, "G\x16T / HTTP/1.1\r\n\r\n", 19, 0, 0);
+    CHECK(!strstr(p.message, "HTTPS"));
+    http_parser_close(&p);
+}
+
 TEST(http_parser, stops_between_head_and_body_and_between_requests)
 {
     static const char text[] = POST "Content-Length: 2\r\n\r\nabGET / HTTP/1.1\r\n" HOST "\r\n";

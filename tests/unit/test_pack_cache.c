@@ -396,7 +396,7 @@ TEST(pack_cache, strange_files_in_the_way_of_writing)
     int fd = open(d.model.temporary_path, O_CREAT | O_WRONLY, 0600);
     CHECK(fd >= 0 && flock(fd, LOCK_EX) == 0 && write(fd, "half", 4) == 4);
     CHECK_INT(write_cache(&d.store, false, &err), -1);
-    CHECK_STR(err.message, "another process writes it");
+    CHECK_STR(err.message, "another process is writing it");
     CHECK_INT(lseek(fd, 0, SEEK_END), 4);
     close(fd);
     damage_end(&d);

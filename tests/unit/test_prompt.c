@@ -152,6 +152,33 @@ TEST(prompt, no_token_across_a_border)
     prompt_maker_close(&p);
 }
 
+TEST(prompt, thinking_is_on_where_the_template_asks)
+{
+    static const struct {
+        bool has_switch;
+        enum thinking_mode mode;
+        const char *extra, *text;
+    } cases[] = {
+        {true, THINKING_AUTO, NULL, "is True"},
+        {true, THINKING_AUTO, "{}", "is True"},
+        {true, THINKING_AUTO, "{\"enable_thinking\": false}", "is False"},
+        {true, THINKING_OFF, NULL, "is False"},
+        {true, THINKING_OFF, "{\"enable_thinking\": true}", "is True"},
+        {false, THINKING_AUTO, NULL, "is "},
+        {false, THINKING_ON, NULL, "is True"},
+        {false, THINKING_OFF, NULL, "is False"},
+        {false, THINKING_ON, "{\"enable_thinking\": false}", "is False"},
+    };
+    struct prompt_maker p;
+    with_template(&p, "is {{ enable_thinking }}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        p.traits.has_thinking_switch = cases[i].has_switch;
+        prompt_maker_set_thinking(&p, cases[i].mode);
+        CHECK_STR(chat(&p, "[]", cases[i].extra), cases[i].text);
+    }
+    prompt_maker_close(&p);
+}
+
 TEST(prompt, extra_variables)
 {
     struct prompt_maker p;

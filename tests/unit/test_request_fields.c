@@ -154,7 +154,7 @@ TEST(request_fields, checks_types_and_ranges)
         {"stop", "\"\"", NULL},
         {"stop", "[\"a\",1]", "stop[1]"},
         {"stop", "[\"\"]", "stop[0]"},
-        {"stop", "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]", NULL},
+        {"stop", "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]", "stop[0]"},
         {"stream_options", "true", NULL},
         {"stream_options", "{\"include_usage\":1}", "stream_options.include_usage"},
         {"ignore_eos", "0", NULL},
@@ -305,7 +305,7 @@ TEST(request_fields, a_seed_of_minus_one_is_none)
 
 TEST(request_fields, refuses_what_cannot_be_honoured_unless_neutral)
 {
-    check_refused("{" HELLO ",\"functions\":[{}]}", "functions");
+    check_refused("{" HELLO ",\"functions\":[{}]}", "functions[0]");
     check_refused("{" HELLO ",\"prompt_logprobs\":1}", "prompt_logprobs");
     check_refused("{" HELLO ",\"best_of\":2}", "best_of");
     check_refused("{" HELLO ",\"audio\":{}}", "audio");
@@ -333,7 +333,8 @@ TEST(request_fields, checks_messages)
     check_refused("{\"messages\":[{\"role\":\"user\\u0000\",\"content\":\"\"}]}",
                   "messages[0].role");
     check_refused("{\"messages\":[{\"role\":5,\"content\":\"\"}]}", "messages[0].role");
-    check_refused("{\"messages\":[{\"role\":\"function\",\"content\":\"\"}]}", "messages[0].role");
+    check_accepted("{\"messages\":[{\"role\":\"function\",\"content\":\"\"}]}");
+    check_refused("{\"messages\":[{\"role\":\"robot\",\"content\":\"\"}]}", "messages[0].role");
     check_refused("{"
                   "\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
                   "{\"role\":\"user\",\"content\":7}]}",
@@ -702,13 +703,21 @@ TEST(request_fields, reads_texts_and_tokens)
         {REQUEST_TEXT, "{\"prompt\":[[\"a\"]]}", "prompt[0]"},
         {REQUEST_TEXT, "{\"prompt\":\"a\",\"logprobs\":21}", "logprobs"},
         {REQUEST_TEXT, "{\"prompt\":\"a\",\"logprobs\":true}", "logprobs"},
-        {REQUEST_TEXT, "{\"prompt\":\"a\",\"suffix\":\"b\"}", "suffix"},
-        {REQUEST_TEXT, "{\"prompt\":\"a\",\"best_of\":2}", "best_of"},
+        {REQUEST_TEXT, "{\"prompt\":\"a\",\"suffix\":\"b\",\"best_of\":2}", NULL},
+        {REQUEST_TEXT, "{\"prompt\":\"a\",\"suffix\":1}", "suffix"},
+        {REQUEST_TEXT, "{\"prompt\":\"a\",\"best_of\":2,\"n\":3}", "best_of"},
+        {REQUEST_TEXT, "{\"prompt\":\"a\",\"best_of\":129}", "best_of"},
+        {REQUEST_TEXT, "{\"prompt\":\"a\",\"best_of\":2,\"stream\":true}", "best_of"},
+        {REQUEST_TEXT, "{\"prompt\":\"a\",\"best_of\":1,\"stream\":true}", NULL},
+        {REQUEST_TEXT, "{\"prompt\":\"a\",\"functions\":[{}]}", "functions"},
         {REQUEST_TEXT, "{\"prompt\":\"a\"," HELLO "}", "messages"},
         {REQUEST_TOKENIZE, "{\"content\":\"a\",\"with_pieces\":true}", NULL},
         {REQUEST_TOKENIZE, "{\"prompt\":\"a\",\"add_special_tokens\":true}", NULL},
         {REQUEST_TOKENIZE, "{}", "content"},
         {REQUEST_TOKENIZE, "{\"content\":1}", "content"},
+        {REQUEST_TOKENIZE, "{\"content\":[1,\"a\",2]}", NULL},
+        {REQUEST_TOKENIZE, "{\"content\":[1,-2]}", "content"},
+        {REQUEST_TOKENIZE, "{\"content\":[[]]}", "content"},
         {REQUEST_TOKENIZE, "{\"content\":\"a\",\"n\":1}", "n"},
         {REQUEST_DETOKENIZE, "{\"tokens\":[1,2,3]}", NULL},
         {REQUEST_DETOKENIZE, "{\"tokens\":[]}", NULL},

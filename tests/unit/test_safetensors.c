@@ -136,13 +136,13 @@ TEST(safetensors, refuses_headers)
     check_bytes("", 0, "only 0 bytes");
     check_bytes("\x10\0\0\0\0\0\0", 7, "only 7 bytes");
     check_bytes("\x10\0\0\0\0\0\0\0", 8, "ends (8 bytes) inside its header of 16 bytes");
-    check_bytes("\x10\0\0\0\0\0\0\0{}", 10, "a download that stopped?");
-    check_bytes("\0\0\0\0\0\0\0\0{}", 10, "its header: JSON ends early");
+    check_bytes("\x10\0\0\0\0\0\0\0{}", 10, "is the download incomplete?");
+    check_bytes("\0\0\0\0\0\0\0\0{}", 10, "its header: unexpected end of JSON");
     check_bytes("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, "a header of 18446744073709551615 bytes");
     check_bytes("\x01\xe1\xf5\x05\0\0\0\0{}", 10, "a header of 100000001 bytes");
     check_bytes("PK\x03\x04 a zip file", 15, "no header begins");
     check_bytes("<!DOCTYPE html><html>", 21, "not a safetensors file");
-    check_header("{", 0, "its header: JSON ends early");
+    check_header("{", 0, "its header: unexpected end of JSON");
     check_header("{\"a\":1", 0, "its header: ");
     check_header("{\"a\":{}}}", 0, "its header: ");
     check_header("{\"a\":{},\"a\":{}}", 0, "appears twice");
@@ -162,22 +162,24 @@ TEST(safetensors, refuses_tensors)
         {"\"dtype\":\"F8_E3M4\",\"shape\":[8],\"data_offsets\":[0,8]", "the dtype F8_E3M4, which"},
         {"\"dtype\":\"F32\",\"data_offsets\":[0,8]", "t has no shape"},
         {"\"dtype\":\"F32\",\"shape\":{},\"data_offsets\":[0,8]", "t has no shape"},
-        {"\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]", "not of whole numbers"},
-        {"\"dtype\":\"F32\",\"shape\":[2.5],\"data_offsets\":[0,8]", "not of whole numbers"},
-        {"\"dtype\":\"F32\",\"shape\":[\"2\"],\"data_offsets\":[0,8]", "not of whole numbers"},
+        {"\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]", "not made of whole numbers"},
+        {"\"dtype\":\"F32\",\"shape\":[2.5],\"data_offsets\":[0,8]", "not made of whole numbers"},
+        {"\"dtype\":\"F32\",\"shape\":[\"2\"],\"data_offsets\":[0,8]", "not made of whole numbers"},
         {"\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,8]",
-         "more values than 64 bits count"},
+         "more values than a 64-bit count can hold"},
         {"\"dtype\":\"F32\",\"shape\":[4611686018427387905],\"data_offsets\":[0,8]",
-         "has 8 bytes, which its shape and dtype do not come to"},
-        {"\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]", "has 8 bytes, which its shape"},
-        {"\"dtype\":\"F4\",\"shape\":[15],\"data_offsets\":[0,8]", "has 8 bytes, which its shape"},
-        {"\"dtype\":\"F32\",\"shape\":[2]", "no data_offsets of two"},
-        {"\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0]", "no data_offsets of two"},
-        {"\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8,9]", "no data_offsets of two"},
-        {"\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]", "no data_offsets of two"},
+         "has 8 bytes, which does not match its shape and dtype"},
+        {"\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]",
+         "has 8 bytes, which does not match its shape"},
+        {"\"dtype\":\"F4\",\"shape\":[15],\"data_offsets\":[0,8]",
+         "has 8 bytes, which does not match its shape"},
+        {"\"dtype\":\"F32\",\"shape\":[2]", "no data_offsets with two"},
+        {"\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0]", "no data_offsets with two"},
+        {"\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8,9]", "no data_offsets with two"},
+        {"\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]", "no data_offsets with two"},
         {"\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]", "ends (0) before it begins (8)"},
         {"\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]",
-         "ends 4 bytes before the end of the tensor t: a download that stopped?"},
+         "ends 4 bytes before the end of the tensor t; is the download incomplete?"},
         {"\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]",
          "4 bytes follow the data of its last tensor"},
         {"\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]",

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "naive_sampler.h"
 #include "sched/sampler.h"
+#include "sched/sampler_parts.h"
 #include "sched/sampler_scan.h"
 #include "test_memory.h"
 
@@ -319,6 +320,86 @@ TEST(sampler, what_is_zero_is_off)
         zero.seed = o.seed;
         CHECK_INT(pick(s, logits, &o, NULL, 0), pick(s, logits, &zero, NULL, 0));
     }
+    sampler_close(s);
+}
+
+/* A bit for each token that is drawn with one of many seeds. */
+static unsigned drawn(struct sampler *s, const float *logits, struct sampling o,
+                      const struct sampler_input *more)
+{
+    unsigned set = 0;
+    for (o.seed = 0; o.seed < 400; o.seed++) {
+        struct sampler_input in = *more;
+        in.sampling = &o;
+        set |= 1u << sampler_pick(s, logits, &in);
+    }
+    return set;
+}
+
+TEST(sampler, the_temperature_may_come_behind_the_cuts)
+{
+    static const float logits[] = {2, 1, 0, -1, -9};
+    struct sampler *s = open_sampler(5);
+    struct sampling o = SAMPLING_DEFAULT;
+    o.temperature = 10;
+    o.top_p = 0.7f;
+    CHECK_INT(drawn(s, logits, o, &(struct sampler_input){0}), 0x7);
+    o.temperature_last = true;
+    CHECK_INT(drawn(s, logits, o, &(struct sampler_input){0}), 0x3);
+    o.top_p = 1; /* XTC removes the best: the rest still has weights at a low temperature */
+    o.temperature = 0.01f;
+    o.xtc_probability = 1;
+    o.xtc_threshold = 0.2f;
+    CHECK_INT(drawn(s, logits, o, &(struct sampler_input){0}), 0x2);
+    sampler_close(s);
+}
+
+TEST(sampler, infill_ends_where_it_is_not_clear_how_to_go_on)
+{
+    static const char *const bytes[] = {"a", "ab", "x", "y", "z", "w", "v", ""};
+    static const uint32_t lengths[] = {1, 2, 1, 1, 1, 1, 1, 0};
+    static const bool is_end[] = {false, false, false, false, false, false, false, true};
+    struct sampler_input in = {
+        .n_tokens = 8, .bytes = bytes, .lengths = lengths, .is_end = is_end, .end = 7};
+    static const struct {
+        float logits[8];
+        unsigned set;
+    } cases[] = {
+        {{3, -20, -20, -20, -20, -20, -20, -20}, 0x01}, /* sure */
+        {{0, 0, 0, 0, 0, 0, 0, -20}, 0x01},             /* "a" and "ab" together are */
+        {{-20, 0, 0, 0, 0, 0, 0, -20}, 0x80},           /* nobody has a fifth: it ends */
+        {{3, 0, 0, 0, 0, 0, 0, 1}, 0x80},               /* an end is likely enough */
+        {{2, -20, 2, -20, -20, -20, -20, -20}, 0x05},   /* two that are as sure */
+        {{3, -20, 2, -20, -20, -20, -20, -20}, 0x01},   /* ... and where one is less */
+    };
+    struct sampler *s = open_sampler(8);
+    struct sampling o = SAMPLING_DEFAULT;
+    o.infill = true;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK_INT(drawn(s, cases[i].logits, o, &in), cases[i].set);
+    in.end = -1; /* where an answer must not end, it is not done */
+    CHECK_INT(drawn(s, cases[2].logits, o, &in), 0x7e);
+    sampler_close(s);
+}
+
+/* However many tokens there are, few are compared with each other. */
+TEST(sampler, infill_looks_at_the_likeliest_only)
+{
+    enum { N = 20000 };
+    static float logits[N];
+    static const char *bytes[N];
+    static uint32_t lengths[N];
+    static bool is_end[N];
+    for (int i = 0; i < N; i++) {
+        bytes[i] = "x";
+        lengths[i] = 1;
+    }
+    struct sampler *s = open_sampler(N);
+    struct sampling o = SAMPLING_DEFAULT;
+    o.infill = true;
+    struct sampler_input in = {
+        .sampling = &o, .n_tokens = N, .bytes = bytes, .lengths = lengths, .is_end = is_end};
+    CHECK(sampler_pick(s, logits, &in) < SAMPLER_INFILL_MOST);
     sampler_close(s);
 }
 

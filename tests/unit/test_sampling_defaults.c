@@ -79,6 +79,72 @@ TEST(sampling_defaults, change_only_what_they_name)
     sampling_defaults_apply(&d, &s);
     sampling_write_json(&w, NULL, &s);
     CHECK_STR(strbuf_str(&text), "{\"temperature\":1.0,\"top_p\":0.95,\"top_k\":20,\"min_p\":0.0,"
-                                 "\"repetition_penalty\":1.0}");
+                                 "\"repetition_penalty\":1.0,\"presence_penalty\":0.0,"
+                                 "\"frequency_penalty\":0.0}");
+    strbuf_free(&text);
+}
+
+static struct sampling_defaults of_metadata(const char *basename, const char *finetune,
+                                            const char *size, float temperature)
+{
+    struct gguf_builder b = {.version = 3, .alignment = 32};
+    struct sampling_defaults d = {0};
+    struct gguf gguf;
+    struct error err = {0};
+    if (basename)
+        build_key_string(&b, "general.basename", basename);
+    if (finetune)
+        build_key_string(&b, "general.finetune", finetune);
+    build_key_string(&b, "general.size_label", size);
+    if (temperature > 0)
+        build_key_f32(&b, "general.sampling.temp", temperature);
+    gguf_builder_finish(&b);
+    /* The path must not count. */
+    CHECK_INT(gguf_open_memory(&gguf, "SmolLM2-135M-Instruct.gguf", b.file.data, b.file.len, &err),
+              0);
+    sampling_defaults_from_gguf(&d, &gguf);
+    gguf_close(&gguf);
+    gguf_builder_free(&b);
+    return d;
+}
+
+TEST(sampling_defaults, of_makers_who_say_it_elsewhere)
+{
+    static const struct {
+        const char *basename, *finetune;
+        float temperature;
+        const char *words;
+    } cases[] = {
+        {"smollm2", "8k-lc100k-mix1-ep2", 0, "temperature 0.2, top_p 0.9"},
+        {"SmolLM2", "Instruct", 0, "temperature 0.2, top_p 0.9"},
+        {"smollm2", "Instruct", 0.5f, "temperature 0.5, top_p 0.9"}, /* the file's word counts */
+        {"smollm2", NULL, 0, ""},                                    /* a base model */
+        {"smollm2", "", 0, ""},
+        {"smollm", "Instruct", 0, ""},
+        {"smollm20", "Instruct", 0, ""},
+        {NULL, "Instruct", 0, ""},
+        {NULL, NULL, 0, ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sampling_defaults d = of_metadata(cases[i].basename, cases[i].finetune, "135M",
+                                                 cases[i].temperature);
+        check_words(&d, cases[i].words);
+    }
+}
+
+TEST(sampling_defaults, tell_where_each_value_comes_from)
+{
+    struct sampling s = SAMPLING_USUAL;
+    struct strbuf text = STRBUF_INIT;
+    struct sampling_defaults none = {0}, model = from_json("{\"temperature\": 0.6, \"top_k\": 20}");
+    struct sampling_defaults options = from_json("{\"top_k\": 5, \"presence_penalty\": -1}");
+    sampling_write(&text, &s, &none, &none);
+    CHECK_STR(strbuf_str(&text), "temperature 0.8, top_p 0.95, top_k 40, min_p 0.05");
+    strbuf_clear(&text);
+    sampling_defaults_apply(&model, &s);
+    sampling_defaults_apply(&options, &s);
+    sampling_write(&text, &s, &model, &options);
+    CHECK_STR(strbuf_str(&text), "temperature 0.6 (model), top_p 0.95, top_k 5 (option), "
+                                 "min_p 0.05, presence_penalty -1 (option)");
     strbuf_free(&text);
 }

@@ -573,7 +573,7 @@ TEST(scheduler_adapter, an_unloaded_adapter_fails_its_request_alone)
         CHECK_INT(bad->finish, FINISH_ERROR);
         CHECK_INT(bad->n_got, 0);
         CHECK_INT(bad->request.error.code, ERROR_INPUT);
-        CHECK_STR(bad->request.error.message, "no adapter of that number is loaded");
+        CHECK_STR(bad->request.error.message, "no adapter with that number is loaded");
         client_free(bad);
         finish_all(&f, &other, 1);
         close_spied(&f);

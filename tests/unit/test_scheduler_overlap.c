@@ -401,7 +401,7 @@ TEST(scheduler_loss, a_device_lost_while_each_is_computed_alone)
     CHECK_INT(fixture_stats(&f).n_lost, 1);
     fixture_run(&f, &bad, 1);
     CHECK_INT(bad->finish, FINISH_ERROR);
-    CHECK_STR(bad->request.error.message, "the mock engine fails on token 64, as it was told");
+    CHECK_STR(bad->request.error.message, "the mock engine fails on token 64, as configured");
     client_free(bad);
     finish_all(&f, c, 2);
     fixture_close(&f);

@@ -193,8 +193,8 @@ TEST(tokenizer_json, hostile_vocabularies_are_refused)
     check_refused("{\"model\":{\"vocab\":{\"a\":\"0\"},\"merges\":[]}}", "id");
     check_refused("{\"model\":{\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", "twice");
     check_refused("{\"model\":{\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]}}", "twice");
-    check_refused("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[\"a x\"]}}", "is no token");
-    check_refused("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[\"a a\"]}}", "is no token");
+    check_refused("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[\"a x\"]}}", "is not a token");
+    check_refused("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[\"a a\"]}}", "is not a token");
     check_refused("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[\"a\"]}}", "not two tokens");
     check_refused("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[\"a a a\"]}}", "not two tokens");
     check_refused("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "pair");

@@ -150,7 +150,7 @@ TEST(trace, says_which_line_or_request_is_wrong)
     static const struct {
         const char *line, *message;
     } lines[] = {
-        {"{\"input_length\": 5, \"hash_ids\": [1]", "line 2: JSON ends early"},
+        {"{\"input_length\": 5, \"hash_ids\": [1]", "line 2: unexpected end of JSON"},
         {"{\"input_length\": 5}", "line 2: there is no \"hash_ids\""},
         {"{\"input_length\": 5, \"hash_ids\": {}}", "line 2: \"hash_ids\" must be an array"},
         {"{\"input_length\": 5, \"hash_ids\": [\"a\"]}", "line 2: \"hash_ids\" must hold"},

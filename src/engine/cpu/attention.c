@@ -1,7 +1,7 @@
-/* Attention over pages: the work on one block after the other, and the merging of its results. The
- * arithmetic is in the vector kernels. What a newcomer gets wrong: nothing here may depend on which
- * rows share a tile. Keys that a row does not see are masked in its scores and never multiplied
- * with its values, so that not even an infinity behind them can reach it. */
+/* Attention over pages: processes one block after another and merges the results. The arithmetic
+ * is in the vector kernels. Nothing here may depend on which rows share a tile. Keys that a row
+ * does not see are masked in its scores and never multiplied with its values, so not even an
+ * infinity behind them can reach it. */
 #include "engine/cpu/attention_internal.h"
 
 #include <assert.h>

@@ -13,8 +13,8 @@
  *   leaves     A:   2 3 4 5 6     B:     3 7 8     C:   2 3 9       (2 of A and C in part)
  *   tiles      [A: 2]  [C: 2]  [A B C: 3]  [A: 4 5 6]  [B: 7 8]  [C: 9]
  *
- * What a newcomer gets wrong: a row whose blocks are in several tiles, or on several threads, is
- * merged from stored partials afterwards, because merging goes left to right. */
+ * A row whose blocks are in several tiles, or on several threads, is merged from stored partials
+ * afterwards, because merging goes from left to right. */
 #include "engine/cpu/attention_internal.h"
 
 #include <assert.h>

@@ -1,12 +1,11 @@
 /* From x to queries, and to keys and values in their pages; and attention over them. Computed by a
  * team, see cpu_forward.c, but for attention itself, which all threads share.
  *
- * Latent attention (MLA) keeps one key for all heads, [latent | what is turned], and its value is
- * the latent. So a head's query is taken to the latent space, k_b, and what it attended is taken
- * back, v_b: products of a head's own, with its part of the row as input. For them rows are
- * gathered head by head.
- * What a newcomer gets wrong: with inputs of its own (prepares_alone) a thread makes all rows of
- * them, but a row's keys and values are written by one thread alone. */
+ * Latent attention (MLA) keeps one key for all heads, [latent | rotated part], and its value is
+ * the latent. A head's query is therefore taken to the latent space (k_b), and what it attended is
+ * taken back (v_b). Each head has its own products, with its part of the row as input, so rows are
+ * gathered head by head. With its own inputs (prepares_alone) a thread prepares all their rows,
+ * but each row's keys and values are written by one thread only. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
-/* From what was attended to the next layer's x: the attention's output, the feed-forward block, and
- * the per-layer input. Each adds to x, behind a norm of its own where the model has one.
- * What a newcomer gets wrong: blocks side by side (is_parallel) both read x as it was before
- * attention, so the feed-forward block comes first; what they add is the same in any order. */
+/* From the attention's result to the next layer's x: the output projection, the feed-forward block
+ * and the per-layer input. Each is added to x, after a norm of its own where the model has one.
+ * Careful: parallel blocks (is_parallel) both read x as it was before attention, so the
+ * feed-forward block runs first; the order of the additions does not matter. */
 #include <math.h>
 
 #include "engine/cpu/cpu_pass.h"

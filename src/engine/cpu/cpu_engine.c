@@ -1,6 +1,6 @@
 /* The CPU engine's boundary: memory sized at open, weights packed for the kernels by all threads,
- * and the vtable. The owner's thread computes as thread 0 inside wait; submit only takes the batch.
- * What a newcomer gets wrong: nothing may be allocated after open, but by cpu_measure. */
+ * and the vtable. The owner's thread computes as thread 0 inside wait; submit only takes the
+ * batch. Only cpu_measure may allocate after open. */
 #include "engine/cpu/cpu_internal.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@ static int select_kernels(struct cpu_engine *e, struct error *err)
     for (unsigned i = 0; kernels_at(i); i++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
                  kernels_at(i)->name);
-    return error_set(err, ERROR_INPUT, "no kernel path \"%s\" on this CPU, which has: %s", name,
+    return error_set(err, ERROR_INPUT, "this CPU has no kernel path \"%s\"; it has: %s", name,
                      known);
 }
 
@@ -146,7 +146,7 @@ static int cpu_wait(struct engine *engine, struct error *err)
     assert(e->batch);
     cpu_settle(e);
     e->batch = NULL;
-    return e->stopped ? error_set(err, ERROR_CANCELED, "no one waits for this batch") : 0;
+    return e->stopped ? error_set(err, ERROR_CANCELED, "the batch was cancelled") : 0;
 }
 
 static int cpu_measure(struct engine *engine, uint32_t duration_ms, struct machine_limits *best,

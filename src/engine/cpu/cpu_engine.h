@@ -4,13 +4,13 @@
 #include "engine/engine.h"
 #include "model/model.h"
 
-/* The engine that computes with this machine's cores, in the thread that owns it and in threads of
- * its own. It computes inside wait. */
+/* The engine that computes on this machine's cores, in the thread that owns it and in its own
+ * threads. It computes inside wait. */
 
 /* Whether each compute thread keeps to one CPU. Auto: where cpu_topology_should_pin says so. */
 enum pinning { PIN_OFF, PIN_AUTO, PIN_ON };
 
-/* The activations that quantised weights are multiplied with: 8 bits and a scale for every 32 of
+/* The activations that quantized weights are multiplied with: 8 bits and a scale for every 32 of
  * them, or 16 bits, which is more exact and takes twice the operations. */
 enum activation_type { ACTIVATIONS_Q8, ACTIVATIONS_Q16 };
 

@@ -5,9 +5,9 @@
  *   router │ choose, group │ gate and up of the chosen │ down of the chosen │ add up
  *          meet            meet                        meet                 meet
  *
- * Beside them the dense block and the shared experts, if the layer has them.
- * What a newcomer gets wrong: what an expert gives for a row is kept and added in order of rank,
- * so that a row's sum does not depend on how the batch's rows fell to experts. */
+ * Beside them run the dense block and the shared experts, if the layer has any. An expert's result
+ * for a row is stored and added in order of rank, so a row's sum does not depend on how the
+ * batch's rows were distributed among experts. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>

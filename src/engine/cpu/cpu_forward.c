@@ -6,9 +6,9 @@
  *   few rows    (or a layer that is larger than a cache) all threads work on all rows, and share
  *               the outputs of products; they meet at a barrier before what others wrote is read.
  *
- * A team is who works on some rows: one thread, or all. Attention is always shared by all threads.
- * What a newcomer gets wrong: a thread may only split what is summed nowhere, so that no bit
- * depends on the number of threads. */
+ * A team is the set of threads that works on some rows: one thread, or all. Attention is always
+ * shared by all threads. Careful: threads may only split along dimensions that are not summed
+ * over, so that no bit depends on the number of threads. */
 #include "base/clock.h"
 #include "engine/cpu/cpu_pass.h"
 #include "engine/cpu/rope.h"

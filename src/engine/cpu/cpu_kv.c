@@ -1,7 +1,6 @@
-/* Memory for keys and values, group by group and layer by layer, and an attention for each shape of
- * layers.
- * What a newcomer gets wrong: a model with windows may be opened without pages for them; then
- * windowed layers keep their KV in the pages of the others and only mask. */
+/* Memory for keys and values, by group and layer, and one attention object for each shape of
+ * layer. A model with windows may be opened without pages for them; windowed layers then keep
+ * their KV in the pages of the others and only mask. */
 #include <assert.h>
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 /* What rows want back, from x behind the last layer: the norm, the head's product and the logits'
  * scales, by all threads.
  *
- * Logits go straight into the callers' buffers, for which the product takes rows that are equally
- * far apart. So outputs are cut into runs of such rows; most batches are one run.
- * What a newcomer gets wrong: the head's weights are read again for each run. */
+ * Logits go straight into the callers' buffers, and the product needs rows that are equally far
+ * apart. So outputs are split into runs of such rows; most batches are one run. The head's weights
+ * are read again for each run. */
 #include <string.h>
 
 #include "engine/cpu/cpu_pass.h"

@@ -1,6 +1,6 @@
-/* Products and what goes with them, as the parts of a forward pass need them; see cpu_pass.h.
- * What a newcomer gets wrong: a thread must finish what it made of its own parts (bias, gate, add)
- * before the barrier, for no one else knows which they were. */
+/* Matrix products and the steps around them, as the parts of a forward pass need them; see
+ * cpu_pass.h. A thread must finish its own parts (bias, gate, add) before the barrier, because no
+ * other thread knows which parts those were. */
 #include "engine/cpu/cpu_pass.h"
 
 #include "base/clock.h"

@@ -1,6 +1,5 @@
-/* Memory for the rows of a batch: one mapping, sized at open for the largest layer.
- * What a newcomer gets wrong: the layout is made twice, first without memory to see how much it
- * takes, so it must not depend on what is in it. */
+/* Memory for the rows of a batch: one mapping, sized at open for the largest layer. The layout is
+ * computed twice, first without memory to find its size, so it must not depend on the contents. */
 #include <stdlib.h>
 
 #include "engine/cpu/cpu_internal.h"

@@ -1,6 +1,6 @@
-/* The model's matrices in the form that kernels stream them: which there are, and where they go.
- * What a newcomer gets wrong: of a latent's matrices each head's part is packed as a matrix of its
- * own, because a head's rows need not fill whole panels. */
+/* The model's matrices in the form that kernels stream: which ones there are, and where they go.
+ * Of a latent's matrices, each head's part is packed as a matrix of its own, because a head's rows
+ * need not fill whole panels. */
 #include <stdlib.h>
 
 #include "engine/cpu/cpu_internal.h"

@@ -1,6 +1,5 @@
-/* Touching KV memory ahead of its use; see kv_touch.h. Owned by the engine's thread.
- * What a newcomer gets wrong: to read is not enough, the system then shows one page of zeros in
- * every place. */
+/* Touches KV memory ahead of its use; see kv_touch.h. Owned by the engine's thread. Reading is not
+ * enough: the system then maps one shared page of zeros everywhere. */
 #include "engine/cpu/kv_touch.h"
 
 #include <stdlib.h>

@@ -5,14 +5,12 @@
 
 #include "engine/engine.h"
 
-/* The system hands out KV memory on first use, a huge page at a time: milliseconds each on a
- * virtual machine, and a batch that runs past the border of many at once would take a tenth of a
- * second longer. So each batch touches a few pages, up to some way ahead of the highest position
- * that a sequence has.
+/* The system provides KV memory on first use, a huge page at a time. On a virtual machine each
+ * takes milliseconds, and a batch that crosses into many at once would take a tenth of a second
+ * longer. So each batch touches a few pages ahead of the highest position that a sequence has.
  *
  *   part     [ used ........ | touched ahead ..... | not yet ...... ]   keys or values of a layer
- *                           high                  high + ahead
- */
+ *                           high                  high + ahead */
 struct kv_part {
     size_t at;        /* from base */
     size_t row_bytes; /* of a position */

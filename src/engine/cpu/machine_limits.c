@@ -1,7 +1,7 @@
-/* What the machine can do at best; see machine_limits.h. The owner of the thread pool calls this
- * and takes part as thread 0. What a newcomer gets wrong: threads do not begin together when a job
- * does, so a slice lasts from the first thread's begin to the last one's end, as their clocks say,
- * and not as long as the job. */
+/* Measures what the machine can do at best; see machine_limits.h. The owner of the thread pool
+ * calls this and takes part as thread 0. Threads do not all start when a job does, so a slice
+ * lasts from the first thread's start to the last one's end by their own clocks, not as long as
+ * the job. */
 #include "engine/cpu/machine_limits.h"
 
 #include <stdbool.h>

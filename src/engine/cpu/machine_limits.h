@@ -7,15 +7,15 @@
 /* Measures what the machine can do, with the threads of a pool and the instructions of a kernel
  * path: bytes read from memory, multiply-adds of small integers and of floats, a second each.
  *
- * Work is timed in slices, and the best slice counts: on a machine that is busy with other things,
- * too, all threads have their cores for so long now and then. A slice of multiply-adds is a tenth
- * of a millisecond. A slice of reading is several times through several times the largest cache, 40
- * milliseconds: shorter ones find some of it in the cache, and memory gives more for a moment than
- * it goes on giving. A limit that was measured low would make everything else look too good; so
- * measure again while it is in use. */
+ * Work is timed in slices, and the best slice counts: even on a busy machine, all threads
+ * sometimes have their cores for that long. A slice of multiply-adds is a tenth of a millisecond.
+ * A slice of reading goes several times through several times the largest cache, 40 milliseconds:
+ * shorter ones find some of it in the cache, and memory is briefly faster than it can sustain. A
+ * limit measured too low would make everything else look too good, so measure again while it is in
+ * use. */
 struct machine_probe;
 
-/* Takes some memory to read from, which is given back at close. */
+/* Allocates memory to read from, which close frees. */
 int machine_probe_open(struct machine_probe **out, struct parallel *pool, struct error *err);
 void machine_probe_close(struct machine_probe *p);
 /* Measures each of the three for about duration_ms and raises *best to what was seen. */

@@ -1,9 +1,9 @@
 /* The file of packed weights; see pack_cache.h. Pieces are read by all threads of the pool, the
  * file is written by one thread in the background.
  *
- * What a newcomer gets wrong: no version number is kept up to date by hand. Of every matrix one
- * panel is packed anew and compared with the file's, so that a build that packs in another way, or
- * a model whose weights changed under the same date, never meets old panels. */
+ * No version number has to be kept up to date by hand. One panel of every matrix is packed again
+ * and compared with the file, so a build that packs differently, or a model whose weights changed
+ * under the same date, never uses old panels. */
 #include "engine/cpu/pack_cache.h"
 
 #include <assert.h>
@@ -31,7 +31,7 @@ enum {
 #define FILE_MAGIC ((uint64_t)0x646b636170646172u) /* "radpackd", and this machine's byte order */
 #define LEAST_FREE ((uint64_t)1 << 30)             /* bytes that a new file leaves on the disk */
 #define SUFFIX     ".radish-packed"
-#define OTHER      "it is of another model, or of another version of radish"
+#define OTHER      "it belongs to another model or another version of radish"
 
 struct head {
     uint64_t magic;
@@ -200,7 +200,7 @@ static int describe_model(struct pack_cache *c, struct stat *model, char **prefi
     if (is_gguf
             ? !S_ISREG(model->st_mode) || (uint64_t)model->st_size != checkpoint->gguf->map_bytes
             : !S_ISDIR(model->st_mode))
-        return error_set(err, ERROR_IO, "%s: not what was opened", path);
+        return error_set(err, ERROR_IO, "%s: it was replaced while it was open", path);
     c->model_owner = model->st_uid;
     c->model_mode = model->st_mode & 0666;
     char *raw = is_gguf ? NULL : path_with(path, "/bin_weights");
@@ -262,7 +262,7 @@ static int head_check(const struct pack_cache *c, const struct head *found, uint
         found->n_pieces != own->n_pieces)
         return error_set(err, ERROR_FORMAT, OTHER);
     if (head_checksum(found, c->head_bytes) != found->checksum)
-        return error_set(err, ERROR_FORMAT, "its head is damaged");
+        return error_set(err, ERROR_FORMAT, "its header is damaged");
     if (found->model_bytes != own->model_bytes || found->model_mtime_ns != own->model_mtime_ns ||
         found->model_hash != own->model_hash)
         return error_set(err, ERROR_FORMAT, "the model has changed");
@@ -270,7 +270,7 @@ static int head_check(const struct pack_cache *c, const struct head *found, uint
         memcmp(found + 1, own + 1, own->n_matrices * sizeof *c->table) != 0)
         return error_set(err, ERROR_FORMAT, OTHER);
     if (file_bytes != own->file_bytes)
-        return error_set(err, ERROR_FORMAT, "it has %llu bytes, not %llu",
+        return error_set(err, ERROR_FORMAT, "it has %llu bytes; expected %llu",
                          (unsigned long long)file_bytes, (unsigned long long)own->file_bytes);
     return 0;
 }
@@ -295,7 +295,7 @@ static int content_check(struct pack_cache *c, int fd, struct error *err)
         return -1;
     if (st.st_size < (off_t)sizeof magic || read_all(fd, &magic, sizeof magic, 0, err) ||
         magic != FILE_MAGIC)
-        return error_set(err, ERROR_FORMAT, "it is no file of packed weights");
+        return error_set(err, ERROR_FORMAT, "it is not a file of packed weights");
     /* A shorter one has another number of matrices, or lost its end. */
     size_t len = (size_t)st.st_size < c->head_bytes ? (size_t)st.st_size : c->head_bytes;
     struct head *found = calloc(1, c->head_bytes);
@@ -430,7 +430,7 @@ static int temporary_open(const struct pack_cache *c, struct error *err)
         stat(c->temporary_path, &named) != 0 || opened.st_ino != named.st_ino) {
         /* The second part: another process has just finished it and given it its name. */
         close(fd);
-        return error_set(err, ERROR_IO, "another process writes it");
+        return error_set(err, ERROR_IO, "another process is writing it");
     }
     if (!S_ISREG(opened.st_mode) || ftruncate(fd, 0) != 0) {
         close(fd);

@@ -13,9 +13,9 @@
  *   head │ an entry a matrix │ a checksum a piece │ padding │ matrix 0 │ padding │ matrix 1 │ ...
  *   0                                                       4096                 a multiple of it
  *
- * The head and the entries follow from the model file and the layout of packed matrices; they are
- * made anew and compared with the file's. So nothing that a file says is ever used as a size or a
- * place, and whatever is wrong with it, it is no worse than no file. */
+ * The header and the entries follow from the model file and the layout of packed matrices; they
+ * are computed again and compared with the file's. So nothing in the file is ever used as a size
+ * or an offset, and a bad file is no worse than none. */
 struct pack_cache;
 
 enum pack_cache_state {

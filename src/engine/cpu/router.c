@@ -1,6 +1,5 @@
-/* The choice of experts; see router.h. Any thread, each with its own scratch.
- * What a newcomer gets wrong: the correction moves the choice and not the weights, which are those
- * of the scores without it. */
+/* Chooses experts; see router.h. Any thread, each with its own scratch memory. The correction
+ * affects the choice but not the weights, which come from the uncorrected scores. */
 #include "engine/cpu/router.h"
 
 #include <assert.h>

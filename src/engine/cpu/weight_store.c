@@ -1,7 +1,7 @@
-/* The model's matrices on their way into memory: packed by all threads, or read from a file that an
- * earlier start has written; see weight_store.h. Owned by the thread that opens the engine.
- * What a newcomer gets wrong: after the load no byte of a matrix changes, which is why a thread in
- * the background may write them to the file while others compute with them. */
+/* Brings the model's matrices into memory: packed by all threads, or read from a file that an
+ * earlier start wrote; see weight_store.h. Owned by the thread that opens the engine. No byte of a
+ * matrix changes after loading, so a background thread may write them to the file while others
+ * compute with them. */
 #include "engine/cpu/weight_store.h"
 
 #include <assert.h>
@@ -161,7 +161,7 @@ static void *writer_main(void *context)
     if (pack_cache_write(s->cache, &s->stop, &err))
         log_info("%s is not written: %s", pack_cache_path(s->cache), err.message);
     else
-        file_log(s, "packed weights kept for the next start in", clock_now_ns() - start);
+        file_log(s, "packed weights saved for the next start in", clock_now_ns() - start);
     return NULL;
 }
 
@@ -200,7 +200,7 @@ static int load_from_model(struct loading *l, struct parallel *pool, bool keeps,
             *err = *first_error(l, pool);
         return -1;
     }
-    log_debug("weights packed: %.0f MiB in %.2f s, %.2f s of them computing",
+    log_debug("weights packed: %.0f MiB in %.2f s, %.2f s of it computing",
               (double)s->size_bytes / (1 << 20), (double)ns * 1e-9,
               (double)l->compute_ns * 1e-9 / n_threads);
     bool pays = pack_cache_pays(l->compute_ns / n_threads, s->size_bytes, n_threads);

@@ -15,8 +15,8 @@
  *   matrix   [ panel │ panel │ panel │ panel │ panel │ panel │ panel ]
  *   piece    [         0             │           1           │   2   ]
  *
- * For one model and one layout of panels the numbers of matrices and pieces are always the same, so
- * that a file can be told by them. */
+ * For one model and one layout of panels, the numbers of matrices and pieces are always the same,
+ * so they identify a file. */
 struct weight_piece {
     uint32_t matrix;
     uint32_t panel_begin, panel_end;
@@ -39,8 +39,8 @@ struct weight_store {
 /* Takes memory for the matrices of `weights`, which are not filled yet. */
 int weight_store_open(struct weight_store *s, const struct checkpoint *checkpoint,
                       const struct weight *const *weights, uint32_t n_weights, struct error *err);
-/* Fills them with all threads of the pool: packs them, or reads them from the file beside the model
- * that an earlier load has left. A file that is missing and worth it is then written in the
+/* Fills them with all threads of the pool: packs them, or reads them from the file beside the
+ * model that an earlier load has left. A missing file that is worth having is then written in the
  * background, until weight_store_close. */
 int weight_store_load(struct weight_store *s, struct parallel *pool, enum pack_cache_mode mode,
                       engine_progress progress, void *context, struct error *err);

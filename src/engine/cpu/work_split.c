@@ -1,6 +1,5 @@
-/* Pieces of a product for the threads; see work_split.h. What a newcomer gets wrong: a thread must
- * finish what it made of its own parts (add, gate) before the barrier, for no one else knows which
- * they were. */
+/* Splits a product among the threads; see work_split.h. A thread must finish its own parts (add,
+ * gate) before the barrier, because no other thread knows which parts those were. */
 #include "engine/cpu/work_split.h"
 
 #include <stddef.h>

@@ -11,10 +11,12 @@
  *
  *   panel     │ 0         │ 1         │ 2         │ 3         │
  *   unit      │ 0  1  2   │ 0  1  2   │ 0  1  2   │ 0  1  2   │
- *   pieces    [ piece 0 ....... │ piece 1 ...... │ piece 2 .. ]     piece 1 is 3 parts: unit 1 .. 2
- * of panel 1, panel 2, unit 0 of panel 3 A batch of one unit has a piece for each thread. A larger
- * one has several, and whoever is free takes the next, so that a thread which is slower, or has
- * lost its core, does less. Any way of cutting gives the same bits. */
+ *   pieces    [ piece 0 ....... │ piece 1 ...... │ piece 2 .. ]
+ *
+ * Here piece 1 has 3 parts: units 1 and 2 of panel 1, panel 2, and unit 0 of panel 3. A batch of
+ * one unit has one piece per thread. A larger one has several, and whichever thread is free takes
+ * the next, so a thread that is slower, or has lost its core, does less. Every way of cutting
+ * gives the same bits. */
 enum { ROW_UNIT = 24 }; /* the rows that the fastest kernels compute together, a multiple of 12 */
 
 struct range {

@@ -242,16 +242,17 @@ static int fail(struct mock_engine *m, const struct batch *batch, struct error *
     const struct mock_options *o = &m->options;
     if (o->lose_every && m->since_loss >= o->lose_every) {
         m->device_is_lost = true;
-        return error_set(err, ERROR_DEVICE, "the mock engine loses its device every %u batches",
+        return error_set(err, ERROR_DEVICE,
+                         "the mock engine loses its device every %u batches, as configured",
                          o->lose_every);
     }
     if (o->fail_token >= 0 && has_token(batch, o->fail_token))
-        return error_set(err, ERROR_FAILED, "the mock engine fails on token %d, as it was told",
+        return error_set(err, ERROR_FAILED, "the mock engine fails on token %d, as configured",
                          o->fail_token);
     if (o->fail_every && m->since_failure >= o->fail_every) {
         m->since_failure = 0;
-        return error_set(err, ERROR_FAILED,
-                         "the mock engine fails every %u batches, as it was told", o->fail_every);
+        return error_set(err, ERROR_FAILED, "the mock engine fails every %u batches, as configured",
+                         o->fail_every);
     }
     return 0;
 }

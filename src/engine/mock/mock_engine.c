@@ -145,7 +145,7 @@ static int make_inputs(struct mock_engine *m, const struct batch *batch, struct 
             return error_set(err, ERROR_INPUT, "token %d is not in the vocabulary of %u",
                              row->value, n_tokens);
         if (wanted && !(adapter = mock_adapter_of(m, wanted)))
-            return error_set(err, ERROR_INPUT, "no adapter of that number is loaded");
+            return error_set(err, ERROR_INPUT, "no adapter with that number is loaded");
         m->inputs[i] = input_of(m, row, wanted ? adapter->identity : 0);
     }
     return 0;
@@ -274,11 +274,12 @@ static int options_check(const struct mock_options *o, struct error *err)
         if ((group->kind == KV_FULL) != (g == 0) || group->page_bytes % sizeof(uint64_t) ||
             (group->kind == KV_WINDOW && group->window == 0) ||
             (group->kind == KV_STATE && (group->grain == 0 || group->sees_regions)))
-            return error_set(err, ERROR_INPUT, "the mock engine cannot have such a group %u", g);
+            return error_set(err, ERROR_INPUT,
+                             "the mock engine does not support group %u as configured", g);
     }
     if (o->n_groups > KV_MAX_GROUPS || n_states > 1 || o->rope_axes > ROPE_AXES || o->n_heads > 2 ||
         (o->no_full_layers && o->n_groups < 2))
-        return error_set(err, ERROR_INPUT, "the mock engine cannot be so");
+        return error_set(err, ERROR_INPUT, "the mock engine does not support this configuration");
     return 0;
 }
 

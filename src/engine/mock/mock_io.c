@@ -91,7 +91,8 @@ int mock_page_io(struct engine *e, const struct page_io *io, uint64_t *ticket, s
     if (mock_lost(m, err))
         return -1;
     if (t->number)
-        return error_set(err, ERROR_LIMIT, "%d transfers of pages are under way", MAX_TICKETS);
+        return error_set(err, ERROR_LIMIT, "%d page transfers are already in progress",
+                         MAX_TICKETS);
     if (ticket_open(m, t, io, err))
         return -1;
     uint32_t every = m->options.fail_io_every;

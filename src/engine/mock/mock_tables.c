@@ -22,7 +22,7 @@ int mock_encode(struct engine *e, const struct image_input *in, uint32_t *image,
     if (mock_lost(m, err))
         return -1;
     if (in->n_rows == 0 || in->n_rows > e->limits.max_image_rows)
-        return error_set(err, ERROR_INPUT, "an image of %u rows, and %u are the most", in->n_rows,
+        return error_set(err, ERROR_INPUT, "the image has %u rows; the limit is %u", in->n_rows,
                          e->limits.max_image_rows);
     uint32_t at = 0;
     while (at < MAX_IMAGES && m->images[at].handle)
@@ -89,7 +89,7 @@ int mock_load_adapter(struct engine *e, const char *path, uint64_t *adapter, str
     while (at < MAX_ADAPTERS && m->adapters[at].handle)
         at++;
     if (at == MAX_ADAPTERS)
-        return error_set(err, ERROR_LIMIT, "%d adapters are loaded, which are the most",
+        return error_set(err, ERROR_LIMIT, "%d adapters are loaded, which is the limit",
                          MAX_ADAPTERS);
     *adapter = ++m->n_adapters * MAX_ADAPTERS + at;
     m->adapters[at] = (struct mock_adapter){*adapter, hash_bytes(path, strlen(path))};

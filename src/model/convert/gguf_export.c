@@ -1,7 +1,6 @@
-/* The tensors of a GGUF file for a model from a directory, and the look at what was written; see
- * gguf_export.h. Used by the thread that writes.
- * What a newcomer gets wrong: a tensor of the file may hold several slots (q, k and v; gate and
- * up), and a slot of a layer with experts is one tensor for all of them. */
+/* The tensors of a GGUF file for a model from a directory, and the check of what was written; see
+ * gguf_export.h. Used by the thread that writes. A tensor of the file may hold several slots (q, k
+ * and v; gate and up), and a slot of a layer with experts is one tensor for all of them. */
 #include "model/convert/gguf_export.h"
 
 #include <inttypes.h>
@@ -162,8 +161,7 @@ static int add_slot(struct exporter *x, uint32_t layer, enum slot slot)
         return 0;
     if (!name)
         return error_set(x->err, ERROR_FORMAT,
-                         "%s: layer %" PRIu32 " has a bias that GGUF has no "
-                         "place for",
+                         "%s: layer %" PRIu32 " has a bias that GGUF cannot store",
                          x->m->checkpoint->path, layer);
     uint32_t n_slots = 0, n_experts = is_expert(slot) ? x->m->hparams.router.n_experts : 1, n = 0;
     for (enum slot other = 0; other < N_SLOTS; other++) {
@@ -313,8 +311,8 @@ static int check_file(void *context, const char *path, struct error *err)
         return -1;
     const char *what = difference(&m->hparams, &written.hparams);
     model_close(&written);
-    return what ? error_set(err, ERROR_FORMAT, "%s: a GGUF file cannot say %s", m->checkpoint->path,
-                            what)
+    return what ? error_set(err, ERROR_FORMAT, "%s: a GGUF file cannot describe %s",
+                            m->checkpoint->path, what)
                 : 0;
 }
 

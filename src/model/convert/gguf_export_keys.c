@@ -1,7 +1,6 @@
 /* The keys of a GGUF file for a model from a directory; see gguf_export.h. Used by the thread that
- * writes.
- * What a newcomer gets wrong: what a row says, or what its GGUF defaults are, is not written where
- * llama.cpp's converter does not write it either; readers know it by the architecture's name. */
+ * writes. What a row implies, or its GGUF defaults, is written only where llama.cpp's converter
+ * writes it too; readers know the rest from the architecture's name. */
 #include "model/convert/gguf_export.h"
 
 #include <math.h>

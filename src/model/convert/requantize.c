@@ -1,7 +1,6 @@
-/* A GGUF file whose tensors get other types; see requantize.h. One thread owns it and computes with
- * the pool.
- * What a newcomer gets wrong: a model may be larger than memory, so a tensor goes through in pieces
- * of a few thousand rows and is never whole. */
+/* Writes a GGUF file with other tensor types; see requantize.h. One thread owns it and computes
+ * with the pool. A model may be larger than memory, so a tensor is processed in pieces of a few
+ * thousand rows and is never held whole. */
 #include "model/convert/requantize.h"
 
 #include <errno.h>
@@ -84,8 +83,8 @@ static int check_types(const struct job *j)
         if (is_exact ? tensor_type_is_float(own) || type == own : tensor_type_is_float(type))
             continue;
         return error_set(j->err, ERROR_INPUT,
-                         "%s: %s is %s already and would lose by being quantised again; start "
-                         "from a float file, %ssay --allow-requantize",
+                         "%s: %s is already %s, and quantizing it again would lose accuracy; start "
+                         "from a float file, %suse --allow-requantize",
                          j->file->from, t->name, tensor_type_info(t->parts[0].type)->name,
                          is_exact ? "or " : "choose --type bf16, f16 or f32, or ");
     }
@@ -178,7 +177,7 @@ static int write_parts(struct job *j, const struct tensor_source *t)
     j->blocks = malloc(most * row_bytes(j->type, cols) + 1);
     int failed = j->floats && j->blocks
                      ? 0
-                     : error_set(j->err, ERROR_MEMORY, "no memory to quantise %u values", cols);
+                     : error_set(j->err, ERROR_MEMORY, "no memory to quantize %u values", cols);
     for (uint32_t i = 0; i < t->n_parts && !failed; i++) {
         j->weight = t->parts[i];
         failed = write_pieces(j, most);

@@ -86,9 +86,10 @@ static int open_path(struct checkpoint_files *f, const char *path, struct error 
         return error_set(err, ERROR_IO, "%s: not a regular file; expected %s", path, expected);
     size_t len = strlen(path), suffix = strlen(".safetensors");
     if (len > suffix && strcmp(path + len - suffix, ".safetensors") == 0)
-        return error_set(err, ERROR_IO,
-                         "%s: one file of a model; give the directory with it and config.json",
-                         path);
+        return error_set(
+            err, ERROR_IO,
+            "%s: this is one file of a model; give its directory, which must also have config.json",
+            path);
     return checkpoint_open_gguf(f, path, err);
 }
 

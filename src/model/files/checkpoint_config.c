@@ -1,6 +1,6 @@
-/* Reads config.json: the part of it that describes the text model, and how weights are quantised.
- * What a newcomer gets wrong: most ways of quantising keep tensors under the usual names, with
- * other meanings. Unless the way is one that radish knows, nothing of the model can be trusted. */
+/* Reads config.json: the part that describes the text model, and how weights are quantized.
+ * Careful: most quantization methods keep tensors under the usual names but change their meaning.
+ * Unless radish knows the method, nothing in the model can be trusted. */
 #include <string.h>
 
 #include "base/file.h"
@@ -93,8 +93,8 @@ static int refuse_method(const struct checkpoint_files *f, const char *method, c
         if (strcmp(method, names[i][0]) == 0)
             name = names[i][1];
     return checkpoint_refuse(&f->c, err,
-                             "quantised with %s%s, which radish does not read; use a GGUF, MLX or"
-                             " FP8 version, or one that is not quantised",
+                             "quantized with %s%s, which radish does not read; use a GGUF, MLX or "
+                             "FP8 version, or one that is not quantized",
                              shown_name(name, strlen(name)).text, detail);
 }
 
@@ -128,8 +128,7 @@ static int refuse_compressed(const struct checkpoint_files *f, const struct json
     bool is_float = json_equals(format, "float-quantized");
     if (json_is(format, JSON_STRING))
         strbuf_addf(&detail, " (%s%s)", shown_name(format->text, format->text_len).text,
-                    is_float ? ", but not plain FP8 with a scale for a tensor, a row or a block"
-                             : "");
+                    is_float ? ", but not plain FP8 with a scale per tensor, row or block" : "");
     int rc = refuse_method(f, "compressed-tensors", strbuf_str(&detail), err);
     strbuf_free(&detail);
     return rc;

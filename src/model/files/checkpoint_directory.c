@@ -1,8 +1,7 @@
-/* Opens a directory as a checkpoint: finds out which of its files are the model, and takes all of
- * their tensors. The order in which it looks is transformers': model.safetensors, then the index
- * and its shards; then what MLX writes without an index; then raw files; then a lone GGUF.
- * What a newcomer gets wrong: a directory is often half of a download, so each way of being
- * incomplete has a line of its own that says what is missing. */
+/* Opens a directory as a checkpoint: finds which files are the model, and takes all their tensors.
+ * It searches in the order of transformers: model.safetensors, then the index and its shards, then
+ * what MLX writes without an index, then raw files, then a lone GGUF file. A directory is often an
+ * incomplete download, so each way of being incomplete has its own message. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -120,10 +119,10 @@ static int index_files(struct checkpoint_files *f, const struct json *map, struc
     json_each (entry, map) {
         if (entry->type != JSON_STRING || strlen(entry->text) != entry->text_len ||
             strchr(entry->text, '/') || !string_ends(entry->text, ".safetensors"))
-            return checkpoint_refuse(&f->c, err,
-                                     "%s places the tensor %s in what is not the name of a"
-                                     " safetensors file",
-                                     index_name, shown_name(entry->key, entry->key_len).text);
+            return checkpoint_refuse(
+                &f->c, err,
+                "%s places the tensor %s in a file that is not named like a safetensors file",
+                index_name, shown_name(entry->key, entry->key_len).text);
         all.names[all.n++] = entry->text;
     }
     if (all.n == 0)
@@ -142,7 +141,7 @@ static int check_shards(struct checkpoint_files *f, const struct listing *l,
     for (size_t i = 0; i < shards->n; i++)
         if (!has_name(l, shards->names[i]))
             return checkpoint_refuse(
-                &f->c, err, "%s is missing, which %s names: a download that stopped?",
+                &f->c, err, "%s is missing, but %s lists it; is the download incomplete?",
                 shown_name(shards->names[i], strlen(shards->names[i])).text, index_name);
     return 0;
 }
@@ -155,11 +154,10 @@ static int check_numbers(struct checkpoint_files *f, const struct listing *shard
         const char *of = strstr(shards->names[i], "-of-");
         unsigned long count = of ? strtoul(of + 4, NULL, 10) : 0;
         if (count > 0 && count != shards->n)
-            return checkpoint_refuse(&f->c, err,
-                                     "it has %zu of the %lu files that %s is one of: a download"
-                                     " that stopped?",
-                                     shards->n, count,
-                                     shown_name(shards->names[i], strlen(shards->names[i])).text);
+            return checkpoint_refuse(
+                &f->c, err,
+                "it has %zu of the %lu files that %s belongs to; is the download incomplete?",
+                shards->n, count, shown_name(shards->names[i], strlen(shards->names[i])).text);
     }
     return 0;
 }
@@ -238,15 +236,15 @@ static int open_unindexed(struct checkpoint_files *f, const struct listing *l,
         shards = select_names(f, l, prefixes[i], ".safetensors");
     if (shards.n == 0 && has_name(l, "consolidated.safetensors"))
         return checkpoint_refuse(&f->c, err,
-                                 "consolidated.safetensors has Mistral's own names, which radish"
-                                 " does not read; get model*.safetensors, too");
+                                 "consolidated.safetensors uses Mistral's own tensor names, which "
+                                 "radish does not read; get model*.safetensors as well");
     if (shards.n == 0 && all->n == 1)
         shards = *all;
     if (shards.n == 0)
-        return checkpoint_refuse(&f->c, err,
-                                 "none of its %zu safetensors files is called model.safetensors or"
-                                 " model-00001-of-...",
-                                 all->n);
+        return checkpoint_refuse(
+            &f->c, err,
+            "none of its %zu safetensors files is named model.safetensors or model-00001-of-...",
+            all->n);
     return check_numbers(f, &shards, err) || open_shards(f, &shards, err) ? -1 : 0;
 }
 
@@ -259,10 +257,10 @@ static int open_safetensors(struct checkpoint_files *f, const struct listing *l,
         return checkpoint_refuse(
             &f->c, err, "config.json is missing%s",
             has_name(l, "adapter_config.json") ? "; this is an adapter, not a model"
-            : has_name(l, "params.json")       ? "; this is Mistral's own layout, get the version"
-                                                 " for transformers"
-            : has_name(l, "model_index.json")  ? "; this is a pipeline of diffusers"
-                                               : " beside its safetensors");
+            : has_name(l, "params.json")
+                ? "; this is Mistral's own layout; get the version for transformers"
+            : has_name(l, "model_index.json") ? "; this is a pipeline of diffusers"
+                                              : " beside its safetensors");
     if (checkpoint_read_config(f, err))
         return -1;
     int rc = has_name(l, one)          ? open_shards(f, &(struct listing){&one, 1}, err)
@@ -325,8 +323,8 @@ static int refuse_directory(const struct checkpoint_files *f, const struct listi
         if ((string_starts(l->names[i], "pytorch_model") && string_ends(l->names[i], ".bin")) ||
             string_ends(l->names[i], ".pth") || string_ends(l->names[i], ".pt"))
             return checkpoint_refuse(&f->c, err,
-                                     "its weights (%s) are PyTorch's, which radish does not read;"
-                                     " convert them to safetensors",
+                                     "its weights (%s) are in PyTorch's format, which radish does "
+                                     "not read; convert them to safetensors",
                                      shown_name(l->names[i], strlen(l->names[i])).text);
     for (size_t i = 0; i < l->n; i++)
         if (strcmp(l->names[i], "config.json") == 0)

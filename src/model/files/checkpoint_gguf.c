@@ -1,7 +1,7 @@
 /* Opens a GGUF file, or all parts of a split one, as a checkpoint: NAME-00001-of-00003.gguf and so
- * on, of which any can be given. The first part has the settings, each has tensors of its own.
- * What a newcomer gets wrong: parts are found by their names, but what they are is in their keys;
- * both are checked, because files get renamed. */
+ * on; any part can be given. The first part has the settings, and each has its own tensors. Parts
+ * are found by name, but their keys say what they are. Both are checked, because files get
+ * renamed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,8 +80,8 @@ static int open_part(struct checkpoint_files *f, const char *path, uint64_t no, 
     f->n_ggufs++;
     if (!split_keys(g, &its_no, &its_count) || its_no != no || its_count != count)
         return error_set(err, ERROR_FORMAT,
-                         "%s: its keys say part %" PRIu64 " of %" PRIu64 ", its name part %" PRIu64
-                         " of %" PRIu64,
+                         "%s: its metadata says part %" PRIu64 " of %" PRIu64
+                         ", its name part %" PRIu64 " of %" PRIu64,
                          path, its_no + 1, its_count ? its_count : 1, no + 1, count);
     return 0;
 }
@@ -133,7 +133,7 @@ int checkpoint_open_gguf(struct checkpoint_files *f, const char *path, struct er
         rc = stem ? open_parts(f, path, count, stem, err)
                   : checkpoint_refuse(&f->c, err,
                                       "it is part %" PRIu64 " of %" PRIu64
-                                      " and is not called NAME-%05" PRIu64 "-of-%05" PRIu64
+                                      " but is not named NAME-%05" PRIu64 "-of-%05" PRIu64
                                       ".gguf, so the other parts cannot be found",
                                       no + 1, count, no + 1, count);
     }

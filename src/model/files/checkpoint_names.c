@@ -1,8 +1,7 @@
-/* Names of a directory's tensors: which prefix stands for "model." here, and which tensors belong
- * to no text model. Found once when the checkpoint is opened. What a newcomer gets wrong: a tensor
- * that is not marked here and not used by the model makes the loader refuse the file, which is what
- * it should do; this list is for what is known to be left out without harm, not for what is merely
- * unknown. */
+/* Names of a directory's tensors: which prefix stands for "model." here, and which tensors do not
+ * belong to the text model. Found once, when the checkpoint is opened. A tensor that is neither
+ * marked here nor used by the model makes the loader reject the file, as it should. This list is
+ * for tensors that are known to be harmless to leave out, not for unknown ones. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,8 +191,8 @@ int checkpoint_read_names(struct checkpoint_files *f, struct error *err)
             if (string_ends(t->name, quantised_ends[k][0]))
                 return checkpoint_refuse(
                     &f->c, err,
-                    "quantised with %s (it has a tensor %s), which radish does not read; use a"
-                    " GGUF, MLX or FP8 version, or one that is not quantised",
+                    "quantized with %s (it has a tensor %s), which radish does not read; use a "
+                    "GGUF, MLX or FP8 version, or one that is not quantized",
                     quantised_ends[k][1], shown_name(t->name, strlen(t->name)).text);
     }
     return 0;

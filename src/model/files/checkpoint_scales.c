@@ -6,8 +6,8 @@
  *                           NAME.scales   U8           MLX, mxfp4, mxfp8, nvfp4; the last may have
  *                                                      a NAME.global_scale
  *
- * What a newcomer gets wrong: the same suffix means other things in other formats, so the types of
- * both tensors decide, and every size is compared with the shape that is asked for. */
+ * Careful: the same suffix means different things in different formats. The types of both tensors
+ * decide, and every size is compared with the shape that is asked for. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -78,7 +78,7 @@ int checkpoint_whole_scale(struct checkpoint_files *f, struct checkpoint_tensor 
         return refuse_pair(f, t, scale, "scale", err);
     memcpy(&value, scale->data, sizeof value);
     if (!isfinite(value * unit) || value * unit == 0)
-        return checkpoint_refuse(&f->c, err, "the tensor %s is %g, which cannot be a scale",
+        return checkpoint_refuse(&f->c, err, "the tensor %s holds %g, which is not a valid scale",
                                  shown(scale).text, (double)value);
     out->groups.scale = value * unit;
     scale->is_used = true;
@@ -233,7 +233,7 @@ static int check_override(const struct checkpoint_files *f, const struct checkpo
         (json_is(mode, JSON_STRING) && !json_equals(mode, format->mode)))
         return checkpoint_refuse(&f->c, err,
                                  "the tensor %s is quantised (%s, %" PRIu64
-                                 " bits, groups of %" PRIu64 ") unlike config.json says",
+                                 " bits, groups of %" PRIu64 "), but config.json says otherwise",
                                  shown(t).text, format->mode, format->bits, format->group_size);
     return 0;
 }

@@ -1,8 +1,8 @@
-/* Reads GGUF: maps the file, walks its header once and checks everything that it claims against
- * the bytes that are there, so that nobody above checks again. Read-only afterwards, any thread.
- * What a newcomer gets wrong: counts and lengths are 64-bit numbers that anyone may have written.
- * Nothing is added or multiplied before it was compared with what remains of the file, and nothing
- * is allocated by a count that the file is too short to hold. */
+/* Reads GGUF: maps the file, walks its header once and checks every claim against the bytes that
+ * are there, so that nobody above checks again. Read-only afterwards, any thread. Counts and
+ * lengths are untrusted 64-bit numbers: nothing is added or multiplied before it is compared with
+ * what remains of the file, and nothing is allocated by a count that the file is too short to
+ * hold. */
 #include "model/files/gguf.h"
 
 #include <assert.h>
@@ -306,7 +306,7 @@ static int read_values(struct reader *r, size_t count)
             return -1;
         uint32_t *slot = table_slot(g, &index->values, value_name, g->values[i].key);
         if (*slot)
-            return bad(r, start, "the key %s is there twice", show(g->values[i].key).text);
+            return bad(r, start, "the key %s appears twice", show(g->values[i].key).text);
         *slot = (uint32_t)i + 1;
     }
     return 0;
@@ -330,14 +330,15 @@ static int tensor_measure(struct reader *r, struct gguf_tensor *t, size_t start)
     uint64_t n = 1;
     for (uint32_t i = 0; i < t->n_dims; i++)
         if (__builtin_mul_overflow(n, t->dims[i], &n))
-            return bad(r, start, "tensor %s has more values than 64 bits count",
+            return bad(r, start, "tensor %s has more values than a 64-bit count can hold",
                        show(t->name).text);
     if (t->dims[0] % info->block_len)
         return bad(r, start,
                    "tensor %s has rows of %" PRIu64 ", not a multiple of %s's block of %u",
                    show(t->name).text, t->dims[0], info->name, info->block_len);
     if (__builtin_mul_overflow(n / info->block_len, info->block_bytes, &t->size_bytes))
-        return bad(r, start, "tensor %s has more bytes than 64 bits count", show(t->name).text);
+        return bad(r, start, "tensor %s has more bytes than a 64-bit count can hold",
+                   show(t->name).text);
     return 0;
 }
 
@@ -430,7 +431,7 @@ static int read_tensors(struct reader *r, size_t count)
             break;
         uint32_t *slot = table_slot(g, &index->tensors, tensor_name, g->tensors[i].name);
         if (*slot)
-            rc = bad(r, start, "the tensor %s is there twice", show(g->tensors[i].name).text);
+            rc = bad(r, start, "the tensor %s appears twice", show(g->tensors[i].name).text);
         *slot = (uint32_t)i + 1;
     }
     if (rc == 0) {

@@ -1,5 +1,5 @@
-/* Writes the head of a GGUF file; see gguf_write.h. Owned by whoever calls.
- * What a newcomer gets wrong: numbers are little endian and lie unaligned, as gguf.c reads them. */
+/* Writes the header of a GGUF file; see gguf_write.h. Owned by the caller. Numbers are little
+ * endian and unaligned, as gguf.c reads them. */
 #include "model/files/gguf_write.h"
 
 #include <errno.h>
@@ -131,6 +131,6 @@ int gguf_write_head(const struct gguf_writer *w, FILE *out, const char *path, st
                    fwrite(zeros, 1, gguf_padded(size) - size, out) == gguf_padded(size) - size;
     strbuf_free(&head);
     if (failed)
-        return error_set(err, ERROR_MEMORY, "%s: no memory for its head", path);
+        return error_set(err, ERROR_MEMORY, "%s: no memory for its header", path);
     return written ? 0 : error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
 }

@@ -1,6 +1,6 @@
-/* Maps the files of a model; see model_file.h. Read-only once open, any thread.
- * What a newcomer gets wrong: a file that is cut short while it is mapped ends the process with a
- * SIGBUS when its pages are read; nothing here can keep others from doing that. */
+/* Maps the files of a model; see model_file.h. Read-only once open, any thread. If another program
+ * truncates a mapped file, reading its pages ends the process with SIGBUS; nothing here can
+ * prevent that. */
 #include "model/files/model_file.h"
 
 #include <errno.h>

@@ -1,8 +1,7 @@
-/* Reads safetensors: maps the file, parses its JSON header and checks all that it claims against
- * the bytes that are there. Read-only afterwards, any thread.
- * What a newcomer gets wrong: the header is written by anyone. A number of it is compared with the
- * file's size before it is added to or multiplied, and what parsing may take grows with the header
- * and not with what it could be made to unfold to. */
+/* Reads safetensors: maps the file, parses its JSON header and checks every claim against the
+ * bytes that are there. Read-only afterwards, any thread. The header is untrusted: its numbers are
+ * compared with the file's size before any arithmetic, and the memory for parsing grows with the
+ * header, not with what it could be made to expand to. */
 #include "model/files/safetensors.h"
 
 #include <inttypes.h>
@@ -93,7 +92,7 @@ static const struct json *read_header(struct reader *r, struct arena *tree)
     if (len > file->len - sizeof len) {
         bad(r,
             "the file ends (%zu bytes) inside its header of %" PRIu64
-            " bytes: a download that stopped?",
+            " bytes; is the download incomplete?",
             file->len, len);
         return NULL;
     }
@@ -121,8 +120,8 @@ static int read_dtype(struct reader *r, const struct json *entry, struct checkpo
             *bits = dtypes[i].bits;
             return 0;
         }
-    return bad(r, "the tensor %s is of the dtype %s, which radish does not read",
-               name_of(entry).text, shown_name(dtype->text, dtype->text_len).text);
+    return bad(r, "the tensor %s has the dtype %s, which radish does not read", name_of(entry).text,
+               shown_name(dtype->text, dtype->text_len).text);
 }
 
 /* The shape, and the number of values in it. */
@@ -131,8 +130,8 @@ static int read_shape(struct reader *r, const struct json *entry, struct checkpo
 {
     const struct json *shape = json_get(entry, "shape");
     if (!json_is(shape, JSON_ARRAY) || shape->count > MAX_RANK)
-        return bad(r, "the tensor %s has no shape of at most %d numbers", name_of(entry).text,
-                   MAX_RANK);
+        return bad(r, "the tensor %s has no shape, or one with more than %d numbers",
+                   name_of(entry).text, MAX_RANK);
     size_t folded = shape->count > CHECKPOINT_MAX_DIMS ? shape->count - CHECKPOINT_MAX_DIMS : 0;
     size_t at = 0;
     *n = 1;
@@ -142,12 +141,13 @@ static int read_shape(struct reader *r, const struct json *entry, struct checkpo
     json_each (number, shape) {
         uint64_t dim;
         if (!json_to_uint64(number, &dim))
-            return bad(r, "the tensor %s has a shape that is not of whole numbers",
+            return bad(r, "the tensor %s has a shape that is not made of whole numbers",
                        name_of(entry).text);
         if (__builtin_mul_overflow(*n, dim, n) ||
             __builtin_mul_overflow(t->dims[at < folded ? 0 : at - folded], dim,
                                    &t->dims[at < folded ? 0 : at - folded]))
-            return bad(r, "the tensor %s has more values than 64 bits count", name_of(entry).text);
+            return bad(r, "the tensor %s has more values than a 64-bit count can hold",
+                       name_of(entry).text);
         at++;
     }
     return 0;
@@ -158,15 +158,15 @@ static int read_extent(struct reader *r, const struct json *entry, struct extent
     const struct json *offsets = json_get(entry, "data_offsets");
     if (!json_is(offsets, JSON_ARRAY) || offsets->count != 2 ||
         !json_to_uint64(offsets->first, &out->begin) || !json_to_uint64(offsets->last, &out->end))
-        return bad(r, "the tensor %s has no data_offsets of two whole numbers",
+        return bad(r, "the tensor %s has no data_offsets with two whole numbers",
                    name_of(entry).text);
     if (out->begin > out->end)
         return bad(r, "the data of the tensor %s ends (%" PRIu64 ") before it begins (%" PRIu64 ")",
                    name_of(entry).text, out->end, out->begin);
     if (out->end > r->data_bytes)
         return bad(r,
-                   "the file ends %" PRIu64 " bytes before the end of the tensor %s: a download"
-                   " that stopped?",
+                   "the file ends %" PRIu64
+                   " bytes before the end of the tensor %s; is the download incomplete?",
                    out->end - r->data_bytes, name_of(entry).text);
     out->entry = entry;
     return 0;
@@ -187,8 +187,7 @@ static int read_tensor(struct reader *r, const struct json *entry, struct extent
     if (__builtin_mul_overflow(n, bits, &n_bits) || n_bits % 8 ||
         n_bits / 8 != extent->end - extent->begin)
         return bad(r,
-                   "the tensor %s has %" PRIu64 " bytes, which its shape and dtype do not come"
-                   " to",
+                   "the tensor %s has %" PRIu64 " bytes, which does not match its shape and dtype",
                    name_of(entry).text, extent->end - extent->begin);
     t->size_bytes = (size_t)(n_bits / 8);
     t->is_ignored = n == 0;

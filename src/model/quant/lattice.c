@@ -1,6 +1,6 @@
-/* The IQ types of GGUF: where a super-block keeps its indices, signs and scales; see
- * lattice.h. Blocks are read byte by byte, because they may begin at any address. Any thread.
- * What a newcomer gets wrong: seven bits of signs stand for eight; the last makes them even. */
+/* The IQ types of GGUF: where a super-block keeps its indices, signs and scales; see lattice.h.
+ * Blocks are read byte by byte, because they may begin at any address. Any thread. Seven sign bits
+ * stand for eight signs; the eighth makes their number even. */
 #include "model/quant/lattice.h"
 
 #include <stddef.h>

@@ -1,10 +1,9 @@
 /* Floats into blocks; see quantize.h, and quant.c for how the blocks are laid out. Any thread.
  *
- * A super-block is fitted in two steps: a scale (and minimum) for each sub-block as if it were free
- * to choose, then all of them rounded to a few bits of one common scale, and the values rounded
- * once more to what the sub-block really got.
- * What a newcomer gets wrong: the largest value in magnitude must meet the end of the range that
- * goes further (-8 of -8 .. 7), or the best half of the range is never used. */
+ * A super-block is fitted in two steps: a scale (and minimum) for each sub-block as if it could be
+ * chosen freely, then all of them rounded to a few bits of one common scale, and the values
+ * rounded again to what the sub-block really got. Careful: the largest value in magnitude must map
+ * to the end of the range that goes further (-8 of -8 .. 7), or half of the precision is lost. */
 #include "model/quant/quantize.h"
 
 #include <assert.h>

@@ -1,6 +1,5 @@
-/* Views of matrices, and the values in them; see weight.h. Any thread.
- * What a newcomer gets wrong: a slice keeps the scales of the whole, so where its rows lie in the
- * groups has to go with it. */
+/* Views of matrices, and the values in them; see weight.h. Any thread. A slice keeps the scales of
+ * the whole matrix, so it also records where its rows lie in the groups. */
 #include "model/quant/weight.h"
 
 #include <assert.h>

@@ -7,9 +7,9 @@
  *
  *   source ─lex─► lexemes ─parse─► tree of nodes ─resolve─► the same, each name with its place
  *
- * Jinja decides when it compiles, not when it runs, which variable a name means; scope.c
- * does the same. A scope is a loop's body, a macro, a `with`, a block's text; `if` is none.
- * A name's place is (hops, slot): go up so many scopes, take that variable. */
+ * Jinja decides at compile time, not at run time, which variable a name means; scope.c does the
+ * same. A scope is a loop's body, a macro, a `with` or a block's text; an `if` is not a scope. A
+ * name's place is (hops, slot): go up that many scopes and take that variable. */
 enum node_kind {
     /* expressions */
     NODE_CONST,

@@ -8,8 +8,8 @@
 #include "base/json.h"
 #include "base/strbuf.h"
 
-/* prompt/jinja/ runs chat templates: the language, its values and builtins. It also finds out
- * what a template takes. */
+/* prompt/jinja/ runs chat templates: the language, its values and builtins. It also finds out what
+ * a template accepts. */
 
 /* A chat template: Jinja as transformers sets it up (trim_blocks, lstrip_blocks, loop controls,
  * `tojson` without HTML escapes, raise_exception, strftime_now, nothing that changes a list or a
@@ -32,11 +32,11 @@ struct render_options {
  *   text      <|im_start|>user\nHi <|im_end|> there<|im_end|>\n
  *   segments  [ template -----][ message 0 -------][ template ]
  *
- * Strings keep their sources through +, ~, slices, strip, split, join, replace, format and
- * macros. What a filter makes anew (tojson, upper, ...) counts as the template's only if all of
- * its input is. The context is the conversation's, but for top-level strings whose names end in
- * "_token" (the caller vouches for them) and for the roles that everyone uses ("user",
- * "assistant", ...), because templates build markers such as <|user|> out of them. */
+ * Strings keep their sources through +, ~, slices, strip, split, join, replace, format and macros.
+ * What a filter creates (tojson, upper, ...) counts as the template's only if all of its input
+ * does. The context belongs to the conversation, except for top-level strings whose names end in
+ * "_token" (the caller vouches for them) and the roles that everyone uses ("user", "assistant",
+ * ...), because templates build markers such as <|user|> out of them. */
 enum render_source {
     RENDER_TEMPLATE = -1, /* the template itself */
     RENDER_DATA = -2,     /* the context, outside the messages, or several messages at once */
@@ -60,9 +60,9 @@ struct rendering {
     }
 
 /* Renders with the members of `context` (an object: messages, tools, add_generation_prompt, ...)
- * as global variables, in place of what `out` held, in the same memory where it is enough; after an
- * error there is no text in it, but it is still to be freed. raise_exception gives ERROR_INPUT with
- * the template's own message; other errors of the template say "line N: ...". */
+ * as global variables. Replaces the contents of `out` and reuses its memory; after an error it
+ * holds no text, but must still be freed. raise_exception gives ERROR_INPUT with the template's
+ * own message; other errors of the template say "line N: ...". */
 int chat_template_render(const struct chat_template *t, const struct json *context,
                          const struct render_options *options, struct rendering *out,
                          struct error *err);

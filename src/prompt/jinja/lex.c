@@ -1,9 +1,8 @@
 /* From a template's source to lexemes, with Jinja's whitespace rules as transformers sets them:
  * trim_blocks (the newline after a block tag goes), lstrip_blocks (spaces before a block tag that
  * begins its line go), '-' in a tag strips all whitespace on that side, '+' keeps it all, and the
- * template's last newline goes.
- * What a newcomer gets wrong: print tags {{ }} are neither trimmed nor stripped unless '-' says
- * so, and }} inside brackets is two closing braces. */
+ * template's last newline goes. Careful: print tags {{ }} are neither trimmed nor stripped unless
+ * '-' says so, and }} inside brackets is two closing braces. */
 #include "prompt/jinja/lex.h"
 
 #include <errno.h>

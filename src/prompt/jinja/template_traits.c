@@ -92,6 +92,8 @@ static bool trial(struct prober *p, const char *members)
         if (p->traits->wants_parts)
             contents_to_parts(&p->arena, json_get(root, "messages"));
         context_share(p, root);
+        if (p->traits->has_thinking_switch && !json_get(root, "enable_thinking"))
+            json_append(&p->arena, root, "enable_thinking", json_new_bool(&p->arena, true));
         if (!p->arena.failed)
             failed = chat_template_render(p->t, root, &options, &p->out, &err);
         p->traits->renders |= !failed;
@@ -143,6 +145,21 @@ static void find_roles(struct prober *p)
                                        "zqfurther") ", " MESSAGE("user", "zqlast") "]" GENERATE);
     t->wants_alternation = !(seen(p, "zquser") && seen(p, "zqmore") && seen(p, "zqanswer") &&
                              seen(p, "zqfurther") && seen(p, "zqlast"));
+}
+
+/* Later trials have thinking switched on, as prompts do unless somebody switches it off. */
+static void find_thinking_switch(struct prober *p)
+{
+    struct strbuf with = STRBUF_INIT;
+    bool rendered = trial(
+        p, "\"enable_thinking\": true, \"messages\": [" MESSAGE("user", "zquser") "]" GENERATE);
+    strbuf_add(&with, strbuf_str(&p->out.text), p->out.text.len);
+    p->no_memory |= with.failed;
+    rendered &= trial(
+        p, "\"enable_thinking\": false, \"messages\": [" MESSAGE("user", "zquser") "]" GENERATE);
+    p->traits->has_thinking_switch = rendered &&
+                                     strcmp(strbuf_str(&with), strbuf_str(&p->out.text)) != 0;
+    strbuf_free(&with);
 }
 
 /* ---- calls ---- */
@@ -393,15 +410,6 @@ static void find_reasoning(struct prober *p, const struct call_trial *calls)
     } else {
         t->takes_reasoned_text = t->takes_reasoning;
     }
-    struct strbuf with = STRBUF_INIT;
-    bool rendered = trial(
-        p, "\"enable_thinking\": true, \"messages\": [" MESSAGE("user", "zquser") "]" GENERATE);
-    strbuf_add(&with, strbuf_str(&p->out.text), p->out.text.len);
-    p->no_memory |= with.failed;
-    rendered &= trial(
-        p, "\"enable_thinking\": false, \"messages\": [" MESSAGE("user", "zquser") "]" GENERATE);
-    t->has_thinking_switch = rendered && strcmp(strbuf_str(&with), strbuf_str(&p->out.text)) != 0;
-    strbuf_free(&with);
 }
 
 /* ---- the shape of calls ---- */
@@ -553,6 +561,7 @@ int template_traits_find(struct template_traits *out, const struct chat_template
     struct call_trial calls = {
         .variables = "", .extra = "", .more = "", .n_calls = 1, .id = SHORT_ID, .id_2 = SHORT_ID_2};
     find_roles(&p);
+    find_thinking_switch(&p);
     find_tools(&p);
     find_calls(&p, &calls);
     find_results(&p, &calls);

@@ -40,6 +40,7 @@ int tokenizer_open_bytes(struct tokenizer **out, struct chat_defaults *chat, str
         return error_set(err, ERROR_MEMORY, "no memory for a tokenizer");
     }
     tokenizer_mark_ends(t);
+    tokenizer_find_fim(t, NULL);
     chat_defaults_move(chat, &own);
     *out = t;
     return 0;

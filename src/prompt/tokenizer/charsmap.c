@@ -4,11 +4,10 @@
  *   u32 bytes of the trie | u32 units ... | replacements
  *
  * A unit holds a label, an offset to its children and whether the first of them is a leaf, whose
- * value is a place among the replacements.
- * What a newcomer gets wrong: the file is hostile. A walk looks only at units that are there, and
- * is no longer than the text; a place past the end replaces by nothing. What comes out is valid
- * UTF-8, as the steps behind this one need it: the replacements are, none is taken from the middle
- * of a character, and none takes the place of half of one. */
+ * value is a position among the replacements. The file is untrusted. A walk only looks at units
+ * that exist, and is no longer than the text; a position past the end replaces by nothing. The
+ * result is valid UTF-8, as later steps require: the replacements are, none is taken from the
+ * middle of a character, and none replaces half of one. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <stdlib.h>
@@ -36,7 +35,8 @@ int charsmap_open(struct charsmap **out, const char *bytes, size_t len, struct e
     for (int i = 3; i >= 0 && len >= 4; i--)
         size = size << 8 | b[i];
     if (len < 4 || size > len - 4 || size % 4 != 0 || size == 0)
-        return error_set(err, ERROR_FORMAT, "a precompiled_charsmap of %zu bytes is not one", len);
+        return error_set(err, ERROR_FORMAT, "the precompiled_charsmap (%zu bytes) is not valid",
+                         len);
     struct charsmap *map = calloc(1, sizeof *map);
     if (map) {
         map->n_units = size / 4;

@@ -333,6 +333,7 @@ static int read_directory(struct directory *dir)
     if (read_all_around(dir) != 0 || read_template(dir) != 0)
         return -1;
     tokenizer_mark_ends(d->t);
+    tokenizer_find_fim(d->t, NULL);
     return 0;
 }
 

@@ -1,7 +1,7 @@
-/* From what the files of a directory say to a tokenizer. Everything in them is hostile until it is
- * checked: each id for its range and for being there once, each merge for its tokens.
- * What a newcomer gets wrong: a special token never becomes `ordinary`, even where the vocabulary
- * has it, and no merge makes one. So text that was not asked to spell special tokens cannot. */
+/* Builds a tokenizer from the files of a directory. Everything in them is untrusted until it is
+ * checked: each id for its range and for appearing once, each merge for its tokens. A special
+ * token never becomes `ordinary`, even where the vocabulary has it, and no merge produces one. So
+ * text that was not asked to spell special tokens cannot. */
 #include "prompt/tokenizer/draft.h"
 
 #include <stdarg.h>
@@ -173,7 +173,7 @@ int draft_make(struct token_draft *d, enum tokenizer_kind kind)
     if (d->n_vocab && d->n > d->n_vocab)
         leave_out_added(d);
     if (d->n == 0)
-        return draft_bad(d, "there is no token in it");
+        return draft_bad(d, "it has no tokens");
     if (d->n_vocab && d->n > d->n_vocab)
         return draft_bad(d, "it has %u tokens, but the model's embedding has %u rows", d->n,
                          d->n_vocab);
@@ -190,7 +190,7 @@ int draft_make(struct token_draft *d, enum tokenizer_kind kind)
     /* Of two pieces with one spelling the later one counts, where there may be two. */
     int32_t other = -1, twice = vocab_table_add_all(&d->by_spelling, d->n, &other);
     if (twice >= 0 && kind != TOKENIZER_UNIGRAM)
-        return draft_bad(d, "\"%.*s\" is there twice, as %d and as %d", SHOWN(d->spellings[twice]),
+        return draft_bad(d, "\"%.*s\" appears twice, as %d and as %d", SHOWN(d->spellings[twice]),
                          twice, other);
     return 0;
 }
@@ -464,10 +464,10 @@ static int fill_merges(struct token_draft *d, uint32_t first, uint32_t n, const 
         if (both->failed)
             return draft_no_memory(d);
         if (left < 0 || right < 0 || id < 0)
-            return draft_bad(d,
-                             "the merge %u of \"%.*s\" and \"%.*s\": one of them or what they "
-                             "make is no token",
-                             first + i, SHOWN(pair[0]), SHOWN(pair[1]));
+            return draft_bad(
+                d,
+                "merge %u of \"%.*s\" and \"%.*s\": one of them, or their result, is not a token",
+                first + i, SHOWN(pair[0]), SHOWN(pair[1]));
         *last = id;
         if (!tokenizer_is_special(d->t, id))
             merge_table_add(&d->t->merges, left, right, first + i, id);
@@ -526,8 +526,8 @@ static int fill_lead(struct token_draft *d)
         if (step->kind == DECODE_FUSE)
             continue;
         if (step->kind != DECODE_STRIP || step->stop > 0 || d->t->lead.count > 0)
-            return draft_bad(d, "the decoder has a step behind Fuse that is not a Strip at the "
-                                "beginning");
+            return draft_bad(d,
+                             "the decoder has a step after Fuse that does not strip the beginning");
         d->t->lead.count = step->start;
         d->t->lead.len = (uint32_t)step->from.len;
         memcpy(d->t->lead.text, step->from.bytes, step->from.len);

@@ -1,6 +1,6 @@
-/* A tokenizer from a directory as keys of a GGUF file; see export.h. Any thread.
- * What a newcomer gets wrong: GGUF names how text is cut into words, and each reader has its own
- * code for that name. A name is written only where it means the very steps of the directory. */
+/* A tokenizer from a directory as keys of a GGUF file; see export.h. Any thread. GGUF names how
+ * text is split into words, and each reader has its own code for that name. A name is written only
+ * where it means exactly the steps of the directory. */
 #include "prompt/tokenizer/export.h"
 
 #include <stdio.h>
@@ -287,11 +287,11 @@ static int write_keys(struct export *x)
         look_at_characters(x);
     add_named(x);
     if (!x->is_plain && !x->d->is_json)
-        return error_set(x->d->err, ERROR_FORMAT,
-                         "%s: its tokenizer does what GGUF has no keys for; with a tokenizer.json "
-                         "in the directory (save_pretrained of transformers writes one) it can be "
-                         "kept whole",
-                         x->d->path);
+        return error_set(
+            x->d->err, ERROR_FORMAT,
+            "%s: GGUF has no keys for its tokenizer; add a tokenizer.json to the directory "
+            "(save_pretrained of transformers writes one), which the file can hold",
+            x->d->path);
     return add_tokens(x) || (bytes ? add_merges(x) : add_scores(x)) || (!x->is_plain && add_json(x))
                ? -1
                : 0;

@@ -1,9 +1,8 @@
-/* The table of families: how each cuts text into words, and what else its name stands for. The
- * expressions are the ones that the models' own files have, where those are known, and else those
- * that other programs run for the name.
- * What a newcomer gets wrong: [\r\n] with the two characters themselves and with backslashes means
- * the same, but a family is also found by its expressions, byte for byte. So each is written as its
- * model's file writes it. */
+/* The table of families: how each splits text into words, and what else its name stands for. The
+ * expressions are those in the models' own files where known, otherwise those that other programs
+ * use for the name. Careful: [\r\n] with the two characters themselves and with backslashes means
+ * the same, but a family is also found by its expressions, byte for byte. So each is written as
+ * its model's file writes it. */
 #include "prompt/tokenizer/families.h"
 
 #include <string.h>

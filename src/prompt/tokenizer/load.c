@@ -406,6 +406,23 @@ static int load_chat(struct load *l)
     return 0;
 }
 
+/* Tokens of fill-in-the-middle; files of some age have the first three under other names. */
+static int load_fim(struct load *l)
+{
+    struct fim_tokens fim = {-1, -1, -1, -1, -1};
+    if (read_id(l, "tokenizer.ggml.prefix_token_id", &fim.prefix) ||
+        read_id(l, "tokenizer.ggml.suffix_token_id", &fim.suffix) ||
+        read_id(l, "tokenizer.ggml.middle_token_id", &fim.middle) ||
+        read_id(l, "tokenizer.ggml.fim_pre_token_id", &fim.prefix) ||
+        read_id(l, "tokenizer.ggml.fim_suf_token_id", &fim.suffix) ||
+        read_id(l, "tokenizer.ggml.fim_mid_token_id", &fim.middle) ||
+        read_id(l, "tokenizer.ggml.fim_rep_token_id", &fim.repository) ||
+        read_id(l, "tokenizer.ggml.fim_sep_token_id", &fim.file))
+        return -1;
+    tokenizer_find_fim(l->t, &fim);
+    return 0;
+}
+
 static int load_all(struct load *l)
 {
     struct tokenizer *t = l->t;
@@ -415,7 +432,7 @@ static int load_all(struct load *l)
         load_specials(l) != 0)
         return -1;
     tokenizer_mark_ends(t);
-    return 0;
+    return load_fim(l);
 }
 
 /* The key takes the place of what tokenizer.json's template says. */

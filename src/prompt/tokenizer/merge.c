@@ -5,8 +5,8 @@
  *   symbols   [l]⇄[o]⇄[w]⇄[e]⇄[r]       each knows what it and the next one merge into
  *   heap      rank << 32 | symbol       the lowest rank first, then the leftmost
  *
- * What a newcomer gets wrong: entries are never taken out of the heap when a merge makes them
- * stale. An entry counts only if its symbol still has a pair of that rank. */
+ * Stale entries are not removed from the heap. An entry counts only if its symbol still has a pair
+ * of that rank. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <assert.h>

@@ -1,9 +1,9 @@
 /* Normalisers: steps that change a text before it is cut. Text goes to and fro between two
  * buffers, and not at all where a step has nothing to change.
  *
- * What a newcomer gets wrong: the `tokenizers` library's normal forms are of Unicode 9, and
- * utf8proc's are of today. So utf8proc sees only stretches of characters that the library would
- * change (char_nfc_may_change), each with the character before it; the rest is copied. */
+ * Careful: the normal forms of the `tokenizers` library are those of Unicode 9, and utf8proc's are
+ * current. So utf8proc only sees stretches of characters that the library would change
+ * (char_nfc_may_change), each with the character before it; the rest is copied. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <stdlib.h>
@@ -223,7 +223,7 @@ int normalize(struct encoder *e, const char **text, size_t *len, enum text_place
             return no_memory(e, *len);
         if (e->normal[which].len > MAX_TEXT_BYTES)
             return error_set(e->err, ERROR_LIMIT,
-                             "the model's normaliser makes more than %d bytes of this text",
+                             "the model's normalizer turns this text into more than %d bytes",
                              MAX_TEXT_BYTES);
         *text = strbuf_str(&e->normal[which]);
         *len = e->normal[which].len;

@@ -11,8 +11,8 @@
  *   [a&&[^b]]       (?:(?=[^b])[a]): PCRE2 has no such classes
  *   [a[b]]          refused for the same reason
  *
- * What a newcomer gets wrong: the text is from a client and the pattern from a file, and together
- * they can take for ever. A search has a limit, and passing it is an error of that text. */
+ * The text comes from a client and the pattern from a file, and together they can take forever. A
+ * search has a limit, and exceeding it is an error of that text. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
@@ -500,8 +500,8 @@ int text_regex_find(struct encoder *e, const struct text_regex *regex, const cha
         return 0;
     if (found < 0)
         return error_set(e->err, ERROR_LIMIT,
-                         "the model's pre-tokeniser takes too long on this text (a limit of its "
-                         "regular expression was passed)");
+                         "the model's pre-tokenizer takes too long on this text (its regular "
+                         "expression exceeded a limit)");
     /* \K in a look-ahead can put the beginning behind the end. */
     size_t *place = pcre2_get_ovector_pointer(s->match);
     *begin = place[0] < at ? at : place[0];

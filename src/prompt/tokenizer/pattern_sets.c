@@ -1,8 +1,7 @@
-/* The sets of characters that regular expressions of tokenizer.json files name: \w, \s, [:alpha:]
- * and so on, as Oniguruma has them, in words of PCRE2.
- * What a newcomer gets wrong: PCRE2's own \w and [:alpha:] leave out marks and letter numbers, and
- * its tables end with Unicode 14. So only general categories are PCRE2's, each with what came
- * later, and all else is ranges. */
+/* The character sets that regular expressions in tokenizer.json files name: \w, \s, [:alpha:] and
+ * so on, as Oniguruma defines them, in PCRE2's syntax. PCRE2's own \w and [:alpha:] leave out
+ * marks and letter numbers, and its tables end with Unicode 14. So only general categories come
+ * from PCRE2, each with later additions, and everything else is ranges. */
 #include "prompt/tokenizer/pattern.h"
 
 #include <string.h>

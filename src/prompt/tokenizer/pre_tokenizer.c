@@ -1,9 +1,9 @@
-/* Scanners: the regular expressions by which most byte-level BPE models cut text into words, each
- * as code that looks at a character once or twice; families.c has all expressions.
- * tests/unit/test_tokenizer_regex.h has these for PCRE2, and tests hold the scanners to them.
- * What a newcomer gets wrong: \s+(?!\S) leaves the last space of a row to the word behind it, a
- * character of up to three bytes, and takes it all the same where the row is one character long
- * (by the \s+ that follows) or ends the text. */
+/* Scanners: the regular expressions by which most byte-level BPE models split text into words,
+ * each as code that looks at a character once or twice; families.c has all expressions.
+ * tests/unit/test_tokenizer_regex.h has these for PCRE2, and tests compare the scanners with them.
+ * Careful: \s+(?!\S) leaves the last space of a run, a character of up to three bytes, to the next
+ * word; but it takes that too where the run is one character long (by the \s+ that follows) or
+ * ends the text. */
 #include "prompt/tokenizer/families.h"
 
 #include <stdlib.h>
@@ -216,7 +216,7 @@ int pre_tokenizer_open(struct pre_tokenizer **out, enum pre_scanner scanner, str
 {
     struct pre_tokenizer *pre = calloc(1, sizeof *pre);
     if (!pre)
-        return error_set(err, ERROR_MEMORY, "no memory for a pre-tokeniser");
+        return error_set(err, ERROR_MEMORY, "no memory for a pre-tokenizer");
     pre->scan = scanners[scanner].scan;
     set_classes(pre, letter_set, LETTER);
     set_classes(pre, number_set, NUMBER);

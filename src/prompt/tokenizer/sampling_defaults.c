@@ -1,13 +1,16 @@
-/* The sampling that a model's files ask for: the names that it has in each kind of file, the
- * bounds, which are those of a request's fields, and where each value goes. */
+/* Sampling defaults: the name of each setting in each kind of file, its bounds (those of the
+ * request's field) and where its value goes. */
 #include "prompt/tokenizer/sampling_defaults.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 
 #include "base/log.h"
 
+/* `gguf_key`: NULL where the GGUF convention has none. */
 static const struct setting {
     const char *name, *gguf_key;
     double min, max;
@@ -18,6 +21,19 @@ static const struct setting {
     [SAMPLE_MIN_P] = {"min_p", "general.sampling.min_p", 0, 1},
     [SAMPLE_REPETITION_PENALTY] = {"repetition_penalty", "general.sampling.penalty_repeat", 0.01,
                                    10},
+    [SAMPLE_PRESENCE_PENALTY] = {"presence_penalty", NULL, -2, 2},
+    [SAMPLE_FREQUENCY_PENALTY] = {"frequency_penalty", NULL, -2, 2},
+};
+
+/* What makers recommend in a model's card and not in its files. A row is found by the metadata of
+ * the file: `basename` without regard to case, and a finetune, which base models do not have. */
+static const struct advice {
+    const char *basename;
+    struct sampling_defaults defaults;
+} makers_advice[] = {
+    {"smollm2",
+     {.is_given = {[SAMPLE_TEMPERATURE] = true, [SAMPLE_TOP_P] = true},
+      .values = {[SAMPLE_TEMPERATURE] = 0.2f, [SAMPLE_TOP_P] = 0.9f}}},
 };
 
 /* NaN is no value at all. */
@@ -50,12 +66,26 @@ void sampling_defaults_from_json(struct sampling_defaults *d, const struct json 
     }
 }
 
+static void advice_find(struct sampling_defaults *d, const struct gguf *gguf)
+{
+    struct byte_view basename = {NULL, 0}, finetune = {NULL, 0};
+    gguf_get_string(gguf, "general.basename", &basename);
+    gguf_get_string(gguf, "general.finetune", &finetune);
+    for (size_t i = 0; i < sizeof makers_advice / sizeof *makers_advice && finetune.len; i++) {
+        const struct advice *a = &makers_advice[i];
+        if (basename.len == strlen(a->basename) &&
+            strncasecmp(basename.bytes, a->basename, basename.len) == 0)
+            *d = a->defaults;
+    }
+}
+
 void sampling_defaults_from_gguf(struct sampling_defaults *d, const struct gguf *gguf)
 {
+    advice_find(d, gguf);
     for (size_t i = 0; i < SAMPLING_SETTINGS; i++) {
         const char *key = settings[i].gguf_key;
         double value = NAN;
-        if (!gguf_find(gguf, key))
+        if (!key || !gguf_find(gguf, key))
             continue;
         gguf_get_f64(gguf, key, &value);
         take(d, i, value, gguf->path, key);
@@ -69,6 +99,8 @@ static float value_of(const struct sampling *s, size_t i)
     case SAMPLE_TOP_P: return s->top_p;
     case SAMPLE_TOP_K: return (float)s->top_k;
     case SAMPLE_MIN_P: return s->min_p;
+    case SAMPLE_PRESENCE_PENALTY: return s->presence_penalty;
+    case SAMPLE_FREQUENCY_PENALTY: return s->frequency_penalty;
     default: return s->repetition_penalty;
     }
 }
@@ -85,6 +117,10 @@ void sampling_defaults_apply(const struct sampling_defaults *d, struct sampling 
         s->min_p = d->values[SAMPLE_MIN_P];
     if (d->is_given[SAMPLE_REPETITION_PENALTY])
         s->repetition_penalty = d->values[SAMPLE_REPETITION_PENALTY];
+    if (d->is_given[SAMPLE_PRESENCE_PENALTY])
+        s->presence_penalty = d->values[SAMPLE_PRESENCE_PENALTY];
+    if (d->is_given[SAMPLE_FREQUENCY_PENALTY])
+        s->frequency_penalty = d->values[SAMPLE_FREQUENCY_PENALTY];
 }
 
 /* A float as its own file wrote it: 0.6, and not the double next to it. */
@@ -112,4 +148,19 @@ void sampling_defaults_write(struct strbuf *out, const struct sampling_defaults 
     for (size_t i = 0; i < SAMPLING_SETTINGS; i++)
         if (d->is_given[i])
             strbuf_addf(out, "%s%s %.7g", n++ ? ", " : "", settings[i].name, (double)d->values[i]);
+}
+
+void sampling_write(struct strbuf *out, const struct sampling *s,
+                    const struct sampling_defaults *model, const struct sampling_defaults *options)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < SAMPLING_SETTINGS; i++) {
+        const char *source = options->is_given[i] ? " (option)"
+                             : model->is_given[i] ? " (model)"
+                                                  : "";
+        if (i >= SAMPLE_REPETITION_PENALTY && !*source)
+            continue;
+        strbuf_addf(out, "%s%s %.7g%s", n++ ? ", " : "", settings[i].name, (double)value_of(s, i),
+                    source);
+    }
 }

@@ -5,16 +5,31 @@
 #include "model/files/gguf.h"
 #include "sched/sampler.h"
 
-/* How the makers of a model want it sampled where nobody says otherwise: generation_config.json in
- * a directory, general.sampling.* in a GGUF file. What the files do not name stays the caller's. */
+/* The sampling settings of requests that name none. Each setting comes from the first of these
+ * that has it:
+ *
+ *   the options of the command line     --temp, --top-p, ...
+ *   the model's files                   generation_config.json, general.sampling.* of a GGUF file
+ *   the makers' advice                  a table, for models whose files do not say it
+ *   SAMPLING_USUAL                      what users of llama-server know
+ */
 enum sampling_setting {
     SAMPLE_TEMPERATURE,
     SAMPLE_TOP_P,
     SAMPLE_TOP_K,
     SAMPLE_MIN_P,
     SAMPLE_REPETITION_PENALTY,
+    SAMPLE_PRESENCE_PENALTY,
+    SAMPLE_FREQUENCY_PENALTY,
     SAMPLING_SETTINGS
 };
+
+#define SAMPLING_USUAL                                                                             \
+    {                                                                                              \
+        .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .typical_p = 1.0f,       \
+        .xtc_threshold = 0.1f, .repetition_penalty = 1.0f, .dry_base = 1.75f,                      \
+        .dry_allowed_length = 2                                                                    \
+    }
 
 struct sampling_defaults {
     bool is_given[SAMPLING_SETTINGS];
@@ -22,16 +37,22 @@ struct sampling_defaults {
 };
 
 /* A value that is out of range is left out, with a warning that names the file and the key.
- * `do_sample: false` is a temperature of 0, whatever else is there. */
+ * `do_sample: false` is a temperature of 0, whatever else is there. A GGUF file is looked up in the
+ * table of makers' advice by its metadata (general.basename, ...), never by its path. */
 void sampling_defaults_from_json(struct sampling_defaults *d, const struct json *config,
                                  const char *path);
 void sampling_defaults_from_gguf(struct sampling_defaults *d, const struct gguf *gguf);
 
+/* Changes the settings that are given, and only those. */
 void sampling_defaults_apply(const struct sampling_defaults *d, struct sampling *sampling);
 
-/* The five settings as an object; those that the model names as words: "temperature 0.6, top_k 20",
- * which is nothing where it names none. */
+/* All settings as a JSON object. */
 void sampling_write_json(struct json_writer *w, const char *key, const struct sampling *sampling);
+/* The settings that are given, in words: "temperature 0.6, top_k 20". */
 void sampling_defaults_write(struct strbuf *out, const struct sampling_defaults *d);
+/* The settings in effect, with the source of each: "temperature 0.6 (option), top_p 0.95 (model),
+ * top_k 40, min_p 0.05". Penalties are left out where they are off and nobody set them. */
+void sampling_write(struct strbuf *out, const struct sampling *sampling,
+                    const struct sampling_defaults *model, const struct sampling_defaults *options);
 
 #endif

@@ -4,7 +4,7 @@
  *   "Add 123"  ──Digits──► "Add " ──Split──► "Add" " " ──► words
  *                          "1" ──► ...
  *
- * What a newcomer gets wrong: a match may be empty. It is a cut all the same. */
+ * A match may be empty. It still splits the text. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <string.h>

@@ -121,9 +121,10 @@ static int read_piece(struct spm *s, struct proto p)
     memcpy(&score, &bits, sizeof score);
     uint64_t id = s->n_pieces++;
     if (type < TOKEN_NORMAL || type > TOKEN_BYTE)
-        return draft_bad(s->d, "piece %llu has a type that is not known", (unsigned long long)id);
+        return draft_bad(s->d, "piece %llu has an unknown type", (unsigned long long)id);
     if (isnan(score))
-        return draft_bad(s->d, "piece %llu has a score that is no number", (unsigned long long)id);
+        return draft_bad(s->d, "piece %llu has a score that is not a number",
+                         (unsigned long long)id);
     if (draft_token(s->d, id, text, (enum token_type)type, score) != 0)
         return -1;
     /* Control tokens are cut out of the text, symbols of the user out of the normalised one: no
@@ -211,8 +212,7 @@ static int refuse_odd(const struct spm *s)
     static const char *const types[] = {"none", "unigram", "bpe", "word", "char"};
     if (s->model_type != 1 && s->model_type != 2)
         return draft_bad(s->d,
-                         "a SentencePiece model of type %s is not supported; unigram and bpe "
-                         "are",
+                         "a SentencePiece model of type %s is not supported; use unigram or bpe",
                          s->model_type < 5 ? types[s->model_type] : "unknown");
     if (s->whitespace_suffix)
         return draft_bad(s->d, "a SentencePiece model with treat_whitespace_as_suffix is not "

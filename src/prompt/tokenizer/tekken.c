@@ -4,8 +4,8 @@
  *    "vocab": [{"rank": 0, "token_bytes": "AA==", ...}, ...],
  *    "special_tokens": [{"rank": 1, "token_str": "<s>", "is_control": true}, ...]}
  *
- * What a newcomer gets wrong: ranks are not ids. A special token's rank is its id, an ordinary
- * one's id is its rank behind all special tokens, and the file has more tokens than the model. */
+ * Careful: ranks are not ids. A special token's rank is its id; an ordinary token's id is its rank
+ * plus the number of special tokens; and the file has more tokens than the model. */
 #include "prompt/tokenizer/draft.h"
 
 #include <stdio.h>
@@ -73,7 +73,7 @@ static int read_tokens(struct tekken *k, struct json_cursor *c)
     if (!k->config)
         return draft_bad(k->d, "\"vocab\" stands before \"config\", which must come first");
     if (k->has_vocab)
-        return draft_bad(k->d, "\"vocab\" is there twice");
+        return draft_bad(k->d, "\"vocab\" appears twice");
     k->has_vocab = true;
     int more = json_cursor_enter(c, JSON_ARRAY);
     for (size_t n = 0; more >= 0 && (more = json_cursor_next(c, JSON_ARRAY, n)) > 0; n++)
@@ -98,7 +98,7 @@ static int read_member(struct tekken *k, struct json_cursor *c)
     if (!config)
         return 0;
     if (k->config)
-        return draft_bad(k->d, "\"config\" is there twice");
+        return draft_bad(k->d, "\"config\" appears twice");
     k->config = value;
     return read_config(k);
 }
@@ -121,7 +121,7 @@ static int read_document(struct tekken *k)
                    ? error_set(d->err, cause.code == ERROR_MEMORY ? ERROR_MEMORY : ERROR_FORMAT,
                                "%s: %s", d->path, cause.message)
                    : -1;
-    return k->has_vocab ? 0 : draft_bad(d, "there is no \"vocab\" in it");
+    return k->has_vocab ? 0 : draft_bad(d, "it has no \"vocab\"");
 }
 
 /* ---- special tokens ---- */

@@ -87,7 +87,7 @@ static int read_line(struct token_draft *d, const char *line, size_t len, size_t
     for (; i < len && ascii_is_digit(line[i]) && rank < UINT32_MAX; i++)
         rank = rank * 10 + (uint64_t)(line[i] - '0');
     if (i < len)
-        return draft_bad(d, "line %zu has a rank that is no number", number);
+        return draft_bad(d, "line %zu has a rank that is not a number", number);
     return draft_token(d, rank, bytes, TOKEN_NORMAL, -(double)rank);
 }
 
@@ -138,8 +138,8 @@ int draft_read_tiktoken(struct token_draft *d, const struct json *config)
     const struct known_file *known = find_known(d, config);
     if (!json_is(pattern, JSON_STRING) && !known)
         return draft_bad(d,
-                         "it has %u tokens, and which pattern cuts its text into words is not "
-                         "known: \"pat_str\" in tokenizer_config.json would say",
+                         "it has %u tokens, but no known pattern to split text into words; add "
+                         "\"pat_str\" to tokenizer_config.json",
                          d->n);
     if ((json_is(added, JSON_OBJECT) ? draft_read_config_added(d, config)
                                      : add_specials(d, known)) != 0 ||

@@ -113,7 +113,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, in
                      struct token_list *out, struct error *err)
 {
     if (len > MAX_TEXT_BYTES)
-        return error_set(err, ERROR_LIMIT, "a text of %zu bytes is too long: at most %d", len,
+        return error_set(err, ERROR_LIMIT, "a text of %zu bytes is too long; the limit is %d", len,
                          MAX_TEXT_BYTES);
     struct encoder *e = encoder_take(t->encoders);
     if (!e)

@@ -64,6 +64,12 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id); /* control tok
 bool tokenizer_is_end(const struct tokenizer *t, int32_t id);     /* any end-of-generation token */
 int32_t tokenizer_bos(const struct tokenizer *t);                 /* -1: none */
 int32_t tokenizer_eos(const struct tokenizer *t);                 /* -1: none */
+/* The tokens between the parts of a text whose middle is to be filled in, and before the files of a
+ * repository; -1: the model has none. */
+struct fim_tokens {
+    int32_t prefix, suffix, middle, repository, file;
+};
+const struct fim_tokens *tokenizer_fim(const struct tokenizer *t);
 /* A space that is not in the text is encoded before it (SentencePiece), but for texts that
  * continue others. */
 bool tokenizer_adds_space(const struct tokenizer *t);

@@ -287,12 +287,13 @@ struct tokenizer {
     uint8_t *ends;             /* [n_tokens] 1: it ends a generation */
     _Atomic(uint8_t) *whole;   /* [n_tokens] enum whole: see encode_new_word */
 
-    struct vocab_table ordinary;     /* the tokens that text can become, by `texts` */
-    size_t longest;                  /* the bytes of the longest of them */
-    struct special_list added;       /* cut out of texts */
-    struct special_list normalized;  /* cut out of normalised texts */
-    int32_t byte_ids[256];           /* the token for a byte on its own, -1: none */
-    int32_t bos, eos, unknown;       /* -1: none */
+    struct vocab_table ordinary;    /* the tokens that text can become, by `texts` */
+    size_t longest;                 /* the bytes of the longest of them */
+    struct special_list added;      /* cut out of texts */
+    struct special_list normalized; /* cut out of normalised texts */
+    int32_t byte_ids[256];          /* the token for a byte on its own, -1: none */
+    int32_t bos, eos, unknown;      /* -1: none */
+    struct fim_tokens fim;
     int32_t unknown_byte;            /* for bytes that are no token; -1: they are left out */
     struct token_list before, after; /* what TOKENIZE_ADD_SPECIAL puts around a text */
 
@@ -355,6 +356,8 @@ int encode_unknown(struct encoder *e, const char *bytes, size_t len, bool *after
 struct tokenizer *tokenizer_new(enum tokenizer_kind kind, uint32_t n, struct error *err);
 /* Marks the special tokens whose spelling says that they end a generation. */
 void tokenizer_mark_ends(struct tokenizer *t);
+/* `given` is what the file says of them; NULL: nothing. */
+void tokenizer_find_fim(struct tokenizer *t, const struct fim_tokens *given);
 bool tokenizer_known_end(struct byte_view spelling);
 /* A copy of the bytes that lives as long as the tokenizer; NULL bytes: no memory. */
 struct byte_view tokenizer_keep(struct tokenizer *t, const char *bytes, size_t len);

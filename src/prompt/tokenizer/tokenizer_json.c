@@ -64,7 +64,7 @@ int draft_read_vocab(struct token_draft *d, struct json_cursor *c)
 static int need_item(struct token_draft *d, struct json_cursor *c, size_t n)
 {
     int next = json_cursor_next(c, JSON_ARRAY, n);
-    return next == 0 ? draft_bad(d, "a list of %zu where a pair must be, before byte %zu", n,
+    return next == 0 ? draft_bad(d, "expected a pair, found a list of %zu, before byte %zu", n,
                                  json_cursor_position(c))
                      : next - 1;
 }
@@ -73,7 +73,7 @@ static int need_item(struct token_draft *d, struct json_cursor *c, size_t n)
 static int end_pair(struct token_draft *d, struct json_cursor *c)
 {
     int next = json_cursor_next(c, JSON_ARRAY, 2);
-    return next == 1 ? draft_bad(d, "a list of more than two where a pair must be, before byte %zu",
+    return next == 1 ? draft_bad(d, "expected a pair, found a longer list, before byte %zu",
                                  json_cursor_position(c))
                      : next;
 }
@@ -175,7 +175,7 @@ static int read_slot(struct token_draft *d, struct json_cursor *c, struct byte_v
         if (!byte_view_is(key, slots[i].key))
             continue;
         if (*slot)
-            return draft_bad(d, "\"%s\" is there twice", slots[i].key);
+            return draft_bad(d, "\"%s\" appears twice", slots[i].key);
         *slot = value;
     }
     return 0;
@@ -201,7 +201,7 @@ static int read_model(struct token_draft *d, struct json_cursor *c, struct parts
             return -1;
         bool vocab = byte_view_is(key, "vocab"), merges = byte_view_is(key, "merges");
         if ((vocab && parts->has_vocab) || (merges && parts->has_merges))
-            return draft_bad(d, "the model's %s are there twice", vocab ? "tokens" : "merges");
+            return draft_bad(d, "the model's %s appear twice", vocab ? "tokens" : "merges");
         parts->has_vocab = parts->has_vocab || vocab;
         parts->has_merges = parts->has_merges || merges;
         if (vocab)
@@ -234,7 +234,7 @@ static int read_document(struct token_draft *d, struct parts *parts)
             break;
         bool model = byte_view_is(key, "model");
         if (model && parts->has_model)
-            return draft_bad(d, "\"model\" is there twice");
+            return draft_bad(d, "\"model\" appears twice");
         parts->has_model = parts->has_model || model;
         bool added = byte_view_is(key, "added_tokens");
         json_cursor_peek(&c);
@@ -307,7 +307,7 @@ static int add_template_ids(struct token_draft *d, const struct json *tokens,
     json_each (item, ids) {
         uint64_t id;
         if (!json_to_uint64(item, &id) || id >= d->t->n_tokens)
-            return draft_bad(d, "the post_processor's template has an id that is no token");
+            return draft_bad(d, "the post_processor's template has an id that is not a token");
         if (!token_list_add(out, (int32_t)id))
             return draft_no_memory(d);
     }
@@ -324,7 +324,8 @@ static int read_template(struct token_draft *d, const struct json *value)
         const struct json *special = json_get(piece, "SpecialToken");
         bool is_text = json_equals(json_get(json_get(piece, "Sequence"), "id"), "A");
         if (!special && (!is_text || inside))
-            return draft_bad(d, "the post_processor's template is not one text with tokens around");
+            return draft_bad(d,
+                             "the post_processor's template is not one text with tokens around it");
         inside = inside || is_text;
         if (special && add_template_ids(d, json_get(value, "special_tokens"), special,
                                         inside ? &d->t->after : &d->t->before) != 0)
@@ -403,7 +404,7 @@ static int read_unigram(struct token_draft *d, const struct parts *parts)
     if (!is_given(parts->unk_id))
         return 0;
     if (!json_to_uint64(parts->unk_id, &id) || id >= d->n || !d->spellings[id].bytes)
-        return draft_bad(d, "the model's \"unk_id\" is no token");
+        return draft_bad(d, "the model's \"unk_id\" is not a token");
     d->unknown = d->spellings[id];
     return 0;
 }
@@ -413,9 +414,9 @@ static int read_kind(struct token_draft *d, const struct parts *parts, enum toke
 {
     const struct json *type = parts->type;
     if (!parts->has_model)
-        return draft_bad(d, "there is no \"model\" in it");
+        return draft_bad(d, "it has no \"model\"");
     if (type && !json_equals(type, "BPE") && !json_equals(type, "Unigram"))
-        return draft_bad(d, "a model of type \"%.64s\" is not supported; BPE and Unigram are",
+        return draft_bad(d, "a model of type \"%.64s\" is not supported; use BPE or Unigram",
                          json_is(type, JSON_STRING) ? type->text : "?");
     bool unigram = type ? json_equals(type, "Unigram") : parts->vocab_is_list;
     bool bytes = draft_is_byte_level(parts->pre_tokenizer);

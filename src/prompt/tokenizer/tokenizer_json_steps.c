@@ -32,7 +32,7 @@ static int refuse(const struct token_draft *d, const char *part, const char *typ
 
 static int wrong(const struct token_draft *d, const char *type, const char *key)
 {
-    return draft_bad(d, "\"%s\" of %s is missing, or is not what it must be", key, type);
+    return draft_bad(d, "\"%s\" of %s is missing or invalid", key, type);
 }
 
 static bool flag_of(const struct json *value, const char *key, bool otherwise)

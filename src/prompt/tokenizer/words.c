@@ -5,9 +5,9 @@
  *   words  [key: up to 32 bytes | ids: up to 7 | len | n]  [...]  ...    found by a hash of the
  * word
  *
- * What a newcomer gets wrong: there is no lock, because an encoder belongs to one call at a time.
- * A tokenizer keeps those that are idle, with their memory, for the calls that come; so there are
- * as many as calls ran at once, and a call in steady state allocates nothing. */
+ * There is no lock, because an encoder belongs to one call at a time. A tokenizer keeps idle
+ * encoders, with their memory, for later calls. So there are as many as calls ever ran at once,
+ * and in the steady state a call allocates nothing. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <stdalign.h>

@@ -1,5 +1,5 @@
-/* Sets of code points as sorted ranges. A newcomer may forget the surrogates: they are no
- * characters, no UTF-8 spells them, so they are cut out of every set, also of negated ones. */
+/* Sets of code points as sorted ranges. Surrogates are not characters and cannot be spelled in
+ * UTF-8, so they are cut out of every set, including negated ones. */
 #include "prompt/unicode/code_set.h"
 
 #include <stdlib.h>

@@ -9,13 +9,18 @@
 
 #include "base/clock.h"
 
-/* What the bits of an answer depend on: the model, its quantisation, the build and the engine. */
+/* What the bits of an answer depend on: the model, its quantisation (in the file and at load), the
+ * type of the KV, the build and the engine, which names its kernels and activations. */
 static void fingerprint_make(struct api *api)
 {
     const struct server_options *o = api->options;
     const char *engine = o->engine->info.fingerprint;
-    snprintf(api->fingerprint, sizeof api->fingerprint, "%.64s/%.15s/radish-%s%s%s", o->model_name,
-             o->quantisation, RADISH_VERSION, *engine ? "/" : "", engine);
+    static const char *const kv_types[] = {
+        [KV_F16] = "", [KV_F32] = "/kv-f32", [KV_BF16] = "/kv-bf16"};
+    snprintf(api->fingerprint, sizeof api->fingerprint, "%.48s/%.15s%s%.12s%s/radish-%s%s%s",
+             o->model_name, o->quantisation, o->quantize ? "/to-" : "",
+             o->quantize ? o->quantize : "", kv_types[o->engine->limits.kv_type], RADISH_VERSION,
+             *engine ? "/" : "", engine);
 }
 
 void api_init(struct api *api, const struct server_options *options)
@@ -23,7 +28,10 @@ void api_init(struct api *api, const struct server_options *options)
     *api = (struct api){.options = options, .started_unix = clock_unix_seconds()};
     api->rules = (struct host_rules){.bound = options->host,
                                      .allowed_hosts = options->allowed_hosts,
-                                     .n_allowed_hosts = options->n_allowed_hosts};
+                                     .n_allowed_hosts = options->n_allowed_hosts,
+                                     .own = &api->own_names,
+                                     .has_keys = options->keys.n_keys > 0};
+    own_names_find(&api->own_names);
     fingerprint_make(api);
 }
 

@@ -30,6 +30,7 @@ enum { API_SEEN_SLOTS = 1024 };
 struct api {
     const struct server_options *options;
     struct host_rules rules;
+    struct own_names own_names;
     struct tenants tenants;
     struct event_base *base;
     struct event *tick; /* once a second while something is in progress */

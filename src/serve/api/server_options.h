@@ -16,12 +16,18 @@ struct server_options {
 
     const char *host; /* a name or an address, also [::1] */
     uint16_t port;    /* 0: any free one, which the log line names */
+    int listen_fd;    /* a socket that listens there already; 0: none */
 
     struct engine *engine; /* the caller closes it after server_run */
     const struct prompt_maker *prompt;
     const char *model_name;      /* what the API calls the model */
+    const char *model_file;      /* its file or directory, without the way there; "": none */
     const char *quantisation;    /* the type of most of its weights */
-    struct sampling sampling;    /* where a request says nothing */
+    const char *quantize;        /* the type that they were quantised to at load; NULL: not */
+    bool is_fallback;            /* the mock engine, because the model failed to load */
+    uint32_t model_context;      /* the largest that the model allows; 0: any */
+    struct sampling sampling;    /* of requests that name no settings */
+    bool is_seeded;              /* ... with its seed; else each answer gets a random one */
     uint32_t context;            /* positions in a conversation, prompt and answer */
     uint32_t max_seqs;           /* conversations that run at once */
     uint32_t max_waiting;        /* beyond those; past it 429 */
@@ -55,11 +61,12 @@ struct server_options {
 
 #define SERVER_OPTIONS_DEFAULT                                                                     \
     {                                                                                              \
-        .host = "127.0.0.1", .port = 8080, .sampling = SAMPLING_DEFAULT, .context = 4096,          \
-        .max_seqs = 16, .max_waiting = 256, .step_budget_ms = 50, .cache_ttl_ms = 30 * 60 * 1000,  \
-        .n_workers = 2, .max_connections = 1024, .max_header_bytes = 32 << 10,                     \
-        .max_body_bytes = 32 << 20, .header_timeout_ms = 15000, .body_timeout_ms = 60000,          \
-        .idle_timeout_ms = 75000, .write_timeout_ms = 60000, .shutdown_grace_ms = 10000            \
+        .host = "127.0.0.1", .port = 8080, .model_file = "", .sampling = SAMPLING_DEFAULT,         \
+        .context = 4096, .max_seqs = 16, .max_waiting = 256, .step_budget_ms = 50,                 \
+        .cache_ttl_ms = 30 * 60 * 1000, .n_workers = 2, .max_connections = 1024,                   \
+        .max_header_bytes = 32 << 10, .max_body_bytes = 32 << 20, .header_timeout_ms = 15000,      \
+        .body_timeout_ms = 60000, .idle_timeout_ms = 75000, .write_timeout_ms = 60000,             \
+        .shutdown_grace_ms = 10000                                                                 \
     }
 
 #endif

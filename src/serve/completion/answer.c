@@ -4,6 +4,7 @@
 #include "serve/completion/answer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "serve/completion/random_id.h"
 
@@ -11,9 +12,12 @@ static void take_piece(void *context, enum answer_piece piece, const char *text,
 
 int answer_open(struct answer *a, const struct answer_options *o)
 {
-    *a = (struct answer){
-        .must_call = o->must_call,
-        .content = {.index = o->index, .has_logprobs = o->has_logprobs, .tokenizer = o->tokenizer}};
+    *a = (struct answer){.must_call = o->must_call,
+                         .keeps_tokens = o->keeps_tokens,
+                         .content = {.index = o->index,
+                                     .prompt_tokens = o->prompt_tokens,
+                                     .has_logprobs = o->has_logprobs,
+                                     .tokenizer = o->tokenizer}};
     if (!o->style || !answer_parser_is_needed(o->style, o->tools))
         return 0;
     struct answer_parser_options options = {.style = o->style,
@@ -35,6 +39,8 @@ static void content_free(struct answer_content *content)
     }
     free(content->calls);
     logprob_list_free(&content->logprobs);
+    token_list_free(&content->tokens);
+    strbuf_free(&content->prompt);
 }
 
 void answer_free(struct answer *a)
@@ -146,6 +152,7 @@ static void text_take(struct answer *a)
     logprob_list_show(&a->content.logprobs, a->n_echoed + a->raw.shown);
     if (text->len == 0 || text->failed)
         return;
+    a->content.has_new_line |= memchr(text->data, '\n', text->len) != NULL;
     if (a->parser)
         answer_parser_add(a->parser, text->data, text->len);
     else
@@ -157,6 +164,9 @@ void answer_token(struct answer *a, int32_t token, const char *bytes, size_t len
                   const struct token_logprobs *logprobs, struct strbuf *events)
 {
     a->events = events;
+    a->content.n_tokens++;
+    if (a->keeps_tokens && !token_list_add(&a->content.tokens, token))
+        a->failed = true;
     if (a->parser && answer_parser_is_thinking(a->parser))
         a->n_reasoning_tokens++;
     if (a->content.has_logprobs)
@@ -178,6 +188,8 @@ void answer_end(struct answer *a, uint64_t text_end, struct strbuf *events)
     a->events = events;
     token_text_end(&a->raw, text_end);
     text_take(a);
+    /* Those of a stop string too, though it is not shown; an end token has no text at all. */
+    logprob_list_show(&a->content.logprobs, a->content.logprobs.n_bytes);
     a->is_ending = true;
     if (a->parser)
         answer_parser_end(a->parser);
@@ -199,7 +211,7 @@ bool answer_failed(const struct answer *a)
         if (content->calls[i].name.failed || content->calls[i].arguments.failed)
             return true;
     return a->failed || token_text_failed(&a->raw) || content->logprobs.failed ||
-           content->text.failed || content->thinking.failed ||
+           content->text.failed || content->thinking.failed || content->prompt.failed ||
            (a->parser && answer_parser_failed(a->parser));
 }
 

@@ -25,7 +25,8 @@ struct answer {
     uint32_t n_reasoning_tokens; /* if it has any reasoning: answer_reasoning_tokens */
     bool has_reasoning;
     uint64_t n_echoed; /* bytes of the prompt's tokens among those with log probabilities */
-    bool failed;       /* there was no memory */
+    bool keeps_tokens;
+    bool failed; /* there was no memory */
 
     /* Of a stream. */
     const struct answer_writer *writer; /* NULL: it is gathered */
@@ -40,6 +41,8 @@ struct answer_options {
     bool starts_in_thinking;
     bool must_call;
     bool has_logprobs;
+    bool keeps_tokens; /* the ids are wanted */
+    uint32_t prompt_tokens;
     uint32_t index;
 };
 

@@ -69,6 +69,7 @@ static void completion_free(struct completion *c)
     free(c->running.choices);
     if (c->output.stream)
         c->output.writer->close(c->output.stream);
+    strbuf_free(&c->output.settings);
     strbuf_free(&c->output.reply);
     input_free(c);
     *(c->prev ? &c->prev->next : &api->completions) = c->next;
@@ -120,6 +121,8 @@ static const struct {
 } kinds[] = {
     [REQUEST_CHAT] = {"chatcmpl-", &chat_writer},
     [REQUEST_TEXT] = {"cmpl-", &text_writer},
+    [REQUEST_LLAMA] = {"cmpl-", &llama_writer},
+    [REQUEST_INFILL] = {"cmpl-", &llama_writer},
     [REQUEST_WARM] = {"warm-", NULL},
     [REQUEST_RENDER] = {"req-", NULL},
     [REQUEST_TOKENIZE] = {"req-", NULL},
@@ -207,8 +210,8 @@ static void request_fill(struct completion *c, uint32_t choice)
     const struct prompt *prompt = prompt_of(c, choice);
     struct choice *o = &c->running.choices[choice];
     struct request *r = &o->request;
-    uint32_t first = choice - choice % (uint32_t)p->n; /* of the same prompt */
-    r->tokens = c->input.cache_tokens[choice / (uint32_t)p->n];
+    uint32_t first = choice - choice % choices_per_prompt(c); /* of the same prompt */
+    r->tokens = c->input.cache_tokens[choice / choices_per_prompt(c)];
     r->n_tokens = (uint32_t)prompt->tokens.len;
     r->max_tokens = completion_max_tokens(c, prompt);
     r->min_tokens = (uint32_t)p->min_tokens;
@@ -224,6 +227,11 @@ static void request_fill(struct completion *c, uint32_t choice)
     r->prompt_logprobs = o->prompt_logprobs;
     memcpy(r->stops, p->stops, sizeof r->stops);
     r->n_stops = p->n_stops;
+    r->stop_tokens = p->stop_tokens;
+    r->n_stop_tokens = p->n_stop_tokens;
+    r->min_indent = (uint32_t)p->n_indent;
+    r->line_limit_ns = p->t_max_predict_ms > 0 ? (uint64_t)p->t_max_predict_ms * 1000000 : 0;
+    r->wants_progress = p->return_progress && p->stream;
     r->ignore_end = p->ignore_end;
     r->no_cache = !p->cache_prompt || c->api->options->no_prefix_cache;
     r->leader = choice > first ? &c->running.choices[first].request : NULL;
@@ -251,9 +259,6 @@ static void submit_error(const struct completion *c, const struct request *r, st
 /* Hands every choice to the scheduler; false and `e` when it takes one not. */
 static bool submit_choices(struct completion *c, struct api_error *e)
 {
-    struct request_params *p = &c->input.params;
-    if (!p->seeded && getrandom(&p->sampling.seed, sizeof p->sampling.seed, 0) < 0)
-        p->sampling.seed = c->output.began_ns;
     for (uint32_t i = 0; i < c->running.n_choices; i++) {
         struct choice *o = &c->running.choices[i];
         request_fill(c, i);
@@ -265,6 +270,38 @@ static bool submit_choices(struct completion *c, struct api_error *e)
         c->running.n_live++;
     }
     return true;
+}
+
+/* Draws a seed for a request that brings none. */
+static void seed_choose(struct completion *c)
+{
+    struct request_params *p = &c->input.params;
+    if (p->seeded || c->api->options->is_seeded)
+        return;
+    if (getrandom(&p->sampling.seed, sizeof p->sampling.seed, 0) < 0)
+        p->sampling.seed = c->output.began_ns;
+    if (request_is_llama(c->kind))
+        p->sampling.seed &= UINT32_MAX; /* the answer tells it, and clients read 32 bits */
+}
+
+/* What the answer begins with; false when there is no memory for it. */
+static bool head_fill(struct completion *c)
+{
+    const struct request_params *p = &c->input.params;
+    struct answer_head *head = &c->output.head;
+    seed_choose(c);
+    head->n_choices = c->running.n_choices;
+    head->may_call = c->input.tools;
+    head->include_usage = p->include_usage;
+    head->has_functions = p->functions_asked;
+    if (!request_is_llama(c->kind))
+        return true;
+    settings_write(&(struct json_writer){.out = &c->output.settings}, NULL, p, &c->api->tokens);
+    head->settings = strbuf_str(&c->output.settings);
+    head->fields = c->input.fields;
+    head->n_fields = c->input.n_fields;
+    head->has_tokens = p->return_tokens;
+    return !c->output.settings.failed;
 }
 
 /* The worker is done with it. */
@@ -295,9 +332,11 @@ static void completion_prepared(struct completion *c)
         snprintf(number, sizeof number, "%zu", c->input.prompts[0].n_replayed);
         http_add_field(c->x, "x-radish-replayed-tokens", number);
     }
-    c->output.head.n_choices = c->running.n_choices;
-    c->output.head.may_call = c->input.tools;
-    c->output.head.include_usage = c->input.params.include_usage;
+    if (!head_fill(c)) {
+        api_error_set(&e, 503, NULL, "there is no memory for the answer");
+        completion_fail(c, &e);
+        return;
+    }
     if (!submit_choices(c, &e)) {
         completion_fail(c, &e);
         return;
@@ -331,7 +370,7 @@ static void give_echo(struct completion *c, uint32_t index, struct strbuf *event
     if (!c->input.echoes)
         return;
     /* The first choice of a prompt has its scores: waits_for_scores. */
-    const uint32_t n = (uint32_t)c->input.params.n;
+    const uint32_t n = choices_per_prompt(c);
     const struct token_logprobs *scores = c->running.choices[index - index % n].prompt_logprobs;
     for (uint32_t i = 0; scores && i < r->n_tokens; i++) {
         size_t len;
@@ -342,44 +381,106 @@ static void give_echo(struct completion *c, uint32_t index, struct strbuf *event
     answer_echo(&o->answer, strbuf_str(text), text->len, events);
 }
 
-static void take_event(struct completion *c, uint32_t index, const struct sched_event *event,
+/* How far the prompt is, for a client that asks. */
+static void give_progress(struct completion *c, struct choice *o, uint32_t done,
+                          struct strbuf *events)
+{
+    const struct request *r = &o->request;
+    const struct answer_progress progress = {.total = r->n_tokens,
+                                             .cached = o->found,
+                                             .processed = done,
+                                             .elapsed_ns = clock_now_ns() - r->admitted_ns};
+    if (r->wants_progress && c->output.stream && c->output.writer->progress)
+        c->output.writer->progress(c->output.stream, events, &o->answer.content, &progress);
+}
+
+void choice_time(struct choice *o, uint64_t now_ns)
+{
+    const struct request *r = &o->request;
+    uint64_t first_ns = r->first_token_ns ? r->first_token_ns : now_ns;
+    o->timings = (struct answer_timings){.cached_tokens = o->found,
+                                         .computed_tokens = r->n_tokens - o->found,
+                                         .predicted_tokens = o->n_tokens,
+                                         .prompt_ns = first_ns - r->admitted_ns,
+                                         .predicted_ns = now_ns - first_ns};
+    o->answer.content.timings = &o->timings;
+}
+
+static void take_token(struct completion *c, struct choice *o, const struct sched_event *event,
                        struct strbuf *events)
 {
     const struct token_table *tokens = &c->api->tokens;
+    bool is_known = (uint32_t)event->token < tokens->n_tokens; /* a padded vocabulary has more */
+    o->n_tokens++;
+    if (event->logprobs)
+        o->logprob_sum += (double)event->logprobs->logprob;
+    if (c->input.replays && !o->lost_ids)
+        o->lost_ids = !token_list_add(&o->sampled, event->token);
+    if (c->input.params.timings_per_token)
+        choice_time(o, clock_now_ns());
+    answer_token(&o->answer, event->token, is_known ? tokens->bytes[event->token] : "",
+                 is_known ? tokens->lengths[event->token] : 0, event->text_end, event->logprobs,
+                 events);
+}
+
+/* The prompt's text, token by token, special ones spelled out. */
+static void prompt_spell(const struct completion *c, uint32_t index, struct strbuf *out)
+{
+    const struct token_list *tokens = &prompt_of(c, index)->tokens;
+    for (size_t i = 0; i < tokens->len; i++) {
+        size_t len;
+        const char *bytes = tokenizer_bytes(c->api->options->prompt->tokenizer, tokens->ids[i],
+                                            &len);
+        strbuf_add(out, bytes, len);
+    }
+}
+
+static void take_end(struct completion *c, uint32_t index, const struct sched_event *event,
+                     struct strbuf *events)
+{
     struct choice *o = &c->running.choices[index];
-    if (event->type != EVENT_STARTED && !o->is_echoed)
+    struct answer_content *content = &o->answer.content;
+    const struct request *r = &o->request;
+    answer_end(&o->answer, event->text_end, events);
+    o->finish = event->finish;
+    keep_answer(c, index);
+    o->cached = o->found = r->prompt_cached;
+    choice_time(o, r->done_ns);
+    content->stopping_word = r->stopped_by;
+    content->is_truncated = o->finish == FINISH_LENGTH &&
+                            r->n_tokens + o->n_tokens >= c->api->options->context;
+    if (request_is_llama(c->kind))
+        prompt_spell(c, index, &content->prompt);
+    o->live = false;
+    c->running.n_live--;
+    if (c->output.stream && (o->finish == FINISH_STOP || o->finish == FINISH_LENGTH))
+        c->output.writer->finish(c->output.stream, events, content,
+                                 answer_finish_of(&o->answer, o->finish));
+}
+
+static void take_event(struct completion *c, uint32_t index, const struct sched_event *event,
+                       struct strbuf *events)
+{
+    struct choice *o = &c->running.choices[index];
+    bool is_answer = event->type == EVENT_TOKEN || event->type == EVENT_DONE;
+    if (is_answer && !o->is_echoed)
         give_echo(c, index, events);
     switch (event->type) {
-    case EVENT_STARTED: return;
-    case EVENT_TOKEN: {
-        bool is_known = (uint32_t)event->token <
-                        tokens->n_tokens; /* a padded vocabulary has more */
-        o->n_tokens++;
-        if (c->input.replays && !o->lost_ids)
-            o->lost_ids = !token_list_add(&o->sampled, event->token);
-        answer_token(&o->answer, event->token, is_known ? tokens->bytes[event->token] : "",
-                     is_known ? tokens->lengths[event->token] : 0, event->text_end, event->logprobs,
-                     events);
+    case EVENT_STARTED:
+        o->is_started = true;
+        o->found = event->prompt_done;
+        give_progress(c, o, event->prompt_done, events);
         return;
-    }
-    case EVENT_DONE:
-        answer_end(&o->answer, event->text_end, events);
-        o->finish = event->finish;
-        keep_answer(c, index);
-        o->cached = o->request.prompt_cached;
-        o->live = false;
-        c->running.n_live--;
-        if (c->output.stream && (o->finish == FINISH_STOP || o->finish == FINISH_LENGTH))
-            c->output.writer->finish(c->output.stream, events, &o->answer.content,
-                                     answer_finish_of(&o->answer, o->finish));
-        return;
+    case EVENT_PROGRESS: give_progress(c, o, event->prompt_done, events); return;
+    case EVENT_TOKEN: take_token(c, o, event, events); return;
+    case EVENT_DONE: take_end(c, index, event, events); return;
     }
 }
 
 /* A prompt's scores are its first choice's; the others give them when they are complete. */
 static bool waits_for_scores(const struct completion *c, uint32_t index)
 {
-    const struct choice *first = &c->running.choices[index - index % (uint32_t)c->input.params.n];
+    const struct choice *first = &c->running.choices[index - index % choices_per_prompt(c)];
     return first != &c->running.choices[index] && first->prompt_logprobs && first->live &&
            !first->is_echoed;
 }

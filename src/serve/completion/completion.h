@@ -31,6 +31,12 @@ void completions_pump(struct api *api);
 void completions_tick(struct api *api);
 /* Ends every answer with this error. */
 void completions_fail(struct api *api, const struct api_error *e);
+/* The settings of a request, as llama-server tells them. */
+void settings_write(struct json_writer *w, const char *key, const struct request_params *p,
+                    const struct token_table *tokens);
+/* An array with an element for each answer that can run at once, as llama-server shows its slots.
+ * They have no text in them. */
+void completions_write_slots(const struct api *api, struct strbuf *out);
 /* After the workers and the scheduler are closed. */
 void completions_free(struct api *api);
 

@@ -12,7 +12,8 @@
 
 /* What the files of a completion share: completion.c has its life, completion_prepare.c the
  * worker's part of it, completion_constrain.c what answers are held to, completion_output.c what is
- * sent, completion_explain.c why the prompt was not cached. A warming of the cache (POST
+ * sent, completion_explain.c why the prompt was not cached, completion_llama.c what only
+ * llama-server's API has. A warming of the cache (POST
  * /v1/cache/warm) is a completion that generates nothing; what only asks for texts or tokens ends
  * when the worker is done. */
 
@@ -41,10 +42,12 @@ struct completion_input {
     struct tool_set *tools;        /* that the prompt shows; NULL: none */
     struct tool_set *callable;     /* those of them that may be called; NULL: all */
     struct answer_bounds bounds;
-    uint64_t *dry_breakers; /* a bit for each token, or NULL */
-    bool explain;           /* the answer is to say why it was not cached; the header may ask too */
-    bool wants_map;         /* it, or a log for debugging, needs to know who wrote what */
-    bool replays;           /* answers are kept and replayed: no one switched it off */
+    uint64_t *dry_breakers;   /* a bit for each token, or NULL */
+    struct byte_view *fields; /* [n_fields] response_fields, kept */
+    uint32_t n_fields;
+    bool explain;   /* the answer is to say why it was not cached; the header may ask too */
+    bool wants_map; /* it, or a log for debugging, needs to know who wrote what */
+    bool replays;   /* answers are kept and replayed: no one switched it off */
     struct role_name *roles; /* [n_roles] of the messages, if it wants a map */
     size_t n_roles;
     bool failed;
@@ -59,8 +62,12 @@ struct choice {
     struct token_logprobs *logprobs;        /* [REQUEST_RING], or NULL */
     struct token_logprobs *prompt_logprobs; /* [its prompt's tokens], or NULL */
     struct token_list sampled;              /* for the replay of this answer */
-    bool lost_ids;  /* there was no memory for all of them; the first ones will do */
-    bool is_echoed; /* the prompt's text was given, if it was asked for */
+    bool lost_ids;      /* there was no memory for all of them; the first ones will do */
+    bool is_echoed;     /* the prompt's text was given, if it was asked for */
+    bool is_started;    /* the scheduler has admitted it */
+    uint32_t found;     /* of the prompt, in the cache when it started */
+    double logprob_sum; /* of its tokens, to find the best of several */
+    struct answer_timings timings;
     uint32_t n_tokens;
     uint32_t cached; /* of the prompt, once it is done */
     bool live;       /* the scheduler has it */
@@ -81,6 +88,7 @@ struct completion_output {
     const struct answer_writer *writer; /* NULL: nothing is generated */
     void *stream;                       /* the writer's; NULL: the answer is whole */
     bool lost_events;                   /* there was no memory for a piece of the stream */
+    struct strbuf settings;             /* of the request, in llama-server's form */
     struct strbuf reply;                /* the worker's: the whole answer of what generates none */
     uint64_t began_ns, sent_ns;         /* sent: the last byte of a stream */
 };
@@ -110,6 +118,9 @@ int no_memory_now(struct completion *c);
 int context_error_set(struct api_error *e, const struct completion *c, const char *how,
                       size_t n_tokens);
 
+/* The same in the words that llama-server's clients look for. */
+int llama_context_error(struct api_error *e, uint32_t context, const char *how, size_t n_tokens);
+
 /* What an answer to the prompt may have at most. */
 uint32_t completion_max_tokens(const struct completion *c, const struct prompt *prompt);
 
@@ -131,11 +142,32 @@ static inline const struct tool_set *callable_tools(const struct completion *c)
     return in->callable ? in->callable : in->tools;
 }
 
+/* How many answers to each prompt are made; `n` of them are given. */
+static inline uint32_t choices_per_prompt(const struct completion *c)
+{
+    return (uint32_t)c->input.params.best_of;
+}
+
 /* The prompt that a choice answers. */
 static inline const struct prompt *prompt_of(const struct completion *c, uint32_t choice)
 {
-    return &c->input.prompts[choice / (uint32_t)c->input.params.n];
+    return &c->input.prompts[choice / choices_per_prompt(c)];
 }
+
+/* Prompts in llama-server's form: texts mixed with ids, and those that a gap is filled in. */
+int prepare_llama(struct completion *c);
+int prepare_infill(struct completion *c);
+/* ... of a text completion that brings a suffix. */
+int prepare_suffix(struct completion *c, const struct json *prefix, uint32_t index);
+/* Appends the ids of a text, or of an array of texts and ids. -1 and the completion's error. */
+int encode_mixed(struct completion *c, const struct json *value, int flags, const char *field,
+                 struct token_list *out);
+/* Refuses a text that cannot fit, before it is tokenised. */
+int refuse_hopeless(struct completion *c, size_t n_bytes);
+int prompts_alloc(struct completion *c, size_t n);
+
+/* How long a choice took up to now, or in all. */
+void choice_time(struct choice *o, uint64_t now_ns);
 
 /* The stream: false when there is no memory for one. */
 bool stream_begin(struct completion *c);

@@ -7,7 +7,7 @@
 /* The choices of a prompt share it; what any of them had to compute was not cached. */
 static uint32_t cached_of(const struct completion *c, uint32_t prompt)
 {
-    uint32_t n = (uint32_t)c->input.params.n, cached = UINT32_MAX;
+    uint32_t n = choices_per_prompt(c), cached = UINT32_MAX;
     for (uint32_t i = prompt * n; i < (prompt + 1) * n; i++)
         if (c->running.choices[i].cached < cached)
             cached = c->running.choices[i].cached;
@@ -25,6 +25,7 @@ static struct answer_usage usage_of(const struct completion *c)
         u.completion_tokens += c->running.choices[i].n_tokens;
         u.reasoning_tokens += answer_reasoning_tokens(&c->running.choices[i].answer);
     }
+    u.timings = &c->running.choices[0].timings;
     return u;
 }
 
@@ -52,22 +53,82 @@ void answer_note(struct completion *c)
 
 /* ---- whole answers ---- */
 
+/* How likely the model finds a choice: the mean of its tokens, so that long ones have no
+ * handicap. */
+static double likeliness(const struct choice *o)
+{
+    return o->n_tokens ? o->logprob_sum / o->n_tokens : 0;
+}
+
+/* Marks those that are not among the `n` best of their prompt with a finish of FINISH_NONE, and
+ * numbers the others anew. Of equals the first is better. */
+static void keep_best(struct completion *c)
+{
+    const uint32_t made = choices_per_prompt(c), n = (uint32_t)c->input.params.n;
+    uint32_t index = 0;
+    for (uint32_t i = 0; i < c->running.n_choices; i++) {
+        struct choice *o = &c->running.choices[i];
+        const uint32_t first = i - i % made;
+        uint32_t n_better = 0;
+        for (uint32_t k = first; k < first + made; k++) {
+            double other = likeliness(&c->running.choices[k]), own = likeliness(o);
+            n_better += other > own || (other == own && k < i);
+        }
+        if (n_better < n)
+            o->answer.content.index = index++;
+        else
+            o->finish = FINISH_NONE;
+    }
+}
+
+static void choices_write(struct json_writer *w, const struct completion *c)
+{
+    for (uint32_t i = 0; i < c->running.n_choices; i++) {
+        struct choice *o = &c->running.choices[i];
+        if (o->finish != FINISH_NONE)
+            c->output.writer->whole_choice(w, &c->output.head, &o->answer.content,
+                                           answer_finish_of(&o->answer, o->finish));
+    }
+}
+
+/* An object for each choice: one alone, more in an array. */
+static void list_write(struct json_writer *w, struct completion *c)
+{
+    struct strbuf extra = STRBUF_INIT;
+    if (c->input.explain) {
+        explain_add(&(struct json_writer){.out = &extra}, c);
+        c->output.head.extra = &extra;
+    }
+    const bool is_array = c->running.n_choices > 1;
+    if (is_array)
+        json_array_begin(w, NULL);
+    choices_write(w, c);
+    if (is_array)
+        json_array_end(w);
+    c->output.head.extra = NULL;
+    w->out->failed |= extra.failed;
+    strbuf_free(&extra);
+}
+
 static void reply_whole(struct completion *c)
 {
     const struct answer_writer *writer = c->output.writer;
     const struct answer_usage usage = usage_of(c);
     struct strbuf json = STRBUF_INIT;
     struct json_writer w = {.out = &json};
-    json_object_begin(&w, NULL);
-    writer->whole_begin(&w, &c->output.head);
-    for (uint32_t i = 0; i < c->running.n_choices; i++) {
-        struct choice *o = &c->running.choices[i];
-        writer->whole_choice(&w, &o->answer.content, answer_finish_of(&o->answer, o->finish));
+    if (choices_per_prompt(c) > c->input.params.n)
+        keep_best(c);
+    if (writer->is_list) {
+        list_write(&w, c);
+    } else {
+        json_object_begin(&w, NULL);
+        writer->whole_begin(&w, &c->output.head);
+        choices_write(&w, c);
+        writer->whole_end(&w, &usage);
+        if (c->input.explain)
+            explain_add(&w, c);
+        json_object_end(&w);
     }
-    writer->whole_end(&w, &usage);
-    if (c->input.explain)
-        explain_add(&w, c);
-    json_object_end(&w);
     answer_note(c);
     api_reply_json(c->x, 200, &json);
     strbuf_free(&json);

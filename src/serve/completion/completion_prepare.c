@@ -26,22 +26,25 @@ int context_error_set(struct api_error *e, const struct completion *c, const cha
                       size_t n_tokens)
 {
     const struct server_options *options = c->api->options;
-    bool is_cut = options->context >= options->engine->limits.n_pages[0];
-    bool is_text = c->kind == REQUEST_TEXT;
+    if (request_is_llama(c->kind))
+        return llama_context_error(e, options->context, how, n_tokens);
+    const char *advice = options->model_context && options->context >= options->model_context ? "."
+                         : options->context >= options->engine->limits.n_pages[0]
+                             ? ", or start the server with a larger --cache-size, which the "
+                               "context cannot be larger than."
+                             : ", or start the server with a larger -c.";
+    bool is_text = request_is_text(c->kind);
     api_error_set(e, 400, is_text ? "prompt" : "messages",
                   "This model's maximum context length is %u tokens. However, your %s resulted in "
-                  "%s%zu tokens. Please reduce their length, or start the server with a larger "
-                  "%s%s.",
-                  options->context, is_text ? "prompt" : "messages", how, n_tokens,
-                  is_cut ? "--cache-size" : "-c",
-                  is_cut ? ", which the context cannot be larger than" : "");
+                  "%s%zu tokens. Please reduce their length%s",
+                  options->context, is_text ? "prompt" : "messages", how, n_tokens, advice);
     e->code = "context_length_exceeded";
     return -1;
 }
 
 /* Megabytes of text take a tokenizer seconds. What cannot fit even if every token were the longest
  * of the vocabulary is refused without it. */
-static int refuse_hopeless(struct completion *c, size_t n_bytes)
+int refuse_hopeless(struct completion *c, size_t n_bytes)
 {
     size_t n_tokens = n_bytes / c->api->longest_token;
     if (n_tokens <= c->api->options->context)
@@ -59,18 +62,18 @@ static int fit_context(struct completion *c)
         const size_t n_tokens = c->input.prompts[i].tokens.len;
         n_all += n_tokens;
         if (n_tokens == 0)
-            return c->kind == REQUEST_TEXT
+            return request_is_text(c->kind)
                        ? api_error_set(&c->input.error, 400, "prompt", "the prompt is empty")
                        : api_error_set(&c->input.error, 400, "messages",
                                        "the conversation is empty");
         if (n_tokens >= options->context)
             return context_error_set(&c->input.error, c, "", n_tokens);
     }
-    if (p->echo && p->logprobs && n_all * (uint64_t)p->n > MAX_SCORED)
+    if (p->echo && p->logprobs && n_all * (uint64_t)p->best_of > MAX_SCORED)
         return api_error_set(&c->input.error, 400, "prompt",
                              "log probabilities of at most %d prompt tokens can be given at once, "
                              "not %llu",
-                             MAX_SCORED, (unsigned long long)(n_all * (uint64_t)p->n));
+                             MAX_SCORED, (unsigned long long)(n_all * (uint64_t)p->best_of));
     if (p->max_tokens == 0 && c->kind == REQUEST_TEXT)
         p->max_tokens = TEXT_MAX_TOKENS;
     else if (p->max_tokens == 0)
@@ -104,9 +107,12 @@ static int check_offer(struct completion *c)
     bool is_list = p->prompt && p->prompt->type == JSON_ARRAY && p->prompt->first &&
                    p->prompt->first->type != JSON_NUMBER;
     uint64_t most = (uint64_t)options->max_seqs + options->max_waiting;
-    uint64_t wanted = (uint64_t)p->n * (is_list ? p->prompt->count : 1);
+    uint64_t wanted = (uint64_t)p->best_of * (is_list ? p->prompt->count : 1);
     if (wanted > most)
-        return api_error_set(&c->input.error, 400, is_list ? "prompt" : "n",
+        return api_error_set(&c->input.error, 400,
+                             is_list             ? "prompt"
+                             : p->best_of > p->n ? "best_of"
+                                                 : "n",
                              "%llu answers are asked for, but this server takes %llu at once",
                              (unsigned long long)wanted, (unsigned long long)most);
     return 0;
@@ -154,7 +160,7 @@ static int prompt_error(struct completion *c, const struct error *err)
     }
 }
 
-static int prompts_alloc(struct completion *c, size_t n)
+int prompts_alloc(struct completion *c, size_t n)
 {
     struct completion_input *in = &c->input;
     in->prompts = calloc(n, sizeof *in->prompts);
@@ -224,6 +230,8 @@ static int read_text_prompt(struct completion *c, const struct json *value, uint
     const struct prompt_maker *maker = c->api->options->prompt;
     struct prompt *prompt = &c->input.prompts[index];
     struct error err;
+    if (c->input.params.suffix)
+        return prepare_suffix(c, value, index);
     if (value->type == JSON_STRING) {
         if (refuse_hopeless(c, value->text_len))
             return -1;
@@ -289,12 +297,11 @@ static int tokenize(struct completion *c)
     const struct request_params *p = &c->input.params;
     const struct tokenizer *t = c->api->options->prompt->tokenizer;
     struct token_list tokens = {0};
-    struct error err;
     int flags = (p->adds_special ? TOKENIZE_ADD_SPECIAL : 0) |
                 (p->parses_special ? TOKENIZE_PARSE_SPECIAL : 0);
-    if (tokenizer_encode(t, p->text->text, p->text->text_len, flags, &tokens, &err)) {
+    if (encode_mixed(c, p->text, flags, "content", &tokens)) {
         token_list_free(&tokens);
-        return api_error_set(&c->input.error, 500, NULL, "%s", err.message);
+        return -1;
     }
     struct json_writer w = {.out = &c->output.reply};
     json_object_begin(&w, NULL);
@@ -373,7 +380,8 @@ static int choice_open(struct completion *c, uint32_t index)
     const struct request_params *p = &c->input.params;
     const struct prompt *prompt = prompt_of(c, index);
     struct choice *o = &c->running.choices[index];
-    bool scores_prompt = p->logprobs && p->echo && index % (uint32_t)p->n == 0;
+    bool scores_prompt = p->logprobs && p->echo && index % choices_per_prompt(c) == 0;
+    bool scores = p->logprobs || p->best_of > p->n;
     struct answer_options options = {
         .style = c->kind == REQUEST_CHAT ? &maker->style : NULL,
         .tools = callable_tools(c),
@@ -381,13 +389,15 @@ static int choice_open(struct completion *c, uint32_t index)
         .starts_in_thinking = prompt->ends_in_thinking,
         .must_call = callable_tools(c) && p->tool_choice == TOOL_CHOICE_REQUIRED,
         .has_logprobs = p->logprobs,
+        .keeps_tokens = request_is_llama(c->kind) && (p->return_tokens || p->stream),
+        .prompt_tokens = (uint32_t)prompt->tokens.len,
         .index = index,
     };
-    if (p->logprobs)
+    if (scores)
         o->logprobs = calloc(REQUEST_RING, sizeof *o->logprobs);
     if (scores_prompt)
         o->prompt_logprobs = calloc(prompt->tokens.len, sizeof *o->prompt_logprobs);
-    if (answer_open(&o->answer, &options) || (p->logprobs && !o->logprobs) ||
+    if (answer_open(&o->answer, &options) || (scores && !o->logprobs) ||
         (scores_prompt && !o->prompt_logprobs))
         return no_memory_now(c);
     return completion_open_filter(c, o);
@@ -411,7 +421,7 @@ static int cache_tokens_make(struct completion *c)
 
 static int choices_open(struct completion *c)
 {
-    size_t n = (size_t)c->input.params.n * c->input.n_prompts;
+    size_t n = (size_t)choices_per_prompt(c) * c->input.n_prompts;
     if (cache_tokens_make(c) || !(c->running.choices = calloc(n, sizeof *c->running.choices)))
         return no_memory_now(c);
     c->running.n_choices = (uint32_t)n;
@@ -428,17 +438,25 @@ static int prepare(struct completion *c)
                             &c->api->options->sampling, &c->input.error) ||
         check_offer(c))
         return -1;
+    if (c->api->options->prompt->thinking == THINKING_OFF &&
+        !json_get(c->input.params.extra, "enable_thinking"))
+        c->input.params.thinking_tokens = 0;
     switch (c->kind) {
     case REQUEST_RENDER: return render_chat(c);
     case REQUEST_TOKENIZE: return tokenize(c);
     case REQUEST_DETOKENIZE: return detokenize(c);
     case REQUEST_TEXT:
+    case REQUEST_LLAMA:
+    case REQUEST_INFILL:
     case REQUEST_CHAT:
     case REQUEST_WARM: break;
     }
     c->input.explain |= c->input.params.explain;
     c->input.wants_map = c->input.explain || log_enabled(LOG_DEBUG);
-    int failed = c->kind == REQUEST_TEXT ? prepare_text(c) : prepare_chat(c);
+    int failed = c->kind == REQUEST_TEXT     ? prepare_text(c)
+                 : c->kind == REQUEST_LLAMA  ? prepare_llama(c)
+                 : c->kind == REQUEST_INFILL ? prepare_infill(c)
+                                             : prepare_chat(c);
     return failed || fit_context(c) || find_breakers(c) || choices_open(c) ? -1 : 0;
 }
 
@@ -454,8 +472,19 @@ static void keep_roles(struct completion_input *in)
     }
 }
 
+static void keep_fields(struct completion_input *in)
+{
+    const struct json *names = in->params.response_fields;
+    if (!names || !(in->fields = arena_alloc_array(&in->kept, names->count, sizeof *in->fields)))
+        return;
+    json_each (name, names)
+        in->fields[in->n_fields++] = (struct byte_view){
+            arena_copy(&in->kept, name->text, name->text_len), name->text_len};
+}
+
 /* A parsed request takes many times its bytes, and an answer may wait and run for long: all that
- * is kept of it is the stop strings, the biases and, for an explanation, the roles. */
+ * is kept of it is what ends an answer, the biases, the members that it is to have and, for an
+ * explanation, the roles. */
 static void let_go_of_request(struct completion *c)
 {
     struct request_params *p = &c->input.params;
@@ -468,12 +497,20 @@ static void let_go_of_request(struct completion *c)
             memcpy(biases, p->biases, p->n_biases * sizeof *biases);
         p->biases = biases;
     }
+    if (p->n_stop_tokens) {
+        int32_t *ids = arena_alloc_array(&c->input.kept, p->n_stop_tokens, sizeof *ids);
+        if (ids)
+            memcpy(ids, p->stop_tokens, p->n_stop_tokens * sizeof *ids);
+        p->stop_tokens = ids;
+    }
+    keep_fields(&c->input);
     if (c->input.kept.failed && !c->input.failed)
         c->input.failed = no_memory_now(c);
     arena_free(&p->arena);
     p->model = NULL;
     p->messages = p->extra = p->allowed_tools = NULL;
-    p->prompt = p->text = p->tokens = p->tools = p->dry_breakers = NULL;
+    p->prompt = p->text = p->tokens = p->tools = p->dry_breakers = p->functions = NULL;
+    p->suffix = p->input_prefix = p->input_suffix = p->input_extra = p->response_fields = NULL;
     p->constraint = (struct constraint){0};
 }
 

@@ -1,14 +1,16 @@
-/* Host and Origin against what this machine is called. Pure: no name is ever resolved, because an
- * answer from DNS is exactly what an attacker controls. */
+/* Host and Origin against what this machine is called. No name is ever resolved, because an answer
+ * from DNS is exactly what an attacker controls. */
 #include "serve/http/host_rules.h"
 
 #include <arpa/inet.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "serve/http/http_parser.h"
 
-enum { MAX_HOST = 256 };
+enum { MAX_HOST = HOST_NAME_SIZE, MAX_HOSTS_FILE = 4 << 20 };
 
 /* A numeric address in one form: IPv4 is written as IPv6 writes it. */
 static bool address_parse(const char *host, struct in6_addr *out)
@@ -82,14 +84,23 @@ static bool is_listed(const struct host_rules *rules, const char *host, int port
     return false;
 }
 
-bool host_is_allowed(const struct host_rules *rules, const char *authority,
-                     const char *local_address)
+static bool is_own_name(const struct own_names *own, const char *host)
+{
+    for (size_t i = 0; own && i < own->n; i++)
+        if (strcasecmp(own->names[i], host) == 0)
+            return true;
+    return false;
+}
+
+/* An authority that names this machine, or one that the owner allowed. */
+static bool is_ours(const struct host_rules *rules, const char *authority,
+                    const char *local_address)
 {
     char host[MAX_HOST], bound[MAX_HOST];
     int port, bound_port;
     if (!host_parse(authority, host, &port))
         return false;
-    if (is_loopback(host) || is_listed(rules, host, port))
+    if (is_loopback(host) || is_own_name(rules->own, host) || is_listed(rules, host, port))
         return true;
     if (local_address && is_same_host(host, local_address))
         return true;
@@ -97,9 +108,94 @@ bool host_is_allowed(const struct host_rules *rules, const char *authority,
                                                         : is_same_host(host, rules->bound);
 }
 
-bool origin_is_allowed(const struct host_rules *rules, const char *origin,
+bool host_is_allowed(const struct host_rules *rules, const char *authority,
+                     const char *local_address)
+{
+    char host[MAX_HOST];
+    int port;
+    return rules->has_keys ? host_parse(authority, host, &port)
+                           : is_ours(rules, authority, local_address);
+}
+
+/* `authority` is the origin's, without its scheme. A port that is not written is the scheme's. */
+static bool is_same_authority(const char *authority, const char *host_field, int default_port)
+{
+    char a[MAX_HOST], b[MAX_HOST];
+    int port_a, port_b;
+    if (!host_parse(authority, a, &port_a) || !host_parse(host_field, b, &port_b))
+        return false;
+    return is_same_host(a, b) &&
+           (port_a < 0 ? default_port : port_a) == (port_b < 0 ? default_port : port_b);
+}
+
+bool origin_is_allowed(const struct host_rules *rules, const char *origin, const char *host,
                        const char *local_address)
 {
     const char *colon = strstr(origin, "://");
-    return colon && colon > origin && host_is_allowed(rules, colon + 3, local_address);
+    if (!colon || colon == origin)
+        return false;
+    int default_port = strncasecmp(origin, "https:", 6) == 0 ? 443 : 80;
+    return is_ours(rules, colon + 3, local_address) ||
+           (rules->has_keys && host && is_same_authority(colon + 3, host, default_port));
+}
+
+/* ---- own names ---------------------------------------------------------------------------- */
+
+static void own_name_add(struct own_names *own, const char *name, size_t len, const char *suffix)
+{
+    char whole[HOST_NAME_SIZE];
+    size_t suffix_len = strlen(suffix);
+    if (len == 0 || len + suffix_len >= sizeof whole || own->n == OWN_NAMES_MAX)
+        return;
+    memcpy(whole, name, len);
+    memcpy(whole + len, suffix, suffix_len + 1);
+    if (!is_own_name(own, whole))
+        memcpy(own->names[own->n++], whole, len + suffix_len + 1);
+}
+
+/* Adds the names of a line "ADDRESS NAME NAME ..." that has one of ours among them. */
+static void hosts_line_add(struct own_names *own, const char *line, size_t len)
+{
+    static const char spaces[] = " \t\r";
+    struct own_names found = {.n = 0};
+    bool names_us = false;
+    for (size_t at = 0, column = 0; at < len && line[at] != '#'; column++) {
+        at += strspn(line + at, spaces);
+        size_t n = strcspn(line + at, " \t\r\n#");
+        if (at >= len || n == 0)
+            break;
+        if (column > 0) {
+            own_name_add(&found, line + at, n, "");
+            names_us |= found.n && is_own_name(own, found.names[found.n - 1]);
+        }
+        at += n;
+    }
+    for (size_t i = 0; i < found.n && names_us; i++)
+        own_name_add(own, found.names[i], strlen(found.names[i]), "");
+}
+
+void own_names_collect(struct own_names *own, const char *host_name, const char *hosts_text)
+{
+    size_t label = strcspn(host_name, ".");
+    own->n = 0;
+    own_name_add(own, host_name, strlen(host_name), "");
+    own_name_add(own, host_name, label, "");
+    own_name_add(own, host_name, label, ".local");
+    for (const char *line = hosts_text; line && *line && own->n;) {
+        size_t len = strcspn(line, "\n");
+        hosts_line_add(own, line, len);
+        line += len + (line[len] == '\n');
+    }
+}
+
+void own_names_find(struct own_names *own)
+{
+    char name[HOST_NAME_SIZE] = "";
+    struct strbuf hosts = STRBUF_INIT;
+    struct error err;
+    if (gethostname(name, sizeof name - 1))
+        name[0] = '\0';
+    int failed = file_read("/etc/hosts", MAX_HOSTS_FILE, &hosts, &err);
+    own_names_collect(own, name, failed ? NULL : strbuf_str(&hosts));
+    strbuf_free(&hosts);
 }

@@ -590,8 +590,13 @@ static size_t feed_body(struct http_parser *p, const char *bytes, size_t len)
 
 size_t http_parser_feed(struct http_parser *p, const char *bytes, size_t len)
 {
+    enum { TLS_HANDSHAKE = 0x16 };
     size_t used = 0;
     bool in_head = p->state <= HTTP_FIELDS;
+    if (len && bytes[0] == TLS_HANDSHAKE && http_parser_is_idle(p)) {
+        refuse(p, 400, "this looks like HTTPS; use http:// (this server has no TLS)");
+        return 1;
+    }
     while (used < len && p->state < HTTP_DONE && in_head == (p->state <= HTTP_FIELDS)) {
         bool data = p->state == HTTP_BODY || p->state == HTTP_CHUNK_DATA;
         used += (data ? feed_body : feed_line)(p, bytes + used, len - used);

@@ -27,8 +27,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "serve/http/listener.h"
 
-enum { LINGER_MS = 2000, ACCEPT_PAUSE_MS = 100, SPARE_FILES = 64, BACKLOG = 511 };
+enum { LINGER_MS = 2000, ACCEPT_PAUSE_MS = 100, SPARE_FILES = 64 };
 enum { STREAM_PIECE = 64 * 1024 }; /* a stream's bytes that are sent without waiting for more */
 enum { CLIENT_CLOSED = 499 };      /* in the log, as nginx writes it */
 
@@ -76,7 +77,7 @@ struct http_server {
     uint32_t n_connections;
     size_t body_bytes;
     bool draining;
-    char url[INET6_ADDRSTRLEN + 24];
+    char url[HTTP_URL_SIZE];
 };
 
 static const char *status_text(int status)
@@ -669,36 +670,18 @@ static void raise_file_limit(uint32_t max_connections)
 
 static int server_listen(struct http_server *s, struct error *err)
 {
-    char host[256], port[8], text[INET6_ADDRSTRLEN];
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
-    size_t bracket = s->options.host[0] == '[';
-    snprintf(host, sizeof host, "%s", s->options.host + bracket);
-    if (bracket)
-        host[strcspn(host, "]")] = '\0';
-    snprintf(port, sizeof port, "%u", s->options.port);
-    int rc = getaddrinfo(host, port, &hints, &found);
-    if (rc)
-        return error_set(err, ERROR_IO, "cannot listen on %s: %s", host, gai_strerror(rc));
-    const struct addrinfo *best = found;
-    for (const struct addrinfo *a = found; a; a = a->ai_next)
-        if (a->ai_family == AF_INET && best->ai_family != AF_INET)
-            best = a;
-    s->listener = evconnlistener_new_bind(
-        s->base, accept_cb, s, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_REUSEABLE | LEV_OPT_CLOSE_ON_EXEC,
-        BACKLOG, best->ai_addr, (int)best->ai_addrlen);
-    freeaddrinfo(found);
-    if (!s->listener)
-        return error_set(err, ERROR_IO, "cannot listen on %s port %u: %s", host, s->options.port,
-                         strerror(errno));
+    int fd = s->options.listen_fd > 0 ? s->options.listen_fd
+                                      : http_listen(s->options.host, s->options.port, err);
+    if (fd < 0)
+        return -1;
+    s->listener = evconnlistener_new(s->base, accept_cb, s,
+                                     LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
+    if (!s->listener) {
+        evutil_closesocket(fd);
+        return error_set(err, ERROR_MEMORY, "no memory for the HTTP server");
+    }
     evconnlistener_set_error_cb(s->listener, accept_error_cb);
-    struct sockaddr_storage bound;
-    socklen_t len = sizeof bound;
-    getsockname(evconnlistener_get_fd(s->listener), (struct sockaddr *)&bound, &len);
-    address_text((struct sockaddr *)&bound, text);
-    bool v6 = bound.ss_family == AF_INET6;
-    unsigned at = ntohs(v6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
-                           : ((struct sockaddr_in *)&bound)->sin_port);
-    snprintf(s->url, sizeof s->url, v6 ? "http://[%s]:%u" : "http://%s:%u", text, at);
+    http_listener_url(fd, s->url);
     return 0;
 }
 

@@ -41,6 +41,7 @@ enum {
 struct http_options {
     const char *host;
     uint16_t port;
+    int listen_fd; /* a socket that http_listen made, which is closed here; 0: make one */
     uint32_t max_connections;
     size_t max_header_bytes, max_body_bytes;
     size_t max_bodies_bytes; /* of all requests that are being read */

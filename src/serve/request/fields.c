@@ -28,19 +28,22 @@ const struct request_field request_fields[] = {
     SERVED(REQUEST, "max_completion_tokens", INT, .read = read_max_tokens, .text =
         "The newer name of max_tokens; wins when both are given."),
     SERVED(REQUEST, "n_predict", INT, .read = read_max_tokens, .text =
-        "Another name of max_tokens."),
+        "Another name of max_tokens. 0 computes the prompt, so that it is cached, and generates "
+        "nothing."),
     SERVED(REQUEST, "n", INT, .min = 1, .max = REQUEST_MAX_CHOICES, AT(n), .text =
         "How many answers; they share the prompt's computation."),
     SERVED(REQUEST, "temperature", NUMBER, .min = 0, .max = 2, AT(sampling.temperature), .text =
-        "0 is greedy. Default 1, or the model's own."),
+        "0 always takes the likeliest token. Default: the server's (`--temp`), else the model's "
+        "own, else 0.8. `GET /v1/models` shows the values in effect."),
     SERVED(REQUEST, "top_p", NUMBER, .min = 0, .max = 1, AT(sampling.top_p), .text =
-        "Draw from the fewest most likely tokens that reach this share. Default 1, or the "
-        "model's own."),
+        "Draw from the fewest most likely tokens that reach this share. Default: the server's "
+        "(`--top-p`), else the model's own, else 0.95."),
     SERVED(REQUEST, "top_k", INT, .min = -1, .max = FIELD_NO_MAX, AT(top_k), .text =
-        "Draw from so many most likely tokens; 0 or -1: all, which is the default, or the model's "
-        "own."),
+        "Draw from this many most likely tokens; 0 or -1: all. Default: the server's (`--top-k`), "
+        "else the model's own, else 40."),
     SERVED(REQUEST, "min_p", NUMBER, .min = 0, .max = 1, AT(sampling.min_p), .text =
-        "Leave out tokens below this share of the most likely one. Default 0, or the model's own."),
+        "Leave out tokens below this share of the most likely one. Default: the server's "
+        "(`--min-p`), else the model's own, else 0.05."),
     SERVED(REQUEST, "top_n_sigma", NUMBER, .min = -1, .max = 100, AT(sampling.top_n_sigma), .text =
         "Draw from logits down to so many standard deviations below the best. Default 0: off."),
     SERVED(REQUEST, "typical_p", NUMBER, .min = 0, .max = 1, AT(sampling.typical_p), .text =
@@ -76,7 +79,9 @@ const struct request_field request_fields[] = {
     SERVED(REQUEST, "seed", INT, .read = read_seed, .text =
         "Equal requests with equal seeds get equal answers. Absent or -1: a new one each time."),
     SERVED(REQUEST, "stop", ANY, .read = read_stop, .text =
-        "A string, or up to 16, before which the answer ends."),
+        "A string, or up to 128, before which the answer ends."),
+    SERVED(REQUEST, "stop_token_ids", ARRAY, .read = read_stop_tokens, .text =
+        "Up to 128 token ids. The answer ends before the first of them that comes."),
     SERVED(REQUEST, "ignore_eos", BOOL, AT(ignore_end), .text =
         "Go on past the model's end tokens, up to max_tokens."),
     SERVED(REQUEST, "cache_prompt", BOOL, AT(cache_prompt), .text =
@@ -117,6 +122,11 @@ const struct request_field request_fields[] = {
     SERVED(REQUEST, "tools", ARRAY, .read = read_tools, .text =
         "Functions that the answer may call, up to 512. They go into the prompt as the model's "
         "template has it, or else as a system prompt that says how to call them."),
+    SERVED(REQUEST, "functions", ARRAY, .read = read_functions, .text =
+        "The older form of tools, without `type`. Calls are then answered in the older form too, "
+        "as `function_call`, at most one in an answer."),
+    SERVED(REQUEST, "function_call", ANY, .read = read_function_call, .text =
+        "The older form of tool_choice: none, auto or {\"name\": ...}."),
     SERVED(REQUEST, "tool_choice", ANY, .read = read_tool_choice, .text =
         "none, auto (the default), required, a function or allowed_tools. Enforced: the answer "
         "is held to the form of a call, and arguments to the function's schema."),
@@ -144,6 +154,24 @@ const struct request_field request_fields[] = {
         "and constraints."),
     SERVED(REQUEST, "top_logprobs", INT, .min = 0, .max = 20, AT(top_logprobs), .text =
         "... and of so many most likely tokens at each place. Needs logprobs."),
+    SERVED(REQUEST, "n_probs", INT, .min = 0, .max = REQUEST_MAX_TOP_LOGPROBS, AT(n_probs), .text =
+        "llama-server's name of logprobs and top_logprobs in one. Default 0: off."),
+    SERVED(REQUEST, "samplers", ANY, .read = read_samplers, .text =
+        "The samplers to use, by llama-server's names or letters, in their order here: penalties, "
+        "dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc, infill; temperature comes before typ_p "
+        "or last. Those left out are off. Another order is refused. infill ends the text where the "
+        "model is not sure how to go on. Default and []: all but infill, with temperature before "
+        "top_n_sigma."),
+    SERVED(REQUEST, "t_max_predict_ms", INT, .min = -1, .max = FIELD_NO_MAX, AT(t_max_predict_ms),
+        .text = "The answer ends at the first line feed that comes later than this after its first "
+        "token. Default 0: no limit."),
+    SERVED(REQUEST, "n_indent", INT, .min = 0, .max = FIELD_NO_MAX, AT(n_indent), .text =
+        "The answer ends at a line that is indented by fewer spaces and tabs; the first line is "
+        "not checked. Default 0: off."),
+    SERVED(REQUEST, "timings_per_token", BOOL, AT(timings_per_token), .text =
+        "true: every chunk of a stream has `timings`. The last one has them in any case."),
+    SERVED(REQUEST, "return_progress", BOOL, AT(return_progress), .text =
+        "true: a stream reports how much of the prompt is computed, in `prompt_progress`."),
     SERVED(REQUEST, "logit_bias", ANY, .read = read_logit_bias, .text =
         "Added to the logits of tokens: {\"id\": bias}, from -100 (never) to 100."),
 
@@ -158,18 +186,22 @@ const struct request_field request_fields[] = {
     INERT(REQUEST, "verbosity", "A hint for other models."),
     INERT(REQUEST, "priority", "First come, first served."),
     INERT(REQUEST, "id_slot", "There are no slots."),
-    INERT(REQUEST, "timings_per_token", "Timings are in the log."),
-    INERT(REQUEST, "return_progress", "Progress is not reported."),
+    INERT(REQUEST, "t_max_prompt_ms", "Prompts are always computed to their end."),
+    INERT(REQUEST, "n_cache_reuse", "The cache finds every shared prefix by itself."),
+    INERT(REQUEST, "n_keep", "Contexts are not shifted."),
+    INERT(REQUEST, "n_discard", "Contexts are not shifted."),
+    INERT(REQUEST, "min_keep", "No sampler leaves nothing."),
+    INERT(REQUEST, "mirostat_tau", "For mirostat, which is not served."),
+    INERT(REQUEST, "mirostat_eta", "For mirostat, which is not served."),
+    INERT(REQUEST, "dynatemp_exponent", "For dynatemp_range, which is not served."),
 
     REFUSED(REQUEST, "prompt_logprobs", "0", "Use echo and logprobs of /v1/completions."),
-    REFUSED(REQUEST, "functions", "[]", "Use `tools`."),
-    REFUSED(REQUEST, "function_call", "\"none\" \"auto\"", "Use `tool_choice`."),
     REFUSED(REQUEST, "modalities", "[] [\"text\"]", "Only text answers are served."),
     REFUSED(REQUEST, "audio", NULL, "Only text answers are served."),
     REFUSED(REQUEST, "web_search_options", NULL, "There is no web search."),
     REFUSED(REQUEST, "documents", "[]", "Documents are not served; put them into a message."),
     REFUSED(REQUEST, "chat_template", NULL, "The template is chosen when the server starts."),
-    REFUSED(REQUEST, "best_of", "1", "Answers are not ranked."),
+    REFUSED(REQUEST, "best_of", "1", "Only text completions are ranked."),
     REFUSED(REQUEST, "max_output_tokens", NULL, "Use `max_completion_tokens`."),
     REFUSED(REQUEST, "format", "\"\"", "Use `response_format`."),
     REFUSED(REQUEST, "ebnf", "\"\"", "Use `grammar`, in GBNF."),
@@ -179,21 +211,19 @@ const struct request_field request_fields[] = {
     REFUSED(REQUEST, "truncate_prompt_tokens", "0 -1", "Prompts are not cut."),
     REFUSED(REQUEST, "cache_salt", "\"\"", "Tenants with keys have caches of their own."),
     REFUSED(REQUEST, "lora", "[]", "Adapters are not served."),
-    REFUSED(REQUEST, "samplers", "[]", "The order of samplers is fixed."),
     REFUSED(REQUEST, "dynatemp_range", "0", "This sampler is not served."),
     REFUSED(REQUEST, "length_penalty", "1", "Beam search is not served."),
-    REFUSED(REQUEST, "t_max_predict_ms", "0 -1", "Give max_tokens."),
-    REFUSED(REQUEST, "n_probs", "0", "Use `logprobs` and `top_logprobs`."),
     REFUSED(REQUEST, "return_token_ids", "false", "Use `logprobs`."),
     REFUSED(REQUEST, "return_tokens_as_token_ids", "false", "Tokens are shown as text."),
     REFUSED(REQUEST, "include_reasoning", "true", "Use `enable_thinking`."),
     REFUSED(REQUEST, "echo", "false", "Only text completions give the prompt back."),
     REFUSED(REQUEST, "use_beam_search", "false", "Beam search is not served."),
-    REFUSED(REQUEST, "stop_token_ids", "[]", "Give stop strings in stop."),
     REFUSED(REQUEST, "include_stop_str_in_output", "false", "Answers end before the stop string."),
     REFUSED(REQUEST, "skip_special_tokens", "true", "Control tokens are not shown, but for those that mark thinking and calls."),
     REFUSED(REQUEST, "bad_words", "[]", "Banned words are not served."),
     REFUSED(REQUEST, "mirostat", "0", "This sampler is not served."),
+    REFUSED(REQUEST, "post_sampling_probs", "false",
+        "Probabilities are the model's own, before the samplers."),
 
     SERVED(WARM, "pin", NUMBER, .min = 0, .max = REQUEST_MAX_PIN_S, AT(pin_s), .text =
         "Keep the prompt for so many seconds: it goes only when nothing unpinned is left to go. "
@@ -260,7 +290,8 @@ const struct request_field request_fields[] = {
     INERT(STREAM_OPTIONS, "include_obfuscation", "Chunks are not padded."),
 
     SERVED(MESSAGE, "role", STRING, .read = read_role, .text =
-        "system, developer (the same as system), user, assistant or tool."),
+        "system, developer (the same as system), user, assistant, tool or function (the same as "
+        "tool)."),
     SERVED(MESSAGE, "content", ANY, .read = read_content, .text =
         "A string, or an array of text parts, which are joined with line feeds. May be left out "
         "beside `tool_calls`."),
@@ -277,7 +308,8 @@ const struct request_field request_fields[] = {
     INERT(MESSAGE, "name", "Templates know roles, not names."),
     INERT(MESSAGE, "annotations", "Notes on an earlier answer."),
     INERT(MESSAGE, "id", "A client's own mark."),
-    REFUSED(MESSAGE, "function_call", NULL, "Use `tool_calls`."),
+    SERVED(MESSAGE, "function_call", OBJECT, .read = read_message_function_call, .text =
+        "The older form of tool_calls: one call, with a name and arguments."),
     SERVED(MESSAGE, "refusal", STRING, .read = read_refusal, .text =
         "The words with which an earlier answer refused: its text, if it has no content."),
     REFUSED(MESSAGE, "audio", NULL, "This model does not hear."),
@@ -348,10 +380,15 @@ const struct request_field request_fields[] = {
         "0 to 20: log probabilities of the tokens, and of so many most likely ones beside each; "
         "with echo, of the prompt's tokens too. They are the model's own, before penalties, "
         "temperature and constraints."),
-    REFUSED(TEXT, "suffix", "\"\"", "Text cannot be filled in between; give what comes before."),
-    REFUSED(TEXT, "best_of", "1", "Answers are not ranked."),
+    SERVED(TEXT, "suffix", STRING, .read = read_suffix, .text =
+        "What stands behind the text: the answer is what belongs between. For models with "
+        "fill-in-the-middle tokens, such as Qwen-Coder's."),
+    SERVED(TEXT, "best_of", INT, .min = 1, .max = REQUEST_MAX_CHOICES, AT(best_of), .text =
+        "Make so many texts and give the n with the highest mean log probability of their tokens. "
+        "Not for streams. Default: n."),
     REFUSED(TEXT, "messages", "[]", "Conversations are for /v1/chat/completions."),
     REFUSED(TEXT, "tools", "[]", "Functions are for /v1/chat/completions."),
+    REFUSED(TEXT, "functions", "[]", "Functions are for /v1/chat/completions."),
     REFUSED(TEXT, "tool_choice", "\"none\" \"auto\"", "Functions are for /v1/chat/completions."),
     REFUSED(TEXT, "top_logprobs", "0", "Give the number in logprobs."),
     REFUSED(TEXT, "continue_final_message", "false", "There are no messages."),
@@ -363,8 +400,45 @@ const struct request_field request_fields[] = {
     INERT(TEXT, "thinking_budget", "No template is rendered."),
     INERT(TEXT, "reasoning_budget", "No template is rendered."),
 
-    SERVED(TOKENIZE, "content", STRING, .read = read_text, .text = "The text."),
-    SERVED(TOKENIZE, "prompt", STRING, .read = read_text, .text = "Another name of content."),
+    SERVED(LLAMA, "prompt", ANY, .read = read_llama_prompt, .text =
+        "A text, an array of token ids and texts, an object with a `prompt_string`, or an array of "
+        "up to 128 such prompts."),
+    SERVED(LLAMA, "n_predict", INT, .read = read_max_tokens, .text =
+        "Most tokens to generate; clamped to what the context leaves. 0 computes the prompt, so "
+        "that it is cached, and generates nothing. Absent or -1: the rest of the context, or the "
+        "server's default."),
+    SERVED(LLAMA, "return_tokens", BOOL, AT(return_tokens), .text =
+        "true: the answer has the ids of its tokens in `tokens`. A stream always has."),
+    SERVED(LLAMA, "response_fields", ARRAY, .read = read_response_fields, .text =
+        "The members that the answer is to have; \"timings/prompt_n\" is a member of a member, and "
+        "keeps that name. Those that there are not are left out. Absent or []: all."),
+    REFUSED(LLAMA, "messages", "[]", "Conversations are for /v1/chat/completions."),
+    REFUSED(LLAMA, "tools", "[]", "Functions are for /v1/chat/completions."),
+    REFUSED(LLAMA, "tool_choice", "\"none\" \"auto\"", "Functions are for /v1/chat/completions."),
+    REFUSED(LLAMA, "functions", "[]", "Functions are for /v1/chat/completions."),
+    REFUSED(LLAMA, "top_logprobs", "0", "Give the number in n_probs."),
+    REFUSED(LLAMA, "continue_final_message", "false", "There are no messages."),
+    SERVED(LLAMA, "n_cmpl", INT, .min = 1, .max = REQUEST_MAX_CHOICES, AT(n), .text =
+        "Another name of n."),
+    SERVED(LLAMA, "logprobs", INT, .read = read_text_logprobs, .text = "Another name of n_probs."),
+
+    SERVED(INFILL, "input_prefix", STRING, .read = read_input_prefix, .text =
+        "The text before the cursor's line. Of a long one the end is used."),
+    SERVED(INFILL, "input_suffix", STRING, .read = read_input_suffix, .text =
+        "The text behind the cursor. Of a long one the beginning is used."),
+    SERVED(INFILL, "prompt", STRING, .read = read_infill_prompt, .text =
+        "The cursor's line, up to the cursor."),
+    SERVED(INFILL, "input_extra", ARRAY, .read = read_input_extra, .text =
+        "Texts of other files, for the model to look at. The last ones are used if not all fit."),
+
+    SERVED(EXTRA, "text", STRING, .read = read_checked, .text = "The text."),
+    SERVED(EXTRA, "filename", STRING, .read = read_checked, .text =
+        "The name of its file. Default `tmp`."),
+    INERT(EXTRA, "time", "An editor's own mark."),
+
+    SERVED(TOKENIZE, "content", ANY, .read = read_tokenized, .text =
+        "The text, or an array of texts and token ids that are put together."),
+    SERVED(TOKENIZE, "prompt", ANY, .read = read_tokenized, .text = "Another name of content."),
     SERVED(TOKENIZE, "add_special", BOOL, AT(adds_special), .text =
         "true: with the tokens that the model puts around a text. Default false."),
     SERVED(TOKENIZE, "add_special_tokens", BOOL, AT(adds_special), .text =

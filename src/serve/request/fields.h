@@ -21,6 +21,9 @@
 enum field_scope {
     SCOPE_REQUEST,
     SCOPE_TEXT,     /* of a text completion: these rows come before those of SCOPE_REQUEST */
+    SCOPE_LLAMA,    /* of a request to llama-server's /completion: the same */
+    SCOPE_INFILL,   /* of one to its /infill: these come before those of SCOPE_LLAMA */
+    SCOPE_EXTRA,    /* an element of input_extra */
     SCOPE_WARM,     /* of a warming: the same */
     SCOPE_RENDER,   /* of a request to /apply-template: the same */
     SCOPE_TOKENIZE, /* of a request to /tokenize */
@@ -73,6 +76,8 @@ enum {
     REQUEST_MAX_PROMPTS = 128,
     REQUEST_MAX_TOOLS = 512,
     REQUEST_MAX_STOP_BYTES = 1024,
+    REQUEST_MAX_STOP_TOKENS = 128,
+    REQUEST_MAX_EXTRA = 1024, /* files of a fill-in-the-middle */
     REQUEST_MAX_PIN_S = 7 * 24 * 3600,
     REQUEST_NO_TOKENS = -1, /* max_tokens: none are to be generated */
     FIELD_NO_MAX = INT32_MAX,
@@ -82,11 +87,25 @@ enum {
 enum request_kind {
     REQUEST_CHAT,       /* an answer to a conversation */
     REQUEST_TEXT,       /* a text to be continued */
+    REQUEST_LLAMA,      /* the same, in llama-server's form */
+    REQUEST_INFILL,     /* the middle of a text, in llama-server's form */
     REQUEST_WARM,       /* a conversation to be in the cache when it is asked for */
     REQUEST_RENDER,     /* a conversation as the template renders it */
     REQUEST_TOKENIZE,   /* the tokens of a text */
     REQUEST_DETOKENIZE, /* the text of tokens */
 };
+
+/* Whether the request is for a text, not for an answer to a conversation. */
+static inline bool request_is_text(enum request_kind kind)
+{
+    return kind == REQUEST_TEXT || kind == REQUEST_LLAMA || kind == REQUEST_INFILL;
+}
+
+/* Whether it gets its answer in the form of llama-server's own API. */
+static inline bool request_is_llama(enum request_kind kind)
+{
+    return kind == REQUEST_LLAMA || kind == REQUEST_INFILL;
+}
 
 enum tool_choice { TOOL_CHOICE_AUTO, TOOL_CHOICE_NONE, TOOL_CHOICE_REQUIRED };
 
@@ -112,7 +131,10 @@ struct request_params {
     const char *model;         /* NULL: not given */
     struct json *messages;     /* an array of objects; contents are strings or null */
     const struct json *prompt; /* of a text completion: a string or an array */
-    const struct json *text;   /* to be tokenised: a string */
+    const struct json *suffix; /* of a text completion: what stands behind it; NULL: nothing */
+    const struct json *input_prefix, *input_suffix; /* of an infill: strings */
+    const struct json *input_extra;                 /* ... an array of checked objects, or NULL */
+    const struct json *text;   /* to be tokenised: a string, or an array of strings and ids */
     const struct json *tokens; /* to be made text: an array of ids */
     struct json *extra;        /* an object of variables for the template, or NULL */
 
@@ -120,6 +142,10 @@ struct request_params {
     enum tool_choice tool_choice;
     struct json *allowed_tools; /* an array of the names that may be called; NULL: all */
     bool parallel_calls;
+    /* What `functions` had, in the form of `tools`; NULL: it was not used. If it was, calls are
+     * given in the form of that time. */
+    const struct json *functions;
+    bool functions_asked; /* ... which stays known */
     struct constraint constraint;
     bool no_thinking;        /* thinking is switched off */
     int64_t thinking_tokens; /* most tokens of thinking; -1: any */
@@ -130,7 +156,10 @@ struct request_params {
     struct sampling sampling;
     bool seeded;
     int64_t n;
+    int64_t best_of; /* of a text completion: so many are made, and the `n` best of them given */
     int64_t top_k;
+    uint32_t samplers; /* bits of enum sampler_name; 0: all that the sampling has */
+    int64_t n_probs;   /* llama-server's name of logprobs and top_logprobs */
     int64_t dry_allowed_length, dry_penalty_last_n, repeat_last_n;
     const struct json *dry_breakers; /* an array of strings, or NULL: the usual ones */
     struct logit_bias *biases;       /* [n_biases] */
@@ -142,6 +171,11 @@ struct request_params {
     int64_t min_tokens;
     struct byte_view stops[REQUEST_MAX_STOPS];
     uint32_t n_stops;
+    int32_t *stop_tokens; /* [n_stop_tokens] */
+    uint32_t n_stop_tokens;
+    int64_t n_indent, t_max_predict_ms;
+    bool timings_per_token, return_progress, return_tokens;
+    const struct json *response_fields; /* an array of strings; NULL: all */
     bool stream, include_usage, ignore_end, cache_prompt;
     bool echo;                  /* of a text completion: the prompt comes first */
     bool explain;               /* say why no more of the prompt was cached */
@@ -158,6 +192,8 @@ int request_params_read(struct request_params *out, enum request_kind kind, cons
                         size_t len, bool strict, const struct sampling *sampling,
                         struct api_error *err);
 void request_params_free(struct request_params *p);
+/* The samplers that the request has, in their order, in llama-server's names. */
+void samplers_write(struct json_writer *w, const char *key, const struct request_params *p);
 /* Whether the last message is the beginning of the answer: when it is the assistant's, unless the
  * request says otherwise. -1 and `err` where it asks for what cannot be. */
 int request_find_continuation(struct request_params *p, enum request_kind kind,

@@ -17,11 +17,9 @@ static int append_string(struct field_reader *r, struct json *object, const char
 
 int read_role(struct field_reader *r, const struct json *value, const char *path)
 {
-    static const char *const roles[][2] = {{"system", "system"},
-                                           {"developer", "system"},
-                                           {"user", "user"},
-                                           {"assistant", "assistant"},
-                                           {"tool", "tool"}};
+    static const char *const roles[][2] = {{"system", "system"}, {"developer", "system"},
+                                           {"user", "user"},     {"assistant", "assistant"},
+                                           {"tool", "tool"},     {"function", "tool"}};
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
         if (json_equals(value, roles[i][0])) {
             json_append(&r->params->arena, r->message, "role",
@@ -29,13 +27,9 @@ int read_role(struct field_reader *r, const struct json *value, const char *path
             return 0;
         }
     }
-    if (json_equals(value, "function"))
-        return api_error_set(r->err, 400, path,
-                             "'%s' is \"function\", which is no longer used: send results of "
-                             "calls as \"tool\"",
-                             path);
     return api_error_set(r->err, 400, path,
-                         "'%s' must be system, developer, user, assistant or tool, not \"%.40s\"",
+                         "'%s' must be system, developer, user, assistant, tool or function, not "
+                         "\"%.40s\"",
                          path, value->text);
 }
 
@@ -233,6 +227,33 @@ int read_tool_calls(struct field_reader *r, const struct json *value, const char
     return read_objects(r, value, path, read_call);
 }
 
+/* The id of a call in the form that had none, which its result is found by. */
+static struct json *function_call_id(struct field_reader *r)
+{
+    char id[24];
+    int len = snprintf(id, sizeof id, "call_%u", r->n_function_calls);
+    return json_new_string(&r->params->arena, id, (size_t)len);
+}
+
+/* {"name": "f", "arguments": "{}"}: what a message had before `tool_calls`. */
+int read_message_function_call(struct field_reader *r, const struct json *value, const char *path)
+{
+    struct arena *arena = &r->params->arena;
+    struct json *calls = json_new(arena, JSON_ARRAY);
+    if (!calls || !(r->call = json_new(arena, JSON_OBJECT)))
+        return no_memory(r);
+    if (json_get(r->message, "tool_calls"))
+        return api_error_set(r->err, 400, path, "'%s' and 'tool_calls' are the same: give one",
+                             path);
+    r->n_function_calls++;
+    json_append(arena, r->call, "id", function_call_id(r));
+    if (read_call_function(r, value, path))
+        return -1;
+    json_link(calls, r->call);
+    json_append(arena, r->message, "tool_calls", calls);
+    return 0;
+}
+
 /* ---- messages ----------------------------------------------------------------------------- */
 
 /* What no single field of a message can tell. */
@@ -243,6 +264,8 @@ static int check_message(struct field_reader *r, const struct json *value, const
     if (!role)
         return api_error_set(r->err, 400, path, "'%s' must have a role (at byte %zu)", path,
                              value->position);
+    if (json_equals(json_get(value, "role"), "function") && r->n_function_calls)
+        json_append(arena, r->message, "tool_call_id", function_call_id(r));
     bool calls = json_get(r->message, "tool_calls");
     if (calls && !json_equals(role, "assistant"))
         return api_error_set(r->err, 400, path, "'%s' has tool_calls, which only the assistant has",

@@ -31,10 +31,10 @@ int read_max_tokens(struct field_reader *r, const struct json *value, const char
     int64_t n;
     if (integer_of(r, value, path, &n))
         return -1;
-    bool is_text = r->kind == REQUEST_TEXT;
+    bool is_text = request_is_text(r->kind);
     if (n == -1) /* what llama-server's users write for "no limit" */
         n = is_text ? FIELD_NO_MAX : 0;
-    else if (n == 0 && is_text)
+    else if (n == 0 && (is_text || strcmp(path, "n_predict") == 0)) /* editors warm the cache so */
         n = REQUEST_NO_TOKENS;
     else if (n < 1)
         return wrong_integer(r, path, "at least 1, or -1 for no limit", value);
@@ -86,6 +86,35 @@ int read_stop(struct field_reader *r, const struct json *value, const char *path
         if (add_stop(r, item, item_path))
             return -1;
     }
+    return 0;
+}
+
+int read_stop_tokens(struct field_reader *r, const struct json *value, const char *path)
+{
+    struct request_params *p = r->params;
+    if (value->count > REQUEST_MAX_STOP_TOKENS)
+        return api_error_set(r->err, 400, path, "'%s' may have up to %d ids, not %zu", path,
+                             REQUEST_MAX_STOP_TOKENS, value->count);
+    if (check_ids(r, value, path))
+        return -1;
+    if (value->count == 0)
+        return 0;
+    if (!(p->stop_tokens = arena_alloc_array(&p->arena, value->count, sizeof *p->stop_tokens)))
+        return no_memory(r);
+    json_each (id, value)
+        p->stop_tokens[p->n_stop_tokens++] = (int32_t)id->number;
+    return 0;
+}
+
+int read_response_fields(struct field_reader *r, const struct json *value, const char *path)
+{
+    enum { MAX_FIELDS = 128 };
+    if (value->count > MAX_FIELDS)
+        return api_error_set(r->err, 400, path, "'%s' may have up to %d names", path, MAX_FIELDS);
+    json_each (name, value)
+        if (name->type != JSON_STRING)
+            return wrong_type(r, path, "an array of strings", name);
+    r->params->response_fields = value->count ? value : NULL;
     return 0;
 }
 
@@ -249,7 +278,7 @@ int read_dry_breakers(struct field_reader *r, const struct json *value, const ch
 
 /* ---- texts and tokens --------------------------------------------------------------------- */
 
-static int check_ids(struct field_reader *r, const struct json *ids, const char *path)
+int check_ids(struct field_reader *r, const struct json *ids, const char *path)
 {
     json_each (id, ids) {
         int64_t n;
@@ -281,13 +310,6 @@ int read_prompt(struct field_reader *r, const struct json *value, const char *pa
         if (item->type == JSON_ARRAY && check_ids(r, item, item_path))
             return -1;
     }
-    return 0;
-}
-
-int read_text(struct field_reader *r, const struct json *value, const char *path)
-{
-    (void)path;
-    r->params->text = value;
     return 0;
 }
 

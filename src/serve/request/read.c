@@ -198,10 +198,16 @@ static int read_member(struct field_reader *r, const struct request_field *f,
     return kind_check(r, f, member, path) || f->read(r, member, path) ? -1 : 0;
 }
 
-/* Scopes of whole requests, which also have the fields that all of them have. */
-static bool is_special_case(enum field_scope scope)
+/* The row of a field. Scopes of whole requests also have the fields of a more general one. */
+static const struct request_field *field_look_up(enum field_scope scope, const struct json *member)
 {
-    return scope == SCOPE_TEXT || scope == SCOPE_WARM || scope == SCOPE_RENDER;
+    const struct request_field *f = field_find(scope, member);
+    if (!f && scope == SCOPE_INFILL)
+        f = field_find(scope = SCOPE_LLAMA, member);
+    if (!f && (scope == SCOPE_TEXT || scope == SCOPE_LLAMA || scope == SCOPE_WARM ||
+               scope == SCOPE_RENDER))
+        f = field_find(SCOPE_REQUEST, member);
+    return f;
 }
 
 int read_members(struct field_reader *r, enum field_scope scope, const struct json *object,
@@ -212,10 +218,7 @@ int read_members(struct field_reader *r, enum field_scope scope, const struct js
             continue;
         char path[MAX_PATH];
         snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "", member->key);
-        const struct request_field *f = field_find(scope, member);
-        if (!f && is_special_case(scope)) /* else as in any request */
-            f = field_find(SCOPE_REQUEST, member);
-        if (read_member(r, f, member, path))
+        if (read_member(r, field_look_up(scope, member), member, path))
             return -1;
     }
     return 0;
@@ -245,6 +248,8 @@ static const struct {
 } kinds[] = {
     [REQUEST_CHAT] = {SCOPE_REQUEST, "messages", "the conversation"},
     [REQUEST_TEXT] = {SCOPE_TEXT, "prompt", "the text to be continued"},
+    [REQUEST_LLAMA] = {SCOPE_LLAMA, "prompt", "the text to be continued"},
+    [REQUEST_INFILL] = {SCOPE_INFILL, "input_prefix", "the text before the cursor"},
     [REQUEST_WARM] = {SCOPE_WARM, "messages", "the conversation"},
     [REQUEST_RENDER] = {SCOPE_RENDER, "messages", "the conversation"},
     [REQUEST_TOKENIZE] = {SCOPE_TOKENIZE, "content", "the text"},
@@ -253,7 +258,23 @@ static const struct {
 
 static bool has_subject(const struct request_params *p)
 {
-    return p->messages || p->prompt || p->text || p->tokens;
+    return p->messages || p->prompt || p->text || p->tokens || p->input_prefix;
+}
+
+/* How many texts are made, and how many of them are given. */
+static int check_best_of(struct field_reader *r)
+{
+    const struct request_params *p = r->params;
+    if (!p->best_of)
+        return 0;
+    if (p->best_of < p->n)
+        return api_error_set(r->err, 400, "best_of",
+                             "'best_of' must be at least 'n', which is %lld, not %lld",
+                             (long long)p->n, (long long)p->best_of);
+    if (p->best_of > p->n && p->stream)
+        return api_error_set(r->err, 400, "best_of",
+                             "'best_of' cannot be streamed: the best is known at the end");
+    return 0;
 }
 
 /* What no single field can tell. */
@@ -263,13 +284,20 @@ static int check_whole(struct field_reader *r)
     if (!has_subject(p))
         return api_error_set(r->err, 400, kinds[r->kind].subject, "'%s' is missing: %s",
                              kinds[r->kind].subject, kinds[r->kind].what);
+    if (p->n_probs) {
+        p->logprobs = true;
+        p->top_logprobs = p->n_probs;
+    }
     if (p->top_logprobs && !p->logprobs)
         return api_error_set(r->err, 400, "top_logprobs", "'top_logprobs' needs 'logprobs': true");
-    if (check_tool_choice(r))
+    if (r->kind == REQUEST_INFILL && !p->input_suffix)
+        return api_error_set(r->err, 400, "input_suffix",
+                             "'input_suffix' is missing: the text behind the cursor");
+    if (check_tool_choice(r) || check_best_of(r))
         return -1;
     if (p->tool_choice == TOOL_CHOICE_REQUIRED) /* then there is no text for it to be about */
         p->constraint = (struct constraint){0};
-    bool is_answer = r->kind == REQUEST_CHAT || r->kind == REQUEST_TEXT;
+    bool is_answer = r->kind == REQUEST_CHAT || request_is_text(r->kind);
     if (is_answer && !p->add_generation_prompt && !p->continues)
         return api_error_set(r->err, 400, "add_generation_prompt",
                              "an answer is always begun, unless it is continued: "
@@ -280,6 +308,8 @@ static int check_whole(struct field_reader *r)
 
 static void params_finish(struct request_params *p)
 {
+    if (p->best_of == 0)
+        p->best_of = p->n;
     p->sampling.top_k = p->top_k > 0 ? (int32_t)p->top_k : 0;
     p->sampling.dry_allowed_length = (uint32_t)p->dry_allowed_length;
     p->sampling.dry_last_n = p->dry_penalty_last_n > 0 ? (uint32_t)p->dry_penalty_last_n : 0;
@@ -288,6 +318,7 @@ static void params_finish(struct request_params *p)
     p->sampling.repeat_last_n = p->repeat_last_n > 0 ? (uint32_t)p->repeat_last_n : 0;
     if (p->repeat_last_n == 0)
         p->sampling.repetition_penalty = 1;
+    samplers_finish(p);
     if (p->max_completion_tokens)
         p->max_tokens = p->max_completion_tokens;
     if (p->no_thinking)

@@ -5,7 +5,7 @@
 
 /* What the readers of requests share: fields.c has the table, read.c the walk over a request that
  * is driven by it, the others the readers of fields that need one of their own: options.c,
- * messages.c, tools.c, formats.c. */
+ * samplers.c, messages.c, tools.c, formats.c, llama.c. */
 
 enum {
     MAX_PATH = 96,
@@ -17,10 +17,11 @@ struct field_reader {
     struct api_error *err;
     enum request_kind kind;
     bool strict;
-    struct json *message; /* the one being built */
-    struct json *call;    /* of the message: the one being built */
-    struct strbuf text;   /* the content being built */
-    size_t n_parts;       /* in it */
+    struct json *message;      /* the one being built */
+    struct json *call;         /* of the message: the one being built */
+    struct strbuf text;        /* the content being built */
+    size_t n_parts;            /* in it */
+    unsigned n_function_calls; /* in messages so far, in the form before `tool_calls` */
 };
 
 /* Errors: each fills in the client's error and returns -1. */
@@ -31,6 +32,8 @@ int wrong_integer(struct field_reader *r, const char *path, const char *wanted,
                   const struct json *value);
 int no_memory(struct field_reader *r);
 
+/* An array of ids of tokens. */
+int check_ids(struct field_reader *r, const struct json *ids, const char *path);
 /* Any integer; what 64 bits cannot hold becomes the largest or least that they can. */
 int integer_of(struct field_reader *r, const struct json *value, const char *path, int64_t *out);
 
@@ -63,10 +66,22 @@ FIELD_READER(read_reasoning_options);
 FIELD_READER(read_max_tokens);
 FIELD_READER(read_logit_bias);
 FIELD_READER(read_text_logprobs);
+FIELD_READER(read_stop_tokens);
+FIELD_READER(read_response_fields);
 FIELD_READER(read_dry_breakers);
 FIELD_READER(read_prompt);
-FIELD_READER(read_text);
 FIELD_READER(read_tokens);
+/* samplers.c */
+FIELD_READER(read_samplers);
+void samplers_finish(struct request_params *p); /* switches off those that are not named */
+/* llama.c */
+FIELD_READER(read_llama_prompt);
+FIELD_READER(read_infill_prompt);
+FIELD_READER(read_input_prefix);
+FIELD_READER(read_input_suffix);
+FIELD_READER(read_input_extra);
+FIELD_READER(read_suffix);
+FIELD_READER(read_tokenized);
 /* messages.c */
 FIELD_READER(read_messages);
 FIELD_READER(read_role);
@@ -84,12 +99,15 @@ FIELD_READER(read_called_name);
 FIELD_READER(read_called_arguments);
 FIELD_READER(read_part_type);
 FIELD_READER(read_part_text);
+FIELD_READER(read_message_function_call);
 /* tools.c */
 FIELD_READER(read_tools);
 FIELD_READER(read_tool_type);
 FIELD_READER(read_tool_function);
 FIELD_READER(read_function_name);
 FIELD_READER(read_tool_choice);
+FIELD_READER(read_functions);
+FIELD_READER(read_function_call);
 FIELD_READER(read_checked); /* its type is all that there is to check */
 int check_tool_choice(struct field_reader *r);
 /* formats.c */

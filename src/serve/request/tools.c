@@ -83,6 +83,36 @@ int read_tools(struct field_reader *r, const struct json *value, const char *pat
     return 0;
 }
 
+/* The same without `type` around each function, as before there were other tools. */
+int read_functions(struct field_reader *r, const struct json *value, const char *path)
+{
+    struct request_params *p = r->params;
+    struct json *tools = json_new(&p->arena, JSON_ARRAY);
+    if (value->count > REQUEST_MAX_TOOLS)
+        return api_error_set(r->err, 400, path, "'%s' may have up to %d functions, not %zu", path,
+                             REQUEST_MAX_TOOLS, value->count);
+    if (!tools)
+        return no_memory(r);
+    if (read_objects(r, value, path, read_tool_function))
+        return -1;
+    json_each (function, value) {
+        struct json *tool = json_new(&p->arena, JSON_OBJECT);
+        if (!tool)
+            return no_memory(r);
+        json_append(&p->arena, tool, "type", json_new_string(&p->arena, "function", 8));
+        json_append(&p->arena, tool, "function", json_share(&p->arena, function));
+        json_link(tools, tool);
+    }
+    if (p->arena.failed)
+        return no_memory(r);
+    if (check_names(r, tools, path))
+        return -1;
+    if (tools->count == 0)
+        return 0;
+    p->functions = tools;
+    return 0;
+}
+
 /* ---- the choice --------------------------------------------------------------------------- */
 
 static int choose_mode(struct field_reader *r, const struct json *mode, const char *path)
@@ -105,20 +135,25 @@ static int choose_mode(struct field_reader *r, const struct json *mode, const ch
                          path);
 }
 
-/* {"type": "function", "function": {"name": "f"}} */
-static int allow_tool(struct field_reader *r, const struct json *value, const char *path)
+static int allow_name(struct field_reader *r, const struct json *name)
 {
     struct request_params *p = r->params;
-    const struct json *name = name_of(value);
-    if (!json_is(name, JSON_STRING))
-        return api_error_set(r->err, 400, path,
-                             "'%s' must be {\"type\": \"function\", \"function\": {\"name\": ...}}",
-                             path);
     if (!p->allowed_tools && !(p->allowed_tools = json_new(&p->arena, JSON_ARRAY)))
         return no_memory(r);
     json_append(&p->arena, p->allowed_tools, NULL,
                 json_new_string(&p->arena, name->text, name->text_len));
     return 0;
+}
+
+/* {"type": "function", "function": {"name": "f"}} */
+static int allow_tool(struct field_reader *r, const struct json *value, const char *path)
+{
+    const struct json *name = name_of(value);
+    if (!json_is(name, JSON_STRING))
+        return api_error_set(r->err, 400, path,
+                             "'%s' must be {\"type\": \"function\", \"function\": {\"name\": ...}}",
+                             path);
+    return allow_name(r, name);
 }
 
 /* {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [...]}} */
@@ -153,10 +188,32 @@ int read_tool_choice(struct field_reader *r, const struct json *value, const cha
     return allow_tool(r, value, path);
 }
 
+/* The choice among `functions`: none, auto or {"name": "f"}. */
+int read_function_call(struct field_reader *r, const struct json *value, const char *path)
+{
+    const struct json *name = json_get(value, "name");
+    if (json_equals(value, "none") || json_equals(value, "auto"))
+        return choose_mode(r, value, path);
+    if (!json_is(name, JSON_STRING))
+        return api_error_set(r->err, 400, path,
+                             "'%s' must be none, auto or {\"name\": ...}, the name of a function",
+                             path);
+    r->params->tool_choice = TOOL_CHOICE_REQUIRED;
+    return allow_name(r, name);
+}
+
 /* The choice may stand before or behind what it is about. */
 int check_tool_choice(struct field_reader *r)
 {
-    const struct request_params *p = r->params;
+    struct request_params *p = r->params;
+    if (p->functions && p->tools)
+        return api_error_set(r->err, 400, "functions",
+                             "'functions' and 'tools' are the same: give one, best 'tools'");
+    if (p->functions) { /* an answer of that time has one call at most */
+        p->tools = p->functions;
+        p->functions_asked = true;
+        p->parallel_calls = false;
+    }
     if (p->tool_choice == TOOL_CHOICE_REQUIRED && !p->tools)
         return api_error_set(r->err, 400, "tool_choice",
                              "'tool_choice' demands a call, but there are no 'tools'");

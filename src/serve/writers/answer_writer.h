@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/byte_view.h"
 #include "base/json.h"
 #include "base/strbuf.h"
 #include "prompt/tokenizer/tokenizer.h"
@@ -29,10 +30,32 @@ struct answer_head {
     uint32_t n_choices;
     bool may_call;      /* calls may come instead of text */
     bool include_usage; /* of a stream: the client asks for the counts */
+    bool has_functions; /* a call is a `function_call`, as before there were tools */
+    /* Of llama-server's API: the settings of the request as a JSON text, the members that the
+     * answer is to have (none: all), and whether it has the ids of its tokens. */
+    const char *settings;
+    const struct byte_view *fields; /* [n_fields] */
+    uint32_t n_fields;
+    bool has_tokens;
+    const struct strbuf *extra; /* of a whole answer: one more member, "name":value; NULL: none */
+};
+
+/* How long an answer took, as llama-server tells it. */
+struct answer_timings {
+    uint32_t cached_tokens, computed_tokens; /* of the prompt */
+    uint32_t predicted_tokens;
+    uint64_t prompt_ns, predicted_ns;
+};
+
+/* How far the prompt is. */
+struct answer_progress {
+    uint32_t total, cached, processed;
+    uint64_t elapsed_ns;
 };
 
 struct answer_usage {
     uint32_t prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens;
+    const struct answer_timings *timings; /* NULL: they are not given */
 };
 
 enum { CALL_ID_BYTES = 40 };
@@ -52,6 +75,16 @@ struct answer_content {
     bool has_logprobs;
     struct logprob_list logprobs; /* writers take what is ready */
     const struct tokenizer *tokenizer;
+
+    uint32_t prompt_tokens, n_tokens;     /* n_tokens: generated so far */
+    struct token_list tokens;             /* the ids, where they are wanted */
+    size_t n_tokens_given;                /* of a stream */
+    const struct answer_timings *timings; /* up to now; NULL: they are not given */
+    struct strbuf prompt;                 /* its text, where it is wanted, at the end */
+    bool has_new_line;
+    /* Once it is over: */
+    bool is_truncated;              /* the context was full */
+    struct byte_view stopping_word; /* the stop string that ended it; empty: none */
 };
 
 enum answer_finish { ANSWER_STOPPED, ANSWER_TOO_LONG, ANSWER_CALLS };
@@ -84,15 +117,26 @@ struct answer_writer {
     void (*end)(void *stream, struct strbuf *out, const struct answer_usage *usage,
                 const struct strbuf *extra);
     void (*error)(void *stream, struct strbuf *out, const struct api_error *e);
+    /* More of the prompt is computed. NULL: nobody is told. */
+    void (*progress)(void *stream, struct strbuf *out, struct answer_content *a,
+                     const struct answer_progress *progress);
 
+    /* A whole answer is a value for each choice, in an array if there is more than one, and not one
+     * object around them: whole_choice writes all of it, whole_begin and whole_end are NULL. */
+    bool is_list;
     /* The members of the answer's object. */
     void (*whole_begin)(struct json_writer *w, const struct answer_head *head);
-    void (*whole_choice)(struct json_writer *w, struct answer_content *a,
-                         enum answer_finish finish);
+    void (*whole_choice)(struct json_writer *w, const struct answer_head *head,
+                         struct answer_content *a, enum answer_finish finish);
     void (*whole_end)(struct json_writer *w, const struct answer_usage *usage);
 };
 
-extern const struct answer_writer chat_writer; /* OpenAI's chat completions */
-extern const struct answer_writer text_writer; /* OpenAI's text completions */
+extern const struct answer_writer chat_writer;  /* OpenAI's chat completions */
+extern const struct answer_writer text_writer;  /* OpenAI's text completions */
+extern const struct answer_writer llama_writer; /* llama-server's completions */
+
+/* "timings":{...} and "prompt_progress":{...}, as llama-server has them. */
+void timings_add(struct json_writer *w, const struct answer_timings *t);
+void progress_add(struct json_writer *w, const struct answer_progress *p);
 
 #endif

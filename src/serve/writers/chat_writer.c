@@ -56,7 +56,7 @@ static void delta_end(const struct openai_stream *s, struct strbuf *out, struct 
 {
     strbuf_addc(out, '}');
     openai_add_new_logprobs(out, a, chat_logprobs_write);
-    openai_chunk_end(s, out);
+    openai_chunk_end(s, out, a);
 }
 
 /* The role of each choice; the content is null where calls may come instead of it. */
@@ -68,7 +68,7 @@ static void stream_begin(void *stream, struct strbuf *out)
         strbuf_adds(out, "\"role\":\"assistant\",\"content\":");
         strbuf_adds(out, s->answer->may_call ? "null" : "\"\"");
         strbuf_adds(out, "},\"logprobs\":null");
-        openai_chunk_end(s, out);
+        openai_chunk_end(s, out, &(struct answer_content){0});
     }
 }
 
@@ -93,21 +93,30 @@ static void write_thinking(void *stream, struct strbuf *out, struct answer_conte
 static void write_call_begin(void *stream, struct strbuf *out, struct answer_content *a,
                              const struct answer_call *call, uint32_t number)
 {
+    bool has_functions = ((const struct openai_stream *)stream)->answer->has_functions;
     delta_begin(stream, out, a->index);
-    strbuf_addf(out, "\"tool_calls\":[{\"index\":%u,\"id\":\"%s\",", number, call->id);
-    strbuf_adds(out, "\"type\":\"function\",\"function\":{\"name\":");
+    if (has_functions) {
+        strbuf_adds(out, "\"function_call\":{\"name\":");
+    } else {
+        strbuf_addf(out, "\"tool_calls\":[{\"index\":%u,\"id\":\"%s\",", number, call->id);
+        strbuf_adds(out, "\"type\":\"function\",\"function\":{\"name\":");
+    }
     json_write_string(out, strbuf_str(&call->name), call->name.len);
-    strbuf_adds(out, ",\"arguments\":\"\"}}]");
+    strbuf_adds(out, has_functions ? ",\"arguments\":\"\"}" : ",\"arguments\":\"\"}}]");
     delta_end(stream, out, a);
 }
 
 static void write_call_arguments(void *stream, struct strbuf *out, struct answer_content *a,
                                  uint32_t number, const char *text, size_t len)
 {
+    bool has_functions = ((const struct openai_stream *)stream)->answer->has_functions;
     delta_begin(stream, out, a->index);
-    strbuf_addf(out, "\"tool_calls\":[{\"index\":%u,\"function\":{\"arguments\":", number);
+    if (has_functions)
+        strbuf_adds(out, "\"function_call\":{\"arguments\":");
+    else
+        strbuf_addf(out, "\"tool_calls\":[{\"index\":%u,\"function\":{\"arguments\":", number);
     json_write_string(out, text, len);
-    strbuf_adds(out, "}}]");
+    strbuf_adds(out, has_functions ? "}" : "}}]");
     delta_end(stream, out, a);
 }
 
@@ -116,7 +125,7 @@ static void write_finish(void *stream, struct strbuf *out, struct answer_content
 {
     delta_begin(stream, out, a->index);
     strbuf_addc(out, '}');
-    openai_chunk_finish(stream, out, finish);
+    openai_chunk_finish(stream, out, a, finish);
 }
 
 /* ---- whole answers ---- */
@@ -129,6 +138,15 @@ static void whole_begin(struct json_writer *w, const struct answer_head *answer)
 static void bytes_add(struct json_writer *w, const char *key, const struct strbuf *text)
 {
     json_add_bytes(w, key, strbuf_str(text), text->len);
+}
+
+/* The form of the time when an answer had one call at most. */
+static void function_call_add(struct json_writer *w, const struct answer_call *call)
+{
+    json_object_begin(w, "function_call");
+    bytes_add(w, "name", &call->name);
+    bytes_add(w, "arguments", &call->arguments);
+    json_object_end(w);
 }
 
 static void calls_add(struct json_writer *w, const struct answer_content *a)
@@ -147,7 +165,8 @@ static void calls_add(struct json_writer *w, const struct answer_content *a)
     json_array_end(w);
 }
 
-static void whole_choice(struct json_writer *w, struct answer_content *a, enum answer_finish finish)
+static void whole_choice(struct json_writer *w, const struct answer_head *head,
+                         struct answer_content *a, enum answer_finish finish)
 {
     json_object_begin(w, NULL);
     json_add_int(w, "index", a->index);
@@ -160,11 +179,13 @@ static void whole_choice(struct json_writer *w, struct answer_content *a, enum a
     if (a->thinking.len)
         bytes_add(w, "reasoning_content", &a->thinking);
     json_add_null(w, "refusal");
-    if (a->n_calls)
+    if (a->n_calls && head->has_functions)
+        function_call_add(w, &a->calls[0]);
+    else if (a->n_calls)
         calls_add(w, a);
     json_object_end(w);
     openai_add_logprobs(w, a, chat_logprobs_write);
-    json_add_string(w, "finish_reason", openai_finish_name(finish));
+    json_add_string(w, "finish_reason", openai_finish_name(head, finish));
     json_object_end(w);
 }
 
@@ -181,6 +202,7 @@ const struct answer_writer chat_writer = {
     .finish = write_finish,
     .end = openai_end,
     .error = openai_error,
+    .progress = openai_progress,
     .whole_begin = whole_begin,
     .whole_choice = whole_choice,
     .whole_end = openai_whole_end,

@@ -8,7 +8,8 @@
 #include "sched/scheduler.h"
 
 /* The log probabilities of an answer's tokens, in step with its text: a token's are given when its
- * first byte is, and those of tokens behind a stop string never.
+ * first byte is, and those of a stop string's tokens at the end. End tokens have no text and are
+ * not given.
  *
  *   items   [ given ....... | ready ..... | waiting for their text ... ]
  *           0             n_given      n_ready                         n

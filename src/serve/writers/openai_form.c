@@ -9,6 +9,8 @@
 #define DATA "data: "
 #define END  "\n\n"
 
+#define NO_FINISH ",\"finish_reason\":null}]" /* the end of a choice that goes on */
+
 /* ---- streams ---- */
 
 /* Every chunk but the last has "usage":null if the last one has the counts. */
@@ -29,7 +31,7 @@ void *openai_open(const struct answer_head *answer, const char *object)
     openai_whole_begin(&w, answer, object);
     s->common_len = s->head.len;
     strbuf_adds(&s->head, "{\"index\":");
-    strbuf_adds(&s->tail, ",\"finish_reason\":null}]");
+    strbuf_adds(&s->tail, NO_FINISH);
     strbuf_adds(&s->tail, chunk_close(s));
     if (!s->head.failed && !s->tail.failed)
         return s;
@@ -54,15 +56,34 @@ void openai_chunk_begin(const struct openai_stream *s, struct strbuf *out, uint3
         strbuf_addf(out, "%u", choice);
 }
 
-void openai_chunk_end(const struct openai_stream *s, struct strbuf *out)
+/* The timings so far, if they are given with every chunk. */
+static void timings_append(struct strbuf *out, const struct answer_timings *timings)
 {
-    strbuf_add(out, s->tail.data, s->tail.len);
+    if (!timings)
+        return;
+    strbuf_addc(out, ',');
+    timings_add(&(struct json_writer){.out = out}, timings);
+}
+
+void openai_chunk_end(const struct openai_stream *s, struct strbuf *out,
+                      const struct answer_content *a)
+{
+    if (!a->timings) {
+        strbuf_add(out, s->tail.data, s->tail.len);
+        return;
+    }
+    strbuf_adds(out, NO_FINISH);
+    timings_append(out, a->timings);
+    strbuf_adds(out, chunk_close(s));
 }
 
 void openai_chunk_finish(const struct openai_stream *s, struct strbuf *out,
-                         enum answer_finish finish)
+                         const struct answer_content *a, enum answer_finish finish)
 {
-    strbuf_addf(out, ",\"logprobs\":null,\"finish_reason\":\"%s\"}]", openai_finish_name(finish));
+    strbuf_addf(out, ",\"logprobs\":null,\"finish_reason\":\"%s\"}]",
+                openai_finish_name(s->answer, finish));
+    if (!s->answer->include_usage) /* else they are in the chunk with the counts */
+        timings_append(out, a->timings);
     strbuf_adds(out, chunk_close(s));
 }
 
@@ -96,6 +117,7 @@ void openai_end(void *stream, struct strbuf *out, const struct answer_usage *usa
     if (s->answer->include_usage) {
         bare_chunk_begin(s, out);
         usage_add(&(struct json_writer){.out = out}, usage);
+        timings_append(out, usage->timings);
         strbuf_adds(out, "}" END);
     }
     if (extra) {
@@ -105,6 +127,18 @@ void openai_end(void *stream, struct strbuf *out, const struct answer_usage *usa
         strbuf_adds(out, "}" END);
     }
     strbuf_adds(out, DATA "[DONE]" END);
+}
+
+/* A chunk of its own, without a choice. */
+void openai_progress(void *stream, struct strbuf *out, struct answer_content *a,
+                     const struct answer_progress *progress)
+{
+    const struct openai_stream *s = stream;
+    (void)a;
+    bare_chunk_begin(s, out);
+    strbuf_adds(out, s->answer->include_usage ? "\"usage\":null," : "");
+    progress_add(&(struct json_writer){.out = out}, progress);
+    strbuf_adds(out, "}" END);
 }
 
 void openai_error(void *stream, struct strbuf *out, const struct api_error *e)
@@ -131,10 +165,14 @@ void openai_whole_end(struct json_writer *w, const struct answer_usage *usage)
 {
     json_array_end(w);
     usage_add(w, usage);
+    if (usage->timings)
+        timings_add(w, usage->timings);
 }
 
-const char *openai_finish_name(enum answer_finish finish)
+const char *openai_finish_name(const struct answer_head *head, enum answer_finish finish)
 {
+    if (finish == ANSWER_CALLS && head->has_functions)
+        return "function_call";
     static const char *const names[] = {
         [ANSWER_STOPPED] = "stop", [ANSWER_TOO_LONG] = "length", [ANSWER_CALLS] = "tool_calls"};
     return names[finish];

@@ -28,9 +28,12 @@ void openai_close(void *stream);
 
 /* A chunk up to its choice's index, and from its log probabilities, or its reason, to its end. */
 void openai_chunk_begin(const struct openai_stream *s, struct strbuf *out, uint32_t choice);
-void openai_chunk_end(const struct openai_stream *s, struct strbuf *out);
+void openai_chunk_end(const struct openai_stream *s, struct strbuf *out,
+                      const struct answer_content *a);
 void openai_chunk_finish(const struct openai_stream *s, struct strbuf *out,
-                         enum answer_finish finish);
+                         const struct answer_content *a, enum answer_finish finish);
+void openai_progress(void *stream, struct strbuf *out, struct answer_content *a,
+                     const struct answer_progress *progress);
 void openai_end(void *stream, struct strbuf *out, const struct answer_usage *usage,
                 const struct strbuf *extra);
 void openai_error(void *stream, struct strbuf *out, const struct api_error *e);
@@ -39,7 +42,7 @@ void openai_error(void *stream, struct strbuf *out, const struct api_error *e);
 void openai_whole_begin(struct json_writer *w, const struct answer_head *answer,
                         const char *object);
 void openai_whole_end(struct json_writer *w, const struct answer_usage *usage);
-const char *openai_finish_name(enum answer_finish finish);
+const char *openai_finish_name(const struct answer_head *head, enum answer_finish finish);
 
 /* The value of "logprobs": what is ready and was not given yet, in the form of chats, or in that of
  * text completions. */

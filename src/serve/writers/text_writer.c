@@ -97,7 +97,7 @@ static void write_text(void *stream, struct strbuf *out, struct answer_content *
     strbuf_adds(out, ",\"text\":");
     json_write_string(out, text, len);
     openai_add_new_logprobs(out, a, text_logprobs_write);
-    openai_chunk_end(stream, out);
+    openai_chunk_end(stream, out, a);
 }
 
 static void write_finish(void *stream, struct strbuf *out, struct answer_content *a,
@@ -105,7 +105,7 @@ static void write_finish(void *stream, struct strbuf *out, struct answer_content
 {
     openai_chunk_begin(stream, out, a->index);
     strbuf_adds(out, ",\"text\":\"\"");
-    openai_chunk_finish(stream, out, finish);
+    openai_chunk_finish(stream, out, a, finish);
 }
 
 /* ---- whole answers ---- */
@@ -115,13 +115,14 @@ static void whole_begin(struct json_writer *w, const struct answer_head *answer)
     openai_whole_begin(w, answer, OBJECT);
 }
 
-static void whole_choice(struct json_writer *w, struct answer_content *a, enum answer_finish finish)
+static void whole_choice(struct json_writer *w, const struct answer_head *head,
+                         struct answer_content *a, enum answer_finish finish)
 {
     json_object_begin(w, NULL);
     json_add_int(w, "index", a->index);
     json_add_bytes(w, "text", strbuf_str(&a->text), a->text.len);
     openai_add_logprobs(w, a, text_logprobs_write);
-    json_add_string(w, "finish_reason", openai_finish_name(finish));
+    json_add_string(w, "finish_reason", openai_finish_name(head, finish));
     json_object_end(w);
 }
 
@@ -135,6 +136,7 @@ const struct answer_writer text_writer = {
     .finish = write_finish,
     .end = openai_end,
     .error = openai_error,
+    .progress = openai_progress,
     .whole_begin = whole_begin,
     .whole_choice = whole_choice,
     .whole_end = openai_whole_end,

@@ -1,7 +1,7 @@
-/* Rows of activations as kernels want them, and products with those of 16 bits; see matmul.h.
- * Called by the threads of an engine, each with rows or panels of its own. What a newcomer gets
- * wrong: a row of 16 bits is two rows of the buffer and of every kernel's product, but one of
- * everything else. */
+/* Rows of activations in the form that kernels want, and products with 16-bit activations; see
+ * matmul.h. Called by the threads of an engine, each with its own rows or panels. Careful: a
+ * 16-bit row is two rows of the buffer and of every kernel's product, but one row everywhere else.
+ */
 #include <assert.h>
 
 #include "engine/cpu/kernels/matmul_internal.h"

@@ -3,9 +3,9 @@
  * has the bits of every other path, and what is left over of the rows goes through the VNNI tiles.
  *
  * The weights of a panel are decoded once for all row tiles, with their scales, into a stripe that
- * stays in the nearest cache; a long inner dimension takes several stripes, between which the sums
- * rest in the output. What a newcomer gets wrong: tile registers are a thread's own and must be
- * released, or every switch of the thread saves 8 KiB. */
+ * stays in the nearest cache. A long inner dimension takes several stripes, and the sums rest in
+ * the output in between. Careful: tile registers belong to a thread and must be released, or every
+ * context switch saves 8 KiB. */
 #if defined(__x86_64__)
 #include "engine/cpu/kernels/amx_tiles.h"
 #include "engine/cpu/kernels/matmul_avx512_ops.h"

@@ -1,6 +1,5 @@
-/* Packs the types of GGUF files whose blocks hold quants that lie bit by bit, and floats. Runs on
- * any thread. What a newcomer gets wrong: several types share a packed format, and differ only
- * here. */
+/* Packs the GGUF types whose blocks hold bit-packed quants, and floats. Runs on any thread.
+ * Several types share a packed format and differ only here. */
 #include "engine/cpu/kernels/matmul_pack.h"
 
 static uint16_t f16_negate(uint16_t half)

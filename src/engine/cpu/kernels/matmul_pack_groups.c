@@ -1,6 +1,6 @@
-/* Packs what directories have: quants whose scales lie in a tensor of their own (weight.h). Runs on
- * any thread. What a newcomer gets wrong: groups belong to the whole tensor that a weight may be a
- * slice of, so where a row's scales lie is asked for each row. */
+/* Packs weights from directories: quants whose scales are in a separate tensor (weight.h). Runs on
+ * any thread. Careful: groups belong to the whole tensor, and a weight may be a slice of it, so
+ * the place of a row's scales is looked up for each row. */
 #include "engine/cpu/kernels/matmul_pack.h"
 
 static const uint8_t *group_bytes_at(const struct weight *w, const void *numbers, uint32_t row,

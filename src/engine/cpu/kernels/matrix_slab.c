@@ -1,6 +1,6 @@
-/* Slabs of huge pages for packed matrices; see matrix_slab.h. One lock guards all of them: it is
- * held for a few instructions a matrix, far from any forward pass.
- * What a newcomer gets wrong: a slab's memory is touched on use, so the free end costs nothing. */
+/* Slabs of huge pages for packed matrices; see matrix_slab.h. One lock guards all of them. It is
+ * held for a few instructions per matrix, and never during a forward pass. A slab's memory is
+ * touched on use, so its unused end costs nothing. */
 #include "engine/cpu/kernels/matrix_slab.h"
 
 #include <pthread.h>

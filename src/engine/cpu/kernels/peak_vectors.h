@@ -2,8 +2,8 @@
  * INT8_MACS, the multiply-adds in one dot product, and its operations, then includes this file,
  * which is why it has no include guard.
  *
- * What a newcomer gets wrong: a compiler that sees equal sums computes one of them. So it may not
- * know what is in the registers; HIDE changes nothing and says otherwise. */
+ * A compiler that sees equal sums computes only one of them. So it must not know what is in the
+ * registers: HIDE changes nothing but makes the compiler assume otherwise. */
 #include "engine/cpu/kernels/peak.h"
 
 enum { CHAINS = 12 }; /* latency times instructions a cycle, and a few more */

@@ -1,0 +1,116 @@
+/* What to tell someone who types an option of another server, or a misspelled one. */
+#include "cli/foreign_options.h"
+
+#include <string.h>
+
+#define NO_GPU "radish has no GPU offload yet; it computes on the CPU, so leave this option out"
+#define NO_DOWNLOAD                                                                                \
+    "radish has no downloads yet; get the GGUF file or directory first, then give its path with "  \
+    "-m"
+#define NO_IMAGES      "radish has no image input yet"
+#define NO_ADAPTERS    "radish has no LoRA adapters yet; merge the adapter into the model first"
+#define NO_EMBEDDINGS  "radish has no embeddings or reranking yet"
+#define NO_SPECULATION "radish has no speculative decoding yet; leave this option out"
+#define NO_TLS         "radish has no TLS yet; put a reverse proxy such as nginx or caddy before it"
+#define NO_CLUSTER     "radish runs in one process on one machine; leave this option out"
+#define ALWAYS         "radish always does this; leave this option out"
+#define OWN_BATCH                                                                                  \
+    "radish sizes its batches itself; leave this option out (--step-budget-ms bounds a step)"
+
+/* Names separated by spaces, as args.h writes them. */
+static const struct {
+    const char *names, *advice;
+} foreign[] = {
+    {"ngl gpu-layers n-gpu-layers main-gpu mg split-mode sm tensor-split ts device dev "
+     "gpu-memory-utilization num-gpu cpu-moe n-cpu-moe cmoe ncmoe override-tensor ot",
+     NO_GPU},
+    {"hf hfr hf-repo hff hf-file hft hf-token hfd hf-repo-draft mu model-url docker-repo dr "
+     "download-dir revision pull",
+     NO_DOWNLOAD},
+    {"mmproj mm mmproj-url mmu no-mmproj limit-mm-per-prompt image", NO_IMAGES},
+    {"lora lora-scaled lora-base enable-lora lora-modules control-vector", NO_ADAPTERS},
+    {"embedding embeddings pooling reranking rerank runner", NO_EMBEDDINGS},
+    {"md model-draft draft draft-max draft-min draft-n draft-p-min cd ctx-size-draft ngld "
+     "gpu-layers-draft speculative-config",
+     NO_SPECULATION},
+    {"ssl-key-file ssl-cert-file ssl-keyfile ssl-certfile", NO_TLS},
+    {"tensor-parallel-size tp pipeline-parallel-size pp data-parallel-size dp "
+     "distributed-executor-backend rpc",
+     NO_CLUSTER},
+    {"cb cont-batching jinja enable-prefix-caching enable-chunked-prefill cache-prompt "
+     "enable-auto-tool-choice mmap",
+     ALWAYS},
+    {"b batch-size ub ubatch-size max-num-batched-tokens", OWN_BATCH},
+    {"fa flash-attn attention-backend enforce-eager numa mlock no-mmap",
+     "radish chooses this itself; leave this option out"},
+    {"ctk cache-type-k ctv cache-type-v kv-cache-dtype",
+     "use --kv-type f16, f32 or bf16; keys and values have the same type"},
+    {"max-model-len", "use --context N (-c)"},
+    {"num-ctx", "use --context N (-c)"},
+    {"served-model-name", "use --alias NAME"},
+    {"max-num-seqs num-parallel", "use --max-seqs N"},
+    {"dtype quantization", "use --quantize TYPE for weights and --kv-type TYPE for the cache"},
+    {"chat-template", "give the template as a file with --chat-template-file FILE"},
+    {"tool-call-parser", "use --tool-format NAME"},
+    {"reasoning-parser reasoning-format",
+     "radish finds out how the model thinks; --thinking on|off|auto switches it"},
+    {"reasoning-budget", "use --thinking on|off, or thinking_budget_tokens in a request"},
+    {"keepalive keep-alive", "radish keeps its model loaded; leave this option out"},
+    {"rope-scaling rope-scale rope-freq-base rope-freq-scale yarn-orig-ctx yarn-ext-factor",
+     "radish takes the scaling of positions from the model's file; leave this option out"},
+    {"trust-remote-code", "radish never runs code that comes with a model; leave this option out"},
+    {"metrics", "radish has no Prometheus metrics yet; GET /stats has counters"},
+    {"slot-save-path", "radish cannot save its cache to disk yet"},
+    {"verbose v log-verbosity lv", "use --log-level debug"},
+    {"log-disable", "use --log-level error"},
+    {"grammar json-schema j grammar-file", "send `grammar` or `response_format` in a request"},
+    {"interactive i cnv conversation", "use `radish chat`"},
+    {"p prompt f file", "use `radish run -m PATH \"prompt\"`"},
+};
+
+const char *foreign_option_advice(const char *name)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        for (const char *at = foreign[i].names; *at;) {
+            size_t len = strcspn(at, " ");
+            if (len == n && memcmp(at, name, n) == 0)
+                return foreign[i].advice;
+            at += len + (at[len] == ' ');
+        }
+    return NULL;
+}
+
+enum { MAX_NAME = 64 };
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The table of edit distances, a row at a time; a swap of neighbours is one edit. */
+size_t name_distance(const char *a, const char *b)
+{
+    size_t rows[3][MAX_NAME + 1], n_a = strlen(a), n_b = strlen(b);
+    if (n_a > MAX_NAME || n_b > MAX_NAME)
+        return n_a > n_b ? n_a : n_b;
+    for (size_t j = 0; j <= n_b; j++)
+        rows[0][j] = j;
+    for (size_t i = 1; i <= n_a; i++) {
+        size_t *row = rows[i % 3];
+        const size_t *above = rows[(i - 1) % 3], *second = rows[(i + 1) % 3]; /* i - 2 */
+        row[0] = i;
+        for (size_t j = 1; j <= n_b; j++) {
+            row[j] = least(least(above[j], row[j - 1]) + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = least(row[j], second[j - 2] + 1);
+        }
+    }
+    return rows[n_a % 3][n_b];
+}
+
+bool name_is_near(const char *given, size_t distance)
+{
+    size_t n = strlen(given);
+    return n > 2 && distance <= (n + 1) / 3;
+}

@@ -1,0 +1,129 @@
+/* Prompts for filling a gap; see infill.h. Runs on the workers. The cuts are llama-server's to the
+ * token, so that an editor that moves from one to the other gets the same prompts. */
+#include "prompt/infill.h"
+
+#include <string.h>
+
+bool infill_is_possible(const struct tokenizer *t, const char **why)
+{
+    const struct fim_tokens *fim = tokenizer_fim(t);
+    *why = fim->prefix < 0   ? "no prefix token"
+           : fim->suffix < 0 ? "no suffix token"
+           : fim->middle < 0 ? "no middle token"
+                             : NULL;
+    return !*why;
+}
+
+/* The parts of a prompt while it is put together. */
+struct parts {
+    struct token_list prefix, suffix, line, files;
+};
+
+static int encode(const struct prompt_maker *p, struct byte_view text, int flags,
+                  struct token_list *out, struct error *err)
+{
+    return text.len ? tokenizer_encode(p->tokenizer, text.bytes, text.len, flags, out, err) : 0;
+}
+
+static int add_token(struct token_list *out, int32_t id, struct error *err)
+{
+    return token_list_add(out, id) ? 0 : error_set(err, ERROR_MEMORY, "no memory for a prompt");
+}
+
+static int add_tokens(struct token_list *out, const int32_t *ids, size_t n, struct error *err)
+{
+    if (n == 0)
+        return 0;
+    if (!token_list_reserve(out, n))
+        return error_set(err, ERROR_MEMORY, "no memory for a prompt");
+    memcpy(out->ids + out->len, ids, n * sizeof *ids);
+    out->len += n;
+    return 0;
+}
+
+/* The head of a file: its token and name on a line of their own. A model without such a token gets
+ * a mark between texts instead. */
+static int add_head(const struct prompt_maker *p, int32_t token, struct byte_view name,
+                    struct token_list *out, struct error *err)
+{
+    struct strbuf line = STRBUF_INIT;
+    strbuf_add(&line, name.bytes, name.len);
+    strbuf_addc(&line, '\n');
+    int failed = line.failed ? error_set(err, ERROR_MEMORY, "no memory for a prompt")
+                             : add_token(out, token, err);
+    if (!failed)
+        failed = encode(p, (struct byte_view){line.data, line.len}, 0, out, err);
+    strbuf_free(&line);
+    return failed;
+}
+
+static int add_files(const struct prompt_maker *p, const struct infill_input *in,
+                     struct token_list *out, struct error *err)
+{
+    const struct fim_tokens *fim = tokenizer_fim(p->tokenizer);
+    static const char mark[] = "\n\n--- snippet ---\n\n";
+    if (fim->repository >= 0 && add_head(p, fim->repository, byte_view_of("myproject"), out, err))
+        return -1;
+    for (size_t i = 0; i < in->n_files; i++) {
+        int failed = fim->file >= 0 ? add_head(p, fim->file, in->files[i].name, out, err)
+                                    : encode(p, byte_view_of(mark), 0, out, err);
+        if (failed || encode(p, in->files[i].text, 0, out, err))
+            return -1;
+    }
+    return fim->file >= 0 ? add_head(p, fim->file, byte_view_of("filename"), out, err) : 0;
+}
+
+static int encode_parts(const struct prompt_maker *p, const struct infill_input *in,
+                        struct parts *parts, struct error *err)
+{
+    if (encode(p, in->prefix, 0, &parts->prefix, err) ||
+        encode(p, in->suffix, 0, &parts->suffix, err) ||
+        encode(p, in->line, TOKENIZE_PARSE_SPECIAL, &parts->line, err))
+        return -1;
+    return in->has_files ? add_files(p, in, &parts->files, err) : 0;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static int join(const struct prompt_maker *p, const struct infill_input *in,
+                const struct parts *parts, struct token_list *out, struct error *err)
+{
+    const struct fim_tokens *fim = tokenizer_fim(p->tokenizer);
+    size_t n_prefix = parts->prefix.len, n_suffix = parts->suffix.len, n_files = parts->files.len;
+    if (in->most_tokens) {
+        size_t quarter = in->most_tokens / 4, n_line = parts->line.len + 2;
+        n_prefix = least(n_prefix, 3 * quarter);
+        n_suffix = least(n_suffix, quarter > n_line ? quarter - n_line : 0);
+        n_files = least(n_files, in->most_file_tokens);
+    }
+    const int32_t bos = p->adds_bos ? tokenizer_bos(p->tokenizer) : -1;
+    return add_tokens(out, parts->files.ids + parts->files.len - n_files, n_files, err) ||
+                   (bos >= 0 && add_token(out, bos, err)) || add_token(out, fim->prefix, err) ||
+                   add_tokens(out, parts->prefix.ids + parts->prefix.len - n_prefix, n_prefix,
+                              err) ||
+                   add_tokens(out, parts->line.ids, parts->line.len, err) ||
+                   add_token(out, fim->suffix, err) ||
+                   add_tokens(out, parts->suffix.ids, n_suffix, err) ||
+                   add_token(out, fim->middle, err)
+               ? -1
+               : 0;
+}
+
+int prompt_maker_infill(const struct prompt_maker *p, const struct infill_input *in,
+                        struct prompt *out, struct error *err)
+{
+    struct parts parts = {0};
+    *out = (struct prompt){0};
+    int failed = encode_parts(p, in, &parts, err) || join(p, in, &parts, &out->tokens, err) ? -1
+                                                                                            : 0;
+    token_list_free(&parts.prefix);
+    token_list_free(&parts.suffix);
+    token_list_free(&parts.line);
+    token_list_free(&parts.files);
+    if (failed)
+        prompt_free(out);
+    return failed;
+}

@@ -1,0 +1,10 @@
+#ifndef RADISH_SERVE_API_LLAMA_H
+#define RADISH_SERVE_API_LLAMA_H
+
+#include "serve/api/api.h"
+
+/* What llama-server tells of itself, for its clients: GET /props and GET /slots. */
+void llama_props(struct api *api, struct http_exchange *x, const struct requester *who);
+void llama_slots(struct api *api, struct http_exchange *x, const struct requester *who);
+
+#endif
