@@ -50,6 +50,7 @@ struct schema_task;
 struct schema_resource;
 struct schema_hint;
 struct schema_pattern;
+struct schema_rewrite;
 
 struct schema_walker {
     struct grammar_builder *b;
@@ -69,6 +70,7 @@ struct schema_walker {
     struct schema_resource *resources;      /* the root and what has a $id */
     struct schema_hint *hints;              /* schemas about one property each */
     struct schema_pattern *patterns;        /* automata of patterns, by their text */
+    struct schema_rewrite *rewrites;        /* keywords as alternatives */
     const struct schema_item *never;        /* the schema `false` */
 };
 
@@ -116,6 +118,20 @@ const struct schema_item *schema_resolve(struct schema_walker *w, const struct s
 bool schema_expand(struct schema_walker *w, const struct schema_set *set,
                    struct schema_alternatives *out);
 
+/* ---- rewrite.c ------------------------------------------------------------------------------- */
+
+/* not, if, dependentRequired, dependentSchemas or dependencies of a schema, as an array of arrays
+ * of schemas: of each array one must hold. NULL: it cannot be said, or an error. */
+const struct json *schema_rewrite(struct schema_walker *w, const struct schema_item *item,
+                                  const char *keyword);
+/* An array of schemas; where one of them holds, `item` does not. NULL as above. */
+const struct json *schema_negate(struct schema_walker *w, const struct schema_item *item);
+/* The same as one schema. */
+const struct schema_item *schema_negated_item(struct schema_walker *w,
+                                              const struct schema_item *item);
+/* It was made here, and is not a part of the document. */
+bool schema_is_made(const struct schema_walker *w, const struct json *node);
+
 /* ---- facets.c -------------------------------------------------------------------------------- */
 
 enum {
@@ -130,16 +146,20 @@ enum {
     TYPE_ANY = 127,
 };
 
-/* A number as decimal digits: [-] integer . fraction, no zeros in front or at the end. */
+/* A number, exactly: 0.DIGITS times 10 to the power of `point`, without zeros in front or at the
+ * end of the digits. They stay where they are in the text of the number. */
 struct decimal {
     bool negative;
-    uint8_t n_integer, n_fraction;
-    char integer[20], fraction[20];
+    uint32_t n; /* digits; 0: the number is 0 */
+    int64_t point;
+    const char *digits; /* the first one */
+    uint32_t dot;       /* so many digits are in front of the text's point */
 };
 
 struct number_bound {
     bool is_set, exclusive;
     struct decimal value;
+    struct decimal plain; /* the same for numbers without an exponent; stricter if it is large */
 };
 
 /* A pattern or a format, as the regular expression of whole texts. */
@@ -147,6 +167,8 @@ struct string_rule {
     const char *text; /* of the expression: its identity */
     size_t len;
     bool is_format;
+    bool is_negated;          /* texts that do not match it */
+    const struct json *names; /* not NULL: the texts themselves, instead of an expression */
     const struct schema_item *item;
     struct string_rule *next;
 };
@@ -163,8 +185,8 @@ struct schema_facets {
     struct string_rule *rules;
     /* numbers */
     struct number_bound low, high;
-    uint64_t multiple;                /* 0: any */
-    int decimals;                     /* the most digits behind the point; -1: any */
+    uint64_t multiple; /* of multipleOf: times 10 to the power of -decimals; 0: any */
+    int decimals;      /* may be negative */
     const struct schema_item *unheld; /* has bounds or a multipleOf that we cannot hold to */
     /* arrays and objects */
     uint32_t min_items, max_items, min_members, max_members;
@@ -176,7 +198,7 @@ bool schema_facets(struct schema_walker *w, const struct schema_set *set,
 
 /* ---- number.c -------------------------------------------------------------------------------- */
 
-/* False: more digits than we hold to. */
+/* False: its exponent is too large even for this. */
 bool decimal_parse(const char *text, size_t len, struct decimal *out);
 int decimal_compare(const struct decimal *a, const struct decimal *b);
 bool schema_number_facets(struct schema_walker *w, const struct schema_item *item,
@@ -208,6 +230,14 @@ grammar_expr schema_string(struct schema_walker *w, const struct schema_facets *
 /* What an item, or the value of a name, must be. */
 bool schema_item_set(struct schema_walker *w, const struct schema_set *set, size_t index,
                      struct schema_set *out);
+bool schema_array_is_unique(const struct schema_facets *f); /* uniqueItems is true */
+struct schema_contains {
+    const struct schema_item *owner;
+    const struct schema_item *item; /* NULL: there is none that asks for anything */
+    uint32_t min, max;
+};
+bool schema_array_contains(struct schema_walker *w, const struct schema_facets *f,
+                           struct schema_contains *out);
 bool schema_array_check(struct schema_walker *w, const struct schema_facets *f);
 grammar_expr schema_array(struct schema_walker *w, const struct schema_facets *f);
 

@@ -6,6 +6,9 @@
 #include "prompt/grammar/grammar.h"
 #include "prompt/schema/json_schema.h"
 
+/* Digits of an integer that nothing bounds: all of 128 bits fit. */
+enum { JSON_INTEGER_DIGITS = 40 };
+
 /* The pieces that all JSON texts of one builder and style are made of; made once, then shared. */
 struct json_text {
     struct grammar_builder *b;

@@ -6,7 +6,10 @@
 /* What reads the keywords of numbers and what writes their grammar share. */
 enum { MULTIPLE_MAX = 1000 };
 
-/* The part in front of the point, without its sign. False when it does not fit. */
-bool decimal_magnitude(const struct decimal *d, uint64_t *out);
+/* The i-th significant digit; those behind the last are 0. */
+char decimal_digit(const struct decimal *d, int64_t i);
+/* Digits in front of the point without zeros in front, and behind it without zeros at the end. */
+int64_t decimal_integer_digits(const struct decimal *d);
+int64_t decimal_fraction_digits(const struct decimal *d);
 
 #endif
