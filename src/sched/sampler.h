@@ -89,8 +89,7 @@ struct sampler_input {
     const uint32_t *lengths;  /* [n_tokens] */
     const bool *is_end;       /* [n_tokens] */
     int32_t end;
-    const int32_t
-        *banned; /* [n_banned] the model's ids that are forbidden, whatever the mask says */
+    const int32_t *banned; /* [n_banned] the model's ids, forbidden whatever the mask says */
     uint32_t n_banned;
 };
 

@@ -86,8 +86,7 @@ struct sequence {
     struct sequence *waits_for;
     uint32_t waits_until; /* length of the prefix it shares with that flight */
     bool is_heir;         /* the flight's owner is gone, and it is admitted first in its place */
-    uint32_t
-        n_found; /* what the tree had when it first slept for a flight; UINT32_MAX: never slept */
+    uint32_t n_found;     /* what the tree had when it first slept for a flight; else UINT32_MAX */
 
     uint32_t n_wanted;   /* pages it needed when admission was last tried */
     uint64_t refused_at; /* n_releases when it was refused: unchanged, it would be refused again */
@@ -110,11 +109,10 @@ void sequence_list_remove(struct sequence_list *list, struct sequence *seq);
 struct cache_side {
     struct page_pool pool;
     enum kv_kind kind;
-    uint32_t before; /* positions that a row sees before itself; 1 for a state */
-    uint32_t grain;  /* of a state */
-    uint32_t run;    /* of a window: pages that a sequence takes at a time */
-    uint32_t
-        charged; /* of a window: pages that running sequences may need at once; see window_room.c */
+    uint32_t before;  /* positions that a row sees before itself; 1 for a state */
+    uint32_t grain;   /* of a state */
+    uint32_t run;     /* of a window: pages that a sequence takes at a time */
+    uint32_t charged; /* of a window: pages reserved for running sequences; see window_room.c */
 };
 
 /* The pools and the tree, as sequences use them. */
@@ -193,8 +191,7 @@ void seq_window_give_spare(struct sequence *seq, struct cache *cache, uint32_t s
 /* Makes the runs cover what the next rows see, up to but not including position `length`. */
 void seq_window_set_runs(struct sequence *seq, const struct cache *cache, uint32_t side,
                          uint32_t length);
-void seq_window_inserted(struct sequence *seq,
-                         uint32_t side); /* all computed pages now belong to the tree */
+void seq_window_inserted(struct sequence *seq, uint32_t side); /* the tree owns all computed */
 void seq_window_release(struct sequence *seq, struct cache *cache, uint32_t side);
 
 /* ---- copies of a state (seq_state.c) ---- */
