@@ -179,15 +179,36 @@ def test_errors_have_ollamas_shape(mock):
     assert mock.get("/api/blobs/sha256:0", method="HEAD")[0] == 404
     assert error_of(mock.get("/api/tags", {"Host": "evil.example"}))[0] == 403
     assert error_of(mock.get("/api/tags", {"Origin": "http://evil.example"}))[0] == 403
-    # Without a type, as `curl -d` sends it: any page could, so it stays an error that says why.
-    status, message = error_of(mock.get("/api/chat", {
-        "Content-Type": "application/x-www-form-urlencoded"}, "POST", json.dumps(ask)))
-    assert status == 415 and "-H 'Content-Type: application/json'" in message
     # Before the head is complete, and for a body that is too large.
     assert error_of(mock.get("/api/chat", {"Content-Type": "application/json",
                                            "Content-Length": str(1 << 40)}, "POST"))[0] == 413
     # Elsewhere errors are OpenAI's.
     assert "message" in json.loads(mock.get("/apix")[2])["error"]
+
+
+def test_any_content_type_if_no_page_can_have_sent_it(mock):
+    body = json.dumps({"prompt": "hi", "stream": False, "options": {"num_predict": 2}})
+    form = {"Content-Type": "application/x-www-form-urlencoded"}  # as `curl -d` sends it
+    types = [form, {}, {"Content-Type": ""}, {"Content-Type": "application/octet-stream"}]
+    page = [{"Origin": "http://localhost:3000"}, {"Referer": "http://evil.example/"},
+            {"Referer": ""}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Mode": "no-cors"}]
+    for kind in types:
+        status, _, text = mock.get("/api/generate", kind, "POST", body)
+        assert status == 200 and json.loads(text)["eval_count"] == 2, (kind, text)
+        for headers in page:
+            status, message = error_of(mock.get("/api/generate", {**kind, **headers}, "POST", body))
+            assert status == 415 and "application/json" in message, (kind, headers)
+        assert error_of(mock.get("/api/generate", {**kind, "Origin": "http://evil.example"},
+                                 "POST", body))[0] == 403
+        assert mock.get("/v1/completions", kind, "POST", body)[0] == 415
+    for headers in page:
+        assert mock.get("/api/generate", {"Content-Type": "application/json", **headers}, "POST",
+                        body)[0] == 200
+    assert error_of(mock.get("/api/show", form, "POST", '{"model": 1}'))[0] == 400
+    assert error_of(mock.get("/api/pull", {}, "POST", "{}"))[0] == 501
+    assert error_of(mock.get("/api/chat", form, "POST", "prompt=hi"))[0] == 400  # not JSON
+    assert error_of(mock.get("/api/chat", {**form, "Content-Encoding": "gzip"}, "POST",
+                             body))[0] == 415
 
 
 def test_keys(start):
