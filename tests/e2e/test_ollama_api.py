@@ -99,9 +99,13 @@ def test_a_raw_prompt_is_continued(server):
 
 
 def test_nothing_to_answer_is_a_load(mock):
-    for body in ({}, {"prompt": ""}, {"prompt": "", "keep_alive": 0}):
+    for body, reason in (({}, "load"), ({"prompt": ""}, "load"), ({"keep_alive": "5m"}, "load"),
+                         ({"prompt": "", "keep_alive": 0}, "unload"),
+                         ({"keep_alive": "0s"}, "unload")):
         answer = whole(mock, "/api/generate", **body)
-        assert answer["done_reason"] == "load" and answer["response"] == ""
+        assert answer["done_reason"] == reason and answer["response"] == "", body
+        assert whole(mock, "/api/chat", messages=[], **body)["done_reason"] == reason
+    assert whole(mock, "/api/generate", prompt="a", keep_alive=0)["eval_count"] > 0
     assert whole(mock, "/api/chat", messages=[])["message"] == {"role": "assistant", "content": ""}
     status, fields, text = post(mock, "/api/chat", {"model": "any"})  # one object, too
     assert status == 200 and json.loads(text)["done_reason"] == "load"
@@ -146,7 +150,19 @@ def test_names_of_the_model(start):
     for name in ("smol:7b", "smol2", "smo"):
         for path in ("/api/chat", "/api/generate", "/api/show"):
             status, message = error_of(post(server, path, {"model": name}))
-            assert status == 404 and name in message and "'smol'" in message
+            assert status == 404 and f"model '{name}' not found" in message
+            assert "'smol'" in message
+
+
+def test_an_answer_has_the_name_that_was_asked_for(mock):
+    options = {"num_predict": 2}
+    for name in ("mock:latest", "mock", "library/\"ü\":7b", "x" * 256):
+        assert whole(mock, "/api/chat", model=name, messages=HELLO, options=options)["model"] == name
+        assert whole(mock, "/api/generate", model=name)["model"] == name
+        lines = stream(mock, "/api/generate", model=name, prompt="a", options=options)
+        assert len(lines) > 1 and {line["model"] for line in lines} == {name}
+    for name in ("", "x" * 257, None):
+        assert whole(mock, "/api/generate", model=name, prompt="a", options=options)["model"] == "mock"
 
 
 def test_errors_have_ollamas_shape(mock):

@@ -458,7 +458,8 @@ const struct request_field request_fields[] = {
 
     SERVED(OLLAMA, "model", STRING, .read = read_model, .text =
         "Any name is served by the model that is loaded, unless --strict-model; its own name may "
-        "have `:latest` behind it."),
+        "have `:latest` behind it. The answer's `model` is this name, if it has at most 256 "
+        "bytes."),
     SERVED(OLLAMA, "stream", BOOL, AT(stream), .text =
         "false: one object instead of NDJSON. Default true."),
     SERVED(OLLAMA, "options", OBJECT, .read = read_ollama_options, .text =
@@ -475,7 +476,9 @@ const struct request_field request_fields[] = {
     SERVED(OLLAMA, "top_logprobs", INT, .min = 0, .max = 20, AT(top_logprobs), .text =
         "Also of this many most likely tokens at each place."),
     SERVED(OLLAMA, "radish", OBJECT, .read = read_radish, .text = "Options of radish's own."),
-    INERT(OLLAMA, "keep_alive", "The model stays loaded as long as the server runs."),
+    SERVED(OLLAMA, "keep_alive", ANY, .read = read_keep_alive, .text =
+        "The model stays loaded as long as the server runs. A request for no answer with 0 gets "
+        "`done_reason: \"unload\"`, as from Ollama, but nothing is unloaded."),
     INERT(OLLAMA, "truncate", "Prompts are never cut: one that does not fit is an error."),
     INERT(OLLAMA, "shift", "An answer ends where the context does."),
     REFUSED(OLLAMA, "template", "\"\"", "The template is chosen when the server starts."),

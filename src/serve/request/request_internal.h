@@ -132,6 +132,7 @@ FIELD_READER(read_ollama_options);
 FIELD_READER(read_num_predict);
 FIELD_READER(read_ollama_format);
 FIELD_READER(read_think);
+FIELD_READER(read_keep_alive);
 FIELD_READER(read_ollama_prompt);
 FIELD_READER(read_system);
 FIELD_READER(read_raw);
