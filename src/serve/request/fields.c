@@ -117,8 +117,9 @@ const struct request_field request_fields[] = {
     SERVED(REQUEST, "continue_final_message", BOOL, .read = read_continue, .text =
         "true: the last message, the assistant's, is the beginning of the answer. So it is by "
         "default when the last message is the assistant's; false begins a new one."),
-    SERVED(REQUEST, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
-        "false goes with continue_final_message, as vLLM's clients write it."),
+    SERVED(REQUEST, "add_generation_prompt", BOOL, .read = read_generation_prompt, .text =
+        "false goes with continue_final_message, as vLLM's clients write it. true with it is an "
+        "error."),
 
     SERVED(REQUEST, "tools", ARRAY, .read = read_tools, .text =
         "Functions that the answer may call, up to 512. They go into the prompt as the model's "
@@ -231,7 +232,7 @@ const struct request_field request_fields[] = {
     SERVED(WARM, "pin", NUMBER, .min = 0, .max = REQUEST_MAX_PIN_S, AT(pin_s), .text =
         "Keep the prompt for so many seconds: it goes only when nothing unpinned is left to go. "
         "Default 0: it is kept like any other."),
-    SERVED(WARM, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
+    SERVED(WARM, "add_generation_prompt", BOOL, .read = read_generation_prompt, .text =
         "true: warm the beginning of the answer too. Default false, so that what is warmed is a "
         "prefix of longer conversations."),
     REFUSED(WARM, "stream", "false", "The answer is one object."),
@@ -280,7 +281,7 @@ const struct request_field request_fields[] = {
     INERT(WARM, "thinking_budget", "Nothing is generated."),
     INERT(WARM, "reasoning_budget", "Nothing is generated."),
 
-    SERVED(RENDER, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
+    SERVED(RENDER, "add_generation_prompt", BOOL, .read = read_generation_prompt, .text =
         "false: without the beginning of the answer. Default true."),
 
     SERVED(RADISH, "explain", BOOL, AT(explain), .text =
