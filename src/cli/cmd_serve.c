@@ -297,7 +297,8 @@ static int serve_run(const struct command *command, int argc, char **argv)
 const struct command command_serve = {
     .name = "serve",
     .summary = "serve a model over OpenAI's API",
-    .usage = "-m PATH [OPTIONS]",
+    .usage = "[-m PATH] [OPTIONS]",
     .example = "radish serve -m model.gguf --port 8080 --cache-size 2GiB",
     .run = serve_run,
+    .has_default_model = true,
 };
