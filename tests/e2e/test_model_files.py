@@ -288,7 +288,7 @@ def test_a_template_for_tools_that_shows_none_is_not_used(model):
         {"name": "default", "template": TOOL_CHAT}, {"name": "tool_use", "template": "{{ 1 }}"}]})
     status, stdout, stderr = radish("render", "-m", path, "--context", "-", stdin=json.dumps(
         {"messages": TURNS, "tools": [TOOL]}))
-    assert status == OK and stdout == "[look]HiHoHey" and "is not used: it shows none" in stderr
+    assert status == OK and stdout == "[look]HiHoHey" and "is not used: it does not render them" in stderr
 
 
 # ---- paths ------------------------------------------------------------------------------------

@@ -152,9 +152,10 @@ int answer_filter_open(struct answer_filter **out, const struct answer_filter_op
         failed = tokenizer_encode(o->tokenizer, o->trigger, strlen(o->trigger),
                                   TOKENIZE_PARSE_SPECIAL | TOKENIZE_CONTINUES, &f->called, err);
     if (!failed && f->matcher && !grammar_begin(f))
-        failed = error_set(err, ERROR_INPUT,
-                           "the message that is to be continued does not fit what the answer must "
-                           "be");
+        failed = error_set(
+            err, ERROR_INPUT,
+            "the message to be continued does not match the grammar or schema of the "
+            "answer");
     if (failed) {
         answer_filter_close(f);
         return -1;

@@ -102,8 +102,8 @@ static bool refuse(const struct call_grammar *g, const char *keyword)
         return false;
     error_set(
         g->err, ERROR_INPUT,
-        "the parameters of the strict function '%.64s' use '%.64s', which this model's way of "
-        "writing calls cannot be held to: leave it out, or leave out 'strict'",
+        "the parameters of the strict function '%.64s' use '%.64s', which cannot be enforced in "
+        "this model's call format: remove it, or remove 'strict'",
         g->tool->name, keyword);
     return true;
 }
