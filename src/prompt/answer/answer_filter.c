@@ -1,7 +1,8 @@
-/* The phases of an answer; see answer_filter.h. Made on a worker, then the scheduler's alone until
- * the answer is done; nothing is allocated meanwhile. Where phases begin and end is decided by an
- * answer_cursor, as the parser's is, so that both see the same. What a newcomer gets wrong: marks
- * come as one token or as many, and tokens have text behind a mark. */
+/* The phases of an answer; see answer_filter.h. Made on a worker, then owned by the scheduler until
+ * the answer is done; nothing is allocated meanwhile. An answer_cursor decides where phases begin
+ * and end, as in the parser, so both always agree.
+ *
+ * Careful: a marker may be one token or several, and its last token may contain text after it. */
 #include "prompt/answer/answer_filter.h"
 
 #include <stdlib.h>
