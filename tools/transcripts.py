@@ -47,6 +47,7 @@ NUMBER = rb"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 TIMES = [
     (rb"\r\nDate: [^\r]*", b"\r\nDate: TIME"),
     (rb'"(created|last_used)":\d+', rb'"\1":TIME'),
+    (rb'"(\w+_ms|\w+_per_second|\w+_duration)":' + NUMBER, rb'"\1":TIME'),
     (rb'"(idle_s|ago_s|gone_s|age_s)":' + NUMBER, rb'"\1":TIME'),
     (NUMBER + rb" (?:s|minutes|hours) ago, after " + NUMBER + rb" (?:s|minutes|hours) without use",
      b"TIME ago, after TIME without use"),
