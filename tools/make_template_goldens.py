@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/unit/data/template_goldens.jsonl: small templates and what jinja2 makes of them.
+"""Writes tests/unit/data/template_goldens.jsonl: small templates and what jinja2 renders from them.
 
     python3 tools/make_template_goldens.py > tests/unit/data/template_goldens.jsonl
 
 jinja2 3.1.6 is set up as transformers does it. The first line is the context that all snippets
-share; each further line has a template and what it renders ("expected") or raises ("raises").
-Each snippet is here for one corner of the language; add one whenever something differs.
+share; each further line has a template and what it renders ("expected") or raises ("raises"). Each
+snippet covers one corner of the language; add one whenever something differs.
 """
 import datetime
 import json
@@ -231,6 +231,9 @@ continued' }}
 {{ l | sort }} {{ l | sort(reverse=true) }} {{ words | sort }} {{ words | sort(case_sensitive=true) }} {{ people | sort(attribute='age') | map(attribute='name') | list }} {{ people | sort(attribute='age,name', reverse=true) | map(attribute='name') | list }} {{ 'hello' | sort }} {{ [true, 0, 2] | sort }} {{ [[2, 1], [1, 5]] | sort }}
 {{ [1, 'a'] | sort }}
 {{ [none, 1] | sort }}
+{{ [none, none] | sort }} {{ [{}, {}] | sort }}
+{{ [[none, 1], [none, 0]] | sort }} {{ [none] | sort(reverse=true) }}
+{{ [none, 'a'] | sort }}
 {{ words | unique | list }} {{ words | unique(true) | list }} {{ [1, 1.0, true, 2] | unique | list }} {{ people | unique(attribute='age') | map(attribute='name') | list }}
 {{ [[1]] | unique | list }}
 {{ l | reverse | list }} {{ s | reverse }} {{ u | reverse }} {{ d | reverse | list }} {{ (1,2) | reverse | list }} {{ l | map('string') | reverse }}

@@ -12,7 +12,7 @@
 #include "serve/completion/completion_internal.h"
 #include "serve/writers/ollama_form.h"
 
-enum { MAX_SCORED = 1 << 18 };
+enum { MAX_SCORED = 1 << 18, MAX_ECHOED_NAME = 256 };
 
 int no_memory_now(struct completion *c)
 {
@@ -94,7 +94,8 @@ static int check_offer(struct completion *c)
     const struct server_options *options = c->api->options;
     const struct request_params *p = &c->input.params;
     if (options->strict_model && p->model && !api_has_model(c->api, p->model)) {
-        api_error_set(&c->input.error, 404, "model", "there is no model '%.100s' here, only '%s'",
+        /* Ollama's clients look for "model 'x' not found". */
+        api_error_set(&c->input.error, 404, "model", "model '%.100s' not found: only '%s' is here",
                       p->model, options->model_name);
         c->input.error.code = "model_not_found";
         return -1;
@@ -375,6 +376,38 @@ static int find_breakers(struct completion *c)
     return 0;
 }
 
+/* Turns the biases of texts into those of their tokens, as llama-server does. */
+static int bias_texts(struct completion *c)
+{
+    const struct tokenizer *t = c->api->options->prompt->tokenizer;
+    struct request_params *p = &c->input.params;
+    struct token_list tokens = {0};
+    struct error err;
+    int failed = 0;
+    if (!p->n_text_biases)
+        return 0;
+    struct logit_bias *all = arena_alloc_array(&p->arena, REQUEST_MAX_BIASES, sizeof *all);
+    if (!all)
+        return no_memory_now(c);
+    if (p->n_biases)
+        memcpy(all, p->biases, p->n_biases * sizeof *all);
+    p->biases = all;
+    for (uint32_t i = 0; i < p->n_text_biases && !failed; i++) {
+        const struct text_bias *b = &p->text_biases[i];
+        tokens.len = 0;
+        if (tokenizer_encode(t, b->text.bytes, b->text.len, 0, &tokens, &err))
+            failed = api_error_set(&c->input.error, 500, NULL, "%s", err.message);
+        else if (tokens.len > REQUEST_MAX_BIASES - p->n_biases)
+            failed = api_error_set(&c->input.error, 400, "logit_bias",
+                                   "'logit_bias' may have up to %d tokens, and its texts have more",
+                                   REQUEST_MAX_BIASES);
+        for (size_t k = 0; k < tokens.len && !failed; k++)
+            all[p->n_biases++] = (struct logit_bias){tokens.ids[k], b->bias};
+    }
+    token_list_free(&tokens);
+    return failed;
+}
+
 /* What a choice needs besides its request. */
 static int choice_open(struct completion *c, uint32_t index)
 {
@@ -442,9 +475,24 @@ static int describe_model(struct completion *c)
 /* There is one model, and it is loaded. */
 static int confirm_load(struct completion *c)
 {
-    ollama_load_write(&(struct json_writer){.out = &c->output.reply}, c->api->options,
-                      c->output.head.created, c->output.writer == &ollama_chat_writer);
+    const struct answer_head *head = &c->output.head;
+    ollama_load_write(&(struct json_writer){.out = &c->output.reply}, head->model, head->created,
+                      c->output.writer == &ollama_chat_writer,
+                      c->input.params.is_unload ? "unload" : "load");
     return 0;
+}
+
+/* Ollama's clients compare the name in an answer with the one they asked for. A very long one would
+ * make every line of a stream long. */
+static void echo_model_name(struct completion *c)
+{
+    const char *model = c->input.params.model;
+    size_t len = model ? strlen(model) : 0;
+    if (len == 0 || len > MAX_ECHOED_NAME)
+        return;
+    const char *copy = arena_copy(&c->input.kept, model, len);
+    if (copy)
+        c->output.head.model = copy;
 }
 
 static int prepare(struct completion *c)
@@ -457,6 +505,8 @@ static int prepare(struct completion *c)
     if (c->api->options->prompt->thinking == THINKING_OFF &&
         !json_get(c->input.params.extra, "enable_thinking"))
         c->input.params.thinking_tokens = 0;
+    if (c->kind == REQUEST_OLLAMA_CHAT || c->kind == REQUEST_OLLAMA_GENERATE)
+        echo_model_name(c);
     c->kind = c->input.params.kind;
     if (c->input.params.is_load)
         return confirm_load(c);
@@ -473,7 +523,8 @@ static int prepare(struct completion *c)
                  : c->kind == REQUEST_LLAMA  ? prepare_llama(c)
                  : c->kind == REQUEST_INFILL ? prepare_infill(c)
                                              : prepare_chat(c);
-    return failed || fit_context(c) || find_breakers(c) || choices_open(c) ? -1 : 0;
+    return failed || fit_context(c) || bias_texts(c) || find_breakers(c) || choices_open(c) ? -1
+                                                                                            : 0;
 }
 
 /* Without the memory for it, an explanation names no roles. */
@@ -528,6 +579,7 @@ static void let_go_of_request(struct completion *c)
     p->prompt = p->text = p->tokens = p->tools = p->dry_breakers = p->functions = NULL;
     p->suffix = p->input_prefix = p->input_suffix = p->input_extra = p->response_fields = NULL;
     p->constraint = (struct constraint){0};
+    p->text_biases = NULL;
 }
 
 void completion_prepare(struct job *job)

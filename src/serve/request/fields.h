@@ -79,6 +79,7 @@ extern const size_t n_request_fields;
 
 enum {
     REQUEST_MAX_CHOICES = 128,
+    REQUEST_MAX_BIASES = 4096,
     REQUEST_MAX_PROMPTS = 128,
     REQUEST_MAX_TOOLS = 512,
     REQUEST_MAX_STOP_BYTES = 1024,
@@ -137,11 +138,17 @@ struct constraint {
     const struct json *value; /* of its kind */
 };
 
+struct text_bias {
+    struct byte_view text;
+    float bias;
+};
+
 /* A request as it was made. Everything points into the arena. */
 struct request_params {
     struct arena arena;
     enum request_kind kind;    /* what it is, whichever API asks: REQUEST_CHAT, ... */
     bool is_load;              /* there is nothing to answer: Ollama's way to have a model loaded */
+    bool is_unload;            /* ... or unloaded */
     const char *model;         /* NULL: not given */
     struct json *messages;     /* an array of objects; contents are strings or null */
     const struct json *prompt; /* of a text completion: a string or an array */
@@ -179,6 +186,8 @@ struct request_params {
     const struct json *dry_breakers; /* an array of strings, or NULL: the usual ones */
     struct logit_bias *biases;       /* [n_biases] */
     uint32_t n_biases;
+    struct text_bias *text_biases; /* [n_text_biases] for each token of a text */
+    uint32_t n_text_biases;
     bool logprobs;
     int64_t top_logprobs;
     int64_t max_tokens;            /* 0: not given; or REQUEST_NO_TOKENS */
