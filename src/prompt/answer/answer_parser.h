@@ -25,6 +25,8 @@ enum answer_piece {
                            */
     PIECE_CALL_END,
     PIECE_CALL_BROKEN, /* the call as it was written, with the white space before it */
+    PIECE_CALL_ID,     /* before CALL_BEGIN: the id that the model gave the call, if its template
+                          repeats ids */
 };
 
 typedef void answer_piece_fn(void *context, enum answer_piece piece, const char *text, size_t len);

@@ -23,11 +23,13 @@ struct call_form {
     const char *last;
     enum call_arguments arguments;
     const char *key_begin, *key_end, *value_end; /* TAGGED */
-    const char *string_key_end;                  /* TAGGED: before strings; NULL: the same */
-    const char *typed_key_end; /* TAGGED: stands behind key_end and the name of the value's type;
-                                  NULL: nothing does */
-    const char *quote;         /* ESCAPED */
-    bool is_numbered;          /* ":0", ":1", ... stands between the name and `middle` */
+    const char *value_close; /* TAGGED: value_end, the name and this end a value; NULL: value_end */
+    const char *raw_end;     /* TAGGED: what no string has in it, from '<' on; NULL: the ends */
+    const char *string_key_end; /* TAGGED: before strings; NULL: the same */
+    const char *typed_key_end;  /* TAGGED: stands behind key_end and the name of the value's type;
+                                   NULL: nothing does */
+    const char *quote;          /* ESCAPED */
+    bool is_numbered;           /* ":0", ":1", ... stands between the name and `middle` */
 };
 
 /* The format's form; where it has several, the one that is the template's (`traits` may be NULL).

@@ -26,6 +26,7 @@ struct answer {
     struct answer_parser *parser; /* NULL: all of it is text */
     struct answer_content content;
     uint32_t n_numbered;         /* of a stream: all calls that were sent */
+    char call_id[CALL_ID_BYTES]; /* the next call's, if the model gave it one */
     bool is_held;                /* the last call may repeat an earlier one: it is not sent yet */
     size_t n_compared;           /* bytes of its arguments when that was last looked at */
     bool is_over;                /* a repeated call, or one too many, has ended it */

@@ -59,7 +59,7 @@ struct answer_usage {
     uint64_t total_ns;                    /* since the request came */
 };
 
-enum { CALL_ID_BYTES = 40 };
+enum { CALL_ID_BYTES = 96 };
 
 struct answer_call {
     char id[CALL_ID_BYTES];
