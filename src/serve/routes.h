@@ -12,6 +12,7 @@ enum route_flags {
     ROUTE_OPERATOR = 2,   /* only for the operator */
     ROUTE_NO_TENANTS = 4, /* when there are keys, only for the operator */
     ROUTE_QUIET = 8,      /* its line in the log is for debugging only */
+    ROUTE_ANY_TYPE = 16,  /* takes any Content-Type from what cannot be a web page */
 };
 
 /* One method of one path; a path may have several. */

@@ -1,4 +1,5 @@
-/* Arrays: items by their place, then all others, in number between minItems and maxItems. */
+/* Arrays: the first items each have their own schema, the rest share one; minItems and maxItems
+ * bound their number. */
 #include "prompt/schema/json_schema_internal.h"
 
 enum {

@@ -1,14 +1,14 @@
-/* From a set of schemas to its alternatives. $ref and allOf add schemas to a branch, anyOf and
+/* Expands a set of schemas into its alternatives. $ref and allOf add schemas to a branch, anyOf and
  * oneOf split it.
  *
  *   branch:  seen ─► S, A, ...     schemas whose keywords hold in it
- *            pending ─► B, ...     not looked at yet
+ *            pending ─► B, ...     not examined yet
  *            choices ─► anyOf, ... to be split at when nothing is pending
  *
- * oneOf wants exactly one of its schemas. A branch of it is kept apart from the others by proof
- * (no value is allowed by both), by leaving out a property that the other requires, by asking for
- * one whose values tell them apart, or by what the other does not allow (rewrite.c); where nothing
- * works, oneOf is refused. */
+ * oneOf requires exactly one of its schemas to hold. A branch is kept disjoint from each other
+ * branch in one of these ways: by a proof that no value is allowed by both, by omitting a property
+ * that the other requires, by requiring a property whose values tell them apart, or by negating the
+ * other (rewrite.c). If none works, oneOf is rejected. */
 #include "prompt/schema/json_schema_internal.h"
 
 #include <string.h>

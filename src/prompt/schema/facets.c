@@ -1,5 +1,5 @@
-/* What the schemas of one alternative say together: types, values, bounds. Keywords that cannot be
- * held to are refused here, unless they have no effect on any type that is left. */
+/* Combines the constraints of the schemas of one alternative: types, values, bounds. Unsupported
+ * keywords are rejected here, unless they have no effect on any remaining type. */
 #include "prompt/schema/json_schema_internal.h"
 
 #include <string.h>

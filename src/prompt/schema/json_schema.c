@@ -1,11 +1,11 @@
-/* JSON Schema as a grammar: the walk. Rules are defined from a list of tasks, not by recursion, so
- * that no schema, however deep or recursive, can use up the stack. Runs on a worker; everything is
- * bounded, because schemas come from clients. What a newcomer gets wrong: the grammar may be
- * narrower than the schema, never wider; a keyword that cannot be held to is an error.
+/* Compiles JSON Schema to a grammar: the main walk. Rules are defined from a list of tasks, not by
+ * recursion, so no schema, however deep or recursive, can overflow the stack. Runs on a worker
+ * thread; all work is bounded, because schemas come from clients. The grammar may be narrower than
+ * the schema, never wider; an unsupported keyword is an error.
  *
- * A rule that cannot be enforced does not end the walk. It may be one branch of an anyOf of which
- * others remain. So each rule keeps a list of the values it uses, and when all rules are written,
- * what cannot be enforced spreads from rule to rule:
+ * A rule that cannot be enforced does not end the walk. It may be one branch of an anyOf that has
+ * others. So each rule keeps a list of the values it uses. When all rules are written, failures
+ * spread from rule to rule:
  *
  *   rule    fails if its own keywords do, or one of its values does
  *   value   fails if all of its alternatives do, or all but null

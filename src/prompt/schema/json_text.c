@@ -1,6 +1,6 @@
-/* JSON as grammars: white space, strings, numbers, any value. Two things are bounded that JSON
- * itself does not bound, because small models do not stop: white space and the digits of numbers.
- * In canonical style there is one text for each value, Python's. */
+/* JSON as grammars: white space, strings, numbers, any value. White space and the digits of numbers
+ * are bounded, unlike in JSON itself, because small models may never stop. In canonical style each
+ * value has one text, the one that Python writes. */
 #include "prompt/schema/json_text.h"
 
 #include <assert.h>

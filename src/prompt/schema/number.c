@@ -1,4 +1,4 @@
-/* Numbers: bounds and multiples, exactly, as decimal digits; a double would round. */
+/* Numbers: exact bounds and multiples, as decimal digits, because a double would round. */
 #include "prompt/schema/number.h"
 
 #include <math.h>

@@ -3,12 +3,12 @@
 
 #include "prompt/schema/json_schema_internal.h"
 
-/* What reads the keywords of numbers and what writes their grammar share. */
+/* Shared by number.c, which reads keywords of numbers, and range.c, which builds their grammar. */
 enum { MULTIPLE_MAX = 1000 };
 
-/* The i-th significant digit; those behind the last are 0. */
+/* The i-th significant digit; '0' past the last. */
 char decimal_digit(const struct decimal *d, int64_t i);
-/* Digits in front of the point without zeros in front, and behind it without zeros at the end. */
+/* Number of digits before the point, without leading zeros; after it, without trailing zeros. */
 int64_t decimal_integer_digits(const struct decimal *d);
 int64_t decimal_fraction_digits(const struct decimal *d);
 

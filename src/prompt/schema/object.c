@@ -1,7 +1,7 @@
-/* Objects. Members come in the order in which the schema names them, those without a name of their
- * own last; so a grammar can say which are required, and count. A newcomer may want other keys to
- * be any string: they must differ from the named ones, or a second "a" with any value could follow
- * the first; they are written without escapes, so that each has one spelling.
+/* Objects. Members come in the order in which the schema names them, followed by unnamed ones, so
+ * that a grammar can enforce required members and count. Additional keys cannot be just any string:
+ * they must differ from the named ones, or a second "a" with any value could follow the first. They
+ * are written without escapes, so that each has one spelling.
  *
  *   named members:  from (i, c) - before the i-th name with c members written -
  *                   with it to (i + 1, c + 1), or without it to (i + 1, c) if it is optional

@@ -1,11 +1,11 @@
-/* The grammar of numbers within bounds, digit by digit. While all digits so far are those of a
- * bound, the next digit is bounded too ("tight"); from the first other digit on, all are free.
+/* The grammar of numbers within bounds, digit by digit. While all digits so far equal those of a
+ * bound, the next digit is bounded too ("tight"); from the first different digit on, all are free.
  *
  *   between 25 and 317:   2[5-9] | [3-9]\d | [1-2]\d\d | 30\d | 31[0-7]
  *
- * Positive and negative numbers are written apart, each as magnitudes between a near and a far
- * bound, and numbers with an exponent apart from those without one. With multipleOf, digits go
- * through a table of remainders. Nothing is ever a machine number: bounds are exact. */
+ * Positive and negative numbers are handled separately, each as magnitudes between a near and a far
+ * bound; so are numbers with and without an exponent. With multipleOf, digits go through a table of
+ * remainders. Nothing is converted to a machine number: bounds are exact. */
 #include "prompt/schema/number.h"
 
 #include <string.h>

@@ -1,15 +1,15 @@
-/* Keywords that say "unless" or "not", as alternatives: each becomes lists of schemas of which one
- * must hold, and from there on is an anyOf.
+/* Rewrites conditional and negative keywords as alternatives: each becomes lists of schemas, of
+ * which one must hold, and is then treated as anyOf.
  *
  *   {"not": {"type": "string"}}             any of  {"type": ["null", "boolean", ...]}
  *   {"if": A, "then": B, "else": C}         any of  A and B | not A and C
  *   {"dependentRequired": {"a": ["b"]}}     any of  no object | no "a" | "a" and "b"
  *
- * What a schema does not allow can be said of types, values, bounds, sizes, patterns, and of
- * properties that such schemas are about. It may be less than everything, never more: 1.5 is no
- * integer, and still left out of what "not an integer" allows. Made schemas are remembered, so that
- * the same node always gives the same ones. A newcomer may overlook `schema_is_made`: keywords that
- * begin with "$not" are ours, and mean nothing in a client's schema. */
+ * Negation is supported for types, values, bounds, sizes, patterns, and properties with such
+ * schemas. A negation may allow less than it should, never more: 1.5 is not an integer, but "not an
+ * integer" still excludes it. Rewritten schemas are memoised, so that the same node always gives
+ * the same ones. Keywords that begin with "$not" are internal, and mean nothing in a client's
+ * schema: see `schema_is_made`. */
 #include "prompt/schema/json_schema_internal.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Strings: pattern, format, minLength and maxLength. One expression becomes a grammar as it is; a
- * length is worked into it where that is simple; everything else goes through automata. */
+/* Strings: pattern, format, minLength and maxLength. A single expression becomes a grammar
+ * directly; a length limit is merged into it where that is simple; everything else goes through
+ * automata. */
 #include "prompt/schema/json_schema_internal.h"
 
 #include <stdlib.h>

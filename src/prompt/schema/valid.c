@@ -1,7 +1,7 @@
-/* Whether a value is allowed (enum and const are checked against the other keywords), and whether
- * any value is (what keeps the schemas of a oneOf apart). Both err on the safe side: a value that
- * is in doubt is not allowed, a set that is in doubt is not empty. So in proofs (n_probing), where
- * the values of an enum decide, a value that is in doubt counts as allowed. */
+/* Decides whether a value is allowed (enum and const are checked against the other keywords), and
+ * whether any value is (which keeps the schemas of a oneOf disjoint). Both err on the safe side: a
+ * doubtful value is not allowed, a doubtful set is not empty. In proofs (n_probing), where the
+ * values of an enum decide, a doubtful value therefore counts as allowed. */
 #include "prompt/schema/json_schema_internal.h"
 
 #include <string.h>

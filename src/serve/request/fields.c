@@ -117,8 +117,9 @@ const struct request_field request_fields[] = {
     SERVED(REQUEST, "continue_final_message", BOOL, .read = read_continue, .text =
         "true: the last message, the assistant's, is the beginning of the answer. So it is by "
         "default when the last message is the assistant's; false begins a new one."),
-    SERVED(REQUEST, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
-        "false goes with continue_final_message, as vLLM's clients write it."),
+    SERVED(REQUEST, "add_generation_prompt", BOOL, .read = read_generation_prompt, .text =
+        "false goes with continue_final_message, as vLLM's clients write it. true with it is an "
+        "error."),
 
     SERVED(REQUEST, "tools", ARRAY, .read = read_tools, .text =
         "Functions that the answer may call, up to 512. They go into the prompt as the model's "
@@ -231,7 +232,7 @@ const struct request_field request_fields[] = {
     SERVED(WARM, "pin", NUMBER, .min = 0, .max = REQUEST_MAX_PIN_S, AT(pin_s), .text =
         "Keep the prompt for so many seconds: it goes only when nothing unpinned is left to go. "
         "Default 0: it is kept like any other."),
-    SERVED(WARM, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
+    SERVED(WARM, "add_generation_prompt", BOOL, .read = read_generation_prompt, .text =
         "true: warm the beginning of the answer too. Default false, so that what is warmed is a "
         "prefix of longer conversations."),
     REFUSED(WARM, "stream", "false", "The answer is one object."),
@@ -280,7 +281,7 @@ const struct request_field request_fields[] = {
     INERT(WARM, "thinking_budget", "Nothing is generated."),
     INERT(WARM, "reasoning_budget", "Nothing is generated."),
 
-    SERVED(RENDER, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
+    SERVED(RENDER, "add_generation_prompt", BOOL, .read = read_generation_prompt, .text =
         "false: without the beginning of the answer. Default true."),
 
     SERVED(RADISH, "explain", BOOL, AT(explain), .text =
@@ -458,7 +459,8 @@ const struct request_field request_fields[] = {
 
     SERVED(OLLAMA, "model", STRING, .read = read_model, .text =
         "Any name is served by the model that is loaded, unless --strict-model; its own name may "
-        "have `:latest` behind it."),
+        "have `:latest` behind it. The answer's `model` is this name, if it has at most 256 "
+        "bytes."),
     SERVED(OLLAMA, "stream", BOOL, AT(stream), .text =
         "false: one object instead of NDJSON. Default true."),
     SERVED(OLLAMA, "options", OBJECT, .read = read_ollama_options, .text =
@@ -475,7 +477,9 @@ const struct request_field request_fields[] = {
     SERVED(OLLAMA, "top_logprobs", INT, .min = 0, .max = 20, AT(top_logprobs), .text =
         "Also of this many most likely tokens at each place."),
     SERVED(OLLAMA, "radish", OBJECT, .read = read_radish, .text = "Options of radish's own."),
-    INERT(OLLAMA, "keep_alive", "The model stays loaded as long as the server runs."),
+    SERVED(OLLAMA, "keep_alive", ANY, .read = read_keep_alive, .text =
+        "The model stays loaded as long as the server runs. A request for no answer with 0 gets "
+        "`done_reason: \"unload\"`, as from Ollama, but nothing is unloaded."),
     INERT(OLLAMA, "truncate", "Prompts are never cut: one that does not fit is an error."),
     INERT(OLLAMA, "shift", "An answer ends where the context does."),
     REFUSED(OLLAMA, "template", "\"\"", "The template is chosen when the server starts."),
