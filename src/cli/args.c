@@ -132,8 +132,8 @@ static int choice_parse(const struct option *o, const char *text, struct error *
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
                  o->choices[i]);
     }
-    return error_set(err, ERROR_INPUT, "--%.*s is one of %s, not '%s'", name_length(o), o->names,
-                     known, text);
+    return error_set(err, ERROR_INPUT, "--%.*s must be one of %s, not '%s'", name_length(o),
+                     o->names, known, text);
 }
 
 static int seed_parse(const struct option *o, const char *text, struct error *err)
@@ -191,7 +191,8 @@ static int list_add(const struct option *o, const char *text, struct error *err)
 {
     struct string_list *list = o->target;
     if (list->n == sizeof list->items / sizeof *list->items)
-        return error_set(err, ERROR_INPUT, "too many of --%.*s", name_length(o), o->names);
+        return error_set(err, ERROR_INPUT, "--%.*s was given too many times: the limit is %zu",
+                         name_length(o), o->names, list->n);
     list->items[list->n++] = text;
     return 0;
 }
@@ -337,7 +338,7 @@ int cache_size_parse(const char *text, struct cache_size *size, struct error *er
     }
     return error_set(err, ERROR_INPUT,
                      "'%s' is not a size: write bytes as 512MiB or 2GiB, tokens as 100000t, or "
-                     "max for all the memory that is left",
+                     "max for all free memory",
                      text);
 }
 
@@ -358,5 +359,5 @@ int duration_parse(const char *text, uint64_t *ms, struct error *err)
             return 0;
         }
     }
-    return error_set(err, ERROR_INPUT, "'%s' is not a time: write it as 90s, 30m or 2h", text);
+    return error_set(err, ERROR_INPUT, "'%s' is not a duration: write it as 90s, 30m or 2h", text);
 }

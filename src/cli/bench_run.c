@@ -168,7 +168,7 @@ static int rig_open(struct rig *rig, const struct bench *b, struct engine *engin
     if (length > engine->limits.max_length || n_streams * length > engine->limits.n_pages[0])
         return error_set(err, ERROR_INPUT,
                          "%u stream%s of %" PRIu64
-                         " tokens: too much for the context (-c) or the cache (--cache-size)",
+                         " tokens do not fit into the context (-c) or the cache (--cache-size)",
                          n_streams, n_streams == 1 ? "" : "s", length);
     for (uint32_t s = 0; s < n_streams; s++) {
         float *logits = rig->logits + (size_t)s * engine->info.n_vocab;
@@ -194,9 +194,8 @@ static void progress_show(const struct bench *b, const struct bench_row *row)
         return;
     fprintf(stderr, "\r\033[K");
     if (row)
-        fprintf(stderr, "measuring %u of %u: %s of %u tokens behind %u", b->n_rows + 1,
-                b->n_planned, row->test == BENCH_DECODE ? "decode" : "prefill", row->tokens,
-                row->depth);
+        fprintf(stderr, "measuring %u of %u: %s of %u tokens after %u", b->n_rows + 1, b->n_planned,
+                row->test == BENCH_DECODE ? "decode" : "prefill", row->tokens, row->depth);
 }
 
 /* Nothing to do for 0 tokens, which is how a test is left out. */

@@ -17,16 +17,21 @@ static struct bench bench = {
 static bool as_json;
 
 static const struct option bench_options[] = {
-    UINTS("prompt p", &bench.prompts, "N,...", 0, NO_MAX, "tokens of prefill (default 512)"),
-    UINTS("decode n", &bench.decodes, "N,...", 0, NO_MAX, "tokens of decode (default 128)"),
-    UINTS("depth d", &bench.depths, "N,...", 0, NO_MAX, "tokens before those (default 0)"),
-    UINTS("streams", &bench.streams, "N,...", 1, 256, "sequences decoded at once (default 1)"),
+    UINTS("prompt p", &bench.prompts, "N,...", 0, NO_MAX,
+          "prompt lengths to measure, in tokens; 0: no prefill (default 512)"),
+    UINTS("decode n", &bench.decodes, "N,...", 0, NO_MAX,
+          "answer lengths to measure, in tokens; 0: no decode (default 128)"),
+    UINTS("depth d", &bench.depths, "N,...", 0, NO_MAX,
+          "tokens already in the context before the measured ones (default 0)"),
+    UINTS("streams", &bench.streams, "N,...", 1, 256,
+          "sequences decoded at the same time (default 1)"),
     UINTS("threads t", &bench.threads, "N,...", 0, 1024,
-          "compute threads (default: one for each fast core)"),
+          "compute threads (default: one for each fast core that this process may use)"),
     UINT("repeats r", &bench.repeats, "N", 1, 1000,
-         "runs of each row, of which the best and the mean are shown (default 3)"),
-    FLAG("no-limits", &bench.without_limits, "do not measure what the machine can do"),
-    FLAG("json", &as_json, "as JSON"),
+         "runs of each test; the best and the mean are shown (default 3)"),
+    FLAG("no-limits", &bench.without_limits,
+         "do not measure the machine's limits (memory bandwidth, arithmetic)"),
+    FLAG("json", &as_json, "print the result as JSON"),
     {0},
 };
 

@@ -16,9 +16,10 @@ static uint32_t n_streams = 1;
 
 static const struct option info_options[] = {
     UINT("context c ctx-size", &runtime_options.context, "N", 2, NO_MAX,
-         "tokens of a conversation, for the memory it needs (the model's own)"),
-    UINT("streams", &n_streams, "N", 1, 4096, "conversations at once (1)"),
-    FLAG("json", &as_json, "as JSON"),
+         "show the memory for conversations of N tokens (default: the model's limit)"),
+    UINT("streams", &n_streams, "N", 1, 4096,
+         "show the memory for N conversations at the same time (default 1)"),
+    FLAG("json", &as_json, "print the result as JSON"),
     {0},
 };
 
@@ -74,14 +75,14 @@ static void describe_template(struct info *i)
         return;
     }
     if (!p->traits.renders) {
-        strbuf_adds(out, "it raises an error for every conversation that was tried");
+        strbuf_adds(out, "unusable: it raises an error for every conversation that was tried");
         return;
     }
     strbuf_adds(out, "yes");
     const struct prompt_maker *tools = p->with_tools ? p->with_tools : p;
     if (tools->traits.takes_tools)
         strbuf_addf(out, ", tools (%s%s)", tool_format_name(tools->style.tools),
-                    p->with_tools ? ", by a template of their own" : "");
+                    p->with_tools ? ", with a template of their own" : "");
     if (p->style.think_begin)
         strbuf_addf(out, ", thinking%s", p->traits.has_thinking_switch ? " (can be switched)" : "");
     if (!p->traits.takes_system)
@@ -248,7 +249,7 @@ static void print_shape(const struct info *i)
         printf(", feed-forward %u", l->n_ff);
     printf("\n");
     if (i->n_expert_layers)
-        printf("%-14s %u of %u for a token, in %u layers\n", "experts", h->router.n_chosen,
+        printf("%-14s %u of %u per token, in %u layers\n", "experts", h->router.n_chosen,
                h->router.n_experts, i->n_expert_layers);
     if (i->n_windowed)
         printf("%-14s %s\n", "windows", strbuf_str(&i->windows));
@@ -272,7 +273,7 @@ static void print_tokenizer(const struct info *i)
         const char *bytes = tokenizer_bytes(t, (int32_t)id, &len);
         printf("%s%.*s", n++ ? ", " : ", ends at ", (int)len, bytes);
     }
-    printf("%s\n", n ? "" : ", no token ends an answer");
+    printf("%s\n", n ? "" : ", no end token");
 }
 
 static void print_text(const struct info *i)
@@ -293,7 +294,7 @@ static void print_text(const struct info *i)
     if (i->sampling.len)
         printf("%-14s %s\n", "sampling", strbuf_str(&i->sampling));
     if (has_vision(m))
-        printf("%-14s the model has it; radish runs the text part\n", "vision");
+        printf("%-14s yes, but radish runs only the text part\n", "vision");
     printf("%-14s %.0f MiB of weights; for %u conversation%s of %u tokens %.0f MiB of KV and up to "
            "%.0f MiB of tables\n",
            "memory", (double)m->weight_bytes / mib, n_streams, n_streams == 1 ? "" : "s",
@@ -339,7 +340,7 @@ static int info_run(const struct command *command, int argc, char **argv)
     if (set.operands.n)
         runtime_options.model_path = set.operands.items[0];
     if (!runtime_options.model_path) {
-        error_set(&err, ERROR_INPUT, "which model? usage: radish info FILE|DIR");
+        error_set(&err, ERROR_INPUT, "no model given. Usage: radish info FILE|DIR");
         return command_fail(command, &err, EXIT_USAGE);
     }
     if (runtime_open_model(&model, runtime_options.context, &err))
@@ -351,7 +352,7 @@ static int info_run(const struct command *command, int argc, char **argv)
 
 const struct command command_info = {
     .name = "info",
-    .summary = "say what a model is and what it needs",
+    .summary = "describe a model and the memory it needs",
     .usage = "FILE|DIR [-c N] [--streams N] [--json]",
     .example = "radish info model.gguf -c 8192 --streams 4",
     .run = info_run,

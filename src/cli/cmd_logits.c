@@ -10,9 +10,9 @@ static const char *tokens_text;
 static bool all_rows, as_json;
 
 static const struct option logits_options[] = {
-    STRING("tokens", &tokens_text, "IDS", "token ids, as 1,2,3 (see `radish tokenize`)"),
-    FLAG("all", &all_rows, "the logits behind every token, not only the last"),
-    FLAG("json", &as_json, "all logits as JSON (default: the ten likeliest)"),
+    STRING("tokens", &tokens_text, "IDS", "the prompt as token ids: 1,2,3 (see `radish tokenize`)"),
+    FLAG("all", &all_rows, "print the logits after every token, not only after the last"),
+    FLAG("json", &as_json, "print all logits as JSON (default: only the ten highest, as text)"),
     {0},
 };
 
@@ -20,12 +20,14 @@ static const struct option logits_options[] = {
 static int tokens_parse(struct token_list *list, struct error *err)
 {
     if (!tokens_text)
-        return error_set(err, ERROR_INPUT, "--tokens 1,2,3 is needed");
+        return error_set(err, ERROR_INPUT,
+                         "--tokens is missing: give token ids, such as --tokens 1,2,3");
     for (const char *at = tokens_text; *at;) {
         char *end;
         long id = strtol(at, &end, 10);
         if (end == at || (*end && *end != ',') || id < 0 || id > INT32_MAX)
-            return error_set(err, ERROR_INPUT, "--tokens needs ids, as 1,2,3; not '%.20s'", at);
+            return error_set(err, ERROR_INPUT,
+                             "--tokens needs token ids such as 1,2,3, not '%.20s'", at);
         if (!token_list_add(list, (int32_t)id))
             return error_set(err, ERROR_MEMORY, "no memory for the tokens");
         at = end + (*end == ',');
@@ -80,7 +82,7 @@ static int rows_compute(struct runtime *r, const struct token_list *list, struct
     struct engine *engine = r->engine;
     uint32_t n_vocab = engine->info.n_vocab, n = (uint32_t)list->len;
     if (n > r->context)
-        return error_set(err, ERROR_INPUT, "%u tokens are more than the context of %u", n,
+        return error_set(err, ERROR_INPUT, "--tokens has %u ids, but the context (-c) holds %u", n,
                          r->context);
     float *logits = malloc((size_t)CHUNK * n_vocab * sizeof *logits); /* [CHUNK][n_vocab] */
     if (!logits)
@@ -148,7 +150,7 @@ static int logits_run(const struct command *command, int argc, char **argv)
 
 const struct command command_logits = {
     .name = "logits",
-    .summary = "print what the model says of the next token",
+    .summary = "print the model's scores for the next token",
     .usage = "-m PATH --tokens IDS [OPTIONS]",
     .example = "radish logits -m model.gguf --tokens 1,2,3 --json",
     .run = logits_run,

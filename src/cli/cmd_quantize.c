@@ -18,9 +18,12 @@ static bool again;
 
 static const struct option quantize_options[] = {
     STRING("type", &type_name, "TYPE",
-           "q8_0 (default), q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0, f16, bf16, f32"),
-    UINT("threads t", &n_threads, "N", 1, PARALLEL_MAX_THREADS, "threads (all fast cores)"),
-    FLAG("allow-requantize", &again, "also weights that are quantised already"),
+           "weight type: q8_0 (default), q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0, "
+           "f16, bf16, f32"),
+    UINT("threads t", &n_threads, "N", 1, PARALLEL_MAX_THREADS,
+         "threads (default: one for each fast core that this process may use)"),
+    FLAG("allow-requantize", &again,
+         "also convert weights that are already quantized, which loses precision"),
     {0},
 };
 
@@ -28,7 +31,7 @@ static void progress_show(void *context, double done)
 {
     (void)context;
     if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\rquantising %3d%%", (int)(done * 100));
+        fprintf(stderr, "\rquantizing %3d%%", (int)(done * 100));
 }
 
 /* A file cannot be read and replaced at once; both names may mean the same one. */
@@ -38,10 +41,11 @@ static int check_paths(const char *in, const char *out, struct error *err)
     if (stat(out, &to) != 0)
         return 0;
     if (S_ISDIR(to.st_mode))
-        return error_set(err, ERROR_INPUT, "%s is a directory; the result is a file: %s/NAME.gguf",
-                         out, out);
+        return error_set(err, ERROR_INPUT,
+                         "%s is a directory; name the output file, such as %s/NAME.gguf", out, out);
     if (stat(in, &from) == 0 && from.st_dev == to.st_dev && from.st_ino == to.st_ino)
-        return error_set(err, ERROR_INPUT, "%s: the result needs a name of its own", out);
+        return error_set(err, ERROR_INPUT,
+                         "%s is the input file: choose another name for the output", out);
     return 0;
 }
 
@@ -57,10 +61,10 @@ static int export_model(const char *in, const char *out, struct parallel *pool,
     int failed = tokenizer_export(in, model.hparams.n_vocab, &tokenizer, &written, err) ||
                  gguf_export(&model, &tokenizer, out, pool, options, result, err);
     if (!failed && written == TOKENIZER_NONE)
-        log_warn("%s has no tokenizer, and so %s has none", in, out);
+        log_warn("%s has no tokenizer, so %s has none either", in, out);
     if (!failed && written == TOKENIZER_ODD)
-        log_warn("%s has its tokenizer as tokenizer.huggingface.json, which other programs may not "
-                 "read",
+        log_warn("%s stores its tokenizer as tokenizer.huggingface.json, which other programs may "
+                 "not read",
                  out);
     gguf_writer_free(&tokenizer);
     model_close(&model);
@@ -98,11 +102,13 @@ static int quantize_run(const struct command *command, int argc, char **argv)
         return status;
     options.again = again;
     if (set.operands.n != 2) {
-        error_set(&err, ERROR_INPUT, "from what to what? usage: radish quantize IN OUT.gguf");
+        error_set(&err, ERROR_INPUT,
+                  "give an input and an output. Usage: radish quantize IN OUT.gguf");
         return command_fail(command, &err, EXIT_USAGE);
     }
     if (!quantize_type(type_name, &options.type)) {
-        error_set(&err, ERROR_INPUT, "no type \"%s\"; there are: %s", type_name, quantize_names());
+        error_set(&err, ERROR_INPUT, "--type must be one of %s, not '%s'", quantize_names(),
+                  type_name);
         return command_fail(command, &err, EXIT_USAGE);
     }
     const char *in = set.operands.items[0], *out = set.operands.items[1];
@@ -111,9 +117,9 @@ static int quantize_run(const struct command *command, int argc, char **argv)
         fprintf(stderr, "\r\033[K");
     if (failed)
         return command_fail(command, &err, err.code == ERROR_INPUT ? EXIT_USAGE : EXIT_FAILED);
-    printf("%s: %u of %u tensors converted, %.1f MiB of %.1f MiB\n", out, result.n_changed,
-           result.n_tensors, (double)result.bytes_after / (1 << 20),
-           (double)result.bytes_before / (1 << 20));
+    printf("%s: %u of %u tensors converted, from %.1f MiB to %.1f MiB\n", out, result.n_changed,
+           result.n_tensors, (double)result.bytes_before / (1 << 20),
+           (double)result.bytes_after / (1 << 20));
     return EXIT_OK;
 }
 

@@ -15,11 +15,11 @@ static const char *template_path, *context_path, *now_text;
 static int64_t now_unix; /* 0: now */
 
 static const struct option render_options_table[] = {
-    STRING("template", &template_path, "FILE", "a Jinja template instead of a model's own"),
+    STRING("template", &template_path, "FILE", "use this Jinja template instead of a model's own"),
     STRING("context", &context_path, "FILE",
-           "JSON object of what the template sees: messages, add_generation_prompt, ..."),
+           "JSON file with the template's variables: messages, tools, ... (-: standard input)"),
     STRING("now", &now_text, "TIME",
-           "what strftime_now sees, as 2025-07-10T12:00:00 (default: now)"),
+           "time for templates that print the date: 2025-07-10T12:00:00 (default: now)"),
     {0},
 };
 
@@ -30,8 +30,8 @@ static int now_parse(struct error *err)
         return 0;
     const char *end = strptime(now_text, "%Y-%m-%dT%H:%M:%S", &tm);
     if (!end || *end)
-        return error_set(err, ERROR_INPUT, "--now needs a time as 2025-07-10T12:00:00, not '%s'",
-                         now_text);
+        return error_set(err, ERROR_INPUT,
+                         "--now needs a time such as 2025-07-10T12:00:00, not '%s'", now_text);
     now_unix = (int64_t)timegm(&tm);
     return 0;
 }
@@ -136,7 +136,7 @@ static int context_render(struct strbuf *out, struct error *err)
     if (!failed)
         failed = (context = json_parse(&arena, strbuf_str(&text), text.len, err)) ? 0 : -1;
     if (!failed && context->type != JSON_OBJECT)
-        failed = error_set(err, ERROR_INPUT, "%s: the context is not a JSON object", context_path);
+        failed = error_set(err, ERROR_INPUT, "%s: expected a JSON object", context_path);
     if (!failed)
         failed = (runtime_options.model_path ? model_render : template_render)(context, out, err);
     arena_free(&arena);
@@ -147,9 +147,10 @@ static int context_render(struct strbuf *out, struct error *err)
 static int options_check(struct error *err)
 {
     if (!context_path)
-        return error_set(err, ERROR_INPUT, "--context FILE is needed (- for standard input)");
+        return error_set(err, ERROR_INPUT,
+                         "--context is missing: give a JSON file, or - for standard input");
     if (!template_path && !runtime_options.model_path)
-        return error_set(err, ERROR_INPUT, "which template? Give -m PATH or --template FILE");
+        return error_set(err, ERROR_INPUT, "no template given: use -m PATH or --template FILE");
     return now_parse(err);
 }
 
@@ -172,7 +173,7 @@ static int render_run(const struct command *command, int argc, char **argv)
 
 const struct command command_render = {
     .name = "render",
-    .summary = "render a chat template",
+    .summary = "print the prompt that a chat template makes",
     .usage = "(-m PATH | --template FILE) --context FILE.json",
     .example = "radish render -m model.gguf --context conversation.json",
     .run = render_run,

@@ -17,12 +17,12 @@ static bool as_json;
 
 static const struct option replay_options[] = {
     STRING("pages", &pages_text, "N",
-           "size of the cache in tokens, or as a share of the trace's "
-           "different ones: 5% (default 0: holds everything)"),
-    UINT("max-seqs parallel np", &n_clients, "N", 1, 1024, "requests in flight (default 16)"),
+           "cache size in tokens, or 5% of the trace's distinct tokens (default 0: fits them all)"),
+    UINT("max-seqs parallel np", &n_clients, "N", 1, 1024,
+         "requests running at the same time (default 16)"),
     UINT("max-output", &max_output, "N", 0, 1 << 20,
-         "longest answer in tokens; answers are in no later prompt (default 16)"),
-    FLAG("json", &as_json, "as JSON"),
+         "longest answer in tokens; later prompts never contain answers (default 16)"),
+    FLAG("json", &as_json, "print the result as JSON"),
     {0},
 };
 
@@ -44,7 +44,7 @@ static int pages_parse(const char *text, struct cache_pages *pages, struct error
         pages->number <= SCHEDULER_MAX_PAGES)
         return 0;
     return error_set(err, ERROR_INPUT,
-                     "--pages needs a number of tokens up to %d or a share like 5%%, not '%s'",
+                     "--pages needs a number of tokens up to %d or a share such as 5%%, not '%s'",
                      SCHEDULER_MAX_PAGES, text);
 }
 
@@ -58,7 +58,7 @@ static int pages_choose(const struct cache_pages *pages, const struct trace *t,
     double n = pages->is_percent ? pages->number * (double)ideal->distinct / 100 : pages->number;
     if (n < 2 || n > SCHEDULER_MAX_PAGES)
         return error_set(err, ERROR_INPUT,
-                         "--pages %s are %.0f tokens: the cache can have from 2 to %d", pages_text,
+                         "--pages %s is %.0f tokens, but the cache holds from 2 to %d", pages_text,
                          n, SCHEDULER_MAX_PAGES);
     options->n_pages = (uint32_t)n;
     return 0;
@@ -113,15 +113,15 @@ static void text_print(const struct trace *t, const struct trace_ideal *ideal,
     char note[128];
     number_print("requests", t->n_requests, "");
     if (r->n_refused)
-        number_print("refused", r->n_refused, "requests are longer than the cache");
-    snprintf(note, sizeof note, "tokens: %.2f%% of the different ones",
+        number_print("refused", r->n_refused, "requests longer than the cache");
+    snprintf(note, sizeof note, "tokens, %.2f%% of the distinct ones",
              100 * share_of(r->n_pages, ideal->distinct));
     number_print("cache", r->n_pages, note);
     number_print("asked", r->asked, "prompt tokens");
     snprintf(note, sizeof note, "%.2f%% of asked, %.2f%% of ideal",
              100 * share_of(r->hit, r->asked), 100 * share_of(r->hit, ideal->hit));
     number_print("hit", r->hit, note);
-    snprintf(note, sizeof note, "%.2f%% of asked: a cache that never forgets",
+    snprintf(note, sizeof note, "%.2f%% of asked, with a cache that never evicts",
              100 * share_of(ideal->hit, r->asked));
     number_print("ideal", ideal->hit, note);
     number_print("computed", r->computed, "prompt tokens");
@@ -137,7 +137,7 @@ static void text_print(const struct trace *t, const struct trace_ideal *ideal,
                share_of(h->total_ns, h->count) / 1e3,
                (double)op_histogram_percentile(h, 0.99) / 1e3, (double)h->max_ns / 1e3);
     }
-    printf("most eviction in one step: %.2f microseconds\n",
+    printf("longest eviction in one step: %.2f microseconds\n",
            (double)r->times.max_step_evict_ns / 1e3);
     printf("\n%.2f s, %.0f prompt tokens/s\n", r->seconds, (double)r->asked / r->seconds);
 }
@@ -220,7 +220,7 @@ static int replay_main(const struct command *command, int argc, char **argv)
     if (!command_parse(command, &set, argc, argv, &status))
         return status;
     if (set.operands.n == 0) {
-        error_set(&err, ERROR_INPUT, "which trace? usage: radish replay TRACE");
+        error_set(&err, ERROR_INPUT, "no trace given. Usage: radish replay TRACE");
         return command_fail(command, &err, EXIT_USAGE);
     }
     if (pages_parse(pages_text, &pages, &err))

@@ -10,9 +10,9 @@ static bool raw, as_json;
 static const char *system_text;
 
 static const struct option run_options[] = {
-    TEXT("system sys", &system_text, "TEXT", "a system message to begin with"),
-    FLAG("raw", &raw, "continue the text as it is, without the chat template"),
-    FLAG("json", &as_json, "print the answer with its counts and times as JSON"),
+    TEXT("system sys", &system_text, "TEXT", "system message for the model"),
+    FLAG("raw", &raw, "continue the prompt as plain text, without the chat template"),
+    FLAG("json", &as_json, "print the answer as JSON, with token counts and times"),
     {0},
 };
 
@@ -113,7 +113,8 @@ static int answer_print(struct generator *generator, const struct strbuf *text, 
 static int template_check(const struct prompt_maker *prompt, struct error *err)
 {
     return raw ? 0
-               : generate_check_template(prompt, ", or continue the text as it is with --raw", err);
+               : generate_check_template(
+                     prompt, ", or use --raw to continue the prompt as plain text", err);
 }
 
 static int options_check(struct error *err)
@@ -160,8 +161,8 @@ static int run_run(const struct command *command, int argc, char **argv)
 
 const struct command command_run = {
     .name = "run",
-    .summary = "answer one prompt and leave",
-    .usage = "[-m PATH] [OPTIONS] [PROMPT]   (the prompt is read from standard input if not given)",
+    .summary = "answer one prompt and exit",
+    .usage = "[-m PATH] [OPTIONS] [PROMPT]   (without PROMPT it is read from standard input)",
     .example = "radish run -m model.gguf --temp 0 \"Why is the sky blue?\"",
     .run = run_run,
     .has_default_model = true,

@@ -30,42 +30,48 @@ static const char *const fallback_names[] = {"none", "mock", NULL}; /* as the en
 static const struct option serve_options[] = {
     STRING("host", &host, "HOST", "address to listen on (default 127.0.0.1)"),
     UINT("port", &port, "PORT", 0, 65535, "port to listen on (default 8080; 0: any free one)"),
-    STRING("addr", &address, "HOST:PORT", "both in one, as :8080 or 0.0.0.0:8080"),
+    STRING("addr", &address, "HOST:PORT", "host and port in one: :8080 or 0.0.0.0:8080"),
     CHOICE("fallback", &runtime_options.fallback, "ENGINE", fallback_names,
-           "if the model fails to load: none (default) exits, mock serves nonsense under its name"),
-    STRING("alias a", &alias, "NAME", "the model's name in the API (default: the file's name)"),
+           "if the model fails to load: none (default) exits; mock serves nonsense answers"),
+    STRING("alias a", &alias, "NAME", "name of the model in the API (default: the file's name)"),
     UINT("max-waiting", &server.max_waiting, "N", 0, 1e6,
-         "requests that may wait; past it 429 (default 256)"),
+         "most requests in the queue; further ones get status 429 (default 256)"),
     UINT("step-budget-ms", &server.step_budget_ms, "MS", 1, 10000,
-         "longest planned step, so longest gap between tokens (default 50)"),
-    DURATION("cache-ttl", &server.cache_ttl_ms, "TIME",
-             "idle cache entries go after this: 90s, 2h, 30 (minutes); 0: never (default 30)"),
-    FLAG("no-prefix-cache", &server.no_prefix_cache, "compute every prompt from its beginning"),
-    FLAG("no-token-replay", &server.no_token_replay, "tokenise earlier answers like any text"),
+         "target time for one step, which limits the gap between tokens (default 50)"),
+    DURATION(
+        "cache-ttl", &server.cache_ttl_ms, "TIME",
+        "drop cache entries unused for this long: 90s, 2h or 30 (minutes); 0: never (default 30m)"),
+    FLAG("no-prefix-cache", &server.no_prefix_cache,
+         "compute every prompt from the start: reuse nothing from earlier requests"),
+    FLAG("no-token-replay", &server.no_token_replay,
+         "tokenize earlier answers again instead of reusing the tokens they were generated with"),
     UINT("max-connections", &server.max_connections, "N", 1, 1e5,
-         "open connections; past it 503 (default 1024)"),
-    UINT("max-body-mib", &max_body_mib, "N", 1, 1024, "largest request (default 32)"),
+         "most open connections; further ones get status 503 (default 1024)"),
+    UINT("max-body-mib", &max_body_mib, "N", 1, 1024, "largest request body, in MiB (default 32)"),
     UINT("timeout", &timeout_s, "S", 0, 1e6,
-         "longest answer in seconds, checked once a second (default: none)"),
+         "stop an answer after this many seconds, checked once a second (default 0: never)"),
     UINT("shutdown-grace", &grace_s, "S", 0, 1e6,
-         "seconds to finish answers after SIGINT or SIGTERM (default 10)"),
+         "seconds that running answers have to finish after SIGINT or SIGTERM (default 10)"),
     LIST("allowed-host", &allowed_hosts, "NAME",
-         "accept this Host and Origin too, *: any; repeatable"),
+         "also accept requests with this Host or Origin header (*: any); repeatable"),
     LIST("api-key", &api_keys, "[TENANT:]KEY",
-         "requests need a key; tenants share no cache; repeatable"),
+         "accept only requests with a key; each tenant has its own cache; repeatable"),
     LIST("api-key-file", &api_key_files, "FILE",
-         "such keys, one a line, also admin:KEY (a process list shows options)"),
-    STRING("admin-key", &admin_key, "KEY", "the operator's: may look into the cache and clear it"),
-    FLAG("share-cache", &server.share_cache, "tenants share cached prompts, and can tell"),
+         "file of keys, one [TENANT:]KEY or admin:KEY per line; hides them from `ps`; repeatable"),
+    STRING("admin-key", &admin_key, "KEY",
+           "key of the operator, who may inspect and clear the cache"),
+    FLAG("share-cache", &server.share_cache,
+         "let tenants share one cache; response times then reveal what others have asked"),
     LIST("shared-prompt", &shared_prompts, "FILE",
-         "a system prompt that all tenants may share; repeatable"),
-    SIZE("tenant-cache-size", &tenant_cache, "SIZE", "most that one tenant has in the cache"),
+         "file with a system prompt that is cached once for all tenants; repeatable"),
+    SIZE("tenant-cache-size", &tenant_cache, "SIZE",
+         "most cache one tenant may use: 256MiB, or 10000t for tokens (default: no limit)"),
     STRING("tool-format", &tool_format, "NAME",
-           "how the model writes calls: hermes, qwen-coder, llama3, mistral, ... (default: found "
-           "out)"),
-    FLAG("strict-fields", &server.strict_fields, "unknown request fields are errors"),
-    FLAG("strict-model", &server.strict_model, "another model's name is an error"),
-    STRING("log-level", &log_level_name, "LEVEL", "error, warn, info (default) or debug"),
+           "tool call format: hermes, qwen-coder, llama3, mistral, ... (default: detected)"),
+    FLAG("strict-fields", &server.strict_fields, "reject requests with unknown fields"),
+    FLAG("strict-model", &server.strict_model, "reject requests that name another model"),
+    STRING("log-level", &log_level_name, "LEVEL",
+           "how much to log: error, warn, info (default) or debug"),
     {0},
 };
 
@@ -80,8 +86,9 @@ static int address_parse(struct error *err)
         (size_t)(colon - address) >= sizeof address_host)
         return error_set(err, ERROR_INPUT, "--addr needs HOST:PORT or :PORT, not '%s'", address);
     if (port != NO_PORT || (host && colon > address))
-        return error_set(err, ERROR_INPUT, "--addr %s and --%s say the same thing: give one",
-                         address, port != NO_PORT ? "port" : "host");
+        return error_set(err, ERROR_INPUT,
+                         "--addr %s and --%s set the same thing: give only one of them", address,
+                         port != NO_PORT ? "port" : "host");
     port = (uint32_t)number;
     if (colon > address) {
         snprintf(address_host, sizeof address_host, "%.*s", (int)(colon - address), address);
@@ -96,7 +103,7 @@ static int keys_read(struct error *err)
     struct error cause;
     for (size_t i = 0; i < api_keys.n; i++)
         if (api_keys_add(&server.keys, api_keys.items[i], &cause))
-            return error_set(err, cause.code, "--api-key, number %zu: %s", i + 1, cause.message);
+            return error_set(err, cause.code, "--api-key number %zu: %s", i + 1, cause.message);
     for (size_t i = 0; i < api_key_files.n; i++)
         if (api_keys_add_file(&server.keys, api_key_files.items[i], &cause))
             return error_set(err, cause.code, "--api-key-file %s", cause.message);
@@ -128,10 +135,12 @@ static int tenants_read(struct error *err)
                          : caps             ? "tenant-cache-size"
                                             : NULL;
     if (lonely && server.keys.n_keys == 0)
-        return error_set(err, ERROR_INPUT, "--%s is about tenants: give them keys with --api-key",
+        return error_set(err, ERROR_INPUT,
+                         "--%s needs tenants: give each one a key with --api-key TENANT:KEY",
                          lonely);
     if (server.share_cache && (shared_prompts.n || caps))
-        return error_set(err, ERROR_INPUT, "with --share-cache there is nothing for --%s to do",
+        return error_set(err, ERROR_INPUT,
+                         "--%s has no effect with --share-cache: give only one of them",
                          shared_prompts.n ? "shared-prompt" : "tenant-cache-size");
     if (tenant_cache.is_max)
         return error_set(err, ERROR_INPUT,
@@ -157,10 +166,11 @@ static int tenant_pages_count(const struct runtime *r, struct error *err)
     uint32_t page_bytes = (uint32_t)((r->engine->info.kv_bytes + table_bytes) / most);
     uint64_t n = tenant_cache.tokens ? tenant_cache.tokens : tenant_cache.bytes / page_bytes;
     if (n < 2)
-        return error_set(err, ERROR_INPUT,
-                         "--tenant-cache-size holds no conversation: that takes 2 tokens at least, "
-                         "of %u bytes each",
-                         page_bytes);
+        return error_set(
+            err, ERROR_INPUT,
+            "--tenant-cache-size is too small: it must hold at least 2 tokens, and one "
+            "takes %u bytes",
+            page_bytes);
     server.tenant_pages = n < most ? (uint32_t)n : most;
     return 0;
 }
@@ -171,7 +181,7 @@ static int options_finish(struct error *err)
     if (log_level_name) {
         if (!log_parse_level(log_level_name, &level))
             return error_set(err, ERROR_INPUT,
-                             "--log-level is one of error, warn, info, debug, not '%s'",
+                             "--log-level must be one of error, warn, info, debug, not '%s'",
                              log_level_name);
         log_set_level(level);
     }
@@ -210,7 +220,7 @@ static int port_take(struct loading **loading, struct error *err)
         return -1;
     http_listener_url(server.listen_fd, url);
     if (runtime_options.engine != ENGINE_MOCK)
-        log_info("loading %s; until it is ready, %s answers 503", runtime_options.model_path, url);
+        log_info("loading %s; %s answers 503 until it is ready", runtime_options.model_path, url);
     return 0;
 }
 
@@ -244,7 +254,7 @@ static int serve_model(struct runtime *r, struct error *err)
 {
     log_info("%s on %s", r->model_name, r->engine->info.name);
     if (!r->prompt.chat_template)
-        log_warn("%s, so chat requests are refused: give one with --chat-template-file FILE",
+        log_warn("%s, so chat requests are rejected: give one with --chat-template-file FILE",
                  r->prompt.template_problem);
     if (tool_format) { /* checked with the options */
         tool_format_find(tool_format, &r->prompt.style.tools);
@@ -296,7 +306,7 @@ static int serve_run(const struct command *command, int argc, char **argv)
 
 const struct command command_serve = {
     .name = "serve",
-    .summary = "serve a model over OpenAI's API",
+    .summary = "serve a model over the APIs of OpenAI, llama-server and Ollama",
     .usage = "[-m PATH] [OPTIONS]",
     .example = "radish serve -m model.gguf --port 8080 --cache-size 2GiB",
     .run = serve_run,

@@ -11,11 +11,13 @@
 static bool decode, no_special, parse_special, lines;
 
 static const struct option tokenize_options[] = {
-    FLAG("decode", &decode, "from a JSON array of ids to text"),
-    FLAG("no-special", &no_special, "do not add the tokens that the model puts around a text"),
-    FLAG("parse-special", &parse_special, "text that spells a special token becomes that token"),
+    FLAG("decode", &decode, "turn a JSON array of token ids into text"),
+    FLAG("no-special", &no_special,
+         "encode: do not add the model's start and end tokens; decode: hide special tokens"),
+    FLAG("parse-special", &parse_special,
+         "encode text such as <|im_end|> as the special token it spells"),
     FLAG("lines", &lines,
-         "each line is JSON, a string to encode or ids to decode; so is each answer"),
+         "read JSON lines, each a string to encode or ids to decode; write one JSON line for each"),
     {0},
 };
 
@@ -131,7 +133,7 @@ static int tokenize_run(const struct command *command, int argc, char **argv)
 
 const struct command command_tokenize = {
     .name = "tokenize",
-    .summary = "turn text into token ids, or back",
+    .summary = "turn text into token ids, or ids into text",
     .usage = "-m PATH [OPTIONS] < TEXT",
     .example = "echo -n \"Hello\" | radish tokenize -m model.gguf",
     .run = tokenize_run,

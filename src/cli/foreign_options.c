@@ -5,13 +5,14 @@
 
 #define NO_GPU "radish has no GPU offload yet; it computes on the CPU, so leave this option out"
 #define NO_DOWNLOAD                                                                                \
-    "radish has no downloads yet; get the GGUF file or directory first, then give its path with "  \
+    "radish has no downloads yet; download the GGUF file or directory first, then give its path "  \
+    "with "                                                                                        \
     "-m"
 #define NO_IMAGES      "radish has no image input yet"
 #define NO_ADAPTERS    "radish has no LoRA adapters yet; merge the adapter into the model first"
 #define NO_EMBEDDINGS  "radish has no embeddings or reranking yet"
 #define NO_SPECULATION "radish has no speculative decoding yet; leave this option out"
-#define NO_TLS         "radish has no TLS yet; put a reverse proxy such as nginx or caddy before it"
+#define NO_TLS         "radish has no TLS yet; put a reverse proxy such as nginx or caddy in front of it"
 #define NO_CLUSTER     "radish runs in one process on one machine; leave this option out"
 #define ALWAYS         "radish always does this; leave this option out"
 #define OWN_BATCH                                                                                  \
@@ -53,11 +54,11 @@ static const struct {
     {"chat-template", "give the template as a file with --chat-template-file FILE"},
     {"tool-call-parser", "use --tool-format NAME"},
     {"reasoning-parser reasoning-format",
-     "radish finds out how the model thinks; --thinking on|off|auto switches it"},
+     "radish detects the format itself; --thinking on|off|auto controls thinking"},
     {"reasoning-budget", "use --thinking on|off, or thinking_budget_tokens in a request"},
     {"keepalive keep-alive", "radish keeps its model loaded; leave this option out"},
     {"rope-scaling rope-scale rope-freq-base rope-freq-scale yarn-orig-ctx yarn-ext-factor",
-     "radish takes the scaling of positions from the model's file; leave this option out"},
+     "radish reads RoPE scaling from the model's file; leave this option out"},
     {"trust-remote-code", "radish never runs code that comes with a model; leave this option out"},
     {"metrics", "radish has no Prometheus metrics yet; GET /stats has counters"},
     {"slot-save-path", "radish cannot save its cache to disk yet"},

@@ -10,7 +10,7 @@
 int input_read(struct strbuf *out, struct error *err)
 {
     if (isatty(STDIN_FILENO))
-        fprintf(stderr, "reading from the terminal: Ctrl-D on an empty line ends it\n");
+        fprintf(stderr, "reading from the terminal; press Ctrl-D on an empty line to finish\n");
     return file_read("-", 0, out, err);
 }
 
@@ -19,7 +19,7 @@ int input_check_utf8(const char *what, const char *text, size_t len, struct erro
     for (size_t at = 0, width; at < len; at += width)
         if ((width = utf8_valid_prefix(text + at, len - at)) == 0)
             return error_set_at(err, ERROR_INPUT, at,
-                                "%s is not UTF-8: the byte 0x%02x at offset %zu does not belong",
-                                what, (unsigned char)text[at], at);
+                                "%s is not valid UTF-8: byte 0x%02x at offset %zu", what,
+                                (unsigned char)text[at], at);
     return 0;
 }

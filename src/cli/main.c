@@ -15,12 +15,12 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static void help_print(FILE *out)
 {
-    fprintf(out,
-            "radish " RADISH_VERSION ": serves language models, and computes no prefix twice\n\n"
-            "usage: radish COMMAND [OPTIONS]\n\n");
+    fprintf(out, "radish " RADISH_VERSION
+                 ": serves language models and never computes the same prefix twice\n\n"
+                 "usage: radish COMMAND [OPTIONS]\n\n");
     for (int i = 0; i < N_COMMANDS; i++)
         fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(out, "\n`radish help COMMAND` lists the options of a command.\n"
+    fprintf(out, "\n`radish COMMAND --help` lists the options of a command.\n"
                  "example: radish serve -m model.gguf --port 8080\n");
 }
 
@@ -28,7 +28,7 @@ static void help_print(FILE *out)
 static int status_with_output(int status)
 {
     if ((fflush(stdout) || ferror(stdout)) && status == EXIT_OK) {
-        fprintf(stderr, "radish: the output could not be written\n");
+        fprintf(stderr, "radish: cannot write the output\n");
         return EXIT_FAILED;
     }
     return status;

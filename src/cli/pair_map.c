@@ -44,7 +44,7 @@ uint32_t pair_map_number(struct pair_map *m, uint32_t group, int64_t id, struct 
     if (slot->number_plus_1)
         return slot->number_plus_1 - 1;
     if (m->count == UINT32_MAX - 1) {
-        error_set(err, ERROR_LIMIT, "more than %u blocks are different", m->count);
+        error_set(err, ERROR_LIMIT, "more than %u distinct blocks", m->count);
         return UINT32_MAX;
     }
     *slot = (struct pair_slot){.id = id, .group = group, .number_plus_1 = ++m->count};

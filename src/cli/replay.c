@@ -54,8 +54,9 @@ int replay_pages(const struct trace *t, const struct trace_ideal *ideal,
         n += min_u32(t->requests[i].n_output, options->max_output);
     if (n > SCHEDULER_MAX_PAGES)
         return error_set(err, ERROR_LIMIT,
-                         "%" PRIu64 " pages would hold everything, and %d are the most; give fewer "
-                         "with --pages",
+                         "the whole trace takes %" PRIu64
+                         " tokens of cache, but the limit is %d: set a "
+                         "smaller cache with --pages",
                          n, SCHEDULER_MAX_PAGES);
     *n_pages = (uint32_t)n;
     return 0;

@@ -40,45 +40,46 @@ struct runtime_options runtime_options = {
 
 const struct option runtime_model_options[] = {
     STRING("model m", &runtime_options.model_path, "PATH",
-           "the model: a GGUF file, or a directory as on Hugging Face"),
+           "the model: a GGUF file or a Hugging Face directory"),
     {0},
 };
 
 const struct option runtime_engine_options[] = {
     CHOICE("engine", &runtime_options.engine, "NAME", engine_names,
-           "auto, cpu, or mock (no model needed)"),
+           "auto (default), cpu, or mock (needs no model; answers are nonsense)"),
     UINT("threads t", &runtime_options.n_threads, "N", 1, PARALLEL_MAX_THREADS,
-         "compute threads (default: one for each fast core this process may use)"),
+         "compute threads (default: one for each fast core that this process may use)"),
     CHOICE("pin", &runtime_options.pinning, "WHEN", pinning_names,
-           "keep each compute thread on a CPU: on, off or auto (default)"),
+           "pin each compute thread to one CPU: on, off or auto (default)"),
     UINT("context c ctx-size", &runtime_options.context, "N", 0, NO_MAX,
-         "longest conversation in tokens (default: the model's)"),
+         "longest conversation in tokens, answers included (default: the model's limit)"),
     SIZE("cache-size", &runtime_options.cache_size, "SIZE",
-         "KV and its tables: 2GiB, 100000t (tokens), max; default: 1/5 of memory, 256MiB to 8GiB"),
+         "cache memory: 2GiB, 100000t (tokens) or max (default: 1/5 of memory, 256MiB to 8GiB)"),
     TOKENS("-max_tokens", &runtime_options.cache_size, "N", 2,
-           "cache size in tokens, the same as --cache-size Nt (--max-tokens is another option)"),
+           "cache size in tokens, like --cache-size Nt; not the same option as --max-tokens"),
     STRING("quantize", &runtime_options.quantize, "TYPE",
-           "quantise float weights as they are loaded: q8_0, q4_k, ... (f32: turn all to floats)"),
+           "quantize float weights while loading: q8_0, q4_k, ... (f32: convert all weights to "
+           "floats)"),
     CHOICE("kv-type", &runtime_options.kv_type, "TYPE", kv_type_names,
-           "f16 (default), f32 or bf16"),
+           "type of the cached keys and values: f16 (default), f32 or bf16"),
     CHOICE("activations", &runtime_options.activations, "TYPE", activation_names,
-           "bits beside quantised weights: q8 (default), or q16: exact, but slower prompts"),
+           "activations with quantized weights: q8 (default), or q16: more exact, slower prefill"),
     CHOICE("pack-cache", &runtime_options.pack_cache, "WHEN", pack_cache_names,
-           "keep packed weights beside the model: auto (default: if slow to pack), on, off"),
-    STRING("kernels", &runtime_options.kernels, "PATH",
-           "scalar, avx2, avx512, avx512-vnni or amx (default: the best here)"),
+           "save packed weights next to the model: on, off or auto (default: if packing is slow)"),
+    STRING("kernels", &runtime_options.kernels, "NAME",
+           "CPU kernels: scalar, avx2, avx512, avx512-vnni or amx (default: the fastest here)"),
     {0},
 };
 
 const struct option runtime_batch_options[] = {
     UINT("max-seqs parallel np", &runtime_options.max_seqs, "N", 1, 1024,
-         "conversations computed at once (default 16)"),
+         "most conversations computed at the same time (default 16)"),
     {0},
 };
 
 const struct option runtime_template_options[] = {
     STRING("chat-template-file", &runtime_options.template_path, "FILE",
-           "a Jinja chat template instead of the model's own"),
+           "use this Jinja chat template instead of the model's own"),
     {0},
 };
 
@@ -154,8 +155,8 @@ int runtime_open_model(struct model *m, uint32_t context, struct error *err)
     enum tensor_type type;
     if (runtime_options.quantize) {
         if (!quantize_type(runtime_options.quantize, &type))
-            return error_set(err, ERROR_INPUT, "--quantize %s: there are: %s",
-                             runtime_options.quantize, quantize_names());
+            return error_set(err, ERROR_INPUT, "--quantize must be one of %s, not '%s'",
+                             quantize_names(), runtime_options.quantize);
         options.quantize = &type;
     }
     if (path_find(err))
@@ -258,12 +259,12 @@ static int pages_count(const struct kv_group groups[KV_MAX_GROUPS], uint32_t n_g
     if (n_pages[0] < 2 && size->is_max)
         return error_set(err, ERROR_INPUT,
                          "--cache-size max leaves no memory for a conversation: %" PRIu64
-                         " MiB are free, the weights take %" PRIu64 " MiB",
+                         " MiB are free, and the weights take %" PRIu64 " MiB",
                          machine_free_memory_bytes() >> 20, weight_bytes >> 20);
     if (n_pages[0] < 2)
         return error_set(err, ERROR_INPUT,
-                         "--cache-size holds no conversation: that takes 2 tokens at least, of "
-                         "%" PRIu64 " bytes each",
+                         "--cache-size is too small: it must hold at least 2 tokens, and one takes "
+                         "%" PRIu64 " bytes",
                          kv_all_bytes(groups, &tables, one_of_each));
     n_pages[0] = cap_pages(n_pages[0]);
     for (uint32_t g = 1; g < n_groups; g++)
@@ -271,7 +272,7 @@ static int pages_count(const struct kv_group groups[KV_MAX_GROUPS], uint32_t n_g
     uint64_t all = kv_all_bytes(groups, &tables, n_pages);
     if (all > machine_memory_bytes())
         return error_set(err, ERROR_INPUT,
-                         "a cache of %u tokens takes %" PRIu64 " MiB, and this machine has %" PRIu64
+                         "a cache of %u tokens takes %" PRIu64 " MiB, but this machine has %" PRIu64
                          " MiB of memory: give a smaller --cache-size",
                          n_pages[0], all >> 20, machine_memory_bytes() >> 20);
     return 0;
@@ -283,12 +284,12 @@ int runtime_check_context(uint32_t trained, struct error *err)
 {
     if (runtime_options.context == 1)
         return error_set(err, ERROR_INPUT,
-                         "-c 1 has no room for an answer: a conversation takes 2 tokens at least");
+                         "-c 1 leaves no room for an answer: it must be at least 2");
     if (runtime_options.context <= trained)
         return 0;
     return error_set(err, ERROR_INPUT,
-                     "-c %u is longer than the %u tokens that the model was made for: give -c %u "
-                     "at most, or leave it out",
+                     "-c %u is more than the %u tokens that the model supports: use -c %u or less, "
+                     "or leave it out",
                      runtime_options.context, trained, trained);
 }
 
@@ -300,8 +301,9 @@ static int context_choose(struct runtime *r, uint32_t trained, struct engine_lim
     r->context = runtime_options.context ? runtime_options.context : trained;
     uint32_t most = limits->n_pages[0];
     if (r->context > most) {
-        log_warn("the cache holds %u tokens: the context is %u, not %u (see --cache-size)", most,
-                 most, r->context);
+        log_warn("the cache holds %u tokens, so the context is %u instead of %u: for more, raise "
+                 "--cache-size",
+                 most, most, r->context);
         r->context = most;
     }
     limits->max_length = r->context;
@@ -359,10 +361,10 @@ static int threads_check(struct error *err)
     if (cpu_topology_open(&cpus, err))
         return -1;
     if (n > cpu_topology_available(&cpus))
-        log_warn("-t %u: more threads than CPUs, of which this process may use %u%s", n,
-                 cpu_topology_available(&cpus),
-                 runtime_options.pinning == PIN_ON && n > cpus.n_cpus ? "; they are not pinned"
-                                                                      : "");
+        log_warn(
+            "-t %u is more than the %u CPUs that this process may use, which is usually slower%s",
+            n, cpu_topology_available(&cpus),
+            runtime_options.pinning == PIN_ON && n > cpus.n_cpus ? "; they are not pinned" : "");
     cpu_topology_close(&cpus);
     return 0;
 }
@@ -426,7 +428,7 @@ static int fallback_open(struct runtime *r, struct error *err)
 {
     char name[sizeof r->model_name];
     log_error("the model failed to load: %s", err->message);
-    log_warn("--fallback mock: the mock engine runs instead, and its answers are nonsense");
+    log_warn("--fallback mock: the mock engine runs instead; its answers are nonsense");
     runtime_close(r);
     if (mock_open(r, err))
         return -1;

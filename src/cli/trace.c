@@ -54,7 +54,7 @@ static int count_read(const struct json *object, const char *name, int64_t least
     const struct json *value = json_get(object, name);
     int64_t number;
     if (!value)
-        return error_set(err, ERROR_FORMAT, "there is no \"%s\"", name);
+        return error_set(err, ERROR_FORMAT, "\"%s\" is missing", name);
     if (!json_to_int64(value, &number) || number < least || number > most)
         return error_set(err, ERROR_FORMAT,
                          "\"%s\" must be a whole number from %" PRId64 " to %" PRId64 ", not %s",
@@ -73,8 +73,7 @@ static int block_add(struct reader *r, uint32_t group, int64_t id)
     if (number == UINT32_MAX)
         return -1;
     if (number >= TRACE_MAX_TOKENS / t->block_size)
-        return error_set(r->err, ERROR_LIMIT,
-                         "the trace has more than %d different tokens up to here",
+        return error_set(r->err, ERROR_LIMIT, "the trace has more than %d distinct tokens",
                          TRACE_MAX_TOKENS);
     t->blocks[t->n_blocks++] = number;
     t->n_distinct = r->numbers.count;
@@ -89,7 +88,7 @@ static int blocks_read(struct reader *r, const struct json *ids,
     struct trace *t = r->trace;
     uint32_t needed = trace_n_blocks(t, request), whole = request->n_input / t->block_size;
     if (!ids)
-        return error_set(r->err, ERROR_FORMAT, "there is no \"hash_ids\"");
+        return error_set(r->err, ERROR_FORMAT, "\"hash_ids\" is missing");
     if (!json_is(ids, JSON_ARRAY))
         return error_set(r->err, ERROR_FORMAT, "\"hash_ids\" must be an array, not %s",
                          json_type_name(ids->type));
@@ -105,8 +104,8 @@ static int blocks_read(struct reader *r, const struct json *ids,
         int64_t id;
         if (!json_to_int64(value, &id))
             return error_set(r->err, ERROR_FORMAT,
-                             "\"hash_ids\" must hold whole numbers of 64 bits, but item %zu is %s",
-                             n, value->type == JSON_NUMBER ? "none" : json_type_name(value->type));
+                             "\"hash_ids\" must hold 64-bit whole numbers, but item %zu is %s", n,
+                             value->type == JSON_NUMBER ? "not one" : json_type_name(value->type));
         if (block_add(r, GROUP_NAMED, id))
             return -1;
         n++;
@@ -163,9 +162,10 @@ static int agent_parse(struct reader *r, const struct json *root)
     const struct json *requests = json_get(root, "requests");
     r->names = &agent_names;
     if (!requests)
-        return error_set(r->err, ERROR_FORMAT,
-                         "this is no trace: neither lines of objects with \"input_length\" nor one "
-                         "object with \"requests\"");
+        return error_set(
+            r->err, ERROR_FORMAT,
+            "not a trace: expected lines of objects with \"input_length\", or one object "
+            "with \"requests\"");
     if (count_read(root, "block_size", 1, TRACE_MAX_BLOCK_SIZE, &r->trace->block_size, r->err))
         return -1;
     return requests_read(r, requests);
@@ -245,13 +245,13 @@ int trace_parse(struct trace *t, const char *text, size_t len, struct error *err
     *t = (struct trace){0};
     int failed;
     if (is_space(text, len))
-        failed = error_set(err, ERROR_FORMAT, "there is nothing in it");
+        failed = error_set(err, ERROR_FORMAT, "the file is empty");
     else if (first_line_is_request(text, len))
         failed = lines_parse(&r, text, len);
     else
         failed = document_parse(&r, text, len);
     if (!failed && t->n_requests == 0)
-        failed = error_set(err, ERROR_FORMAT, "there is no request in it");
+        failed = error_set(err, ERROR_FORMAT, "the file has no requests");
     pair_map_free(&r.numbers);
     if (failed)
         trace_free(t);

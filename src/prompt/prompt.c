@@ -138,7 +138,7 @@ static int tools_from_model(struct prompt_maker *p, struct error *err)
         return 0;
     }
     log_warn("the model's chat template for tools is not used: %s",
-             tools->chat_template ? "it shows none" : tools->template_problem);
+             tools->chat_template ? "it does not render them" : tools->template_problem);
     tools_close(tools);
     return 0;
 }
@@ -327,8 +327,8 @@ static int cut_behind(struct rendering *r, int32_t message, struct error *err)
         r->n_segments--;
     if (r->n_segments == 0)
         return error_set(err, ERROR_INPUT,
-                         "the model's chat template does not show the last message, so that it "
-                         "cannot be continued");
+                         "the last message cannot be continued: the model's chat template does not "
+                         "render it");
     r->text.len = r->segments[r->n_segments - 1].end;
     r->text.data[r->text.len] = '\0';
     return 0;
@@ -338,8 +338,7 @@ static int render(const struct prompt_maker *p, const struct prompt_input *in,
                   struct prompt_draft *d, struct error *err)
 {
     if (!p->chat_template)
-        return error_set(err, ERROR_FORMAT,
-                         "%s: start with --chat-template-file FILE to give it one",
+        return error_set(err, ERROR_FORMAT, "%s: start the server with --chat-template-file FILE",
                          p->template_problem);
     struct render_options options = {.now_unix = in->now_unix ? in->now_unix : local_now(),
                                      .arena = &d->arena};

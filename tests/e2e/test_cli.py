@@ -48,9 +48,9 @@ def prompt_tokens(text):
     (["tokenize"], "-m PATH"),
     (["info"], "radish info FILE|DIR"),
     (["serve", *MOCK, "--cache-size", "2XB"], "--cache-size: '2XB'"),
-    (["serve", *MOCK, "--cache-size", "1"], "2 tokens at least, of "),
-    (["serve", *MOCK, "--activations", "q4"], "--activations is one of q8, q16, not 'q4'"),
-    (["serve", *MOCK, "--cache-ttl", "30x"], "--cache-ttl: '30x' is not a time: write it as 90s"),
+    (["serve", *MOCK, "--cache-size", "1"], "must hold at least 2 tokens"),
+    (["serve", *MOCK, "--activations", "q4"], "--activations must be one of q8, q16, not 'q4'"),
+    (["serve", *MOCK, "--cache-ttl", "30x"], "--cache-ttl: '30x' is not a duration: write it as 90s"),
     (["serve", *MOCK, "--api-key", "a:k", "--tenant-cache-size", "0"], "--tenant-cache-size: '0'"),
     (["logits", *MOCK, "--tokens", ""], "--tokens needs a value"),
     (["logits", *MOCK, "--tokens", "1,x"], "'x'"),
@@ -79,10 +79,10 @@ def prompt_tokens(text):
     (["serve", *MOCK, "-ngl", "99"], "'-ngl': radish has no GPU offload yet"),
     (["chat", *MOCK, "-hf", "a/b"], "'-hf': radish has no downloads yet"),
     (["run", *MOCK, "--raw", "--thinking", "off", "hi"], "--thinking has no effect"),
-    (["serve", *MOCK, "--thinking", "maybe"], "--thinking is one of auto, on, off"),
+    (["serve", *MOCK, "--thinking", "maybe"], "--thinking must be one of auto, on, off"),
     (["serve", *MOCK, "-max_tokens", "0"], "-max_tokens needs a whole number of at least 2"),
     (["serve", *MOCK, "--cache-size", "900TiB"], "MiB of memory: give a smaller --cache-size"),
-    (["serve", *MOCK, "--fallback", "cpu"], "--fallback is one of none, mock"),
+    (["serve", *MOCK, "--fallback", "cpu"], "--fallback must be one of none, mock"),
 ])  # fmt: skip
 def test_usage_errors_exit_with_2(args, message):
     done = radish(*args)
@@ -110,7 +110,7 @@ def test_a_cache_beyond_the_memory_is_refused():
     huge, small = (radish(*run, size, binary=os.path.join(BUILD, "radish"))
                    for size in ("9999TiB", "100t"))
     assert huge.returncode == USAGE and small.returncode == OK
-    assert re.search(r"a cache of \d+ tokens takes \d+ MiB, and this machine has \d+ MiB of memory: "
+    assert re.search(r"a cache of \d+ tokens takes \d+ MiB, but this machine has \d+ MiB of memory: "
                      r"give a smaller --cache-size", huge.stderr.decode())
 
 
@@ -235,7 +235,7 @@ def test_bench_measures_every_combination():
     (("-n", "4,,5"), "--decode needs a whole number of at least 0, not '' in '4,,5'"),
     (("--streams", "0"), "--streams needs a whole number from 1 to 256, not '0'"),
     (("-p", "0", "-n", "0,0"), "nothing to measure"),
-    (("-d", "9999999"), "too much for the context"),
+    (("-d", "9999999"), "do not fit into the context"),
 ])
 def test_bench_says_what_is_wrong(args, words):
     done = radish("bench", *MOCK, *args)
@@ -253,8 +253,8 @@ def test_bench_shows_progress_on_a_terminal_only():
         done = subprocess.run([RADISH, *args], stdout=subprocess.PIPE, stderr=slave, timeout=TIMEOUT_S, check=True)
         os.close(slave)
         shown = terminal.read(65536).decode()
-    assert "measuring 1 of 2: prefill of 4 tokens behind 7" in shown
-    assert "measuring 2 of 2: decode of 2 tokens behind 7" in shown and "\n" not in shown
+    assert "measuring 1 of 2: prefill of 4 tokens after 7" in shown
+    assert "measuring 2 of 2: decode of 2 tokens after 7" in shown and "\n" not in shown
     assert shown.endswith("\r\033[K") and done.stdout.startswith(b"mock on mock\n")
 
 
@@ -311,7 +311,7 @@ class TestWithoutChatTemplate:
                 break
         process.terminate()
         process.communicate(timeout=TIMEOUT_S)
-        assert any("no chat template, so chat requests are refused" in line for line in lines), lines
+        assert any("no chat template, so chat requests are rejected" in line for line in lines), lines
 
 
 # ---- reading from a terminal ------------------------------------------------------------------

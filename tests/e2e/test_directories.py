@@ -289,7 +289,7 @@ def test_what_quantize_refuses(tmp_path, broken):
     out = tmp_path / "out.gguf"
     shutil.copyfile(TINY / "config.json", out)
     status, _, stderr = radish("quantize", out, out)
-    assert status == USAGE and "a name of its own" in stderr
+    assert status == USAGE and "choose another name for the output" in stderr
     out.unlink()
     directory = broken("config.json")
     status, _, stderr = radish("quantize", directory, out)

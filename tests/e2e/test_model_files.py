@@ -243,10 +243,10 @@ def test_info_tells_of_windows_and_scaling(model):
 def test_a_context_that_cannot_be_had_is_refused(model, command):
     path = model()
     status, _, stderr = radish(*command, path, "-c", "513")
-    assert status != OK and "give -c 512 at most" in stderr, stderr
+    assert status != OK and "use -c 512 or less" in stderr, stderr
     if command[0] == "run":
         status, _, stderr = radish(*command, path, "-c", "1")
-        assert status != OK and "-c 1 has no room for an answer" in stderr, stderr
+        assert status != OK and "-c 1 leaves no room for an answer" in stderr, stderr
 
 
 # ---- templates for tools ----------------------------------------------------------------------
@@ -272,7 +272,7 @@ def test_a_template_for_tools_is_used_with_tools(model, place):
     else:
         (path / "additional_chat_templates").mkdir()
         (path / "additional_chat_templates/tool_use.jinja").write_text(TOOL_CHAT)
-    assert ", tools (hermes, by a template of their own)" in output_of("info", path)
+    assert ", tools (hermes, with a template of their own)" in output_of("info", path)
     assert json_of("info", path, "--json")["tools"]
     server = serve(path)
     for tools, wanted in (([], "HiHoHey"), ([TOOL], "[look]HiHoHey")):
@@ -288,7 +288,7 @@ def test_a_template_for_tools_that_shows_none_is_not_used(model):
         {"name": "default", "template": TOOL_CHAT}, {"name": "tool_use", "template": "{{ 1 }}"}]})
     status, stdout, stderr = radish("render", "-m", path, "--context", "-", stdin=json.dumps(
         {"messages": TURNS, "tools": [TOOL]}))
-    assert status == OK and stdout == "[look]HiHoHey" and "is not used: it shows none" in stderr
+    assert status == OK and stdout == "[look]HiHoHey" and "is not used: it does not render them" in stderr
 
 
 # ---- paths ------------------------------------------------------------------------------------
@@ -346,5 +346,5 @@ def test_weights_that_are_quantised_already_are_told(tmp_path):
     assert status == OK and "are already quantized and stay as they are" in stderr, stderr
     assert "f32, f16 or bf16" in stderr and stderr.count("--quantize Q4_0") == 1
     for wanted in ("q8_0", "f16"):
-        assert "quantised already" not in radish(*run, out, "--quantize", wanted)[2]
-    assert "quantised already" not in radish(*run, GGUF, "--quantize", "q4_0")[2]
+        assert "already quantized" not in radish(*run, out, "--quantize", wanted)[2]
+    assert "already quantized" not in radish(*run, GGUF, "--quantize", "q4_0")[2]

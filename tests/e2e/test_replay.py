@@ -112,7 +112,7 @@ def test_pages_as_a_share(trace):
     for pages, tokens in (("0.01%", 0), ("1", 1), ("400000000%", 8000000000)):
         done = radish(path, "--pages", pages)
         assert done.returncode == USAGE
-        assert f"--pages {pages} are {tokens} tokens: the cache can have from 2" in done.stderr
+        assert f"--pages {pages} is {tokens} tokens, but the cache holds from 2" in done.stderr
     assert replay(path, "--pages", "0")["pages"] >= 2000
 
 
@@ -172,7 +172,7 @@ def test_progress_is_for_terminals(trace):
 
 
 @pytest.mark.parametrize("args,message", [
-    ((), "which trace?"),
+    ((), "no trace given"),
     (("a", "b"), "unexpected argument 'b'"),
     (("a", "--pages", "many"), "--pages needs"),
     (("a", "--pages", "-5"), "--pages needs"),

@@ -160,6 +160,23 @@ def test_logit_bias(server):
     assert answer.choices[0].message.content == "xxxxx"
 
 
+def test_logit_bias_of_texts(server, mock):
+    """llama-server's forms: a text as the key, or pairs; each token of the text is biased."""
+    prompt = {"prompt": "a", "n_predict": 5, "temperature": 0}
+    for form in ({"x": 100}, [["x", 100]]):
+        assert chat(server, max_tokens=5, extra_body={"logit_bias": form}
+                    ).choices[0].message.content == "xxxxx"
+        assert post(server, "/completion", {**prompt, "logit_bias": form})[1]["content"] == "xxxxx"
+    settings = post(server, "/completion", {**prompt, "logit_bias": [["Hello you", -1], [7, 2]]})[1]
+    tokens = post(server, "/tokenize", {"content": "Hello you"})[1]["tokens"]
+    biases = settings["generation_settings"]["logit_bias"]
+    assert biases == [{"token": 7, "bias": 2}] + [{"token": t, "bias": -1} for t in tokens]
+    for text, status in (("z" * 4095, 200), ("z" * 4096, 400)):  # the mock's tokens are bytes
+        body = {**prompt, "n_predict": 1, "logit_bias": [[7, 1], [text, 1]]}
+        got, answer = post(mock, "/completion", body)
+        assert got == status and (status == 200 or "4096 tokens" in answer["error"]["message"])
+
+
 @pytest.mark.parametrize("extra", [
     {"top_k": 5, "min_p": 0.05}, {"typical_p": 0.5}, {"xtc_probability": 1, "xtc_threshold": 0.1},
     {"dry_multiplier": 0.8}, {"repeat_penalty": 1.3, "repeat_last_n": 8}, {"top_n_sigma": 1},

@@ -204,7 +204,7 @@ TEST(prompt, template_errors_reach_the_client)
     chat_template_free(p.chat_template);
     p.chat_template = NULL;
     strcpy(p.template_problem, "the model has no chat template");
-    CHECK(strstr(chat(&p, "[]", NULL), "! the model has no chat template: start with"));
+    CHECK(strstr(chat(&p, "[]", NULL), "! the model has no chat template: start the server with"));
     CHECK_INT(chat_error, ERROR_FORMAT); /* not the client's fault */
     prompt_maker_close(&p);
 }

@@ -185,7 +185,9 @@ TEST(request_fields, checks_types_and_ranges)
         {"top_logprobs", "21", NULL},
         {"top_logprobs", "2", NULL},
         {"logit_bias", "7", NULL},
-        {"logit_bias", "{\"a\":1}", NULL},
+        {"logit_bias", "{\"\":1}", NULL},
+        {"logit_bias", "{\"a\":true}", NULL},
+        {"logit_bias", "{\"a\":101}", NULL},
         {"logit_bias", "{\"-1\":1}", NULL},
         {"logit_bias", "{\"99999999999\":1}", NULL},
         {"logit_bias", "{\"1\":101}", NULL},
@@ -193,7 +195,12 @@ TEST(request_fields, checks_types_and_ranges)
         {"logit_bias", "{\"1\":true}", NULL},
         {"logit_bias", "[1]", NULL},
         {"logit_bias", "[[1]]", NULL},
-        {"logit_bias", "[[\"1\",2]]", NULL},
+        {"logit_bias", "[[\"\",2]]", NULL},
+        {"logit_bias", "[[\"a\",\"b\"]]", NULL},
+        {"logit_bias", "[[1.5,2]]", NULL},
+        {"logit_bias", "[[null,2]]", NULL},
+        {"logit_bias", "[[1,2,3]]", NULL},
+        {"logit_bias", "[{\"a\":1}]", NULL},
         {"response_format", "\"json\"", NULL},
         {"response_format", "{}", NULL},
         {"response_format", "{\"type\":\"xml\"}", NULL},
@@ -670,6 +677,15 @@ TEST(request_fields, reads_biases_and_samplers)
               "\"dry_penalty_last_n\":0,\"repeat_penalty\":2,\"repeat_last_n\":0}");
     CHECK(p.n_biases == 2 && p.biases[1].token == 6 && p.biases[1].bias == -100);
     CHECK(p.sampling.dry_multiplier == 0 && p.sampling.repetition_penalty == 1);
+    request_params_free(&p);
+    read_well(&p, REQUEST_CHAT, "{" HELLO ",\"logit_bias\":{\"5\":1,\"5 x\":false,\"\\u0000\":2}}");
+    CHECK(p.n_biases == 1 && p.biases[0].token == 5 && p.n_text_biases == 2);
+    CHECK(p.text_biases[0].text.len == 3 && p.text_biases[0].bias == -100);
+    CHECK(p.text_biases[1].text.len == 1 && p.text_biases[1].bias == 2);
+    request_params_free(&p);
+    read_well(&p, REQUEST_CHAT, "{" HELLO ",\"logit_bias\":[[\"5\",1],[6,2]]}");
+    CHECK(p.n_biases == 1 && p.biases[0].token == 6 && p.n_text_biases == 1);
+    CHECK(p.text_biases[0].text.len == 1 && p.text_biases[0].text.bytes[0] == '5');
     request_params_free(&p);
 }
 

@@ -142,13 +142,13 @@ TEST(server_stop, nobody_holds_it_up)
 TEST(server_stop, wrong_options_end_it_before_it_starts)
 {
     CHECK_INT(SERVER_REFUSED(&got, "--api-key", "a:S", "--api-key", "b c:S"), 2);
-    CHECK_HAS(strbuf_str(&got), "--api-key, number 2: ");
+    CHECK_HAS(strbuf_str(&got), "--api-key number 2: ");
     CHECK_INT(SERVER_REFUSED(&got, "--shared-prompt", "/nowhere", "--api-key", "k"), 1);
     CHECK_HAS(strbuf_str(&got), "--shared-prompt /nowhere: ");
     CHECK_INT(SERVER_REFUSED(&got, "--host", "no such host"), 1);
     CHECK_HAS(strbuf_str(&got), "no such host");
     CHECK_INT(SERVER_REFUSED(&got, "--share-cache"), 2);
-    CHECK_HAS(strbuf_str(&got), "--share-cache is about tenants");
+    CHECK_HAS(strbuf_str(&got), "--share-cache needs tenants");
 }
 
 TEST(server_stop, the_log_says_what_memory_it_will_have)

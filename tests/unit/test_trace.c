@@ -128,15 +128,15 @@ TEST(trace, an_agent_on_one_line_is_an_agent)
 
 TEST(trace, refuses_what_is_no_trace)
 {
-    check_refused("", "nothing in it");
-    check_refused(" \n\r\n", "nothing in it");
-    check_refused("[]", "no trace");
-    check_refused("17", "no trace");
+    check_refused("", "the file is empty");
+    check_refused(" \n\r\n", "the file is empty");
+    check_refused("[]", "not a trace");
+    check_refused("17", "not a trace");
     check_refused("hello", "expected a value");
-    check_refused("{\"a\": 1}\n", "line 1: there is no \"input_length\"");
-    check_refused("{\n\"a\": 1}\n", "no trace");
+    check_refused("{\"a\": 1}\n", "line 1: \"input_length\" is missing");
+    check_refused("{\n\"a\": 1}\n", "not a trace");
     check_refused("{\"block_size\": 4, \"requests\": []}", "no request");
-    check_refused("{\"requests\": []}", "there is no \"block_size\"");
+    check_refused("{\"requests\": []}", "\"block_size\" is missing");
     check_refused("{\"block_size\": 4, \"requests\": 1}", "\"requests\" must be an array");
     check_refused("{\"block_size\": 4, \"requests\": [null]}", "request 1: a request must be");
     check_refused("{\"block_size\": 0, \"requests\": []}", "not 0");
@@ -151,10 +151,10 @@ TEST(trace, says_which_line_or_request_is_wrong)
         const char *line, *message;
     } lines[] = {
         {"{\"input_length\": 5, \"hash_ids\": [1]", "line 2: unexpected end of JSON"},
-        {"{\"input_length\": 5}", "line 2: there is no \"hash_ids\""},
+        {"{\"input_length\": 5}", "line 2: \"hash_ids\" is missing"},
         {"{\"input_length\": 5, \"hash_ids\": {}}", "line 2: \"hash_ids\" must be an array"},
         {"{\"input_length\": 5, \"hash_ids\": [\"a\"]}", "line 2: \"hash_ids\" must hold"},
-        {"{\"input_length\": 5, \"hash_ids\": [1.5]}", "item 0 is none"},
+        {"{\"input_length\": 5, \"hash_ids\": [1.5]}", "item 0 is not one"},
         {"{\"input_length\": 5, \"hash_ids\": [9223372036854775808]}", "whole numbers"},
         {"{\"input_length\": 5, \"hash_ids\": [1, 2]}", "5 tokens are 1 blocks of 512"},
         {"{\"input_length\": 1025, \"hash_ids\": [1]}", "1025 tokens are 3 blocks of 512"},

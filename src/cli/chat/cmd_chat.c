@@ -16,8 +16,8 @@ static const char *system_text;
 static bool show_timings, no_history;
 
 static const struct option chat_options[] = {
-    TEXT("system sys", &system_text, "TEXT", "a system message to begin with"),
-    FLAG("timings", &show_timings, "print cache use and speed after each answer"),
+    TEXT("system sys", &system_text, "TEXT", "system message for the model"),
+    FLAG("timings", &show_timings, "show cache use and speed after each answer"),
     FLAG("no-history", &no_history, "do not read or write the history file"),
     {0},
 };

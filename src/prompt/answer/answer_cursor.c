@@ -1,7 +1,8 @@
-/* The automaton of an answer's marks; see answer_cursor.h. A cursor belongs to who reads with it;
- * the table is constant. Nothing is allocated. What a newcomer gets wrong: a mark is found where it
- * begins first, and of several that begin there the longest counts, so that a mark may be found
- * when bytes behind it have been read already. They stay held. */
+/* The automaton that finds markers in an answer; see answer_cursor.h. A cursor belongs to its
+ * reader; the table is constant. Nothing is allocated.
+ *
+ * Careful: the leftmost marker wins, and of several that begin at the same byte the longest. So a
+ * marker may be found only after bytes behind it have been read. Those bytes stay held. */
 #include "prompt/answer/answer_cursor.h"
 
 #include <assert.h>

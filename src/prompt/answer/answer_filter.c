@@ -1,7 +1,8 @@
-/* The phases of an answer; see answer_filter.h. Made on a worker, then the scheduler's alone until
- * the answer is done; nothing is allocated meanwhile. Where phases begin and end is decided by an
- * answer_cursor, as the parser's is, so that both see the same. What a newcomer gets wrong: marks
- * come as one token or as many, and tokens have text behind a mark. */
+/* The phases of an answer; see answer_filter.h. Made on a worker, then owned by the scheduler until
+ * the answer is done; nothing is allocated meanwhile. An answer_cursor decides where phases begin
+ * and end, as in the parser, so both always agree.
+ *
+ * Careful: a marker may be one token or several, and its last token may contain text after it. */
 #include "prompt/answer/answer_filter.h"
 
 #include <stdlib.h>
@@ -152,9 +153,10 @@ int answer_filter_open(struct answer_filter **out, const struct answer_filter_op
         failed = tokenizer_encode(o->tokenizer, o->trigger, strlen(o->trigger),
                                   TOKENIZE_PARSE_SPECIAL | TOKENIZE_CONTINUES, &f->called, err);
     if (!failed && f->matcher && !grammar_begin(f))
-        failed = error_set(err, ERROR_INPUT,
-                           "the message that is to be continued does not fit what the answer must "
-                           "be");
+        failed = error_set(
+            err, ERROR_INPUT,
+            "the message to be continued does not match the grammar or schema of the "
+            "answer");
     if (failed) {
         answer_filter_close(f);
         return -1;

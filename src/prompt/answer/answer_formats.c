@@ -1,7 +1,7 @@
-/* The marks of each format: what begins a call and who reads it from there, what ends one. What a
- * newcomer gets wrong: a mark is only the beginning of a call if a reader finds one behind it, so a
- * mark more here costs nothing. Every format but harmony has Hermes' mark, because models whose
- * template knows no tools are asked to write that. */
+/* The markers of each format: what begins a call and which reader takes over there, and what ends
+ * one. A marker begins a call only if its reader finds one after it, so an extra marker does no
+ * harm. Every format except harmony includes Hermes' marker, because models whose template does not
+ * support tools are asked to use it. */
 #include "prompt/answer/answer_internal.h"
 
 #define BEGIN(text_, reader_)                                                                      \

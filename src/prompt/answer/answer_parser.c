@@ -1,6 +1,8 @@
-/* The answer's text in, pieces out: thinking, content, and the frame in which readers of calls run
- * (calls_*.c). Belongs to the one who feeds it. What a newcomer gets wrong: nothing may be decided
- * by where a piece of text ends. What cannot be decided yet is held, and looked at again. */
+/* Splits an answer's text into pieces: thinking, content, and calls, which the readers in calls_*.c
+ * parse. Owned by whoever feeds it.
+ *
+ * Careful: the text arrives in arbitrary pieces, so no decision may depend on where one ends. What
+ * cannot be decided yet is held and looked at again. */
 #include "prompt/answer/answer_parser.h"
 
 #include <assert.h>

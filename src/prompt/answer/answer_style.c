@@ -1,6 +1,7 @@
-/* Which format a model writes is found from the words of its template, then from its vocabulary.
- * Runs once, at load. What a newcomer gets wrong: order matters, since templates mention several
- * marks (Hermes' <tool_call> stands in Qwen-Coder's and GLM's too), and the rarer one decides. */
+/* Detects a model's format from its template, then from its vocabulary. Runs once, at load.
+ *
+ * Careful: the order of the checks matters. Templates mention several markers (Hermes' <tool_call>
+ * also appears in Qwen-Coder's and GLM's), and the rarer one decides. */
 #include "prompt/answer/answer_style.h"
 
 #include <string.h>

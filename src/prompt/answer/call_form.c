@@ -1,7 +1,8 @@
-/* The forms in which models write calls, and which of them a template has. Read-only tables: any
- * thread. What a newcomer gets wrong: the white space here is that of the models' own templates,
- * because a call that is rendered again must give the bytes that were sampled. A format's first
- * form is what is written when nothing is known of the template. */
+/* The forms in which models write calls, and which of them a template uses. Read-only tables: any
+ * thread. If nothing is known about the template, a format's first form is used.
+ *
+ * Careful: the white space here is that of the models' own templates. A call that is rendered again
+ * must give the same bytes that were sampled. */
 #include "prompt/answer/call_form.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Whether a call repeats an earlier one, decided while its arguments still arrive. Any thread.
- * The beginning of an object differs from a whole one as soon as one of its members does: a member
- * that is complete has another value, or a string that is not complete is no prefix. */
+/* Decides whether a call repeats an earlier one while its arguments are still arriving. Any thread.
+ * A partial object differs from a whole one as soon as one member does: a complete member has
+ * another value, or an incomplete string is not a prefix of the other. */
 #include "prompt/answer/call_repeat.h"
 
 #include <string.h>

@@ -1,6 +1,8 @@
-/* Values that a model writes as text, as Python or in Gemma's notation become JSON here, spelled as
- * Python's json.dumps(ensure_ascii=False) spells it. What a newcomer gets wrong: bytes from 0x80 on
- * go through as they are, because a value may be cut between the bytes of a character. */
+/* Converts values written as text, Python or Gemma's notation to JSON, spelled like Python's
+ * json.dumps(ensure_ascii=False).
+ *
+ * Careful: a value may arrive cut between the bytes of a character, so bytes from 0x80 on are
+ * copied unchanged. */
 #include <stdint.h>
 
 #include "base/ascii.h"

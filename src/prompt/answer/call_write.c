@@ -1,6 +1,5 @@
-/* Calls written out in the forms of call_form.c, and values in the notations of those. Any thread.
- * What a newcomer gets wrong: numbers are written as Python would write what it read (1.50 is 1.5,
- * 1e2 is 100.0), as templates do. */
+/* Writes calls in the forms of call_form.c, and values in their notations. Any thread. Numbers are
+ * written as Python, and so a template, would write them: 1.50 becomes 1.5, and 1e2 100.0. */
 #include <math.h>
 #include <string.h>
 

@@ -3,9 +3,8 @@
  *   <|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hello
  *   <|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{..}<|call|>
  *
- * analysis is reasoning, a message to a function is a call, all else is content, byte for byte.
- * What a newcomer gets wrong: the answer begins in the middle of a header, behind
- * <|start|>assistant. */
+ * analysis is reasoning, a message to a function is a call, everything else is content, byte for
+ * byte. The answer begins in the middle of a header, after <|start|>assistant. */
 #include "prompt/answer/answer_internal.h"
 
 static enum call_result read_harmony_call(struct answer_parser *p)

@@ -1,7 +1,7 @@
-/* Readers of calls whose arguments are JSON: objects with a name and arguments in them (Hermes,
- * Llama, Mistral, bare), and names with an object behind them (Mistral, DeepSeek, Kimi, Llama).
- * Arguments go out as they were written, while they come. What a newcomer gets wrong: keys may come
- * in either order, and arguments that come first are held until the name is known. */
+/* Readers of calls whose arguments are JSON: objects that contain a name and arguments (Hermes,
+ * Llama, Mistral, bare), and names followed by an object (Mistral, DeepSeek, Kimi, Llama).
+ * Arguments are passed on unchanged as they arrive. Keys may come in either order: arguments that
+ * come before the name are held until it is known. */
 #include "prompt/answer/answer_internal.h"
 
 /* ------------------------------------------------------------------ arguments */

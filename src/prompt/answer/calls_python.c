@@ -4,8 +4,8 @@
  *   print(f(x=1, y="a"))
  *   ```
  *
- * An argument's end is found while it comes (quotes, brackets), then it is converted as a whole.
- * What a newcomer gets wrong: a comma or bracket in a string ends nothing. */
+ * The end of an argument is found as it arrives (quotes, brackets); then it is converted as a
+ * whole. */
 #include "base/ascii.h"
 #include "prompt/answer/answer_internal.h"
 

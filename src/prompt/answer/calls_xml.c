@@ -1,7 +1,8 @@
 /* One reader for the formats that write a call's parameters as text between tags: Qwen3-Coder, GLM,
- * MiniMax, DeepSeek's DSML. A form says how the tags are spelled. What a newcomer gets wrong: a
- * value is raw text, so the function's schema decides whether 5 is a number or a string; strings go
- * out while they come, all else when it is complete. */
+ * MiniMax, DeepSeek's DSML. A form says how the tags are spelled.
+ *
+ * Values are raw text, so the function's schema decides whether 5 is a number or a string. Strings
+ * are passed on as they arrive, other values once they are complete. */
 #include "prompt/answer/answer_internal.h"
 
 struct xml_form {

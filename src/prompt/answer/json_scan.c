@@ -1,5 +1,5 @@
-/* A JSON value byte by byte: a state, a bit for each open container, nothing else. What a newcomer
- * gets wrong: a number has no last byte of its own, so the byte behind it is looked at twice. */
+/* Scans a JSON value byte by byte: a state and one bit for each open container, nothing else. Only
+ * the byte after a number shows that it has ended, so that byte is looked at twice. */
 #include "prompt/answer/json_scan.h"
 
 #include <string.h>

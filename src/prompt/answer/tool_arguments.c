@@ -1,12 +1,12 @@
-/* The grammar of calls: arguments, in the notation of each form, held to the function's schema.
- * Built on a worker. JSON is json_schema.h's; here are the notations that are not JSON:
+/* The grammar of a call's arguments, in each form's notation, constrained by the function's schema.
+ * Built on a worker. json_schema.h handles JSON; this file handles the other notations:
  *
  *   TAGGED    <parameter=a>\n1\n</parameter>      values are raw text or JSON
  *   PYTHON    a=1, b=["x", True]
  *   ESCAPED   a:1,b:[<escape>x<escape>,true]
  *
- * What a newcomer gets wrong: a raw text must not contain anything that the answer parser takes
- * for its end, or the call would be read as another one. */
+ * Careful: raw text must not contain anything that the answer parser takes for its end, or the call
+ * would be parsed as a different one. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,8 +102,8 @@ static bool refuse(const struct call_grammar *g, const char *keyword)
         return false;
     error_set(
         g->err, ERROR_INPUT,
-        "the parameters of the strict function '%.64s' use '%.64s', which this model's way of "
-        "writing calls cannot be held to: leave it out, or leave out 'strict'",
+        "the parameters of the strict function '%.64s' use '%.64s', which cannot be enforced in "
+        "this model's call format: remove it, or remove 'strict'",
         g->tool->name, keyword);
     return true;
 }

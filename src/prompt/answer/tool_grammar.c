@@ -2,8 +2,8 @@
  *
  *   first ( name middle arguments )  [ between ( name middle arguments ) ]*  last
  *
- * What a newcomer gets wrong: a marker that is a control token is no text to a grammar, however it
- * is spelled, so every piece goes through call_text_add. */
+ * Careful: to a grammar, a marker that is a control token is not text, however it is spelled. So
+ * every piece goes through call_text_add. */
 #include "prompt/answer/tool_grammar.h"
 
 #include <assert.h>

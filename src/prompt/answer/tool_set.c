@@ -1,6 +1,6 @@
-/* The functions of a request. Made on a worker, read by the event loop and, through grammars, by
- * nobody else. What a newcomer gets wrong: the request's own tree is gone when the answer is
- * parsed, so everything here lives in the set's arena. */
+/* The functions of a request. Made on a worker, then read by the event loop only. The request's own
+ * JSON tree is gone by the time the answer is parsed, so everything here lives in the set's
+ * arena. */
 #include "prompt/answer/tool_set.h"
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* llama.cpp's GBNF as a grammar: recursive descent over the text, one grammar rule for each name.
- * A newcomer gets line ends wrong: outside of parentheses a line end closes the rule, but not
- * behind '::=' and behind '|'. */
+ * Careful: outside parentheses a line end closes the rule, except after '::=' and '|'. */
 #include "prompt/grammar/text_grammar.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Regular expressions and lists of choices as grammars. A newcomer may expect an automaton here:
- * the grammar's own compiler makes one, over bytes; here the tree only changes its form. */
+/* Turns regular expressions and lists of choices into grammars. This only converts one tree into
+ * another; the grammar's compiler makes the automaton, over bytes. */
 #include "prompt/grammar/text_grammar.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* Reads regular expressions: recursive descent to a bounded depth. The result describes whole
- * texts: anchors are resolved at the end (regex_anchor.c), so that nothing above knows of them.
- * A newcomer may wonder about lazy quantifiers: they only change what a search prefers, not which
- * texts match. Classes are ECMAScript's: \d and \w are ASCII, as JSON Schema has it. */
+/* Parses regular expressions by recursive descent, to a bounded depth. The result describes whole
+ * texts: anchors are resolved at the end (regex_anchor.c), so callers never see them. Lazy
+ * quantifiers are read like greedy ones: they change what a search prefers, not which texts match.
+ * Classes are ECMAScript's, as in JSON Schema: \d and \w are ASCII. */
 #include "prompt/grammar/regex_internal.h"
 
 #include <string.h>

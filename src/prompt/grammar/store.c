@@ -1,6 +1,6 @@
-/* The store of compiled grammars. Workers take, the event loop gives back; a mutex covers the list,
- * which is short. What a newcomer gets wrong: two workers may compile the same grammar at once;
- * the second to finish finds the first's and lets go of its own. */
+/* The store of compiled grammars. Workers take grammars, the event loop returns them; a mutex
+ * protects the list, which is short. Two workers may compile the same grammar at the same time: the
+ * second to finish finds the first one's and drops its own. */
 #include "prompt/grammar/store.h"
 
 #include <assert.h>

@@ -376,6 +376,38 @@ static int find_breakers(struct completion *c)
     return 0;
 }
 
+/* Turns the biases of texts into those of their tokens, as llama-server does. */
+static int bias_texts(struct completion *c)
+{
+    const struct tokenizer *t = c->api->options->prompt->tokenizer;
+    struct request_params *p = &c->input.params;
+    struct token_list tokens = {0};
+    struct error err;
+    int failed = 0;
+    if (!p->n_text_biases)
+        return 0;
+    struct logit_bias *all = arena_alloc_array(&p->arena, REQUEST_MAX_BIASES, sizeof *all);
+    if (!all)
+        return no_memory_now(c);
+    if (p->n_biases)
+        memcpy(all, p->biases, p->n_biases * sizeof *all);
+    p->biases = all;
+    for (uint32_t i = 0; i < p->n_text_biases && !failed; i++) {
+        const struct text_bias *b = &p->text_biases[i];
+        tokens.len = 0;
+        if (tokenizer_encode(t, b->text.bytes, b->text.len, 0, &tokens, &err))
+            failed = api_error_set(&c->input.error, 500, NULL, "%s", err.message);
+        else if (tokens.len > REQUEST_MAX_BIASES - p->n_biases)
+            failed = api_error_set(&c->input.error, 400, "logit_bias",
+                                   "'logit_bias' may have up to %d tokens, and its texts have more",
+                                   REQUEST_MAX_BIASES);
+        for (size_t k = 0; k < tokens.len && !failed; k++)
+            all[p->n_biases++] = (struct logit_bias){tokens.ids[k], b->bias};
+    }
+    token_list_free(&tokens);
+    return failed;
+}
+
 /* What a choice needs besides its request. */
 static int choice_open(struct completion *c, uint32_t index)
 {
@@ -491,7 +523,8 @@ static int prepare(struct completion *c)
                  : c->kind == REQUEST_LLAMA  ? prepare_llama(c)
                  : c->kind == REQUEST_INFILL ? prepare_infill(c)
                                              : prepare_chat(c);
-    return failed || fit_context(c) || find_breakers(c) || choices_open(c) ? -1 : 0;
+    return failed || fit_context(c) || bias_texts(c) || find_breakers(c) || choices_open(c) ? -1
+                                                                                            : 0;
 }
 
 /* Without the memory for it, an explanation names no roles. */
@@ -546,6 +579,7 @@ static void let_go_of_request(struct completion *c)
     p->prompt = p->text = p->tokens = p->tools = p->dry_breakers = p->functions = NULL;
     p->suffix = p->input_prefix = p->input_suffix = p->input_extra = p->response_fields = NULL;
     p->constraint = (struct constraint){0};
+    p->text_biases = NULL;
 }
 
 void completion_prepare(struct job *job)

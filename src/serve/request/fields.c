@@ -177,7 +177,9 @@ const struct request_field request_fields[] = {
     SERVED(REQUEST, "return_progress", BOOL, AT(return_progress), .text =
         "true: a stream reports how much of the prompt is computed, in `prompt_progress`."),
     SERVED(REQUEST, "logit_bias", ANY, .read = read_logit_bias, .text =
-        "Added to the logits of tokens: {\"id\": bias}, from -100 (never) to 100."),
+        "Added to the logits of tokens: {\"id\": bias}, from -100 (never) to 100. Also "
+        "{\"text\": bias} for each token of a text, and a list of pairs, [[id, bias], [\"text\", "
+        "bias]]; false as a bias: never. Up to 4,096 tokens."),
 
     INERT(REQUEST, "user", "A name for the end user."),
     INERT(REQUEST, "safety_identifier", "A name for the end user."),

@@ -79,6 +79,7 @@ extern const size_t n_request_fields;
 
 enum {
     REQUEST_MAX_CHOICES = 128,
+    REQUEST_MAX_BIASES = 4096,
     REQUEST_MAX_PROMPTS = 128,
     REQUEST_MAX_TOOLS = 512,
     REQUEST_MAX_STOP_BYTES = 1024,
@@ -137,6 +138,11 @@ struct constraint {
     const struct json *value; /* of its kind */
 };
 
+struct text_bias {
+    struct byte_view text;
+    float bias;
+};
+
 /* A request as it was made. Everything points into the arena. */
 struct request_params {
     struct arena arena;
@@ -180,6 +186,8 @@ struct request_params {
     const struct json *dry_breakers; /* an array of strings, or NULL: the usual ones */
     struct logit_bias *biases;       /* [n_biases] */
     uint32_t n_biases;
+    struct text_bias *text_biases; /* [n_text_biases] for each token of a text */
+    uint32_t n_text_biases;
     bool logprobs;
     int64_t top_logprobs;
     int64_t max_tokens;            /* 0: not given; or REQUEST_NO_TOKENS */

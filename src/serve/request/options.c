@@ -7,7 +7,7 @@
 #include "prompt/prompt.h"
 #include "serve/request/request_internal.h"
 
-enum { MAX_VARIABLES = 64, MAX_BIASES = 4096, MAX_BREAKERS = 64 };
+enum { MAX_VARIABLES = 64, MAX_BREAKERS = 64 };
 
 int read_model(struct field_reader *r, const struct json *value, const char *path)
 {
@@ -203,49 +203,86 @@ int read_template_kwargs(struct field_reader *r, const struct json *value, const
 
 /* ---- logits ------------------------------------------------------------------------------- */
 
-static int add_bias(struct field_reader *r, const char *token, const struct json *bias,
-                    const char *path)
+static int bias_of(struct field_reader *r, const struct json *bias, const char *path, float *out)
 {
-    struct request_params *p = r->params;
-    char *end;
-    long id = strtol(token, &end, 10);
-    if (end == token || *end || id < 0 || id > INT32_MAX)
-        return api_error_set(r->err, 400, path, "'%s' has \"%.40s\", which is no token's id", path,
-                             token);
     bool bans = bias->type == JSON_BOOL && !bias->boolean; /* as llama-server's users write it */
     if (!bans && bias->type != JSON_NUMBER)
         return wrong_type(r, path, "a number", bias);
     if (!bans && !(bias->number >= -100 && bias->number <= 100))
         return api_error_set(r->err, 400, path, "'%s' must have biases from -100 to 100, not %.40s",
                              path, bias->text);
-    p->biases[p->n_biases++] = (struct logit_bias){(int32_t)id,
-                                                   bans ? -100.0f : (float)bias->number};
+    *out = bans ? -100.0f : (float)bias->number;
     return 0;
 }
 
-/* {"15": -100}, or llama-server's [[15, -100]]. */
+static int add_text_bias(struct field_reader *r, struct byte_view text, float bias,
+                         const char *path)
+{
+    struct request_params *p = r->params;
+    if (text.len == 0)
+        return api_error_set(r->err, 400, path, "'%s' has an empty text", path);
+    p->text_biases[p->n_text_biases++] = (struct text_bias){text, bias};
+    return 0;
+}
+
+/* `key` is an id in decimal, or else a text if `may_be_text`. */
+static int add_bias(struct field_reader *r, struct byte_view key, bool may_be_text, float bias,
+                    const char *path)
+{
+    struct request_params *p = r->params;
+    char *end;
+    long id = strtol(key.bytes, &end, 10);
+    bool is_id = end > key.bytes && end == key.bytes + key.len;
+    if (!is_id && may_be_text)
+        return add_text_bias(r, key, bias, path);
+    if (!is_id || id < 0 || id > INT32_MAX)
+        return api_error_set(r->err, 400, path, "'%s' has \"%.40s\", which is no token's id", path,
+                             key.bytes);
+    p->biases[p->n_biases++] = (struct logit_bias){(int32_t)id, bias};
+    return 0;
+}
+
+/* [15, -100], or ["text", -100]. */
+static int add_bias_pair(struct field_reader *r, const struct json *pair, const char *path)
+{
+    const struct json *token = pair->first;
+    float bias = 0;
+    if (pair->type != JSON_ARRAY || pair->count != 2 ||
+        (token->type != JSON_NUMBER && token->type != JSON_STRING))
+        return api_error_set(r->err, 400, path,
+                             "'%s' must have pairs of an id or a text and a bias", path);
+    if (bias_of(r, token->next, path, &bias))
+        return -1;
+    return token->type == JSON_STRING ? add_text_bias(r, json_bytes(token), bias, path)
+                                      : add_bias(r, json_bytes(token), false, bias, path);
+}
+
+static int add_bias_member(struct field_reader *r, const struct json *member, const char *path)
+{
+    const struct byte_view key = {member->key, member->key_len};
+    float bias = 0;
+    return bias_of(r, member, path, &bias) || add_bias(r, key, true, bias, path) ? -1 : 0;
+}
+
+/* {"15": -100, "text": 2}, or llama-server's [[15, -100], ["text", 2]]. */
 int read_logit_bias(struct field_reader *r, const struct json *value, const char *path)
 {
     struct request_params *p = r->params;
     if (value->type != JSON_OBJECT && value->type != JSON_ARRAY)
         return wrong_type(r, path, "an object", value);
-    if (value->count > MAX_BIASES)
+    if (value->count > REQUEST_MAX_BIASES)
         return api_error_set(r->err, 400, path, "'%s' may have up to %d tokens, not %zu", path,
-                             MAX_BIASES, value->count);
+                             REQUEST_MAX_BIASES, value->count);
     if (value->count == 0)
         return 0;
-    if (!(p->biases = arena_alloc_array(&p->arena, value->count, sizeof *p->biases)))
+    p->biases = arena_alloc_array(&p->arena, value->count, sizeof *p->biases);
+    p->text_biases = arena_alloc_array(&p->arena, value->count, sizeof *p->text_biases);
+    if (!p->biases || !p->text_biases)
         return no_memory(r);
-    json_each (item, value) {
-        const struct json *token = item->first;
-        bool is_pair = item->type == JSON_ARRAY && item->count == 2;
-        if (value->type == JSON_ARRAY && (!is_pair || token->type != JSON_NUMBER))
-            return api_error_set(r->err, 400, path, "'%s' must have pairs of an id and a bias",
-                                 path);
-        if (value->type == JSON_ARRAY ? add_bias(r, token->text, token->next, path)
-                                      : add_bias(r, item->key, item, path))
+    json_each (item, value)
+        if (value->type == JSON_ARRAY ? add_bias_pair(r, item, path)
+                                      : add_bias_member(r, item, path))
             return -1;
-    }
     return 0;
 }
 
