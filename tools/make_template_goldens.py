@@ -231,6 +231,9 @@ continued' }}
 {{ l | sort }} {{ l | sort(reverse=true) }} {{ words | sort }} {{ words | sort(case_sensitive=true) }} {{ people | sort(attribute='age') | map(attribute='name') | list }} {{ people | sort(attribute='age,name', reverse=true) | map(attribute='name') | list }} {{ 'hello' | sort }} {{ [true, 0, 2] | sort }} {{ [[2, 1], [1, 5]] | sort }}
 {{ [1, 'a'] | sort }}
 {{ [none, 1] | sort }}
+{{ [none, none] | sort }} {{ [{}, {}] | sort }}
+{{ [[none, 1], [none, 0]] | sort }} {{ [none] | sort(reverse=true) }}
+{{ [none, 'a'] | sort }}
 {{ words | unique | list }} {{ words | unique(true) | list }} {{ [1, 1.0, true, 2] | unique | list }} {{ people | unique(attribute='age') | map(attribute='name') | list }}
 {{ [[1]] | unique | list }}
 {{ l | reverse | list }} {{ s | reverse }} {{ u | reverse }} {{ d | reverse | list }} {{ (1,2) | reverse | list }} {{ l | map('string') | reverse }}

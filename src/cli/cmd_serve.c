@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/generate.h"
 #include "cli/runtime.h"
+#include "serve/api/api_error.h"
 #include "serve/http/listener.h"
 #include "serve/server.h"
 
@@ -205,7 +206,7 @@ static int port_take(struct loading **loading, struct error *err)
 {
     char url[HTTP_URL_SIZE];
     server.listen_fd = http_listen(server.host, server.port, err);
-    if (server.listen_fd < 0 || loading_begin(loading, server.listen_fd, err))
+    if (server.listen_fd < 0 || loading_begin(loading, server.listen_fd, api_loading_write, err))
         return -1;
     http_listener_url(server.listen_fd, url);
     if (runtime_options.engine != ENGINE_MOCK)
@@ -296,7 +297,8 @@ static int serve_run(const struct command *command, int argc, char **argv)
 const struct command command_serve = {
     .name = "serve",
     .summary = "serve a model over OpenAI's API",
-    .usage = "-m PATH [OPTIONS]",
+    .usage = "[-m PATH] [OPTIONS]",
     .example = "radish serve -m model.gguf --port 8080 --cache-size 2GiB",
     .run = serve_run,
+    .has_default_model = true,
 };

@@ -111,11 +111,12 @@ static int default_model_choose(const struct command *command, struct error *err
                          "which model? Give a GGUF file or a directory with -m PATH");
     runtime_default_model_path(&path);
     if (access(strbuf_str(&path), R_OK) != 0)
-        return error_set(err, ERROR_INPUT,
-                         "no model given, and the default model is not at %s. Run `make chat` in "
-                         "radish's source folder to download it, or give a GGUF file or a "
-                         "directory with -m PATH",
-                         strbuf_str(&path));
+        return error_set(
+            err, ERROR_INPUT,
+            "no model given, and the default model is not at %s. Run `make chat` or "
+            "`make serve` in radish's source folder to download it, or give a GGUF file or a "
+            "directory with -m PATH",
+            strbuf_str(&path));
     runtime_options.model_path = strbuf_str(&path);
     return 0;
 }

@@ -3,16 +3,15 @@
 
 #include <stdint.h>
 
-/* What computing costs at least, what it took, and what the machine can do: the figures that
- * `radish bench` compares. An engine that does not know leaves them zero. */
+/* The least that computing costs, what it took, and what the machine can do: the figures that
+ * `radish bench` compares. An engine leaves those that it does not know at zero. */
 
 /* Multiply-adds of small integers and of floats. */
 struct engine_macs {
     uint64_t int8, floats;
 };
 
-/* The least work that a batch can be done with. Each batch also reads the pages of its sequences
- * once. */
+/* The least work that a batch needs. Each batch also reads the pages of its sequences once. */
 struct engine_cost {
     uint64_t layer_bytes;          /* weights read by every batch */
     uint64_t head_bytes;           /* weights read by a batch with rows that want logits */
@@ -21,7 +20,7 @@ struct engine_cost {
     uint64_t position_macs;        /* of floats, per row and position that it sees */
 };
 
-/* Where the time of all batches since open went, as thread 0 saw it. */
+/* How the time of all batches since open was spent, measured by thread 0. */
 struct engine_times {
     uint64_t products_ns, attention_ns, other_ns;
 };

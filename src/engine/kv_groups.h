@@ -4,10 +4,10 @@
 #include "engine/engine.h"
 #include "model/model.h"
 
-/* The groups of a model's layers and what a position takes in each, from the model alone. A layer
- * that reads another's keys and values keeps none, and of a latent (MLA) only the keys are kept,
- * whose beginning is the value. Windowed layers form one group, whose window is the largest of
- * theirs; a layer masks by its own. */
+/* The groups of a model's layers and the size of a position in each, derived from the model alone.
+ * A layer that reads another's keys and values keeps none. With latent attention (MLA) only the
+ * keys are kept; the value is the first part of the key. Windowed layers form one group with the
+ * largest of their windows; each layer masks by its own. */
 
 static inline uint32_t kv_type_bytes(enum kv_type type)
 {
@@ -18,7 +18,7 @@ static inline uint32_t kv_type_bytes(enum kv_type type)
 bool kv_layer_keeps(const struct hparams *h, uint32_t layer);
 /* Index of the group that holds the layer's KV: its own, or the KV that it reads. */
 uint32_t kv_layer_group(const struct hparams *h, uint32_t layer);
-/* Values that a position of the layer has as keys, and as values beside them. */
+/* Number of elements in the keys of a position of the layer; and in its separate values. */
 uint32_t kv_layer_keys(const struct hparams *h, uint32_t layer);
 uint32_t kv_layer_values(const struct hparams *h, uint32_t layer);
 

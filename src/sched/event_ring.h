@@ -6,15 +6,15 @@
 #include "sched/scheduler.h"
 
 /* The ring of events inside a request: one writer (the scheduler's thread), one reader. Head and
- * tail count events since the start; the difference is what waits to be read.
+ * tail count events since the start; the difference is the number of unread events.
  *
  *   ring   [ ][ ][e][e][e][ ][ ]
  *                 ▲ tail     ▲ head
  *
- * A sequence is computed only while two places are free: one for its token, and one that stays
- * free for its EVENT_DONE. So the last event always fits, and after it is written the request is
- * not the scheduler's any more. And so no token goes to the place that was read last: its log
- * probabilities, which lie beside the ring, stay until the next event is read. */
+ * A sequence is computed only while two slots are free: one for its token, and one reserved for its
+ * EVENT_DONE. So the last event always fits; once it is written, the request no longer belongs to
+ * the scheduler. It also means that no token overwrites the slot that was read last: its log
+ * probabilities, stored beside the ring, stay valid until the next event is read. */
 enum { RING_ROOM_TO_RUN = 2 };
 
 static inline uint32_t event_ring_free(const struct request *r)
@@ -24,7 +24,7 @@ static inline uint32_t event_ring_free(const struct request *r)
     return REQUEST_RING - (head - tail);
 }
 
-/* Where the log probabilities of the event that is pushed next belong. */
+/* The log probabilities of the event that is pushed next go here. */
 static inline struct token_logprobs *event_ring_logprobs(const struct request *r)
 {
     uint32_t head = atomic_load_explicit(&r->ring_head, memory_order_relaxed);
@@ -39,7 +39,7 @@ static inline void event_ring_push(struct request *r, const struct sched_event *
     atomic_store_explicit(&r->ring_head, head + 1, memory_order_release);
 }
 
-/* `waiting` is how many there were, this one too. */
+/* `waiting`: number of unread events before the call, this one included. */
 static inline bool event_ring_pop(struct request *r, struct sched_event *event, uint32_t *waiting)
 {
     uint32_t tail = atomic_load_explicit(&r->ring_tail, memory_order_relaxed);

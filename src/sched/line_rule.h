@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 /* Ends an answer where its text leaves a block of code: at the first text of a line that is
- * indented by fewer spaces and tabs than `min_indent`. The first line goes on with the prompt's,
- * so it is not looked at, and neither are empty lines. Works on bytes, so where tokens part changes
- * nothing.
+ * indented by fewer spaces and tabs than `min_indent`. The first line continues the prompt's last
+ * line, so it is not checked; empty lines are not checked either. Works on bytes, so token
+ * boundaries do not matter.
  *
  *   min_indent 4       "x = 1\n    y = 2\n\n  return"
  *                                            ▲ the answer ends here
@@ -17,7 +17,7 @@ struct line_rule {
     uint32_t indent;
 };
 
-/* How many of the bytes may stay: `len`, or fewer when the answer ends. */
+/* Number of bytes to keep: `len`, or fewer if the answer ends. */
 uint32_t line_rule_feed(struct line_rule *l, uint32_t min_indent, const char *bytes, uint32_t len);
 
 #endif

@@ -13,7 +13,7 @@
 enum { N_BUCKETS = 2048 };
 
 struct candidate {
-    float key;    /* what it is put in order by: its logit, unless a cut says otherwise */
+    float key;    /* the sort key: its logit, unless a cut says otherwise */
     float weight; /* exp((logit - best) / temperature), in 0..1 */
     int32_t id;
 };
@@ -32,10 +32,10 @@ struct sampler {
     float *block_best;            /* [n_blocks] the largest logit of each */
     float *block_weight;          /* [n_blocks] the sum of each */
     struct scan_spread *spreads;  /* [n_blocks] */
-    uint32_t *ids;                /* [n_vocab] what is being gathered, */
-    float *near, *weights;        /* [n_vocab] its logits and weights */
+    uint32_t *ids;                /* [n_vocab] tokens being gathered, */
+    float *near, *weights;        /* [n_vocab] their logits and weights */
     struct candidate *candidates; /* [n_vocab] in order of id */
-    struct candidate *heap;       /* [n_vocab] what is being put in order */
+    struct candidate *heap;       /* [n_vocab] being sorted */
     struct bucket buckets[N_BUCKETS];
 };
 
@@ -52,32 +52,33 @@ static inline uint32_t sampler_block_end(const struct sampler *s, uint32_t block
     return end < s->n_vocab ? end : s->n_vocab;
 }
 
-/* The largest logit, -inf when none is a number; and of each block. */
+/* Finds the largest logit (-inf if none is a number), and the largest of each block. */
 float sampler_find_best(struct sampler *s, const float *logits);
-/* The same where that of each block is known. */
+/* The same, from the largest of each block. */
 float sampler_best_block(const struct sampler *s);
 /* The sum of all weights, and of each block. */
 double sampler_weigh_all(struct sampler *s, const struct view *v);
 
-/* sampler_edit.c: the logits after bias, penalties, DRY, mask and bans, either those given or a
- * copy in the sampler; and the largest of them, as sampler_find_best. */
+/* sampler_edit.c: the logits after bias, penalties, DRY, mask and bans: the given array, or a copy
+ * in the sampler. `best` gets the largest, as from sampler_find_best. */
 const float *sampler_edit(struct sampler *s, const float *logits, const struct sampler_input *in,
                           float *best);
 /* Whether mask, bans and biases allow any token, whatever its logit. */
 bool sampler_allows_any(struct sampler *s, const struct sampler_input *in);
 
-/* sampler_dry.c: lowers s->logits of tokens that would go on with a repetition. */
+/* sampler_dry.c: lowers s->logits of tokens that would extend a repetition. */
 bool sampler_has_dry(const struct sampler_input *in);
 void sampler_apply_dry(struct sampler *s, const struct sampler_input *in);
 
-/* sampler_infill.c: cuts the first `n` candidates further, of which there may be so many; how many
- * stay. */
+/* sampler_infill.c: cuts the first `n` candidates (at most SAMPLER_INFILL_MOST) further; returns
+ * how many are left. */
 enum { SAMPLER_INFILL_MOST = 128 };
 uint32_t sampler_infill(struct sampler *s, const struct sampler_input *in, uint32_t n);
 
 /* sampler_cuts.c */
 bool sampler_has_cuts(const struct sampler *s, const struct sampling *o, bool has_xtc);
-/* Leaves what the cuts keep in s->candidates, in order of id; how many, one at least. */
+/* Leaves the tokens that survive the cuts in s->candidates, ordered by id; returns how many, at
+ * least one. */
 uint32_t sampler_cut(struct sampler *s, const struct view *v, const struct sampling *o,
                      bool has_xtc);
 double sampler_total_weight(const struct candidate *candidates, uint32_t n);

@@ -1,6 +1,6 @@
 /* The loops of sampler_scan.h, included once for each instruction set. They are written so that
- * compilers turn them into SIMD of any width: every loop has a fixed length and no branches, and a
- * block is folded in halves, which fixes the order of its sum. */
+ * compilers vectorise them at any width: every loop has a fixed length and no branches, and a block
+ * is folded in halves, which fixes the order of its sum. */
 #include "sched/sampler_scan.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #define MINUS_INFINITY_BITS 0xff800000u
 
-/* A whole block at `start`; the last one is filled up in `buffer`. */
+/* A whole block at `start`; the last one is padded in `buffer`. */
 static inline const float *block_at(const float *logits, uint32_t n, uint32_t start, float *buffer)
 {
     if (n - start >= SCAN_BLOCK)
@@ -18,7 +18,7 @@ static inline const float *block_at(const float *logits, uint32_t n, uint32_t st
     return buffer;
 }
 
-/* NaN loses the comparisons of the first loop, and there is none after it. */
+/* NaN loses the comparisons of the first loop, so none is left after it. */
 static inline float block_best(const float *block)
 {
     float most[SCAN_BLOCK / 2];
@@ -46,7 +46,7 @@ static void scan_best(const float *logits, uint32_t n, float *bests)
         *bests++ = block_best(block_at(logits, n, start, buffer));
 }
 
-/* The sum of a block, whose values are lost. */
+/* The sum of a block. Overwrites its values. */
 static inline float block_fold(float *values)
 {
     for (uint32_t i = 0; i < SCAN_BLOCK / 2; i++)
@@ -84,7 +84,7 @@ static void scan_weigh(const float *logits, uint32_t n, float best, float invers
         weights[i] = exp_negative((logits[i] - best) * inverse);
 }
 
-/* The words of the mask for a whole block; zero behind its end. */
+/* The mask's words for a whole block; zero past its end. */
 static inline void block_words(const uint64_t *mask, uint32_t n_masked, uint32_t start,
                                uint64_t words[SCAN_BLOCK / 64])
 {
@@ -96,9 +96,8 @@ static inline void block_words(const uint64_t *mask, uint32_t n_masked, uint32_t
     }
 }
 
-/* A product with a power of two shifts bit i of a word to the top, also where a vector has no
- * shifts of different widths. Bits and not floats are chosen: both are what compilers do for a
- * whole vector at a time. */
+/* Multiplying by a power of two shifts bit i of a word to the top, even on instruction sets without
+ * per-lane shifts. Selecting bits instead of floats lets compilers vectorise both steps. */
 static inline void block_mask(const float *restrict block, const uint64_t *words,
                               float *restrict out)
 {

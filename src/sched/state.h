@@ -17,20 +17,20 @@
  *
  *   step:  front    take arrivals ─► end the canceled ─► admit ─► reserve ─► plan
  *          submit   the batch goes to the engine
- *          shadow   expire, answer queries, ask filters for masks; admit, if the engine computes by
- *                   itself: all that needs no logits and touches nothing of the batch
+ *          shadow   expire, answer queries, ask filters for masks; admit, if the engine computes on
+ *                   its own: everything that needs no logits and does not touch the batch
  *          wait     and take results: sample, insert, send events
  *          publish
  */
 struct scheduler {
     struct scheduler_options options;
     struct engine *engine;
-    uint32_t limit; /* positions in the longest sequence that can ever run */
+    uint32_t limit; /* length in positions of the longest sequence that can run */
 
     struct queue arrivals;    /* shared: submitted, not yet taken */
-    struct queue queries;     /* shared: looks into the cache, not yet taken */
+    struct queue queries;     /* shared: cache queries, not yet taken */
     atomic_uint n_accepted;   /* shared: submitted and not done */
-    atomic_int live;          /* shared: requests of the running batch that are still wanted */
+    atomic_int live;          /* shared: requests of the running batch that are not canceled */
     atomic_bool is_stopping;  /* shared */
     struct wake wake;         /* shared */
     struct stats_board board; /* shared */
@@ -38,16 +38,16 @@ struct scheduler {
     bool has_thread;
 
     struct cache cache;
-    uint32_t state_side;  /* where layers keep a state; TREE_MAX_SIDES: there are none */
-    uint32_t *free_slots; /* [n_free_slots] of states; NULL: there are none */
+    uint32_t state_side;  /* the side of states; TREE_MAX_SIDES: none */
+    uint32_t *free_slots; /* [n_free_slots] of states; NULL: none */
     uint32_t n_free_slots;
-    uint32_t max_region; /* positions of the largest image; 0: there are none */
+    uint32_t max_region; /* positions of the largest image; 0: no images */
     uint32_t n_handles;  /* images that the engine keeps for sequences */
-    uint64_t *adapters;  /* [n_adapters] those that requests have named: the namespace's numbers */
+    uint64_t *adapters;  /* [n_adapters] that requests have named: their numbers in namespaces */
     uint32_t n_adapters;
-    bool is_lost;            /* the device is: nothing that it had is worth anything */
-    uint32_t n_losses;       /* of the device since a request ended */
-    struct side_need *needs; /* [max_seqs] scratch for evictions */
+    bool is_lost;            /* the device is lost, and everything on it */
+    uint32_t n_losses;       /* device losses since a request last ended */
+    struct side_need *needs; /* [max_seqs] scratch space for evictions */
     struct sampler *sampler;
     int32_t *ends; /* [n_ends] the end tokens */
     uint32_t n_ends;
@@ -55,23 +55,23 @@ struct scheduler {
     uint32_t n_running;
     struct sequence_list waiting;
     uint64_t next_age;
-    uint64_t n_releases; /* how often pages or locks were given back */
+    uint64_t n_releases; /* number of times that pages or locks were given back */
     bool has_events;     /* since the last notify */
     uint64_t now_ns;     /* of this step */
     uint64_t expire_at_ns;
     uint32_t evict_left;          /* nodes that this step may still free for newcomers */
-    bool is_evicting;             /* someone waits for pages that the next steps will free */
+    bool is_evicting;             /* a sequence waits for pages that the next steps will free */
     struct cache_query *clearing; /* the query whose work takes several steps, or NULL */
 
     struct step_cost cost;
     struct sequence **planned; /* [max_seqs] with n_rows > 0, in this step's batch */
     uint32_t n_planned;
-    struct batch batch; /* that was submitted last, */
+    struct batch batch; /* submitted last, */
     struct step_work work;
     uint64_t submitted_ns;
-    bool is_flying;               /* and is being computed: what it uses stays */
+    bool is_flying;               /* and still being computed: what it uses must stay */
     struct error batch_error;     /* valid when it failed */
-    struct sequence **prefills;   /* [max_seqs] scratch of the planner */
+    struct sequence **prefills;   /* [max_seqs] the planner's scratch space */
     struct batch_seq *batch_seqs; /* [max_seqs] */
     struct batch_row *rows;       /* [engine's max_rows] */
     struct row_output *outputs;   /* [max_seqs] of rows that give logits */
@@ -81,54 +81,57 @@ struct scheduler {
 };
 
 enum {
-    RESERVE_RUN = 64, /* pages that a decoding sequence takes at a time */
-    /* What a step frees at most for newcomers: well under a millisecond's work. */
+    RESERVE_RUN = 64, /* pages a decoding sequence takes at a time */
+    /* The most a step frees for newcomers: well under a millisecond of work. */
     EVICT_NODES = 1024,
     EVICT_PAGES = 1 << 15,
-    MAX_QUERIES = 32, /* that may wait */
+    MAX_QUERIES = 32, /* waiting at most */
 };
 
 /* admission.c */
 bool scheduler_admit(struct scheduler *s);   /* waiting ─► running; true if anything changed */
-void scheduler_reserve(struct scheduler *s); /* pages for the next row of each, or preempts */
+void scheduler_reserve(struct scheduler *s); /* pages for each sequence's next row, or preempts */
 void scheduler_finish(struct scheduler *s, struct sequence *seq, enum finish_reason reason);
 bool sequence_is_parked(const struct sequence *seq);
-/* Starts `seq`, whose prompt is all that `leader` has computed, behind it; false when there is no
- * room for it now. */
+/* Starts `seq` from the end of `leader`, which has computed exactly the prompt of `seq`; false: no
+ * room now. */
 bool scheduler_fork(struct scheduler *s, const struct sequence *leader, struct sequence *seq);
-/* Its state is lost, or the device was: it waits, and goes on from what the tree has. */
+/* The sequence's state or the device was lost: it waits, and resumes from what the tree has. */
 void scheduler_restart(struct scheduler *s, struct sequence *seq);
-/* What it computed gave no numbers: that leaves the tree, and it starts over once, by itself. */
+/* None of the sequence's logits was a number: what it computed is removed from the tree, and it
+ * starts over once, without the tree. */
 void scheduler_doubt(struct scheduler *s, struct sequence *seq);
-/* By itself it gave numbers: what it had of the tree when it did not leaves it too. */
+/* Without the tree its logits are numbers: what it had taken from the tree before is removed
+ * too. */
 void scheduler_condemn(struct scheduler *s, struct sequence *seq);
 
 /* arrival.c */
-/* Gives a sequence its namespace, and its images their numbers; false, with the request's error,
- * when there is no room for them. */
+/* Assigns the sequence its namespace, and its images their numbers. False, with the request's error
+ * set: there is no room for them. */
 bool scheduler_place(struct scheduler *s, struct sequence *seq);
 void scheduler_forget_images(struct scheduler *s, struct sequence *seq);
-/* Encodes the images that come next; true when there is more to do. */
+/* Encodes the images that come next; true if there is more to do. */
 bool scheduler_encode(struct scheduler *s);
-/* The engine need not keep the images before `position` any longer. */
+/* Lets the engine drop the images before `position`. */
 void scheduler_free_images(struct scheduler *s, struct sequence *seq, uint32_t position);
 
 /* window_room.c */
 void window_charge(struct scheduler *s, const struct sequence *seq, bool is_over);
-/* Whether it can run beside the others, or beside those of them that are not parked. */
+/* Whether it can run beside the other sequences, or beside those that are not parked. */
 bool window_has_room(const struct scheduler *s, const struct sequence *seq, bool without_parked);
-void scheduler_reserve_windows(struct scheduler *s); /* pages for the next row of each */
+void scheduler_reserve_windows(struct scheduler *s); /* pages for each sequence's next row */
 void scheduler_reserve_rows(struct scheduler *s);    /* for all planned rows, or plans fewer */
-uint32_t scheduler_list_needs(struct scheduler *s, uint32_t side); /* into `needs`; how many */
+uint32_t scheduler_list_needs(struct scheduler *s, uint32_t side); /* fills `needs`; the count */
 
-/* state_copies.c: where layers keep a state; does nothing where there are none */
-/* Takes a slot, and loads the state after what it matched, or that of the leader it forks from. */
+/* state_copies.c: for layers that keep a state; does nothing without them */
+/* Takes a slot, and loads the state at the end of the match, or that of the leader it forks
+ * from. */
 void state_begin(struct scheduler *s, struct sequence *seq, const struct sequence *leader);
-void scheduler_end_stateless(struct scheduler *s); /* those for whom that failed */
-/* Before it stops: makes a copy where it ended, and gives the slot back. */
+void scheduler_end_stateless(struct scheduler *s); /* sequences whose state_begin failed */
+/* Before the sequence stops: copies the state at its end, and gives the slot back. */
 void state_end(struct scheduler *s, struct sequence *seq);
 void scheduler_plan_copies(struct scheduler *s); /* pages for copies after planned rows */
-/* Fewer of `n` rows where a copy is wanted that the engine makes only at the end of a batch. */
+/* Cuts `n` rows short where a copy is wanted, if the engine copies only at the end of a batch. */
 uint32_t state_cut(const struct scheduler *s, const struct sequence *seq, uint32_t from,
                    uint32_t n);
 
@@ -136,17 +139,18 @@ uint32_t state_cut(const struct scheduler *s, const struct sequence *seq, uint32
 void scheduler_plan(struct scheduler *s);
 
 /* forward.c */
-void scheduler_submit_batch(struct scheduler *s); /* of what is planned */
-void scheduler_ask_masks(struct scheduler *s);    /* for the tokens that the batch will give */
-void scheduler_take_batch(struct scheduler *s);   /* waits for it, and takes what it gives */
-/* After the device was lost: everyone who ran waits, nothing is cached, the engine opens again. */
+void scheduler_submit_batch(struct scheduler *s); /* from the plan */
+void scheduler_ask_masks(struct scheduler *s);    /* for the tokens that the batch will produce */
+void scheduler_take_batch(struct scheduler *s);   /* waits for the batch, and takes its results */
+/* After a device loss: all running sequences wait again, the cache is empty, and the engine is
+ * reopened. */
 void scheduler_recover(struct scheduler *s, const struct error *err);
 
 /* housekeeping.c */
 bool scheduler_expire(struct scheduler *s);
-/* How long an idle scheduler may sleep until something expires; 0: for ever. */
+/* How long an idle scheduler may sleep until something expires; 0: no limit. */
 uint64_t scheduler_idle_ns(const struct scheduler *s);
-/* Pins a locked node's path for so long; false: there are pins enough. */
+/* Pins a locked node's path for `for_ns`; false: too many pins. */
 bool scheduler_pin(struct scheduler *s, node_id node, uint64_t for_ns);
 bool scheduler_answer_queries(struct scheduler *s);
 void scheduler_publish(struct scheduler *s);

@@ -5,9 +5,9 @@
 
 #include "sched/scheduler.h"
 
-/* Where the scheduler writes its numbers once a step and anyone reads them. The writer never
- * waits; a reader copies again if a step was published while it copied. `version` is odd while
- * the words are being written. */
+/* The scheduler writes its numbers here once a step, and any thread reads them. The writer never
+ * waits; a reader retries if a step was published while it copied. `version` is odd while the words
+ * are being written. */
 enum { STATS_WORDS = (sizeof(struct scheduler_stats) + 7) / 8 };
 
 struct stats_board {

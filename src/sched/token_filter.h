@@ -3,28 +3,28 @@
 
 #include <stdint.h>
 
-/* What may come next in an answer, decided from above (a grammar, a tool choice, a budget of
- * thinking) and asked by the scheduler before each token. A filter belongs to one request: its
- * maker makes it before submitting and frees it after EVENT_DONE; in between only the scheduler's
- * thread calls it. Neither call allocates. */
+/* Decides which tokens may come next in an answer (a grammar, a tool choice, a thinking budget).
+ * The upper layers provide it, and the scheduler asks it before each token. A filter belongs to one
+ * request: the request's maker creates it before submitting and frees it after EVENT_DONE; in
+ * between only the scheduler's thread calls it. The calls do not allocate. */
 struct token_filter;
 
 enum filter_verdict {
     FILTER_GO_ON,
-    FILTER_WROTE, /* the same, but the filter had the token written: no stop string is in it */
-    FILTER_END,   /* nothing can follow: the answer is complete with this token */
+    FILTER_WROTE, /* the same, but the filter forced the token: not searched for stop strings */
+    FILTER_END,   /* nothing can follow: this token completes the answer */
 };
 
 struct token_filter_ops {
-    /* A bit for each token of the vocabulary, bit i % 64 of word i / 64: those that may come next;
-     * NULL: any may. Valid until the next call of this filter. `n_left` is how many tokens the
-     * answer may still have, this one included: a filter that must end well sees to it in time. */
+    /* The tokens that may come next: bit i % 64 of word i / 64 for token i; NULL: any. Valid until
+     * the next call of this filter. `n_left` is the number of tokens that the answer may still
+     * have, this one included, so that a filter can reach a valid end in time. */
     const uint64_t *(*mask)(struct token_filter *f, uint32_t n_left);
-    /* What the last mask would have been with any number of tokens left; NULL: the same. Where the
-     * model would have gone on otherwise, the answer counts as cut off by its length. May be NULL.
+    /* What the last mask would have been without a limit on tokens; NULL: the same. If the model
+     * would have continued differently, the answer counts as cut off by its length. May be NULL.
      */
     const uint64_t *(*unhurried)(struct token_filter *f);
-    /* The token was chosen, one that the mask has. Called once for each, in order. */
+    /* The token, one that the mask allows, was chosen. Called once for each token, in order. */
     enum filter_verdict (*accept)(struct token_filter *f, int32_t token);
 };
 

@@ -97,7 +97,7 @@ static void get_model(struct api *api, struct http_exchange *x, const struct req
     const char *name = path.failed ? model : path.data + strlen(MODELS_PREFIX);
     if (!api_has_model(api, name)) {
         struct api_error e;
-        api_error_set(&e, 404, "model", "no model '%.100s'; this server has only '%s'", name,
+        api_error_set(&e, 404, "model", "model '%.100s' not found; this server has only '%s'", name,
                       model);
         e.code = "model_not_found";
         api_reply_error(x, &e);
@@ -238,26 +238,28 @@ const struct route api_routes[] = {
     {"/stats", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, get_stats, "scheduler and cache counters",
      NULL},
     {"/", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_root, "`radish is running`", NULL},
-    {"/api/chat", HTTP_POST, 0, ollama_chat_begin,
+    {"/api/chat", HTTP_POST, ROUTE_ANY_TYPE, ollama_chat_begin,
      "a chat completion, streamed unless `stream` is false (Ollama)", NULL},
-    {"/api/generate", HTTP_POST, 0, ollama_generate_begin,
+    {"/api/generate", HTTP_POST, ROUTE_ANY_TYPE, ollama_generate_begin,
      "an answer to a prompt, or the continuation of a raw prompt (Ollama)", NULL},
-    {"/api/show", HTTP_POST, 0, ollama_show_begin,
+    {"/api/show", HTTP_POST, ROUTE_ANY_TYPE, ollama_show_begin,
      "the model's template, parameters and capabilities (Ollama)", NULL},
     {"/api/tags", HTTP_GET, 0, ollama_get_tags, "the loaded model, as a list (Ollama)", NULL},
     {"/api/ps", HTTP_GET, 0, ollama_get_ps,
      "the loaded model, as a list of running models (Ollama)", NULL},
     {"/api/version", HTTP_GET, ROUTE_OPEN, ollama_get_version,
      "the version of Ollama whose API this is, and radish's own", NULL},
-    {"/api/embed", HTTP_POST, 0, ollama_refuse, "501: radish has no embeddings", NULL},
-    {"/api/embeddings", HTTP_POST, 0, ollama_refuse, "the same as `/api/embed`", NULL},
-    {"/api/pull", HTTP_POST, 0, ollama_refuse, "501: the model is set with `-m`", NULL},
-    {"/api/push", HTTP_POST, 0, ollama_refuse, "the same as `/api/pull`", NULL},
-    {"/api/create", HTTP_POST, 0, ollama_refuse, "the same as `/api/pull`", NULL},
-    {"/api/copy", HTTP_POST, 0, ollama_refuse, "the same as `/api/pull`", NULL},
+    {"/api/embed", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "501: radish has no embeddings", NULL},
+    {"/api/embeddings", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "the same as `/api/embed`", NULL},
+    {"/api/pull", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "501: the model is set with `-m`",
+     NULL},
+    {"/api/push", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "the same as `/api/pull`", NULL},
+    {"/api/create", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "the same as `/api/pull`", NULL},
+    {"/api/copy", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "the same as `/api/pull`", NULL},
     {"/api/delete", HTTP_DELETE, 0, ollama_refuse, "the same as `/api/pull`", NULL},
     {"/api/blobs/", HTTP_GET, 0, ollama_refuse, "the same as `/api/pull`, but 404", NULL},
-    {"/api/blobs/", HTTP_POST, 0, ollama_refuse, "the same as `/api/pull`, but 404", NULL},
+    {"/api/blobs/", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "the same as `/api/pull`, but 404",
+     NULL},
 };
 const size_t n_api_routes = sizeof api_routes / sizeof *api_routes;
 
@@ -334,12 +336,25 @@ static int check_origin(const struct api *api, struct http_exchange *x, struct a
     return 0;
 }
 
-static int check_content_type(const struct http_exchange *x, struct api_error *e)
+/* Browsers add Origin to every POST to another origin, and Sec-Fetch-* to requests to loopback; a
+ * page cannot remove them. Referer is for older browsers. */
+static bool may_be_from_page(const struct http_parser *p)
+{
+    return http_parser_field(p, "origin") || http_parser_field(p, "sec-fetch-site") ||
+           http_parser_field(p, "sec-fetch-mode") || http_parser_field(p, "referer");
+}
+
+/* A page can send some other types unasked, as forms do, but JSON only after a preflight. So JSON
+ * is required where the request may come from a page. */
+static int check_content_type(const struct http_exchange *x, const struct route *route,
+                              struct api_error *e)
 {
     static const char json[] = "application/json";
     const char *type = http_parser_field(http_request(x), "content-type");
     size_t len = type ? strcspn(type, "; \t") : 0;
     if (len == sizeof json - 1 && strncasecmp(type, json, len) == 0)
+        return 0;
+    if ((route->flags & ROUTE_ANY_TYPE) && !may_be_from_page(http_request(x)))
         return 0;
     return api_error_set(e, 415, NULL,
                          "the Content-Type must be application/json, not '%.100s'; with curl, add "
@@ -451,7 +466,7 @@ static void route_head(struct api *api, struct http_exchange *x)
     found->route = route;
     bool posts = route && route->method == HTTP_POST;
     if (check_requester(api, x, route, &found->who, &e) || (!route && refuse_route(x, &path, &e)) ||
-        (posts && (check_content_type(x, &e) || check_content_encoding(x, &e) ||
+        (posts && (check_content_type(x, route, &e) || check_content_encoding(x, &e) ||
                    check_stopping(api, x, &e))))
         api_reply_error(x, &e);
     else if (route->flags & ROUTE_QUIET)

@@ -12,6 +12,7 @@ enum route_flags {
     ROUTE_OPERATOR = 2,   /* only for the operator */
     ROUTE_NO_TENANTS = 4, /* when there are keys, only for the operator */
     ROUTE_QUIET = 8,      /* logged only at debug level */
+    ROUTE_ANY_TYPE = 16,  /* accepts any Content-Type, unless a web page may have sent it */
 };
 
 /* One method of one path; a path may have several. */

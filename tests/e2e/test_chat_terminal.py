@@ -216,7 +216,7 @@ def test_a_signal_ends_a_script():
 
 # ---- the default model ------------------------------------------------------------------------
 
-@pytest.mark.parametrize("command", ["chat", "run"])
+@pytest.mark.parametrize("command", ["chat", "run", "serve"])
 def test_without_a_model_the_default_one_is_named(tmp_path, command):
     done = radish(command, env={"XDG_CACHE_HOME": str(tmp_path)})
     assert done.returncode == USAGE

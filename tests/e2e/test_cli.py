@@ -44,7 +44,7 @@ def prompt_tokens(text):
 # ---- usage ------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("args, message", [
-    (["serve"], "-m PATH"),
+    (["bench"], "-m PATH"),
     (["tokenize"], "-m PATH"),
     (["info"], "radish info FILE|DIR"),
     (["serve", *MOCK, "--cache-size", "2XB"], "--cache-size: '2XB'"),

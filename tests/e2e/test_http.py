@@ -204,7 +204,7 @@ def test_routes(mock):
     assert mock.get("/health")[2] == b'{"status":"ok"}'
     assert mock.get("/health?x=1")[0] == 200
     assert mock.get("/nowhere")[0] == 404
-    assert mock.get("/v1/models/")[0] == 404
+    assert mock.get("/v1/nothing/")[0] == 404
     assert mock.get("/%00")[0] == 404
     status, headers, body = mock.get("/v1/chat/completions")
     assert (status, headers["Allow"]) == (405, "POST, OPTIONS")

@@ -99,9 +99,13 @@ def test_a_raw_prompt_is_continued(server):
 
 
 def test_nothing_to_answer_is_a_load(mock):
-    for body in ({}, {"prompt": ""}, {"prompt": "", "keep_alive": 0}):
+    for body, reason in (({}, "load"), ({"prompt": ""}, "load"), ({"keep_alive": "5m"}, "load"),
+                         ({"prompt": "", "keep_alive": 0}, "unload"),
+                         ({"keep_alive": "0s"}, "unload")):
         answer = whole(mock, "/api/generate", **body)
-        assert answer["done_reason"] == "load" and answer["response"] == ""
+        assert answer["done_reason"] == reason and answer["response"] == "", body
+        assert whole(mock, "/api/chat", messages=[], **body)["done_reason"] == reason
+    assert whole(mock, "/api/generate", prompt="a", keep_alive=0)["eval_count"] > 0
     assert whole(mock, "/api/chat", messages=[])["message"] == {"role": "assistant", "content": ""}
     status, fields, text = post(mock, "/api/chat", {"model": "any"})  # one object, too
     assert status == 200 and json.loads(text)["done_reason"] == "load"
@@ -146,7 +150,19 @@ def test_names_of_the_model(start):
     for name in ("smol:7b", "smol2", "smo"):
         for path in ("/api/chat", "/api/generate", "/api/show"):
             status, message = error_of(post(server, path, {"model": name}))
-            assert status == 404 and name in message and "'smol'" in message
+            assert status == 404 and f"model '{name}' not found" in message
+            assert "'smol'" in message
+
+
+def test_an_answer_has_the_name_that_was_asked_for(mock):
+    options = {"num_predict": 2}
+    for name in ("mock:latest", "mock", "library/\"ü\":7b", "x" * 256):
+        assert whole(mock, "/api/chat", model=name, messages=HELLO, options=options)["model"] == name
+        assert whole(mock, "/api/generate", model=name)["model"] == name
+        lines = stream(mock, "/api/generate", model=name, prompt="a", options=options)
+        assert len(lines) > 1 and {line["model"] for line in lines} == {name}
+    for name in ("", "x" * 257, None):
+        assert whole(mock, "/api/generate", model=name, prompt="a", options=options)["model"] == "mock"
 
 
 def test_errors_have_ollamas_shape(mock):
@@ -179,15 +195,36 @@ def test_errors_have_ollamas_shape(mock):
     assert mock.get("/api/blobs/sha256:0", method="HEAD")[0] == 404
     assert error_of(mock.get("/api/tags", {"Host": "evil.example"}))[0] == 403
     assert error_of(mock.get("/api/tags", {"Origin": "http://evil.example"}))[0] == 403
-    # Without a type, as `curl -d` sends it: any page could, so it stays an error that says why.
-    status, message = error_of(mock.get("/api/chat", {
-        "Content-Type": "application/x-www-form-urlencoded"}, "POST", json.dumps(ask)))
-    assert status == 415 and "-H 'Content-Type: application/json'" in message
     # Before the head is complete, and for a body that is too large.
     assert error_of(mock.get("/api/chat", {"Content-Type": "application/json",
                                            "Content-Length": str(1 << 40)}, "POST"))[0] == 413
     # Elsewhere errors are OpenAI's.
     assert "message" in json.loads(mock.get("/apix")[2])["error"]
+
+
+def test_any_content_type_if_no_page_can_have_sent_it(mock):
+    body = json.dumps({"prompt": "hi", "stream": False, "options": {"num_predict": 2}})
+    form = {"Content-Type": "application/x-www-form-urlencoded"}  # as `curl -d` sends it
+    types = [form, {}, {"Content-Type": ""}, {"Content-Type": "application/octet-stream"}]
+    page = [{"Origin": "http://localhost:3000"}, {"Referer": "http://evil.example/"},
+            {"Referer": ""}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Mode": "no-cors"}]
+    for kind in types:
+        status, _, text = mock.get("/api/generate", kind, "POST", body)
+        assert status == 200 and json.loads(text)["eval_count"] == 2, (kind, text)
+        for headers in page:
+            status, message = error_of(mock.get("/api/generate", {**kind, **headers}, "POST", body))
+            assert status == 415 and "application/json" in message, (kind, headers)
+        assert error_of(mock.get("/api/generate", {**kind, "Origin": "http://evil.example"},
+                                 "POST", body))[0] == 403
+        assert mock.get("/v1/completions", kind, "POST", body)[0] == 415
+    for headers in page:
+        assert mock.get("/api/generate", {"Content-Type": "application/json", **headers}, "POST",
+                        body)[0] == 200
+    assert error_of(mock.get("/api/show", form, "POST", '{"model": 1}'))[0] == 400
+    assert error_of(mock.get("/api/pull", {}, "POST", "{}"))[0] == 501
+    assert error_of(mock.get("/api/chat", form, "POST", "prompt=hi"))[0] == 400  # not JSON
+    assert error_of(mock.get("/api/chat", {**form, "Content-Encoding": "gzip"}, "POST",
+                             body))[0] == 415
 
 
 def test_keys(start):

@@ -121,6 +121,19 @@ def test_requests_get_503_while_the_model_is_loaded(tmp_path):
     assert seen[-1][0] == 200, seen
 
 
+@needs_model
+def test_without_a_model_the_default_one_is_served(tmp_path, monkeypatch):
+    (tmp_path / "radish").mkdir()
+    os.symlink(MODEL, tmp_path / "radish/SmolLM2-135M-Instruct.Q4_1.gguf")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    server = Server("--cache-size", "64MiB", debug=False)
+    try:
+        models = json.loads(server.get("/v1/models")[2])["data"]
+        assert [model["id"] for model in models] == ["SmolLM2-135M-Instruct.Q4_1"]
+    finally:
+        check_end(server)
+
+
 def test_a_tls_hello_is_told_to_use_http(start):
     server = start()
     with server.connect() as connection:

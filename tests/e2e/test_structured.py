@@ -176,7 +176,7 @@ def test_a_form_or_a_call(server):
 
 
 @pytest.mark.parametrize("options, words", [
-    ({"response_format": schema_format({"not": {}})}, "'not'"),
+    ({"response_format": schema_format({"not": {"format": "date"}})}, "'not'"),
     ({"response_format": schema_format({"type": "wizard"})}, "#/type"),
     ({"response_format": schema_format({"$ref": "#/nowhere"})}, "nowhere"),
     ({"response_format": schema_format({"type": "string", "pattern": "(?=a)"})}, "look"),

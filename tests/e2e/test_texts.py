@@ -189,6 +189,12 @@ def test_a_begun_answer_is_continued(server):
     assert anew.usage.prompt_tokens > len(tokens)
     with pytest.raises(openai.BadRequestError, match="continued"):
         chat(server, extra_body={"continue_final_message": True})
+    both = {"continue_final_message": True, "add_generation_prompt": False}  # as vLLM's clients do
+    assert chat(server, begun, extra_body=both).choices[0].message.content == text
+    both["add_generation_prompt"] = True
+    with pytest.raises(openai.BadRequestError, match="cannot both be true"):
+        chat(server, begun, extra_body=both)
+    assert post(server, "/apply-template", {"messages": begun, **both})[0] == 400
 
 
 def test_system_messages(real):

@@ -228,7 +228,7 @@ def test_what_is_wrong_is_said(mock, options, words):
 def test_a_strict_schema_that_cannot_be_enforced_is_refused(mock):
     tool = {"type": "function", "function": {
         "name": "f", "strict": True,
-        "parameters": {"type": "object", "properties": {"a": {"not": {"type": "string"}}},
+        "parameters": {"type": "object", "properties": {"a": {"not": {"format": "date"}}},
                        "required": ["a"], "additionalProperties": False}}}
     with pytest.raises(openai.BadRequestError, match="'not'"):
         ask(mock, tools=[tool], tool_choice="required")

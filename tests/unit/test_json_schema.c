@@ -64,10 +64,14 @@ TEST(json_schema, strings_are_spelled_as_json)
 
 TEST(json_schema, numbers)
 {
-    check(S({"type" : "integer"}), TEXTS("0", "-0", "12", "-999999999999999"),
-          TEXTS("1.0", "1e3", "00", "-", "1000000000000000"));
-    check(S({"type" : "number"}), TEXTS("0", "1.50", "-2E-7", "123456789012345.6"),
-          TEXTS("1e", "1e1000", "1.0000000000000000001", ".1", "1.e1"));
+    check(S({"type" : "integer"}),
+          TEXTS("0", "-0", "12", "-9223372036854775808", "18446744073709551615",
+                "340282366920938463463374607431768211455"),
+          TEXTS("1.0", "1e3", "00", "-", "99999999999999999999999999999999999999999"));
+    check(S({"type" : "number"}),
+          TEXTS("0", "1.50", "-2E-7", "123456789012345.6", "1e308", "-1.69E+308", "9.9e-307",
+                "3.14159265358979323846264338327950288419"),
+          TEXTS("1e", "1e1000", "1e309", "2e308", "12e308", ".1", "1.e1"));
     check_canonical(S({"type" : "integer"}), TEXTS("0", "-12"), TEXTS("-0"));
     check_canonical(S({"type" : "number"}), TEXTS("0", "1.5", "-1.0", "0.0001", "123456789.123456"),
                     TEXTS("-0", "1.50", "0.00001", "1e5", "1.00", "1234567890.5"));
@@ -143,6 +147,18 @@ TEST(json_schema, patterns)
                 "#/properties/a/pattern: regular expression: look-around is not supported");
     check(S({"properties" : {"a" : {"type" : "integer", "pattern" : "(?=x)"}}}),
           TEXTS("{\"a\": 1}"), NO_TEXTS);
+}
+
+/* Large classes of characters, alone and together: each has hundreds of ranges. */
+TEST(json_schema, patterns_of_letters)
+{
+    check("{\"type\":\"string\",\"pattern\":\"^\\\\p{L}[\\\\p{L}\\\\p{N}_]*$\"}",
+          TEXTS("\"a1_\"", "\"é\"", "\"Жж٣\"", "\"東京\"", "\"𐐀𝟘\""),
+          TEXTS("\"\"", "\"1\"", "\"a-\"", "\"a€\"", "\"🙂\""));
+    check("{\"type\":\"string\",\"pattern\":\"\\\\p{L}cole\"}", TEXTS("\"école\"", "\"11acole!\""),
+          TEXTS("\"cole\"", "\"1cole\""));
+    check("{\"type\":\"string\",\"maxLength\":9,\"pattern\":\"^\\\\p{L}+( \\\\p{L}+)*$\"}",
+          TEXTS("\"ab cd é\""), TEXTS("\"ab  cd\"", "\"abcdefghij\"", "\" a\""));
 }
 
 TEST(json_schema, patterns_with_lengths)
@@ -246,7 +262,15 @@ TEST(json_schema, integer_bounds)
               "exclusiveMaximum" : false
           }),
           TEXTS("2", "3"), TEXTS("1", "4"));
-    check(S({"type" : "integer", "minimum" : 5}), TEXTS("5", "123456"), TEXTS("4", "-5", "05"));
+    check(S({"type" : "integer", "minimum" : 5}), TEXTS("5", "123456", "9223372036854775807"),
+          TEXTS("4", "-5", "05"));
+    check(S({"type" : "integer", "minimum" : -1e20, "exclusiveMaximum" : 2.5e19}),
+          TEXTS("-100000000000000000000", "0", "24999999999999999999"),
+          TEXTS("-100000000000000000001", "25000000000000000000", "99999999999999999999"));
+    check(S({"type" : "integer", "minimum" : 1e45}),
+          TEXTS("1000000000000000000000000000000000000000000000",
+                "9999999999999999999999999999999999999999999999"),
+          TEXTS("0", "-1", "999999999999999999999999999999999999999999999"));
     CHECK_ERROR(TEXTS_SCHEMA, S({"type" : "integer", "minimum" : 5, "maximum" : 4}), ERROR_INPUT,
                 "matches no text");
     CHECK_ERROR(TEXTS_SCHEMA, S({"minimum" : "5"}), ERROR_INPUT, "#/minimum: must be a number");
@@ -256,7 +280,7 @@ TEST(json_schema, number_bounds)
 {
     check(S({"type" : "number", "minimum" : 0, "maximum" : 1}),
           TEXTS("0", "1", "0.5", "0.0", "1.0", "0.123456789"),
-          TEXTS("1.01", "-0.1", "2", "1e-1", "0.", "1."));
+          TEXTS("1.01", "-0.1", "2", "2e0", "1e1", "1.1e0", "0.", "1."));
     check(S({"type" : "number", "exclusiveMinimum" : 0.25, "exclusiveMaximum" : 10.5}),
           TEXTS("0.251", "0.2501", "1", "9.99", "10.49", "10"),
           TEXTS("0.25", "0.250", "10.5", "11", "0"));
@@ -264,11 +288,41 @@ TEST(json_schema, number_bounds)
           TEXTS("-2.5", "-0.5", "-1", "-2.49"), TEXTS("-2.51", "-0.4", "0", "1"));
     check(S({"type" : "number", "minimum" : 100}), TEXTS("100", "100.5", "1234567890123"),
           TEXTS("99.9", "-100"));
-    check(S({"type" : "number", "exclusiveMinimum" : 0}), TEXTS("0.001", "5"),
-          TEXTS("0", "0.0", "-1"));
+    check(S({"type" : "number", "exclusiveMinimum" : 0}), TEXTS("0.001", "5", "1e-7", "2.5E+100"),
+          TEXTS("0", "0.0", "-1", "0e5", "-1e-7"));
     check_canonical(S({"type" : "number", "minimum" : 0, "maximum" : 2}),
                     TEXTS("0", "0.5", "0.0001", "1.0", "1", "2", "2.0"),
                     TEXTS("0.50", "0.00001", "2.1", "1.10"));
+}
+
+/* Bounds that no machine number holds, in every spelling; and numbers with exponents. */
+TEST(json_schema, large_number_bounds)
+{
+    check(
+        S({"type" : "number", "maximum" : 1e20}),
+        TEXTS("1e20", "100000000000000000000", "99999999999999999999", "-2e25", "1E+19", "1.0e20"),
+        TEXTS("2e25", "1.1e20", "100000000000000000001", "1e21", "11e19"));
+    check(S({"type" : "number", "exclusiveMaximum" : 0.1e21}), TEXTS("9.9e19", "5"),
+          TEXTS("1e20", "100000000000000000000", "1.0e+20"));
+    check(S({"type" : "number", "minimum" : -1E+19, "exclusiveMinimum" : -1e19}),
+          TEXTS("-9999999999999999999", "-9.5e18", "1e300"),
+          TEXTS("-10000000000000000000", "-1e19", "-1e20"));
+    check(S({"type" : "number", "minimum" : 1e100}), TEXTS("1e100", "1.5e250", "1.7e308"),
+          TEXTS("9.9e99", "0", "1e309", "99999999999999999999"));
+    check(S({"type" : "number", "minimum" : 1.5e-9, "maximum" : 2.5e-9}),
+          TEXTS("1.5e-9", "0.000000002", "2.49e-09", "2.5E-9"),
+          TEXTS("1.4e-9", "2.6e-9", "0", "2e-8", "0.0000000026"));
+    check(S({"type" : "number", "maximum" : 1e400}), TEXTS("1e308", "5"), TEXTS("1e309"));
+    check(S({"const" : 1e30, "maximum" : 1e30}), TEXTS("1e30"), NO_TEXTS);
+    /* As a double, this bound is less than it says. */
+    check(S({"type" : "integer", "maximum" : 1e23}), TEXTS("99999999999999991611392"),
+          TEXTS("99999999999999991611393", "100000000000000000000000"));
+    CHECK_ERROR(TEXTS_SCHEMA, S({"const" : 2e25, "maximum" : 1e20}), ERROR_INPUT,
+                "matches no text");
+    CHECK_ERROR(TEXTS_SCHEMA, S({"type" : "number", "minimum" : 1e400}), ERROR_INPUT,
+                "matches no text");
+    CHECK_ERROR(TEXTS_SCHEMA, S({"type" : "number", "minimum" : 1e99999999999999999999}),
+                ERROR_INPUT, "bound is not supported");
 }
 
 /* All decimals with up to two digits behind the point, against a comparison of integers. */
@@ -322,7 +376,20 @@ TEST(json_schema, multiples)
           TEXTS("0", "50", "100"), TEXTS("10", "150"));
     check(S({"allOf" : [ {"multipleOf" : 4}, {"multipleOf" : 6} ], "type" : "integer"}),
           TEXTS("12", "24"), TEXTS("4", "6"));
-    CHECK_ERROR(TEXTS_SCHEMA, S({"type" : "number", "multipleOf" : 0.3}), ERROR_INPUT,
+    check(S({"type" : "number", "multipleOf" : 0.3}), TEXTS("0.3", "-1.5", "3", "0", "3.0"),
+          TEXTS("0.1", "0.33", "1"));
+    check(S({"type" : "number", "multipleOf" : 0.25, "minimum" : -1, "exclusiveMaximum" : 12.5}),
+          TEXTS("0.25", "12.25", "-1", "-0.5", "10.50", "7"),
+          TEXTS("12.5", "-1.25", "0.3", "0.255", "12.75"));
+    check(S({"type" : "integer", "multipleOf" : 2.5}), TEXTS("5", "-10", "0"), TEXTS("2", "7.5"));
+    check(S({"type" : "integer", "multipleOf" : 86400, "minimum" : 1}),
+          TEXTS("86400", "864000", "172800"), TEXTS("0", "86401", "86500", "8640"));
+    check(S({"type" : "number", "multipleOf" : 1e3}), TEXTS("0", "-7000"), TEXTS("100", "1500"));
+    check_canonical(S({"type" : "number", "multipleOf" : 0.5}), TEXTS("0.5", "2", "2.0", "-1.5"),
+                    TEXTS("0.50", "0.25", "-0"));
+    check(S({"allOf" : [ {"multipleOf" : 0.4}, {"multipleOf" : 0.6} ], "type" : "number"}),
+          TEXTS("1.2", "2.4", "12"), TEXTS("0.4", "0.6", "1"));
+    CHECK_ERROR(TEXTS_SCHEMA, S({"type" : "number", "multipleOf" : 1.2345}), ERROR_INPUT,
                 "'multipleOf'");
     CHECK_ERROR(TEXTS_SCHEMA, S({"multipleOf" : 0}), ERROR_INPUT,
                 "#/multipleOf: must be a number greater than 0");
@@ -523,7 +590,21 @@ TEST(json_schema, one_of)
                   [ {"properties" : {"t" : {"const" : 1}}}, {"properties" : {"t" : {"const" : 2}}} ]
           }),
           TEXTS("{\"t\":1}", "{\"t\":2}"), TEXTS("{}", "{\"t\":3}"));
-    CHECK_ERROR(TEXTS_SCHEMA, S({"oneOf" : [ {"type" : "number"}, {"type" : "integer"} ]}),
+    /* Kept apart by what the others do not allow. */
+    check(
+        S({"oneOf" : [ {"type" : "integer", "minimum" : 2}, {"type" : "integer", "maximum" : 5} ]}),
+        TEXTS("1", "6"), TEXTS("2", "5", "3.5"));
+    check(S({"oneOf" : [ {"type" : "string"}, {"enum" : [ "a", 1 ]} ]}), TEXTS("\"b\"", "1"),
+          TEXTS("\"a\"", "2"));
+    check(S({
+              "type" : "object",
+              "properties" : {"k" : {"enum" : [ "x", "y" ]}, "v" : {"type" : "integer"}},
+              "oneOf" : [ {"properties" : {"k" : {"const" : "x"}}}, {"required" : ["v"]} ]
+          }),
+          TEXTS("{\"k\":\"x\"}", "{\"k\":\"y\",\"v\":1}", "{}"),
+          TEXTS("{\"k\":\"x\",\"v\":1}", "{\"k\":\"y\"}"));
+    CHECK_ERROR(TEXTS_SCHEMA,
+                S({"oneOf" : [ {"format" : "date"}, {"format" : "time"} ], "type" : "string"}),
                 ERROR_INPUT, "#/oneOf: schemas 0 and 1 may both match the same value");
     CHECK_ERROR(TEXTS_SCHEMA,
                 S({"oneOf" : [ {"format" : "date", "type" : "string"}, {"const" : "0001-01-01"} ]}),
@@ -600,21 +681,135 @@ TEST(json_schema, unevaluated_properties)
                 ERROR_INPUT, "#/allOf/0: 'unevaluatedProperties' is not supported");
 }
 
+TEST(json_schema, negated_schemas)
+{
+    check(S({"items" : {"not" : {"type" : "null"}}}), TEXTS("[1, \"\", {}]", "null"),
+          TEXTS("[null]"));
+    check(S({"not" : {"enum" : [ "a", "bc", 5, true, [], {} ]}}),
+          TEXTS("\"ab\"", "\"\"", "4", "5.5", "false", "null", "[0]", "{\"a\": 1}"),
+          TEXTS("\"a\"", "\"\\u0061\"", "5", "5.0", "0.5e1", "true", "[]", "{}"));
+    check(S({"type" : "string", "not" : {"pattern" : "^a"}}), TEXTS("\"ba\"", "\"\""),
+          TEXTS("\"a\"", "\"ab\""));
+    check(S({"type" : "object", "not" : {"required" : [ "a", "b" ]}}),
+          TEXTS("{}", "{\"a\": 1}", "{\"b\": 1, \"c\": 2}"), TEXTS("{\"a\": 1, \"b\": 2}", "1"));
+    check(S({"type" : "integer", "not" : {"anyOf" : [ {"minimum" : 5}, {"const" : 3} ]}}),
+          TEXTS("4", "2", "-9"), TEXTS("3", "5", "6"));
+    check(S({"type" : "array", "not" : {"allOf" : [ {"minItems" : 2}, {"maxItems" : 3} ]}}),
+          TEXTS("[1]", "[1, 2, 3, 4]"), TEXTS("[1, 2]", "[1, 2, 3]"));
+    check(S({"not" : {"not" : {"type" : "string", "maxLength" : 1}}}), TEXTS("\"a\""),
+          TEXTS("\"ab\"", "1"));
+    check(S({"not" : {"$ref" : "#/$defs/a"}, "$defs" : {"a" : {"type" : [ "string", "object" ]}}}),
+          TEXTS("1", "[]"), TEXTS("\"\"", "{}"));
+    /* A client's own keyword of that name means nothing. */
+    check(S({"type" : "string", "$notEnum" : ["a"]}), TEXTS("\"a\""), NO_TEXTS);
+    CHECK_ERROR(TEXTS_SCHEMA, S({"not" : {}}), ERROR_INPUT, "matches no text");
+    CHECK_ERROR(TEXTS_SCHEMA, S({"a" : 1, "not" : {"format" : "date"}}), ERROR_INPUT,
+                "#: 'not' is not supported");
+    CHECK_ERROR(TEXTS_SCHEMA, S({"items" : {"not" : {"items" : {"type" : "null"}}}}), ERROR_INPUT,
+                "#/items: 'not' is not supported");
+}
+
+TEST(json_schema, conditions)
+{
+    const char *schema = S({
+        "type" : "object",
+        "properties" : {"kind" : {"enum" : [ "x", "y" ]}, "v" : {"type" : "integer"}},
+        "required" : ["kind"],
+        "if" : {"properties" : {"kind" : {"const" : "x"}}},
+        "then" : {"required" : ["v"]},
+        "else" : {"properties" : {"v" : {"minimum" : 10}}}
+    });
+    check(schema,
+          TEXTS("{\"kind\": \"x\", \"v\": 1}", "{\"kind\": \"y\"}", "{\"kind\": \"y\", \"v\": 10}"),
+          TEXTS("{\"kind\": \"x\"}", "{\"kind\": \"y\", \"v\": 9}", "{}"));
+    check(S({"if" : {"type" : "string"}, "then" : {"maxLength" : 1}, "else" : {"type" : "null"}}),
+          TEXTS("\"a\"", "null"), TEXTS("\"ab\"", "1"));
+    check(S({"if" : true, "then" : {"const" : 1}, "else" : {"const" : 2}}), TEXTS("1"), TEXTS("2"));
+    check(S({"if" : {"const" : 1}, "else" : {"type" : "boolean"}}), TEXTS("1", "true"),
+          TEXTS("2", "null"));
+    CHECK_ERROR(TEXTS_SCHEMA, S({"if" : {"items" : {"const" : 1}}, "then" : {"minItems" : 2}}),
+                ERROR_INPUT, "#: 'if' is not supported");
+}
+
+TEST(json_schema, dependencies)
+{
+    static const char *const keywords[] = {"dependentRequired", "dependencies"};
+    for (size_t i = 0; i < 2; i++) {
+        char schema[160];
+        snprintf(schema, sizeof schema,
+                 "{\"properties\":{\"a\":{},\"b\":{},\"c\":{}},\"%s\":{\"a\":[\"b\"]}}",
+                 keywords[i]);
+        check(schema, TEXTS("{}", "{\"b\":1}", "{\"a\":1,\"b\":2}", "{\"c\":1}", "5"),
+              TEXTS("{\"a\":1}", "{\"a\":1,\"c\":2}"));
+    }
+    check(S({
+              "type" : "object",
+              "properties" : {"card" : {"type" : "string"}, "zip" : {"type" : "string"}},
+              "dependentSchemas" :
+                  {"card" : {"properties" : {"zip" : {"minLength" : 5}}, "required" : ["zip"]}}
+          }),
+          TEXTS("{}", "{\"zip\":\"1\"}", "{\"card\":\"1\",\"zip\":\"12345\"}"),
+          TEXTS("{\"card\":\"1\"}", "{\"card\":\"1\",\"zip\":\"1\"}"));
+    CHECK_ERROR(TEXTS_SCHEMA, S({"items" : {"dependencies" : {"a" : 1}}}), ERROR_INPUT,
+                "#/items: 'dependencies' is not supported");
+}
+
+TEST(json_schema, unique_items)
+{
+    check(S({"type" : "array", "uniqueItems" : true, "items" : {"enum" : [ "a", "b", "c" ]}}),
+          TEXTS("[]", "[\"c\"]", "[\"c\", \"a\"]", "[\"b\",\"a\",\"c\"]"),
+          TEXTS("[\"a\",\"a\"]", "[\"a\",\"b\",\"a\"]", "[\"d\"]", "[\"a\",]"));
+    /* Many values come in the order of the schema. */
+    check(S({
+              "type" : "array",
+              "uniqueItems" : true,
+              "minItems" : 2,
+              "maxItems" : 3,
+              "items" : {"enum" : [ 1, 2, 3, 4, 5, 6, 7, 8, 2.0 ]}
+          }),
+          TEXTS("[1, 2]", "[2,5,8]", "[7, 8]"),
+          TEXTS("[]", "[1]", "[1,1]", "[2,2.0]", "[1,2,3,4]", "[1,2,2]"));
+    check(S({
+              "type" : "array",
+              "uniqueItems" : true,
+              "items" : {"anyOf" : [ {"type" : [ "boolean", "null" ]}, {"const" : 0} ]}
+          }),
+          TEXTS("[true,false,null,0]", "[0]"), TEXTS("[true,true]", "[null,0,null]"));
+    check(S({"enum" : [ [ 1, 2 ], [ 1, 1.0 ] ], "uniqueItems" : true}), TEXTS("[1,2]"),
+          TEXTS("[1,1.0]"));
+    check(S({"uniqueItems" : true, "maxItems" : 1, "type" : "array"}), TEXTS("[5]"),
+          TEXTS("[5,5]"));
+    CHECK_ERROR(TEXTS_SCHEMA, S({"items" : {"uniqueItems" : true, "items" : {"type" : "string"}}}),
+                ERROR_INPUT, "#/items: 'uniqueItems' is not supported here");
+}
+
+TEST(json_schema, contained_items)
+{
+    check(S({"type" : "array", "contains" : {"const" : 5}, "items" : {"type" : "integer"}}),
+          TEXTS("[5]", "[1, 5]", "[5,1,5]", "[1,2,5,3]"), TEXTS("[]", "[1]", "[5,null]"));
+    check(S({"type" : "array", "contains" : {"const" : 5}, "minContains" : 2, "maxItems" : 3}),
+          TEXTS("[5,5]", "[5,5,\"a\"]"), TEXTS("[5]", "[5,1,1]", "[5,5,1,1]"));
+    check(S({"type" : "array", "contains" : {"type" : "null"}, "maxContains" : 1}),
+          TEXTS("[null]", "[null,1,2]"), TEXTS("[]", "[1]", "[null,null]", "[null,1,null]"));
+    check(S({"type" : "array", "contains" : {"const" : 1}, "minContains" : 0}),
+          TEXTS("[]", "[2]", "[1]"), TEXTS("1"));
+    check(S({"enum" : [ [ 1, 2 ], [3] ], "contains" : {"const" : 3}}), TEXTS("[3]"),
+          TEXTS("[1,2]"));
+    check(S({"type" : "array", "prefixItems" : [ {"const" : 1} ], "unevaluatedItems" : false}),
+          TEXTS("[1]", "[]"), TEXTS("[1,2]", "[2]"));
+    CHECK_ERROR(TEXTS_SCHEMA, S({"contains" : {}, "prefixItems" : [ {} ]}), ERROR_INPUT,
+                "#: 'contains' is not supported beside 'prefixItems'");
+    CHECK_ERROR(TEXTS_SCHEMA, S({"contains" : {}, "minContains" : 1000}), ERROR_INPUT,
+                "'contains' is not supported here");
+    CHECK_ERROR(TEXTS_SCHEMA, S({"contains" : false, "type" : "array"}), ERROR_INPUT,
+                "matches no text");
+}
+
 TEST(json_schema, refused_by_name_and_place)
 {
-    static const char *const objects[] = {"dependentRequired", "dependentSchemas", "dependencies"};
-    for (size_t i = 0; i < 3; i++) {
-        char schema[160], what[80];
-        snprintf(schema, sizeof schema, "{\"properties\":{\"p\":{\"%s\":{\"a\":[\"b\"]}}}}",
-                 objects[i]);
-        snprintf(what, sizeof what, "#/properties/p: '%s' is not supported", objects[i]);
-        CHECK_ERROR(TEXTS_SCHEMA, schema, ERROR_INPUT, what);
-    }
-    CHECK_ERROR(TEXTS_SCHEMA, S({"items" : {"not" : {"type" : "null"}}}), ERROR_INPUT,
-                "#/items: 'not' is not supported");
-    CHECK_ERROR(TEXTS_SCHEMA, S({"if" : {}, "then" : {}}), ERROR_INPUT, "#: 'if' is not supported");
-    CHECK_ERROR(TEXTS_SCHEMA, S({"contains" : {}}), ERROR_INPUT, "#: 'contains' is not supported");
-    CHECK_ERROR(TEXTS_SCHEMA, S({"unevaluatedItems" : false}), ERROR_INPUT, "'unevaluatedItems'");
+    CHECK_ERROR(TEXTS_SCHEMA,
+                S({"unevaluatedItems" : false, "allOf" : [ {"items" : {"type" : "null"}} ]}),
+                ERROR_INPUT, "'unevaluatedItems'");
     CHECK_ERROR(TEXTS_SCHEMA, S({"$dynamicRef" : "#x"}), ERROR_INPUT, "'$dynamicRef'");
     /* Without effect on the type, or on anything. */
     check(S({
@@ -626,7 +821,6 @@ TEST(json_schema, refused_by_name_and_place)
           TEXTS("\"\""), NO_TEXTS);
     check(S({"not" : false, "if" : {}, "unevaluatedItems" : true, "dependencies" : {}}), TEXTS("1"),
           NO_TEXTS);
-    CHECK_ERROR(TEXTS_SCHEMA, S({"contains" : false}), ERROR_INPUT, "'contains'");
 }
 
 /* ---- hostile schemas ----------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "serve/api/api_error.h"
 
 static uint16_t port_of(int fd)
 {
@@ -73,17 +74,32 @@ TEST(listener, answers_503_while_a_model_is_loaded)
     struct loading *loading = NULL;
     int fd = http_listen("127.0.0.1", 0, &err);
     uint16_t port = port_of(fd);
-    CHECK_INT(loading_begin(&loading, fd, &err), 0);
-    static const char *const requests[] = {
-        "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        "POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 7\r\n\r\n{\"a\":1}",
+    CHECK_INT(loading_begin(&loading, fd, api_loading_write, &err), 0);
+#define OPENAI                                                                                     \
+    "\r\n\r\n{\"error\":{\"message\":\"Loading model\",\"type\":\"unavailable_error\","            \
+    "\"param\":null,\"code\":503}}"
+#define OLLAMA "\r\n\r\n{\"error\":\"Loading model\"}"
+    static const struct {
+        const char *request, *body;
+    } rows[] = {
+        {"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", OPENAI},
+        {"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 7\r\n\r\n{\"a\":1}", OPENAI},
+        {"POST /api/chat HTTP/1.1\r\nContent-Length: 7\r\n\r\n{\"a\":1}", OLLAMA},
+        {"GET /api/tags\r\n\r\n", OLLAMA},
+        {"GET /apix HTTP/1.1\r\nX: /api/tags\r\n\r\n", OPENAI},
+        {"GET\r\nX: /api/tags\r\n\r\n", OPENAI},
+        {" \r\n\r\n", OPENAI},
+        {"\r\n\r\n /api/tags", OPENAI},
     };
-    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int client = client_open(port);
-        send_text(client, requests[i]);
+        send_text(client, rows[i].request);
         const char *reply = reply_of(client);
         CHECK(strncmp(reply, "HTTP/1.1 503 ", 13) == 0);
-        CHECK(strstr(reply, "Retry-After: 1\r\n") && strstr(reply, "\"Loading model\""));
+        CHECK(strstr(reply, "Retry-After: 1\r\n"));
+        size_t len = strlen(reply), body_len = strlen(rows[i].body);
+        CHECK(len > body_len);
+        CHECK_STR(reply + len - body_len, rows[i].body);
     }
     /* One who hangs up, or is cut off while it says nothing, is not answered. */
     close(client_open(port));

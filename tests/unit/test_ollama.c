@@ -137,20 +137,31 @@ TEST(ollama, nothing_to_answer_is_a_load)
     static const struct {
         enum request_kind kind;
         const char *body;
+        bool is_unload;
     } loads[] = {
-        {REQUEST_OLLAMA_CHAT, "{}"},
-        {REQUEST_OLLAMA_CHAT, "{\"model\":\"m\",\"messages\":[]}"},
-        {REQUEST_OLLAMA_CHAT, "{\"messages\":null,\"keep_alive\":0}"},
-        {REQUEST_OLLAMA_GENERATE, "{}"},
-        {REQUEST_OLLAMA_GENERATE, "{\"prompt\":\"\",\"keep_alive\":0}"},
-        {REQUEST_OLLAMA_GENERATE, "{\"prompt\":\"\",\"raw\":true}"},
+        {REQUEST_OLLAMA_CHAT, "{}", false},
+        {REQUEST_OLLAMA_CHAT, "{\"model\":\"m\",\"messages\":[]}", false},
+        {REQUEST_OLLAMA_CHAT, "{\"messages\":null,\"keep_alive\":0}", true},
+        {REQUEST_OLLAMA_CHAT, "{\"keep_alive\":-1}", false},
+        {REQUEST_OLLAMA_CHAT, "{\"keep_alive\":0.5}", false},
+        {REQUEST_OLLAMA_CHAT, "{\"keep_alive\":\"0\"}", true},
+        {REQUEST_OLLAMA_CHAT, "{\"keep_alive\":\"0h0m0.0s\"}", true},
+        {REQUEST_OLLAMA_CHAT, "{\"keep_alive\":\"10m\"}", false},
+        {REQUEST_OLLAMA_CHAT, "{\"keep_alive\":\"\"}", false},
+        {REQUEST_OLLAMA_CHAT, "{\"keep_alive\":null}", false},
+        {REQUEST_OLLAMA_GENERATE, "{}", false},
+        {REQUEST_OLLAMA_GENERATE, "{\"prompt\":\"\",\"keep_alive\":0}", true},
+        {REQUEST_OLLAMA_GENERATE, "{\"prompt\":\"\",\"raw\":true}", false},
     };
     struct request_params p;
     for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
         read_well(&p, loads[i].kind, loads[i].body);
-        CHECK(p.is_load);
+        CHECK(p.is_load && p.is_unload == loads[i].is_unload);
         request_params_free(&p);
     }
+    read_well(&p, REQUEST_OLLAMA_GENERATE, "{\"prompt\":\"a\",\"keep_alive\":0}");
+    CHECK(!p.is_load && !p.is_unload);
+    request_params_free(&p);
 }
 
 TEST(ollama, reads_thinking)
@@ -248,6 +259,8 @@ TEST(ollama, refuses_what_is_wrong)
     for (size_t i = 0; i < sizeof chats / sizeof *chats; i++)
         check_refused(REQUEST_OLLAMA_CHAT, chats[i].body, chats[i].param);
     check_refused(REQUEST_OLLAMA_GENERATE, "{\"prompt\":[\"x\"]}", "prompt");
+    check_refused(REQUEST_OLLAMA_GENERATE, "{\"keep_alive\":false}", "keep_alive");
+    check_refused(REQUEST_OLLAMA_CHAT, "{\"keep_alive\":[0]}", "keep_alive");
     check_refused(REQUEST_OLLAMA_GENERATE, "{\"prompt\":\"x\",\"suffix\":1}", "suffix");
     check_refused(REQUEST_OLLAMA_GENERATE, "{\"prompt\":\"x\",\"images\":[\"y\"]}", "images");
     check_refused(REQUEST_OLLAMA_GENERATE, "{\"prompt\":\"x\",\"context\":[1]}", "context");
@@ -336,11 +349,11 @@ TEST(ollama, chats_are_lines)
     check_line(&out, HEAD "\"message\":{\"role\":\"assistant\",\"content\":\"a\\n\\\"\"},"
                           "\"done\":false}\n");
     w->heartbeat(stream, &out);
-    check_line(&out, HEAD "\"message\":{\"role\":\"assistant\",\"content\":\"\"},"
-                          "\"done\":false}\n");
+    check_line(&out, " ");
+    w->heartbeat(stream, &out); /* the next line has it before it, and is JSON */
     w->thinking(stream, &out, &a, "hm", 2);
-    check_line(&out, HEAD "\"message\":{\"role\":\"assistant\",\"content\":\"\",\"thinking\":"
-                          "\"hm\"},\"done\":false}\n");
+    check_line(&out, " " HEAD "\"message\":{\"role\":\"assistant\",\"content\":\"\",\"thinking\":"
+                     "\"hm\"},\"done\":false}\n");
     strbuf_adds(&call.name, "f\"");
     w->call_begin(stream, &out, &a, &call, 1);
     w->call_arguments(stream, &out, &a, 1, "{\n \"a\":", 7);

@@ -630,6 +630,24 @@ TEST(request_fields, reads_one_form_of_the_answer)
                   "structured_outputs.choice");
 }
 
+TEST(request_fields, an_answer_is_begun_or_continued)
+{
+    static const char both[] = "{" HELLO ",\"continue_final_message\":true,"
+                               "\"add_generation_prompt\":true}";
+    struct request_params p;
+    check_refused(both, "add_generation_prompt");
+    CHECK(strstr(seen.message, "cannot both be true") != NULL);
+    check_refused("{" HELLO ",\"add_generation_prompt\":true,\"continue_final_message\":true}",
+                  "add_generation_prompt");
+    check_refused("{" HELLO ",\"add_generation_prompt\":false}", "add_generation_prompt");
+    CHECK_INT(request_params_read(&p, REQUEST_RENDER, both, strlen(both), true, &plain, &seen), -1);
+    request_params_free(&p);
+    check_accepted("{" HELLO ",\"continue_final_message\":true,\"add_generation_prompt\":false}");
+    check_accepted("{" HELLO ",\"continue_final_message\":true,\"add_generation_prompt\":null}");
+    check_accepted("{" HELLO ",\"continue_final_message\":false,\"add_generation_prompt\":true}");
+    check_accepted("{" HELLO ",\"continue_final_message\":true}");
+}
+
 TEST(request_fields, reads_biases_and_samplers)
 {
     struct request_params p;

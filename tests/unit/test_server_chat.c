@@ -275,7 +275,7 @@ TEST(server_chat, the_models_name)
     CHECK_INT(server_chat(&s, HI, "'max_tokens':1,'model':'other'"), 404);
     CHECK_AT("error.code", "'model_not_found'");
     CHECK_AT("error.param", "'model'");
-    CHECK_HAS(reply_at("error.message"), "no model 'other'; this server has only 'mock'");
+    CHECK_HAS(reply_at("error.message"), "model 'other' not found; this server has only 'mock'");
     CHECK_INT(server_chat(&s, HI, "'max_tokens':1,'model':'mock'"), 200);
     CHECK_INT(server_chat(&s, HI, "'max_tokens':1"), 200);
     server_stop(&s);
@@ -562,12 +562,12 @@ TEST(server_chat, a_silent_stream_has_a_heartbeat)
     CHECK(server_read_until(waiting, "\r\n", &got)); /* the size of the chunk */
     CHECK(server_read_until(waiting, "\n\n\r\n", &got));
     CHECK_INT(*strbuf_str(&got), ':');
-    /* Ollama's clients parse every line: there it is one without text. */
+    /* Ollama's clients parse every line, and Open WebUI ends at one without text: it is a space
+     * before the next one. */
     CHECK(server_read_until(lines, "\r\n", &got));
-    CHECK(server_read_until(lines, "\n\r\n", &got));
-    CHECK_HAS(strbuf_str(&got),
-              "\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":false}\n");
-    CHECK_INT(*strbuf_str(&got), '{');
+    CHECK_STR(strbuf_str(&got), "1\r\n");
+    CHECK(server_read_until(lines, "\r\n", &got));
+    CHECK_STR(strbuf_str(&got), " \r\n");
     usleep(1100000);
     CHECK_INT(recv(waiting, &byte, 1, MSG_DONTWAIT), -1);
     close(running);

@@ -84,7 +84,7 @@ TEST(server_held, to_what_is_no_form)
     check_refused(&s, "'grammar':'root ::= [a'", "'grammar'", "(at byte ");
     check_refused(&s,
                   "'response_format':{'type':'json_schema','json_schema':{'name':'x','schema':"
-                  "{'not':{}}}}",
+                  "{'not':{'format':'date'}}}}",
                   "'response_format.json_schema.schema'", "'not'");
     CHECK(!strstr(reply_at("error.message"), "(at byte "));
     server_stop(&s);
@@ -166,14 +166,16 @@ TEST(server_held, to_a_form_or_a_call)
     CHECK_AT("choices.0.message.tool_calls.0.function.name", "'get_day'");
     ask(&s, "'tools':[" DAY "],'tool_choice':'none','regex':'[a-z]{4}','logit_bias':{'60':100}");
     CHECK_INT(strlen(reply_at("choices.0.message.content")), 4 + 2);
-    check_refused(&s,
-                  "'tool_choice':'required','tools':[{'type':'function','function':{'name':'f',"
-                  "'strict':true,'parameters':{'type':'object','properties':{'a':{'not':{}}},"
-                  "'required':['a'],'additionalProperties':false}}}]",
-                  "'tools'", "'not'");
+    check_refused(
+        &s,
+        "'tool_choice':'required','tools':[{'type':'function','function':{'name':'f',"
+        "'strict':true,'parameters':{'type':'object','properties':{'a':{'not':{'format':'date'}}},"
+        "'required':['a'],'additionalProperties':false}}}]",
+        "'tools'", "'not'");
     check_refused(&s,
                   "'regex':'a','tools':[{'type':'function','function':{'name':'f','strict':true,"
-                  "'parameters':{'type':'object','properties':{'a':{'not':{}}},'required':['a'],"
+                  "'parameters':{'type':'object','properties':{'a':{'not':{'format':'date'}}},'"
+                  "required':['a'],"
                   "'additionalProperties':false}}}]",
                   "'tools'", "'tools': ");
     check_refused(&s, "'regex':'(a','tools':[" DAY "]", "'regex'", "'regex': ");

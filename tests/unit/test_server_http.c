@@ -39,7 +39,7 @@ TEST(server_http, says_what_there_is)
     CHECK_INT(server_get(&s, "/v1/models/no%20such"), 404);
     CHECK_AT("error.code", "'model_not_found'");
     CHECK_AT("error.param", "'model'");
-    CHECK_HAS(reply_at("error.message"), "'no such'; this server has only 'clerk'");
+    CHECK_HAS(reply_at("error.message"), "'no such' not found; this server has only 'clerk'");
     CHECK_INT(server_get(&s, "/v1/models/"), 200); /* a slash at the end means nothing */
     server_stop(&s);
 }

@@ -3,18 +3,18 @@
 
 #include "engine/cpu/attention.h"
 
-/* The inside of attention: attention_plan.c cuts a batch into tiles and shares, attention.c
- * computes them. */
+/* Attention's internals: attention_plan.c cuts a batch into tiles and shares, attention.c computes
+ * them. */
 
 enum {
-    TILE_QUERIES = 96, /* rows times query heads of a kv head in a tile, about */
-    RAW_BLOCKS = 1024, /* rows times blocks whose partials can be stored, if they take at most */
+    TILE_QUERIES = 96, /* rows times query heads of a kv head in a tile, roughly */
+    RAW_BLOCKS = 1024, /* rows times blocks whose partials can be stored, within */
     RAW_BYTES = 64 << 20,
-    UNIT_LOAD_COST = 4, /* of bringing in a block of keys and values, in queries on it */
+    UNIT_LOAD_COST = 4, /* cost of loading a block of keys and values, in queries on it */
 };
 
-/* Rows that are computed together on a range of blocks: of one sequence, in order of position, or
- * of several that have these blocks in common and see all of them. */
+/* Rows computed together on a range of blocks: rows of one sequence, in order of position, or of
+ * several sequences that share these blocks and see all of them. */
 struct tile {
     const struct batch_seq *seq; /* whose pages are used */
     uint32_t first, n_rows;      /* in attention.order */
@@ -22,23 +22,23 @@ struct tile {
     bool is_raw; /* partials are stored for attention_combine, not merged */
 };
 
-/* A place in the run of all units. */
+/* A position in the list of all units. */
 struct cut {
     uint32_t tile, unit;
 };
 
-/* Keys of a block, in places begin .. end - 1 of it. */
+/* Keys begin .. end - 1 of a block. */
 struct key_range {
     uint32_t begin, end;
 };
 
-/* How keys, or values, lie in their pages. */
+/* The layout of keys, or values, in their pages. */
 struct kv_layout {
     size_t row_bytes, head_bytes; /* of a position, of one head of it */
     uint32_t dim;                 /* elements of a head that are read */
 };
 
-/* What one thread works with, all aligned to 64 bytes. `queries` is rows of a tile times the
+/* One thread's scratch space, all aligned to 64 bytes. `queries` is the rows of a tile times the
  * query heads of one kv head. */
 struct scratch {
     float *q;       /* [n_kv_heads][queries][key_width], scaled */
@@ -49,24 +49,24 @@ struct scratch {
     float *turned;  /* the same, transposed */
     float *sink;    /* a partial of one key whose value is zero */
 
-    /* The current block: what its rows see of it, and the pages of that. */
+    /* The current block: what the tile's rows see of it, and the pages of those keys. */
     struct key_range ranges[TILE_QUERIES]; /* of each row of the tile */
     uint32_t first_row, end_row;           /* rows that see any of it */
-    struct key_range keys;                 /* that any of them sees */
+    struct key_range keys;                 /* keys that any of them sees */
     struct page_run runs[ATTENTION_BLOCK];
     uint32_t n_runs;
-    bool has_next; /* the thread goes on with the same head of the next block */
+    bool has_next; /* the thread continues with the same head of the next block */
 
     const void *rows[KEY_TILE]; /* keys or values of one head in their pages */
 };
 
-/* A few rows of one sequence, which may find others to share blocks with. */
+/* A few rows of one sequence, which may share blocks with others. */
 struct leaf {
     const struct batch_seq *seq;
     uint32_t first_row, n_rows; /* in the batch */
     uint32_t at;                /* in attention.order */
     uint32_t next_block;        /* blocks before it are in tiles already, or not seen */
-    /* Blocks that all of its rows see from beginning to end: only those are shared. */
+    /* Blocks that all of its rows see entirely: only those are shared. */
     uint32_t first_whole, end_whole;
     uint32_t common_end; /* end of the blocks that it shares with the leaf before it; 0: none */
 };
@@ -74,11 +74,11 @@ struct leaf {
 struct attention {
     struct attention_shape shape;
     const struct vector_kernels *kernels;
-    uint32_t group;                  /* query heads that share a kv head */
+    uint32_t group;                  /* query heads that share one kv head */
     uint32_t key_width, value_width; /* attention_dim of them */
     uint32_t stride;                 /* of partials */
     uint32_t tile_rows;
-    uint32_t many_queries; /* from here on it pays to turn a tile into floats first */
+    uint32_t many_queries; /* from here on it pays to convert a tile to floats first */
     struct kv_layout key_layout, value_layout;
     struct scratch *scratch; /* [n_threads] */
     struct buffer memory;
@@ -94,10 +94,10 @@ struct attention {
 
     /* Stored partials: those of a row are adjacent, block by block, head by head. */
     float *raw;          /* [raw_blocks][n_heads] partials */
-    uint32_t raw_blocks; /* room, in blocks of rows */
-    uint32_t n_raw;      /* taken */
-    uint32_t *raw_at;    /* [max_rows] where the row at that place of `order` begins in raw */
-    uint32_t *raw_rows;  /* [max_rows] places in `order` of the rows with stored partials */
+    uint32_t raw_blocks; /* capacity, in blocks of rows */
+    uint32_t n_raw;      /* used */
+    uint32_t *raw_at;    /* [max_rows] where the row at this index of `order` begins in raw */
+    uint32_t *raw_rows;  /* [max_rows] indices in `order` of the rows with stored partials */
     uint32_t n_raw_rows;
 };
 
@@ -120,7 +120,7 @@ static inline uint32_t first_seen(const struct attention *a, const struct batch_
     return window == 0 || row->position < window ? 0 : row->position - window + 1;
 }
 
-/* Blocks that a row sees: the first and the last one perhaps in part. */
+/* Blocks that a row sees; the first and the last may be seen in part. */
 static inline uint32_t row_first_block(const struct attention *a, const struct batch_row *row)
 {
     return first_seen(a, row) / ATTENTION_BLOCK;

@@ -17,26 +17,26 @@
  *   cpu_weights.c   the model's matrices as the kernels stream them
  *   cpu_state.c     memory for the rows of a batch
  *   cpu_kv.c        memory for keys and values, and attention over it
- *   cpu_io.c        pages of it to and from the caller's memory
- *   cpu_forward.c   a batch on its way through the layers; cpu_pass.h is what its parts share:
+ *   cpu_io.c        copies its pages to and from the caller's memory
+ *   cpu_forward.c   takes a batch through the layers; its parts share cpu_pass.h:
  *   cpu_attention.c   from x to queries, keys and values
- *   cpu_blocks.c      from what was attended to the next layer's x
+ *   cpu_blocks.c      from the attention's result to the next layer's x
  *   cpu_experts.c     mixtures of experts
- *   cpu_output.c      from x to what rows want back
- *   cpu_cost.c      what that takes at least */
+ *   cpu_output.c      from x to the rows' outputs
+ *   cpu_cost.c      the least work that a batch needs */
 
 struct cpu_expert {
     struct packed_matrix *gate, *up, *down;
 };
 
-/* Where a layer's keys and values lie, its own or those of the layer that it reads. */
+/* Where a layer's keys and values are: its own, or those of the layer that it reads. */
 struct cpu_kv {
     uint32_t group;
     uint8_t *keys, *values;        /* [pages of the group][bytes]; no values in MLA */
     size_t key_bytes, value_bytes; /* of a position */
 };
 
-/* One layer's weights as the kernels stream them; NULL: it has none. */
+/* One layer's weights as the kernels stream them; NULL: the layer has none. */
 struct cpu_layer {
     struct packed_matrix *q, *k, *v, *output, *gate, *up, *down;
     struct packed_matrix *q_a, *q_b, *kv_a, **k_b, **v_b; /* MLA; the last two [n_heads] */
@@ -48,26 +48,26 @@ struct cpu_layer {
 };
 
 enum {
-    SMALL_BATCH = 4,              /* rows; up to here a thread prepares its inputs itself */
-    CHUNK_ROWS = 4 * ROW_TILE,    /* that a thread takes through a layer alone, at most */
-    BEST_ROWS = 8,                /* whose logits are made at a time, if only the best are wanted */
-    LAYER_CACHE_BYTES = 16 << 20, /* a layer whose weights take more is computed by all threads */
+    SMALL_BATCH = 4,           /* rows; up to here each thread prepares its own inputs */
+    CHUNK_ROWS = 4 * ROW_TILE, /* the most that one thread takes through a layer alone */
+    BEST_ROWS = 8, /* whose logits are computed at a time, if only the best are wanted */
+    LAYER_CACHE_BYTES = 16 << 20, /* all threads compute a layer whose weights take more */
 };
 
-/* Rows on their way through a layer, all [rows][...] but `heads`. Widths are those of the largest
- * layer; what no layer of the model needs has no memory. */
+/* Rows passing through a layer, all [rows][...] except `heads`. Widths are those of the largest
+ * layer; arrays that no layer of the model needs have no memory. */
 struct cpu_rows {
     float *normed;                      /* [n_embd] */
     float *k, *v;                       /* [n_kv_heads * key_dim, value_dim] */
     float *gate, *up;                   /* [n_ff or n_embd_layer] */
     float *added;                       /* [n_embd] what a block adds to x */
-    struct act_block *quantized;        /* the input of the next product, whichever it is */
+    struct act_block *quantized;        /* the input of the next product */
     float *q_a, *q_a_normed;            /* [q_rank] */
     float *q_full;                      /* [n_heads * (nope_dim + rope_dim)] */
     float *heads;                       /* [n_heads][rows][nope_dim or kv_rank] */
     struct act_block *heads_quantized;  /* [n_heads], each for the rows */
     float *values;                      /* [n_heads * value_dim], of MLA */
-    float *expert_normed;               /* [n_embd] where it is not `normed` */
+    float *expert_normed;               /* [n_embd] if it is not `normed` */
     float *router_normed;               /* [n_embd] the same */
     struct act_block *router_quantized; /* [n_embd] */
     float *shared_gate, *shared_up;     /* [n_ff_shared] */
@@ -75,24 +75,24 @@ struct cpu_rows {
     struct act_block *shared_quantized; /* [n_ff_shared] */
 };
 
-/* Rows of one expert in a batch, at most a unit of them. */
+/* Rows of one expert in a batch, at most ROW_UNIT. */
 struct cpu_expert_rows {
     uint32_t expert;
     uint32_t first; /* slot */
     uint32_t n_rows;
 };
 
-/* What a thread gathers for the rows of one expert. */
+/* The input that a thread gathers for the rows of one expert. */
 struct cpu_gathered {
-    uint32_t item;               /* of cpu_experts.items, whose input it is */
+    uint32_t item;               /* index in cpu_experts.items */
     float *input;                /* [ROW_UNIT][n_embd] */
     float *up;                   /* [ROW_UNIT][n_ff] */
     struct act_block *quantized; /* [ROW_UNIT][n_embd or n_ff] */
     struct router_scratch router;
 };
 
-/* Rows at their experts. A row has n_chosen choices, in order of rank; the rows of an expert have
- * slots next to each other, in the order of rows:
+/* The assignment of rows to experts. A row has n_chosen choices, in order of rank; the rows of an
+ * expert have adjacent slots, in the order of rows:
  *
  *   choices  row 0 [e5 e2]  row 1 [e2 e7]  row 2 [e2 e5]
  *   slots    e2: row 0, row 1, row 2 │ e5: row 0, row 2 │ e7: row 1
@@ -126,8 +126,8 @@ struct cpu_state {
     struct cpu_experts experts;
 };
 
-/* What threads share in each layer: rows, or the outputs of products. Behind the last layer it is
- * rows once more, and the head's outputs. */
+/* What threads divide among themselves in each layer: rows, or the outputs of products. After the
+ * last layer: rows again, and the head's outputs. */
 enum cpu_phase {
     PHASE_ROWS,
     PHASE_LAYER_PROJ, /* before layer 0 */
@@ -158,26 +158,26 @@ struct cpu_engine {
     struct cpu_options options;
     const struct model *model;
     const struct kernels *kernels;
-    enum act_kind quantized_kind; /* of what quantised weights meet: ACT_Q8 or ACT_Q16 */
+    enum act_kind quantized_kind; /* activations for quantised weights: ACT_Q8 or ACT_Q16 */
     struct parallel *pool;
     struct attention **attentions; /* [n_attentions] one for each shape of layers */
     uint32_t n_attentions;
     struct cpu_layer *layers; /* [n_layers] */
     struct packed_matrix *head, *layer_proj;
-    struct arena memory;             /* of lists that layers point to */
-    struct weight_store weights;     /* which owns the matrices of head and layers */
+    struct arena memory;             /* for lists that layers point to */
+    struct weight_store weights;     /* owns the matrices of head and layers */
     struct buffer kv[KV_MAX_GROUPS]; /* [layers of the group][keys, values][pages][bytes] */
     struct kv_touch kv_touch[KV_MAX_GROUPS];
     struct cpu_state state;
     struct buffer state_memory;
 
     const struct batch *batch; /* between submit and wait */
-    bool is_computed;          /* and wait has nothing left to do */
+    bool is_computed;          /* wait has nothing left to do */
     uint64_t last_ticket;
     atomic_uint *taken; /* [cpu_phases] of a pass, see work_split.h */
     uint32_t n_outputs;
-    bool wants_hidden; /* some row wants it, or normed */
-    bool by_rows;      /* threads take rows of their own, see cpu_forward.c */
+    bool wants_hidden; /* some row wants hidden or normed */
+    bool by_rows;      /* each thread takes its own rows, see cpu_forward.c */
     bool stopped;      /* written by thread 0 before a barrier, read by all after it */
     uint64_t lap_ns;   /* thread 0: up to when the pass is in engine.times */
 
@@ -190,14 +190,14 @@ int cpu_state_open(struct cpu_engine *e, struct error *err);
 void cpu_state_close(struct cpu_engine *e);
 int cpu_weights_open(struct cpu_engine *e, struct error *err);
 
-/* Computes the batch that is submitted, if it is not yet. */
+/* Computes the submitted batch, unless that is already done. */
 void cpu_settle(struct cpu_engine *e);
 /* cpu_io.c */
 int cpu_page_io(struct engine *engine, const struct page_io *io, uint64_t *ticket,
                 struct error *err);
 int cpu_io_poll(struct engine *engine, uint64_t ticket, bool waits, struct error *err);
 
-/* Computes e->batch with all threads; sets e->stopped when the batch's live count reached zero. */
+/* Computes e->batch with all threads; sets e->stopped if the batch's live count reached zero. */
 void cpu_forward(struct cpu_engine *e);
 struct engine_cost cpu_cost(const struct cpu_engine *e);
 

@@ -12,7 +12,7 @@
  *   part     [ used ........ | touched ahead ..... | not yet ...... ]   keys or values of a layer
  *                           high                  high + ahead */
 struct kv_part {
-    size_t at;        /* from base */
+    size_t at;        /* offset from base */
     size_t row_bytes; /* of a position */
     size_t next;      /* the first byte, from base, that may be untouched */
 };
@@ -20,18 +20,18 @@ struct kv_part {
 struct kv_touch {
     uint8_t *base;
     uint32_t group;
-    struct kv_part *parts; /* keys and values of each layer, one behind the other */
+    struct kv_part *parts; /* keys and values of each layer in turn */
     uint32_t n_parts;
     uint32_t n_pages; /* KV positions */
-    uint32_t high;    /* positions from here on no sequence had */
+    uint32_t high;    /* no sequence had positions from here on */
 };
 
-/* For the parts of one group, whose positions take row_bytes[n_parts]. The memory's beginning
- * counts as touched in every part. */
+/* Opens it for the parts of one group, whose positions take row_bytes[n_parts]. The beginning of
+ * every part counts as touched. */
 int kv_touch_open(struct kv_touch *k, void *base, uint32_t group, const size_t *row_bytes,
                   uint32_t n_parts, uint32_t n_pages, struct error *err);
 void kv_touch_close(struct kv_touch *k);
-/* After a batch, while nothing is computed. Changes no byte. */
+/* Call it after a batch, while nothing is being computed. Does not change any byte. */
 void kv_touch_ahead(struct kv_touch *k, const struct batch *batch);
 
 #endif

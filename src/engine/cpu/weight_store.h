@@ -9,8 +9,8 @@
 #include "engine/cpu/kernels/matmul.h"
 #include "engine/cpu/cpu_engine.h"
 
-/* All matrices of a model, packed. They are cut into pieces of whole panels and a few MiB, which
- * are what a thread does at a time and what a cache file is checked by:
+/* All matrices of a model, packed. They are cut into pieces of whole panels, a few MiB each. A
+ * piece is what a thread processes at a time, and each piece of a cache file has a checksum:
  *
  *   matrix   [ panel │ panel │ panel │ panel │ panel │ panel │ panel ]
  *   piece    [         0             │           1           │   2   ]
@@ -31,17 +31,17 @@ struct weight_store {
     size_t size_bytes;               /* of all matrices */
 
     struct pack_cache *cache; /* NULL: none */
-    pthread_t writer;         /* of the cache's file, while is_writing */
+    pthread_t writer;         /* writes the cache's file, while is_writing */
     bool is_writing;
-    atomic_bool stop; /* tells it to give up */
+    atomic_bool stop; /* tells the writer to give up */
 };
 
-/* Takes memory for the matrices of `weights`, which are not filled yet. */
+/* Allocates memory for the matrices of `weights`, without filling them. */
 int weight_store_open(struct weight_store *s, const struct checkpoint *checkpoint,
                       const struct weight *const *weights, uint32_t n_weights, struct error *err);
-/* Fills them with all threads of the pool: packs them, or reads them from the file beside the
- * model that an earlier load has left. A missing file that is worth having is then written in the
- * background, until weight_store_close. */
+/* Fills them with all threads of the pool: packs them, or reads them from the file that an earlier
+ * load left beside the model. If the file is missing and worthwhile, it is then written in the
+ * background, until weight_store_close at the latest. */
 int weight_store_load(struct weight_store *s, struct parallel *pool, enum pack_cache_mode mode,
                       engine_progress progress, void *context, struct error *err);
 void weight_store_close(struct weight_store *s); /* harmless on a zeroed one */

@@ -15,9 +15,9 @@
  *
  * Here piece 1 has 3 parts: units 1 and 2 of panel 1, panel 2, and unit 0 of panel 3. A batch of
  * one unit has one piece per thread. A larger one has several, and whichever thread is free takes
- * the next, so a thread that is slower, or has lost its core, does less. Every way of cutting
- * gives the same bits. */
-enum { ROW_UNIT = 24 }; /* the rows that the fastest kernels compute together, a multiple of 12 */
+ * the next, so a thread that is slow or has lost its core does less. Every split gives the same
+ * bits. */
+enum { ROW_UNIT = 24 }; /* rows the fastest kernels compute together, a multiple of 12 */
 
 struct range {
     uint32_t begin, end;
@@ -27,26 +27,26 @@ struct work_part {
     struct range rows, panels;
 };
 
-/* One thread's way through its pieces. */
+/* One thread's iteration over its pieces. */
 struct work {
     uint32_t n_rows, n_units;
     uint64_t n_pairs;
     uint32_t piece, n_pieces;
-    uint64_t at, end;   /* pairs of the current piece that are left */
-    atomic_uint *taken; /* pieces that someone has, or NULL: each thread has its own */
+    uint64_t at, end;   /* pairs left of the current piece */
+    atomic_uint *taken; /* number of pieces taken; NULL: each thread has its own piece */
 };
 
-/* `taken` is 0 before the first thread begins, and used for nothing else until all have finished.
+/* `taken` must be 0 before the first thread begins, and unused otherwise until all have finished.
  */
 struct work work_begin(uint32_t n_panels, uint32_t n_rows, uint32_t thread, uint32_t n_threads,
                        atomic_uint *taken);
-/* The next part for this thread; false when there is none. */
+/* The next part for this thread; false: none left. */
 bool work_next(struct work *w, struct work_part *part);
 
-/* Pairs of another kind, which have no rows: `pieces` for each thread, of its own if it is 1. */
+/* The same for pairs without rows: `pieces` for each thread; with 1, each thread has its own. */
 struct work work_begin_pairs(uint64_t n_pairs, uint32_t thread, uint32_t n_threads, uint32_t pieces,
                              atomic_uint *taken);
-/* The next pairs for this thread, all of a piece. */
+/* The next pairs for this thread: a whole piece. */
 bool work_next_pairs(struct work *w, uint64_t *begin, uint64_t *end);
 
 #endif

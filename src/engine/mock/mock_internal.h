@@ -8,14 +8,14 @@
 /* The inside of the mock engine:
  *
  *   mock_engine.c    opens and closes it, checks batches and turns rows into inputs
- *   mock_device.c    does what was asked, in order: at once, or in a thread of its own; takes time
+ * mock_device.c executes jobs in order, at once or in its own thread; simulates time
  *   mock_compute.c   a batch: digests from inputs, pages and slots
  *   mock_output.c    logits and other outputs from a digest
  *   mock_tables.c    images and adapters
  *   mock_io.c        pages to and from the caller's memory
  *
- * Two threads at most. The device's owns pages and slots; the caller's owns all else. What passes
- * between them goes through the queue of jobs. */
+ * At most two threads. The device's thread owns pages and slots; the caller's thread owns
+ * everything else. They communicate through the queue of jobs. */
 
 enum {
     MAX_IMAGES = 64,
@@ -34,19 +34,19 @@ enum {
 #define DIGEST_START    0x7261646973680001u
 #define STATE_START     0x7261646973680002u
 
-/* A live state, and those before the last rows of the last batch that had it. */
+/* A live state. The states before the last rows of its last batch are in mock_engine.drafts. */
 struct mock_slot {
     uint64_t state;
     uint64_t batch;    /* number of that batch */
-    uint32_t end;      /* the position behind its last row */
-    uint32_t n_drafts; /* rows that can be taken back */
+    uint32_t end;      /* the position after its last row */
+    uint32_t n_drafts; /* rows that can be rolled back */
 };
 
 struct mock_image {
     uint64_t digest;
     uint32_t handle; /* 0: free */
     uint32_t n_rows;
-    uint64_t left_us; /* of encoding */
+    uint64_t left_us; /* encoding time left */
     bool fails, is_ready;
 };
 
@@ -57,14 +57,14 @@ struct mock_adapter {
 
 struct mock_ticket {
     uint64_t number;  /* 0: free */
-    uint64_t *staged; /* [n_pages] digests on their way */
+    uint64_t *staged; /* [n_pages] digests in transit */
     uint32_t *pages;  /* [n_pages] */
     uint32_t n_pages, group;
     uint8_t *data; /* the caller's */
     bool is_write, fails;
-    bool is_lost; /* with the device, before it was executed */
+    bool is_lost; /* lost with the device before it was executed */
     uint32_t polls_left;
-    uint64_t job; /* it is executed when so many jobs are done */
+    uint64_t job; /* executed once this many jobs are done */
     bool is_delivered;
 };
 
@@ -72,7 +72,7 @@ enum job_kind { JOB_BATCH, JOB_COPY, JOB_ROLL_BACK, JOB_SPEND, JOB_IO };
 
 struct job {
     enum job_kind kind;
-    uint64_t issued_ns; /* on an asynchronous engine where jobs take time */
+    uint64_t issued_ns; /* if the engine is asynchronous and jobs take time */
     union {
         const struct batch *batch;
         struct state_copy copy;
@@ -109,7 +109,7 @@ struct mock_engine {
     uint64_t n_batches, n_rubbish;
     uint32_t since_failure, since_loss; /* batches */
     uint32_t since_nan;                 /* rows of logits */
-    uint64_t free_ns;                   /* up to when it is busy */
+    uint64_t free_ns;                   /* busy until then */
     bool device_is_lost;
 
     /* Between them. */
@@ -119,9 +119,9 @@ struct mock_engine {
     pthread_cond_t wakeup; /* a job, or the end */
     struct job jobs[MAX_JOBS];
     atomic_uint_fast64_t n_issued, n_done; /* jobs */
-    atomic_uint_fast64_t busy_until_ns;    /* what the device waits for */
+    atomic_uint_fast64_t busy_until_ns;    /* when the device's current wait ends */
     atomic_bool is_closing;
-    uint64_t batch_job; /* the batch's result is there when so many jobs are done */
+    uint64_t batch_job; /* the batch's result is ready once this many jobs are done */
     int result;
     struct error error;
 };
@@ -129,18 +129,18 @@ struct mock_engine {
 /* mock_device.c */
 int device_open(struct mock_engine *m, struct error *err);
 void device_close(struct mock_engine *m);
-/* Has a job done, at once or later. On a synchronous engine a batch waits for device_wait, or for
- * the next job. */
-uint64_t device_issue(struct mock_engine *m, struct job job); /* gives its number */
+/* Issues a job, to be executed at once or later; returns its number. On a synchronous engine a
+ * batch is executed by device_wait or by the next job. */
+uint64_t device_issue(struct mock_engine *m, struct job job);
 void device_wait(struct mock_engine *m, uint64_t job);
 bool device_has_done(struct mock_engine *m, uint64_t job);
-/* Waits until the time has come; false when the live count fell to zero before. */
+/* Waits for the simulated time; false: the live count fell to zero first. */
 bool device_spend(struct mock_engine *m, uint64_t cost_us, uint64_t issued_ns,
                   const atomic_int *live);
 uint64_t device_rubbish(struct mock_engine *m);
 void device_spoil_all(struct mock_engine *m);
 
-/* mock_compute.c: by the device */
+/* mock_compute.c: called by the device */
 int compute_batch(struct mock_engine *m, const struct batch *batch, uint64_t issued_ns,
                   struct error *err);
 void compute_copy(struct mock_engine *m, const struct state_copy *copy);
@@ -148,7 +148,7 @@ void compute_roll_back(struct mock_engine *m, uint32_t slot, uint32_t position);
 
 /* mock_output.c; see also mock_give_output */
 extern const struct engine_head mock_heads[2];
-/* The logits are NaN, and the best of them. */
+/* Makes the logits NaN, and the best of them. */
 void mock_give_nan(const struct mock_options *o, float *scratch, const struct row_output *out);
 
 /* mock_tables.c */
@@ -165,10 +165,10 @@ void tables_clear(struct mock_engine *m);
 int mock_page_io(struct engine *e, const struct page_io *io, uint64_t *ticket, struct error *err);
 int mock_io_poll(struct engine *e, uint64_t ticket, bool waits, struct error *err);
 void io_execute(struct mock_engine *m, struct mock_ticket *t,
-                uint64_t issued_ns); /* by the device */
+                uint64_t issued_ns); /* called by the device */
 void io_clear(struct mock_engine *m);
 
 /* mock_engine.c */
-int mock_lost(const struct mock_engine *m, struct error *err); /* -1 where the device is */
+int mock_lost(const struct mock_engine *m, struct error *err); /* -1: the device is lost */
 
 #endif

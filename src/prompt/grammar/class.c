@@ -6,13 +6,22 @@
 
 enum { SHARED_SIZE = 64 };
 
-/* Collects the pieces: counts them, or with a compiler builds them. Equal ends of pieces are one
- * node, which `shared` remembers; it may forget, which costs a node. */
+/* Collects the pieces: counts them, or with a compiler builds them. Pieces come in order, and those
+ * that begin with the same bytes share them, so that few nodes are entered at once:
+ *
+ *   c3 a0-b6, c3 b8-bf, c4 80-bf      entry ─► c3 ─► a0-b6 ─► next
+ *                                        │      └──► b8-bf ─► next
+ *                                        └──► c4 ─► 80-bf ─► next
+ *
+ * Equal ends of pieces are one node, which `shared` remembers; it may forget, which costs a node.
+ */
 struct piece_sink {
     struct compiler *c;
-    uint32_t next;  /* what follows the class */
-    uint32_t entry; /* the alternatives so far, UINT32_MAX: none */
+    uint32_t next; /* what follows the class */
     uint32_t size;
+    uint8_t lead[3]; /* the first bytes of the last piece */
+    unsigned n_lead;
+    uint32_t entries[4]; /* alternatives behind so many of them, UINT32_MAX: none */
     uint32_t shared[SHARED_SIZE];
 };
 
@@ -27,18 +36,40 @@ static uint32_t shared_bytes(struct piece_sink *sink, uint8_t lo, uint8_t hi, ui
     return *slot;
 }
 
+static void add_entry(struct piece_sink *sink, unsigned level, uint32_t node)
+{
+    uint32_t *entry = &sink->entries[level];
+    *entry = *entry == UINT32_MAX ? node : nfa_add(sink->c, NFA_SPLIT, node, *entry);
+}
+
+/* Ends the bytes that only pieces so far begin with, down to the first `n`. */
+static void close_lead(struct piece_sink *sink, unsigned n)
+{
+    while (sink->n_lead > n && !sink->c->failed) {
+        uint32_t below = sink->entries[sink->n_lead];
+        sink->entries[sink->n_lead--] = UINT32_MAX;
+        uint8_t byte = sink->lead[sink->n_lead];
+        add_entry(sink, sink->n_lead, nfa_add_bytes(sink->c, byte, byte, below));
+    }
+}
+
 static void add_piece(struct piece_sink *sink, uint32_t first, uint32_t last)
 {
     char lo[4], hi[4];
-    size_t len = utf8_encode(first, lo);
+    unsigned len = (unsigned)utf8_encode(first, lo), n = 0;
     utf8_encode(last, hi);
-    sink->size += (uint32_t)len + 1;
-    if (sink->c == NULL)
+    sink->size += len + 1;
+    if (sink->c == NULL || sink->c->failed)
         return;
+    while (n < sink->n_lead && n + 1 < len && (uint8_t)lo[n] == sink->lead[n] && lo[n] == hi[n])
+        n++;
+    close_lead(sink, n);
+    for (; n + 1 < len && lo[n] == hi[n]; n++)
+        sink->lead[sink->n_lead++] = (uint8_t)lo[n];
     uint32_t node = sink->next;
-    for (size_t i = len; i-- > 0;)
+    for (unsigned i = len; i-- > n;)
         node = shared_bytes(sink, (uint8_t)lo[i], (uint8_t)hi[i], node);
-    sink->entry = sink->entry == UINT32_MAX ? node : nfa_add(sink->c, NFA_SPLIT, node, sink->entry);
+    add_entry(sink, n, node);
 }
 
 /* All code points of the range have encodings of `len` bytes. */
@@ -86,7 +117,10 @@ uint32_t nfa_class_size(const uint32_t *ranges, uint32_t n)
 
 uint32_t nfa_build_class(struct compiler *c, const uint32_t *ranges, uint32_t n, uint32_t next)
 {
-    struct piece_sink sink = {.c = c, .next = next, .entry = UINT32_MAX};
+    struct piece_sink sink = {.c = c, .next = next};
+    for (unsigned i = 0; i < 4; i++)
+        sink.entries[i] = UINT32_MAX;
     split_all(&sink, ranges, n);
-    return sink.entry;
+    close_lead(&sink, 0);
+    return sink.entries[0];
 }

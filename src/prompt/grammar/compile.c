@@ -9,11 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/hash.h"
 #include "prompt/grammar/grammar_internal.h"
 
-enum { WIDE_BYTES = 16 };
+enum {
+    WIDE_BYTES = 16,
+    SET_STEPS = 16, /* the work of merging sets of bytes */
+};
 
 static bool fail_memory(struct compiler *c)
 {
@@ -111,7 +113,7 @@ static struct dfa *build_counted(struct compiler *c, grammar_expr body)
 static void build_rules(struct compiler *c, grammar_expr root)
 {
     compiler_add_rule(c, &(struct rule_plan){.body = root});
-    for (size_t i = 0; i < c->n_plans && !compiler_is_late(c); i++) {
+    for (size_t i = 0; i < c->n_plans && compiler_step(c, 1); i++) {
         struct rule_plan plan = c->plans[i];
         struct dfa *d = plan.is_counted ? build_counted(c, plan.body)
                                         : build_body(c, plan.body, i == 0);
@@ -263,7 +265,7 @@ static struct byte_set first_of_calls(const struct grammar *g, uint32_t state)
 /* The symbols that can come first in each rule, and behind it. */
 static void find_first_and_follow(struct grammar *g, struct compiler *c, const struct byte_set *own)
 {
-    for (bool changed = true; changed && !compiler_is_late(c);) {
+    for (bool changed = true; changed && compiler_step(c, SET_STEPS * g->n_rules);) {
         changed = false;
         for (uint32_t i = g->n_rules; i-- > 0;) {
             uint32_t start = g->rules[i].first_state + STATE_START;
@@ -272,7 +274,8 @@ static void find_first_and_follow(struct grammar *g, struct compiler *c, const s
             changed = byte_set_merge(&g->rules[i].first, &set) || changed;
         }
     }
-    for (bool changed = true; changed && !compiler_is_late(c);) {
+    for (bool changed = true;
+         changed && compiler_step(c, g->n_states + SET_STEPS * (uint64_t)g->n_calls);) {
         changed = false;
         for (uint32_t s = 0; s < g->n_states; s++) {
             for (uint32_t k = g->states[s].calls; k < g->states[s + 1].calls; k++) {
@@ -370,7 +373,7 @@ static struct grammar *assemble(struct compiler *c)
     place_rules(g, c, own);
     find_first_and_follow(g, c, own);
     free(own);
-    for (uint32_t i = 0; i < g->n_rules && !compiler_is_late(c); i++)
+    for (uint32_t i = 0; i < g->n_rules && compiler_step(c, 2 * 256 * g->rules[i].n_states); i++)
         make_table(g, c, &g->rules[i], c->plans[i].dfa);
     if (!c->failed && grammar_measure(g, c)) {
         g->id = atomic_fetch_add(&next_id, 1);
@@ -393,7 +396,6 @@ struct grammar *grammar_compile(struct grammar_builder *b, grammar_expr root, st
         return NULL;
     }
     assert(root < b->n_exprs);
-    c.deadline_ns = clock_now_ns() + (uint64_t)COMPILE_MS * 1000000;
     c.traits = calloc(b->n_exprs, sizeof *c.traits);
     if (c.traits == NULL)
         fail_memory(&c);

@@ -65,13 +65,21 @@ static struct best find_best(const struct grammar *g, const uint64_t *cost, uint
     return best;
 }
 
+/* The work of one look at a state. */
+static uint64_t look_steps(const struct grammar *g, uint32_t state)
+{
+    const struct grammar_state *s = &g->states[state];
+    return 4 + (s->flags & STATE_HAS_BYTES ? g->rules[s->rule].n_classes : 0) +
+           2 * (uint64_t)(g->states[state + 1].calls - s->calls);
+}
+
 static void find_distances(struct grammar *g, struct compiler *c, uint64_t *cost)
 {
     for (uint32_t i = 0; i < g->n_states; i++)
         cost[i] = COST_NEVER;
-    for (bool changed = true; changed && !compiler_is_late(c);) {
+    for (bool changed = true; changed && !c->failed;) {
         changed = false;
-        for (uint32_t i = g->n_states; i-- > 0;) {
+        for (uint32_t i = g->n_states; i-- > 0 && compiler_step(c, look_steps(g, i));) {
             struct best best = find_best(g, cost, i);
             if (best.cost >= cost[i])
                 continue;
@@ -79,8 +87,6 @@ static void find_distances(struct grammar *g, struct compiler *c, uint64_t *cost
             g->states[i].best = best.kind;
             g->states[i].best_with = best.with;
             changed = true;
-            if (i % 1024 == 0 && compiler_is_late(c))
-                return;
         }
     }
 }
@@ -122,9 +128,9 @@ static void find_heights(struct grammar *g, struct compiler *c)
 {
     for (uint32_t i = 0; i < g->n_states; i++)
         g->states[i].height = UINT16_MAX;
-    for (bool changed = true; changed && !compiler_is_late(c);) {
+    for (bool changed = true; changed && !c->failed;) {
         changed = false;
-        for (uint32_t i = g->n_states; i-- > 0;) {
+        for (uint32_t i = g->n_states; i-- > 0 && compiler_step(c, look_steps(g, i));) {
             uint32_t height = find_height(g, i);
             if (height >= g->states[i].height)
                 continue;

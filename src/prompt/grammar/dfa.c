@@ -23,6 +23,7 @@ struct subsets {
     uint32_t *stack; /* [n_nodes] */
     uint32_t *set;   /* [n_nodes]: the set at hand */
     uint32_t n_set;
+    uint32_t *alone; /* [n_nodes]: the state of the node's closure, 0: not known */
     uint32_t *index; /* hash table of states: 0 is free */
     size_t n_index;
     struct edge *edges; /* of the state at hand */
@@ -151,9 +152,9 @@ static uint32_t add_state(struct subsets *s)
 /* The state of the set at hand; 0 on failure. */
 static uint32_t find_state(struct subsets *s)
 {
-    qsort(s->set, s->n_set, sizeof *s->set, compare_numbers);
-    if (!grow_index(s))
+    if (!compiler_step(s->c, 8 * s->n_set) || !grow_index(s))
         return 0;
+    qsort(s->set, s->n_set, sizeof *s->set, compare_numbers);
     size_t at = hash_bytes(s->set, s->n_set * sizeof *s->set) % s->n_index;
     for (; s->index[at] != 0; at = (at + 1) % s->n_index) {
         const struct dfa_state *state = &s->d->states[s->index[at]];
@@ -199,6 +200,8 @@ static bool gather_edges(struct subsets *s, uint32_t state)
                     return false;
         }
     }
+    if (!compiler_step(s->c, 1 + 8 * s->n_edges))
+        return false;
     if (s->n_edges > 1)
         qsort(s->edges, s->n_edges, sizeof *s->edges, compare_edges);
     return true;
@@ -225,6 +228,23 @@ static bool keep_edge(struct subsets *s, uint32_t state, const struct edge *e, u
     return true;
 }
 
+/* The state that the edges `i` to `end` - 1, all of one symbol, lead to; 0 on failure. A single
+ * target is the common case, and the closure of a large class takes long: it is made once. */
+static uint32_t edges_target(struct subsets *s, size_t i, size_t end)
+{
+    uint32_t target = s->edges[i].target;
+    bool is_alone = target == s->edges[end - 1].target; /* they are sorted */
+    if (is_alone && s->alone[target] != 0)
+        return s->alone[target];
+    closure_begin(s);
+    for (; i < end; i++)
+        closure_add(s, s->edges[i].target);
+    uint32_t state = find_state(s);
+    if (is_alone)
+        s->alone[target] = state;
+    return state;
+}
+
 /* Gives a state its edges; states that they lead to come at the end. */
 static bool expand_state(struct subsets *s, uint32_t state)
 {
@@ -233,12 +253,11 @@ static bool expand_state(struct subsets *s, uint32_t state)
     if (!gather_edges(s, state))
         return false;
     for (size_t i = 0, end; i < s->n_edges; i = end) {
-        closure_begin(s);
-        for (end = i; end < s->n_edges && s->edges[end].kind == s->edges[i].kind &&
-                      s->edges[end].key == s->edges[i].key;
-             end++)
-            closure_add(s, s->edges[end].target);
-        uint32_t target = find_state(s);
+        end = i + 1;
+        while (end < s->n_edges && s->edges[end].kind == s->edges[i].kind &&
+               s->edges[end].key == s->edges[i].key)
+            end++;
+        uint32_t target = edges_target(s, i, end);
         if (target == 0 || !keep_edge(s, state, &s->edges[i], target))
             return false;
     }
@@ -251,7 +270,8 @@ static bool run(struct subsets *s, uint32_t nfa_start, bool may_be_empty)
     s->stamp = calloc(n, sizeof *s->stamp);
     s->stack = malloc(n * sizeof *s->stack);
     s->set = malloc(n * sizeof *s->set);
-    if (s->stamp == NULL || s->stack == NULL || s->set == NULL)
+    s->alone = calloc(n, sizeof *s->alone);
+    if (s->stamp == NULL || s->stack == NULL || s->set == NULL || s->alone == NULL)
         return fail_memory(s);
     find_classes(s->c, s->d);
     add_state(s);
@@ -262,7 +282,7 @@ static bool run(struct subsets *s, uint32_t nfa_start, bool may_be_empty)
         return false;
     s->d->states[STATE_START].is_final = s->d->states[STATE_START].is_final && may_be_empty;
     for (uint32_t i = STATE_START; i < s->d->n_states; i++)
-        if ((i % 64 == 0 && compiler_is_late(s->c)) || !expand_state(s, i))
+        if (!expand_state(s, i))
             return false;
     return true;
 }
@@ -280,6 +300,7 @@ struct dfa *dfa_build(struct compiler *c, uint32_t nfa_start, bool may_be_empty)
     free(s.stamp);
     free(s.stack);
     free(s.set);
+    free(s.alone);
     free(s.index);
     free(s.edges);
     if (built)

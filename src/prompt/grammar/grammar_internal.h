@@ -184,7 +184,7 @@ enum {
     INLINE_SMALL = 12,  /* a rule of no more nodes is put in where it is used, */
     INLINE_LARGE = 256, /* and one of no more than these if nothing in it goes round */
     INLINE_DEPTH = 500,
-    COMPILE_MS = 2000,
+    COMPILE_STEPS_MAX = 500000000, /* of work: about two seconds; see compiler_step */
 };
 
 enum nfa_kind { NFA_BYTES, NFA_CALL, NFA_TOKEN, NFA_SPLIT, NFA_MATCH };
@@ -225,7 +225,7 @@ struct compiler {
     struct grammar_builder *b;
     struct error *err;
     bool failed;
-    uint64_t deadline_ns;
+    uint64_t n_steps;           /* of work so far */
     struct expr_traits *traits; /* [n_exprs] */
     struct rule_plan *plans;
     size_t n_plans, cap_plans;
@@ -256,7 +256,10 @@ struct dfa {
 
 /* These fail the compiler, once: the first error stays. */
 int compiler_fail(struct compiler *c, enum error_code code, const char *message);
-bool compiler_is_late(struct compiler *c);
+/* Counts work, in looks at a node, an edge or an entry of a table; false when there was too much,
+ * or the compiler has failed before. The clock has no say: a busy machine compiles what an idle one
+ * does. */
+bool compiler_step(struct compiler *c, uint64_t n);
 bool compiler_analyse(struct compiler *c, grammar_expr root);
 uint32_t compiler_add_rule(struct compiler *c, const struct rule_plan *plan);
 uint32_t nfa_add(struct compiler *c, enum nfa_kind kind, uint32_t target, uint32_t arg);

@@ -7,7 +7,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "prompt/grammar/grammar_internal.h"
 
 int compiler_fail(struct compiler *c, enum error_code code, const char *message)
@@ -18,11 +17,12 @@ int compiler_fail(struct compiler *c, enum error_code code, const char *message)
     return -1;
 }
 
-bool compiler_is_late(struct compiler *c)
+bool compiler_step(struct compiler *c, uint64_t n)
 {
-    if (!c->failed && clock_now_ns() > c->deadline_ns)
+    c->n_steps += n;
+    if (!c->failed && c->n_steps > COMPILE_STEPS_MAX)
         compiler_fail(c, ERROR_LIMIT, "the grammar takes too long to compile: make it simpler");
-    return c->failed;
+    return !c->failed;
 }
 
 /* ---- analysis ---- */
@@ -117,9 +117,15 @@ static bool visit_all(struct compiler *c, bool (*visit)(struct compiler *c, gram
     return changed;
 }
 
+/* The work of visiting all expressions once, and all their parts. */
+static uint64_t round_steps(const struct compiler *c)
+{
+    return 2 * (uint64_t)c->b->n_exprs + c->b->n_words;
+}
+
 static void mark_matches(struct compiler *c)
 {
-    while (visit_all(c, visit_matches) && !compiler_is_late(c))
+    while (compiler_step(c, round_steps(c)) && visit_all(c, visit_matches))
         ;
 }
 
@@ -214,7 +220,7 @@ static bool measure(struct compiler *c, grammar_expr at)
 /* Rules that are recursive, or use such, stay unknown at first: they are always called. */
 static void measure_all(struct compiler *c)
 {
-    while (visit_all(c, measure) && !compiler_is_late(c))
+    while (compiler_step(c, round_steps(c)) && visit_all(c, measure))
         ;
     for (grammar_expr i = 1; i < c->b->n_exprs; i++) {
         struct expr_traits *t = &c->traits[i];
@@ -225,7 +231,7 @@ static void measure_all(struct compiler *c)
         t->depth = 1;
         t->size = 2;
     }
-    while (visit_all(c, measure) && !compiler_is_late(c))
+    while (compiler_step(c, round_steps(c)) && visit_all(c, measure))
         ;
 }
 

@@ -88,7 +88,7 @@ struct scope_layout {
 struct signature_node { /* of a macro or a call block */
     const struct text *name;
     struct nodes params;   /* NODE_NAME */
-    struct nodes defaults; /* of the last ones */
+    struct nodes defaults; /* of the last parameters */
     struct nodes body;
     struct scope_layout layout; /* params first, then caller, kwargs, varargs where used */
     bool uses_caller, uses_kwargs, uses_varargs;
@@ -165,7 +165,7 @@ struct node {
 
 struct chat_template {
     struct arena arena;
-    const char *source; /* newlines made \n */
+    const char *source; /* newlines normalised to \n */
     size_t len;
     struct nodes body;
     struct scope_layout layout;
@@ -180,7 +180,7 @@ enum {
 
 unsigned jinja_line(const struct chat_template *t, size_t position); /* counts from 1 */
 
-/* scope.c: gives every name its place. -1: no memory, or too many names. */
+/* scope.c: assigns every name its place. -1: out of memory, or too many names. */
 int jinja_resolve(struct chat_template *t, struct error *err);
 
 /* eval.c */
@@ -196,7 +196,7 @@ bool eval_args(struct jinja *j, struct scope *scope, const struct call_args *arg
                struct call *call);
 struct scope *scope_enter(struct jinja *j, struct scope *parent, const struct scope_layout *layout);
 bool scope_load(struct jinja *j, struct scope *scope, const struct scope_layout *layout);
-/* A chain of filters over a block's text. */
+/* Applies a chain of filters to a block's text. */
 bool eval_block_filter(struct jinja *j, struct scope *scope, const struct node *filter,
                        const struct value *text, struct value *out);
 bool scope_assign(struct jinja *j, struct scope *scope, const struct node *target,
@@ -212,7 +212,7 @@ bool loop_call(struct jinja *j, struct loop *loop, const struct call *call, stru
 /* call.c */
 struct macro {
     const struct signature_node *signature;
-    struct scope *scope; /* where it was defined */
+    struct scope *scope; /* where the macro was defined */
 };
 bool macro_new(struct jinja *j, struct scope *scope, const struct signature_node *signature,
                struct value *out);

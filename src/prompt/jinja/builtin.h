@@ -19,7 +19,7 @@ struct filter {
     bool (*run)(struct jinja *j, const struct value *self, const struct value *args,
                 const struct call *call, struct value *out);
     struct signature signature;
-    bool lazy; /* its result is an iterator, and it runs when that is used */
+    bool lazy; /* its result is an iterator, and it runs when the iterator is used */
 };
 
 struct test {
@@ -33,7 +33,7 @@ struct function {
     bool (*run)(struct jinja *j, const struct call *call, struct value *out);
 };
 
-/* A method of a type. `run` NULL: it would change its object, which the sandbox forbids. */
+/* A method of a type. `run` NULL: a method that changes its object, which the sandbox forbids. */
 struct method_entry {
     const char *name;
     enum value_type type;
@@ -58,24 +58,24 @@ bool test_call(struct jinja *j, const struct test *test, const struct value *sel
                const struct call *call, bool *result);
 bool method_call(struct jinja *j, const struct method *method, const struct call *call,
                  struct value *out);
-/* Runs what an iterator has put off. */
+/* Runs an iterator's pending filter. */
 bool iterator_force(struct jinja *j, struct iterator *it);
 
-/* Puts a call's arguments where the signature wants them: args[BUILTIN_MAX_PARAMS]. */
+/* Binds a call's arguments to the signature's parameters: args[BUILTIN_MAX_PARAMS]. */
 bool signature_bind(struct jinja *j, const char *name, const struct signature *signature,
                     const struct call *call, struct value *args);
-/* An argument as the type that is wanted; V_MISSING and none give the default. */
+/* Converts an argument to the wanted type; V_MISSING and none give the default. */
 bool argument_int(struct jinja *j, const struct value *arg, int64_t fallback, int64_t *out);
 bool argument_text(struct jinja *j, const struct value *arg, const char *what,
                    const struct text **out);
 
-/* The tables, which are spread over files by subject. */
+/* The tables, in several files by subject. */
 extern const struct filter text_filters[], sequence_filters[];
 extern const size_t n_text_filters, n_sequence_filters;
 extern const struct method_entry string_methods[], container_methods[];
 extern const size_t n_string_methods, n_container_methods;
 
-/* sequences.c: sorts by key, stably; `scratch` has room for n items, too. */
+/* sequences.c: stable sort by key; `scratch` also has room for n items. */
 struct sort_item {
     struct value key, item;
 };
@@ -92,7 +92,7 @@ bool format_percent(struct jinja *j, const struct text *format, const struct val
 bool format_braces(struct jinja *j, const struct text *format, const struct call *call,
                    struct value *out);
 
-/* strings.c: what filters and methods share */
+/* strings.c: shared by filters and methods */
 enum strip_side { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
 const struct text *string_strip(struct jinja *j, const struct text *t, const struct text *chars,
                                 int sides);
@@ -105,7 +105,7 @@ const struct text *string_join(struct jinja *j, const struct text *separator,
                                const struct list *items);
 const struct text *string_pad(struct jinja *j, const struct text *t, int64_t width, char align,
                               const struct text *fill);
-bool string_is(const struct text *t, bool (*is)(uint32_t)); /* all of one or more characters */
+bool string_is(const struct text *t, bool (*is)(uint32_t)); /* all, and at least one */
 bool string_has_case(const struct text *t, bool upper);     /* isupper(), islower() */
 
 /* loop.c, call.c: objects whose attributes depend on the evaluator */

@@ -8,8 +8,8 @@
 #include "base/json.h"
 #include "base/strbuf.h"
 
-/* prompt/jinja/ runs chat templates: the language, its values and builtins. It also finds out what
- * a template accepts. */
+/* prompt/jinja/ runs chat templates: the language, its values and builtins. It also detects what a
+ * template accepts. */
 
 /* A chat template: Jinja as transformers sets it up (trim_blocks, lstrip_blocks, loop controls,
  * `tojson` without HTML escapes, raise_exception, strftime_now, nothing that changes a list or a
@@ -22,8 +22,8 @@ struct chat_template *chat_template_parse(const char *source, size_t len, struct
 void chat_template_free(struct chat_template *t);
 
 struct render_options {
-    int64_t now_unix;    /* what strftime_now sees, as seconds of UTC */
-    struct arena *arena; /* for what it computes with; NULL: one that is freed at the end */
+    int64_t now_unix;    /* the time for strftime_now, in seconds UTC */
+    struct arena *arena; /* for temporary values; NULL: one that is freed at the end */
 };
 
 /* Who wrote each byte of a rendering. What the template wrote may spell special tokens; what came
@@ -40,7 +40,7 @@ struct render_options {
 enum render_source {
     RENDER_TEMPLATE = -1, /* the template itself */
     RENDER_DATA = -2,     /* the context, outside the messages, or several messages at once */
-                          /* 0 and above: the message of that index */
+                          /* 0 and above: the message with that index */
 };
 
 struct render_segment {

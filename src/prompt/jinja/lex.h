@@ -46,7 +46,7 @@ enum lexeme_type {
 struct lexeme {
     enum lexeme_type type;
     uint32_t position;
-    const char *data; /* data, name: in the source; string: with its escapes undone */
+    const char *data; /* data, name: in the source; string: unescaped */
     size_t len;
     int64_t integer;
     double real;
@@ -57,11 +57,11 @@ struct lexeme_array {
     size_t len, capacity;
 };
 
-/* Cuts a template (newlines already \n) into lexemes. Their strings go into `arena`, because the
- * tree takes them over; the lexemes themselves into `scratch`. */
+/* Splits a template (newlines already \n) into lexemes. Their strings go into `arena`, because the
+ * tree keeps them; the lexemes themselves go into `scratch`. */
 int jinja_lex(struct arena *arena, struct arena *scratch, const char *source, size_t len,
               struct lexeme_array *out, struct error *err);
-/* How messages call a kind of lexeme: "end of print statement", "+", ... */
+/* The name of a kind of lexeme in messages: "end of print statement", "+", ... */
 const char *jinja_lexeme_name(enum lexeme_type type);
 __attribute__((format(printf, 5, 6))) int jinja_syntax_error(struct error *err, const char *source,
                                                              size_t len, size_t position,

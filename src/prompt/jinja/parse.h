@@ -4,12 +4,12 @@
 #include "prompt/jinja/ast.h"
 #include "prompt/jinja/lex.h"
 
-/* One parse. `failed` sticks: after an error every function returns NULL or false at once. */
+/* One parse. `failed` is sticky: after an error every function returns NULL or false at once. */
 struct parser {
     struct chat_template *t;
     const struct lexeme *lexeme; /* the current one; lexemes are never read past LEXEME_END */
     unsigned depth;
-    unsigned loops; /* loops around us that `break` could leave */
+    unsigned loops; /* enclosing loops that `break` could leave */
     bool failed;
     struct error *err;
 };
@@ -25,7 +25,7 @@ bool parse_skip_name(struct parser *p, const char *name);
 const struct lexeme *parse_expect(struct parser *p, enum lexeme_type type);
 bool parse_expect_name(struct parser *p, const char *name);
 struct node *node_new(struct parser *p, enum node_kind kind, uint32_t position);
-/* Takes a child's height into its parent's. False: too high, or child is NULL. */
+/* Updates the parent's height from a child's. False: too high, or child is NULL. */
 bool node_over(struct parser *p, struct node *parent, const struct node *child);
 bool nodes_add(struct parser *p, struct node *parent, struct nodes *nodes, struct node *child);
 const struct text *parse_text(struct parser *p, const char *data, size_t len);
@@ -40,7 +40,7 @@ struct node *parse_expression(struct parser *p, bool with_condition);
 struct node *parse_tuple(struct parser *p, int flags, const char *end_name);
 struct node *parse_primary(struct parser *p, bool with_namespace);
 bool parse_call_args(struct parser *p, struct node *call);
-/* A chain of filters: `inner` is what the first is applied to. */
+/* A chain of filters; the first is applied to `inner`. */
 struct node *parse_filter(struct parser *p, struct node *inner);
 
 #endif

@@ -297,19 +297,21 @@ static bool sorted(struct jinja *j, struct sort_item *items, size_t n, bool reve
     return true;
 }
 
-/* The sort key of an item: its attribute, or a list of them when commas separate several. */
+/* The sort key of an item: a list of its attributes, which commas separate, or of itself. As in
+ * jinja2 it is always a list: items that are equal are then not compared, so that None sorts. */
 static bool sort_key(struct jinja *j, const struct value *item, const struct value *attribute,
                      bool case_sensitive, struct value *key)
 {
-    if (attribute->type != V_STRING || !memchr(attribute->text->data, ',', attribute->text->len))
-        return value_path(j, item, attribute, key) && fold_case(j, key, case_sensitive);
-    const struct text *t = attribute->text;
     struct list *parts = list_new(j, 2);
-    for (size_t from = 0, to; parts && from <= t->len; from = to + 1) {
-        const char *comma = from < t->len ? memchr(t->data + from, ',', t->len - from) : NULL;
-        to = comma ? (size_t)(comma - t->data) : t->len;
-        struct value path = value_text(text_slice(j, t, from, to)), part;
-        if (!path.text || !value_path(j, item, &path, &part) ||
+    const struct text *t = attribute->type == V_STRING ? attribute->text : NULL;
+    size_t len = t ? t->len : 0;
+    for (size_t from = 0, to; parts && from <= len; from = to + 1) {
+        const char *comma = from < len ? memchr(t->data + from, ',', len - from) : NULL;
+        to = comma ? (size_t)(comma - t->data) : len;
+        struct value path = *attribute, part;
+        if (t)
+            path = value_text(text_slice(j, t, from, to));
+        if ((t && !path.text) || !value_path(j, item, &path, &part) ||
             !fold_case(j, &part, case_sensitive) || !list_add(j, parts, &part))
             return false;
     }

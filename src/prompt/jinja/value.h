@@ -10,22 +10,23 @@
 #include "base/json.h"
 #include "prompt/jinja/chat_template.h"
 
-/* What a template computes with: Python's values, as far as templates can tell. Everything lives
- * in the arena of one rendering and nothing is ever changed once made (the sandbox that
- * transformers uses forbids it, too), except namespaces, iterators, cyclers and joiners.
+/* The values of templates: Python's, as far as templates can tell. Everything lives in the arena of
+ * one rendering, and nothing changes once made (the sandbox that transformers uses forbids it,
+ * too), except namespaces, iterators, cyclers and joiners.
  *
  * Strings remember where their bytes come from (enum render_source in chat_template.h):
  *
  *   text  "<|im_start|>user\n" + message.content + "<|im_end|>"
  *   runs  [-------template----][-----message 3-----][--template--]
  *
- * A text is an immutable view; `runs` is NULL when one source made it all. A text that a builder
- * made, and that still ends where the builder ends, is extended in place by `+`, so that a long
- * chain of additions copies each byte about once. The last run of a view may end past its len. */
+ * A text is an immutable view; `runs` is NULL if all of it comes from one source. `+` extends a
+ * text in place if a builder made it and it still ends where the builder ends, so that a long chain
+ * of additions copies each byte about once. The last run of a view may end past its len. */
 struct builder {
     char *data;
     size_t len, capacity;
-    bool is_output; /* the rendering itself: its data is malloc's, and no text looks into it */
+    bool is_output; /* the rendering itself: its data comes from malloc, and no text points into it
+                     */
     struct render_segment *runs;
     size_t n_runs, runs_capacity;
 };
@@ -38,7 +39,7 @@ struct text {
     size_t n_runs;
     struct builder *builder; /* the one that made it, or NULL */
     int32_t source;          /* when runs is NULL */
-    bool markup;             /* made by `safe` or `escape`: + escapes what is added to it */
+    bool markup;             /* made by `safe` or `escape`: + escapes what it adds */
 };
 
 enum value_type {
@@ -55,7 +56,7 @@ enum value_type {
     V_DICT,
     V_VIEW, /* dict.keys(), values(), items() */
     V_RANGE,
-    V_ITERATOR, /* what Python's generators are here: a list that is made on first use */
+    V_ITERATOR, /* in place of Python's generators: a list made on first use */
     V_NAMESPACE,
     V_LOOP,
     V_MACRO,
@@ -113,14 +114,14 @@ struct range {
     int64_t start, stop, step;
 };
 
-/* Filters such as map and select run when their result is first used, as generators do; what
- * they raise is raised there. */
+/* Filters such as map and select run when their result is first used, as generators do, and raise
+ * their errors there. */
 struct iterator {
-    const struct filter *filter; /* not yet run, with `args`; NULL: items are there */
+    const struct filter *filter; /* not yet run, with `args`; NULL: `items` is ready */
     struct value *args;
     struct call *call;
     struct list *items;
-    size_t at; /* what was taken is gone */
+    size_t at; /* the next item; earlier ones are consumed */
     const char *type_name;
 };
 
@@ -161,7 +162,7 @@ struct jinja {
     const struct chat_template *chat_template;
     struct dict *context;
     int64_t now_unix;
-    struct builder *out; /* where output goes: the rendering, or a macro's or set block's text */
+    struct builder *out; /* the output: the rendering, or a macro's or set block's text */
     uint64_t steps;
     unsigned depth;
     uint32_t position; /* in the source: where the evaluator is, for messages */
@@ -180,9 +181,9 @@ enum {
 
 /* Errors. Each returns false, for `return jinja_fail(...)`. */
 __attribute__((format(printf, 2, 3))) bool jinja_fail(struct jinja *j, const char *format, ...);
-bool jinja_fail_undefined(struct jinja *j, const struct value *v); /* says what is undefined */
+bool jinja_fail_undefined(struct jinja *j, const struct value *v); /* names what is undefined */
 bool jinja_fail_memory(struct jinja *j);
-bool jinja_raise(struct jinja *j, const struct text *message); /* raise_exception's own words */
+bool jinja_raise(struct jinja *j, const struct text *message); /* raise_exception's message */
 bool jinja_step(struct jinja *j, size_t cost);                 /* counts; false past the limit */
 void *jinja_alloc(struct jinja *j, size_t size);               /* NULL: failed */
 void *jinja_alloc_array(struct jinja *j, size_t count, size_t size);
@@ -205,9 +206,9 @@ const struct text *text_concat(struct jinja *j, const struct text *a, const stru
 bool text_extends(const struct text *t); /* + can add to it in place */
 const struct text *text_with_markup(struct jinja *j, const struct text *t, bool markup);
 const struct text *text_escaped(struct jinja *j, const struct text *t);
-int32_t text_source(const struct text *t);              /* the template's only if all of it is */
-int32_t source_mix(int32_t a, int32_t b);               /* of a text made from both */
-size_t text_chars(const struct text *t);                /* length as Python counts it */
+int32_t text_source(const struct text *t); /* the template only if all of it is the template's */
+int32_t source_mix(int32_t a, int32_t b);  /* of a text made from both */
+size_t text_chars(const struct text *t);   /* length as Python counts it */
 size_t text_offset(const struct text *t, size_t index); /* byte offset of a character */
 bool text_is(const struct text *t, const char *string);
 bool text_equal(const struct text *a, const struct text *b);
@@ -245,7 +246,7 @@ bool value_order(struct jinja *j, const struct value *a, const struct value *b, 
 bool value_contains(struct jinja *j, const struct value *container, const struct value *item,
                     bool *found);
 bool value_length(struct jinja *j, const struct value *v, size_t *len);
-/* The items that a loop over `v` sees; what an iterator gives is taken from it. */
+/* The items that a loop over `v` sees; taken from an iterator, they are consumed. */
 bool value_items(struct jinja *j, const struct value *v, struct list **items);
 bool value_is_iterable(const struct value *v);
 /* obj.name and obj[key], with the sandbox's rules. A missing one gives an undefined value. */

@@ -1,9 +1,13 @@
-/* Arrays: items by their place, then all others, in number between minItems and maxItems. */
+/* Arrays: the first items each have their own schema, the rest share one; minItems and maxItems
+ * bound their number. */
 #include "prompt/schema/json_schema_internal.h"
 
 enum {
     PREFIX_MAX = 1024,
     INLINE_PARTS = 16, /* items that stand inside one another without a rule */
+    CONTAINS_MAX = 64,
+    UNIQUE_MAX = 128,     /* values of items that must all differ, */
+    UNIQUE_ANY_ORDER = 6, /* ... and of those that may come in any order */
 };
 
 /* The array of schemas for the first items: prefixItems, or items in its older form. */
@@ -51,10 +55,268 @@ bool schema_item_set(struct schema_walker *w, const struct schema_set *set, size
             continue;
         }
         bool old_form = prefix && !json_get(item->node, "prefixItems");
-        schema_set_add(out, schema_child(w, item, old_form ? "additionalItems" : "items"));
+        const char *others = old_form ? "additionalItems" : "items";
+        if (!json_get(item->node, others))
+            others = "unevaluatedItems";
+        schema_set_add(out, schema_child(w, item, others));
     }
     return !w->failed;
 }
+
+/* `comma` in front of every item but the first. */
+static grammar_expr with_comma(struct schema_walker *w, grammar_expr item)
+{
+    return grammar_pair(w->b, w->text.comma, item);
+}
+
+/* ---- uniqueItems --------------------------------------------------------------------------- */
+
+static bool item_is_unique(const struct schema_item *item)
+{
+    const struct json *unique = json_get(item->node, "uniqueItems");
+    return json_is(unique, JSON_BOOL) && unique->boolean;
+}
+
+/* Adds a value unless an equal one is there. */
+static bool unique_add(struct schema_walker *w, const struct json **values, size_t *n,
+                       const struct json *value)
+{
+    for (size_t i = 0; i < *n; i++)
+        if (json_values_equal(values[i], value))
+            return true;
+    if (*n == UNIQUE_MAX || !value || !schema_step(w, 1 + *n))
+        return false;
+    values[(*n)++] = value;
+    return true;
+}
+
+/* All values that an item may be, each once, if they are few. */
+static bool unique_values(struct schema_walker *w, const struct schema_facets *f,
+                          const struct json ***out, size_t *n)
+{
+    struct schema_set set;
+    struct schema_alternatives alternatives;
+    *n = 0;
+    *out = arena_alloc_array(&w->arena, UNIQUE_MAX, sizeof **out);
+    if (!*out || prefix_length(f->set) || !schema_item_set(w, f->set, 0, &set) || !set.n ||
+        !schema_expand(w, &set, &alternatives))
+        return false;
+    for (size_t i = 0; i < alternatives.n; i++) {
+        struct schema_facets item;
+        if (!alternatives.sets[i].n || !schema_facets(w, &alternatives.sets[i], &item))
+            return false;
+        for (size_t k = 0; k < item.n_values; k++)
+            if (schema_fits(w, item.values[k], &item) && !unique_add(w, *out, n, item.values[k]))
+                return false;
+        if (item.has_values)
+            continue;
+        if (item.types & ~(unsigned)(TYPE_NULL | TYPE_BOOLEAN))
+            return false;
+        if (item.types & TYPE_NULL && !unique_add(w, *out, n, json_new(&w->arena, JSON_NULL)))
+            return false;
+        for (int b = 0; b < 2 && item.types & TYPE_BOOLEAN; b++)
+            if (!unique_add(w, *out, n, json_new_bool(&w->arena, b)))
+                return false;
+    }
+    return !w->failed;
+}
+
+/* The items that are not in `taken`, in any order, behind `count` others. One rule for each set of
+ * values. */
+static grammar_expr unique_any_order(struct schema_walker *w, const struct schema_facets *f,
+                                     const grammar_expr *texts, size_t n, unsigned taken,
+                                     grammar_expr *rules)
+{
+    if (rules[taken] != GRAMMAR_NONE)
+        return rules[taken];
+    grammar_expr rule = rules[taken] = grammar_rule(w->b), parts[UNIQUE_ANY_ORDER + 1];
+    uint32_t count = 0;
+    size_t n_parts = 0;
+    for (size_t i = 0; i < n; i++)
+        count += taken >> i & 1;
+    if (count >= f->min_items && count > 0)
+        parts[n_parts++] = grammar_empty(w->b);
+    for (size_t i = 0; i < n && count < f->max_items; i++) {
+        if (taken >> i & 1)
+            continue;
+        grammar_expr item = count ? grammar_pair(w->b, w->text.comma, texts[i]) : texts[i];
+        parts[n_parts++] = grammar_pair(w->b, item,
+                                        unique_any_order(w, f, texts, n, taken | 1u << i, rules));
+    }
+    grammar_define(w->b, rule,
+                   n_parts ? grammar_choice(w->b, parts, n_parts) : grammar_never(w->b));
+    return rule;
+}
+
+/* At least one item, in the order in which the schema names them: from the last to the first, for
+ * each number of items in front (counted up to what minItems and maxItems ask for). */
+static grammar_expr unique_in_order(struct schema_walker *w, const struct schema_facets *f,
+                                    const grammar_expr *texts, size_t n)
+{
+    bool has_max = f->max_items < n;
+    uint32_t cap = has_max ? f->max_items : f->min_items > 1 ? f->min_items : 1;
+    grammar_expr rows[2][UNIQUE_MAX + 2];
+    if (cap > n)
+        return grammar_never(w->b);
+    for (uint32_t c = 0; c <= cap; c++)
+        rows[n % 2][c] = c && c >= f->min_items ? grammar_empty(w->b) : grammar_never(w->b);
+    for (size_t i = n; i-- > 0 && schema_step(w, cap);) {
+        const grammar_expr *next = rows[(i + 1) % 2];
+        for (uint32_t c = 0; c <= cap; c++) {
+            grammar_expr with = grammar_never(w->b);
+            uint32_t more = c < cap ? c + 1 : c;
+            if (c < cap || !has_max)
+                with = grammar_sequence(
+                    w->b,
+                    (grammar_expr[]){c ? w->text.comma : grammar_empty(w->b), texts[i], next[more]},
+                    3);
+            grammar_expr rule = rows[i % 2][c] = grammar_rule(w->b);
+            grammar_define(w->b, rule, grammar_either(w->b, with, next[c]));
+        }
+    }
+    return rows[0][0];
+}
+
+/* Items that all differ, of a few values: in any order if they are very few. */
+static grammar_expr unique_write(struct schema_walker *w, const struct schema_facets *f)
+{
+    const struct json **values;
+    size_t n;
+    grammar_expr texts[UNIQUE_MAX], rules[1 << UNIQUE_ANY_ORDER] = {GRAMMAR_NONE};
+    if (!unique_values(w, f, &values, &n))
+        return GRAMMAR_NONE;
+    for (size_t i = 0; i < n; i++)
+        texts[i] = json_text_value(&w->text, values[i]);
+    grammar_expr items = n <= UNIQUE_ANY_ORDER ? unique_any_order(w, f, texts, n, 0, rules)
+                                               : unique_in_order(w, f, texts, n);
+    grammar_expr parts[2] = {json_text_brackets(&w->text, '[', ']', items)};
+    if (f->min_items == 0)
+        parts[1] = json_text_empty(&w->text, '[', ']');
+    return grammar_choice(w->b, parts, f->min_items == 0 ? 2 : 1);
+}
+
+bool schema_array_is_unique(const struct schema_facets *f)
+{
+    for (size_t i = 0; i < f->set->n; i++)
+        if (item_is_unique(f->set->items[i]))
+            return true;
+    return false;
+}
+
+/* ---- contains ------------------------------------------------------------------------------ */
+
+bool schema_array_contains(struct schema_walker *w, const struct schema_facets *f,
+                           struct schema_contains *out)
+{
+    *out = (struct schema_contains){.max = GRAMMAR_NO_MAX};
+    for (size_t i = 0; i < f->set->n; i++) {
+        const struct schema_item *item = f->set->items[i];
+        if (!json_get(item->node, "contains"))
+            continue;
+        const struct json *min = json_get(item->node, "minContains");
+        const struct json *max = json_get(item->node, "maxContains");
+        uint64_t low = 1, high = GRAMMAR_NO_MAX;
+        if ((min && !json_to_uint64(min, &low)) || (max && !json_to_uint64(max, &high)))
+            return schema_fail(w, item->place, min ? "minContains" : "maxContains",
+                               "must be an integer that is not negative");
+        if (low == 0 && high >= GRAMMAR_NO_MAX)
+            continue;
+        if (out->item || low > CONTAINS_MAX)
+            return schema_fail(w, item->place, NULL,
+                               "'contains' is not supported here: there may be one for an array, "
+                               "with a 'minContains' of at most %d",
+                               CONTAINS_MAX);
+        out->owner = item;
+        out->item = schema_child(w, item, "contains");
+        out->min = (uint32_t)low;
+        out->max = high < GRAMMAR_NO_MAX ? (uint32_t)high : GRAMMAR_NO_MAX;
+    }
+    return !w->failed;
+}
+
+static bool contains_check(struct schema_walker *w, const struct schema_facets *f)
+{
+    struct schema_contains c;
+    if (f->has_values || w->is_lenient)
+        return true;
+    if (!schema_array_contains(w, f, &c) || !c.item)
+        return !w->failed;
+    if (prefix_length(f->set) || (schema_array_is_unique(f) && f->max_items > 1))
+        return schema_fail(w, c.owner->place, NULL,
+                           "'contains' is not supported beside 'prefixItems' or 'uniqueItems'");
+    if (c.max != GRAMMAR_NO_MAX && !schema_negate(w, c.item) && !w->failed)
+        return schema_fail(w, c.owner->place, NULL, "'maxContains' is not supported here");
+    return !w->failed;
+}
+
+/* `n` items and more behind a first one. */
+static grammar_expr repeat_more(struct schema_walker *w, grammar_expr item, uint32_t min,
+                                uint32_t max)
+{
+    return grammar_repeat(w->b, with_comma(w, item), min, max);
+}
+
+/* Items of which some must match `contains`: these come first, but for a single one, which may be
+ * anywhere. */
+static grammar_expr contains_write(struct schema_walker *w, const struct schema_facets *f,
+                                   const struct schema_contains *c)
+{
+    struct schema_set items, contained, others;
+    if (!schema_item_set(w, f->set, 0, &items))
+        return GRAMMAR_NONE;
+    contained = schema_set_new(w, items.n + 1);
+    others = schema_set_new(w, items.n + 1);
+    for (size_t i = 0; i < items.n; i++) {
+        schema_set_add(&contained, items.items[i]);
+        schema_set_add(&others, items.items[i]);
+    }
+    schema_set_add(&contained, c->item);
+    if (c->max != GRAMMAR_NO_MAX)
+        schema_set_add(&others, schema_negated_item(w, c->item));
+    if (w->failed)
+        return GRAMMAR_NONE;
+    grammar_expr yes = schema_value(w, &contained), no = schema_value(w, &others);
+    bool is_free = f->max_items == GRAMMAR_NO_MAX && f->min_items <= c->min;
+    if (c->min > c->max || c->min > f->max_items)
+        return grammar_never(w->b);
+    if (c->min == 1 && c->max == GRAMMAR_NO_MAX && is_free)
+        return grammar_sequence(
+            w->b,
+            (grammar_expr[]){
+                grammar_repeat(w->b, grammar_pair(w->b, no, w->text.comma), 0, GRAMMAR_NO_MAX), yes,
+                repeat_more(w, no, 0, GRAMMAR_NO_MAX)},
+            3);
+    uint32_t least = f->min_items > c->min ? f->min_items - c->min : 0;
+    uint32_t most = f->max_items == GRAMMAR_NO_MAX ? f->max_items : f->max_items - c->min;
+    grammar_expr parts[2];
+    size_t n = 0;
+    if (c->min == 0 && most > 0)
+        parts[n++] = grammar_pair(
+            w->b, no,
+            repeat_more(w, no, least ? least - 1 : 0, most == GRAMMAR_NO_MAX ? most : most - 1));
+    uint32_t more = is_free && c->max != GRAMMAR_NO_MAX ? c->max : c->min;
+    if (more > 0)
+        parts[n++] = grammar_sequence(
+            w->b,
+            (grammar_expr[]){yes, repeat_more(w, yes, c->min ? c->min - 1 : 0, more - 1),
+                             repeat_more(w, no, least, most)},
+            3);
+    return n ? grammar_choice(w->b, parts, n) : grammar_never(w->b);
+}
+
+static grammar_expr contains_array(struct schema_walker *w, const struct schema_facets *f,
+                                   const struct schema_contains *c)
+{
+    grammar_expr parts[2];
+    size_t n = 0;
+    if (f->min_items == 0 && c->min == 0)
+        parts[n++] = json_text_empty(&w->text, '[', ']');
+    if (f->max_items > 0)
+        parts[n++] = json_text_brackets(&w->text, '[', ']', contains_write(w, f, c));
+    return n ? grammar_choice(w->b, parts, n) : grammar_never(w->b);
+}
+
+/* ---- items --------------------------------------------------------------------------------- */
 
 bool schema_array_check(struct schema_walker *w, const struct schema_facets *f)
 {
@@ -63,20 +325,20 @@ bool schema_array_check(struct schema_walker *w, const struct schema_facets *f)
         const struct json *prefix = json_get(item->node, "prefixItems");
         if (prefix && prefix->type != JSON_ARRAY)
             return schema_fail(w, item->place, "prefixItems", "must be an array of schemas");
-        const struct json *unique = json_get(item->node, "uniqueItems");
-        if (json_is(unique, JSON_BOOL) && unique->boolean && f->max_items > 1 && !w->is_lenient)
-            return schema_fail(w, item->place, NULL, "'uniqueItems' is not supported");
+        const struct json **values;
+        size_t n;
+        if (item_is_unique(item) && f->max_items > 1 && !f->has_values && !w->is_lenient &&
+            !unique_values(w, f, &values, &n))
+            return schema_fail(
+                w, item->place, NULL,
+                "'uniqueItems' is not supported here: only with items of which there "
+                "are up to %d (enum, const, boolean, null), or with a 'maxItems' of 1",
+                UNIQUE_MAX);
         prefix = prefix_node(item->node);
         if (prefix && prefix->count > PREFIX_MAX)
             return schema_fail_limit(w, item->place, "too many schemas for single items");
     }
-    return true;
-}
-
-/* `comma` in front of every item but the first. */
-static grammar_expr with_comma(struct schema_walker *w, grammar_expr item)
-{
-    return grammar_pair(w->b, w->text.comma, item);
+    return contains_check(w, f);
 }
 
 /* The items from the first on; those behind the prefix are `rest`. Written from the end, where
@@ -118,6 +380,13 @@ grammar_expr schema_array(struct schema_walker *w, const struct schema_facets *f
     struct schema_set set;
     if (f->min_items > f->max_items)
         return grammar_never(w->b);
+    struct schema_contains contains = {0};
+    if (!w->is_lenient && !schema_array_contains(w, f, &contains))
+        return GRAMMAR_NONE;
+    if (contains.item)
+        return contains_array(w, f, &contains);
+    if (f->max_items > 1 && !w->is_lenient && schema_array_is_unique(f))
+        return unique_write(w, f);
     if (!schema_item_set(w, f->set, n_prefix, &set))
         return GRAMMAR_NONE;
     if (n_prefix == 0 && set.n == 0 && f->min_items == 0 && f->max_items == GRAMMAR_NO_MAX)

@@ -1,13 +1,14 @@
-/* From a set of schemas to its alternatives. $ref and allOf add schemas to a branch, anyOf and
+/* Expands a set of schemas into its alternatives. $ref and allOf add schemas to a branch, anyOf and
  * oneOf split it.
  *
  *   branch:  seen ─► S, A, ...     schemas whose keywords hold in it
- *            pending ─► B, ...     not looked at yet
+ *            pending ─► B, ...     not examined yet
  *            choices ─► anyOf, ... to be split at when nothing is pending
  *
- * oneOf wants exactly one of its schemas. A branch of it is kept apart from the others by proof
- * (no value is allowed by both), by leaving out a property that the other requires, or by asking
- * for one whose values tell them apart; where nothing works, oneOf is refused. */
+ * oneOf requires exactly one of its schemas to hold. A branch is kept disjoint from each other
+ * branch in one of these ways: by a proof that no value is allowed by both, by omitting a property
+ * that the other requires, by requiring a property whose values tell them apart, or by negating the
+ * other (rewrite.c). If none works, oneOf is rejected. */
 #include "prompt/schema/json_schema_internal.h"
 
 #include <string.h>
@@ -93,6 +94,19 @@ static const struct schema_item *item_from(struct schema_walker *w, const struct
 
 /* ---- one schema of a branch ---------------------------------------------------------------- */
 
+static bool made_choice_add(struct expansion *x, struct branch *b, const struct schema_item *owner,
+                            const struct json *list)
+{
+    struct choice_link *choice = alloc(x->w, sizeof *choice);
+    struct schema_item *item = alloc(x->w, sizeof *item);
+    if (!choice || !item)
+        return false;
+    *item = (struct schema_item){list, owner->place, NULL};
+    *choice = (struct choice_link){item, owner, false, b->choices};
+    b->choices = choice;
+    return true;
+}
+
 static bool choice_add(struct expansion *x, struct branch *b, const struct schema_item *item,
                        const char *keyword, bool exclusive)
 {
@@ -107,6 +121,25 @@ static bool choice_add(struct expansion *x, struct branch *b, const struct schem
     *choice = (struct choice_link){list, item, exclusive, b->choices};
     b->choices = choice;
     return true;
+}
+
+/* Keywords that are alternatives in other words. Where they cannot be said so, facets.c refuses
+ * them; where they may be passed over, they are. */
+static bool rewrites_add(struct expansion *x, struct branch *b, const struct schema_item *item)
+{
+    static const char *const keywords[] = {"not", "dependentRequired", "dependentSchemas",
+                                           "dependencies", "if"};
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords && !x->w->is_lenient; i++) {
+        if (!json_get(item->node, keywords[i]) ||
+            (strcmp(keywords[i], "if") == 0 && !json_get(item->node, "then") &&
+             !json_get(item->node, "else")))
+            continue;
+        const struct json *lists = schema_rewrite(x->w, item, keywords[i]);
+        for (const struct json *list = lists ? lists->first : NULL; list; list = list->next)
+            if (!made_choice_add(x, b, item, list))
+                return false;
+    }
+    return !x->w->failed;
 }
 
 static bool all_add(struct expansion *x, struct branch *b, const struct schema_item *item)
@@ -182,7 +215,7 @@ static bool item_take(struct expansion *x, struct branch *b, const struct schema
         return false;
     return node->type == JSON_BOOL ||
            (ref_add(x, b, item) && all_add(x, b, item) && choice_add(x, b, item, "oneOf", true) &&
-            choice_add(x, b, item, "anyOf", false));
+            choice_add(x, b, item, "anyOf", false) && rewrites_add(x, b, item));
 }
 
 /* ---- oneOf --------------------------------------------------------------------------------- */
@@ -308,9 +341,12 @@ static bool exclusive_add(struct expansion *x, const struct branch *before, stru
             return false;
         bool apart = branch_is_empty(x->w, before, one, other, NULL);
         const struct schema_item *hint = apart ? NULL : hint_find(x, before, one, other);
+        const struct json *negated = apart || hint ? NULL : schema_negate(x->w, other);
         if (x->w->failed)
             return false;
-        if (!apart && !hint)
+        if (negated && !made_choice_add(x, b, other, negated))
+            return false;
+        if (!apart && !hint && !negated)
             return schema_fail(x->w, choice->owner->place, "oneOf",
                                "schemas %zu and %zu may both match the same value, so 'oneOf' is "
                                "not supported here: use 'anyOf'",

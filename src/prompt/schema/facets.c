@@ -1,5 +1,5 @@
-/* What the schemas of one alternative say together: types, values, bounds. Keywords that cannot be
- * held to are refused here, unless they have no effect on any type that is left. */
+/* Combines the constraints of the schemas of one alternative: types, values, bounds. Unsupported
+ * keywords are rejected here, unless they have no effect on any remaining type. */
 #include "prompt/schema/json_schema_internal.h"
 
 #include <string.h>
@@ -161,24 +161,25 @@ static bool size_range_read(struct schema_walker *w, const struct schema_item *i
 }
 
 /* Keywords that no grammar of ours holds to, with the types that they say something about. */
-static bool refused_check(struct schema_walker *w, const struct schema_item *item, unsigned types)
+static bool refused_check(struct schema_walker *w, const struct schema_set *set,
+                          const struct schema_item *item, unsigned types)
 {
     static const struct {
         const char *keyword;
         unsigned types;
-        int neutral; /* the boolean that asks for nothing, or -1 */
+        int neutral;       /* the boolean that asks for nothing, or -1 */
+        bool is_rewritten; /* where that can be: rewrite.c */
     } refused[] = {
-        {"not", TYPE_ANY, 0},
-        {"dependentRequired", TYPE_OBJECT, -1},
-        {"dependentSchemas", TYPE_OBJECT, -1},
-        {"dependencies", TYPE_OBJECT, -1},
-        {"contains", TYPE_ARRAY, -1},
-        {"unevaluatedItems", TYPE_ARRAY, 1},
-        {"$dynamicRef", TYPE_ANY, -1},
-        {"$recursiveRef", TYPE_ANY, -1},
-        {"extends", TYPE_ANY, -1},
-        {"disallow", TYPE_ANY, -1},
-        {"divisibleBy", TYPE_NUMBER, -1},
+        {"not", TYPE_ANY, 0, true},
+        {"dependentRequired", TYPE_OBJECT, -1, true},
+        {"dependentSchemas", TYPE_OBJECT, -1, true},
+        {"dependencies", TYPE_OBJECT, -1, true},
+        {"unevaluatedItems", TYPE_ARRAY, 1, false},
+        {"$dynamicRef", TYPE_ANY, -1, false},
+        {"$recursiveRef", TYPE_ANY, -1, false},
+        {"extends", TYPE_ANY, -1, false},
+        {"disallow", TYPE_ANY, -1, false},
+        {"divisibleBy", TYPE_NUMBER, -1, false},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const struct json *value = json_get(item->node, refused[i].keyword);
@@ -189,10 +190,18 @@ static bool refused_check(struct schema_walker *w, const struct schema_item *ite
             continue; /* empty: it asks for nothing */
         if (json_is(value, JSON_BOOL) && refused[i].neutral == (value->boolean ? 1 : 0))
             continue;
+        if (refused[i].is_rewritten && schema_rewrite(w, item, refused[i].keyword))
+            continue;
+        if (w->failed)
+            return false;
+        if (strcmp(refused[i].keyword, "unevaluatedItems") == 0 && set->n == 1 &&
+            !json_get(item->node, "contains"))
+            continue; /* nothing else evaluates items: the same as `items` behind the prefix */
         return schema_fail(w, item->place, NULL, "'%s' is not supported", refused[i].keyword);
     }
     if (json_get(item->node, "if") &&
-        (json_get(item->node, "then") || json_get(item->node, "else")))
+        (json_get(item->node, "then") || json_get(item->node, "else")) &&
+        !schema_rewrite(w, item, "if"))
         return schema_fail(w, item->place, NULL, "'if' is not supported");
     return true;
 }
@@ -218,8 +227,7 @@ bool schema_facets(struct schema_walker *w, const struct schema_set *set, struct
                                   .types = TYPE_ANY,
                                   .max_length = GRAMMAR_NO_MAX,
                                   .max_items = GRAMMAR_NO_MAX,
-                                  .max_members = GRAMMAR_NO_MAX,
-                                  .decimals = -1};
+                                  .max_members = GRAMMAR_NO_MAX};
     for (size_t i = 0; i < set->n; i++)
         if (!schema_step(w, 1) || !item_read(w, set->items[i], out))
             return false;
@@ -230,7 +238,7 @@ bool schema_facets(struct schema_walker *w, const struct schema_set *set, struct
         out->types &= types;
     }
     for (size_t i = 0; i < set->n && !w->n_probing && !w->is_lenient; i++)
-        if (!refused_check(w, set->items[i], out->types))
+        if (!refused_check(w, set, set->items[i], out->types))
             return false;
     return true;
 }

@@ -1,7 +1,7 @@
-/* Formats as regular expressions of whole strings. Each describes a part of what its format
- * allows, never more: a date has the days that its month has, a host no odd labels. Formats that
- * are not here are annotations, as JSON Schema says. They are short or have simple loops, so that
- * they can be combined with a maxLength. */
+/* Formats as regular expressions that match whole strings. Each matches a subset of its format,
+ * never more: a date has only the days of its month, a host name no unusual labels. Formats that
+ * are not listed here are annotations, as JSON Schema specifies. The expressions are short or have
+ * simple loops, so that they can be combined with maxLength. */
 #include "prompt/schema/json_schema_internal.h"
 
 #include <string.h>

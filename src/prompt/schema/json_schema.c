@@ -1,7 +1,7 @@
-/* JSON Schema as a grammar: the walk. Rules are defined from a list of tasks, not by recursion, so
- * that no schema, however deep or recursive, can use up the stack. Runs on a worker; everything is
- * bounded, because schemas come from clients. What a newcomer gets wrong: the grammar may be
- * narrower than the schema, never wider; a keyword that cannot be held to is an error. */
+/* Compiles JSON Schema to a grammar: the main walk. Rules are defined from a list of tasks, not by
+ * recursion, so no schema, however deep or recursive, can overflow the stack. Runs on a worker
+ * thread; all work is bounded, because schemas come from clients. The grammar may be narrower than
+ * the schema, never wider; an unsupported keyword is an error. */
 #include "prompt/schema/json_schema_internal.h"
 
 #include <stdarg.h>

@@ -6,27 +6,27 @@
 
 /* prompt/schema/ turns JSON Schema into grammars. */
 
-/* JSON Schema (drafts 4 to 2020-12) as a grammar: every text of it parses and validates. Where a
- * schema cannot be held to exactly, the grammar is narrower, never wider. A keyword that cannot be
- * held to is refused by name and place ("#/properties/a: 'not' is not supported"), with
- * ERROR_INPUT. Properties come in the schema's order, those that are not named behind them. An
- * object that names properties and says nothing of others (additionalProperties) has no others:
- * models make them up, and functions do not know them. */
+/* Compiles JSON Schema (drafts 4 to 2020-12) to a grammar: every text that the grammar accepts
+ * parses and validates. Where a schema cannot be expressed exactly, the grammar is narrower, never
+ * wider. An unsupported keyword is rejected by name and place ("#/properties/a: 'not' is not
+ * supported"), with ERROR_INPUT. Properties come in the schema's order, followed by those it does
+ * not name. If an object names properties and does not mention others (additionalProperties), no
+ * others are allowed: models invent them, and functions do not expect them. */
 enum json_style {
     JSON_RELAXED, /* a space or a line feed with indentation where JSON allows white space */
-    /* Exactly as Python's json.dumps(ensure_ascii=False) writes it, and so as templates' tojson
-     * does: one text for each value, so that it renders to the very bytes that were sampled. */
+    /* Exactly what Python's json.dumps(ensure_ascii=False) and the templates' tojson write: one
+     * text for each value, so that rendering it gives the bytes that were sampled. */
     JSON_CANONICAL,
 };
 
-/* How a schema is read. */
+/* What happens to unsupported keywords. */
 enum json_schema_mode {
-    SCHEMA_EXACT,   /* what cannot be held to is refused */
-    SCHEMA_LENIENT, /* ... is passed over where that leaves the rest as it is */
+    SCHEMA_EXACT,   /* they are rejected */
+    SCHEMA_LENIENT, /* they are ignored, if the rest keeps its meaning */
 };
 
-/* A value that the schema allows. Schemas may be `true`, `false` or objects; `root` is what "#"
- * refers to. */
+/* The grammar of the values that the schema allows. A schema is `true`, `false` or an object; "#"
+ * refers to `root`. */
 grammar_expr json_schema_add(struct grammar_builder *b, const struct json *schema,
                              const struct json *root, enum json_style style,
                              enum json_schema_mode mode, struct error *err);
@@ -34,7 +34,7 @@ grammar_expr json_schema_add(struct grammar_builder *b, const struct json *schem
 grammar_expr json_value_add(struct grammar_builder *b, enum json_style style);
 grammar_expr json_object_add(struct grammar_builder *b, enum json_style style);
 
-/* JSON Schema's equality: numbers by value, objects whatever the order of their members. */
+/* JSON Schema's equality: numbers compare by value, objects regardless of member order. */
 bool json_values_equal(const struct json *a, const struct json *b);
 
 #endif

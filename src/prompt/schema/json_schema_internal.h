@@ -7,19 +7,19 @@
 
 /* Shared by the files of this room.
  *
- * The unit of all work is not a schema but a set of schemas that must hold together: what allOf and
- * $ref bring in are more schemas of the set. A set is expanded into alternatives (anyOf, oneOf)
- * whose schemas have only keywords of their own; one alternative is one grammar rule. What a
- * property or an item must be is again a set: of what each schema says about it.
+ * The unit of work is not a schema but a set of schemas that must all hold: allOf and $ref add
+ * schemas to the set. A set is expanded into alternatives (anyOf, oneOf) whose schemas have only
+ * direct keywords left; one alternative is one grammar rule. The schema of a property or an item is
+ * again a set: what each schema says about it.
  *
  *   {"allOf": [A, B], "properties": P}       set {S}  ──expand──►  {S, A, B} ──► one rule
  *   {"anyOf": [A, B], "type": T}             set {S}  ──expand──►  {S, A} | {S, B}
  *   value of "x" in {S, A, B}                set {S.properties.x, A.additionalProperties, ...}
  *
- * So every combination is a set of nodes of the document, of which there are finitely many, and
- * rules are remembered by it: recursion ends. */
+ * So every combination is a set of nodes of the document. There are finitely many, and rules are
+ * memoised by set, so recursion ends. */
 
-/* Where a schema stands, for messages, and for what its references are relative to. */
+/* The place of a schema in the document, for messages and for resolving relative references. */
 struct schema_place {
     const struct schema_place *parent;
     const struct json *node;
@@ -27,7 +27,7 @@ struct schema_place {
     size_t len, index;
 };
 
-/* A schema of a set. `from` is the one whose $ref, allOf, anyOf or oneOf brought it in. */
+/* A schema of a set. `from` is the schema whose $ref, allOf, anyOf or oneOf added it. */
 struct schema_item {
     const struct json *node; /* an object or a boolean */
     const struct schema_place *place;
@@ -42,7 +42,7 @@ struct schema_set {
 struct schema_alternatives {
     struct schema_set *sets; /* none: no value is allowed */
     size_t n;
-    bool is_partial; /* in a proof: there are more */
+    bool is_partial; /* in a proof: not all are listed */
 };
 
 struct schema_memo;
@@ -50,6 +50,7 @@ struct schema_task;
 struct schema_resource;
 struct schema_hint;
 struct schema_pattern;
+struct schema_rewrite;
 
 struct schema_walker {
     struct grammar_builder *b;
@@ -60,45 +61,46 @@ struct schema_walker {
     struct error *err;
     struct error ignored;      /* where `err` points while a failure only ends a proof */
     bool failed;               /* and `err` says why */
-    bool is_lenient;           /* unsupported keywords are passed over */
-    unsigned n_probing;        /* > 0: nothing is made, unsupported keywords are no error */
-    size_t n_steps;            /* of work so far; bounded */
+    bool is_lenient;           /* unsupported keywords are ignored */
+    unsigned n_probing;        /* > 0: no grammar is built, unsupported keywords are not errors */
+    size_t n_steps;            /* work done so far; bounded */
     struct schema_memo **memo; /* [SCHEMA_MEMO_SLOTS] rules by their sets */
     size_t n_rules;
-    struct schema_task *tasks, **last_task; /* rules that are to be defined */
-    struct schema_resource *resources;      /* the root and what has a $id */
+    struct schema_task *tasks, **last_task; /* rules still to be defined */
+    struct schema_resource *resources;      /* the root and everything with a $id */
     struct schema_hint *hints;              /* schemas about one property each */
     struct schema_pattern *patterns;        /* automata of patterns, by their text */
+    struct schema_rewrite *rewrites;        /* keywords as alternatives */
     const struct schema_item *never;        /* the schema `false` */
 };
 
 /* ---- json_schema.c: the walk ----------------------------------------------------------------- */
 
-/* Both set the error, with the place as a JSON pointer in front, and return false. */
+/* Both set the error, prefixed with the place as a JSON pointer, and return false. */
 __attribute__((format(printf, 4, 5))) bool schema_fail(struct schema_walker *w,
                                                        const struct schema_place *place,
                                                        const char *keyword, const char *format,
                                                        ...);
 bool schema_fail_limit(struct schema_walker *w, const struct schema_place *place, const char *what);
-/* Counts work; false when there was too much. */
+/* Counts work; false: the limit is reached. */
 bool schema_step(struct schema_walker *w, size_t n);
 
 struct schema_place *schema_place_key(struct schema_walker *w, const struct schema_place *parent,
                                       const struct json *node);
 struct schema_place *schema_place_index(struct schema_walker *w, const struct schema_place *parent,
                                         const struct json *node, size_t index);
-/* The value of a keyword of a schema, and below it the schema at a key or an index. */
+/* The value of a schema's keyword; below it, the schema at a key or an index. */
 const struct schema_item *schema_child(struct schema_walker *w, const struct schema_item *item,
                                        const char *keyword);
 const struct schema_item *schema_member(struct schema_walker *w, const struct schema_item *parent,
                                         const struct json *node);
 const struct schema_item *schema_element(struct schema_walker *w, const struct schema_item *parent,
                                          const struct json *node, size_t index);
-/* Adds to a set that has room for it, if it says anything. */
+/* Adds `item` to a set that has room for it, unless it has no effect. */
 void schema_set_add(struct schema_set *set, const struct schema_item *item);
 struct schema_set schema_set_new(struct schema_walker *w, size_t capacity);
 bool schema_set_has(const struct schema_set *set, const struct json *node);
-/* True when the set has the schema `false` in it. */
+/* True if the set contains the schema `false`. */
 bool schema_set_is_never(const struct schema_set *set);
 
 /* The values that all schemas of the set allow. */
@@ -107,7 +109,7 @@ grammar_expr schema_value(struct schema_walker *w, const struct schema_set *set)
 /* ---- ref.c ----------------------------------------------------------------------------------- */
 
 bool schema_index_resources(struct schema_walker *w);
-/* What a $ref means, or NULL and the error. */
+/* Resolves a $ref; NULL: failed, with the error set. */
 const struct schema_item *schema_resolve(struct schema_walker *w, const struct schema_item *item,
                                          const struct json *ref);
 
@@ -115,6 +117,20 @@ const struct schema_item *schema_resolve(struct schema_walker *w, const struct s
 
 bool schema_expand(struct schema_walker *w, const struct schema_set *set,
                    struct schema_alternatives *out);
+
+/* ---- rewrite.c ------------------------------------------------------------------------------- */
+
+/* Rewrites not, if, dependentRequired, dependentSchemas or dependencies of a schema as an array of
+ * arrays of schemas: of each array, one must hold. NULL: it cannot be expressed, or an error. */
+const struct json *schema_rewrite(struct schema_walker *w, const struct schema_item *item,
+                                  const char *keyword);
+/* An array of schemas: where any of them holds, `item` does not. NULL as above. */
+const struct json *schema_negate(struct schema_walker *w, const struct schema_item *item);
+/* The same as one schema. */
+const struct schema_item *schema_negated_item(struct schema_walker *w,
+                                              const struct schema_item *item);
+/* Whether the node was made by a rewrite, and is not part of the document. */
+bool schema_is_made(const struct schema_walker *w, const struct json *node);
 
 /* ---- facets.c -------------------------------------------------------------------------------- */
 
@@ -130,32 +146,38 @@ enum {
     TYPE_ANY = 127,
 };
 
-/* A number as decimal digits: [-] integer . fraction, no zeros in front or at the end. */
+/* An exact number: 0.DIGITS times 10 to the power of `point`, without leading or trailing zeros.
+ * The digits are not copied: they stay in the text of the number. */
 struct decimal {
     bool negative;
-    uint8_t n_integer, n_fraction;
-    char integer[20], fraction[20];
+    uint32_t n; /* digits; 0: the number is 0 */
+    int64_t point;
+    const char *digits; /* the first one */
+    uint32_t dot;       /* number of digits before the text's point */
 };
 
 struct number_bound {
     bool is_set, exclusive;
     struct decimal value;
+    struct decimal plain; /* the same for numbers without an exponent; stricter if it is large */
 };
 
-/* A pattern or a format, as the regular expression of whole texts. */
+/* A pattern or a format, as a regular expression that matches whole texts. */
 struct string_rule {
-    const char *text; /* of the expression: its identity */
+    const char *text; /* the expression, which identifies the rule */
     size_t len;
     bool is_format;
+    bool is_negated;          /* texts must not match it */
+    const struct json *names; /* not NULL: the texts themselves, instead of an expression */
     const struct schema_item *item;
     struct string_rule *next;
 };
 
-/* What an alternative says, all its schemas taken together. */
+/* The combined constraints of all schemas of an alternative. */
 struct schema_facets {
     const struct schema_set *set;
     unsigned types;
-    bool has_values; /* enum, const: only these, which still have to be checked */
+    bool has_values; /* enum, const: only these, still to be checked */
     const struct json **values;
     size_t n_values;
     /* strings */
@@ -163,9 +185,9 @@ struct schema_facets {
     struct string_rule *rules;
     /* numbers */
     struct number_bound low, high;
-    uint64_t multiple;                /* 0: any */
-    int decimals;                     /* the most digits behind the point; -1: any */
-    const struct schema_item *unheld; /* has bounds or a multipleOf that we cannot hold to */
+    uint64_t multiple;                /* multipleOf is multiple * 10^-decimals; 0: any number */
+    int decimals;                     /* may be negative */
+    const struct schema_item *unheld; /* has unsupported bounds or multipleOf */
     /* arrays and objects */
     uint32_t min_items, max_items, min_members, max_members;
     const struct schema_item *unevaluated; /* has unevaluatedProperties: false */
@@ -176,7 +198,7 @@ bool schema_facets(struct schema_walker *w, const struct schema_set *set,
 
 /* ---- number.c -------------------------------------------------------------------------------- */
 
-/* False: more digits than we hold to. */
+/* False: the exponent is too large even for this. */
 bool decimal_parse(const char *text, size_t len, struct decimal *out);
 int decimal_compare(const struct decimal *a, const struct decimal *b);
 bool schema_number_facets(struct schema_walker *w, const struct schema_item *item,
@@ -184,7 +206,7 @@ bool schema_number_facets(struct schema_walker *w, const struct schema_item *ite
 bool schema_number_is_valid(const struct schema_walker *w, const struct schema_facets *f,
                             const struct json *value);
 bool schema_number_is_empty(const struct schema_facets *f);
-/* False, and the error, when bounds or multipleOf cannot be held to. */
+/* False, with the error set: the bounds or multipleOf are not supported. */
 bool schema_number_check(struct schema_walker *w, const struct schema_facets *f);
 grammar_expr schema_number(struct schema_walker *w, const struct schema_facets *f);
 
@@ -193,11 +215,11 @@ grammar_expr schema_number(struct schema_walker *w, const struct schema_facets *
 const char *schema_format_regex(const char *name); /* NULL: unknown, an annotation */
 bool schema_string_facets(struct schema_walker *w, const struct schema_item *item,
                           struct schema_facets *f);
-/* The automaton of a pattern or a format; remembered. */
+/* The automaton of a pattern or a format; memoised. */
 const struct text_dfa *schema_rule_dfa(struct schema_walker *w, const struct string_rule *rule);
 const struct text_dfa *schema_pattern_dfa(struct schema_walker *w, const struct schema_item *item,
                                           const char *text, size_t len);
-/* The automaton of all strings that the set allows; for names of properties. */
+/* The automaton of all strings that the set allows; for property names. */
 const struct text_dfa *schema_strings_dfa(struct schema_walker *w, const struct schema_set *set);
 bool schema_string_is_valid(struct schema_walker *w, const struct schema_facets *f,
                             const char *text, size_t len);
@@ -205,9 +227,17 @@ grammar_expr schema_string(struct schema_walker *w, const struct schema_facets *
 
 /* ---- array.c, object.c ----------------------------------------------------------------------- */
 
-/* What an item, or the value of a name, must be. */
+/* The set of schemas for an item, or for the value of a property. */
 bool schema_item_set(struct schema_walker *w, const struct schema_set *set, size_t index,
                      struct schema_set *out);
+bool schema_array_is_unique(const struct schema_facets *f); /* uniqueItems is true */
+struct schema_contains {
+    const struct schema_item *owner;
+    const struct schema_item *item; /* NULL: none that has an effect */
+    uint32_t min, max;
+};
+bool schema_array_contains(struct schema_walker *w, const struct schema_facets *f,
+                           struct schema_contains *out);
 bool schema_array_check(struct schema_walker *w, const struct schema_facets *f);
 grammar_expr schema_array(struct schema_walker *w, const struct schema_facets *f);
 
@@ -216,22 +246,22 @@ struct schema_name {
     size_t len;
     bool required;
 };
-/* All names that the set speaks of, those of `properties` first. */
+/* All property names that the set mentions, those of `properties` first. */
 bool schema_names(struct schema_walker *w, const struct schema_set *set, struct schema_name **out,
                   size_t *n);
 bool schema_property_set(struct schema_walker *w, const struct schema_facets *f, const char *name,
                          size_t len, struct schema_set *out);
-/* Both: false and the error when something cannot be held to. */
+/* Both fail, with the error set, if something is not supported. */
 bool schema_object_check(struct schema_walker *w, struct schema_facets *f);
 grammar_expr schema_object(struct schema_walker *w, const struct schema_facets *f);
 
 /* ---- valid.c --------------------------------------------------------------------------------- */
 
-/* Whether a value is allowed by all schemas of a set. */
+/* Whether all schemas of a set allow the value. */
 bool schema_is_valid(struct schema_walker *w, const struct json *value,
                      const struct schema_set *set);
 bool schema_fits(struct schema_walker *w, const struct json *value, const struct schema_facets *f);
-/* True only when it is certain that no value is allowed. */
+/* True only if it is certain that no value is allowed. */
 bool schema_is_empty(struct schema_walker *w, const struct schema_set *set, unsigned depth);
 bool schema_alternatives_are_empty(struct schema_walker *w,
                                    const struct schema_alternatives *alternatives, unsigned depth);

@@ -1,6 +1,6 @@
-/* JSON as grammars: white space, strings, numbers, any value. Two things are bounded that JSON
- * itself does not bound, because small models do not stop: white space and the digits of numbers.
- * In canonical style there is one text for each value, Python's. */
+/* JSON as grammars: white space, strings, numbers, any value. White space and the digits of numbers
+ * are bounded, unlike in JSON itself, because small models may never stop. In canonical style each
+ * value has one text, the one that Python writes. */
 #include "prompt/schema/json_text.h"
 
 #include <assert.h>
@@ -11,8 +11,7 @@
 
 enum {
     INDENT_MAX = 32,
-    INTEGER_DIGITS = 15,  /* all integers of that size are exact in a double */
-    FRACTION_DIGITS = 15, /* of numbers in relaxed style */
+    FRACTION_DIGITS = 40, /* of numbers in relaxed style */
 };
 
 /* ---- short names --------------------------------------------------------------------------- */
@@ -168,7 +167,7 @@ static void canonical_numbers_init(struct json_text *t)
     grammar_expr minus = grammar_optional(b, grammar_text(b, "-"));
     grammar_expr zero = grammar_text(b, "0"), nonzero = grammar_digits(b, '1', '9', 1, 1);
     grammar_expr integer = grammar_pair(b, nonzero,
-                                        grammar_digits(b, '0', '9', 0, INTEGER_DIGITS - 1));
+                                        grammar_digits(b, '0', '9', 0, JSON_INTEGER_DIGITS - 1));
     t->integer = grammar_rule(b);
     grammar_define(b, t->integer, grammar_either(b, zero, grammar_pair(b, minus, integer)));
     grammar_expr tail = grammar_either(b, zero,
@@ -188,6 +187,32 @@ static void canonical_numbers_init(struct json_text *t)
         grammar_either(b, t->integer, grammar_pair(b, minus, grammar_either(b, large, small))));
 }
 
+/* An exponent of three digits, behind one digit and a fraction: no such number is larger than
+ * 1.7e308, so that none is infinite as a double. */
+static grammar_expr large_exponents(struct grammar_builder *b, grammar_expr fraction)
+{
+    grammar_expr digit = grammar_digits(b, '0', '9', 1, 1);
+    grammar_expr e = grammar_one_of(b, "eE"), sign = grammar_optional(b, grammar_one_of(b, "+-"));
+    grammar_expr hundreds = grammar_either(
+        b, grammar_pair(b, grammar_one_of(b, "12"), grammar_digits(b, '0', '9', 2, 2)),
+        grammar_pair(b, grammar_text(b, "30"), grammar_digits(b, '0', '7', 1, 1)));
+    grammar_expr most = grammar_sequence(
+        b,
+        (grammar_expr[]){grammar_text(b, "."), grammar_digits(b, '0', '6', 1, 1),
+                         grammar_repeat(b, digit, 0, FRACTION_DIGITS - 1)},
+        3);
+    return grammar_either(
+        b,
+        grammar_sequence(b,
+                         (grammar_expr[]){grammar_digits(b, '1', '9', 1, 1),
+                                          grammar_optional(b, fraction), e, sign, hundreds},
+                         5),
+        grammar_sequence(b,
+                         (grammar_expr[]){grammar_text(b, "1"), grammar_optional(b, most), e, sign,
+                                          grammar_text(b, "308")},
+                         5));
+}
+
 static void relaxed_numbers_init(struct json_text *t)
 {
     struct grammar_builder *b = t->b;
@@ -195,7 +220,7 @@ static void relaxed_numbers_init(struct json_text *t)
     grammar_expr magnitude = grammar_either(
         b, grammar_text(b, "0"),
         grammar_pair(b, grammar_digits(b, '1', '9', 1, 1),
-                     grammar_digits(b, '0', '9', 0, INTEGER_DIGITS - 1)));
+                     grammar_digits(b, '0', '9', 0, JSON_INTEGER_DIGITS - 1)));
     grammar_expr fraction = grammar_pair(b, grammar_text(b, "."),
                                          grammar_digits(b, '0', '9', 1, FRACTION_DIGITS));
     grammar_expr exponent = grammar_sequence(
@@ -206,11 +231,14 @@ static void relaxed_numbers_init(struct json_text *t)
     t->integer = grammar_rule(b);
     grammar_define(b, t->integer, grammar_pair(b, minus, magnitude));
     t->number = grammar_rule(b);
-    grammar_define(b, t->number,
-                   grammar_sequence(b,
-                                    (grammar_expr[]){t->integer, grammar_optional(b, fraction),
-                                                     grammar_optional(b, exponent)},
-                                    3));
+    grammar_define(
+        b, t->number,
+        grammar_either(b,
+                       grammar_sequence(b,
+                                        (grammar_expr[]){t->integer, grammar_optional(b, fraction),
+                                                         grammar_optional(b, exponent)},
+                                        3),
+                       grammar_pair(b, minus, large_exponents(b, fraction))));
 }
 
 /* ---- values -------------------------------------------------------------------------------- */

@@ -1,83 +1,87 @@
-/* Numbers: bounds and multiples, exactly, as decimal digits; a double would round. */
+/* Numbers: exact bounds and multiples, as decimal digits, because a double would round. */
 #include "prompt/schema/number.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "base/ascii.h"
+enum {
+    EXPONENT_DIGITS_MAX = 15,
+    DECIMALS_MAX = 15, /* of a multipleOf */
+};
 
 /* ---- decimals ------------------------------------------------------------------------------ */
 
-/* The digits of a number's text without its point, and where the point would be. */
-struct digits {
-    char digit[64];
-    size_t n;
-    long point;
-};
-
-static bool digits_read(const char *text, size_t len, struct digits *d)
+/* The exponent of a number's text, which begins at its 'e'. */
+static bool exponent_read(const char *text, size_t len, int64_t *out)
 {
-    long exponent = 0, sign = 1;
-    bool behind = false;
-    size_t i = 0;
-    *d = (struct digits){.n = 0};
-    for (; i < len && text[i] != 'e' && text[i] != 'E'; i++) {
-        if (text[i] == '.') {
-            behind = true;
-            continue;
-        }
-        if (d->n == 0 && text[i] == '0') { /* a zero in front only moves the point */
-            d->point -= behind;
-            continue;
-        }
-        if (d->n == sizeof d->digit)
-            return false;
-        d->digit[d->n++] = text[i];
-        d->point += !behind;
-    }
-    if (i < len && i + 1 < len) {
+    size_t i = 1;
+    bool negative = i < len && text[i] == '-';
+    i += i < len && (text[i] == '-' || text[i] == '+');
+    while (i < len && text[i] == '0')
         i++;
-        if (text[i] == '-')
-            sign = -1;
-        i += text[i] == '-' || text[i] == '+';
-        for (; i < len; i++)
-            if ((exponent = exponent * 10 + (text[i] - '0')) > 1000)
-                return false;
-    }
-    d->point += sign * exponent;
-    while (d->n && d->digit[d->n - 1] == '0')
-        d->n--;
+    *out = 0;
+    if (len - i > EXPONENT_DIGITS_MAX)
+        return false;
+    for (; i < len; i++)
+        *out = *out * 10 + (text[i] - '0');
+    if (negative)
+        *out = -*out;
     return true;
 }
 
 bool decimal_parse(const char *text, size_t len, struct decimal *out)
 {
-    struct digits d;
-    *out = (struct decimal){.negative = len && text[0] == '-'};
-    if (!digits_read(text + out->negative, len - out->negative, &d))
-        return false;
-    if (d.n == 0) {
-        out->negative = false;
-        return true;
+    size_t begin = len && text[0] == '-', end = begin, dot = SIZE_MAX;
+    int64_t exponent = 0;
+    for (; end < len && text[end] != 'e' && text[end] != 'E'; end++)
+        if (text[end] == '.')
+            dot = end;
+    bool ok = end == len || exponent_read(text + end, len - end, &exponent);
+    size_t n_integer = (dot == SIZE_MAX ? end : dot) - begin; /* digits in front of the point */
+    size_t n = end - begin - (dot != SIZE_MAX), n_zeros = 0;
+    while (begin < end && (text[begin] == '0' || text[begin] == '.')) {
+        n_zeros += text[begin] == '0';
+        begin++;
     }
-    if (d.point > (long)sizeof out->integer || (long)d.n - d.point > (long)sizeof out->fraction)
-        return false;
-    for (long i = 0; i < d.point; i++)
-        out->integer[out->n_integer++] = i < (long)d.n ? d.digit[i] : '0';
-    for (long i = d.point; i < (long)d.n; i++)
-        out->fraction[out->n_fraction++] = i < 0 ? '0' : d.digit[i];
-    return true;
+    *out = (struct decimal){.negative = text[0] == '-',
+                            .n = (uint32_t)(n - n_zeros),
+                            .point = (int64_t)n_integer - (int64_t)n_zeros + exponent,
+                            .digits = text + begin,
+                            .dot = dot == SIZE_MAX || dot < begin ? UINT32_MAX
+                                                                  : (uint32_t)(dot - begin)};
+    while (out->n && decimal_digit(out, out->n - 1) == '0')
+        out->n--;
+    if (out->n == 0)
+        *out = (struct decimal){0};
+    return ok || out->n == 0;
+}
+
+char decimal_digit(const struct decimal *d, int64_t i)
+{
+    return i >= 0 && i < d->n ? d->digits[i + (i >= d->dot)] : '0';
+}
+
+int64_t decimal_integer_digits(const struct decimal *d)
+{
+    return d->n && d->point > 0 ? d->point : 0;
+}
+
+int64_t decimal_fraction_digits(const struct decimal *d)
+{
+    return d->n > d->point ? d->n - d->point : 0;
 }
 
 static int magnitude_compare(const struct decimal *a, const struct decimal *b)
 {
-    if (a->n_integer != b->n_integer)
-        return a->n_integer < b->n_integer ? -1 : 1;
-    int order = memcmp(a->integer, b->integer, a->n_integer);
-    if (order)
-        return order;
-    size_t n = a->n_fraction < b->n_fraction ? a->n_fraction : b->n_fraction;
-    order = memcmp(a->fraction, b->fraction, n);
-    return order ? order : (a->n_fraction > b->n_fraction) - (a->n_fraction < b->n_fraction);
+    if (!a->n || !b->n)
+        return (a->n > 0) - (b->n > 0);
+    if (a->point != b->point)
+        return a->point < b->point ? -1 : 1;
+    for (uint32_t i = 0; i < a->n && i < b->n; i++)
+        if (decimal_digit(a, i) != decimal_digit(b, i))
+            return decimal_digit(a, i) < decimal_digit(b, i) ? -1 : 1;
+    return (a->n > b->n) - (a->n < b->n);
 }
 
 int decimal_compare(const struct decimal *a, const struct decimal *b)
@@ -88,11 +92,12 @@ int decimal_compare(const struct decimal *a, const struct decimal *b)
     return a->negative ? -order : order;
 }
 
-bool decimal_magnitude(const struct decimal *d, uint64_t *out)
+/* All digits as one integer, without the point. False when it does not fit. */
+static bool decimal_coefficient(const struct decimal *d, uint64_t *out)
 {
     *out = 0;
-    for (size_t i = 0; i < d->n_integer; i++) {
-        uint64_t digit = (uint64_t)(d->integer[i] - '0');
+    for (uint32_t i = 0; i < d->n; i++) {
+        uint64_t digit = (uint64_t)(decimal_digit(d, i) - '0');
         if (*out > (UINT64_MAX - digit) / 10)
             return false;
         *out = *out * 10 + digit;
@@ -103,14 +108,34 @@ bool decimal_magnitude(const struct decimal *d, uint64_t *out)
 /* ---- keywords ------------------------------------------------------------------------------ */
 
 /* Takes a bound if it is closer than the one so far: `side` is 1 for a low one, -1 for a high. */
-static void bound_take(struct number_bound *bound, const struct decimal *value, bool exclusive,
-                       int side)
+static void bound_take(struct number_bound *bound, const struct number_bound *other, int side)
 {
-    int order = bound->is_set ? side * decimal_compare(value, &bound->value) : 1;
+    int order = bound->is_set ? side * decimal_compare(&other->value, &bound->value) : 1;
     if (order > 0)
-        *bound = (struct number_bound){true, exclusive, *value};
+        *bound = *other;
     else if (order == 0)
-        bound->exclusive |= exclusive;
+        bound->exclusive |= other->exclusive;
+}
+
+/* Most validators read a bound with a point or an exponent as a double, and compare it with
+ * integers exactly: 1e23 becomes 99999999999999991611392. For numbers without an exponent the
+ * stricter of both is taken, so that an answer is valid either way. */
+static bool bound_round(struct schema_walker *w, const struct json *number, int side,
+                        struct decimal *value)
+{
+    char text[400];
+    struct decimal rounded;
+    if (!memchr(number->text, '.', number->text_len) && !strpbrk(number->text, "eE"))
+        return true;
+    if (fabs(number->number) < 9007199254740992.0 || isinf(number->number))
+        return true;
+    int len = snprintf(text, sizeof text, "%.0f", number->number);
+    char *kept = arena_copy(&w->arena, text, (size_t)len);
+    if (!kept)
+        return schema_step(w, 1);
+    if (decimal_parse(kept, (size_t)len, &rounded) && side * decimal_compare(&rounded, value) > 0)
+        *value = rounded;
+    return true;
 }
 
 static bool bound_read(struct schema_walker *w, const struct schema_item *item,
@@ -126,17 +151,19 @@ static bool bound_read(struct schema_walker *w, const struct schema_item *item,
         values[1] = NULL;
     }
     for (int i = 0; i < 2; i++) {
-        struct decimal value;
+        struct number_bound other = {.is_set = true, .exclusive = i ? true : exclusive};
         if (!values[i])
             continue;
         if (values[i]->type != JSON_NUMBER)
             return schema_fail(w, item->place, i ? exclusive_keyword : keyword, "must be a number");
-        if (decimal_parse(values[i]->text, values[i]->text_len, &value)) {
-            bound_take(bound, &value, i ? true : exclusive, side);
-        } else if (values[i]->number * side > -1e17) {
-            /* Not a bound that all numbers we write keep to anyway, such as -1e308 below. */
+        if (!decimal_parse(values[i]->text, values[i]->text_len, &other.value)) {
             f->unheld = item;
+            continue;
         }
+        other.plain = other.value;
+        if (!bound_round(w, values[i], side, &other.plain))
+            return false;
+        bound_take(bound, &other, side);
     }
     return true;
 }
@@ -151,7 +178,41 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Integers up to MULTIPLE_MAX and negative powers of ten can be held to. */
+/* multiple * 10^-decimals, with as few zeros at the end of `multiple` as can be. */
+static void multiple_set(struct schema_facets *f, uint64_t multiple, int64_t decimals)
+{
+    while (multiple % 10 == 0) {
+        multiple /= 10;
+        decimals--;
+    }
+    f->multiple = multiple;
+    f->decimals = (int)decimals;
+}
+
+static bool scale(uint64_t *value, int64_t zeros)
+{
+    for (; zeros > 0; zeros--) {
+        if (*value > UINT64_MAX / 10)
+            return false;
+        *value *= 10;
+    }
+    return true;
+}
+
+/* Makes `f` the multiples of what it had and of another one: their least common multiple. */
+static bool multiple_join(struct schema_facets *f, uint64_t multiple, int64_t decimals)
+{
+    uint64_t other = f->multiple;
+    int64_t most = decimals > f->decimals ? decimals : f->decimals;
+    if (!scale(&multiple, most - decimals) || !scale(&other, most - f->decimals))
+        return false;
+    uint64_t factor = multiple / common_divisor(other, multiple);
+    if (other > UINT64_MAX / factor)
+        return false;
+    multiple_set(f, other * factor, most);
+    return true;
+}
+
 static bool multiple_read(struct schema_walker *w, const struct schema_item *item,
                           struct schema_facets *f)
 {
@@ -160,23 +221,16 @@ static bool multiple_read(struct schema_walker *w, const struct schema_item *ite
     uint64_t multiple;
     if (!value)
         return true;
-    if (value->type != JSON_NUMBER || !(value->number > 0))
+    if (value->type != JSON_NUMBER || !decimal_parse(value->text, value->text_len, &d) ||
+        d.negative || !d.n)
         return schema_fail(w, item->place, "multipleOf", "must be a number greater than 0");
-    if (!decimal_parse(value->text, value->text_len, &d)) {
+    int64_t decimals = d.n - d.point;
+    if (!decimal_coefficient(&d, &multiple) || decimals > DECIMALS_MAX || decimals < -DECIMALS_MAX)
         f->unheld = item;
-    } else if (d.n_fraction == 0 && decimal_magnitude(&d, &multiple)) {
-        uint64_t factor = f->multiple ? multiple / common_divisor(f->multiple, multiple) : multiple;
-        if (f->multiple && factor > MULTIPLE_MAX)
-            f->unheld = item;
-        else
-            f->multiple = (f->multiple ? f->multiple : 1) * factor;
-    } else if (d.n_integer == 0 && d.fraction[d.n_fraction - 1] == '1' &&
-               strspn(d.fraction, "0") == d.n_fraction - 1u) {
-        if (f->decimals < 0 || f->decimals > d.n_fraction)
-            f->decimals = d.n_fraction;
-    } else {
+    else if (!f->multiple)
+        multiple_set(f, multiple, decimals);
+    else if (!multiple_join(f, multiple, decimals))
         f->unheld = item;
-    }
     return true;
 }
 
@@ -189,26 +243,30 @@ bool schema_number_facets(struct schema_walker *w, const struct schema_item *ite
 
 bool schema_number_check(struct schema_walker *w, const struct schema_facets *f)
 {
-    if (f->unheld)
-        return schema_fail(w, f->unheld->place, NULL,
-                           "this 'multipleOf', or a bound with so many digits, is not supported "
-                           "(supported: integers up to %d, 0.1, 0.01 and so on, 20 digits)",
-                           MULTIPLE_MAX);
-    if (f->multiple > MULTIPLE_MAX && f->multiple)
-        return schema_fail(w, f->set->items[0]->place, "multipleOf",
-                           "integers over %d are not supported", MULTIPLE_MAX);
+    if (f->unheld || f->multiple > MULTIPLE_MAX)
+        return schema_fail(w, f->unheld ? f->unheld->place : f->set->items[0]->place, NULL,
+                           "this 'multipleOf' or bound is not supported: a 'multipleOf' may have "
+                           "up to %d in front of or behind zeros (0.25, 360000), and up to %d "
+                           "digits behind the point",
+                           MULTIPLE_MAX, DECIMALS_MAX);
     return true;
 }
 
 /* ---- values -------------------------------------------------------------------------------- */
 
-/* The rest of the digits divided by `divisor`. */
-static uint64_t decimal_modulo(const struct decimal *d, uint64_t divisor)
+/* Whether the number is `multiple` * 10^-decimals times an integer. */
+static bool is_multiple(const struct decimal *d, uint64_t multiple, int decimals)
 {
     uint64_t rest = 0;
-    for (size_t i = 0; i < d->n_integer; i++)
-        rest = (rest * 10 + (uint64_t)(d->integer[i] - '0')) % divisor;
-    return rest;
+    if (d->n - d->point > decimals) /* digits behind the last that the multiples have */
+        return d->n == 0;
+    for (int64_t i = 0; i < d->n; i++)
+        rest = (rest * 10 + (uint64_t)(decimal_digit(d, i) - '0')) % multiple;
+    /* Zeros that are still missing. Behind this many, all factors of 10 are there. */
+    int64_t zeros = d->point + decimals - d->n;
+    for (int64_t i = 0; i < zeros && i < 64 && rest; i++)
+        rest = rest * 10 % multiple;
+    return rest == 0;
 }
 
 bool schema_number_is_valid(const struct schema_walker *w, const struct schema_facets *f,
@@ -219,7 +277,7 @@ bool schema_number_is_valid(const struct schema_walker *w, const struct schema_f
     if (f->unheld || f->multiple > MULTIPLE_MAX || !decimal_parse(value->text, value->text_len, &d))
         return doubtful;
     if (!(f->types & TYPE_FRACTION)) {
-        if (d.n_fraction)
+        if (decimal_fraction_digits(&d))
             return false;
         if (strpbrk(value->text, ".eE") && !doubtful)
             return false; /* 1.0 is an integer in some drafts only */
@@ -228,9 +286,7 @@ bool schema_number_is_valid(const struct schema_walker *w, const struct schema_f
     int high = f->high.is_set ? decimal_compare(&d, &f->high.value) : -1;
     if (low < 0 || (low == 0 && f->low.exclusive) || high > 0 || (high == 0 && f->high.exclusive))
         return false;
-    if (f->multiple && (d.n_fraction || decimal_modulo(&d, f->multiple)))
-        return false;
-    return f->decimals < 0 || d.n_fraction <= f->decimals;
+    return !f->multiple || is_multiple(&d, f->multiple, f->decimals);
 }
 
 bool schema_number_is_empty(const struct schema_facets *f)

@@ -3,10 +3,13 @@
 
 #include "prompt/schema/json_schema_internal.h"
 
-/* What reads the keywords of numbers and what writes their grammar share. */
+/* Shared by number.c, which reads keywords of numbers, and range.c, which builds their grammar. */
 enum { MULTIPLE_MAX = 1000 };
 
-/* The part in front of the point, without its sign. False when it does not fit. */
-bool decimal_magnitude(const struct decimal *d, uint64_t *out);
+/* The i-th significant digit; '0' past the last. */
+char decimal_digit(const struct decimal *d, int64_t i);
+/* Number of digits before the point, without leading zeros; after it, without trailing zeros. */
+int64_t decimal_integer_digits(const struct decimal *d);
+int64_t decimal_fraction_digits(const struct decimal *d);
 
 #endif

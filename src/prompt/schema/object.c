@@ -1,7 +1,7 @@
-/* Objects. Members come in the order in which the schema names them, those without a name of their
- * own last; so a grammar can say which are required, and count. A newcomer may want other keys to
- * be any string: they must differ from the named ones, or a second "a" with any value could follow
- * the first; they are written without escapes, so that each has one spelling.
+/* Objects. Members come in the order in which the schema names them, followed by unnamed ones, so
+ * that a grammar can enforce required members and count. Additional keys cannot be just any string:
+ * they must differ from the named ones, or a second "a" with any value could follow the first. They
+ * are written without escapes, so that each has one spelling.
  *
  *   named members:  from (i, c) - before the i-th name with c members written -
  *                   with it to (i + 1, c + 1), or without it to (i + 1, c) if it is optional
@@ -136,7 +136,7 @@ bool schema_property_set(struct schema_walker *w, const struct schema_facets *f,
         bool matched;
         if (!property_add(w, item, name, len, out, &matched))
             return false;
-        any_matched |= matched;
+        any_matched |= matched && !schema_is_made(w, item->node); /* `not` evaluates nothing */
         const struct schema_item *names = schema_child(w, item, "propertyNames");
         if (!names || w->n_probing)
             continue;
@@ -323,14 +323,14 @@ static bool keys_value_set(struct schema_walker *w, const struct schema_facets *
 }
 
 /* Properties are named, and nothing is said of others. */
-static bool names_all(const struct schema_facets *f, size_t n_names)
+static bool names_all(const struct schema_walker *w, const struct schema_facets *f, size_t n_names)
 {
     static const char *const others[] = {"additionalProperties", "patternProperties",
                                          "propertyNames", "unevaluatedProperties"};
     bool has_names = false;
     for (size_t i = 0; i < f->set->n; i++) {
         const struct json *node = f->set->items[i]->node;
-        has_names |= json_get(node, "properties") != NULL;
+        has_names |= json_get(node, "properties") && !schema_is_made(w, node);
         for (size_t k = 0; k < sizeof others / sizeof *others; k++)
             if (json_get(node, others[k]))
                 return false;
@@ -343,7 +343,7 @@ static grammar_expr other_member(struct schema_walker *w, const struct schema_fa
                                  const struct schema_name *names, size_t n)
 {
     struct keys k;
-    if (names_all(f, n))
+    if (names_all(w, f, n))
         return GRAMMAR_NONE;
     if (!keys_init(w, f, names, n, &k))
         return GRAMMAR_NONE;

@@ -1,6 +1,6 @@
-/* References: "#", "#/definitions/a", "#name", and names that a $id in the same document has. What
- * is not in the document is refused: nothing is ever fetched. A newcomer may overlook that a schema
- * with a $id is a document of its own: "#" below it means it, not the root. */
+/* References: "#", "#/definitions/a", "#name", and the URIs of any $id in the same document.
+ * References outside the document are rejected: nothing is ever fetched. A schema with a $id is its
+ * own document: "#" below it refers to it, not to the root. */
 #include "prompt/schema/json_schema_internal.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
-/* Strings: pattern, format, minLength and maxLength. One expression becomes a grammar as it is; a
- * length is worked into it where that is simple; everything else goes through automata. */
+/* Strings: pattern, format, minLength and maxLength. A single expression becomes a grammar
+ * directly; a length limit is merged into it where that is simple; everything else goes through
+ * automata. */
 #include "prompt/schema/json_schema_internal.h"
 
 #include <stdlib.h>
@@ -21,12 +22,35 @@ static bool rule_add(struct schema_walker *w, const struct schema_item *item,
                      struct schema_facets *f, const char *text, size_t len, bool is_format)
 {
     for (struct string_rule *r = f->rules; r; r = r->next)
-        if (r->is_format == is_format && r->len == len && memcmp(r->text, text, len) == 0)
+        if (!r->is_negated && r->is_format == is_format && r->len == len &&
+            memcmp(r->text, text, len) == 0)
             return true;
     struct string_rule *rule = arena_alloc(&w->arena, sizeof *rule);
     if (!rule)
         return schema_step(w, 1);
-    *rule = (struct string_rule){text, len, is_format, item, f->rules};
+    *rule = (struct string_rule){
+        .text = text, .len = len, .is_format = is_format, .item = item, .next = f->rules};
+    f->rules = rule;
+    return true;
+}
+
+/* Texts that a schema of ours leaves out; see rewrite.c. */
+static bool negated_add(struct schema_walker *w, const struct schema_item *item,
+                        struct schema_facets *f)
+{
+    const struct json *pattern = json_get(item->node, "$notPattern");
+    const struct json *names = json_get(item->node, "$notEnum");
+    if ((!pattern && !names) || !schema_is_made(w, item->node))
+        return true;
+    struct string_rule *rule = arena_alloc(&w->arena, sizeof *rule);
+    if (!rule)
+        return schema_step(w, 1);
+    *rule = (struct string_rule){
+        .is_negated = true, .names = names, .item = item, .next = f->rules};
+    if (pattern) {
+        rule->text = pattern->text;
+        rule->len = pattern->text_len;
+    }
     f->rules = rule;
     return true;
 }
@@ -44,7 +68,7 @@ bool schema_string_facets(struct schema_walker *w, const struct schema_item *ite
         return false;
     const struct json *format = json_get(item->node, "format");
     const char *regex = json_is(format, JSON_STRING) ? schema_format_regex(format->text) : NULL;
-    return !regex || rule_add(w, item, f, regex, strlen(regex), true);
+    return (!regex || rule_add(w, item, f, regex, strlen(regex), true)) && negated_add(w, item, f);
 }
 
 /* ---- patterns ------------------------------------------------------------------------------ */
@@ -96,8 +120,40 @@ static const struct text_dfa *dfa_get(struct schema_walker *w, const struct sche
     return p->dfa;
 }
 
+static int name_compare(const void *a, const void *b)
+{
+    return byte_view_compare(*(const struct byte_view *)a, *(const struct byte_view *)b);
+}
+
+/* The automaton of `n` texts, which it sorts. */
+static const struct text_dfa *texts_dfa(struct schema_walker *w, const struct schema_item *item,
+                                        struct byte_view *names, size_t n)
+{
+    struct error err = {0};
+    size_t unique = 0;
+    qsort(names, n, sizeof *names, name_compare);
+    for (size_t i = 0; i < n; i++)
+        if (!unique || name_compare(&names[unique - 1], &names[i]) != 0)
+            names[unique++] = names[i];
+    const struct text_dfa *dfa = text_dfa_from_names(&w->arena, names, unique, &err);
+    return dfa ? dfa : pattern_fail(w, item, &err);
+}
+
+static const struct text_dfa *names_dfa(struct schema_walker *w, const struct string_rule *rule)
+{
+    struct byte_view *names = arena_alloc_array(&w->arena, rule->names->count + 1, sizeof *names);
+    size_t n = 0;
+    if (!names)
+        return schema_step(w, 1), NULL;
+    json_each (name, rule->names)
+        names[n++] = json_bytes(name);
+    return texts_dfa(w, rule->item, names, n);
+}
+
 const struct text_dfa *schema_rule_dfa(struct schema_walker *w, const struct string_rule *rule)
 {
+    if (rule->names)
+        return names_dfa(w, rule);
     return dfa_get(w, rule->item,
                    pattern_get(w, rule->item, rule->text, rule->len, rule->is_format));
 }
@@ -127,42 +183,37 @@ static const struct text_dfa *facets_dfa(struct schema_walker *w, const struct s
 {
     struct error err = {0};
     const struct text_dfa *all = NULL;
-    if (!f->rules || f->min_length || f->max_length != GRAMMAR_NO_MAX) {
+    bool has_rule = false;
+    for (const struct string_rule *rule = f->rules; rule; rule = rule->next)
+        has_rule |= !rule->is_negated;
+    if (!has_rule || f->min_length || f->max_length != GRAMMAR_NO_MAX) {
         all = text_dfa_from_lengths(&w->arena, f->min_length, f->max_length, &err);
         if (!all)
             return pattern_fail(w, f->set->items[0], &err);
     }
-    for (const struct string_rule *rule = f->rules; rule; rule = rule->next) {
-        const struct text_dfa *dfa = schema_rule_dfa(w, rule);
-        all = all ? combine(w, f, all, dfa, TEXT_AND) : dfa;
-        if (!all)
-            return NULL;
-    }
+    for (int negated = 0; negated < 2; negated++)
+        for (const struct string_rule *rule = f->rules; rule; rule = rule->next) {
+            if (rule->is_negated != (negated == 1))
+                continue;
+            const struct text_dfa *dfa = schema_rule_dfa(w, rule);
+            all = all ? combine(w, f, all, dfa, negated ? TEXT_AND_NOT : TEXT_AND) : dfa;
+            if (!all)
+                return NULL;
+        }
     return all;
-}
-
-static int name_compare(const void *a, const void *b)
-{
-    return byte_view_compare(*(const struct byte_view *)a, *(const struct byte_view *)b);
 }
 
 /* The strings among the values of enum and const that the other keywords allow. */
 static const struct text_dfa *values_dfa(struct schema_walker *w, const struct schema_facets *f)
 {
     struct byte_view *names = arena_alloc_array(&w->arena, f->n_values + 1, sizeof *names);
-    size_t n = 0, unique = 0;
-    struct error err = {0};
+    size_t n = 0;
     if (!names)
         return schema_step(w, 1), NULL;
     for (size_t i = 0; i < f->n_values; i++)
         if (f->values[i]->type == JSON_STRING && schema_fits(w, f->values[i], f))
             names[n++] = json_bytes(f->values[i]);
-    qsort(names, n, sizeof *names, name_compare);
-    for (size_t i = 0; i < n; i++)
-        if (!unique || name_compare(&names[unique - 1], &names[i]) != 0)
-            names[unique++] = names[i];
-    const struct text_dfa *dfa = text_dfa_from_names(&w->arena, names, unique, &err);
-    return dfa ? dfa : pattern_fail(w, f->set->items[0], &err);
+    return texts_dfa(w, f->set->items[0], names, n);
 }
 
 const struct text_dfa *schema_strings_dfa(struct schema_walker *w, const struct schema_set *set)
@@ -203,7 +254,7 @@ bool schema_string_is_valid(struct schema_walker *w, const struct schema_facets 
         if (rule->is_format && w->n_probing)
             continue; /* our formats are narrower than they are */
         const struct text_dfa *dfa = schema_rule_dfa(w, rule);
-        if (!dfa || !text_dfa_accepts(dfa, text, len))
+        if (!dfa || text_dfa_accepts(dfa, text, len) == rule->is_negated)
             return false;
     }
     return true;
@@ -239,7 +290,7 @@ grammar_expr schema_string(struct schema_walker *w, const struct schema_facets *
                                 grammar_repeat(w->b, t->character, f->min_length, f->max_length));
     }
     const struct string_rule *rule = f->rules;
-    if (!rule->next) {
+    if (!rule->next && !rule->is_negated) {
         struct schema_pattern *p = pattern_get(w, rule->item, rule->text, rule->len,
                                                rule->is_format);
         if (!p)

@@ -1,10 +1,25 @@
-/* Whether a value is allowed (enum and const are checked against the other keywords), and whether
- * any value is (what keeps the schemas of a oneOf apart). Both err on the safe side: a value that
- * is in doubt is not allowed, a set that is in doubt is not empty. So in proofs (n_probing), where
- * the values of an enum decide, a value that is in doubt counts as allowed. */
+/* Decides whether a value is allowed (enum and const are checked against the other keywords), and
+ * whether any value is (which keeps the schemas of a oneOf disjoint). Both err on the safe side: a
+ * doubtful value is not allowed, a doubtful set is not empty. In proofs (n_probing), where the
+ * values of an enum decide, a doubtful value therefore counts as allowed. */
 #include "prompt/schema/json_schema_internal.h"
 
 #include <string.h>
+
+/* A number of items that is in doubt is none. */
+static bool contains_fits(struct schema_walker *w, const struct json *value,
+                          const struct schema_facets *f)
+{
+    struct schema_contains c;
+    uint32_t n = 0;
+    if (!schema_array_contains(w, f, &c) || !c.item)
+        return !w->failed;
+    struct schema_set set = schema_set_new(w, 1);
+    schema_set_add(&set, c.item);
+    json_each (element, value)
+        n += schema_is_valid(w, element, &set);
+    return c.max == GRAMMAR_NO_MAX && n >= c.min;
+}
 
 static bool array_fits(struct schema_walker *w, const struct json *value,
                        const struct schema_facets *f)
@@ -12,6 +27,13 @@ static bool array_fits(struct schema_walker *w, const struct json *value,
     size_t index = 0;
     if (value->count < f->min_items || value->count > f->max_items)
         return false;
+    if (!w->n_probing && !w->is_lenient && !contains_fits(w, value, f))
+        return false;
+    if (schema_array_is_unique(f))
+        json_each (element, value)
+            for (const struct json *other = element->next; other; other = other->next)
+                if (!schema_step(w, 1) || json_values_equal(element, other))
+                    return false;
     json_each (element, value) {
         struct schema_set set;
         if (!schema_item_set(w, f->set, index++, &set) || !schema_is_valid(w, element, &set))
@@ -132,12 +154,12 @@ static bool strings_are_empty(struct schema_walker *w, const struct schema_facet
     const struct text_dfa *all = NULL;
     size_t n = 0;
     for (const struct string_rule *rule = f->rules; rule; rule = rule->next)
-        n += !rule->is_format;
+        n += !rule->is_format && !rule->is_negated;
     if (n < 2)
         return false;
     w->err = &w->ignored;
     for (const struct string_rule *rule = f->rules; rule && !w->failed; rule = rule->next) {
-        if (rule->is_format)
+        if (rule->is_format || rule->is_negated)
             continue;
         const struct text_dfa *dfa = schema_rule_dfa(w, rule);
         all = all && dfa ? text_dfa_combine(&w->arena, all, dfa, TEXT_AND, &w->ignored) : dfa;

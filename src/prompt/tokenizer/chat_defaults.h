@@ -5,8 +5,8 @@
 
 #include "prompt/tokenizer/sampling_defaults.h"
 
-/* What a model's files say beside its tokens: how conversations are written, and how answers are
- * sampled. Read together with the tokenizer, because the same files have both. */
+/* What a model's files say besides its tokens: how conversations are written, and how answers are
+ * sampled. Read together with the tokenizer, because both are in the same files. */
 struct chat_defaults {
     char *chat_template; /* NULL: none */
     size_t chat_template_len;
@@ -16,9 +16,9 @@ struct chat_defaults {
 };
 
 void chat_defaults_free(struct chat_defaults *c);
-/* Gives `from` to `to`, or frees it if `to` is NULL. */
+/* Moves `from` into `to`, or frees it if `to` is NULL. */
 void chat_defaults_move(struct chat_defaults *to, struct chat_defaults *from);
-/* A copy of a template's text in place of `*out`; false: no memory. */
+/* Replaces `*out` with a copy of a template's text; false: out of memory. */
 bool chat_defaults_keep(char **out, size_t *out_len, const char *text, size_t len);
 
 #endif

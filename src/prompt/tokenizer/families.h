@@ -3,25 +3,25 @@
 
 #include "prompt/tokenizer/tokenizer_internal.h"
 
-/* How families of models cut text into words before bytes merge: the one table. GGUF files name a
- * family (tokenizer.ggml.pre), tiktoken's files are known by their size, and a directory's own
- * steps have the name of the family whose steps they are.
+/* The table of how model families cut text into words before bytes merge. GGUF files name a family
+ * (tokenizer.ggml.pre), tiktoken files are recognised by their size, and the steps of a directory
+ * are matched to the family that has the same ones.
  *
  * A family cuts several times, each cut inside the pieces of the one before. A cut is a regular
- * expression as tokenizer.json files write it, where what matches is a piece and so is what stands
- * between two matches, or one of these steps of the `tokenizers` library: */
-#define CUT_DIGITS      "<digits>"      /* Digits: every number character on its own */
-#define CUT_PUNCTUATION "<punctuation>" /* Punctuation: rows of it */
+ * expression as in tokenizer.json, where each match is a piece and so is the text between two
+ * matches, or one of these steps of the `tokenizers` library: */
+#define CUT_DIGITS      "<digits>"      /* Digits: each number character alone */
+#define CUT_PUNCTUATION "<punctuation>" /* Punctuation: runs of it */
 
 enum { MAX_FAMILY_NAMES = 10, MAX_CUTS = 6 };
 
 struct pre_family {
-    const char *names[MAX_FAMILY_NAMES]; /* the first is the one that is written */
+    const char *names[MAX_FAMILY_NAMES]; /* the first one is used in output */
     const char *cuts[MAX_CUTS];
     struct pre_options options;
 };
 
-/* The expressions that other files name, too. */
+/* Expressions that other files use, too. */
 #define PATTERN_GPT2                                                                               \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
@@ -33,7 +33,7 @@ struct pre_family {
 #define PATTERN_QWEN2  PATTERN_GPT4("\\p{N}")
 #define PATTERN_LLAMA3 PATTERN_GPT4("\\p{N}{1,3}")
 
-/* Words whose capitals stand at their beginning. `but` takes characters out of both classes. */
+/* Words whose capitals come first. `but` removes characters from both classes. */
 #define PATTERN_CASED_WORDS(but, suffix)                                                           \
     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}" but                                \
     "]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}" but "]+" suffix                                               \
@@ -50,12 +50,12 @@ struct pre_family {
 
 /* The family of that name, or NULL. */
 const struct pre_family *pre_family_find(const char *name, size_t len);
-/* The name of a family that cuts so, or NULL: `cuts` has a line feed behind each. `*exact`: its
- * options are these, too, so that tokenizer_open makes the same of the name; else it is the name by
- * which other programs cut so. */
+/* The name of a family with these cuts, or NULL; `cuts` has a line feed after each. `*exact`: the
+ * family also has these options, so tokenizer_open makes the same tokenizer from the name;
+ * otherwise, the name only makes other programs cut the same way. */
 const char *pre_family_name(const char *cuts, bool nfc, bool ignore_merges, bool *exact);
-/* Lets a tokenizer that has no steps yet cut as the family does: its cuts, its normalisation, and
- * whether words that are tokens merge. */
+/* Gives a tokenizer that has no steps yet the family's cuts, its normalisation, and its rule for
+ * merging words that are tokens. */
 int pre_family_apply(const struct pre_family *family, struct tokenizer *t, struct error *err);
 
 #endif

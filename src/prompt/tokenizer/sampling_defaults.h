@@ -5,13 +5,13 @@
 #include "model/files/gguf.h"
 #include "sched/sampler.h"
 
-/* The sampling settings of requests that name none. Each setting comes from the first of these
- * that has it:
+/* The default sampling settings, for requests that do not set them. Each setting comes from the
+ * first of these that has it:
  *
  *   the options of the command line     --temp, --top-p, ...
  *   the model's files                   generation_config.json, general.sampling.* of a GGUF file
  *   the makers' advice                  a table, for models whose files do not say it
- *   SAMPLING_USUAL                      what users of llama-server know
+ *   SAMPLING_USUAL                      llama-server's defaults
  */
 enum sampling_setting {
     SAMPLE_TEMPERATURE,
@@ -36,14 +36,14 @@ struct sampling_defaults {
     float values[SAMPLING_SETTINGS];
 };
 
-/* A value that is out of range is left out, with a warning that names the file and the key.
- * `do_sample: false` is a temperature of 0, whatever else is there. A GGUF file is looked up in the
+/* A value that is out of range is ignored, with a warning that names the file and the key.
+ * `do_sample: false` means temperature 0, whatever else is set. A GGUF file is looked up in the
  * table of makers' advice by its metadata (general.basename, ...), never by its path. */
 void sampling_defaults_from_json(struct sampling_defaults *d, const struct json *config,
                                  const char *path);
 void sampling_defaults_from_gguf(struct sampling_defaults *d, const struct gguf *gguf);
 
-/* Changes the settings that are given, and only those. */
+/* Overwrites the settings that are given, and only those. */
 void sampling_defaults_apply(const struct sampling_defaults *d, struct sampling *sampling);
 
 /* All settings as a JSON object. */
@@ -51,7 +51,7 @@ void sampling_write_json(struct json_writer *w, const char *key, const struct sa
 /* The settings that are given, in words: "temperature 0.6, top_k 20". */
 void sampling_defaults_write(struct strbuf *out, const struct sampling_defaults *d);
 /* The settings in effect, with the source of each: "temperature 0.6 (option), top_p 0.95 (model),
- * top_k 40, min_p 0.05". Penalties are left out where they are off and nobody set them. */
+ * top_k 40, min_p 0.05". Penalties are omitted if they are off and nobody set them. */
 void sampling_write(struct strbuf *out, const struct sampling *sampling,
                     const struct sampling_defaults *model, const struct sampling_defaults *options);
 

@@ -5,26 +5,26 @@
 #include "base/idle_pool.h"
 #include "prompt/tokenizer/tokenizer.h"
 
-/* What the tokenizer's own files share. How a text becomes ids:
+/* Shared by the tokenizer's own files. How a text becomes ids:
  *
  *   text ──► runs between    ──► normalised ──► pieces ──────► words ──► seen lately? ──► ids
  *            added tokens        *_normalize.c  *_split.c,               *_words.c         ▲
  *            *_special.c                        *_regex.c,                   └──► merged ──┤
  *                                               *_pre.c                   *_merge.c        │
  *                                                                         *_unigram.c ─────┘
- * tokenizer.c drives it, *_decode.c goes back. The struct is filled from GGUF metadata
- * (*_load.c) or from the files of a directory (*_directory.c and those that it calls); both set up
+ * tokenizer.c drives it, *_decode.c does the reverse. The struct is filled from GGUF metadata
+ * (*_load.c) or from the files of a directory (*_directory.c and the files it calls); both set up
  * the same steps. */
 
 enum tokenizer_kind {
-    TOKENIZER_BYTES,    /* a token for each byte */
+    TOKENIZER_BYTES,    /* one token for each byte */
     TOKENIZER_BPE,      /* bytes merge by rank */
     TOKENIZER_CHAR_BPE, /* characters merge by rank */
-    TOKENIZER_SPM,      /* characters merge by the score of what they make */
+    TOKENIZER_SPM,      /* characters merge by the score of the result */
     TOKENIZER_UNIGRAM,  /* the pieces with the best sum of scores */
 };
 
-/* tokenizer.ggml.token_type, as GGUF numbers them, and SentencePiece's files. */
+/* tokenizer.ggml.token_type, with the numbers that GGUF and SentencePiece use. */
 enum token_type {
     TOKEN_UNDEFINED,
     TOKEN_NORMAL,
@@ -36,23 +36,23 @@ enum token_type {
     TOKEN_TYPE_COUNT,
 };
 
-/* Symbols and heap entries count bytes of a run in 32 bits. A text that a step has made longer than
+/* Symbols and heap entries count a run's bytes in 32 bits. A text that a step makes longer than
  * this is refused, too. */
 enum { MAX_TEXT_BYTES = 1 << 30, MAX_TOKENS = 1 << 24 };
 
 #define SPACE_MARK     "\xe2\x96\x81" /* U+2581, SentencePiece's space */
 #define SPACE_MARK_LEN 3
 
-/* A string of hostile origin, for "%.*s". */
+/* An untrusted string, for "%.*s". */
 #define SHOWN(string) (int)((string).len < 64 ? (string).len : 64), (string).bytes
 
-/* From bytes to a token id: open addressing over ids, whose bytes stand in `texts`.
+/* Maps bytes to a token id: open addressing over ids, whose bytes are in `texts`.
  *
  *   slots   [hash|id] [    |-1] [hash|id] ...      a power of two, at most half of them in use
  */
 struct vocab_table {
     struct vocab_slot *slots;
-    const struct byte_view *texts; /* by id; the caller's */
+    const struct byte_view *texts; /* by id; owned by the caller */
     uint32_t mask;
 };
 
@@ -60,12 +60,13 @@ int vocab_table_open(struct vocab_table *table, const struct byte_view *texts, u
                      struct error *err);
 void vocab_table_close(struct vocab_table *table);
 int32_t vocab_table_find(const struct vocab_table *table, const char *bytes, size_t len);
-/* Adds texts[id] and gives -1, or adds nothing and gives the id that has these bytes already. */
+/* Adds texts[id] and returns -1; if an id has these bytes already, adds nothing and returns that
+ * id. */
 int32_t vocab_table_add(struct vocab_table *table, int32_t id);
-/* Adds all ids below `n` that have a text, the last one first. Gives -1, or one whose text was
- * there already, as `*other`; the table keeps that one. */
+/* Adds all ids below `n` that have a text, the last one first. Returns -1, or an id whose text was
+ * there already, as that of `*other`; the table keeps `*other`. */
 int32_t vocab_table_add_all(struct vocab_table *table, uint32_t n, int32_t *other);
-/* Many look-ups at once, which take less time than one by one. */
+/* Looks up many texts at once, which is faster than one by one. */
 void vocab_table_find_all(const struct vocab_table *table, const struct byte_view *texts, size_t n,
                           int32_t *ids);
 
@@ -86,53 +87,53 @@ void merge_table_close(struct merge_table *m);
 /* The slot that holds the pair, or an empty one (id -1). */
 struct merge *merge_table_slot(const struct merge_table *m, int32_t left, int32_t right);
 void merge_table_prefetch(const struct merge_table *m, int32_t left, int32_t right);
-/* A pair that is there already takes the new rank, as the `tokenizers` library has it. */
+/* A pair that is there already takes the new rank, as in the `tokenizers` library. */
 void merge_table_add(struct merge_table *m, int32_t left, int32_t right, uint32_t rank, int32_t id);
 
 /* ---- added tokens ---- */
 
 enum added_flags {
-    ADDED_SPECIAL = 1,     /* cut out of texts with TOKENIZE_PARSE_SPECIAL only, and not shown */
-    ADDED_LSTRIP = 2,      /* takes the white space before it */
-    ADDED_RSTRIP = 4,      /* and behind it */
-    ADDED_SINGLE_WORD = 8, /* not inside a word */
-    ADDED_NORMALIZED = 16, /* looked for in the normalised text */
+    ADDED_SPECIAL = 1,     /* matched only with TOKENIZE_PARSE_SPECIAL, and not shown */
+    ADDED_LSTRIP = 2,      /* includes the white space before it */
+    ADDED_RSTRIP = 4,      /* and after it */
+    ADDED_SINGLE_WORD = 8, /* not matched inside a word */
+    ADDED_NORMALIZED = 16, /* matched in the normalised text */
 };
 
 struct added_token {
-    struct byte_view text; /* what is looked for */
+    struct byte_view text; /* the text to match */
     int32_t id;
     unsigned flags;
 };
 
-/* Added tokens, ordered by their bytes, so that those with a common beginning are neighbours. */
+/* Added tokens, sorted by their bytes, so that tokens with a common prefix are neighbours. */
 struct special_list {
     struct added_token *items;
     uint32_t n, capacity;
     uint32_t first[257]; /* items[first[b] .. first[b + 1]) begin with byte b */
-    int only_byte;       /* they all begin with it; -1: they do not */
+    int only_byte;       /* the first byte of all tokens; -1: they differ */
 };
 
-/* The text stays the caller's. Of two with the same text the later one counts. */
+/* The caller still owns the text. Of two tokens with the same text, the later one wins. */
 int special_list_add(struct special_list *list, struct added_token token, struct error *err);
 void special_list_ready(struct special_list *list); /* after the last one */
 void special_list_close(struct special_list *list);
-/* How many bytes to skip to the first with which a token of the list begins; `len`: none does. */
+/* Number of bytes before the first one that can begin a token of the list; `len`: none. */
 size_t special_list_skip(const struct special_list *list, const char *text, size_t len);
 /* The longest token of the list that `text` begins with, or NULL. */
 const struct added_token *special_list_match(const struct special_list *list, const char *text,
                                              size_t len);
 
-/* Where a piece of text stands. */
+/* Where a piece of text is. */
 enum text_place {
     PLACE_FIRST,     /* it begins the text */
-    PLACE_LATER,     /* something stands before it in the text */
-    PLACE_CONTINUES, /* it begins a text that goes on another one */
+    PLACE_LATER,     /* something comes before it in the text */
+    PLACE_CONTINUES, /* it begins a text that continues another one */
 };
 
 struct encoder;
 typedef int run_encoder(struct encoder *e, const char *text, size_t len, enum text_place place);
-/* Adds the tokens of the list that are in the text, and encodes what stands between. */
+/* Adds the tokens of the list that are in the text, and encodes the text between them. */
 int encode_between(struct encoder *e, const struct special_list *list, const char *text, size_t len,
                    enum text_place place, run_encoder *between);
 
@@ -142,11 +143,13 @@ int encode_between(struct encoder *e, const struct special_list *list, const cha
 struct text_regex;
 int text_regex_open(struct text_regex **out, const char *pattern, size_t len, struct error *err);
 void text_regex_close(struct text_regex *regex);
-/* 1: found from `at` on, with its place; 0: none; -1: it takes too long, and the encoder's error.
- * The text is valid UTF-8, which is not checked again, and `at` is where a character begins. */
+/* 1: found at or after `at`, at *begin .. *end; 0: none; -1: takes too long, with the encoder's
+ * error set. The text is valid UTF-8, which is not checked again, and `at` is the start of a
+ * character. */
 int text_regex_find(struct encoder *e, const struct text_regex *regex, const char *text, size_t len,
                     size_t at, size_t *begin, size_t *end);
-/* Appends the text with `to` for each match. 1: there was one; 0: none; -1: as above. */
+/* Appends the text with each match replaced by `to`. 1: there was a match; 0: none; -1: as
+ * above. */
 int text_regex_replace(struct encoder *e, const struct text_regex *regex, const char *text,
                        size_t len, struct byte_view to, struct strbuf *out);
 
@@ -162,37 +165,38 @@ enum normal_kind {
     NORMAL_REPLACE_REGEX,
     NORMAL_LOWERCASE,
     NORMAL_STRIP,
-    NORMAL_CHARSMAP,      /* SentencePiece's rules, by grapheme as `tokenizers` runs them */
-    NORMAL_CHARSMAP_LONG, /* the same rules, the longest first as SentencePiece runs them */
-    NORMAL_EXTRA_SPACES,  /* takes away spaces at both ends, and makes one of several */
+    NORMAL_CHARSMAP,      /* SentencePiece's rules, by grapheme, as in `tokenizers` */
+    NORMAL_CHARSMAP_LONG, /* the same rules, longest match first, as in SentencePiece */
+    NORMAL_EXTRA_SPACES,  /* strips spaces at both ends, and collapses runs of spaces */
 };
 
 struct normal_step {
     enum normal_kind kind;
-    struct byte_view from, to; /* prepend has `to` */
+    struct byte_view from, to; /* prepend uses only `to` */
     struct text_regex *regex;
     struct charsmap *charsmap;
     bool left, right; /* of strip */
 };
 
-/* SentencePiece's precompiled rules: a trie of what is replaced. It copies what it needs. From
- * valid UTF-8 comes valid UTF-8, whatever the file has. */
+/* SentencePiece's precompiled rules: a trie of what to replace. Copies what it needs. Valid UTF-8
+ * stays valid, whatever the file contains. */
 struct charsmap;
 int charsmap_open(struct charsmap **out, const char *bytes, size_t len, struct error *err);
 void charsmap_close(struct charsmap *map);
 void charsmap_apply(const struct charsmap *map, bool longest, const char *text, size_t len,
                     struct strbuf *out);
 
-/* Runs the tokenizer's steps over *text, which is valid UTF-8 and is so behind each step; the
- * result is good until the next call. A beginning that was taken away makes *place PLACE_LATER. */
+/* Runs the tokenizer's steps over *text, which is valid UTF-8 and stays so after each step; the
+ * result is valid until the next call. If a step removed the beginning, *place becomes
+ * PLACE_LATER. */
 int normalize(struct encoder *e, const char **text, size_t *len, enum text_place *place);
 void normal_step_close(struct normal_step *step);
 
 /* ---- pre-tokenisation ---- */
 
 enum pre_kind {
-    PRE_SCAN,  /* a pattern that is known, by a scanner */
-    PRE_REGEX, /* the others split at what they match */
+    PRE_SCAN,  /* a known pattern, by a scanner */
+    PRE_REGEX, /* this and the following kinds split at their matches */
     PRE_STRING,
     PRE_DIGITS,
     PRE_PUNCTUATION,
@@ -223,19 +227,19 @@ struct pre_step {
     bool splits; /* PRE_METASPACE */
 };
 
-/* Runs the steps from `step` on over a piece, and encodes the words that they leave. */
+/* Runs the steps from `step` on over a piece, and encodes the resulting words. */
 int encode_pieces(struct encoder *e, size_t step, const char *text, size_t len,
                   enum text_place place);
 void pre_step_close(struct pre_step *step);
 
-/* Adds a step to the tokenizer; NULL: there are too many. */
+/* Adds a step to the tokenizer; NULL: too many steps. */
 struct pre_step *pre_add_step(struct tokenizer *t, enum pre_kind kind, enum split_behavior behavior,
                               struct error *err);
-/* Adds a split at a regular expression, by a scanner where there is one. */
+/* Adds a split at a regular expression, with a scanner if there is one for it. */
 int pre_add_split(struct tokenizer *t, const char *pattern, size_t len,
                   enum split_behavior behavior, bool invert, struct error *err);
 
-/* What a family of tokenizers has besides its cuts, see families.h. */
+/* A tokenizer family's options besides its cuts; see families.h. */
 struct pre_options {
     bool ignore_merges; /* a word that is a token is taken as it is */
     bool add_bos;       /* unless the file says otherwise */
@@ -244,22 +248,22 @@ struct pre_options {
     bool is_guess;      /* the file does not say how the model cuts text */
 };
 
-/* Scanners do what much used regular expressions do, but faster: they cut text into words. */
+/* Scanners cut text into words as common regular expressions do, but faster. */
 enum pre_scanner { SCAN_GPT2, SCAN_DIGITS_GPT2, SCAN_QWEN2, SCAN_LLAMA3, SCAN_NONE };
 
 int pre_tokenizer_open(struct pre_tokenizer **out, enum pre_scanner scanner, struct error *err);
 /* The scanner for a regular expression. */
 enum pre_scanner pre_tokenizer_known(const char *pattern, size_t len);
 void pre_tokenizer_close(struct pre_tokenizer *pre);
-/* Where the word ends that begins at `at` < len in `text`, which is valid UTF-8. */
+/* The end of the word that begins at `at` < len in `text`, which is valid UTF-8. */
 size_t pre_tokenizer_word(const struct pre_tokenizer *pre, const char *text, size_t len, size_t at);
 
-/* Characters, as the `tokenizers` library has them. */
+/* Character classes, as in the `tokenizers` library. */
 bool char_is_space(uint32_t code);
 bool char_is_word(uint32_t code);
 bool char_is_numeric(uint32_t code);
 bool char_is_punctuation(uint32_t code);
-/* Whether the character, or one before it because of it, may be another in NFC; in other forms. */
+/* Whether the character may change, or make one before it change, in NFC; in the other forms. */
 bool char_nfc_may_change(uint32_t code);
 bool char_forms_may_change(uint32_t code);
 
@@ -269,32 +273,32 @@ enum { MAX_NORMAL_STEPS = 16, MAX_PRE_STEPS = 16 };
 
 /* What decoding drops at the beginning of a text. */
 struct decode_lead {
-    char text[4]; /* a character, */
+    char text[4]; /* one character, */
     uint32_t len;
-    uint32_t count;      /* up to so many times */
-    bool behind_control; /* also behind control tokens that are shown, as GGUF models have it */
+    uint32_t count;      /* dropped up to this many times */
+    bool behind_control; /* also after control tokens that are shown, as in GGUF models */
 };
 
 struct tokenizer {
     enum tokenizer_kind kind;
     uint32_t n_tokens;
     struct arena strings;
-    struct byte_view *texts;   /* [n_tokens] what the model's text must be to become the token */
-    struct byte_view *tokens;  /* [n_tokens] the bytes that each stands for in running text */
-    struct byte_view *decoded; /* [n_tokens] the same, but for odd control tokens; or `tokens` */
-    struct byte_view *firsts;  /* [n_tokens] as the first of a text; NULL: no other */
+    struct byte_view *texts;   /* [n_tokens] the text that becomes the token */
+    struct byte_view *tokens;  /* [n_tokens] the bytes of each in running text */
+    struct byte_view *decoded; /* [n_tokens] the same, except for odd control tokens; or `tokens` */
+    struct byte_view *firsts;  /* [n_tokens] the bytes at the start of a text; NULL: the same */
     uint8_t *types;            /* [n_tokens] enum token_type */
-    uint8_t *ends;             /* [n_tokens] 1: it ends a generation */
+    uint8_t *ends;             /* [n_tokens] 1: ends a generation */
     _Atomic(uint8_t) *whole;   /* [n_tokens] enum whole: see encode_new_word */
 
     struct vocab_table ordinary;    /* the tokens that text can become, by `texts` */
-    size_t longest;                 /* the bytes of the longest of them */
+    size_t longest;                 /* length in bytes of the longest of them */
     struct special_list added;      /* cut out of texts */
     struct special_list normalized; /* cut out of normalised texts */
-    int32_t byte_ids[256];          /* the token for a byte on its own, -1: none */
+    int32_t byte_ids[256];          /* the token for a single byte, -1: none */
     int32_t bos, eos, unknown;      /* -1: none */
     struct fim_tokens fim;
-    int32_t unknown_byte;            /* for bytes that are no token; -1: they are left out */
+    int32_t unknown_byte;            /* for bytes that are not a token; -1: they are dropped */
     struct token_list before, after; /* what TOKENIZE_ADD_SPECIAL puts around a text */
 
     struct normal_step normal[MAX_NORMAL_STEPS];
@@ -302,81 +306,81 @@ struct tokenizer {
     struct pre_step pre[MAX_PRE_STEPS];
     size_t n_pre;
     bool ignore_merges;    /* a word that is a token is taken as it is */
-    bool fuse_unknown;     /* one unknown token for a row of characters */
+    bool fuse_unknown;     /* one unknown token for a run of characters */
     bool splits_at_marks;  /* no token has SPACE_MARK after another character */
     bool add_space_prefix; /* see tokenizer_adds_space */
-    bool single_scores;    /* sums of scores are floats, as SentencePiece has them */
+    bool single_scores;    /* scores are summed as floats, as in SentencePiece */
     struct decode_lead lead;
 
-    struct merge_table merges; /* where pairs have ranks */
-    uint32_t *ranks;           /* [n_tokens] where what a pair makes has one; 0 goes first */
+    struct merge_table merges; /* if pairs have ranks */
+    uint32_t *ranks;           /* [n_tokens] if merged tokens have ranks; 0 merges first */
     struct unigram *unigram;   /* TOKENIZER_UNIGRAM */
 
-    struct idle_pool *encoders; /* with `whole` all that changes, and safe from any thread */
+    struct idle_pool *encoders; /* only these and `whole` change; safe from any thread */
 };
 
 enum whole { WHOLE_NOT_KNOWN, WHOLE_YES, WHOLE_NO };
 
-/* One call of tokenizer_encode: all that it changes, so that a tokenizer is shared freely. What it
- * allocates is kept for the next call. */
+/* The state of one tokenizer_encode call: all that it changes, so that threads can share a
+ * tokenizer. Its memory is kept for the next call. */
 struct encoder {
     const struct tokenizer *t;
     struct token_list *out;
     struct error *err;
     bool parse_special;
-    struct symbol *symbols; /* the word at hand */
+    struct symbol *symbols; /* the current word */
     uint64_t *heap;         /* its pairs, see merge.c */
     size_t capacity;        /* of `symbols`; `heap` has twice as many */
     struct viterbi_node *nodes;
     size_t n_nodes;
     struct strbuf normal[2];             /* the text before and after a step */
-    struct strbuf pieces[MAX_PRE_STEPS]; /* pieces that a step has changed */
-    int32_t *codes;                      /* characters of a stretch that is normalised */
+    struct strbuf pieces[MAX_PRE_STEPS]; /* pieces that a step changed */
+    int32_t *codes;                      /* characters being normalised */
     size_t n_codes;
     struct regex_scratch *scratch; /* see pattern.c */
     struct word_slot *words;       /* see words.c */
 };
 
-/* NULL: no memory. t, out and err are for the caller to set. */
+/* NULL: out of memory. The caller sets t, out and err. */
 struct encoder *encoder_take(struct idle_pool *idle);
 void encoder_leave(struct idle_pool *idle, struct encoder *e);
-void encoders_free(struct idle_pool *idle); /* the pool, too; NULL does nothing */
+void encoders_free(struct idle_pool *idle); /* and the pool; NULL does nothing */
 void encoder_close(struct encoder *e);
 int encoder_add(struct encoder *e, int32_t id);
 void regex_scratch_free(struct regex_scratch *scratch);
-/* Each appends the ids of its text and gives 0, or -1 and the encoder's error. */
+/* Each appends the ids of its text and returns 0, or -1 with the encoder's error set. */
 int encode_run(struct encoder *e, const char *text, size_t len, enum text_place place);
 int encode_word(struct encoder *e, const char *word, size_t len);     /* len > 0 */
-int encode_new_word(struct encoder *e, const char *word, size_t len); /* without the words seen */
+int encode_new_word(struct encoder *e, const char *word, size_t len); /* bypasses the cache */
 int encode_unigram(struct encoder *e, const char *word, size_t len);
-/* A character that is no token: its bytes if they are tokens, else the unknown token. */
+/* A character that is not a token: adds its bytes if they are tokens, else the unknown token. */
 int encode_unknown(struct encoder *e, const char *bytes, size_t len, bool *after_unknown);
 
 /* An empty tokenizer with room for `n` tokens. */
 struct tokenizer *tokenizer_new(enum tokenizer_kind kind, uint32_t n, struct error *err);
-/* Marks the special tokens whose spelling says that they end a generation. */
+/* Marks the special tokens that end a generation, judging by their spelling. */
 void tokenizer_mark_ends(struct tokenizer *t);
-/* `given` is what the file says of them; NULL: nothing. */
+/* `given`: the tokens that the file names; NULL: none. */
 void tokenizer_find_fim(struct tokenizer *t, const struct fim_tokens *given);
 bool tokenizer_known_end(struct byte_view spelling);
-/* A copy of the bytes that lives as long as the tokenizer; NULL bytes: no memory. */
+/* Copies bytes into memory that lives as long as the tokenizer; NULL bytes: out of memory. */
 struct byte_view tokenizer_keep(struct tokenizer *t, const char *bytes, size_t len);
-/* Ids 0 .. n by their scores, so that both kinds of BPE merge with the same code. */
+/* Ranks all ids by their scores, so that both kinds of BPE use the same merge code. */
 int tokenizer_rank_scores(struct tokenizer *t, const double *scores, struct error *err);
-/* Scores of all tokens; those that text becomes are in `ordinary`. */
+/* `scores`: for all tokens; those that text can become are in `ordinary`. */
 int unigram_open(struct tokenizer *t, const double *scores, struct error *err);
 void unigram_close(struct unigram *u);
-/* The steps that SentencePiece's own models have: a space in front, if it is wanted, and marks. */
+/* Adds the steps of SentencePiece's own models: an optional leading space, and space marks. */
 void tokenizer_add_marks(struct tokenizer *t, bool space_prefix);
-/* Finds out byte_ids or splits_at_marks, once `ordinary` is filled. */
+/* Computes byte_ids or splits_at_marks, once `ordinary` is filled. */
 void tokenizer_ready(struct tokenizer *t);
 
-/* GPT-2's alphabet writes each byte as a printable character. Gives the number of bytes written to
- * `to`, or 0 when a character is no byte: then the token is out of reach of text. */
+/* GPT-2's alphabet writes each byte as a printable character. Returns the number of bytes written
+ * to `to`, or 0 if a character is not in the alphabet: no text becomes such a token. */
 size_t bytes_from_alphabet(char *to, const char *from, size_t len);
-/* The same with spaces for SPACE_MARK. */
+/* The same, with SPACE_MARK replaced by a space. */
 size_t bytes_from_marks(char *to, const char *from, size_t len);
-/* The byte of a token spelled <0xNN>, or -1. */
+/* The byte of a token spelled <0xNN>; -1: not spelled so. */
 int fallback_byte(struct byte_view spelling);
 
 #endif

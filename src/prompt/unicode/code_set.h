@@ -8,12 +8,12 @@
 #include "base/arena.h"
 
 struct code_range {
-    uint32_t first, last; /* code points, both in it */
+    uint32_t first, last; /* code points, both included */
 };
 
-/* Sets of code points: sorted ranges that neither overlap nor touch, never with a surrogate in
- * them. Immutable, in an arena or a table (unicode_tables.h); `n` is 0 and the arena has `failed`
- * when there is no memory. */
+/* A set of code points: sorted ranges that neither overlap nor touch and contain no surrogates.
+ * Immutable, in an arena or a table (unicode_tables.h). Out of memory: `n` is 0 and the arena has
+ * `failed` set. */
 struct code_set {
     const struct code_range *ranges;
     size_t n;
@@ -21,7 +21,7 @@ struct code_set {
 
 #define CODE_MAX 0x10ffffu
 
-/* From ranges in any order, or (negated) all the others. */
+/* A set made from ranges in any order, or (negated) of all other code points. */
 struct code_set code_set_new(struct arena *arena, const struct code_range *ranges, size_t n,
                              bool negated);
 struct code_set code_set_intersect(struct arena *arena, struct code_set a, struct code_set b);

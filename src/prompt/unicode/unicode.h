@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* prompt/unicode/ knows characters: tables and sets of code points, and streams of UTF-8. */
+/* prompt/unicode/ deals with characters: tables and sets of code points, and streams of UTF-8. */
 
 /* Characters as Python's str sees them. Text is UTF-8; a byte that is not part of a well-formed
  * sequence counts as one character, U+FFFD, so that every walk ends. */
@@ -26,7 +26,7 @@ bool unicode_is_printable(uint32_t code);
 bool unicode_is_upper(uint32_t code);
 bool unicode_is_lower(uint32_t code);
 
-/* The UTF-8 of the mapped character, up to UNICODE_CASE_MAX bytes; returns how many. */
+/* Writes the UTF-8 of the mapped character, up to UNICODE_CASE_MAX bytes; returns how many. */
 enum { UNICODE_CASE_MAX = 12 };
 size_t unicode_upper(uint32_t code, char *out);
 size_t unicode_lower(uint32_t code, char *out);

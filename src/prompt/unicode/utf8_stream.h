@@ -5,8 +5,9 @@
 
 #include "base/strbuf.h"
 
-/* Bytes in, whole UTF-8 sequences out: a sequence cut in two by a token boundary is kept until its
- * rest comes; bytes that can never become valid come out as U+FFFD, one for each maximal part. */
+/* Takes bytes and outputs whole UTF-8 sequences. A sequence split by a token boundary is held until
+ * the rest arrives; bytes that can never become valid are replaced with U+FFFD, one for each
+ * maximal part. */
 struct utf8_stream {
     unsigned char pending[4];
     unsigned n_pending;

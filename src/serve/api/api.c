@@ -93,23 +93,11 @@ void api_reply_json(struct http_exchange *x, int status, const struct strbuf *js
 
 /* A request that is refused before its head is complete has a path, too, once its first line is
  * read; before that, errors are OpenAI's. */
-static enum error_form error_form_of(const struct http_parser *p)
-{
-    static const struct {
-        const char *prefix;
-        enum error_form form;
-    } forms[] = {{"/api/", ERRORS_OLLAMA}};
-    const char *path = p->target_at ? p->head.data + p->path_at : "";
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (strncmp(path, forms[i].prefix, strlen(forms[i].prefix)) == 0)
-            return forms[i].form;
-    return ERRORS_OPENAI;
-}
-
 void api_reply_error(struct http_exchange *x, const struct api_error *e)
 {
+    const struct http_parser *p = http_request(x);
     struct strbuf json = STRBUF_INIT;
-    api_error_write(&json, e, error_form_of(http_request(x)));
+    api_error_write(&json, e, error_form_of(p->target_at ? p->head.data + p->path_at : ""));
     http_note(x, "%s", e->message);
     http_reply(x, e->status, "application/json", strbuf_str(&json), json.failed ? 0 : json.len);
     strbuf_free(&json);

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/json.h"
 
@@ -30,6 +31,11 @@ static const char *type_of(int status)
     }
 }
 
+enum error_form error_form_of(const char *path)
+{
+    return strncmp(path, "/api/", 5) == 0 ? ERRORS_OLLAMA : ERRORS_OPENAI;
+}
+
 void api_error_write(struct strbuf *out, const struct api_error *e, enum error_form form)
 {
     struct json_writer w = {.out = out};
@@ -52,4 +58,13 @@ void api_error_write(struct strbuf *out, const struct api_error *e, enum error_f
         json_add_null(&w, "code");
     json_object_end(&w);
     json_object_end(&w);
+}
+
+/* llama-server's clients look for its text, and its code is a number. */
+void api_loading_write(struct strbuf *out, const char *path)
+{
+    strbuf_adds(out, error_form_of(path) == ERRORS_OLLAMA
+                         ? "{\"error\":\"Loading model\"}"
+                         : "{\"error\":{\"message\":\"Loading model\","
+                           "\"type\":\"unavailable_error\",\"param\":null,\"code\":503}}");
 }

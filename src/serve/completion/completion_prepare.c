@@ -11,7 +11,7 @@
 #include "serve/completion/completion_internal.h"
 #include "serve/writers/ollama_form.h"
 
-enum { MAX_SCORED = 1 << 18 };
+enum { MAX_SCORED = 1 << 18, MAX_ECHOED_NAME = 256 };
 
 int no_memory_now(struct completion *c)
 {
@@ -94,8 +94,10 @@ static int check_offer(struct completion *c)
     const struct server_options *options = c->api->options;
     const struct request_params *p = &c->input.params;
     if (options->strict_model && p->model && !api_has_model(c->api, p->model)) {
-        api_error_set(&c->input.error, 404, "model", "no model '%.100s'; this server has only '%s'",
-                      p->model, options->model_name);
+        /* Ollama's clients look for "model 'x' not found". */
+        api_error_set(&c->input.error, 404, "model",
+                      "model '%.100s' not found; this server has only '%s'", p->model,
+                      options->model_name);
         c->input.error.code = "model_not_found";
         return -1;
     }
@@ -443,9 +445,24 @@ static int describe_model(struct completion *c)
 /* There is one model, and it is loaded. */
 static int confirm_load(struct completion *c)
 {
-    ollama_load_write(&(struct json_writer){.out = &c->output.reply}, c->api->options,
-                      c->output.head.created, c->output.writer == &ollama_chat_writer);
+    const struct answer_head *head = &c->output.head;
+    ollama_load_write(&(struct json_writer){.out = &c->output.reply}, head->model, head->created,
+                      c->output.writer == &ollama_chat_writer,
+                      c->input.params.is_unload ? "unload" : "load");
     return 0;
+}
+
+/* Ollama's clients compare the name in an answer with the one they asked for. A very long one would
+ * make every line of a stream long. */
+static void echo_model_name(struct completion *c)
+{
+    const char *model = c->input.params.model;
+    size_t len = model ? strlen(model) : 0;
+    if (len == 0 || len > MAX_ECHOED_NAME)
+        return;
+    const char *copy = arena_copy(&c->input.kept, model, len);
+    if (copy)
+        c->output.head.model = copy;
 }
 
 static int prepare(struct completion *c)
@@ -458,6 +475,8 @@ static int prepare(struct completion *c)
     if (c->api->options->prompt->thinking == THINKING_OFF &&
         !json_get(c->input.params.extra, "enable_thinking"))
         c->input.params.thinking_tokens = 0;
+    if (c->kind == REQUEST_OLLAMA_CHAT || c->kind == REQUEST_OLLAMA_GENERATE)
+        echo_model_name(c);
     c->kind = c->input.params.kind;
     if (c->input.params.is_load)
         return confirm_load(c);

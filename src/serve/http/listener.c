@@ -89,6 +89,7 @@ void http_listener_url(int fd, char url[HTTP_URL_SIZE])
 
 struct loading {
     int listen_fd, stop_fd;
+    loading_body_write *write_body;
     pthread_t thread;
 };
 
@@ -101,11 +102,10 @@ static bool wait_readable(const struct loading *l, int fd, uint64_t until_ns)
     return poll(polls, 2, left_ms) > 0 && polls[0].revents && !polls[1].revents;
 }
 
-/* Reads to the end of the head. */
-static bool head_read(const struct loading *l, int fd)
+/* Reads to the end of the head, which becomes a string. */
+static bool head_read(const struct loading *l, int fd, char head[MAX_HEAD + 1])
 {
     uint64_t until_ns = clock_now_ns() + READ_MS * UINT64_C(1000000);
-    char head[MAX_HEAD + 1];
     size_t len = 0;
     while (len < MAX_HEAD && wait_readable(l, fd, until_ns)) {
         ssize_t n = recv(fd, head + len, MAX_HEAD - len, MSG_DONTWAIT);
@@ -129,17 +129,32 @@ static void drain(const struct loading *l, int fd)
         continue;
 }
 
+/* Cuts the target out of the request line; "" if there is none. */
+static const char *target_of(char *head)
+{
+    char *target = head + strcspn(head, " \r\n");
+    if (*target != ' ')
+        return "";
+    target[1 + strcspn(target + 1, " \r\n")] = '\0';
+    return target + 1;
+}
+
 static void connection_answer(const struct loading *l, int fd)
 {
-    static const char body[] = "{\"error\":{\"message\":\"Loading model\","
-                               "\"type\":\"unavailable_error\",\"param\":null,\"code\":503}}";
-    char reply[512];
-    int len = snprintf(reply, sizeof reply,
-                       "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-                       "Retry-After: 1\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
-                       sizeof body - 1, body);
-    if (head_read(l, fd) && send(fd, reply, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT) == len)
+    char head[MAX_HEAD + 1];
+    if (!head_read(l, fd, head))
+        return;
+    struct strbuf body = STRBUF_INIT, reply = STRBUF_INIT;
+    l->write_body(&body, target_of(head));
+    strbuf_addf(&reply,
+                "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+                "Retry-After: 1\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+                body.len, strbuf_str(&body));
+    if (!reply.failed && !body.failed &&
+        send(fd, reply.data, reply.len, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)reply.len)
         drain(l, fd);
+    strbuf_free(&body);
+    strbuf_free(&reply);
 }
 
 static void *loading_main(void *arg)
@@ -160,13 +175,15 @@ static void *loading_main(void *arg)
     }
 }
 
-int loading_begin(struct loading **out, int listen_fd, struct error *err)
+int loading_begin(struct loading **out, int listen_fd, loading_body_write *write_body,
+                  struct error *err)
 {
     struct loading *l = calloc(1, sizeof *l);
     sigset_t all, old;
     if (!l)
         return error_set(err, ERROR_MEMORY, "no memory for the server");
-    *l = (struct loading){.listen_fd = listen_fd, .stop_fd = eventfd(0, EFD_CLOEXEC)};
+    *l = (struct loading){
+        .listen_fd = listen_fd, .stop_fd = eventfd(0, EFD_CLOEXEC), .write_body = write_body};
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
     int rc = l->stop_fd < 0 ? errno : pthread_create(&l->thread, NULL, loading_main, l);

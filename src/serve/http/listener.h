@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/strbuf.h"
 
 /* The server's socket, and what clients get from it before the server is ready.
  *
@@ -21,8 +22,12 @@ void http_listener_url(int fd, char url[HTTP_URL_SIZE]);
 
 struct loading;
 
-/* Answers every request with 503 and "Loading model", as llama-server does, until loading_end. */
-int loading_begin(struct loading **out, int listen_fd, struct error *err);
+/* Appends the body of the answer to a request for `target`, which is JSON. Called on the thread. */
+typedef void loading_body_write(struct strbuf *out, const char *target);
+
+/* Answers every request with 503, as llama-server does, until loading_end. */
+int loading_begin(struct loading **out, int listen_fd, loading_body_write *write_body,
+                  struct error *err);
 void loading_end(struct loading *l); /* NULL: nothing */
 
 #endif

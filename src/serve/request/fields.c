@@ -127,8 +127,9 @@ const struct request_field request_fields[] = {
     SERVED(REQUEST, "continue_final_message", BOOL, .read = read_continue, .text =
         "true: the last message, which must be the assistant's, is the beginning of the answer. "
         "This is the default if the last message is the assistant's; false begins a new answer."),
-    SERVED(REQUEST, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
-        "false is accepted only together with continue_final_message, as vLLM's clients send it."),
+    SERVED(REQUEST, "add_generation_prompt", BOOL, .read = read_generation_prompt, .text =
+        "vLLM's clients send false together with continue_final_message. false without it and true "
+        "with it are errors."),
 
     SERVED(REQUEST, "tools", ARRAY, .read = read_tools, .text =
         "Up to 512 functions that the model may call. The chat template puts them into the "
@@ -246,7 +247,7 @@ const struct request_field request_fields[] = {
     SERVED(WARM, "pin", NUMBER, .min = 0, .max = REQUEST_MAX_PIN_S, AT(pin_s), .text =
         "Pin the prompt for this many seconds: it is evicted only when nothing unpinned is left "
         "to evict. Default 0: not pinned."),
-    SERVED(WARM, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
+    SERVED(WARM, "add_generation_prompt", BOOL, .read = read_generation_prompt, .text =
         "true: also warm the tokens that begin an answer. Default false, so that the warmed "
         "prompt is a prefix of longer conversations."),
     REFUSED(WARM, "stream", "false", "The response is one object."),
@@ -295,7 +296,7 @@ const struct request_field request_fields[] = {
     INERT(WARM, "thinking_budget", "Nothing is generated."),
     INERT(WARM, "reasoning_budget", "Nothing is generated."),
 
-    SERVED(RENDER, "add_generation_prompt", BOOL, AT(add_generation_prompt), .text =
+    SERVED(RENDER, "add_generation_prompt", BOOL, .read = read_generation_prompt, .text =
         "false: leave out the tokens that begin an answer. Default true."),
 
     SERVED(RADISH, "explain", BOOL, AT(explain), .text =
@@ -486,7 +487,7 @@ const struct request_field request_fields[] = {
 
     SERVED(OLLAMA, "model", STRING, .read = read_model, .text =
         "Any name selects the loaded model, unless the server runs with --strict-model. The tag "
-        "`:latest` is optional."),
+        "`:latest` is optional. The response's `model` is this name if it has at most 256 bytes."),
     SERVED(OLLAMA, "stream", BOOL, AT(stream), .text =
         "false: one object instead of NDJSON. Default true."),
     SERVED(OLLAMA, "options", OBJECT, .read = read_ollama_options, .text =
@@ -504,7 +505,9 @@ const struct request_field request_fields[] = {
     SERVED(OLLAMA, "top_logprobs", INT, .min = 0, .max = 20, AT(top_logprobs), .text =
         "Also return this many of the most likely tokens at each position."),
     SERVED(OLLAMA, "radish", OBJECT, .read = read_radish, .text = "radish's own options."),
-    INERT(OLLAMA, "keep_alive", "The model stays loaded as long as the server runs."),
+    SERVED(OLLAMA, "keep_alive", ANY, .read = read_keep_alive, .text =
+        "The model stays loaded as long as the server runs. 0 without a prompt gets `done_reason: "
+        "\"unload\"`, as from Ollama, but nothing is unloaded."),
     INERT(OLLAMA, "truncate", "Prompts are never cut: a prompt that does not fit is an error."),
     INERT(OLLAMA, "shift", "An answer ends when the context is full."),
     REFUSED(OLLAMA, "template", "\"\"", "The template is set when the server starts."),

@@ -142,6 +142,7 @@ struct request_params {
     struct arena arena;
     enum request_kind kind;    /* what it is, whichever API asks: REQUEST_CHAT, ... */
     bool is_load;              /* nothing to answer: Ollama's way to load a model */
+    bool is_unload;            /* the same for unloading one */
     const char *model;         /* NULL: not given */
     struct json *messages;     /* an array of objects; contents are strings or null */
     const struct json *prompt; /* of a text completion: a string or an array */

@@ -135,6 +135,13 @@ int read_continue(struct field_reader *r, const struct json *value, const char *
     return 0;
 }
 
+int read_generation_prompt(struct field_reader *r, const struct json *value, const char *path)
+{
+    (void)path;
+    r->params->add_generation_prompt = r->must_begin = value->boolean;
+    return 0;
+}
+
 /* ---- calls and their results -------------------------------------------------------------- */
 
 int read_tool_call_id(struct field_reader *r, const struct json *value, const char *path)

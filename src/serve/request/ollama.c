@@ -57,6 +57,17 @@ int read_think(struct field_reader *r, const struct json *value, const char *pat
                          path);
 }
 
+/* Seconds, or a duration as Go writes it: "5m", "1h30m", "0s". */
+int read_keep_alive(struct field_reader *r, const struct json *value, const char *path)
+{
+    if (value->type != JSON_NUMBER && value->type != JSON_STRING)
+        return wrong_type(r, path, "a number or a duration such as \"5m\"", value);
+    r->params->is_unload = value->type == JSON_NUMBER
+                               ? value->number == 0
+                               : strchr(value->text, '0') && !strpbrk(value->text, "123456789");
+    return 0;
+}
+
 int read_ollama_prompt(struct field_reader *r, const struct json *value, const char *path)
 {
     (void)path;
@@ -192,5 +203,8 @@ int finish_ollama(struct field_reader *r)
 {
     if (!r->params->logprobs) /* then it means nothing to Ollama */
         r->params->top_logprobs = 0;
-    return r->kind == REQUEST_OLLAMA_CHAT ? finish_chat(r) : finish_generate(r);
+    if (r->kind == REQUEST_OLLAMA_CHAT ? finish_chat(r) : finish_generate(r))
+        return -1;
+    r->params->is_unload &= r->params->is_load;
+    return 0;
 }

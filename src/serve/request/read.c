@@ -304,6 +304,10 @@ static int check_whole(struct field_reader *r)
         return -1;
     if (p->tool_choice == TOOL_CHOICE_REQUIRED) /* then there is no text for it to be about */
         p->constraint = (struct constraint){0};
+    if (r->must_begin && p->continues)
+        return api_error_set(r->err, 400, "add_generation_prompt",
+                             "'add_generation_prompt' and 'continue_final_message' cannot both be "
+                             "true: an answer is either begun or continued");
     bool is_answer = p->kind == REQUEST_CHAT || request_is_text(p->kind);
     if (is_answer && !p->add_generation_prompt && !p->continues)
         return api_error_set(r->err, 400, "add_generation_prompt",

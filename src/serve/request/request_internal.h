@@ -23,6 +23,7 @@ struct field_reader {
     struct strbuf text;        /* the content being built */
     size_t n_parts;            /* in it */
     unsigned n_function_calls; /* in messages so far, in the form before `tool_calls` */
+    bool must_begin;           /* add_generation_prompt is given and true */
     /* Of Ollama's generations. */
     const struct json *system;
     bool is_raw;
@@ -99,6 +100,7 @@ FIELD_READER(read_reasoning);
 FIELD_READER(read_refusal);
 FIELD_READER(read_prefix);
 FIELD_READER(read_continue);
+FIELD_READER(read_generation_prompt);
 FIELD_READER(read_tool_call_id);
 FIELD_READER(read_tool_calls);
 FIELD_READER(read_call_id);
@@ -133,6 +135,7 @@ FIELD_READER(read_ollama_options);
 FIELD_READER(read_num_predict);
 FIELD_READER(read_ollama_format);
 FIELD_READER(read_think);
+FIELD_READER(read_keep_alive);
 FIELD_READER(read_ollama_prompt);
 FIELD_READER(read_system);
 FIELD_READER(read_raw);

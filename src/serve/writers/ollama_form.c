@@ -211,11 +211,11 @@ void ollama_show_write(struct json_writer *w, const struct server_options *o)
     strbuf_free(&text);
 }
 
-void ollama_load_write(struct json_writer *w, const struct server_options *o, int64_t created,
-                       bool is_chat)
+void ollama_load_write(struct json_writer *w, const char *model, int64_t created, bool is_chat,
+                       const char *reason)
 {
     json_object_begin(w, NULL);
-    json_add_string(w, "model", o->model_name);
+    json_add_string(w, "model", model);
     time_add(w, "created_at", created);
     if (is_chat) {
         json_object_begin(w, "message");
@@ -226,6 +226,6 @@ void ollama_load_write(struct json_writer *w, const struct server_options *o, in
         json_add_string(w, "response", "");
     }
     json_add_bool(w, "done", true);
-    json_add_string(w, "done_reason", "load");
+    json_add_string(w, "done_reason", reason);
     json_object_end(w);
 }

@@ -19,8 +19,9 @@ void ollama_time_write(char out[OLLAMA_TIME_BYTES], int64_t unix_seconds);
 void ollama_tags_write(struct json_writer *w, const struct server_options *o);
 void ollama_ps_write(struct json_writer *w, const struct server_options *o);
 void ollama_show_write(struct json_writer *w, const struct server_options *o);
-/* The answer to a request without a prompt, which asks for the model to be loaded. */
-void ollama_load_write(struct json_writer *w, const struct server_options *o, int64_t created,
-                       bool is_chat);
+/* The answer to a request without a prompt, which asks for the model to be loaded or unloaded:
+ * `reason` is "load" or "unload". */
+void ollama_load_write(struct json_writer *w, const char *model, int64_t created, bool is_chat,
+                       const char *reason);
 
 #endif

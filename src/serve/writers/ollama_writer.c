@@ -5,9 +5,10 @@
  *   {"model":..,"created_at":..,"response":"Hi","done":false}
  *   └──────────────────── head ───────────────────┘
  *
- * Clients parse every line, so a heartbeat is a line without text. A call is one line as well: its
- * arguments are an object, which is written when it is complete. Everything runs on the event
- * loop's thread. */
+ * Clients parse every line, so a heartbeat is a space before the next one. A line without text
+ * would be valid too, but Open WebUI takes it for the end of the answer. A call is one line as
+ * well: its arguments are an object, which is written when it is complete. Everything runs on the
+ * event loop's thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,7 +160,7 @@ static void line_write(const struct ollama_stream *s, struct strbuf *out, struct
         out->failed |= member->failed;
     }
     strbuf_adds(out, s->is_chat ? "}" : "");
-    if (a && logprob_list_has_new(&a->logprobs))
+    if (logprob_list_has_new(&a->logprobs))
         logprobs_add(out, a);
     strbuf_adds(out, NOT_DONE);
     line_end(out, from);
@@ -173,7 +174,8 @@ static void stream_begin(void *stream, struct strbuf *out)
 
 static void write_heartbeat(void *stream, struct strbuf *out)
 {
-    line_write(stream, out, NULL, "", 0, NULL);
+    (void)stream;
+    strbuf_addc(out, ' ');
 }
 
 static void write_text(void *stream, struct strbuf *out, struct answer_content *a, const char *text,

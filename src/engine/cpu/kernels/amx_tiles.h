@@ -11,7 +11,7 @@ struct amx_shapes {
     uint8_t rows[16];
 };
 
-/* Compilers take the intrinsic to read less than the whole, and would leave out the rest. */
+/* Compilers assume that the intrinsic reads less than the whole struct, and would drop the rest. */
 static inline void amx_configure(const struct amx_shapes *shapes)
 {
     __asm__ volatile("" : : "r"(shapes) : "memory");

@@ -5,18 +5,18 @@
 
 #include "model/model.h"
 
-/* What a decoder does to rows between its products: norms, activations, scales, caps.
+/* Row operations between a decoder's products: norms, activations, scales, caps.
  *
  * The functions are written once, in elementwise_loops.h, on 16 floats at a time; a kernel path
- * only says what its registers do with 16 floats. So all paths agree to the bit. A sum over a row
- * runs in 16 lanes (element i belongs to lane i % 16), each in order, and the lanes are folded by
+ * only defines the operations on 16 floats. So all paths give identical bits. A sum over a row runs
+ * in 16 lanes (element i belongs to lane i % 16), each in order, and the lanes are folded by
  * halves. `out` may be any of the inputs. */
 struct elementwise_kernels {
-    /* out = x / rms(x) * weight, with the mean of x taken off first if it is NORM_LAYER. No weight
-     * (NULL) is a weight of 1. */
+    /* out = x / rms(x) * weight, with the mean of x subtracted first for NORM_LAYER. NULL weight:
+     * all 1. */
     void (*norm)(enum norm_kind kind, const float *x, const float *weight, float *out, uint32_t n,
                  float eps);
-    /* out = activation(gate) * up, without `up` (NULL) activation(gate); `limit` as
+    /* out = activation(gate) * up; `up` NULL: activation(gate). `limit`:
      * hparams.activation_limit */
     void (*activate)(enum activation kind, float limit, const float *gate, const float *up,
                      float *out, uint32_t n);

@@ -1,12 +1,12 @@
-/* The functions of elementwise.h. The file that includes this has said before what a `struct wide`
- * of 16 floats is and what these do with it:
+/* The functions of elementwise.h. The including file must define `struct wide`, a vector of 16
+ * floats, and these operations:
  *
  *   wide_load(x, n), wide_store(x, n, v)      the first n floats, at most 16; the others load as 0
  *   wide_first(v, n)                          the first n as they are, the others 0
  *   wide_set, wide_add, wide_sub, wide_mul, wide_div, wide_fma(a, b, c) = a * b + c
- *   wide_min, wide_max                        the second where one is NaN
+ *   wide_min, wide_max                        the second if one is NaN
  *   wide_abs, wide_negate
- *   wide_if_less(a, b, yes, no)               no where one is NaN
+ *   wide_if_less(a, b, yes, no)               `no` if one is NaN
  *   wide_power(t)                             2^n, of the n in the low bits of t = n + EXP_MAGIC
  *   wide_fold(v)                              the sum of the lanes, by halves */
 
@@ -15,8 +15,8 @@
 
 #include "engine/cpu/kernels/exponential.h"
 
-/* erfc(z) = e^(-z^2) * t * P(t) with t = 1 / (1 + 0.35 z), for z >= 0. P was fitted for the least
- * relative error, 7e-9, up to z = 10, where e^(-z^2) has long been 0. */
+/* erfc(z) = e^(-z^2) * t * P(t) with t = 1 / (1 + 0.35 z), for z >= 0. P was fitted for the
+ * smallest relative error, 7e-9, up to z = 10, well past the point where e^(-z^2) is 0. */
 #define ERFC_SLOPE 0.35f
 #define ERFC_C0    0x1.947260p-3f
 #define ERFC_C1    0x1.93bd46p-3f

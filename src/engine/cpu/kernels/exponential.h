@@ -1,7 +1,7 @@
 #ifndef RADISH_ENGINE_CPU_KERNELS_EXPONENTIAL_H
 #define RADISH_ENGINE_CPU_KERNELS_EXPONENTIAL_H
 
-/* e^x in float, the same steps on every kernel path, so that all of them agree to the bit:
+/* e^x in float, with the same steps on every kernel path, so that all give identical bits:
  *
  *   t = fma(x, log2(e), EXP_MAGIC)    the low bits of t hold n = round(x * log2(e))
  *   n = t - EXP_MAGIC
@@ -9,9 +9,9 @@
  *   p = 1 + r + r^2 * (C0 + r * (C1 + r * (C2 + r * (C3 + r * C4))))
  *   e^x = p * 2^n
  *
- * x is held at EXP_MAX from above; below EXP_MIN the result is exactly 0, so that a masked score
- * of minus infinity adds nothing; NaN stays NaN. The polynomial was fitted for the least relative
- * error (3e-9, below float's own rounding) on that interval. */
+ * x is clamped to EXP_MAX; below EXP_MIN the result is exactly 0, so that a masked score of minus
+ * infinity adds nothing; NaN stays NaN. The polynomial was fitted for the smallest relative error
+ * (3e-9, below float's rounding error) on that interval. */
 #define EXP_MAX      88.0f
 #define EXP_MIN      -87.0f
 #define EXP_MAGIC    12582912.0f /* 1.5 * 2^23 */
@@ -29,9 +29,8 @@
  *   a < TANH_SMALL    a + a * y * (C0 + y * (C1 + y * (C2 + y * (C3 + y * C4))))
  *   else              1 - 2 / (e^(2a) + 1)
  *
- * and x's sign on it; NaN stays NaN. The relative error is below 2.5e-7: near 0 a
- * difference from 1 would have lost its last bits, which the polynomial (relative error 4e-9) has.
- */
+ * with the sign of x; NaN stays NaN. The relative error is below 2.5e-7. The polynomial (relative
+ * error 4e-9) is needed near 0, where the difference from 1 would lose its last bits. */
 #define TANH_SMALL 0.625f
 #define TANH_C0    -0x1.555532p-2f
 #define TANH_C1    0x1.11072ep-3f

@@ -11,17 +11,17 @@
  *
  * A packed matrix is panels of 16 outputs. Inside a panel the inner dimension runs in blocks; a
  * lane of a vector register is one output, so that an output is summed in one fixed order: block
- * after block, integer products exact inside a block, then one fused multiply-add a block. No sum
- * ever crosses lanes, so neither the number of rows, nor the tile, nor the split among threads can
- * change a bit, and the scalar, AVX2 and AVX-512 kernels agree with each other as well.
+ * after block, integer products exact inside a block, then one fused multiply-add per block. No sum
+ * crosses lanes, so neither the number of rows, nor the tile, nor the split among threads changes a
+ * bit, and the scalar, AVX2 and AVX-512 kernels give identical bits.
  *
  *   panel p (outputs 16p .. 16p+15)  [16 scales │ 16 mins │ quants of block 0][block 1] ...
  *
- * Quantised weights meet activations quantised a row at a time in blocks of 32 (int8, a float
- * scale, sums for the offsets); F32, F16 and BF16 weights meet float activations.
+ * Quantised weights are multiplied with activations that are quantised per row in blocks of 32
+ * (int8, a float scale, sums for the offsets); F32, F16 and BF16 weights with float activations.
  *
- * In 16 bits an activation is two of 8: the second stands for what the first leaves over, with a
- * scale of its own. They lie in rows of their own, which kernels know nothing of:
+ * A 16-bit activation is two 8-bit ones: the second holds the remainder of the first, with its own
+ * scale. They are stored as two separate rows, so kernels need not know:
  *
  *   row r as ACT_Q16    row 2r of ACT_Q8: x, coarsely    row 2r + 1: x less that
  *   its product         that of row 2r, plus that of row 2r + 1 */
@@ -29,18 +29,17 @@
 enum {
     PANEL = 16,
     ACT_BLOCK = 32,
-    ROW_TILE = 12, /* rows that are computed together; a few less cost nearly as much */
+    ROW_TILE = 12, /* rows computed together; a few less cost nearly as much */
 };
 
-/* How activations are given. A packed matrix wants floats or ACT_Q8, for which ACT_Q16 may stand.
- */
+/* The form of activations. A packed matrix takes floats or ACT_Q8; ACT_Q16 can replace ACT_Q8. */
 enum act_kind { ACT_F32, ACT_Q8, ACT_Q16 };
 
 struct packed_matrix; /* see matmul_internal.h for the formats */
 struct act_block;     /* one block of 32 columns of a few rows, see matmul_internal.h */
 
-/* n_rows rows of `cols` activations, in the form that a kind of matrix wants. Made once and used
- * by every matrix that has the same input (q, k and v; gate and up). */
+/* n_rows rows of `cols` activations, in the form that a kind of matrix takes. Made once and used by
+ * every matrix with the same input (q, k and v; gate and up). */
 struct activations {
     enum act_kind kind;
     uint32_t n_rows, cols;
@@ -53,15 +52,15 @@ struct activations {
  * smaller one. */
 size_t activations_bytes(enum act_kind kind, uint32_t n_rows, uint32_t cols);
 
-/* Rows [begin, end) of x, where begin is a multiple of ROW_UNIT (work_split.h), as the
- * tiles are that rows are stored in. */
+/* Rows [begin, end) of x. `begin` is a multiple of ROW_UNIT (work_split.h), because rows are stored
+ * in tiles. */
 struct activations activations_rows(const struct activations *x, uint32_t begin, uint32_t end);
 
-/* The functions of one kernel path. Of activations they know floats and ACT_Q8; engines call the
- * two functions below. */
+/* The functions of one kernel path. They handle floats and ACT_Q8 only; engines call the two
+ * functions below. */
 struct matmul_kernels {
     /* Quantises the `cols` floats of one row into its place in the buffer `q8`. Threads may fill
-     * different rows at once. The columns behind a last partial block count as zeros. */
+     * different rows at once. Missing columns of a partial last block count as zeros. */
     void (*quantize_row)(const float *x, uint32_t cols, uint32_t row, struct act_block *q8);
     /* out[r * out_stride + o - PANEL * panel_begin] = sum over c of x[r][c] * m[o][c], for all rows
      * of x and the outputs o of panels [panel_begin, panel_end). Threads split panels; every split
@@ -80,11 +79,11 @@ void matrix_multiply(const struct matmul_kernels *k, const struct packed_matrix 
                      const struct activations *x, uint32_t panel_begin, uint32_t panel_end,
                      float *out, size_t out_stride);
 
-/* Packs `w`; returns NULL and `err` when there is no memory. It is matrix_new, whose panels are
- * zeros, and matrix_fill of all of them. All may be called from several threads. */
+/* Packs `w`: matrix_new, which makes panels of zeros, then matrix_fill for all of them. NULL, with
+ * `err` set: out of memory. All of these may be called from several threads. */
 struct packed_matrix *matrix_pack(const struct weight *w, struct error *err);
 struct packed_matrix *matrix_new(const struct weight *w, struct error *err);
-/* Packs the panels [panel_begin, panel_end) of `w` into `panels`, which holds zeros before. */
+/* Packs the panels [panel_begin, panel_end) of `w` into `panels`, which must be zeroed. */
 int matrix_fill(const struct packed_matrix *m, const struct weight *w, uint32_t panel_begin,
                 uint32_t panel_end, uint8_t *panels, struct error *err);
 void matrix_free(struct packed_matrix *m);

@@ -1,7 +1,7 @@
-/* What matmul_tile.h asks of 512-bit registers, with VNNI's dot product where the file that
- * includes this is compiled for it. A register is the 16 outputs of a panel.
+/* The operations that matmul_tile.h needs, on 512-bit registers, with VNNI's dot product if the
+ * including file is compiled for it. A register holds the 16 outputs of a panel.
  *
- * Broadcasts of activations are written so that compilers make them operands in memory. */
+ * Broadcasts of activations are written so that compilers turn them into memory operands. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,7 +42,7 @@ static inline vf vf_load_bf16(const void *p)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
 }
 
-/* Weights of 8 bits; of E4M3 2^-8 times as large as they are. */
+/* 8-bit weights; E4M3 ones come out 2^-8 times as large. */
 static inline vf vf_load_e4m3(const void *p)
 {
     __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(p)), 7);

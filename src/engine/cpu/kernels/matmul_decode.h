@@ -1,12 +1,12 @@
-/* From the bytes of a panel to quants and scales in registers, for the kernels of matmul_tile.h and
- * matmul_amx.c: a .c file of one instruction set defines the operations on its registers (see
- * matmul_avx2.c for the list) before it includes this, which makes static functions only. */
+/* Decodes the bytes of a panel to quants and scales in registers, for the kernels of matmul_tile.h
+ * and matmul_amx.c. A .c file of one instruction set defines the operations on its registers (see
+ * matmul_avx2.c for the list) and then includes this file, which has only static functions. */
 #ifndef RADISH_ENGINE_CPU_KERNELS_MATMUL_DECODE_H
 #define RADISH_ENGINE_CPU_KERNELS_MATMUL_DECODE_H
 
 #include "engine/cpu/kernels/matmul_internal.h"
 
-/* With a check at every access, unrolled tiles would take a compiler half an hour. */
+/* With a check at every access, compiling unrolled tiles would take half an hour. */
 #if defined(__has_feature)
 #define IS_SANITIZED __has_feature(address_sanitizer)
 #elif defined(__SANITIZE_ADDRESS__)
@@ -21,15 +21,15 @@
 #else
 #define UNROLL _Pragma("GCC unroll 12")
 #endif
-/* Sums in registers are made in the order that is written. GCC would rather balance the tree of
- * additions, with more terms alive than there are registers. */
+/* Keeps sums in registers in the written order. GCC would balance the tree of additions, with more
+ * live terms than there are registers. */
 #define KEEP(value)   __asm__("" : "+v"(value))
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-enum { CHUNK_BYTES = 384 * 1024 }; /* of activations: what should stay in the second-level cache */
+enum { CHUNK_BYTES = 384 * 1024 }; /* of activations, to stay in the second-level cache */
 
-/* How many rows' activations stay in the cache. Chunks are of one size, as nearly as tiles allow: a
- * small last one would read all panels for few rows. */
+/* Number of rows whose activations stay in the cache. Chunks have the same size, as far as tiles
+ * allow: a small last one would read all panels for a few rows. */
 static uint32_t chunk_rows(const struct packed_matrix *m, const struct activations *x)
 {
     size_t tile_bytes = x->kind == ACT_Q8 ? m->blocks * sizeof(struct act_block)
@@ -40,7 +40,7 @@ static uint32_t chunk_rows(const struct packed_matrix *m, const struct activatio
     return n_chunks > 1 ? (n_tiles + n_chunks - 1) / n_chunks * ROW_TILE : most * ROW_TILE;
 }
 
-/* Looked at anew for each block, or compilers would make three copies of the loop. */
+/* Evaluated again for each block, or compilers would make three copies of the loop. */
 ALWAYS_INLINE enum quant_scales scales_kind(const struct packed_matrix *m)
 {
     enum quant_scales kind = m->scales;
@@ -77,8 +77,8 @@ ALWAYS_INLINE void load_head(struct quant_format f, const struct packed_matrix *
     }
 }
 
-/* A step as it is packed, in bytes: 4 columns of each output of a vector. Shifts are of 16 bits;
- * what they carry from one byte into the other is masked away. */
+/* A packed step, in bytes: 4 columns of each output of a vector. Shifts work on 16 bits; bits that
+ * cross from one byte into the other are masked out. */
 ALWAYS_INLINE vi load_codes(struct quant_format f, const uint8_t *quants, int step)
 {
     if (f.bits == 8)

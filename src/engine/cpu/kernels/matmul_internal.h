@@ -15,34 +15,34 @@
  *   tile 1 (rows 12..23)  [block 0][block 1] ...
  *   block                 [12 x 32 quants │ 12 scales │ 12 sums │ 2 x 12 half sums]
  *
- * Quantised weights, `blocks` of 32 columns each. A panel is one run of memory that is read from
- * end to end. Groups of 1, 2, 4 or 8 blocks have their heads (scales and mins) together in front,
- * so that heads fill whole cache lines and every vector load is aligned:
+ * Quantised weights, `blocks` of 32 columns each. A panel is contiguous memory that is read from
+ * start to end. Groups of 1, 2, 4 or 8 blocks have their heads (scales and mins) together at the
+ * front, so that heads fill whole cache lines and every vector load is aligned:
  *
  *   panel  [head of group 0 │ quants of its blocks][head of group 1 │ quants of its blocks] ...
  *   head   plain: for each block f16 scale[16] (MXFP4: bf16), f16 min[16] if the format has mins
  *          small: for each block a byte scale[parts][16], see E4M3 below
  *          super: f16 d[16], f16 dmin[16], then for each of 8 blocks i8 scale[parts][16],
  *                 i8 min[parts][16]; the scale is d * scale, exact in float
- *          shared: scale[16], min[16] for all blocks of the group, which the matrix has 1, 2 or 4
- *                 of; both are f16, bf16 or f32, whichever the file has
+ *          shared: scale[16], min[16] for all blocks of the group: 1, 2 or 4, depending on the
+ *                 matrix; both are f16, bf16 or f32, as in the file
  *   quants 8 bits: step k of 8 is 64 bytes: for each of the 16 outputs columns 4k .. 4k+3
  *          4 bits: step k of 4 the same, columns 4k .. in the low halves, 4k+16 .. in the high
  *          5 bits: 64 bytes whose bits k are the fifth bits of step k of 8, then the low 4 bits
  *          6 bits: 2 x 64 bytes of 2 bits, the first for steps 0 .. 3, ...
- *          What a step needs lies in the order of the steps: memory that is read forwards, line
- *          after line, comes half as fast again as memory that is not quite.
+ *          The data is in the order of the steps: memory that is read strictly forwards, line after
+ *          line, arrives 1.5 times as fast as in an almost sequential order.
  *
- * A quant q stands for the weight (q - zero) * scale + min; where a format has a table of values,
- * q is what its 4 bits find there. parts is 2 where scales (and mins) are for 16 columns, else 1.
- * Float weights are [panel][cols][16]. Those of 8 bits come in blocks of 32 columns, the last of
- * which may have fewer:
+ * A quant q stands for the weight (q - zero) * scale + min; if a format has a table of values, q is
+ * the entry that its 4 bits select. parts is 2 if scales (and mins) are for 16 columns, else 1.
+ * Float weights are [panel][cols][16]. 8-bit floats come in blocks of 32 columns, the last of which
+ * may have fewer:
  *
  *   panel  [f32 scale[16] │ 32 x 16 bytes][block 1] ...
  *
- * E4M3. Shifted by 7 bits a byte is an f16, 2^-8 times as large, which is all that a kernel does
- * with it; the matrix' scale makes up for that. The two NaNs come out as 480: a panel has NaN as
- * the scale of the block instead. As a scale a byte has no sign and 0xff is NaN.
+ * E4M3. Kernels only shift a byte by 7 bits, which gives an f16 that is 2^-8 times as large; the
+ * matrix's scale makes up for that. The two NaNs become 480, so a panel uses NaN as the scale of
+ * the block instead. A byte used as a scale has no sign, and 0xff is NaN.
  *
  * The product of one output with one row, in order of b from acc = 0 (all in float, each operation
  * rounded once; idot is the exact integer dot of q - zero and the activation's quants, of the block
@@ -69,11 +69,10 @@ struct act_block {
     float half_sum[2][ROW_TILE]; /* of quants 0..15 and 16..31 */
 };
 
-/* What 4 bits stand for: themselves, or one of 16 values of a table: the format's or the matrix'.
- */
+/* What 4 bits mean: themselves, or one of 16 values of a table, the format's or the matrix's. */
 enum quant_values { VALUES_LINEAR, VALUES_IQ4_NL, VALUES_FP4, VALUES_TABLE };
 
-/* What scales are: of SHARED ones the matrix says it. */
+/* The type of scales; for SHARED, the matrix has it. */
 enum quant_scales { SCALES_F16, SCALES_BF16, SCALES_E4M3, SCALES_F32, SCALES_SHARED };
 
 /* X(name, bits of a quant, parts, has mins, has super blocks, zero, values, scales), in order of
@@ -112,12 +111,12 @@ enum packed_format {
 
 struct quant_format {
     int bits, parts, mins, super;
-    int zero; /* the quant that stands for 0, before the min is added */
+    int zero; /* the quant that means 0, before the min is added */
     enum quant_values values;
     enum quant_scales scales;
 };
 
-/* Here, so that compilers see the constants. */
+/* In the header, so that compilers see the constants. */
 #define QUANT_FORMAT_INFO(name, ...) {__VA_ARGS__},
 static const struct quant_format quant_formats[N_QUANT_FORMATS] = {
     QUANT_FORMATS(QUANT_FORMAT_INFO)};
@@ -130,7 +129,7 @@ static const uint8_t iq4_nl_quants[16] = {
 static const uint8_t fp4_quants[16] = {16, 17, 18, 19, 20, 22, 24, 28,
                                        16, 15, 14, 13, 12, 10, 8,  4};
 
-/* How many bits a quant has when it comes out of its table. */
+/* Number of bits of a quant after the table lookup. */
 static inline int value_bits(struct quant_format f)
 {
     return f.values == VALUES_LINEAR ? f.bits : f.values == VALUES_FP4 ? 5 : 8;
@@ -142,14 +141,14 @@ struct packed_matrix {
     uint32_t n_panels;
     uint32_t blocks;          /* of 32 columns; 0 for float weights */
     float scale;              /* of all outputs */
-    enum quant_scales scales; /* of formats whose scales are shared: F16, BF16 or F32 */
-    uint32_t sharing;         /* of them, log2 of the blocks that share */
-    uint8_t table[16];        /* of formats with the matrix' table, with 128 added */
+    enum quant_scales scales; /* of formats with shared scales: F16, BF16 or F32 */
+    uint32_t sharing;         /* of those: log2 of the number of blocks that share */
+    uint8_t table[16];        /* of formats with a table per matrix, with 128 added */
     size_t panel_bytes;
     size_t bytes;                     /* of all panels */
     uint8_t *data;                    /* [n_panels][panel_bytes] */
-    struct matrix_slab *slab;         /* where data lies */
-    const struct pack_source *source; /* what fills it */
+    struct matrix_slab *slab;         /* the slab that contains data */
+    const struct pack_source *source; /* fills data */
 };
 
 /* The table, with the format's zero added. */
@@ -165,7 +164,7 @@ static inline const uint8_t *matrix_panel(const struct packed_matrix *m, uint32_
     return m->data + panel * m->panel_bytes;
 }
 
-/* How many outputs of a panel there really are: 16, fewer in the last. */
+/* Number of outputs that exist in a panel: 16, or fewer in the last. */
 static inline uint32_t panel_outputs(const struct packed_matrix *m, uint32_t panel)
 {
     uint32_t left = m->rows - panel * PANEL;
@@ -177,7 +176,7 @@ static inline uint32_t act_blocks(uint32_t cols)
     return (cols + ACT_BLOCK - 1) / ACT_BLOCK;
 }
 
-/* Blocks in a group, whose head is then a whole number of cache lines. */
+/* Number of blocks in a group, chosen so that its head is a whole number of cache lines. */
 static inline uint32_t group_blocks(struct quant_format f, const struct packed_matrix *m)
 {
     return f.super ? SUPER_BLOCKS : f.scales == SCALES_SHARED ? 1u << m->sharing : f.mins ? 1 : 2;
@@ -202,8 +201,8 @@ static inline size_t group_bytes(struct quant_format f, const struct packed_matr
     return head_bytes(f, m) + group_blocks(f, m) * block_quant_bytes(f);
 }
 
-/* Where a block's scales lie in its panel (its mins are PANEL further on), the i8 scales and mins
- * of its parts if the format is super, and its quants. */
+/* Offsets in a panel: of a block's scales (its mins are PANEL further on), of the i8 scales and
+ * mins of its parts if the format is super, and of its quants. */
 static inline size_t scales_at(struct quant_format f, const struct packed_matrix *m, uint32_t block)
 {
     bool has_own = !f.super && f.scales != SCALES_SHARED;
@@ -225,7 +224,7 @@ static inline size_t quants_at(struct quant_format f, const struct packed_matrix
            block % group_blocks(f, m) * block_quant_bytes(f);
 }
 
-/* A block of float weights of 8 bits. */
+/* A block of 8-bit float weights. */
 enum { F8_HEAD_BYTES = PANEL * 4, F8_BLOCK_BYTES = F8_HEAD_BYTES + ACT_BLOCK * PANEL };
 
 static inline bool is_f8(enum packed_format format)
@@ -233,7 +232,7 @@ static inline bool is_f8(enum packed_format format)
     return format == PACKED_f8_e4m3 || format == PACKED_f8_e5m2;
 }
 
-/* x86: also the quantize_row of the AVX-512 paths. */
+/* x86: the AVX-512 paths use it as their quantize_row, too. */
 void quantize_row_avx2(const float *x, uint32_t cols, uint32_t row, struct act_block *q8);
 
 #endif

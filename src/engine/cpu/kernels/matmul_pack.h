@@ -5,47 +5,47 @@
 
 #include "engine/cpu/kernels/matmul_internal.h"
 
-/* How weights become panels (drawn in matmul_internal.h): each type of a file has one function that
- * reads 32 columns of one output into a common form, and the rest is shared. Nothing is rounded:
- * scales stay the numbers of the file, and products of two of them are left to the kernels. Static
- * functions only, for the files that know the types. */
+/* Packs weights into panels (drawn in matmul_internal.h). Each file type has one function that
+ * reads 32 columns of one output into a common form; the rest is shared. Nothing is rounded: scales
+ * stay as in the file, and products of two scales are left to the kernels. Contains only static
+ * functions, for the files that know the types. */
 
 /* 32 columns of one output. */
 struct unpacked {
-    uint8_t quants[ACT_BLOCK]; /* as in the file: before a table of values */
-    uint16_t scale, min; /* f16 or bf16; of the whole super block where the format has those */
-    uint32_t wide_scale, wide_min; /* where these are f32 */
+    uint8_t quants[ACT_BLOCK]; /* as in the file: indices, if the format has a table of values */
+    uint16_t scale, min;       /* f16 or bf16; of the whole super block if the format has those */
+    uint32_t wide_scale, wide_min; /* if these are f32 */
     int8_t part_scale[2], part_min[2];
 };
 
-/* A row where its file has it. */
+/* A row in its file. */
 struct weight_row {
     const struct weight *weight;
     uint32_t index;
     const uint8_t *bytes;
 };
 
-/* What packs a weight: one panel at a time, from `outputs` rows. */
+/* Packs a weight, one panel at a time, from `outputs` rows. */
 struct pack_source {
     enum packed_format format;
     void (*pack)(const struct packed_matrix *m, const struct weight *w, uint32_t first,
                  uint32_t outputs, uint8_t *to);
 };
 
-/* Each gives the source of `w`, or NULL if it is not for it, and what the packed matrix has to say
- * beside its layout: its scale, its table, its kind of scales. */
+/* Each returns the source for `w`, or NULL if it does not handle it, and sets the packed matrix's
+ * fields other than its layout: its scale, its table, its kind of scales. */
 const struct pack_source *pack_source_blocks(const struct weight *w, struct packed_matrix *m);
 const struct pack_source *pack_source_lattice(const struct weight *w, struct packed_matrix *m);
 const struct pack_source *pack_source_groups(const struct weight *w, struct packed_matrix *m);
-const struct pack_source *pack_source_any(struct packed_matrix *m); /* as floats of 32 bits */
+const struct pack_source *pack_source_any(struct packed_matrix *m); /* as 32-bit floats */
 
 static inline uint16_t load_u16(const uint8_t *p)
 {
     return (uint16_t)(p[0] | p[1] << 8);
 }
 
-/* Every byte of `from` has a field of `bits` bits, `shift` bits up, that goes to bit `to` of a
- * quant. 8 bytes at a time; `n` is a multiple of that. */
+/* Every byte of `from` has a field of `bits` bits at bit `shift`, which goes to bit `to` of a
+ * quant. Works on 8 bytes at a time; `n` is a multiple of 8. */
 static inline void add_fields(const uint8_t *from, uint32_t n, uint32_t shift, uint32_t bits,
                               uint32_t to, uint8_t *quants)
 {
@@ -59,14 +59,14 @@ static inline void add_fields(const uint8_t *from, uint32_t n, uint32_t shift, u
     }
 }
 
-/* 16 bytes hold columns 0..15 in their low halves and 16..31 in their high ones. */
+/* 16 bytes hold columns 0..15 in their low halves and 16..31 in their high halves. */
 static inline void unpack_nibbles(const uint8_t *packed, uint8_t *quants)
 {
     add_fields(packed, 16, 0, 4, 0, quants);
     add_fields(packed, 16, 4, 4, 0, quants + 16);
 }
 
-/* The quants of one output go to every PANEL-th word of its block; `words` is the first. */
+/* Writes the quants of one output to every PANEL-th word of its block; `words` is the first. */
 static inline void pack_quants(const uint8_t *from, int bits, uint32_t *words)
 {
     uint32_t q[8], high[2] = {0, 0};
@@ -117,7 +117,7 @@ static inline void pack_head(const struct unpacked *u, struct quant_format f,
 typedef void unpack_function(const struct weight_row *from, uint32_t block, struct unpacked *u);
 
 /* Packs a panel: `outputs` rows of `w` from `first` on. Inlined with a constant format and
- * function, so that every loop in them has a constant length. */
+ * function, so that every loop has a constant length. */
 static inline __attribute__((always_inline)) void pack_panel(const struct quant_format f,
                                                              unpack_function *unpack,
                                                              const struct packed_matrix *m,
@@ -135,7 +135,7 @@ static inline __attribute__((always_inline)) void pack_panel(const struct quant_
         }
 }
 
-/* The function that packs weights of `type` as `format`. */
+/* Defines the function that packs weights of `type` as `format`. */
 #define QUANT_PACK(type, format, unpack)                                                           \
     static void pack_##type(const struct packed_matrix *m, const struct weight *w, uint32_t first, \
                             uint32_t outputs, uint8_t *to)                                         \

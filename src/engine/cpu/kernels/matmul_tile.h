@@ -1,20 +1,20 @@
 /* The vector kernels, written once: a .c file of one instruction set defines the operations on its
- * registers (see matmul_avx2.c for the list), then includes this file, which is why it has no
- * include guard and makes static functions only.
+ * registers (see matmul_avx2.c for the list), then includes this file. So it has no include guard,
+ * and only static functions.
  *
  * A tile is one panel times up to a dozen rows. Its outputs stay in registers while the blocks of
- * the inner dimension go by; a step of weights (4 columns of each output) is loaded and decoded
- * once and meets the 4 activations of every row, broadcast from memory. Everything that differs
- * between formats is a compile-time constant, and what a row computes is the same for any number
- * of rows beside it. */
+ * the inner dimension are processed; a step of weights (4 columns of each output) is loaded and
+ * decoded once, then multiplied with the 4 activations of every row, broadcast from memory.
+ * Everything that differs between formats is a compile-time constant, and a row's result does not
+ * depend on the other rows. */
 #include "engine/cpu/kernels/matmul_decode.h"
 
 #include <string.h>
 
 enum {
     VECTORS = PANEL / LANES, /* registers that hold a panel's outputs */
-    /* A tile of few rows reads as fast as memory gives, which the hardware foresees. One of many
-     * rows reads in bursts, which it does not. */
+    /* A tile of few rows reads at memory speed, which the hardware prefetcher handles. A tile of
+     * many rows reads in bursts, which it does not. */
     PREFETCH_ROWS = 6,
     PREFETCH_ROWS_FLOATS = 4,
     PREFETCH_BYTES = 8192,
@@ -28,7 +28,7 @@ struct tile {
     uint32_t at;               /* first row in x */
     float *out;                /* [rows][out_stride] */
     size_t out_stride;
-    uint32_t outputs; /* that exist in this panel */
+    uint32_t outputs; /* existing in this panel */
     float scale;      /* of all outputs */
 };
 
@@ -74,8 +74,8 @@ ALWAYS_INLINE void load_halves(struct quant_format f, const uint8_t *table, cons
         halves[i] = vi_lookup(halves[i], codes);
 }
 
-/* How many steps' pairs of products 16 bits can sum: 2 * 127 * (2^bits - 1) each. Quants of 8 bits
- * are multiplied as two halves of 4. */
+/* Number of steps whose pairs of products fit into a 16-bit sum: 2 * 127 * (2^bits - 1) each. 8-bit
+ * quants are multiplied as two 4-bit halves. */
 ALWAYS_INLINE int pair_steps(int bits)
 {
     return bits == 5 ? 4 : bits == 6 ? 2 : 8;
@@ -123,8 +123,8 @@ ALWAYS_INLINE void dot_rows(struct quant_format f, const uint8_t *table, int n, 
 }
 #endif
 
-/* One part of a block: t += idot * scale; what is in t before is the mins' share. Quants went into
- * the dot as they are stored, which the sum of the activations corrects, exactly. */
+/* One part of a block: t += idot * scale; t already holds the mins' share. The dot product used
+ * quants as stored, without subtracting zero; the sum of the activations corrects that exactly. */
 ALWAYS_INLINE void add_part(struct quant_format f, int n, int width, bool first,
                             const vi (*idot)[VECTORS], const float *sums, const vf *scale,
                             vf (*t)[VECTORS])
@@ -139,7 +139,7 @@ ALWAYS_INLINE void add_part(struct quant_format f, int n, int width, bool first,
         }
 }
 
-/* `width` vectors of the panel, the first of which is `vector`, times n rows. */
+/* `width` vectors of the panel, from `vector` on, times n rows. */
 ALWAYS_INLINE void tile_quantized(struct quant_format f, int n, int width,
                                   const struct packed_matrix *m, const struct tile *tile,
                                   int vector)
@@ -229,7 +229,7 @@ ALWAYS_INLINE void tile_floats(enum packed_format format, int n, const struct pa
             tile_store(tile, r, v, acc[r][v]);
 }
 
-/* Float weights of 8 bits: each block of columns from a fresh sum. */
+/* 8-bit float weights: each block of columns starts a fresh sum. */
 ALWAYS_INLINE void tile_f8(enum packed_format format, int n, const struct packed_matrix *m,
                            const struct tile *tile)
 {
@@ -279,8 +279,8 @@ ALWAYS_INLINE int quant_rows(struct quant_format f)
     return f.parts == 2 ? ROWS_TWO_PARTS : value_bits(f) == 8 ? ROWS_8_BITS : ROWS_ONE_PART;
 }
 
-/* How many vectors of a panel a tile of n rows walks at once: both meet the same activations, but
- * 8-bit quants have two sums each. */
+/* Number of vectors of a panel that a tile of n rows processes at once: both use the same
+ * activations, but 8-bit quants need two sums each. */
 ALWAYS_INLINE int quant_width(struct quant_format f, int n)
 {
     return value_bits(f) == 8 && n > ROWS_8_BITS_WIDE ? 1 : VECTORS;
@@ -298,7 +298,7 @@ ALWAYS_INLINE int quant_width(struct quant_format f, int n)
     else if ((n) <= ROWS_FLOATS)                                                                   \
         tile_floats(format, n, m, tile);                                                           \
     break;
-/* A copy for each number of rows; with sanitizers one for all, for the compiler's sake. */
+/* One copy for each number of rows; with sanitizers a single copy, to keep compile times down. */
 #if IS_SANITIZED
 #define ROW_CASES(X) X(default, (int)n)
 #else
@@ -307,7 +307,7 @@ ALWAYS_INLINE int quant_width(struct quant_format f, int n)
     X(case 2, 2) X(case 3, 3) X(case 4, 4) X(case 6, 6) X(case 8, 8) X(case 12, 12)
 #endif
 
-/* The largest tile that there is for at most n rows. */
+/* The largest available tile of at most n rows. */
 static uint32_t tile_rows(uint32_t n)
 {
     return n >= 12 ? 12 : n >= 8 ? 8 : n >= 6 ? 6 : n >= 4 ? 4 : n;
@@ -342,7 +342,7 @@ static void (*const tile_functions[N_PACKED_FORMATS])(const struct packed_matrix
                                                       const struct tile *tile, uint32_t n) = {
     QUANT_FORMATS(QUANT_ENTRY) tile_f32, tile_f16, tile_bf16, tile_f8_e4m3, tile_f8_e5m2};
 
-/* One panel times rows [begin, end); `out` is where the panel's outputs of row 0 go. */
+/* One panel times rows [begin, end); the panel's outputs of row 0 go to `out`. */
 static void panel_rows(const struct packed_matrix *m, const struct activations *x, uint32_t panel,
                        uint32_t begin, uint32_t end, float *out, size_t out_stride)
 {
@@ -366,8 +366,8 @@ static void panel_rows(const struct packed_matrix *m, const struct activations *
     }
 }
 
-/* Rows go in chunks that stay in the cache while the panels stream past them, each panel from
- * memory once a chunk and from the nearest cache for the tiles in it. */
+/* Rows are processed in chunks that stay in the cache while the panels stream past them: each panel
+ * is read from memory once per chunk, then from the nearest cache for the chunk's tiles. */
 static void matmul_tiles(const struct packed_matrix *m, const struct activations *x,
                          uint32_t panel_begin, uint32_t panel_end, float *out, size_t out_stride)
 {

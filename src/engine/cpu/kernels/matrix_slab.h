@@ -16,9 +16,9 @@ enum { SLAB_ALIGN = 64 };
 
 struct matrix_slab;
 
-/* Zeroed memory for one matrix, aligned to SLAB_ALIGN, and the slab it lies in; NULL: there is
- * none. */
+/* Takes zeroed memory for one matrix, aligned to SLAB_ALIGN; returns the slab that contains it.
+ * NULL: out of memory. */
 struct matrix_slab *slab_take(size_t size_bytes, uint8_t **data);
-void slab_release(struct matrix_slab *slab); /* once for each slab_take that gave it */
+void slab_release(struct matrix_slab *slab); /* once for each slab_take that returned it */
 
 #endif

@@ -3,10 +3,10 @@
 
 #include <stdint.h>
 
-/* The most multiply-adds that a kernel path's instructions can do, with nothing around them: no
- * loads, and enough independent sums that none waits for another. What the kernels of the path
- * reach is compared with it, so it must not be less than they could ever do. Each function runs
- * that many rounds and returns the multiply-adds that they were. */
+/* Measures the most multiply-adds that a kernel path's instructions can do on their own: no loads,
+ * and enough independent sums that none waits for another. The path's kernels are compared with it,
+ * so it must not be lower than they could ever reach. Each function runs `rounds` rounds and
+ * returns the number of multiply-adds done. */
 struct peak_kernels {
     uint64_t (*int8_macs)(uint32_t rounds);
     uint64_t (*float_macs)(uint32_t rounds);

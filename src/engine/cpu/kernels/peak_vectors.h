@@ -6,7 +6,7 @@
  * registers: HIDE changes nothing but makes the compiler assume otherwise. */
 #include "engine/cpu/kernels/peak.h"
 
-enum { CHAINS = 12 }; /* latency times instructions a cycle, and a few more */
+enum { CHAINS = 12 }; /* latency times instructions per cycle, and a few more */
 
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
