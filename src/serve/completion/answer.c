@@ -1,6 +1,5 @@
-/* An answer being put together; see answer.h. What a newcomer gets wrong: text that is a call's
- * beginning is held by the parser, and may still turn out to be text, so that nothing about an
- * answer is known before answer_end. */
+/* Assembles an answer; see answer.h. The parser holds back text that may begin a call, and it may
+ * still turn out to be text. So nothing about an answer is final before answer_end. */
 #include "serve/completion/answer.h"
 
 #include <stdlib.h>
