@@ -218,7 +218,7 @@ def test_a_conversation_of_thirty_turns_is_found_in_the_cache(server):
     ({"tool_choice": {"type": "function", "function": {"name": "x"}}}, '"x"'),
     ({"tools": TOOLS + [TIME]}, "two functions"),
     ({"tool_choice": "sometimes"}, "none, auto, required"),
-    ({"tools": [{"type": "retrieval"}]}, "only functions"),
+    ({"tools": [{"type": "retrieval"}]}, 'only "function"'),
 ])
 def test_what_is_wrong_is_said(mock, options, words):
     with pytest.raises(openai.BadRequestError, match=words):
