@@ -68,7 +68,7 @@ static int target_check(const char *path, struct error *err)
 
 static int bytes_write(const char *path, const struct strbuf *bytes)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600); /* conversations are private */
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
     if (!file) {
         if (fd >= 0)

@@ -517,8 +517,7 @@ static bool pump_choice(struct completion *c, uint32_t index, uint32_t limit, st
         return false;
     for (uint32_t n = 0; n < limit; n++) {
         bool has_room = !c->output.stream || !c->x || http_stream_has_room(c->x);
-        if (!o->live || !has_room ||
-            !scheduler_next_event(c->api->scheduler, &o->request, &event))
+        if (!o->live || !has_room || !scheduler_next_event(c->api->scheduler, &o->request, &event))
             return false;
         take_event(c, index, &event, events);
         if (events->len >= PUMP_BYTES)
