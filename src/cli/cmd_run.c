@@ -1,10 +1,12 @@
 /* `radish run`: one answer to one prompt, on standard output. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/command.h"
 #include "cli/generate.h"
 #include "cli/input.h"
+#include "cli/terminal/word_wrap.h"
 
 static bool raw, as_json;
 static const char *system_text;
@@ -58,8 +60,15 @@ static void text_take(void *context, const char *text, size_t len)
         strbuf_add(context, text, len);
         return;
     }
+    struct strbuf out = STRBUF_INIT;
+    if (isatty(STDOUT_FILENO)) {
+        controls_replace(text, len, &out);
+        text = strbuf_str(&out);
+        len = out.len;
+    }
     fwrite(text, 1, len, stdout);
     fflush(stdout);
+    strbuf_free(&out);
 }
 
 static void json_print(const struct generation *g, const struct strbuf *answer)

@@ -154,6 +154,7 @@ def test_a_conversation_in_a_file(tmp_path):
     assert [m["role"] for m in saved["messages"]] == ["system", "user", "assistant"]
     assert saved["messages"][0]["content"] == "Be brief."
     assert (saved["model"], saved["temperature"], saved["stop"]) == ("mock", 0.5, "###")
+    assert os.stat(path).st_mode & 0o777 == 0o600
     _, err = script(f"/load {path}", "/set temperature", "/system", f"/save {path}")
     assert "Loaded 3 messages" in err and "temperature is 0.5" in err and "Be brief." in err
     assert json.loads(path.read_text()) == saved

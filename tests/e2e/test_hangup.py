@@ -159,3 +159,18 @@ def test_two_hundred_of_four_hundred_clients_are_killed(start):
 def test_killed_clients_of_the_real_model(real):
     wrong = asyncio.run(kill_clients.run(real.url, 24, 12, max_tokens=12))
     assert not wrong, "\n".join(wrong[:20])
+
+
+def test_a_stream_that_nobody_reads_does_not_stall_others(start):
+    server = start("-c", "8192", debug=False)
+    data = json.dumps({"prompt": "abc", "n": 16, "n_predict": 8000, "stream": True, "n_probs": 20,
+                       "ignore_eos": True}).encode()
+    with server.connect() as sock:
+        sock.sendall(b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                     b"Content-Length: %d\r\n\r\n" % len(data) + data)
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            began = time.monotonic()
+            server.get("/health")
+            assert time.monotonic() - began < 2
+            time.sleep(0.05)

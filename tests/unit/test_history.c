@@ -100,3 +100,19 @@ TEST(history, a_search_goes_both_ways)
     CHECK_INT(history_find(&h, "moon", 3, -1), 3);
     history_close(&h);
 }
+
+TEST(history, only_a_private_regular_file_is_used)
+{
+    struct history h = {0};
+    struct stat info;
+    const char *path = file_path("history_wide");
+    file_write(path, "one\n", 4);
+    CHECK_INT(chmod(path, 0644), 0);
+    CHECK_INT(history_open(&h, path, NULL), 0);
+    CHECK(stat(path, &info) == 0 && (info.st_mode & 0777) == 0600);
+    history_close(&h);
+    path = file_path("history_fifo");
+    CHECK_INT(mkfifo(path, 0600), 0);
+    CHECK_INT(history_open(&h, path, NULL), -1); /* and does not wait for a writer */
+    remove(path);
+}

@@ -98,3 +98,13 @@ TEST(word_wrap, an_answer_cannot_command_the_terminal)
                        "31m"),
               "a\nb\ufffd31m");
 }
+
+TEST(word_wrap, controls_are_replaced_without_wrapping)
+{
+    static const char text[] = "a\033[31mb\tc\r\nd\xc2\x9b \x7f\xffz\xc3\xa9";
+    struct strbuf out = STRBUF_INIT;
+    controls_replace(text, sizeof text - 1, &out);
+    CHECK_STR(strbuf_str(&out),
+              "a\xef\xbf\xbd[31mb\tc\nd\xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbdz\xc3\xa9");
+    strbuf_free(&out);
+}

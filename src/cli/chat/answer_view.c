@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/terminal/terminal.h"
 
@@ -11,6 +12,10 @@ static void text_write(struct answer_view *v, FILE *to, const char *text, size_t
     struct strbuf out = STRBUF_INIT;
     if (v->is_terminal) {
         word_wrap_add(&v->wrap, terminal_size().columns, text, len, &out);
+        text = strbuf_str(&out);
+        len = out.len;
+    } else if (isatty(fileno(to))) {
+        controls_replace(text, len, &out);
         text = strbuf_str(&out);
         len = out.len;
     }

@@ -1,6 +1,7 @@
 /* Saves and loads conversations. A file is the body of a request, with one message per line so that
  * people can read and edit it. The server's own reader checks what is loaded. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,9 +68,13 @@ static int target_check(const char *path, struct error *err)
 
 static int bytes_write(const char *path, const struct strbuf *bytes)
 {
-    FILE *file = fopen(path, "wxe");
-    if (!file)
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!file) {
+        if (fd >= 0)
+            close(fd);
         return -1;
+    }
     size_t n = fwrite(strbuf_str(bytes), 1, bytes->len, file);
     return fclose(file) || n != bytes->len ? -1 : 0;
 }

@@ -81,15 +81,34 @@ static void file_rewrite(const struct history *h)
     strbuf_free(&path);
 }
 
+/* Checks the file without waiting for the other end of a FIFO, and makes it private. A file that
+ * does not exist yet is fine. */
+static int file_check(const char *path, bool *exists, struct error *err)
+{
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC), failed = 0;
+    *exists = fd >= 0;
+    if (fd < 0)
+        return errno == ENOENT ? 0 : error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
+    if (fstat(fd, &info))
+        failed = error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
+    else if (!S_ISREG(info.st_mode))
+        failed = error_set(err, ERROR_INPUT, "%s: not a regular file", path);
+    else if (info.st_uid != geteuid())
+        failed = error_set(err, ERROR_INPUT, "%s: owned by another user", path);
+    else if (info.st_mode & 077 && fchmod(fd, 0600))
+        failed = error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
+    close(fd);
+    return failed;
+}
+
 int history_open(struct history *h, const char *path, struct error *err)
 {
     struct strbuf file = STRBUF_INIT, text = STRBUF_INIT;
-    struct stat info;
-    int failed = 0;
-    if (stat(path, &info) == 0)
+    bool exists;
+    int failed = file_check(path, &exists, err);
+    if (!failed && exists)
         failed = file_read(path, READ_MAX_BYTES, &file, err);
-    else if (errno != ENOENT)
-        failed = error_set(err, ERROR_IO, "%s: %s", path, strerror(errno));
     size_t n_lines = 0;
     for (size_t at = 0; !failed && at < file.len; n_lines++) {
         const char *line = file.data + at, *end = memchr(line, '\n', file.len - at);

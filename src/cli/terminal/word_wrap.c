@@ -103,3 +103,16 @@ void word_wrap_free(struct word_wrap *w)
 {
     strbuf_free(&w->word);
 }
+
+void controls_replace(const char *text, size_t len, struct strbuf *out)
+{
+    for (size_t at = 0, n; at < len; at += n) {
+        n = utf8_valid_prefix(text + at, len - at);
+        uint32_t code = n ? utf8_decode(text + at, n) : 0;
+        n = n ? n : 1;
+        if (code == '\n' || code == '\t' || !glyph_is_control(code))
+            strbuf_add(out, text + at, n);
+        else if (code != '\r')
+            strbuf_adds(out, UTF8_REPLACEMENT);
+    }
+}

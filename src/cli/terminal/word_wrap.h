@@ -24,4 +24,8 @@ void word_wrap_add(struct word_wrap *w, size_t columns, const char *text, size_t
                    struct strbuf *out);
 void word_wrap_free(struct word_wrap *w);
 
+/* Appends `text` for a terminal as it is, but with the same controls replaced: for when there is
+ * no wrapping, and a model's escape sequences must still not reach the terminal. */
+void controls_replace(const char *text, size_t len, struct strbuf *out);
+
 #endif

@@ -122,3 +122,8 @@ struct job *workers_finished(struct workers *w)
     pthread_mutex_unlock(&w->mutex);
     return job;
 }
+
+void workers_wake(struct workers *w)
+{
+    w->wake(w->context);
+}

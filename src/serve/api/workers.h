@@ -26,5 +26,6 @@ int workers_open(struct workers **out, uint32_t n_threads, uint32_t max_jobs,
 void workers_close(struct workers *w);
 bool workers_submit(struct workers *w, struct job *job); /* false: max_jobs are under way */
 struct job *workers_finished(struct workers *w);         /* NULL: none at the moment */
+void workers_wake(struct workers *w);                    /* as if a job had finished */
 
 #endif

@@ -21,6 +21,12 @@
 #define HEARTBEAT_NS  10000000000u
 #define RETRY_AFTER_S "2"
 
+/* For one turn of the event loop. */
+enum {
+    PUMP_EVENTS = 64,       /* of one completion, shared by its choices */
+    PUMP_BYTES = 64 * 1024, /* collected before they are written */
+};
+
 /* ---- made and freed ----------------------------------------------------------------------- */
 
 /* The body is no longer in memory, or goes now. */
@@ -493,16 +499,31 @@ static bool waits_for_scores(const struct completion *c, uint32_t index)
            !first->is_echoed;
 }
 
-/* Takes a choice's events while there is someone to read them and room to write. */
-static void pump_choice(struct completion *c, uint32_t index, struct strbuf *events)
+/* Hands the collected events to the stream, which then knows whether it has room for more. */
+static void events_write(struct completion *c, struct strbuf *events)
+{
+    if (c->x && c->output.stream)
+        stream_write(c, events);
+    strbuf_clear(events);
+}
+
+/* Takes a choice's events while there is room to write them. The scheduler may refill the ring as
+ * fast as it is read, so one turn takes at most `limit`; true if it stopped for that. */
+static bool pump_choice(struct completion *c, uint32_t index, uint32_t limit, struct strbuf *events)
 {
     struct choice *o = &c->running.choices[index];
     struct sched_event event;
     if (waits_for_scores(c, index))
-        return;
-    while (o->live && (!c->output.stream || !c->x || http_stream_has_room(c->x)) &&
-           scheduler_next_event(c->api->scheduler, &o->request, &event))
+        return false;
+    for (uint32_t n = 0; n < limit; n++) {
+        bool has_room = !c->output.stream || !c->x || http_stream_has_room(c->x);
+        if (!o->live || !has_room || !scheduler_next_event(c->api->scheduler, &o->request, &event))
+            return false;
         take_event(c, index, &event, events);
+        if (events->len >= PUMP_BYTES)
+            events_write(c, events);
+    }
+    return o->live;
 }
 
 /* The error of a choice that did not end well, if there is one. */
@@ -530,16 +551,19 @@ static bool failed_choice(const struct completion *c, struct api_error *e)
     return false;
 }
 
-/* All that is ready goes out in one piece, with the end of the answer if it has come. */
+/* Sends what is ready, with the end of the answer if it has come. What one turn leaves is taken in
+ * the loop's next turn, after other connections had theirs. */
 static void completion_pump(struct completion *c)
 {
     struct strbuf *events = &c->api->events;
     struct api_error e;
+    bool has_more = false;
     strbuf_clear(events);
     for (uint32_t i = 0; i < c->running.n_choices; i++)
-        pump_choice(c, i, events);
-    if (c->x && c->output.stream)
-        stream_write(c, events);
+        has_more |= pump_choice(c, i, 1 + PUMP_EVENTS / c->running.n_choices, events);
+    events_write(c, events);
+    if (has_more)
+        workers_wake(c->api->workers);
     if (!c->x) {
         if (c->running.n_live == 0)
             completion_free(c);
