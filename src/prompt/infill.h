@@ -27,6 +27,9 @@ struct infill_input {
      * the files: the end of the prefix, the beginning of the suffix and the last files stay. 0 for
      * the first: nothing is cut. */
     size_t most_tokens, most_file_tokens;
+    /* The bytes of the longest token. Parts that are cut are first cut to what can become twice
+     * the tokens that stay, because megabytes would take a tokenizer seconds. 0: they are not. */
+    size_t token_bytes;
 };
 
 /* Whether the model can; if not, `why` says which tokens it lacks: "no prefix token". */

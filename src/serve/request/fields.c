@@ -444,7 +444,8 @@ const struct request_field request_fields[] = {
     INERT(EXTRA, "time", "An editor's own mark."),
 
     SERVED(TOKENIZE, "content", ANY, .read = read_tokenized, .text =
-        "The text, or an array of texts and token ids that are put together."),
+        "The text, or an array of texts and token ids that are put together. Up to 8 bytes for "
+        "each token of the context, and at least 1 MiB; a longer text is refused (413)."),
     SERVED(TOKENIZE, "prompt", ANY, .read = read_tokenized, .text = "Another name of content."),
     SERVED(TOKENIZE, "add_special", BOOL, AT(adds_special), .text =
         "true: with the tokens that the model puts around a text. Default false."),
