@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Agents that talk in turns: how much of each turn is computed again?
+"""Agents in multi-turn conversations: how much of each turn is recomputed?
 
     bench/bench_agents.py --model FILE [--radish build/radish] [--peer llama-server] [--threads 2]
 
 Four conversations at once share a system prompt of about 1,200 tokens and have twelve turns each, of
 about 48 sampled tokens (--temperature 0.8, seeded). The assistant's turns are sent back as text, as every
-client does. A turn is served from the cache when its cached_tokens are at least the prompt and the
-answer of the turn before it, less one: the last sampled token was never fed to the model.
+client does. A turn counts as served from the cache if its cached_tokens cover at least the previous
+turn's prompt and answer, minus one: the last sampled token was never fed to the model.
 
-The same is measured with "replay": false, where earlier answers are tokenised like any text, and, with
---peer, on a llama-server (which reports the same counts). Only the standard library is used.
+It also measures "replay": false, where earlier answers are tokenised like any text, and, with --peer, a
+llama-server (which reports the same counts). Only the standard library is used.
 """
 
 import argparse
@@ -98,7 +98,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--radish", default="build/radish")
-    parser.add_argument("--peer", help="path of llama-server; without it radish is measured alone")
+    parser.add_argument("--peer", help="path of llama-server (default: measure radish alone)")
     parser.add_argument("--threads", default="2")
     parser.add_argument("--agents", type=int, default=4)
     parser.add_argument("--turns", type=int, default=12)

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Equal requests at once: what do they cost, times one?
+"""Identical concurrent requests: how much do they cost compared with one?
 
     bench/bench_flight.py --model FILE [--radish build/radish] [--requests 8] [--repeats 5]
 
-A prompt of about 2,000 tokens that the server has not seen, asked once; another one, asked by
-several clients in the same moment; in turns, best of both. The prompt's tokens must be computed
-once, whoever asks, and all answers must be equal: the program says so, and fails if not. Only the
-standard library is used.
+Sends a new prompt of about 2,000 tokens once, then another new one from several clients at the same
+moment, alternately, and reports the best of each. The prompt's tokens must be computed only once,
+and all answers must be equal; otherwise it fails. Only the standard library is used.
 """
 import argparse
 import json
@@ -45,7 +44,7 @@ def get(url, body=None):
 
 
 def ask_at_once(url, prompt, n, max_tokens):
-    """(seconds, answers, rows computed) of `n` equal requests."""
+    """Returns (seconds, answers, rows computed) for `n` equal requests."""
     body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": max_tokens,
             "temperature": 0, "ignore_eos": True}
     answers = [None] * n

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How fast radish encodes text, beside the `tokenizers` library, for directories with tokenizer.json.
+"""Compares how fast radish and the `tokenizers` library encode text, from tokenizer.json.
 
     bench/bench_tokenizers.py DIR... [--text FILE]
 
 One thread each, the same text: the library in one call and in pieces of about 500 bytes, radish by
 build/bench_tokenizer in the same two ways ("new" or "again", "messages"). The best of several rounds,
-in processor time; MB are 10^6 bytes. Without --text it is this repository's documents and code.
+in processor time; MB are 10^6 bytes. The default text is this repository's documents and code.
 """
 import argparse
 import glob

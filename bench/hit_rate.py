@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Hit rate against the size of the cache: radish beside the best that any eviction could do.
+"""Hit rate by cache size: radish compared with the best possible eviction.
 
     bench/hit_rate.py TRACE... [--radish build/radish] [--sizes 1,2,5,10,20,50,100] [--svg FILE]
                       [--title TEXT] [--json]
 
-Sizes are in percent of the trace's different tokens. Several traces become one: each keeps its own
-blocks, and their requests are merged by time, as if all of them had begun at once.
+Sizes are in percent of the trace's distinct tokens. Several traces are merged: each keeps its own
+blocks, and requests are ordered by time, as if all traces had started at once.
 
   radish   `radish replay` at that size: its tree, its LRU, 16 requests in flight, answers of up to
            16 tokens, which take room too.
-  Belady   evicts what is used again furthest in the future, which needs the future to be known. A
+  Belady   evicts what is used again furthest in the future, so it must know the future. A
            block is used whenever a block below it is, so the furthest is always a leaf and nothing
            is cut out of the middle of a prefix. One request at a time, no answers, and a block is
-           trimmed from its end by what is needed. With blocks of one size this is the most that
-           can be hit; it is a very close guess where prompts end inside a block.
+           trimmed from its end by what is needed. With blocks of one size this is the highest
+           possible hit rate; it is a very close estimate if prompts end inside a block.
   ideal    a cache that never forgets.
 
-Requests longer than the cache count as asked and find nothing, here as there. Only the standard
+Requests longer than the cache count as misses, for radish and Belady alike. Only the standard
 library is used.
 """
 
@@ -107,7 +107,7 @@ class Requests:
         return next_uses
 
     def belady(self, capacity):
-        """Tokens that a cache of that many tokens hits when it knows the future."""
+        """Number of tokens hit by a cache of that many tokens that knows the future."""
         cached = [0] * len(self.depths)  # tokens of the block that are there
         next_use = [NEVER] * len(self.depths)
         heap = []  # (-next use, -depth, node); stale when the next use is another by now
@@ -142,7 +142,7 @@ class Requests:
 
 
 def replay(radish, path, pages):
-    """What radish says of the trace with so many pages."""
+    """radish's report on the trace with this many pages."""
     done = subprocess.run([radish, "replay", path, "--json", "--pages", str(pages)],
                           capture_output=True, text=True, check=False)
     if done.returncode:
@@ -295,8 +295,8 @@ def main():
     parser.add_argument("traces", nargs="+", metavar="TRACE")
     parser.add_argument("--radish", default="build/radish")
     parser.add_argument("--sizes", type=percents_of, default=percents_of("1,2,5,10,20,30,50,100"),
-                        help="percent of the different tokens (default 1,2,5,10,20,30,50,100)")
-    parser.add_argument("--svg", help="draw it into this file")
+                        help="percent of the distinct tokens (default 1,2,5,10,20,30,50,100)")
+    parser.add_argument("--svg", help="draw the curves into this file")
     parser.add_argument("--title", default="Hit rate against the size of the cache")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Answers held to real JSON schemas: each must parse and validate.
+"""Checks answers constrained by real JSON schemas: each must parse and validate.
 
     python3 bench/schemas.py FOLDER --url http://127.0.0.1:8080 [--count 300] [--out pairs.jsonl]
 
-FOLDER has schemas as .json files, below it too: a schema each, or an object with a member "schema"
-or "json_schema", as public suites have them. Of those that the server takes, `count` are used, from
-the smallest to the largest; those that it refuses are counted by what it says of them. Needs
-PyPI's openai and jsonschema. --out keeps schemas and answers, for build/bench_schemas.
+FOLDER and its subfolders contain .json files: each is a schema, or an object with a member "schema"
+or "json_schema", as in public suites. `count` of the schemas that the server accepts are used, from
+the smallest to the largest; rejected ones are counted by error message. Needs openai and jsonschema
+from PyPI. --out saves schemas and answers for build/bench_schemas.
 """
 import argparse
 import collections
@@ -91,7 +91,7 @@ class Run:
 
 
 def spread(items, n):
-    """n of the items, evenly from the first to the last."""
+    """n of the items, evenly spaced from the first to the last."""
     return items if len(items) <= n else [items[i * (len(items) - 1) // (n - 1)] for i in range(n)]
 
 

@@ -1,31 +1,31 @@
 #!/usr/bin/env python3
-"""Measures radish beside llama.cpp: same file, same threads, in turns, best of several.
+"""Compares radish with llama.cpp: same file, same threads, alternating, best of several runs.
 
     bench/side_by_side.py --model FILE... [--llama-bench PATH] [--llama-server PATH] [--quick]
 
 Rows of the engine (radish bench, and llama-bench with flash attention):
-  prefill-512, prefill-2048, prefill-4096   a prompt from nothing
-  decode, decode-deep                       one stream, from nothing and behind 3,000 tokens
+  prefill-512, prefill-2048, prefill-4096   a prompt, nothing cached
+  decode, decode-deep                       one stream, from nothing and after 3,000 tokens
 Rows of the server (radish serve, and llama-server with flash attention, 8 slots and its prompt cache):
-  streams    8 conversations at once, 64 tokens each: tokens a second in total
+  streams    8 conversations at once, 64 tokens each: total tokens per second
   cached     a prompt of about 3,000 tokens that was just answered: time to its first token
   questions  32 questions on one system prompt of about 1,500 tokens, 4 at a time, 16 tokens each: seconds
-  agents     4 conversations of 12 turns behind one system prompt of about 1,200 tokens, 48 tokens a turn:
+  agents     4 conversations of 12 turns with one system prompt of about 1,200 tokens, 48 tokens per turn:
              seconds, and the median time to the first token of a turn
   gap        3 streams while a prompt of about 4,000 tokens arrives: longest gap between two tokens
              (of streams whose tokens all have text: two steps, one without any, look like one long one)
   equal      8 equal prompts of about 1,500 tokens at once: time until all have their first token
 --rows takes their names, or "engine", "server", "prefill".
 
-Every repeat measures both, one after the other, in an order that changes; a server is started for its row
-and ended behind it, so that it is alone and has nothing in its cache. Temperature 0, and both must generate
-as many tokens as asked for, or the row fails. The ratio says how many times better radish is. "Of the limit"
-is the share of what the machine allows by its memory bandwidth and arithmetic, which radish bench measures
-in every turn; for decode that is the bandwidth.
+Every repeat measures both, one after the other, in changing order. A server is started for its row and stopped
+after it, so that it runs alone and its cache is empty. Temperature is 0, and both must generate the requested
+number of tokens, or the row fails. The ratio says how many times better radish is. "Of the limit" is the share
+of what the machine's memory bandwidth and arithmetic allow, which radish bench measures each time; for decode
+the limit is the bandwidth.
 
-Without a peer radish is measured alone. A peer built for fewer instructions is compared with --kernels, e.g.
-avx2. The client shares the cores with the server that it measures: so it is one thread, which notes the time of
-what arrives and looks into it afterwards. Only the standard library is used.
+Without a peer, radish is measured alone. To compare with a peer built for an older instruction set, use
+--kernels, e.g. avx2. The client shares the cores with the server that it measures, so it is a single thread
+that only records what arrives and when, and parses it afterwards. Only the standard library is used.
 """
 
 import argparse
@@ -62,7 +62,7 @@ class Failure(Exception):
 
 
 def text_of(n_tokens, salt):
-    """Common words, a token each in most vocabularies, which differ with the salt from the first on."""
+    """Common words, one token each in most vocabularies; the salt changes them from the first on."""
     rng = random.Random(salt)
     return f"{salt} " + " ".join(rng.choice(WORDS) for _ in range(n_tokens))
 
@@ -162,7 +162,7 @@ class Client:
         self.running = {}  # socket: request, in order of their begin
 
     def run(self, requests):
-        """Until all requests have ended, and those that they led to; the time that took."""
+        """Runs until all requests, and those that they led to, have ended; returns the time taken."""
         begin = time.perf_counter()
         try:
             self.start(requests)
@@ -559,16 +559,16 @@ def json_of(model, results, sides):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, nargs="+", metavar="FILE", help="GGUF files, a table each")
+    parser.add_argument("--model", required=True, nargs="+", metavar="FILE", help="GGUF files, one table each")
     parser.add_argument("--radish", default="build/radish")
-    parser.add_argument("--llama-bench", metavar="PATH", help="the peer of the engine's rows")
-    parser.add_argument("--llama-server", metavar="PATH", help="the peer of the server's rows")
+    parser.add_argument("--llama-bench", metavar="PATH", help="llama-bench, the peer for the engine's rows")
+    parser.add_argument("--llama-server", metavar="PATH", help="llama-server, the peer for the server's rows")
     parser.add_argument("--kernels", help="radish's kernel path, e.g. avx2 (default: the best)")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rows", default="engine,server", help="which rows (default: all)")
+    parser.add_argument("--rows", default="engine,server", help="rows to measure (default: all)")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="2 repeats")
-    parser.add_argument("--limit-s", type=float, default=300, help="for one answer, or one engine run (default 300)")
+    parser.add_argument("--limit-s", type=float, default=300, help="timeout of an answer or engine run (default 300)")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     args.repeats = 2 if args.quick else args.repeats

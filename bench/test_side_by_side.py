@@ -1,4 +1,4 @@
-"""side_by_side.py: how it reads answers, and whole runs with radish in the part of its peer. RADISH_BUILD names the
+"""Tests side_by_side.py: how it reads answers, and whole runs with radish as its own peer. RADISH_BUILD names the
 folder of the binaries (default build), RADISH_TEST_MODEL the model."""
 import json
 import os
@@ -80,7 +80,7 @@ def test_a_peer_that_hangs_is_given_up():
 
 
 def test_requests_lead_to_others():
-    """A server that answers each request, whole, on a thread of its own."""
+    """A server that answers each request completely, in its own thread."""
     raw = HEAD + chunk(event("abc")) + chunk(USAGE) + b"0\r\n\r\n"
     with socket.create_server(("127.0.0.1", 0)) as listener:
         def serve():

@@ -6,7 +6,7 @@ model=$2
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# A part that dies prints no totals, and that is counted as a failure below.
+# A part that crashes prints no totals; the awk script counts that as a failure.
 part() {
     printf '== %s\n' "$1"
     shift
@@ -19,7 +19,7 @@ part "unit tests, address and undefined-behaviour sanitizers" "$build/unit"
 part "unit tests of threads, thread sanitizer" "$build/unit-tsan" threads
 part "end to end" "$build/venv/bin/python" -m pytest -q -rs -p no:cacheprovider tests/e2e bench tools
 
-# Adds up "N passed", "N failed", "N error(s)" and "N skipped" of every part.
+# Sums "N passed", "N failed", "N error(s)" and "N skipped" over all parts.
 awk '
 /[0-9]+ (passed|failed|skipped|errors?)/ && /passed|failed/ {
     n = split($0, words, /[ ,]+/)

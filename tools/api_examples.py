@@ -3,8 +3,8 @@
 
     tools/api_examples.py --model MODEL.gguf [--radish build/radish]
 
-Sends each request of the page to a server of its own and writes the answer into the block after it.
-Use the default model. tests/e2e/test_docs.py compares the members of these answers with a server's.
+Sends each request on the page to its own server and writes the answer into the block after it. Use
+the default model. tests/e2e/test_docs.py compares the members of these answers with a server's.
 """
 import argparse
 import json
@@ -21,7 +21,7 @@ EXAMPLE = re.compile(r"```sh\n(.*?)```\n\n```(json|text)\n(.*?)```", re.DOTALL)
 
 
 def ask(script, url):
-    """The body that a page's curl command gets from the server at this address."""
+    """Returns the response to a curl command of the page, sent to this address."""
     script = script.replace(URL, url).replace("curl ", "curl -sS ")
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True,
                           timeout=120).stdout

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares two builds of radish on one machine, in turns: old, new, new, old, ... and the best of each.
+"""Compares two builds of radish on one machine: runs old, new, new, old, ... and takes the best of each.
 
     tools/interleave.py OLD NEW --model FILE.gguf [--rounds 5] [--most 20] [--only tree,engine,server,memory] [--json]
 
@@ -162,12 +162,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", metavar="OLD")
     parser.add_argument("new", metavar="NEW")
-    parser.add_argument("--model", metavar="FILE", help="needed by engine and server")
+    parser.add_argument("--model", metavar="FILE", help="the model, needed for engine and server")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--most", type=int, default=0, metavar="ROUNDS")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", default=",".join(MEASURES), metavar="PARTS")
-    parser.add_argument("--json", action="store_true", help="every figure of every round")
+    parser.add_argument("--json", action="store_true", help="print every figure of every round as JSON")
     args = parser.parse_args()
     parts = args.only.split(",")
     if not set(parts) <= set(MEASURES) or args.rounds < 1:

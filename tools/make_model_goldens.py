@@ -47,7 +47,7 @@ torch.set_num_threads(1)
 
 
 class Refused(Exception):
-    """The row is no proof as it stands."""
+    """The row does not prove anything as it is."""
 
 
 def config_make(row, changes=None):
@@ -91,7 +91,7 @@ def tensors_spec(row, directory):
 
 
 def attention_entropy(model, tokens):
-    """The mean entropy of attention over that of looking everywhere alike."""
+    """The mean entropy of attention, relative to that of uniform attention."""
     weights, shares = [], []
     hooks = [module.register_forward_hook(lambda module, given, out: weights.append(out[1]))
              for module in model_rows.each_module(model, r"self_attn$")]
@@ -175,7 +175,7 @@ def row_make(row, keep):
 
 
 def hub_check(golden, keep):
-    """Transformers' word on the hub form: the error, or why it has none."""
+    """Checks the hub form with transformers: returns the error, or why there is none."""
     directory = keep / (golden["name"] + ".hub")
     tensors = model_draw.draw_all(golden)
     hub = golden["hub"]
@@ -228,7 +228,7 @@ def report(golden, hub_error, hub_note):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("rows", nargs="*", help="only these")
+    parser.add_argument("rows", nargs="*", help="only these rows")
     parser.add_argument("--out", type=Path, default=Path("tests/models"))
     parser.add_argument("--keep", type=Path, help="keep both forms as directories here")
     options = parser.parse_args()

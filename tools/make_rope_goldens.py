@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the goldens of rotary embeddings: the frequencies and amplitudes that transformers computes
-from configurations as released models have them, old and new.
+from the configurations of released models, old and new.
 
     pip install torch transformers
     python3 tools/make_rope_goldens.py tests/unit/data/rope_goldens.json

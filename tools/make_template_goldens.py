@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/unit/data/template_goldens.jsonl: small templates and what jinja2 makes of them.
+"""Writes tests/unit/data/template_goldens.jsonl: small templates and what jinja2 renders from them.
 
     python3 tools/make_template_goldens.py > tests/unit/data/template_goldens.jsonl
 
 jinja2 3.1.6 is set up as transformers does it. The first line is the context that all snippets
-share; each further line has a template and what it renders ("expected") or raises ("raises").
-Each snippet is here for one corner of the language; add one whenever something differs.
+share; each further line has a template and what it renders ("expected") or raises ("raises"). Each
+snippet covers one corner of the language; add one whenever something differs.
 """
 import datetime
 import json

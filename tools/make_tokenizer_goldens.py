@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/unit/data/tokenizer_*.txt, what the tokenizer's unit tests compare with.
+"""Makes tests/unit/data/tokenizer_*.txt, the references for the tokenizer's unit tests.
 
     pip install tokenizers gguf sentencepiece protobuf
     tools/make_tokenizer_goldens.py --model SmolLM2-135M-Instruct.Q4_1.gguf \\
@@ -46,7 +46,7 @@ def write(name, lines):
 
 
 def cases(strings, encode):
-    """For each text its ids with special tokens parsed, and without where that is different."""
+    """For each text, its ids with special tokens parsed, and without if they differ."""
     lines = []
     for text in strings:
         parsed, plain = encode(text, True), encode(text, False)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes tests/unit/data/tokenizer_json.jsonl: small tokenizer.json files, one for each step and flag
-that radish knows, with what the `tokenizers` library makes of some texts.
+that radish supports, with the `tokenizers` library's results for some texts.
 
     pip install tokenizers
     tools/make_tokenizer_json_goldens.py

@@ -1,4 +1,4 @@
-"""What the makers and the readers of tests/models/*.json share; needs numpy only.
+"""Shared by the tools that make and read tests/models/*.json; needs only numpy.
 
 A golden stores no weights. Every value comes from a counter-based generator that
 tests/unit/golden_model.c repeats bit for bit:
@@ -15,10 +15,10 @@ along `in`, blocks of 32 share an exponent.
     power   exponent + bits 8..9 of the hash of the block's first element
     value   FP4[code] * 2^power
 
-A hub tensor is cut from those: parts, written one behind the other, each a strided view of one
-tensor of the first form ("from", "offset", "shape", "strides", in elements). Without parts it is a
-copy of "from", or drawn by its own name (what a reader must ignore). Tensors of the first form that
-no hub tensor is cut from are in the hub form as they are.
+A hub tensor is assembled from those: consecutive parts, each a strided view of one tensor of the
+first form ("from", "offset", "shape", "strides", in elements). Without parts it is a copy of
+"from", or drawn by its own name (tensors that a reader must ignore). Tensors of the first form that
+no hub tensor uses are part of the hub form unchanged.
 """
 
 import base64

@@ -1,7 +1,7 @@
-"""The form of a row's weights that is found on hubs: the keys that config.json had before
-transformers 5 (rope_theta, rope_scaling, torch_dtype, defaults left out), the names and layouts of
-released files, and the tensors that a reader of text must leave alone. See tools/model_draw.py for
-how a hub tensor is cut from those of the first form."""
+"""A row's weights in the form found on hubs: the keys that config.json had before transformers 5
+(rope_theta, rope_scaling, torch_dtype, defaults left out), the names and layouts of released files,
+and the tensors that a text model must ignore. See tools/model_draw.py for how a hub tensor is cut
+from those of the first form."""
 
 import copy
 import math
@@ -18,7 +18,7 @@ def whole(spec):
 
 
 def junk(name, *shape):
-    """A tensor that is there and must be ignored."""
+    """A tensor that must be ignored."""
     return {"name": name, "shape": list(shape), "mean": 0.0, "scale": 1.0}
 
 

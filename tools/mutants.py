@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes random single-line faults in src/cache, src/sched and src/serve, and runs the unit tests
-against each: a fault that no test sees shows what the tests do not check.
+against each: a fault that no test detects shows what the tests do not check.
 
     make mutants [N=300] [SEED=1]
     python3 tools/mutants.py [-n 300] [--seed 1] [-j 2] [--fresh] [PATH ... | FILE:LINE ...]
@@ -8,13 +8,13 @@ against each: a fault that no test sees shows what the tests do not check.
 A sample takes random lines, of all files or of those below PATH, and one random fault for each;
 FILE:LINE gives all faults of a line. Every mutant ends as one of these:
 
-    killed      a test failed, crashed, hung, or a sanitizer spoke up; twice, so that it was not luck
+    killed      a test failed, crashed or hung, or a sanitizer reported an error, twice in a row
     equivalent  the compiler makes the same code of it, or tests/mutants_equivalent.txt has a reason
     survived    no test noticed; exit 1 if there are any
 
 Mutants that do not compile are replaced by others. First every test case runs alone in a build that
-records which lines it comes by; a mutant then runs only those that reach its line, the fastest
-first, and after them those that reach its function. The build is that of build/unit, with sanitizers.
+records which lines it reaches; a mutant then runs only the cases that reach its line, fastest first,
+and after them those that reach its function. The build is that of build/unit, with sanitizers.
 
 The report is build/mutants/report.txt. Results are kept in build/mutants and reused: a kill while
 the sources stay the same, a survivor while the tests do, too. --fresh forgets them all.
@@ -557,12 +557,12 @@ def report(results, args, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("-n", type=int, default=300, help="mutants to make")
-    parser.add_argument("--seed", type=int, default=1, help="which ones")
+    parser.add_argument("-n", type=int, default=300, help="number of mutants")
+    parser.add_argument("--seed", type=int, default=1, help="random seed")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--build", default="build", help="the folder that make builds in")
-    parser.add_argument("--fresh", action="store_true", help="forget earlier results")
-    parser.add_argument("where", nargs="*", metavar="PATH", help="where; FILE:LINE for one line")
+    parser.add_argument("--fresh", action="store_true", help="discard earlier results")
+    parser.add_argument("where", nargs="*", metavar="PATH", help="files or folders to mutate; FILE:LINE for one line")
     args = parser.parse_args()
     began = time.monotonic()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # of what is run from here

@@ -82,7 +82,7 @@ def tokens_of(line):
 
 
 def blank_comments(text):
-    """The same lines, with spaces in place of what comments say."""
+    """The same lines, with comments replaced by spaces."""
     pattern = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
     return pattern.sub(
         lambda m: re.sub(r"[^\n]", " ", m.group()) if m.group()[0] == "/" else m.group(), text

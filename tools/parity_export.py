@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the GGUF files that `radish quantize` writes of directories with what they were made of.
+"""Compares the GGUF files that `radish quantize` writes with the directories they were made from.
 
     pip install numpy gguf torch transformers sentencepiece
     python3 tools/parity_models.py --llama-cpp DIRECTORY --keep FOLDER
@@ -14,9 +14,9 @@ ROW.hub.gguf by llama.cpp's converter where it knows them. Of each directory:
     llama.cpp  (--llama-logits: a program that prints logits of every position for FILE TOKENS)
                its logits of the file against those of radish, and of the converter's file
 
-Exit 1 when an error is past 1e-5, or a tensor has other data than the converter's. It may leave out
-what no one reads: heads that are the embedding, layers for guessing ahead, keys of layers that
-share others'.
+Exits with 1 if an error exceeds 1e-5, or a tensor's data differs from the converter's. The file may
+omit what nobody reads: heads that equal the embedding, layers for multi-token prediction, keys of
+layers that share those of others.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def error_of(a, b):
 
 
 def form_report(options, golden, directory, out):
-    """Prints what came of one directory; gives whether it is right."""
+    """Prints the results for one directory; returns whether they are right."""
     done = subprocess.run([options.radish, "quantize", directory, out, "--type", "f32"],
                           capture_output=True, text=True)
     if done.returncode != 0:
@@ -123,7 +123,7 @@ def form_report(options, golden, directory, out):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("rows", nargs="*", help="only these")
+    parser.add_argument("rows", nargs="*", help="only these rows")
     parser.add_argument("--radish", type=Path, default=Path("build/radish"))
     parser.add_argument("--goldens", type=Path, default=Path("tests/models"))
     parser.add_argument("--llama-logits", type=Path)

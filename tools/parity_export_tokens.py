@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the tokenizers of GGUF files that `radish quantize` writes with those they were made of.
+"""Compares the tokenizers of GGUF files that `radish quantize` writes with their sources'.
 
     pip install numpy tokenizers
     tools/parity_export_tokens.py [--radish build/radish] [--llama-tokens PROGRAM] DIR...
@@ -105,7 +105,7 @@ def main():
     parser.add_argument("--radish", default="build/radish")
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--llama-tokens", type=Path)
-    parser.add_argument("--show", action="store_true", help="where llama.cpp differs")
+    parser.add_argument("--show", action="store_true", help="show where llama.cpp differs")
     args = parser.parse_args()
     failed = 0
     for source in args.directories:

@@ -5,12 +5,13 @@
     python3 tools/parity_logits.py MODEL [--radish build/radish] [--positions 640]
     python3 tools/parity_logits.py DIRECTORY --goldens tests/e2e/data/tinystories_logits.json
 
-The model is real: a directory, or a GGUF file, whose weights transformers turns into floats. What
-tools/parity_models.py cannot say of small random ones is what quantised weights and activations do
-to the logits of a text. The first form prints, over real English text:
+The model is real: a directory, or a GGUF file, whose weights transformers turns into floats.
+tools/parity_models.py uses small random models, so it cannot show how quantised weights and
+activations affect the logits of real text; this does. The first form prints, over real English
+text:
 
     cosine    mean and least cosine of the rows (one row: the logits behind one token)
-    top-1     how often both name the same likeliest token, and, where they do not, the largest
+    top-1     how often both have the same most likely token, and, if not, the largest
               margin by which the reference prefers its own
     nll       mean negative log-likelihood of the text under both
     relative  largest and mean max|a-b| / max|b| of a row

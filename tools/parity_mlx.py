@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Models that MLX quantised, read by radish: a tiny model in every mode, beside mlx-lm itself.
+"""Compares radish with mlx-lm on models that MLX quantised: a tiny model in every mode.
 
     pip install "mlx[cpu]" mlx-lm
     python3 tools/parity_mlx.py build/radish

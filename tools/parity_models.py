@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares radish's logits with the goldens of tests/models, for every way to hand a model over.
+"""Compares radish's logits with the goldens of tests/models, for every model format.
 
     pip install numpy
     python3 tools/parity_models.py [--radish build/radish] [ROW ...]
@@ -22,11 +22,11 @@ stay in DIRECTORY.
 Errors are max|a-b| / max|b|, the worst over the positions; 1e-4 is the bound, for a GGUF file too,
 but where the file cannot say what the model needs (GGUF_LOSES). Where weights are quantised (a hub
 form may be) it is 1e-2, with --activations q16; with the default's 8 bits activations lose more,
-which sends some tokens to other experts, so that their error, the median over the positions, is
-only shown beside it. "least" is the feature that moves the golden's logits least when it is turned
-off: what a row proves.
-A form that is refused prints why. Exit 1 when an error is past the bound, bits differ, or a directory
-is refused. The made-up row is not in the table, so it is left to the unit tests.
+which sends some tokens to other experts, so that their error, the median over the positions, is only
+shown beside it. "least" is the feature that moves the golden's logits least when it is turned off:
+what a row proves. If a form is refused, the reason is printed. Exits with 1 if an error exceeds the
+bound, bits differ, or a directory is refused. The made-up row is not in the table, so it is left to
+the unit tests.
 """
 
 import argparse
@@ -264,7 +264,7 @@ def row_report(radish, golden, paths, refusals):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("rows", nargs="*", help="only these")
+    parser.add_argument("rows", nargs="*", help="only these rows")
     parser.add_argument("--radish", type=Path, default=Path("build/radish"))
     parser.add_argument("--goldens", type=Path, default=Path("tests/models"))
     parser.add_argument("--llama-cpp", type=Path, help="llama.cpp's sources, for GGUF files")

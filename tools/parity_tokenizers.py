@@ -6,16 +6,17 @@
 Each directory has a tokenizer.json (compared with `tokenizers`), or a tokenizer.model (compared with
 `sentencepiece`) or a *.tiktoken file (compared with `tiktoken`, with "pat_str" from
 tokenizer_config.json). For each of at least 5,000 strings the ids must be equal, with special tokens
-as tokens and as text; so must what the ids decode to, with special tokens and without, where radish
-decodes id by id as an answer comes. Every difference is shown and makes the exit code 1.
+as tokens and as text; so must the text they decode to, with and without special tokens; radish
+decodes one id at a time, as in a streamed answer. Every difference is shown and makes the exit code
+1.
 
 The reference is what `transformers` makes of a directory: tokens of tokenizer_config.json that
 tokenizer.json does not have are added to it.
 
-Two differences are by design and are not counted. A text that is not asked to spell special tokens
-never does in radish, whatever the vocabulary would allow (--plain counts them all the same). Bytes
-that are no UTF-8 become one U+FFFD for each part that cannot be a character, as an answer streams;
-the library's ByteFallback gives one for every byte.
+Two differences are by design and are not counted. In radish, text never becomes special tokens
+unless that was requested, whatever the vocabulary would allow (--plain counts these differences,
+too). Invalid UTF-8 becomes one U+FFFD for each part that cannot be a character, as an answer
+streams; the library's ByteFallback gives one for every byte.
 """
 import argparse
 import collections
@@ -233,9 +234,9 @@ def main():
     parser.add_argument("--radish", default="build/radish")
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--show", type=int, default=2, help="differences shown of each kind")
+    parser.add_argument("--show", type=int, default=2, help="number of differences to show of each kind")
     parser.add_argument("--plain", action="store_true",
-                        help="count differences where special tokens are text, too")
+                        help="also count differences where special tokens are text")
     args = parser.parse_args()
     rows, failed = [], 0
     for path in args.directories:

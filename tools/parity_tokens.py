@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Compares `radish tokenize` with the `tokenizers` library, and with llama.cpp if it is there.
+"""Compares `radish tokenize` with the `tokenizers` library, and optionally with llama.cpp.
 
     tools/parity_tokens.py -m MODEL.gguf [--radish build/radish] [--llama-tokenize PATH]
 
-The reference is built from the GGUF's own vocabulary and merges, with SmolLM2's pre-tokeniser
-(each digit on its own, then GPT-2's pattern), so the model must have tokenizer.ggml.pre "smollm".
-Every difference from it is an error; differences from llama.cpp are counted and shown. A few are
-known: a byte that is no token (0x04 in SmolLM2) is left out before merging by `tokenizers` and by
-radish, so that its neighbours may merge, and after merging by llama.cpp. Needs the packages
-`tokenizers` and `gguf`.
+The reference is built from the GGUF's own vocabulary and merges, with SmolLM2's pre-tokeniser (each
+digit on its own, then GPT-2's pattern), so the model must have tokenizer.ggml.pre "smollm". Every
+difference from it is an error; differences from llama.cpp are counted and shown. A few are known:
+`tokenizers` and radish drop a byte that is not a token (0x04 in SmolLM2) before merging, so that
+its neighbours may merge; llama.cpp drops it after merging. Needs the packages `tokenizers` and
+`gguf`.
 """
 import argparse
 import collections

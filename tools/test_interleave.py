@@ -1,4 +1,4 @@
-"""interleave.py: how it reads bench_tree, and what it makes of figures."""
+"""Tests interleave.py: how it reads bench_tree's output and evaluates figures."""
 import argparse
 
 import pytest

@@ -1,5 +1,5 @@
-"""transcripts.py: what it replaces, what it refuses, and that two recordings of one build are equal. RADISH_BUILD names
-the folder of the binaries (default build)."""
+"""Tests transcripts.py: what it normalises, what it rejects, and that two recordings of one build are equal.
+RADISH_BUILD names the folder of the binaries (default build)."""
 import os
 import subprocess
 import sys

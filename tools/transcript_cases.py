@@ -52,12 +52,12 @@ HARMONY = ("{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content 
 
 
 def literal(text):
-    """A regular expression that matches just this text: the answer is it, whatever the model would say."""
+    """A regular expression that matches exactly this text, which forces the answer."""
     return "".join("\\" + c if c in r"\.[]{}()<>*+-=!?^$|/" else c for c in text)
 
 
 def answered(messages, answer, *more):
-    """A conversation that goes on behind an answer. Its calls get ids that are the same in every recording."""
+    """A conversation that continues after an answer. Its calls get the same ids in every recording."""
     message = dict(answer["choices"][0]["message"])
     calls = [{**call, "id": f"call_{i}"} for i, call in enumerate(message.get("tool_calls") or [])]
     if calls:
@@ -166,7 +166,7 @@ def tools(s):
 
 
 def conversation(s):
-    """Later turns find the earlier ones in the cache, and answers come back as the tokens that were sampled."""
+    """Later turns find the earlier ones in the cache, and answers sent back reuse their original tokens."""
     messages = [SYSTEM, *HELLO]
     for i in range(4):
         body = {"messages": messages, "max_tokens": 20, "seed": i, "temperature": 1.1, "radish": {"explain": True}}
@@ -356,7 +356,7 @@ def mock_groups(recorder):
 
 
 def pressure(s):
-    """More than a small cache holds: what goes, and what is said of it."""
+    """More than a small cache holds: what is evicted, and what is reported about it."""
     for i in range(6):
         s.chat(f"fill-{i}", {**GREEDY, "messages": [{"role": "user", "content": f"{i} " + "pressure " * 20}]})
     s.post("pin", WARM, {"messages": [SYSTEM], "pin": 600})

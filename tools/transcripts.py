@@ -18,8 +18,8 @@ What differs from run to run is normalised:
   - chunked bodies are joined, because where they are cut depends on timing; the framing is checked;
   - the events of a stream with several choices are sorted by choice, because they interleave by timing.
 
-compare prints how many answers are equal and how the first differing ones differ; exit status 1 when any do.
-Only the standard library is used.
+compare prints how many answers are equal and how the first differing ones differ; the exit status is 1 if any
+differ. Only the standard library is used.
 """
 
 import argparse
@@ -47,6 +47,7 @@ NUMBER = rb"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 TIMES = [
     (rb"\r\nDate: [^\r]*", b"\r\nDate: TIME"),
     (rb'"(created|last_used)":\d+', rb'"\1":TIME'),
+    (rb'"(\w+_ms|\w+_per_second|\w+_duration)":' + NUMBER, rb'"\1":TIME'),
     (rb'"(idle_s|ago_s|gone_s|age_s)":' + NUMBER, rb'"\1":TIME'),
     (NUMBER + rb" (?:s|minutes|hours) ago, after " + NUMBER + rb" (?:s|minutes|hours) without use",
      b"TIME ago, after TIME without use"),
@@ -87,7 +88,7 @@ def choice_of(event):
 
 
 def sort_events(body):
-    """Events of several choices, one choice after the other; what belongs to none stays behind them."""
+    """Sorts the events of several choices by choice; events without a choice come last."""
     events = body.split(b"\n\n")
     choices = [choice_of(event) for event in events]
     last = max([c for c in choices if c is not None], default=0)
@@ -98,7 +99,7 @@ def sort_events(body):
 
 
 def transcript(raw, has_body=True):
-    """A raw answer as it is kept: see the top of this file."""
+    """Normalises a raw answer: see the top of this file."""
     head, separator, body = raw.partition(b"\r\n\r\n")
     if not separator:
         return normalise(raw)
@@ -133,7 +134,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def serve(self, group, *options, admin_key=None):
-        """A server for a group of requests; None when --only leaves the group out."""
+        """A server for a group of requests; None if --only excludes the group."""
         if self.only and self.only not in group:
             yield None
             return
@@ -213,7 +214,7 @@ class Server:
         return json.loads(raw.partition(b"\r\n\r\n")[2])
 
     def settle(self, until=None):
-        """Waits until the request before is over in every part of the server, or for a state of it."""
+        """Waits until the server has finished the previous request, or for a given state."""
         idle = {"connections": 1, "completions": 0, "running": 0, "waiting": 0}
         deadline = time.monotonic() + ANSWER_LIMIT_S
         while True:
@@ -234,7 +235,7 @@ class Server:
         raise RuntimeError(f"{self.group} does not stop")
 
     def raw(self, name, data, settle=True):
-        """Sends bytes as they are; the answer must end with the connection."""
+        """Sends raw bytes; the server must close the connection after its answer."""
         if settle:
             self.settle()
         raw = self.exchange(data)
@@ -252,7 +253,7 @@ class Server:
         self.ask(name, method, path, None, headers)
 
     def post(self, name, path, body, headers=None):
-        """The answer as an object, for a following turn; None where it is an error or a stream."""
+        """The answer as an object, for a following turn; None for an error or a stream."""
         raw = self.ask(name, "POST", path, body, headers)
         if not raw.startswith(b"HTTP/1.1 200") or b"\r\nContent-Type: application/json" not in raw:
             return None
@@ -342,7 +343,7 @@ def main():
     recording.add_argument("--radish", required=True, metavar="PATH")
     recording.add_argument("--model", required=True, metavar="GGUF")
     recording.add_argument("--out", required=True, metavar="DIR")
-    recording.add_argument("--only", metavar="WORD", help="groups of requests whose name contains it")
+    recording.add_argument("--only", metavar="WORD", help="only groups of requests whose name contains this word")
     comparison = commands.add_parser("compare")
     comparison.add_argument("before", metavar="DIR")
     comparison.add_argument("after", metavar="DIR")

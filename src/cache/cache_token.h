@@ -11,9 +11,9 @@
  *   [ kind ][ owner            ][ text id, coordinate, sizes   ]
  *   [ kind ][ index of the image: 28 ][ offset: 14 ][ last: 14 ]      position `offset` of 0..last
  *
- * Equal words mean equal inputs, always: ids are ids, and images are numbered by the SHA-256 of
- * their pixels and of how those are processed (image_table.h). The owner keeps tenants apart behind
- * a prefix that they share; 0 is everyone. */
+ * Equal words always mean equal inputs: ids are ids, and images are numbered by the SHA-256 of
+ * their pixels and processing parameters (image_table.h). The owner keeps tenants apart after a
+ * shared prefix; 0 means everyone. */
 enum cache_token_kind {
     CACHE_TOKEN_TEXT,
     CACHE_TOKEN_COORDINATE, /* a bin */
@@ -49,14 +49,14 @@ static inline uint64_t cache_token_size(uint16_t width_bin, uint16_t height_bin)
     return cache_token_owned(CACHE_TOKEN_SIZE, 0, (uint32_t)width_bin << 16 | height_bin);
 }
 
-/* What a tokenizer gave, as cache tokens of nobody in particular. */
+/* Converts a tokenizer's ids to cache tokens without an owner. */
 static inline void cache_tokens_text(const int32_t *ids, uint32_t n, uint64_t *out)
 {
     for (uint32_t i = 0; i < n; i++)
         out[i] = cache_token_text(ids[i]);
 }
 
-/* Position `offset` of an image that takes `length` of them. */
+/* Position `offset` of an image of `length` positions. */
 static inline uint64_t cache_token_image(uint32_t image, uint32_t offset, uint32_t length)
 {
     assert(image <= CACHE_MAX_IMAGE && length <= CACHE_MAX_IMAGE_LENGTH && offset < length);
@@ -95,28 +95,28 @@ static inline uint32_t cache_token_image_index(uint64_t token)
     return token >> 28 & CACHE_MAX_IMAGE;
 }
 
-/* How many positions of its image end with this one; 0 for what is no image. */
+/* Number of positions of its image up to and including this one; 0: not an image. */
 static inline uint32_t cache_token_image_begun(uint64_t token)
 {
     return cache_token_is_image(token) ? (uint32_t)(token >> 14 & 0x3fff) + 1 : 0;
 }
 
-/* Whether a sequence may be cut behind the token: not inside an image. */
+/* Whether a sequence may be cut after the token: not inside an image. */
 static inline bool cache_token_is_whole(uint64_t token)
 {
     return !cache_token_is_image(token) || (token >> 14 & 0x3fff) == (token & 0x3fff);
 }
 
-/* Whether a token may stand behind another: an image's positions come in order and all of them. */
+/* Whether a token may follow another: an image's positions must be complete and in order. */
 static inline bool cache_token_follows(uint64_t token, uint64_t before)
 {
     return cache_token_image_begun(token) > 1 ? token - before == 1 << 14
                                               : cache_token_is_whole(before);
 }
 
-/* Who shares with whom: a tenant (0: everyone), an adapter (-1: none, which is not adapter 0) and,
- * where the first tokens of a model depend on it, an image (-1: none). Different namespaces never
- * give the same number. */
+/* Requests share prefixes only within a namespace: a tenant (0: everyone), an adapter (-1: none,
+ * which is not adapter 0) and, if the first tokens of a model depend on it, an image (-1: none).
+ * Different namespaces never have the same number. */
 static inline uint64_t cache_namespace(uint32_t tenant, int32_t adapter, int32_t image)
 {
     assert(tenant < 1 << 20 && adapter >= -1 && adapter < 0xffff && image >= -1 &&

@@ -5,23 +5,22 @@
 
 #include "base/error.h"
 
-/* Images by number: an image's digest, the owner it is kept apart for and its shape lead to a small
- * integer that fits into a cache token. The digest is the SHA-256 of the image's pixels and of all
- * parameters that they are processed with, so equal numbers mean equal rows. An image of the same
- * digest with another shape is another image.
+/* Numbers images: maps an image's digest, owner and shape to a small integer that fits into a cache
+ * token. The digest is the SHA-256 of the image's pixels and of all processing parameters, so equal
+ * numbers mean equal rows. An image with the same digest but another shape is a different image.
  *
  *   digest ──► slots [ ][3][ ][1] ... ──► images [0][1][2][3] ...     counted references
  *
- * An image is known as long as someone holds it: a request from its making to its end, and every
- * node of the tree that has its positions. Owned by the scheduler's thread. */
+ * An image is known as long as someone holds it: a request from start to end, and every node of the
+ * tree that has its positions. Owned by the scheduler's thread. */
 struct image_key {
-    unsigned char sha256[32]; /* of the pixels and of how they are processed */
+    unsigned char sha256[32]; /* of the pixels and the processing parameters */
     uint32_t owner;
 };
 
 struct image_shape {
     uint32_t length;               /* KV positions, 1 to CACHE_MAX_IMAGE_LENGTH */
-    uint32_t position_span;        /* what it adds to the rope positions behind it */
+    uint32_t position_span;        /* what it adds to the rope positions after it */
     uint16_t grid_rows, grid_cols; /* of its patches */
 };
 
@@ -31,8 +30,8 @@ struct image_table;
 
 int image_table_open(struct image_table **out, uint32_t max_images, struct error *err);
 void image_table_close(struct image_table *t);
-/* The image's number, with one more reference; made if it is new. IMAGE_NONE: the table is full, or
- * the image takes no positions, or more than a cache token can count. */
+/* Returns the image's number and adds a reference; adds the image if it is new. IMAGE_NONE: the
+ * table is full, or the image takes no positions, or more than a cache token can count. */
 uint32_t image_table_intern(struct image_table *t, const struct image_key *key,
                             const struct image_shape *shape);
 void image_table_hold(struct image_table *t, uint32_t image);

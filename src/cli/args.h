@@ -8,9 +8,10 @@
 #include "base/error.h"
 
 /* Command-line options as tables: a command lists its options, each with the variable it sets, and
- * the parser, the checks and --help all come from that list. Names may be written with one dash or
- * two, and with '_' for '-'. A name that begins with '-' is written exactly so, and comes before
- * others that it could mean: "-max_tokens" is not --max-tokens. */
+ * the parser, the checks and --help all use that list. Names may be written with one dash or two,
+ * and with '_' for '-'. A name that begins with '-' must be written exactly so and takes
+ * precedence:
+ * "-max_tokens" is not --max-tokens. */
 enum option_type {
     OPTION_FLAG,   /* bool: present or not */
     OPTION_STRING, /* const char *, not empty */
@@ -27,16 +28,16 @@ enum option_type {
     OPTION_CHOICE, /* int: index into `choices` */
 };
 
-/* "512MiB", "2GiB", "1.5G", "4096": bytes. "100000t" or "100000tokens": tokens. "max": what is left
- * of the memory. */
+/* "512MiB", "2GiB", "1.5G", "4096": bytes. "100000t" or "100000tokens": tokens. "max": all free
+ * memory. */
 struct cache_size {
     uint64_t bytes, tokens; /* one of them, or neither: the default */
     bool is_max;
 };
 
-/* What the random numbers of an answer are made from. */
+/* The seed of an answer's random numbers. */
 struct seed {
-    bool is_given; /* else a new one for each answer */
+    bool is_given; /* false: a new one for each answer */
     uint64_t value;
 };
 
@@ -117,8 +118,8 @@ struct option {
         names_, OPTION_CHOICE, target_, value_, help_, 0, 0, choices_                              \
     }
 
-/* Several tables of options, each ended by one without names. Where two have an option of the same
- * name, the first one's is meant. */
+/* Several tables of options, each ended by an entry without names. If two tables have an option of
+ * the same name, the first one wins. */
 struct option_set {
     const struct option *tables[8];
     struct string_list operands; /* what is not an option */

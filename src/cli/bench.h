@@ -4,8 +4,8 @@
 #include "cli/args.h"
 #include "cli/runtime.h"
 
-/* `radish bench` in three parts: bench_run.c measures, bench_limit.c says what would be possible,
- * bench_report.c prints. A row of the table is one combination of what the options list. */
+/* `radish bench` in three parts: bench_run.c measures, bench_limit.c computes what would be
+ * possible, bench_report.c prints. A row of the table is one combination of the options' values. */
 
 enum bench_test { BENCH_PREFILL, BENCH_DECODE };
 
@@ -59,8 +59,8 @@ int bench_run(struct bench *b, struct runtime *runtime, struct error *err);
 struct bench_work bench_work_of(const struct bench_row *row, const struct engine_info *info,
                                 uint32_t max_rows);
 
-/* How fast the row could be on the machine. Reading and computing overlap at best; multiply-adds
- * of integers and of floats do not, for they use the same parts of a core. */
+/* How fast the row could be on the machine. At best, reading and computing overlap; integer and
+ * float multiply-adds do not, because they use the same units of a core. */
 struct bench_limit {
     double tokens_per_s; /* 0: not known */
     bool is_memory;      /* bound by reading, not by computing */

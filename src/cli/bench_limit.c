@@ -1,5 +1,5 @@
-/* What a row of the benchmark could reach: the work that it cannot do without, and the time that
- * the machine takes for it at best. */
+/* The limit of a benchmark row: the least work that it needs, and the least time that the machine
+ * needs for that work. */
 #include "cli/bench.h"
 
 /* A virtual machine sees a cache that it shares with others: what stays in it is a part. */

@@ -1,5 +1,5 @@
-/* Prints what the benchmark measured: a table to read, or JSON. Columns that say nothing are left
- * out, such as limits that were not measured. */
+/* Prints the benchmark's results as a table or JSON. Empty columns, such as limits that were not
+ * measured, are left out. */
 #include "cli/bench.h"
 
 #include <stdarg.h>

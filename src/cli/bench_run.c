@@ -1,7 +1,7 @@
-/* Measures the rows of the benchmark on one engine. Prefill is one prompt, in batches as large as
- * the engine takes; decode is one token at a time for each of some streams; both behind `depth`
- * tokens. Tokens are made from stream and position alone, so that what an earlier row left in a
- * page is what a later one would compute. */
+/* Measures the rows of the benchmark on one engine. Prefill computes one prompt in the largest
+ * batches that the engine takes; decode computes one token at a time for each stream. Both start
+ * after `depth` tokens. Tokens depend only on stream and position, so a row can reuse the pages
+ * that an earlier row filled. */
 #include "cli/bench.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* `radish bench`: how fast the engine is, without server or cache, and how near that is to what the
- * machine can do. Options take lists, as llama-bench's do; every combination is a row. */
+/* `radish bench`: measures the engine without server or cache and compares it with the machine's
+ * limits. Options take lists, as in llama-bench; every combination is a row. */
 #include <stdlib.h>
 
 #include "cli/bench.h"

@@ -1,5 +1,5 @@
-/* `radish info`: what a model is, before it is run: the family, the sizes, the types of its
- * weights, what its chat template takes, and the memory that it needs. */
+/* `radish info`: describes a model without running it: family, sizes, weight types, chat template
+ * features, and the memory that it needs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* `radish logits`: what the model says of the next token, to compare with other programs. */
+/* `radish logits`: prints the logits of the next token, to compare with other programs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* `radish quantize`: a model once more, as a GGUF file with smaller weights. */
+/* `radish quantize`: writes a model as a GGUF file with smaller weights. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

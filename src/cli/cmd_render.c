@@ -1,6 +1,6 @@
-/* `radish render`: a chat template rendered with a context, to see what the model is given. With a
- * model it is the server's own way from a request to a prompt; a template alone sees the context as
- * it is. */
+/* `radish render`: renders a chat template, to show what the model is given. With a model, the
+ * context goes through the same steps as a request to the server; a template alone sees the context
+ * unchanged. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -1,4 +1,5 @@
-/* `radish replay`: what the cache finds in recorded requests, and what its operations take. */
+/* `radish replay`: the hit rate of the cache on recorded requests, and the time its operations
+ * take. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

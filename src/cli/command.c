@@ -1,4 +1,4 @@
-/* What every command does alike: its help, its options, and how it fails. */
+/* What all commands share: help, option parsing, and failure messages. */
 #include "cli/command.h"
 
 #include <stdio.h>

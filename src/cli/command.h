@@ -6,8 +6,8 @@
 /* cli/ holds the commands, one cmd_*.c each, and what only they use: options, the terminal,
  * traces, benchmarks. */
 
-/* The commands. Each gets the arguments behind its name and returns the exit status: 0, 1 for a
- * failure, 2 for a usage error, 130 after Ctrl-C as shells have it. */
+/* The commands. Each gets the arguments after its name and returns the exit status: 0, 1 for a
+ * failure, 2 for a usage error, 130 after Ctrl-C, as in shells. */
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
 
 struct command {
@@ -16,21 +16,21 @@ struct command {
     const char *usage;   /* what follows the name, and an example */
     const char *example;
     int (*run)(const struct command *command, int argc, char **argv);
-    bool has_default_model; /* without -m it takes the one that `make chat` downloads */
+    bool has_default_model; /* without -m it uses the one that `make chat` downloads */
 };
 
 extern const struct command command_serve, command_chat, command_run, command_bench, command_info,
     command_tokenize, command_render, command_logits, command_replay, command_quantize;
 
-/* Prints the version; the exit status. */
+/* Prints the version; returns the exit status. */
 int command_version(void);
-/* Parses for a command. True: go on. False: leave with *status (help or the version was printed, or
- * an error). */
+/* Parses a command's options. True: continue. False: exit with *status (help, the version or an
+ * error was printed). */
 bool command_parse(const struct command *command, struct option_set *set, int argc, char **argv,
                    int *status);
 /* Prints "radish NAME: message" to stderr and returns `status`. */
 int command_fail(const struct command *command, const struct error *err, int status);
-/* The same for what an option's value can cause: ERROR_INPUT is a usage error. */
+/* The same for errors that an option's value can cause: ERROR_INPUT is a usage error. */
 int command_fail_option(const struct command *command, const struct error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* What to tell someone who types an option of another server, or a misspelled one. */
+/* Advice for options of other servers and for misspelled ones. */
 #include "cli/foreign_options.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 #define NO_ADAPTERS    "radish has no LoRA adapters yet; merge the adapter into the model first"
 #define NO_EMBEDDINGS  "radish has no embeddings or reranking yet"
 #define NO_SPECULATION "radish has no speculative decoding yet; leave this option out"
-#define NO_TLS         "radish has no TLS yet; put a reverse proxy such as nginx or caddy in front of it"
+#define NO_TLS         "radish has no TLS yet; put a reverse proxy such as nginx in front of it"
 #define NO_CLUSTER     "radish runs in one process on one machine; leave this option out"
 #define ALWAYS         "radish always does this; leave this option out"
 #define OWN_BATCH                                                                                  \

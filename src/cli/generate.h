@@ -5,7 +5,7 @@
 #include "prompt/grammar/grammar.h"
 #include "sched/scheduler.h"
 
-/* Answers in a terminal: the server's scheduler and cache, driven from this process. */
+/* Answers for `radish chat` and `radish run`: the server's scheduler and cache in this process. */
 struct generator {
     struct runtime *runtime;
     struct scheduler *scheduler;
@@ -17,27 +17,26 @@ struct generator {
 struct generation {
     const int32_t *prompt; /* [n_prompt] */
     uint32_t n_prompt;
-    uint32_t max_tokens; /* 0: what is left of the context */
-    uint32_t min_tokens; /* the answer does not end by itself before it has so many */
-    bool ignore_end;     /* go on past end tokens */
+    uint32_t max_tokens; /* 0: the rest of the context */
+    uint32_t min_tokens; /* the answer does not end by itself before this many */
+    bool ignore_end;     /* continue past end tokens */
     struct sampling sampling;
     const struct byte_view *stops; /* [n_stops] */
     uint32_t n_stops;
     /* Called with each piece of whole UTF-8 text. */
     void (*on_text)(void *context, const char *text, size_t len);
-    /* Called when there is something to read from standard input; true ends the answer. NULL: it
-     * is not looked at. */
+    /* Called when standard input is readable; true ends the answer. NULL: input is not watched. */
     bool (*on_input)(void *context);
     void *context;
-    struct token_list *sampled; /* the answer's ids are added to it; NULL: nobody asks */
+    struct token_list *sampled; /* the answer's ids are added to it, unless NULL */
 
-    /* What came of it. */
+    /* The result. */
     enum finish_reason finish;
     uint32_t n_cached, n_generated;
     double first_token_ms, total_ms;
 };
 
-/* `marks`: the style whose marks of thinking are part of the text; NULL: control tokens never are.
+/* `marks`: the style whose thinking markers are part of the text; NULL: control tokens never are.
  */
 int generator_open(struct generator *g, struct runtime *runtime, const struct answer_style *marks,
                    struct error *err);
@@ -45,18 +44,18 @@ void generator_close(struct generator *g);
 /* Runs to the end, or until SIGINT, which ends this answer and not the program. */
 int generator_run(struct generator *g, struct generation *generation, struct error *err);
 
-/* What answers are sampled with: the options below, else what the model's files say, else the usual
- * values. The same for chat, run and, where a request names none, the server. Without --seed it has
- * a new random seed at each call. */
+/* The sampling settings: the options below, else those of the model's files, else the defaults.
+ * Used by chat, run and, for requests that set none, the server. Without --seed each call returns a
+ * new random seed. */
 struct sampling generate_sampling(const struct prompt_maker *prompt);
 /* The settings that the options name. */
 struct sampling_defaults generate_options_sampling(void);
 /* Whether --seed was given. */
 bool generate_is_seeded(void);
-/* An error that says what to do, if the model has no chat template that can be used. */
+/* Fails, with advice, if the model has no usable chat template. */
 int generate_check_template(const struct prompt_maker *prompt, const char *otherwise,
                             struct error *err);
-extern uint32_t generate_max_tokens; /* 0: what is left of the context */
+extern uint32_t generate_max_tokens; /* 0: the rest of the context */
 extern const struct option generate_options[];
 
 #endif

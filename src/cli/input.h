@@ -4,11 +4,11 @@
 #include "base/error.h"
 #include "base/strbuf.h"
 
-/* All of standard input; a person at a terminal is told how to end it. */
+/* Reads all of standard input; a person at a terminal is told how to end it. */
 int input_read(struct strbuf *out, struct error *err);
 
-/* Text must be UTF-8: a tokenizer may have nothing for other bytes, and would drop them silently.
- * `what` begins the message, as "the prompt". */
+/* Fails unless the text is UTF-8: a tokenizer may have no tokens for other bytes and would drop
+ * them silently. `what` starts the message: "the prompt". */
 int input_check_utf8(const char *what, const char *text, size_t len, struct error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Pairs and their numbers; see pair_map.h. Exact: pairs are compared, not their hashes. */
+/* See pair_map.h. Exact: pairs are compared, not only their hashes. */
 #include "cli/pair_map.h"
 
 #include <stdlib.h>

@@ -14,7 +14,7 @@ struct pair_map {
     uint32_t count;
 };
 
-/* The pair's number; UINT32_MAX and `err` when there is no memory or are no numbers left. */
+/* The pair's number; UINT32_MAX and `err` if memory or numbers run out. */
 uint32_t pair_map_number(struct pair_map *m, uint32_t group, int64_t id, struct error *err);
 void pair_map_free(struct pair_map *m);
 

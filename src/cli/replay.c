@@ -1,6 +1,5 @@
 /* Drives a scheduler through a trace, on this thread; see replay.h.
- * Answers are made of tokens that no prompt of a trace has, so that what the cache finds is what
- * prompts share and nothing else. */
+ * Answers consist of tokens that no prompt contains, so the cache finds only what prompts share. */
 #include "cli/replay.h"
 
 #include <assert.h>

@@ -4,13 +4,13 @@
 #include "cli/trace.h"
 #include "sched/scheduler.h"
 
-/* A trace through the real tree, pool and scheduler, on the mock engine: clients that each send the
- * next request of the trace as soon as their last one is answered. */
+/* Runs a trace through the real tree, pool and scheduler on the mock engine. Each client sends the
+ * next request of the trace as soon as its last one is answered. */
 struct replay_options {
     uint32_t n_pages;    /* of the pool; 0: enough for everything */
     uint32_t n_clients;  /* requests in flight */
     uint32_t max_output; /* longest answer */
-    /* Called now and then with how far it is; NULL: nobody looks. */
+    /* Called now and then to report progress, unless NULL. */
     void (*progress)(const struct trace *t, size_t n_done, uint64_t asked, uint64_t hit);
 };
 
@@ -20,7 +20,7 @@ struct replay_result {
     uint64_t hit;      /* of those, found in the cache */
     uint64_t computed; /* rows of prompts that the engine computed, again after a preemption too */
     uint64_t generated;
-    uint64_t n_refused; /* requests that the pool can never hold; their tokens count as asked */
+    uint64_t n_refused; /* requests too long for the pool; their tokens count as asked */
     uint64_t steps;
     double seconds;
     struct scheduler_stats stats; /* of the last step */

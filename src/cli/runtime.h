@@ -11,7 +11,7 @@
 
 /* A model, its engine and its prompt maker, opened as the command line says. */
 enum engine_choice { ENGINE_AUTO, ENGINE_CPU, ENGINE_MOCK };
-/* What runs if the model fails to load. */
+/* What to run if the model fails to load. */
 enum fallback { FALLBACK_NONE, FALLBACK_MOCK };
 
 struct runtime_options {
@@ -41,10 +41,10 @@ extern const struct option runtime_batch_options[];    /* --max-seqs */
 extern const struct option runtime_template_options[]; /* --chat-template-file */
 extern const struct option runtime_mock_options[]; /* --mock-*: tests use them, help hides them */
 
-/* Where `make serve` and `make chat` keep the default model, if it is there or not. */
+/* Where `make serve` and `make chat` keep the default model, whether or not it exists. */
 void runtime_default_model_path(struct strbuf *out);
-/* command_parse for a command that computes: a model must be named, unless the engine is mock or
- * the command takes the default model and that is there. */
+/* command_parse for a command that computes: it needs a model, unless the engine is mock or the
+ * command uses the default model and that exists. */
 bool runtime_parse(const struct command *command, struct option_set *set, int argc, char **argv,
                    int *status);
 
@@ -59,24 +59,25 @@ struct runtime {
     bool is_fallback;       /* the mock engine, because the model failed to load */
 };
 
-/* What it is opened for: to answer, with prompts and a scheduler, or for the engine alone, all of
- * whose KV is then in one group, and a tokenizer only if the model has one. */
-enum { RUNTIME_BATCH_ROWS = 512 }; /* that are computed at once, unless more sequences run */
+/* Rows computed in one batch, unless more sequences run. */
+enum { RUNTIME_BATCH_ROWS = 512 };
 
+/* What a runtime is opened for: to answer, with prompts and a scheduler, or for the engine alone.
+ * Then all KV is in one group, and there is a tokenizer only if the model has one. */
 enum runtime_use { RUNTIME_ANSWERS, RUNTIME_COMPUTES };
 
-/* Memory for a page of each group beside its KV. */
+/* Memory for a page of each group, in addition to its KV. */
 struct kv_tables runtime_tables(uint32_t n_groups);
 
-/* Opens everything, with progress on stderr when it is a terminal. */
+/* Opens everything. Shows progress on stderr if it is a terminal. */
 int runtime_open(struct runtime *r, enum runtime_use use, struct error *err);
 void runtime_close(struct runtime *r);
 
-/* Only the files, for commands that compute nothing; only what is of the tokenizer in them. */
-/* `context`: that it is opened for, 0: as trained. */
+/* For commands that compute nothing: open only the model's files, or only their tokenizer.
+ * `context`: the context to open the model for; 0: the trained one. */
 int runtime_open_model(struct model *m, uint32_t context, struct error *err);
 int runtime_open_tokenizer(struct tokenizer **out, struct chat_defaults *chat, struct error *err);
-/* Whether -c is what a model with that context can have. */
+/* Fails if -c is more than a model with that context supports. */
 int runtime_check_context(uint32_t trained, struct error *err);
 /* The tokenizer of an open model. */
 int runtime_model_tokenizer(const struct model *m, struct tokenizer **out,

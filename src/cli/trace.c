@@ -1,5 +1,5 @@
-/* The reader of traces; see trace.h. A trace comes from anywhere, so nothing in it is believed:
- * lengths are bounded before they are used, and must agree with the number of blocks. */
+/* Reads traces; see trace.h. A trace may come from anywhere, so nothing in it is trusted: lengths
+ * are bounded before they are used and must agree with the number of blocks. */
 #include "cli/trace.h"
 
 #include <assert.h>

@@ -6,22 +6,22 @@
 
 #include "base/error.h"
 
-/* Recorded requests without their text: how long each prompt is, and which blocks of so many tokens
- * it consists of. Equal ids are equal blocks. Two formats are read, told apart by their content:
+/* Recorded requests without their text: the length of each prompt, and the blocks of tokens that it
+ * consists of. Equal ids are equal blocks. Two formats are read, told apart by their content:
  *
- *   one object a line (Mooncake), blocks of 512 tokens, the last one may be a part of a block:
+ *   one object per line (Mooncake), blocks of 512 tokens, of which the last may be partial:
  *     {"timestamp": 0, "input_length": 1030, "output_length": 52, "hash_ids": [7, 8, 9]}
  *
  *   one object (coding agents), ids for whole blocks only:
  *     {"block_size": 64, "requests": [{"t": 0.0, "in": 150, "out": 20, "hash_ids": [1, 2]},
  *                                     {"type": "subagent", "requests": [...]}]}
  *
- * Requests are kept in the order of the file; those of a sub-agent stand where it does. Times are
- * not kept. Lengths of answers may be missing (0); everything else must be there and agree.
+ * Requests keep the order of the file; those of a sub-agent take its place. Times are not kept.
+ * Answer lengths may be missing (0); everything else must be present and consistent.
  *
  *   tokens of a request   [ block 7: 512 tokens ][ block 8: 512 ][ block 9, its first 6 ]
  *
- * What has no id (the end of an agent's prompt) is a block of its own, equal to no other. Token i
+ * Tokens without an id (the end of an agent's prompt) are a block that equals no other. Token i
  * of block b is b * block_size + i, so that different blocks differ at every position. */
 enum { TRACE_MAX_LENGTH = 1 << 24, TRACE_MAX_BLOCK_SIZE = 1 << 16 };
 
@@ -56,9 +56,9 @@ static inline uint32_t trace_n_blocks(const struct trace *t, const struct trace_
 void trace_tokens(const struct trace *t, const struct trace_request *r, int32_t offset,
                   uint64_t *out);
 
-/* What a cache that never forgets would find: the longest common prefix of each request with any
- * earlier one, but never its last token, which gives the logits. Made from the blocks alone, so
- * that the prefix tree can be measured against it. */
+/* What a cache that never evicts would find: the longest common prefix of each request with any
+ * earlier one, but never its last token, which must be computed for the logits. Computed from the
+ * blocks alone, so that the prefix tree can be measured against it. */
 struct trace_ideal {
     uint64_t asked;    /* prompt tokens of all requests */
     uint64_t hit;      /* of those, found */

@@ -1,7 +1,7 @@
-/* What a cache that never forgets finds in a trace; see trace.h.
+/* What a cache that never evicts finds in a trace; see trace.h.
  * A path of blocks is numbered by the path before it and its last block; for each number, the most
  * tokens of that last block that any request had. No tokens are compared and nothing is evicted:
- * this must stay simple enough to be believed. */
+ * this must stay simple enough to trust. */
 #include "cli/trace.h"
 
 #include <stdbool.h>

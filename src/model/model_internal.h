@@ -5,17 +5,17 @@
 #include "model/model.h"
 #include "model/settings.h"
 
-/* Private to the files model*.c: a model on its way in, and the steps in their order. Each returns
- * 0, or -1 and one line that says what is wrong. */
+/* Private to the files model*.c: a model being loaded, and the steps in order. Each returns 0, or
+ * -1 with a one-line error. */
 struct loader {
     struct model *m;
     const struct architecture *arch;
     struct settings settings;
-    uint32_t context;             /* that it is opened for; 0: as trained */
+    uint32_t context;             /* context to open it for; 0: as trained */
     bool has_windows;             /* in any layer */
-    enum presence qk_norm;        /* of the norms' weights, if the row has them */
-    uint32_t n_prediction_layers; /* behind the last */
-    bool is_tied;                 /* the head, as far as config.json says */
+    enum presence qk_norm;        /* whether the norms have weights, if the row has them */
+    uint32_t n_prediction_layers; /* after the last */
+    bool is_tied;                 /* the head is tied, according to config.json */
 };
 
 #define refuse(l, ...) settings_refuse(&(l)->settings, __VA_ARGS__)
@@ -43,22 +43,22 @@ int read_layer_experts(struct loader *l, uint32_t layer, bool *has);
 int read_ropes(struct loader *l);
 int take_weights(struct loader *l);
 
-/* The floats of a tensor that is no layer's, or NULL where there is none (model_weights.c). */
+/* The floats of a tensor that belongs to no layer; NULL: there is none (model_weights.c). */
 int take_floats(struct loader *l, const char *name, uint64_t n, float **out);
 
-/* Copies of a part of a matrix in another order (weight_copy.c), in the model's memory. The type
- * stays where it is a float, else it becomes F32. */
+/* Copy part of a matrix in another order (weight_copy.c), into the model's memory. Float types
+ * stay; others become F32. */
 int copy_transposed(struct loader *l, const struct weight *from, uint32_t n_stacks, uint32_t first,
                     uint32_t step, struct weight *out);
 int copy_kv_b(struct loader *l, const struct weight *from, bool is_key, struct weight *out);
 
-/* A tensor's two dimensions, in words that hyper-parameters turn into numbers. */
+/* Names for a tensor's two dimensions; hyper-parameters give their values. */
 enum extent {
     ONE,
     EMBD,
     Q_DIM,
     KV_DIM,
-    VALUES_DIM, /* of all heads together, as they go into attn_output */
+    VALUES_DIM, /* of all heads together, the input of attn_output */
     Q_NORM_DIM,
     K_NORM_DIM,
     HEADS,
@@ -90,7 +90,7 @@ extern const struct slot_info slots[N_SLOTS];
 enum { NO_LAYER = UINT32_MAX }; /* a tensor of the model itself */
 uint32_t extent_value(const struct hparams *h, uint32_t layer, enum extent extent);
 
-/* Marks the matrices that are to be computed in another type. */
+/* Marks the matrices that engines convert to another type. */
 void model_convert(struct model *m, enum tensor_type type);
 
 #endif

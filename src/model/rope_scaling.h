@@ -10,7 +10,7 @@
 enum rope_scaling {
     ROPE_SCALING_NONE,
     ROPE_SCALING_LINEAR,       /* all by factor */
-    ROPE_SCALING_YARN,         /* slow pairs by factor, fast ones not, a ramp between */
+    ROPE_SCALING_YARN,         /* slow pairs by factor, fast ones unscaled, a ramp between */
     ROPE_SCALING_LLAMA3,       /* the same with another ramp */
     ROPE_SCALING_LONG,         /* each by its own divisor */
     ROPE_SCALING_PROPORTIONAL, /* the first pairs of a head, as if all were rotated */
@@ -21,24 +21,24 @@ struct rope_spec {
     uint32_t dim; /* values that are rotated */
     double base;
     double factor;
-    double original; /* the context before it was scaled: YaRN, Llama 3, long */
+    double original; /* the context before scaling: YaRN, Llama 3, long */
     double part;     /* proportional: of the pairs */
     double beta_fast, beta_slow, mscale, mscale_all_dim;
     bool is_exact;                               /* the ends of YaRN's ramp are not rounded */
     double low_factor, high_factor;              /* Llama 3 */
     double amplitude;                            /* 0: the scaling's own */
     const float *divisors;                       /* [dim / 2] of each frequency, or NULL */
-    const float *long_divisors, *short_divisors; /* that these were chosen from: long */
+    const float *long_divisors, *short_divisors; /* long: `divisors` is one of these */
 };
 
-/* A factor of attention that YaRN knows: 1 + 0.1 * mscale * log(factor), 1 where factor <= 1. */
+/* YaRN's attention factor: 1 + 0.1 * mscale * log(factor); 1 if factor <= 1. */
 double yarn_mscale(double factor, double mscale);
 
-/* The same as divisors of plain frequencies, as GGUF files have them: Llama 3, proportional. */
+/* The scaling as a divisor of the i-th plain frequency, as in GGUF files: Llama 3, proportional. */
 float rope_divisor(const struct rope_spec *spec, uint32_t i);
 
-/* Fills `frequencies` [dim / 2]; returns the amplitude. All of `spec` is finite and above 0 where
- * its scaling uses it, and base above 1. */
+/* Fills `frequencies` [dim / 2]; returns the amplitude. All fields of `spec` that its scaling uses
+ * must be finite and above 0, and base above 1. */
 double rope_compute(const struct rope_spec *spec, double *frequencies);
 
 #endif

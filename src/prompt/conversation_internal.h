@@ -3,8 +3,7 @@
 
 #include "prompt/conversation.h"
 
-/* A conversation on its way to be fitted: a list of turns that goes through passes, each of which
- * makes a new list of it.
+/* A conversation being fitted: a list of turns. Each pass makes a new list from it.
  *
  *   messages ─► turns ─► calls, results ─► systems ─► neighbours ─► messages */
 enum turn_role { TURN_SYSTEM, TURN_USER, TURN_ASSISTANT, TURN_TOOL, TURN_OTHER };

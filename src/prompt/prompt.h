@@ -15,32 +15,32 @@
 /* prompt/ turns conversations into token ids and reuses the ids of earlier answers. Its rooms,
  * from the bottom: unicode; tokenizer, jinja and grammar; schema; answer. */
 
-/* What the template is told of thinking where a conversation does not say it. */
+/* What the template is told about thinking if the request does not say. */
 enum thinking_mode {
     THINKING_AUTO, /* on, if the template asks for `enable_thinking` */
     THINKING_ON,
     THINKING_OFF,
 };
 
-/* From a conversation to token ids: the model's own template rendered once, its own tokenizer run
- * once. Workers share it: what changes is only the memory that its calls lend each other. */
+/* From a conversation to token ids: renders the model's template once and runs its tokenizer once.
+ * Workers share it; only its pool of scratch memory changes. */
 struct prompt_maker {
     struct tokenizer *tokenizer;
     struct chat_defaults chat;           /* what the model's files say: templates, sampling */
-    struct chat_template *chat_template; /* NULL: the model has none that can be used */
+    struct chat_template *chat_template; /* NULL: the model has no usable one */
     char template_problem[320]; /* then why: "the model has no chat template", or what is wrong */
     struct template_traits traits; /* what it takes */
     struct answer_style style;     /* how the model writes thinking and calls */
     enum thinking_mode thinking;   /* set it with prompt_maker_set_thinking */
     bool adds_bos;                 /* the model wants its BOS before every text */
     struct idle_pool *drafts;
-    /* The same with the model's template for tools, where it has one of its own; NULL: not. The
-     * tokenizer is the one above. */
+    /* The maker for conversations with tools, if the model has a separate template for them, or
+     * NULL. It uses the same tokenizer. */
     struct prompt_maker *with_tools;
 };
 
-/* Owns the tokenizer and what is in `chat` from here on, also when it fails; `template_path`
- * replaces the model's own template, NULL keeps it. */
+/* Takes ownership of the tokenizer and of what is in `chat`, even if it fails. `template_path`
+ * replaces the model's own template; NULL keeps it. */
 int prompt_maker_open(struct prompt_maker *p, struct tokenizer *tokenizer,
                       struct chat_defaults *chat, const char *template_path, struct error *err);
 /* The same without a model file, for the mock engine. */
@@ -48,45 +48,45 @@ int prompt_maker_open_bytes(struct prompt_maker *p, const char *template_path, s
 void prompt_maker_close(struct prompt_maker *p);
 void prompt_maker_set_thinking(struct prompt_maker *p, enum thinking_mode mode);
 
-/* The one that a conversation is rendered with, and that knows how its answer is written. The calls
- * below find it themselves. */
+/* The maker that renders a conversation with these tools and knows the format of its answer. The
+ * functions below choose it themselves. */
 const struct prompt_maker *prompt_maker_for(const struct prompt_maker *p,
                                             const struct tool_set *tools);
 
-/* The names of variables that `extra` must not give, because the renderer trusts them: "messages"
- * and what ends in "_token". */
+/* Variable names that `extra` must not set, because the renderer trusts them: "messages" and names
+ * that end in "_token". */
 bool prompt_owns_name(const char *name, size_t len);
 
 /* Adds a message in OpenAI's form to the array of a conversation. */
 void message_append(struct arena *arena, struct json *messages, const char *role, const char *text,
                     size_t len);
 
-/* A conversation to be rendered. Zero what is not wanted. */
+/* A conversation to render. Leave unused members zero. */
 struct prompt_input {
     const struct json *messages;  /* an array in OpenAI's form */
     const struct tool_set *tools; /* that may be called; NULL: none */
-    /* An object whose members the template sees as variables, or NULL. Where it does not say so,
-     * add_generation_prompt is true, and enable_thinking is as the maker's `thinking` has it. */
+    /* An object whose members the template sees as variables, or NULL. By default
+     * add_generation_prompt is true, and enable_thinking follows the maker's `thinking`. */
     const struct json *extra;
     bool continues; /* the last message, the assistant's, is the beginning of the answer */
-    /* Where answers of earlier turns have their sampled ids; NULL: all text is encoded. */
+    /* The sampled ids of earlier answers; NULL: all text is encoded. */
     struct replay_store *replay;
     uint64_t ns;   /* whose answers: those of other namespaces are not seen */
-    bool want_map; /* who wrote each token is asked for */
+    bool want_map; /* also return who wrote each token */
     /* A rendering of more bytes is not encoded, since that may take seconds: the prompt then has
      * no tokens. 0: no limit. */
     size_t most_bytes;
     int64_t now_unix; /* what strftime_now sees; 0: the local clock */
 };
 
-/* Why the sampled ids of an answer went into the prompt no further. */
+/* Why the replay of an answer's sampled ids stopped. */
 enum replay_stop {
-    REPLAY_COMPLETE,  /* they all did */
-    REPLAY_ENDED,     /* all but its end token, which is not rendered, or as another */
-    REPLAY_TRIMMED,   /* white space that was sampled is not rendered */
-    REPLAY_STRIPPED,  /* text that was sampled here, such as thinking, is left out */
+    REPLAY_COMPLETE,  /* all ids are in the prompt */
+    REPLAY_ENDED,     /* all but the end token, which is not rendered, or rendered as another */
+    REPLAY_TRIMMED,   /* sampled white space is not rendered */
+    REPLAY_STRIPPED,  /* sampled text, such as thinking, is not rendered */
     REPLAY_SHORTENED, /* the message ends before the answer did */
-    REPLAY_REWRITTEN, /* the message reads differently from there on */
+    REPLAY_REWRITTEN, /* the message differs from there on */
 };
 
 const char *replay_stop_name(enum replay_stop stop); /* "complete", "trimmed", ... */
@@ -100,8 +100,8 @@ struct prompt_replay {
     size_t n_bytes; /* of the answer's text that these ids are, special tokens spelled */
 };
 
-/* Tokens up to `token_end` whose first byte has the same source, an enum render_source: the runs
- * cover the prompt. */
+/* Tokens up to `token_end` whose first byte has the same source, an enum render_source. The runs
+ * cover the whole prompt. */
 struct prompt_run {
     size_t token_end;
     int32_t source;
@@ -119,26 +119,24 @@ struct prompt {
     size_t n_map;
 };
 
-/* Makes the prompt of a conversation. `out` is written whole; after an error there is nothing in
- * it to free.
+/* Makes the prompt of a conversation and overwrites `out`; after an error it holds nothing to free.
  *
- * Only what the template itself wrote can become a special token: a message that spells one out
- * stays text. The model's BOS comes first once, whether the template writes it or not. With
- * `replay`, the assistant's messages become the ids that were sampled for them as far as the
- * bytes agree with what the template renders; the text of the prompt is the same without it, but
- * for the space that SentencePiece puts before a text.
- * In steady state it allocates the arrays of `out` and nothing else, and its time is that of a
- * rendering and of a look at each word.
- * ERROR_FORMAT: the model has no template; ERROR_INPUT and ERROR_LIMIT: the conversation or
- * `extra` is not what the template takes. */
+ * Only the template's own words can become special tokens: a message that spells one stays text.
+ * The model's BOS comes first, exactly once, whether or not the template writes it. With `replay`,
+ * the assistant's messages become the ids that were sampled for them, as far as their bytes match
+ * the rendering. The text of the prompt is the same with and without `replay`, except for the space
+ * that SentencePiece puts before a text.
+ * In steady state it allocates only the arrays of `out`.
+ * ERROR_FORMAT: the model has no template; ERROR_INPUT and ERROR_LIMIT: the template rejects the
+ * conversation or `extra`. */
 int prompt_maker_chat(const struct prompt_maker *p, const struct prompt_input *in,
                       struct prompt *out, struct error *err);
 void prompt_free(struct prompt *p);
 
-/* The text of the same, appended to `out`. */
+/* Appends the text of that prompt to `out`. */
 int prompt_maker_render(const struct prompt_maker *p, const struct prompt_input *in,
                         struct strbuf *out, struct error *err);
-/* The tokens of a text to be continued, with what the model wants before one; text that spells a
+/* The tokens of a text to continue, with the model's BOS if it needs one. Text that spells a
  * special token becomes that token. */
 int prompt_maker_text(const struct prompt_maker *p, const char *text, size_t len,
                       struct prompt *out, struct error *err);

@@ -1,6 +1,6 @@
-/* What the operator asks about the cache, and the clearing of it. Runs on the event loop's thread.
+/* Inspecting and clearing the cache, for the operator. Runs on the event loop's thread.
  *
- * What a newcomer gets wrong: a query is the scheduler's until `is_done`, whoever hangs up. So the
+ * Careful: a query belongs to the scheduler until `is_done`, even if the client hangs up. So the
  * answer's memory outlives its exchange, and only the pump frees it. */
 #include "serve/api_cache.h"
 
@@ -14,21 +14,22 @@
 
 enum { LIST_LIMIT, LIST_AFTER };
 const struct query_param cache_list_params[] = {
-    [LIST_LIMIT] = {"limit", "entries on a page", true, 1, 200, 50},
-    [LIST_AFTER] = {"after", "the `next` of the page before", true, 1, UINT32_MAX, 0},
+    [LIST_LIMIT] = {"limit", "the number of entries on a page", true, 1, 200, 50},
+    [LIST_AFTER] = {"after", "the `next` of the previous page", true, 1, UINT32_MAX, 0},
     {0},
 };
 
 enum { TREE_DEPTH, TREE_LIMIT };
 const struct query_param cache_tree_params[] = {
-    [TREE_DEPTH] = {"depth", "levels below the namespaces", true, 0, 32, 3},
-    [TREE_LIMIT] = {"limit", "nodes", true, 1, 1000, 200},
+    [TREE_DEPTH] = {"depth", "the number of levels below the namespaces", true, 0, 32, 3},
+    [TREE_LIMIT] = {"limit", "the most nodes to return", true, 1, 1000, 200},
     {0},
 };
 
 enum { CLEAR_TENANT };
 const struct query_param cache_clear_params[] = {
-    [CLEAR_TENANT] = {"tenant", "whose part; absent: all of it", false, 0, 0, 0},
+    [CLEAR_TENANT] = {"tenant", "clear only this tenant's part; absent: everything", false, 0, 0,
+                      0},
     {0},
 };
 
@@ -56,7 +57,7 @@ static bool values_read(struct http_exchange *x, const struct query_param *param
 static void reply_busy(struct http_exchange *x)
 {
     struct api_error e;
-    api_error_set(&e, 503, NULL, "too many ask about the cache at once; try again soon");
+    api_error_set(&e, 503, NULL, "too many requests about the cache at once; try again soon");
     http_add_field(x, "Retry-After", "1");
     api_reply_error(x, &e);
 }
@@ -112,10 +113,10 @@ static int clear_tenant(const struct api *api, const char *name, struct cache_an
 {
     uint32_t tenant = api_keys_tenant(&api->options->keys, name);
     if (tenant == 0)
-        return api_error_set(e, 404, "tenant", "there is no tenant '%s' here", name);
+        return api_error_set(e, 404, "tenant", "no tenant '%s'", name);
     if (api->tenants.share_cache)
         return api_error_set(e, 400, "tenant",
-                             "with --share-cache no tenant has a part of its own: clear all");
+                             "with --share-cache, tenants share one cache: clear all of it");
     a->query.in_one_namespace = true;
     a->query.ns = cache_namespace(tenant, -1, -1);
     a->clears_shared = api->tenants.n_shared > 0;

@@ -4,12 +4,12 @@
 #include "serve/api/api.h"
 #include "serve/request/query_params.h"
 
-/* The cache's own endpoints, for the operator. What they ask is asked of the scheduler's thread:
+/* The cache's endpoints, for the operator. The scheduler's thread answers their queries:
  *
  *   request ─► cache_query ──► scheduler, between two steps ──► is_done ─► pump: the answer
- *                  └── a hang-up meanwhile: the query is freed when it is done
+ *                  └── if the client hangs up: the query is freed when it is done
  *
- * All of it on the event loop's thread. */
+ * Everything here runs on the event loop's thread. */
 
 extern const struct query_param cache_list_params[], cache_tree_params[], cache_clear_params[];
 
@@ -17,11 +17,11 @@ void cache_list_begin(struct api *api, struct http_exchange *x, const struct req
 void cache_tree_begin(struct api *api, struct http_exchange *x, const struct requester *who);
 void cache_clear_begin(struct api *api, struct http_exchange *x, const struct requester *who);
 
-/* Answers what the scheduler has ready. */
+/* Sends the answers that the scheduler has ready. */
 void cache_answers_pump(struct api *api);
-/* The exchange's client is gone; nothing happens if it waits for no answer of these. */
+/* The exchange's client has hung up. Does nothing if the exchange has no query here. */
 void cache_answer_hangup(struct api *api, struct http_exchange *x);
-/* After the scheduler is closed. */
+/* Call this after the scheduler is closed. */
 void cache_answers_free(struct api *api);
 
 #endif

@@ -1,5 +1,5 @@
-/* GET /props and GET /slots, as llama-server's clients know them; both only tell. Runs on the event
- * loop's thread. */
+/* GET /props and GET /slots, as llama-server's clients expect them; both are read-only. Runs on the
+ * event loop's thread. */
 #include "serve/api_llama.h"
 
 #include "base/json.h"

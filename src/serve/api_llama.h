@@ -3,7 +3,7 @@
 
 #include "serve/api/api.h"
 
-/* What llama-server tells of itself, for its clients: GET /props and GET /slots. */
+/* GET /props and GET /slots, for llama-server's clients. */
 void llama_props(struct api *api, struct http_exchange *x, const struct requester *who);
 void llama_slots(struct api *api, struct http_exchange *x, const struct requester *who);
 

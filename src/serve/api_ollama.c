@@ -1,5 +1,5 @@
-/* Ollama's routes. Answers are the same completions as everywhere, read by their own fields and
- * written by their own writer; the rest is small. Runs on the event loop's thread. */
+/* Ollama's routes. Answers are the same completions as in the other APIs, with their own request
+ * fields and their own writer. Runs on the event loop's thread. */
 #include "serve/api_ollama.h"
 
 #include <string.h>
@@ -54,15 +54,15 @@ void ollama_get_version(struct api *api, struct http_exchange *x, const struct r
 void ollama_refuse(struct api *api, struct http_exchange *x, const struct requester *who)
 {
     (void)who;
-    static const char start[] = "radish serves the model that it was started with: restart it with "
-                                "-m FILE to serve another";
+    static const char start[] = "radish serves only the model that it was started with; to serve "
+                                "another, restart it with -m FILE";
     static const struct {
         const char *path;
         int status;
         const char *message;
     } refused[] = {
-        {"/api/embed", 501, "radish makes no embeddings: use another server for them"},
-        {"/api/blobs/", 404, "radish keeps no blobs: start it with -m FILE to serve a model"},
+        {"/api/embed", 501, "radish does not support embeddings"},
+        {"/api/blobs/", 404, "radish has no blobs; to serve a model, start it with -m FILE"},
         {"/api/", 501, start},
     };
     struct api_error e;
@@ -71,7 +71,7 @@ void ollama_refuse(struct api *api, struct http_exchange *x, const struct reques
     while (strncmp(path, refused[i].path, strlen(refused[i].path)) != 0 &&
            i + 1 < sizeof refused / sizeof *refused)
         i++;
-    api_error_set(&e, refused[i].status, NULL, "%s (the model here is '%s')", refused[i].message,
-                  api->options->model_name);
+    api_error_set(&e, refused[i].status, NULL, "%s (this server's model is '%s')",
+                  refused[i].message, api->options->model_name);
     api_reply_error(x, &e);
 }

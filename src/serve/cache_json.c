@@ -1,8 +1,8 @@
 /* The cache as JSON. Pure; called on the event loop's thread with answers of the scheduler.
  * Bytes are those of both groups of KV: what really is in memory for it.
  *
- * What a newcomer gets wrong: a page is one token, so the counts of the pool are counts of tokens;
- * and times of the tree are of the monotonic clock, which says nothing to anyone outside. */
+ * A page is one token, so the pool's counts of pages are counts of tokens. The tree's times are of
+ * the monotonic clock: convert them before they are shown. */
 #include "serve/cache_json.h"
 
 #include <inttypes.h>

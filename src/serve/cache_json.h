@@ -6,21 +6,21 @@
 #include "sched/scheduler.h"
 #include "serve/api/api_keys.h"
 
-/* The cache as JSON, for its operator. Pure: what is shown comes in. */
+/* The cache as JSON, for the operator. Pure functions of their arguments. */
 struct cache_view {
     struct scheduler_stats stats;
     const char *model_name;
     const struct tokenizer *tokenizer;
     const struct api_keys *keys;
-    uint32_t page_bytes, window_page_bytes; /* the second: 0 where no layer has a window */
+    uint32_t page_bytes, window_page_bytes; /* the second: 0 if no layer has a window */
     uint64_t now_ns;                        /* of the tree's clock */
     int64_t now_unix;                       /* the same moment, in seconds */
 };
 
-/* What the cache has, does and did, and a page of its entries: an answered QUERY_ENTRIES. */
+/* Statistics of the cache and a page of its entries. `q` is an answered QUERY_ENTRIES. */
 void cache_list_write(struct strbuf *out, const struct cache_view *v, const struct cache_query *q);
-/* An answered QUERY_OUTLINE as nested nodes, at most `limit` of them. One more that was found says
- * that there are more. */
+/* An answered QUERY_OUTLINE as nested nodes, at most `limit` of them. If the query found more than
+ * `limit`, the answer says that it is truncated. */
 void cache_tree_write(struct strbuf *out, const struct cache_view *v, const struct cache_query *q,
                       uint32_t limit);
 

@@ -1,7 +1,7 @@
-/* The router: who may ask, what there is, and which way a request goes. Runs on the event loop's
- * thread; nothing here is slow. Route and requester are found once, from the head, and kept with
- * the exchange until the body is there. What a newcomer gets wrong: Host and Origin are judged
- * before anything else, because a browser can be made to send any of these requests. */
+/* The router: checks who sends a request, and finds the function that answers it. Runs on the
+ * event loop's thread, so nothing here may be slow. Route and requester are determined once, from
+ * the header, and kept with the exchange until the body has arrived. Check Host and Origin before
+ * anything else: any web page can make a browser send these requests. */
 #include "serve/routes.h"
 
 #include <assert.h>
@@ -19,7 +19,7 @@
 
 enum { MAX_ALLOW = 64 };
 
-/* What the head of a request tells, in the exchange's memory. */
+/* What the header of a request says; kept in the exchange's memory. */
 struct found {
     const struct route *route;
     struct requester who; /* not known for open routes */
@@ -78,7 +78,7 @@ static void get_models(struct api *api, struct http_exchange *x, const struct re
     strbuf_free(&json);
 }
 
-/* The path that a request asks for. A slash at its end means nothing. */
+/* The path of a request. A slash at its end is ignored. */
 static bool request_path(const struct http_parser *p, struct strbuf *path)
 {
     if (!http_parser_path(p, path))
@@ -97,7 +97,8 @@ static void get_model(struct api *api, struct http_exchange *x, const struct req
     const char *name = path.failed ? model : path.data + strlen(MODELS_PREFIX);
     if (!api_has_model(api, name)) {
         struct api_error e;
-        api_error_set(&e, 404, "model", "model '%.100s' not found: only '%s' is here", name, model);
+        api_error_set(&e, 404, "model", "model '%.100s' not found; this server has only '%s'", name,
+                      model);
         e.code = "model_not_found";
         api_reply_error(x, &e);
     } else {
@@ -202,56 +203,56 @@ static void post_warm(struct api *api, struct http_exchange *x, const struct req
 
 const struct route api_routes[] = {
     {"/v1/chat/completions", HTTP_POST, 0, post_chat,
-     "an answer, whole or streamed, in OpenAI's form", NULL},
-    {"/v1/completions", HTTP_POST, 0, post_text,
-     "a text continued, whole or streamed, in OpenAI's form", NULL},
+     "a chat completion, whole or streamed (OpenAI)", NULL},
+    {"/v1/completions", HTTP_POST, 0, post_text, "a text completion, whole or streamed (OpenAI)",
+     NULL},
     {"/chat/completions", HTTP_POST, 0, post_chat, "the same as `/v1/chat/completions`", NULL},
     {"/completions", HTTP_POST, 0, post_text, "the same as `/v1/completions`", NULL},
-    {"/completion", HTTP_POST, 0, post_llama,
-     "a text continued, whole or streamed, in llama-server's form", NULL},
-    {"/infill", HTTP_POST, 0, post_infill, "the text at an editor's cursor, in llama-server's form",
+    {"/completion", HTTP_POST, 0, post_llama, "a text completion, whole or streamed (llama-server)",
      NULL},
+    {"/infill", HTTP_POST, 0, post_infill, "the text at an editor's cursor (llama-server)", NULL},
     {"/props", HTTP_GET, 0, llama_props,
-     "the model and the defaults of requests, in llama-server's form", NULL},
+     "the model and the default request settings (llama-server)", NULL},
     {"/slots", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, llama_slots,
-     "what runs now, without any text of it, in llama-server's form", NULL},
+     "what is running now, without any text (llama-server)", NULL},
     {"/tokenize", HTTP_POST, 0, post_tokenize, "the tokens of a text", NULL},
-    {"/detokenize", HTTP_POST, 0, post_detokenize, "the text of tokens", NULL},
+    {"/detokenize", HTTP_POST, 0, post_detokenize, "the text of a list of tokens", NULL},
     {"/apply-template", HTTP_POST, 0, post_render,
      "a conversation as the model's chat template renders it", NULL},
-    {"/v1/cache/warm", HTTP_POST, 0, post_warm, "a prompt in the cache before it is asked for",
-     NULL},
-    {"/v1/models", HTTP_GET, 0, get_models, "the model that is loaded, as a list", NULL},
-    {"/models", HTTP_GET, 0, get_models, "the same", NULL},
+    {"/v1/cache/warm", HTTP_POST, 0, post_warm, "computes a prompt and caches it for later", NULL},
+    {"/v1/models", HTTP_GET, 0, get_models, "the loaded model, as a list", NULL},
+    {"/models", HTTP_GET, 0, get_models, "the same as `/v1/models`", NULL},
     {MODELS_PREFIX, HTTP_GET, 0, get_model, "the model and its context window", NULL},
     {"/v1/cache", HTTP_GET, ROUTE_OPERATOR, cache_list_begin,
-     "what the cache has and did, and its entries, a page at a time", cache_list_params},
+     "cache statistics, and the cache's entries, one page at a time", cache_list_params},
     {"/v1/cache", HTTP_DELETE, ROUTE_OPERATOR, cache_clear_begin,
-     "clears what is not in use, and says how much that was", cache_clear_params},
+     "clears everything that is not in use, and says how much that was", cache_clear_params},
     {"/v1/cache/tree", HTTP_GET, ROUTE_OPERATOR, cache_tree_begin,
      "the cache as nested nodes, most recently used first", cache_tree_params},
     {"/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health,
-     "`{\"status\":\"ok\"}`; 503 and `stopping` while it shuts down, 503 and an error while the "
-     "model is loaded; with `\"fallback\":\"mock\"` if the model failed to load (`--fallback "
-     "mock`)",
+     "`{\"status\":\"ok\"}`; 503 and `stopping` while the server shuts down, 503 and an error "
+     "while "
+     "the model loads; has `\"fallback\":\"mock\"` if the model failed to load (`--fallback mock`)",
      NULL},
-    {"/v1/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health, "the same", NULL},
-    {"/stats", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, get_stats,
-     "counters of the scheduler and the cache", NULL},
+    {"/v1/health", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_health, "the same as `/health`", NULL},
+    {"/stats", HTTP_GET, ROUTE_NO_TENANTS | ROUTE_QUIET, get_stats, "scheduler and cache counters",
+     NULL},
     {"/", HTTP_GET, ROUTE_OPEN | ROUTE_QUIET, get_root, "`radish is running`", NULL},
     {"/api/chat", HTTP_POST, ROUTE_ANY_TYPE, ollama_chat_begin,
-     "an answer, streamed unless `stream` is false, in Ollama's form", NULL},
+     "a chat completion, streamed unless `stream` is false (Ollama)", NULL},
     {"/api/generate", HTTP_POST, ROUTE_ANY_TYPE, ollama_generate_begin,
-     "an answer to a prompt, or a raw prompt continued, in Ollama's form", NULL},
+     "an answer to a prompt, or the continuation of a raw prompt (Ollama)", NULL},
     {"/api/show", HTTP_POST, ROUTE_ANY_TYPE, ollama_show_begin,
-     "the model: template, parameters, capabilities", NULL},
-    {"/api/tags", HTTP_GET, 0, ollama_get_tags, "the model, as a list", NULL},
-    {"/api/ps", HTTP_GET, 0, ollama_get_ps, "the model, as a list of loaded ones", NULL},
+     "the model's template, parameters and capabilities (Ollama)", NULL},
+    {"/api/tags", HTTP_GET, 0, ollama_get_tags, "the loaded model, as a list (Ollama)", NULL},
+    {"/api/ps", HTTP_GET, 0, ollama_get_ps,
+     "the loaded model, as a list of running models (Ollama)", NULL},
     {"/api/version", HTTP_GET, ROUTE_OPEN, ollama_get_version,
-     "the version of Ollama's API that this is, and radish's own", NULL},
-    {"/api/embed", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "501: no embeddings", NULL},
-    {"/api/embeddings", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "the same", NULL},
-    {"/api/pull", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "501: `-m` chooses the model", NULL},
+     "the version of Ollama whose API this is, and radish's own", NULL},
+    {"/api/embed", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "501: radish has no embeddings", NULL},
+    {"/api/embeddings", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "the same as `/api/embed`", NULL},
+    {"/api/pull", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "501: the model is set with `-m`",
+     NULL},
     {"/api/push", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "the same as `/api/pull`", NULL},
     {"/api/create", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "the same as `/api/pull`", NULL},
     {"/api/copy", HTTP_POST, ROUTE_ANY_TYPE, ollama_refuse, "the same as `/api/pull`", NULL},
@@ -275,8 +276,8 @@ static bool route_has_method(const struct route *route, enum http_method method)
     return method == route->method || (method == HTTP_HEAD && route->method == HTTP_GET);
 }
 
-/* What an Allow field says of a path: "GET, HEAD, DELETE, OPTIONS"; "" when there is no such path.
- * With NULL, of all paths. */
+/* Writes the Allow header of a path: "GET, HEAD, DELETE, OPTIONS", or "" if there is no such path.
+ * NULL stands for all paths. */
 static void allow_write(const char *path, char *out, size_t size)
 {
     static const struct {
@@ -303,7 +304,7 @@ static const struct route *route_find(const char *path, enum http_method method)
     return NULL;
 }
 
-/* ---- what is looked at before the body ---------------------------------------------------- */
+/* ---- checks before the body --------------------------------------------------------------- */
 
 static int check_host(const struct api *api, const struct http_exchange *x, struct api_error *e)
 {
@@ -316,7 +317,7 @@ static int check_host(const struct api *api, const struct http_exchange *x, stru
                          host, host);
 }
 
-/* A browser names the page that asks; one of ours is told that it may read the answer. */
+/* Browsers say which page sends a request. An allowed page is told that it may read the answer. */
 static int check_origin(const struct api *api, struct http_exchange *x, struct api_error *e)
 {
     const char *origin = http_parser_field(http_request(x), "origin");
@@ -367,12 +368,12 @@ static int check_content_encoding(struct http_exchange *x, struct api_error *e)
     if (!encoding || !*encoding || strcasecmp(encoding, "identity") == 0)
         return 0;
     http_add_field(x, "Accept-Encoding", "identity");
-    return api_error_set(e, 415, NULL,
-                         "the Content-Encoding '%.100s' is not read here: send the body as it is",
-                         encoding);
+    return api_error_set(
+        e, 415, NULL, "the Content-Encoding '%.100s' is not supported: send the body uncompressed",
+        encoding);
 }
 
-/* While the server stops, nothing new is begun. */
+/* While the server is stopping, it starts nothing new. */
 static int check_stopping(const struct api *api, struct http_exchange *x, struct api_error *e)
 {
     if (!api->stopping)
@@ -389,13 +390,13 @@ static int check_operator(const struct api *api, const struct requester *who, st
         return 0;
     return api_error_set(e, 403, NULL,
                          api->options->keys.n_keys
-                             ? "this is for the server's operator: send the key of --admin-key"
-                             : "this is for the server's operator: ask from the machine itself, or "
-                               "start the server with --admin-key");
+                             ? "only the server's operator may do this: send the --admin-key"
+                             : "only the server's operator may do this: send the request from the "
+                               "server's own machine, or start the server with --admin-key");
 }
 
-/* Finds out whose request it is, and whether the requester may have the route. A path that is not
- * here (`route` is NULL) tells that only to those who have a key. */
+/* Finds out who sends the request, and whether they may use the route. If the path does not exist
+ * (`route` is NULL), only those who have a key are told so. */
 static int check_requester(const struct api *api, struct http_exchange *x,
                            const struct route *route, struct requester *who, struct api_error *e)
 {
@@ -409,27 +410,25 @@ static int check_requester(const struct api *api, struct http_exchange *x,
     return 0;
 }
 
-/* Says why a request has no route, and returns -1. */
+/* Sets the error for a request that has no route, and returns -1. */
 static int refuse_route(struct http_exchange *x, const struct strbuf *path, struct api_error *e)
 {
     const struct http_parser *p = http_request(x);
     char allow[MAX_ALLOW];
     if (path->failed)
-        return api_error_set(e, 503, NULL, "there is no memory for this request; try again soon");
+        return api_error_set(e, 503, NULL, "not enough memory for this request; try again soon");
     if (p->method == HTTP_OTHER || p->method == HTTP_CONNECT || p->method == HTTP_TRACE)
-        return api_error_set(e, 501, NULL, "the method %.40s is not known here",
-                             http_parser_method(p));
+        return api_error_set(e, 501, NULL, "unknown method %.40s", http_parser_method(p));
     allow_write(strbuf_str(path), allow, sizeof allow);
     if (!*allow)
-        return api_error_set(e, 404, NULL,
-                             "there is no %.200s here; chat is at /v1/chat/completions",
+        return api_error_set(e, 404, NULL, "no route %.200s; chat is at /v1/chat/completions",
                              http_parser_target(p));
     http_add_field(x, "Allow", allow);
-    return api_error_set(e, 405, NULL, "%.200s takes %s, not %s", strbuf_str(path), allow,
+    return api_error_set(e, 405, NULL, "%.200s accepts %s, not %s", strbuf_str(path), allow,
                          http_parser_method(p));
 }
 
-/* Answers what is asked before a request proper; any page of an allowed origin may ask it. */
+/* Answers OPTIONS, which browsers send before a request. It needs no key. */
 static void reply_options(struct http_exchange *x, const char *path)
 {
     const struct http_parser *p = http_request(x);
@@ -437,7 +436,7 @@ static void reply_options(struct http_exchange *x, const char *path)
     allow_write(path, allow, sizeof allow);
     if (!*allow) {
         struct api_error e;
-        api_error_set(&e, 404, NULL, "there is no %.200s here", http_parser_target(p));
+        api_error_set(&e, 404, NULL, "no route %.200s", http_parser_target(p));
         api_reply_error(x, &e);
         return;
     }
@@ -452,7 +451,7 @@ static void reply_options(struct http_exchange *x, const char *path)
     http_reply(x, 204, NULL, NULL, 0);
 }
 
-/* What the head alone can tell of a request that is not OPTIONS. */
+/* Checks the header of a request that is not OPTIONS. */
 static void route_head(struct api *api, struct http_exchange *x)
 {
     const struct http_parser *p = http_request(x);
@@ -463,7 +462,7 @@ static void route_head(struct api *api, struct http_exchange *x)
     if (request_path(p, &path))
         route = route_find(strbuf_str(&path), p->method);
     else if (!path.failed)
-        strbuf_clear(&path); /* what was decoded of it may be another path */
+        strbuf_clear(&path); /* the decoded part may be another path */
     found->route = route;
     bool posts = route && route->method == HTTP_POST;
     if (check_requester(api, x, route, &found->who, &e) || (!route && refuse_route(x, &path, &e)) ||
@@ -475,7 +474,7 @@ static void route_head(struct api *api, struct http_exchange *x)
     strbuf_free(&path);
 }
 
-/* Called with the head alone, before on_request with the whole of it. */
+/* Called when the header is complete; on_request follows when the body is. */
 static void on_head(void *context, struct http_exchange *x)
 {
     struct api *api = context;
@@ -495,13 +494,13 @@ static void on_head(void *context, struct http_exchange *x)
     }
 }
 
-/* The whole of a request whose head was not refused. */
+/* Called with a complete request whose header was accepted. */
 static void on_request(void *context, struct http_exchange *x)
 {
     struct api *api = context;
-    const struct found found = *(struct found *)http_memory(x); /* which an answer forgets */
+    const struct found found = *(struct found *)http_memory(x); /* a copy: answering clears it */
     struct api_error e;
-    /* The server may have begun to stop while the body came. */
+    /* The server may have begun to stop while the body arrived. */
     if (found.route->method == HTTP_POST && check_stopping(api, x, &e))
         api_reply_error(x, &e);
     else

@@ -6,23 +6,23 @@
 #include "serve/api/api.h"
 #include "serve/request/query_params.h"
 
-/* The table of routes, from which requests find their way and the documentation is made. */
+/* The table of routes. Requests are dispatched by it, and the documentation is made from it. */
 enum route_flags {
     ROUTE_OPEN = 1,       /* needs no key */
     ROUTE_OPERATOR = 2,   /* only for the operator */
     ROUTE_NO_TENANTS = 4, /* when there are keys, only for the operator */
-    ROUTE_QUIET = 8,      /* its line in the log is for debugging only */
-    ROUTE_ANY_TYPE = 16,  /* takes any Content-Type from what cannot be a web page */
+    ROUTE_QUIET = 8,      /* logged only at debug level */
+    ROUTE_ANY_TYPE = 16,  /* accepts any Content-Type, unless a web page may have sent it */
 };
 
 /* One method of one path; a path may have several. */
 struct route {
-    const char *path; /* a last '/' stands for anything behind it, but for "/" itself */
+    const char *path; /* a '/' at the end matches anything after it, except in "/" itself */
     enum http_method method;
     unsigned flags;
     void (*run)(struct api *api, struct http_exchange *x, const struct requester *who);
     const char *text;                 /* for the documentation */
-    const struct query_param *params; /* what its query may say; NULL: nobody looks at it */
+    const struct query_param *params; /* its query parameters; NULL: the query is ignored */
 };
 
 extern const struct route api_routes[];

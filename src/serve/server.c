@@ -6,9 +6,9 @@
  *   signal 2 ───────┴─────────────────────► the same, but for HURRY_MS at most ──────────────┤
  *   signal 3 ─► at once ─────────────────────────────────────────────────────────────────────┘
  *
- * Until all is answered connections are taken, so that /health can say what goes on.
+ * Connections are accepted until the last answer is sent, so that /health can say `stopping`.
  *
- * The event loop is the calling thread. The scheduler and the workers only ever touch one thing
+ * The event loop runs on the calling thread. The scheduler and the workers touch only one thing
  * here: the descriptor that wakes the loop. */
 #include "serve/server.h"
 
@@ -109,7 +109,7 @@ static void grace_cb(evutil_socket_t fd, short what, void *arg)
     if (s->failing) {
         event_base_loopbreak(s->base);
     } else {
-        log_info("the grace is over; answers cut off: %u", s->api.n_completions);
+        log_info("the grace period is over; answers cut off: %u", s->api.n_completions);
         fail_answers(s, FLUSH_MS);
     }
 }
@@ -146,7 +146,7 @@ static int loop_open(struct server *s, struct error *err)
     s->base = event_base_new();
     s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (!s->base || s->wake_fd < 0)
-        return error_set(err, ERROR_IO, "cannot make an event loop: %s", strerror(errno));
+        return error_set(err, ERROR_IO, "cannot create an event loop: %s", strerror(errno));
     s->wake = event_new(s->base, s->wake_fd, EV_READ | EV_PERSIST, wake_cb, s);
     s->api.tick = evtimer_new(s->base, tick_cb, s);
     s->grace = evtimer_new(s->base, grace_cb, s);
@@ -154,7 +154,7 @@ static int loop_open(struct server *s, struct error *err)
     s->sigterm = evsignal_new(s->base, SIGTERM, signal_cb, s);
     if (!s->wake || !s->api.tick || !s->grace || !s->sigint || !s->sigterm ||
         event_add(s->wake, NULL) || event_add(s->sigint, NULL) || event_add(s->sigterm, NULL))
-        return error_set(err, ERROR_IO, "cannot make the event loop's events");
+        return error_set(err, ERROR_IO, "cannot create the event loop's events");
     s->api.base = s->base;
     signal(SIGPIPE, SIG_IGN);
     return 0;
@@ -271,9 +271,9 @@ static void access_log(const struct api *api)
         log_info("keys: %u, tenants: %u; %s", keys->n_keys - n_operator,
                  keys->n_tenants - (n_operator > 0),
                  n_operator ? "the operator has a key"
-                            : "without an --admin-key nobody may look into the cache");
+                            : "without an --admin-key nobody can inspect the cache");
     else if (!host_is_loopback(api->options->host))
-        log_warn("who reaches %s may use this server: give it keys with --api-key-file",
+        log_warn("anyone who can reach %s can use this server; require keys with --api-key-file",
                  api->options->host);
 }
 
@@ -289,7 +289,7 @@ static void memory_log(const struct api *api)
     if (info->n_groups > 1)
         snprintf(window, sizeof window, ", and %u of %u bytes for windows of %u",
                  o->engine->limits.n_pages[1], info->groups[1].page_bytes, info->groups[1].window);
-    log_info("memory: packed weights %.1f MiB, of the file up to %.1f MiB, KV up to %.1f MiB (%u "
+    log_info("memory: packed weights %.1f MiB, model file up to %.1f MiB, KV up to %.1f MiB (%u "
              "tokens of %u bytes%s), rest %.1f MiB, grammars up to %.1f MiB; context %u",
              (double)info->weight_bytes / mib, (double)info->file_bytes / mib,
              (double)info->kv_bytes / mib, o->engine->limits.n_pages[0], info->groups[0].page_bytes,

@@ -57,7 +57,7 @@ def test_never_seen_from_the_first_token(fresh):
     assert miss["message"] is None and miss["role"] is None and miss["precedes_message"] == 0
     assert miss["before"] == "" and miss["prompt_text"] == "<|im_start|>system\n"
     assert "message 0 (system)" in miss["detail"]
-    assert miss["detail"].endswith(' is new here: "<|im_start|>system\\n".')
+    assert miss["detail"].endswith(' is new: "<|im_start|>system\\n".')
 
 
 def test_never_seen_behind_the_last_turn(fresh):

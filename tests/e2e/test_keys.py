@@ -137,7 +137,7 @@ def test_the_log_tells_who_asked(start):
     assert re.search(r"POST /v1/chat/completions 200 [\d.]+ ms: tenant acme, prompt \d", server.log())
     assert re.search(r"DELETE /v1/cache 200 [\d.]+ ms: cleared \d+ tokens", server.log())
     log = start("--api-key", "k").log()
-    assert "keys: 1, tenants: 1; without an --admin-key nobody may look into the cache" in log
+    assert "keys: 1, tenants: 1; without an --admin-key nobody can inspect the cache" in log
 
 
 def test_an_open_server_without_keys_is_warned_of(start):
@@ -183,4 +183,4 @@ def test_wrong_options(tmp_path):
                  ("--admin-key", "SEC RET")):
         assert "SEC" not in usage_error(*args)
     file.write_text("")
-    assert "no key in it" in usage_error("--api-key-file", str(file))
+    assert "has no keys" in usage_error("--api-key-file", str(file))

@@ -3,13 +3,15 @@ import json
 
 import pytest
 
+# Wild answers: the tokenizer would often write them in other tokens.
+WILD = {"temperature": 1, "top_p": 1, "top_k": 0, "min_p": 0}
 QUESTIONS = ["Tell me about a river.", "What lives in it?", "Who named it?", "Write it as a poem.",
              "Now shorter."]
 
 
 def turn(server, messages, seed, **options):
     """(answer, headers) of one turn."""
-    body = {"messages": messages, "max_tokens": 40, "temperature": 1, "seed": seed, **options}
+    body = {"messages": messages, "max_tokens": 40, "seed": seed, **WILD, **options}
     status, headers, text = server.post(body)
     assert status == 200, text
     return json.loads(text), headers

@@ -28,7 +28,7 @@ def resident_mib(server):
 
 
 def said_mib(server):
-    found = re.search(r"memory: packed weights ([\d.]+) MiB, of the file up to ([\d.]+) MiB, "
+    found = re.search(r"memory: packed weights ([\d.]+) MiB, model file up to ([\d.]+) MiB, "
                       r"KV up to ([\d.]+) MiB \(\d+ tokens of \d+ bytes\), rest ([\d.]+) MiB",
                       server.log())
     assert found, server.log()
@@ -94,7 +94,7 @@ def test_a_busy_port_is_told_before_the_model_is_loaded():
                                str(other.getsockname()[1])], capture_output=True, timeout=60,
                               check=False)
     assert done.returncode == 1
-    assert b"Address already in use; give another --port" in done.stderr, done.stderr
+    assert b"Address already in use; use another --port" in done.stderr, done.stderr
 
 
 @needs_model

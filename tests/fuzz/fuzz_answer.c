@@ -44,7 +44,7 @@ static void add_piece(void *context, enum answer_piece piece, const char *text, 
     if (of_call != r->open)
         abort();
     if ((int)piece != r->last || piece == PIECE_CALL_END)
-        strbuf_addc(&r->text, "RCBAEX"[piece]);
+        strbuf_addc(&r->text, "RCBAEXI"[piece]);
     strbuf_add(&r->text, text, len);
     if (piece == PIECE_CONTENT)
         strbuf_add(&r->content, text, len);

@@ -60,7 +60,7 @@ void transcript_add(void *context, enum answer_piece piece, const char *text, si
         strbuf_add(&t->text, text, len);
         strbuf_adds(&t->text, "]");
     } else {
-        strbuf_addf(&t->text, "%c[", "RCBAEX"[piece]);
+        strbuf_addf(&t->text, "%c[", "RCBAEXI"[piece]);
         strbuf_add(&t->text, text, len);
         strbuf_adds(&t->text, "]");
     }

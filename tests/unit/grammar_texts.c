@@ -36,8 +36,8 @@ static struct grammar *compile(enum texts_kind kind, const char *source, size_t 
         if (!schema)
             test_fail(__FILE__, __LINE__, "%s in %s", err->message, source);
         root = json_schema_add(b, schema, schema,
-                               kind == TEXTS_SCHEMA ? JSON_RELAXED : JSON_CANONICAL, SCHEMA_EXACT,
-                               err);
+                               kind == TEXTS_SCHEMA ? JSON_RELAXED : JSON_CANONICAL,
+                               kind == TEXTS_LENIENT ? SCHEMA_LENIENT : SCHEMA_EXACT, err);
     }
     arena_free(&arena);
     if (root == GRAMMAR_NONE)

@@ -7,7 +7,7 @@
 #include "base/error.h"
 
 /* Grammars that tests write as text, and the texts that they take. */
-enum texts_kind { TEXTS_GBNF, TEXTS_REGEX, TEXTS_SCHEMA, TEXTS_CANONICAL };
+enum texts_kind { TEXTS_GBNF, TEXTS_REGEX, TEXTS_SCHEMA, TEXTS_CANONICAL, TEXTS_LENIENT };
 
 struct grammar_texts;
 

@@ -264,6 +264,33 @@ TEST(answer, a_repeated_call_ends_the_answer)
 }
 
 /* A call that breaks while it is held was never sent, and is text. */
+#define KIMI(id, arguments)                                                                        \
+    "<|tool_call_begin|>" id "<|tool_call_argument_begin|>" arguments "<|tool_call_end|>"
+
+/* Kimi K2's template writes ids back: the client gets the model's own, but none twice. */
+TEST(answer, keeps_ids_that_the_model_gave)
+{
+    static const struct answer_style kimi = {.tools = TOOLS_KIMI};
+    struct arena arena = ARENA_INIT;
+    struct tool_set *tools = tools_make(&arena);
+    struct strbuf events = STRBUF_INIT;
+    struct answer a;
+    CHECK_INT(answer_open(&a, &(struct answer_options){.style = &kimi, .tools = tools}), 0);
+    feed(&a,
+         KIMI("functions.f:0", "{}") KIMI("functions.f:0", "{\"a\": 1}") KIMI("f:12", "{\"a\": 2}")
+             KIMI("f", "{\"a\": 3}"),
+         &events);
+    CHECK_INT(a.content.n_calls, 4);
+    CHECK_STR(a.content.calls[0].id, "functions.f:0");
+    CHECK(strncmp(a.content.calls[1].id, "call_", 5) == 0);
+    CHECK_STR(a.content.calls[2].id, "f:12");
+    CHECK(strncmp(a.content.calls[3].id, "call_", 5) == 0);
+    answer_free(&a);
+    strbuf_free(&events);
+    tool_set_free(tools);
+    arena_free(&arena);
+}
+
 TEST(answer, a_held_call_that_breaks_is_text)
 {
     check_notes(

@@ -406,19 +406,50 @@ TEST(answer_calls, kimi)
          "<|tool_call_argument_begin|>{\"city\": \"Paris\"}<|tool_call_end|><|tool_call_begin|>"
          "functions.ping:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
          "<|tool_calls_section_end|>",
-         "C[I look.]B[get_weather]A[{\"city\": \"Paris\"}]EB[ping]A[{}]E"},
+         "C[I look.]I[functions.get_weather:0]B[get_weather]A[{\"city\": \"Paris\"}]E"
+         "I[functions.ping:1]B[ping]A[{}]E"},
         {"<|tool_call_begin|> search:0 <|tool_call_argument_begin|> {\"query\": \"<|\"} "
          "<|tool_call_end|>",
-         "B[search]A[{\"query\": \"<|\"}]E"},
+         "I[search:0]B[search]A[{\"query\": \"<|\"}]E"},
         {"<|tool_call_begin|>ping<|tool_call_argument_begin|><|tool_call_end|>", "B[ping]A[{}]E"},
         {"<|tool_calls_section_begin|> none <|tool_calls_section_end|>",
          "C[<|tool_calls_section_begin|> none <|tool_calls_section_end|>]"},
         {"<|tool_call_begin|>functions.nobody:0<|tool_call_argument_begin|>{}",
          "C[<|tool_call_begin|>functions.nobody:0<|tool_call_argument_begin|>{}]"},
         {"<|tool_call_begin|>ping:0<|tool_call_argument_begin|>{]",
-         "B[ping]A[{]X[<|tool_call_begin|>ping:0<|tool_call_argument_begin|>{]C[]]"},
+         "I[ping:0]B[ping]A[{]X[<|tool_call_begin|>ping:0<|tool_call_argument_begin|>{]C[]]"},
     };
     CHECK_SAMPLES(STYLE(.tools = TOOLS_KIMI), false, samples);
+}
+
+#define M3                         "]<]minimax[>["
+#define M3_VALUE(key, text)        M3 "<" key ">" text M3 "</" key ">"
+#define M3_INVOKE(name, arguments) M3 "<invoke name=\"" name "\">" arguments M3 "</invoke>"
+
+/* MiniMax-M3: tags nest, and close with their name. */
+TEST(answer_calls, minimax_m3)
+{
+    static const struct sample samples[] = {
+        {"I look." M3 "<tool_call>\n" M3_INVOKE(
+             "get_weather", M3_VALUE("city", "Paris ]< x") M3_VALUE("days", "018")
+                                M3_VALUE("metric", "true")) "\n" M3 "</tool_call>",
+         "C[I look.]B[get_weather]A[{\"city\": \"Paris ]< x\", \"days\": 18, \"metric\": true}]E"},
+        {M3 "<tool_call>" M3_INVOKE(
+             "get_weather",
+             M3_VALUE("tags", M3_VALUE("item", "a") M3_VALUE("item", M3_VALUE("n", "1")))
+                 M3_VALUE("where", M3_VALUE("where", "x") M3_VALUE("t", "1") M3_VALUE("u", "")
+                                       M3_VALUE("t", "2"))) M3_INVOKE("ping", "") M3 "</tool_call>",
+         "B[get_weather]A[{\"tags\": [\"a\", {\"n\": 1}], \"where\": {\"where\": \"x\", \"t\": "
+         "[1, 2], \"u\": \"\"}}]EB[ping]A[{}]E"},
+        /* Tags that do not close, or close wrongly, are text of the value. */
+        {M3_INVOKE("get_weather", M3_VALUE("where", M3 "<a>1" M3 "</b>")),
+         "B[get_weather]A[{\"where\": \"]<]minimax[>[<a>1]<]minimax[>[</b>\"}]E"},
+        {M3_INVOKE("search", M3_VALUE("query", M3 "</quer>")),
+         "B[search]A[{\"query\": \"]<]minimax[>[</quer>\"}]E"},
+        {M3_INVOKE("nobody", ""), "C[]<]minimax[>[<invoke name=\"nobody\">]<]minimax[>[</invoke>]"},
+        {"a ]<]minimax b", "C[a ]<]minimax b]"},
+    };
+    CHECK_SAMPLES(STYLE(.tools = TOOLS_MINIMAX), false, samples);
 }
 
 TEST(answer_calls, minimax)

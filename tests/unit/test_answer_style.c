@@ -79,6 +79,7 @@ static const struct {
     {"Kimi-K2-Instruct", TOOLS_KIMI, NULL},
     {"Kimi-K2-Thinking", TOOLS_KIMI, "<think>"},
     {"MiniMax-M2", TOOLS_MINIMAX, "<think>"},
+    {"MiniMax-M3", TOOLS_MINIMAX, "<mm:think>"},
     {"gpt-oss", TOOLS_HARMONY, "<|channel|>analysis<|message|>"},
     {"xlam", TOOLS_JSON, NULL},
 };
@@ -106,9 +107,9 @@ static void check_template(const struct json *row, size_t *n_formats, bool *seen
 TEST(answer_style, of_real_templates)
 {
     static const size_t want[TOOL_FORMATS] = {
-        [TOOLS_HERMES] = 146,   [TOOLS_QWEN_CODER] = 11, [TOOLS_LLAMA3] = 15,   [TOOLS_MISTRAL] = 9,
+        [TOOLS_HERMES] = 145,   [TOOLS_QWEN_CODER] = 11, [TOOLS_LLAMA3] = 15,   [TOOLS_MISTRAL] = 9,
         [TOOLS_GEMMA_CODE] = 2, [TOOLS_GEMMA] = 6,       [TOOLS_DEEPSEEK] = 22, [TOOLS_GLM] = 8,
-        [TOOLS_KIMI] = 3,       [TOOLS_KIMI3] = 1,       [TOOLS_MINIMAX] = 1,   [TOOLS_HARMONY] = 1,
+        [TOOLS_KIMI] = 3,       [TOOLS_KIMI3] = 1,       [TOOLS_MINIMAX] = 2,   [TOOLS_HARMONY] = 1,
         [TOOLS_JSON] = 3,
     };
     size_t n_formats[TOOL_FORMATS] = {0};

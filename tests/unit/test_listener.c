@@ -55,7 +55,7 @@ TEST(listener, a_busy_port_fails_at_once)
     CHECK(fd > STDERR_FILENO);
     uint16_t port = port_of(fd);
     CHECK_INT(http_listen("127.0.0.1", port, &err), -1);
-    CHECK(strstr(err.message, "Address already in use; give another --port"));
+    CHECK(strstr(err.message, "Address already in use; use another --port"));
     close(fd);
     CHECK_INT(http_listen("no such host", 0, &err), -1);
     CHECK(strstr(err.message, "cannot listen on no such host"));

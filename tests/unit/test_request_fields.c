@@ -310,7 +310,7 @@ TEST(request_fields, a_seed_of_minus_one_is_none)
     }
 }
 
-TEST(request_fields, refuses_what_cannot_be_honoured_unless_neutral)
+TEST(request_fields, refuses_what_is_not_supported_unless_neutral)
 {
     check_refused("{" HELLO ",\"functions\":[{}]}", "functions[0]");
     check_refused("{" HELLO ",\"prompt_logprobs\":1}", "prompt_logprobs");
@@ -873,7 +873,7 @@ TEST(request_fields, bounds_what_a_request_takes)
     int status = status_of(strbuf_str(&body), false);
     strbuf_free(&body);
     CHECK_INT(status, 413);
-    CHECK(strstr(seen.message, "takes too much memory to be read (at most 256 MiB)") != NULL);
+    CHECK(strstr(seen.message, "takes too much memory (the limit is 256 MiB)") != NULL);
     body = (struct strbuf)STRBUF_INIT;
     strbuf_adds(&body, "{" HELLO ",\"chat_template_kwargs\":{\"a\":1");
     for (int i = 0; i < 64; i++)
@@ -965,6 +965,6 @@ TEST(request_fields, bounds_the_biases)
         strbuf_addf(&body, ",[%d,1]", i);
     strbuf_adds(&body, "]}");
     check_refused(strbuf_str(&body), "logit_bias");
-    CHECK_STR(seen.message, "'logit_bias' may have up to 4096 tokens, not 4097");
+    CHECK_STR(seen.message, "'logit_bias' may have at most 4096 tokens, not 4097");
     strbuf_free(&body);
 }

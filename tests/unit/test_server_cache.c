@@ -69,8 +69,8 @@ TEST(server_cache, what_was_never_seen)
     CHECK_AT("radish.miss.cached_text", "");
     CHECK_AT("radish.miss.gone_s", "");
     CHECK_AT("radish.miss.tenant", "");
-    CHECK_AT("radish.miss.detail", "'Nothing was cached: what stands in the template's text before "
-                                   "message 0 (system) is new here: \"<|im_start|>system\\n\".'");
+    CHECK_AT("radish.miss.detail", "'Nothing was cached: the start of the template's text before "
+                                   "message 0 (system) is new: \"<|im_start|>system\\n\".'");
     CHECK_AT("radish.shared_tokens", "0");
     CHECK_AT("radish.replayed_tokens", "0");
     CHECK_AT("radish.replay", "[]");
@@ -92,8 +92,8 @@ TEST(server_cache, what_was_never_seen)
     snprintf(want, sizeof want, "'tant\n%.3s'", text + 1);
     CHECK_AT("radish.miss.before", want);
     CHECK_HAS(reply_at("radish.miss.detail"),
-              "tokens were cached, up to the last one sampled for message 2 (assistant): that is "
-              "computed only when something follows it.");
+              "tokens were cached, up to the last one sampled for message 2 (assistant): that "
+              "token is computed only when something follows it.");
     CHECK_AT("radish.replayed_tokens", "4");
     CHECK_STR(reply_field("x-radish-replayed-tokens"), "4");
     CHECK_AT("radish.replay.0.message", "2");
@@ -122,7 +122,7 @@ TEST(server_cache, what_went_another_way)
     CHECK_AT("radish.miss.cached_text", "'Monday, '");
     CHECK_AT("radish.miss.detail",
              "'The first 42 tokens were cached; what follows in message 0 (system) is "
-             "\"Tuesday,\", where the cache goes on with \"Monday, \".'");
+             "\"Tuesday,\", but the cache continues with \"Monday, \".'");
     snprintf(messages, sizeof messages, "%s,{'role':'system','content':'Be brief.'}",
              conversation("Monday", "What is open?"));
     explain(&s, messages);
@@ -152,7 +152,7 @@ TEST(server_cache, what_went_another_way)
     CHECK_INT(server_post(&s, "/v1/completions",
                           "{'prompt':'once upon','max_tokens':1,'radish':{'explain':true}}"),
               200);
-    CHECK_HAS(reply_at("radish.miss.detail"), "what stands in the prompt is \"once upo\", where");
+    CHECK_HAS(reply_at("radish.miss.detail"), "the start of the prompt is \"once upo\", but");
     server_stop(&s);
 }
 
@@ -174,7 +174,7 @@ TEST(server_cache, what_went_away)
     CHECK_INT(reply_int("radish.miss.position"), reply_int("radish.cached_tokens"));
     CHECK(reply_int("radish.miss.gone_tokens") > 0);
     CHECK(atof(reply_at("radish.miss.gone_s")) < 20 && atof(reply_at("radish.miss.idle_s")) < 20);
-    CHECK_HAS(reply_at("radish.miss.detail"), " was cached once (");
+    CHECK_HAS(reply_at("radish.miss.detail"), " was cached (");
     CHECK_HAS(reply_at("radish.miss.detail"), "evicted to make room ");
     CHECK_HAS(reply_at("radish.miss.detail"), " without use; a larger --cache-size would have");
     CHECK_INT(server_ask(&s, "DELETE", "/v1/cache", "", NULL), 200);
@@ -271,9 +271,9 @@ TEST(server_cache, a_debug_log_explains_without_texts)
     ask_as(&s, "", conversation("Tuesday", "SECRET"), "'max_tokens':2");
     ask_as(&s, "", conversation("Tuesday", "SECRET"), "'max_tokens':2");
     server_settle(&s);
-    CHECK_HAS(server_log(&s), ", cached 0, shared 0, replayed 0; from there on never_seen, in the "
+    CHECK_HAS(server_log(&s), ", cached 0, shared 0, replayed 0; then never_seen, in the "
                               "template's text before message 0 (system)\n");
-    CHECK_HAS(server_log(&s), ", cached 42, shared 0, replayed 0; from there on diverged, in "
+    CHECK_HAS(server_log(&s), ", cached 42, shared 0, replayed 0; then diverged, in "
                               "message 0 (system)\n");
     CHECK_HAS(server_log(&s), ", shared 0, replayed 0\n");
     CHECK(!strstr(server_log(&s), "SECRET") && !strstr(server_log(&s), "Tuesday"));
@@ -299,7 +299,7 @@ TEST(server_cache, tenants_share_nothing)
     CHECK(strcmp(who, "'acme'") == 0 || strcmp(who, "'rival'") == 0);
     CHECK(reply_int("radish.miss.tenant_tokens") > 50);
     CHECK(reply_int("radish.miss.tenant_tokens") < known);
-    CHECK_HAS(reply_at("radish.miss.detail"), "', and tenants do not share.");
+    CHECK_HAS(reply_at("radish.miss.detail"), "', but tenants do not share their caches.");
     CHECK_HAS(reply_at("radish.miss.detail"), " is cached for tenant '");
     ask_as(&s, "k1", conversation("Monday", "What?"), EXPLAIN);
     CHECK_AT_INT("radish.computed_tokens", 1);
@@ -324,7 +324,7 @@ TEST(server_cache, tenants_share_nothing)
     CHECK_AT_INT("radish.computed_tokens", 1);
     CHECK_INT(server_ask(&s, "DELETE", "/v1/cache?tenant=nobody", "x-api-key: k3\r\n", NULL), 404);
     CHECK_AT("error.param", "'tenant'");
-    CHECK_HAS(reply_at("error.message"), "there is no tenant 'nobody' here");
+    CHECK_HAS(reply_at("error.message"), "no tenant 'nobody'");
     server_stop(&s);
 }
 
@@ -338,11 +338,11 @@ TEST(server_cache, a_shared_cache_is_everyones)
     ask_as(&s, "k2", conversation("Tuesday", "What?"), EXPLAIN);
     CHECK_AT("radish.miss.reason", "'diverged'");
     CHECK_AT("radish.miss.cached_text", "");
-    CHECK_HAS(reply_at("radish.miss.detail"), "goes on with something else.");
+    CHECK_HAS(reply_at("radish.miss.detail"), "continues with something else.");
     ask_as(&s, "k3", conversation("Friday", "What?"), EXPLAIN);
     CHECK(strlen(reply_at("radish.miss.cached_text")) > 2);
     CHECK_INT(server_ask(&s, "DELETE", "/v1/cache?tenant=acme", "x-api-key: k3\r\n", NULL), 400);
-    CHECK_HAS(reply_at("error.message"), "with --share-cache no tenant has a part of its own");
+    CHECK_HAS(reply_at("error.message"), "with --share-cache, tenants share one cache");
     server_stop(&s);
 }
 
@@ -486,8 +486,8 @@ TEST(server_cache, what_lost_its_window)
     CHECK_AT("radish.miss.gone_tokens", "");
     CHECK_AT("radish.miss.detail",
              "'The first 6 tokens were cached; what follows in message 0 (user) is cached (300 "
-             "tokens of it), but not what layers with a window need to go on there: that gave way "
-             "to others; a larger --cache-size would have kept it.'");
+             "tokens of it), but not what layers with a window need to continue there: that was "
+             "evicted; a larger --cache-size would have kept it.'");
     CHECK_INT(server_get(&s, "/v1/cache/tree"), 200);
     CHECK(*reply_at("data.0.children.0.window_tokens"));
     server_stop(&s);
@@ -557,7 +557,7 @@ TEST(server_cache, too_many_questions_are_told_to_come_again)
         if (status == 503) {
             n_busy++;
             CHECK_STR(reply_field("retry-after"), "1");
-            CHECK_HAS(reply_at("error.message"), "too many ask about the cache at once");
+            CHECK_HAS(reply_at("error.message"), "too many requests about the cache at once");
         } else {
             CHECK_INT(status, 200);
             CHECK_AT("object", "'cache'");
@@ -615,7 +615,7 @@ TEST(server_cache, warming)
     CHECK_INT(server_post(&s, "/v1/cache/warm", body_of(messages, "'pin':600")), 200);
     CHECK_AT("pinned", "false");
     CHECK_AT("pinned_s", "0.0");
-    CHECK_HAS(reply_at("reason"), "is pinned as may be; the prompt is cached");
+    CHECK_HAS(reply_at("reason"), "is pinned already; the prompt is cached");
     server_stop(&s);
 }
 

@@ -243,7 +243,7 @@ TEST(server_chat, unknown_fields_are_named)
     SERVER_START(&s);
     CHECK_INT(server_chat(&s, HI, "'max_tokens':1,'wizard':1,'spell':2"), 200);
     CHECK_STR(reply_field("x-radish-ignored"), "wizard, spell");
-    server_await_log(&s, "127.0.0.1 sends fields that are unknown here and ignored: wizard, spell");
+    server_await_log(&s, "127.0.0.1 sends unknown fields, which are ignored: wizard, spell");
     CHECK_INT(server_chat(&s, HI, "'max_tokens':1,'wizard':1,'spell':2"), 200);
     CHECK_INT(server_chat(&s, HI, "'max_tokens':1,'other':1"), 200);
     CHECK_STR(reply_field("x-radish-ignored"), "other");
@@ -253,7 +253,7 @@ TEST(server_chat, unknown_fields_are_named)
     server_settle(&s);
     /* Once for each client and set of fields. */
     int n = 0;
-    for (const char *at = server_log(&s); (at = strstr(at, "are unknown here")); at++)
+    for (const char *at = server_log(&s); (at = strstr(at, "sends unknown fields")); at++)
         n++;
     CHECK_INT(n, 3);
     CHECK_INT(server_chat(&s, HI, "'max_tokens':1"), 200);
@@ -275,7 +275,7 @@ TEST(server_chat, the_models_name)
     CHECK_INT(server_chat(&s, HI, "'max_tokens':1,'model':'other'"), 404);
     CHECK_AT("error.code", "'model_not_found'");
     CHECK_AT("error.param", "'model'");
-    CHECK_HAS(reply_at("error.message"), "no model 'other' here, only 'mock'");
+    CHECK_HAS(reply_at("error.message"), "model 'other' not found; this server has only 'mock'");
     CHECK_INT(server_chat(&s, HI, "'max_tokens':1,'model':'mock'"), 200);
     CHECK_INT(server_chat(&s, HI, "'max_tokens':1"), 200);
     server_stop(&s);
@@ -331,8 +331,7 @@ TEST(server_chat, the_context_bounds_prompt_and_answer)
     strbuf_clear(&long_one);
     strbuf_addf(&long_one, "{'role':'user','content':'%060d'}", 0);
     CHECK_INT(server_chat(&s, strbuf_str(&long_one), ""), 400);
-    CHECK_HAS(reply_at("error.message"),
-              "a larger --cache-size, which the context cannot be larger than.");
+    CHECK_HAS(reply_at("error.message"), "a larger --cache-size, which limits the context.");
     server_stop(&s);
 }
 
@@ -351,11 +350,11 @@ TEST(server_chat, bad_requests_name_their_field)
     CHECK_INT(server_chat(&s, HI, "'n':6,'max_tokens':1"), 400);
     CHECK_AT("error.param", "'n'");
     CHECK_HAS(reply_at("error.message"),
-              "6 answers are asked for, but this server takes 5 at once");
+              "the request asks for 6 answers, but this server can run 5 at once");
     CHECK_INT(server_post(&s, "/v1/completions", "{'prompt':['a','b','c'],'n':2,'max_tokens':1}"),
               400);
     CHECK_AT("error.param", "'prompt'");
-    CHECK_HAS(reply_at("error.message"), "6 answers are asked for");
+    CHECK_HAS(reply_at("error.message"), "asks for 6 answers");
     CHECK_INT(server_post(&s, "/v1/completions", "{'prompt':[1,2,3],'n':2,'max_tokens':1}"), 200);
     server_stop(&s);
 }

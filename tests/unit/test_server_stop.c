@@ -99,7 +99,7 @@ TEST(server_stop, the_grace_ends)
     check_cut_off(stream, whole);
     uint64_t ms = (clock_now_ns() - began) / 1000000;
     CHECK(ms >= 900 && ms < 10000);
-    server_await_log(&s, "the grace is over; answers cut off: 2");
+    server_await_log(&s, "the grace period is over; answers cut off: 2");
     server_wait(&s);
 }
 
@@ -155,7 +155,7 @@ TEST(server_stop, the_log_says_what_memory_it_will_have)
 {
     struct test_server s;
     SERVER_START(&s, "--cache-size", "262144t", "-c", "500");
-    CHECK_HAS(server_log(&s), "memory: packed weights 0.0 MiB, of the file up to 0.0 MiB, KV up to "
+    CHECK_HAS(server_log(&s), "memory: packed weights 0.0 MiB, model file up to 0.0 MiB, KV up to "
                               "2.0 MiB (262144 tokens of 8 bytes), rest ");
     CHECK_HAS(server_log(&s), " MiB; context 500\n");
     server_stop(&s);

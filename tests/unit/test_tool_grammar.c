@@ -115,6 +115,8 @@ static const char *parsed(const struct world *w, enum tool_format format, const 
     transcript_make(&t, &o, text, strlen(text), CUT_NOT, &seed);
     bool sound = t.n_calls && !t.n_broken && !t.content.len && !t.not_json && !t.n_reasoning;
     snprintf(result, sizeof result, "%s%s", sound ? "" : "!", strbuf_str(&t.text));
+    for (char *id; (id = strstr(result, "I[functions."));) /* ids are not the grammar's matter */
+        memmove(id, strchr(id, ']') + 1, strlen(strchr(id, ']')));
     transcript_free(&t);
     return result;
 }

@@ -1,4 +1,4 @@
-/* See answer_view.h. Everything is flushed as it comes: an answer is read while it is made. */
+/* See answer_view.h. Everything is flushed at once, because people read an answer as it arrives. */
 #include "cli/chat/answer_view.h"
 
 #include <stdio.h>

@@ -4,9 +4,9 @@
 #include "cli/terminal/word_wrap.h"
 #include "prompt/answer/answer_parser.h"
 
-/* An answer on its way to standard output: wrapped between words on a terminal, as it is anywhere
- * else. Thoughts are dimmed on a terminal; elsewhere they go to standard error, so that a program
- * reads the answer alone. */
+/* Writes an answer to standard output: wrapped between words on a terminal, unchanged elsewhere.
+ * Thoughts are dimmed on a terminal; elsewhere they go to standard error, so that a program reads
+ * only the answer. */
 struct answer_view {
     bool is_terminal, has_colors;
     struct word_wrap wrap;
@@ -18,7 +18,7 @@ struct answer_view {
 void answer_view_begin(struct answer_view *v, const struct answer_style *style,
                        bool starts_in_thinking);
 void answer_view_add(struct answer_view *v, const char *text, size_t len);
-/* Nothing more comes; `note` says why, if it did not end by itself ("": it did). */
+/* Ends the answer; `note` says why it did not end by itself ("": it did). */
 void answer_view_end(struct answer_view *v, const char *note);
 /* On a terminal, the empty row between an answer and the next question. */
 void answer_view_gap(struct answer_view *v);

@@ -35,17 +35,17 @@ struct chat {
 void chat_reset(struct chat *c);
 /* Sets the system message of this conversation and of later ones; "": none. */
 void chat_set_system(struct chat *c, const char *text, size_t len);
-/* Sends a message and shows the answer. After an error, or an answer that was stopped before its
- * first word, it is as if nothing had been asked. */
+/* Sends a message and shows the answer. After an error, or if the answer is stopped before its
+ * first word, the conversation is unchanged. */
 int chat_ask(struct chat *c, const char *text, size_t len, struct error *err);
-/* Answers the last message once more, in place of the last answer. */
+/* Answers the last message again and replaces the last answer. */
 int chat_ask_again(struct chat *c, struct error *err);
 /* Keeps the first `n` messages. */
 void chat_truncate(struct chat *c, size_t n);
 
 /* ---- what is typed (commands.c) ---- */
 
-/* Does what the text says: runs a command, or sends a message. */
+/* Runs a command or sends a message. */
 int chat_take(struct chat *c, const char *text, struct error *err);
 /* For the editor: whether the text is a message of several lines, opened by """ and not closed. */
 bool chat_is_open(void *context, const char *text);
@@ -58,11 +58,11 @@ __attribute__((format(printf, 2, 3))) void chat_note(const struct chat *c, const
 
 /* "~/x" becomes the path in the home folder. */
 void path_expand(const char *path, struct strbuf *out);
-/* The body of a request with this conversation, which curl can send to the server. A file that is
- * there is replaced if it is a conversation itself, and never otherwise. */
+/* Saves the conversation as a request body, which curl can send to the server. An existing file is
+ * replaced only if it is a conversation itself. */
 int chat_save(const struct chat *c, const char *path, struct error *err);
-/* Such a body, or an array of messages, in place of this conversation. After an error nothing has
- * changed. */
+/* Replaces the conversation with a saved one: a request body or an array of messages. After an
+ * error nothing has changed. */
 int chat_load(struct chat *c, const char *path, struct error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* Conversations in files. What is written is the body of a request, one message to a line, so that
- * people can read and change it; what is read is checked by the server's own reader. */
+/* Saves and loads conversations. A file is the body of a request, with one message per line so that
+ * people can read and edit it. The server's own reader checks what is loaded. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Settings are kept as JSON texts and read by the server's own reader whenever an answer is made:
+/* Settings are stored as JSON texts, and the server's own reader parses them for each answer. So
  * one table has the names, the bounds and the messages. */
 #include "cli/chat/chat_settings.h"
 

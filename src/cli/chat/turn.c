@@ -1,5 +1,5 @@
-/* The turns of a conversation. The whole of it is rendered anew for each, as over the API, and the
- * prefix cache makes that cheap: earlier answers become the tokens that were sampled for them. */
+/* The turns of a conversation. Each turn renders the whole conversation again, as the API does. The
+ * prefix cache makes that cheap, because earlier answers become the tokens they were sampled as. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* Several chats may share one file: each appends its entries with a single write, and whoever opens
- * it next sees them all. What cannot be written is not kept; a chat does not end for that. */
+ * it next sees them all. Entries that cannot be written are lost; the chat continues. */
 #include "cli/terminal/history.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
-/* The line editor: a key changes the line or the cursor, and everything is drawn anew when no
- * further key is waiting. Our own, because the usual libraries draw text of several lines badly,
- * know no pasted text, and read the terminal themselves, so that what is typed while a model
- * answers could not be kept apart. */
+/* The line editor: a key changes the line or the cursor, and everything is redrawn when no further
+ * key is waiting. It is our own because the usual libraries draw multi-line text badly, do not
+ * support pasted text, and read the terminal themselves, so what is typed while the model answers
+ * could not be kept separate. */
 #include "cli/terminal/line_editor.h"
 
 #include <stdio.h>

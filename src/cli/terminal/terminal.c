@@ -1,5 +1,5 @@
-/* Modes of the terminal. The mode is kept while answers stream, and not only while a line is typed:
- * else what is typed ahead would be echoed into the answer. */
+/* Terminal modes. Raw mode stays on while answers stream, not only while a line is typed; otherwise
+ * what is typed ahead would be echoed into the answer. */
 #include "cli/terminal/terminal.h"
 
 #include <signal.h>

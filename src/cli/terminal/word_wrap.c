@@ -1,5 +1,5 @@
-/* The last column stays empty: after a row that is exactly full, terminals differ in where the
- * cursor is, and it must be known to take a word back. */
+/* The last column stays empty: after an exactly full row, terminals differ in where the cursor is,
+ * and its position must be known to move a word to the next row. */
 #include "cli/terminal/word_wrap.h"
 
 #include <string.h>

@@ -5,14 +5,14 @@
 #include "model/convert/requantize.h"
 #include "model/files/gguf_write.h"
 
-/* A model from a directory, written as a GGUF file: keys, names and layouts are those that
- * llama.cpp's converter gives the architecture, so that other programs read it, too.
+/* Writes a model from a directory as a GGUF file. Keys, names and layouts are those that
+ * llama.cpp's converter uses for the architecture, so that other programs can read it, too.
  *
- *   hparams, settings ──gguf_export_keys──► head ◄── what the tokenizer says
+ *   hparams, settings ──gguf_export_keys──► head ◄── the tokenizer's keys
  *   weights by slot   ──► tensors (stacked, fused, rows of q and k in pairs) ──► requantize.h
  *
- * The file is opened once more before it gets its name, and must describe the model that it was
- * made from: what GGUF cannot say is an error, not a file that computes something else. */
+ * The file is reopened before it gets its name, and must describe the model that it was made from:
+ * what GGUF cannot express is an error, not a file that computes something else. */
 int gguf_export(const struct model *m, const struct gguf_writer *tokenizer, const char *to_path,
                 struct parallel *pool, const struct requantize_options *options,
                 struct requantize_result *result, struct error *err);

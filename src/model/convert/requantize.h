@@ -10,12 +10,12 @@
 
 /* model/convert/ writes models to new files: in another type, or from a directory to GGUF. */
 
-/* Writes the tensors of a model as a GGUF file, its matrices in another type. Vectors, routers and
- * what the type's blocks do not fit stay as they are; the embedding and the head, where errors are
- * seen most, get at least 6 bits. The file appears under its name when it is whole. */
+/* Writes the tensors of a model as a GGUF file, with matrices in another type. Vectors, routers and
+ * matrices that do not fit the type's blocks stay as they are; the embedding and the head, where
+ * errors matter most, get at least 6 bits. The file appears under its name once it is complete. */
 struct requantize_options {
     enum tensor_type type;
-    bool again; /* also what is quantised already, and loses by it */
+    bool again; /* also requantise quantised matrices, which lose accuracy */
     void (*progress)(void *context, double done);
     void *context;
 };
@@ -25,18 +25,18 @@ struct requantize_result {
     uint32_t n_changed, n_tensors;
 };
 
-/* A GGUF file once more, with all that its keys say. */
+/* Rewrites a GGUF file, with all of its keys. */
 int requantize(const struct checkpoint *from, const char *to_path, struct parallel *pool,
                const struct requantize_options *options, struct requantize_result *result,
                struct error *err);
 
-/* The rows of heads whose halves are turned against each other, as rows of pairs: of every
- * `period` rows, `n` from `first` on. */
+/* Reorders the rows of heads from rotated halves to adjacent pairs: of every `period` rows, `n`
+ * from `first` on. */
 struct row_pairs {
-    uint32_t period, first, n; /* n 0: rows stay where they are */
+    uint32_t period, first, n; /* n 0: rows keep their order */
 };
 
-/* A tensor to be written, and the weights that its rows come from, one behind the other. */
+/* A tensor to write, and the weights that its rows come from, in order. */
 struct tensor_source {
     const char *name;
     const struct weight *parts;
@@ -44,10 +44,10 @@ struct tensor_source {
     uint32_t n_dims;
     uint64_t dims[GGUF_MAX_DIMS]; /* as in the file: the first runs fastest */
     struct row_pairs pairs;
-    bool is_wide; /* as F32 where it stays a float */
+    bool is_wide; /* as F32 if it stays a float */
 };
 
-/* What is written: `head` has the values, and gets those that tell the type. `check` looks at the
+/* What to write: `head` has the values; those that name the type are added. `check` verifies the
  * file before it gets its name. */
 struct tensor_file {
     const char *from; /* for messages */

@@ -65,8 +65,8 @@ struct gguf {
 };
 
 int gguf_open(struct gguf *g, const char *path, struct error *err);
-/* The same from memory, which stays the caller's, is aligned for any type and outlives `g`;
- * `path` only names it in messages. */
+/* The same from memory, which the caller owns, is aligned for any type and outlives `g`; `path` is
+ * only for messages. */
 int gguf_open_memory(struct gguf *g, const char *path, const void *bytes, size_t len,
                      struct error *err);
 void gguf_close(struct gguf *g); /* also after a failed open, and twice */
@@ -74,7 +74,7 @@ void gguf_close(struct gguf *g); /* also after a failed open, and twice */
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);
 
-/* Each gives the value if the key is there with a fitting type and range, else false. */
+/* Each gets the value if the key exists with a suitable type and range; otherwise returns false. */
 bool gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out);
 bool gguf_get_f64(const struct gguf *g, const char *key, double *out);
 bool gguf_get_bool(const struct gguf *g, const char *key, bool *out);

@@ -8,9 +8,9 @@
 #include "base/strbuf.h"
 #include "model/files/gguf.h"
 
-/* The head of a GGUF file (version 3): values and tensors are added in any order, then it is
- * written, and the caller writes the tensors' bytes in the order that they were added, each padded
- * to GGUF_ALIGNMENT. What had no memory shows when the head is written. */
+/* Builds the head of a GGUF file (version 3). Values and tensors are added in any order; then the
+ * head is written, and the caller writes the tensors' bytes in the order they were added, each
+ * padded to GGUF_ALIGNMENT. gguf_write_head reports if an addition ran out of memory. */
 enum { GGUF_ALIGNMENT = 32 };
 
 struct gguf_writer {
@@ -28,7 +28,7 @@ void gguf_add_string(struct gguf_writer *w, const char *key, const char *bytes, 
 /* `items` are the numbers themselves, or struct byte_view. */
 void gguf_add_array(struct gguf_writer *w, const char *key, enum gguf_type type, const void *items,
                     uint64_t count);
-/* The values of another head behind its own. */
+/* Appends the values of another head. */
 void gguf_add_values(struct gguf_writer *w, const struct gguf_writer *from);
 /* `dims` as in the file: the first runs fastest. */
 void gguf_add_tensor(struct gguf_writer *w, struct byte_view name, enum tensor_type type,

@@ -5,11 +5,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* model/quant/ holds the types of numbers: from blocks to floats and back, and weights as views
- * of blocks. */
+/* model/quant/ handles number types: conversion from blocks to floats and back, and weights as
+ * views of blocks. */
 
-/* The tensor types that radish reads, numbered as GGUF numbers them, and how each turns into
- * floats. A type is a run of blocks: `block_len` values in `block_bytes` bytes. */
+/* The tensor types that radish reads, with GGUF's numbers, and how each converts to floats. Data is
+ * a sequence of blocks: `block_len` values in `block_bytes` bytes each. */
 enum tensor_type {
     TENSOR_F32 = 0,
     TENSOR_F16 = 1,
@@ -39,20 +39,20 @@ enum tensor_type {
     TENSOR_NVFP4 = 40,
     TENSOR_Q1_0 = 41,
     TENSOR_Q2_0 = 42,
-    N_GGUF_TYPES, /* a number from here on is no type of a GGUF file */
-    /* From here on as directories have them: scales, if any, lie elsewhere (weight.h). */
+    N_GGUF_TYPES, /* numbers from here on are not GGUF types */
+    /* Types in directories: scales, if any, are elsewhere (weight.h). */
     TENSOR_F8_E4M3 = 64,
     TENSOR_F8_E5M2,
-    TENSOR_E8M0,     /* a power of two, of scales */
-    TENSOR_FP4,      /* E2M1, two a byte, the low half first */
-    TENSOR_AFFINE_1, /* of MLX: so many bits a value, the lowest first */
+    TENSOR_E8M0,     /* a power of two, for scales */
+    TENSOR_FP4,      /* E2M1, two per byte, the low half first */
+    TENSOR_AFFINE_1, /* of MLX: this many bits per value, lowest first */
     TENSOR_AFFINE_2,
     TENSOR_AFFINE_3,
     TENSOR_AFFINE_4,
     TENSOR_AFFINE_5,
     TENSOR_AFFINE_6,
     TENSOR_AFFINE_8,
-    TENSOR_U8, /* not of weights as such */
+    TENSOR_U8, /* from here on not for weights as such */
     TENSOR_I8,
     TENSOR_U16,
     TENSOR_I16,
@@ -74,14 +74,14 @@ struct tensor_type_info {
 /* NULL for a type that radish does not read. */
 const struct tensor_type_info *tensor_type_info(uint32_t type);
 
-/* One of the floats that engines compute with as they are, without blocks or scales. */
+/* Float types that engines compute with directly, without blocks or scales. */
 static inline bool tensor_type_is_float(enum tensor_type type)
 {
     return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16;
 }
 
-/* The reference: `n` values (a multiple of the block) from `blocks` as floats; quants alone where
- * the scales lie elsewhere. */
+/* The reference: converts `n` values (a multiple of the block) from `blocks` to floats; only the
+ * quants if the scales are elsewhere. */
 void dequantize(enum tensor_type type, const void *blocks, float *out, size_t n);
 
 float f16_to_f32(uint16_t half);

@@ -6,20 +6,21 @@
 
 #include "model/quant/quant.h"
 
-/* From floats to blocks: the way back from dequantize, for the types that people choose. The small
- * blocks are what llama.cpp makes of the same floats, bit for bit; the super-blocks are fitted by
- * least squares, each weight counting by its square. */
+/* Converts floats to blocks: the inverse of dequantize, for the types that users choose. Small
+ * blocks are bit-identical to llama.cpp's; super-blocks are fitted by least squares, with each
+ * value weighted by its square. */
 
-/* "q4_0", "Q4_K", "bf16": the type, or false where radish cannot write it. */
+/* The type for a name such as "q4_0", "Q4_K" or "bf16"; false: radish cannot write it. */
 bool quantize_type(const char *name, enum tensor_type *out);
-/* The names that quantize_type knows, for messages: "f32, f16, ...". */
+/* The names that quantize_type accepts, for messages: "f32, f16, ...". */
 const char *quantize_names(void);
 
-/* The type that a matrix gets: `type`, one that its width fits, or more bits where it matters. The
- * engine asks the same when weights are quantised as they are loaded. */
+/* The type to use for a matrix: `type`, or one that fits its width, or one with more bits if it
+ * matters. Also used when weights are quantised at load time. */
 enum tensor_type quantize_choose(enum tensor_type type, uint64_t cols, bool matters);
 
-/* `n` values, a multiple of the type's block. What is not a number becomes 0. */
+/* Quantises `n` values, a multiple of the type's block. In types with blocks, values that are not
+ * finite become 0. */
 void quantize(enum tensor_type type, const float *x, void *blocks, size_t n);
 
 #endif

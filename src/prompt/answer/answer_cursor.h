@@ -3,10 +3,10 @@
 
 #include "prompt/answer/answer_style.h"
 
-/* Where an answer thinks, and where a call begins in it: one automaton for the filter, in the
- * scheduler's thread, and for the parser, in the event loop's. The table of regions is constant;
- * each reader has a cursor of its own. What is inside a call is the parser's alone: it takes over
- * at EVENT_CALL and says with answer_cursor_go where the text goes on.
+/* Finds where an answer thinks and where calls begin. The filter (on the scheduler's thread) and
+ * the parser (on the event loop's) use the same automaton, each with its own cursor; the table of
+ * regions is constant. The inside of a call is left to the parser: it takes over at EVENT_CALL and
+ * says with answer_cursor_go where the text continues.
  *
  *   START ──begin──► THINK_BEGIN ──text──► THINKING ──end──► OPENING ──a call's mark──► call
  *     │                 └─◄─begin again                         │ text                  ▲
@@ -17,8 +17,8 @@
  *     ▲ └─────another header, or none──► MESSAGE ──┤
  *     └──────────────a mark that ends messages─────┘
  *
- * Bytes are read as they come. Those that may be the beginning of a mark are held until that is
- * decided, so where the text is cut into parts cannot matter. */
+ * Bytes that may begin a mark are held until that is decided, so the result does not depend on how
+ * the text is cut into parts. */
 enum answer_region {
     REGION_START,       /* nothing but white space has come */
     REGION_THINK_BEGIN, /* directly behind the mark that begins thinking */

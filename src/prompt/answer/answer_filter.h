@@ -6,21 +6,21 @@
 #include "prompt/tokenizer/tokenizer.h"
 #include "sched/token_filter.h"
 
-/* What holds one answer to what its request asked for: the scheduler's token filter. An answer goes
- * through up to three phases, and the filter through them with it:
+/* The scheduler's token filter for one answer: it enforces what the request asked for. An answer
+ * goes through up to three phases, and the filter follows it:
  *
  *   thinking ──end marker, or budget spent──► text ──trigger──► grammar
  *      └──────────────────────── (a grammar from the start) ──────▲
  *
- * In thinking anything goes until the budget is spent; then the end marker is written for the
- * model. In text anything goes, but for what is forbidden; when the trigger appears, a call has
- * begun, and the grammar of calls holds from there to the end. */
+ * Thinking is free until its budget is spent; then the filter forces the end marker. Text is free
+ * except for what is forbidden. The trigger starts a call: from there to the end the grammar of
+ * calls applies. */
 struct answer_filter_options {
     const struct answer_style *style;
     const struct tokenizer *tokenizer;
     struct grammar_vocabulary *vocabulary;
     const struct grammar *grammar; /* NULL: none */
-    const char *trigger;           /* what the grammar waits for; NULL: it holds from the start */
+    const char *trigger;           /* the grammar applies after it; NULL: from the start */
     const char *forbidden;         /* a text that must not appear; NULL: none */
     bool ends_in_time;             /* the grammar's texts are ended before the tokens are */
     const char *begun;             /* the answer's beginning, if the prompt has it; NULL: none */
@@ -30,7 +30,7 @@ struct answer_filter_options {
 
 struct answer_filter;
 
-/* True when there is anything to hold the answer to. */
+/* False: nothing constrains the answer. */
 bool answer_filter_is_needed(const struct answer_filter_options *o);
 int answer_filter_open(struct answer_filter **out, const struct answer_filter_options *o,
                        struct error *err);

@@ -63,6 +63,7 @@ struct open_call {
     const struct json *schema; /* the parameter's, or NULL */
     struct json_scan scan;
     size_t arguments, arguments_end; /* those that came before the name */
+    size_t id, id_len;               /* the model's own id for the call */
     bool begun;                      /* CALL_BEGIN is out: there is no way back */
     bool complete;                   /* all arguments are out */
     bool has_arguments;
@@ -151,8 +152,8 @@ enum call_result read_arguments(struct answer_parser *p);
 
 /* calls_xml.c */
 struct xml_form;
-extern const struct xml_form xml_qwen, xml_glm, xml_minimax, xml_dsml, xml_step, xml_minicpm,
-    xml_hunyuan, xml_hunyuan_open, xml_kimi3;
+extern const struct xml_form xml_qwen, xml_glm, xml_minimax, xml_minimax3, xml_dsml, xml_step,
+    xml_minicpm, xml_hunyuan, xml_hunyuan_open, xml_kimi3;
 enum { XML_OUTER, XML_NAME, XML_NEXT, XML_KEY, XML_VALUE_BEGIN, XML_VALUE, XML_JSON };
 enum call_result read_xml_call(struct answer_parser *p);
 
@@ -184,6 +185,14 @@ void value_write_string(struct strbuf *out, const char *text, size_t len);
 /* A parameter's raw text, by what its schema says. */
 void value_write_text(struct strbuf *out, const struct json *schema, const char *text, size_t len);
 void value_write_json(struct strbuf *out, const struct json *value);
+/* MiniMax-M3: before each of its tags, which nest: lists of <item>, objects of <name>. */
+#define M3_MARK "]<]minimax[>["
+void value_write_nested(struct strbuf *out, const struct json *schema, const char *text,
+                        size_t len);
+/* The end of a value that began with <key>, which may have others of that name in it: YES, and its
+ * distance in `len`. MORE: `len` is how much was looked at, with `depth` others open. */
+enum match nested_end(const char *text, size_t left, const char *key, size_t key_len, size_t *len,
+                      uint32_t *depth);
 /* One literal of Python, or of Gemma's notation, that takes up the text; false: it is none. */
 bool value_write_python(struct strbuf *out, const char *text, size_t len);
 bool value_write_gemma(struct strbuf *out, const struct json *schema, const char *text, size_t len);

@@ -33,9 +33,10 @@ void answer_emit(struct answer_parser *p, enum answer_piece piece, const char *t
 
 /* ------------------------------------------------------------------ text outside of calls */
 
-/* Gives out what stands before `end`, but for the white space at its end, which a mark may make
- * its own. There may be much of that, coming byte by byte: what was looked at is not looked at
- * again. Returns how much is out. */
+/* Emits what stands before `end`, but holds the white space at its end, which a mark may make its
+ * own. Of content that is only white space from a line feed on, because templates write that before
+ * calls themselves. There may be much white space, coming byte by byte: what was looked at is not
+ * looked at again. Returns how much is out. */
 static size_t emit_solid(struct answer_parser *p, enum answer_piece piece, const char *text,
                          size_t end)
 {
@@ -44,6 +45,9 @@ static size_t emit_solid(struct answer_parser *p, enum answer_piece piece, const
         n--;
     if (n == p->n_space)
         n = 0;
+    if (piece == PIECE_CONTENT && (n || p->has_content))
+        while (n < end && (text[n] == ' ' || text[n] == '\t'))
+            n++;
     answer_emit(p, piece, text, n);
     p->n_space = end - n;
     return n;
@@ -74,8 +78,7 @@ static size_t plain_emit(struct answer_parser *p, enum answer_region region, con
     }
 }
 
-/* A call's mark ends at `end`. White space before it belongs to the content up to the first line
- * feed, because templates write that before calls themselves; the rest waits for more content. */
+/* A call's mark ends at `end`. The white space before it that is held waits for more content. */
 static size_t mark_read(struct answer_parser *p, const char *text, size_t end)
 {
     size_t start = end - p->cursor.mark_len;
@@ -83,11 +86,7 @@ static size_t mark_read(struct answer_parser *p, const char *text, size_t end)
         call_start(p, 0, p->cursor.mark_len, p->cursor.mark);
         return start;
     }
-    size_t n = emit_solid(p, PIECE_CONTENT, text, start), same_line = n;
-    while (p->has_content && same_line < start && text[same_line] != '\n')
-        same_line++;
-    answer_emit(p, PIECE_CONTENT, text + n, same_line - n);
-    n = same_line;
+    size_t n = emit_solid(p, PIECE_CONTENT, text, start);
     if (p->has_content)
         strbuf_add(&p->gap, text + n, start - n);
     call_start(p, start - n, p->cursor.mark_len, p->cursor.mark);
@@ -237,8 +236,11 @@ bool call_set_name(struct answer_parser *p, const char *name, size_t len)
 
 void call_add_arguments(struct answer_parser *p, const char *text, size_t len)
 {
-    if (!p->call.begun)
+    if (!p->call.begun) {
+        if (p->call.id_len)
+            answer_emit(p, PIECE_CALL_ID, call_at(p, p->call.id), p->call.id_len);
         answer_emit(p, PIECE_CALL_BEGIN, p->call.tool->name, p->call.tool->name_len);
+    }
     p->call.begun = true;
     answer_emit(p, PIECE_CALL_ARGUMENTS, text, len);
 }

@@ -4,19 +4,19 @@
 #include "prompt/answer/answer_style.h"
 #include "prompt/answer/tool_set.h"
 
-/* An answer's raw text in, as it comes; thinking, content and calls out, as soon as they are sure.
- * Where the pieces of the text part changes nothing about what comes out, put together.
+/* Takes an answer's raw text as it arrives and reports thinking, content and calls as soon as they
+ * are certain. The result does not depend on how the text is cut into pieces.
  *
  *   <think>Hm.</think>Let me look.<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>
  *          [1]         [2]                   [3: f]                    [4: {"a": 1}][5]
  *
  *   1 PIECE_REASONING  2 PIECE_CONTENT  3 CALL_BEGIN  4 CALL_ARGUMENTS (in parts)  5 CALL_END
  *
- * Text that only looks like a call stays content: one that is malformed, is cut off, or names a
- * function that the request does not have. Once a call's arguments are on their way they cannot be
- * taken back; if they then turn out to be no JSON, or end too early, CALL_BROKEN ends the call and
- * has all of it as it was written. No byte is lost but for markers, the white space around them at
- * the beginning and the end of the content, and white space between calls. */
+ * Text that only looks like a call stays content: a call that is malformed, is cut off, or names a
+ * function that the request does not have. Arguments that have been reported cannot be taken back:
+ * if they turn out to be invalid JSON or end too early, CALL_BROKEN ends the call and repeats all
+ * of it as it was written. Only markers, white space around them at the start and end of the
+ * content, and white space between calls are dropped. */
 enum answer_piece {
     PIECE_REASONING,
     PIECE_CONTENT,
@@ -25,6 +25,8 @@ enum answer_piece {
                            */
     PIECE_CALL_END,
     PIECE_CALL_BROKEN, /* the call as it was written, with the white space before it */
+    PIECE_CALL_ID,     /* before CALL_BEGIN: the id that the model gave the call, if its template
+                          repeats ids */
 };
 
 typedef void answer_piece_fn(void *context, enum answer_piece piece, const char *text, size_t len);

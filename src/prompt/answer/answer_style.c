@@ -48,6 +48,7 @@ static const struct {
     {"<|tool_calls_section_begin|>", NULL, TOOLS_KIMI},
     {"'<|open|>'", "'<|close|>'", TOOLS_KIMI3},
     {"<minimax:tool_call>", NULL, TOOLS_MINIMAX},
+    {M3_MARK, NULL, TOOLS_MINIMAX},
     {"<arg_key>", NULL, TOOLS_GLM},
     {"'<arg_key{}>'", NULL, TOOLS_GLM}, /* Hunyuan 3 */
     {"<function name=", "<param name=", TOOLS_QWEN_CODER},
@@ -93,6 +94,7 @@ static const struct {
     {"<|constrain|>", TOOLS_HARMONY},
     {"<|tool_calls_section_begin|>", TOOLS_KIMI},
     {"<minimax:tool_call>", TOOLS_MINIMAX},
+    {M3_MARK, TOOLS_MINIMAX},
     {"<arg_key>", TOOLS_GLM},
     {"<｜tool▁calls▁begin｜>", TOOLS_DEEPSEEK},
     {"[TOOL_CALLS]", TOOLS_MISTRAL},

@@ -7,11 +7,11 @@
 
 #include "prompt/tokenizer/tokenizer.h"
 
-/* prompt/answer/ knows how models write thinking and calls: it recognises, parses, writes and
+/* prompt/answer/ knows how models write thinking and calls: it recognizes, parses, writes and
  * enforces them. */
 
-/* How a model writes what is not plain text: its thinking, and its calls of functions. Found once,
- * at load, from its template and vocabulary, or named by the user. */
+/* How a model writes thinking and function calls. Detected once, at load, from its template and
+ * vocabulary, or named by the user. */
 enum tool_format {
     TOOLS_HERMES,     /* <tool_call>{"name": .., "arguments": {..}}</tool_call>: Qwen too */
     TOOLS_QWEN_CODER, /* <tool_call><function=name><parameter=x>text</parameter></function> .. */
@@ -42,8 +42,8 @@ struct answer_style {
 void answer_style_find(struct answer_style *out, const char *source, size_t len,
                        const struct tokenizer *t);
 
-/* True for control tokens that are marks of the style: their spelling is part of the answer's raw
- * text, where the parser looks for it, though control tokens are not shown otherwise. */
+/* True for control tokens that are markers of the style. Unlike other control tokens they are part
+ * of the answer's raw text, where the parser looks for them. */
 bool answer_style_is_marker(const struct answer_style *s, const char *spelling, size_t len);
 
 #endif

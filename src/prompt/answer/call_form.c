@@ -409,6 +409,21 @@ static const struct call_form minimax_forms[] = {
         .value_end = "</parameter>\n",
     },
     {
+        /* MiniMax-M3 */
+        .token = M3_MARK,
+        .trigger = M3_MARK "<tool_call>",
+        .first = M3_MARK "<tool_call>\n" M3_MARK "<invoke name=\"",
+        .middle = "\">",
+        .between = M3_MARK "</invoke>" M3_MARK "<invoke name=\"",
+        .last = M3_MARK "</invoke>\n" M3_MARK "</tool_call>",
+        .arguments = CALL_TAGGED,
+        .key_begin = M3_MARK "<",
+        .key_end = ">",
+        .value_end = M3_MARK "</",
+        .value_close = ">",
+        .raw_end = "<]minimax[>[",
+    },
+    {
         /* dots */
         .token = "<dots_function_call>",
         .trigger = "<dots_function_call>",

@@ -4,7 +4,7 @@
 #include "prompt/answer/answer_style.h"
 #include "prompt/jinja/template_traits.h"
 
-/* How a format writes calls: what call_write writes and what tool_grammar_add holds answers to.
+/* How a format writes calls: what call_write writes and tool_grammar_add enforces.
  *
  *   first <name> middle <arguments> [ between <name> middle <arguments> ]* last
  *
@@ -23,11 +23,13 @@ struct call_form {
     const char *last;
     enum call_arguments arguments;
     const char *key_begin, *key_end, *value_end; /* TAGGED */
-    const char *string_key_end;                  /* TAGGED: before strings; NULL: the same */
-    const char *typed_key_end; /* TAGGED: stands behind key_end and the name of the value's type;
-                                  NULL: nothing does */
-    const char *quote;         /* ESCAPED */
-    bool is_numbered;          /* ":0", ":1", ... stands between the name and `middle` */
+    const char *value_close; /* TAGGED: value_end, the name and this end a value; NULL: value_end */
+    const char *raw_end;     /* TAGGED: what no string has in it, from '<' on; NULL: the ends */
+    const char *string_key_end; /* TAGGED: before strings; NULL: the same */
+    const char *typed_key_end;  /* TAGGED: stands behind key_end and the name of the value's type;
+                                   NULL: nothing does */
+    const char *quote;          /* ESCAPED */
+    bool is_numbered;           /* ":0", ":1", ... stands between the name and `middle` */
 };
 
 /* The format's form; where it has several, the one that is the template's (`traits` may be NULL).
@@ -35,7 +37,7 @@ struct call_form {
 const struct call_form *call_form_find(enum tool_format format,
                                        const struct template_traits *traits);
 
-/* The same text, but for white space anywhere in it. */
+/* Whether two texts are equal except for white space. */
 bool equal_but_space(const char *a, const char *b);
 
 /* A value as Python's json.dumps(ensure_ascii=False) writes it. */
@@ -43,8 +45,8 @@ void json_write_canonical(struct strbuf *out, const struct json *value);
 /* The same as an argument in the form. */
 void call_value_write(struct strbuf *out, const struct call_form *f, const struct json *value);
 
-/* The calls of a message one after the other: `index` counts them; the form's end is written by
- * who has written the last. */
+/* Writes the calls of a message one after the other: `index` counts them. The caller writes the
+ * form's end after the last one. */
 void call_form_write(struct strbuf *out, const struct call_form *f, size_t index, const char *name,
                      size_t name_len, const struct json *arguments);
 
@@ -53,13 +55,12 @@ void call_form_write(struct strbuf *out, const struct call_form *f, size_t index
 void call_write(struct strbuf *out, enum tool_format format, const char *name, size_t name_len,
                 const struct json *arguments);
 
-/* To be called after template_traits_find: what the template does not show of the form of calls
- * (many are made to be sent calls as text), the vocabulary may. 0, or -1 when there is no memory.
- */
+/* Call it after template_traits_find. It takes from the vocabulary what the template does not show
+ * about the form of calls (many templates expect calls as text). 0, or -1 if there is no memory. */
 int template_traits_complete(struct template_traits *t, const struct answer_style *style,
                              const struct tokenizer *tokenizer, struct error *err);
 
-/* Appends what stands between a parameter's name and a value of that type. */
+/* Appends what comes between a parameter's name and a value of that type. */
 void call_key_end_write(struct strbuf *out, const struct call_form *f, enum json_type type);
 
 #endif

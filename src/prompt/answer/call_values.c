@@ -124,6 +124,24 @@ static bool write_container(struct strbuf *out, const char *text, size_t len)
     return ok;
 }
 
+/* 018, which JSON does not allow, where the schema wants a number. */
+static bool write_padded(struct strbuf *out, const char *text, size_t len, unsigned types)
+{
+    size_t n = 0;
+    while (n + 1 < len && text[n] == '0' && ascii_is_digit(text[n + 1]))
+        n++;
+    struct arena arena = ARENA_INIT;
+    const struct json *value = n && types >> JSON_NUMBER & 1
+                                   ? json_parse(&arena, text + n, len - n, NULL)
+                                   : NULL;
+    bool is_number = json_is(value, JSON_NUMBER);
+    if (is_number)
+        strbuf_add(out, text + n, len - n);
+    out->failed |= arena.failed;
+    arena_free(&arena);
+    return is_number;
+}
+
 void value_write_text(struct strbuf *out, const struct json *schema, const char *text, size_t len)
 {
     static const char *const spellings[][2] = {
@@ -146,7 +164,8 @@ void value_write_text(struct strbuf *out, const struct json *schema, const char 
         value = mended(&arena, value, bare, bare_len, types);
     if (value && (!string || types >> value->type & 1))
         value_write_json(out, value);
-    else if (string || !write_container(out, bare, bare_len))
+    else if (string ||
+             (!write_container(out, bare, bare_len) && !write_padded(out, bare, bare_len, types)))
         value_write_string(out, text, len);
     out->failed |= arena.failed;
     arena_free(&arena);
@@ -368,7 +387,9 @@ static bool write_number(struct strbuf *out, const char *text, size_t len)
     struct arena arena = ARENA_INIT;
     for (size_t i = 0; i < len && n + 3 < sizeof number; i++) {
         char c = text[i];
-        if (c == '_' || (c == '+' && i == 0))
+        bool leads = c == '0' && !digit_before && (i == 0 || text[i - 1] == '-');
+        if (c == '_' || (c == '+' && i == 0) ||
+            (leads && i + 1 < len && ascii_is_digit(text[i + 1]))) /* 07 */
             continue;
         if (c == '.' && !digit_before)
             number[n++] = '0';

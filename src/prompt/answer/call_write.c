@@ -105,6 +105,10 @@ static void arguments_write(struct strbuf *out, const struct call_form *f,
             call_key_end_write(out, f, a->type);
             call_value_write(out, f, a);
             strbuf_adds(out, f->value_end);
+            if (f->value_close) {
+                strbuf_add(out, a->key, a->key_len);
+                strbuf_adds(out, f->value_close);
+            }
             continue;
         }
         bool is_python = f->arguments == CALL_PYTHON;

@@ -543,6 +543,12 @@ enum call_result read_kimi_call(struct answer_parser *p)
         c->tool = tool_set_at(p->options.tools, 0);
     else if (!call_set_name(p, name, name_len - 1))
         return CALL_BAD;
+    if (name_len <= len) { /* Kimi's template writes the id back: the model must find its own */
+        c->id = c->pos;
+        c->id_len = len;
+        while (strchr(" \n", name[c->id_len - 1]))
+            c->id_len--;
+    }
     c->pos += len + strlen(stops[0]);
     c->state = NAMED_ARGUMENTS;
     return CALL_ON;

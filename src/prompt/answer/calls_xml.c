@@ -14,12 +14,13 @@ struct xml_form {
     const char *json_begin; /* all arguments follow as JSON; NULL: they never do */
     size_t n_closing;       /* how many of name_ends, the last ones, end the call */
     const char *key_begin;
-    const char *const *key_ends;    /* skipped */
-    const char *value_begin;        /* NULL: the value comes at once */
-    const char *const *value_ends;  /* the first two end the value and are skipped; others are the
-                                       next part's beginning: the value's own end is missing */
-    const char *const *call_ends;   /* skipped, each of them */
-    const char *quote_begin;        /* begins a value in which tags are text; NULL: none */
+    const char *const *key_ends;   /* skipped */
+    const char *value_begin;       /* NULL: the value comes at once */
+    const char *const *value_ends; /* the first two end the value and are skipped; others are the
+                                      next part's beginning: the value's own end is missing */
+    const char *const *call_ends;  /* skipped, each of them */
+    bool nested;             /* MiniMax-M3: values end with </key> and may have tags in them */
+    const char *quote_begin; /* begins a value in which tags are text; NULL: none */
     const char *const *quoted_ends; /* ... and what ends it, with the value's own end */
     bool lines;                     /* values stand on lines of their own */
     bool marks_strings;             /* string="true" or "false" decides, not the schema */
@@ -52,6 +53,14 @@ const struct xml_form xml_minimax = {
     .key_ends = LIST("\">"),
     .value_ends = LIST("</parameter>"),
     .call_ends = LIST("</invoke>"),
+};
+const struct xml_form xml_minimax3 = {
+    .name_begin = M3_MARK "<invoke name=\"",
+    .name_ends = LIST("\">"),
+    .key_begin = M3_MARK "<",
+    .key_ends = LIST(">"),
+    .call_ends = LIST(M3_MARK "</invoke>"),
+    .nested = true,
 };
 const struct xml_form xml_dsml = {
     .name_begin = "<｜DSML｜invoke name=\"",
@@ -169,8 +178,6 @@ static enum call_result xml_next(struct answer_parser *p, const struct xml_form 
     enum match match = f->json_begin ? call_match(p, f->json_begin) : MATCH_NO;
     if (match != MATCH_NO)
         return as_result(match);
-    match = call_match(p, f->key_begin);
-    p->call.state = match == MATCH_YES ? XML_KEY : XML_NEXT;
     for (size_t i = 0; match == MATCH_NO && f->call_ends[i]; i++) {
         match = call_match(p, f->call_ends[i]);
         if (match != MATCH_YES)
@@ -179,11 +186,15 @@ static enum call_result xml_next(struct answer_parser *p, const struct xml_form 
         call_add_arguments(p, rest, strlen(rest));
         return CALL_DONE;
     }
+    if (match == MATCH_NO) /* last: M3's ends begin as its keys do */
+        match = call_match(p, f->key_begin);
+    if (match == MATCH_YES)
+        p->call.state = XML_KEY;
     return as_result(match);
 }
 
 /* Some models put all arguments into one parameter that the function does not have. */
-static const char *const wrappers[] = {"arguments", "input", NULL};
+static const char *const wrappers[] = {"arguments", "input", "properties", NULL};
 
 static bool is_wrapper(const struct tool *tool, const char *key, size_t len)
 {
@@ -225,7 +236,10 @@ static void wrapped_write(struct answer_parser *p, const char *text, size_t len)
 {
     struct open_call *c = &p->call;
     struct arena arena = ARENA_INIT;
+    struct strbuf json = STRBUF_INIT;
     const struct json *object = json_parse(&arena, text, len, NULL);
+    if (!object && value_write_python(&json, text, len)) /* {'a': 1} */
+        object = json_parse(&arena, strbuf_str(&json), json.len, NULL);
     c->wrapped = false;
     if (json_is(object, JSON_OBJECT)) {
         json_each (member, object) {
@@ -237,7 +251,8 @@ static void wrapped_write(struct answer_parser *p, const char *text, size_t len)
         key_write(p, key, c->token_len);
         value_write_text(&p->scratch, NULL, text, len);
     }
-    p->failed |= arena.failed;
+    p->failed |= arena.failed || json.failed;
+    strbuf_free(&json);
     arena_free(&arena);
 }
 
@@ -300,17 +315,22 @@ static enum call_result xml_value_begin(struct answer_parser *p, const struct xm
             match = MATCH_YES;
     }
     p->call.state = match == MATCH_YES ? XML_VALUE : XML_VALUE_BEGIN;
-    p->call.scanned = 0;
+    p->call.scanned = p->call.depth = 0;
     return as_result(match);
 }
 
 /* How much of the value there is for sure: up to its end (YES, and which one), or to where one may
  * begin. */
-static enum match xml_value_end(const struct answer_parser *p, const struct xml_form *f,
-                                const char *text, size_t left, size_t *len, size_t *which)
+static enum match xml_value_end(struct answer_parser *p, const struct xml_form *f, const char *text,
+                                size_t left, size_t *len, size_t *which)
 {
+    *len = p->call.scanned;
+    *which = 0;
+    if (f->nested)
+        return nested_end(text, left, call_at(p, p->call.token), p->call.token_len, len,
+                          &p->call.depth);
     const char *const *ends = p->call.quote ? f->quoted_ends : f->value_ends;
-    for (*len = p->call.scanned; *len < left; ++*len) {
+    for (; *len < left; ++*len) {
         if (text[*len] != '<' && text[*len] != '\n' && text[*len] != ']')
             continue;
         for (*which = 0; ends[*which]; ++*which) {
@@ -338,6 +358,8 @@ static enum call_result xml_value(struct answer_parser *p, const struct xml_form
             wrapped_write(p, text, len);
         else if (c->value == TYPE_QUOTED)
             quoted_write(&p->scratch, text, len);
+        else if (f->nested)
+            value_write_nested(&p->scratch, c->schema, text, len);
         else
             value_write_text(&p->scratch, c->schema, text, len);
         c->state = XML_NEXT;
@@ -346,7 +368,9 @@ static enum call_result xml_value(struct answer_parser *p, const struct xml_form
         c->pos += len;
     else
         c->scanned = len;
-    if (match == MATCH_YES && c->quote)
+    if (match == MATCH_YES && f->nested)
+        c->pos += strlen(M3_MARK "</>") + c->token_len;
+    else if (match == MATCH_YES && c->quote)
         c->pos += strlen(f->quoted_ends[which]);
     else if (match == MATCH_YES)
         c->pos += which < 2 ? strlen(f->value_ends[which]) : 0;

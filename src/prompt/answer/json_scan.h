@@ -6,9 +6,9 @@
 
 #include "base/json.h"
 
-/* Checks one JSON value that comes byte by byte, and says where it ends. Nothing is kept of it.
- * One thing is forgiven, because models do it and it has one meaning: control characters in a
- * string. `in_string` is there for who copies the text and writes them as escapes. */
+/* Checks one JSON value byte by byte and finds its end, without storing it. Control characters in
+ * strings are accepted, because models write them and their meaning is clear; `in_string` lets the
+ * caller write them as escapes when it copies the text. */
 struct json_scan {
     uint8_t state;
     uint8_t n_hex;       /* digits of \uXXXX to come */
@@ -22,7 +22,7 @@ struct json_scan {
 enum json_scan_result {
     JSON_SCAN_MORE,
     JSON_SCAN_LAST,   /* this byte is the value's last */
-    JSON_SCAN_BEHIND, /* the value ended before this byte: only numbers do that */
+    JSON_SCAN_BEHIND, /* the value ended before this byte (numbers only) */
     JSON_SCAN_BAD,
 };
 

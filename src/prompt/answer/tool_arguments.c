@@ -118,6 +118,10 @@ static size_t raw_ends(const struct call_form *f, const char *ends[MAX_ENDS])
         ends[0] = f->quote;
         return 1;
     }
+    if (f->raw_end) {
+        ends[0] = f->raw_end;
+        return 1;
+    }
     size_t n = 0;
     ends[n++] = strchr(f->value_end, '<');
     ends[n++] = f->key_begin;
@@ -580,13 +584,18 @@ static grammar_expr tagged_add(struct call_grammar *g)
         grammar_expr value = typed_value_add(g, p);
         if (value == GRAMMAR_NONE)
             return GRAMMAR_NONE;
-        grammar_expr parts[4] = {
+        grammar_expr key = grammar_literal(g->b, p->key, p->key_len);
+        grammar_expr parts[6] = {
             call_string_add(g, f->key_begin),
-            grammar_literal(g->b, p->key, p->key_len),
+            key,
             value,
             call_string_add(g, f->value_end),
         };
-        grammar_expr one = grammar_sequence(g->b, parts, 4);
+        if (f->value_close) {
+            parts[4] = key;
+            parts[5] = call_string_add(g, f->value_close);
+        }
+        grammar_expr one = grammar_sequence(g->b, parts, f->value_close ? 6 : 4);
         if (!is_required(g->tool->parameters, p))
             one = grammar_repeat(g->b, one, 0, 1);
         grammar_expr both[2] = {e, one};

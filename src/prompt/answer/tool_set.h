@@ -6,8 +6,8 @@
 
 #include "base/json.h"
 
-/* The functions that an answer may call, as the request described them. It has a copy of all that
- * it needs, so it outlives the request; read-only once made. */
+/* The functions that an answer may call, as the request describes them. It copies all that it
+ * needs, so it may outlive the request. Read-only once made. */
 struct tool_set;
 
 struct tool {
@@ -18,8 +18,8 @@ struct tool {
     bool strict;                    /* arguments must match the schema */
 };
 
-/* From an array in OpenAI's form, [{"type": "function", "function": {...}}], checked already by
- * who reads requests. NULL: no memory. */
+/* From an array in OpenAI's form, [{"type": "function", "function": {...}}], which the request
+ * reader has checked. NULL: no memory. */
 struct tool_set *tool_set_new(const struct json *tools);
 void tool_set_free(struct tool_set *set);
 

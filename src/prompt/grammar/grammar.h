@@ -11,21 +11,21 @@
 /* prompt/grammar/ holds grammars over bytes: it reads GBNF and regular expressions, compiles
  * grammars, matches tokens against them, and keeps them. Nothing here knows schemas or models. */
 
-/* Grammars that answers are held to. A front end (json_schema.h, text_grammar.h) builds
- * expressions; they are compiled once, on a worker, into a pushdown automaton over bytes; each
- * answer then has a matcher, which says before each token which tokens of the vocabulary may come.
+/* Grammars that constrain answers. A front end (json_schema.h, text_grammar.h) builds expressions.
+ * They are compiled once, on a worker, into a pushdown automaton over bytes. Each answer then has a
+ * matcher, which says before each token which tokens of the vocabulary are allowed.
  *
  *   front end ─► builder ──compile──► grammar (shared, immutable) ─► matcher (one for each answer)
  *                                        ▲                             │ mask, accept
  *                            vocabulary (a trie of all tokens' bytes, masks of states)
  *
- * Only tokens that can lead to a valid end are allowed. Special tokens are not, but where the
+ * Only tokens that can lead to a valid end are allowed. Special tokens are allowed only where the
  * grammar names them, and end tokens exactly where the text may end. */
 
 /* ---- building ----------------------------------------------------------------------------- */
 
-/* Expressions live in the builder. A failure (memory, a limit) sticks in it: calls then give
- * GRAMMAR_NONE, which every call takes, and grammar_compile says what it was. */
+/* Expressions live in the builder. A failure (memory, a limit) is remembered: from then on every
+ * function accepts and returns GRAMMAR_NONE, and grammar_compile reports the failure. */
 typedef uint32_t grammar_expr;
 enum { GRAMMAR_NONE = 0 };
 #define GRAMMAR_NO_MAX UINT32_MAX
@@ -93,14 +93,14 @@ int grammar_matcher_open(struct grammar_matcher **out, const struct grammar *g,
 void grammar_matcher_close(struct grammar_matcher *m);
 void grammar_matcher_reset(struct grammar_matcher *m); /* to the beginning */
 
-/* The tokens that may come next, end tokens among them where the text may end; valid until the
- * next call. When `n_left`, the number of tokens that may still come, is hardly enough for the
- * shortest way to the end, the mask has that way's next token only: what can be complete, is. */
+/* The tokens that may come next, including end tokens where the text may end; valid until the next
+ * call. `n_left` is the number of tokens that may still come. If it is only just enough for the
+ * shortest way to the end, the mask has only that way's next token, so the answer is completed. */
 const uint64_t *grammar_matcher_mask(struct grammar_matcher *m, uint32_t n_left);
 /* What that mask would have been with any number of tokens left; NULL: the same. */
 const uint64_t *grammar_matcher_unhurried(const struct grammar_matcher *m);
-/* Both: false when it does not fit, and nothing has changed. An end token fits where the text may
- * end, and changes nothing. */
+/* Both return false and change nothing if the input does not fit. An end token fits where the text
+ * may end, and changes nothing. */
 bool grammar_matcher_accept(struct grammar_matcher *m, int32_t token);
 bool grammar_matcher_accept_bytes(struct grammar_matcher *m, const char *bytes, size_t len);
 bool grammar_matcher_may_end(const struct grammar_matcher *m);

@@ -10,8 +10,8 @@
  * grammar begins at the rule "root". */
 grammar_expr gbnf_add(struct grammar_builder *b, const char *text, size_t len, struct error *err);
 
-/* A regular expression that the whole text must match (^ and $ at its ends change nothing). What
- * cannot be held to (look-around, back references, \b) is refused by name. */
+/* A regular expression that the whole text must match (^ and $ at its ends change nothing).
+ * Unsupported features (look-around, back references, \b) are rejected by name. */
 grammar_expr regex_add(struct grammar_builder *b, const char *text, size_t len, struct error *err);
 
 /* One of these texts. */

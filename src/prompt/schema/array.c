@@ -222,10 +222,10 @@ bool schema_array_contains(struct schema_walker *w, const struct schema_facets *
         if (low == 0 && high >= GRAMMAR_NO_MAX)
             continue;
         if (out->item || low > CONTAINS_MAX)
-            return schema_fail(w, item->place, NULL,
-                               "'contains' is not supported here: there may be one for an array, "
-                               "with a 'minContains' of at most %d",
-                               CONTAINS_MAX);
+            return schema_refuse(w, item->place, NULL,
+                                 "'contains' is not supported here: there may be one for an array, "
+                                 "with a 'minContains' of at most %d",
+                                 CONTAINS_MAX);
         out->owner = item;
         out->item = schema_child(w, item, "contains");
         out->min = (uint32_t)low;
@@ -242,10 +242,10 @@ static bool contains_check(struct schema_walker *w, const struct schema_facets *
     if (!schema_array_contains(w, f, &c) || !c.item)
         return !w->failed;
     if (prefix_length(f->set) || (schema_array_is_unique(f) && f->max_items > 1))
-        return schema_fail(w, c.owner->place, NULL,
-                           "'contains' is not supported beside 'prefixItems' or 'uniqueItems'");
+        return schema_refuse(w, c.owner->place, NULL,
+                             "'contains' is not supported beside 'prefixItems' or 'uniqueItems'");
     if (c.max != GRAMMAR_NO_MAX && !schema_negate(w, c.item) && !w->failed)
-        return schema_fail(w, c.owner->place, NULL, "'maxContains' is not supported here");
+        return schema_refuse(w, c.owner->place, NULL, "'maxContains' is not supported here");
     return !w->failed;
 }
 
@@ -329,7 +329,7 @@ bool schema_array_check(struct schema_walker *w, const struct schema_facets *f)
         size_t n;
         if (item_is_unique(item) && f->max_items > 1 && !f->has_values && !w->is_lenient &&
             !unique_values(w, f, &values, &n))
-            return schema_fail(
+            return schema_refuse(
                 w, item->place, NULL,
                 "'uniqueItems' is not supported here: only with items of which there "
                 "are up to %d (enum, const, boolean, null), or with a 'maxItems' of 1",

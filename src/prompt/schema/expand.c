@@ -50,7 +50,11 @@ struct expansion {
     struct branch *stack;
     struct set_link *first, **last; /* the alternatives so far */
     size_t n;
-    bool too_many; /* of them, in a proof */
+    bool too_many;     /* of them, in a proof */
+    bool is_rewritten; /* see schema_alternatives */
+    /* A oneOf that has lost values to keep two of its schemas apart. */
+    const struct choice_link *overlap;
+    size_t overlap_first, overlap_second;
 };
 
 static bool expand(struct expansion *x, struct branch *first, struct schema_alternatives *out);
@@ -135,6 +139,7 @@ static bool rewrites_add(struct expansion *x, struct branch *b, const struct sch
              !json_get(item->node, "else")))
             continue;
         const struct json *lists = schema_rewrite(x->w, item, keywords[i]);
+        x->is_rewritten |= lists != NULL;
         for (const struct json *list = lists ? lists->first : NULL; list; list = list->next)
             if (!made_choice_add(x, b, item, list))
                 return false;
@@ -324,6 +329,15 @@ static const struct schema_item *hint_find(struct expansion *x, const struct bra
     return NULL;
 }
 
+static bool overlap_refuse(struct expansion *x, const struct choice_link *choice, size_t a,
+                           size_t b)
+{
+    return schema_refuse(x->w, choice->owner->place, "oneOf",
+                         "schemas %zu and %zu may both match the same value, so 'oneOf' is "
+                         "not supported here: use 'anyOf'",
+                         a < b ? a : b, a < b ? b : a);
+}
+
 /* Adds to `b`, which has chosen `one`, what keeps it apart from the other schemas of a oneOf. */
 static bool exclusive_add(struct expansion *x, const struct branch *before, struct branch *b,
                           const struct choice_link *choice, const struct schema_item *one,
@@ -347,10 +361,12 @@ static bool exclusive_add(struct expansion *x, const struct branch *before, stru
         if (negated && !made_choice_add(x, b, other, negated))
             return false;
         if (!apart && !hint && !negated)
-            return schema_fail(x->w, choice->owner->place, "oneOf",
-                               "schemas %zu and %zu may both match the same value, so 'oneOf' is "
-                               "not supported here: use 'anyOf'",
-                               index < i - 1 ? index : i - 1, index < i - 1 ? i - 1 : index);
+            return overlap_refuse(x, choice, index, i - 1);
+        if (negated && !x->overlap) {
+            x->overlap = choice;
+            x->overlap_first = index;
+            x->overlap_second = i - 1;
+        }
         if (hint && !(b->pending = link_add(x->w, b->pending, hint)))
             return false;
     }
@@ -443,7 +459,8 @@ static bool expand(struct expansion *x, struct branch *first, struct schema_alte
             return false;
     }
     *out = (struct schema_alternatives){
-        arena_alloc_array(&x->w->arena, x->n + 1, sizeof *out->sets), 0, x->too_many};
+        arena_alloc_array(&x->w->arena, x->n + 1, sizeof *out->sets), 0, x->too_many,
+        x->is_rewritten};
     if (!out->sets)
         return schema_step(x->w, 1);
     for (const struct set_link *link = x->first; link; link = link->next)
@@ -459,5 +476,9 @@ bool schema_expand(struct schema_walker *w, const struct schema_set *set,
     for (size_t i = set->n; i-- > 0;) /* a list that grows at its front: the last first */
         if (!(first.pending = link_add(w, first.pending, set->items[i])))
             return false;
-    return expand(&x, &first, out);
+    if (!expand(&x, &first, out))
+        return false;
+    if (out->n == 0 && x.overlap && !schema_is_empty(w, set, PROOF_DEPTH))
+        return overlap_refuse(&x, x.overlap, x.overlap_first, x.overlap_second);
+    return true;
 }

@@ -197,12 +197,12 @@ static bool refused_check(struct schema_walker *w, const struct schema_set *set,
         if (strcmp(refused[i].keyword, "unevaluatedItems") == 0 && set->n == 1 &&
             !json_get(item->node, "contains"))
             continue; /* nothing else evaluates items: the same as `items` behind the prefix */
-        return schema_fail(w, item->place, NULL, "'%s' is not supported", refused[i].keyword);
+        return schema_refuse(w, item->place, NULL, "'%s' is not supported", refused[i].keyword);
     }
     if (json_get(item->node, "if") &&
         (json_get(item->node, "then") || json_get(item->node, "else")) &&
         !schema_rewrite(w, item, "if"))
-        return schema_fail(w, item->place, NULL, "'if' is not supported");
+        return schema_refuse(w, item->place, NULL, "'if' is not supported");
     return true;
 }
 
@@ -231,6 +231,8 @@ bool schema_facets(struct schema_walker *w, const struct schema_set *set, struct
     for (size_t i = 0; i < set->n; i++)
         if (!schema_step(w, 1) || !item_read(w, set->items[i], out))
             return false;
+    if (w->is_lenient)
+        schema_number_relax(out);
     if (out->has_values) {
         unsigned types = 0;
         for (size_t i = 0; i < out->n_values; i++)

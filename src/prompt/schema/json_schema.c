@@ -1,7 +1,15 @@
 /* Compiles JSON Schema to a grammar: the main walk. Rules are defined from a list of tasks, not by
  * recursion, so no schema, however deep or recursive, can overflow the stack. Runs on a worker
  * thread; all work is bounded, because schemas come from clients. The grammar may be narrower than
- * the schema, never wider; an unsupported keyword is an error. */
+ * the schema, never wider; an unsupported keyword is an error.
+ *
+ * A rule that cannot be enforced does not end the walk. It may be one branch of an anyOf that has
+ * others. So each rule keeps a list of the values it uses. When all rules are written, failures
+ * spread from rule to rule:
+ *
+ *   rule    fails if its own keywords do, or one of its values does
+ *   value   fails if all of its alternatives do, or all but null
+ */
 #include "prompt/schema/json_schema_internal.h"
 
 #include <stdarg.h>
@@ -27,13 +35,24 @@ struct schema_memo {
     const struct json **nodes; /* sorted */
     size_t n;
     bool flag;
-    grammar_expr rule;
+    grammar_expr rule, body;
+    unsigned types;             /* of its values */
+    struct schema_use *uses;    /* in its body */
+    const struct error *reason; /* why it cannot be enforced; NULL: it can */
+};
+
+/* A value in the body of a rule. */
+struct schema_use {
+    struct schema_use *next;
+    struct schema_memo **alternatives; /* NULL among them: any value */
+    size_t n;
+    bool needs_all; /* no alternative may be left out */
 };
 
 struct schema_task {
     struct schema_task *next;
     struct schema_set set;
-    grammar_expr rule;
+    struct schema_memo *memo;
 };
 
 /* ---- errors and limits --------------------------------------------------------------------- */
@@ -61,12 +80,33 @@ static void place_write(struct strbuf *out, const struct schema_place *place)
     }
 }
 
+static const struct schema_place *place_find(struct schema_walker *w, const struct schema_place *at,
+                                             const struct json *schema);
+
+/* The place in the client's document. Schemas of rewrite.c have none, but those that they share
+ * with the document keep their position in it. */
+static const struct schema_place *place_own(struct schema_walker *w,
+                                            const struct schema_place *place)
+{
+    bool is_own = true;
+    while (place && place->parent && schema_is_made(w, place->node))
+        place = place->parent;
+    for (const struct schema_place *p = place; p && p->parent; p = p->parent)
+        is_own &= !schema_is_made(w, p->node) &&
+                  p->parent->node->type == (p->token ? JSON_OBJECT : JSON_ARRAY);
+    const struct schema_place *found = is_own ? NULL : place_find(w, w->root_place, place->node);
+    return found ? found : place;
+}
+
 static void fail_write(struct schema_walker *w, enum error_code code,
                        const struct schema_place *place, const char *keyword, const char *what)
 {
     if (w->failed)
         return;
     struct strbuf at = STRBUF_INIT;
+    place = place_own(w, place);
+    if (w->failed)
+        return; /* the limit on work was reached on the way */
     place_write(&at, place);
     if (keyword)
         strbuf_addf(&at, "/%s", keyword);
@@ -75,10 +115,11 @@ static void fail_write(struct schema_walker *w, enum error_code code,
     while ((text[skip] & 0xc0) == 0x80) /* not in the middle of a character */
         skip++;
     error_set(w->err, code, "%s%s: %s", skip ? "..." : "", text + skip, what);
-    if (place && place->node && w->err)
+    if (place && place->node)
         w->err->position = place->node->position;
     strbuf_free(&at);
     w->failed = true;
+    w->is_refusal = false;
 }
 
 bool schema_fail(struct schema_walker *w, const struct schema_place *place, const char *keyword,
@@ -90,6 +131,21 @@ bool schema_fail(struct schema_walker *w, const struct schema_place *place, cons
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     fail_write(w, ERROR_INPUT, place, keyword, what);
+    return false;
+}
+
+bool schema_refuse(struct schema_walker *w, const struct schema_place *place, const char *keyword,
+                   const char *format, ...)
+{
+    char what[240];
+    va_list args;
+    if (w->failed)
+        return false;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    fail_write(w, ERROR_INPUT, place, keyword, what);
+    w->is_refusal = true;
     return false;
 }
 
@@ -228,11 +284,11 @@ static bool set_flag(const struct schema_set *set)
 }
 
 /* The rule of an alternative; a new one is put on the list of tasks. */
-static grammar_expr rule_get(struct schema_walker *w, const struct schema_set *set)
+static struct schema_memo *rule_get(struct schema_walker *w, const struct schema_set *set)
 {
     const struct json **nodes = arena_alloc_array(&w->arena, set->n, sizeof *nodes);
     if (!schema_step(w, set->n) || !nodes)
-        return GRAMMAR_NONE;
+        return NULL;
     for (size_t i = 0; i < set->n; i++)
         nodes[i] = set->items[i]->node;
     qsort(nodes, set->n, sizeof *nodes, node_compare);
@@ -242,36 +298,61 @@ static grammar_expr rule_get(struct schema_walker *w, const struct schema_set *s
     for (struct schema_memo *m = *slot; m; m = m->next)
         if (m->hash == hash && m->n == set->n && m->flag == flag &&
             memcmp(m->nodes, nodes, set->n * sizeof *nodes) == 0)
-            return m->rule;
+            return m;
     struct schema_memo *memo = arena_alloc(&w->arena, sizeof *memo);
     struct schema_task *task = arena_alloc(&w->arena, sizeof *task);
     if (!memo || !task)
-        return schema_step(w, 1), GRAMMAR_NONE;
+        return schema_step(w, 1), NULL;
     if (++w->n_rules > RULES_MAX) {
         schema_fail_limit(w, set->items[0]->place, "too many combinations of schemas");
-        return GRAMMAR_NONE;
+        return NULL;
     }
-    *memo = (struct schema_memo){*slot, hash, nodes, set->n, flag, grammar_rule(w->b)};
+    *memo = (struct schema_memo){.next = *slot,
+                                 .hash = hash,
+                                 .nodes = nodes,
+                                 .n = set->n,
+                                 .flag = flag,
+                                 .rule = grammar_rule(w->b),
+                                 .types = TYPE_ANY};
     *slot = memo;
-    *task = (struct schema_task){NULL, *set, memo->rule};
+    *task = (struct schema_task){NULL, *set, memo};
     *w->last_task = task;
     w->last_task = &task->next;
-    return memo->rule;
+    return memo;
+}
+
+bool schema_pass_over(struct schema_walker *w)
+{
+    if (!w->failed || !w->is_lenient || w->err->code != ERROR_INPUT)
+        return false;
+    w->failed = false;
+    return true;
 }
 
 grammar_expr schema_value(struct schema_walker *w, const struct schema_set *set)
 {
     struct schema_alternatives alternatives;
-    if (w->failed || !schema_expand(w, set, &alternatives))
+    if (w->failed)
         return GRAMMAR_NONE;
-    if (alternatives.n == 0)
+    if (!schema_expand(w, set, &alternatives))
+        return w->n_rules && schema_pass_over(w) ? w->text.value : GRAMMAR_NONE;
+    size_t n = alternatives.n;
+    if (n == 0)
         return grammar_never(w->b);
-    grammar_expr *parts = arena_alloc_array(&w->arena, alternatives.n, sizeof *parts);
-    if (!parts)
+    grammar_expr *parts = arena_alloc_array(&w->arena, n, sizeof *parts);
+    struct schema_memo **memos = arena_alloc_array(&w->arena, n, sizeof *memos);
+    struct schema_use *use = arena_alloc(&w->arena, sizeof *use);
+    if (!parts || !memos || !use)
         return schema_step(w, 1), GRAMMAR_NONE;
-    for (size_t i = 0; i < alternatives.n; i++)
-        parts[i] = alternatives.sets[i].n ? rule_get(w, &alternatives.sets[i]) : w->text.value;
-    return alternatives.n == 1 ? parts[0] : grammar_choice(w->b, parts, alternatives.n);
+    for (size_t i = 0; i < n; i++) {
+        memos[i] = alternatives.sets[i].n ? rule_get(w, &alternatives.sets[i]) : NULL;
+        if (w->failed)
+            return GRAMMAR_NONE;
+        parts[i] = memos[i] ? memos[i]->rule : w->text.value;
+    }
+    *use = (struct schema_use){*w->uses, memos, n, alternatives.is_rewritten};
+    *w->uses = use;
+    return n == 1 ? parts[0] : grammar_choice(w->b, parts, n);
 }
 
 /* The values that enum and const name, as far as the other keywords allow them. */
@@ -285,10 +366,13 @@ static grammar_expr values_write(struct schema_walker *w, const struct schema_fa
     return n ? grammar_choice(w->b, parts, n) : grammar_never(w->b);
 }
 
-static grammar_expr alternative_write(struct schema_walker *w, const struct schema_set *set)
+static grammar_expr alternative_write(struct schema_walker *w, const struct schema_set *set,
+                                      unsigned *types)
 {
     struct schema_facets f;
-    if (!schema_facets(w, set, &f))
+    bool ok = schema_facets(w, set, &f);
+    *types = f.types;
+    if (!ok)
         return GRAMMAR_NONE;
     if (f.types & TYPE_ARRAY && !schema_array_check(w, &f))
         return GRAMMAR_NONE;
@@ -313,14 +397,115 @@ static grammar_expr alternative_write(struct schema_walker *w, const struct sche
     return n ? grammar_choice(w->b, parts, n) : grammar_never(w->b);
 }
 
+/* ---- what cannot be enforced --------------------------------------------------------------- */
+
+/* Any value of these types. */
+static grammar_expr types_write(struct schema_walker *w, unsigned types)
+{
+    const grammar_expr texts[] = {w->text.object, w->text.array,   w->text.string,
+                                  w->text.number, w->text.boolean, w->text.null};
+    static const unsigned bits[] = {TYPE_OBJECT,   TYPE_ARRAY,   TYPE_STRING,
+                                    TYPE_FRACTION, TYPE_BOOLEAN, TYPE_NULL};
+    grammar_expr parts[7];
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
+        if (types & bits[i])
+            parts[n++] = texts[i];
+    if ((types & TYPE_NUMBER) == TYPE_INTEGER)
+        parts[n++] = w->text.integer;
+    return n ? grammar_choice(w->b, parts, n) : grammar_never(w->b);
+}
+
+static void task_run(struct schema_walker *w, const struct schema_task *task)
+{
+    struct schema_memo *memo = task->memo;
+    if (!schema_step(w, 1))
+        return;
+    w->uses = &memo->uses;
+    memo->body = alternative_write(w, &task->set, &memo->types);
+    if (schema_pass_over(w)) {
+        memo->body = types_write(w, memo->types);
+        memo->uses = NULL;
+    } else if (w->failed && w->is_refusal) {
+        struct error *reason = arena_alloc(&w->arena, sizeof *reason);
+        if (!reason) {
+            w->failed = false;
+            schema_step(w, 1);
+            return;
+        }
+        *reason = w->failure;
+        memo->reason = reason;
+        w->failed = false;
+    }
+}
+
+/* Why a value cannot be enforced; NULL: it can. That null alone is left is not enough: an optional
+ * value would always be absent, and nobody would know why. */
+static const struct error *use_reason(const struct schema_use *use)
+{
+    const struct error *first = NULL;
+    bool is_useful = false;
+    for (size_t i = 0; i < use->n; i++) {
+        const struct schema_memo *memo = use->alternatives[i];
+        if (memo && memo->reason)
+            first = first ? first : memo->reason;
+        else
+            is_useful |= !memo || memo->types & ~(unsigned)TYPE_NULL;
+    }
+    return is_useful && !use->needs_all ? NULL : first;
+}
+
+static const struct error *uses_reason(const struct schema_use *use)
+{
+    const struct error *reason = NULL;
+    for (; use; use = use->next) { /* the last one is the first in the schema */
+        const struct error *one = use_reason(use);
+        reason = one ? one : reason;
+    }
+    return reason;
+}
+
+/* Spreads reasons until nothing changes. */
+static void reasons_spread(struct schema_walker *w)
+{
+    for (bool changed = true; changed && !w->failed;) {
+        changed = false;
+        for (struct schema_task *task = w->tasks; task && schema_step(w, 1); task = task->next) {
+            struct schema_memo *memo = task->memo;
+            if (!memo->reason)
+                changed |= (memo->reason = uses_reason(memo->uses)) != NULL;
+        }
+    }
+}
+
+/* Writes all rules that `uses` lead to; what cannot be enforced and can be left out is. */
+static void tasks_run(struct schema_walker *w, struct schema_use **uses)
+{
+    bool is_refused = false;
+    for (struct schema_task *task = w->tasks; task && !w->failed; task = task->next) {
+        task_run(w, task);
+        is_refused |= task->memo->reason != NULL;
+    }
+    if (is_refused && !w->failed)
+        reasons_spread(w);
+    const struct error *reason = w->failed ? NULL : uses_reason(*uses);
+    if (reason) {
+        w->failure = *reason;
+        w->failed = true;
+    }
+    for (struct schema_task *task = w->tasks; task && !w->failed; task = task->next)
+        grammar_define(w->b, task->memo->rule,
+                       task->memo->reason ? grammar_never(w->b) : task->memo->body);
+}
+
 /* ---- the whole ----------------------------------------------------------------------------- */
 
 static bool walker_init(struct schema_walker *w, struct grammar_builder *b, const struct json *root,
-                        enum json_style style, enum json_schema_mode mode, struct error *err)
+                        enum json_style style, enum json_schema_mode mode)
 {
     static const struct json never = {.type = JSON_BOOL};
-    *w = (struct schema_walker){
-        .b = b, .root = root, .err = err, .is_lenient = mode == SCHEMA_LENIENT};
+    *w = (struct schema_walker){.b = b, .root = root, .is_lenient = mode == SCHEMA_LENIENT};
+    w->err = &w->failure;
     w->arena.limit_bytes = ARENA_MAX_BYTES;
     w->last_task = &w->tasks;
     w->memo = arena_alloc_array(&w->arena, MEMO_SLOTS, sizeof *w->memo);
@@ -336,7 +521,8 @@ static bool walker_init(struct schema_walker *w, struct grammar_builder *b, cons
 static const struct schema_place *place_find(struct schema_walker *w, const struct schema_place *at,
                                              const struct json *schema)
 {
-    if (at->node == schema)
+    if (at->node == schema || (schema->position && at->node->position == schema->position &&
+                               at->node->type == schema->type))
         return at;
     if (at->node->type != JSON_OBJECT && at->node->type != JSON_ARRAY)
         return NULL;
@@ -358,19 +544,21 @@ grammar_expr json_schema_add(struct grammar_builder *b, const struct json *schem
                              enum json_schema_mode mode, struct error *err)
 {
     struct schema_walker w;
+    struct schema_use *uses = NULL;
     grammar_expr out = GRAMMAR_NONE;
-    if (walker_init(&w, b, root, style, mode, err)) {
+    if (walker_init(&w, b, root, style, mode)) {
         const struct schema_place *place = place_find(&w, w.root_place, schema);
         struct schema_set set = schema_set_new(&w, 1);
         schema_set_add(&set, item_new(&w, schema, place ? place : w.root_place));
+        w.uses = &uses;
         out = schema_value(&w, &set);
-        for (struct schema_task *task = w.tasks; task && !w.failed; task = task->next)
-            if (schema_step(&w, 1))
-                grammar_define(b, task->rule, alternative_write(&w, &task->set));
+        tasks_run(&w, &uses);
         schema_step(&w, 0);
     }
     if (!w.failed && out == GRAMMAR_NONE)
         schema_fail_limit(&w, w.root_place, "the grammar of this schema is too large");
+    if (w.failed && err)
+        *err = w.failure;
     arena_free(&w.arena);
     return w.failed ? GRAMMAR_NONE : out;
 }

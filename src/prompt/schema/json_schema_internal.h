@@ -42,11 +42,13 @@ struct schema_set {
 struct schema_alternatives {
     struct schema_set *sets; /* none: no value is allowed */
     size_t n;
-    bool is_partial; /* in a proof: not all are listed */
+    bool is_partial;   /* in a proof: not all are listed */
+    bool is_rewritten; /* some come from if, not or a dependency, not from anyOf or oneOf */
 };
 
 struct schema_memo;
 struct schema_task;
+struct schema_use;
 struct schema_resource;
 struct schema_hint;
 struct schema_pattern;
@@ -58,15 +60,18 @@ struct schema_walker {
     struct arena arena;
     const struct json *root;
     const struct schema_place *root_place;
-    struct error *err;
-    struct error ignored;      /* where `err` points while a failure only ends a proof */
+    struct error failure;
+    struct error *err;         /* &failure, */
+    struct error ignored;      /* ... or this while a failure only ends a proof */
     bool failed;               /* and `err` says why */
+    bool is_refusal;           /* the failure is a keyword that cannot be enforced */
     bool is_lenient;           /* unsupported keywords are ignored */
     unsigned n_probing;        /* > 0: no grammar is built, unsupported keywords are not errors */
     size_t n_steps;            /* work done so far; bounded */
     struct schema_memo **memo; /* [SCHEMA_MEMO_SLOTS] rules by their sets */
     size_t n_rules;
     struct schema_task *tasks, **last_task; /* rules still to be defined */
+    struct schema_use **uses;               /* the values of the rule being written */
     struct schema_resource *resources;      /* the root and everything with a $id */
     struct schema_hint *hints;              /* schemas about one property each */
     struct schema_pattern *patterns;        /* automata of patterns, by their text */
@@ -76,12 +81,20 @@ struct schema_walker {
 
 /* ---- json_schema.c: the walk ----------------------------------------------------------------- */
 
-/* Both set the error, prefixed with the place as a JSON pointer, and return false. */
+/* All three set the error, prefixed with the place as a JSON pointer, and return false.
+ * schema_fail is for schemas that are wrong. schema_refuse is for those that are right but cannot
+ * be enforced: an anyOf then goes on without that branch. */
 __attribute__((format(printf, 4, 5))) bool schema_fail(struct schema_walker *w,
                                                        const struct schema_place *place,
                                                        const char *keyword, const char *format,
                                                        ...);
+__attribute__((format(printf, 4, 5))) bool schema_refuse(struct schema_walker *w,
+                                                         const struct schema_place *place,
+                                                         const char *keyword, const char *format,
+                                                         ...);
 bool schema_fail_limit(struct schema_walker *w, const struct schema_place *place, const char *what);
+/* In lenient mode: clears a failure that is not a limit, and returns true. */
+bool schema_pass_over(struct schema_walker *w);
 /* Counts work; false: the limit is reached. */
 bool schema_step(struct schema_walker *w, size_t n);
 
@@ -203,6 +216,8 @@ bool decimal_parse(const char *text, size_t len, struct decimal *out);
 int decimal_compare(const struct decimal *a, const struct decimal *b);
 bool schema_number_facets(struct schema_walker *w, const struct schema_item *item,
                           struct schema_facets *f);
+/* Lenient: leaves out a multipleOf or a bound that cannot be held to. */
+void schema_number_relax(struct schema_facets *f);
 bool schema_number_is_valid(const struct schema_walker *w, const struct schema_facets *f,
                             const struct json *value);
 bool schema_number_is_empty(const struct schema_facets *f);

@@ -241,14 +241,21 @@ bool schema_number_facets(struct schema_walker *w, const struct schema_item *ite
            bound_read(w, item, f, "maximum", "exclusiveMaximum", -1) && multiple_read(w, item, f);
 }
 
+void schema_number_relax(struct schema_facets *f)
+{
+    f->unheld = NULL;
+    if (f->multiple > MULTIPLE_MAX)
+        f->multiple = 0;
+}
+
 bool schema_number_check(struct schema_walker *w, const struct schema_facets *f)
 {
     if (f->unheld || f->multiple > MULTIPLE_MAX)
-        return schema_fail(w, f->unheld ? f->unheld->place : f->set->items[0]->place, NULL,
-                           "this 'multipleOf' or bound is not supported: a 'multipleOf' may have "
-                           "up to %d in front of or behind zeros (0.25, 360000), and up to %d "
-                           "digits behind the point",
-                           MULTIPLE_MAX, DECIMALS_MAX);
+        return schema_refuse(w, f->unheld ? f->unheld->place : f->set->items[0]->place, NULL,
+                             "this 'multipleOf' or bound is not supported: a 'multipleOf' may have "
+                             "up to %d in front of or behind zeros (0.25, 360000), and up to %d "
+                             "digits behind the point",
+                             MULTIPLE_MAX, DECIMALS_MAX);
     return true;
 }
 

@@ -103,6 +103,8 @@ static bool property_add(struct schema_walker *w, const struct schema_item *item
     const struct schema_item *patterns = schema_child(w, item, "patternProperties");
     for (node = patterns ? patterns->node->first : NULL; node; node = node->next) {
         const struct text_dfa *dfa = schema_pattern_dfa(w, item, node->key, node->key_len);
+        if (!dfa && schema_pass_over(w))
+            continue;
         if (!dfa)
             return false;
         if (!text_dfa_accepts(dfa, name, len))
@@ -168,10 +170,12 @@ static bool unevaluated_check(struct schema_walker *w, struct schema_facets *f,
             up = up->from;
         sees_all = up != NULL;
     }
+    if (!sees_all && w->is_lenient)
+        return true;
     if (!sees_all)
-        return schema_fail(w, item->place, NULL,
-                           "'unevaluatedProperties' is not supported here, only false in the "
-                           "outermost schema of an object");
+        return schema_refuse(w, item->place, NULL,
+                             "'unevaluatedProperties' is not supported here, only false in the "
+                             "outermost schema of an object");
     f->unevaluated = item;
     return true;
 }
@@ -241,6 +245,8 @@ static bool patterns_collect(struct schema_walker *w, const struct schema_facets
             if (j < k->n_patterns)
                 continue;
             const struct text_dfa *dfa = schema_pattern_dfa(w, item, p->key, p->key_len);
+            if (!dfa && schema_pass_over(w))
+                continue;
             if (!dfa)
                 return false;
             k->patterns[k->n_patterns++] = (struct key_pattern){p->key, p->key_len, dfa};
@@ -478,10 +484,13 @@ static bool members_init(struct schema_walker *w, const struct schema_facets *f,
     m->other = other_member(w, f, names, m->n);
     if (m->min <= m->n_required)
         m->min = 0; /* they are there anyway */
+    if (m->other != GRAMMAR_NONE && m->min > m->n + 1 && w->is_lenient)
+        m->min = 0;
     if (m->other != GRAMMAR_NONE && m->min > m->n + 1)
-        return schema_fail(w, f->set->items[0]->place, NULL,
-                           "'minProperties' is not supported here: keys without names of their own "
-                           "cannot be kept from being the same");
+        return schema_refuse(
+            w, f->set->items[0]->place, NULL,
+            "'minProperties' is not supported here: keys without names of their own "
+            "cannot be kept from being the same");
     if (m->max >= m->n && m->other == GRAMMAR_NONE)
         m->max = GRAMMAR_NO_MAX; /* there cannot be more */
     m->cap = m->max != GRAMMAR_NO_MAX ? m->max : m->min > 1 ? m->min : 1;
@@ -500,7 +509,7 @@ grammar_expr schema_object(struct schema_walker *w, const struct schema_facets *
     if (!members_init(w, f, &m))
         return GRAMMAR_NONE;
     if ((m.n + 1) * ((size_t)m.cap + 1) > STATES_MAX) {
-        schema_fail(
+        schema_refuse(
             w, f->set->items[0]->place, NULL,
             "'minProperties' and 'maxProperties' are not supported with so many properties");
         return GRAMMAR_NONE;

@@ -82,7 +82,7 @@ static void *pattern_fail(struct schema_walker *w, const struct schema_item *ite
     if (err->code == ERROR_LIMIT || err->code == ERROR_MEMORY)
         schema_fail_limit(w, item->place, err->message);
     else
-        schema_fail(w, item->place, "pattern", "%s", err->message);
+        schema_refuse(w, item->place, "pattern", "%s", err->message);
     return NULL;
 }
 

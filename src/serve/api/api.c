@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-/* What the bits of an answer depend on: the model, its quantisation (in the file and at load), the
+/* What the bits of an answer depend on: the model, its quantization (in the file and at load), the
  * type of the KV, the build and the engine, which names its kernels and activations. */
 static void fingerprint_make(struct api *api)
 {
@@ -66,7 +66,7 @@ int api_identify(const struct api *api, struct http_exchange *x, struct requeste
         return 0;
     http_add_field(x, "WWW-Authenticate", "Bearer");
     api_error_set(e, 401, NULL,
-                  key ? "the API key is not known here"
+                  key ? "unknown API key"
                       : "this server needs an API key: send it as 'Authorization: Bearer KEY'");
     e->code = "invalid_api_key";
     return -1;
@@ -84,7 +84,7 @@ void api_reply_json(struct http_exchange *x, int status, const struct strbuf *js
 {
     if (json->failed) {
         struct api_error e;
-        api_error_set(&e, 500, NULL, "there is no memory for the answer");
+        api_error_set(&e, 500, NULL, "not enough memory for the answer");
         api_reply_error(x, &e);
         return;
     }

@@ -25,8 +25,8 @@ struct replay_store;
 
 enum { API_SEEN_SLOTS = 1024 };
 
-/* What the routes share. Owned by the event loop's thread; workers read the options and
- * what is known of the tokens, which do not change. */
+/* The state that the routes share. Owned by the event loop's thread. Workers read the options and
+ * the tables of tokens, which do not change. */
 struct api {
     const struct server_options *options;
     struct host_rules rules;
@@ -40,31 +40,31 @@ struct api {
     struct token_table tokens;
     uint32_t longest_token;         /* in bytes, at least 1 */
     struct replay_store *replay;    /* the ids of earlier answers; NULL: --no-token-replay */
-    struct grammar_store *grammars; /* what answers are held to, compiled */
+    struct grammar_store *grammars; /* compiled constraints on answers */
     struct grammar_vocabulary *vocabulary;
     struct completion *completions; /* in progress */
     struct cache_answer *cache_answers;
     struct strbuf events; /* scratch: what a stream gets next */
     uint32_t n_completions;
-    bool stopping; /* nothing new is begun */
+    bool stopping; /* no new answers are started */
     int64_t started_unix;
-    char fingerprint[160];         /* model, quantisation and build */
-    uint64_t seen[API_SEEN_SLOTS]; /* of unknown fields: which client was already told in the log */
+    char fingerprint[160];         /* model, quantization and build */
+    uint64_t seen[API_SEEN_SLOTS]; /* clients whose unknown fields were already logged */
     uint32_t n_seen;
 };
 
-/* Fills in what does not depend on other parts. */
+/* Fills in the members that do not depend on other parts of the server. */
 void api_init(struct api *api, const struct server_options *options);
 
-/* Something is in progress: see after it in a second. */
+/* Something is in progress: check on it in a second. */
 void api_tick_soon(struct api *api);
 
-/* Whose request it is, from its head. -1 and `e` (401, or what is wrong) when keys are needed and
- * it brings none that is known. */
+/* Finds out from its header who sends a request. Returns -1 and sets `e` (401, or what is wrong) if
+ * keys are needed and the request has no known key. */
 int api_identify(const struct api *api, struct http_exchange *x, struct requester *out,
                  struct api_error *e);
 
-/* Whether that is the model's name; Ollama's clients add ":latest" to it. */
+/* Whether this is the model's name. Ollama's clients add ":latest" to it. */
 bool api_has_model(const struct api *api, const char *name);
 
 void api_reply_json(struct http_exchange *x, int status, const struct strbuf *json);

@@ -3,7 +3,7 @@
 
 #include "base/strbuf.h"
 
-/* What a client is told when it cannot have what it asked for. */
+/* An error that a request is answered with. */
 struct api_error {
     int status;
     const char *type; /* NULL: by the status */

@@ -1,7 +1,7 @@
 /* Keys and tenants. Written by the command line before the server runs, read by the event loop.
  *
- * What a newcomer gets wrong: the text of an option may hold a key anywhere (someone forgets the
- * tenant, or the colon), so messages say which rule was broken and never quote. */
+ * Never quote an option's text in an error message: any part of it may be a key, for example if
+ * the user forgot the tenant or the colon. */
 #include "serve/api/api_keys.h"
 
 #include <stdlib.h>
@@ -77,10 +77,9 @@ static int key_add(struct api_keys *k, const char *name, size_t name_len, const 
     if (!*key)
         return error_set(err, ERROR_INPUT, "the key is empty");
     if (!is_key(key))
-        return error_set(err, ERROR_INPUT,
-                         "a key is visible ASCII characters without spaces between them");
+        return error_set(err, ERROR_INPUT, "a key must be visible ASCII characters without spaces");
     if (k->n_keys == API_KEYS_MAX)
-        return error_set(err, ERROR_INPUT, "there are more than %d keys", API_KEYS_MAX);
+        return error_set(err, ERROR_INPUT, "too many keys: the limit is %d", API_KEYS_MAX);
     if (!digest_make(key, new.digest))
         return error_set(err, ERROR_FAILED, "cannot compute SHA-256");
     new.tenant = tenant_make(k, name, name_len);
@@ -90,7 +89,7 @@ static int key_add(struct api_keys *k, const char *name, size_t name_len, const 
     k->keys = keys;
     const struct api_key *same = digest_find(k, new.digest);
     if (same && same->tenant != new.tenant)
-        return error_set(err, ERROR_INPUT, "one key stands for two tenants, '%s' and '%s'",
+        return error_set(err, ERROR_INPUT, "the same key is given to two tenants, '%s' and '%s'",
                          k->names[same->tenant - 1], k->names[new.tenant - 1]);
     if (!same)
         k->keys[k->n_keys++] = new;
@@ -104,12 +103,13 @@ int api_keys_add(struct api_keys *k, const char *text, struct error *err)
         return key_add(k, TENANT_DEFAULT, strlen(TENANT_DEFAULT), text, false, err);
     size_t len = (size_t)(colon - text);
     if (len == 0)
-        return error_set(err, ERROR_INPUT, "there is no tenant before the colon of TENANT:KEY");
+        return error_set(err, ERROR_INPUT, "TENANT:KEY has no tenant before the colon");
     if (len > TENANT_MAX_NAME || !is_tenant_name(text, len))
-        return error_set(err, ERROR_INPUT,
-                         "a tenant's name, before the colon, is up to %d letters, digits or any of "
-                         ". _ - @",
-                         TENANT_MAX_NAME);
+        return error_set(
+            err, ERROR_INPUT,
+            "a tenant's name, before the colon, must be up to %d letters, digits or any of "
+            ". _ - @",
+            TENANT_MAX_NAME);
     if (len == strlen(TENANT_ADMIN) && memcmp(text, TENANT_ADMIN, len) == 0)
         return error_set(err, ERROR_INPUT,
                          "the tenant '" TENANT_ADMIN "' is the operator: give its key with "
@@ -160,12 +160,12 @@ int api_keys_add_file(struct api_keys *k, const char *path, struct error *err)
     struct strbuf text = STRBUF_INIT;
     int n_keys = file_read(path, MAX_FILE_BYTES, &text, err) ? -1 : 0;
     if (n_keys == 0 && text.len && memchr(text.data, '\0', text.len))
-        n_keys = error_set(err, ERROR_INPUT, "%s is no text file: it has a NUL byte", path);
+        n_keys = error_set(err, ERROR_INPUT, "%s is not a text file: it contains a NUL byte", path);
     else if (n_keys == 0 && text.len)
         n_keys = lines_add(k, text.data, path, err);
     /* An empty file must not leave the server open to all. */
     if (n_keys == 0)
-        error_set(err, ERROR_INPUT, "%s has no key in it", path);
+        error_set(err, ERROR_INPUT, "%s has no keys", path);
     OPENSSL_cleanse(text.data, text.len);
     strbuf_free(&text);
     return n_keys > 0 ? 0 : -1;

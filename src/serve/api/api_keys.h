@@ -6,16 +6,16 @@
 
 #include "base/error.h"
 
-/* Who may ask: keys, and the tenants that they stand for.
+/* API keys, and the tenants they belong to.
  *
  *   --api-key acme:k1  --api-key acme:k2  --api-key k3  --admin-key k4
  *        keys     SHA-256(k1)  SHA-256(k2)  SHA-256(k3)  SHA-256(k4)
  *        tenant        1            1            2            3
  *        names     [1] "acme"  [2] "default"  [3] "admin"
  *
- * Only digests are kept, and every one of them is compared whatever was found, so that the time
- * that an answer takes says nothing about a key. No error text quotes what it was given: part of it
- * may be a key. Filled in before the server starts, then read-only. */
+ * Only digests are kept, and a lookup always compares all of them, so that its time reveals nothing
+ * about a key. No error message quotes its input, because part of it may be a key. Filled in before
+ * the server starts, then read-only. */
 enum {
     API_KEY_DIGEST_BYTES = 32,
     API_KEYS_MAX = 4096,
@@ -38,22 +38,22 @@ struct api_keys {
     uint32_t n_tenants;
 };
 
-/* Whose request it is. */
+/* Who sent a request. */
 struct requester {
     uint32_t tenant;  /* from 1 on; 0 when there are no keys */
-    bool is_operator; /* may look into the cache and clear it */
+    bool is_operator; /* may inspect and clear the cache */
 };
 
-/* "TENANT:KEY", or "KEY" for the default tenant. Several keys may stand for one tenant. ERROR_INPUT
- * for what is neither. */
+/* Adds "TENANT:KEY", or "KEY" for the default tenant. A tenant may have several keys. ERROR_INPUT
+ * if the text is neither. */
 int api_keys_add(struct api_keys *k, const char *text, struct error *err);
-/* The same for each line of a file, and "admin:KEY" for the operator's; empty lines and those that
- * begin with '#' say nothing. */
+/* The same for each line of a file, with "admin:KEY" for the operator's key. Empty lines and those
+ * that begin with '#' are ignored. */
 int api_keys_add_file(struct api_keys *k, const char *path, struct error *err);
 int api_keys_add_admin(struct api_keys *k, const char *key, struct error *err);
 void api_keys_free(struct api_keys *k);
 
-/* False when the key is none of them. */
+/* False if the key is unknown. */
 bool api_keys_find(const struct api_keys *k, const char *key, struct requester *out);
 uint32_t api_keys_tenant(const struct api_keys *k, const char *name);        /* 0: none */
 const char *api_keys_tenant_name(const struct api_keys *k, uint32_t tenant); /* NULL: none */

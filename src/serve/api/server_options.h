@@ -29,11 +29,11 @@ struct server_options {
 
     struct engine *engine; /* the caller closes it after server_run */
     const struct prompt_maker *prompt;
-    const char *model_name;      /* what the API calls the model */
-    const char *model_file;      /* its file or directory, without the way there; "": none */
-    const char *quantisation;    /* the type of most of its weights */
+    const char *model_name;   /* what the API calls the model */
+    const char *model_file;   /* its file or directory, without the way there; "": none */
+    const char *quantisation; /* the type of most of its weights */
     struct model_facts model;
-    const char *quantize;        /* the type that they were quantised to at load; NULL: not */
+    const char *quantize;        /* the type they were quantized to at load; NULL: none */
     bool is_fallback;            /* the mock engine, because the model failed to load */
     uint32_t model_context;      /* the largest that the model allows; 0: any */
     struct sampling sampling;    /* of requests that name no settings */

@@ -1,8 +1,7 @@
 /* Tenants' places in the cache, and the prompts that they share.
  *
- * What a newcomer gets wrong: a shared prompt is compared as tokens, and how its last tokens are
- * cut may depend on the text behind it. So its list of ids is what several conversations that begin
- * with it have in common, and ends where any of them may go on. */
+ * Careful: a shared prompt is compared as tokens, and its last tokens may depend on the text that
+ * follows. So its list of ids is the common prefix of several conversations that begin with it. */
 #include "serve/api/tenants.h"
 
 #include <stdlib.h>

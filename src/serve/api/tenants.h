@@ -9,9 +9,10 @@
 #include "sched/scheduler.h"
 
 /* Which part of the cache a tenant's request reads and adds to. Tenants share nothing, because the
- * time to the first token tells whether a prompt was cached. Two exceptions are the operator's to
- * make: --share-cache, which puts all into one namespace, and --shared-prompt, which declares a
- * system prompt to be everyone's:
+ * time to the first token reveals whether a prompt was cached. The operator can make two
+ * exceptions:
+ * --share-cache puts everything into one namespace, and --shared-prompt declares a system prompt
+ * that all tenants share:
  *
  *   ns 0     system prompt of the file │ question of tenant 1        tokens owned by 1
  *            (tokens of nobody)        │ question of tenant 2        tokens owned by 2
@@ -26,12 +27,12 @@ struct tenants {
     size_t n_shared;
 };
 
-/* Declares the system prompt in a file, less one line end at its end, to be shared. */
+/* Declares the text of a file, without a newline at its end, as a shared system prompt. */
 int tenants_share_prompt(struct tenants *t, const struct prompt_maker *prompt, const char *path,
                          struct error *err);
 void tenants_free(struct tenants *t);
 
-/* Fills in ns, n_public and owner of a request whose prompt these ids are. */
+/* Fills in ns, n_public and owner of a request with this prompt. */
 void tenant_place(const struct tenants *t, uint32_t tenant, const int32_t *ids, uint32_t n_ids,
                   struct request *r);
 

@@ -7,8 +7,8 @@
 #include "base/error.h"
 
 /* A few threads for the slow part of a request (JSON, template, tokenizer), so that the event loop
- * never does slow work. A job is a piece of its owner's memory; between submit and finished it is
- * the workers'.
+ * never does slow work. A job lies in its owner's memory, but belongs to the workers between submit
+ * and finished.
  *
  *   event loop ──submit──► [waiting] ──► worker: job->run ──► [finished] ──finished──► event loop
  *                                                   └──────── wake ────────►
@@ -22,7 +22,7 @@ struct job {
 
 int workers_open(struct workers **out, uint32_t n_threads, uint32_t max_jobs,
                  void (*wake)(void *context), void *context, struct error *err);
-/* Waits for the jobs that run; those that wait are not run. Their memory is their owner's again. */
+/* Waits for running jobs; waiting jobs are not run. All jobs belong to their owners again. */
 void workers_close(struct workers *w);
 bool workers_submit(struct workers *w, struct job *job); /* false: max_jobs are under way */
 struct job *workers_finished(struct workers *w);         /* NULL: none at the moment */

@@ -1,6 +1,5 @@
-/* An answer being put together; see answer.h. What a newcomer gets wrong: text that is a call's
- * beginning is held by the parser, and may still turn out to be text, so that nothing about an
- * answer is known before answer_end. */
+/* Assembles an answer; see answer.h. The parser holds back text that may begin a call, and it may
+ * still turn out to be text. So nothing about an answer is final before answer_end. */
 #include "serve/completion/answer.h"
 
 #include <stdlib.h>
@@ -102,6 +101,28 @@ static void call_drop(struct answer *a)
     a->is_held = false;
 }
 
+/* The id that the model gave the next call: kept if it is short, plain and new in this answer. */
+static void call_id(struct answer *a, const char *id, size_t len)
+{
+    bool fits = len < sizeof a->call_id;
+    for (size_t i = 0; i < len && fits; i++)
+        fits = id[i] > ' ' && id[i] <= '~' && id[i] != '"' && id[i] != '\\';
+    for (uint32_t i = 0; i < a->content.n_calls && fits; i++)
+        fits = strncmp(a->content.calls[i].id, id, len) != 0 || a->content.calls[i].id[len];
+    len = fits ? len : 0;
+    memcpy(a->call_id, id, len);
+    a->call_id[len] = '\0';
+}
+
+static void call_identify(struct answer *a)
+{
+    if (a->call_id[0])
+        memcpy(call_last(a)->id, a->call_id, sizeof a->call_id);
+    else
+        random_id(call_last(a)->id, "call_", 62);
+    a->call_id[0] = '\0';
+}
+
 static void call_begin(struct answer *a, const char *name, size_t len)
 {
     struct answer_content *content = &a->content;
@@ -116,7 +137,7 @@ static void call_begin(struct answer *a, const char *name, size_t len)
     }
     content->calls = calls;
     calls[content->n_calls++] = (struct answer_call){0};
-    random_id(call_last(a)->id, "call_", 62);
+    call_identify(a);
     strbuf_add(&call_last(a)->name, name, len);
     a->n_compared = 0;
     a->is_held = any_earlier(a, NULL);
@@ -202,6 +223,7 @@ static void take_piece(void *context, enum answer_piece piece, const char *text,
     case PIECE_CALL_ARGUMENTS: call_arguments(a, text, len); break;
     case PIECE_CALL_END: call_end(a); break;
     case PIECE_CALL_BROKEN: call_break(a, text, len); break;
+    case PIECE_CALL_ID: call_id(a, text, len); break;
     }
 }
 

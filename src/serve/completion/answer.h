@@ -8,24 +8,25 @@
 
 enum { ANSWER_MAX_CALLS = 128 }; /* one more ends the answer */
 
-/* One choice's answer, from its tokens to what the client is given: text, thinking, calls and log
- * probabilities. Of a stream the pieces go to the API's writer as they come, of a whole answer they
- * are gathered.
+/* One choice's answer, from its tokens to what the client gets: text, thinking, calls and log
+ * probabilities. In a stream, the pieces go to the API's writer as they are generated; for a whole
+ * answer they are collected.
  *
  *   tokens ─► token_text ─► answer_parser ─► text, thinking, calls ─► writer, or kept
  *        └──► logprob_list ──────────────────────────────────────────────┘
  *
  * A call that repeats an earlier one of the answer, with the same name and equal arguments, is not
- * given to the client, and the answer ends there: small models that must call repeat one call until
- * the context is full. In a stream the beginning of a call is held back for as long as it may turn
- * out to be a repetition.
+ * sent to the client, and the answer ends there: small models that must call a function repeat one
+ * call until the context is full. In a stream, the beginning of a call is held back as long as it
+ * may turn out to be a repetition.
  *
- * It belongs to the event loop's thread. */
+ * Owned by the event loop's thread. */
 struct answer {
     struct token_text raw;
     struct answer_parser *parser; /* NULL: all of it is text */
     struct answer_content content;
     uint32_t n_numbered;         /* of a stream: all calls that were sent */
+    char call_id[CALL_ID_BYTES]; /* the next call's, if the model gave it one */
     bool is_held;                /* the last call may repeat an earlier one: it is not sent yet */
     size_t n_compared;           /* bytes of its arguments when that was last looked at */
     bool is_over;                /* a repeated call, or one too many, has ended it */
@@ -59,20 +60,20 @@ struct answer_options {
 /* -1: no memory. Free it in any case. */
 int answer_open(struct answer *a, const struct answer_options *o);
 void answer_free(struct answer *a);
-/* From now on pieces go out as events. */
+/* From now on, pieces are sent as events. */
 void answer_stream(struct answer *a, const struct answer_writer *writer, void *stream);
 
-/* A token that adds these bytes; of all bytes so far the first `text_end` may be shown. */
+/* Adds a token with these bytes. The first `text_end` of all bytes so far may be shown. */
 void answer_token(struct answer *a, int32_t token, const char *bytes, size_t len, uint64_t text_end,
                   const struct token_logprobs *logprobs, struct strbuf *events);
-/* A text that comes before the answer's own, unparsed: an echo. */
+/* Adds an echo: text that comes before the answer's own and is not parsed. */
 void answer_echo(struct answer *a, const char *text, size_t len, struct strbuf *events);
 /* No more tokens come. */
 void answer_end(struct answer *a, uint64_t text_end, struct strbuf *events);
 
 bool answer_failed(const struct answer *a);
-/* The answer has ended by itself: its generation can be stopped, and tokens that still come are not
- * part of it. */
+/* The answer has ended early: its generation can be stopped, and further tokens are not part of
+ * it. */
 bool answer_is_over(const struct answer *a);
 uint32_t answer_reasoning_tokens(const struct answer *a);
 enum answer_finish answer_finish_of(const struct answer *a, enum finish_reason finish);

@@ -1,9 +1,9 @@
 /* The life of chat completions, from the request's body to the last byte of the answer. Runs on the
  * event loop's thread; the worker's part is in completion_prepare.c.
  *
- * What a newcomer gets wrong: an answer and its work end separately. When the exchange is over
- * (`x` is NULL) the scheduler may still hold the requests; they are the completion's again, and
- * may be freed, only when each one's EVENT_DONE has been read. */
+ * Careful: an answer and its work end separately. When the exchange is over (`x` is NULL), the
+ * scheduler may still hold the requests. Each belongs to the completion again, and may be freed,
+ * only after its EVENT_DONE has been read. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,7 +157,7 @@ void completion_begin(struct api *api, struct http_exchange *x, const struct req
     struct api_error e;
     struct completion *c = calloc(1, sizeof *c);
     if (!c) {
-        api_error_set(&e, 503, NULL, "there is no memory for this request; try again soon");
+        api_error_set(&e, 503, NULL, "not enough memory for this request; try again soon");
         api_reply_error(x, &e);
         return;
     }
@@ -204,7 +204,7 @@ static void log_ignored(struct api *api, const struct http_exchange *x, const ch
             return;
     api->seen[at % API_SEEN_SLOTS] = key;
     api->n_seen++;
-    log_info("%s sends fields that are unknown here and ignored: %s", peer, fields);
+    log_info("%s sends unknown fields, which are ignored: %s", peer, fields);
 }
 
 static void request_fill(struct completion *c, uint32_t choice)
@@ -252,8 +252,7 @@ static void submit_error(const struct completion *c, const struct request *r, st
     if (r->error.code == ERROR_MEMORY) {
         api_error_set(e, 503, NULL, "%s; try again soon", r->error.message);
     } else {
-        api_error_set(e, 429, NULL,
-                      "as many requests wait already as may (--max-waiting %u); try again soon",
+        api_error_set(e, 429, NULL, "the queue is full (--max-waiting %u); try again soon",
                       c->api->options->max_waiting);
         e->code = "queue_full";
     }
@@ -336,7 +335,7 @@ static void completion_prepared(struct completion *c)
         http_add_field(c->x, "x-radish-replayed-tokens", number);
     }
     if (!head_fill(c)) {
-        api_error_set(&e, 503, NULL, "there is no memory for the answer");
+        api_error_set(&e, 503, NULL, "not enough memory for the answer");
         completion_fail(c, &e);
         return;
     }
@@ -345,7 +344,7 @@ static void completion_prepared(struct completion *c)
         return;
     }
     if (c->input.params.stream && !stream_begin(c)) {
-        api_error_set(&e, 503, NULL, "there is no memory for the answer");
+        api_error_set(&e, 503, NULL, "not enough memory for the answer");
         completion_fail(c, &e);
     }
 }
@@ -512,7 +511,7 @@ static bool failed_choice(const struct completion *c, struct api_error *e)
     for (uint32_t i = 0; i < c->running.n_choices; i++) {
         const struct choice *o = &c->running.choices[i];
         if (c->output.lost_events || answer_failed(&o->answer)) {
-            api_error_set(e, 503, NULL, "there is no memory for the answer");
+            api_error_set(e, 503, NULL, "not enough memory for the answer");
             return true;
         }
         if (!o->live && o->finish == FINISH_ERROR) {
@@ -524,7 +523,7 @@ static bool failed_choice(const struct completion *c, struct api_error *e)
             return true;
         }
         if (!o->live && o->finish == FINISH_CANCELED) {
-            api_error_set(e, 503, NULL, "the answer was cancelled by the server");
+            api_error_set(e, 503, NULL, "the server canceled the answer");
             return true;
         }
     }

@@ -11,33 +11,33 @@
  *
  *   begin ─► preparing ─────► running ──────────────────► answered
  *            (a worker reads  (the scheduler generates;   │
- *             and tokenises)   the loop formats)          ▼
+ *             and tokenizes)   the loop formats)          ▼
  *                  │               │                     freed, when the scheduler has given
  *                  └── hang-up, error, time-out ────────► every choice's request back
  *
- * All of it on the event loop's thread, but for the work between begin and prepared. */
+ * All of it runs on the event loop's thread, except the worker's part. */
 
 /* `kind`: an answer, or only a warmed cache. */
 void completion_begin(struct api *api, struct http_exchange *x, const struct requester *who,
                       enum request_kind kind);
-/* The exchange's client is gone: its work stops. */
+/* The exchange's client has hung up: stops its work. */
 void completion_hangup(struct api *api, struct http_exchange *x);
 /* The exchange's stream has room again. */
 void completion_room(struct http_exchange *x);
 
-/* Takes what workers and the scheduler have ready. */
+/* Handles the results that workers and the scheduler have ready. */
 void completions_pump(struct api *api);
 /* Once a second: heartbeats. */
 void completions_tick(struct api *api);
 /* Ends every answer with this error. */
 void completions_fail(struct api *api, const struct api_error *e);
-/* The settings of a request, as llama-server tells them. */
+/* Writes the settings of a request as llama-server does. */
 void settings_write(struct json_writer *w, const char *key, const struct request_params *p,
                     const struct token_table *tokens);
 /* An array with an element for each answer that can run at once, as llama-server shows its slots.
  * They have no text in them. */
 void completions_write_slots(const struct api *api, struct strbuf *out);
-/* After the workers and the scheduler are closed. */
+/* Call this after the workers and the scheduler are closed. */
 void completions_free(struct api *api);
 
 #endif

@@ -1,7 +1,7 @@
-/* What answers are held to: the functions of a request, the grammar of its calls, the form of its
- * text. Grammars are compiled on the worker and kept for the next request (grammar/store.h). What a
- * newcomer gets wrong: an answer that is free to call or not is free until it begins a call, and
- * held to the grammar from there on. */
+/* The constraints on answers: the functions of a request, the grammar of its calls, the form of its
+ * text. Grammars are compiled on the worker and kept for the next request (grammar/store.h). An
+ * answer that may call functions but need not is unconstrained until it begins a call, and follows
+ * the grammar from there on. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,7 +170,7 @@ int completion_constrain(struct completion *c)
     if (c->input.bounds.grammar)
         return 0;
     if (is_free && err.code == ERROR_LIMIT) { /* the parser will do */
-        log_info("calls are not held to their schemas: %s", err.message);
+        log_info("the schemas of calls are not enforced: %s", err.message);
         return 0;
     }
     return grammar_error(c, build.calls_are_wrong, &err);

@@ -1,9 +1,9 @@
 /* Why no more of a prompt was cached, and which earlier answers were replayed: the member `radish`
  * of an answer, and a line of the log. Runs on the event loop's thread, at the end of an answer.
  *
- * What a newcomer gets wrong: in a namespace that tenants share, what the cache goes on with may be
- * another tenant's text. Its tokens carry their owner, and only the operator is shown them. The log
- * has positions and reasons, but nothing of the conversation. */
+ * Careful: in a namespace that tenants share, the cached continuation may be another tenant's text.
+ * Its tokens have an owner; show them only to that tenant and the operator. The log has positions
+ * and reasons, but no text of the conversation. */
 #include <math.h>
 #include <string.h>
 
@@ -188,7 +188,7 @@ static void place_describe(const struct completion *c, const struct finding *f, 
     else if (f->precedes >= 0)
         strbuf_addf(out, "the template's text before message %d", f->precedes);
     else
-        strbuf_adds(out, "the template's text behind the last message");
+        strbuf_adds(out, "the template's text after the last message");
     const char *role = role_of(c, f->message >= 0 ? f->message : f->precedes);
     if (role)
         strbuf_addf(out, " (%s)", role);
@@ -207,7 +207,7 @@ static void seconds_describe(double seconds, struct strbuf *out)
 /* "... was evicted 3 s ago, after 40 s without use". */
 static void gone_describe(const struct finding *f, const char *what, struct strbuf *out)
 {
-    strbuf_addf(out, " was cached once (%u token%s of it), and was %s ", f->gone_tokens,
+    strbuf_addf(out, " was cached (%u token%s of it), but was %s ", f->gone_tokens,
                 f->gone_tokens == 1 ? "" : "s", what);
     seconds_describe(f->gone_s, out);
     strbuf_adds(out, " ago, after ");
@@ -226,7 +226,7 @@ static int32_t last_sampled_of(const struct completion *c, const struct finding 
     return -1;
 }
 
-/* Token ids are compared, not texts: the same text has many tokenisations. */
+/* Token ids are compared, not texts: the same text has many tokenizations. */
 static bool is_same_text(const struct finding *f)
 {
     size_t n = min_size(f->prompt_text.len, f->cached_text.len);
@@ -239,26 +239,27 @@ static void divergence_describe(const struct completion *c, const struct finding
     const char *role = role_of(c, f->message);
     strbuf_adds(out, " is ");
     json_write_string(out, strbuf_str(&f->prompt_text), f->prompt_text.len);
-    strbuf_adds(out, ", where the cache goes on with ");
+    strbuf_adds(out, ", but the cache continues with ");
     if (f->cached_text.len)
         json_write_string(out, strbuf_str(&f->cached_text), f->cached_text.len);
     else
         strbuf_adds(out, "something else");
     if (!is_same_text(f))
         return;
-    strbuf_adds(out, ": as far as both are shown the same text, but in other tokens");
+    strbuf_adds(out, ": the shown parts are the same text in different tokens");
     if (!c->input.replays && role && strcmp(role, "assistant") == 0)
-        strbuf_adds(out, ", since exact token replay is switched off");
+        strbuf_adds(out, ", because exact token replay is off");
 }
 
 /* Where layers see a window only, what is before the position is needed from them. */
 static void window_describe(const struct finding *f, struct strbuf *out)
 {
     if (f->is_still_here)
-        strbuf_addf(out,
-                    " is cached (%u token%s of it), but not what layers with a window need to go "
-                    "on there: that gave way to others",
-                    f->gone_tokens, f->gone_tokens == 1 ? "" : "s");
+        strbuf_addf(
+            out,
+            " is cached (%u token%s of it), but not what layers with a window need to continue "
+            "there: that was evicted",
+            f->gone_tokens, f->gone_tokens == 1 ? "" : "s");
     else
         gone_describe(f, "dropped when layers with a window needed room", out);
 }
@@ -270,7 +271,7 @@ static void reason_describe(const struct completion *c, const struct finding *f,
     switch (f->reason) {
     case MISS_NONE:
     case MISS_NEVER_SEEN:
-        strbuf_adds(out, " is new here: ");
+        strbuf_adds(out, " is new: ");
         json_write_string(out, strbuf_str(&f->prompt_text), f->prompt_text.len);
         break;
     case MISS_DIVERGED: divergence_describe(c, f, out); break;
@@ -285,7 +286,8 @@ static void reason_describe(const struct completion *c, const struct finding *f,
         break;
     case MISS_CLEARED: gone_describe(f, "cleared", out); break;
     case MISS_NAMESPACE:
-        strbuf_addf(out, " is cached for tenant '%s', and tenants do not share", f->tenant);
+        strbuf_addf(out, " is cached for tenant '%s', but tenants do not share their caches",
+                    f->tenant);
         break;
     case MISS_WINDOW:
         window_describe(f, out);
@@ -306,13 +308,13 @@ static void finding_describe(const struct completion *c, const struct finding *f
     } else if (answer >= 0) {
         strbuf_addf(out,
                     "The first %u tokens were cached, up to the last one sampled for message %d "
-                    "(assistant): that is computed only when something follows it.",
+                    "(assistant): that token is computed only when something follows it.",
                     f->position, answer);
     } else {
         if (f->position)
             strbuf_addf(out, "The first %u tokens were cached; what follows in ", f->position);
         else
-            strbuf_adds(out, "Nothing was cached: what stands in ");
+            strbuf_adds(out, "Nothing was cached: the start of ");
         place_describe(c, f, out);
         reason_describe(c, f, out);
         strbuf_addc(out, '.');
@@ -422,7 +424,7 @@ void explain_log(const struct completion *c)
     struct finding f = finding_make(c);
     struct strbuf why = STRBUF_INIT;
     if (reason_name(&f)) {
-        strbuf_addf(&why, "; from there on %s, in ", reason_name(&f));
+        strbuf_addf(&why, "; then %s, in ", reason_name(&f));
         place_describe(c, &f, &why);
     }
     log_debug("%s: prompt %u, cached %u, shared %u, replayed %zu%s", c->output.id,

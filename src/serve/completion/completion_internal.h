@@ -10,31 +10,30 @@
 #include "serve/request/fields.h"
 #include "serve/writers/answer_writer.h"
 
-/* What the files of a completion share: completion.c has its life, completion_prepare.c the
- * worker's part of it, completion_constrain.c what answers are held to, completion_output.c what is
- * sent, completion_explain.c why the prompt was not cached, completion_llama.c what only
- * llama-server's API has. A warming of the cache (POST
- * /v1/cache/warm) is a completion that generates nothing; what only asks for texts or tokens ends
- * when the worker is done. */
+/* Shared by the files of a completion: completion.c has its life, completion_prepare.c the worker's
+ * part of it, completion_constrain.c the constraints on answers, completion_output.c what is sent,
+ * completion_explain.c why the prompt was not cached, completion_llama.c what only llama-server's
+ * API has. Warming the cache (POST /v1/cache/warm) is a completion that generates nothing. Requests
+ * that only ask for text or tokens end when the worker is done. */
 
 struct role_name {
     char name[12];
 };
 
-/* What answers are held to. */
+/* The constraints on answers. */
 struct answer_bounds {
     const struct grammar *grammar; /* NULL: nothing */
-    const char *trigger;           /* the text behind which they are; NULL: from the start */
+    const char *trigger;           /* the text after which it applies; NULL: from the start */
     const char *forbidden;         /* a text that must not appear; NULL: none */
 };
 
-/* The request, read and prepared. While the completion is `preparing` all of it is the worker's;
- * then it is the loop's, and does not change. */
+/* The request, read and prepared. While the completion is `preparing`, all of it belongs to the
+ * worker; then it belongs to the loop, and does not change. */
 struct completion_input {
     struct strbuf body;
     size_t body_bytes; /* the loop's: counted by the server until the body is freed */
     struct request_params params;
-    struct arena kept;             /* what is kept of the request, once the rest of it is let go */
+    struct arena kept;             /* the parts of the request that the answer needs */
     struct prompt *prompts;        /* [n_prompts]: one, but for text completions that bring more */
     uint32_t n_prompts;            /* 0: the worker has made the whole reply */
     const uint64_t **cache_tokens; /* [n_prompts] the prompts' tokens as requests have them */
@@ -45,9 +44,9 @@ struct completion_input {
     uint64_t *dry_breakers;   /* a bit for each token, or NULL */
     struct byte_view *fields; /* [n_fields] response_fields, kept */
     uint32_t n_fields;
-    bool explain;   /* the answer is to say why it was not cached; the header may ask too */
-    bool wants_map; /* it, or a log for debugging, needs to know who wrote what */
-    bool replays;   /* answers are kept and replayed: no one switched it off */
+    bool explain;   /* the answer says why the prompt was not cached; a header can ask for it too */
+    bool wants_map; /* `explain` or the debug log needs to know which message a token is from */
+    bool replays;   /* answers are kept and replayed */
     struct role_name *roles; /* [n_roles] of the messages, if it wants a map */
     size_t n_roles;
     bool failed;
@@ -74,14 +73,14 @@ struct choice {
     enum finish_reason finish;
 };
 
-/* The answers in the making. The worker opens them; from then on they are the loop's. */
+/* The answers in progress. The worker opens them; then they belong to the loop. */
 struct completion_answers {
     struct choice *choices; /* [n_choices] of the first prompt, then of the second, ... */
     uint32_t n_choices;
     uint32_t n_live; /* the scheduler has them */
 };
 
-/* What the client gets, in its API's form. The loop's, but for the reply. */
+/* What the client gets, in its API's form. Belongs to the loop, except the reply. */
 struct completion_output {
     char id[48];
     struct answer_head head;            /* its n_choices, and what follows: once prepared */
@@ -113,24 +112,25 @@ void completion_prepare(struct job *job);
 
 /* 503, for the worker to fail with. Returns -1. */
 int no_memory_now(struct completion *c);
-/* Too long a conversation: says both numbers and names the option that is in the way. `how` stands
- * before the conversation's: "" or "at least ". Returns -1. */
+/* The conversation is too long: the error has both lengths and names the option that limits it.
+ * `how` is written before the conversation's length: "" or "at least ". Returns -1. */
 int context_error_set(struct api_error *e, const struct completion *c, const char *how,
                       size_t n_tokens);
 
-/* The same in the words that llama-server's clients look for. */
+/* The same in the words that llama-server's clients expect. */
 int llama_context_error(struct api_error *e, uint32_t context, const char *how, size_t n_tokens);
 
-/* What an answer to the prompt may have at most. */
+/* The most tokens that an answer to the prompt may have. */
 uint32_t completion_max_tokens(const struct completion *c, const struct prompt *prompt);
 
 /* Whose answers are replayed: never another tenant's, whatever else tenants share. */
 uint64_t replay_namespace(const struct completion *c);
 
-/* The worker's: the functions of the request, then the grammar that its answers are held to. */
+/* Called by the worker: read the functions of the request, then compile the grammar of its
+ * answers. */
 int completion_read_tools(struct completion *c);
 int completion_constrain(struct completion *c);
-/* ... and a choice's filter, if it needs one. */
+/* Opens a choice's filter, if it needs one. */
 int completion_open_filter(struct completion *c, struct choice *o);
 
 /* The functions that answers may call; NULL: none. */
@@ -142,7 +142,7 @@ static inline const struct tool_set *callable_tools(const struct completion *c)
     return in->callable ? in->callable : in->tools;
 }
 
-/* How many answers to each prompt are made; `n` of them are given. */
+/* How many answers to each prompt are generated; `n` of them are returned. */
 static inline uint32_t choices_per_prompt(const struct completion *c)
 {
     return (uint32_t)c->input.params.best_of;
@@ -154,10 +154,10 @@ static inline const struct prompt *prompt_of(const struct completion *c, uint32_
     return &c->input.prompts[choice / choices_per_prompt(c)];
 }
 
-/* Prompts in llama-server's form: texts mixed with ids, and those that a gap is filled in. */
+/* Prepare prompts in llama-server's form: texts mixed with ids, and infills. */
 int prepare_llama(struct completion *c);
 int prepare_infill(struct completion *c);
-/* ... of a text completion that brings a suffix. */
+/* The same for a text completion with a suffix. */
 int prepare_suffix(struct completion *c, const struct json *prefix, uint32_t index);
 /* Appends the ids of a text, or of an array of texts and ids. -1 and the completion's error. */
 int encode_mixed(struct completion *c, const struct json *value, int flags, const char *field,
@@ -166,24 +166,24 @@ int encode_mixed(struct completion *c, const struct json *value, int flags, cons
 size_t mixed_bytes(const struct json *value);
 /* Whether a `prompt` is a list of prompts, not one prompt of texts and ids. */
 bool prompt_is_list(const struct json *prompt);
-/* Refuses a text that cannot fit, before it is tokenised. */
+/* Rejects a text that cannot fit, before it is tokenized. */
 int refuse_hopeless(struct completion *c, size_t n_bytes);
 int prompts_alloc(struct completion *c, size_t n);
 
-/* How long a choice took up to now, or in all. */
+/* Updates how long a choice has taken. */
 void choice_time(struct choice *o, uint64_t now_ns);
 
-/* The stream: false when there is no memory for one. */
+/* Begins the stream; false if there is no memory for it. */
 bool stream_begin(struct completion *c);
 void stream_write(struct completion *c, const struct strbuf *events);
 void stream_heartbeat(struct completion *c);
 void stream_fail(struct completion *c, const struct api_error *e);
 /* The end of an answer whose choices are all done; the exchange is over. */
 void answer_send(struct completion *c);
-/* The counts, for the exchange's line in the log. */
+/* Adds the counts to the exchange's log line. */
 void answer_note(struct completion *c);
 
-/* "radish":{...}: of the first choice, which is done. */
+/* Writes "radish":{...} for the first choice, which must be done. */
 void explain_add(struct json_writer *w, const struct completion *c);
 void explain_log(const struct completion *c);
 

@@ -27,7 +27,7 @@ static int add_id(struct completion *c, const struct json *id, const char *field
     const struct tokenizer *t = c->api->options->prompt->tokenizer;
     if (id->number >= tokenizer_size(t))
         return api_error_set(&c->input.error, 400, field,
-                             "%.20s is no token of this model, which has %u", id->text,
+                             "%.20s is not a token of this model, which has %u", id->text,
                              tokenizer_size(t));
     return token_list_add(out, (int32_t)id->number) ? 0 : no_memory_now(c);
 }
@@ -87,7 +87,7 @@ static int check_infill(struct completion *c, const char *field)
     if (infill_is_possible(c->api->options->prompt->tokenizer, &why))
         return 0;
     return api_error_set(&c->input.error, 400, field,
-                         "this model cannot fill in text: its vocabulary has %s for it. Use a code "
+                         "this model cannot fill in text: its vocabulary has %s. Use a code "
                          "model with fill-in-the-middle tokens, such as Qwen2.5-Coder",
                          why);
 }
@@ -169,7 +169,7 @@ int prepare_suffix(struct completion *c, const struct json *prefix, uint32_t ind
     const struct json *suffix = c->input.params.suffix;
     if (prefix->type != JSON_STRING)
         return api_error_set(&c->input.error, 400, "suffix",
-                             "'suffix' goes with a prompt that is a text, not token ids");
+                             "with 'suffix', the prompt must be a string, not token ids");
     if (check_infill(c, "suffix") || refuse_hopeless(c, prefix->text_len + suffix->text_len))
         return -1;
     const struct infill_input in = {.prefix = json_bytes(prefix), .suffix = json_bytes(suffix)};

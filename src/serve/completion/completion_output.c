@@ -142,10 +142,9 @@ static void pin_add(struct json_writer *w, const struct completion *c)
     json_add_bool(w, "pinned", r->is_pinned);
     json_add_double(w, "pinned_s", r->is_pinned ? (double)(r->pin_ns / 1000000) / 1e3 : 0);
     if (r->pin_ns && !r->is_pinned)
-        json_add_string(
-            w, "reason",
-            "as much of the cache, or of this tenant's part of it, is pinned as may be; "
-            "the prompt is cached, and goes when it was not used for longest");
+        json_add_string(w, "reason",
+                        "too much of the cache, or of this tenant's part of it, is pinned already; "
+                        "the prompt is cached, but not pinned");
 }
 
 static void reply_warm(struct completion *c)

@@ -1,7 +1,6 @@
-/* The slow part of a request: its body read, its conversation rendered and tokenised. Runs on a
- * worker, which owns the completion's upper half meanwhile; only `unwanted` is shared with the
- * event loop. What a newcomer gets wrong: nothing parsed survives it, so what the answer needs of
- * the request is copied at the end. */
+/* The slow part of a request: reads its body, renders and tokenizes its conversation. Runs on a
+ * worker, which owns the completion's input meanwhile; only `unwanted` is shared with the event
+ * loop. Careful: everything parsed is freed at the end, so copy what the answer needs. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +21,7 @@ enum {
 int no_memory_now(struct completion *c)
 {
     return api_error_set(&c->input.error, 503, NULL,
-                         "there is no memory for this request; try again soon");
+                         "not enough memory for this request; try again soon");
 }
 
 int context_error_set(struct api_error *e, const struct completion *c, const char *how,
@@ -33,8 +32,8 @@ int context_error_set(struct api_error *e, const struct completion *c, const cha
         return llama_context_error(e, options->context, how, n_tokens);
     const char *advice = options->model_context && options->context >= options->model_context ? "."
                          : options->context >= options->engine->limits.n_pages[0]
-                             ? ", or start the server with a larger --cache-size, which the "
-                               "context cannot be larger than."
+                             ? ", or start the server with a larger --cache-size, which limits "
+                               "the context."
                              : ", or start the server with a larger -c.";
     bool is_text = request_is_text(c->kind);
     api_error_set(e, 400, is_text ? "prompt" : "messages",
@@ -77,10 +76,11 @@ static int fit_context(struct completion *c)
             return context_error_set(&c->input.error, c, "", n_tokens);
     }
     if (p->echo && p->logprobs && n_all * (uint64_t)p->best_of > MAX_SCORED)
-        return api_error_set(&c->input.error, 400, "prompt",
-                             "log probabilities of at most %d prompt tokens can be given at once, "
-                             "not %llu",
-                             MAX_SCORED, (unsigned long long)(n_all * (uint64_t)p->best_of));
+        return api_error_set(
+            &c->input.error, 400, "prompt",
+            "log probabilities can be returned for at most %d prompt tokens at once, "
+            "not %llu",
+            MAX_SCORED, (unsigned long long)(n_all * (uint64_t)p->best_of));
     if (p->max_tokens == 0)
         p->max_tokens = p->default_max_tokens;
     if (p->max_tokens == 0)
@@ -106,12 +106,13 @@ static int check_offer(struct completion *c)
     for (uint32_t i = 0; i < p->n_stop_tokens; i++)
         if ((uint32_t)p->stop_tokens[i] >= n_vocab)
             return api_error_set(&c->input.error, 400, "stop_token_ids",
-                                 "%d is no token of this model, which has %u", p->stop_tokens[i],
+                                 "%d is not a token of this model, which has %u", p->stop_tokens[i],
                                  n_vocab);
     if (options->strict_model && p->model && !api_has_model(c->api, p->model)) {
         /* Ollama's clients look for "model 'x' not found". */
-        api_error_set(&c->input.error, 404, "model", "model '%.100s' not found: only '%s' is here",
-                      p->model, options->model_name);
+        api_error_set(&c->input.error, 404, "model",
+                      "model '%.100s' not found; this server has only '%s'", p->model,
+                      options->model_name);
         c->input.error.code = "model_not_found";
         return -1;
     }
@@ -126,12 +127,13 @@ static int check_offer(struct completion *c)
     uint64_t most = (uint64_t)options->max_seqs + options->max_waiting;
     uint64_t wanted = (uint64_t)p->best_of * (is_list ? p->prompt->count : 1);
     if (wanted > most)
-        return api_error_set(&c->input.error, 400,
-                             is_list             ? "prompt"
-                             : p->best_of > p->n ? "best_of"
-                                                 : "n",
-                             "%llu answers are asked for, but this server takes %llu at once",
-                             (unsigned long long)wanted, (unsigned long long)most);
+        return api_error_set(
+            &c->input.error, 400,
+            is_list             ? "prompt"
+            : p->best_of > p->n ? "best_of"
+                                : "n",
+            "the request asks for %llu answers, but this server can run %llu at once",
+            (unsigned long long)wanted, (unsigned long long)most);
     return 0;
 }
 
@@ -267,7 +269,7 @@ static int read_text_prompt(struct completion *c, const struct json *value, uint
     json_each (id, value) {
         if (id->number >= tokenizer_size(maker->tokenizer))
             return api_error_set(&c->input.error, 400, "prompt",
-                                 "%.20s is no token of this model, which has %u", id->text,
+                                 "%.20s is not a token of this model, which has %u", id->text,
                                  tokenizer_size(maker->tokenizer));
         token_list_add(&prompt->tokens, (int32_t)id->number);
     }
@@ -363,7 +365,7 @@ static int detokenize(struct completion *c)
     for (const struct json *id = c->input.params.tokens->first; id && !failed; id = id->next) {
         if (id->number >= tokenizer_size(t))
             failed = api_error_set(&c->input.error, 400, "tokens",
-                                   "%.20s is no token of this model, which has %u", id->text,
+                                   "%.20s is not a token of this model, which has %u", id->text,
                                    tokenizer_size(t));
         else if (!token_list_add(&tokens, (int32_t)id->number))
             failed = no_memory_now(c);
@@ -410,7 +412,7 @@ static int find_breakers(struct completion *c)
 static int too_many_biases(struct completion *c)
 {
     return api_error_set(&c->input.error, 400, "logit_bias",
-                         "'logit_bias' may have up to %d tokens, and its texts have more",
+                         "'logit_bias' may have at most %d tokens, and its texts have more",
                          REQUEST_MAX_BIASES);
 }
 

@@ -1,9 +1,9 @@
-/* The HTTP/1.1 parser. It belongs to whoever feeds it and keeps nothing elsewhere.
+/* The HTTP/1.1 parser. It belongs to its caller and has no other state.
  *
- * Lines are gathered in `head` and judged when their LF has come, so that a verdict never depends
- * on how the bytes were cut. The lines of chunks and trailers are gathered there too, behind the
- * fields, and dropped again. What a newcomer gets wrong: being kind. Every leniency here is some
- * other program's idea of where the next request begins. */
+ * Lines are collected in `head` and checked when their LF has arrived, so that the result never
+ * depends on how the bytes were split. The lines of chunks and trailers are collected there too,
+ * after the fields, and dropped again. Do not make the parser lenient: if a proxy and this server
+ * disagree about where the next request begins, requests can be smuggled past the proxy. */
 #include "serve/http/http_parser.h"
 
 #include <string.h>
@@ -249,7 +249,7 @@ static void request_line(struct http_parser *p, char *line, size_t len)
         return;
     }
     if (version[5] != '1') {
-        refuse(p, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+        refuse(p, 505, "only HTTP/1.1 and HTTP/1.0 are supported");
         return;
     }
     p->minor_version = version[7] == '0' ? 0 : 1;
@@ -288,7 +288,7 @@ static void field_line(struct http_parser *p, char *line, size_t len, bool keep)
     while (end > value && is_blank(end[-1]))
         end--;
     if (!is_field_text(value, (size_t)(end - value))) {
-        refuse(p, 400, "a header value has a control character in it");
+        refuse(p, 400, "a header value contains a control character");
         return;
     }
     if (!keep)
@@ -351,9 +351,9 @@ static void read_transfer_encoding(struct http_parser *p)
     if (p->minor_version == 0)
         refuse(p, 400, "HTTP/1.0 has no Transfer-Encoding");
     else if (n_chunked != 1 || !last_chunked)
-        refuse(p, 400, "Transfer-Encoding must end with chunked, once");
+        refuse(p, 400, "Transfer-Encoding must end with a single chunked");
     else if (n_other)
-        refuse(p, 501, "no Transfer-Encoding but chunked is known here");
+        refuse(p, 501, "chunked is the only supported Transfer-Encoding");
     else if (http_parser_field(p, "content-length"))
         refuse(p, 400, "a request must not have both Content-Length and Transfer-Encoding");
     p->chunked = true;
@@ -366,7 +366,7 @@ static void read_content_length(struct http_parser *p)
         if (strcasecmp(p->head.data + p->fields[i].name, "content-length") != 0)
             continue;
         if (value) {
-            refuse(p, 400, "there is more than one Content-Length");
+            refuse(p, 400, "the request has more than one Content-Length");
             return;
         }
         value = p->head.data + p->fields[i].value;
@@ -393,7 +393,7 @@ static void read_host(struct http_parser *p)
         if (strcasecmp(p->head.data + p->fields[i].name, "host") != 0)
             continue;
         if (host) {
-            refuse(p, 400, "there is more than one Host");
+            refuse(p, 400, "the request has more than one Host");
             return;
         }
         host = p->head.data + p->fields[i].value;
@@ -420,7 +420,7 @@ static void read_connection(struct http_parser *p)
     if (strcasecmp(expect, "100-continue") == 0)
         p->expect_continue = true;
     else
-        refuse(p, 417, "nothing can be expected here but 100-continue");
+        refuse(p, 417, "the only supported Expect is 100-continue");
 }
 
 /* The empty line has come: what do the fields say about the body? */
@@ -433,7 +433,7 @@ static void head_complete(struct http_parser *p)
     if (p->state == HTTP_REFUSED)
         return;
     if (p->content_length > p->max_body_bytes) {
-        refuse(p, 413, "the request body is larger than this server takes");
+        refuse(p, 413, "the request body is larger than this server accepts");
         return;
     }
     p->remaining = p->content_length;
@@ -461,7 +461,7 @@ static void chunk_line(struct http_parser *p, const char *line, size_t len)
         return;
     }
     if (size > p->max_body_bytes - p->body.len) {
-        refuse(p, 413, "the request body is larger than this server takes");
+        refuse(p, 413, "the request body is larger than this server accepts");
         return;
     }
     p->remaining = size;
@@ -525,7 +525,7 @@ static void line_too_long(struct http_parser *p)
     case HTTP_START: refuse(p, 414, "the request line is too long"); break;
     case HTTP_CHUNK_SIZE: refuse(p, 400, "the line before a chunk is too long"); break;
     case HTTP_CHUNK_END: refuse(p, 400, "a chunk is longer than its size"); break;
-    default: refuse(p, 431, "the header is larger than this server takes");
+    default: refuse(p, 431, "the header is larger than this server accepts");
     }
 }
 
@@ -539,7 +539,7 @@ static size_t feed_line(struct http_parser *p, const char *bytes, size_t len)
         take = (size_t)(lf - bytes) + 1;
     strbuf_add(&p->head, bytes, take);
     if (p->head.failed) {
-        refuse(p, 503, "there is no memory for the header; try again soon");
+        refuse(p, 503, "not enough memory for the header; try again soon");
         return take;
     }
     if (p->state <= HTTP_FIELDS)
@@ -559,7 +559,7 @@ static size_t feed_line(struct http_parser *p, const char *bytes, size_t len)
     }
     line_len--;
     if (memchr(line, '\r', line_len) || memchr(line, '\0', line_len)) {
-        refuse(p, 400, "a line has a bare CR or a NUL in it");
+        refuse(p, 400, "a line contains a bare CR or a NUL");
         return take;
     }
     line[line_len] = '\0';
@@ -579,7 +579,7 @@ static size_t feed_body(struct http_parser *p, const char *bytes, size_t len)
     size_t take = len < p->remaining ? len : (size_t)p->remaining;
     strbuf_add(&p->body, bytes, take);
     if (p->body.failed) {
-        refuse(p, 503, "there is no memory for the request body; try again soon");
+        refuse(p, 503, "not enough memory for the request body; try again soon");
         return take;
     }
     p->remaining -= take;

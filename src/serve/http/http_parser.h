@@ -7,9 +7,9 @@
 
 #include "base/strbuf.h"
 
-/* One HTTP/1.1 request, as RFC 9112 writes it and no other way: what two readers could read
- * differently is refused. No input or output here: bytes are fed as they come, and the result does
- * not depend on how they were cut.
+/* Parses one HTTP/1.1 request, strictly by RFC 9112: anything that two parsers could read
+ * differently is rejected. It does no input or output: bytes are fed as they arrive, and the result
+ * does not depend on how they were split.
  *
  *   start ─► fields ─┬─────────► body by length ──────────────┬─► done
  *     │         │    └─► chunk size ⇄ chunk data ─► trailers ─┘
@@ -21,7 +21,7 @@ enum http_state {
     HTTP_BODY,
     HTTP_CHUNK_SIZE,
     HTTP_CHUNK_DATA,
-    HTTP_CHUNK_END, /* the CRLF behind a chunk's data */
+    HTTP_CHUNK_END, /* the CRLF after a chunk's data */
     HTTP_TRAILERS,
     HTTP_DONE,
     HTTP_REFUSED,
@@ -75,38 +75,38 @@ struct http_parser {
 
     size_t line_at;       /* in `head`: where the line being read begins */
     size_t header_bytes;  /* read so far, with line ends */
-    size_t trailer_bytes; /* of lines behind the last chunk */
+    size_t trailer_bytes; /* of lines after the last chunk */
     unsigned n_empty;     /* lines before the request line */
     uint64_t remaining;   /* bytes of the body or chunk still to come */
 };
 
 void http_parser_open(struct http_parser *p, size_t max_header_bytes, size_t max_body_bytes);
 void http_parser_close(struct http_parser *p);
-/* Ready for the next request; what is to be found of the last one is gone. */
+/* Prepares for the next request, and discards the last one. */
 void http_parser_reset(struct http_parser *p);
 
-/* Takes bytes and returns how many it took: fewer than `len` when the head is complete (the state
- * is then HTTP_BODY, HTTP_CHUNK_SIZE or HTTP_DONE, so that the caller may look before it takes the
- * body), when the request is complete, and when it is refused. */
+/* Takes bytes and returns how many it took. It takes fewer than `len` when the head is complete
+ * (the state is then HTTP_BODY, HTTP_CHUNK_SIZE or HTTP_DONE, so that the caller can check the head
+ * before the body), when the request is complete, and when it is rejected. */
 size_t http_parser_feed(struct http_parser *p, const char *bytes, size_t len);
 
-/* True when nothing of a request has come yet but, perhaps, empty lines before it. */
+/* True if no part of a request has arrived yet, except perhaps empty lines before it. */
 bool http_parser_is_idle(const struct http_parser *p);
 static inline bool http_parser_head_done(const struct http_parser *p)
 {
     return p->state >= HTTP_BODY && p->state <= HTTP_DONE;
 }
 
-/* From here on: once the head is done. */
+/* The functions below may be called once the head is done. */
 const char *http_parser_method(const struct http_parser *p);
 const char *http_parser_target(const struct http_parser *p); /* as it was sent */
-/* Appends the path with its percent-escapes decoded, without the query. False when it decodes to
- * something with a NUL in it. */
+/* Appends the path with its percent-escapes decoded, without the query. False if the decoded path
+ * contains a NUL. */
 bool http_parser_path(const struct http_parser *p, struct strbuf *out);
-/* The value of the first field of that name, any case; NULL when there is none. */
+/* The value of the first field of that name, ignoring case; NULL if there is none. */
 const char *http_parser_field(const struct http_parser *p, const char *name);
-/* What the request is for: an absolute target's authority, else the Host field; may be NULL for
- * HTTP/1.0. */
+/* The host of the request: the authority of an absolute target, else the Host field. May be NULL
+ * for HTTP/1.0. */
 const char *http_parser_host(const struct http_parser *p);
 
 /* Splits "host:port" or "[v6]:port" into its parts as RFC 3986 has them; false if it is neither.

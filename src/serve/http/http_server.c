@@ -1,8 +1,8 @@
 /* Connections. Everything belongs to the event loop's thread.
  *
- * What a newcomer gets wrong: a call of the handler, or of anything that writes an answer, may end
- * the connection. So closing frees the socket at once but the memory only later (`reap`), and code
- * that goes on after such a call asks first whether the connection is still there (`c->bev`). */
+ * Careful: calling the handler, or anything that writes an answer, may close the connection. So
+ * closing frees the socket at once but the memory only later (`reap`), and code that continues
+ * after such a call must first check that the connection is still open (`c->bev`). */
 #include "serve/http/http_server.h"
 
 #include <arpa/inet.h>
@@ -543,9 +543,9 @@ static void timer_cb(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
     struct http_exchange *c = arg;
     if (c->state == X_HEAD)
-        refuse(c, 408, "the request's header did not come in time");
+        refuse(c, 408, "the request header did not arrive in time");
     else if (c->state == X_BODY)
-        refuse(c, 408, "the request's body did not come in time");
+        refuse(c, 408, "the request body did not arrive in time");
     else if (c->state == X_IDLE && evbuffer_get_length(bufferevent_get_output(c->bev)) > 0)
         arm(c, c->server->options.idle_timeout_ms); /* its answer is still on the way */
     else
@@ -581,7 +581,7 @@ static void refuse_connection(evutil_socket_t fd)
 {
     static const char busy[] = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
                                "Retry-After: 1\r\nContent-Length: 0\r\n\r\n";
-    log_warn("a connection was refused: there are too many");
+    log_warn("rejected a connection: too many are open");
     if (send(fd, busy, sizeof busy - 1, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
         shutdown(fd, SHUT_WR);
     evutil_closesocket(fd);

@@ -12,7 +12,7 @@
 /* serve/http/ speaks HTTP: connections, parsing, allowed hosts. Nothing here knows the API. */
 
 /* Connections over libevent's listener and bufferevents: limits, deadlines, hang-ups, keep-alive.
- * What a request means is the handler's business. Everything here runs on the event loop's thread.
+ * The handler knows what requests mean. Everything here runs on the event loop's thread.
  *
  *          first byte    head done     body done      answered       sent
  *     idle ──────────► head ───────► body ───────► running ──────► flushing ──► lingering
@@ -24,9 +24,9 @@
  *
  * An exchange is one request and its answer; a connection has one at a time, and pipelined bytes
  * wait in its input buffer, HTTP_MAX_PIPELINED of them at most. A client that closes, resets or
- * shuts down its sending side while its request runs has hung up: the work is cancelled at once.
- * (A half-closed connection looks the same as a closed one until something is sent, and clients
- * that half-close and still want the answer do not exist among the API's users.) */
+ * shuts down its sending side while its request runs has hung up: the work is canceled at once. (A
+ * half-closed connection looks the same as a closed one until something is sent, and no known
+ * client of these APIs half-closes and still wants the answer.) */
 struct http_server;
 struct http_exchange;
 struct event_base;
@@ -41,7 +41,7 @@ enum {
 struct http_options {
     const char *host;
     uint16_t port;
-    int listen_fd; /* a socket that http_listen made, which is closed here; 0: make one */
+    int listen_fd; /* a socket from http_listen, which is closed here; 0: create one */
     uint32_t max_connections;
     size_t max_header_bytes, max_body_bytes;
     size_t max_bodies_bytes; /* of all requests that are being read */
@@ -53,15 +53,16 @@ struct http_options {
  */
 struct http_handler {
     void *context;
-    /* The head is there, the body is not: answer now to refuse it, or let it come. */
+    /* The head has arrived, but not the body. Answer now to reject the request, or return to
+     * receive the body. */
     void (*head)(void *context, struct http_exchange *x);
-    /* The whole request is there: answer now or later. */
+    /* The whole request has arrived: answer now or later. */
     void (*request)(void *context, struct http_exchange *x);
     /* The request cannot be read: http_reply with this status. */
     void (*refused)(void *context, struct http_exchange *x, int status, const char *message);
     /* A stream that had no room has room again. */
     void (*room)(void *context, struct http_exchange *x);
-    /* The client is gone before its answer was complete. */
+    /* The client hung up before its answer was complete. */
     void (*hangup)(void *context, struct http_exchange *x);
     /* After http_server_drain: the last answer is sent and the last connection closed. */
     void (*drained)(void *context);
@@ -70,38 +71,38 @@ struct http_handler {
 int http_server_open(struct http_server **out, struct event_base *base,
                      const struct http_options *options, const struct http_handler *handler,
                      struct error *err);
-/* Closes every connection, without a call of the handler. */
+/* Closes every connection without calling the handler. */
 void http_server_close(struct http_server *s);
 const char *http_server_url(const struct http_server *s); /* "http://127.0.0.1:8080" */
 uint32_t http_server_connections(const struct http_server *s);
-/* Closes idle connections, and every other one with its answer. Others are still let in, to be told
- * that the server stops, until the last answer is sent; then no one is. */
+/* Closes idle connections now, and the others after their answers. New connections are accepted,
+ * to be told that the server is stopping, until the last answer is sent. */
 void http_server_drain(struct http_server *s);
 
 /* The request. */
 const struct http_parser *http_request(const struct http_exchange *x);
-/* The body is the caller's to free, and counts among the server's bodies until it says so. */
+/* The caller frees the body. It counts toward max_bodies_bytes until http_body_freed. */
 struct strbuf http_take_body(struct http_exchange *x);
 void http_body_freed(struct http_server *s, size_t n_bytes);
 const char *http_peer_address(const struct http_exchange *x);
 const char *http_local_address(const struct http_exchange *x);
-/* Room for what the handler finds out about a request: zeros when its head comes, kept until the
- * exchange is over. */
+/* HTTP_MEMORY_BYTES for the handler's notes on a request: zero when the head arrives, kept until
+ * the exchange is over. */
 void *http_memory(struct http_exchange *x);
 void http_set_user(struct http_exchange *x, void *user);
 void *http_user(const struct http_exchange *x);
 
-/* The answer. Fields come before it begins; notes, which its line in the log will have, before
- * it ends. */
+/* The answer. Add fields before it begins, and notes, which go into its log line, before it ends.
+ */
 void http_add_field(struct http_exchange *x, const char *name, const char *value);
 __attribute__((format(printf, 2, 3))) void http_note(struct http_exchange *x, const char *format,
                                                      ...);
-void http_log_quietly(struct http_exchange *x); /* its line is for debugging only */
+void http_log_quietly(struct http_exchange *x); /* log it only at debug level */
 /* `content_type` NULL: no content (204). The exchange is over. */
 void http_reply(struct http_exchange *x, int status, const char *content_type, const char *body,
                 size_t len);
 void http_stream_begin(struct http_exchange *x, const char *content_type);
-/* What is written goes out with the next flush, or with the end, in one piece. */
+/* Written bytes are sent together, by the next flush or at the end. */
 void http_stream_write(struct http_exchange *x, const char *bytes, size_t len);
 void http_stream_flush(struct http_exchange *x);
 bool http_stream_has_room(const struct http_exchange *x);

@@ -1,6 +1,6 @@
-/* The listening socket, which is there before the model, and the thread that answers meanwhile. The
- * thread takes one connection at a time and gives each a second: it needs no more than to say that
- * the server is not ready. */
+/* The listening socket, which is opened before the model is loaded, and the thread that answers
+ * until then. The thread takes one connection at a time and gives each a second, which is enough to
+ * say that the server is not ready. */
 #include "serve/http/listener.h"
 
 #include <arpa/inet.h>
@@ -26,9 +26,9 @@ enum { BACKLOG = 511, READ_MS = 1000, DRAIN_MS = 200, MAX_HEAD = 32 << 10 };
 
 static int bind_failed(const char *host, uint16_t port, struct error *err)
 {
-    return error_set(err, ERROR_IO, "cannot listen on %s port %u: %s%s", host, port,
-                     strerror(errno),
-                     errno == EADDRINUSE ? "; give another --port, or stop what uses it" : "");
+    return error_set(
+        err, ERROR_IO, "cannot listen on %s port %u: %s%s", host, port, strerror(errno),
+        errno == EADDRINUSE ? "; use another --port, or stop the program that uses this one" : "");
 }
 
 /* Above the standard streams, which may have been closed: 0 means that there is no socket. */

@@ -14,8 +14,8 @@
  */
 enum { HTTP_URL_SIZE = 80 };
 
-/* A socket that listens on host (a name or an address, also [::1]) and port (0: any free one), and
- * does not block. Returns the descriptor, or -1. */
+/* Opens a non-blocking socket that listens on host (a name or an address, also [::1]) and port (0:
+ * any free one). Returns the descriptor, or -1. */
 int http_listen(const char *host, uint16_t port, struct error *err);
 /* "http://127.0.0.1:8080" */
 void http_listener_url(int fd, char url[HTTP_URL_SIZE]);

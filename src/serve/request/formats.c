@@ -1,6 +1,6 @@
-/* Readers of what an answer's text must be: OpenAI's response_format, and the names that
- * llama-server, vLLM and SGLang have for the same. What they say is compiled later
- * (completion_constrain.c); here it is taken down. Pure; they run on the workers. */
+/* Readers of constraints on an answer's text: OpenAI's response_format, and what llama-server, vLLM
+ * and SGLang call the same. They only record the constraint; completion_constrain.c compiles it
+ * later. Pure; they run on the workers. */
 #include <string.h>
 
 #include "serve/request/request_internal.h"
@@ -13,7 +13,7 @@ int constrain(struct field_reader *r, enum constraint_kind kind, const struct js
     struct constraint *c = &r->params->constraint;
     if (c->kind)
         return api_error_set(r->err, 400, path,
-                             "'%s' and '%s' both say what the answer must be: give one", path,
+                             "'%s' and '%s' both set the form of the answer: send only one", path,
                              c->field);
     const char *field = arena_copy(&r->params->arena, path, strlen(path));
     if (!field)
@@ -36,7 +36,8 @@ int read_schema(struct field_reader *r, const struct json *value, const char *pa
     if (value->type == JSON_STRING) {
         value = json_parse(&r->params->arena, value->text, value->text_len, &err);
         if (!value)
-            return api_error_set(r->err, 400, path, "'%s' is no JSON: %s", path, err.message);
+            return api_error_set(r->err, 400, path, "'%s' is not valid JSON: %s", path,
+                                 err.message);
     }
     if (value->type != JSON_OBJECT && value->type != JSON_BOOL)
         return wrong_type(r, path, "a JSON schema", value);
@@ -56,12 +57,11 @@ int read_regex(struct field_reader *r, const struct json *value, const char *pat
 int read_choices(struct field_reader *r, const struct json *value, const char *path)
 {
     if (value->count > MAX_CHOICES)
-        return api_error_set(r->err, 400, path, "'%s' may have up to %d texts, not %zu", path,
+        return api_error_set(r->err, 400, path, "'%s' may have at most %d strings, not %zu", path,
                              MAX_CHOICES, value->count);
     json_each (item, value)
         if (item->type != JSON_STRING || item->text_len == 0)
-            return api_error_set(r->err, 400, path, "'%s' must have texts that are not empty",
-                                 path);
+            return api_error_set(r->err, 400, path, "strings in '%s' must not be empty", path);
     return value->count ? constrain(r, CONSTRAINT_CHOICES, value, path) : 0;
 }
 

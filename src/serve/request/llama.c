@@ -1,5 +1,5 @@
-/* Readers of what only llama-server's own API has: prompts that mix texts and ids, and the parts of
- * a fill-in-the-middle. Pure; they run on the workers. */
+/* Readers of fields that only llama-server's own API has: prompts that mix texts and ids, and the
+ * parts of an infill. Pure; they run on the workers. */
 #include <stdio.h>
 
 #include "serve/request/request_internal.h"
@@ -62,8 +62,8 @@ int read_llama_prompt(struct field_reader *r, const struct json *value, const ch
     if (value->type != JSON_ARRAY || has_ids(value))
         return read_one(r, value, path, &p->prompt);
     if (value->count == 0 || value->count > REQUEST_MAX_PROMPTS)
-        return api_error_set(r->err, 400, path, "'%s' must have from 1 to %d prompts, not %zu",
-                             path, REQUEST_MAX_PROMPTS, value->count);
+        return api_error_set(r->err, 400, path, "'%s' must have 1 to %d prompts, not %zu", path,
+                             REQUEST_MAX_PROMPTS, value->count);
     struct json *prompts = json_new(&p->arena, JSON_ARRAY);
     size_t i = 0;
     json_each (item, value) {
@@ -116,7 +116,7 @@ static int read_extra(struct field_reader *r, const struct json *value, const ch
 int read_input_extra(struct field_reader *r, const struct json *value, const char *path)
 {
     if (value->count > REQUEST_MAX_EXTRA)
-        return api_error_set(r->err, 400, path, "'%s' may have up to %d texts, not %zu", path,
+        return api_error_set(r->err, 400, path, "'%s' may have at most %d strings, not %zu", path,
                              REQUEST_MAX_EXTRA, value->count);
     r->params->input_extra = value;
     return read_objects(r, value, path, read_extra);

@@ -1,5 +1,5 @@
-/* Readers of messages: roles, contents, calls. They build the conversation anew, in one form, so
- * that templates see no more of it than what is served. Pure; they run on the workers. */
+/* Readers of messages: roles, contents, calls. They rebuild the conversation in one form, so that
+ * templates see only supported fields. Pure; they run on the workers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -42,9 +42,8 @@ int read_part_type(struct field_reader *r, const struct json *value, const char 
         return api_error_set(r->err, 400, path,
                              "'%s' is \"%s\", but this model has no vision: it reads text only",
                              path, value->text);
-    return api_error_set(r->err, 400, path,
-                         "'%s' is \"%.40s\", but this model reads parts of type text only", path,
-                         value->text);
+    return api_error_set(r->err, 400, path, "'%s' is \"%.40s\", but this model reads text only",
+                         path, value->text);
 }
 
 int read_part_text(struct field_reader *r, const struct json *value, const char *path)
@@ -221,7 +220,7 @@ static int read_call(struct field_reader *r, const struct json *value, const cha
 int read_tool_calls(struct field_reader *r, const struct json *value, const char *path)
 {
     if (value->count > MAX_CALLS)
-        return api_error_set(r->err, 400, path, "'%s' may have up to %d calls, not %zu", path,
+        return api_error_set(r->err, 400, path, "'%s' may have at most %d calls, not %zu", path,
                              MAX_CALLS, value->count);
     if (value->count == 0)
         return 0;
@@ -250,8 +249,8 @@ int read_message_function_call(struct field_reader *r, const struct json *value,
     if (!calls || !(r->call = json_new(arena, JSON_OBJECT)))
         return no_memory(r);
     if (json_get(r->message, "tool_calls"))
-        return api_error_set(r->err, 400, path, "'%s' and 'tool_calls' are the same: give one",
-                             path);
+        return api_error_set(r->err, 400, path,
+                             "'%s' and 'tool_calls' mean the same: send only one", path);
     r->n_function_calls++;
     json_append(arena, r->call, "id", function_call_id(r));
     if (read_call_function(r, value, path))
@@ -275,12 +274,12 @@ static int check_message(struct field_reader *r, const struct json *value, const
         json_append(arena, r->message, "tool_call_id", function_call_id(r));
     bool calls = json_get(r->message, "tool_calls");
     if (calls && !json_equals(role, "assistant"))
-        return api_error_set(r->err, 400, path, "'%s' has tool_calls, which only the assistant has",
-                             path);
+        return api_error_set(r->err, 400, path,
+                             "'%s' has tool_calls, which only assistant messages may have", path);
     if (json_get(r->message, "content"))
         return 0;
     if (!calls && !json_equals(role, "assistant") && r->message_scope == SCOPE_MESSAGE)
-        return api_error_set(r->err, 400, path, "'%s' must have a content (at byte %zu)", path,
+        return api_error_set(r->err, 400, path, "'%s' must have content (at byte %zu)", path,
                              value->position);
     json_append(arena, r->message, "content",
                 calls ? json_new(arena, JSON_NULL) : json_new_string(arena, "", 0));
@@ -303,8 +302,8 @@ int read_messages(struct field_reader *r, const struct json *value, const char *
 {
     struct request_params *p = r->params;
     if (value->count == 0 || value->count > MAX_MESSAGES)
-        return api_error_set(r->err, 400, path, "'%s' must have from 1 to %d messages, not %zu",
-                             path, MAX_MESSAGES, value->count);
+        return api_error_set(r->err, 400, path, "'%s' must have 1 to %d messages, not %zu", path,
+                             MAX_MESSAGES, value->count);
     if (!(p->messages = json_new(&p->arena, JSON_ARRAY)))
         return no_memory(r);
     return read_objects(r, value, path, read_message);

@@ -186,7 +186,7 @@ static int finish_generate(struct field_reader *r)
     p->is_load = !p->prompt || (p->prompt->text_len == 0 && !p->suffix);
     if (is_text && r->system)
         return api_error_set(r->err, 400, "system",
-                             "'system' cannot go with '%s': no template is rendered",
+                             "'system' cannot be used with '%s', which renders no template",
                              p->suffix ? "suffix" : "raw");
     if (p->is_load || is_text)
         return 0;

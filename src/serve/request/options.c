@@ -1,5 +1,5 @@
-/* Readers of the request's own fields: limits, sampling, variables of the template, prompts. Pure;
- * they run on the workers. */
+/* Readers of top-level fields: limits, sampling, template variables, prompts. Pure; they run on the
+ * workers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static int add_stop(struct field_reader *r, const struct json *value, const char
     if (value->type != JSON_STRING)
         return wrong_type(r, path, "a string", value);
     if (value->text_len == 0 || value->text_len > REQUEST_MAX_STOP_BYTES)
-        return api_error_set(r->err, 400, path, "'%s' must have from 1 to %d bytes, not %zu", path,
+        return api_error_set(r->err, 400, path, "'%s' must have 1 to %d bytes, not %zu", path,
                              REQUEST_MAX_STOP_BYTES, value->text_len);
     p->stops[p->n_stops++] = json_bytes(value);
     return 0;
@@ -77,7 +77,7 @@ int read_stop(struct field_reader *r, const struct json *value, const char *path
     if (value->type != JSON_ARRAY)
         return wrong_type(r, path, "a string or an array of strings", value);
     if (value->count > REQUEST_MAX_STOPS)
-        return api_error_set(r->err, 400, path, "'%s' may have up to %d strings, not %zu", path,
+        return api_error_set(r->err, 400, path, "'%s' may have at most %d strings, not %zu", path,
                              REQUEST_MAX_STOPS, value->count);
     size_t i = 0;
     json_each (item, value) {
@@ -93,7 +93,7 @@ int read_stop_tokens(struct field_reader *r, const struct json *value, const cha
 {
     struct request_params *p = r->params;
     if (value->count > REQUEST_MAX_STOP_TOKENS)
-        return api_error_set(r->err, 400, path, "'%s' may have up to %d ids, not %zu", path,
+        return api_error_set(r->err, 400, path, "'%s' may have at most %d ids, not %zu", path,
                              REQUEST_MAX_STOP_TOKENS, value->count);
     if (check_ids(r, value, path))
         return -1;
@@ -110,7 +110,7 @@ int read_response_fields(struct field_reader *r, const struct json *value, const
 {
     enum { MAX_FIELDS = 128 };
     if (value->count > MAX_FIELDS)
-        return api_error_set(r->err, 400, path, "'%s' may have up to %d names", path, MAX_FIELDS);
+        return api_error_set(r->err, 400, path, "'%s' may have at most %d names", path, MAX_FIELDS);
     json_each (name, value)
         if (name->type != JSON_STRING)
             return wrong_type(r, path, "an array of strings", name);
@@ -183,11 +183,12 @@ int read_template_kwargs(struct field_reader *r, const struct json *value, const
 {
     static const char *const taken[] = {"tools", "add_generation_prompt"};
     if (value->count > MAX_VARIABLES)
-        return api_error_set(r->err, 400, path, "'%s' may have up to %d members", path,
+        return api_error_set(r->err, 400, path, "'%s' may have at most %d members", path,
                              MAX_VARIABLES);
     json_each (member, value) {
         if (strlen(member->key) != member->key_len)
-            return api_error_set(r->err, 400, path, "a name in '%s' has a NUL in it", path);
+            return api_error_set(r->err, 400, path, "a name in '%s' contains a NUL character",
+                                 path);
         bool owned = prompt_owns_name(member->key, member->key_len);
         for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
             owned |= strcmp(member->key, taken[i]) == 0;
@@ -209,8 +210,9 @@ static int bias_of(struct field_reader *r, const struct json *bias, const char *
     if (!bans && bias->type != JSON_NUMBER)
         return wrong_type(r, path, "a number", bias);
     if (!bans && !(bias->number >= -100 && bias->number <= 100))
-        return api_error_set(r->err, 400, path, "'%s' must have biases from -100 to 100, not %.40s",
-                             path, bias->text);
+        return api_error_set(r->err, 400, path,
+                             "biases in '%s' must be from -100 to 100, not %.40s", path,
+                             bias->text);
     *out = bans ? -100.0f : (float)bias->number;
     return 0;
 }
@@ -236,7 +238,7 @@ static int add_bias(struct field_reader *r, struct byte_view key, bool may_be_te
     if (!is_id && may_be_text)
         return add_text_bias(r, key, bias, path);
     if (!is_id || id < 0 || id > INT32_MAX)
-        return api_error_set(r->err, 400, path, "'%s' has \"%.40s\", which is no token's id", path,
+        return api_error_set(r->err, 400, path, "'%s' has \"%.40s\", which is not a token id", path,
                              key.bytes);
     p->biases[p->n_biases++] = (struct logit_bias){(int32_t)id, bias};
     return 0;
@@ -271,7 +273,7 @@ int read_logit_bias(struct field_reader *r, const struct json *value, const char
     if (value->type != JSON_OBJECT && value->type != JSON_ARRAY)
         return wrong_type(r, path, "an object", value);
     if (value->count > REQUEST_MAX_BIASES)
-        return api_error_set(r->err, 400, path, "'%s' may have up to %d tokens, not %zu", path,
+        return api_error_set(r->err, 400, path, "'%s' may have at most %d tokens, not %zu", path,
                              REQUEST_MAX_BIASES, value->count);
     if (value->count == 0)
         return 0;
@@ -303,12 +305,11 @@ int read_text_logprobs(struct field_reader *r, const struct json *value, const c
 int read_dry_breakers(struct field_reader *r, const struct json *value, const char *path)
 {
     if (value->count > MAX_BREAKERS)
-        return api_error_set(r->err, 400, path, "'%s' may have up to %d strings", path,
+        return api_error_set(r->err, 400, path, "'%s' may have at most %d strings", path,
                              MAX_BREAKERS);
     json_each (item, value)
         if (item->type != JSON_STRING || item->text_len == 0)
-            return api_error_set(r->err, 400, path, "'%s' must have strings that are not empty",
-                                 path);
+            return api_error_set(r->err, 400, path, "strings in '%s' must not be empty", path);
     r->params->dry_breakers = value;
     return 0;
 }
@@ -336,8 +337,8 @@ int read_prompt(struct field_reader *r, const struct json *value, const char *pa
     if (value->first && value->first->type == JSON_NUMBER)
         return check_ids(r, value, path);
     if (value->count == 0 || value->count > REQUEST_MAX_PROMPTS)
-        return api_error_set(r->err, 400, path, "'%s' must have from 1 to %d prompts, not %zu",
-                             path, REQUEST_MAX_PROMPTS, value->count);
+        return api_error_set(r->err, 400, path, "'%s' must have 1 to %d prompts, not %zu", path,
+                             REQUEST_MAX_PROMPTS, value->count);
     size_t i = 0;
     json_each (item, value) {
         char item_path[MAX_PATH];

@@ -59,7 +59,7 @@ static int value_set(const struct query_param *param, struct query_value *value,
     if (!number_parse(value->text, &value->number) || value->number < param->min ||
         value->number > param->max)
         return api_error_set(e, 400, param->name,
-                             "'%s' is a whole number from %u to %u, not '%.40s'", param->name,
+                             "'%s' must be an integer from %u to %u, not '%.40s'", param->name,
                              param->min, param->max, value->text);
     return 0;
 }
@@ -74,7 +74,7 @@ static int pair_parse(const char *pair, size_t len, const struct query_param *pa
     if (!text_decode(pair, name_len, name) ||
         (equals && !text_decode(equals + 1, len - name_len - 1, text)))
         return api_error_set(e, 400, NULL,
-                             "the query has a part that is broken or longer than %d bytes: "
+                             "part of the query is malformed or longer than %d bytes: "
                              "'%.*s'",
                              QUERY_MAX_TEXT - 1, (int)min_size(len, 60), pair);
     for (size_t i = 0; params[i].name; i++) {
@@ -84,7 +84,7 @@ static int pair_parse(const char *pair, size_t len, const struct query_param *pa
             memcpy(values[i].text, text, sizeof text);
         return value_set(&params[i], &values[i], e);
     }
-    return api_error_set(e, 400, name, "there is no parameter '%.60s' here", name);
+    return api_error_set(e, 400, name, "unknown parameter '%.60s'", name);
 }
 
 int query_parse(const char *query, const struct query_param *params,

@@ -1,6 +1,6 @@
-/* The walk over a request that is driven by the table of its fields. Pure; runs on the workers.
- * What a newcomer gets wrong: a field's row decides what happens to it, so a name is looked up in
- * the scope of what the request is first, and then among those that all requests have. */
+/* Reads a request by the table of its fields. Pure; runs on the workers. A field's row decides what
+ * happens to it. Its name is looked up first in the scope of the request's own kind, then among the
+ * fields that all requests have. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ int wrong_integer(struct field_reader *r, const char *path, const char *wanted,
 int no_memory(struct field_reader *r)
 {
     return api_error_set(r->err, 413, NULL,
-                         "the request takes too much memory to be read (at most %d MiB)",
+                         "reading the request takes too much memory (the limit is %d MiB)",
                          ARENA_LIMIT >> 20);
 }
 
@@ -190,7 +190,7 @@ static int read_member(struct field_reader *r, const struct request_field *f,
     case FIELD_REFUSED:
         if (is_neutral(f, member))
             return 0;
-        return api_error_set(r->err, 400, path, "'%s' cannot be honoured: %s", path, f->text);
+        return api_error_set(r->err, 400, path, "'%s' is not supported: %s", path, f->text);
     case FIELD_SERVED: break;
     }
     if (!f->read)
@@ -250,8 +250,8 @@ static const struct {
     int (*finish)(struct field_reader *r); /* NULL: what was read is what is wanted */
 } kinds[] = {
     [REQUEST_CHAT] = {SCOPE_REQUEST, "messages", "the conversation"},
-    [REQUEST_TEXT] = {SCOPE_TEXT, "prompt", "the text to be continued"},
-    [REQUEST_LLAMA] = {SCOPE_LLAMA, "prompt", "the text to be continued"},
+    [REQUEST_TEXT] = {SCOPE_TEXT, "prompt", "the text to continue"},
+    [REQUEST_LLAMA] = {SCOPE_LLAMA, "prompt", "the text to continue"},
     [REQUEST_INFILL] = {SCOPE_INFILL, "input_prefix", "the text before the cursor"},
     [REQUEST_WARM] = {SCOPE_WARM, "messages", "the conversation"},
     [REQUEST_RENDER] = {SCOPE_RENDER, "messages", "the conversation"},
@@ -287,8 +287,9 @@ static int check_best_of(struct field_reader *r)
                              "'best_of' must be at least 'n', which is %lld, not %lld",
                              (long long)p->n, (long long)p->best_of);
     if (p->best_of > p->n && p->stream)
-        return api_error_set(r->err, 400, "best_of",
-                             "'best_of' cannot be streamed: the best is known at the end");
+        return api_error_set(
+            r->err, 400, "best_of",
+            "'best_of' cannot be streamed: the best answer is known only at the end");
     return 0;
 }
 
@@ -307,7 +308,7 @@ static int check_whole(struct field_reader *r)
         return api_error_set(r->err, 400, "top_logprobs", "'top_logprobs' needs 'logprobs': true");
     if (r->kind == REQUEST_INFILL && !p->input_suffix)
         return api_error_set(r->err, 400, "input_suffix",
-                             "'input_suffix' is missing: the text behind the cursor");
+                             "'input_suffix' is missing: the text after the cursor");
     if (check_tool_choice(r) || check_best_of(r))
         return -1;
     if (p->tool_choice == TOOL_CHOICE_REQUIRED) /* then there is no text for it to be about */
@@ -319,7 +320,7 @@ static int check_whole(struct field_reader *r)
     bool is_answer = p->kind == REQUEST_CHAT || request_is_text(p->kind);
     if (is_answer && !p->add_generation_prompt && !p->continues)
         return api_error_set(r->err, 400, "add_generation_prompt",
-                             "an answer is always begun, unless it is continued: "
+                             "'add_generation_prompt' can be false only with "
                              "'continue_final_message'");
     p->add_generation_prompt |= is_answer;
     return 0;
@@ -377,9 +378,10 @@ int request_params_read(struct request_params *out, enum request_kind kind, cons
     if (!root && parse.code != ERROR_INPUT)
         return no_memory(&r);
     if (!root)
-        return api_error_set(err, 400, NULL, "the request's body: %s", parse.message);
+        return api_error_set(err, 400, NULL, "cannot read the request body as JSON: %s",
+                             parse.message);
     if (root->type != JSON_OBJECT)
-        return api_error_set(err, 400, NULL, "the request's body must be a JSON object, not %s",
+        return api_error_set(err, 400, NULL, "the request body must be a JSON object, not %s",
                              json_type_name(root->type));
     int rc = read_members(&r, kinds[kind].scope, root, "");
     strbuf_free(&r.text);
@@ -400,7 +402,7 @@ int request_find_continuation(struct request_params *p, enum request_kind kind,
                json_get(last, "content")->text_len > 0;
     if (p->continues && !can)
         return api_error_set(err, 400, "messages",
-                             "only a last message of the assistant that has a content can be "
+                             "only a last message from the assistant that has content can be "
                              "continued");
     p->continues = can && !p->must_not_continue && kind != REQUEST_WARM;
     return 0;

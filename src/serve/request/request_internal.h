@@ -3,13 +3,13 @@
 
 #include "serve/request/fields.h"
 
-/* What the readers of requests share: fields.c has the table, read.c the walk over a request that
- * is driven by it, the others the readers of fields that need one of their own: options.c,
- * samplers.c, messages.c, tools.c, formats.c, llama.c, ollama.c. */
+/* Shared by the readers of requests. fields.c has the table, and read.c walks a request by it. The
+ * other files have the readers of single fields: options.c, samplers.c, messages.c, tools.c,
+ * formats.c, llama.c, ollama.c. */
 
 enum {
     MAX_PATH = 96,
-    ARENA_LIMIT = 256 << 20 /* what one request may take, however it is built */
+    ARENA_LIMIT = 256 << 20 /* the most memory that one request may take */
 };
 
 struct field_reader {
@@ -18,8 +18,8 @@ struct field_reader {
     enum request_kind kind;
     enum field_scope message_scope;
     bool strict;
-    struct json *message;      /* the one being built */
-    struct json *call;         /* of the message: the one being built */
+    struct json *message;      /* the message being built */
+    struct json *call;         /* the call of that message being built */
     struct strbuf text;        /* the content being built */
     size_t n_parts;            /* in it */
     bool chose_function;       /* the choice of a call is in the form before `tool_choice` */
@@ -33,14 +33,14 @@ struct field_reader {
 /* Errors: each fills in the client's error and returns -1. */
 int wrong_type(struct field_reader *r, const char *path, const char *wanted,
                const struct json *value);
-/* A number that is not one of the integers which are wanted: the client sees its own text. */
+/* A number that is not a valid integer here; the error quotes it as the client wrote it. */
 int wrong_integer(struct field_reader *r, const char *path, const char *wanted,
                   const struct json *value);
 int no_memory(struct field_reader *r);
 
-/* An array of ids of tokens. */
+/* Checks an array of token ids. */
 int check_ids(struct field_reader *r, const struct json *ids, const char *path);
-/* Any integer; what 64 bits cannot hold becomes the largest or least that they can. */
+/* Reads any integer; one that does not fit in 64 bits is clamped. */
 int integer_of(struct field_reader *r, const struct json *value, const char *path, int64_t *out);
 
 /* Reads every member of an object by the table. */
@@ -50,11 +50,12 @@ int read_members(struct field_reader *r, enum field_scope scope, const struct js
 int read_objects(struct field_reader *r, const struct json *array, const char *path,
                  int (*read)(struct field_reader *r, const struct json *object, const char *path));
 
-/* What the answer's text must be; only one field may say so. */
+/* Sets the constraint on the answer's text; only one field may do so. */
 int constrain(struct field_reader *r, enum constraint_kind kind, const struct json *value,
               const char *path);
 
-/* A variable for the template; the first of two spellings stays. The arena knows if it failed. */
+/* Adds a variable for the template; if it is there already, the first value stays. On failure, the
+ * arena is marked as failed. */
 void add_variable(struct request_params *p, const char *name, const struct json *value);
 
 /* The readers. */

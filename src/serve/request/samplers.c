@@ -1,7 +1,7 @@
-/* Reader of `samplers`, llama-server's order of samplers. The sampler of radish has one order, in
- * which only the temperature has two places (sched/sampler.h), so a list is honoured if it is a
- * part of that order, and refused by name if not. What is not in the list is switched off. Pure;
- * runs on the workers. */
+/* Reads `samplers`, llama-server's order of samplers. radish has one order, in which only the
+ * temperature has two places (sched/sampler.h). A list must follow that order; otherwise the error
+ * names the first sampler that does not. Samplers that are not in the list are off. Pure; runs on
+ * the workers. */
 #include <string.h>
 
 #include "serve/request/request_internal.h"
@@ -66,7 +66,7 @@ static int sampler_add(struct field_reader *r, int name, const char *path)
     const char *spelling = samplers[name].names[0];
     const uint32_t set = p->samplers, ordered = set & ((1u << SAMPLER_TEMPERATURE) - 1);
     if (has(set, (enum sampler_name)name))
-        return api_error_set(r->err, 400, path, "'%s' has \"%s\" twice", path, spelling);
+        return api_error_set(r->err, 400, path, "'%s' lists \"%s\" twice", path, spelling);
     p->samplers |= 1u << name;
     if (name == SAMPLER_INFILL) {
         p->sampling.infill = true;
@@ -83,7 +83,7 @@ static int sampler_add(struct field_reader *r, int name, const char *path)
         return 0;
     return api_error_set(
         r->err, 400, path,
-        "'%s' has \"%s\" too late: the order here is penalties, dry, top_n_sigma, "
+        "'%s' lists \"%s\" too late: the order must be penalties, dry, top_n_sigma, "
         "top_k, typ_p, top_p, min_p, xtc, infill, with temperature before typ_p or last",
         path, spelling);
 }
@@ -97,7 +97,7 @@ int read_samplers(struct field_reader *r, const struct json *value, const char *
         if (name < 0)
             return api_error_set(
                 r->err, 400, path,
-                "'%s' has \"%.1s\", which is no sampler's letter here (edskypmxti)", path,
+                "'%s' has the letter \"%.1s\"; samplers are the letters edskypmxti", path,
                 (unsigned char)value->text[i] < 0x80 ? value->text + i : "?");
         if (sampler_add(r, name, path))
             return -1;
@@ -109,8 +109,8 @@ int read_samplers(struct field_reader *r, const struct json *value, const char *
                                  path, json_type_name(item->type));
         int name = sampler_find(item);
         if (name < 0)
-            return api_error_set(r->err, 400, path, "'%s' has \"%.40s\", which is no sampler here",
-                                 path, item->text);
+            return api_error_set(r->err, 400, path, "'%s' has an unknown sampler, \"%.40s\"", path,
+                                 item->text);
         if (sampler_add(r, name, path))
             return -1;
     }

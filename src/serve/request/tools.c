@@ -17,7 +17,7 @@ int read_tool_type(struct field_reader *r, const struct json *value, const char 
 {
     if (!json_equals(value, "function"))
         return api_error_set(r->err, 400, path,
-                             "'%s' is \"%.40s\", but only functions can be called here", path,
+                             "'%s' is \"%.40s\", but only \"function\" is supported", path,
                              value->text);
     return 0;
 }
@@ -31,7 +31,7 @@ int read_function_name(struct field_reader *r, const struct json *value, const c
     if (value->text_len == 0 || value->text_len > MAX_NAME ||
         strspn(value->text, allowed) != value->text_len)
         return api_error_set(r->err, 400, path,
-                             "'%s' must have from 1 to %d letters, digits or any of _ - . : /, not "
+                             "'%s' must have 1 to %d letters, digits or any of _ - . : /, not "
                              "\"%.60s\"",
                              path, MAX_NAME, value->text);
     return 0;
@@ -75,7 +75,7 @@ static int check_names(struct field_reader *r, const struct json *tools, const c
 int read_tools(struct field_reader *r, const struct json *value, const char *path)
 {
     if (value->count > REQUEST_MAX_TOOLS)
-        return api_error_set(r->err, 400, path, "'%s' may have up to %d functions, not %zu", path,
+        return api_error_set(r->err, 400, path, "'%s' may have at most %d functions, not %zu", path,
                              REQUEST_MAX_TOOLS, value->count);
     if (read_objects(r, value, path, read_tool) || check_names(r, value, path))
         return -1;
@@ -89,7 +89,7 @@ int read_functions(struct field_reader *r, const struct json *value, const char 
     struct request_params *p = r->params;
     struct json *tools = json_new(&p->arena, JSON_ARRAY);
     if (value->count > REQUEST_MAX_TOOLS)
-        return api_error_set(r->err, 400, path, "'%s' may have up to %d functions, not %zu", path,
+        return api_error_set(r->err, 400, path, "'%s' may have at most %d functions, not %zu", path,
                              REQUEST_MAX_TOOLS, value->count);
     if (!tools)
         return no_memory(r);
@@ -163,7 +163,7 @@ static int allow_tools(struct field_reader *r, const struct json *value, const c
     const struct json *tools = json_get(allowed, "tools");
     if (!json_is(tools, JSON_ARRAY) || tools->count == 0 || tools->count > REQUEST_MAX_TOOLS)
         return api_error_set(r->err, 400, path,
-                             "'%s.allowed_tools' must have a mode and from 1 to %d tools", path,
+                             "'%s.allowed_tools' must have a mode and 1 to %d tools", path,
                              REQUEST_MAX_TOOLS);
     char tools_path[MAX_PATH];
     snprintf(tools_path, sizeof tools_path, "%.40s.allowed_tools.tools", path);
@@ -209,7 +209,7 @@ int check_tool_choice(struct field_reader *r)
     struct request_params *p = r->params;
     if (p->functions && p->tools)
         return api_error_set(r->err, 400, "functions",
-                             "'functions' and 'tools' are the same: give one, best 'tools'");
+                             "'functions' and 'tools' mean the same: send only 'tools'");
     if (p->functions) { /* an answer of that time has one call at most */
         p->tools = p->functions;
         p->functions_asked = true;
@@ -218,7 +218,7 @@ int check_tool_choice(struct field_reader *r)
     const char *choice = r->chose_function ? "function_call" : "tool_choice";
     const char *tools = r->chose_function ? "functions" : "tools";
     if (p->tool_choice == TOOL_CHOICE_REQUIRED && !p->tools)
-        return api_error_set(r->err, 400, choice, "'%s' demands a call, but there are no '%s'",
+        return api_error_set(r->err, 400, choice, "'%s' requires a call, but there are no '%s'",
                              choice, tools);
     if (!p->allowed_tools)
         return 0;

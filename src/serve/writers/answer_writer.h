@@ -12,8 +12,8 @@
 #include "serve/api/api_error.h"
 #include "serve/writers/logprob_list.h"
 
-/* This room holds one writer for each API: what its answers look like on the wire, and nothing
- * else. Who generates, parses and sends them is in serve/completion, which calls a writer so:
+/* This room has one writer for each API, which knows what answers look like on the wire, and
+ * nothing else. serve/completion generates, parses and sends them. It calls a writer in this order:
  *
  *   a stream   open ─► begin ─► text, thinking, call_begin ─► call_arguments... ─► call_end
  *                                  (of all choices, in any order)
@@ -23,7 +23,7 @@
  *
  * Everything runs on the event loop's thread. */
 
-/* What is known of an answer before it begins. */
+/* What is known about an answer before it begins. */
 struct answer_head {
     const char *id, *model, *fingerprint;
     int64_t created;
@@ -40,14 +40,14 @@ struct answer_head {
     const struct strbuf *extra; /* of a whole answer: one more member, "name":value; NULL: none */
 };
 
-/* How long an answer took, as llama-server tells it. */
+/* How long an answer took, as llama-server reports it. */
 struct answer_timings {
     uint32_t cached_tokens, computed_tokens; /* of the prompt */
     uint32_t predicted_tokens;
     uint64_t prompt_ns, predicted_ns;
 };
 
-/* How far the prompt is. */
+/* How much of the prompt is computed. */
 struct answer_progress {
     uint32_t total, cached, processed;
     uint64_t elapsed_ns;
@@ -59,15 +59,15 @@ struct answer_usage {
     uint64_t total_ns;                    /* since the request came */
 };
 
-enum { CALL_ID_BYTES = 40 };
+enum { CALL_ID_BYTES = 96 };
 
 struct answer_call {
     char id[CALL_ID_BYTES];
     struct strbuf name, arguments;
 };
 
-/* One choice. A whole answer has all of it here; of a stream, text and thinking went out as they
- * came, and are empty. */
+/* One choice. A whole answer has all of it here. In a stream, text and thinking are sent as they
+ * are generated, and are empty here. */
 struct answer_content {
     uint32_t index; /* of the choice */
     struct strbuf text, thinking;

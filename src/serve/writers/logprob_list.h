@@ -7,9 +7,9 @@
 
 #include "sched/scheduler.h"
 
-/* The log probabilities of an answer's tokens, in step with its text: a token's are given when its
- * first byte is, and those of a stop string's tokens at the end. End tokens have no text and are
- * not given.
+/* The log probabilities of an answer's tokens, in step with its text: those of a token are sent
+ * with its first byte, those of a stop string's tokens at the end. End tokens have no text and are
+ * left out.
  *
  *   items   [ given ....... | ready ..... | waiting for their text ... ]
  *           0             n_given      n_ready                         n

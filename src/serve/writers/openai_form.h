@@ -5,9 +5,9 @@
 
 #define OPENAI_MEDIA_TYPE "text/event-stream; charset=utf-8"
 
-/* What OpenAI's chat and text completions have in common. What is the same in every chunk of a
- * stream is written once, when the stream opens; a chunk is then three copies and one escaped
- * string. The bytes are those that a JSON writer would give for the same object.
+/* What OpenAI's chat and text completions have in common. The constant parts of a stream's chunks
+ * are written once, when the stream opens; a chunk is then three copies and one escaped string. The
+ * bytes are the same that a JSON writer would produce.
  *
  *   data: {"id":..,"object":..,"created":..,"model":..,"system_fingerprint":..,"choices":[{"index":
  *   └──────────────────────────────── head ────────────────────────────────────────────────────┘

@@ -1,0 +1,141 @@
+/* Schemas of which a part cannot be enforced: what is left out, what is refused, and where. */
+#include "base/strbuf.h"
+#include "grammar_texts.h"
+#include "test.h"
+
+#define S(...) #__VA_ARGS__ /* JSON without backslashes before its quotes */
+
+#define LOOK    "\"(?=x)\"" /* a pattern that cannot be enforced */
+#define LOOKING "{\"type\": \"string\", \"pattern\": " LOOK "}"
+#define REASON  "look-around is not supported"
+/* A schema around a property "a". */
+#define NESTED(a) "{\"type\": \"object\", \"properties\": {\"a\": " a "}, \"required\": [\"a\"]}"
+
+static void check(const char *schema, const char *const *taken, const char *const *refused)
+{
+    CHECK_TEXTS(TEXTS_SCHEMA, schema, taken, refused);
+}
+
+TEST(json_schema_branches, any_of_goes_on_without_a_branch)
+{
+    /* pydantic's Decimal */
+    check("{\"anyOf\": [{\"type\": \"number\"}, {\"type\": \"string\", \"pattern\": "
+          "\"^(?!^[-+.]*$)[+-]?0*\\\\d*\\\\.?\\\\d*$\"}]}",
+          TEXTS("1.5", "-2"), TEXTS("\"1.5\"", "\"\"", "null"));
+    check(NESTED("{\"anyOf\": [" LOOKING ", {\"type\": \"integer\"}, {\"type\": \"null\"}]}"),
+          TEXTS("{\"a\": 1}", "{\"a\": null}"), TEXTS("{\"a\": \"x\"}", "{}"));
+    /* The reason may be deep inside of the branch, and the branch may be recursive. */
+    check("{\"anyOf\": [" NESTED(NESTED(LOOKING)) ", {\"type\": \"boolean\"}]}", TEXTS("true"),
+          TEXTS("{}", "{\"a\": {\"a\": \"x\"}}", "{\"a\": {}}"));
+    check("{\"anyOf\": [{\"type\": \"object\", \"properties\": {\"a\": " LOOKING
+          ", \"b\": {\"$ref\": \"#\"}}}, {\"type\": \"boolean\"}]}",
+          TEXTS("true"), TEXTS("{}", "{\"b\": true}"));
+    check("{\"$ref\": \"#/$defs/n\", \"$defs\": {\"n\": {\"type\": \"object\", \"properties\": "
+          "{\"v\": {\"anyOf\": [" LOOKING ", {\"type\": \"integer\"}]}, \"next\": {\"anyOf\": "
+          "[{\"$ref\": \"#/$defs/n\"}, {\"type\": \"null\"}]}}, \"required\": [\"v\", \"next\"]}}}",
+          TEXTS("{\"v\": 1, \"next\": null}", "{\"v\": 1, \"next\": {\"v\": 2, \"next\": null}}"),
+          TEXTS("{\"v\": \"x\", \"next\": null}"));
+}
+
+TEST(json_schema_branches, refused_where_nothing_useful_is_left)
+{
+    CHECK_ERROR(TEXTS_SCHEMA,
+                "{\"anyOf\": [" LOOKING
+                ", {\"type\": \"array\", \"uniqueItems\": true, \"items\": {}}]}",
+                ERROR_INPUT, "#/anyOf/0/pattern: regular expression: " REASON);
+    CHECK_ERROR(TEXTS_SCHEMA, "{\"anyOf\": [{\"type\": \"null\"}, " LOOKING "]}", ERROR_INPUT,
+                "#/anyOf/1/pattern: regular expression: " REASON);
+    /* Not a branch: a property or the items of an array. */
+    CHECK_ERROR(TEXTS_SCHEMA, "{\"type\": \"object\", \"properties\": {\"a\": " LOOKING "}}",
+                ERROR_INPUT, "#/properties/a/pattern: regular expression: " REASON);
+    CHECK_ERROR(TEXTS_SCHEMA, "{\"type\": \"array\", \"items\": " LOOKING "}", ERROR_INPUT,
+                "#/items/pattern: regular expression: " REASON);
+    /* The reason that is named is the one that counts, not one that was left out. */
+    CHECK_ERROR(TEXTS_SCHEMA,
+                "{\"type\": \"object\", \"properties\": {\"a\": {\"anyOf\": [" LOOKING
+                ", {\"type\": \"integer\"}]}, \"b\": {\"extends\": {}}}}",
+                ERROR_INPUT, "#/properties/b: 'extends' is not supported");
+    /* A branch that is wrong is a mistake. */
+    CHECK_ERROR(TEXTS_SCHEMA, S({"anyOf" : [ {"minLength" : "x"}, {"type" : "integer"} ]}),
+                ERROR_INPUT, "#/anyOf/0/minLength: must be an integer");
+}
+
+TEST(json_schema_branches, one_of_goes_on_if_the_branches_do_not_overlap)
+{
+    check("{\"oneOf\": [{\"type\": \"number\"}, " LOOKING "]}", TEXTS("1"), TEXTS("\"x\""));
+    CHECK_ERROR(TEXTS_SCHEMA,
+                "{\"oneOf\": [{\"type\": \"string\", \"maxLength\": 3}, " LOOKING "]}", ERROR_INPUT,
+                REASON);
+    CHECK_ERROR(TEXTS_SCHEMA, "{\"oneOf\": [{\"type\": \"string\"}, {\"extends\": {}}]}",
+                ERROR_INPUT, "may both match");
+}
+
+TEST(json_schema_branches, a_one_of_without_values_names_the_overlap)
+{
+    CHECK_ERROR(TEXTS_SCHEMA, S({"oneOf" : [ {"type" : "number"}, {"type" : "integer"} ]}),
+                ERROR_INPUT, "#/oneOf: schemas 0 and 1 may both match the same value");
+    check(NESTED("{\"oneOf\": [{\"type\": \"number\"}, {\"type\": \"string\"}]}"),
+          TEXTS("{\"a\": 1}"), TEXTS("{\"a\": null}"));
+}
+
+/* if, not and dependencies are alternatives too, but a branch of theirs is not a choice of the
+ * schema's author. What is said about them has the place in the author's document. */
+TEST(json_schema_branches, places_of_rewritten_keywords)
+{
+    CHECK_ERROR(TEXTS_SCHEMA,
+                "{\"if\": {\"properties\": {\"a\": {\"const\": 1}}}, \"then\": {\"properties\": "
+                "{\"b\": " LOOKING "}}, \"else\": {\"type\": \"object\"}}",
+                ERROR_INPUT, "#/then/properties/b/pattern: regular expression: " REASON);
+    CHECK_ERROR(
+        TEXTS_SCHEMA,
+        "{\"type\": \"object\", \"dependentSchemas\": {\"a\": {\"properties\": {\"b\": " LOOKING
+        "}}}}",
+        ERROR_INPUT, "#/dependentSchemas/a/properties/b/pattern: regular");
+    CHECK_ERROR(TEXTS_SCHEMA, "{\"not\": {\"not\": " LOOKING "}}", ERROR_INPUT,
+                "#/not/not/pattern: regular expression: " REASON);
+}
+
+/* One keyword after the other, two objects deep: the rest of the schema must stay. */
+TEST(json_schema_branches, lenient_passes_over_one_keyword_alone)
+{
+    static const char *const parts[][3] = {
+        {S({"type" : "number", "multipleOf" : 1234567891}), "2.5", "\"2\""},
+        {S({"type" : "number", "minimum" : 1, "multipleOf" : 1234567891}), "2.5", "0.5"},
+        {S({"type" : "array", "items" : {"type" : "integer"}, "uniqueItems" : true}), "[1, 1]",
+         "[\"x\"]"},
+        {S({"type" : "array", "items" : {"type" : "integer"}, "contains" : {"const" : 5}}), "[1]",
+         "[\"x\"]"},
+        {"{\"type\": \"string\", \"maxLength\": 2, \"pattern\": " LOOK "}", "\"ab\"", "\"abc\""},
+        {"{\"type\": \"object\", \"patternProperties\": {" LOOK
+         ": {}}, \"additionalProperties\": {\"type\": \"string\"}}",
+         "{\"q\": \"s\"}", "{\"q\": 1}"},
+        {S({"type" : "object", "minProperties" : 5, "additionalProperties" : {"type" : "null"}}),
+         "{\"q\": null}", "{\"q\": 1}"},
+        {S({
+             "allOf" : [ {"unevaluatedProperties" : false} ],
+             "type" : "object",
+             "properties" : {"q" : {"type" : "null"}}
+         }),
+         "{\"q\": null}", "{\"q\": 1}"},
+        {S({"type" : "integer", "not" : {"extends" : {}}}), "1", "\"x\""},
+        {S({"type" : "integer", "$dynamicRef" : "#x"}), "1", "\"x\""},
+        {S({"$ref" : "http://elsewhere"}), "[1]", "x"},
+        {S({"type" : "integer", "minLength" : "x"}), "1", "x"},
+        {S({"type" : "text"}), "\"x\"", "x"},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        struct strbuf schema = STRBUF_INIT, taken = STRBUF_INIT, refused = STRBUF_INIT;
+        strbuf_addf(&schema,
+                    "{\"type\": \"object\", \"properties\": {\"o\": {\"type\": \"object\", "
+                    "\"properties\": {\"k\": %s, \"n\": {\"type\": \"integer\"}}, \"required\": "
+                    "[\"k\", \"n\"]}}, \"required\": [\"o\"]}",
+                    parts[i][0]);
+        strbuf_addf(&taken, "{\"o\": {\"k\": %s, \"n\": 1}}", parts[i][1]);
+        strbuf_addf(&refused, "{\"o\": {\"k\": %s, \"n\": 1}}", parts[i][2]);
+        CHECK_TEXTS(TEXTS_LENIENT, strbuf_str(&schema), TEXTS(strbuf_str(&taken)),
+                    TEXTS(strbuf_str(&refused), "{\"o\": {\"n\": 1}}", "{\"o\": 1}", "{}"));
+        strbuf_free(&schema);
+        strbuf_free(&taken);
+        strbuf_free(&refused);
+    }
+}
