@@ -246,7 +246,7 @@ def test_an_infill_needs_its_prefix(coder):
 
 
 def test_huge_texts_do_not_keep_a_worker_busy(coder, mock):
-    """12 MB of spaces took a worker a minute."""
+    """Texts that are far too long are cut or refused before they are tokenized."""
     huge = " " * 12_000_000
     tool = {"type": "function", "function": {"name": "f", "description": huge}}
     chat = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
