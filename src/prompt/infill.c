@@ -57,6 +57,58 @@ static int add_head(const struct prompt_maker *p, int32_t token, struct byte_vie
     return failed;
 }
 
+/* ---- cuts before tokenizing ---- */
+
+/* The most bytes of a text of which `n_tokens` are kept. Twice what they can be: the other half is
+ * dropped again, with all tokens that the cut has changed. */
+static size_t most_bytes(const struct infill_input *in, size_t n_tokens)
+{
+    return in->most_tokens && in->token_bytes ? 2 * n_tokens * in->token_bytes : SIZE_MAX;
+}
+
+/* Moves a cut out of the middle of a character. */
+static size_t next_character(struct byte_view text, size_t at)
+{
+    while (at < text.len && ((unsigned char)text.bytes[at] & 0xc0) == 0x80)
+        at++;
+    return at;
+}
+
+static struct byte_view beginning_of(struct byte_view text, size_t most)
+{
+    if (text.len > most)
+        text.len = next_character(text, most);
+    return text;
+}
+
+/* Begins with a line where it can, since no vocabulary's words reach from one into the next. */
+static struct byte_view end_of(struct byte_view text, size_t most)
+{
+    if (text.len <= most)
+        return text;
+    size_t at = text.len - most;
+    const char *feed = memchr(text.bytes + at, '\n', most / 2);
+    at = feed ? (size_t)(feed - text.bytes) + 1 : next_character(text, at);
+    return (struct byte_view){text.bytes + at, text.len - at};
+}
+
+/* The first file that can matter. `most` is what may be left of its text and name. Each file has
+ * one token at least in its head. */
+static size_t first_file(const struct infill_input *in, size_t *most)
+{
+    size_t left = most_bytes(in, in->most_file_tokens), i = in->n_files;
+    *most = left;
+    while (i > 0 && left > 0) {
+        const struct infill_file *f = &in->files[--i];
+        const size_t n_bytes = f->name.len + f->text.len + in->token_bytes;
+        *most = left;
+        left = n_bytes < left ? left - n_bytes : 0;
+    }
+    return i;
+}
+
+/* ---- parts ---- */
+
 static int add_files(const struct prompt_maker *p, const struct infill_input *in,
                      struct token_list *out, struct error *err)
 {
@@ -64,10 +116,17 @@ static int add_files(const struct prompt_maker *p, const struct infill_input *in
     static const char mark[] = "\n\n--- snippet ---\n\n";
     if (fim->repository >= 0 && add_head(p, fim->repository, byte_view_of("myproject"), out, err))
         return -1;
-    for (size_t i = 0; i < in->n_files; i++) {
-        int failed = fim->file >= 0 ? add_head(p, fim->file, in->files[i].name, out, err)
+    size_t most;
+    const size_t first = first_file(in, &most);
+    for (size_t i = first; i < in->n_files; i++) {
+        struct infill_file f = in->files[i];
+        if (i == first) {
+            f.text = end_of(f.text, most);
+            f.name = end_of(f.name, most - f.text.len);
+        }
+        int failed = fim->file >= 0 ? add_head(p, fim->file, f.name, out, err)
                                     : encode(p, byte_view_of(mark), 0, out, err);
-        if (failed || encode(p, in->files[i].text, 0, out, err))
+        if (failed || encode(p, f.text, 0, out, err))
             return -1;
     }
     return fim->file >= 0 ? add_head(p, fim->file, byte_view_of("filename"), out, err) : 0;
@@ -76,8 +135,10 @@ static int add_files(const struct prompt_maker *p, const struct infill_input *in
 static int encode_parts(const struct prompt_maker *p, const struct infill_input *in,
                         struct parts *parts, struct error *err)
 {
-    if (encode(p, in->prefix, 0, &parts->prefix, err) ||
-        encode(p, in->suffix, 0, &parts->suffix, err) ||
+    const size_t quarter = in->most_tokens / 4;
+    const struct byte_view prefix = end_of(in->prefix, most_bytes(in, 3 * quarter));
+    const struct byte_view suffix = beginning_of(in->suffix, most_bytes(in, quarter));
+    if (encode(p, prefix, 0, &parts->prefix, err) || encode(p, suffix, 0, &parts->suffix, err) ||
         encode(p, in->line, TOKENIZE_PARSE_SPECIAL, &parts->line, err))
         return -1;
     return in->has_files ? add_files(p, in, &parts->files, err) : 0;

@@ -27,6 +27,9 @@ struct infill_input {
      * for the files. The end of the prefix, the beginning of the suffix and the last files are
      * kept. most_tokens 0: nothing is cut. */
     size_t most_tokens, most_file_tokens;
+    /* The bytes of the longest token. Parts that are cut are first cut to what can become twice
+     * the tokens that stay, because megabytes would take a tokenizer seconds. 0: they are not. */
+    size_t token_bytes;
 };
 
 /* Whether the model supports infill; if not, `why` names the missing token: "no prefix token". */

@@ -417,6 +417,11 @@ int prompt_maker_chat(const struct prompt_maker *p, const struct prompt_input *i
     if (!draft)
         return error_set(err, ERROR_MEMORY, "no memory for a conversation");
     int failed = render(p, in, draft, err);
+    out->text_bytes = failed ? 0 : draft->rendering.text.len;
+    if (in->most_bytes && out->text_bytes > in->most_bytes) {
+        draft_leave(p, draft);
+        return 0;
+    }
     if (!failed)
         failed = prompt_find_specials(draft, err);
     if (!failed && in->replay)

@@ -71,8 +71,11 @@ struct prompt_input {
     bool continues; /* the last message, the assistant's, is the beginning of the answer */
     /* The sampled ids of earlier answers; NULL: all text is encoded. */
     struct replay_store *replay;
-    uint64_t ns;      /* whose answers: those of other namespaces are not seen */
-    bool want_map;    /* also return who wrote each token */
+    uint64_t ns;   /* whose answers: those of other namespaces are not seen */
+    bool want_map; /* also return who wrote each token */
+    /* A rendering of more bytes is not encoded, since that may take seconds: the prompt then has
+     * no tokens. 0: no limit. */
+    size_t most_bytes;
     int64_t now_unix; /* what strftime_now sees; 0: the local clock */
 };
 
@@ -106,6 +109,7 @@ struct prompt_run {
 
 struct prompt {
     struct token_list tokens;
+    size_t text_bytes;           /* of a conversation's rendering */
     struct prompt_digest digest; /* of the rendering, for replay_store_add; needs `replay` */
     size_t n_replayed;           /* tokens that came from the store */
     bool ends_in_thinking;       /* what comes next is thinking, not the answer proper */

@@ -238,6 +238,46 @@ def test_long_infills_fit(coder):
     assert "<|fim_prefix|>" in answer["prompt"] and answer["prompt"].endswith("<|fim_middle|>")
 
 
+def test_an_infill_needs_its_prefix(coder):
+    for body in ({"prompt": "x", "input_suffix": "a"},
+                 {"prompt": "x", "input_prefix": None, "input_suffix": "a"}):
+        assert post(coder, "/infill", body, 400)["error"]["param"] == "input_prefix"
+    assert post(coder, "/infill", {"input_prefix": "", "input_suffix": "", "n_predict": 1})["stop"]
+
+
+def test_huge_texts_do_not_keep_a_worker_busy(coder, mock):
+    """Texts that are far too long are cut or refused before they are tokenized."""
+    huge = " " * 12_000_000
+    tool = {"type": "function", "function": {"name": "f", "description": huge}}
+    chat = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+    began = time.monotonic()
+    answer = post(coder, "/infill", {"input_prefix": huge + "\nTom", "input_suffix": "dog" + huge,
+                                     "n_predict": 1})
+    assert "\nTom<|fim_suffix|> dog" in answer["prompt"]
+    post(coder, "/infill", {"input_prefix": "a", "input_suffix": "b", "n_predict": 1,
+                            "input_extra": [{"text": huge}]})
+    error = post(coder, "/infill", {"input_prefix": "", "input_suffix": "", "prompt": huge}, 400)
+    assert error["error"]["code"] == "context_length_exceeded"
+    assert "at most 1048576" in post(coder, "/tokenize", {"content": huge}, 413)["error"]["message"]
+    assert post(coder, "/tokenize", {"content": ["a b " * 200_000, 5]})["count"] > 200_000
+    error = post(coder, "/completion", {"prompt": "a", "logit_bias": [[huge, 1]]}, 400)
+    assert error["error"]["param"] == "logit_bias"
+    for more in ({"tools": [tool]}, {"functions": [tool["function"]]}):
+        error = post(mock, "/v1/chat/completions", {**chat, **more}, 400)["error"]
+        assert error["code"] == "context_length_exceeded"
+    assert time.monotonic() - began < 20
+
+
+def test_ids_and_lists(mock):
+    # One prompt that begins with a text, not 301 prompts.
+    ids = post(mock, "/tokenize", {"content": "a" * 300})["tokens"]
+    answer = post(mock, "/completion", {"prompt": ["a", *ids], "n_predict": 1})
+    assert answer["tokens_evaluated"] == 301
+    error = post(mock, "/completion", {**ASK, "stop_token_ids": [1, 999999]}, 400)["error"]
+    assert error["param"] == "stop_token_ids" and "999999" in error["message"]
+    assert post(mock, "/completion", {**ASK, "stop_token_ids": [1]})["stop"] is True
+
+
 def test_suffix(coder, mock):
     answer = post(coder, "/v1/completions", {"prompt": "Tom had ", "suffix": " dog.",
                                              "max_tokens": 3, "echo": True})

@@ -86,6 +86,37 @@ TEST(infill, long_parts_are_cut_where_they_are_far_from_the_gap)
     tokenizer_close(t);
 }
 
+/* The cut before tokenizing is not seen in the prompt. */
+TEST(infill, texts_cut_before_tokenizing_give_the_same_prompt)
+{
+    enum { LONG = 3000 };
+    struct tokenizer *t = open_letters(qwen, NULL, 0);
+    static char text[LONG];
+    char whole[4096];
+    for (size_t i = 0; i < LONG; i++)
+        text[i] = i % 37 == 36 ? '\n' : (char)('a' + i % 23);
+    const struct infill_file files[] = {{byte_view_of("a.c"), {text, LONG}},
+                                        {{text, LONG}, byte_view_of("b")},
+                                        {byte_view_of(""), byte_view_of("")},
+                                        {byte_view_of("c.c"), byte_view_of("int c;\n")}};
+    for (size_t most_files = 0; most_files < 70; most_files++) {
+        struct infill_input in = {.prefix = {text, LONG},
+                                  .suffix = {text + 5, LONG - 5},
+                                  .line = byte_view_of("x"),
+                                  .files = files,
+                                  .n_files = 4,
+                                  .has_files = true,
+                                  .most_tokens = 64,
+                                  .most_file_tokens = most_files};
+        snprintf(whole, sizeof whole, "%s", shown(t, &in));
+        in.token_bytes = 1;
+        CHECK_STR(shown(t, &in), whole);
+        in.token_bytes = 16;
+        CHECK_STR(shown(t, &in), whole);
+    }
+    tokenizer_close(t);
+}
+
 TEST(infill, texts_are_not_read_as_tokens_but_for_the_line)
 {
     struct tokenizer *t = open_letters(qwen, NULL, 0);

@@ -78,6 +78,11 @@ TEST(request_llama, infills_have_their_parts)
                 "'t_max_predict_ms':1,'response_fields':['']}",
                 NULL);
     check_param(REQUEST_INFILL, "{'input_suffix':''}", "input_prefix");
+    check_param(REQUEST_INFILL, "{'prompt':'x','input_suffix':'a'}", "input_prefix");
+    check_param(REQUEST_INFILL, "{'prompt':'x','input_prefix':null,'input_suffix':'a'}",
+                "input_prefix");
+    check_param(REQUEST_INFILL, "{'prompt':'x','input_prefix':'a','input_suffix':null}",
+                "input_suffix");
     check_param(REQUEST_INFILL, "{'input_prefix':''}", "input_suffix");
     check_param(REQUEST_INFILL, "{'input_prefix':1,'input_suffix':''}", "input_prefix");
     check_param(REQUEST_INFILL, "{'input_prefix':'','input_suffix':'','prompt':[1]}", "prompt");
@@ -130,6 +135,18 @@ TEST(request_llama, samplers_are_a_part_of_the_order)
         snprintf(body, sizeof body, "{" HELLO ",'samplers':%s}", bad[i]);
         check_param(REQUEST_CHAT, body, "samplers");
     }
+}
+
+TEST(request_llama, errors_name_the_field_that_was_sent)
+{
+    check_param(REQUEST_CHAT, "{" HELLO ",'samplers':[['top_k']]}", "samplers");
+    CHECK(strstr(seen.message, "type array"));
+    check_param(REQUEST_CHAT, "{" HELLO ",'function_call':{'name':'f'}}", "function_call");
+    CHECK(strstr(seen.message, "'functions'"));
+    check_param(REQUEST_CHAT, "{" HELLO ",'function_call':{'name':'g'},'functions':[{'name':'f'}]}",
+                "function_call");
+    CHECK(strstr(seen.message, "\"g\", which is not in 'functions'"));
+    check_param(REQUEST_CHAT, "{" HELLO ",'tool_choice':'required'}", "tool_choice");
 }
 
 TEST(request_llama, samplers_that_are_not_named_are_off)
@@ -195,7 +212,7 @@ TEST(request_llama, functions_are_tools)
     check_param(REQUEST_CHAT, "{" HELLO ",'functions':[{'name':'f'},{'name':'f'}]}", "functions");
     check_param(REQUEST_CHAT, "{" HELLO ",'functions':[1]}", "functions[0]");
     check_param(REQUEST_CHAT, "{" HELLO ",'function_call':{'name':'h'}," FUNCTIONS "}",
-                "tool_choice");
+                "function_call");
     check_param(REQUEST_CHAT, "{" HELLO ",'function_call':{}," FUNCTIONS "}", "function_call");
     check_param(REQUEST_CHAT, "{" HELLO ",'function_call':'always'," FUNCTIONS "}",
                 "function_call");

@@ -473,7 +473,7 @@ TEST(server_chat, bounds_the_requests_that_are_being_read)
 {
     struct test_server s;
     static struct strbuf slow;
-    enum { TEXT_BYTES = 8 << 20 };
+    enum { TEXT_BYTES = 1 << 20 };
     int status = 0;
     SERVER_START(&s, "--max-connections", "2");
     strbuf_addf(&slow,

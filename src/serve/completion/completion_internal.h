@@ -162,6 +162,10 @@ int prepare_suffix(struct completion *c, const struct json *prefix, uint32_t ind
 /* Appends the ids of a text, or of an array of texts and ids. -1 and the completion's error. */
 int encode_mixed(struct completion *c, const struct json *value, int flags, const char *field,
                  struct token_list *out);
+/* The bytes of all texts in the same. */
+size_t mixed_bytes(const struct json *value);
+/* Whether a `prompt` is a list of prompts, not one prompt of texts and ids. */
+bool prompt_is_list(const struct json *prompt);
 /* Rejects a text that cannot fit, before it is tokenized. */
 int refuse_hopeless(struct completion *c, size_t n_bytes);
 int prompts_alloc(struct completion *c, size_t n);

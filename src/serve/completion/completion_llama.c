@@ -47,7 +47,7 @@ int encode_mixed(struct completion *c, const struct json *value, int flags, cons
     return 0;
 }
 
-static size_t mixed_bytes(const struct json *value)
+size_t mixed_bytes(const struct json *value)
 {
     size_t n_bytes = value->type == JSON_STRING ? value->text_len : 0;
     for (const struct json *item = value->type == JSON_ARRAY ? value->first : NULL; item;
@@ -56,8 +56,7 @@ static size_t mixed_bytes(const struct json *value)
     return n_bytes;
 }
 
-/* Whether an array is of prompts, not one prompt of texts and ids. */
-static bool is_list(const struct json *prompt)
+bool prompt_is_list(const struct json *prompt)
 {
     if (prompt->type != JSON_ARRAY)
         return false;
@@ -70,7 +69,7 @@ static bool is_list(const struct json *prompt)
 int prepare_llama(struct completion *c)
 {
     const struct json *prompt = c->input.params.prompt;
-    const bool many = is_list(prompt);
+    const bool many = prompt_is_list(prompt);
     if (prompts_alloc(c, many ? prompt->count : 1))
         return -1;
     const struct json *item = many ? prompt->first : prompt;
@@ -154,11 +153,14 @@ int prepare_infill(struct completion *c)
                               .n_files = n_files,
                               .has_files = true,
                               .most_tokens = INFILL_TOKENS,
-                              .most_file_tokens = left > 0 ? (size_t)left : 0};
+                              .most_file_tokens = left > 0 ? (size_t)left : 0,
+                              .token_bytes = c->api->longest_token};
     if (!in.files)
         return no_memory_now(c);
     if (p->prompt)
         in.line = json_bytes(p->prompt);
+    if (refuse_hopeless(c, in.line.len)) /* the line is never cut */
+        return -1;
     return make_infill(c, &in, 0) || shorten_infill(c, &in) || completion_constrain(c) ? -1 : 0;
 }
 

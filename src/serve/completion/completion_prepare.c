@@ -11,7 +11,12 @@
 #include "serve/completion/completion_internal.h"
 #include "serve/writers/ollama_form.h"
 
-enum { MAX_SCORED = 1 << 18, MAX_ECHOED_NAME = 256 };
+enum {
+    MAX_SCORED = 1 << 18,
+    MAX_ECHOED_NAME = 256,
+    MIN_TOKENIZED = 1 << 20, /* bytes of a text to tokenize, whatever the context is */
+    TOKENIZED_BYTES_PER_TOKEN = 8,
+};
 
 int no_memory_now(struct completion *c)
 {
@@ -39,14 +44,18 @@ int context_error_set(struct api_error *e, const struct completion *c, const cha
     return -1;
 }
 
-/* Megabytes of text take a tokenizer seconds. What cannot fit even if every token were the longest
- * of the vocabulary is refused without it. */
+/* The most bytes that can fit: every token is the longest of the vocabulary. Megabytes of text
+ * take a tokenizer seconds, so what is longer is refused without it. */
+static size_t hopeless_bytes(const struct completion *c)
+{
+    return ((size_t)c->api->options->context + 1) * c->api->longest_token - 1;
+}
+
 int refuse_hopeless(struct completion *c, size_t n_bytes)
 {
-    size_t n_tokens = n_bytes / c->api->longest_token;
-    if (n_tokens <= c->api->options->context)
+    if (n_bytes <= hopeless_bytes(c))
         return 0;
-    return context_error_set(&c->input.error, c, "at least ", n_tokens);
+    return context_error_set(&c->input.error, c, "at least ", n_bytes / c->api->longest_token);
 }
 
 /* What the prompts and the answers may take of the context. */
@@ -93,6 +102,12 @@ static int check_offer(struct completion *c)
 {
     const struct server_options *options = c->api->options;
     const struct request_params *p = &c->input.params;
+    const uint32_t n_vocab = tokenizer_size(options->prompt->tokenizer);
+    for (uint32_t i = 0; i < p->n_stop_tokens; i++)
+        if ((uint32_t)p->stop_tokens[i] >= n_vocab)
+            return api_error_set(&c->input.error, 400, "stop_token_ids",
+                                 "%d is not a token of this model, which has %u", p->stop_tokens[i],
+                                 n_vocab);
     if (options->strict_model && p->model && !api_has_model(c->api, p->model)) {
         /* Ollama's clients look for "model 'x' not found". */
         api_error_set(&c->input.error, 404, "model",
@@ -108,8 +123,7 @@ static int check_offer(struct completion *c)
     if (c->kind == REQUEST_WARM && options->no_prefix_cache)
         return api_error_set(&c->input.error, 501, NULL,
                              "there is no cache to warm: the server runs with --no-prefix-cache");
-    bool is_list = p->prompt && p->prompt->type == JSON_ARRAY && p->prompt->first &&
-                   p->prompt->first->type != JSON_NUMBER;
+    const bool is_list = p->prompt && prompt_is_list(p->prompt);
     uint64_t most = (uint64_t)options->max_seqs + options->max_waiting;
     uint64_t wanted = (uint64_t)p->best_of * (is_list ? p->prompt->count : 1);
     if (wanted > most)
@@ -148,6 +162,7 @@ static struct prompt_input input_of(struct completion *c)
                                  .continues = p->continues,
                                  .replay = c->input.replays ? c->api->replay : NULL,
                                  .ns = replay_namespace(c),
+                                 .most_bytes = hopeless_bytes(c),
                                  .want_map = c->input.wants_map};
 }
 
@@ -201,6 +216,9 @@ static int prepare_chat(struct completion *c)
         return -1;
     if (prompt_maker_chat(c->api->options->prompt, &in, c->input.prompts, &err))
         return prompt_error(c, &err);
+    /* Tools and template variables are only counted now: a template may leave them out. */
+    if (refuse_hopeless(c, c->input.prompts->text_bytes))
+        return -1;
     return c->kind == REQUEST_CHAT ? completion_constrain(c) : 0;
 }
 
@@ -264,7 +282,7 @@ static int read_text_prompt(struct completion *c, const struct json *value, uint
 static int prepare_text(struct completion *c)
 {
     const struct json *prompt = c->input.params.prompt;
-    bool is_list = prompt->type == JSON_ARRAY && prompt->first->type != JSON_NUMBER;
+    const bool is_list = prompt_is_list(prompt);
     uint32_t i = 0;
     if (prompts_alloc(c, is_list ? prompt->count : 1))
         return -1;
@@ -297,11 +315,24 @@ static void piece_add(struct json_writer *w, const struct tokenizer *t, int32_t 
     json_object_end(w);
 }
 
+/* More would keep a worker busy for seconds. A text that fills the context fits. */
+static size_t tokenize_limit(const struct api *api)
+{
+    const size_t context_bytes = (size_t)api->options->context * TOKENIZED_BYTES_PER_TOKEN;
+    return context_bytes > MIN_TOKENIZED ? context_bytes : MIN_TOKENIZED;
+}
+
 static int tokenize(struct completion *c)
 {
     const struct request_params *p = &c->input.params;
     const struct tokenizer *t = c->api->options->prompt->tokenizer;
+    const size_t n_bytes = mixed_bytes(p->text), most = tokenize_limit(c->api);
     struct token_list tokens = {0};
+    if (n_bytes > most)
+        return api_error_set(&c->input.error, 413, "content",
+                             "the text has %zu bytes, but at most %zu are tokenized at once: send "
+                             "it in parts",
+                             n_bytes, most);
     int flags = (p->adds_special ? TOKENIZE_ADD_SPECIAL : 0) |
                 (p->parses_special ? TOKENIZE_PARSE_SPECIAL : 0);
     if (encode_mixed(c, p->text, flags, "content", &tokens)) {
@@ -378,6 +409,13 @@ static int find_breakers(struct completion *c)
     return 0;
 }
 
+static int too_many_biases(struct completion *c)
+{
+    return api_error_set(&c->input.error, 400, "logit_bias",
+                         "'logit_bias' may have at most %d tokens, and its texts have more",
+                         REQUEST_MAX_BIASES);
+}
+
 /* Turns the biases of texts into those of their tokens, as llama-server does. */
 static int bias_texts(struct completion *c)
 {
@@ -397,12 +435,12 @@ static int bias_texts(struct completion *c)
     for (uint32_t i = 0; i < p->n_text_biases && !failed; i++) {
         const struct text_bias *b = &p->text_biases[i];
         tokens.len = 0;
-        if (tokenizer_encode(t, b->text.bytes, b->text.len, 0, &tokens, &err))
+        if (b->text.len > (size_t)REQUEST_MAX_BIASES * c->api->longest_token)
+            failed = too_many_biases(c);
+        else if (tokenizer_encode(t, b->text.bytes, b->text.len, 0, &tokens, &err))
             failed = api_error_set(&c->input.error, 500, NULL, "%s", err.message);
         else if (tokens.len > REQUEST_MAX_BIASES - p->n_biases)
-            failed = api_error_set(&c->input.error, 400, "logit_bias",
-                                   "'logit_bias' may have at most %d tokens, and its texts have more",
-                                   REQUEST_MAX_BIASES);
+            failed = too_many_biases(c);
         for (size_t k = 0; k < tokens.len && !failed; k++)
             all[p->n_biases++] = (struct logit_bias){tokens.ids[k], b->bias};
     }

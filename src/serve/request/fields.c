@@ -471,7 +471,8 @@ const struct request_field request_fields[] = {
     INERT(EXTRA, "time", "A label of the editor."),
 
     SERVED(TOKENIZE, "content", ANY, .read = read_tokenized, .text =
-        "The text, or an array of strings and token ids, which are joined."),
+        "The text, or an array of strings and token ids, which are joined. At most 8 bytes for each "
+        "token of the context, or 1 MiB if that is more; a longer text is an error (413)."),
     SERVED(TOKENIZE, "prompt", ANY, .read = read_tokenized, .text = "Another name for content."),
     SERVED(TOKENIZE, "add_special", BOOL, AT(adds_special), .text =
         "true: add the tokens that the model expects around a text. Default false."),

@@ -262,9 +262,18 @@ static const struct {
     [REQUEST_OLLAMA_SHOW] = {SCOPE_OLLAMA_SHOW},
 };
 
-static bool has_subject(const struct request_params *p)
+/* Whether a request has the field that its kind cannot do without. Other kinds' subjects do not
+ * count: an infill may have a prompt, but still needs its prefix. */
+static bool has_subject(enum request_kind kind, const struct request_params *p)
 {
-    return p->messages || p->prompt || p->text || p->tokens || p->input_prefix;
+    switch (kind) {
+    case REQUEST_TEXT:
+    case REQUEST_LLAMA: return p->prompt;
+    case REQUEST_INFILL: return p->input_prefix;
+    case REQUEST_TOKENIZE: return p->text;
+    case REQUEST_DETOKENIZE: return p->tokens;
+    default: return p->messages;
+    }
 }
 
 /* How many texts are made, and how many of them are given. */
@@ -288,7 +297,7 @@ static int check_best_of(struct field_reader *r)
 static int check_whole(struct field_reader *r)
 {
     struct request_params *p = r->params;
-    if (kinds[r->kind].subject && !has_subject(p))
+    if (kinds[r->kind].subject && !has_subject(r->kind, p))
         return api_error_set(r->err, 400, kinds[r->kind].subject, "'%s' is missing: %s",
                              kinds[r->kind].subject, kinds[r->kind].what);
     if (p->n_probs) {

@@ -22,6 +22,7 @@ struct field_reader {
     struct json *call;         /* the call of that message being built */
     struct strbuf text;        /* the content being built */
     size_t n_parts;            /* in it */
+    bool chose_function;       /* the choice of a call is in the form before `tool_choice` */
     unsigned n_function_calls; /* in messages so far, in the form before `tool_calls` */
     bool must_begin;           /* add_generation_prompt is given and true */
     /* Of Ollama's generations. */

@@ -103,10 +103,14 @@ int read_samplers(struct field_reader *r, const struct json *value, const char *
             return -1;
     }
     json_each (item, value) {
+        if (item->type != JSON_STRING)
+            return api_error_set(r->err, 400, path,
+                                 "'%s' has an element of type %s: each must be a sampler's name",
+                                 path, json_type_name(item->type));
         int name = sampler_find(item);
         if (name < 0)
             return api_error_set(r->err, 400, path, "'%s' has an unknown sampler, \"%.40s\"", path,
-                                 item->type == JSON_STRING ? item->text : "");
+                                 item->text);
         if (sampler_add(r, name, path))
             return -1;
     }

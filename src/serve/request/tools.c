@@ -192,6 +192,7 @@ int read_tool_choice(struct field_reader *r, const struct json *value, const cha
 int read_function_call(struct field_reader *r, const struct json *value, const char *path)
 {
     const struct json *name = json_get(value, "name");
+    r->chose_function = true;
     if (json_equals(value, "none") || json_equals(value, "auto"))
         return choose_mode(r, value, path);
     if (!json_is(name, JSON_STRING))
@@ -214,9 +215,11 @@ int check_tool_choice(struct field_reader *r)
         p->functions_asked = true;
         p->parallel_calls = false;
     }
+    const char *choice = r->chose_function ? "function_call" : "tool_choice";
+    const char *tools = r->chose_function ? "functions" : "tools";
     if (p->tool_choice == TOOL_CHOICE_REQUIRED && !p->tools)
-        return api_error_set(r->err, 400, "tool_choice",
-                             "'tool_choice' requires a call, but there are no 'tools'");
+        return api_error_set(r->err, 400, choice, "'%s' requires a call, but there are no '%s'",
+                             choice, tools);
     if (!p->allowed_tools)
         return 0;
     json_each (name, p->allowed_tools) {
@@ -224,10 +227,9 @@ int check_tool_choice(struct field_reader *r)
         for (const struct json *tool = p->tools ? p->tools->first : NULL; tool; tool = tool->next)
             found |= byte_view_equal(json_bytes(name_of(tool)), json_bytes(name));
         if (!found)
-            return api_error_set(r->err, 400, "tool_choice",
-                                 "'tool_choice' names the function \"%.60s\", which is not in "
-                                 "'tools'",
-                                 name->text);
+            return api_error_set(r->err, 400, choice,
+                                 "'%s' names the function \"%.60s\", which is not in '%s'", choice,
+                                 name->text, tools);
     }
     return 0;
 }
