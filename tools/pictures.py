@@ -110,15 +110,15 @@ def tree_picture():
         picture.line(290, middle, 330, y + 32, colour, ' stroke-width="2"')
         picture.line(570, y + 32, 610, y + 32, colour, ' stroke-width="2"')
     tree_node(picture, 20, middle - 32, 270, RADISH, "shared by both agents",
-              "system prompt … Where do I add a", "1,504 tokens, computed once, for agent A")
+              "system prompt … Where do I add a", "1,513 tokens, computed once, for agent A")
     tree_node(picture, 330, 80, 240, BLUE, "agent A, turn 1", " kernel? → answer",
               "8 tokens computed, 48 sampled")
     tree_node(picture, 610, 80, 230, BLUE, "agent A, turn 2", " And how is it tested?",
-              "1,559 of 1,577 from the cache")
+              "1,568 of 1,586 from the cache")
     tree_node(picture, 330, 204, 240, GREEN, "agent B, turn 1", " model? → answer",
-              "1,504 of 1,512 from the cache")
+              "1,513 of 1,521 from the cache")
     tree_node(picture, 610, 204, 230, GREEN, "agent B, turn 2", " And how is it tested?",
-              "1,559 of 1,577 from the cache")
+              "1,568 of 1,586 from the cache")
     picture.text(20, 294, "The paths split in the middle of the question, at the first token that differs.",
                  size=12, colour=FAINT)
     return picture.svg()

@@ -57,7 +57,7 @@ TEST(server_held, to_a_form)
     CHECK_AT("choices.0.message.content", "'bbc'");
     CHECK_INT(server_chat(&s, HI ",{'role':'assistant','content':'ax'}", "'regex':'ab{3}c'"), 400);
     CHECK_AT("error.param", "'messages'");
-    CHECK_HAS(reply_at("error.message"), "does not fit");
+    CHECK_HAS(reply_at("error.message"), "does not match");
     server_stop(&s);
 }
 
@@ -95,6 +95,9 @@ TEST(server_held, to_what_is_no_form)
 #define TIME                                                                                       \
     "{'type':'function','function':{'name':'get_time','parameters':{'type':'object','properties':" \
     "{'zone':{'enum':[7]}},'required':['zone'],'additionalProperties':false}}}"
+#define ROLL                                                                                       \
+    "{'type':'function','function':{'name':'roll','parameters':{'type':'object','properties':"     \
+    "{'faces':{'type':'integer','minimum':0,'maximum':99999}},'required':['faces']}}}"
 #define DAY                                                                                        \
     "{'type':'function','function':{'name':'get_day','parameters':{'type':'object','properties':"  \
     "{},'additionalProperties':false}}}"
@@ -129,13 +132,19 @@ TEST(server_held, to_calls)
     CHECK_STR(events_joined("choices.0.delta.tool_calls.0.function.name"), "get_time");
     CHECK_HAS(events_joined("choices.0.delta.tool_calls.0.function.arguments"), "\"zone\"");
     CHECK_STR(event_at(-2, "choices.0.finish_reason"), "'tool_calls'");
-    /* More than one, if they may be; the same functions make another grammar then. */
-    ask(&s, "'tools':[" DAY "],'tool_choice':'required','parallel_tool_calls':true,"
+    /* Several, unless the request wants one; the same functions make another grammar then. */
+    ask(&s, "'tools':[" ROLL "],'tool_choice':'required','parallel_tool_calls':true,"
             "'ignore_eos':true,'max_tokens':200");
-    CHECK_AT("choices.0.message.tool_calls.1.function.name", "'get_day'");
-    ask(&s, "'tools':[" DAY "],'tool_choice':'required','parallel_tool_calls':false,"
+    CHECK_AT("choices.0.message.tool_calls.1.function.name", "'roll'");
+    ask(&s, "'tools':[" ROLL "],'tool_choice':'required','parallel_tool_calls':false,"
             "'ignore_eos':true,'max_tokens':200");
     CHECK_AT("choices.0.message.tool_calls.1", "");
+    /* A function without arguments is not called twice. */
+    ask(&s, "'tools':[" DAY "],'tool_choice':'required','parallel_tool_calls':true,"
+            "'ignore_eos':true,'max_tokens':200");
+    CHECK_AT("choices.0.message.tool_calls.0.function.name", "'get_day'");
+    CHECK_AT("choices.0.message.tool_calls.1", "");
+    CHECK_AT("choices.0.finish_reason", "'tool_calls'");
     server_stop(&s);
 }
 
