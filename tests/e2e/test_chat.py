@@ -234,7 +234,7 @@ def test_a_prompt_beyond_what_the_cache_holds(start):
             whole(server, [{"role": "user", "content": "x" * length}])
         assert caught.value.code == "context_length_exceeded"
         assert "is 100 tokens. However" in caught.value.message
-        assert "a larger --cache-size, which the context" in caught.value.message
+        assert "a larger --cache-size, which limits the context" in caught.value.message
 
 
 def test_a_full_queue(start):
