@@ -214,7 +214,7 @@ def test_info_tells_of_a_tokenizer_that_cannot_be_used(model, harm, words):
 @pytest.mark.parametrize("template, words", [
     (None, "the model has no chat template"),
     ("{% if %}", "the model's chat template cannot be used (line 1"),
-    ("<think>{{ raise_exception('no') }}</think>", "it raises an error"),
+    ("<think>{{ raise_exception('no') }}</think>", "unusable: it raises an error"),
     (CHAT, "yes"),
 ])
 def test_info_tells_of_the_template(model, template, words):

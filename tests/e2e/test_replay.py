@@ -190,7 +190,7 @@ def test_usage(args, message):
 
 
 @pytest.mark.parametrize("content,message", [
-    ("", "nothing in it"),
+    ("", "the file is empty"),
     ("not a trace", "expected a value"),
     ('{"input_length": 5, "hash_ids": [1]}\n{"input_length": 9, "hash_', "line 2: unexpected end of JSON"),
     ([line(600, 1, 2), line(600, 1, 2, 3)], "line 2: 600 tokens are 2 blocks of 512"),
