@@ -199,7 +199,7 @@ def test_usage(args, message):
     ([line(5, "one")], "line 1: \"hash_ids\" must hold"),
     (agent(64, (10, 1, []), (10, "x", [])), "request 2: \"out\" must be"),
     (agent(0, (10, 1, [])), "\"block_size\" must be"),
-    ({"requests": []}, "there is no \"block_size\""),
+    ({"requests": []}, "\"block_size\" is missing"),
 ])
 def test_bad_traces(trace, content, message):
     path = trace(content)
