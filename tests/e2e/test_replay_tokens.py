@@ -61,7 +61,7 @@ def test_without_replay_the_explanation_says_that_the_text_was_the_same(real):
         for answer, _ in talk(real, 3, seed, replay=False, radish={"explain": True}):
             miss = answer["radish"]["miss"]
             if miss and miss["role"] == "assistant" and miss["reason"] == "diverged":
-                assert "the same text, but in other tokens, since exact token replay" in miss["detail"]
+                assert "the same text in different tokens, because exact token replay" in miss["detail"]
                 return
     pytest.fail("every answer was tokenised as it was sampled")
 

@@ -132,7 +132,7 @@ def test_a_begun_answer_goes_on_in_its_form(server):
     begun = ASK + [{"role": "assistant", "content": '{"name": "Al'}]
     text = text_of(server, messages=begun, response_format=schema_format(PERSON))
     jsonschema.validate(json.loads('{"name": "Al' + text), PERSON)
-    with pytest.raises(openai.BadRequestError, match="does not fit"):
+    with pytest.raises(openai.BadRequestError, match="does not match"):
         ask(server, messages=ASK + [{"role": "assistant", "content": "Sure!"}],
             response_format=schema_format(PERSON))
 
@@ -184,7 +184,7 @@ def test_a_form_or_a_call(server):
     ({"extra_body": {"grammar": "root ::= other"}}, "other"),
     ({"extra_body": {"grammar": 'root ::= root "a" | "b"'}}, "left"),
     ({"extra_body": {"regex": "(a"}}, r"\)|parenthes|group"),
-    ({"extra_body": {"regex": "a", "grammar": "b"}}, "give one"),
+    ({"extra_body": {"regex": "a", "grammar": "b"}}, "send only one"),
 ])
 def test_what_cannot_be_held_to_is_refused_by_name(mock, options, words):
     with pytest.raises(openai.BadRequestError, match=words):

@@ -304,10 +304,11 @@ static bool sort_key(struct jinja *j, const struct value *item, const struct val
 {
     struct list *parts = list_new(j, 2);
     const struct text *t = attribute->type == V_STRING ? attribute->text : NULL;
+    const char *data = t ? t->data : "";
     size_t len = t ? t->len : 0;
     for (size_t from = 0, to; parts && from <= len; from = to + 1) {
-        const char *comma = from < len ? memchr(t->data + from, ',', len - from) : NULL;
-        to = comma ? (size_t)(comma - t->data) : len;
+        const char *comma = from < len ? memchr(data + from, ',', len - from) : NULL;
+        to = comma ? (size_t)(comma - data) : len;
         struct value path = *attribute, part;
         if (t)
             path = value_text(text_slice(j, t, from, to));
