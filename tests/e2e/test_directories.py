@@ -116,7 +116,7 @@ def test_a_chat_without_a_template_is_refused(tiny):
     status, answer = post(tiny, "/v1/chat/completions",
                           {"messages": [{"role": "user", "content": STORY}]})
     assert status == 501 and "--chat-template-file" in answer["error"]["message"], answer
-    assert "no chat template, so chat requests are refused" in tiny.log()
+    assert "no chat template, so chat requests are rejected" in tiny.log()
 
 
 def test_a_prompt_beyond_the_context_is_refused(tiny):
@@ -214,7 +214,7 @@ def test_quantised_as_it_is_loaded():
     worst = max(map(relative_error, small, rows))
     assert 0 < worst < 0.05, worst
     status, _, stderr = radish("run", "-m", TINY, "--quantize", "q9", *GREEDY, STORY)
-    assert status == USAGE and "--quantize q9" in stderr and "q8_0" in stderr
+    assert status == USAGE and "--quantize must be" in stderr and "q9" in stderr and "q8_0" in stderr
 
 
 @needs_tiny
@@ -281,7 +281,7 @@ def test_quantize_takes_a_directory(tmp_path):
 
 @needs_tiny
 def test_what_quantize_refuses(tmp_path, broken):
-    for args, words in ((("quantize", TINY), ["usage"]),
+    for args, words in ((("quantize", TINY), ["Usage"]),
                         (("quantize", TINY, tmp_path), ["directory", "NAME.gguf"]),
                         (("quantize", TINY, tmp_path / "x.gguf", "--type", "q9"), ["q9", "q4_k"])):
         status, stdout, stderr = radish(*args)
