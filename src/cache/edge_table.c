@@ -1,7 +1,7 @@
 /* The table of edges; see edge_table.h. Owned by the scheduler's thread.
  *
- * A slot's home is where its hash points. The rule that every operation keeps: between an edge's
- * home and its slot no slot is empty, or a search would stop short of it. */
+ * A slot's home is where its hash points. Every operation keeps this invariant: no slot between an
+ * edge's home and its slot is empty. Otherwise a search would stop before it finds the edge. */
 #include "cache/edge_table.h"
 
 #include <assert.h>
@@ -34,7 +34,7 @@ static uint64_t home_of(const struct edge_table *e, uint32_t parent, uint64_t to
     return hash_pair(parent, token) & e->mask;
 }
 
-/* The slot of the edge, or the empty one where it would go. */
+/* The slot of the edge, or the empty slot where it would go. */
 static uint64_t slot_of(const struct edge_table *e, uint32_t parent, uint64_t token)
 {
     uint64_t at = home_of(e, parent, token);
@@ -70,7 +70,7 @@ void edge_table_remove(struct edge_table *e, uint32_t parent, uint64_t token)
     assert(e->slots[hole].child);
     for (uint64_t at = (hole + 1) & e->mask; e->slots[at].child; at = (at + 1) & e->mask) {
         uint64_t home = home_of(e, e->slots[at].parent, e->slots[at].token);
-        /* The edge may move back into the hole unless its home lies behind the hole. */
+        /* The edge may move back into the hole unless its home is after the hole. */
         if (((at - home) & e->mask) >= ((at - hole) & e->mask)) {
             e->slots[hole] = e->slots[at];
             hole = at;

@@ -1,16 +1,16 @@
-/* The table of what has gone; see ghost_table.h. Owned by the scheduler's thread.
+/* The table of recent removals; see ghost_table.h. Owned by the scheduler's thread.
  *
- * Eviction must not wait for memory because of what may be asked later: it writes to the end of the
- * log, and no more. The index follows when someone asks. A mark whose ghost has been overwritten
- * since leads to another digest, and is passed by. */
+ * Eviction must not wait on memory for the sake of later queries, so it only appends to the log.
+ * The index is brought up to date when someone queries it. A mark whose ghost has since been
+ * overwritten leads to a different digest and is skipped. */
 #include "cache/ghost_table.h"
 
 #include <stdlib.h>
 
-/* Where in the log a ghost is: its number, and a part of its digest, which tells most others from
- * it without a look. */
+/* Locates a ghost in the log: its number, and part of its digest, which rules out most other ghosts
+ * without reading the log. */
 struct ghost_mark {
-    uint32_t number; /* its low half, from 1 on; 0: none */
+    uint32_t number; /* low half; numbers start at 1; 0: none */
     uint32_t tag;
 };
 
@@ -43,13 +43,13 @@ static struct ghost_mark *set_of(struct ghost_table *g, uint64_t digest)
     return g->index[digest % GHOST_SETS];
 }
 
-/* How long ago a mark was made; one that never was, longest. */
+/* How long ago a mark was made; an unused mark is older than all others. */
 static uint32_t age_of(uint64_t number, const struct ghost_mark *mark)
 {
     return mark->number ? (uint32_t)number - mark->number : UINT32_MAX;
 }
 
-/* The oldest mark of a set makes room. */
+/* Replaces the oldest mark of the set. */
 static void index_add(struct ghost_table *g, uint64_t number)
 {
     uint64_t digest = g->log[number % GHOST_LOG].digest;
@@ -63,7 +63,7 @@ static void index_add(struct ghost_table *g, uint64_t number)
 const struct ghost *ghost_table_find(struct ghost_table *g, uint64_t digest)
 {
     if (g->n_added - g->n_indexed > GHOST_LOG)
-        g->n_indexed = g->n_added - GHOST_LOG; /* the others are overwritten already */
+        g->n_indexed = g->n_added - GHOST_LOG; /* older ones are already overwritten */
     while (g->n_indexed < g->n_added)
         index_add(g, ++g->n_indexed);
     const struct ghost_mark *set = set_of(g, digest);

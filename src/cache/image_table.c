@@ -1,8 +1,8 @@
 /* The table of images; see image_table.h. Owned by the scheduler's thread.
  *
- * A digest's own bytes are its hash: SHA-256 spreads them, and the whole key is compared. The rule
- * that every operation keeps is that of the edge table: between a key's home and its slot no slot
- * is empty, and a removal shifts back what stood behind it. */
+ * The hash comes from the first bytes of the SHA-256 digest, which are already uniform; a search
+ * compares the whole key. The invariant is that of the edge table: no slot between a key's home and
+ * its slot is empty. A removal therefore shifts later entries back. */
 #include "cache/image_table.h"
 
 #include <assert.h>
@@ -22,10 +22,10 @@ struct image {
 
 struct image_table {
     struct image *images; /* [max_images] */
-    uint32_t *slots;      /* a power of two, at least half of them empty: number + 1, 0 for none */
+    uint32_t *slots; /* number + 1, or 0; a power of two in size, at least half of them empty */
     uint32_t mask;
     uint32_t max_images, n_made, count;
-    uint32_t unused; /* numbers that were used and are no more, or IMAGE_NONE */
+    uint32_t unused; /* list of numbers that are free again, or IMAGE_NONE */
 };
 
 int image_table_open(struct image_table **out, uint32_t max_images, struct error *err)
@@ -73,7 +73,7 @@ static bool is_image(const struct image *x, const struct image_key *key,
            memcmp(x->key.sha256, key->sha256, sizeof key->sha256) == 0;
 }
 
-/* The image's slot, or the empty one where it would go. */
+/* The image's slot, or the empty slot where it would go. */
 static uint32_t slot_of(const struct image_table *t, const struct image_key *key,
                         const struct image_shape *shape)
 {
@@ -117,7 +117,7 @@ static void remove_slot(struct image_table *t, uint32_t hole)
 {
     for (uint32_t at = (hole + 1) & t->mask; t->slots[at]; at = (at + 1) & t->mask) {
         uint32_t home = home_of(t, &t->images[t->slots[at] - 1].key);
-        /* It may move back into the hole unless its home lies behind the hole. */
+        /* The entry may move back into the hole unless its home is after the hole. */
         if (((at - home) & t->mask) >= ((at - hole) & t->mask)) {
             t->slots[hole] = t->slots[at];
             hole = at;

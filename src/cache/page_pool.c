@@ -1,9 +1,9 @@
 /* The pool of pages: a bitmap and a cursor. Owned by the scheduler's thread.
  *
- * A search begins at the cursor and takes the best of the first runs it meets, so that a sequence
- * gets long extents without the whole map being read. The pool counts what nodes own (n_owned) but
- * does not move that number itself: the tree does, when it claims pages and before it gives them
- * back. */
+ * A search begins at the cursor and takes the best of the first runs it finds, so a sequence gets
+ * long extents without scanning the whole map. The pool stores how many pages nodes own (n_owned)
+ * but never changes that number: the tree does, when it claims pages and before it gives them back.
+ */
 #include "cache/page_pool.h"
 
 #include <assert.h>
@@ -71,7 +71,7 @@ bool page_pool_is_free(const struct page_pool *pool, uint32_t page)
     return pool->free_map[page / WORD_BITS] >> page % WORD_BITS & 1;
 }
 
-/* The first page in [from, end) whose bit is `bit`; `end` when there is none. */
+/* The first page in [from, end) whose bit is `bit`; `end` if there is none. */
 static uint32_t find_bit(const struct page_pool *pool, uint32_t from, uint32_t end, bool bit)
 {
     const uint64_t flip = bit ? 0 : UINT64_MAX;
@@ -85,7 +85,7 @@ static uint32_t find_bit(const struct page_pool *pool, uint32_t from, uint32_t e
     return end;
 }
 
-/* The first free page in [from, end); `end` when there is none. */
+/* The first free page in [from, end); `end` if there is none. */
 static uint32_t find_free(const struct page_pool *pool, uint32_t from, uint32_t end)
 {
     uint64_t word = from / WORD_BITS, last = word_count(end);
@@ -101,14 +101,14 @@ static uint32_t find_free(const struct page_pool *pool, uint32_t from, uint32_t 
     return end;
 }
 
-/* The free run that begins at a free page, cut at `want`. */
+/* The free run that begins at a free page, at most `want` long. */
 static struct page_run run_at(const struct page_pool *pool, uint32_t first, uint32_t want)
 {
     uint32_t end = want < pool->n_pages - first ? first + want : pool->n_pages;
     return (struct page_run){first, find_bit(pool, first, end, false) - first};
 }
 
-/* The longest of the first few runs at or behind the cursor, round the end of the map. */
+/* The longest of the first few runs from the cursor on, wrapping around at the end of the map. */
 static struct page_run find_run(const struct page_pool *pool, uint32_t want)
 {
     struct page_run best = {0, 0};
@@ -175,8 +175,8 @@ void page_pool_give(struct page_pool *pool, struct page_run run)
     assert(run.count <= page_pool_private(pool));
     flip(pool, run, false);
     pool->n_free += run.count;
-    /* What was taken last and is not needed is taken again first: extents stay whole, and memory
-     * that was never touched stays so. */
+    /* Pages that were taken last and come back unused are the first to be taken again: extents stay
+     * whole, and memory that was never touched stays untouched. */
     if (run.first + run.count == pool->cursor)
         pool->cursor = run.first;
 }

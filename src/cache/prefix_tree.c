@@ -1,17 +1,17 @@
 /* The prefix tree's operations: match, lock, insert. Owned by the scheduler's thread.
  *
- * Recency is exact: what is evicted is always the least recently used position that nobody locks
- * and nothing hangs on. That rests on a few rules which every change here must keep:
- *   - an operation touches one whole path, leaf first, with a stamp of its own;
- *   - locked nodes stand in no list; the last unlock puts them at its newest end, leaf first;
- *   - a match that ends inside a node splits it before it is touched, so that only what was used
- *     is marked as used;
- *   - nodes become one again where stamps, locks and pins are equal and no end is kept
- *     (tree_ends.c), and only there. After every operation no such pair is left, so the number
- *     of nodes is the least there can be.
+ * Recency is exact: eviction always takes the least recently used position that nobody locks and
+ * that has nothing below it. Every change here must keep these rules:
+ *   - an operation touches one whole path, leaf first, with its own stamp;
+ *   - locked nodes are in no list; the last unlock puts them at its newest end, leaf first;
+ *   - a match that ends inside a node splits it before it is touched, so that only the positions
+ *     that were used are marked as used;
+ *   - nodes are merged if and only if their stamps, locks and pins are equal and no end is kept
+ *     between them (tree_ends.c). No operation leaves such a pair behind, so there are never more
+ *     nodes than necessary.
  *
- * Careful: making room for a node evicts, and that may evict what lies beyond a match that was
- * just found, or merge two nodes. make_room therefore updates the match before it returns. */
+ * Careful: making room for a node evicts. That may evict positions beyond a match that was just
+ * found, or merge two nodes. make_room therefore updates the match before it returns. */
 #include "cache/prefix_tree.h"
 
 #include <assert.h>
@@ -66,7 +66,7 @@ int prefix_tree_open(struct prefix_tree **out, const struct prefix_tree_options 
         return -1;
     }
     t->nodes[NODE_NONE] = (struct tree_node){.first = PAGE_NONE, .last = PAGE_NONE};
-    t->version = 1; /* a match of zeros is of none */
+    t->version = 1; /* a match of all zeros never has the current version */
     *out = t;
     return 0;
 }
@@ -101,7 +101,7 @@ void prefix_tree_close(struct prefix_tree *t)
     free(t);
 }
 
-/* A match that ended inside an image ends before it. Nodes hold images whole. */
+/* Moves a match that ended inside an image back to before it. Nodes contain only whole images. */
 static void leave_image(const struct prefix_tree *t, struct tree_match *m, uint32_t begun)
 {
     const struct tree_node *x = &t->nodes[m->node];
@@ -117,7 +117,8 @@ static void leave_image(const struct prefix_tree *t, struct tree_match *m, uint3
         m->page = t->pool->prev[m->page];
 }
 
-/* How many of the tokens a node begins with, of which the first is known; `*page` is the last. */
+/* How many of the tokens a node begins with; the first is known to match. `*page` is the last page
+ * that matches. */
 static uint32_t node_compare(const struct page_pool *pool, const struct tree_node *x,
                              const uint64_t *tokens, uint32_t n, uint32_t *page)
 {
@@ -182,7 +183,7 @@ struct tree_match prefix_tree_match(const struct prefix_tree *t, uint64_t ns,
     return tree_find(t, root, tokens, n);
 }
 
-/* Touches a path that is locked, and so in no list. */
+/* Touches a path that is locked, so none of it is in a list. */
 static void touch_path(struct prefix_tree *t, node_id node, uint64_t now_ns)
 {
     tree_begin_touch(t, now_ns);
@@ -193,7 +194,7 @@ static void touch_path(struct prefix_tree *t, node_id node, uint64_t now_ns)
     path_coalesce(t, node);
 }
 
-/* Adds a lock to the nodes from `node` up to, but not, `above`. */
+/* Adds a lock to the nodes from `node` up to, but excluding, `above`. */
 static void lock_path(struct prefix_tree *t, node_id node, node_id above)
 {
     for (; node != above; node = t->nodes[node].parent) {
@@ -204,8 +205,8 @@ static void lock_path(struct prefix_tree *t, node_id node, node_id above)
     }
 }
 
-/* A leaf that would be the caller's alone goes on growing, so that the chunks of a prompt, and the
- * turns of a conversation, are one node. The caller's own lock ends at `from`. */
+/* A leaf that only the caller would use keeps growing, so that the chunks of a prompt and the turns
+ * of a conversation become one node. The caller's own lock ends at `from`. */
 static bool can_grow(const struct prefix_tree *t, node_id node, node_id from)
 {
     const struct tree_node *x = &t->nodes[node];
@@ -213,7 +214,8 @@ static bool can_grow(const struct prefix_tree *t, node_id node, node_id from)
            !end_is_kept(t, node);
 }
 
-/* Whether a sequence that goes on from a node's end parts there from others, who may be gone. */
+/* Whether a sequence that continues from a node's end diverges there from others, even if those are
+ * gone by now. */
 static bool is_fork(const struct prefix_tree *t, node_id node)
 {
     const struct tree_node *x = &t->nodes[node];
@@ -221,19 +223,20 @@ static bool is_fork(const struct prefix_tree *t, node_id node)
            (x->first_child != NODE_NONE || end_is_kept(t, node));
 }
 
-/* What an operation on a path of tokens is about. */
+/* An operation on a path of tokens. */
 struct query {
-    node_id from; /* where they begin; the asker locks it, or it is a root */
+    node_id from; /* where the tokens begin; locked by the caller, or a root */
     const uint64_t *tokens;
     uint32_t n;
-    bool adds;    /* and goes on behind the match */
-    bool resumes; /* ... or will: the match ends where that can be */
+    bool adds;    /* it will insert after the match */
+    bool resumes; /* ... or will later: the match must end at a resume point */
     uint64_t now_ns;
 };
 
-/* Evicts until there are nodes enough to split at the match and, if the query adds, to go on from
- * there. When the oldest node is the one that the match ends in, what lies beyond the match is the
- * very oldest: it goes, and no split is needed. Nodes that become one may move the match. */
+/* Evicts until there are enough nodes to split at the match and, if the query adds, to continue
+ * from there. If the oldest node is the one that the match ends in, then the positions beyond the
+ * match are the oldest of all: they are evicted, and no split is needed. Merging nodes may move the
+ * match. */
 static bool make_room(struct prefix_tree *t, const struct query *q, struct tree_match *m)
 {
     for (;;) {
@@ -243,7 +246,7 @@ static bool make_room(struct prefix_tree *t, const struct query *q, struct tree_
         node_id oldest = tree_oldest(t);
         if (oldest == NODE_NONE)
             return false;
-        if (t->nodes[oldest].pins > 0) /* it may become one with what was matched */
+        if (t->nodes[oldest].pins > 0) /* it may merge with the matched node */
             pins_end_at(t, oldest, q->now_ns);
         else
             leaf_free(t, oldest, oldest == m->node ? m->beyond : UINT32_MAX, MISS_EVICTED,
@@ -254,7 +257,7 @@ static bool make_room(struct prefix_tree *t, const struct query *q, struct tree_
     }
 }
 
-/* The node that ends at the match, split off if need be. */
+/* The node that ends at the match, split off if necessary. */
 static node_id match_end(struct prefix_tree *t, const struct tree_match *m)
 {
     return m->beyond ? node_split(t, m->node, m->page, m->beyond) : m->node;
@@ -270,7 +273,7 @@ static enum match_kind match_classify(const struct prefix_tree *t, const struct 
     return m->length == n ? MATCH_SUPERSEQUENCE : MATCH_COMMON;
 }
 
-/* A root for a namespace that has none; NODE_NONE when there is no node for it. */
+/* Creates the root of a namespace that has none; NODE_NONE if there is no node for it. */
 static node_id take_root(struct prefix_tree *t, uint64_t ns, uint64_t now_ns)
 {
     while (tree_unused_nodes(t) == 0) {
@@ -282,7 +285,8 @@ static node_id take_root(struct prefix_tree *t, uint64_t ns, uint64_t now_ns)
     return node_make_root(t, ns);
 }
 
-/* The node that ends at the longest match, split off if need be and locked; `*m` is the match. */
+/* Locks the node that ends at the longest match, splitting it off if necessary; `*m` is the match.
+ */
 static node_id lock_match(struct prefix_tree *t, const struct query *q, struct tree_match *m)
 {
     if (!make_room(t, q, m))
@@ -365,7 +369,7 @@ void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns)
 {
     assert(node != NODE_NONE && node <= t->n_made && t->nodes[node].locks > 0);
     uint32_t space = t->nodes[node].space;
-    node_id left = NODE_NONE; /* the lowest of the path that stays */
+    node_id left = NODE_NONE; /* the lowest node of the path that stays */
     if (node_is_leaf(t, node))
         node_set_end(t, node);
     tree_begin_touch(t, now_ns);
@@ -390,11 +394,11 @@ void prefix_tree_unlock(struct prefix_tree *t, node_id node, uint64_t now_ns)
     space_keep_cap(t, space, now_ns);
 }
 
-/* Lays runs into an array, back to front. */
+/* Fills an array with runs, back to front. */
 struct run_layer {
     struct page_run *out;
     uint32_t max, count;
-    struct page_run run; /* that is growing */
+    struct page_run run; /* still growing */
 };
 
 static void layer_end_run(struct run_layer *l)
@@ -407,7 +411,7 @@ static void layer_end_run(struct run_layer *l)
     l->run.count = 0;
 }
 
-/* The pages of `run` come directly before all that was laid so far. */
+/* Adds pages that come directly before everything added so far. */
 static void layer_add(struct run_layer *l, struct page_run run)
 {
     if (run.first + run.count != l->run.first)

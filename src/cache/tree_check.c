@@ -1,17 +1,17 @@
-/* prefix_tree_check: recounts the tree from nothing and compares. For tests and debug builds; it
- * allocates nothing, so that it may run between any two steps. It trusts no link before it has
- * checked it, and walks no further than there are nodes and pages. */
+/* prefix_tree_check: recounts the whole tree and compares. For tests and debug builds. It allocates
+ * nothing, so it can run between any two steps. It trusts no link before checking it, and visits no
+ * more nodes and pages than there are. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "cache/tree_node.h"
 
-/* What a walk over a namespace, or the whole tree, adds up to. */
+/* The totals of a namespace, or of the whole tree. */
 struct recount {
     uint32_t n_nodes, n_edges, n_listed[RECENCY_LISTS];
     uint32_t n_pages, n_evictable, n_pinned, n_gone, n_invalid, n_images, n_entries;
-    uint32_t n_side[TREE_MAX_SIDES], n_sided[TREE_MAX_SIDES]; /* pages, and nodes that have any */
+    uint32_t n_side[TREE_MAX_SIDES], n_sided[TREE_MAX_SIDES]; /* pages, and nodes with any */
     uint32_t entries_by_depth[TREE_DEPTH_BUCKETS];
 };
 
@@ -23,7 +23,7 @@ struct recount {
         }                                                                                          \
     } while (0)
 
-/* One page of a node, whose position is `depth` tokens from the root. */
+/* Checks one page of a node, at position `depth` from the root. */
 static bool check_page(const struct prefix_tree *t, node_id node, uint32_t page, uint32_t depth,
                        uint64_t digest_before, struct recount *count)
 {
@@ -49,7 +49,7 @@ static bool check_page(const struct prefix_tree *t, node_id node, uint32_t page,
     return true;
 }
 
-/* A node's pages in a side are those of its positions, in their order, and all of them. */
+/* A node's chain in a side has exactly the side pages of its positions, in order. */
 static bool check_side(const struct prefix_tree *t, uint32_t side, node_id node,
                        struct recount *count)
 {
@@ -114,7 +114,8 @@ static bool check_chain(const struct prefix_tree *t, node_id node, struct recoun
     return true;
 }
 
-/* The node's children: linked to it, their locks and pins counted in it, in the order of use. */
+/* The node's children are linked to it and sorted by use, and their locks and pins are counted in
+ * it. */
 static bool check_children(const struct prefix_tree *t, node_id node)
 {
     const struct tree_node *x = &t->nodes[node];
@@ -170,7 +171,7 @@ static bool check_node(const struct prefix_tree *t, node_id node, uint32_t space
     return true;
 }
 
-/* The nodes of a root, which are its space's. */
+/* Checks the nodes below a root, which all belong to its space. */
 static bool check_subtree(const struct prefix_tree *t, node_id root, struct recount *count)
 {
     uint32_t space = t->nodes[root].space;
@@ -191,8 +192,8 @@ static bool check_subtree(const struct prefix_tree *t, node_id root, struct reco
     }
 }
 
-/* Stamps never fall along a list, and nodes of one stamp are one path upwards: together with
- * "a parent's stamp is never smaller" this puts every parent behind its children. */
+/* Stamps never fall along a list, and nodes with equal stamps form one path upwards. Because a
+ * parent's stamp is never smaller either, every parent comes after its children. */
 static bool check_list(const struct prefix_tree *t, uint32_t space, int which, uint32_t n_listed)
 {
     const struct recency_list *list = &t->spaces[space].lists[which];
@@ -242,8 +243,8 @@ static bool check_space(const struct prefix_tree *t, node_id root, struct recoun
     return true;
 }
 
-/* Every node that has pages of a side is in its list, in the order of use; those that were passed
- * have no interior ones. */
+/* Every node that has pages of a side is in the side's list, in order of use; nodes that were
+ * passed have no interior pages. */
 static bool check_side_list(const struct prefix_tree *t, uint32_t side, const struct recount *count)
 {
     const struct tree_side *s = &t->sides[side];
@@ -275,7 +276,7 @@ static bool check_side_lists(const struct prefix_tree *t, const struct recount *
     return is_right;
 }
 
-/* Kept ends are those of nodes in use, in the order of when they were last gone on from. */
+/* Kept ends belong to nodes in use, in the order in which a sequence last continued from them. */
 static bool check_ends(const struct prefix_tree *t)
 {
     const struct tree_ends *e = &t->ends;
@@ -292,7 +293,7 @@ static bool check_ends(const struct prefix_tree *t)
     return true;
 }
 
-/* Each ends at a node of its own, which is not a root and can be found. */
+/* Each pin ends at its own node, which is not a root and can be found. */
 static bool check_pins(const struct prefix_tree *t)
 {
     EXPECT(t->stats.n_pins <= TREE_MAX_PINS && t->stats.n_pinned <= t->max_pinned, NODE_NONE);
@@ -306,7 +307,8 @@ static bool check_pins(const struct prefix_tree *t)
     return true;
 }
 
-/* Every list that is not empty has its place, and none before one that goes first. */
+/* Every list that is not empty is in the heap, and none comes above one that must be evicted
+ * earlier. */
 static bool check_heap(const struct prefix_tree *t, int which, uint32_t n_lists)
 {
     const struct space_heap *heap = &t->heaps[which];

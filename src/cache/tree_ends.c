@@ -1,10 +1,10 @@
-/* Ends that are kept: where sequences parted. Owned by the scheduler's thread.
+/* Kept ends: where sequences diverged. Owned by the scheduler's thread.
  *
- * An end where sequences parted is worth as much when only one of them is left (a system prompt, of
- * whose conversations one goes on), but its side pages would then be interior pages of that one's
- * node. So it is kept a node for a while: as long as a leaf would be that was last used when the
- * last of them parted, and again if there were several, half as many each time. Need for pages of
- * any side makes ends age. */
+ * An end where sequences diverged stays valuable when only one of them is left (such as a system
+ * prompt of which a single conversation remains), but its side pages would then become interior
+ * pages of that sequence's node. So it stays a separate node for a while: for as long as a leaf
+ * would stay that was last used when the last sequence diverged. If several diverged, the time
+ * starts again, with half the count each time. Demand for pages of any side ages the ends. */
 #include <stdlib.h>
 
 #include "cache/tree_node.h"

@@ -1,14 +1,13 @@
-/* What goes, and when: eviction for want of pages, expiry, clearing, caps. Owned by the scheduler's
- * thread.
+/* Removal: eviction when pages run out, expiry, clearing, caps. Owned by the scheduler's thread.
  *
- * All of them take the oldest leaf, again and again. They differ in which lists they look at, when
- * they stop, and the reason they record. Careful: pins that end in a leaf are dropped before the
- * leaf goes, and that touches the rest of their path. */
+ * Each of them repeatedly takes the oldest leaf. They differ in which lists they take it from, when
+ * they stop, and which reason they record. Careful: pins that end in a leaf are dropped before the
+ * leaf is freed, and that touches the rest of their path. */
 #include <assert.h>
 
 #include "cache/tree_node.h"
 
-/* The page before the last `n` of a node, which has more. */
+/* The page before the last `n` of a node, which has more than `n`. */
 static uint32_t page_before(const struct prefix_tree *t, node_id node, uint32_t n)
 {
     const struct tree_node *x = &t->nodes[node];
@@ -20,8 +19,8 @@ static uint32_t page_before(const struct prefix_tree *t, node_id node, uint32_t 
     return page;
 }
 
-/* How many of the last positions of a leaf go so that `need` do: more where it would be cut inside
- * an image, and all behind the last point where a sequence can go on: no one can use them. */
+/* How many of a leaf's last positions to free in order to free `need`: more if that would cut an
+ * image, and also everything after the last resume point, because nothing can use it. */
 static uint32_t whole_cut(const struct prefix_tree *t, node_id leaf, uint32_t need)
 {
     const struct tree_node *x = &t->nodes[leaf];
@@ -41,13 +40,13 @@ static uint32_t whole_cut(const struct prefix_tree *t, node_id leaf, uint32_t ne
     return m.node == leaf ? m.beyond : x->length;
 }
 
-/* What goes next lies anywhere in memory, and the list leads to it one node at a time. So the list
- * is read ahead of what goes: a node is asked for when its number is known, what it has elsewhere
- * some steps later, when it has come, and its edge when its token has. Nothing depends on it: a
- * node that is something else by then is asked for in vain. */
+/* The nodes that are freed next are scattered in memory, and the list leads from one to the next
+ * only. So the list is read ahead: a node is prefetched as soon as its number is known; its pages
+ * and neighbours some steps later, when the node itself has arrived; its edge when its token has.
+ * These are only hints: if a node has been reused by then, the prefetch was wasted. */
 static void read_ahead(struct prefix_tree *t, node_id leaf)
 {
-    enum { PAGES = READ_AHEAD / 2, EDGE = READ_AHEAD / 4 }; /* so many before it goes */
+    enum { PAGES = READ_AHEAD / 2, EDGE = READ_AHEAD / 4 }; /* steps before it is freed */
     const struct page_pool *pool = t->pool;
     struct reading *r = &t->reading;
     if (r->n > 0 && r->nodes[r->at % READ_AHEAD] == leaf) {
@@ -75,11 +74,11 @@ static void read_ahead(struct prefix_tree *t, node_id leaf)
         edge_table_prefetch(&t->edges, x->parent, pool->token[x->first]);
 }
 
-/* leaf_free; `side` is whose pages are wanted, where it goes for those. */
+/* leaf_free for a given reason; `side` is the side whose pages are wanted, if any. */
 static uint32_t leaf_free_for(struct prefix_tree *t, node_id leaf, uint32_t need,
                               enum miss_reason why, uint32_t side, uint64_t now_ns)
 {
-    /* What was invalid was cleared, whoever frees it. */
+    /* Invalid nodes count as cleared, whoever frees them. */
     struct going going = {node_is_invalid(t, leaf) ? MISS_CLEARED : why, now_ns,
                           t->nodes[leaf].stamp, side};
     read_ahead(t, leaf);
@@ -104,9 +103,9 @@ uint32_t leaf_free(struct prefix_tree *t, node_id leaf, uint32_t need, enum miss
     return leaf_free_for(t, leaf, need, why, 0, now_ns);
 }
 
-/* ---- eviction, and what is told of it ---- */
+/* ---- eviction and its events ---- */
 
-/* Frees from a leaf, and notes it in the event. */
+/* Frees pages of a leaf and records that in the event. */
 static void evict_leaf(struct prefix_tree *t, struct pressure_event *e, node_id leaf)
 {
     const struct tree_node *x = &t->nodes[leaf];
@@ -131,7 +130,7 @@ static void evict_leaf(struct prefix_tree *t, struct pressure_event *e, node_id 
     e->freed += freed;
 }
 
-/* Of a group: 0, or 1 + a side. */
+/* Evicts for a group: 0, or 1 + a side. */
 static uint32_t evict(struct prefix_tree *t, uint32_t group, uint32_t n_pages, uint32_t max_nodes,
                       uint64_t now_ns)
 {
@@ -202,7 +201,7 @@ uint32_t prefix_tree_clear(struct prefix_tree *t, const uint64_t *ns, uint32_t m
 {
     uint32_t freed = 0;
     for (; max_nodes > 0; max_nodes--) {
-        /* The namespace goes with its last node, so it is looked for each time. */
+        /* The namespace is freed with its last node, so look it up each time. */
         node_id root = ns ? edge_table_find(&t->edges, NODE_NONE, *ns) : NODE_NONE;
         node_id oldest = ns ? space_oldest(t, t->nodes[root].space) : tree_oldest(t);
         if (oldest == NODE_NONE)

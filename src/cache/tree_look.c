@@ -1,6 +1,5 @@
-/* Looking into the tree without changing it. Owned by the scheduler's thread, so whatever is done
- * here is done between two steps: each call is bounded by what it was asked for, not by the tree.
- */
+/* Read-only queries on the tree. They run on the scheduler's thread, between two steps, so the cost
+ * of each call is bounded by its arguments and not by the size of the tree. */
 #include "cache/tree_node.h"
 
 enum { EXPLAIN_MAX_POSITIONS = 1 << 14 };
@@ -55,7 +54,7 @@ uint32_t prefix_tree_list(const struct prefix_tree *t, node_id *cursor, struct t
     uint32_t n = 0;
     node_id node = *cursor ? *cursor : 1;
     for (; node <= t->n_made && n < max && max_visits > 0; node++, max_visits--) {
-        /* What is not in use has no pages, like a root. */
+        /* Unused nodes have no pages, and neither do roots. */
         if (t->nodes[node].length == 0 || node_is_invalid(t, node))
             continue;
         if (node_is_leaf(t, node) || page_is_end(t, t->nodes[node].last))
@@ -65,7 +64,7 @@ uint32_t prefix_tree_list(const struct prefix_tree *t, node_id *cursor, struct t
     return n;
 }
 
-/* Level by level: what has been written is also the queue of what to open. */
+/* Breadth first: the output doubles as the queue of nodes to open. */
 uint32_t prefix_tree_outline(const struct prefix_tree *t, uint32_t max_level,
                              struct tree_entry *out, uint32_t max)
 {
@@ -88,11 +87,11 @@ uint32_t prefix_tree_outline(const struct prefix_tree *t, uint32_t max_level,
     return n;
 }
 
-/* ---- why no more is cached ---- */
+/* ---- why a match is not longer ---- */
 
-/* What went before, if it is remembered. Not every position leaves a ghost, but those of stored
- * ends do: where a later position of the query was here, so was the first that is missing. When and
- * why is told of the first that is found, how much by the last. */
+/* Explains a miss by an earlier removal, if it is still remembered. Not every position leaves a
+ * ghost, but stored ends do: if a later position of the query was once cached, so was the first
+ * missing one. Time and reason come from the first ghost found, the length from the last. */
 static bool explain_ghost(const struct prefix_tree *t, uint64_t digest, const uint64_t *tokens,
                           uint32_t n, struct miss *out)
 {
@@ -112,7 +111,8 @@ static bool explain_ghost(const struct prefix_tree *t, uint64_t digest, const ui
     return out->gone_length > 0;
 }
 
-/* More of it is here, but cannot be gone on with: the side is told that ends first. */
+/* The tree has more of the query, but no sequence can resume there. Names the side that limits it
+ * most. */
 static bool explain_sides(const struct prefix_tree *t, const struct tree_match *m,
                           const uint64_t *tokens, struct miss *out)
 {
@@ -133,7 +133,7 @@ static bool explain_sides(const struct prefix_tree *t, const struct tree_match *
     return true;
 }
 
-/* What a namespace of the same number still has, but gives to nobody. */
+/* An invalid namespace with the same number that still has more of the query. */
 static bool explain_invalid(const struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
                             uint32_t n, struct miss *out)
 {
@@ -156,7 +156,7 @@ static bool explain_invalid(const struct prefix_tree *t, uint64_t ns, const uint
     return false;
 }
 
-/* The namespace that has most of it; its own has no more than the position. */
+/* The other namespace that has the most of the query; its own has no more than `position`. */
 static bool explain_other(const struct prefix_tree *t, const uint64_t *tokens, uint32_t n,
                           struct miss *out)
 {
@@ -174,8 +174,8 @@ static bool explain_other(const struct prefix_tree *t, const uint64_t *tokens, u
     return out->reason == MISS_NAMESPACE;
 }
 
-/* How the tree goes on where the match ended: the rest of its node, then always the child that was
- * used last. */
+/* How the tree continues after the match: the rest of its node, then always the most recently used
+ * child. */
 static void explain_divergence(const struct prefix_tree *t, const struct tree_match *m,
                                struct miss *out)
 {
@@ -202,7 +202,7 @@ void prefix_tree_explain(const struct prefix_tree *t, uint64_t ns, const uint64_
     struct tree_match m = *match;
     if (m.version != t->version)
         m = prefix_tree_match(t, ns, tokens, n);
-    /* An image that is not there as a whole cannot be asked for. */
+    /* An incomplete image at the end cannot be cached. */
     while (n > 0 && !cache_token_is_whole(tokens[n - 1]))
         n--;
     uint64_t digest = m.length > 0 ? t->pool->digest[m.page] : space_digest(ns);

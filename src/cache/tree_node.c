@@ -1,8 +1,8 @@
-/* The steps that change the tree's shape. Owned by the scheduler's thread.
+/* The operations that change the tree's shape. Owned by the scheduler's thread.
  *
- * List order, stamps, edges, siblings, page chains, end marks and the counters (of the tree, of
- * the namespace, and n_owned in the pool) are one state. A step moves all of them or none. Every
- * page of a listed node counts as evictable, because everything below it is unlocked too. */
+ * List order, stamps, edges, siblings, page chains, end marks and the counters (of the tree, of the
+ * namespace, and n_owned in the pool) form one state: an operation updates all of them or none.
+ * Every page of a listed node counts as evictable, because everything below it is unlocked too. */
 #include "cache/tree_node.h"
 
 #include <assert.h>
@@ -31,7 +31,7 @@ static void child_unlink(struct prefix_tree *t, node_id child)
         t->nodes[c->next_sibling].prev_sibling = c->prev_sibling;
 }
 
-/* Another node in a child's place. */
+/* Puts another node in a child's place. */
 static void child_replace(struct prefix_tree *t, node_id child, node_id by)
 {
     const struct tree_node *c = &t->nodes[child];
@@ -125,7 +125,7 @@ node_id node_make_leaf(struct prefix_tree *t, node_id parent, uint64_t first_tok
 
 /* ---- pages ---- */
 
-/* Counts pages that come (or go, when `n` is negative) with a node. */
+/* Counts pages that a node gains, or loses if `n` is negative. */
 static void count_pages(struct prefix_tree *t, const struct tree_node *x, int64_t n)
 {
     struct tree_space *space = &t->spaces[x->space];
@@ -137,7 +137,7 @@ static void count_pages(struct prefix_tree *t, const struct tree_node *x, int64_
         t->stats.n_invalid += by;
 }
 
-/* Moves a page's end mark. `depth` is that of the page's position. */
+/* Sets or clears a page's end mark. `depth` is the depth of its position. */
 static void page_mark_end(struct prefix_tree *t, uint32_t page, uint32_t depth, bool end)
 {
     uint32_t digits = 32 - (uint32_t)__builtin_clz(depth);
@@ -239,10 +239,10 @@ static uint32_t run_last_end(const struct prefix_tree *t, struct page_run run)
     return PAGE_NONE;
 }
 
-/* Forgets what was noted at the last pages of a node, which are about to go; once it ended at
- * `node_end`. Stored ends leave
- * ghosts, and so does what was behind them: where a part comes back, it is then still known to have
- * gone on. What had gone before has left them already. */
+/* Removes end marks and image references from the last pages of a node, which are about to be
+ * freed; before any were freed, the node ended at `node_end`. Stored ends leave ghosts, and so does
+ * the position after each, so that when part of it comes back, it is still known that more
+ * followed. Nodes that are already gone left their ghosts earlier. */
 static void run_forget(struct prefix_tree *t, const struct tree_node *x, struct page_run run,
                        uint32_t node_end, const struct going *going)
 {
@@ -264,7 +264,7 @@ static void run_forget(struct prefix_tree *t, const struct tree_node *x, struct 
     }
 }
 
-/* The run of at most `n` pages in which a node ends. */
+/* The last run of pages of a node, at most `n` long. */
 static struct page_run last_run(const struct page_pool *pool, const struct tree_node *x, uint32_t n)
 {
     if (x->is_run)
@@ -277,7 +277,7 @@ static struct page_run last_run(const struct page_pool *pool, const struct tree_
     return run;
 }
 
-/* Gives the last `n` pages of a node back. The first of them leaves a ghost. */
+/* Gives back the last `n` pages of a node. The first of them leaves a ghost. */
 static void chain_give(struct prefix_tree *t, node_id node, uint32_t n, const struct going *going)
 {
     struct page_pool *pool = t->pool;
@@ -293,7 +293,8 @@ static void chain_give(struct prefix_tree *t, node_id node, uint32_t n, const st
         x->length -= run.count;
         x->depth -= run.count;
         if (n == 0 && !x->gone) {
-            /* What hangs on a node that many share is known without a look at its own digest. */
+            /* If the whole node is freed, compute its first digest from the parent's: siblings
+             * share that one, so it is more likely to be in the CPU's cache. */
             uint64_t token = pool->token[run.first];
             leave_ghost(t,
                         x->length ? pool->digest[run.first]
@@ -373,7 +374,7 @@ bool node_coalesce(struct prefix_tree *t, node_id parent)
     pool->prev[c->first] = p->last;
     c->first = p->first;
     c->length += p->length;
-    c->hits = p->hits; /* whoever passed the child passed it, too */
+    c->hits = p->hits; /* every use of the child was one of the parent */
     c->cut = p->cut;
     child_replace(t, parent, child);
     if (!c->cut)

@@ -1,10 +1,10 @@
-/* Pins: paths that go last. Owned by the scheduler's thread.
+/* Pins: paths that are evicted last. Owned by the scheduler's thread.
  *
- *   pins  [node, until][node, until] ...      in the order of their making, one for a node
+ *   pins  [node, until][node, until] ...      in order of creation, at most one per node
  *
- * A pin ends at a node, as a handle does, and counts on the whole path except the root. While it
- * is unlocked, a pinned node is in its namespace's second list. Careful: ending a pin counts as a
- * touch, so the path that was pinned becomes as recent as anything, and may merge into one node. */
+ * A pin ends at a node, as a handle does, and counts on the whole path except the root. While
+ * unlocked, a pinned node is in its namespace's second list. Careful: ending a pin counts as a
+ * touch, so the path becomes the most recently used one, and may merge into one node. */
 #include <assert.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ bool prefix_tree_pin(struct prefix_tree *t, node_id node, uint64_t until_ns)
     return true;
 }
 
-/* Ends a pin. The node that it ended at stays a node of that index. */
+/* Ends a pin. The node where it ended keeps its index. */
 static void end_pin(struct prefix_tree *t, uint32_t i, uint64_t now_ns)
 {
     node_id node = t->pins[i].node;

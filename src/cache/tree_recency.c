@@ -1,13 +1,13 @@
-/* The order in which nodes go: two recency lists for each namespace, and over the namespaces two
- * heaps that know which of the lists has the oldest head. Owned by the scheduler's thread.
+/* The order of eviction: two recency lists for each namespace, and two heaps of namespaces that
+ * tell which list has the oldest head. Owned by the scheduler's thread.
  *
- *   heap of unpinned lists        space 3          the smallest stamp on top; invalid ones before
- *                                ┌───┴───┐         all others
+ *   heap of unpinned lists        space 3          the smallest stamp on top; invalid spaces
+ *                                ┌───┴───┐         before all others
  *                             space 1  space 7
- *   space 1:  oldest C ─► D ─► A newest            a list's stamps never fall, so that its head
+ *   space 1:  oldest C ─► D ─► A newest            stamps never fall along a list, so its head
  *                                                  is the oldest of the namespace
  *
- * Careful: a list's place in its heap follows from the stamp of its head, so never change the
+ * Careful: the stamp of a list's head decides the list's place in its heap, so never change the
  * stamp of a listed node: remove it, stamp it, and push it again. */
 #include <assert.h>
 
@@ -30,7 +30,7 @@ static void heap_put(struct prefix_tree *t, int which, uint32_t at, uint32_t spa
     t->spaces[space].lists[which].at = at;
 }
 
-/* Brings the space at `at` to its place, in whichever direction that is. */
+/* Moves the space at `at` up or down to its place. */
 static void heap_settle(struct prefix_tree *t, int which, uint32_t at)
 {
     const struct space_heap *heap = &t->heaps[which];

@@ -1,20 +1,21 @@
-/* Side groups: which positions have a page in them, where a sequence can go on, and which pages go
- * when there are not enough. Owned by the scheduler's thread.
+/* Side groups: which positions have a page in them, where a sequence can resume, and which pages
+ * are evicted when they run out. Owned by the scheduler's thread.
  *
- * A node's end is where sequences branch, end and go on, so its last positions are worth most. Its
- * tail is the last `before` + 1 of them (what it takes to go on at the end, and one before it,
- * where the last token of a prompt that comes again is computed) and an eighth to spare (a prompt
- * that comes back a few tokens shorter). For a state that is two positions. What is before that is
- * interior. What nodes below need of this one is in its tail as well, because they end deeper.
+ * Sequences branch, end and continue at a node's end, so its last positions are the most valuable.
+ * Its tail is the last `before` + 1 of them (what is needed to resume at the end, and at the
+ * position before it, where the last token of a repeated prompt is computed) plus an eighth to
+ * spare (for a prompt that comes back a few tokens shorter). For a state that is two positions.
+ * Everything before the tail is interior. What nodes below need of this one is in its tail as well,
+ * because they end deeper.
  *
- * Careful: interior pages are taken from locked nodes too. A lock keeps a position; whether its
- * holder can resume depends on the tail and, once tails go, on `needs`. */
+ * Careful: interior pages are evicted from locked nodes too. A lock keeps a position; whether its
+ * holder can resume depends on the tail and, once tails are evicted, on `needs`. */
 #include <assert.h>
 #include <stdlib.h>
 
 #include "cache/tree_node.h"
 
-enum { TAIL_SPARE = 8 }; /* a part of before + 1 */
+enum { TAIL_SPARE = 8 }; /* the tail has (before + 1) / 8 more positions */
 
 static int side_open(const struct prefix_tree *t, struct tree_side *s,
                      const struct tree_side_options *options, struct error *err)
@@ -70,7 +71,7 @@ static void list_remove(struct tree_side *s, node_id node)
         s->next = x->newer;
 }
 
-/* Directly behind another, which was used just before it. */
+/* Inserts a node directly after another, which was used just before it. */
 static void list_follow(struct tree_side *s, node_id node, node_id older)
 {
     struct node_side *x = &s->nodes[node], *o = &s->nodes[older];
@@ -80,7 +81,7 @@ static void list_follow(struct tree_side *s, node_id node, node_id older)
     o->newer = node;
 }
 
-/* Another node in one's place. */
+/* Puts another node in a node's place. */
 static void list_replace(struct tree_side *s, node_id node, node_id by)
 {
     const struct node_side *x = &s->nodes[node];
@@ -105,8 +106,8 @@ void sides_touch(struct prefix_tree *t, node_id node)
     }
 }
 
-/* Whether a node comes before the last one that lost interior pages: it was used before that, or by
- * the same operation and begins deeper. */
+/* Whether interior eviction has passed a node: it was used before the last node that lost interior
+ * pages, or by the same operation and begins deeper. */
 static bool is_passed(const struct prefix_tree *t, const struct tree_side *s, node_id node)
 {
     const struct tree_node *x = &t->nodes[node];
@@ -137,7 +138,7 @@ static bool is_gap(const struct tree_side *s, uint32_t page, uint32_t next)
            side_position(s, page) + 1 != side_position(s, next);
 }
 
-/* A position's page, behind `after` of the chain (PAGE_NONE: before all). */
+/* Adds a position's page to the chain after `after` (PAGE_NONE: at the front). */
 static void chain_add(struct prefix_tree *t, struct tree_side *s, node_id node, uint32_t after,
                       uint32_t page, uint32_t position, uint32_t side_page)
 {
@@ -150,7 +151,7 @@ static void chain_add(struct prefix_tree *t, struct tree_side *s, node_id node, 
     pool->next[side_page] = next;
     *(after == PAGE_NONE ? &x->first : &pool->next[after]) = side_page;
     *(next == PAGE_NONE ? &x->last : &pool->prev[next]) = side_page;
-    /* What lies between two of them was missing: there was a gap. */
+    /* Two neighbours in the chain always had a gap between them. */
     x->n_gaps += (uint32_t)is_gap(s, after, side_page) + is_gap(s, side_page, next) -
                  (after != PAGE_NONE && next != PAGE_NONE);
     s->page[page] = side_page;
@@ -160,7 +161,7 @@ static void chain_add(struct prefix_tree *t, struct tree_side *s, node_id node, 
         list_push(s, node);
 }
 
-/* Gives back the first or the last page of a chain. */
+/* Gives back the first or last page of a chain. */
 static void drop_end(struct prefix_tree *t, struct tree_side *s, node_id node, bool is_first)
 {
     struct page_pool *pool = s->pool;
@@ -197,9 +198,9 @@ void sides_forget(struct prefix_tree *t, node_id node, uint32_t depth, enum miss
     }
 }
 
-/* The last page of a node's chain at or before a position whose page in group 0 is `page`; there is
- * one. A long gap is passed along the chain, a short one along the positions: it goes both ways at
- * once, and ends with the first that finds it. */
+/* The last page of a node's chain at or before a position, whose page in group 0 is `page`; there
+ * must be one. Walks the chain and the positions at the same time: the chain is faster over a long
+ * gap, the positions over a short one. */
 static uint32_t chain_find(const struct prefix_tree *t, const struct tree_side *s, node_id node,
                            uint32_t page, uint32_t position)
 {
@@ -224,7 +225,8 @@ static void side_split(struct prefix_tree *t, struct tree_side *s, node_id up, n
     uint32_t last = chain_find(t, s, low, page, depth), next = pool->next[last], gaps = l->n_gaps;
     u->first = l->first;
     u->last = last;
-    /* Without gaps there is nothing to count; else no more than was just matched. */
+    /* Without gaps there is nothing to count; otherwise the loop is no longer than the match that
+     * led to this split. */
     u->n = side_position(s, last) - side_position(s, l->first) + 1;
     for (uint32_t p = l->first; gaps > 0 && p != last; p = pool->next[p]) {
         u->n_gaps += is_gap(s, p, pool->next[p]);
@@ -255,8 +257,8 @@ static bool has_interior(const struct prefix_tree *t, const struct tree_side *s,
     return x->n > 0 && (uint64_t)side_position(s, x->first) + s->tail <= t->nodes[node].depth;
 }
 
-/* Where two nodes become one, the tail of the upper one becomes interior. If interior pages of
- * nodes that come later have gone already, it follows them. */
+/* When two nodes merge, the tail of the upper one becomes interior. If interior eviction has
+ * already passed the merged node, those pages are evicted at once. */
 static void side_coalesce(struct prefix_tree *t, uint32_t side, node_id parent, node_id child)
 {
     struct tree_side *s = &t->sides[side];
@@ -295,10 +297,10 @@ void sides_coalesce(struct prefix_tree *t, node_id parent, node_id child)
         side_coalesce(t, i, parent, child);
 }
 
-/* ---- what an inserter brings ---- */
+/* ---- inserting ---- */
 
-/* The part of sides_insert that is one node's: its last `n` positions. If it has more, it is a leaf
- * that has grown by these, and they have no pages yet. */
+/* Does sides_insert for one node: its last `n` positions. If the node has more, it is a leaf that
+ * has just grown by these, and they have no side pages yet. */
 static void insert_node(struct prefix_tree *t, struct tree_side *s, node_id node,
                         uint32_t *side_pages, uint32_t n)
 {
@@ -350,13 +352,13 @@ void prefix_tree_side_pages(const struct prefix_tree *t, uint32_t side, node_id 
             out[--n] = t->sides[side].page[page];
 }
 
-/* ---- where to go on ---- */
+/* ---- resuming ---- */
 
-/* A position of a path: the last of a match that ends there. */
+/* A position on a path: the last one of a match that ends there. */
 struct place {
     node_id node;
     uint32_t page;
-    uint32_t position; /* from 1; 0: the root */
+    uint32_t position; /* counted from 1; 0: the root */
 };
 
 static struct place end_place(const struct prefix_tree *t, node_id node)
@@ -372,7 +374,7 @@ static struct place place_before(const struct prefix_tree *t, struct place at)
     return (struct place){at.node, page, at.position - 1};
 }
 
-/* The nearest place above one without a page of the side where there may be one. */
+/* From a place without a page of the side, goes up to the nearest place that may have one. */
 static struct place leave_gap(const struct prefix_tree *t, const struct tree_side *s,
                               struct place at)
 {
@@ -383,8 +385,8 @@ static struct place leave_gap(const struct prefix_tree *t, const struct tree_sid
     return (struct place){at.node, side_owner(s, found), side_position(s, found)};
 }
 
-/* Steps over positions that have pages of the side, one at least; how many they were. Most nodes
- * have no gaps in a window, and then it is all at once. */
+/* Steps over at least one position that has a page of the side; returns over how many. Most nodes
+ * have no gaps in a window, so this usually takes one step. */
 static uint32_t pass_present(const struct prefix_tree *t, const struct tree_side *s,
                              struct place *at)
 {
@@ -427,7 +429,8 @@ void side_resume(const struct prefix_tree *t, uint32_t side, struct tree_match *
     m->length -= depth - end.position;
 }
 
-/* What one side shortens may no longer end where another can go on, so all are asked again. */
+/* After one side shortens the match, another may be unable to resume there, so repeat until nothing
+ * changes. */
 void sides_resume(const struct prefix_tree *t, struct tree_match *m)
 {
     uint32_t length;
@@ -438,7 +441,7 @@ void sides_resume(const struct prefix_tree *t, struct tree_match *m)
     } while (m->length != length && t->n_sides > 1);
 }
 
-/* ---- what goes ---- */
+/* ---- eviction ---- */
 
 uint32_t prefix_tree_evict_interior(struct prefix_tree *t, uint32_t side, uint32_t n_pages,
                                     uint64_t now_ns)
@@ -465,14 +468,14 @@ uint32_t prefix_tree_evict_interior(struct prefix_tree *t, uint32_t side, uint32
         t->stats.sides[side].evicted_interior++;
         freed++;
     }
-    if (freed < n_pages) { /* there are none left */
+    if (freed < n_pages) { /* no interior pages are left */
         s->passed_stamp = t->now;
         s->passed_depth = 0;
     }
     return freed;
 }
 
-/* Sets how many of the last positions of nodes must stay, or forgets it. */
+/* Sets how many of each node's last positions must stay, or resets it. */
 static void guard(struct prefix_tree *t, const struct side_need *needs, uint32_t n_needs,
                   bool forgets)
 {
@@ -487,8 +490,8 @@ static void guard(struct prefix_tree *t, const struct side_need *needs, uint32_t
     }
 }
 
-/* Takes from the paths of locked nodes what is not needed. Nobody hangs on it: everything that is
- * not locked has gone. */
+/* Frees pages on the paths of locked nodes that are not needed. By then everything unlocked has
+ * been evicted, so nothing else depends on them. */
 static uint32_t evict_locked(struct prefix_tree *t, uint32_t side, uint32_t n_pages,
                              const struct side_need *needs, uint32_t n_needs)
 {

@@ -1,14 +1,13 @@
-/* What must not be found any more: namespaces that became invalid, positions that cannot be
- * trusted. Owned by the scheduler's thread.
+/* Data that must no longer be found: invalid namespaces, and positions that cannot be trusted.
+ * Owned by the scheduler's thread.
  *
- *   invalidate   the root's edge leaves the table; the space's lists go before all others
+ *   invalidate   removes the root's edge from the table; the space's lists are evicted first
  *
- *   withdraw       A            A              the edge to the top leaves the table; what nobody
- *                 ┌┴─┐         ┌┴╌┐            locks below it is freed, what is locked becomes gone
- *                 B  C   ──►   B  C gone       and is freed when it is unlocked. Another C may
- *                   ┌┴┐           └ D gone     come beside it meanwhile.
- *                   D E
- */
+ *   withdraw       A            A              removes the edge to the top from the table. Unlocked
+ *                 ┌┴─┐         ┌┴╌┐            nodes below it are freed; locked ones become `gone`
+ *                 B  C   ──►   B  C gone       and are freed when they are unlocked. Meanwhile
+ *                   ┌┴┐           └ D gone     another C may be inserted beside it.
+ *                   D E */
 #include <assert.h>
 
 #include "cache/tree_node.h"
@@ -48,8 +47,8 @@ node_id path_node_at(const struct prefix_tree *t, node_id node, uint32_t depth)
     return node;
 }
 
-/* Leaves the positions before `depth` to a node of their own. Without a node for that they go with
- * the others. */
+/* Splits off the positions before `depth` into a node of their own. If there is no free node, they
+ * are withdrawn with the rest. */
 static void split_before(struct prefix_tree *t, node_id node, uint32_t depth)
 {
     const struct page_pool *pool = t->pool;
@@ -62,7 +61,7 @@ static void split_before(struct prefix_tree *t, node_id node, uint32_t depth)
         node_split(t, node, page, beyond);
 }
 
-/* The first of a subtree in an order in which children come before their parents. */
+/* The first node of a subtree in post-order. */
 static node_id first_below(const struct prefix_tree *t, node_id node)
 {
     while (t->nodes[node].first_child != NODE_NONE)
