@@ -1,7 +1,7 @@
-/* Who runs: waiting sequences are admitted in order of age, running ones get pages to go on, and
- * when there are none left the youngest is preempted. Owned by the scheduler's thread.
- * What a newcomer gets wrong: only running sequences hold pages or locks. A waiting one has
- * nothing but its tokens, so it can neither block the pool nor be blocked by it. */
+/* Who runs: waiting sequences are admitted oldest first, running ones get pages to continue, and
+ * when pages run out the youngest is preempted. Owned by the scheduler's thread. Careful: only
+ * running sequences hold pages or locks. A waiting one has only its tokens, so it can neither block
+ * the pool nor be blocked by it. */
 #include "sched/state.h"
 #include "base/minmax.h"
 
@@ -41,8 +41,8 @@ static void running_remove(struct scheduler *s, struct sequence *seq)
     memmove(s->running + at, s->running + at + 1, (s->n_running - at) * sizeof *s->running);
 }
 
-/* Takes it off the running: its pages and lock are given back, what it computed is in the tree,
- * and those who slept for it are awake. */
+/* Takes a sequence off the running list: gives back its pages and lock, leaves what it computed in
+ * the tree, and wakes the sequences that slept for it. */
 static void stop_running(struct scheduler *s, struct sequence *seq)
 {
     running_remove(s, seq);
@@ -91,11 +91,11 @@ void scheduler_finish(struct scheduler *s, struct sequence *seq, enum finish_rea
     scheduler_forget_images(s, seq);
     sequence_free(seq);
     atomic_fetch_sub(&s->n_accepted, 1);
-    event_ring_push(r, &done); /* from here on the request is not ours */
+    event_ring_push(r, &done); /* from here on the request may be freed */
     s->has_events = true;
 }
 
-/* The pages it asks for at the start: its tokens and a run to decode. */
+/* The pages that a sequence needs to start: one per token, and a run for decoding. */
 static uint32_t pages_to_start(const struct sequence *seq)
 {
     return seq->n_tokens + min_u32(seq->capacity - seq->n_tokens, RESERVE_RUN);
@@ -106,8 +106,8 @@ static bool has_pages(const struct scheduler *s, uint32_t n)
     return s->cache.pool.n_free + prefix_tree_stats(s->cache.tree)->n_evictable >= n;
 }
 
-/* What the prompt found in the cache. One that was preempted may find less of it the next time, and
- * has to compute what another time it was given. */
+/* Counts how much of the prompt was cached. A preempted sequence may find less when it resumes, and
+ * then computes tokens that were counted as cached before. */
 static void count_cached(struct scheduler *s, struct sequence *seq, uint32_t matched)
 {
     struct request *r = seq->request;
@@ -168,7 +168,7 @@ bool scheduler_fork(struct scheduler *s, const struct sequence *leader, struct s
     running_add(s, seq);
     state_begin(s, seq, leader);
     seq->waits_for = NULL;
-    seq->n_found = 0; /* it did not look: all was computed while it waited, as far as it knows */
+    seq->n_found = 0; /* never looked: everything was computed while it waited */
     count_cached(s, seq, seq->n_tokens);
     atomic_store_explicit(&r->prompt_done, seq->n_tokens, memory_order_relaxed);
     s->stats.forked++;
@@ -182,8 +182,8 @@ void scheduler_doubt(struct scheduler *s, struct sequence *seq)
     if (seq->node != NODE_NONE && seq->n_inserted > seq->n_matched)
         prefix_tree_withdraw(s->cache.tree, seq->node, seq->n_matched);
     seq->n_suspect = seq->n_matched;
-    r->is_pinned = false;              /* the pin went with the end of the prompt */
-    seq->n_computed = seq->n_inserted; /* and the rest goes with its pages */
+    r->is_pinned = false;              /* withdrawn with the end of the prompt */
+    seq->n_computed = seq->n_inserted; /* the rest is lost with its pages */
     seq->n_rows = 0;
     if (seq->is_doubted) {
         error_set(&r->error, ERROR_FAILED, "the model gave no number for any token, twice");
@@ -195,9 +195,10 @@ void scheduler_doubt(struct scheduler *s, struct sequence *seq)
     scheduler_restart(s, seq);
 }
 
-/* A prompt that can give no numbers fails by itself as well, and does no harm to what it began
- * with. But KV that is none would stay for ever, because each who matches it takes back only what
- * is its own. */
+/* Computed without the cache, the sequence gave numbers, so the cached prefix that it used at first
+ * is bad: withdraw it. Otherwise bad KV would stay forever, because a sequence withdraws only the
+ * positions that it computed itself. (A prompt that produces NaN by itself fails without the cache
+ * too, and does not get here.) */
 void scheduler_condemn(struct scheduler *s, struct sequence *seq)
 {
     struct prefix_tree *tree = s->cache.tree;
@@ -212,7 +213,7 @@ void scheduler_condemn(struct scheduler *s, struct sequence *seq)
 
 enum admission {
     ADMITTED,
-    ASLEEP,  /* for another's flight, or until its reader reads */
+    ASLEEP,  /* waits for another's flight, or for its reader */
     REFUSED, /* no slot, or not enough pages */
 };
 
@@ -221,14 +222,14 @@ static bool uses_tree(const struct sequence *seq)
     return !seq->request->no_cache && !seq->is_doubted;
 }
 
-/* How much of it the tree may give: the last token gives logits, and so does each prompt token
- * before one whose log probability is missing. */
+/* The most tokens that may come from the tree: the last token must be computed for its logits, and
+ * so must each prompt token before one that still lacks its log probability. */
 static uint32_t most_matched(const struct sequence *seq)
 {
     return sequence_is_scoring(seq) ? seq->n_scored - 1 : seq->n_tokens - 1;
 }
 
-/* The running sequence of the request that it may fork from, while that computes the prompt. */
+/* The running sequence that it may fork from, while that one computes the prompt. */
 static struct sequence *find_leader(const struct scheduler *s, const struct sequence *seq)
 {
     const struct request *leader = seq->request->leader;
@@ -238,18 +239,18 @@ static struct sequence *find_leader(const struct scheduler *s, const struct sequ
     return NULL;
 }
 
-/* Whether it sleeps until another has computed what both have in common. */
+/* Whether the sequence sleeps until another has computed their common prefix. */
 static bool falls_asleep(struct scheduler *s, struct sequence *seq, uint32_t matched)
 {
     if (sequence_is_scoring(seq))
-        return false; /* it computes all itself */
+        return false; /* it computes everything itself */
     struct sequence *owner = find_leader(s, seq);
     if (owner) {
         seq->waits_until = owner->prefill_end;
     } else {
         owner = flight_find(s->running, s->n_running, seq, matched, &seq->waits_until);
         if (owner && owner->fork_point <= owner->n_computed)
-            owner->fork_point = seq->waits_until; /* without a state from there it waits in vain */
+            owner->fork_point = seq->waits_until; /* it can only resume from a state there */
     }
     seq->waits_for = owner;
     if (owner && seq->n_found == UINT32_MAX)
@@ -257,7 +258,7 @@ static bool falls_asleep(struct scheduler *s, struct sequence *seq, uint32_t mat
     return owner;
 }
 
-/* Frees pages for it, in this step and the next ones if there are many nodes to go. */
+/* Frees pages for a sequence; if that takes many nodes, spread over several steps. */
 static bool evict_for(struct scheduler *s, uint32_t n_pages)
 {
     uint32_t n_free = s->cache.pool.n_free;
@@ -271,8 +272,8 @@ static bool evict_for(struct scheduler *s, uint32_t n_pages)
     return !s->is_evicting;
 }
 
-/* Locks what the tree has of it, and makes sure of pages for the rest; false, with nothing held,
- * when there are not so many. */
+/* Locks the cached prefix of a sequence and ensures that there are pages for the rest. If there are
+ * not enough, returns false and holds nothing. */
 static bool lock_and_reclaim(struct scheduler *s, struct sequence *seq, node_id *node,
                              struct tree_match *m)
 {
@@ -287,10 +288,10 @@ static bool lock_and_reclaim(struct scheduler *s, struct sequence *seq, node_id 
     *node = prefix_tree_acquire(tree, seq->ns, seq->tokens, most, s->now_ns, m, &kind);
     op_times_add(s->cache.times, OP_MATCH, op_times_since(s->cache.times, start_ns));
     if (*node == NODE_NONE)
-        m->length = 0; /* no nodes left: it runs beside the tree */
+        m->length = 0; /* no nodes left: it runs without the tree */
     else if (s->options.tenant_pages && cache_namespace_tenant(seq->ns))
         prefix_tree_set_cap(tree, seq->ns, s->options.tenant_pages);
-    /* What it matched is locked now, and no longer there to be evicted. */
+    /* The matched pages are locked now and can no longer be evicted. */
     uint32_t want = pages_to_start(seq) - m->length;
     bool has_room = has_pages(s, want);
     if (!has_room)
@@ -338,7 +339,7 @@ static struct sequence *youngest_parked(const struct scheduler *s)
     return NULL;
 }
 
-/* Whether it could have the pages it wants if nothing parked held any. */
+/* Whether the sequence would get its pages if all parked sequences gave theirs up. */
 static bool parked_suffice(const struct scheduler *s, const struct sequence *seq)
 {
     uint64_t n = (uint64_t)s->cache.pool.n_free + prefix_tree_stats(s->cache.tree)->n_evictable;
@@ -348,7 +349,7 @@ static bool parked_suffice(const struct scheduler *s, const struct sequence *seq
     return n >= seq->n_wanted && window_has_room(s, seq, true);
 }
 
-/* Admits one, at the cost of sequences that are parked: they cannot use what they hold. */
+/* Admits a sequence, preempting parked ones if necessary: they cannot use what they hold. */
 static enum admission admit_one(struct scheduler *s, struct sequence *seq)
 {
     for (;;) {
@@ -362,14 +363,14 @@ static enum admission admit_one(struct scheduler *s, struct sequence *seq)
     }
 }
 
-/* Sleeping for a flight, or preempted with a ring that its reader has not emptied by half. */
+/* Sleeps for a flight, or was preempted and its reader has not yet emptied half of its ring. */
 static bool is_asleep(const struct sequence *seq)
 {
     return seq->waits_for || event_ring_free(seq->request) < REQUEST_RING / 2;
 }
 
-/* Oldest first; the first that does not fit holds up those behind it, or it might wait for ever.
- * Heirs of a flight that broke off go before everyone: others sleep for what they do. */
+/* Oldest first. The first one that does not fit blocks those after it, or it might wait forever.
+ * Heirs of an aborted flight go before everyone, because others sleep for their result. */
 bool scheduler_admit(struct scheduler *s)
 {
     bool worked = false;
@@ -401,10 +402,11 @@ static bool needs_page(const struct sequence *seq)
     return seq->n_reserved == seq->n_computed && !sequence_is_parked(seq);
 }
 
-/* Oldest first, so that the oldest never gives way to a younger one. Alone, it can be its own
- * victim only by holding several positions twice, once private and once in the tree under its own
- * lock (another's answer had the same tokens); starting again it shares them. One position held
- * twice does no harm: the last token of a sequence is never fed, so it leaves one page over. */
+/* Oldest first, so that the oldest never yields to a younger one. A sequence that runs alone can be
+ * its own victim only if it holds several positions twice: once private, and once in the tree under
+ * its own lock (because another answer had the same tokens). When it restarts, it shares them. One
+ * position held twice is harmless: the last token of a sequence is never fed, so one page is left
+ * over. */
 void scheduler_reserve(struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_running;) {

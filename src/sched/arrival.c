@@ -1,9 +1,9 @@
-/* What a request brings beside text: an adapter, which is a part of its namespace, and images,
- * which get a number when they arrive and rows from the engine's encoder before they are computed.
- * Owned by the scheduler's thread.
+/* The parts of a request other than text: an adapter, which is part of its namespace, and images,
+ * which get a number when they arrive and are encoded by the engine before they are computed. Owned
+ * by the scheduler's thread.
  *
- * An image is encoded for each sequence that computes it. Those who want the same one sleep until
- * the first has put it into the tree, and a cached image is never encoded. */
+ * An image is encoded for each sequence that computes it. Sequences that want the same image sleep
+ * until the first has put it into the tree, and a cached image is never encoded. */
 #include "sched/state.h"
 
 #include <assert.h>
@@ -13,10 +13,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-enum { MAX_ADAPTERS = 4096 }; /* that requests name while the scheduler lives; reloads count */
+enum { MAX_ADAPTERS = 4096 }; /* that requests ever name; a reload counts again */
 
-/* Every adapter that the engine ever loaded has a number of its own, so that nobody finds what
- * another one computed. */
+/* Every adapter that the engine ever loaded has its own number, so that adapters never share KV. */
 static int adapter_number(struct scheduler *s, uint64_t adapter, int32_t *number)
 {
     uint32_t i = 0;
@@ -32,7 +31,7 @@ static int adapter_number(struct scheduler *s, uint64_t adapter, int32_t *number
     return 0;
 }
 
-/* Numbers an image, and writes its number into the tokens. */
+/* Gives an image its number, and writes the number into the tokens. */
 static bool place_image(struct scheduler *s, struct sequence *seq, uint32_t which)
 {
     const struct request *r = seq->request;
@@ -77,7 +76,7 @@ void scheduler_forget_images(struct scheduler *s, struct sequence *seq)
             image_table_release(s->cache.images, seq->regions.images[i].number);
 }
 
-/* Goes on with an image for a while. -1: that failed. */
+/* Encodes a part of an image. -1: it failed. */
 static int encode(struct scheduler *s, struct sequence *seq, struct seq_image *image,
                   uint32_t budget_us, struct error *err)
 {
@@ -89,7 +88,7 @@ static int encode(struct scheduler *s, struct sequence *seq, struct seq_image *i
                                  .n_rows = source->shape.length};
         memcpy(in.sha256, source->sha256, sizeof in.sha256);
         if (engine_encode(s->engine, &in, &image->handle, err))
-            return err->code == ERROR_LIMIT && s->n_handles > 0 ? 0 : -1; /* others go first */
+            return err->code == ERROR_LIMIT && s->n_handles > 0 ? 0 : -1; /* wait for room */
         image->state = REGION_ENCODING;
         s->n_handles++;
     }
@@ -101,8 +100,8 @@ static int encode(struct scheduler *s, struct sequence *seq, struct seq_image *i
     return rc < 0 ? -1 : 0;
 }
 
-/* The next image that has to be encoded, or NULL: one that the next batch may reach. Those behind
- * it would only take room from others meanwhile. */
+/* The next image to encode, or NULL: one that the next batch may reach. Encoding later ones now
+ * would only take room from others. */
 static struct seq_image *next_image(const struct scheduler *s, const struct sequence *seq)
 {
     const struct regions *r = &seq->regions;
@@ -112,8 +111,8 @@ static struct seq_image *next_image(const struct scheduler *s, const struct sequ
     return i < r->n && r->spans[i].first - seq->n_computed < max_rows ? &r->images[i] : NULL;
 }
 
-/* An image could not be encoded. The device may have been lost before and only now noticed, so
- * that is the request's fault only the second time. */
+/* An image could not be encoded. The device may have been lost earlier and the loss only noticed
+ * now, so the request is blamed only the second time. */
 static void encode_failed(struct scheduler *s, struct sequence *seq, const struct error *err)
 {
     if (err->code == ERROR_DEVICE) {
@@ -137,7 +136,7 @@ bool scheduler_encode(struct scheduler *s)
         struct seq_image *image = next_image(s, seq);
         struct error err;
         if (!image || (is_full && image->state == REGION_RAW))
-            continue; /* who waits for room is not overtaken */
+            continue; /* nobody overtakes one that waits for room */
         if ((now_ns = clock_now_ns()) >= end_ns) {
             is_encoding = true;
             break;

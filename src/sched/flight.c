@@ -1,5 +1,5 @@
-/* Who computes what for whom; see flight.h. Owned by the scheduler's thread. A sleeper holds a
- * pointer to its owner, so every way out of running goes through flight_end. */
+/* Which sequence computes for which; see flight.h. Owned by the scheduler's thread. A sleeper holds
+ * a pointer to its owner, so every way out of running goes through flight_end. */
 #include "sched/flight.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 static uint32_t common_length(const struct sequence *owner, const struct sequence *seq,
                               uint32_t matched)
 {
-    uint32_t most = seq->n_tokens - 1; /* its last token it computes itself */
+    uint32_t most = seq->n_tokens - 1; /* it computes its last token itself */
     if (most > owner->prefill_end)
         most = owner->prefill_end;
     if (matched >= most || owner->tokens[matched] != seq->tokens[matched] ||

@@ -1,7 +1,6 @@
-/* A step's batch goes to the engine, and what comes back goes to the sequences: KV into the tree,
- * tokens into the events. Owned by the scheduler's thread.
- * What a newcomer gets wrong: after scheduler_finish neither the sequence nor its request may be
- * looked at again; the request's maker may have freed it already. */
+/* Sends a step's batch to the engine and hands out the results: KV into the tree, tokens into the
+ * events. Owned by the scheduler's thread. Careful: after scheduler_finish, do not touch the
+ * sequence or its request; the request's owner may already have freed it. */
 #include "sched/state.h"
 
 #include <assert.h>
@@ -11,20 +10,20 @@
 #include "base/log.h"
 #include "sched/event_ring.h"
 
-enum { MAX_LOSSES = 3 }; /* of the device, before everyone who waits for it is sent away */
+enum { MAX_LOSSES = 3 }; /* device losses before all waiting requests are failed */
 
 static bool is_canceled(const struct sequence *seq)
 {
     return atomic_load(&seq->request->canceled);
 }
 
-/* The last row of its tokens, and so of the step for it, gives the next token. */
+/* Whether the step computes the sequence's last token, whose row gives the next one. */
 static bool wants_token(const struct sequence *seq)
 {
     return seq->n_computed + seq->n_rows == seq->n_tokens && seq->request->max_tokens > 0;
 }
 
-/* Whether the row gives the log probability of the prompt token behind it. Only text has one. */
+/* Whether the row gives the log probability of the next prompt token. Only text has one. */
 static bool is_scored(const struct sequence *seq, uint32_t position)
 {
     const struct request *r = seq->request;
@@ -32,7 +31,7 @@ static bool is_scored(const struct sequence *seq, uint32_t position)
            cache_token_is_text(r->tokens[position + 1]);
 }
 
-/* Rows of the step for it that give logits. */
+/* How many of its rows in this step give logits. */
 static uint32_t n_outputs(const struct sequence *seq)
 {
     uint32_t n = wants_token(seq), end = seq->n_computed + seq->n_rows;
@@ -41,7 +40,7 @@ static uint32_t n_outputs(const struct sequence *seq)
     return n;
 }
 
-/* What a row is made from, and where its KV goes. */
+/* The input of a row, and where its KV goes. */
 static struct batch_row make_row(const struct scheduler *s, const struct sequence *seq,
                                  uint32_t index, uint32_t position)
 {
@@ -122,8 +121,8 @@ static struct batch make_batch(struct scheduler *s, struct sequence *const *seqs
     return batch;
 }
 
-/* From here until lower_flags a cancel also lowers the live count. A cancel that was on its way
- * may lower it late, in the next batch; that batch then stops early and is computed again. */
+/* From here until lower_flags, a cancel also lowers the live count. A late cancel may lower it
+ * during the next batch; that batch then stops early and is computed again. */
 static void raise_flags(struct scheduler *s, struct sequence *const *seqs, uint32_t n)
 {
     atomic_store(&s->live, (int)n);
@@ -143,7 +142,7 @@ static void lower_flags(struct sequence *const *seqs, uint32_t n)
         atomic_store(&seqs[i]->request->in_batch, false);
 }
 
-/* A batch is on its way from submit to wait, and none outlives a step. */
+/* A batch is in flight from submit to wait, and never outlives a step. */
 static int submit(struct scheduler *s, struct sequence *const *seqs, uint32_t n, struct error *err)
 {
     s->batch = make_batch(s, seqs, n, &s->work);
@@ -155,7 +154,7 @@ static int submit(struct scheduler *s, struct sequence *const *seqs, uint32_t n,
     return -1;
 }
 
-/* What was done between submit and wait is not the engine's time, unless it computed meanwhile. */
+/* Time between submit and wait counts as the engine's only if the engine computes by itself. */
 static int wait_for(struct scheduler *s, struct sequence *const *seqs, uint32_t n,
                     struct error *err)
 {
@@ -164,7 +163,7 @@ static int wait_for(struct scheduler *s, struct sequence *const *seqs, uint32_t 
     uint64_t took_ns = clock_now_ns() - start_ns;
     lower_flags(seqs, n);
     if (rc)
-        return rc; /* the pages count as unwritten: n_computed stays where it is */
+        return rc; /* the pages count as unwritten: n_computed does not change */
     s->stats.rows += s->work.rows;
     step_cost_learn(&s->cost, &s->work, (double)took_ns);
     return 0;
@@ -178,14 +177,15 @@ static bool is_stop_token(const struct request *r, int32_t token, uint32_t n_gen
     return false;
 }
 
-/* Whether the text ends a line after the time that the answer may take. */
+/* Whether the text ends a line after the answer's time limit. */
 static bool is_late(const struct request *r, const char *bytes, uint32_t len)
 {
     return r->line_limit_ns && memchr(bytes, '\n', len) &&
            clock_now_ns() - r->first_token_ns > r->line_limit_ns;
 }
 
-/* Adds a sampled token to the sequence and its text; says why the answer ends, if it does. */
+/* Adds a sampled token to the sequence and its text. Returns why the answer ends, or FINISH_NONE.
+ */
 static enum finish_reason add_token(struct scheduler *s, struct sequence *seq, int32_t token)
 {
     const struct token_table *table = &s->options.tokens;
@@ -203,7 +203,7 @@ static enum finish_reason add_token(struct scheduler *s, struct sequence *seq, i
     if ((uint32_t)token < table->n_tokens) {
         uint32_t len = table->lengths[token], kept = len;
         if (table->is_end[token] && (is_over || !r->ignore_end))
-            return complete; /* an end token is no text */
+            return complete; /* an end token is not text */
         if (r->min_indent)
             kept = line_rule_feed(&seq->lines, r->min_indent, table->bytes[token], len);
         if (verdict == FILTER_WROTE)
@@ -218,7 +218,8 @@ static enum finish_reason add_token(struct scheduler *s, struct sequence *seq, i
     return seq->n_tokens == seq->capacity ? FINISH_LENGTH : FINISH_NONE;
 }
 
-/* Whether the likeliest token that the filter would allow is left out to end in time. */
+/* Whether the filter excluded the most likely token that it would otherwise allow, in order to end
+ * in time. */
 static bool is_hurried(struct token_filter *f, const uint64_t *mask, const float *logits,
                        uint32_t n_tokens)
 {
@@ -234,8 +235,8 @@ static bool is_hurried(struct token_filter *f, const uint64_t *mask, const float
     return wide && !(mask[best / 64] >> (best % 64) & 1);
 }
 
-/* What its filter allows next. The filter is told of the token when it is taken; a sequence that
- * starts over asks again. */
+/* What the filter allows next. The mask is kept until a token is picked; a sequence that starts
+ * over asks again. */
 static const uint64_t *mask_of(struct sequence *seq)
 {
     struct token_filter *f = seq->request->filter;
@@ -245,7 +246,7 @@ static const uint64_t *mask_of(struct sequence *seq)
     return seq->mask;
 }
 
-/* The next token, or as sampler_pick has it. */
+/* The next token, or a negative result of sampler_pick. */
 static int32_t pick(struct scheduler *s, struct sequence *seq, const float *logits)
 {
     const struct request *r = seq->request;
@@ -275,11 +276,11 @@ static int32_t pick(struct scheduler *s, struct sequence *seq, const float *logi
     int32_t token = sampler_pick(s->sampler, logits, &in);
     if (token != SAMPLER_NO_TOKEN || in.n_banned == 0)
         return token;
-    in.n_banned = 0; /* nothing is left but to end */
+    in.n_banned = 0; /* only an end is possible */
     return sampler_pick(s->sampler, logits, &in);
 }
 
-/* Picks the next token; false when there is none, and then the sequence runs no more. */
+/* Picks the next token; if there is none, returns false, and the sequence no longer runs. */
 static bool choose(struct scheduler *s, struct sequence *seq, const float *logits, int32_t *token)
 {
     *token = pick(s, seq, logits);
@@ -316,7 +317,7 @@ static void take_token(struct scheduler *s, struct sequence *seq, int32_t token,
         scheduler_finish(s, seq, reason);
 }
 
-/* Those who came with the same prompt go on from its end, each with a choice of its own. */
+/* Sequences with the same prompt continue from its end, each with its own choice. */
 static void fork_choices(struct scheduler *s, struct sequence *leader, const float *logits)
 {
     for (struct sequence *seq = s->waiting.head, *next; seq; seq = next) {
@@ -328,7 +329,7 @@ static void fork_choices(struct scheduler *s, struct sequence *leader, const flo
     }
 }
 
-/* More of what it had at the start is computed, or all of it. */
+/* A part of the prompt, or its end, has been computed. */
 static void take_prefill(struct scheduler *s, struct sequence *seq, const float *logits)
 {
     struct request *r = seq->request;
@@ -353,8 +354,8 @@ static void take_prefill(struct scheduler *s, struct sequence *seq, const float 
     flight_end(&s->waiting, seq, false);
 }
 
-/* Fills in the log probabilities of the prompt tokens behind its rows; false when a row has no
- * numbers. `*logits` moves on behind those that were used. */
+/* Fills in the log probabilities of the prompt tokens that follow its rows; false if a row has no
+ * numbers. Advances `*logits` past the rows it used. */
 static bool score_prompt(struct scheduler *s, const struct sequence *seq, const float **logits)
 {
     const struct request *r = seq->request;
@@ -373,8 +374,8 @@ static bool score_prompt(struct scheduler *s, const struct sequence *seq, const 
     return true;
 }
 
-/* The sequence's rows are computed. `logits` are of those that asked for them: rows that score the
- * prompt, and behind them the last one if it gives a token. */
+/* The sequence's rows are computed. `logits` has the rows that asked for them: those that score the
+ * prompt, then the last one if it gives a token. */
 static void take_result(struct scheduler *s, struct sequence *seq, const float *logits)
 {
     struct request *r = seq->request;
@@ -400,7 +401,7 @@ static void take_result(struct scheduler *s, struct sequence *seq, const float *
     if (has_token)
         take_token(s, seq, token, logits);
     else if (seq->n_computed == seq->n_tokens)
-        scheduler_finish(s, seq, FINISH_LENGTH); /* nothing was to be generated */
+        scheduler_finish(s, seq, FINISH_LENGTH); /* nothing to generate */
 }
 
 static void take_results(struct scheduler *s, struct sequence *const *seqs, uint32_t n)
@@ -422,8 +423,9 @@ static void fail_alone(struct scheduler *s, struct sequence *seq, const struct e
     scheduler_finish(s, seq, FINISH_ERROR);
 }
 
-/* The device was lost with a batch of these. Each is suspected once; who then loses it alone ends,
- * so that one request cannot take it from the others again and again. */
+/* The device was lost during a batch of these sequences. Each is suspected once. A sequence that
+ * then loses the device alone is ended, so that one request cannot take it from the others again
+ * and again. */
 static void lose_device(struct scheduler *s, struct sequence *const *seqs, uint32_t n,
                         const struct error *err)
 {
@@ -437,7 +439,8 @@ static void lose_device(struct scheduler *s, struct sequence *const *seqs, uint3
     scheduler_recover(s, err);
 }
 
-/* After a failed batch: each alone, once, so that only the one that fails is hurt. */
+/* After a failed batch, retries each sequence alone, once, so that only the one that fails is
+ * affected. */
 static void retry_alone(struct scheduler *s, const struct error *why)
 {
     log_debug("a batch of %u failed: %s", s->n_planned, why->message);
@@ -449,7 +452,7 @@ static void retry_alone(struct scheduler *s, const struct error *why)
         if (submit(s, &seq, 1, &err) == 0 && wait_for(s, &seq, 1, &err) == 0) {
             take_results(s, &seq, 1);
         } else if (err.code == ERROR_DEVICE) {
-            lose_device(s, &seq, 1, &err); /* and nobody runs any more */
+            lose_device(s, &seq, 1, &err); /* nobody runs any more */
             return;
         } else {
             fail_alone(s, seq, &err);
@@ -457,8 +460,8 @@ static void retry_alone(struct scheduler *s, const struct error *why)
     }
 }
 
-/* Where layers keep a state, a batch that failed or was stopped leaves it undefined: everyone
- * starts over from what the tree has. After a failure each is then computed alone, up to where it
+/* If layers keep a state, a batch that failed or was stopped leaves it undefined, so every sequence
+ * starts over from what the tree has. After a failure, each is then computed alone, up to where it
  * was. */
 static void restart_all(struct scheduler *s, const struct error *err)
 {

@@ -1,6 +1,6 @@
-/* What a step does beside its batch: entries that nobody used for long go, questions about the
- * cache are answered, numbers are published. Owned by the scheduler's thread. All of it is cut
- * into pieces that take well under a millisecond, because streams wait for the step. */
+/* The work of a step besides its batch: expires old entries, answers cache queries, publishes
+ * statistics. Owned by the scheduler's thread. All of it is cut into pieces that take well under a
+ * millisecond, because streams wait for the step. */
 #include "sched/state.h"
 
 #include <string.h>
@@ -8,12 +8,12 @@
 #include "base/clock.h"
 
 enum {
-    LIST_VISITS = 4096, /* nodes that a look at the entries may pass */
-    FREE_NODES = 16,    /* between two looks at the clock */
+    LIST_VISITS = 4096, /* nodes that listing the entries may visit */
+    FREE_NODES = 16,    /* nodes freed between two looks at the clock */
 };
 
 #define MS_NS         UINT64_C(1000000)
-#define FREE_NS       (MS_NS / 4) /* how long a step may free what is old or unwanted */
+#define FREE_NS       (MS_NS / 4) /* how long a step may spend on freeing */
 #define EXPIRE_MIN_NS (10 * MS_NS)
 #define EXPIRE_MAX_NS (10000 * MS_NS)
 
@@ -25,7 +25,7 @@ static uint64_t expire_interval_ns(const struct scheduler *s)
     return ttl_ns && interval_ns < EXPIRE_MAX_NS ? interval_ns : EXPIRE_MAX_NS;
 }
 
-/* Pins run out here too, so it is done even where entries never expire. */
+/* This also ends pins, so it runs even if entries never expire. */
 bool scheduler_expire(struct scheduler *s)
 {
     uint64_t ttl_ns = s->options.cache_ttl_ns;
@@ -38,7 +38,7 @@ bool scheduler_expire(struct scheduler *s)
         freed = prefix_tree_expire(s->cache.tree, before_ns, FREE_NODES, s->now_ns);
         any |= freed;
     } while (freed > 0 && clock_now_ns() < end_ns);
-    if (freed == 0) /* else there may be more: go on in the next step */
+    if (freed == 0) /* otherwise there may be more: continue in the next step */
         s->expire_at_ns = s->now_ns + expire_interval_ns(s);
     return any || prefix_tree_stats(s->cache.tree)->n_pins != n_pins;
 }
@@ -63,7 +63,7 @@ bool scheduler_pin(struct scheduler *s, node_id node, uint64_t for_ns)
 
 static void query_end(struct scheduler *s, struct cache_query *q)
 {
-    atomic_store_explicit(&q->is_done, true, memory_order_release); /* it is the asker's again */
+    atomic_store_explicit(&q->is_done, true, memory_order_release); /* belongs to the asker again */
     s->has_events = true;
 }
 
@@ -79,7 +79,7 @@ static void query_look(struct scheduler *s, struct cache_query *q)
     query_end(s, q);
 }
 
-/* Clears a piece; true when nothing was left. */
+/* Clears a part of the cache; true if nothing was left. */
 static bool query_clear(struct scheduler *s, struct cache_query *q)
 {
     const uint64_t *ns = q->in_one_namespace ? &q->ns : NULL;
@@ -96,7 +96,7 @@ static bool query_clear(struct scheduler *s, struct cache_query *q)
     return freed == 0;
 }
 
-/* One in a step: each is cut to what a step can bear, but not many of them. */
+/* One query per step: each is limited to what a step can afford, but several would be too much. */
 bool scheduler_answer_queries(struct scheduler *s)
 {
     struct cache_query *q = s->clearing ? s->clearing : queue_pop(&s->queries);

@@ -1,5 +1,5 @@
-/* The rule that ends an answer at a line of too little indentation; see line_rule.h. Owned by one
- * sequence, and kept when that sequence is preempted. */
+/* Ends an answer at a line with too little indentation; see line_rule.h. Owned by one sequence, and
+ * kept when that sequence is preempted. */
 #include "sched/line_rule.h"
 
 uint32_t line_rule_feed(struct line_rule *l, uint32_t min_indent, const char *bytes, uint32_t len)

@@ -1,5 +1,5 @@
 /* A recorder of times; see op_times.h. A percentile is the upper end of its bucket, so it is never
- * less than was measured, and never more than the maximum. */
+ * less than what was measured, and never more than the maximum. */
 #include "sched/op_times.h"
 
 #include <assert.h>

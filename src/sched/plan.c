@@ -1,16 +1,16 @@
-/* What a step computes: a row for every decoding sequence, and as much of the prompts as fits into
- * the budget. Owned by the scheduler's thread.
+/* Plans a step: a row for every decoding sequence, and as much of the prompts as fits into the
+ * budget. Owned by the scheduler's thread.
  *
  *   budget   [ decode rows │ oldest prompt: half of the rest │ other prompts, shortest first │ ]
  *
- * The oldest prompt always moves, so none starves: each becomes the oldest. A short prompt behind
- * a long one still gets its turn in the next step. What the others leave goes to the oldest. */
+ * The oldest prompt always moves, so none starves: each becomes the oldest. A short prompt behind a
+ * long one still gets its turn in the next step. The oldest gets what the others leave. */
 #include "sched/state.h"
 
 #include <assert.h>
 #include <math.h>
 
-enum { MIN_ROWS = 32 }; /* of prompts in a step, however long they take */
+enum { MIN_ROWS = 32 }; /* prompt rows in a step, however long they take */
 
 struct budget {
     double time_ns;
@@ -24,9 +24,9 @@ static uint32_t rows_left(const struct sequence *seq)
     return n > seq->n_rows ? n - seq->n_rows : 0;
 }
 
-/* Where a prompt is scored each of its rows gives logits, and there is room for as many as
- * sequences may run. Those that are not scored keep one each; the rest is shared out, one at least.
- */
+/* While a prompt is scored, each of its rows gives logits, and there is room for only `max_seqs`
+ * rows of logits. Sequences that are not scored keep one each; those that are share the rest, at
+ * least one each. */
 static void limit_rows(struct scheduler *s)
 {
     uint32_t n_scoring = 0;
@@ -38,7 +38,7 @@ static void limit_rows(struct scheduler *s)
                                                                       : UINT32_MAX;
 }
 
-/* Plans rows of a prompt, as many as fit into the given time and number. One that must `move` gets
+/* Plans rows of a prompt, as many as fit into the given time and number. If it must move, it gets
  * at least one row, or a whole region. */
 static void give_rows(const struct scheduler *s, struct sequence *seq, struct budget *budget,
                       double time_ns, uint32_t most, bool must_move)
@@ -57,7 +57,8 @@ static void give_rows(const struct scheduler *s, struct sequence *seq, struct bu
     seq->n_rows += n;
 }
 
-/* One that was parked when pages were reserved may have been read since, and has none. */
+/* A sequence that was parked when pages were reserved may have been read since then, and has none.
+ */
 static bool has_pages(const struct scheduler *s, const struct sequence *seq)
 {
     for (uint32_t i = 0; i < s->cache.n_sides; i++)
@@ -68,15 +69,15 @@ static bool has_pages(const struct scheduler *s, const struct sequence *seq)
     return seq->n_reserved > seq->n_computed;
 }
 
-/* Not while its reader is slow, or its next image is not encoded. */
+/* False while its reader is slow or its next image is not encoded. */
 static bool can_move(const struct scheduler *s, const struct sequence *seq)
 {
     return !sequence_is_parked(seq) && has_pages(s, seq) &&
            regions_least(&seq->regions, seq->n_computed) > 0;
 }
 
-/* The oldest of those that are computed by themselves, or NULL. One that cannot move holds nobody
- * up: it may wait for what another has. */
+/* The oldest sequence that must be computed alone, or NULL. One that cannot move blocks nobody: it
+ * may be waiting for what another holds. */
 static const struct sequence *find_alone(const struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_running; i++)
@@ -85,7 +86,7 @@ static const struct sequence *find_alone(const struct scheduler *s)
     return NULL;
 }
 
-/* The decode rows, and the list of prompts, oldest first. */
+/* Plans the decode rows, and lists the prompts, oldest first. */
 static uint32_t plan_decodes(struct scheduler *s, struct step_work *work)
 {
     const struct sequence *alone = find_alone(s);
@@ -117,17 +118,19 @@ static void sort_shortest_first(struct sequence **prefills, uint32_t n)
     }
 }
 
-/* The time that prompts get whatever else the step has to do: enough for MIN_ROWS, because prompts
- * in single rows would take for ever; a quarter of the budget, so that they move beside many
- * decoders; and more where reading the weights takes most of a step, which then is long anyway. */
+/* The time that prompts get, whatever else the step does: enough for MIN_ROWS, because a prompt
+ * computed in single rows would take forever; a quarter of the budget, so that prompts advance
+ * beside many decoders; and more if reading the weights takes most of a step, which is then long
+ * anyway. */
 static double least_time_ns(const struct step_cost *cost, uint32_t position, double limit_ns)
 {
     double rows_ns = MIN_ROWS * (cost->row_ns + (position + MIN_ROWS * 0.5) * cost->position_ns);
     return fmax(fmax(limit_ns / 4, rows_ns), cost->batch_ns - limit_ns / 2);
 }
 
-/* Rows that fill no tile of the engine's cost nearly as much as if they did. The oldest prompt
- * leaves them for the next step, unless prompts would then have too few, or it is at its end. */
+/* Rows that only partly fill one of the engine's tiles cost nearly as much as a full tile. The
+ * oldest prompt leaves them for the next step, unless that would leave prompts too few rows, or the
+ * oldest ends in this step. */
 static void trim_to_tiles(const struct scheduler *s, struct sequence *oldest, uint32_t n_decodes,
                           uint32_t n_prompts)
 {

@@ -1,4 +1,4 @@
-/* Where images lie in a sequence; see regions.h. Owned by the scheduler's thread, but opened by the
+/* Where images are in a sequence; see regions.h. Owned by the scheduler's thread, but opened by the
  * thread that submits. */
 #include "sched/regions.h"
 

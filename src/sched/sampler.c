@@ -1,7 +1,7 @@
-/* From logits to a token; see sampler.h for the order of things and sampler_parts.h for where each
- * is. Owned by the scheduler's thread. Every logit is seen once or twice, in passes that are SIMD
- * (sampler_scan.h): the best of each block of 256, and where it is needed the sum of its weights.
- * The draw goes by id, so that it is the same on every way. */
+/* From logits to a token; see sampler.h for the order of the steps and sampler_parts.h for where
+ * each one is. Owned by the scheduler's thread. Every logit is read once or twice, in SIMD passes
+ * (sampler_scan.h): the best of each block of 256 and, if needed, the sum of its weights. The draw
+ * goes in order of id, so the result is the same on every path. */
 #include "sched/sampler.h"
 
 #include <math.h>
@@ -80,7 +80,7 @@ double sampler_weigh_all(struct sampler *s, const struct view *v)
     return total;
 }
 
-/* The smallest id with that logit, which there is. */
+/* The smallest id with that logit; there must be one. */
 static int32_t find_id(const struct sampler *s, const float *logits, float best)
 {
     uint32_t b = 0;
@@ -99,7 +99,7 @@ static float weight_of(const struct view *v, uint32_t id)
 
 enum random_stream { STREAM_DRAW, STREAM_XTC };
 
-/* A number in [0, 1) that depends on nothing but these. */
+/* A number in [0, 1) that depends only on the arguments. */
 static double uniform(const struct sampling *o, uint32_t index, enum random_stream stream)
 {
     uint64_t h = hash_pair(hash_pair(o->seed, o->choice), index);
@@ -116,7 +116,7 @@ static int32_t draw(const struct candidate *candidates, uint32_t n, double u)
         if (left < 0)
             return candidates[i].id;
     }
-    return candidates[n - 1].id; /* rounding left a crumb */
+    return candidates[n - 1].id; /* rounding error */
 }
 
 /* The same over all weights, a block at a time. */
@@ -137,11 +137,11 @@ static int32_t draw_all(const struct sampler *s, const struct view *v, double le
                 return last;
         }
     }
-    return last >= 0 ? last : find_id(s, v->logits, v->best); /* rounding left a crumb */
+    return last >= 0 ? last : find_id(s, v->logits, v->best); /* rounding error */
 }
 
-/* Gives what the cuts left the weights of another temperature. The cuts may have left out the best
- * logit, so weights are taken from the best of those that are there. */
+/* Recomputes the weights of the remaining candidates with another temperature. The cuts may have
+ * dropped the best logit, so weights are relative to the best remaining one. */
 static void weigh_again(struct sampler *s, uint32_t n, float inverse)
 {
     float best = -INFINITY;
@@ -151,7 +151,7 @@ static void weigh_again(struct sampler *s, uint32_t n, float inverse)
         s->candidates[i].weight = exp_negative((s->candidates[i].key - best) * inverse);
 }
 
-/* Whether XTC cuts this time. */
+/* Whether XTC applies to this token. */
 static bool has_xtc(const struct sampling *o, uint32_t index)
 {
     return o->xtc_probability > 0 && o->xtc_threshold <= 0.5f &&

@@ -1,25 +1,23 @@
-/* What the cuts keep of a row of logits; see sampler.h for what each of them says. Owned by the
- * scheduler's thread. Nothing here sorts a vocabulary: what a cut may keep is gathered from the
- * blocks that can have it, a little below the best at first, and further down as long as the cut is
- * not reached. Many candidates are counted in buckets of likeliness, and only the bucket where the
- * cut falls is put in order. Candidates stay in order of id, so that the draw is the same on every
- * way.
+/* The cuts: which tokens of a row of logits are kept; see sampler.h for what each cut means. Owned
+ * by the scheduler's thread. Nothing here sorts a vocabulary. Candidates are gathered only from
+ * blocks that can contain them: at first a little below the best logit, then further down until the
+ * cut is reached. Many candidates are counted in buckets of likelihood, and only the bucket where
+ * the cut falls is sorted. Candidates stay in order of id, so the draw is the same on every path.
  *
- *   buckets   [0: likeliest] [1] [2] ... [b] ...      all of 0 .. b-1 stay, the best of b stay
- */
+ *   buckets   [0: likeliest] [1] [2] ... [b] ...      keeps all of 0 .. b-1, and the best of b */
 #include "sched/sampler_parts.h"
 
 #include <math.h>
 #include <string.h>
 
 enum {
-    BUCKETS_PER_E = 16, /* buckets for a factor of e in likeliness */
-    FEW = 64,           /* candidates that are put in order without buckets */
+    BUCKETS_PER_E = 16, /* buckets for a factor of e in likelihood */
+    FEW = 64,           /* candidates that are sorted without buckets */
 };
 
-#define FIRST_REACH  4.0f /* how far below the best is looked at first: a factor of e^4 */
+#define FIRST_REACH  4.0f /* the first search goes this far below the best: a factor of e^4 */
 #define REACH_GROWTH 1.5f
-#define LAST_REACH   128.0f /* further down every weight is 0 */
+#define LAST_REACH   128.0f /* below this every weight is 0 */
 
 static bool is_better(const struct candidate *a, const struct candidate *b)
 {
@@ -39,14 +37,14 @@ static void heap_sink(struct candidate *heap, uint32_t n, uint32_t at)
     heap[at] = moved;
 }
 
-/* The logit that lies so many factors of e below the best one. */
+/* The logit that is `reach` factors of e below the best one. */
 static float logit_below(const struct view *v, float reach)
 {
     return v->best - reach * v->temperature;
 }
 
-/* The candidates with that logit or a larger one, in order of id. A weight of zero (masked, or too
- * small) is none. */
+/* The candidates with logits of at least `least`, in order of id. A token with a weight of zero
+ * (masked, or too small) is not a candidate. */
 static uint32_t gather(struct sampler *s, const struct view *v, float least)
 {
     uint32_t n_ids = 0, n = 0;
@@ -67,7 +65,7 @@ static uint32_t gather(struct sampler *s, const struct view *v, float least)
     return n;
 }
 
-/* What candidates are put in order by: the key of the best, and buckets for each step below it. */
+/* The sort key of candidates: the key of the best, and the number of buckets per unit below it. */
 struct order {
     float best, scale;
 };
@@ -94,8 +92,8 @@ static bool cut_reached(const struct cut *cut, uint32_t count, double weight)
     return count >= cut->count || weight >= cut->weight;
 }
 
-/* The best first, until the cut is reached: its last token. `count` and `weight` are what is better
- * than the `m` in the heap. */
+/* Pops the best candidates until the cut is reached, and returns its last token. `count` and
+ * `weight` describe the tokens better than the `m` in the heap. */
 static struct candidate pop_to_last(struct sampler *s, uint32_t m, uint32_t count, double weight,
                                     const struct cut *cut)
 {
@@ -110,7 +108,7 @@ static struct candidate pop_to_last(struct sampler *s, uint32_t m, uint32_t coun
     }
 }
 
-/* The last token that the cut keeps, of the `n` candidates: found in its bucket with a heap. */
+/* The last of the `n` candidates that the cut keeps, found in its bucket with a heap. */
 static struct candidate find_last(struct sampler *s, struct order order, uint32_t n,
                                   const struct cut *cut)
 {
@@ -124,8 +122,8 @@ static struct candidate find_last(struct sampler *s, struct order order, uint32_
         b->weight += s->candidates[i].weight;
         b->count++;
     }
-    /* The bucket of the cut, and what the buckets before it hold. Rounding may leave the cut just
-     * past the last one; then that is the one. */
+    /* The bucket of the cut, and the total of the buckets before it. Because of rounding, the cut
+     * may seem to fall just past the last bucket; then use the last. */
     uint32_t at = 0, count = 0;
     double weight = 0;
     for (uint32_t next = 0; next < N_BUCKETS; next++) {
@@ -163,7 +161,7 @@ double sampler_total_weight(const struct candidate *candidates, uint32_t n)
     return total;
 }
 
-/* The candidates that the cut keeps of all tokens, in order of id. */
+/* The candidates of all tokens that the cut keeps, in order of id. */
 static uint32_t gather_cut(struct sampler *s, const struct view *v, const struct cut *cut)
 {
     float reach = FIRST_REACH;
@@ -173,7 +171,7 @@ static uint32_t gather_cut(struct sampler *s, const struct view *v, const struct
     return apply_cut(s, order_of_logits(v), n, cut);
 }
 
-/* The least logit that top_n_sigma keeps. */
+/* The smallest logit that top_n_sigma keeps. */
 static float sigma_least(struct sampler *s, const struct view *v, float top_n_sigma)
 {
     s->scan->spread(v->logits, s->n_vocab, v->best, s->spreads);
@@ -231,7 +229,7 @@ static uint32_t apply_min_p(struct sampler *s, uint32_t n, float min_p)
     return kept;
 }
 
-/* How far down the tokens are that min_p keeps, and a little more for the rounding. */
+/* How far below the best min_p keeps tokens, with some margin for rounding. */
 static float min_p_reach(float min_p)
 {
     float reach = 1e-3f - logf(min_p);
@@ -272,7 +270,7 @@ bool sampler_has_cuts(const struct sampler *s, const struct sampling *o, bool ha
            o->min_p > 0 || o->infill;
 }
 
-/* The first of the cuts, over all tokens. `has_top_p`: whether top_p is still to be done. */
+/* The first cut, over all tokens. `has_top_p`: whether top_p is still to be applied. */
 static uint32_t first_cut(struct sampler *s, const struct view *v, const struct sampling *o,
                           bool *has_top_p)
 {

@@ -1,19 +1,19 @@
-/* DRY, "don't repeat yourself": what would go on with a repetition is made less likely, the more so
- * the longer the repetition is. Owned by the scheduler's thread.
+/* DRY, "don't repeat yourself": penalizes tokens that would continue a repetition, the more the
+ * longer it is. Owned by the scheduler's thread.
  *
- *   context   ... a b c X ... b c Y ... a b c │ ?       X would make a repetition of 3 one of 4,
- *                 └───┘       └─┘       └───┘           Y one of 2 one of 3
+ *   context   ... a b c X ... b c Y ... a b c │ ?       X would extend a repetition of 3 to 4,
+ *                 └───┘       └─┘       └───┘           Y one of 2 to 3
  *
- * For each position its repetition is the longest end of the context that ends there as well: the
- * Z function of the context read backwards, which takes time in proportion to its length. No
- * repetition reaches back over a breaker (a new line, a quotation mark, ...). */
+ * The repetition at a position is the longest suffix of the context that also ends there: the Z
+ * function of the reversed context, computed in linear time. No repetition extends back over a
+ * breaker (a newline, a quotation mark, ...). */
 #include "sched/sampler_parts.h"
 
 #include <assert.h>
 
 #include "cache/cache_token.h"
 
-#define MOST_PENALTY 1e30 /* still a number, so that a token that is the only one can be chosen */
+#define MOST_PENALTY 1e30 /* finite, so that a token can still be chosen if it is the only one */
 
 bool sampler_has_dry(const struct sampler_input *in)
 {
@@ -21,13 +21,13 @@ bool sampler_has_dry(const struct sampler_input *in)
     return o->dry_multiplier > 0 && o->dry_base >= 1 && in->n_context > 1;
 }
 
-/* The context read backwards: the last token is at 0. */
+/* The context in reverse: the last token is at 0. */
 static uint64_t token_at(const struct sampler_input *in, uint32_t i)
 {
     return in->context[in->n_context - 1 - i];
 }
 
-/* Two tokens of different owners are the same text. What is not text is never a repetition. */
+/* Compares text tokens, whatever their owners. Anything but text never repeats. */
 static bool is_same(uint64_t a, uint64_t b)
 {
     return (uint32_t)a == (uint32_t)b && cache_token_is_text(a) && cache_token_is_text(b);
@@ -40,8 +40,8 @@ static bool is_breaker(const struct sampler_input *in, uint64_t token)
            (in->dry_breakers && id < in->n_tokens && in->dry_breakers[id / 64] >> id % 64 & 1);
 }
 
-/* repeats[k]: how many tokens from k on are the same as from 0 on. [left, right) is the repetition
- * found so far that reaches furthest; inside it the answers of its copy at 0 hold. */
+/* repeats[k]: how many tokens from k on equal those from 0 on. [left, right) is the repetition
+ * found so far that extends furthest; inside it, the results of its copy at 0 apply. */
 static void find_repeats(const struct sampler_input *in, uint32_t n, uint32_t *repeats)
 {
     uint32_t left = 0, right = 0;
@@ -59,7 +59,7 @@ static void find_repeats(const struct sampler_input *in, uint32_t n, uint32_t *r
     }
 }
 
-/* By squaring and not pow, which has other bits elsewhere. */
+/* By squaring instead of pow, whose results differ between C libraries. */
 static float penalty_of(const struct sampling *o, uint32_t length)
 {
     double penalty = o->dry_multiplier, power = o->dry_base;

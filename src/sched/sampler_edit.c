@@ -1,8 +1,8 @@
-/* The logits as one request may use them: its biases and penalties, and what is not allowed. Owned
- * by the scheduler's thread. The model's own logits are never written: log probabilities are made
- * from them afterwards.
- * A mask touches every logit, in one pass that also finds the best of each block; all else touches
- * a few, in any order with the mask because -inf stays what it is. */
+/* The logits as one request may use them: with its biases, its penalties and its mask. Owned by the
+ * scheduler's thread. The model's own logits are never written, because log probabilities are
+ * computed from them later. A mask touches every logit, in one pass that also finds the best of
+ * each block. All other edits touch only a few, and may come before or after the mask because -inf
+ * stays -inf. */
 #include "sched/sampler_parts.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static float penalise(float logit, uint32_t count, const struct sampling *o)
     return logit - (float)count * o->frequency_penalty - o->presence_penalty;
 }
 
-/* Lowers the logits of tokens that were generated before, each once. */
+/* Lowers the logits of tokens that were generated before, each of them once. */
 static void apply_penalties(struct sampler *s, const struct sampler_input *in)
 {
     uint32_t last_n = in->sampling->repeat_last_n, n = in->n_generated;
@@ -57,7 +57,7 @@ static void apply_bans(struct sampler *s, const struct sampler_input *in)
         s->logits[in->banned[i]] = -INFINITY;
 }
 
-/* A copy without what the mask leaves out; the best of each block is known after it. */
+/* Copies the logits, setting masked-out ones to -inf, and finds the best of each block. */
 static void copy_masked(struct sampler *s, const float *logits, const struct sampler_input *in)
 {
     s->scan->mask(logits, s->n_vocab, in->mask, in->n_tokens, s->logits, s->block_best);

@@ -1,18 +1,18 @@
-/* The last cut of fill-in-the-middle, as llama.cpp has it under the name "infill": an editor wants
- * a short text that is right, so an answer goes on only while the model is sure how. Owned by the
- * scheduler's thread.
+/* The last cut of fill-in-the-middle, called "infill" in llama.cpp: an editor wants a short text
+ * that is right, so an answer continues only while the model is sure how. Owned by the scheduler's
+ * thread.
  *
- * Tokens of which one begins like the other say the same about what comes next, so their shares
- * count as one here; the draw itself is made with the shares that they had. */
+ * If one token is a prefix of another, both agree on what comes next, so their probabilities are
+ * added here; the draw itself uses the original probabilities. */
 #include "sched/sampler_parts.h"
 
 #include <math.h>
 #include <string.h>
 
-#define SURE 0.2f /* the least share of a token that goes on */
+#define SURE 0.2f /* the least probability of a token that continues */
 
 struct shares {
-    float p[SAMPLER_INFILL_MOST]; /* 0: joined with another */
+    float p[SAMPLER_INFILL_MOST]; /* 0: merged into another */
     bool is_end[SAMPLER_INFILL_MOST];
     uint32_t n;
 };
@@ -23,7 +23,7 @@ static bool is_start_of(const struct sampler_input *in, int32_t a, int32_t b)
     return len > 0 && len <= in->lengths[b] && memcmp(in->bytes[a], in->bytes[b], len) == 0;
 }
 
-/* Adds the share of the less likely of two tokens that begin alike to that of the other. */
+/* If one of two tokens is a prefix of the other, adds the smaller probability to the larger. */
 static void join(struct shares *shares, const struct candidate *c, const struct sampler_input *in)
 {
     for (uint32_t a = 0; a < shares->n; a++)
@@ -36,8 +36,8 @@ static void join(struct shares *shares, const struct candidate *c, const struct 
         }
 }
 
-/* Keeps end tokens, and those with `least` or more; how many of these there are. The shares of what
- * is kept add up to 1 again. */
+/* Keeps end tokens, and tokens with a probability of at least `least`; returns how many of the
+ * latter there are. Rescales the kept probabilities to a sum of 1. */
 static uint32_t keep(struct shares *shares, struct candidate *c, float least)
 {
     uint32_t kept = 0, n_going_on = 0;
@@ -65,7 +65,7 @@ uint32_t sampler_infill(struct sampler *s, const struct sampler_input *in, uint3
     float ends = 0;
     for (uint32_t i = 0; i < n; i++) {
         if ((uint32_t)c[i].id >= in->n_tokens)
-            return n; /* a padded vocabulary: nothing is known of the token */
+            return n; /* a padded vocabulary: this token has no text */
         shares.p[i] = (float)(c[i].weight / total);
         shares.is_end[i] = in->is_end[c[i].id];
         ends += shares.is_end[i] ? shares.p[i] : 0;

@@ -1,14 +1,14 @@
-/* Log probabilities of a token and of the best ones; see sampler.h for of what. Owned by the
- * scheduler's thread. The sum is of blocks in a fixed order, so it is the same on every machine and
- * in every batch. The best are looked for only in blocks that can have them: at least `n_top`
- * logits are not below the n_top-th best block. */
+/* Log probabilities of a token and of the best ones; see sampler.h for the distribution. Owned by
+ * the scheduler's thread. Blocks are summed in a fixed order, so the result is the same on every
+ * machine and in every batch. The best tokens are searched only in blocks that can contain them: at
+ * least `n_top` logits are not below the best of the n_top-th best block. */
 #include "sched/sampler_parts.h"
 
 #include <assert.h>
 #include <math.h>
 
-/* Puts a token into its place among the `n` of at most `most` best so far; how many there are. Who
- * comes first has the smaller id and stays before its equals. */
+/* Inserts a token into the `n` best so far, at most `most`; returns how many there are now. Tokens
+ * come in order of id, so of two equal ones the smaller id stays first. */
 static uint32_t add_best(struct token_logprob *best, uint32_t n, uint32_t most, int32_t token,
                          float logit)
 {
@@ -21,7 +21,7 @@ static uint32_t add_best(struct token_logprob *best, uint32_t n, uint32_t most, 
     return n < most ? n + 1 : n;
 }
 
-/* The n_top-th best block's best, or -inf when there are not so many. */
+/* The best logit of the n_top-th best block, or -inf if there are fewer blocks. */
 static float find_least(const struct sampler *s, uint32_t n_top)
 {
     struct token_logprob blocks[REQUEST_MAX_TOP_LOGPROBS] = {{0, 0}};
@@ -31,7 +31,7 @@ static float find_least(const struct sampler *s, uint32_t n_top)
     return n == n_top ? blocks[n - 1].logprob : -INFINITY;
 }
 
-/* The tokens with the largest logits, and these. */
+/* The tokens with the largest logits, and those logits. */
 static uint32_t find_top(const struct sampler *s, const float *logits, uint32_t n_top,
                          struct token_logprob *top)
 {
@@ -47,7 +47,7 @@ static uint32_t find_top(const struct sampler *s, const float *logits, uint32_t 
     return n;
 }
 
-/* A logit of +inf leaves nothing to all others, and -inf nothing to itself. */
+/* A logit of +inf leaves no probability to others; -inf has none itself. */
 static float log_share(float logit, float best, double log_total)
 {
     if (best == INFINITY)

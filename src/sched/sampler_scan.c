@@ -1,4 +1,4 @@
-/* The passes over all logits for any machine, and the choice among those for this one. */
+/* The passes over all logits for any machine, and the choice of the best version for this one. */
 #include "sched/sampler_scan_loops.h"
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
-/* The scheduler's outside and its loop: submit, cancel, events, and the step that its thread
- * repeats. Everything that a step touches belongs to that thread; what other threads may touch is
- * marked in state.h. The files around this one are the parts of the step. */
+/* The scheduler's interface and its loop: submit, cancel, events, and the step that its thread
+ * repeats. Everything that a step touches belongs to that thread; state.h marks what other threads
+ * may touch. The other files of this folder implement the parts of the step. */
 #include "sched/state.h"
 #include "base/minmax.h"
 
@@ -34,7 +34,7 @@ static int open_buffers(struct scheduler *s, struct error *err)
     return sampler_open(&s->sampler, n_vocab, s->limit, err);
 }
 
-/* The end tokens as a list, without those that the model has no logits for. */
+/* Lists the end tokens, except those that the model has no logits for. */
 static int list_ends(struct scheduler *s, struct error *err)
 {
     const struct token_table *table = &s->options.tokens;
@@ -64,8 +64,8 @@ static void close_buffers(struct scheduler *s)
     free(s->ends);
 }
 
-/* Pages for windowed layers: at least a window for a sequence, or all of the longest one. A
- * sequence takes as many at a time as leaves room for all. */
+/* Pages for windowed layers: at least one window per sequence, or all of the longest one. A
+ * sequence takes only so many at a time that all fit. */
 static int open_window(struct scheduler *s, uint32_t side, const struct kv_group *group,
                        struct error *err)
 {
@@ -84,7 +84,7 @@ static int open_window(struct scheduler *s, uint32_t side, const struct kv_group
     return page_pool_open(&x->pool, n_pages, err);
 }
 
-/* Copies of states, and a slot for each sequence that runs. */
+/* Copies of states, and a slot for each running sequence. */
 static int open_state(struct scheduler *s, uint32_t side, const struct kv_group *group,
                       struct error *err)
 {
@@ -145,7 +145,8 @@ static int open_tree(struct scheduler *s, struct error *err)
     return prefix_tree_open(&s->cache.tree, &options, err);
 }
 
-/* Regions are computed whole, beside a row of everyone else, from rows that the engine keeps. */
+/* A region is computed whole, together with a row of every other sequence, from rows that the
+ * engine keeps. */
 static int open_images(struct scheduler *s, struct error *err)
 {
     const struct engine *e = s->engine;
@@ -205,7 +206,7 @@ int scheduler_open(struct scheduler **out, const struct scheduler_options *optio
     return 0;
 }
 
-/* True when something came. */
+/* True if any request arrived. */
 static bool take_arrivals(struct scheduler *s)
 {
     bool any = false;
@@ -241,8 +242,8 @@ static bool end_canceled(struct scheduler *s, bool all)
 #ifndef NDEBUG
 enum { CHECK_ALL_PAGES = 1 << 14, CHECK_EVERY = 64 };
 
-/* Conservation, law 2: what the pool calls private is what the sequences have. The tree and the
- * pool are recounted after each step too, where that takes less than the step. */
+/* Conservation, law 2: the pages that the pool counts as private are those of the sequences. The
+ * tree and the pool are recounted after each step too, if that takes less time than the step. */
 static bool is_conserved(const struct scheduler *s)
 {
     const struct cache *c = &s->cache;
@@ -276,7 +277,7 @@ static void notify(struct scheduler *s)
     s->has_events = false;
 }
 
-/* The device was lost between two batches, or could not be opened again the last time. */
+/* The device was lost between two batches, or could not be reopened last time. */
 static bool recover(struct scheduler *s)
 {
     struct error err;
@@ -294,7 +295,7 @@ static bool step_front(struct scheduler *s)
     bool worked = take_arrivals(s);
     if (end_canceled(s, false)) {
         worked = true;
-        scheduler_publish(s); /* now, and not behind the batch: their work has stopped */
+        scheduler_publish(s); /* now rather than after the batch: their work has stopped */
     }
     worked |= scheduler_admit(s);
     scheduler_end_stateless(s);
@@ -310,9 +311,9 @@ static bool step_front(struct scheduler *s)
     return worked || s->stats.preempted != preempted;
 }
 
-/* All that needs no logits. An engine that computes by itself does so meanwhile; for one that
- * computes in this thread the order makes no difference, but newcomers are admitted as late as can
- * be: in front. */
+/* Everything that needs no logits. An asynchronous engine computes in the meantime. With one that
+ * computes in this thread the order does not matter, except that newcomers are admitted as late as
+ * possible: in step_front. */
 static bool step_shadow(struct scheduler *s)
 {
     bool worked = scheduler_expire(s);
@@ -389,7 +390,7 @@ void scheduler_close(struct scheduler *s)
         end_canceled(s, true);
         queue_close(&s->arrivals);
     }
-    if (s->cache.tree) { /* and with it the queue of queries */
+    if (s->cache.tree) { /* the queue of queries exists too */
         while (scheduler_answer_queries(s))
             continue;
         notify(s);
@@ -411,7 +412,7 @@ void scheduler_close(struct scheduler *s)
     free(s);
 }
 
-/* What a request starts with; the maker's half is left alone. */
+/* Initializes the scheduler's half of a request; the caller's half is left alone. */
 static void request_init(struct request *r)
 {
     atomic_init(&r->canceled, false);
@@ -429,7 +430,7 @@ static void request_init(struct request *r)
     r->sequence = NULL;
 }
 
-/* The image that begins at a token of the prompt: all of its positions, in order, and no more. */
+/* Checks that the image at a token of the prompt has exactly its own positions, in order. */
 static int check_image(const struct scheduler *s, const struct request *r, uint32_t at,
                        struct error *err)
 {
@@ -485,7 +486,7 @@ enum submit_result scheduler_submit(struct scheduler *s, struct request *r)
     if (!r->sequence)
         goto full;
     bool is_queued = queue_push(&s->arrivals, r);
-    assert(is_queued); /* it has room for all that are accepted */
+    assert(is_queued); /* the queue has room for all accepted requests */
     (void)is_queued;
     wake_raise(&s->wake);
     return SUBMIT_OK;
@@ -511,7 +512,7 @@ bool scheduler_next_event(struct scheduler *s, struct request *r, struct sched_e
     uint32_t n_waiting;
     if (!event_ring_pop(r, event, &n_waiting))
         return false;
-    /* Only a ring that was half full or more can have kept its sequence from running. */
+    /* Only a ring that was at least half full can have kept its sequence from running. */
     if (n_waiting >= REQUEST_RING / 2 && event->type != EVENT_DONE)
         wake_raise(&s->wake);
     return true;

@@ -1,7 +1,7 @@
 /* A sequence's pages in a group of windowed layers; see sequence.h. Owned by the scheduler's
- * thread. What a sequence puts into the tree belongs to the tree at once and is needed here only
- * for the length of the window. So its own pages are always the last ones, after what was
- * inserted. */
+ * thread. Pages that a sequence inserts belong to the tree at once and are needed here only for the
+ * length of the window. So its own pages are always the last ones, after those that were inserted.
+ */
 #include <assert.h>
 
 #include "sched/sequence.h"
@@ -36,7 +36,7 @@ uint32_t seq_window_take(struct sequence *seq, struct cache *cache, uint32_t sid
     uint32_t got = 0;
     assert(want <= seq->capacity - w->n_reserved);
     while (got < want) {
-        /* The page before may be the tree's, or have gone: then there is no wish. */
+        /* The page before may belong to the tree, or be gone; then any page will do. */
         uint32_t after = w->n_reserved > w->private_from ? w->pages[w->n_reserved - 1] : PAGE_NONE;
         struct page_run run = page_pool_take(&cache->sides[side].pool, want - got, after);
         if (run.count == 0)
@@ -48,7 +48,7 @@ uint32_t seq_window_take(struct sequence *seq, struct cache *cache, uint32_t sid
     return got;
 }
 
-/* Gives back the pages of positions from .. to - 1, which are its own. */
+/* Gives back the pages of positions [from, to), which are its own. */
 static void give(struct sequence *seq, struct cache *cache, uint32_t side, uint32_t from,
                  uint32_t to)
 {
@@ -90,7 +90,7 @@ void seq_window_set_runs(struct sequence *seq, const struct cache *cache, uint32
     struct seq_side *w = &seq->sides[side];
     uint32_t first = seq_window_first(seq, cache, side);
     assert(length <= w->n_reserved);
-    if (w->from > first || w->to < first || w->to > length) { /* too long: a batch failed */
+    if (w->from > first || w->to < first || w->to > length) { /* to > length: a batch failed */
         w->from = w->to = first;
         w->first_run = w->end_run = 0;
     }
@@ -116,7 +116,7 @@ void seq_window_inserted(struct sequence *seq, uint32_t side)
 {
     struct seq_side *w = &seq->sides[side];
     w->private_from = seq->n_computed;
-    w->from = w->to = w->first_run = w->end_run = 0; /* the tree may have given others */
+    w->from = w->to = w->first_run = w->end_run = 0; /* the tree may have replaced pages */
 }
 
 void seq_window_release(struct sequence *seq, struct cache *cache, uint32_t side)

@@ -1,4 +1,4 @@
-/* One request's tokens, pages and place in the tree; see sequence.h. Owned by the scheduler's
+/* One request's tokens, pages and position in the tree; see sequence.h. Owned by the scheduler's
  * thread, but created by the thread that submits, so that a step need not allocate. A computed
  * position's page may be private even when the tree has the position, because another sequence
  * inserted its own copy first. */
@@ -33,7 +33,7 @@ uint64_t sequence_token(const struct sequence *seq, uint32_t position, uint64_t 
 {
     const struct request *r = seq->request;
     if (cache_token_is_image(token))
-        return token; /* the number of the image is its owner's */
+        return token; /* the image's number already depends on its owner */
     return cache_token_owned(cache_token_kind(token), position < r->n_public ? 0 : r->owner,
                              (uint32_t)token);
 }
@@ -44,7 +44,7 @@ static const struct image_shape *shape_of(const void *context, uint32_t index)
     return &r->images[index].shape;
 }
 
-/* What the side groups take. */
+/* Allocates the tables of the side groups. */
 static bool sides_open(struct sequence *seq, const struct cache *cache)
 {
     for (uint32_t i = 0; i < cache->n_sides; i++) {
@@ -146,7 +146,7 @@ void sequence_begin(struct sequence *seq, const struct cache *cache, node_id nod
             seq_window_begin(seq, cache, i);
 }
 
-/* The page of the last position it has, PAGE_NONE at the start: new pages would best follow it. */
+/* The page of its last position, or PAGE_NONE at the start: new pages should follow it. */
 static uint32_t last_page(const struct sequence *seq)
 {
     if (seq->n_reserved > seq->n_matched)
@@ -219,7 +219,7 @@ void sequence_insert(struct sequence *seq, struct cache *cache, uint64_t now_ns)
                                       seq->pages + seq->n_inserted, sides, n, now_ns, &claimed);
     op_times_add(cache->times, OP_INSERT, op_times_since(cache->times, start_ns));
     if (node == NODE_NONE)
-        return; /* no nodes left: the positions stay private, and may be inserted later */
+        return; /* no nodes left: the positions stay private, to be inserted later if possible */
     memset(seq->is_private + seq->n_computed - claimed, false, claimed);
     seq->n_private -= claimed;
     seq->node = node;

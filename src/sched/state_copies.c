@@ -1,17 +1,17 @@
 /* Sequences of a model whose layers keep a state. Owned by the scheduler's thread.
  *
- * A running sequence has its live state in a slot of the engine; the tree has copies of states, at
- * the few positions where they are worth most:
+ * A running sequence has its live state in a slot of the engine. The tree has copies of states, at
+ * the few positions where they are most useful:
  *
  *   prompt  [ system prompt │ question          . ] answer ...  ]
  *                           ▲                   ▲               ▲
- *             where sequences parted     its last token    where it ended
- *                                        but one
+ *             where sequences diverged   before its last   where it ended
+ *                                        token
  *
- * An identical prompt goes on at its last token but one, because its last token gives the logits.
- * Copies at intervals are made where there is room for them; the others push out older ones, and
- * the leaves that those belong to. A copy is never needed to go on: without one the sequence is
- * computed from an earlier one, or from its start.
+ * An identical prompt resumes before its last token, because that token must be computed for its
+ * logits. Copies at intervals are made only if there is room; the others may evict older copies,
+ * and the leaves that those belong to. A copy is never required: without one, the sequence is
+ * computed from an earlier copy, or from its start.
  *
  * A batch that fails leaves its slots undefined. Its sequences start over from what the tree has.
  */
@@ -26,8 +26,8 @@ static struct page_pool *copy_pool(struct scheduler *s)
     return &s->cache.sides[s->state_side].pool;
 }
 
-/* A page for a copy, or PAGE_NONE. `pushes`: it may take the place of an older one, of those that
- * nobody goes on from first. */
+/* A page for a copy, or PAGE_NONE. `pushes`: it may evict an older copy, starting with those that
+ * no sequence resumes from. */
 static uint32_t take_page(struct scheduler *s, bool pushes)
 {
     struct page_pool *pool = copy_pool(s);
@@ -83,7 +83,7 @@ void scheduler_end_stateless(struct scheduler *s)
     }
 }
 
-/* A copy where it ended, unless there is one. */
+/* Saves a copy where the sequence ended, unless there is one. */
 static void save_end(struct scheduler *s, struct sequence *seq)
 {
     struct error err;
@@ -110,7 +110,7 @@ void state_end(struct scheduler *s, struct sequence *seq)
     seq->has_state = false;
 }
 
-/* Whether a copy after so many tokens would serve anybody. */
+/* Whether a copy after `n_tokens` tokens could be used. */
 static bool is_useful(const struct sequence *seq, uint32_t n_tokens)
 {
     return n_tokens > seq->n_computed && n_tokens <= seq->prefill_end &&

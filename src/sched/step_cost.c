@@ -1,9 +1,9 @@
-/* Learns the cost of a step: normalized least mean squares on three terms, scaled so that one
- * decoded token says much about the batch and little about the row, and a chunk of a prompt the
- * opposite. Owned by the scheduler's thread. A prediction need not be exact: it sizes the next
- * chunk, and the step after that knows better. Careful: do not fit the last steps as closely as
- * possible. On a busy machine most of their differences are noise; a close fit then finds rows
- * that cost nothing, and the next chunk takes seconds. */
+/* Learns the cost of a step: normalized least mean squares on three terms, scaled so that a decoded
+ * token says much about the cost per batch and little about the cost per row, and a chunk of a
+ * prompt the opposite. Owned by the scheduler's thread. A prediction need not be exact: it sizes
+ * the next chunk, and the step after that knows better. Careful: do not fit the last steps as
+ * closely as possible. On a busy machine most of their differences are noise; a close fit then
+ * finds rows that cost nothing, and the next chunk takes seconds. */
 #include "sched/step_cost.h"
 
 #include <math.h>
@@ -11,12 +11,13 @@
 
 #define ROW_SCALE      16.0
 #define POSITION_SCALE (16.0 * 1024.0)
-#define RATE           0.3  /* how much of an error is corrected at once */
+#define RATE           0.3  /* the part of an error that is corrected at once */
 #define MIN_ROW_NS     10.0 /* no row is free: bounds the size of a chunk */
-#define OUTLIER        2.0  /* times the prediction: the machine did something else meanwhile */
+#define OUTLIER        2.0  /* times the prediction: the machine was busy with something else */
 
-/* A row's attention to one position costs less than this part of the rest of the row: it reads
- * two vectors, the rest whole matrices. Without the bound, noise would pass for attention. */
+/* A row's attention to one position costs less than this fraction of the rest of the row: it reads
+ * two vectors, the rest whole matrices. Without this bound, noise would be mistaken for attention.
+ */
 #define MAX_POSITION_PART (1.0 / 256)
 
 enum { TRUSTED_AFTER = 4, FIRST_ROWS = 32 };
@@ -31,7 +32,8 @@ double step_cost_predict(const struct step_cost *c, const struct step_work *work
     return c->batch_ns + work->rows * c->row_ns + (double)work->positions * c->position_ns;
 }
 
-/* Chunks grow by doubling while steps take what they should, and shrink when one does not. */
+/* The limit on rows doubles while steps stay within their prediction, and shrinks when one does
+ * not. */
 static void learn_max_rows(struct step_cost *c, uint32_t rows, bool is_outlier)
 {
     if (is_outlier && rows >= FIRST_ROWS)

@@ -18,7 +18,7 @@ int stop_matcher_open(struct stop_matcher *m, const struct byte_view *stops, uin
         total += stops[i].len;
     if (total == 0)
         return 0;
-    uint32_t *tables = malloc(total * sizeof *tables); /* one block; the first pattern's frees it */
+    uint32_t *tables = malloc(total * sizeof *tables); /* one block for all patterns */
     if (!tables)
         return error_set(err, ERROR_MEMORY, "no memory for stop strings of %zu bytes", total);
     for (uint32_t i = 0; i < n_stops; i++) {

@@ -1,6 +1,7 @@
-/* The scheduler's bed; see wake.h. The order that makes it safe: the sleeper first says that it
- * is asleep and then looks at the count; a waker first raises the count and then looks whether
- * anyone is asleep. Both are sequentially consistent, so at least one of them sees the other. */
+/* Puts the scheduler to sleep and wakes it; see wake.h. The order makes it safe: the sleeper first
+ * says that it is asleep and then reads the count; a waker first raises the count and then checks
+ * whether anyone is asleep. Both are sequentially consistent, so at least one of them sees the
+ * other. */
 #include "sched/wake.h"
 
 #include <time.h>

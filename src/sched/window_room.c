@@ -1,14 +1,15 @@
 /* Window pages for the rows of a step. Owned by the scheduler's thread.
  *
- * Each running sequence is charged for what it can never do without: the window before its next row
- * and a run of pages for the rows to come, or its longest region if that is more. It is only
- * admitted where all charges fit into the pool, and everything else in the pool can be taken, so a
- * row never waits for a window page and nobody is preempted for one. What prompts take beyond the
- * charge, to be computed in larger chunks, is interior or passed by the next step.
+ * Each running sequence is charged for what it always needs: the window before its next row, and a
+ * run of pages for the next rows, or its longest region if that is more. A sequence is admitted
+ * only if all charges fit into the pool, and everything else in the pool can be taken back. So a
+ * row never waits for a window page, and nobody is preempted for one. Pages that prompts take
+ * beyond the charge, to be computed in larger chunks, are interior or passed by the next step.
  *
- * Under pressure go, in this order: interior pages of the tree, pages that running sequences have
- * passed (interior too, once they are in the tree, but younger), the tails of leaves that nobody
- * uses, with the leaves, and at last what is in the tree above the windows of those who run. */
+ * Under pressure, pages are freed in this order: interior pages of the tree; pages that running
+ * sequences have passed (which become interior too once they are in the tree, but are younger); the
+ * tails of unused leaves, together with the leaves; finally, pages in the tree before the windows
+ * of running sequences. */
 #include "sched/state.h"
 #include "base/minmax.h"
 
@@ -47,7 +48,8 @@ bool window_has_room(const struct scheduler *s, const struct sequence *seq, bool
     return true;
 }
 
-/* What all who run need of what they have put into the tree. A state they have in their slots. */
+/* What running sequences still need of the pages that they put into the tree. States are in their
+ * slots, so none of those. */
 uint32_t scheduler_list_needs(struct scheduler *s, uint32_t side)
 {
     uint32_t n = 0;
@@ -74,7 +76,7 @@ static void make_room(struct scheduler *s, uint32_t side, uint32_t n_pages)
     op_times_add(s->cache.times, OP_EVICT, op_times_since(s->cache.times, start_ns));
 }
 
-/* Takes window pages for rows up to, and without, the position `end`, as many as there can be. */
+/* Takes window pages for rows before position `end`, as many as possible. */
 static void reserve_to(struct scheduler *s, struct sequence *seq, uint32_t side, uint32_t end)
 {
     uint32_t want = end - seq->sides[side].n_reserved;
@@ -83,7 +85,7 @@ static void reserve_to(struct scheduler *s, struct sequence *seq, uint32_t side,
     seq_window_take(seq, &s->cache, side, want);
 }
 
-/* The rows that must be computed together next: one, or the region that comes. */
+/* The rows that must be computed together next: one, or the next region. */
 static uint32_t next_rows(const struct sequence *seq)
 {
     const struct regions *r = &seq->regions;
@@ -91,7 +93,7 @@ static uint32_t next_rows(const struct sequence *seq)
     return next < r->n && r->spans[next].first == seq->n_computed ? r->spans[next].count : 1;
 }
 
-/* What a sequence may hold for rows to come; it takes so many at a time. */
+/* The most pages that a sequence may hold for future rows; it takes that many at a time. */
 static uint32_t rows_ahead(const struct scheduler *s, const struct sequence *seq, uint32_t side)
 {
     return min_u32(max_u32(s->cache.sides[side].run, next_rows(seq)),
@@ -100,7 +102,7 @@ static uint32_t rows_ahead(const struct scheduler *s, const struct sequence *seq
 
 static void reserve_side(struct scheduler *s, uint32_t side)
 {
-    /* What a batch that failed was to fill. */
+    /* Give back pages that were meant for a batch that failed. */
     for (uint32_t i = 0; i < s->n_running; i++)
         seq_window_give_spare(s->running[i], &s->cache, side, rows_ahead(s, s->running[i], side));
     for (uint32_t i = 0; i < s->n_running; i++) {
@@ -120,8 +122,8 @@ void scheduler_reserve_windows(struct scheduler *s)
             reserve_side(s, i);
 }
 
-/* Fewer rows where there are not so many pages, but never a part of a region: a region that comes
- * first is in the sequence's charge. */
+/* Plans fewer rows if there are not enough pages, but never a part of a region: the sequence's
+ * charge covers a region that comes first. */
 static void reserve_rows(struct scheduler *s, struct sequence *seq, uint32_t side)
 {
     const struct seq_side *x = &seq->sides[side];
