@@ -1,4 +1,5 @@
-/* The engine's operations as functions; see engine.h. An engine leaves out what it cannot do. */
+/* The engine's operations as functions; see engine.h. An engine omits the operations it does not
+ * support. */
 #include "engine/engine.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
 /* How layers keep KV; see kv_groups.h. Any thread. A model with windows has two groups even if
- * every layer has a window, because group 0's pages also stand for positions. */
+ * every layer has a window, because the pages of group 0 also represent positions. */
 #include "engine/kv_groups.h"
 
 bool kv_layer_keeps(const struct hparams *h, uint32_t layer)

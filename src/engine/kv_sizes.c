@@ -1,6 +1,6 @@
-/* Divides a budget of bytes between the groups of KV; see kv_sizes.h. Pure; any thread. A page of
- * group 0 may have no KV at all, if every layer has a window or a state. It still has its entry in
- * the tables, and that is then all it takes. */
+/* Divides a budget of bytes between the groups of KV; see kv_sizes.h. Pure; any thread. If every
+ * layer has a window or a state, a page of group 0 has no KV at all. It then costs only its entry
+ * in the tables. */
 #include "engine/kv_sizes.h"
 #include "base/minmax.h"
 
@@ -8,8 +8,8 @@
 
 enum {
     POSITIONS_PER_WINDOW_PAGE = 4,
-    POSITIONS_PER_STATE = 256, /* where the bytes do not matter */
-    STATES_OF_SEQ = 2,         /* at the end of a prompt, and one before it */
+    POSITIONS_PER_STATE = 256, /* if memory does not limit it */
+    STATES_OF_SEQ = 2,         /* at the end of a prompt, and one before */
     SHARES = 4,                /* of the bytes; states get one, or all but one */
 };
 
@@ -18,7 +18,7 @@ static uint32_t to_u32(uint64_t n)
     return (uint32_t)min_u64(n, UINT32_MAX);
 }
 
-/* Window pages that are in use by so many sequences at once. */
+/* Window pages in use by `n_seqs` sequences at once. */
 static uint64_t window_pages(uint32_t window, uint32_t n_seqs, uint32_t chunk_rows)
 {
     return ((uint64_t)window + chunk_rows) * n_seqs;
@@ -60,8 +60,8 @@ static uint64_t split_states(uint64_t budget_bytes, uint64_t state, uint64_t pag
     return min_u64(max_u64(share / state, STATES_OF_SEQ), budget_bytes / (page + state));
 }
 
-/* Window pages, at most `same`: as many as positions, what there would be with one group for all.
- * `side` is the bytes of one. */
+/* Window pages, at most `same`: one for each position, as if all layers were in one group. `side`
+ * is the size of one in bytes. */
 static uint64_t split_windows(uint64_t budget_bytes, uint32_t window, uint64_t side, uint64_t page,
                               uint64_t same, const struct kv_use *use)
 {
@@ -94,7 +94,7 @@ void kv_split(uint64_t budget_bytes, const struct kv_group groups[KV_MAX_GROUPS]
     uint64_t left = budget_bytes - n_states * state, same = left / (page + side), n = 0;
     if (side)
         n = split_windows(left, window, side, page, same, use);
-    /* Where window pages are hardly enough for one sequence, no sequence may be longer. */
+    /* If window pages are hardly enough for one sequence, they limit its length. */
     n_pages[0] = to_u32(n < same ? (left - n * side) / page : same);
     for (uint32_t g = 1; g < KV_MAX_GROUPS; g++)
         n_pages[g] = g >= n_groups ? 0 : to_u32(groups[g].kind == KV_STATE ? n_states : n);

@@ -1,5 +1,5 @@
-/* The best logits of a row and the sum that makes them probabilities; see row_best.h. Any thread.
- * One loop in order of the tokens, so that engines agree on every bit. */
+/* The best logits of a row, and the sum that turns them into probabilities; see row_best.h. Any
+ * thread. One loop in order of the tokens, so that engines agree on every bit. */
 #include "engine/row_best.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ void row_best_pick(const float *logits, uint32_t n, const struct row_output *out
     }
     double sum = 0, most = best[0].logit;
     for (uint32_t i = 0; i < n; i++)
-        sum += logits[i] == most ? 1 : exp(logits[i] - most); /* where both are infinite, too */
+        sum += logits[i] == most ? 1 : exp(logits[i] - most); /* even if both are infinite */
     /* cppcheck-suppress invalidFunctionArg ; the largest adds 1 */
     *out->log_sum = (float)(most + log(sum));
 }

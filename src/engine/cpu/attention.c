@@ -1,7 +1,7 @@
-/* Attention over pages: processes one block after another and merges the results. The arithmetic
- * is in the vector kernels. Nothing here may depend on which rows share a tile. Keys that a row
- * does not see are masked in its scores and never multiplied with its values, so not even an
- * infinity behind them can reach it. */
+/* Attention over pages: processes one block after another and merges the results. The arithmetic is
+ * in the vector kernels. Nothing here may depend on which rows share a tile. Keys that a row does
+ * not see are masked in its scores and never multiplied with its values, so not even an infinity
+ * there can reach it. */
 #include "engine/cpu/attention_internal.h"
 
 #include <assert.h>
@@ -12,7 +12,7 @@
 
 enum { N_ARRAYS = 7 };
 
-/* The lengths of a thread's arrays, in floats, in their order; returns their sum. */
+/* Sets the lengths of a thread's arrays, in floats, in order; returns their sum. */
 static size_t scratch_lengths(const struct attention *a, size_t lengths[N_ARRAYS])
 {
     size_t n_kv = a->shape.n_kv_heads, queries = (size_t)a->tile_rows * a->group, sum = 0;
@@ -65,7 +65,7 @@ static int plan_open(struct attention *a, struct error *err)
     return 0;
 }
 
-/* Room for the partials of the longest row at least. */
+/* Enough for the partials of the longest row. */
 static uint32_t count_raw_blocks(const struct attention *a)
 {
     const struct attention_shape *shape = &a->shape;
@@ -151,7 +151,7 @@ static void gather_queries(const struct attention *a, const struct tile *tile,
     }
 }
 
-/* What a row sees of a block. */
+/* The keys of a block that a row sees. */
 static struct key_range visible_keys(const struct attention *a, const struct batch_row *row,
                                      uint32_t block)
 {
@@ -162,7 +162,8 @@ static struct key_range visible_keys(const struct attention *a, const struct bat
                               end - base < ATTENTION_BLOCK ? end - base : ATTENTION_BLOCK};
 }
 
-/* What the rows of a tile see of a block. Rows are in order of position, or all see all of it. */
+/* The keys of a block that the rows of a tile see. Rows are in order of position, or all see all of
+ * it. */
 static void find_visible(const struct attention *a, struct scratch *s, const struct tile *tile,
                          uint32_t block)
 {
@@ -179,15 +180,15 @@ static void find_visible(const struct attention *a, struct scratch *s, const str
         s->keys = (struct key_range){s->ranges[s->first_row].begin, s->ranges[s->end_row - 1].end};
 }
 
-/* Where a walk through a sequence's page runs stands; it only goes forward. */
+/* A position in a sequence's page runs; it only moves forward. */
 struct run_cursor {
     struct page_view table;
     uint32_t index;
     uint32_t first_position; /* of runs[index] */
 };
 
-/* The pages of the block's keys, as runs, into the scratch. What lies before them may have no page
- * any more and is not looked at. */
+/* Finds the pages of the block's keys, as runs, into the scratch. Pages of earlier positions may be
+ * gone and are not read. */
 static void find_pages(struct scratch *s, struct run_cursor *cursor, uint32_t block)
 {
     const struct page_run *runs = cursor->table.runs;
@@ -209,15 +210,15 @@ static void find_pages(struct scratch *s, struct run_cursor *cursor, uint32_t bl
     }
 }
 
-/* Asks for a key or value of one head, into the second-level cache. Heads lie in rows of several,
- * and memory that is read with gaps comes ten times as fast if it is asked for first. */
+/* Prefetches a key or value of one head into the second-level cache. A row holds several heads, so
+ * one head is read with gaps; prefetching makes that ten times as fast. */
 static void fetch_row(const struct kv_layout *layout, const uint8_t *row)
 {
     for (size_t i = 0; i < layout->head_bytes; i += 64)
         __builtin_prefetch(row + i, 0, 2);
 }
 
-/* Asks for all of the block's keys (or values) of one head. */
+/* Prefetches all keys (or values) of the block for one head. */
 static void fetch_rows(const struct scratch *s, const struct kv_layout *layout, const uint8_t *base,
                        uint32_t kv)
 {
@@ -228,9 +229,9 @@ static void fetch_rows(const struct scratch *s, const struct kv_layout *layout, 
     }
 }
 
-/* Points to the keys (or values) in places first .. end - 1 of the block; those before the first
- * that is seen, and those behind the end, to another one. Asks for those one block further on, too:
- * pages mostly follow each other, and where they do not, nothing is lost. */
+/* Sets pointers to the keys (or values) in places first .. end - 1 of the block. Places before the
+ * first visible key, and after the end, point to another key. Also prefetches the same places of
+ * the next block: pages are usually consecutive, and if not, nothing is lost. */
 static void find_rows(struct scratch *s, const struct kv_layout *layout, const uint8_t *base,
                       uint32_t kv, uint32_t first, uint32_t end)
 {
@@ -252,7 +253,7 @@ static void find_rows(struct scratch *s, const struct kv_layout *layout, const u
         s->rows[n] = s->rows[seen - first];
 }
 
-/* What a row sees of places first .. end - 1. */
+/* The part of places first .. end - 1 that a row sees. */
 static struct key_range clip(struct key_range range, uint32_t first, uint32_t end)
 {
     range.begin = range.begin > first ? range.begin : first;
@@ -261,7 +262,7 @@ static struct key_range clip(struct key_range range, uint32_t first, uint32_t en
 }
 
 /* Adds the tile of values in places first .. end - 1 to the partials. Rows that see the same part
- * of it go together. */
+ * of it are processed together. */
 static void add_values(const struct attention *a, struct scratch *s, uint32_t first, uint32_t end,
                        bool many, float *partials)
 {
@@ -342,7 +343,7 @@ static void unit_partials(const struct attention *a, struct scratch *s,
     }
 }
 
-/* The first partial of a row starts its state, the later ones are merged into it. */
+/* The first partial of a row becomes its state; later ones are merged into it. */
 static void take_partial(const struct attention *a, float *state, const float *partial,
                          bool is_first)
 {
@@ -352,8 +353,8 @@ static void take_partial(const struct attention *a, float *state, const float *p
         a->kernels->merge(state, partial, a->value_width);
 }
 
-/* Writes the result of one row of the batch and one head. A sink is merged as one more partial,
- * right of all others: a key with that score, and zeros for a value. */
+/* Writes the result of one row of the batch and one head. A sink is merged as the last partial: a
+ * key with that score, and a value of zeros. */
 static void finish_query(const struct attention *a, struct scratch *s,
                          const struct attention_io *io, size_t row, size_t head, float *state)
 {
@@ -366,7 +367,7 @@ static void finish_query(const struct attention *a, struct scratch *s,
     a->kernels->finish(state, a->value_width, io->out + (row * a->shape.n_heads + head) * dim, dim);
 }
 
-/* The partials of one unit to where attention_combine finds them. */
+/* Stores the partials of one unit for attention_combine. */
 static void keep_partials(const struct attention *a, const struct scratch *s,
                           const struct tile *tile, uint32_t block, uint32_t kv,
                           const float *partials)
@@ -377,7 +378,7 @@ static void keep_partials(const struct attention *a, const struct scratch *s,
                floats * sizeof *partials);
 }
 
-/* The partials of one unit into the states of its rows. */
+/* Merges the partials of one unit into the states of its rows. */
 static void merge_partials(const struct attention *a, const struct scratch *s,
                            const struct tile *tile, uint32_t block, const float *partials,
                            float *states)
@@ -389,7 +390,7 @@ static void merge_partials(const struct attention *a, const struct scratch *s,
     }
 }
 
-/* Units begin .. end - 1 of a tile, which are all of it unless partials are stored. */
+/* Runs units begin .. end - 1 of a tile: all of them unless partials are stored. */
 static void run_units(struct attention *a, struct scratch *s, const struct attention_io *io,
                       const struct tile *tile, uint32_t begin, uint32_t end)
 {
@@ -404,7 +405,7 @@ static void run_units(struct attention *a, struct scratch *s, const struct atten
             find_pages(s, &cursor, block);
         }
         s->has_next = block + 1 < tile->end_block && unit + n_kv < end;
-        if (unit < begin + n_kv && n_queries < a->many_queries) { /* no block before it has asked */
+        if (unit < begin + n_kv && n_queries < a->many_queries) { /* not prefetched yet */
             fetch_rows(s, &a->key_layout, io->keys, kv);
             if (!a->shape.values_in_keys)
                 fetch_rows(s, &a->value_layout, io->values, kv);
@@ -434,7 +435,7 @@ void attention_run(struct attention *a, const struct attention_io *io, uint32_t 
     }
 }
 
-/* Merges what is stored of one row and head. */
+/* Merges the stored partials of one row and head. */
 static void combine_query(struct attention *a, struct scratch *s, const struct attention_io *io,
                           uint32_t place, uint32_t head)
 {

@@ -1,20 +1,20 @@
-/* Cuts the rows of a batch into tiles, finds out which of them read the same keys, and shares the
- * work among threads. Runs once a batch, on one thread.
+/* Cuts the rows of a batch into tiles, finds out which of them read the same keys, and divides the
+ * work among threads. Runs once per batch, on one thread.
  *
  * Sequences that begin with the same pages form a tree, found by sorting them by their pages. Every
- * branch of it is a tile of all the rows beyond it, so that a prefix is read once for all of them:
+ * branch is a tile of all rows below it, so a prefix is read once for all of them:
  *
  *   leaves     A: 1 2 3 4 5 6     B: 1 2 3 7 8     C: 1 2 9         (pages, by blocks)
  *   tiles      [A B C: 1 2]  [A B: 3]  [A: 4 5 6]  [B: 7 8]  [C: 9]
  *
- * With a window, leaves see blocks from different ones on. Where several leaves see a block to both
- * of its ends it is shared; a leaf has what it sees before that for itself:
+ * With a window, leaves start to see at different blocks. A block that several leaves see whole is
+ * shared; what a leaf sees before that is its own:
  *
  *   leaves     A:   2 3 4 5 6     B:     3 7 8     C:   2 3 9       (2 of A and C in part)
  *   tiles      [A: 2]  [C: 2]  [A B C: 3]  [A: 4 5 6]  [B: 7 8]  [C: 9]
  *
  * A row whose blocks are in several tiles, or on several threads, is merged from stored partials
- * afterwards, because merging goes from left to right. */
+ * afterwards, because merging must go from left to right. */
 #include "engine/cpu/attention_internal.h"
 
 #include <assert.h>
@@ -38,7 +38,7 @@ static void add_tile(struct attention *a, struct tile tile)
         a->tiles[a->n_tiles++] = tile;
 }
 
-/* Appends rows of the batch to the order; their place in it. */
+/* Appends rows of the batch to the order; returns their place in it. */
 static uint32_t order_rows(struct attention *a, uint32_t first_row, uint32_t n_rows)
 {
     uint32_t at = a->n_ordered;
@@ -47,7 +47,7 @@ static uint32_t order_rows(struct attention *a, uint32_t first_row, uint32_t n_r
     return at;
 }
 
-/* The tile of a leaf alone, from a block on. */
+/* The tile of a single leaf, starting at a block. */
 static struct tile leaf_tile(const struct attention *a, const struct leaf *leaf, uint32_t from,
                              bool is_raw)
 {
@@ -55,7 +55,7 @@ static struct tile leaf_tile(const struct attention *a, const struct leaf *leaf,
     return (struct tile){leaf->seq, leaf->at, leaf->n_rows, from, row_end_block(last), is_raw};
 }
 
-/* Room for the partials of rows in the order; false when there is not enough. */
+/* Reserves room for the partials of rows in the order; false if there is not enough. */
 static bool store_partials(struct attention *a, uint32_t first, uint32_t n_rows)
 {
     uint32_t n_blocks = 0, next = a->n_raw;
@@ -92,8 +92,8 @@ static void table_step(const struct page_view *t, struct table_place *at, uint32
         *at = (struct table_place){at->index + 1, 0};
 }
 
-/* How far two tables have the same pages, from where the later of them begins: the position behind
- * the last such page. The next page of each, if there is one, is what they differ in. */
+/* How far two tables have the same pages, starting where the later one begins: the position after
+ * the last such page. `next` is the next page of each, if there is one: where they differ. */
 static uint32_t common_end(const struct page_view *a, const struct page_view *b, uint32_t next[2])
 {
     uint32_t position = a->first > b->first ? a->first : b->first;
@@ -115,9 +115,9 @@ static uint32_t common_end(const struct page_view *a, const struct page_view *b,
     return position;
 }
 
-/* In order of the pages of all positions, so that sequences with a prefix in common are neighbours.
- * It serves the windowed group, too: those of its pages that sequences have in common belong to
- * positions up to which the sequences are the same. */
+/* Sorts by the pages of all positions, so that sequences with a common prefix are neighbours. This
+ * also serves the windowed group: sequences share a page there only if they are the same up to its
+ * position. */
 static int compare_leaves(const void *left, const void *right)
 {
     const struct leaf *a = left, *b = right;
@@ -130,7 +130,7 @@ static int compare_leaves(const void *left, const void *right)
     return a->first_row < b->first_row ? -1 : 1;
 }
 
-/* The end of the blocks that two leaves see whole and with the same pages; 0: there are none. */
+/* The end of the blocks that two leaves see whole and with the same pages; 0: none. */
 static uint32_t common_blocks(const struct attention *a, const struct leaf *left,
                               const struct leaf *right)
 {
@@ -142,7 +142,7 @@ static uint32_t common_blocks(const struct attention *a, const struct leaf *left
     return end > left->first_whole && end > right->first_whole ? end : 0;
 }
 
-/* Tiles for blocks `from` .. to - 1, which the leaves begin .. end - 1 have in common. */
+/* Adds tiles for blocks `from` .. to - 1, which the leaves begin .. end - 1 have in common. */
 static void add_shared_tiles(struct attention *a, const struct leaf *begin, const struct leaf *end,
                              uint32_t from, uint32_t to)
 {
@@ -153,9 +153,9 @@ static void add_shared_tiles(struct attention *a, const struct leaf *begin, cons
     }
 }
 
-/* Leaves begin .. end - 1 share what all of them see whole before block `to`, and each has what it
- * sees before that for itself. Not if there is too little room for tiles: each leaf still needs one
- * for its end, and each thread's cut may make one more. */
+/* Leaves begin .. end - 1 share the blocks before `to` that all of them see whole; what each sees
+ * before those is its own. Does nothing if there is too little room for tiles: each leaf still
+ * needs one for its end, and each thread's cut may add another. */
 static void share_blocks(struct attention *a, struct leaf *begin, struct leaf *end, uint32_t to)
 {
     uint32_t from = 0, n_rows = end[-1].at + end[-1].n_rows - begin->at;
@@ -177,7 +177,7 @@ static void share_blocks(struct attention *a, struct leaf *begin, struct leaf *e
     add_shared_tiles(a, begin, end, from, to);
 }
 
-/* The tiles of a branch: leaves begin .. end - 1, each neighbours of which share blocks. */
+/* Adds the tiles of a branch: leaves begin .. end - 1, where any two neighbours share blocks. */
 static void add_branch(struct attention *a, struct leaf *begin, struct leaf *end)
 {
     if (end - begin == 1) {
@@ -192,7 +192,7 @@ static void add_branch(struct attention *a, struct leaf *begin, struct leaf *end
             continue;
         if (leaf > first)
             share_blocks(a, first, leaf, common);
-        first = leaf + 1; /* which sees no more of these blocks */
+        first = leaf + 1; /* `leaf` sees none of these blocks whole */
     }
     for (struct leaf *first = begin, *leaf = begin + 1; first < end; leaf++) {
         if (leaf < end && leaf->common_end > common)
@@ -202,7 +202,7 @@ static void add_branch(struct attention *a, struct leaf *begin, struct leaf *end
     }
 }
 
-/* Leaves begin .. end - 1, neighbours of which share blocks, or a single one. */
+/* Leaves begin .. end - 1: neighbours share blocks, or there is only one. */
 static void add_leaves(struct attention *a, struct leaf *begin, struct leaf *end)
 {
     uint32_t first = begin->at, n_rows = end[-1].at + end[-1].n_rows - first;
@@ -246,7 +246,8 @@ static struct leaf make_leaf(const struct attention *a, uint32_t first, uint32_t
     };
 }
 
-/* Rows of one sequence, as many as a tile holds; the small rest of them waits for company. */
+/* Makes tiles of the rows of one sequence, as many as a tile holds. A small remainder may share a
+ * tile with other sequences. */
 static void make_tiles(struct attention *a)
 {
     const struct batch *batch = a->batch;
@@ -267,7 +268,7 @@ static void make_tiles(struct attention *a)
     add_small_tiles(a, n_leaves);
 }
 
-/* Makes two tiles of one: the first n_rows of it and the rest. */
+/* Splits a tile after its first n_rows rows. */
 static void split_tile(struct attention *a, uint32_t index, uint32_t n_rows)
 {
     struct tile *left = &a->tiles[index], *right = left + 1;
@@ -280,8 +281,8 @@ static void split_tile(struct attention *a, uint32_t index, uint32_t n_rows)
     right->first_block = row_first_block(a, tile_row(a, right, 0));
 }
 
-/* Where to cut a tile so that about `cost` is left of it: between two units if partials can be
- * stored, else between two rows, which makes two tiles of it. */
+/* Where to cut a tile so that about `cost` remains in its left part: between two units if partials
+ * can be stored, otherwise between two rows, which makes two tiles. */
 static struct cut cut_tile(struct attention *a, uint32_t index, uint64_t cost)
 {
     struct tile *tile = &a->tiles[index];

@@ -1,11 +1,11 @@
-/* From x to queries, and to keys and values in their pages; and attention over them. Computed by a
- * team, see cpu_forward.c, but for attention itself, which all threads share.
+/* Computes queries, keys and values from x, stores keys and values in their pages, and computes
+ * attention. A team does this, see cpu_forward.c, except attention itself, which all threads share.
  *
- * Latent attention (MLA) keeps one key for all heads, [latent | rotated part], and its value is
- * the latent. A head's query is therefore taken to the latent space (k_b), and what it attended is
- * taken back (v_b). Each head has its own products, with its part of the row as input, so rows are
- * gathered head by head. With its own inputs (prepares_alone) a thread prepares all their rows,
- * but each row's keys and values are written by one thread only. */
+ * Latent attention (MLA) keeps one key for all heads, [latent | rotated part], and its value is the
+ * latent. A head's query is therefore projected into the latent space (k_b), and its result is
+ * projected back (v_b). Each head has its own products, whose input is its part of the row, so rows
+ * are gathered head by head. With its own inputs (prepares_alone), a thread prepares all rows, but
+ * each row's keys and values are written by one thread only. */
 #include <math.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static void norm_heads(const struct pass *p, const float *weight, enum qk_norm k
     }
 }
 
-/* Turns a part of each head, from its first value on, for a row of the batch. */
+/* Rotates a part of each head, from its first value on, for a row of the batch. */
 static void turn_heads(const struct pass *p, uint32_t layer, size_t row, float *x, uint32_t n_heads,
                        size_t stride)
 {
@@ -60,7 +60,8 @@ static void store_row(const struct pass *p, uint32_t layer, size_t row, const fl
                             shape->n_kv_heads * shape->value_dim);
 }
 
-/* Norms and rope for a row, of the batch and of the team, and its keys and values to the page. */
+/* Applies norms and rope to a row, and stores its keys and values. `r` is the row's index in the
+ * batch, `local` in the team. */
 static void place_row(const struct pass *p, uint32_t layer, size_t r, size_t local)
 {
     const struct layer_weights *w = &p->e->model->layers[layer];
@@ -95,7 +96,7 @@ static uint32_t panels_of(const struct product *products, uint32_t n)
     return sum;
 }
 
-/* Products of the rows of x, normed for attention. */
+/* Multiplies the rows of x after the attention norm. */
 static void multiply_normed(const struct pass *p, uint32_t layer, const struct product *products,
                             uint32_t n)
 {
@@ -112,8 +113,8 @@ static void multiply_normed(const struct pass *p, uint32_t layer, const struct p
 
 /* ---- latent attention --------------------------------------------------------------------- */
 
-/* Gathers `cols` values of each head, which lie `stride` apart in rows of `width`, and quantises
- * them if the matrices want that. */
+/* Gathers `cols` values of each head, which are `stride` apart in rows of `width`, and quantises
+ * them if the matrices need that. */
 static void gather_heads(const struct pass *p, const struct packed_matrix *first, const float *x,
                          size_t width, size_t stride, uint32_t cols, uint32_t n_heads)
 {
@@ -132,8 +133,8 @@ static void gather_heads(const struct pass *p, const struct packed_matrix *first
         pass_meet_team(p);
 }
 
-/* Each head's product with what gather_heads left, to `out`, [n_rows][out_width], where heads are
- * `out_stride` apart. */
+/* Multiplies each head's matrix with what gather_heads left, into `out`, [n_rows][out_width], where
+ * heads are `out_stride` apart. */
 static void multiply_heads(const struct pass *p, uint32_t layer, enum cpu_phase phase,
                            struct packed_matrix *const *matrices, uint32_t n_heads, uint32_t cols,
                            float *out, size_t out_width, size_t out_stride)
@@ -156,7 +157,7 @@ static void multiply_heads(const struct pass *p, uint32_t layer, enum cpu_phase 
     }
 }
 
-/* A row's key to its page, and what is turned of its queries to their places. */
+/* Stores a row's key in its page, and the rotated part of its queries in place. */
 static void place_latent_row(const struct pass *p, uint32_t layer, size_t r, size_t local)
 {
     const struct mla_shape *mla = &p->hp->mla;
@@ -175,7 +176,7 @@ static void place_latent_row(const struct pass *p, uint32_t layer, size_t r, siz
     turn_heads(p, layer, r, q + mla->kv_rank, shape->n_heads, shape->key_dim);
 }
 
-/* The queries' own bottleneck. */
+/* Queries through their own low-rank projection. */
 static void multiply_queries(const struct pass *p, uint32_t layer)
 {
     const struct cpu_layer *l = &p->e->layers[layer];

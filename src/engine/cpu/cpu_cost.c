@@ -1,11 +1,11 @@
-/* What a batch costs at least, from the shapes and formats of the weights; see struct engine_cost.
- * Counted is what the definition of a product in matmul_internal.h says and no kernel can save, for
- * a row of 16-bit activations twice. Of experts it is those that one row goes to; a batch of more
- * rows reads more of them. */
+/* The least that a batch costs, from the shapes and formats of the weights; see struct engine_cost.
+ * It counts the operations in the definition of a product (matmul_internal.h), which no kernel can
+ * avoid; twice for a row of 16-bit activations. Of experts, it counts those that one row uses; a
+ * batch of more rows reads more of them. */
 #include "engine/cpu/cpu_internal.h"
 #include "engine/cpu/kernels/matmul_internal.h"
 
-/* The float operations on a block of quants: its scales and mins, and the activation's scale. */
+/* Float operations per block of quants: its scales and mins, and the activation's scale. */
 static uint64_t block_floats(struct quant_format f)
 {
     return (uint64_t)f.parts * (1 + f.mins) + 1;
@@ -24,7 +24,7 @@ static void add_matrix(const struct cpu_engine *e, const struct packed_matrix *m
     }
 }
 
-/* `n` matrices like this one. */
+/* Counts `n` matrices like this one. */
 static void add_like(const struct cpu_engine *e, const struct packed_matrix *m, uint32_t n,
                      uint64_t *bytes, struct engine_macs *macs)
 {

@@ -46,7 +46,7 @@ static int threads_open(struct cpu_engine *e, struct error *err)
 }
 
 #ifndef NDEBUG
-/* The page that a view names for a position, which it has. */
+/* The page of a position in a view, which must contain it. */
 static uint32_t page_at(const struct page_view *view, uint32_t position)
 {
     uint32_t at = position - view->first;
@@ -64,7 +64,7 @@ static bool runs_are_sound(const struct page_view *view, uint32_t n_pages)
     return true;
 }
 
-/* The row has its pages where its sequence says, and those that it sees. */
+/* The row's own pages are where its sequence says, and the pages that it sees exist. */
 static bool pages_are_sound(const struct cpu_engine *e, const struct batch_row *row,
                             const struct batch_seq *seq)
 {
@@ -172,9 +172,9 @@ static void cpu_close(struct engine *engine)
     free(e);
 }
 
-/* One row through all layers, into a page that is written again before anyone reads it. The system
- * hands out memory on first use, here some of each layer's KV: hundreds of milliseconds on a
- * virtual machine, which the first request would wait for. */
+/* Computes one row through all layers, into a page that is overwritten before anyone reads it. The
+ * system allocates memory on first use, including some of each layer's KV: hundreds of milliseconds
+ * on a virtual machine, which the first request would otherwise wait for. */
 static int warm_up(struct cpu_engine *e, struct error *err)
 {
     struct page_run run = {.first = 0, .count = 1};

@@ -1,13 +1,13 @@
 /* A feed-forward block with experts, by all threads. The rows of a batch are grouped by expert, so
  * that an expert's weights are read once for all its rows, and threads share (expert, panel) pairs
- * without meeting between experts:
+ * without a barrier between experts:
  *
  *   router │ choose, group │ gate and up of the chosen │ down of the chosen │ add up
- *          meet            meet                        meet                 meet
+ *          barrier         barrier                     barrier              barrier
  *
- * Beside them run the dense block and the shared experts, if the layer has any. An expert's result
- * for a row is stored and added in order of rank, so a row's sum does not depend on how the
- * batch's rows were distributed among experts. */
+ * The dense block and the shared experts, if any, run in the same phases. An expert's result for a
+ * row is stored and added in order of rank, so a row's sum does not depend on how the batch's rows
+ * were distributed among experts. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 enum { PIECES_PER_THREAD = 16, NO_ITEM = UINT32_MAX };
 
-/* The layer's inputs and blocks as this thread sees them. */
+/* The layer's inputs and blocks, as seen by this thread. */
 struct mixture {
     const struct cpu_layer *layer;
     const struct layer_weights *weights;
@@ -39,7 +39,7 @@ static void router_input(const struct pass *p, const struct mixture *m, float *o
     }
 }
 
-/* Norms, and the team has the inputs of all products but those of experts. */
+/* Applies the norms, and prepares the inputs of all products except those of experts. */
 static struct mixture mixture_begin(const struct pass *p, uint32_t layer, const float *norm)
 {
     const struct hparams *hp = p->hp;
@@ -79,7 +79,7 @@ static struct work whole_work(const struct pass *p, const struct mixture *m, enu
     return pass_work(p, m->index, phase, matrix_panels(product->matrix), p->n_rows);
 }
 
-/* ---- who goes where ----------------------------------------------------------------------- */
+/* ---- choosing experts --------------------------------------------------------------------- */
 
 static void choose(const struct pass *p, const struct mixture *m, struct range rows)
 {
@@ -91,7 +91,7 @@ static void choose(const struct pass *p, const struct mixture *m, struct range r
                       &x->gathered[p->thread].router, x->choices + r * router->n_chosen);
 }
 
-/* Gives every choice its slot, and cuts the slots into items. One thread. */
+/* Assigns a slot to every choice, and cuts the slots into items. Runs on one thread. */
 static void group(struct cpu_experts *x, const struct router *router, uint32_t n_rows)
 {
     uint32_t n_choices = n_rows * router->n_chosen, first = 0;
@@ -114,7 +114,8 @@ static void group(struct cpu_experts *x, const struct router *router, uint32_t n
     }
 }
 
-/* All threads know the items when it returns. Few rows are not worth another barrier. */
+/* When this returns, all threads know the items. If there are few rows, one thread does all of it,
+ * which saves a barrier. */
 static void choose_and_group(const struct pass *p, const struct mixture *m)
 {
     struct cpu_experts *x = &p->e->state.experts;
@@ -132,7 +133,7 @@ static void choose_and_group(const struct pass *p, const struct mixture *m)
 
 /* ---- experts ------------------------------------------------------------------------------ */
 
-/* The rows of an item as the input of its expert's products. */
+/* Gathers the rows of an item as the input of its expert's products. */
 static struct rows_in gather(const struct pass *p, const struct mixture *m, uint32_t index)
 {
     struct cpu_experts *x = &p->e->state.experts;
@@ -200,7 +201,7 @@ static void expert_down(const struct pass *p, const struct mixture *m, uint32_t 
 typedef void expert_step(const struct pass *p, const struct mixture *m, uint32_t index,
                          struct range panels);
 
-/* The thread's share of all items' panels, of which each has n_panels. */
+/* Runs the thread's share of the panels of all items; each item has n_panels. */
 static void each_item(const struct pass *p, const struct mixture *m, enum cpu_phase phase,
                       uint32_t n_panels, expert_step *step)
 {
@@ -220,9 +221,9 @@ static void each_item(const struct pass *p, const struct mixture *m, enum cpu_ph
     }
 }
 
-/* ---- and back ----------------------------------------------------------------------------- */
+/* ---- adding the results ------------------------------------------------------------------- */
 
-/* Sum over the chosen experts, into the first one's place. */
+/* Sums the chosen experts, into the place of the first. */
 static float *add_experts(const struct pass *p, size_t row)
 {
     struct cpu_experts *x = &p->e->state.experts;
@@ -236,7 +237,7 @@ static float *add_experts(const struct pass *p, size_t row)
     return sum;
 }
 
-/* How much the shared experts count for a row. */
+/* The weight of the shared experts for a row. */
 static float shared_share(const struct pass *p, const struct mixture *m, size_t row)
 {
     const float *x = m->in.x + row * p->hp->n_embd, *w = m->weights->shared_router;

@@ -1,14 +1,14 @@
-/* One forward pass of a batch, by all threads. Between two attentions rows do not meet, so there
- * are two ways to share the work:
+/* One forward pass of a batch, by all threads. Between two attentions rows are independent, so
+ * there are two ways to divide the work:
  *
- *   many rows   each thread takes some rows, through a whole layer, then the next ones. What it
- *               makes on the way stays in its cache, and it waits for no one.
- *   few rows    (or a layer that is larger than a cache) all threads work on all rows, and share
- *               the outputs of products; they meet at a barrier before what others wrote is read.
+ *   many rows   each thread takes some rows through a whole layer, then the next rows. Its
+ *               intermediate results stay in its cache, and it waits for no one.
+ *   few rows    (or a layer larger than a cache) all threads work on all rows and share the
+ *               outputs of products; they wait at a barrier before reading what others wrote.
  *
  * A team is the set of threads that works on some rows: one thread, or all. Attention is always
- * shared by all threads. Careful: threads may only split along dimensions that are not summed
- * over, so that no bit depends on the number of threads. */
+ * shared by all threads. Careful: threads may only split along dimensions that are not summed over,
+ * so that no bit depends on the number of threads. */
 #include "base/clock.h"
 #include "engine/cpu/cpu_pass.h"
 #include "engine/cpu/rope.h"
@@ -33,7 +33,7 @@ static void embed(const struct pass *p)
         pass_layer_inputs(p);
 }
 
-/* What lies between the attention of the layer before and that of this one. */
+/* Everything between the attention of the previous layer and that of this one. */
 static void between_attentions(const struct pass *p, uint32_t layer)
 {
     if (layer > 0)
@@ -44,7 +44,8 @@ static void between_attentions(const struct pass *p, uint32_t layer)
         pass_before_attention(p, layer);
 }
 
-/* The next rows that no thread has taken yet: fewer towards the end, so that all end together. */
+/* The next rows that no thread has taken yet; fewer towards the end, so that all threads finish
+ * together. */
 static bool take_rows(const struct cpu_engine *e, uint32_t layer, struct range *rows)
 {
     atomic_uint *n_taken = &e->taken[layer * PHASES_OF_LAYER + PHASE_ROWS];
@@ -61,7 +62,7 @@ static bool take_rows(const struct cpu_engine *e, uint32_t layer, struct range *
     return true;
 }
 
-/* Thread 0 looks whether anyone still waits; all agree on what it saw. */
+/* Thread 0 checks whether anyone still wants the result; all threads use what it saw. */
 static bool is_stopped(const struct pass *p)
 {
     struct cpu_engine *e = p->e;
@@ -126,9 +127,9 @@ static void forward_job(void *context, uint32_t thread, uint32_t n_threads)
     pass_outputs(e, thread);
 }
 
-/* Whether threads take rows of their own: if there are enough for all, and the weights of a layer
- * stay in a cache from one taking to the next. Rows that go to experts are grouped by them, which
- * few rows at a time would be no good for. */
+/* Whether threads take rows of their own: if there are enough rows for all, and the weights of a
+ * layer stay in a cache between two takes. Rows for experts are grouped by expert, which does not
+ * work well with few rows at a time. */
 static bool goes_by_rows(const struct cpu_engine *e)
 {
     const struct engine_cost *cost = &e->engine.info.cost;

@@ -1,11 +1,12 @@
-/* Pages to and from the caller's memory, where a page is its keys and values, layer by layer. They
- * are moved before the call returns, so a ticket is always done. */
+/* Copies pages to and from the caller's memory. A page is its keys and values, layer by layer.
+ * Copying ends before the call returns, so a ticket is always done. */
 #include <assert.h>
 #include <string.h>
 
 #include "engine/cpu/cpu_internal.h"
 
-/* One part of all pages: the keys, or the values, of a layer. `at` is where it begins in a page. */
+/* Copies one part of all pages: the keys, or the values, of a layer. `at` is its offset in a page.
+ */
 static void move_part(const struct page_io *io, uint8_t *part, size_t row_bytes, size_t page_bytes,
                       size_t at)
 {

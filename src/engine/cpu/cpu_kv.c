@@ -7,13 +7,14 @@
 #include "engine/cpu/cpu_internal.h"
 #include "engine/kv_groups.h"
 
-/* The group whose pages the layer's KV lies in. */
+/* The group whose pages hold the layer's KV. */
 static uint32_t group_of(const struct cpu_engine *e, uint32_t layer)
 {
     return e->engine.info.n_groups == 1 ? 0 : kv_layer_group(&e->model->hparams, layer);
 }
 
-/* Gives the layers of a group their places, and tells what each part's positions take. */
+/* Assigns places to the layers of a group, and returns how many bytes a position takes in each
+ * part. */
 static uint32_t place_layers(struct cpu_engine *e, uint32_t group, size_t *row_bytes)
 {
     const struct hparams *hp = &e->model->hparams;
@@ -69,7 +70,7 @@ static int group_open(struct cpu_engine *e, uint32_t group, struct error *err)
     return rc;
 }
 
-/* The attention of a layer's shape, which an earlier layer may have as well. */
+/* Opens the attention for a layer's shape, unless an earlier layer has the same shape. */
 static int open_attention(struct cpu_engine *e, uint32_t layer, struct error *err)
 {
     const struct hparams *hp = &e->model->hparams;

@@ -1,9 +1,9 @@
-/* What rows want back, from x behind the last layer: the norm, the head's product and the logits'
+/* The outputs of rows, from x after the last layer: the norm, the head's product and the logits'
  * scales, by all threads.
  *
- * Logits go straight into the callers' buffers, and the product needs rows that are equally far
- * apart. So outputs are split into runs of such rows; most batches are one run. The head's weights
- * are read again for each run. */
+ * Logits go directly into the callers' buffers, and the product needs rows at equal distances. So
+ * outputs are split into runs of such rows; most batches are one run. The head's weights are read
+ * again for each run. */
 #include <string.h>
 
 #include "engine/cpu/cpu_pass.h"
@@ -27,7 +27,7 @@ static bool has_logits(const struct cpu_engine *e, uint32_t i)
     return output_of(e, i)->wants & OUTPUT_LOGITS;
 }
 
-/* How far behind the buffer of output i the next one lies, in floats; 0: not behind it. */
+/* The distance in floats from the buffer of output i to the next one; 0 if that is not after it. */
 static size_t next_buffer(const struct cpu_engine *e, uint32_t i)
 {
     if (i + 1 >= e->n_outputs || !has_logits(e, i + 1))
@@ -58,7 +58,7 @@ static struct output_run run_at(const struct cpu_engine *e, uint32_t first)
     return run;
 }
 
-/* x of a row, normed into `out`. */
+/* Writes the normed x of a row to `out`. */
 static void norm_output(const struct pass *p, uint32_t row, float *out)
 {
     const float *weight = p->e->model->output_norm;
@@ -114,7 +114,7 @@ static void pick_best(const struct pass *p, const struct output_run *run)
     }
 }
 
-/* Readies the head's phase for another run, when all have done the one before. */
+/* Prepares the head's phase for another run, after all threads have finished the previous one. */
 static void begin_again(const struct pass *p)
 {
     pass_meet(p);

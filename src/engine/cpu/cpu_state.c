@@ -4,7 +4,7 @@
 
 #include "engine/cpu/cpu_internal.h"
 
-/* Hands out pieces of one mapping; with no mapping yet, only adds up what they take. */
+/* Hands out parts of one mapping; without a mapping, only adds up their sizes. */
 struct layout {
     uint8_t *base;
     size_t used_bytes;
@@ -28,7 +28,7 @@ static size_t quantized_bytes(const struct layout *l, uint32_t rows, uint32_t wi
     return activations_bytes(l->quantized_kind, rows, width);
 }
 
-/* Values of a row in the largest layer. */
+/* Values per row in the largest layer. */
 struct widths {
     uint32_t q, attended, k, v, gate;
     uint32_t input; /* of any product but those of experts */

@@ -1,5 +1,5 @@
 /* The model's matrices in the form that kernels stream: which ones there are, and where they go.
- * Of a latent's matrices, each head's part is packed as a matrix of its own, because a head's rows
+ * Each head's part of a latent's matrices is packed as a separate matrix, because a head's rows
  * need not fill whole panels. */
 #include <stdlib.h>
 
@@ -48,7 +48,7 @@ static void list_layer(struct weight_list *list, const struct layer_weights *w, 
         list_add(list, all[i].weight, all[i].place);
 }
 
-/* The largest comes first, so that no thread is left with it at the end. */
+/* The largest comes first, so that no thread starts on it last. */
 static void list_weights(struct cpu_engine *e, struct weight_list *list, struct weight **head_parts)
 {
     const struct model *m = e->model;
@@ -71,7 +71,8 @@ static void list_weights(struct cpu_engine *e, struct weight_list *list, struct 
     }
 }
 
-/* Lists of matrices in a layer: of experts, and of heads of a latent, whose weights are cut. */
+/* Allocates the lists of matrices in a layer: of experts, and of the heads of a latent, whose
+ * weights are sliced. */
 static int lists_open(struct cpu_engine *e, struct weight **head_parts, struct error *err)
 {
     const struct hparams *hp = &e->model->hparams;
@@ -98,8 +99,8 @@ static int lists_open(struct cpu_engine *e, struct weight **head_parts, struct e
     return 0;
 }
 
-/* What is left of the files to read: all but the matrices that were packed. Of the table of
- * embeddings rows are read even if it was packed too, as the head. */
+/* The part of the files that is still read: everything except packed matrices. Rows of the
+ * embedding table are read even if it was also packed, as the head. */
 static uint64_t file_bytes_in_use(const struct cpu_engine *e)
 {
     uint64_t bytes = e->model->checkpoint->file_bytes;
@@ -122,7 +123,7 @@ static int load(struct cpu_engine *e, struct weight_list *list, struct error *er
         return -1;
     for (uint32_t i = 0; i < list->n; i++)
         *list->places[i] = e->weights.matrices[i];
-    /* What was packed is not read from the file again, but for rows of tables of embeddings. */
+    /* Packed matrices are not read from the file again, except rows of embedding tables. */
     checkpoint_forget(checkpoint);
     e->engine.info.weight_bytes = e->weights.size_bytes;
     e->engine.info.file_bytes = file_bytes_in_use(e);

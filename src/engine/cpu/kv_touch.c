@@ -1,14 +1,13 @@
-/* Touches KV memory ahead of its use; see kv_touch.h. Owned by the engine's thread. Reading is not
- * enough: the system then maps one shared page of zeros everywhere. */
+/* Touches KV memory before it is used; see kv_touch.h. Owned by the engine's thread. Reading is not
+ * enough: the system would map one shared page of zeros everywhere. */
 #include "engine/cpu/kv_touch.h"
 
 #include <stdlib.h>
 
 #include "engine/cpu/kernels/buffer.h"
 
-/* A row uses up 1/5461 of a huge page in each of the default model's 60 parts: one page for 91
- * rows. Models differ, but not by much: those with longer rows have fewer in a page and more parts.
- */
+/* In the default model, a row uses 1/5461 of a huge page in each of 60 parts: one page per 91 rows.
+ * Other models are similar: those with longer rows have fewer per page and more parts. */
 enum { ROWS_FOR_A_PAGE = 32 };
 
 int kv_touch_open(struct kv_touch *k, void *base, uint32_t group, const size_t *row_bytes,
@@ -37,7 +36,7 @@ static void touch(uint8_t *byte)
     *(volatile uint8_t *)byte = *byte;
 }
 
-/* Raises k->high to what the batch has. */
+/* Raises k->high to the highest page of the batch. */
 static void look_at(struct kv_touch *k, const struct batch *batch)
 {
     uint32_t end = batch->page_end[k->group];

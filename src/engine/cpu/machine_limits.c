@@ -1,7 +1,7 @@
-/* Measures what the machine can do at best; see machine_limits.h. The owner of the thread pool
- * calls this and takes part as thread 0. Threads do not all start when a job does, so a slice
- * lasts from the first thread's start to the last one's end by their own clocks, not as long as
- * the job. */
+/* Measures the machine's best speed; see machine_limits.h. The owner of the thread pool calls this
+ * and takes part as thread 0. Threads do not all start when a job does, so a slice is timed from
+ * the first thread's start to the last one's end, by their own clocks, not by the length of the
+ * job. */
 #include "engine/cpu/machine_limits.h"
 
 #include <stdbool.h>
@@ -15,12 +15,12 @@
 
 enum {
     LINE_BYTES = 64,
-    CACHES = 8, /* memory to read, times the largest cache, of which little is then found in it */
+    CACHES = 8, /* memory to read, in largest caches, so that little of it is cached */
     FEWEST_BYTES = 256 << 20,
     MOST_BYTES = 1 << 30,
     SLICE_NS = 100 * 1000,
     READ_SLICE_NS = 40 * 1000 * 1000,
-    ENOUGH_SLICES = 8, /* with all threads at work, to believe the best of them */
+    ENOUGH_SLICES = 8, /* with all threads running, before the best of them is trusted */
     FIRST_ROUNDS = 256,
 };
 
@@ -37,12 +37,12 @@ struct machine_probe {
     uint32_t n_at_once; /* threads that can run at the same time */
     struct buffer memory;
     struct part *parts;
-    /* What a slice does: `rounds` of a peak loop, or with NULL it reads all memory. */
+    /* A slice runs `rounds` of a peak loop or, if NULL, reads all memory. */
     uint64_t (*loop)(uint32_t rounds);
     uint32_t rounds;
 };
 
-/* The thread's share of a memory, in whole lines. */
+/* The start of the thread's share of memory, in whole lines. */
 static uint64_t share_begin(const struct machine_probe *p, uint32_t thread)
 {
     return p->memory.size_bytes / LINE_BYTES * thread / parallel_threads(p->pool) * LINE_BYTES;
@@ -74,10 +74,10 @@ static void slice_job(void *context, uint32_t thread, uint32_t n_threads)
     part->end_ns = clock_now_ns();
 }
 
-/* What came of one slice. */
+/* The result of one slice. */
 struct slice {
     uint64_t length_ns, work;
-    bool is_shared; /* all threads were at work most of the time */
+    bool is_shared; /* all threads ran most of the time */
 };
 
 static struct slice slice_run(struct machine_probe *p)
@@ -104,9 +104,9 @@ static double rate_of(uint64_t work, uint64_t ns)
     return (double)work * 1e9 / (double)(ns > 0 ? ns : 1);
 }
 
-/* The sum of what each thread did at best, for when the machine is so busy that they never have
- * their cores at the same time. It may be more than they could do together, but not less. Of more
- * threads than cores only so many count. */
+/* The sum of each thread's best, for machines so busy that threads never have their cores at the
+ * same time. It may be more than they could do together, but not less. If there are more threads
+ * than cores, only as many as cores count. */
 static double sum_of_threads(const struct machine_probe *p)
 {
     uint32_t n_threads = parallel_threads(p->pool);
@@ -125,7 +125,7 @@ static void note_threads(struct machine_probe *p)
     }
 }
 
-/* Bytes a second in the best slice of the given time, or *best if that is more. */
+/* Bytes per second in the best slice of the given time, or *best if that is more. */
 static void measure_reading(struct machine_probe *p, uint32_t duration_ms, double *best)
 {
     uint64_t end_ns = clock_now_ns() + (uint64_t)duration_ms * 1000000;
@@ -142,7 +142,7 @@ static void measure_reading(struct machine_probe *p, uint32_t duration_ms, doubl
     } while (clock_now_ns() < end_ns);
 }
 
-/* Work a second in the best slice of the given time, or *best if that is more. */
+/* Work per second in the best slice of the given time, or *best if that is more. */
 static void measure_loop(struct machine_probe *p, uint64_t (*loop)(uint32_t rounds),
                          uint32_t duration_ms, double *best)
 {
@@ -155,7 +155,7 @@ static void measure_loop(struct machine_probe *p, uint64_t (*loop)(uint32_t roun
     do {
         struct slice slice = slice_run(p);
         if (p->parts[0].end_ns - p->parts[0].begin_ns < SLICE_NS) {
-            p->rounds *= 2; /* too short to time, and for a processor to reach its pace */
+            p->rounds *= 2; /* too short to time, or for a CPU to reach its full clock */
             continue;
         }
         double rate = rate_of(slice.work, slice.length_ns);
@@ -168,8 +168,8 @@ static void measure_loop(struct machine_probe *p, uint64_t (*loop)(uint32_t roun
         *best = sum_of_threads(p);
 }
 
-/* Of the last level, as the system tells it; 0 when it does not. sysconf would give what the whole
- * host of a virtual machine has. */
+/* Size of the last-level cache according to the system; 0 if it does not say. sysconf would give
+ * the size for the whole host of a virtual machine. */
 static uint64_t cache_bytes(void)
 {
     char path[64];

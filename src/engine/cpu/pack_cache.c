@@ -1,9 +1,9 @@
-/* The file of packed weights; see pack_cache.h. Pieces are read by all threads of the pool, the
- * file is written by one thread in the background.
+/* The file of packed weights; see pack_cache.h. All threads of the pool read pieces; the file is
+ * written by one thread in the background.
  *
- * No version number has to be kept up to date by hand. One panel of every matrix is packed again
- * and compared with the file, so a build that packs differently, or a model whose weights changed
- * under the same date, never uses old panels. */
+ * No version number needs manual updates. One panel of every matrix is packed again and compared
+ * with the file, so a build that packs differently, or a model whose weights changed under the same
+ * date, never uses old panels. */
 #include "engine/cpu/pack_cache.h"
 
 #include <assert.h>
@@ -22,14 +22,14 @@
 #include "engine/cpu/kernels/matmul_internal.h"
 
 enum {
-    FILE_VERSION = 1, /* of the head and the entries; that of the panels is checked by panels */
+    FILE_VERSION = 1, /* of the head and the entries; the panels are checked by comparing */
     DATA_ALIGN = 4096,
-    CHUNK_BYTES = 256 << 10, /* read and then checked while it is in the core's own cache */
+    CHUNK_BYTES = 256 << 10, /* read, then checked while in the core's own cache */
     IN_FLIGHT = 4,           /* pieces that the disk may lag behind the writer */
 };
 
 #define FILE_MAGIC ((uint64_t)0x646b636170646172u) /* "radpackd", and this machine's byte order */
-#define LEAST_FREE ((uint64_t)1 << 30)             /* bytes that a new file leaves on the disk */
+#define LEAST_FREE ((uint64_t)1 << 30)             /* bytes that must stay free on the disk */
 #define SUFFIX     ".radish-packed"
 #define OTHER      "it belongs to another model or another version of radish"
 
@@ -39,10 +39,10 @@ struct head {
     uint32_t n_matrices, n_pieces;
     uint32_t reserved;
     uint64_t model_bytes;
-    int64_t model_mtime_ns; /* of one file; of several it is in their hash */
-    uint64_t model_hash;    /* of all before the tensors' data; of several files checkpoint_hash */
+    int64_t model_mtime_ns; /* of a single file; with several it is part of their hash */
+    uint64_t model_hash;    /* of all before the tensors' data; several files: checkpoint_hash */
     uint64_t file_bytes;
-    uint64_t checksum; /* of all up to the first matrix, with 0 here */
+    uint64_t checksum; /* of everything up to the first matrix, with 0 here */
 };
 
 struct entry {
@@ -56,12 +56,12 @@ struct pack_cache {
     const struct weight_store *store;
     char *path, *temporary_path;
     uid_t model_owner;
-    mode_t model_mode;   /* who may read the model may read this, and no one else */
+    mode_t model_mode;   /* only those who may read the model may read this */
     int fd;              /* of a usable file, else -1 */
-    size_t head_bytes;   /* of the head, the entries and the checksums */
-    struct head *head;   /* [head_bytes] all three as they are in the file */
-    struct entry *table; /* [n_matrices] in it */
-    uint64_t *checksums; /* [n_pieces] in it */
+    size_t head_bytes;   /* head, entries and checksums */
+    struct head *head;   /* [head_bytes] all three, as in the file */
+    struct entry *table; /* [n_matrices] part of `head` */
+    uint64_t *checksums; /* [n_pieces] part of `head` */
 };
 
 static size_t round_up(size_t n, size_t to)
@@ -71,8 +71,9 @@ static size_t round_up(size_t n, size_t to)
 
 /* ---- checksums ---------------------------------------------------------------------------- */
 
-/* Eight sums side by side, because one would wait for its own multiplications. For a given rest,
- * each word's change is a one to one change of its lane, so that one flipped bit is always seen. */
+/* Eight sums side by side, because a single one would wait for its own multiplications. With
+ * everything else fixed, a lane is a one-to-one function of each word, so a single flipped bit is
+ * always detected. */
 struct checksum {
     uint64_t lanes[8];
 };
@@ -117,7 +118,7 @@ static uint64_t head_checksum(const struct head *head, size_t head_bytes)
                      checksum_bytes(head + 1, head_bytes - sizeof *head));
 }
 
-/* ---- what the file must say --------------------------------------------------------------- */
+/* ---- the expected contents ---------------------------------------------------------------- */
 
 static uint64_t model_hash(const struct gguf *g)
 {
@@ -169,7 +170,8 @@ static char *path_with(const char *path, const char *suffix)
     return asprintf(&all, "%s%s", path, suffix) < 0 ? NULL : all;
 }
 
-/* The mode that the file of a directory has: what all files of weights in it have in common. */
+/* The mode for the cache of a directory: the permissions that all its weight files have in common.
+ */
 static mode_t directory_mode(const char *path, mode_t mode)
 {
     DIR *dir = opendir(path);
@@ -187,7 +189,7 @@ static mode_t directory_mode(const char *path, mode_t mode)
     return mode;
 }
 
-/* Whose the model is, who may read it, and what the file's name begins with. */
+/* Finds out who owns the model, who may read it, and how the file's name begins. */
 static int describe_model(struct pack_cache *c, struct stat *model, char **prefix,
                           struct error *err)
 {
@@ -253,7 +255,7 @@ static int read_all(int fd, void *to, size_t len, uint64_t offset, struct error 
     return 0;
 }
 
-/* The file's head, entries and checksums against ours. */
+/* Compares the file's head, entries and checksums with ours. */
 static int head_check(const struct pack_cache *c, const struct head *found, uint64_t file_bytes,
                       struct error *err)
 {
@@ -275,7 +277,7 @@ static int head_check(const struct pack_cache *c, const struct head *found, uint
     return 0;
 }
 
-/* Who may not change the model must not be able to change what is read instead of it. */
+/* Those who cannot change the model must not be able to change the file that replaces it. */
 static int file_check(const struct pack_cache *c, int fd, struct stat *st, struct error *err)
 {
     if (fstat(fd, st) != 0)
@@ -296,7 +298,7 @@ static int content_check(struct pack_cache *c, int fd, struct error *err)
     if (st.st_size < (off_t)sizeof magic || read_all(fd, &magic, sizeof magic, 0, err) ||
         magic != FILE_MAGIC)
         return error_set(err, ERROR_FORMAT, "it is not a file of packed weights");
-    /* A shorter one has another number of matrices, or lost its end. */
+    /* A shorter file has another number of matrices, or was truncated. */
     size_t len = (size_t)st.st_size < c->head_bytes ? (size_t)st.st_size : c->head_bytes;
     struct head *found = calloc(1, c->head_bytes);
     if (!found)
@@ -351,7 +353,7 @@ const char *pack_cache_path(const struct pack_cache *c)
     return c->path;
 }
 
-/* A panel of each matrix, packed from the model, must be as in the file. */
+/* Packs one panel of each matrix from the model and compares it with the file. */
 static int sample_check(const struct pack_cache *c, const struct weight_piece *piece,
                         struct error *err)
 {
@@ -370,7 +372,7 @@ static int sample_check(const struct pack_cache *c, const struct weight_piece *p
     return failed;
 }
 
-/* Where a piece's bytes lie in its matrix, and how many they are. */
+/* The address of a piece's bytes in its matrix, and their number. */
 static uint8_t *piece_bytes(const struct pack_cache *c, const struct weight_piece *piece,
                             size_t *begin, size_t *len)
 {
@@ -417,8 +419,8 @@ static int write_all(int fd, const void *from, size_t len, uint64_t offset, stru
     return 0;
 }
 
-/* The file under its temporary name, for this process alone. Who is killed leaves it behind, and
- * the next one takes it over; its lock says whether anyone still writes. */
+/* Opens the file under its temporary name, for this process alone. A process that is killed leaves
+ * it behind, and the next one takes it over; the lock tells whether anyone is still writing. */
 static int temporary_open(const struct pack_cache *c, struct error *err)
 {
     struct stat opened, named;
@@ -428,7 +430,7 @@ static int temporary_open(const struct pack_cache *c, struct error *err)
         return error_set(err, ERROR_IO, "%s", strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &opened) != 0 ||
         stat(c->temporary_path, &named) != 0 || opened.st_ino != named.st_ino) {
-        /* The second part: another process has just finished it and given it its name. */
+        /* The second case: another process has just finished and renamed it. */
         close(fd);
         return error_set(err, ERROR_IO, "another process is writing it");
     }
@@ -448,14 +450,14 @@ static int space_reserve(const struct pack_cache *c, int fd, struct error *err)
     if ((uint64_t)disk.f_bavail * disk.f_frsize < bytes + LEAST_FREE)
         return error_set(err, ERROR_IO, "it needs %llu MiB and would leave less than %llu MiB free",
                          (unsigned long long)bytes >> 20, (unsigned long long)LEAST_FREE >> 20);
-    /* Not every file system can; then a full disk shows when it is full. */
+    /* Not every file system supports this; there, a full disk is noticed only when it is full. */
     if (fallocate(fd, 0, 0, (off_t)bytes) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
         return error_set(err, ERROR_IO, "%s", strerror(errno));
     return ftruncate(fd, (off_t)bytes) ? error_set(err, ERROR_IO, "%s", strerror(errno)) : 0;
 }
 
-/* Lets the disk begin with this piece and waits for an earlier one, so that neither the last sync
- * nor a process that stops has to wait for gigabytes. */
+/* Starts writing this piece to disk and waits for an earlier one, so that neither the final sync
+ * nor a stopping process has to wait for gigabytes. */
 static void disk_keep_up(const struct pack_cache *c, int fd, uint32_t index)
 {
     size_t begin, len;
@@ -520,11 +522,11 @@ void pack_cache_remove(const struct pack_cache *c)
     close(fd);
 }
 
-/* bench_pack measures 4.4 to 5.9 GB/s for a thread that reads, whatever the type, and 0.7 to 5.8
+/* bench_pack measures 4.4 to 5.9 GB/s for one thread that reads, whatever the type, and 0.7 to 5.8
  * for one that packs: reading is 2.6 to 6.6 times as fast for Q5_0, Q5_1, Q3_K, Q5_K and Q6_K, and
- * less than twice as fast for all others. More threads pack faster for as long as there are cores,
- * and read faster only until the memory is busy. A file is a second copy of the model on the disk:
- * it must at least halve the time. */
+ * less than twice as fast for all others. Packing scales with the number of cores; reading only
+ * until memory bandwidth is used up. The file is a second copy of the model on disk, so it must at
+ * least halve the time. */
 bool pack_cache_pays(uint64_t pack_ns, size_t size_bytes, uint32_t n_threads)
 {
     const uint64_t least_ns = 1000000000;

@@ -1,4 +1,4 @@
-/* Rotary positions. Angles are made in double, because a float's angle at position 100,000 is off
+/* Rotary positions. Angles are computed in double, because a float angle at position 100,000 is off
  * by a hundredth of a radian. */
 #include "engine/cpu/rope.h"
 

@@ -6,8 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The indices of the k largest, in order of size and then of index. What is no number comes last.
- */
+/* The indices of the k largest, by size and then by index. NaN comes last. */
 static void best_of(const float *values, uint32_t n, uint32_t k, uint32_t *best)
 {
     uint32_t found = 0;
@@ -36,7 +35,7 @@ static float group_score(const float *scores, uint32_t n, enum router_groups gro
     return groups == GROUPS_BY_MAX || n == 1 ? first : first + second;
 }
 
-/* Takes the experts of other groups than the best out of the choice. */
+/* Excludes the experts of all groups except the best ones. */
 static void choose_groups(const struct router *router, const struct router_scratch *s)
 {
     uint32_t n = router->n_experts / router->n_groups;
@@ -52,7 +51,7 @@ static void choose_groups(const struct router *router, const struct router_scrat
     }
 }
 
-/* Weights are the scores of the chosen. */
+/* The weights are the scores of the chosen experts. */
 static void finish_weights(const struct router *router, const struct elementwise_kernels *kernels,
                            const float *expert_scale, float *weights, struct router_choice *chosen)
 {

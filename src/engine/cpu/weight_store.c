@@ -60,7 +60,7 @@ int weight_store_open(struct weight_store *s, const struct checkpoint *checkpoin
 /* Every thread takes the next piece until none is left. */
 struct loading {
     struct weight_store *store;
-    bool from_file, clear; /* read, not pack; a read that failed left something behind */
+    bool from_file, clear; /* read instead of pack; a failed read left data behind */
     atomic_uint next, n_done;
     atomic_ullong compute_ns; /* of all threads together */
     atomic_bool failed;
@@ -83,8 +83,8 @@ static int piece_load(const struct loading *l, uint32_t index, struct error *err
                        err);
 }
 
-/* Time that this thread computed: without what it waited for the disk, for others on the machine,
- * and for the system to hand out memory, all of which it would wait for in any case. */
+/* The time that this thread computed. Excludes waiting for the disk, for other programs, and for
+ * the system to allocate memory, all of which it would wait for in any case. */
 static uint64_t thread_compute_ns(void)
 {
     struct rusage usage;
@@ -109,7 +109,7 @@ static void load_job(void *context, uint32_t thread, uint32_t n_threads)
     atomic_fetch_add(&l->compute_ns, thread_compute_ns() - start);
 }
 
-/* Gives the time that it took. */
+/* Returns how long it took. */
 static uint64_t load_pieces(struct loading *l, struct parallel *pool)
 {
     uint64_t start = clock_now_ns();
@@ -126,7 +126,7 @@ static void file_log(const struct weight_store *s, const char *what, uint64_t ns
              (double)s->size_bytes / (1 << 20), (double)ns * 1e-9);
 }
 
-/* What stopped a load that failed. */
+/* The error that stopped a failed load. */
 static const struct error *first_error(const struct loading *l, const struct parallel *pool)
 {
     uint32_t t = 0;
@@ -135,7 +135,7 @@ static const struct error *first_error(const struct loading *l, const struct par
     return &l->errors[t];
 }
 
-/* Whether the file gave all weights. */
+/* Whether all weights were read from the file. */
 static bool load_from_file(struct loading *l, struct parallel *pool)
 {
     struct weight_store *s = l->store;
@@ -165,7 +165,7 @@ static void *writer_main(void *context)
     return NULL;
 }
 
-/* Looks for the file; a cache that cannot be is none. */
+/* Looks for the file. If there cannot be a cache, goes on without one. */
 static enum pack_cache_state cache_begin(struct weight_store *s)
 {
     enum pack_cache_state state = PACK_CACHE_ABSENT;
@@ -177,18 +177,18 @@ static enum pack_cache_state cache_begin(struct weight_store *s)
     return state;
 }
 
-/* The file that is missing or bad is written or removed. */
+/* Writes the file if it is missing, or removes it if it is bad. */
 static void cache_renew(struct weight_store *s, struct parallel *pool, bool is_wanted,
                         enum pack_cache_state state)
 {
-    parallel_release(pool); /* else the writer would share this thread's CPU, and no other */
+    parallel_release(pool); /* otherwise the writer would be pinned to this thread's CPU */
     if (is_wanted && pthread_create(&s->writer, NULL, writer_main, s) == 0)
         s->is_writing = true;
     else if (state != PACK_CACHE_ABSENT)
         pack_cache_remove(s->cache);
 }
 
-/* Packs all of them, and looks after the file. */
+/* Packs all matrices, and updates the file. */
 static int load_from_model(struct loading *l, struct parallel *pool, bool keeps,
                            enum pack_cache_state state, struct error *err)
 {

@@ -1,4 +1,4 @@
-/* Splits a product among the threads; see work_split.h. A thread must finish its own parts (add,
+/* Divides a product among the threads; see work_split.h. A thread must finish its own parts (add,
  * gate) before the barrier, because no other thread knows which parts those were. */
 #include "engine/cpu/work_split.h"
 
@@ -29,7 +29,7 @@ static bool piece_take(struct work *w)
         return false;
     w->at = w->n_pairs * piece / w->n_pieces;
     w->end = w->n_pairs * (piece + 1) / w->n_pieces;
-    w->piece = w->n_pieces; /* a thread's own is only one */
+    w->piece = w->n_pieces; /* without `taken`, a thread has only one */
     return true;
 }
 

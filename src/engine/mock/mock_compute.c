@@ -1,24 +1,24 @@
-/* A batch of the mock engine: from inputs, pages and slots to new pages and slots, and to a digest
- * for each row that wants something. By the device's thread.
+/* A batch of the mock engine: computes new pages and slots from inputs, pages and slots, and a
+ * digest for each row that has an output. Runs on the device's thread.
  *
- * A row's digest is made from its input, the page of the position before it, and what each side
- * group shows it; then each group keeps something that is made from it:
+ * A row's digest is computed from its input, the page of the position before it, and what it sees
+ * in each side group; then each group stores something derived from it:
  *
  *   input ─┬─► d ◄── last page of group 0          window: page = d, sum       sum += page
  *          │   ▲ ◄── sum of each window        ──► state:  state = state, d
  *   region ┘   └──── state                         group 0: page = d           all += page
  *
- * and what the row gives is made from all pages of group 0, the sums and the state. A region's rows
- * take in the inputs of the whole region, for each group that sees regions.
+ * The row's output depends on all pages of group 0, the sums and the state. A region's rows depend
+ * on the inputs of the whole region, for each group that sees regions.
  *
- * Pages and slots of a batch that failed or was stopped are filled with rubbish on purpose: whoever
- * uses them notices. */
+ * Pages and slots of a batch that failed or was stopped are filled with garbage on purpose, so that
+ * using them is noticed. */
 #include <assert.h>
 
 #include "base/hash.h"
 #include "engine/mock/mock_internal.h"
 
-/* Walks one sequence's pages from the first; the page of the next position at each call. */
+/* Walks one sequence's pages from the first; each call returns the page of the next position. */
 struct page_walk {
     const struct page_run *run;
     uint32_t index; /* in the run */
@@ -33,14 +33,14 @@ static uint32_t page_walk_next(struct page_walk *walk)
     return walk->run->first + walk->index++;
 }
 
-/* What one position adds to the sum of those that a row sees. */
+/* The contribution of one position to the sum of those that a row sees. */
 static uint64_t weighed(uint64_t digest, uint32_t position)
 {
     return digest * (2 * (uint64_t)position + 1);
 }
 
 /* What the next row sees of a windowed group before itself: the sum of positions first .. next - 1,
- * which slides along. */
+ * a sliding window. */
 struct window_view {
     const uint64_t *pages;
     struct page_walk front, back; /* at `next`, at `first` */
@@ -48,7 +48,7 @@ struct window_view {
     uint64_t sum;
 };
 
-/* The sequence on its way through the batch. */
+/* A sequence's progress through the batch. */
 struct seq_walk {
     struct mock_engine *m;
     const struct batch_seq *seq;
@@ -76,8 +76,8 @@ static void view_begin(const struct mock_engine *m, struct window_view *v, uint3
         v->sum += weighed(v->pages[page_walk_next(&v->front)], v->next);
 }
 
-/* Leaves behind what the row at `next` does not see. In a region it sees all rows of it before
- * itself, however small the window. */
+/* Drops the positions that the row at `next` does not see. In a region it sees all earlier rows of
+ * the region, however small the window. */
 static void view_slide(struct window_view *v, uint32_t window, const struct region *region)
 {
     uint32_t first = v->next >= window ? v->next + 1 - window : 0;
@@ -87,7 +87,7 @@ static void view_slide(struct window_view *v, uint32_t window, const struct regi
         v->sum -= weighed(v->pages[page_walk_next(&v->back)], v->first);
 }
 
-/* The inputs of a region, of which row i is the first. */
+/* A digest of the inputs of a region, starting at its first row. */
 static uint64_t digest_region(const uint64_t *inputs, const struct region *region)
 {
     uint64_t sum = 0;
@@ -108,7 +108,7 @@ static void enter_region(struct seq_walk *w, uint32_t position, const uint64_t *
         w->region_digest = digest_region(input, w->region);
 }
 
-/* What the row takes in from a side group. */
+/* What the row reads from a side group. */
 static uint64_t read_group(struct seq_walk *w, uint32_t group, uint64_t digest)
 {
     const struct kv_group *g = &w->m->engine.info.groups[group];
@@ -120,7 +120,7 @@ static uint64_t read_group(struct seq_walk *w, uint32_t group, uint64_t digest)
     return sees_region ? hash_pair(digest, w->region_digest) : digest;
 }
 
-/* What the row leaves in a side group; gives what it sees there, itself included. */
+/* Writes to a side group; returns what the row sees there, including itself. */
 static uint64_t write_group(struct seq_walk *w, uint32_t group, const struct batch_row *row,
                             uint64_t digest)
 {
@@ -139,7 +139,7 @@ static uint64_t write_group(struct seq_walk *w, uint32_t group, const struct bat
     return hash_mix(v->sum);
 }
 
-/* Computes a row and gives its digest. */
+/* Computes a row and returns its digest. */
 static uint64_t pass_row(struct seq_walk *w, const struct batch_row *row, const uint64_t *input)
 {
     struct mock_engine *m = w->m;
@@ -236,7 +236,7 @@ static bool has_token(const struct batch *batch, int32_t token)
     return false;
 }
 
-/* Whether the batch is to fail, and how. */
+/* Whether the batch must fail, and how. */
 static int fail(struct mock_engine *m, const struct batch *batch, struct error *err)
 {
     const struct mock_options *o = &m->options;

@@ -1,10 +1,10 @@
 /* The mock's device: does jobs in the order they are issued. A synchronous engine does them in the
- * caller's thread: a batch when it is waited for or when the next job comes, all else at once. An
- * asynchronous one has a thread for them.
+ * caller's thread: a batch when it is waited for or when the next job comes, everything else at
+ * once. An asynchronous one has a thread for them.
  *
- * Time is what a device would take: in a thread of its own, a job begins when it was issued, or
- * when the one before it ended, and not only when the thread woke up for it. Long waits sleep, the
- * last part of each is spent looking at the clock, so that 200 us are 200 us. */
+ * Jobs take as long as on a device: with its own thread, a job begins when it was issued, or when
+ * the one before it ended, and not when the thread woke up for it. Long waits sleep, and the last
+ * part of each spins on the clock, so that 200 us are 200 us. */
 #include <assert.h>
 #include <sched.h>
 #include <time.h>
@@ -14,8 +14,8 @@
 #include "engine/mock/mock_internal.h"
 
 enum {
-    LOOK_EVERY_NS = 500 * 1000, /* how often a waiting batch looks at its live count */
-    SPIN_NS = 120 * 1000,       /* more than a sleep comes late, mostly */
+    LOOK_EVERY_NS = 500 * 1000, /* how often a waiting batch checks its live count */
+    SPIN_NS = 120 * 1000,       /* more than the usual delay of a sleep */
     SPIN_TURNS = 100,           /* before a thread without jobs sleeps */
 };
 
@@ -89,7 +89,7 @@ static void run_job(struct mock_engine *m, const struct job *job)
     }
 }
 
-/* Does the jobs that there are. */
+/* Does all queued jobs. */
 static void run_jobs(struct mock_engine *m)
 {
     uint64_t n_done = atomic_load_explicit(&m->n_done, memory_order_relaxed);

@@ -1,6 +1,6 @@
-/* The mock engine's boundary: memory at open, checks of batches, and rows as inputs; see
- * mock_engine.h. Owned by the caller's thread, as mock_internal.h says.
- * Calls that no caller may make are caught by asserts, not by errors. */
+/* The mock engine's interface: memory at open, checks of batches, and rows as inputs; see
+ * mock_engine.h. Owned by the caller's thread, as mock_internal.h says. Invalid calls are caught by
+ * asserts, not reported as errors. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@ int mock_lost(const struct mock_engine *m, struct error *err)
 /* ---- batches ---- */
 
 #ifndef NDEBUG
-/* The runs name pages that there are, one for each position from `first` on. */
+/* The runs name existing pages, one for each position from `first` on. */
 static bool view_is_sound(const struct page_view *view, uint32_t length, uint32_t n_pages)
 {
     const struct page_run *runs = view->runs;
@@ -44,7 +44,7 @@ static bool seq_is_sound(const struct mock_engine *m, const struct batch_seq *se
     return true;
 }
 
-/* Regions are in order, and the rows first .. last of the sequence have all of each. */
+/* Regions are in order, and the rows first .. last of the sequence contain each of them whole. */
 static bool regions_are_sound(const struct mock_engine *m, const struct batch_seq *seq,
                               uint32_t first, uint32_t last)
 {
@@ -116,7 +116,7 @@ static bool batch_is_sound(const struct mock_engine *m, const struct batch *batc
 }
 #endif
 
-/* What a row's embedding is: the token itself, where nothing else is to be said. */
+/* A row's embedding: the token itself, unless there is more to it. */
 static uint64_t input_of(const struct mock_engine *m, const struct batch_row *row, uint64_t adapter)
 {
     uint64_t x = (uint32_t)row->value;
@@ -132,7 +132,7 @@ static uint64_t input_of(const struct mock_engine *m, const struct batch_row *ro
     return adapter ? hash_pair(x, adapter) : x;
 }
 
-/* Fills in m->inputs. ERROR_INPUT: an adapter that there is not, or a token. */
+/* Fills in m->inputs. ERROR_INPUT: no such adapter or token. */
 static int make_inputs(struct mock_engine *m, const struct batch *batch, struct error *err)
 {
     uint32_t n_vocab = m->engine.info.n_vocab;
@@ -283,7 +283,7 @@ static int options_check(const struct mock_options *o, struct error *err)
     return 0;
 }
 
-/* What the options say, for every group. */
+/* Fills in the info of every group from the options. */
 static void info_fill(struct mock_engine *m)
 {
     const struct mock_options *o = &m->options;
@@ -313,7 +313,7 @@ static void info_fill(struct mock_engine *m)
     }
 }
 
-/* At least one, so that nothing is NULL. */
+/* Allocates at least one, so that nothing is NULL. */
 static void *allocate(uint64_t n, size_t size)
 {
     return calloc(n + 1, size);

@@ -1,9 +1,9 @@
-/* Pages of the mock to and from the caller's memory. The device moves digests between its pages and
- * `staged`, in the order of jobs; the caller's memory is filled in by io_poll, some polls later, so
- * that who looks at it too early sees rubbish, and who changes it too early is caught.
+/* Copies the mock's pages to and from the caller's memory. The device moves digests between its
+ * pages and `staged`, in the order of jobs. io_poll fills in the caller's memory some polls later,
+ * so that a caller who reads it too early sees garbage, and one who changes it too early is caught.
  *
- * In memory a page is its digest and, where pages have more bytes, numbers that follow from it. A
- * page that is written and is not so is rubbish. */
+ * In memory, a page is its digest and, if pages are larger, numbers derived from it. Writing a page
+ * without those numbers stores garbage. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static void page_write(uint64_t digest, uint8_t *data, uint32_t page_bytes)
     }
 }
 
-/* False where the numbers are not a page's. */
+/* False if the numbers do not form a page. */
 static bool page_read(const uint8_t *data, uint32_t page_bytes, uint64_t *digest)
 {
     memcpy(digest, data, sizeof *digest);
@@ -43,7 +43,7 @@ static uint32_t page_bytes_of(const struct mock_engine *m, const struct mock_tic
     return m->engine.info.groups[t->group].page_bytes;
 }
 
-/* What is to be written, or rubbish until what is read comes. */
+/* Stages what will be written, or garbage until the data is read. */
 static void stage(struct mock_engine *m, struct mock_ticket *t)
 {
     uint32_t page_bytes = page_bytes_of(m, t);
@@ -116,7 +116,7 @@ void io_execute(struct mock_engine *m, struct mock_ticket *t, uint64_t issued_ns
     }
 }
 
-/* The caller's memory has what was read, or still has what was written. */
+/* The caller's memory now has what was read, or must still have what was written. */
 static void deliver(struct mock_engine *m, struct mock_ticket *t)
 {
     uint32_t page_bytes = page_bytes_of(m, t);
@@ -135,7 +135,7 @@ static void deliver(struct mock_engine *m, struct mock_ticket *t)
     t->is_delivered = true;
 }
 
-/* Delivers what is due, in order. A poll that does not wait brings the first of them nearer. */
+/* Delivers what is due, in order. A poll that does not wait brings the first delivery closer. */
 static void deliver_due(struct mock_engine *m, uint64_t ticket, bool waits)
 {
     for (; m->next_delivery < m->last_ticket; m->next_delivery++) {

@@ -1,5 +1,5 @@
-/* Logits and other outputs, from a row's digest. Pure. With the vocabulary of bytes, answers look
- * like words. */
+/* Logits and other outputs, from a row's digest. Pure. With the byte vocabulary, answers look like
+ * words. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 enum {
     BYTE_VOCAB = 259, /* 256 bytes and three controls */
-    END_ONE_IN = 48,  /* how often an answer is led to its end */
+    END_ONE_IN = 48,  /* how often an answer moves towards its end */
     WORD_ONE_IN = 5,  /* how often a letter ends its word */
     STOP_ONE_IN = 8,  /* how often the end of a word ends its sentence */
 };
@@ -20,7 +20,7 @@ enum {
 #define SALT_NORMED 0x6e6f726du
 #define SALT_HEAD   0x68656164u
 
-/* What one byte class likes to be followed by, and how much (in logits). */
+/* The classes of bytes, which decide what is likely to follow. */
 enum byte_class { CLASS_VOWEL, CLASS_CONSONANT, CLASS_SPACE, CLASS_OTHER, CLASS_CONTROL };
 
 const struct engine_head mock_heads[2] = {{"score", 1}, {"embedding", 8}};
@@ -34,7 +34,7 @@ static enum byte_class byte_class(int32_t token)
     return token == '.' || token == ',' ? CLASS_OTHER : CLASS_CONTROL;
 }
 
-/* How much the byte vocabulary likes `next` after `last`: vowels and consonants take turns, words
+/* How likely `next` is after `last` in the byte vocabulary: vowels and consonants alternate, words
  * end at a space, sentences at a full stop. */
 static float byte_bias(uint64_t digest, int32_t last, int32_t next)
 {
@@ -56,7 +56,7 @@ static float byte_bias(uint64_t digest, int32_t last, int32_t next)
     return bias;
 }
 
-/* From 0 to 4, of 24 bits, which a float holds exactly. */
+/* From 0 to 4, with 24 bits, which a float holds exactly. */
 static float value_of(uint64_t digest)
 {
     return (float)(hash_mix(digest) >> 40) * (4.0f / (1 << 24));

@@ -1,5 +1,5 @@
-/* The mock's images and adapters, by the caller's thread. Handles are never given twice, so that
- * one that was freed, unloaded or lost with the device is told from its successor. */
+/* The mock's images and adapters; used by the caller's thread. Handles are never reused, so one
+ * that was freed, unloaded or lost with the device is not mistaken for its successor. */
 #include <assert.h>
 
 #include "base/hash.h"

@@ -1,16 +1,15 @@
-/* Rows of activations in the form that kernels want, and products with 16-bit activations; see
- * matmul.h. Called by the threads of an engine, each with its own rows or panels. Careful: a
- * 16-bit row is two rows of the buffer and of every kernel's product, but one row everywhere else.
- */
+/* Rows of activations in the form that kernels need, and products with 16-bit activations; see
+ * matmul.h. Called by the threads of an engine, each with its own rows or panels. Careful: a 16-bit
+ * row is two rows of the buffer and of every kernel's product, but one row everywhere else. */
 #include <assert.h>
 
 #include "engine/cpu/kernels/matmul_internal.h"
 
-/* Where the two halves of outputs wait to be added: small enough for the nearest cache. A panel of
- * the most rows fills it; with fewer rows there is room for several panels. */
+/* Holds the two halves of outputs until they are added: small enough for the nearest cache. A panel
+ * with the most rows fills it; with fewer rows, several panels fit. */
 enum { HALVES_FLOATS = 3072, MOST_ROWS = HALVES_FLOATS / (2 * PANEL) };
 
-/* Rows of the buffer that a row takes. */
+/* Rows of the buffer per row. */
 static uint32_t rows_each(enum act_kind kind)
 {
     return kind == ACT_Q16 ? 2 : 1;
@@ -35,8 +34,8 @@ struct activations activations_rows(const struct activations *x, uint32_t begin,
     return rows;
 }
 
-/* What the quants of a row leave over of n values of a block. In double this is exact but for the
- * last rounding. Where the block's scale is NaN or infinite, all that is left is NaN. */
+/* The difference between n values of a block and their quants. Computed in double, this is exact
+ * except for the last rounding. If the block's scale is NaN or infinite, the difference is NaN. */
 static void leave_over(const float *x, uint32_t n, const struct act_block *block, uint32_t at,
                        float *out)
 {
@@ -72,8 +71,8 @@ static void add_halves(const float *restrict halves, uint32_t n_rows, uint32_t n
             out[i] = halves[i] + halves[n + i];
 }
 
-/* Rows that are multiplied at a time: of one size, as nearly as may be, for each time all panels
- * are read. */
+/* Rows that are multiplied at a time, in chunks of nearly equal size, because all panels are read
+ * for each chunk. */
 static uint32_t chunk_rows(uint32_t n_rows)
 {
     uint32_t n_chunks = (n_rows + MOST_ROWS - 1) / MOST_ROWS;

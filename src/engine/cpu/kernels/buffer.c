@@ -1,4 +1,4 @@
-/* Large zeroed memory straight from the system. Without MAP_NORESERVE a machine that does not
+/* Large zeroed memory directly from the system. Without MAP_NORESERVE, a machine that does not
  * overcommit would refuse a cache that is sized for the worst case and never filled. */
 #include "engine/cpu/kernels/buffer.h"
 

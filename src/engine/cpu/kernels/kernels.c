@@ -15,7 +15,7 @@ static bool always(void)
 }
 
 #if defined(__x86_64__)
-/* Not every compiler's __builtin_cpu_supports knows this one. */
+/* Not every compiler's __builtin_cpu_supports knows F16C. */
 static bool has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -38,7 +38,7 @@ static bool has_avx512_vnni(void)
     return has_avx512() && __builtin_cpu_supports("avx512vnni");
 }
 
-/* Linux lets a process use the tile registers only when it has asked, once and for all threads. */
+/* Linux lets a process use the tile registers only after it has asked, once for all threads. */
 static bool has_amx(void)
 {
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18, TILE_BIT = 1 << 24, INT8_BIT = 1 << 25 };

@@ -1,10 +1,10 @@
-/* Products of packed matrices with AMX: 12 rows times a panel of 16 outputs times a block of 32
- * columns is one instruction on tile registers. A block's dots are exact integers, so the result
- * has the bits of every other path, and what is left over of the rows goes through the VNNI tiles.
+/* Products of packed matrices with AMX: one instruction on tile registers multiplies 12 rows by a
+ * panel of 16 outputs, for a block of 32 columns. A block's dots are exact integers, so the result
+ * has the same bits as every other path, and the remaining rows go through the VNNI tiles.
  *
  * The weights of a panel are decoded once for all row tiles, with their scales, into a stripe that
- * stays in the nearest cache. A long inner dimension takes several stripes, and the sums rest in
- * the output in between. Careful: tile registers belong to a thread and must be released, or every
+ * stays in the nearest cache. A long inner dimension takes several stripes; in between, the sums
+ * are kept in the output. Careful: tile registers belong to a thread and must be released, or every
  * context switch saves 8 KiB. */
 #if defined(__x86_64__)
 #include "engine/cpu/kernels/amx_tiles.h"
@@ -14,25 +14,25 @@
 enum {
     STRIPE_BLOCKS = 48,      /* 24 KiB of weights */
     AMX_ROWS = 2 * ROW_TILE, /* that share a load of weights */
-    MIN_ROWS = 2 * ROW_TILE, /* below, the VNNI tiles are as fast */
+    MIN_ROWS = 2 * ROW_TILE, /* with fewer, the VNNI tiles are as fast */
 };
 
-/* Part of a panel as the tile registers want it: a row of B is 4 columns of 16 outputs. */
+/* Part of a panel in the layout of tile registers: a row of B is 4 columns of 16 outputs. */
 struct stripe {
     _Alignas(64) uint8_t quants[STRIPE_BLOCKS][8][STEP_BYTES];
     _Alignas(64) float scale[STRIPE_BLOCKS][2][PANEL], min[STRIPE_BLOCKS][2][PANEL];
     uint32_t first, n; /* blocks */
 };
 
-/* Which register holds what: A is a tile of rows of activations, B weights, C the sums of a tile of
- * rows. Some compilers make names of them, so they cannot be an enum. */
+/* The use of the registers: A is a tile of activation rows, B weights, C the sums of a tile of
+ * rows. Some compilers stringify these, so they cannot be an enum. */
 #define C0 0
 #define C1 1
 #define A0 2
 #define A1 3
 #define B  4
 
-/* A product is of a whole block, or of half of one where that has scales of its own. */
+/* A product covers a whole block, or half of one if each half has its own scales. */
 static void tiles_configure(int parts)
 {
     struct amx_shapes shapes = {.palette = 1};
@@ -61,7 +61,7 @@ ALWAYS_INLINE void stripe_fill(struct quant_format f, const struct packed_matrix
             vf_store(stripe->min[b][i], min[i]);
         }
     }
-    __asm__ volatile("" ::: "memory"); /* compilers do not see that tiles are loaded from it */
+    __asm__ volatile("" ::: "memory"); /* the compiler does not see that tiles are loaded from it */
 }
 
 /* The integer dots of one part of a block with one or two tiles of rows. */
@@ -83,7 +83,7 @@ ALWAYS_INLINE void dot_tiles(int n_tiles, int part, const uint8_t quants[8][STEP
         _tile_stored(C1, dots[1], STEP_BYTES);
 }
 
-/* What one block adds to the sum of one row; see matmul_internal.h for the order. */
+/* Adds one block to the sum of one row; see matmul_internal.h for the order. */
 ALWAYS_INLINE vf add_block(struct quant_format f, const struct act_block *x, int row,
                            const vf *scale, const vf *min, const int32_t *const dots[2], vf acc)
 {
@@ -110,8 +110,8 @@ struct amx_out {
     float scale;       /* 1 before the last stripe */
 };
 
-/* A stripe times one or two tiles of rows. x: the first tile's blocks from the stripe's first on;
- * the second's are `next_tile` further. */
+/* Multiplies a stripe by one or two tiles of rows. x: the first tile's blocks, starting at the
+ * stripe's first; the second tile's are `next_tile` further. */
 ALWAYS_INLINE void stripe_rows(struct quant_format f, int n_tiles, const struct stripe *stripe,
                                const struct act_block *x, size_t next_tile, struct amx_out out)
 {
@@ -126,7 +126,7 @@ ALWAYS_INLINE void stripe_rows(struct quant_format f, int n_tiles, const struct 
     for (int part = 0; part < f.parts; part++)
         dot_tiles(n_tiles, part, stripe->quants[0], x, next_tile, dots[0][part]);
     for (uint32_t b = 0; b < stripe->n; b++, x++) {
-        /* The next block goes through the tile registers meanwhile. */
+        /* Meanwhile the next block goes through the tile registers. */
         for (int part = 0; part < f.parts && b + 1 < stripe->n; part++)
             dot_tiles(n_tiles, part, stripe->quants[b + 1], x + 1, next_tile,
                       dots[(b + 1) % 2][part]);
@@ -149,7 +149,7 @@ ALWAYS_INLINE void stripe_rows(struct quant_format f, int n_tiles, const struct 
                               vf_mul(acc[t][r], vf_set1(out.scale)));
 }
 
-/* One panel times `n_tiles` whole tiles of rows, to `out`. */
+/* Multiplies one panel by `n_tiles` whole tiles of rows, into `out`. */
 ALWAYS_INLINE void panel_tiles(struct quant_format f, const struct packed_matrix *m,
                                const struct act_block *x, uint32_t panel, uint32_t n_tiles,
                                float *out, size_t out_stride)

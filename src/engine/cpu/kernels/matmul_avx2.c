@@ -1,6 +1,6 @@
-/* Products of packed matrices with AVX2, FMA and F16C: what matmul_tile.h asks of 256-bit
- * registers. A register is half a panel: 8 outputs. Also the quantisation of activations for all
- * x86 paths; wider registers would not make it noticeably faster. */
+/* Products of packed matrices with AVX2, FMA and F16C: the operations that matmul_tile.h needs, for
+ * 256-bit registers. A register is half a panel: 8 outputs. Also quantises activations for all x86
+ * paths; wider registers would not make that noticeably faster. */
 #if defined(__x86_64__)
 #include <immintrin.h>
 #include <float.h>
@@ -44,7 +44,7 @@ static inline vf vf_load_bf16(const void *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
 }
 
-/* Weights of 8 bits; of E4M3 2^-8 times as large as they are. */
+/* Weights of 8 bits; E4M3 is scaled by 2^-8. */
 static inline vf vf_load_e4m3(const void *p)
 {
     __m128i wide = _mm_slli_epi16(_mm_cvtepi8_epi16(_mm_loadl_epi64(p)), 7);
@@ -176,7 +176,7 @@ static float largest_magnitude(const vf *x)
     return _mm_cvtss_f32(_mm_castsi128_ps(four));
 }
 
-/* See quantize_row_ref for what happens to numbers that are very small, infinite or NaN. */
+/* See quantize_row_ref for very small, infinite and NaN values. */
 static void quantize_block(const float *from, struct act_block *to, uint32_t at)
 {
     vf x[4];

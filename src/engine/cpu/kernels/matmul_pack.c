@@ -1,4 +1,4 @@
-/* Packed matrices: what a weight is packed as, how large it becomes, and who packs it; see
+/* Packed matrices: the packed format of a weight, its size, and which function packs it; see
  * matmul_pack.h. Runs on any thread. */
 #include "engine/cpu/kernels/matmul_pack.h"
 
@@ -62,7 +62,7 @@ struct packed_matrix *matrix_new(const struct weight *w, struct error *err)
     return m;
 }
 
-/* A panel's rows as the file has them, in the type that they are to be packed from. */
+/* Converts a panel's rows from the file to the type that they are packed from. */
 static void convert_rows(const struct weight *w, uint32_t first, uint32_t n, float *row,
                          const struct weight *to)
 {

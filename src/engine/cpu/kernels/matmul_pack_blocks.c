@@ -1,5 +1,5 @@
-/* Packs the GGUF types whose blocks hold bit-packed quants, and floats. Runs on any thread.
- * Several types share a packed format and differ only here. */
+/* Packs floats, and the GGUF types whose blocks hold bit-packed quants. Runs on any thread. Several
+ * types share a packed format and differ only here. */
 #include "engine/cpu/kernels/matmul_pack.h"
 
 static uint16_t f16_negate(uint16_t half)
@@ -7,8 +7,8 @@ static uint16_t f16_negate(uint16_t half)
     return half ^ 0x8000;
 }
 
-/* 4 bytes hold a bit of each column. A byte is spread over 8: bit i alone stays in copy i, where
- * the right number carries it to bit 7. */
+/* 4 bytes hold a bit of each column. A byte is copied into 8: copy i keeps only bit i, which an
+ * addition then carries to bit 7. */
 static inline void add_fifth_bits(const uint8_t *bits, uint8_t *quants)
 {
     for (int i = 0; i < 4; i++) {
@@ -20,7 +20,8 @@ static inline void add_fifth_bits(const uint8_t *bits, uint8_t *quants)
     }
 }
 
-/* Each unpack function gets a row, and which 32 columns of it to read into a `u` of zeros. */
+/* Each unpack function gets a row, and which 32 of its columns to read into `u`, which is zeroed.
+ */
 static void unpack_q4_0(const struct weight_row *from, uint32_t block, struct unpacked *u)
 {
     const uint8_t *row = from->bytes + block * 18;
@@ -69,8 +70,8 @@ static void unpack_mxfp4(const struct weight_row *from, uint32_t block, struct u
     unpack_nibbles(row + 1, u->quants);
 }
 
-/* The K formats: a super block of 256 columns, of which `part` 0..7 is the 32 wanted. In Q2_K,
- * Q3_K and Q6_K a byte holds columns that are 32 apart, and a half is 128 columns. */
+/* The K formats: a super block of 256 columns; `part` 0..7 selects the 32 wanted. In Q2_K, Q3_K and
+ * Q6_K a byte holds columns that are 32 apart, and a half is 128 columns. */
 static void unpack_q2_k(const struct weight_row *from, uint32_t block, struct unpacked *u)
 {
     const uint8_t *super = from->bytes + block / 8 * 84;
@@ -202,8 +203,8 @@ static void unpack_tq1_0(const struct weight_row *from, uint32_t block, struct u
         unpack_digits(super + 48, 4, digit, u->quants + 16 + digit * 4);
 }
 
-/* As its scales are half of E4M3, and its quants twice the floats that they stand for, the matrix'
- * scale is that of all NVFP4. Its own 0x7f is 0, and its sign means nothing. */
+/* Its scales are half of E4M3 and its quants twice the floats they represent, so the matrix' scale
+ * is the same for all NVFP4. Its 0x7f means 0, and the sign is ignored. */
 static void unpack_nvfp4(const struct weight_row *from, uint32_t block, struct unpacked *u)
 {
     const uint8_t *row = from->bytes + block / 2 * 36, *scales = row + block % 2 * 2;
@@ -215,8 +216,8 @@ static void unpack_nvfp4(const struct weight_row *from, uint32_t block, struct u
     }
 }
 
-/* A panel of floats of a constant size. A few columns of all outputs at a time: their lines stay
- * in the cache on both sides. */
+/* Packs a panel of floats of a constant size. A few columns of all outputs at a time, so that their
+ * cache lines stay cached on both sides. */
 static inline __attribute__((always_inline)) void pack_floats(const struct packed_matrix *m,
                                                               const struct weight *w,
                                                               uint32_t first, uint32_t outputs,
@@ -233,7 +234,7 @@ static inline __attribute__((always_inline)) void pack_floats(const struct packe
     }
 }
 
-/* X(type of the file, packed format, what reads it) */
+/* X(type in the file, packed format, function that reads it) */
 #define QUANT_SOURCES(X)                                                                           \
     X(Q4_0, q4, unpack_q4_0)                                                                       \
     X(Q4_1, q4_min, unpack_q4_1)                                                                   \
@@ -267,7 +268,7 @@ static void pack_32_bits(const struct packed_matrix *m, const struct weight *w, 
     pack_floats(m, w, first, outputs, to, 4);
 }
 
-/* Any weight at all, for what no format is made for. */
+/* Packs any weight that no other function handles. */
 static void pack_any(const struct packed_matrix *m, const struct weight *w, uint32_t first,
                      uint32_t outputs, uint8_t *to)
 {

@@ -1,6 +1,6 @@
 /* Packs weights from directories: quants whose scales are in a separate tensor (weight.h). Runs on
- * any thread. Careful: groups belong to the whole tensor, and a weight may be a slice of it, so
- * the place of a row's scales is looked up for each row. */
+ * any thread. Careful: groups belong to the whole tensor, and a weight may be a slice of it, so a
+ * row's scales are looked up for each row. */
 #include "engine/cpu/kernels/matmul_pack.h"
 
 static const uint8_t *group_bytes_at(const struct weight *w, const void *numbers, uint32_t row,
@@ -66,7 +66,7 @@ static void unpack_fp4(const struct weight_row *from, uint32_t block, struct unp
         u->quants[i] = bytes[i / 2] >> i % 2 * 4 & 15;
 }
 
-/* The quants of the packed format are twice as large, which the exponent makes good. */
+/* The quants of the packed format are twice as large; the exponent compensates. */
 static void unpack_fp4_e8m0(const struct weight_row *from, uint32_t block, struct unpacked *u)
 {
     const struct weight *w = from->weight;
@@ -75,7 +75,7 @@ static void unpack_fp4_e8m0(const struct weight_row *from, uint32_t block, struc
     unpack_fp4(from, block, u);
 }
 
-/* A scale has no sign in the packed format: the quants take it. */
+/* Scales have no sign in the packed format, so the quants get it. */
 static void unpack_fp4_e4m3(const struct weight_row *from, uint32_t block, struct unpacked *u)
 {
     const struct weight *w = from->weight;
@@ -97,7 +97,7 @@ QUANT_PACK(fp4_e4m3, nvfp4, unpack_fp4_e4m3)
 
 /* ---- floats of 8 bits --------------------------------------------------------------------- */
 
-/* One block of one output; true if there is a NaN that the kernels would not see. */
+/* Packs one block of one output; true if it has a NaN that the kernels would not see. */
 static bool pack_f8_block(const uint8_t *from, uint32_t n, bool is_e4m3, uint8_t *to)
 {
     bool has_nan = false;
@@ -124,9 +124,9 @@ static void pack_f8(const struct packed_matrix *m, const struct weight *w, uint3
     }
 }
 
-/* ---- which of them ------------------------------------------------------------------------ */
+/* ---- choosing a format -------------------------------------------------------------------- */
 
-/* Whether no `unit` columns, counted from the first, have two scales. */
+/* Whether every aligned group of `unit` columns has a single scale. */
 static bool groups_fit(const struct weight *w, uint32_t unit)
 {
     return !w->groups.scales || w->groups.cols % unit == 0 || w->groups.cols >= w->cols;

@@ -1,5 +1,5 @@
-/* Packs the IQ types of GGUF: of a type's values, which are at most 16, the 4-bit number in the
- * matrix' table. Runs on any thread. */
+/* Packs the IQ types of GGUF: each value, of which a type has at most 16, becomes its 4-bit index
+ * in the matrix' table. Runs on any thread. */
 #include "engine/cpu/kernels/matmul_pack.h"
 
 #include "model/quant/lattice.h"
@@ -9,7 +9,7 @@ static void pack_lattice(struct quant_format f, const struct packed_matrix *m,
 {
     const struct lattice *lattice = lattice_of(w->type);
     const uint32_t super_bytes = tensor_type_info(w->type)->block_bytes;
-    uint8_t codes[256] = {0}; /* of each value + 128 */
+    uint8_t codes[256] = {0}; /* index of each value + 128 */
     for (uint8_t i = 0; i < 16; i++)
         codes[m->table[i]] = i;
     for (uint32_t block = 0; block < m->blocks; block++)

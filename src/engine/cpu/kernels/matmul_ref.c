@@ -1,5 +1,5 @@
 /* The product of packed matrices, one output after the other in plain C: the definition that the
- * SIMD paths are compared with, bit for bit, and the path of CPUs that have no other.
+ * SIMD paths must match bit for bit, and the path for CPUs without any of them.
  *
  * fmaf is part of the definition: it rounds once, as the vector instructions do. */
 #include "engine/cpu/kernels/matmul_internal.h"
@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Integers of the absolute values order as the floats do, with infinity and then NaN on top, so
- * the largest is the same in every path, and a block that holds a NaN gets NaN as its scale. */
+/* As integers, absolute values have the same order as floats, with infinity and then NaN on top. So
+ * the largest is the same in every path, and a block with a NaN gets NaN as its scale. */
 static float largest_magnitude(const float *x, uint32_t n)
 {
     uint32_t largest = 0;
@@ -32,8 +32,8 @@ static void quantize_row_ref(const float *x, uint32_t cols, uint32_t row, struct
     for (uint32_t b = 0; b < blocks; b++, q8++, x += ACT_BLOCK) {
         uint32_t n = cols - b * ACT_BLOCK < ACT_BLOCK ? cols - b * ACT_BLOCK : ACT_BLOCK;
         float scale = largest_magnitude(x, n) / 127;
-        /* Values too small for 1/scale to be finite are zeros. Where the scale is infinite or NaN
-         * the quants do not matter, the product is NaN. */
+        /* Values too small for 1/scale to be finite become zeros. If the scale is infinite or NaN,
+         * the quants do not matter: the product is NaN. */
         bool zeros = !(scale >= FLT_MIN && scale <= FLT_MAX);
         float inverse = zeros ? 0 : 1 / scale;
         int sums[2] = {0, 0};
@@ -49,7 +49,8 @@ static void quantize_row_ref(const float *x, uint32_t cols, uint32_t row, struct
     }
 }
 
-/* Quants q - zero of columns [begin, end) of one output, times those of one row. */
+/* The dot product of quants q - zero of columns [begin, end) of one output with those of one row.
+ */
 static int32_t dot(struct quant_format f, const struct packed_matrix *m, const uint8_t *quants,
                    uint32_t lane, const int8_t *x, uint32_t begin, uint32_t end)
 {
@@ -80,7 +81,7 @@ static float load_scale(enum quant_scales kind, const uint8_t *scales, size_t i)
         memcpy(&f32, scales + i * 4, 4);
         return f32;
     }
-    if (kind == SCALES_E4M3) /* the sign of 0xff makes a NaN of it */
+    if (kind == SCALES_E4M3) /* 0xff becomes NaN because of its sign */
         return f16_to_f32((uint16_t)((scales[i] >> 7) * 0xc000 | (scales[i] & 0x7f) << 7));
     memcpy(&bits, scales + i * 2, 2);
     return kind == SCALES_BF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
@@ -150,7 +151,7 @@ static float dot_floats(const struct packed_matrix *m, const uint8_t *panel, uin
     return acc;
 }
 
-/* E4M3 is 2^-8 times as large here; see matmul_internal.h. */
+/* E4M3 is scaled by 2^-8 here; see matmul_internal.h. */
 static float load_f8(enum packed_format format, uint8_t bits)
 {
     return f16_to_f32(format == PACKED_f8_e5m2

@@ -1,5 +1,5 @@
 /* The peak of the path without vector instructions: the loops of matmul_ref.c and vector_ref.c on
- * data in the nearest cache. Compilers may make what they can of them, as they do there. */
+ * data in the nearest cache. Compilers may optimize them, as they do there. */
 #include "engine/cpu/kernels/peak.h"
 
 #include <math.h>

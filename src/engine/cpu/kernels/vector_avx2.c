@@ -1,6 +1,5 @@
 /* The vector kernels in 256-bit registers: two of them are the 16 lanes of the reference. The tail
- * of a vector goes through a small buffer of zeros, which leaves the lanes it does not reach as
- * they are. */
+ * of a vector goes through a small buffer of zeros, which leaves the other lanes unchanged. */
 #if defined(__x86_64__)
 #include "engine/cpu/kernels/vector.h"
 
@@ -74,7 +73,7 @@ static inline struct wide wide_set(float x)
 static inline __m256 exponential(__m256 x)
 {
     __m256 not_zero = _mm256_cmp_ps(x, _mm256_set1_ps(EXP_MIN), _CMP_NLT_UQ);
-    x = _mm256_min_ps(_mm256_set1_ps(EXP_MAX), x); /* the second operand where one is NaN */
+    x = _mm256_min_ps(_mm256_set1_ps(EXP_MAX), x); /* returns the second operand if one is NaN */
     __m256 magic = _mm256_set1_ps(EXP_MAGIC);
     __m256 t = _mm256_fmadd_ps(x, _mm256_set1_ps(EXP_LOG2E), magic);
     __m256 n = _mm256_sub_ps(t, magic);
@@ -135,7 +134,7 @@ static void rope(enum rope_kind kind, const float *cos, const float *sin, uint32
 {
     uint32_t half = dim / 2;
     if (kind == ROPE_NORM) {
-        for (uint32_t i = 0; i < dim; i += LANES) { /* dim is even: pairs are never cut */
+        for (uint32_t i = 0; i < dim; i += LANES) { /* dim is even: no pair is split */
             struct wide v = wide_load(x + i, dim - i);
             struct wide swapped = {_mm256_permute_ps(v.low, 0xb1), _mm256_permute_ps(v.high, 0xb1)};
             v = wide_add(wide_mul(v, wide_load(cos + i, dim - i)),
@@ -156,8 +155,8 @@ static void rope(enum rope_kind kind, const float *cos, const float *sin, uint32
     }
 }
 
-/* Rounds to nearest even by adding half of what is cut off; NaN keeps its upper bits and is quiet.
- */
+/* Rounds to nearest even by adding half of the dropped part; NaN keeps its upper bits and becomes
+ * quiet. */
 static inline __m128i to_bf16(__m256 v)
 {
     __m256i bits = _mm256_castps_si256(v);
@@ -212,7 +211,7 @@ static inline struct wide load_lanes(enum kv_type type, const void *row, size_t 
     return (struct wide){from_halves(type, h[0]), from_halves(type, h[1])};
 }
 
-/* One loop for each type: the compiler drops the choice inside. */
+/* One loop for each type: the compiler removes the branch inside. */
 ALWAYS_INLINE void load_rows(enum kv_type type, const void *const *rows, uint32_t n_rows,
                              uint32_t n, float *tile)
 {
@@ -248,7 +247,7 @@ static inline __m256 fold_1(__m256 a, __m256 b)
     return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));
 }
 
-/* Elements d .. d + 15 of two keys, of which n exist, join the sums of n_q queries. */
+/* Adds elements d .. d + 15 of two keys, of which n exist, to the sums of n_q queries. */
 ALWAYS_INLINE void add_products(enum kv_type type, const void *const *rows, size_t d, uint32_t n,
                                 const float *q, uint32_t n_q, uint32_t dim, bool first,
                                 struct wide sums[2][2])
@@ -261,7 +260,7 @@ ALWAYS_INLINE void add_products(enum kv_type type, const void *const *rows, size
     }
 }
 
-/* The products of n_q queries with two keys; the 16 lanes of each are folded onto 8. */
+/* The products of n_q queries with two keys; the 16 lanes of each are folded into 8. */
 ALWAYS_INLINE void dot_2(enum kv_type type, const void *const *rows, uint32_t n, const float *q,
                          uint32_t n_q, uint32_t dim, __m256 out[2][2])
 {
@@ -310,7 +309,8 @@ static void scores_few(enum kv_type type, const void *const *rows, uint32_t n_ro
     }
 }
 
-/* n_q queries by n_slices of 16 elements of their outputs from element d on, of which n exist. */
+/* Computes n_q queries by n_slices of 16 elements of their outputs, starting at element d, of which
+ * n exist. */
 ALWAYS_INLINE void values_rows_tile(enum kv_type type, const void *const *rows, uint32_t n_rows,
                                     size_t d, uint32_t n, const float *weights, uint32_t n_q,
                                     uint32_t stride, uint32_t n_slices, float *out)
@@ -366,7 +366,7 @@ static void values_few(enum kv_type type, const void *const *rows, uint32_t n_ro
     }
 }
 
-/* Turns 8 rows of 8 floats, 16 apart: row i of the result is column i. */
+/* Transposes 8 rows of 8 floats, 16 apart: row i of the result is column i. */
 static inline void transpose_8(const float *rows, float *out)
 {
     __m256 a[8], b[8];
@@ -396,14 +396,14 @@ static void transpose(const float *tile, uint32_t dim, float *transposed)
 }
 
 enum {
-    SCORES_TILE = 3, /* queries that meet 16 keys at once in scores_many */
-    VALUES_TILE = 6, /* queries that meet 16 elements of values at once in values_many */
+    SCORES_TILE = 3, /* queries that scores_many multiplies with 16 keys at once */
+    VALUES_TILE = 6, /* queries that values_many computes 16 elements for at once */
 };
 
-/* In scores_many a register's lane is a key, and the lanes of the reference's sum are told apart by
- * time: lane l of the sum is made of elements l, l + 16, ... and the lanes are added in the order
- * of the fold, deepest pair first, so that few sums wait in registers. n_q is a constant where
- * these are called. */
+/* In scores_many, a lane of a register is a key, and the lanes of the reference's sum are computed
+ * one after the other: lane l sums elements l, l + 16, ... and the lanes are added in the order of
+ * the fold, deepest pair first, so that few sums are live in registers. n_q is a constant at every
+ * call. */
 ALWAYS_INLINE void lane_0(const float *q, uint32_t n_q, const float *keys, uint32_t dim, uint32_t l,
                           struct wide *out)
 {
@@ -417,7 +417,7 @@ ALWAYS_INLINE void lane_0(const float *q, uint32_t n_q, const float *keys, uint3
     }
 }
 
-/* Lanes l and l + distance, each with what is folded onto it before. */
+/* Lanes l and l + distance, each after the previous folds. */
 #define FOLD_LANES(name, folded, distance)                                                         \
     ALWAYS_INLINE void name(const float *q, uint32_t n_q, const float *keys, uint32_t dim,         \
                             uint32_t l, struct wide *out)                                          \
@@ -478,8 +478,8 @@ static void softmax(float *scores, uint32_t begin, uint32_t end, float *max, flo
     *sum = fold_sum(total);
 }
 
-/* n_q queries, a constant where it is called, by 16 elements of their outputs, so that the sums
- * stay in registers over the keys. */
+/* Computes n_q queries, a constant at every call, by 16 elements of their outputs, so that the sums
+ * stay in registers over all keys. */
 ALWAYS_INLINE void values_tile(const float *weights, uint32_t n_q, uint32_t n_keys,
                                const float *tile, uint32_t stride, float *out)
 {

@@ -1,5 +1,5 @@
 /* The vector kernels in 512-bit registers: a register is the 16 lanes of the reference. The tail of
- * a vector is read with a mask as zeros, which leaves the lanes it does not reach as they are. */
+ * a vector is read as zeros with a mask, which leaves the other lanes unchanged. */
 #if defined(__x86_64__)
 #include "engine/cpu/kernels/vector.h"
 
@@ -25,7 +25,7 @@ static inline __mmask16 tail_mask(uint32_t n)
 static inline __m512 exponential(__m512 x)
 {
     __mmask16 not_zero = _mm512_cmp_ps_mask(x, _mm512_set1_ps(EXP_MIN), _CMP_NLT_UQ);
-    x = _mm512_min_ps(_mm512_set1_ps(EXP_MAX), x); /* the second operand where one is NaN */
+    x = _mm512_min_ps(_mm512_set1_ps(EXP_MAX), x); /* returns the second operand if one is NaN */
     __m512 magic = _mm512_set1_ps(EXP_MAGIC);
     __m512 t = _mm512_fmadd_ps(x, _mm512_set1_ps(EXP_LOG2E), magic);
     __m512 n = _mm512_sub_ps(t, magic);
@@ -92,7 +92,7 @@ static void rope(enum rope_kind kind, const float *cos, const float *sin, uint32
     uint32_t half = dim / 2;
     if (kind == ROPE_NORM) {
         for (uint32_t i = 0; i < dim; i += LANES) {
-            __mmask16 mask = tail_mask(dim - i); /* dim is even: pairs are never cut */
+            __mmask16 mask = tail_mask(dim - i); /* dim is even: no pair is split */
             __m512 v = _mm512_maskz_loadu_ps(mask, x + i);
             __m512 swapped = _mm512_permute_ps(v, 0xb1);
             v = rotate(v, swapped, _mm512_maskz_loadu_ps(mask, cos + i),
@@ -114,8 +114,8 @@ static void rope(enum rope_kind kind, const float *cos, const float *sin, uint32
     }
 }
 
-/* Rounds to nearest even by adding half of what is cut off; NaN keeps its upper bits and is quiet.
- */
+/* Rounds to nearest even by adding half of the dropped part; NaN keeps its upper bits and becomes
+ * quiet. */
 static inline __m256i to_bf16(__m512 v)
 {
     __m512i bits = _mm512_castps_si512(v);
@@ -153,7 +153,7 @@ static inline __m512 load_lanes(enum kv_type type, const void *row, size_t i, __
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
 
-/* One loop for each type: the compiler drops the choice inside. */
+/* One loop for each type: the compiler removes the branch inside. */
 ALWAYS_INLINE void load_rows(enum kv_type type, const void *const *rows, uint32_t n_rows,
                              uint32_t n, float *tile)
 {
@@ -199,7 +199,7 @@ static inline __m512 fold_1(__m512 a, __m512 b)
     return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
 }
 
-/* Elements d .. d + 15 of four keys (0, 4, 8 and 12 of rows) join the sums of n_q queries. */
+/* Adds elements d .. d + 15 of four keys (0, 4, 8 and 12 of rows) to the sums of n_q queries. */
 ALWAYS_INLINE void add_products(enum kv_type type, const void *const *rows, size_t d,
                                 __mmask16 mask, const float *q, uint32_t n_q, uint32_t dim,
                                 bool first, __m512 sums[4][4])
@@ -215,8 +215,8 @@ ALWAYS_INLINE void add_products(enum kv_type type, const void *const *rows, size
     }
 }
 
-/* The scores of 16 keys. Four keys at a time are summed and folded to a register of 4 sums each;
- * in the end key 4 * l + i comes out in element i of 128-bit lane l. */
+/* The scores of 16 keys. Four keys at a time are summed and folded into a register of 4 sums each;
+ * in the end, key 4 * l + i is element i of 128-bit lane l. */
 ALWAYS_INLINE void scores_16(enum kv_type type, const void *const *rows, uint32_t n, const float *q,
                              uint32_t n_q, uint32_t dim, float *scores)
 {
@@ -265,8 +265,8 @@ static void scores_few(enum kv_type type, const void *const *rows, uint32_t n_ro
     }
 }
 
-/* n_q queries by n_vectors registers of their outputs from element d on. All but the last of the
- * values' registers are whole. */
+/* Computes n_q queries by n_vectors registers of their outputs, starting at element d. All
+ * registers of the values except the last are whole. */
 ALWAYS_INLINE void values_rows_tile(enum kv_type type, const void *const *rows, uint32_t n_rows,
                                     size_t d, __mmask16 mask, const float *weights, uint32_t n_q,
                                     uint32_t stride, uint32_t n_vectors, float *out)
@@ -325,7 +325,7 @@ static void values_few(enum kv_type type, const void *const *rows, uint32_t n_ro
     }
 }
 
-/* Turns 16 rows of 16 floats: row i of the result is column i. */
+/* Transposes 16 rows of 16 floats: row i of the result is column i. */
 static inline void transpose_16(const float *rows, float *out)
 {
     __m512 a[16], b[16];
@@ -342,7 +342,7 @@ static inline void transpose_16(const float *rows, float *out)
         b[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(x, y));
         b[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(x, y));
     }
-    for (int e = 0; e < 4; e++) { /* quarters of all rows come together */
+    for (int e = 0; e < 4; e++) { /* combine the quarters of all rows */
         __m512 low = _mm512_shuffle_f32x4(b[e], b[4 + e], 0x88);
         __m512 low2 = _mm512_shuffle_f32x4(b[8 + e], b[12 + e], 0x88);
         __m512 high = _mm512_shuffle_f32x4(b[e], b[4 + e], 0xdd);
@@ -361,10 +361,10 @@ static void transpose(const float *tile, uint32_t dim, float *transposed)
             transpose_16(tile + d * KEY_TILE + j * LANES, transposed + d * KEY_TILE + j);
 }
 
-/* In scores_many a register's lane is a key, and the lanes of the reference's sum are told apart by
- * time: lane l of the sum is made of elements l, l + 16, ... and the lanes are added in the order
- * of the fold, deepest pair first, so that few sums wait in registers. n_q and mostly dim are
- * constants where these are called. */
+/* In scores_many, a lane of a register is a key, and the lanes of the reference's sum are computed
+ * one after the other: lane l sums elements l, l + 16, ... and the lanes are added in the order of
+ * the fold, deepest pair first, so that few sums are live in registers. n_q, and usually dim, are
+ * constants at every call. */
 ALWAYS_INLINE void lane_0(const float *q, uint32_t n_q, const float *keys, uint32_t dim, uint32_t l,
                           __m512 *out)
 {
@@ -378,7 +378,7 @@ ALWAYS_INLINE void lane_0(const float *q, uint32_t n_q, const float *keys, uint3
     }
 }
 
-/* Lanes l and l + distance, each with what is folded onto it before. */
+/* Lanes l and l + distance, each after the previous folds. */
 #define FOLD_LANES(name, folded, distance)                                                         \
     ALWAYS_INLINE void name(const float *q, uint32_t n_q, const float *keys, uint32_t dim,         \
                             uint32_t l, __m512 *out)                                               \
@@ -422,7 +422,7 @@ static void scores_many(const float *q, uint32_t n_q, const float *transposed, u
 static void softmax(float *scores, uint32_t begin, uint32_t end, float *max, float *sum)
 {
     __m512 v[BLOCK_VECTORS], minus_infinity = _mm512_set1_ps(-INFINITY);
-    /* Places counted from `begin`: those before it are huge. */
+    /* Places counted from `begin`: earlier ones wrap around to huge numbers. */
     __m512i place = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     place = _mm512_sub_epi32(place, _mm512_set1_epi32((int)begin));
     __m512i n = _mm512_set1_epi32((int)(end - begin));
@@ -445,8 +445,8 @@ static void softmax(float *scores, uint32_t begin, uint32_t end, float *max, flo
     *sum = fold_sum(total);
 }
 
-/* n_q queries by n_vectors registers of their outputs, all constants where it is called, so that
- * the sums stay in registers over the keys. */
+/* Computes n_q queries by n_vectors registers of their outputs, all constants at every call, so
+ * that the sums stay in registers over all keys. */
 ALWAYS_INLINE void values_tile(const float *weights, uint32_t n_q, uint32_t n_keys,
                                const float *tile, uint32_t stride, float *out, uint32_t n_vectors)
 {

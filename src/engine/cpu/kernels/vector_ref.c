@@ -1,6 +1,6 @@
-/* The reference of the vector kernels: plain loops that spell out the order of every sum. The
- * other paths are held to it bit for bit, so a sum that looks clumsy here is clumsy on purpose.
- * fmaf is one rounding, with or without hardware for it. */
+/* The reference of the vector kernels: plain loops that spell out the order of every sum. The other
+ * paths must match it bit for bit, so a sum that looks clumsy here is clumsy on purpose. fmaf
+ * rounds once, with or without hardware support. */
 #include "engine/cpu/kernels/vector.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ static float hyperbolic_tangent(float x)
     return copysignf(result, x);
 }
 
-/* Folds the lanes onto each other by halves. */
+/* Folds the lanes by halves. */
 static float fold_sum(float lanes[VECTOR_LANES])
 {
     for (int half = VECTOR_LANES / 2; half > 0; half /= 2)
@@ -55,7 +55,7 @@ static float fold_sum(float lanes[VECTOR_LANES])
     return lanes[0];
 }
 
-/* As the vector instruction: b where either is NaN. */
+/* Like the vector instruction: b if either is NaN. */
 static float max_of(float a, float b)
 {
     return a > b ? a : b;
@@ -98,7 +98,7 @@ static void kv_store(enum kv_type type, const float *x, void *out, uint32_t n)
             halves[i] = type == KV_F16 ? f32_to_f16(x[i]) : f32_to_bf16(x[i]);
 }
 
-/* Where element d of row j stands in a tile. */
+/* The offset of element d of row j in a tile. */
 static uint32_t tile_at(uint32_t j, uint32_t d)
 {
     return (d / VECTOR_LANES * KEY_TILE + j) * VECTOR_LANES + d % VECTOR_LANES;
