@@ -1,5 +1,5 @@
-/* A growing list of blocks; a piece larger than a block gets a block of its own. Free memory in a
- * block is always zero. */
+/* A growing list of blocks; an allocation larger than a block gets its own. Free memory in a block
+ * is always zero. */
 #include "base/arena.h"
 
 #include <stdalign.h>

@@ -1,4 +1,4 @@
-/* The two clocks: one that never goes back, for measuring, and the one on the wall. */
+/* The two clocks: a monotonic one for measuring, and wall-clock time. */
 #include "base/clock.h"
 
 #include <time.h>

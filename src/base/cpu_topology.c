@@ -1,6 +1,6 @@
-/* Chooses the CPUs for compute threads, from what Linux shows under /sys/devices. Careful: CPU
- * numbers mean nothing. The two hardware threads of a core may be 0 and 1, or 0 and 8, and the
- * fast cores of a hybrid CPU may come first or last. */
+/* Chooses the CPUs for compute threads, from what Linux reports under /sys/devices. Careful: CPU
+ * numbers mean nothing. The two hardware threads of a core may be 0 and 1, or 0 and 8, and the fast
+ * cores of a hybrid CPU may come first or last. */
 #include "base/cpu_topology.h"
 
 #include <ctype.h>
@@ -18,18 +18,18 @@
 
 enum { MAX_FILE_BYTES = 1 << 16, MAX_CPUS = 1 << 20, MAX_NODES = 1024 };
 
-/* One CPU that may be used. */
+/* A CPU that the process may use. */
 struct cpu {
     uint32_t id;
     uint32_t core; /* the lowest CPU among the hardware threads of its core */
-    uint32_t rank; /* how many of the same core stand before it, of those that may be used */
+    uint32_t rank; /* how many usable CPUs of the same core come before it */
     uint32_t package, node;
-    uint32_t package_cores, node_cores; /* fast cores there that may be used */
-    uint64_t speed;                     /* in any unit; 0: not known */
+    uint32_t package_cores, node_cores; /* usable fast cores there */
+    uint64_t speed;                     /* in any unit; 0: unknown */
     bool is_slow;
 };
 
-/* A file below `devices`; NULL when it cannot be read. The caller frees `out`. */
+/* Reads a file below `devices`; NULL if it cannot be read. The caller frees `out`. */
 __attribute__((format(printf, 3, 4))) static const char *text_read(struct strbuf *out,
                                                                    const char *devices,
                                                                    const char *format, ...)
@@ -59,7 +59,7 @@ static bool number_next(const char **text, uint32_t *number)
     return true;
 }
 
-/* Walks over a list like "0-3,8,10-11"; false at its end or where it is no such list. */
+/* Iterates over a list like "0-3,8,10-11"; false at its end, or if it is not such a list. */
 static bool list_next(const char **list, uint32_t *first, uint32_t *last)
 {
     if (!*list || !number_next(list, first))
@@ -120,7 +120,7 @@ static void speed_read(struct cpu *c, const char *devices)
     strbuf_free(&frequency);
 }
 
-/* Intel's hybrid CPUs list their performance cores in a folder, and say no capacity. */
+/* Intel's hybrid CPUs list their performance cores in a folder, and report no capacity. */
 static void hybrid_read(struct cpu *cpus, uint32_t n, const char *devices)
 {
     struct strbuf text = STRBUF_INIT;
@@ -151,8 +151,8 @@ static void nodes_read(struct cpu *cpus, uint32_t n, const char *devices)
     strbuf_free(&text);
 }
 
-/* Cores differ a little in their highest frequency; slow ones have less than three quarters. Where
- * one CPU says nothing, none is slow. */
+/* The highest frequencies of cores differ a little; slow cores have less than three quarters of the
+ * largest. If one CPU reports nothing, none counts as slow. */
 static void find_slow(struct cpu *cpus, uint32_t n)
 {
     uint64_t fastest = 0;
@@ -238,8 +238,8 @@ int cpu_topology_read(struct cpu_topology *out, const char *devices, const uint3
     return 0;
 }
 
-/* Which CPUs the process may use, in a set of CPU_ALLOC, or NULL. The kernel refuses a set that is
- * smaller than its own, whose size it does not tell. */
+/* The CPUs that the process may use, in a set of CPU_ALLOC, or NULL. The kernel rejects a set
+ * smaller than its own, and does not report that size. */
 static cpu_set_t *affinity_read(size_t *max_cpus)
 {
     for (*max_cpus = CPU_SETSIZE; *max_cpus <= MAX_CPUS; *max_cpus *= 2) {
@@ -251,7 +251,8 @@ static cpu_set_t *affinity_read(size_t *max_cpus)
     return NULL;
 }
 
-/* Their numbers. If the system does not tell, the first ones, as many as it has. */
+/* The numbers of the usable CPUs. If the system does not report them, the first ones, as many as it
+ * has. */
 static uint32_t *allowed_cpus(uint32_t *n)
 {
     size_t max_cpus;

@@ -1,5 +1,5 @@
-/* Filling in the one error type. Messages that are too long are cut, never overrun; a message may
- * be made from the one that the same error holds, to say more about it. */
+/* Fills in the one error type. Long messages are truncated. A new message may contain the one that
+ * the same error holds, to add context to it. */
 #include "base/error.h"
 
 #include <stdarg.h>

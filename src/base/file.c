@@ -1,4 +1,4 @@
-/* Whole files into memory. */
+/* Reads whole files into memory. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ int file_read(const char *path, size_t limit_bytes, struct strbuf *out, struct e
     out->limit = limit_bytes;
     errno = 0;
     bool is_too_long = false;
-    /* Past the end, a terminal would ask again. */
+    /* Reading past the end would make a terminal ask again. */
     while (!feof(in) && !ferror(in) && !out->failed) {
         size_t n = fread(chunk, 1, sizeof chunk, in);
         is_too_long = limit_bytes && n > limit_bytes - out->len;

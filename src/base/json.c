@@ -1,6 +1,6 @@
-/* The JSON reader: recursive descent over the bytes, with values in an arena. JSON_MAX_DEPTH
- * bounds the recursion. The `text` of a number is its original spelling, so 1.0 and 1 stay
- * different when they are written again. */
+/* The JSON reader: recursive descent over the bytes, with values in an arena. JSON_MAX_DEPTH bounds
+ * the recursion. The `text` of a number is its original spelling, so 1.0 and 1 stay different when
+ * written back. */
 #include "base/json.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static size_t position(const struct json_cursor *r)
     return (size_t)(r->at - r->begin);
 }
 
-/* "expected X, found Y" at the reader's place. */
+/* "expected X, found Y" at the reader's position. */
 static void *fail_expected(struct json_cursor *r, const char *expected)
 {
     if (r->at == r->end)
@@ -119,7 +119,7 @@ static bool escape_read(struct json_cursor *r, char **out)
     return true;
 }
 
-/* Eight bytes of which none ends a run of plain ASCII: no quote, backslash, control, or byte past
+/* Whether all of eight bytes are plain ASCII: no quote, backslash, control character or byte above
  * 0x7f. */
 static bool eight_plain(const char *at)
 {
@@ -130,7 +130,7 @@ static bool eight_plain(const char *at)
     return !(((x - ones * 0x20) | (quote - ones) | (backslash - ones) | x) & highs);
 }
 
-/* Where the text goes on that needs a closer look; every byte before it stands for itself. */
+/* The first byte that needs a closer look; all bytes before it are plain. */
 static const char *plain_skip(const char *at, const char *end)
 {
     while (end - at >= 8 && eight_plain(at))
@@ -141,8 +141,8 @@ static const char *plain_skip(const char *at, const char *end)
     return at;
 }
 
-/* Checks a string, with `at` behind its opening quote, and gives its closing quote and whether it
- * has escapes, which are checked when they are decoded. */
+/* Checks a string, with `at` after its opening quote. Returns its closing quote and whether it has
+ * escapes, which are checked when they are decoded. */
 static const char *string_close(struct json_cursor *r, bool *escapes)
 {
     const char *from = r->at;
@@ -171,8 +171,8 @@ static const char *string_close(struct json_cursor *r, bool *escapes)
     return close;
 }
 
-/* Decodes a checked string into `text`, which has room for all of it: what is decoded is never
- * longer. Goes behind its closing quote. */
+/* Decodes a checked string into `text`, which has enough room because decoding never makes it
+ * longer. Moves past the closing quote. */
 static bool string_decode(struct json_cursor *r, const char *close, char *text, size_t *len)
 {
     char *out = text;
@@ -194,7 +194,7 @@ static bool string_decode(struct json_cursor *r, const char *close, char *text, 
     return true;
 }
 
-/* A string, with `at` behind its opening quote. */
+/* Reads a string, with `at` after its opening quote. */
 static const char *string_read(struct json_cursor *r, size_t *len)
 {
     bool escapes;
@@ -263,7 +263,7 @@ static int key_compare(const void *a, const void *b)
                              (struct byte_view){y->key, y->key_len});
 }
 
-/* Sorting finds equal keys without a cost that an attacker can make quadratic. */
+/* Sorts in order to find equal keys, because an attacker could make other methods quadratic. */
 static bool keys_check_unique(struct json_cursor *r, const struct json *object)
 {
     if (object->count < 2)
@@ -308,7 +308,7 @@ static struct json *member_read(struct json_cursor *r)
     return value;
 }
 
-/* An array or an object, with `at` behind its opening bracket. */
+/* Reads an array or an object, with `at` after its opening bracket. */
 static struct json *container_read(struct json_cursor *r, enum json_type type)
 {
     char close = type == JSON_ARRAY ? ']' : '}';
@@ -334,7 +334,7 @@ static struct json *container_read(struct json_cursor *r, enum json_type type)
     return container;
 }
 
-/* A number that JSON itself has no spelling for; false: it is none. */
+/* Reads NaN or an infinity, which JSON has no spelling for; false if it is neither. */
 static bool constant_read(struct json_cursor *r, struct json **out)
 {
     static const struct {
@@ -513,7 +513,7 @@ bool json_equals(const struct json *value, const char *string)
            memcmp(value->text, string, value->text_len) == 0;
 }
 
-/* The magnitude of a number whose text is a plain run of digits, if it fits. */
+/* The magnitude of a number spelled as plain digits, if it fits. */
 static bool digits_to_uint64(const char *text, uint64_t *out)
 {
     uint64_t value = 0;

@@ -1,5 +1,5 @@
-/* Building and writing JSON. Text that is not valid UTF-8 is mended with U+FFFD, because what we
- * write must be read by every client. */
+/* Building and writing JSON. Invalid UTF-8 is replaced by U+FFFD, because every client must be able
+ * to read the output. */
 #include "base/json.h"
 
 #include <math.h>
@@ -77,10 +77,10 @@ static void escape_write(struct strbuf *out, unsigned char c)
         strbuf_addf(out, "\\u%04x", c);
 }
 
-/* The bytes without quotes. `mends`: what is not valid UTF-8 is replaced. */
+/* Writes the bytes without quotes. `mends`: replaces invalid UTF-8. */
 static void bytes_write(struct strbuf *out, const char *bytes, size_t len, bool mends)
 {
-    size_t plain = 0; /* start of the run that can be copied as it is */
+    size_t plain = 0; /* start of the run that can be copied unchanged */
     for (size_t i = 0; i < len;) {
         unsigned char c = (unsigned char)bytes[i];
         size_t width = c < 0x80 || !mends ? 1 : utf8_valid_prefix(bytes + i, len - i);
@@ -118,7 +118,7 @@ void json_write_double(struct strbuf *out, double value)
     }
     char digits[32];
     for (int precision = 0; precision <= 16;
-         precision++) { /* d.ddde+XX, the shortest that reads back */
+         precision++) { /* d.ddde+XX, the shortest that round-trips */
         snprintf(digits, sizeof digits, "%.*e", precision, value);
         if (strtod(digits, NULL) == value)
             break;
@@ -158,7 +158,7 @@ void json_write(struct strbuf *out, const struct json *value)
     }
 }
 
-/* The comma before a value and its key. */
+/* Writes the comma before a value, and its key. */
 static void member_begin(struct json_writer *w, const char *key)
 {
     if (w->comma)

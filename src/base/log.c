@@ -1,5 +1,5 @@
-/* One write() a line, so that lines of different threads never mix. Control characters are shown as
- * '?': what a client sent cannot pretend to be a line of ours. */
+/* One write() per line, so that lines of different threads never mix. Control characters are shown
+ * as '?', so that text from a client cannot forge a log line. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static int level_get(void)
     const char *name = getenv("RADISH_LOG");
     if (name)
         log_parse_level(name, &parsed);
-    /* Whoever set a level meanwhile meant it. */
+    /* A level that was set in the meantime wins. */
     if (!atomic_compare_exchange_strong(&current_level, &level, (int)parsed))
         return level;
     return (int)parsed;
@@ -61,7 +61,7 @@ void log_write(enum log_level level, const char *format, ...)
 {
     if (!log_enabled(level))
         return;
-    const int saved_errno = errno; /* a caller may still want to know what it reports */
+    const int saved_errno = errno; /* callers may still need it */
     char line[1024];
     struct timespec now;
     struct tm tm;
@@ -83,6 +83,6 @@ void log_write(enum log_level level, const char *format, ...)
             line[i] = '?';
     line[used++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, used);
-    (void)written; /* when it fails there is nowhere left to say so */
+    (void)written; /* if this fails, there is nowhere to report it */
     errno = saved_errno;
 }

@@ -1,7 +1,7 @@
 /* CPU time and memory within the limits of control groups, version 2 and 1. A limit holds for all
- * groups below it, so every folder from the process's group up to the root has a say, and the
- * smallest wins. In a container the group's path is often that of the host, which is not there:
- * the folders that are missing say nothing, and the root is the container's own group. */
+ * groups below it, so every folder from the process's group up to the root counts, and the smallest
+ * limit wins. In a container, the group's path is often that of the host, which does not exist
+ * there: missing folders set no limit, and the root is the container's own group. */
 #include "base/machine.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@
 
 enum { MAX_PATH = 1024 };
 
-/* A file's first line, without its end. */
+/* Reads a file's first line, without the line end. */
 static bool line_read(const char *folder, const char *name, char *line, int size)
 {
     char path[MAX_PATH];
@@ -40,7 +40,7 @@ static bool number_read(const char *folder, const char *name, uint64_t *number)
            sscanf(line, "%" SCNu64 "%c", number, &rest) == 1;
 }
 
-/* What a folder says: lowers `*limit`. Version 2 writes "max" for no limit, version 1 -1, which
+/* Lowers `*limit` to what a folder says. No limit is "max" in version 2 and -1 in version 1, which
  * reads as the largest number. */
 typedef void (*folder_reader)(const char *folder, uint64_t *limit);
 
@@ -72,7 +72,7 @@ static void quota_in(const char *folder, uint64_t *limit)
         *limit = cpus;
 }
 
-/* Asks the folder of a group and all above it, the root of the controller included. */
+/* Reads the folders of a group and of all groups above it, including the root of the controller. */
 static void each_folder_up(const char *root, const char *controller, const char *group,
                            folder_reader read, uint64_t *limit)
 {

@@ -1,12 +1,12 @@
 /* The thread pool for computing. The owner is thread 0; the others wait for the number of jobs to
- * move, run the job and meet at the barrier, which also ends the job for the owner.
+ * change, run the job and meet at the barrier, which also ends the job for the owner.
  *
  * A waiting thread spins for a while, because the others are usually close, and then sleeps. It
- * never calls sched_yield: on a busy machine that gives up the core for a whole time slice,
- * whereas a sleeping thread, once woken, runs before the threads that kept the core busy. Careful:
- * a thread counts itself as sleeping before it reads the job number for the last time, and whoever
- * changes the number does so before checking for sleepers. Both are sequentially consistent, so
- * one of the two always sees the other. */
+ * never calls sched_yield: on a busy machine that gives up the core for a whole time slice, whereas
+ * a sleeping thread, once woken, runs before the threads that kept the core busy. Careful: a thread
+ * counts itself as sleeping before it reads the job number for the last time, and whoever changes
+ * the number does so before checking for sleepers. Both are sequentially consistent, so one of the
+ * two always sees the other. */
 #include "base/parallel.h"
 
 #include <assert.h>
@@ -24,16 +24,16 @@
 
 enum {
     PAUSES_PER_LOOK = 32,         /* between two looks at the clock */
-    JOB_SPIN_NS = 200 * 1000,     /* longer than the owner takes from one decode step to the next */
-    BARRIER_SPIN_NS = 300 * 1000, /* at most: about what it takes a virtual machine to wake a CPU */
+    JOB_SPIN_NS = 200 * 1000,     /* longer than the owner takes between two decode steps */
+    BARRIER_SPIN_NS = 300 * 1000, /* at most: a virtual machine wakes a CPU in about this time */
     BARRIER_SPIN_MIN_NS = 4 * 1000,
     BARRIER_SPIN_STEP_NS = 5000,
     TRIAL_BARRIERS = 4,
     TRIAL_SPIN_NS = 1000 * 1000, /* longer than it takes to wake all threads */
     TRIAL_PAUSE_MIN = 256, /* barriers between two trials: about as many as a decode step has */
     TRIAL_PAUSE_MAX = 16384,
-    MAX_FLAT_THREADS = 8, /* that meet at one counter */
-    GROUP_THREADS = 4,    /* when there are more */
+    MAX_FLAT_THREADS = 8, /* threads that share one counter */
+    GROUP_THREADS = 4,    /* if there are more */
     LINE_BYTES = 128,     /* caches fetch lines of 64 bytes in pairs */
 };
 
@@ -49,26 +49,26 @@ struct number {
     atomic_uint n_sleeping;
 };
 
-/* Threads of a group, or groups, that have come to the barrier. */
+/* Threads of a group, or groups, that have reached the barrier. */
 struct gathering {
     _Alignas(LINE_BYTES) atomic_uint n_arrived;
     unsigned size;
 };
 
-/* Every arrival moves a cache line from one core to another, and those at one counter wait for each
- * other. So where there are many, groups have counters of their own, and only the last of each
- * group goes on to the counter of the groups:
+/* Every arrival moves a cache line from one core to another, and arrivals at one counter wait for
+ * each other. So with many threads, groups have their own counters, and only the last thread of
+ * each group goes on to the counter of the groups:
  *
  *   thread      0 1 2 3   4 5 6 7   8 9 10 11   12 13 14 15
  *   groups      [  4  ]   [  4  ]   [   4   ]   [    4    ]
- *   root        [                    4                    ]    the last one moves `barriers` */
+ *   root        [                    4                    ]    the last one raises `barriers` */
 struct parallel {
     uint32_t n_threads;
-    uint32_t n_started; /* workers that run, for closing a pool that was half opened */
+    uint32_t n_started; /* running workers, for closing a half-opened pool */
     struct worker *workers;
     parallel_job job; /* NULL: end */
     void *context;
-    uint32_t *cpus; /* [n_cpus] those of pin_to, or NULL */
+    uint32_t *cpus; /* [n_cpus] from pin_to, or NULL */
     uint32_t n_cpus;
     pthread_t owner;
     bool is_owned; /* by a thread that is pinned */
@@ -91,7 +91,7 @@ static inline void cpu_pause(void)
 #endif
 }
 
-/* Whether the number came to differ from `old` within `limit_ns`. */
+/* Whether the number changed from `old` within `limit_ns`. */
 static bool spin(struct number *n, unsigned old, uint64_t limit_ns)
 {
     for (uint64_t start = 0;;) {
@@ -110,7 +110,7 @@ static bool spin(struct number *n, unsigned old, uint64_t limit_ns)
 static void sleep_until_change(struct number *n, unsigned old)
 {
     atomic_fetch_add(&n->n_sleeping, 1);
-    while (atomic_load(&n->value) == old) /* the kernel looks again before it lets us sleep */
+    while (atomic_load(&n->value) == old) /* the kernel checks again before it lets us sleep */
         syscall(SYS_futex, &n->value, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
     atomic_fetch_sub(&n->n_sleeping, 1);
 }
@@ -242,7 +242,7 @@ void parallel_release(struct parallel *p)
     p->is_owned = false;
 }
 
-/* Whether this arrival makes it complete. The next one at it comes after the barrier is passed. */
+/* Whether this arrival completes the group. The next arrival comes only after the barrier. */
 static bool arrive(struct gathering *g)
 {
     if (atomic_fetch_add_explicit(&g->n_arrived, 1, memory_order_acq_rel) + 1 < g->size)
@@ -251,10 +251,10 @@ static bool arrive(struct gathering *g)
     return true;
 }
 
-/* Where other programs want the cores too, it is the thread that is waited for that has lost its
- * own, and spinning only keeps another from it. So each time that spinning was in vain it is tried
- * for a shorter time, and each time that it was not, for a little longer again. As long as threads
- * meet at seven of eight barriers it stays long, for who sleeps comes late to the next ones. */
+/* If other programs want the cores too, the thread that the others wait for has lost its core, and
+ * spinning only keeps it from getting another. So after each wait where spinning failed, the spin
+ * time gets shorter, and after each success a little longer. As long as threads meet at seven of
+ * eight barriers it stays long, because a thread that sleeps is late for the next barriers. */
 static void learn_spin(struct parallel *p, unsigned spin_ns, bool met)
 {
     unsigned next_ns = spin_ns + BARRIER_SPIN_STEP_NS;
@@ -264,10 +264,11 @@ static void learn_spin(struct parallel *p, unsigned spin_ns, bool met)
         atomic_store_explicit(&p->barrier_spin_ns, next_ns, memory_order_relaxed);
 }
 
-/* But who slept comes late to the next barrier, where the others then spin in vain, sleep, and come
- * late in turn: many threads would go on like this for ever. So now and then all of them spin at a
- * few barriers in a row until they meet, and if they meet soon at the last of them, they go on so;
- * else it is a while longer until the next trial. Returns how many barriers of a trial are left. */
+/* A thread that slept is late for the next barrier, where the others then spin in vain, sleep, and
+ * are late in turn: with many threads this could go on forever. So now and then all threads spin at
+ * a few barriers in a row until they meet. If they meet soon at the last of these, they keep
+ * spinning; otherwise the pause before the next trial gets longer. Returns how many barriers of a
+ * trial are left. */
 static unsigned trial_left(struct parallel *p, unsigned turn, unsigned spin_ns)
 {
     unsigned since = turn - atomic_load_explicit(&p->trial_turn, memory_order_relaxed);
@@ -302,7 +303,7 @@ static void wait_at_barrier(struct parallel *p, unsigned turn)
 
 void parallel_barrier(struct parallel *p, uint32_t thread)
 {
-    /* The number cannot move before this thread arrives, so reading it first is safe. */
+    /* The number cannot change before this thread arrives, so reading it first is safe. */
     unsigned turn = atomic_load_explicit(&p->barriers.value, memory_order_relaxed);
     if (arrive(&p->groups[thread / p->group_threads]) && arrive(&p->root))
         change(&p->barriers);

@@ -34,7 +34,8 @@ void queue_close(struct queue *q)
     q->cells = NULL;
 }
 
-/* Takes the ticket at `at` once the cell's turn equals ticket + lead; NULL if it is not due. */
+/* Takes the ticket at `at` once the cell's turn equals ticket + lead; NULL if it is not its turn.
+ */
 static struct queue_cell *cell_take(struct queue *q, atomic_size_t *at, size_t lead, size_t *ticket)
 {
     *ticket = atomic_load_explicit(at, memory_order_relaxed);

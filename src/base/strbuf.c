@@ -1,4 +1,4 @@
-/* The one string builder; see strbuf.h for how failures stick. */
+/* The one string builder; see strbuf.h for how errors are kept. */
 #include "base/strbuf.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* UTF-8, one sequence at a time, strict as the Unicode standard's table 3-7. */
+/* UTF-8, one sequence at a time, as strict as table 3-7 of the Unicode standard. */
 #include "base/utf8.h"
 
 static int is_continuation(char byte)
