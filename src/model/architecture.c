@@ -1,4 +1,4 @@
-/* Finds the row of the table for a checkpoint, and rejects by name what has none; see
+/* Finds the row of the table for a checkpoint, and rejects an architecture without one by name; see
  * architecture.h. Any thread. One GGUF architecture may be several rows ("llama" is also Mixtral);
  * a key then tells them apart. */
 #include "model/architecture_rows.h"
@@ -11,7 +11,7 @@ const struct architecture *architecture_at(size_t i)
     return i < n_architecture_rows ? &architecture_rows[i] : NULL;
 }
 
-/* What radish knows and cannot run, under the names of both kinds of file. */
+/* Architectures that radish knows but cannot run, under the names of both kinds of file. */
 static const char recurrent[] = "has recurrent layers, which radish cannot run yet";
 static const char two_parts[] = "is an encoder-decoder, which radish cannot run";
 static const char no_text[] = "is an encoder, which does not generate text";
@@ -83,7 +83,7 @@ static const struct refusal {
     {"glm_moe_dsa", sparse},
 };
 
-/* A name is shown at this length; titles say more than all the spellings would. */
+/* Lists the first name of as many rows as fit, not every spelling. */
 static const struct architecture *refuse_name(const struct settings *s, const char *name)
 {
     char known[300] = "";
@@ -123,7 +123,7 @@ static bool has_tensor(const struct checkpoint *c, const char *end)
     return false;
 }
 
-/* Whether the keys that tell this row from others of its GGUF name are as it wants them. */
+/* Whether the keys that distinguish rows with the same GGUF name match this row. */
 static bool is_meant(const struct settings *s, const struct architecture *a)
 {
     uint32_t value = 0;

@@ -1,6 +1,6 @@
 /* The names of tensors in GGUF files and in Hugging Face and MLX directories, for all rows; see
- * architecture.h. Constant data, any thread. Order matters: where a name can mean two layouts, the
- * shape decides, and the first that fits is used. */
+ * architecture.h. Constant data, any thread. Order matters: if a name can mean two layouts, the
+ * first that fits the shape is used. */
 #include "model/architecture.h"
 
 static const struct tensor_name gguf[] = {

@@ -1,6 +1,6 @@
 /* The rows of the table of architectures; see architecture.h. Constant data, any thread. Defaults
- * are those of the configuration class in transformers, and only for what released files leave
- * out; GGUF files say nearly everything. */
+ * are those of the configuration classes in transformers, and only for keys that released files
+ * omit; GGUF files contain nearly all of them. */
 #include "model/architecture_rows.h"
 
 #include <math.h>
@@ -240,11 +240,11 @@ static const struct tensor_name norms_glm4[] = {
     {SLOT_ATTN_POST_NORM, "post_self_attn_layernorm.weight"},
     {SLOT_FFN_POST_NORM, "post_mlp_layernorm.weight"},
 };
-/* llama.cpp took the name "post_attention_layernorm" at its word. */
+/* Named post_attention_layernorm in transformers; llama.cpp kept that name. */
 static const struct tensor_name ffn_norm_as_post[] = {
     {SLOT_FFN_NORM, "post_attention_norm.weight"},
 };
-/* What llama.cpp wants in one piece. */
+/* Tensors that llama.cpp expects fused. */
 static const struct tensor_name fused_up[] = {
     {SLOT_GATE, "ffn_up.weight", LAYOUT_HALVES},
     {SLOT_GATE, "ffn_gate.weight"},

@@ -1,6 +1,6 @@
-/* Opens a model: its files, the row of the table that it is of, hyper-parameters, weights. What a
- * family of models is made of is told in architecture_rows.c, not here. Read-only after model_open,
- * any thread. */
+/* Opens a model: its files, its row of the table, hyperparameters, weights. architecture_rows.c
+ * says what the families of models are made of, not this file. Read-only after model_open, any
+ * thread. */
 #include "model/model.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ int refuse_memory(const struct loader *l)
                      l->m->checkpoint->path);
 }
 
-/* The model's own name; else the file's, or the directory's. */
+/* The model's own name; otherwise the name of the file or directory. */
 static void read_name(struct model *m)
 {
     char from_path[sizeof m->hparams.name];
@@ -38,7 +38,7 @@ static int load(struct loader *l)
         return -1;
     for (uint32_t i = 0; i < h->n_layers; i++)
         if (h->layers[i].window >= h->n_context)
-            h->layers[i].window = 0; /* it leaves nothing out */
+            h->layers[i].window = 0; /* it hides nothing */
     return take_weights(l);
 }
 
@@ -71,7 +71,7 @@ void model_close(struct model *m)
 
 const char *model_quantisation(const struct model *m)
 {
-    /* As people call what directories hold. */
+    /* The usual names of the types in directories. */
     static const char *const names[N_TENSOR_TYPES] = {
         [TENSOR_F8_E4M3] = "FP8",
         [TENSOR_F8_E5M2] = "FP8",

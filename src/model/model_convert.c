@@ -1,12 +1,12 @@
-/* Weights that engines are to compute with in another type than the file's: `--quantize`. The model
- * only says so; the values change when an engine packs them. */
+/* Weights that engines compute with in another type than the file's: `--quantize`. The model only
+ * records this; the values change when an engine packs them. */
 #include <stddef.h>
 
 #include "base/log.h"
 #include "model/model_internal.h"
 #include "model/quant/quantize.h"
 
-/* The matrices of a layer, but for the router: what it chooses must not depend on rounding. */
+/* The matrices of a layer, except the router: its choice must not depend on rounding. */
 static const size_t layer_matrices[] = {
     offsetof(struct layer_weights, attn_q),       offsetof(struct layer_weights, attn_k),
     offsetof(struct layer_weights, attn_v),       offsetof(struct layer_weights, attn_output),
@@ -21,7 +21,7 @@ static const size_t layer_matrices[] = {
 
 struct conversion {
     enum tensor_type type;
-    uint32_t n, n_kept; /* matrices, and those that are quantised already */
+    uint32_t n, n_kept; /* matrices, and those already quantised */
 };
 
 static void convert(struct conversion *c, struct weight *w, bool matters)

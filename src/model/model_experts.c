@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* GGUF has a number for it, config.json a name. */
+/* GGUF has a number for the kind of scores, config.json a name. */
 static int read_scores(struct loader *l)
 {
     struct router *router = &l->m->hparams.router;
@@ -32,7 +32,8 @@ static int read_scores(struct loader *l)
     return 0;
 }
 
-/* How a name says that groups are chosen; `has_groups` is what it leaves of them. */
+/* Reads the method of choosing groups from its name; `has_groups`: whether groups are used at all.
+ */
 static int read_group_method(struct loader *l, bool *has_groups)
 {
     struct router *router = &l->m->hparams.router;
@@ -93,7 +94,7 @@ static int read_shared(struct loader *l)
     return setting_u32(s, SETTING_SHARED_FF, OPTIONAL, 0, MAX_WIDTH, &router->n_ff_shared);
 }
 
-/* How many experts there are: none where a switch says so. */
+/* The number of experts; 0 if a switch turns them off. */
 static int read_count(struct loader *l)
 {
     const struct settings *s = &l->settings;
@@ -134,7 +135,7 @@ int read_experts(struct loader *l)
         return -1;
     if (router->n_ff == 0)
         return refuse(l, "the key %s is missing", setting_name(s, SETTING_EXPERT_FF).text);
-    router->scale = scale == 0 ? 1 : (float)scale; /* GGUF: 0 is none */
+    router->scale = scale == 0 ? 1 : (float)scale; /* GGUF: 0 means none */
     router->normalize_eps = l->arch->normalize_eps;
     router->norms_input = l->arch->norms_router_input;
     return 0;
@@ -187,7 +188,7 @@ int read_layer_experts(struct loader *l, uint32_t layer, bool *has)
         is_listed_dense(l, layer, &is_dense))
         return -1;
     *has = layer >= n_dense && !is_dense && (layer + 1) % step == 0 && layer % frequency == 0;
-    if (is_gguf(l)) /* which has no key for it */
+    if (is_gguf(l)) /* it has no key for this */
         *has = *has && (has_tensor(l, layer, "ffn_gate_inp") || !has_tensor(l, layer, "ffn_gate"));
     return 0;
 }

@@ -1,6 +1,6 @@
 /* The ropes of a model, from its files; see rope_scaling.h. Used by the thread that loads.
  * config.json has had three forms. Old: rope_theta and rope_scaling at the top. New:
- * rope_parameters with all of it. Newest: rope_parameters once for each kind of layer. */
+ * rope_parameters with everything. Newest: rope_parameters once for each kind of layer. */
 #include "model/model_internal.h"
 
 #include <inttypes.h>
@@ -9,17 +9,17 @@
 
 #include "model/rope_scaling.h"
 
-/* What the ropes of all layers are made with. */
+/* The common input for the ropes of all layers. */
 struct ropes {
     struct loader *l;
     struct rope_spec specs[MAX_ROPES];
     const float *freqs, *long_factors, *short_factors; /* GGUF's tensors, or config.json's lists */
-    uint32_t factors_dim;                              /* that they were read for */
+    uint32_t factors_dim;                              /* the dim that they were read for */
     uint32_t trained;                                  /* the file's context */
-    bool has_original;                                 /* the file says what it was before */
+    bool has_original;                                 /* the file has the original context */
 };
 
-/* The length that longrope's factors are chosen for. */
+/* The context length that selects longrope's factors. */
 static double context_of(const struct ropes *r)
 {
     return r->l->context ? r->l->context : r->trained;
@@ -67,7 +67,7 @@ static int check_divisors(const struct loader *l, const char *name, const float 
     return 0;
 }
 
-/* GGUF: divisors in a tensor, if it is there. */
+/* GGUF: reads divisors from a tensor, if it exists. */
 static int take_divisors(struct loader *l, const char *name, uint32_t n, const float **out)
 {
     float *values = NULL;
@@ -107,10 +107,9 @@ static void choose_long(const struct ropes *r, struct rope_spec *spec)
     spec->short_divisors = r->short_factors;
 }
 
-/* YaRN as llama.cpp's files tell it. The logarithm's multiplier is mscale_all_dim, for models with
- * latent attention a tenth of it; mscale itself they leave out, as it is the same or 1. An
- * amplitude below 1 is no attention_factor but what some files call attn_factor, which no one uses.
- */
+/* YaRN as in llama.cpp's files. The logarithm's multiplier is mscale_all_dim, or a tenth of it for
+ * models with latent attention. mscale is omitted, because it is the same or 1. An amplitude below
+ * 1 is not an attention_factor but what some files call attn_factor, which nobody uses. */
 static int read_gguf_yarn(const struct loader *l, struct rope_spec *spec)
 {
     const struct settings *s = &l->settings;
@@ -136,7 +135,7 @@ static int read_gguf_scaling(struct ropes *r, struct rope_spec *spec)
 {
     struct loader *l = r->l;
     const struct settings *s = &l->settings;
-    char type[32] = "linear"; /* what a factor without a type has always meant */
+    char type[32] = "linear"; /* the meaning of a factor without a type */
     float factor = 1;
     if (setting_text(s, SETTING_ROPE_TYPE, type, sizeof type) ||
         setting_positive(s, SETTING_ROPE_OLD_FACTOR, OPTIONAL, &factor) ||
@@ -192,7 +191,7 @@ static int read_gguf_rope(struct ropes *r, uint32_t layer, struct rope_spec *spe
     return is_local && l->arch->has_local_rope ? 0 : read_gguf_scaling(r, spec);
 }
 
-/* A list of numbers of config.json, each above 0. */
+/* A list of numbers from config.json, each above 0. */
 static int read_list(struct loader *l, struct setting_member at, const char *key, uint32_t n,
                      const float **out)
 {
@@ -226,7 +225,7 @@ static int read_long(struct ropes *r, struct setting_member at, struct rope_spec
     return 0;
 }
 
-/* A number as a GGUF file has it, so that the model gives the same bits from one. */
+/* A number rounded as in a GGUF file, so that the model gives the same bits from either. */
 static int member_float(const struct settings *s, struct setting_member at, const char *key,
                         double *out)
 {
@@ -308,8 +307,8 @@ static int read_scaling(struct ropes *r, struct setting_member at, struct rope_s
                   at.name, name);
 }
 
-/* The object that tells of a layer's rope, whichever of the three forms the file has; none for
- * windowed layers that have a rope of their own in the old form. */
+/* The object that describes a layer's rope, in whichever of the three forms; none for windowed
+ * layers with their own rope in the old form. */
 static int find_object(const struct loader *l, uint32_t layer, struct setting_member *at,
                        bool *is_nested)
 {
@@ -341,7 +340,7 @@ static int find_object(const struct loader *l, uint32_t layer, struct setting_me
     return 0;
 }
 
-/* How many values of a head are turned: a part of it, or a number. */
+/* How many values of a head are rotated: given as a fraction, or as a number. */
 static int read_part(const struct loader *l, struct setting_member at, struct rope_spec *spec)
 {
     const struct settings *s = &l->settings;
@@ -372,7 +371,7 @@ static int read_part(const struct loader *l, struct setting_member at, struct ro
     return 0;
 }
 
-/* Files of the old form have the original context at the top, where it counts for more. */
+/* In the old form, files have the original context at the top, where it takes precedence. */
 static int read_original(struct ropes *r, struct setting_member at, bool is_nested,
                          struct rope_spec *spec)
 {
@@ -409,7 +408,7 @@ static int read_config_rope(struct ropes *r, uint32_t layer, struct rope_spec *s
     return read_scaling(r, at, spec);
 }
 
-/* The index of the rope that is like `spec`, which is made if there is none yet. */
+/* The index of a rope equal to `spec`, created if there is none yet. */
 static int add_rope(struct ropes *r, const struct rope_spec *spec, enum rope_kind kind,
                     uint32_t *index)
 {
@@ -440,8 +439,7 @@ static int add_rope(struct ropes *r, const struct rope_spec *spec, enum rope_kin
     return 0;
 }
 
-/* What hangs on a rope beside its frequencies: the context, the scale of latent attention, the
- * temperature. */
+/* Sets what else depends on a rope: the context, and the scale of latent attention. */
 static void apply_scaling(struct ropes *r, const struct rope_spec *spec, struct layer_shape *shape)
 {
     struct loader *l = r->l;
@@ -461,7 +459,7 @@ static int read_temperature(struct loader *l, double original)
     double scale = 0;
     struct setting_member at;
     bool is_nested;
-    if (is_gguf(l)) { /* there the file says it, of Mistral Large under DeepSeek's name */
+    if (is_gguf(l)) { /* the file says it, as for Mistral Large under DeepSeek's name */
         if (setting_number(s, SETTING_TEMPERATURE, &scale) ||
             setting_number(s, SETTING_TEMPERATURE_LENGTH, &original))
             return -1;
@@ -477,7 +475,7 @@ static int read_temperature(struct loader *l, double original)
     return 0;
 }
 
-/* Which layers have a rope at all. */
+/* Whether a layer has a rope. */
 static int has_rope(struct loader *l, uint32_t layer, bool *has)
 {
     const struct settings *s = &l->settings;

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Keys of config.json that would change what is computed, in a way that radish does not know. */
+/* Rejects keys of config.json that would change the computation in a way that radish does not
+ * support. */
 static int refuse_features(const struct loader *l)
 {
     static const struct {
@@ -133,7 +134,7 @@ static int read_layer_type(struct loader *l, uint32_t i, bool *is_windowed)
     return refuse(l, "layer %" PRIu32 " is \"%s\", which radish does not support", i, type);
 }
 
-/* A list of zeros and ones, a string of Ls and Gs, or a period; where the file has none, the row's
+/* A list of zeros and ones, a string of Ls and Gs, or a period; if the file has none, the row's
  * period. */
 static int read_window_pattern(struct loader *l, uint32_t i, bool *is_windowed)
 {
@@ -182,7 +183,7 @@ static int read_window_kind(struct loader *l, uint32_t i, bool *is_windowed)
     return 0;
 }
 
-/* A list of all layers has one item for each; some count those for guessing ahead, too. */
+/* A list has one item per layer; some also count prediction layers (MTP). */
 static int check_count(const struct loader *l, enum setting id)
 {
     size_t n = setting_count(&l->settings, id), n_layers = l->m->hparams.n_layers;
@@ -219,7 +220,7 @@ static int read_windows(struct loader *l)
     return 0;
 }
 
-/* Layers that differ from the rest, by their number in an object. */
+/* Reads layers that differ from the rest, by their number in an object. */
 static int read_layer_overrides(struct loader *l)
 {
     struct hparams *h = &l->m->hparams;
@@ -249,7 +250,7 @@ static int read_layer_overrides(struct loader *l)
     return 0;
 }
 
-/* The size of a head, which files tell in as many ways as there are kinds of layers. */
+/* The size of a head, which depends on the kind of layer and of file. */
 static int read_head_dim(struct loader *l, uint32_t i)
 {
     const struct settings *s = &l->settings;
@@ -329,8 +330,8 @@ static int check_heads(const struct loader *l, uint32_t i)
     return 0;
 }
 
-/* Sizes of multi-head latent attention. Old GGUF files have the sizes of heads where new ones have
- * those of the latent. */
+/* Reads the sizes of multi-head latent attention. Old GGUF files have the sizes of heads in the
+ * keys where new ones have those of the latent. */
 static int read_mla(struct loader *l)
 {
     const struct settings *s = &l->settings;
@@ -362,7 +363,8 @@ static int read_mla(struct loader *l)
     return 0;
 }
 
-/* Attention as it is computed in the latent space: one KV head, values are the keys' beginning. */
+/* Attention as computed in the latent space: one KV head, whose values are the first part of the
+ * keys. */
 static int read_latent_heads(struct loader *l, uint32_t i)
 {
     const struct mla_shape *mla = &l->m->hparams.mla;
@@ -405,7 +407,7 @@ static int read_attn_scale(struct loader *l, struct layer_shape *shape)
     return 0;
 }
 
-/* The last layers may read the keys and values of the last of their kind before them. */
+/* The last layers may read the keys and values of the last earlier layer of their kind. */
 static int read_shared_kv(struct loader *l, uint32_t *first)
 {
     struct hparams *h = &l->m->hparams;
@@ -503,11 +505,11 @@ static int read_sizes(struct loader *l)
         setting_positive(s, eps, REQUIRED, &h->norm_eps) ||
         setting_u32(s, SETTING_PREDICTION_LAYERS, OPTIONAL, 0, MAX_LAYERS, &l->n_prediction_layers))
         return -1;
-    uint32_t longer = 0; /* Command R names two lengths, and the first is not the trained one */
+    uint32_t longer = 0; /* Command R has two lengths, and the first is not the trained one */
     if (setting_u32(s, SETTING_LONGER_CONTEXT, OPTIONAL, 0, MAX_CONTEXT, &longer))
         return -1;
     h->n_context = longer > h->n_context ? longer : h->n_context;
-    if (is_gguf(l)) { /* which counts them all */
+    if (is_gguf(l)) { /* n_layers includes them there */
         if (l->n_prediction_layers >= h->n_layers)
             return refuse(l, "%s is %" PRIu32 " of %" PRIu32 " layers",
                           setting_name(s, SETTING_PREDICTION_LAYERS).text, l->n_prediction_layers,
@@ -517,11 +519,11 @@ static int read_sizes(struct loader *l)
     h->norm = l->arch->norm;
     h->is_parallel = l->arch->is_parallel;
     h->qk_norm = l->arch->qk_norm;
-    l->is_tied = true; /* where nothing says otherwise, not even a head */
+    l->is_tied = true; /* if the file does not say, and has no head */
     return setting_bool(s, SETTING_TIED, &l->is_tied);
 }
 
-/* Whether q and k are normed, where the row leaves it to the file. */
+/* Whether q and k are normed, if the row leaves that to the file. */
 static int read_qk_norm(struct loader *l)
 {
     bool has = l->arch->qk_norm != QK_NORM_NONE;

@@ -1,4 +1,4 @@
-/* The places for tensors in a model, and their sizes; see model_internal.h. Constant data, any
+/* The slots for tensors in a model, and their sizes; see model_internal.h. Constant data, any
  * thread. */
 #include "model/model_internal.h"
 

@@ -18,16 +18,16 @@ struct target {
     struct loader *l;
     uint32_t layer; /* NO_LAYER: the model's */
     enum slot slot;
-    uint32_t rows, cols; /* that are expected, of one expert */
+    uint32_t rows, cols; /* expected, of one expert */
 };
 
-/* Names as the file has them. */
+/* A name as in the file. */
 struct full_name {
     char text[160];
 };
 
-/* Directories are asked for names as most of them have them; the checkpoint knows where a text
- * model begins in one that can see, too. */
+/* Directories are asked for the most common names; the checkpoint maps them to the prefix of the
+ * text model in a multimodal one. */
 static struct full_name full_name(const struct target *t, const char *name)
 {
     struct full_name n;
@@ -55,14 +55,14 @@ static struct tensor_names names_of(const struct loader *l, enum slot slot)
     return architecture_names(l->arch, is_gguf(l), slot);
 }
 
-/* The first of two parts or the second. */
+/* Whether a slot is the second of two fused parts. */
 static bool is_second(enum slot slot)
 {
     return slot == SLOT_UP || slot == SLOT_UP_BIAS || slot == SLOT_EXPERT_UP ||
            slot == SLOT_EXPERT_UP_BIAS || slot == SLOT_SHARED_UP;
 }
 
-/* Where q, k or v begins in what holds all three, and how much that is. */
+/* Where q, k or v begins in a fused tensor, and the size of all three. */
 static uint32_t qkv_first(const struct target *t, uint32_t *whole)
 {
     uint32_t q = extent_value(&t->l->m->hparams, t->layer, Q_DIM),
@@ -78,7 +78,7 @@ static void count_params(struct loader *l, const struct weight *w)
     l->m->n_params += (uint64_t)w->rows * w->cols;
 }
 
-/* One matrix from one tensor. 1: there is none of that name. */
+/* Takes one matrix from one tensor. 1: there is no tensor of that name. */
 static int take_matrix_from(const struct target *t, const char *name, enum layout layout,
                             struct weight *out)
 {
@@ -127,8 +127,8 @@ static int refuse_missing(const struct target *t)
     return refuse(t->l, "a tensor is missing");
 }
 
-/* Tries a slot's names in order with `take_from`, which returns 1 where there is no such tensor and
- * -1 where it does not fit; the first that does not fit is told of if none does. */
+/* Tries a slot's names in order with `take_from`, which returns 1 if there is no such tensor and -1
+ * if it does not fit. If none fits, reports the first that did not. */
 static int try_names(const struct target *t, enum presence presence, void *out,
                      int (*take_from)(const struct target *t, const struct tensor_name *name,
                                       void *out))
@@ -164,7 +164,7 @@ static int take_matrix(const struct target *t, const struct tensor_name *name, v
     return 0;
 }
 
-/* The floats of a whole tensor, which may have more than one dimension. */
+/* Reads a whole tensor as floats, which may have more than one dimension. */
 static int read_floats(struct loader *l, const char *name, uint32_t rows, uint32_t cols, float *out)
 {
     struct checkpoint *c = l->m->checkpoint;
@@ -177,7 +177,8 @@ static int read_floats(struct loader *l, const char *name, uint32_t rows, uint32
     return found;
 }
 
-/* All of a slot's floats, [n_stacks][cols], from a tensor that may hold those of others, too. */
+/* Reads all floats of a slot, [n_stacks][cols], from a tensor that may also hold those of other
+ * slots. */
 static int take_floats_from(const struct target *t, const struct tensor_name *name,
                             uint32_t n_stacks, float **out)
 {
@@ -241,7 +242,7 @@ static struct target target_of(struct loader *l, uint32_t layer, enum slot slot)
                            extent_value(&l->m->hparams, layer, slots[slot].cols)};
 }
 
-/* An OPTIONAL one that is absent leaves its place as it is. */
+/* If an OPTIONAL tensor is absent, its slot is unchanged. */
 static int take_slot(struct loader *l, uint32_t layer, enum slot slot, enum presence presence)
 {
     struct target t = target_of(l, layer, slot);
@@ -266,8 +267,8 @@ static bool has_slot(struct loader *l, uint32_t layer, enum slot slot)
     return false;
 }
 
-/* Tensors that a file has and the model does not: keys and values of a layer that reads those of
- * another, a head that is the embedding. Whatever belongs to them goes with them. */
+/* Ignores tensors that a file has and the model does not use: keys and values of a layer that reads
+ * those of another, or a head that is the embedding; and also the tensors that belong to them. */
 static void ignore_slot(struct loader *l, uint32_t layer, enum slot slot)
 {
     static const char *const ends[] = {"",        ".weight", ".bias",
@@ -295,7 +296,7 @@ static struct weight *expert_place(const struct target *t, struct expert_weights
     return (struct weight *)((char *)&experts[e] + slots[t->slot].place);
 }
 
-/* All experts of one slot, from a tensor for each. */
+/* Takes all experts of one slot, from one tensor each. */
 static int take_each_expert(const struct target *t, const char *name,
                             struct expert_weights *experts)
 {
@@ -313,7 +314,8 @@ static int take_each_expert(const struct target *t, const char *name,
     return 0;
 }
 
-/* A stack as [experts][rows][cols], if need be turned; its rows may be those of gate and up. */
+/* Takes a stack as [experts][rows][cols], transposed if necessary; its rows may be those of gate
+ * and up. */
 static int take_stack(const struct target *t, const struct tensor_name *name, struct weight *out)
 {
     struct loader *l = t->l;
@@ -337,8 +339,8 @@ static int take_stack(const struct target *t, const struct tensor_name *name, st
                                    out);
 }
 
-/* GGUF: a scale for each expert beside a stack of NVFP4, in `out`; NULL: there are none. What
- * Gemma 4 has under that name is a slot of its own. */
+/* GGUF: the scale of each expert for a stack of NVFP4, in `out`; NULL if there are none. Gemma 4
+ * uses the same name for a slot of its own. */
 static int take_expert_scales(const struct target *t, const char *stack_name, float **out)
 {
     struct loader *l = t->l;
@@ -351,7 +353,7 @@ static int take_expert_scales(const struct target *t, const char *stack_name, fl
     struct full_name full = full_name(t, name);
     uint32_t n = l->m->hparams.router.n_experts;
     const struct checkpoint_tensor *scales = checkpoint_find(l->m->checkpoint, full.text);
-    if (!scales || scales->is_used) /* one for all */
+    if (!scales || scales->is_used) /* one scale for all */
         return 0;
     if (take_floats(l, full.text, n, out))
         return -1;
@@ -525,7 +527,7 @@ static int take_layer(struct loader *l, uint32_t layer)
     return a->has_out_scale ? TAKE(l, layer, OPTIONAL, SLOT_OUT_SCALE) : 0;
 }
 
-/* GGUF tells the vocabulary three times; all of them must agree before any token is trusted. A file
+/* GGUF states the vocabulary's size three times; all must agree before any token is trusted. A file
  * without a tokenizer says so. */
 static int read_gguf_vocabulary(struct loader *l)
 {
@@ -558,14 +560,14 @@ static int read_gguf_vocabulary(struct loader *l)
     return 0;
 }
 
-/* Of two tensors that are one, writers of directories keep either. */
+/* If embedding and head are one tensor, directories may store it under either name. */
 static bool has_head_alone(struct loader *l)
 {
     return !is_gguf(l) && l->is_tied && !has_slot(l, NO_LAYER, SLOT_TOKEN_EMBD) &&
            has_slot(l, NO_LAYER, SLOT_OUTPUT);
 }
 
-/* A directory's vocabulary is as long as its embedding; a directory need not have a tokenizer. */
+/* A directory's vocabulary is as long as its embedding; there may be no tokenizer. */
 static int read_vocabulary(struct loader *l)
 {
     struct hparams *h = &l->m->hparams;
@@ -587,7 +589,8 @@ static int read_vocabulary(struct loader *l)
     return 0;
 }
 
-/* The embedding and the head: its own, or the embedding where the file says so or has no other. */
+/* Takes the embedding and the head: its own, or the embedding if the file says so or has no head.
+ */
 static int take_ends(struct loader *l)
 {
     struct model *m = l->m;
@@ -609,8 +612,8 @@ static int take_ends(struct loader *l)
     return 0;
 }
 
-/* What says nothing that the keys do not, or is not used: rotations that old converters wrote as
- * tensors, and layers for guessing ahead, behind the last. Of directories the checkpoint knows. */
+/* Tensors of a GGUF file that repeat its keys or are not used: rotations written by old converters,
+ * and prediction layers (MTP) after the last layer. For directories, the checkpoint does this. */
 static bool is_redundant(const struct loader *l, const char *name)
 {
     if (!is_gguf(l))
@@ -660,7 +663,7 @@ int take_weights(struct loader *l)
         if (take_layer(l, i))
             return -1;
     m->weight_bytes = used_bytes(m->checkpoint);
-    /* Tensors may share bytes of the file; packed, each takes its own. */
+    /* Tensors may share bytes of the file; once packed, each has its own. */
     if (m->weight_bytes > m->checkpoint->file_bytes)
         return refuse(l, "its tensors would take %" PRIu64 " bytes, more than the file has",
                       m->weight_bytes);

@@ -12,7 +12,7 @@ double yarn_mscale(double factor, double mscale)
     return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
 
-/* The index of the pair that turns so many times over the original context. */
+/* The index of the pair that makes `turns` full turns over the original context. */
 static double yarn_index(const struct rope_spec *spec, double turns)
 {
     return spec->dim * log(spec->original / (turns * 2 * pi)) / (2 * log(spec->base));
@@ -28,15 +28,15 @@ static void scale_yarn(const struct rope_spec *spec, double *frequencies)
     low = fmax(low, 0);
     high = fmin(high, spec->dim - 1.0);
     if (low == high)
-        high += 0.001; /* not a step: as transformers has it */
+        high += 0.001; /* avoids a division by zero, as transformers does */
     for (uint32_t i = 0; i < spec->dim / 2; i++) {
         double ramp = fmin(fmax((i - low) / (high - low), 0), 1);
         frequencies[i] = frequencies[i] / spec->factor * ramp + frequencies[i] * (1 - ramp);
     }
 }
 
-/* What turns often enough over the original context stays as it is, what turns seldom is divided
- * by the factor. */
+/* Pairs that turn often over the original context keep their frequency; those that turn rarely are
+ * divided by the factor. */
 static double llama3_divisor(const struct rope_spec *spec, uint32_t i)
 {
     double turns = spec->original * pow(spec->base, -2.0 * i / spec->dim) / (2 * pi);
@@ -50,7 +50,7 @@ float rope_divisor(const struct rope_spec *spec, uint32_t i)
     if (spec->scaling == ROPE_SCALING_LLAMA3)
         return (float)llama3_divisor(spec, i);
     bool is_turned = i < (uint32_t)(spec->part * spec->dim / 2);
-    return is_turned ? (float)spec->factor : 1e30f; /* as good as not at all */
+    return is_turned ? (float)spec->factor : 1e30f; /* practically no rotation */
 }
 
 static double amplitude_of(const struct rope_spec *spec)
@@ -84,7 +84,7 @@ double rope_compute(const struct rope_spec *spec, double *frequencies)
                                  : 0;
         break;
     case ROPE_SCALING_YARN: scale_yarn(spec, frequencies); break;
-    case ROPE_SCALING_LLAMA3: /* as floats, so that a GGUF file of the model gives the same bits */
+    case ROPE_SCALING_LLAMA3: /* in floats, so that a GGUF file of the model gives the same bits */
         for (uint32_t i = 0; i < n; i++)
             frequencies[i] /= rope_divisor(spec, i);
         break;

@@ -1,5 +1,5 @@
 /* One table of keys, and the readers for both GGUF and config.json; see settings.h. Used by the
- * thread that loads the model. An absent key takes the row's default; a null one does not. */
+ * thread that loads the model. An absent key gets the row's default; a null one does not. */
 #include "model/settings.h"
 
 #include <inttypes.h>
@@ -10,8 +10,8 @@
 
 enum { MAX_ALIASES = 4 };
 
-/* GGUF's key behind the architecture's name, and config.json's, the usual one first. NULL: that
- * kind of file does not say it. */
+/* GGUF's key after the architecture's name, and config.json's keys, the usual one first. NULL: that
+ * kind of file does not have it. */
 static const struct setting_key {
     const char *gguf;
     const char *config[MAX_ALIASES];
@@ -106,7 +106,7 @@ static const struct setting_key {
                                    {"num_nextn_predict_layers", "num_mtp_layers"}},
 };
 
-/* A value of either kind of file; both NULL: none. */
+/* A value from either kind of file; both NULL: none. */
 struct value {
     const struct json *json;
     const struct gguf_value *gguf;
@@ -137,7 +137,7 @@ void copy_plain(char *out, size_t size, const char *bytes, size_t len)
     out[kept] = '\0';
 }
 
-/* The member under the first of its names that is there and not null. */
+/* The member under the first of its names that exists and is not null. */
 static const struct json *find_json(const struct settings *s, enum setting id, const char **name)
 {
     const struct json *null = NULL;
@@ -214,7 +214,8 @@ static bool find_default(const struct settings *s, enum setting id, double *out)
     return false;
 }
 
-/* The value to read: 0. 1: none, and `fallback` is the row's or NAN. -1: it must be there. */
+/* Finds the value to read. 0: found. 1: absent, and `fallback` is the row's default or NAN. -1:
+ * required but absent. */
 static int look_up(const struct settings *s, enum setting id, enum presence presence,
                    struct value *v, double *fallback)
 {

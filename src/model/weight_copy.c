@@ -1,6 +1,6 @@
-/* Matrices that files store in another order than the decoder computes them, copied into the
- * model's memory; see model_internal.h. Used by the thread that loads. Blocks and groups run along
- * a row, so quantized weights cannot be transposed as they are; they become floats. */
+/* Copies matrices that files store in another order than the decoder computes them; see
+ * model_internal.h. Used by the thread that loads. Blocks and groups run along a row, so quantized
+ * weights cannot be transposed; they become floats. */
 #include "model/model_internal.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static void *make_copy(struct loader *l, enum tensor_type type, uint32_t rows, u
     return data;
 }
 
-/* [n_stacks][in][columns] becomes [n_stacks][out][in] of the columns first, first + step, ... */
+/* [n_stacks][in][columns] becomes [n_stacks][out][in], with the columns first, first + step, ... */
 int copy_transposed(struct loader *l, const struct weight *from, uint32_t n_stacks, uint32_t first,
                     uint32_t step, struct weight *out)
 {
@@ -40,7 +40,7 @@ int copy_transposed(struct loader *l, const struct weight *from, uint32_t n_stac
     return 0;
 }
 
-/* A row in the copy's type: as it is, or as floats. */
+/* Reads a row in the copy's type: unchanged, or as floats. */
 static void read_row(const struct weight *from, uint32_t row, bool is_raw, void *out)
 {
     if (is_raw)
@@ -50,8 +50,8 @@ static void read_row(const struct weight *from, uint32_t row, bool is_raw, void 
         weight_floats(from, row, 0, from->cols, out);
 }
 
-/* kv_b is, for each head, [nope_dim][kv_rank] of keys and [value_dim][kv_rank] of values. The keys'
- * part is turned, so that a query is taken to the latent space by it. */
+/* For each head, kv_b has [nope_dim][kv_rank] for keys and [value_dim][kv_rank] for values. The
+ * keys' part is transposed, so that it projects a query into the latent space. */
 int copy_kv_b(struct loader *l, const struct weight *from, bool is_key, struct weight *out)
 {
     const struct mla_shape *mla = &l->m->hparams.mla;

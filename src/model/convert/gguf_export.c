@@ -1,5 +1,5 @@
-/* The tensors of a GGUF file for a model from a directory, and the check of what was written; see
- * gguf_export.h. Used by the thread that writes. A tensor of the file may hold several slots (q, k
+/* The tensors of a GGUF file for a model from a directory, and the check of the written file; see
+ * gguf_export.h. Used by the thread that writes. A tensor in the file may hold several slots (q, k
  * and v; gate and up), and a slot of a layer with experts is one tensor for all of them. */
 #include "model/convert/gguf_export.h"
 
@@ -36,7 +36,7 @@ static bool is_model(enum slot slot)
     return slot >= SLOT_TOKEN_EMBD;
 }
 
-/* Where the slot's weight or vector lies; NULL where the layer has no experts. */
+/* The address of the slot's weight or vector; NULL if the layer has no experts. */
 static const void *slot_at(const struct exporter *x, uint32_t layer, enum slot slot,
                            uint32_t expert)
 {
@@ -60,7 +60,7 @@ static bool has_slot(const struct exporter *x, uint32_t layer, enum slot slot)
                                       : *(const float *const *)at != NULL;
 }
 
-/* The name that files of the architecture have for it, or NULL. */
+/* The slot's name in files of the architecture, or NULL. */
 static const char *slot_name(const struct exporter *x, enum slot slot)
 {
     struct tensor_names names = architecture_names(x->a, true, slot);
@@ -70,7 +70,7 @@ static const char *slot_name(const struct exporter *x, enum slot slot)
     return NULL;
 }
 
-/* Whether both are in one tensor. */
+/* Whether both slots are in one tensor. */
 static bool is_together(const struct exporter *x, uint32_t layer, enum slot slot, enum slot other)
 {
     return is_expert(slot) == is_expert(other) && is_model(slot) == is_model(other) &&
@@ -78,7 +78,7 @@ static bool is_together(const struct exporter *x, uint32_t layer, enum slot slot
            strcmp(slot_name(x, slot), slot_name(x, other)) == 0;
 }
 
-/* Which rows are turned as halves in the directory and as pairs in the file. */
+/* Which rows are rotated as halves in the directory and as pairs in the file. */
 static struct row_pairs pairs_of(const struct exporter *x, uint32_t layer, enum slot slot)
 {
     const struct hparams *h = &x->m->hparams;
@@ -99,7 +99,7 @@ static struct row_pairs pairs_of(const struct exporter *x, uint32_t layer, enum 
     return is_q || is_k ? (struct row_pairs){shape->key_dim, 0, dim} : (struct row_pairs){0};
 }
 
-/* The slot as a weight: of a vector one row, or one column if its values are to change places. */
+/* The slot as a weight: a vector is one row, or one column if its values must be reordered. */
 static struct weight weight_of(const struct exporter *x, uint32_t layer, enum slot slot,
                                uint32_t expert, bool is_column)
 {
@@ -142,7 +142,7 @@ static void set_dims(const struct exporter *x, struct tensor_source *t, enum slo
     for (uint32_t i = 0; i < t->n_parts; i++)
         rows += t->parts[i].rows;
     bool is_vector = slots[slot].kind != MATRIX;
-    /* Stacks, of experts or heads, have a dimension for that. */
+    /* Stacks of experts or heads have an extra dimension. */
     uint64_t n = is_expert(slot)                        ? x->m->hparams.router.n_experts
                  : slot == SLOT_K_B || slot == SLOT_V_B ? x->m->hparams.layers[0].n_heads
                                                         : 1;
@@ -168,7 +168,7 @@ static int add_slot(struct exporter *x, uint32_t layer, enum slot slot)
         if (!is_together(x, layer, slot, other))
             continue;
         if (other < slot)
-            return 0; /* it went with that one */
+            return 0; /* it was written with that one */
         n_slots++;
     }
     struct tensor_source *t = new_tensor(x, layer, name, n_slots * n_experts);
@@ -185,7 +185,7 @@ static int add_slot(struct exporter *x, uint32_t layer, enum slot slot)
     return 0;
 }
 
-/* Divisors of rope's frequencies, which GGUF has as tensors. */
+/* Divisors of rope's frequencies, which are tensors in GGUF. */
 static int add_divisors(struct exporter *x, const char *name, const float *values, uint32_t n)
 {
     struct tensor_source *t = new_tensor(x, NO_LAYER, name, 1);
@@ -232,7 +232,7 @@ static int add_tensors(struct exporter *x)
     return 0;
 }
 
-/* ---- the look at what was written ---- */
+/* ---- checking the written file ---- */
 
 static bool is_near(double a, double b)
 {
@@ -253,7 +253,7 @@ static bool is_same_rope(const struct hparams *a, uint32_t i, const struct hpara
     return true;
 }
 
-/* What is not the same in a layer, or NULL. */
+/* What differs in a layer, or NULL. */
 static const char *layer_difference(const struct hparams *a, const struct hparams *b, uint32_t i)
 {
     const struct layer_shape *x = &a->layers[i], *y = &b->layers[i];

@@ -1,6 +1,6 @@
 /* The keys of a GGUF file for a model from a directory; see gguf_export.h. Used by the thread that
- * writes. What a row implies, or its GGUF defaults, is written only where llama.cpp's converter
- * writes it too; readers know the rest from the architecture's name. */
+ * writes. Values that follow from the architecture's row or its GGUF defaults are written only if
+ * llama.cpp's converter writes them too; readers know them from the architecture's name. */
 #include "model/convert/gguf_export.h"
 
 #include <math.h>
@@ -49,7 +49,7 @@ static void add_text(const struct keys *k, enum setting id, const char *value)
     gguf_add_string(k->head, key_name(k, setting_gguf_key(id)).text, value, strlen(value));
 }
 
-/* What a reader takes where the key is missing. */
+/* The value that a reader uses if the key is missing. */
 static double gguf_default(const struct keys *k, enum setting id, double otherwise)
 {
     for (size_t i = 0; i < k->a->n_defaults; i++)
@@ -64,7 +64,7 @@ static void add_unless(const struct keys *k, enum setting id, double value, doub
         add_f32(k, id, value);
 }
 
-/* A number for all layers, or a list where they differ. */
+/* A number for all layers, or a list if they differ. */
 static void add_layers(const struct keys *k, enum setting id, const uint32_t *values)
 {
     uint32_t n = k->h->n_layers, i = 1;
@@ -90,7 +90,7 @@ static int add_sizes(const struct keys *k)
     if (setting_count(&k->settings, SETTING_FF) == 0 &&
         setting_u32(&k->settings, SETTING_FF, OPTIONAL, 1, MAX_WIDTH, &ff))
         return -1;
-    for (uint32_t i = 0; i < h->n_layers; i++) { /* of layers with experts it is not used */
+    for (uint32_t i = 0; i < h->n_layers; i++) { /* not used by layers with experts */
         values[i] = ff ? ff : h->router.n_ff;
         for (uint32_t j = 0; j < h->n_layers && !h->layers[i].n_ff; j++)
             values[i] = h->layers[j].n_ff ? h->layers[j].n_ff : values[i];
@@ -234,7 +234,7 @@ static int add_scales(const struct keys *k)
     float usual = 1 / sqrtf((float)(is_wide ? h->n_embd / layer->n_heads : layer->key_dim));
     if (setting_number(&k->settings, SETTING_LOGIT_SCALE, &logit_scale))
         return -1;
-    if (!isnan(logit_scale)) /* as the file has it: some divide by it */
+    if (!isnan(logit_scale)) /* as in the file: some models divide by it */
         add_f32(k, SETTING_LOGIT_SCALE, logit_scale);
     if (!k->a->scales_embd)
         add_unless(k, SETTING_EMBD_SCALE, h->embd_scale, 1);

@@ -1,6 +1,6 @@
 /* Writes a GGUF file with other tensor types; see requantize.h. One thread owns it and computes
- * with the pool. A model may be larger than memory, so a tensor is processed in pieces of a few
- * thousand rows and is never held whole. */
+ * with the pool. A model may be larger than memory, so a tensor is processed a few thousand rows at
+ * a time and never held whole. */
 #include "model/convert/requantize.h"
 
 #include <errno.h>
@@ -21,9 +21,9 @@ struct job {
     struct requantize_result *result;
     FILE *out;
     struct error *err;
-    uint64_t done_bytes, all_bytes; /* of what is written */
+    uint64_t done_bytes, all_bytes; /* written */
 
-    /* The piece at hand. */
+    /* The current piece. */
     struct weight weight;
     struct row_pairs pairs;
     enum tensor_type type;
@@ -32,7 +32,7 @@ struct job {
     uint8_t *blocks; /* [n_rows] rows of the type */
 };
 
-/* Four bits as gpt-oss has them, which GGUF holds in blocks of its own. */
+/* Whether the weight is 4-bit as in gpt-oss, which GGUF stores in its own blocks. */
 static bool is_mxfp4(const struct weight *w)
 {
     const struct weight_groups *g = &w->groups;
@@ -40,7 +40,7 @@ static bool is_mxfp4(const struct weight *w)
            g->scale == 0 && g->rows == 1 && g->cols == 32 && w->cols % 32 == 0;
 }
 
-/* The type that holds a tensor as it is; F32 where GGUF has none, and false. */
+/* The type that holds a tensor unchanged; F32 and false if GGUF has none. */
 static bool own_type(const struct tensor_source *t, enum tensor_type *out)
 {
     const struct weight *w = &t->parts[0];
@@ -56,7 +56,7 @@ static bool own_type(const struct tensor_source *t, enum tensor_type *out)
     return is_exact;
 }
 
-/* What a tensor becomes. */
+/* The type that a tensor is converted to. */
 static enum tensor_type type_for(const struct job *j, const struct tensor_source *t)
 {
     enum tensor_type own;
@@ -104,7 +104,7 @@ static size_t row_bytes(enum tensor_type type, uint64_t cols)
     return cols / info->block_len * info->block_bytes;
 }
 
-/* The row that becomes row `r`: pair i is the values i and i + n/2. */
+/* The source of row `r`: pair i is the values i and i + n/2. */
 static uint32_t row_from(const struct row_pairs *pairs, uint32_t r)
 {
     uint32_t at = pairs->n ? r % pairs->period : 0;
@@ -114,7 +114,7 @@ static uint32_t row_from(const struct row_pairs *pairs, uint32_t r)
     return r - i + i / 2 + i % 2 * (pairs->n / 2);
 }
 
-/* GGUF has a block's scale before its values, of which the second half is in the high bits. */
+/* GGUF stores a block's scale before its values, the second half of which is in the high bits. */
 static void pack_mxfp4(const struct weight *w, uint32_t row, uint8_t *out)
 {
     const uint8_t *from = (const uint8_t *)w->data + row * w->row_bytes;
@@ -212,7 +212,7 @@ static int write_tensor(struct job *j, const struct tensor_source *t)
     return write_bytes(j, zeros, gguf_padded(size) - size);
 }
 
-/* llama.cpp's number for "mostly of this type", by which tools show a file. */
+/* llama.cpp's number for "mostly this type", which tools display. */
 static uint32_t file_type(enum tensor_type type)
 {
     static const struct {

@@ -1,8 +1,7 @@
-/* What a model is read from; see checkpoint.h. Read-only once open, but for the marks of what is
- * used and copies of data that is not aligned, which the thread that loads the model makes.
- * checkpoint_gguf.c and checkpoint_directory.c find the files, checkpoint_config.c and
- * checkpoint_names.c read what a directory says of itself, checkpoint_weight.c, checkpoint_scales.c
- * and checkpoint_raw.c make weights. */
+/* The files of a model; see checkpoint.h. Read-only once open, except that the thread that loads
+ * the model marks what is used and copies data that is not aligned. checkpoint_gguf.c and
+ * checkpoint_directory.c find the files; checkpoint_config.c and checkpoint_names.c interpret a
+ * directory; checkpoint_weight.c, checkpoint_scales.c and checkpoint_raw.c make weights. */
 #include "model/files/checkpoint.h"
 
 #include <errno.h>
@@ -45,7 +44,7 @@ int checkpoint_reserve(struct checkpoint_files *f, size_t n, struct error *err)
     return f->slots && f->c.tensors ? 0 : checkpoint_no_memory(&f->c, err);
 }
 
-/* The slot that holds the name, or the empty one where it belongs. */
+/* The slot that holds the name, or the empty slot where it belongs. */
 static uint32_t *name_slot(const struct checkpoint_files *f, const char *name)
 {
     for (size_t i = hash_bytes(name, strlen(name));; i++) {
@@ -169,7 +168,7 @@ void checkpoint_forget(const struct checkpoint *c)
         forget(f->raws[i].bytes, f->raws[i].len);
 }
 
-/* Bytes of a file, spread over it: what a file of the same names and shapes differs in. */
+/* Hashes samples spread over a file, to distinguish files with the same names and shapes. */
 static uint64_t hash_file(uint64_t h, const uint8_t *bytes, size_t len, int64_t mtime_ns,
                           size_t n_samples)
 {
@@ -186,7 +185,8 @@ uint64_t checkpoint_hash(const struct checkpoint *c)
 {
     const struct checkpoint_files *f = (const struct checkpoint_files *)c;
     uint64_t h = hash_pair(hash_pair(c->kind, c->n_tensors), f->config_hash);
-    /* Each touches a page: all files together get so many, but each its beginning and end. */
+    /* Each sample touches a page, so the total is limited; but every file gets its first and last.
+     */
     size_t n_samples = HASH_SAMPLES / (f->n_ggufs + f->n_shards + f->n_raws);
     n_samples = n_samples < 2 ? 2 : n_samples;
     for (size_t i = 0; i < c->n_tensors; i++) {

@@ -1,6 +1,6 @@
 /* Reads config.json: the part that describes the text model, and how weights are quantized.
  * Careful: most quantization methods keep tensors under the usual names but change their meaning.
- * Unless radish knows the method, nothing in the model can be trusted. */
+ * If radish does not know the method, nothing in the model can be trusted. */
 #include <string.h>
 
 #include "base/file.h"
@@ -10,8 +10,8 @@
 
 enum { MAX_CONFIG_BYTES = 16 << 20, MAX_NESTING = 3, DEFAULT_BLOCK = 128, MAX_BLOCK = 1 << 16 };
 
-/* What of the whole model applies to its text part: where that says nothing itself, and for the
- * tokens in any case, as transformers' generation does. */
+/* Keys of the whole model that also apply to its text part: those it does not set itself and, in
+ * any case, the special tokens, as in transformers' generation. */
 static const struct inherited {
     const char *key;
     bool is_outer_first;
@@ -33,7 +33,7 @@ static bool is_inherited(const struct json *inner, const struct json *outer,
     return is_set(outer, rule->key) && (rule->is_outer_first || !is_set(inner, rule->key));
 }
 
-/* The inner object with what it inherits. */
+/* The inner object, with the keys that it inherits. */
 static const struct json *merge(struct arena *memory, const struct json *inner,
                                 const struct json *outer)
 {
@@ -59,7 +59,7 @@ static const struct json *merge(struct arena *memory, const struct json *inner,
     return memory->failed ? NULL : merged;
 }
 
-/* The text part may lie in a part of a part: "thinker_config" has a "text_config". */
+/* The text part may be nested: "thinker_config" has a "text_config". */
 static int find_text_config(struct checkpoint_files *f, struct error *err)
 {
     static const char *const keys[] = {"text_config", "llm_config", "language_config",
@@ -98,8 +98,8 @@ static int refuse_method(const struct checkpoint_files *f, const char *method, c
                              shown_name(name, strlen(name)).text, detail);
 }
 
-/* compressed-tensors holds many formats; of them FP8 is as radish reads it: one scale for a tensor,
- * a row or a block, and no zero points. */
+/* compressed-tensors has many formats. radish reads plain FP8: one scale for a tensor, a row or a
+ * block, and no zero points. */
 static bool is_plain_fp8(const struct json *config)
 {
     static const char *const strategies[] = {"tensor", "channel", "block"};
@@ -151,7 +151,7 @@ static int read_method(struct checkpoint_files *f, const struct json *config, st
 {
     const struct json *method = json_get(config, "quant_method");
     if (!json_is(method, JSON_STRING)) {
-        /* MLX writes its settings here, too; bitsandbytes once wrote no method. */
+        /* MLX also writes its settings here; old versions of bitsandbytes wrote no method. */
         if (is_set(config, "group_size") && is_set(config, "bits"))
             f->mlx = config;
         else if (is_set(config, "load_in_4bit") || is_set(config, "load_in_8bit"))
@@ -167,7 +167,7 @@ static int read_method(struct checkpoint_files *f, const struct json *config, st
     return refuse_method(f, method->text, "", err);
 }
 
-/* How the weights are quantised is said for the whole model, or for its text part. */
+/* The quantisation is given for the whole model, or for its text part. */
 static int read_quantisation(struct checkpoint_files *f, struct error *err)
 {
     const struct json *mlx = json_get(f->c.text_config, "quantization");

@@ -1,7 +1,7 @@
-/* Opens a directory as a checkpoint: finds which files are the model, and takes all their tensors.
- * It searches in the order of transformers: model.safetensors, then the index and its shards, then
- * what MLX writes without an index, then raw files, then a lone GGUF file. A directory is often an
- * incomplete download, so each way of being incomplete has its own message. */
+/* Opens a directory as a checkpoint: finds the files of the model, and lists all their tensors. It
+ * searches in the order of transformers: model.safetensors, then the index and its shards, then MLX
+ * files without an index, then raw files, then a lone GGUF file. A directory is often an incomplete
+ * download, so each way of being incomplete has its own message. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static char *join(struct checkpoint_files *f, const char *directory, const char 
     return path;
 }
 
-/* Hidden names are left out: "._model.safetensors" and the like are not a model's. */
+/* Skips hidden names: "._model.safetensors" and the like are not part of a model. */
 static int list_directory(struct checkpoint_files *f, const char *path, struct listing *out,
                           struct error *err)
 {
@@ -77,7 +77,7 @@ static bool has_name(const struct listing *l, const char *name)
     return l->n && bsearch(&name, l->names, l->n, sizeof *l->names, name_compare) != NULL;
 }
 
-/* The names of `l` that begin and end so, in memory of the checkpoint. */
+/* The names of `l` with the given prefix and suffix, in the checkpoint's memory. */
 static struct listing select_names(struct checkpoint_files *f, const struct listing *l,
                                    const char *prefix, const char *suffix)
 {
@@ -88,7 +88,7 @@ static struct listing select_names(struct checkpoint_files *f, const struct list
     return selected;
 }
 
-/* The index's "weight_map", in memory of the checkpoint until it is closed. */
+/* The index's "weight_map", in the checkpoint's memory until it is closed. */
 static const struct json *read_index(struct checkpoint_files *f, struct error *err)
 {
     struct strbuf text = STRBUF_INIT;
@@ -146,7 +146,7 @@ static int check_shards(struct checkpoint_files *f, const struct listing *l,
     return 0;
 }
 
-/* Of names like model-00002-of-00003.safetensors, whether all of them are there. */
+/* For names like model-00002-of-00003.safetensors, checks that all of them exist. */
 static int check_numbers(struct checkpoint_files *f, const struct listing *shards,
                          struct error *err)
 {
@@ -188,7 +188,7 @@ static int open_shards(struct checkpoint_files *f, const struct listing *shards,
     return checkpoint_index(f, err);
 }
 
-/* Which file holds a tensor. */
+/* The file that holds a tensor. */
 static const struct safetensors *shard_of(const struct checkpoint_files *f,
                                           const struct checkpoint_tensor *t)
 {
@@ -206,7 +206,7 @@ static int check_index(const struct checkpoint_files *f, const struct json *map,
         const struct checkpoint_tensor *t = checkpoint_lookup(f, entry->key);
         const struct safetensors *shard = t ? shard_of(f, t) : NULL;
         const char *slash = shard ? strrchr(shard->file.path, '/') : NULL;
-        bool is_empty = t && t->size_bytes == 0; /* and so in no place */
+        bool is_empty = t && t->size_bytes == 0; /* so it has no address */
         if (!is_empty && (!slash || strcmp(slash + 1, entry->text) != 0))
             return checkpoint_refuse(&f->c, err, "the tensor %s is not in %s, where %s places it",
                                      shown_name(entry->key, entry->key_len).text,
@@ -215,7 +215,7 @@ static int check_index(const struct checkpoint_files *f, const struct json *map,
     return 0;
 }
 
-/* The files of a directory that has an index. */
+/* Opens the files of a directory with an index. */
 static int open_indexed(struct checkpoint_files *f, const struct listing *l, struct error *err)
 {
     struct listing shards;
@@ -226,7 +226,7 @@ static int open_indexed(struct checkpoint_files *f, const struct listing *l, str
                : 0;
 }
 
-/* The files of one that has none: what MLX writes, or a single file of any name. */
+/* Opens the files of a directory without an index: MLX's, or a single file of any name. */
 static int open_unindexed(struct checkpoint_files *f, const struct listing *l,
                           const struct listing *all, struct error *err)
 {
@@ -269,7 +269,7 @@ static int open_safetensors(struct checkpoint_files *f, const struct listing *l,
     return rc ? -1 : checkpoint_read_names(f, err);
 }
 
-/* Every file of bin_weights is a tensor; its shape is told by who asks for it. */
+/* Every file of bin_weights is a tensor; the caller that asks for it knows its shape. */
 static int open_raw_files(struct checkpoint_files *f, struct error *err)
 {
     struct listing l;
@@ -295,7 +295,7 @@ static int open_raw_files(struct checkpoint_files *f, struct error *err)
     return checkpoint_index(f, err) || checkpoint_read_names(f, err) ? -1 : 0;
 }
 
-/* One GGUF, or the parts of one, whose first is opened. Projectors of images are not models. */
+/* Opens a single GGUF file, or the first part of a split one. Image projectors are not models. */
 static int open_lone_gguf(struct checkpoint_files *f, const struct listing *l, struct error *err)
 {
     struct listing ggufs = select_names(f, l, "", ".gguf");

@@ -1,7 +1,6 @@
 /* Opens a GGUF file, or all parts of a split one, as a checkpoint: NAME-00001-of-00003.gguf and so
  * on; any part can be given. The first part has the settings, and each has its own tensors. Parts
- * are found by name, but their keys say what they are. Both are checked, because files get
- * renamed. */
+ * are found by name and identified by their keys. Both are checked, because files get renamed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 
 enum { MAX_PARTS = 9999 };
 
-/* Scales of activations, which radish does not quantise so. */
+/* Scales of activations, which radish does not use. */
 static bool is_foreign(struct byte_view name)
 {
     static const char end[] = ".input_scale";
@@ -49,7 +48,7 @@ static int add_tensors(struct checkpoint_files *f, struct error *err)
     return f->memory.failed ? checkpoint_no_memory(&f->c, err) : checkpoint_index(f, err);
 }
 
-/* The number of a part, from 0, and of all; false: the file is whole. */
+/* A part's number, from 0, and the number of parts; false: the file is not split. */
 static bool split_keys(const struct gguf *g, uint64_t *no, uint64_t *count)
 {
     *no = *count = 0;
@@ -57,7 +56,7 @@ static bool split_keys(const struct gguf *g, uint64_t *no, uint64_t *count)
     return gguf_get_u64(g, "split.count", count) && *count > 1;
 }
 
-/* The length of NAME in a path that ends as part `no` of `count` does; 0: it does not. */
+/* The length of NAME in a path that ends like part `no` of `count`; 0 if it does not. */
 static size_t split_stem(const char *path, uint64_t no, uint64_t count)
 {
     char suffix[64];
@@ -86,7 +85,7 @@ static int open_part(struct checkpoint_files *f, const char *path, uint64_t no, 
     return 0;
 }
 
-/* All parts, in their order, once one of them is known. */
+/* Opens all parts in order, given one of them. */
 static int open_parts(struct checkpoint_files *f, const char *path, uint64_t count, size_t stem,
                       struct error *err)
 {

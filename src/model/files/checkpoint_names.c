@@ -1,7 +1,7 @@
-/* Names of a directory's tensors: which prefix stands for "model." here, and which tensors do not
+/* Names of a directory's tensors: which prefix replaces "model." here, and which tensors do not
  * belong to the text model. Found once, when the checkpoint is opened. A tensor that is neither
- * marked here nor used by the model makes the loader reject the file, as it should. This list is
- * for tensors that are known to be harmless to leave out, not for unknown ones. */
+ * marked here nor used by the model makes the loader reject the file, as it should. These lists are
+ * for tensors that can safely be ignored, not for unknown ones. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { MAX_NAME_BYTES = 512, LEADING_PARTS = 3 };
 
-/* What may stand for "model.", the longer ones first. */
+/* Prefixes that may replace "model.", longer ones first. */
 static const char *const text_prefixes[] = {
     "model.language_model.model.",
     "model.language_model.",
@@ -32,7 +32,7 @@ static const char *const text_prefixes[] = {
 static const char *const head_prefixes[] = {"",     "language_model.", "thinker.",
                                             "llm.", "language.",       "model."};
 
-/* Parts of a multimodal model that hold no text: one of the first parts of a name. */
+/* Parts of a multimodal model without text: one of the first parts of a name. */
 static const char *const foreign_parts[] = {
     /* images */
     "vision_tower",
@@ -78,12 +78,12 @@ static const char *const foreign_parts[] = {
     "token2wav",
     "code2wav",
     "tts",
-    /* layers that guess further tokens */
+    /* layers that predict further tokens (MTP) */
     "mtp",
 };
 
-/* What the ends of names say: tables that config.json gives anew, scales of activations and of a
- * cache in FP8, which radish does not quantise so. */
+/* Ends of names to ignore: tables that follow from config.json, and FP8 scales of activations and
+ * of a KV cache, which radish does not use. */
 static const char *const foreign_ends[] = {
     "rotary_emb.inv_freq",
     "rotary_emb.cos_cached",
@@ -98,7 +98,7 @@ static const char *const foreign_ends[] = {
     ".q_scale",
 };
 
-/* Tensors of formats that radish does not read, should config.json not have said so. */
+/* Tensors of formats that radish does not read, in case config.json does not say so. */
 static const char *const quantised_ends[][2] = {
     {".qweight", "AWQ or GPTQ"},  {".weight.absmax", "bitsandbytes"},
     {".SCB", "bitsandbytes"},     {".weight_packed", "compressed-tensors"},
@@ -111,7 +111,7 @@ static const char *after(const char *name, const char *prefix)
     return strncmp(name, prefix, len) == 0 ? name + len : NULL;
 }
 
-/* Whether a name continues a prefix as a text model does. */
+/* Whether the rest of a name after a prefix is that of a text model. */
 static bool is_text(const char *rest)
 {
     return after(rest, "embed_tokens.") || after(rest, "layers.0.") || after(rest, "wte.") ||
@@ -152,7 +152,7 @@ static bool has_foreign_part(const char *name)
     return false;
 }
 
-/* Layers beyond those that config.json counts guess further tokens (DeepSeek, GLM). */
+/* Layers after the last one that config.json counts predict further tokens (DeepSeek, GLM). */
 static bool is_extra_layer(const struct checkpoint_files *f, const char *name, uint64_t n_layers)
 {
     const char *rest = after(name, f->text_prefix);

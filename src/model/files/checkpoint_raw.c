@@ -1,7 +1,7 @@
-/* Raw files of weights: DIR/bin_weights/layer0.attn.q_proj.bin and the like hold little-endian
- * numbers and nothing else, a matrix row by row as Hugging Face has it. Names are turned into the
- * canonical ones when the checkpoint is opened; shapes are told by who asks, and checked by size.
- */
+/* Raw files of weights: DIR/bin_weights/layer0.attn.q_proj.bin and the like contain only
+ * little-endian numbers, a matrix row by row as in Hugging Face's files. Names are mapped to the
+ * canonical ones when the checkpoint is opened. The caller gives the shape of each tensor, which is
+ * checked against the file's size. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 enum { MAX_STEM_BYTES = 200 };
 
-/* Spellings that exporters use, and what they stand for. */
+/* Spellings that exporters use, and their canonical forms. */
 struct alias {
     const char *from, *to;
 };
@@ -58,7 +58,7 @@ static bool take_end(char *text, const char *suffix)
     return true;
 }
 
-/* "layer12.", "layers.12.", "layer_12." and the like, as the number of the layer; else -1. */
+/* The layer number in "layer12.", "layers.12.", "layer_12." and the like; otherwise -1. */
 static long take_layer(const char **at)
 {
     const char *from = *at;
@@ -142,7 +142,7 @@ int checkpoint_raw_type(const struct checkpoint_files *f, const struct checkpoin
     *out = f->raw_type;
     if (!__builtin_mul_overflow(n, value_bytes(*out), &bytes) && bytes == t->size_bytes)
         return 0;
-    *out = TENSOR_F32; /* as exporters keep norms, whatever the rest is in */
+    *out = TENSOR_F32; /* exporters keep norms in F32, whatever the rest is */
     if (!__builtin_mul_overflow(n, value_bytes(*out), &bytes) && bytes == t->size_bytes)
         return 0;
     const char *path = f->raws[t - f->c.tensors].path;

@@ -1,4 +1,4 @@
-/* Weights whose scales lie in a tensor of their own.
+/* Weights whose scales are in a separate tensor.
  *
  *   NAME.weight  F8_E4M3    NAME.weight_scale_inv ...  FP8: a scale for a block, a row or all
  *   NAME_blocks  U8         NAME_scales   U8           MXFP4 as in gpt-oss: 1 x 32 values a scale
@@ -7,7 +7,7 @@
  *                                                      a NAME.global_scale
  *
  * Careful: the same suffix means different things in different formats. The types of both tensors
- * decide, and every size is compared with the shape that is asked for. */
+ * decide, and every size is checked against the requested shape. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 enum { MAX_NAME_BYTES = 512, COLS_STEP = 32 /* of groups, but for nvfp4: see weight_floats */ };
 
-/* MLX's global scale is what the largest product of a scale (448) and a quant (6) stands for. */
+/* MLX's global scale is the value of the largest product of a scale (448) and a quant (6). */
 #define NVFP4_GLOBAL_UNIT (1.0f / (448 * 6))
 
 static struct shown_name shown(const struct checkpoint_tensor *t)
@@ -32,7 +32,7 @@ static bool name_ends(const struct checkpoint_tensor *t, const char *suffix)
     return len > n && strcmp(t->name + len - n, suffix) == 0;
 }
 
-/* The tensor whose name is `t`'s with the end `to` instead of `from`, or NULL. */
+/* The tensor with `t`'s name, ending in `to` instead of `from`, or NULL. */
 static struct checkpoint_tensor *beside(const struct checkpoint_files *f,
                                         const struct checkpoint_tensor *t, const char *from,
                                         const char *to)
@@ -55,7 +55,7 @@ static int refuse_pair(const struct checkpoint_files *f, const struct checkpoint
                              checkpoint_shape_text(&f->c, t->dims, t->n_dims).text);
 }
 
-/* Completes a weight, whose groups' sizes are set, with the places of its data and scales. */
+/* Sets the addresses of a weight's data and scales; its groups' sizes are already set. */
 static int place(struct checkpoint_files *f, struct checkpoint_tensor *t,
                  struct checkpoint_tensor *scales, struct weight *w, struct error *err)
 {
@@ -85,7 +85,7 @@ int checkpoint_whole_scale(struct checkpoint_files *f, struct checkpoint_tensor 
     return 0;
 }
 
-/* The types in which scales are read; bytes are exponents. */
+/* The supported types of scales; bytes are exponents. */
 static bool read_scale_type(const struct checkpoint_tensor *scales, enum tensor_type *out)
 {
     *out = scales->type == TENSOR_U8 ? TENSOR_E8M0 : scales->type;
@@ -97,11 +97,10 @@ static uint64_t div_up(uint64_t a, uint64_t b)
     return a / b + (a % b != 0);
 }
 
-/* How FP8 scales lie over a matrix, or a stack of them: in blocks as config.json has them, or
- * evenly, which is how one for a row, a matrix and the like looks.
+/* How FP8 scales cover a matrix, or a stack of them: in blocks as given in config.json, or evenly,
+ * such as one for each row or matrix.
  *
- *   weight [n, r, c]    scales [n, r / rows, c / cols], where 1s at the end may be missing
- */
+ *   weight [n, r, c]    scales [n, r / rows, c / cols], where 1s at the end may be missing */
 static bool read_grid(const struct checkpoint_files *f, const struct checkpoint_tensor *t,
                       const struct checkpoint_tensor *scales, struct weight_groups *out)
 {
@@ -183,7 +182,7 @@ static const enum tensor_type affine_types[9] = {
     [1] = TENSOR_AFFINE_1, [2] = TENSOR_AFFINE_2, [3] = TENSOR_AFFINE_3, [4] = TENSOR_AFFINE_4,
     [5] = TENSOR_AFFINE_5, [6] = TENSOR_AFFINE_6, [8] = TENSOR_AFFINE_8};
 
-/* How MLX quantised a weight follows from the sizes of its tensors, once its columns are known. */
+/* The sizes of its tensors tell how MLX quantised a weight, once its columns are known. */
 struct mlx_format {
     uint64_t bits, group_size;
     const char *mode;
@@ -215,7 +214,7 @@ static bool infer_format(const struct checkpoint_tensor *t, const struct checkpo
     return false;
 }
 
-/* What config.json says of this very module must be what its sizes say. */
+/* What config.json says about this module must agree with its sizes. */
 static int check_override(const struct checkpoint_files *f, const struct checkpoint_tensor *t,
                           const struct mlx_format *format, struct error *err)
 {

@@ -1,5 +1,5 @@
-/* Makes weights and vectors of a checkpoint's tensors. Those whose scales lie in a tensor of their
- * own are in checkpoint_scales.c. The thread that loads the model. */
+/* Makes weights and vectors from a checkpoint's tensors; checkpoint_scales.c handles those with
+ * scales in a separate tensor. Used by the thread that loads the model. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static int shard_weight(struct checkpoint_files *f, struct checkpoint_tensor *t,
                              tensor_type_info(t->type)->name);
 }
 
-/* The tensor of a module, or of that very name. */
+/* The tensor of a module, or of that exact name. */
 static struct checkpoint_tensor *find_weight(const struct checkpoint *c, const char *name)
 {
     static const char *const ends[] = {"", ".weight", "_blocks"};
@@ -91,7 +91,7 @@ int checkpoint_weight(struct checkpoint *c, const char *name, uint32_t rows, uin
         return checkpoint_raw_weight(f, t, rows, cols, out, err);
     if (c->kind == CHECKPOINT_SAFETENSORS)
         return shard_weight(f, t, rows, cols, out, err);
-    /* Files with NVFP4 in them have a scale beside it. */
+    /* Files with NVFP4 have a separate scale. */
     return plain_weight(f, t, rows, cols, out, err) ||
                    checkpoint_whole_scale(f, t, ".scale", 1, out, err)
                ? -1

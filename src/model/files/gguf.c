@@ -1,8 +1,7 @@
-/* Reads GGUF: maps the file, walks its header once and checks every claim against the bytes that
- * are there, so that nobody above checks again. Read-only afterwards, any thread. Counts and
- * lengths are untrusted 64-bit numbers: nothing is added or multiplied before it is compared with
- * what remains of the file, and nothing is allocated by a count that the file is too short to
- * hold. */
+/* Reads GGUF: maps the file, walks its header once and checks every claim against the actual bytes,
+ * so that callers need not check again. Read-only afterwards, any thread. Counts and lengths are
+ * untrusted 64-bit numbers: nothing is added or multiplied before it is compared with the rest of
+ * the file, and nothing is allocated for a count that the file is too short to hold. */
 #include "model/files/gguf.h"
 
 #include <assert.h>
@@ -19,17 +18,16 @@ enum {
     MAX_ENTRIES = 1 << 24, /* of pairs, of tensors, of strings in an array */
     MAX_NAME_BYTES = 65535,
     DEFAULT_ALIGNMENT = 32,
-    MIN_ALIGNMENT = 8, /* as the format says; every tensor type may be read from there */
+    MIN_ALIGNMENT = 8, /* required by the format; enough for every tensor type */
     MAX_ALIGNMENT = 1 << 20,
     MIN_PAIR_BYTES = 8 + 1 + 4 + 1,           /* length, key, type, value */
     MIN_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8, /* length, name, n_dims, one dim, type, offset */
 };
 
-/* Open addressing over entries: a slot holds an entry's number plus one, 0 when it is empty.
+/* Open addressing over entries: a slot holds an entry's number plus one, or 0 if empty.
  *
  *   slots   [0] [3] [0] [1] [2] [0] [0] [0]     a power of two, at most half full
- *                ▼ values[2].key or tensors[2].name
- */
+ *                ▼ values[2].key or tensors[2].name */
 struct name_table {
     uint32_t *slots;
     size_t mask;
@@ -40,7 +38,7 @@ struct gguf_index {
     struct model_file file;
 };
 
-/* Where the walk stands. A failed read sets `err` and everything after it is given up. */
+/* The state of the walk. A failed read sets `err`, and reading stops. */
 struct reader {
     struct gguf *g;
     size_t at; /* never past g->map_bytes */
@@ -75,7 +73,7 @@ static int no_memory(const struct reader *r)
     return error_set(r->err, ERROR_MEMORY, "%s: no memory for the file's index", r->g->path);
 }
 
-/* The next `len` bytes, or NULL and the error. `what` names them: "the type of key x". */
+/* The next `len` bytes, or NULL with an error. `what` names them: "the type of key x". */
 static const void *read_bytes(struct reader *r, size_t len, const char *what)
 {
     if (len > remaining(r)) {
@@ -172,7 +170,7 @@ static const struct byte_view *tensor_name(const struct gguf *g, size_t i)
     return &g->tensors[i].name;
 }
 
-/* The slot that holds the name, or the empty one where it belongs. */
+/* The slot that holds the name, or the empty slot where it belongs. */
 static uint32_t *table_slot(const struct gguf *g, const struct name_table *t, name_of name_at,
                             struct byte_view name)
 {
@@ -218,8 +216,8 @@ static int read_type(struct reader *r, enum gguf_type *out, struct byte_view key
     return 0;
 }
 
-/* Reads `count` strings into memory of their own. The array is walked first and allocated after,
- * so that memory follows what the file holds and not what it claims. */
+/* Reads `count` strings into separate memory. The array is walked before it is allocated, so that
+ * memory depends on what the file holds and not on what it claims. */
 static int read_strings(struct reader *r, struct gguf_value *v)
 {
     size_t start = r->at;
@@ -312,7 +310,7 @@ static int read_values(struct reader *r, size_t count)
     return 0;
 }
 
-/* Types that other programs read: a file of one should say so by name. */
+/* Types that only other programs read, so that the error can name them. */
 static const char *foreign_type_name(uint32_t type)
 {
     static const char *const names[] = {
@@ -323,7 +321,7 @@ static const char *foreign_type_name(uint32_t type)
     return name ? name : "unknown";
 }
 
-/* The number of bytes that the tensor's dimensions and type come to. */
+/* Computes a tensor's size in bytes from its dimensions and type. */
 static int tensor_measure(struct reader *r, struct gguf_tensor *t, size_t start)
 {
     const struct tensor_type_info *info = tensor_type_info((uint32_t)t->type);
@@ -342,7 +340,8 @@ static int tensor_measure(struct reader *r, struct gguf_tensor *t, size_t start)
     return 0;
 }
 
-/* One tensor's info. Where its data lies is only known after the last one: `offset` keeps it. */
+/* Reads one tensor's info. The address of its data is known only after the last one: `offset` keeps
+ * its place. */
 static int read_tensor(struct reader *r, struct gguf_tensor *t, uint64_t *offset)
 {
     size_t start = r->at;
@@ -387,7 +386,8 @@ static int read_alignment(struct reader *r, size_t *out)
     return 0;
 }
 
-/* Points each tensor at its data. Tensors may share bytes: nothing is ever written there. */
+/* Points each tensor at its data. Tensors may share bytes, because nothing is ever written there.
+ */
 static int place_tensors(struct reader *r, const uint64_t *offsets)
 {
     struct gguf *g = r->g;
@@ -484,7 +484,7 @@ static int gguf_begin(struct gguf *g, const char *path, struct error *err)
     return g->index ? 0 : error_set(err, ERROR_MEMORY, "%s: no memory", path);
 }
 
-/* Reads the file that `rc` says is open; closes everything when something is wrong. */
+/* Reads the file if `rc` says that it is open; on an error, closes everything. */
 static int gguf_finish(struct gguf *g, int rc, struct error *err)
 {
     if (rc == 0) {
@@ -549,7 +549,7 @@ const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name)
     return slot ? &g->tensors[slot - 1] : NULL;
 }
 
-/* A number of the mapping, copied out because it may lie at any address. */
+/* A number from the mapping, copied because it may be unaligned. */
 union number {
     uint8_t u8;
     int8_t i8;
@@ -563,7 +563,7 @@ union number {
     double f64;
 };
 
-/* Unsigned values above INT64_MAX wrap: gguf_get_u64 turns them back. */
+/* Unsigned values above INT64_MAX wrap around; gguf_get_u64 converts them back. */
 static int64_t load_i64(enum gguf_type type, const void *at)
 {
     union number n;

@@ -19,7 +19,7 @@ static int file_begin(struct model_file *f, const char *path, struct error *err)
     return f->path ? 0 : error_set(err, ERROR_MEMORY, "%s: no memory", path);
 }
 
-/* What a clone without Git LFS has where a large file should be. */
+/* Rejects the small pointer that a clone without Git LFS has instead of a large file. */
 static int refuse_pointer(const struct model_file *f, struct error *err)
 {
     static const char pointer[] = "version https://git-lfs.github.com/spec/";
@@ -57,7 +57,7 @@ int model_file_open(struct model_file *f, const char *path, struct error *err)
 {
     if (file_begin(f, path, err))
         return -1;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not make us wait */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* do not block on a FIFO */
     int rc = fd < 0 ? error_set(err, ERROR_IO, "%s: %s", path, strerror(errno))
                     : file_map(f, fd, err);
     if (fd >= 0)

@@ -1,5 +1,5 @@
-/* From what a user names to the model that is meant; see model_path.h. Touches the file system only
- * to look: nothing is opened that is not one of Hugging Face's small files. */
+/* Finds the model for a path that the user gave; see model_path.h. Only inspects the file system,
+ * and opens nothing except some of Hugging Face's small files. */
 #include "model/files/model_path.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static bool is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Where the last part of the path's first `len` bytes begins. */
+/* Where the last component of the path's first `len` bytes begins. */
 static size_t last_part(const char *path, size_t len)
 {
     while (len > 0 && path[len - 1] != '/')
@@ -37,7 +37,7 @@ static void cut(struct strbuf *path, size_t len)
     path->data[len] = '\0';
 }
 
-/* A cache's directory becomes that of the snapshot which its main branch is. */
+/* Replaces a cache directory by the snapshot of its main branch. */
 static int enter_snapshot(struct strbuf *path, struct error *err)
 {
     struct strbuf file = STRBUF_INIT, hash = STRBUF_INIT;
@@ -57,7 +57,8 @@ static int enter_snapshot(struct strbuf *path, struct error *err)
     return 0;
 }
 
-/* A name of another program's or a page of the web is often not a path at all. */
+/* The path does not exist. Often it is not a path at all, but another program's model name or a
+ * URL. */
 static int not_there(const char *given, int reason, struct error *err)
 {
     bool is_name = strchr(given, ':') || (*given != '/' && *given != '.' && strchr(given, '/'));

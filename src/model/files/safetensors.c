@@ -1,7 +1,7 @@
 /* Reads safetensors: maps the file, parses its JSON header and checks every claim against the
- * bytes that are there. Read-only afterwards, any thread. The header is untrusted: its numbers are
- * compared with the file's size before any arithmetic, and the memory for parsing grows with the
- * header, not with what it could be made to expand to. */
+ * actual bytes. Read-only afterwards, any thread. The header is untrusted: its numbers are compared
+ * with the file's size before any arithmetic, and memory for parsing is limited by the header's
+ * size. */
 #include "model/files/safetensors.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ static const struct dtype {
     {"I8", TENSOR_I8, 8},           {"BOOL", TENSOR_BOOL, 8},
 };
 
-/* Where a tensor lies in the data, for the look at holes and overlaps. */
+/* Where a tensor is in the data, to check for holes and overlaps. */
 struct extent {
     uint64_t begin, end;
     const struct json *entry;
@@ -41,7 +41,7 @@ struct extent {
 
 struct reader {
     struct safetensors *s;
-    uint64_t data_bytes; /* behind the header */
+    uint64_t data_bytes; /* after the header */
     struct extent *extents;
     struct error *err;
 };
@@ -203,7 +203,7 @@ static int extent_compare(const void *a, const void *b)
     return begins ? begins : (x->end > y->end) - (x->end < y->end);
 }
 
-/* Every byte behind the header belongs to one tensor. */
+/* Every byte after the header belongs to exactly one tensor. */
 static int check_extents(struct reader *r, size_t n)
 {
     uint64_t end = 0;

@@ -1,6 +1,6 @@
 /* The IQ types of GGUF: where a super-block keeps its indices, signs and scales; see lattice.h.
  * Blocks are read byte by byte, because they may begin at any address. Any thread. Seven sign bits
- * stand for eight signs; the eighth makes their number even. */
+ * encode eight signs; the eighth makes the number of negative ones even. */
 #include "model/quant/lattice.h"
 
 #include <stddef.h>
@@ -26,7 +26,7 @@ static uint8_t even_signs(uint32_t seven)
     return (uint8_t)(seven | (uint32_t)__builtin_parity(seven) << 7);
 }
 
-/* Eight values of a point with coordinates of 2 bits, which stand for the numbers of `of`. */
+/* Eight values of a point with 2-bit coordinates, which are indices into `of`. */
 static void put_eight(uint16_t point, const int8_t of[4], uint8_t signs, int8_t *values)
 {
     for (int i = 0; i < 8; i++) {
@@ -35,7 +35,7 @@ static void put_eight(uint16_t point, const int8_t of[4], uint8_t signs, int8_t 
     }
 }
 
-/* Four values of a point with coordinates of 4 bits; `signs` from its lowest bit. */
+/* Four values of a point with 4-bit coordinates; `signs` starts at its lowest bit. */
 static void put_four(uint16_t point, const int8_t of[8], uint8_t signs, int8_t *values)
 {
     for (int i = 0; i < 4; i++) {
@@ -44,7 +44,7 @@ static void put_four(uint16_t point, const int8_t of[8], uint8_t signs, int8_t *
     }
 }
 
-/* Scales of the file are s + 1/2, which is made whole by doubling. */
+/* Scales in the file are s + 1/2; doubling makes them whole. */
 static int8_t odd_scale(uint32_t s)
 {
     return (int8_t)(2 * s + 1);
@@ -117,7 +117,7 @@ static void read_iq3_s(const uint8_t *block, uint32_t part, struct lattice_part 
                  (uint8_t)(signs[i / 2] >> i % 2 * 4), out->values + 4 * i);
 }
 
-/* The values of IQ1 are -1, 0 and 1 and an eighth more or less: in eighths they are whole. */
+/* The values of IQ1 are -1, 0 and 1, plus or minus an eighth: in eighths they are whole. */
 static void put_iq1(uint16_t point, bool less, int8_t *values)
 {
     static const int8_t more_numbers[4] = {-7, 1, 9}, less_numbers[4] = {-9, -1, 7};

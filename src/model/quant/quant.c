@@ -1,7 +1,7 @@
-/* The tensor types that radish reads and the reference way from their blocks to floats.
- * Every product and sum here is rounded to float, in the order that is written: the goldens of
- * tests/unit/data/quant_goldens.bin are compared bit by bit, so an "equal" formula is not equal.
- * Blocks are read byte by byte because a row of them may begin at any address. Any thread. */
+/* The tensor types that radish reads, and the reference conversion of their blocks to floats. Every
+ * product and sum here is rounded to float, in the order written: tests compare bit by bit with
+ * tests/unit/data/quant_goldens.bin, so a mathematically equal formula is not good enough. Blocks
+ * are read byte by byte, because a row of them may begin at any address. Any thread. */
 #include "model/quant/quant.h"
 
 #include <assert.h>
@@ -30,7 +30,7 @@ float f16_to_f32(uint16_t half)
     uint32_t sign = (uint32_t)(half & 0x8000) << 16;
     uint32_t exponent = half >> 10 & 0x1f;
     uint32_t mantissa = half & 0x3ff;
-    if (exponent == 0x1f) /* infinity, or a NaN that is made quiet */
+    if (exponent == 0x1f) /* infinity, or a NaN, which becomes quiet */
         return float_from_bits(sign | 0x7f800000 | (mantissa ? 0x400000 | mantissa << 13 : 0));
     if (exponent == 0) {
         /* A subnormal is a count of 2^-24, and every such float is exact. */
@@ -54,7 +54,7 @@ uint16_t f32_to_f16(float value)
         float shifted = float_from_bits(bits) + 0.5f;
         return (uint16_t)(sign | (bits_from_float(shifted) - 0x3f000000));
     }
-    bits += 0xfff + (bits >> 13 & 1); /* a carry into the exponent is what rounding up means */
+    bits += 0xfff + (bits >> 13 & 1); /* a carry into the exponent rounds up correctly */
     return (uint16_t)(sign | (bits - 0x38000000) >> 13);
 }
 
@@ -71,7 +71,7 @@ uint16_t f32_to_bf16(float value)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* E4M3 in the places of a half float: the exponents differ by 8, subnormal numbers included. */
+/* E4M3 shifted into a half float: the exponents differ by 8, also for subnormal numbers. */
 float f8_e4m3_to_f32(uint8_t bits)
 {
     if ((bits & 0x7f) == 0x7f)
@@ -160,7 +160,7 @@ static void dequantize_q8_0(const uint8_t *block, float *out)
 
 /* IQ4_NL  d:2 | nibbles:16            value of q * d
  * MXFP4   exponent:1 | nibbles:16     value of q * 2^(exponent - 128)
- * MXFP4's values are twice those of its 4-bit floats, which the exponent makes good. */
+ * MXFP4's values are twice those of its 4-bit floats; the exponent compensates. */
 static void dequantize_iq4_nl(const uint8_t *block, float *out)
 {
     float d = load_f16(block);
@@ -179,8 +179,8 @@ static void dequantize_mxfp4(const uint8_t *block, float *out)
         out[i] = d * (float)fp4_numbers[small_value(block + 1, 0, i)];
 }
 
-/* NVFP4  scales:4 | 4 x nibbles:8. A scale is half of an E4M3 without sign, of 16 values, whose
- * first half lies in the low nibbles. Here 0x7f is 0, and no number is NaN. */
+/* NVFP4  scales:4 | 4 x nibbles:8. A scale is half of an unsigned E4M3, for 16 values; the first
+ * half of these is in the low nibbles. Here 0x7f is 0, and there is no NaN. */
 static void dequantize_nvfp4(const uint8_t *block, float *out)
 {
     for (int i = 0; i < 64; i++) {
@@ -207,13 +207,12 @@ static void dequantize_q2_0(const uint8_t *block, float *out)
         out[i] = (float)((block[2 + i / 4] >> i % 4 * 2 & 3) - 1) * d;
 }
 
-/* The super-blocks: 256 values in sub-blocks of 16 or 32 with small scales of their own, times a
- * float scale of the whole. Bit planes interleave by 32: value i of plane byte layout
+/* Super-blocks: 256 values in sub-blocks of 16 or 32 with their own small scales, times a float
+ * scale of the whole. Bit planes interleave by 32; value i is in
  *
  *   2-bit   byte (i / 128) * 32 + i % 32, bits 2 * (i / 32 % 4)     Q2_K, Q3_K, high bits of Q6_K
  *   4-bit   byte (i / 64) * 32 + i % 32, nibble i / 32 % 2          Q4_K, Q5_K
- *   1-bit   byte i % 32, bit i / 32                                 high bits of Q3_K, Q5_K
- */
+ *   1-bit   byte i % 32, bit i / 32                                 high bits of Q3_K, Q5_K */
 static int two_bits(const uint8_t *plane, int i)
 {
     return plane[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
@@ -306,9 +305,9 @@ static void dequantize_q6_k(const uint8_t *block, float *out)
     }
 }
 
-/* Ternary: TQ1_0  five values a byte:48 | four values a byte:4 | d:2, TQ2_0  2-bit:64 | d:2.
- * A byte of TQ1_0 is a fraction of 256: times 3, what goes over is the next digit, of base 3. The
- * first 32 bytes hold values i, i + 32, ..., the next 16 and the last 4 likewise. */
+/* Ternary: TQ1_0  five values a byte:48 | four values a byte:4 | d:2, TQ2_0  2-bit:64 | d:2. A byte
+ * of TQ1_0 is a fraction of 256: multiplied by 3, the overflow is the next base-3 digit. The first
+ * 32 bytes hold values i, i + 32, ..., the next 16 and the last 4 likewise. */
 static void dequantize_tq1_0(const uint8_t *block, float *out)
 {
     static const uint8_t powers[5] = {1, 3, 9, 27, 81};
@@ -343,7 +342,7 @@ static void dequantize_lattice(enum tensor_type type, const uint8_t *block, floa
     }
 }
 
-/* ---- what directories have ---------------------------------------------------------------- */
+/* ---- types of directories ----------------------------------------------------------------- */
 
 /* Values of `bits` bits one after the other, the lowest bit first. */
 static void dequantize_bits(const uint8_t *block, int bits, float *out)

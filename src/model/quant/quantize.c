@@ -1,9 +1,10 @@
-/* Floats into blocks; see quantize.h, and quant.c for how the blocks are laid out. Any thread.
+/* Converts floats to blocks; see quantize.h, and quant.c for the layout of blocks. Any thread.
  *
- * A super-block is fitted in two steps: a scale (and minimum) for each sub-block as if it could be
- * chosen freely, then all of them rounded to a few bits of one common scale, and the values
- * rounded again to what the sub-block really got. Careful: the largest value in magnitude must map
- * to the end of the range that goes further (-8 of -8 .. 7), or half of the precision is lost. */
+ * A super-block is fitted in two steps: first a freely chosen scale (and minimum) for each
+ * sub-block; then all of these are rounded to a few bits of one common scale, and the values are
+ * rounded again with the scale that the sub-block really got. Careful: the largest value in
+ * magnitude must map to the end of the range that goes further (-8 of -8 .. 7), otherwise half of
+ * the precision is lost. */
 #include "model/quant/quantize.h"
 
 #include <assert.h>
@@ -34,7 +35,7 @@ static int clamp(int value, int min, int max)
 
 /* ---- small blocks -------------------------------------------------------------------------- */
 
-/* The value of the largest magnitude, with its sign. */
+/* The value with the largest magnitude, with its sign. */
 static float extreme(const float *x, int n)
 {
     float largest = 0, value = 0;
@@ -121,7 +122,7 @@ static void quantize_q8_0(const float *x, uint8_t *block)
 
 /* ---- super-blocks -------------------------------------------------------------------------- */
 
-/* What an error in each value costs. */
+/* The cost of an error in each value. */
 static void fill_weights(const float *x, int n, float *weights)
 {
     float sum = 0;
@@ -131,8 +132,8 @@ static void fill_weights(const float *x, int n, float *weights)
         weights[i] = x[i] * x[i] + sum / (float)n;
 }
 
-/* The scale d with x close to d * q, q from -limit to limit - 1: several roundings are tried, each
- * with the scale that fits it best. */
+/* The scale d for which x is close to d * q, q from -limit to limit - 1: tries several roundings,
+ * each with the scale that fits it best. */
 static float fit_scale(const float *x, int n, int limit)
 {
     float far = extreme(x, n), best_gain = 0, best = 0, weights[32];
@@ -147,7 +148,7 @@ static float fit_scale(const float *x, int n, int limit)
             xq += weights[i] * x[i] * q;
             qq += weights[i] * q * q;
         }
-        /* With d = xq / qq the error is sum of w x^2 less this. */
+        /* With d = xq / qq, the error is the sum of w x^2, minus this. */
         if (qq > 0 && xq * xq > best_gain * qq) {
             best_gain = xq * xq / qq;
             best = xq / qq;
@@ -171,7 +172,7 @@ static float affine_error(const float *x, const float *weights, int n, int max, 
     return error;
 }
 
-/* Scale and minimum that fit best the roundings that a guess leads to. */
+/* The scale and minimum that best fit the roundings of a guess. */
 static struct affine affine_refit(const float *x, const float *weights, int n, int max,
                                   struct affine guess)
 {
@@ -288,7 +289,7 @@ static void quantize_q6_k(const float *x, uint8_t *block)
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the encoders --------------------------------------------------------------------------- */
 
 static const struct encoder {
     enum tensor_type type;

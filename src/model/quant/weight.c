@@ -1,5 +1,5 @@
 /* Views of matrices, and the values in them; see weight.h. Any thread. A slice keeps the scales of
- * the whole matrix, so it also records where its rows lie in the groups. */
+ * the whole matrix, so it also records the position of its rows in the groups. */
 #include "model/quant/weight.h"
 
 #include <assert.h>
@@ -77,7 +77,7 @@ void weight_floats(const struct weight *w, uint32_t row, uint32_t begin, uint32_
     }
 }
 
-/* Rows of groups that the weight's rows lie in. */
+/* The number of rows of groups that cover the weight's rows. */
 static uint64_t group_rows(const struct weight *w)
 {
     const struct weight_groups *g = &w->groups;
