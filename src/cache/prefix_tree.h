@@ -31,9 +31,9 @@
  * its own pool, where a position may or may not have a page:
  *
  *   pages         [0][1][2][3][4][5][6][7][8]
- *   window pages   -  -  -  5  9  -  7  2  3     W = 4: a sequence can go on after 8, because 6, 7
- *                                                and 8 have pages; not after 4
- *   state copies   -  -  -  0  -  -  -  -  1     it can go on after 3 and after 8
+ *   window pages   -  -  -  5  9  -  7  2  3     W = 4: a sequence can resume after 8, because 6,
+ *                                                7 and 8 have pages; not after 4
+ *   state copies   -  -  -  0  -  -  -  -  1     it can resume after 3 and after 8
  *
  * A side is described by one number: `before`, how many positions up to the last one must all have
  * its pages (or as many as there are from the root). A window of W has before = W - 1. A state has
@@ -44,20 +44,20 @@ typedef uint32_t node_id;
 #define NODE_NONE 0 /* no node; real ones start at 1 */
 
 /* What a lookup found. PREFIX: the match ends where a stored sequence ends (at a leaf's end, or
- * where one was unlocked before it grew on). Else SUPERSEQUENCE: the query is used up inside a
- * longer one. Else COMMON: both go on, differently. */
+ * where one was unlocked before it grew further). Else SUPERSEQUENCE: the whole query is the
+ * beginning of a longer one. Else COMMON: they have a common prefix and then diverge. */
 enum match_kind { MATCH_MISS, MATCH_COMMON, MATCH_SUPERSEQUENCE, MATCH_PREFIX, MATCH_KINDS };
 
 enum { TREE_MAX_SIDES = 2, TREE_DEPTH_BUCKETS = 24, TREE_MAX_PAGES = (1 << 29) - 1 };
 
-/* Pages of a side group that went: from inside nodes, because such pages were needed; with evicted
- * positions, or because nothing else was left; with expired and with cleared positions. */
+/* Pages of a side group that were freed: interior pages, because the side's pages were needed; with
+ * evicted positions, or because nothing else was left; with expired and with cleared positions. */
 struct side_stats {
     uint64_t evicted_interior, evicted_tails, expired, cleared;
 };
 
-/* Pages and nodes that went: for want of room, of age, cleared. What was invalid counts as cleared,
- * whoever freed it. */
+/* Pages and nodes that were evicted, expired or cleared. Invalid ones count as cleared, whoever
+ * freed them. */
 struct tree_stats {
     uint64_t evicted_pages, expired_pages, cleared_pages;
     uint64_t evicted_nodes, expired_nodes, cleared_nodes;
@@ -66,11 +66,11 @@ struct tree_stats {
     uint32_t n_evictable;  /* pages that eviction could free now; pinned ones count */
     uint32_t n_pinned;     /* pages of pinned nodes */
     uint32_t n_pins;
-    uint32_t n_invalid; /* pages that can be found no more, but are not free yet */
+    uint32_t n_invalid; /* pages that can no longer be found, but are not free yet */
     uint32_t n_entries; /* pages where a stored sequence ended when it was unlocked */
     struct side_stats sides[TREE_MAX_SIDES];
-    /* Entries whose depth in tokens has so many binary digits; the last one takes what is deeper.
-     */
+    /* Entries by the number of binary digits of their depth in tokens; the last bucket also has all
+     * deeper ones. */
     uint32_t entries_by_depth[TREE_DEPTH_BUCKETS];
 };
 
@@ -78,7 +78,7 @@ struct prefix_tree;
 
 struct tree_side_options {
     struct page_pool *pool;
-    uint32_t before; /* positions that it takes to go on: W - 1 for a window, 1 for a state */
+    uint32_t before; /* positions needed to resume: W - 1 for a window, 1 for a state */
 };
 
 struct prefix_tree_options {
@@ -107,7 +107,7 @@ struct tree_match {
     node_id root;
     node_id node;     /* the deepest node that they enter */
     uint32_t page;    /* its last page that they match */
-    uint32_t beyond;  /* its positions behind that page */
+    uint32_t beyond;  /* its positions after that page */
     uint64_t version; /* of the tree */
 };
 
