@@ -1,6 +1,6 @@
-/* The naive model of the cache; see cache_model.h. Nothing here is clever, on purpose, but for one
- * thing: a call that frees looks through all positions once, not once for each that goes, and keeps
- * what it found in a heap. */
+/* The naive model of the cache; see cache_model.h. Nothing here is clever, on purpose, with one
+ * exception: a call that frees scans all positions once, not once for each position it frees, and
+ * keeps the result in a heap. */
 #include "cache_model.h"
 
 #include <stdlib.h>
@@ -431,8 +431,8 @@ static bool is_passed(const struct naive *m, const struct naive_side *s, int at)
     return stamp < s->passed_stamp || (stamp == s->passed_stamp && begin > s->passed_depth);
 }
 
-/* If the node that ended at `at` has become one with what follows, and interior pages have gone
- * already where the two are, those that became interior go too. */
+/* If the node that ended at `at` has merged with what follows, and interior eviction has already
+ * passed the merged node, frees the pages that became interior. */
 static void settle(struct naive *m, int at)
 {
     if (naive_is_root(m, at) || naive_ends_node(m, at))
@@ -481,8 +481,8 @@ static uint32_t node_free(struct naive *m, int *leaf, uint32_t need, enum miss_r
     return freed;
 }
 
-/* The kept end that was gone on from longest ago counts for less, or is kept no more, if that was
- * before the leaf was used; false: there is none. */
+/* Ages the kept end that a sequence continued from longest ago, if that was before the leaf was
+ * used: halves its count, or stops keeping it. False if there is no such end. */
 static bool age_end(struct naive *m, const struct candidate *leaf)
 {
     int end = NOWHERE;
@@ -606,7 +606,7 @@ uint32_t naive_evict(struct naive *m, uint32_t n_pages, uint32_t max_nodes, uint
                  &(struct sweep){NOWHERE, 2, UINT64_MAX, n_pages, max_nodes, MISS_EVICTED, now_ns});
 }
 
-/* Of the nodes that come behind the one that ends at `after` (NOWHERE: behind none), the first: by
+/* The first of the nodes that come after the one that ends at `after` (NOWHERE: of all nodes): by
  * stamp, and the deeper one of a path first. */
 static int next_node(const struct naive *m, int after)
 {

@@ -8,16 +8,16 @@
  *   root of a namespace ── Y ── o ── u ── … ─┬─ p ── i ── r ── a ── t ── e
  *                                            └─ c ── h ── e ── f
  *
- * A position is known by its page. It has a lock count, pins, a stamp and an end mark of its own,
- * so there is nothing to split, to coalesce, to keep in order: to evict is to look at every
- * position for the one that may go and was used longest ago. What the tree calls a node is worked
- * out from the positions: those in a row that nothing tells apart.
+ * A position is identified by its page. It has its own lock count, pins, stamp and end mark, so
+ * there is nothing to split, merge or sort: eviction scans all positions for the least recently
+ * used one that may be freed. The tree's nodes are derived from the positions: consecutive ones
+ * that nothing distinguishes.
  *
- * With side groups a position also has a page in each of them, or none. Interior pages are found by
- * looking at all nodes, least recently used first; how far that has come is noted, because what
- * becomes interior of nodes before that goes at once.
+ * With side groups, a position may also have a page in each of them. Interior pages are found by
+ * scanning all nodes, least recently used first. The model records how far that has come, because
+ * pages that become interior before that point are freed at once.
  *
- * The model knows nothing of the tree's code, only of its header. */
+ * The model knows nothing of the tree's code, only its header. */
 enum { NAIVE_MAX_ROOTS = 64, NAIVE_MAX_PINS = 256, NOWHERE = -1 };
 
 struct position {
@@ -31,7 +31,7 @@ struct position {
     uint32_t n_children, depth, locks, pins, hits;
     uint64_t token, stamp, path;   /* path: a hash of the namespace and the tokens up to here */
     uint32_t side[TREE_MAX_SIDES]; /* its pages in the sides, or PAGE_NONE */
-    uint32_t n_forks;              /* its end is kept: so many went on from it beside others */
+    uint32_t n_forks;              /* its end is kept: how many sequences continued from it */
     uint64_t forked, fork_order;   /* the last of them */
     uint64_t ns, invalid_ns;       /* of roots, as the rest */
     uint32_t n_pages, cap;
@@ -47,7 +47,7 @@ struct gone {
     uint64_t path; /* 0: nothing is noted here */
     enum miss_reason why;
     uint32_t side; /* MISS_WINDOW: for whose pages */
-    bool sure; /* the first of what went at once, or behind a stored end: the tree notes these */
+    bool sure; /* the first of those freed at once, or after a stored end: the tree records these */
     uint64_t gone_ns, used_ns;
 };
 
@@ -58,7 +58,7 @@ struct naive {
     uint32_t n_pins;
     uint64_t now;               /* the stamp given last */
     struct tree_stats went;     /* only what counts pages and nodes that went */
-    struct pressure_event last; /* what the last call that frees took, with paths for digests */
+    struct pressure_event last; /* what the last freeing call freed, with paths as digests */
     struct gone *gone;          /* a hash table of `gone_mask` + 1 */
     uint32_t gone_mask, n_gone;
     struct candidate *heap;
@@ -67,14 +67,14 @@ struct naive {
     uint64_t n_kept; /* times that an end was kept */
     uint32_t n_sides;
     struct naive_side {
-        uint32_t before, n; /* positions that it takes to go on, and pages in use */
-        /* The last node that lost interior pages: of nodes that come before it they have gone. */
+        uint32_t before, n; /* positions needed to resume, and pages in use */
+        /* The last node that lost interior pages; nodes before it have none left. */
         uint64_t passed_stamp;
         uint32_t passed_depth;
     } sides[TREE_MAX_SIDES];
 };
 
-/* A position of which the last `n` up to it are needed in a side. */
+/* A side's pages are needed for the last `n` positions up to this one. */
 struct naive_need {
     int at;
     uint32_t n;
@@ -111,7 +111,7 @@ void naive_lock(struct naive *m, int at, int by);
 void naive_touch(struct naive *m, int at, uint64_t now_ns);
 void naive_hit(struct naive *m, int at);
 int naive_add(struct naive *m, int parent, uint64_t token, uint32_t page);
-/* Before a sequence goes on from there: if others did, the end is kept. */
+/* Called before a sequence continues from there: if others did, the end is kept. */
 void naive_fork(struct naive *m, int at);
 void naive_unlock(struct naive *m, int at, uint64_t now_ns);
 bool naive_pin(struct naive *m, int at, uint64_t until_ns);
@@ -134,7 +134,7 @@ void naive_keep_cap(struct naive *m, int root, uint64_t now_ns);
 
 /* Counted from nothing; `went` is copied. */
 void naive_count(const struct naive *m, struct tree_stats *out);
-/* Whether the position is the last of what the tree must keep as a node of its own. */
+/* Whether the tree must keep a node that ends at this position. */
 bool naive_ends_node(const struct naive *m, int at);
 int naive_node_begin(const struct naive *m, int at); /* the first position of the node that ends */
 bool naive_is_found(const struct naive *m, int at);  /* a query can lead here */

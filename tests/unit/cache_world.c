@@ -151,7 +151,7 @@ static void check_handle(struct world *w, const struct handle *h)
         prefix_tree_side_pages(w->tree, side, h->node, n, pages);
         for (i = 1; i <= n; i++) {
             CHECK_INT(pages[n - i], w->naive.positions[w->path[depth - i]].side[side]);
-            CHECK(i > h->needs[side] || pages[n - i] != PAGE_NONE); /* its holder can go on */
+            CHECK(i > h->needs[side] || pages[n - i] != PAGE_NONE); /* its holder can resume */
         }
     }
 }
@@ -323,7 +323,7 @@ static void do_acquire(struct world *w)
     check_handle(w, h);
 }
 
-/* Takes `n` pages, after evicting for them; false when there are not so many. */
+/* Takes `n` pages, evicting if necessary; false if there are not enough. */
 static bool take_pages(struct world *w, uint32_t n, uint32_t *pages)
 {
     if (w->pool.n_free < n)
@@ -339,8 +339,9 @@ static bool take_pages(struct world *w, uint32_t n, uint32_t *pages)
     return true;
 }
 
-/* Which of a query's positions get pages of a side; how many. Of a window the last ones: what it
- * takes to go on behind them, and perhaps more. Of a state a few, where a sequence may be cut. */
+/* Selects which of a query's positions get pages of a side; returns how many. For a window, the
+ * last ones: what is needed to resume after them, and perhaps more. For a state, a few where a
+ * sequence may be cut. */
 static uint32_t choose_positions(struct world *w, const struct world_side *side,
                                  const struct query *q, bool *chosen)
 {
@@ -356,8 +357,8 @@ static uint32_t choose_positions(struct world *w, const struct world_side *side,
     return n;
 }
 
-/* Takes pages of a side for a query's positions. A state does with fewer, the last ones of them; a
- * window does not: false when there are not so many, and none is taken. */
+/* Takes pages of a side for a query's positions. A state manages with fewer, for the last
+ * positions; for a window, takes none and returns false if there are not enough. */
 static bool take_side(struct world *w, uint32_t side, const struct query *q, uint32_t *pages)
 {
     struct page_pool *pool = &w->side_pools[side];
@@ -416,7 +417,7 @@ static void follow_side(struct world *w, uint32_t side, int at, const uint32_t *
     }
 }
 
-/* The tree inserted a query behind a handle, and claimed pages for the last of it. */
+/* The tree inserted a query after a handle, and claimed pages for the end of it. */
 static void follow_insert(struct world *w, struct handle *h, node_id node, const struct query *q,
                           const uint32_t *pages, uint32_t claimed, uint32_t present, int at)
 {

@@ -19,7 +19,7 @@ struct world_config {
     bool caps;
     struct world_side sides[TREE_MAX_SIDES];
     uint32_t n_sides;
-    /* The laws are checked after every so many steps: 1 for small worlds. */
+    /* How many steps there are between two checks of the laws: 1 for small worlds. */
     uint32_t check_every;
 };
 

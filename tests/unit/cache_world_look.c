@@ -122,7 +122,7 @@ void check_outline(struct world *w)
 
 /* ---- explanations ---- */
 
-/* How the most recently used path goes on behind a position. */
+/* How the most recently used path continues after a position. */
 static uint32_t way_on(const struct naive *m, int at, uint64_t *tokens)
 {
     uint32_t n = 0;
@@ -168,8 +168,8 @@ static bool has_invalid(const struct naive *m, const struct query *q, uint32_t n
     return false;
 }
 
-/* What the model knows of what went, of the query behind the match: the first that the tree must
- * have noted, and whether anything of it went as the tree says. */
+/* What the model knows about removals in the query after the match: the first that the tree must
+ * have recorded, and whether any of them was removed as the tree says. */
 struct losses {
     const struct gone *sure;
     bool as_told;
@@ -185,7 +185,7 @@ static struct losses find_losses(const struct world *w, const struct query *q, u
         const struct gone *gone = naive_gone(&w->naive, path);
         if (!gone)
             continue;
-        found.as_told |= !gone->sure; /* may have gone twice, and be known by the first time */
+        found.as_told |= !gone->sure; /* may be removed twice, but recorded the first time */
         /* Used later than the model thinks: where a pin was broken to get a node, a touch. */
         found.as_told |= gone->why == miss->reason && gone->gone_ns == miss->gone_ns &&
                          (gone->why != MISS_WINDOW || gone->side == miss->side) &&

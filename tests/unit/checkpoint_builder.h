@@ -33,7 +33,7 @@ static inline void st_add(struct st_builder *b, const char *name, const char *dt
                 b->header.len ? "," : "", name, dtype, shape, begin, b->data.len);
 }
 
-/* The file of a header as it is told, true or not. */
+/* A file with the given header, valid or not. */
 static inline void st_file(struct strbuf *out, const char *header, size_t len, const char *data,
                            size_t data_len)
 {

@@ -76,7 +76,7 @@ static inline void build_pad(struct strbuf *to, uint64_t alignment)
         strbuf_addc(to, 0);
 }
 
-/* A tensor's info as it is told, true or not, and no data. */
+/* A tensor's info as given, valid or not, without data. */
 static inline void build_info(struct gguf_builder *b, const char *name, uint32_t type,
                               uint32_t n_dims, const uint64_t *dims, uint64_t offset)
 {

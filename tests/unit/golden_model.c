@@ -163,7 +163,7 @@ static struct golden_tensor *find_plain(struct golden *g, const struct json *par
     test_fail(__FILE__, __LINE__, "the golden has no tensor %s", name);
 }
 
-/* Writes the elements of a strided view of `from`, in order; gives how many. */
+/* Writes the elements of a strided view of `from`, in order; returns how many. */
 static size_t cut_part(const struct golden_tensor *from, const struct json *part, float *out)
 {
     struct golden_tensor view = {0};

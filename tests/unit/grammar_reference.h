@@ -55,7 +55,7 @@ grammar_expr ref_build(const struct ref_grammar *r, struct grammar_builder *b);
 bool ref_can_go_on(struct ref_grammar *r, const uint16_t *text, unsigned len);
 bool ref_matches(struct ref_grammar *r, const uint16_t *text, unsigned len);
 
-void ref_print(const struct ref_grammar *r); /* for one who looks for a failure */
+void ref_print(const struct ref_grammar *r); /* for debugging a failure */
 
 uint32_t ref_random(uint64_t *seed, uint32_t below);
 

@@ -19,8 +19,8 @@ bool texts_take(struct grammar_texts *t, const char *text);
  * no mask is empty and that what a mask allows is accepted. The text is valid until the next. */
 const char *texts_sample(struct grammar_texts *t, unsigned seed);
 
-/* The error of a source that is no grammar, or that matches nothing; fails the test when it is
- * one. */
+/* The error of a source that is not a grammar, or that matches nothing; fails the test if the
+ * source is a grammar. */
 struct error texts_error(enum texts_kind kind, const char *source, size_t len);
 
 /* Opens a grammar, checks that it takes the first texts and none of the others, and closes it. */

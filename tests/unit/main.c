@@ -102,7 +102,7 @@ static bool wanted(const struct test_case *test, int argc, char **argv)
     return argc < 2;
 }
 
-/* In a function of its own, so that nothing in main is lost to the longjmp. */
+/* In a separate function, so that the longjmp does not lose anything in main. */
 static int case_run(const struct test_case *test)
 {
     running = test;
@@ -112,7 +112,7 @@ static int case_run(const struct test_case *test)
     return end;
 }
 
-/* What is freed is kept from use for the next 32 MiB, not 256: a large process is slow to fork and
+/* Freed memory is quarantined for the next 32 MiB, not 256: a large process is slow to fork and
  * takes a fault for every new page. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)

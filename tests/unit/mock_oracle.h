@@ -3,9 +3,9 @@
 
 #include "engine/mock/mock_engine.h"
 
-/* What the mock engine must give for a sequence, from its inputs alone: no pages, slots or batches.
- * Written apart from the engine, as plainly as it goes. A token costs as much as its windows have
- * positions. */
+/* The expected output of the mock engine for a sequence, from its inputs alone: no pages, slots or
+ * batches. Written independently of the engine, as simply as possible. The cost of a token is
+ * proportional to the size of its windows. */
 
 /* One position. */
 struct oracle_input {

@@ -289,7 +289,7 @@ static void route(const struct router *r, const struct layer_weights *l, double 
                       (l->expert_scale ? l->expert_scale[chosen[i]] : 1);
 }
 
-/* The sum over the chosen experts; x before ffn_norm, f behind it. */
+/* The sum over the chosen experts; x is before ffn_norm, f after it. */
 static void experts(const struct model *m, const struct layer_weights *l, const double *x,
                     const double *f, double *out)
 {

@@ -1,5 +1,5 @@
-/* See sched_world.h. Prompts are cut from a few stems, so that sequences share, part and repeat;
- * images stand in them, and tokens of other kinds. */
+/* See sched_world.h. Prompts are cut from a few stems, so that sequences share prefixes, diverge
+ * and repeat; they contain images, and tokens of other kinds. */
 #include "sched_world.h"
 
 #include <math.h>
@@ -95,7 +95,7 @@ static void choose_trouble(struct sched_world *w)
 static void open_engine(struct sched_world *w)
 {
     struct error err;
-    bool is_small = pick(w, 3) == 0; /* hardly enough for those who run */
+    bool is_small = pick(w, 3) == 0; /* hardly enough for the running sequences */
     uint32_t n_seqs = 1 + pick(w, 5), n_pages = MAX_LENGTH + pick(w, is_small ? 80 : 2000);
     struct engine_limits limits = {.n_pages = {n_pages},
                                    .n_slots = n_seqs,

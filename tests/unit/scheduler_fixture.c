@@ -292,7 +292,7 @@ static int32_t pick(struct sampler *sampler, const float *logits, const struct r
     return token >= 0 ? token : sampler_pick(sampler, logits, &in);
 }
 
-/* logits [FIXTURE_VOCAB] of the row at position `p`, whose token comes behind those before it. */
+/* logits [FIXTURE_VOCAB] of the row at position `p`, whose token follows those before it. */
 static void plain_row(struct engine *e, int32_t token, uint32_t p, float *logits)
 {
     uint32_t first = p >= window ? p - window + 1 : 0;

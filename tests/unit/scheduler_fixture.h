@@ -60,13 +60,12 @@ uint32_t client_read(struct fixture *f, struct client *c, uint32_t most);
 void fixture_run(struct fixture *f, struct client **clients, uint32_t n);
 struct scheduler_stats fixture_stats(struct fixture *f);
 
-/* A filter that goes by a rule of its own: what it allows depends on its seed and on how many
- * tokens it has accepted; now and then that is anything. It writes down whether it was asked and
- * told what the contract says. */
+/* A filter with its own rule: what it allows depends on its seed and on how many tokens it has
+ * accepted; sometimes it allows anything. It records whether the scheduler follows the contract. */
 struct script_filter {
     struct token_filter filter;
     uint64_t seed;
-    uint32_t end_at;     /* the answer is complete with so many tokens; 0: never */
+    uint32_t end_at;     /* the answer is complete after this many tokens; 0: never */
     uint32_t n_in_all;   /* tokens that the answer may have */
     bool has_ends;       /* the end token is allowed from the start */
     uint32_t n_accepted; /* and what it was told: */
@@ -82,18 +81,18 @@ void script_set(struct script_filter *f, uint64_t seed, struct client *c, uint32
 /* Forgets the answer. */
 void script_reset(struct script_filter *f);
 
-/* What the request gives when it runs alone, on an engine with the window of the fixture that was
- * opened last; tokens go to `out` ([FIXTURE_MAX_TOKENS]). */
+/* The result of the request when it runs alone, on an engine with the window of the last opened
+ * fixture; tokens go to `out` ([FIXTURE_MAX_TOKENS]). */
 struct plain_run {
     uint32_t n_tokens;
     enum finish_reason finish;
     uint64_t text_end;
 };
 struct plain_run plain_run(const struct request *r, uint32_t limit, int32_t *out);
-/* Fails the test unless the log probabilities that the client asked for are those of its tokens. Of
- * a prompt they are looked at when the answer has begun or ended well. */
+/* Fails the test unless the requested log probabilities are those of the client's tokens. Those of
+ * a prompt are checked once the answer has begun or ended normally. */
 void check_logprobs(const struct client *c, uint32_t limit);
-/* Fails the test unless the client got all and only what the plain run gives. */
+/* Fails the test unless the client got exactly the result of the plain run. */
 void check_answer(const struct client *c, uint32_t limit);
 /* The same for an answer that broke off: it is a beginning of the plain one. */
 void check_beginning(const struct client *c, uint32_t limit);

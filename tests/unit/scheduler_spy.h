@@ -27,11 +27,11 @@ struct spy {
     /* Faults. A device that is lost stays so until it is opened again; then it has nothing of what
      * it had. */
     enum spy_call fails_at;
-    uint32_t fails_after; /* so many calls of that kind go well */
-    uint32_t n_failures;  /* and so many fail then; 0: none */
+    uint32_t fails_after; /* calls of that kind that succeed first */
+    uint32_t n_failures;  /* calls that then fail; 0: none */
     enum error_code code;
     int32_t deadly_token; /* the device is lost with every batch that has it; -1: none */
-    uint32_t n_closed;    /* so many times it cannot be opened again */
+    uint32_t n_closed;    /* how many times reopening it fails */
     bool is_lost, is_doomed;
     /* Called when a batch has been submitted, and before it is waited for. */
     void (*at_submit)(void *context);
@@ -44,9 +44,9 @@ extern struct spy spy;
 void spy_on(struct fixture *f);
 void spy_fail(enum spy_call call, uint32_t after, uint32_t n, enum error_code code);
 
-/* An image that takes so many positions; cols 0: it has no grid. */
+/* An image with this many positions; cols 0: it has no grid. */
 struct request_image image_make(unsigned char digest, uint32_t length, uint16_t cols);
-/* A prompt where a digit stands for the image of that index; greedy, goes on past end tokens. */
+/* A prompt in which a digit is the image of that index; greedy, continues past end tokens. */
 struct client *client_make_mixed(const char *prompt, const struct request_image *images,
                                  uint32_t n_images, uint32_t max_tokens);
 /* Fails the test unless the client got all that its request asks for, and the answer is the one

@@ -90,7 +90,7 @@ TEST(answer, whole_answers)
                 "\\\"name\\\": "
                 "\\\"f\\\", \\\"arguments\\\": {\\\"a\\\": 1}}\\n</tool_call>\","
                 "\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"stop\"}");
-    /* Cut off in its arguments: it stays as far as it came, and the reason says so. */
+    /* Cut off in its arguments: the call is returned incomplete, and the reason says so. */
     check_whole(
         "Ok.<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1", true, FINISH_LENGTH,
         "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"Ok.\",\"refusal\":null,"
@@ -234,7 +234,7 @@ static void check_notes(const char *text, const char *want)
     arena_free(&arena);
 }
 
-/* The end of a call is told only of one that is whole. */
+/* The end of a call is reported only if the call is complete. */
 TEST(answer, what_writers_are_told)
 {
     check_notes("<think>H</think>\n\nY", "(H)[Y]");
@@ -247,7 +247,7 @@ TEST(answer, what_writers_are_told)
 #define CALL_F(arguments)                                                                          \
     "<tool_call>\n{\"name\": \"f\", \"arguments\": " arguments "}\n</tool_call>\n"
 
-/* The same name and equal arguments: the call is not told, and nothing behind it is. */
+/* The same name and equal arguments: neither the call nor anything after it is reported. */
 TEST(answer, a_repeated_call_ends_the_answer)
 {
     check_notes(CALL_F("{\"a\": 1}") CALL_F("{\"a\": 1}") CALL_F("{}") "and on", "0:f{\"a\": 1};0");
@@ -263,7 +263,7 @@ TEST(answer, a_repeated_call_ends_the_answer)
                 "\"{\\\"a\\\": 1}\"}}]},\"logprobs\":null,\"finish_reason\":\"tool_calls\"}");
 }
 
-/* A call that breaks while it is held was never sent, and is text. */
+/* A held call that turns out to be invalid was never sent, and becomes text. */
 #define KIMI(id, arguments)                                                                        \
     "<|tool_call_begin|>" id "<|tool_call_argument_begin|>" arguments "<|tool_call_end|>"
 

@@ -73,7 +73,7 @@ TEST(answer_calls, hermes)
          "</tool_call>\n Two.\n",
          "C[One. ]B[ping]A[{}]EB[ping]A[{}]EC[\n\n Two.\n]"},
         {"One.\n\n<tool_call>{\"name\": \"ping\"}</tool_call>\n\n", "C[One.]B[ping]A[{}]E"},
-        /* Several objects, between them nothing but white space. */
+        /* Several objects with only white space between them. */
         {"<tool_calls>\n{\"name\": \"ping\", \"arguments\": {}}\n{\"name\": \"search\", "
          "\"arguments\": {\"query\": \"x\"}}\n</tool_calls>",
          "B[ping]A[{}]EB[search]A[{\"query\": \"x\"}]E"},
@@ -214,7 +214,7 @@ TEST(answer_calls, qwen_coder)
          "B[get_weather]A[{\"city\": \"R\xc3\xa9\\u0001\"}]E"},
         {"<tool_call>{\"name\": \"ping\", \"arguments\": {}}</tool_call>", "B[ping]A[{}]E"},
         {"<function=nobody>\n</function>", "C[<function=nobody>\n</function>]"},
-        /* Found when the answer has ended and what it was held for is no call. */
+        /* Found once the answer has ended and the text it was held for is not a call. */
         {"<tool_call>{\"arguments\": {\"x\": \"<function=search><parameter=query>v</parameter>"
          "</function>",
          "C[<tool_call>{\"arguments\": {\"x\": \"]B[search]A[{\"query\": \"v\"}]E"},

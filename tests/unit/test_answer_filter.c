@@ -1,6 +1,5 @@
 /* The phases of an answer: thinking and its budget, text and what is forbidden in it, the grammar
- * of calls behind its trigger. Tokens are bytes here, so that every marker comes in many of them.
- */
+ * of calls after its trigger. Tokens are bytes here, so every marker consists of many of them. */
 #include "prompt/answer/answer_filter.h"
 
 #include "prompt/token_table.h"
@@ -63,7 +62,7 @@ static bool allows(struct world *w, int32_t token)
     return !mask || mask[token / 64] >> (token % 64) & 1;
 }
 
-/* Takes the text, each byte of which must be allowed; the verdict of the last. */
+/* Feeds the text, each byte of which must be allowed; returns the last verdict. */
 static enum filter_verdict take(struct world *w, const char *text)
 {
     struct token_filter *f = answer_filter_base(w->filter);

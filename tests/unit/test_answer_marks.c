@@ -1,6 +1,6 @@
 /* The filter and the parser of an answer read the same marks: over random answers in every style,
- * cut into random tokens, both must say the same of where thinking begins and ends and of where a
- * call begins. The filter is looked at through its masks, as the scheduler sees it. */
+ * cut into random tokens, both must agree on where thinking begins and ends and where a call
+ * begins. The filter is observed through its masks, as the scheduler sees it. */
 #include "answer_check.h"
 #include "prompt/answer/answer_filter.h"
 #include "prompt/answer/answer_internal.h"
@@ -134,7 +134,7 @@ static void item_add(struct world *w, struct strbuf *text)
     case 2: strbuf_addc(text, '\0'); break;
     case 3: strbuf_adds(text, "\xe2\x97"); break;
     case 4: strbuf_adds(text, "\x7f"); break;
-    case 5: /* no token has more than the call: a grammar cannot take what is behind it */
+    case 5: /* no token reaches past the call: a grammar cannot take what follows it */
         strbuf_add(text, w->call.data, w->call.len);
         strbuf_adds(text, "\x7f");
         break;
@@ -355,7 +355,7 @@ static void stream_check(struct world *w, const struct token_list *stream, const
         .vocabulary = w->vocabulary,
         .grammar = w->grammar,
         .trigger = w->form->trigger,
-        .forbidden = "\x01\x02\x03", /* never comes, but gives text a mask */
+        .forbidden = "\x01\x02\x03", /* never occurs, but gives text a mask */
         .begun = begun,
         .starts_in_thinking = starts_in_thinking,
         .thinking_tokens = -1};

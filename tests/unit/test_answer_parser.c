@@ -192,7 +192,7 @@ TEST(answer_parser, fails_once_when_memory_ends)
     memory_ends_after(0);
     CHECK(answer_parser_new(&o) == NULL);
     memory_is_back();
-    /* Tests cannot take realloc's memory away: limits of the buffers stand in for its end. */
+    /* Tests cannot make realloc fail, so limits on the buffers take its place. */
     for (size_t limit = 1; limit < 1100; limit += limit < 92 ? 7 : 500)
         for (int scratch = 0; scratch < 2; scratch++) {
             struct answer_parser *p = answer_parser_new(&o);
@@ -238,7 +238,7 @@ static double seconds(const struct answer_parser_options *o, const char *text, s
     return best;
 }
 
-/* Texts that would take the square of their length if anything were looked at again and again. */
+/* Texts that would take quadratic time if anything were scanned again and again. */
 TEST(answer_parser, takes_time_in_proportion_to_the_text)
 {
     static const struct {

@@ -124,7 +124,7 @@ TEST(args, lists_of_numbers)
     CHECK(PARSE(&set, "-l", "1,4097") == -1 && PARSE(&set, "-l", "0,1") == -1);
     CHECK(PARSE(&set, "-l", "1;2") == -1 && PARSE(&set, "-l", "1.5,2") == -1);
     CHECK(numbers.n == 2 && numbers.items[1] == 9); /* what was refused has changed nothing */
-    /* As many as there is room for, and not one more; nor a number without end. */
+    /* As many as fit; then one too many, and a number that never ends. */
     char many[200] = "1";
     for (int i = 1; i < NUMBER_LIST_MAX; i++)
         strcat(many, ",1");

@@ -41,7 +41,7 @@ struct fixture {
     uint32_t parents[MAX_SEQS], n_inherited[MAX_SEQS]; /* positions that begin as the parent's do */
     uint32_t pages[N_GROUPS][MAX_SEQS][MAX_LENGTH];
     struct page_run runs[N_GROUPS][MAX_SEQS][MAX_LENGTH];
-    uint32_t n_pages[N_GROUPS]; /* behind the last one in use */
+    uint32_t n_pages[N_GROUPS]; /* after the last one in use */
     struct batch_seq seqs[MAX_SEQS];
     struct batch_row rows[MAX_ROWS];
     uint32_t n_rows;
@@ -517,8 +517,8 @@ TEST(attention, same_bits_where_windows_begin_in_two_blocks)
     }
 }
 
-/* Keys and values that are no numbers, at one position, reach the rows that see it and no other:
- * neither those before it nor those whose window is beyond it. */
+/* NaN keys and values at one position reach only the rows that see it: neither those before it nor
+ * those whose window is past it. */
 TEST(attention, infinite_values_reach_no_other_row)
 {
     static const struct {
@@ -652,8 +652,8 @@ TEST(attention, only_the_same_pages_at_the_same_positions_are_shared)
     CHECK_INT(count_plan(&f).blocks_read, 4 + 4);
 }
 
-/* A sequence that goes on behind another's last positions shares a block that the other's rows do
- * not see to its end; what lies behind them must not reach them either. */
+/* A sequence that continues after another's last positions shares a block that the other's rows do
+ * not see to its end; what comes after them must not reach them either. */
 TEST(attention, infinite_values_reach_no_row_through_a_common_block)
 {
     enum { OTHER, PARENT, CHILD };

@@ -219,14 +219,14 @@ TEST(cache_laws, image_length_accounting)
     CHECK_INT(entry.depth, ALL);
     CHECK_INT(entry.n_images, 1);
 
-    /* A query that ends inside the image, or goes on differently there, matches up to it only. */
+    /* A query that ends inside the image, or diverges there, matches only up to it. */
     CHECK_INT(prefix_tree_match(a.tree, 0, tokens, BEFORE + LENGTH - 1).length, BEFORE);
     CHECK_INT(prefix_tree_match(a.tree, 0, tokens, BEFORE + LENGTH).length, BEFORE + LENGTH);
     node = tree_acquire(a.tree, 0, tokens, BEFORE + 100, ++a.now_ns, &length, &kind);
     CHECK_INT(length, BEFORE);
     unlock(&a, node);
 
-    /* The text behind it is trimmed token by token; then the image goes whole. */
+    /* The text after it is trimmed token by token; then the image is freed whole. */
     CHECK_INT(evict(&a, 2), 2);
     CHECK_INT(evict(&a, 4), 3 + LENGTH);
     CHECK_INT(a.pool.n_owned, BEFORE);
@@ -316,7 +316,7 @@ TEST(cache_laws, insert_idempotency)
     CHECK_INT(claimed, 0);
     CHECK_INT(a.pool.n_owned, 8);
     CHECK_INT(prefix_tree_stats(a.tree)->n_nodes, before.n_nodes);
-    CHECK_INT(insert(&a, node, "", &claimed), node); /* nothing, behind its end */
+    CHECK_INT(insert(&a, node, "", &claimed), node); /* inserts nothing, after its end */
     CHECK_INT(claimed, 0);
     unlock(&a, node);
     unlock(&a, again = node);
@@ -333,7 +333,7 @@ TEST(cache_laws, lock_transfer)
     node = insert(&a, node, " and more", &claimed);
     CHECK(node != other);
     CHECK_INT(locks_at(&a, node), 1);
-    CHECK_INT(locks_at(&a, other), 2); /* it lies on both paths */
+    CHECK_INT(locks_at(&a, other), 2); /* it is on both paths */
     unlock(&a, other);
     CHECK_INT(evict(&a, PAGES),
               0); /* one unlock was enough for the first, the second still holds */
@@ -451,7 +451,8 @@ TEST(cache_laws, match_creates_no_root)
     CHECK_INT(miss.reason, MISS_NEVER_SEEN);
     CHECK_INT(prefix_tree_stats(a.tree)->n_nodes, 0);
     CHECK_INT(prefix_tree_stats(a.tree)->n_namespaces, 0);
-    /* Who goes on to compute needs a root to insert under; it goes when nothing came of it. */
+    /* A caller that goes on to compute needs a root to insert under; the root is freed if nothing
+     * was inserted. */
     node_id root = acquire_in(&a, 99, "who is there", &length);
     CHECK_INT(prefix_tree_stats(a.tree)->n_namespaces, 1);
     unlock(&a, root);
@@ -535,7 +536,7 @@ TEST(cache_laws, full_match_suffix)
     fixture_close(&f);
 }
 
-/* Notes which page each row of a batch is written to, and lets the engine go on. */
+/* Records which page each row of a batch is written to, then calls the engine. */
 static struct {
     const struct engine_ops *ops;
     struct batch_row rows[MAX_TOKENS];

@@ -9,8 +9,8 @@
 #include "test_memory.h"
 #include "tree_lookup.h"
 
-/* Lets the first, the second, the third ... allocation of an open fail until it needs no more; how
- * many it needed. */
+/* Makes the first, the second, the third ... allocation of an open fail until none is left to fail;
+ * returns how many there were. */
 static uint32_t count_needed(int (*open)(struct error *err))
 {
     for (uint32_t n = 0;; n++) {
@@ -86,7 +86,8 @@ TEST(cache_memory, runs_out_at_every_allocation)
     page_pool_close(&tree_pool);
 }
 
-/* What --cache-size counts for a page beside its KV is what its tables take, and hardly more. */
+/* The bytes that --cache-size counts for a page besides its KV are what its tables take, and hardly
+ * more. */
 TEST(cache_memory, tables_take_what_is_counted)
 {
     enum { PAGES = 1 << 18, WINDOW_PAGES = PAGES / 4, REST = 2 << 20 };

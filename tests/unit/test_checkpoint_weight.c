@@ -1,5 +1,5 @@
-/* Weights of directories, of every format, with what stands beside them; and all that makes one
- * unreadable, with the line that says so. */
+/* Weights of directories in every format, with the tensors that belong to them; and everything that
+ * makes one unreadable, with the error message. */
 #include "checkpoint_builder.h"
 #include "gguf_builder.h"
 

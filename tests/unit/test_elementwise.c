@@ -145,7 +145,7 @@ TEST(elementwise, sums_and_shares)
     CHECK(fabsf(large[0] + large[1] - 1) < 1e-6f && large[2] == 0);
 }
 
-/* What a function writes for a length, and that it leaves alone what is behind it. */
+/* What a function writes for a length, and that it writes nothing past it. */
 static void run_all(const struct elementwise_kernels *k, uint32_t n, float out[12][MAX_N + 1])
 {
     for (int i = 0; i < 12; i++)

@@ -5,7 +5,7 @@
 
 #include "test.h"
 
-/* The bytes of a file, with a NUL behind them; to be freed. */
+/* The bytes of a file, followed by a NUL; the caller frees them. */
 static inline void *test_file_read(const char *path, size_t *len)
 {
     FILE *file = fopen(path, "rb");

@@ -1,4 +1,4 @@
-/* The table of what has gone lately. */
+/* The table of recent removals. */
 #include "cache/ghost_table.h"
 
 #include "base/hash.h"

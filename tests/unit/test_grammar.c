@@ -120,7 +120,7 @@ TEST(grammar, left_recursion_is_refused)
     grammar_expr a = grammar_rule(f.b), c = grammar_rule(f.b), d = grammar_rule(f.b);
     grammar_define(f.b, a, CHOICE(text(&f, "x"), SEQUENCE(a, text(&f, "y"))));
     refuse(&f, a, ERROR_INPUT, "left-recursive");
-    /* Through another rule, behind what may be empty. */
+    /* Through another rule, after something that may be empty. */
     grammar_define(f.b, c, SEQUENCE(grammar_repeat(f.b, text(&f, "z"), 0, 1), d));
     grammar_define(f.b, d, CHOICE(text(&f, "x"), SEQUENCE(c, c)));
     refuse(&f, SEQUENCE(text(&f, "ok"), c), ERROR_INPUT, "left-recursive");
@@ -374,7 +374,7 @@ TEST(grammar, the_limit_of_depth_leaves_room_to_finish)
     end(&f);
 }
 
-/* Frames are reused for ever: a long list of short things. */
+/* Frames are reused forever: a long list of short things. */
 TEST(grammar, long_texts_need_no_more_memory)
 {
     struct fixture f;
@@ -512,7 +512,7 @@ TEST(grammar, matchers_do_not_disturb_each_other)
         CHECK(!allows(&f, 'x') && allows(&f, ']'));
         CHECK(grammar_matcher_accept(other, 'x'));
     }
-    /* Closed ones leave nothing behind that a new one would stumble on. */
+    /* Closed ones leave nothing that would disturb a new one. */
     grammar_matcher_close(other);
     grammar_free(f.g);
     grammar_matcher_close(f.m);

@@ -46,7 +46,7 @@ static void make_tokens(struct world *w, uint64_t *seed)
     w->tokens[3].len = 0;
 }
 
-/* False: there is no such grammar, and that was said. */
+/* False: the grammar is invalid, and that was reported. */
 static bool open_world(struct world *w, uint64_t *seed)
 {
     struct error err = {0};
@@ -83,7 +83,7 @@ static bool has(const uint64_t *mask, uint32_t token)
     return mask[token / 64] >> (token % 64) & 1;
 }
 
-/* The token as symbols behind the text: by its bytes, or by its name. */
+/* The token as symbols after the text: by its bytes, or by its name. */
 static bool ref_allows(struct world *w, uint16_t *text, unsigned len, uint32_t token)
 {
     const struct grammar_token_info *t = &w->tokens[token];
@@ -113,8 +113,8 @@ static bool ref_must_end(struct world *w, uint16_t *text, unsigned len)
     return true;
 }
 
-/* When it was in too many places at once, some were given up: nothing wrong is allowed, but not all
- * that is right. */
+/* If it was in too many places at once, some were dropped: nothing wrong is allowed, but not
+ * everything that is right. */
 static void check_narrowed(struct world *w, uint16_t *text, unsigned len)
 {
     const uint64_t *mask = grammar_matcher_mask(w->m, UINT32_MAX);
@@ -151,7 +151,7 @@ static void check_place(struct world *w, uint16_t *text, unsigned len, uint64_t 
     }
 }
 
-/* Of the mask's tokens, a random one; UINT32_MAX: there is none. */
+/* A random token of the mask; UINT32_MAX if it is empty. */
 static uint32_t pick(const uint64_t *mask, uint64_t *seed)
 {
     uint32_t first = ref_random(seed, N_TOKENS);

@@ -72,7 +72,7 @@ TEST(hash, bytes_do_not_care_where_they_are)
 TEST(hash, bytes_reads_no_byte_too_many)
 {
     for (size_t len = 0; len < 33; len++) {
-        char *exact = malloc(len ? len : 1); /* the address sanitizer stands right behind it */
+        char *exact = malloc(len ? len : 1); /* the address sanitizer guards the byte after it */
         CHECK(exact);
         memset(exact, 'a', len);
         hash_bytes(exact, len);

@@ -1,5 +1,5 @@
-/* Connections with short deadlines, driven from one thread: the loop turns while the client's side
- * is looked at between turns. */
+/* Connections with short deadlines, driven from one thread: the loop turns, and between turns the
+ * test checks the client's side. */
 #include "serve/http/http_server.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -240,8 +240,8 @@ TEST(http_server, a_kept_connection_has_a_deadline)
     site_close(&site);
 }
 
-/* Careless clients send an empty line behind a body. It begins no request, whose header would have
- * to come soon and be answered with 408 if it did not. */
+/* Careless clients send an empty line after a body. It does not begin a request, whose header would
+ * have to arrive soon or be answered with 408. */
 TEST(http_server, an_empty_line_begins_no_request)
 {
     struct site site;
@@ -299,7 +299,7 @@ TEST(http_server, sees_a_hang_up_while_a_request_runs)
     check_hangup(GET("/wait") GET("/") "GET /half", false);
 }
 
-/* What is not read because a request runs does not hide the end behind it. */
+/* Bytes left unread while a request runs do not hide the end after them. */
 TEST(http_server, sees_a_hang_up_behind_a_full_input)
 {
     struct site site;
@@ -432,7 +432,7 @@ TEST(http_server, answers_one_request_after_the_other_is_read)
     site_close(&site);
 }
 
-/* What a client sends behind its last request is dropped; it does not hold up the answer. */
+/* What a client sends after its last request is dropped; it does not delay the answer. */
 TEST(http_server, takes_what_comes_behind_the_last_request)
 {
     static const char noise[1 << 20];
@@ -445,7 +445,7 @@ TEST(http_server, takes_what_comes_behind_the_last_request)
         ssize_t n = 0;
         TURN_UNTIL(&site, (n = send(fd, noise, sizeof noise, MSG_NOSIGNAL)) > 0);
         n_sent += (size_t)n;
-        n_read += take(fd, 4096); /* who reads a little is not given up */
+        n_read += take(fd, 4096); /* a slow reader is not given up */
     }
     CHECK(n_read < sizeof big_body / 2); /* it is still being sent */
     CHECK(n_read + take_all(&site, fd) > sizeof big_body);
@@ -515,8 +515,8 @@ TEST(http_server, bounds_connections_and_bodies)
     site_close(&site);
 }
 
-/* A body that the handler took counts until it says that it is freed, whatever becomes of the
- * connection. */
+/* A body that the handler took counts until the handler says that it is freed, whatever happens to
+ * the connection. */
 TEST(http_server, a_taken_body_counts_until_it_is_freed)
 {
     struct site site;
@@ -612,7 +612,8 @@ TEST(http_server, lets_others_in_while_it_drains)
     http_stream_end(site.waiting);
     read_to_end(&site, busy, answer, sizeof answer);
     CHECK(strstr(answer, "last") != NULL);
-    /* Who has not asked yet is not waited for; who has begun to is told. */
+    /* A connection without a request is closed at once; one that has begun a request gets an
+     * answer. */
     read_to_end(&site, half, answer, sizeof answer);
     CHECK(strstr(answer, "HTTP/1.1 503 ") == answer);
     CHECK_INT(recv(silent, answer, sizeof answer, 0), 0);

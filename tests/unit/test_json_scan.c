@@ -30,7 +30,7 @@ static void check_agrees(const char *text, size_t len)
     bool whole = (result == JSON_SCAN_LAST && spaces) ||
                  (result == JSON_SCAN_BEHIND && spaces && strchr(" \n\t", text[used - 1]));
     if (value && value->type == JSON_NUMBER && result == JSON_SCAN_MORE)
-        whole = true; /* nothing comes behind it */
+        whole = true; /* nothing follows it */
     bool mended = strstr(err.message, "control") || strstr(err.message, "UTF-8") ||
                   strstr(err.message, "twice") || strstr(err.message, "surrogate") ||
                   strstr(err.message, "duplicate");

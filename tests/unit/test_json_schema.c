@@ -325,7 +325,7 @@ TEST(json_schema, large_number_bounds)
                 ERROR_INPUT, "bound is not supported");
 }
 
-/* All decimals with up to two digits behind the point, against a comparison of integers. */
+/* All decimals with up to two digits after the point, against a comparison of integers. */
 TEST(json_schema, number_bounds_against_counting)
 {
     static const int bounds[] = {-1200, -250, -100, -99, -50, -1, 0, 1, 25, 99, 100, 150, 1005};

@@ -1,4 +1,4 @@
-/* Schemas of which a part cannot be enforced: what is left out, what is refused, and where. */
+/* Schemas that can be enforced only in part: what is ignored, what is rejected, and where. */
 #include "base/strbuf.h"
 #include "grammar_texts.h"
 #include "test.h"

@@ -94,8 +94,8 @@ TEST(kv_sizes, layers_that_all_have_windows)
     CHECK_INT(window_pages(1 << 14, 4096), 1 << 14);
 }
 
-/* Tables come out of the budget too. In a large model they are nothing; in a tiny one, of which
- * there would be millions of pages, they are most of it. */
+/* Tables come out of the budget too. In a large model they are negligible; in a tiny one, which
+ * would have millions of pages, they are most of it. */
 TEST(kv_sizes, tables_are_paid_for)
 {
     const struct kv_tables tables = {{260, 25}};
@@ -117,8 +117,8 @@ TEST(kv_sizes, tables_are_paid_for)
     CHECK(n < without && n > without - without / 100);
 }
 
-/* A sequence that is no longer than the window needs all its window pages. So where there are fewer
- * of them than the window there are no more positions either, whatever is left over. */
+/* A sequence no longer than the window needs all its window pages. So if there are fewer of them
+ * than the window, there are no more positions either, however much is left over. */
 TEST(kv_sizes, what_is_left_over_makes_no_sequence_too_long)
 {
     for (uint64_t budget = bytes_of(gemma, 2, 2); budget < 600 * bytes_of(gemma, 1, 1);
@@ -129,7 +129,7 @@ TEST(kv_sizes, what_is_left_over_makes_no_sequence_too_long)
     }
 }
 
-/* Who asks for a length and gives what `radish info` names for it gets it. */
+/* The budget that `radish info` names for a length is enough for that length. */
 TEST(kv_sizes, the_length_that_is_asked_for_goes_first)
 {
     const struct kv_tables tables = {{260, 25}};
@@ -222,7 +222,7 @@ TEST(kv_sizes, a_model_of_states_alone)
     CHECK_INT(kv_side_pages(&groups[1], 10, &sixteen), 10);
 }
 
-/* With windows beside it, the state has its share first and the rest is divided as ever. */
+/* With windows as well, the state gets its share first and the rest is divided as usual. */
 TEST(kv_sizes, windows_and_a_state)
 {
     const struct kv_group groups[KV_MAX_GROUPS] = {

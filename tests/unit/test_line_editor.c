@@ -1,4 +1,4 @@
-/* The line editor, key by key: what is typed, and the text that comes of it. */
+/* The line editor, key by key: what is typed, and the resulting text. */
 #include "test.h"
 
 #include <stdlib.h>
@@ -161,7 +161,7 @@ TEST(line_editor, what_was_typed_ahead_comes_first)
     CHECK_INT(pipe(ends), 0);
     struct key_input in = {.fd = ends[0]};
     CHECK_INT(write(ends[1], "ab\003c", 4), 4);
-    CHECK_INT(key_input_fill(&in), 1); /* Ctrl-C is told, and not kept */
+    CHECK_INT(key_input_fill(&in), 1); /* Ctrl-C is reported, and not kept */
     CHECK_INT(key_input_fill(&in), 0);
     CHECK_INT(write(ends[1], "d", 1), 1);
     for (const char *want = "abcd"; *want; want++) {

@@ -25,7 +25,7 @@ TEST(line_rule, ends_at_the_first_text_that_is_indented_too_little)
         const char *text;
         uint32_t min_indent, kept;
     } cases[] = {
-        {"x = 1\n    y\n\n  return", 4, 15}, /* the empty line is not looked at */
+        {"x = 1\n    y\n\n  return", 4, 15}, /* the empty line is skipped */
         {"x\n    y\n    z", 4, 13},
         {"x\ny", 1, 2},
         {"x\ny", 0, 3},

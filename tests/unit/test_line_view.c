@@ -130,7 +130,7 @@ TEST(line_view, a_window_that_changes_its_width)
     line_view_resize(&view, 10); /* the terminal has made two rows of the first */
     CHECK_INT(view.cursor_row, 2);
     CHECK_STR(draw(10, 9, "abc", 3), "\033[2A" CLEAR "> abc\r\033[5C");
-    line_view_resize(&view, 4); /* the cursor itself has gone down */
+    line_view_resize(&view, 4); /* the cursor itself moved down */
     CHECK_INT(view.cursor_row, 1);
     view_reset();
 }

@@ -1,4 +1,4 @@
-/* The socket that is there before the server, and what it says meanwhile. */
+/* The socket that exists before the server, and what it answers until then. */
 #include "serve/http/listener.h"
 #include "test.h"
 

@@ -12,7 +12,7 @@
 
 enum { CAPTURE_BYTES = 1 << 20 };
 
-/* Runs `say` in a child and returns all that came; the caller frees it. */
+/* Runs `say` in a child and returns all its output; the caller frees it. */
 static char *capture(void (*say)(void))
 {
     int ends[2], status;

@@ -13,7 +13,7 @@
 
 enum { WHOLE = 1 << 20, N_OLD = 15 };
 
-/* The types: where the f16 scales lie in a block, or what groups they have beside the quants. */
+/* The types: where the f16 scales are in a block, or which groups they have besides the quants. */
 static const struct type_case {
     enum tensor_type type;
     int f16_at[2]; /* -1: none */
@@ -438,8 +438,8 @@ static void check_path(const struct kernels *path, const struct type_case *t,
     free(got);
 }
 
-/* The outputs of every path must be those of the scalar one for any number of rows, any split of
- * the rows and panels, and nothing may be written beside them. */
+/* The outputs of every path must equal those of the scalar one for any number of rows and any split
+ * of rows and panels, and nothing else may be written. */
 static void check_paths(const struct type_case *t, enum act_kind quantized_kind, uint32_t rows,
                         uint32_t cols, uint32_t n_rows)
 {

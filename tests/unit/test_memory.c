@@ -80,8 +80,8 @@ static bool fails_once(void)
     return n == 1;
 }
 
-/* C lets an allocator give NULL for no bytes. This one does, and nobody may take it for a failure.
- */
+/* C lets an allocator return NULL for zero bytes. This one does, and that must not be taken for a
+ * failure. */
 static bool fails(size_t size)
 {
     taken += size;

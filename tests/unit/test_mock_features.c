@@ -1,4 +1,4 @@
-/* The mock engine, feature by feature: what it gives, what it refuses, what becomes rubbish, and
+/* The mock engine, feature by feature: what it returns, what it rejects, what becomes garbage, and
  * which mistakes of a caller it catches. test_mock_world.c mixes all of it. */
 #include <math.h>
 #include <pthread.h>
@@ -74,8 +74,8 @@ static void seq_open(struct seq *s, struct engine *e, const struct mock_options 
         copy_state(e, STATE_ZERO, 0, STATE_SLOT, slot);
 }
 
-/* A batch of the next n tokens, which the last gives logits of; regions and all else as
- * s->batch_seq has them. */
+/* A batch of the next n tokens; the last gives logits. Regions and everything else come from
+ * s->batch_seq. */
 static void seq_make(struct seq *s, const int32_t *tokens, uint32_t n)
 {
     uint32_t begin = s->oracle.n;
@@ -840,7 +840,7 @@ TEST(mock_threads, computes_while_the_caller_does_other_work)
     for (int rc = 0; rc == 0; steps++)
         CHECK((rc = engine_encode_step(e, image, 1000, &err)) >= 0);
     CHECK_INT(steps, 10);
-    copy_state(e, STATE_SLOT, 0, STATE_SLOT, 1); /* the state behind the batch */
+    copy_state(e, STATE_SLOT, 0, STATE_SLOT, 1); /* the state after the batch */
     CHECK_INT(engine_wait(e, &err), 0);
     CHECK(clock_now_ns() - start_ns >= BATCH_MS * 1000 * 1000);
     oracle_tokens(&s, text, 5);

@@ -1,6 +1,6 @@
 /* The mock engine against its oracle: random groups, sequences that fork and resume, batches with
  * images, regions, adapters and drafts, moved pages, failures, stops and a lost device. Whatever
- * happens, a row that is computed gives what its sequence's inputs say. */
+ * happens, the output of a computed row follows from its sequence's inputs. */
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -119,7 +119,8 @@ static void copy_state(struct world *w, struct state_copy copy)
     CHECK_INT(engine_copy_states(w->engine, &copy, 1, &err), 0);
 }
 
-/* The sequence's slot has its state, if need be from a copy; what lies behind it is forgotten. */
+/* Makes sure that the sequence's slot has its state, from a copy if necessary; later positions are
+ * forgotten. */
 static void resume(struct world *w, struct test_seq *s)
 {
     if (!w->state_group || s->slot_is_good)
@@ -136,7 +137,7 @@ static void resume(struct world *w, struct test_seq *s)
     w->n_resumed++;
 }
 
-/* A copy of the state as it is, beside those that batches make. */
+/* A copy of the current state, besides those that batches make. */
 static void save_state(struct world *w, struct test_seq *s)
 {
     bool has_it = s->n_saves && s->saves[s->n_saves - 1].n == s->oracle.n;
@@ -160,7 +161,7 @@ static void begin_seq(struct world *w, struct test_seq *s)
     oracle_open(&s->oracle, &w->options, adapter ? adapter_path(adapter - 1) : NULL);
 }
 
-/* A second sequence goes on where the first is; pages are shared, the state is copied. */
+/* A second sequence continues where the first is; pages are shared, the state is copied. */
 static void fork_seq(struct world *w, const struct test_seq *from, struct test_seq *to)
 {
     if (!from->is_live || to == from || (w->state_group && !from->slot_is_good))
@@ -291,7 +292,7 @@ static struct oracle_input random_input(struct world *w, uint32_t position)
     return in;
 }
 
-/* The next positions of a sequence: an input, or all rows of an image; gives how many. */
+/* The next positions of a sequence: an input, or all rows of an image; returns how many. */
 static uint32_t next_inputs(struct world *w, struct test_seq *s, uint32_t room,
                             const struct image **image, bool *is_region)
 {

@@ -217,7 +217,7 @@ TEST(model_gguf, gpt_oss_has_biases_for_each_expert)
     model_close(&m);
 }
 
-/* Old converters wrote one matrix where new ones write two, of which one is turned. */
+/* Old converters wrote one matrix where new ones write two, one of them transposed. */
 TEST(model_gguf, deepseek2_of_old_converters_is_taken_apart)
 {
     enum { RANK = 4, NOPE = 6, ROPE = 2, VALUE = 3 };
@@ -273,7 +273,7 @@ TEST(model_gguf, deepseek2_of_old_converters_is_taken_apart)
     model_close(&m);
 }
 
-/* Copies of quantised matrices take more memory than the file, which is no reason to refuse it. */
+/* Copies of quantised matrices take more memory than the file, which is no reason to reject it. */
 TEST(model_gguf, a_quantised_kv_b_is_taken_apart)
 {
     enum { RANK = 1024, NOPE = 6, ROPE = 2, VALUE = 2 };
@@ -302,7 +302,7 @@ TEST(model_gguf, a_quantised_kv_b_is_taken_apart)
     model_close(&m);
 }
 
-/* Whether a deepseek2 is V2 or V3 is told by how experts are scored, or by V3's tensor. */
+/* The scoring of experts, or a tensor that only V3 has, tells whether a deepseek2 is V2 or V3. */
 TEST(model_gguf, deepseek2_is_v3_where_choices_are_corrected)
 {
     enum { RANK = 4, NOPE = 6, ROPE = 2, VALUE = 3 };

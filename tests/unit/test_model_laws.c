@@ -105,8 +105,8 @@ static void open_scheduler(const struct world *w, struct fixture *f, uint32_t n_
         test_fail(__FILE__, __LINE__, "%s", err.message);
 }
 
-/* Computes positions begin .. end - 1 of a sequence that lies in pages 0, 1, ... of both groups,
- * and gives the logits of the last one. */
+/* Computes positions begin .. end - 1 of a sequence in pages 0, 1, ... of both groups, and returns
+ * the logits of the last one. */
 static void feed_plain(struct world *w, const int32_t *tokens, uint32_t begin, uint32_t end,
                        float *logits)
 {
@@ -120,8 +120,8 @@ static void feed_plain(struct world *w, const int32_t *tokens, uint32_t begin, u
     CHECK(forward_rows(w->plain, &batch, rows, logits, &err) == 0);
 }
 
-/* The answer, whole or broken off, begins as the request's own does; gives the number of tokens
- * that were compared. */
+/* The answer, complete or cut off, must begin like that of the request alone; returns the number of
+ * tokens compared. */
 static uint32_t check_tokens(struct world *w, const struct client *c)
 {
     const struct request *r = &c->request;
@@ -165,7 +165,7 @@ static void check_whole(const struct world *w, const struct client *c, uint32_t 
 
 /* ---- conversations ---- */
 
-/* All that was said, of which the last answer's last token was never fed. */
+/* The whole conversation; the last answer's last token was never fed. */
 struct talk {
     int32_t tokens[MAX_LENGTH];
     uint32_t n;
@@ -209,8 +209,9 @@ static void check_talk(struct world *w)
     fixture_close(&f);
 }
 
-/* Window pages for the ends of all conversations and hardly more: others push pages out, but those
- * inside a conversation that nobody needs go first, so that each goes on at its last token. */
+/* Window pages for the ends of all conversations and hardly more: other requests evict pages, but
+ * interior pages that nobody needs go first, so that each conversation resumes at its last token.
+ */
 static void check_talks_under_pressure(struct world *w)
 {
     enum { TALKS = 3, TURNS = 5 };
@@ -259,8 +260,8 @@ static uint32_t pick(struct mix *m, uint32_t n)
     return (uint32_t)(m->state >> 33) % n;
 }
 
-/* What a new request asks: something of its own with a beginning that others have too, what was
- * asked before, or the next turn behind an answer. Gives the length. */
+/* The prompt of a new request: one of its own with a common beginning, an earlier one, or the next
+ * turn after an answer. Returns its length. */
 static uint32_t random_prompt(struct mix *m, struct counts *counts, int32_t *tokens)
 {
     const struct client *from = m->n_clients ? m->clients[pick(m, m->n_clients)] : NULL;

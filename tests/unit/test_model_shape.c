@@ -11,7 +11,7 @@
 #include "model/model_internal.h"
 #include "model/rope_scaling.h"
 
-/* A model on its way in, as far as config.json goes. */
+/* A model being loaded, as far as config.json goes. */
 struct world {
     struct checkpoint checkpoint;
     struct model model;
@@ -332,7 +332,7 @@ TEST(model_shape, yarn_stretches_the_context)
                           0),
               0);
     CHECK_INT(w.model.hparams.n_context,
-              1000); /* which it was stretched to, for all that is said */
+              1000); /* nothing says otherwise, so this is the stretched length */
     world_free(&w);
 }
 

@@ -448,7 +448,7 @@ TEST(pack_cache, is_for_those_who_pack_slowly)
 {
     const uint64_t second = 1000000000;
     const size_t gigabyte = 1000000000;
-    CHECK(!pack_cache_pays(second, gigabyte, 2)); /* a second is no time */
+    CHECK(!pack_cache_pays(second, gigabyte, 2)); /* one second is too little */
     CHECK(pack_cache_pays(second + 1, gigabyte, 2));
     CHECK(!pack_cache_pays(0, 0, 1));
     /* Q4_0 at 1.2 GB/s a thread, Q8_0 at 3.5: on one thread, two, four and sixteen. */
@@ -516,7 +516,7 @@ TEST(pack_cache, threads_load_and_the_file_is_renewed)
     }
     weight_store_close(&loaded);
 
-    /* A bad one that is not worth renewing goes; one that is not ours stays. */
+    /* A bad file that is not worth rewriting is removed; a file that is not ours stays. */
     CHECK_INT(truncate(m.cache_path, 5000), 0);
     load(&loaded, &m, PACK_CACHE_AUTO);
     CHECK(stores_equal(&packed, &loaded));
@@ -542,7 +542,8 @@ static struct engine *open_directory(struct model *m, const char *path)
     return e;
 }
 
-/* A directory's file lies in it, is told by all that is in its files, and is not for more eyes. */
+/* A directory's file is inside it, is checked against all its files, and is not readable by more
+ * users than they are. */
 TEST(pack_cache, of_a_directory)
 {
     static const char *const files[] = {"config.json", "model-00001-of-00002.safetensors",

@@ -1,4 +1,4 @@
-/* The pool of pages: extents, the wish to go on, conservation. */
+/* The pool of pages: extents, the wish to continue a run, conservation. */
 #include "cache/page_pool.h"
 
 #include <stdlib.h>
@@ -58,7 +58,7 @@ TEST(page_pool, goes_on_after_a_page_when_it_can)
     CHECK_RUN(page_pool_take(&pool, 8, PAGE_NONE), 0, 8);
     CHECK_RUN(page_pool_take(&pool, 8, PAGE_NONE), 8, 8);
     page_pool_give(&pool, (struct page_run){8, 4});
-    /* The wish is followed although the run behind it is short. */
+    /* The wish is followed although the run after it is short. */
     CHECK_RUN(page_pool_take(&pool, 8, 7), 8, 4);
     /* The next page is taken: anywhere, as long as it can be. */
     struct page_run run = page_pool_take(&pool, 8, 7);
@@ -203,7 +203,7 @@ TEST(page_pool, random_against_flags)
     }
 }
 
-/* In a pool in pieces only the first few are looked at, however many there are. */
+/* In a fragmented pool, only the first few runs are examined, however many there are. */
 TEST(page_pool, searches_a_bounded_way)
 {
     enum { PIECES = 64 };

@@ -679,7 +679,7 @@ TEST(prefix_tree, closing_gives_locked_pages_back)
     teardown(&f);
 }
 
-/* Every law by a lie about it: a word of the tree is changed and put back. */
+/* Tests every law by breaking it: changes a word of the tree and restores it. */
 #define LIE(word, value)                                                                           \
     do {                                                                                           \
         __typeof__(word) truth_ = (word);                                                          \

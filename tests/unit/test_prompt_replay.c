@@ -153,7 +153,7 @@ TEST(prompt_replay, every_turn)
     CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Hello") "," USER("More") "," ASSISTANT(
                                 "No") "," USER("Why")),
               "1: 6 of 6, complete; 3: 3 of 3, complete");
-    /* What stands before it differs: that answer was not sampled there. */
+    /* The text before it differs: that answer was not sampled there. */
     CHECK_STR(came_back(&t, USER("Ho") "," ASSISTANT("Hello") "," USER("More")), "");
     CHECK_STR(came_back(&t, USER("Hi") "," ASSISTANT("Hullo") "," USER("More") "," ASSISTANT(
                                 "No") "," USER("Why")),
@@ -469,8 +469,8 @@ TEST(prompt_replay, default_model)
         "  Hello  world, 12 caf\xc3\xa9s\\n") "," USER("Why?");
     CHECK_STR(came_back(&t, next), "1: 27 of 27, complete");
 
-    /* The second prompt begins with the first one's tokens and the sampled ones, and goes on as
-     * without them. */
+    /* The second prompt begins with the first one's tokens and the sampled ones, and continues as
+     * it would without them. */
     struct prompt second = prompt_of(&t, next, true, false);
     struct prompt plain = prompt_of(&t, next, false, false);
     size_t len = first.tokens.len;
@@ -676,7 +676,7 @@ TEST(prompt_replay, sentencepiece_after_a_special_token)
     CHECK_STR(cut(&t, USER("ba") "," ASSISTANT("ab") "," USER("b")),
               "[<s>]| |b|a[<bot>]| a|b[<s>]| |b");
     CHECK_STR(came_back(&t, USER("ba") "," ASSISTANT("ab")), "1: 2 of 3, ended");
-    /* Behind the replayed tokens the text goes on, without a space. */
+    /* After the replayed tokens the text continues, without a space. */
     CHECK_STR(cut(&t, USER("ba") "," ASSISTANT(" abab")), "[<s>]| |b|a[<bot>]| a|b|ab");
     CHECK_STR(cut(&t, USER("ba") "," ASSISTANT("aba")), "[<s>]| |b|a[<bot>]| a|b|a");
     talk_close(&t);
@@ -713,7 +713,7 @@ TEST(prompt_replay, user_defined_tokens)
                  "{{ '<s>' if messages | length == 1 }}");
     CHECK_STR(cut(&t, USER("b<think>")), "[<s>]| |b|<think>[<s>]");
     answer_ids(&t, IDS(10, 4, 5, 10, 2));
-    /* It is text like any other, whoever wrote it, but a text begins anew behind it. */
+    /* It is text like any other, whoever wrote it, but a new text begins after it. */
     CHECK_STR(cut(&t, USER("b<think>") "," ASSISTANT("<think>ab<think>a")),
               "[<s>]| |b|<think>[<s>]|<think>|a|b|<think>| a");
     talk_close(&t);
@@ -811,7 +811,7 @@ TEST(prompt_replay, huge_messages)
     talk_close(&t);
 }
 
-/* A long conversation that comes again takes memory for what it gives: its tokens (by realloc,
+/* A long conversation that comes back takes memory only for its result: its tokens (by realloc,
  * which is not counted here) and the report of its answers. */
 TEST(prompt_replay, steady_state_allocates_what_it_gives)
 {

@@ -1,4 +1,4 @@
-/* Where images lie in a sequence: rope positions, and what may be computed at once. */
+/* Where images are in a sequence: rope positions, and what may be computed at once. */
 #include "sched/regions.h"
 
 #include "cache/cache_token.h"
@@ -36,7 +36,7 @@ static void set_encoded(struct regions *r, bool a, bool b, bool c)
 
 TEST(regions, a_grid_gives_rope_positions_of_its_own)
 {
-    /* time, row, column; behind an image text goes on after its span, on all axes */
+    /* time, row, column; text after an image continues after its span, on all axes */
     static const uint32_t want[N + 2][3] = {
         {0, 0, 0},    {1, 1, 1},    {2, 2, 2},    {2, 2, 3},    {2, 2, 4},
         {2, 3, 2},    {2, 3, 3},    {2, 3, 4},    {5, 5, 5},    {6, 6, 6},
@@ -117,7 +117,7 @@ TEST(regions, rows_end_before_a_region_that_is_not_encoded)
     CHECK_INT(regions_whole(&r, 0, N), 9);
     CHECK_INT(regions_least(&r, 9), 0);
     set_encoded(&r, false, true, false);
-    CHECK_INT(regions_whole(&r, 8, N - 8), 5); /* the one behind it does not matter any more */
+    CHECK_INT(regions_whole(&r, 8, N - 8), 5); /* the one before it no longer matters */
     CHECK_INT(regions_least(&r, 13), 0);
     regions_close(&r);
 }

@@ -182,7 +182,7 @@ TEST(replay_store, a_million_answers_stay_within_bounds)
     replay_store_close(s);
 }
 
-/* A digest of a beginning does not depend on where it was looked at before. */
+/* The digest of a prefix does not depend on where it was computed before. */
 TEST(replay_store, digests_of_beginnings)
 {
     struct replay_store *s = open_store(1 << 12);

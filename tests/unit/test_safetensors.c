@@ -30,7 +30,7 @@ static void check_bytes(const void *bytes, size_t len, const char *why)
     free(exact);
 }
 
-/* A header as it is told, with `data_len` bytes behind it. */
+/* A header as given, followed by `data_len` bytes. */
 static void check_header(const char *header, size_t data_len, const char *why)
 {
     char data[256] = {0};

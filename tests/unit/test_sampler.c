@@ -47,7 +47,7 @@ TEST(sampler, opens_whole_or_not_at_all)
             break;
         CHECK_INT(err.code, ERROR_MEMORY);
     }
-    CHECK(n > 10); /* it has so many parts */
+    CHECK(n > 10); /* it makes more than ten allocations */
     sampler_close(s);
 }
 
@@ -209,7 +209,7 @@ TEST(sampler, biases_bans_and_masks_shape_the_distribution)
     uint64_t state = 11, mask[(N_TOKENS + 63) / 64];
     for (int i = 0; i < N; i++)
         logits[i] = random_float(&state, -2, 3);
-    logits[295] = 30; /* behind the tokens that there are: only a mask knows */
+    logits[295] = 30; /* past the known tokens: only a mask covers them */
     for (uint32_t i = 0; i < sizeof mask / sizeof *mask; i++)
         mask[i] = state = hash_mix(state);
     struct logit_bias biases[] = {{5, 4.0f},     {17, 100.0f}, {17, -98.0f}, {40, -100.0f},
@@ -249,7 +249,7 @@ TEST(sampler, a_mask_is_obeyed_down_to_its_last_token)
         }
         if (round % 5 == 0)
             for (uint32_t i = n_tokens; i < WORDS * 64; i++)
-                mask[i / 64] |= UINT64_C(1) << i % 64; /* bits that nobody may look at */
+                mask[i / 64] |= UINT64_C(1) << i % 64; /* bits that must not be read */
         for (uint32_t i = 0; i < n_tokens; i++)
             n_open += mask[i / 64] >> i % 64 & 1;
         struct sampling o = SAMPLING_DEFAULT;
@@ -442,8 +442,8 @@ TEST(sampler, cuts_keep_exactly_what_they_say)
     sampler_close(s);
 }
 
-/* Large enough that a small top_k looks only at the best blocks. Nearly flat logits, so that each
- * of the best k is drawn now and then; the best may all stand in one block, or be spread. */
+/* Large enough that a small top_k reads only the best blocks. Nearly flat logits, so that each of
+ * the best k is drawn now and then; the best may all be in one block, or spread out. */
 TEST(sampler, a_small_top_k_of_a_large_vocabulary_is_exact)
 {
     enum { N = 12000, DRAWS = 250 };
@@ -543,8 +543,8 @@ TEST(sampler, tiny_temperatures_are_greedy)
 
 enum { SCAN_N = 5 * SCAN_BLOCK, SCAN_BLOCKS = 5 };
 
-/* The copy has every bit of what is allowed, NaN too, and nothing is written behind its last block.
- */
+/* The copy has every bit of the allowed logits, NaN too, and nothing is written past its last
+ * block. */
 static void check_mask_scans(const float *logits, uint32_t n, uint64_t state)
 {
     static float out[SCAN_N + 1];
@@ -594,8 +594,8 @@ static void check_spread_scans(const float *logits, uint32_t n)
     }
 }
 
-/* Every way of scanning gives the bits of the plain one, which are those of a sum in double
- * precision but for the rounding; wherever the last block ends, and whatever is masked. */
+/* Every scan gives the same bits as the plain one, which equals a sum in double precision except
+ * for rounding; wherever the last block ends, and whatever is masked. */
 TEST(sampler, scans_are_the_same_on_every_instruction_set)
 {
     enum { N = 5 * SCAN_BLOCK, BLOCKS = 5 };

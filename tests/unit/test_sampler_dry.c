@@ -71,12 +71,12 @@ TEST(sampler_dry, breakers_cut_repetitions)
     CHECK_INT(take("abcxzabc", &o, b, 0.1f), 'x');
     CHECK_INT(take("abcxzabc", &o, c, 0.1f), 'x');
     CHECK_INT(take("abcxzabc", &o, x, 0.1f), 'x'); /* a breaker may always come */
-    CHECK_INT(take("abcxzaBc", &o, 0, 0.1f), 'x'); /* what is no text breaks, too */
+    CHECK_INT(take("abcxzaBc", &o, 0, 0.1f), 'x'); /* anything but text breaks, too */
     CHECK_INT(take("aBcxzaBc", &o, 0, 0.1f), 'x');
     CHECK_INT(take("Abcxzabc", &o, 0, 1.1f), 'x');
     CHECK_INT(take("AbcxzAbc", &o, 0, 1.1f), 'x');
     CHECK_INT(take("Abcxzabc", &o, 0, 0.9f), 'y');
-    CHECK_INT(take("abcXzabc", &o, 0, 0.1f), 'x'); /* nor is it gone on with */
+    CHECK_INT(take("abcXzabc", &o, 0, 0.1f), 'x'); /* and does not continue one */
 }
 
 /* Random contexts of few letters, full of repetitions that overlap. */

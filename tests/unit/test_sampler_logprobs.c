@@ -13,7 +13,7 @@ static float random_float(uint64_t *state, float low, float high)
     return low + (high - low) * (float)(*state >> 40) / (float)(1 << 24);
 }
 
-/* Whatever the size, the ties and what is no number. */
+/* For any size, with ties and NaN. */
 TEST(sampler_logprobs, are_the_naive_ones)
 {
     enum { N = 3000 };

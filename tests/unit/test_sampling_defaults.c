@@ -1,4 +1,4 @@
-/* What a model's files say of sampling, and what of it is believed. */
+/* What a model's files say about sampling, and which of it is used. */
 #include "base/log.h"
 #include "gguf_builder.h"
 #include "prompt/tokenizer/sampling_defaults.h"

@@ -1,4 +1,4 @@
-/* What the scheduler does with the cache beside matching: forks, pins, owners, doubts,
+/* What the scheduler does with the cache besides matching: forks, pins, owners, doubts,
  * explanations, eviction in pieces, and answers to queries. */
 #include <stdlib.h>
 #include <string.h>
@@ -249,8 +249,9 @@ TEST(scheduler_cache, what_gave_no_numbers_starts_over)
     fixture_close(&f);
 }
 
-/* Whose KV it was nobody knows: the prompt's beginning came from the tree, and by itself it gives
- * numbers. A pinned prompt without numbers would spoil all that begins with it for as long. */
+/* The prompt's beginning came from the tree, and computed alone it gives numbers, so the cached KV
+ * was bad. If it stayed, a pinned prompt with bad KV would spoil everything that begins with it
+ * while the pin lasts. */
 TEST(scheduler_cache, what_gave_no_numbers_to_another_leaves_the_tree)
 {
     struct fixture f;
@@ -348,7 +349,7 @@ TEST(scheduler_cache, what_left_the_tree_is_not_called_pinned)
 {
     struct fixture f;
     struct fixture_options o = fixture_defaults();
-    o.mock.nan_every = 2; /* behind the prompt, which is pinned then */
+    o.mock.nan_every = 2; /* after the prompt, which is pinned by then */
     fixture_open(&f, &o);
     struct client *c = client_of(100, 1, 2);
     c->request.pin_ns = UINT64_C(3600) * 1000000000;
@@ -470,7 +471,7 @@ TEST(scheduler_cache, many_nodes_are_evicted_over_several_steps)
     o.max_length = o.n_pages;
     fixture_open(&f, &o);
     int32_t tokens[2] = {0};
-    for (uint32_t i = 0; i < LEAVES; i++) { /* each a leaf of two tokens, or one behind a branch */
+    for (uint32_t i = 0; i < LEAVES; i++) { /* each a leaf of two tokens, or one after a branch */
         tokens[0] = (int32_t)(i / 50);
         tokens[1] = (int32_t)(i % 50);
         struct client *c = client_make(tokens, 2, 0);

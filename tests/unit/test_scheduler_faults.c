@@ -42,7 +42,7 @@ TEST(scheduler_faults, a_choice_does_not_wait_for_its_leaders_answer)
     fixture_close(&f);
 }
 
-/* A sequence that nobody reads holds window pages for nothing: it gives way to another, and goes on
+/* A sequence that nobody reads holds window pages for nothing: it yields to another, and resumes
  * when it is read. */
 TEST(scheduler_faults, unread_answers_give_their_windows_to_others)
 {

@@ -1,6 +1,5 @@
-/* Filters of what may come next, biases and end tokens that must not come: the scheduler asks
- * before each token, obeys, and tells of each token once, whatever happens to the sequence in
- * between. */
+/* Filters, biases and banned end tokens: the scheduler asks before each token, obeys, and reports
+ * each token once, whatever happens to the sequence in between. */
 #include "scheduler_fixture.h"
 
 #include <stdlib.h>
@@ -39,7 +38,7 @@ static enum filter_verdict list_accept(struct token_filter *filter, int32_t toke
 
 static const struct token_filter_ops list_ops = {.mask = list_mask, .accept = list_accept};
 
-/* The same; with tokens to spare the last mask would have been the one behind it. */
+/* The same; with tokens to spare, the last mask would have been the next one. */
 static const uint64_t *list_unhurried(struct token_filter *filter)
 {
     struct list_filter *f = (struct list_filter *)filter;
@@ -167,7 +166,7 @@ TEST(scheduler_filter, end_tokens_come_where_the_text_may_end)
     CHECK_INT(c->n_got, 3);
     CHECK_INT(c->got[2], FIXTURE_END);
     CHECK_INT(c->text_end, text_length(c, 2));
-    CHECK_INT(f.n_accepted, 3); /* it is told of the end token too */
+    CHECK_INT(f.n_accepted, 3); /* it gets the end token too */
     client_free(c);
 }
 
@@ -189,7 +188,7 @@ TEST(scheduler_filter, ignored_end_tokens_come_only_when_nothing_else_is_left)
         CHECK_INT(c->n_got, ends ? 3 : 8);
         CHECK_INT(f.n_accepted, c->n_got);
         if (ends)
-            CHECK_INT(c->text_end, text_length(c, 2)); /* an end token is no text */
+            CHECK_INT(c->text_end, text_length(c, 2)); /* an end token is not text */
         else
             CHECK_INT(c->got[3], 9);
         client_free(c);
@@ -214,7 +213,7 @@ TEST(scheduler_filter, end_tokens_wait_for_min_tokens)
     c->request.min_tokens = 9;
     c->request.filter = &f.filter;
     run_one(c);
-    CHECK_INT(c->n_got, 2); /* the filter leaves nothing but the end */
+    CHECK_INT(c->n_got, 2); /* the filter allows only the end */
     CHECK_INT(c->finish, FINISH_STOP);
     client_free(c);
 }

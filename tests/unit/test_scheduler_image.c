@@ -154,7 +154,7 @@ TEST(scheduler_image, fewer_window_pages_than_rows_do_not_cut_a_region)
     close_spied(&f);
 }
 
-/* Prompt log probabilities: text has one, also behind an image; positions of images have none. */
+/* Prompt log probabilities: text has one, also after an image; positions of images have none. */
 TEST(scheduler_image, only_text_is_scored)
 {
     struct fixture f;
@@ -200,7 +200,7 @@ TEST(scheduler_image, what_cannot_be_computed_is_refused_when_it_comes)
     c->request.n_tokens = 5; /* not all of it */
     check_refused(&f, c, "not in order");
     c = show("a2b", 4);
-    c->prompt[1] = cache_token_image(N_IMAGES, 0, 7); /* there is none of that index */
+    c->prompt[1] = cache_token_image(N_IMAGES, 0, 7); /* no image has that index */
     check_refused(&f, c, "not in order");
     c = show("a2b", 4);
     c->prompt[7] = cache_token_text(1); /* its last position is missing */
@@ -302,8 +302,8 @@ TEST(scheduler_image, images_take_turns_where_the_encoder_has_room_for_one)
     close_spied(&f);
 }
 
-/* The first has its next image refused because the second has one; the second's is larger than what
- * a step would give to any but the first. */
+/* The first sequence's next image is refused because the second has one; the second's is larger
+ * than a step allows to any but the first. */
 TEST(scheduler_image, who_waits_for_the_encoder_does_not_hold_up_others)
 {
     struct fixture f;
@@ -342,7 +342,7 @@ TEST(scheduler_image, who_is_computed_alone_does_not_keep_others_from_giving_roo
     close_spied(&f);
 }
 
-/* Small images do not pass a large one for ever. */
+/* Small images do not overtake a large one forever. */
 TEST(scheduler_image, who_waits_for_the_encoder_is_not_overtaken)
 {
     struct fixture f;
@@ -403,7 +403,7 @@ TEST(scheduler_image, an_image_is_encoded_while_the_one_before_waits)
     close_spied(&f);
 }
 
-/* An encoder that says no, and has nothing: waiting would be for ever. */
+/* An encoder that refuses although it holds nothing: waiting would last forever. */
 TEST(scheduler_image, an_empty_encoder_without_room_fails_the_request)
 {
     struct fixture f;

@@ -133,7 +133,7 @@ TEST(scheduler_logprobs, an_answer_scores_as_it_was_generated)
     fixture_close(&f);
 }
 
-/* What a reader was given stays until it reads on, however far the scheduler goes meanwhile. */
+/* What a reader was given stays valid until it reads on, however far the scheduler gets. */
 TEST(scheduler_logprobs, an_entry_stays_until_the_next_is_read)
 {
     struct fixture f;
@@ -182,7 +182,7 @@ TEST(scheduler_logprobs, of_a_prompt_without_an_answer)
     }
 }
 
-/* What is cached is no help to it; what it computes is to others. */
+/* The cache does not help this sequence; its results help others. */
 TEST(scheduler_logprobs, of_a_prompt_that_is_cached)
 {
     struct fixture f;
@@ -206,8 +206,7 @@ TEST(scheduler_logprobs, of_a_prompt_that_is_cached)
     fixture_close(&f);
 }
 
-/* It sleeps for nobody's flight, nobody sleeps for it, and those who decode get a token each step.
- */
+/* It waits for no flight, nobody waits for it, and decoding sequences get a token each step. */
 TEST(scheduler_logprobs, keep_nobody_waiting)
 {
     struct fixture f;

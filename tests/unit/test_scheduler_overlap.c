@@ -1,5 +1,5 @@
-/* The shadow of a batch: what the scheduler does while an engine computes by itself, and that none
- * of it touches the batch. And a device that is lost, at whatever call that shows. */
+/* The shadow of a batch: what the scheduler does while an asynchronous engine computes, and that
+ * none of it touches the batch. And the loss of a device, at every call that can report it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,7 +132,7 @@ TEST(scheduler_overlap, who_arrives_while_a_batch_is_computed_is_in_the_next_one
         for (int i = 0; i < 3; i++)
             scheduler_step(f.scheduler);
         CHECK_INT(spy.n_batches, 3);
-        CHECK_INT(client_read(&f, c[1], 9), is_async); /* it was admitted meanwhile */
+        CHECK_INT(client_read(&f, c[1], 9), is_async); /* it was admitted in the meantime */
         scheduler_step(f.scheduler);
         CHECK_INT(spy.batches[2].n_seqs, 1);
         CHECK_INT(spy.batches[3].n_seqs, 2);
@@ -251,7 +251,7 @@ static uint64_t hash_view(uint64_t h, const struct page_view *view)
     return h;
 }
 
-/* A number for all that the engine reads of a batch. */
+/* A hash of everything that the engine reads of a batch. */
 static uint64_t hash_batch(const struct batch *b)
 {
     uint64_t h = hash_pair(b->n_seqs, b->n_rows);
@@ -337,8 +337,8 @@ static void make_three(struct fixture *f, struct client **c)
     }
 }
 
-/* At every call that can show it: everyone goes on, with the same bits, on a device that has
- * nothing of what it had. */
+/* At every call that can report it: all sequences continue with the same bits, on a device that has
+ * lost everything. */
 TEST(scheduler_loss, a_lost_device_costs_nobody_a_token)
 {
     for (int is_async = 0; is_async < 2; is_async++)
@@ -407,7 +407,7 @@ TEST(scheduler_loss, a_device_lost_while_each_is_computed_alone)
     fixture_close(&f);
 }
 
-/* A device that cannot be opened: all end with an error. Who comes later tries again. */
+/* A device that cannot be reopened: all requests end with an error. Later ones try again. */
 TEST(scheduler_loss, a_device_that_stays_away_ends_all_and_is_tried_again)
 {
     struct fixture f;
@@ -438,7 +438,8 @@ TEST(scheduler_loss, a_device_that_stays_away_ends_all_and_is_tried_again)
     fixture_close(&f);
 }
 
-/* Calls that lose it every time end all that run; when they do no longer, it is as before. */
+/* Calls that lose the device every time end all running requests; once they succeed, all is as
+ * before. */
 TEST(scheduler_loss, repeated_losses_end)
 {
     for (int call = 0; call < SPY_CALLS; call++) {
@@ -485,7 +486,7 @@ TEST(scheduler_loss, a_deadly_request_does_not_take_the_others_along)
     client_submit(&f, bad);
     for (uint32_t i = 0; i < 200 && scheduler_step(f.scheduler); i++)
         continue;
-    CHECK(!scheduler_step(f.scheduler)); /* it does not go on for ever */
+    CHECK(!scheduler_step(f.scheduler)); /* it does not go on forever */
     fixture_run(&f, &bad, 1);
     CHECK_INT(bad->finish, FINISH_ERROR);
     CHECK_INT(bad->request.error.code, ERROR_DEVICE);

@@ -20,7 +20,7 @@ struct mix {
     struct client *clients[MAX_CLIENTS];
     uint32_t arrives[MAX_CLIENTS]; /* at which step */
     uint32_t cancels[MAX_CLIENTS]; /* at which step, 0: never */
-    uint32_t clears;               /* every so many steps, 0: never */
+    uint32_t clears;               /* how often, in steps; 0: never */
     struct cache_query query;
     struct script_filter filters[MAX_CLIENTS];
     bool is_slow[MAX_CLIENTS];
@@ -33,7 +33,7 @@ static uint32_t pick(struct mix *m, uint32_t n)
     return (uint32_t)(m->state >> 33) % n;
 }
 
-/* Prompts are cut from a few stems, often go on differently, and are sometimes the same. */
+/* Prompts are cut from a few stems, often diverge, and are sometimes the same. */
 static struct client *random_client(struct mix *m)
 {
     int32_t tokens[MAX_PROMPT];

@@ -1,6 +1,6 @@
-/* The scheduler with layers that keep a state: where copies are made, who goes on from them, and
- * what is left after a batch that failed or was stopped. A state that is not the one after all
- * tokens before a row shows in the answer. */
+/* The scheduler with layers that keep a state: where copies are made, who resumes from them, and
+ * what is left after a batch that failed or was stopped. A state that does not match the tokens
+ * before a row shows in the answer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,7 +97,8 @@ TEST(scheduler_state, a_copy_is_made_where_sequences_part)
     fixture_close(&f);
 }
 
-/* Who sleeps until another has computed what both share gets a state to go on from. */
+/* A sequence that sleeps until another has computed their common prefix gets a state to resume
+ * from. */
 TEST(scheduler_state, a_flight_makes_a_copy_for_those_who_sleep_for_it)
 {
     struct fixture f;
@@ -280,8 +281,8 @@ TEST(scheduler_state, requests_beside_the_cache_make_no_copies)
     fixture_close(&f);
 }
 
-/* One slot: a newcomer takes the place of a sequence whose reader does not read. That one then goes
- * on where it was, and nothing is computed twice. */
+/* One slot: a new sequence takes the place of one whose reader does not read. That one then resumes
+ * where it was, and nothing is computed twice. */
 TEST(scheduler_state, a_preempted_sequence_goes_on_from_a_copy)
 {
     enum { ANSWER = 200 };

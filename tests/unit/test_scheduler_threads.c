@@ -184,7 +184,7 @@ TEST(scheduler_threads, with_a_window_and_few_window_pages)
     run_threads(&o);
 }
 
-/* Another thread computes; this one admits newcomers and answers queries meanwhile. */
+/* Another thread computes; in the meantime this one admits new sequences and answers queries. */
 TEST(scheduler_threads, with_an_engine_that_computes_by_itself)
 {
     struct fixture_options o = fixture_defaults();

@@ -458,7 +458,7 @@ TEST(scheduler_trouble, one_sequence_can_fill_the_pool)
         check_answer(c, 300);
         CHECK_INT(c->n_got, 1);
         client_free(c);
-        /* Its last token is in the tree already, and is computed again into a page of its own. */
+        /* Its last token is already in the tree, and is computed again into a separate page. */
         c = client_random(1, 60, 400);
         client_submit(&f, c);
         fixture_run(&f, &c, 1);
@@ -537,7 +537,7 @@ TEST(scheduler_trouble, a_long_prefill_does_not_hold_up_a_short_one)
     fixture_close(&f);
 }
 
-/* The rows of a step are whole tiles, as long as the prompt goes on and moves at all. */
+/* The rows of a step are whole tiles, as long as the prompt continues and advances. */
 TEST(scheduler_trouble, steps_are_whole_tiles)
 {
     struct fixture f;

@@ -1,7 +1,7 @@
-/* The scheduler with layers that see a window: conversations that go on, prompts and answers longer
- * than all window pages, forks, preemption, and window pages that are hardly enough. The mock
- * engine makes its logits from exactly the window of a row, so a page that is wrong shows in the
- * answer. */
+/* The scheduler with layers that see a window: conversations that continue, prompts and answers
+ * longer than all window pages, forks, preemption, and window pages that are hardly enough. The
+ * mock engine makes its logits from exactly the window of a row, so a page that is wrong shows in
+ * the answer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +37,7 @@ static struct client *client_of(uint32_t n, uint32_t seed, uint32_t max_tokens)
     return c;
 }
 
-/* A conversation as its client has it: all that was said, of which the last answer's last token was
- * never fed. */
+/* A conversation as its client has it; the last answer's last token was never fed. */
 struct talk {
     int32_t tokens[LIMIT];
     uint32_t n, seed;
@@ -76,7 +75,7 @@ TEST(scheduler_window, a_conversation_goes_on_at_its_last_token)
     fixture_close(&f);
 }
 
-/* Several conversations, of which the window pages hold the ends and little more. */
+/* Several conversations; the window pages hold their ends and little more. */
 TEST(scheduler_window, conversations_go_on_under_pressure)
 {
     enum { TALKS = 4 };
@@ -153,8 +152,8 @@ TEST(scheduler_window, the_end_of_a_prompt_is_kept_where_thoughts_are_dropped)
     CHECK(cached[0] < most - most / 5);
 }
 
-/* Several conversations begin with the same prompt. One of them goes on, the others are pushed out
- * by what else is asked; still the next one begins at the end of what they share. */
+/* Several conversations begin with the same prompt. One of them continues, the others are evicted
+ * by other requests; still the next one resumes at the end of the common prefix. */
 TEST(scheduler_window, a_shared_prompt_is_gone_on_from_when_one_conversation_is_left)
 {
     enum { SHARED = 200, TALKS = 3 };
@@ -283,7 +282,7 @@ TEST(scheduler_window, few_window_pages_let_few_run)
     }
 }
 
-/* Answers outgrow the first pool: who is preempted goes on with the same bits. */
+/* Answers outgrow the first pool: a preempted sequence continues with the same bits. */
 TEST(scheduler_window, a_preempted_sequence_goes_on)
 {
     enum { CLIENTS = 6 };

@@ -1,5 +1,5 @@
-/* What the server tells of its cache: entries and the tree, clearing, warming and pins, and why no
- * more of a prompt was cached. */
+/* What the server reports about its cache: entries and the tree, clearing, warming and pins, and
+ * why no more of a prompt was cached. */
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -244,7 +244,7 @@ TEST(server_cache, what_did_without_it)
         CHECK_INT(server_ask(&s, "POST", CHAT, field, plain), 200);
         CHECK_AT("radish", "");
     }
-    /* A stream has it in a chunk of its own. */
+    /* A stream has it in a separate chunk. */
     CHECK_INT(server_post(&s, CHAT, body_of(conversation("Friday", "x"), EXPLAIN ",'stream':true")),
               200);
     CHECK_STR(event_at(-2, "radish.miss.reason"), "'diverged'");
@@ -370,7 +370,7 @@ TEST(server_cache, a_shared_prompt_is_computed_once)
     CHECK_AT("radish.miss.reason", "'namespace'");
     CHECK_AT("radish.miss.tenant_tokens", "null");
     ask_as(&s, "k2", "{'role':'user','content':'mine'}", "'max_tokens':1");
-    /* What one tenant has goes with the shared prompts and all that follows them. */
+    /* Clearing a tenant also clears the shared prompts and everything that follows them. */
     CHECK_INT(server_ask(&s, "DELETE", "/v1/cache?tenant=acme", "x-api-key: k3\r\n", NULL), 200);
     CHECK(reply_int("cleared_tokens") > n_shared);
     ask_as(&s, "k2", conversation("Monday", "A private matter."), EXPLAIN);
@@ -472,7 +472,7 @@ static const char *letters(uint32_t n, uint32_t n_same, char other)
     return strbuf_str(&message);
 }
 
-/* The tokens are there, but not what layers with a window need to go on among them. */
+/* The tokens are cached, but not what layers with a window need to resume after them. */
 TEST(server_cache, what_lost_its_window)
 {
     struct test_server s;

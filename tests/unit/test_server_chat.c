@@ -168,7 +168,7 @@ TEST(server_chat, stops_and_biases_are_the_requests_own)
 {
     struct test_server s;
     SERVER_START(&s);
-    /* 120 is x: the text is x and nothing else, but for where it is cut. */
+    /* 120 is x: the text consists of x only, apart from where it is cut. */
     CHECK_INT(server_chat(&s, HI, "'max_tokens':5,'logit_bias':{'120':100},'ignore_eos':true"),
               200);
     CHECK_AT("choices.0.message.content", "'xxxxx'");
@@ -303,7 +303,8 @@ TEST(server_chat, the_context_bounds_prompt_and_answer)
     CHECK_HAS(reply_at("error.message"),
               "maximum context length is 60 tokens. However, your messages resulted in 60 tokens. "
               "Please reduce their length, or start the server with a larger -c.");
-    /* What cannot fit is told so before it is tokenised. The longest token is <|endoftext|>. */
+    /* A prompt that cannot fit is rejected before it is tokenised. The longest token is
+     * <|endoftext|>. */
     strbuf_clear(&long_one);
     strbuf_addf(&long_one, "{'role':'user','content':'%0*d'}", 13 * 61, 0);
     CHECK_INT(server_chat(&s, strbuf_str(&long_one), ""), 400);
@@ -577,7 +578,7 @@ TEST(server_chat, a_silent_stream_has_a_heartbeat)
     server_stop(&s);
 }
 
-/* A reader that falls behind holds its answer up, and gets all of it when it reads on. */
+/* A slow reader holds up its own answer, and gets all of it when it reads on. */
 TEST(server_chat, a_slow_reader_gets_all_of_it)
 {
     struct test_server s;

@@ -52,7 +52,7 @@ TEST(server_held, to_a_form)
     CHECK_AT("choices.2.message.content", "'abbbc'");
     CHECK_INT(server_post(&s, "/v1/completions", "{'prompt':'x','guided_choice':['Paris']}"), 200);
     CHECK_AT("choices.0.text", "'Paris'");
-    /* A begun answer goes on in its form. */
+    /* A begun answer continues in its form. */
     CHECK_INT(server_chat(&s, HI ",{'role':'assistant','content':'ab'}", "'regex':'ab{3}c'"), 200);
     CHECK_AT("choices.0.message.content", "'bbc'");
     CHECK_INT(server_chat(&s, HI ",{'role':'assistant','content':'ax'}", "'regex':'ab{3}c'"), 400);

@@ -237,7 +237,7 @@ TEST(server_http, the_log_says_who_asked_for_what)
     CHECK_HAS(server_log(&s), ": tenant acme, prompt 21, cached 0, generated 3, first token ");
     CHECK_HAS(server_log(&s), ": cleared 23 tokens");
     CHECK_HAS(server_log(&s), "GET /v1/models 200 ");
-    CHECK_HAS(server_log(&s), "GET /stats 403 "); /* a refusal is no quiet thing */
+    CHECK_HAS(server_log(&s), "GET /stats 403 "); /* a refusal is always logged */
     CHECK(!strstr(server_log(&s), "GET /stats 200 "));
     CHECK(!strstr(server_log(&s), "GET /health"));
     CHECK(!strstr(server_log(&s), " error "));

@@ -25,8 +25,8 @@ static void answer_get(struct strbuf *out)
     }
 }
 
-/* Asks with the first, the second, the third ... allocation failing, until there are no more. An
- * answer that comes nevertheless is the one that comes with all memory. */
+/* Asks with the first, the second, the third ... allocation failing, until there are no more. If an
+ * answer still comes, it is the same as with enough memory. */
 static void check(const struct test_server *s, const char *method, const char *path,
                   const char *body)
 {

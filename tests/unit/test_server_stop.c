@@ -1,5 +1,5 @@
-/* How the server starts and stops: signals, the grace, what is told to those who wait, and what is
- * wrong with options. */
+/* How the server starts and stops: signals, the grace period, what waiting clients are told, and
+ * errors in options. */
 #include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -54,7 +54,7 @@ TEST(server_stop, answers_finish_within_the_grace)
     server_await(&s, "running", 3);
     server_signal(&s, SIGTERM);
     server_await_log(&s, "answers in progress: 3, with 1000.0 s to finish");
-    /* Meanwhile it says what goes on and begins nothing new. */
+    /* In the meantime it reports its progress and starts nothing new. */
     CHECK_INT(server_get(&s, "/health"), 503);
     CHECK_STR(reply_body(), "{\"status\":\"stopping\"}");
     CHECK_INT(server_chat(&s, HI, ""), 503);
@@ -126,7 +126,7 @@ TEST(server_stop, nobody_holds_it_up)
     SERVER_START(&s, "--shutdown-grace", "0", "--mock-batch-cost-us", "1000");
     int fd = begin_stream(&s, ",'n':16,'logprobs':true,'top_logprobs':20");
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-    for (; seen != now; usleep(50000)) { /* until all that lies between is full */
+    for (; seen != now; usleep(50000)) { /* until all buffers in between are full */
         seen = now;
         CHECK_INT(server_get(&s, "/stats"), 200);
         now = reply_int("generated_tokens");

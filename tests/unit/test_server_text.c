@@ -1,4 +1,4 @@
-/* Texts that are continued, tokens, and rendered prompts, as the server gives them. */
+/* Text completions, tokens and rendered prompts, as the server returns them. */
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-/* Statistics are read whole, whatever the writer does meanwhile. */
+/* Statistics are read consistently, whatever the writer does at the same time. */
 #include <pthread.h>
 #include <stdlib.h>
 

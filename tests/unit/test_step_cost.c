@@ -154,7 +154,7 @@ TEST(step_cost, chunks_grow_by_doubling)
     CHECK_INT(cost.max_rows, 2 * first + 4);
     step_cost_learn(&cost, &(struct step_work){2 * first, 0}, 20 * first * 1e6);
     CHECK_INT(cost.max_rows, 2 * first);
-    /* A slow step that was small anyway is no reason to make smaller ones. */
+    /* A slow step that was already small is no reason for smaller ones. */
     step_cost_learn(&cost, &(struct step_work){1, 0}, 1e12);
     CHECK_INT(cost.max_rows, 2 * first);
     step_cost_learn(&cost, &(struct step_work){first, 0}, 1e15);

@@ -1,5 +1,5 @@
-/* What templates take: each trait with a template made for it, and the real ones that are shared,
- * of which the well-known were read by hand. */
+/* What templates accept: each trait with a template made for it, and the real templates of the
+ * shared data; the well-known ones were checked by hand. */
 #include "prompt/jinja/template_traits.h"
 
 #include <stdlib.h>
@@ -88,7 +88,7 @@ TEST(template_traits, roles)
               "- alternate .");
     CHECK_STR(describe_source(EACH("{% for p in m.content %}{{ p.text }}{% endfor %}")),
               "system several late parts .");
-    /* Nothing is rendered at all, neither strings nor parts. */
+    /* Nothing is rendered: neither strings nor parts. */
     CHECK_STR(describe_source("hello"), "- alternate .");
 }
 
@@ -108,11 +108,11 @@ TEST(template_traits, arguments_are_plain_json_once)
                                                            "f.arguments|items %}{{ k }}={{ v }};"
                                                            "{% endfor %}]"))),
               OTHERS "calls parallel results object content .");
-    /* An object that Python prints, or a text that is quoted, is no call that a model may see. */
+    /* An object printed by Python, or a quoted text, is not a call that a model should see. */
     CHECK_STR(describe_source(EACH("{{ m.content }}" CALLS("[{{ f.name }}{{ f.arguments|string|"
                                                            "tojson }}]"))),
               OTHERS ".");
-    /* The name alone is no call. */
+    /* The name alone is not a call. */
     CHECK_STR(describe_source(EACH("{{ m.content }}" CALLS("{{ f.name }}"))), OTHERS ".");
 }
 
@@ -215,9 +215,9 @@ TEST(template_traits, shape_of_calls)
     check_shape(CHATML("{% if m.tool_calls %}{% set f = m.tool_calls[0].function %}"
                        "<{{ f.name }}={{ f.arguments }}>{% endif %}"),
                 "<", "=", "", ">");
-    /* An id in each call: what stands before it is known. */
+    /* An id in each call: the text before it is known. */
     check_shape(CHATML(CALLS("<{{ f.name }}={{ f.arguments }}#{{ c.id }}>")), "<", "=", "", "");
-    /* Arguments in a form of its own: up to the first one's name. */
+    /* Arguments in another form: up to the first one's name. */
     check_shape(CHATML(CALLS("<{{ f.name }}>{% for k, v in f.arguments|items %}<{{ k }}={{ v }}>"
                              "{% endfor %}</>")),
                 "<", "><", "", "");

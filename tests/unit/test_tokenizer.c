@@ -397,8 +397,8 @@ TEST(tokenizer, merges_go_by_rank_then_from_the_left)
     tokenizer_close(t);
 }
 
-/* The plain way: over and over, the best pair from the left. The symbols in `text` are parted by
- * spaces, as the two of a merge are; gives their number. */
+/* The simple way: again and again, merges the best pair from the left. The symbols in `text` are
+ * separated by spaces, as the two of a merge are; returns their number. */
 static size_t merge_plainly(const char *const *merges, const char *letters, size_t n, char *text)
 {
     for (size_t i = 0; i < n; i++)

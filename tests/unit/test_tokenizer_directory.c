@@ -1,4 +1,4 @@
-/* Directories: which file is taken, and what the files beside it say. */
+/* Directories: which file is used, and what the files next to it say. */
 #include "test.h"
 
 #include <stdlib.h>
@@ -281,7 +281,7 @@ TEST(tokenizer_directory, tekken)
     CHECK_INT(tokenizer_bos(t), 1);
     CHECK_INT(tokenizer_eos(t), 2);
     CHECK(tokenizer_is_end(t, 2) && tokenizer_is_special(t, 3) && !tokenizer_is_special(t, 0));
-    /* A rank past the model's size is none: " ab" is not there. */
+    /* A rank past the model's size does not count: " ab" is not a token. */
     CHECK_STR(token_ids(t, "ab ab</s><SPECIAL_3>", TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL),
               "1,7,6,7,2,3");
     CHECK_STR(token_ids(t, "[THINK]b", 0), "0,5");
@@ -495,7 +495,7 @@ static void write_with_rule(const char *dir, unsigned char byte, const char *to)
     strbuf_free(&model);
 }
 
-/* No rule makes half a character, or takes one: the steps behind it see valid UTF-8. */
+/* No rule makes or takes half a character: later steps see valid UTF-8. */
 TEST(tokenizer_directory, hostile_charsmaps)
 {
     const char *dir = token_directory();
@@ -522,7 +522,7 @@ TEST(tokenizer_directory, damaged_sentencepiece_files_are_refused)
 {
     const char *dir = token_directory();
     struct strbuf model = make_model(BPE, KEEP);
-    /* Cut anywhere but between two fields it is no message; there it is a smaller one. */
+    /* Cut anywhere but between two fields it is not a message; there it is a smaller one. */
     int n_refused = 0;
     for (size_t len = 0; len < model.len; len++) {
         struct tokenizer *t = NULL;
@@ -544,7 +544,7 @@ TEST(tokenizer_directory, damaged_sentencepiece_files_are_refused)
         {"\x0b\x01", 2},                                          /* a group */
         {"\x02\x00", 2},                                          /* field 0 */
         {"\x0a\x03\x0a\x05z", 5},                                 /* longer than its message */
-        {"\x0a\x05\x15\x00\x00\xc0\x7f", 7},                      /* a score that is no number */
+        {"\x0a\x05\x15\x00\x00\xc0\x7f", 7},                      /* a score that is not a number */
         {"\x0a\x02\x18\x63", 4},                                  /* a type of 99 */
         {"", 0},
     };

@@ -75,8 +75,8 @@ static void check_cuts(const char *name, const char *barred)
     tokenizer_close(t);
 }
 
-/* What the `tokenizers` library makes of one text with the same steps; kimi-k2's expression is no
- * Oniguruma, and its cuts are tiktoken's. */
+/* What the `tokenizers` library makes of one text with the same steps; Oniguruma cannot read
+ * kimi-k2's expression, so its cuts are tiktoken's. */
 static const struct {
     const char *name, *barred;
 } cuts[] = {
@@ -219,7 +219,7 @@ TEST(tokenizer_families, names_of_cuts)
     CHECK(!pre_family_name("\\p{N}{1,3}\n", false, false, &exact));
 }
 
-/* Each family's own cuts lead back to a name that cuts so. */
+/* Each family's own cuts lead back to a name with the same cuts. */
 TEST(tokenizer_families, names_lead_back)
 {
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {

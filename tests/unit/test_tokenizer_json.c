@@ -294,7 +294,7 @@ static void add_charsmap(struct strbuf *out, unsigned char byte, uint32_t place,
     strbuf_free(&map);
 }
 
-/* Steps behind a charsmap never see a part of a character. */
+/* Steps after a charsmap never see part of a character. */
 TEST(tokenizer_json, hostile_charsmaps)
 {
     static const char *const behind[] = {
@@ -305,7 +305,7 @@ TEST(tokenizer_json, hostile_charsmaps)
         struct strbuf text = STRBUF_INIT;
         strbuf_adds(&text, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":"
                            "\"Precompiled\",\"precompiled_charsmap\":\"");
-        /* The place may be in the middle of a character, which then is no rule. */
+        /* The offset may be in the middle of a character; then it is not a rule. */
         add_charsmap(&text, 'a', i / 2, i < 2 ? "\xf4" : "éb");
         strbuf_addf(&text, "\"},%s]}," DECODER MODEL "}", behind[i % 2]);
         if (i < 2) {
@@ -319,7 +319,7 @@ TEST(tokenizer_json, hostile_charsmaps)
     }
 }
 
-/* ByteFallback makes halves of characters, which a Replace behind it must not look at. */
+/* ByteFallback produces halves of characters, which a Replace after it must not see. */
 TEST(tokenizer_json, decoders_see_whole_characters)
 {
     struct tokenizer *t = open_text(
@@ -335,7 +335,7 @@ TEST(tokenizer_json, decoders_see_whole_characters)
     tokenizer_close(t);
 }
 
-/* The search goes on by characters, not by bytes. */
+/* The search advances by characters, not by bytes. */
 TEST(tokenizer_json, a_pattern_of_empty_matches_in_a_decoder)
 {
     struct tokenizer *t = open_text(
@@ -348,7 +348,7 @@ TEST(tokenizer_json, a_pattern_of_empty_matches_in_a_decoder)
     tokenizer_close(t);
 }
 
-/* A pattern that takes for ever on a text ends with an error of that text. */
+/* A pattern that takes forever on a text ends with an error for that text. */
 TEST(tokenizer_json, a_catastrophic_pattern_has_a_limit)
 {
     struct tokenizer *t = open_text("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":"

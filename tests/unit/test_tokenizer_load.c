@@ -75,8 +75,8 @@ TEST(tokenizer_load, pre_is_unknown)
     check_refused(&v, "tokenizer.ggml.pre", "not a string");
 }
 
-/* Characters merge by rank; spaces are marks, also inside of merges, and bytes stand in for what is
- * no token, whatever their type. */
+/* Characters merge by rank; spaces are marks, also inside merges, and bytes replace what is not a
+ * token, whatever their type. */
 TEST(tokenizer_load, gemma4)
 {
     struct vocab v = {.model = "gemma4", .pre = "is not looked at", .no_scores = true};
@@ -104,7 +104,7 @@ TEST(tokenizer_load, gemma4)
     tokenizer_close(t);
 }
 
-/* Its tokens take the white space behind them, which no key of the file says. */
+/* Its tokens take the white space after them, which no key of the file says. */
 TEST(tokenizer_load, phi3)
 {
     for (int is_phi = 0; is_phi < 2; is_phi++) {

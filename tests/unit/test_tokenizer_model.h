@@ -13,7 +13,7 @@
  * that tests say only what they are about. Fields that are 0 or NULL are left out of the file. */
 struct vocab {
     const char *model, *pre;
-    struct strbuf tokens, types, scores, merges; /* items as they stand in the file */
+    struct strbuf tokens, types, scores, merges; /* items as they are in the file */
     uint64_t n_tokens, n_merges;
     struct gguf_builder more; /* further pairs, added by the test itself */
     bool no_types, no_scores, no_merges;

@@ -11,7 +11,7 @@
 #include "prompt/tokenizer/families.h"
 #include "test_tokenizer_regex.h"
 
-/* The scanner of a family that has one, which must do all that the family does. */
+/* The scanner of a family that has one; it must do everything that the family does. */
 static struct pre_tokenizer *open_pre(const char *name)
 {
     struct error err = {0};
@@ -123,7 +123,7 @@ static void both_close(struct both *b)
     }
 }
 
-/* The text stands in memory of its own size, so that a look past its end is seen. */
+/* The text is in memory of exactly its size, so that a read past its end is noticed. */
 static void check_equal(struct both *b, const char *text, size_t len)
 {
     char *own = malloc(len ? len : 1);
@@ -140,7 +140,7 @@ static void check_equal(struct both *b, const char *text, size_t len)
     free(own);
 }
 
-/* Each character beside others of every class, and beside itself. */
+/* Each character next to others of every class, and next to itself. */
 TEST(tokenizer_pre, every_character_as_in_the_regex)
 {
     if (!regex_is_reference())
