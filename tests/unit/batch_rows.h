@@ -13,7 +13,7 @@ extern const struct row_output wants_logits;
 struct batch_row token_row(int32_t token, uint32_t position, uint32_t page, uint32_t seq,
                            const struct row_output *output);
 
-/* Computes a batch of these rows. Those with WANTS_LOGITS give theirs to logits[][n_vocab], in
+/* Computes a batch of these rows. The logits of those with WANTS_LOGITS go to logits[][n_vocab], in
  * order. */
 int forward_rows(struct engine *e, const struct batch *batch, struct batch_row *rows, float *logits,
                  struct error *err);

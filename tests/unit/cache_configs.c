@@ -1,5 +1,5 @@
 /* The worlds in which the cache is compared with its model; see cache_world.h. Small pools and
- * alphabets, so that paths meet, branch and go all the time. */
+ * alphabets, so that paths meet, branch and are evicted all the time. */
 #include "cache_world.h"
 
 const struct world_config world_configs[] = {

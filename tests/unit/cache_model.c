@@ -10,7 +10,7 @@
 
 enum { GONE_TABLE = 1 << 17, GONE_TABLE_LARGE = 1 << 19, LARGE_POOL = 10000 };
 
-/* What goes first has the smaller rank: the invalid, the unpinned, the pinned; then by stamp. */
+/* What is evicted first has the smaller rank: invalid, unpinned, pinned; then by stamp. */
 struct candidate {
     uint32_t rank;
     int at;
@@ -269,7 +269,7 @@ bool naive_is_full(const struct naive *m)
     return m->n_gone > m->gone_mask / 2;
 }
 
-/* The table never forgets; a world that would fill it is started anew. */
+/* The table never forgets; a world that would fill it is restarted. */
 static void note_gone(struct naive *m, int at, const struct gone *gone)
 {
     struct gone *slot = gone_slot(m, m->positions[at].path);
@@ -394,8 +394,8 @@ static void pins_end_in(struct naive *m, int root)
 
 /* ---- what goes ---- */
 
-/* The interior positions that the node which ends at `at` has in a side, first to last, in
- * m->order; how many. */
+/* The interior positions in a side of the node that ends at `at`, first to last, in m->order;
+ * returns how many. */
 static uint32_t list_interior(struct naive *m, uint32_t side, int at)
 {
     uint32_t size = m->sides[side].before + 1, tail = size + size / 8, n = 0;
@@ -539,7 +539,7 @@ static struct candidate heap_pop(struct naive *m)
     return top;
 }
 
-/* Every position that could go now, of one namespace or (NOWHERE) of all. */
+/* Every position that could be freed now, of one namespace or (NOWHERE) of all. */
 static void collect(struct naive *m, int root)
 {
     m->n_heap = 0;
@@ -548,15 +548,15 @@ static void collect(struct naive *m, int root)
             heap_push(m, i);
 }
 
-/* What may go and what stops it, for one call. */
+/* What one call may free, and when it stops. */
 struct sweep {
     int root;           /* of one namespace, or (NOWHERE) of all */
     uint32_t max_rank;  /* what has a greater one stays */
-    uint64_t before_ns; /* what is valid and was used then or later stays */
+    uint64_t before_ns; /* valid positions used then or later stay */
     uint32_t need, max_nodes;
     enum miss_reason why;
     uint64_t now_ns;
-    uint32_t group; /* not 0: need is of pages of the side group - 1, and nodes go whole */
+    uint32_t group; /* not 0: need counts pages of the side group - 1, and nodes are freed whole */
 };
 
 static uint32_t sweep(struct naive *m, const struct sweep *s)
@@ -662,7 +662,8 @@ static bool is_needed(const struct naive *m, int at, const struct naive_need *ne
     return false;
 }
 
-/* Of the node from `begin` to `end`, the first ones up to what is needed; how many went. */
+/* Frees the first positions of the node from `begin` to `end`, as many as needed; returns how many.
+ */
 static uint32_t drop_unneeded(struct naive *m, uint32_t side, int begin, int end, uint32_t most,
                               const struct naive_need *needs, uint32_t n_needs)
 {
@@ -759,7 +760,7 @@ static void root_invalidate(struct naive *m, int root)
     m->positions[root].invalid_ns = m->now;
 }
 
-/* All of them: the most recently used first, as the stamps of ended pins tell. */
+/* Ends all of them, the most recently used first, as the stamps of ended pins show. */
 void naive_invalidate(struct naive *m, const uint64_t *ns)
 {
     if (ns) {
@@ -802,7 +803,7 @@ static bool is_below(const struct naive *m, int at, int top)
     return at == top;
 }
 
-/* The positions of a node, which are withdrawn: from the last one to that at `depth`. */
+/* Withdraws the positions of a node, from the last one to that at `depth`. */
 static void withdraw_node(struct naive *m, int at, uint32_t depth, int top)
 {
     bool is_locked = m->positions[at].locks > 0;
@@ -827,7 +828,7 @@ static void withdraw_node(struct naive *m, int at, uint32_t depth, int top)
         settle(m, end);
 }
 
-/* Node by node, those below before those above: each may become one with what is left below it. */
+/* Node by node, lower ones first: each may merge with what is left below it. */
 void naive_withdraw(struct naive *m, int top)
 {
     uint32_t n = 0, n_ends = 0, from = m->positions[top].depth;

@@ -23,7 +23,7 @@ enum { NAIVE_MAX_ROOTS = 64, NAIVE_MAX_PINS = 256, NOWHERE = -1 };
 struct position {
     bool used, end;
     bool gone;  /* withdrawn, with all below it */
-    bool cut;   /* ... and the first of what was: nothing leads here */
+    bool cut;   /* ... and the first withdrawn one: no edge leads here */
     bool valid; /* of roots: the namespace is found */
     int parent; /* a position or a root; NOWHERE for roots */
     int root;
@@ -42,7 +42,7 @@ struct naive_pin {
     uint64_t until_ns;
 };
 
-/* What went, and why: every position that ever did, as it was the last time. */
+/* What was removed, and why: every position that ever was, as of the last time. */
 struct gone {
     uint64_t path; /* 0: nothing is noted here */
     enum miss_reason why;
@@ -57,7 +57,7 @@ struct naive {
     struct naive_pin pins[NAIVE_MAX_PINS];
     uint32_t n_pins;
     uint64_t now;               /* the stamp given last */
-    struct tree_stats went;     /* only what counts pages and nodes that went */
+    struct tree_stats went;     /* only the counts of removed pages and nodes */
     struct pressure_event last; /* what the last freeing call freed, with paths as digests */
     struct gone *gone;          /* a hash table of `gone_mask` + 1 */
     uint32_t gone_mask, n_gone;
@@ -92,15 +92,15 @@ static inline bool naive_is_root(const struct naive *m, int at)
 
 int naive_root(const struct naive *m, uint64_t ns); /* or NOWHERE */
 int naive_make_root(struct naive *m, uint64_t ns);
-/* Follows the tokens down; ends where a sequence may be cut. From a position that is gone, what was
- * withdrawn before it may be `met` again where nothing keeps the two apart. */
+/* Follows the tokens down; ends where a sequence may be cut. From a position that is gone,
+ * positions that were withdrawn before it may be `met` again if nothing keeps the two apart. */
 int naive_walk_gone(const struct naive *m, int at, const uint64_t *tokens, uint32_t n, bool met,
                     uint32_t *length);
 int naive_walk(const struct naive *m, int at, const uint64_t *tokens, uint32_t n, uint32_t *length);
-/* The last position up to `at` where a sequence may be cut and gone on with; `*length` is less by
- * what that is before it. */
+/* The last position up to `at` where a sequence may be cut and resumed; shortens `*length`
+ * accordingly. */
 int naive_resume(const struct naive *m, int at, uint32_t *length);
-/* The same in one side alone; how many positions that is before `at`. */
+/* The same in one side alone; returns how many positions before `at` that is. */
 uint32_t naive_lacks(const struct naive *m, uint32_t side, int at);
 /* Both in one, from a root. */
 int naive_find(const struct naive *m, int root, const uint64_t *tokens, uint32_t n,
@@ -127,7 +127,7 @@ uint32_t naive_evict_tails(struct naive *m, uint32_t side, uint32_t n_pages,
 uint32_t naive_expire(struct naive *m, uint64_t before_ns, uint32_t max_nodes, uint64_t now_ns);
 uint32_t naive_clear(struct naive *m, const uint64_t *ns, uint32_t max_nodes, uint64_t now_ns);
 void naive_invalidate(struct naive *m, const uint64_t *ns);
-/* Where the positions of a path begin to go when it is withdrawn from `depth` on; NOWHERE. */
+/* The first position that is removed when a path is withdrawn from `depth` on, or NOWHERE. */
 int naive_withdraw_top(const struct naive *m, int at, uint32_t depth);
 void naive_withdraw(struct naive *m, int top);
 void naive_keep_cap(struct naive *m, int root, uint64_t now_ns);
@@ -138,7 +138,7 @@ void naive_count(const struct naive *m, struct tree_stats *out);
 bool naive_ends_node(const struct naive *m, int at);
 int naive_node_begin(const struct naive *m, int at); /* the first position of the node that ends */
 bool naive_is_found(const struct naive *m, int at);  /* a query can lead here */
-/* Nearly as much went as the model can remember. */
+/* Nearly as much was removed as the model can remember. */
 bool naive_is_full(const struct naive *m);
 const struct gone *naive_gone(const struct naive *m, uint64_t path); /* or NULL */
 

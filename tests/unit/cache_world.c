@@ -11,7 +11,7 @@
 
 enum { CHECK_TREE_EVERY = 8, LOOK_EVERY = 16 };
 
-/* What empties the tree happens less often in a large one, or it would never be full. */
+/* Operations that empty the tree are rarer in a large one, or it would never be full. */
 static bool rarely(struct world *w)
 {
     return below(w, 16 + w->config->n_pages / 16) == 0;
@@ -104,7 +104,7 @@ struct query *make_query(struct world *w, bool whole)
     q->ns = below(w, w->config->n_namespaces);
     int at = (int)below(w, w->config->n_pages);
     if (w->naive.positions[at].used && below(w, 8)) {
-        if (below(w, 8)) /* else: what is stored here, asked for there */
+        if (below(w, 8)) /* otherwise: stored in one namespace, queried in another */
             q->ns = w->naive.positions[w->naive.positions[at].root].ns;
         add_stored(w, q, at);
     }
@@ -208,7 +208,7 @@ static void compare(struct world *w)
     compare_stats(w);
 }
 
-/* What an operation evicted to get nodes is, page for page, what the model would evict. */
+/* An operation that needs nodes evicts exactly the pages that the model would evict. */
 static void follow_evictions(struct world *w)
 {
     const struct tree_stats *tree = prefix_tree_stats(w->tree), *naive = &w->naive.went;
@@ -216,8 +216,7 @@ static void follow_evictions(struct world *w)
                  naive->cleared_pages;
     CHECK(n == 0 || w->config->max_nodes < w->config->n_pages);
     CHECK_INT(naive_evict(&w->naive, (uint32_t)n, UINT32_MAX, w->now), n);
-    /* Where everything is pinned, a pin that is broken may make one node of two, which is enough.
-     */
+    /* If everything is pinned, breaking a pin may merge two nodes, which is enough. */
     if (w->naive.n_pins > prefix_tree_stats(w->tree)->n_pins)
         naive_break_pin(&w->naive, w->now);
 }
@@ -386,7 +385,8 @@ static void give_side(struct world *w, uint32_t side, const uint32_t *pages, uin
             page_pool_give(&w->side_pools[side], (struct page_run){pages[i], 1});
 }
 
-/* All that a query's positions need; false, with nothing taken, when there is not so much. */
+/* Takes everything that a query's positions need; if there is not enough, takes nothing and returns
+ * false. */
 static bool take_all(struct world *w, const struct query *q, uint32_t *pages,
                      uint32_t *const side_pages[])
 {
@@ -400,8 +400,8 @@ static bool take_all(struct world *w, const struct query *q, uint32_t *pages,
     return false;
 }
 
-/* What the tree did with the pages of a side that came with an insert whose path ends at `at`:
- * where it had none it took those that were given, and it has said what it has. */
+/* Checks what the tree did with the side pages of an insert whose path ends at `at`: it took the
+ * given page where it had none, and the array says what it has. */
 static void follow_side(struct world *w, uint32_t side, int at, const uint32_t *given,
                         const uint32_t *got, uint32_t n)
 {
@@ -461,7 +461,7 @@ static void do_insert(struct world *w)
     follow_insert(w, h, node, q, pages, claimed, present, at);
     for (uint32_t i = 0; i < w->config->n_sides; i++) {
         follow_side(w, i, h->at, given[i], sides[i], q->n);
-        /* Who holds a live state may do without a copy. */
+        /* The holder of a live state does not need a copy. */
         if (w->config->sides[i].is_sparse && q->n > 0)
             h->needs[i] = sides[i][q->n - 1] != PAGE_NONE && below(w, 2);
     }
@@ -561,7 +561,7 @@ static void do_withdraw(struct world *w)
         check_handle(w, &h);
         return;
     }
-    /* Without a node to split off what may stay, all of the node goes. */
+    /* Without a node to split off the part that may stay, the whole node is withdrawn. */
     if (is_tight) {
         uint64_t tokens[MAX_QUERY];
         uint32_t n = path_of(w, top) - 1;
@@ -700,7 +700,7 @@ static void check_laws(struct world *w)
 
 void world_step(struct world *w)
 {
-    /* Time mostly moves, sometimes stands, sometimes goes back. */
+    /* Time usually advances, sometimes stands still, sometimes goes back. */
     w->now += below(w, 4) ? below(w, 20) : 0;
     if (below(w, 64) == 0 && w->now > 50)
         w->now -= below(w, 50);

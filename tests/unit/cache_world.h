@@ -10,8 +10,8 @@ struct world_side {
                      */
 };
 
-/* The tree and the model side by side. Each step does one random operation to both, and compares
- * what they say and what they are. A world is a function of its configuration and its seed. */
+/* The tree and the model side by side. Each step applies one random operation to both, and compares
+ * their results and their contents. A world is a function of its configuration and its seed. */
 struct world_config {
     const char *name;
     uint32_t n_pages, max_nodes, max_pinned;
@@ -41,9 +41,9 @@ struct world;
 
 struct world *world_open(const struct world_config *config, uint64_t seed);
 void world_step(struct world *w);
-/* Lets go of everything or of nothing, checks that everything comes back, adds to the totals. */
+/* Releases everything or nothing, checks that everything is given back, adds to the totals. */
 void world_close(struct world *w, struct world_totals *totals);
-/* A world must be closed before the model's memory of what went is full. */
+/* A world must be closed before the model's memory of removals is full. */
 bool world_is_old(const struct world *w);
 
 extern const struct world_config world_configs[];

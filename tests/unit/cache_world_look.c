@@ -3,7 +3,7 @@
 
 enum { NEVER_FORGOTTEN = 100 };
 
-/* An entry tells the truth about the node that ends at a position. */
+/* An entry describes the node that ends at a position correctly. */
 static void check_entry(struct world *w, const struct tree_entry *e, int at)
 {
     const struct naive *m = &w->naive;
@@ -40,7 +40,7 @@ static void check_entry(struct world *w, const struct tree_entry *e, int at)
     CHECK(e->created_ns <= e->used_ns);
 }
 
-/* The position at which a node ends, as its pages tell. */
+/* The position at which a node ends, according to its pages. */
 static int end_of(struct world *w, const struct tree_entry *e)
 {
     struct page_run runs[MAX_QUERY];
@@ -78,8 +78,8 @@ void check_list(struct world *w)
     CHECK_INT(got, want);
 }
 
-/* The outline has every node that can be found down to its level, a level after the other, and the
- * most recently used of siblings first. */
+/* The outline has every node that can be found down to its level, level by level, and the most
+ * recently used sibling first. */
 void check_outline(struct world *w)
 {
     enum { MAX = 64 };
@@ -152,7 +152,8 @@ static uint32_t longest_anywhere(const struct naive *m, const struct query *q, u
     return longest;
 }
 
-/* Whether an invalid namespace of this number has more of the query, and became so then. */
+/* Whether an invalid namespace with this number has more of the query, and became invalid at that
+ * time. */
 static bool has_invalid(const struct naive *m, const struct query *q, uint32_t n, uint32_t than,
                         const uint64_t *invalid_ns)
 {
@@ -197,8 +198,8 @@ static struct losses find_losses(const struct world *w, const struct query *q, u
     return found;
 }
 
-/* It went, as the tree says: then it was here. The tree's memory is small and may have lost what
- * the model knows; while little went that must not happen. */
+/* It was removed, as the tree says, so it must have been there. The tree's memory is small and may
+ * have lost what the model knows, but not while little has been removed. */
 static void check_gone(struct world *w, const struct query *q, uint32_t n, uint64_t path,
                        const struct miss *miss)
 {

@@ -12,7 +12,7 @@ enum { N_DIGESTS = 1 << 12, MAX_HANDLES = 16, MAX_QUERY = 256, MAX_IMAGES = 8 };
 struct handle {
     node_id node;
     int at;
-    uint32_t needs[TREE_MAX_SIDES]; /* of the last positions, if there are so many */
+    uint32_t needs[TREE_MAX_SIDES]; /* of the last positions, if there are enough */
 };
 
 struct query {
@@ -32,7 +32,7 @@ struct world {
     uint64_t random, now;
     struct world_totals totals;
     struct query query;
-    /* Digests of paths as events gave them, some of the last. */
+    /* Digests of paths as reported in events, some of the last. */
     struct {
         uint64_t path, digest;
     } digests[N_DIGESTS];
@@ -49,13 +49,12 @@ uint32_t path_of(struct world *w, int at);
 /* Held until query_end. A `whole` one may be inserted. */
 struct query *make_query(struct world *w, bool whole);
 void query_end(struct world *w);
-/* Looks a query up, and then perhaps does something else to both, so that the match may be of
- * a tree that has changed since. */
+/* Looks up a query, and then perhaps changes both, so that the match may be outdated. */
 struct tree_match match_early(struct world *w, const struct query *q);
 
 /* ---- looking in (cache_world_look.c) ---- */
 
-/* What the tree lists and outlines is what there is. */
+/* The tree lists and outlines exactly what it contains. */
 void check_list(struct world *w);
 void check_outline(struct world *w);
 void do_explain(struct world *w);

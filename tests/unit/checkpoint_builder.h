@@ -58,7 +58,7 @@ static inline void st_finish(struct st_builder *b, size_t shift, struct strbuf *
     strbuf_free(&b->data);
 }
 
-/* The path of a file below a directory of the test's own, which is made; one result at a time. */
+/* The path of a file below the test's own directory, which is created; one result at a time. */
 static inline const char *dir_path(const char *dir, const char *name)
 {
     static char path[512];

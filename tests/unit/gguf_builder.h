@@ -89,7 +89,7 @@ static inline void build_info(struct gguf_builder *b, const char *name, uint32_t
     b->n_tensors++;
 }
 
-/* A tensor of dims[0] x dims[1] with data: small floats for F32, else bytes with no meaning. */
+/* A tensor of dims[0] x dims[1] with data: small floats for F32, otherwise meaningless bytes. */
 static inline void build_tensor(struct gguf_builder *b, const char *name, uint32_t type,
                                 uint64_t cols, uint64_t rows)
 {

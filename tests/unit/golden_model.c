@@ -202,7 +202,7 @@ static void cut_parts(struct golden *g, struct golden_tensor *t, const struct js
     CHECK_INT(n, t->count);
 }
 
-/* What is on disk for a tensor on the grid: two codes a byte, or biased powers. */
+/* The bytes on disk for a tensor on the grid: two codes a byte, or biased powers. */
 static void cut_mxfp4(const struct golden_tensor *from, struct golden_tensor *t, bool scales)
 {
     struct mx_grid g = mx_grid_of(from);

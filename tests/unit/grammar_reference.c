@@ -1,5 +1,5 @@
-/* The reference of grammar_reference.h: recursion over expressions, with a memory of what was
- * found, and random grammars. */
+/* The reference of grammar_reference.h: recursion over expressions with memoized results, and
+ * random grammars. */
 #include "grammar_reference.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ static bool in_class(const struct ref_expr *e, uint32_t code)
     return in != e->negated && (code < 0xd800 || code > 0xdfff);
 }
 
-/* Some code point from `first` to `last` is in the class; it is enough to look at the edges. */
+/* Whether a code point from `first` to `last` is in the class; it is enough to check the edges. */
 static bool has_code(const struct ref_expr *e, uint32_t first, uint32_t last)
 {
     uint32_t edges[12] = {first, last, 0xd7ff, 0xe000};
@@ -39,7 +39,7 @@ static bool has_code(const struct ref_expr *e, uint32_t first, uint32_t last)
     return false;
 }
 
-/* How `n` bytes begin the encoding of a code point in the class: 2 are the whole of it, 1 a part,
+/* How `n` bytes begin the encoding of a code point in the class: 2 if they are all of it, 1 a part,
  * 0 not at all. */
 static int class_prefix(const struct ref_expr *e, const char *bytes, unsigned n)
 {
@@ -217,8 +217,8 @@ static void find_traits(struct ref_grammar *r)
     }
 }
 
-/* The expressions that can stand at the very beginning of `at`. Those that match nothing but the
- * empty text are harmless there. */
+/* The expressions that can come first in `at`. Those that match only the empty text are harmless
+ * there. */
 static void mark_left(const struct ref_grammar *r, unsigned at, bool *marks)
 {
     const struct ref_expr *e = &r->exprs[at];

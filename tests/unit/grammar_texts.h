@@ -11,7 +11,7 @@ enum texts_kind { TEXTS_GBNF, TEXTS_REGEX, TEXTS_SCHEMA, TEXTS_CANONICAL, TEXTS_
 
 struct grammar_texts;
 
-/* Fails the test when the source is not a grammar. */
+/* Fails the test if the source is not a grammar. */
 struct grammar_texts *texts_open(enum texts_kind kind, const char *source);
 void texts_close(struct grammar_texts *t);
 bool texts_take(struct grammar_texts *t, const char *text);

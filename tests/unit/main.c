@@ -15,7 +15,7 @@
 static struct test_case *cases;
 static const struct test_case *running;
 static jmp_buf case_end;
-static char scratch[4096]; /* made when a case first asks for it, gone at the end */
+static char scratch[4096]; /* created when a case first asks for it, removed at the end */
 enum { CASE_FAILED = 1, CASE_SKIPPED };
 
 void test_register(struct test_case *test)

@@ -70,7 +70,7 @@ static uint64_t weight(uint64_t position)
     return 2 * position + 1;
 }
 
-/* What the position sees of a windowed group before itself. */
+/* What the position sees of earlier positions in a windowed group. */
 static uint64_t window_sum(const struct oracle *o, uint32_t position, uint32_t group)
 {
     const struct kv_group *g = &o->options->groups[group];

@@ -36,14 +36,14 @@ struct oracle {
 /* adapter: its path, or NULL. */
 void oracle_open(struct oracle *o, const struct mock_options *options, const char *adapter);
 void oracle_close(struct oracle *o);
-/* A plain token at the next position, whose rope positions are that; gives its digest. */
+/* Adds a plain token at the next position, with that as its rope positions; returns its digest. */
 uint64_t oracle_token(struct oracle *o, int32_t token);
 /* n inputs, as a region or one by one. */
 void oracle_append(struct oracle *o, const struct oracle_input *inputs, uint32_t n, bool is_region);
 /* Keeps the first n. */
 void oracle_cut(struct oracle *o, uint32_t n);
 void oracle_copy(struct oracle *to, const struct oracle *from);
-/* Fails the test unless the row at the position gave `out` what it wanted. */
+/* Fails the test unless the outputs in `out` are right for the row at the position. */
 void oracle_check(const struct oracle *o, uint32_t position, const struct row_output *out);
 
 #endif

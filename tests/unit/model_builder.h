@@ -3,11 +3,11 @@
 
 #include "gguf_builder.h"
 
-/* A tiny Llama whose matrices are of many types, right or wrong in one thing. */
+/* A tiny Llama with matrices of many types, valid or with one thing wrong. */
 enum { EMBD = 32, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 8, FF = 64, VOCAB = 6, LAYERS = 2 };
 
-/* One thing to change: a key or tensor to leave out, a key to replace or add, or a tensor to give
- * another type or shape (added when the model has none of that name). */
+/* One thing to change: a key or tensor to omit, a key to replace or add, or a tensor to give
+ * another type or shape (added if the model has no tensor of that name). */
 struct tweak {
     const char *without;
     const char *key;
@@ -33,7 +33,7 @@ static inline void put_key(struct gguf_builder *b, const struct tweak *t)
     }
 }
 
-/* True when the tweak has dealt with this key. */
+/* True if the tweak has handled this key. */
 static inline bool tweaked(struct gguf_builder *b, const struct tweak *t, const char *key,
                            bool *put)
 {

@@ -320,7 +320,7 @@ TEST(answer, calls_have_a_maximum)
     arena_free(&arena);
 }
 
-/* How many bytes of the second call's arguments come before it is sent. */
+/* How many bytes of the second call's arguments arrive before it is sent. */
 static void check_released(const char *first, const char *second, const char *held)
 {
     struct byte_view whole = byte_view_of(first), part = byte_view_of(second);

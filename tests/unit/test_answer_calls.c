@@ -1,5 +1,5 @@
-/* Answers of every format with what must come out of them. Each is also cut in every way, cut off
- * at every byte, and damaged at random. */
+/* Answers of every format with the expected results. Each is also split in every way, cut off at
+ * every byte, and damaged at random. */
 #include "answer_check.h"
 #include "test.h"
 
@@ -66,7 +66,7 @@ TEST(answer_calls, hermes)
          "</tool_call>\n",
          "C[I look.]B[search]A[{\"query\": \"a \\\"b\\\" }{\\u00e9\"}]EB[ping]A[{}]E"},
         {"<tool_call>{\"name\": \"ping\"}</tool_call> And so on. ", "B[ping]A[{}]EC[And so on. ]"},
-        /* White space stays where text is on both sides of calls. */
+        /* White space is kept if there is text on both sides of calls. */
         {"Here goes: <tool_call>{\"name\": \"ping\"}</tool_call>Now:",
          "C[Here goes: ]B[ping]A[{}]EC[Now:]"},
         {"One. \n<tool_call>{\"name\": \"ping\"}</tool_call>\n<tool_call>{\"name\": \"ping\"}"
@@ -108,7 +108,7 @@ TEST(answer_calls, hermes)
         {"<tool_call>{\"type\": \"function\", \"function\": {\"name\": \"search\", \"arguments\": "
          "{\"query\": \"x\"}}}</tool_call>",
          "B[search]A[{\"query\": \"x\"}]E"},
-        /* Strings with raw line feeds are mended; so is a forgotten or doubled last brace. */
+        /* Strings with raw line feeds are repaired; so is a missing or doubled last brace. */
         {"<tool_call>{\"name\": \"search\", \"arguments\": {\"query\": \"a\n\tb\"}}</tool_call>",
          "B[search]A[{\"query\": \"a\\n\\tb\"}]E"},
         {"<tool_call>{\"arguments\": {\"query\": \"a\nb\"}, \"name\": \"search\"}</tool_call>",
@@ -529,7 +529,7 @@ TEST(answer_calls, json)
     CHECK_SAMPLES(STYLE(.tools = TOOLS_JSON), false, samples);
 }
 
-/* Families that write parameters between tags of their own. */
+/* Families that write parameters between their own tags. */
 TEST(answer_calls, other_tags)
 {
     static const struct sample minicpm[] = {

@@ -191,7 +191,7 @@ TEST(answer_filter, thinking_may_begin_and_end_by_itself)
     take(&w, "No thinking. <think><call>"); /* a marker later on is text */
     CHECK(!allows(&w, 'c'));
     filter_make(&w, (struct answer_filter_options){.thinking_tokens = 0});
-    take(&w, "<think>"); /* a marker of many tokens is seen when it is whole */
+    take(&w, "<think>"); /* a marker of many tokens is recognized when complete */
     take_forced(&w, &forced);
     CHECK_STR(strbuf_str(&forced), "\n</think>\n\n");
     strbuf_free(&forced);

@@ -21,7 +21,7 @@ static const char *const thoughts[][2] = {
     {NULL, NULL},
 };
 
-/* A style with a vocabulary of its own and answers written in it. */
+/* A style with its own vocabulary, and answers written in it. */
 struct world {
     uint64_t seed;
     struct answer_style style;
@@ -64,7 +64,7 @@ static void control_add(struct world *w, const char *text)
     CHECK_INT(special_list_add(&t->added, token, &err), 0);
 }
 
-/* Marks are control tokens or not, as it happens. */
+/* Marks are control tokens or not, at random. */
 static void vocabulary_begin(struct world *w)
 {
     struct error err;
@@ -265,7 +265,7 @@ static bool mask_has(const uint64_t *mask, int32_t token)
 
 enum place { IN_THINKING, IN_TEXT, IN_CALL };
 
-/* The hidden token is in no grammar; while thinking anything goes. */
+/* The hidden token is in no grammar; while thinking, anything is allowed. */
 static enum place filter_place(struct reading *r)
 {
     const uint64_t *mask = r->filter->ops->mask(r->filter, 1000);

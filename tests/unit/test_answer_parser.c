@@ -1,5 +1,5 @@
-/* What comes out when: nothing is held longer than it must be, nothing is slow, no memory is an
- * error. The formats themselves are in test_answer_calls.c. */
+/* When output is released: nothing is held longer than necessary, nothing is slow, and lack of
+ * memory is an error. The formats themselves are in test_answer_calls.c. */
 #include "prompt/answer/answer_parser.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static const struct answer_style qwen_coder = {.tools = TOOLS_QWEN_CODER};
 static const struct answer_style llama3 = {.tools = TOOLS_LLAMA3};
 static const struct answer_style harmony = {.tools = TOOLS_HARMONY};
 
-/* Feeds parts and checks what is out after each of them. */
+/* Feeds parts and checks the output after each of them. */
 static void check_stream(const struct answer_style *style, const struct tool_set *tools,
                          const char *const (*steps)[2])
 {
@@ -39,7 +39,7 @@ TEST(answer_parser, text_comes_at_once)
     static const char *const steps[][2] = {
         {"Hel", "C[Hel]"},
         {"lo wor", "C[Hello wor]"},
-        {"ld \n ", "C[Hello world ]"}, /* a line feed belongs to a call, should one come */
+        {"ld \n ", "C[Hello world ]"}, /* a line feed belongs to a call, if one follows */
         {"a <", "C[Hello world \n a ]"},
         {"b", "C[Hello world \n a <b]"},
         {" <tool_c", "C[Hello world \n a <b ]"},
@@ -204,7 +204,7 @@ TEST(answer_parser, fails_once_when_memory_ends)
             answer_parser_free(p);
             CHECK_INT(failed, limit < 100);
         }
-    /* The values of parameters are parsed in memory of their own. */
+    /* The values of parameters are parsed in separate memory. */
     static const char value[] = "<function=get_weather><parameter=days>3</parameter></function>";
     o.style = &qwen_coder;
     struct answer_parser *p = answer_parser_new(&o);

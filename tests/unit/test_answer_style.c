@@ -1,4 +1,4 @@
-/* Formats found from templates, real ones where they are at hand, and from vocabularies. */
+/* Formats detected from templates, real ones if available, and from vocabularies. */
 #include "prompt/answer/answer_style.h"
 
 #include "base/json.h"
@@ -19,7 +19,7 @@ TEST(answer_style, names)
     CHECK_STR(tool_format_name(TOOLS_GEMMA_CODE), "gemma-code");
 }
 
-/* Templates of the shared data whose name contains a word, and what they must give. */
+/* Templates of the shared data whose name contains a word, and their expected formats. */
 static const struct {
     const char *name;
     enum tool_format format;
@@ -193,7 +193,7 @@ TEST(answer_style, of_nothing)
     answer_style_find(&style, NULL, 0, NULL);
     CHECK_INT(style.tools, TOOLS_HERMES);
     CHECK(!style.think_begin && !style.think_end);
-    /* Only the end of the thinking is in some templates. */
+    /* Some templates have only the end of the thinking. */
     answer_style_find(&style, "content.split('</think>')[-1]", 29, NULL);
     CHECK_STR(style.think_begin, "<think>");
     answer_style_find(&style, "<tool_call>", 5, NULL); /* not all of it is the template */

@@ -7,7 +7,7 @@
 
 static const struct answer_style thinks = {.think_begin = "<think>", .think_end = "</think>"};
 
-/* What is written to standard output for the pieces, which have '|' between them. */
+/* The standard output for the pieces, which are separated by '|'. */
 static const char *shown(struct answer_view *v, const struct answer_style *style,
                          const char *pieces, const char *note)
 {

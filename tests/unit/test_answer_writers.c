@@ -9,7 +9,7 @@ static const struct answer_head head = {.id = "chatcmpl-\"1\"",
                                         .created = 1752150000,
                                         .n_choices = 1};
 
-/* The whole chunk, as the writer puts it; `delta` and `usage` are JSON texts. */
+/* The whole chunk, as the writer writes it; `delta` and `usage` are JSON texts. */
 static void write_chunk(struct strbuf *out, const char *delta, const char *finish,
                         const char *usage, uint32_t choice)
 {

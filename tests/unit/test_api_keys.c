@@ -1,4 +1,4 @@
-/* Keys and tenants: what is a key, whose it is, and that no message quotes one. */
+/* Keys and tenants: what a key is, whose it is, and that no message quotes one. */
 #include "test.h"
 #include "test_files.h"
 

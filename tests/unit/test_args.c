@@ -1,4 +1,4 @@
-/* The command line: what is accepted, what is refused and with which words. */
+/* The command line: what is accepted, what is rejected and with which message. */
 #include "test.h"
 
 #include "cli/args.h"

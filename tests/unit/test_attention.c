@@ -36,7 +36,7 @@ struct fixture {
     const struct vector_kernels *kernels;
     float scale, softcap, sinks[MAX_HEADS];
     bool has_sinks;
-    uint32_t max_tiles, raw_blocks; /* room that attention is left with; 0: all that it has */
+    uint32_t max_tiles, raw_blocks; /* room left for attention; 0: all of it */
     uint32_t n_seqs, lengths[MAX_SEQS];
     uint32_t parents[MAX_SEQS], n_inherited[MAX_SEQS]; /* positions that begin as the parent's do */
     uint32_t pages[N_GROUPS][MAX_SEQS][MAX_LENGTH];
@@ -431,7 +431,7 @@ TEST(attention, same_bits_alone)
     }
 }
 
-/* A sink that is lower than all scores by far changes no bit, one that is higher leaves nothing. */
+/* A sink far below all scores changes no bit; one far above them leaves nothing. */
 TEST(attention, far_sinks)
 {
     static struct fixture f;
@@ -463,7 +463,7 @@ TEST(attention, far_sinks)
     }
 }
 
-/* Heads of 16 floats, with nothing special but perhaps a window. */
+/* Heads of 16 floats, with nothing special except perhaps a window. */
 static void simple_shape(struct fixture *f, uint32_t n_heads, uint32_t n_kv_heads, uint32_t window)
 {
     f->shape = (struct attention_shape){.n_heads = n_heads,
@@ -494,7 +494,7 @@ static void open_rows(struct fixture *f, uint32_t n_heads, uint32_t window)
     fill(f, 5);
 }
 
-/* Rows of one tile whose windows begin in different blocks: each begins with a state of its own. */
+/* Rows of one tile whose windows begin in different blocks: each begins with its own state. */
 TEST(attention, same_bits_where_windows_begin_in_two_blocks)
 {
     static const uint32_t windows[] = {1, 3, 20, 129, 150};
@@ -590,7 +590,7 @@ static struct plan_counts count_plan(struct fixture *f)
 TEST(attention, common_blocks_are_one_tile)
 {
     static struct fixture f;
-    /* A: 5 blocks. B and C begin as A does for 3 of them, D as B does for 4. E is a stranger. */
+    /* A: 5 blocks. B and C share 3 of them with A, D shares 4 with B. E shares nothing. */
     static const uint32_t inherited[] = {0, 390, 384, 520, 0}, parents[] = {0, 0, 0, 1, 0};
     static const uint32_t lengths[] = {640, 530, 400, 540, 140};
     open_family(&f, 5, lengths, parents, inherited, 0);
@@ -621,7 +621,8 @@ TEST(attention, common_blocks_in_a_window_are_one_tile)
     CHECK(memcmp(&full, &counts, sizeof full) == 0);
 }
 
-/* A sequence that is far ahead sees none of what the others share, and keeps them from nothing. */
+/* A sequence that is far ahead sees none of what the others share, and does not keep them from
+ * sharing it. */
 TEST(attention, a_window_far_ahead_shares_nothing)
 {
     static struct fixture f;

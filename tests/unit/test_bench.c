@@ -1,5 +1,5 @@
-/* `radish bench`: the work that a row cannot do without, and the speed that the machine allows. The
- * figures are those of a machine and a model that can be worked out by hand. */
+/* `radish bench`: the work that a row always needs, and the speed that the machine allows. The
+ * figures are for a machine and a model that can be computed by hand. */
 #include "test.h"
 
 #include "cli/bench.h"
@@ -24,7 +24,7 @@ static struct bench_row row_of(enum bench_test test, uint32_t tokens, uint32_t d
 
 TEST(bench, work_of_a_prompt)
 {
-    /* 4 rows, then 2, of which the last gives logits; they see 1 + 2 + ... + 6 positions. */
+    /* 4 rows, then 2, the last of which gives logits; they see 1 + 2 + ... + 6 positions. */
     struct bench_work w = row_of(BENCH_PREFILL, 6, 0, 1).work;
     CHECK_INT(w.n_batches, 2);
     CHECK(w.bytes == 2 * 1000 + 500 + 10 * (4 + 6));

@@ -21,7 +21,7 @@ TEST(byte_view, compares_whole_and_ends)
     CHECK(string_ends("model.gguf", ".gguf") && !string_ends("gguf", ".gguf"));
 }
 
-/* Where matches end, against memcmp at every place; after each one it begins anew. */
+/* Where matches end, compared with memcmp at every place; after each match it starts again. */
 static void check_matcher(const char *pattern, const char *text)
 {
     struct byte_view wanted = byte_view_of(pattern);

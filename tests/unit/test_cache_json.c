@@ -1,4 +1,4 @@
-/* The cache as JSON: numbers, times, texts and nesting, from what a scheduler could have said. */
+/* The cache as JSON: numbers, times, texts and nesting, from what a scheduler could report. */
 #include "test.h"
 
 #include <stdlib.h>
@@ -208,7 +208,7 @@ TEST(cache_json, entries_have_times_owners_and_text)
     entries[1].tokens[3] = cache_token_text('!');
     entries[1].last = cache_token_owned(CACHE_TOKEN_TEXT, 1, '.');
     entries[2].ns = cache_namespace(0, -1, -1);
-    entries[2].used_ns = v.now_ns + 5; /* by a step that was later than the clock was read */
+    entries[2].used_ns = v.now_ns + 5; /* by a step after the clock was read */
     struct cache_query q = {.type = QUERY_ENTRIES, .entries = entries, .n_entries = 3};
     cache_list_write(&out, &v, &q);
     const struct json *root = written();

@@ -336,7 +336,7 @@ TEST(cache_laws, lock_transfer)
     CHECK_INT(locks_at(&a, other), 2); /* it is on both paths */
     unlock(&a, other);
     CHECK_INT(evict(&a, PAGES),
-              0); /* one unlock was enough for the first, the second still holds */
+              0); /* one unlock was enough for the first; the second still holds it */
     unlock(&a, node);
     CHECK_INT(evict(&a, PAGES), 15);
     alone_close(&a);
@@ -468,7 +468,7 @@ TEST(cache_laws, page_index_alignment)
     uint64_t tokens[MAX_TOKENS];
     struct alone a;
     alone_open(&a);
-    /* Every other page is someone else's, so that no two of the text's are neighbours. */
+    /* Every other page belongs to another, so that no two pages of the text are adjacent. */
     take_pages(&a.pool, 64, every);
     for (uint32_t i = 0; i < 64; i += 2)
         give_pages(&a.pool, 1, every + i);
@@ -613,7 +613,8 @@ TEST(cache_laws, tiny_hit_text_only)
     fixture_close(&f);
 }
 
-/* Free + cached + private is all there is, after every step, while more is asked for than fits. */
+/* Free + cached + private pages are all pages, after every step, while more is requested than fits.
+ */
 TEST(cache_laws, conservation)
 {
     enum { CLIENTS = 24 };
@@ -659,7 +660,7 @@ TEST(cache_laws, conservation)
 
 /* ---- logits ---- */
 
-/* What a sequence does for the logits of its last token, in one batch; how many rows that took. */
+/* Computes the logits of a sequence's last token, in one batch; returns how many rows that took. */
 static uint32_t last_logits(struct alone *a, struct engine *e, const int32_t *ids, uint32_t n,
                             float *logits)
 {

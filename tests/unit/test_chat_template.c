@@ -52,7 +52,7 @@ static struct chat_template *parse_json(const struct json *source, struct error 
     return chat_template_parse(source->text, source->text_len, err);
 }
 
-/* Does a rendering, or an error, equal what jinja2 gave? Errors must be errors, and those of
+/* Whether a rendering or an error equals that of jinja2. Errors must be errors, and those of
  * raise_exception must say the same. */
 static bool agrees(const struct json *golden, int rc, const struct rendering *out,
                    const struct error *err)
@@ -190,7 +190,7 @@ static void check_refused(const char *source, const char *part)
         test_fail(__FILE__, __LINE__, "%.60s gives %.200s", source, got);
 }
 
-/* What would take all memory, all time or the stack ends with an error. */
+/* Templates that would use up memory, time or the stack end with an error. */
 TEST(chat_template, is_bounded)
 {
     check_refused("{% for x in range(10 ** 9) %}{% endfor %}", "Range too big");

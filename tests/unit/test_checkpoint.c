@@ -1,5 +1,5 @@
-/* Directories and files as checkpoints: which files are taken, what is said of those that are
- * incomplete, names and their prefixes, config.json. */
+/* Directories and files as checkpoints: which files are used, the errors for incomplete ones, names
+ * and their prefixes, config.json. */
 #include "model/files/checkpoint.h"
 
 #include <fcntl.h>
@@ -282,7 +282,7 @@ TEST(checkpoint, prefixes)
     }
 }
 
-/* What belongs to no text model is marked; what is not known is not. */
+/* Tensors outside the text model are marked; unknown ones are not. */
 TEST(checkpoint, ignored_tensors)
 {
     static const char *const ignored[] = {
@@ -474,7 +474,7 @@ TEST(checkpoint, out_of_memory)
     CHECK(n > 8);
 }
 
-/* A hundred thousand tensors in shards: opened and hashed in a blink. */
+/* A hundred thousand tensors in shards are opened and hashed quickly. */
 TEST(checkpoint, many_tensors)
 {
     dir_text("many", "config.json", "{\"num_hidden_layers\":2000}");

@@ -293,7 +293,7 @@ TEST(checkpoint_weight, whole_scales)
     CHECK_INT(checkpoint_open(&c, dir_path("whole", "m.gguf"), &err), 0);
     CHECK(get_weight(c, "blk.0.a.weight", 3, 4).groups.scale == 0.5f);
     CHECK(get_weight(c, "blk.0.exps.weight", 3, 4).groups.scale == 0);
-    CHECK_INT(count_unused(c), 1); /* the scales of the experts, for who takes them apart */
+    CHECK_INT(count_unused(c), 1); /* the scales of the experts, for callers that split them */
     checkpoint_close(c);
 }
 

@@ -21,8 +21,8 @@ static struct json *parse(const char *text)
 
 static const struct answer_style hermes = {.tools = TOOLS_HERMES};
 
-/* The fitted messages as compact JSON, behind them whose they were. Everything is freed by the
- * next call. */
+/* The fitted messages as compact JSON, followed by where each came from. The next call frees
+ * everything. */
 static const char *fit_tools(const struct template_traits *traits, const char *messages,
                              const char *tools)
 {
@@ -127,7 +127,8 @@ TEST(conversation, turns_alternate_where_they_must)
     t.takes_calls = false;
     CHECK_STR(fit(&t, "[" USER("a") "," USER("b") "," ASSISTANT("c") "," ASSISTANT("d") "]"),
               USER("a\\n\\nb") "\n" ASSISTANT("c\\n\\nd") "\n0,2");
-    /* A message with calls goes with the text before it, none goes with calls before it. */
+    /* A message with calls is merged with the text before it; nothing is merged with calls before
+     * it. */
     t.takes_calls = true;
     CHECK_STR(fit(&t, "[" ASSISTANT("a") "," CALLING(
                           "\"b\"", CALL("1", "f", "\"{}\"")) "," ASSISTANT("c") "]"),
@@ -166,7 +167,7 @@ TEST(conversation, arguments_as_the_template_wants_them)
               CALLING("null", CALL("1", "f", "{\"b\":1e2,\"a\":1.0}")) "\n0");
     CHECK_STR(fit(&t, ARGUMENTS("\"\"")), CALLING("null", CALL("1", "f", "{}")) "\n0");
     CHECK_STR(fit(&t, ARGUMENTS("null")), CALLING("null", CALL("1", "f", "{}")) "\n0");
-    /* What a model wrote wrongly is shown to it again, not refused. */
+    /* A model's own mistakes are shown to it again, not rejected. */
     CHECK_STR(fit(&t, ARGUMENTS("\"{broken\"")),
               CALLING("null", CALL("1", "f", "{\"arguments\":\"{broken\"}")) "\n0");
     CHECK_STR(fit(&t, ARGUMENTS("\"[1]\"")),
@@ -225,7 +226,7 @@ TEST(conversation, results_have_names_and_ids)
     CHECK_STR(fit(&t, "[" CALLING("null", A "," B) "," RESULT("b", "r") "," RESULT("a", "s") "]"),
               CALLING("null", A "," B) "\n" NAMED_RESULT("b", "g", "r") "\n" NAMED_RESULT(
                   "a", "f", "s") "\n0,1,2");
-    /* A name that is there stays; one that cannot be known is not made up. */
+    /* An existing name is kept; an unknown one is not invented. */
     CHECK_STR(fit(&t, "[" CALLING("null", A) ",{\"role\":\"tool\",\"tool_call_id\":\"a\","
                                              "\"name\":\"other\",\"content\":\"r\"}]"),
               CALLING("null", A) "\n{\"role\":\"tool\",\"content\":\"r\",\"name\":\"other\","
@@ -347,7 +348,7 @@ TEST(conversation, calls_and_results_as_text)
                              "<tool_response>\\nr2\\n</tool_response>") "\n" USER("x") "\n0,1,3");
     CHECK_STR(fit(&takes_nothing, "[" CALLING("null", CALL("1", "f", "\"oops\"")) "]"),
               ASSISTANT(CALL_TEXT("f", "{\\\"arguments\\\": \\\"oops\\\"}")) "\n0");
-    /* Results in a row are one message; what stands between them parts them. */
+    /* Consecutive results are one message; anything between them separates them. */
     CHECK_STR(fit(&takes_nothing, "[" RESULT("1", "a") "," ASSISTANT("x") "," RESULT("2", "b") "]"),
               USER("<tool_response>\\na\\n</tool_response>") "\n" ASSISTANT("x") "\n" USER(
                   "<tool_response>\\nb\\n</tool_response>") "\n0,1,2");
@@ -437,7 +438,7 @@ static const char *const words[] = {
     "wfthree", "wbroken", "wresthree", "wlast",   "wtool",
 };
 
-/* A word is said to be from where it came from. It may be merged with a result before it. */
+/* Each word is attributed to the message it came from. It may be merged with a result before it. */
 static void check_origin(const struct rendering *r, const char *word, int32_t message)
 {
     size_t at = (size_t)(strstr(strbuf_str(&r->text), word) - strbuf_str(&r->text)), i = 0;
@@ -493,8 +494,8 @@ TEST(conversation, every_real_template_says_everything)
         SKIP("no shared templates");
     FILE *f = fopen(path, "r");
     CHECK(f);
-    /* Not for chats: rankers, embedders, guards, and one that wants functions in a variable of its
-     * own. */
+    /* Not for chats: rankers, embedders, guards, and one that expects functions in its own
+     * variable. */
     static const char *const others[] = {"rerank",      "embed",        "guardian",
                                          "shieldgemma", "firefunction", "kimi_audio"};
     char *line = NULL;

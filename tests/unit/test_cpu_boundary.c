@@ -1,5 +1,5 @@
-/* What the CPU engine gives back and takes in beside logits: the best of them, hidden states, any
- * order of buffers, and pages that move through memory; and what it says it cannot do. */
+/* The CPU engine's inputs and outputs besides logits: the best of them, hidden states, any order of
+ * buffers, and pages that move through memory; and what it says it cannot do. */
 #include "test.h"
 
 #include <math.h>
@@ -100,8 +100,8 @@ static void check_best(const struct given *g, const float *logits, uint32_t n_vo
     }
 }
 
-/* Rows that want anything, in any order of buffers, cut anywhere, by any number of threads, give
- * what each gives that wants all. */
+/* Rows with any outputs, in any order of buffers, split anywhere, by any number of threads, give
+ * the same as a row that wants all outputs. */
 static void check_outputs(const struct model *m, uint64_t seed)
 {
     static struct given all[N], some[N];
@@ -203,8 +203,8 @@ TEST(cpu_boundary, hidden_states_are_what_logits_come_from)
     tiny_close(&t);
 }
 
-/* Rope turns by row.rope, not by the place in the KV: moved as a whole, scores are the same up to
- * rounding; a row by itself turned elsewhere is another. */
+/* Rope uses row.rope, not the position in the KV: if all positions are moved, scores are the same
+ * up to rounding; if a single row is moved, they differ. */
 TEST(cpu_boundary, rope_positions_are_not_the_position)
 {
     static struct given g[3];
@@ -295,7 +295,7 @@ TEST(cpu_boundary, pages_that_were_moved_give_the_same_bits)
     }
 }
 
-/* What is asked for between submit and wait sees what the batch wrote. */
+/* Requests between submit and wait see what the batch wrote. */
 TEST(cpu_boundary, calls_take_effect_in_order)
 {
     struct tiny_model t;

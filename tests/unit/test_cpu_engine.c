@@ -37,7 +37,7 @@ struct world {
     const struct model *model;
     uint32_t n_vocab, length; /* of the prompts */
     int32_t prompts[N_PROMPTS][MAX_PROMPT];
-    uint32_t shared[N_PROMPTS]; /* tokens that a prompt has in common with prompt 0 */
+    uint32_t shared[N_PROMPTS]; /* tokens that a prompt shares with prompt 0 */
     float *plain[N_PROMPTS];    /* [length][n_vocab] */
     struct engine *engines[MAX_THREADS];
 };
@@ -102,7 +102,7 @@ static void world_open(struct world *w, const struct model *m, uint32_t length, 
         w->plain[i] = malloc((size_t)length * w->n_vocab * sizeof(float));
         CHECK(w->plain[i] != NULL);
     }
-    /* Where layers have windows, schedules run with pages for them and the plain run without. */
+    /* If layers have windows, schedules run with window pages and the plain run without. */
     for (uint32_t t = 0; t < MAX_THREADS; t++)
         w->engines[t] = open_with_windows(m, N_PAGES, t + 1, kernels, types);
     struct engine *plain = open_with_windows(m, 0, 1, kernels, types);
@@ -259,7 +259,7 @@ static void check_law(const struct model *m, uint64_t law_seed, struct types typ
     static struct world scalar, w;
     for (unsigned path = 0; kernels_at(path); path++) {
         struct world *here = path == 0 ? &scalar : &w;
-        /* The scalar path is slow: it goes just past one block of attention. */
+        /* The scalar path is slow, so this is just over one block of attention. */
         world_open(here, m, path == 0 ? 135 : length, kernels_at(path)->name, types);
         uint64_t n_compared = 0;
         for (uint32_t i = 0; i < n_schedules; i++) {
@@ -306,8 +306,8 @@ TEST(cpu_engine, same_bits_q4_1)
                     KV_F16, 10);
 }
 
-/* Whatever else a model may have. The seeds are of small models that together have nearly all that
- * the generator can draw for their kind. */
+/* All other features of models. The seeds are of small models that together have nearly everything
+ * that the generator can draw for their kind. */
 static void check_random_law(enum random_kind kind)
 {
     static const uint64_t seeds[RANDOM_KINDS][3] = {
@@ -346,7 +346,7 @@ TEST(cpu_engine, same_bits_of_random_models_like_gemma)
     check_random_law(RANDOM_GEMMA);
 }
 
-/* Experts and latent heads have buffers of their own for what is quantised. */
+/* Experts and latent heads have their own buffers for quantised inputs. */
 TEST(cpu_engine, same_bits_of_16_bit_activations)
 {
     static const enum random_kind kinds[] = {RANDOM_EXPERTS, RANDOM_LATENT};
@@ -442,7 +442,8 @@ static void *hang_up(void *live)
     return NULL;
 }
 
-/* The count falls at any moment of a batch: it is stopped or complete, and the next is right. */
+/* The count may fall at any moment of a batch: the batch is stopped or completed, and the next one
+ * is right. */
 TEST(cpu_engine, stops_at_any_moment)
 {
     enum { N = 256 };
@@ -568,7 +569,7 @@ TEST(cpu_engine, tells_what_it_is)
     tiny_close(&t);
 }
 
-/* Twice the operations and the memory for what is quantised; floats are as they were. */
+/* Twice the operations and memory for quantised weights; floats are unchanged. */
 TEST(cpu_engine, tells_of_16_bit_activations)
 {
     struct engine_limits limits = {

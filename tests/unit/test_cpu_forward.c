@@ -94,7 +94,7 @@ static void check_shapes(enum activation_type activations, double quantised_limi
     }
 }
 
-/* Activations of 8 bits cost what they cost; those of 16, and floats, have no excuse. */
+/* 8-bit activations lose some precision; 16-bit ones and floats must not. */
 TEST(cpu_forward, equals_double_precision)
 {
     check_shapes(ACTIVATIONS_Q8, 0.05);
