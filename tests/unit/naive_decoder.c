@@ -197,7 +197,7 @@ static void attend(const struct hparams *hp, const struct layer_shape *s, uint32
     }
 }
 
-/* The attention's block, before what is added to x is normed. */
+/* The attention block, before its result is normed and added to x. */
 static void attention(const struct model *m, uint32_t layer, uint32_t position, const double *a,
                       struct naive_kv *kv, double *o)
 {

@@ -3,8 +3,8 @@
 
 #include "model/model.h"
 
-/* The decoder that model/model.h writes down, in double precision, one token after the other and
- * with nothing clever: what engines are compared with. */
+/* The decoder as defined in model/model.h, in double precision, one token after the other and with
+ * nothing clever: engines are compared with it. */
 enum { NAIVE_MAX_TOKENS = 300, NAIVE_MAX_WIDTH = 1024, NAIVE_MAX_LAYERS = 8 };
 
 /* The logits of the last of n tokens. */

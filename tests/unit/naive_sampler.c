@@ -17,7 +17,7 @@ static bool has_bit(const uint64_t *bits, uint32_t n, uint32_t i)
     return i < n && bits[i / 64] >> i % 64 & 1;
 }
 
-/* The penalised logits as the documentation says it, in the precision of the sampler. */
+/* The penalised logits as documented, in the precision of the sampler. */
 static float naive_penalty(float logit, int32_t id, const struct sampler_input *in)
 {
     const struct sampling *o = in->sampling;
@@ -36,7 +36,7 @@ static bool is_text(uint64_t token)
     return token >> 56 == 0;
 }
 
-/* How long the repetition is that `id` at position `at` of the context went on with. */
+/* The length of the repetition that `id` at position `at` of the context continued. */
 static uint32_t repetition_at(const struct sampler_input *in, uint32_t first, uint32_t at)
 {
     uint32_t n = in->n_context, len = 0;

@@ -234,8 +234,8 @@ static bool is_in_use(const struct sched_world *w, uint32_t adapter)
     return false;
 }
 
-/* Adapters are loaded when they are wanted, and unloaded now and then: loaded again, they are
- * others. */
+/* Adapters are loaded on demand and unloaded now and then; a reloaded adapter counts as a new one.
+ */
 static uint32_t choose_adapter(struct sched_world *w)
 {
     struct error err;
@@ -291,7 +291,7 @@ static void client_send(struct sched_world *w, struct client *c)
         oracle_close(&c->oracle);
 }
 
-/* Another choice of a request that is on its way. */
+/* Another choice of a request in progress. */
 static void client_follow(struct sched_world *w, struct client *c, const struct client *leader)
 {
     c->request = leader->request;

@@ -16,7 +16,7 @@ struct sched_totals {
     uint64_t n_images, n_encoded, n_adapters, n_forked, n_preempted, n_retried, n_lost;
     uint64_t prompt_tokens, cached_tokens;
     uint64_t interior[2], tails[2]; /* pages of side groups that were evicted */
-    uint64_t n_copies_used;         /* worlds with a state: prompts that went on from a copy */
+    uint64_t n_copies_used;         /* worlds with a state: prompts that resumed from a copy */
     uint64_t n_worlds[4];           /* by number of groups */
 };
 
@@ -24,7 +24,7 @@ struct sched_world;
 
 struct sched_world *sched_world_open(uint64_t seed);
 void sched_world_step(struct sched_world *w);
-/* Ends what runs, checks that everything comes back, adds to the totals. */
+/* Ends everything that runs, checks that all is given back, adds to the totals. */
 void sched_world_close(struct sched_world *w, struct sched_totals *totals);
 
 #endif

@@ -76,7 +76,7 @@ void fixture_open(struct fixture *f, const struct fixture_options *o)
     for (uint32_t g = 1; g < mock.n_groups; g++)
         limits.n_pages[g] = mock.groups[g].kind == KV_STATE ? o->n_state_pages : o->n_window_pages;
     *f = (struct fixture){0};
-    log_set_level(LOG_ERROR); /* failures are made on purpose here, and each would be a line */
+    log_set_level(LOG_ERROR); /* failures here are intended, and each would log a line */
     mock.n_vocab = FIXTURE_VOCAB;
     mock.end_token = FIXTURE_END;
     window = mock.n_groups > 1 ? mock.groups[1].window : 0;

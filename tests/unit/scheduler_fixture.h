@@ -53,7 +53,7 @@ void client_free(struct client *c);
 /* Asks for log probabilities of the answer, of the prompt, or both. */
 void client_ask_logprobs(struct client *c, bool of_answer, bool of_prompt, uint32_t n_top);
 void client_submit(struct fixture *f, struct client *c);
-/* Reads at most `most` events; how many there were. Checks their order. */
+/* Reads at most `most` events; returns how many there were. Checks their order. */
 uint32_t client_read(struct fixture *f, struct client *c, uint32_t most);
 
 /* Steps and reads until there is nothing to do. */
@@ -71,7 +71,7 @@ struct script_filter {
     uint32_t n_accepted; /* and what it was told: */
     uint32_t n_asked;
     int32_t accepted[FIXTURE_MAX_TOKENS];
-    uint32_t n_wrong; /* times that a token was not in the mask, or n_left not what is left */
+    uint32_t n_wrong; /* times that a token was not in the mask, or n_left was wrong */
     bool is_asked;    /* since the last token */
     uint64_t mask;
 };
@@ -94,7 +94,7 @@ struct plain_run plain_run(const struct request *r, uint32_t limit, int32_t *out
 void check_logprobs(const struct client *c, uint32_t limit);
 /* Fails the test unless the client got exactly the result of the plain run. */
 void check_answer(const struct client *c, uint32_t limit);
-/* The same for an answer that broke off: it is a beginning of the plain one. */
+/* The same for an answer that was cut off: it must be a prefix of the plain one. */
 void check_beginning(const struct client *c, uint32_t limit);
 
 #endif

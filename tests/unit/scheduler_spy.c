@@ -13,7 +13,7 @@ static const struct engine_ops *real;
 
 /* ---- the engine ---- */
 
-/* Whether the call is to fail, and with what. */
+/* Whether the call must fail, and with which error. */
 static int fault(enum spy_call call, struct error *err)
 {
     if (spy.is_lost)

@@ -3,9 +3,9 @@
 
 #include "scheduler_fixture.h"
 
-/* Stands between the scheduler and the fixture's mock engine: writes down what is asked, and makes
- * calls fail. Also requests with images, and the answers that follow from the tokens of a request
- * alone, on a mock with any groups. */
+/* Sits between the scheduler and the fixture's mock engine: records the calls, and makes some fail.
+ * Also requests with images, and the answers that follow from the tokens of a request alone, on a
+ * mock with any groups. */
 
 enum spy_call { SPY_SUBMIT, SPY_WAIT, SPY_COPY, SPY_ENCODE, SPY_ENCODE_STEP, SPY_CALLS };
 
@@ -24,8 +24,7 @@ struct spy {
     uint32_t n_encodes, n_frees;   /* images that were taken, and freed */
     uint32_t n_reopened;
 
-    /* Faults. A device that is lost stays so until it is opened again; then it has nothing of what
-     * it had. */
+    /* Faults. A lost device stays lost until it is reopened; then it is empty. */
     enum spy_call fails_at;
     uint32_t fails_after; /* calls of that kind that succeed first */
     uint32_t n_failures;  /* calls that then fail; 0: none */
@@ -53,7 +52,7 @@ struct client *client_make_mixed(const char *prompt, const struct request_image 
  * that follows from its tokens; the prompt's log probabilities too, if it asked for them. adapter:
  * its path, or NULL. */
 void check_oracle(const struct fixture *f, const struct client *c, const char *adapter);
-/* The same, where it ended before it had all. */
+/* The same for an answer that ended early. */
 void check_oracle_beginning(const struct fixture *f, const struct client *c, const char *adapter);
 
 #endif

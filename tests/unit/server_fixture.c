@@ -1,5 +1,5 @@
-/* See server_fixture.h. The server is a fork of the test: it ends with it, and what the sanitizers
- * find in it is in its log and in its exit status. */
+/* See server_fixture.h. The server is a fork of the test and ends with it; reports of the
+ * sanitizers are in its log and in its exit status. */
 #include "server_fixture.h"
 
 #include <arpa/inet.h>
@@ -164,7 +164,7 @@ void server_send(int fd, const char *bytes)
     }
 }
 
-/* One byte at a time: a test has them, and what follows an answer stays unread. */
+/* One byte at a time: a test can afford it, and what follows an answer stays unread. */
 static bool read_byte(int fd, struct strbuf *out)
 {
     char c;

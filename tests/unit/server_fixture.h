@@ -22,15 +22,15 @@ struct test_server {
 #define SERVER_START(...)         SERVER_START_WITH(__VA_ARGS__, NULL)
 #define SERVER_START_WITH(s, ...) server_start(s, (const char *[]){__VA_ARGS__})
 void server_start(struct test_server *s, const char *const *options);
-/* The exit status and the output of one that is expected not to start. */
+/* The exit status and the output of a server that is expected not to start. */
 int server_refused(struct strbuf *output, const char *const *options);
 #define SERVER_REFUSED(out, ...) server_refused(out, (const char *[]){__VA_ARGS__, NULL})
 void server_signal(const struct test_server *s, int number);
-/* Waits for the end, which must be a good one, without a word from a sanitizer. */
+/* Waits for the end, which must be clean, without a report from a sanitizer. */
 void server_wait(struct test_server *s);
 void server_stop(struct test_server *s); /* SIGTERM, then the same */
 
-/* All that the server has logged. Valid until the next call. */
+/* Everything that the server has logged. Valid until the next call. */
 const char *server_log(const struct test_server *s);
 /* Waits until the log has the text; fails after 10 s. */
 void server_await_log(const struct test_server *s, const char *text);
@@ -49,11 +49,11 @@ int server_chat(const struct test_server *s, const char *messages, const char *m
 
 const char *reply_field(const char *name); /* NULL: there is none */
 const char *reply_body(void);
-/* A value of the answer as JSON, or "" when it is not there: "choices.0.message.content". A string
- * is given with ' around it and as it is, not escaped. Valid for eight more calls. */
+/* A value of the answer as JSON, or "" if it is absent: "choices.0.message.content". A string is
+ * returned unescaped, in ' quotes. Valid for eight more calls. */
 const char *reply_at(const char *path);
 long long reply_int(const char *path);
-/* The same of a stream: the n-th event (negative: from the end), which may be [DONE]. */
+/* The same for a stream: the n-th event (negative: from the end), which may be [DONE]. */
 uint32_t reply_events(void);
 const char *event_at(int n, const char *path);
 /* A member of all events in one string, such as "choices.0.delta.content". */
@@ -75,13 +75,13 @@ int server_connect(const struct test_server *s);
 void server_send(int fd, const char *bytes);
 /* POST of a chat without waiting for the answer; the connection is returned. */
 int server_begin_chat(const struct test_server *s, const char *messages, const char *more);
-/* Reads until the text has come (true), or the connection has ended (false); fails after 10 s. What
- * was read is in `out`. */
+/* Reads until the text has arrived (true), or the connection has ended (false); fails after 10 s.
+ * `out` has everything read. */
 bool server_read_until(int fd, const char *text, struct strbuf *out);
 /* Reads one more answer as server_ask does. */
 int server_read_reply(int fd, bool has_body);
 
-/* Waits until nothing runs or waits there; /stats is then what the functions above look at. */
+/* Waits until nothing runs or waits there; then the functions above read /stats. */
 void server_settle(const struct test_server *s);
 /* Waits until a counter of /stats is at least that large. */
 void server_await(const struct test_server *s, const char *counter, long long least);

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One test binary, one table of cases. TEST(suite, name) adds its case to the table before main;
- * a failed CHECK prints where and what, ends the case and fails the run. SKIP says why. */
+/* One test binary, one table of cases. TEST(suite, name) adds its case to the table before main; a
+ * failed CHECK prints where and what, ends the case and fails the run. SKIP gives a reason. */
 struct test_case {
     const char *suite, *name;
     void (*run)(void);
@@ -18,12 +18,11 @@ const char *test_name(void); /* of the case that runs */
 void test_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4), noreturn));
 void test_skip(const char *why) __attribute__((noreturn));
-/* A path below the folder of shared test data, or NULL when it is not there. */
+/* A path below the folder of shared test data, or NULL if it does not exist. */
 const char *test_shared_path(const char *relative);
-/* The default model (RADISH_TEST_MODEL, else where `make` keeps it), or NULL when it is not there.
- */
+/* The default model (RADISH_TEST_MODEL, or where `make` keeps it), or NULL if it does not exist. */
 const char *test_model_path(void);
-/* A folder of this run's own for files that a case writes. */
+/* This run's own folder, for files that a case writes. */
 const char *test_scratch_dir(void);
 
 #define TEST(suite_, name_)                                                                        \

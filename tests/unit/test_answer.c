@@ -1,5 +1,5 @@
-/* Answers put together from tokens: whole and as events, with thinking, calls and log
- * probabilities, and the two must agree. */
+/* Answers assembled from tokens: whole and as events, with thinking, calls and log probabilities;
+ * both must agree. */
 #include "serve/completion/answer.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static void feed(struct answer *a, const char *text, struct strbuf *events)
     CHECK(!answer_failed(a));
 }
 
-/* The choice's members as a whole answer has them. */
+/* The choice's members as in a whole answer. */
 static void whole(const struct answer_options *o, const char *text, enum finish_reason finish,
                   struct strbuf *out)
 {
@@ -97,14 +97,14 @@ TEST(answer, whole_answers)
         "\"tool_calls\":[{\"id\":\"call_xxxxxxxxxxxxxxxxxxxxxxxx\",\"type\":\"function\","
         "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1\"}}]},"
         "\"logprobs\":null,\"finish_reason\":\"length\"}");
-    /* ... before anyone knew what it calls: then it is text. */
+    /* ... before the function's name was known: then it is text. */
     check_whole(
         "Ok.<tool_call>\n{\"na", true, FINISH_LENGTH,
         "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"Ok.<tool_call>\\n{\\\"na\","
         "\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"length\"}");
 }
 
-/* Puts the deltas of a stream together: content, reasoning, and each call's name and arguments. */
+/* Joins the deltas of a stream: content, reasoning, and each call's name and arguments. */
 static void joined(const char *events, struct strbuf *out)
 {
     struct strbuf content = STRBUF_INIT, reasoning = STRBUF_INIT, calls = STRBUF_INIT;
@@ -168,14 +168,14 @@ TEST(answer, streams)
                  "On it.//|f:{\"a\": [1, 2]}|f:{}", ANSWER_CALLS);
     check_stream("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1", "//|f:{\"a\": 1",
                  ANSWER_STOPPED);
-    /* What began as a call and broke: its beginning was sent, and then all of it as text. */
+    /* A call that broke off: its beginning was sent, and then all of it as text. */
     check_stream("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": oops}}\n</tool_call>",
                  "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": oops}}\n</tool_call>"
                  "//|f:{\"a\": ",
                  ANSWER_STOPPED);
 }
 
-/* A writer that only notes what it is called with. */
+/* A writer that only records its calls. */
 static void note_text(void *stream, struct strbuf *out, struct answer_content *a, const char *text,
                       size_t len)
 {
@@ -267,7 +267,7 @@ TEST(answer, a_repeated_call_ends_the_answer)
 #define KIMI(id, arguments)                                                                        \
     "<|tool_call_begin|>" id "<|tool_call_argument_begin|>" arguments "<|tool_call_end|>"
 
-/* Kimi K2's template writes ids back: the client gets the model's own, but none twice. */
+/* Kimi K2's template writes ids: the client gets the model's own ids, but none twice. */
 TEST(answer, keeps_ids_that_the_model_gave)
 {
     static const struct answer_style kimi = {.tools = TOOLS_KIMI};

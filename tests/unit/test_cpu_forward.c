@@ -218,7 +218,7 @@ static int32_t vocab_find(const struct vocab *v, const char *text, size_t len)
     return -1;
 }
 
-/* Begins with one token for each letter and merges the best pair while there is one. */
+/* Starts with one token for each letter and merges the best pair while there is one. */
 static uint32_t vocab_encode(const struct vocab *v, const char *text, int32_t *tokens)
 {
     uint32_t n = 0;

@@ -8,7 +8,7 @@
 
 #include "test.h"
 
-/* Runs a statement in a child process, silently: true when it ended by abort(), as asserts do. */
+/* Runs a statement in a child process, silently: true if it ended by abort(), as asserts do. */
 #define CHECK_ABORTS(statement)                                                                    \
     do {                                                                                           \
         fflush(NULL);                                                                              \

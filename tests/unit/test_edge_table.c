@@ -30,7 +30,7 @@ TEST(edge_table, finds_replaces_and_forgets)
     edge_table_close(&e);
 }
 
-/* Few slots, so that runs of neighbours are long and go round the end; every key is looked for
+/* Few slots, so that runs of neighbours are long and wrap around the end; every key is searched
  * after every step. */
 TEST(edge_table, random_against_an_array)
 {

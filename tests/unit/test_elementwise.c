@@ -74,7 +74,7 @@ TEST(elementwise, activations_without_a_factor_and_at_the_ends)
     }
 }
 
-/* gpt-oss: the gate is held from above alone, what it is multiplied with from both sides. */
+/* gpt-oss: the gate is clamped from above only, its factor on both sides. */
 TEST(elementwise, clamped_activation)
 {
     const float gate[] = {100, -3, 2, 2, 2}, up[] = {0, 0, 100, -100, 0.5f};

@@ -1,4 +1,4 @@
-/* Reading whole files: what is there, what is too long, what is not a file. */
+/* Reading whole files: existing ones, ones that are too long, and things that are not files. */
 #include "test.h"
 #include "test_files.h"
 

@@ -1,5 +1,5 @@
-/* The GGUF reader, mostly with files that lie. Bytes are handed over in memory of their exact
- * size, so that the sanitizer sees any read past them; what opens is then read completely. */
+/* The GGUF reader, mostly with files that lie. Bytes are passed in memory of their exact size, so
+ * that the sanitizer sees any read past them; a file that opens is then read completely. */
 #include "test.h"
 #include "test_files.h"
 
@@ -13,7 +13,7 @@
 
 static const char PATH[] = "some/file.gguf";
 
-/* Reads every byte and every number that the reader says is there. */
+/* Reads every byte and every number that the reader reports. */
 static double touch_everything(const struct gguf *g)
 {
     double sum = 0;
@@ -51,7 +51,7 @@ static double touch_everything(const struct gguf *g)
     return sum;
 }
 
-/* Opens a copy of the bytes. A refusal must name the file, say something and say where. */
+/* Opens a copy of the bytes. An error must name the file, and say what is wrong and where. */
 static int try_open(const void *bytes, size_t len, struct error *err)
 {
     struct gguf g;
@@ -264,7 +264,7 @@ TEST(gguf, survives_every_header_byte_changed)
     gguf_builder_free(&b);
 }
 
-/* Two bytes at a time reach what one cannot: a length and what it then covers. */
+/* Two bytes at a time reach what one cannot: a length and the data that it then covers. */
 TEST(gguf, survives_random_damage)
 {
     struct gguf_builder b = {0};
@@ -307,7 +307,7 @@ TEST(gguf, refuses_counts_that_the_file_cannot_hold)
         strbuf_adds(&b.pairs, "a key that is long enough to be counted");
         CHECK_REFUSED(&b, "a key claims");
     }
-    /* Inside the limit on counts, and still more than the bytes that are there. */
+    /* Within the limit on counts, but still more than the actual bytes. */
     CHECK_REFUSED(&(struct gguf_builder){.n_pairs = 1000},
                   "too short for the 1000 key-value pairs");
     CHECK_REFUSED(&(struct gguf_builder){.n_tensors = 1000}, "too short for the 1000 tensors");
@@ -406,7 +406,7 @@ TEST(gguf, refuses_tensors_that_do_not_fit)
     CHECK_REFUSED(&b, "the tensor twin appears twice");
 }
 
-/* Nothing is written through a tensor, so that two of them may show the same bytes. */
+/* Nothing is written through a tensor, so two of them may share bytes. */
 TEST(gguf, allows_tensors_that_share_data)
 {
     struct gguf_builder b = {0};

@@ -1,5 +1,5 @@
-/* Directories written as GGUF files: the file gives the logits of the directory, bit for bit where
- * the rows of q and k stay where they are; and what GGUF cannot hold is refused. */
+/* Directories written as GGUF files: the file gives the same logits as the directory, bit for bit
+ * if the rows of q and k keep their order; and models that GGUF cannot hold are rejected. */
 #include "golden_model.h"
 
 #include <math.h>
@@ -129,7 +129,7 @@ TEST(gguf_export, a_file_gives_the_logits_of_its_directory)
     }
 }
 
-/* Four bits that GGUF holds stay as they are, unless one asks. */
+/* 4-bit weights that GGUF supports are kept, unless another type is requested. */
 TEST(gguf_export, mxfp4_is_kept)
 {
     struct requantize_options options = {.type = TENSOR_Q8_0};
@@ -164,7 +164,7 @@ TEST(gguf_export, mxfp4_is_kept)
     unlink(scratch("to.gguf"));
 }
 
-/* What GGUF has no type for can become floats; more is to be asked for. */
+/* Weights that GGUF has no type for can become floats; any other type needs --allow-requantize. */
 TEST(gguf_export, eight_bit_floats)
 {
     uint8_t values[64] = {0};
@@ -245,7 +245,7 @@ TEST(gguf_export, bad_places_and_full_disks)
     open_form(&m, &g.plain, 0);
     CHECK_INT(export_to(&m, "/nowhere/at/all.gguf", &options, &result, &err), -1);
     CHECK(strstr(err.message, "/nowhere/at/all.gguf") && err.code == ERROR_IO);
-    /* A device that is always full, under the name that the file has while it is written. */
+    /* A device that is always full, under the file's temporary name. */
     char link[600];
     snprintf(link, sizeof link, "%s.tmp", scratch("full.gguf"));
     unlink(link);

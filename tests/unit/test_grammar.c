@@ -1,4 +1,5 @@
-/* Grammars by hand: what is refused, where masks begin and end, limits, and the ends of answers. */
+/* Grammars by hand: what is rejected, where masks begin and end, limits, and the ends of answers.
+ */
 #include "prompt/grammar/grammar.h"
 
 #include <stdlib.h>
@@ -63,7 +64,7 @@ static void end(struct fixture *f)
     grammar_vocabulary_close(f->v);
 }
 
-/* Compiling fails with this code, and the message has this in it. */
+/* Compiling fails with this code, and the message contains this. */
 static void refuse(struct fixture *f, grammar_expr root, enum error_code code, const char *why)
 {
     struct error err = {0};
@@ -185,7 +186,7 @@ TEST(grammar, deep_nesting_is_refused)
     end(&f);
 }
 
-/* Each defined before the next, or after it: that makes no difference to the time. */
+/* Each is defined before the next, or after it: the time is the same. */
 TEST(grammar, chains_of_rules_compile)
 {
     for (int is_backwards = 0; is_backwards < 2; is_backwards++) {
@@ -231,7 +232,7 @@ TEST(grammar, large_things_are_refused)
     for (int i = 0; i < 40; i++)
         e = SEQUENCE(e, e, text(&f, "c"));
     refuse(&f, e, ERROR_LIMIT, "too large");
-    /* The well-known blow-up of determinising: the letter that was so long ago. */
+    /* The well-known blow-up of determinization: a letter at a distance from the end. */
     const struct code_range letters = {'a', 'b'};
     grammar_expr any = grammar_class(f.b, &letters, 1, false);
     grammar_expr parts[26] = {grammar_repeat(f.b, any, 0, GRAMMAR_NO_MAX), text(&f, "a")};
@@ -329,7 +330,7 @@ static grammar_expr brackets(struct fixture *f, const char *open, const char *cl
     return rule;
 }
 
-/* As deep as it goes, always along the deepest tokens; then closing is the only way, and works. */
+/* As deep as possible, always along the deepest tokens; then closing is the only way, and works. */
 TEST(grammar, the_limit_of_depth_leads_to_no_dead_end)
 {
     struct fixture f;
@@ -353,7 +354,7 @@ TEST(grammar, the_limit_of_depth_leads_to_no_dead_end)
     end(&f);
 }
 
-/* An inner part that itself needs stack is still possible at the limit, or was not begun. */
+/* At the limit, an inner part that itself needs stack is either still possible or was not begun. */
 TEST(grammar, the_limit_of_depth_leaves_room_to_finish)
 {
     struct fixture f;
@@ -484,7 +485,7 @@ TEST(grammar, a_budget_is_enough_or_not)
     const uint64_t *mask = grammar_matcher_mask(f.m, 1);
     CHECK_INT(n_allowed(&f, 1), 1);
     CHECK(mask[word("\"]") / 64] >> (word("\"]") % 64) & 1);
-    /* What cannot be complete any more is not cut short. */
+    /* An answer that can no longer be completed is not shortened. */
     grammar_matcher_reset(f.m);
     CHECK_INT(n_allowed(&f, 1), 1);
     CHECK(feed(&f, "["));
@@ -523,7 +524,7 @@ TEST(grammar, matchers_do_not_disturb_each_other)
 
 /* ---- masks that other answers have made ---- */
 
-/* "ab.ba", ...: words of any length with points between them, which come in a thousand tokens. */
+/* "ab.ba", ...: words of any length with dots between them, which come in a thousand tokens. */
 static struct grammar *words_grammar(struct grammar_builder *b)
 {
     struct error err;

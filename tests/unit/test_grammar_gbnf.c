@@ -1,4 +1,4 @@
-/* GBNF: what llama.cpp's users write, and what is wrong in what they write. */
+/* GBNF: what llama.cpp's users write, and their mistakes. */
 #include "prompt/grammar/text_grammar.h"
 
 #include <stdlib.h>
@@ -102,7 +102,7 @@ TEST(grammar_gbnf, limits)
     CHECK_INT(err.code, ERROR_INPUT);
 }
 
-/* Every beginning of a grammar is a grammar or an error, and memory may end anywhere. */
+/* Every prefix of a grammar is a grammar or an error, and memory may run out anywhere. */
 TEST(grammar_gbnf, truncated_and_without_memory)
 {
     static const char source[] = "root ::= (\"a\\n\" [^x-z]{1,3} | y)* \"b\"?\ny ::= . # c\n";

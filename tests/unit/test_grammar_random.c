@@ -1,5 +1,5 @@
 /* Random grammars and vocabularies: every bit of every mask against the reference, along random
- * ways; and ends within the budget. */
+ * walks; and endings within the budget. */
 #include <stdlib.h>
 
 #include "grammar_reference.h"
@@ -219,7 +219,7 @@ TEST(grammar_random, masks_are_the_references)
     free(w);
 }
 
-/* Whatever is chosen, an answer whose budget suffices at its beginning is complete at its end. */
+/* Whatever is chosen, an answer whose budget suffices at its start is complete at its end. */
 TEST(grammar_random, answers_end_within_their_budget)
 {
     struct world *w = calloc(1, sizeof *w);

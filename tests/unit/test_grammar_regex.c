@@ -100,7 +100,7 @@ TEST(grammar_regex, limits)
     free(deep);
 }
 
-/* Every beginning is an expression or an error, and memory may end anywhere. */
+/* Every prefix is an expression or an error, and memory may run out anywhere. */
 TEST(grammar_regex, truncated_and_without_memory)
 {
     static const char source[] = "^(?:a|[^b-d\\s\\p{L}]{2,3})+(?<n>\\u{41}\\x42|.)*x?$";

@@ -1,4 +1,4 @@
-/* Host and Origin: what names this machine, and what only looks as if it did. */
+/* Host and Origin: names of this machine, and names that only look like it. */
 #include "serve/http/host_rules.h"
 #include "test.h"
 

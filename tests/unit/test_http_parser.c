@@ -1,5 +1,5 @@
 /* The HTTP parser against what RFC 9112 allows and forbids. Every case is fed whole, byte by byte
- * and cut in two at each place: the verdict must be the same. */
+ * and split in two at each place: the verdict must be the same. */
 #include "serve/http/http_parser.h"
 #include "test.h"
 
@@ -7,7 +7,8 @@
 
 enum { MAX_HEADER = 16 * 1024, MAX_BODY = 1000 };
 
-/* Feeds until the request is done or refused, or the input ends; returns the bytes taken. */
+/* Feeds until the request is complete or rejected, or the input ends; returns how many bytes were
+ * taken. */
 static size_t feed(struct http_parser *p, const char *bytes, size_t len, size_t cut, size_t step)
 {
     size_t used = 0, fed = cut ? cut : (step ? step : len);

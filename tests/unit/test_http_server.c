@@ -30,7 +30,7 @@ struct site {
     size_t streamed;
 };
 
-/* What a head leaves in the exchange's memory is there when the request is, and then gone. */
+/* What a head leaves in the exchange's memory exists during the request, and then no longer. */
 static void on_head(void *context, struct http_exchange *x)
 {
     (void)context;
@@ -175,7 +175,7 @@ static unsigned read_to_end(struct site *site, int fd, char *out, size_t size)
     return (unsigned)((clock_now_ns() - begin) / 1000000u);
 }
 
-/* Turns the loop until something of an answer is there (or 5 s). */
+/* Turns the loop until a part of an answer has arrived (or 5 s). */
 static void read_some(struct site *site, int fd, char *out, size_t size)
 {
     uint64_t begin = clock_now_ns();
@@ -319,7 +319,7 @@ TEST(http_server, sees_a_hang_up_behind_a_full_input)
     site_close(&site);
 }
 
-/* Without files for another connection it waits a little, and takes it then. */
+/* Without file descriptors for another connection, it waits a little and then accepts it. */
 TEST(http_server, waits_for_files_to_accept_with)
 {
     struct site site;
@@ -384,7 +384,7 @@ TEST(http_server, an_answer_arrives_after_a_half_close)
     site_close(&site);
 }
 
-/* Reads what is there, at most `size` bytes; returns how many. */
+/* Reads what has arrived, at most `size` bytes; returns how many. */
 static size_t take(int fd, size_t size)
 {
     static char sink[1 << 20];
@@ -502,7 +502,7 @@ TEST(http_server, bounds_connections_and_bodies)
     client_send(second, big);
     read_some(&site, second, answer, sizeof answer);
     CHECK(strstr(answer, "HTTP/1.1 503 ") == answer);
-    /* The refused one is still connected, but its body is let go: there is room for a third. */
+    /* The rejected one is still connected, but its body is freed: there is room for a third. */
     int third = client_open(&site);
     client_send(third, POST("60000"));
     big[60000] = '\0';
@@ -622,7 +622,7 @@ TEST(http_server, lets_others_in_while_it_drains)
     site_close(&site);
 }
 
-/* A draining server sends the answers that it has, however long their clients take to read them. */
+/* A draining server sends its pending answers, however long their clients take to read them. */
 TEST(http_server, sends_whole_answers_while_it_drains)
 {
     struct site site;
@@ -651,7 +651,7 @@ TEST(http_server, an_idle_server_drains_at_once)
     TURN_UNTIL(&site, http_server_connections(site.server) == 2);
     turn_for(&site, 20);
     http_server_drain(site.server);
-    close(half); /* it is not waited for longer than it takes to tell it */
+    close(half); /* the server waits only until it has been told */
     TURN_UNTIL(&site, site.n_drained);
     struct sockaddr_in at = {.sin_family = AF_INET};
     at.sin_port = htons((uint16_t)atoi(strrchr(http_server_url(site.server), ':') + 1));
@@ -737,7 +737,7 @@ TEST(http_server, a_head_has_no_body)
     site_close(&site);
 }
 
-/* Where nothing of the client's is unread, its connection is not kept until it closes it. */
+/* If nothing from the client is unread, the server does not wait for it to close. */
 TEST(http_server, closes_at_once_when_all_is_read)
 {
     struct site site;
@@ -788,7 +788,8 @@ TEST(http_server, says_why_it_cannot_listen)
     site_close(&site);
 }
 
-/* What is written between two flushes goes out in one piece, and the end with what is before it. */
+/* Everything written between two flushes is sent in one piece, and the end together with what
+ * precedes it. */
 TEST(http_server, a_stream_goes_out_in_as_few_pieces_as_it_is_flushed)
 {
     struct site site;

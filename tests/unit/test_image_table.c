@@ -1,4 +1,4 @@
-/* Images by number: what is the same, what is not, and when a number is free again. */
+/* Images by number: which are the same, which are not, and when a number is free again. */
 #include "cache/image_table.h"
 
 #include <string.h>
@@ -176,7 +176,7 @@ TEST(image_table, tokens_and_namespaces)
     CHECK(cache_token_is_whole(one) && cache_token_is_whole(longest));
     CHECK_INT(cache_token_image_begun(longest), CACHE_MAX_IMAGE_LENGTH);
     CHECK_INT(cache_token_image_index(longest), CACHE_MAX_IMAGE);
-    /* Kinds, owners and payloads are told apart. */
+    /* Kinds, owners and payloads are distinguished. */
     uint64_t words[] = {cache_token_text(5),
                         cache_token_coordinate(5),
                         cache_token_size(0, 5),

@@ -86,7 +86,7 @@ TEST(infill, long_parts_are_cut_where_they_are_far_from_the_gap)
     tokenizer_close(t);
 }
 
-/* The cut before tokenizing is not seen in the prompt. */
+/* The cut before tokenizing does not show in the prompt. */
 TEST(infill, texts_cut_before_tokenizing_give_the_same_prompt)
 {
     enum { LONG = 3000 };

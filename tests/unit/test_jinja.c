@@ -27,8 +27,8 @@ static bool agrees(const struct json *golden, const struct json *context, char *
     bool same = want ? rc == 0 && out.text.len == want->text_len &&
                            memcmp(strbuf_str(&out.text), want->text, want->text_len) == 0
                      : rc != 0;
-    /* The words of these two are the template's business: one is raised by it on purpose, the
-     * other is what people see most. */
+    /* The messages of these two come from templates: one is raised on purpose, the other is the
+     * most common. */
     if (same && raises &&
         (strstr(raises->text, "TemplateError: ") == raises->text ||
          strstr(raises->text, "UndefinedError: ") == raises->text))

@@ -1,4 +1,4 @@
-/* Characters as Python sees them, and bytes that are no characters. */
+/* Characters as Python sees them, and bytes that are not characters. */
 #include "prompt/unicode/unicode.h"
 
 #include "base/utf8.h"
@@ -34,7 +34,7 @@ TEST(jinja_unicode, classes)
     CHECK(!unicode_is_alpha(0x110000) && !unicode_is_printable(UINT32_MAX));
 }
 
-/* Every character that any table moves stays a valid character. */
+/* Every character that a table changes becomes a valid character. */
 TEST(jinja_unicode, maps_give_utf8)
 {
     size_t (*const maps[])(uint32_t, char *) = {unicode_upper, unicode_lower, unicode_title};

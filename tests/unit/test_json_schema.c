@@ -1,4 +1,4 @@
-/* JSON Schema as grammars: what each keyword lets through, and what is refused by name. */
+/* JSON Schema as grammars: what each keyword allows, and what is rejected by name. */
 #include "prompt/schema/json_schema.h"
 
 #include <stdlib.h>
@@ -82,10 +82,10 @@ TEST(json_schema, types)
     check(S({"type" : "null"}), TEXTS("null"), TEXTS("0", "false"));
     check(S({"type" : "boolean"}), TEXTS("true", "false"), TEXTS("null", "True"));
     check(S({"type" : [ "string", "null" ]}), TEXTS("\"a\"", "null"), TEXTS("1"));
-    /* A word of OpenAPI, and none of JSON Schema: null would not validate. */
+    /* A keyword of OpenAPI, not of JSON Schema: null would not validate. */
     check(S({"type" : "string", "nullable" : true}), TEXTS("\"a\""), TEXTS("1", "null"));
     check(S({"type" : "string", "minimum" : 5, "minItems" : 3}), TEXTS("\"\""), TEXTS("6"));
-    /* Without a type every keyword is about its own. */
+    /* Without a type, every keyword applies to its own type. */
     check(S({"minLength" : 2, "minimum" : 5, "minItems" : 1, "required" : ["a"]}),
           TEXTS("\"ab\"", "5", "[0]", "{\"a\": 1}", "null", "true"),
           TEXTS("\"a\"", "4", "[]", "{}", "{\"b\": 1}"));
@@ -314,7 +314,7 @@ TEST(json_schema, large_number_bounds)
           TEXTS("1.4e-9", "2.6e-9", "0", "2e-8", "0.0000000026"));
     check(S({"type" : "number", "maximum" : 1e400}), TEXTS("1e308", "5"), TEXTS("1e309"));
     check(S({"const" : 1e30, "maximum" : 1e30}), TEXTS("1e30"), NO_TEXTS);
-    /* As a double, this bound is less than it says. */
+    /* As a double, this bound is smaller than written. */
     check(S({"type" : "integer", "maximum" : 1e23}), TEXTS("99999999999999991611392"),
           TEXTS("99999999999999991611393", "100000000000000000000000"));
     CHECK_ERROR(TEXTS_SCHEMA, S({"const" : 2e25, "maximum" : 1e20}), ERROR_INPUT,
@@ -447,7 +447,7 @@ TEST(json_schema, properties_come_in_order)
 
 TEST(json_schema, other_properties)
 {
-    /* Others are said to be allowed, or there are none. */
+    /* Other properties are explicitly allowed, or there are none. */
     check(S({"type" : "object", "properties" : {"ab" : {"type" : "integer"}}}),
           TEXTS("{\"ab\":1}", "{}"), TEXTS("{\"ab\":1,\"x\":null}", "{\"a\":null}"));
     check(S({"type" : "object", "properties" : {}}), TEXTS("{}"), TEXTS("{\"a\":null}"));
@@ -577,7 +577,7 @@ TEST(json_schema, one_of)
                   [ {"pattern" : "^a", "type" : "string"}, {"pattern" : "^b", "type" : "string"} ]
           }),
           TEXTS("\"ax\"", "\"b\""), TEXTS("\"c\""));
-    /* Kept apart by what is not there, or by what must be. */
+    /* Distinguished by what is absent, or by what is required. */
     check(S({
               "properties" : {"a" : {}, "b" : {}},
               "additionalProperties" : false,
@@ -590,7 +590,7 @@ TEST(json_schema, one_of)
                   [ {"properties" : {"t" : {"const" : 1}}}, {"properties" : {"t" : {"const" : 2}}} ]
           }),
           TEXTS("{\"t\":1}", "{\"t\":2}"), TEXTS("{}", "{\"t\":3}"));
-    /* Kept apart by what the others do not allow. */
+    /* Distinguished by what the others do not allow. */
     check(
         S({"oneOf" : [ {"type" : "integer", "minimum" : 2}, {"type" : "integer", "maximum" : 5} ]}),
         TEXTS("1", "6"), TEXTS("2", "5", "3.5"));
@@ -901,7 +901,7 @@ TEST(json_schema, combinations_of_items_end)
           TEXTS("[]"), TEXTS("[[]]", "[[[]]]"));
 }
 
-/* What comes out of random walks parses, and keeps to the schema in the ways checked here. */
+/* The results of random walks parse, and satisfy the schema in the ways checked here. */
 TEST(json_schema, samples_parse)
 {
     static const char *const schemas[] = {

@@ -24,7 +24,7 @@ TEST(json_schema_branches, any_of_goes_on_without_a_branch)
           TEXTS("1.5", "-2"), TEXTS("\"1.5\"", "\"\"", "null"));
     check(NESTED("{\"anyOf\": [" LOOKING ", {\"type\": \"integer\"}, {\"type\": \"null\"}]}"),
           TEXTS("{\"a\": 1}", "{\"a\": null}"), TEXTS("{\"a\": \"x\"}", "{}"));
-    /* The reason may be deep inside of the branch, and the branch may be recursive. */
+    /* The reason may be deep inside the branch, and the branch may be recursive. */
     check("{\"anyOf\": [" NESTED(NESTED(LOOKING)) ", {\"type\": \"boolean\"}]}", TEXTS("true"),
           TEXTS("{}", "{\"a\": {\"a\": \"x\"}}", "{\"a\": {}}"));
     check("{\"anyOf\": [{\"type\": \"object\", \"properties\": {\"a\": " LOOKING
@@ -50,7 +50,7 @@ TEST(json_schema_branches, refused_where_nothing_useful_is_left)
                 ERROR_INPUT, "#/properties/a/pattern: regular expression: " REASON);
     CHECK_ERROR(TEXTS_SCHEMA, "{\"type\": \"array\", \"items\": " LOOKING "}", ERROR_INPUT,
                 "#/items/pattern: regular expression: " REASON);
-    /* The reason that is named is the one that counts, not one that was left out. */
+    /* The reported reason is the one that counts, not one that was ignored. */
     CHECK_ERROR(TEXTS_SCHEMA,
                 "{\"type\": \"object\", \"properties\": {\"a\": {\"anyOf\": [" LOOKING
                 ", {\"type\": \"integer\"}]}, \"b\": {\"extends\": {}}}}",

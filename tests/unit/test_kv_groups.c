@@ -1,4 +1,4 @@
-/* What a position's KV takes, by hand for a few shapes of models. */
+/* The size of a position's KV, computed by hand for a few shapes of models. */
 #include "test.h"
 
 #include "engine/kv_groups.h"

@@ -19,7 +19,7 @@ static uint64_t bytes_of(const struct kv_group groups[KV_MAX_GROUPS], uint32_t n
     return (uint64_t)n_pages * groups[0].page_bytes + (uint64_t)n_window * groups[1].page_bytes;
 }
 
-/* The pages of group 0 and of group 1, which there may not be. */
+/* The pages of group 0 and, if it exists, of group 1. */
 static void split(uint64_t budget, const struct kv_group *groups, const struct kv_tables *tables,
                   uint32_t max_seqs, uint32_t n_wanted, uint32_t *n, uint32_t *n_window)
 {
@@ -55,7 +55,7 @@ TEST(kv_sizes, one_group_gets_all)
     CHECK_INT(n, UINT32_MAX);
 }
 
-/* Whatever the budget: it is used up and not overdrawn, and nobody starves. */
+/* Any budget is used up but not exceeded, and no group starves. */
 TEST(kv_sizes, budgets_of_all_sizes)
 {
     for (uint32_t window = 1; window <= 8192; window *= 2) {

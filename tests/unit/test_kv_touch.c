@@ -1,4 +1,4 @@
-/* Touching KV memory ahead: never a byte changed, a few pages a batch, all there in time. */
+/* Touching KV memory ahead: no byte changes, a few pages per batch, all of them in time. */
 #include "engine/cpu/kv_touch.h"
 
 #include <sys/mman.h>

@@ -48,7 +48,7 @@ struct source {
 };
 
 struct include {
-    int from, to; /* sources; `to` is -1 where there is no such file */
+    int from, to; /* sources; `to` is -1 if there is no such file */
     int line;
     char name[MAX_PATH];
 };

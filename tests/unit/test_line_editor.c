@@ -24,7 +24,7 @@ static void complete(void *context, const char *text, size_t len, struct complet
             completion_list_add(out, words[i], strlen(words[i]));
 }
 
-/* Types keys at a fresh prompt; what was drawn goes nowhere. */
+/* Types keys at a fresh prompt; the drawing is discarded. */
 static enum line_result type(const char *keys)
 {
     FILE *screen = stdout;

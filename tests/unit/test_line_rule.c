@@ -1,4 +1,4 @@
-/* Lines that leave a block of code end an answer, wherever tokens part. */
+/* Lines that leave a block of code end an answer, wherever tokens are split. */
 #include "sched/line_rule.h"
 
 #include <string.h>

@@ -5,7 +5,7 @@
 
 static struct line_view view;
 
-/* What drawing `text` sends to a terminal of that size, until the next call. */
+/* The output of drawing `text` on a terminal of that size, until the next call. */
 static const char *draw_line(size_t columns, size_t rows, const struct line_text *text)
 {
     static char drawn[512];
@@ -127,7 +127,7 @@ TEST(line_view, a_window_that_changes_its_width)
     view_reset();
     draw(20, 9, "abcdefghijklmnopqrstuvw", 23); /* 20 columns and 5 */
     CHECK_INT(view.cursor_row, 1);
-    line_view_resize(&view, 10); /* the terminal has made two rows of the first */
+    line_view_resize(&view, 10); /* the terminal has wrapped the first into two rows */
     CHECK_INT(view.cursor_row, 2);
     CHECK_STR(draw(10, 9, "abc", 3), "\033[2A" CLEAR "> abc\r\033[5C");
     line_view_resize(&view, 4); /* the cursor itself moved down */

@@ -30,7 +30,7 @@ static int client_open(uint16_t port)
     return fd;
 }
 
-/* What comes back until the other side closes. */
+/* The reply, until the other side closes. */
 static const char *reply_of(int fd)
 {
     static char text[2048];
@@ -101,7 +101,7 @@ TEST(listener, answers_503_while_a_model_is_loaded)
         CHECK(len > body_len);
         CHECK_STR(reply + len - body_len, rows[i].body);
     }
-    /* One who hangs up, or is cut off while it says nothing, is not answered. */
+    /* A client that hangs up, or is cut off while silent, is not answered. */
     close(client_open(port));
     int silent = client_open(port);
     uint64_t began_ns = clock_now_ns();

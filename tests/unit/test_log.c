@@ -1,4 +1,4 @@
-/* What is said on stderr; each case says it in a child process, whose stderr is a pipe. */
+/* Messages on stderr; each case writes them in a child process, whose stderr is a pipe. */
 #include "base/log.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* The limits of control groups, from trees of files like those that the kernel shows. */
+/* The limits of control groups, from trees of files like the kernel's. */
 #include "test.h"
 #include "test_files.h"
 
@@ -16,7 +16,7 @@ static void make_folder(const char *path)
     CHECK(mkdir(path, 0700) == 0 || errno == EEXIST);
 }
 
-/* A fresh tree in which the process is where `line` says. */
+/* A fresh tree in which the process is in the group that `line` names. */
 static void tree_begin(const char *name, const char *line)
 {
     snprintf(root, sizeof root, "%s/%s", test_scratch_dir(), name);
@@ -145,7 +145,7 @@ TEST(machine, knows_what_malloc_took)
     void *(*take)(size_t) = (void *(*)(size_t))dlsym(libc, "malloc");
     void (*give)(void *) = (void (*)(void *))dlsym(libc, "free");
     void *small[N_SMALL], *cached[N_CACHED];
-    for (int i = 0; i < N_CACHED; i++) /* those that it keeps for reuse count as taken already */
+    for (int i = 0; i < N_CACHED; i++) /* blocks kept for reuse count as taken */
         cached[i] = take(SMALL);
     uint64_t before = machine_heap_bytes();
     for (int i = 0; i < N_SMALL; i++)

@@ -125,7 +125,7 @@ TEST(machine_limits, say_when_memory_runs_out)
     parallel_close(pool);
 }
 
-/* The loops do what they say: a fused multiply-add or a dot product for each that is counted. */
+/* The loops do what they count: a fused multiply-add or a dot product for each. */
 TEST(machine_limits, peaks_count_their_rounds)
 {
     for (unsigned i = 0; kernels_at(i); i++) {

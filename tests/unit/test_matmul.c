@@ -130,8 +130,7 @@ static void put_float(enum tensor_type type, float value, uint8_t *to)
         memcpy(to, type == TENSOR_F16 ? &f16 : &bf16, 2);
 }
 
-/* One number of a type of 8 bits that is finite, and of an ordinary size if it is a power of two.
- */
+/* One finite number of an 8-bit type, of an ordinary size if it is a power of two. */
 static uint8_t random_byte(enum tensor_type type)
 {
     uint8_t byte = (uint8_t)random_u32();
@@ -179,8 +178,8 @@ struct random_weight {
     void *data, *scales, *biases;
 };
 
-/* Random blocks: every bit of the quants is used, the scales are ordinary numbers. One of two is a
- * slice of a larger one. */
+/* Random blocks: every bit of the quants is used, the scales are ordinary numbers. Every second one
+ * is a slice of a larger one. */
 static struct random_weight random_weight(const struct type_case *t, uint32_t rows, uint32_t cols)
 {
     const struct tensor_type_info *info = tensor_type_info(t->type);
@@ -218,7 +217,7 @@ static void weight_drop(struct random_weight *r)
     free(r->biases);
 }
 
-/* Rows of floats of which some blocks are large, small or zero. */
+/* Rows of floats, some blocks of which are large, small or zero. */
 static float *random_rows(uint32_t n_rows, uint32_t cols)
 {
     float *x = allocate((size_t)n_rows * cols * sizeof *x);
@@ -540,7 +539,7 @@ TEST(matmul, extreme_quants_do_not_saturate)
                     check_extreme(kernels_at(i), &types[t], bytes[pattern]);
 }
 
-/* The powers of two that scale MXFP4 go where float16 cannot, down to subnormal floats. */
+/* MXFP4's scales reach beyond the range of float16, down to subnormal floats. */
 TEST(matmul, any_exponent_of_mxfp4)
 {
     enum { ROWS = 16, COLS = 64, BLOCK_BYTES = 17 };
@@ -736,7 +735,7 @@ static struct weight counting_weight(uint32_t rows, uint32_t cols)
     return weight_make(TENSOR_F32, rows, cols, data);
 }
 
-/* Matrices share memory, one of them larger than what is shared; each must outlive the others. */
+/* Matrices share memory, one of them larger than a shared block; each must outlive the others. */
 TEST(matmul, matrices_survive_each_other)
 {
     enum { SMALL = 40, LARGE_ROWS = 100000, COLS = 100 };

@@ -13,7 +13,7 @@ static _Thread_local uint32_t left;
 static _Thread_local uint64_t taken;
 
 static struct {
-    atomic_uint to_failure; /* allocations, and the last of them fails; 0: none will */
+    atomic_uint to_failure; /* how many allocations until one fails; 0: none fails */
     atomic_ullong skipped_ns;
 } * shared; /* with the processes that are forked */
 static bool is_watched;

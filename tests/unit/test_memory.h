@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 /* Memory that runs out, and time that passes, when a test says so. The unit binaries are linked so
- * that malloc, calloc, realloc, aligned_alloc and clock_now_ns of our own code come here first (see
- * the Makefile); the libraries' do not. */
+ * that calls of malloc, calloc, realloc, aligned_alloc and clock_now_ns in our own code come here
+ * first (see the Makefile); those of libraries do not. */
 
 /* After `n` more successful allocations of this thread, every one but realloc fails, until
  * memory_is_back. */
@@ -23,7 +23,7 @@ void memory_is_watched(bool yes);
 void memory_fails_once(uint32_t n);
 bool memory_has_failed(void); /* it came to that one */
 
-/* From now on the clock is so much later, here and in the processes that were forked. */
+/* Moves the clock forward, here and in the forked processes. */
 void clock_skip_ns(uint64_t ns);
 
 #endif

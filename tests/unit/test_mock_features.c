@@ -106,7 +106,7 @@ static void seq_run(struct seq *s, const int32_t *tokens, uint32_t n)
     oracle_tokens(s, tokens, n);
 }
 
-/* Whether the last batch gave what the oracle has. */
+/* Whether the last batch gave the oracle's result. */
 static bool seq_is_right(const struct seq *s)
 {
     float want[VOCAB] = {0}, scratch[VOCAB];
@@ -182,7 +182,7 @@ TEST(mock_features, refuses_what_cannot_be)
 
 /* ---- states ---- */
 
-/* Copies that a batch made, and the slot, are good until it fails or is stopped. */
+/* Copies that a batch made, and the slot, are valid until it fails or is stopped. */
 TEST(mock_features, states_of_a_failed_batch_are_rubbish)
 {
     for (int stops = 0; stops < 2; stops++) {
@@ -560,8 +560,8 @@ static struct mock_options one_group(bool is_async)
                                  .io_page_cost_us = is_async};
 }
 
-/* Whatever is computed between the call and the end of its ticket: a read has what was there at the
- * call, a write is there from then on. */
+/* Whatever is computed between the call and the end of its ticket: a read returns the data at the
+ * time of the call, and a write takes effect then. */
 static void check_order(bool is_async)
 {
     struct mock_options o = one_group(is_async);
@@ -673,7 +673,7 @@ TEST(mock_features, transfers_are_limited_and_may_fail)
     engine_close(e);
 }
 
-/* Without full layers group 0 has no bytes, and its pages still stand for positions. */
+/* Without full layers, group 0 has no bytes, and its pages still represent positions. */
 TEST(mock_features, group_0_may_keep_nothing)
 {
     struct mock_options o = three_groups();
@@ -765,7 +765,7 @@ TEST(mock_threads, a_lost_device_is_lost_with_all_that_it_had)
     check_lost(true);
 }
 
-/* Also what had no part in the batch that was lost: pages without states, states without pages. */
+/* Also everything outside the lost batch: pages without states, states without pages. */
 TEST(mock_features, nothing_outlives_the_device)
 {
     for (int has_state = 0; has_state < 2; has_state++) {
@@ -853,7 +853,7 @@ TEST(mock_threads, computes_while_the_caller_does_other_work)
     engine_close(e);
 }
 
-/* More is asked for than the queue holds: the caller waits for room. */
+/* More requests than the queue holds: the caller waits for room. */
 TEST(mock_threads, the_queue_may_be_full)
 {
     struct mock_options o = three_groups();

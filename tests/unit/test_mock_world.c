@@ -180,7 +180,7 @@ static void fork_seq(struct world *w, const struct test_seq *from, struct test_s
     w->n_forked++;
 }
 
-/* The last positions are made anew, from a copy of the state where there is one. */
+/* Computes the last positions again, from a copy of the state if there is one. */
 static void go_back(struct world *w, struct test_seq *s)
 {
     uint32_t n = s->oracle.n;

@@ -1,5 +1,5 @@
-/* Models from files: a tiny Llama that the test writes is right, and then wrong in one thing at a
- * time; each wrong one must be refused with a message that says which thing. */
+/* Models from files: a tiny Llama that the test writes, valid and then with one thing wrong at a
+ * time; each wrong one must be rejected with a message that names the thing. */
 #include "test.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* GGUF files of architectures that differ from Llama's, as llama.cpp's converter writes their keys
- * and names: what each row makes of them. Llama's own are in test_model.c. */
+/* GGUF files of architectures other than Llama, with the keys and names of llama.cpp's converter:
+ * what each row makes of them. Llama's own are in test_model.c. */
 #include "test.h"
 
 #include <math.h>
@@ -75,7 +75,7 @@ static void add_tensors(struct gguf_builder *b, const struct tensor *tensors, si
         }
 }
 
-/* Makes every float of the data another, so that it can be told where each went. */
+/* Makes every float of the data different, to see where each one went. */
 static void number_floats(struct gguf_builder *b)
 {
     for (size_t i = 0; i < b->data.len / sizeof(float); i++)
@@ -416,7 +416,7 @@ TEST(model_gguf, mixtral_hides_behind_llama_in_tensors_for_each_expert)
     model_close(&m);
 }
 
-/* Layers for guessing ahead are counted by GGUF, and not used. */
+/* GGUF counts prediction layers (MTP), which are not used. */
 TEST(model_gguf, layers_for_guessing_ahead_are_left_alone)
 {
     static const struct key keys[] = {

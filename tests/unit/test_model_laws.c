@@ -149,7 +149,7 @@ static uint32_t check_tokens(struct world *w, const struct client *c)
     return c->n_got;
 }
 
-/* The answer is complete, too: it ends where it may, and nowhere before. */
+/* The answer is also complete: it ends where it may, and not before. */
 static void check_whole(const struct world *w, const struct client *c, uint32_t limit)
 {
     const struct request *r = &c->request;
@@ -172,7 +172,7 @@ struct talk {
     uint64_t seed;
 };
 
-/* The next turn: some words, and an answer to all of it. Gives how much of it was cached. */
+/* The next turn: some words, and an answer to everything. Returns how much was cached. */
 static uint32_t talk_on(struct world *w, struct fixture *f, struct talk *t, uint32_t n_words)
 {
     enum { ANSWER = 7 };
@@ -248,7 +248,7 @@ struct mix {
     bool is_pressed; /* short prompts and long answers, that outgrow the pool */
 };
 
-/* What happened in all mixes of a model: they are only worth something if all of it did. */
+/* What happened in all mixes of a model; all of it must occur for the test to be worth anything. */
 struct counts {
     uint64_t cached, evicted, preempted, canceled, forked, interior, tails, compared, followed;
     bool seen[MAX_VOCAB]; /* tokens in answers */
@@ -283,7 +283,7 @@ static uint32_t random_prompt(struct mix *m, struct counts *counts, int32_t *tok
     return n < m->limit ? n : m->limit - 1;
 }
 
-/* A request of its own, or another choice of one that came before. */
+/* A new request, or another choice of an earlier one. */
 static void add_client(struct mix *m, const struct request *leader, struct counts *counts)
 {
     int32_t tokens[2 * MAX_LENGTH];
@@ -307,7 +307,7 @@ static void add_client(struct mix *m, const struct request *leader, struct count
     m->clients[m->n_clients++] = c;
 }
 
-/* Arrivals, a step, readers, a cancel. False when all is done. */
+/* Arrivals, a step, readers, a cancel. False once everything is done. */
 static bool turn_mix(struct mix *m, struct counts *counts)
 {
     bool is_due = m->is_pressed || pick(m, 6) == 0;

@@ -113,7 +113,7 @@ TEST(model_shape, rope_is_that_of_transformers)
     ", \"head_dim\": 8, \"global_head_dim\": 8, \"sliding_window\": 8, "                           \
     "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}, "
 
-/* Without what a case replaces, so that no key is there twice. */
+/* Without the keys that a case replaces, so that none appears twice. */
 #define BARE "{\"model_type\": \"llama\", \"intermediate_size\": 48, "
 
 TEST(model_shape, each_wrong_thing_is_named)
@@ -266,8 +266,8 @@ TEST(model_shape, each_wrong_thing_is_named)
     }
 }
 
-/* Values of every type in the place of each key of a configuration that is right: whatever they
- * are, they are taken or refused in a line. */
+/* Values of every type for each key of a valid configuration: each is accepted, or rejected in one
+ * line. */
 TEST(model_shape, survives_every_value_of_another_type)
 {
     static const char *const values[] = {
@@ -372,7 +372,7 @@ TEST(model_shape, null_means_none_and_absent_the_default)
     world_free(&w);
 }
 
-/* The table itself: names are one row's, and words are there for each. */
+/* The table itself: a name belongs to one row, and each has a description. */
 TEST(model_shape, rows_of_the_table_make_sense)
 {
     const char *words[MAX_FEATURES];

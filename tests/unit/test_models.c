@@ -64,8 +64,8 @@ struct written {
     const enum tensor_type *quantize; /* as it is opened, or NULL */
 };
 
-/* A family that no one has made, of parts that others have: the example of docs/models.md. It is
- * not in the table, but opened with its row as model_open would. */
+/* A made-up family, combined from parts of others: the example of docs/models.md. It is not in the
+ * table, but opened with its row as model_open would. */
 static const struct architecture made_up[] = {
 #include "made_up_row.inc"
 };
@@ -210,7 +210,7 @@ struct schedule {
     struct engine *engine;
     struct test_seq seqs[MAX_SEQS];
     uint32_t n_seqs;
-    bool releases; /* pages that left the window are used again, and so no one shares them */
+    bool releases; /* pages that left the window are reused, so nobody shares them */
     struct page_list free, window_free;
     uint32_t n_compared, n_shared, n_released; /* rows; positions from others; pages given back */
 };
@@ -284,7 +284,7 @@ static void add_rows(struct schedule *s, struct test_seq *seq, uint32_t n, uint3
                             WANTS_LOGITS);
         rows[j].pages[1] = seq->window_pages[p];
     }
-    /* As little as the rows need, or whatever is there. */
+    /* As little as the rows need, or all that exists. */
     uint32_t first = random_below(2) ? window_begin(s, begin) : seq->window_first;
     uint32_t n_runs = make_runs(seq->pages, 0, seq->length, seq->runs);
     uint32_t n_window = make_runs(seq->window_pages, first, seq->length, seq->window_runs);
@@ -382,8 +382,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* With activations of 8 bits a token goes to another expert now and then: most positions are near.
- */
+/* With 8-bit activations, a token occasionally goes to another expert: most positions are close. */
 static void check_rounded_logits(const struct world *w, const float *got)
 {
     double errors[MAX_TOKENS] = {0};
@@ -413,8 +412,7 @@ static void compute(const struct world *w, const struct model *m, enum activatio
     engine_close(e);
 }
 
-/* The same weights and meaning, written otherwise: the same bits, but where numbers have another
- * type. */
+/* The same weights in another form: the same bits, except where numbers have another type. */
 static void check_written(const struct world *w, const struct written *as)
 {
     static float got[MAX_TOKENS * MAX_LOGITS];
@@ -436,7 +434,7 @@ static void check_written(const struct world *w, const struct written *as)
     model_close(&m);
 }
 
-/* Gives a weight that is to be quantised the values that it then has, as floats. */
+/* Replaces a weight that will be quantised by the resulting values, as floats. */
 static void round_weight(struct weight *w, struct arena *arena, uint32_t *n_rounded)
 {
     if (!w->is_converted)
@@ -454,7 +452,7 @@ static void round_weight(struct weight *w, struct arena *arena, uint32_t *n_roun
     ++*n_rounded;
 }
 
-/* How many of its matrices are to be quantised; they are floats afterwards. */
+/* How many of its matrices will be quantised; they are floats afterwards. */
 static uint32_t round_model(struct model *m)
 {
     static const size_t matrices[] = {

@@ -1,5 +1,5 @@
-/* Ollama's API: its requests become the ones that all others are, its lines are what its clients
- * parse, and what it says of the model. */
+/* Ollama's API: its requests become ordinary ones, its lines are what its clients parse, and what
+ * it says about the model. */
 #include "serve/request/fields.h"
 #include "serve/writers/answer_writer.h"
 #include "serve/writers/ollama_form.h"
@@ -184,7 +184,7 @@ TEST(ollama, reads_thinking)
     check_refused(REQUEST_OLLAMA_CHAT, THINK("{}"), "think");
 }
 
-/* ' stands for ": long bodies read better that way. */
+/* ' is sent as ": long bodies are easier to read that way. */
 static const char *quoted(char *text)
 {
     for (char *at = text; *at; at++)

@@ -20,7 +20,7 @@
 
 enum { HEADER_BYTES = 1000, N_WEIGHTS = 5 };
 
-/* A model's file, as much as the cache sees of it. */
+/* A model's file, as far as the cache uses it. */
 struct fake_model {
     char path[512], cache_path[600], temporary_path[700];
     uint8_t *bytes;
@@ -160,7 +160,7 @@ TEST(pack_cache, what_is_written_is_read)
     CHECK(!stores_equal(&packed, &read));
     CHECK_INT(read_cache(&read, &err), 0);
     CHECK(stores_equal(&packed, &read));
-    /* Written over a file that is there, it is the same again. */
+    /* Overwriting an existing file gives the same file. */
     CHECK_INT(write_cache(&read, false, &err), 0);
     CHECK_INT(read_cache(&packed, &err), 0);
     weight_store_close(&packed);
@@ -238,7 +238,7 @@ TEST(pack_cache, a_flipped_bit_before_the_weights_is_bad)
             test_fail(__FILE__, __LINE__, "byte %zu may be anything", at);
         unflip(&d, at);
     }
-    /* Behind it nothing is said until the first matrix. */
+    /* After it, nothing counts until the first matrix. */
     for (size_t at = head_bytes; at < 4096; at++)
         CHECK_INT(d.bytes[at], 0);
     CHECK_INT(state_of(&d.store, &err), PACK_CACHE_USABLE);
@@ -503,7 +503,7 @@ TEST(pack_cache, threads_load_and_the_file_is_renewed)
     CHECK_INT(stat(m.cache_path, &second), 0);
     CHECK(first.st_ino == second.st_ino);
 
-    /* Damaged at its end, so that most is read before that shows. */
+    /* Damaged at its end, so that most of it is read before the damage is noticed. */
     int fd = open(m.cache_path, O_WRONLY);
     CHECK(fd >= 0 && pwrite(fd, "\xff\xff\xff\xff", 4, first.st_size - 4) == 4);
     close(fd);

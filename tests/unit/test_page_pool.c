@@ -60,7 +60,7 @@ TEST(page_pool, goes_on_after_a_page_when_it_can)
     page_pool_give(&pool, (struct page_run){8, 4});
     /* The wish is followed although the run after it is short. */
     CHECK_RUN(page_pool_take(&pool, 8, 7), 8, 4);
-    /* The next page is taken: anywhere, as long as it can be. */
+    /* The next page is taken: anywhere, as long as the run can be. */
     struct page_run run = page_pool_take(&pool, 8, 7);
     CHECK_INT(run.count, 8);
     CHECK(run.first >= 16);
@@ -142,7 +142,7 @@ TEST(page_pool, check_finds_lies)
     page_pool_close(&pool);
 }
 
-/* In a large pool that is nearly full the search skips what is taken. */
+/* In a large, nearly full pool, the search skips taken pages. */
 TEST(page_pool, finds_the_one_free_page_of_many)
 {
     enum { MANY = 64 * 64 * 5 + 7 };

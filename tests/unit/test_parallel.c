@@ -148,7 +148,7 @@ TEST(parallel, pinned_threads_keep_to_their_cpus)
     CHECK_INT(sched_getaffinity(0, sizeof after, &after), 0);
     CHECK(cpus.n_cpus == MAX_THREADS || CPU_EQUAL(&before, &after));
 
-    pthread_t other; /* takes the place of thread 0, and the one before it stays free */
+    pthread_t other; /* takes over as thread 0, and the previous one is free */
     void *places;
     CHECK_INT(pthread_create(&other, NULL, run_places, pool), 0);
     CHECK_INT(pthread_join(other, &places), 0);

@@ -442,7 +442,7 @@ TEST(prefix_tree, eviction_makes_single_chains_one_node)
     CHECK_INT(n_nodes(&f), 2);
     CHECK_INT(peek(&f, "abc2"), 4);
     check_laws(&f);
-    /* Not where the upper part is younger: it must outlive the lower. */
+    /* Not if the upper part is younger: it must outlive the lower. */
     store(&f, "abc3");
     look(&f, "abc");
     CHECK_INT(evict(&f, 1), 1);
@@ -609,7 +609,7 @@ TEST(prefix_tree, node_exhaustion_cuts_instead_of_splitting)
     struct fixture f;
     setup(&f, 64, 2);
     store(&f, "abcdef");
-    /* No node for a split, and the node to split is the oldest: its end goes. */
+    /* No node for a split, and the node to split is the oldest: its end is evicted. */
     node_id node = acquire(&f, "abcx");
     CHECK(node != NODE_NONE);
     CHECK_INT(f.length, 3);
@@ -659,7 +659,7 @@ TEST(prefix_tree, pool_exhaustion)
     node_id held = hold(&f, "xyz");
     CHECK_INT(f.pool.n_free, 0);
     CHECK_INT(page_pool_take(&f.pool, 1, PAGE_NONE).count, 0);
-    /* As much as can be, not as much as was asked. */
+    /* As much as possible, not as much as requested. */
     CHECK_INT(n_evictable(&f), 5);
     CHECK_INT(evict(&f, 6), 5);
     CHECK_INT(evict(&f, 6), 0);

@@ -1,4 +1,4 @@
-/* From conversations to tokens: what may become a special token, and where the BOS goes. */
+/* From conversations to tokens: what may become a special token, and where the BOS is added. */
 #include "prompt/prompt.h"
 
 #include "test.h"
@@ -87,7 +87,7 @@ TEST(prompt, messages_do_not_make_special_tokens)
     prompt_maker_close(&p);
 }
 
-/* However a template handles a message's text, what it spells stays text. */
+/* However a template handles a message's text, it stays text. */
 TEST(prompt, messages_stay_text_through_filters)
 {
     static const char *const expressions[] = {
@@ -252,7 +252,7 @@ TEST(prompt, default_model)
     CHECK(strstr(err.message, "no/such/file.jinja"));
 }
 
-/* A model that wants its BOS gets it once, whether the template writes it or not. */
+/* A model that needs a BOS gets exactly one, whether or not the template writes it. */
 TEST(prompt, one_bos)
 {
     const char *path = test_shared_path("data/models/stories260K");

@@ -1,4 +1,4 @@
-/* Answers that come back as the ids that were sampled: how far, and that the text is the same. */
+/* Replies that come back reuse the sampled ids: how far, and that the text is the same. */
 #include "prompt/prompt.h"
 
 #include <pthread.h>
@@ -113,7 +113,8 @@ static void answer(struct talk *t, const char *sampled)
     replay_store_add(t->store, t->ns, t->before, ids, n);
 }
 
-/* What is replayed, as "message: n of m, why; ...". The text must be as without a store. */
+/* What is replayed, as "message: n of m, why; ...". The text must be the same as without a store.
+ */
 static const char *came_back(struct talk *t, const char *messages)
 {
     static char out[512];
@@ -182,7 +183,7 @@ TEST(prompt_replay, only_the_assistants_text_is_replaced)
                   "{% endfor %}{{ '<|im_start|>' if add_generation_prompt }}");
     ask(&t, USER("Hi"));
     answer(&t, "Hello" END START "Hello" END);
-    /* The same bytes by another hand stay what the tokenizer makes of them. */
+    /* The same bytes from another author are tokenized as usual. */
     CHECK_STR(came_back(&t, USER("Hi") "," USER("Hello")), "");
     CHECK_STR(came_back(&t, USER("Hi") ",{\"role\": \"tool\", \"content\": \"Hello\"}"), "");
     /* And those of the next message, even if the model had written them too. */
@@ -323,7 +324,7 @@ TEST(prompt_replay, templates_that_rewrite)
     talk_close(&t);
 }
 
-/* The words that the template puts around a message may have been sampled. */
+/* The text that the template puts around a message may have been sampled. */
 TEST(prompt_replay, goes_through_the_templates_words)
 {
     struct talk t;
@@ -354,7 +355,7 @@ TEST(prompt_replay, generation_prompts_that_differ)
     ask(&t, USER("a"));
     answer(&t, "<think>\n\n</think>\n\nYes." END);
     CHECK_STR(came_back(&t, USER("a") "," ASSISTANT("Yes.")), "1: 24 of 24, complete");
-    /* The template writes words that were not sampled. */
+    /* The template writes text that was not sampled. */
     CHECK_STR(came_back(&t, USER("b")), "");
     answer(&t, "Sure." END);
     CHECK_STR(came_back(&t, USER("b") "," ASSISTANT("Sure.")), "1: 0 of 6, rewritten");
@@ -431,7 +432,7 @@ TEST(prompt_replay, thinking)
     CHECK_STR(came_back(&t, USER("a") "," THINKS("Hm.", "Yes.") "," USER("b")),
               "1: 19 of 19, complete");
     talk_close(&t);
-    /* The template leaves it out of what is past. */
+    /* The template omits it from past messages. */
     talk_open(&t, LOOP("{{ m.content.split('</think>')[-1].lstrip('\n') }}"));
     ask(&t, USER("a"));
     answer(&t, "<think>\nHm.\n</think>\n\nYes." END);
@@ -507,7 +508,8 @@ static void message_add(struct arena *arena, struct json *messages, const char *
     json_append(arena, messages, NULL, message);
 }
 
-/* A text of words, signs and what looks like special tokens, and some tokens that spell it. */
+/* A text of words, punctuation and things that look like special tokens, and some tokens that spell
+ * it. */
 static size_t random_answer(const struct talk *t, struct dice *d, char *text, int32_t *ids,
                             size_t *n_ids)
 {
@@ -668,11 +670,11 @@ TEST(prompt_replay, sentencepiece_after_a_special_token)
     spm_open(&t, "{% for m in messages %}{{ '<s>' if m.role == 'user' else '<bot>' }}"
                  "{{ m.content }}{% endfor %}{{ '<bot>' if messages | length == 1 }}");
     CHECK_STR(cut(&t, USER("ba")), "[<s>]| |b|a[<bot>]");
-    /* " a" was sampled and the client got " a": not one space more. */
+    /* " a" was sampled and the client got " a": no extra space. */
     answer_ids(&t, IDS(7, 5, 2));
     CHECK_STR(cut(&t, USER("ba") "," ASSISTANT(" ab") "," USER("b")),
               "[<s>]| |b|a[<bot>]| a|b[<s>]| |b");
-    /* The client took the space away: it is the one that the tokenizer puts there. */
+    /* The client removed the space: it is the one that the tokenizer adds. */
     CHECK_STR(cut(&t, USER("ba") "," ASSISTANT("ab") "," USER("b")),
               "[<s>]| |b|a[<bot>]| a|b[<s>]| |b");
     CHECK_STR(came_back(&t, USER("ba") "," ASSISTANT("ab")), "1: 2 of 3, ended");
@@ -854,7 +856,8 @@ TEST(prompt_replay, steady_state_allocates_what_it_gives)
     talk_close(&t);
 }
 
-/* Whatever is missing first, the call fails whole, and what it leaves for the next one is sound. */
+/* Whichever allocation fails, the call fails as a whole, and leaves a valid state for the next one.
+ */
 TEST(prompt_replay, without_memory_it_says_so)
 {
     struct talk t;
@@ -893,7 +896,7 @@ TEST(prompt_replay, without_memory_it_says_so)
     talk_close(&t);
 }
 
-/* Workers make prompts while answers are added and thrown away. */
+/* Workers make prompts while answers are added and removed. */
 static void *worker_run(void *arg)
 {
     struct talk *t = arg;

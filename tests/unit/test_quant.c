@@ -23,7 +23,7 @@ static float float_of(uint32_t bits)
     return value;
 }
 
-/* What IEEE 754 says a half is, by arithmetic that shares nothing with the code under test. */
+/* A half as defined by IEEE 754, by arithmetic that shares nothing with the code under test. */
 static double half_meaning(uint16_t half)
 {
     int exponent = half >> 10 & 31, mantissa = half & 1023;
@@ -63,8 +63,8 @@ TEST(quant, every_half_survives_the_round_trip)
     }
 }
 
-/* Between two neighbouring halves lies one tie; it goes to the even one and its neighbours go to
- * the nearer one. That is all of rounding. */
+/* Between two neighbouring halves there is one tie, which rounds to the even one; its neighbours
+ * round to the nearer one. That is all of rounding. */
 TEST(quant, halves_round_to_nearest_even)
 {
     for (uint16_t h = 0; h < 0x7c00; h++) {
@@ -187,8 +187,8 @@ TEST(quant, numbers_of_directories_become_floats)
     }
 }
 
-/* Every byte of every type alike, so that scales are NaN or infinite among others: any value may
- * come out, but nothing undefined may be done on the way. */
+/* All bytes equal, for every byte and type, so that some scales are NaN or infinite: any value may
+ * result, but no undefined behaviour. */
 TEST(quant, hostile_blocks_do_no_harm)
 {
     static const uint8_t bytes[] = {0x00, 0x7c, 0x7e, 0x7f, 0x80, 0xfc, 0xff};

@@ -1,6 +1,6 @@
-/* Floats into blocks and back: the small types bit for bit as llama.cpp writes them (by checksums
- * that gguf-py's quantize gave for the same floats), all of them within the error that their bits
- * allow, and files written again. */
+/* Floats to blocks and back: the small types bit for bit as llama.cpp writes them (by checksums
+ * from gguf-py's quantize for the same floats), all of them within the error that their bits allow,
+ * and files written again. */
 #include "test.h"
 
 #include <math.h>
@@ -152,7 +152,7 @@ TEST(quantize, writes_a_file_again)
     model_close(&before);
     checkpoint_close(c);
 
-    /* What is quantised is not quantised again without a word; a bad path leaves nothing. */
+    /* Quantised weights are not silently quantised again; a bad path leaves nothing behind. */
     CHECK_INT(checkpoint_open(&c, to, &err), 0);
     options.type = TENSOR_Q4_0;
     CHECK_INT(requantize(c, "/nowhere/at/all.gguf", pool, &options, &result, &err), -1);

@@ -1,4 +1,4 @@
-/* Query strings: what is read, and that everything else is refused with its name. */
+/* Query strings: what is read, and that everything else is rejected by name. */
 #include "test.h"
 
 #include "serve/request/query_params.h"

@@ -103,8 +103,8 @@ struct worker {
     uint32_t index;
 };
 
-/* Items carry who made them and which of his it is. What they point to is written before the push
- * and read after the pop with plain accesses: the queue must order them. */
+/* Items carry their producer and sequence number. What they point to is written before the push and
+ * read after the pop with plain accesses: the queue must order them. */
 struct parcel {
     uint32_t producer, number;
 };
@@ -135,7 +135,7 @@ static void *consume(void *arg)
         }
         atomic_fetch_add(&load->n_popped, 1);
         atomic_fetch_add(&load->seen[p->producer * PER_PRODUCER + p->number], 1);
-        /* Whatever others took in between, one producer's items come in his order. */
+        /* Whatever others took in between, one producer's items come in order. */
         if (p->number < next[p->producer])
             atomic_store(&load->order_broken, true);
         next[p->producer] = p->number + 1;
@@ -151,7 +151,7 @@ static void run_load(uint32_t n_producers, uint32_t n_consumers, size_t capacity
     pthread_t threads[2 * MAX_THREADS];
     struct error err;
     CHECK(load);
-    /* The queue's ends stand on cache lines of their own; calloc promises less. */
+    /* The queue's ends are on separate cache lines, which calloc does not guarantee. */
     struct load *aligned = (struct load *)(((uintptr_t)load + 63) / 64 * 64);
     aligned->n_producers = n_producers;
     aligned->n_consumers = n_consumers;

@@ -81,7 +81,7 @@ TEST(regions, the_region_of_a_position_is_the_first_that_ends_after_it)
     regions_close(&r);
 }
 
-/* Rows from `from` on: up to a region that would be cut, and none of it. */
+/* Rows from `from` on: up to a region that would be cut, which is excluded. */
 TEST(regions, rows_never_end_inside_a_region)
 {
     struct regions r;

@@ -1,4 +1,4 @@
-/* Traces through the real tree and scheduler: what they find is what they could find. */
+/* Traces through the real tree and scheduler: they find exactly what they can. */
 #include "cli/replay.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The store of sampled answers: what is found, what goes, and that nothing grows. */
+/* The store of sampled answers: what is found, what is evicted, and that nothing grows. */
 #include "prompt/replay_store.h"
 
 #include <pthread.h>

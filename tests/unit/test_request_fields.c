@@ -1,4 +1,4 @@
-/* The request-field table: every class, every range, and requests that mean harm. */
+/* The request-field table: every class, every range, and malicious requests. */
 #include "serve/request/fields.h"
 #include "test.h"
 #include "test_memory.h"
@@ -7,7 +7,7 @@
 
 static const struct sampling plain = SAMPLING_DEFAULT;
 
-/* The status of reading the body (200: fine); the error stays for a look. */
+/* The status of reading the body (200: fine); the error is kept for inspection. */
 static struct api_error seen;
 
 static int status_of(const char *body, bool strict)
@@ -55,7 +55,8 @@ TEST(request_fields, the_table_is_whole)
             CHECK(f->offset > 0);
             CHECK(f->kind == KIND_BOOL || f->max > f->min);
         }
-        /* A warming's rows come first: what stands behind them means something in an answer. */
+        /* A warming request's rows come first: the fields after them mean something in an answer.
+         */
         if (f->scope == SCOPE_WARM && f->class == FIELD_INERT)
             CHECK(stands_in_a_request(f->name));
         for (size_t j = 0; j < i; j++)
@@ -458,7 +459,7 @@ TEST(request_fields, reads_a_warming)
         CHECK_INT(warm_status(wrong[i].body), 400);
         CHECK_STR(seen.param, wrong[i].param);
     }
-    /* A warming's own fields are unknown to an answer. */
+    /* Fields of a warming request are unknown to an answer. */
     CHECK_INT(status_of("{" HELLO ",\"pin\":1}", true), 400);
     CHECK_STR(seen.param, "pin");
     CHECK_INT(status_of("{" HELLO ",\"add_generation_prompt\":false}", false), 400);

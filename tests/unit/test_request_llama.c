@@ -1,4 +1,4 @@
-/* Fields of llama-server's API, and those that are spelled as years ago. */
+/* Fields of llama-server's API, including old spellings. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 static const struct sampling plain = SAMPLING_DEFAULT;
 static struct api_error seen;
 
-/* Reads a body in which ' stands for "; NULL: it was refused. */
+/* Reads a body in which ' replaces "; NULL: it was rejected. */
 static struct request_params *read_body(enum request_kind kind, const char *body)
 {
     static struct request_params p;

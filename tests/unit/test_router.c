@@ -1,4 +1,4 @@
-/* The choice of experts: by hand, and where scores are equal or no numbers. */
+/* The choice of experts: by hand, and with equal scores or NaN. */
 #include "test.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ TEST(router, softmax_over_all_or_the_chosen)
     CHECK(is_near(chosen[1].weight, 20 * exp(2) / two));
 }
 
-/* A correction moves the choice and not the weights. */
+/* A correction affects the choice and not the weights. */
 TEST(router, corrected_sigmoids_normalised_with_eps)
 {
     const float logits[] = {2, 1, 0, -1}, correction[] = {-1, 0, 0, 1};
@@ -84,7 +84,7 @@ TEST(router, groups)
     choose(&r, NULL, NULL, logits);
     CHECK_INT(chosen[0].expert, 4);
     CHECK_INT(chosen[1].expert, 3);
-    /* Experts of another group are not chosen even where the others are below 0. */
+    /* Experts of another group are not chosen even if the others are below 0. */
     r.scores = ROUTER_SIGMOID;
     r.n_chosen = 3;
     const float down[] = {-1, -1, -1, -9, -9, -9, -9, -9, -9};

@@ -1,10 +1,10 @@
-/* Safetensors files: what is read, and each way of being wrong, with the line that says so. */
+/* Safetensors files: what is read, and each kind of error with its message. */
 #include "model/files/safetensors.h"
 
 #include "checkpoint_builder.h"
 #include "test_memory.h"
 
-/* Opens bytes from memory of their exact size, so that a step past their end is seen. */
+/* Opens bytes in memory of their exact size, so that a read past their end is noticed. */
 static int open_bytes(struct safetensors *s, const void *bytes, size_t len, void **exact,
                       struct error *err)
 {
@@ -206,7 +206,7 @@ TEST(safetensors, shows_names_harmlessly)
     check_header(header, 0, "nnn... is not an object");
 }
 
-/* Every prefix of a good file is refused, and says so in one line. */
+/* Every prefix of a valid file is rejected, in one line. */
 TEST(safetensors, refuses_each_truncation)
 {
     struct st_builder b = {0};
@@ -219,7 +219,7 @@ TEST(safetensors, refuses_each_truncation)
     strbuf_free(&file);
 }
 
-/* What a header takes to parse is bounded by its length, whatever it unfolds to. */
+/* The memory for parsing a header is bounded by its length, whatever it expands to. */
 TEST(safetensors, bounds_memory)
 {
     struct strbuf header = STRBUF_INIT, file = STRBUF_INIT;

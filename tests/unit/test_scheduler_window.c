@@ -43,7 +43,7 @@ struct talk {
     uint32_t n, seed;
 };
 
-/* The next turn: some words, and an answer to all of it. Returns how much was cached. */
+/* The next turn: some words, and an answer to everything. Returns how much was cached. */
 static uint32_t talk_on(struct fixture *f, struct talk *t, uint32_t n_words, uint32_t n_answer)
 {
     for (uint32_t i = 0; i < n_words; i++, t->n++)
