@@ -231,7 +231,7 @@ TEST(sampler, biases_bans_and_masks_shape_the_distribution)
     check_input(&in, logits, N);
 }
 
-/* Nothing but what the mask has, however few that are; and why, when there is nothing. */
+/* Only tokens of the mask, however few; and the reason, if there are none. */
 TEST(sampler, a_mask_is_obeyed_down_to_its_last_token)
 {
     enum { N = 1000, WORDS = 16 };
@@ -277,7 +277,7 @@ TEST(sampler, a_mask_is_obeyed_down_to_its_last_token)
     sampler_close(s);
 }
 
-/* Half of the time the likely tokens go; which half has nothing to do with the draw. */
+/* Half of the time the likely tokens are removed, independently of the draw. */
 TEST(sampler, xtc_comes_as_often_as_it_says)
 {
     enum { N = 4, DRAWS = 8000 };
@@ -377,7 +377,7 @@ TEST(sampler, infill_ends_where_it_is_not_clear_how_to_go_on)
     o.infill = true;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         CHECK_INT(drawn(s, cases[i].logits, o, &in), cases[i].set);
-    in.end = -1; /* where an answer must not end, it is not done */
+    in.end = -1; /* not done where an answer must not end */
     CHECK_INT(drawn(s, cases[2].logits, o, &in), 0x7e);
     sampler_close(s);
 }
@@ -640,7 +640,7 @@ TEST(sampler, scans_are_the_same_on_every_instruction_set)
     }
 }
 
-/* Cuts that are reached far below the best, near it, and never: whatever has to be gathered is. */
+/* Cuts that are reached far below the best, near it, and never: everything needed is gathered. */
 TEST(sampler, cuts_reach_as_far_down_as_they_must)
 {
     enum { N = 3000, DRAWS = 400 };

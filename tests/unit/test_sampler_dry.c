@@ -18,7 +18,7 @@ static struct sampler *open_sampler(uint32_t n_vocab, uint32_t max_context)
     return s;
 }
 
-/* What is greedily taken when token 1 is a little worse than token 0. */
+/* The greedy choice if token 1 is a little worse than token 0. */
 static int32_t take(const char *context, const struct sampling *o, uint64_t breakers, float margin)
 {
     float logits[26];
@@ -117,12 +117,12 @@ TEST(sampler_dry, agrees_with_a_naive_search)
         o.dry_multiplier = 0;
         n_penalised += sampler_pick(s, logits, &in) != sorted[0].id;
     }
-    CHECK(n_penalised > 100); /* the test is worth something only if it changes what is taken */
+    CHECK(n_penalised > 100); /* the test is useful only if it changes the choice */
     sampler_close(s);
 }
 
-/* A token whose repetition is endless is still there when it is the only one; and ids that the
- * model has no logit for are passed over. */
+/* A token whose repetition is endless is still chosen if it is the only one; and ids that the model
+ * has no logit for are skipped. */
 TEST(sampler_dry, endless_repetitions_are_still_numbers)
 {
     enum { N = 3000 };

@@ -77,7 +77,7 @@ TEST(scheduler_cache, choices_fork_at_the_first_sampled_token)
     CHECK_INT(choices[0]->request.prompt_cached, 0);
     CHECK_INT(choices[1]->request.prompt_cached, FORK_PROMPT);
     check_choices(choices, CHOICES);
-    /* Once more, when all of the prompt but its last token comes from the cache. */
+    /* Once more, with all of the prompt except its last token from the cache. */
     run_choices(&f, choices, CHOICES);
     CHECK_INT(fixture_stats(&f).forked, 2 * (CHOICES - 1));
     CHECK_INT(choices[0]->request.prompt_cached, FORK_PROMPT - 1);
@@ -123,7 +123,7 @@ TEST(scheduler_cache, choices_go_on_when_the_first_is_canceled)
     fixture_close(&f);
 }
 
-/* A fork that starts over has computed what it was given, and is counted so. */
+/* A fork that starts over computes what it was given, and is counted that way. */
 TEST(scheduler_cache, what_a_fork_was_given_is_counted_and_taken_back)
 {
     struct fixture f;
@@ -274,7 +274,7 @@ TEST(scheduler_cache, what_gave_no_numbers_to_another_leaves_the_tree)
     fixture_close(&f);
 }
 
-/* Its own tokens are to blame: what it began with is everyone's, and stays. */
+/* Its own tokens are to blame: the shared prefix stays. */
 TEST(scheduler_cache, who_gives_no_numbers_by_itself_takes_nothing_along)
 {
     struct fixture f;
@@ -567,7 +567,7 @@ TEST(scheduler_cache, answers_one_query_a_step)
     fixture_close(&f);
 }
 
-/* Even one token that another is about to compute is waited for, and not computed twice. */
+/* Even a single token that another is about to compute is waited for, and not computed twice. */
 TEST(scheduler_cache, shares_a_single_token_in_flight)
 {
     struct fixture f;
@@ -613,7 +613,7 @@ TEST(scheduler_cache, clears_much_in_a_step)
     fixture_close(&f);
 }
 
-/* What takes longer than a step may is gone on with in the next ones, before other queries. */
+/* Work that exceeds a step continues in the next ones, before other queries. */
 TEST(scheduler_cache, clears_over_many_steps)
 {
     enum { N = 60, NODES = N * N };

@@ -1,4 +1,4 @@
-/* Behaviour of the scheduler that single faults in it would change and no other test would see. */
+/* Behaviour of the scheduler that single faults would change without any other test noticing. */
 #include "scheduler_fixture.h"
 
 #include <stdlib.h>

@@ -12,10 +12,10 @@ enum { LIMIT = 1024, MANY = 6 };
 
 #define END_BIT (UINT64_C(1) << FIXTURE_END)
 
-/* The end token's logit is 40 or -40, all others lie in 0..4: with this it is always the best. */
+/* The end token's logit is 40 or -40, all others are in 0..4: with this it is always the best. */
 static const struct logit_bias end_bias = {FIXTURE_END, 90};
 
-/* A filter with a mask for each token, the last of which stays, and an end. */
+/* A filter with a mask for each token (the last mask is repeated), and an end. */
 struct list_filter {
     struct token_filter filter;
     uint64_t masks[4];
@@ -64,7 +64,7 @@ static uint64_t text_length(const struct client *c, uint32_t n)
     return length;
 }
 
-/* The answer is the plain one, and the filter was told all of it, once. */
+/* The answer is the plain one, and the filter saw all of it, once. */
 static void check_script(struct client *c, struct script_filter *f)
 {
     CHECK_INT(f->n_wrong, 0);
@@ -108,7 +108,7 @@ TEST(scheduler_filter, every_token_is_asked_for_and_told)
     }
 }
 
-/* n_left counts down to 1, bounded by max_tokens here and by the context there. */
+/* n_left counts down to 1, limited by max_tokens first and by the context second. */
 TEST(scheduler_filter, knows_how_many_tokens_are_left)
 {
     struct fixture f;
@@ -232,7 +232,7 @@ TEST(scheduler_filter, biases_choose_and_ban)
     client_free(c);
 }
 
-/* Nothing may follow: that is an error of this request, with a reason, and nobody else's. */
+/* If no token is allowed, this request fails, with a reason, and no other. */
 TEST(scheduler_filter, a_mask_without_tokens_is_an_error)
 {
     struct fixture f;
@@ -268,7 +268,7 @@ TEST(scheduler_filter, a_mask_without_tokens_is_an_error)
     fixture_close(&f);
 }
 
-/* Many with filters of their own, in an engine and a pool that are as given. */
+/* Many requests with their own filters, in the given engine and pool. */
 static struct scheduler_stats run_many(const struct fixture_options *o, uint32_t max_tokens)
 {
     struct fixture f;
@@ -309,7 +309,7 @@ TEST(scheduler_filter, is_told_once_when_a_sequence_starts_over)
     CHECK_INT(run_many(&o, 60).failed, 0);
 }
 
-/* Choices of one request have a filter each; one that allows nothing hurts no other. */
+/* Choices of one request have a filter each; one that allows nothing affects no other. */
 TEST(scheduler_filter, each_choice_has_its_own)
 {
     struct fixture f;
@@ -340,7 +340,7 @@ TEST(scheduler_filter, each_choice_has_its_own)
     fixture_close(&f);
 }
 
-/* After EVENT_DONE the filter is its maker's: here it is gone at once. */
+/* After EVENT_DONE the filter belongs to its creator: here it is freed at once. */
 TEST(scheduler_filter, is_not_called_after_a_cancel)
 {
     struct fixture f;

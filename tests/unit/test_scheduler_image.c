@@ -54,7 +54,7 @@ static void finish_all(struct fixture *f, struct client **c, uint32_t n)
     }
 }
 
-/* Runs a request alone and checks its answer; how much of it was cached. */
+/* Runs a request alone and checks its answer; returns how much of it was cached. */
 static uint32_t run_one(struct fixture *f, struct client *c, const char *adapter)
 {
     client_submit(f, c);
@@ -87,7 +87,7 @@ TEST(scheduler_image, a_cached_image_is_never_encoded)
     close_spied(&f);
 }
 
-/* Equal bytes with another grid are other rope positions. */
+/* Equal bytes with another grid have other rope positions. */
 TEST(scheduler_image, an_image_with_another_shape_is_another)
 {
     struct fixture f;
@@ -113,8 +113,8 @@ TEST(scheduler_image, an_image_at_the_end_is_computed_again)
     close_spied(&f);
 }
 
-/* Chunks of prompts, rows that are scored, and window pages: whatever bounds a batch, it has whole
- * regions. Here the bounds are smaller than most of them. */
+/* Chunks of prompts, scored rows, and window pages: whatever limits a batch, it has whole regions.
+ * Here the limits are smaller than most regions. */
 TEST(scheduler_image, no_bound_on_a_batch_cuts_a_region)
 {
     for (uint32_t max_rows = 63; max_rows < 90; max_rows += 5) {
@@ -139,7 +139,7 @@ TEST(scheduler_image, no_bound_on_a_batch_cuts_a_region)
     }
 }
 
-/* The text and the image would fit into a batch, and not into the window pages. */
+/* The text and the image would fit into a batch, but not into the window pages. */
 TEST(scheduler_image, fewer_window_pages_than_rows_do_not_cut_a_region)
 {
     struct fixture f;
@@ -322,7 +322,7 @@ TEST(scheduler_image, who_waits_for_the_encoder_does_not_hold_up_others)
     close_spied(&f);
 }
 
-/* The same, where the first is computed by itself because a batch failed. */
+/* The same, with the first computed alone because a batch failed. */
 TEST(scheduler_image, who_is_computed_alone_does_not_keep_others_from_giving_room)
 {
     struct fixture f;
@@ -363,7 +363,7 @@ TEST(scheduler_image, who_waits_for_the_encoder_is_not_overtaken)
     close_spied(&f);
 }
 
-/* What an encoder keeps is of use soon: an image far down a prompt takes no room before that. */
+/* Encoded images are used soon: one far down a prompt takes no room before that. */
 TEST(scheduler_image, an_image_is_encoded_when_a_batch_may_reach_it)
 {
     struct fixture f;
@@ -516,7 +516,7 @@ TEST(scheduler_adapter, adapters_never_share)
     close_spied(&f);
 }
 
-/* Nor when they run at the same time: nobody sleeps for another adapter's flight. */
+/* Not even when they run at the same time: nobody waits for another adapter's flight. */
 TEST(scheduler_adapter, adapters_run_side_by_side)
 {
     struct fixture f;

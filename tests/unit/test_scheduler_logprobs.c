@@ -1,4 +1,4 @@
-/* Log probabilities of answers and prompts: they are those of the tokens, whatever else the step
+/* Log probabilities of answers and prompts: they depend only on the tokens, whatever else the step
  * computes, and whatever was cached, preempted or computed again. */
 #include "scheduler_fixture.h"
 
@@ -55,7 +55,7 @@ static bool is_running(struct fixture *f, struct client *c)
     return false;
 }
 
-/* They are the model's, so nothing of how the token was chosen shows in them. */
+/* They are the model's, so they do not show how the token was chosen. */
 TEST(scheduler_logprobs, of_an_answer_are_the_models_own)
 {
     static const struct logit_bias biases[] = {{4, 30}, {5, -100}};
@@ -105,8 +105,7 @@ TEST(scheduler_logprobs, are_the_same_in_every_batch)
     fixture_close(&f);
 }
 
-/* An answer that is sent back as a prompt has the very numbers that it had when it was generated.
- */
+/* An answer that is sent back as a prompt has exactly the numbers it had when generated. */
 TEST(scheduler_logprobs, an_answer_scores_as_it_was_generated)
 {
     struct fixture f;
@@ -259,7 +258,7 @@ TEST(scheduler_logprobs, are_computed_once_for_all_choices)
     fixture_close(&f);
 }
 
-/* One that asks for itself does not fork, and has its own. */
+/* One that scores its own prompt does not fork, and has its own. */
 TEST(scheduler_logprobs, a_choice_may_ask_for_the_prompts_too)
 {
     struct fixture f;
@@ -304,7 +303,7 @@ TEST(scheduler_logprobs, survive_a_preemption)
     fixture_close(&f);
 }
 
-/* Everything at once, and not a byte allocated after it was submitted. */
+/* Everything at once, and nothing allocated after submission. */
 TEST(scheduler_logprobs, no_step_allocates)
 {
     struct fixture f;
@@ -334,7 +333,8 @@ TEST(scheduler_logprobs, no_step_allocates)
     fixture_close(&f);
 }
 
-/* A row of the prompt that has no numbers: it starts over, and all is filled in again. */
+/* A row of the prompt without numbers: the request starts over, and everything is filled in again.
+ */
 TEST(scheduler_logprobs, start_over_when_a_row_has_no_numbers)
 {
     struct fixture f;
@@ -348,7 +348,7 @@ TEST(scheduler_logprobs, start_over_when_a_row_has_no_numbers)
     }
     CHECK_INT(fixture_stats(&f).retried, 1);
     check_and_free(c, 2);
-    /* Twice is an error; the entries are then nobody's. */
+    /* Twice is an error; then the entries are invalid. */
     struct client *d = client_scored(42, 200, 5);
     client_submit(&f, d);
     fixture_run(&f, &d, 1);

@@ -158,7 +158,7 @@ TEST(scheduler_overlap, who_arrives_between_steps_is_in_the_next_batch)
     }
 }
 
-/* A request that is done, or not in the batch, does not count among those that want it. */
+/* A request that is done, or not in the batch, does not count as waiting for it. */
 TEST(scheduler_overlap, a_late_cancel_does_not_stop_the_batch_of_another)
 {
     for (int is_async = 0; is_async < 2; is_async++) {
@@ -278,7 +278,7 @@ struct shadow {
     uint32_t n_touched;
 };
 
-/* Much comes while each batch is computed: requests that need pages, and someone who clears. */
+/* Many things arrive while a batch is computed: requests that need pages, and a clear. */
 static void remember(void *context)
 {
     struct shadow *s = context;
@@ -362,7 +362,7 @@ TEST(scheduler_loss, a_lost_device_costs_nobody_a_token)
         }
 }
 
-/* The same for a batch that fails: everyone is computed again, and nobody is to blame twice. */
+/* The same for a batch that fails: all are computed again, and nobody is blamed twice. */
 TEST(scheduler_loss, a_failed_call_for_a_batch_costs_nobody_a_token)
 {
     for (int has_state = 0; has_state < 2; has_state++)
@@ -382,7 +382,7 @@ TEST(scheduler_loss, a_failed_call_for_a_batch_costs_nobody_a_token)
         }
 }
 
-/* A batch fails, each is computed alone, and then the device goes. */
+/* A batch fails, each is computed alone, and then the device is lost. */
 TEST(scheduler_loss, a_device_lost_while_each_is_computed_alone)
 {
     struct fixture f;
@@ -466,8 +466,8 @@ TEST(scheduler_loss, repeated_losses_end)
     }
 }
 
-/* A request that takes the device with it, after batches that go well: the second time it is alone,
- * and ends. */
+/* A request that loses the device, after batches that succeed: the second time it runs alone, and
+ * is ended. */
 TEST(scheduler_loss, a_deadly_request_does_not_take_the_others_along)
 {
     struct fixture f;

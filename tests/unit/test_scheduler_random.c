@@ -15,7 +15,7 @@ struct mix {
     struct fixture fixture;
     struct fixture_options options;
     bool is_pressed; /* short prompts, long answers: they outgrow the pool */
-    bool has_window; /* a second group, mostly with hardly the pages that must be */
+    bool has_window; /* a second group, often with barely the required pages */
     uint32_t limit, n_clients;
     struct client *clients[MAX_CLIENTS];
     uint32_t arrives[MAX_CLIENTS]; /* at which step */
@@ -111,7 +111,7 @@ static void check_filter(struct mix *m, uint32_t i)
     script_reset(f); /* for the plain run */
 }
 
-/* Another choice of a request that came before. */
+/* Another choice of an earlier request. */
 static void follow(struct mix *m, uint32_t i)
 {
     struct client *leader = m->clients[pick(m, i)], *c = m->clients[i];
@@ -166,7 +166,7 @@ static void open_mix(struct mix *m)
     }
 }
 
-/* One turn of the world: arrivals, a step, readers, cancels. False when all is done. */
+/* One turn of the world: arrivals, a step, readers, cancels. False once everything is done. */
 static bool turn_mix(struct mix *m, uint32_t now)
 {
     struct scheduler *s = m->fixture.scheduler;
@@ -274,7 +274,7 @@ static void run_mixes(bool has_window)
         }
         fixture_close(&m.fixture);
     }
-    /* The mixes are only worth something if all this happened in them. */
+    /* The mixes are only useful if all this happened in them. */
     CHECK(preempted > 100 && failed > 200 && canceled > 200 && evicted > 10000 && cached > 5000);
     CHECK(forked > (has_window ? 20 : 50) && retried > 100 && shared > 1000 && cleared > 1000);
     CHECK(filtered > 200 && scored > 200);
@@ -322,8 +322,8 @@ static uint32_t count_positions(struct client **clients, uint32_t n)
     return n_different;
 }
 
-/* With pages enough for all, no prompt position is computed twice but the last of each prompt,
- * whatever order and moment the requests come in. A second group changes nothing of it. */
+/* With enough pages for all, no prompt position is computed twice except the last of each prompt,
+ * whatever the order and time of the requests. A second group does not change that. */
 TEST(scheduler_random, computes_no_more_than_an_ideal_cache)
 {
     for (uint64_t seed = 0; seed < 150; seed++) {

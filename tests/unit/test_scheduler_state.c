@@ -26,7 +26,7 @@ static struct client *say(const char *prompt, uint32_t max_tokens)
     return client_make_mixed(prompt, NULL, 0, max_tokens);
 }
 
-/* Runs a prompt alone and checks its answer; how much of it was cached. */
+/* Runs a prompt alone and checks its answer; returns how much of it was cached. */
 static uint32_t ask(struct fixture *f, const char *prompt, uint32_t max_tokens)
 {
     struct client *c = say(prompt, max_tokens);
@@ -92,7 +92,7 @@ TEST(scheduler_state, a_copy_is_made_where_sequences_part)
     struct fixture_options o = stateful(1);
     open_spied(&f, &o);
     CHECK_INT(ask(&f, SYSTEM "alpha alpha", 4), 0);
-    CHECK_INT(ask(&f, SYSTEM "beta beta", 4), 0); /* the tree has the tokens, and no state there */
+    CHECK_INT(ask(&f, SYSTEM "beta beta", 4), 0); /* the tree has the tokens, but no state there */
     CHECK_INT(ask(&f, SYSTEM "gamma gamma", 4), 29);
     fixture_close(&f);
 }
@@ -136,8 +136,8 @@ TEST(scheduler_state, choices_copy_the_state_from_slot_to_slot)
     fixture_close(&f);
 }
 
-/* After a failed batch nobody's state is worth anything: each goes back to a copy and is computed
- * by itself up to where it was. Only the one that fails then is hurt. */
+/* After a failed batch no state is valid: each sequence goes back to a copy and is computed alone
+ * up to where it was. Only one that then fails is affected. */
 TEST(scheduler_state, a_failed_batch_hurts_the_culprit_alone)
 {
     struct fixture f;
@@ -172,7 +172,7 @@ TEST(scheduler_state, a_failed_batch_hurts_the_culprit_alone)
     fixture_close(&f);
 }
 
-/* A sequence that was by itself once does not hold up others when it starts over later. */
+/* A sequence that once ran alone does not hold up others when it starts over later. */
 TEST(scheduler_state, who_passed_alone_is_not_alone_again)
 {
     struct fixture f;
@@ -214,7 +214,7 @@ TEST(scheduler_state, a_grain_does_not_keep_copies_from_where_they_are_wanted)
     }
 }
 
-/* At intervals there are copies too, where the engine can make them and there is room. */
+/* There are copies at intervals too, where the engine can make them and there is room. */
 TEST(scheduler_state, copies_at_intervals_lie_at_multiples_of_the_grain)
 {
     struct fixture f;
@@ -247,7 +247,7 @@ TEST(scheduler_state, copies_inside_a_prompt_go_first)
     fixture_close(&f);
 }
 
-/* With one page for copies the oldest goes, and everything is still right. */
+/* With one page for copies the oldest is evicted, and everything is still right. */
 TEST(scheduler_state, without_room_for_copies_answers_are_the_same)
 {
     struct fixture f;

@@ -1,5 +1,5 @@
-/* The scheduler in trouble: cancels, flights that break off, failed batches, full rings, too few
- * pages. It looks inside (state.h) to see who sleeps for whom. */
+/* The scheduler in trouble: cancels, aborted flights, failed batches, full rings, too few pages. It
+ * reads internal state (state.h) to see who sleeps for whom. */
 #include "scheduler_fixture.h"
 
 #include <stdlib.h>
@@ -379,8 +379,8 @@ TEST(scheduler_trouble, parked_sequences_stay_where_giving_way_is_no_use)
     fixture_close(&f);
 }
 
-/* A prompt that was found in the cache, then preempted and thrown out of it, is computed: the
- * request may not say that it was cached. */
+/* A prompt that was found in the cache, then preempted and evicted from it, is computed: the
+ * request must not say that it was cached. */
 TEST(scheduler_trouble, what_is_computed_after_all_does_not_count_as_cached)
 {
     struct fixture f;
@@ -499,8 +499,8 @@ TEST(scheduler_trouble, copies_are_given_up_for_room)
     fixture_close(&f);
 }
 
-/* One step for which every cost is known, so that the plan does not depend on the machine; how many
- * rows it computed. */
+/* One step with known costs, so that the plan does not depend on the machine; returns how many rows
+ * it computed. */
 static uint64_t step_with_cost(struct fixture *f, double batch_ms, double row_ms)
 {
     uint64_t rows = fixture_stats(f).rows;
@@ -557,7 +557,7 @@ TEST(scheduler_trouble, steps_are_whole_tiles)
     fixture_close(&f);
 }
 
-/* But prompts have 32 of them, even if that is not a tile. */
+/* But prompts get 32 rows, even if that is not a whole tile. */
 TEST(scheduler_trouble, the_least_of_a_step_is_not_cut_to_tiles)
 {
     struct fixture f;

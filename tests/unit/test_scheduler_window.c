@@ -98,7 +98,7 @@ TEST(scheduler_window, conversations_go_on_under_pressure)
     CHECK(stats.tree.sides[0].evicted_interior > 1000);
     CHECK_INT(stats.tree.sides[0].evicted_tails, 0);
     CHECK_INT(stats.tree.evicted_pages, 0);
-    /* With too many conversations the least recently used ones go, as a whole. */
+    /* With too many conversations, the least recently used ones are evicted whole. */
     struct talk more = {0};
     for (uint32_t i = 0; i < TALKS; i++) {
         more = (struct talk){.seed = 77 + i};
@@ -112,7 +112,7 @@ TEST(scheduler_window, conversations_go_on_under_pressure)
     fixture_close(&f);
 }
 
-/* A model that thinks: the next turn has what was asked, and of the answer only the end. */
+/* A model that thinks: the next turn has the question, and only the end of the answer. */
 static uint32_t think_on(struct fixture *f, struct talk *t, bool keeps_prompt)
 {
     for (uint32_t i = 0; i < 30; i++, t->n++)
@@ -194,7 +194,7 @@ TEST(scheduler_window, prompts_and_answers_may_be_longer_than_all_window_pages)
         CHECK_INT(stats.sides[0].n_private, 0);
         CHECK_INT(stats.preempted, 0);
         client_free(c);
-        /* Again. The prompt's end went when there was not even room for two windows. */
+        /* Again. The prompt's end was evicted when there was not even room for two windows. */
         c = client_of(400, 3, 0);
         c->request.explain = true;
         run_one(&f, c);
@@ -328,7 +328,7 @@ TEST(scheduler_window, a_flight_is_shared)
     fixture_close(&f);
 }
 
-/* A batch that was stopped may be planned anew with fewer rows. */
+/* A batch that was stopped may be planned again with fewer rows. */
 TEST(scheduler_window, runs_cover_what_the_rows_see_and_no_more)
 {
     uint32_t pages[16];

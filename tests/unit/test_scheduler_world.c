@@ -14,7 +14,7 @@ TEST(scheduler_world, every_token_follows_from_its_tokens_alone)
             sched_world_step(w);
         sched_world_close(w, &t);
     }
-    /* The test is worth something only if all of this came about. */
+    /* The test is useful only if all of this happened. */
     CHECK(t.n_tokens > 10000 && t.cached_tokens > t.prompt_tokens / 8);
     CHECK(t.n_images > 1000 && t.n_encoded > 1000 && t.n_adapters > 20 && t.n_forked > 50);
     CHECK(t.n_preempted > 0 && t.n_retried > 0 && t.n_lost > 0 && t.n_canceled > 0);

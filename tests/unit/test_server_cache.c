@@ -132,7 +132,7 @@ TEST(server_cache, what_went_another_way)
     CHECK_AT("radish.miss.cached_text", "'assistan'");
     CHECK_HAS(reply_at("radish.miss.detail"),
               "in the template's text before message 2 (system) is");
-    /* Behind the last message: the answer is not begun. */
+    /* After the last message: the answer has not begun. */
     CHECK_INT(
         server_post(&s, "/v1/cache/warm",
                     body_of("{'role':'user','content':'Hi'}", "'add_generation_prompt':true")),
@@ -144,7 +144,7 @@ TEST(server_cache, what_went_another_way)
     explain(&s, conversation("Monday", "What is open?"));
     CHECK_AT("radish.miss", "null");
     CHECK_AT_INT("radish.computed_tokens", 1);
-    /* Texts are cut inside of characters, and are UTF-8 all the same. */
+    /* Texts are cut inside characters, and are still valid UTF-8. */
     ask_as(&s, "", conversation("Monday", "caf\xc3\xa9 !"), EXPLAIN);
     explain(&s, conversation("Monday", "caf\xc3\xaa ?"));
     CHECK_AT("radish.miss.prompt_text", "'\xef\xbf\xbd ?<|im_end|>\n<|im_start|>as'");
@@ -460,7 +460,7 @@ TEST(server_cache, the_operator_may_look_into_it)
     server_stop(&s);
 }
 
-/* A message of that many letters, of which `n_same` are those of every other one. */
+/* A message of that many letters, the first `n_same` of which all messages share. */
 static const char *letters(uint32_t n, uint32_t n_same, char other)
 {
     static struct strbuf message;
@@ -526,7 +526,7 @@ TEST(server_cache, who_asks_and_goes_leaves_nothing)
     CHECK_INT(server_read_reply(waiting, true), 200);
     CHECK_AT("object", "'cache'");
     close(waiting);
-    /* What is asked when it ends is not answered, and freed. */
+    /* A query that is open at the end is not answered, but freed. */
     int late = server_connect(&s);
     server_send(late, "GET /v1/cache HTTP/1.1\r\nHost: localhost\r\n\r\n");
     server_signal(&s, SIGTERM);

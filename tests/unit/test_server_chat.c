@@ -123,7 +123,7 @@ TEST(server_chat, several_choices)
     CHECK_AT_INT("usage.prompt_tokens", HI_TOKENS);
     CHECK_AT_INT("usage.completion_tokens", 27);
     CHECK_AT_INT("usage.prompt_tokens_details.cached_tokens", 0);
-    /* The first is the one that is given alone. */
+    /* The first is the same as when requested alone. */
     CHECK_INT(server_chat(&s, HI, "'max_tokens':9,'temperature':1.5,'seed':4,'ignore_eos':true"),
               200);
     CHECK_STR(bare(reply_at("choices.0.message.content")), texts[0]);
@@ -198,7 +198,7 @@ TEST(server_chat, stops_and_biases_are_the_requests_own)
     CHECK_INT(server_chat(&s, HI, more), 200);
     CHECK_AT("choices.0.finish_reason", "'stop'");
     CHECK_INT(strlen(reply_at("choices.0.message.content")), 4 + 2);
-    /* What a bias leaves nothing of is the request's fault. */
+    /* A bias that excludes everything is the request's error. */
     static struct strbuf all;
     strbuf_clear(&all);
     strbuf_adds(&all, "'max_tokens':3,'logit_bias':{'0':-100");
@@ -291,7 +291,7 @@ TEST(server_chat, the_context_bounds_prompt_and_answer)
     CHECK_INT(server_chat(&s, HI, "'max_tokens':1000000,'ignore_eos':true"), 200);
     CHECK_AT_INT("usage.total_tokens", 60);
     CHECK_AT("choices.0.finish_reason", "'length'");
-    /* The longest that has room for a token of an answer, and one more. */
+    /* The longest prompt that leaves room for one token of an answer, and one longer. */
     for (int extra = 0; extra < 2; extra++) {
         strbuf_clear(&long_one);
         strbuf_addf(&long_one, "{'role':'user','content':'%0*d'}", 60 - HI_TOKENS + 2 - 1 + extra,

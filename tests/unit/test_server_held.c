@@ -1,5 +1,5 @@
-/* Answers that are held to something: a form, a grammar, functions to call, an end of thinking. The
- * mock would never write any of these by itself. */
+/* Constrained answers: a form, a grammar, functions to call, an end of thinking. The mock would
+ * never write any of these by itself. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -61,7 +61,7 @@ TEST(server_held, to_a_form)
     server_stop(&s);
 }
 
-/* gpt-oss writes its answers into a channel of their own, and is held to the form in there. */
+/* gpt-oss writes its answers in a separate channel, where the form is enforced. */
 TEST(server_held, to_a_form_in_a_channel)
 {
     struct test_server s;
@@ -166,7 +166,7 @@ TEST(server_held, to_a_form_or_a_call)
 {
     struct test_server s;
     SERVER_START(&s);
-    /* A bias decides: < begins a call, and no text of the form. */
+    /* A bias decides: < begins a call, not text of the form. */
     ask(&s, "'tools':[" DAY "],'regex':'[a-z]{4}','max_tokens':200,'logit_bias':{'60':-100}");
     CHECK_AT("choices.0.finish_reason", "'stop'");
     CHECK_INT(strlen(reply_at("choices.0.message.content")), 4 + 2);

@@ -1,5 +1,5 @@
-/* The server from the outside: which paths and methods there are, who may ask, what the head of a
- * request is refused for, and what the answers' heads say. */
+/* The server from the outside: which paths and methods exist, who may ask, why the head of a
+ * request is rejected, and the heads of answers. */
 #include <unistd.h>
 
 #include "server_fixture.h"
@@ -265,7 +265,7 @@ TEST(server_http, the_log_says_who_asked_for_what)
     server_stop(&s);
 }
 
-/* Bodies that are read at once are bounded; those that were read before do not count. */
+/* The bodies being read at the same time are limited; those already read do not count. */
 TEST(server_http, large_bodies_one_after_the_other)
 {
     struct test_server s;

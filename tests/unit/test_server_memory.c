@@ -1,5 +1,5 @@
-/* The server when one allocation fails, whichever it is: the request ends well or with an error
- * that says so, and what comes after it is served. */
+/* The server when any one allocation fails: the request succeeds or ends with an error that says
+ * so, and later ones are served. */
 #include <unistd.h>
 
 #include "server_fixture.h"
@@ -11,7 +11,7 @@
     "'tools':[{'type':'function','function':{'name':'f','parameters':{'type':'object',"            \
     "'properties':{},'additionalProperties':false}}},{'type':'function','function':{'name':'g'}}]"
 
-/* What a whole reply answers, without the random ids of calls. */
+/* A whole reply, without the random ids of calls. */
 static void answer_get(struct strbuf *out)
 {
     static const char *const members[] = {"choices", "content", "tokens", "prompt"};

@@ -117,7 +117,7 @@ TEST(server_stop, a_second_signal_ends_the_grace)
     server_wait(&s);
 }
 
-/* A client that does not read is not waited for. */
+/* The server does not wait for a client that does not read. */
 TEST(server_stop, nobody_holds_it_up)
 {
     struct test_server s;

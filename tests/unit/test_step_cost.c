@@ -92,8 +92,8 @@ TEST(step_cost, an_outlier_does_not_last)
     CHECK(error > 0.9 && error < 1.1);
 }
 
-/* Reading the weights takes most of the budget and the first guess of a row is ten times too dear:
- * the chunks are small, and it must find out all the same. */
+/* Reading the weights takes most of the budget, and the first estimate of a row is ten times too
+ * high: the chunks are small, but it must still learn. */
 TEST(step_cost, small_chunks_teach_the_cost_of_a_row)
 {
     struct step_cost cost;
@@ -139,7 +139,7 @@ TEST(step_cost, noise_does_not_make_rows_free)
     }
 }
 
-/* Chunks double while steps take what they should, and shrink to one that took too long. */
+/* Chunks double while steps take as long as predicted, and shrink to one that took too long. */
 TEST(step_cost, chunks_grow_by_doubling)
 {
     struct step_cost cost;

@@ -1,4 +1,4 @@
-/* Stop strings: cut places against a naive search, whatever the pieces the text comes in. */
+/* Stop strings: where text is cut, against a naive search, however the text is split. */
 #include "test.h"
 
 #include <stdlib.h>
@@ -90,7 +90,7 @@ TEST(stop_matcher, bytes_that_are_passed_over_count_and_match_nothing)
     }
 }
 
-/* Where the text is cut, looking at every end in turn; the length of the text for no match. */
+/* Where the text is cut, trying every end in turn; the length of the text if nothing matches. */
 static uint64_t naive_cut(const char *text, uint32_t len, const struct byte_view *stops, uint32_t n,
                           bool *found)
 {
@@ -107,7 +107,7 @@ static uint64_t naive_cut(const char *text, uint32_t len, const struct byte_view
     return len;
 }
 
-/* How much may be shown of a text without a match: all but the longest beginning of a stop. */
+/* How much of a text without a match may be shown: all but the longest prefix of a stop string. */
 static uint64_t naive_held(const char *text, uint32_t len, const struct byte_view *stops,
                            uint32_t n)
 {

@@ -48,7 +48,7 @@ TEST(strbuf, grows_by_single_characters)
 
 TEST(strbuf, formats_fill_to_the_last_byte)
 {
-    /* Sizes round the first capacity, where the terminator just fits or just does not. */
+    /* Sizes around the first capacity, where the terminator just fits or just does not. */
     for (int width = 60; width < 70; width++) {
         struct strbuf sb = STRBUF_INIT;
         strbuf_addf(&sb, "%*d", width, 7);

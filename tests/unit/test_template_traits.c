@@ -24,7 +24,7 @@ static int traits_of(struct template_traits *out, const char *source, size_t len
     return failed;
 }
 
-/* Traits in a line: those that are there, in a fixed order. */
+/* The traits in one line, in a fixed order. */
 static const char *describe(const struct template_traits *t)
 {
     static char line[256];
@@ -79,7 +79,7 @@ TEST(template_traits, roles)
                               "{% if m.role == 'system' %}{{ raise_exception('late') }}{% endif %}"
                               "{{ m.content }}{% endfor %}"),
               "system .");
-    /* A second system message that is dropped without an error is not taken either. */
+    /* A second system message that is silently dropped counts as not supported. */
     CHECK_STR(describe_source(EACH("{% if m.role != 'system' or loop.first %}{{ m.content }}"
                                    "{% endif %}")),
               "system .");
@@ -99,7 +99,7 @@ TEST(template_traits, arguments_are_plain_json_once)
               OTHERS "calls parallel results object content .");
     CHECK_STR(describe_source(EACH("{{ m.content }}" JSON_CALL(""))),
               OTHERS "calls parallel results text content .");
-    /* Either will do: the text that the client sent stays as it is. */
+    /* Both work: the client's text is unchanged. */
     CHECK_STR(describe_source(EACH("{{ m.content }}" CALLS(
                   "[{{ f.name }}{{ f.arguments if f.arguments is string else f.arguments|tojson "
                   "}}]"))),
@@ -167,7 +167,7 @@ TEST(template_traits, results)
                   "{{ raise_exception('answer first') }}{% endif %}"
                   "{{ m.content or '' }}" JSON_CALL(""))),
               OTHERS "tools calls parallel results answered text .");
-    /* Any role is rendered, but nothing of functions: it has no results. */
+    /* Any role is rendered, but no functions: it has no results. */
     CHECK_STR(describe_source(CONTENT), "system several late .");
 }
 
@@ -211,7 +211,7 @@ TEST(template_traits, shape_of_calls)
     check_shape(CHATML("{% if m.tool_calls %}[" CALLS(
                     "{{ ', ' if not loop.first }}({{ f.name }}|{{ f.arguments }})") "]{% endif %}"),
                 "[(", "|", "), (", ")]");
-    /* One call only: nothing stands between calls. */
+    /* One call only: there is nothing between calls. */
     check_shape(CHATML("{% if m.tool_calls %}{% set f = m.tool_calls[0].function %}"
                        "<{{ f.name }}={{ f.arguments }}>{% endif %}"),
                 "<", "=", "", ">");

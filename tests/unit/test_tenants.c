@@ -73,7 +73,7 @@ TEST(tenants, share_a_declared_prompt)
         struct request r = placed(&t, 2, questions[i]);
         CHECK(r.ns == cache_namespace(0, -1, -1) && r.n_public == n && r.owner == 2);
     }
-    /* Without keys there is nobody to keep apart. */
+    /* Without keys there are no tenants to separate. */
     struct request r = placed(&t, 0, SYSTEM(POLICY, "hello"));
     CHECK(r.ns == cache_namespace(0, -1, -1) && r.n_public == 0 && r.owner == 0);
     tenants_free(&t);
@@ -135,7 +135,7 @@ TEST(tenants, refuse_what_cannot_be_shared)
     const char *path = scratch_write("plain.jinja", "{{ (messages[-1].content ~ '')[-1:] }}");
     CHECK_INT(prompt_maker_open_bytes(&maker, path, &err), 0);
     CHECK_INT(tenants_share_prompt(&t, &maker, scratch_write("policy", POLICY), &err), 0);
-    CHECK_INT(t.n_shared, 0); /* this template leaves it out: there is nothing to share */
+    CHECK_INT(t.n_shared, 0); /* this template omits it: there is nothing to share */
     prompt_maker_close(&maker);
     path = scratch_write("strict.jinja", "{{ raise_exception('no system prompts') }}");
     CHECK_INT(prompt_maker_open_bytes(&maker, path, &err), 0);

@@ -39,7 +39,7 @@ TEST(token_text, characters_come_whole)
     token_text_free(&t);
 }
 
-/* What is held when the answer ends without a stop is shown, through the end only. */
+/* Text that is held when the answer ends without a stop is shown, through the end only. */
 TEST(token_text, the_end_shows_what_was_held)
 {
     struct token_text t = {0};

@@ -178,7 +178,7 @@ TEST(tokenizer, goldens_sentencepiece)
     CHECK_STR(strbuf_str(&out), "Once upon a time");
     strbuf_free(&out);
     token_list_free(&list);
-    /* The spelling of a control token is text, unless it is asked for. */
+    /* The spelling of a control token is text, unless requested otherwise. */
     CHECK_STR(encode_text(t, "</s>", TOKENIZE_PARSE_SPECIAL), "2");
     list = encode(t, "</s>", 4, 0);
     for (size_t i = 0; i < list.len; i++)
@@ -190,7 +190,7 @@ TEST(tokenizer, goldens_sentencepiece)
 
 /* ---- laws ---- */
 
-/* But for qwen2, whose models see texts in NFC. */
+/* Except qwen2, whose models see texts in NFC. */
 TEST(tokenizer, any_bytes_come_back)
 {
     const char *const names[] = {"gpt2", "llama-bpe"};
@@ -241,8 +241,8 @@ TEST(tokenizer, a_long_text_without_a_break)
     free(text);
 }
 
-/* Words that were seen before have the ids that they have alone; more words than are kept, and of
- * every length about the longest that is kept. */
+/* Cached words have the same ids as alone; with more words than are kept, and of every length
+ * around the longest that is kept. */
 TEST(tokenizer, words_seen_before_are_the_same)
 {
     struct tokenizer *t = open_tiny("gpt2");

@@ -88,7 +88,7 @@ TEST(tokenizer_directory, names_of_tokens_and_what_stands_around_a_text)
     CHECK(strstr(refusal(dir, 0), "tokenizer_config.json") != NULL);
 }
 
-/* A template in tokenizer.json counts more than the flags, but that no EOS is wanted. */
+/* A template in tokenizer.json takes precedence over the flags, except add_eos_token: false. */
 TEST(tokenizer_directory, a_template_counts_more_than_flags)
 {
     static const struct {
@@ -289,7 +289,7 @@ TEST(tokenizer_directory, tekken)
     CHECK_STR(strbuf_str(&text), "[THINK]ab");
     strbuf_free(&text);
     tokenizer_close(t);
-    /* Without a list they are the first version's. */
+    /* Without a list, they are those of the first version. */
     token_text(dir, "tekken.json", "{" TEKKEN_CONFIG "," TEKKEN_VOCAB ",\"special_tokens\":null}");
     t = token_directory_open(dir, 0);
     CHECK_STR(token_ids(t, "[INST]a</s>", TOKENIZE_PARSE_SPECIAL), "3,4,2");

@@ -1,5 +1,4 @@
-/* tokenizer.json: every step and flag against the `tokenizers` library, and files as an enemy
- * would write them. */
+/* tokenizer.json: every step and flag against the `tokenizers` library, and malicious files. */
 #include "test.h"
 
 #include <stdlib.h>
@@ -101,7 +100,7 @@ static struct tokenizer *open_text(const char *text)
     return token_directory_open(dir, 0);
 }
 
-/* The message with which the file is refused. */
+/* The error message for the file. */
 static const char *refusal(const char *text, size_t len)
 {
     static struct error err;

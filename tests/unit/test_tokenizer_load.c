@@ -1,5 +1,4 @@
-/* Metadata as an enemy would write it: each is refused with the file and the key in the message,
- * or is harmless. */
+/* Malicious metadata: each is rejected with the file and the key in the message, or is harmless. */
 #include "test.h"
 
 #include <math.h>

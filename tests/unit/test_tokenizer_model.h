@@ -9,8 +9,8 @@
 #include "prompt/tokenizer/tokenizer.h"
 #include "test_files.h"
 
-/* A tokenizer's metadata, put together token by token and then opened through a real file, so
- * that tests say only what they are about. Fields that are 0 or NULL are left out of the file. */
+/* A tokenizer's metadata, built token by token and then opened through a real file, so that tests
+ * say only what they are about. Fields that are 0 or NULL are omitted from the file. */
 struct vocab {
     const char *model, *pre;
     struct strbuf tokens, types, scores, merges; /* items as they are in the file */
@@ -86,7 +86,7 @@ static inline void vocab_build(struct vocab *v)
     gguf_builder_finish(b);
 }
 
-/* Writes the file to `path`, opens it, and takes it away again. Frees the vocabulary. */
+/* Writes the file to `path`, opens it, and removes it. Frees the vocabulary. */
 static inline int vocab_open(struct vocab *v, const char *path, struct tokenizer **out,
                              struct error *err)
 {

@@ -1,5 +1,5 @@
-/* The pre-tokenisers alone: where words end, said by hand and by the regular expressions that they
- * stand for. */
+/* The pre-tokenisers alone: where words end, by hand and by the regular expressions that they
+ * implement. */
 #include "test.h"
 
 #include <glob.h>
@@ -148,7 +148,7 @@ TEST(tokenizer_pre, every_character_as_in_the_regex)
     struct both b;
     struct strbuf text = STRBUF_INIT;
     both_open(&b);
-    /* Past the third plane there is nothing but tags and private characters. */
+    /* Past the third plane there are only tags and private characters. */
     for (uint32_t code = 0; code < 0x33480; code++) {
         char utf8[4];
         size_t width = utf8_encode(code, utf8);
@@ -199,7 +199,7 @@ TEST(tokenizer_pre, random_texts_as_in_the_regex)
     both_close(&b);
 }
 
-/* What is at hand of real text: this repository. */
+/* Real text: this repository. */
 TEST(tokenizer_pre, documents_and_sources_as_in_the_regex)
 {
     static const char *const patterns[] = {"*.md", "docs/*.md", "src/prompt/*.[ch]",

@@ -40,7 +40,7 @@
 #define REGEX_NOT_SPACE "[^" REGEX_SPACES "]"
 #define REGEX_SYMBOL    "[^" REGEX_SPACES REGEX_LETTERS REGEX_NUMBERS "]"
 
-/* Two ends of GPT-4's pattern, which later models share but for how they cut numbers. */
+/* Two ends of GPT-4's pattern, which later models share except for how they cut numbers. */
 #define REGEX_GPT4_WORDS                                                                           \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n" REGEX_LETTERS REGEX_NUMBERS "]?" REGEX_LETTER "+|"
 #define REGEX_GPT4_REST                                                                            \
@@ -105,7 +105,7 @@ static inline void regex_pre_close(struct regex_pre *r)
     pcre2_code_free(r->code);
 }
 
-/* Where the word ends that begins at `at` in `text`, which is valid UTF-8; 0: there is none. */
+/* The end of the word that begins at `at` in `text`, which is valid UTF-8; 0: there is none. */
 static inline size_t regex_pre_word(struct regex_pre *r, const char *text, size_t len, size_t at)
 {
     int found = pcre2_match(r->code, (PCRE2_SPTR)text, len, at, PCRE2_NO_UTF_CHECK, r->match,

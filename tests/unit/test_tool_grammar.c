@@ -1,5 +1,5 @@
-/* The grammar of calls: what is written in each format is accepted by it, what it lets through is
- * read back as a call, and nothing else gets in. */
+/* The grammar of calls: it accepts calls in each format, everything it allows is read back as a
+ * call, and nothing else is accepted. */
 #include "prompt/answer/tool_grammar.h"
 
 #include <stdlib.h>
@@ -39,8 +39,8 @@ static struct tool_set *tool_set_of(const char *text)
     return set;
 }
 
-/* A grammar of calls with what is needed to use it. Token ids are the bytes, then an end token,
- * then those of `tokenizer`'s that are special. */
+/* A grammar of calls with everything needed to use it. Token ids are the bytes, then an end token,
+ * then the special ones of `tokenizer`. */
 struct world {
     struct tool_set *tools;
     struct grammar *grammar;
@@ -303,7 +303,7 @@ TEST(tool_grammar, is_written_as_the_template_renders_it)
     CHECK(!accepts(&w, "<tool_call>{\"name\":\"ping\", \"arguments\": {}}</tool_call><tool_call>"
                        "{\"name\":\"ping\", \"arguments\": {}}</tool_call>"));
     world_close(&w);
-    /* What the parser would not take is not written. */
+    /* What the parser would not accept is not written. */
     strbuf_put(&t.last, ", \"id\": 7}</tool_call>");
     CHECK(world_open(&w, o, tools_text));
     CHECK(accepts(&w, call_text(TOOLS_HERMES, "ping", "{}")));
@@ -554,8 +554,8 @@ TEST(tool_grammar, nested_values_outside_json)
     }
 }
 
-/* Schemas that are nonsense, or refer to themselves in many places, end quickly, one way or other.
- */
+/* Schemas that are nonsense, or refer to themselves in many places, end quickly, one way or the
+ * other. */
 TEST(tool_grammar, hostile_schemas)
 {
     static const char *const schemas[] = {
@@ -717,8 +717,7 @@ static bool is_allowed(const uint64_t *mask, int32_t token)
     return mask[token / 64] >> (token % 64) & 1;
 }
 
-/* A text that the masks allow, drawn at random; as the tokens run out, the shortest way is taken.
- */
+/* A random text that the masks allow; as tokens run out, the shortest way is taken. */
 static void walk(struct world *w, uint64_t *seed, uint32_t n_tokens, struct strbuf *out)
 {
     grammar_matcher_reset(w->matcher);
@@ -730,7 +729,7 @@ static void walk(struct world *w, uint64_t *seed, uint32_t n_tokens, struct strb
             if (is_allowed(mask, t))
                 allowed[n++] = t;
         CHECK(n > 0);
-        /* Plain letters are many: other bytes should have their chance. */
+        /* There are many plain letters: give other bytes a chance. */
         int32_t token = allowed[answer_random(seed, (uint32_t)n)];
         for (int tries = 0; tries < 3 && n > 90 && token > ' ' && token < 127; tries++)
             token = answer_random(seed, 2) ? (int32_t) "\"<\\}\n/,"[answer_random(seed, 7)]
@@ -796,7 +795,7 @@ TEST(tool_grammar, random_answers_are_calls)
 
 /* ---- real templates ---- */
 
-/* The matcher takes some part of the text that begins here. */
+/* Whether the matcher accepts a part of the text that begins here. */
 static bool takes_from(struct grammar_matcher *m, const char *text)
 {
     grammar_matcher_reset(m);

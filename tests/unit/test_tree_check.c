@@ -1,6 +1,6 @@
-/* prefix_tree_check and page_pool_check find every lie: a tree with something of everything in it
- * is told one lie at a time, in each number and link that it keeps twice, and must be believed
- * again when the lie is taken back. */
+/* prefix_tree_check and page_pool_check find every lie: a tree with a bit of everything is
+ * corrupted one field at a time, in each number and link that it stores twice, and must pass again
+ * when the field is restored. */
 #include "cache/tree_node.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@ enum { PAGES = 200, NODES = 64, NOW = 1000 };
 static struct page_pool pool;
 static struct image_table *images;
 static struct prefix_tree *tree;
-/* A path, one that was withdrawn and what hangs on it, one of an invalid namespace, an image. */
+/* A path, one that was withdrawn with what is below it, one of an invalid namespace, an image. */
 enum { PATH, WITHDRAWN, BELOW, INVALID, IMAGE, N_HELD };
 static node_id held[N_HELD];
 
@@ -136,7 +136,7 @@ static void setup(void)
     held[PATH] = prefix_tree_insert(tree, held[PATH], &(uint64_t){cache_token_text('!')}, &page,
                                     NULL, 1, NOW, &claimed);
     CHECK_INT(claimed, 1);
-    /* One node that was used and is not any more. */
+    /* A node that was used and no longer is. */
     node_id gone = hold_text(5, "gone");
     prefix_tree_unlock(tree, gone, NOW);
     CHECK_INT(prefix_tree_clear(tree, &(uint64_t){5}, 9, NOW), 4);
@@ -279,7 +279,7 @@ TEST(tree_check, finds_lies_about_recency)
         struct space_heap *heap = &tree->heaps[which];
         CHECK(heap->count >= 2);
         CHECK_LIE(heap->count, heap->count - 1);
-        /* The first and the last change places, and say so. */
+        /* Swaps the first and the last, consistently. */
         uint32_t last = heap->count - 1, a = heap->items[0], b = heap->items[last];
         heap->items[0] = b;
         heap->items[last] = a;
@@ -295,7 +295,7 @@ TEST(tree_check, finds_lies_about_recency)
     teardown();
 }
 
-/* Puts a node behind another in a list, and says so on both sides. */
+/* Puts a node after another in a list, consistently on both sides. */
 static void link_behind(node_id older, node_id newer)
 {
     tree->nodes[older].newer = newer;
@@ -373,7 +373,7 @@ TEST(tree_check, finds_lies_about_numbers)
     teardown();
 }
 
-/* What only the pool knows; the tree would be asked first, and say no for it. */
+/* Runs only the pool's check; the tree's would run first and fail. */
 static bool pool_is_believed(void)
 {
     struct prefix_tree *whole = tree;

@@ -1,4 +1,4 @@
-/* Why no more of a query is cached, and the table of what has gone that this rests on. */
+/* Why no more of a query is cached, and the table of recent removals behind that. */
 #include "cache/ghost_table.h"
 #include "cache/prefix_tree.h"
 
@@ -67,7 +67,7 @@ TEST(tree_explain, diverged)
     struct miss miss = explain(&f, "It is Friday");
     CHECK_INT(miss.position, 6);
     check_way(&miss, "Monday");
-    /* At a branch, the way that was used last; through nodes, until there are enough tokens. */
+    /* At a branch, the path that was used last; through nodes, until there are enough tokens. */
     miss = explain(&f, "It has");
     CHECK_INT(miss.position, 3);
     check_way(&miss, "was Tues");
@@ -140,7 +140,7 @@ TEST(tree_explain, comes_back_and_goes_another_way)
     miss = explain(&f, "turn1turn2 and on");
     CHECK_INT(miss.reason, MISS_EVICTED);
     CHECK_INT(miss.position, 6);
-    /* Back again, it is found, and goes for another reason. */
+    /* Back again, it is found, and removed for another reason. */
     store(&f, "turn1turn2");
     CHECK_INT(explain(&f, "turn1turn2").reason, MISS_NONE);
     f.now_ns = 1000;
@@ -277,8 +277,7 @@ TEST(tree_explain, half_an_image_is_not_asked_for)
     image_table_close(images);
 }
 
-/* A loss is looked for so far behind the match, and no further: a long prompt is not hashed whole.
- */
+/* The search for a removal after the match is limited: a long prompt is not hashed whole. */
 TEST(tree_explain, looks_ahead_a_bounded_way)
 {
     enum { LOOKED_AT = 1 << 14, N = LOOKED_AT + 100 };

@@ -1,5 +1,5 @@
-/* What stays longer or goes sooner than its use alone would have it: pins, caps, namespaces that
- * become invalid, positions that are withdrawn, images that go whole. */
+/* What stays longer or is removed earlier than its use alone implies: pins, caps, namespaces that
+ * become invalid, positions that are withdrawn, images that are freed whole. */
 #include "cache/prefix_tree.h"
 
 #include "test.h"
@@ -257,7 +257,7 @@ TEST(tree_pin, clear_takes_pinned_ones_too)
     teardown(&f);
 }
 
-/* Without a node to spare, pins end before anything that was just found goes. */
+/* Without a spare node, pins end before anything that was just found is evicted. */
 TEST(tree_pin, want_of_nodes_ends_pins)
 {
     struct fixture f;
@@ -680,7 +680,7 @@ TEST(tree_image, a_match_never_ends_inside)
     for (uint32_t less = 5; less <= 8; less++)
         CHECK_INT(peek_images(&x, "xAB", less), 1);
     CHECK_INT(peek_images(&x, "xAB", 9), 0);
-    /* The same where a node begins with it, and where the root is above it. */
+    /* The same if a node begins with it, and if the root is above it. */
     store_images(&x, "xC");
     for (uint32_t less = 1; less <= 4; less++)
         CHECK_INT(peek_images(&x, "xC", less), 1);

@@ -1,5 +1,5 @@
-/* Looking into the tree: statistics, the list of entries, the outline, pressure events; and what it
- * takes of memory. */
+/* Inspecting the tree: statistics, the list of entries, the outline, pressure events; and its
+ * memory use. */
 #include "cache/prefix_tree.h"
 
 #include "cache/tree_node.h"
@@ -114,7 +114,7 @@ TEST(tree_look, clear_takes_one_namespace_or_all)
     teardown(&f);
 }
 
-/* The least recently used of several namespaces goes first, whichever it is in. */
+/* The least recently used node of several namespaces is evicted first, whichever it is in. */
 TEST(tree_look, eviction_goes_round_the_namespaces)
 {
     struct fixture f;
@@ -176,7 +176,8 @@ TEST(tree_look, lists_entries)
             CHECK_INT(step[0].node, e[n++].node);
     }
     CHECK_INT(n, 3);
-    /* Where one was unlocked before it grew on is an entry too, once a node ends there. */
+    /* The place where one was unlocked before it grew further is an entry too, once a node ends
+     * there. */
     store_in(&f, 7, "turn1");
     store_in(&f, 7, "turn1turn2");
     CHECK_INT(prefix_tree_list(f.tree, &cursor, e, 8, 100), 4);
@@ -314,8 +315,8 @@ TEST(tree_look, pressure_events)
     teardown(&f);
 }
 
-/* What docs/design.md says of the memory: 24 bytes and three bits a page, 64 bytes a node and two
- * to four edge slots of 16. */
+/* What docs/design.md says about memory: 24 bytes and three bits a page, 64 bytes a node and two to
+ * four edge slots of 16. */
 TEST(tree_look, memory_for_a_node_and_a_page)
 {
     struct page_pool pool;

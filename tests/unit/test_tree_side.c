@@ -81,7 +81,7 @@ static node_id acquire(struct windowed *f, const char *text)
     return node;
 }
 
-/* Computes the text behind a handle: pages of both kinds, the last `n_window` of the second. */
+/* Computes the text after a handle: pages of both kinds, the last `n_window` of the second. */
 static node_id insert(struct windowed *f, node_id node, const char *text, uint32_t n_window)
 {
     uint64_t tokens[MAX_TEXT];
@@ -234,7 +234,7 @@ TEST(tree_side, leaves_go_whole_with_their_tails)
     store(&f, "systemCCCCCCCCCC");
     evict_interior(&f, 100);
     CHECK_INT(evict_tails(&f, 1), 4);
-    CHECK_INT(peek(&f, "systemAAAAAAAAAA"), 6); /* the system prompt can still be gone on with */
+    CHECK_INT(peek(&f, "systemAAAAAAAAAA"), 6); /* the system prompt can still be resumed */
     CHECK_INT(why(&f, "systemAAAAAAAAAA"), MISS_WINDOW);
     CHECK_INT(peek(&f, "systemBBBBBBBBBB"), 16);
     CHECK_INT(f.pool.n_owned, 26);
@@ -297,7 +297,7 @@ TEST(tree_side, what_is_computed_again_brings_its_window_back)
     CHECK_INT(f.window_pool.n_owned, 12);
     unlock(&f, node);
     CHECK_INT(peek(&f, "01234567"), 8);
-    /* A window page too many is given back, and the tree's is told. */
+    /* A duplicate window page is given back, and the tree's page is returned. */
     node = acquire(&f, "0123");
     node = insert(&f, node, "456789abcdef", 12);
     check_windows(&f, node, "################");
@@ -336,7 +336,7 @@ TEST(tree_side, a_leaf_is_trimmed_to_a_resume_point)
     evict_interior(&f, 100);
     CHECK_INT(prefix_tree_evict(f.tree, 1, UINT32_MAX, f.now_ns), 1);
     CHECK_INT(peek(&f, "0123456789abcdef"), 13);
-    /* One more, and nothing of it could be gone on with. */
+    /* One more, and nothing could resume from it. */
     CHECK_INT(prefix_tree_evict(f.tree, 1, UINT32_MAX, f.now_ns), 13);
     check_laws(&f);
     CHECK_INT(f.window_pool.n_owned, 0);
@@ -369,7 +369,7 @@ TEST(tree_side, images_are_not_cut)
     unlock(&f, node);
     CHECK_INT(prefix_tree_match(f.tree, 0, tokens, n).length, n);
     CHECK_INT(prefix_tree_match(f.tree, 0, tokens, n - 1).length, n - 1);
-    /* Behind 7, which has none, nothing can be gone on with up to 10; before it lies the image. */
+    /* After 7, which has none, nothing can resume up to 10; before it is the image. */
     CHECK_INT(prefix_tree_match(f.tree, 0, tokens, n - 2).length, 4);
     CHECK_INT(prefix_tree_match(f.tree, 0, tokens, 9).length, 4);
     node = tree_acquire(f.tree, 0, tokens, 9, 3, &n, &kind);
@@ -378,13 +378,13 @@ TEST(tree_side, images_are_not_cut)
     close_windowed(&f);
 }
 
-/* Where nodes become one behind those whose interior pages have gone, what was a tail goes too. */
+/* If nodes merge after eviction has passed them, what was a tail is evicted too. */
 TEST(tree_side, nodes_that_become_one_have_one_tail)
 {
     struct windowed f;
     open_windowed(&f, W);
     store(&f, "0123456789A");
-    store(&f, "0123456789bcdefgh"); /* 0-9 has two children, of which the first is older */
+    store(&f, "0123456789bcdefgh"); /* 0-9 has two children, the first of which is older */
     CHECK_INT(evict_interior(&f, 100), 6 + 3);
     CHECK_INT(f.window_pool.n_owned, 4 + 1 + 4);
     CHECK_INT(prefix_tree_evict(f.tree, 1, 1, f.now_ns), 1);
@@ -399,7 +399,7 @@ TEST(tree_side, nodes_that_become_one_have_one_tail)
     close_windowed(&f);
 }
 
-/* An end that three went on from outlives two of them, and everything else that is as old. */
+/* An end that three sequences continued from outlives two of them, and everything else as old. */
 TEST(tree_side, where_sequences_parted_others_go_on)
 {
     struct windowed f;
@@ -415,10 +415,10 @@ TEST(tree_side, where_sequences_parted_others_go_on)
     store(&f, "0123456789Cccccccccccccccc");
     evict_interior(&f, 100);
     CHECK_INT(peek(&f, "0123456789x"), 10);
-    CHECK_INT(evict_tails(&f, 1), 4); /* the other one, which was used after the last parting */
+    CHECK_INT(evict_tails(&f, 1), 4); /* the other one, which was used after the last fork */
     CHECK_INT(peek(&f, "another one"), 0);
     CHECK_INT(peek(&f, "0123456789x"), 10);
-    /* Its time was prolonged once, because they were several. */
+    /* Its time was extended once, because there were several. */
     store(&f, "later");
     store(&f, "0123456789Ccccccccccccccccccccc");
     evict_interior(&f, 100);
@@ -429,7 +429,8 @@ TEST(tree_side, where_sequences_parted_others_go_on)
     close_windowed(&f);
 }
 
-/* The end stays an end when nothing is left behind it, and when something comes there again. */
+/* The end stays an end when nothing is left after it, and when something is inserted there again.
+ */
 TEST(tree_side, an_end_is_kept_without_followers)
 {
     struct windowed f;
@@ -472,7 +473,8 @@ TEST(tree_side, what_is_invalid_or_withdrawn_gives_back_both)
     close_windowed(&f);
 }
 
-/* What must go goes, even where nobody can go on from it: what hangs on it would be found. */
+/* Positions are withdrawn even if nobody can resume from them: what is below them could be found.
+ */
 TEST(tree_side, what_cannot_be_gone_on_with_can_be_withdrawn)
 {
     struct windowed f;
@@ -498,7 +500,7 @@ TEST(tree_side, what_cannot_be_gone_on_with_can_be_withdrawn)
     close_windowed(&f);
 }
 
-/* One lie at a time, in what is kept of windows: the check finds it. */
+/* One lie at a time, in the data about windows: the check finds it. */
 #define CHECK_LIE(what, value)                                                                     \
     do {                                                                                           \
         uint64_t truth_ = (what);                                                                  \

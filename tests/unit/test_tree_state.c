@@ -100,7 +100,7 @@ static node_id acquire(struct sided *f, const char *text)
     return acquire_as(f, text, match(f, text));
 }
 
-/* Computes the text behind a handle, with pages of the sides as in the pictures ("": none). */
+/* Computes the text after a handle, with pages of the sides as in the pictures ("": none). */
 static node_id insert(struct sided *f, node_id node, const char *text, const char *picture0,
                       const char *picture1)
 {
@@ -204,8 +204,8 @@ TEST(tree_state, a_match_ends_at_a_copy)
     close_sided(&f);
 }
 
-/* The last token of a prompt is always computed, for its logits. So what serves a prompt that comes
- * again is the copy before it. */
+/* The last token of a prompt is always computed, for its logits. So a repeated prompt needs the
+ * copy before it. */
 TEST(tree_state, a_copy_before_the_last_token_serves_an_identical_prompt)
 {
     struct sided f;
@@ -272,12 +272,12 @@ TEST(tree_state, nothing_goes_on_in_a_leaf_without_copies)
     CHECK_INT(peek(&f, "01234abcdef"), 5);
     struct miss miss = explain(&f, "01234abcdef");
     CHECK(miss.reason == MISS_WINDOW && miss.gone_ns == 0 && miss.gone_length == 6);
-    /* Where it parts from others nothing changes: they go on from 01234. */
+    /* Where it diverges from others nothing changes: they resume from 01234. */
     store(&f, "01234abcXYZ", "..........#", "");
     CHECK_INT(f.length, 5);
     CHECK_INT(peek(&f, "01234abcXYZ"), 11);
     CHECK_INT(peek(&f, "01234abcdef"), 5);
-    /* It is in vain, and goes with the first whose copies are wanted; and whole, for its pages. */
+    /* It is useless, and is freed with the first whose copies are wanted; and for its pages. */
     CHECK_INT(f.pool.n_owned, 11 + 3 + 7);
     CHECK_INT(prefix_tree_evict(f.tree, 1, UINT32_MAX, f.now_ns), 3);
     check_laws(&f);
@@ -311,7 +311,7 @@ TEST(tree_state, copies_are_adopted_where_positions_are_computed_again)
     check_picture(&f, 0, "0123456789", "#..#.#....");
     check_picture(&f, 0, "012345678X", "#..#.#...#");
     CHECK_INT(peek(&f, "0123456789"), 6);
-    /* A copy of which there is one already is given back. */
+    /* A duplicate copy is given back. */
     node_id node = insert(&f, acquire(&f, "0"), "12345678X", "..#.#.#.#", "");
     unlock(&f, node);
     check_picture(&f, 0, "012345678X", "#..#.#.#.#");
@@ -359,7 +359,7 @@ TEST(tree_state, a_match_ends_where_every_side_can_go_on)
         struct miss miss = explain(&f, text);
         CHECK(miss.reason == MISS_WINDOW && miss.gone_length == 9);
         CHECK_INT(miss.side,
-                  swapped); /* alone, the window could go on from 12, the state from 11 */
+                  swapped); /* alone, the window could resume from 12, the state from 11 */
         unlock(&f, acquire(&f, text));
         CHECK_INT(f.length, 3);
         /* Three more, and 7 is one in both. */
@@ -369,7 +369,7 @@ TEST(tree_state, a_match_ends_where_every_side_can_go_on)
     }
 }
 
-/* Under pressure on one side, what goes whole gives back pages of both. */
+/* Under pressure on one side, a node that is freed whole gives back pages of both. */
 TEST(tree_state, leaves_go_with_the_pages_of_all_sides)
 {
     struct sided f;
@@ -394,7 +394,7 @@ TEST(tree_state, leaves_go_with_the_pages_of_all_sides)
     close_sided(&f);
 }
 
-/* Where sequences parted, what it takes to go on is kept in both sides, and for as long as there is
+/* Where sequences diverged, what is needed to resume is kept in both sides, as long as there is
  * pressure on neither. */
 TEST(tree_state, ends_are_kept_in_all_sides)
 {
@@ -414,7 +414,7 @@ TEST(tree_state, ends_are_kept_in_all_sides)
         unlock(&f, acquire(&f, "0123456789Bbbb"));
         evict_interior(&f, 0, 100);
         evict_interior(&f, 1, 100);
-        /* The end is older than either leaf: it goes first, and then only what is asked for. */
+        /* The end is older than either leaf: it is evicted first, and then only what is needed. */
         CHECK_INT(evict_tails(&f, side, 1), side == 0 ? 3 : 1);
         CHECK_INT(peek(&f, "0123456789x"), 0);
         CHECK_INT(peek(&f, "0123456789Bbbb"), 14);
@@ -531,7 +531,7 @@ TEST(tree_state, what_is_withdrawn_invalid_or_old_gives_back_all)
     close_sided(&f);
 }
 
-/* What was found is looked up again if the tree has changed since, whatever it was that changed. */
+/* A match is looked up again if the tree has changed since, whatever changed. */
 TEST(tree_state, a_match_of_another_time_is_renewed)
 {
     struct sided f;
@@ -613,7 +613,7 @@ TEST(tree_state, a_match_is_renewed_after_any_single_change)
     close_sided(&f);
 }
 
-/* Every position is needed: nothing is interior, and nothing goes on behind a gap. */
+/* Every position is needed: nothing is interior, and nothing resumes after a gap. */
 TEST(tree_state, a_side_may_need_all_positions)
 {
     struct sided f;
@@ -634,7 +634,7 @@ TEST(tree_state, a_node_takes_no_more_memory_than_a_window_did)
     CHECK_INT(prefix_tree_page_bytes(2) - none, 52 + 28);
 }
 
-/* One lie at a time, in what is kept of the second side: the check finds it. */
+/* One lie at a time, in the data about the second side: the check finds it. */
 #define CHECK_LIE(what, value)                                                                     \
     do {                                                                                           \
         uint64_t truth_ = (what);                                                                  \

@@ -88,8 +88,8 @@ static uint32_t choose(struct stress *s, const struct side *side, uint32_t n)
     return n <= side->before ? n : side->before + 1 + below(s, n - side->before);
 }
 
-/* Pages of a side for some of `n` positions; what every handle needs stays. False: there are not
- * enough. A state may do without. */
+/* Takes pages of a side for some of `n` positions; what every handle needs stays. False: there are
+ * not enough. A state may do without. */
 static bool take_side(struct stress *s, uint32_t side, const uint64_t *tokens, uint32_t n,
                       uint32_t *pages)
 {
@@ -329,7 +329,7 @@ TEST(tree_stress, everything_at_random)
     run(NULL, 0);
 }
 
-/* With few nodes too, which no world with sides has. */
+/* Also with few nodes, which no world with sides has. */
 TEST(tree_stress, everything_at_random_with_a_window)
 {
     run(&(struct side){4, 110, false}, 1);

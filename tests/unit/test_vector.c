@@ -38,7 +38,7 @@ static const struct vector_kernels *other_path(unsigned i)
     return k ? k->vector : NULL;
 }
 
-/* Where element d of row j stands in a tile. */
+/* The offset of element d of row j in a tile. */
 static uint32_t tile_at(uint32_t j, uint32_t d)
 {
     return (d / VECTOR_LANES * KEY_TILE + j) * VECTOR_LANES + d % VECTOR_LANES;
@@ -95,7 +95,7 @@ TEST(vector, softcap_holds_at_the_cap)
     }
 }
 
-/* Rotating must turn every pair by its own angle, and leave the rest of the head alone. */
+/* Rotation must turn every pair by its own angle, and leave the rest of the head unchanged. */
 TEST(vector, rope_turns_pairs)
 {
     float x[MAX_DIM + 1], start[MAX_DIM + 1], got[MAX_DIM + 1], cos_[MAX_DIM], sin_[MAX_DIM];
@@ -154,7 +154,7 @@ TEST(vector, kv_types_store_and_load)
     }
 }
 
-/* Random rows of a head in some KV type, and the pointers to them; those behind n_rows repeat. */
+/* Random rows of a head in some KV type, and pointers to them; those after n_rows repeat. */
 struct rows {
     _Alignas(64) uint8_t bytes[KEY_TILE][MAX_DIM * 4 + 8];
     float exact[KEY_TILE][MAX_DIM]; /* what the stored values stand for */
@@ -266,7 +266,7 @@ TEST(vector, scores_of_few_and_of_many)
     }
 }
 
-/* What stands in places begin .. end - 1 is seen, and nothing else. */
+/* Only places begin .. end - 1 are visible. */
 static void check_softmax(const float *start, uint32_t begin, uint32_t end)
 {
     static _Alignas(64) float want[ATTENTION_BLOCK], got[ATTENTION_BLOCK];

@@ -1,5 +1,5 @@
-/* Views of matrices: values whose scales lie elsewhere against the goldens of mlx, groups of every
- * shape, slices. */
+/* Views of matrices: values with separate scales against the goldens of mlx, groups of every shape,
+ * slices. */
 #include "test.h"
 #include "test_files.h"
 
@@ -145,7 +145,7 @@ TEST(weight, a_scale_of_the_whole)
     CHECK_INT(weight_bytes(&w), ROWS * COLS);
 }
 
-/* Scales that are no numbers give values that are none, and nothing else. */
+/* NaN scales give NaN values, and affect nothing else. */
 TEST(weight, scales_that_are_no_numbers)
 {
     static const struct {

@@ -1,11 +1,11 @@
-/* Answers that stream to a terminal: where rows break, whatever the pieces they come in. */
+/* Answers that stream to a terminal: where rows break, however the text is split. */
 #include "test.h"
 
 #include <stdlib.h>
 
 #include "cli/terminal/word_wrap.h"
 
-/* What is sent for the pieces, which have '|' between them, until the next call. */
+/* The output for the pieces, which are separated by '|'; valid until the next call. */
 static const char *wrap(size_t columns, const char *pieces)
 {
     static char sent[1024];

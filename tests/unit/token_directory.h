@@ -10,7 +10,7 @@
 #include "test.h"
 #include "test_files.h"
 
-/* A directory with a tokenizer's files, that a case writes one by one. */
+/* A directory with a tokenizer's files, which a case writes one by one. */
 static inline const char *token_directory(void)
 {
     static char path[4096];

@@ -39,7 +39,7 @@ static inline void check_laws(const struct fixture *f)
     CHECK(page_pool_check(&f->pool));
 }
 
-/* Everything comes back: nothing private is left, and closing the tree frees the rest. */
+/* Everything is given back: nothing private is left, and closing the tree frees the rest. */
 static inline void teardown(struct fixture *f)
 {
     check_laws(f);
@@ -158,7 +158,7 @@ static inline void store(struct fixture *f, const char *text)
     store_in(f, 0, text);
 }
 
-/* Acquires, says what kind of match it was, lets go. */
+/* Acquires, returns the kind of match, unlocks. */
 static inline enum match_kind look(struct fixture *f, const char *text)
 {
     node_id node = acquire(f, text);

@@ -3,7 +3,7 @@
 
 #include "cache/prefix_tree.h"
 
-/* Lookups of one call, for tests that do not care what prefix_tree_match said before. */
+/* Lookups in one call, for tests that do not care about an earlier prefix_tree_match. */
 
 static inline node_id tree_acquire(struct prefix_tree *t, uint64_t ns, const uint64_t *tokens,
                                    uint32_t n, uint64_t now_ns, uint32_t *length,
