@@ -252,7 +252,7 @@ static bool arrive(struct gathering *g)
 }
 
 /* If other programs want the cores too, the thread that the others wait for has lost its core, and
- * spinning only keeps it from getting another. So after each wait where spinning failed, the spin
+ * spinning only keeps another core from it. So after each wait where spinning failed, the spin
  * time gets shorter, and after each success a little longer. As long as threads meet at seven of
  * eight barriers it stays long, because a thread that sleeps is late for the next barriers. */
 static void learn_spin(struct parallel *p, unsigned spin_ns, bool met)
