@@ -12,7 +12,7 @@
 #include "cli/command.h"
 #include "cli/generate.h"
 #include "cli/runtime.h"
-#include "serve/api/api_error.h"
+#include "serve/api/loading.h"
 #include "serve/http/listener.h"
 #include "serve/server.h"
 
@@ -216,7 +216,7 @@ static int port_take(struct loading **loading, struct error *err)
 {
     char url[HTTP_URL_SIZE];
     server.listen_fd = http_listen(server.host, server.port, err);
-    if (server.listen_fd < 0 || loading_begin(loading, server.listen_fd, api_loading_write, err))
+    if (server.listen_fd < 0 || loading_begin(loading, server.listen_fd, err))
         return -1;
     http_listener_url(server.listen_fd, url);
     if (runtime_options.engine != ENGINE_MOCK)

@@ -53,6 +53,16 @@ def chat(terminal, tmp_path):  # noqa: F811
 
 # ---- with a script ----------------------------------------------------------------------------
 
+def test_settings_show_what_the_options_set():
+    _, notes = script("/set", "/set seed", "/set max_tokens 9", "/set max_tokens",
+                      options=("-s", "5", "-n", "70"))
+    assert re.search(r"^  seed +5 \(default\)$", notes, re.M), notes
+    assert re.search(r"^  max_tokens +70 \(default\)$", notes, re.M), notes
+    assert "seed is 5 (default). " in notes and "max_tokens is 9. " in notes
+    _, notes = script("/set")
+    assert re.search(r"^  seed +default\n  max_tokens +default$", notes, re.M), notes
+
+
 def test_a_seed_does_not_make_every_turn_the_same(tmp_path):
     """The template forgets earlier turns, so that only the random numbers can differ."""
     path = tmp_path / "last.jinja"

@@ -86,13 +86,28 @@ static void check_runs(const struct test_server *s)
         test_fail(__FILE__, __LINE__, "the server ended: %s", server_log(s));
 }
 
-void server_await_log(const struct test_server *s, const char *text)
+static int n_times_in(const char *all, const char *text)
 {
-    for (uint64_t end = clock_now_ns() + PATIENCE_NS; !strstr(server_log(s), text); nap()) {
+    int n = 0;
+    for (const char *at = all; (at = strstr(at, text)); at++)
+        n++;
+    return n;
+}
+
+void server_await_log_times(const struct test_server *s, const char *text, int n_times)
+{
+    for (uint64_t end = clock_now_ns() + PATIENCE_NS; n_times_in(server_log(s), text) < n_times;
+         nap()) {
         check_runs(s);
         if (clock_now_ns() > end)
-            test_fail(__FILE__, __LINE__, "no '%s' in the log: %s", text, server_log(s));
+            test_fail(__FILE__, __LINE__, "not %d times '%s' in the log: %s", n_times, text,
+                      server_log(s));
     }
+}
+
+void server_await_log(const struct test_server *s, const char *text)
+{
+    server_await_log_times(s, text, 1);
 }
 
 void server_start(struct test_server *s, const char *const *options)
@@ -148,7 +163,9 @@ int server_connect(const struct test_server *s)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(s->port)};
     const struct timeval patience = {.tv_sec = PATIENCE_NS / 1000000000};
     inet_pton(AF_INET, "127.0.0.1", &at.sin_addr);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), buffer_bytes = 64 * 1024;
+    /* Else the system's settings decide how much of an answer a slow reader does not hold up. */
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes);
     CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     return fd;

@@ -32,8 +32,9 @@ void server_stop(struct test_server *s); /* SIGTERM, then the same */
 
 /* Everything that the server has logged. Valid until the next call. */
 const char *server_log(const struct test_server *s);
-/* Waits until the log has the text; fails after 10 s. */
+/* Waits until the log has the text, or has it n times; fails after 20 s. */
 void server_await_log(const struct test_server *s, const char *text);
+void server_await_log_times(const struct test_server *s, const char *text, int n_times);
 
 /* ---- one request, whole ---- */
 
@@ -75,7 +76,7 @@ int server_connect(const struct test_server *s);
 void server_send(int fd, const char *bytes);
 /* POST of a chat without waiting for the answer; the connection is returned. */
 int server_begin_chat(const struct test_server *s, const char *messages, const char *more);
-/* Reads until the text has arrived (true), or the connection has ended (false); fails after 10 s.
+/* Reads until the text has arrived (true), or the connection has ended (false); fails after 20 s.
  * `out` has everything read. */
 bool server_read_until(int fd, const char *text, struct strbuf *out);
 /* Reads one more answer as server_ask does. */

@@ -196,13 +196,25 @@ static int run_load(struct chat *c, const char *value, struct error *err)
     return 0;
 }
 
-static void settings_list(const struct chat *c)
+/* The seed and the longest answer have no value but for an option of the command line. */
+static void setting_show(const struct chat *c, size_t index, struct strbuf *out)
 {
     const struct sampling sampling = generate_sampling(&c->generator.runtime->prompt);
+    const char *name = chat_settings_field(index)->name;
+    if (!c->settings.values[index] && strcmp(name, "seed") == 0 && generate_is_seeded())
+        strbuf_addf(out, "%llu (default)", (unsigned long long)sampling.seed);
+    else if (!c->settings.values[index] && strcmp(name, "max_tokens") == 0 && generate_max_tokens)
+        strbuf_addf(out, "%u (default)", generate_max_tokens);
+    else
+        chat_settings_show(&c->settings, index, &sampling, out);
+}
+
+static void settings_list(const struct chat *c)
+{
     struct strbuf value = STRBUF_INIT;
     for (size_t i = 0; chat_settings_field(i); i++) {
         strbuf_clear(&value);
-        chat_settings_show(&c->settings, i, &sampling, &value);
+        setting_show(c, i, &value);
         chat_note(c, "  %-20s %s", chat_settings_field(i)->name, strbuf_str(&value));
     }
     chat_note(c, "  %-20s %s", "timings", c->shows_timings ? "on" : "off");
@@ -213,7 +225,6 @@ static void settings_list(const struct chat *c)
 /* /set NAME: its value, and what it means. */
 static int setting_describe(const struct chat *c, const char *name, struct error *err)
 {
-    const struct sampling sampling = generate_sampling(&c->generator.runtime->prompt);
     struct strbuf value = STRBUF_INIT;
     size_t i = 0;
     while (chat_settings_field(i) && strcmp(chat_settings_field(i)->name, name) != 0)
@@ -222,7 +233,7 @@ static int setting_describe(const struct chat *c, const char *name, struct error
         struct chat_settings none = {0};
         return chat_settings_set(&none, &c->generator.runtime->prompt, name, "default", err);
     }
-    chat_settings_show(&c->settings, i, &sampling, &value);
+    setting_show(c, i, &value);
     chat_note(c, "%s is %s. %s", name, strbuf_str(&value), chat_settings_field(i)->text);
     strbuf_free(&value);
     return 0;

@@ -59,12 +59,3 @@ void api_error_write(struct strbuf *out, const struct api_error *e, enum error_f
     json_object_end(&w);
     json_object_end(&w);
 }
-
-/* llama-server's clients look for its text, and its code is a number. */
-void api_loading_write(struct strbuf *out, const char *path)
-{
-    strbuf_adds(out, error_form_of(path) == ERRORS_OLLAMA
-                         ? "{\"error\":\"Loading model\"}"
-                         : "{\"error\":{\"message\":\"Loading model\","
-                           "\"type\":\"unavailable_error\",\"param\":null,\"code\":503}}");
-}

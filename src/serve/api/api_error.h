@@ -24,7 +24,5 @@ enum error_form {
 };
 enum error_form error_form_of(const char *path);
 void api_error_write(struct strbuf *out, const struct api_error *e, enum error_form form);
-/* What a request for `path` is told while the model is loaded. */
-void api_loading_write(struct strbuf *out, const char *path);
 
 #endif

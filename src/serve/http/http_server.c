@@ -294,6 +294,11 @@ void http_log_quietly(struct http_exchange *x)
     x->quiet = true;
 }
 
+void http_close_after(struct http_exchange *x)
+{
+    x->parser.keep_alive = false;
+}
+
 /* Status line and fields, up to where Content-Length or Transfer-Encoding goes. */
 static void head_begin(struct http_exchange *c, struct strbuf *out, int status,
                        const char *content_type)
@@ -426,7 +431,7 @@ static void refuse(struct http_exchange *c, int status, const char *message)
 {
     struct http_server *s = c->server;
     drop_body(c);
-    c->parser.keep_alive = false;
+    http_close_after(c);
     c->state = X_RUNNING;
     s->handler.refused(s->handler.context, c, status, message);
     assert(!c->bev || c->state != X_RUNNING);

@@ -1,0 +1,131 @@
+/* Answers while the model is loaded: an event loop on a thread of its own, with the HTTP layer of
+ * the server, so that a client that says nothing holds nobody up. */
+#include "serve/api/loading.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+
+#include "serve/api/api.h"
+#include "serve/api/api_error.h"
+#include "serve/http/http_server.h"
+
+enum { MAX_CONNECTIONS = 256, MAX_HEAD = 32 << 10, READ_MS = 10000 };
+
+struct loading {
+    int stop_fd;
+    struct event_base *base;
+    struct event *stop;
+    struct http_server *http;
+    pthread_t thread;
+};
+
+/* llama-server's clients look for its text, and its code is a number. The body is not waited for,
+ * and the connection goes: the next one is the server's. */
+static void on_head(void *context, struct http_exchange *x)
+{
+    (void)context;
+    bool is_ollama = error_form_of(http_parser_target(http_request(x))) == ERRORS_OLLAMA;
+    const char *body = is_ollama ? "{\"error\":\"Loading model\"}"
+                                 : "{\"error\":{\"message\":\"Loading model\","
+                                   "\"type\":\"unavailable_error\",\"param\":null,\"code\":503}}";
+    http_log_quietly(x);
+    http_add_field(x, "Retry-After", "1");
+    http_close_after(x);
+    http_reply(x, 503, "application/json", body, strlen(body));
+}
+
+static void on_refused(void *context, struct http_exchange *x, int status, const char *message)
+{
+    (void)context;
+    struct api_error e;
+    api_error_set(&e, status, NULL, "%s", message);
+    api_reply_error(x, &e);
+}
+
+static void stop_cb(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    event_base_loopbreak(((struct loading *)arg)->base);
+}
+
+static void *loading_main(void *arg)
+{
+    event_base_dispatch(((struct loading *)arg)->base);
+    return NULL;
+}
+
+static int loop_open(struct loading *l, int listen_fd, struct error *err)
+{
+    struct http_options options = {.max_connections = MAX_CONNECTIONS,
+                                   .max_header_bytes = MAX_HEAD,
+                                   .max_body_bytes = SIZE_MAX / 2, /* bodies are not read */
+                                   .max_bodies_bytes = SIZE_MAX / 2,
+                                   .header_timeout_ms = READ_MS,
+                                   .write_timeout_ms = READ_MS};
+    /* An answer follows every head at once, so no request runs that could end otherwise. */
+    struct http_handler handler = {.head = on_head, .refused = on_refused};
+    l->stop_fd = eventfd(0, EFD_CLOEXEC);
+    l->base = event_base_new();
+    if (l->stop_fd < 0 || !l->base)
+        return error_set(err, ERROR_IO, "cannot create an event loop: %s", strerror(errno));
+    l->stop = event_new(l->base, l->stop_fd, EV_READ, stop_cb, l);
+    if (!l->stop || event_add(l->stop, NULL))
+        return error_set(err, ERROR_IO, "cannot create the event loop's events");
+    options.listen_fd = fcntl(listen_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (options.listen_fd < 0)
+        return error_set(err, ERROR_IO, "cannot listen: %s", strerror(errno));
+    return http_server_open(&l->http, l->base, &options, &handler, err);
+}
+
+static void loading_free(struct loading *l)
+{
+    http_server_close(l->http);
+    if (l->stop)
+        event_free(l->stop);
+    if (l->base)
+        event_base_free(l->base);
+    if (l->stop_fd >= 0)
+        close(l->stop_fd);
+    free(l);
+}
+
+int loading_begin(struct loading **out, int listen_fd, struct error *err)
+{
+    struct loading *l = calloc(1, sizeof *l);
+    sigset_t all, old;
+    if (!l)
+        return error_set(err, ERROR_MEMORY, "no memory for the server");
+    if (loop_open(l, listen_fd, err)) {
+        loading_free(l);
+        return -1;
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
+    int rc = pthread_create(&l->thread, NULL, loading_main, l);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc) {
+        loading_free(l);
+        return error_set(err, ERROR_IO, "cannot start a thread: %s", strerror(rc));
+    }
+    *out = l;
+    return 0;
+}
+
+void loading_end(struct loading *l)
+{
+    uint64_t one = 1;
+    if (!l)
+        return;
+    if (write(l->stop_fd, &one, sizeof one) == sizeof one)
+        pthread_join(l->thread, NULL);
+    loading_free(l);
+}
