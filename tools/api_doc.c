@@ -270,7 +270,7 @@ static void forms_print(void)
         "cannot be enforced are ignored, unless the function is `strict`: then they are an error.\n"
         "\n"
         "A call that is cut off is returned with the arguments that were generated so far, and\n"
-        "`finish_reason` is never `tool_calls`. An answer has at most 32 calls. A call that "
+        "`finish_reason` is never `tool_calls`. An answer has at most 128 calls. A call that "
         "repeats an\n"
         "earlier one, with the same name and equal arguments, is dropped and ends the answer. "
         "Calls in\n"

@@ -6,7 +6,7 @@
 #include "prompt/unicode/token_text.h"
 #include "serve/writers/answer_writer.h"
 
-enum { ANSWER_MAX_CALLS = 32 }; /* one more ends the answer */
+enum { ANSWER_MAX_CALLS = 128 }; /* one more ends the answer */
 
 /* One choice's answer, from its tokens to what the client gets: text, thinking, calls and log
  * probabilities. In a stream, the pieces go to the API's writer as they are generated; for a whole

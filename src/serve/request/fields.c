@@ -143,7 +143,7 @@ const struct request_field request_fields[] = {
         "none, auto (the default), required, a function or allowed_tools. It is enforced: calls "
         "follow the model's call format, and their arguments follow the function's schema."),
     SERVED(REQUEST, "parallel_tool_calls", BOOL, AT(parallel_calls), .text =
-        "false: at most one call per answer. Default true: up to 32. A call that repeats an "
+        "false: at most one call per answer. Default true: up to 128. A call that repeats an "
         "earlier one of the same answer (same name, equal arguments) is dropped and ends the "
         "answer."),
 
