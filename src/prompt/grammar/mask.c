@@ -70,7 +70,7 @@ static void follow_leaves(struct grammar_matcher *m, struct walk *w)
     struct mask_scratch *s = &m->v->scratch;
     while (s->n_pending > 0) {
         struct pending p = s->pending[--s->n_pending];
-        struct item it = {p.state, p.count, p.stack}, made;
+        struct item it = {.state = p.state, .count = p.count, .stack = p.stack}, made;
         if (s->n_pending >= AHEAD)
             __builtin_prefetch(&m->v->trie.nodes[s->pending[s->n_pending - AHEAD].node]);
         if (w->n_walked > work_limit(m)) {
@@ -152,6 +152,8 @@ void matcher_measure(struct grammar_matcher *m)
             bool is_last = back == GRAMMAR_TAIL || g->rules[g->states[state].rule].is_counted;
             w.token = m->wind[start].token;
             cost = (uint64_t)wind_cost(m, start, 0) + (is_last ? 0 : m->wind[back].cost);
+            if (g->rules[g->calls[with].rule].part == DISTINCT_ITEM)
+                cost += DISTINCT_SLACK;
             break;
         }
         default: break;
@@ -184,7 +186,7 @@ static uint32_t wind_token(const struct grammar_matcher *m, struct item it)
         if (it.stack == 0)
             return TOKEN_NONE;
         const struct frame *f = &m->frames[it.stack];
-        it = (struct item){f->state, f->count, f->below};
+        it = (struct item){f->state, f->count, f->below, 0};
     }
     return m->wind[it.state].token;
 }
@@ -240,6 +242,7 @@ static struct item key_of(const struct grammar_matcher *m, struct item it)
     const struct grammar_rule *r = &m->g->rules[m->g->states[it.state].rule];
     if (r->is_counted && it.count > r->min && r->max - it.count > m->v->max_len)
         it.count = r->min;
+    it.memory = 0;
     return it;
 }
 
@@ -361,16 +364,21 @@ static struct cached_mask *find_mask(struct grammar_matcher *m)
 const uint64_t *grammar_matcher_mask(struct grammar_matcher *m, uint32_t n_left)
 {
     const struct cached_mask *all = find_mask(m);
+    const uint64_t *mask = m->distinct != NULL ? distinct_mask(m, all->mask) : all->mask;
     uint32_t cost;
     m->unhurried = NULL;
     if (n_left >= 2 && n_left - 2 >= all->reach)
-        return all->mask;
+        return mask;
     const struct item *shortest = find_shortest(m, &cost);
+    if (m->distinct != NULL && distinct_is_open(m, shortest))
+        cost -= DISTINCT_SLACK;
     if (cost > n_left)
-        return all->mask;
+        return mask;
     uint32_t token = wind_token(m, *shortest);
-    if (token != TOKEN_NONE && !(all->mask[token / 64] >> (token % 64) & 1))
-        return all->mask;
+    if (m->distinct != NULL && token != TOKEN_NONE && !(mask[token / 64] >> (token % 64) & 1))
+        token = distinct_way(m, mask);
+    if (token != TOKEN_NONE && !(mask[token / 64] >> (token % 64) & 1))
+        return mask;
     struct walk w = {.mask = m->few, .limit = n_left >= 2 ? n_left - 2 : 0};
     if (n_left >= 2)
         make_mask(m, &w);
@@ -380,7 +388,9 @@ const uint64_t *grammar_matcher_mask(struct grammar_matcher *m, uint32_t n_left)
         m->few[token / 64] |= (uint64_t)1 << (token % 64);
     if (grammar_matcher_may_end(m))
         add_ends(m, m->few);
-    m->unhurried = all->mask;
+    for (uint32_t i = 0; m->distinct != NULL && i < m->v->n_words; i++)
+        m->few[i] &= mask[i];
+    m->unhurried = mask;
     return m->few;
 }
 
