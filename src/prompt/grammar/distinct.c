@@ -2,8 +2,8 @@
  *
  * Masks of states know nothing of it, so that all answers share them. They have some tokens too
  * many: those that make an item equal to an earlier one. These are found here, by trying them. Few
- * need to be tried: while an item is open, those that lead along an earlier item, and those that
- * end an item and begin another.
+ * need to be tried: inside an item, those that lead along an earlier one, and those that end it and
+ * go on. Where an item may begin or end, masks are small.
  *
  * No answer gets stuck: a token is refused also if it leaves no item that is not there yet. */
 #include <stdlib.h>
@@ -244,7 +244,7 @@ static void suspect_along(struct grammar_matcher *m, const char *bytes, size_t l
 static void suspect_for(struct grammar_matcher *m, const struct item *it, const uint64_t *mask)
 {
     const struct distinct *d = m->distinct;
-    if (!distinct_is_open(m, it)) {
+    if (!distinct_is_open(m, it) || can_end(m, it)) {
         merge(m, d->suspects, it->memory != 0 ? mask : d->opening);
         return;
     }
@@ -254,10 +254,6 @@ static void suspect_for(struct grammar_matcher *m, const struct item *it, const 
     for (uint32_t i = next_alike(m, open, open->before); i != 0;
          i = next_alike(m, open, d->memory[i].before)) {
         const struct remembered *other = &d->memory[i];
-        if (other->len == len) {
-            merge(m, d->suspects, mask);
-            return;
-        }
         suspect_along(m, d->text + other->start + len, other->len - len);
     }
 }
@@ -265,8 +261,8 @@ static void suspect_for(struct grammar_matcher *m, const struct item *it, const 
 static bool token_is_taken(struct grammar_matcher *m, uint32_t token)
 {
     const struct grammar_vocabulary *v = m->v;
-    return v->kinds[token] != 0 ||
-           matcher_tries(m, v->bytes + v->offsets[token], v->offsets[token + 1] - v->offsets[token]);
+    return v->kinds[token] != 0 || matcher_tries(m, v->bytes + v->offsets[token],
+                                                 v->offsets[token + 1] - v->offsets[token]);
 }
 
 const uint64_t *distinct_mask(struct grammar_matcher *m, const uint64_t *mask)
@@ -332,11 +328,28 @@ static void find_tokens(const struct grammar_vocabulary *v, const struct byte_se
     }
 }
 
+/* Adds the bytes that can be the last of an item. */
+static void find_last(const struct grammar *g, const struct grammar_rule *r, struct byte_set *out)
+{
+    for (uint32_t i = 0; i < r->n_states; i++) {
+        const struct grammar_state *s = &g->states[r->first_state + i];
+        for (uint32_t b = 0; b < 256; b++) {
+            uint32_t next = r->next[(size_t)i * r->n_classes + r->class_of[b]] & STATE_MASK;
+            if (g->states[r->first_state + next].flags & STATE_FINAL)
+                byte_set_add(out, b);
+        }
+        for (uint32_t k = s[0].calls; k < s[1].calls; k++)
+            if (g->calls[k].back == GRAMMAR_TAIL ||
+                (g->states[g->calls[k].back].flags & STATE_FINAL))
+                memset(out->bits, 0xff, 256 / 8);
+    }
+}
+
 int distinct_open(struct grammar_matcher *m, struct error *err)
 {
     const struct grammar *g = m->g;
     struct distinct *d = m->distinct = calloc(1, sizeof *d);
-    struct byte_set first[DISTINCT_MORE + 1] = {0};
+    struct byte_set first[DISTINCT_MORE + 1] = {0}, last = {0};
     uint32_t n_words = m->v->n_words;
     if (d != NULL) {
         d->next = malloc(ITEMS_MAX * sizeof *d->next);
@@ -351,10 +364,13 @@ int distinct_open(struct grammar_matcher *m, struct error *err)
         !grammar_grow((void **)&d->memory, &d->cap_memory, 0, 1, sizeof *d->memory))
         return error_set(err, ERROR_MEMORY, "no memory for a grammar's matcher");
     d->n_memory = 1;
-    for (uint32_t i = 0; i < g->n_rules; i++)
+    for (uint32_t i = 0; i < g->n_rules; i++) {
         byte_set_merge(&first[g->rules[i].part], &g->rules[i].first);
+        if (g->rules[i].part == DISTINCT_ITEM)
+            find_last(g, &g->rules[i], &last);
+    }
     find_tokens(m->v, &first[DISTINCT_LIST], &first[DISTINCT_MORE], d->opening);
-    find_tokens(m->v, &first[DISTINCT_MORE], &first[DISTINCT_ITEM], d->several);
+    find_tokens(m->v, &last, &first[DISTINCT_MORE], d->several);
     return 0;
 }
 

@@ -205,8 +205,8 @@ static bool unique_item(struct schema_walker *w, const struct schema_facets *f,
     struct schema_set set;
     struct schema_alternatives alternatives;
     if (w->failed || prefix_length(f->set) || f->min_items > UNIQUE_ITEMS ||
-        !schema_item_set(w, f->set, 0, &set) || !set.n ||
-        !schema_expand(w, &set, &alternatives) || alternatives.n != 1 || !alternatives.sets[0].n)
+        !schema_item_set(w, f->set, 0, &set) || !set.n || !schema_expand(w, &set, &alternatives) ||
+        alternatives.n != 1 || !alternatives.sets[0].n)
         return false;
     if (!schema_facets(w, &alternatives.sets[0], item) || item->has_values)
         return false;
@@ -266,8 +266,7 @@ static grammar_expr unique_remember(struct schema_walker *w, const struct schema
     grammar_expr one = grammar_distinct(w->b, DISTINCT_ITEM, unique_text(w, &item));
     grammar_expr more = grammar_distinct(w->b, DISTINCT_MORE, with_comma(w, one));
     grammar_expr all = grammar_pair(
-        w->b, one,
-        grammar_repeat(w->b, more, f->min_items > 1 ? f->min_items - 1 : 0, max - 1));
+        w->b, one, grammar_repeat(w->b, more, f->min_items > 1 ? f->min_items - 1 : 0, max - 1));
     grammar_expr parts[2] = {
         grammar_distinct(w->b, DISTINCT_LIST, json_text_brackets(&w->text, '[', ']', all))};
     if (f->min_items == 0)
