@@ -126,6 +126,14 @@ static uint32_t next_alike(const struct grammar_matcher *m, const struct remembe
     return 0;
 }
 
+bool distinct_is_alike(const struct grammar_matcher *m, const struct item *it)
+{
+    if (!distinct_is_open(m, it))
+        return false;
+    const struct remembered *open = memory_at(m, it->memory);
+    return next_alike(m, open, open->before) != 0;
+}
+
 /* Whether the text so far is an item. */
 static bool can_end(const struct grammar_matcher *m, const struct item *it)
 {
@@ -261,8 +269,9 @@ static void suspect_for(struct grammar_matcher *m, const struct item *it, const 
 static bool token_is_taken(struct grammar_matcher *m, uint32_t token)
 {
     const struct grammar_vocabulary *v = m->v;
-    return v->kinds[token] != 0 || matcher_tries(m, v->bytes + v->offsets[token],
-                                                 v->offsets[token + 1] - v->offsets[token]);
+    uint32_t at = v->offsets[token], len = v->offsets[token + 1] - at;
+    uint64_t distance;
+    return v->kinds[token] != 0 || matcher_tries(m, v->bytes + at, len, &distance);
 }
 
 const uint64_t *distinct_mask(struct grammar_matcher *m, const uint64_t *mask)
@@ -283,31 +292,22 @@ const uint64_t *distinct_mask(struct grammar_matcher *m, const uint64_t *mask)
     return d->held;
 }
 
-/* One byte is enough, unless earlier items have all of them here. */
+/* The shortest way leads to an item that is there already: the way out is a byte. */
 uint32_t distinct_way(struct grammar_matcher *m, const uint64_t *mask)
 {
     const struct token_trie *t = &m->v->trie;
-    const struct distinct *d = m->distinct;
     uint32_t way = TOKEN_NONE;
+    uint64_t nearest = UINT64_MAX;
     for (uint32_t node = 1; node < t->n_nodes; node = t->nodes[node].skip) {
         uint32_t token = t->nodes[node].token;
-        if (token == t->none || !(mask[token / 64] >> (token % 64) & 1))
+        uint64_t distance;
+        if (token == t->none || !(mask[token / 64] >> (token % 64) & 1) ||
+            !matcher_tries(m, (const char *)&t->nodes[node].byte, 1, &distance))
             continue;
-        bool is_alike = false;
-        for (uint32_t i = 0; i < m->n_items && !is_alike; i++) {
-            if (!distinct_is_open(m, &m->items[i]))
-                continue;
-            const struct remembered *open = memory_at(m, m->items[i].memory);
-            size_t len = d->n_text - open->start;
-            for (uint32_t k = next_alike(m, open, open->before); k != 0 && !is_alike;
-                 k = next_alike(m, open, d->memory[k].before))
-                is_alike = d->memory[k].len > len &&
-                           (uint8_t)d->text[d->memory[k].start + len] == t->nodes[node].byte;
-        }
-        if (way == TOKEN_NONE || !is_alike)
+        if (distance < nearest) {
+            nearest = distance;
             way = token;
-        if (!is_alike)
-            break;
+        }
     }
     return way;
 }

@@ -456,7 +456,8 @@ struct remembered {
  * the bottom, and a frame stands behind all those below it. */
 struct frame {
     uint32_t state, count, below;
-    uint32_t cost; /* tokens that the shortest way to the end takes from here to the bottom */
+    uint32_t cost;  /* tokens that the shortest way to the end takes from here to the bottom */
+    uint32_t slack; /* of the cost */
     uint16_t depth;
     bool may_end; /* popped here, the text may end */
     bool goes_on; /* ... and something can follow */
@@ -467,6 +468,7 @@ struct frame {
 struct wind_up {
     uint32_t cost;
     uint32_t token;
+    uint32_t slack; /* what of the cost is only for distinct items */
 };
 
 enum {
@@ -524,7 +526,7 @@ struct distinct {
 };
 
 /* Tokens that an item may take beyond its shortest text, to differ from the others. */
-enum { DISTINCT_SLACK = 4 };
+enum { DISTINCT_SLACK = 2 };
 
 static inline bool state_may_end(const struct grammar *g, uint32_t state, uint32_t count)
 {
@@ -562,15 +564,20 @@ uint32_t distinct_keep_live(struct grammar_matcher *m, struct item *items, uint3
 bool distinct_is_open(const struct grammar_matcher *m, const struct item *it);
 /* The mask without tokens that the memory refuses. */
 const uint64_t *distinct_mask(struct grammar_matcher *m, const uint64_t *mask);
-/* A token of `mask` that makes an open item another than those before it; TOKEN_NONE: none. */
+/* The token of one byte in `mask` that leads nearest to an end; TOKEN_NONE: none. */
 uint32_t distinct_way(struct grammar_matcher *m, const uint64_t *mask);
-/* Whether the matcher takes the bytes; nothing changes. */
-bool matcher_tries(struct grammar_matcher *m, const char *bytes, size_t len);
+/* Whether the item is open and some earlier one begins with its text. */
+bool distinct_is_alike(const struct grammar_matcher *m, const struct item *it);
+/* Whether the matcher takes the bytes, and how far the end is then: nothing changes. Nearer is
+ * what needs fewer tokens; if these are equal, an item that is not like an earlier one, then any
+ * item. */
+bool matcher_tries(struct grammar_matcher *m, const char *bytes, size_t len, uint64_t *distance);
 /* All that `items` become with the byte: into m->next, whose number it returns. */
 uint32_t matcher_step(struct grammar_matcher *m, const struct item *items, uint32_t n_items,
                       uint8_t byte);
 
 uint32_t wind_cost(const struct grammar_matcher *m, uint32_t state, uint32_t count);
+uint32_t wind_slack(const struct grammar_matcher *m, uint32_t state, uint32_t count);
 void matcher_measure(struct grammar_matcher *m);
 /* The frame, or UINT32_MAX when there is none left below `limit`. `slack` tokens are added to what
  * lies below it; a function of the others. */

@@ -49,6 +49,7 @@ uint32_t frame_push(struct grammar_matcher *m, uint32_t state, uint32_t count, u
         .count = count,
         .below = below,
         .cost = cost_sum(wind_cost(m, state, count) + slack, under->cost),
+        .slack = cost_sum(wind_slack(m, state, count) + slack, under->slack),
         .depth = (uint16_t)(under->depth + 1),
         .may_end = may_end && under->may_end,
         .goes_on = state_goes_on(m->g, state, count) || (may_end && under->goes_on),
@@ -287,10 +288,17 @@ static void matcher_take(struct grammar_matcher *m, uint32_t n)
     distinct_forget(m);
 }
 
-bool matcher_tries(struct grammar_matcher *m, const char *bytes, size_t len)
+bool matcher_tries(struct grammar_matcher *m, const char *bytes, size_t len, uint64_t *distance)
 {
     struct mark at = matcher_mark(m);
     uint32_t n = step_bytes(m, bytes, len);
+    *distance = UINT64_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t here = 4 * (uint64_t)item_cost(m, &m->ahead[i]) +
+                        (distinct_is_open(m, &m->ahead[i]) ? distinct_is_alike(m, &m->ahead[i])
+                                                           : 2);
+        *distance = here < *distance ? here : *distance;
+    }
     matcher_undo(m, &at);
     return n > 0;
 }
