@@ -289,6 +289,20 @@ TEST(grammar_distinct, what_would_leave_no_item_is_refused)
     end(&f);
 }
 
+/* The shortest next item is there already: the way goes into another one, not into white space. */
+TEST(grammar_distinct, a_short_budget_goes_to_the_next_item)
+{
+    struct fixture f;
+    begin(&f, schemas[8]);
+    CHECK(takes(&f, "[\"\","));
+    const uint64_t *mask = grammar_matcher_mask(f.m, 6);
+    CHECK(has(mask, '"') && !has(mask, '\n'));
+    CHECK(takes(&f, "[\"\",\""));
+    mask = grammar_matcher_mask(f.m, 5);
+    CHECK(!has(mask, '"') && grammar_matcher_unhurried(f.m));
+    end(&f);
+}
+
 TEST(grammar_distinct, lists_are_forgotten_when_they_are_over)
 {
     struct fixture f;
