@@ -779,8 +779,47 @@ TEST(json_schema, unique_items)
           TEXTS("[1,1.0]"));
     check(S({"uniqueItems" : true, "maxItems" : 1, "type" : "array"}), TEXTS("[5]"),
           TEXTS("[5,5]"));
-    CHECK_ERROR(TEXTS_SCHEMA, S({"items" : {"uniqueItems" : true, "items" : {"type" : "string"}}}),
+    CHECK_ERROR(TEXTS_SCHEMA, S({"items" : {"uniqueItems" : true, "items" : {"type" : "object"}}}),
                 ERROR_INPUT, "#/items: 'uniqueItems' is not supported here");
+}
+
+TEST(json_schema, unique_items_of_any_number)
+{
+    check(S({"type" : "array", "uniqueItems" : true, "items" : {"type" : "string"}}),
+          TEXTS("[]", "[\"a\"]", "[\"ab\", \"a\",\n \"\"]", "[\"\\n\", \"n\"]",
+                "[\"\\\\\", \"\\\"\"]"),
+          TEXTS("[\"a\", \"a\"]", "[\"a\",\n\"b\",\n\"a\"]", "[\"\", \"\"]", "[\"a\", \"\\u0061\"]",
+                "[\"\\n\", \"\\u000a\"]", "[\"/\", \"\\/\"]"));
+    check(S({"type" : "array", "uniqueItems" : true, "items" : {"type" : "integer"}}),
+          TEXTS("[1, 10, 100, -1]", "[0]"),
+          TEXTS("[1, 1]", "[1, 1.0]", "[1, 1e0]", "[0, -0]", "[10, 1, 10]"));
+    check(S({"type" : "array", "uniqueItems" : true, "items" : {"type" : "number"}}),
+          TEXTS("[1.5, 15, -1.5, 0.05]"),
+          TEXTS("[1.5, 1.50]", "[1, 1.0]", "[100, 1e2]", "[0, -0.0]", "[0.5, 0.5]"));
+    check(S({
+              "type" : "array",
+              "uniqueItems" : true,
+              "minItems" : 2,
+              "maxItems" : 3,
+              "items" : {"type" : "integer", "minimum" : 1, "maximum" : 300}
+          }),
+          TEXTS("[300, 30]", "[1, 2, 3]"), TEXTS("[1]", "[1, 1]", "[1, 2, 3, 4]", "[301, 1]"));
+    /* Values that do not suffice, whose number is not known, or that have several texts. */
+    static const char *const refused[] = {
+        S({
+            "uniqueItems" : true,
+            "minItems" : 4,
+            "items" : {"type" : "integer", "minimum" : 1, "maximum" : 3}
+        }),
+        S({"uniqueItems" : true, "minItems" : 2, "items" : {"type" : "string", "maxLength" : 0}}),
+        S({"uniqueItems" : true, "minItems" : 2, "items" : {"type" : "string", "pattern" : "^a$"}}),
+        S({"uniqueItems" : true, "minItems" : 2000, "items" : {"type" : "string"}}),
+        S({"uniqueItems" : true, "items" : {"type" : "number", "minimum" : 1}}),
+        S({"uniqueItems" : true, "items" : {"type" : [ "string", "integer" ]}}),
+        S({"uniqueItems" : true, "prefixItems" : [ {"type" : "string"} ]}),
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        CHECK_ERROR(TEXTS_SCHEMA, refused[i], ERROR_INPUT, "'uniqueItems' is not supported here");
 }
 
 TEST(json_schema, contained_items)

@@ -209,6 +209,16 @@ grammar_expr grammar_rule(struct grammar_builder *b)
     return add_expr(b, (struct expr){.kind = EXPR_RULE});
 }
 
+grammar_expr grammar_distinct(struct grammar_builder *b, enum grammar_distinct part,
+                              grammar_expr body)
+{
+    grammar_expr rule = grammar_rule(b);
+    grammar_define(b, rule, body);
+    if (rule != GRAMMAR_NONE)
+        b->exprs[rule].n = part;
+    return rule;
+}
+
 void grammar_define(struct grammar_builder *b, grammar_expr rule, grammar_expr body)
 {
     if (b->failure.code != ERROR_NONE || rule == GRAMMAR_NONE || body == GRAMMAR_NONE)

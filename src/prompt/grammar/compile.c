@@ -204,6 +204,8 @@ static void place_rule(struct grammar *g, const struct rule_plan *plan, uint32_t
     r->is_counted = plan->is_counted;
     r->min = plan->min;
     r->max = plan->max;
+    r->part = plan->part;
+    g->has_distinct = g->has_distinct || plan->part != DISTINCT_NONE;
     for (uint32_t i = 0; i < r->n_states; i++) {
         const struct dfa_state *from = &d->states[i];
         struct grammar_state *s = &g->states[r->first_state + i];
@@ -249,7 +251,9 @@ static void place_rules(struct grammar *g, struct compiler *c, struct byte_set *
     g->states[n_states] = (struct grammar_state){.calls = g->n_calls, .named = g->n_named};
     for (uint32_t i = 0; i < g->n_calls; i++) {
         const struct grammar_state *back = &g->states[g->calls[i].back];
-        if (is_plain_end(back) && !g->rules[back->rule].is_counted)
+        if (is_plain_end(back) && !g->rules[back->rule].is_counted &&
+            g->rules[back->rule].part == DISTINCT_NONE &&
+            g->rules[g->calls[i].rule].part != DISTINCT_ITEM)
             g->calls[i].back = GRAMMAR_TAIL;
     }
 }

@@ -50,6 +50,18 @@ grammar_expr grammar_repeat(struct grammar_builder *b, grammar_expr e, uint32_t 
 grammar_expr grammar_rule(struct grammar_builder *b);
 void grammar_define(struct grammar_builder *b, grammar_expr rule, grammar_expr body);
 
+/* Lists whose items all differ as texts. A list has items of one kind, in it or behind the
+ * separator in a "more"; both stand nowhere else, and no list stands in an item:
+ *
+ *   LIST('[' ITEM(item) MORE(',' ITEM(item))* ']')
+ *
+ * The matcher remembers the items of a list. It refuses what completes one that is there already,
+ * what leaves no other item, and "more" when every item is there. A list may not need more items
+ * than there are. */
+enum grammar_distinct { DISTINCT_NONE, DISTINCT_LIST, DISTINCT_ITEM, DISTINCT_MORE };
+grammar_expr grammar_distinct(struct grammar_builder *b, enum grammar_distinct part,
+                              grammar_expr body);
+
 /* How much has been built, for front ends that have limits of their own. */
 size_t grammar_builder_size(const struct grammar_builder *b);
 
@@ -85,7 +97,8 @@ size_t grammar_vocabulary_reserved(const struct grammar_vocabulary *v);
 const uint64_t *grammar_vocabulary_ends(const struct grammar_vocabulary *v); /* end tokens */
 uint32_t grammar_vocabulary_words(const struct grammar_vocabulary *v); /* of 64 bits, in a mask */
 
-/* One answer's way through a grammar. Made on any thread; nothing is allocated afterwards. */
+/* One answer's way through a grammar. Made on any thread; nothing is allocated afterwards, but the
+ * text of lists whose items must differ. */
 struct grammar_matcher;
 
 int grammar_matcher_open(struct grammar_matcher **out, const struct grammar *g,

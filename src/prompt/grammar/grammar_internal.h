@@ -14,7 +14,8 @@
  *   trie.c     the vocabulary
  *   match.c    the matcher: items, stacks, accept
  *   walk.c     one state's tokens: walks over the trie, and the memory of them
- *   mask.c     a configuration's tokens */
+ *   mask.c     a configuration's tokens
+ *   distinct.c lists whose items all differ: what the matcher remembers of them */
 
 /* ---- expressions --------------------------------------------------------------------------- */
 
@@ -28,7 +29,7 @@ enum expr_kind {
     EXPR_SEQUENCE, /* words[first ...]: n parts */
     EXPR_CHOICE,
     EXPR_REPEAT, /* first: the part */
-    EXPR_RULE,   /* first: the body, GRAMMAR_NONE until it is defined */
+    EXPR_RULE,   /* first: the body, GRAMMAR_NONE until it is defined; n: enum grammar_distinct */
 };
 
 struct expr {
@@ -148,6 +149,7 @@ struct grammar_rule {
     uint8_t class_of[256];
     uint8_t byte_of[256]; /* [n_classes]: the first one of each class */
     bool is_counted;
+    uint8_t part; /* enum grammar_distinct */
     bool is_wide; /* some state takes many different bytes: its masks are worth keeping */
     uint32_t min, max;
     uint64_t hash; /* of the table */
@@ -166,6 +168,7 @@ struct grammar {
     uint32_t *by_distance; /* all states, those with the shorter way to their rule's end first */
     uint32_t max_height;
     int32_t max_token; /* the largest id that is named, or -1 */
+    bool has_distinct; /* some rule is part of a list of distinct items */
     size_t size_bytes;
     uint64_t id; /* no other grammar of this process has it, not even a later one */
 };
@@ -217,6 +220,7 @@ struct expr_traits {
 struct rule_plan {
     grammar_expr body;
     bool is_counted;
+    uint8_t part; /* enum grammar_distinct */
     uint32_t min, max;
     struct dfa *dfa;
 };
@@ -433,13 +437,27 @@ int grammar_vocabulary_open_sized(struct grammar_vocabulary **out,
  * states to go back to. */
 struct item {
     uint32_t state, count, stack;
+    uint32_t memory; /* of the list of distinct items that it is in; masks do without it */
+};
+
+/* What is remembered of a list of distinct items: a chain of them, from the last to the first. All
+ * places of the matcher share the text, so that an item is a part of it. 0: not in a list.
+ *
+ *   text     [ "a" ,  "b" ,  "a
+ *   memory 1 ◄─ 3 ◄─── 5 ◄── 6        1: the list, 3 and 5: items that are over, 6: an open one */
+struct remembered {
+    uint8_t part;  /* DISTINCT_LIST: the beginning; DISTINCT_ITEM: open; DISTINCT_MORE: over */
+    uint32_t rule; /* of the item */
+    uint32_t before;
+    size_t start, len;
 };
 
 /* Stacks are linked towards the bottom and share their lower parts; equal ones are one. Frame 0 is
  * the bottom, and a frame stands behind all those below it. */
 struct frame {
     uint32_t state, count, below;
-    uint32_t cost; /* tokens that the shortest way to the end takes from here to the bottom */
+    uint32_t cost;  /* tokens that the shortest way to the end takes from here to the bottom */
+    uint32_t slack; /* of the cost */
     uint16_t depth;
     bool may_end; /* popped here, the text may end */
     bool goes_on; /* ... and something can follow */
@@ -450,6 +468,7 @@ struct frame {
 struct wind_up {
     uint32_t cost;
     uint32_t token;
+    uint32_t slack; /* what of the cost is only for distinct items */
 };
 
 enum {
@@ -489,7 +508,25 @@ struct grammar_matcher {
     uint64_t clock;
     uint32_t *automata; /* [n_rules]: in the store of this generation, UINT32_MAX: not yet */
     uint32_t generation;
+    struct distinct *distinct; /* NULL: the grammar has no list of distinct items */
 };
+
+struct distinct {
+    struct remembered *memory; /* [0] is unused */
+    size_t n_memory, cap_memory;
+    char *text; /* since the first of the lists that are open began */
+    size_t n_text, cap_text;
+    bool is_probing;   /* looking whether an item can be completed */
+    struct item *next; /* the matcher's, while it probes */
+    struct item *closure;
+    uint64_t *opening;  /* [n_words] tokens that can begin a list and have more than one item, */
+    uint64_t *several;  /* ... that can end an item and go on behind it, */
+    uint64_t *suspects; /* ... that are to be tried */
+    uint64_t *held;     /* a mask without those that were refused */
+};
+
+/* Tokens that an item may take beyond its shortest text, to differ from the others. */
+enum { DISTINCT_SLACK = 2 };
 
 static inline bool state_may_end(const struct grammar *g, uint32_t state, uint32_t count)
 {
@@ -513,11 +550,39 @@ static inline uint32_t count_after(const struct grammar_rule *r, uint32_t local,
     return r->max == GRAMMAR_NO_MAX && count >= r->min ? count : count + 1;
 }
 
+int distinct_open(struct grammar_matcher *m, struct error *err);
+void distinct_close(struct distinct *d);
+void distinct_forget(struct grammar_matcher *m);
+/* What `made` remembers, which `it` becomes by ending its rule or by a call, at the end of the
+ * text: false when that is refused. */
+bool distinct_pop(struct grammar_matcher *m, const struct item *it, struct item *made);
+bool distinct_call(struct grammar_matcher *m, const struct item *it, uint32_t rule,
+                   struct item *made);
+bool distinct_add_byte(struct grammar_matcher *m, uint8_t byte);
+/* Leaves the items that can still be completed; their number. */
+uint32_t distinct_keep_live(struct grammar_matcher *m, struct item *items, uint32_t n);
+bool distinct_is_open(const struct grammar_matcher *m, const struct item *it);
+/* The mask without tokens that the memory refuses. */
+const uint64_t *distinct_mask(struct grammar_matcher *m, const uint64_t *mask);
+/* The token of one byte in `mask` that leads nearest to an end; TOKEN_NONE: none. */
+uint32_t distinct_way(struct grammar_matcher *m, const uint64_t *mask);
+/* Whether the item is open and some earlier one begins with its text. */
+bool distinct_is_alike(const struct grammar_matcher *m, const struct item *it);
+/* Whether the matcher takes the bytes, and how far the end is then: nothing changes. Nearer is
+ * what needs fewer tokens; if these are equal, an item that is not like an earlier one, then any
+ * item. */
+bool matcher_tries(struct grammar_matcher *m, const char *bytes, size_t len, uint64_t *distance);
+/* All that `items` become with the byte: into m->next, whose number it returns. */
+uint32_t matcher_step(struct grammar_matcher *m, const struct item *items, uint32_t n_items,
+                      uint8_t byte);
+
 uint32_t wind_cost(const struct grammar_matcher *m, uint32_t state, uint32_t count);
+uint32_t wind_slack(const struct grammar_matcher *m, uint32_t state, uint32_t count);
 void matcher_measure(struct grammar_matcher *m);
-/* The frame, or UINT32_MAX when there is none left below `limit`. */
+/* The frame, or UINT32_MAX when there is none left below `limit`. `slack` tokens are added to what
+ * lies below it; a function of the others. */
 uint32_t frame_push(struct grammar_matcher *m, uint32_t state, uint32_t count, uint32_t below,
-                    uint32_t limit);
+                    uint32_t limit, uint32_t slack);
 /* Forgets the newest frames, down to `n`. */
 void frame_truncate(struct grammar_matcher *m, uint32_t n);
 /* What comes of popping, and of call `call`: false when it is refused. */

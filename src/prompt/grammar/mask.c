@@ -70,7 +70,7 @@ static void follow_leaves(struct grammar_matcher *m, struct walk *w)
     struct mask_scratch *s = &m->v->scratch;
     while (s->n_pending > 0) {
         struct pending p = s->pending[--s->n_pending];
-        struct item it = {p.state, p.count, p.stack}, made;
+        struct item it = {.state = p.state, .count = p.count, .stack = p.stack}, made;
         if (s->n_pending >= AHEAD)
             __builtin_prefetch(&m->v->trie.nodes[s->pending[s->n_pending - AHEAD].node]);
         if (w->n_walked > work_limit(m)) {
@@ -88,6 +88,13 @@ static void follow_leaves(struct grammar_matcher *m, struct walk *w)
 
 /* ---- winding up ---- */
 
+/* The rounds that a counted rule still has to have, besides the one that the state is in. */
+static uint64_t rounds_left(const struct grammar_rule *r, uint32_t state, uint32_t count)
+{
+    uint32_t done = state == r->first_state + STATE_START ? count : count + 1;
+    return done < r->min ? r->min - done : 0;
+}
+
 uint32_t wind_cost(const struct grammar_matcher *m, uint32_t state, uint32_t count)
 {
     const struct grammar_rule *r = &m->g->rules[m->g->states[state].rule];
@@ -95,10 +102,20 @@ uint32_t wind_cost(const struct grammar_matcher *m, uint32_t state, uint32_t cou
     if (!r->is_counted)
         return (uint32_t)cost;
     uint32_t boundary = r->first_state + STATE_START;
-    uint32_t done = state == boundary ? count : count + 1;
-    uint64_t left = done < r->min ? r->min - done : 0;
-    cost = (state == boundary ? 0 : cost) + left * m->wind[boundary].cost;
+    cost = (state == boundary ? 0 : cost) + rounds_left(r, state, count) * m->wind[boundary].cost;
     return cost < WIND_NEVER ? (uint32_t)cost : WIND_NEVER;
+}
+
+uint32_t wind_slack(const struct grammar_matcher *m, uint32_t state, uint32_t count)
+{
+    const struct grammar_rule *r = &m->g->rules[m->g->states[state].rule];
+    uint64_t slack = m->wind[state].slack;
+    if (!r->is_counted)
+        return (uint32_t)slack;
+    uint32_t boundary = r->first_state + STATE_START;
+    slack = (state == boundary ? 0 : slack) +
+            rounds_left(r, state, count) * m->wind[boundary].slack;
+    return slack < WIND_NEVER ? (uint32_t)slack : WIND_NEVER;
 }
 
 /* The longest token along the shortest way from a state, within its rule and without calls. */
@@ -107,7 +124,7 @@ static struct wind_up wind_bytes(const struct grammar_matcher *m, uint32_t state
     const struct grammar *g = m->g;
     const struct token_trie *t = &m->v->trie;
     const struct grammar_rule *r = &g->rules[g->states[state].rule];
-    struct wind_up best = {WIND_NEVER, TOKEN_NONE};
+    struct wind_up best = {WIND_NEVER, TOKEN_NONE, 0};
     uint32_t at = state, node = 0;
     while (g->states[at].best == BEST_BYTE) {
         uint32_t byte = g->states[at].best_with, end = t->nodes[node].skip;
@@ -119,7 +136,8 @@ static struct wind_up wind_bytes(const struct grammar_matcher *m, uint32_t state
         at = r->first_state + (row[r->class_of[byte]] & STATE_MASK);
         bool is_round = r->is_counted && at == r->first_state + STATE_START;
         if (t->nodes[node].token != t->none && (is_round || m->wind[at].cost < WIND_NEVER))
-            best = (struct wind_up){1 + (is_round ? 0 : m->wind[at].cost), t->nodes[node].token};
+            best = (struct wind_up){1 + (is_round ? 0 : m->wind[at].cost), t->nodes[node].token,
+                                    is_round ? 0 : m->wind[at].slack};
         if (is_round)
             break;
     }
@@ -134,7 +152,7 @@ void matcher_measure(struct grammar_matcher *m)
     const struct grammar *g = m->g;
     for (uint32_t i = 0; i < g->n_states; i++) {
         uint32_t state = g->by_distance[i], with = g->states[state].best_with;
-        struct wind_up w = {WIND_NEVER, TOKEN_NONE};
+        struct wind_up w = {WIND_NEVER, TOKEN_NONE, 0};
         uint64_t cost = WIND_NEVER;
         switch (g->states[state].best) {
         case BEST_END: cost = 0; break;
@@ -144,6 +162,7 @@ void matcher_measure(struct grammar_matcher *m)
             break;
         case BEST_TOKEN:
             w.token = (uint32_t)g->named[with].token;
+            w.slack = m->wind[g->named[with].target].slack;
             cost = 1 + (uint64_t)m->wind[g->named[with].target].cost;
             break;
         case BEST_CALL: {
@@ -152,6 +171,11 @@ void matcher_measure(struct grammar_matcher *m)
             bool is_last = back == GRAMMAR_TAIL || g->rules[g->states[state].rule].is_counted;
             w.token = m->wind[start].token;
             cost = (uint64_t)wind_cost(m, start, 0) + (is_last ? 0 : m->wind[back].cost);
+            w.slack = wind_slack(m, start, 0) + (is_last ? 0 : m->wind[back].slack);
+            if (g->rules[g->calls[with].rule].part == DISTINCT_ITEM) {
+                w.slack += DISTINCT_SLACK;
+                cost += DISTINCT_SLACK;
+            }
             break;
         }
         default: break;
@@ -184,7 +208,7 @@ static uint32_t wind_token(const struct grammar_matcher *m, struct item it)
         if (it.stack == 0)
             return TOKEN_NONE;
         const struct frame *f = &m->frames[it.stack];
-        it = (struct item){f->state, f->count, f->below};
+        it = (struct item){f->state, f->count, f->below, 0};
     }
     return m->wind[it.state].token;
 }
@@ -240,6 +264,7 @@ static struct item key_of(const struct grammar_matcher *m, struct item it)
     const struct grammar_rule *r = &m->g->rules[m->g->states[it.state].rule];
     if (r->is_counted && it.count > r->min && r->max - it.count > m->v->max_len)
         it.count = r->min;
+    it.memory = 0;
     return it;
 }
 
@@ -361,16 +386,21 @@ static struct cached_mask *find_mask(struct grammar_matcher *m)
 const uint64_t *grammar_matcher_mask(struct grammar_matcher *m, uint32_t n_left)
 {
     const struct cached_mask *all = find_mask(m);
+    const uint64_t *mask = m->distinct != NULL ? distinct_mask(m, all->mask) : all->mask;
     uint32_t cost;
     m->unhurried = NULL;
     if (n_left >= 2 && n_left - 2 >= all->reach)
-        return all->mask;
+        return mask;
     const struct item *shortest = find_shortest(m, &cost);
-    if (cost > n_left)
-        return all->mask;
+    uint32_t slack = wind_slack(m, shortest->state, shortest->count) +
+                     m->frames[shortest->stack].slack;
+    if (cost > (uint64_t)n_left + slack)
+        return mask;
     uint32_t token = wind_token(m, *shortest);
-    if (token != TOKEN_NONE && !(all->mask[token / 64] >> (token % 64) & 1))
-        return all->mask;
+    if (m->distinct != NULL && token != TOKEN_NONE && !(mask[token / 64] >> (token % 64) & 1))
+        token = distinct_way(m, mask);
+    if (token != TOKEN_NONE && !(mask[token / 64] >> (token % 64) & 1))
+        return mask;
     struct walk w = {.mask = m->few, .limit = n_left >= 2 ? n_left - 2 : 0};
     if (n_left >= 2)
         make_mask(m, &w);
@@ -380,7 +410,9 @@ const uint64_t *grammar_matcher_mask(struct grammar_matcher *m, uint32_t n_left)
         m->few[token / 64] |= (uint64_t)1 << (token % 64);
     if (grammar_matcher_may_end(m))
         add_ends(m, m->few);
-    m->unhurried = all->mask;
+    for (uint32_t i = 0; m->distinct != NULL && i < m->v->n_words; i++)
+        m->few[i] &= mask[i];
+    m->unhurried = mask;
     return m->few;
 }
 

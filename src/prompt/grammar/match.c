@@ -32,7 +32,7 @@ static bool state_goes_on(const struct grammar *g, uint32_t state, uint32_t coun
 }
 
 uint32_t frame_push(struct grammar_matcher *m, uint32_t state, uint32_t count, uint32_t below,
-                    uint32_t limit)
+                    uint32_t limit, uint32_t slack)
 {
     size_t at = frame_hash(state, count, below) % FRAME_INDEX;
     for (; m->frame_index[at] != 0; at = (at + 1) % FRAME_INDEX) {
@@ -48,7 +48,8 @@ uint32_t frame_push(struct grammar_matcher *m, uint32_t state, uint32_t count, u
         .state = state,
         .count = count,
         .below = below,
-        .cost = cost_sum(wind_cost(m, state, count), under->cost),
+        .cost = cost_sum(wind_cost(m, state, count) + slack, under->cost),
+        .slack = cost_sum(wind_slack(m, state, count) + slack, under->slack),
         .depth = (uint16_t)(under->depth + 1),
         .may_end = may_end && under->may_end,
         .goes_on = state_goes_on(m->g, state, count) || (may_end && under->goes_on),
@@ -116,7 +117,8 @@ bool item_pop(const struct grammar_matcher *m, const struct item *it, struct ite
     if (it->stack == 0 || !state_may_end(m->g, it->state, it->count))
         return false;
     const struct frame *f = &m->frames[it->stack];
-    *out = (struct item){f->state, f->count, f->below};
+    uint8_t part = m->g->rules[m->g->states[it->state].rule].part;
+    *out = (struct item){f->state, f->count, f->below, part == DISTINCT_LIST ? 0 : it->memory};
     return true;
 }
 
@@ -128,14 +130,15 @@ bool item_call(struct grammar_matcher *m, const struct item *it, const struct gr
     if (!state_is_open(r, it->state - r->first_state, it->count))
         return false;
     uint32_t start = g->rules[call->rule].first_state + STATE_START;
-    *out = (struct item){start, 0, it->stack};
+    *out = (struct item){start, 0, it->stack, it->memory};
     if (call->back == GRAMMAR_TAIL)
         return item_fits(m, start, it->stack);
     if (!item_fits(m, call->back, it->stack) ||
         m->frames[it->stack].depth + 1 + g->states[start].height > GRAMMAR_DEPTH_MAX)
         return false;
     uint32_t count = count_after(r, call->back - r->first_state, it->count);
-    out->stack = frame_push(m, call->back, count, it->stack, frame_limit);
+    out->stack = frame_push(m, call->back, count, it->stack, frame_limit,
+                            g->rules[call->rule].part == DISTINCT_ITEM ? DISTINCT_SLACK : 0);
     return out->stack != UINT32_MAX;
 }
 
@@ -144,7 +147,7 @@ static bool add_item(struct item *items, uint32_t *n, uint32_t max, const struct
 {
     for (uint32_t i = 0; i < *n; i++)
         if (items[i].state == it->state && items[i].stack == it->stack &&
-            items[i].count == it->count)
+            items[i].count == it->count && items[i].memory == it->memory)
             return true;
     if (*n == max)
         return false;
@@ -178,11 +181,13 @@ static void close_item(struct grammar_matcher *m, uint32_t i, uint32_t *n, int b
 {
     const struct grammar *g = m->g;
     struct item it = m->closure[i], made;
-    if (item_pop(m, &it, &made))
+    bool remembers = m->distinct != NULL && byte >= 0;
+    if (item_pop(m, &it, &made) && (!remembers || distinct_pop(m, &it, &made)))
         add_item(m->closure, n, CLOSURE_MAX, &made);
     for (uint32_t k = g->states[it.state].calls; k < g->states[it.state + 1].calls; k++)
         if ((byte < 0 || byte_set_has(&g->rules[g->calls[k].rule].first, (uint32_t)byte)) &&
-            item_call(m, &it, &g->calls[k], frame_limit, &made))
+            item_call(m, &it, &g->calls[k], frame_limit, &made) &&
+            (!remembers || distinct_call(m, &it, g->calls[k].rule, &made)))
             add_item(m->closure, n, CLOSURE_MAX, &made);
 }
 
@@ -195,9 +200,8 @@ uint32_t matcher_close_items(struct grammar_matcher *m, uint32_t frame_limit)
     return n;
 }
 
-/* All that `items` become with the byte: into m->next, whose number it returns. */
-static uint32_t step_byte(struct grammar_matcher *m, const struct item *items, uint32_t n_items,
-                          uint8_t byte)
+uint32_t matcher_step(struct grammar_matcher *m, const struct item *items, uint32_t n_items,
+                      uint8_t byte)
 {
     const struct grammar *g = m->g;
     uint32_t n = n_items, n_next = 0;
@@ -214,7 +218,8 @@ static uint32_t step_byte(struct grammar_matcher *m, const struct item *items, u
             !item_fits(m, r->first_state + next, it.stack))
             continue;
         keep_item(m, m->next, &n_next,
-                  &(struct item){r->first_state + next, count_after(r, next, it.count), it.stack});
+                  &(struct item){r->first_state + next, count_after(r, next, it.count), it.stack,
+                                 it.memory});
     }
     return n_next;
 }
@@ -231,7 +236,8 @@ static uint32_t step_named(struct grammar_matcher *m, int32_t token)
         struct item it = m->closure[i];
         for (uint32_t k = g->states[it.state].named; k < g->states[it.state + 1].named; k++)
             if (g->named[k].token == token && item_fits(m, g->named[k].target, it.stack))
-                keep_item(m, m->next, &n_next, &(struct item){g->named[k].target, 0, it.stack});
+                keep_item(m, m->next, &n_next,
+                          &(struct item){g->named[k].target, 0, it.stack, it.memory});
     }
     return n_next;
 }
@@ -242,10 +248,59 @@ static uint32_t step_bytes(struct grammar_matcher *m, const char *bytes, size_t 
     uint32_t n = m->n_items;
     memcpy(m->ahead, m->items, n * sizeof *m->items);
     for (size_t i = 0; i < len && n > 0; i++) {
-        n = step_byte(m, m->ahead, n, (uint8_t)bytes[i]);
+        n = matcher_step(m, m->ahead, n, (uint8_t)bytes[i]);
         memcpy(m->ahead, m->next, n * sizeof *m->next);
+        if (m->distinct != NULL && !distinct_add_byte(m, (uint8_t)bytes[i]))
+            return 0;
     }
-    return n;
+    return m->distinct != NULL ? distinct_keep_live(m, m->ahead, n) : n;
+}
+
+/* What a failed try leaves behind. */
+struct mark {
+    uint32_t n_frames;
+    size_t n_memory, n_text;
+};
+
+static struct mark matcher_mark(const struct grammar_matcher *m)
+{
+    struct mark at = {.n_frames = m->n_frames};
+    if (m->distinct != NULL) {
+        at.n_memory = m->distinct->n_memory;
+        at.n_text = m->distinct->n_text;
+    }
+    return at;
+}
+
+static void matcher_undo(struct grammar_matcher *m, const struct mark *to)
+{
+    frame_truncate(m, to->n_frames);
+    if (m->distinct != NULL) {
+        m->distinct->n_memory = to->n_memory;
+        m->distinct->n_text = to->n_text;
+    }
+}
+
+static void matcher_take(struct grammar_matcher *m, uint32_t n)
+{
+    memcpy(m->items, m->ahead, n * sizeof *m->items);
+    m->n_items = n;
+    distinct_forget(m);
+}
+
+bool matcher_tries(struct grammar_matcher *m, const char *bytes, size_t len, uint64_t *distance)
+{
+    struct mark at = matcher_mark(m);
+    uint32_t n = step_bytes(m, bytes, len);
+    *distance = UINT64_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t here = 4 * (uint64_t)item_cost(m, &m->ahead[i]) +
+                        (distinct_is_open(m, &m->ahead[i]) ? distinct_is_alike(m, &m->ahead[i])
+                                                           : 2);
+        *distance = here < *distance ? here : *distance;
+    }
+    matcher_undo(m, &at);
+    return n > 0;
 }
 
 static void make_room(struct grammar_matcher *m)
@@ -257,13 +312,13 @@ static void make_room(struct grammar_matcher *m)
 bool grammar_matcher_accept_bytes(struct grammar_matcher *m, const char *bytes, size_t len)
 {
     make_room(m);
-    uint32_t n_frames = m->n_frames, n = step_bytes(m, bytes, len);
+    struct mark at = matcher_mark(m);
+    uint32_t n = step_bytes(m, bytes, len);
     if (n == 0) {
-        frame_truncate(m, n_frames);
+        matcher_undo(m, &at);
         return false;
     }
-    memcpy(m->items, m->ahead, n * sizeof *m->items);
-    m->n_items = n;
+    matcher_take(m, n);
     return true;
 }
 
@@ -275,18 +330,18 @@ bool grammar_matcher_accept(struct grammar_matcher *m, int32_t token)
     if ((v->kinds[token] & TOKEN_IS_END) && grammar_matcher_may_end(m))
         return true;
     make_room(m);
-    uint32_t n_frames = m->n_frames, n = 0, len = v->offsets[token + 1] - v->offsets[token];
+    struct mark at = matcher_mark(m);
+    uint32_t n = 0, len = v->offsets[token + 1] - v->offsets[token];
     if (v->kinds[token] == 0 && len > 0)
         n = step_bytes(m, v->bytes + v->offsets[token], len);
     uint32_t n_named = step_named(m, token);
     for (uint32_t i = 0; i < n_named; i++)
         keep_item(m, m->ahead, &n, &m->next[i]);
     if (n > 0) {
-        memcpy(m->items, m->ahead, n * sizeof *m->items);
-        m->n_items = n;
+        matcher_take(m, n);
         return true;
     }
-    frame_truncate(m, n_frames);
+    matcher_undo(m, &at);
     return false;
 }
 
@@ -347,6 +402,10 @@ int grammar_matcher_open(struct grammar_matcher **out, const struct grammar *g,
     m->frames[0] = (struct frame){.may_end = true};
     m->n_frames = 1;
     matcher_measure(m);
+    if (g->has_distinct && distinct_open(m, err)) {
+        grammar_matcher_close(m);
+        return -1;
+    }
     grammar_matcher_reset(m);
     *out = m;
     return 0;
@@ -367,11 +426,13 @@ void grammar_matcher_close(struct grammar_matcher *m)
     free(m->automata);
     free(m->few);
     free(m->masks);
+    distinct_close(m->distinct);
     free(m);
 }
 
 void grammar_matcher_reset(struct grammar_matcher *m)
 {
-    m->items[0] = (struct item){m->g->rules[0].first_state + STATE_START, 0, 0};
+    m->items[0] = (struct item){m->g->rules[0].first_state + STATE_START, 0, 0, 0};
     m->n_items = 1;
+    distinct_forget(m);
 }

@@ -168,7 +168,7 @@ static void measure_rule(struct compiler *c, const struct expr *e, struct expr_t
 {
     const struct expr_traits *body = &c->traits[e->first];
     uint32_t most = body->is_looping ? INLINE_SMALL : INLINE_LARGE;
-    t->is_inlined = body->size <= most && body->depth < INLINE_DEPTH;
+    t->is_inlined = e->n == DISTINCT_NONE && body->size <= most && body->depth < INLINE_DEPTH;
     t->size = t->is_inlined ? body->size : 2;
     t->is_regular = t->is_inlined && body->is_regular;
     t->is_looping = t->is_inlined && body->is_looping;
@@ -380,7 +380,7 @@ uint32_t nfa_build(struct compiler *c, grammar_expr at, uint32_t next)
     case EXPR_RULE:
         if (c->traits[at].is_inlined)
             return nfa_build(c, e.first, next);
-        return build_call(c, at, &(struct rule_plan){.body = e.first}, next);
+        return build_call(c, at, &(struct rule_plan){.body = e.first, .part = (uint8_t)e.n}, next);
     default: assert(e.kind == EXPR_EMPTY); return next;
     }
 }

@@ -8,6 +8,7 @@ enum {
     CONTAINS_MAX = 64,
     UNIQUE_MAX = 128,     /* values of items that must all differ, */
     UNIQUE_ANY_ORDER = 6, /* ... and of those that may come in any order */
+    UNIQUE_ITEMS = 1024,  /* that are remembered */
 };
 
 /* The array of schemas for the first items: prefixItems, or items in its older form. */
@@ -177,19 +178,97 @@ static grammar_expr unique_in_order(struct schema_walker *w, const struct schema
     return rows[0][0];
 }
 
-/* Items that all differ, of a few values: in any order if they are very few. */
+static grammar_expr unique_remember(struct schema_walker *w, const struct schema_facets *f);
+
+/* Items that all differ; of a few values, in any order if they are very few. */
 static grammar_expr unique_write(struct schema_walker *w, const struct schema_facets *f)
 {
     const struct json **values;
     size_t n;
     grammar_expr texts[UNIQUE_MAX], rules[1 << UNIQUE_ANY_ORDER] = {GRAMMAR_NONE};
     if (!unique_values(w, f, &values, &n))
-        return GRAMMAR_NONE;
+        return unique_remember(w, f);
     for (size_t i = 0; i < n; i++)
         texts[i] = json_text_value(&w->text, values[i]);
     grammar_expr items = n <= UNIQUE_ANY_ORDER ? unique_any_order(w, f, texts, n, 0, rules)
                                                : unique_in_order(w, f, texts, n);
     grammar_expr parts[2] = {json_text_brackets(&w->text, '[', ']', items)};
+    if (f->min_items == 0)
+        parts[1] = json_text_empty(&w->text, '[', ']');
+    return grammar_choice(w->b, parts, f->min_items == 0 ? 2 : 1);
+}
+
+/* Items of one type and of any number: the matcher remembers them. */
+static bool unique_item(struct schema_walker *w, const struct schema_facets *f,
+                        struct schema_facets *item)
+{
+    struct schema_set set;
+    struct schema_alternatives alternatives;
+    if (w->failed || prefix_length(f->set) || f->min_items > UNIQUE_ITEMS ||
+        !schema_item_set(w, f->set, 0, &set) || !set.n || !schema_expand(w, &set, &alternatives) ||
+        alternatives.n != 1 || !alternatives.sets[0].n)
+        return false;
+    if (!schema_facets(w, &alternatives.sets[0], item) || item->has_values)
+        return false;
+    bool is_bound = item->low.is_set || item->high.is_set || item->multiple;
+    switch (item->types) {
+    case TYPE_STRING:
+        if (item->rules)
+            return f->min_items <= 1; /* how many there are is not known */
+        return item->max_length > 0 || f->min_items <= 1;
+    case TYPE_INTEGER: return !item->unheld && schema_integers_suffice(item, f->min_items);
+    case TYPE_NUMBER: return !item->unheld && !is_bound;
+    default: return false;
+    }
+}
+
+/* A number without an exponent and without zeros at its end. */
+static grammar_expr unique_number(struct schema_walker *w)
+{
+    struct grammar_builder *b = w->b;
+    grammar_expr fraction = grammar_sequence(
+        b,
+        (grammar_expr[]){
+            grammar_optional(b, grammar_text(b, "-")),
+            grammar_either(b, grammar_text(b, "0"),
+                           grammar_pair(b, grammar_digits(b, '1', '9', 1, 1),
+                                        grammar_digits(b, '0', '9', 0, JSON_INTEGER_DIGITS - 1))),
+            grammar_text(b, "."), grammar_digits(b, '0', '9', 0, JSON_INTEGER_DIGITS - 1),
+            grammar_digits(b, '1', '9', 1, 1)},
+        5);
+    return grammar_either(b, w->text.integer, fraction);
+}
+
+/* Each value has one text, so that items differ if their texts do. */
+static grammar_expr unique_text(struct schema_walker *w, const struct schema_facets *item)
+{
+    if (!w->single) {
+        w->single = arena_alloc(&w->arena, sizeof *w->single);
+        if (!w->single)
+            return schema_step(w, 1), GRAMMAR_NONE;
+        json_text_init(w->single, w->b, &w->arena, JSON_CANONICAL);
+    }
+    struct json_text text = w->text;
+    w->text = *w->single;
+    grammar_expr e = item->types == TYPE_STRING    ? schema_string(w, item)
+                     : item->types == TYPE_INTEGER ? schema_number(w, item)
+                                                   : unique_number(w);
+    w->text = text;
+    return e;
+}
+
+static grammar_expr unique_remember(struct schema_walker *w, const struct schema_facets *f)
+{
+    struct schema_facets item;
+    if (!unique_item(w, f, &item))
+        return GRAMMAR_NONE;
+    uint32_t max = f->max_items < UNIQUE_ITEMS ? f->max_items : UNIQUE_ITEMS;
+    grammar_expr one = grammar_distinct(w->b, DISTINCT_ITEM, unique_text(w, &item));
+    grammar_expr more = grammar_distinct(w->b, DISTINCT_MORE, with_comma(w, one));
+    grammar_expr all = grammar_pair(
+        w->b, one, grammar_repeat(w->b, more, f->min_items > 1 ? f->min_items - 1 : 0, max - 1));
+    grammar_expr parts[2] = {
+        grammar_distinct(w->b, DISTINCT_LIST, json_text_brackets(&w->text, '[', ']', all))};
     if (f->min_items == 0)
         parts[1] = json_text_empty(&w->text, '[', ']');
     return grammar_choice(w->b, parts, f->min_items == 0 ? 2 : 1);
@@ -327,12 +406,14 @@ bool schema_array_check(struct schema_walker *w, const struct schema_facets *f)
             return schema_fail(w, item->place, "prefixItems", "must be an array of schemas");
         const struct json **values;
         size_t n;
+        struct schema_facets one;
         if (item_is_unique(item) && f->max_items > 1 && !f->has_values && !w->is_lenient &&
-            !unique_values(w, f, &values, &n))
+            !unique_values(w, f, &values, &n) && !unique_item(w, f, &one))
             return schema_refuse(
                 w, item->place, NULL,
-                "'uniqueItems' is not supported here: only with items of which there "
-                "are up to %d (enum, const, boolean, null), or with a 'maxItems' of 1",
+                "'uniqueItems' is not supported here: only with items that are strings, integers "
+                "or unbounded numbers, of which there are enough for 'minItems', with those of "
+                "up to %d values (enum, const, boolean, null), or with a 'maxItems' of 1",
                 UNIQUE_MAX);
         prefix = prefix_node(item->node);
         if (prefix && prefix->count > PREFIX_MAX)

@@ -77,6 +77,7 @@ struct schema_walker {
     struct schema_pattern *patterns;        /* automata of patterns, by their text */
     struct schema_rewrite *rewrites;        /* keywords as alternatives */
     const struct schema_item *never;        /* the schema `false` */
+    struct json_text *single;               /* texts of which each value has one; NULL: not yet */
 };
 
 /* ---- json_schema.c: the walk ----------------------------------------------------------------- */
@@ -221,6 +222,8 @@ void schema_number_relax(struct schema_facets *f);
 bool schema_number_is_valid(const struct schema_walker *w, const struct schema_facets *f,
                             const struct json *value);
 bool schema_number_is_empty(const struct schema_facets *f);
+/* Whether there are certainly this many integers. */
+bool schema_integers_suffice(const struct schema_facets *f, uint32_t n);
 /* False, with the error set: the bounds or multipleOf are not supported. */
 bool schema_number_check(struct schema_walker *w, const struct schema_facets *f);
 grammar_expr schema_number(struct schema_walker *w, const struct schema_facets *f);

@@ -296,6 +296,28 @@ bool schema_number_is_valid(const struct schema_walker *w, const struct schema_f
     return !f->multiple || is_multiple(&d, f->multiple, f->decimals);
 }
 
+/* About its value: 15 digits of it. */
+static double decimal_estimate(const struct decimal *d)
+{
+    double value = 0;
+    for (int64_t i = 0; i < d->n && i < 15; i++)
+        value += (double)(decimal_digit(d, i) - '0') * pow(10, (double)(d->point - 1 - i));
+    return d->negative ? -value : value;
+}
+
+bool schema_integers_suffice(const struct schema_facets *f, uint32_t n)
+{
+    double step = f->multiple ? (double)f->multiple : 1;
+    if (n <= 1 || (!f->multiple && !(f->low.is_set && f->high.is_set)))
+        return true;
+    if (f->multiple && f->decimals < 0)
+        return false;
+    if (!f->low.is_set || !f->high.is_set)
+        return true;
+    double low = decimal_estimate(&f->low.value), high = decimal_estimate(&f->high.value);
+    return low > -1e15 && high < 1e15 && (high - low) / step - 1 >= n;
+}
+
 bool schema_number_is_empty(const struct schema_facets *f)
 {
     if (!f->low.is_set || !f->high.is_set)

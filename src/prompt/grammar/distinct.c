@@ -1,0 +1,390 @@
+/* Lists whose items all differ: what a matcher remembers of them, and what it refuses for it.
+ *
+ * Masks of states know nothing of it, so that all answers share them. They have some tokens too
+ * many: those that make an item equal to an earlier one. These are found here, by trying them. Few
+ * need to be tried: inside an item, those that lead along an earlier one, and those that end it and
+ * go on. Where an item may begin or end, masks are small.
+ *
+ * No answer gets stuck: a token is refused also if it leaves no item that is not there yet. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "prompt/grammar/grammar_internal.h"
+
+enum { PROBE_ITEMS = 8 };
+
+static struct remembered *memory_at(const struct grammar_matcher *m, uint32_t at)
+{
+    return &m->distinct->memory[at];
+}
+
+bool distinct_is_open(const struct grammar_matcher *m, const struct item *it)
+{
+    return it->memory != 0 && memory_at(m, it->memory)->part == DISTINCT_ITEM;
+}
+
+/* Equal ones are one: 0 when there is no memory. */
+static uint32_t memory_push(struct distinct *d, const struct remembered *r)
+{
+    for (size_t i = d->n_memory; i-- > r->before + 1;) {
+        const struct remembered *q = &d->memory[i];
+        if (q->part == r->part && q->rule == r->rule && q->before == r->before &&
+            q->start == r->start && q->len == r->len)
+            return (uint32_t)i;
+    }
+    if (d->n_memory >= UINT32_MAX ||
+        !grammar_grow((void **)&d->memory, &d->cap_memory, d->n_memory, 1, sizeof *d->memory))
+        return 0;
+    d->memory[d->n_memory] = *r;
+    return (uint32_t)d->n_memory++;
+}
+
+bool distinct_add_byte(struct grammar_matcher *m, uint8_t byte)
+{
+    struct distinct *d = m->distinct;
+    if (!grammar_grow((void **)&d->text, &d->cap_text, d->n_text, 1, 1))
+        return false;
+    d->text[d->n_text++] = (char)byte;
+    return true;
+}
+
+void distinct_forget(struct grammar_matcher *m)
+{
+    if (m->distinct == NULL)
+        return;
+    for (uint32_t i = 0; i < m->n_items; i++)
+        if (m->items[i].memory != 0)
+            return;
+    m->distinct->n_memory = 1;
+    m->distinct->n_text = 0;
+}
+
+/* ---- items ---- */
+
+bool distinct_pop(struct grammar_matcher *m, const struct item *it, struct item *made)
+{
+    struct distinct *d = m->distinct;
+    if (m->g->rules[m->g->states[it->state].rule].part != DISTINCT_ITEM)
+        return true;
+    struct remembered over = *memory_at(m, it->memory);
+    over.part = DISTINCT_MORE;
+    over.len = d->n_text - over.start;
+    for (uint32_t i = over.before; i != 0; i = d->memory[i].before) {
+        const struct remembered *other = &d->memory[i];
+        if (other->part == DISTINCT_MORE && other->len == over.len &&
+            memcmp(d->text + other->start, d->text + over.start, over.len) == 0)
+            return false;
+    }
+    made->memory = memory_push(d, &over);
+    return made->memory != 0;
+}
+
+static bool is_live(struct grammar_matcher *m, const struct item *it);
+
+/* Whether the list has an item that is not there yet. */
+static bool has_more(struct grammar_matcher *m, const struct item *it)
+{
+    struct distinct *d = m->distinct;
+    const struct remembered *last = memory_at(m, it->memory);
+    if (d->is_probing || last->part != DISTINCT_MORE)
+        return true;
+    struct remembered open = {DISTINCT_ITEM, last->rule, it->memory, d->n_text, 0};
+    uint32_t start = m->g->rules[last->rule].first_state + STATE_START;
+    struct item first = {start, 0, it->stack, memory_push(d, &open)};
+    return first.memory != 0 && is_live(m, &first);
+}
+
+bool distinct_call(struct grammar_matcher *m, const struct item *it, uint32_t rule,
+                   struct item *made)
+{
+    struct distinct *d = m->distinct;
+    struct remembered r = {m->g->rules[rule].part, rule, it->memory, d->n_text, 0};
+    switch (r.part) {
+    case DISTINCT_LIST: r.before = 0; break;
+    case DISTINCT_ITEM: break;
+    case DISTINCT_MORE: return has_more(m, it);
+    default: return true;
+    }
+    made->memory = memory_push(d, &r);
+    return made->memory != 0;
+}
+
+/* ---- ways out ---- */
+
+/* The next earlier item that begins with the text of the open one; 0: none. */
+static uint32_t next_alike(const struct grammar_matcher *m, const struct remembered *open,
+                           uint32_t at)
+{
+    const struct distinct *d = m->distinct;
+    size_t len = d->n_text - open->start;
+    for (; at != 0; at = d->memory[at].before) {
+        const struct remembered *other = &d->memory[at];
+        if (other->part == DISTINCT_MORE && other->len >= len &&
+            memcmp(d->text + other->start, d->text + open->start, len) == 0)
+            return at;
+    }
+    return 0;
+}
+
+bool distinct_is_alike(const struct grammar_matcher *m, const struct item *it)
+{
+    if (!distinct_is_open(m, it))
+        return false;
+    const struct remembered *open = memory_at(m, it->memory);
+    return next_alike(m, open, open->before) != 0;
+}
+
+/* Whether the text so far is an item. */
+static bool can_end(const struct grammar_matcher *m, const struct item *it)
+{
+    struct item at = *it;
+    while (state_may_end(m->g, at.state, at.count)) {
+        struct item popped;
+        if (m->g->rules[m->g->states[at.state].rule].part == DISTINCT_ITEM)
+            return true;
+        if (!item_pop(m, &at, &popped))
+            break;
+        at = popped;
+    }
+    return false;
+}
+
+/* Whether the open item, of which these are the readings, can become one that is not there yet.
+ * Every byte that no earlier item has here leads to such a one. */
+static bool can_differ(struct grammar_matcher *m, const struct item *items, uint32_t n)
+{
+    struct distinct *d = m->distinct;
+    struct remembered open = *memory_at(m, items[0].memory);
+    size_t len = d->n_text - open.start;
+    bool is_taken[256] = {false}, is_there = false;
+    uint32_t alike = next_alike(m, &open, open.before);
+    if (alike == 0)
+        return true;
+    for (; alike != 0; alike = next_alike(m, &open, d->memory[alike].before)) {
+        if (d->memory[alike].len > len)
+            is_taken[(uint8_t)d->text[d->memory[alike].start + len]] = true;
+        else
+            is_there = true;
+    }
+    for (uint32_t i = 0; i < n && !is_there; i++)
+        if (can_end(m, &items[i]))
+            return true;
+    for (uint32_t i = 0; i < 256; i++)
+        if (!is_taken[(i + '0') % 256] && matcher_step(m, items, n, (uint8_t)(i + '0')) > 0)
+            return true;
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        struct item on[PROBE_ITEMS];
+        uint32_t n_on = 0, n_next = is_taken[byte] ? matcher_step(m, items, n, (uint8_t)byte) : 0;
+        for (uint32_t i = 0; i < n_next && n_on < PROBE_ITEMS; i++)
+            if (m->next[i].memory == items[0].memory)
+                on[n_on++] = m->next[i];
+        if (n_on == 0 || !distinct_add_byte(m, (uint8_t)byte))
+            continue;
+        bool differs = can_differ(m, on, n_on);
+        d->n_text--;
+        if (differs)
+            return true;
+    }
+    return false;
+}
+
+static bool is_live(struct grammar_matcher *m, const struct item *it)
+{
+    struct distinct *d = m->distinct;
+    struct item *next = m->next, *closure = m->closure;
+    uint32_t n_frames = m->n_frames;
+    size_t n_memory = d->n_memory;
+    d->is_probing = true;
+    m->next = d->next;
+    m->closure = d->closure;
+    bool differs = can_differ(m, it, 1);
+    m->next = next;
+    m->closure = closure;
+    d->is_probing = false;
+    d->n_memory = n_memory;
+    frame_truncate(m, n_frames);
+    return differs;
+}
+
+uint32_t distinct_keep_live(struct grammar_matcher *m, struct item *items, uint32_t n)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!distinct_is_open(m, &items[i]) || is_live(m, &items[i]))
+            items[kept++] = items[i];
+    return kept;
+}
+
+/* ---- masks ---- */
+
+static void merge(const struct grammar_matcher *m, uint64_t *to, const uint64_t *from)
+{
+    for (uint32_t i = 0; i < m->v->n_words; i++)
+        to[i] |= from[i];
+}
+
+static void suspect(struct grammar_matcher *m, uint32_t node)
+{
+    const struct token_trie *t = &m->v->trie;
+    if (t->nodes[node].token == t->none)
+        return;
+    for (uint32_t token = t->nodes[node].token; token != TOKEN_NONE; token = t->same[token])
+        m->distinct->suspects[token / 64] |= (uint64_t)1 << (token % 64);
+}
+
+/* The tokens that lead along the bytes, and those that begin with all of them. */
+static void suspect_along(struct grammar_matcher *m, const char *bytes, size_t len)
+{
+    const struct token_trie *t = &m->v->trie;
+    uint32_t node = 0;
+    for (size_t i = 0; i < len; i++) {
+        uint32_t end = t->nodes[node].skip;
+        for (node++; node < end && t->nodes[node].byte != (uint8_t)bytes[i];)
+            node = t->nodes[node].skip;
+        if (node >= end)
+            return;
+        suspect(m, node);
+    }
+    for (uint32_t i = node; i < t->nodes[node].skip; i++)
+        suspect(m, i);
+}
+
+static void suspect_for(struct grammar_matcher *m, const struct item *it, const uint64_t *mask)
+{
+    const struct distinct *d = m->distinct;
+    if (!distinct_is_open(m, it) || can_end(m, it)) {
+        merge(m, d->suspects, it->memory != 0 ? mask : d->opening);
+        return;
+    }
+    const struct remembered *open = memory_at(m, it->memory);
+    size_t len = d->n_text - open->start;
+    merge(m, d->suspects, d->several);
+    for (uint32_t i = next_alike(m, open, open->before); i != 0;
+         i = next_alike(m, open, d->memory[i].before)) {
+        const struct remembered *other = &d->memory[i];
+        suspect_along(m, d->text + other->start + len, other->len - len);
+    }
+}
+
+static bool token_is_taken(struct grammar_matcher *m, uint32_t token)
+{
+    const struct grammar_vocabulary *v = m->v;
+    uint32_t at = v->offsets[token], len = v->offsets[token + 1] - at;
+    uint64_t distance;
+    return v->kinds[token] != 0 || matcher_tries(m, v->bytes + at, len, &distance);
+}
+
+const uint64_t *distinct_mask(struct grammar_matcher *m, const uint64_t *mask)
+{
+    struct distinct *d = m->distinct;
+    uint32_t n_words = m->v->n_words;
+    memset(d->suspects, 0, n_words * sizeof *d->suspects);
+    for (uint32_t i = 0; i < m->n_items; i++)
+        suspect_for(m, &m->items[i], mask);
+    for (uint32_t i = 0; i < n_words; i++) {
+        d->held[i] = mask[i];
+        for (uint64_t left = mask[i] & d->suspects[i]; left != 0; left &= left - 1) {
+            uint32_t token = 64 * i + (uint32_t)__builtin_ctzll(left);
+            if (!token_is_taken(m, token))
+                d->held[i] &= ~(left & -left);
+        }
+    }
+    return d->held;
+}
+
+/* The shortest way leads to an item that is there already: the way out is a byte. */
+uint32_t distinct_way(struct grammar_matcher *m, const uint64_t *mask)
+{
+    const struct token_trie *t = &m->v->trie;
+    uint32_t way = TOKEN_NONE;
+    uint64_t nearest = UINT64_MAX;
+    for (uint32_t node = 1; node < t->n_nodes; node = t->nodes[node].skip) {
+        uint32_t token = t->nodes[node].token;
+        uint64_t distance;
+        if (token == t->none || !(mask[token / 64] >> (token % 64) & 1) ||
+            !matcher_tries(m, (const char *)&t->nodes[node].byte, 1, &distance))
+            continue;
+        if (distance < nearest) {
+            nearest = distance;
+            way = token;
+        }
+    }
+    return way;
+}
+
+/* ---- life ---- */
+
+/* Tokens with a byte of the first set and, behind it, one of the second. */
+static void find_tokens(const struct grammar_vocabulary *v, const struct byte_set *first,
+                        const struct byte_set *second, uint64_t *out)
+{
+    for (uint32_t i = 0; i < v->n_tokens; i++) {
+        uint32_t at = v->offsets[i], end = v->offsets[i + 1];
+        while (at < end && !byte_set_has(first, (uint8_t)v->bytes[at]))
+            at++;
+        for (at++; at < end; at++)
+            if (byte_set_has(second, (uint8_t)v->bytes[at]))
+                out[i / 64] |= (uint64_t)1 << (i % 64);
+    }
+}
+
+/* Adds the bytes that can be the last of an item. */
+static void find_last(const struct grammar *g, const struct grammar_rule *r, struct byte_set *out)
+{
+    for (uint32_t i = 0; i < r->n_states; i++) {
+        const struct grammar_state *s = &g->states[r->first_state + i];
+        for (uint32_t b = 0; b < 256; b++) {
+            uint32_t next = r->next[(size_t)i * r->n_classes + r->class_of[b]] & STATE_MASK;
+            if (g->states[r->first_state + next].flags & STATE_FINAL)
+                byte_set_add(out, b);
+        }
+        for (uint32_t k = s[0].calls; k < s[1].calls; k++)
+            if (g->calls[k].back == GRAMMAR_TAIL ||
+                (g->states[g->calls[k].back].flags & STATE_FINAL))
+                memset(out->bits, 0xff, 256 / 8);
+    }
+}
+
+int distinct_open(struct grammar_matcher *m, struct error *err)
+{
+    const struct grammar *g = m->g;
+    struct distinct *d = m->distinct = calloc(1, sizeof *d);
+    struct byte_set first[DISTINCT_MORE + 1] = {0}, last = {0};
+    uint32_t n_words = m->v->n_words;
+    if (d != NULL) {
+        d->next = malloc(ITEMS_MAX * sizeof *d->next);
+        d->closure = malloc(CLOSURE_MAX * sizeof *d->closure);
+        d->opening = calloc(n_words, sizeof *d->opening);
+        d->several = calloc(n_words, sizeof *d->several);
+        d->suspects = calloc(n_words, sizeof *d->suspects);
+        d->held = calloc(n_words, sizeof *d->held);
+    }
+    if (d == NULL || d->next == NULL || d->closure == NULL || d->opening == NULL ||
+        d->several == NULL || d->suspects == NULL || d->held == NULL ||
+        !grammar_grow((void **)&d->memory, &d->cap_memory, 0, 1, sizeof *d->memory))
+        return error_set(err, ERROR_MEMORY, "no memory for a grammar's matcher");
+    d->n_memory = 1;
+    for (uint32_t i = 0; i < g->n_rules; i++) {
+        byte_set_merge(&first[g->rules[i].part], &g->rules[i].first);
+        if (g->rules[i].part == DISTINCT_ITEM)
+            find_last(g, &g->rules[i], &last);
+    }
+    find_tokens(m->v, &first[DISTINCT_LIST], &first[DISTINCT_MORE], d->opening);
+    find_tokens(m->v, &last, &first[DISTINCT_MORE], d->several);
+    return 0;
+}
+
+void distinct_close(struct distinct *d)
+{
+    if (d == NULL)
+        return;
+    free(d->memory);
+    free(d->text);
+    free(d->next);
+    free(d->closure);
+    free(d->opening);
+    free(d->several);
+    free(d->suspects);
+    free(d->held);
+    free(d);
+}
