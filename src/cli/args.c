@@ -1,4 +1,5 @@
-/* Command lines by table; see args.h. Errors say which option, what it got and what it wants. */
+/* Table-driven command line parsing; see args.h. Errors name the option, the value it was given,
+ * and what it expects. */
 #include "cli/args.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@ static bool names_equal(const char *given, const char *name, size_t len)
     return true;
 }
 
-/* `given` is the name alone, or with its dashes to look for exact spellings. */
+/* `given` is the bare name, or the name with its dashes to match an exact spelling. */
 static bool option_is_named(const struct option *o, const char *given)
 {
     for (const char *name = o->names; *name;) {
@@ -43,7 +44,7 @@ static const struct option *option_find(const struct option_set *set, const char
     return NULL;
 }
 
-/* The long name that is nearest to what was typed; NULL: none is near. */
+/* The long name closest to what was typed; NULL if none is close. */
 static const char *option_nearest(const struct option_set *set, const char *given, char out[64])
 {
     size_t best = SIZE_MAX;
@@ -63,7 +64,7 @@ static const char *option_nearest(const struct option_set *set, const char *give
     return name_is_near(given, best) ? out : NULL;
 }
 
-/* What is wrong with an option that is in no table, and what to do. */
+/* Reports an option that is in no table and suggests a fix. */
 static int option_unknown(const struct option_set *set, const char *spelled, const char *given,
                           struct error *err)
 {
@@ -90,7 +91,7 @@ static const char *dashes(const struct option *o)
     return o->names[0] == '-' ? "" : "--";
 }
 
-/* "from 1 to 100", "at least 0", or "up to 2147483647" when that was the trouble. */
+/* "from 1 to 100", "of at least 0", or "up to 2147483647" if the value exceeds that. */
 static void range_describe(const struct option *o, double value, char *out, size_t size)
 {
     if (o->max > 0)
@@ -164,7 +165,7 @@ static int number_set(const struct option *o, const char *text, struct error *er
     return 0;
 }
 
-/* "128,512": each of the numbers is one that the option could have alone. */
+/* "128,512": each number must be valid as the option's single value. */
 static int numbers_set(const struct option *o, const char *text, struct error *err)
 {
     struct number_list list = {.n = 0};
@@ -197,7 +198,7 @@ static int list_add(const struct option *o, const char *text, struct error *err)
     return 0;
 }
 
-/* A value with a unit: what is wrong with it, and of which option. */
+/* Parses a value with a unit. Errors start with the option's name. */
 static int amount_set(const struct option *o, const char *text, struct error *err)
 {
     struct error cause;
@@ -231,7 +232,7 @@ static int option_set_value(const struct option *o, const char *text, struct err
     return 0;
 }
 
-/* One option at argv[*at], with its value behind '=' or in the next argument. */
+/* Parses the option at argv[*at]. Its value follows '=' or is the next argument. */
 static int option_take(struct option_set *set, int argc, char **argv, int *at, struct error *err)
 {
     char name[64];
@@ -272,7 +273,7 @@ int args_parse(struct option_set *set, int argc, char **argv, struct error *err)
     return 0;
 }
 
-/* "-m, --model FILE" of an option: its one-letter name and its long name. */
+/* Writes an option's short and long names: "-m, --model FILE". */
 static void option_spell(const struct option *o, char *out, size_t size)
 {
     const char *letter = NULL;

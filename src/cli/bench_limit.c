@@ -1,17 +1,17 @@
-/* The limit of a benchmark row: the least work that it needs, and the least time that the machine
- * needs for that work. */
+/* The limit of a benchmark row: the minimum work it needs, and the minimum time the machine needs
+ * for that work. */
 #include "cli/bench.h"
 
-/* A virtual machine sees a cache that it shares with others: what stays in it is a part. */
+/* Virtual machines share the reported cache with others, so only a part of it is usable. */
 enum { CACHE_PART = 4 };
 
-/* Positions that `n` rows from `first` on see: first + 1, first + 2, ... */
+/* Positions seen by `n` rows starting at `first`: first + 1, first + 2, ... */
 static double positions_seen(uint32_t first, uint32_t n)
 {
     return (double)n * first + (double)n * (n + 1.0) / 2;
 }
 
-/* Adds a batch of n rows behind `before` positions for each of some streams. */
+/* Adds a batch of n rows per stream, each stream already `before` positions long. */
 static void add_batch(struct bench_work *w, const struct engine_info *info, uint32_t n,
                       uint32_t before, uint32_t streams, uint32_t outputs)
 {

@@ -27,7 +27,7 @@ static double time_ns(const struct bench_row *row)
            (double)row->times.other_ns;
 }
 
-/* Whether figures of a kind are known; the same for all rows. */
+/* Which kinds of figures are known; the same for all rows. */
 struct known {
     bool threads, work, times, limits;
 };
@@ -43,13 +43,13 @@ static struct known known_of(const struct bench *b)
     };
 }
 
-/* One line of a table in Markdown. */
+/* One line of a Markdown table. */
 enum { MAX_COLUMNS = 16, CELL_SIZE = 32 };
 
 struct line {
     char cells[MAX_COLUMNS][CELL_SIZE];
     uint32_t n;
-    bool is_head; /* names of columns instead of figures */
+    bool is_head; /* column names instead of figures */
 };
 
 __attribute__((format(printf, 3, 4))) static void cell_add(struct line *line, const char *name,
@@ -69,7 +69,7 @@ static void share_add(struct line *line, const char *name, double share)
     cell_add(line, name, "%.0f%%", share * 100);
 }
 
-/* The line of row i, or for -1 the head. */
+/* The table line for row i; -1 is the header. */
 static struct line line_make(const struct bench *b, struct known known, int i)
 {
     const struct bench_row *row = &b->rows[i < 0 ? 0 : i];
@@ -200,7 +200,7 @@ static void row_write(struct json_writer *w, const struct bench *b, const struct
     json_object_end(w);
 }
 
-/* The first row of a test, for who asks for one figure. */
+/* Writes the first row of a test, for callers that want a single figure. */
 static void first_write(struct json_writer *w, const struct bench *b, enum bench_test test,
                         const char *key)
 {

@@ -1,7 +1,7 @@
 /* Measures the rows of the benchmark on one engine. Prefill computes one prompt in the largest
- * batches that the engine takes; decode computes one token at a time for each stream. Both start
- * after `depth` tokens. Tokens depend only on stream and position, so a row can reuse the pages
- * that an earlier row filled. */
+ * batches the engine accepts; decode computes one token at a time for each stream. Both start after
+ * `depth` tokens. Tokens depend only on stream and position, so a row can reuse pages that an
+ * earlier row filled. */
 #include "cli/bench.h"
 
 #include <inttypes.h>
@@ -14,16 +14,16 @@
 #include "base/clock.h"
 #include "base/hash.h"
 
-/* For how long the machine is measured, before the first row and after each run of a row. */
+/* How long to measure the machine, before the first row and after each run of a row. */
 enum { FIRST_PROBE_MS = 400, PROBE_MS = 50 };
 
-/* Sequence s has the pages [s * length, (s + 1) * length). */
+/* Sequence s owns the pages [s * length, (s + 1) * length). */
 struct rig {
     struct engine *engine;
-    uint32_t length, n_streams; /* the most that any row has */
+    uint32_t length, n_streams; /* the maximum over all rows */
     struct page_run *runs;      /* [n_streams] */
     struct batch_seq *seqs;     /* [n_streams] */
-    uint32_t *filled;           /* [n_streams] positions that hold their KV */
+    uint32_t *filled;           /* [n_streams] positions whose KV is filled */
     struct batch_row *rows;     /* [max_rows] */
     struct row_output *outputs; /* [n_streams] */
     float *logits;              /* [n_streams][n_vocab] */
@@ -40,7 +40,7 @@ static struct batch_row row_at(const struct rig *rig, uint32_t stream, uint32_t 
     };
 }
 
-/* Positions [begin, end) of a stream. */
+/* Computes positions [begin, end) of a stream. */
 static int prefill(struct rig *rig, uint32_t stream, uint32_t begin, uint32_t end,
                    struct error *err)
 {
@@ -79,7 +79,7 @@ static int decode(struct rig *rig, const struct bench_row *row, struct error *er
     return 0;
 }
 
-/* What is before the row's own tokens, as far as no earlier row has left it. */
+/* Computes the positions before the row's own tokens, unless an earlier row already did. */
 static int fill_depth(struct rig *rig, const struct bench_row *row, struct error *err)
 {
     for (uint32_t s = 0; s < row->streams; s++) {
@@ -100,7 +100,7 @@ static struct engine_times times_since(const struct engine_times *before,
                                  now->other_ns - before->other_ns};
 }
 
-/* Reading is measured anew, peaks are raised. */
+/* Measures read bandwidth afresh; peak compute figures only rise. */
 static int probe(struct rig *rig, uint32_t ms, struct machine_limits *limits, struct error *err)
 {
     limits->read_bytes_per_s = 0;
@@ -198,7 +198,7 @@ static void progress_show(const struct bench *b, const struct bench_row *row)
                 row->test == BENCH_DECODE ? "decode" : "prefill", row->tokens, row->depth);
 }
 
-/* Nothing to do for 0 tokens, which is how a test is left out. */
+/* 0 tokens skip the test. */
 static int row_add(struct bench *b, struct rig *rig, struct bench_row row, struct error *err)
 {
     if (row.tokens == 0)

@@ -1,5 +1,5 @@
-/* `radish bench`: measures the engine without server or cache and compares it with the machine's
- * limits. Options take lists, as in llama-bench; every combination is a row. */
+/* `radish bench`: measures the engine without the server or the cache and compares it with the
+ * machine's limits. Options take lists, as in llama-bench; every combination is a row. */
 #include <stdlib.h>
 
 #include "cli/bench.h"
@@ -35,7 +35,7 @@ static const struct option bench_options[] = {
     {0},
 };
 
-/* How many numbers of a list ask for something. */
+/* Counts the nonzero numbers of a list. */
 static uint32_t count_tests(const struct number_list *list)
 {
     uint32_t n = 0;

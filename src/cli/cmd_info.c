@@ -1,5 +1,5 @@
 /* `radish info`: describes a model without running it: family, sizes, weight types, chat template
- * features, and the memory that it needs. */
+ * features, and the memory it needs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,16 +23,16 @@ static const struct option info_options[] = {
     {0},
 };
 
-/* What there is to say, gathered once for both forms of output. */
+/* What to report, collected once for both output formats. */
 struct info {
     const struct model *model;
     const struct architecture *arch;
-    struct prompt_maker prompt; /* without a tokenizer if the model has none */
-    struct error no_tokenizer;  /* then why */
+    struct prompt_maker prompt; /* without a tokenizer if the model lacks one */
+    struct error no_tokenizer;  /* why the tokenizer is missing */
     char format[64];
     struct strbuf types, features, windows, ropes, sampling;
     uint32_t n_windowed, window, n_expert_layers, context; /* the widest window */
-    uint64_t kv_bytes, table_bytes;                        /* of all streams */
+    uint64_t kv_bytes, table_bytes;                        /* for all streams */
 };
 
 static void describe_format(struct info *i)
@@ -48,7 +48,7 @@ static void describe_format(struct info *i)
                                            : "Hugging Face directory");
 }
 
-/* "Q4_1 71.3 MiB, Q6_K 27.1 MiB": the types of matrices, most bytes first. */
+/* "Q4_1 71.3 MiB, Q6_K 27.1 MiB": matrix types, largest first. */
 static void describe_types(struct info *i)
 {
     uint64_t bytes[N_TENSOR_TYPES] = {0};
@@ -65,7 +65,7 @@ static void describe_types(struct info *i)
     }
 }
 
-/* "yes, tools (hermes), thinking (can be switched)", or what is missing. */
+/* "yes, tools (hermes), thinking (can be switched)", or what the template lacks. */
 static void describe_template(struct info *i)
 {
     const struct prompt_maker *p = &i->prompt;
@@ -99,7 +99,7 @@ static bool takes_tools(const struct info *i)
     return i->prompt.with_tools || (has_template(i) && i->prompt.traits.takes_tools);
 }
 
-/* "20 layers see the last 512 tokens", for each window in the order of the layers. */
+/* "20 layers see the last 512 tokens", for each window in layer order. */
 static void describe_windows(struct info *i)
 {
     const struct hparams *h = &i->model->hparams;
@@ -117,7 +117,7 @@ static void describe_windows(struct info *i)
     }
 }
 
-/* "yarn x4": how positions are scaled, where they are. */
+/* "yarn x4": how positions are scaled, if they are. */
 static void describe_ropes(struct info *i)
 {
     static const char *const names[] = {
@@ -151,8 +151,8 @@ static void count_layers(struct info *i)
     }
 }
 
-/* A stream needs all its positions in group 0, and in a windowed group the window and what it
- * computes at a time: a server with a --cache-size of both runs it. */
+/* A stream needs all its positions in group 0. In a windowed group it needs the window plus the
+ * rows of one batch. A server whose --cache-size covers both can run the stream. */
 static void count_memory(struct info *i)
 {
     const struct hparams *h = &i->model->hparams;
@@ -174,7 +174,7 @@ static void end_token_add(struct json_writer *w, const struct tokenizer *t, int3
     json_add_bytes(w, NULL, bytes, len);
 }
 
-/* Members of the tokenizer and of what comes with it. */
+/* Adds the members that describe the tokenizer and what depends on it. */
 static void tokenizer_add(struct json_writer *w, const struct info *i)
 {
     const struct tokenizer *t = i->prompt.tokenizer;

@@ -1,4 +1,4 @@
-/* `radish logits`: prints the logits of the next token, to compare with other programs. */
+/* `radish logits`: prints the logits of the next token, for comparison with other programs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static const struct option logits_options[] = {
     {0},
 };
 
-/* The ids as they are written; the vocabulary is known only when the model is open. */
+/* Parses the ids without a range check: the vocabulary is known only once the model is open. */
 static int tokens_parse(struct token_list *list, struct error *err)
 {
     if (!tokens_text)
@@ -75,7 +75,7 @@ static void row_print_best(const struct tokenizer *t, const float *logits, uint3
     }
 }
 
-/* Computes the tokens chunk by chunk and prints the rows that were asked for. */
+/* Computes the tokens in chunks and prints the requested rows. */
 static int rows_compute(struct runtime *r, const struct token_list *list, struct error *err)
 {
     enum { CHUNK = 64 };

@@ -34,7 +34,8 @@ static void progress_show(void *context, double done)
         fprintf(stderr, "\rquantizing %3d%%", (int)(done * 100));
 }
 
-/* A file cannot be read and replaced at once; both names may mean the same one. */
+/* The input cannot be overwritten while it is read. Two different names may refer to the same
+ * file. */
 static int check_paths(const char *in, const char *out, struct error *err)
 {
     struct stat from, to;

@@ -1,4 +1,4 @@
-/* `radish render`: renders a chat template, to show what the model is given. With a model, the
+/* `radish render`: renders a chat template to show what the model receives. With a model, the
  * context goes through the same steps as a request to the server; a template alone sees the context
  * unchanged. */
 #include <stdio.h>
@@ -57,7 +57,7 @@ static int template_render(const struct json *context, struct strbuf *out, struc
 
 /* ---- a model ---- */
 
-/* What a request and a context call by the same name; all the rest is for the template. */
+/* Names with the same meaning in a request and a context. All others go to the template. */
 static bool is_of_request(const char *name)
 {
     return strcmp(name, "messages") == 0 || strcmp(name, "tools") == 0 ||

@@ -1,5 +1,5 @@
-/* `radish replay`: the hit rate of the cache on recorded requests, and the time its operations
- * take. */
+/* `radish replay`: measures the cache's hit rate on recorded requests and the time of its
+ * operations. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,10 +29,10 @@ static const struct option replay_options[] = {
 
 static const char *const kind_names[OP_KINDS] = {"match", "insert", "evict"};
 
-/* The size of the cache as it was asked for. */
+/* The requested cache size. */
 struct cache_pages {
     double number;
-    bool is_percent; /* of the different tokens */
+    bool is_percent; /* of the distinct tokens */
 };
 
 static int pages_parse(const char *text, struct cache_pages *pages, struct error *err)
@@ -49,7 +49,7 @@ static int pages_parse(const char *text, struct cache_pages *pages, struct error
                      SCHEDULER_MAX_PAGES, text);
 }
 
-/* 0: enough for everything. */
+/* --pages 0 means enough pages for everything. */
 static int pages_choose(const struct cache_pages *pages, const struct trace *t,
                         const struct trace_ideal *ideal, struct replay_options *options,
                         struct error *err)
@@ -88,7 +88,7 @@ static void progress_show(const struct trace *t, size_t n_done, uint64_t asked, 
         fprintf(stderr, "\033[K");
 }
 
-/* "53,012,345" */
+/* Formats a number as "53,012,345". */
 static const char *with_commas(uint64_t number, char out[32])
 {
     char digits[24];
@@ -188,7 +188,7 @@ static void json_print(const struct trace *t, const struct trace_ideal *ideal,
     strbuf_free(&out);
 }
 
-/* Everything that needs the trace. */
+/* Runs everything that needs the trace. */
 static int trace_replay(const struct trace *t, const struct cache_pages *pages, struct error *err)
 {
     bool is_terminal = isatty(STDERR_FILENO);
@@ -198,7 +198,7 @@ static int trace_replay(const struct trace *t, const struct cache_pages *pages, 
     struct trace_ideal ideal;
     if (trace_ideal(t, &ideal, err) || pages_choose(pages, t, &ideal, &options, err))
         return -1;
-    struct replay_result *result = malloc(sizeof *result); /* histograms are large for a stack */
+    struct replay_result *result = malloc(sizeof *result); /* too large for the stack */
     if (!result)
         return error_set(err, ERROR_MEMORY, "no memory for the result");
     progress_start_ns = clock_now_ns();

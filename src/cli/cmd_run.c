@@ -18,8 +18,8 @@ static const struct option run_options[] = {
     {0},
 };
 
-/* The prompt: the argument, or standard input without the newline that echo and editors put at its
- * end. A text to be continued stays as it is. */
+/* Reads the prompt: the argument, or standard input without the newline that echo and editors
+ * append. Text to be continued is left unchanged. */
 static int prompt_read(const struct option_set *set, struct strbuf *text, struct error *err)
 {
     if (set->operands.n)
@@ -33,7 +33,7 @@ static int prompt_read(const struct option_set *set, struct strbuf *text, struct
     return input_check_utf8("the prompt", strbuf_str(text), text->len, err);
 }
 
-/* The prompt's tokens: the text itself, or a conversation that ends with it. */
+/* Makes the prompt's tokens from the text itself, or from a conversation that ends with it. */
 static int prompt_make(const struct prompt_maker *maker, const struct strbuf *text,
                        struct token_list *tokens, struct error *err)
 {
@@ -89,7 +89,7 @@ static void json_print(const struct generation *g, const struct strbuf *answer)
     strbuf_free(&out);
 }
 
-/* *status: EXIT_OK, or EXIT_INTERRUPTED with what there was until then. */
+/* *status is EXIT_OK, or EXIT_INTERRUPTED if the answer was cut short. */
 static int answer_print(struct generator *generator, const struct strbuf *text, int *status,
                         struct error *err)
 {

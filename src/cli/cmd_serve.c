@@ -25,7 +25,7 @@ static const char *admin_key, *tool_format;
 static struct string_list allowed_hosts, api_keys, api_key_files, shared_prompts;
 static struct cache_size tenant_cache;
 
-static const char *const fallback_names[] = {"none", "mock", NULL}; /* as the enum */
+static const char *const fallback_names[] = {"none", "mock", NULL}; /* in enum order */
 
 static const struct option serve_options[] = {
     STRING("host", &host, "HOST", "address to listen on (default 127.0.0.1)"),
@@ -75,7 +75,7 @@ static const struct option serve_options[] = {
     {0},
 };
 
-/* "host:port", ":port" or "[::1]:port" into the two options. */
+/* Splits "host:port", ":port" or "[::1]:port" into the two options. */
 static int address_parse(struct error *err)
 {
     static char address_host[256];
@@ -97,7 +97,7 @@ static int address_parse(struct error *err)
     return 0;
 }
 
-/* What is wrong with a key is told without the key. */
+/* Messages about a bad key must not contain the key. */
 static int keys_read(struct error *err)
 {
     struct error cause;
@@ -126,7 +126,7 @@ static int tool_format_check(struct error *err)
     return -1;
 }
 
-/* Options that mean nothing without tenants are likely a key that was forgotten. */
+/* Options that need tenants but have none probably mean that --api-key was forgotten. */
 static int tenants_read(struct error *err)
 {
     bool caps = tenant_cache.bytes || tenant_cache.tokens || tenant_cache.is_max;
@@ -145,7 +145,7 @@ static int tenants_read(struct error *err)
     if (tenant_cache.is_max)
         return error_set(err, ERROR_INPUT,
                          "--tenant-cache-size needs a number, such as 256MiB or 10000t");
-    for (size_t i = 0; i < shared_prompts.n; i++) /* rather now than when the model is loaded */
+    for (size_t i = 0; i < shared_prompts.n; i++) /* fail before the model is loaded */
         if (access(shared_prompts.items[i], R_OK) != 0)
             return error_set(err, ERROR_IO, "--shared-prompt %s: %s", shared_prompts.items[i],
                              strerror(errno));
@@ -154,13 +154,13 @@ static int tenants_read(struct error *err)
     return 0;
 }
 
-/* The cap in pages, which only a loaded model tells. */
+/* Converts the cap to pages, which needs a loaded model. */
 static int tenant_pages_count(const struct runtime *r, struct error *err)
 {
     uint32_t most = r->engine->limits.n_pages[0];
     if (!tenant_cache.bytes && !tenant_cache.tokens)
         return 0;
-    /* Of all groups together, and with their tables, as the budget has them. */
+    /* A page counts in all groups and includes its table entries, as in the cache's budget. */
     struct kv_tables tables = runtime_tables(r->engine->info.n_groups);
     uint64_t table_bytes = kv_table_bytes(&tables, r->engine->limits.n_pages);
     uint32_t page_bytes = (uint32_t)((r->engine->info.kv_bytes + table_bytes) / most);
@@ -198,7 +198,7 @@ static int options_finish(struct error *err)
     return tool_format_check(err) || keys_read(err) || tenants_read(err) ? -1 : 0;
 }
 
-/* The sampling of requests that name none. */
+/* Sampling for requests that set none. */
 static void sampling_choose(const struct prompt_maker *prompt)
 {
     const struct sampling_defaults options = generate_options_sampling();
@@ -211,7 +211,7 @@ static void sampling_choose(const struct prompt_maker *prompt)
     strbuf_free(&text);
 }
 
-/* Takes the port before the model is loaded, so that a busy one fails at once. */
+/* Binds the port before the model is loaded, so that a busy port fails at once. */
 static int port_take(struct loading **loading, struct error *err)
 {
     char url[HTTP_URL_SIZE];
@@ -224,7 +224,7 @@ static int port_take(struct loading **loading, struct error *err)
     return 0;
 }
 
-/* What clients are told of the model. The mock engine has none. */
+/* What clients can see about the model. The mock engine has none. */
 static struct model_facts facts_of(const struct model *m)
 {
     const struct hparams *h = &m->hparams;
@@ -243,7 +243,7 @@ static struct model_facts facts_of(const struct model *m)
         .n_kv_heads = h->layers[0].n_kv_heads};
 }
 
-/* Clients are told the name of the model's file, not where it lies. */
+/* Clients see the model's file name, not its path. */
 static const char *basename_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -256,7 +256,7 @@ static int serve_model(struct runtime *r, struct error *err)
     if (!r->prompt.chat_template)
         log_warn("%s, so chat requests are rejected: give one with --chat-template-file FILE",
                  r->prompt.template_problem);
-    if (tool_format) { /* checked with the options */
+    if (tool_format) { /* validated with the options */
         tool_format_find(tool_format, &r->prompt.style.tools);
         if (r->prompt.with_tools)
             r->prompt.with_tools->style.tools = r->prompt.style.tools;

@@ -40,7 +40,7 @@ static int text_encode(const struct tokenizer *t, const char *text, size_t len, 
     return failed;
 }
 
-/* The text of the ids, one by one as an answer comes. */
+/* Decodes the ids one by one, as a streamed answer does. */
 static int ids_decode(const struct tokenizer *t, const struct json *ids, struct strbuf *out,
                       struct error *err)
 {
@@ -58,7 +58,7 @@ static int ids_decode(const struct tokenizer *t, const struct json *ids, struct 
     return 0;
 }
 
-/* A line of text is a JSON string: whole UTF-8 sequences, as a client sees them. */
+/* A line of text is a JSON string of whole UTF-8 sequences, as a client sees it. */
 static int line_decode(const struct tokenizer *t, const struct json *ids, struct strbuf *out,
                        struct error *err)
 {

@@ -1,4 +1,4 @@
-/* Advice for options of other servers and for misspelled ones. */
+/* Advice for other servers' options and for misspelled ones. */
 #include "cli/foreign_options.h"
 
 #include <string.h>
@@ -110,7 +110,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* The table of edit distances, a row at a time; a swap of neighbours is one edit. */
+/* Damerau-Levenshtein distance, one table row at a time; swapping neighbours is one edit. */
 size_t name_distance(const char *a, const char *b)
 {
     size_t rows[3][MAX_NAME + 1], n_a = strlen(a), n_b = strlen(b);
@@ -120,7 +120,7 @@ size_t name_distance(const char *a, const char *b)
         rows[0][j] = j;
     for (size_t i = 1; i <= n_a; i++) {
         size_t *row = rows[i % 3];
-        const size_t *above = rows[(i - 1) % 3], *second = rows[(i + 1) % 3]; /* i - 2 */
+        const size_t *above = rows[(i - 1) % 3], *second = rows[(i + 1) % 3]; /* row i - 2 */
         row[0] = i;
         for (size_t j = 1; j <= n_b; j++) {
             row[j] = least(least(above[j], row[j - 1]) + 1, above[j - 1] + (a[i - 1] != b[j - 1]));

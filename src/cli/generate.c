@@ -1,5 +1,5 @@
 /* Drives the scheduler for one answer at a time and shows its text. The main thread sleeps on an
- * eventfd that the scheduler writes to; SIGINT writes to it as well and cancels the request. */
+ * eventfd that the scheduler writes to; SIGINT also writes to it and cancels the request. */
 #include "cli/generate.h"
 
 #include <errno.h>
@@ -19,13 +19,13 @@
 #include "prompt/token_table.h"
 #include "prompt/unicode/token_text.h"
 
-/* What the options say; NaN and -1: nothing. */
+/* Sampling options; NaN and -1 mean not given. */
 static struct {
     float temperature, top_p, min_p, repeat, presence, frequency;
     int32_t top_k;
 } asked = {NAN, NAN, NAN, NAN, NAN, NAN, -1};
 static struct seed seed;
-static const char *const thinking_names[] = {"auto", "on", "off", NULL}; /* as the enum */
+static const char *const thinking_names[] = {"auto", "on", "off", NULL}; /* in enum order */
 uint32_t generate_max_tokens;
 
 const struct option generate_options[] = {
@@ -107,7 +107,7 @@ static void wake(int fd)
 {
     uint64_t one = 1;
     if (write(fd, &one, sizeof one) < 0)
-        return; /* the counter is full: the reader is awake already */
+        return; /* the counter is full, so the reader is already awake */
 }
 
 static void interrupt_note(int signal_number)
@@ -162,7 +162,7 @@ void generator_close(struct generator *g)
         close(g->wake_fd);
 }
 
-/* Gives on what has become text. */
+/* Passes on complete text. */
 static void text_give(struct token_text *text, const struct generation *generation)
 {
     if (text->text.len)
@@ -170,7 +170,7 @@ static void text_give(struct token_text *text, const struct generation *generati
     strbuf_clear(&text->text);
 }
 
-/* Takes what has come; true after the last event. */
+/* Handles pending events; true after the last one. */
 static bool events_take(struct generator *g, struct request *r, struct generation *generation,
                         struct token_text *text)
 {
@@ -194,7 +194,8 @@ static bool events_take(struct generator *g, struct request *r, struct generatio
     return false;
 }
 
-/* A long prompt shows how far it is, on a terminal only; the line goes when the answer comes. */
+/* Shows the progress of a long prompt, on a terminal only. The line is erased when the answer
+ * starts. */
 static void progress_show(const struct request *r, bool *shown)
 {
     uint32_t done = atomic_load_explicit(&r->prompt_done, memory_order_relaxed);
@@ -227,7 +228,7 @@ static void request_wait(struct generator *g, struct request *r, struct generati
             break;
         if (ready > 0 && polled[1].revents && generation->on_input(generation->context)) {
             interrupted = 1;
-            if (polled[1].revents & POLLHUP) /* nothing more comes */
+            if (polled[1].revents & POLLHUP) /* the input has ended */
                 polled[1].fd = -1;
         }
         if (interrupted)
@@ -239,7 +240,7 @@ static void request_wait(struct generator *g, struct request *r, struct generati
     sigaction(SIGINT, &old, NULL);
 }
 
-/* The prompt ends with the mark that begins thinking. */
+/* True if the prompt ends with the mark that begins thinking. */
 static bool ends_in_thinking(const struct prompt_maker *p, const int32_t *ids, uint32_t n)
 {
     enum { TAIL = 16 };
@@ -259,8 +260,7 @@ static bool ends_in_thinking(const struct prompt_maker *p, const int32_t *ids, u
     return ends;
 }
 
-/* With --thinking off a model that begins to think unasked is stopped at once, as the server does
- * it. */
+/* With --thinking off, a model that starts to think anyway is stopped at once, as in the server. */
 static int filter_open(const struct generator *g, struct answer_filter **out, struct error *err)
 {
     const struct prompt_maker *p = &g->runtime->prompt;
@@ -276,8 +276,8 @@ static int filter_open(const struct generator *g, struct answer_filter **out, st
     return answer_filter_open(out, &options, err);
 }
 
-/* The prompt's tokens for the scheduler; with --thinking off a thought that the template has begun
- * is ended in the prompt, so that the answer does not show its end. */
+/* The prompt's tokens for the scheduler. With --thinking off, a thought opened by the template is
+ * closed in the prompt, so that the answer does not show its end mark. */
 static uint64_t *prompt_tokens(const struct generator *g, const struct generation *generation,
                                uint32_t *n, struct error *err)
 {

@@ -1,4 +1,4 @@
-/* What commands read from standard input, and the checks on text from the user. */
+/* Reads standard input for commands and checks text from the user. */
 #include "cli/input.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* radish: the program. Finds the command and runs it. */
+/* The radish program: finds the command and runs it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static void help_print(FILE *out)
                  "example: radish serve -m model.gguf --port 8080\n");
 }
 
-/* What could not be written is a failure too: a full disk, a closed file. */
+/* A failed write, such as to a full disk or a closed file, is a failure too. */
 static int status_with_output(int status)
 {
     if ((fflush(stdout) || ferror(stdout)) && status == EXIT_OK) {
@@ -34,7 +34,7 @@ static int status_with_output(int status)
     return status;
 }
 
-/* NULL: none is near. */
+/* NULL if none is close. */
 static const char *command_nearest(const char *name)
 {
     for (int i = 0; i < N_COMMANDS; i++)
@@ -76,6 +76,6 @@ static int program_run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    log_set_default(LOG_WARN); /* a person reads along; the server says more */
+    log_set_default(LOG_WARN); /* a person is reading; the server logs more */
     return status_with_output(program_run(argc, argv));
 }

@@ -1,4 +1,4 @@
-/* See pair_map.h. Exact: pairs are compared, not only their hashes. */
+/* See pair_map.h. Lookups are exact: pairs are compared, not only their hashes. */
 #include "cli/pair_map.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Drives a scheduler through a trace, on this thread; see replay.h.
- * Answers consist of tokens that no prompt contains, so the cache finds only what prompts share. */
+/* Drives a scheduler through a trace on this thread; see replay.h. Answers use tokens that no
+ * prompt contains, so the cache finds only what prompts share. */
 #include "cli/replay.h"
 
 #include <assert.h>
@@ -11,10 +11,10 @@
 #include "engine/mock/mock_engine.h"
 
 enum {
-    VOCABULARY = 16,      /* of answers; prompts use the ids behind it */
-    MAX_ROWS = 1 << 15,   /* in a batch: a long prompt takes few steps */
-    DECODE_PAGES = 128,   /* that a running sequence may hold beside its tokens */
-    STEP_BUDGET_MS = 500, /* the engine costs nothing: rows bound a step, not time */
+    VOCABULARY = 16,      /* for answers; prompts use the ids above it */
+    MAX_ROWS = 1 << 15,   /* per batch, so that a long prompt takes few steps */
+    DECODE_PAGES = 128,   /* that a running sequence may hold beyond its tokens */
+    STEP_BUDGET_MS = 500, /* the engine costs nothing: rows limit a step, not time */
     PROGRESS_EVERY_NS = 100 * 1000 * 1000,
 };
 
@@ -32,7 +32,7 @@ struct replay {
     struct scheduler *scheduler;
     struct client *clients; /* [n_clients] */
     size_t n_sent, n_done;
-    uint64_t n_decoded; /* rows of answers: all their tokens but the last */
+    uint64_t n_decoded; /* answer rows computed: all their tokens but the last */
     uint64_t progress_at_ns;
 };
 
@@ -102,7 +102,7 @@ static void replay_close(struct replay *r)
     free(r->clients);
 }
 
-/* Sends the client's next request; one that can never fit is passed over. */
+/* Sends the client's next request; skips those that can never fit. */
 static int client_send(struct replay *r, struct client *c, struct error *err)
 {
     const struct trace *t = r->trace;
@@ -118,7 +118,7 @@ static int client_send(struct replay *r, struct client *c, struct error *err)
         c->request.sampling.temperature = 0;
         enum submit_result submitted = scheduler_submit(r->scheduler, &c->request);
         c->is_busy = submitted == SUBMIT_OK;
-        if (submitted == SUBMIT_FULL) { /* no memory: there is a place for each client */
+        if (submitted == SUBMIT_FULL) { /* out of memory: each client has a slot in the queue */
             *err = c->request.error;
             return -1;
         }
@@ -131,7 +131,7 @@ static int client_send(struct replay *r, struct client *c, struct error *err)
     return 0;
 }
 
-/* Reads what has come for the client. */
+/* Reads the client's pending events. */
 static int client_read(struct replay *r, struct client *c, struct error *err)
 {
     struct sched_event event;

@@ -1,5 +1,5 @@
-/* From the command line to an engine that is ready: opens the model, sizes the KV pool, packs the
- * weights (with progress on a terminal) and opens the prompt maker. */
+/* Opens an engine as the command line asks: opens the model, sizes the KV pool, packs the weights
+ * (with progress on a terminal) and opens the prompt maker. */
 #include "cli/runtime.h"
 
 #include <inttypes.h>
@@ -28,8 +28,8 @@ enum { MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
 static const char *const engine_names[] = {"auto", "cpu", "mock", NULL};
 static const char *const pinning_names[] = {"off", "auto", "on", NULL};    /* as enum pinning */
 static const char *const kv_type_names[] = {"f16", "f32", "bf16", NULL};   /* as enum kv_type */
-static const char *const activation_names[] = {"q8", "q16", NULL};         /* as the enum */
-static const char *const pack_cache_names[] = {"off", "auto", "on", NULL}; /* as the enum */
+static const char *const activation_names[] = {"q8", "q16", NULL};         /* in enum order */
+static const char *const pack_cache_names[] = {"off", "auto", "on", NULL}; /* in enum order */
 
 struct runtime_options runtime_options = {
     .max_seqs = 16,
@@ -83,7 +83,7 @@ const struct option runtime_template_options[] = {
     {0},
 };
 
-/* CONTRIBUTING.md says what they do. */
+/* CONTRIBUTING.md describes them. */
 const struct option runtime_mock_options[] = {
     UINT("mock-row-cost-us", &runtime_options.mock.row_cost_us, "N", 0, 1e6, NULL),
     UINT("mock-batch-cost-us", &runtime_options.mock.batch_cost_us, "N", 0, 1e7, NULL),
@@ -93,7 +93,7 @@ const struct option runtime_mock_options[] = {
     {0},
 };
 
-/* As tools/setup.sh has it. */
+/* The same path as in tools/setup.sh. */
 void runtime_default_model_path(struct strbuf *out)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -103,7 +103,7 @@ void runtime_default_model_path(struct strbuf *out)
         strbuf_addf(out, "%s/.cache/radish/" DEFAULT_MODEL, home ? home : "");
 }
 
-/* For a command that was given no model. */
+/* Chooses the model for a command that was given none. */
 static int default_model_choose(const struct command *command, struct error *err)
 {
     static struct strbuf path = STRBUF_INIT;
@@ -135,7 +135,7 @@ bool runtime_parse(const struct command *command, struct option_set *set, int ar
     return false;
 }
 
-/* --model becomes the path of what it means; for good, since there is one model. */
+/* Resolves --model to a path, once: there is only one model. */
 static int path_find(struct error *err)
 {
     static struct strbuf path = STRBUF_INIT;
@@ -164,7 +164,7 @@ int runtime_open_model(struct model *m, uint32_t context, struct error *err)
     return model_open(m, runtime_options.model_path, &options, err);
 }
 
-/* `n_vocab`: rows of the embedding, 0: not known. */
+/* `n_vocab`: rows of the embedding; 0 if unknown. */
 static int checkpoint_tokenizer(const struct checkpoint *c, uint32_t n_vocab,
                                 struct tokenizer **out, struct chat_defaults *chat,
                                 struct error *err)
@@ -184,7 +184,7 @@ int runtime_open_tokenizer(struct tokenizer **out, struct chat_defaults *chat, s
     if (checkpoint_open(&c, path, err) == 0) {
         failed = checkpoint_tokenizer(c, 0, out, chat, err);
         checkpoint_close(c);
-    } else { /* a directory may have a tokenizer and no model */
+    } else { /* a directory may have a tokenizer but no model */
         failed = stat(path, &info) != 0 || !S_ISDIR(info.st_mode) ||
                  tokenizer_open_directory(out, chat, path, 0, err);
     }
@@ -208,8 +208,8 @@ static uint64_t default_cache_bytes(void)
     return share < least ? least : share > most ? most : share;
 }
 
-/* --cache-size max: what is left beside the weights, in the form the engine packs them into, and a
- * reserve for activations, requests and the rest of the machine. */
+/* --cache-size max: the memory left after the weights, in their packed form, and a reserve for
+ * activations, requests and the rest of the machine. */
 static uint64_t largest_cache_bytes(uint64_t weight_bytes)
 {
     uint64_t bytes = machine_free_memory_bytes(), reserve = bytes / 10;
@@ -236,7 +236,7 @@ static struct kv_use kv_use_of(const struct engine_limits *limits)
     return (struct kv_use){limits->max_seqs, limits->max_rows, runtime_options.context};
 }
 
-/* Pages of all pools, for pages of those sizes, beside weights of that size. */
+/* Computes the number of pages per pool from the groups' page sizes and the weights' size. */
 static int pages_count(const struct kv_group groups[KV_MAX_GROUPS], uint32_t n_groups,
                        uint64_t weight_bytes, struct engine_limits *limits, struct error *err)
 {
@@ -278,8 +278,8 @@ static int pages_count(const struct kv_group groups[KV_MAX_GROUPS], uint32_t n_g
     return 0;
 }
 
-/* Beyond what it was trained for a model writes nonsense, sooner or later; its file says if and how
- * its positions are scaled, and `trained` is what that comes to. */
+/* Beyond its trained context a model eventually writes nonsense. `trained` includes any position
+ * scaling that its file specifies. */
 int runtime_check_context(uint32_t trained, struct error *err)
 {
     if (runtime_options.context == 1)
@@ -320,7 +320,7 @@ static struct engine_limits limits_from_options(void)
     };
 }
 
-/* It has no training to go beyond. */
+/* The mock has no trained limit. */
 static uint32_t mock_context(void)
 {
     return runtime_options.context > MOCK_CONTEXT ? runtime_options.context : MOCK_CONTEXT;
@@ -352,8 +352,8 @@ static int mock_open(struct runtime *r, struct error *err)
                : mock_engine_open(&r->engine, &mock, &limits, err);
 }
 
-/* More threads than CPUs are slower, since each phase waits for the last of them; but who asks for
- * them may know more. */
+/* More threads than CPUs are slower, because each phase waits for the slowest one. That earns only
+ * a warning: the user may know better. */
 static int threads_check(struct error *err)
 {
     struct cpu_topology cpus;
@@ -384,7 +384,7 @@ static int prompts_open(struct runtime *r, enum runtime_use use, struct error *e
     return prompt_maker_open(&r->prompt, tokenizer, &chat, runtime_options.template_path, err);
 }
 
-/* The cache may have made the context so short that other frequencies are meant. */
+/* The cache may limit the context so much that the model's short-context RoPE frequencies apply. */
 static int rope_follow(struct runtime *r, struct error *err)
 {
     uint32_t opened = runtime_options.context ? runtime_options.context
@@ -442,11 +442,11 @@ int runtime_open(struct runtime *r, enum runtime_use use, struct error *err)
 {
     *r = (struct runtime){0};
     int failed = runtime_options.engine == ENGINE_MOCK ? mock_open(r, err) : cpu_open(r, use, err);
-    /* What the options got wrong stays an error. */
+    /* Wrong options remain an error. */
     if (failed && runtime_options.fallback == FALLBACK_MOCK && err->code != ERROR_INPUT)
         failed = fallback_open(r, err);
     if (terminal_takes_escapes(STDERR_FILENO))
-        fprintf(stderr, "\r\033[K"); /* the progress has had its time */
+        fprintf(stderr, "\r\033[K"); /* erases the progress line */
     if (failed)
         runtime_close(r);
     else

@@ -1,5 +1,5 @@
-/* Reads traces; see trace.h. A trace may come from anywhere, so nothing in it is trusted: lengths
- * are bounded before they are used and must agree with the number of blocks. */
+/* Reads traces; see trace.h. Traces are untrusted input: lengths are bounded before use and must
+ * agree with the number of blocks. */
 #include "cli/trace.h"
 
 #include <assert.h>
@@ -14,9 +14,9 @@
 #include "cache/cache_token.h"
 
 enum { LINE_BLOCK_SIZE = 512 };
-enum { GROUP_NAMED, GROUP_NAMELESS }; /* blocks with an id, and ends of prompts without */
+enum { GROUP_NAMED, GROUP_NAMELESS }; /* blocks with an id; prompt ends without one */
 
-/* How the two formats call the same things. */
+/* The two formats' names for the same fields. */
 struct field_names {
     const char *input, *output;
 };
@@ -32,7 +32,7 @@ struct reader {
     struct error *err;
 };
 
-/* Room for `extra` more items behind `count`. */
+/* Makes room for `extra` more items after `count`. */
 static int array_reserve(void **items, size_t *capacity, size_t count, size_t extra,
                          size_t item_bytes, struct error *err)
 {
@@ -47,7 +47,7 @@ static int array_reserve(void **items, size_t *capacity, size_t count, size_t ex
     return 0;
 }
 
-/* A whole number between `least` and `most`. */
+/* Reads a whole number between `least` and `most`. */
 static int count_read(const struct json *object, const char *name, int64_t least, int64_t most,
                       uint32_t *out, struct error *err)
 {
@@ -80,8 +80,7 @@ static int block_add(struct reader *r, uint32_t group, int64_t id)
     return 0;
 }
 
-/* The ids of a prompt, one for each of its blocks; its last one may have none where it is a part of
- * a block. */
+/* Reads a prompt's ids, one per block. A partial last block may have none. */
 static int blocks_read(struct reader *r, const struct json *ids,
                        const struct trace_request *request)
 {
@@ -133,15 +132,15 @@ static int request_read(struct reader *r, const struct json *object)
     return 0;
 }
 
-/* Puts where it is in front of what is wrong. */
+/* Prepends the location to an error. */
 static int fail_at(struct error *err, const char *what, size_t number)
 {
     struct error cause = *err;
     return error_set(err, cause.code, "%s %zu: %s", what, number, cause.message);
 }
 
-/* The requests of an agent and, in their place, those of its sub-agents. The depth is bounded by
- * that of the document. */
+/* Reads an agent's requests, with those of its sub-agents in their place. The JSON parser's depth
+ * limit bounds the recursion. */
 static int requests_read(struct reader *r, const struct json *requests)
 {
     size_t number = 0;
@@ -179,7 +178,7 @@ static bool is_space(const char *text, size_t len)
     return n == len;
 }
 
-/* The document that a piece of the text holds, for the arena's life. */
+/* Parses a piece of the text as a document; it lives as long as the arena. */
 static struct json *piece_parse(struct arena *arena, const char *text, size_t len,
                                 struct error *err)
 {
@@ -213,7 +212,7 @@ static int lines_parse(struct reader *r, const char *text, size_t len)
     return 0;
 }
 
-/* Whether the first line is a document by itself, and not all there is of an agent's. */
+/* True if the first line alone is a request, and not a whole agent document on one line. */
 static bool first_line_is_request(const char *text, size_t len)
 {
     struct arena arena = ARENA_INIT;

@@ -1,7 +1,7 @@
-/* What a cache that never evicts finds in a trace; see trace.h.
- * A path of blocks is numbered by the path before it and its last block; for each number, the most
- * tokens of that last block that any request had. No tokens are compared and nothing is evicted:
- * this must stay simple enough to trust. */
+/* What a cache that never evicts would find in a trace; see trace.h. A path of blocks is numbered
+ * by its parent path and its last block. For each path we keep the most tokens of that last block
+ * that any request had. No tokens are compared and nothing is evicted: this must stay simple enough
+ * to trust. */
 #include "cli/trace.h"
 
 #include <stdbool.h>
@@ -10,13 +10,13 @@
 #include "base/minmax.h"
 #include "cli/pair_map.h"
 
-/* Adds a request; `lengths` has room for one path for each block of the trace. Returns how many of
- * its tokens were there before, UINT32_MAX on failure. */
+/* Adds a request. `lengths` has room for one path per block of the trace. Returns how many of the
+ * request's tokens were already known, or UINT32_MAX on failure. */
 static uint32_t request_add(const struct trace *t, const struct trace_request *r,
                             struct pair_map *paths, uint32_t *lengths, struct error *err)
 {
     uint32_t hit = 0, path = UINT32_MAX;
-    bool is_known = true; /* all of it, so far */
+    bool is_known = true; /* all tokens so far */
     for (uint32_t begin = 0; begin < r->n_input; begin += t->block_size) {
         uint32_t length = min_u32(t->block_size, r->n_input - begin);
         path = pair_map_number(paths, path, t->blocks[r->first_block + begin / t->block_size], err);

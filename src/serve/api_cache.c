@@ -37,7 +37,7 @@ struct cache_answer {
     struct cache_query query;
     struct cache_answer *next;
     struct http_exchange *x;              /* NULL: the client hung up */
-    uint32_t limit;                       /* of the nodes of an outline */
+    uint32_t limit;                       /* of nodes in an outline */
     uint64_t n_cleared, n_cleared_window; /* by the query before this one */
     bool clears_shared; /* the namespace of shared prompts is to be cleared next */
     bool is_asked;      /* the scheduler has the query, or had it */
@@ -107,7 +107,7 @@ void cache_tree_begin(struct api *api, struct http_exchange *x, const struct req
                                             .max_entries = values[TREE_LIMIT].number + 1}});
 }
 
-/* What a tenant has lies in its namespace, and behind shared prompts in everyone's. */
+/* A tenant's entries are in its namespace and, after shared prompts, in everyone's. */
 static int clear_tenant(const struct api *api, const char *name, struct cache_answer *a,
                         struct api_error *e)
 {
@@ -123,7 +123,7 @@ static int clear_tenant(const struct api *api, const char *name, struct cache_an
     return 0;
 }
 
-/* The tokens of answers go with the prompts that they are in. */
+/* Sampled tokens of answers are removed together with their prompts. */
 static void clear_replay(struct api *api, const struct cache_query *q)
 {
     if (api->replay && q->in_one_namespace)
@@ -187,8 +187,8 @@ static void reply_done(struct api *api, struct cache_answer *a)
     strbuf_free(&json);
 }
 
-/* Whether all was asked and answered. A tenant's clearing has a second part, which is asked here:
- * again and again, if too many others ask. */
+/* True if everything was asked and answered. Clearing a tenant has a second part, which is
+ * submitted here, repeatedly if the queue is full. */
 static bool answer_is_ready(struct api *api, struct cache_answer *a)
 {
     if (a->is_asked && !atomic_load_explicit(&a->query.is_done, memory_order_acquire))

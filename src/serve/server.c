@@ -44,9 +44,9 @@ struct server {
     struct api api;
     struct event_base *base;
     int wake_fd;
-    atomic_bool is_woken; /* the loop will look: no need to tell it again */
+    atomic_bool is_woken; /* the loop will look: no need to wake it again */
     struct event *wake, *grace, *sigint, *sigterm;
-    bool failing; /* the grace is over, or there is none */
+    bool failing; /* the grace period is over, or there was none */
 };
 
 /* From any thread. */
@@ -67,7 +67,7 @@ static void wake_cb(evutil_socket_t fd, short what, void *arg)
     uint64_t count;
     if (read(fd, &count, sizeof count) < 0 && errno != EAGAIN)
         log_error("cannot read the wake-up count: %s", strerror(errno));
-    atomic_exchange(&s->is_woken, false); /* before the look: what comes later wakes it anew */
+    atomic_exchange(&s->is_woken, false); /* before looking: later events wake it again */
     completions_pump(&s->api);
     cache_answers_pump(&s->api);
 }
@@ -90,7 +90,7 @@ static void drained(void *context)
     event_base_loopbreak(s->base);
 }
 
-/* Every answer that is not complete ends with an error, and has so long to be sent. */
+/* Fails every incomplete answer with an error; each has `flush_ms` to be sent. */
 static void fail_answers(struct server *s, unsigned flush_ms)
 {
     struct api_error e;
@@ -260,7 +260,7 @@ static void server_close(struct server *s)
     libevent_global_shutdown();
 }
 
-/* Who may ask, where that may surprise. */
+/* Logs who has access, where that may be a surprise. */
 static void access_log(const struct api *api)
 {
     const struct api_keys *keys = &api->options->keys;
@@ -277,7 +277,7 @@ static void access_log(const struct api *api)
                  api->options->host);
 }
 
-/* What is and will be in memory, once the cache is full and every token was used. */
+/* Logs the memory that will be in use once the cache is full and every token was used. */
 static void memory_log(const struct api *api)
 {
     const struct server_options *o = api->options;

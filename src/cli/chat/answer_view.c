@@ -1,4 +1,5 @@
-/* See answer_view.h. Everything is flushed at once, because people read an answer as it arrives. */
+/* See answer_view.h. Every write is flushed at once, because people read the answer as it
+ * arrives. */
 #include "cli/chat/answer_view.h"
 
 #include <stdio.h>
@@ -71,7 +72,7 @@ void answer_view_begin(struct answer_view *v, const struct answer_style *style,
     strbuf_clear(&v->thoughts);
     v->wrap.column = 0;
     v->is_thinking = false;
-    /* Without memory for a parser the text is shown as it comes. */
+    /* If there is no memory for a parser, the text is shown unparsed. */
     v->parser = answer_parser_is_needed(style, NULL) ? answer_parser_new(&options) : NULL;
 }
 

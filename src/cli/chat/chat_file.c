@@ -1,5 +1,5 @@
-/* Saves and loads conversations. A file is the body of a request, with one message per line so that
- * people can read and edit it. The server's own reader checks what is loaded. */
+/* Saves and loads conversations. A file is a request body with one message per line, so that people
+ * can read and edit it. Loaded files are checked by the server's own reader. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static const struct json *messages_find(const struct json *root)
     return json_is(messages, JSON_ARRAY) ? messages : NULL;
 }
 
-/* Nobody's other files are lost to a slip of the fingers. */
+/* Saving must not overwrite a file that is not a conversation, for example after a typo. */
 static int target_check(const char *path, struct error *err)
 {
     struct strbuf text = STRBUF_INIT;
@@ -102,8 +102,8 @@ int chat_save(const struct chat *c, const char *path, struct error *err)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Reads the messages alone: the rest of a request may ask for what a chat has not, such as tools.
- */
+/* Reads only the messages. Other fields of a request may ask for things a chat does not support,
+ * such as tools. */
 static int messages_read(const struct json *messages, struct request_params *out, struct error *err)
 {
     static const struct sampling any = SAMPLING_DEFAULT;

@@ -1,5 +1,5 @@
-/* Settings are stored as JSON texts, and the server's own reader parses them for each answer. So
- * one table has the names, the bounds and the messages. */
+/* Settings are stored as JSON text and parsed by the server's own reader for each answer, so names,
+ * bounds and messages are defined in one table. */
 #include "cli/chat/chat_settings.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "cli/foreign_options.h"
 
-/* The fields that have a meaning for one answer in a terminal. */
+/* Fields that make sense for one answer in a terminal. */
 static const char *const names[] = {
     "temperature",
     "top_k",
@@ -104,7 +104,7 @@ int chat_settings_read(const struct chat_settings *s, const struct sampling *sam
     return 0;
 }
 
-/* What a person writes, as JSON: nothing is put between quotes that the field does not want so. */
+/* Converts what a person typed to JSON. Text is quoted only if the field takes a string. */
 static int value_make(const struct request_field *f, const char *text, struct strbuf *out,
                       struct error *err)
 {
@@ -127,7 +127,7 @@ static int value_make(const struct request_field *f, const char *text, struct st
     return failed;
 }
 
-/* What the reader takes and a chat can do nothing with. */
+/* Rejects values that the request reader accepts but a chat cannot use. */
 static int value_check(const struct prompt_maker *prompt, const struct request_field *f,
                        const struct request_params *p, struct error *err)
 {

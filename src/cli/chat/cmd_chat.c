@@ -1,4 +1,4 @@
-/* `radish chat`: a conversation in the terminal, or with a script. */
+/* `radish chat`: a conversation in the terminal or from a script. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static const uint64_t late_interrupt_ns = 1000000000;
 
 /* ---- the history -------------------------------------------------------------------------- */
 
-/* Makes the folders of a path, for the user alone. */
+/* Creates the directories of a path, accessible only to the user. */
 static int folders_make(struct strbuf *path)
 {
     for (char *at = path->data + 1; (at = strchr(at, '/')); *at++ = '/') {
@@ -40,7 +40,8 @@ static int folders_make(struct strbuf *path)
     return 0;
 }
 
-/* In the user's state folder, as the XDG base directories have it. A chat goes on without it. */
+/* The history is in the user's state directory, as the XDG base directory specification says. A
+ * chat works without it. */
 static void history_begin(struct chat *c)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -58,7 +59,7 @@ static void history_begin(struct chat *c)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* A line of standard input without its end; false when there is none. */
+/* Reads a line of standard input without its newline; false at the end of the input. */
 static bool line_read(struct strbuf *out)
 {
     int c;
@@ -72,7 +73,7 @@ static bool line_read(struct strbuf *out)
     return true;
 }
 
-/* Without the editor: a line, or all lines between triple quotes. */
+/* Reads input without the editor: one line, or all lines between triple quotes. */
 static const char *plain_read(struct chat *c)
 {
     FILE *prompts = isatty(STDOUT_FILENO) ? stdout : stderr;
@@ -86,12 +87,12 @@ static const char *plain_read(struct chat *c)
     while (chat_is_open(c, strbuf_str(&c->plain))) {
         strbuf_addc(&c->plain, '\n');
         if (!line_read(&c->plain))
-            break; /* never closed: chat_take says so */
+            break; /* not closed: chat_take reports it */
     }
     return strbuf_str(&c->plain);
 }
 
-/* The next text; NULL at the end. */
+/* The next input; NULL at the end. */
 static const char *text_read(struct chat *c)
 {
     if (!c->is_terminal)
@@ -100,7 +101,7 @@ static const char *text_read(struct chat *c)
         enum line_result result = line_editor_read(&c->editor, "> ");
         if (result == LINE_TEXT)
             break;
-        /* An answer may end by itself in the moment when it is to be stopped. */
+        /* The answer may finish just as the user presses Ctrl-C to stop it. */
         bool is_late = c->answered_ns && clock_now_ns() - c->answered_ns < late_interrupt_ns;
         if (result == LINE_END || !is_late)
             return NULL;
@@ -113,7 +114,7 @@ static const char *text_read(struct chat *c)
 
 /* ---- the command -------------------------------------------------------------------------- */
 
-/* Nothing to do: a read that is interrupted ends, and so does the chat. */
+/* Only interrupts the pending read, which ends the chat. */
 static void interrupt_ignore(int signal_number)
 {
     (void)signal_number;
@@ -142,7 +143,7 @@ static void terminal_begin(struct chat *c)
         history_begin(c);
 }
 
-/* A person has seen what failed; a script gets it as the exit status. */
+/* A person has already seen each error; a script gets it as the exit status. */
 static int chat_loop(const struct command *command, struct chat *c)
 {
     struct error err;

@@ -1,6 +1,6 @@
-/* What is typed at the prompt: commands begin with '/' and a word, everything else is a message. So
- * paths ("/usr/bin") and comments of a programming language ("// why?") are messages. A command
- * that does not exist is never sent to the model. */
+/* Parses what is typed at the prompt. Commands are '/' and a word; everything else is a message,
+ * including paths ("/usr/bin") and code comments ("// why?"). An unknown command is never sent to
+ * the model. */
 #include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 struct chat_command {
     const char *name;
     const char *value; /* what /help calls its argument; NULL: it takes none */
-    const char *help;  /* NULL: another name of the one above */
+    const char *help;  /* NULL: an alias of the command above */
     int (*run)(struct chat *c, const char *value, struct error *err);
 };
 
@@ -46,7 +46,7 @@ void chat_note(const struct chat *c, const char *format, ...)
 
 /* ---- the text of a message ---------------------------------------------------------------- */
 
-/* Where a text in triple quotes would begin: at the start, or behind "/system ". */
+/* Where a triple-quoted text would begin: at the start, or after "/system ". */
 static const char *quotes_find(const char *text)
 {
     static const char system[] = "/system ";
@@ -64,7 +64,7 @@ bool chat_is_open(void *context, const char *text)
     return is_open;
 }
 
-/* A text without the triple quotes around it, and without the line breaks next to them. */
+/* Strips the triple quotes around a text and the line breaks next to them. */
 static const char *quotes_strip(const char *text, size_t *len)
 {
     *len = strlen(text);
@@ -159,7 +159,8 @@ static int run_save(struct chat *c, const char *value, struct error *err)
     return 0;
 }
 
-/* The end of a conversation, as it looked, so that its reader knows where it stands. */
+/* Shows the last messages of a conversation as they originally looked, so that the user remembers
+ * where it stopped. */
 static void messages_show(struct chat *c, size_t n_last)
 {
     static const struct answer_style plain;
@@ -222,7 +223,7 @@ static void settings_list(const struct chat *c)
     strbuf_free(&value);
 }
 
-/* /set NAME: its value, and what it means. */
+/* /set NAME: shows the value and what it means. */
 static int setting_describe(const struct chat *c, const char *name, struct error *err)
 {
     struct strbuf value = STRBUF_INIT;
@@ -252,7 +253,7 @@ static int timings_set(struct chat *c, const char *value, struct error *err)
 static int run_set(struct chat *c, const char *value, struct error *err)
 {
     char name[64];
-    if (strncmp(value, "parameter ", 10) == 0) /* as ollama has it */
+    if (strncmp(value, "parameter ", 10) == 0) /* as in ollama */
         value += 10 + strspn(value + 10, " ");
     size_t len = strcspn(value, " =");
     snprintf(name, sizeof name, "%.*s", (int)len, value);
@@ -302,7 +303,7 @@ static const struct chat_command *command_first(void)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* The length of a command's name behind the '/', or 0 for a message. */
+/* The length of a command's name after the '/'; 0 for a message. */
 static size_t command_length(const char *text)
 {
     size_t len = 0;
@@ -319,7 +320,7 @@ static size_t command_length(const char *text)
 
 static int unknown_command(const char *name, struct error *err)
 {
-    const char *names[sizeof commands / sizeof *commands]; /* with the NULL behind the last */
+    const char *names[sizeof commands / sizeof *commands]; /* including the final NULL */
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         names[i] = commands[i].name;
     const char *nearest = name_nearest(name, names);
@@ -368,11 +369,11 @@ int chat_take(struct chat *c, const char *text, struct error *err)
     if (name_len)
         return text_run(c, text, name_len, err);
     const char *message = quotes_strip(text, &len);
-    if (message[0] == ' ' && message[1] == '/') { /* the space says that it is no command */
+    if (message[0] == ' ' && message[1] == '/') { /* a leading space makes it a message */
         message++;
         len--;
     }
-    while (len && message[len - 1] == '\n') /* of a paste */
+    while (len && message[len - 1] == '\n') /* left by a paste */
         len--;
     return is_blank(message, len) ? 0 : chat_ask(c, message, len, err);
 }

@@ -1,5 +1,5 @@
 /* The turns of a conversation. Each turn renders the whole conversation again, as the API does. The
- * prefix cache makes that cheap, because earlier answers become the tokens they were sampled as. */
+ * prefix cache makes that cheap, because earlier answers are sent back as their sampled tokens. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,8 +55,8 @@ static void text_show(void *context, const char *text, size_t len)
     answer_view_add(&c->view, text, len);
 }
 
-/* What is typed while an answer is made is kept for the prompt; Ctrl-C ends the answer, and the
- * second one the chat. */
+/* Keeps what is typed during an answer for the next prompt. The first Ctrl-C stops the answer, the
+ * second ends the chat. */
 static bool input_take(void *context)
 {
     struct chat *c = context;
@@ -73,7 +73,7 @@ static void timings_show(const struct chat *c, const struct generation *g)
               g->n_generated == 1 ? "" : "s", seconds > 0 ? (g->n_generated - 1) / seconds : 0.0);
 }
 
-/* What an answer that did not end by itself is followed by. */
+/* The note shown after an answer that did not end by itself. */
 static const char *ending(const struct chat *c, const struct generation *g)
 {
     bool is_full = g->n_prompt + g->n_generated >= c->generator.runtime->context;
@@ -102,7 +102,7 @@ static int prompt_make(const struct chat *c, const struct request_params *p, str
     return -1;
 }
 
-/* Shows what comes; the answer is in the view. */
+/* Generates an answer and shows it as it arrives; the text is left in the view. */
 static int answer_generate(struct chat *c, const struct request_params *p, struct generation *g,
                            struct error *err)
 {
@@ -120,7 +120,7 @@ static int answer_generate(struct chat *c, const struct request_params *p, struc
         .context = c,
         .sampled = &c->sampled,
     };
-    /* With the same numbers for each turn a model would say the same thing again. */
+    /* With the same seed for each turn, a model would repeat itself. */
     g->sampling.seed += c->n_answers;
     c->sampled.len = 0;
     if (prompt_make(c, p, &prompt, err))
@@ -139,7 +139,7 @@ static int answer_generate(struct chat *c, const struct request_params *p, struc
     return failed;
 }
 
-/* Makes the answer to the conversation as it is, and adds it. */
+/* Generates an answer to the current conversation and appends it. */
 static int answer_make(struct chat *c, struct error *err)
 {
     const struct sampling sampling = generate_sampling(&c->generator.runtime->prompt);
@@ -154,7 +154,7 @@ static int answer_make(struct chat *c, struct error *err)
     c->n_answers++;
     bool is_canceled = g.finish == FINISH_CANCELED;
     c->answered_ns = is_canceled ? 0 : clock_now_ns();
-    if (is_canceled && !isatty(STDIN_FILENO)) /* nobody is there to ask the next one */
+    if (is_canceled && !isatty(STDIN_FILENO)) /* a script cannot ask again */
         c->wants_quit = c->was_interrupted = true;
     const struct strbuf *content = &c->view.content, *thoughts = &c->view.thoughts;
     if (is_canceled && !content->len && !thoughts->len)
@@ -195,7 +195,7 @@ int chat_ask_again(struct chat *c, struct error *err)
     struct json *answer = asked->next, *last = c->messages->last;
     chat_truncate(c, n_asked);
     int result = answer_make(c, err);
-    if (result && answer) { /* the last answer stays */
+    if (result && answer) { /* keep the last answer */
         asked->next = answer;
         c->messages->last = last;
         c->messages->count = n_before;

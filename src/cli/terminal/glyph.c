@@ -1,6 +1,6 @@
-/* Widths are utf8proc's, so that they do not depend on the locale. A glyph is a grapheme cluster.
- * Terminals add up the widths of its code points unless the first is wide already (Hangul, emoji);
- * variation selector 16 turns a narrow symbol into an emoji, which is wide. */
+/* Widths come from utf8proc, so they do not depend on the locale. A glyph is a grapheme cluster.
+ * Terminals add up the widths of its code points unless the first is already wide (Hangul, emoji).
+ * Variation selector 16 turns a narrow symbol into a wide emoji. */
 #include "cli/terminal/glyph.h"
 
 #include <string.h>
@@ -59,7 +59,7 @@ size_t glyph_after(const char *text, size_t len, size_t at)
 
 size_t glyph_before(const char *text, size_t at)
 {
-    /* Nothing joins across a line break, and no glyph of a person's text is longer than this. */
+    /* Nothing joins across a line break, and no glyph in real text is longer than this. */
     enum { LOOK_BACK = 256 };
     size_t from = at;
     while (from > 0 && at - from < LOOK_BACK && (text[from - 1] != '\n' || from == at))

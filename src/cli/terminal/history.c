@@ -1,5 +1,5 @@
-/* Several chats may share one file: each appends its entries with a single write, and whoever opens
- * it next sees them all. Entries that cannot be written are lost; the chat continues. */
+/* Several chats may share one file: each appends an entry with a single write, and the next chat to
+ * open the file sees them all. Entries that cannot be written are lost; the chat continues. */
 #include "cli/terminal/history.h"
 
 #include <errno.h>
@@ -61,7 +61,7 @@ static int write_all(int fd, const struct strbuf *out)
     return n == (ssize_t)out->len ? 0 : -1;
 }
 
-/* Replaces the file by what is in memory, the latest entries first to stay. */
+/* Replaces the file with the latest entries in memory, up to half the maximum file size. */
 static void file_rewrite(const struct history *h)
 {
     struct strbuf out = STRBUF_INIT, path = STRBUF_INIT;
@@ -81,8 +81,8 @@ static void file_rewrite(const struct history *h)
     strbuf_free(&path);
 }
 
-/* Checks the file without waiting for the other end of a FIFO, and makes it private. A file that
- * does not exist yet is fine. */
+/* Checks the file without blocking on a FIFO, and makes it private. A file that does not exist yet
+ * is fine. */
 static int file_check(const char *path, bool *exists, struct error *err)
 {
     struct stat info;
@@ -137,7 +137,7 @@ void history_add(struct history *h, const char *text)
     line_write(&out, text);
     int fd = open(h->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd >= 0) {
-        if (write_all(fd, &out)) { /* a full disk: no more tries */
+        if (write_all(fd, &out)) { /* disk full: stop trying */
             free(h->path);
             h->path = NULL;
         }

@@ -1,5 +1,5 @@
-/* Decodes what terminals send. A lone Escape and the beginning of a sequence are the same byte:
- * only the time to the next byte tells them apart. */
+/* Decodes what terminals send. A lone Escape and the start of an escape sequence are the same byte:
+ * only the time until the next byte tells them apart. */
 #include "cli/terminal/keys.h"
 
 #include <errno.h>
@@ -18,8 +18,7 @@ static bool fd_is_ready(int fd, int timeout_ms)
     return poll(&input, 1, timeout_ms) > 0;
 }
 
-/* The next byte; KEY_END_OF_INPUT; BYTE_NONE if none comes in that time (-1: waits for ever);
- * BYTE_RESIZED. */
+/* The next byte, KEY_END_OF_INPUT, BYTE_RESIZED, or BYTE_NONE on timeout (-1 waits forever). */
 static int byte_read(struct key_input *in, int timeout_ms)
 {
     unsigned char byte;
@@ -42,8 +41,8 @@ static int byte_read(struct key_input *in, int timeout_ms)
     }
 }
 
-/* ESC [ 1 ; 5 C: the final byte, up to two parameters, and the second one's meaning: 1 and a bit
- * for each of Shift, Alt, Ctrl. */
+/* ESC [ 1 ; 5 C: the final byte and up to two parameters. The second is 1 plus a bit for each of
+ * Shift, Alt and Ctrl. */
 struct sequence {
     int final, parameters[3];
 };
@@ -69,7 +68,7 @@ static int sequence_key(const struct sequence *s)
     for (size_t i = 0; s->final == '~' && i < sizeof numbered / sizeof *numbered; i++)
         if (numbered[i].number == s->parameters[0])
             return numbered[i].key;
-    /* Enter with Shift, Alt or Ctrl, in the two ways that terminals can tell. */
+    /* Enter with Shift, Alt or Ctrl, in the two encodings that terminals use. */
     bool is_enter = (s->final == 'u' && s->parameters[0] == KEY_ENTER) ||
                     (s->final == '~' && s->parameters[0] == 27 && s->parameters[2] == KEY_ENTER);
     return is_enter && has_modifier ? KEY_ALT_ENTER : KEY_ESCAPE;
@@ -88,7 +87,7 @@ static int sequence_read(struct key_input *in)
     return sequence_key(&s);
 }
 
-/* After ESC. */
+/* Reads the rest of a sequence after ESC. */
 static int escape_read(struct key_input *in)
 {
     int c = byte_read(in, SEQUENCE_MS);

@@ -1,6 +1,6 @@
 /* The line editor: a key changes the line or the cursor, and everything is redrawn when no further
- * key is waiting. It is our own because the usual libraries draw multi-line text badly, do not
- * support pasted text, and read the terminal themselves, so what is typed while the model answers
+ * key is waiting. We wrote our own because the usual libraries draw multi-line text badly, do not
+ * support pasted text, and read the terminal themselves, so input typed while the model answers
  * could not be kept separate. */
 #include "cli/terminal/line_editor.h"
 
@@ -48,7 +48,7 @@ static void line_draw(struct line_editor *e, const char *prompt)
     text_draw(e, prompt, &e->line, e->cursor);
 }
 
-/* Leaves what is drawn where it is, with the cursor behind it. */
+/* Leaves the text on the screen and moves the cursor after it. */
 static void line_leave(struct line_editor *e, const char *prompt)
 {
     e->cursor = e->line.len;
@@ -86,7 +86,8 @@ static size_t position_after(const struct line_editor *e)
     return glyph_after(strbuf_str(&e->line), e->line.len, e->cursor);
 }
 
-/* Where the word before the cursor begins: what lies between blanks, or letters only. */
+/* The start of the word before the cursor. Words are separated by blanks or, with `is_letters`, by
+ * anything that is not a letter, digit or underscore. */
 static size_t position_word(const struct line_editor *e, bool is_letters)
 {
     size_t at = e->cursor;
@@ -108,7 +109,7 @@ static size_t position_word_end(const struct line_editor *e)
     return at;
 }
 
-/* Of the line that `at` is in, among those of the text. */
+/* The start of the line of the text that contains `at`. */
 static size_t line_begin(const struct line_editor *e, size_t at)
 {
     while (at > 0 && e->line.data[at - 1] != '\n')
@@ -132,7 +133,7 @@ static void bytes_remove(struct line_editor *e, size_t from, size_t to)
     e->cursor = from;
 }
 
-/* Removes what Ctrl-Y can bring back. */
+/* Removes text that Ctrl-Y can bring back. */
 static void bytes_kill(struct line_editor *e, size_t from, size_t to)
 {
     if (from >= to)
@@ -165,14 +166,14 @@ static void line_set(struct line_editor *e, const char *text)
     e->cursor = e->line.len;
 }
 
-/* Ctrl-K: the rest of the line, or the break behind it. */
+/* Ctrl-K: deletes the rest of the line, or the line break at its end. */
 static void rest_kill(struct line_editor *e)
 {
     size_t end = line_end(e, e->cursor);
     bytes_kill(e, e->cursor, end > e->cursor || end == e->line.len ? end : end + 1);
 }
 
-/* Ctrl-T: swaps the glyphs around the cursor, at the end of a line the two before it. */
+/* Ctrl-T: swaps the glyphs around the cursor; at the end of a line, the two before it. */
 static void glyphs_swap(struct line_editor *e)
 {
     if (e->cursor == e->line.len || at_cursor(e) == '\n')
@@ -200,7 +201,7 @@ static void history_show(struct line_editor *e, size_t at)
     line_set(e, at < e->history.n ? e->history.items[at] : strbuf_str(&e->draft));
 }
 
-/* To the line above or below, in the same column; false if there is none. */
+/* Moves to the line above or below, in the same column; false if there is none. */
 static bool row_move(struct line_editor *e, int step)
 {
     size_t begin = line_begin(e, e->cursor), end = line_end(e, e->cursor);
@@ -228,7 +229,7 @@ static void up_or_down(struct line_editor *e, int step)
 
 struct search {
     struct strbuf text, prompt;
-    size_t found; /* history.n: nothing yet */
+    size_t found; /* history.n: no match yet */
 };
 
 static void search_draw(struct line_editor *e, struct search *s)
@@ -268,8 +269,8 @@ static void search_edit(struct line_editor *e, struct search *s, int key)
     }
 }
 
-/* Ctrl-R: what is typed is looked for in the history, until another key ends that. The key, which
- * then has its usual meaning. */
+/* Ctrl-R: searches the history for what is typed until another key ends the search. Returns that
+ * key, which then has its usual meaning. */
 static int history_search(struct line_editor *e)
 {
     struct search s = {.found = e->history.n};
@@ -307,11 +308,11 @@ static size_t common_length(const struct completion_list *c)
             if (c->items[i][k] != c->items[0][k])
                 len = k;
     while (len > 0 && ((unsigned char)c->items[0][len] & 0xc0) == 0x80)
-        len--; /* not in the middle of a character */
+        len--; /* not inside a character */
     return len;
 }
 
-/* Below the line, in columns; the line is drawn again below that. */
+/* Lists completions in columns below the line, then redraws the line below them. */
 static void completions_list(struct line_editor *e, const struct completion_list *c,
                              const char *prompt)
 {
@@ -327,7 +328,7 @@ static void completions_list(struct line_editor *e, const struct completion_list
     for (size_t i = 0; i < n; i++) {
         struct strbuf shown = STRBUF_INIT;
         size_t len = strlen(c->items[i]), own = 0;
-        for (size_t at = 0; at < len;) { /* names of files may have anything in them */
+        for (size_t at = 0; at < len;) { /* file names may contain anything */
             struct glyph glyph = glyph_first(c->items[i] + at, len - at);
             strbuf_add(&shown, glyph.shown, glyph.shown_len);
             own += glyph.width;
@@ -400,7 +401,7 @@ static void key_apply(struct line_editor *e, int key)
     }
 }
 
-/* Keys that are about the terminal; false for others. */
+/* Handles keys that affect the terminal; false for others. */
 static bool screen_key_apply(struct line_editor *e, int key, const char *prompt)
 {
     switch (key) {
@@ -417,7 +418,8 @@ static bool screen_key_apply(struct line_editor *e, int key, const char *prompt)
     }
 }
 
-/* Pasted text, which is all text; terminals send its newlines as Enter. False: the input ended. */
+/* Reads pasted text, in which no key has a special meaning; terminals send its newlines as Enter.
+ * False if the input ended. */
 static bool paste_read(struct line_editor *e)
 {
     struct strbuf text = STRBUF_INIT;
@@ -435,7 +437,7 @@ static bool paste_read(struct line_editor *e)
     return key == KEY_PASTE_END;
 }
 
-/* Keys that end the text: true, and how. */
+/* True for keys that end the text; *result says how. */
 static bool is_ended(struct line_editor *e, int key, enum line_result *result)
 {
     if (key == KEY_END_OF_INPUT || (key == KEY_CTRL_D && e->line.len == 0)) {

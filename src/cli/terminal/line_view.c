@@ -1,6 +1,6 @@
 /* Draws text that may be wider than the terminal. Rows are broken here, never by the terminal:
- * after a row that is exactly full, terminals differ in where the cursor is. For the same reason
- * everything is erased before it is written: erasing behind a full row would take its last
+ * after an exactly full row, terminals differ in where the cursor is. For the same reason
+ * everything is erased before it is written: erasing after a full row would remove its last
  * character. */
 #include "cli/terminal/line_view.h"
 
@@ -8,7 +8,7 @@
 
 #include "cli/terminal/glyph.h"
 
-/* The rows, with '\n' between them, and where the cursor is among them. */
+/* The rows, separated by '\n', and the cursor's position in them. */
 struct wrapping {
     struct strbuf rows;
     size_t columns;
@@ -26,7 +26,7 @@ static void row_end(struct wrapping *w)
 static void indent_add(struct wrapping *w, const char *indent)
 {
     if (strlen(indent) * 2 > w->columns)
-        return; /* too narrow for that */
+        return; /* the terminal is too narrow */
     strbuf_adds(&w->rows, indent);
     w->column = strlen(indent);
 }
@@ -51,7 +51,7 @@ static void line_wrap(struct wrapping *w, const struct line_text *text)
         bool is_break = !is_end && line->data[at] == '\n';
         struct glyph glyph = {.len = 1};
         if (is_end)
-            glyph.width = at == text->cursor; /* the cursor takes a column of its own there */
+            glyph.width = at == text->cursor; /* the cursor needs a column of its own there */
         else if (!is_break)
             glyph = glyph_first(line->data + at, line->len - at);
         if (w->column + glyph.width > w->columns)
@@ -73,7 +73,7 @@ static void line_wrap(struct wrapping *w, const struct line_text *text)
     }
 }
 
-/* Keeps at most `n` rows, from `top` on, in `drawn`; returns how many they are. */
+/* Copies at most `n` rows, starting at `top`, to `drawn`; returns how many. */
 static size_t rows_keep(const struct wrapping *w, size_t top, size_t n, struct strbuf *drawn)
 {
     const char *at = strbuf_str(&w->rows), *end;
@@ -94,7 +94,7 @@ static void move(struct strbuf *out, size_t n, char direction)
         strbuf_addf(out, "\033[%zu%c", n, direction);
 }
 
-/* The rows; the first bytes of them are the prompt's. */
+/* Writes the rows; the first `n_bold` bytes are the prompt. */
 static void rows_write(const struct strbuf *rows, size_t n_bold, struct strbuf *out)
 {
     if (n_bold)

@@ -1,5 +1,5 @@
 /* Terminal modes. Raw mode stays on while answers stream, not only while a line is typed; otherwise
- * what is typed ahead would be echoed into the answer. */
+ * input typed ahead would be echoed into the answer. */
 #include "cli/terminal/terminal.h"
 
 #include <signal.h>
@@ -25,7 +25,7 @@ static void resize_note(int signal_number)
     resized = 1;
 }
 
-/* The signal comes again when the handler returns, and then finds its default. */
+/* The raised signal is delivered when the handler returns, with its default action. */
 static void signal_give_back(int signal_number)
 {
     static const char marks[] = PASTE_MARKS_OFF "\n";
@@ -55,7 +55,7 @@ static void mode_restore(void)
 bool terminal_take(void)
 {
     struct sigaction ending = {.sa_handler = signal_give_back, .sa_flags = (int)SA_RESETHAND};
-    struct sigaction resize = {.sa_handler = resize_note}; /* interrupts a read: no SA_RESTART */
+    struct sigaction resize = {.sa_handler = resize_note}; /* no SA_RESTART: interrupts reads */
     if (!isatty(STDIN_FILENO) || !terminal_takes_escapes(STDOUT_FILENO) ||
         tcgetattr(STDIN_FILENO, &saved_mode))
         return false;
@@ -80,7 +80,7 @@ void terminal_release(void)
 void terminal_suspend(void)
 {
     mode_restore();
-    kill(0, SIGTSTP); /* the whole group, as the terminal itself would do it */
+    kill(0, SIGTSTP); /* the whole process group, as the terminal would do */
     mode_set();
 }
 

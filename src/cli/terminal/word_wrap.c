@@ -1,5 +1,5 @@
 /* The last column stays empty: after an exactly full row, terminals differ in where the cursor is,
- * and its position must be known to move a word to the next row. */
+ * and moving a word to the next row requires its exact position. */
 #include "cli/terminal/word_wrap.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum { TAB_COLUMNS = 8 };
 
-/* Marks that end a phrase in Chinese and Japanese stay with what they end. */
+/* Chinese and Japanese closing punctuation stays with the text before it. */
 static bool is_closing(uint32_t code)
 {
     static const uint16_t marks[] = {0x3001, 0x3002, 0x3009, 0x300b, 0x300d, 0x300f, 0x3011,
@@ -39,8 +39,8 @@ static void blanks_add(struct word_wrap *w, size_t limit, size_t n, struct strbu
         strbuf_addc(out, ' ');
 }
 
-/* Makes room for a glyph that does not fit: its word goes to the next row, if it began in the
- * middle of this one; else the word is longer than a row, and is cut. */
+/* Makes room for a glyph that does not fit. Its word moves to the next row if it began in the
+ * middle of this one; otherwise the word is longer than a row and is cut. */
 static void row_break(struct word_wrap *w, struct strbuf *out)
 {
     if (w->word_width == w->column)
@@ -88,7 +88,7 @@ void word_wrap_add(struct word_wrap *w, size_t columns, const char *text, size_t
         } else if (code == '\t') {
             blanks_add(w, limit, TAB_COLUMNS - w->column % TAB_COLUMNS, out);
         } else if (glyph_is_control(code)) {
-            if (code != '\r') /* of a line break in the style of Windows */
+            if (code != '\r') /* from a Windows line break */
                 code_add(w, limit, 0xfffd, UTF8_REPLACEMENT, strlen(UTF8_REPLACEMENT), out);
             n = n ? n : 1;
         } else {

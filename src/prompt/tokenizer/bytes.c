@@ -1,4 +1,4 @@
-/* A tokenizer without a model file, for the mock engine: a token for each byte, and ChatML. */
+/* A tokenizer without a model file, for the mock engine: one token per byte, and ChatML. */
 #include <string.h>
 
 #include "prompt/tokenizer/chat_defaults.h"

@@ -1,5 +1,5 @@
-/* Classes of characters as the `tokenizers` library has them, and the spellings of bytes that
- * vocabularies use. */
+/* Character classes as the `tokenizers` library defines them, and the ways vocabularies spell
+ * bytes. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <string.h>
@@ -42,8 +42,8 @@ bool char_forms_may_change(uint32_t code)
 
 /* ---- spellings of bytes ---- */
 
-/* Printable Latin-1 characters stand for themselves, the other bytes in order for the code points
- * from 256 on. The byte, or -1. */
+/* The byte that a character of the byte-level alphabet stands for, or -1. Printable Latin-1
+ * characters stand for themselves; the other bytes, in order, are the code points from 256 on. */
 static int alphabet_byte(uint32_t code)
 {
     static const unsigned char gaps[][2] = {{0, 32}, {127, 160}, {173, 173}};

@@ -77,8 +77,9 @@ static bool is_continuation(char byte)
     return ((unsigned char)byte & 0xc0) == 0x80;
 }
 
-/* The replacement of the shortest or the longest beginning of `text` that has one, or NULL. The
- * longest is one of whole characters; the shortest may not be, and its `width` means nothing. */
+/* The replacement of the shortest or the longest prefix of `text` that has one, or NULL. The
+ * longest prefix always ends at a character; the shortest may not, so its `width` is
+ * meaningless. */
 static const char *find(const struct charsmap *map, bool longest, const char *text, size_t len,
                         size_t *width)
 {
@@ -121,7 +122,7 @@ static void apply_longest(const struct charsmap *map, const char *text, size_t l
     }
 }
 
-/* The end of the grapheme that begins at `at`. */
+/* The end of the grapheme that starts at `at`. */
 static size_t grapheme_end(const char *text, size_t len, size_t at)
 {
     utf8proc_int32_t state = 0;
@@ -137,8 +138,9 @@ static size_t grapheme_end(const char *text, size_t len, size_t at)
     return at;
 }
 
-/* As `tokenizers` does: a grapheme of less than six bytes is replaced whole by what any beginning
- * of it is replaced by; where there is no rule, and in longer ones, each character by itself. */
+/* As `tokenizers` does: a grapheme of less than six bytes is replaced as a whole by the replacement
+ * of any prefix of it. Without such a rule, and in longer graphemes, each character is replaced by
+ * itself. */
 static void apply_graphemes(const struct charsmap *map, const char *text, size_t len,
                             struct strbuf *out)
 {

@@ -1,5 +1,5 @@
-/* What a model's files say of conversations; see chat_defaults.h. Filled by the loaders of
- * tokenizers (load.c, directory.c, bytes.c), owned by the prompt maker. */
+/* What a model's files say about conversations; see chat_defaults.h. Filled by the tokenizer
+ * loaders (load.c, directory.c, bytes.c), owned by the prompt maker. */
 #include "prompt/tokenizer/chat_defaults.h"
 
 #include <stdlib.h>

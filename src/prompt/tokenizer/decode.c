@@ -1,5 +1,5 @@
-/* From ids back to text. What each token gives was worked out when the tokenizer was opened, so
- * that decoding is copying; only the beginning of a text is a case of its own. */
+/* From ids back to text. Each token's text is computed when the tokenizer is opened, so decoding is
+ * copying; only the start of a text is a special case. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* A tokenizer from a directory as Hugging Face's are: which file has the vocabulary, and what the
- * files beside it say. Those are optional, and each may be wrong in its own way: a file that is
- * there and cannot be read is an error, not a file that is not there. */
+/* Loads a tokenizer from a directory in Hugging Face's layout: finds the file with the vocabulary
+ * and reads the files beside it. Those are optional. A file that exists but cannot be read is an
+ * error; it is not treated as missing. */
 #include "prompt/tokenizer/draft.h"
 
 #include <dirent.h>
@@ -16,8 +16,8 @@ enum { MAX_VOCAB_BYTES = 256 << 20, MAX_CONFIG_BYTES = 32 << 20 };
 struct directory {
     const char *path;
     struct token_draft *draft;
-    struct strbuf file;                             /* the path of the file at hand */
-    const struct json *config, *generation, *model; /* NULL: not there */
+    struct strbuf file;                             /* path of the current file */
+    const struct json *config, *generation, *model; /* NULL: missing */
 };
 
 static const char *path_of(struct directory *dir, const char *name)
@@ -33,7 +33,7 @@ static bool has_file(struct directory *dir, const char *name)
     return access(path_of(dir, name), F_OK) == 0;
 }
 
-/* The file as a tree; NULL in `out` when it is not there. */
+/* Parses a file as a tree; `*out` is NULL if it does not exist. */
 static int read_json(struct directory *dir, const char *name, const struct json **out)
 {
     struct token_draft *d = dir->draft;
@@ -54,7 +54,7 @@ static int read_json(struct directory *dir, const char *name, const struct json 
 
 /* ---- tokens that tokenizer_config.json names ---- */
 
-/* The string, or the content of an object; NULL bytes: none. */
+/* The string, or the content of an object; NULL bytes if neither. */
 static struct byte_view token_text(const struct json *value)
 {
     if (json_is(value, JSON_OBJECT))
@@ -63,7 +63,7 @@ static struct byte_view token_text(const struct json *value)
                                                           : (struct byte_view){NULL, 0};
 }
 
-/* The tokens by which a text begins, ends and so on are special, also where nothing says so. */
+/* The tokens named here (BOS, EOS and so on) are special even if no file says so. */
 static int add_named(struct token_draft *d, const struct json *config)
 {
     static const char *const names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
@@ -117,8 +117,8 @@ static int32_t named_token(const struct directory *dir, const char *name, int32_
 
 /* ---- ids ---- */
 
-/* An id, or a list of them; each that is a token ends a generation. The first is `*first` when
- * that has none yet. */
+/* Reads an id or a list of ids; each one that is a token ends a generation. The first sets `*first`
+ * if that is not set yet. */
 static void mark_ids(struct tokenizer *t, const struct json *value, int32_t *first)
 {
     const struct json *item = json_is(value, JSON_ARRAY) ? value->first : value;
@@ -160,11 +160,11 @@ static int read_around(struct directory *dir, const char *key, int32_t id, struc
     return 0;
 }
 
-/* What tokenizer_config.json says of BOS and EOS counts where tokenizer.json has no template, as in
- * DeepSeek's models: their ByteLevel processor moves offsets only, and they are trained with a BOS.
- * A template counts more, as transformers 5 has it, but for one thing: "add_eos_token" may take
- * away what stands behind a text. Command R's template ends the turn there, and no answer comes to
- * a prompt that has ended. */
+/* The BOS and EOS settings of tokenizer_config.json apply if tokenizer.json has no template, as in
+ * DeepSeek's models: their ByteLevel processor only changes offsets, and they were trained with a
+ * BOS. A template takes precedence, as in transformers 5, with one exception: "add_eos_token" can
+ * remove what the template appends. Command R's template ends the turn there, and a model does not
+ * answer a prompt whose turn has ended. */
 static int read_all_around(struct directory *dir)
 {
     struct token_draft *d = dir->draft;
@@ -197,7 +197,7 @@ static int keep_file(struct directory *dir, char **out, size_t *out_len)
     return failed;
 }
 
-/* A string, or a list of {name, template}: "default", and "tool_use" where there are tools. */
+/* A string, or a list of {name, template}: "default", and "tool_use" for requests with tools. */
 static int template_from(struct directory *dir, const struct json *value)
 {
     struct chat_defaults *c = &dir->draft->chat;
@@ -239,7 +239,7 @@ static int read_template(struct directory *dir)
 
 /* ---- the vocabulary ---- */
 
-/* The name of a file that is tiktoken's by its name, the first in order; NULL: none. */
+/* The first file, in order, whose name looks like tiktoken's; NULL if there is none. */
 static char *find_tiktoken(const char *path)
 {
     DIR *entries = opendir(path);
@@ -257,7 +257,7 @@ static char *find_tiktoken(const char *path)
     return found;
 }
 
-/* The file at hand is vocab.json; those beside it are read into the arena. */
+/* The current file is vocab.json; the files beside it are read into the arena. */
 static int read_vocab_json(struct directory *dir)
 {
     struct token_draft *d = dir->draft;
@@ -278,7 +278,7 @@ static int read_vocab_json(struct directory *dir)
 
 enum vocab_kind { VOCAB_NONE, VOCAB_JSON, VOCAB_MODEL, VOCAB_TEKKEN, VOCAB_TEXT };
 
-/* Which file has the vocabulary; it becomes the file at hand. */
+/* Finds the file with the vocabulary and makes it the current file. */
 static enum vocab_kind find_vocabulary(struct directory *dir)
 {
     if (has_file(dir, "tokenizer.json"))

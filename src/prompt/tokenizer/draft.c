@@ -1,7 +1,7 @@
 /* Builds a tokenizer from the files of a directory. Everything in them is untrusted until it is
- * checked: each id for its range and for appearing once, each merge for its tokens. A special
- * token never becomes `ordinary`, even where the vocabulary has it, and no merge produces one. So
- * text that was not asked to spell special tokens cannot. */
+ * checked: each id for its range and for appearing once, each merge for its tokens. A special token
+ * never becomes `ordinary`, even if the vocabulary has it, and no merge produces one. So text
+ * cannot spell special tokens unless the caller asks for it. */
 #include "prompt/tokenizer/draft.h"
 
 #include <stdarg.h>
@@ -147,8 +147,8 @@ int32_t draft_find(const struct token_draft *d, struct byte_view spelling)
     return spelling.len ? vocab_table_find(&d->by_spelling, spelling.bytes, spelling.len) : -1;
 }
 
-/* Added tokens behind the last row of the embedding, which a model without images or padding keeps
- * from its family, have no vector: they are left out, and their text is text. */
+/* Added tokens past the last row of the embedding have no vector. A model without images or padding
+ * inherits them from its family. They are dropped, and their text is ordinary text. */
 static void leave_out_added(struct token_draft *d)
 {
     size_t n = 0;
@@ -187,7 +187,7 @@ int draft_make(struct token_draft *d, enum tokenizer_kind kind)
     memset(d->t->types, TOKEN_UNUSED, d->t->n_tokens);
     for (uint32_t id = 0; id < d->n; id++)
         d->t->types[id] = d->types[id] & ~DRAFT_IN_MODEL;
-    /* Of two pieces with one spelling the later one counts, where there may be two. */
+    /* If two pieces may share a spelling, the later one wins. */
     int32_t other = -1, twice = vocab_table_add_all(&d->by_spelling, d->n, &other);
     if (twice >= 0 && kind != TOKENIZER_UNIGRAM)
         return draft_bad(d, "\"%.*s\" appears twice, as %d and as %d", SHOWN(d->spellings[twice]),
@@ -211,7 +211,7 @@ static void add_replaced(const struct decode_step *step, const struct strbuf *in
     strbuf_add(out, text, len);
 }
 
-/* A token that is not whole characters, as ByteFallback makes them, has nothing to match. */
+/* A token that is not whole characters, as ByteFallback produces, has nothing to match. */
 static int add_matched(struct encoder *e, const struct decode_step *step, const struct strbuf *in,
                        struct strbuf *out)
 {
@@ -238,7 +238,7 @@ static void add_stripped(const struct decode_step *step, const struct strbuf *in
     strbuf_add(out, text + begin, end - begin);
 }
 
-/* One step over one token. */
+/* Applies one step to one token. */
 static int add_decoded(struct encoder *e, const struct decode_step *step, bool is_first,
                        const struct strbuf *in, struct strbuf *out)
 {
@@ -278,7 +278,7 @@ struct speller {
     struct strbuf texts[2];
 };
 
-/* What decoding makes of a spelling: the steps up to Fuse, which see one token. */
+/* Decodes a spelling with the steps up to Fuse, which see one token at a time. */
 static int spell(struct speller *s, struct byte_view spelling, bool is_first, struct byte_view *out)
 {
     unsigned at = 0;
@@ -305,7 +305,7 @@ static bool is_byte_level_only(const struct token_draft *d)
     return d->kind == TOKENIZER_BPE && d->n_decode > 0 && d->decode[0].kind == DECODE_BYTE_LEVEL;
 }
 
-/* Sets what text becomes the token, and what it stands for. */
+/* Sets the text that becomes the token, and the text it decodes to. */
 static int fill_token(struct speller *s, uint32_t id)
 {
     struct token_draft *d = s->d;
@@ -321,7 +321,7 @@ static int fill_token(struct speller *s, uint32_t id)
     if (special)
         return 0;
     if (!(d->types[id] & DRAFT_IN_MODEL)) {
-        /* Only an added token: the model's text never becomes it. */
+        /* An added token that is not in the model: merges never produce it. */
     } else if (byte >= 0) {
         t->byte_ids[byte] = (int32_t)id;
         t->types[id] = TOKEN_BYTE;
@@ -358,7 +358,7 @@ static int fill_tokens(struct speller *s)
     return 0;
 }
 
-/* Tokens that are others at the beginning of a text. */
+/* Tokens that decode differently at the start of a text. */
 static int fill_firsts(struct speller *s)
 {
     struct token_draft *d = s->d;
@@ -378,7 +378,7 @@ static int fill_firsts(struct speller *s)
 
 /* ---- added tokens ---- */
 
-/* What decoding makes of an added token; control tokens have that beside their spelling. */
+/* What an added token decodes to; control tokens keep that separate from their spelling. */
 static int fill_decoded(struct speller *s, const struct draft_added *added,
                         struct byte_view spelling)
 {
@@ -408,7 +408,7 @@ static int fill_added(struct speller *s)
 {
     struct token_draft *d = s->d;
     struct tokenizer *t = d->t;
-    /* Those that are not special first, since `decoded` begins as a copy of `tokens`. */
+    /* Non-special tokens first, since `decoded` starts as a copy of `tokens`. */
     for (unsigned round = 0; round < 2; round++)
         for (size_t i = 0; i < d->n_added; i++) {
             const struct draft_added *added = &d->added[i];
@@ -441,7 +441,7 @@ static bool joins(struct byte_view text, const struct byte_view pair[2])
            memcmp(text.bytes + pair[0].len, pair[1].bytes, pair[1].len) == 0;
 }
 
-/* What the pair makes; mostly it is the token behind what the last one made. */
+/* The token that the pair merges into; usually it follows the previous merge's token. */
 static int32_t find_joined(struct token_draft *d, const struct byte_view pair[2], int32_t last,
                            struct strbuf *both)
 {
@@ -453,7 +453,7 @@ static int32_t find_joined(struct token_draft *d, const struct byte_view pair[2]
     return draft_find(d, (struct byte_view){strbuf_str(both), both->len});
 }
 
-/* Adds the merges from `first` on, whose two tokens are ids[0 .. 2 n). */
+/* Adds `n` merges starting at `first`, whose token pairs are ids[0 .. 2 n). */
 static int fill_merges(struct token_draft *d, uint32_t first, uint32_t n, const int32_t *ids,
                        int32_t *last, struct strbuf *both)
 {
@@ -514,8 +514,8 @@ static int fill_model(struct token_draft *d)
     return fill_all_merges(d);
 }
 
-/* What the steps behind Fuse do: only what drops characters at the beginning can be done while a
- * text is still being written. */
+/* The steps after Fuse: only dropping characters at the start works while a text is still being
+ * streamed. */
 static int fill_lead(struct token_draft *d)
 {
     size_t i = 0;

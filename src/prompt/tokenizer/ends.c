@@ -1,6 +1,6 @@
-/* Which tokens end a generation, by their spelling. Files name one or two (those who read them mark
- * those); chat models end turns with others, and a model that runs into the next document or the
- * next file of a repository has ended its answer as well. */
+/* Which tokens end a generation, by their spelling. Files name one or two, which their loaders
+ * mark. Chat models end turns with others, and a model that continues into the next document, or
+ * the next file of a repository, has also finished its answer. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ static const char *const known_ends[] = {
     "[EOT]",
     "[e~[",
     "<｜end▁of▁sentence｜>",
-    /* Padding, and the marks between files in code models. */
+    /* Padding, and separators between files in code models. */
     "<|fim_pad|>",
     "<fim-pad>",
     "<fim_pad>",
@@ -64,7 +64,7 @@ void tokenizer_mark_ends(struct tokenizer *t)
         for (uint32_t i = 0; i < lists[k]->n; i++)
             if (tokenizer_known_end(lists[k]->items[i].text))
                 t->ends[lists[k]->items[i].id] = 1;
-    /* In these two families the token ends a message or a text inside one answer. */
+    /* In these two families the token ends a message or a text within one answer. */
     int32_t end = find_end(t, "<|end|>");
     bool calls = find_end(t, "<|call|>") >= 0 || find_end(t, "<|calls|>") >= 0;
     if (end >= 0 && calls && (find_end(t, "<|return|>") >= 0 || find_end(t, "<|flush|>") >= 0))

@@ -1,6 +1,6 @@
-/* A tokenizer from a directory as keys of a GGUF file; see export.h. Any thread. GGUF names how
- * text is split into words, and each reader has its own code for that name. A name is written only
- * where it means exactly the steps of the directory. */
+/* Writes a directory's tokenizer as keys of a GGUF file; see export.h. Any thread. GGUF names the
+ * way text is split into words, and each reader has its own code for that name. A name is written
+ * only if it means exactly the directory's steps. */
 #include "prompt/tokenizer/export.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ struct export
     struct tokenizer *t;
     struct gguf_writer *out;
     struct arena arena;
-    bool is_plain; /* tokenizer_open makes the same of the keys */
+    bool is_plain; /* tokenizer_open gets the same from the keys */
     enum tokenizer_written written;
 };
 
@@ -32,7 +32,7 @@ static void add_text(const struct export *x, const char *key, const char *text)
 
 /* ---- how text is cut into words ---- */
 
-/* The name for the cuts of the directory, or NULL. */
+/* The name for the directory's way of splitting, or NULL. */
 static const char *find_words(const struct export *x, bool *exact)
 {
     const struct tokenizer *t = x->t;
@@ -43,7 +43,7 @@ static const char *find_words(const struct export *x, bool *exact)
                : pre_family_name(strbuf_str(&x->d->words), nfc, t->ignore_merges, exact);
 }
 
-/* What the keys of GGUF can say of BPE over bytes. */
+/* Checks what GGUF's keys can express about byte-level BPE. */
 static void look_at_bytes(struct export *x)
 {
     const struct token_draft *d = x->d;
@@ -59,8 +59,8 @@ static void look_at_bytes(struct export *x)
             x->is_plain = false;
 }
 
-/* And of BPE over characters, where GGUF has no steps but the marks for spaces. A model of
- * tokenizer.json merges by other numbers than scores, though they mostly come to the same. */
+/* The same for BPE over characters, for which GGUF has no steps except the space marks.
+ * tokenizer.json merges by rank instead of score, though both usually give the same result. */
 static void look_at_characters(struct export *x)
 {
     const struct tokenizer *t = x->t;
@@ -76,7 +76,7 @@ static void look_at_characters(struct export *x)
 
 /* ---- tokens ---- */
 
-/* What stands for a token, its spaces as they are where it is cut out of text as it is. */
+/* A token's spelling. Its spaces stay spaces if it is matched in raw text. */
 static struct byte_view spelling_of(struct export *x, uint32_t id)
 {
     const struct token_draft *d = x->d;
@@ -149,7 +149,7 @@ static int add_merges(struct export *x)
     return 0;
 }
 
-/* The files' own; where pairs have ranks, the score of what they make is minus the first. */
+/* The files' own scores; if pairs have ranks, a token's score is minus its first rank. */
 static int add_scores(struct export *x)
 {
     const struct token_draft *d = x->d;
@@ -182,7 +182,7 @@ static void add_id(const struct export *x, const char *key, int32_t id)
         gguf_add_u32(x->out, key, (uint32_t)id);
 }
 
-/* The ends of a generation: EOS, those that are known by their spelling, and two more. */
+/* The tokens that end a generation: EOS, those known by their spelling, and up to two more. */
 static void add_ends(struct export *x)
 {
     static const char *const keys[] = {"tokenizer.ggml.eot_token_id",
@@ -198,7 +198,7 @@ static void add_ends(struct export *x)
     }
 }
 
-/* Whether a text gets the token, and nothing else; then there is a key for it. */
+/* Writes the key, which can only say that a text gets this one token or none. */
 static void add_around(struct export *x, const char *key, const struct token_list *list, int32_t id)
 {
     if (list->len == 0 || (list->len == 1 && id >= 0 && list->ids[0] == id))
@@ -227,7 +227,7 @@ static void add_named(struct export *x)
 
 /* ---- tokenizer.json ---- */
 
-/* With the tokens that other files added to it. */
+/* Includes the tokens that other files added. */
 static void write_added(const struct token_draft *d, struct strbuf *out)
 {
     struct json_writer w = {out, false};
@@ -253,7 +253,7 @@ static int add_json(struct export *x)
     const char *text = strbuf_str(&d->file);
     struct strbuf json = STRBUF_INIT;
     size_t begin = d->added_begin, end = d->added_end;
-    if (begin == 0) { /* there is no list in it */
+    if (begin == 0) { /* it has no such list */
         begin = end = (size_t)(strchr(text, '{') + 1 - text);
         strbuf_add(&json, text, begin);
         strbuf_adds(&json, "\"added_tokens\":");

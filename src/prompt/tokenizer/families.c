@@ -1,8 +1,8 @@
-/* The table of families: how each splits text into words, and what else its name stands for. The
- * expressions are those in the models' own files where known, otherwise those that other programs
- * use for the name. Careful: [\r\n] with the two characters themselves and with backslashes means
- * the same, but a family is also found by its expressions, byte for byte. So each is written as
- * its model's file writes it. */
+/* The table of families: how each splits text into words, and what else its name implies.
+ * Expressions come from the models' own files if known, otherwise from other programs that use the
+ * name. Careful: [\r\n] with literal characters and with backslashes means the same, but a family
+ * is also recognised by its expressions, byte for byte. So each is written exactly as its model's
+ * file writes it. */
 #include "prompt/tokenizer/families.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@
 #define ASCII_MARKED "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|"
 
 static const struct pre_family families[] = {
-    /* What files without a name were mostly cut by. */
+    /* Most files without a name were split this way. */
     {{"default"},
      {"[\\p{P}\\$\\+<=>\\^~\\|]+", PATTERN_GPT2, "\\p{N}+", "[0-9][0-9][0-9]"},
      {.is_guess = true}},
@@ -115,7 +115,7 @@ static const struct pre_family families[] = {
      {0}},
     {{"deepseek-coder"}, {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", EAST_ASIAN, CUT_DIGITS}, {0}},
 
-    /* These merge characters, and cut nothing. */
+    /* These merge characters and do not split. */
     {{"gemma4"}, {NULL}, {.characters = true, .add_bos = true}},
     {{"sarvam-moe"}, {NULL}, {.characters = true}},
 };

@@ -1,6 +1,5 @@
-/* The tokens of fill-in-the-middle, by their spelling: models that were trained to fill a gap have
- * three or more, and each family spells them in its own way. A GGUF file may name them as well, and
- * then it is right. */
+/* Fill-in-the-middle tokens, found by their spelling: models trained to fill a gap have three or
+ * more, and each family spells them differently. If a GGUF file names them, the file wins. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
-/* A tokenizer from GGUF metadata. Everything in it is hostile until it is checked: each key for
- * its type, each array for its count, each id for its range. An error names the file and the key.
- * Tokens are copied, so that the tokenizer outlives the file.
- * What a newcomer gets wrong: a token's spelling in the file is not its bytes. Byte-level BPE
- * writes each byte as a printable character, SentencePiece writes spaces as U+2581, and both spell
- * special tokens plainly. `spellings` below are the file's; `tokens` are bytes; `texts` are
- * whatever the merges see: bytes for the first, spellings for the second. */
+/* Loads a tokenizer from GGUF metadata. All of it is untrusted until it is checked: each key for
+ * its type, each array for its count, each id for its range. Errors name the file and the key.
+ * Tokens are copied, so the tokenizer outlives the file.
+ * Careful: a token's spelling in the file is not its bytes. Byte-level BPE writes each byte as a
+ * printable character, SentencePiece writes spaces as U+2581, and both spell special tokens
+ * plainly. `spellings` below are the file's; `tokens` are bytes; `texts` are whatever the merges
+ * see: bytes for byte-level BPE, spellings for SentencePiece. */
 #include "prompt/tokenizer/draft.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ struct load {
     struct chat_defaults chat;
     const struct byte_view *spellings; /* [n_tokens] */
     struct vocab_table by_spelling;
-    const struct pre_family *family; /* NULL: SentencePiece's way */
+    const struct pre_family *family; /* NULL: SentencePiece's rules */
 };
 
 __attribute__((format(printf, 3, 4))) static int bad(const struct load *l, const char *key,
@@ -37,7 +37,7 @@ __attribute__((format(printf, 3, 4))) static int bad(const struct load *l, const
     return error_set(l->err, ERROR_FORMAT, "%s: %s %s", l->gguf->path, key, what);
 }
 
-/* The array of that name, or NULL; `*status` is -1 if it is there but is no such array. */
+/* The array with that name, or NULL. `*status` is -1 if it exists but has the wrong type. */
 static const struct gguf_value *find_array(const struct load *l, const char *key, bool strings,
                                            int *status)
 {
@@ -56,7 +56,7 @@ static const struct gguf_value *find_array(const struct load *l, const char *key
     return *status == 0 ? value : NULL;
 }
 
-/* The three below leave `out` alone when the key is not there. */
+/* The three functions below leave `out` unchanged if the key is missing. */
 static int read_bool(const struct load *l, const char *key, bool *out)
 {
     if (gguf_find(l->gguf, key) && !gguf_get_bool(l->gguf, key, out))
@@ -93,21 +93,21 @@ static bool is_text(uint8_t type)
            type == TOKEN_BYTE;
 }
 
-/* Sets what text becomes the token and what bytes it stands for. */
+/* Sets the text that becomes the token and the bytes it stands for. */
 static int load_token(struct tokenizer *t, uint32_t id, struct byte_view spelling)
 {
     bool text = is_text(t->types[id]);
     char *bytes = arena_alloc(&t->strings, spelling.len + 1);
     if (!bytes)
         return -1;
-    /* Some converters have no type for bytes where characters merge by rank. */
+    /* Some converters do not mark byte tokens in models that merge characters by rank. */
     if (t->kind == TOKENIZER_CHAR_BPE && text && fallback_byte(spelling) >= 0)
         t->types[id] = TOKEN_BYTE;
     size_t len = spelling.len;
     memcpy(bytes, spelling.bytes, len);
     if (t->kind == TOKENIZER_BPE && text) {
         size_t n = bytes_from_alphabet(bytes, spelling.bytes, spelling.len);
-        if (n == 0) /* no bytes: out of reach of text, it stands for its spelling */
+        if (n == 0) /* not bytes: text never becomes it, it decodes to its spelling */
             memcpy(bytes, spelling.bytes, len);
         else
             t->texts[id] = (struct byte_view){bytes, len = n};
@@ -124,7 +124,7 @@ static int load_token(struct tokenizer *t, uint32_t id, struct byte_view spellin
     return t->strings.failed ? -1 : 0;
 }
 
-/* Converters fill ids without a token with these. */
+/* Converters fill unused ids with these. */
 static bool is_padding(const struct tokenizer *t, uint32_t id, struct byte_view spelling)
 {
     char text[24];
@@ -156,8 +156,8 @@ static int load_tokens(struct load *l)
     return 0;
 }
 
-/* The tokens that are cut out of texts. */
-/* GGUF cannot say that a token takes the white space behind it. Phi 3's do, all but these. */
+/* The tokens that are matched in text. */
+/* GGUF cannot say that a token takes the white space after it. Phi 3's do, except for these. */
 static bool takes_space_behind(const struct load *l, uint32_t id)
 {
     static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
@@ -189,7 +189,8 @@ static int load_specials(struct load *l)
     return 0;
 }
 
-/* A file without types: the tokens that it names, and those that look it, are what they seem. */
+/* For a file without types: guesses special tokens from the ids it names and from their
+ * spelling. */
 static void guess_types(struct load *l)
 {
     struct tokenizer *t = l->t;
@@ -285,7 +286,7 @@ static int load_scores(struct load *l)
     if (!scores)
         status = error_set(l->err, ERROR_MEMORY, "no memory for %u scores", t->n_tokens);
     for (uint32_t i = 0; i < t->n_tokens && status == 0; i++) {
-        scores[i] = (float)gguf_array_f64(array, i); /* as they were trained */
+        scores[i] = (float)gguf_array_f64(array, i); /* as trained */
         if (isnan(scores[i]))
             status = bad(l, key, "has no number for token %u", i);
     }
@@ -297,7 +298,7 @@ static int load_scores(struct load *l)
 
 /* ---- the whole ---- */
 
-/* BOS, and the tokens that end a generation. */
+/* Reads BOS and the tokens that end a generation. */
 static int load_ends(struct load *l)
 {
     struct tokenizer *t = l->t;
@@ -325,7 +326,7 @@ static int load_ids(struct load *l)
 {
     struct tokenizer *t = l->t;
     bool spm = t->kind == TOKENIZER_SPM;
-    /* What SentencePiece's own trainer numbers so. */
+    /* SentencePiece's trainer numbers them this way. */
     t->unknown = spm ? 0 : -1;
     t->bos = spm && t->n_tokens > 1 ? 1 : -1;
     t->eos = spm && t->n_tokens > 2 ? 2 : -1;
@@ -333,14 +334,14 @@ static int load_ids(struct load *l)
                                                                                                 : 0;
 }
 
-/* The family that tokenizer.ggml.pre names. */
+/* Finds the family that tokenizer.ggml.pre names. */
 static int find_family(struct load *l, bool is_gemma)
 {
     static const char key[] = "tokenizer.ggml.pre";
     struct byte_view name = {"default", 7};
     if (read_string(l, key, &name) != 0)
         return -1;
-    if (is_gemma) /* the model's name says it */
+    if (is_gemma) /* known from the model's name */
         name = byte_view_of("gemma4");
     l->family = pre_family_find(name.bytes, name.len);
     if (!l->family)
@@ -406,7 +407,7 @@ static int load_chat(struct load *l)
     return 0;
 }
 
-/* Tokens of fill-in-the-middle; files of some age have the first three under other names. */
+/* Fill-in-the-middle tokens; older files have the first three under other names. */
 static int load_fim(struct load *l)
 {
     struct fim_tokens fim = {-1, -1, -1, -1, -1};
@@ -435,7 +436,7 @@ static int load_all(struct load *l)
     return load_fim(l);
 }
 
-/* The key takes the place of what tokenizer.json's template says. */
+/* The key overrides tokenizer.json's template. */
 static int load_around(struct load *l, const char *key, int32_t id, struct token_list *list)
 {
     bool flag = false;
@@ -449,7 +450,8 @@ static int load_around(struct load *l, const char *key, int32_t id, struct token
                : 0;
 }
 
-/* A file that has all of tokenizer.json, where its steps are told; the keys have the rest. */
+/* For a file that embeds all of tokenizer.json: takes the steps from it and the rest from the
+ * keys. */
 static int load_json(struct load *l, struct byte_view json, uint32_t n_tokens)
 {
     struct token_draft draft = {

@@ -18,9 +18,9 @@
 struct symbol {
     uint32_t start, end; /* its bytes in the word */
     uint32_t prev, next; /* NONE at the ends of the word */
-    uint32_t pair_rank;  /* NONE: no pair, or merged away */
-    int32_t pair_id;     /* what it and the next one become */
-    int32_t id;          /* -1 in SentencePiece: a character that is no token */
+    uint32_t pair_rank;  /* NONE: no pair, or already merged */
+    int32_t pair_id;     /* what it and the next one merge into */
+    int32_t id;          /* -1 in SentencePiece: a character without a token */
 };
 
 #define NONE UINT32_MAX
@@ -40,8 +40,8 @@ static int reserve(struct encoder *e, size_t n)
     return 0;
 }
 
-/* A byte that is no token is left out, and its neighbours become neighbours, unless there is an
- * unknown token for it. */
+/* A byte without a token becomes the unknown token. If there is none, it is dropped, and its
+ * neighbours become adjacent. */
 static uint32_t symbols_from_bytes(struct encoder *e, const char *word, uint32_t len)
 {
     const struct tokenizer *t = e->t;
@@ -59,8 +59,7 @@ static uint32_t symbols_from_bytes(struct encoder *e, const char *word, uint32_t
     return n;
 }
 
-/* SentencePiece's characters: what becomes of those that are no token is seen when all is merged.
- */
+/* SentencePiece's characters. Those without a token are handled after all merges. */
 static uint32_t symbols_from_characters(struct encoder *e, const char *word, uint32_t len)
 {
     uint32_t n = 0, width;
@@ -82,8 +81,8 @@ static bool has_bytes(const struct tokenizer *t, const char *bytes, size_t len)
     return true;
 }
 
-/* The characters of BPE by rank: one that is no token becomes its bytes, or an unknown token, and
- * these merge like others. Without either it is left out, and its neighbours become neighbours. */
+/* The characters of BPE by rank. One without a token becomes its bytes or an unknown token, and
+ * these merge like others. Without either it is dropped, and its neighbours become adjacent. */
 static uint32_t symbols_with_unknown(struct encoder *e, const char *word, uint32_t len)
 {
     const struct tokenizer *t = e->t;
@@ -100,7 +99,7 @@ static uint32_t symbols_with_unknown(struct encoder *e, const char *word, uint32
                 e->symbols[n++] = (struct symbol){.start = i + k,
                                                   .end = i + k + 1,
                                                   .id = t->byte_ids[(unsigned char)word[i + k]]};
-            continue; /* a row of unknown ones goes on behind bytes, as `tokenizers` has it */
+            continue; /* unknown runs continue after bytes, as in `tokenizers` */
         }
         if (id >= 0)
             after_unknown = false;
@@ -138,7 +137,7 @@ static void find_pair(struct encoder *e, const char *word, uint32_t at)
         left->pair_rank = t->ranks[left->pair_id];
 }
 
-/* The symbol takes in the next one; both its pairs are found anew. */
+/* The symbol absorbs the next one; both of its pairs are looked up again. */
 static void merge_pair(struct encoder *e, const char *word, uint32_t at)
 {
     struct symbol *left = &e->symbols[at];
@@ -183,7 +182,7 @@ static void push_pair(struct encoder *e, size_t *n_heap, uint32_t at)
     heap_push(e->heap, n_heap, (uint64_t)e->symbols[at].pair_rank << 32 | at);
 }
 
-/* Each merge takes one entry out and puts at most two in, so that 2 n entries are enough. */
+/* Each merge removes one entry and adds at most two, so 2 n entries are enough. */
 static void merge_all(struct encoder *e, const char *word, uint32_t n)
 {
     size_t n_heap = 0;
@@ -259,8 +258,8 @@ static int merge_word(struct encoder *e, const char *word, size_t len)
     return add_symbols(e, word);
 }
 
-/* Most words are a token, and its merges make just that. Whether they do is found out once for a
- * token, by whoever comes first: the answer is the same for all. */
+/* Most words are a single token that their merges also produce. This is checked once per token, by
+ * whichever thread is first; the result is the same for all. */
 int encode_new_word(struct encoder *e, const char *word, size_t len)
 {
     const struct tokenizer *t = e->t;

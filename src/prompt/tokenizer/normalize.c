@@ -28,15 +28,15 @@ static bool may_change(enum normal_kind kind, const char *text, size_t width)
     return kind == NORMAL_NFC ? char_nfc_may_change(code) : char_forms_may_change(code);
 }
 
-/* Whether the character, which does not change by itself, may compose with the next. A mark that
- * the library does not know as one must not: it would be put in order. */
+/* True if the character, which does not change by itself, may compose with the next one. A mark
+ * that the library does not know as one must not: it would be reordered. */
 static bool joins_next(enum normal_kind kind, const char *text, size_t width)
 {
     return (kind == NORMAL_NFC || kind == NORMAL_NFKC) && width > 0 &&
            utf8proc_get_property((int32_t)utf8_decode(text, width))->combining_class == 0;
 }
 
-/* The first character from `at` on that may change, with the begin of the one before it. */
+/* The first character at or after `at` that may change, and the start of the one before it. */
 static size_t find_change(enum normal_kind kind, const char *text, size_t len, size_t at,
                           size_t *before)
 {
@@ -82,7 +82,7 @@ static int add_form(struct encoder *e, enum normal_kind kind, const char *text, 
     }
 }
 
-/* 1: `out` has the text anew; 0: nothing changes. */
+/* 1: the new text is in `out`; 0: nothing changes. */
 static int apply_form(struct encoder *e, enum normal_kind kind, const char *text, size_t len,
                       struct strbuf *out)
 {
@@ -138,7 +138,7 @@ static void apply_lowercase(const char *text, size_t len, struct strbuf *out)
     }
 }
 
-/* Cuts the ends off in place. */
+/* Strips both ends in place. */
 static void apply_strip(const struct normal_step *step, const char **text, size_t *len)
 {
     uint32_t code;
@@ -158,7 +158,7 @@ static void apply_strip(const struct normal_step *step, const char **text, size_
     }
 }
 
-/* SentencePiece has made marks of spaces when it looks at the end. */
+/* SentencePiece has already turned spaces into marks when it looks at the end. */
 static void apply_extra_spaces(const char *text, size_t len, struct strbuf *out)
 {
     size_t width;
@@ -174,7 +174,7 @@ static void apply_extra_spaces(const char *text, size_t len, struct strbuf *out)
             strbuf_addc(out, text[at]);
 }
 
-/* 1: `out` has the text anew; 0: it is where it was, or cut; -1: an error. */
+/* 1: the new text is in `out`; 0: the text is unchanged or was cut in place; -1: an error. */
 static int apply(struct encoder *e, const struct normal_step *step, const char **text, size_t *len,
                  enum text_place place, struct strbuf *out)
 {

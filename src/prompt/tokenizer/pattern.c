@@ -50,7 +50,7 @@ struct rewriter {
     const char *at, *end;
     struct strbuf out;
     unsigned class_depth; /* 1 inside of [ ] */
-    bool is_side;         /* it is a side of && */
+    bool is_side;         /* it is an operand of && */
     struct error *err;
 };
 
@@ -111,7 +111,7 @@ static bool is_script(const char *name)
     return false;
 }
 
-/* The POSIX name of a property that is the same as its bracket, or NULL. */
+/* The POSIX name of a property that equals its bracket expression, or NULL. */
 static const char *posix_name(const char *name)
 {
     static const char *const names[][2] = {
@@ -126,7 +126,7 @@ static const char *posix_name(const char *name)
     return NULL;
 }
 
-/* Members of a class that is there, or of one that they are alone in. */
+/* Opens a class for the members that follow, unless one is already open. */
 static void open_set(struct rewriter *r, bool negated)
 {
     if (!r->class_depth)
@@ -159,7 +159,7 @@ static int rewrite_word(struct rewriter *r, bool negated)
     return 0;
 }
 
-/* At the name behind \p or \P. */
+/* Called at the name after \p or \P. */
 static int rewrite_property(struct rewriter *r, bool negated)
 {
     char name[32];
@@ -193,7 +193,7 @@ static int rewrite_property(struct rewriter *r, bool negated)
     return failed;
 }
 
-/* "(?<=[\w])" and so on: what stands before the place, or behind it. */
+/* "(?<=[\w])" and so on: looks at the character before or after the position. */
 static void add_word_look(struct rewriter *r, const char *look)
 {
     strbuf_adds(&r->out, look);
@@ -213,7 +213,7 @@ static int rewrite_boundary(struct rewriter *r, bool negated)
     return 0;
 }
 
-/* Behind a backslash. */
+/* Called after a backslash. */
 static int rewrite_escape(struct rewriter *r)
 {
     if (r->at == r->end)
@@ -243,7 +243,7 @@ static int rewrite_escape(struct rewriter *r)
     return 0;
 }
 
-/* At the colon of [:alpha:]. */
+/* Called at the colon of [:alpha:]. */
 static int rewrite_posix(struct rewriter *r)
 {
     const char *close = memmem(r->at, (size_t)(r->end - r->at), ":]", 2);
@@ -273,8 +273,8 @@ static int rewrite_in_class(struct rewriter *r, char c)
 
 static int rewrite(struct rewriter *r);
 
-/* Behind the '[' at `at`: where the class ends, and the first && of it that is in no class inside
- * of it; NULL: neither. */
+/* Called after the '[' at `at`: the end of the class and its first && outside nested classes; NULL
+ * if missing. */
 static const char *class_end(const char *at, const char *end, const char **both)
 {
     unsigned depth = 1;
@@ -293,7 +293,7 @@ static const char *class_end(const char *at, const char *end, const char **both)
     return NULL;
 }
 
-/* One side of &&, as a class of its own. */
+/* One operand of &&, as a class of its own. */
 static int rewrite_side(struct rewriter *r, const char *begin, const char *end)
 {
     struct strbuf side = STRBUF_INIT;
@@ -313,8 +313,8 @@ static int rewrite_side(struct rewriter *r, const char *begin, const char *end)
     return failed;
 }
 
-/* Behind a '[': [a&&b&&c] is what is in a and, looking ahead, in b and in c. 1: it was rewritten;
- * 0: it is another class. */
+/* Called after a '[': [a&&b&&c] matches what is in a and, by lookahead, in b and c. 1: rewritten;
+ * 0: it is another kind of class. */
 static int rewrite_intersection(struct rewriter *r)
 {
     const char *both, *rest, *begin = r->at, *end = class_end(begin, r->end, &both);
@@ -352,7 +352,7 @@ static void rewrite_up_to(struct rewriter *r)
     strbuf_addc(&r->out, '0');
 }
 
-/* Behind "(": "?m-i:", where m lets a dot be a newline. */
+/* Called after "(": "?m-i:", where m lets a dot match a newline. */
 static void rewrite_options(struct rewriter *r)
 {
     if (r->at == r->end || *r->at != '?')
@@ -502,14 +502,14 @@ int text_regex_find(struct encoder *e, const struct text_regex *regex, const cha
         return error_set(e->err, ERROR_LIMIT,
                          "the model's pre-tokenizer takes too long on this text (its regular "
                          "expression exceeded a limit)");
-    /* \K in a look-ahead can put the beginning behind the end. */
+    /* K in a lookahead can put the start of a match after its end. */
     size_t *place = pcre2_get_ovector_pointer(s->match);
     *begin = place[0] < at ? at : place[0];
     *end = place[1] < *begin ? *begin : place[1];
     return 1;
 }
 
-/* As split() in split.c has it: an empty match directly behind a match is none. */
+/* As in split() of split.c, an empty match directly after a match does not count. */
 int text_regex_replace(struct encoder *e, const struct text_regex *regex, const char *text,
                        size_t len, struct byte_view to, struct strbuf *out)
 {

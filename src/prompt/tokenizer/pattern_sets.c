@@ -8,13 +8,13 @@
 
 #include "prompt/unicode/unicode_tables.h"
 
-/* Symbols that are Alphabetic: letters in circles and squares. */
+/* Symbols that are Alphabetic: circled and squared letters. */
 #define ROUND_LETTERS                                                                              \
     "\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 
 static void add_range(struct strbuf *out, uint32_t first, uint32_t last)
 {
-    /* The gap of the surrogates, which no pattern may name, is in no text. */
+    /* Patterns must not name surrogates, and no text contains them. */
     if (first < 0xd800 && last > 0xdfff) {
         strbuf_addf(out, "\\x{%x}-\\x{d7ff}\\x{e000}-\\x{%x}", first, last);
         return;
@@ -84,7 +84,7 @@ void regex_add_hex_digits(struct strbuf *out, bool negated)
     strbuf_adds(out, negated ? "\\x{0}-/:-@G-`g-\\x{d7ff}\\x{e000}-\\x{10ffff}" : "0-9A-Fa-f");
 }
 
-/* word_set is the \w of another engine, which has the two joiners as well. */
+/* word_set is another engine's \w, which also includes the two joiners. */
 void regex_add_word(struct strbuf *out, bool negated)
 {
     static const char *const categories[] = {"L", "M", "Nd", "Nl", "Pc"};

@@ -21,7 +21,7 @@ typedef size_t word_scanner(const struct pre_tokenizer *pre, const unsigned char
 struct pre_tokenizer {
     word_scanner *scan;
     uint8_t ascii[128];                      /* enum char_class */
-    uint8_t classes[N_CODES / CODES_A_BYTE]; /* the same for all characters, in two bits each */
+    uint8_t classes[N_CODES / CODES_A_BYTE]; /* the same for all characters, two bits each */
 };
 
 /* ---- characters ---- */
@@ -49,7 +49,7 @@ static inline enum char_class class_at(const struct pre_tokenizer *pre, const un
     return pre->classes[code / CODES_A_BYTE] >> 2 * (code % CODES_A_BYTE) & 3;
 }
 
-/* Where the characters of that class end that begin at `at`. */
+/* Where the run of characters of that class, starting at `at`, ends. */
 static inline size_t row_end(const struct pre_tokenizer *pre, const unsigned char *text, size_t len,
                              size_t at, enum char_class class)
 {
@@ -64,7 +64,8 @@ static inline bool is_newline(unsigned char c)
     return c == '\n' || c == '\r';
 }
 
-/* The bytes of the contraction ('s, 't, 're, 've, 'm, 'll, 'd) at `c`, an apostrophe; 0: none. */
+/* The length of the contraction ('s, 't, 're, 've, 'm, 'll, 'd) at `c`, an apostrophe; 0 if
+ * none. */
 static inline size_t contraction(const unsigned char *c, size_t len, bool any_case)
 {
     unsigned char fold = any_case ? 0x20 : 0; /* of ASCII letters only these become those below */
@@ -78,7 +79,7 @@ static inline size_t contraction(const unsigned char *c, size_t len, bool any_ca
     case 'v': return second == 'e' ? 3 : 0;
     case 'l': return second == 'l' ? 3 : 0;
     }
-    /* The long s, U+017F, is an s in another case. */
+    /* The long s, U+017F, is an s with another case. */
     return any_case && len > 2 && c[1] == 0xc5 && c[2] == 0xbf ? 3 : 0;
 }
 

@@ -25,8 +25,8 @@ static const struct setting {
     [SAMPLE_FREQUENCY_PENALTY] = {"frequency_penalty", NULL, -2, 2},
 };
 
-/* What makers recommend in a model's card and not in its files. A row is found by the metadata of
- * the file: `basename` without regard to case, and a finetune, which base models do not have. */
+/* Values that makers recommend in a model's card but not in its files. A row is matched by the
+ * file's metadata: `basename`, ignoring case, and a finetune, which base models lack. */
 static const struct advice {
     const char *basename;
     struct sampling_defaults defaults;
@@ -36,7 +36,7 @@ static const struct advice {
       .values = {[SAMPLE_TEMPERATURE] = 0.2f, [SAMPLE_TOP_P] = 0.9f}}},
 };
 
-/* NaN is no value at all. */
+/* NaN means no value. */
 static void take(struct sampling_defaults *d, size_t i, double value, const char *path,
                  const char *key)
 {
@@ -123,7 +123,7 @@ void sampling_defaults_apply(const struct sampling_defaults *d, struct sampling 
         s->frequency_penalty = d->values[SAMPLE_FREQUENCY_PENALTY];
 }
 
-/* A float as its own file wrote it: 0.6, and not the double next to it. */
+/* A float as its file wrote it: 0.6, not the nearest double. */
 static double shortest(float value)
 {
     char text[32];

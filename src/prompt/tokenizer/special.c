@@ -58,8 +58,8 @@ void special_list_close(struct special_list *list)
     list->items = NULL;
 }
 
-/* The first of items[low .. high), which agree up to `at`, whose byte there is `byte` or above.
- * A token that ends at `at` stands before all that go on. */
+/* The first of items[low .. high), which agree up to `at`, whose byte there is at least `byte`. A
+ * token that ends at `at` sorts before all that continue. */
 static uint32_t lower_bound(const struct special_list *list, uint32_t low, uint32_t high, size_t at,
                             unsigned byte)
 {
@@ -107,7 +107,7 @@ const struct added_token *special_list_match(const struct special_list *list, co
     return best;
 }
 
-/* The character that ends at `end` > 0, and where it begins; 0 for bytes that are none. */
+/* The character that ends at `end` > 0, and where it begins; 0 for invalid bytes. */
 static uint32_t char_before(const char *text, size_t end, size_t *begin)
 {
     for (size_t width = 1; width <= 4 && width <= end; width++)
@@ -135,7 +135,7 @@ static bool is_in_word(const char *text, size_t len, size_t begin, size_t end)
 int encode_between(struct encoder *e, const struct special_list *list, const char *text, size_t len,
                    enum text_place place, run_encoder *between)
 {
-    size_t run = 0; /* where the text begins that is not encoded yet */
+    size_t run = 0; /* start of the text not encoded yet */
     for (size_t at = 0; (at += special_list_skip(list, text + at, len - at)) < len;) {
         const struct added_token *found = special_list_match(list, text + at, len - at);
         if (!found) {

@@ -150,7 +150,8 @@ static int find_next(struct encoder *e, const struct pre_step *step, const char 
     }
 }
 
-/* An empty match directly behind a match is none, and the search goes on one character later. */
+/* An empty match directly after a match does not count; the search continues one character
+ * later. */
 static int split(struct encoder *e, size_t step, const char *text, size_t len,
                  enum text_place place)
 {
@@ -230,7 +231,7 @@ static int metaspace(struct encoder *e, size_t step, const char *text, size_t le
         return no_memory(e, len);
     if (!s->splits)
         return encode_pieces(e, step + 1, out->data, out->len, place);
-    /* Each mark goes with what is behind it. */
+    /* Each mark belongs to the text after it. */
     for (size_t at = 0, end; at < out->len; at = end) {
         struct byte_view left = {out->data + at, out->len - at};
         const char *from = left.bytes + (byte_view_starts(left, s->text) ? s->text.len : 0);
@@ -243,8 +244,8 @@ static int metaspace(struct encoder *e, size_t step, const char *text, size_t le
     return 0;
 }
 
-/* Where no token has a mark but at its beginning, nothing joins across the start of a word, and
- * words are encoded one by one; else the piece is one word. */
+/* If tokens have marks only at their start, nothing joins across word starts, and words are encoded
+ * one by one; otherwise the piece is one word. */
 static int encode_marked(struct encoder *e, const char *text, size_t len)
 {
     if (!e->t->splits_at_marks)
@@ -295,7 +296,7 @@ struct pre_step *pre_add_step(struct tokenizer *t, enum pre_kind kind, enum spli
     return step;
 }
 
-/* Behind Digits that are cut one by one, one scanner does both. */
+/* After Digits that are split one by one, one scanner does both steps. */
 static int add_scanner(struct tokenizer *t, enum pre_scanner scanner, struct error *err)
 {
     const struct pre_step *last = t->n_pre ? &t->pre[t->n_pre - 1] : NULL;
@@ -311,7 +312,7 @@ static int add_scanner(struct tokenizer *t, enum pre_scanner scanner, struct err
 int pre_add_split(struct tokenizer *t, const char *pattern, size_t len,
                   enum split_behavior behavior, bool invert, struct error *err)
 {
-    /* The patterns with a scanner match all of a text, in words. */
+    /* Patterns with a scanner match the whole text as words. */
     bool words = behavior == SPLIT_ISOLATED ? true : behavior == SPLIT_REMOVED && invert;
     enum pre_scanner scanner = words ? pre_tokenizer_known(pattern, len) : SCAN_NONE;
     if (scanner != SCAN_NONE)

@@ -86,7 +86,7 @@ static int damaged(const struct spm *s, const char *what)
     return draft_bad(s->d, "%s is not a valid protobuf message", what);
 }
 
-/* A field that we read must be of the type that it has. */
+/* Checks that a field has its expected wire type. */
 static int need_wire(const struct spm *s, const struct field *f, enum wire wire, const char *what)
 {
     return f->wire == wire ? 0
@@ -127,8 +127,8 @@ static int read_piece(struct spm *s, struct proto p)
                          (unsigned long long)id);
     if (draft_token(s->d, id, text, (enum token_type)type, score) != 0)
         return -1;
-    /* Control tokens are cut out of the text, symbols of the user out of the normalised one: no
-     * space is put behind those. */
+    /* Control tokens are matched in the raw text, user-defined symbols in the normalised one: no
+     * space is added after those. */
     if (type == TOKEN_CONTROL || type == TOKEN_UNKNOWN)
         return text.len ? draft_added(s->d, text, id, ADDED_SPECIAL) : 0;
     if (type == TOKEN_USER_DEFINED)
@@ -222,7 +222,7 @@ static int refuse_odd(const struct spm *s)
     return 0;
 }
 
-/* A token that the trainer names by its id; -1: none. */
+/* A token that the trainer spec names by id; -1 if none. */
 static int32_t piece_at(const struct spm *s, uint64_t id)
 {
     return id < s->n_pieces ? (int32_t)id : -1;

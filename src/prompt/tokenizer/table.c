@@ -1,6 +1,6 @@
-/* The tokenizer's hash tables: from bytes to a token, from a pair of tokens to their merge.
+/* The tokenizer's hash tables: from bytes to a token, and from a pair of tokens to their merge.
  * Filled while a model loads, read-only afterwards. Both have at least twice as many slots as
- * entries, so that a probe always ends at an empty one. */
+ * entries, so a probe always ends at an empty one. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <stdlib.h>
@@ -83,7 +83,7 @@ int32_t vocab_table_add(struct vocab_table *table, int32_t id)
     return add_hashed(table, id, vocab_hash(text->bytes, text->len));
 }
 
-/* Every slot is a cache miss, so that a batch is asked for before it is looked at. */
+/* Every slot is a cache miss, so slots are prefetched in batches. */
 int32_t vocab_table_add_all(struct vocab_table *table, uint32_t n, int32_t *other)
 {
     uint32_t hashes[BATCH];

@@ -15,7 +15,7 @@ struct tekken {
     struct token_draft *d;
     const struct json *config, *special; /* NULL: not there */
     bool has_vocab;
-    uint64_t n_special, n_tokens; /* n_tokens: with the special ones */
+    uint64_t n_special, n_tokens; /* n_tokens includes the special ones */
 };
 
 static int read_config(struct tekken *k)
@@ -126,7 +126,7 @@ static int read_document(struct tekken *k)
 
 /* ---- special tokens ---- */
 
-/* Files of the first versions name none: they have these. */
+/* Files of the first versions name no special tokens: they have these. */
 static int add_first_specials(struct tekken *k)
 {
     static const char *const names[] = {
@@ -170,7 +170,7 @@ static int add_special(struct tekken *k, const struct json *token)
     return draft_added(k->d, json_bytes(text), rank, shown ? 0 : ADDED_SPECIAL);
 }
 
-/* The ids below n_special that no token has. */
+/* Fills the ids below n_special that have no token. */
 static int add_fillers(struct tekken *k)
 {
     struct token_draft *d = k->d;

@@ -13,12 +13,12 @@
 
 #include "base/ascii.h"
 
-/* Files that are known by their size or by the class in tokenizer_config.json. */
+/* Files recognised by their size or by the class in tokenizer_config.json. */
 static const struct known_file {
     uint32_t n_tokens;       /* in the file */
-    const char *class;       /* NULL: only by its size */
-    const char *pre;         /* how text is cut, see families.h */
-    const char *specials[8]; /* from the id `n_tokens` on */
+    const char *class;       /* NULL: recognised only by its size */
+    const char *pre;         /* how text is split, see families.h */
+    const char *specials[8]; /* starting at id `n_tokens` */
 } known_files[] = {
     {100256, NULL, "dbrx", {NULL}},   /* cl100k_base */
     {199998, NULL, "gpt-4o", {NULL}}, /* o200k_base */
@@ -41,7 +41,7 @@ static int base64_digit(char c)
     return at ? (int)(at - digits) : -1;
 }
 
-/* The first line looks like one of these files. */
+/* True if the first line looks like one of these files. */
 bool draft_is_tiktoken(const struct strbuf *file)
 {
     const char *text = strbuf_str(file);

@@ -1,6 +1,6 @@
-/* The tokenizer's front: opening and closing, encoding a text run by run, and the way back.
- * A tokenizer never changes once it is open, but for the encoders that it keeps: what an encoding
- * changes lives in the one that it took. */
+/* The tokenizer's front: opening and closing, encoding a text run by run, and decoding. An open
+ * tokenizer never changes, except for its pool of encoders: everything an encoding modifies is in
+ * the encoder it took. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <stdlib.h>
@@ -44,7 +44,7 @@ int encoder_add(struct encoder *e, int32_t id)
     return error_set(e->err, ERROR_MEMORY, "no memory for %zu tokens", e->out->len + 1);
 }
 
-/* How many bytes of the text are valid UTF-8; eight of ASCII at a time. */
+/* How many bytes of the text are valid UTF-8; checks eight ASCII bytes at a time. */
 static size_t valid_prefix(const char *text, size_t len)
 {
     size_t at = 0, width;
@@ -81,7 +81,7 @@ static int encode_bytes(struct encoder *e, const char *text, size_t len)
     return 0;
 }
 
-/* Valid UTF-8 takes all steps; a row of bytes that are not is one word. */
+/* Valid UTF-8 goes through all steps; a run of invalid bytes is one word. */
 int encode_run(struct encoder *e, const char *text, size_t len, enum text_place place)
 {
     if (e->t->kind == TOKENIZER_BYTES)
@@ -178,7 +178,7 @@ bool tokenizer_adds_space(const struct tokenizer *t)
     return t->add_space_prefix;
 }
 
-/* The token that text with these bytes becomes: in models of characters spaces are marks. */
+/* The token for text with these bytes; character models write spaces as marks. */
 static int32_t find_ordinary(const struct tokenizer *t, const char *bytes, size_t len)
 {
     if (t->kind == TOKENIZER_BPE || !memchr(bytes, ' ', len))
@@ -269,7 +269,7 @@ void tokenizer_add_marks(struct tokenizer *t, bool space_prefix)
         .kind = NORMAL_REPLACE, .from = {" ", 1}, .to = mark};
 }
 
-/* Whether a mark stands behind another character. */
+/* True if a mark follows another character. */
 static bool has_mark_inside(struct byte_view text)
 {
     const char *at = text.bytes, *end = text.bytes + text.len, *mark;
@@ -288,7 +288,7 @@ void tokenizer_ready(struct tokenizer *t)
             t->byte_ids[i] = vocab_table_find(&t->ordinary, (char[]){(char)i}, 1);
         return;
     }
-    t->splits_at_marks = t->kind != TOKENIZER_UNIGRAM && /* sums would be rounded elsewhere */
+    t->splits_at_marks = t->kind != TOKENIZER_UNIGRAM && /* sums would round differently */
                          vocab_table_find(&t->ordinary, SPACE_MARK, SPACE_MARK_LEN) >= 0;
     for (uint32_t id = 0; id < t->n_tokens && t->splits_at_marks; id++)
         if (t->texts[id].len > 0 && has_mark_inside(t->texts[id]))

@@ -1,6 +1,6 @@
-/* tokenizer.json of the `tokenizers` library. The file is read in one go: its vocabulary and its
+/* tokenizer.json of the `tokenizers` library. The file is read in one pass: its vocabulary and
  * merges, which are nearly all of it, without a tree; its steps as small trees that
- * tokenizer_json_steps.c reads when the vocabulary stands. */
+ * tokenizer_json_steps.c reads once the vocabulary is complete. */
 #include "prompt/tokenizer/draft.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ static int json_failed(const struct token_draft *d, const struct error *cause)
 
 /* ---- vocabulary and merges ---- */
 
-/* A plain number below 10^18, which is what ids are. */
+/* Reads a plain number below 10^18, as ids are. */
 static int read_id(struct token_draft *d, struct json_cursor *c, uint64_t *id)
 {
     char next = json_cursor_peek(c);
@@ -60,7 +60,7 @@ int draft_read_vocab(struct token_draft *d, struct json_cursor *c)
     return more;
 }
 
-/* Before item `n` of a pair: it must be there. */
+/* Item `n` of a pair must follow. */
 static int need_item(struct token_draft *d, struct json_cursor *c, size_t n)
 {
     int next = json_cursor_next(c, JSON_ARRAY, n);
@@ -69,7 +69,7 @@ static int need_item(struct token_draft *d, struct json_cursor *c, size_t n)
                      : next - 1;
 }
 
-/* Behind both items of a pair: nothing else may be there. */
+/* Nothing may follow the two items of a pair. */
 static int end_pair(struct token_draft *d, struct json_cursor *c)
 {
     int next = json_cursor_next(c, JSON_ARRAY, 2);
@@ -78,9 +78,9 @@ static int end_pair(struct token_draft *d, struct json_cursor *c)
                      : next;
 }
 
-/* A score as the library's JSON reader rounds it: not to the nearest number, but the digits as one
- * whole number, divided by a power of ten. Where two ways to cut a word are equally good, the last
- * bit decides. */
+/* A score, rounded as the library's JSON reader does: not to the nearest number, but the digits as
+ * one integer divided by a power of ten. If two ways to split a word are equally good, the last bit
+ * decides. */
 static double score_of(const struct json *number)
 {
     uint64_t digits = 0;
@@ -107,7 +107,7 @@ static double score_of(const struct json *number)
     return number->text[0] == '-' ? -value : value;
 }
 
-/* [["token", score], ...]; their places are their ids. */
+/* [["token", score], ...]; ids are the positions. */
 static int read_scored(struct token_draft *d, struct json_cursor *c)
 {
     int more = json_cursor_enter(c, JSON_ARRAY);
@@ -163,7 +163,7 @@ static int read_merges(struct token_draft *d, struct json_cursor *c)
 
 /* ---- the document ---- */
 
-/* Puts the value of a key that has a slot there; others are read and forgotten. */
+/* Stores the value of a key that has a slot; others are skipped. */
 static int read_slot(struct token_draft *d, struct json_cursor *c, struct byte_view key,
                      const struct slot *slots, size_t n, struct parts *parts)
 {
@@ -409,7 +409,7 @@ static int read_unigram(struct token_draft *d, const struct parts *parts)
     return 0;
 }
 
-/* Files of old versions name no type: a list of pairs is Unigram's vocabulary. */
+/* Old files name no type: a list of pairs is Unigram's vocabulary. */
 static int read_kind(struct token_draft *d, const struct parts *parts, enum tokenizer_kind *kind)
 {
     const struct json *type = parts->type;

@@ -1,6 +1,6 @@
 /* The steps of tokenizer.json: normalizer, pre_tokenizer, post_processor, decoder. Each is an
- * object with a "type", and a Sequence has a list of others; what is not known is refused by its
- * name, because a tokenizer that leaves a step out gives wrong ids in silence. */
+ * object with a "type"; a Sequence has a list of others. Unknown types are rejected by name,
+ * because a tokenizer that skips a step silently gives wrong ids. */
 #include "prompt/tokenizer/draft.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ static bool flag_of(const struct json *value, const char *key, bool otherwise)
 
 typedef int step_reader(struct token_draft *d, const struct json *value, int depth);
 
-/* The members of a Sequence, by the reader of its kind of step. */
+/* Reads the members of a Sequence with the reader of its kind of step. */
 static int read_sequence(struct token_draft *d, const struct json *value, const char *key,
                          step_reader *read, int depth)
 {
@@ -190,7 +190,7 @@ static struct pre_step *add_pre_step(struct token_draft *d, enum pre_kind kind)
 int draft_split_step(struct token_draft *d, const char *pattern, size_t len,
                      enum split_behavior behavior, bool invert)
 {
-    /* What matches all of a text in words, as the cuts of families do. */
+    /* True if it matches the whole text as words, as the families' patterns do. */
     bool words = behavior == SPLIT_ISOLATED ? true : behavior == SPLIT_REMOVED && invert;
     struct error cause = {0};
     if (words) {
@@ -332,11 +332,11 @@ static int read_pre_tokenizer(struct token_draft *d, const struct json *value, i
         return -1;
     strbuf_adds(&d->words, DRAFT_OTHER);
     step->behavior = SPLIT_REMOVED;
-    step->invert = whitespace; /* it finds words */
+    step->invert = whitespace; /* it matches words */
     return 0;
 }
 
-/* ByteLevel where it stands last, as in every model that has it. */
+/* True if ByteLevel is the last step, as in every model that has it. */
 bool draft_is_byte_level(const struct json *pre_tokenizer)
 {
     for (int depth = 0; depth < MAX_NESTING; depth++) {
@@ -348,7 +348,7 @@ bool draft_is_byte_level(const struct json *pre_tokenizer)
     return false;
 }
 
-/* Whether there is a ByteLevel that is not the last step: others would see its alphabet. */
+/* True if a ByteLevel is not the last step: later steps would see its alphabet. */
 static bool has_early_byte_level(const struct json *value, bool is_last, int depth)
 {
     if (json_equals(json_get(value, "type"), "ByteLevel"))
@@ -424,7 +424,7 @@ static int read_decoder(struct token_draft *d, const struct json *value, int dep
         step.drops_first = prepend != PREPEND_NEVER;
         return draft_decode_step(d, step);
     }
-    if (strcmp(type, "ByteLevel") == 0) { /* it makes one text of all tokens, too */
+    if (strcmp(type, "ByteLevel") == 0) { /* it also joins all tokens to one text */
         step.kind = DECODE_BYTE_LEVEL;
         if (draft_decode_step(d, step) != 0)
             return -1;
@@ -440,8 +440,8 @@ static int read_decoder(struct token_draft *d, const struct json *value, int dep
     return draft_decode_step(d, step);
 }
 
-/* A file without a decoder: `tokenizers` would join tokens with spaces between, which no one wants
- * to read. What the model's pre-tokenizer did is undone instead. */
+/* For a file without a decoder. `tokenizers` would join tokens with spaces, which nobody wants to
+ * read; we undo what the model's pre-tokenizer did instead. */
 static int infer_decoder(struct token_draft *d)
 {
     struct decode_step step = {.kind = DECODE_BYTE_LEVEL};

@@ -19,8 +19,8 @@
 
 struct viterbi_node {
     double score;
-    uint32_t start; /* where its last token begins; NO_START: no way ends here */
-    int32_t id;     /* -1: a character that is no token */
+    uint32_t start; /* where its last token begins; NO_START: unreachable */
+    int32_t id;     /* -1: a character without a token */
 };
 
 #define NO_START UINT32_MAX
@@ -47,7 +47,7 @@ static struct trie_edge *edge_slot(const struct unigram *u, uint32_t node, unsig
     return &u->edges[i];
 }
 
-/* There are at least twice as many slots as bytes of tokens, so that a probe always ends. */
+/* There are at least twice as many slots as token bytes, so a probe always ends. */
 static void trie_add(struct unigram *u, struct byte_view text, int32_t id, uint32_t *n_nodes)
 {
     uint32_t node = 0;
@@ -114,7 +114,7 @@ static int reserve(struct encoder *e, size_t n)
     return error_set(e->err, ERROR_MEMORY, "no memory for a word of %zu bytes", n);
 }
 
-/* Ways are compared by their rounded sums: where they tie, it is rounding that decides. */
+/* Paths are compared by their rounded sums: in a tie, rounding decides. */
 static void offer(struct viterbi_node *node, bool single, double score, uint32_t start, int32_t id)
 {
     if (single)
@@ -153,7 +153,7 @@ static void fill_nodes(struct encoder *e, const char *word, uint32_t len)
     }
 }
 
-/* A row of characters that are no token counts as one: it is a token, or bytes, or unknown. */
+/* A run of characters without a token counts as one: a token, bytes, or unknown. */
 static int add_row(struct encoder *e, const char *row, size_t len)
 {
     bool after_unknown = false;
@@ -166,7 +166,7 @@ int encode_unigram(struct encoder *e, const char *word, size_t len)
     if (reserve(e, len + 1) != 0)
         return -1;
     fill_nodes(e, word, (uint32_t)len);
-    /* The way back, turned round: `start` of a node becomes where the next token ends. */
+    /* Reverses the path: a node's `start` becomes where the next token ends. */
     struct viterbi_node *nodes = e->nodes;
     uint32_t next = NO_START;
     for (uint32_t at = (uint32_t)len; at > 0;) {

@@ -51,7 +51,7 @@ static int read_merges(struct token_draft *d, const char *at, size_t len)
     return 0;
 }
 
-/* Whether a value of special_tokens_map.json, or what is in it, is the text. */
+/* True if a value of special_tokens_map.json is the text or contains it. */
 static bool names_token(const struct json *value, const char *text, int depth)
 {
     if (json_is(value, JSON_STRING))
@@ -63,7 +63,7 @@ static bool names_token(const struct json *value, const char *text, int depth)
     return false;
 }
 
-/* {"<|im_start|>": 151644, ...}; what tokenizer_config.json says of a token counts more. */
+/* {"<|im_start|>": 151644, ...}; tokenizer_config.json takes precedence. */
 static int read_added(struct token_draft *d, const struct vocab_files *files)
 {
     uint64_t id;
@@ -79,7 +79,7 @@ static int read_added(struct token_draft *d, const struct vocab_files *files)
     return 0;
 }
 
-/* GPT-2's own end of text is in its vocabulary, where nothing says that it is special. */
+/* GPT-2's end of text is in its vocabulary, where nothing marks it as special. */
 static int read_end_of_text(struct token_draft *d)
 {
     struct byte_view text = byte_view_of(END_OF_TEXT);

@@ -129,8 +129,8 @@ static inline uint64_t load_u32(const char *p)
     return value;
 }
 
-/* The word in whole numbers, without a look at a byte outside of it: two words of the same length
- * are equal if their keys are. Loads overlap, so that there is no loop. */
+/* Packs the word into integers without reading outside of it: two words of the same length are
+ * equal if their keys are. Loads overlap, so there is no loop. */
 static inline void word_key(uint64_t key[WORD_KEYS], const char *word, size_t len)
 {
     key[0] = key[1] = key[2] = key[3] = 0;
@@ -156,8 +156,7 @@ static inline uint64_t fold(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* The two slots that are the word's. Words of the same slots take them from each other, which costs
- * time and nothing else. */
+/* The word's two slots. Words that share slots evict each other, which costs only time. */
 static inline struct word_slot *word_slots(struct word_slot *words, const uint64_t key[WORD_KEYS],
                                            size_t len)
 {
@@ -193,7 +192,7 @@ int encode_word(struct encoder *e, const char *word, size_t len)
         return -1;
     size_t n = out->len - before;
     if (n <= MAX_WORD_IDS) {
-        *slot = slot[-1]; /* the older of the two goes */
+        *slot = slot[-1]; /* evicts the older of the two */
         slot--;
         memcpy(slot->key, key, sizeof slot->key);
         if (n > 0)

@@ -69,7 +69,7 @@ static struct byte_view view_of(const struct strbuf *text)
     return (struct byte_view){strbuf_str(text), text->len};
 }
 
-/* Does `compare` hold for the last call and one before it of the same function? */
+/* True if `compare` holds for the last call and an earlier one of the same function. */
 static bool any_earlier(struct answer *a, bool (*compare)(struct byte_view, struct byte_view))
 {
     const struct answer_call *last = call_last(a);
@@ -80,7 +80,7 @@ static bool any_earlier(struct answer *a, bool (*compare)(struct byte_view, stru
     return false;
 }
 
-/* Sends what was held of the last call. */
+/* Sends the part of the last call that was held back. */
 static void call_release(struct answer *a)
 {
     const struct answer_call *call = call_last(a);
@@ -101,7 +101,7 @@ static void call_drop(struct answer *a)
     a->is_held = false;
 }
 
-/* The id that the model gave the next call: kept if it is short, plain and new in this answer. */
+/* The model's id for the next call: kept if it is short, plain and new in this answer. */
 static void call_id(struct answer *a, const char *id, size_t len)
 {
     bool fits = len < sizeof a->call_id;
@@ -155,8 +155,8 @@ static void call_arguments(struct answer *a, const char *text, size_t len)
                                       len);
         return;
     }
-    /* A stream wants to know early. What is looked at grows by a quarter each time, so that
-     * long arguments cost no more than a few times their length. */
+    /* A stream wants to know early. Compare only when the arguments have grown by a quarter, so
+     * that long arguments cost no more than a few times their length. */
     if (!a->writer || arguments->len < a->n_compared + a->n_compared / 4)
         return;
     a->n_compared = arguments->len;
@@ -180,7 +180,7 @@ static void call_end(struct answer *a)
 static void text_add(struct answer *a, const char *text, size_t len)
 {
     if (len && (a->must_call || (a->is_ending && a->content.n_calls)))
-        return; /* the beginning of a marker */
+        return; /* the start of a marker */
     if (a->writer)
         a->writer->text(a->stream, a->events, &a->content, text, len);
     else
@@ -196,9 +196,9 @@ static void thinking_add(struct answer *a, const char *text, size_t len)
         strbuf_add(&a->content.thinking, text, len);
 }
 
-/* A call cut off by the answer's end is returned incomplete, as OpenAI's are; the finish reason
- * says so. Otherwise it was no call after all: what was written is text, though a stream may have
- * sent its beginning already. */
+/* A call cut off by the answer's end is returned incomplete, as OpenAI does; the finish reason says
+ * so. Otherwise it was not a call: it becomes text, though a stream may already have sent its
+ * beginning. */
 static void call_break(struct answer *a, const char *text, size_t len)
 {
     if (a->is_ending) {
@@ -229,7 +229,7 @@ static void take_piece(void *context, enum answer_piece piece, const char *text,
 
 /* ---- what comes ---- */
 
-/* Gives on what has become text. */
+/* Passes on complete text. */
 static void text_take(struct answer *a)
 {
     struct strbuf *text = &a->raw.text;
@@ -274,7 +274,8 @@ void answer_end(struct answer *a, uint64_t text_end, struct strbuf *events)
         token_text_end(&a->raw, text_end);
         text_take(a);
     }
-    /* Those of a stop string too, though it is not shown; an end token has no text at all. */
+    /* Includes those of a stop string, although it is not shown; an end token has no text at
+     * all. */
     logprob_list_show(&a->content.logprobs, a->content.logprobs.n_bytes);
     a->is_ending = true;
     if (a->parser)
@@ -287,7 +288,7 @@ void answer_end(struct answer *a, uint64_t text_end, struct strbuf *events)
 
 uint32_t answer_reasoning_tokens(const struct answer *a)
 {
-    return a->has_reasoning ? a->n_reasoning_tokens : 0; /* a marker alone is no thinking */
+    return a->has_reasoning ? a->n_reasoning_tokens : 0; /* a marker alone is not thinking */
 }
 
 bool answer_is_over(const struct answer *a)

@@ -92,7 +92,7 @@ static void cancel_live(struct completion *c)
             scheduler_cancel(c->api->scheduler, &c->running.choices[i].request);
 }
 
-/* Nobody waits any more: stop the work, and free what can be freed. */
+/* The client is gone: stops the work and frees what can be freed. */
 static void completion_abandon(struct completion *c)
 {
     c->x = NULL;
@@ -246,13 +246,13 @@ static void request_fill(struct completion *c, uint32_t choice)
     r->leader = choice > first ? &c->running.choices[first].request : NULL;
     r->explain = choice == 0 && c->input.wants_map;
     r->explain_others = r->explain && c->requester.is_operator;
-    /* Templates leave out what was thought before the last question. */
+    /* Templates drop the thinking of earlier turns. */
     r->keeps_prompt = c->kind == REQUEST_CHAT && c->api->options->prompt->style.think_begin;
     r->pin_ns = (uint64_t)((double)p->pin_s * 1e3 + 0.5) * 1000000; /* in whole milliseconds */
 }
 
-/* What the client is told when the scheduler did not take a choice. Too long for it is none: the
- * worker has compared the prompt with the same limit. */
+/* The error for a choice that the scheduler rejected. It is never too long: the worker has already
+ * checked the prompt against the same limit. */
 static void submit_error(const struct completion *c, const struct request *r, struct api_error *e)
 {
     if (r->error.code == ERROR_MEMORY) {
@@ -264,7 +264,7 @@ static void submit_error(const struct completion *c, const struct request *r, st
     }
 }
 
-/* Hands every choice to the scheduler; false and `e` when it takes one not. */
+/* Submits every choice to the scheduler; false with `e` set if one is rejected. */
 static bool submit_choices(struct completion *c, struct api_error *e)
 {
     for (uint32_t i = 0; i < c->running.n_choices; i++) {
@@ -280,7 +280,7 @@ static bool submit_choices(struct completion *c, struct api_error *e)
     return true;
 }
 
-/* Draws a seed for a request that brings none. */
+/* Draws a seed for a request without one. */
 static void seed_choose(struct completion *c)
 {
     struct request_params *p = &c->input.params;
@@ -289,10 +289,10 @@ static void seed_choose(struct completion *c)
     if (getrandom(&p->sampling.seed, sizeof p->sampling.seed, 0) < 0)
         p->sampling.seed = c->output.began_ns;
     if (request_is_llama(c->kind))
-        p->sampling.seed &= UINT32_MAX; /* the answer tells it, and clients read 32 bits */
+        p->sampling.seed &= UINT32_MAX; /* reported in the answer; clients read 32 bits */
 }
 
-/* What the answer begins with; false when there is no memory for it. */
+/* Fills the start of the answer; false if out of memory. */
 static bool head_fill(struct completion *c)
 {
     const struct request_params *p = &c->input.params;
@@ -312,7 +312,7 @@ static bool head_fill(struct completion *c)
     return !c->output.settings.failed;
 }
 
-/* The worker is done with it. */
+/* Called when the worker is done. */
 static void completion_prepared(struct completion *c)
 {
     struct api_error e;
@@ -330,7 +330,7 @@ static void completion_prepared(struct completion *c)
         completion_fail(c, &c->input.error);
         return;
     }
-    if (c->input.n_prompts == 0) { /* all was done by the worker */
+    if (c->input.n_prompts == 0) { /* the worker did everything */
         api_reply_json(c->x, 200, &c->output.reply);
         completion_abandon(c);
         return;
@@ -357,7 +357,7 @@ static void completion_prepared(struct completion *c)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-/* However an answer ended, what was sampled is what the cache has. */
+/* However an answer ended, the cache holds its sampled tokens. */
 static void keep_answer(struct completion *c, uint32_t index)
 {
     struct choice *o = &c->running.choices[index];
@@ -377,7 +377,7 @@ static void give_echo(struct completion *c, uint32_t index, struct strbuf *event
     o->is_echoed = true;
     if (!c->input.echoes)
         return;
-    /* The first choice of a prompt has its scores: waits_for_scores. */
+    /* The prompt's first choice holds its scores; see waits_for_scores. */
     const uint32_t n = choices_per_prompt(c);
     const struct token_logprobs *scores = c->running.choices[index - index % n].prompt_logprobs;
     for (uint32_t i = 0; scores && i < r->n_tokens; i++) {
@@ -389,7 +389,7 @@ static void give_echo(struct completion *c, uint32_t index, struct strbuf *event
     answer_echo(&o->answer, strbuf_str(text), text->len, events);
 }
 
-/* How far the prompt is, for a client that asks. */
+/* Reports the prompt's progress if the client asked for it. */
 static void give_progress(struct completion *c, struct choice *o, uint32_t done,
                           struct strbuf *events)
 {
@@ -491,7 +491,7 @@ static void take_event(struct completion *c, uint32_t index, const struct sched_
     }
 }
 
-/* A prompt's scores are its first choice's; the others give them when they are complete. */
+/* A prompt's scores are computed by its first choice; the others wait until they are complete. */
 static bool waits_for_scores(const struct completion *c, uint32_t index)
 {
     const struct choice *first = &c->running.choices[index - index % choices_per_prompt(c)];
@@ -526,7 +526,7 @@ static bool pump_choice(struct completion *c, uint32_t index, uint32_t limit, st
     return o->live;
 }
 
-/* The error of a choice that did not end well, if there is one. */
+/* The error of a failed choice, if any. */
 static bool failed_choice(const struct completion *c, struct api_error *e)
 {
     for (uint32_t i = 0; i < c->running.n_choices; i++) {
@@ -551,8 +551,8 @@ static bool failed_choice(const struct completion *c, struct api_error *e)
     return false;
 }
 
-/* Sends what is ready, with the end of the answer if it has come. What one turn leaves is taken in
- * the loop's next turn, after other connections had theirs. */
+/* Sends what is ready, and the end of the answer if it has arrived. The rest waits for the loop's
+ * next turn, after other connections had theirs. */
 static void completion_pump(struct completion *c)
 {
     struct strbuf *events = &c->api->events;

@@ -94,7 +94,7 @@ void http_parser_reset(struct http_parser *p)
     strbuf_free(&p->body);
     *p = (struct http_parser){
         .max_header_bytes = p->max_header_bytes, .max_body_bytes = p->max_body_bytes, .head = head};
-    strbuf_addc(&p->head, '\0'); /* so that offset 0 stands for "none" */
+    strbuf_addc(&p->head, '\0'); /* so that offset 0 means "none" */
     p->line_at = p->head.len;
 }
 
@@ -184,8 +184,8 @@ bool http_split_authority(const char *authority, size_t len, size_t *host_len, i
     return true;
 }
 
-/* "http://authority[/path][?query]": sets where the authority and the path are. The path is moved
- * behind a NUL that ends the authority, by way of a copy at the end of `head`. */
+/* "http://authority[/path][?query]": sets the positions of the authority and the path. The path is
+ * moved after a NUL that ends the authority, through a copy at the end of `head`. */
 static bool absolute_target(struct http_parser *p, size_t len)
 {
     const char *target = p->head.data + p->target_at;
@@ -267,7 +267,7 @@ static void request_line(struct http_parser *p, char *line, size_t len)
     p->state = HTTP_FIELDS;
 }
 
-/* name ":" blanks value blanks; cuts name and value into strings. */
+/* name ":" blanks value blanks; splits the line into two strings. */
 static void field_line(struct http_parser *p, char *line, size_t len, bool keep)
 {
     if (is_blank(line[0])) {
@@ -335,7 +335,7 @@ static bool element_is(const char *element, size_t len, const char *word)
     return len == strlen(word) && strncasecmp(element, word, len) == 0;
 }
 
-/* The last coding must be "chunked", once; no other is known here. */
+/* The last coding must be "chunked", once; no other is supported. */
 static void read_transfer_encoding(struct http_parser *p)
 {
     struct list_walk walk = {.p = p, .name = "transfer-encoding"};
@@ -423,7 +423,7 @@ static void read_connection(struct http_parser *p)
         refuse(p, 417, "the only supported Expect is 100-continue");
 }
 
-/* The empty line has come: what do the fields say about the body? */
+/* After the empty line: determines the body from the fields. */
 static void head_complete(struct http_parser *p)
 {
     static void (*const checks[])(struct http_parser *) = {read_host, read_transfer_encoding,
@@ -529,7 +529,7 @@ static void line_too_long(struct http_parser *p)
     }
 }
 
-/* Takes bytes up to and with the next LF; judges the line when it is there. */
+/* Takes bytes up to and including the next LF; checks the line once it is complete. */
 static size_t feed_line(struct http_parser *p, const char *bytes, size_t len)
 {
     size_t room = line_room(p);
@@ -565,7 +565,7 @@ static size_t feed_line(struct http_parser *p, const char *bytes, size_t len)
     line[line_len] = '\0';
     enum http_state before = p->state;
     line_complete(p, line_len);
-    /* What is not looked at again is dropped, so that `head` stays within its bound. */
+    /* Data that is not needed again is dropped, so that `head` stays within its bound. */
     if (before > HTTP_FIELDS || line_len == 0) {
         p->head.len = p->line_at;
         p->head.data[p->head.len] = '\0';

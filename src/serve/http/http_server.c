@@ -30,15 +30,15 @@
 #include "serve/http/listener.h"
 
 enum { LINGER_MS = 2000, ACCEPT_PAUSE_MS = 100, SPARE_FILES = 64 };
-enum { STREAM_PIECE = 64 * 1024 }; /* a stream's bytes that are sent without waiting for more */
+enum { STREAM_PIECE = 64 * 1024 }; /* stream bytes sent without waiting for more */
 enum { CLIENT_CLOSED = 499 };      /* in the log, as nginx writes it */
 
 enum exchange_state {
     X_IDLE,     /* nothing of a request yet */
     X_HEAD,     /* reading the header */
     X_BODY,     /* reading the body */
-    X_RUNNING,  /* the handler has it */
-    X_FLUSHING, /* answered, and to be closed when that is sent */
+    X_RUNNING,  /* the handler owns it */
+    X_FLUSHING, /* answered; closes once the answer is sent */
     X_LINGERING /* sent; waits for the client to close first, so that no reset eats the answer */
 };
 
@@ -47,8 +47,8 @@ struct http_exchange {
     struct http_server *server;
     struct http_exchange *prev, *next; /* in the server's list; next also in the list of the dead */
     struct bufferevent *bev;           /* NULL: closed */
-    struct event *timer;               /* the deadline of the state */
-    struct event *closed;              /* sees a hang-up while reading is paused; may be NULL */
+    struct event *timer;               /* deadline of the current state */
+    struct event *closed;              /* detects a hang-up while reading is paused; may be NULL */
     struct http_parser parser;
     enum exchange_state state;
     bool eof;       /* the client sends no more */
@@ -189,8 +189,9 @@ static void connection_lost(struct http_exchange *c)
     connection_close(c);
 }
 
-/* The answer is sent and the connection shall go. Closing with unread input would make the kernel
- * send a reset, which can overtake the answer: then wait for the client to close first. */
+/* The answer is sent and the connection is to be closed. Closing with unread input would make the
+ * kernel send a reset, which can overtake the answer; in that case wait for the client to close
+ * first. */
 static void close_gently(struct http_exchange *c)
 {
     bool all_read = (c->parser.state == HTTP_DONE || http_parser_is_idle(&c->parser)) &&
@@ -221,7 +222,7 @@ static void exchange_done(struct http_exchange *c)
     forget_exchange(c);
     c->state = X_IDLE;
     arm(c, c->server->options.idle_timeout_ms);
-    /* Pipelined bytes are looked at from the loop, not from within the handler's call. */
+    /* Pipelined bytes are handled from the loop, not within the handler's call. */
     bufferevent_trigger(c->bev, EV_READ, BEV_TRIG_DEFER_CALLBACKS | BEV_TRIG_IGNORE_WATERMARKS);
 }
 
@@ -285,7 +286,7 @@ void http_note(struct http_exchange *x, const char *format, ...)
     va_end(args);
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?'; /* a client's bytes must not write lines of their own */
+            *c = '?'; /* client bytes must not start a line of their own */
     strbuf_addf(&x->note, "%s%s", x->note.len ? ", " : "", text);
 }
 
@@ -309,7 +310,7 @@ static void head_begin(struct http_exchange *c, struct strbuf *out, int status,
     gmtime_r(&now, &tm);
     strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &tm);
     c->status = status;
-    /* A body that was not read stands where the next request would. */
+    /* An unread body would be parsed as the next request. */
     c->close = c->server->draining || !c->parser.keep_alive || c->parser.state != HTTP_DONE;
     strbuf_addf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nServer: radish/%s\r\n", status,
                 status_text(status), date, RADISH_VERSION);
@@ -320,15 +321,15 @@ static void head_begin(struct http_exchange *c, struct strbuf *out, int status,
         strbuf_adds(out, "Connection: close\r\n");
 }
 
-/* No memory for what must be sent: it ends as a hang-up, with nothing after the gap. */
+/* There is no memory for data that must be sent: hang up, so that nothing follows the gap. */
 static void cut_off(struct http_exchange *c)
 {
     shutdown(bufferevent_getfd(c->bev), SHUT_RDWR);
 }
 
-/* Gives the bytes to the socket at once, where nothing waits before them, and the rest to the
- * output buffer. Most are sent so: waiting for a socket that is ready anyway takes three calls of
- * the system more. An error comes again when the loop sends the rest. */
+/* Writes to the socket directly if no output is queued, and queues the rest. Most bytes go out
+ * directly: waiting for a socket that is ready anyway costs three more system calls. An error
+ * recurs when the loop sends the rest. */
 static void send_bytes(struct http_exchange *c, const char *bytes, size_t len)
 {
     struct evbuffer *unsent = bufferevent_get_output(c->bev);
@@ -437,7 +438,7 @@ static void refuse(struct http_exchange *c, int status, const char *message)
     assert(!c->bev || c->state != X_RUNNING);
 }
 
-/* The head is in: the handler looks, and the body may come. */
+/* The header is complete: calls the handler, then the body may follow. */
 static void head_done(struct http_exchange *c)
 {
     struct http_server *s = c->server;
@@ -451,7 +452,7 @@ static void head_done(struct http_exchange *c)
         bufferevent_write(c->bev, "HTTP/1.1 100 Continue\r\n\r\n", 25);
 }
 
-/* Gives the parser what lies in the input buffer's first piece; how much longer the body is now. */
+/* Feeds the parser the first piece of the input buffer. Returns by how much the body has grown. */
 static size_t parse(struct http_exchange *c, struct evbuffer *input)
 {
     size_t len = evbuffer_get_contiguous_space(input);
@@ -492,7 +493,7 @@ static void read_cb(struct bufferevent *bev, void *arg)
     struct http_exchange *c = arg;
     struct evbuffer *input = bufferevent_get_input(bev);
     while (c->bev && c->state <= X_BODY && evbuffer_get_length(input) > 0) {
-        /* A client that sends requests and reads no answers waits for itself. */
+        /* A client that sends requests without reading answers blocks only itself. */
         if (c->state == X_IDLE &&
             evbuffer_get_length(bufferevent_get_output(bev)) > HTTP_OUTPUT_LOW)
             return;
@@ -502,7 +503,7 @@ static void read_cb(struct bufferevent *bev, void *arg)
         return;
     if (c->state >= X_FLUSHING)
         evbuffer_drain(input, evbuffer_get_length(input));
-    /* The high watermark has paused reading: watch for the hang-up by other means. */
+    /* The high watermark has paused reading: detect a hang-up another way. */
     else if (c->closed && evbuffer_get_length(input) >= HTTP_MAX_PIPELINED)
         event_add(c->closed, NULL);
 }
@@ -529,7 +530,7 @@ static void event_cb(struct bufferevent *bev, short what, void *arg)
     struct http_exchange *c = arg;
     bool unsent = evbuffer_get_length(bufferevent_get_output(bev)) > 0;
     c->eof |= (what & BEV_EVENT_EOF) != 0;
-    /* The end of what the client sends, with a whole answer on its way: let it arrive. */
+    /* The client sends no more, but a complete answer is being sent: let it arrive. */
     if ((what & BEV_EVENT_EOF) && c->state != X_RUNNING && c->state != X_LINGERING && unsent) {
         evtimer_del(c->timer);
         return;
@@ -552,7 +553,7 @@ static void timer_cb(evutil_socket_t fd, short what, void *arg)
     else if (c->state == X_BODY)
         refuse(c, 408, "the request body did not arrive in time");
     else if (c->state == X_IDLE && evbuffer_get_length(bufferevent_get_output(c->bev)) > 0)
-        arm(c, c->server->options.idle_timeout_ms); /* its answer is still on the way */
+        arm(c, c->server->options.idle_timeout_ms); /* its answer is still being sent */
     else
         connection_lost(c);
 }
@@ -568,7 +569,7 @@ static void address_text(const struct sockaddr *address, char out[INET6_ADDRSTRL
     inet_ntop(v6 ? AF_INET6 : AF_INET, ip, out, INET6_ADDRSTRLEN);
 }
 
-/* Room for one more: an idle connection goes if there is one. */
+/* Makes room for one more connection by closing an idle one, if any. */
 static bool make_room(struct http_server *s)
 {
     if (s->n_connections < s->options.max_connections)
@@ -621,7 +622,7 @@ static void accept_cb(struct evconnlistener *listener, evutil_socket_t fd, struc
     }
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on); /* for peers that just vanish */
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on); /* for peers that vanish silently */
     if (event_base_get_features(s->base) & EV_FEATURE_EARLY_CLOSE)
         c->closed = event_new(s->base, fd, EV_CLOSED, closed_cb, c);
     http_parser_open(&c->parser, s->options.max_header_bytes, s->options.max_body_bytes);
@@ -644,7 +645,8 @@ static void accept_cb(struct evconnlistener *listener, evutil_socket_t fd, struc
     bufferevent_enable(c->bev, EV_READ | EV_WRITE);
 }
 
-/* Out of files or memory: without a pause the loop would spin on the waiting connection. */
+/* Out of file descriptors or memory: without a pause the loop would spin on the waiting
+ * connection. */
 static void accept_error_cb(struct evconnlistener *listener, void *arg)
 {
     struct http_server *s = arg;
@@ -662,7 +664,7 @@ static void accept_again_cb(evutil_socket_t fd, short what, void *arg)
         evconnlistener_enable(s->listener);
 }
 
-/* As many files as there may be connections, if the system lets us. */
+/* Raises the file limit to the number of connections, if the system allows it. */
 static void raise_file_limit(uint32_t max_connections)
 {
     struct rlimit limit;
@@ -708,15 +710,15 @@ static void close_idle(struct http_server *s)
             continue;
         if (evbuffer_get_length(bufferevent_get_output(c->bev)) == 0) {
             connection_close(c);
-        } else { /* its last answer is on the way */
+        } else { /* its last answer is still being sent */
             c->state = X_FLUSHING;
             arm(c, 0);
         }
     }
 }
 
-/* The last answer of a draining server is sent: no one else is let in, and nobody is waited for
- * who has not finished asking. */
+/* The last answer of a draining server is sent: accept no more connections, and do not wait for
+ * clients with incomplete requests. */
 static void leave(struct http_server *s)
 {
     evconnlistener_free(s->listener);
