@@ -331,3 +331,23 @@ TEST(grammar_distinct, no_more_than_1024_items_are_remembered)
     CHECK(grammar_matcher_accept(f.m, ']'));
     end(&f);
 }
+
+/* Items that are alike for long leave only a deep search for another one. The list ends instead. */
+TEST(grammar_distinct, a_search_for_another_item_is_bounded)
+{
+    enum { LONG = 40000 };
+    struct fixture f;
+    static char text[LONG + 2] = "[\"";
+    memset(text + 2, 'a', LONG - 1);
+    text[LONG + 1] = '"';
+    begin(&f, SET("{\"type\": \"string\", \"pattern\": \"^a{30000,}$\"}"));
+    CHECK(grammar_matcher_accept_bytes(f.m, text, sizeof text));
+    CHECK(!has(grammar_matcher_mask(f.m, UINT32_MAX), ','));
+    CHECK(grammar_matcher_accept(f.m, ']'));
+    end(&f);
+    begin(&f, SET("{\"type\": \"string\", \"pattern\": \"^a{200,}$\"}"));
+    memcpy(text + 202, "\"", 2);
+    CHECK(takes(&f, text));
+    CHECK(has(grammar_matcher_mask(f.m, UINT32_MAX), ','));
+    end(&f);
+}

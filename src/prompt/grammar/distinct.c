@@ -11,7 +11,11 @@
 
 #include "prompt/grammar/grammar_internal.h"
 
-enum { PROBE_ITEMS = 8 };
+/* A search for an item that is not there yet gives up beyond this many bytes or places, and the
+ * list has to end. It searches in a fixed order, so whoever follows the way that it found sees it
+ * found again from every later byte, sooner. Integers, and strings without a pattern, stay within.
+ */
+enum { PROBE_ITEMS = 8, PROBE_DEPTH = 256, PROBE_PLACES = 1 << 15 };
 
 static struct remembered *memory_at(const struct grammar_matcher *m, uint32_t at)
 {
@@ -151,9 +155,12 @@ static bool can_end(const struct grammar_matcher *m, const struct item *it)
 
 /* Whether the open item, of which these are the readings, can become one that is not there yet.
  * Every byte that no earlier item has here leads to such a one. */
-static bool can_differ(struct grammar_matcher *m, const struct item *items, uint32_t n)
+static bool can_differ(struct grammar_matcher *m, const struct item *items, uint32_t n,
+                       uint32_t depth)
 {
     struct distinct *d = m->distinct;
+    if (depth > PROBE_DEPTH || d->n_probed++ > PROBE_PLACES)
+        return false;
     struct remembered open = *memory_at(m, items[0].memory);
     size_t len = d->n_text - open.start;
     bool is_taken[256] = {false}, is_there = false;
@@ -180,7 +187,7 @@ static bool can_differ(struct grammar_matcher *m, const struct item *items, uint
                 on[n_on++] = m->next[i];
         if (n_on == 0 || !distinct_add_byte(m, (uint8_t)byte))
             continue;
-        bool differs = can_differ(m, on, n_on);
+        bool differs = can_differ(m, on, n_on, depth + 1);
         d->n_text--;
         if (differs)
             return true;
@@ -195,9 +202,10 @@ static bool is_live(struct grammar_matcher *m, const struct item *it)
     uint32_t n_frames = m->n_frames;
     size_t n_memory = d->n_memory;
     d->is_probing = true;
+    d->n_probed = 0;
     m->next = d->next;
     m->closure = d->closure;
-    bool differs = can_differ(m, it, 1);
+    bool differs = can_differ(m, it, 1, 0);
     m->next = next;
     m->closure = closure;
     d->is_probing = false;

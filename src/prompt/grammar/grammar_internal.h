@@ -516,11 +516,12 @@ struct distinct {
     size_t n_memory, cap_memory;
     char *text; /* since the first of the lists that are open began */
     size_t n_text, cap_text;
-    bool is_probing;   /* looking whether an item can be completed */
+    bool is_probing;   /* looking whether an item can be completed, */
+    uint32_t n_probed; /* ... at this many places so far */
     struct item *next; /* the matcher's, while it probes */
     struct item *closure;
-    uint64_t *opening;  /* [n_words] tokens that can begin a list and have more than one item, */
-    uint64_t *several;  /* ... that can end an item and go on behind it, */
+    uint64_t *opening;  /* [n_words] tokens that can begin a list and hold several items, */
+    uint64_t *several;  /* ... that can end an item and continue after it, */
     uint64_t *suspects; /* ... that are to be tried */
     uint64_t *held;     /* a mask without those that were refused */
 };
