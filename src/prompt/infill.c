@@ -59,8 +59,9 @@ static int add_head(const struct prompt_maker *p, int32_t token, struct byte_vie
 
 /* ---- cuts before tokenizing ---- */
 
-/* The most bytes of a text of which `n_tokens` are kept. Twice what they can be: the other half is
- * dropped again, with all tokens that the cut has changed. */
+/* The most bytes to tokenize of a text of which `n_tokens` are kept: twice what they can be. The
+ * other half is dropped again, with all tokens that the cut has changed. The exception is a single
+ * word that reaches through that half, such as a very long run of spaces: its tokens shift. */
 static size_t most_bytes(const struct infill_input *in, size_t n_tokens)
 {
     return in->most_tokens && in->token_bytes ? 2 * n_tokens * in->token_bytes : SIZE_MAX;

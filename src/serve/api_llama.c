@@ -26,7 +26,8 @@ void llama_props(struct api *api, struct http_exchange *x, const struct requeste
     const struct server_options *o = api->options;
     const struct prompt_maker *prompt = o->prompt;
     struct request_params defaults = {.sampling = o->sampling, .max_tokens = o->default_max_tokens};
-    defaults.sampling.seed = UINT32_MAX; /* which says that each request draws its own */
+    if (!o->is_seeded)
+        defaults.sampling.seed = UINT32_MAX; /* each request draws its own */
     struct strbuf json = STRBUF_INIT;
     struct json_writer w = {.out = &json};
     json_object_begin(&w, NULL);

@@ -160,6 +160,12 @@ def test_props_and_slots(start):
     asking.join()
 
 
+@pytest.mark.parametrize("options, seed", [([], 0xffffffff), (["--seed", "42"], 42)])
+def test_props_show_the_servers_seed(start, options, seed):
+    props = json.loads(start(*options).get("/props")[2])
+    assert props["default_generation_settings"]["params"]["seed"] == seed
+
+
 def test_slots_are_the_operators(start):
     server = start("--api-key", "a:one", "--api-key", "b:two", "--admin-key", "boss")
     assert server.get("/slots", {"Authorization": "Bearer one"})[0] == 403
