@@ -106,7 +106,7 @@ class Server:
 
 
 def check_end(server):
-    """A server that is stopped must have ended well, without a word from the sanitizers."""
+    """Checks that a stopped server exited with 0 and that its log has no sanitizer report."""
     status = server.stop()
     log = server.log()
     assert "Sanitizer" not in log and "runtime error" not in log, log[-8000:]
@@ -115,7 +115,7 @@ def check_end(server):
 
 @pytest.fixture
 def start():
-    """Starts servers of a test's own: start("--strict-fields")."""
+    """Starts servers for this test only: start("--strict-fields")."""
     servers = []
 
     def run(*args, debug=True):

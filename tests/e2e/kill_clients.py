@@ -20,7 +20,7 @@ import urllib.request
 
 
 def request_of(i, max_tokens):
-    """Some share a prompt, all share a beginning; the seed makes each its own."""
+    """All requests share a prefix, and some share the whole prompt. Each has its own seed."""
     content = "Tell a story of a radish " + "and a turnip " * (i % 7) + f"number {i % 23}."
     return {"messages": [{"role": "user", "content": content}], "seed": i, "stream": True,
             "temperature": 1, "max_tokens": max_tokens, "ignore_eos": True}
@@ -33,7 +33,7 @@ def http_request(body):
 
 
 def text_of(answer):
-    """The text of a whole streamed answer; raises when it is not whole."""
+    """The text of a complete streamed answer; raises if it is incomplete."""
     head, _, body = answer.partition(b"\r\n\r\n")
     if b" 200 " not in head.split(b"\r\n")[0]:
         raise ValueError(f"answered {answer[:300]!r}")

@@ -1,4 +1,4 @@
-"""A terminal for the tests: a command on a pty, and what a person would see on it.
+"""A terminal for the tests: runs a command on a pty and models what the screen shows.
 
 A test that wants the fixture imports it: from pseudo_terminal import terminal  # noqa: F401
 """
@@ -29,8 +29,8 @@ def width(c):
 
 
 class Screen:
-    """A terminal of so many columns: enough of one for what radish sends. A wide character is
-    followed by an empty cell."""
+    """A terminal screen with support for what radish sends. A wide character is followed by an
+    empty cell."""
 
     def __init__(self, columns):
         self.columns, self.row, self.column, self.cells = columns, 0, 0, [[]]
@@ -44,7 +44,7 @@ class Screen:
         if width(c) == 0 or "".join(row[: self.column]).endswith("\u200d"):
             row[self.column - 1] += c
             return
-        assert self.column + width(c) <= self.columns, "left to the terminal to wrap"
+        assert self.column + width(c) <= self.columns, "the terminal has to wrap this line"
         row += [" "] * (self.column + width(c) - len(row))
         row[self.column : self.column + width(c)] = [c, ""][: width(c)]
         self.column += width(c)
@@ -80,12 +80,12 @@ class Screen:
 
 
 class Terminal:
-    """A command on a pty, with standard error on a pipe of its own, or there too."""
+    """A command on a pty, with standard error on its own pipe or on the pty too."""
 
     def __init__(self, *args, columns=40, rows=24, env=None, binary=RADISH, shares_stderr=False):
         try:
             self.master, self.slave = pty.openpty()
-        except OSError as e:  # a bare chroot has none
+        except OSError as e:  # a bare chroot has no ptys
             pytest.skip(f"no pseudo-terminal: {e}")
         self.resize(columns, rows)
         self.mode = termios.tcgetattr(self.slave)
@@ -108,14 +108,14 @@ class Terminal:
         os.write(self.master, text.encode())
 
     def read(self, quiet_s):
-        """Reads what is there, or comes within that time; False: nothing."""
+        """Reads what is available or arrives in time; False if nothing did."""
         if not select.select([self.master], [], [], quiet_s)[0]:
             return False
         self.output += os.read(self.master, 65536).decode(errors="replace")
         return True
 
     def wait_for(self, pattern, since=0):
-        """Reads until the output from there on has the pattern; returns where it ends."""
+        """Reads until the output after `since` matches the pattern; returns the match's end."""
         deadline = time.monotonic() + TIMEOUT_S
         while not (found := re.compile(pattern).search(self.output, since)):
             assert time.monotonic() < deadline, f"no {pattern!r} in {self.output[since:]!r}"
@@ -126,7 +126,7 @@ class Terminal:
         return Screen(self.columns).feed(self.output[since:])
 
     def wait_for_screen(self, *rows, only_last=False):
-        """Reads until the screen, or what was drawn last, shows these rows; returns it."""
+        """Reads until the screen, or the last thing drawn, shows these rows; returns it."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             if self.read(0.05):
@@ -137,7 +137,7 @@ class Terminal:
             assert time.monotonic() < deadline, f"{screen.rows} is not {rows}"
 
     def end(self):
-        """The exit status and what was written to standard error."""
+        """Returns the exit status and the text on standard error."""
         status = self.process.wait(TIMEOUT_S)
         stderr = self.process.stderr.read().decode() if self.process.stderr else ""
         while self.read(0):

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Many requests at once in a cache that hardly holds one of them.
+"""Many concurrent requests in a cache that barely holds one of them.
 
     small_pool.py --build build --model FILE --seconds 60 --clients 16 [--factor 1.2] [--release]
 
 Every request is first answered by a server with a large cache. Then a server whose cache has
 `factor` times the pages of the longest request gets them from many clients at once, over and over:
-sequences queue, are preempted and go on. Each answer must equal the first one byte for byte, and
+sequences queue, are preempted and resume. Each answer must equal the first one byte for byte, and
 none may fail. The small server is the debug build, which checks after every step that free, cached
-and private pages are all there are. Prints one line of totals; exits 1 when anything is wrong.
-Without --model the mock engine answers.
+and private pages add up. Prints one line of totals; exits 1 when anything is wrong. Without --model
+the mock engine answers.
 """
 import argparse
 import json
@@ -25,7 +25,7 @@ import conftest  # noqa: E402
 
 
 def request_of(i, max_tokens):
-    """Some share a beginning with others, some a whole prompt; the seed makes each its own."""
+    """Some share a prefix with others, some a whole prompt. Each has its own seed."""
     content = "A radish grows. " * (1 + i % 4) + f"What is number {i % 5}? " + "Say it. " * (i % 3)
     return {"messages": [{"role": "user", "content": content}], "seed": i, "temperature": 1,
             "max_tokens": max_tokens, "ignore_eos": True}
@@ -44,7 +44,7 @@ def text_of(answer):
 
 
 def run_clients(server, requests, wanted, seconds, n_clients):
-    """Asks from `n_clients` threads until the time is over: (answers, preempted, problems)."""
+    """Sends requests from `n_clients` threads until time is up: (answers, preempted, problems)."""
     end = time.monotonic() + seconds
     lock, counts, problems = threading.Lock(), [0], []
 

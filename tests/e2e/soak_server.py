@@ -3,16 +3,16 @@
 
     soak_server.py --radish build/radish-tsan --seconds 600
 
-Starts the server on the mock engine with a cache that is too small for the load, two tenants with
-a cap each, a prompt that they share, and entries that expire after a second. Many threads chat
-with it at once: conversations that share their beginnings, streamed and whole, several choices,
-turns that send the answer back, clients that hang up at every moment, prompts that are warmed and
-pinned, explanations, looks into the cache and changes to it. All the while:
-  - what was asked for before, at temperature 0, is answered with the same text again;
-  - in every snapshot of /stats the pages add up, and no counter falls;
-  - nobody is told that more was cached than was asked for.
-At the end the server must be idle with no page private, exit with 0, and have no word from a
-sanitizer in its log. Prints a line every ten seconds; exits 1 when anything is wrong.
+Starts the server on the mock engine with a cache that is too small for the load, two capped
+tenants, a prompt that they share, and entries that expire after a second. Many threads use it at
+once: conversations that share prefixes, streamed or not, several choices, turns that send the
+answer back, clients that hang up at any moment, prompts that are warmed and pinned, explanations,
+cache listings and changes. All the while:
+  - a request at temperature 0 always gets the same answer;
+  - in every snapshot of /stats the pages add up, and no counter decreases;
+  - no answer reports more cached tokens than prompt tokens.
+At the end the server must be idle with no private pages, exit with 0, and have no sanitizer report
+in its log. Prints a line every ten seconds; exits 1 when anything is wrong.
 """
 import argparse
 import collections
@@ -40,11 +40,11 @@ TIMEOUT_S = 120
 
 
 class Wrong(Exception):
-    """The server did what it must not do."""
+    """The server misbehaved."""
 
 
 class Server:
-    """The process: started on a port of its own, ended by its own process id."""
+    """The server process, on its own port, stopped by its process id."""
 
     def __init__(self, args):
         self.log_file = tempfile.NamedTemporaryFile(prefix="radish-soak-", suffix=".txt")
@@ -93,7 +93,7 @@ class Server:
         return json.loads(self.ask("GET", "/stats")[1])
 
     def stop(self):
-        """What is wrong with the way it ended."""
+        """Stops the server and returns what went wrong."""
         wrong = []
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -112,7 +112,7 @@ class Server:
 
 
 class Soak:
-    """What the threads of the load share."""
+    """State shared by the load threads."""
 
     def __init__(self, server):
         self.server = server
@@ -124,7 +124,7 @@ class Soak:
         self.last_stats = threading.local()
 
     def check_answer(self, request, answer):
-        """The same request at temperature 0 has one answer, whatever the cache holds."""
+        """A request at temperature 0 has one answer, whatever the cache holds."""
         key = json.dumps([request["messages"], request["max_tokens"]])
         with self.lock:
             self.n_compared += key in self.answers
@@ -142,11 +142,11 @@ class Soak:
             raise Wrong(f"{fallen} fell from {before} to {stats}")
 
 
-# ---- what a client may do: each takes (soak, rng) and returns a word to be counted -------------
+# ---- client actions: each takes (soak, rng) and returns a word that is counted -----------------
 
 
 def make_request(rng, **options):
-    """Beginnings are shared by many; some conversations have several turns."""
+    """Many requests share a prefix; some conversations have several turns."""
     messages = [{"role": "system", "content": rng.choice(SYSTEM)}] if rng.random() < 0.8 else []
     for turn in range(rng.choice([1, 1, 1, 1, 2, 3])):
         if turn:
@@ -189,7 +189,7 @@ def chat(soak, rng):
 
 
 def chat_turns(soak, rng):
-    """Sends the answer back and goes on, as a chat does."""
+    """Sends the answer back and continues, as a chat does."""
     who = tenant(rng)
     messages = make_request(rng)["messages"]
     for _ in range(rng.randrange(2, 4)):
@@ -228,7 +228,7 @@ def chat_uncached(soak, rng):
 
 
 def chat_choices(soak, rng):
-    """Several choices, each drawn with a seed of its own."""
+    """Several choices, each sampled with its own seed."""
     n = rng.randrange(2, 5)
     answer = complete(soak, rng, make_request(rng, n=n, temperature=1, seed=rng.randrange(1000)))
     if answer is None:
@@ -290,7 +290,7 @@ def hang_up(soak, rng):
                 sock.recv(rng.randrange(1, 4000))
                 time.sleep(rng.random() * 0.05)
         except ConnectionError:
-            pass  # a busy server may have said no and closed first
+            pass  # a busy server may have refused and closed first
         if rng.random() < 0.5:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     return "hung up"
@@ -302,7 +302,7 @@ def look_at_stats(soak, _rng):
 
 
 def ask_cache(soak, method, path, body=None, who="admin"):
-    """What one of the endpoints about the cache says; None when the server is busy."""
+    """The answer of a cache endpoint; None when the server is busy."""
     status, answer = soak.server.ask(method, path, body, who)
     if status in BUSY:
         return None
@@ -312,7 +312,7 @@ def ask_cache(soak, method, path, body=None, who="admin"):
 
 
 def list_cache(soak, rng):
-    """All of its pages, or the first few."""
+    """Lists all pages of the cache, or the first few."""
     after = ""
     for _ in range(rng.randrange(1, 20)):
         cache = ask_cache(soak, "GET", f"/v1/cache?limit={rng.randrange(1, 30)}{after}")
@@ -354,13 +354,13 @@ ACTIONS = [(30, chat), (20, chat_streamed), (10, chat_choices), (5, chat_turns),
 def client(soak, rng, deadline):
     weights, actions = zip(*ACTIONS)
     while time.monotonic() < deadline and not soak.wrong:
-        if (deadline - time.monotonic()) % 15 > 12:  # all at once rest, so that entries expire
+        if (deadline - time.monotonic()) % 15 > 12:  # all rest at the same time, so that entries expire
             time.sleep(0.1)
             continue
         action = rng.choices(actions, weights)[0]
         try:
             word = action(soak, rng)
-        except Exception as error:  # whatever it is, it is what the soak is looking for
+        except Exception as error:  # any failure is what the soak looks for
             soak.wrong.append(f"{action.__name__}: {error!r}")
             return
         with soak.lock:

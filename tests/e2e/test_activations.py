@@ -1,4 +1,5 @@
-"""--activations q16: quantised weights give what they say, in `radish logits` and by the server."""
+"""--activations q16 brings a quantised model close to float activations, in `radish logits` and in
+the server."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The cache's endpoints: who may ask, what they say, and clearing."""
+"""The cache endpoints: access, contents and clearing."""
 import json
 import signal
 import threading
@@ -12,7 +12,7 @@ TENANTS = ("--api-key", "alice:k-alice", "--api-key", "bob:k-bob", "--admin-key"
 
 
 def ask(server, text, headers=None, system=None, **fields):
-    """The whole answer to one question."""
+    """The complete answer to one question."""
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": text})
     fields.setdefault("max_tokens", 4)
@@ -36,7 +36,7 @@ def get(server, path, headers=None, method="GET", want=200):
 
 
 def settled(server, path="/v1/cache", headers=None):
-    """The cache once nothing runs in it."""
+    """The cache's answer once nothing is running."""
     deadline = time.monotonic() + 30
     while True:
         found = get(server, path, headers)
@@ -58,7 +58,7 @@ def pages(server, limit, headers=None):
         after = "&after=" + page["next"]
 
 
-# ---- who may -------------------------------------------------------------------------------
+# ---- access --------------------------------------------------------------------------------
 
 
 def test_only_the_operator(start):
@@ -116,7 +116,7 @@ def test_wrong_clearing(start, mock):
     assert "--share-cache" in message
 
 
-# ---- what it says --------------------------------------------------------------------------
+# ---- contents ------------------------------------------------------------------------------
 
 
 def test_numbers_are_those_of_the_answers(start):
@@ -274,13 +274,13 @@ def test_clear_while_an_answer_runs(start):
     assert left and all(entry["locked"] for entry in left)
     asking.join()
     assert answers[0]["usage"]["completion_tokens"] == 300
-    # What ran is there, what had ended is not.
+    # Prompts that were running are still cached; finished ones are not.
     assert cached(ask(server, "running " * 10)) >= asked(answers[0]) - 1
     assert cached(ask(server, "finished " * 10)) < asked(done) // 2
 
 
 def test_hangups_leave_nothing_behind(start):
-    """Clients that ask about the cache and go before the answer comes."""
+    """Clients ask about the cache and hang up before the answer."""
     server = start("--mock-batch-cost-us", "20000")
     asking = threading.Thread(target=ask, args=(server, "slow"), kwargs={"max_tokens": 40})
     asking.start()
@@ -292,7 +292,7 @@ def test_hangups_leave_nothing_behind(start):
 
 
 def test_a_hurried_stop_leaves_nothing_behind(start):
-    """The server ends while there are questions about the cache, answered or not."""
+    """The server stops while cache queries are pending or just answered."""
     server = start("--mock-batch-cost-us", "300000")
     body = b'{"messages":[{"role":"user","content":"slow"}],"max_tokens":100}'
     requests = [b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "

@@ -70,7 +70,7 @@ def test_stream_says_the_same_as_the_whole_answer(server):
     assert all(chunk.choices[0].finish_reason is None for chunk in chunks[:-1])
     assert all(chunk.usage is None for chunk in chunks)
     assert len({chunk.id for chunk in chunks}) == 1
-    assert len(chunks) > 5, "the text must come in pieces"
+    assert len(chunks) > 5, "the text must arrive in pieces"
 
 
 def test_stream_bytes_are_those_of_a_json_encoder(server):
@@ -217,7 +217,7 @@ def test_max_tokens_is_clamped_to_the_context(start):
 
 def test_a_prompt_beyond_the_context(start):
     server = start("-c", "128")
-    for length, words in ((500, r"\d+"), (10**5, r"at least \d+")):  # the second is hopeless
+    for length, words in ((500, r"\d+"), (10**5, r"at least \d+")):  # the second is far too long to tokenise
         with pytest.raises(openai.BadRequestError) as caught:
             whole(server, [{"role": "user", "content": "x" * length}])
         assert caught.value.code == "context_length_exceeded"
@@ -229,7 +229,7 @@ def test_a_prompt_beyond_the_context(start):
 
 def test_a_prompt_beyond_what_the_cache_holds(start):
     server = start("--cache-size", "100t")
-    for length in (150, 10**6):  # tokenised, and hopeless before that
+    for length in (150, 10**6):  # tokenised, and rejected before that
         with pytest.raises(openai.BadRequestError) as caught:
             whole(server, [{"role": "user", "content": "x" * length}])
         assert caught.value.code == "context_length_exceeded"
@@ -250,7 +250,7 @@ def test_a_full_queue(start):
     assert caught.value.response.headers["retry-after"]
     assert caught.value.code == "queue_full"
     assert "--max-waiting 2" in caught.value.message
-    with pytest.raises(openai.RateLimitError):  # some of the choices would fit
+    with pytest.raises(openai.RateLimitError):  # some choices would fit, but not all
         whole(server, n=4)
     for stream in streams:
         stream.close()

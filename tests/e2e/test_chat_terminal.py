@@ -1,7 +1,6 @@
-"""`radish chat`: its commands, with a script and at a terminal.
+"""`radish chat`: its commands, from a script and at a terminal.
 
-Most of it runs on the mock engine in the debug binary. The history goes to a folder of the test's
-own.
+Most tests run on the mock engine in the debug binary. Each test has its own history folder.
 """
 import json
 import os
@@ -18,9 +17,9 @@ from pseudo_terminal import RADISH, TIMEOUT_S, terminal  # noqa: F401
 
 MOCK = ("chat", "--engine", "mock")
 OK, FAILED, USAGE = 0, 1, 2
-# The mock's answer to "once" has 232 tokens, so that it takes 5 seconds.
+# The mock's answer to "once" has 232 tokens, so it takes 5 seconds.
 SLOW = ("--mock-batch-cost-us", "20000", "-s", "1")
-PROMPT = r"\033\[J> \r\033\[2C$"  # an empty one, drawn last
+PROMPT = r"\033\[J> \r\033\[2C$"  # an empty prompt, drawn last
 STOPPED = r"\[stopped\][^>]*" + PROMPT
 
 
@@ -30,14 +29,14 @@ def radish(*args, stdin=b"", env=None, binary=RADISH):
 
 
 def script(*lines, options=(), status=OK):
-    """What a script of these lines gets on standard output and standard error."""
+    """Standard output and standard error of a script with these lines."""
     done = radish(*MOCK, *options, stdin="".join(line + "\n" for line in lines).encode())
     assert done.returncode == status, done
     return done.stdout.decode(errors="replace"), done.stderr.decode()
 
 
 def prompt_tokens(text):
-    """What the mock's template makes of a message: a token for each byte, and the markup."""
+    """The length of a message in the mock's template: one token per byte, and the markup."""
     return len(b"user\nassistant\n\n") + 3 + len(text.encode())
 
 
@@ -64,7 +63,7 @@ def test_settings_show_what_the_options_set():
 
 
 def test_a_seed_does_not_make_every_turn_the_same(tmp_path):
-    """The template forgets earlier turns, so that only the random numbers can differ."""
+    """The template drops earlier turns, so only the random numbers can differ."""
     path = tmp_path / "last.jinja"
     path.write_text("{{ messages[-1].content }}")
     lines, _ = script("hi", "hi", "/clear", "hi", "hi", options=(
@@ -151,7 +150,7 @@ def test_set_lists_and_describes():
 def test_regen_answers_the_last_message_again():
     out, err = script("once", "/regen", "/regen", options=("--timings", "-n", "20", "-s", "1"))
     answers = out.splitlines()
-    assert answers[0] not in answers[1:]  # with other random numbers
+    assert answers[0] not in answers[1:]  # different random numbers
     n = prompt_tokens("once")
     assert re.findall(r"prompt (\d+) tokens, (\d+) cached", err)[1:] == [(str(n), str(n - 1))] * 2
 
@@ -264,7 +263,7 @@ def test_the_default_model_answers(tmp_path, terminal):  # noqa: F811
 def test_a_line_wider_than_the_terminal_is_shown_once(chat):
     t = chat(columns=20)
     line = "".join(chr(ord("a") + i % 26) for i in range(70))
-    for i in range(0, len(line), 7):  # as a person types, with a redraw now and then
+    for i in range(0, len(line), 7):  # like a person typing, with a redraw now and then
         t.type(line[i : i + 7])
         t.wait_for(line[i : i + 7][-1] + r"[^a-z]*$")
     screen = t.wait_for_screen("> " + line[:18], line[18:38], line[38:58], line[58:])
@@ -302,7 +301,7 @@ def test_a_window_that_gets_narrower(chat):
     before = len(t.output)
     t.resize(20)
     t.process.send_signal(signal.SIGWINCH)
-    t.wait_for(r"\033\[1A\r\033\[J> a line", before)  # the terminal made two rows of it
+    t.wait_for(r"\033\[1A\r\033\[J> a line", before)  # the terminal wrapped it into two rows
     t.type("\x15/quit\r")
     assert t.end()[0] == OK
 
@@ -310,7 +309,7 @@ def test_a_window_that_gets_narrower(chat):
 def test_a_pasted_text_is_one_message(chat):
     t = chat("--timings")
     assert "\033[?2004h" in t.output
-    pasted = '"""f"""\n\treturn 1\nf()'  # quotes that are closed again are text
+    pasted = '"""f"""\n\treturn 1\nf()'  # quotes closed on the same line are text
     t.type("\033[200~" + pasted.replace("\n", "\r") + "\r\033[201~")
     t.wait_for_screen('> """f"""', "      return 1", "  f()", "  ")
     at = len(t.output)
@@ -388,7 +387,7 @@ def test_a_history_that_cannot_be_written_stops_nothing(chat, tmp_path):
     assert t.end()[0] == OK
 
 
-# ---- while an answer is made ------------------------------------------------------------------
+# ---- while an answer is generated -------------------------------------------------------------
 
 def test_what_is_typed_ahead_waits_for_the_prompt(chat):
     t = chat(*SLOW, "-n", "40", columns=60)
@@ -457,7 +456,7 @@ def test_a_stopped_answer_without_a_word_was_not_asked(chat, tmp_path):
 
 
 def test_make_sees_no_signal(terminal, tmp_path):  # noqa: F811
-    """make prints an error if Ctrl-C reaches it, whatever the chat makes of it."""
+    """make would print an error if Ctrl-C reached it, even if the chat handles it."""
     (tmp_path / "Makefile").write_text(
         f"chat:\n\t@{os.path.abspath(RADISH)} {' '.join(MOCK)} {' '.join(SLOW)}\n")
     t = terminal("-C", str(tmp_path), "--no-print-directory", "chat", binary="make",
@@ -475,7 +474,7 @@ def test_an_answer_cannot_send_commands_to_the_terminal(chat):
     at = len(t.output)
     t.type("hi\r")
     t.wait_for(PROMPT, at)
-    t.screen(at)  # asserts that there is no other control
+    t.screen(at)  # asserts that there are no other control characters
     t.type("\x04")
     assert t.end()[0] == OK
 
@@ -498,7 +497,7 @@ def test_ctrl_z_gives_the_terminal_back_for_a_while(chat):
     t.type("words")
     t.wait_for("words", at)
     t.type("\x1a")
-    t.wait_for(r"\033\[\?2004l", at)  # without job control nothing stops, and it goes on at once
+    t.wait_for(r"\033\[\?2004l", at)  # without job control nothing stops, so it continues at once
     t.wait_for(r"\033\[\?2004h.*> words", at)
     t.type("\x15\x04")
     assert t.end()[0] == OK
@@ -518,7 +517,7 @@ def test_a_terminal_that_takes_no_escapes(terminal):  # noqa: F811
     t.wait_for(r"> $")
     t.type("/help\n")
     t.wait_for(r"names\r\n> $")
-    t.type("\x03")  # a signal, here
+    t.type("\x03")  # sends a signal here
     assert t.end()[0] == OK
     assert "\033" not in t.output and "/clear" in t.output
 

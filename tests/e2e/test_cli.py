@@ -1,6 +1,6 @@
-"""The command line: exit statuses, messages, and how it behaves at a terminal.
+"""The command line: exit statuses, messages, and behaviour at a terminal.
 
-Most of it runs on the mock engine in the debug binary. test_chat_terminal.py has `radish chat`.
+Most tests run on the mock engine in the debug binary. test_chat_terminal.py tests `radish chat`.
 """
 import json
 import os
@@ -21,7 +21,7 @@ SHARED = Path(os.environ.get("RADISH_SHARED", Path(__file__).resolve().parents[3
 NO_TEMPLATE = SHARED / "data/models/stories260K/stories260K-f32.converted-v3.gguf"
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 TIMEOUT_S = 60
-# The mock's answer to this has 232 tokens, so that it takes 5 seconds.
+# The mock's answer to this has 232 tokens, so it takes 5 seconds.
 LONG_ANSWER = ("--mock-batch-cost-us", "20000", "-s", "1", "once")
 
 
@@ -37,7 +37,7 @@ def answer_of(*args, stdin=b""):
 
 
 def prompt_tokens(text):
-    """What the mock's template makes of a message: a token for each byte, and the markup."""
+    """The length of a message in the mock's template: one token per byte, and the markup."""
     return len(b"user\nassistant\n\n") + 3 + len(text.encode())
 
 
@@ -115,7 +115,7 @@ def test_a_cache_beyond_the_memory_is_refused():
 
 
 def test_a_file_that_is_not_there_is_a_failure(terminal):
-    t = terminal("run", "-m", "nofile")  # and is told before a prompt is typed
+    t = terminal("run", "-m", "nofile")  # the error comes before a prompt is typed
     status, stderr = t.end()
     assert status == FAILED and "nofile" in stderr and "Ctrl-D" not in stderr
     done = radish("run", *MOCK, "--chat-template-file", "nofile", "hi")

@@ -1,8 +1,7 @@
-"""Models as Hugging Face directories, through the program itself: every command takes one, the
-server serves it and its cache knows the turn before, and a directory that holds no model, or not
-all of one, is told in one line.
+"""Models as Hugging Face directories: every command accepts one, the server serves it and caches its turns, and a
+directory with no model or an incomplete one is reported in one line.
 
-The commands run in the debug binary, so that the sanitizers watch how files are read.
+The commands run in the debug binary, so the sanitizers check how files are read.
 """
 import json
 import os
@@ -87,7 +86,7 @@ def test_the_model_has_the_name_of_its_directory(tiny):
 
 @needs_tiny
 def test_the_tables_of_a_small_model_are_part_of_its_cache():
-    """A page has 512 bytes of KV, and about half as many in tables."""
+    """A page has 512 bytes of KV and about half as much in tables."""
     server = Server("-m", TINY, "--cache-size", "1GiB", debug=False)
     check_end(server)
     kv, rest = map(float, re.search(r"KV up to ([\d.]+) MiB.*rest ([\d.]+) MiB",
@@ -96,7 +95,7 @@ def test_the_tables_of_a_small_model_are_part_of_its_cache():
 
 
 def test_a_story_goes_on_from_the_cache(tiny):
-    """The second turn finds all of the first but the token that was sampled last."""
+    """The second turn finds all of the first except the last sampled token."""
     ask = {"max_tokens": 24, "temperature": 0}
     status, first = post(tiny, "/v1/completions", {"prompt": STORY, **ask})
     assert status == 200 and cached_tokens(first) == 0, first
@@ -128,7 +127,7 @@ def test_a_prompt_beyond_the_context_is_refused(tiny):
 @needs_tiny
 @pytest.mark.parametrize("place", ["option", "directory"])
 def test_a_chat_goes_on_from_the_cache(tmp_path, place):
-    """The template is a file that is named, or the directory's own."""
+    """The template comes from an option or from the directory."""
     if place == "option":
         model, template = TINY, tmp_path / "template.jinja"
         options = ("--chat-template-file", str(template))
@@ -176,7 +175,7 @@ def test_tokenize_and_back():
     assert output_of("tokenize", "-m", TINY, "--decode", stdin=json.dumps(plain)).strip() == STORY
 
 
-# What the tokenizers package makes of these texts.
+# Token ids from the tokenizers package.
 TEXTS = {
     "Once upon a time, there was a little girl named Lily. She had a toy car":
         [1, 80, 147, 201, 282, 215, 286, 598, 1662, 356, 1544],
@@ -194,7 +193,7 @@ def test_tokens_are_those_of_the_tokenizers_package(text):
 
 @needs_tiny
 def test_logits_are_those_of_transformers():
-    """Written by tools/parity_logits.py."""
+    """The expected logits were written by tools/parity_logits.py."""
     goldens = json.loads(GOLDENS.read_text(encoding="utf-8"))
     rows = logits_of("-m", TINY)
     assert len(rows) == len(goldens["tokens"]) and goldens["rows"]
@@ -255,7 +254,7 @@ def test_quantize_writes_a_smaller_file(tmp_path):
 
 @needs_tiny
 def test_quantize_takes_a_directory(tmp_path):
-    """The file computes, tokenises and serves what the directory does."""
+    """The file computes, tokenises and serves the same as the directory."""
     whole, small = tmp_path / "whole.gguf", tmp_path / "small.gguf"
     assert "tensors converted" in output_of("quantize", TINY, whole, "--type", "f32")
     output_of("quantize", f"{TINY}/", small)
@@ -304,7 +303,7 @@ def test_what_quantize_refuses(tmp_path, broken):
     assert not out.exists() and not list(tmp_path.glob("*.tmp"))
 
 
-# ---- what is no model -------------------------------------------------------------------------
+# ---- not a model ------------------------------------------------------------------------------
 
 @pytest.fixture
 def broken(tmp_path):
@@ -325,7 +324,7 @@ COMMANDS = [("serve", "--port", "0", "-m"), ("run", "--raw", "hi", "-m"), ("info
 
 
 def check_refused(path, *words, commands=tuple(COMMANDS)):
-    """Each command says it in one line that names the path, after the server's line about loading."""
+    """Each command reports it in one line with the path, after the server's line about loading."""
     for command in commands:
         status, stdout, stderr = radish(*command, path)
         assert status == FAILED and not stdout, (command, status, stdout)
@@ -385,7 +384,7 @@ def test_a_config_that_says_nothing(broken, text):
 
 
 def test_without_a_tokenizer(broken):
-    """What needs no text goes without it."""
+    """Commands that need no text work without it."""
     path = broken("config.json", "model.safetensors")
     check_refused(path, "tokenizer.json", commands=[*COMMANDS[:2], ("tokenize", "-m")])
     assert len(json_of("logits", "-m", path, "--tokens", "1", "--json")["logits"]) == 2048

@@ -1,4 +1,4 @@
-"""The documentation is what the code says."""
+"""The documentation matches the code."""
 
 import glob
 import json
@@ -30,14 +30,14 @@ def blocks(path, heading, language):
 
 
 def run_shell(script, server):
-    """What a page's commands print when they ask this server."""
+    """The output of a page's commands, run against this server."""
     if not shutil.which("curl"):
         pytest.skip("there is no curl")
     return api_examples.ask(script, server.url)
 
 
 def shape(value):
-    """The members of an answer, all the way down; of an array those of all items together."""
+    """The members of an answer, at every depth. An array has the merged members of its items."""
     if isinstance(value, dict):
         return {key: shape(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -46,7 +46,7 @@ def shape(value):
 
 
 def merged(shapes):
-    """One shape for several: items of an array may leave out members that others have."""
+    """Merges shapes: array items may omit members that others have."""
     shapes = list(shapes)
     if all(isinstance(s, dict) for s in shapes):
         keys = dict.fromkeys(key for s in shapes for key in s)
@@ -58,7 +58,7 @@ def merged(shapes):
 
 
 def is_same_shape(told, given):
-    """Nulls and empty arrays say nothing about what could stand there."""
+    """Nulls and empty arrays match anything."""
     if told in (None, []) or given in (None, []):
         return True
     if isinstance(told, dict) and isinstance(given, dict):
@@ -69,7 +69,7 @@ def is_same_shape(told, given):
 
 
 def events(text):
-    """The JSON objects of a stream: server-sent events, or one object a line."""
+    """The JSON objects of a stream: server-sent events, or one object per line."""
     lines = [line.removeprefix("data: ") for line in text.splitlines()]
     return [json.loads(line) for line in lines if line.startswith("{")]
 
@@ -98,7 +98,7 @@ def test_every_endpoint_has_an_example():
     routes = re.findall(r"^\| `((?:GET|POST|DELETE) [^`]+)` \|[^|]*\| (.*) \|$", text, re.MULTILINE)
     assert routes
     for route, gives in routes:
-        is_served = not re.match(r"the same|\d{3}:", gives)  # others are aliases, and errors
+        is_served = not re.match(r"the same|\d{3}:", gives)  # the others are aliases or errors
         assert not is_served or f"### `{route}`\n" in text, \
             f"add {route} to tools/api_examples.md and run tools/api_examples.py"
 

@@ -1,4 +1,4 @@
-"""A model's control bytes: as they are in a pipe or a file, never to a terminal.
+"""A model's control bytes pass unchanged to a pipe or file, and never reach a terminal.
 
 The mock engine likes letters. Penalties make it run out of them, and this seed then gives an answer
 with an escape byte.
@@ -27,10 +27,10 @@ def to_a_pipe(args, stdin=b""):
 
 
 def to_a_terminal(args, stdin=b""):
-    """The same with standard output on a terminal, and nothing else there."""
+    """The same with only standard output on a terminal."""
     try:
         master, slave = pty.openpty()
-    except OSError as e:  # a bare chroot has none
+    except OSError as e:  # a bare chroot has no ptys
         pytest.skip(f"no pseudo-terminal: {e}")
     with os.fdopen(master, "rb", buffering=0) as screen:
         subprocess.run([RADISH, *args], input=stdin, stdout=slave, stderr=subprocess.PIPE,
@@ -46,7 +46,7 @@ def test_without_an_editor(args, stdin):
 
 
 def test_at_the_editor(terminal, tmp_path):  # noqa: F811
-    """Screen.feed refuses controls, and sequences that radish does not send by itself."""
+    """Screen.feed rejects control characters and sequences that radish itself does not send."""
     whole = to_a_pipe(CHAT, b"hello\n")
     t = terminal(*CHAT, columns=1000, env={"XDG_STATE_HOME": str(tmp_path)})
     t.wait_for(r"> \r\033\[2C$")

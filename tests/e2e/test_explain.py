@@ -1,7 +1,7 @@
-"""Why no more of a prompt was cached: every reason, named at the right place.
+"""Why no more of a prompt was cached: every reason, reported at the right place.
 
-The mock's tokenizer has a token for each byte and ChatML, so that positions can be counted by hand:
-<|im_start|> is one token, and so is <|im_end|>.
+The mock's tokenizer has one token per byte and ChatML, so positions can be counted by hand: <|im_start|> and <|im_end|>
+are one token each.
 """
 import json
 import threading
@@ -91,7 +91,7 @@ def test_diverged(fresh):
 
 
 def test_diverged_in_the_template(fresh):
-    """A conversation that goes on where another ended: the difference is the role's name."""
+    """A conversation continues where another ended: the difference is the role's name."""
     ask(fresh, conversation())
     told = explain(fresh, conversation() + [{"role": "system", "content": "Be brief."}])
     miss = told["miss"]
@@ -214,7 +214,7 @@ def test_behind_a_shared_prompt_tenants_do_not_exist_for_each_other(start, tmp_p
     miss = told["miss"]
     assert told["cached_tokens"] >= len(SYSTEM) and miss["position"] == told["cached_tokens"]
     assert miss["reason"] == "never_seen" and "cached_text" not in miss
-    # The tenant's own words are another thing, and the operator is told who has the same.
+    # A tenant's own text is not shared, but the operator is told who has the same text.
     messages[1]["content"] = "A public matter."
     own = explain(server, messages, key("k1"))["miss"]
     assert own["reason"] == "diverged" and own["cached_text"] == "rivate m"

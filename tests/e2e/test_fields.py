@@ -1,4 +1,4 @@
-"""Request fields: unknown ones are named, inert ones are not, strict servers refuse."""
+"""Request fields: unknown ones are reported, inert ones are not, and strict servers reject them."""
 import json
 
 REQUEST = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}

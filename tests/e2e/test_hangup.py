@@ -12,8 +12,8 @@ import time
 import kill_clients
 import pytest
 
-LATE_TOKENS = 5  # of a choice: the step that runs, and what the statistics have not counted yet
-DEADLINE_S = 60  # for what happens at once
+LATE_TOKENS = 5  # per choice: the running step, and tokens that the statistics have not counted yet
+DEADLINE_S = 60  # for what should happen at once
 LONG = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8000, "ignore_eos": True}
 
 
@@ -24,7 +24,7 @@ def request(**options):
 
 
 def wait_for(server, name, least):
-    """Until a number of the statistics is at least that."""
+    """Waits until this statistic is at least `least`."""
     deadline = time.monotonic() + DEADLINE_S
     while (stats := server.stats())[name] < least:
         assert time.monotonic() < deadline, f"{name} is less than {least}: {stats}"

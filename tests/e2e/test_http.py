@@ -1,4 +1,4 @@
-"""HTTP by hand: what RFC 9112 allows works, what it forbids is refused, limits hold."""
+"""Raw HTTP: what RFC 9112 allows works, what it forbids is rejected, and limits hold."""
 import json
 import socket
 import time
@@ -47,7 +47,7 @@ def post(body, extra=b"", version=b"HTTP/1.1"):
 
 
 def talk(server, data, head=False):
-    """Sends bytes, reads one answer, and whether the server closed after it."""
+    """Sends bytes; returns one answer and whether the server then closed the connection."""
     with server.connect() as sock:
         sock.sendall(data)
         reader = Reader(sock)
@@ -176,7 +176,7 @@ def test_expect_continue(mock):
         assert reader.line() == "HTTP/1.1 100 Continue" and reader.line() == ""
         sock.sendall(data[split:])
         assert reader.answer()[0] == 200
-        # Nothing is continued for a request that is refused.
+        # A rejected request gets no 100 Continue.
         sock.sendall(b"POST /nowhere HTTP/1.1\r\n" + HOST
                      + b"Content-Length: 5\r\nExpect: 100-continue\r\n\r\n")
         assert reader.answer()[0] == 404
@@ -221,7 +221,7 @@ def test_only_hosts_of_this_machine(mock, start):
         status, _, body = mock.get("/health", {"Host": host})
         assert status == 403
         assert "--allowed-host" in json.loads(body)["error"]["message"]
-    # The target's host counts when there is one.
+    # A host in the request target overrides the Host header.
     assert talk(mock, b"GET http://evil.example/health HTTP/1.1\r\n" + HOST + b"\r\n")[0] == 403
     server = start("--allowed-host", "box.example", "--allowed-host", "api.example:99")
     assert server.get("/health", {"Host": "BOX.example:1"})[0] == 200
@@ -315,5 +315,5 @@ def test_a_slow_reader_is_not_buffered_without_bound(start):
         status, _, text = Reader(sock).answer()
         assert status == 200 and text.endswith(b"data: [DONE]\n\n")
         usage = json.loads(text.split(b"\n\n")[-3][6:])["usage"]
-        assert usage["completion_tokens"] > seen, "nothing held the answer back"
+        assert usage["completion_tokens"] > seen, "the answer was not throttled"
     assert server.wait_idle()["generated_tokens"] == usage["completion_tokens"]

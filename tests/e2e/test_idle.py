@@ -1,8 +1,8 @@
-"""A server that has nothing to do does nothing: no timer ticks, no thread spins.
+"""An idle server does nothing: no timer ticks, no thread spins.
 
 Reads the kernel's counters of processor time and of context switches, a few seconds apart: neither may change. Work
-left over from a request may fall into the first interval, so there are several tries; a timer that ticks or a thread
-that spins fails them all."""
+left over from a request may fall into the first interval, so the test tries several times; a timer that ticks or a
+thread that spins fails them all."""
 import os
 import time
 

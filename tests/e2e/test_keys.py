@@ -1,4 +1,4 @@
-"""Who may ask what: API keys, the operator's key, and what is told to those who have neither."""
+"""Access rights: API keys, the operator's key, and what clients without a key see."""
 import json
 import os
 import re
@@ -28,7 +28,7 @@ def keyed(start):
 
 
 def test_with_keys_any_host_name_is_answered(start, keyed):
-    """A page that rebinds a name to this machine has no key."""
+    """Host names need no check: a page that rebinds its name to this machine has no key."""
     page = {"Host": "llm.example:8080", "Origin": "http://llm.example:8080"}
     foreign = {"Host": "llm.example:8080", "Origin": "http://evil.example"}
     assert chat(keyed, {**bearer("k-alone"), "Host": "llm.example"}) == 200
@@ -43,7 +43,7 @@ def test_with_keys_any_host_name_is_answered(start, keyed):
 
 
 def usage_error(*args):
-    """What the command says of wrong options; the exit status must be 2."""
+    """The command's message about wrong options; the exit status must be 2."""
     done = subprocess.run([os.path.join(BUILD, "radish-debug"), "serve", "--engine", "mock",
                            "--port", "0", *args], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2, (done.returncode, done.stderr)
@@ -51,7 +51,7 @@ def usage_error(*args):
 
 
 def test_matrix(keyed):
-    routes = {  # what the tenant, the operator and nobody get
+    routes = {  # status for a tenant, the operator, and without a key
         ("POST", "/v1/chat/completions"): (200, 200, 401),
         ("GET", "/v1/models"): (200, 200, 401),
         ("GET", "/v1/models/mock"): (200, 200, 401),

@@ -47,7 +47,7 @@ def test_a_completion_tells_all_of_itself(mock):
     assert settings["n_probs"] == 2 and all(bias["bias"] is None for bias in settings["logit_bias"])
     assert [p["id"] for p in answer["completion_probabilities"]] == answer["tokens"]
     assert all(len(p["top_logprobs"]) == 2 for p in answer["completion_probabilities"])
-    # The seed that it tells gives the same text again.
+    # The reported seed gives the same text again.
     first = post(mock, "/completion", {"prompt": "Once", "n_predict": 6})
     again = post(mock, "/completion", {"prompt": "Once", "n_predict": 6,
                                        "seed": first["generation_settings"]["seed"]})
@@ -226,7 +226,7 @@ def test_infill(coder):
     assert prompt.index("<|fim_prefix|>") < prompt.index("a big") < prompt.index("<|fim_suffix|>")
     assert prompt.index("<|fim_suffix|>") < prompt.index("dog.") and prompt.endswith(FIM[2])
     assert answer["timings"]["predicted_n"] == answer["tokens_predicted"] <= 4
-    # What llama.vim sends to have the text in the cache, and what it sends next.
+    # The request with which llama.vim warms the cache, and its next one.
     warm = {**body, "prompt": "One day ", "n_predict": 0, "samplers": [], "temperature": 0.0,
             "response_fields": [""], "input_prefix": "Max ran to the park. " * 9}
     assert post(coder, "/infill", warm) == {}
@@ -252,7 +252,7 @@ def test_an_infill_needs_its_prefix(coder):
 
 
 def test_huge_texts_do_not_keep_a_worker_busy(coder, mock):
-    """Texts that are far too long are cut or refused before they are tokenized."""
+    """Texts that are far too long are truncated or rejected before they are tokenized."""
     huge = " " * 12_000_000
     tool = {"type": "function", "function": {"name": "f", "description": huge}}
     chat = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}

@@ -1,5 +1,5 @@
-"""What the small files of a model's directory say, and who hears of it: the template, the tokens
-that it is given, the defaults of sampling, and what `radish info` tells of a model that cannot run.
+"""The small files of a model's directory: the template, the tokens it receives, the sampling defaults, and what `radish
+info` reports about a model that cannot run.
 """
 import json
 import shutil
@@ -124,7 +124,7 @@ def story(path, *args):
 
 
 def test_the_models_sampling_is_the_default_of_run(model):
-    """Greedy, where the file says so; an option counts more."""
+    """Greedy if the file says so; an option overrides it."""
     path = model()
     greedy = story(path, "--temperature", "0")
     drawn = [story(path, "--temperature", "2", "--top-k", "-1", "--top-p", "1", "--min-p", "0",
@@ -260,7 +260,7 @@ TOOL_CHAT = ("{% for t in tools %}[{{ t.function.name }}]{% endfor %}" + CHAT +
 
 @pytest.mark.parametrize("place", ["list", "file"])
 def test_a_template_for_tools_is_used_with_tools(model, place):
-    """As transformers does it, and nothing goes into the system prompt then."""
+    """As transformers does; the system prompt then gets no tools."""
     path = model("tokenizer_config.json", {"chat_template": CHAT})
     body = {"messages": TURNS}
     plain, untold = CHAT, output_of("render", "-m", path, "--context", "-",
@@ -318,7 +318,7 @@ def test_a_name_of_the_web_is_told_that_nothing_is_downloaded(name):
 
 
 def test_a_cache_of_hugging_face(model, tmp_path):
-    """Its directory, or the snapshot in it, has the name of the model, not of the commit."""
+    """For the directory or a snapshot in it, the model's name is shown, not the commit's."""
     cache = tmp_path / "models--some-one--Tiny-1"
     snapshot = cache / "snapshots" / "0123abcd"
     (cache / "refs").mkdir(parents=True)

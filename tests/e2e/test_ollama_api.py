@@ -107,7 +107,7 @@ def test_nothing_to_answer_is_a_load(mock):
         assert whole(mock, "/api/chat", messages=[], **body)["done_reason"] == reason
     assert whole(mock, "/api/generate", prompt="a", keep_alive=0)["eval_count"] > 0
     assert whole(mock, "/api/chat", messages=[])["message"] == {"role": "assistant", "content": ""}
-    status, fields, text = post(mock, "/api/chat", {"model": "any"})  # one object, too
+    status, fields, text = post(mock, "/api/chat", {"model": "any"})  # also a single object
     assert status == 200 and json.loads(text)["done_reason"] == "load"
 
 
@@ -284,7 +284,7 @@ def test_thinking(start, tmp_path):
 
 
 def test_calls(real):
-    ask = []  # a small model calls what it has seen called
+    ask = []  # a small model repeats calls that it has seen
     for city, weather in (("Oslo", "snow"), ("Rome", "sun"), ("Cairo", "heat")):
         ask += [{"role": "user", "content": f"What is the weather in {city}?"},
                 {"role": "assistant", "tool_calls": [
@@ -307,7 +307,7 @@ def test_calls(real):
 
 
 def test_calls_need_no_ids(server):
-    """The prompt is the one that OpenAI's conversation with ids gives."""
+    """The prompt equals that of OpenAI's conversation with ids."""
     def called(name, arguments, **more):
         return {"function": {"name": name, "arguments": arguments}, **more}
 
@@ -328,7 +328,7 @@ def test_calls_need_no_ids(server):
 
 
 def test_what_open_webui_sends(mock):
-    """Its parameters, all of them; `num_predict` beside the options is its own doing."""
+    """All of its parameters; it really sends `num_predict` outside the options."""
     body = {"model": "mock:latest", "stream": True, "num_predict": 5, "think": False,
             "keep_alive": "10m", "messages": [{"role": "system", "content": "Be brief."}, *HELLO],
             "options": {"temperature": 0.0, "stop": ["<END>"], "top_p": 0.9, "seed": 7,
@@ -340,7 +340,7 @@ def test_what_open_webui_sends(mock):
     status, fields, text = post(mock, "/api/chat", body)
     assert status == 200 and "x-radish-ignored" not in fields, text
     assert json.loads(text.splitlines()[-1])["eval_count"] <= 5
-    # A call that comes back with the ids and numbers of a stream.
+    # A call sent back with the ids and indices of a stream.
     body["messages"] += [
         {"role": "assistant", "content": "", "tool_calls": [
             {"index": 0, "id": "call_1", "function": {"name": "get_weather",
@@ -390,4 +390,4 @@ def test_a_late_error_is_a_line(start, path, body):
     lines = answer.read().decode().splitlines()
     assert list(json.loads(lines[-1])) == ["error"] and "stopping" in lines[-1]
     connection.close()
-    server.process.wait(30)  # another signal would be one too many
+    server.process.wait(30)  # a second signal would force it to stop

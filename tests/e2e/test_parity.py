@@ -1,5 +1,5 @@
-"""GGUF files through the program itself: stories260K must write what llama2.c writes, to the letter,
-and what is no such file is told. test_directories.py has the same of a directory.
+"""GGUF files: stories260K must write exactly what llama2.c writes, and other files are rejected. test_directories.py
+does the same with a directory.
 """
 
 import json
@@ -37,7 +37,7 @@ def test_stories260k_writes_what_llama2c_writes(golden):
     model = STORIES / "stories260K-f32.converted-v3.gguf"
     prompt = radish("tokenize", "-m", model, stdin=golden["prompt"])
     assert prompt[0] == 1
-    # llama2.c counts steps over prompt and answer, from the first token on.
+    # llama2.c counts prompt and answer tokens as steps.
     n = golden["steps"] - (len(prompt) - 1)
     answer = radish(
         "run", "-m", model, "--raw", "--json", "--temp", 0, "-n", n, "--kv-type", "f32",

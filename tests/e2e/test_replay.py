@@ -1,5 +1,5 @@
-"""`radish replay`: small traces with answers worked out by hand, and recorded ones where they are;
-and the benchmark that draws its hit rates."""
+"""`radish replay`: small traces with results worked out by hand, recorded traces if present, and the benchmark that
+plots hit rates."""
 import json
 import os
 import pty
@@ -35,7 +35,7 @@ def replay(*args, binary=DEBUG):
 
 @pytest.fixture
 def trace(tmp_path):
-    """Writes a trace and gives its path: lines of objects, or an agent's object."""
+    """Writes a trace and returns its path: one object per line, or an agent's object."""
 
     def write(content):
         path = tmp_path / "trace.json"
@@ -88,12 +88,12 @@ def test_json_has_every_number(trace):
         times = got["times_us"][kind]
         assert set(times) == {"count", "mean", "p99", "max"}
         assert times["mean"] <= times["max"] and times["p99"] <= times["max"]
-    # Each is looked up before it is admitted, those that sleep several times, and then locked.
+    # Each is looked up before it is admitted (several times if it sleeps) and again to be locked.
     assert got["times_us"]["match"]["count"] >= 2 * len(TALKS)
 
 
 def test_a_small_cache_evicts(trace):
-    # Two prompts without anything in common, in turns: a cache for one of them finds nothing.
+    # Two unrelated prompts alternate: a cache that holds one of them finds nothing.
     one, two = line(1024, 1, 2), line(1024, 3, 4)
     path = trace([one, two, one, two])
     assert replay(path)["hit"] == 2 * 1023
@@ -128,7 +128,7 @@ def test_an_agent_and_its_sub_agents(trace):
         {"t": 0.5, "in": 100, "out": 1, "hash_ids": [1]}]})
     got = replay(trace(content), "--max-output", 2)
     assert got["requests"] == 3
-    # The two tokens behind block 2 have no id, so nobody shares them.
+    # The two tokens after block 2 have no id, so nothing shares them.
     assert got["hit"] == got["ideal"] == 0 + 64 + 128
     assert got["generated"] == 2 + 1 + 2
 
@@ -158,7 +158,7 @@ def test_text_names_what_json_names(trace):
 def test_progress_is_for_terminals(trace):
     try:
         leader, follower = pty.openpty()
-    except OSError as e:  # a bare chroot has none
+    except OSError as e:  # a bare chroot has no ptys
         pytest.skip(f"no pseudo-terminal: {e}")
     with open(leader, "rb", buffering=0) as terminal:
         done = subprocess.run([DEBUG, "replay", trace(TALKS)], stdout=subprocess.PIPE,
@@ -167,7 +167,7 @@ def test_progress_is_for_terminals(trace):
         shown = terminal.read(65536).decode()
     assert done.returncode == OK
     assert "of 5 requests, hit rate" in shown
-    assert shown.endswith("\r\033[K")  # the line goes when it is done
+    assert shown.endswith("\r\033[K")  # the progress line is erased at the end
     assert "hit rate" not in done.stdout.decode()
 
 
@@ -241,7 +241,7 @@ def hit_rate(*args):
 
 
 def test_the_bench_draws_both_curves(trace, tmp_path):
-    # Three prompts in turns, room for two: LRU finds nothing, and knowing the future every second.
+    # Three prompts take turns with room for two: LRU hits none, an optimal policy every second one.
     turns = [line(1024, 2 * i, 2 * i + 1) for i in range(3)] * 4
     svg = tmp_path / "out.svg"
     got = hit_rate(trace(turns), "--sizes", "10,70,100", "--svg", svg, "--title", "a < b")

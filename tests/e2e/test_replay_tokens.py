@@ -1,9 +1,9 @@
-"""Exact token replay: an answer that comes back as text becomes the tokens that were sampled."""
+"""Exact token replay: an answer sent back as text becomes the tokens that were sampled."""
 import json
 
 import pytest
 
-# Wild answers: the tokenizer would often write them in other tokens.
+# Wild answers, which the tokenizer would often split differently.
 WILD = {"temperature": 1, "top_p": 1, "top_k": 0, "min_p": 0}
 QUESTIONS = ["Tell me about a river.", "What lives in it?", "Who named it?", "Write it as a poem.",
              "Now shorter."]
@@ -29,7 +29,7 @@ def talk(server, n_turns, seed, **options):
 
 
 def shortfall(turns):
-    """How many tokens of each turn's beginning were computed again, though they had been before."""
+    """How many tokens of each turn's prefix were computed again."""
     lacks = []
     for (before, _), (after, _) in zip(turns, turns[1:]):
         known = before["usage"]["prompt_tokens"] + before["usage"]["completion_tokens"] - 1
@@ -38,7 +38,7 @@ def shortfall(turns):
 
 
 def is_cut(turns):
-    """An answer that ends inside a character cannot come back as it was."""
+    """An answer cut inside a character cannot be sent back unchanged."""
     return any("\ufffd" in answer["choices"][0]["message"]["content"] for answer, _ in turns)
 
 
@@ -51,7 +51,7 @@ def test_a_turn_finds_all_of_the_one_before(server, n_turns):
 
 
 def test_without_replay_some_is_computed_again(real):
-    """Else the test above shows nothing: sampled tokens are not always the tokenizer's own."""
+    """Proves that the test above can fail: sampled tokens are not always the tokenizer's."""
     assert any(lack > 0 for seed in range(200, 230)
                for lack in shortfall(talk(real, 3, seed, replay=False)))
 
@@ -126,7 +126,7 @@ def test_what_a_user_writes_is_never_replaced(server):
 
 
 def test_the_same_text_either_way(server):
-    """Replay changes tokens, never text: the prompt reads the same, and so the counts are close."""
+    """Replay changes tokens, never text: the prompt is the same text, so the counts are close."""
     turns = talk(server, 2, 700)
     messages = [{"role": "system", "content": "You are guide number 700."},
                 {"role": "user", "content": QUESTIONS[0]},

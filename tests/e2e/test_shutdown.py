@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: what is being answered may finish, nothing new begins."""
+"""SIGINT and SIGTERM: running answers may finish, no new ones start."""
 import json
 import signal
 import socket
@@ -12,11 +12,11 @@ BODY = {"messages": [{"role": "user", "content": "Hi"}], "ignore_eos": True, "st
         "seed": 1}
 SLOW = ("--mock-batch-cost-us", "10000")
 GRACE = ("--shutdown-grace", "120")
-AT_ONCE_S = 60  # much less than the grace, and enough for a busy machine
+AT_ONCE_S = 60  # much less than the grace period, and enough for a busy machine
 
 
 def begin(server, **options):
-    """A stream whose first chunk has come: the socket and a reader of its lines."""
+    """Starts a stream and waits for its first chunk; returns the socket and a line reader."""
     sock = server.connect(timeout=60)
     sock.sendall(post(json.dumps({**BODY, **options})))
     file = sock.makefile("rb")
@@ -35,14 +35,14 @@ def stop(server, number=signal.SIGTERM):
 
 
 def last_event(file):
-    """The last event of a stream that is read to its end."""
+    """Reads a stream to its end and returns the last event."""
     events = [line for line in file.read().split(b"\n") if line.startswith(b"data: ")]
     assert b"[DONE]" not in b"".join(events)
     return json.loads(events[-1][6:])
 
 
 def wait_connections(server, n):
-    """Waits until the server has n connections besides the one that asks, and has read what they sent."""
+    """Waits until the server has n other connections and has read what they sent."""
     deadline = time.monotonic() + AT_ONCE_S
     while server.stats()["connections"] < n + 1:
         assert time.monotonic() < deadline
@@ -87,7 +87,7 @@ def test_a_stream_finishes_within_the_grace(start):
     server = start(*GRACE, *SLOW)
     sock, file = begin(server, max_tokens=60)
     server.send_signal(signal.SIGTERM)
-    rest = file.read()  # to the end of the connection, long before the grace's
+    rest = file.read()  # to the end of the connection, long before the grace period ends
     assert b"data: [DONE]" in rest and b'"finish_reason":"length"' in rest
     assert end_status(server) == 0
     sock.close()
@@ -125,7 +125,7 @@ def test_a_post_that_has_begun_gets_503(start, sent):
     status, headers, _ = Reader(kept).answer()
     assert status == 503 and headers["retry-after"]
     sock.close()
-    assert end_status(server) == 0  # the hang-up was the last answer's end
+    assert end_status(server) == 0  # the hang-up ended the last answer
 
 
 def test_after_the_grace_streams_end_with_an_error(start):

@@ -1,4 +1,4 @@
-"""A cache that hardly holds one request, and many at once; see small_pool.py."""
+"""Many concurrent requests in a cache that barely holds one; see small_pool.py."""
 import small_pool
 
 

@@ -1,5 +1,5 @@
-"""Starting the real model: what the log says of time and memory holds, and a second start reads the
-packed weights that the first one left beside the model."""
+"""Starting the real model: the log's figures for time and memory are true, and a second start reads the packed weights
+that the first one saved beside the model."""
 import json
 import os
 import re
@@ -36,7 +36,7 @@ def said_mib(server):
 
 
 def vocabulary_text():
-    """Lines that have tokens from every part of the vocabulary."""
+    """Lines with tokens from every part of the vocabulary."""
     newline = json.loads(subprocess.run([RADISH, "tokenize", "-m", MODEL, "--no-special"],
                                         input=b"\n", stdout=subprocess.PIPE, check=True).stdout)
     ids = [i for token in range(300, 49000, 40) for i in (token, newline[0])]
@@ -60,7 +60,7 @@ def test_memory_is_what_the_log_says():
         said, resident = said_mib(server), resident_mib(server)
         total = sum(said.values())
         assert abs(resident["VmRSS"] - total) < 0.05 * total, (said, resident)
-        # What was packed must not be in memory twice.
+        # Packed weights must not be in memory twice.
         assert resident["RssFile"] < said["file"] + 10, (said, resident)
     finally:
         check_end(server)
@@ -112,7 +112,7 @@ def test_requests_get_503_while_the_model_is_loaded(tmp_path):
             seen.append((error.code, error.read()))
             assert error.headers["Retry-After"]
         except OSError:
-            assert not seen or seen[-1][0] == 503  # the socket is not there yet
+            assert not seen or seen[-1][0] == 503  # the socket does not exist yet
         time.sleep(0.05)
     process.terminate()
     assert process.wait(60) == 0
@@ -182,7 +182,7 @@ def test_what_the_bits_depend_on_is_in_the_fingerprint():
         too_long = server.post({"messages": [{"role": "user", "content": "a b " * 9000}]})[2]
         check_end(server)
         assert status == 200
-        # The context is the model's: a larger -c is no way out.
+        # The context is the model's maximum: a larger -c does not help.
         assert b"Please reduce their length." in too_long and b" -c" not in too_long, too_long
         return json.loads(body)["system_fingerprint"]
 
@@ -193,7 +193,7 @@ def test_what_the_bits_depend_on_is_in_the_fingerprint():
 
 @needs_model
 def test_the_default_model_is_sampled_as_its_makers_recommend(tmp_path):
-    """It is known by its metadata, so another file name changes nothing."""
+    """The model is recognised by its metadata, so the file name does not matter."""
     other = tmp_path / "other.gguf"
     other.symlink_to(MODEL)
     server = Server("-m", str(other), "--cache-size", "64MiB", debug=False)
@@ -231,7 +231,7 @@ def test_a_second_start_reads_the_packed_weights(tmp_path):
             check_end(server)
         return choice, server.log()
 
-    plain, log = run()  # packing takes no second, so nothing is kept
+    plain, log = run()  # packing takes less than a second, so nothing is saved
     assert not packed.exists() and "radish-packed" not in log
     first, log = run("--pack-cache", "on", wait=True)
     assert packed.exists() and sorted(os.listdir(tmp_path)) == [model.name, packed.name]
@@ -241,7 +241,7 @@ def test_a_second_start_reads_the_packed_weights(tmp_path):
     third, log = run("--pack-cache", "off")
     assert "radish-packed" not in log and third == first
 
-    # A file that was damaged is replaced, and says nothing worse than that in the log.
+    # A damaged file is replaced, and the log says so.
     with open(packed, "r+b") as file:
         file.seek(-1000, os.SEEK_END)
         file.write(b"damage")
@@ -250,7 +250,7 @@ def test_a_second_start_reads_the_packed_weights(tmp_path):
     fifth, log = run()
     assert f"packed weights read from {packed}" in log and fifth == first
 
-    # The same bits; and a command for people says nothing of all this.
+    # `radish logits` gives the same bits and does not mention packing.
     command = [RADISH, "logits", "-m", str(model), "--tokens", "1,2,3", "--json", "--pack-cache"]
     read, made = (subprocess.run([*command, mode], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                  check=True) for mode in ("auto", "off"))
@@ -259,7 +259,7 @@ def test_a_second_start_reads_the_packed_weights(tmp_path):
 
 @needs_model
 def test_a_folder_that_cannot_be_written(tmp_path):
-    """The model is served, and the log has one line."""
+    """The model is served, and the log has one line about it."""
     model = tmp_path / "model.gguf"
     shutil.copy(MODEL, model)
     (tmp_path / "model.gguf.radish-packed.tmp").mkdir()  # root may write everywhere else

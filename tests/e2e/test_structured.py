@@ -31,7 +31,8 @@ def ask(server, messages=ASK, **options):
 
 
 def text_of(server, **options):
-    """Complete in any case; "length" says that it was ended sooner than the model would have."""
+    """The answer is always complete; "length" means it was ended sooner than the model would
+    have."""
     choice = ask(server, **options).choices[0]
     assert choice.finish_reason in ("stop", "length")
     return choice.message.content
@@ -117,7 +118,7 @@ def test_choices(server):
 
 
 def test_an_answer_is_complete_whatever_its_budget(server):
-    """Near the end of max_tokens the shortest way to a valid end is taken, and that is said."""
+    """Near max_tokens the answer takes the shortest way to a valid end, with reason "length"."""
     schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     for limit in (30, 50, 90):
         choice = ask(server, max_tokens=limit, response_format=schema_format(schema),
@@ -200,4 +201,4 @@ def test_a_schema_is_compiled_once(mock):
         began = time.monotonic()
         assert mock.post({"messages": ASK, "max_tokens": 1, "json_schema": schema})[0] == 200
         times.append(time.monotonic() - began)
-    assert min(times[1:]) < times[0] / 4  # some 3 of 160 ms, in the debug build
+    assert min(times[1:]) < times[0] / 4  # about 3 ms instead of 160 in the debug build

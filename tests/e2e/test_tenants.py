@@ -1,4 +1,4 @@
-"""Who shares what in the cache: tenants nothing, unless the operator says so."""
+"""Sharing in the cache: tenants share nothing unless the operator allows it."""
 import json
 import os
 import re
@@ -51,7 +51,7 @@ def sharing(start, tmp_path):
 
 
 def shared_tokens(system):
-    """ChatML around a system prompt, up to where the question begins, with a token for a byte."""
+    """The length of a system prompt in ChatML, up to the question, at one token per byte."""
     return len(system) + len("#system\n#\n#user\n")
 
 
@@ -68,7 +68,8 @@ def test_a_shared_prompt_is_computed_once(sharing):
 
 
 def test_a_shared_prompt_of_a_real_model(tmp_path):
-    """Whatever the question begins with, which its tokenizer may join with what stands before."""
+    """The tokenizer may merge the question's start with the text before it; sharing must not depend
+    on it."""
     if not os.path.exists(MODEL):
         pytest.skip(f"there is no model at {MODEL}")
     file = tmp_path / "policy.txt"
@@ -77,7 +78,7 @@ def test_a_shared_prompt_of_a_real_model(tmp_path):
     found = re.search(r"policy\.txt: (\d+) tokens are shared", server.log())
     n_shared = int(found.group(1))
     ask(server, "What is this?", ALICE, POLICY)
-    # The first of Bob's has what is shared; the others may have more, of his own.
+    # Bob's first question finds the shared part; later ones may also find his own.
     assert cached(ask(server, "What is this?", BOB, POLICY)) == n_shared
     for question in ("\n\nWhat?", " What?", "\u00e4", "1", "<|im_end|>"):
         assert cached(ask(server, question, BOB, POLICY)) >= n_shared, question
@@ -138,7 +139,7 @@ def test_the_operator_sees_whose_it_is(start):
     assert get(server, "/v1/cache", ADMIN)["namespaces"] == 2
 
 
-# ---- what one tenant can tell of another ---------------------------------------------------
+# ---- what one tenant can learn about another -----------------------------------------------
 
 
 def first_token_ms(server, text, headers):
@@ -164,15 +165,15 @@ def first_token_ms(server, text, headers):
 
 
 def measure(server, times, first, n):
-    """Adds to the times to the first token of prompts of 400 tokens, which take 40 ms to compute
-    here: Alice's own for Alice, the same for Bob, and one that nobody has asked for Bob."""
+    """Measures the time to the first token of 400-token prompts, which take 40 ms to compute here:
+    Alice's own for Alice, the same for Bob, and a new one for Bob."""
     for i in range(first, first + n):
         prompt = {"alices": f"{i:02}a" * 133, "new": f"{i:02}n" * 133}
         first_token_ms(server, prompt["alices"], ALICE)
         settled(server, headers=ADMIN)
         for name in ("new", "alices") if i % 2 else ("alices", "new"):
             elapsed, n_cached = first_token_ms(server, prompt[name], BOB)
-            assert n_cached < 10  # the template's beginning and the number, from Bob's own
+            assert n_cached < 10  # the start of the template and the number, from Bob's own prompts
             times[name].append(elapsed)
         elapsed, n_cached = first_token_ms(server, prompt["alices"], ALICE)
         assert n_cached >= 400
@@ -181,13 +182,13 @@ def measure(server, times, first, n):
 
 
 def test_time_to_first_token_tells_nothing(start):
-    """Bob waits as long for a prompt that Alice has cached as for one that nobody has, within the
-    noise. On a busy machine more samples may be needed to see that it is only noise."""
+    """Within the noise, Bob waits as long for a prompt that Alice has cached as for a new one. A
+    busy machine may need more samples to show that it is only noise."""
     server = start(*TENANTS, "--mock-row-cost-us", "100")
     times = {name: [] for name in ("own", "alices", "new")}
     for attempt in range(3):
         own, alices, new = measure(server, times, 7 * attempt, 7)
         if own < 0.6 * alices and abs(alices - new) < 0.2 * new:
             return
-    assert own < 0.6 * alices, times  # it would show
+    assert own < 0.6 * alices, times  # a difference would show
     assert abs(alices - new) < 0.2 * new, times

@@ -86,7 +86,7 @@ def test_log_probabilities_of_a_text(server):
 
 
 def test_log_probabilities_of_a_prompt(server):
-    """The score of a text does not depend on how it came to be: given, or generated."""
+    """A text has the same score whether it was given or generated."""
     answer = complete(server, logprobs=0)
     text = answer.choices[0].text
     tokens = post(server, "/tokenize", {"content": "Once upon a time", "add_special": True})[1]

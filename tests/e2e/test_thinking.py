@@ -8,7 +8,7 @@ import pytest
 from conftest import BUILD
 
 HELLO = [{"role": "user", "content": "What is 2 + 2?"}]
-# The prompt ends inside of thinking, as with DeepSeek R1; or the model begins it, as with Qwen 3.
+# The prompt ends inside the thinking (DeepSeek R1), or the model starts it (Qwen 3).
 BEGUN = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content.split('</think>')[-1] }}"
          "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n"
          "{% endif %}")
@@ -16,7 +16,7 @@ SWITCH = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_
           "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
           "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n"
           "{% endif %}{% endif %}")
-# Thinks if the variable is true, and without it closes the thought at once: R1, QwQ, Command R7B.
+# Thinks if the variable is true, otherwise closes the thinking at once: R1, QwQ, Command R7B.
 ASKS = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
         "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n"
         "{% if not enable_thinking %}</think>{% endif %}{% endif %}")

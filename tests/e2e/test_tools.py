@@ -1,5 +1,5 @@
-"""Tool calls through the official SDK: the choice is enforced, arguments match their schemas, deltas
-add up, and a conversation of calls finds all of it in the cache."""
+"""Tool calls through the official SDK: the choice is enforced, arguments match their schemas, deltas add up, and a
+conversation with calls is found completely in the cache."""
 import json
 
 import openai
@@ -71,12 +71,12 @@ def test_parallel_calls(server):
     assert len(many.message.tool_calls) > 1
     for call in many.message.tool_calls[:-1]:
         check_call(call)
-    # It cannot end by itself: it repeated a call, or the last one is cut.
+    # It cannot end by itself: it repeated a call, or the last call was cut off.
     assert many.finish_reason in ("tool_calls", "length")
 
 
 def test_a_repeated_call_ends_the_answer(server):
-    """One function with one value: every second call is a repetition."""
+    """One function with one possible value: the second call always repeats the first."""
     one = {"type": "function", "function": {"name": "ping", "parameters": {
         "type": "object", "properties": {"host": {"enum": ["here"]}}, "required": ["host"]}}}
     options = {"tools": [one], "tool_choice": "required", "parallel_tool_calls": True,
@@ -131,7 +131,7 @@ def test_deltas_add_up_to_the_whole(server):
         (call.function.name, call.function.arguments) for call in whole]
     arguments = [part for chunk in chunks for part in chunk.choices[0].delta.tool_calls or []
                  if part.function.arguments]
-    assert len(arguments) > 3, "arguments must come in pieces"
+    assert len(arguments) > 3, "arguments must arrive in pieces"
 
 
 def test_the_stream_helper(server):
@@ -156,7 +156,7 @@ def test_several_choices_call(server):
 
 
 def test_a_call_that_is_cut_off_says_so(server):
-    """As far as it came, never made up to be complete, and no marker is shown."""
+    """The call is returned incomplete, never completed, and without its marker."""
     whole = ask(server, tool_choice="required").choices[0]
     for limit in range(1, 40, 3):
         choice = ask(server, tool_choice="required", max_tokens=limit).choices[0]
@@ -190,7 +190,7 @@ def test_results_go_into_the_prompt(real):
 
 
 def test_a_conversation_of_thirty_turns_is_found_in_the_cache(server):
-    """Each turn finds all that the one before it had computed: up to the end of its answer."""
+    """Each turn finds everything the previous one computed, up to the end of its answer."""
     messages = [{"role": "user", "content": "Look up things, one after the other."}]
     before = None
     for turn in range(30):
@@ -199,7 +199,7 @@ def test_a_conversation_of_thirty_turns_is_found_in_the_cache(server):
                      seed=turn, temperature=0.8)
         usage = answer.usage
         if before:
-            # The last token that was sampled has no KV before something follows it.
+            # The last sampled token has no KV until another token follows.
             least = before.prompt_tokens + before.completion_tokens - 1
             assert usage.prompt_tokens_details.cached_tokens >= least, f"turn {turn}"
         before = usage

@@ -1,4 +1,4 @@
-"""POST /v1/cache/warm: a prompt in the cache before anyone asks, and pins. Several choices: one prompt."""
+"""POST /v1/cache/warm: caching prompts in advance, and pins. Several choices share one prompt."""
 import json
 import threading
 
@@ -128,7 +128,7 @@ def test_a_pin_that_is_over(start):
 
 
 def test_pins_have_a_budget(start):
-    """Everything cannot be pinned; the answer says so, and the prompt is cached all the same."""
+    """Not everything can be pinned; the answer says so, and the prompt is cached anyway."""
     server = start("--cache-size", "1000t")
     told = [warm(server, [{"role": "system", "content": f"Part {i}. " + "Keep me. " * 20}], pin=600)
             for i in range(5)]
@@ -153,7 +153,7 @@ def test_a_client_that_hangs_up_stops_a_warming(start):
 
 
 def test_several_choices_compute_the_prompt_once(start):
-    """Steps are slow, so that every choice is there before the first has its first token."""
+    """Steps are slow, so every choice has arrived before the first token."""
     server = start("--mock-batch-cost-us", "20000")
     messages = [SYSTEM, ASK]
     before = server.wait_idle()
@@ -162,7 +162,7 @@ def test_several_choices_compute_the_prompt_once(start):
     assert len(answer["choices"]) == 4
     after = server.wait_idle()
     prompt = answer["usage"]["prompt_tokens"]
-    # The prompt once; then a row for every sampled token but each choice's last.
+    # The prompt once, then a row for every sampled token except each choice's last.
     assert after["rows"] - before["rows"] == prompt + 4 * (n_tokens - 1)
 
 
