@@ -7,8 +7,8 @@
 
 #include "test.h"
 
-/* What builders of the unit tests need, in a program without the test runner: include it once. A
- * failed check can only mean that the fuzzer, or what it fuzzes, is wrong. */
+/* Lets fuzzers use builders of the unit tests without the test runner. Include it once. A failed
+ * check means a bug in the fuzzer or in the code it fuzzes. */
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 
@@ -22,7 +22,7 @@ void test_fail(const char *file, int line, const char *format, ...)
     abort();
 }
 
-/* In memory, where there is such a place: files are written anew for every input. */
+/* In memory if possible, because every input rewrites the files. */
 const char *test_scratch_dir(void)
 {
     static char in_memory[] = "/dev/shm/radish-fuzz.XXXXXX", on_disk[] = "/tmp/radish-fuzz.XXXXXX";

@@ -1,7 +1,7 @@
 /* Fuzzes the answer parser: three bytes choose the format, whether there are functions, whether the
- * answer begins in its thinking, and where it is cut; the rest is the answer. What comes out must
- * be the same as when the answer comes whole, calls must be in order and their arguments objects,
- * and an answer without calls and thinking must come out as it is. */
+ * answer starts inside its thinking, and where it is split; the rest is the answer. The output must
+ * be the same as for the answer in one piece, calls must be in order with objects as arguments, and
+ * an answer without calls and thinking must come out unchanged. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static const char tools_text[] =
     "\"c\": {\"type\": [\"array\", \"null\"]}}}}},"
     "{\"type\": \"function\", \"function\": {\"name\": \"g\"}}]";
 
-/* Pieces as text: a letter for the kind wherever it changes, then the bytes. */
+/* Pieces as text: a letter wherever the kind changes, then the bytes. */
 struct record {
     struct strbuf text, content, arguments;
     int last;
@@ -61,7 +61,7 @@ static void add_piece(void *context, enum answer_piece piece, const char *text, 
     r->open = piece == PIECE_CALL_BEGIN || piece == PIECE_CALL_ARGUMENTS;
 }
 
-/* `cut` 0: the answer comes whole. */
+/* `cut` 0: the answer comes in one piece. */
 static void parse(struct record *r, struct answer_parser_options o, const char *text, size_t len,
                   unsigned cut)
 {

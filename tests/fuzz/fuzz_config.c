@@ -1,6 +1,6 @@
 /* Fuzzes config.json, the index of shards and what follows from both. The first byte says which of
- * the two the input is; the tensors are always the same, one of each format, and each is asked for
- * in whatever the configuration makes of it. What comes out must lie in the files. */
+ * the two the input is. The tensors are always the same, one of each format, and each is requested
+ * as the configuration describes it. Results must lie within the files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

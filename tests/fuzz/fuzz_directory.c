@@ -1,7 +1,7 @@
-/* Fuzzes what a directory says of a model: config.json, the index of shards, the header of a shard.
- * The input is a list of edits of one of them, in a small model of some architecture (a golden of
- * tests/models), because random bytes seldom get past the first key; or the whole file. What opens
- * is computed for a few tokens, so that whatever the settings mean fits the tensors that there are.
+/* Fuzzes the files that describe a model: config.json, the index of shards, the header of a shard.
+ * The input is a list of edits to one of them in a small model (a golden of tests/models), because
+ * random bytes seldom get past the first key; or it is the whole file. A model that opens is run
+ * for a few tokens, to check that its settings fit its tensors.
  *
  *   byte 0: which model   byte 1: which file, whether edits, and the form   then edits or the file
  */
@@ -139,7 +139,7 @@ static const char *const values[] = {
     "96",
 };
 
-/* Where the n-th value of a JSON text begins: behind a colon, a comma or a bracket. */
+/* Where the n-th value of a JSON text starts: after a colon, a comma or a bracket. */
 static size_t value_at(const struct strbuf *text, size_t begin, size_t n)
 {
     size_t at = begin, found = 0;
@@ -150,7 +150,7 @@ static size_t value_at(const struct strbuf *text, size_t begin, size_t n)
     return begin;
 }
 
-/* The end of the value (or the member) that begins at `at`. */
+/* The end of the value (or the member) that starts at `at`. */
 static size_t value_end(const struct strbuf *text, size_t at)
 {
     int depth = 0;
@@ -180,8 +180,8 @@ static void replace(struct strbuf *text, size_t at, size_t end, const char *with
     *text = out;
 }
 
-/* Three bytes are an edit: which value (two of them), and what it becomes: one of the list, the
- * value somewhere else in the text, or nothing. */
+/* An edit is three bytes: two say which value, and one says what replaces it: a value of the list,
+ * another value of the text, or nothing. */
 static void apply_edits(struct strbuf *text, size_t begin, const uint8_t *edits, size_t len)
 {
     enum { N_VALUES = sizeof values / sizeof *values };
@@ -261,7 +261,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         strbuf_add(&text, from->data, from->len);
     else
         strbuf_add(&text, bytes + 2, len - 2);
-    if (edits && file == 2) { /* the header alone, then its length and the data again */
+    if (edits && file == 2) { /* edits the header alone, then restores its length and the data */
         uint64_t header_bytes;
         memcpy(&header_bytes, from->data, sizeof header_bytes);
         text.len = begin + header_bytes;

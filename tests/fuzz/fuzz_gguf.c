@@ -1,6 +1,6 @@
 /* Fuzzes the GGUF reader and the model loader. An input whose first byte is odd is the file itself;
- * an even one is a list of edits of a small valid model, because random bytes seldom get past the
- * header. What opens is read completely, from memory of the exact size. */
+ * an even one is a list of edits to a small valid model, because random bytes seldom get past the
+ * header. A file that opens is read completely, from memory of the exact size. */
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -75,8 +75,8 @@ static void try_model(const char *bytes, size_t len)
     model_close(&m);
 }
 
-/* Each edit is three bytes: where (little endian, modulo the length) and the new byte. Two bytes
- * that remain cut the file there. */
+/* Each edit is three bytes: where (little endian, modulo the length) and the new byte. Two
+ * remaining bytes truncate the file there. */
 static void apply_edits(struct strbuf *file, const uint8_t *edits, size_t len)
 {
     for (; len >= 3; edits += 3, len -= 3)

@@ -1,8 +1,8 @@
 /* Fuzzes the front ends of grammars. The first byte chooses GBNF, a regular expression or a JSON
- * schema in one of two styles; then comes its text, up to a zero byte, and what follows steers a
- * walk through the grammar. Whatever is no grammar must say why; in a grammar no mask is empty
- * before the end, a token is accepted exactly when the mask has it, and a text of a schema parses
- * as JSON once it may end. */
+ * schema in one of two styles; then comes its text, up to a zero byte, and the rest steers a walk
+ * through the grammar. An invalid grammar must give a reason. In a valid one no mask is empty
+ * before the end, a token is accepted exactly when the mask has it, and a schema's text parses as
+ * JSON wherever it may end. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

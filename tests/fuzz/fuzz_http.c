@@ -1,6 +1,6 @@
 /* Feeds the input to the HTTP parser whole and cut into pieces whose lengths come from the input
- * itself: the verdict, the bytes taken, the fields and the bodies must be the same, and what the
- * parser promises about its result must hold. Requests that follow each other are all read. */
+ * itself: the verdict, the bytes consumed, the fields and the bodies must be the same, and the
+ * parser's guarantees about its result must hold. Pipelined requests are all read. */
 #include "serve/http/http_parser.h"
 
 #include <assert.h>
@@ -11,7 +11,7 @@ enum { MAX_HEADER = 2048, MAX_BODY = 4096 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A parser that sees only pieces. Returns the bytes taken. */
+/* A parser that sees only pieces. Returns the bytes consumed. */
 static size_t feed_pieces(struct http_parser *p, const char *bytes, size_t len, uint32_t seed)
 {
     size_t used = 0, end = 0;
@@ -21,7 +21,7 @@ static size_t feed_pieces(struct http_parser *p, const char *bytes, size_t len, 
             size_t piece = 1 + (seed >> 24) % ((seed >> 8) % 3 ? 7 : 300);
             end = piece < len - used ? used + piece : len;
         }
-        char *copy = malloc(end - used); /* of its own, so that reading past it is seen */
+        char *copy = malloc(end - used); /* a separate block, so that reading past it is detected */
         memcpy(copy, bytes + used, end - used);
         used += http_parser_feed(p, copy, end - used);
         free(copy);

@@ -1,5 +1,5 @@
-/* Feeds the input to the query parser as a C string: values that it accepts are within their
- * bounds, refusals are 400 with a message, and nothing is read past the end. */
+/* Feeds the input to the query parser as a C string: accepted values are within their bounds,
+ * rejections are 400 with a message, and nothing is read past the end. */
 #include "serve/request/query_params.h"
 
 #include <assert.h>
@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct query_value values[QUERY_MAX_PARAMS];
     struct api_error e = {0};
-    char *query = malloc(size + 1); /* of its own, so that reading past it is seen */
+    char *query = malloc(size + 1); /* a separate block, so that reading past it is detected */
     memcpy(query, data, size);
     query[size] = '\0';
     if (query_parse(query, params, values, &e)) {

@@ -1,5 +1,5 @@
-/* Feeds the input to the reader of chat requests: whatever it is, the answer is either a request
- * that keeps its promises or an error that a client can be shown. */
+/* Feeds the input to the reader of chat requests: the result is either a valid request or an error
+ * that a client can be shown. */
 #include "serve/request/fields.h"
 
 #include <assert.h>

@@ -1,7 +1,7 @@
 /* Fuzzes the reader of safetensors files. An input whose first byte is odd is the file itself; an
- * even one is a header, whose length is put before it, and the number of bytes behind it. What
+ * even one is a header, to which the length is added, and the number of bytes after it. A file that
  * opens is read completely, from memory of the exact size, and must be what the format promises:
- * every byte behind the header belongs to one tensor. */
+ * every byte after the header belongs to one tensor. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

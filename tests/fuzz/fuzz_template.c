@@ -1,6 +1,5 @@
-/* Fuzzes chat templates: the input is a template's source, rendered with a conversation that has
- * every type in it. Whatever renders must have segments that cover the text, and whatever fails
- * must say why. */
+/* Fuzzes chat templates: the input is a template's source, rendered with a conversation that
+ * contains every type. Rendered segments must cover the text, and a failure must have a reason. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* Any text, with any pre-tokeniser: it encodes, the ids are in range, and they decode to the same
- * bytes. The ids of byte-level BPE are also those of the words that a regular expression cuts,
- * each merged on its own. The first byte of the input chooses the model and the flags. UTF-8
- * streams see the text too, cut where the second byte says, and must give valid UTF-8. */
+/* Encodes any text with any pre-tokeniser: the ids are in range and decode to the same bytes.
+ * Byte-level BPE gives the same ids as splitting the text with a regular expression and merging
+ * each word on its own. The first byte of the input chooses the model and the flags. UTF-8 streams
+ * get the text too, split where the second byte says, and must give valid UTF-8. */
 #include <stdlib.h>
 
 #include "base/utf8.h"
@@ -45,7 +45,7 @@ static struct tokenizer *open_bpe(const char *pre)
     vocab_token(&v, "<|im_", 3);
     vocab_token(&v, "<tool>", 4);
     struct tokenizer *t = open_model(&v);
-    t->n_normal = 0; /* what is compared here are words, and texts that come back */
+    t->n_normal = 0; /* this fuzzer compares words and round trips */
     return t;
 }
 
@@ -93,7 +93,7 @@ static void check_round_trip(const struct tokenizer *t, const char *text, size_t
     token_list_free(&ids);
 }
 
-/* Runs of valid UTF-8 are cut by the expression; bytes that are not are one word. */
+/* The expression splits runs of valid UTF-8; each run of other bytes is one word. */
 static void check_words(const struct tokenizer *t, struct regex_pre *regex, const char *text,
                         size_t len)
 {
@@ -142,7 +142,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_stream(text, len, 1 + data[1] % 16);
     if (model > 0 && !spm && regex_is_reference() && !memmem(text, len, "<tool>", 6))
         check_words(models[model], &regexes[model - 1], text, len);
-    /* SentencePiece writes a space where a special token ends, and cannot tell U+2581 from one. */
+    /* SentencePiece adds a space after a special token, and decodes U+2581 as a space. */
     if (!spm)
         check_round_trip(models[model], text, len, data[0] & 128 ? TOKENIZE_PARSE_SPECIAL : 0);
     else if (!memmem(text, len, "▁", 3))

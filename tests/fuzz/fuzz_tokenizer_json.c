@@ -1,7 +1,7 @@
-/* Fuzzes what is read from a directory: tokenizer.json, SentencePiece's tokenizer.model, tiktoken's
+/* Fuzzes a directory's tokenizer files: tokenizer.json, SentencePiece's tokenizer.model, tiktoken's
  * files, tokenizer_config.json. The first byte chooses the file, and whether the rest is the file
- * itself or a list of edits of a small valid one, because random bytes seldom get past the first
- * step. What opens must encode and decode: any text, with ids in range. */
+ * itself or a list of edits to a small valid one, because random bytes seldom get past the first
+ * step. A tokenizer that opens must encode and decode any text, with ids in range. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -113,7 +113,7 @@ static void check_tokenizer(const struct tokenizer *t, const char *text, size_t 
     token_list_free(&ids);
 }
 
-/* Three bytes are an edit: a place, and the byte that comes there, or what is cut. */
+/* An edit is three bytes: a position and the new byte; zero truncates the text there. */
 static void edit(struct strbuf *text, const uint8_t *data, size_t size)
 {
     for (size_t i = 0; i + 3 <= size && text->len > 0; i += 3) {
@@ -130,7 +130,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const char *const names[] = {"tokenizer.json", "tokenizer.model", "x.tiktoken"};
     enum { N_DOCUMENTS = sizeof documents / sizeof *documents, N_JSON = 5 };
     static const char known[] =
-        "bab a é ab12, cab<s>½ e\u0301x A B"; /* what the documents look for */
+        "bab a é ab12, cab<s>½ e\u0301x A B"; /* matches the rules of the documents */
     if (size < 2)
         return 0;
     struct strbuf text = STRBUF_INIT;
@@ -157,7 +157,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_tokenizer(t, (const char *)data, size);
     } else {
         CHECK(err.code != ERROR_NONE && err.message[0]);
-        CHECK(!edits || size > 2 || data[1] & 3); /* a document as it is opens */
+        CHECK(!edits || size > 2 || data[1] & 3); /* an unedited document opens */
     }
     tokenizer_close(t);
     strbuf_free(&text);

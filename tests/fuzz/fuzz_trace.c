@@ -1,5 +1,5 @@
-/* Fuzzes traces: whatever is read must hold together, and its ideal must be possible; whatever is
- * refused must say why. */
+/* Fuzzes traces: an accepted trace must be consistent and its ideal hit rate possible; a rejection
+ * must have a reason. */
 #include <stdint.h>
 #include <stdlib.h>
 

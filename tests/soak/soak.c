@@ -1,8 +1,8 @@
 /* Runs worlds with fresh seeds: the cache against its model for as long as asked (soak SECONDS
- * [SEED [WORLD]]; WORLD: only those whose name contains it), or the scheduler on a mock engine with
- * everything that an engine can have, for so many steps (soak --steps N [SEED]). Prints what to
- * repeat a failure with, and a line every ten seconds. The worlds' laws are in
- * tests/unit/cache_world.c and tests/unit/sched_world.h. */
+ * [SEED [WORLD]]; WORLD selects names that contain it), or the scheduler on a mock engine with
+ * every feature, for N steps (soak --steps N [SEED]). Prints a line every ten seconds, and the
+ * options that repeat a failure. The worlds' rules are in tests/unit/cache_world.c and
+ * tests/unit/sched_world.h. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 
 enum { STEPS_A_WORLD = 20000, STEPS_A_SCHEDULER = 5000 };
 
-static const char *world_name, *again; /* what is running, and the options that repeat it */
-static const char *wanted = "";        /* what the names of the cache's worlds must contain */
+static const char *world_name, *again; /* the running world, and the options that repeat it */
+static const char *wanted = "";        /* filter for the names of the cache worlds */
 static uint64_t seed, n_steps;
 
 void test_fail(const char *file, int line, const char *format, ...)
@@ -114,7 +114,7 @@ static int soak_scheduler(uint64_t want)
     return 0;
 }
 
-/* One of the wanted worlds; NULL: there is none. */
+/* A random world among the wanted ones; NULL: none matches. */
 static const struct world_config *pick_world(uint64_t random)
 {
     const struct world_config *found[64];
