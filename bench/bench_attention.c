@@ -1,6 +1,6 @@
-/* How near attention comes to what the machine can do: for each kernel path and the heads of some
- * models, multiply-adds a second as a share of the machine's float peak, and bytes of keys and
- * values a second as a share of its read bandwidth (machine_limits.h), for
+/* How close attention comes to the machine's limits (machine_limits.h). For each kernel path and
+ * the heads of some models it shows multiply-adds per second as a share of the float peak, and
+ * bytes of keys and values per second as a share of the read bandwidth, for
  *
  *   prefill    the last 256 of 2048 positions
  *   decode     one row at position 4095
@@ -8,7 +8,7 @@
  *
  *   bench_attention [PATH [SHAPE]]     of SHAPE the beginning of its name
  *
- * One thread. There are as many layers as make a model's worth of KV, so that one row reads it from
+ * One thread. There are enough layers for a model's worth of KV, so that one row reads it from
  * memory, not from a cache. Every figure is the faster quartile of many runs, in processor time. */
 #include <math.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static void *allocate(size_t size)
         fprintf(stderr, "no memory\n");
         exit(1);
     }
-    memset(p, 0x2c, size); /* as halves, numbers about 0.07 */
+    memset(p, 0x2c, size); /* about 0.07 as half-precision numbers */
     return p;
 }
 
@@ -73,7 +73,7 @@ static int compare_u64(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A batch, and the positions that its rows see and that it reads. */
+/* A batch, the positions that its rows attend to, and the positions that it reads. */
 struct work {
     struct page_run runs[N_BRANCHES][2];
     struct batch_seq seqs[N_BRANCHES];
@@ -114,7 +114,7 @@ static void work_decode(struct work *w, const struct shape *shape, uint32_t n_br
     w->batch = (struct batch){w->seqs, w->rows, .n_seqs = n_branches, .n_rows = n_branches};
 }
 
-/* The layers' keys, values, and a batch's queries and results. */
+/* The keys and values of all layers, and a batch's queries and results. */
 struct memory {
     uint32_t n_layers;
     size_t key_bytes, value_bytes; /* of a layer */

@@ -20,7 +20,7 @@ import urllib.request
 
 WORDS = ("radish turnip kale bean leek garden soil water seed root leaf frost shade rain clay compost "
          "spade barrow fence gate path hedge bee worm moss bark").split()
-OPENING = 64  # tokens that every conversation of a template may begin with
+OPENING = 64  # tokens that all conversations of a template may share
 
 
 def start(args):

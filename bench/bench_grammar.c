@@ -1,17 +1,16 @@
-/* What holding an answer to a grammar costs.
+/* The cost of constraining an answer to a grammar.
  *
  *   build/bench_grammar [MODEL.gguf]
  *
- * The grammar is that of an object with 30 properties (strings, strings of at most 40 characters,
- * numbers, enumerations, arrays of at most 100 numbers, any JSON value), built by hand. Documents
- * of it are cut into the longest tokens, and each token is masked and accepted, as in an answer:
+ * The grammar, built by hand, is an object with 30 properties (strings, strings of at most 40
+ * characters, numbers, enumerations, arrays of at most 100 numbers, any JSON value). Documents are
+ * split into the longest tokens, and each token is masked and accepted, as in an answer:
  *   cold   by a vocabulary that was just opened
  *   other  a second grammar (its keys are different) with that vocabulary
  *   warm   the first document once more, by a new matcher
  *   again  another document of the first grammar
- * The vocabularies are the model's own and one of 151,936 tokens made of it: its tokens, then
- * tokens with a short one behind them, as merges make them. Times are processor time of the one
- * thread. */
+ * There are two vocabularies: the model's own, and one of 151,936 tokens made from it by appending
+ * short tokens, as merges do. Times are processor time of one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,7 +199,7 @@ struct vocabulary {
     struct strbuf bytes;
 };
 
-/* A token of at most `most` bytes, which stands for itself. */
+/* A normal token of at most `most` bytes. */
 static const struct grammar_token_info *random_token(const struct vocabulary *v, uint32_t n,
                                                      uint64_t *seed, uint32_t most)
 {
@@ -238,7 +237,7 @@ static struct vocabulary make_vocabulary(const struct tokenizer *t, uint32_t n)
     return v;
 }
 
-/* The longest token that the text begins with and the mask has. */
+/* The longest token in the mask that is a prefix of the text. */
 static int32_t longest_token(const struct vocabulary *v, const uint64_t *mask, const char *at,
                              size_t len)
 {

@@ -1,16 +1,16 @@
-/* How near the matrix products come to what the machine can do: for each kernel path and the
- * shapes of the default model (30 layers of Q4_1, a Q8_0 head), multiply-adds a second at 1 to 512
- * rows, as a share of the machine's dot-product peak and of its read bandwidth, which are measured
- * before and again in between (machine_limits.h).
+/* How close the matrix products come to the machine's limits (machine_limits.h). For each kernel
+ * path and the shapes of the default model (30 layers of Q4_1, a Q8_0 head) it shows multiply-adds
+ * per second at 1 to 512 rows, as a share of the dot-product peak and of the read bandwidth. Both
+ * limits are measured before and in between.
  *
  *   bench_matmul [THREADS [PATH [formats]]]
  *
- * `formats` shows one shape in many types of weights instead: how near each comes to reading as
- * fast as the memory gives, and what its decoding costs with many rows.
+ * `formats` shows one shape in many weight types instead: how close each comes to the read
+ * bandwidth, and what its decoding costs with many rows.
  *
- * Weights are as many copies of a shape as make a model's worth of memory, so that one row reads
- * them from memory as decoding does, not from a cache. Every figure is the faster quartile of many
- * runs, in processor time. */
+ * There are enough copies of a shape for a model's worth of memory, so that one row reads them from
+ * memory, as decoding does, and not from a cache. Every figure is the faster quartile of many runs,
+ * in processor time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,9 +38,9 @@ struct shape {
     enum tensor_type type;
     uint32_t rows, cols;
     uint32_t per_layer; /* 0: one for the whole model */
-    uint32_t slices;    /* that it is timed in, for times of the same length */
+    uint32_t slices;    /* timed separately, so that all times are of similar length */
     enum tensor_type scale_type;
-    uint32_t group_cols; /* of a group of scales beside the quants; 0: none */
+    uint32_t group_cols; /* columns per group of separate scales; 0: none */
 };
 static const struct shape shapes[] = {
     {"q, o     576 x  576 Q4_1", TENSOR_Q4_1, 576, 576, 2, 1},
@@ -91,8 +91,8 @@ static int compare_u64(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A job whose threads note the processor time that they took: unlike the time on the wall it does
- * not contain what other programs got. */
+/* A job whose threads record their processor time. Unlike wall time, it excludes the time taken by
+ * other programs. */
 struct timed_job {
     parallel_job job;
     void *context;
@@ -114,8 +114,8 @@ static void run_timed(void *context, uint32_t thread, uint32_t n_threads)
     timed->ns[thread] = thread_ns() - begin;
 }
 
-/* Runs job(contexts[i]) on all threads for each i, over and over; the seconds of the slowest
- * thread, that the faster quarter of all runs stays below. */
+/* Runs job(contexts[i]) on all threads for each i, repeatedly. Returns the faster quartile of the
+ * slowest thread's seconds. */
 static double quartile_seconds(parallel_job job, void *const *contexts, uint32_t n, uint32_t rounds)
 {
     uint64_t *times = allocate(sizeof *times * n * rounds);
@@ -132,7 +132,7 @@ static double quartile_seconds(parallel_job job, void *const *contexts, uint32_t
     return seconds;
 }
 
-/* A product, or a slice of one that is long, as the threads of an engine share it. */
+/* A product, or a slice of a long one, shared by threads as in an engine. */
 struct product {
     const struct matmul_kernels *kernels;
     struct packed_matrix *matrix;
@@ -150,8 +150,8 @@ static void multiply_job(void *context, uint32_t thread, uint32_t n_threads)
                        matrix_rows(p->matrix));
 }
 
-/* Quants do not matter for speed, but scales must be ordinary numbers, which they are in any type
- * without the two highest bits of their bytes. */
+/* Quants do not affect speed, but scales must be ordinary numbers. Clearing the two highest bits of
+ * every byte makes them so in any type. */
 static uint8_t *random_bytes(size_t n)
 {
     uint8_t *bytes = allocate(n);
@@ -191,7 +191,7 @@ static struct packed_matrix *random_matrix(const struct shape *shape)
     return m;
 }
 
-/* As many copies of a shape as make a model's worth of memory. */
+/* Enough copies of a shape for a model's worth of memory. */
 struct copies {
     uint32_t n, n_slices;
     struct product *slices;
@@ -247,7 +247,7 @@ static void bench_shape(const struct shape *shape, const struct kernels *path, c
     for (int i = 0; i < N_ROW_COUNTS; i++) {
         uint32_t n_rows = copies.x.n_rows = row_counts[i];
         double macs = (double)shape->rows * shape->cols * n_rows;
-        if (macs > 5e9) /* no prompt needs the head for all its rows */
+        if (macs > 5e9) /* a prompt does not need the head for all its rows */
             continue;
         /* Many rows are not bound by memory: fewer copies give the same figure sooner. */
         uint32_t n = n_rows < 64 ? copies.n_slices : 16;
@@ -262,7 +262,7 @@ static void bench_shape(const struct shape *shape, const struct kernels *path, c
     copies_free(&copies, shape->slices);
 }
 
-/* The bandwidth is the same for all paths: the best that was seen goes on to the next. */
+/* All paths have the same bandwidth, so the best value is passed on to the next. */
 static void bench_path(const struct kernels *path, const float *x, double *read_bytes_per_s)
 {
     struct machine_limits limits = {.read_bytes_per_s = *read_bytes_per_s};

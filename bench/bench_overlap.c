@@ -1,11 +1,11 @@
-/* How much of the host's work a step hides behind the device's: eight streams decode on the mock
- * engine, whose batches take a fixed time, and their filters take time to make masks.
+/* How much of the host's work overlaps the device's: eight streams decode on the mock engine, whose
+ * batches take a fixed time, while their filters take time to make masks.
  *
  *   one after the other   masks + device + the rest
  *   overlapped            max(masks, device) + the rest
  *
- * `the rest` is what needs logits, and submitting: measured with masks and a device that take no
- * time. */
+ * `the rest` is the work that needs logits, and submitting. It is measured with masks and a device
+ * that take no time. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -33,7 +33,7 @@ static const uint64_t *slow_mask(struct token_filter *filter, uint32_t n_left)
     (void)n_left;
     while (f->mask_us && clock_now_ns() < end_ns)
         continue;
-    return NULL; /* anything may come */
+    return NULL; /* any token is allowed */
 }
 
 static enum filter_verdict slow_accept(struct token_filter *filter, int32_t token)
@@ -57,7 +57,7 @@ static struct token_table make_table(void)
     return (struct token_table){WORDS, bytes, lengths, is_end};
 }
 
-/* Microseconds of a decode step. */
+/* Microseconds per decode step. */
 static double measure(bool is_async, uint32_t device_us, uint32_t mask_us)
 {
     static struct request requests[STREAMS];

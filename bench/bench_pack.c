@@ -1,8 +1,9 @@
-/* Whether a file of packed weights pays (engine/cpu/pack_cache.h): for every type of weight, how
- * fast one thread packs it and how fast it reads it back from a file in the page cache, checksums
- * and samples included, into memory that it has used before. pack_cache_pays rests on these.
+/* Whether a file of packed weights pays off (engine/cpu/pack_cache.h). For every weight type it
+ * shows how fast one thread packs it, and how fast it reads it back from a file in the page cache
+ * into memory that was used before, including checksums and samples. pack_cache_pays is based on
+ * these figures.
  *
- *   bench_pack [FOLDER]      where the files lie for a while, 0.2 GB of them (default: /tmp)
+ *   bench_pack [FOLDER]      for temporary files, 0.2 GB (default: /tmp)
  *
  * Every figure is the best of some runs, in processor time. */
 #include <stdio.h>
@@ -41,7 +42,7 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* A model's file of one matrix. */
+/* A model file with one matrix. */
 static void model_make(struct gguf *g, struct gguf_tensor *tensor, struct weight *w, char *path)
 {
     const struct tensor_type_info *info = tensor_type_info(w->type);

@@ -1,14 +1,15 @@
-/* What it costs that threads work together: bench_parallel [THREADS,THREADS,...]
+/* The cost of synchronising threads: bench_parallel [THREADS,THREADS,...]
  *
- *   barrier   one meeting of all threads, each of which comes at once; beside it the plainest
- * barrier there is (one counter and one word, no sleep) and pthread_barrier uneven    the same when
- * each does work of 0 to 4 us before it; what is not work job       an empty parallel_run right
- * after another wake      an empty parallel_run after the threads have gone to sleep: median and
- * longest idle      processor time that the sleeping threads take, in percent of one CPU
+ *   barrier   all threads meet, and all arrive at once; compared with the simplest possible
+ *             barrier (one counter and one word, no sleep) and with pthread_barrier
+ *   uneven    the same after 0 to 4 us of work per thread; the work is not counted
+ *   job       an empty parallel_run right after another
+ *   wake      an empty parallel_run after the threads have gone to sleep: median and longest
+ *   idle      processor time used by the sleeping threads, in percent of one CPU
  *
- * A decode step is about 7 meetings a layer and one job. Times are the best of several runs, but
- * for `wake`. With more threads than CPUs a plain barrier stands still until the system takes a CPU
- * from who spins, so there it is not measured. */
+ * A decode step has about 7 barriers per layer and one job. Times are the best of several runs,
+ * except for `wake`. The simple barrier is not measured with more threads than CPUs, because there
+ * it stalls until the system preempts a spinning thread. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -73,7 +74,7 @@ static void meeting_job(void *context, uint32_t thread, uint32_t n_threads)
     }
 }
 
-/* The work of the thread that has most of it at each meeting, per meeting. */
+/* The mean over all barriers of the longest work of any thread. */
 static double longest_work_ns(uint32_t n_threads)
 {
     double sum = 0;

@@ -1,11 +1,11 @@
-/* What holding answers to JSON schemas costs, schema by schema.
+/* The cost of constraining answers to JSON schemas, for each schema.
  *
  *   build/bench_schemas PAIRS.jsonl VOCABULARY.gguf...
  *
  * A line of PAIRS is {"schema": ..., "text": "an answer that matches it"}, as bench/schemas.py
- * writes them. With each file's vocabulary, every text is tokenised as the model would, and each
- * token is masked and accepted, as in an answer; first with everything new, then once more, warm.
- * Times are processor time of the one thread. Without arguments it says so and measures nothing. */
+ * writes them. With each file's vocabulary, every text is tokenised, and each token is masked and
+ * accepted, as in an answer: first cold, then once more warm. Times are processor time of one
+ * thread. Without arguments it prints a note and measures nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static struct grammar *schema_compile(const struct json *schema, struct times *t
     return g;
 }
 
-/* One answer; false when a token of it is not allowed. */
+/* One answer; false if one of its tokens is not allowed. */
 static bool text_run(const struct grammar *g, struct grammar_vocabulary *v,
                      const struct token_list *tokens, struct times *masks, struct times *accepts)
 {

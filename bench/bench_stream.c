@@ -1,11 +1,11 @@
-/* What surrounds the engine, a token at a time.
+/* The cost per token of everything around the engine.
  *
- *   bench_stream                                        its pieces, in this process
+ *   bench_stream                                        parts, in this process
  *   bench_stream PORT [STREAMS [TOKENS [ROUNDS [FIELDS]]]]   a server on 127.0.0.1 (default 8 64 5)
  *
- * The pieces are timed as the best of many short rounds, so that other work on the machine hides
- * little. The client reads raw sockets and does no more than count events, because it shares the
- * cores with the server; FIELDS are more members of the request: '"temperature":1,"top_p":0.9'. */
+ * The parts are timed as the best of many short rounds, so that other work on the machine disturbs
+ * little. The client reads raw sockets and only counts events, because it shares the cores with the
+ * server. FIELDS are extra members of the request: '"temperature":1,"top_p":0.9'. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@
 
 enum {
     VOCAB = 49152,
-    ROWS = 8, /* of logits: more than a first-level cache, as in a step of 8 streams */
+    ROWS = 8, /* of logits: more than an L1 cache holds, as in a step of 8 streams */
     TOKENS = 2000,
     ROUNDS = 50,
     WAKES = 400,
@@ -48,7 +48,8 @@ static void die(const char *what)
 
 /* ---- the sampler ---------------------------------------------------------------------------- */
 
-/* As a model's: a bell of which the best blocks are 10 below the best, and a few near it. */
+/* Like a model's: a bell curve whose best blocks are 10 below the maximum, and a few values near
+ * it. */
 static float *logits_make(void)
 {
     float *logits = malloc(sizeof *logits * ROWS * VOCAB);
@@ -70,7 +71,7 @@ static float *logits_make(void)
 struct sampler_case {
     const char *name;
     struct sampling sampling;
-    bool is_masked; /* every other token is allowed */
+    bool is_masked; /* every second token is allowed */
     uint32_t n_context;
 };
 
@@ -153,7 +154,7 @@ static const char *const words[] = {" the", " river", " ran", "\n",   " \"old\""
                                     ",",    " Gr",    "\xc3", "\xbc", "ne",       "."};
 enum { N_WORDS = sizeof words / sizeof *words };
 
-/* The text of a token, after a look for two stop strings. */
+/* Adds the text of a token and searches it for two stop strings. */
 static void text_next(struct token_text *text, struct stop_matcher *stops, uint32_t token)
 {
     const char *word = words[token % N_WORDS];
@@ -172,7 +173,7 @@ static void drain(int fd)
 
 struct piece {
     const char *name;
-    uint64_t best_ns; /* of a round of TOKENS */
+    uint64_t best_ns; /* for a round of TOKENS */
 };
 
 static void piece_note(struct piece *p, uint64_t took_ns)
@@ -352,7 +353,7 @@ static void bell_wait(struct bell *bell)
     pthread_mutex_unlock(&bell->mutex);
 }
 
-/* A request of one token to a scheduler that sleeps, with an engine that takes no time. */
+/* A one-token request to a sleeping scheduler, with an engine that takes no time. */
 static void bench_wake(void)
 {
     enum { WORDS_OF_MOCK = 64 };
@@ -384,7 +385,7 @@ static void bench_wake(void)
                              cache_token_text((int32_t)(i % WORDS_OF_MOCK))};
         request = (struct request){.tokens = prompt, .n_tokens = 3, .max_tokens = 1};
         request.sampling = (struct sampling)SAMPLING_DEFAULT;
-        usleep(1000); /* it falls asleep */
+        usleep(1000); /* lets it fall asleep */
         if (scheduler_submit(scheduler, &request) != SUBMIT_OK)
             die("submit");
         for (struct sched_event event = {0}; event.type != EVENT_DONE;)
@@ -403,9 +404,9 @@ static void bench_wake(void)
 /* ---- a client of a server ------------------------------------------------------------------- */
 
 struct stream {
-    int fd; /* -1: it has ended */
+    int fd; /* -1: ended */
     uint32_t n_events;
-    uint64_t first_ns, last_ns; /* of its tokens */
+    uint64_t first_ns, last_ns; /* times of its tokens */
 };
 
 static void stream_ask(struct stream *s, uint16_t port, uint32_t salt, uint32_t n_tokens,
@@ -428,7 +429,7 @@ static void stream_ask(struct stream *s, uint16_t port, uint32_t salt, uint32_t 
         die("send");
 }
 
-/* False at the end. The first event has the role, and the last one a reason to finish. */
+/* False at the end. The first event has the role, the last one the finish reason. */
 static bool stream_read(struct stream *s)
 {
     static char buffer[BUFFER];

@@ -1,21 +1,21 @@
-/* How fast text becomes tokens, and tokens text.
+/* The speed of encoding and decoding text.
  *
  *   build/bench_tokenizer [MODEL.gguf | DIR [FILE...]]
  *
- * Each file is one text; without any, the English of this repository's documents and the code of
- * its sources are two. Each is encoded with the model's vocabulary under every pre-tokeniser, or
- * with a directory's tokenizer as it is, for which the time to open it is shown as well:
- *   new       the whole text, by a tokenizer that was just opened
+ * Each file is one text; the default is two texts, this repository's documents and its code. Each
+ * is encoded with the model's vocabulary and every pre-tokeniser, or with a directory's own
+ * tokenizer, for which the time to open is shown too:
+ *   new       the whole text, by a newly opened tokenizer
  *   again     the same once more
- *   messages  in pieces of about 500 bytes, as a chat brings them
+ *   messages  in pieces of about 500 bytes, as in a chat
  *   decode    the ids back to text
  * Then a conversation of 30 messages, about 3,000 tokens, becomes a prompt with the model's own
  * chat template: all of it as text, and with its answers in a replay store, as a server has them.
- *   first     by a prompt maker that was just opened
+ *   first     by a newly opened prompt maker
  *   again     the same once more
- *   grown     behind the same with one question and one answer less, as a chat goes on
- * Every figure is the best of several rounds, in processor time of the one thread; MB are 10^6
- * bytes of text. */
+ *   grown     after the same conversation without its last question and answer, as in a chat
+ * Every figure is the best of several rounds, in processor time of one thread; a MB is 10^6 bytes
+ * of text. */
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@
 enum {
     ROUNDS = 7,
     MESSAGE_BYTES = 500,
-    N_MESSAGES = 31, /* 15 answers, and the last question */
+    N_MESSAGES = 31, /* 15 questions and answers, and the last question */
     CHAT_ROUNDS = 200,
     CHAT_MESSAGE_BYTES = 360,
     MAX_FILE_BYTES = 1 << 30,
@@ -83,7 +83,7 @@ static void add_pattern(struct strbuf *to, const char *pattern)
     globfree(&found);
 }
 
-/* Where tokenizers come from: a file, or a directory. */
+/* The source of a tokenizer: a file or a directory. */
 struct source {
     const struct gguf *gguf;
     const char *directory; /* NULL: the file */
@@ -127,7 +127,7 @@ static void encode(const struct tokenizer *t, const char *text, size_t len, stru
         fail(err.message);
 }
 
-/* Cuts after the first space or newline past MESSAGE_BYTES. */
+/* Splits after the first space or newline past MESSAGE_BYTES. */
 static void encode_messages(const struct tokenizer *t, const struct strbuf *text,
                             struct token_list *ids)
 {

@@ -1,19 +1,19 @@
-/* What the prefix tree costs, and that the cost does not grow with it.
+/* The cost of the prefix tree, which must not grow with its size.
  *
  *   build/bench_tree
  *
- * Trees of 1,000, 100,000 and 1,000,000 leaves, each a text of its own behind one of a few shared
- * prompts, used last in a random order, so that what goes next lies anywhere in memory; eviction is
- * also timed where they were used last in the order in which they were stored. The tree is full:
- * what is stored has been evicted before. Each call is about one leaf.
- *   warm   call after call; the mean of the best round, and of rounds in which each call is timed
- *          by itself p99 and the largest (with whatever else the machine did meanwhile)
- *   cold   each call after 128 MB have been read, as a forward pass does between two of them, so
- *          that neither the tree nor its code is in the processor's caches; the median
- * A state side: matches that end anywhere in one long node, cut to the nearest copy before that,
- * next to the same matches without sides.
- * The limits: a match next to a bare comparison of the same tokens in two arrays; and what a call
- * takes longer than in the smallest tree next to a read that waits for memory. */
+ * Trees have 1,000, 100,000 and 1,000,000 leaves, each with its own text after one of a few shared
+ * prompts. Leaves are used in random order, so that the next one to evict can be anywhere in
+ * memory; eviction is also timed with leaves used in the order they were stored. The tree is full:
+ * each insert follows an eviction. Each call handles one leaf.
+ *   warm   consecutive calls: the mean of the best round, and from rounds that time each call
+ *          separately, p99 and the maximum (including other activity on the machine)
+ *   cold   each call after reading 128 MB, as a forward pass does between two calls, so
+ *          that neither the tree nor its code is in the processor's caches: the median
+ * State: matches that end anywhere in one long node, shortened to the nearest copy of the state,
+ * compared with the same matches without a state. Limits: a match compared with a plain comparison
+ * of the same tokens in two arrays; and the extra time of a call over the smallest tree compared
+ * with a read that waits for memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -23,9 +23,9 @@
 #include "cache/tree_node.h"
 
 enum {
-    PROMPT = 240, /* tokens that many leaves share */
+    PROMPT = 240, /* tokens shared by many leaves */
     N_PROMPTS = 16,
-    TAIL = 16, /* tokens of a leaf's own */
+    TAIL = 16, /* tokens of one leaf */
     LENGTH = PROMPT + TAIL,
     BATCH = 400, /* calls in a round */
     ROUNDS = 1000,
@@ -48,7 +48,7 @@ struct times {
 struct bench {
     struct page_pool pool;
     struct prefix_tree *tree;
-    uint64_t *order; /* leaves, the least recently used first: [n_gone, n_stored) are there */
+    uint64_t *order; /* leaves, least recently used first: [n_gone, n_stored) are in the tree */
     uint64_t n_gone, n_stored, next_leaf, now_ns;
     struct times *times; /* [CALLS] */
 };
@@ -57,7 +57,7 @@ static uint64_t texts[BATCH][LENGTH];
 static uint32_t pages[BATCH][LENGTH];
 static uint32_t lengths[BATCH];
 static node_id held[BATCH];
-static uint64_t clock_ns; /* what reading the clock takes */
+static uint64_t clock_ns; /* the time of reading the clock */
 
 static void fail(const char *what)
 {
@@ -69,7 +69,7 @@ static void make_text(uint64_t leaf, uint64_t *tokens)
 {
     for (uint32_t i = 0; i < PROMPT; i++)
         tokens[i] = cache_token_text((int32_t)(hash_pair(leaf % N_PROMPTS, i) % 50000));
-    tokens[PROMPT] = cache_token_text((int32_t)leaf); /* every tail is a leaf of its own */
+    tokens[PROMPT] = cache_token_text((int32_t)leaf); /* every tail is a separate leaf */
     for (uint32_t i = PROMPT + 1; i < LENGTH; i++)
         tokens[i] = cache_token_text((int32_t)(hash_pair(leaf + N_PROMPTS, i) % 50000));
 }
@@ -129,7 +129,7 @@ static uint64_t timed(struct bench *b, int call, uint32_t i)
     return took > clock_ns ? took - clock_ns : 0;
 }
 
-/* In even rounds only the whole is timed, in odd ones every call. */
+/* Even rounds time the whole round, odd ones each call. */
 static void call_all(struct bench *b, int call, int round)
 {
     static uint64_t took[BATCH];
@@ -175,7 +175,7 @@ static void store_batch(struct bench *b, int round)
     b->n_stored += BATCH;
 }
 
-/* The prompts first, so that no later insert brings one. */
+/* Stores the prompts first, so that later inserts add only leaves. */
 static void fill(struct bench *b, uint32_t n_leaves, bool shuffled)
 {
     for (uint64_t leaf = 0; leaf < n_leaves; leaf++) {
@@ -263,7 +263,7 @@ static void cold_calls(struct bench *b)
     }
 }
 
-/* A thousand nodes in one call: microseconds. */
+/* Microseconds of one call that evicts a thousand nodes. */
 static void burst(struct bench *b, double *warm, double *cold)
 {
     for (int round = 0; round < 4; round++) {
@@ -286,7 +286,7 @@ static void burst(struct bench *b, double *warm, double *cold)
 enum { LONG = 100000, N_MATCHES = 200, STATE_ROUNDS = 10 };
 
 /* The mean of the best round of matches in a node of LONG tokens, whose state was copied after
- * every `every` of them; 0: there is no state. */
+ * every `every` tokens; 0: no state. */
 static double time_long_match(uint32_t every)
 {
     static uint64_t tokens[LONG];
@@ -341,7 +341,7 @@ static void run_state(void)
 
 /* ---- limits ---- */
 
-/* The same comparisons with nothing to look for. */
+/* The same comparisons without a tree search. */
 static double time_compare(void)
 {
     static uint64_t copies[BATCH][LENGTH];
@@ -367,7 +367,7 @@ static double time_compare(void)
 static double time_cold_read(void)
 {
     enum { READS = 20000 };
-    static volatile uint64_t result; /* or the reads would be found useless, and left out */
+    static volatile uint64_t result; /* keeps the compiler from dropping the reads */
     uint64_t at = 1;
     uint64_t begin = clock_now_ns();
     for (uint32_t i = 0; i < READS; i++)
@@ -421,8 +421,8 @@ static void bench_close(struct bench *b)
     free(b->order);
 }
 
-/* Takes leaves away and stores as many anew, rounds of calls in a row where there are leaves
- * enough, so that a round begins with what the one before it left in the caches. */
+/* Evicts leaves and stores as many new ones. If there are enough leaves, rounds follow each other
+ * directly, so that each starts with the caches as the previous one left them. */
 static void replace_leaves(struct bench *b, uint32_t n_leaves, int call)
 {
     int in_a_row = n_leaves >= 40 * BATCH ? 20 : 1;

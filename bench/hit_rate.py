@@ -34,7 +34,7 @@ NEVER = 1 << 60
 
 
 def flatten(requests):
-    """An agent's requests with those of its sub-agents in their place."""
+    """An agent's requests, with those of its sub-agents inserted in order."""
     for request in requests:
         if "requests" in request:
             yield from flatten(request["requests"])
@@ -59,7 +59,7 @@ def read_trace(path):
 
 
 def merge(traces):
-    """One trace of several: (block size, requests in order of time, blocks numbered anew)."""
+    """Merges traces: (block size, requests in order of time, blocks renumbered)."""
     sizes = {size for size, _ in traces}
     if len(sizes) > 1:
         sys.exit(f"these traces cannot be merged: their blocks have {sorted(sizes)} tokens")
@@ -75,7 +75,7 @@ def merge(traces):
 
 
 class Requests:
-    """Requests as paths: each block, with all that stands before it, has a number."""
+    """Requests as paths: each block together with all blocks before it has a number."""
 
     def __init__(self, block_size, requests):
         known, self.depths, self.paths, self.lengths = {}, [], [], []
@@ -108,9 +108,9 @@ class Requests:
 
     def belady(self, capacity):
         """Number of tokens hit by a cache of that many tokens that knows the future."""
-        cached = [0] * len(self.depths)  # tokens of the block that are there
+        cached = [0] * len(self.depths)  # tokens of the block that are cached
         next_use = [NEVER] * len(self.depths)
-        heap = []  # (-next use, -depth, node); stale when the next use is another by now
+        heap = []  # (-next use, -depth, node); stale if the next use has changed
         used = hit = 0
         for path, lengths, total, uses in zip(self.paths, self.lengths, self.totals,
                                               self.next_uses):
@@ -151,7 +151,7 @@ def replay(radish, path, pages):
 
 
 def measure(radish, block_size, requests, percents, out):
-    """Rows of {percent, pages, radish, belady}, and the totals of the trace; tells `out`."""
+    """Rows of {percent, pages, radish, belady}, and the trace's totals; prints progress to `out`."""
     paths = Requests(block_size, requests)
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump({"block_size": block_size,
@@ -194,7 +194,7 @@ def short(tokens):
 
 
 class Picture:
-    """Lines of SVG over two axes: sizes on a logarithmic one, hit rates on a plain one."""
+    """SVG curves: sizes on a logarithmic axis, hit rates on a linear one."""
 
     def __init__(self, percents, top):
         self.low, self.high = math.log(min(percents)), math.log(max(percents))

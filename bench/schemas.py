@@ -108,7 +108,7 @@ def main():
     for name, schema in schemas_of(args.folder):
         try:
             validator_of(schema)
-        except Exception:  # no schema at all
+        except Exception:  # not a schema
             continue
         candidates.append((name, schema))
     chosen = spread(candidates, args.count)

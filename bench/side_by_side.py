@@ -58,11 +58,11 @@ START_LIMIT_S = 120
 
 
 class Failure(Exception):
-    """A figure that could not be measured, and why."""
+    """Why a figure could not be measured."""
 
 
 def text_of(n_tokens, salt):
-    """Common words, one token each in most vocabularies; the salt changes them from the first on."""
+    """Common words, one token each in most vocabularies; the salt changes all of them."""
     rng = random.Random(salt)
     return f"{salt} " + " ".join(rng.choice(WORDS) for _ in range(n_tokens))
 
@@ -70,8 +70,8 @@ def text_of(n_tokens, salt):
 # ---- the client --------------------------------------------------------------------------------------------
 
 class Request:
-    """One streamed chat completion. `then` is called when it ended, `watch` when something arrived; both may
-    return further requests to begin."""
+    """One streamed chat completion. `then` is called when it ends, `watch` when something arrives; both may return
+    further requests to start."""
 
     def __init__(self, messages, n_tokens, then=None, watch=None):
         if isinstance(messages, str):
@@ -85,7 +85,7 @@ class Request:
         self.begin = self.end = None
 
     def answer(self):
-        """The answer, parsed; fails when it is not what was asked for."""
+        """The parsed answer; fails if it is not what was requested."""
         answer = Answer(self.pieces)
         if answer.n_tokens != self.n_tokens:
             raise Failure(f"generated {answer.n_tokens} tokens, not {self.n_tokens}")
@@ -98,7 +98,7 @@ class Request:
 
 
 class Answer:
-    """What a server sent: when each piece of text came, the text, and the usage."""
+    """What a server sent: the text, the arrival time of each piece, and the usage."""
 
     def __init__(self, pieces):
         raw, ends = b"", []
@@ -131,7 +131,7 @@ class Answer:
 
 
 def unchunk(raw, at):
-    """The body of a chunked answer, and for each chunk where it ends in the body and in what was received."""
+    """The body of a chunked answer, and each chunk's end in the body and in the received bytes."""
     body, marks = [], []
     length = 0
     while at < len(raw):
@@ -148,21 +148,21 @@ def unchunk(raw, at):
 
 
 def raw_offset(marks, at):
-    """Where byte `at` of the body was in what was received."""
+    """The position of the body's byte `at` in the received bytes."""
     body_end, raw_end = marks[min(bisect.bisect_left(marks, (at, 0)), len(marks) - 1)]
     return raw_end - (body_end - at)
 
 
 class Client:
-    """Runs requests at once, on one thread that does nothing but read and note the time."""
+    """Runs requests concurrently, on one thread that only reads and records the time."""
 
     def __init__(self, port, limit_s):
         self.port, self.limit_s = port, limit_s
         self.selector = selectors.DefaultSelector()
-        self.running = {}  # socket: request, in order of their begin
+        self.running = {}  # socket: request, in order of start
 
     def run(self, requests):
-        """Runs until all requests, and those that they led to, have ended; returns the time taken."""
+        """Runs until all requests, and those that they started, have ended; returns the time taken."""
         begin = time.perf_counter()
         try:
             self.start(requests)
@@ -254,7 +254,7 @@ class Server:
         self.stop()
 
 
-# ---- the rows of the server: each gives its figures, in the order of the row's metrics -----------------------
+# ---- the server's rows: each returns its figures in the order of the row's metrics ---------------------------
 
 def measure_streams(client, salt):
     requests = [Request(text_of(10, salt + i), 64) for i in range(8)]
@@ -317,7 +317,7 @@ def measure_gap(client, salt):
     client.run(streams)
     if intruder:
         raise Failure("the streams ended before the prompt arrived")
-    # Where an answer goes on behind its end, tokens without text hide how long the others took.
+    # In an answer that continues past its end, tokens without text would distort the gaps.
     seen = [a.times for a in (stream.answer() for stream in streams) if len(a.times) == a.n_tokens]
     if not seen:
         raise Failure("in every stream there were tokens without text")
@@ -376,7 +376,7 @@ def rows_named(names):
 
 
 class Side:
-    """One of the two programs, with what it takes to run it."""
+    """One of the two programs and how to run it."""
 
     def __init__(self, name, version, bench, server):
         self.name, self.version, self.bench, self.server = name, version, bench, server
@@ -406,7 +406,7 @@ class RadishSide(Side):
                          [args.radish, "serve", "-c", str(CONTEXT), *common])
 
     def run_bench(self, row, model, limit_s):
-        """(tokens a second, the most that the machine allows, the engine's name)"""
+        """(tokens per second, the machine's limit, the engine's name)"""
         told = run_json([*self.bench, "-m", model, *row.bench, "-r", "2", "--json"], limit_s)
         return told["rows"][0]["tokens_per_second"], told["rows"][0].get("limit_tokens_per_second"), told["engine"]
 

@@ -39,7 +39,7 @@ def test_an_answer_has_the_times_at_which_its_text_was_whole():
         USAGE + b"data: [DONE]\n\n") + b"0\r\n\r\n"
     whole = side_by_side.Answer([(1.0, raw)])
     assert (whole.text, whole.n_tokens, whole.times) == ("abc", 3, [1.0] * 3)
-    # Byte by byte: a piece of text is there when the end of its line is.
+    # Byte by byte: a piece of text has arrived when its line is complete.
     single = side_by_side.Answer([(float(i), raw[i:i + 1]) for i in range(len(raw))])
     ends = [raw.index(b"\n", raw.index(b'"%c"' % c)) for c in b"abc"]
     assert [abs(time - end) <= 1 for time, end in zip(single.times, ends)] == [True] * 3
@@ -115,7 +115,7 @@ def run(*args):
 
 @needs_model
 def test_a_whole_run_beside_a_peer(tmp_path):
-    # What llama-server would not share with radish is taken out of its command line.
+    # The peer is radish itself, without llama-server's options that it lacks.
     server = script(tmp_path / "server", f"""
 import os, sys
 args = sys.argv[1:]
