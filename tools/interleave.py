@@ -82,7 +82,7 @@ class Table:
 
 
 def read_tree(text):
-    """{(name, unit): value} of what bench_tree printed."""
+    """{(name, unit): value} from the output of bench_tree."""
     figures, leaves = {}, ""
     for line in text.splitlines():
         node = re.match(r"a node: (\d+) bytes", line)
@@ -147,7 +147,7 @@ MEASURES = {"tree": measure_tree, "engine": measure_rows("engine"), "server": me
 
 
 def measure_part(part, builds, args):
-    """Rounds of one part, as many as needed."""
+    """Runs as many rounds of one part as needed."""
     table = Table()
     for turn in range(max(args.rounds, args.most)):
         if turn >= args.rounds and table.is_settled():

@@ -5,18 +5,16 @@
     python3 tools/make_model_goldens.py [--out tests/models] [--keep DIRECTORY] [ROW ...]
 
 Made with transformers 5.22.2 and torch 2.13 on the CPU, float32, eager attention and experts. The
-rows are in tools/model_rows.py, the generator of the weights in tools/model_draw.py, the form of
-the same weights that is found on hubs in tools/model_hub.py. For each row:
+rows are in tools/model_rows.py, the generator of the weights in tools/model_draw.py, and the form
+in which hubs have the same weights in tools/model_hub.py. For each row:
 
-1. A model of its real configuration class is saved by transformers, so that names and layouts are
-   what transformers writes; every tensor of the file is drawn anew and loaded again, which must
-   leave no key missing or over.
-2. One prompt gives the logits of every position. The same in double precision shows how well they
-   are determined ("float64"); the entropy of attention, as a share of what is possible, shows that
-   it is peaked.
+1. transformers saves a model of the real configuration class, so names and layouts are its own.
+   Every tensor of the file is drawn again and loaded, with no missing or unexpected keys.
+2. One prompt gives the logits of every position. Double precision shows how accurate they are
+   ("float64"). The entropy of attention, as a share of the maximum, shows that it is peaked.
 3. Each feature of the row is turned off in transformers: the logits must move by 1e-2 (100 times
    the tolerance of the tests), or the row would not notice a reader that ignores the feature.
-4. The hub form is loaded too, where transformers can, and must give the same logits.
+4. If transformers can load the hub form, that must give the same logits.
 
 With --keep both forms stay as directories under DIRECTORY/ROW and DIRECTORY/ROW.hub.
 """
@@ -47,7 +45,7 @@ torch.set_num_threads(1)
 
 
 class Refused(Exception):
-    """The row does not prove anything as it is."""
+    """The row proves nothing in its present form."""
 
 
 def config_make(row, changes=None):
@@ -175,7 +173,7 @@ def row_make(row, keep):
 
 
 def hub_check(golden, keep):
-    """Checks the hub form with transformers: returns the error, or why there is none."""
+    """Checks the hub form with transformers: returns the error, or why it cannot be computed."""
     directory = keep / (golden["name"] + ".hub")
     tensors = model_draw.draw_all(golden)
     hub = golden["hub"]

@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""Makes the goldens of weights: random blocks of every tensor type and the floats that the reference
-implementations dequantize them to.
+"""Makes the goldens of weight types: random blocks of every type and the floats to which the
+reference implementations dequantize them.
 
     pip install gguf numpy "mlx[cpu]"
     python3 tools/make_quant_goldens.py tests/unit/data
 
-quant_goldens.bin is of the types of GGUF, by the `gguf` package of llama.cpp; Q1_0 and Q2_0, which
-that does not decode, by their definition in ggml. weight_goldens.bin is of what directories have,
-with scales beside the quants, by mlx. There the floats are what mlx computes from the stored scales
-widened to float32: with scales of 16 bits it would round the result to their type.
+quant_goldens.bin has the types of GGUF, decoded by the `gguf` package of llama.cpp; it cannot
+decode Q1_0 and Q2_0, so these follow their definition in ggml. weight_goldens.bin has the types of
+directories, with separate scales, decoded by mlx. There the stored scales are widened to float32
+first: with 16-bit scales mlx would round the result to their type.
 
 The bits of a block are random; its half-precision scales go through ordinary, tiny, subnormal,
-zero, largest and negative values, and MXFP4's exponents from the smallest to the largest. A scale
-that is not finite is left out, because NaN payloads are nobody's contract. The files are little
-endian:
+zero, largest and negative values, and MXFP4's exponents from the smallest to the largest. Scales
+that are not finite are omitted, because NaN payloads are unspecified. The files are little endian:
 
     magic "RQG1" | entries, each:  type u32 | values u32 | bytes u32 | blocks | values as float32
     magic "RWG1" | entries, each:  type u32 | scale type u32 | columns of a group u32 | rows u32 |
@@ -45,7 +44,7 @@ EXTREMES = np.array(
     dtype=np.float16,
 )  # fmt: skip
 
-# As src/model/quant/quant.h numbers them.
+# The numbers of src/model/quant/quant.h.
 TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q1_0, TENSOR_Q2_0 = 0, 1, 30, 41, 42
 TENSOR_F8_E4M3, TENSOR_E8M0, TENSOR_FP4 = 64, 66, 67
 TENSOR_AFFINE = {1: 68, 2: 69, 3: 70, 4: 71, 5: 72, 6: 73, 8: 74}
@@ -62,14 +61,14 @@ def make_blocks(rng, kind, n_blocks):
     blocks = rng.integers(0, 256, (n_blocks, size), dtype=np.uint8)
     for nth, at in enumerate(SCALES_AT[kind]):
         blocks[:, at : at + 2] = half_scales(rng, nth, n_blocks).view(np.uint8).reshape(-1, 2)
-    # Every bit set and every bit clear, but for the scales, are the corners of the packing.
+    # The corner cases of the packing: all bits set or all clear, except in the scales.
     keep = np.zeros(size, dtype=bool)
     for at in SCALES_AT[kind]:
         keep[at : at + 2] = True
     blocks[0, ~keep], blocks[1, ~keep] = 255, 0
-    if kind == T.MXFP4:  # 12 * 2^(251 - 128) is the largest that is finite for all codes
+    if kind == T.MXFP4:  # 12 * 2^(251 - 128): the largest finite one for all codes
         blocks[:, 0] = np.resize([0, 1, 2, 3, 250, 251, *range(100, 150, 3)], n_blocks)
-    if kind == T.IQ1_M:  # the float16 is in the top 4 bits of four numbers
+    if kind == T.IQ1_M:  # the float16 is spread over the top 4 bits of four numbers
         d = half_scales(rng, 0, n_blocks).view(np.uint16)
         for i in range(4):
             at = 48 + 2 * i + 1
@@ -97,7 +96,7 @@ def write_entry(out, kind, blocks, values):
 
 
 def write_plain_bits(rng, out, kind, bits):
-    """Q1_0 and Q2_0: d, then 16 bytes of values that lie one after the other."""
+    """Q1_0 and Q2_0: d, then 16 bytes of consecutive values."""
     blocks = rng.integers(0, 256, (16, 18), dtype=np.uint8)
     d = half_scales(rng, 0, 16)
     blocks[:, :2] = d.view(np.uint8).reshape(-1, 2)
@@ -111,7 +110,7 @@ def write_gguf(rng, out):
     out.write(b"RQG1")
     for kind in [T.F32, T.F16, T.BF16, *SCALES_AT]:
         if kind in SCALES_AT:
-            # Small blocks, and NVFP4's 256 scales, are many.
+            # More blocks for small ones and for NVFP4's 256 scales.
             n_blocks = 64 if kind == T.NVFP4 else 24 if GGML_QUANT_SIZES[kind][0] == 32 else 12
             blocks = make_blocks(rng, kind, n_blocks)
             with np.errstate(all="ignore"):

@@ -5,8 +5,8 @@ from the reference implementation (the `gguf` package of llama.cpp).
     pip install gguf numpy
     python3 tools/make_quant_grids.py > src/model/quant/grids.h
 
-A point is one number of 16 bits: eight coordinates of 2 bits, or four of 4, the first lowest.
-src/model/quant/lattice.c says what a coordinate means.
+A point is a 16-bit number: eight coordinates of 2 bits or four of 4, the first in the lowest bits.
+src/model/quant/lattice.c explains the coordinates.
 """
 
 import numpy as np

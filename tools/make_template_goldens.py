@@ -755,7 +755,7 @@ def main():
     env = environment()
     snippets = [line for line in SNIPPETS.split("\n") if line]
     joined, i = [], 0
-    while i < len(snippets):  # a snippet whose line ends inside a tag or comment goes on
+    while i < len(snippets):  # a snippet whose line ends inside a tag or comment continues
         piece = snippets[i]
         while piece.endswith("\\") or piece.endswith("{# multi"):
             i += 1
@@ -767,7 +767,7 @@ def main():
         line = {"template": source}
         try:
             line["expected"] = env.from_string(source).render(**CONTEXT)
-        except Exception as e:  # whatever Python raises is an error of the template
+        except Exception as e:  # any Python exception is an error in the template
             line["raises"] = f"{type(e).__name__}: {e}"
         print(json.dumps(line, ensure_ascii=False))
 

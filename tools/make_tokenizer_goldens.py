@@ -12,7 +12,7 @@
     tokenizer_spm.txt         ids of the `sentencepiece` library with stories260K's vocabulary
     tokenizer_utf8.txt        bytes, and what Python's bytes.decode(errors="replace") makes of them
 
-Lines of fields with a tab between; bytes that are not printable ASCII, and %, are written %XX:
+Lines of tab-separated fields; bytes that are not printable ASCII, and %, are written %XX:
 
     token <type> <spelling>        in order of ids; types as in GGUF
     merge <left> <right>           in order of ranks
@@ -62,7 +62,7 @@ def strings_of(count, longest, seed):
 
 
 def made_up_text(rng):
-    """A few kilobytes with a Zipf-like choice of words, so that merges have something to find."""
+    """A few kilobytes with a Zipf-like distribution of words, so that training finds merges."""
     words = ["".join(rng.choice("etaoinshrdlucmfwyp") for _ in range(rng.randint(1, 8)))
              for _ in range(300)] + ["don't", "it's", "we'll", "été", "日本", "привет", "123", "2024"]
     lines = []
@@ -74,7 +74,7 @@ def made_up_text(rng):
 
 
 def train(name):
-    """A tiny model with the pre-tokeniser of that name; also one token that no merge makes."""
+    """A tiny model with the named pre-tokeniser, and one token that no merge produces."""
     from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
                             pre_tokenizers, trainers)
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=PATTERNS[name] is None)

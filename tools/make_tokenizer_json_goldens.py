@@ -82,14 +82,14 @@ def llama(**options):
 
 
 def charsmap():
-    """A SentencePiece map with the rules A -> a, ﬁ -> fi: a double array made by hand."""
+    """A SentencePiece map with the rules A -> a, ﬁ -> fi: a hand-made double array."""
     units = {}
 
     def unit(label, offset, leaf):
         return offset << 10 | leaf << 8 | label
     # root at 0 with offset 256; its child for byte b is at 256 ^ b.
     units[0] = 256 << 10
-    units[256 ^ 0x41] = unit(0x41, 512 ^ 256 ^ 0x41, 1)  # 'A', a leaf behind it at 512
+    units[256 ^ 0x41] = unit(0x41, 512 ^ 256 ^ 0x41, 1)  # 'A'; its leaf is at 512
     units[512] = 1 << 31 | 0
     units[256 ^ 0xef] = unit(0xef, 768 ^ 256 ^ 0xef, 0)
     units[768 ^ 0xac] = unit(0xac, 1024 ^ 768 ^ 0xac, 0)

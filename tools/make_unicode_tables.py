@@ -4,25 +4,25 @@ Python tell apart.
 
     python3 tools/make_unicode_tables.py > src/prompt/unicode/unicode_tables.h
 
-Every code point is shown to both. Models are trained with the library: what it takes for a letter
-is what the tokenizer must. Templates see Python's strings: upper(), isalpha() and repr() must agree
-with the Python that transformers runs on. They know different versions of Unicode, and so do parts
-of the library, so that no table stands for another:
+Every code point is tested with both. Models are trained with the library, so the tokenizer must
+agree with it on what a letter is. Templates see Python's strings: upper(), isalpha() and repr()
+must agree with the Python that transformers runs on. The two know different versions of Unicode,
+and so do parts of the library, so no table can replace another:
 
     letter_, number_, digit_, space_set   \\p{L}, \\p{N}, \\d and \\s of its regular expressions
-    more_digit_set    what its Digits pre-tokeniser takes for a digit beyond the numbers
-    word_set          \\w as the pre-tokeniser Whitespace and single_word have it
-    punctuation_set   what the pre-tokeniser Punctuation cuts at
+    more_digit_set    digits of its Digits pre-tokeniser that are not numbers
+    word_set          \\w in the pre-tokeniser Whitespace and in single_word
+    punctuation_set   where the pre-tokeniser Punctuation splits
     nfc_set           characters that NFC may change, move or compose with the one before them
     nfkd_set          the same for the three other forms, which decompose more. Normal forms know
-                      Unicode 9: what came later must be left alone
-    more_alpha_, more_upper_, more_lower_set   what [:alpha:] has beside \\p{L} and \\p{Nl}, [:upper:]
-                      beside \\p{Lu} and [:lower:] beside \\p{Ll}
+                      Unicode 9: later characters must not change
+    more_alpha_, more_upper_, more_lower_set   what [:alpha:] adds to \\p{L} and \\p{Nl}, [:upper:]
+                      to \\p{Lu} and [:lower:] to \\p{Ll}
     late_categories   characters of a general category of its regular expressions that are not in
-                      Unicode 14, which is what PCRE2 knows from 10.40 on
+                      Unicode 14, the version of PCRE2 since 10.40
     python_...        str.isalpha() and so on
 
-Needs a Python of Unicode 14 (3.11).
+Needs a Python with Unicode 14 (3.11).
 """
 import sys
 import unicodedata
@@ -33,8 +33,8 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 CODES = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 CATEGORIES = ["Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
               "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cf"]
-WIDTH = 100  # of a line
-STEP = 4096  # characters that the library is shown at once
+WIDTH = 100  # columns of a line
+STEP = 4096  # characters per call of the library
 
 HEAD = f"""\
 /* Made by tools/make_unicode_tables.py from tokenizers {tokenizers.__version__} and Python \
@@ -71,7 +71,7 @@ TAIL = """\
 # ---- as C ----
 
 def print_items(items):
-    """As many a line as fit."""
+    """Prints as many items per line as fit."""
     line = "   "
     for item in items:
         if len(line) + len(item) + 4 > WIDTH:
@@ -88,7 +88,7 @@ def print_table(declaration, items):
 
 
 def ranges(codes):
-    """Code points as runs without a gap."""
+    """Code points as contiguous ranges."""
     found = []
     for c in sorted(codes):
         if found and found[-1][1] == c - 1:
@@ -108,7 +108,7 @@ def print_set(name, codes):
 # ---- what the library knows ----
 
 def members(splitter):
-    """The code points that the splitter cuts out of a text in which each stands between NULs."""
+    """The code points that the splitter isolates in a text of code points between NULs."""
     found = set()
     for at in range(0, len(CODES), STEP):
         codes = CODES[at:at + STEP]
@@ -124,7 +124,7 @@ def by_class(name):
 
 
 def normal_forms():
-    """What NFC may touch, and what the other forms may."""
+    """The characters that NFC may change, and those that the other forms may."""
     nfc, nfd, nfkd = normalizers.NFC(), normalizers.NFD(), normalizers.NFKD()
     composing, moving = set(), set()
     for c in CODES:
@@ -140,7 +140,7 @@ def normal_forms():
 
 
 def words():
-    """\\w: what stays in one piece with a letter before it."""
+    """\\w: characters that are not split from a letter before them."""
     found = set()
     splitter = pre_tokenizers.Whitespace()
     for at in range(0, len(CODES), STEP):

@@ -8,7 +8,7 @@ tests/unit/golden_model.c repeats bit for bit:
     value   float32(mean + scale * u), computed in double, its low 16 bits cleared, so that the
             value is the same in bfloat16
 
-Tensors with "draw": "mxfp4" (gpt-oss experts, [experts][in][out]) lie on the grid of that format:
+Tensors with "draw": "mxfp4" (gpt-oss experts, [experts][in][out]) are on the grid of that format:
 along `in`, blocks of 32 share an exponent.
 
     code    the top 4 bits of the hash at the element's index in [experts][out][in]
@@ -17,8 +17,8 @@ along `in`, blocks of 32 share an exponent.
 
 A hub tensor is assembled from those: consecutive parts, each a strided view of one tensor of the
 first form ("from", "offset", "shape", "strides", in elements). Without parts it is a copy of
-"from", or drawn by its own name (tensors that a reader must ignore). Tensors of the first form that
-no hub tensor uses are part of the hub form unchanged.
+"from", or drawn by its own name (tensors that a reader must ignore). The hub form also has,
+unchanged, the tensors of the first form that no hub tensor uses.
 """
 
 import base64
@@ -179,7 +179,7 @@ def read_golden(path):
 
 
 def write_golden(path, golden):
-    """One line for each tensor, so that a change shows as one."""
+    """Writes one line for each tensor, so that diffs are short."""
     lines = []
     for key, value in golden.items():
         if key == "logits":
@@ -198,6 +198,6 @@ def write_golden(path, golden):
 
 
 def relative_error(got, want):
-    """The largest over the rows of max|a - b| / max|b|."""
+    """The maximum over the rows of max|a - b| / max|b|."""
     got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
     return float((np.abs(got - want).max(axis=1) / np.abs(want).max(axis=1)).max())

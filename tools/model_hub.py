@@ -1,7 +1,7 @@
 """A row's weights in the form found on hubs: the keys that config.json had before transformers 5
-(rope_theta, rope_scaling, torch_dtype, defaults left out), the names and layouts of released files,
-and the tensors that a text model must ignore. See tools/model_draw.py for how a hub tensor is cut
-from those of the first form."""
+(rope_theta, rope_scaling, torch_dtype, defaults omitted), the names and layouts of released files,
+and the tensors that a text model must ignore. tools/model_draw.py explains how a hub tensor is
+assembled from those of the first form."""
 
 import copy
 import math
@@ -35,7 +35,7 @@ class Hub:
             self.config.pop(key)
 
     def classic(self, *left_out, old_type=False):
-        """Top-level rope keys, torch_dtype, and without what older files do not have."""
+        """Adds top-level rope keys and torch_dtype, and removes keys that older files lack."""
         config = self.config
         config["torch_dtype"] = config.pop("dtype").replace("float32", "bfloat16")
         config["transformers_version"] = "4.51.3"
@@ -56,7 +56,7 @@ class Hub:
         self.drop(*left_out)
 
     def wrap(self, model_type, architecture, vision, **more):
-        """The configuration of a model that sees, with this one inside."""
+        """The configuration of a vision model, with this one inside."""
         text = self.config
         text.pop("architectures")
         self.config = {"architectures": [architecture], "model_type": model_type,
@@ -75,7 +75,8 @@ class Hub:
                 self.add({"name": changed, "from": name})
 
     def stack(self, experts, new, *kinds):
-        """Tensors of single experts, `kinds` of them behind each other, as one of all experts."""
+        """Joins tensors of single experts into one of all experts, with `kinds` one after
+        another."""
         found = {}
         for name, spec in self.specs.items():
             match = re.fullmatch(experts, name)
@@ -90,7 +91,8 @@ class Hub:
                       "parts": parts})
 
     def split(self, pattern, *kinds):
-        """One tensor of all experts [experts][rows of all kinds][columns] as single ones."""
+        """Splits a tensor of all experts, [experts][rows of all kinds][columns], into single
+        ones."""
         for name, spec in self.specs.items():
             match = re.fullmatch(pattern, name)
             if not match:
@@ -106,7 +108,7 @@ class Hub:
                                          "strides": [columns, 1]}]})
 
     def next_token_layer(self):
-        """A layer of multi-token prediction behind the last: more of the same, and its own."""
+        """Adds a layer for multi-token prediction: the usual tensors, and its own."""
         hidden, layer = self.config["hidden_size"], self.config["num_hidden_layers"]
         self.config["num_nextn_predict_layers"] = 1
         last = f"model.layers.{layer - 1}."
@@ -139,7 +141,7 @@ def llama2(hub):
 
 
 def llama_bias(hub):
-    """Some files hold the tied head a second time."""
+    """Some files contain the tied head a second time."""
     hub.classic("head_dim")
     hub.add({"name": "model.embed_tokens.weight", "from": "model.embed_tokens.weight"},
             {"name": "lm_head.weight", "from": "model.embed_tokens.weight"})
@@ -189,7 +191,7 @@ def qwen3_moe_plain(hub):
 
 
 def gemma(hub):
-    """The first files name another activation than they mean."""
+    """The first files name a different activation than they use."""
     hub.classic("tie_word_embeddings", "use_bidirectional_attention")
     hub.config.update(hidden_act="gelu", hidden_activation=None)
 
@@ -201,7 +203,7 @@ def gemma2(hub):
 
 
 def gemma3(hub):
-    """As released: most of the text's configuration is left to its defaults."""
+    """As released: most of the text configuration is omitted, so defaults apply."""
     hub.classic("layer_types", "_sliding_window_pattern", "use_bidirectional_attention",
                 "attention_bias", "attention_dropout", "attn_logit_softcapping",
                 "final_logit_softcapping", "hidden_activation", "tie_word_embeddings",
@@ -228,7 +230,7 @@ def gemma4_config(hub):
 
 
 def gemma4(hub):
-    """Layers that share the KV of another have projections of their own in released files."""
+    """In released files, layers that share another layer's KV still have their own projections."""
     gemma4_config(hub)
     for name in list(hub.specs):
         for layer, of in ((3, 1), (4, 1), (5, 2)):
@@ -342,7 +344,7 @@ def minimax_m2(hub):
 
 def cohere(hub):
     hub.classic("tie_word_embeddings", "attention_bias")
-    hub.config["model_max_length"] = 4096  # the true one
+    hub.config["model_max_length"] = 4096  # the real limit
 
 
 def cohere2(hub):
@@ -368,7 +370,7 @@ FORMS = {"cohere_qk_norm": cohere, "gemma2_scale": gemma2, "granitehybrid_dense"
 
 
 def make(row, golden):
-    """By the function of the row's name; a row that has none differs by older keys alone."""
+    """Uses the function named like the row; rows without a function only get the older keys."""
     hub = Hub(golden)
     FORMS.get(row.name, globals().get(row.name, Hub.classic))(hub)
     return {"config": hub.config, "tensors": hub.tensors}

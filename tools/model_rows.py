@@ -16,7 +16,7 @@ class Feature:
     name: str
     config: dict | None = None
     fill: tuple | None = None
-    patch: object = None  # called with the model; what it returns undoes it
+    patch: object = None  # called with the model; returns a function that undoes it
 
 
 def config_off(name, **changes):
@@ -44,7 +44,7 @@ def each_module(model, name):
 
 
 def bypass(pattern):
-    """The modules hand on what they get."""
+    """The modules return their input."""
     def patch(model):
         found = each_module(model, pattern)
         assert found, pattern
@@ -81,15 +81,15 @@ class Row:
     model_type: str
     config: dict
     features: list
-    zero_centred: bool = False  # norm weights that 1 is added to
+    zero_centred: bool = False  # 1 is added to norm weights
     embedding: float = 1.0      # standard deviation
     sharpness: float = 1.7      # of q and k
     rules: list = dataclasses.field(default_factory=list)  # (pattern, mean, scale)
     architecture: str = ""
-    context: int = 0  # that a reader must open it for; 0: as trained
+    context: int = 0  # that the model must be opened with; 0: as trained
 
     def rule(self, name, shape):
-        """How the tensor of that name is drawn."""
+        """How the named tensor is drawn."""
         for pattern, *values in self.rules:
             if re.search(pattern, name):
                 if callable(values[0]):
@@ -114,7 +114,7 @@ class Row:
 
 
 def base(**changes):
-    """Sizes that most rows have."""
+    """The sizes of most rows."""
     config = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=3,
                   num_attention_heads=4, num_key_value_heads=2, head_dim=8,
                   max_position_embeddings=512, rms_norm_eps=0.03, pad_token_id=0, bos_token_id=1,
@@ -173,7 +173,7 @@ row("qwen3", "qwen3", base(head_dim=16, tie_word_embeddings=True, layer_types=..
     [*DENSE, patch_off("q norm", bypass(r"q_norm$")), patch_off("k norm", bypass(r"k_norm$"))],
     embedding=0.5)
 
-# What released files leave out is here what they mean: bases, number of heads, pattern of layers.
+# Values that released files omit are written out: bases, number of heads, pattern of layers.
 GEMMA3_ROPE = {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
 row("gemma3", "gemma3_text",
@@ -232,8 +232,8 @@ row("gpt_oss", "gpt_oss",
 
 
 def mla(**changes):
-    """Norms of the latents have an eps of their own, 1e-6, which is also the configuration's in
-    real files; so it is here, but in one row that tells them apart."""
+    """Norms of the latents always use an eps of 1e-6. Real configurations have the same value; here
+    one row has another, to tell them apart."""
     config = dict(head_dim=..., num_key_value_heads=4, rms_norm_eps=1e-6, kv_lora_rank=16,
                   q_lora_rank=24, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=12,
                   moe_intermediate_size=24, num_hidden_layers=4)
@@ -432,8 +432,8 @@ row("phi3_longrope", "phi3",
          "partial_rotary_factor": 1.0, "short_factor": [1.0] * 8,
          "long_factor": [1.0, 1.5, 2.5, 4.0, 6.0, 9.0, 9.0, 9.0]})])
 
-# Transformers takes the short factors as long as a prompt is; who chooses once, chooses by the
-# context that the model is opened for.
+# Transformers chooses the factors by the length of each prompt; radish chooses once, by the context
+# that the model is opened for.
 row("phi3_short", "phi3",
     base(head_dim=..., hidden_size=64, intermediate_size=64, num_hidden_layers=2,
          original_max_position_embeddings=64,
@@ -448,8 +448,8 @@ row("smollm3", "smollm3",
      config_off("which layers", no_rope_layers=[1, 1, 0, 1, 1])], embedding=0.5)
 
 row("olmo2", "olmo2", base(head_dim=...), [*DENSE, *QK_NORM, *POST_NORMS])
-# transformers reads rope_theta of older files for one kind of layers only, and the other kind has
-# this default: so it is what real files have.
+# transformers reads rope_theta of older files for one kind of layer only; the other kind has this
+# default, which is also the value of real files.
 YARN_OLMO = {key: value for key, value in YARN.items() if not key.startswith("mscale")}
 YARN_OLMO["rope_theta"] = 5e5
 row("olmo3", "olmo3",

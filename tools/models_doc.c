@@ -94,7 +94,7 @@ static const char golden[] =
     "what\n"
     "transformers writes by more than older keys, add a function to `tools/model_hub.py`.\n";
 
-/* The lines of a file as a diff adds them, from the one that begins so. */
+/* The lines of a file as additions of a diff, from the line that starts with `first` on. */
 static int print_added(const char *path, const char *first)
 {
     char line[256];

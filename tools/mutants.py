@@ -48,8 +48,8 @@ EQUIVALENT = Path("tests/mutants_equivalent.txt")
 TRACE_SOURCE = "tools/mutants_trace.c"
 MAX_MEMORY = 4 << 30
 MAX_FILE = 1 << 30
-# A case hangs when it has used this much time of the processor and ten times what it needs, or when
-# it uses none of it for so long. On a busy machine the clock on the wall tells little.
+# A case hangs if it has used this much processor time and ten times what it needs, or if it uses no
+# processor time for a while. On a busy machine, wall time says little.
 MAX_CPU_S = 5
 MAX_IDLE_S = 12
 
@@ -67,7 +67,7 @@ def source_files():
 
 
 class Tool:
-    """Commands that make would run for build/unit, and others like them."""
+    """The commands that make runs for build/unit, and variants of them."""
 
     def __init__(self, build):
         self.build = build
@@ -88,7 +88,8 @@ class Tool:
         self.library = f"{build}/debug/libradish.a"
 
     def compile(self, source, path, output, flags=()):
-        """Compiles what is at `path` as if it were `source`. None, or what the compiler says."""
+        """Compiles the file at `path` as if it were `source`. Returns None or the compiler's
+        error."""
         command = [a for a in self.compiles[source] if a not in ("-MMD", "-MP")]
         command[command.index("-c") + 1] = path
         command[command.index("-o") + 1] = output
@@ -99,7 +100,7 @@ class Tool:
         return done.stderr if done.returncode else None
 
     def link(self, objects, output, flags=()):
-        """Links the unit tests with objects that take the place of others: {source: object}."""
+        """Links the unit tests with some objects replaced: {source: object}."""
         command = list(self.link_command)
         command[-1] = output
         at = command.index(self.library)
@@ -113,7 +114,7 @@ class Tool:
             sys.exit(f"mutants: cannot link: {done.stderr}")
 
     def includers(self, source):
-        """The sources, tests among them, that a change of a file changes."""
+        """The sources, including tests, that depend on a file."""
         if source in self.compiles:
             return [source]
         folder = Path(self.build, "debug")
@@ -127,7 +128,7 @@ class Tool:
 
 
 def session_use(session):
-    """Seconds of the processor and bytes of memory that the processes of a session have used."""
+    """Processor seconds and bytes of memory used by the processes of a session."""
     cpu, pages = 0, 0
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
@@ -143,7 +144,7 @@ def session_use(session):
 
 
 class Watch:
-    """Tells when a process hangs or takes all memory."""
+    """Detects a process that hangs or takes all memory."""
 
     def __init__(self, pid):
         self.pid = pid
@@ -151,7 +152,7 @@ class Watch:
         self.cpu = self.looked_at = 0
 
     def began(self, needs):
-        """A case has begun that needs so many seconds of the processor."""
+        """A case has started that needs `needs` processor seconds."""
         self.limit = MAX_CPU_S + 10 * needs
         self.cpu_before = None
         self.busy_at = time.monotonic()
@@ -175,17 +176,17 @@ class Watch:
 
 @dataclasses.dataclass
 class Run:
-    """What became of cases that ran in one process until one failed."""
+    """The result of cases that ran in one process until one failed."""
 
     failed: bool
-    case: str = ""  # the last one that began
+    case: str = ""  # the last one that started
     how: str = ""
     n_begun: int = 0
     cpu_s: float = 0
 
 
 def run_cases(binary, cases, needs, scratch, env=None):
-    """Runs cases in their order. `needs` has the time of the processor that each takes, in seconds."""
+    """Runs cases in order. `needs` has the processor seconds of each."""
     names = Path(scratch, "names")
     names.write_text("".join(c + "\n" for c in cases))
     with open(Path(scratch, "log"), "wb") as log:
@@ -229,14 +230,14 @@ def run_cases(binary, cases, needs, scratch, env=None):
 
 
 class Reach:
-    """For each line of the sources, the cases that come by it."""
+    """For each line of the sources, the cases that reach it."""
 
     def __init__(self, tool, folder, jobs):
         self.tool, self.folder, self.jobs = tool, folder, jobs
         listed = subprocess.run([f"{tool.build}/unit", "--list"], capture_output=True, text=True)
         self.cases = listed.stdout.split()
-        self.needs = {}  # case -> seconds of the processor
-        self.order = {}  # case -> what it is sorted by
+        self.needs = {}  # case -> processor seconds
+        self.order = {}  # case -> sort key
         self.lines = {}  # file -> line -> cases
         self.by_file = {}  # test file -> cases
 
@@ -262,7 +263,7 @@ class Reach:
                     self.lines.setdefault(file, {}).setdefault(number, set()).add(case)
 
     def homes(self):
-        """For each case a hash of the file that has it; notes the cases of each file."""
+        """For each case a hash of its file; records the cases of each file."""
         found = {}
         for path in Path("tests/unit").glob("*.c"):
             text = path.read_text()
@@ -305,7 +306,7 @@ class Reach:
         env = {"MUTANTS_TRACE": str(output)}
         began = time.monotonic()
         run = run_cases(binary, [case], {}, scratch, env)
-        if run.failed:  # a busy machine can be too slow for a test of deadlines
+        if run.failed:  # on a busy machine a test of deadlines may fail
             run = run_cases(binary, [case], {}, scratch, env)
         if run.failed:
             sys.exit(f"mutants: {case} fails without a fault ({run.how}); see {scratch}/log")
@@ -316,8 +317,8 @@ class Reach:
 
     @staticmethod
     def places(binary, offsets):
-        """The file and line of each place in the code."""
-        asked = "\n".join(hex(offset - 1) for offset in offsets)  # inside the call, not behind it
+        """The file and line of each code offset."""
+        asked = "\n".join(hex(offset - 1) for offset in offsets)  # inside the call, not after it
         answer = subprocess.run(
             ["addr2line", "-e", binary], input=asked, capture_output=True, text=True, check=True
         ).stdout.splitlines()
@@ -331,15 +332,15 @@ class Reach:
     def of(self, fault):
         """The cases that reach a line, then the others that reach its function, fastest first.
 
-        The places that were recorded are the first lines of blocks, so the line's block is the last
-        one that begins at or before it."""
+        Only the first lines of blocks are recorded, so the line's block is the last one that starts
+        at or before it."""
         first, last = fault.function
         by_line = self.lines.get(fault.file, {})
         blocks = [n for n in range(first, last + 1) if n in by_line]
         starts = [n for n in blocks if n <= fault.line]
         near = by_line[max(starts) if starts else min(blocks)] if blocks else set()
         function = set().union(*(by_line[n] for n in blocks))
-        for test in self.tool.includers(fault.file):  # what tests have of a header is not recorded
+        for test in self.tool.includers(fault.file):  # tests' uses of a header are not recorded
             function |= self.by_file.get(test, set())
         return [sorted(cases, key=self.order.get) for cases in (near, function - near)]
 
@@ -348,7 +349,8 @@ class Reach:
 
 
 def equivalents():
-    """{(file, line, mutated line): reason} of the file that people keep; see its own first lines."""
+    """{(file, line, mutated line): reason} from the file kept by hand, which explains its
+    format."""
     found = {}
     text = EQUIVALENT.read_text() if EQUIVALENT.exists() else ""
     for entry in text.split("\n\n"):
@@ -391,7 +393,7 @@ class Hunt:
         self.tests = digest_files(Path("tests/unit").rglob("*.[ch]"))
         self.store = self.folder / "results.jsonl"
         self.lock = threading.Lock()
-        self.plain = {}  # source -> what the compiler makes of it without a fault
+        self.plain = {}  # source -> its compiled code without a fault
         self.known = {}
 
     def load(self):
@@ -452,14 +454,14 @@ class Hunt:
         return "survived", f"cases that reach it: {len(near)}"
 
     def is_real(self, binary, cases, run, scratch):
-        """A failure is real when it comes again, and never without the fault."""
+        """A failure is real if it is repeatable, and never happens without the fault."""
         alone, needs = [run.case], self.reach.needs
         original = f"{self.tool.build}/unit"
         for _ in range(1 if run.how == "hung" else 2):
             if run_cases(original, alone, needs, scratch).failed:
                 return False
             if not run_cases(binary, alone, needs, scratch).failed:
-                begun = cases[: run.n_begun]  # it may take the cases before it, but not them alone
+                begun = cases[: run.n_begun]  # the failure may need the earlier cases
                 return (
                     run_cases(binary, begun, needs, scratch).failed
                     and not run_cases(original, begun, needs, scratch).failed
@@ -467,7 +469,8 @@ class Hunt:
         return True
 
     def build(self, fault, scratch):
-        """The objects of a mutant, or "broken", or "equivalent" when they are those without it."""
+        """The objects of a mutant; "broken"; or "equivalent" if they equal those without the
+        fault."""
         lines = Path(fault.file).read_text().split("\n")
         if not lines[fault.line - 1].startswith(fault.before.rstrip(";")[:20]):
             sys.exit(f"mutants: {fault.file} has changed meanwhile")
@@ -486,7 +489,7 @@ class Hunt:
         return "equivalent" if same else objects
 
     def optimised(self, source, path, scratch):
-        """The code without sanitizers, which would keep the column of every operator in it."""
+        """The code without sanitizers, which would embed the column of every operator."""
         output = f"{scratch}/optimised.o"
         flags = ["-O2", "-g0", "-fno-sanitize=all"]
         said = self.tool.compile(source, path, output, flags)
@@ -565,7 +568,7 @@ def main():
     parser.add_argument("where", nargs="*", metavar="PATH", help="files or folders to mutate; FILE:LINE for one line")
     args = parser.parse_args()
     began = time.monotonic()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # of what is run from here
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # for processes started from here
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE, MAX_FILE))
     results = Hunt(args).run()
     sys.exit(1 if report(results, args, time.monotonic() - began) else 0)

@@ -46,12 +46,12 @@ BINARY = {
 }
 TEXTS = {"++": "--", "--": "++", "true": "false", "false": "true"}
 
-# What begins a line that is no statement of its own, or declares something.
+# Words that start a line that is not a complete statement, or a declaration.
 NO_EXPRESSION = set(
     "if else for while do switch case default return goto break continue struct enum union static "
     "const unsigned signed extern typedef int char bool float double long short void".split()
 )
-# Calls whose only effect is a line for people to read, and checks of our own bugs.
+# Calls that only print a line for people, and assertions.
 SILENT = re.compile(r"\s*(assert|static_assert|_Static_assert|log_(error|warn|info|debug|write)|http_note)\(")
 LOGS = re.compile(r"\b(log_\w+|\w+_log)\(")
 
@@ -94,7 +94,7 @@ def depth_change(tokens):
 
 
 def number_faults(text):
-    """An integer one more and one less; another number doubled."""
+    """An integer plus and minus one; any other number doubled."""
     digits = text.rstrip("uUlL")
     try:
         value = int(digits, 0)
@@ -131,7 +131,7 @@ def token_faults(line, tokens, constants):
 
 
 def matching(tokens, at):
-    """The index of the bracket that closes the one at `at`; None when it is on another line."""
+    """The index of the bracket that closes the one at `at`; None if it is on another line."""
     depth = 0
     for i in range(at, len(tokens)):
         depth += depth_change([tokens[i]])
@@ -150,7 +150,7 @@ def condition_faults(line, tokens):
 
 
 def is_expression(tokens):
-    """Whether a statement is an expression: no declaration, and nothing that begins with a keyword."""
+    """True if a statement is an expression: not a declaration, and not starting with a keyword."""
     first, second = tokens[0], tokens[1]
     if first.text in NO_EXPRESSION or first.kind not in ("name", "punct") or first.text == "(":
         return False
@@ -176,7 +176,7 @@ def statement_faults(line, tokens, begins):
 
 
 def body_lines(lines):
-    """(line index, first and last line of its function) for the lines of function bodies, but of
+    """(line index, first and last line of its function) for the lines of function bodies, except
     those that only write to the log."""
     first, head = None, 0
     for i, line in enumerate(lines):

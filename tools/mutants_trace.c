@@ -1,6 +1,7 @@
-/* Which places of the code a run of the unit tests comes by, for mutants.py: code compiled with
+/* Records which code a run of the unit tests reaches, for mutants.py: code compiled with
  * -fsanitize-coverage=trace-pc calls __sanitizer_cov_trace_pc at the start of every basic block.
- * Their offsets in the executable go to the file that MUTANTS_TRACE names, as 32-bit numbers. */
+ * The offsets of the blocks in the executable go to the file named by MUTANTS_TRACE, as 32-bit
+ * numbers. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,13 +6,13 @@
     python3 tools/parity_export.py FOLDER [--radish build/radish] [--llama-logits PROGRAM] [ROW ...]
 
 FOLDER has, for each row of tests/models, directories ROW.plain and ROW.hub, and ROW.plain.gguf and
-ROW.hub.gguf by llama.cpp's converter where it knows them. Of each directory:
+ROW.hub.gguf by llama.cpp's converter if it supports them. For each directory:
 
     radish     logits of the directory and of the file with --type f32: the same bits, or the error
-               max|a-b| / max|b|, where rows of q and k are in another order and sums with them
+               max|a-b| / max|b| if rows of q and k, and so the sums, are in another order
     converter  keys and tensors against the converter's file: "same", or what differs
     llama.cpp  (--llama-logits: a program that prints logits of every position for FILE TOKENS)
-               its logits of the file against those of radish, and of the converter's file
+               its logits for the file against radish's, and those for the converter's file
 
 Exits with 1 if an error exceeds 1e-5, or a tensor's data differs from the converter's. The file may
 omit what nobody reads: heads that equal the embedding, layers for multi-token prediction, keys of
@@ -33,13 +33,13 @@ import model_draw
 from parity_models import radish_logits
 
 TOLERANCE = 1e-5
-# Of no meaning here, or of the vocabulary.
+# Irrelevant here, or about the vocabulary.
 IGNORED = ("GGUF.", "general.name", "general.size_label", "general.file_type", "tokenizer.",
            "general.quantization_version")
 
 
 def contents(path):
-    """Keys, and tensors as arrays."""
+    """The keys, and the tensors as arrays."""
     reader = GGUFReader(path)
     keys = {name: field.contents() for name, field in reader.fields.items()
             if not name.startswith(IGNORED)}

@@ -4,11 +4,11 @@
     pip install numpy tokenizers
     tools/parity_export_tokens.py [--radish build/radish] [--llama-tokens PROGRAM] DIR...
 
-Each directory has a tokenizer; a model of one small layer is put beside a copy of its files and
-both are written as a GGUF file. For each of a few hundred strings radish's ids, with special tokens
-as tokens and as text, and what they decode to must be the same from the directory and the file.
-With --llama-tokens (a program that reads texts as lines of hex and prints lists of ids for FILE),
-llama.cpp's ids are compared, too; those differences are counted, and do not fail.
+Each directory has a tokenizer. A copy of its files and a model with one small layer are written as
+a GGUF file. For each of a few hundred strings, the directory and the file must give the same ids,
+with special tokens as tokens and as text, and the same decoded text. With --llama-tokens (a program
+that reads texts as lines of hex and prints lists of ids for FILE), llama.cpp's ids are compared
+too; these differences are counted but are not failures.
 """
 import argparse
 import json
@@ -28,7 +28,7 @@ WIDTH = 32
 
 
 def write_model(directory, n_vocab):
-    """config.json and weights of a model with that many tokens."""
+    """Writes config.json and weights of a model with `n_vocab` tokens."""
     rng = np.random.default_rng(1)
     sizes = {"model.embed_tokens.weight": (n_vocab, WIDTH), "model.norm.weight": (WIDTH,)}
     layer = "model.layers.0."

@@ -5,9 +5,9 @@
     python3 tools/parity_mlx.py build/radish
 
 For each mode, number of bits and group size a tiny Llama is quantised by mlx-lm and run by it in
-float32. `floats` is the largest relative error of radish with its weights turned into floats
-(--quantize f32), `q16` of the quantised weights with activations of 16 bits; both must be 1e-3 at
-most, else it exits with 1. `q8` is radish as it serves, with activations of 8 bits.
+float32. `floats` is the largest relative error of radish with weights turned into floats
+(--quantize f32), `q16` that of quantised weights with 16-bit activations. If either exceeds 1e-3,
+it exits with 1. `q8` is radish's default, with 8-bit activations.
 """
 
 import json
@@ -76,7 +76,7 @@ def main():
             with tempfile.TemporaryDirectory() as path:
                 save_model(path, model)
                 pathlib.Path(path, "config.json").write_text(json.dumps(config))
-                # The same stored weights, in float32 from there on.
+                # The same stored weights, computed in float32.
                 model.set_dtype(mx.float32)
                 want = np.array(model(mx.array([TOKENS]))[0].astype(mx.float32), np.float64)
                 floats = error(run(radish, path, "--quantize", "f32"), want)

@@ -19,14 +19,13 @@ and with --llama-cpp also as GGUF files that llama.cpp's convert_hf_to_gguf.py m
 two (`gguf`, `gguf-hub`; float32, with a vocabulary that means nothing). With --keep all of them
 stay in DIRECTORY.
 
-Errors are max|a-b| / max|b|, the worst over the positions; 1e-4 is the bound, for a GGUF file too,
-but where the file cannot say what the model needs (GGUF_LOSES). Where weights are quantised (a hub
-form may be) it is 1e-2, with --activations q16; with the default's 8 bits activations lose more,
-which sends some tokens to other experts, so that their error, the median over the positions, is only
-shown beside it. "least" is the feature that moves the golden's logits least when it is turned off:
-what a row proves. If a form is refused, the reason is printed. Exits with 1 if an error exceeds the
-bound, bits differ, or a directory is refused. The made-up row is not in the table, so it is left to
-the unit tests.
+Errors are max|a-b| / max|b|, the worst over the positions. The bound is 1e-4, also for GGUF files
+unless the file cannot express what the model needs (GGUF_LOSES). For quantised weights (a hub form
+may have them) it is 1e-2, with --activations q16. The default 8-bit activations lose more and may
+route tokens to other experts, so their error, the median over the positions, is only shown. "least"
+is the feature whose absence changes the golden's logits least: what a row proves. If a form is
+rejected, the reason is printed. Exits with 1 if an error exceeds the bound, bits differ, or a
+directory is rejected. The made-up row is not in the table; the unit tests cover it.
 """
 
 import argparse
@@ -45,8 +44,8 @@ QUANTISED_TOLERANCE = 1e-2
 QUANTISED_TYPES = ("q8_0", "q4_0")
 BLOCK = 32
 
-# What llama.cpp's converter does not write for a row (or for one form of it), so that no reader can
-# know it.
+# What llama.cpp's converter does not write for a row (or for one form of it), so no reader can know
+# it.
 GGUF_LOSES = {
     "deepseek_v3 gguf": "that scores are sigmoids",
     "glm4_moe_lite gguf": "which layers are dense",
@@ -60,7 +59,7 @@ GGUF_LOSES = {
     "qwen3_moe_plain": "norm_topk_prob",
 }
 
-# Runs in an interpreter of its own: converts what the lines of its input name.
+# Runs in its own interpreter and converts the files named by its input lines.
 CONVERTER = """
 import json, logging, pathlib, sys
 root = sys.argv[1]
@@ -110,7 +109,7 @@ for line in sys.stdin:
 
 
 def convert_all(llama_cpp, jobs):
-    """GGUF path -> None, or why there is none."""
+    """GGUF path -> None, or the reason why it was not converted."""
     lines = "".join(f"{directory}\t{out}\n" for directory, out in jobs)
     done = subprocess.run([sys.executable, "-c", CONVERTER, str(llama_cpp)], input=lines,
                           capture_output=True, text=True)
@@ -125,7 +124,7 @@ def convert_all(llama_cpp, jobs):
 
 
 def radish_logits(radish, path, golden, *options):
-    """The logits of every position, or None and why."""
+    """The logits of every position, or None and the reason."""
     command = [radish, "logits", "-m", path, "--all", "--json", "--kv-type", "f32",
                "--tokens", ",".join(map(str, golden["tokens"])), *options]
     if "context" in golden:
@@ -138,8 +137,8 @@ def radish_logits(radish, path, golden, *options):
 
 
 def round_blocks(kind, values):
-    """The values that blocks of the last axis have in a type, which gives them back unchanged when
-    they are quantised again. What is not whole blocks stays."""
+    """Rounds blocks of the last axis to values of the type, which quantising again does not change.
+    Incomplete blocks are not rounded."""
     if values.shape[-1] % BLOCK:
         return values
     blocks = values.reshape(-1, BLOCK)
@@ -156,7 +155,7 @@ def round_blocks(kind, values):
 
 
 def round_latent(kind, values, config):
-    """kv_b_proj: radish turns each head's half for keys, [nope][rank], so that its rows are the
+    """kv_b_proj: radish transposes each head's key half, [nope][rank], so that its rows are the
     columns here."""
     heads = values.reshape(config["num_attention_heads"], -1, values.shape[-1])
     nope = config["qk_nope_head_dim"]
@@ -170,7 +169,7 @@ def round_all(kind, golden, tensors):
     for spec in golden["tensors"]:
         name, values = spec["name"], tensors[spec["name"]]
         if "embed_tokens" in name or "lm_head" in name:
-            values = round_blocks("q8_0", values)  # radish gives a head at least 6 bits
+            values = round_blocks("q8_0", values)  # radish uses at least 6 bits for a head
         elif "kv_b_proj" in name:
             values = round_latent(kind, values, golden["config"])
         elif spec.get("draw") == "mxfp4":  # [experts][in][out]
@@ -200,7 +199,7 @@ def write_forms(golden, folder):
 
 
 def form_note(golden, form, logits, plain):
-    """The error as text, and what is wrong with it."""
+    """The error as text, and the problem if any."""
     error = model_draw.relative_error(logits, golden["logits"])
     text = f"{error:.1e}"
     lost = GGUF_LOSES.get(golden["name"]) or GGUF_LOSES.get(f"{golden['name']} {form}")
@@ -214,7 +213,7 @@ def form_note(golden, form, logits, plain):
 
 
 def quantised_note(radish, golden, path, want, *options):
-    """The same for quantised weights, or None and why they are refused."""
+    """The same for quantised weights, or None and why they are rejected."""
     exact, refusal = radish_logits(radish, path, golden, "--activations", "q16", *options)
     rounded, _ = radish_logits(radish, path, golden, *options)
     if exact is None or rounded is None:
@@ -226,8 +225,8 @@ def quantised_note(radish, golden, path, want, *options):
 
 
 def note(radish, golden, form, path, plain):
-    """What a form gives: its logits, if they are the golden's, the error as text and what is wrong
-    with it; or no text and why it is refused."""
+    """The result of a form: its logits if they match the golden's, the error as text and the
+    problem if any; or no text and why it is rejected."""
     if form in QUANTISED_TYPES:
         floats, refusal = radish_logits(radish, path, golden)
         return None, *((None, refusal) if floats is None else
@@ -240,8 +239,8 @@ def note(radish, golden, form, path, plain):
 
 
 def row_report(radish, golden, paths, refusals):
-    """Prints a line for each form; gives whether all are right. What the converter makes of a row may
-    be no model that anyone could run."""
+    """Prints a line for each form; returns whether all are right. The converter's file for a row
+    may be unusable for any reader."""
     least = min(golden["features"], key=lambda feature: feature["moves"])
     print(f"{golden['name']:22} least {least['moves']:.1e} ({least['name']} of "
           f"{len(golden['features'])})")

@@ -10,8 +10,8 @@ as tokens and as text; so must the text they decode to, with and without special
 decodes one id at a time, as in a streamed answer. Every difference is shown and makes the exit code
 1.
 
-The reference is what `transformers` makes of a directory: tokens of tokenizer_config.json that
-tokenizer.json does not have are added to it.
+The reference treats a directory as `transformers` does: tokens of tokenizer_config.json that
+tokenizer.json lacks are added.
 
 Two differences are by design and are not counted. In radish, text never becomes special tokens
 unless that was requested, whatever the vocabulary would allow (--plain counts these differences,
@@ -37,7 +37,7 @@ CASES = "aAbBzZ éÉ ß ẞ İıI ŸÿǄǅǆ Σσς Ωω ЖжЯя ႠꙀ"
 
 
 def added_strings(rng, added, count):
-    """Added tokens with spaces, words and marks around them."""
+    """Added tokens surrounded by spaces, words and punctuation."""
     around = ["", " ", "  ", "\n", "\t ", "a", "word", ".", "▁", "é", "1", "_", "\u3000", "<", "|"]
     made = []
     for _ in range(count):
@@ -64,7 +64,7 @@ def strings(count, seed, added):
 
 
 def rename(document, config):
-    """Lets tokens of tokenizer_config.json take the place of those that a vocabulary keeps unused."""
+    """Replaces unused tokens of a vocabulary by tokens of tokenizer_config.json."""
     vocab = document["model"]["vocab"]
     if not isinstance(vocab, dict):
         return
@@ -129,7 +129,7 @@ class Sentencepiece:
         return [self.t.decode(ids) for ids in lists] if skip else None
 
     def keep(self, ids):
-        return self.t.unk_id() not in ids  # it is shown as " ⁇ "
+        return self.t.unk_id() not in ids  # it decodes to " ⁇ "
 
 
 class Tiktoken:

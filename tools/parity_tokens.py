@@ -136,7 +136,7 @@ def make_strings(count, seed):
 
 
 def read_gguf(path):
-    """The fields of the file by name, read when asked for."""
+    """The fields of the file by name, read on demand."""
     import gguf
     reader = gguf.GGUFReader(path)
     return lambda key: reader.fields[key].contents() if key in reader.fields else None
@@ -172,7 +172,7 @@ def run(command, text):
 
 
 def compare(name, commands, cases, expected, jobs):
-    """Runs commands[parse_special] on each case and counts what differs, by kind."""
+    """Runs commands[parse_special] on each case and counts differences by kind."""
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         results = list(pool.map(lambda case: run(commands[case[2]], case[1]), cases))
     different = collections.Counter()

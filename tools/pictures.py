@@ -54,7 +54,7 @@ class Picture:
 
 
 def measured_row(bench, section, start):
-    """(radish, peer, ratio) of one row, as they are written in docs/bench.md."""
+    """(radish, peer, ratio) of one row, as written in docs/bench.md."""
     text = bench.split(f"## {section}\n")[1].split("\n## ")[0]
     row = re.search(rf"^\| {re.escape(start)}[^|]*\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", text,
                     re.MULTILINE)

@@ -1,8 +1,8 @@
-/* Checks the law of the same bits on a whole model: same_bits MODEL [CASES [KERNELS]].
- * A case is a prompt whose last rows' logits are computed plainly (one thread, one chunk, pages in
- * order), then again by one or two threads, cut at random, in scattered pages, behind a prefix that
- * another sequence left there, and in batches that other sequences share. Each must be the same by
- * memcmp. The unit tests do this for small random models on every kernel path. */
+/* Checks on a whole model that results are bit-identical: same_bits MODEL [CASES [KERNELS]]. A case
+ * is a prompt whose last rows' logits are computed plainly (one thread, one chunk, pages in order),
+ * then again by one or two threads, split at random, in scattered pages, after another sequence's
+ * prefix, and in batches with other sequences. memcmp must find no difference. The unit tests do
+ * this for small random models on every kernel path. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +13,10 @@
 enum { MAX_PROMPT = 200, N_COMPARED = 3, N_PAGES = 4096, MAX_ROWS = 256, N_OTHERS = 2 };
 enum { MAX_OUTPUTS = (1 + N_OTHERS) * N_COMPARED };
 
-/* A sequence in pages of its own, and how much of it is computed. */
+/* A sequence with its own pages, and how much of it is computed. */
 struct walker {
     int32_t tokens[MAX_PROMPT];
-    struct page_run runs[MAX_PROMPT]; /* a page each, scattered */
+    struct page_run runs[MAX_PROMPT]; /* one page each, scattered */
     uint32_t n_tokens, n_done;
 };
 
@@ -50,10 +50,10 @@ static void walker_init(struct walker *w, uint32_t first_page, uint32_t n_vocab)
     }
 }
 
-/* Of a batch's rows with logits, in order. */
+/* For a batch's rows with logits, in order. */
 static struct row_output outputs[MAX_OUTPUTS];
 
-/* The next `n` rows of a sequence go into the batch; the last N_COMPARED positions give logits. */
+/* Adds the next `n` rows of a sequence to the batch; the last N_COMPARED positions give logits. */
 static uint32_t walker_add_rows(struct walker *w, uint32_t n, uint32_t seq, struct batch_row *rows,
                                 struct batch_seq *out, uint32_t *n_outputs)
 {
@@ -84,7 +84,7 @@ static void outputs_open(float *logits, size_t n_vocab)
         outputs[i] = (struct row_output){.wants = OUTPUT_LOGITS, .logits = logits + i * n_vocab};
 }
 
-/* All of it in one batch. */
+/* Computes the whole prompt in one batch. */
 static void run_plain(struct engine *e, struct walker *w, float *logits)
 {
     struct batch_row rows[MAX_ROWS];
@@ -94,7 +94,7 @@ static void run_plain(struct engine *e, struct walker *w, float *logits)
     forward(e, &(struct batch){.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = n});
 }
 
-/* Random cuts, with rows of other sequences before and behind; compares each row that is asked for.
+/* Splits at random, with rows of other sequences before and after; compares each requested row.
  */
 static void run_mixed(struct engine *e, struct walker *w, struct walker *others, const float *plain,
                       float *logits)

@@ -1,11 +1,12 @@
-/* Matches texts against JSON schemas, as answers are held to them, for comparison with validators.
+/* Matches texts against JSON schemas, with the grammars that constrain answers, for comparison with
+ * validators.
  *
  *   build/schema_match < PAIRS.jsonl
  *
- * A line of input is {"schema": ..., "texts": ["...", ...]}. A line of output is {"matches":
- * [true, ...], "ms": 1.5}, or {"error": "..."} when the schema is refused; "ms" is the processor
- * time of compiling. Texts are matched byte by byte, in relaxed style; "canonical": true and
- * "lenient": true select the other style and mode. */
+ * A line of input is {"schema": ..., "texts": ["...", ...]}. A line of output is {"matches": [true,
+ * ...], "ms": 1.5}, or {"error": "..."} if the schema is rejected; "ms" is the processor time of
+ * compiling. Texts are matched byte by byte, in relaxed style; "canonical": true and "lenient":
+ * true select the other style and mode. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

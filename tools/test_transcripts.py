@@ -29,7 +29,7 @@ def test_ids_and_times_are_replaced():
     head, _, body = kept.partition(b"\r\n\r\n")
     assert body == b'{"id":"ID-1","created":TIME,"calls":["ID-2","ID-2"],"idle_s":TIME,"tokens":12}'
     assert b"Date: TIME\r\nx-request-id: ID-1" in head and b"Content-Length: %d\r\n" % len(body) in head
-    # Another run has other ids and times, and another length.
+    # Another run has different ids, times and lengths.
     other = text.replace(first, "chatcmpl-" + "b2" * 12).replace(second, "call_" + "Yy8" * 8).replace("0.022", "13.5")
     assert transcripts.transcript(answer(other, "Date: x", "x-request-id: chatcmpl-" + "b2" * 12)) == kept
     assert transcripts.transcript(answer(text.replace("12}", "13}"))) != transcripts.transcript(answer(text))

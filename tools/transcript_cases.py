@@ -40,13 +40,13 @@ CALLING = {"messages": QUESTION, "tools": TOOLS, "max_tokens": 120, "seed": 1, "
 TOOL_FORMATS = ("hermes", "qwen-coder", "llama3", "mistral", "gemma-code", "gemma", "deepseek", "glm", "kimi",
                 "minimax", "harmony", "json")
 
-# The prompt ends inside of thinking; or the model begins it, and the template can switch it off.
+# The prompt ends inside the thinking, or the model starts it and the template can switch it off.
 THINK_BEGUN = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content.split('</think>')[-1] }}<|im_end|>\n"
                "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}")
 THINK_SWITCH = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
                 "{% if add_generation_prompt %}<|im_start|>assistant\n"
                 "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}")
-# gpt-oss' form, in which thinking, calls and the answer are channels.
+# The format of gpt-oss, in which thinking, calls and the answer are channels.
 HARMONY = ("{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}"
            "{% if add_generation_prompt %}<|start|>assistant{% endif %}{# <|channel|> #}")
 

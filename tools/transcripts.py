@@ -51,7 +51,7 @@ TIMES = [
     (rb'"(idle_s|ago_s|gone_s|age_s)":' + NUMBER, rb'"\1":TIME'),
     (NUMBER + rb" (?:s|minutes|hours) ago, after " + NUMBER + rb" (?:s|minutes|hours) without use",
      b"TIME ago, after TIME without use"),
-    # A prompt is cut into steps by how long they take.
+    # A prompt is split into steps by the time they take.
     (rb'"steps":\d+', b'"steps":N'),
     (rb'"mean":' + NUMBER + rb',"p99":' + NUMBER + rb',"max":' + NUMBER, b'"mean":TIME,"p99":TIME,"max":TIME'),
     (rb'"(max_evict_in_step|seconds|tokens_per_second)":' + NUMBER, rb'"\1":TIME'),
@@ -226,7 +226,7 @@ class Server:
             time.sleep(0.002)
 
     def wait_stopping(self):
-        """Connections that are open when a server begins to stop are closed."""
+        """Waits until the server reports that it is stopping."""
         deadline = time.monotonic() + ANSWER_LIMIT_S
         while time.monotonic() < deadline:
             with contextlib.suppress(ConnectionError):
@@ -271,7 +271,7 @@ class Server:
 
     @contextlib.contextmanager
     def holding(self, body, state):
-        """A stream that runs, or waits, while other requests go out; its answer is not kept."""
+        """A stream that runs or waits while other requests are sent; its answer is not kept."""
         with self.connect() as connection:
             connection.sendall(request_bytes("POST", "/v1/chat/completions", body, None))
             self.settle(state)
@@ -312,7 +312,7 @@ def read_folder(folder):
 
 
 def difference(before, after):
-    # A JSON body is one line; cut at commas a difference is short enough to read.
+    # A JSON body is one line; split at commas, a difference is short enough to read.
     lines = [re.sub(rb",(?=[\"{\[])", b",\n", text).decode(errors="replace").splitlines() for text in (before, after)]
     changed = [line for line in difflib.unified_diff(*lines, "before", "after", n=1, lineterm="")][2:]
     shown = [line[:SHOWN_COLUMNS] for line in changed[:SHOWN_LINES]]
