@@ -70,7 +70,7 @@ struct place {
 
 /* What a scope does with its variables when it is entered. */
 enum load_action {
-    LOAD_PARAMETER, /* whoever enters the scope sets it */
+    LOAD_PARAMETER, /* set by the code that enters the scope */
     LOAD_CONTEXT,   /* from the context or the global functions */
     LOAD_OUTER,     /* starts with the value of the variable outside */
     LOAD_NOTHING,   /* unset */
@@ -116,7 +116,7 @@ struct node {
             struct node *object, *key;
         } item;
         struct {
-            struct node *bounds[3]; /* NULL where left out */
+            struct node *bounds[3]; /* NULL: omitted */
         } slice;
         struct {
             struct node *callee; /* of a filter or test: its operand, NULL for the block's text */
@@ -137,7 +137,7 @@ struct node {
         } condition;
         struct {
             struct node *test;
-            struct nodes body, elifs, otherwise; /* an elif is a NODE_IF of its own */
+            struct nodes body, elifs, otherwise; /* each elif is a NODE_IF */
         } branch;
         struct {
             struct node *target, *iterable, *test;
@@ -154,7 +154,7 @@ struct node {
         struct {
             struct signature_node *signature;
             struct node *call;  /* call block */
-            struct place place; /* macro: the variable of its name */
+            struct place place; /* macro: the variable with its name */
         } macro;
         struct {
             struct nodes targets, values, body;

@@ -4,8 +4,8 @@
 #include "prompt/jinja/value.h"
 
 /* What templates can call: filters, tests, functions, and methods of Python's types. Each table
- * entry names its parameters; the caller binds them, and a parameter that was not given is
- * V_MISSING. An entry that is `variadic` reads the call itself. */
+ * entry names its parameters. The caller binds them; omitted ones are V_MISSING. A `variadic` entry
+ * reads the call itself. */
 enum { BUILTIN_MAX_PARAMS = 5 };
 
 struct signature {
@@ -19,7 +19,7 @@ struct filter {
     bool (*run)(struct jinja *j, const struct value *self, const struct value *args,
                 const struct call *call, struct value *out);
     struct signature signature;
-    bool lazy; /* its result is an iterator, and it runs when the iterator is used */
+    bool lazy; /* returns an iterator, which runs the filter when it is used */
 };
 
 struct test {
@@ -69,7 +69,7 @@ bool argument_int(struct jinja *j, const struct value *arg, int64_t fallback, in
 bool argument_text(struct jinja *j, const struct value *arg, const char *what,
                    const struct text **out);
 
-/* The tables, in several files by subject. */
+/* The tables are in several files, by subject. */
 extern const struct filter text_filters[], sequence_filters[];
 extern const size_t n_text_filters, n_sequence_filters;
 extern const struct method_entry string_methods[], container_methods[];
@@ -105,12 +105,12 @@ const struct text *string_join(struct jinja *j, const struct text *separator,
                                const struct list *items);
 const struct text *string_pad(struct jinja *j, const struct text *t, int64_t width, char align,
                               const struct text *fill);
-bool string_is(const struct text *t, bool (*is)(uint32_t)); /* all, and at least one */
+bool string_is(const struct text *t, bool (*is)(uint32_t)); /* each character; false if empty */
 bool string_has_case(const struct text *t, bool upper);     /* isupper(), islower() */
 
 /* loop.c, call.c: objects whose attributes depend on the evaluator */
 bool loop_attribute(struct jinja *j, struct loop *loop, const struct text *name,
-                    struct value *out); /* V_MISSING: no such attribute */
+                    struct value *out); /* V_MISSING: none */
 bool loop_cycle(struct jinja *j, const struct value *self, const struct value *args,
                 const struct call *call, struct value *out);
 bool loop_changed(struct jinja *j, const struct value *self, const struct value *args,

@@ -1,5 +1,5 @@
-/* Calls: how arguments find their parameters, macros, and the functions that every template has.
- * A lazy filter is not run when it is called: its result is an iterator that runs it on use. */
+/* Calls: binding arguments to parameters, macros, and global functions. A lazy filter does not run
+ * when it is called: its result is an iterator that runs it on first use. */
 #include "prompt/jinja/ast.h"
 
 #include <stdlib.h>
@@ -143,7 +143,7 @@ bool macro_attribute(struct jinja *j, const struct macro *macro, const struct te
     return true;
 }
 
-/* Keyword arguments: to parameters not yet given, to `caller`, to `kwargs`, or nowhere. */
+/* Binds keyword arguments to unset parameters, `caller` or `kwargs`; others are errors. */
 static bool macro_keywords(struct jinja *j, const struct signature_node *s, const struct call *call,
                            struct value *slots, size_t n_given)
 {

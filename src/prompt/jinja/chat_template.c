@@ -1,6 +1,5 @@
-/* The front of the Jinja interpreter: parse once, render many times, and every error that a
- * template can make. A rendering's memory is one arena, so that nothing in the interpreter frees
- * anything. */
+/* The entry points of the Jinja interpreter (parse once, render many times) and its error messages.
+ * All memory of a rendering is in one arena, so the interpreter never frees anything. */
 #include "prompt/jinja/chat_template.h"
 
 #include <stdarg.h>
@@ -102,7 +101,7 @@ bool jinja_fail_undefined(struct jinja *j, const struct value *v)
     return key && jinja_fail(j, "%s%s has no element %.*s", type, kind, (int)key->len, key->data);
 }
 
-/* A copy with every newline as \n and without the last one. */
+/* A copy with all newlines as \n, without the last one. */
 static char *source_normalize(struct arena *arena, const char *source, size_t len, size_t *out_len)
 {
     char *copy = arena_alloc(arena, len + 1);
@@ -118,7 +117,7 @@ static char *source_normalize(struct arena *arena, const char *source, size_t le
     return copy;
 }
 
-/* Where an offset in the normalised source is in the caller's. */
+/* Converts an offset in the normalised source to one in the caller's. */
 static size_t position_in_source(const char *source, size_t len, size_t position)
 {
     size_t i = 0;
@@ -192,7 +191,7 @@ int chat_template_render(const struct chat_template *t, const struct json *conte
 {
     struct error ignored = {0};
     struct arena own = ARENA_INIT;
-    /* It writes where the last rendering stands; a builder keeps a byte for the NUL aside. */
+    /* Overwrites the last rendering. A builder reserves an extra byte for the NUL. */
     struct strbuf *held = &out->text;
     struct builder text = {
         .is_output = true, .data = held->data, .capacity = held->capacity ? held->capacity - 1 : 0};

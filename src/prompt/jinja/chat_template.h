@@ -13,11 +13,11 @@
 
 /* A chat template: Jinja as transformers sets it up (trim_blocks, lstrip_blocks, loop controls,
  * `tojson` without HTML escapes, raise_exception, strftime_now, nothing that changes a list or a
- * dict). Parsed once, then rendered by any number of threads. Both are bounded: depth, steps and
- * bytes of output, so that a hostile template ends with an error. */
+ * dict). Parsed once, then rendered by any number of threads. Depth, steps and bytes of output are
+ * bounded, so a hostile template ends with an error. */
 struct chat_template;
 
-/* NULL and `err` (position: byte offset into the source) for a template that does not parse. */
+/* NULL and `err` (position: byte offset into the source) if the template does not parse. */
 struct chat_template *chat_template_parse(const char *source, size_t len, struct error *err);
 void chat_template_free(struct chat_template *t);
 
@@ -26,17 +26,17 @@ struct render_options {
     struct arena *arena; /* for temporary values; NULL: one that is freed at the end */
 };
 
-/* Who wrote each byte of a rendering. What the template wrote may spell special tokens; what came
- * with the conversation may not, however it looks.
+/* The source of each byte of a rendering. Text from the template may spell special tokens; text
+ * from the conversation may not, even if it looks like one.
  *
  *   text      <|im_start|>user\nHi <|im_end|> there<|im_end|>\n
  *   segments  [ template -----][ message 0 -------][ template ]
  *
  * Strings keep their sources through +, ~, slices, strip, split, join, replace, format and macros.
- * What a filter creates (tojson, upper, ...) counts as the template's only if all of its input
- * does. The context belongs to the conversation, except for top-level strings whose names end in
- * "_token" (the caller vouches for them) and the roles that everyone uses ("user", "assistant",
- * ...), because templates build markers such as <|user|> out of them. */
+ * The result of other filters (tojson, upper, ...) counts as the template's only if all of its
+ * input does. The context belongs to the conversation, except for top-level strings whose names end
+ * in "_token" (the caller vouches for them) and the usual roles ("user", "assistant", ...), because
+ * templates build markers such as <|user|> from them. */
 enum render_source {
     RENDER_TEMPLATE = -1, /* the template itself */
     RENDER_DATA = -2,     /* the context, outside the messages, or several messages at once */
@@ -44,13 +44,13 @@ enum render_source {
 };
 
 struct render_segment {
-    size_t end; /* it begins where the one before it ends */
+    size_t end; /* it starts where the previous one ends */
     int32_t source;
 };
 
 struct rendering {
     struct strbuf text;
-    struct render_segment *segments; /* they cover the text; neighbours differ in source */
+    struct render_segment *segments; /* cover the text; neighbours differ in source */
     size_t n_segments, segments_capacity;
 };
 

@@ -1,6 +1,6 @@
-/* Methods of dict, list, tuple, loop and cycler, and the search through all methods. Those that
- * would change their object have no function: the sandbox that transformers renders in forbids
- * them, and so a template that uses them must fail here, too. */
+/* Methods of dict, list, tuple, loop and cycler, and the lookup of all methods. Methods that would
+ * change their object have no function: transformers' sandbox forbids them, so a template that uses
+ * them must fail here, too. */
 #include "prompt/jinja/builtin.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ METHOD(dict_values)
 METHOD(copy)
 {
     UNUSED;
-    *out = *self; /* nothing changes it, so it is its own copy */
+    *out = *self; /* immutable, so it is its own copy */
     return true;
 }
 

@@ -1,5 +1,5 @@
-/* Dicts of a template, and how the context's JSON becomes values.
- * Keys are equal as in Python: 1, 1.0 and true are one key. Nothing is ever taken out. */
+/* Dicts of a template, and the conversion of the context's JSON to values. Keys are equal as in
+ * Python: 1, 1.0 and true are one key. Entries are never removed. */
 #include "prompt/jinja/value.h"
 
 #include <errno.h>
@@ -224,8 +224,8 @@ bool value_from_json(struct jinja *j, const struct json *json, int32_t source, u
     return true;
 }
 
-/* Templates write <|user|> as "<|" + role + "|>", so the roles that everyone uses count as the
- * template's own words; any other role is what the client made up. */
+/* Templates write <|user|> as "<|" + role + "|>", so the usual roles count as the template's text;
+ * any other role is text from the client. */
 static bool role_is_known(const struct text *role)
 {
     static const char *const known[] = {"system",    "user",     "assistant", "tool",

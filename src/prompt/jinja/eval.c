@@ -1,5 +1,5 @@
-/* Expressions: a walk over the tree. Each step is counted and the depth is bounded, so that no
- * template can take the thread's time or its stack. */
+/* Evaluates expressions by walking the tree. Steps are counted and depth is bounded, so no template
+ * can use up the thread's time or stack. */
 #include "prompt/jinja/ast.h"
 
 #include <string.h>
@@ -211,7 +211,7 @@ static bool eval_call(struct jinja *j, struct scope *scope, const struct node *n
     const struct node *callee = node->call.callee;
     struct value target;
     struct call call;
-    if (callee->kind == NODE_ATTRIBUTE) { /* a method, without making an object of it */
+    if (callee->kind == NODE_ATTRIBUTE) { /* a method: no bound object is made */
         struct method method = {0};
         if (!eval(j, scope, callee->attribute.object, &method.self))
             return false;
@@ -369,8 +369,8 @@ static bool eval_unary(struct jinja *j, struct scope *scope, const struct node *
     return true;
 }
 
-/* a + b + c + ...: strings are joined at once, without what lies between. Other values, and a
- * string that grows in place, are added from the left one by one. */
+/* a + b + c + ...: strings are joined in one step, without intermediate results. Other values, and
+ * a string that grows in place, are added one by one from the left. */
 static bool eval_sum(struct jinja *j, struct scope *scope, const struct node *node,
                      struct value *out)
 {

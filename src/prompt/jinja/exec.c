@@ -1,5 +1,5 @@
-/* Statements: what a template writes, and where. `j->out` is swapped while a block's text is
- * caught (set blocks, filter blocks, macros). */
+/* Runs statements. `j->out` is swapped while a block's text is captured (set blocks, filter blocks,
+ * macros). */
 #include "prompt/jinja/ast.h"
 
 static enum flow exec_print(struct jinja *j, struct scope *scope, const struct node *node)
@@ -28,7 +28,7 @@ static enum flow exec_if(struct jinja *j, struct scope *scope, const struct node
     return exec_nodes(j, scope, &node->branch.otherwise);
 }
 
-/* Runs a body in a scope of its own, its output caught in `text`. */
+/* Runs a body in its own scope and captures its output in `text`. */
 static enum flow exec_caught(struct jinja *j, struct scope *inner, const struct nodes *body,
                              struct value *text)
 {

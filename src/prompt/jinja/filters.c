@@ -1,4 +1,4 @@
-/* Filters on text and numbers, and the search through all filters. */
+/* Filters on text and numbers, and the lookup of all filters. */
 #include "prompt/jinja/builtin.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ FILTER(filter_capitalize)
     return t && value_set_text(string_case(j, t, CASE_CAPITALIZE), out);
 }
 
-/* Words begin after spaces and - ( { [ <, unlike those of str.title(). */
+/* Words start after spaces and - ( { [ <, unlike in str.title(). */
 FILTER(filter_title)
 {
     UNUSED;
@@ -290,7 +290,8 @@ FILTER(filter_attr)
 
 /* Numbers */
 
-/* Python's int(text, base): spaces around, a sign, a prefix of the base, single underscores. */
+/* Python's int(text, base): allows surrounding spaces, a sign, a prefix of the base, single
+ * underscores. */
 static bool parse_int(const struct text *t, int64_t base, int64_t *out)
 {
     char digits[80];
@@ -341,7 +342,7 @@ static bool parse_real(const struct text *t, double *out)
         bool between = i > 0 && i + 1 < t->len && t->data[i - 1] >= '0' && t->data[i - 1] <= '9' &&
                        t->data[i + 1] >= '0' && t->data[i + 1] <= '9';
         if (t->data[i] == 'x' || t->data[i] == 'X' || t->data[i] == '(')
-            return false; /* the C library would take hexadecimal and nan(...) */
+            return false; /* the C library would accept hexadecimal and nan(...) */
         if (t->data[i] != '_' || !between)
             digits[n++] = t->data[i];
     }

@@ -1,8 +1,8 @@
 /* From a template's source to lexemes, with Jinja's whitespace rules as transformers sets them:
- * trim_blocks (the newline after a block tag goes), lstrip_blocks (spaces before a block tag that
- * begins its line go), '-' in a tag strips all whitespace on that side, '+' keeps it all, and the
- * template's last newline goes. Careful: print tags {{ }} are neither trimmed nor stripped unless
- * '-' says so, and }} inside brackets is two closing braces. */
+ * trim_blocks (the newline after a block tag is removed), lstrip_blocks (spaces before a block tag
+ * at the start of a line are removed), '-' in a tag strips all whitespace on that side, '+' keeps
+ * it all, and the template's last newline is removed. Print tags {{ }} are neither trimmed nor
+ * stripped without a '-', and }} inside brackets is two closing braces. */
 #include "prompt/jinja/lex.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ struct lexer {
     struct arena *arena, *scratch;
     const char *source;
     size_t len, at;
-    bool line_starting; /* what was just read ended with a newline, or nothing was */
+    bool line_starting; /* at the start of the source, or after a newline */
     char brackets[MAX_BRACKETS];
     size_t n_brackets;
     struct lexeme_array *out;
@@ -124,7 +124,7 @@ static size_t skip_space(const struct lexer *l, size_t at)
     return at;
 }
 
-/* `from` up to `to` without the whitespace at its end. */
+/* The end of [from, to) without trailing whitespace. */
 static size_t strip_right(const struct lexer *l, size_t from, size_t to)
 {
     uint32_t code;
@@ -137,8 +137,8 @@ static size_t strip_right(const struct lexer *l, size_t from, size_t to)
     return to;
 }
 
-/* If a tag `{% word %}` begins at `at` (with any sign), the offset behind it, else 0. The end's
- * sign goes to `end_sign`: '-', '+' or 0. */
+/* If a tag `{% word %}` starts at `at` (with any sign), returns the offset after it, else 0. The
+ * sign at its end goes to `end_sign`: '-', '+' or 0. */
 static size_t match_word_tag(const struct lexer *l, size_t at, const char *word, char *end_sign)
 {
     if (!starts_with(l, at, "{%"))
@@ -156,7 +156,7 @@ static size_t match_word_tag(const struct lexer *l, size_t at, const char *word,
     return starts_with(l, at, "%}") ? at + 2 : 0;
 }
 
-/* The text before a tag at `tag`, cut as the tag's sign and lstrip_blocks want it. */
+/* Adds the text before a tag at `tag`, stripped according to its sign and lstrip_blocks. */
 static int add_data(struct lexer *l, size_t from, size_t tag, bool is_print, char sign)
 {
     size_t to = tag;
@@ -183,7 +183,7 @@ static char sign_at(const struct lexer *l, size_t at)
     return at < l->len && (l->source[at] == '-' || l->source[at] == '+') ? l->source[at] : 0;
 }
 
-/* Behind the end of a block, comment or raw tag: a newline is trimmed, or all whitespace. */
+/* After the end of a block, comment or raw tag: trims a newline or all whitespace. */
 static void tag_end(struct lexer *l, size_t at, char sign)
 {
     size_t from = at;
@@ -249,7 +249,7 @@ static bool hex_value(const char *digits, size_t n, uint32_t *out)
     return true;
 }
 
-/* One escape behind a backslash; returns how many bytes it took, or 0 for one that is wrong. */
+/* One escape after a backslash; returns its length in bytes, or 0 if it is invalid. */
 static size_t unescape(const char *text, size_t len, struct strbuf *out)
 {
     static const char names[] = "\n\\'\"abfnrtv", values[] = "\0\\'\"\a\b\f\n\r\t\v";
@@ -273,7 +273,7 @@ static size_t unescape(const char *text, size_t len, struct strbuf *out)
     }
     if (text[0] == 'N')
         return 0;
-    if ((unsigned char)text[0] < 0x80) { /* no escape at all: both characters stay */
+    if ((unsigned char)text[0] < 0x80) { /* not an escape: both characters are kept */
         strbuf_addc(out, '\\');
         strbuf_addc(out, text[0]);
         return 1;
@@ -437,7 +437,7 @@ static bool is_name_byte(char c)
     return ascii_is_alpha(c) || ascii_is_digit(c) || c == '_' || (unsigned char)c >= 0x80;
 }
 
-/* The end of the tag we are in, if it is here: 1, else 0; -1 on error. */
+/* Reads the end of the current tag. 1: it is here, 0: it is not, -1: error. */
 static int lex_tag_end(struct lexer *l, bool is_print)
 {
     if (l->n_brackets)

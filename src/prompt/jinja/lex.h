@@ -57,11 +57,11 @@ struct lexeme_array {
     size_t len, capacity;
 };
 
-/* Splits a template (newlines already \n) into lexemes. Their strings go into `arena`, because the
- * tree keeps them; the lexemes themselves go into `scratch`. */
+/* Splits a template (with \n newlines) into lexemes. Their strings are in `arena`, because the tree
+ * keeps them; the lexemes themselves are in `scratch`. */
 int jinja_lex(struct arena *arena, struct arena *scratch, const char *source, size_t len,
               struct lexeme_array *out, struct error *err);
-/* The name of a kind of lexeme in messages: "end of print statement", "+", ... */
+/* The name of a lexeme type in messages: "end of print statement", "+", ... */
 const char *jinja_lexeme_name(enum lexeme_type type);
 __attribute__((format(printf, 5, 6))) int jinja_syntax_error(struct error *err, const char *source,
                                                              size_t len, size_t position,

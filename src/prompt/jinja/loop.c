@@ -1,6 +1,6 @@
-/* {% for %} and the `loop` variable. Items are pulled one by one, because a loop's own condition
- * may depend on what the body did before; `loop.last` looks one ahead and `loop.length` at all
- * that is left, as Jinja's do. */
+/* {% for %} and the `loop` variable. Items are pulled one by one, because a loop's condition may
+ * depend on what the body did before. As in Jinja, `loop.last` looks one item ahead and
+ * `loop.length` at all remaining items. */
 #include "prompt/jinja/ast.h"
 
 #include <string.h>
@@ -10,15 +10,15 @@ struct loop {
     struct scope *scope; /* around the loop */
     struct scope *test_scope;
     struct list *items; /* before the condition */
-    size_t at;          /* in items: the next to be looked at */
-    struct list *ready; /* those that passed the condition ahead of their turn */
+    size_t at;          /* in items: the next to examine */
+    struct list *ready; /* looked-ahead items that passed the condition */
     size_t ready_at;
     bool has_length;
     int64_t length;
     int64_t index0;
     unsigned depth0;
     struct value before, current;
-    struct value changed; /* what loop.changed() saw last: a tuple */
+    struct value changed; /* the last arguments of loop.changed(): a tuple */
 };
 
 static bool passes(struct jinja *j, struct loop *loop, const struct value *item, bool *pass)
@@ -112,7 +112,7 @@ static bool loop_run(struct jinja *j, struct scope *scope, const struct node *no
     struct scope *body = scope_enter(j, scope, &node->loop.body_layout);
     if (!body)
         return false;
-    bool completed = false; /* an iteration that ran to its end: `else` is for loops without one */
+    bool completed = false; /* an iteration ran to its end; otherwise `else` runs */
     for (;;) {
         struct value item;
         if (!advance(j, loop, &item))

@@ -1,5 +1,5 @@
-/* Python's operators. Integers have 64 bits here: what does not fit is an error, not a wrong
- * number. Division and remainder round towards minus infinity, as Python's do. */
+/* Python's operators. Integers have 64 bits: overflow is an error, never a wrong number. Division
+ * and remainder round towards minus infinity, as in Python. */
 #include "prompt/jinja/value.h"
 
 #include <math.h>
@@ -189,7 +189,7 @@ bool op_binary(struct jinja *j, enum binary_op op, const struct value *a, const 
         return int_binary(j, op, to_integer(a), to_integer(b), out);
     if (value_is_number(a) && value_is_number(b)) {
         if (a->type != V_FLOAT && b->type != V_FLOAT)
-            return fail_overflow(j); /* one of them is a big integer */
+            return fail_overflow(j); /* one is a big integer */
         return real_binary(j, op, value_to_real(a), value_to_real(b), out);
     }
     if (op == OP_ADD && a->type == b->type && is_sequence(a))
@@ -214,7 +214,7 @@ bool op_negate(struct jinja *j, const struct value *v, struct value *out)
     return int_binary(j, OP_SUB, 0, to_integer(v), out);
 }
 
-/* Where a slice begins and ends in a sequence of `len`, as Python's slice.indices() has it. */
+/* Start, end and step of a slice in a sequence of `len` items, like Python's slice.indices(). */
 static bool slice_bounds(struct jinja *j, const struct value bounds[3], int64_t len, int64_t *start,
                          int64_t *stop, int64_t *step)
 {

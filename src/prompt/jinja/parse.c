@@ -1,5 +1,4 @@
-/* Statements: from lexemes to the tree. Messages are worded as Jinja's own, because that is what
- * people search for. */
+/* Parses statements. Error messages use Jinja's wording, because people search for it. */
 #include "prompt/jinja/parse.h"
 
 #include <stdarg.h>
@@ -47,7 +46,7 @@ bool parse_skip_name(struct parser *p, const char *name)
     return true;
 }
 
-/* A lexeme as messages quote it. */
+/* Describes a lexeme for messages. */
 static void describe(const struct lexeme *lexeme, char out[64])
 {
     if (lexeme->type == LEXEME_NAME)
@@ -406,8 +405,8 @@ static struct node *parse_data(struct parser *p)
     return node->constant.text ? node : NULL;
 }
 
-/* Text, prints and blocks until a block whose tag is one of `ends` (the current lexeme then), or
- * until the end of the template when there are none. */
+/* Parses text, prints and blocks up to a block whose tag is one of `ends` (which is then the
+ * current lexeme), or to the end of the template without `ends`. */
 static bool parse_statements(struct parser *p, struct node *parent, struct nodes *out,
                              const char *const *ends)
 {
@@ -439,7 +438,7 @@ static bool parse_statements(struct parser *p, struct node *parent, struct nodes
 static bool parse_body(struct parser *p, struct node *parent, struct nodes *out,
                        const char *const *ends)
 {
-    const unsigned calls = 3; /* from one body to the next inside it */
+    const unsigned calls = 3; /* from one body to a nested one */
     p->depth += calls;
     if (p->failed || p->depth > JINJA_MAX_PARSE_DEPTH)
         return parse_fail(p, p->lexeme, "the template is nested too deeply here");

@@ -4,10 +4,11 @@
 #include "prompt/jinja/ast.h"
 #include "prompt/jinja/lex.h"
 
-/* One parse. `failed` is sticky: after an error every function returns NULL or false at once. */
+/* One parse. `failed` is sticky: after an error every function immediately returns NULL or
+ * false. */
 struct parser {
     struct chat_template *t;
-    const struct lexeme *lexeme; /* the current one; lexemes are never read past LEXEME_END */
+    const struct lexeme *lexeme; /* the current one; never read past LEXEME_END */
     unsigned depth;
     unsigned loops; /* enclosing loops that `break` could leave */
     bool failed;

@@ -1,5 +1,5 @@
-/* Expressions, with Jinja's precedences: or, and, not, comparisons, + -, ~, * / // %, ** (which
- * groups from the left here), unary minus, then filters and tests, which bind tightest. */
+/* Expressions, with Jinja's precedences: or, and, not, comparisons, + -, ~, * / // %, **
+ * (left-associative here), unary minus, then filters and tests, which bind tightest. */
 #include "prompt/jinja/parse.h"
 
 #include <string.h>
@@ -93,7 +93,7 @@ static struct node *parse_name(struct parser *p, bool with_namespace)
     return node->attribute.name ? node : NULL;
 }
 
-/* Strings that stand side by side are one. */
+/* Adjacent strings are concatenated. */
 static struct node *parse_strings(struct parser *p)
 {
     const struct lexeme *first = p->lexeme;
@@ -324,7 +324,7 @@ static struct node *parse_postfix(struct parser *p, struct node *node)
     return node;
 }
 
-/* A filter's or test's name, which may have dots. */
+/* The name of a filter or test, which may contain dots. */
 static const struct text *parse_dotted_name(struct parser *p)
 {
     const struct lexeme *first = parse_expect(p, LEXEME_NAME), *last = first;
@@ -466,7 +466,7 @@ static struct node *parse_compare(struct parser *p, struct node *first)
     return node;
 }
 
-/* The operator at the current lexeme: its precedence, or 0 for none. */
+/* The operator at the current lexeme: its precedence, or 0 if it is not an operator. */
 static int infix_at(const struct parser *p, enum node_kind *kind, uint8_t *op)
 {
     *kind = NODE_BINARY;
@@ -545,7 +545,7 @@ static struct node *parse_binary(struct parser *p, int lowest)
     return left;
 }
 
-/* `then` if test else otherwise, from the `if` on. */
+/* Parses `then` if test else otherwise, starting at the `if`. */
 static struct node *parse_condition(struct parser *p, struct node *then)
 {
     struct node *node = node_new(p, NODE_CONDITION, then->position);

@@ -1,5 +1,4 @@
-/* Python's str() and repr(), which templates show whenever they print something that is not a
- * string. */
+/* Python's str() and repr(), used whenever a template prints something that is not a string. */
 #include "prompt/jinja/value.h"
 
 #include <math.h>
@@ -10,12 +9,12 @@
 #include "prompt/jinja/builtin.h"
 #include "prompt/unicode/unicode.h"
 
-/* A value being printed: what it prints into, and whose words were in it. */
+/* Prints a value: the output, and the source of everything printed. */
 struct printer {
     struct jinja *j;
     struct builder out;
     int32_t source;
-    struct open_dict { /* those being printed: a namespace may hold itself */
+    struct open_dict { /* dicts being printed, because a namespace may contain itself */
         const struct dict *dict;
         struct open_dict *outer;
     } * open;
@@ -129,7 +128,7 @@ static void print_scalar(struct printer *p, const struct value *v)
     case V_BIGINT: builder_add_text(p->j, &p->out, v->text); break;
     case V_UNDEFINED:
     case V_MISSING: print(p, "Undefined"); break;
-    default: /* Python would give an address here, which is of no use in a prompt */
+    default: /* Python would print an address, which is useless in a prompt */
         print(p, "<");
         print(p, value_type_name(v));
         print(p, " object>");

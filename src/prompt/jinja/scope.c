@@ -1,15 +1,15 @@
-/* Which variable does a name mean? Jinja answers that before anything runs, scope by scope, in
- * two passes: first all of a scope is read for the names it uses and sets, then the scopes inside
- * it are done the same way. That has consequences that templates rely on: a `set` in a loop is
- * forgotten with the iteration, and a variable that is set anywhere in a scope is that scope's
- * own in all of it, also before the `set`.
+/* Which variable does a name mean? Jinja decides that before anything runs, scope by scope, in two
+ * passes: the first reads a whole scope for the names it uses and sets, the second does the same
+ * for the scopes inside it. Templates rely on the consequences: a `set` in a loop is lost after the
+ * iteration, and a variable that is set anywhere in a scope is local to the whole scope, even
+ * before the `set`.
  *
  *   frame    names    [messages][content][loop ...]     a slot for each
- *            states   whether it is known yet, whether it is set, and how it starts
+ *            states   whether it is known yet, whether it is set, and its initial value
  *
- * An `if` is no scope, but each of its branches is read with a copy of the states, because what
- * one branch sets the others do not; joined afterwards, such a variable starts with its value
- * from outside. */
+ * An `if` is not a scope, but each branch is read with a copy of the states, because the branches
+ * set different variables. After they are joined, such a variable starts with its value from
+ * outside. */
 #include "prompt/jinja/ast.h"
 
 #include <stdarg.h>
@@ -30,7 +30,7 @@ struct frame {
     struct frame *parent;
     const struct text **names;
     struct state *states;
-    size_t n_slots, capacity; /* states has room for `capacity`, too */
+    size_t n_slots, capacity; /* capacity of `states`, too */
 };
 
 struct resolver {
@@ -38,9 +38,9 @@ struct resolver {
     struct arena scratch;
     struct error *err;
     bool analyzing; /* first pass */
-    bool soft;      /* in a branch: an unknown filter fails when it is reached, not before */
+    bool soft;      /* in a branch: an unknown filter fails only when it is reached */
     bool failed;
-    unsigned loops; /* around us: `loop` is theirs */
+    unsigned loops; /* enclosing loops, which define `loop` */
 };
 
 static void visit(struct resolver *r, struct frame *f, struct node *node);
@@ -82,7 +82,7 @@ static struct state *states_copy(struct resolver *r, const struct frame *f)
     return copy;
 }
 
-/* The slot of a name in this frame, made when it is not there yet. */
+/* The slot of a name in this frame, created if necessary. */
 static size_t slot_of(struct resolver *r, struct frame *f, const struct text *name)
 {
     for (size_t i = 0; i < f->n_slots; i++)
@@ -109,7 +109,7 @@ static size_t slot_of(struct resolver *r, struct frame *f, const struct text *na
     return f->n_slots++;
 }
 
-/* Where a name is known, from `f` outwards. */
+/* Finds the place of a name, searching from `f` outwards. */
 static bool find(const struct frame *f, const struct text *name, struct place *place)
 {
     for (uint16_t hops = 0; f; f = f->parent, hops++)
@@ -128,7 +128,7 @@ static void declare(struct resolver *r, struct frame *f, const struct text *name
         f->states[slot] = (struct state){.known = true, .is_set = true, .action = LOAD_PARAMETER};
 }
 
-/* How a variable that this frame sets starts. */
+/* Decides the initial value of a variable that this frame sets. */
 static void start_outside(struct frame *f, size_t slot, enum load_action otherwise)
 {
     struct state *state = &f->states[slot];
@@ -161,7 +161,7 @@ static void name_used(struct resolver *r, struct frame *f, const struct text *na
     f->states[slot].action = LOAD_CONTEXT;
 }
 
-/* A target of an assignment. `param`: whoever enters the scope sets it. */
+/* A target of an assignment. `param`: set by the code that enters the scope. */
 static void visit_target(struct resolver *r, struct frame *f, struct node *target, bool param)
 {
     if (target->kind == NODE_NAMESPACE_REF) {
@@ -210,7 +210,7 @@ static void visit_branches(struct resolver *r, struct frame *f, struct node *nod
         after[i] = f->states;
         n_after[i] = f->n_slots;
     }
-    /* Slots may have been added, and the arrays with them: the joined states need their room. */
+    /* The branches may have added slots, so the joined states need the new capacity. */
     struct state *joined = r->failed ? NULL : scratch(r, f->capacity, sizeof *joined);
     if (!joined)
         return;
@@ -320,7 +320,7 @@ static bool mentions(const struct nodes *nodes, const char *name)
     return false;
 }
 
-/* Both passes over what stands in a frame of its own; the frame is done when this returns. */
+/* Both passes over the contents of a frame, which is complete afterwards. */
 static void frame_visit(struct resolver *r, struct frame *f, struct node *target,
                         struct node *before, const struct nodes *body, struct node *after,
                         struct scope_layout *layout)
@@ -357,14 +357,14 @@ static void special_param(struct resolver *r, struct frame *f, const char *name,
     *uses = mentions(body, name);
     for (size_t i = 0; i < f->n_slots && *uses; i++)
         if (f->states[i].action == LOAD_PARAMETER && text_equal(f->names[i], text))
-            *uses = false; /* it is an ordinary parameter */
+            *uses = false; /* here it is an ordinary parameter */
     if (!*uses)
         return;
     declare(r, f, text);
     *slot = (uint16_t)slot_of(r, f, text);
 }
 
-/* A macro's or call block's own scope. */
+/* The scope of a macro or call block. */
 static void signature_visit(struct resolver *r, struct frame *parent, struct signature_node *s)
 {
     struct frame f = {.parent = parent};

@@ -1,4 +1,4 @@
-/* Filters on sequences. Those that are generators in Jinja are lazy here: see call.c. */
+/* Filters on sequences. Generators in Jinja are lazy filters here: see call.c. */
 #include "prompt/jinja/builtin.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ FILTER(filter_first)
 {
     UNUSED;
     struct list *items;
-    if (self->type == V_ITERATOR) { /* takes one and leaves the rest */
+    if (self->type == V_ITERATOR) { /* consumes one item only */
         struct iterator *it = self->iterator;
         if (!iterator_force(j, it))
             return false;
@@ -243,7 +243,7 @@ FILTER(filter_rejectattr)
     return select_items(j, self, call, true, false, out);
 }
 
-/* Strings in lower case, other values as they are: what sorting compares by default. */
+/* Lower-cases strings and keeps other values: sorting compares these by default. */
 static bool fold_case(struct jinja *j, struct value *v, bool case_sensitive)
 {
     if (case_sensitive || v->type != V_STRING)
@@ -251,7 +251,7 @@ static bool fold_case(struct jinja *j, struct value *v, bool case_sensitive)
     return value_set_text(string_case(j, v->text, CASE_LOWER), v);
 }
 
-/* A merge sort, since comparing may fail. */
+/* A merge sort, because comparisons may fail. */
 bool items_sort(struct jinja *j, struct sort_item *items, struct sort_item *scratch, size_t n,
                 bool reverse)
 {
@@ -297,8 +297,9 @@ static bool sorted(struct jinja *j, struct sort_item *items, size_t n, bool reve
     return true;
 }
 
-/* The sort key of an item: a list of its attributes, which commas separate, or of itself. As in
- * jinja2 it is always a list: items that are equal are then not compared, so that None sorts. */
+/* The sort key of an item: a list of its comma-separated attributes, or of the item itself. As in
+ * jinja2 it is always a list, because comparing lists skips equal items, so that None can be
+ * sorted. */
 static bool sort_key(struct jinja *j, const struct value *item, const struct value *attribute,
                      bool case_sensitive, struct value *key)
 {

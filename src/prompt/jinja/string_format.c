@@ -1,6 +1,5 @@
-/* Python's two ways to format: "..." % values and "...".format(values). Both come down to one
- * field: a value, a conversion and a layout. Strings that go through unchanged keep their
- * sources. */
+/* Python's two ways to format: "..." % values and "...".format(values). Both format fields: a
+ * value, a conversion and a layout. Strings that stay unchanged keep their sources. */
 #include "prompt/jinja/builtin.h"
 
 #include <ctype.h>
@@ -22,7 +21,7 @@ struct layout {
     char type;                /* 0: none */
 };
 
-/* "12345.6" with marks between thousands: "12,345.6", and zeros before it up to `width`. */
+/* "12345.6" with thousands separators: "12,345.6", padded with zeros up to `width`. */
 static void group_digits(char *digits, char mark, int64_t width)
 {
     char grouped[DIGITS_BYTES];
@@ -96,7 +95,7 @@ static bool add_integer(struct jinja *j, struct builder *b, const struct layout 
     digits[n] = '\0';
     if (l->alternate && l->type && strchr("xXob", l->type))
         prefix = l->type == 'x' ? "0x" : l->type == 'X' ? "0X" : l->type == 'o' ? "0o" : "0b";
-    if (l->precision > (int64_t)n) { /* only % has this: at least so many digits */
+    if (l->precision > (int64_t)n) { /* only with %: the minimum number of digits */
         size_t missing = (size_t)l->precision - n;
         memmove(digits + missing, digits, n + 1);
         memset(digits, '0', missing);
@@ -143,7 +142,7 @@ static bool add_string(struct jinja *j, struct builder *b, const struct layout *
     return t != NULL && !j->failed;
 }
 
-/* A character: a string of one, or its code point. */
+/* A character: a string of length one, or a code point. */
 static bool char_field(struct jinja *j, struct builder *b, struct layout *l, const struct value *v)
 {
     struct builder one = {0};
@@ -185,7 +184,7 @@ static char percent_char(const struct percent *p)
     return p->at < p->format->len ? p->format->data[p->at] : 0;
 }
 
-/* Digits, or a star that takes the number from the values. */
+/* A number in digits, or a star that takes it from the values. */
 static bool percent_number(struct percent *p, int64_t *out)
 {
     if (percent_char(p) == '*') {
@@ -464,7 +463,7 @@ static bool field_value(struct braces *f, const struct text *name, struct value 
     return true;
 }
 
-/* One {field}: `field` is what stands between the braces. */
+/* One {field}: `field` is the text between the braces. */
 static bool braces_field(struct braces *f, const struct text *field, unsigned depth,
                          struct builder *b)
 {

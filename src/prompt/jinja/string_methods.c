@@ -1,5 +1,5 @@
-/* Methods of str. Each gets its bound arguments; the table at the end says what they are called.
- * Results keep the `safe` mark of the string they come from, as markupsafe's do. */
+/* Methods of str. Each gets its bound arguments, which the table at the end names. Results keep the
+ * `safe` mark of their string, as in markupsafe. */
 #include "prompt/jinja/builtin.h"
 
 #include <string.h>
@@ -78,7 +78,7 @@ static void list_reverse(struct list *list)
     }
 }
 
-/* Pieces are found from the end and then turned round. */
+/* Pieces are found from the end and then reversed. */
 static bool rsplit_space(struct jinja *j, const struct text *t, int64_t limit, struct list *list)
 {
     uint32_t code;
@@ -213,7 +213,7 @@ METHOD(str_rpartition)
     return partition(j, self, args, true, out);
 }
 
-/* The part of the string that start and end arguments leave, in bytes. */
+/* The part of the string that the start and end arguments select, in bytes. */
 static bool window(struct jinja *j, const struct text *t, const struct value *bounds, size_t *from,
                    size_t *to)
 {

@@ -1,6 +1,5 @@
-/* Python's string operations that filters and methods share. Those that only cut and join keep
- * the sources of their bytes; those that make new characters count as the template's only if the
- * whole string is. */
+/* Python's string operations, shared by filters and methods. Splitting and joining keep the sources
+ * of the bytes; new characters count as the template's only if the whole string does. */
 #include "prompt/jinja/builtin.h"
 
 #include <string.h>
@@ -40,8 +39,7 @@ const struct text *string_strip(struct jinja *j, const struct text *t, const str
     return jinja_step(j, (from + t->len - to) / 16) ? text_slice(j, t, from, to) : NULL;
 }
 
-/* Python puts the replacement before every character and at the end when there is nothing to
- * look for. */
+/* For an empty pattern, Python puts the replacement before every character and at the end. */
 static const struct text *replace_empty(struct jinja *j, const struct text *t,
                                         const struct text *to, int64_t count)
 {
@@ -192,7 +190,7 @@ const struct text *string_pad(struct jinja *j, const struct text *t, int64_t wid
         jinja_fail_memory(j);
         return NULL;
     }
-    /* Python's center() gives the odd space to the left when the width is odd. */
+    /* Python's center() puts the odd space on the left if the width is odd. */
     int64_t left = align == '<'   ? 0
                    : align == '>' ? missing
                    : align == '^' ? missing / 2

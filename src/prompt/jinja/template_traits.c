@@ -1,15 +1,14 @@
-/* What a chat template takes, found out by trial. Runs once, on the thread that loads a model.
+/* Detects what a chat template accepts, by trial. Runs once, on the thread that loads a model.
  *
- * Every word of the trial conversations is one that no template has in its own text ("zquser",
- * ...), so that finding it in the rendering means that the template put it there. What a newcomer
- * gets wrong: a template that renders without an error has not therefore taken what it was given;
- * many drop silently what they do not know. */
+ * The trial conversations use words that occur in no template ("zquser", ...), so finding one in
+ * the rendering means that the template rendered it. Rendering without an error is not enough: many
+ * templates silently drop what they do not know. */
 #include "prompt/jinja/template_traits.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The trial conversations' words. None is part of another. */
+/* The words of the trial conversations. None contains another. */
 #define NEEDLE_NAME        "zqcall"
 #define NEEDLE_ARGUMENTS   "{\"zqkey\": \"zqvalue\"}"
 #define NEEDLE_KEY         "zqkey"
@@ -36,8 +35,8 @@ struct prober {
     const struct json *context;
     struct template_traits *traits;
     struct arena arena;
-    struct rendering out; /* of the last trial, empty where the template raised */
-    struct strbuf text;   /* of a trial that is being written */
+    struct rendering out; /* of the last trial; empty if the template raised */
+    struct strbuf text;   /* of the trial being built */
     bool no_memory;
 };
 
@@ -77,11 +76,11 @@ static void context_share(struct prober *p, struct json *root)
     }
 }
 
-/* Renders with the members of an object, given as the JSON text between its braces. False where the
+/* Renders with the members of an object, given as the JSON text between its braces. False if the
  * template raises. */
 static bool trial(struct prober *p, const char *members)
 {
-    /* A date of its own would make equal trials differ. */
+    /* A real date could make equal trials differ. */
     const struct render_options options = {.now_unix = 1700000000};
     struct error err = {0};
     struct strbuf text = STRBUF_INIT;
@@ -147,7 +146,7 @@ static void find_roles(struct prober *p)
                              seen(p, "zqfurther") && seen(p, "zqlast"));
 }
 
-/* Later trials have thinking switched on, as prompts do unless somebody switches it off. */
+/* Later trials have thinking switched on, as prompts do by default. */
 static void find_thinking_switch(struct prober *p)
 {
     struct strbuf with = STRBUF_INIT;
@@ -164,15 +163,15 @@ static void find_thinking_switch(struct prober *p)
 
 /* ---- calls ---- */
 
-/* How a trial's assistant message with calls is made. */
+/* The form of a trial's assistant message with calls. */
 struct call_trial {
     const char *variables; /* of the template, "" or ending in a comma */
-    const char *content;   /* JSON, or NULL: the message has none */
+    const char *content;   /* JSON; NULL: no content */
     const char *extra;     /* more members, "" or ending in a comma */
     bool object;           /* arguments as an object */
     int n_calls;
     const char *id, *id_2;
-    const char *more; /* messages that follow, "" or beginning with a comma */
+    const char *more; /* later messages, "" or starting with a comma */
     bool generate;
 };
 
@@ -212,11 +211,11 @@ static bool call_trial(struct prober *p, const struct call_trial *c)
     return !s->failed && trial(p, strbuf_str(s));
 }
 
-/* What became of a call's arguments, worst first. */
+/* How a call's arguments were rendered, worst first. */
 enum arguments_form {
     ARGUMENTS_MISSING, /* or the whole call */
     ARGUMENTS_SPOILT,  /* JSON text quoted once more, or an object as Python prints it */
-    ARGUMENTS_OWN,     /* names and values in a form of the template's own */
+    ARGUMENTS_OWN,     /* names and values in the template's own format */
     ARGUMENTS_PLAIN,   /* the JSON text, once */
 };
 
@@ -232,7 +231,7 @@ static enum arguments_form arguments_form(const struct prober *p)
 }
 
 /* Finds the content that lets calls be rendered and the form of arguments that renders them best:
- * the client's text where it stays as it is, else the object. */
+ * the client's text if it is rendered unchanged, else the object. */
 static bool find_call_form(struct prober *p, struct call_trial *c, const char *content)
 {
     c->content = content;
@@ -242,8 +241,8 @@ static bool find_call_form(struct prober *p, struct call_trial *c, const char *c
     c->object = false;
     call_trial(p, c);
     enum arguments_form as_text = arguments_form(p);
-    /* A template that writes arguments in a form of its own wants the object, even if it lets a
-     * text through as it is. */
+    /* A template with its own format for arguments needs the object, even if it renders text
+     * unchanged. */
     c->object = as_object == ARGUMENTS_OWN || as_object > as_text;
     return as_object > ARGUMENTS_SPOILT || as_text > ARGUMENTS_SPOILT;
 }
@@ -258,7 +257,7 @@ static size_t count(const char *text, const char *needle)
     return n;
 }
 
-/* Some templates write null out as a word. */
+/* Some templates print null as a word. */
 static bool spells_null(struct prober *p, const struct call_trial *calls)
 {
     struct call_trial c = *calls;
@@ -314,7 +313,7 @@ static void find_tools(struct prober *p)
                                      seen(p, "zqbare"));
 }
 
-/* A result and the rest of a conversation: templates treat earlier messages differently. */
+/* A result and later messages, because templates treat earlier messages differently. */
 #define RESULT                                                                                     \
     ", {\"role\": \"tool\", \"tool_call_id\": \"" SHORT_ID "\", \"name\": \"" NEEDLE_NAME "\", "   \
     "\"content\": \"zqresult\"}"
@@ -327,7 +326,7 @@ static bool result_trial(struct prober *p, const struct call_trial *calls)
     return call_trial(p, &c) && seen(p, "zqresult") && seen(p, NEEDLE_NAME);
 }
 
-/* A user who does not wait for the answer that a result leads to. */
+/* The user's next message comes before the answer to a result. */
 static bool interruption_trial(struct prober *p, const struct call_trial *calls)
 {
     struct call_trial c = *calls;
@@ -336,8 +335,8 @@ static bool interruption_trial(struct prober *p, const struct call_trial *calls)
     return call_trial(p, &c) && seen(p, "zqresult") && seen(p, "zqmore");
 }
 
-/* Templates that write any role's name before its text render results too, but their models have
- * never seen one: it counts only where they know of functions. */
+/* Templates that print every role's name and text also render results, but their models were not
+ * trained on them. So results count only if the template knows functions. */
 static void find_results(struct prober *p, struct call_trial *calls)
 {
     struct template_traits *t = p->traits;
@@ -351,7 +350,7 @@ static void find_results(struct prober *p, struct call_trial *calls)
     }
     t->takes_results = result_trial(p, calls);
     if (!t->takes_results && !t->wants_text_content) {
-        /* Some take null in the last message only. */
+        /* Some accept null in the last message only. */
         calls->content = "\"\"";
         t->takes_results = t->wants_text_content = result_trial(p, calls);
         if (!t->takes_results)
@@ -364,8 +363,8 @@ static void find_results(struct prober *p, struct call_trial *calls)
 
 #define THINKING "\"enable_thinking\": true, \"thinking\": true, "
 
-/* Some templates render the reasoning of all answers, some only of those since the user's last
- * message, so that one with a call and a result is needed. */
+/* Some templates render the reasoning of all answers, some only since the user's last message. So
+ * the trial needs a call and a result. */
 static bool reasoning_seen(struct prober *p, const struct call_trial *calls, const char *key)
 {
     struct strbuf s = STRBUF_INIT;
@@ -414,7 +413,7 @@ static void find_reasoning(struct prober *p, const struct call_trial *calls)
 
 /* ---- the shape of calls ---- */
 
-/* Where an answer begins in a rendering, and what ends it:
+/* Where an answer starts in a rendering, and what ends it:
  *
  *   <|im_start|>user\nzquser<|im_end|>\n<|im_start|>assistant\nzqtext<|im_end|>\n
  *   [ before -----------------------------------------------]      [ after ----] */
@@ -432,15 +431,16 @@ static bool frame_find(struct prober *p, struct answer_frame *f)
         return false;
     strbuf_add(&f->before, text, (size_t)(at - text));
     strbuf_adds(&f->after, at + strlen(NEEDLE_TEXT));
-    /* Some put a space before a text that they do not put before a call. */
+    /* Some put a space before text but not before a call. */
     while (f->before.len && strchr(" \n", f->before.data[f->before.len - 1]))
         f->before.data[--f->before.len] = '\0';
     p->no_memory |= f->before.failed || f->after.failed;
     return !p->no_memory;
 }
 
-/* Where the answer begins in the last rendering: behind the frame, or where it parts from the frame
- * (a marker of texts that calls do not have), back to the end of the marker or line before. */
+/* Where the answer starts in the last rendering: after the frame, or where it differs from the
+ * frame (text may have a marker that calls lack), moved back to the end of the previous marker or
+ * line. */
 static size_t frame_end(const struct prober *p, const struct answer_frame *f, bool *whole)
 {
     const char *text = strbuf_str(&p->out.text), *before = strbuf_str(&f->before);
@@ -453,7 +453,7 @@ static size_t frame_end(const struct prober *p, const struct answer_frame *f, bo
     return n;
 }
 
-/* The part of the last rendering in the frame. `fits`: its two ends are there as they should. */
+/* The part of the last rendering inside the frame. `fits`: both ends of the frame were found. */
 static const char *frame_cut(const struct prober *p, const struct answer_frame *f, size_t *len,
                              bool *fits)
 {
@@ -469,7 +469,7 @@ static const char *frame_cut(const struct prober *p, const struct answer_frame *
     return answer;
 }
 
-/* What stands between a call's name and its arguments, or the first one's name. */
+/* The text from a call's name to its arguments, or to the first argument's name. */
 static bool shape_cut_middle(struct template_traits *t, const char *text)
 {
     const char *name = strstr(text, NEEDLE_NAME), *until = strstr(text, NEEDLE_ARGUMENTS);
@@ -482,7 +482,8 @@ static bool shape_cut_middle(struct template_traits *t, const char *text)
     return true;
 }
 
-/* `first` and `last`, out of an answer with one call. False without arguments in plain JSON. */
+/* Finds `first` and `last` in an answer with one call. False if the arguments are not plain
+ * JSON. */
 static bool shape_cut_ends(struct template_traits *t, const char *answer)
 {
     const char *name = strstr(answer, NEEDLE_NAME), *arguments = strstr(answer, NEEDLE_ARGUMENTS);
@@ -495,7 +496,7 @@ static bool shape_cut_ends(struct template_traits *t, const char *answer)
     return true;
 }
 
-/* `between`, out of an answer with two calls; they must have the shape that one call has. */
+/* Finds `between` in an answer with two calls, which must have the shape of a single call. */
 static bool shape_cut_between(struct template_traits *t, const char *answer, struct strbuf *whole)
 {
     const char *begin = strstr(answer, NEEDLE_ARGUMENTS), *end = strstr(answer, NEEDLE_NAME_2);
@@ -511,7 +512,7 @@ static bool shape_cut_between(struct template_traits *t, const char *answer, str
     return strcmp(strbuf_str(whole), answer) == 0;
 }
 
-/* The answer of a trial, without what frames it, in `out`. False where the frame does not fit. */
+/* Puts the answer of a trial, without its frame, into `out`. False if the frame does not fit. */
 static bool answer_of(struct prober *p, const struct answer_frame *f, const struct call_trial *c,
                       struct strbuf *out)
 {

@@ -11,11 +11,11 @@
  * and looking for their words in the result. If the template raises, it does not accept that
  * conversation. */
 struct template_traits {
-    bool renders;                /* it renders something: it does not always raise */
+    bool renders;                /* it does not always raise */
     bool takes_system;           /* a leading system message is rendered */
     bool takes_several_systems;  /* ... and a second one right after it */
     bool takes_late_systems;     /* ... and system messages later in the conversation */
-    bool wants_alternation;      /* user and assistant must take turns; two in a row are refused */
+    bool wants_alternation;      /* user and assistant must take turns; two in a row are rejected */
     bool takes_tools;            /* `tools` is rendered */
     bool wants_whole_tools;      /* ... each with a description and parameters */
     bool takes_calls;            /* an assistant's tool_calls are rendered */
@@ -23,14 +23,14 @@ struct template_traits {
     bool takes_results;          /* messages of role "tool" are rendered */
     bool wants_answered_results; /* ... and an assistant's message before the next user's */
     bool wants_argument_object;  /* a call's arguments must be an object, not JSON text */
-    bool wants_text_content;   /* an assistant's content beside calls must be a string, not null */
-    bool wants_calls_alone;    /* calls are rendered only if the message has no content */
-    bool wants_short_ids;      /* a call's id must have 9 characters (Mistral) */
+    bool wants_text_content;     /* with calls, an assistant's content must be a string, not null */
+    bool wants_calls_alone;      /* calls are rendered only if the message has no content */
+    bool wants_short_ids;        /* a call's id must have 9 characters (Mistral) */
     bool wants_named_ids;      /* ... must be "functions.NAME:INDEX": no name is rendered (Kimi) */
     bool wants_parts;          /* contents are arrays of parts, not strings */
     bool takes_reasoning;      /* the reasoning of earlier answers can be rendered ... */
-    bool takes_reasoned_text;  /* ... in a message that has content and calls, too */
-    const char *reasoning_key; /* ... under this name: "reasoning_content", ...; NULL: not */
+    bool takes_reasoned_text;  /* ... also in a message with content and calls */
+    const char *reasoning_key; /* ... under this name: "reasoning_content", ...; NULL: none */
     bool has_thinking_switch;  /* `enable_thinking` changes what is rendered */
 
     /* How it renders calls, if their arguments are JSON, so that a grammar can make answers look

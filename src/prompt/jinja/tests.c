@@ -121,7 +121,7 @@ TEST_FUNCTION(is_iterable)
     return true;
 }
 
-/* Jinja asks for a length and for indexing, which an undefined value seems to have, too. */
+/* Jinja tests for len() and indexing, which an undefined value also supports. */
 TEST_FUNCTION(is_sequence)
 {
     UNUSED;
@@ -161,7 +161,7 @@ TEST_FUNCTION(is_escaped)
     return true;
 }
 
-/* The same object: for values without identity of their own, the same type and value. */
+/* The same object; for values without identity, the same type and value. */
 TEST_FUNCTION(is_sameas)
 {
     UNUSED;

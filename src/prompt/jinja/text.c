@@ -1,6 +1,6 @@
-/* Strings of a template and their builder: bytes, and whose bytes they are.
- * The one thing to know: a text never changes, but the builder behind it may grow past its end,
- * so a reader looks at len bytes and cuts the last run there. */
+/* Strings of a template and their builder: the bytes and their sources. A text never changes, but
+ * its builder may grow past its end, so readers must stop at `len` bytes and shorten the last run
+ * accordingly. */
 #include "prompt/jinja/value.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static bool output_reserve(struct jinja *j, struct builder *b, size_t extra)
         return jinja_fail(j, "the output is larger than %zu MiB", most >> 20);
     size_t capacity = (b->len + extra) * 2 + 4096;
     capacity = capacity < most ? capacity : most;
-    char *data = realloc(b->data, capacity + 1); /* a NUL follows in the end */
+    char *data = realloc(b->data, capacity + 1); /* room for the final NUL */
     if (!data)
         return jinja_fail_memory(j);
     b->data = data;
@@ -284,7 +284,7 @@ size_t text_chars(const struct text *t)
     if (t->n_chars != SIZE_MAX)
         return t->n_chars;
     size_t count = unicode_count(t->data, t->len);
-    /* Texts of the parsed template are shared by threads, but the parser has counted those. */
+    /* Threads share the texts of the parsed template, but the parser has already counted those. */
     ((struct text *)t)->n_chars = count;
     return count;
 }

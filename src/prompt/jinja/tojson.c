@@ -1,5 +1,5 @@
-/* tojson, as transformers defines it: Python's json.dumps with ensure_ascii off. Integers keep
- * every digit they came with. */
+/* tojson, as transformers defines it: Python's json.dumps with ensure_ascii off. Integers keep all
+ * their digits. */
 #include "prompt/jinja/builtin.h"
 
 #include <math.h>
@@ -98,7 +98,7 @@ static bool dump_list(struct dumper *d, const struct list *list)
     return true;
 }
 
-/* A number as JSON has it; false for what is no number. */
+/* A number as JSON; false if it is not a number. */
 static bool number_text(const struct value *v, char out[32])
 {
     if (v->type == V_INT)

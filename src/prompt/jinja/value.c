@@ -1,6 +1,6 @@
-/* Python's values: what is true, equal, less, inside; how obj.name and obj[key] are found.
- * The one thing to know: obj.name looks for a method first and a key second, obj["name"] the
- * other way round, so a dict's member "items" is only reached with the second. */
+/* Python's values: truth, equality, order, membership, and the lookup of obj.name and obj[key].
+ * obj.name looks for a method first and a key second, obj["name"] the other way round, so only the
+ * second can reach a dict's member "items". */
 #include "prompt/jinja/value.h"
 
 #include <errno.h>
@@ -396,7 +396,7 @@ static bool undefined_unsafe(struct jinja *j, const struct value *object, const 
     return hint && value_undefined_hint(j, hint->data, out);
 }
 
-/* What Python's getattr() finds: methods and properties. V_MISSING: nothing. */
+/* What Python's getattr() finds: methods and properties. V_MISSING: not found. */
 static bool own_attribute(struct jinja *j, const struct value *object, const struct text *name,
                           struct value *out)
 {

@@ -10,9 +10,9 @@
 #include "base/json.h"
 #include "prompt/jinja/chat_template.h"
 
-/* The values of templates: Python's, as far as templates can tell. Everything lives in the arena of
- * one rendering, and nothing changes once made (the sandbox that transformers uses forbids it,
- * too), except namespaces, iterators, cyclers and joiners.
+/* The values of templates, which behave like Python's. They live in the arena of one rendering and
+ * are immutable (transformers' sandbox forbids changes, too), except namespaces, iterators, cyclers
+ * and joiners.
  *
  * Strings remember where their bytes come from (enum render_source in chat_template.h):
  *
@@ -43,7 +43,7 @@ struct text {
 };
 
 enum value_type {
-    V_MISSING, /* no value: an unset variable, an argument that was not given */
+    V_MISSING, /* no value: an unset variable, an omitted argument */
     V_UNDEFINED,
     V_NONE,
     V_BOOL,
@@ -56,7 +56,7 @@ enum value_type {
     V_DICT,
     V_VIEW, /* dict.keys(), values(), items() */
     V_RANGE,
-    V_ITERATOR, /* in place of Python's generators: a list made on first use */
+    V_ITERATOR, /* replaces Python's generators: a list made on first use */
     V_NAMESPACE,
     V_LOOP,
     V_MACRO,
@@ -94,7 +94,7 @@ struct list {
     bool is_group; /* a tuple made by groupby: has .grouper and .list */
 };
 
-/* Ordered. Up to 8 entries are searched one by one, more through an open-addressing index. */
+/* Ordered. Up to 8 entries are searched linearly, more through an open-addressing index. */
 struct dict {
     struct dict_entry {
         struct value key, value;
@@ -117,7 +117,7 @@ struct range {
 /* Filters such as map and select run when their result is first used, as generators do, and raise
  * their errors there. */
 struct iterator {
-    const struct filter *filter; /* not yet run, with `args`; NULL: `items` is ready */
+    const struct filter *filter; /* pending, with `args`; NULL: `items` is ready */
     struct value *args;
     struct call *call;
     struct list *items;
@@ -126,10 +126,10 @@ struct iterator {
 };
 
 struct undefined {
-    const struct text *name; /* of the variable or attribute, NULL when `key` is used */
+    const struct text *name; /* of the variable or attribute; NULL: `key` is used */
     struct value key;
-    const char *hint;    /* the whole message, when not NULL */
-    struct value object; /* whose attribute it is; V_MISSING for a variable */
+    const char *hint;    /* if not NULL, the whole message */
+    struct value object; /* the attribute's object; V_MISSING for a variable */
     bool inline_if;      /* an `if` without `else`; the key is its position in the source */
 };
 
@@ -165,7 +165,7 @@ struct jinja {
     struct builder *out; /* the output: the rendering, or a macro's or set block's text */
     uint64_t steps;
     unsigned depth;
-    uint32_t position; /* in the source: where the evaluator is, for messages */
+    uint32_t position; /* of the evaluator in the source, for messages */
     bool failed;
     struct error *err;
 };
@@ -181,7 +181,7 @@ enum {
 
 /* Errors. Each returns false, for `return jinja_fail(...)`. */
 __attribute__((format(printf, 2, 3))) bool jinja_fail(struct jinja *j, const char *format, ...);
-bool jinja_fail_undefined(struct jinja *j, const struct value *v); /* names what is undefined */
+bool jinja_fail_undefined(struct jinja *j, const struct value *v); /* says what is undefined */
 bool jinja_fail_memory(struct jinja *j);
 bool jinja_raise(struct jinja *j, const struct text *message); /* raise_exception's message */
 bool jinja_step(struct jinja *j, size_t cost);                 /* counts; false past the limit */
@@ -190,7 +190,7 @@ void *jinja_alloc_array(struct jinja *j, size_t count, size_t size);
 
 /* text.c */
 bool builder_reserve(struct jinja *j, struct builder *b,
-                     size_t extra); /* exactly, the first time */
+                     size_t extra); /* the first time exactly that */
 void builder_add(struct jinja *j, struct builder *b, const char *bytes, size_t len, int32_t source);
 void builder_adds(struct jinja *j, struct builder *b, const char *string); /* template's */
 void builder_add_code(struct jinja *j, struct builder *b, uint32_t code, int32_t source);
@@ -206,9 +206,9 @@ const struct text *text_concat(struct jinja *j, const struct text *a, const stru
 bool text_extends(const struct text *t); /* + can add to it in place */
 const struct text *text_with_markup(struct jinja *j, const struct text *t, bool markup);
 const struct text *text_escaped(struct jinja *j, const struct text *t);
-int32_t text_source(const struct text *t); /* the template only if all of it is the template's */
-int32_t source_mix(int32_t a, int32_t b);  /* of a text made from both */
-size_t text_chars(const struct text *t);   /* length as Python counts it */
+int32_t text_source(const struct text *t);              /* RENDER_TEMPLATE only if all of it is */
+int32_t source_mix(int32_t a, int32_t b);               /* of a text made from both */
+size_t text_chars(const struct text *t);                /* length as Python counts it */
 size_t text_offset(const struct text *t, size_t index); /* byte offset of a character */
 bool text_is(const struct text *t, const char *string);
 bool text_equal(const struct text *a, const struct text *b);
@@ -236,7 +236,7 @@ struct dict *context_from_json(struct jinja *j, const struct json *context);
 
 const char *value_type_name(const struct value *v); /* Python's: "str", "NoneType", ... */
 bool value_true(const struct value *v);
-bool value_is_number(const struct value *v); /* int, float or bool, as arithmetic takes them */
+bool value_is_number(const struct value *v); /* int, float or bool, as in arithmetic */
 double value_to_real(const struct value *v);
 bool value_to_index(struct jinja *j, const struct value *v, int64_t *out); /* int or bool */
 bool value_equal(struct jinja *j, const struct value *a, const struct value *b);
@@ -246,15 +246,16 @@ bool value_order(struct jinja *j, const struct value *a, const struct value *b, 
 bool value_contains(struct jinja *j, const struct value *container, const struct value *item,
                     bool *found);
 bool value_length(struct jinja *j, const struct value *v, size_t *len);
-/* The items that a loop over `v` sees; taken from an iterator, they are consumed. */
+/* The items that a loop over `v` sees; those of an iterator are consumed. */
 bool value_items(struct jinja *j, const struct value *v, struct list **items);
 bool value_is_iterable(const struct value *v);
-/* obj.name and obj[key], with the sandbox's rules. A missing one gives an undefined value. */
+/* obj.name and obj[key], with the sandbox's rules. If it is missing, the result is an undefined
+ * value. */
 bool value_attribute(struct jinja *j, const struct value *object, const struct text *name,
                      struct value *out);
 bool value_item(struct jinja *j, const struct value *object, const struct value *key,
                 struct value *out);
-/* "a.b.0" from an object, as filters with attribute=... do. */
+/* Looks up "a.b.0" in an object, as in filters with attribute=... */
 bool value_path(struct jinja *j, const struct value *object, const struct value *path,
                 struct value *out);
 
