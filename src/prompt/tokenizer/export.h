@@ -15,7 +15,7 @@ enum tokenizer_written {
 
 /* `n_vocab` is the number of rows of the embedding. What GGUF's keys cannot express goes into
  * tokenizer.huggingface.json, a copy of tokenizer.json that tokenizer_open reads first; a directory
- * whose tokenizer needs it but has no tokenizer.json is refused. */
+ * whose tokenizer needs it but has no tokenizer.json is rejected. */
 int tokenizer_export(const char *directory, uint32_t n_vocab, struct gguf_writer *out,
                      enum tokenizer_written *written, struct error *err);
 

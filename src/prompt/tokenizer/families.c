@@ -1,8 +1,8 @@
 /* The table of families: how each splits text into words, and what else its name implies.
  * Expressions come from the models' own files if known, otherwise from other programs that use the
- * name. Careful: [\r\n] with literal characters and with backslashes means the same, but a family
- * is also recognised by its expressions, byte for byte. So each is written exactly as its model's
- * file writes it. */
+ * name. [\r\n] means the same with literal characters and with backslashes, but a family is also
+ * recognised by its expressions, byte for byte. So each must be written exactly as in its model's
+ * file. */
 #include "prompt/tokenizer/families.h"
 
 #include <string.h>

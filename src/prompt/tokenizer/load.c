@@ -1,10 +1,10 @@
 /* Loads a tokenizer from GGUF metadata. All of it is untrusted until it is checked: each key for
  * its type, each array for its count, each id for its range. Errors name the file and the key.
- * Tokens are copied, so the tokenizer outlives the file.
- * Careful: a token's spelling in the file is not its bytes. Byte-level BPE writes each byte as a
- * printable character, SentencePiece writes spaces as U+2581, and both spell special tokens
- * plainly. `spellings` below are the file's; `tokens` are bytes; `texts` are whatever the merges
- * see: bytes for byte-level BPE, spellings for SentencePiece. */
+ * Tokens are copied, so the tokenizer outlives the file. A token's spelling in the file is not its
+ * bytes. Byte-level BPE writes each byte as a printable character, SentencePiece writes spaces as
+ * U+2581, and both spell special tokens plainly. `spellings` below are the file's; `tokens` are
+ * bytes; `texts` are whatever the merges see: bytes for byte-level BPE, spellings for
+ * SentencePiece. */
 #include "prompt/tokenizer/draft.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
-/* Normalisers: steps that change a text before it is cut. Text goes to and fro between two
- * buffers, and not at all where a step has nothing to change.
+/* Normalisers: steps that change a text before it is split. Text alternates between two buffers; a
+ * step that changes nothing does not copy it.
  *
- * Careful: the normal forms of the `tokenizers` library are those of Unicode 9, and utf8proc's are
- * current. So utf8proc only sees stretches of characters that the library would change
+ * The normal forms of the `tokenizers` library are those of Unicode 9, but utf8proc's are current.
+ * So utf8proc only sees stretches of characters that the library would change
  * (char_nfc_may_change), each with the character before it; the rest is copied. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 

@@ -1,15 +1,15 @@
 /* Regular expressions of tokenizer.json files. They are written for Oniguruma (Ruby's syntax) and
- * run by PCRE2, so that what the two read differently is written anew:
+ * run by PCRE2, so syntax that differs between the two is rewritten:
  *
  *   \s \w [:alpha:]  Oniguruma's sets, in pattern_sets.c
  *   \b \B           between \w and others; PCRE2's \w is another
- *   \p{L} \p{Nd} \d the category, and the characters of it that came after Unicode 14
+ *   \p{L} \p{Nd} \d the category, and its characters that are newer than Unicode 14
  *   \p{Han}         \p{sc:Han}; PCRE2 would take characters that are also used with the script
  *   \h \v           a hexadecimal digit, U+000B; PCRE2 has horizontal and vertical space
  *   a{,3}           a{0,3}; PCRE2 takes it as it is written
  *   (?m)            (?s); PCRE2's (?m) is always on
  *   [a&&[^b]]       (?:(?=[^b])[a]): PCRE2 has no such classes
- *   [a[b]]          refused for the same reason
+ *   [a[b]]          rejected for the same reason
  *
  * The text comes from a client and the pattern from a file, and together they can take forever. A
  * search has a limit, and exceeding it is an error of that text. */
@@ -202,7 +202,7 @@ static void add_word_look(struct rewriter *r, const char *look)
     strbuf_adds(&r->out, "])");
 }
 
-/* A condition: if a word ends here, none begins (or goes on), else one does (or does not). */
+/* A condition: if a word ends here, none starts (or continues), else one does (or does not). */
 static int rewrite_boundary(struct rewriter *r, bool negated)
 {
     add_word_look(r, "(?(?<=");
@@ -293,7 +293,7 @@ static const char *class_end(const char *at, const char *end, const char **both)
     return NULL;
 }
 
-/* One operand of &&, as a class of its own. */
+/* One operand of &&, as a separate class. */
 static int rewrite_side(struct rewriter *r, const char *begin, const char *end)
 {
     struct strbuf side = STRBUF_INIT;

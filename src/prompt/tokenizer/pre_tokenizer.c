@@ -1,9 +1,8 @@
-/* Scanners: the regular expressions by which most byte-level BPE models split text into words,
- * each as code that looks at a character once or twice; families.c has all expressions.
+/* Scanners: the regular expressions by which most byte-level BPE models split text into words, each
+ * as code that looks at a character once or twice; families.c has all expressions.
  * tests/unit/test_tokenizer_regex.h has these for PCRE2, and tests compare the scanners with them.
- * Careful: \s+(?!\S) leaves the last space of a run, a character of up to three bytes, to the next
- * word; but it takes that too where the run is one character long (by the \s+ that follows) or
- * ends the text. */
+ * Note that \s+(?!\S) leaves the last space of a run, a character of up to three bytes, to the next
+ * word, unless the run is one character long (the \s+ that follows takes it) or ends the text. */
 #include "prompt/tokenizer/families.h"
 
 #include <stdlib.h>
@@ -68,7 +67,7 @@ static inline bool is_newline(unsigned char c)
  * none. */
 static inline size_t contraction(const unsigned char *c, size_t len, bool any_case)
 {
-    unsigned char fold = any_case ? 0x20 : 0; /* of ASCII letters only these become those below */
+    unsigned char fold = any_case ? 0x20 : 0; /* maps only these ASCII letters to those below */
     unsigned char first = len > 1 ? c[1] | fold : 0, second = len > 2 ? c[2] | fold : 0;
     switch (first) {
     case 's':
@@ -100,7 +99,7 @@ static inline size_t spaces_end(const struct pre_tokenizer *pre, const unsigned 
 }
 
 /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
- * With `cuts_digits`, every number is cut out first, and this sees what stands between. */
+ * With `cuts_digits`, every number is split off first, and this sees the text between them. */
 static inline size_t scan_words(const struct pre_tokenizer *pre, const unsigned char *text,
                                 size_t len, size_t at, bool cuts_digits)
 {
@@ -141,7 +140,7 @@ static size_t lines_end(const struct pre_tokenizer *pre, const unsigned char *te
 
 /* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,max_digits}|
  *  ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
- * GPT-4's pattern, which later models share but for how they cut numbers. */
+ * GPT-4's pattern, which later models share except for how they split numbers. */
 static inline size_t scan_gpt4(const struct pre_tokenizer *pre, const unsigned char *text,
                                size_t len, size_t at, unsigned max_digits)
 {

@@ -1,8 +1,8 @@
-/* Added tokens in running text. Where several begin at the same place, the longest wins, and the
- * leftmost comes first, as in the `tokenizers` library. A text costs a search for the bytes that
- * they begin with, mostly just "<", and there a binary search for each further byte that could
- * belong to a token. A special token that is not wanted here is skipped as a whole, so that no
- * other is found inside it. */
+/* Added tokens in running text. If several start at the same place, the longest wins, and the
+ * leftmost comes first, as in the `tokenizers` library. A text is searched for their first bytes,
+ * mostly just "<"; from there, each further byte that could belong to a token costs a binary
+ * search. A special token that is not wanted here is skipped as a whole, so that no other is found
+ * inside it. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <stdlib.h>

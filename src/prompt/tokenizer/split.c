@@ -11,8 +11,8 @@
 
 #include "base/utf8.h"
 
-/* The pieces of one step: segments that match and do not match come in turn, and become pieces as
- * the step's behaviour says. `begin .. end` is held back where the next segment may join it. */
+/* The pieces of one step: matching and other segments alternate, and become pieces according to the
+ * step's behaviour. `begin .. end` is held back if the next segment may join it. */
 struct splitter {
     struct encoder *e;
     size_t step;
@@ -80,7 +80,7 @@ static int segment(struct splitter *s, size_t begin, size_t end, bool matches)
     return hold(s, begin, end, matches);
 }
 
-/* ---- what is looked for ---- */
+/* ---- searching ---- */
 
 static bool class_has(enum pre_kind kind, uint32_t code)
 {

@@ -1,5 +1,6 @@
 /* SentencePiece's own file, tokenizer.model: a protobuf message. Strict: every length is checked
- * against what is left, varints have at most ten bytes, fields that we read must have their type.
+ * against the bytes left, varints have at most ten bytes, and fields that we read must have their
+ * type.
  *
  *   ModelProto      1 pieces (repeated)   2 trainer_spec   3 normalizer_spec
  *   SentencePiece   1 piece   2 score (float)   3 type

@@ -1,11 +1,11 @@
-/* tekken.json, the file of mistral-common: tiktoken's tokens as JSON, behind special tokens.
+/* tekken.json, the file of mistral-common: tiktoken's tokens as JSON, after special tokens.
  *
  *   {"config": {"pattern": ..., "default_vocab_size": 131072, "default_num_special_tokens": 1000},
  *    "vocab": [{"rank": 0, "token_bytes": "AA==", ...}, ...],
  *    "special_tokens": [{"rank": 1, "token_str": "<s>", "is_control": true}, ...]}
  *
- * Careful: ranks are not ids. A special token's rank is its id; an ordinary token's id is its rank
- * plus the number of special tokens; and the file has more tokens than the model. */
+ * Ranks are not ids. A special token's rank is its id; an ordinary token's id is its rank plus the
+ * number of special tokens; and the file has more tokens than the model. */
 #include "prompt/tokenizer/draft.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* The tokenizer's front: opening and closing, encoding a text run by run, and decoding. An open
- * tokenizer never changes, except for its pool of encoders: everything an encoding modifies is in
- * the encoder it took. */
+/* The tokenizer's entry points: opening and closing, encoding a text run by run, and decoding. An
+ * open tokenizer never changes, except for its pool of encoders: everything an encoding modifies is
+ * in the encoder it took. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <stdlib.h>

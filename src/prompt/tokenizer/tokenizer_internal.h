@@ -8,13 +8,13 @@
 /* Shared by the tokenizer's own files. How a text becomes ids:
  *
  *   text ──► runs between    ──► normalised ──► pieces ──────► words ──► seen lately? ──► ids
- *            added tokens        *_normalize.c  *_split.c,               *_words.c         ▲
- *            *_special.c                        *_regex.c,                   └──► merged ──┤
- *                                               *_pre.c                   *_merge.c        │
- *                                                                         *_unigram.c ─────┘
- * tokenizer.c drives it, *_decode.c does the reverse. The struct is filled from GGUF metadata
- * (*_load.c) or from the files of a directory (*_directory.c and the files it calls); both set up
- * the same steps. */
+ *            added tokens        normalize.c    split.c,                 words.c           ▲
+ *            special.c                          pattern.c,                   └──► merged ──┤
+ *                                               pre_tokenizer.c           merge.c          │
+ *                                                                         unigram.c ───────┘
+ * tokenizer.c drives it, decode.c does the reverse. The struct is filled from GGUF metadata
+ * (load.c) or from the files of a directory (directory.c and the files it calls); both set up the
+ * same steps. */
 
 enum tokenizer_kind {
     TOKENIZER_BYTES,    /* one token for each byte */
@@ -37,7 +37,7 @@ enum token_type {
 };
 
 /* Symbols and heap entries count a run's bytes in 32 bits. A text that a step makes longer than
- * this is refused, too. */
+ * this is rejected, too. */
 enum { MAX_TEXT_BYTES = 1 << 30, MAX_TOKENS = 1 << 24 };
 
 #define SPACE_MARK     "\xe2\x96\x81" /* U+2581, SentencePiece's space */
@@ -243,7 +243,7 @@ int pre_add_split(struct tokenizer *t, const char *pattern, size_t len,
 struct pre_options {
     bool ignore_merges; /* a word that is a token is taken as it is */
     bool add_bos;       /* unless the file says otherwise */
-    bool nfc;           /* the models with this pre-tokeniser normalise their texts first */
+    bool nfc;           /* models with this pre-tokeniser normalise texts first */
     bool characters;    /* characters merge, not bytes, and spaces are U+2581 */
     bool is_guess;      /* the file does not say how the model cuts text */
 };
@@ -263,7 +263,7 @@ bool char_is_space(uint32_t code);
 bool char_is_word(uint32_t code);
 bool char_is_numeric(uint32_t code);
 bool char_is_punctuation(uint32_t code);
-/* Whether the character may change, or make one before it change, in NFC; in the other forms. */
+/* True if the character may change, or change the one before it, in NFC or in the other forms. */
 bool char_nfc_may_change(uint32_t code);
 bool char_forms_may_change(uint32_t code);
 
@@ -271,7 +271,7 @@ bool char_forms_may_change(uint32_t code);
 
 enum { MAX_NORMAL_STEPS = 16, MAX_PRE_STEPS = 16 };
 
-/* What decoding drops at the beginning of a text. */
+/* What decoding drops at the start of a text. */
 struct decode_lead {
     char text[4]; /* one character, */
     uint32_t len;

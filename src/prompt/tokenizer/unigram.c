@@ -1,11 +1,11 @@
-/* Unigram models: of all ways to cut a word into tokens, the one with the best sum of scores,
- * found from left to right (Viterbi).
+/* Unigram models: of all ways to split a word into tokens, finds the one with the best sum of
+ * scores, from left to right (Viterbi).
  *
  *   nodes   [0]  [1]  [2]  [3]        one for each byte of the word and its end: the best score
  *            └─ab──────▲    ▲         of a way that ends there, with its last token
  *                 └─bc──────┘
  *
- * Tokens that begin at a byte are found in a trie whose edges stand in one hash table. */
+ * Tokens that start at a byte are found in a trie whose edges are in one hash table. */
 #include "prompt/tokenizer/tokenizer_internal.h"
 
 #include <float.h>
@@ -19,7 +19,7 @@
 
 struct viterbi_node {
     double score;
-    uint32_t start; /* where its last token begins; NO_START: unreachable */
+    uint32_t start; /* where its last token starts; NO_START: unreachable */
     int32_t id;     /* -1: a character without a token */
 };
 

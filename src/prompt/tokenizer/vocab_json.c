@@ -1,11 +1,11 @@
-/* vocab.json and merges.txt, as GPT-2's tokenizer wrote them first:
+/* vocab.json and merges.txt, introduced by GPT-2's tokenizer:
  *
  *   vocab.json   {"!": 0, "\"": 1, ...}      merges.txt   #version: 0.2
  *                                                         Ġ t
  *                                                         Ġ a
  *
- * Neither says how text is cut into words: the class in tokenizer_config.json does. Tokens that
- * were added later stand in added_tokens.json, by their ids. */
+ * Neither says how text is split into words: the class in tokenizer_config.json does. Tokens added
+ * later are in added_tokens.json, with their ids. */
 #include "prompt/tokenizer/draft.h"
 
 #include <string.h>
@@ -108,7 +108,7 @@ static int add_steps(struct token_draft *d, const struct json *config)
 int draft_read_vocab_json(struct token_draft *d, const struct json *config,
                           const struct vocab_files *files)
 {
-    /* Once more behind the added tokens, where the tokens that it names may be. */
+    /* Reads `config` again after the added tokens, which may include the tokens that it names. */
     if (read_tokens(d) != 0 || read_merges(d, files->merges, files->merges_len) != 0 ||
         draft_read_config_added(d, config) != 0 || read_added(d, files) != 0 ||
         draft_read_config_added(d, config) != 0 || read_end_of_text(d) != 0 ||

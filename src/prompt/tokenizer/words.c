@@ -1,9 +1,7 @@
-/* Encoders, and the words that each has encoded lately. A text is mostly words that were seen
- * before, and a word has the same ids whatever stands around it, so that a look at one cache line
- * takes the place of its merges:
+/* Encoders, and the words that each has encoded recently. Most words of a text were seen before,
+ * and a word has the same ids in any context, so reading one cache line replaces its merges:
  *
- *   words  [key: up to 32 bytes | ids: up to 7 | len | n]  [...]  ...    found by a hash of the
- * word
+ *   words  [key: up to 32 bytes | ids: up to 7 | len | n]  [...]  ...    by the word's hash
  *
  * There is no lock, because an encoder belongs to one call at a time. A tokenizer keeps idle
  * encoders, with their memory, for later calls. So there are as many as calls ever ran at once,
@@ -16,7 +14,7 @@
 
 #define WORD_KEYS 4
 enum {
-    N_WORDS = 1 << 14, /* a megabyte: what is used much of it stays in a core's own cache */
+    N_WORDS = 1 << 14, /* a megabyte: the frequent ones stay in a core's own cache */
     MAX_WORD_BYTES = 8 * WORD_KEYS,
     MAX_WORD_IDS = 7,
     MAX_IDLE_SYMBOLS = 1 << 14, /* memory for longer words is not kept */
