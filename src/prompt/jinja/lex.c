@@ -278,7 +278,7 @@ static size_t unescape(const char *text, size_t len, struct strbuf *out)
         strbuf_addc(out, text[0]);
         return 1;
     }
-    /* Jinja writes such a character as an escape first, and the backslash then escapes that. */
+    /* Jinja first turns such a character into an escape, which the backslash then escapes. */
     size_t width = unicode_next(text, len, &code);
     strbuf_addf(out,
                 code < 0x100     ? "\\x%02x"

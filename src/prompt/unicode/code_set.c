@@ -1,5 +1,5 @@
 /* Sets of code points as sorted ranges. Surrogates are not characters and cannot be spelled in
- * UTF-8, so they are cut out of every set, including negated ones. */
+ * UTF-8, so they are removed from every set, including negated ones. */
 #include "prompt/unicode/code_set.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static int range_compare(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* Appends [first, last] less the surrogates, joined to the range before it where they touch. */
+/* Appends [first, last] without the surrogates; joins it to the previous range if they touch. */
 static void range_append(struct code_range *out, size_t *n, uint32_t first, uint32_t last)
 {
     if (last > CODE_MAX)
@@ -38,7 +38,7 @@ struct code_set code_set_new(struct arena *arena, const struct code_range *range
                              bool negated)
 {
     struct code_range *sorted = arena_alloc_array(arena, n + 1, sizeof *sorted);
-    /* Cutting out the surrogates makes at most one range more, and the gaps are one more too. */
+    /* Removing the surrogates adds at most one range; negating adds one more. */
     struct code_range *out = arena_alloc_array(arena, n + 3, sizeof *out);
     if (!sorted || !out)
         return (struct code_set){NULL, 0};
@@ -46,7 +46,7 @@ struct code_set code_set_new(struct arena *arena, const struct code_range *range
         memcpy(sorted, ranges, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, range_compare);
     size_t n_out = 0;
-    uint32_t next = 0; /* negated: the first code point that is not decided yet */
+    uint32_t next = 0; /* negated: the first undecided code point */
     for (size_t i = 0; i < n; i++) {
         if (!negated) {
             range_append(out, &n_out, sorted[i].first, sorted[i].last);

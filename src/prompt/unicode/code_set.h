@@ -21,7 +21,7 @@ struct code_set {
 
 #define CODE_MAX 0x10ffffu
 
-/* A set made from ranges in any order, or (negated) of all other code points. */
+/* Makes a set from ranges in any order, or (negated) from all other code points. */
 struct code_set code_set_new(struct arena *arena, const struct code_range *ranges, size_t n,
                              bool negated);
 struct code_set code_set_intersect(struct arena *arena, struct code_set a, struct code_set b);

@@ -1,4 +1,4 @@
-/* From tokens to text; see token_text.h. It belongs to one answer. */
+/* Turns the tokens of one answer into text; see token_text.h. */
 #include "prompt/unicode/token_text.h"
 
 #include <assert.h>
@@ -17,7 +17,7 @@ static void show_held(struct token_text *t, uint64_t text_end)
 
 void token_text_add(struct token_text *t, const char *bytes, size_t len, uint64_t text_end)
 {
-    /* Nearly always nothing is held and all of the token may be shown. */
+    /* The usual case: nothing is held and the whole token may be shown. */
     if (t->held.len == 0 && !t->held.failed && text_end == t->shown + len) {
         utf8_stream_add(&t->utf8, bytes, len, &t->text);
         t->shown = text_end;

@@ -19,7 +19,7 @@ struct token_text {
     struct strbuf held;
     uint64_t shown;
     struct utf8_stream utf8; /* the start of a character, held until it is complete */
-    struct strbuf text;      /* the reader takes it, and clears it at will */
+    struct strbuf text;      /* for the reader, which may clear it at any time */
 };
 
 /* The first `text_end` bytes of all tokens so far may be shown. */

@@ -1,6 +1,6 @@
-/* Character classes and case, from tables made by Python itself (tools/make_unicode_tables.py).
- * The C library's towupper() and friends are of no use here: they depend on the locale and know
- * nothing of characters that grow, such as the German sharp s. */
+/* Character classes and case, from tables made by Python itself (tools/make_unicode_tables.py). The
+ * C library's towupper() and similar functions cannot be used: they depend on the locale and do not
+ * support characters that grow, such as the German sharp s. */
 #include "prompt/unicode/unicode.h"
 
 #include <string.h>
@@ -124,7 +124,7 @@ size_t unicode_title(uint32_t code, char *out)
                     COUNT(python_title_special), code, out);
 }
 
-/* A character has a case when mapping it to the other one changes it. */
+/* A character has a case if mapping it to the other case changes it. */
 bool unicode_is_upper(uint32_t code)
 {
     char same[UNICODE_CASE_MAX], lower[UNICODE_CASE_MAX];

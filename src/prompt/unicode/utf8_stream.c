@@ -1,5 +1,5 @@
-/* Bytes of tokens in, whole characters out. A token may end in the middle of a character, and an
- * event must not. Bytes that cannot become a character are replaced by U+FFFD, one for each
+/* Turns the bytes of tokens into whole characters. A token may end in the middle of a character,
+ * but an event must not. Bytes that cannot become a character are replaced by U+FFFD, one for each
  * maximal subpart (Unicode, chapter 3, "U+FFFD Substitution of Maximal Subparts"), as Python's
  * bytes.decode(errors="replace") does. */
 #include "prompt/unicode/utf8_stream.h"
@@ -8,7 +8,7 @@
 
 #include "base/utf8.h"
 
-/* How many of the `len` bytes (1..3 are looked at) can begin a character: 0 if the first cannot. */
+/* How many of the `len` bytes (at most 3) can start a character: 0 if the first cannot. */
 static size_t begun(const unsigned char *bytes, size_t len)
 {
     unsigned char lead = bytes[0];
@@ -25,8 +25,8 @@ static size_t begun(const unsigned char *bytes, size_t len)
     return n;
 }
 
-/* Writes whole characters and replacements, and gives the number of bytes used. What is left is
- * the beginning of a character. */
+/* Writes whole characters and replacements; returns the number of bytes used. The rest is the start
+ * of a character. */
 static size_t write_whole(const char *bytes, size_t len, struct strbuf *out)
 {
     size_t plain = 0, at = 0; /* bytes[plain .. at) are valid and not written yet */
@@ -51,7 +51,7 @@ static size_t write_whole(const char *bytes, size_t len, struct strbuf *out)
 
 void utf8_stream_add(struct utf8_stream *s, const char *bytes, size_t len, struct strbuf *out)
 {
-    /* A pending beginning is completed, or shown to be broken, byte by byte. */
+    /* Completes a pending character, or finds it invalid, byte by byte. */
     while (s->n_pending > 0 && len > 0) {
         s->pending[s->n_pending++] = (unsigned char)*bytes++;
         len--;

@@ -14,6 +14,6 @@ struct utf8_stream {
 };
 
 void utf8_stream_add(struct utf8_stream *s, const char *bytes, size_t len, struct strbuf *out);
-void utf8_stream_end(struct utf8_stream *s, struct strbuf *out); /* what is pending: U+FFFD */
+void utf8_stream_end(struct utf8_stream *s, struct strbuf *out); /* pending bytes become U+FFFD */
 
 #endif
