@@ -1,9 +1,9 @@
-/* Conversations made to fit a template: whose turn it is and what is said. Calls and results are
- * in conversation_tools.c. On a worker; nothing is shared but what is read only.
+/* Fits conversations to a template: roles and contents. Calls and results are in
+ * conversation_tools.c. Runs on a worker; shared data is read-only.
  *
- * The renderer knows who wrote a text by the message it is in. Texts of different messages may be
- * merged, but nothing from a client may get into what we write as the template's own (`tools` also
- * comes from the client). */
+ * The renderer knows the source of a text by its message. Texts of different messages may be
+ * merged, but text from a client must never count as the template's (`tools` also comes from the
+ * client). */
 #include "prompt/conversation.h"
 
 #include <string.h>
@@ -73,8 +73,8 @@ static const struct json *calls_of(const struct json *message)
     return json_is(calls, JSON_ARRAY) && calls->count ? calls : NULL;
 }
 
-/* No pass makes more turns than this: a message's text, each of its calls and an answer in between
- * at most, and the tools' prompt. */
+/* The maximum number of turns after any pass: for each message its text, each of its calls and an
+ * answer in between, plus the tools' prompt. */
 static size_t capacity_for(const struct json *messages)
 {
     size_t capacity = 2;
@@ -127,8 +127,8 @@ static void system_to_user(struct turn *turn)
     turn->source = NULL;
 }
 
-/* Makes the list's beginning, up to the first message that is not the system's, and says how much
- * of the list that was. */
+/* Makes the start of the list, up to the first message that is not a system message. Returns the
+ * number of messages used. */
 static size_t fit_leading_systems(struct fitting *f)
 {
     const struct json *prompt = tool_prompt(f);
@@ -171,7 +171,7 @@ static void fit_systems(struct fitting *f)
 
 /* ---- turns ---- */
 
-/* A turn that can be the same message as the one before it. */
+/* True if a turn can be merged with the one before it. */
 static bool merges(const struct turn *before, const struct turn *turn)
 {
     return before->role == turn->role && before->n_calls == 0 &&
@@ -245,7 +245,7 @@ static void reasoning_append(const struct fitting *f, const struct turn *turn, s
         json_append(f->arena, message, f->traits->reasoning_key, json_share(f->arena, reasoning));
 }
 
-/* Members that are set from the turn. */
+/* True for members that are set from the turn. */
 static bool is_fitted(const char *key)
 {
     static const char *const keys[] = {"role",      "content",    "reasoning_content",

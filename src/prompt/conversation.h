@@ -12,11 +12,11 @@
  *   before the first user message. Later ones become user messages if the template rejects them.
  * - If user and assistant must alternate, adjacent messages of the same role are merged.
  * - Functions are passed to the template (`tools`) if it takes them. Otherwise they are written
- * into the system prompt, with instructions on how to call them in the style's format.
+ *   into the system prompt, with instructions on how to call them in the style's format.
  * - A call's arguments are an object or its JSON text, as the template needs. If it needs an
- * object, text that is not one becomes {"arguments": text}. Calls and results that the template
- * does not support become text in the style's own form. If a message may have only one call, a
- * message with several is split, each part with its result.
+ *   object, text that is not one becomes {"arguments": text}. Calls and results that the template
+ *   does not support become text in the style's own form. If a message may have only one call, a
+ *   message with several is split, each part with its result.
  * - Results carry the name of their function; ids have the form that the template needs. */
 struct conversation {
     const struct json *messages;  /* OpenAI's form; contents are strings or null */

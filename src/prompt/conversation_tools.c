@@ -1,4 +1,4 @@
-/* Conversations made to fit a template: functions, calls and their results. On a worker.
+/* Fits conversations to a template: functions, calls and their results. Runs on a worker.
  *
  * Arguments arrive as JSON text that a model wrote, so they may be anything. They never fail a
  * conversation: the model that wrote them may see them again. */
@@ -10,13 +10,13 @@
 #include "prompt/conversation_internal.h"
 
 enum {
-    MAX_LOOK = 128, /* how far a result's call is looked for: hostile requests have many of both */
+    MAX_LOOK = 128, /* limits the search for a result's call: hostile requests have many of both */
     SHORT_ID_LEN = 9,
 };
 
 /* ---- the prompt ---- */
 
-/* How calls are written as text: as the template writes them, so far as that is known. */
+/* The form of calls as text: the template's own, if known. */
 static const struct call_form *form_of(const struct fitting *f)
 {
     return call_form_find(f->style->tools, f->traits);
@@ -54,7 +54,7 @@ const struct json *tool_prompt(const struct fitting *f)
     return content_take(f->arena, &text);
 }
 
-/* A function that leaves out what may be left out, with it. */
+/* Adds the optional members that a function lacks. */
 static struct json *tool_complete(struct arena *arena, const struct json *tool)
 {
     struct json *whole = json_new(arena, JSON_OBJECT), *function = json_new(arena, JSON_OBJECT);
@@ -100,7 +100,7 @@ static const struct json *name_of(const struct json *call)
     return json_is(name, JSON_STRING) ? name : NULL;
 }
 
-/* The arguments as an object; what is none becomes a member of one, so that nothing is lost. */
+/* The arguments as an object; anything else becomes a member of one, so that nothing is lost. */
 static const struct json *arguments_object(struct arena *arena, const struct json *call)
 {
     const struct json *arguments = json_get(function_of(call), "arguments");
@@ -156,13 +156,13 @@ static bool is_result_of(const struct turn *turn, const struct json *call)
            byte_view_equal(json_bytes(id), json_bytes(of));
 }
 
-/* Messages with one call each, and each call's result behind it. `i` is the turn with the calls;
- * what is given back is the first turn behind its results. */
+/* Makes messages with one call each, each followed by its result. `i` is the turn with the calls.
+ * Returns the first turn after its results. */
 static size_t calls_part(struct fitting *f, size_t i)
 {
     struct turn part = f->turns[i];
     struct turn *results = &f->turns[i + 1];
-    size_t n = 0, first = 0; /* the results, and how many from the first one on are used up */
+    size_t n = 0, first = 0; /* the number of results, and how many of the first ones are used */
     while (i + 1 + n < f->n && results[n].role == TURN_TOOL)
         n++;
     const size_t n_calls = part.n_calls;
@@ -175,7 +175,7 @@ static size_t calls_part(struct fitting *f, size_t i)
             r++;
         if (r < n && r < first + MAX_LOOK) {
             turn_push(f, results[r]);
-            /* Those that are still wanted keep their order. */
+            /* The remaining results keep their order. */
             memmove(&results[first + 1], &results[first], (r - first) * sizeof *results);
             first++;
         }
@@ -259,7 +259,7 @@ static bool is_short_id(const struct json *id)
     return strspn(id->text, allowed) == SHORT_ID_LEN;
 }
 
-/* Equal ids become equal ones of nine letters and digits, in every request. */
+/* An id of nine letters and digits; equal ids give equal results in every request. */
 static struct json *short_id(struct arena *arena, const struct json *id)
 {
     char text[SHORT_ID_LEN];
@@ -278,8 +278,8 @@ static struct json *named_id(struct arena *arena, const struct json *name, size_
     return (struct json *)content_take(arena, &text);
 }
 
-/* An id as the template wants it. `call` is the call that it is of, the one of that index in the
- * conversation, or NULL: it is not known. */
+/* An id in the form that the template needs. `call` is its call, with that index in the
+ * conversation; NULL: unknown. */
 static struct json *id_fit(const struct fitting *f, const struct json *id, const struct json *call,
                            size_t index)
 {
@@ -328,7 +328,7 @@ void calls_append(const struct fitting *f, const struct turn *turn, struct json 
     json_append(f->arena, message, "tool_calls", calls);
 }
 
-/* The call that turn `i` is the result of, in the message with calls before it; NULL: none. */
+/* The call that turn `i` answers, from the preceding message with calls; NULL: none. */
 static const struct json *call_of(const struct turn *turns, size_t i, size_t *index)
 {
     size_t back = i;

@@ -1,5 +1,5 @@
-/* Prompts for filling a gap; see infill.h. Runs on the workers. The cuts are llama-server's to the
- * token, so that an editor that moves from one to the other gets the same prompts. */
+/* Prompts for filling a gap; see infill.h. Runs on the workers. Texts are cut exactly as in
+ * llama-server, so an editor gets the same prompts from both. */
 #include "prompt/infill.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ bool infill_is_possible(const struct tokenizer *t, const char **why)
     return !*why;
 }
 
-/* The parts of a prompt while it is put together. */
+/* The parts of a prompt being assembled. */
 struct parts {
     struct token_list prefix, suffix, line, files;
 };
@@ -41,8 +41,8 @@ static int add_tokens(struct token_list *out, const int32_t *ids, size_t n, stru
     return 0;
 }
 
-/* The head of a file: its token and name on a line of their own. A model without such a token gets
- * a mark between texts instead. */
+/* The head of a file: its token and name on a separate line. A model without such a token gets a
+ * separator instead. */
 static int add_head(const struct prompt_maker *p, int32_t token, struct byte_view name,
                     struct token_list *out, struct error *err)
 {
@@ -59,9 +59,9 @@ static int add_head(const struct prompt_maker *p, int32_t token, struct byte_vie
 
 /* ---- cuts before tokenizing ---- */
 
-/* The most bytes to tokenize of a text of which `n_tokens` are kept: twice what they can be. The
- * other half is dropped again, with all tokens that the cut has changed. The exception is a single
- * word that reaches through that half, such as a very long run of spaces: its tokens shift. */
+/* The most bytes to tokenize if `n_tokens` are kept: twice as many as they can have. The other half
+ * is dropped again, with all tokens that the cut has changed. The exception is a single word that
+ * reaches through that half, such as a very long run of spaces: its tokens shift. */
 static size_t most_bytes(const struct infill_input *in, size_t n_tokens)
 {
     return in->most_tokens && in->token_bytes ? 2 * n_tokens * in->token_bytes : SIZE_MAX;
@@ -82,7 +82,7 @@ static struct byte_view beginning_of(struct byte_view text, size_t most)
     return text;
 }
 
-/* Begins with a line where it can, since no vocabulary's words reach from one into the next. */
+/* Starts at a line if possible, because no vocabulary has words that span lines. */
 static struct byte_view end_of(struct byte_view text, size_t most)
 {
     if (text.len <= most)
@@ -93,8 +93,8 @@ static struct byte_view end_of(struct byte_view text, size_t most)
     return (struct byte_view){text.bytes + at, text.len - at};
 }
 
-/* The first file that can matter. `most` is what may be left of its text and name. Each file has
- * one token at least in its head. */
+/* The first file that can matter. `most` is the size limit for its text and name. The head of each
+ * file has at least one token. */
 static size_t first_file(const struct infill_input *in, size_t *most)
 {
     size_t left = most_bytes(in, in->most_file_tokens), i = in->n_files;

@@ -22,13 +22,13 @@ struct infill_input {
     struct byte_view line; /* the cursor's line up to the cursor: the end of the prefix */
     const struct infill_file *files;
     size_t n_files;
-    bool has_files; /* write the heads of repository and file, even where there is no file */
+    bool has_files; /* write the heads of repository and file, even without files */
     /* Token limits for prefix, line and suffix together (three quarters of it for the prefix) and
      * for the files. The end of the prefix, the beginning of the suffix and the last files are
      * kept. most_tokens 0: nothing is cut. */
     size_t most_tokens, most_file_tokens;
-    /* The bytes of the longest token. Parts that are cut are first cut to what can become twice
-     * the tokens that stay, because megabytes would take a tokenizer seconds. 0: they are not. */
+    /* The bytes of the longest token. Long parts are first cut to the size of twice the tokens that
+     * are kept, because tokenizing megabytes takes seconds. 0: not cut first. */
     size_t token_bytes;
 };
 

@@ -1,13 +1,13 @@
-/* From a conversation to token ids: what opens and closes, and the steps in their order. A
- * rendering says which bytes the template wrote and which came with the messages
- * (chat_template.h); special tokens are looked for in the first kind only:
+/* Turns a conversation into token ids: opening, closing, and the steps in order. A rendering says
+ * which bytes come from the template and which from the messages (chat_template.h). Only the
+ * template's bytes are searched for special tokens:
  *
  *   <|im_start|>user\nsay <|im_end|> twice<|im_end|>\n      rendered
  *   [template       ][message 0          ][template  ]
  *   ^^^^^^^^^^^^                          ^^^^^^^^^^         these become special tokens
  *               ^^^^^^^^^^^^^^^^^^^^^^^^^^          ^^        these runs are encoded whole
  *
- * prompt_replay.c finds the answers that come back, prompt_encode.c makes the tokens. */
+ * prompt_replay.c finds earlier answers, prompt_encode.c makes the tokens. */
 #include "prompt/prompt.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void token_append(const struct prompt_maker *p, struct arena *arena, stru
     json_append(arena, parent, key, json_new_string(arena, bytes, len));
 }
 
-/* What templates are given besides the conversation. */
+/* Adds the tokens that templates get besides the conversation. */
 static void tokens_append(const struct prompt_maker *p, struct arena *arena, struct json *context)
 {
     token_append(p, arena, context, "bos_token", tokenizer_bos(p->tokenizer));
@@ -49,7 +49,7 @@ static bool writes_bare_json(const struct template_traits *t)
            (strncmp(first, "{\"name\"", 7) == 0 || strncmp(first, "[{\"name\"", 8) == 0);
 }
 
-/* The template, what it takes, and how a model with it writes its answers. */
+/* Sets the template, its traits, and the style of the model's answers. */
 static int template_use(struct prompt_maker *p, const char *source, size_t len, struct error *err)
 {
     struct arena arena = ARENA_INIT;
@@ -62,7 +62,7 @@ static int template_use(struct prompt_maker *p, const char *source, size_t len, 
                               : template_traits_find(&p->traits, p->chat_template, context, err);
     arena_free(&arena);
     answer_style_find(&p->style, source, len, p->tokenizer);
-    if (!p->traits.takes_tools) /* then we say how to call, and in this way */
+    if (!p->traits.takes_tools) /* then our system prompt prescribes this form */
         p->style.tools = TOOLS_HERMES;
     else if (p->style.tools == TOOLS_HERMES && writes_bare_json(&p->traits))
         p->style.tools = TOOLS_JSON;
@@ -83,7 +83,7 @@ static int template_from_file(struct prompt_maker *p, const char *path, struct e
     return failed;
 }
 
-/* A model whose template is broken can still continue texts. */
+/* A model with a broken template can still continue texts. */
 static void template_from_model(struct prompt_maker *p, const char *source, size_t len)
 {
     struct error err;
@@ -97,7 +97,7 @@ static void template_from_model(struct prompt_maker *p, const char *source, size
     }
 }
 
-/* Closes what is a maker for tools' own. */
+/* Closes what belongs to a maker for tools alone. */
 static void tools_close(struct prompt_maker *p)
 {
     chat_template_free(p->chat_template);
@@ -111,7 +111,7 @@ const struct prompt_maker *prompt_maker_for(const struct prompt_maker *p,
     return p->with_tools && tool_set_size(tools) ? p->with_tools : p;
 }
 
-/* What the tokenizer puts before a text tells whether the model wants a BOS. */
+/* Finds out whether the model needs a BOS, from what the tokenizer puts before a text. */
 static int bos_find_out(struct prompt_maker *p, struct error *err)
 {
     struct token_list around = {0};
@@ -122,7 +122,7 @@ static int bos_find_out(struct prompt_maker *p, struct error *err)
     return failed;
 }
 
-/* Without a template for tools that can be used, the other one has to do. */
+/* Without a usable template for tools, the main one is used. */
 static int tools_from_model(struct prompt_maker *p, struct error *err)
 {
     if (!p->chat.tool_template)
@@ -183,7 +183,7 @@ static struct prompt_draft *draft_take(const struct prompt_maker *p)
     return d;
 }
 
-/* A draft that was stretched by one long conversation is not kept. */
+/* A draft enlarged by one long conversation is not kept. */
 static void draft_leave(const struct prompt_maker *p, struct prompt_draft *d)
 {
     for (size_t i = 0; i < d->n_spans; i++)
@@ -294,7 +294,7 @@ static bool starts_with_bos(const struct prompt_maker *p, const struct rendering
                tokenizer_bos(p->tokenizer);
 }
 
-/* Seconds of the local clock, which is what strftime_now shows. */
+/* Seconds of the local clock, which strftime_now shows. */
 static int64_t local_now(void)
 {
     time_t now = (time_t)clock_unix_seconds();
@@ -302,7 +302,7 @@ static int64_t local_now(void)
     return localtime_r(&now, &tm) ? (int64_t)now + tm.tm_gmtoff : (int64_t)now;
 }
 
-/* Segments name the messages as they were sent, not as they were fitted. */
+/* Makes segments refer to the messages as sent, not as fitted. */
 static void segments_map(struct rendering *r, const struct fitted_conversation *fitted)
 {
     size_t n = 0;
@@ -320,7 +320,7 @@ static void segments_map(struct rendering *r, const struct fitted_conversation *
     r->n_segments = n;
 }
 
-/* Ends the text where the last message's does. */
+/* Ends the text where the last message's text ends. */
 static int cut_behind(struct rendering *r, int32_t message, struct error *err)
 {
     while (r->n_segments && r->segments[r->n_segments - 1].source != message)
@@ -358,7 +358,7 @@ static int render(const struct prompt_maker *p, const struct prompt_input *in,
     return failed;
 }
 
-/* The last place of a text in another, behind `from`; NULL: none. */
+/* The last occurrence of `text` at or after `from`; NULL: none. */
 static const char *find_last(const char *from, const char *text)
 {
     const char *last = NULL;
@@ -367,7 +367,7 @@ static const char *find_last(const char *from, const char *text)
     return last;
 }
 
-/* An answer that is continued has begun to think, and not ended it. */
+/* True if a continued answer has started thinking and not ended it. */
 static bool continues_in_thinking(const struct prompt_maker *p, const struct rendering *r)
 {
     size_t n = r->n_segments;
@@ -376,7 +376,7 @@ static bool continues_in_thinking(const struct prompt_maker *p, const struct ren
     return begin && !strstr(begin, p->style.think_end);
 }
 
-/* The template has begun thinking, and the prompt ends there. */
+/* True if the template has started thinking and the prompt ends there. */
 static bool ends_in_thinking(const struct prompt_maker *p, const struct rendering *r)
 {
     const char *begin = p->style.think_begin, *text = strbuf_str(&r->text);

@@ -15,9 +15,9 @@
 /* prompt/ turns conversations into token ids and reuses the ids of earlier answers. Its rooms,
  * from the bottom: unicode; tokenizer, jinja and grammar; schema; answer. */
 
-/* What the template is told about thinking if the request does not say. */
+/* What the template is told about thinking if the request does not set it. */
 enum thinking_mode {
-    THINKING_AUTO, /* on, if the template asks for `enable_thinking` */
+    THINKING_AUTO, /* on, if the template reads `enable_thinking` */
     THINKING_ON,
     THINKING_OFF,
 };
@@ -28,10 +28,10 @@ struct prompt_maker {
     struct tokenizer *tokenizer;
     struct chat_defaults chat;           /* what the model's files say: templates, sampling */
     struct chat_template *chat_template; /* NULL: the model has no usable one */
-    char template_problem[320]; /* then why: "the model has no chat template", or what is wrong */
+    char template_problem[320];    /* then why: "the model has no chat template", or its error */
     struct template_traits traits; /* what it takes */
     struct answer_style style;     /* how the model writes thinking and calls */
-    enum thinking_mode thinking;   /* set it with prompt_maker_set_thinking */
+    enum thinking_mode thinking;   /* set by prompt_maker_set_thinking */
     bool adds_bos;                 /* the model wants its BOS before every text */
     struct idle_pool *drafts;
     /* The maker for conversations with tools, if the model has a separate template for them, or
@@ -39,7 +39,7 @@ struct prompt_maker {
     struct prompt_maker *with_tools;
 };
 
-/* Takes ownership of the tokenizer and of what is in `chat`, even if it fails. `template_path`
+/* Takes ownership of the tokenizer and the contents of `chat`, even if it fails. `template_path`
  * replaces the model's own template; NULL keeps it. */
 int prompt_maker_open(struct prompt_maker *p, struct tokenizer *tokenizer,
                       struct chat_defaults *chat, const char *template_path, struct error *err);
@@ -68,13 +68,13 @@ struct prompt_input {
     /* An object whose members the template sees as variables, or NULL. By default
      * add_generation_prompt is true, and enable_thinking follows the maker's `thinking`. */
     const struct json *extra;
-    bool continues; /* the last message, the assistant's, is the beginning of the answer */
+    bool continues; /* the last message, the assistant's, is the start of the answer */
     /* The sampled ids of earlier answers; NULL: all text is encoded. */
     struct replay_store *replay;
-    uint64_t ns;   /* whose answers: those of other namespaces are not seen */
+    uint64_t ns;   /* namespace: answers of others are not seen */
     bool want_map; /* also return who wrote each token */
-    /* A rendering of more bytes is not encoded, since that may take seconds: the prompt then has
-     * no tokens. 0: no limit. */
+    /* A longer rendering is not encoded, because that may take seconds; the prompt then has no
+     * tokens. 0: no limit. */
     size_t most_bytes;
     int64_t now_unix; /* what strftime_now sees; 0: the local clock */
 };
@@ -82,7 +82,7 @@ struct prompt_input {
 /* Why the replay of an answer's sampled ids stopped. */
 enum replay_stop {
     REPLAY_COMPLETE,  /* all ids are in the prompt */
-    REPLAY_ENDED,     /* all but the end token, which is not rendered, or rendered as another */
+    REPLAY_ENDED,     /* all but the end token, which is not rendered, or rendered as another one */
     REPLAY_TRIMMED,   /* sampled white space is not rendered */
     REPLAY_STRIPPED,  /* sampled text, such as thinking, is not rendered */
     REPLAY_SHORTENED, /* the message ends before the answer did */
@@ -97,7 +97,7 @@ struct prompt_replay {
     enum replay_stop stop;      /* why it ended */
     size_t first_token;         /* in the prompt */
     size_t n_tokens, n_sampled; /* the answer's ids that are in the prompt, and all of them */
-    size_t n_bytes; /* of the answer's text that these ids are, special tokens spelled */
+    size_t n_bytes; /* of the answer's text in these ids, with special tokens spelled out */
 };
 
 /* Tokens up to `token_end` whose first byte has the same source, an enum render_source. The runs
@@ -112,21 +112,20 @@ struct prompt {
     size_t text_bytes;           /* of a conversation's rendering */
     struct prompt_digest digest; /* of the rendering, for replay_store_add; needs `replay` */
     size_t n_replayed;           /* tokens that came from the store */
-    bool ends_in_thinking;       /* what comes next is thinking, not the answer proper */
+    bool ends_in_thinking;       /* thinking comes next, not the answer itself */
     struct prompt_replay *replays;
     size_t n_replays;
-    struct prompt_run *map; /* NULL unless it was asked for */
+    struct prompt_run *map; /* NULL unless requested */
     size_t n_map;
 };
 
 /* Makes the prompt of a conversation and overwrites `out`; after an error it holds nothing to free.
  *
- * Only the template's own words can become special tokens: a message that spells one stays text.
- * The model's BOS comes first, exactly once, whether or not the template writes it. With `replay`,
- * the assistant's messages become the ids that were sampled for them, as far as their bytes match
- * the rendering. The text of the prompt is the same with and without `replay`, except for the space
- * that SentencePiece puts before a text.
- * In steady state it allocates only the arrays of `out`.
+ * Only text from the template can become special tokens: a message that spells one stays text. The
+ * model's BOS comes first, exactly once, whether or not the template writes it. With `replay`, the
+ * assistant's messages become the ids that were sampled for them, as far as their bytes match the
+ * rendering. The text of the prompt is the same with and without `replay`, except for the space
+ * that SentencePiece puts before a text. In steady state it allocates only the arrays of `out`.
  * ERROR_FORMAT: the model has no template; ERROR_INPUT and ERROR_LIMIT: the template rejects the
  * conversation or `extra`. */
 int prompt_maker_chat(const struct prompt_maker *p, const struct prompt_input *in,

@@ -1,6 +1,6 @@
-/* From a rendering, its special tokens and its replayed spans (prompt_internal.h) to ids, and to
- * the map of who wrote which token. A piece of text is encoded whole, whoever wrote it, because
- * words are cut from the joined text.
+/* Turns a rendering, its special tokens and its replayed spans (prompt_internal.h) into ids, and
+ * into the map of each token's source. A piece of text is encoded as a whole, whatever its sources,
+ * because words are split from the joined text.
  *
  * After a span the text continues in the middle, so SentencePiece must not insert the space that
  * it puts before the first word after a special token. */
@@ -11,7 +11,7 @@
 
 #include "base/utf8.h"
 
-enum { TYPICAL_TOKEN_BYTES = 4 }; /* fewer, and the list of tokens grows once more */
+enum { TYPICAL_TOKEN_BYTES = 4 }; /* if it is less, the list of tokens grows once more */
 
 void *prompt_grow(void *items, size_t item_size, size_t n, size_t *capacity)
 {
@@ -49,7 +49,7 @@ int prompt_find_specials(struct prompt_draft *d, struct error *err)
             size_t len = 1;
             if (id >= 0)
                 tokenizer_bytes(d->tokenizer, id, &len);
-            if (id >= 0 && tokenizer_is_special(d->tokenizer, id) && /* others: in any text */
+            if (id >= 0 && tokenizer_is_special(d->tokenizer, id) && /* others match in any text */
                 !special_add(d, (struct prompt_special){at, at + len, id}))
                 return error_set(err, ERROR_MEMORY, "no memory for a conversation's tokens");
             at += len;
@@ -58,7 +58,7 @@ int prompt_find_specials(struct prompt_draft *d, struct error *err)
     return 0;
 }
 
-/* ---- who wrote it ---------------------------------------------------------------------------- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
 struct mapper {
     const struct prompt_draft *d;
@@ -80,7 +80,7 @@ static bool map_source(struct mapper *m, size_t token, int32_t source)
     return true;
 }
 
-/* The token that begins at this byte; they come in order. */
+/* Adds the token that starts at this byte; called in order. */
 static bool map_add(struct mapper *m, size_t token, size_t at)
 {
     const struct rendering *r = &m->d->rendering;
@@ -89,9 +89,9 @@ static bool map_add(struct mapper *m, size_t token, size_t at)
     return map_source(m, token, r->segments[m->segment].source);
 }
 
-/* Where the text goes on behind a token. Not all tokens are the bytes that they were made of: a
- * space may have been put before them, U+2581 is a space, a row of characters that the vocabulary
- * lacks is one unknown token, and a byte that it lacks is nothing. */
+/* Where the text continues after a token. A token's bytes may differ from the text it was made
+ * from: a space may have been added before it, U+2581 is a space, a run of characters that the
+ * vocabulary lacks is one unknown token, and a byte that it lacks is dropped. */
 static size_t token_end(const struct tokenizer *t, const char *text, size_t at, size_t end,
                         int32_t id)
 {
@@ -117,7 +117,7 @@ static size_t token_end(const struct tokenizer *t, const char *text, size_t at, 
     return at;
 }
 
-/* Maps the tokens from `first` on, which are what text[at .. end) has become. */
+/* Maps the tokens from `first` on, which were made from text[at .. end). */
 static bool map_piece(struct mapper *m, size_t first, size_t at, size_t end)
 {
     const char *text = strbuf_str(&m->d->rendering.text);
@@ -148,7 +148,7 @@ static int no_memory(const struct prompt *out, struct error *err)
     return error_set(err, ERROR_MEMORY, "no memory for %zu tokens", out->tokens.len + 1);
 }
 
-/* After a token that is cut out of texts, control or user-defined, a text begins anew. */
+/* After a control or user-defined token a new text starts. */
 static int flags_after(const struct tokenizer *t, int32_t id)
 {
     size_t len;
@@ -205,7 +205,7 @@ int prompt_encode(struct prompt_draft *d, bool want_map, struct prompt *out, str
     while (at < len) {
         while (span < spans_end && span->n_ids == 0)
             span++;
-        while (special < specials_end && special->begin < at) /* in the span */
+        while (special < specials_end && special->begin < at) /* inside the span */
             special++;
         size_t end = special < specials_end ? special->begin : len;
         bool is_span = span < spans_end && span->begin <= end;

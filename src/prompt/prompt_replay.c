@@ -1,36 +1,36 @@
-/* Which answers of the store a conversation brings back. The assistant's message stands where the
- * generation prompt ended when it was sampled: somewhere in the words that the template wrote
- * directly before it. So the digest is taken at each of those bytes, and the store asked:
+/* Finds the stored answers in a conversation. An assistant's message starts where the generation
+ * prompt ended when it was sampled: somewhere in the template's text directly before it. So the
+ * digest at each of those bytes is looked up in the store:
  *
  *   ... Hi<|im_end|>\n<|im_start|>assistant\n<think>\nHm, ...
  *         ▲         ▲▲            ▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲              candidates
  *   [ 0 ][ template                               ][ message 1
  *
- * The ids that are found there go along the text from their candidate for as long as they agree
- * with it: special ids where the template wrote them, others where their bytes are. They may pass
- * through the template's words and the message's own, never into another message or other data.
+ * The ids that are found are compared with the text from the candidate on: special ids match where
+ * the template wrote them, others where their bytes are. A match may extend over the template's
+ * text and the message's own, never into another message or other data.
  *
- * Careful: equal bytes are not enough for a special token. An answer that spells <|im_end|> was
- * sampled as text, and the template's <|im_end|> is not that. */
+ * Equal bytes are not enough for a special token: an answer that spells <|im_end|> was sampled as
+ * text, and must not match the template's <|im_end|>. */
 #include "prompt/prompt_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    MAX_LEAD_BYTES = 4096, /* the template's words before a message that are searched */
-    MAX_NEEDLE_BYTES = 32, /* of the rendering, to see what became of an answer */
+    MAX_LEAD_BYTES = 4096, /* of the template's text before a message that are searched */
+    MAX_NEEDLE_BYTES = 32, /* of the rendering, to see how an answer was changed */
 };
 
-/* The part of the text that an answer may become. */
+/* The part of the text that an answer may match. */
 struct field {
     struct prompt_draft *d;
     int32_t message;
     size_t lead;    /* the first candidate */
-    size_t own;     /* where the message's own text begins: the last candidate */
+    size_t own;     /* where the message's own text starts: the last candidate */
     size_t own_end; /* where it ends */
-    size_t end;     /* where another's text begins, or the rendering ends */
-    const struct prompt_special *special; /* the first that ends behind the candidate */
+    size_t end;     /* where another source's text starts, or the rendering ends */
+    const struct prompt_special *special; /* the first that ends after the candidate */
 };
 
 static struct field field_find(struct prompt_draft *d, size_t segment, size_t taken)
@@ -61,7 +61,7 @@ static const struct prompt_special *specials_end(const struct prompt_draft *d)
     return d->specials + d->n_specials;
 }
 
-/* Goes along the text from a candidate with the answer's ids. */
+/* Compares the answer's ids with the text from a candidate on. */
 static struct prompt_span answer_walk(const struct field *f, size_t begin,
                                       struct replay_answer *answer)
 {
@@ -83,7 +83,7 @@ static struct prompt_span answer_walk(const struct field *f, size_t begin,
             span.end = special++->end;
             continue;
         }
-        if (len == 0) /* it has no bytes to compare: padding, or no token at all */
+        if (len == 0) /* no bytes to compare: padding, or not a token */
             break;
         bool leads = span.n_ids == 0 && is_after_special && tokenizer_adds_space(t) &&
                      bytes[0] == ' ' && text[at] != ' ';
@@ -99,8 +99,8 @@ static struct prompt_span answer_walk(const struct field *f, size_t begin,
 
 /* ---- why it ended ---------------------------------------------------------------------------- */
 
-/* The answer's text from the first id that did not agree, without special tokens; gives how much
- * of it comes before the first of those. */
+/* The answer's text from the first mismatching id on, without special tokens. Returns how much of
+ * it comes before the first special token. */
 static size_t rest_spell(const struct tokenizer *t, const struct prompt_span *span,
                          struct strbuf *out)
 {
@@ -121,15 +121,15 @@ static bool is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Whether one of the two begins with the other; a needle of nothing, only with nothing. */
+/* True if one of the two is a prefix of the other. An empty needle only matches empty text. */
 static bool is_found_at(const char *sampled, size_t len, const char *needle, size_t needle_len)
 {
     size_t common = len < needle_len ? len : needle_len;
     return len == 0 || (common && memcmp(sampled, needle, common) == 0);
 }
 
-/* Whether the message goes on in the answer later; `at_once`: it may be at its beginning, which
- * is where it stands when a token without a text was left out. */
+/* True if the message continues later in the answer. `at_once`: also at its start, which happens if
+ * a token without text was dropped. */
 static bool is_found_later(const char *sampled, size_t len, const char *needle, size_t needle_len,
                            bool at_once)
 {
@@ -137,7 +137,7 @@ static bool is_found_later(const char *sampled, size_t len, const char *needle, 
     return found && (found > sampled || at_once);
 }
 
-/* The first id that did not agree may do so in its first bytes: how many. */
+/* The number of leading bytes in which the first mismatching id matches. */
 static size_t agreement_in_part(const struct field *f, const struct prompt_span *span)
 {
     size_t n, len, common = 0;
@@ -160,7 +160,7 @@ static enum replay_stop stop_find(const struct field *f, const struct prompt_spa
     struct strbuf *rest = &f->d->rest;
     strbuf_clear(rest);
     size_t run = rest_spell(f->d->tokenizer, span, rest);
-    if (rest->failed) /* the prompt is right all the same */
+    if (rest->failed) /* the prompt is correct anyway */
         return REPLAY_REWRITTEN;
     size_t common = agreement_in_part(f, span), at = span->end + common;
     const char *text = strbuf_str(&f->d->rendering.text);
@@ -189,8 +189,8 @@ const char *replay_stop_name(enum replay_stop stop)
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* The answer that goes furthest; of those that go as far, the one that begins first, then the
- * newest. One of which no id agrees is kept too, to say so, if there is no other. */
+/* The answer that matches furthest; in a tie, the one that starts first, then the newest. If no id
+ * of any answer matches, one is still returned, so that it can be reported. */
 static struct prompt_span span_search(struct field *f, const struct prompt_input *in,
                                       struct prefix_digest *digest)
 {
@@ -228,7 +228,7 @@ static bool span_add(struct prompt_draft *d, const struct prompt_span *span)
     return true;
 }
 
-/* Which messages are the assistant's; false: no memory. */
+/* Finds the assistant's messages; false: out of memory. */
 static bool assistants_find(const struct json *messages, struct strbuf *out)
 {
     strbuf_clear(out);
@@ -245,8 +245,8 @@ int prompt_find_spans(struct prompt_draft *d, const struct prompt_input *in,
     if (!assistants_find(in->messages, &d->assistants))
         return error_set(err, ERROR_MEMORY, "no memory for a conversation");
     prefix_digest_open(&digest, in->replay);
-    int32_t before = RENDER_TEMPLATE; /* who wrote last, but for the template */
-    size_t taken = 0;                 /* the text up to here is in a span */
+    int32_t before = RENDER_TEMPLATE; /* the last source other than the template */
+    size_t taken = 0;                 /* the text up to here is covered by spans */
     const struct prompt_special *special = d->specials;
     int failed = 0;
     for (size_t i = 0; i < r->n_segments && !failed; i++) {

@@ -1,9 +1,9 @@
-/* The store of sampled answers. Workers look answers up and the event loop adds them, all under
- * one mutex that is held for a few pointers' time: an answer never changes once it is made, so a
- * finder takes a hold on it and reads it without the lock.
+/* The store of sampled answers. Workers look answers up and the event loop adds them, all under one
+ * mutex that is held only briefly: an answer never changes, so a finder takes a reference to it and
+ * reads it without the lock.
  *
  *   buckets  [ ]  [●]──► answer ──► answer      chained by `next`; of equal keys the newest first
- *   recency  oldest ⇄ answer ⇄ answer ⇄ newest  the oldest goes when bytes are needed
+ *   recency  oldest ⇄ answer ⇄ answer ⇄ newest  the oldest is evicted to make room
  *
  * A digest is not proof. It says where to look; the bytes of the ids are compared with the
  * rendering before they are used. */
@@ -26,8 +26,8 @@ struct replay_key {
 
 struct replay_answer {
     struct replay_key key;
-    struct replay_answer *next;          /* in its bucket */
-    struct replay_answer *older, *newer; /* in the order of recency */
+    struct replay_answer *next;          /* in the bucket */
+    struct replay_answer *older, *newer; /* by recency */
     atomic_uint holders;                 /* the store and every finder */
     uint32_t n_ids;
     int32_t ids[];
@@ -45,7 +45,7 @@ struct replay_store {
 enum {
     BYTES_A_BUCKET = 1024,
     MAX_BUCKETS = 1 << 20,
-    MALLOC_BYTES = 16, /* what an allocation costs beyond its size */
+    MALLOC_BYTES = 16, /* overhead of an allocation */
 };
 
 /* ---- digests: a polynomial over the field of 2^61 - 1, seven bytes a term ----------------------
@@ -84,7 +84,7 @@ struct prompt_digest prefix_digest_at(struct prefix_digest *d, const char *text,
     return (struct prompt_digest){multiply_add(d->hash, d->base, rest), len};
 }
 
-/* A base that nobody knows, so that nobody can make two texts with the same digest. */
+/* A secret base, so that nobody can construct two texts with the same digest. */
 static uint64_t base_draw(struct error *err)
 {
     uint64_t base = 0;
@@ -189,8 +189,8 @@ static void answer_drop(struct replay_store *s, struct replay_answer *a)
     replay_answer_release(a);
 }
 
-/* The answer with these ids, if the store has it. Of the others with its key, the oldest goes when
- * there is no place for one more. */
+/* The answer with these ids, if the store has it. Otherwise evicts the oldest answer with the same
+ * key if there is no room for another. */
 static struct replay_answer *answer_seek(struct replay_store *s, const struct replay_key *key,
                                          const int32_t *ids, size_t n)
 {

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 
-/* Keeps the sampled token ids of answers, so that a conversation that comes back becomes exactly
- * the tokens that are in the cache. A text has many tokenizations, and a model does not always
- * produce the tokenizer's own. Encoding the text again would leave the cached prefix at the first
- * token that differs.
+/* Keeps the sampled token ids of answers, so that a conversation sent back becomes exactly the
+ * tokens in the cache. A text has many tokenizations, and a model does not always produce the
+ * tokenizer's own. Encoded again, the text would leave the cached prefix at the first different
+ * token.
  *
  * An answer is found by its namespace and a digest of the whole rendering that it followed:
  *
@@ -26,7 +26,7 @@ struct prompt_digest {
     uint64_t hash, len;
 };
 
-enum { REPLAY_MAX_ANSWERS = 4 }; /* kept for one rendering (n > 1, or asked again) */
+enum { REPLAY_MAX_ANSWERS = 4 }; /* kept for one rendering (n > 1, or repeated requests) */
 
 /* Holds at most `max_bytes`; the least recently used answers are evicted first. */
 int replay_store_open(struct replay_store **out, size_t max_bytes, struct error *err);
@@ -49,7 +49,7 @@ void replay_store_clear_all(struct replay_store *s);
 
 struct replay_stats {
     size_t entries, bytes, max_bytes;
-    uint64_t hits;    /* renderings that were looked for and had an answer */
+    uint64_t hits;    /* lookups that found an answer */
     uint64_t evicted; /* answers removed to make room */
 };
 
@@ -58,7 +58,7 @@ void replay_store_read_stats(struct replay_store *s, struct replay_stats *out);
 /* Digests of increasingly long prefixes of one text. */
 struct prefix_digest {
     uint64_t base, hash;
-    size_t folded; /* bytes that are in `hash` */
+    size_t folded; /* bytes included in `hash` */
 };
 
 void prefix_digest_open(struct prefix_digest *d, const struct replay_store *s);

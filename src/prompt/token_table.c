@@ -1,5 +1,5 @@
-/* The vocabulary as others see it: the scheduler in three arrays indexed by token, grammars in a
- * trie that they make of what they are told here. */
+/* The vocabulary for other rooms: three arrays indexed by token for the scheduler, and the
+ * spellings from which grammars make a trie. */
 #include "prompt/token_table.h"
 
 #include <stdlib.h>
