@@ -1,5 +1,5 @@
-/* Host and Origin against what this machine is called. No name is ever resolved, because an answer
- * from DNS is exactly what an attacker controls. */
+/* Checks Host and Origin against this machine's names. Names are never resolved, because an
+ * attacker may control the DNS answer. */
 #include "serve/http/host_rules.h"
 
 #include <arpa/inet.h>
@@ -12,7 +12,7 @@
 
 enum { MAX_HOST = HOST_NAME_SIZE, MAX_HOSTS_FILE = 4 << 20 };
 
-/* A numeric address in one form: IPv4 is written as IPv6 writes it. */
+/* Parses a numeric address; IPv4 becomes an IPv4-mapped IPv6 address. */
 static bool address_parse(const char *host, struct in6_addr *out)
 {
     struct in_addr v4;
@@ -46,7 +46,7 @@ static bool is_same_host(const char *a, const char *b)
     return strcasecmp(a, b) == 0;
 }
 
-/* Splits and drops the brackets of an IPv6 address. */
+/* Splits host and port, and drops the brackets of an IPv6 address. */
 static bool host_parse(const char *authority, char host[MAX_HOST], int *port)
 {
     size_t len;
@@ -92,7 +92,7 @@ static bool is_own_name(const struct own_names *own, const char *host)
     return false;
 }
 
-/* An authority that names this machine, or one that the owner allowed. */
+/* True for an authority that names this machine or an allowed host. */
 static bool is_ours(const struct host_rules *rules, const char *authority,
                     const char *local_address)
 {
@@ -117,7 +117,7 @@ bool host_is_allowed(const struct host_rules *rules, const char *authority,
                            : is_ours(rules, authority, local_address);
 }
 
-/* `authority` is the origin's, without its scheme. A port that is not written is the scheme's. */
+/* `authority` is the origin's, without its scheme. A missing port means the scheme's default. */
 static bool is_same_authority(const char *authority, const char *host_field, int default_port)
 {
     char a[MAX_HOST], b[MAX_HOST];
@@ -139,7 +139,7 @@ bool origin_is_allowed(const struct host_rules *rules, const char *origin, const
            (rules->has_keys && host && is_same_authority(colon + 3, host, default_port));
 }
 
-/* ---- own names ---------------------------------------------------------------------------- */
+/* ---- the machine's names ------------------------------------------------------------------ */
 
 static void own_name_add(struct own_names *own, const char *name, size_t len, const char *suffix)
 {
@@ -153,7 +153,7 @@ static void own_name_add(struct own_names *own, const char *name, size_t len, co
         memcpy(own->names[own->n++], whole, len + suffix_len + 1);
 }
 
-/* Adds the names of a line "ADDRESS NAME NAME ..." that has one of ours among them. */
+/* Adds the names of a line "ADDRESS NAME NAME ..." if one of them is already known. */
 static void hosts_line_add(struct own_names *own, const char *line, size_t len)
 {
     static const char spaces[] = " \t\r";

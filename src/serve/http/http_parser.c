@@ -440,7 +440,7 @@ static void head_complete(struct http_parser *p)
     p->state = p->chunked ? HTTP_CHUNK_SIZE : p->content_length ? HTTP_BODY : HTTP_DONE;
 }
 
-/* 1*HEXDIG [blanks ";" anything that may stand in a field] */
+/* 1*HEXDIG [blanks ";" any field text] */
 static void chunk_line(struct http_parser *p, const char *line, size_t len)
 {
     uint64_t size = 0;

@@ -44,7 +44,7 @@ enum {
     HTTP_MAX_FIELDS = 100,
     HTTP_MAX_REQUEST_LINE = 8 * 1024,
     HTTP_MAX_CHUNK_LINE = 256,
-    HTTP_MAX_EMPTY_LINES = 2, /* before a request line, as careless clients send them */
+    HTTP_MAX_EMPTY_LINES = 2, /* before a request line, as some clients send them */
 };
 
 /* Names and values are NUL-terminated strings inside `head`. */
@@ -67,17 +67,17 @@ struct http_parser {
     uint64_t content_length; /* of a body that is not chunked */
     struct http_field fields[HTTP_MAX_FIELDS];
     uint32_t n_fields;
-    struct strbuf head; /* the request line and the fields, cut into strings */
+    struct strbuf head; /* the request line and the fields, split into strings */
     struct strbuf body;
 
     int status;          /* of a refused request: 400, 413, 414, 417, 431, 501, 503, 505 */
     const char *message; /* why */
 
-    size_t line_at;       /* in `head`: where the line being read begins */
-    size_t header_bytes;  /* read so far, with line ends */
+    size_t line_at;       /* in `head`: start of the line being read */
+    size_t header_bytes;  /* read so far, including line ends */
     size_t trailer_bytes; /* of lines after the last chunk */
     unsigned n_empty;     /* lines before the request line */
-    uint64_t remaining;   /* bytes of the body or chunk still to come */
+    uint64_t remaining;   /* bytes missing from the body or chunk */
 };
 
 void http_parser_open(struct http_parser *p, size_t max_header_bytes, size_t max_body_bytes);
@@ -99,7 +99,7 @@ static inline bool http_parser_head_done(const struct http_parser *p)
 
 /* The functions below may be called once the head is done. */
 const char *http_parser_method(const struct http_parser *p);
-const char *http_parser_target(const struct http_parser *p); /* as it was sent */
+const char *http_parser_target(const struct http_parser *p); /* as sent */
 /* Appends the path with its percent-escapes decoded, without the query. False if the decoded path
  * contains a NUL. */
 bool http_parser_path(const struct http_parser *p, struct strbuf *out);
@@ -109,8 +109,8 @@ const char *http_parser_field(const struct http_parser *p, const char *name);
  * for HTTP/1.0. */
 const char *http_parser_host(const struct http_parser *p);
 
-/* Splits "host:port" or "[v6]:port" into its parts as RFC 3986 has them; false if it is neither.
- * The host's brackets are kept; `port` is -1 when there is none. */
+/* Splits "host:port" or "[v6]:port" as in RFC 3986; false if it is neither. The host's brackets are
+ * kept; `port` is -1 if missing. */
 bool http_split_authority(const char *authority, size_t len, size_t *host_len, int *port);
 
 #endif

@@ -1,8 +1,8 @@
 /* Connections. Everything belongs to the event loop's thread.
  *
- * Careful: calling the handler, or anything that writes an answer, may close the connection. So
- * closing frees the socket at once but the memory only later (`reap`), and code that continues
- * after such a call must first check that the connection is still open (`c->bev`). */
+ * Calling the handler, or anything that writes an answer, may close the connection. So closing
+ * frees the socket at once but the memory only later (`reap`), and code that continues after such a
+ * call must first check that the connection is still open (`c->bev`). */
 #include "serve/http/http_server.h"
 
 #include <arpa/inet.h>
@@ -31,10 +31,10 @@
 
 enum { LINGER_MS = 2000, ACCEPT_PAUSE_MS = 100, SPARE_FILES = 64 };
 enum { STREAM_PIECE = 64 * 1024 }; /* stream bytes sent without waiting for more */
-enum { CLIENT_CLOSED = 499 };      /* in the log, as nginx writes it */
+enum { CLIENT_CLOSED = 499 };      /* in the log, as in nginx */
 
 enum exchange_state {
-    X_IDLE,     /* nothing of a request yet */
+    X_IDLE,     /* no part of a request yet */
     X_HEAD,     /* reading the header */
     X_BODY,     /* reading the body */
     X_RUNNING,  /* the handler owns it */
@@ -53,7 +53,7 @@ struct http_exchange {
     enum exchange_state state;
     bool eof;       /* the client sends no more */
     bool close;     /* close after this answer */
-    bool streaming; /* the answer has begun and its end is open */
+    bool streaming; /* the answer has started and has not ended */
     bool chunked;
     bool full; /* the stream had no room */
     bool quiet;
@@ -61,7 +61,7 @@ struct http_exchange {
     uint64_t began_ns;
     size_t body_bytes; /* counted in the server's body_bytes */
     struct strbuf fields, note;
-    struct strbuf out; /* of the stream: written, and not flushed yet */
+    struct strbuf out; /* of the stream: written but not flushed */
     void *user;
     alignas(max_align_t) unsigned char memory[HTTP_MEMORY_BYTES];
     char peer[INET6_ADDRSTRLEN], local[INET6_ADDRSTRLEN];
@@ -119,7 +119,7 @@ static void arm(struct http_exchange *c, unsigned timeout_ms)
         evtimer_del(c->timer);
 }
 
-/* ---- the end of exchanges and connections ------------------------------------------------- */
+/* ---- ending exchanges and connections ----------------------------------------------------- */
 
 static void log_exchange(struct http_exchange *c, const char *end)
 {
@@ -321,7 +321,7 @@ static void head_begin(struct http_exchange *c, struct strbuf *out, int status,
         strbuf_adds(out, "Connection: close\r\n");
 }
 
-/* There is no memory for data that must be sent: hang up, so that nothing follows the gap. */
+/* Out of memory for data that must be sent: hangs up, so that nothing follows the gap. */
 static void cut_off(struct http_exchange *c)
 {
     shutdown(bufferevent_getfd(c->bev), SHUT_RDWR);
@@ -692,7 +692,7 @@ static int server_listen(struct http_server *s, struct error *err)
     return 0;
 }
 
-/* ---- the end of the server ---------------------------------------------------------------- */
+/* ---- stopping the server ------------------------------------------------------------------ */
 
 static bool is_answering(const struct http_server *s)
 {

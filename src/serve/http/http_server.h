@@ -23,7 +23,7 @@
  *      └───────────────── kept alive ─────────────────┘
  *
  * An exchange is one request and its answer; a connection has one at a time, and pipelined bytes
- * wait in its input buffer, HTTP_MAX_PIPELINED of them at most. A client that closes, resets or
+ * wait in its input buffer, at most HTTP_MAX_PIPELINED of them. A client that closes, resets or
  * shuts down its sending side while its request runs has hung up: the work is canceled at once. (A
  * half-closed connection looks the same as a closed one until something is sent, and no known
  * client of these APIs half-closes and still wants the answer.) */
@@ -75,8 +75,8 @@ int http_server_open(struct http_server **out, struct event_base *base,
 void http_server_close(struct http_server *s);
 const char *http_server_url(const struct http_server *s); /* "http://127.0.0.1:8080" */
 uint32_t http_server_connections(const struct http_server *s);
-/* Closes idle connections now, and the others after their answers. New connections are accepted,
- * to be told that the server is stopping, until the last answer is sent. */
+/* Closes idle connections now, and the others after their answers. Until the last answer is sent,
+ * new connections are accepted and told that the server is stopping. */
 void http_server_drain(struct http_server *s);
 
 /* The request. */
@@ -86,7 +86,7 @@ struct strbuf http_take_body(struct http_exchange *x);
 void http_body_freed(struct http_server *s, size_t n_bytes);
 const char *http_peer_address(const struct http_exchange *x);
 const char *http_local_address(const struct http_exchange *x);
-/* HTTP_MEMORY_BYTES for the handler's notes on a request: zero when the head arrives, kept until
+/* HTTP_MEMORY_BYTES for the handler's notes on a request: zeroed when the head arrives, kept until
  * the exchange is over. */
 void *http_memory(struct http_exchange *x);
 void http_set_user(struct http_exchange *x, void *user);

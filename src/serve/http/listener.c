@@ -20,7 +20,8 @@ static int bind_failed(const char *host, uint16_t port, struct error *err)
         errno == EADDRINUSE ? "; use another --port, or stop the program that uses this one" : "");
 }
 
-/* Above the standard streams, which may have been closed: 0 means that there is no socket. */
+/* The descriptor must not be 0, which means "no socket", even if the standard streams are
+ * closed. */
 static int socket_make(int family)
 {
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
