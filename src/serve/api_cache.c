@@ -1,7 +1,7 @@
 /* Inspecting and clearing the cache, for the operator. Runs on the event loop's thread.
  *
- * Careful: a query belongs to the scheduler until `is_done`, even if the client hangs up. So the
- * answer's memory outlives its exchange, and only the pump frees it. */
+ * A query belongs to the scheduler until `is_done`, even if the client hangs up. So the answer's
+ * memory outlives its exchange, and only the pump frees it. */
 #include "serve/api_cache.h"
 
 #include <inttypes.h>
@@ -38,9 +38,9 @@ struct cache_answer {
     struct cache_answer *next;
     struct http_exchange *x;              /* NULL: the client hung up */
     uint32_t limit;                       /* of nodes in an outline */
-    uint64_t n_cleared, n_cleared_window; /* by the query before this one */
-    bool clears_shared; /* the namespace of shared prompts is to be cleared next */
-    bool is_asked;      /* the scheduler has the query, or had it */
+    uint64_t n_cleared, n_cleared_window; /* by the previous query */
+    bool clears_shared;                   /* next, clear the namespace of shared prompts */
+    bool is_asked;                        /* the query was submitted to the scheduler */
     struct tree_entry entries[];
 };
 
@@ -62,7 +62,7 @@ static void reply_busy(struct http_exchange *x)
     api_reply_error(x, &e);
 }
 
-/* Asks for an exchange; `query` says what. */
+/* Submits the query of an exchange. */
 static void answer_begin(struct api *api, struct http_exchange *x, struct cache_answer begin)
 {
     struct cache_answer *a = calloc(1, sizeof *a + begin.query.max_entries * sizeof *a->entries);
@@ -93,7 +93,7 @@ void cache_list_begin(struct api *api, struct http_exchange *x, const struct req
                                                      .max_entries = values[LIST_LIMIT].number}});
 }
 
-/* One more than the limit, to see whether there are more. */
+/* Asks for one more than the limit, to see whether there are more. */
 void cache_tree_begin(struct api *api, struct http_exchange *x, const struct requester *who)
 {
     (void)who;

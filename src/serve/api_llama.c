@@ -27,7 +27,7 @@ void llama_props(struct api *api, struct http_exchange *x, const struct requeste
     const struct prompt_maker *prompt = o->prompt;
     struct request_params defaults = {.sampling = o->sampling, .max_tokens = o->default_max_tokens};
     if (!o->is_seeded)
-        defaults.sampling.seed = UINT32_MAX; /* each request draws its own */
+        defaults.sampling.seed = UINT32_MAX; /* each request gets its own */
     struct strbuf json = STRBUF_INIT;
     struct json_writer w = {.out = &json};
     json_object_begin(&w, NULL);

@@ -1,8 +1,8 @@
-/* The cache as JSON. Pure; called on the event loop's thread with answers of the scheduler.
- * Bytes are those of both groups of KV: what really is in memory for it.
+/* The cache as JSON. Pure functions, called on the event loop's thread with the scheduler's
+ * answers. Bytes include both groups of KV: the memory that is really used.
  *
- * A page is one token, so the pool's counts of pages are counts of tokens. The tree's times are of
- * the monotonic clock: convert them before they are shown. */
+ * A page is one token, so the pool's counts of pages are counts of tokens. The tree's times come
+ * from the monotonic clock and must be converted before they are shown. */
 #include "serve/cache_json.h"
 
 #include <inttypes.h>
@@ -29,7 +29,7 @@ static int64_t bytes_of(const struct cache_view *v, uint64_t n_pages, uint64_t n
     return (int64_t)(n_pages * v->page_bytes + n_window * v->window_page_bytes);
 }
 
-/* ---- the numbers -------------------------------------------------------------------------- */
+/* ---- statistics --------------------------------------------------------------------------- */
 
 static void amount_add(struct json_writer *w, const char *key, const struct cache_view *v,
                        uint64_t n_pages, uint64_t n_window)
@@ -50,7 +50,7 @@ static void gone_add(struct json_writer *w, const char *key, const struct cache_
     json_object_end(w);
 }
 
-/* The second group, where there is one. */
+/* The second group, if there is one. */
 static void window_add(struct json_writer *w, const struct cache_view *v)
 {
     const struct pool_stats *window = &v->stats.sides[0];
@@ -170,7 +170,7 @@ static void pressure_add(struct json_writer *w, const struct cache_view *v,
 
 /* ---- entries ------------------------------------------------------------------------------ */
 
-/* The first tokens as text. What the last one leaves open of a character is left out. */
+/* The first tokens as text. An incomplete character at the end is omitted. */
 static void text_add(struct json_writer *w, const struct cache_view *v, const struct tree_entry *e)
 {
     struct strbuf text = STRBUF_INIT;
@@ -189,8 +189,8 @@ static void text_add(struct json_writer *w, const struct cache_view *v, const st
     strbuf_free(&text);
 }
 
-/* Whose it is: the namespace's tenant; behind a prompt that tenants share, the last token's owner.
- * null is everyone. */
+/* The tenant of an entry: the namespace's tenant or, after a shared prompt, the last token's owner.
+ * null: everyone. */
 static void tenant_add(struct json_writer *w, const struct cache_view *v,
                        const struct tree_entry *e)
 {
@@ -261,7 +261,7 @@ void cache_list_write(struct strbuf *out, const struct cache_view *v, const stru
 
 /* ---- the tree ----------------------------------------------------------------------------- */
 
-/* The list of nodes as it hangs together: links[i] is of node i, links[n] of what is above all.
+/* The list of nodes as a tree: links[i] is for node i, links[n] for the root.
  *
  *   entries  [ns][a][b][a.1][a.2]      links  [n].first ─► ns .first ─► a ─next─► b
  *                                                          a .first ─► a.1 ─next─► a.2
@@ -312,7 +312,7 @@ static void nodes_add(struct json_writer *w, const struct cache_view *v, const c
         if (e->created_ns) /* known to about a second */
             json_add_int(w, "age_s", v->now_unix - unix_of(v, e->created_ns));
         else
-            json_add_null(w, "age_s"); /* a namespace is made and dropped with its entries */
+            json_add_null(w, "age_s"); /* a namespace is created and dropped with its entries */
         json_add_double(w, "idle_s", seconds_between(e->used_ns, v->now_ns));
         json_add_bool(w, "locked", e->locks > 0);
         json_add_bool(w, "pinned", e->pins > 0);

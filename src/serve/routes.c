@@ -344,8 +344,8 @@ static bool may_be_from_page(const struct http_parser *p)
            http_parser_field(p, "sec-fetch-mode") || http_parser_field(p, "referer");
 }
 
-/* A page can send some other types unasked, as forms do, but JSON only after a preflight. So JSON
- * is required where the request may come from a page. */
+/* A page can send some other types without a preflight, as forms do, but not JSON. So JSON is
+ * required if the request may come from a page. */
 static int check_content_type(const struct http_exchange *x, const struct route *route,
                               struct api_error *e)
 {
@@ -500,7 +500,7 @@ static void on_request(void *context, struct http_exchange *x)
     struct api *api = context;
     const struct found found = *(struct found *)http_memory(x); /* a copy: answering clears it */
     struct api_error e;
-    /* The server may have begun to stop while the body arrived. */
+    /* The server may have started to stop while the body arrived. */
     if (found.route->method == HTTP_POST && check_stopping(api, x, &e))
         api_reply_error(x, &e);
     else

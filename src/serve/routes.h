@@ -10,7 +10,7 @@
 enum route_flags {
     ROUTE_OPEN = 1,       /* needs no key */
     ROUTE_OPERATOR = 2,   /* only for the operator */
-    ROUTE_NO_TENANTS = 4, /* when there are keys, only for the operator */
+    ROUTE_NO_TENANTS = 4, /* only for the operator if there are keys */
     ROUTE_QUIET = 8,      /* logged only at debug level */
     ROUTE_ANY_TYPE = 16,  /* accepts any Content-Type, unless a web page may have sent it */
 };

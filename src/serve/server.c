@@ -1,4 +1,4 @@
-/* The server put together: event loop, scheduler, workers, connections; signals and the stop.
+/* Assembles the server: event loop, scheduler, workers, connections; handles signals and stopping.
  *
  *   signal 1 ─► no new answers ─► all answered ────────────────────────────────────────────► exit
  *                   ├─ shutdown_grace_ms ─► the rest end with an error ─► all sent ──────────┘
@@ -44,12 +44,12 @@ struct server {
     struct api api;
     struct event_base *base;
     int wake_fd;
-    atomic_bool is_woken; /* the loop will look: no need to wake it again */
+    atomic_bool is_woken; /* the loop will run: no need to wake it again */
     struct event *wake, *grace, *sigint, *sigterm;
     bool failing; /* the grace period is over, or there was none */
 };
 
-/* From any thread. */
+/* Called from any thread. */
 static void wake_loop(void *context)
 {
     struct server *s = context;
@@ -82,7 +82,7 @@ static void tick_cb(evutil_socket_t fd, short what, void *arg)
         api_tick_soon(&s->api);
 }
 
-/* ---- the stop ----------------------------------------------------------------------------- */
+/* ---- stopping ----------------------------------------------------------------------------- */
 
 static void drained(void *context)
 {
@@ -180,7 +180,7 @@ static int scheduler_begin(struct server *s, struct error *err)
         return -1;
     s->api.longest_token = 1;
     for (uint32_t i = 0; i < s->api.tokens.n_tokens; i++) {
-        size_t len; /* of control tokens too, which are no text of answers but of prompts */
+        size_t len; /* includes control tokens, which are text in prompts, not in answers */
         tokenizer_bytes(o->prompt->tokenizer, (int32_t)i, &len);
         if (len > s->api.longest_token)
             s->api.longest_token = (uint32_t)len;
@@ -260,7 +260,7 @@ static void server_close(struct server *s)
     libevent_global_shutdown();
 }
 
-/* Logs who has access, where that may be a surprise. */
+/* Logs who has access, if that may be unexpected. */
 static void access_log(const struct api *api)
 {
     const struct api_keys *keys = &api->options->keys;
@@ -277,7 +277,7 @@ static void access_log(const struct api *api)
                  api->options->host);
 }
 
-/* Logs the memory that will be in use once the cache is full and every token was used. */
+/* Logs the memory in use once the cache is full and every token has been used. */
 static void memory_log(const struct api *api)
 {
     const struct server_options *o = api->options;

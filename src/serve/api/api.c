@@ -1,4 +1,4 @@
-/* What the routes share: who asks, and how they are answered. On the event loop's thread. */
+/* What the routes share: identifying requesters, and replies. Runs on the event loop's thread. */
 #include "serve/api/api.h"
 
 #include <stdio.h>
@@ -42,8 +42,8 @@ void api_tick_soon(struct api *api)
         evtimer_add(api->tick, &second);
 }
 
-/* The key that a request brings, or NULL: OpenAI's clients send `Authorization: Bearer KEY`,
- * Anthropic's `x-api-key: KEY`. */
+/* The key of a request, or NULL: OpenAI's clients send `Authorization: Bearer KEY`, Anthropic's
+ * `x-api-key: KEY`. */
 static const char *key_of(const struct http_parser *p)
 {
     static const char bearer[] = "bearer ";
@@ -91,8 +91,8 @@ void api_reply_json(struct http_exchange *x, int status, const struct strbuf *js
     http_reply(x, status, "application/json", json->data, json->len);
 }
 
-/* A request that is refused before its head is complete has a path, too, once its first line is
- * read; before that, errors are OpenAI's. */
+/* A request rejected before its head is complete has a path once its first line is read; before
+ * that, errors have OpenAI's form. */
 void api_reply_error(struct http_exchange *x, const struct api_error *e)
 {
     const struct http_parser *p = http_request(x);

@@ -64,7 +64,7 @@ void api_tick_soon(struct api *api);
 int api_identify(const struct api *api, struct http_exchange *x, struct requester *out,
                  struct api_error *e);
 
-/* Whether this is the model's name. Ollama's clients add ":latest" to it. */
+/* True if this is the model's name. Ollama's clients add ":latest" to it. */
 bool api_has_model(const struct api *api, const char *name);
 
 void api_reply_json(struct http_exchange *x, int status, const struct strbuf *json);

@@ -23,7 +23,7 @@ static bool is_tenant_name(const char *name, size_t len)
     return true;
 }
 
-/* What fits into a header field as one word. */
+/* True if the key fits into a header field as one word. */
 static bool is_key(const char *key)
 {
     for (; *key; key++)
@@ -40,7 +40,7 @@ static uint32_t tenant_find(const struct api_keys *k, const char *name, size_t l
     return 0;
 }
 
-/* The tenant of that name, made if it is new; 0: no memory. */
+/* The tenant with that name, created if new; 0: out of memory. */
 static uint32_t tenant_make(struct api_keys *k, const char *name, size_t len)
 {
     uint32_t tenant = tenant_find(k, name, len);

@@ -22,8 +22,8 @@ enum {
     TENANT_MAX_NAME = 64,
 };
 
-#define TENANT_DEFAULT "default" /* of a key that names none */
-#define TENANT_ADMIN   "admin"   /* of the operator's own key */
+#define TENANT_DEFAULT "default" /* of a key without a tenant */
+#define TENANT_ADMIN   "admin"   /* of the operator's key */
 
 struct api_key {
     unsigned char digest[API_KEY_DIGEST_BYTES];
@@ -33,22 +33,22 @@ struct api_key {
 
 struct api_keys {
     struct api_key *keys;               /* [n_keys] */
-    uint32_t n_keys;                    /* 0: anyone may ask */
+    uint32_t n_keys;                    /* 0: no key is needed */
     char (*names)[TENANT_MAX_NAME + 1]; /* [n_tenants] of tenant 1 and up */
     uint32_t n_tenants;
 };
 
 /* Who sent a request. */
 struct requester {
-    uint32_t tenant;  /* from 1 on; 0 when there are no keys */
+    uint32_t tenant;  /* from 1 on; 0 if there are no keys */
     bool is_operator; /* may inspect and clear the cache */
 };
 
 /* Adds "TENANT:KEY", or "KEY" for the default tenant. A tenant may have several keys. ERROR_INPUT
  * if the text is neither. */
 int api_keys_add(struct api_keys *k, const char *text, struct error *err);
-/* The same for each line of a file, with "admin:KEY" for the operator's key. Empty lines and those
- * that begin with '#' are ignored. */
+/* The same for each line of a file, with "admin:KEY" for the operator's key. Empty lines and lines
+ * that start with '#' are ignored. */
 int api_keys_add_file(struct api_keys *k, const char *path, struct error *err);
 int api_keys_add_admin(struct api_keys *k, const char *key, struct error *err);
 void api_keys_free(struct api_keys *k);

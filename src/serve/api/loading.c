@@ -1,5 +1,5 @@
-/* Answers while the model is loaded: an event loop on a thread of its own, with the HTTP layer of
- * the server, so that a client that says nothing holds nobody up. */
+/* Answers while the model is loaded: a separate thread runs an event loop with the server's HTTP
+ * layer, so that a silent client does not block others. */
 #include "serve/api/loading.h"
 
 #include <errno.h>
@@ -28,8 +28,8 @@ struct loading {
     pthread_t thread;
 };
 
-/* llama-server's clients look for its text, and its code is a number. The body is not waited for,
- * and the connection goes: the next one is the server's. */
+/* llama-server's clients look for this text, and its code is a number. Answers without waiting for
+ * the body, and closes the connection, so that the next one reaches the server. */
 static void on_head(void *context, struct http_exchange *x)
 {
     (void)context;
@@ -71,7 +71,8 @@ static int loop_open(struct loading *l, int listen_fd, struct error *err)
                                    .max_bodies_bytes = SIZE_MAX / 2,
                                    .header_timeout_ms = READ_MS,
                                    .write_timeout_ms = READ_MS};
-    /* An answer follows every head at once, so no request runs that could end otherwise. */
+    /* Every head is answered at once, so no request ever runs and the other callbacks are not
+     * needed. */
     struct http_handler handler = {.head = on_head, .refused = on_refused};
     l->stop_fd = eventfd(0, EFD_CLOEXEC);
     l->base = event_base_new();
@@ -109,7 +110,7 @@ int loading_begin(struct loading **out, int listen_fd, struct error *err)
         return -1;
     }
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* the main thread handles signals */
     int rc = pthread_create(&l->thread, NULL, loading_main, l);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc) {

@@ -11,9 +11,9 @@
  */
 struct loading;
 
-/* Answers every request with 503, as llama-server does, until loading_end. What cannot be read as
- * HTTP is told so, as by the server. The socket is from http_listen and stays the caller's. */
+/* Answers every request with 503, as llama-server does, until loading_end. Invalid HTTP gets the
+ * server's usual errors. The socket is from http_listen and stays the caller's. */
 int loading_begin(struct loading **out, int listen_fd, struct error *err);
-void loading_end(struct loading *l); /* NULL: nothing */
+void loading_end(struct loading *l); /* NULL does nothing */
 
 #endif

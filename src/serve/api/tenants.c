@@ -1,7 +1,7 @@
-/* Tenants' places in the cache, and the prompts that they share.
+/* Tenants' namespaces in the cache, and the prompts that they share.
  *
- * Careful: a shared prompt is compared as tokens, and its last tokens may depend on the text that
- * follows. So its list of ids is the common prefix of several conversations that begin with it. */
+ * A shared prompt is compared as tokens, and its last tokens may depend on the text that follows.
+ * So its list of ids is the common prefix of several conversations that start with it. */
 #include "serve/api/tenants.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 enum { MAX_PROMPT_BYTES = 4 << 20 };
 
-/* Questions whose first bytes tokenizers join with what stands before them, or do not. */
+/* Questions whose first bytes a tokenizer may or may not merge with the text before them. */
 static const char *const openings[] = {"a", "b", " 1", "\n2", "\n\n3"};
 
 /* A conversation of two messages. */
@@ -38,7 +38,7 @@ static size_t common_length(const struct token_list *a, const struct token_list 
     return n;
 }
 
-/* What the conversations have in common. */
+/* The common prefix of the conversations. */
 static int beginning_find(const struct prompt_maker *prompt, const struct strbuf *system,
                           struct token_list *out, struct error *err)
 {
@@ -108,7 +108,7 @@ void tenants_free(struct tenants *t)
     *t = (struct tenants){0};
 }
 
-/* How many of the ids are a shared prompt: the longest that they begin with. */
+/* The length of the longest shared prompt that the ids start with. */
 static uint32_t shared_length(const struct tenants *t, const int32_t *ids, uint32_t n_ids)
 {
     size_t longest = 0;

@@ -19,15 +19,15 @@
  *   ns t     all other prompts of tenant t
  *
  * Filled in when the server starts, then read-only: any thread may place requests. */
-enum { TENANT_MIN_SHARED = 16 }; /* fewer tokens are not worth leaving one's own namespace for */
+enum { TENANT_MIN_SHARED = 16 }; /* shorter shared prefixes stay in the tenant's own namespace */
 
 struct tenants {
     bool share_cache;
-    struct token_list *shared; /* [n_shared] how a declared prompt begins a conversation */
+    struct token_list *shared; /* [n_shared] ids of a conversation's start with a declared prompt */
     size_t n_shared;
 };
 
-/* Declares the text of a file, without a newline at its end, as a shared system prompt. */
+/* Declares the text of a file, without its final newline, as a shared system prompt. */
 int tenants_share_prompt(struct tenants *t, const struct prompt_maker *prompt, const char *path,
                          struct error *err);
 void tenants_free(struct tenants *t);

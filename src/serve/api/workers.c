@@ -54,7 +54,7 @@ static void *worker_main(void *arg)
         pthread_mutex_lock(&w->mutex);
         list_push(&w->finished, job);
         pthread_mutex_unlock(&w->mutex);
-        w->wake(w->context); /* not under the lock, which who wakes up wants first */
+        w->wake(w->context); /* after unlocking, because the woken thread takes the lock first */
         pthread_mutex_lock(&w->mutex);
     }
     pthread_mutex_unlock(&w->mutex);
