@@ -30,6 +30,9 @@ static int prompt_read(const struct option_set *set, struct strbuf *text, struct
         text->len -= text->len > 1 && text->data[text->len - 2] == '\r' ? 2 : 1;
         text->data[text->len] = '\0';
     }
+    if (!raw && !text->len)
+        return error_set(err, ERROR_INPUT,
+                         "the prompt is empty: give it as an argument or on standard input");
     return input_check_utf8("the prompt", strbuf_str(text), text->len, err);
 }
 

@@ -186,6 +186,13 @@ def test_a_template_file_is_applied_to_the_mock_engine(tmp_path):
     assert answer_of("--chat-template-file", path, "Hi")["prompt_tokens"] == 3
 
 
+@pytest.mark.parametrize("args, stdin", [([], b""), ([], b"\n"), ([""], b"unread")])
+def test_run_asks_for_a_prompt(args, stdin):
+    done = radish("run", *MOCK, *args, stdin=stdin)
+    assert done.returncode == FAILED and not done.stdout
+    assert "the prompt is empty: give it as an argument" in done.stderr.decode()
+
+
 def test_ctrl_c_ends_run_with_130():
     process = subprocess.Popen([RADISH, "run", *MOCK, *LONG_ANSWER], stdout=subprocess.PIPE)
     assert process.stdout.read(1)
