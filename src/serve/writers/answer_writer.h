@@ -12,8 +12,8 @@
 #include "serve/api/api_error.h"
 #include "serve/writers/logprob_list.h"
 
-/* This room has one writer for each API, which knows what answers look like on the wire, and
- * nothing else. serve/completion generates, parses and sends them. It calls a writer in this order:
+/* serve/writers/ has one writer for each API, which only knows the wire format of answers.
+ * serve/completion generates, parses and sends them. It calls a writer in this order:
  *
  *   a stream   open ─► begin ─► text, thinking, call_begin ─► call_arguments... ─► call_end
  *                                  (of all choices, in any order)
@@ -23,16 +23,16 @@
  *
  * Everything runs on the event loop's thread. */
 
-/* What is known about an answer before it begins. */
+/* What is known about an answer before it starts. */
 struct answer_head {
     const char *id, *model, *fingerprint;
     int64_t created;
     uint32_t n_choices;
-    bool may_call;      /* calls may come instead of text */
-    bool include_usage; /* of a stream: the client asks for the counts */
-    bool has_functions; /* a call is a `function_call`, as before there were tools */
-    /* Of llama-server's API: the settings of the request as a JSON text, the members that the
-     * answer is to have (none: all), and whether it has the ids of its tokens. */
+    bool may_call;      /* the answer may be calls instead of text */
+    bool include_usage; /* of a stream: the client wants the counts */
+    bool has_functions; /* a call is a `function_call`, the form before `tools` */
+    /* For llama-server's API: the settings of the request as JSON text, the members that the answer
+     * must have (none: all), and whether it has the ids of its tokens. */
     const char *settings;
     const struct byte_view *fields; /* [n_fields] */
     uint32_t n_fields;
@@ -47,7 +47,7 @@ struct answer_timings {
     uint64_t prompt_ns, predicted_ns;
 };
 
-/* How much of the prompt is computed. */
+/* How much of the prompt has been computed. */
 struct answer_progress {
     uint32_t total, cached, processed;
     uint64_t elapsed_ns;
@@ -55,8 +55,8 @@ struct answer_progress {
 
 struct answer_usage {
     uint32_t prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens;
-    const struct answer_timings *timings; /* NULL: they are not given */
-    uint64_t total_ns;                    /* since the request came */
+    const struct answer_timings *timings; /* NULL: not sent */
+    uint64_t total_ns;                    /* since the request arrived */
 };
 
 enum { CALL_ID_BYTES = 96 };
@@ -72,16 +72,16 @@ struct answer_content {
     uint32_t index; /* of the choice */
     struct strbuf text, thinking;
     struct answer_call *calls;
-    uint32_t n_calls; /* begun, but for broken ones */
+    uint32_t n_calls; /* started, without broken ones */
     bool has_logprobs;
-    struct logprob_list logprobs; /* writers take what is ready */
+    struct logprob_list logprobs; /* writers send what is ready */
     const struct tokenizer *tokenizer;
 
     uint32_t prompt_tokens, n_tokens;     /* n_tokens: generated so far */
-    struct token_list tokens;             /* the ids, where they are wanted */
+    struct token_list tokens;             /* the ids, if requested */
     size_t n_tokens_given;                /* of a stream */
-    const struct answer_timings *timings; /* up to now; NULL: they are not given */
-    struct strbuf prompt;                 /* its text, where it is wanted, at the end */
+    const struct answer_timings *timings; /* so far; NULL: not sent */
+    struct strbuf prompt;                 /* its text, if requested, at the end */
     bool has_new_line;
     /* Once it is over: */
     bool is_truncated;              /* the context was full */
@@ -90,19 +90,19 @@ struct answer_content {
 
 enum answer_finish { ANSWER_STOPPED, ANSWER_TOO_LONG, ANSWER_CALLS };
 
-/* Functions of a stream append whole events to `out`; one that did not fit shows in out->failed. */
+/* Functions of a stream append whole events to `out`; out->failed is set if one did not fit. */
 struct answer_writer {
     const char *media_type; /* of a stream */
 
-    /* The writer's own memory of a stream; NULL: there is none. `head` must stay. */
+    /* Allocates the writer's state for a stream; NULL: out of memory. `head` must outlive it. */
     void *(*open)(const struct answer_head *head);
     void (*close)(void *stream);
     void (*begin)(void *stream, struct strbuf *out);
-    void (*heartbeat)(void *stream, struct strbuf *out); /* what a silent stream sends */
-    /* `len` 0: only log probabilities are left. */
+    void (*heartbeat)(void *stream, struct strbuf *out); /* sent while a stream is silent */
+    /* `len` 0: only log probabilities remain. */
     void (*text)(void *stream, struct strbuf *out, struct answer_content *a, const char *text,
                  size_t len);
-    /* NULL where answers are text alone. A call that breaks is followed by its text, not its end.
+    /* NULL if answers are only text. A broken call is followed by its text, not its end.
      */
     void (*thinking)(void *stream, struct strbuf *out, struct answer_content *a, const char *text,
                      size_t len);
@@ -118,12 +118,12 @@ struct answer_writer {
     void (*end)(void *stream, struct strbuf *out, const struct answer_usage *usage,
                 const struct strbuf *extra);
     void (*error)(void *stream, struct strbuf *out, const struct api_error *e);
-    /* More of the prompt is computed. NULL: nobody is told. */
+    /* More of the prompt has been computed. NULL: not reported. */
     void (*progress)(void *stream, struct strbuf *out, struct answer_content *a,
                      const struct answer_progress *progress);
 
-    /* A whole answer is a value for each choice, in an array if there is more than one, and not one
-     * object around them: whole_choice writes all of it, whole_begin and whole_end are NULL. */
+    /* A whole answer is one value per choice, in an array if there are several, without an object
+     * around them: whole_choice writes everything, whole_begin and whole_end are NULL. */
     bool is_list;
     /* The members of the answer's object. */
     void (*whole_begin)(struct json_writer *w, const struct answer_head *head);
@@ -137,7 +137,7 @@ extern const struct answer_writer text_writer;  /* OpenAI's text completions */
 extern const struct answer_writer llama_writer; /* llama-server's completions */
 extern const struct answer_writer ollama_chat_writer, ollama_generate_writer;
 
-/* "timings":{...} and "prompt_progress":{...}, as llama-server has them. */
+/* "timings":{...} and "prompt_progress":{...}, as in llama-server. */
 void timings_add(struct json_writer *w, const struct answer_timings *t);
 void progress_add(struct json_writer *w, const struct answer_progress *p);
 

@@ -1,5 +1,5 @@
-/* OpenAI's chat completions on the wire. A change of one chunk's shape is a change here, or in
- * openai_form.c, and in no other place. */
+/* OpenAI's chat completions on the wire. The shape of chunks is defined only here and in
+ * openai_form.c. */
 #include "serve/writers/openai_form.h"
 
 /* ---- log probabilities ---- */
@@ -65,7 +65,7 @@ static void delta_end(const struct openai_stream *s, struct strbuf *out, struct 
     openai_chunk_end(s, out, a);
 }
 
-/* The role of each choice; the content is null where calls may come instead of it. */
+/* Sends the role of each choice; the content is null if there may be calls instead. */
 static void stream_begin(void *stream, struct strbuf *out)
 {
     const struct openai_stream *s = stream;
@@ -146,7 +146,7 @@ static void bytes_add(struct json_writer *w, const char *key, const struct strbu
     json_add_bytes(w, key, strbuf_str(text), text->len);
 }
 
-/* The form of the time when an answer had one call at most. */
+/* The older form, from when an answer had at most one call. */
 static void function_call_add(struct json_writer *w, const struct answer_call *call)
 {
     json_object_begin(w, "function_call");

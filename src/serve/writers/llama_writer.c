@@ -1,5 +1,5 @@
-/* llama-server's own completions on the wire, which /completion and /infill give: an object for
- * each text, with its settings and timings in it, and a stream of such objects without an end mark.
+/* llama-server's own completions on the wire, for /completion and /infill: an object for each text,
+ * with its settings and timings. A stream of such objects has no end mark.
  */
 #include <stdlib.h>
 
@@ -66,7 +66,7 @@ static void token_add(struct json_writer *w, const struct tokenizer *t, int32_t 
     openai_add_logprob(w, "logprob", logprob);
 }
 
-/* Those that are ready and were not given yet. */
+/* Adds those that are ready and not sent yet. */
 static void probabilities_add(struct json_writer *w, struct answer_content *a)
 {
     struct logprob_list *l = &a->logprobs;
@@ -100,7 +100,7 @@ static const char *stop_type(const struct answer_content *a, enum answer_finish 
     return finish == ANSWER_TOO_LONG ? "limit" : a->stopping_word.len ? "word" : "eos";
 }
 
-/* All that is known of a text that is done. */
+/* Everything about a finished text. */
 static void final_write(struct strbuf *out, const struct answer_head *head,
                         struct answer_content *a, enum answer_finish finish, const char *text,
                         size_t len, bool is_whole)
@@ -138,9 +138,9 @@ static void final_write(struct strbuf *out, const struct answer_head *head,
     json_object_end(&w);
 }
 
-/* ---- the members that are wanted ---- */
+/* ---- selecting members ---- */
 
-/* The value at "a/b" of an object; NULL: there is none. */
+/* The value at "a/b" of an object; NULL: none. */
 static const struct json *value_at(const struct json *object, struct byte_view path)
 {
     size_t at = 0;
@@ -162,7 +162,7 @@ static const struct json *value_at(const struct json *object, struct byte_view p
     return NULL;
 }
 
-/* Appends those members of the object `text` that the head names, each under its whole path. */
+/* Appends the members of the object `text` that the head names, each under its full path. */
 static void fields_pick(struct strbuf *out, const struct strbuf *text,
                         const struct answer_head *head)
 {
@@ -227,7 +227,7 @@ static void stream_begin(void *stream, struct strbuf *out)
     (void)stream, (void)out;
 }
 
-/* An event up to what is its own. */
+/* Starts an event with the members that all events share. */
 static struct json_writer event_begin(struct strbuf *out, struct answer_content *a,
                                       const char *text, size_t len)
 {
@@ -280,7 +280,7 @@ static void write_finish(void *stream, struct strbuf *out, struct answer_content
     strbuf_adds(out, END);
 }
 
-/* The last text's event is the end; an explanation has one of its own behind it. */
+/* The last text's event ends the stream; an explanation follows as a separate event. */
 static void stream_end(void *stream, struct strbuf *out, const struct answer_usage *usage,
                        const struct strbuf *extra)
 {

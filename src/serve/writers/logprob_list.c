@@ -1,4 +1,4 @@
-/* Log probabilities on their way to the client; see logprob_list.h. Belongs to one answer, on the
+/* Log probabilities to be sent to the client; see logprob_list.h. Belongs to one answer, on the
  * event loop's thread. */
 #include "serve/writers/logprob_list.h"
 

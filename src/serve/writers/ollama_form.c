@@ -10,7 +10,7 @@
 
 #include "prompt/infill.h"
 
-/* The model stays loaded for as long as the server runs: a date that no client reaches. */
+/* The model stays loaded while the server runs: a date in the far future. */
 #define NEVER "2999-01-01T00:00:00Z"
 
 enum { SHA256_BYTES = 32 };
@@ -33,7 +33,7 @@ static void name_add(struct json_writer *w, const char *key, const struct server
     json_add_string(w, key, name);
 }
 
-/* Tells models apart, and versions of one: by what is known of the file, which is not read for it.
+/* Distinguishes models and their versions by what is known about the file, without reading it.
  */
 static void digest_add(struct json_writer *w, const struct server_options *o)
 {
@@ -88,7 +88,7 @@ static void details_add(struct json_writer *w, const struct server_options *o)
 /* Functions work with any model that has a chat template. */
 static void capabilities_add(struct json_writer *w, const struct server_options *o)
 {
-    const char *why; /* not */
+    const char *why; /* infill is not possible */
     json_array_begin(w, "capabilities");
     json_add_string(w, NULL, "completion");
     if (o->prompt->chat_template)
@@ -146,7 +146,7 @@ void ollama_ps_write(struct json_writer *w, const struct server_options *o)
 
 /* ---- details ---- */
 
-/* What a request gets where it says nothing, in the form of a Modelfile: a line for each. */
+/* The defaults of a request, in the form of a Modelfile: one line for each. */
 static void parameters_write(struct strbuf *out, const struct server_options *o, const char *before)
 {
     const struct sampling *s = &o->sampling;

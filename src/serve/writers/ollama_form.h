@@ -6,9 +6,9 @@
 #include "base/json.h"
 #include "serve/api/server_options.h"
 
-/* What Ollama's API says about models, and small things that its answers share. */
+/* What Ollama's API says about models, and helpers for its answers. */
 
-/* The version of Ollama whose API this is: clients choose features by it. */
+/* The version of Ollama whose API this is; clients choose features by it. */
 #define OLLAMA_API_VERSION "0.12.11"
 
 enum { OLLAMA_TIME_BYTES = 32 };

@@ -1,14 +1,14 @@
 /* Ollama's chats and generations on the wire. A stream is NDJSON: each line is an object, and the
- * last one has the reason of the end, the counts and the times.
+ * last one has the finish reason, the counts and the times.
  *
  *   {"model":..,"created_at":..,"message":{"role":"assistant","content":"Hi"},"done":false}
  *   {"model":..,"created_at":..,"response":"Hi","done":false}
  *   └──────────────────── head ───────────────────┘
  *
  * Clients parse every line, so a heartbeat is a space before the next one. A line without text
- * would be valid too, but Open WebUI takes it for the end of the answer. A call is one line as
- * well: its arguments are an object, which is written when it is complete. Everything runs on the
- * event loop's thread. */
+ * would be valid too, but Open WebUI takes it for the end of the answer. A call is also one line:
+ * its arguments are an object, which is written when it is complete. Everything runs on the event
+ * loop's thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@
 struct ollama_stream {
     bool is_chat;
     struct strbuf head; /* of every line, up to the text */
-    struct strbuf call; /* the one that is coming, up to its arguments, which follow */
+    struct strbuf call; /* the current call: its start, then its arguments */
     enum answer_finish finish;
 };
 
@@ -50,13 +50,13 @@ static void call_begin(struct strbuf *out, const struct answer_call *call, uint3
     strbuf_adds(out, ",\"arguments\":");
 }
 
-/* An answer that ends with calls has stopped, too. */
+/* An answer that ends with calls has also stopped. */
 static const char *reason_of(enum answer_finish finish)
 {
     return finish == ANSWER_TOO_LONG ? "length" : "stop";
 }
 
-/* The model is loaded before the server listens: no request waits for that. */
+/* The model is loaded before the server is ready, so no request waits for that. */
 static void usage_add(struct json_writer *w, const struct answer_usage *usage)
 {
     json_add_int(w, "total_duration", (int64_t)usage->total_ns);
@@ -104,8 +104,8 @@ static void *generate_open(const struct answer_head *answer)
     return stream_open(answer, false);
 }
 
-/* Some clients end a line where Unicode does. Outside of strings there is only white space that
- * could be one, and inside of them an escape means the same. */
+/* Some clients also split lines at Unicode line ends. Outside strings these are only white space,
+ * and inside strings an escape means the same. */
 static const char *line_escape(const char *at, size_t len, size_t *n_bytes)
 {
     static const struct {
@@ -123,7 +123,7 @@ static const char *line_escape(const char *at, size_t len, size_t *n_bytes)
     return NULL;
 }
 
-/* Ends the line that begins at `from`. */
+/* Ends the line that starts at `from`. */
 static void line_end(struct strbuf *out, size_t from)
 {
     size_t at = from, n_bytes;
@@ -214,7 +214,7 @@ static void write_call_arguments(void *stream, struct strbuf *out, struct answer
     out->failed |= s->call.failed;
 }
 
-/* A call that breaks, or is cut off, never comes here, and is not sent. */
+/* A broken or cut-off call never gets here, and is not sent. */
 static void write_call_end(void *stream, struct strbuf *out, struct answer_content *a,
                            uint32_t number)
 {
@@ -265,7 +265,7 @@ static void bytes_add(struct json_writer *w, const char *key, const struct strbu
     json_add_bytes(w, key, strbuf_str(text), text->len);
 }
 
-/* A call that was cut off has no arguments that could be an object. */
+/* The arguments of a cut-off call are not a valid object. */
 static bool call_is_whole(const struct answer_call *call)
 {
     return json_scan_is_object(strbuf_str(&call->arguments), call->arguments.len);
@@ -338,7 +338,7 @@ const struct answer_writer ollama_chat_writer = {
     .whole_end = usage_add,
 };
 
-/* The same without functions, which a prompt does not have. */
+/* The same without calls, which a prompt cannot have. */
 const struct answer_writer ollama_generate_writer = {
     .media_type = MEDIA_TYPE,
     .open = generate_open,

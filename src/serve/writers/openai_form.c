@@ -1,5 +1,5 @@
-/* What OpenAI's answers have in common; see openai_form.h for the cut between what is precomputed
- * and what is not. A stream's memory belongs to it alone, on the event loop's thread. */
+/* What OpenAI's answers have in common; openai_form.h shows which parts are precomputed. Each
+ * stream has its own memory, used on the event loop's thread. */
 #include "serve/writers/openai_form.h"
 
 #include <math.h>
@@ -9,11 +9,11 @@
 #define DATA "data: "
 #define END  "\n\n"
 
-#define NO_FINISH ",\"finish_reason\":null}]" /* the end of a choice that goes on */
+#define NO_FINISH ",\"finish_reason\":null}]" /* the end of a choice that continues */
 
 /* ---- streams ---- */
 
-/* Every chunk but the last has "usage":null if the last one has the counts. */
+/* Every chunk except the last has "usage":null if the last one has the counts. */
 static const char *chunk_close(const struct openai_stream *s)
 {
     return s->answer->include_usage ? ",\"usage\":null}" END : "}" END;
@@ -63,7 +63,7 @@ void openai_chunk_begin(const struct openai_stream *s, struct strbuf *out, uint3
         strbuf_addf(out, "%u", choice);
 }
 
-/* The timings so far, if they are given with every chunk. */
+/* The timings so far, if every chunk has them. */
 static void timings_append(struct strbuf *out, const struct answer_timings *timings)
 {
     if (!timings)
@@ -89,7 +89,7 @@ void openai_chunk_finish(const struct openai_stream *s, struct strbuf *out,
 {
     strbuf_addf(out, ",\"logprobs\":null,\"finish_reason\":\"%s\"}]",
                 openai_finish_name(s->answer, finish));
-    if (!s->answer->include_usage) /* else they are in the chunk with the counts */
+    if (!s->answer->include_usage) /* otherwise they are in the chunk with the counts */
         timings_append(out, a->timings);
     strbuf_adds(out, chunk_close(s));
 }
@@ -109,14 +109,14 @@ static void usage_add(struct json_writer *w, const struct answer_usage *usage)
     json_object_end(w);
 }
 
-/* A chunk without choices, up to its own members. */
+/* Starts a chunk without choices, before its own members. */
 static void bare_chunk_begin(const struct openai_stream *s, struct strbuf *out)
 {
     strbuf_add(out, s->head.data, s->common_len);
     strbuf_adds(out, "],");
 }
 
-/* The counts and what is extra have chunks of their own. */
+/* The counts and `extra` have separate chunks. */
 void openai_end(void *stream, struct strbuf *out, const struct answer_usage *usage,
                 const struct strbuf *extra)
 {
@@ -136,7 +136,7 @@ void openai_end(void *stream, struct strbuf *out, const struct answer_usage *usa
     strbuf_adds(out, DATA "[DONE]" END);
 }
 
-/* A chunk of its own, without a choice. */
+/* A separate chunk, without a choice. */
 void openai_progress(void *stream, struct strbuf *out, struct answer_content *a,
                      const struct answer_progress *progress)
 {

@@ -21,12 +21,13 @@ struct openai_stream {
     size_t common_len; /* of the head, up to "choices":[ */
 };
 
-/* `object` is what the chunks call themselves. NULL: no memory. */
+/* `object` is the "object" member of the chunks. NULL: out of memory. */
 void *openai_open(const struct answer_head *answer, const char *object);
 void openai_close(void *stream);
 void openai_heartbeat(void *stream, struct strbuf *out);
 
-/* A chunk up to its choice's index, and from its log probabilities, or its reason, to its end. */
+/* A chunk up to its choice's index; and its end, from the log probabilities or the finish reason
+ * on. */
 void openai_chunk_begin(const struct openai_stream *s, struct strbuf *out, uint32_t choice);
 void openai_chunk_end(const struct openai_stream *s, struct strbuf *out,
                       const struct answer_content *a);
@@ -38,23 +39,23 @@ void openai_end(void *stream, struct strbuf *out, const struct answer_usage *usa
                 const struct strbuf *extra);
 void openai_error(void *stream, struct strbuf *out, const struct api_error *e);
 
-/* What every answer begins with, whole or in chunks: up to the first choice. */
+/* The start of every answer, whole or in chunks, up to the first choice. */
 void openai_whole_begin(struct json_writer *w, const struct answer_head *answer,
                         const char *object);
 void openai_whole_end(struct json_writer *w, const struct answer_usage *usage);
 const char *openai_finish_name(const struct answer_head *head, enum answer_finish finish);
 
-/* The value of "logprobs": what is ready and was not given yet, in the form of chats, or in that of
- * text completions. */
+/* The value of "logprobs": those that are ready and not sent yet, in the form of chats or text
+ * completions. */
 typedef void logprobs_write(struct logprob_list *l, const struct tokenizer *t, struct strbuf *out);
 logprobs_write chat_logprobs_write, text_logprobs_write;
-/* An array of tokens as chats have it, which is Ollama's as well. */
+/* An array of tokens in the form of chats, which Ollama also uses. */
 void openai_add_token_logprobs(struct json_writer *w, const char *key, struct logprob_list *l,
                                const struct tokenizer *t);
 /* The member "logprobs" of a chunk, and of a whole answer. */
 void openai_add_new_logprobs(struct strbuf *out, struct answer_content *a, logprobs_write *write);
 void openai_add_logprobs(struct json_writer *w, struct answer_content *a, logprobs_write *write);
-/* -9999 is what OpenAI writes for "as good as never"; JSON has no infinity. */
+/* JSON has no infinity: like OpenAI, writes -9999 for "almost impossible". */
 void openai_add_logprob(struct json_writer *w, const char *key, float logprob);
 
 #endif

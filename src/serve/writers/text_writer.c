@@ -1,4 +1,4 @@
-/* OpenAI's text completions on the wire: chunks are of the same kind as whole answers, and a choice
+/* OpenAI's text completions on the wire: chunks have the same form as whole answers, and a choice
  * is a text without a message around it. */
 #include <math.h>
 
@@ -9,8 +9,8 @@
 
 /* ---- log probabilities ---- */
 
-/* A token's text as a key: one that is part of a character only is spelled out, so that no two are
- * the same. Without the memory for it, what is written fails as a whole. */
+/* A token's text as a key: part of a character is spelled out as bytes, so that no two keys are
+ * equal. If out of memory, the whole output fails. */
 static void token_spell(const struct json_writer *w, const struct tokenizer *t, int32_t id,
                         struct strbuf *name)
 {
@@ -41,7 +41,7 @@ static void top_add(struct json_writer *w, const struct tokenizer *t,
         openai_add_logprob(w, strbuf_str(name), item->logprobs.top[i].logprob);
         has_own |= item->logprobs.top[i].token == item->token;
     }
-    if (!has_own) { /* the token itself is always among them, as OpenAI has it */
+    if (!has_own) { /* the token itself is always included, as in OpenAI's API */
         token_spell(w, t, item->token, name);
         openai_add_logprob(w, strbuf_str(name), item->logprobs.logprob);
     }
@@ -84,7 +84,7 @@ static void *stream_open(const struct answer_head *answer)
     return openai_open(answer, OBJECT);
 }
 
-/* Texts have no role to begin with. */
+/* Texts have no role. */
 static void stream_begin(void *stream, struct strbuf *out)
 {
     (void)stream, (void)out;
