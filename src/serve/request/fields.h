@@ -68,9 +68,9 @@ struct request_field {
     const char *name;
     const char *text; /* for the documentation */
     enum field_kind kind;
-    double min, max;     /* of numbers, when max > min; above FIELD_NO_MAX an integer is clamped */
+    double min, max;     /* of numbers, if max > min; above FIELD_NO_MAX an integer is clamped */
     size_t offset;       /* served, without `read`: where in request_params the value goes */
-    const char *neutral; /* refused: JSON texts, with spaces between them, that ask for nothing */
+    const char *neutral; /* refused: space-separated JSON texts of values without effect */
     int (*read)(struct field_reader *r, const struct json *value, const char *path);
 };
 
@@ -108,13 +108,13 @@ enum request_kind {
     REQUEST_KINDS
 };
 
-/* Whether the request continues a text instead of answering a conversation. */
+/* True if the request continues a text instead of answering a conversation. */
 static inline bool request_is_text(enum request_kind kind)
 {
     return kind == REQUEST_TEXT || kind == REQUEST_LLAMA || kind == REQUEST_INFILL;
 }
 
-/* Whether the answer is in the form of llama-server's own API. */
+/* True if the answer has the form of llama-server's own API. */
 static inline bool request_is_llama(enum request_kind kind)
 {
     return kind == REQUEST_LLAMA || kind == REQUEST_INFILL;
@@ -146,8 +146,8 @@ struct text_bias {
 /* A request after reading. Everything points into the arena. */
 struct request_params {
     struct arena arena;
-    enum request_kind kind;    /* what it is, whichever API asks: REQUEST_CHAT, ... */
-    bool is_load;              /* nothing to answer: Ollama's way to load a model */
+    enum request_kind kind;    /* independent of the API: REQUEST_CHAT, ... */
+    bool is_load;              /* no answer: Ollama's way to load a model */
     bool is_unload;            /* the same for unloading one */
     const char *model;         /* NULL: not given */
     struct json *messages;     /* an array of objects; contents are strings or null */
@@ -166,24 +166,24 @@ struct request_params {
     /* The `functions` in the form of `tools`; NULL: not given. If given, calls are returned in the
      * older form. */
     const struct json *functions;
-    bool functions_asked; /* ... which stays known */
+    bool functions_asked; /* ... kept after `functions` is freed */
     struct constraint constraint;
     bool no_thinking;        /* thinking is off */
     bool must_think;         /* an error if the model cannot think */
-    int64_t thinking_tokens; /* most tokens of thinking; -1: any */
-    bool continues;          /* the last message is the beginning of the answer */
-    bool ends_with_prefix;   /* ... and says so itself */
-    bool must_not_continue;  /* ... and said not to be */
+    int64_t thinking_tokens; /* limit for thinking; -1: none */
+    bool continues;          /* the last message is the start of the answer */
+    bool ends_with_prefix;   /* ... because of its "prefix" */
+    bool must_not_continue;  /* continue_final_message is false */
 
     struct sampling sampling;
     bool seeded;
     int64_t n;
     int64_t best_of; /* of a text completion: how many are generated; the `n` best are returned */
     int64_t top_k;
-    uint32_t samplers; /* bits of enum sampler_name; 0: all that the sampling has */
+    uint32_t samplers; /* bits of enum sampler_name; 0: all of the sampling's */
     int64_t n_probs;   /* llama-server's name of logprobs and top_logprobs */
     int64_t dry_allowed_length, dry_penalty_last_n, repeat_last_n;
-    const struct json *dry_breakers; /* an array of strings, or NULL: the usual ones */
+    const struct json *dry_breakers; /* an array of strings, or NULL: the default ones */
     struct logit_bias *biases;       /* [n_biases] */
     uint32_t n_biases;
     struct text_bias *text_biases; /* [n_text_biases] for each token of a text */
@@ -203,12 +203,12 @@ struct request_params {
     const struct json *response_fields; /* an array of strings; NULL: all */
     bool stream, include_usage, ignore_end, cache_prompt;
     bool echo;                  /* of a text completion: the prompt comes first */
-    bool explain;               /* say why no more of the prompt was cached */
+    bool explain;               /* report why no more of the prompt was cached */
     bool replay;                /* reuse the sampled tokens of earlier answers */
-    bool add_generation_prompt; /* of a warming and a rendering; an answer is always begun */
+    bool add_generation_prompt; /* of a warming and a rendering; an answer always has it */
     bool adds_special, parses_special, with_pieces; /* of /tokenize */
     float pin_s;                                    /* of a warming */
-    struct strbuf ignored; /* unknown fields, fit for a header: "foo, messages.bar" */
+    struct strbuf ignored; /* unknown fields, safe for a header: "foo, messages.bar" */
 };
 
 /* Reads a request's body; `sampling` has the defaults. Returns -1 and sets `err` if the request is
@@ -219,8 +219,8 @@ int request_params_read(struct request_params *out, enum request_kind kind, cons
 void request_params_free(struct request_params *p);
 /* Writes the request's samplers in order, by llama-server's names. */
 void samplers_write(struct json_writer *w, const char *key, const struct request_params *p);
-/* Decides whether the last message is the beginning of the answer: yes if it is the assistant's,
- * unless the request says otherwise. -1 and `err` if the request asks for what is impossible. */
+/* Decides whether the last message is the start of the answer: yes if it is the assistant's, unless
+ * the request says otherwise. -1 and `err` if what it asks is impossible. */
 int request_find_continuation(struct request_params *p, enum request_kind kind,
                               struct api_error *err);
 

@@ -1,6 +1,6 @@
-/* Readers of constraints on an answer's text: OpenAI's response_format, and what llama-server, vLLM
- * and SGLang call the same. They only record the constraint; completion_constrain.c compiles it
- * later. Pure; they run on the workers. */
+/* Readers of constraints on an answer's text: OpenAI's response_format, and the equivalents of
+ * llama-server, vLLM and SGLang. They only record the constraint; completion_constrain.c compiles
+ * it later. Pure; they run on the workers. */
 #include <string.h>
 
 #include "serve/request/request_internal.h"
@@ -22,14 +22,14 @@ int constrain(struct field_reader *r, enum constraint_kind kind, const struct js
     return 0;
 }
 
-/* null is absent. */
+/* null counts as absent. */
 static const struct json *given(const struct json *object, const char *key)
 {
     const struct json *value = json_get(object, key);
     return json_is(value, JSON_NULL) ? NULL : value;
 }
 
-/* A schema, or the text of one. */
+/* A schema, or its text. */
 int read_schema(struct field_reader *r, const struct json *value, const char *path)
 {
     struct error err;

@@ -4,7 +4,7 @@
 
 #include "serve/request/request_internal.h"
 
-/* An array of texts and ids, in any order, is one text. */
+/* Checks an array of texts and ids in any order, which is one prompt. */
 static int check_mixed(struct field_reader *r, const struct json *array, const char *path)
 {
     json_each (item, array) {
@@ -23,7 +23,7 @@ static bool has_ids(const struct json *array)
     return false;
 }
 
-/* {"prompt_string": "...", "multimodal_data": [...]}: the text, if there is nothing else to it. */
+/* {"prompt_string": "...", "multimodal_data": [...]}: the text, if there is no multimodal data. */
 static const struct json *prompt_text_of(struct field_reader *r, const struct json *value,
                                          const char *path)
 {
@@ -41,7 +41,7 @@ static const struct json *prompt_text_of(struct field_reader *r, const struct js
     return text;
 }
 
-/* One prompt, and `out` gets it: a text, or an array of texts and ids. */
+/* Reads one prompt into `out`: a text, or an array of texts and ids. */
 static int read_one(struct field_reader *r, const struct json *value, const char *path,
                     const struct json **out)
 {
@@ -55,7 +55,7 @@ static int read_one(struct field_reader *r, const struct json *value, const char
                : wrong_type(r, path, "a string, an array or an object with a prompt_string", value);
 }
 
-/* A text, an array of ids and texts, or an array of such prompts, of which none is an id. */
+/* A text, an array of ids and texts, or an array of such prompts, none of which is a lone id. */
 int read_llama_prompt(struct field_reader *r, const struct json *value, const char *path)
 {
     struct request_params *p = r->params;
@@ -122,7 +122,7 @@ int read_input_extra(struct field_reader *r, const struct json *value, const cha
     return read_objects(r, value, path, read_extra);
 }
 
-/* OpenAI's name of what stands behind the text. */
+/* OpenAI's name for the text after the gap. */
 int read_suffix(struct field_reader *r, const struct json *value, const char *path)
 {
     (void)path;

@@ -66,7 +66,7 @@ static int read_parts(struct field_reader *r, const struct json *parts, const ch
         const struct json *type = json_get(part, "type");
         if (!json_is(type, JSON_STRING))
             return api_error_set(r->err, 400, part_path, "'%s' must have a type", part_path);
-        /* The type first: of an unserved part, its type is what is wrong. */
+        /* The type comes first: for an unsupported part, the error must name the type. */
         char type_path[MAX_PATH];
         snprintf(type_path, sizeof type_path, "%s.type", part_path);
         if (read_part_type(r, type, type_path))
@@ -105,13 +105,13 @@ int read_reasoning(struct field_reader *r, const struct json *value, const char 
 {
     (void)path;
     struct arena *arena = &r->params->arena;
-    if (!json_get(r->message, "reasoning_content")) /* the first of two spellings stays */
+    if (!json_get(r->message, "reasoning_content")) /* the first of two spellings wins */
         json_append(arena, r->message, "reasoning_content",
                     json_new_string(arena, value->text, value->text_len));
     return 0;
 }
 
-/* The words with which an earlier answer refused are its text. */
+/* The refusal of an earlier answer becomes its text. */
 int read_refusal(struct field_reader *r, const struct json *value, const char *path)
 {
     (void)path;
@@ -170,7 +170,7 @@ int read_called_name(struct field_reader *r, const struct json *value, const cha
     return append_string(r, r->call->last, "name", value);
 }
 
-/* Kept as a text, whose order of keys and spelling of numbers are the answer's own. */
+/* Kept as text, to preserve the answer's order of keys and spelling of numbers. */
 int read_called_arguments(struct field_reader *r, const struct json *value, const char *path)
 {
     if (value->type == JSON_STRING)
@@ -233,7 +233,7 @@ int read_tool_calls(struct field_reader *r, const struct json *value, const char
     return read_objects(r, value, path, read_call);
 }
 
-/* The id of a call in the form that had none, which its result is found by. */
+/* Makes an id for a call in the older form, which has none, to match it with its result. */
 static struct json *function_call_id(struct field_reader *r)
 {
     char id[24];
@@ -241,7 +241,7 @@ static struct json *function_call_id(struct field_reader *r)
     return json_new_string(&r->params->arena, id, (size_t)len);
 }
 
-/* {"name": "f", "arguments": "{}"}: what a message had before `tool_calls`. */
+/* {"name": "f", "arguments": "{}"}: the older form of `tool_calls`. */
 int read_message_function_call(struct field_reader *r, const struct json *value, const char *path)
 {
     struct arena *arena = &r->params->arena;
@@ -262,7 +262,7 @@ int read_message_function_call(struct field_reader *r, const struct json *value,
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
-/* What no single field of a message can tell. */
+/* Checks that involve several fields of a message. */
 static int check_message(struct field_reader *r, const struct json *value, const char *path)
 {
     struct arena *arena = &r->params->arena;
@@ -291,7 +291,7 @@ static int read_message(struct field_reader *r, const struct json *value, const 
     struct request_params *p = r->params;
     if (!(r->message = json_new(&p->arena, JSON_OBJECT)))
         return no_memory(r);
-    p->ends_with_prefix = false; /* only the last message's counts */
+    p->ends_with_prefix = false; /* only that of the last message counts */
     if (read_members(r, r->message_scope, value, path) || check_message(r, value, path))
         return -1;
     json_link(p->messages, r->message);

@@ -1,6 +1,5 @@
-/* Readers of Ollama's requests: what its fields call differently, and what a request becomes: an
- * answer to a conversation, or, for a raw prompt, a text that is continued. Pure; they run on the
- * workers. */
+/* Readers of Ollama's requests: fields with other names, and what a request becomes: a chat, or,
+ * for a raw prompt, a text completion. Pure; they run on the workers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,8 +13,8 @@ int read_ollama_options(struct field_reader *r, const struct json *value, const 
     return read_members(r, SCOPE_OLLAMA_OPTIONS, value, path);
 }
 
-/* Ollama has several numbers for "no limit": -1, -2 and 0. Open WebUI puts the field beside
- * `options`, too; what is among the options wins. */
+/* Ollama has several numbers for "no limit": -1, -2 and 0. Open WebUI also puts the field outside
+ * `options`; the one in `options` wins. */
 int read_num_predict(struct field_reader *r, const struct json *value, const char *path)
 {
     int64_t n;
@@ -26,7 +25,7 @@ int read_num_predict(struct field_reader *r, const struct json *value, const cha
     return 0;
 }
 
-/* "json", or a schema, or the text of one. */
+/* "json", a schema, or the text of a schema. */
 int read_ollama_format(struct field_reader *r, const struct json *value, const char *path)
 {
     if (json_equals(value, ""))
@@ -89,13 +88,13 @@ int read_raw(struct field_reader *r, const struct json *value, const char *path)
     return 0;
 }
 
-/* Without messages the model is to be loaded. */
+/* Without messages, the request only loads the model. */
 int read_ollama_messages(struct field_reader *r, const struct json *value, const char *path)
 {
     return value->count ? read_messages(r, value, path) : 0;
 }
 
-/* Templates know the name of a result's function as its "name". */
+/* Templates expect the name of a result's function in "name". */
 int read_tool_name(struct field_reader *r, const struct json *value, const char *path)
 {
     (void)path;
@@ -113,8 +112,8 @@ static bool has_string(const struct json *object, const char *key)
     return json_is(json_get(object, key), JSON_STRING);
 }
 
-/* Calls have no ids in many of Ollama's clients, and results name the function at most. Templates
- * want ids, so calls are numbered. `open` becomes a list of those that wait for a result. */
+/* Many of Ollama's clients send calls without ids, and results at most with the function's name.
+ * Templates need ids, so calls are numbered. `open` becomes the list of calls without a result. */
 static int number_calls(struct field_reader *r, const struct json *calls, unsigned *n_calls,
                         struct json **open)
 {
@@ -133,8 +132,8 @@ static int number_calls(struct field_reader *r, const struct json *calls, unsign
     return 0;
 }
 
-/* Takes the call that a result belongs to from the list: the first with the function's name, or
- * else the first. NULL: there is none left. */
+/* Removes a result's call from the list: the first with the function's name, or else the first.
+ * NULL: none left. */
 static const struct json *take_call(struct json **open, const struct json *result)
 {
     const struct json *name = json_get(result, "name");
@@ -201,7 +200,7 @@ static int finish_generate(struct field_reader *r)
 
 int finish_ollama(struct field_reader *r)
 {
-    if (!r->params->logprobs) /* then it means nothing to Ollama */
+    if (!r->params->logprobs) /* Ollama ignores it then */
         r->params->top_logprobs = 0;
     if (r->kind == REQUEST_OLLAMA_CHAT ? finish_chat(r) : finish_generate(r))
         return -1;

@@ -32,9 +32,9 @@ int read_max_tokens(struct field_reader *r, const struct json *value, const char
     if (integer_of(r, value, path, &n))
         return -1;
     bool is_text = request_is_text(r->kind);
-    if (n == -1) /* what llama-server's users write for "no limit" */
+    if (n == -1) /* "no limit" for llama-server's users */
         n = is_text ? FIELD_NO_MAX : 0;
-    else if (n == 0 && (is_text || strcmp(path, "n_predict") == 0)) /* editors warm the cache so */
+    else if (n == 0 && (is_text || strcmp(path, "n_predict") == 0)) /* editors warm the cache */
         n = REQUEST_NO_TOKENS;
     else if (n < 1)
         return wrong_integer(r, path, "at least 1, or -1 for no limit", value);
@@ -51,7 +51,7 @@ int read_seed(struct field_reader *r, const struct json *value, const char *path
         seed = (uint64_t)with_sign;
     else if (!json_to_uint64(value, &seed))
         return wrong_integer(r, path, "an integer of 64 bits", value);
-    if (with_sign == -1) /* what llama-server's clients write for "any" */
+    if (with_sign == -1) /* "any" for llama-server's clients */
         return 0;
     r->params->sampling.seed = seed;
     r->params->seeded = true;
@@ -132,7 +132,7 @@ int read_enable_thinking(struct field_reader *r, const struct json *value, const
 {
     if (value->type != JSON_BOOL)
         return wrong_type(r, path, "true or false", value);
-    if (!json_get(r->params->extra, "enable_thinking")) /* the first of two spellings stays */
+    if (!json_get(r->params->extra, "enable_thinking")) /* the first of two spellings wins */
         r->params->no_thinking = !value->boolean;
     add_variable(r->params, "enable_thinking", value);
     return 0;
@@ -206,7 +206,7 @@ int read_template_kwargs(struct field_reader *r, const struct json *value, const
 
 static int bias_of(struct field_reader *r, const struct json *bias, const char *path, float *out)
 {
-    bool bans = bias->type == JSON_BOOL && !bias->boolean; /* as llama-server's users write it */
+    bool bans = bias->type == JSON_BOOL && !bias->boolean; /* llama-server's syntax */
     if (!bans && bias->type != JSON_NUMBER)
         return wrong_type(r, path, "a number", bias);
     if (!bans && !(bias->number >= -100 && bias->number <= 100))
@@ -227,7 +227,7 @@ static int add_text_bias(struct field_reader *r, struct byte_view text, float bi
     return 0;
 }
 
-/* `key` is an id in decimal, or else a text if `may_be_text`. */
+/* `key` is an id in decimal or, if `may_be_text`, a text. */
 static int add_bias(struct field_reader *r, struct byte_view key, bool may_be_text, float bias,
                     const char *path)
 {

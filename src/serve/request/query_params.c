@@ -1,4 +1,4 @@
-/* Query strings by table; see query_params.h. Pure. */
+/* Reads query strings by a table; see query_params.h. Pure. */
 #include "serve/request/query_params.h"
 
 #include <assert.h>
@@ -8,8 +8,8 @@
 #include "base/minmax.h"
 #include "base/utf8.h"
 
-/* Decodes percent-escapes ('+' is itself: these are no forms). False when it does not fit, an
- * escape is broken, or it decodes to what no parameter is: control characters or bad UTF-8. */
+/* Decodes percent-escapes ('+' stays, because this is not a form). False if it does not fit, has a
+ * broken escape, or decodes to control characters or invalid UTF-8. */
 static bool text_decode(const char *text, size_t len, char out[QUERY_MAX_TEXT])
 {
     size_t n = 0;
@@ -34,7 +34,7 @@ static bool text_decode(const char *text, size_t len, char out[QUERY_MAX_TEXT])
     return true;
 }
 
-/* Decimal digits and nothing else. */
+/* Accepts decimal digits only. */
 static bool number_parse(const char *text, uint32_t *number)
 {
     uint64_t value = 0;
@@ -96,7 +96,7 @@ int query_parse(const char *query, const struct query_param *params,
     }
     for (const char *at = query; at && *at;) {
         size_t len = strcspn(at, "&");
-        if (len && pair_parse(at, len, params, values, e)) /* "a=1&&b=2" says the same */
+        if (len && pair_parse(at, len, params, values, e)) /* "a=1&&b=2" is allowed */
             return -1;
         at += len + (at[len] == '&');
     }

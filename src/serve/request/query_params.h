@@ -8,8 +8,8 @@
 #include "serve/api/api_error.h"
 #include "serve/http/http_parser.h"
 
-/* Query parameters. Each route has a table of them, which values are read by and the documentation
- * is made from. Unknown names are errors: a misspelled parameter of a DELETE must not mean "all".
+/* Query parameters. Each route has a table of them, which also generates the documentation. Unknown
+ * names are errors: a misspelled parameter of a DELETE must not mean "all".
  */
 enum { QUERY_MAX_PARAMS = 4, QUERY_MAX_TEXT = 128 };
 
@@ -27,7 +27,8 @@ struct query_value {
 };
 
 /* Reads a request's query, "a=b&c=d" with percent-escapes, into values[i] for params[i]. Returns -1
- * and a 400 that names the parameter if one is unknown, given twice, or has no or a wrong value. */
+ * and a 400 that names the parameter if one is unknown, given twice, or has a missing or wrong
+ * value. */
 int query_read(const struct http_parser *p, const struct query_param *params,
                struct query_value values[QUERY_MAX_PARAMS], struct api_error *e);
 /* The same for the text of a query, which may be NULL. */

@@ -67,7 +67,7 @@ static bool is_neutral(const struct request_field *f, const struct json *value)
     return neutral;
 }
 
-/* Is the name an element of the list "a, b, c"? */
+/* True if the name is an element of the list "a, b, c". */
 static bool list_has(const char *list, const char *name, size_t len)
 {
     for (const char *at = list; *at;) {
@@ -79,7 +79,8 @@ static bool list_has(const char *list, const char *name, size_t len)
     return false;
 }
 
-/* An unknown field: its name goes into a header and a log line, so only harmless bytes do. */
+/* Records an unknown field. Its name goes into a header and a log line, so only safe bytes are
+ * kept. */
 static int unknown_field(struct field_reader *r, const struct json *member, const char *path)
 {
     if (r->strict)
@@ -91,7 +92,7 @@ static int unknown_field(struct field_reader *r, const struct json *member, cons
     size_t len = 0;
     for (const char *p = path; *p && len + 1 < sizeof clean; p++) {
         if (len && clean[len - 1] == '[' && *p >= '0' && *p <= '9')
-            continue; /* which message it was does not matter */
+            continue; /* the message's index does not matter */
         clean[len++] = (*p > ' ' && *p < 0x7f && *p != ',') ? *p : '?';
     }
     clean[len] = '\0';
@@ -101,7 +102,7 @@ static int unknown_field(struct field_reader *r, const struct json *member, cons
     return 0;
 }
 
-/* ---- the walk ----------------------------------------------------------------------------- */
+/* ---- reading by the table ----------------------------------------------------------------- */
 
 int integer_of(struct field_reader *r, const struct json *value, const char *path, int64_t *out)
 {
@@ -153,7 +154,7 @@ static int read_number(struct field_reader *r, const struct request_field *f,
     return 0;
 }
 
-/* A served field without a reader of its own. */
+/* Reads a served field that has no special reader. */
 static int read_plain(struct field_reader *r, const struct request_field *f,
                       const struct json *value, const char *path)
 {
@@ -179,7 +180,7 @@ static int kind_check(struct field_reader *r, const struct request_field *f,
     return 0;
 }
 
-/* Reads one member that is not null by its row of the table; `f` is NULL for one that has none. */
+/* Reads one member that is not null by its row of the table; `f` is NULL if it has no row. */
 static int read_member(struct field_reader *r, const struct request_field *f,
                        const struct json *member, const char *path)
 {
@@ -245,9 +246,9 @@ int read_objects(struct field_reader *r, const struct json *array, const char *p
 
 static const struct {
     enum field_scope scope;
-    const char *subject; /* the field without which it makes no sense (NULL: none), */
-    const char *what;    /* and what that is */
-    int (*finish)(struct field_reader *r); /* NULL: what was read is what is wanted */
+    const char *subject;                   /* the required field (NULL: none), */
+    const char *what;                      /* and its description */
+    int (*finish)(struct field_reader *r); /* NULL: nothing to do */
 } kinds[] = {
     [REQUEST_CHAT] = {SCOPE_REQUEST, "messages", "the conversation"},
     [REQUEST_TEXT] = {SCOPE_TEXT, "prompt", "the text to continue"},
@@ -262,8 +263,8 @@ static const struct {
     [REQUEST_OLLAMA_SHOW] = {SCOPE_OLLAMA_SHOW},
 };
 
-/* Whether a request has the field that its kind cannot do without. Other kinds' subjects do not
- * count: an infill may have a prompt, but still needs its prefix. */
+/* True if a request has the field that its kind requires. Other kinds' subjects do not count: an
+ * infill may have a prompt, but still needs its prefix. */
 static bool has_subject(enum request_kind kind, const struct request_params *p)
 {
     switch (kind) {
@@ -276,7 +277,7 @@ static bool has_subject(enum request_kind kind, const struct request_params *p)
     }
 }
 
-/* How many texts are made, and how many of them are given. */
+/* Checks how many texts are generated and how many are returned. */
 static int check_best_of(struct field_reader *r)
 {
     const struct request_params *p = r->params;
@@ -293,7 +294,7 @@ static int check_best_of(struct field_reader *r)
     return 0;
 }
 
-/* What no single field can tell. */
+/* Checks that involve several fields. */
 static int check_whole(struct field_reader *r)
 {
     struct request_params *p = r->params;
@@ -311,7 +312,7 @@ static int check_whole(struct field_reader *r)
                              "'input_suffix' is missing: the text after the cursor");
     if (check_tool_choice(r) || check_best_of(r))
         return -1;
-    if (p->tool_choice == TOOL_CHOICE_REQUIRED) /* then there is no text for it to be about */
+    if (p->tool_choice == TOOL_CHOICE_REQUIRED) /* then there is no text to constrain */
         p->constraint = (struct constraint){0};
     if (r->must_begin && p->continues)
         return api_error_set(r->err, 400, "add_generation_prompt",
@@ -361,7 +362,7 @@ int request_params_read(struct request_params *out, enum request_kind kind, cons
                                    .repeat_last_n = -1,
                                    .default_max_tokens = kind == REQUEST_TEXT ? REQUEST_TEXT_TOKENS
                                                                               : 0,
-                                   .stream = is_ollama, /* unless it says not */
+                                   .stream = is_ollama, /* the default */
                                    .parallel_calls = true,
                                    .cache_prompt = true,
                                    .replay = true,
@@ -386,7 +387,7 @@ int request_params_read(struct request_params *out, enum request_kind kind, cons
     int rc = read_members(&r, kinds[kind].scope, root, "");
     strbuf_free(&r.text);
     if (out->arena.failed)
-        return no_memory(&r); /* whatever it was that could not be kept */
+        return no_memory(&r); /* some allocation failed */
     if (rc || (kinds[kind].finish && kinds[kind].finish(&r)) || check_whole(&r))
         return -1;
     params_finish(out);

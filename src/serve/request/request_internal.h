@@ -9,7 +9,7 @@
 
 enum {
     MAX_PATH = 96,
-    ARENA_LIMIT = 256 << 20 /* the most memory that one request may take */
+    ARENA_LIMIT = 256 << 20 /* memory limit for one request */
 };
 
 struct field_reader {
@@ -21,11 +21,11 @@ struct field_reader {
     struct json *message;      /* the message being built */
     struct json *call;         /* the call of that message being built */
     struct strbuf text;        /* the content being built */
-    size_t n_parts;            /* in it */
-    bool chose_function;       /* the choice of a call is in the form before `tool_choice` */
+    size_t n_parts;            /* parts of `text` */
+    bool chose_function;       /* the choice of a call has the form before `tool_choice` */
     unsigned n_function_calls; /* in messages so far, in the form before `tool_calls` */
     bool must_begin;           /* add_generation_prompt is given and true */
-    /* Of Ollama's generations. */
+    /* For Ollama's generations. */
     const struct json *system;
     bool is_raw;
 };
@@ -54,7 +54,7 @@ int read_objects(struct field_reader *r, const struct json *array, const char *p
 int constrain(struct field_reader *r, enum constraint_kind kind, const struct json *value,
               const char *path);
 
-/* Adds a variable for the template; if it is there already, the first value stays. On failure, the
+/* Adds a variable for the template; if it already exists, the first value stays. On failure, the
  * arena is marked as failed. */
 void add_variable(struct request_params *p, const char *name, const struct json *value);
 
@@ -84,7 +84,7 @@ FIELD_READER(read_prompt);
 FIELD_READER(read_tokens);
 /* samplers.c */
 FIELD_READER(read_samplers);
-void samplers_finish(struct request_params *p); /* switches off those that are not named */
+void samplers_finish(struct request_params *p); /* switches off unlisted samplers */
 /* llama.c */
 FIELD_READER(read_llama_prompt);
 FIELD_READER(read_infill_prompt);
@@ -120,7 +120,7 @@ FIELD_READER(read_function_name);
 FIELD_READER(read_tool_choice);
 FIELD_READER(read_functions);
 FIELD_READER(read_function_call);
-FIELD_READER(read_checked); /* its type is all that there is to check */
+FIELD_READER(read_checked); /* only the type is checked */
 int check_tool_choice(struct field_reader *r);
 /* formats.c */
 FIELD_READER(read_response_format);
@@ -142,6 +142,6 @@ FIELD_READER(read_system);
 FIELD_READER(read_raw);
 FIELD_READER(read_ollama_messages);
 FIELD_READER(read_tool_name);
-int finish_ollama(struct field_reader *r); /* when all fields are read */
+int finish_ollama(struct field_reader *r); /* after all fields are read */
 
 #endif

@@ -12,12 +12,12 @@ enum sampler_name {
     SAMPLER_DRY,
     SAMPLER_TOP_N_SIGMA,
     SAMPLER_TOP_K,
-    SAMPLER_TYPICAL_P, /* this one and the cuts behind it see the temperature */
+    SAMPLER_TYPICAL_P, /* this and later filters see the temperature */
     SAMPLER_TOP_P,
     SAMPLER_MIN_P,
     SAMPLER_XTC,
     SAMPLER_TEMPERATURE,
-    SAMPLER_INFILL, /* behind all cuts, and only where it is named */
+    SAMPLER_INFILL, /* after all filters, and only if listed */
     SAMPLER_NAMES
 };
 
@@ -59,7 +59,7 @@ static bool has(uint32_t set, enum sampler_name name)
     return set >> name & 1;
 }
 
-/* Adds one to the list; -1 when it may not stand behind those that are in it. */
+/* Adds a sampler to the list; -1 if it may not follow the earlier ones. */
 static int sampler_add(struct field_reader *r, int name, const char *path)
 {
     struct request_params *p = r->params;

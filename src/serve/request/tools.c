@@ -1,5 +1,5 @@
-/* Readers of `tools` and `tool_choice`. The functions stay as the client wrote them, since
- * templates show them to the model; here they are checked. Pure; they run on the workers. */
+/* Readers of `tools` and `tool_choice`. Functions are checked but kept as the client wrote them,
+ * because templates show them to the model. Pure; they run on the workers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,8 +22,8 @@ int read_tool_type(struct field_reader *r, const struct json *value, const char 
     return 0;
 }
 
-/* Names go into prompts and grammars in many spellings, so that only plain ones are sure to come
- * back as they are. */
+/* Names appear in prompts and grammars in many formats, so only plain ones are guaranteed to come
+ * back unchanged. */
 int read_function_name(struct field_reader *r, const struct json *value, const char *path)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -61,7 +61,7 @@ static const struct json *name_of(const struct json *tool)
     return json_get(json_get(tool, "function"), "name");
 }
 
-/* Two functions of one name could not be told apart. */
+/* Two functions with the same name could not be distinguished. */
 static int check_names(struct field_reader *r, const struct json *tools, const char *path)
 {
     json_each (tool, tools)
@@ -83,7 +83,7 @@ int read_tools(struct field_reader *r, const struct json *value, const char *pat
     return 0;
 }
 
-/* The same without `type` around each function, as before there were other tools. */
+/* The older form, without an object with `type` around each function. */
 int read_functions(struct field_reader *r, const struct json *value, const char *path)
 {
     struct request_params *p = r->params;
@@ -184,7 +184,7 @@ int read_tool_choice(struct field_reader *r, const struct json *value, const cha
         return api_error_set(r->err, 400, path, "'%s.type' must be function or allowed_tools",
                              path);
     r->params->tool_choice = TOOL_CHOICE_REQUIRED;
-    r->params->parallel_calls = false; /* the one that is named */
+    r->params->parallel_calls = false; /* only the named one */
     return allow_tool(r, value, path);
 }
 
@@ -203,14 +203,14 @@ int read_function_call(struct field_reader *r, const struct json *value, const c
     return allow_name(r, name);
 }
 
-/* The choice may stand before or behind what it is about. */
+/* Called at the end, because the choice may come before or after the tools. */
 int check_tool_choice(struct field_reader *r)
 {
     struct request_params *p = r->params;
     if (p->functions && p->tools)
         return api_error_set(r->err, 400, "functions",
                              "'functions' and 'tools' mean the same: send only 'tools'");
-    if (p->functions) { /* an answer of that time has one call at most */
+    if (p->functions) { /* the older form has at most one call */
         p->tools = p->functions;
         p->functions_asked = true;
         p->parallel_calls = false;
