@@ -1,4 +1,4 @@
-/* Assembles an answer; see answer.h. The parser holds back text that may begin a call, and it may
+/* Assembles an answer; see answer.h. The parser holds back text that may start a call, and it may
  * still turn out to be text. So nothing about an answer is final before answer_end. */
 #include "serve/completion/answer.h"
 
@@ -227,7 +227,7 @@ static void take_piece(void *context, enum answer_piece piece, const char *text,
     }
 }
 
-/* ---- what comes ---- */
+/* ---- tokens ---- */
 
 /* Passes on complete text. */
 static void text_take(struct answer *a)
@@ -284,7 +284,7 @@ void answer_end(struct answer *a, uint64_t text_end, struct strbuf *events)
         text_add(a, "", 0);
 }
 
-/* ---- what is said ---- */
+/* ---- results ---- */
 
 uint32_t answer_reasoning_tokens(const struct answer *a)
 {

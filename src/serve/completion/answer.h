@@ -17,8 +17,8 @@ enum { ANSWER_MAX_CALLS = 128 }; /* one more ends the answer */
  *
  * A call that repeats an earlier one of the answer, with the same name and equal arguments, is not
  * sent to the client, and the answer ends there: small models that must call a function repeat one
- * call until the context is full. In a stream, the beginning of a call is held back as long as it
- * may turn out to be a repetition.
+ * call until the context is full. In a stream, the start of a call is held back as long as it may
+ * turn out to be a repetition.
  *
  * Owned by the event loop's thread. */
 struct answer {
@@ -26,38 +26,38 @@ struct answer {
     struct answer_parser *parser; /* NULL: all of it is text */
     struct answer_content content;
     uint32_t n_numbered;         /* of a stream: all calls that were sent */
-    char call_id[CALL_ID_BYTES]; /* the next call's, if the model gave it one */
-    bool is_held;                /* the last call may repeat an earlier one: it is not sent yet */
-    size_t n_compared;           /* bytes of its arguments when that was last looked at */
-    bool is_over;                /* a repeated call, or one too many, has ended it */
-    bool must_call;              /* all of it is calls: nothing else is shown */
+    char call_id[CALL_ID_BYTES]; /* of the next call, if the model gave one */
+    bool is_held;                /* the last call is not sent yet: it may repeat an earlier one */
+    size_t n_compared;           /* bytes of its arguments at the last comparison */
+    bool is_over;                /* ended by a repeated call, or by one too many */
+    bool must_call;              /* the answer is only calls: nothing else is shown */
     bool is_ending;              /* no more text comes */
     bool is_cut;                 /* ... and it ended inside a call */
-    uint32_t n_reasoning_tokens; /* if it has any reasoning: answer_reasoning_tokens */
+    uint32_t n_reasoning_tokens; /* see answer_reasoning_tokens */
     bool has_reasoning;
     uint64_t n_echoed; /* bytes of the prompt's tokens among those with log probabilities */
     bool keeps_tokens;
-    bool failed; /* there was no memory */
+    bool failed; /* out of memory */
 
-    /* Of a stream. */
-    const struct answer_writer *writer; /* NULL: it is gathered */
-    void *stream;                       /* the writer's */
-    struct strbuf *events;              /* where they go, while the answer takes something */
+    /* For a stream. */
+    const struct answer_writer *writer; /* NULL: collected */
+    void *stream;                       /* the writer's state */
+    struct strbuf *events;              /* the output, during a call of the functions below */
 };
 
 struct answer_options {
-    const struct answer_style *style; /* NULL: what is in the text is not looked at */
+    const struct answer_style *style; /* NULL: the text is not parsed */
     const struct tool_set *tools;
     const struct tokenizer *tokenizer;
     bool starts_in_thinking;
     bool must_call;
     bool has_logprobs;
-    bool keeps_tokens; /* the ids are wanted */
+    bool keeps_tokens; /* the ids are needed */
     uint32_t prompt_tokens;
     uint32_t index;
 };
 
-/* -1: no memory. Free it in any case. */
+/* -1: out of memory. Free it in any case. */
 int answer_open(struct answer *a, const struct answer_options *o);
 void answer_free(struct answer *a);
 /* From now on, pieces are sent as events. */

@@ -1,9 +1,9 @@
 /* The life of chat completions, from the request's body to the last byte of the answer. Runs on the
  * event loop's thread; the worker's part is in completion_prepare.c.
  *
- * Careful: an answer and its work end separately. When the exchange is over (`x` is NULL), the
- * scheduler may still hold the requests. Each belongs to the completion again, and may be freed,
- * only after its EVENT_DONE has been read. */
+ * An answer and its work end separately. When the exchange is over (`x` is NULL), the scheduler may
+ * still hold the requests. Each belongs to the completion again, and may be freed, only after its
+ * EVENT_DONE has been read. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ enum {
 
 /* ---- made and freed ----------------------------------------------------------------------- */
 
-/* The body is no longer in memory, or goes now. */
+/* The body has been freed, or is freed now. */
 static void body_release(struct completion *c)
 {
     strbuf_free(&c->input.body);
@@ -120,10 +120,10 @@ static void completion_fail(struct completion *c, const struct api_error *e)
 
 /* ---- begun -------------------------------------------------------------------------------- */
 
-/* What is made for each kind of request. */
+/* The id prefix and writer of each kind of request. */
 static const struct {
     const char *id_prefix;
-    const struct answer_writer *writer; /* NULL: the answer is no API's, but our own */
+    const struct answer_writer *writer; /* NULL: the answer is radish's own, not an API's */
 } kinds[] = {
     [REQUEST_CHAT] = {"chatcmpl-", &chat_writer},
     [REQUEST_TEXT] = {"cmpl-", &text_writer},
@@ -150,7 +150,7 @@ static void output_init(struct completion *c)
     o->began_ns = clock_now_ns();
 }
 
-/* An explanation can be asked for without a change to the body. */
+/* A header can ask for an explanation without changing the body. */
 static bool asks_for_explanation(const struct http_exchange *x)
 {
     const char *value = http_parser_field(http_request(x), "x-radish-explain");
@@ -191,7 +191,7 @@ void completion_begin(struct api *api, struct http_exchange *x, const struct req
     }
 }
 
-/* Says it once for each client and set of fields; forgets when the table is full. */
+/* Logs it once for each client and set of fields; forgets them when the table is full. */
 static void log_ignored(struct api *api, const struct http_exchange *x, const char *fields)
 {
     const char *agent = http_parser_field(http_request(x), "user-agent");
@@ -367,7 +367,7 @@ static void keep_answer(struct completion *c, uint32_t index)
     token_list_free(&o->sampled);
 }
 
-/* The prompt's text, before the first token of the answer or its end. */
+/* Sends the prompt's text, before the first token of the answer or its end. */
 static void give_echo(struct completion *c, uint32_t index, struct strbuf *events)
 {
     struct choice *o = &c->running.choices[index];
@@ -435,7 +435,7 @@ static void take_token(struct completion *c, struct choice *o, const struct sche
         scheduler_cancel(c->api->scheduler, &o->request);
 }
 
-/* The prompt's text, token by token, special ones spelled out. */
+/* The prompt's text, token by token, with special tokens spelled out. */
 static void prompt_spell(const struct completion *c, uint32_t index, struct strbuf *out)
 {
     const struct token_list *tokens = &prompt_of(c, index)->tokens;

@@ -4,8 +4,8 @@
 #include "serve/api/api.h"
 #include "serve/request/fields.h"
 
-/* serve/completion/ runs completions, from the request to the last byte of the answer: it
- * prepares and follows them, and gives text, thinking and calls to the writer of the API. */
+/* serve/completion/ runs completions, from the request to the last byte of the answer: it prepares
+ * and runs them, and passes text, thinking and calls to the API's writer. */
 
 /* The life of a chat completion:
  *
@@ -34,8 +34,8 @@ void completions_fail(struct api *api, const struct api_error *e);
 /* Writes the settings of a request as llama-server does. */
 void settings_write(struct json_writer *w, const char *key, const struct request_params *p,
                     const struct token_table *tokens);
-/* An array with an element for each answer that can run at once, as llama-server shows its slots.
- * They have no text in them. */
+/* Writes an array with an element for each answer that can run at once, like llama-server's slots.
+ * They contain no text. */
 void completions_write_slots(const struct api *api, struct strbuf *out);
 /* Call this after the workers and the scheduler are closed. */
 void completions_free(struct api *api);

@@ -1,6 +1,6 @@
 /* The constraints on answers: the functions of a request, the grammar of its calls, the form of its
  * text. Grammars are compiled on the worker and kept for the next request (grammar/store.h). An
- * answer that may call functions but need not is unconstrained until it begins a call, and follows
+ * answer that may call functions but need not is unconstrained until it starts a call, and follows
  * the grammar from there on. */
 #include <stdlib.h>
 #include <string.h>
@@ -103,10 +103,10 @@ static grammar_expr calls_add(struct grammar_builder *b, const struct completion
 /* The context of a build; grammar_store calls back only when it has no such grammar. */
 struct build {
     const struct completion *c;
-    bool calls_are_wrong; /* of what was to be built, the calls could not be */
+    bool calls_are_wrong; /* the grammar of the calls could not be built */
 };
 
-/* Calls, or a text of the form that was asked for, or either. */
+/* Calls, text of the requested form, or either. */
 static grammar_expr grammar_build(struct grammar_builder *b, void *context, struct error *err)
 {
     struct build *build = context;
@@ -121,7 +121,7 @@ static grammar_expr grammar_build(struct grammar_builder *b, void *context, stru
     return either[1] == GRAMMAR_NONE ? GRAMMAR_NONE : grammar_choice(b, either, 2);
 }
 
-/* All that the grammar depends on. */
+/* Everything that the grammar depends on. */
 static void key_write(const struct completion *c, struct strbuf *key)
 {
     const struct constraint *constraint = &c->input.params.constraint;
@@ -169,14 +169,14 @@ int completion_constrain(struct completion *c)
     c->input.bounds.trigger = is_free ? trigger : NULL;
     if (c->input.bounds.grammar)
         return 0;
-    if (is_free && err.code == ERROR_LIMIT) { /* the parser will do */
+    if (is_free && err.code == ERROR_LIMIT) { /* the parser is enough */
         log_info("the schemas of calls are not enforced: %s", err.message);
         return 0;
     }
     return grammar_error(c, build.calls_are_wrong, &err);
 }
 
-/* The beginning of the answer, where the last message is one. */
+/* The start of the answer, if the last message is one. */
 static const char *begun_text(const struct completion *c)
 {
     return c->input.params.continues ? json_get(c->input.params.messages->last, "content")->text

@@ -1,9 +1,9 @@
 /* Why no more of a prompt was cached, and which earlier answers were replayed: the member `radish`
  * of an answer, and a line of the log. Runs on the event loop's thread, at the end of an answer.
  *
- * Careful: in a namespace that tenants share, the cached continuation may be another tenant's text.
- * Its tokens have an owner; show them only to that tenant and the operator. The log has positions
- * and reasons, but no text of the conversation. */
+ * In a namespace that tenants share, the cached continuation may be another tenant's text. Its
+ * tokens have an owner: show them only to that tenant and the operator. The log has positions and
+ * reasons, but no text of the conversation. */
 #include <math.h>
 #include <string.h>
 
@@ -16,17 +16,17 @@ enum { TEXT_TOKENS = 8 };
 
 /* What was found, in the terms of the answer. */
 struct finding {
-    bool is_disabled;        /* the cache was not asked */
+    bool is_disabled;        /* the cache was not used */
     enum miss_reason reason; /* MISS_NONE: no more could have been cached */
-    uint32_t position;       /* of the first token that was not */
-    int32_t message;         /* where that lies; -1: in what the template wrote */
-    int32_t precedes;        /* then the message that comes next; -1: none */
+    uint32_t position;       /* of the first token that was not cached */
+    int32_t message;         /* its message; -1: in the template's text */
+    int32_t precedes;        /* then the next message; -1: none */
     struct strbuf prompt_text, cached_text, before;
-    bool is_still_here;    /* window: the tokens are, and only their windows went */
+    bool is_still_here;    /* window: the tokens are; only their windows were evicted */
     double gone_s, idle_s; /* evicted, expired, cleared, window */
-    uint32_t gone_tokens;  /* ... so much of the prompt at least */
-    const char *tenant;    /* namespace: who has how much */
-    uint32_t ns_length;    /* 0: it is not known */
+    uint32_t gone_tokens;  /* ... at least this much of the prompt */
+    const char *tenant;    /* namespace: its owner, and how much it has */
+    uint32_t ns_length;    /* 0: unknown */
 };
 
 static const char *role_of(const struct completion *c, int32_t message)
@@ -46,7 +46,7 @@ static void place_find(struct finding *f, const struct prompt *p)
             f->precedes = p->map[i].source;
 }
 
-/* Ids as text that is always valid UTF-8, special tokens spelled out. */
+/* Adds ids as valid UTF-8 text, with special tokens spelled out. */
 static void ids_add(const struct completion *c, const int32_t *ids, size_t n, struct strbuf *out)
 {
     const struct tokenizer *tokenizer = c->api->options->prompt->tokenizer;
@@ -65,8 +65,8 @@ static const char *tenant_name(const struct completion *c, uint32_t tenant)
     return name ? name : "everyone";
 }
 
-/* Behind a shared prompt the tree may go on with what another tenant owns. That is, for this one,
- * nothing; only the operator is told whose it is, if it would have been the same. */
+/* After a shared prompt the tree may continue with tokens of another tenant. This tenant must not
+ * see them; only the operator is told whose they are, if they would have matched. */
 static void anothers_hide(const struct completion *c, struct finding *f)
 {
     const struct request *r = &c->running.choices[0].request;
@@ -79,7 +79,7 @@ static void anothers_hide(const struct completion *c, struct finding *f)
         f->tenant = tenant_name(c, owner);
 }
 
-/* Behind the requester's own mark, or in its own namespace. */
+/* True for a token that the requester owns, or in its own namespace. */
 static bool is_own(const struct completion *c, uint64_t token)
 {
     uint32_t owner = cache_token_owner(token), tenant = c->requester.tenant;
@@ -87,8 +87,8 @@ static bool is_own(const struct completion *c, uint64_t token)
     return tenant && tenant == (owner ? owner : cache_namespace_tenant(ns));
 }
 
-/* How the cache goes on, as far as the requester may read it: the operator all of it, a tenant what
- * is its own, and those who bring no key nothing, since they share with strangers. */
+/* Adds the cached continuation, as far as the requester may read it: the operator all of it, a
+ * tenant its own, and clients without a key nothing, because they share with strangers. */
 static void cached_text_add(const struct completion *c, const struct miss *miss, struct strbuf *out)
 {
     int32_t ids[MISS_MAX_TOKENS];
@@ -106,7 +106,7 @@ static double seconds_between(uint64_t from_ns, uint64_t to_ns)
     return to_ns > from_ns ? round((double)(to_ns - from_ns) * 1e-6) / 1e3 : 0;
 }
 
-/* NULL: there is nothing to say. */
+/* NULL: nothing to report. */
 static const char *reason_name(const struct finding *f)
 {
     static const char *const names[] = {
@@ -135,7 +135,7 @@ static void finding_free(struct finding *f)
     strbuf_free(&f->before);
 }
 
-/* What stands around the position. */
+/* Adds the texts around the position. */
 static void texts_add(const struct completion *c, struct finding *f)
 {
     const struct request *r = &c->running.choices[0].request;
@@ -215,7 +215,8 @@ static void gone_describe(const struct finding *f, const char *what, struct strb
     strbuf_adds(out, " without use");
 }
 
-/* The message whose answer was replayed whole, if its last token is the one that is missing; -1. */
+/* The message whose answer was replayed completely, if its last token is the missing one; else
+ * -1. */
 static int32_t last_sampled_of(const struct completion *c, const struct finding *f)
 {
     const struct prompt *p = c->input.prompts;
@@ -251,7 +252,7 @@ static void divergence_describe(const struct completion *c, const struct finding
         strbuf_adds(out, ", because exact token replay is off");
 }
 
-/* Where layers see a window only, what is before the position is needed from them. */
+/* For layers with a window, the positions before this one are needed too. */
 static void window_describe(const struct finding *f, struct strbuf *out)
 {
     if (f->is_still_here)
@@ -264,7 +265,7 @@ static void window_describe(const struct finding *f, struct strbuf *out)
         gone_describe(f, "dropped when layers with a window needed room", out);
 }
 
-/* How what follows the position in the prompt came to be missing. */
+/* Says why the prompt is not cached from the position on. */
 static void reason_describe(const struct completion *c, const struct finding *f, struct strbuf *out)
 {
     bool is_capped = c->api->options->tenant_pages && c->requester.tenant;
@@ -296,7 +297,7 @@ static void reason_describe(const struct completion *c, const struct finding *f,
     }
 }
 
-/* One sentence. */
+/* Writes one sentence. */
 static void finding_describe(const struct completion *c, const struct finding *f,
                              struct strbuf *out)
 {
@@ -369,7 +370,7 @@ static void miss_add(struct json_writer *w, const struct completion *c, const st
     strbuf_free(&detail);
 }
 
-/* The replay of one message, which may have none. */
+/* The replay of one message, if any. */
 static void replay_add(struct json_writer *w, const struct prompt *p, int32_t message)
 {
     const struct prompt_replay *found = NULL;

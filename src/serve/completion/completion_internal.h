@@ -31,20 +31,20 @@ struct answer_bounds {
  * worker; then it belongs to the loop, and does not change. */
 struct completion_input {
     struct strbuf body;
-    size_t body_bytes; /* the loop's: counted by the server until the body is freed */
+    size_t body_bytes; /* owned by the loop: counted by the server until the body is freed */
     struct request_params params;
     struct arena kept;             /* the parts of the request that the answer needs */
-    struct prompt *prompts;        /* [n_prompts]: one, but for text completions that bring more */
+    struct prompt *prompts;        /* [n_prompts]: one, except for text completions with several */
     uint32_t n_prompts;            /* 0: the worker has made the whole reply */
-    const uint64_t **cache_tokens; /* [n_prompts] the prompts' tokens as requests have them */
-    struct strbuf *echoes;         /* [n_prompts] their texts; NULL: they are not given back */
-    struct tool_set *tools;        /* that the prompt shows; NULL: none */
-    struct tool_set *callable;     /* those of them that may be called; NULL: all */
+    const uint64_t **cache_tokens; /* [n_prompts] the prompts' tokens in the scheduler's form */
+    struct strbuf *echoes;         /* [n_prompts] their texts; NULL: not echoed */
+    struct tool_set *tools;        /* shown in the prompt; NULL: none */
+    struct tool_set *callable;     /* those that may be called; NULL: all */
     struct answer_bounds bounds;
     uint64_t *dry_breakers;   /* a bit for each token, or NULL */
     struct byte_view *fields; /* [n_fields] response_fields, kept */
     uint32_t n_fields;
-    bool explain;   /* the answer says why the prompt was not cached; a header can ask for it too */
+    bool explain;   /* report why the prompt was not cached; a header can also ask for it */
     bool wants_map; /* `explain` or the debug log needs to know which message a token is from */
     bool replays;   /* answers are kept and replayed */
     struct role_name *roles; /* [n_roles] of the messages, if it wants a map */
@@ -57,18 +57,18 @@ struct completion_input {
 struct choice {
     struct request request;
     struct answer answer;
-    struct answer_filter *filter;           /* NULL: anything goes */
+    struct answer_filter *filter;           /* NULL: unconstrained */
     struct token_logprobs *logprobs;        /* [REQUEST_RING], or NULL */
     struct token_logprobs *prompt_logprobs; /* [its prompt's tokens], or NULL */
     struct token_list sampled;              /* for the replay of this answer */
-    bool lost_ids;      /* there was no memory for all of them; the first ones will do */
-    bool is_echoed;     /* the prompt's text was given, if it was asked for */
+    bool lost_ids;      /* some were lost (out of memory); the first ones are enough */
+    bool is_echoed;     /* the prompt's text was sent, if requested */
     bool is_started;    /* the scheduler has admitted it */
-    uint32_t found;     /* of the prompt, in the cache when it started */
+    uint32_t found;     /* tokens of the prompt in the cache when it started */
     double logprob_sum; /* of its tokens, to find the best of several */
     struct answer_timings timings;
     uint32_t n_tokens;
-    uint32_t cached; /* of the prompt, once it is done */
+    uint32_t cached; /* tokens of the prompt, once it is done */
     bool live;       /* the scheduler has it */
     enum finish_reason finish;
 };
@@ -83,13 +83,13 @@ struct completion_answers {
 /* What the client gets, in its API's form. Belongs to the loop, except the reply. */
 struct completion_output {
     char id[48];
-    struct answer_head head;            /* its n_choices, and what follows: once prepared */
+    struct answer_head head;            /* n_choices and later members: set once prepared */
     const struct answer_writer *writer; /* NULL: nothing is generated */
-    void *stream;                       /* the writer's; NULL: the answer is whole */
-    bool lost_events;                   /* there was no memory for a piece of the stream */
+    void *stream;                       /* the writer's state; NULL: a whole answer */
+    bool lost_events;                   /* a piece of the stream was lost (out of memory) */
     struct strbuf settings;             /* of the request, in llama-server's form */
-    struct strbuf reply;                /* the worker's: the whole answer of what generates none */
-    uint64_t began_ns, sent_ns;         /* sent: the last byte of a stream */
+    struct strbuf reply;        /* by the worker: the answer of a request that generates nothing */
+    uint64_t began_ns, sent_ns; /* sent: the last byte of a stream */
 };
 
 struct completion {
@@ -100,7 +100,7 @@ struct completion {
     struct http_exchange *x; /* NULL: nobody waits for the answer */
     struct job job;
     bool preparing;
-    atomic_bool unwanted; /* tells the worker not to begin */
+    atomic_bool unwanted; /* tells the worker not to start */
 
     struct completion_input input;
     struct completion_answers running;
@@ -112,7 +112,7 @@ void completion_prepare(struct job *job);
 
 /* 503, for the worker to fail with. Returns -1. */
 int no_memory_now(struct completion *c);
-/* The conversation is too long: the error has both lengths and names the option that limits it.
+/* The conversation is too long: the error contains both lengths and the option that limits it.
  * `how` is written before the conversation's length: "" or "at least ". Returns -1. */
 int context_error_set(struct api_error *e, const struct completion *c, const char *how,
                       size_t n_tokens);
@@ -123,7 +123,7 @@ int llama_context_error(struct api_error *e, uint32_t context, const char *how, 
 /* The most tokens that an answer to the prompt may have. */
 uint32_t completion_max_tokens(const struct completion *c, const struct prompt *prompt);
 
-/* Whose answers are replayed: never another tenant's, whatever else tenants share. */
+/* The namespace of replayed answers: never another tenant's, whatever else tenants share. */
 uint64_t replay_namespace(const struct completion *c);
 
 /* Called by the worker: read the functions of the request, then compile the grammar of its
@@ -162,9 +162,9 @@ int prepare_suffix(struct completion *c, const struct json *prefix, uint32_t ind
 /* Appends the ids of a text, or of an array of texts and ids. -1 and the completion's error. */
 int encode_mixed(struct completion *c, const struct json *value, int flags, const char *field,
                  struct token_list *out);
-/* The bytes of all texts in the same. */
+/* The bytes of all its texts. */
 size_t mixed_bytes(const struct json *value);
-/* Whether a `prompt` is a list of prompts, not one prompt of texts and ids. */
+/* True if a `prompt` is a list of prompts, not one prompt of texts and ids. */
 bool prompt_is_list(const struct json *prompt);
 /* Rejects a text that cannot fit, before it is tokenized. */
 int refuse_hopeless(struct completion *c, size_t n_bytes);
@@ -173,7 +173,7 @@ int prompts_alloc(struct completion *c, size_t n);
 /* Updates how long a choice has taken. */
 void choice_time(struct choice *o, uint64_t now_ns);
 
-/* Begins the stream; false if there is no memory for it. */
+/* Starts the stream; false if out of memory. */
 bool stream_begin(struct completion *c);
 void stream_write(struct completion *c, const struct strbuf *events);
 void stream_heartbeat(struct completion *c);

@@ -1,12 +1,12 @@
-/* What only llama-server's API has: prompts of texts and ids, prompts that a gap is filled in, the
- * settings of a request and the list of slots. The first two run on a worker, which owns the
- * completion's input then; the others on the event loop's thread. */
+/* What only llama-server's API has: prompts of texts and ids, infill prompts, the settings of a
+ * request and the list of slots. The first two run on a worker, which owns the completion's input
+ * meanwhile; the others run on the event loop's thread. */
 #include <string.h>
 
 #include "prompt/infill.h"
 #include "serve/completion/completion_internal.h"
 
-/* What llama-server computes at once (its --batch-size), which it cuts the text around a gap to. */
+/* llama-server's --batch-size, to which it cuts the text around a gap. */
 enum { INFILL_TOKENS = 2048 };
 
 /* ---- prompts ---- */
@@ -102,7 +102,7 @@ static int make_infill(struct completion *c, const struct infill_input *in, uint
     return 0;
 }
 
-/* The files of a request; NULL: no memory. */
+/* The files of a request; NULL: out of memory. */
 static struct infill_file *files_of(struct completion *c, size_t n)
 {
     const struct json *extra = c->input.params.input_extra;
@@ -116,8 +116,7 @@ static struct infill_file *files_of(struct completion *c, size_t n)
     return files;
 }
 
-/* A prompt that llama-server would make and then refuse, because it is longer than the context: cut
- * further, files first. */
+/* llama-server would reject a prompt longer than the context: shortens it further, files first. */
 static int shorten_infill(struct completion *c, struct infill_input *in)
 {
     const size_t context = c->api->options->context, n_tokens = c->input.prompts[0].tokens.len;
@@ -134,14 +133,14 @@ static int shorten_infill(struct completion *c, struct infill_input *in)
     return make_infill(c, in, 0);
 }
 
-/* The parts of llama-server's request, cut as it does. It computes with the limits of its own
- * start, so the server's count, and not the request's. */
+/* The parts of llama-server's request, cut in the same way. It uses the limits it was started with,
+ * so the server's options count, not the request's. */
 int prepare_infill(struct completion *c)
 {
     const struct request_params *p = &c->input.params;
     const struct server_options *options = c->api->options;
     const size_t n_files = p->input_extra ? p->input_extra->count : 0;
-    /* Twice the length of an answer is left free; where none is set, it is taken to be -1. */
+    /* Twice the length of an answer is left free; -1 if it is not set. */
     const int64_t n_predict = options->default_max_tokens ? (int64_t)options->default_max_tokens
                                                           : -1;
     const int64_t left = (int64_t)options->context - INFILL_TOKENS - 2 * n_predict;
@@ -159,7 +158,7 @@ int prepare_infill(struct completion *c)
         return no_memory_now(c);
     if (p->prompt)
         in.line = json_bytes(p->prompt);
-    if (refuse_hopeless(c, in.line.len)) /* the line is never cut */
+    if (refuse_hopeless(c, in.line.len)) /* the cursor's line is never cut */
         return -1;
     return make_infill(c, &in, 0) || shorten_infill(c, &in) || completion_constrain(c) ? -1 : 0;
 }
@@ -193,7 +192,7 @@ int llama_context_error(struct api_error *e, uint32_t context, const char *how, 
 
 /* ---- settings ---- */
 
-/* A ban is null, since JSON has no infinity. */
+/* A ban is null, because JSON has no infinity. */
 static void bias_add(struct json_writer *w, int32_t token, float bias)
 {
     json_object_begin(w, NULL);
@@ -251,7 +250,7 @@ static void sampling_add(struct json_writer *w, const struct request_params *p)
     add_float(w, "adaptive_decay", 0.9f);
 }
 
-/* Samplers that there are not stand in it as they are when they are off. */
+/* Samplers that radish lacks appear with the values that switch them off. */
 void settings_write(struct json_writer *w, const char *key, const struct request_params *p,
                     const struct token_table *tokens)
 {

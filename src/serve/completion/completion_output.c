@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "serve/completion/completion_internal.h"
 
-/* The choices of a prompt share it; what any of them had to compute was not cached. */
+/* The choices of a prompt share it; tokens that any of them had to compute were not cached. */
 static uint32_t cached_of(const struct completion *c, uint32_t prompt)
 {
     uint32_t n = choices_per_prompt(c), cached = UINT32_MAX;
@@ -54,15 +54,14 @@ void answer_note(struct completion *c)
 
 /* ---- whole answers ---- */
 
-/* How likely the model finds a choice: the mean of its tokens, so that long ones have no
- * handicap. */
+/* The likelihood of a choice: the mean of its tokens, so that long answers have no disadvantage. */
 static double likeliness(const struct choice *o)
 {
     return o->n_tokens ? o->logprob_sum / o->n_tokens : 0;
 }
 
-/* Marks those that are not among the `n` best of their prompt with a finish of FINISH_NONE, and
- * numbers the others anew. Of equals the first is better. */
+/* Marks choices that are not among the `n` best of their prompt with FINISH_NONE, and renumbers the
+ * others. In a tie the first is better. */
 static void keep_best(struct completion *c)
 {
     const uint32_t made = choices_per_prompt(c), n = (uint32_t)c->input.params.n;
@@ -92,7 +91,7 @@ static void choices_write(struct json_writer *w, const struct completion *c)
     }
 }
 
-/* An object for each choice: one alone, more in an array. */
+/* An object for each choice, in an array if there are several. */
 static void list_write(struct json_writer *w, struct completion *c)
 {
     struct strbuf extra = STRBUF_INIT;
@@ -135,7 +134,7 @@ static void reply_whole(struct completion *c)
     strbuf_free(&json);
 }
 
-/* Pins have a budget: a refused one is no error, because the prompt is in the cache. */
+/* Pins have a budget: a rejected pin is not an error, because the prompt is still cached. */
 static void pin_add(struct json_writer *w, const struct completion *c)
 {
     const struct request *r = &c->running.choices[0].request;
@@ -181,7 +180,7 @@ bool stream_begin(struct completion *c)
     http_add_field(c->x, "Cache-Control", "no-cache");
     http_add_field(c->x, "X-Accel-Buffering", "no");
     http_stream_begin(c->x, o->writer->media_type);
-    o->sent_ns = clock_now_ns(); /* the head: silence begins here */
+    o->sent_ns = clock_now_ns(); /* the head: silence starts here */
     for (uint32_t i = 0; i < c->running.n_choices; i++)
         answer_stream(&c->running.choices[i].answer, o->writer, o->stream);
     strbuf_clear(events);
@@ -193,7 +192,7 @@ bool stream_begin(struct completion *c)
 
 void stream_write(struct completion *c, const struct strbuf *events)
 {
-    if (events->failed) /* a part of an event must not be seen */
+    if (events->failed) /* an incomplete event must not be sent */
         c->output.lost_events = true;
     if (events->len == 0 || c->output.lost_events)
         return;
@@ -229,7 +228,7 @@ static void stream_finish(struct completion *c)
     if (c->input.explain)
         explain_add(&(struct json_writer){.out = &extra}, c);
     c->output.writer->end(c->output.stream, &events, &usage, c->input.explain ? &extra : NULL);
-    /* A stream without its end is seen to be cut off, a part of an event is not. */
+    /* Clients notice a stream without its end, but not an incomplete event. */
     if (!events.failed && !extra.failed)
         http_stream_write(c->x, events.data, events.len);
     strbuf_free(&events);

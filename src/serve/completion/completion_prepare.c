@@ -1,6 +1,6 @@
 /* The slow part of a request: reads its body, renders and tokenizes its conversation. Runs on a
  * worker, which owns the completion's input meanwhile; only `unwanted` is shared with the event
- * loop. Careful: everything parsed is freed at the end, so copy what the answer needs. */
+ * loop. Everything parsed is freed at the end, so copy what the answer needs. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 enum {
     MAX_SCORED = 1 << 18,
     MAX_ECHOED_NAME = 256,
-    MIN_TOKENIZED = 1 << 20, /* bytes of a text to tokenize, whatever the context is */
+    MIN_TOKENIZED = 1 << 20, /* bytes that may always be tokenized, for any context */
     TOKENIZED_BYTES_PER_TOKEN = 8,
 };
 
@@ -44,8 +44,8 @@ int context_error_set(struct api_error *e, const struct completion *c, const cha
     return -1;
 }
 
-/* The most bytes that can fit: every token is the longest of the vocabulary. Megabytes of text
- * take a tokenizer seconds, so what is longer is refused without it. */
+/* The most bytes that can fit, if every token is the longest of the vocabulary. Tokenizing
+ * megabytes takes seconds, so longer texts are rejected without it. */
 static size_t hopeless_bytes(const struct completion *c)
 {
     return ((size_t)c->api->options->context + 1) * c->api->longest_token - 1;
@@ -58,7 +58,7 @@ int refuse_hopeless(struct completion *c, size_t n_bytes)
     return context_error_set(&c->input.error, c, "at least ", n_bytes / c->api->longest_token);
 }
 
-/* What the prompts and the answers may take of the context. */
+/* Checks that prompts and answers fit into the context. */
 static int fit_context(struct completion *c)
 {
     const struct server_options *options = c->api->options;
@@ -97,7 +97,7 @@ uint32_t completion_max_tokens(const struct completion *c, const struct prompt *
     return (uint32_t)(c->input.params.max_tokens < left ? c->input.params.max_tokens : left);
 }
 
-/* What the fields alone do not tell: whether this server serves such a request. */
+/* Checks whether this server can serve the request, which the fields alone do not tell. */
 static int check_offer(struct completion *c)
 {
     const struct server_options *options = c->api->options;
@@ -144,7 +144,7 @@ uint64_t replay_namespace(const struct completion *c)
 
 /* ---- conversations ---- */
 
-/* What only a warming or a rendering may leave out. */
+/* Omits the generation prompt, which only a warming or a rendering may do. */
 static void unbegin_answer(struct request_params *p)
 {
     if (!p->extra)
@@ -171,10 +171,10 @@ static int prompt_error(struct completion *c, const struct error *err)
     switch (err->code) {
     case ERROR_INPUT:
     case ERROR_LIMIT:
-        /* With variables of the client's, they may be what the template does not take. */
+        /* If the client sent variables, the template may have rejected those. */
         return api_error_set(&c->input.error, 400, c->input.params.extra ? NULL : "messages", "%s",
                              err->message);
-    case ERROR_FORMAT: /* there is no template: no request can be right */
+    case ERROR_FORMAT: /* without a template no request is valid */
         return api_error_set(&c->input.error, 501, NULL, "%s", err->message);
     default: return api_error_set(&c->input.error, 500, NULL, "%s", err->message);
     }
@@ -192,7 +192,7 @@ int prompts_alloc(struct completion *c, size_t n)
     return 0;
 }
 
-/* The bytes of all texts in it; JSON's own bound on depth is that of this one. */
+/* The bytes of all its texts. The JSON parser's depth limit bounds the recursion. */
 static size_t text_bytes(const struct json *value)
 {
     size_t n_bytes = value->text_len;
@@ -216,7 +216,7 @@ static int prepare_chat(struct completion *c)
         return -1;
     if (prompt_maker_chat(c->api->options->prompt, &in, c->input.prompts, &err))
         return prompt_error(c, &err);
-    /* Tools and template variables are only counted now: a template may leave them out. */
+    /* Tools and template variables count only now, because a template may ignore them. */
     if (refuse_hopeless(c, c->input.prompts->text_bytes))
         return -1;
     return c->kind == REQUEST_CHAT ? completion_constrain(c) : 0;
@@ -297,7 +297,7 @@ static int prepare_text(struct completion *c)
     return completion_constrain(c);
 }
 
-/* A token with its text; one that is a part of a character has its bytes instead. */
+/* A token with its text, or with its bytes if it is part of a character. */
 static void piece_add(struct json_writer *w, const struct tokenizer *t, int32_t id)
 {
     size_t len;
@@ -315,7 +315,7 @@ static void piece_add(struct json_writer *w, const struct tokenizer *t, int32_t 
     json_object_end(w);
 }
 
-/* More would keep a worker busy for seconds. A text that fills the context fits. */
+/* Longer texts would keep a worker busy for seconds. A text that fills the context is allowed. */
 static size_t tokenize_limit(const struct api *api)
 {
     const size_t context_bytes = (size_t)api->options->context * TOKENIZED_BYTES_PER_TOKEN;
@@ -386,7 +386,7 @@ static int detokenize(struct completion *c)
 
 /* ---- the job ---- */
 
-/* What DRY does not go across: tokens that have one of the texts in them. */
+/* Finds the tokens that contain one of DRY's breakers; repetitions do not extend across them. */
 static int find_breakers(struct completion *c)
 {
     static const char *const usual[] = {"\n", ":", "\"", "*"};
@@ -448,7 +448,7 @@ static int bias_texts(struct completion *c)
     return failed;
 }
 
-/* What a choice needs besides its request. */
+/* Opens what a choice needs besides its request. */
 static int choice_open(struct completion *c, uint32_t index)
 {
     const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->input.tools);
@@ -478,7 +478,7 @@ static int choice_open(struct completion *c, uint32_t index)
     return completion_open_filter(c, o);
 }
 
-/* The prompts as the scheduler takes them. */
+/* Makes the prompts' tokens in the scheduler's form. */
 static int cache_tokens_make(struct completion *c)
 {
     c->input.cache_tokens = arena_alloc(&c->input.kept,
@@ -567,7 +567,7 @@ static int prepare(struct completion *c)
                                                                                             : 0;
 }
 
-/* Without the memory for it, an explanation names no roles. */
+/* If out of memory, an explanation has no roles. */
 static void keep_roles(struct completion_input *in)
 {
     size_t n = in->params.messages ? in->params.messages->count : 0;
@@ -589,9 +589,9 @@ static void keep_fields(struct completion_input *in)
             arena_copy(&in->kept, name->text, name->text_len), name->text_len};
 }
 
-/* A parsed request takes many times its bytes, and an answer may wait and run for long: all that
- * is kept of it is what ends an answer, the biases, the members that it is to have and, for an
- * explanation, the roles. */
+/* A parsed request takes many times its bytes, and an answer may wait and run for long. So only the
+ * stop conditions, the biases, the requested members and, for an explanation, the roles are
+ * kept. */
 static void let_go_of_request(struct completion *c)
 {
     struct request_params *p = &c->input.params;

@@ -1,4 +1,4 @@
-/* Ids of answers and calls. Not secret: without the system's random bytes the time will do. */
+/* Ids of answers and calls. Not secret: without the system's random bytes, the time is enough. */
 #include "serve/completion/random_id.h"
 
 #include <stdint.h>
