@@ -1,8 +1,8 @@
-/* Expressions of a grammar, as front ends put them together.
+/* Expressions of a grammar, built by front ends.
  *
- * They live in growing arrays and are named by number, parts always before what they are parts of
- * (but for the bodies of rules), so that compiling can look at them in order. A failure sticks:
- * every later call gives GRAMMAR_NONE, and grammar_compile tells why. */
+ * They are numbered elements of growing arrays. Parts come before the expressions that use them
+ * (except for the bodies of rules), so the compiler can visit them in order. A failure is sticky:
+ * every later call returns GRAMMAR_NONE, and grammar_compile reports the reason. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

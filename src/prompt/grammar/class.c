@@ -1,4 +1,4 @@
-/* Sets of code points as automata over UTF-8 bytes: each range of code points is cut into pieces
+/* Sets of code points as automata over UTF-8 bytes: each range of code points is split into pieces
  * whose encodings are a product of byte ranges. */
 #include "base/hash.h"
 #include "base/utf8.h"
@@ -6,14 +6,14 @@
 
 enum { SHARED_SIZE = 64 };
 
-/* Collects the pieces: counts them, or with a compiler builds them. Pieces come in order, and those
- * that begin with the same bytes share them, so that few nodes are entered at once:
+/* Collects the pieces: counts them, or builds them if there is a compiler. Pieces come in order,
+ * and those with the same leading bytes share them, so that few nodes are entered at once:
  *
  *   c3 a0-b6, c3 b8-bf, c4 80-bf      entry ─► c3 ─► a0-b6 ─► next
  *                                        │      └──► b8-bf ─► next
  *                                        └──► c4 ─► 80-bf ─► next
  *
- * Equal ends of pieces are one node, which `shared` remembers; it may forget, which costs a node.
+ * Equal ends of pieces share one node through `shared`, a cache; a miss only costs a node.
  */
 struct piece_sink {
     struct compiler *c;
@@ -21,7 +21,7 @@ struct piece_sink {
     uint32_t size;
     uint8_t lead[3]; /* the first bytes of the last piece */
     unsigned n_lead;
-    uint32_t entries[4]; /* alternatives behind so many of them, UINT32_MAX: none */
+    uint32_t entries[4]; /* alternatives after n lead bytes, UINT32_MAX: none */
     uint32_t shared[SHARED_SIZE];
 };
 
@@ -42,7 +42,7 @@ static void add_entry(struct piece_sink *sink, unsigned level, uint32_t node)
     *entry = *entry == UINT32_MAX ? node : nfa_add(sink->c, NFA_SPLIT, node, *entry);
 }
 
-/* Ends the bytes that only pieces so far begin with, down to the first `n`. */
+/* Closes the lead bytes that no later piece shares, down to the first `n`. */
 static void close_lead(struct piece_sink *sink, unsigned n)
 {
     while (sink->n_lead > n && !sink->c->failed) {

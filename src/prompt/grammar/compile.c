@@ -1,9 +1,9 @@
-/* Compiling: every rule becomes a DFA, then all of them one grammar.
+/* Compiles every rule to a DFA, then combines them into one grammar.
  *
- * Rules are found on the way: building the NFA of one plans those that it calls, until none is
- * left. Only then is it known which bytes can come first in a rule and which can follow it, and
- * the final tables are made, with a mark at every byte that may leave the rule. Thanks to these
- * marks a walk over the vocabulary leaves a rule only where that can lead somewhere. */
+ * Rules are discovered on the way: building the NFA of a rule plans the rules that it calls. Once
+ * all are built, it is known which bytes can come first in each rule and which can follow it. Then
+ * the final tables are made, with a mark at every byte that may leave the rule. Because of these
+ * marks, a walk over the vocabulary leaves a rule only where that can lead somewhere. */
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 enum {
     WIDE_BYTES = 16,
-    SET_STEPS = 16, /* the work of merging sets of bytes */
+    SET_STEPS = 16, /* cost of merging sets of bytes */
 };
 
 static bool fail_memory(struct compiler *c)
@@ -47,7 +47,7 @@ static struct dfa *build_body(struct compiler *c, grammar_expr body, bool may_be
     return c->failed ? NULL : dfa_build(c, start, may_be_empty);
 }
 
-/* No text of it is the beginning of another one. */
+/* True if no text of the rule is a proper prefix of another. */
 static bool has_plain_ends(const struct dfa *d)
 {
     for (size_t i = STATE_START; i < d->n_states; i++) {
@@ -62,7 +62,7 @@ static bool has_plain_ends(const struct dfa *d)
     return true;
 }
 
-/* Joins all ends with the start, which becomes the boundary between rounds. */
+/* Merges all ends with the start, which becomes the boundary between rounds. */
 static void close_loop(struct dfa *d)
 {
     for (size_t i = 0; i < d->n_states * d->n_classes; i++)
@@ -72,7 +72,7 @@ static void close_loop(struct dfa *d)
         d->states[i].is_final = i == STATE_START;
 }
 
-/* A boundary that calls `body` and comes back. */
+/* A boundary that calls `body` and returns to itself. */
 static struct dfa *build_calling_loop(struct compiler *c, uint32_t body)
 {
     struct dfa *d = calloc(1, sizeof *d);
@@ -123,8 +123,8 @@ static void build_rules(struct compiler *c, grammar_expr root)
 
 /* ---- left recursion ---- */
 
-/* A rule that calls itself before any byte would call for ever. Looks along the calls of starts,
- * depth first. */
+/* A rule that calls itself before any byte would recurse forever. Searches the calls of start
+ * states, depth first. */
 static void refuse_left_recursion(struct compiler *c)
 {
     enum { NEW, OPEN, DONE };
@@ -188,14 +188,14 @@ static bool allocate(struct grammar *g, struct compiler *c)
     return true;
 }
 
-/* Nothing follows this state within its rule, but the end. */
+/* True if only the end of the rule can follow this state. */
 static bool is_plain_end(const struct grammar_state *s)
 {
     return (s->flags & STATE_FINAL) && !(s->flags & STATE_GOES_ON);
 }
 
-/* Copies a rule's states; `own` gets the bytes that lead on within the rule, and whether tokens
- * do. */
+/* Copies a rule's states. `own` gets the bytes that lead further within the rule, and whether
+ * tokens do. */
 static void place_rule(struct grammar *g, const struct rule_plan *plan, uint32_t at,
                        struct grammar_rule *r, struct byte_set *own)
 {
@@ -266,7 +266,7 @@ static struct byte_set first_of_calls(const struct grammar *g, uint32_t state)
     return set;
 }
 
-/* The symbols that can come first in each rule, and behind it. */
+/* The symbols that can come first in each rule, and after it. */
 static void find_first_and_follow(struct grammar *g, struct compiler *c, const struct byte_set *own)
 {
     for (bool changed = true; changed && compiler_step(c, SET_STEPS * g->n_rules);) {
@@ -310,7 +310,7 @@ static void fill_column(const struct grammar_rule *r, const struct dfa *d,
     }
 }
 
-/* Bytes with equal columns are one class. `columns` has room for 256. */
+/* Bytes with equal columns form one class. `columns` has room for 256. */
 static void join_columns(struct grammar_rule *r, const uint16_t *columns)
 {
     uint64_t hashes[256];

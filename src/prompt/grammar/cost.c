@@ -1,11 +1,11 @@
-/* The shortest way from every state to the end of its rule, in bytes, and how much stack some way
- * there needs at most. The first is for answers whose budget runs out, the second keeps them from
- * running into the limit of the stack: both make sure that an end is always within reach.
+/* The shortest way from every state to the end of its rule, in bytes, and the stack depth that
+ * suffices for some way there. Answers that run out of budget need the first, the second keeps them
+ * below the stack limit. Together they ensure that an end can always be reached.
  *
- * Distances are worked out backwards until nothing changes. A byte counts 256 and a call 1, so that
- * each step of a shortest way leads to something strictly shorter; matchers rely on that order. In
- * a counted rule, the distance of the boundary is that of one round, and that of other states goes
- * to the boundary. */
+ * Distances are computed backwards until nothing changes. A byte counts 256 and a call 1, so each
+ * step of a shortest way strictly reduces the distance; matchers rely on that. In a counted rule,
+ * the boundary has the distance of one round, and other states have the distance to the
+ * boundary. */
 #include <stdlib.h>
 
 #include "prompt/grammar/grammar_internal.h"
@@ -18,7 +18,7 @@ static uint64_t cost_capped(uint64_t cost)
     return cost < COST_NEVER ? cost : COST_NEVER;
 }
 
-/* Of calling a rule: the whole of it. */
+/* The cost of a call: that of the whole rule. */
 static uint64_t cost_of_rule(const struct grammar *g, const uint64_t *cost, uint32_t rule)
 {
     const struct grammar_rule *r = &g->rules[rule];
@@ -65,7 +65,7 @@ static struct best find_best(const struct grammar *g, const uint64_t *cost, uint
     return best;
 }
 
-/* The work of one look at a state. */
+/* The work of examining a state once. */
 static uint64_t look_steps(const struct grammar *g, uint32_t state)
 {
     const struct grammar_state *s = &g->states[state];
@@ -99,7 +99,7 @@ static uint32_t find_height(const struct grammar *g, uint32_t state)
     const struct grammar_rule *r = &g->rules[s->rule];
     const uint16_t *row = r->next + (size_t)(state - r->first_state) * r->n_classes;
     uint32_t best = UINT16_MAX;
-    /* Rounds of a counted rule are bytes alone, or one call. */
+    /* Rounds of a counted rule are only bytes, or one call. */
     if (r->is_counted ? (s->flags & STATE_HAS_BYTES) || state != r->first_state + STATE_START
                       : (s->flags & STATE_FINAL))
         return 0;
@@ -169,7 +169,7 @@ static bool sort_states(struct grammar *g, struct compiler *c, const uint64_t *c
     return true;
 }
 
-/* The dead states of all rules stay at "never". */
+/* The dead states of all rules keep the value "never". */
 bool grammar_measure(struct grammar *g, struct compiler *c)
 {
     uint64_t *cost = malloc(g->n_states * sizeof *cost);

@@ -1,11 +1,11 @@
-/* From the NFA of a rule to a DFA, by subsets.
+/* Turns the NFA of a rule into a DFA, by subset construction.
  *
- * Calls and tokens are edges like bytes, but stay beside the byte table: a state may have byte
- * edges and calls at once, and then the matcher follows both. Two calls of one rule from one state
- * become one, back to the union of their targets.
+ * Calls and tokens are edges like bytes, but are kept outside the byte table: a state may have both
+ * byte edges and calls, and then the matcher follows both. Two calls of the same rule from one
+ * state become one call that returns to the union of their targets.
  *
- * The start of a rule that may match nothing is a state of its own that is not final: callers go
- * around such a call (see nfa.c), so that calls always match something. */
+ * If a rule may match the empty text, its start is still a separate state that is not final:
+ * callers bypass such a call (see nfa.c), so calls always match something. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,21 +16,21 @@
 struct subsets {
     struct compiler *c;
     struct dfa *d;
-    uint32_t *members; /* of all sets, one after the other, each sorted */
+    uint32_t *members; /* of all sets, concatenated, each sorted */
     size_t n_members, cap_members;
-    uint32_t *stamp; /* [n_nodes]: seen in closure number ... */
+    uint32_t *stamp; /* [n_nodes]: the number of the last closure with the node */
     uint32_t stamp_now;
     uint32_t *stack; /* [n_nodes] */
-    uint32_t *set;   /* [n_nodes]: the set at hand */
+    uint32_t *set;   /* [n_nodes]: the current set */
     uint32_t n_set;
-    uint32_t *alone; /* [n_nodes]: the state of the node's closure, 0: not known */
+    uint32_t *alone; /* [n_nodes]: the state of the node's closure, 0: unknown */
     uint32_t *index; /* hash table of states: 0 is free */
     size_t n_index;
-    struct edge *edges; /* of the state at hand */
+    struct edge *edges; /* of the current state */
     size_t n_edges, cap_edges;
 };
 
-/* From the state at hand, by `key` (a class, a rule, a token), to an NFA node. */
+/* An edge of the current state, by `key` (a class, a rule, a token), to an NFA node. */
 struct edge {
     uint32_t kind, key, target;
 };
@@ -71,7 +71,7 @@ static void closure_begin(struct subsets *s)
     s->n_set = 0;
 }
 
-/* Adds a node and all that it reaches without a symbol to the set at hand. */
+/* Adds a node, and all nodes reachable from it without a symbol, to the current set. */
 static void closure_add(struct subsets *s, uint32_t node)
 {
     uint32_t n_stack = 0;
@@ -125,7 +125,7 @@ static bool grow_index(struct subsets *s)
     return true;
 }
 
-/* A new state whose set is the one at hand; 0 on failure. */
+/* Adds a state for the current set; 0 on failure. */
 static uint32_t add_state(struct subsets *s)
 {
     struct dfa *d = s->d;
@@ -149,7 +149,7 @@ static uint32_t add_state(struct subsets *s)
     return (uint32_t)d->n_states++;
 }
 
-/* The state of the set at hand; 0 on failure. */
+/* Finds or adds the state of the current set; 0 on failure. */
 static uint32_t find_state(struct subsets *s)
 {
     if (!compiler_step(s->c, 8 * s->n_set) || !grow_index(s))
@@ -228,8 +228,9 @@ static bool keep_edge(struct subsets *s, uint32_t state, const struct edge *e, u
     return true;
 }
 
-/* The state that the edges `i` to `end` - 1, all of one symbol, lead to; 0 on failure. A single
- * target is the common case, and the closure of a large class takes long: it is made once. */
+/* The state that the edges `i` to `end` - 1, all with the same symbol, lead to; 0 on failure. A
+ * single target is the common case. Its closure is computed only once, because a large class takes
+ * long. */
 static uint32_t edges_target(struct subsets *s, size_t i, size_t end)
 {
     uint32_t target = s->edges[i].target;
@@ -245,7 +246,7 @@ static uint32_t edges_target(struct subsets *s, size_t i, size_t end)
     return state;
 }
 
-/* Gives a state its edges; states that they lead to come at the end. */
+/* Adds the edges of a state; new target states are appended. */
 static bool expand_state(struct subsets *s, uint32_t state)
 {
     s->d->states[state].calls = (uint32_t)s->d->n_calls;
@@ -287,8 +288,8 @@ static bool run(struct subsets *s, uint32_t nfa_start, bool may_be_empty)
     return true;
 }
 
-/* Of the NFA in the compiler. With `may_be_empty` the start is final if the rule is nullable.
- * NULL: the compiler has failed. */
+/* Builds the DFA of the compiler's NFA. With `may_be_empty` the start is final if the rule is
+ * nullable. NULL: the compiler has failed. */
 struct dfa *dfa_build(struct compiler *c, uint32_t nfa_start, bool may_be_empty)
 {
     struct dfa *d = calloc(1, sizeof *d);

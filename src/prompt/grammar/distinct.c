@@ -1,19 +1,19 @@
-/* Lists whose items all differ: what a matcher remembers of them, and what it refuses for it.
+/* Lists whose items all differ: what a matcher remembers about them, and what it rejects.
  *
- * Masks of states know nothing of it, so that all answers share them. They have some tokens too
+ * Masks of states ignore this, so that all answers can share them. They contain some tokens too
  * many: those that make an item equal to an earlier one. These are found here, by trying them. Few
- * need to be tried: inside an item, those that lead along an earlier one, and those that end it and
- * go on. Where an item may begin or end, masks are small.
+ * need to be tried: inside an item, those that follow the text of an earlier one, and those that
+ * end the item and continue. Where an item may start or end, masks are small.
  *
- * No answer gets stuck: a token is refused also if it leaves no item that is not there yet. */
+ * No answer gets stuck: a token is also rejected if no new item is possible after it. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "prompt/grammar/grammar_internal.h"
 
-/* A search for an item that is not there yet gives up beyond this many bytes or places, and the
- * list has to end. It searches in a fixed order, so whoever follows the way that it found sees it
- * found again from every later byte, sooner. Integers, and strings without a pattern, stay within.
+/* A search for a new item gives up after this many bytes or places, and the list has to end. The
+ * order of the search is fixed: if it found an item, it finds the same one again, sooner, from
+ * every later byte of it. Integers, and strings without a pattern, stay within the limits.
  */
 enum { PROBE_ITEMS = 8, PROBE_DEPTH = 256, PROBE_PLACES = 1 << 15 };
 
@@ -27,7 +27,7 @@ bool distinct_is_open(const struct grammar_matcher *m, const struct item *it)
     return it->memory != 0 && memory_at(m, it->memory)->part == DISTINCT_ITEM;
 }
 
-/* Equal ones are one: 0 when there is no memory. */
+/* Equal entries are shared. 0: out of memory. */
 static uint32_t memory_push(struct distinct *d, const struct remembered *r)
 {
     for (size_t i = d->n_memory; i-- > r->before + 1;) {
@@ -85,7 +85,7 @@ bool distinct_pop(struct grammar_matcher *m, const struct item *it, struct item 
 
 static bool is_live(struct grammar_matcher *m, const struct item *it);
 
-/* Whether the list has an item that is not there yet. */
+/* True if a new item is possible in the list. */
 static bool has_more(struct grammar_matcher *m, const struct item *it)
 {
     struct distinct *d = m->distinct;
@@ -115,7 +115,7 @@ bool distinct_call(struct grammar_matcher *m, const struct item *it, uint32_t ru
 
 /* ---- ways out ---- */
 
-/* The next earlier item that begins with the text of the open one; 0: none. */
+/* The next earlier item that starts with the text of the open one; 0: none. */
 static uint32_t next_alike(const struct grammar_matcher *m, const struct remembered *open,
                            uint32_t at)
 {
@@ -138,7 +138,7 @@ bool distinct_is_alike(const struct grammar_matcher *m, const struct item *it)
     return next_alike(m, open, open->before) != 0;
 }
 
-/* Whether the text so far is an item. */
+/* True if the text so far is a complete item. */
 static bool can_end(const struct grammar_matcher *m, const struct item *it)
 {
     struct item at = *it;
@@ -153,8 +153,8 @@ static bool can_end(const struct grammar_matcher *m, const struct item *it)
     return false;
 }
 
-/* Whether the open item, of which these are the readings, can become one that is not there yet.
- * Every byte that no earlier item has here leads to such a one. */
+/* True if the open item, with these readings, can become a new one. Every byte that no earlier item
+ * has at this place leads to a new item. */
 static bool can_differ(struct grammar_matcher *m, const struct item *items, uint32_t n,
                        uint32_t depth)
 {
@@ -240,7 +240,7 @@ static void suspect(struct grammar_matcher *m, uint32_t node)
         m->distinct->suspects[token / 64] |= (uint64_t)1 << (token % 64);
 }
 
-/* The tokens that lead along the bytes, and those that begin with all of them. */
+/* Adds tokens that are a prefix of the bytes, and tokens that start with all of them. */
 static void suspect_along(struct grammar_matcher *m, const char *bytes, size_t len)
 {
     const struct token_trie *t = &m->v->trie;
@@ -300,7 +300,7 @@ const uint64_t *distinct_mask(struct grammar_matcher *m, const uint64_t *mask)
     return d->held;
 }
 
-/* The shortest way leads to an item that is there already: the way out is a byte. */
+/* The shortest way leads to an item that already exists: one byte leads out of it. */
 uint32_t distinct_way(struct grammar_matcher *m, const uint64_t *mask)
 {
     const struct token_trie *t = &m->v->trie;
@@ -322,7 +322,7 @@ uint32_t distinct_way(struct grammar_matcher *m, const uint64_t *mask)
 
 /* ---- life ---- */
 
-/* Tokens with a byte of the first set and, behind it, one of the second. */
+/* Tokens with a byte of the first set and, later, one of the second. */
 static void find_tokens(const struct grammar_vocabulary *v, const struct byte_set *first,
                         const struct byte_set *second, uint64_t *out)
 {

@@ -1,5 +1,5 @@
 /* llama.cpp's GBNF as a grammar: recursive descent over the text, one grammar rule for each name.
- * Careful: outside parentheses a line end closes the rule, except after '::=' and '|'. */
+ * Outside parentheses a line end closes the rule, except after '::=' and '|'. */
 #include "prompt/grammar/text_grammar.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ enum {
     COUNT_MAX = 1000000, /* of a repetition */
 };
 
-/* A rule that was named, in a table by name (open addressing) and in the order of appearance. */
+/* A named rule, in a table by name (open addressing) and in order of appearance. */
 struct gbnf_rule {
     const char *name;
     size_t len;
@@ -27,7 +27,7 @@ struct gbnf_rule {
     struct gbnf_rule *next;
 };
 
-/* Expressions of a sequence or a choice while it is read. */
+/* Expressions of a sequence or a choice being read. */
 struct expr_list {
     grammar_expr *items;
     size_t n, capacity;
@@ -100,7 +100,7 @@ static bool table_grow(struct reader *r)
     return true;
 }
 
-/* The rule of that name, new or known; NULL: no memory. */
+/* The rule with that name, created if new; NULL: out of memory. */
 static struct gbnf_rule *rule_get(struct reader *r, const char *name, size_t len)
 {
     if (2 * r->n_rules >= r->n_slots && !table_grow(r))
@@ -288,7 +288,7 @@ static bool group_read(struct reader *r, grammar_expr *out)
     return true;
 }
 
-/* One item without its repetition: 1, 0 when there is none, -1. */
+/* Reads one item without its repetition. 1: read, 0: none, -1: error. */
 static int item_read(struct reader *r, grammar_expr *out)
 {
     if (r->at == r->end)

@@ -32,37 +32,37 @@ enum { GRAMMAR_NONE = 0 };
 
 struct grammar_builder;
 
-struct grammar_builder *grammar_builder_new(void); /* NULL: no memory */
+struct grammar_builder *grammar_builder_new(void); /* NULL: out of memory */
 void grammar_builder_free(struct grammar_builder *b);
 
-grammar_expr grammar_empty(struct grammar_builder *b); /* matches nothing but the empty text */
+grammar_expr grammar_empty(struct grammar_builder *b); /* matches only the empty text */
 grammar_expr grammar_never(struct grammar_builder *b); /* matches no text at all */
 grammar_expr grammar_literal(struct grammar_builder *b, const char *bytes, size_t len);
 /* One code point, as UTF-8: one of the ranges, or with `negated` any other (never a surrogate). */
 grammar_expr grammar_class(struct grammar_builder *b, const struct code_range *ranges, size_t n,
                            bool negated);
-grammar_expr grammar_token(struct grammar_builder *b, int32_t id); /* this token, whatever it is */
+grammar_expr grammar_token(struct grammar_builder *b, int32_t id); /* this token, of any kind */
 grammar_expr grammar_sequence(struct grammar_builder *b, const grammar_expr *parts, size_t n);
 grammar_expr grammar_choice(struct grammar_builder *b, const grammar_expr *parts, size_t n);
-/* From `min` to `max` times, GRAMMAR_NO_MAX: any number. */
+/* From `min` to `max` times. GRAMMAR_NO_MAX: no limit. */
 grammar_expr grammar_repeat(struct grammar_builder *b, grammar_expr e, uint32_t min, uint32_t max);
-/* A rule that may be used before it is defined, by itself too. Defined exactly once. */
+/* A rule may be used before it is defined, also by itself. It must be defined exactly once. */
 grammar_expr grammar_rule(struct grammar_builder *b);
 void grammar_define(struct grammar_builder *b, grammar_expr rule, grammar_expr body);
 
-/* Lists whose items all differ as texts. A list has items of one kind, in it or behind the
- * separator in a "more"; both stand nowhere else, and no list stands in an item:
+/* Lists whose items all differ as texts. A list has items of one kind, directly or after the
+ * separator in a "more". Both appear only in lists, and an item contains no such list:
  *
  *   LIST('[' ITEM(item) MORE(',' ITEM(item))* ']')
  *
- * The matcher remembers the items of a list. It refuses what completes one that is there already,
- * what leaves no other item, and "more" when every item is there. A list may not need more items
- * than there are. */
+ * The matcher remembers the items of a list. It rejects text that repeats an item, text after which
+ * no new item is possible, and "more" if every possible item is in the list. A list must not
+ * require more items than exist. */
 enum grammar_distinct { DISTINCT_NONE, DISTINCT_LIST, DISTINCT_ITEM, DISTINCT_MORE };
 grammar_expr grammar_distinct(struct grammar_builder *b, enum grammar_distinct part,
                               grammar_expr body);
 
-/* How much has been built, for front ends that have limits of their own. */
+/* How much has been built, for front ends with their own limits. */
 size_t grammar_builder_size(const struct grammar_builder *b);
 
 /* ---- compiled ----------------------------------------------------------------------------- */
@@ -77,8 +77,8 @@ size_t grammar_bytes(const struct grammar *g); /* of memory, for caches of gramm
 
 /* ---- matching ----------------------------------------------------------------------------- */
 
-/* The tokens of a model, made once. Its masks of states change while it is used: all matchers of
- * one vocabulary belong to one thread (the scheduler's) once they are made. */
+/* The tokens of a model, made once. Its masks of states change during use, so all matchers of a
+ * vocabulary must be used on one thread (the scheduler's). */
 struct grammar_vocabulary;
 
 struct grammar_token_info {
@@ -92,19 +92,19 @@ int grammar_vocabulary_open(struct grammar_vocabulary **out,
                             const struct grammar_token_info *tokens, uint32_t n_tokens,
                             struct error *err);
 void grammar_vocabulary_close(struct grammar_vocabulary *v);
-/* Of its memory, what is touched only when answers are held to grammars: bytes, at most. */
+/* The most bytes of its memory that are touched only when answers are constrained. */
 size_t grammar_vocabulary_reserved(const struct grammar_vocabulary *v);
 const uint64_t *grammar_vocabulary_ends(const struct grammar_vocabulary *v); /* end tokens */
-uint32_t grammar_vocabulary_words(const struct grammar_vocabulary *v); /* of 64 bits, in a mask */
+uint32_t grammar_vocabulary_words(const struct grammar_vocabulary *v); /* 64-bit words in a mask */
 
-/* One answer's way through a grammar. Made on any thread; nothing is allocated afterwards, but the
+/* One answer's position in a grammar. Created on any thread; later it allocates nothing except the
  * text of lists whose items must differ. */
 struct grammar_matcher;
 
 int grammar_matcher_open(struct grammar_matcher **out, const struct grammar *g,
                          struct grammar_vocabulary *v, struct error *err);
 void grammar_matcher_close(struct grammar_matcher *m);
-void grammar_matcher_reset(struct grammar_matcher *m); /* to the beginning */
+void grammar_matcher_reset(struct grammar_matcher *m); /* to the start */
 
 /* The tokens that may come next, including end tokens where the text may end; valid until the next
  * call. `n_left` is the number of tokens that may still come. If it is only just enough for the
@@ -117,6 +117,6 @@ const uint64_t *grammar_matcher_unhurried(const struct grammar_matcher *m);
 bool grammar_matcher_accept(struct grammar_matcher *m, int32_t token);
 bool grammar_matcher_accept_bytes(struct grammar_matcher *m, const char *bytes, size_t len);
 bool grammar_matcher_may_end(const struct grammar_matcher *m);
-bool grammar_matcher_must_end(const struct grammar_matcher *m); /* ... and nothing can follow */
+bool grammar_matcher_must_end(const struct grammar_matcher *m); /* ... and nothing may follow */
 
 #endif

@@ -3,19 +3,19 @@
 
 #include "prompt/grammar/grammar.h"
 
-/* Shared by these files; nobody else includes it, but tests that want small caches.
+/* Shared by these files, and by tests that need small caches.
  *
  *   build.c    expressions
  *   class.c    sets of code points as byte ranges
- *   nfa.c      what expressions are like (empty, small, ...), and a rule as an NFA
+ *   nfa.c      traits of expressions (empty, small, ...), and a rule as an NFA
  *   dfa.c      ... as a DFA
  *   compile.c  all rules together: left recursion, first and follow bytes, tables
  *   cost.c     ... and the shortest way to the end of each
  *   trie.c     the vocabulary
  *   match.c    the matcher: items, stacks, accept
- *   walk.c     one state's tokens: walks over the trie, and the memory of them
+ *   walk.c     one state's tokens: walks over the trie, and their cache
  *   mask.c     a configuration's tokens
- *   distinct.c lists whose items all differ: what the matcher remembers of them */
+ *   distinct.c lists whose items all differ: what the matcher remembers */
 
 /* ---- expressions --------------------------------------------------------------------------- */
 
@@ -24,7 +24,7 @@ enum expr_kind {
     EXPR_EMPTY,
     EXPR_NEVER,
     EXPR_LITERAL,  /* bytes[first ...], n of them */
-    EXPR_CLASS,    /* words[first ...]: n ranges, sorted and apart, two words each */
+    EXPR_CLASS,    /* words[first ...]: n ranges, sorted and disjoint, two words each */
     EXPR_TOKEN,    /* first: the id */
     EXPR_SEQUENCE, /* words[first ...]: n parts */
     EXPR_CHOICE,
@@ -47,7 +47,7 @@ enum {
 };
 
 struct grammar_builder {
-    struct expr *exprs; /* [0] is GRAMMAR_NONE; parts stand before what they are parts of */
+    struct expr *exprs; /* [0] is GRAMMAR_NONE; parts come before the expressions that use them */
     size_t n_exprs, cap_exprs;
     uint32_t *words;
     size_t n_words, cap_words;
@@ -56,12 +56,12 @@ struct grammar_builder {
     struct error failure; /* code ERROR_NONE: none yet */
 };
 
-/* Makes room for `extra` more items of `size` bytes: false when there is no memory. */
+/* Makes room for `extra` more items of `size` bytes; false: out of memory. */
 bool grammar_grow(void **items, size_t *capacity, size_t n, size_t extra, size_t size);
 
 /* ---- sets of bytes ------------------------------------------------------------------------- */
 
-/* 256 bytes, and one more member: the tokens that are named. */
+/* A set of the 256 bytes, with one more member for all named tokens. */
 struct byte_set {
     uint64_t bits[5];
 };
@@ -96,16 +96,16 @@ static inline bool byte_set_merge(struct byte_set *to, const struct byte_set *fr
  *   rule 1 (string) 1 ──'"'──► 2 ──'"'──► 3 (end)
  *                              └─► any other character: 2
  *
- * Of each rule, state 0 is dead and state 1 is the start. Calls match at least one byte or token:
- * where a rule may match nothing, the caller has a way around the call.
+ * In each rule, state 0 is dead and state 1 is the start. Calls match at least one byte or token:
+ * if a rule may match the empty text, the caller can bypass the call.
  *
  * A counted rule repeats something from `min` to `max` times. Its state 1 is the boundary between
- * two rounds, its only end; who is in the rule carries the number of rounds so far. Rounds are
- * either bytes alone, and no round is the beginning of another (so that a text has one number of
- * rounds), or one call of another rule.
+ * two rounds, its only end; items in the rule carry the number of rounds so far. Rounds are either
+ * only bytes, where no round is a prefix of another (so that a text has one number of rounds), or
+ * one call of another rule.
  *
- * Tables are [state][class of the byte]: the next state (0: none), and STATE_LEAVES where that byte
- * could also come after the end of the rule or at the beginning of a rule that the state calls. */
+ * Tables are [state][class of the byte]: the next state (0: none), and STATE_LEAVES if that byte
+ * could also come after the end of the rule or at the start of a rule that the state calls. */
 enum {
     STATE_START = 1,
     STATE_MASK = 0x7fff,
@@ -115,7 +115,7 @@ enum {
 
 struct grammar_call {
     uint32_t rule;
-    uint32_t back; /* the state afterwards; GRAMMAR_TAIL: the end of the caller, at once */
+    uint32_t back; /* the state afterwards; GRAMMAR_TAIL: the end of the caller */
 };
 
 #define GRAMMAR_TAIL UINT32_MAX
@@ -126,9 +126,9 @@ struct grammar_named {
 };
 
 enum {
-    STATE_FINAL = 1,     /* the rule may end here (in a counted rule: if the count permits it) */
-    STATE_HAS_BYTES = 2, /* some byte leads on within the rule */
-    STATE_GOES_ON = 4,   /* some byte, call or token leads on */
+    STATE_FINAL = 1,     /* the rule may end here (in a counted rule: if the count allows it) */
+    STATE_HAS_BYTES = 2, /* some byte leads further within the rule */
+    STATE_GOES_ON = 4,   /* some byte, call or token leads further */
 };
 
 enum best_kind { BEST_NEVER, BEST_END, BEST_BYTE, BEST_CALL, BEST_TOKEN };
@@ -136,10 +136,10 @@ enum best_kind { BEST_NEVER, BEST_END, BEST_BYTE, BEST_CALL, BEST_TOKEN };
 /* States are numbered through all rules: rule->first_state + the state within the rule. */
 struct grammar_state {
     uint32_t rule;
-    uint32_t calls, named; /* the first ones; the next state's are their end */
-    uint16_t height;       /* stack that some way to the end of the rule can do with */
+    uint32_t calls, named; /* the first ones; they end at the next state's */
+    uint16_t height;       /* stack depth that suffices for some way to the rule's end */
     uint8_t flags;
-    uint8_t best;       /* how the shortest way to the end of the rule begins, */
+    uint8_t best;       /* how the shortest way to the end of the rule starts: */
     uint32_t best_with; /* with which byte, call or token */
 };
 
@@ -147,10 +147,10 @@ struct grammar_rule {
     uint32_t first_state, n_states, n_classes;
     uint16_t *next; /* [n_states][n_classes] */
     uint8_t class_of[256];
-    uint8_t byte_of[256]; /* [n_classes]: the first one of each class */
+    uint8_t byte_of[256]; /* [n_classes]: the first byte of each class */
     bool is_counted;
     uint8_t part; /* enum grammar_distinct */
-    bool is_wide; /* some state takes many different bytes: its masks are worth keeping */
+    bool is_wide; /* some state takes many different bytes, so its masks are worth keeping */
     uint32_t min, max;
     uint64_t hash; /* of the table */
     struct byte_set first, follow;
@@ -159,18 +159,18 @@ struct grammar_rule {
 struct grammar {
     struct grammar_rule *rules; /* [0] is the root */
     uint32_t n_rules;
-    struct grammar_state *states; /* one more than n_states, for the ends of the lists */
+    struct grammar_state *states; /* [n_states + 1], for the ends of the lists */
     uint32_t n_states;
     struct grammar_call *calls;
     uint32_t n_calls;
     struct grammar_named *named;
     uint32_t n_named;
-    uint32_t *by_distance; /* all states, those with the shorter way to their rule's end first */
+    uint32_t *by_distance; /* all states, nearest to their rule's end first */
     uint32_t max_height;
-    int32_t max_token; /* the largest id that is named, or -1 */
+    int32_t max_token; /* the largest named id, or -1 */
     bool has_distinct; /* some rule is part of a list of distinct items */
     size_t size_bytes;
-    uint64_t id; /* no other grammar of this process has it, not even a later one */
+    uint64_t id; /* unique in this process, never reused */
 };
 
 enum { GRAMMAR_DEPTH_MAX = 4096, GRAMMAR_HEIGHT_MAX = 1024 };
@@ -183,11 +183,11 @@ enum {
     DFA_TABLE_MAX = 1 << 23, /* entries of one rule's table */
     GRAMMAR_TABLES_MAX = 1 << 24,
     GRAMMAR_RULES_MAX = 1 << 16,
-    EXPAND_MAX = 64,    /* a repeat of no more nodes than this is written out */
-    INLINE_SMALL = 12,  /* a rule of no more nodes is put in where it is used, */
-    INLINE_LARGE = 256, /* and one of no more than these if nothing in it goes round */
+    EXPAND_MAX = 64,    /* a repeat of at most this many nodes is expanded */
+    INLINE_SMALL = 12,  /* a rule of at most this many nodes is inlined, */
+    INLINE_LARGE = 256, /* and one of at most this many without a loop */
     INLINE_DEPTH = 500,
-    COMPILE_STEPS_MAX = 500000000, /* of work: about two seconds; see compiler_step */
+    COMPILE_STEPS_MAX = 500000000, /* about two seconds of work; see compiler_step */
 };
 
 enum nfa_kind { NFA_BYTES, NFA_CALL, NFA_TOKEN, NFA_SPLIT, NFA_MATCH };
@@ -195,28 +195,28 @@ enum nfa_kind { NFA_BYTES, NFA_CALL, NFA_TOKEN, NFA_SPLIT, NFA_MATCH };
 struct nfa_node {
     uint8_t kind;
     uint8_t lo, hi;  /* NFA_BYTES */
-    uint32_t target; /* not of NFA_MATCH */
+    uint32_t target; /* unused in NFA_MATCH */
     uint32_t arg;    /* NFA_CALL: the rule; NFA_TOKEN: the id; NFA_SPLIT: the other target */
 };
 
-/* What analysis found out about an expression. */
+/* The results of analysing an expression. */
 struct expr_traits {
     bool is_reached;    /* from the root */
     bool is_productive; /* matches some text */
     bool is_nullable;   /* matches the empty text */
-    bool has_text;      /* matches another one */
-    bool is_known;      /* size and the following are known */
-    bool is_regular;    /* becomes bytes alone: no call, no token */
+    bool has_text;      /* matches a non-empty text */
+    bool is_known;      /* `size` and the next members are known */
+    bool is_regular;    /* becomes only bytes: no call, no token */
     bool is_looping;
-    bool is_inlined; /* a rule: put in where it is used */
+    bool is_inlined; /* of a rule */
     uint16_t depth;  /* of the recursion that builds it */
     uint32_t size;   /* NFA nodes, at most NFA_NODES_MAX */
     uint32_t rule;   /* the automaton of a rule or counted repeat, or UINT32_MAX: none yet */
-    /* The rules that have it as their body are a list: they are looked at right after it. */
+    /* The list of rules with it as their body, which are visited right after it. */
     grammar_expr first_owner, next_owner;
 };
 
-/* A rule on its way: its body, then its DFA with preliminary classes. */
+/* A rule being compiled: its body, then its DFA with preliminary classes. */
 struct rule_plan {
     grammar_expr body;
     bool is_counted;
@@ -229,11 +229,11 @@ struct compiler {
     struct grammar_builder *b;
     struct error *err;
     bool failed;
-    uint64_t n_steps;           /* of work so far */
+    uint64_t n_steps;           /* work so far */
     struct expr_traits *traits; /* [n_exprs] */
     struct rule_plan *plans;
     size_t n_plans, cap_plans;
-    struct nfa_node *nodes; /* of the rule at hand */
+    struct nfa_node *nodes; /* of the current rule */
     size_t n_nodes, cap_nodes;
     size_t table_entries;
 };
@@ -258,11 +258,11 @@ struct dfa {
     size_t n_named, cap_named;
 };
 
-/* These fail the compiler, once: the first error stays. */
+/* These fail the compiler; only the first error is kept. */
 int compiler_fail(struct compiler *c, enum error_code code, const char *message);
-/* Counts work, in looks at a node, an edge or an entry of a table; false when there was too much,
- * or the compiler has failed before. The clock has no say: a busy machine compiles what an idle one
- * does. */
+/* Counts work, in visits of a node, an edge or a table entry; false if it is too much, or the
+ * compiler has already failed. Time is not used, so that a busy machine compiles the same grammars
+ * as an idle one. */
 bool compiler_step(struct compiler *c, uint64_t n);
 bool compiler_analyse(struct compiler *c, grammar_expr root);
 uint32_t compiler_add_rule(struct compiler *c, const struct rule_plan *plan);
@@ -278,13 +278,13 @@ bool grammar_measure(struct grammar *g, struct compiler *c);
 /* ---- vocabulary ---------------------------------------------------------------------------- */
 
 /* The trie of all tokens' bytes, in preorder: a node's first child is the next node, and `skip` is
- * the node behind its whole subtree. Node 0 is the root.
+ * the node after its whole subtree. Node 0 is the root.
  *
  *   node   0    1    2     3     4                   tokens "a", "ab", "ad", "b"
  *   byte        a    b     d     b
  *   depth  0    1    2     2     1
  *   skip   5    4    3     4     5
- *   token  -    0    1     2     3                   same[token]: another one of the same bytes
+ *   token  -    0    1     2     3                   same[token]: another token with the same bytes
  */
 struct trie_node {
     uint32_t skip;
@@ -297,28 +297,28 @@ struct token_trie {
     uint32_t n_nodes;
     struct trie_node *nodes;
     uint32_t *same; /* [n_tokens], or TOKEN_NONE */
-    uint32_t none;  /* the first bit behind a mask, so that a walk may set it without asking */
+    uint32_t none;  /* the first bit after a mask, so that a walk can set it without a check */
     struct token_pair {
         uint32_t token, same;
-    } * pairs; /* all that have the same bytes */
+    } * pairs; /* all with the same bytes */
     uint32_t n_pairs;
 };
 
 #define TOKEN_NONE UINT32_MAX
 
-/* A place in the trie where a token leaves the automaton that it was in: the node's byte comes
- * after the end of the rule, or begins a called one, seen from `state`. */
+/* A place in the trie where a token leaves its automaton: seen from `state`, the node's byte comes
+ * after the end of the rule, or starts a called one. */
 struct leave {
     uint32_t node;
     uint16_t state;  /* within the rule */
-    uint16_t rounds; /* of a counted rule, since the state where the walk began */
+    uint16_t rounds; /* of a counted rule, since the start of the walk */
     uint8_t byte;    /* of the node */
 };
 
-/* What a state of a rule allows by itself, whatever the stack below. `mask` has the tokens that
- * stay within the rule; `ends` the states that they lead to. In a counted rule the mask is that of
- * a count that does not matter; `need` is the number of rounds that each token begins. Those with
- * NEED_MANY rounds or more have NEED_MANY there, as those that are not allowed do, and stand in
+/* What a state of a rule allows by itself, independent of the stack. `mask` has the tokens that
+ * stay within the rule, `ends` the states that they lead to. In a counted rule the mask assumes
+ * that every count is allowed, and `need` is the number of rounds that each token starts. Tokens
+ * with NEED_MANY rounds or more have NEED_MANY, like those that are not allowed, and are listed in
  * `many`. */
 struct base_mask {
     uint32_t automaton, state;
@@ -345,12 +345,12 @@ struct automaton_copy {
     uint16_t *next;
 };
 
-/* A bounded memory of base masks. Rules of different grammars with equal tables share them, so it
- * holds copies of the tables: grammars come and go. When it is full, it begins anew. */
+/* A bounded cache of base masks. Rules of different grammars with equal tables share them. It has
+ * its own copies of the tables, because grammars come and go. When it is full, it is cleared. */
 struct mask_store {
     char *pool;
     size_t pool_bytes, pool_used;
-    uint32_t generation; /* changes when it begins anew */
+    uint32_t generation; /* changes when it is cleared */
     struct automaton_copy *automata;
     uint32_t n_automata;
     struct base_mask *masks;
@@ -366,8 +366,8 @@ enum {
     STORE_WORTH = 2048,
 };
 
-/* Whole masks that took long, for other answers of the same grammar: a place in it is the grammar,
- * the items and all that lies on their stacks, compared word by word. */
+/* Whole masks that took long, for other answers with the same grammar. The key is the grammar, the
+ * items and their whole stacks, compared word by word. */
 enum { WHOLE_MASKS = 128, WHOLE_KEY = 96, WHOLE_WORTH = 1 << 13 };
 
 struct whole_mask {
@@ -384,13 +384,13 @@ struct whole_masks {
     uint64_t clock;
 };
 
-/* A leave on its way through the stacks. */
+/* A leave being followed through the stacks. */
 struct pending {
     uint32_t node, byte;
-    uint32_t state, count, stack; /* the state is numbered through all rules */
+    uint32_t state, count, stack; /* the state's number is global */
 };
 
-/* What a mask needs while it is made; one for all matchers. */
+/* Scratch memory for making a mask, shared by all matchers. */
 struct mask_scratch {
     uint16_t *states; /* [longest token + 2], by depth */
     uint32_t *counts;
@@ -418,7 +418,7 @@ struct grammar_vocabulary {
     uint8_t *kinds;     /* TOKEN_IS_... */
     uint64_t *end_mask; /* [n_words] */
     struct token_trie trie;
-    /* Only the thread of the matchers touches what follows. */
+    /* Only the matchers' thread uses the rest. */
     struct mask_store store;
     struct whole_masks whole;
     struct mask_scratch scratch;
@@ -437,38 +437,38 @@ int grammar_vocabulary_open_sized(struct grammar_vocabulary **out,
  * states to go back to. */
 struct item {
     uint32_t state, count, stack;
-    uint32_t memory; /* of the list of distinct items that it is in; masks do without it */
+    uint32_t memory; /* of its list of distinct items; masks ignore it */
 };
 
-/* What is remembered of a list of distinct items: a chain of them, from the last to the first. All
- * places of the matcher share the text, so that an item is a part of it. 0: not in a list.
+/* What is remembered about a list of distinct items: a chain, from the last to the first. All
+ * places of the matcher share the text, so an item is a part of it. 0: not in a list.
  *
  *   text     [ "a" ,  "b" ,  "a
- *   memory 1 ◄─ 3 ◄─── 5 ◄── 6        1: the list, 3 and 5: items that are over, 6: an open one */
+ *   memory 1 ◄─ 3 ◄─── 5 ◄── 6        1: the list, 3 and 5: complete items, 6: an open one */
 struct remembered {
-    uint8_t part;  /* DISTINCT_LIST: the beginning; DISTINCT_ITEM: open; DISTINCT_MORE: over */
+    uint8_t part;  /* DISTINCT_LIST: the start; DISTINCT_ITEM: open; DISTINCT_MORE: complete */
     uint32_t rule; /* of the item */
     uint32_t before;
     size_t start, len;
 };
 
-/* Stacks are linked towards the bottom and share their lower parts; equal ones are one. Frame 0 is
- * the bottom, and a frame stands behind all those below it. */
+/* Stacks are linked towards the bottom and share their lower parts; equal frames are stored once.
+ * Frame 0 is the bottom, and a frame's number is higher than those below it. */
 struct frame {
     uint32_t state, count, below;
     uint32_t cost;  /* tokens that the shortest way to the end takes from here to the bottom */
-    uint32_t slack; /* of the cost */
+    uint32_t slack; /* part of the cost */
     uint16_t depth;
-    bool may_end; /* popped here, the text may end */
+    bool may_end; /* after popping it, the text may end */
     bool goes_on; /* ... and something can follow */
 };
 
-/* The shortest way from a state to the end of its rule: its number of tokens and the first one.
- * For the boundary of a counted rule, of one round. */
+/* The shortest way from a state to the end of its rule: its number of tokens and the first one. For
+ * the boundary of a counted rule: that of one round. */
 struct wind_up {
     uint32_t cost;
     uint32_t token;
-    uint32_t slack; /* what of the cost is only for distinct items */
+    uint32_t slack; /* part of the cost, only for distinct items */
 };
 
 enum {
@@ -476,7 +476,7 @@ enum {
     ITEMS_MAX = 128,
     CLOSURE_MAX = 1024,
     FRAMES_MAX = 4 * GRAMMAR_DEPTH_MAX,
-    FRAMES_SPARE = GRAMMAR_DEPTH_MAX, /* that masks leave to accept */
+    FRAMES_SPARE = GRAMMAR_DEPTH_MAX, /* reserved for accept; masks do not use them */
     FRAME_INDEX = 2 * FRAMES_MAX,
     CACHE_MASKS = 8,
     CACHE_ITEMS = 8,
@@ -485,7 +485,7 @@ enum {
 struct cached_mask {
     struct item items[CACHE_ITEMS];
     uint32_t n_items; /* 0: free */
-    uint32_t reach;   /* the most tokens that the shortest end takes after one of the mask's */
+    uint32_t reach;   /* the longest of the shortest ways to the end after a token of the mask */
     uint64_t used;
     uint64_t *mask;
 };
@@ -494,19 +494,19 @@ struct grammar_matcher {
     const struct grammar *g;
     struct grammar_vocabulary *v;
     struct wind_up *wind; /* [n_states] */
-    struct item *items;   /* where it is */
+    struct item *items;   /* its places */
     uint32_t n_items;
     struct item *next, *ahead, *closure;
     struct frame *frames;
     uint32_t n_frames;
     uint32_t *frame_index; /* 0: free, else the frame */
-    uint32_t *frame_moved; /* [FRAMES_MAX], while frames are compacted */
+    uint32_t *frame_moved; /* [FRAMES_MAX], used to compact frames */
     struct cached_mask cache[CACHE_MASKS];
     uint64_t *masks;           /* of the cache */
-    uint64_t *few;             /* the mask of a wind-up */
-    const uint64_t *unhurried; /* what the last mask would have been; NULL: what it was */
+    uint64_t *few;             /* a mask for winding up */
+    const uint64_t *unhurried; /* the last mask without a limit on tokens; NULL: the same */
     uint64_t clock;
-    uint32_t *automata; /* [n_rules]: in the store of this generation, UINT32_MAX: not yet */
+    uint32_t *automata; /* [n_rules]: their numbers in the store, UINT32_MAX: none yet */
     uint32_t generation;
     struct distinct *distinct; /* NULL: the grammar has no list of distinct items */
 };
@@ -514,19 +514,19 @@ struct grammar_matcher {
 struct distinct {
     struct remembered *memory; /* [0] is unused */
     size_t n_memory, cap_memory;
-    char *text; /* since the first of the lists that are open began */
+    char *text; /* since the start of the first open list */
     size_t n_text, cap_text;
-    bool is_probing;   /* looking whether an item can be completed, */
+    bool is_probing;   /* testing whether an item can be completed, */
     uint32_t n_probed; /* ... at this many places so far */
-    struct item *next; /* the matcher's, while it probes */
+    struct item *next; /* used as the matcher's while probing */
     struct item *closure;
-    uint64_t *opening;  /* [n_words] tokens that can begin a list and hold several items, */
+    uint64_t *opening;  /* [n_words] tokens that can start a list and contain several items, */
     uint64_t *several;  /* ... that can end an item and continue after it, */
-    uint64_t *suspects; /* ... that are to be tried */
-    uint64_t *held;     /* a mask without those that were refused */
+    uint64_t *suspects; /* ... to be tried */
+    uint64_t *held;     /* a mask without the rejected tokens */
 };
 
-/* Tokens that an item may take beyond its shortest text, to differ from the others. */
+/* Extra tokens that an item may need beyond its shortest text, to differ from the others. */
 enum { DISTINCT_SLACK = 2 };
 
 static inline bool state_may_end(const struct grammar *g, uint32_t state, uint32_t count)
@@ -543,7 +543,7 @@ static inline bool state_is_open(const struct grammar_rule *r, uint32_t local, u
 }
 
 /* The count after a step to `local`: the boundary ends a round. Without a maximum, counts stop at
- * the minimum, behind which they make no difference. */
+ * the minimum, because higher ones make no difference. */
 static inline uint32_t count_after(const struct grammar_rule *r, uint32_t local, uint32_t count)
 {
     if (!r->is_counted || local != STATE_START)
@@ -554,57 +554,58 @@ static inline uint32_t count_after(const struct grammar_rule *r, uint32_t local,
 int distinct_open(struct grammar_matcher *m, struct error *err);
 void distinct_close(struct distinct *d);
 void distinct_forget(struct grammar_matcher *m);
-/* What `made` remembers, which `it` becomes by ending its rule or by a call, at the end of the
- * text: false when that is refused. */
+/* Set the memory of `made`, which `it` becomes at the end of the text by ending its rule or by a
+ * call. False: rejected. */
 bool distinct_pop(struct grammar_matcher *m, const struct item *it, struct item *made);
 bool distinct_call(struct grammar_matcher *m, const struct item *it, uint32_t rule,
                    struct item *made);
 bool distinct_add_byte(struct grammar_matcher *m, uint8_t byte);
-/* Leaves the items that can still be completed; their number. */
+/* Keeps only the items that can still be completed; returns their number. */
 uint32_t distinct_keep_live(struct grammar_matcher *m, struct item *items, uint32_t n);
 bool distinct_is_open(const struct grammar_matcher *m, const struct item *it);
-/* The mask without tokens that the memory refuses. */
+/* The mask without tokens that repeat an item. */
 const uint64_t *distinct_mask(struct grammar_matcher *m, const uint64_t *mask);
-/* The token of one byte in `mask` that leads nearest to an end; TOKEN_NONE: none. */
+/* The single-byte token in `mask` that leads nearest to an end; TOKEN_NONE: none. */
 uint32_t distinct_way(struct grammar_matcher *m, const uint64_t *mask);
-/* Whether the item is open and some earlier one begins with its text. */
+/* True if the item is open and some earlier one starts with its text. */
 bool distinct_is_alike(const struct grammar_matcher *m, const struct item *it);
-/* Whether the matcher takes the bytes, and how far the end is then: nothing changes. Nearer is
- * what needs fewer tokens; if these are equal, an item that is not like an earlier one, then any
- * item. */
+/* Tests whether the matcher accepts the bytes, and how far the end is then; changes nothing. Fewer
+ * tokens are nearer; in a tie, an item unlike any earlier one, then any item. */
 bool matcher_tries(struct grammar_matcher *m, const char *bytes, size_t len, uint64_t *distance);
-/* All that `items` become with the byte: into m->next, whose number it returns. */
+/* Puts everything that `items` become with the byte into m->next; returns their number. */
 uint32_t matcher_step(struct grammar_matcher *m, const struct item *items, uint32_t n_items,
                       uint8_t byte);
 
 uint32_t wind_cost(const struct grammar_matcher *m, uint32_t state, uint32_t count);
 uint32_t wind_slack(const struct grammar_matcher *m, uint32_t state, uint32_t count);
 void matcher_measure(struct grammar_matcher *m);
-/* The frame, or UINT32_MAX when there is none left below `limit`. `slack` tokens are added to what
- * lies below it; a function of the others. */
+/* The frame, or UINT32_MAX if none is left below `limit`. `slack` tokens are added to the cost
+ * below it; it depends only on the other arguments. */
 uint32_t frame_push(struct grammar_matcher *m, uint32_t state, uint32_t count, uint32_t below,
                     uint32_t limit, uint32_t slack);
 /* Forgets the newest frames, down to `n`. */
 void frame_truncate(struct grammar_matcher *m, uint32_t n);
-/* What comes of popping, and of call `call`: false when it is refused. */
+/* The result of popping, and of call `call`. False: rejected. */
 bool item_pop(const struct grammar_matcher *m, const struct item *it, struct item *out);
 bool item_call(struct grammar_matcher *m, const struct item *it, const struct grammar_call *call,
                uint32_t frame_limit, struct item *out);
 bool item_fits(const struct grammar_matcher *m, uint32_t state, uint32_t stack);
-/* All that the items can become without a byte; into m->closure, whose number it returns. */
+/* Puts everything that the items can become without a byte into m->closure; returns their
+ * number. */
 uint32_t matcher_close_items(struct grammar_matcher *m, uint32_t frame_limit);
 
-/* One walk's way out: tokens are set in `mask`, and `reach` becomes the largest cost after one. */
+/* The output of a walk: sets tokens in `mask`; `reach` becomes the largest cost after one of
+ * them. */
 struct walk {
     uint64_t *mask;
     uint32_t reach;
-    uint32_t limit; /* tokens that cost more afterwards are left out */
+    uint32_t limit; /* tokens with a higher cost afterwards are omitted */
     uint64_t n_walked;
 };
 
-/* Adds what `it` allows before its stack matters, and appends its leaves to the scratch. */
+/* Adds what `it` allows independent of its stack, and appends its leaves to the scratch. */
 void walk_item(struct grammar_matcher *m, const struct item *it, struct walk *w);
-/* The subtree of `node`, whose byte comes first. */
+/* Walks the subtree of `node`, starting with its byte. */
 void walk_subtree(struct grammar_matcher *m, const struct item *it, uint32_t node, struct walk *w);
 void walk_append(struct grammar_matcher *m, const struct pending *p);
 

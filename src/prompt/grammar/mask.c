@@ -1,8 +1,8 @@
-/* A configuration's mask: the base masks of its items, and for the tokens that leave a rule on
- * their way, what the stack makes of them. And the end of an answer whose budget runs out.
+/* The mask of a configuration: the base masks of its items and, for tokens that leave a rule, what
+ * the stack allows. Also the end of an answer that runs out of budget.
  *
- * Tokens of different items are simply united: a token is allowed if one reading allows it.
- * Scheduler's thread only. */
+ * The mask is the union over all items: a token is allowed if one reading allows it. Used only on
+ * the scheduler's thread. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -10,7 +10,7 @@
 
 /* ---- tokens that leave a rule ---- */
 
-/* True the first time that it is asked for these; past a certain number, always. */
+/* True the first time it is called with these; beyond a certain number, always. */
 static bool is_new(struct mask_scratch *s, const struct pending *p)
 {
     uint64_t hash = hash_pair((uint64_t)p->node << 32 | p->state,
@@ -40,15 +40,15 @@ static void begin_seen(struct mask_scratch *s)
     }
 }
 
-/* Past so many nodes, a mask takes too long: what was not looked at is not allowed. Only very
- * ambiguous grammars come so far. */
+/* Beyond this many nodes a mask takes too long: unvisited tokens are not allowed. Only very
+ * ambiguous grammars reach this limit. */
 static uint64_t work_limit(const struct grammar_matcher *m)
 {
     return WORK_MAX + (uint64_t)4 * m->v->trie.n_nodes;
 }
 
-/* Walks on below the node, if its byte leads anywhere. When a lot was walked already, there may be
- * many ways to the same places: from then on each is looked at once. */
+/* Continues the walk below the node, if its byte leads anywhere. A long walk may reach the same
+ * places in many ways: from then on each is visited once. */
 static void go_on(struct grammar_matcher *m, const struct item *it, const struct pending *from,
                   struct walk *w)
 {
@@ -61,7 +61,7 @@ static void go_on(struct grammar_matcher *m, const struct item *it, const struct
         walk_subtree(m, it, p.node, w);
 }
 
-/* Follows every leave through the end of its rule and through the calls that its byte can begin.
+/* Follows every leave through the end of its rule and through the calls that its byte can start.
  * Both lead to walks below the place, which may leave again. */
 static void follow_leaves(struct grammar_matcher *m, struct walk *w)
 {
@@ -88,7 +88,7 @@ static void follow_leaves(struct grammar_matcher *m, struct walk *w)
 
 /* ---- winding up ---- */
 
-/* The rounds that a counted rule still has to have, besides the one that the state is in. */
+/* The rounds that a counted rule still needs, besides the current one. */
 static uint64_t rounds_left(const struct grammar_rule *r, uint32_t state, uint32_t count)
 {
     uint32_t done = state == r->first_state + STATE_START ? count : count + 1;
@@ -144,9 +144,9 @@ static struct wind_up wind_bytes(const struct grammar_matcher *m, uint32_t state
     return best;
 }
 
-/* How many tokens the shortest way from each state to the end of its rule takes, each as long as
- * it goes. Ways are split at calls and ends of rules, which makes costs of frames add up. What a
- * way leads to comes before it in `by_distance`. */
+/* Computes the number of tokens of the shortest way from each state to the end of its rule, with
+ * the longest possible tokens. Ways are split at calls and ends of rules, so the costs of frames
+ * add up. The targets of a way come before it in `by_distance`. */
 void matcher_measure(struct grammar_matcher *m)
 {
     const struct grammar *g = m->g;
@@ -201,7 +201,7 @@ static const struct item *find_shortest(const struct grammar_matcher *m, uint32_
     return best;
 }
 
-/* The first token of an item's shortest way to the end; TOKEN_NONE: it is there. */
+/* The first token of an item's shortest way to the end; TOKEN_NONE: already at the end. */
 static uint32_t wind_token(const struct grammar_matcher *m, struct item it)
 {
     while (wind_cost(m, it.state, it.count) == 0) {
@@ -213,7 +213,7 @@ static uint32_t wind_token(const struct grammar_matcher *m, struct item it)
     return m->wind[it.state].token;
 }
 
-/* For a mask that limits have emptied: a way to the end there always is. */
+/* For a mask that the limits have emptied: there is always a way to the end. */
 static void add_shortest(const struct grammar_matcher *m, uint64_t *mask)
 {
     uint32_t cost, token = wind_token(m, *find_shortest(m, &cost));
@@ -257,8 +257,8 @@ static void add_ends(const struct grammar_matcher *m, uint64_t *mask)
         mask[i] |= m->v->end_mask[i];
 }
 
-/* What the cache knows an item by. A count that no single token can bring to either bound is as
- * good as any other such count. */
+/* The cache key of an item. Counts that no single token can bring to either bound are
+ * equivalent. */
 static struct item key_of(const struct grammar_matcher *m, struct item it)
 {
     const struct grammar_rule *r = &m->g->rules[m->g->states[it.state].rule];
@@ -288,9 +288,9 @@ static bool is_empty(const struct grammar_matcher *m, const uint64_t *mask)
     return true;
 }
 
-/* ---- masks that other answers have made ---- */
+/* ---- masks made by other answers ---- */
 
-/* Writes down where the matcher is; 0: it takes too many words. */
+/* Writes the matcher's place as a key; 0: it takes too many words. */
 static uint32_t place_write(const struct grammar_matcher *m, uint32_t key[WHOLE_KEY])
 {
     uint32_t n = 0;
@@ -339,7 +339,7 @@ static void whole_keep(struct grammar_vocabulary *v, const uint32_t *key, uint32
     memcpy(oldest->mask, made->mask, v->n_words * sizeof *made->mask);
 }
 
-/* The mask of where the matcher is, with all the tokens in the world left. */
+/* The mask at the matcher's place, with no limit on tokens. */
 static void mask_fill(struct grammar_matcher *m, struct cached_mask *out)
 {
     uint32_t key[WHOLE_KEY] = {0};
@@ -381,8 +381,8 @@ static struct cached_mask *find_mask(struct grammar_matcher *m)
     return oldest;
 }
 
-/* Tokens after which the end can still be reached in time, with one to spare for the end token;
- * the next of the shortest way in any case. */
+/* Tokens after which the end can still be reached in time, including the end token; always includes
+ * the next token of the shortest way. */
 const uint64_t *grammar_matcher_mask(struct grammar_matcher *m, uint32_t n_left)
 {
     const struct cached_mask *all = find_mask(m);

@@ -1,11 +1,11 @@
-/* The matcher: where an answer is in its grammar.
+/* The matcher: the position of an answer in its grammar.
  *
- * It is in a few places at once (items), because a grammar may be read in several ways; each place
- * is a state and a stack. Ends of rules and calls are followed only when the next byte asks for
- * them, so that an item stays where its last byte led.
+ * It can be in several places at once (items), because a grammar may be ambiguous; each place is a
+ * state and a stack. Ends of rules and calls are followed only when the next byte needs them, so an
+ * item stays where its last byte led.
  *
- * Limits make the language smaller, never larger: a step that would pass one is not taken. Every
- * step that is taken leaves a way to the end within the limits (see `height`). */
+ * Limits make the language smaller, never larger: a step that would exceed one is not taken. After
+ * every step there is a way to the end within the limits (see `height`). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +58,7 @@ uint32_t frame_push(struct grammar_matcher *m, uint32_t state, uint32_t count, u
     return m->n_frames++;
 }
 
-/* In the opposite order of their coming, slots of the index can simply be emptied. */
+/* If frames are removed in reverse order, their slots of the index can simply be cleared. */
 void frame_truncate(struct grammar_matcher *m, uint32_t n)
 {
     while (m->n_frames > n) {
@@ -77,7 +77,7 @@ static void forget_masks(struct grammar_matcher *m)
         m->cache[i].n_items = 0;
 }
 
-/* Keeps the frames that the items stand on. */
+/* Keeps only the frames that the items use. */
 static void compact_frames(struct grammar_matcher *m)
 {
     uint32_t n = m->n_frames, kept = 1;
@@ -142,7 +142,7 @@ bool item_call(struct grammar_matcher *m, const struct item *it, const struct gr
     return out->stack != UINT32_MAX;
 }
 
-/* Adds an item that is not there yet; one that finds no room is given up. */
+/* Adds an item if it is new; drops it if there is no room. */
 static bool add_item(struct item *items, uint32_t *n, uint32_t max, const struct item *it)
 {
     for (uint32_t i = 0; i < *n; i++)
@@ -160,7 +160,7 @@ static uint32_t item_cost(const struct grammar_matcher *m, const struct item *it
     return wind_cost(m, it->state, it->count) + m->frames[it->stack].cost;
 }
 
-/* The same for the items that remain: what is nearest to an end stays. */
+/* The same for the items that are kept: those nearest to an end stay. */
 static void keep_item(const struct grammar_matcher *m, struct item *items, uint32_t *n,
                       const struct item *it)
 {
@@ -175,7 +175,7 @@ static void keep_item(const struct grammar_matcher *m, struct item *items, uint3
 }
 
 /* Adds what item `i` of the closure becomes by ending its rule or calling another; with a byte,
- * only what that byte can begin. */
+ * only what that byte can start. */
 static void close_item(struct grammar_matcher *m, uint32_t i, uint32_t *n, int byte,
                        uint32_t frame_limit)
 {
@@ -242,7 +242,7 @@ static uint32_t step_named(struct grammar_matcher *m, int32_t token)
     return n_next;
 }
 
-/* From the matcher's items through all bytes: into `bytes_items`, whose number it returns. */
+/* Steps the matcher's items through all bytes, into `bytes_items`; returns their number. */
 static uint32_t step_bytes(struct grammar_matcher *m, const char *bytes, size_t len)
 {
     uint32_t n = m->n_items;
@@ -256,7 +256,7 @@ static uint32_t step_bytes(struct grammar_matcher *m, const char *bytes, size_t 
     return m->distinct != NULL ? distinct_keep_live(m, m->ahead, n) : n;
 }
 
-/* What a failed try leaves behind. */
+/* State to restore after a failed try. */
 struct mark {
     uint32_t n_frames;
     size_t n_memory, n_text;

@@ -1,9 +1,8 @@
-/* From expressions to an NFA: what each expression is like, and the nodes of one rule.
+/* Turns expressions into an NFA: the traits of each expression, and the nodes of one rule.
  *
- * What matches no text is never built, so that every node leads to the rule's end. An NFA is built
- * from its end: building a part takes the node that follows it. Recursion is bounded by the depth
- * of expressions (EXPR_DEPTH_MAX) and of rules that are put in where they are used
- * (INLINE_DEPTH). */
+ * Expressions that match no text are never built, so every node leads to the rule's end. An NFA is
+ * built from its end: building a part takes the node that follows it. The depth of expressions
+ * (EXPR_DEPTH_MAX) and of inlined rules (INLINE_DEPTH) bounds recursion. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -67,7 +66,7 @@ static bool mark_reached(struct compiler *c, grammar_expr root)
     return !c->failed;
 }
 
-/* One look at what an expression matches, given what is known of its parts. */
+/* Computes what an expression matches from what is known about its parts. */
 static struct expr_traits find_matches(const struct compiler *c, grammar_expr at)
 {
     const struct expr *e = &c->b->exprs[at];
@@ -93,7 +92,7 @@ static struct expr_traits find_matches(const struct compiler *c, grammar_expr at
     return found;
 }
 
-/* True when something new was found. */
+/* True if something new was found. */
 static bool visit_matches(struct compiler *c, grammar_expr at)
 {
     struct expr_traits *t = &c->traits[at], was = *t;
@@ -104,8 +103,8 @@ static bool visit_matches(struct compiler *c, grammar_expr at)
            t->has_text != was.has_text;
 }
 
-/* Visits all expressions, rules also right after their bodies: a chain of rules, each defined
- * before the next, takes one round. True when a visit found something. */
+/* Visits all expressions, and rules also right after their bodies, so that a chain of rules, each
+ * defined before the next, takes one round. True if a visit found something. */
 static bool visit_all(struct compiler *c, bool (*visit)(struct compiler *c, grammar_expr at))
 {
     bool changed = false;
@@ -136,7 +135,7 @@ static uint32_t size_capped(uint64_t size)
     return size < NFA_NODES_MAX ? (uint32_t)size : NFA_NODES_MAX;
 }
 
-/* How often a repeat's part is written out, if it is. */
+/* The number of copies of a repeat's part, if it is expanded. */
 static uint64_t repeat_copies(const struct expr *e)
 {
     if (e->max == GRAMMAR_NO_MAX)
@@ -163,7 +162,7 @@ static void measure_repeat(const struct compiler *c, const struct expr *e, struc
     t->is_looping = part->is_looping || e->max == GRAMMAR_NO_MAX;
 }
 
-/* A rule that is used here: its body, or a call of it. */
+/* A use of a rule: its body inlined, or a call. */
 static void measure_rule(struct compiler *c, const struct expr *e, struct expr_traits *t)
 {
     const struct expr_traits *body = &c->traits[e->first];
@@ -175,7 +174,7 @@ static void measure_rule(struct compiler *c, const struct expr *e, struct expr_t
     t->depth = t->is_inlined ? (uint16_t)(body->depth + 1) : 1;
 }
 
-/* True when it was not known before and now is. */
+/* True if it has just become known. */
 static bool measure(struct compiler *c, grammar_expr at)
 {
     const struct expr *e = &c->b->exprs[at];
@@ -217,7 +216,7 @@ static bool measure(struct compiler *c, grammar_expr at)
     return true;
 }
 
-/* Rules that are recursive, or use such, stay unknown at first: they are always called. */
+/* Recursive rules, and those that use them, stay unknown at first: they are always called. */
 static void measure_all(struct compiler *c)
 {
     while (compiler_step(c, round_steps(c)) && visit_all(c, measure))
@@ -291,8 +290,8 @@ uint32_t nfa_add_bytes(struct compiler *c, uint8_t lo, uint8_t hi, uint32_t targ
     return node;
 }
 
-/* A call, with a way around it where it may match nothing. Calls match something, so there is none
- * of what matches nothing else. */
+/* A call, with a bypass if the rule may match the empty text. Calls match something, so there is no
+ * call if the rule matches nothing else. */
 static uint32_t build_call(struct compiler *c, grammar_expr at, const struct rule_plan *plan,
                            uint32_t next)
 {
@@ -321,7 +320,7 @@ static uint32_t build_repeat(struct compiler *c, grammar_expr at, uint32_t next)
     if (!part->is_productive)
         return next;
     if (repeat_is_counted(c, &e)) {
-        /* What matches nothing goes around the call, so that one round is the least. */
+        /* The empty text bypasses the call, so the minimum is one round. */
         struct rule_plan plan = {.body = e.first,
                                  .is_counted = true,
                                  .min = part->is_nullable || e.min == 0 ? 1 : e.min,

@@ -1,6 +1,5 @@
-/* Anchors of regular expressions. An expression is looked at from outside: each of
- * its two sides is the edge of the text (ANCHORED), or open to any text that a search skips
- * (SEARCHED), or in the middle (INSIDE).
+/* Anchors of regular expressions. Each of an expression's two sides is the edge of the text
+ * (ANCHORED), open to any text that a search skips (SEARCHED), or in the middle (INSIDE).
  *
  *   (^|\s)foo($|\.)     SEARCHED (^|\s) INSIDE   foo   INSIDE ($|\.) SEARCHED
  *                       choice: "", .*\s                choice: "", \..*
@@ -37,7 +36,7 @@ static struct regex *copy(struct resolver *r, const struct regex *e)
 
 static struct regex *trim(struct resolver *r, const struct regex *e, bool left, bool right);
 
-/* The parts of a sequence, with those at open sides trimmed, and left out when nothing is left. */
+/* The parts of a sequence, with those at open sides trimmed, and omitted if nothing is left. */
 static struct regex *sequence_trim(struct resolver *r, const struct regex *e, bool left, bool right)
 {
     struct regex *out = regex_new(r->arena, REGEX_SEQUENCE);
@@ -58,8 +57,8 @@ static struct regex *sequence_trim(struct resolver *r, const struct regex *e, bo
     return out;
 }
 
-/* Beside any text, a repetition need not go beyond its minimum: any text has the rest. It makes
- * expressions simpler that are combined with a length. */
+/* Next to any text, a repetition can stop at its minimum, because any text covers the rest. This
+ * simplifies expressions that are combined with a length. */
 static struct regex *trim(struct resolver *r, const struct regex *e, bool left, bool right)
 {
     struct regex *c = copy(r, e);
@@ -75,7 +74,7 @@ static struct regex *trim(struct resolver *r, const struct regex *e, bool left, 
     return c;
 }
 
-/* An expression without anchors, with what a search skips at its sides. */
+/* Adds the text that a search skips to the sides of an expression without anchors. */
 static struct regex *surround(struct resolver *r, struct regex *e, enum side left, enum side right)
 {
     e = trim(r, e, left == SEARCHED, right == SEARCHED);
@@ -108,11 +107,11 @@ static struct regex *refuse(struct resolver *r, const struct regex *anchor)
 
 static struct regex *resolve(struct resolver *r, struct regex *e, enum side left, enum side right);
 
-/* Anchors at the sides of a sequence are taken off; then its first and last part have the sides. */
+/* Removes anchors at the sides of a sequence; then its first and last parts have the sides. */
 static struct regex *sequence_resolve(struct resolver *r, struct regex *e, enum side left,
                                       enum side right)
 {
-    struct regex *first = e->first, *end = NULL; /* parts from `first` up to, without, `end` */
+    struct regex *first = e->first, *end = NULL; /* parts from `first` to before `end` */
     for (; first && first->kind == REGEX_BEGIN && left != INSIDE; first = first->next)
         left = ANCHORED;
     for (struct regex *part = first; part; part = part->next) {

@@ -8,10 +8,10 @@
 #include "base/utf8.h"
 #include "prompt/grammar/regex.h"
 
-/* The letters behind a backslash for the characters that JSON has short escapes for. */
+/* The letters of JSON's short escapes. */
 static const char escaped[] = "\"\\\b\f\n\r\t", escape_names[] = "\"\\bfnrt";
 
-/* The characters of `set` that a JSON string has to escape, or GRAMMAR_NONE when there is none. */
+/* The characters of `set` that a JSON string must escape, or GRAMMAR_NONE if there are none. */
 static grammar_expr escapes_to_grammar(struct grammar_builder *b, struct code_set set)
 {
     struct code_range names[sizeof escaped], low[2][16];
@@ -63,7 +63,7 @@ grammar_expr code_set_to_grammar(struct grammar_builder *b, struct arena *arena,
     return n ? grammar_choice(b, parts, n) : grammar_never(b);
 }
 
-/* A run of single characters becomes one literal. Returns the part behind it. */
+/* A run of single characters becomes one literal. Returns the part after it. */
 static const struct regex *literal_take(struct grammar_builder *b, const struct regex *part,
                                         grammar_expr *out)
 {

@@ -1,4 +1,4 @@
-/* Lengths of what regular expressions match: worked into the tree where that is simple. */
+/* Lengths of the texts that regular expressions match: built into the tree if that is simple. */
 #include "prompt/grammar/regex_internal.h"
 
 static uint32_t sum(uint32_t a, uint32_t b)
@@ -12,8 +12,8 @@ static uint32_t product(uint32_t a, uint32_t b)
     return p > REGEX_NO_MAX ? REGEX_NO_MAX : (uint32_t)p;
 }
 
-/* The least and the greatest number of code points; `max` is REGEX_NO_MAX when there is no bound.
- * (REGEX_NEVER counts as empty, which is as good as any other answer.) */
+/* The least and greatest number of code points; `max` is REGEX_NO_MAX if there is no bound.
+ * REGEX_NEVER counts as empty; any result would do. */
 void regex_length_range(const struct regex *e, uint32_t *min, uint32_t *max)
 {
     uint32_t low, high;
@@ -44,8 +44,8 @@ void regex_length_range(const struct regex *e, uint32_t *min, uint32_t *max)
     }
 }
 
-/* A sequence whose parts have fixed lengths but for one, which repeats a single character: that
- * one's count takes the bounds. */
+/* A sequence whose parts have fixed lengths except for one, which repeats a single character: the
+ * bounds apply to its count. */
 static struct regex *sequence_limit(struct arena *arena, struct regex *e, uint32_t min,
                                     uint32_t max)
 {
@@ -129,7 +129,7 @@ struct regex *regex_limit_length(struct arena *arena, struct regex *e, uint32_t 
 /* ---- shrinking ----------------------------------------------------------------------------- */
 
 enum {
-    SHRINK_LEAST = 32, /* characters that a loop keeps at least: a shorter one would hurt */
+    SHRINK_LEAST = 32, /* the fewest characters that a loop keeps */
     SHRINK_UNIT = 3,   /* the longest unit of a loop: %20 */
     PARTS_MAX = 64,
 };
@@ -144,8 +144,8 @@ static struct regex *copy(struct arena *arena, const struct regex *e)
     return c;
 }
 
-/* The parts of a sequence share the room that is left behind what they need at least: those that
- * want less than their share leave it to the others. */
+/* The parts of a sequence share the room that their minimum lengths leave: those that need less
+ * than their share leave it to the others. */
 static struct regex *sequence_shrink(struct arena *arena, const struct regex *e, uint32_t max)
 {
     uint32_t low[PARTS_MAX] = {0}, high[PARTS_MAX] = {0}, share[PARTS_MAX] = {0}, needed = 0;

@@ -17,7 +17,7 @@ enum {
     RANGES_MAX = 4096,   /* of one class */
 };
 
-/* The ranges of a class while it is read. */
+/* The ranges of a class being read. */
 struct range_list {
     size_t n;
     struct code_range ranges[RANGES_MAX];
@@ -96,7 +96,7 @@ static bool hex_read(struct reader *r, int n_digits, uint32_t *code)
     return true;
 }
 
-/* Behind \u: {1F600}, four digits, or two times four that are a surrogate pair. */
+/* After \u: {1F600}, four digits, or two times four that form a surrogate pair. */
 static bool unicode_escape_read(struct reader *r, uint32_t *code)
 {
     if (take(r, "{")) {
@@ -122,7 +122,7 @@ static bool unicode_escape_read(struct reader *r, uint32_t *code)
     return true;
 }
 
-/* An escape that stands for one character, with `at` behind the backslash. */
+/* An escape for one character, with `at` after the backslash. */
 static bool character_escape_read(struct reader *r, uint32_t *code)
 {
     static const char names[] = "nrtfv0a", values[] = "\n\r\t\f\v\0\a";
@@ -201,8 +201,8 @@ static bool property_read(struct reader *r, struct range_list *list)
     return ranges_add(r, list, set.ranges, set.n);
 }
 
-/* A class escape (\d \w \s and their opposites, \p) at `at`, behind the backslash, into `list`.
- * Returns 1, 0 when it is none, or -1. */
+/* A class escape (\d \w \s and their opposites, \p) at `at`, after the backslash, into `list`.
+ * Returns 1, 0 if it is not one, or -1. */
 static int class_escape_read(struct reader *r, struct range_list *list)
 {
     static const struct code_range digits[] = {{'0', '9'}};
@@ -232,8 +232,8 @@ static int class_escape_read(struct reader *r, struct range_list *list)
     return ranges_add(r, list, set.ranges, set.n) ? 1 : -1;
 }
 
-/* One end of a range, or one character, of a class; a class escape goes into `list` at once and
- * gives 1. Returns 0 for a character, or -1. */
+/* Reads one end of a range, or one character, of a class. Returns 0 for a character, 1 for a class
+ * escape, which is added to `list`, or -1. */
 static int class_atom_read(struct reader *r, struct range_list *list, uint32_t *code)
 {
     if (take(r, "\\")) {
@@ -268,7 +268,7 @@ static bool class_items_read(struct reader *r, struct range_list *list)
         if (kind < 0)
             return false;
         if (kind > 0)
-            continue; /* a hyphen behind \d is a hyphen */
+            continue; /* a hyphen after \d is a hyphen */
         range.last = range.first;
         if (r->end - r->at >= 2 && *r->at == '-' && r->at[1] != ']') {
             r->at++;
@@ -289,7 +289,7 @@ static bool class_items_read(struct reader *r, struct range_list *list)
     return true;
 }
 
-/* A class, with `at` behind its opening bracket. */
+/* A class, with `at` after its opening bracket. */
 static struct regex *class_read(struct reader *r)
 {
     const char *from = r->at - 1;
@@ -303,7 +303,7 @@ static struct regex *class_read(struct reader *r)
     return set_node(r, list->ranges, list->n, negated);
 }
 
-/* A group, with `at` behind its opening parenthesis. */
+/* A group, with `at` after its opening parenthesis. */
 static struct regex *group_read(struct reader *r)
 {
     const char *from = r->at - 1;
@@ -333,7 +333,7 @@ static struct regex *group_read(struct reader *r)
     return e;
 }
 
-/* Outside of classes, with `at` behind the backslash. */
+/* An escape outside classes, with `at` after the backslash. */
 static struct regex *escape_read(struct reader *r)
 {
     if (r->at == r->end)
@@ -393,8 +393,7 @@ static bool count_read(struct reader *r, uint32_t *count)
     return true;
 }
 
-/* Whether what stands at `at` is {m}, {m,} or {m,n} ({,n} in Python). A brace that begins none of
- * them is a character. */
+/* True if {m}, {m,} or {m,n} ({,n} in Python) is at `at`. Any other brace is a character. */
 static bool braces_are_count(const struct reader *r)
 {
     const char *at = r->at + 1;
@@ -407,7 +406,7 @@ static bool braces_are_count(const struct reader *r)
     return n_digits && at < r->end && *at == '}';
 }
 
-/* A quantifier at `at`: 1, 0 when there is none, -1. */
+/* Reads a quantifier at `at`. 1: read, 0: none, -1: error. */
 static int quantifier_read(struct reader *r, uint32_t *min, uint32_t *max)
 {
     if (r->at == r->end)

@@ -70,7 +70,7 @@ void grammar_store_close(struct grammar_store *s)
     free(s);
 }
 
-/* With the lock held: the entry of the key, held once more, or NULL. */
+/* With the lock held: adds a reference to the entry of the key and returns it, or NULL. */
 static struct entry *entry_hold(struct grammar_store *s, const char *key, size_t key_len)
 {
     for (struct entry *e = s->first; e; e = e->next) {
@@ -84,7 +84,7 @@ static struct entry *entry_hold(struct grammar_store *s, const char *key, size_t
     return NULL;
 }
 
-/* With the lock held: room again. What is held stays, however much that is. */
+/* With the lock held: makes room. Entries in use stay, even if they exceed the limit. */
 static void store_trim(struct grammar_store *s)
 {
     for (struct entry *e = s->last, *prev; e && s->used_bytes > s->max_bytes; e = prev) {

@@ -10,17 +10,17 @@
  * thread may use it; compiling happens outside its lock. */
 struct grammar_store;
 
-/* Builds the grammar that a key stands for: GRAMMAR_NONE and `err` when it cannot be built. */
+/* Builds the grammar of a key: GRAMMAR_NONE and `err` if it cannot be built. */
 typedef grammar_expr grammar_build_fn(struct grammar_builder *b, void *context, struct error *err);
 
-struct grammar_store *grammar_store_open(size_t max_bytes); /* NULL: no memory */
-void grammar_store_close(struct grammar_store *s);          /* nobody holds a grammar any more */
+struct grammar_store *grammar_store_open(size_t max_bytes); /* NULL: out of memory */
+void grammar_store_close(struct grammar_store *s);          /* no grammar may be in use */
 
 /* Returns the grammar of the key and builds it if needed. The caller holds it until
  * grammar_store_leave. Keys are compared in full. NULL and `err` if it cannot be built or compiled.
  */
 const struct grammar *grammar_store_take(struct grammar_store *s, const char *key, size_t key_len,
                                          grammar_build_fn *build, void *context, struct error *err);
-void grammar_store_leave(struct grammar_store *s, const struct grammar *g); /* NULL: nothing */
+void grammar_store_leave(struct grammar_store *s, const struct grammar *g); /* NULL does nothing */
 
 #endif

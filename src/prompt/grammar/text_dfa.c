@@ -1,5 +1,5 @@
-/* Automata over code points: made of lists of names, of lengths, and of each other. Everything has
- * a bound, because patterns come from clients. */
+/* Automata over code points: made from lists of names, from lengths, and from each other.
+ * Everything is bounded, because patterns come from clients. */
 #include "prompt/grammar/text_dfa.h"
 
 #include <stdlib.h>
@@ -137,12 +137,12 @@ struct text_dfa *text_dfa_builder_finish(struct text_dfa_builder *d, struct aren
 
 /* ---- names and lengths --------------------------------------------------------------------- */
 
-/* The names of a state of the trie: those that share their first `depth` bytes. */
+/* The names of a trie state: those that share their first `depth` bytes. */
 struct name_run {
     size_t begin, end, depth;
 };
 
-/* The edges of one state of the trie; states are numbered in the order of `runs`. */
+/* Adds the edges of one trie state; states are numbered in the order of `runs`. */
 static bool trie_state_build(struct text_dfa_builder *d, const struct byte_view *names,
                              struct name_run *runs, uint32_t state)
 {
@@ -176,7 +176,8 @@ struct text_dfa *text_dfa_from_names(struct arena *arena, const struct byte_view
 {
     struct text_dfa_builder d = {.err = err};
     struct text_dfa *out = NULL;
-    /* One more than the states that there may be: a run is written before its state is added. */
+    /* One more than the maximum number of states, because a run is written before its state is
+     * added. */
     struct name_run *runs = malloc((TEXT_STATES_MAX + 1) * sizeof *runs);
     bool ok = runs && text_state_add(&d, false);
     if (!runs)
@@ -219,8 +220,8 @@ struct text_dfa *text_dfa_from_lengths(struct arena *arena, uint32_t min, uint32
 
 /* ---- combining ----------------------------------------------------------------------------- */
 
-/* Pairs of states, and which number each has: open addressing. NO_STATE of one automaton is where
- * it has failed for good. */
+/* Numbers pairs of states: open addressing. NO_STATE means that an automaton has failed for
+ * good. */
 struct pair_table {
     uint32_t *slots; /* number + 1, or 0 */
     uint32_t (*pairs)[2];
@@ -239,7 +240,7 @@ static bool pair_accepts(const struct text_dfa *a, const struct text_dfa *b, uin
     }
 }
 
-/* The number of a pair, NO_STATE when it accepts nothing any more, or -1. */
+/* The number of a pair, NO_STATE if it can accept nothing, or -1. */
 static int64_t pair_number(struct text_dfa_builder *d, struct pair_table *t,
                            const struct text_dfa *a, const struct text_dfa *b, uint32_t x,
                            uint32_t y, enum text_operation operation)
@@ -262,7 +263,7 @@ static int64_t pair_number(struct text_dfa_builder *d, struct pair_table *t,
     return number;
 }
 
-/* The edge of `state` that holds `code`, or where the code points without an edge end. */
+/* The edge of `state` that contains `code`, or the end of the code points without an edge. */
 static uint32_t edge_at(const struct text_dfa *dfa, uint32_t state, uint32_t code, uint32_t *last)
 {
     *last = CODE_MAX;

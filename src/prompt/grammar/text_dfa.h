@@ -4,10 +4,10 @@
 #include "base/byte_view.h"
 #include "prompt/grammar/regex.h"
 
-/* Deterministic automata over code points: what a regular expression cannot say in the form of a
- * tree (this pattern and that one, any name but these, a pattern with a length). Immutable, in an
- * arena. State 0 is the first; a code point without an edge leads nowhere; from every state but
- * the first the end can be reached.
+/* Deterministic automata over code points: for what a tree of a regular expression cannot express
+ * (this pattern and that one, any name but these, a pattern with a length). Immutable, in an arena.
+ * State 0 is the first. A code point without an edge leads nowhere. From every state, except
+ * perhaps the first, an end can be reached.
  *
  *   states  [0]──'a'..'z'─►[1 accepts]──'0'..'9'─►[1]
  */
@@ -29,9 +29,10 @@ struct text_dfa {
 
 enum text_operation { TEXT_AND, TEXT_OR, TEXT_AND_NOT };
 
-/* Each: NULL and `err` (ERROR_LIMIT when the automaton is too large, ERROR_MEMORY). */
+/* On failure, each returns NULL and `err` (ERROR_LIMIT if the automaton is too large,
+ * ERROR_MEMORY). */
 struct text_dfa *text_dfa_from_regex(struct arena *arena, const struct regex *e, struct error *err);
-/* `names` must be sorted as bytes, each once, valid UTF-8. */
+/* `names` must be sorted as bytes, unique, and valid UTF-8. */
 struct text_dfa *text_dfa_from_names(struct arena *arena, const struct byte_view *names, size_t n,
                                      struct error *err);
 struct text_dfa *text_dfa_from_lengths(struct arena *arena, uint32_t min, uint32_t max,

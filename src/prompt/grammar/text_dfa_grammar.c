@@ -1,6 +1,6 @@
-/* An automaton as a grammar. A state is what may follow it: its own loop, then one of its edges.
- * Most automata of patterns have no other cycles, so most states need no rule of their own; one
- * that is entered from several places, or that a cycle comes back to, gets one.
+/* Turns an automaton into a grammar. A state becomes what may follow it: its own loop, then one of
+ * its edges. Most automata of patterns have no other cycles, so most states need no rule. A state
+ * with several entries, or in a cycle, gets one.
  *
  *   a state with a loop L and edges x ─► s, y ─► t, that accepts:   L* ( x s | y t | )
  */
@@ -8,13 +8,13 @@
 
 #include <stdlib.h>
 
-enum { INLINE_DEPTH = 16 }; /* states without a rule that stand inside one another */
+enum { INLINE_DEPTH = 16 }; /* nested states without a rule */
 
 struct state_expr {
     grammar_expr rule; /* GRAMMAR_NONE: none */
     grammar_expr body;
     uint32_t n_entries;
-    uint32_t next_edge; /* while it is walked */
+    uint32_t next_edge; /* during the walk */
     uint32_t depth;
     bool seen, done;
 };
@@ -25,7 +25,7 @@ struct writer {
     const struct text_dfa *dfa;
     enum text_spelling spelling;
     struct state_expr *states;
-    struct code_range *ranges; /* scratch, of all edges of a state */
+    struct code_range *ranges; /* scratch for all edges of a state */
     grammar_expr *parts;
 };
 
@@ -41,7 +41,7 @@ static grammar_expr edges_to_grammar(struct writer *w, const struct text_state *
                                w->spelling);
 }
 
-/* The body of a state whose targets are all done, or have rules. */
+/* The body of a state whose targets are all written or have rules. */
 static grammar_expr state_body(struct writer *w, uint32_t number)
 {
     const struct text_state *state = &w->dfa->states[number];
@@ -68,7 +68,7 @@ static grammar_expr state_body(struct writer *w, uint32_t number)
     return loop == GRAMMAR_NONE ? rest : grammar_sequence(w->b, (grammar_expr[]){loop, rest}, 2);
 }
 
-/* Every state behind the first, each after the states that it leads to. */
+/* Writes every state reachable from the first, each after the states that it leads to. */
 static void states_write(struct writer *w, uint32_t *stack)
 {
     size_t depth = 0;

@@ -1,5 +1,5 @@
-/* A regular expression as a deterministic automaton: states that may be entered at once (built
- * backwards, each part knowing what follows it), then sets of them.
+/* Turns a regular expression into a deterministic automaton: first an NFA (built backwards: each
+ * part knows what follows it), then sets of its states.
  *
  *   ab|ac    split ─► a ─► b ─► end        sets: {split,a,a'} ─a─► {b,c} ─b─► {end}
  *              └────► a'─► c ─► end                                 └──c─► {end}
@@ -16,11 +16,11 @@ enum {
     NFA_STATES_MAX = 4096,
     SETS_MAX = 2048,
     SET_WORDS_MAX = NFA_STATES_MAX / 64,
-    STEPS_MAX = 20000000, /* of work, counted roughly in words */
+    STEPS_MAX = 20000000, /* work, roughly in words */
 };
 
 struct nfa_state {
-    const struct code_set *set; /* NULL: moves on without a character */
+    const struct code_set *set; /* NULL: continues without a character */
     uint32_t next, other;       /* `other` only without a set */
 };
 
@@ -43,7 +43,7 @@ static uint32_t state_add(struct nfa *nfa, const struct code_set *set, uint32_t 
     return nfa->n++;
 }
 
-/* Where a text that matches `e` and goes on at `next` begins. */
+/* The start of `e` followed by `next`. */
 static uint32_t build(struct nfa *nfa, const struct regex *e, uint32_t next)
 {
     if (nfa->full)
@@ -53,7 +53,8 @@ static uint32_t build(struct nfa *nfa, const struct regex *e, uint32_t next)
     case REGEX_EMPTY: return next;
     case REGEX_SET: return state_add(nfa, &e->set, next, next);
     case REGEX_SEQUENCE: {
-        /* From the last part to the first: parts are linked forwards, so look for each. */
+        /* From the last part to the first: parts are linked forwards, so each must be searched
+         * for. */
         size_t n = 0;
         for (const struct regex *part = e->first; part; part = part->next)
             n++;
@@ -83,14 +84,14 @@ static uint32_t build(struct nfa *nfa, const struct regex *e, uint32_t next)
         for (uint32_t i = 0; i < e->min && !nfa->full; i++)
             entry = build(nfa, e->first, entry);
         return entry;
-    default: { /* a state that waits for a character that does not exist */
+    default: { /* a state that no character can leave */
         static const struct code_set none;
         return state_add(nfa, &none, next, next);
     }
     }
 }
 
-/* The sets that were found, with their numbers by hash. */
+/* The sets found so far, with their numbers by hash. */
 struct subset {
     struct nfa *nfa;
     struct text_dfa_builder *d;
@@ -98,7 +99,7 @@ struct subset {
     uint64_t *sets; /* [SETS_MAX][words] */
     uint32_t slots[2 * SETS_MAX];
     uint32_t stack[2 * NFA_STATES_MAX + 1]; /* each state is taken once and pushes at most two */
-    uint32_t bounds[NFA_STATES_MAX];        /* where ranges begin, or end before */
+    uint32_t bounds[NFA_STATES_MAX];        /* where ranges start, or the end + 1 */
     size_t n_steps;
 };
 
@@ -108,7 +109,7 @@ static bool too_large(struct subset *s)
     return false;
 }
 
-/* Adds a state and all that can be reached from it without a character. */
+/* Adds a state and all states reachable from it without a character. */
 static void closure_add(struct subset *s, uint64_t *set, uint32_t state)
 {
     size_t depth = 0;
@@ -127,7 +128,7 @@ static void closure_add(struct subset *s, uint64_t *set, uint32_t state)
     }
 }
 
-/* The number of the set that stands at the end of `sets`. */
+/* The number of the set at the end of `sets`. */
 static bool set_number(struct subset *s, uint32_t *number)
 {
     uint64_t *set = s->sets + s->d->n_states * s->words;
@@ -151,7 +152,7 @@ static int bound_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Where the ranges of a set's states begin and end, sorted, each once. */
+/* Collects where the ranges of a set's states start and end, sorted and unique. */
 static bool bounds_collect(struct subset *s, const uint64_t *set, size_t *n)
 {
     *n = 0;

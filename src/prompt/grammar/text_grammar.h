@@ -3,11 +3,11 @@
 
 #include "prompt/grammar/grammar.h"
 
-/* Grammars that are written as text. Each returns the expression, or GRAMMAR_NONE and `err`
- * (ERROR_INPUT with the position in the text and what is wrong there, or ERROR_LIMIT). */
+/* Grammars written as text. Each returns the expression, or GRAMMAR_NONE and `err` (ERROR_INPUT
+ * with the position in the text and what is wrong there, or ERROR_LIMIT). */
 
 /* llama.cpp's GBNF: rules, strings, classes, groups, alternatives, * + ? {m,n}, comments. The
- * grammar begins at the rule "root". */
+ * grammar starts at the rule "root". */
 grammar_expr gbnf_add(struct grammar_builder *b, const char *text, size_t len, struct error *err);
 
 /* A regular expression that the whole text must match (^ and $ at its ends change nothing).

@@ -1,8 +1,8 @@
-/* The vocabulary: all tokens' bytes in a trie, and the memory that masks are made in.
+/* The vocabulary: all tokens' bytes in a trie, and the memory for making masks.
  *
- * Everything is allocated here, when it is opened. The trie never changes afterwards, so that
- * matchers may be opened on other threads; the store and the scratch belong to the one thread that
- * asks for masks. */
+ * Everything is allocated here, when it is opened. The trie never changes afterwards, so matchers
+ * may be opened on other threads; the store and the scratch belong to the one thread that makes
+ * masks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +35,8 @@ static uint32_t common_prefix(const struct sorted_token *a, const struct sorted_
     return n;
 }
 
-/* Appends the tokens in their order: what a token shares with the one before it is there. */
+/* Appends the tokens in order: the prefix that a token shares with the previous one already
+ * exists. */
 static void fill_trie(struct token_trie *t, const struct sorted_token *tokens, size_t n,
                       uint32_t *path)
 {

@@ -1,12 +1,12 @@
 /* Which tokens a state allows: walks over the trie of the vocabulary.
  *
  * A walk follows one automaton through all tokens that stay in it. Where a byte could leave the
- * automaton (the end of a rule, a call), the place is noted and the stack decides later, in
- * mask.c. So what a walk finds does not depend on the stack and is kept for the next time,
- * if it was long: a base mask. Rules with equal tables share base masks, whatever grammar they are
- * in. A counted rule's base mask also says how many rounds each token takes, and serves all counts.
+ * automaton (the end of a rule, a call), the place is recorded and the stack decides later, in
+ * mask.c. So the result of a walk does not depend on the stack; if the walk was long, it is kept as
+ * a base mask. Rules with equal tables share base masks, even across grammars. A counted rule's
+ * base mask also says how many rounds each token takes, and serves all counts.
  *
- * Scheduler's thread only: it writes to the vocabulary's store and scratch. */
+ * Used only on the scheduler's thread, because it writes to the vocabulary's store and scratch. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -25,8 +25,8 @@ static void set_tokens(uint64_t *mask, const struct token_trie *t, uint32_t toke
 
 /* ---- walks without a stack ---- */
 
-/* Completes what a walk noted without asking: tokens with the same bytes as others, and the states
- * that tokens end in. */
+/* Completes the result of a walk: tokens with the same bytes as others, and the states that tokens
+ * end in. */
 static void finish_walk(struct grammar_vocabulary *v, const struct grammar_rule *r,
                         struct base_mask *out)
 {
@@ -45,9 +45,9 @@ static void finish_walk(struct grammar_vocabulary *v, const struct grammar_rule 
     memset(s->is_end, 0, r->n_states);
 }
 
-/* The inner loop of masks: a step is a few nanoseconds. Whether a token ends at a node cannot be
- * foretold, so that it sets a bit in any case. Leaves at the first byte of a token are not noted,
- * for the configuration has what ends and calls lead to as items of their own. */
+/* The inner loop of masks: a step takes a few nanoseconds. Whether a token ends at a node cannot be
+ * predicted, so it always sets a bit. Leaves at the first byte of a token are not recorded, because
+ * the configuration already has the results of ends and calls as separate items. */
 static uint32_t walk_all(struct grammar_vocabulary *v, const struct grammar_rule *r,
                          struct base_mask *out)
 {
@@ -200,7 +200,7 @@ static uint32_t *index_slot(struct mask_store *s, uint32_t automaton, uint32_t s
     return &s->index[at];
 }
 
-/* Keeps a copy of what was found, if it fits at all; when the store is full, it begins anew. */
+/* Keeps a copy of what was found, if it fits at all; clears the store if it is full. */
 static void keep_base(struct grammar_matcher *m, uint32_t rule, const struct base_mask *found)
 {
     struct mask_store *s = &m->v->store;
@@ -267,8 +267,8 @@ void walk_append(struct grammar_matcher *m, const struct pending *p)
         s->pending[s->n_pending++] = *p;
 }
 
-/* A walk that looks at everything: counts, the depth of the stack, the cost of the way to the end.
- * Over the nodes from `begin` to before `end`, the first of which are at `depth_first`. */
+/* A walk that checks everything: counts, the depth of the stack, the cost of the way to the end. It
+ * visits the nodes from `begin` to before `end`, the first of which are at `depth_first`. */
 static void walk_checked(struct grammar_matcher *m, const struct item *it, uint32_t begin,
                          uint32_t end, uint32_t depth_first, struct walk *w)
 {
@@ -311,7 +311,7 @@ void walk_subtree(struct grammar_matcher *m, const struct item *it, uint32_t nod
     walk_checked(m, it, node, t->nodes[node].skip, t->nodes[node].depth, w);
 }
 
-/* Eight tokens at a time: those that need at most `rounds`, which is less than NEED_MANY. */
+/* Adds, eight tokens at a time, those that need at most `rounds`, which is less than NEED_MANY. */
 static void merge_counted(uint64_t *mask, const struct base_mask *base, uint32_t n_words,
                           uint32_t rounds)
 {
@@ -329,7 +329,7 @@ static void merge_counted(uint64_t *mask, const struct base_mask *base, uint32_t
     }
 }
 
-/* The most that the shortest way to the end costs after one of the base mask's tokens. */
+/* The highest cost of the shortest way to the end after one of the base mask's tokens. */
 static uint32_t base_reach(const struct grammar_matcher *m, const struct grammar_rule *r,
                            const struct base_mask *base, const struct item *it)
 {
