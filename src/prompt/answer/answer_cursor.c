@@ -1,8 +1,8 @@
 /* The automaton that finds markers in an answer; see answer_cursor.h. A cursor belongs to its
  * reader; the table is constant. Nothing is allocated.
  *
- * Careful: the leftmost marker wins, and of several that begin at the same byte the longest. So a
- * marker may be found only after bytes behind it have been read. Those bytes stay held. */
+ * The leftmost marker wins, and among several that start at the same byte the longest. So a marker
+ * may be found only after bytes beyond it have been read. Those bytes stay held. */
 #include "prompt/answer/answer_cursor.h"
 
 #include <assert.h>
@@ -11,11 +11,11 @@
 
 enum thinking_mark { MARK_NONE, MARK_BEGIN, MARK_END };
 
-/* What is looked for in a region. Where `other` is another region, the mark must stand at once,
- * behind nothing but white space; else it is looked for in all of the text. */
+/* What to search for in a region. If `other` is another region, the mark must come first, after
+ * only white space; otherwise the whole text is searched for it. */
 static const struct region {
     enum thinking_mark thinking;
-    unsigned places; /* of calls' marks, bits of enum marker_place */
+    unsigned places; /* of marks of calls, bits of enum marker_place */
     enum answer_region next;
     enum answer_event event;
     enum answer_region other;
@@ -25,7 +25,7 @@ static const struct region {
                       .next = REGION_THINK_BEGIN,
                       .event = EVENT_THINK_BEGIN,
                       .other = REGION_OPENING},
-    [REGION_THINK_BEGIN] = {.thinking = MARK_BEGIN, /* models repeat the prompt's now and then */
+    [REGION_THINK_BEGIN] = {.thinking = MARK_BEGIN, /* models sometimes repeat the prompt's mark */
                             .next = REGION_THINK_BEGIN,
                             .event = EVENT_THINK_BEGIN,
                             .other = REGION_THINKING,
@@ -108,15 +108,15 @@ static void held_remove(struct answer_cursor *c, size_t n)
 
 /* ---- marks ---- */
 
-/* At the text's end nothing follows that could complete a mark. */
+/* At the end of the text nothing can complete a mark. */
 static enum match mark_match(const struct answer_cursor *c, const char *mark)
 {
     enum match match = literal_match(c->held, c->n_held, mark);
     return match == MATCH_MORE && c->is_at_end ? MATCH_NO : match;
 }
 
-/* The longest marker of those places that what is held begins with. MORE: one may, once the text
- * goes on. */
+/* The longest marker of those places at the start of the held text. MORE: more text may complete
+ * one. */
 static enum match marker_find(struct answer_cursor *c, const struct call_marker *markers,
                               unsigned places)
 {
@@ -179,7 +179,7 @@ static bool held_ends_with(const struct answer_cursor *c, const char *text)
     return c->n_held >= len && memcmp(c->held + c->n_held - len, text, len) == 0;
 }
 
-/* What begins a header: YES, or MORE where it may. */
+/* YES: a header starts here. MORE: it may. */
 static enum match header_begins(const struct answer_cursor *c)
 {
     static const char *const begins[] = {"<|channel|>", "<|start|>", "to=", "<|message|>"};
@@ -194,8 +194,8 @@ static enum match header_begins(const struct answer_cursor *c)
     return found;
 }
 
-/* There is no header: what is held is text. What looks like a mark is none, or it would end the
- * message at once: a byte is taken as text, of it or of the white space before it. */
+/* There is no header: the held bytes are text. A mark here would end the message at once, so what
+ * looks like one is not: takes one byte, of it or of the white space before it, as text. */
 static enum answer_event header_is_text(struct answer_cursor *c, bool looks_like_one)
 {
     bool has_space = c->is_first && c->n_space;
@@ -216,7 +216,7 @@ static enum answer_event header_end(struct answer_cursor *c)
     return EVENT_HEADER;
 }
 
-/* A caller that waits for a call's beginning finds it before the header is whole. */
+/* A caller that waits for the start of a call learns of it before the header is complete. */
 static bool header_calls(struct answer_cursor *c)
 {
     if (c->n_reported == c->n_held)
@@ -257,7 +257,7 @@ static enum answer_event header_settle(struct answer_cursor *c)
 
 /* ---- reading ---- */
 
-/* Decides what can be decided from what is held. */
+/* Decides what it can from the held bytes. */
 static enum answer_event settle(struct answer_cursor *c)
 {
     while (c->n_held || (c->is_at_end && is_anchored(c))) {
@@ -285,7 +285,7 @@ static enum answer_event settle(struct answer_cursor *c)
     return EVENT_NONE;
 }
 
-/* How many bytes at the start of `text` no mark begins with. */
+/* The number of bytes at the start of `text` that cannot start a mark. */
 static size_t plain_length(struct answer_cursor *c, const char *text, size_t len)
 {
     size_t n = 0;

@@ -1,8 +1,8 @@
 /* The phases of an answer; see answer_filter.h. Made on a worker, then owned by the scheduler until
- * the answer is done; nothing is allocated meanwhile. An answer_cursor decides where phases begin
+ * the answer is done; nothing is allocated meanwhile. An answer_cursor decides where phases start
  * and end, as in the parser, so both always agree.
  *
- * Careful: a marker may be one token or several, and its last token may contain text after it. */
+ * A marker may be one token or several, and its last token may contain text after it. */
 #include "prompt/answer/answer_filter.h"
 
 #include <stdlib.h>
@@ -22,18 +22,18 @@ struct answer_filter {
     struct token_filter base;
     struct answer_filter_options options;
     enum phase phase;
-    bool has_begun;              /* a token was taken */
-    struct answer_cursor cursor; /* not moved any more once a call, or the grammar's text, began */
-    struct call_marker trigger[2];   /* what the cursor looks for; ended by one without text */
-    int32_t begin_id;                /* the token that is thinking's mark; -1: it has none */
-    struct byte_matcher forbidden;   /* without a pattern: nothing is */
+    bool has_begun;                  /* a token was accepted */
+    struct answer_cursor cursor;     /* stops once a call or the grammar's text has started */
+    struct call_marker trigger[2];   /* for the cursor; ended by a marker without text */
+    int32_t begin_id;                /* the token of the mark that starts thinking; -1: none */
+    struct byte_matcher forbidden;   /* no pattern: nothing is forbidden */
     uint32_t *fallback;              /* ... its table */
     struct grammar_matcher *matcher; /* NULL: no grammar */
-    int64_t thinking_left;           /* tokens; -1: any number */
+    int64_t thinking_left;           /* tokens; -1: no limit */
     struct token_list closing;       /* the end marker's tokens, */
-    size_t n_closed;                 /* and how many are written */
-    uint64_t *mask;                  /* [n_words] what is made here */
-    uint64_t *never;                 /* [n_words] tokens that have the forbidden text in them */
+    size_t n_closed;                 /* and how many have been written */
+    uint64_t *mask;                  /* [n_words] for masks made here */
+    uint64_t *never;                 /* [n_words] tokens that contain the forbidden text */
     struct token_list called;        /* the trigger's own tokens */
     uint32_t n_words;
 };
@@ -86,9 +86,9 @@ static enum phase text_phase(const struct answer_filter *f)
     return f->matcher && !f->options.trigger ? PHASE_GRAMMAR : PHASE_TEXT;
 }
 
-/* What is written for the model when it has thought enough: the marker on a line of its own, as
- * models write it themselves; in gpt-oss's channels the answer's own channel has to be opened too,
- * which a grammar does itself. */
+/* What is written for the model when its thinking budget is spent: the marker on its own line, as
+ * models write it. With gpt-oss's channels the answer's channel must be opened too, unless a
+ * grammar does that. */
 static int closing_encode(struct answer_filter *f, struct error *err)
 {
     const char *end = f->options.style->think_end;
@@ -106,7 +106,7 @@ static int closing_encode(struct answer_filter *f, struct error *err)
     return failed;
 }
 
-/* From the grammar's beginning, behind what the answer has already. */
+/* Starts the grammar and feeds it the existing start of the answer. */
 static bool grammar_begin(struct answer_filter *f)
 {
     const char *begun = f->options.begun;
@@ -197,7 +197,7 @@ static const uint64_t *mask_of_one(struct answer_filter *f, int32_t id)
     return f->mask;
 }
 
-/* All tokens but those that would complete the forbidden text. */
+/* All tokens except those that would complete the forbidden text. */
 static const uint64_t *mask_without_forbidden(struct answer_filter *f)
 {
     const struct byte_matcher *m = &f->forbidden;
@@ -218,7 +218,7 @@ static const uint64_t *mask_without_forbidden(struct answer_filter *f)
     return f->mask;
 }
 
-/* An answer that has to have a form cannot end before that begins. */
+/* An answer with a required form cannot end before the form starts. */
 static const uint64_t *mask_of_thinking(struct answer_filter *f)
 {
     const uint64_t *ends = grammar_vocabulary_ends(f->options.vocabulary);
@@ -229,8 +229,8 @@ static const uint64_t *mask_of_thinking(struct answer_filter *f)
     return f->mask;
 }
 
-/* Thinking may begin with its token: nothing but white space has come. A grammar's text has begun
- * with its first token, whatever that is, and an answer that is continued before. */
+/* True if thinking may still start: there was only white space so far. A grammar's text starts with
+ * its first token, whatever that is, and a continued answer has already started. */
 static bool is_at_start(const struct answer_filter *f)
 {
     return f->begin_id >= 0 && f->cursor.region == REGION_START && !f->options.begun &&
@@ -248,7 +248,7 @@ static const uint64_t *mask_of_text(struct answer_filter *f)
     return f->mask;
 }
 
-/* A call is never made up to be complete: half of one is better than a wrong one. */
+/* Calls are never completed for the model: an incomplete call is better than a wrong one. */
 static const uint64_t *mask_of_grammar(struct answer_filter *f, uint32_t n_left)
 {
     const uint64_t *mask = grammar_matcher_mask(f->matcher,
@@ -272,7 +272,7 @@ static const uint64_t *filter_mask(struct token_filter *base, uint32_t n_left)
     return NULL;
 }
 
-/* ---- what was chosen ---- */
+/* ---- accepting tokens ---- */
 
 static enum filter_verdict verdict(const struct answer_filter *f)
 {
@@ -280,7 +280,7 @@ static enum filter_verdict verdict(const struct answer_filter *f)
     return is_over ? FILTER_END : FILTER_GO_ON;
 }
 
-/* The grammar takes control tokens as tokens, and text as bytes. */
+/* The grammar accepts control tokens as tokens, and text as bytes. */
 static bool take_as_it_is(struct answer_filter *f, int32_t token)
 {
     const struct tokenizer *t = f->options.tokenizer;
@@ -290,7 +290,8 @@ static bool take_as_it_is(struct answer_filter *f, int32_t token)
                                           : grammar_matcher_accept_bytes(f->matcher, bytes, len);
 }
 
-/* A call has begun: the grammar takes over, if what the last token has behind the trigger fits. */
+/* A call has started: the grammar takes over, if the rest of the last token after the trigger
+ * fits. */
 static void take_trigger(struct answer_filter *f, const char *rest, size_t len)
 {
     bool fits = true;
@@ -301,8 +302,8 @@ static void take_trigger(struct answer_filter *f, const char *rest, size_t len)
         f->phase = PHASE_GRAMMAR;
 }
 
-/* Thinking is over; what of the token lies behind the marker is white space, or the grammar's. A
- * mark that begins gpt-oss's next message is held, and the grammar's, too. */
+/* Thinking is over: the rest of the token after the marker is white space or belongs to the
+ * grammar. So does a held mark that starts gpt-oss's next message. */
 static void grammar_take_rest(struct answer_filter *f, int32_t token, const char *rest, size_t len)
 {
     f->phase = PHASE_GRAMMAR;
@@ -318,7 +319,7 @@ static void grammar_take_rest(struct answer_filter *f, int32_t token, const char
         grammar_matcher_accept_bytes(f->matcher, rest, len);
 }
 
-/* Moves the cursor over a token's bytes, and the phase with it. */
+/* Moves the cursor over a token's bytes and updates the phase. */
 static void take_bytes(struct answer_filter *f, int32_t token, const char *bytes, size_t len)
 {
     enum answer_event event;
@@ -347,7 +348,8 @@ static void take_bytes(struct answer_filter *f, int32_t token, const char *bytes
     } while (event && f->phase != PHASE_GRAMMAR);
 }
 
-/* A grammar's text may still turn out to be the mark that begins thinking, which is none of it. */
+/* A grammar's text may still turn out to be the mark that starts thinking, which is not part of
+ * it. */
 static void take_grammar(struct answer_filter *f, int32_t token, const char *bytes, size_t len)
 {
     if (!f->options.trigger && f->cursor.region == REGION_START)
@@ -356,7 +358,7 @@ static void take_grammar(struct answer_filter *f, int32_t token, const char *byt
         grammar_matcher_accept(f->matcher, token);
 }
 
-/* What is written for the model goes past the cursor, too. */
+/* The cursor also sees what is written for the model. */
 static void take_closing(struct answer_filter *f, const char *bytes, size_t len)
 {
     for (size_t used = 0; answer_cursor_read(&f->cursor, bytes, len, &used);)
@@ -364,11 +366,11 @@ static void take_closing(struct answer_filter *f, const char *bytes, size_t len)
     if (++f->n_closed < f->closing.len)
         return;
     f->phase = text_phase(f);
-    if (answer_cursor_thinks(&f->cursor)) /* a vocabulary that cannot spell the mark */
+    if (answer_cursor_thinks(&f->cursor)) /* the vocabulary cannot spell the mark */
         answer_cursor_go(&f->cursor, REGION_OPENING);
 }
 
-/* The budget counts whole tokens, but for the one that begins the thinking. */
+/* The budget counts whole tokens, except the one that starts the thinking. */
 static void count_thinking(struct answer_filter *f, bool thought)
 {
     if (f->phase != PHASE_THINKING)
@@ -381,7 +383,7 @@ static void count_thinking(struct answer_filter *f, bool thought)
     }
 }
 
-/* The bytes that a token adds to the answer, as token_table_make has it. */
+/* The bytes that a token adds to the answer, as in token_table_make. */
 static const char *shown_bytes(const struct answer_filter *f, int32_t token, size_t *len)
 {
     const char *bytes = tokenizer_bytes(f->options.tokenizer, token, len);

@@ -22,10 +22,10 @@ struct answer_filter_options {
     const struct grammar *grammar; /* NULL: none */
     const char *trigger;           /* the grammar applies after it; NULL: from the start */
     const char *forbidden;         /* a text that must not appear; NULL: none */
-    bool ends_in_time;             /* the grammar's texts are ended before the tokens are */
-    const char *begun;             /* the answer's beginning, if the prompt has it; NULL: none */
-    bool starts_in_thinking;       /* the prompt ends inside of it */
-    int64_t thinking_tokens;       /* most of them; 0: no thinking; -1: any number */
+    bool ends_in_time;             /* the grammar's text is completed before the tokens run out */
+    const char *begun;             /* the start of the answer, if the prompt has it; NULL: none */
+    bool starts_in_thinking;       /* the prompt ends inside thinking */
+    int64_t thinking_tokens;       /* limit; 0: no thinking; -1: none */
 };
 
 struct answer_filter;
@@ -34,7 +34,7 @@ struct answer_filter;
 bool answer_filter_is_needed(const struct answer_filter_options *o);
 int answer_filter_open(struct answer_filter **out, const struct answer_filter_options *o,
                        struct error *err);
-void answer_filter_close(struct answer_filter *f); /* NULL: nothing */
+void answer_filter_close(struct answer_filter *f); /* NULL does nothing */
 struct token_filter *answer_filter_base(struct answer_filter *f);
 
 #endif

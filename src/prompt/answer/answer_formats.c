@@ -1,6 +1,6 @@
-/* The markers of each format: what begins a call and which reader takes over there, and what ends
- * one. A marker begins a call only if its reader finds one after it, so an extra marker does no
- * harm. Every format except harmony includes Hermes' marker, because models whose template does not
+/* The markers of each format: what starts a call, which reader takes over there, and what ends it.
+ * A marker starts a call only if its reader finds one after it, so an extra marker does no harm.
+ * Every format except harmony includes Hermes' marker, because models whose template does not
  * support tools are asked to use it. */
 #include "prompt/answer/answer_internal.h"
 

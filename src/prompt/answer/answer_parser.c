@@ -1,8 +1,8 @@
 /* Splits an answer's text into pieces: thinking, content, and calls, which the readers in calls_*.c
  * parse. Owned by whoever feeds it.
  *
- * Careful: the text arrives in arbitrary pieces, so no decision may depend on where one ends. What
- * cannot be decided yet is held and looked at again. */
+ * The text arrives in arbitrary pieces, so no decision may depend on where one ends. Text that
+ * cannot be decided yet is held and examined again. */
 #include "prompt/answer/answer_parser.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@
 
 #include "prompt/answer/answer_internal.h"
 
-/* Content follows calls that stood behind content: the white space between them comes first. */
+/* Content follows calls that came after content: first emits the white space between them. */
 static void gap_emit(struct answer_parser *p)
 {
     p->failed |= p->gap.failed;
@@ -31,12 +31,12 @@ void answer_emit(struct answer_parser *p, enum answer_piece piece, const char *t
     p->options.piece(p->options.context, piece, text, len);
 }
 
-/* ------------------------------------------------------------------ text outside of calls */
+/* ------------------------------------------------------------------ text outside calls */
 
-/* Emits what stands before `end`, but holds the white space at its end, which a mark may make its
- * own. Of content that is only white space from a line feed on, because templates write that before
- * calls themselves. There may be much white space, coming byte by byte: what was looked at is not
- * looked at again. Returns how much is out. */
+/* Emits the text before `end`, but holds trailing white space, which may belong to a mark. In
+ * content only white space from a line feed on is held, because templates write that before calls
+ * themselves. Much white space may arrive byte by byte, so it is examined only once. Returns how
+ * much was emitted. */
 static size_t emit_solid(struct answer_parser *p, enum answer_piece piece, const char *text,
                          size_t end)
 {
@@ -60,7 +60,7 @@ static size_t emit_all(struct answer_parser *p, enum answer_piece piece, const c
     return end;
 }
 
-/* Gives out what can only be text. Returns how much is done with. */
+/* Emits what can only be text. Returns how much is processed. */
 static size_t plain_emit(struct answer_parser *p, enum answer_region region, const char *text,
                          size_t end)
 {
@@ -74,11 +74,11 @@ static size_t plain_emit(struct answer_parser *p, enum answer_region region, con
                                               : emit_all(p, PIECE_CONTENT, text, end);
     case REGION_THOUGHT: return emit_all(p, PIECE_REASONING, text, end);
     case REGION_MESSAGE: return emit_all(p, PIECE_CONTENT, text, end);
-    default: p->n_space = end; return 0; /* white space, which is held */
+    default: p->n_space = end; return 0; /* white space is held */
     }
 }
 
-/* A call's mark ends at `end`. The white space before it that is held waits for more content. */
+/* A call's mark ends at `end`. The held white space before it waits for more content. */
 static size_t mark_read(struct answer_parser *p, const char *text, size_t end)
 {
     size_t start = end - p->cursor.mark_len;
@@ -93,8 +93,8 @@ static size_t mark_read(struct answer_parser *p, const char *text, size_t end)
     return n;
 }
 
-/* Does what an event asks for; `region` is where the text before it stands. Returns how much of the
- * text is done with. */
+/* Handles an event; `region` is that of the text before it. Returns how much of the text is
+ * processed. */
 static size_t event_take(struct answer_parser *p, enum answer_event event,
                          enum answer_region region, const char *text, size_t end)
 {
@@ -133,7 +133,7 @@ static size_t event_take(struct answer_parser *p, enum answer_event event,
     return end;
 }
 
-/* Reads what is not in a call; returns how much is done with. */
+/* Reads text outside calls; returns how much is processed. */
 static size_t text_read(struct answer_parser *p, const char *text, size_t len)
 {
     size_t used = 0;
@@ -158,7 +158,7 @@ static size_t text_read(struct answer_parser *p, const char *text, size_t len)
 void call_start(struct answer_parser *p, size_t space, size_t marker_len,
                 const struct call_marker *marker)
 {
-    /* { and [ are markers and the reader's first byte as well. */
+    /* { and [ are both markers and the reader's first byte. */
     bool bracket = marker->place == MARKER_AT_START && marker_len == 1;
     p->in_call = true;
     p->call = (struct open_call){
@@ -271,8 +271,7 @@ void call_next(struct answer_parser *p, int state)
                             .marker_end = 1};
 }
 
-/* The text that was taken for a call is content, at least its first marker; what follows it is
- * read anew. */
+/* The text is not a call: at least its first marker becomes content, and the rest is read again. */
 static void call_is_text(struct answer_parser *p)
 {
     size_t left = p->held.len - p->head;

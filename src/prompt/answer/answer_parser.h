@@ -5,7 +5,7 @@
 #include "prompt/answer/tool_set.h"
 
 /* Takes an answer's raw text as it arrives and reports thinking, content and calls as soon as they
- * are certain. The result does not depend on how the text is cut into pieces.
+ * are certain. The result does not depend on how the text is split into pieces.
  *
  *   <think>Hm.</think>Let me look.<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>
  *          [1]         [2]                   [3: f]                    [4: {"a": 1}][5]
@@ -21,12 +21,10 @@ enum answer_piece {
     PIECE_REASONING,
     PIECE_CONTENT,
     PIECE_CALL_BEGIN,     /* the function's name */
-    PIECE_CALL_ARGUMENTS, /* more of a JSON object's text: as the model wrote it where that is JSON
-                           */
+    PIECE_CALL_ARGUMENTS, /* more of a JSON object's text, unchanged if the model wrote JSON */
     PIECE_CALL_END,
     PIECE_CALL_BROKEN, /* the call as it was written, with the white space before it */
-    PIECE_CALL_ID,     /* before CALL_BEGIN: the id that the model gave the call, if its template
-                          repeats ids */
+    PIECE_CALL_ID, /* before CALL_BEGIN: the model's id for the call, if its template repeats ids */
 };
 
 typedef void answer_piece_fn(void *context, enum answer_piece piece, const char *text, size_t len);
@@ -35,20 +33,20 @@ struct answer_parser;
 
 struct answer_parser_options {
     const struct answer_style *style;
-    const struct tool_set *tools; /* NULL: calls are not looked for */
-    bool starts_in_thinking;      /* the prompt ends with the marker that begins it */
+    const struct tool_set *tools; /* NULL: no search for calls */
+    bool starts_in_thinking;      /* the prompt ends with the marker that starts it */
     answer_piece_fn *piece;
     void *context;
 };
 
-/* False: nothing is looked for in an answer of that style, so that all of it is content. */
+/* False: answers of that style need no parsing; all of it is content. */
 bool answer_parser_is_needed(const struct answer_style *style, const struct tool_set *tools);
 struct answer_parser *answer_parser_new(const struct answer_parser_options *o); /* NULL: memory */
 void answer_parser_free(struct answer_parser *p);
 void answer_parser_add(struct answer_parser *p, const char *text, size_t len);
 /* No more text will come. */
 void answer_parser_end(struct answer_parser *p);
-bool answer_parser_failed(const struct answer_parser *p);      /* there was no memory */
-bool answer_parser_is_thinking(const struct answer_parser *p); /* what comes next is reasoning */
+bool answer_parser_failed(const struct answer_parser *p);      /* out of memory */
+bool answer_parser_is_thinking(const struct answer_parser *p); /* reasoning comes next */
 
 #endif

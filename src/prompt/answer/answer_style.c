@@ -1,7 +1,7 @@
 /* Detects a model's format from its template, then from its vocabulary. Runs once, at load.
  *
- * Careful: the order of the checks matters. Templates mention several markers (Hermes' <tool_call>
- * also appears in Qwen-Coder's and GLM's), and the rarer one decides. */
+ * The order of the checks matters. Templates mention several markers (Hermes' <tool_call> also
+ * appears in Qwen-Coder's and GLM's), and the rarer one decides. */
 #include "prompt/answer/answer_style.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ bool tool_format_find(const char *name, enum tool_format *out)
     return false;
 }
 
-/* What a template with these two words in it, and none of the rows above, stands for. */
+/* The format of a template with these two words that matches no row above. */
 static const struct {
     const char *word, *other; /* NULL: one word is enough */
     enum tool_format format;
@@ -110,7 +110,7 @@ static const struct {
 
 static const struct {
     const char *begin, *end;
-    bool token; /* in a vocabulary, both are tokens of models that think */
+    bool token; /* in a vocabulary, both are tokens only of models that think */
 } thoughts[] = {
     {"[THINK]", "[/THINK]", true},
     {"<|channel>thought", "<channel|>", false},
@@ -149,8 +149,8 @@ static enum tool_format find_tools(const char *source, size_t len, const struct 
     return TOOLS_HERMES;
 }
 
-/* The row of `thoughts` that the model writes, or N_THOUGHTS. Some templates know only the end of
- * the thinking, which they cut off earlier answers. */
+/* The row of `thoughts` that the model uses, or N_THOUGHTS. Some templates contain only the end
+ * marker, to remove the thinking from earlier answers. */
 static size_t find_thoughts(const char *source, size_t len, const struct tokenizer *t)
 {
     for (size_t i = 0; i < N_THOUGHTS; i++)
@@ -171,7 +171,7 @@ void answer_style_find(struct answer_style *out, const char *source, size_t len,
     if (out->tools == TOOLS_HARMONY) {
         out->think_begin = "<|channel|>analysis<|message|>";
         out->think_end = "<|end|>";
-    } else if (out->tools == TOOLS_KIMI3) { /* its template puts them together */
+    } else if (out->tools == TOOLS_KIMI3) { /* its template assembles them */
         out->think_begin = "<|open|>think<|sep|>";
         out->think_end = "<|close|>think<|sep|>";
     } else if (thought < N_THOUGHTS) {
@@ -180,7 +180,7 @@ void answer_style_find(struct answer_style *out, const char *source, size_t len,
     }
 }
 
-/* A mark may be made of several tokens, of which the first is a control token. */
+/* A mark may consist of several tokens, the first of which is a control token. */
 static bool begins_with(const char *mark, const char *spelling, size_t len)
 {
     return mark && len && strncmp(mark, spelling, len) == 0;

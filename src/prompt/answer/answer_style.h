@@ -15,9 +15,9 @@
 enum tool_format {
     TOOLS_HERMES,     /* <tool_call>{"name": .., "arguments": {..}}</tool_call>: Qwen too */
     TOOLS_QWEN_CODER, /* <tool_call><function=name><parameter=x>text</parameter></function> .. */
-    TOOLS_LLAMA3,     /* {"name": .., "parameters": {..}}, perhaps behind <|python_tag|> */
+    TOOLS_LLAMA3,     /* {"name": .., "parameters": {..}}, perhaps after <|python_tag|> */
     TOOLS_MISTRAL,    /* [TOOL_CALLS][{..}, {..}], or [TOOL_CALLS]name[ARGS]{..} */
-    TOOLS_GEMMA_CODE, /* ```tool_code with a Python call in it */
+    TOOLS_GEMMA_CODE, /* ```tool_code with a Python call */
     TOOLS_GEMMA,      /* its newer form: <start_function_call>call:name{..}<end_function_call> */
     TOOLS_DEEPSEEK,   /* <｜tool▁calls▁begin｜> .. */
     TOOLS_GLM,        /* <tool_call>name<arg_key>x</arg_key><arg_value>1</arg_value></tool_call> */
@@ -35,10 +35,10 @@ bool tool_format_find(const char *name, enum tool_format *out);
 
 struct answer_style {
     enum tool_format tools;
-    const char *think_begin, *think_end; /* markers; NULL: the model does not think aloud */
+    const char *think_begin, *think_end; /* markers; NULL: the model does not think */
 };
 
-/* `source` is the template's own text (NULL: there is none). */
+/* `source` is the template's text (NULL: none). */
 void answer_style_find(struct answer_style *out, const char *source, size_t len,
                        const struct tokenizer *t);
 

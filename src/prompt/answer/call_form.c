@@ -1,8 +1,8 @@
 /* The forms in which models write calls, and which of them a template uses. Read-only tables: any
  * thread. If nothing is known about the template, a format's first form is used.
  *
- * Careful: the white space here is that of the models' own templates. A call that is rendered again
- * must give the same bytes that were sampled. */
+ * The white space here must be that of the models' own templates: a call that is rendered again
+ * must give the sampled bytes. */
 #include "prompt/answer/call_form.h"
 
 #include <string.h>
@@ -486,8 +486,8 @@ bool equal_but_space(const char *a, const char *b)
     }
 }
 
-/* Does the template have between name and arguments what the form has? Ids that some templates
- * write stand before that. */
+/* True if the template has the form's text between name and arguments. Some templates write ids
+ * before it. */
 static bool middle_fits(const struct call_form *f, const struct template_traits *t)
 {
     struct strbuf own = STRBUF_INIT;
@@ -500,7 +500,7 @@ static bool middle_fits(const struct call_form *f, const struct template_traits 
     return fits;
 }
 
-/* The form that fits best; NULL: none does. One middle may end in another: the longest says most.
+/* The form that fits best; NULL: none does. One middle may end with another, so the longest wins.
  */
 static const struct call_form *best_form(enum tool_format format, const struct template_traits *t,
                                          bool by_first)

@@ -1,10 +1,10 @@
 /* Values of MiniMax-M3's calls, which nest tags: a list has <item>s, an object its members' names.
- * Each tag stands behind a mark that no text has. What a newcomer gets wrong: a member of a value
- * may have the value's own name, so ends are counted. */
+ * Each tag follows a mark that occurs in no text. A member of a value may have the value's own
+ * name, so ends must be counted. */
 #include "prompt/answer/answer_internal.h"
 
 enum {
-    MAX_MEMBERS = 256, /* of one object: they are compared with each other */
+    MAX_MEMBERS = 256, /* of one object, because they are compared with each other */
     MAX_NESTING = 32,
 };
 
@@ -49,7 +49,7 @@ struct member {
     size_t key_len, len;
 };
 
-/* The member at `*at`, which moves behind it. False: there is none. */
+/* Reads the member at `*at` and moves `*at` past it. False: there is none. */
 static bool member_read(const char **at, const char *end, struct member *m)
 {
     while (*at < end && answer_is_space(**at))
@@ -70,7 +70,7 @@ static bool member_read(const char **at, const char *end, struct member *m)
     return true;
 }
 
-/* All members; 0: the text is a plain value. */
+/* The number of members; 0: the text is a plain value. */
 static size_t members_count(const char *text, const char *end)
 {
     struct member m;
@@ -123,7 +123,7 @@ static bool is_among(const struct member *m, const char *text, const char *end)
     return false;
 }
 
-/* Members of one name become a list, where the first of them stands. */
+/* Members with the same name become a list, at the place of the first. */
 static void write_object(struct strbuf *out, const struct json *schema, const char *text,
                          const char *end, int depth)
 {

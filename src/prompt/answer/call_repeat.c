@@ -24,7 +24,7 @@ bool call_arguments_equal(struct byte_view a, struct byte_view b)
     return equal;
 }
 
-/* ---- the beginning of an object ---- */
+/* ---- the start of an object ---- */
 
 static size_t skip(const struct byte_view text, size_t at, const char *bytes)
 {
@@ -33,7 +33,7 @@ static size_t skip(const struct byte_view text, size_t at, const char *bytes)
     return at;
 }
 
-/* The value at `at` ends at `end`. False: it is not complete, or it is no JSON. */
+/* The value at `at` ends at `end`. False: it is incomplete or not JSON. */
 static bool value_end(struct byte_view text, size_t at, size_t *end)
 {
     struct json_scan scan;
@@ -56,7 +56,7 @@ static const struct json *member_find(const struct json *object, const struct js
     return NULL;
 }
 
-/* A string that is not complete, without what may be half an escape or half a character. */
+/* Compares an incomplete string, without what may be half an escape or half a character. */
 static bool string_may_equal(struct arena *arena, struct byte_view part, const struct json *whole)
 {
     enum { LONGEST = 12 }; /* bytes of the longest escape, a pair of \uXXXX */
@@ -78,8 +78,8 @@ static bool string_may_equal(struct arena *arena, struct byte_view part, const s
                        memcmp(string->text, whole->text, string->text_len) == 0);
 }
 
-/* The member at `*at`, which is moved behind it. False: the two objects differ. `more`: there may
- * be another member. */
+/* Compares the member at `*at` and moves `*at` past it. False: the two objects differ. `more`:
+ * another member may follow. */
 static bool member_may_equal(struct arena *arena, struct byte_view part, size_t *at,
                              const struct json *whole, bool *more)
 {

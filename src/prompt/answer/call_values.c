@@ -1,8 +1,7 @@
 /* Converts values written as text, Python or Gemma's notation to JSON, spelled like Python's
  * json.dumps(ensure_ascii=False).
  *
- * Careful: a value may arrive cut between the bytes of a character, so bytes from 0x80 on are
- * copied unchanged. */
+ * A value may arrive split inside a character, so bytes from 0x80 on are copied unchanged. */
 #include <stdint.h>
 
 #include "base/ascii.h"
@@ -91,8 +90,8 @@ static void trim(const char **text, size_t *len)
         --*len;
 }
 
-/* JSON where the schema allows no string, but the text is the JSON of one, or what would stand in
- * one: [{\"a\": 1}]. `value` is what the text is as it stands, or NULL. */
+/* Repairs a text for a schema that allows no string, if it is a JSON string that contains JSON, or
+ * the inside of such a string: [{\"a\": 1}]. `value` is the parsed text, or NULL. */
 static const struct json *mended(struct arena *arena, const struct json *value, const char *text,
                                  size_t len, unsigned types)
 {
@@ -112,7 +111,7 @@ static const struct json *mended(struct arena *arena, const struct json *value, 
     return inner && types >> inner->type & 1 ? inner : value;
 }
 
-/* A list or a dictionary of Python's where JSON is wanted. False: it is none. */
+/* Writes a Python list or dictionary as JSON. False: it is neither. */
 static bool write_container(struct strbuf *out, const char *text, size_t len)
 {
     struct strbuf json = STRBUF_INIT;
@@ -124,7 +123,7 @@ static bool write_container(struct strbuf *out, const char *text, size_t len)
     return ok;
 }
 
-/* 018, which JSON does not allow, where the schema wants a number. */
+/* Writes numbers like 018, which JSON does not allow, if the schema requires a number. */
 static bool write_padded(struct strbuf *out, const char *text, size_t len, unsigned types)
 {
     size_t n = 0;
@@ -176,7 +175,7 @@ void value_write_text(struct strbuf *out, const struct json *schema, const char 
 struct literal_reader {
     const char *at, *end;
     struct strbuf *out;
-    const struct json *schema; /* of the value as a whole; NULL: its strings are strings */
+    const struct json *schema; /* of the whole value; NULL: its strings are strings */
     int depth;
     bool gemma;
 };
@@ -221,7 +220,7 @@ static bool is_octal(char c)
     return c >= '0' && c <= '7';
 }
 
-/* Behind a backslash. A byte that makes no escape keeps its backslash, as in Python. */
+/* Called after a backslash. An unknown escape keeps its backslash, as in Python. */
 static bool read_escape(struct literal_reader *r)
 {
     static const char letters[] = "abfnrtv", codes[] = "\a\b\f\n\r\t\v";
@@ -245,7 +244,7 @@ static bool read_escape(struct literal_reader *r)
     } else if (!read_hex(r, c == 'x' ? 2 : c == 'u' ? 4 : 8, &code)) {
         return false;
     }
-    if (code >= 0xd800 && code <= 0xdbff) { /* the first half of a pair, as JSON writes it */
+    if (code >= 0xd800 && code <= 0xdbff) { /* the first half of a pair, as in JSON */
         uint32_t low;
         if (!take_text(r, "\\u") || !read_hex(r, 4, &low) || low < 0xdc00 || low > 0xdfff)
             return false;
@@ -257,7 +256,7 @@ static bool read_escape(struct literal_reader *r)
     return true;
 }
 
-/* One of Python's strings, without its quotes in the output: neighbours are put together. */
+/* A Python string, written without its quotes, because adjacent strings are joined. */
 static bool read_quoted(struct literal_reader *r, bool raw)
 {
     char quote[4] = {*r->at, *r->at, *r->at, 0};
@@ -306,7 +305,7 @@ static bool read_strings(struct literal_reader *r)
     return true;
 }
 
-/* A string between Gemma's marks, in which nothing is escaped. */
+/* A string between Gemma's marks, which has no escapes. */
 static bool read_marked(struct literal_reader *r, const char *mark)
 {
     const char *begin = r->at;
@@ -378,7 +377,7 @@ static bool read_items(struct literal_reader *r, char close)
     return true;
 }
 
-/* A number as JSON has it, of what Python takes for one: 1_000, .5, 5., +3. */
+/* Converts a Python number to JSON: 1_000, .5, 5., +3. */
 static bool write_number(struct strbuf *out, const char *text, size_t len)
 {
     char number[64];
@@ -429,7 +428,7 @@ static bool read_word(struct literal_reader *r)
         return false;
     if (write_number(r->out, begin, len))
         return true;
-    if (r->gemma) /* it leaves the marks of a string out now and then */
+    if (r->gemma) /* it sometimes omits the marks of a string */
         value_write_string(r->out, begin, len);
     return r->gemma;
 }
@@ -473,7 +472,7 @@ bool value_write_python(struct strbuf *out, const char *text, size_t len)
 
 bool value_write_gemma(struct strbuf *out, const struct json *schema, const char *text, size_t len)
 {
-    /* A string is one, but where the function wants something else. */
+    /* A string stays one unless the function requires another type. */
     const struct json *other = value_types(schema) >> JSON_STRING & 1 ? NULL : schema;
     struct literal_reader r = {
         .at = text, .end = text + len, .out = out, .schema = other, .gemma = true};

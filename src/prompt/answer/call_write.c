@@ -1,5 +1,5 @@
 /* Writes calls in the forms of call_form.c, and values in their notations. Any thread. Numbers are
- * written as Python, and so a template, would write them: 1.50 becomes 1.5, and 1e2 100.0. */
+ * written as Python, and so a template, writes them: 1.50 becomes 1.5, and 1e2 becomes 100.0. */
 #include <math.h>
 #include <string.h>
 
@@ -15,10 +15,10 @@ static void number_write(struct strbuf *out, const struct json *value)
         json_write_double(out, value->number);
 }
 
-/* What differs between the ways to write a value. */
+/* The differences between notations of a value. */
 struct value_style {
     const char *comma, *colon, *yes, *no, *none;
-    const char *quote; /* NULL: JSON strings, keys too */
+    const char *quote; /* NULL: JSON strings, also for keys */
 };
 
 static void value_write(struct strbuf *out, const struct json *value, const struct value_style *s)

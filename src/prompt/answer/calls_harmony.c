@@ -4,7 +4,7 @@
  *   <|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{..}<|call|>
  *
  * analysis is reasoning, a message to a function is a call, everything else is content, byte for
- * byte. The answer begins in the middle of a header, after <|start|>assistant. */
+ * byte. The answer starts in the middle of a header, after <|start|>assistant. */
 #include "prompt/answer/answer_internal.h"
 
 static enum call_result read_harmony_call(struct answer_parser *p)
@@ -31,7 +31,7 @@ static size_t word_length(const char *text, const char *end)
     return n;
 }
 
-/* The word behind the last `mark` in the header; NULL: there is no mark. */
+/* The word after the last `mark` in the header; NULL: there is no mark. */
 static const char *header_word(const char *header, size_t len, const char *mark, size_t *word_len)
 {
     const char *found = NULL, *at = header, *end = header + len;
@@ -70,7 +70,7 @@ size_t harmony_message(struct answer_parser *p, const char *text, size_t whole)
         p->call.tool = tool;
         return 0;
     }
-    if (header.to) /* to nobody we know */
+    if (header.to) /* an unknown recipient */
         answer_emit(p, PIECE_CONTENT, text, whole);
     return whole;
 }

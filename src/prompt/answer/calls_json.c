@@ -6,7 +6,7 @@
 
 /* ------------------------------------------------------------------ arguments */
 
-/* Feeds the call's text to its scanner, up to the end of the value, and gives it out if `out`.
+/* Feeds the call's text to its scanner, up to the end of the value, and reports it if `out`.
  * Control characters in strings, which JSON does not allow, are written as escapes. */
 static enum call_result scan_value(struct answer_parser *p, bool out)
 {
@@ -36,7 +36,7 @@ static enum call_result scan_value(struct answer_parser *p, bool out)
     }
 }
 
-/* Arguments that came before the name, or as a string: given out at once. False: no object. */
+/* Reports arguments that came before the name, or as a string. False: not an object. */
 static bool give_held_arguments(struct answer_parser *p)
 {
     struct open_call *c = &p->call;
@@ -44,7 +44,7 @@ static bool give_held_arguments(struct answer_parser *p)
     const char *text = call_at(p, c->arguments);
     size_t len = c->arguments_end - c->arguments;
     const struct json *string = NULL;
-    if (text[0] == '"') { /* an object's text in a string, as OpenAI has it */
+    if (text[0] == '"') { /* an object's text in a string, as in OpenAI's API */
         string = json_parse(&arena, text, len, NULL);
         text = string ? string->text : "";
         len = string ? string->text_len : 0;
@@ -61,7 +61,7 @@ static bool give_held_arguments(struct answer_parser *p)
     if (none) {
         call_add_arguments(p, "{}", 2);
     } else if (object) {
-        struct json_scan scan; /* once more, to write control characters as escapes */
+        struct json_scan scan; /* scans again, to write control characters as escapes */
         json_scan_begin(&scan);
         strbuf_clear(&p->scratch);
         for (size_t i = 0; i < len; i++) {
@@ -106,7 +106,7 @@ enum {
     ITEM_VALUE,
     ITEM_SCAN,
     ITEM_COMMA,
-    ITEM_SERIES, /* behind an object that stands in no list */
+    ITEM_SERIES, /* after an object outside a list */
 };
 enum { KEY_OTHER, KEY_NAME, KEY_ARGUMENTS, KEY_FUNCTION };
 
@@ -225,11 +225,11 @@ static enum call_result item_series(struct answer_parser *p)
         p->call.state = ITEM_FIRST;
         return CALL_ON;
     }
-    p->call.pos = 0; /* the white space is not the call's */
+    p->call.pos = 0; /* the white space is not part of the call */
     return CALL_DONE;
 }
 
-/* Behind { or a member. A model that forgets the last } has still called. */
+/* After { or a member. A call without its last } is still a call. */
 static enum call_result item_between(struct answer_parser *p, char first)
 {
     struct open_call *c = &p->call;
@@ -314,7 +314,7 @@ enum call_result read_json_calls(struct answer_parser *p)
 
 enum { KEYED_NEXT, KEYED_NAME, KEYED_COLON, KEYED_ARGUMENTS };
 
-/* Outside of names and arguments: brackets and commas, and what ends the list. */
+/* Outside names and arguments: brackets, commas, and the end of the list. */
 static enum call_result keyed_next(struct answer_parser *p, char first)
 {
     struct open_call *c = &p->call;
@@ -332,7 +332,7 @@ static enum call_result keyed_next(struct answer_parser *p, char first)
             c->pos = 0;
         return CALL_DONE;
     }
-    /* Nothing is a call yet: only [ and { may come. */
+    /* There is no call yet: only [ and { are allowed. */
     const char *text = call_rest(p, &left);
     bool fits = c->in_list || first == '{' || (first == '[' && text == call_at(p, c->marker_end));
     c->pos++;
@@ -356,7 +356,7 @@ enum call_result read_keyed_calls(struct answer_parser *p)
         if (result != CALL_DONE)
             return result;
         call_finish(p);
-        c->in_list = true; /* a call has come: what follows it belongs to the list */
+        c->in_list = true; /* after a call, the rest belongs to the list */
         call_next(p, KEYED_NEXT);
         return CALL_ON;
     default: break;
@@ -371,7 +371,7 @@ enum call_result read_keyed_calls(struct answer_parser *p)
     return first == ':' ? CALL_ON : CALL_BAD;
 }
 
-/* From here on another reader has the call. */
+/* Another reader takes over the call. */
 static enum call_result hand_over(struct answer_parser *p, call_reader *reader, int state,
                                   const void *form)
 {
@@ -418,7 +418,7 @@ enum call_result read_python_tag(struct answer_parser *p)
 
 enum { NAMED_BEGIN, NAMED_NAME, NAMED_FENCE, NAMED_ARGUMENTS };
 
-/* The arguments behind a name. `end`, if given, may stand in their place: there are none. */
+/* The arguments after a name. If `end` comes instead, there are none. */
 static enum call_result named_arguments(struct answer_parser *p, const char *end)
 {
     if (!p->call.has_arguments && end) {
@@ -465,7 +465,7 @@ enum call_result read_mistral_calls(struct answer_parser *p)
     size_t name_end = c->pos;
     if (which == 1) {
         enum match match = call_find(p, arguments, &len, &which);
-        if (match != MATCH_YES) { /* the name is read again with more text */
+        if (match != MATCH_YES) { /* read the name again with more text */
             c->pos = c->marker_end;
             c->state = NAMED_BEGIN;
             return match == MATCH_MORE ? CALL_MORE : CALL_BAD;
@@ -536,14 +536,14 @@ enum call_result read_kimi_call(struct answer_parser *p)
     size_t name_len = len;
     while (name_len && strchr("0123456789 \n", name[name_len - 1]))
         name_len--;
-    if (!name_len || name[name_len - 1] != ':') /* functions.name:0, where 0 counts the calls */
+    if (!name_len || name[name_len - 1] != ':') /* functions.name:0, where 0 is the call's index */
         name_len = len + 1;
-    bool counts = len && strspn(name, "0123456789") >= len; /* the name is left out */
+    bool counts = len && strspn(name, "0123456789") >= len; /* the name is missing */
     if (counts && tool_set_size(p->options.tools) == 1)
         c->tool = tool_set_at(p->options.tools, 0);
     else if (!call_set_name(p, name, name_len - 1))
         return CALL_BAD;
-    if (name_len <= len) { /* Kimi's template writes the id back: the model must find its own */
+    if (name_len <= len) { /* Kimi's template renders the id: the model must see its own */
         c->id = c->pos;
         c->id_len = len;
         while (strchr(" \n", name[c->id_len - 1]))

@@ -1,4 +1,4 @@
-/* Readers of calls that are written as Python, or in Gemma's own notation:
+/* Readers of calls in Python or in Gemma's own notation:
  *
  *   ```tool_code            [f(x=1), g()] <start_function_call>call:f{x:1}<end_function_call>
  *   print(f(x=1, y="a"))
@@ -16,7 +16,7 @@ static const char *const quote_texts[] = {"", "'", "\"", "'''", "\"\"\""};
 
 /* ------------------------------------------------------------------ where an argument ends */
 
-/* At a quote outside of strings: which string it opens. False: more text is needed. */
+/* At a quote outside strings: finds which string it opens. False: more text is needed. */
 static bool quote_open(struct answer_parser *p, const char *text, size_t left, size_t *i)
 {
     struct open_call *c = &p->call;
@@ -83,7 +83,7 @@ static bool is_word(char c)
     return ascii_is_alpha(c) || ascii_is_digit(c) || c == '_' || (unsigned char)c >= 0x80;
 }
 
-/* `name=` at the start of an argument: its name's length, 0 if there is none. */
+/* `name=` at the start of an argument: the length of the name, 0 if there is none. */
 static size_t keyword_length(const char *text, size_t len, size_t *value)
 {
     size_t n = 0;
@@ -98,7 +98,7 @@ static size_t keyword_length(const char *text, size_t len, size_t *value)
     return n;
 }
 
-/* An argument without a name is the parameter that the function's schema has in its place. */
+/* An argument without a name is the parameter at its position in the function's schema. */
 static const struct json *positional(const struct open_call *c)
 {
     const struct json *properties = json_get(c->tool->parameters, "properties");
@@ -182,7 +182,7 @@ static enum call_result python_callee(struct answer_parser *p)
     return CALL_ON;
 }
 
-/* Behind a call: the end of what it stands in, or the next one. */
+/* After a call: the end of the list or block, or the next call. */
 static enum call_result python_after(struct answer_parser *p)
 {
     struct open_call *c = &p->call;
@@ -219,8 +219,8 @@ enum call_result read_python_calls(struct answer_parser *p)
 
 enum { GEMMA_BEGIN, GEMMA_NAME, GEMMA_MEMBER };
 
-/* The distance to the `,` or `}` that ends the member. A string stands between two marks, and in
- * double quotes where it begins with one. */
+/* The distance to the `,` or `}` that ends the member. A string is between two marks, or in double
+ * quotes if it starts with one. */
 static enum match member_end(struct answer_parser *p, size_t *len)
 {
     static const char *const marks[] = {"<escape>", "<|\"|>"};
@@ -263,7 +263,7 @@ static enum match member_end(struct answer_parser *p, size_t *len)
     return MATCH_MORE;
 }
 
-/* key:value, where the key may stand between marks or quotes too. */
+/* key:value, where the key may also be between marks or quotes. */
 static bool give_member(struct answer_parser *p, const char *text, size_t len)
 {
     struct open_call *c = &p->call;

@@ -1,5 +1,5 @@
 /* One reader for the formats that write a call's parameters as text between tags: Qwen3-Coder, GLM,
- * MiniMax, DeepSeek's DSML. A form says how the tags are spelled.
+ * MiniMax, DeepSeek's DSML. A form defines the spelling of the tags.
  *
  * Values are raw text, so the function's schema decides whether 5 is a number or a string. Strings
  * are passed on as they arrive, other values once they are complete. */
@@ -7,22 +7,22 @@
 
 struct xml_form {
     const char *const *before;    /* marks before the name that are skipped; NULL: none */
-    const char *name_begin;       /* NULL: the name comes at once */
+    const char *name_begin;       /* NULL: the name comes first */
     const char *const *name_ends; /* the first, and `n_more_skipped` others, are skipped */
     size_t n_more_skipped;
-    const char *head_end;   /* what follows the name is skipped up to here; NULL: nothing */
-    const char *json_begin; /* all arguments follow as JSON; NULL: they never do */
+    const char *head_end;   /* text after the name is skipped up to here; NULL: nothing */
+    const char *json_begin; /* all arguments follow as JSON; NULL: never */
     size_t n_closing;       /* how many of name_ends, the last ones, end the call */
     const char *key_begin;
-    const char *const *key_ends;   /* skipped */
-    const char *value_begin;       /* NULL: the value comes at once */
-    const char *const *value_ends; /* the first two end the value and are skipped; others are the
-                                      next part's beginning: the value's own end is missing */
-    const char *const *call_ends;  /* skipped, each of them */
-    bool nested;             /* MiniMax-M3: values end with </key> and may have tags in them */
-    const char *quote_begin; /* begins a value in which tags are text; NULL: none */
+    const char *const *key_ends;    /* skipped */
+    const char *value_begin;        /* NULL: the value comes first */
+    const char *const *value_ends;  /* the first two end the value and are skipped; others start the
+                                       next part, if the value's own end is missing */
+    const char *const *call_ends;   /* each is skipped */
+    bool nested;                    /* MiniMax-M3: values end with </key> and may contain tags */
+    const char *quote_begin;        /* starts a value in which tags are text; NULL: none */
     const char *const *quoted_ends; /* ... and what ends it, with the value's own end */
-    bool lines;                     /* values stand on lines of their own */
+    bool lines;                     /* values are on separate lines */
     bool marks_strings;             /* string="true" or "false" decides, not the schema */
 };
 
@@ -127,7 +127,7 @@ const struct xml_form xml_kimi3 = {
     .marks_strings = true,
 };
 
-enum { TYPE_STRING, TYPE_OTHER, TYPE_QUOTED }; /* of the value that is being read */
+enum { TYPE_STRING, TYPE_OTHER, TYPE_QUOTED }; /* of the value being read */
 
 static enum call_result as_result(enum match match)
 {
@@ -165,13 +165,13 @@ static enum call_result xml_name(struct answer_parser *p, const struct xml_form 
     return CALL_ON;
 }
 
-/* A parameter begins, or the call ends. */
+/* A parameter starts, or the call ends. */
 static enum call_result xml_next(struct answer_parser *p, const struct xml_form *f)
 {
     size_t left;
     if (!call_skip_space(p))
         return CALL_MORE;
-    if (p->call.n_arguments == 0 && call_rest(p, &left)[0] == '{') { /* JSON in the tags' place */
+    if (p->call.n_arguments == 0 && call_rest(p, &left)[0] == '{') { /* JSON instead of tags */
         p->call.state = XML_JSON;
         return CALL_ON;
     }
@@ -186,7 +186,7 @@ static enum call_result xml_next(struct answer_parser *p, const struct xml_form 
         call_add_arguments(p, rest, strlen(rest));
         return CALL_DONE;
     }
-    if (match == MATCH_NO) /* last: M3's ends begin as its keys do */
+    if (match == MATCH_NO) /* last, because M3's ends start like its keys */
         match = call_match(p, f->key_begin);
     if (match == MATCH_YES)
         p->call.state = XML_KEY;
@@ -214,7 +214,7 @@ static void key_write(struct answer_parser *p, const char *key, size_t len)
     strbuf_adds(&p->scratch, ": ");
 }
 
-/* What the value is read as. A mark that says otherwise than the schema loses. */
+/* The type of the value. If a mark contradicts the schema, the schema wins. */
 static int value_type(struct open_call *c, const struct xml_form *f, const char *key, size_t len,
                       size_t which)
 {
@@ -231,7 +231,7 @@ static int value_type(struct open_call *c, const struct xml_form *f, const char 
     return TYPE_OTHER;
 }
 
-/* A wrapper's value has come: an object's members are the arguments. */
+/* A wrapper's value is complete: the members of its object are the arguments. */
 static void wrapped_write(struct answer_parser *p, const char *text, size_t len)
 {
     struct open_call *c = &p->call;
@@ -256,7 +256,7 @@ static void wrapped_write(struct answer_parser *p, const char *text, size_t len)
     arena_free(&arena);
 }
 
-/* A string that is marked as JSON: its text, or whatever else it is. */
+/* A value marked as JSON: the text of a string, or any other value. */
 static void quoted_write(struct strbuf *out, const char *text, size_t len)
 {
     struct arena arena = ARENA_INIT;
@@ -269,7 +269,7 @@ static void quoted_write(struct strbuf *out, const char *text, size_t len)
     arena_free(&arena);
 }
 
-/* A parameter's name: what is sure to go out of the value goes out from here on. */
+/* A parameter's name: from here on, certain parts of the value are reported. */
 static enum call_result xml_key(struct answer_parser *p, const struct xml_form *f)
 {
     struct open_call *c = &p->call;
@@ -319,8 +319,8 @@ static enum call_result xml_value_begin(struct answer_parser *p, const struct xm
     return as_result(match);
 }
 
-/* How much of the value there is for sure: up to its end (YES, and which one), or to where one may
- * begin. */
+/* How much of the value is certain: up to its end (YES, and which one), or to where an end may
+ * start. */
 static enum match xml_value_end(struct answer_parser *p, const struct xml_form *f, const char *text,
                                 size_t left, size_t *len, size_t *which)
 {

@@ -1,5 +1,5 @@
 /* Scans a JSON value byte by byte: a state and one bit for each open container, nothing else. Only
- * the byte after a number shows that it has ended, so that byte is looked at twice. */
+ * the byte after a number shows that it has ended, so that byte is processed twice. */
 #include "prompt/answer/json_scan.h"
 
 #include <string.h>
@@ -8,11 +8,11 @@
 
 enum scan_state {
     SCAN_VALUE,
-    SCAN_ITEM_OR_END, /* behind [ */
-    SCAN_KEY_OR_END,  /* behind { */
+    SCAN_ITEM_OR_END, /* after [ */
+    SCAN_KEY_OR_END,  /* after { */
     SCAN_KEY,
     SCAN_COLON,
-    SCAN_NEXT, /* behind a value in a container */
+    SCAN_NEXT, /* after a value in a container */
     SCAN_STRING,
     SCAN_ESCAPE,
     SCAN_HEX,
@@ -115,7 +115,7 @@ static enum json_scan_result string_byte(struct json_scan *s, char c)
     return JSON_SCAN_MORE;
 }
 
-/* The state of a number after `c`, or SCAN_VALUE when `c` is not part of it. */
+/* The state of a number after `c`, or SCAN_VALUE if `c` is not part of it. */
 static enum scan_state number_next(enum scan_state state, char c)
 {
     bool digit = ascii_is_digit(c), e = c == 'e' || c == 'E';

@@ -13,8 +13,8 @@ struct json_scan {
     uint8_t state;
     uint8_t n_hex;       /* digits of \uXXXX to come */
     bool in_string;      /* the next byte belongs to a string */
-    bool in_key;         /* ... to one that is a member's name */
-    const char *literal; /* what is still to come of true, false, null */
+    bool in_key;         /* ... that is a member's name */
+    const char *literal; /* the rest of true, false or null */
     uint32_t depth;
     uint64_t objects[JSON_MAX_DEPTH / 64]; /* bit: the container at that depth is an object */
 };
@@ -28,7 +28,7 @@ enum json_scan_result {
 
 void json_scan_begin(struct json_scan *s);
 enum json_scan_result json_scan_byte(struct json_scan *s, char c);
-/* True when all of `text` is one object, perhaps with white space around it. */
+/* True if `text` is one object, perhaps with white space around it. */
 bool json_scan_is_object(const char *text, size_t len);
 
 #endif

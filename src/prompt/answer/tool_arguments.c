@@ -5,7 +5,7 @@
  *   PYTHON    a=1, b=["x", True]
  *   ESCAPED   a:1,b:[<escape>x<escape>,true]
  *
- * Careful: raw text must not contain anything that the answer parser takes for its end, or the call
+ * Raw text must not contain anything that the answer parser would take for its end, or the call
  * would be parsed as a different one. */
 #include <assert.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static const struct json *object_member(const struct json *object, const char *k
     return json_is(member, JSON_OBJECT) ? member : NULL;
 }
 
-/* ---- what a schema says ---- */
+/* ---- schemas ---- */
 
 #define TYPE_BIT(type) (1u << (type))
 enum { TYPES_ALL = TYPE_BIT(JSON_OBJECT + 1) - 1 };
@@ -44,7 +44,7 @@ static unsigned type_bit(const struct json *name)
     return 0;
 }
 
-/* The types that a schema names; all of them when it names none. */
+/* The types that a schema names; all types if it names none. */
 static unsigned schema_types(const struct json *schema)
 {
     const struct json *type = json_get(schema, "type"), *options = json_get(schema, "anyOf");
@@ -65,7 +65,7 @@ static unsigned schema_types(const struct json *schema)
     return types ? types : TYPES_ALL;
 }
 
-/* The first keyword that says more than those of a list (and what only describes); NULL: none. */
+/* The first keyword that is neither in the list nor an annotation; NULL: none. */
 static const char *keyword_beyond(const struct json *schema, const char *const *known)
 {
     static const char *const notes[] = {
@@ -95,7 +95,7 @@ static bool is_required(const struct json *schema, const struct json *property)
     return false;
 }
 
-/* Where a schema cannot be held to exactly, a strict function is refused. */
+/* Rejects a strict function if its schema cannot be enforced exactly. */
 static bool refuse(const struct call_grammar *g, const char *keyword)
 {
     if (!g->tool->strict)
@@ -110,8 +110,8 @@ static bool refuse(const struct call_grammar *g, const char *keyword)
 
 /* ---- raw text ---- */
 
-/* What the answer parser takes for the end of a string: the form's own end, and what it takes for
- * one that is missing. All begin with '<' and have no other. */
+/* What the answer parser takes for the end of a string: the form's own end, and what it accepts if
+ * that is missing. All start with their only '<'. */
 static size_t raw_ends(const struct call_form *f, const char *ends[MAX_ENDS])
 {
     if (f->arguments == CALL_ESCAPED) {
@@ -129,13 +129,13 @@ static size_t raw_ends(const struct call_form *f, const char *ends[MAX_ENDS])
     return n;
 }
 
-/* Up to the first line feed behind a tag, which is not part of it. */
+/* The length of a tag without the line feed after it. */
 static size_t tag_length(const char *tag)
 {
     return strcspn(tag, "\n");
 }
 
-/* The code points with which ends go on behind a prefix of theirs. */
+/* The code points with which ends continue after one of their prefixes. */
 static size_t codes_behind(const char *const *ends, size_t n, const char *prefix, size_t len,
                            uint32_t codes[MAX_ENDS])
 {
@@ -150,7 +150,7 @@ static size_t codes_behind(const char *const *ends, size_t n, const char *prefix
     return n_codes;
 }
 
-/* One code point, but none of these and no '<'. */
+/* One code point, except these and '<'. */
 static grammar_expr others_add(struct grammar_builder *b, const uint32_t *codes, size_t n)
 {
     struct code_range ranges[MAX_ENDS + 1] = {{'<', '<'}};
@@ -159,7 +159,7 @@ static grammar_expr others_add(struct grammar_builder *b, const uint32_t *codes,
     return grammar_class(b, ranges, n + 1, true);
 }
 
-/* Whether one of the ends before `i` has the same first bytes. */
+/* True if one of the ends before `i` has the same first bytes. */
 static bool is_repeated(const char *const *ends, size_t i, size_t len)
 {
     for (size_t j = 0; j < i; j++)
@@ -168,11 +168,11 @@ static bool is_repeated(const char *const *ends, size_t i, size_t len)
     return false;
 }
 
-/* With the proper prefixes of the ends, each of which begins with the one '<' in it:
+/* Built from the proper prefixes of the ends, each of which starts with its only '<':
  *
  *   ( [^<] | prefix* prefix [^<, nor what goes on with an end] )* prefix*
  *
- * A prefix is followed by the '<' of another one, or by what makes it no end. */
+ * A prefix is followed by the '<' of another one, or by a character that rules out an end. */
 grammar_expr call_raw_text_add(struct call_grammar *g)
 {
     if (g->raw != GRAMMAR_NONE)
@@ -209,8 +209,7 @@ grammar_expr call_raw_text_add(struct call_grammar *g)
 
 static grammar_expr value_add(struct call_grammar *g, const struct json *schema);
 
-/* A value that the schema lists, written as the form writes values. Only its quotes may be control
- * tokens. */
+/* A value that the schema lists, in the form's notation. Only its quotes may be control tokens. */
 static grammar_expr listed_add(struct call_grammar *g, const struct json *value)
 {
     struct strbuf text = STRBUF_INIT;
@@ -259,7 +258,7 @@ static grammar_expr json_add(struct call_grammar *g, const struct json *schema)
     return e;
 }
 
-/* A schema of nothing but a type. */
+/* A schema with only a type. */
 static grammar_expr bare_type_add(struct call_grammar *g, const char *name)
 {
     struct json type = {
@@ -360,7 +359,7 @@ static grammar_expr typed_add(struct call_grammar *g, const struct json *schema,
     return GRAMMAR_NONE;
 }
 
-/* What "#/$defs/name" names; NULL: nothing. */
+/* The schema at "#/$defs/name"; NULL: none. */
 static const struct json *reference_find(const struct json *root, const struct json *reference)
 {
     if (!json_is(reference, JSON_STRING) || reference->text[0] != '#')
@@ -379,7 +378,7 @@ static const struct json *reference_find(const struct json *root, const struct j
     return json_is(found, JSON_OBJECT) ? found : NULL;
 }
 
-/* A rule for what is referred to, so that schemas may refer to themselves. */
+/* A rule for a referenced schema, so that schemas may refer to themselves. */
 static grammar_expr reference_add(struct call_grammar *g, const struct json *reference)
 {
     const struct json *schema = reference_find(g->tool->parameters, reference);
@@ -413,7 +412,7 @@ static grammar_expr options_add(struct call_grammar *g, const struct json *optio
     return e;
 }
 
-/* A value as Python or Gemma write it. */
+/* A value in Python's or Gemma's notation. */
 static grammar_expr value_add(struct call_grammar *g, const struct json *schema)
 {
     static const char *const known[] = {"type",
@@ -442,7 +441,7 @@ static grammar_expr value_add(struct call_grammar *g, const struct json *schema)
         return reference_add(g, reference);
     if (json_is(options, JSON_ARRAY) && options->count)
         return options_add(g, options);
-    if (types == TYPES_ALL) /* a value of any type is a string, a number or a constant here */
+    if (types == TYPES_ALL) /* here, a value of any type is a string, a number or a constant */
         types = TYPES_ALL & ~(TYPE_BIT(JSON_ARRAY) | TYPE_BIT(JSON_OBJECT));
     bool is_only_type = (types & (types - 1)) == 0;
     grammar_expr e = grammar_never(g->b);
@@ -457,7 +456,8 @@ static grammar_expr value_add(struct call_grammar *g, const struct json *schema)
     return e;
 }
 
-/* A member's name and what stands before its value. At the top, Python's are keyword arguments. */
+/* A member's name and the text before its value. At the top level, Python's are keyword
+ * arguments. */
 static grammar_expr key_add(const struct call_grammar *g, const struct json *property, bool nested)
 {
     struct strbuf text = STRBUF_INIT;
@@ -472,11 +472,11 @@ static grammar_expr key_add(const struct call_grammar *g, const struct json *pro
     return e;
 }
 
-/* An object's members in the schema's order, those that are not required perhaps left out, with
- * commas between them. From the last to the first there are two rules for what is left:
+/* An object's members in the schema's order, separated by commas; optional ones may be omitted.
+ * From the last to the first, there are two rules for the remaining members:
  *
- *   start = member rest' | start'     at the beginning, where no comma is due
- *   rest  = "," member rest' | rest'  behind a member */
+ *   start = member rest' | start'     at the start, without a comma
+ *   rest  = "," member rest' | rest'  after a member */
 static grammar_expr members_add(struct call_grammar *g, const struct json *schema, bool nested)
 {
     struct grammar_builder *b = g->b;
@@ -505,7 +505,7 @@ static grammar_expr members_add(struct call_grammar *g, const struct json *schem
 
 /* ---- TAGGED ---- */
 
-/* Raw text is read back as one of these types, whatever it says. */
+/* True if raw text is always read back as one of these types. */
 static bool is_raw(const struct json *schema)
 {
     static const char *const known[] = {"type", "anyOf", "enum", "const", NULL};
@@ -542,7 +542,7 @@ static grammar_expr tagged_value_add(struct call_grammar *g, const struct json *
     return e != GRAMMAR_NONE || g->tool->strict ? e : json_value_add(g->b, JSON_CANONICAL);
 }
 
-/* What stands between the name and a value of that type. */
+/* The text between the name and a value of that type. */
 static grammar_expr key_end_add(const struct call_grammar *g, enum json_type type)
 {
     struct strbuf text = STRBUF_INIT;
@@ -552,8 +552,8 @@ static grammar_expr key_end_add(const struct call_grammar *g, enum json_type typ
     return e;
 }
 
-/* ... and the value. Where the form says its type, JSON has the name of any type that the schema
- * allows, but for a string's: raw text follows that. */
+/* ... and the value. If the form names types, JSON follows the name of any type that the schema
+ * allows, except a string's, which raw text follows. */
 static grammar_expr typed_value_add(struct call_grammar *g, const struct json *schema)
 {
     bool raw = is_raw(schema);

@@ -2,8 +2,8 @@
  *
  *   first ( name middle arguments )  [ between ( name middle arguments ) ]*  last
  *
- * Careful: to a grammar, a marker that is a control token is not text, however it is spelled. So
- * every piece goes through call_text_add. */
+ * In a grammar, a marker that is a control token is not text, however it is spelled. So every piece
+ * goes through call_text_add. */
 #include "prompt/answer/tool_grammar.h"
 
 #include <assert.h>
@@ -15,12 +15,12 @@
 
 /* ---- the frame ---- */
 
-/* The pieces between names and arguments, as the template has them or as the format does. */
+/* The pieces between names and arguments, from the template or from the format. */
 struct call_frame {
     const char *first, *middle, *between, *last; /* `between` NULL: one call */
 };
 
-/* The answer parser takes calls with any white space between their parts, but nothing else. */
+/* The answer parser accepts any white space between the parts of calls, but nothing else. */
 static bool shape_fits(const struct template_traits *t, const struct call_form *f)
 {
     return t && t->has_call_shape && f->arguments == CALL_JSON &&
@@ -57,13 +57,12 @@ static grammar_expr literal_join(struct grammar_builder *b, grammar_expr before,
     return grammar_sequence(b, parts, 2);
 }
 
-/* A text in which control tokens are spelled out: they are matched as tokens. `t` NULL: none are.
- */
+/* A text with control tokens spelled out, which are matched as tokens. `t` NULL: none are. */
 static grammar_expr marked_text_add(struct grammar_builder *b, const struct tokenizer *t,
                                     const char *text, size_t len)
 {
     grammar_expr e = grammar_empty(b);
-    size_t plain = 0; /* where the text begins that is not in `e` yet */
+    size_t plain = 0; /* start of the text that is not in `e` yet */
     for (size_t i = 0; i < len;) {
         int32_t id = t ? tokenizer_special_at(t, text + i, len - i) : -1;
         if (id < 0 || !tokenizer_is_special(t, id)) {

@@ -7,14 +7,14 @@
 
 enum { MAX_REFERENCES = 64 }; /* of a function, outside JSON */
 
-/* What the files of the grammar of calls share while one is being built. */
+/* A grammar of calls being built, shared by its files. */
 struct call_grammar {
     struct grammar_builder *b;
     const struct call_form *form;
     const struct tokenizer *tokenizer;
-    const struct tool *tool; /* whose arguments are being built */
-    grammar_expr raw;        /* the text of strings, once it was needed */
-    /* Schemas of the tool that are referred to, by themselves perhaps, and their rules. */
+    const struct tool *tool; /* the function whose arguments are being built */
+    grammar_expr raw;        /* the text of strings, once needed */
+    /* Referenced schemas of the tool, perhaps recursive, and their rules. */
     struct {
         const struct json *schema;
         grammar_expr rule;
@@ -23,7 +23,7 @@ struct call_grammar {
     struct error *err;
 };
 
-/* Both: a text in which control tokens are spelled out, which are matched as tokens. */
+/* Both take a text with control tokens spelled out, which are matched as tokens. */
 grammar_expr call_text_add(const struct call_grammar *g, const char *text, size_t len);
 grammar_expr call_string_add(const struct call_grammar *g, const char *text);
 

@@ -1,4 +1,4 @@
-/* The functions of a request. Made on a worker, then read by the event loop only. The request's own
+/* The functions of a request. Made on a worker, then read only by the event loop. The request's own
  * JSON tree is gone by the time the answer is parsed, so everything here lives in the set's
  * arena. */
 #include "prompt/answer/tool_set.h"

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 
-/* The functions that an answer may call, as the request describes them. It copies all that it
+/* The functions that an answer may call, as the request describes them. It copies everything it
  * needs, so it may outlive the request. Read-only once made. */
 struct tool_set;
 
@@ -19,17 +19,17 @@ struct tool {
 };
 
 /* From an array in OpenAI's form, [{"type": "function", "function": {...}}], which the request
- * reader has checked. NULL: no memory. */
+ * reader has checked. NULL: out of memory. */
 struct tool_set *tool_set_new(const struct json *tools);
 void tool_set_free(struct tool_set *set);
 
 size_t tool_set_size(const struct tool_set *set); /* 0 for NULL */
 const struct tool *tool_set_at(const struct tool_set *set, size_t i);
-/* The function of that name, or NULL. */
+/* The function with that name, or NULL. */
 const struct tool *tool_set_find(const struct tool_set *set, const char *name, size_t len);
-/* The array as it was given. */
+/* The original array. */
 const struct json *tool_set_json(const struct tool_set *set);
-/* The schema of a parameter, or NULL when the function's schema does not name it. */
+/* The schema of a parameter, or NULL if the function's schema does not name it. */
 const struct json *tool_parameter(const struct tool *tool, const char *name, size_t len);
 
 #endif
