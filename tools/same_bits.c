@@ -94,8 +94,7 @@ static void run_plain(struct engine *e, struct walker *w, float *logits)
     forward(e, &(struct batch){.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = n});
 }
 
-/* Splits at random, with rows of other sequences before and after; compares each requested row.
- */
+/* Splits at random, with rows of other sequences before and after; compares each requested row. */
 static void run_mixed(struct engine *e, struct walker *w, struct walker *others, const float *plain,
                       float *logits)
 {

@@ -13,8 +13,7 @@ enum { SHARED_SIZE = 64 };
  *                                        │      └──► b8-bf ─► next
  *                                        └──► c4 ─► 80-bf ─► next
  *
- * Equal ends of pieces share one node through `shared`, a cache; a miss only costs a node.
- */
+ * Equal ends of pieces share one node through `shared`, a cache; a miss only costs a node. */
 struct piece_sink {
     struct compiler *c;
     uint32_t next; /* what follows the class */

@@ -13,8 +13,7 @@
 
 /* A search for a new item gives up after this many bytes or places, and the list has to end. The
  * order of the search is fixed: if it found an item, it finds the same one again, sooner, from
- * every later byte of it. Integers, and strings without a pattern, stay within the limits.
- */
+ * every later byte of it. Integers, and strings without a pattern, stay within the limits. */
 enum { PROBE_ITEMS = 8, PROBE_DEPTH = 256, PROBE_PLACES = 1 << 15 };
 
 static struct remembered *memory_at(const struct grammar_matcher *m, uint32_t at)

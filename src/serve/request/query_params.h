@@ -9,8 +9,7 @@
 #include "serve/http/http_parser.h"
 
 /* Query parameters. Each route has a table of them, which also generates the documentation. Unknown
- * names are errors: a misspelled parameter of a DELETE must not mean "all".
- */
+ * names are errors: a misspelled parameter of a DELETE must not mean "all". */
 enum { QUERY_MAX_PARAMS = 4, QUERY_MAX_TEXT = 128 };
 
 struct query_param {

@@ -102,8 +102,7 @@ struct answer_writer {
     /* `len` 0: only log probabilities remain. */
     void (*text)(void *stream, struct strbuf *out, struct answer_content *a, const char *text,
                  size_t len);
-    /* NULL if answers are only text. A broken call is followed by its text, not its end.
-     */
+    /* NULL if answers are only text. A broken call is followed by its text, not its end. */
     void (*thinking)(void *stream, struct strbuf *out, struct answer_content *a, const char *text,
                      size_t len);
     void (*call_begin)(void *stream, struct strbuf *out, struct answer_content *a,

@@ -1,6 +1,5 @@
 /* llama-server's own completions on the wire, for /completion and /infill: an object for each text,
- * with its settings and timings. A stream of such objects has no end mark.
- */
+ * with its settings and timings. A stream of such objects has no end mark. */
 #include <stdlib.h>
 
 #include "serve/writers/openai_form.h"

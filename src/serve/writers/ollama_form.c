@@ -33,8 +33,7 @@ static void name_add(struct json_writer *w, const char *key, const struct server
     json_add_string(w, key, name);
 }
 
-/* Distinguishes models and their versions by what is known about the file, without reading it.
- */
+/* Distinguishes models and their versions by what is known about the file, without reading it. */
 static void digest_add(struct json_writer *w, const struct server_options *o)
 {
     const struct model_facts *m = &o->model;
