@@ -4,11 +4,11 @@
 
 enum {
     PREFIX_MAX = 1024,
-    INLINE_PARTS = 16, /* items that stand inside one another without a rule */
+    INLINE_PARTS = 16, /* nested items without a rule */
     CONTAINS_MAX = 64,
-    UNIQUE_MAX = 128,     /* values of items that must all differ, */
-    UNIQUE_ANY_ORDER = 6, /* ... and of those that may come in any order */
-    UNIQUE_ITEMS = 1024,  /* that are remembered */
+    UNIQUE_MAX = 128,     /* most values of items that must all differ, */
+    UNIQUE_ANY_ORDER = 6, /* ... and of those in any order */
+    UNIQUE_ITEMS = 1024,  /* most items that are remembered */
 };
 
 /* The array of schemas for the first items: prefixItems, or items in its older form. */
@@ -64,7 +64,7 @@ bool schema_item_set(struct schema_walker *w, const struct schema_set *set, size
     return !w->failed;
 }
 
-/* `comma` in front of every item but the first. */
+/* `comma` before every item except the first. */
 static grammar_expr with_comma(struct schema_walker *w, grammar_expr item)
 {
     return grammar_pair(w->b, w->text.comma, item);
@@ -78,7 +78,7 @@ static bool item_is_unique(const struct schema_item *item)
     return json_is(unique, JSON_BOOL) && unique->boolean;
 }
 
-/* Adds a value unless an equal one is there. */
+/* Adds a value unless an equal one already exists. */
 static bool unique_add(struct schema_walker *w, const struct json **values, size_t *n,
                        const struct json *value)
 {
@@ -91,7 +91,7 @@ static bool unique_add(struct schema_walker *w, const struct json **values, size
     return true;
 }
 
-/* All values that an item may be, each once, if they are few. */
+/* All possible values of an item, each once, if they are few. */
 static bool unique_values(struct schema_walker *w, const struct schema_facets *f,
                           const struct json ***out, size_t *n)
 {
@@ -122,7 +122,7 @@ static bool unique_values(struct schema_walker *w, const struct schema_facets *f
     return !w->failed;
 }
 
-/* The items that are not in `taken`, in any order, behind `count` others. One rule for each set of
+/* The items that are not in `taken`, in any order, after `count` others. One rule for each set of
  * values. */
 static grammar_expr unique_any_order(struct schema_walker *w, const struct schema_facets *f,
                                      const grammar_expr *texts, size_t n, unsigned taken,
@@ -149,8 +149,8 @@ static grammar_expr unique_any_order(struct schema_walker *w, const struct schem
     return rule;
 }
 
-/* At least one item, in the order in which the schema names them: from the last to the first, for
- * each number of items in front (counted up to what minItems and maxItems ask for). */
+/* At least one item, in the schema's order. Built from the last to the first, for each number of
+ * items before it (counted as far as minItems and maxItems need). */
 static grammar_expr unique_in_order(struct schema_walker *w, const struct schema_facets *f,
                                     const grammar_expr *texts, size_t n)
 {
@@ -180,7 +180,7 @@ static grammar_expr unique_in_order(struct schema_walker *w, const struct schema
 
 static grammar_expr unique_remember(struct schema_walker *w, const struct schema_facets *f);
 
-/* Items that all differ; of a few values, in any order if they are very few. */
+/* Distinct items with few possible values; in any order if they are very few. */
 static grammar_expr unique_write(struct schema_walker *w, const struct schema_facets *f)
 {
     const struct json **values;
@@ -198,7 +198,7 @@ static grammar_expr unique_write(struct schema_walker *w, const struct schema_fa
     return grammar_choice(w->b, parts, f->min_items == 0 ? 2 : 1);
 }
 
-/* Items of one type and of any number: the matcher remembers them. */
+/* Any number of items of one type: the matcher remembers them. */
 static bool unique_item(struct schema_walker *w, const struct schema_facets *f,
                         struct schema_facets *item)
 {
@@ -214,7 +214,7 @@ static bool unique_item(struct schema_walker *w, const struct schema_facets *f,
     switch (item->types) {
     case TYPE_STRING:
         if (item->rules)
-            return f->min_items <= 1; /* how many there are is not known */
+            return f->min_items <= 1; /* the number of values is unknown */
         return item->max_length > 0 || f->min_items <= 1;
     case TYPE_INTEGER: return !item->unheld && schema_integers_suffice(item, f->min_items);
     case TYPE_NUMBER: return !item->unheld && !is_bound;
@@ -222,7 +222,7 @@ static bool unique_item(struct schema_walker *w, const struct schema_facets *f,
     }
 }
 
-/* A number without an exponent and without zeros at its end. */
+/* A number without an exponent and without trailing zeros. */
 static grammar_expr unique_number(struct schema_walker *w)
 {
     struct grammar_builder *b = w->b;
@@ -239,7 +239,7 @@ static grammar_expr unique_number(struct schema_walker *w)
     return grammar_either(b, w->text.integer, fraction);
 }
 
-/* Each value has one text, so that items differ if their texts do. */
+/* Each value has one text, so items differ if their texts do. */
 static grammar_expr unique_text(struct schema_walker *w, const struct schema_facets *item)
 {
     if (!w->single) {
@@ -328,15 +328,15 @@ static bool contains_check(struct schema_walker *w, const struct schema_facets *
     return !w->failed;
 }
 
-/* `n` items and more behind a first one. */
+/* Items after a first one. */
 static grammar_expr repeat_more(struct schema_walker *w, grammar_expr item, uint32_t min,
                                 uint32_t max)
 {
     return grammar_repeat(w->b, with_comma(w, item), min, max);
 }
 
-/* Items of which some must match `contains`: these come first, but for a single one, which may be
- * anywhere. */
+/* Items of which some must match `contains`: these come first, except for a single one, which may
+ * be anywhere. */
 static grammar_expr contains_write(struct schema_walker *w, const struct schema_facets *f,
                                    const struct schema_contains *c)
 {
@@ -422,8 +422,8 @@ bool schema_array_check(struct schema_walker *w, const struct schema_facets *f)
     return contains_check(w, f);
 }
 
-/* The items from the first on; those behind the prefix are `rest`. Written from the end, where
- * everything behind item i is optional from minItems on. */
+/* All items; those after the prefix are `rest`. Written from the end: everything after item i is
+ * optional from minItems on. */
 static grammar_expr items_write(struct schema_walker *w, const struct schema_facets *f,
                                 size_t n_prefix, grammar_expr rest)
 {

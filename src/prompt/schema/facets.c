@@ -76,8 +76,8 @@ static bool types_read(struct schema_walker *w, const struct schema_item *item,
     return true;
 }
 
-/* Keeps of the values so far those that are in a list of `n`, or all of it when it is the first:
- * the children of an enum, or a const alone. */
+/* Keeps only the values that are also in a list of `n` (the children of an enum, or one const); the
+ * first list is kept completely. */
 static bool values_keep(struct schema_walker *w, struct schema_facets *f, const struct json *first,
                         size_t n)
 {
@@ -160,15 +160,15 @@ static bool size_range_read(struct schema_walker *w, const struct schema_item *i
     return true;
 }
 
-/* Keywords that no grammar of ours holds to, with the types that they say something about. */
+/* Keywords that our grammars cannot enforce, with the types that they affect. */
 static bool refused_check(struct schema_walker *w, const struct schema_set *set,
                           const struct schema_item *item, unsigned types)
 {
     static const struct {
         const char *keyword;
         unsigned types;
-        int neutral;       /* the boolean that asks for nothing, or -1 */
-        bool is_rewritten; /* where that can be: rewrite.c */
+        int neutral;       /* the boolean without effect, or -1 */
+        bool is_rewritten; /* if possible, by rewrite.c */
     } refused[] = {
         {"not", TYPE_ANY, 0, true},
         {"dependentRequired", TYPE_OBJECT, -1, true},
@@ -187,7 +187,7 @@ static bool refused_check(struct schema_walker *w, const struct schema_set *set,
             continue;
         bool is_dependency = refused[i].types == TYPE_OBJECT;
         if (is_dependency && json_is(value, JSON_OBJECT) && !value->first)
-            continue; /* empty: it asks for nothing */
+            continue; /* empty: no effect */
         if (json_is(value, JSON_BOOL) && refused[i].neutral == (value->boolean ? 1 : 0))
             continue;
         if (refused[i].is_rewritten && schema_rewrite(w, item, refused[i].keyword))
@@ -196,7 +196,7 @@ static bool refused_check(struct schema_walker *w, const struct schema_set *set,
             return false;
         if (strcmp(refused[i].keyword, "unevaluatedItems") == 0 && set->n == 1 &&
             !json_get(item->node, "contains"))
-            continue; /* nothing else evaluates items: the same as `items` behind the prefix */
+            continue; /* nothing else evaluates items: the same as `items` after the prefix */
         return schema_refuse(w, item->place, NULL, "'%s' is not supported", refused[i].keyword);
     }
     if (json_get(item->node, "if") &&

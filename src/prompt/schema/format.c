@@ -21,7 +21,7 @@
 #define EMAIL    "[A-Za-z0-9_+-]{1,20}(?:\\.[A-Za-z0-9_+-]{1,20})?@" LABEL "(?:\\.[A-Za-z]{2,12}){1,2}"
 #define OCTET    "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
 #define GROUP    "[0-9A-Fa-f]{1,4}"
-/* With "::" in it: n groups before and up to 6 - n behind it. */
+/* With "::": n groups before and up to 6 - n after it. */
 #define GROUPS(n, m) "(?:" GROUP ":){" n "}(?::" GROUP "){1," m "}"
 #define IPV6                                                                                       \
     "(?:(?:" GROUP ":){7}" GROUP "|:(?::" GROUP "){1,7}|::|(?:" GROUP                              \

@@ -25,10 +25,10 @@ enum {
     STEPS_MAX = 4000000,
     BUILDER_MAX = 900000, /* grammar_builder_size */
     ARENA_MAX_BYTES = 256 << 20,
-    POINTER_MAX_BYTES = 200, /* of a place in a message */
+    POINTER_MAX_BYTES = 200, /* for a place in a message */
 };
 
-/* The rule of a set: found by the nodes in it. */
+/* The rule of a set, found by its nodes. */
 struct schema_memo {
     struct schema_memo *next;
     uint64_t hash;
@@ -44,9 +44,9 @@ struct schema_memo {
 /* A value in the body of a rule. */
 struct schema_use {
     struct schema_use *next;
-    struct schema_memo **alternatives; /* NULL among them: any value */
+    struct schema_memo **alternatives; /* NULL: any value */
     size_t n;
-    bool needs_all; /* no alternative may be left out */
+    bool needs_all; /* no alternative may be omitted */
 };
 
 struct schema_task {
@@ -83,8 +83,8 @@ static void place_write(struct strbuf *out, const struct schema_place *place)
 static const struct schema_place *place_find(struct schema_walker *w, const struct schema_place *at,
                                              const struct json *schema);
 
-/* The place in the client's document. Schemas of rewrite.c have none, but those that they share
- * with the document keep their position in it. */
+/* The place in the client's document. Schemas made by rewrite.c have none, but parts shared with
+ * the document keep their position in it. */
 static const struct schema_place *place_own(struct schema_walker *w,
                                             const struct schema_place *place)
 {
@@ -106,13 +106,13 @@ static void fail_write(struct schema_walker *w, enum error_code code,
     struct strbuf at = STRBUF_INIT;
     place = place_own(w, place);
     if (w->failed)
-        return; /* the limit on work was reached on the way */
+        return; /* the limit on work was already reached */
     place_write(&at, place);
     if (keyword)
         strbuf_addf(&at, "/%s", keyword);
     const char *text = strbuf_str(&at);
     size_t skip = at.len > POINTER_MAX_BYTES ? at.len - POINTER_MAX_BYTES : 0;
-    while ((text[skip] & 0xc0) == 0x80) /* not in the middle of a character */
+    while ((text[skip] & 0xc0) == 0x80) /* do not start inside a character */
         skip++;
     error_set(w->err, code, "%s%s: %s", skip ? "..." : "", text + skip, what);
     if (place && place->node)
@@ -265,8 +265,8 @@ static int node_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Whether unevaluatedProperties of a schema in the set sees all others of it: what it means
- * depends on that, so it belongs to the rule's identity. */
+/* True if unevaluatedProperties of a schema in the set sees all the others. Its meaning depends on
+ * that, so this is part of the rule's identity. */
 static bool set_flag(const struct schema_set *set)
 {
     for (size_t i = 0; i < set->n; i++) {
@@ -283,7 +283,7 @@ static bool set_flag(const struct schema_set *set)
     return false;
 }
 
-/* The rule of an alternative; a new one is put on the list of tasks. */
+/* The rule of an alternative; a new one is added to the list of tasks. */
 static struct schema_memo *rule_get(struct schema_walker *w, const struct schema_set *set)
 {
     const struct json **nodes = arena_alloc_array(&w->arena, set->n, sizeof *nodes);
@@ -355,7 +355,7 @@ grammar_expr schema_value(struct schema_walker *w, const struct schema_set *set)
     return n == 1 ? parts[0] : grammar_choice(w->b, parts, n);
 }
 
-/* The values that enum and const name, as far as the other keywords allow them. */
+/* The values of enum and const that the other keywords allow. */
 static grammar_expr values_write(struct schema_walker *w, const struct schema_facets *f)
 {
     grammar_expr *parts = arena_alloc_array(&w->arena, f->n_values + 1, sizeof *parts);
@@ -439,8 +439,8 @@ static void task_run(struct schema_walker *w, const struct schema_task *task)
     }
 }
 
-/* Why a value cannot be enforced; NULL: it can. That null alone is left is not enough: an optional
- * value would always be absent, and nobody would know why. */
+/* Why a value cannot be enforced; NULL: it can. It is not enough if only null is left: an optional
+ * value would then always be absent, and nobody would know why. */
 static const struct error *use_reason(const struct schema_use *use)
 {
     const struct error *first = NULL;
@@ -458,14 +458,14 @@ static const struct error *use_reason(const struct schema_use *use)
 static const struct error *uses_reason(const struct schema_use *use)
 {
     const struct error *reason = NULL;
-    for (; use; use = use->next) { /* the last one is the first in the schema */
+    for (; use; use = use->next) { /* from the last to the first in the schema */
         const struct error *one = use_reason(use);
         reason = one ? one : reason;
     }
     return reason;
 }
 
-/* Spreads reasons until nothing changes. */
+/* Propagates reasons until nothing changes. */
 static void reasons_spread(struct schema_walker *w)
 {
     for (bool changed = true; changed && !w->failed;) {
@@ -478,7 +478,7 @@ static void reasons_spread(struct schema_walker *w)
     }
 }
 
-/* Writes all rules that `uses` lead to; what cannot be enforced and can be left out is. */
+/* Writes all rules that `uses` lead to; omits what cannot be enforced, if it may be omitted. */
 static void tasks_run(struct schema_walker *w, struct schema_use **uses)
 {
     bool is_refused = false;
@@ -517,7 +517,7 @@ static bool walker_init(struct schema_walker *w, struct grammar_builder *b, cons
     return schema_index_resources(w);
 }
 
-/* Where the schema stands below the root, if it does: messages begin there. */
+/* The place of the schema below the root, if it is there; messages start with it. */
 static const struct schema_place *place_find(struct schema_walker *w, const struct schema_place *at,
                                              const struct json *schema)
 {

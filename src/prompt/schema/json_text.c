@@ -105,7 +105,7 @@ grammar_expr json_text_member(struct json_text *t, grammar_expr key, grammar_exp
 
 /* ---- strings ------------------------------------------------------------------------------- */
 
-/* \uXXXX: any code point of the basic plane, or two halves of one beyond it. */
+/* \uXXXX: any code point of the basic plane, or a surrogate pair. */
 static grammar_expr unicode_escape(struct grammar_builder *b)
 {
     grammar_expr hex = grammar_one_of(b, "0123456789abcdefABCDEF");
@@ -159,8 +159,8 @@ grammar_expr json_text_string(struct json_text *t, const char *bytes, size_t len
 
 /* ---- numbers ------------------------------------------------------------------------------- */
 
-/* Python writes 0.0001 but 1e-05, at most 17 digits, no zero at the end but that of "1.0", and an
- * integer never as -0. Up to 15 digits every decimal comes back as it was. */
+/* Python writes 0.0001 but 1e-05, at most 17 digits, no trailing zero except in "1.0", and never
+ * the integer -0. Decimals with up to 15 digits survive a round trip. */
 static void canonical_numbers_init(struct json_text *t)
 {
     struct grammar_builder *b = t->b;
@@ -187,8 +187,8 @@ static void canonical_numbers_init(struct json_text *t)
         grammar_either(b, t->integer, grammar_pair(b, minus, grammar_either(b, large, small))));
 }
 
-/* An exponent of three digits, behind one digit and a fraction: no such number is larger than
- * 1.7e308, so that none is infinite as a double. */
+/* A three-digit exponent after one digit and a fraction. No such number is larger than 1.7e308, so
+ * none becomes infinite as a double. */
 static grammar_expr large_exponents(struct grammar_builder *b, grammar_expr fraction)
 {
     grammar_expr digit = grammar_digits(b, '0', '9', 1, 1);
@@ -285,7 +285,7 @@ static grammar_expr number_literal(struct json_text *t, const struct json *value
                    ? grammar_text(t->b, "0")
                    : grammar_literal(t->b, value->text, value->text_len);
     if (!isfinite(value->number))
-        return grammar_never(t->b); /* Python reads it as infinity, which is not JSON any more */
+        return grammar_never(t->b); /* Python reads it as infinity, which is not JSON */
     struct strbuf text = STRBUF_INIT;
     json_write_double(&text, value->number);
     grammar_expr e = GRAMMAR_NONE;
@@ -329,7 +329,7 @@ grammar_expr json_text_value(struct json_text *t, const struct json *value)
     }
 }
 
-/* One of the pieces, of a builder that needs no other. */
+/* A single piece, for a builder that needs no others. */
 static grammar_expr piece_add(struct grammar_builder *b, enum json_style style, bool is_object)
 {
     struct arena arena = ARENA_INIT;

@@ -18,7 +18,7 @@ struct json_text {
     grammar_expr comma;          /* between members, with the space after it */
     grammar_expr colon;          /* between key and value */
     grammar_expr quote;          /* " */
-    grammar_expr character;      /* one character of a string, escaped if it must be */
+    grammar_expr character;      /* one character of a string, escaped if necessary */
     grammar_expr characters;     /* any number of them */
     grammar_expr key_characters; /* the same without escapes: each key has one spelling */
     grammar_expr string, integer, number, boolean, null;
@@ -31,7 +31,7 @@ void json_text_init(struct json_text *t, struct grammar_builder *b, struct arena
 /* Exactly this string, in quotes; exactly this value. */
 grammar_expr json_text_string(struct json_text *t, const char *bytes, size_t len);
 grammar_expr json_text_value(struct json_text *t, const struct json *value);
-/* `content`, not empty, between brackets; empty brackets. */
+/* Non-empty `content` between brackets; and empty brackets. */
 grammar_expr json_text_brackets(struct json_text *t, char open, char close, grammar_expr content);
 grammar_expr json_text_empty(struct json_text *t, char open, char close);
 grammar_expr json_text_quoted(struct json_text *t, grammar_expr content);

@@ -14,7 +14,7 @@
 enum {
     NAMES_MAX = 4096,
     STATES_MAX = 16384, /* (i, c) */
-    INLINE_PARTS = 16,  /* members that stand inside one another without a rule */
+    INLINE_PARTS = 16,  /* nested members without a rule */
 };
 
 /* ---- names --------------------------------------------------------------------------------- */
@@ -67,7 +67,7 @@ bool schema_names(struct schema_walker *w, const struct schema_set *set, struct 
     *out = arena_alloc_array(&w->arena, capacity, sizeof **out);
     if (!*out)
         return schema_step(w, 1);
-    for (int pass = 0; pass < 2; pass++) /* all properties first, then what else is required */
+    for (int pass = 0; pass < 2; pass++) /* all properties first, then other required names */
         for (size_t i = 0; i < set->n; i++) {
             const struct json *list = json_get(set->items[i]->node,
                                                pass ? "required" : "properties");
@@ -91,8 +91,8 @@ static const struct json *property_node(const struct json *schema, const char *n
     return NULL;
 }
 
-/* Adds what one schema says about the value of a name. `matched`: it has a schema for this name,
- * or for a pattern that it matches. */
+/* Adds what one schema says about the value of a name. `matched`: it has a schema for the name, or
+ * for a pattern that the name matches. */
 static bool property_add(struct schema_walker *w, const struct schema_item *item, const char *name,
                          size_t len, struct schema_set *out, bool *matched)
 {
@@ -155,7 +155,7 @@ bool schema_property_set(struct schema_walker *w, const struct schema_facets *f,
     return !w->failed;
 }
 
-/* ---- what cannot be held to ---------------------------------------------------------------- */
+/* ---- what cannot be enforced --------------------------------------------------------------- */
 
 static bool unevaluated_check(struct schema_walker *w, struct schema_facets *f,
                               const struct schema_item *item)
@@ -193,9 +193,9 @@ bool schema_object_check(struct schema_walker *w, struct schema_facets *f)
     return true;
 }
 
-/* ---- keys without a name ------------------------------------------------------------------- */
+/* ---- keys that are not named --------------------------------------------------------------- */
 
-/* A pattern of patternProperties, each text once. */
+/* A pattern of patternProperties, unique by its text. */
 struct key_pattern {
     const char *text;
     size_t len;
@@ -205,8 +205,8 @@ struct key_pattern {
 struct keys {
     struct key_pattern *patterns;
     size_t n_patterns;
-    const struct text_dfa *allowed; /* NULL: all but the names */
-    const struct text_dfa *names;   /* those of the schema, which are no other keys */
+    const struct text_dfa *allowed; /* NULL: all except the names */
+    const struct text_dfa *names;   /* those of the schema, which other keys must differ from */
 };
 
 static int name_compare(const void *a, const void *b)
@@ -283,7 +283,7 @@ static bool keys_init(struct schema_walker *w, const struct schema_facets *f,
     return !w->failed;
 }
 
-/* The keys that match exactly the pattern `only`, or none (k->n_patterns), and are no names. */
+/* The keys that match only the pattern `only`, or no pattern (k->n_patterns), and are not names. */
 static grammar_expr keys_write(struct schema_walker *w, const struct schema_facets *f,
                                const struct keys *k, size_t only, size_t n_names)
 {
@@ -304,7 +304,7 @@ static grammar_expr keys_write(struct schema_walker *w, const struct schema_face
     return json_text_quoted(&w->text, text_dfa_to_grammar(w->b, &w->arena, dfa, TEXT_JSON_KEY));
 }
 
-/* What the values of those keys must be. */
+/* The set of schemas for the values of those keys. */
 static bool keys_value_set(struct schema_walker *w, const struct schema_facets *f,
                            const struct keys *k, size_t only, struct schema_set *out)
 {
@@ -328,7 +328,7 @@ static bool keys_value_set(struct schema_walker *w, const struct schema_facets *
     return !w->failed;
 }
 
-/* Properties are named, and nothing is said of others. */
+/* True if the schema names properties and does not mention others. */
 static bool names_all(const struct schema_walker *w, const struct schema_facets *f, size_t n_names)
 {
     static const char *const others[] = {"additionalProperties", "patternProperties",
@@ -344,7 +344,7 @@ static bool names_all(const struct schema_walker *w, const struct schema_facets 
     return has_names && f->min_members <= n_names;
 }
 
-/* A member whose key has no name in the schema; GRAMMAR_NONE: there may be none. */
+/* A member whose key the schema does not name; GRAMMAR_NONE: not allowed. */
 static grammar_expr other_member(struct schema_walker *w, const struct schema_facets *f,
                                  const struct schema_name *names, size_t n)
 {
@@ -376,15 +376,15 @@ static grammar_expr other_member(struct schema_walker *w, const struct schema_fa
 struct members {
     struct schema_walker *w;
     const struct schema_name *names;
-    grammar_expr *values; /* of the names; GRAMMAR_NONE: it cannot be there */
+    grammar_expr *values; /* of the names; GRAMMAR_NONE: not allowed */
     size_t n, n_required;
-    size_t first_required; /* the first name that is; n: none */
+    size_t first_required; /* the first required name; n: none */
     grammar_expr other;
     uint32_t min, max;
-    uint32_t cap; /* the count goes no higher: there it means "this many or more" */
+    uint32_t cap; /* the highest count, which means "this many or more" */
 };
 
-/* What may follow all named members when c members are written; at least one in all. */
+/* What may follow all named members after c members; at least one member in total. */
 static grammar_expr others_write(const struct members *m, uint32_t c)
 {
     struct grammar_builder *b = m->w->b;
@@ -393,7 +393,7 @@ static grammar_expr others_write(const struct members *m, uint32_t c)
     if (m->other == GRAMMAR_NONE || room == 0)
         return needed || !c ? grammar_never(b) : grammar_empty(b);
     if (needed > 1)
-        return grammar_never(b); /* they might have the same key, and count as one */
+        return grammar_never(b); /* they might have the same key and count as one */
     grammar_expr more = grammar_pair(b, m->w->text.comma, m->other);
     if (c)
         return grammar_repeat(b, more, needed, room);
@@ -401,7 +401,7 @@ static grammar_expr others_write(const struct members *m, uint32_t c)
     return grammar_pair(b, m->other, grammar_repeat(b, more, 0, left));
 }
 
-/* One state, from those of the next name, `next`, by count. */
+/* One state, from the states of the next name, `next`, by count. */
 static grammar_expr state_write(const struct members *m, size_t i, uint32_t c,
                                 const grammar_expr *next)
 {
@@ -422,8 +422,8 @@ static grammar_expr state_write(const struct members *m, size_t i, uint32_t c,
     return grammar_either(b, grammar_pair(b, member, next[above]), next[c]);
 }
 
-/* Whether the state (i, c) is led to by two others, so that it must be a rule to be written once.
- * Others are rules now and then, so that expressions do not get deep. */
+/* True if two states lead to (i, c), so that it must be a rule to be written only once. Some other
+ * states are rules too, to keep expressions shallow. */
 static bool state_is_rule(const struct members *m, size_t i, uint32_t c)
 {
     if (m->cap > 1)
@@ -432,7 +432,7 @@ static bool state_is_rule(const struct members *m, size_t i, uint32_t c)
            (i > 0 && c == 1 && i <= m->first_required + 1 && m->first_required > 0);
 }
 
-/* All members, at least one: from the last name to the first, for each count a row entry. */
+/* All members, at least one: from the last name to the first, with a row entry for each count. */
 static grammar_expr members_write(const struct members *m)
 {
     struct schema_walker *w = m->w;
@@ -445,7 +445,8 @@ static grammar_expr members_write(const struct members *m)
     for (size_t i = m->n; i-- > 0;) {
         if (!schema_step(w, m->cap))
             return GRAMMAR_NONE;
-        /* Behind the first required name the count is not 0, and never above the names so far. */
+        /* After the first required name the count is not 0, and it never exceeds the names so
+         * far. */
         for (uint32_t c = i > m->first_required; c <= m->cap && c <= i; c++) {
             here[c] = state_write(m, i, c, next);
             if (!state_is_rule(m, i, c))
@@ -483,7 +484,7 @@ static bool members_init(struct schema_walker *w, const struct schema_facets *f,
     }
     m->other = other_member(w, f, names, m->n);
     if (m->min <= m->n_required)
-        m->min = 0; /* they are there anyway */
+        m->min = 0; /* the required names are enough */
     if (m->other != GRAMMAR_NONE && m->min > m->n + 1 && w->is_lenient)
         m->min = 0;
     if (m->other != GRAMMAR_NONE && m->min > m->n + 1)

@@ -1,5 +1,5 @@
 /* Strings: pattern, format, minLength and maxLength. A single expression becomes a grammar
- * directly; a length limit is merged into it where that is simple; everything else goes through
+ * directly; a length limit is merged into it if that is simple; everything else goes through
  * automata. */
 #include "prompt/schema/json_schema_internal.h"
 
@@ -8,7 +8,7 @@
 
 enum { PRODUCT_LARGE = 4096 }; /* states */
 
-/* A pattern's tree and automaton, made when they are first needed. */
+/* A pattern's tree and automaton, made on first use. */
 struct schema_pattern {
     const char *text;
     size_t len;
@@ -34,7 +34,7 @@ static bool rule_add(struct schema_walker *w, const struct schema_item *item,
     return true;
 }
 
-/* Texts that a schema of ours leaves out; see rewrite.c. */
+/* Texts that a rewritten schema excludes; see rewrite.c. */
 static bool negated_add(struct schema_walker *w, const struct schema_item *item,
                         struct schema_facets *f)
 {
@@ -73,7 +73,7 @@ bool schema_string_facets(struct schema_walker *w, const struct schema_item *ite
 
 /* ---- patterns ------------------------------------------------------------------------------ */
 
-/* Puts the place of the keyword in front of what a pattern's reader said. */
+/* Puts the place of the keyword before the pattern parser's error. */
 static void *pattern_fail(struct schema_walker *w, const struct schema_item *item,
                           const struct error *err)
 {
@@ -115,7 +115,7 @@ static const struct text_dfa *dfa_get(struct schema_walker *w, const struct sche
         p->dfa = text_dfa_from_regex(&w->arena, p->regex, &err);
         if (!p->dfa)
             return pattern_fail(w, item, &err);
-        schema_step(w, 1000 + p->dfa->n_edges); /* they cost more than most */
+        schema_step(w, 1000 + p->dfa->n_edges); /* automata cost more than other work */
     }
     return p->dfa;
 }
@@ -252,7 +252,7 @@ bool schema_string_is_valid(struct schema_walker *w, const struct schema_facets 
         return false;
     for (const struct string_rule *rule = f->rules; rule; rule = rule->next) {
         if (rule->is_format && w->n_probing)
-            continue; /* our formats are narrower than they are */
+            continue; /* our formats are narrower than the real ones */
         const struct text_dfa *dfa = schema_rule_dfa(w, rule);
         if (!dfa || text_dfa_accepts(dfa, text, len) == rule->is_negated)
             return false;
@@ -260,8 +260,8 @@ bool schema_string_is_valid(struct schema_walker *w, const struct schema_facets 
     return true;
 }
 
-/* Whether the automaton of a pattern and a length together would be large: then a part of what is
- * allowed is the better grammar. */
+/* True if the automaton of a pattern combined with a length would be large: then a narrower grammar
+ * is better. */
 static bool product_is_large(struct schema_walker *w, const struct string_rule *rule,
                              struct schema_pattern *p, const struct schema_facets *f)
 {

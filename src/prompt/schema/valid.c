@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* A number of items that is in doubt is none. */
+/* A doubtful number of items does not fit. */
 static bool contains_fits(struct schema_walker *w, const struct json *value,
                           const struct schema_facets *f)
 {
@@ -147,8 +147,8 @@ static bool strings_are_empty(struct schema_walker *w, const struct schema_facet
 {
     if (f->min_length > f->max_length)
         return true;
-    /* Formats are narrower here than they are, so that they prove nothing; nor do patterns that
-     * cannot be read or combined, which must not end the walk. */
+    /* Our formats are narrower than the real ones, so they prove nothing. Neither do patterns that
+     * cannot be read or combined, and those must not end the walk. */
     struct error *err = w->err;
     bool failed = w->failed;
     const struct text_dfa *all = NULL;
