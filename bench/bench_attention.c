@@ -6,7 +6,7 @@
  *   decode     one row at position 4095
  *   branches   eight rows at position 4095, of sequences that have 3968 positions in common
  *
- *   bench_attention [PATH [SHAPE]]     of SHAPE the beginning of its name
+ *   bench_attention [PATH [SHAPE]]     SHAPE: a prefix of its name
  *
  * One thread. There are enough layers for a model's worth of KV, so that one row reads it from
  * memory, not from a cache. Every figure is the faster quartile of many runs, in processor time. */

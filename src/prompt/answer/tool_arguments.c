@@ -170,7 +170,7 @@ static bool is_repeated(const char *const *ends, size_t i, size_t len)
 
 /* Built from the proper prefixes of the ends, each of which starts with its only '<':
  *
- *   ( [^<] | prefix* prefix [^<, nor what goes on with an end] )* prefix*
+ *   ( [^<] | prefix* prefix [^<, nor what continues an end] )* prefix*
  *
  * A prefix is followed by the '<' of another one, or by a character that rules out an end. */
 grammar_expr call_raw_text_add(struct call_grammar *g)

@@ -340,7 +340,7 @@ static size_t scan_digits(const struct lexer *l, size_t at, unsigned base)
     return l->len;
 }
 
-/* Where a float that begins at `at` ends, or 0 when there is none. */
+/* The end of the float that starts at `at`, or 0 if there is none. */
 static size_t scan_float(const struct lexer *l, size_t at)
 {
     if (at > 0 && l->source[at - 1] == '.')
