@@ -14,7 +14,7 @@ static const char *const scope_titles[FIELD_SCOPES] = {
     [SCOPE_INFILL] = "Fields of `/infill`",
     [SCOPE_EXTRA] = "Fields of `input_extra[]`",
     [SCOPE_WARM] = "Fields of `/v1/cache/warm`",
-    [SCOPE_RENDER] = "Fields of `/apply-template`",
+    [SCOPE_RENDER] = "Fields of `/apply-template` and `/v1/chat/completions/input_tokens`",
     [SCOPE_TOKENIZE] = "Fields of `/tokenize`",
     [SCOPE_DETOKENIZE] = "Fields of `/detokenize`",
     [SCOPE_MESSAGE] = "Fields of a message",
@@ -490,10 +490,19 @@ int main(void)
     routes_print();
     printf(
         "\n"
-        "Errors are OpenAI's error object; under `/api/` they are Ollama's. If the queue is full, "
-        "a\n"
-        "request gets 429 with `Retry-After`. A prompt longer than the context gets 400\n"
-        "`context_length_exceeded`. With a model that has no chat template, every chat request "
+        "Errors are OpenAI's error object; under `/api/` they are Ollama's. On paths that begin "
+        "with\n"
+        "neither `/v1/` nor `/api/`, `type` has llama-server's names: `authentication_error` "
+        "(401),\n"
+        "`not_supported_error` (501), and `exceed_context_size_error` for a prompt that is too "
+        "long. If\n"
+        "the queue is full, a request gets 429 with `Retry-After`. A prompt longer than the "
+        "context "
+        "gets\n"
+        "400 `context_length_exceeded`, with its length in `n_prompt_tokens` (or fewer, if it is "
+        "much too\n"
+        "long) and the context in `n_ctx`. With a model that has no chat template, every chat "
+        "request "
         "gets 501.\n"
         "While the model is loading, every request gets 503. An error after a stream has begun is "
         "sent as\n"

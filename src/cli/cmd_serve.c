@@ -33,7 +33,8 @@ static const struct option serve_options[] = {
     STRING("addr", &address, "HOST:PORT", "host and port in one: :8080 or 0.0.0.0:8080"),
     CHOICE("fallback", &runtime_options.fallback, "ENGINE", fallback_names,
            "if the model fails to load: none (default) exits; mock serves nonsense answers"),
-    STRING("alias a", &alias, "NAME", "name of the model in the API (default: the file's name)"),
+    STRING("alias a", &alias, "NAME",
+           "name of the model in the API, or several with commas (default: the file's name)"),
     UINT("max-waiting", &server.max_waiting, "N", 0, 1e6,
          "most requests in the queue; further ones get status 429 (default 256)"),
     UINT("step-budget-ms", &server.step_budget_ms, "MS", 1, 10000,
@@ -94,6 +95,25 @@ static int address_parse(struct error *err)
         snprintf(address_host, sizeof address_host, "%.*s", (int)(colon - address), address);
         host = address_host;
     }
+    return 0;
+}
+
+/* Splits "NAME,NAME,..." into the first name, which the API shows, and the others. */
+static int alias_parse(struct error *err)
+{
+    static char first[256];
+    const size_t len = alias ? strcspn(alias, ",") : 0;
+    if (!alias || !alias[len])
+        return 0;
+    if (alias[0] == ',' || strstr(alias, ",,") || alias[strlen(alias) - 1] == ',')
+        return error_set(err, ERROR_INPUT, "--alias '%s' has an empty name", alias);
+    if (len >= sizeof first)
+        return error_set(err, ERROR_INPUT, "--alias: the first name has more than %zu bytes",
+                         sizeof first - 1);
+    memcpy(first, alias, len);
+    first[len] = '\0';
+    server.other_names = alias + len + 1;
+    alias = first;
     return 0;
 }
 
@@ -195,7 +215,8 @@ static int options_finish(struct error *err)
     server.max_body_bytes = (size_t)max_body_mib << 20;
     server.allowed_hosts = allowed_hosts.items;
     server.n_allowed_hosts = allowed_hosts.n;
-    return tool_format_check(err) || keys_read(err) || tenants_read(err) ? -1 : 0;
+    return alias_parse(err) || tool_format_check(err) || keys_read(err) || tenants_read(err) ? -1
+                                                                                             : 0;
 }
 
 /* Sampling for requests that set none. */
@@ -266,6 +287,8 @@ static int serve_model(struct runtime *r, struct error *err)
     server.prompt = &r->prompt;
     server.model_name = alias && !r->is_fallback ? alias : r->model_name;
     server.is_fallback = r->is_fallback;
+    if (r->is_fallback)
+        server.other_names = NULL;
     server.model_context = r->model_context;
     server.quantisation = r->quantisation;
     server.quantize = r->is_fallback ? NULL : runtime_options.quantize;

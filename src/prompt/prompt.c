@@ -255,6 +255,32 @@ void message_append(struct arena *arena, struct json *messages, const char *role
     json_append(arena, messages, NULL, message);
 }
 
+/* Seconds of the local clock, which is what strftime_now shows. */
+static int64_t local_now(void)
+{
+    time_t now = (time_t)clock_unix_seconds();
+    struct tm tm;
+    return localtime_r(&now, &tm) ? (int64_t)now + tm.tm_gmtoff : (int64_t)now;
+}
+
+/* Llama 3 and Firefunction take the date as a variable. Without it, one writes an old date, and the
+ * other fails. */
+static void dates_append(struct arena *arena, struct json *context, const struct prompt_input *in)
+{
+    static const struct {
+        const char *name, *format;
+    } dates[] = {{"date_string", "%d %b %Y"}, {"datetime", "%b %d %Y"}};
+    const time_t now = (time_t)(in->now_unix ? in->now_unix : local_now());
+    struct tm tm;
+    char text[32];
+    for (size_t i = 0; i < sizeof dates / sizeof *dates; i++) {
+        const size_t len = gmtime_r(&now, &tm) ? strftime(text, sizeof text, dates[i].format, &tm)
+                                               : 0;
+        if (len && !json_get(in->extra, dates[i].name))
+            json_append(arena, context, dates[i].name, json_new_string(arena, text, len));
+    }
+}
+
 static struct json *context_make(const struct prompt_maker *p, struct arena *arena,
                                  const struct fitted_conversation *fitted,
                                  const struct prompt_input *in, struct error *err)
@@ -271,6 +297,7 @@ static struct json *context_make(const struct prompt_maker *p, struct arena *are
     if (is_asked && !json_get(extra, "enable_thinking"))
         json_append(arena, context, "enable_thinking",
                     json_new_bool(arena, p->thinking != THINKING_OFF));
+    dates_append(arena, context, in);
     for (const struct json *member = extra ? extra->first : NULL; member; member = member->next) {
         if (prompt_owns_name(member->key, member->key_len)) {
             error_set_at(err, ERROR_INPUT, member->position,
@@ -292,14 +319,6 @@ static bool starts_with_bos(const struct prompt_maker *p, const struct rendering
     return r->n_segments && r->segments[0].source == RENDER_TEMPLATE &&
            tokenizer_special_at(p->tokenizer, strbuf_str(&r->text), r->segments[0].end) ==
                tokenizer_bos(p->tokenizer);
-}
-
-/* Seconds of the local clock, which strftime_now shows. */
-static int64_t local_now(void)
-{
-    time_t now = (time_t)clock_unix_seconds();
-    struct tm tm;
-    return localtime_r(&now, &tm) ? (int64_t)now + tm.tm_gmtoff : (int64_t)now;
 }
 
 /* Makes segments refer to the messages as sent, not as fitted. */

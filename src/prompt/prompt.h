@@ -76,7 +76,7 @@ struct prompt_input {
     /* A longer rendering is not encoded, because that may take seconds; the prompt then has no
      * tokens. 0: no limit. */
     size_t most_bytes;
-    int64_t now_unix; /* what strftime_now sees; 0: the local clock */
+    int64_t now_unix; /* what strftime_now and the date variables see; 0: the local clock */
 };
 
 /* Why the replay of an answer's sampled ids stopped. */

@@ -308,7 +308,10 @@ static void take_token(struct scheduler *s, struct sequence *seq, int32_t token,
         .type = EVENT_TOKEN, .token = token, .text_end = seq->stops.text_end};
     if (r->logprobs_ring) {
         struct token_logprobs *entry = event_ring_logprobs(r);
-        sampler_logprobs(s->sampler, logits, token, r->n_top_logprobs, entry);
+        if (r->wants_drawn_logprobs)
+            sampler_drawn_logprobs(s->sampler, token, r->n_top_logprobs, entry);
+        else
+            sampler_logprobs(s->sampler, logits, token, r->n_top_logprobs, entry);
         event.logprobs = entry;
     }
     event_ring_push(r, &event);

@@ -151,6 +151,14 @@ static void weigh_again(struct sampler *s, uint32_t n, float inverse)
         s->candidates[i].weight = exp_negative((s->candidates[i].key - best) * inverse);
 }
 
+/* Without a draw, the token has all of the probability. */
+static int32_t take_only(struct sampler *s, int32_t token)
+{
+    s->candidates[0] = (struct candidate){.weight = 1, .id = token};
+    s->n_drawn_from = 1;
+    return token;
+}
+
 /* Whether XTC applies to this token. */
 static bool has_xtc(const struct sampling *o, uint32_t index)
 {
@@ -166,11 +174,13 @@ int32_t sampler_pick(struct sampler *s, const float *logits, const struct sample
     if (best == -INFINITY)
         return sampler_allows_any(s, in) ? SAMPLER_NO_NUMBER : SAMPLER_NO_TOKEN;
     if (!(o->temperature > 0) || o->top_k == 1 || best == INFINITY)
-        return find_id(s, logits, best);
+        return take_only(s, find_id(s, logits, best));
     float temperature = o->temperature > 1e-6f ? o->temperature : 1e-6f;
     struct view view = {logits, best, temperature, 1.0f / temperature};
     double u = uniform(o, in->n_generated, STREAM_DRAW);
     bool cuts_xtc = has_xtc(o, in->n_generated);
+    s->drawn_from = view;
+    s->n_drawn_from = 0;
     if (!sampler_has_cuts(s, o, cuts_xtc))
         return draw_all(s, &view, u * sampler_weigh_all(s, &view));
     const struct view own = {logits, best, 1, 1};
@@ -179,5 +189,6 @@ int32_t sampler_pick(struct sampler *s, const float *logits, const struct sample
         n = sampler_infill(s, in, n);
     if (o->temperature_last)
         weigh_again(s, n, view.inverse);
+    s->n_drawn_from = n;
     return draw(s->candidates, n, u);
 }

@@ -129,5 +129,10 @@ struct token_logprobs {
  * False: no logit is a number. */
 bool sampler_logprobs(struct sampler *s, const float *logits, int32_t token, uint32_t n_top,
                       struct token_logprobs *out);
+/* The same for the distribution that the last sampler_pick drew from, after everything that changed
+ * it; the row of logits must still be there. Tokens that could not be drawn are not among the best.
+ */
+void sampler_drawn_logprobs(struct sampler *s, int32_t token, uint32_t n_top,
+                            struct token_logprobs *out);
 
 #endif

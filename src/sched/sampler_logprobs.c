@@ -48,11 +48,24 @@ static uint32_t find_top(const struct sampler *s, const float *logits, uint32_t 
 }
 
 /* A logit of +inf leaves no probability to others; -inf has none itself. */
-static float log_share(float logit, float best, double log_total)
+static float log_share(const struct view *v, float logit, double log_total)
 {
-    if (best == INFINITY)
+    if (v->best == INFINITY)
         return logit == INFINITY ? 0 : -INFINITY;
-    return logit > -INFINITY ? (float)((double)logit - best - log_total) : -INFINITY;
+    return logit > -INFINITY ? (float)(((double)logit - v->best) * v->inverse - log_total)
+                             : -INFINITY;
+}
+
+/* The shares of all tokens. The best of each block must be known. */
+static void share_all(struct sampler *s, const struct view *v, int32_t token, uint32_t n_top,
+                      struct token_logprobs *out)
+{
+    double log_total = v->best < INFINITY ? log(sampler_weigh_all(s, v)) : 0;
+    float logit = (uint32_t)token < s->n_vocab ? v->logits[token] : -INFINITY;
+    out->logprob = log_share(v, logit, log_total);
+    out->n_top = n_top ? find_top(s, v->logits, n_top, out->top) : 0;
+    for (uint32_t i = 0; i < out->n_top; i++)
+        out->top[i].logprob = log_share(v, out->top[i].logprob, log_total);
 }
 
 bool sampler_logprobs(struct sampler *s, const float *logits, int32_t token, uint32_t n_top,
@@ -63,11 +76,26 @@ bool sampler_logprobs(struct sampler *s, const float *logits, int32_t token, uin
     *out = (struct token_logprobs){.logprob = NAN};
     if (view.best == -INFINITY)
         return false;
-    double log_total = view.best < INFINITY ? log(sampler_weigh_all(s, &view)) : 0;
-    float logit = (uint32_t)token < s->n_vocab ? logits[token] : -INFINITY;
-    out->logprob = log_share(logit, view.best, log_total);
-    out->n_top = n_top ? find_top(s, logits, n_top, out->top) : 0;
-    for (uint32_t i = 0; i < out->n_top; i++)
-        out->top[i].logprob = log_share(out->top[i].logprob, view.best, log_total);
+    share_all(s, &view, token, n_top, out);
     return true;
+}
+
+void sampler_drawn_logprobs(struct sampler *s, int32_t token, uint32_t n_top,
+                            struct token_logprobs *out)
+{
+    assert(n_top <= REQUEST_MAX_TOP_LOGPROBS && token >= 0);
+    *out = (struct token_logprobs){.logprob = -INFINITY};
+    if (s->n_drawn_from == 0) {
+        share_all(s, &s->drawn_from, token, n_top, out);
+        return;
+    }
+    const double total = sampler_total_weight(s->candidates, s->n_drawn_from);
+    for (uint32_t i = 0; i < s->n_drawn_from; i++) {
+        const struct candidate *c = &s->candidates[i];
+        const float logprob = (float)log((double)c->weight / total);
+        if (c->id == token)
+            out->logprob = logprob;
+        if (n_top && c->weight > 0)
+            out->n_top = add_best(out->top, out->n_top, n_top, c->id, logprob);
+    }
 }

@@ -23,6 +23,13 @@ struct bucket {
     uint32_t count;
 };
 
+/* A row of logits as one request sees it. */
+struct view {
+    const float *logits;        /* [n_vocab] */
+    float best;                 /* of them */
+    float temperature, inverse; /* and 1 / temperature */
+};
+
 struct sampler {
     const struct sampler_scan *scan;
     uint32_t n_vocab, n_blocks, max_context;
@@ -37,13 +44,9 @@ struct sampler {
     struct candidate *candidates; /* [n_vocab] in order of id */
     struct candidate *heap;       /* [n_vocab] being sorted */
     struct bucket buckets[N_BUCKETS];
-};
-
-/* A row of logits as one request sees it. */
-struct view {
-    const float *logits;        /* [n_vocab] */
-    float best;                 /* of them */
-    float temperature, inverse; /* and 1 / temperature */
+    /* What the last pick drew from. */
+    uint32_t n_drawn_from; /* candidates; 0: all tokens, as `drawn_from` has them */
+    struct view drawn_from;
 };
 
 static inline uint32_t sampler_block_end(const struct sampler *s, uint32_t block)

@@ -106,6 +106,8 @@ struct request {
      * event i of the ring. NULL: not requested. */
     struct token_logprobs *logprobs_ring; /* [REQUEST_RING] */
     uint32_t n_top_logprobs;              /* REQUEST_MAX_TOP_LOGPROBS at most; for both */
+    bool wants_drawn_logprobs; /* those of the distribution that each token was drawn from, not the
+                                  model's own */
     /* The same for the prompt tokens, each given the tokens before it; the first has NaN. Complete
      * before the first EVENT_TOKEN, and before an EVENT_DONE that is not an error or a cancel. Such
      * a prompt is computed from its start, whatever the cache has, and in smaller steps. NULL: not

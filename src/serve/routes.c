@@ -50,10 +50,27 @@ static void get_health(struct api *api, struct http_exchange *x, const struct re
     strbuf_free(&json);
 }
 
+/* With several names, all of them. */
+static void aliases_add(struct json_writer *w, const struct server_options *o)
+{
+    const char *other = o->other_names;
+    if (!other)
+        return;
+    json_array_begin(w, "aliases");
+    json_add_string(w, NULL, o->model_name);
+    while (*other) {
+        const size_t len = strcspn(other, ",");
+        json_add_bytes(w, NULL, other, len);
+        other += len + (other[len] == ',');
+    }
+    json_array_end(w);
+}
+
 static void model_write(struct json_writer *w, const struct api *api)
 {
     json_object_begin(w, NULL);
     json_add_string(w, "id", api->options->model_name);
+    aliases_add(w, api->options);
     json_add_string(w, "object", "model");
     json_add_int(w, "created", api->started_unix);
     json_add_string(w, "owned_by", "radish");
@@ -196,6 +213,11 @@ static void post_render(struct api *api, struct http_exchange *x, const struct r
     completion_begin(api, x, who, REQUEST_RENDER);
 }
 
+static void post_count(struct api *api, struct http_exchange *x, const struct requester *who)
+{
+    completion_begin(api, x, who, REQUEST_COUNT);
+}
+
 static void post_warm(struct api *api, struct http_exchange *x, const struct requester *who)
 {
     completion_begin(api, x, who, REQUEST_WARM);
@@ -219,6 +241,10 @@ const struct route api_routes[] = {
     {"/detokenize", HTTP_POST, 0, post_detokenize, "the text of a list of tokens", NULL},
     {"/apply-template", HTTP_POST, 0, post_render,
      "a conversation as the model's chat template renders it", NULL},
+    {"/v1/chat/completions/input_tokens", HTTP_POST, 0, post_count,
+     "the number of tokens in a conversation's prompt (llama-server)", NULL},
+    {"/chat/completions/input_tokens", HTTP_POST, 0, post_count,
+     "the same as `/v1/chat/completions/input_tokens`", NULL},
     {"/v1/cache/warm", HTTP_POST, 0, post_warm, "computes a prompt and caches it for later", NULL},
     {"/v1/models", HTTP_GET, 0, get_models, "the loaded model, as a list", NULL},
     {"/models", HTTP_GET, 0, get_models, "the same as `/v1/models`", NULL},
@@ -448,7 +474,7 @@ static void reply_options(struct http_exchange *x, const char *path)
             http_add_field(x, "Access-Control-Allow-Headers", fields);
         http_add_field(x, "Access-Control-Max-Age", "600");
     }
-    http_reply(x, 204, NULL, NULL, 0);
+    http_reply(x, 200, "text/plain", "", 0);
 }
 
 /* Checks the header of a request that is not OPTIONS. */

@@ -121,8 +121,100 @@ def test_the_context_is_the_limit(start):
     answer = post(server, "/completion", {"prompt": "Once", "n_predict": -1, "ignore_eos": True})
     assert answer["truncated"] is True and answer["tokens_predicted"] == 60
     error = post(server, "/completion", {"prompt": "x" * 80}, 400)["error"]
-    assert error["type"] == "exceed_context_size_error"
+    assert error["type"] == "exceed_context_size_error" and error["code"] == "context_length_exceeded"
+    assert error["n_prompt_tokens"] == 80 and error["n_ctx"] == 64
     assert "exceeds the available context size" in error["message"]
+    chat = {"messages": [{"role": "user", "content": "x" * 80}]}
+    for path, kind in (("/chat/completions", "exceed_context_size_error"),
+                       ("/v1/chat/completions", "invalid_request_error")):
+        error = post(server, path, chat, 400)["error"]
+        assert error["type"] == kind and error["code"] == "context_length_exceeded"
+        assert error["n_prompt_tokens"] >= 80 and error["n_ctx"] == 64
+        assert "maximum context length" in error["message"]
+
+
+def test_errors_have_llama_servers_types(start):
+    server = start("--api-key", "one")
+    for path, kind in (("/completion", "authentication_error"), ("/props", "authentication_error"),
+                       ("/v1/completions", "invalid_request_error")):
+        method = "GET" if path == "/props" else "POST"
+        status, _, text = server.get(path, {"Content-Type": "application/json"}, method,
+                                     None if method == "GET" else "{}")
+        assert status == 401 and json.loads(text)["error"]["type"] == kind
+        assert json.loads(text)["error"]["code"] == "invalid_api_key"
+
+
+def test_counting_tokens(start):
+    server = start("-c", "64")
+    chat = {"messages": [{"role": "user", "content": "Hello there"}]}
+    for path in ("/chat/completions/input_tokens", "/v1/chat/completions/input_tokens"):
+        n = post(server, path, chat)["input_tokens"]
+        assert n == post(server, "/v1/chat/completions", {**chat, "max_tokens": 1})["usage"]["prompt_tokens"]
+    prompt = post(server, "/apply-template", chat)["prompt"]
+    assert n == post(server, "/tokenize", {"content": prompt})["count"]
+    assert post(server, path, {**chat, "add_generation_prompt": False})["input_tokens"] < n
+    # More than fits is counted, unless it is far more.
+    long = [{"role": "user", "content": "x" * 100}]
+    assert post(server, path, {"messages": long})["input_tokens"] > 100
+    far = [{"role": "user", "content": "x" * 1_000_000}]
+    assert post(server, path, {"messages": far}, 400)["error"]["code"] == "context_length_exceeded"
+    assert post(server, path, {}, 400)["error"]["param"] == "messages"
+    assert server.get("/health")[0] == 200
+
+
+def test_dates_in_templates(start, tmp_path):
+    template = tmp_path / "dates.jinja"
+    template.write_text("{{ date_string }}|{{ datetime }}|{{ messages[0].content }}")
+    server = start("--chat-template-file", str(template))
+    chat = {"messages": [{"role": "user", "content": "x"}]}
+    before = time.localtime()
+    prompt = post(server, "/apply-template", chat)["prompt"]
+    days = {time.strftime("%d %b %Y|%b %d %Y|x", when) for when in (before, time.localtime())}
+    assert prompt in days
+    chat["chat_template_kwargs"] = {"date_string": "1 Jan 1970"}
+    assert post(server, "/apply-template", chat)["prompt"].startswith("1 Jan 1970|")
+
+
+def test_verbose_answers_show_the_prompt(mock):
+    chat = {"messages": [{"role": "user", "content": "Hello there"}], "max_tokens": 4, "seed": 1}
+    answer = post(mock, "/v1/chat/completions", {**chat, "verbose": True, "n": 2})
+    more = answer["__verbose"]
+    assert more["prompt"] == post(mock, "/apply-template", chat)["prompt"]
+    assert more["content"] == answer["choices"][0]["message"]["content"]
+    assert more["generation_settings"]["n_predict"] == 4 and more["tokens_predicted"] == 4
+    assert "__verbose" not in post(mock, "/v1/chat/completions", {**chat, "verbose": False})
+    text = post(mock, "/v1/completions", {"prompt": "Once", "verbose": True, "best_of": 3,
+                                          "max_tokens": 3})
+    assert text["__verbose"]["content"] == text["choices"][0]["text"]
+
+
+def test_probabilities_after_sampling(mock):
+    ask = {**ASK, "n_probs": 5, "post_sampling_probs": True, "temperature": 1.0}
+    answer = post(mock, "/completion", {**ask, "top_k": 3, "top_p": 1, "min_p": 0})
+    assert answer["generation_settings"]["post_sampling_probs"] is True
+    for item in answer["completion_probabilities"]:
+        assert "logprob" not in item and 0 < item["prob"] <= 1
+        assert len(item["top_probs"]) == 3 and item["id"] in [top["id"] for top in item["top_probs"]]
+        assert sum(top["prob"] for top in item["top_probs"]) == pytest.approx(1)
+    greedy = post(mock, "/completion", {**ask, "temperature": 0})
+    assert all(item["prob"] == 1 and len(item["top_probs"]) == 1
+               for item in greedy["completion_probabilities"])
+    events = stream(mock, "/completion", ask)
+    assert all("top_probs" in item for event in events
+               for item in event.get("completion_probabilities", []))
+    error = post(mock, "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}],
+                                                  "post_sampling_probs": True}, 400)
+    assert error["error"]["param"] == "post_sampling_probs"
+
+
+def test_several_names(start):
+    server = start("--alias", "tiny,fim,code", "--strict-model")
+    model = json.loads(server.get("/v1/models")[2])["data"][0]
+    assert model["id"] == "tiny" and model["aliases"] == ["tiny", "fim", "code"]
+    for name, status in (("tiny", 200), ("code", 200), ("fim:latest", 200), ("cod", 404),
+                         ("fim,code", 404), ("", 404)):
+        answer = post(server, "/v1/completions", {"model": name, "prompt": "a"}, status)
+        assert status != 200 or answer["model"] == "tiny"
 
 
 def test_progress(start):
@@ -292,9 +384,8 @@ def test_suffix(coder, mock):
     assert answer["usage"]["prompt_tokens"] > plain["usage"]["prompt_tokens"] + 2
     for server, path, body, param in (
             (mock, "/v1/completions", {"prompt": "a", "suffix": "b"}, "suffix"),
-            (mock, "/infill", {"input_prefix": "a", "input_suffix": "b"}, None),
             (coder, "/v1/completions", {"prompt": [1, 2], "suffix": "b"}, "suffix")):
         error = post(server, path, body, 400)["error"]
         assert error["param"] == param
     assert "fill-in-the-middle" in post(mock, "/infill", {"input_prefix": "", "input_suffix": ""},
-                                        400)["error"]["message"]
+                                        501)["error"]["message"]

@@ -492,6 +492,40 @@ TEST(request_fields, writes_errors_in_openais_shape)
     strbuf_free(&out);
 }
 
+TEST(request_fields, names_errors_as_the_api_of_the_path_does)
+{
+    static const struct {
+        const char *path;
+        int status;
+        uint32_t context;
+        const char *wanted;
+    } cases[] = {
+        {"/v1/chat/completions", 401, 0, "\"type\":\"invalid_request_error\""},
+        {"/v1/chat/completions", 501, 0, "\"type\":\"server_error\""},
+        {"/v1/completions", 400, 8, "\"type\":\"invalid_request_error\""},
+        {"", 401, 0, "\"type\":\"invalid_request_error\""},
+        {"/completion", 401, 0, "\"type\":\"authentication_error\""},
+        {"/infill", 501, 0, "\"type\":\"not_supported_error\""},
+        {"/infill", 500, 0, "\"type\":\"server_error\""},
+        {"/chat/completions", 400, 8, "\"type\":\"exceed_context_size_error\""},
+        {"/chat/completions", 400, 8, "\"n_prompt_tokens\":9,\"n_ctx\":8}"},
+        {"/chat/completions", 400, 0,
+         "\"type\":\"invalid_request_error\",\"param\":null,"
+         "\"code\":null}"},
+        {"/api/chat", 400, 8, "{\"error\":\"x\"}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct api_error e;
+        struct strbuf out = STRBUF_INIT;
+        api_error_set(&e, cases[i].status, NULL, "x");
+        e.context = cases[i].context;
+        e.n_prompt_tokens = 9;
+        api_error_write(&out, &e, error_form_of(cases[i].path));
+        CHECK(strstr(strbuf_str(&out), cases[i].wanted) != NULL);
+        strbuf_free(&out);
+    }
+}
+
 #define TOOLS                                                                                      \
     "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}},{\"type\":"                  \
     "\"function\",\"function\":{\"name\":\"g\",\"parameters\":{\"type\":\"object\"}}}]"

@@ -64,6 +64,57 @@ TEST(sampler_logprobs, are_the_naive_ones)
     }
 }
 
+/* The share of each token in many draws is the one that is reported. */
+TEST(sampler_logprobs, of_the_draw)
+{
+    enum { N = 600, DRAWS = 20000, BANNED = 7 };
+    static float logits[N];
+    static uint32_t counts[N];
+    static const struct sampling cases[] = {
+        {.temperature = 0.7f, .top_p = 1},
+        {.temperature = 1.5f, .top_p = 1, .top_k = 8},
+        {.temperature = 0.6f, .top_p = 0.9f, .min_p = 0.02f, .temperature_last = true},
+        {.temperature = 0, .top_p = 1},
+    };
+    const struct logit_bias ban = {BANNED, BIAS_BAN};
+    struct sampler *s;
+    struct error err;
+    uint64_t state = 5;
+    for (uint32_t i = 0; i < N; i++)
+        logits[i] = random_float(&state, -6, 3);
+    logits[BANNED] = 9;
+    CHECK(sampler_open(&s, N, 0, &err) == 0);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct token_logprobs out = {0};
+        for (uint32_t i = 0; i < N; i++)
+            counts[i] = 0;
+        for (uint32_t i = 0; i < DRAWS; i++) {
+            struct sampling sampling = cases[k];
+            sampling.typical_p = sampling.repetition_penalty = 1;
+            sampling.seed = i;
+            struct sampler_input in = {.sampling = &sampling, .biases = &ban, .n_biases = 1};
+            int32_t token = sampler_pick(s, logits, &in);
+            CHECK(token >= 0);
+            counts[token]++;
+            sampler_drawn_logprobs(s, token, REQUEST_MAX_TOP_LOGPROBS, &out);
+            CHECK(out.logprob > -INFINITY && out.logprob <= 1e-6f);
+        }
+        double sum = 0;
+        for (uint32_t i = 0; i < out.n_top; i++) {
+            double p = exp((double)out.top[i].logprob), seen = (double)counts[out.top[i].token];
+            sum += p;
+            CHECK(out.top[i].token != BANNED && p > 0);
+            CHECK(i == 0 || out.top[i].logprob <= out.top[i - 1].logprob);
+            CHECK(fabs(seen / DRAWS - p) < 5 * sqrt(p * (1 - p) / DRAWS) + 1e-9);
+        }
+        CHECK(k == 0 ? sum < 1 && out.n_top == REQUEST_MAX_TOP_LOGPROBS
+                     : out.n_top == REQUEST_MAX_TOP_LOGPROBS || fabs(sum - 1) < 1e-5);
+        CHECK_INT(cases[k].top_k == 8 ? out.n_top : 8, 8);
+        CHECK_INT(cases[k].temperature > 0 ? 1 : out.n_top, 1);
+    }
+    sampler_close(s);
+}
+
 TEST(sampler_logprobs, edges)
 {
     float logits[3] = {1, INFINITY, -2};

@@ -72,12 +72,22 @@ int api_identify(const struct api *api, struct http_exchange *x, struct requeste
     return -1;
 }
 
-bool api_has_model(const struct api *api, const char *name)
+static bool is_name(const char *name, const char *model, size_t len)
 {
-    const char *model = api->options->model_name;
-    size_t len = strlen(model);
     return strncmp(name, model, len) == 0 &&
            (name[len] == '\0' || strcmp(name + len, ":latest") == 0);
+}
+
+bool api_has_model(const struct api *api, const char *name)
+{
+    const char *other = api->options->other_names;
+    bool found = is_name(name, api->options->model_name, strlen(api->options->model_name));
+    while (other && *other && !found) {
+        const size_t len = strcspn(other, ",");
+        found = is_name(name, other, len);
+        other += len + (other[len] == ',');
+    }
+    return found;
 }
 
 void api_reply_json(struct http_exchange *x, int status, const struct strbuf *json)

@@ -30,6 +30,7 @@ struct server_options {
     struct engine *engine; /* the caller closes it after server_run */
     const struct prompt_maker *prompt;
     const char *model_name;   /* what the API calls the model */
+    const char *other_names;  /* more names of it there, "a,b"; NULL: none */
     const char *model_file;   /* its file or directory, without the path; "": none */
     const char *quantisation; /* the type of most of its weights */
     struct model_facts model;

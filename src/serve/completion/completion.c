@@ -131,6 +131,7 @@ static const struct {
     [REQUEST_INFILL] = {"cmpl-", &llama_writer},
     [REQUEST_WARM] = {"warm-", NULL},
     [REQUEST_RENDER] = {"req-", NULL},
+    [REQUEST_COUNT] = {"req-", NULL},
     [REQUEST_TOKENIZE] = {"req-", NULL},
     [REQUEST_DETOKENIZE] = {"req-", NULL},
     [REQUEST_OLLAMA_CHAT] = {"chat-", &ollama_chat_writer},
@@ -233,6 +234,7 @@ static void request_fill(struct completion *c, uint32_t choice)
     r->filter = answer_filter_base(o->filter);
     r->logprobs_ring = o->logprobs;
     r->n_top_logprobs = (uint32_t)p->top_logprobs;
+    r->wants_drawn_logprobs = p->post_sampling_probs;
     r->prompt_logprobs = o->prompt_logprobs;
     memcpy(r->stops, p->stops, sizeof r->stops);
     r->n_stops = p->n_stops;
@@ -302,13 +304,14 @@ static bool head_fill(struct completion *c)
     head->may_call = c->input.tools;
     head->include_usage = p->include_usage;
     head->has_functions = p->functions_asked;
-    if (!request_is_llama(c->kind))
+    if (!request_is_llama(c->kind) && !p->verbose)
         return true;
     settings_write(&(struct json_writer){.out = &c->output.settings}, NULL, p, &c->api->tokens);
     head->settings = strbuf_str(&c->output.settings);
     head->fields = c->input.fields;
     head->n_fields = c->input.n_fields;
     head->has_tokens = p->return_tokens;
+    head->has_drawn_probs = p->post_sampling_probs;
     return !c->output.settings.failed;
 }
 
@@ -330,7 +333,7 @@ static void completion_prepared(struct completion *c)
         completion_fail(c, &c->input.error);
         return;
     }
-    if (c->input.n_prompts == 0) { /* the worker did everything */
+    if (c->running.n_choices == 0) { /* the worker did everything */
         api_reply_json(c->x, 200, &c->output.reply);
         completion_abandon(c);
         return;
@@ -463,7 +466,7 @@ static void take_end(struct completion *c, uint32_t index, const struct sched_ev
     content->stopping_word = r->stopped_by;
     content->is_truncated = o->finish == FINISH_LENGTH &&
                             r->n_tokens + o->n_tokens >= c->api->options->context;
-    if (request_is_llama(c->kind))
+    if (request_is_llama(c->kind) || c->input.params.verbose)
         prompt_spell(c, index, &content->prompt);
     o->live = false;
     c->running.n_live--;

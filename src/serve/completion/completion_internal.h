@@ -118,7 +118,7 @@ int context_error_set(struct api_error *e, const struct completion *c, const cha
                       size_t n_tokens);
 
 /* The same in the words that llama-server's clients expect. */
-int llama_context_error(struct api_error *e, uint32_t context, const char *how, size_t n_tokens);
+void llama_context_error(struct api_error *e, uint32_t context, const char *how, size_t n_tokens);
 
 /* The most tokens that an answer to the prompt may have. */
 uint32_t completion_max_tokens(const struct completion *c, const struct prompt *prompt);

@@ -81,12 +81,13 @@ int prepare_llama(struct completion *c)
     return completion_constrain(c);
 }
 
-static int check_infill(struct completion *c, const char *field)
+/* `status`: 501 where nothing but infills can be asked for, as from llama-server. */
+static int check_infill(struct completion *c, int status, const char *field)
 {
     const char *why;
     if (infill_is_possible(c->api->options->prompt->tokenizer, &why))
         return 0;
-    return api_error_set(&c->input.error, 400, field,
+    return api_error_set(&c->input.error, status, field,
                          "this model cannot fill in text: its vocabulary has %s. Use a code "
                          "model with fill-in-the-middle tokens, such as Qwen2.5-Coder",
                          why);
@@ -144,7 +145,7 @@ int prepare_infill(struct completion *c)
     const int64_t n_predict = options->default_max_tokens ? (int64_t)options->default_max_tokens
                                                           : -1;
     const int64_t left = (int64_t)options->context - INFILL_TOKENS - 2 * n_predict;
-    if (check_infill(c, NULL) || prompts_alloc(c, 1))
+    if (check_infill(c, 501, NULL) || prompts_alloc(c, 1))
         return -1;
     struct infill_input in = {.prefix = json_bytes(p->input_prefix),
                               .suffix = json_bytes(p->input_suffix),
@@ -169,7 +170,7 @@ int prepare_suffix(struct completion *c, const struct json *prefix, uint32_t ind
     if (prefix->type != JSON_STRING)
         return api_error_set(&c->input.error, 400, "suffix",
                              "with 'suffix', the prompt must be a string, not token ids");
-    if (check_infill(c, "suffix") || refuse_hopeless(c, prefix->text_len + suffix->text_len))
+    if (check_infill(c, 400, "suffix") || refuse_hopeless(c, prefix->text_len + suffix->text_len))
         return -1;
     const struct infill_input in = {.prefix = json_bytes(prefix), .suffix = json_bytes(suffix)};
     if (make_infill(c, &in, index))
@@ -179,15 +180,12 @@ int prepare_suffix(struct completion *c, const struct json *prefix, uint32_t ind
     return 0;
 }
 
-int llama_context_error(struct api_error *e, uint32_t context, const char *how, size_t n_tokens)
+void llama_context_error(struct api_error *e, uint32_t context, const char *how, size_t n_tokens)
 {
     api_error_set(e, 400, "prompt",
                   "the request has %s%zu tokens, which exceeds the available context size of %u "
                   "tokens: shorten it, or start the server with a larger -c",
                   how, n_tokens, context);
-    e->type = "exceed_context_size_error";
-    e->code = "context_length_exceeded";
-    return -1;
 }
 
 /* ---- settings ---- */
@@ -274,7 +272,7 @@ void settings_write(struct json_writer *w, const char *key, const struct request
     json_add_int(w, "min_keep", 0);
     samplers_write(w, "samplers", p);
     json_add_bool(w, "timings_per_token", p->timings_per_token);
-    json_add_bool(w, "post_sampling_probs", false);
+    json_add_bool(w, "post_sampling_probs", p->post_sampling_probs);
     json_array_begin(w, "lora");
     json_array_end(w);
     json_object_end(w);

@@ -110,6 +110,18 @@ static void list_write(struct json_writer *w, struct completion *c)
     strbuf_free(&extra);
 }
 
+/* The first answer once more, as llama-server's own API has it: with the prompt and the settings.
+ */
+static void verbose_add(struct json_writer *w, const struct completion *c)
+{
+    struct choice *o = c->running.choices;
+    while (o->finish == FINISH_NONE) /* it is not among the best */
+        o++;
+    strbuf_adds(w->out, ",\"__verbose\":");
+    llama_writer.whole_choice(&(struct json_writer){.out = w->out}, &c->output.head,
+                              &o->answer.content, answer_finish_of(&o->answer, o->finish));
+}
+
 static void reply_whole(struct completion *c)
 {
     const struct answer_writer *writer = c->output.writer;
@@ -125,6 +137,8 @@ static void reply_whole(struct completion *c)
         writer->whole_begin(&w, &c->output.head);
         choices_write(&w, c);
         writer->whole_end(&w, &usage);
+        if (c->input.params.verbose)
+            verbose_add(&w, c);
         if (c->input.explain)
             explain_add(&w, c);
         json_object_end(&w);

@@ -24,12 +24,11 @@ int no_memory_now(struct completion *c)
                          "not enough memory for this request; try again soon");
 }
 
-int context_error_set(struct api_error *e, const struct completion *c, const char *how,
-                      size_t n_tokens)
+/* The words that OpenAI's clients look for. */
+static void openai_context_error(struct api_error *e, const struct completion *c, const char *how,
+                                 size_t n_tokens)
 {
     const struct server_options *options = c->api->options;
-    if (request_is_llama(c->kind))
-        return llama_context_error(e, options->context, how, n_tokens);
     const char *advice = options->model_context && options->context >= options->model_context ? "."
                          : options->context >= options->engine->limits.n_pages[0]
                              ? ", or start the server with a larger --cache-size, which limits "
@@ -40,6 +39,17 @@ int context_error_set(struct api_error *e, const struct completion *c, const cha
                   "This model's maximum context length is %u tokens. However, your %s resulted in "
                   "%s%zu tokens. Please reduce their length%s",
                   options->context, is_text ? "prompt" : "messages", how, n_tokens, advice);
+}
+
+int context_error_set(struct api_error *e, const struct completion *c, const char *how,
+                      size_t n_tokens)
+{
+    if (request_is_llama(c->kind))
+        llama_context_error(e, c->api->options->context, how, n_tokens);
+    else
+        openai_context_error(e, c, how, n_tokens);
+    e->n_prompt_tokens = n_tokens;
+    e->context = c->api->options->context;
     e->code = "context_length_exceeded";
     return -1;
 }
@@ -243,6 +253,18 @@ static int render_chat(struct completion *c)
     json_object_end(&w);
     strbuf_free(&text);
     return failed;
+}
+
+/* A conversation that is too long is counted too, unless it is far too long. */
+static int count_chat(struct completion *c)
+{
+    if (prepare_chat(c))
+        return -1;
+    struct json_writer w = {.out = &c->output.reply};
+    json_object_begin(&w, NULL);
+    json_add_int(&w, "input_tokens", (int64_t)c->input.prompts[0].tokens.len);
+    json_object_end(&w);
+    return 0;
 }
 
 /* ---- texts and tokens ---- */
@@ -552,6 +574,7 @@ static int prepare(struct completion *c)
         return confirm_load(c);
     switch (c->kind) {
     case REQUEST_RENDER: return render_chat(c);
+    case REQUEST_COUNT: return count_chat(c);
     case REQUEST_TOKENIZE: return tokenize(c);
     case REQUEST_DETOKENIZE: return detokenize(c);
     case REQUEST_OLLAMA_SHOW: return describe_model(c);

@@ -103,7 +103,8 @@ const struct request_field request_fields[] = {
         "false: tokenize earlier answers in `messages` like any other text, instead of reusing "
         "the tokens that were sampled. Default true."),
     SERVED(REQUEST, "chat_template_kwargs", OBJECT, .read = read_template_kwargs, .text =
-        "Variables for the chat template, such as enable_thinking."),
+        "Variables for the chat template, such as enable_thinking. `date_string` and `datetime` "
+        "are the current date, unless they are given."),
     SERVED(REQUEST, "enable_thinking", BOOL, .read = read_enable_thinking, .text =
         "false: the model does not think before it answers. This is passed to the chat template; "
         "if the template has no such switch, thinking is ended as soon as it begins. Default: the "
@@ -189,6 +190,9 @@ const struct request_field request_fields[] = {
         "true: every chunk of a stream has `timings`, not just the last one."),
     SERVED(REQUEST, "return_progress", BOOL, AT(return_progress), .text =
         "true: a stream reports in `prompt_progress` how much of the prompt is computed."),
+    SERVED(REQUEST, "verbose", BOOL, AT(verbose), .text =
+        "true: an answer that is not streamed has a member `__verbose`, which is the answer as "
+        "`/completion` would give it, with the rendered prompt and the settings."),
     SERVED(REQUEST, "logit_bias", ANY, .read = read_logit_bias, .text =
         "Values from -100 (never) to 100 that are added to the logits of tokens: {\"id\": bias}. "
         "{\"text\": bias} biases each token of the text. A list of pairs works too: [[id, bias], "
@@ -205,6 +209,7 @@ const struct request_field request_fields[] = {
     INERT(REQUEST, "verbosity", "A hint for other models."),
     INERT(REQUEST, "priority", "Requests are served in the order they arrive."),
     INERT(REQUEST, "id_slot", "radish has no slots."),
+    INERT(REQUEST, "backend_sampling", "The server chooses where tokens are sampled."),
     INERT(REQUEST, "t_max_prompt_ms", "Prompts are always computed completely."),
     INERT(REQUEST, "n_cache_reuse", "The cache finds every shared prefix without it."),
     INERT(REQUEST, "n_keep", "The context is never shifted."),
@@ -244,7 +249,7 @@ const struct request_field request_fields[] = {
     REFUSED(REQUEST, "bad_words", "[]", "Use `logit_bias` to ban tokens."),
     REFUSED(REQUEST, "mirostat", "0", "radish does not have this sampler."),
     REFUSED(REQUEST, "post_sampling_probs", "false",
-        "Probabilities are the model's own, before sampling."),
+        "Probabilities are the model's own, before sampling. Use it with /completion."),
 
     SERVED(WARM, "pin", NUMBER, .min = 0, .max = REQUEST_MAX_PIN_S, AT(pin_s), .text =
         "Pin the prompt for this many seconds: it is evicted only when nothing unpinned is left "
@@ -296,6 +301,7 @@ const struct request_field request_fields[] = {
     INERT(WARM, "guided_choice", "Nothing is generated."),
     INERT(WARM, "thinking_budget_tokens", "Nothing is generated."),
     INERT(WARM, "thinking_budget", "Nothing is generated."),
+    INERT(WARM, "verbose", "Nothing is generated."),
     INERT(WARM, "reasoning_budget", "Nothing is generated."),
 
     SERVED(RENDER, "add_generation_prompt", BOOL, .read = read_generation_prompt, .text =
@@ -453,7 +459,12 @@ const struct request_field request_fields[] = {
     REFUSED(LLAMA, "continue_final_message", "false", "This endpoint has no messages."),
     SERVED(LLAMA, "n_cmpl", INT, .min = 1, .max = REQUEST_MAX_CHOICES, AT(n), .text =
         "Another name for n."),
+    INERT(LLAMA, "verbose", "Answers always have the prompt and the settings."),
     SERVED(LLAMA, "logprobs", INT, .read = read_text_logprobs, .text = "Another name for n_probs."),
+    SERVED(LLAMA, "post_sampling_probs", BOOL, AT(post_sampling_probs), .text =
+        "true: `completion_probabilities` has the probabilities that the tokens were drawn with, "
+        "after all samplers, as `prob` and `top_probs`. Tokens that could not be drawn are left "
+        "out. Default false: the model's own, as logarithms."),
 
     SERVED(INFILL, "input_prefix", STRING, .read = read_input_prefix, .text =
         "The text before the cursor's line. If it is too long, only its end is used."),

@@ -25,7 +25,7 @@ enum field_scope {
     SCOPE_INFILL,   /* llama-server's /infill: these rows override those of SCOPE_LLAMA */
     SCOPE_EXTRA,    /* an element of input_extra */
     SCOPE_WARM,     /* /v1/cache/warm: these rows override those of SCOPE_REQUEST */
-    SCOPE_RENDER,   /* /apply-template: the same */
+    SCOPE_RENDER,   /* /apply-template, and counting tokens: the same */
     SCOPE_TOKENIZE, /* /tokenize */
     SCOPE_DETOKENIZE,
     SCOPE_MESSAGE,
@@ -99,6 +99,7 @@ enum request_kind {
     REQUEST_INFILL,     /* the middle of a text, in llama-server's form */
     REQUEST_WARM,       /* a conversation to compute and cache */
     REQUEST_RENDER,     /* a conversation as the template renders it */
+    REQUEST_COUNT,      /* the number of its tokens */
     REQUEST_TOKENIZE,   /* the tokens of a text */
     REQUEST_DETOKENIZE, /* the text of tokens */
     /* Ollama's; the first two become a chat or a text. */
@@ -190,6 +191,8 @@ struct request_params {
     uint32_t n_text_biases;
     bool logprobs;
     int64_t top_logprobs;
+    bool post_sampling_probs;      /* ... as they were drawn from */
+    bool verbose;                  /* a whole answer has llama-server's in it, too */
     int64_t max_tokens;            /* 0: not given; or REQUEST_NO_TOKENS */
     int64_t max_completion_tokens; /* the newer name; wins */
     int64_t default_max_tokens;    /* if neither is given; 0: the server's */

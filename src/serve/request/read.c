@@ -256,6 +256,7 @@ static const struct {
     [REQUEST_INFILL] = {SCOPE_INFILL, "input_prefix", "the text before the cursor"},
     [REQUEST_WARM] = {SCOPE_WARM, "messages", "the conversation"},
     [REQUEST_RENDER] = {SCOPE_RENDER, "messages", "the conversation"},
+    [REQUEST_COUNT] = {SCOPE_RENDER, "messages", "the conversation"},
     [REQUEST_TOKENIZE] = {SCOPE_TOKENIZE, "content", "the text"},
     [REQUEST_DETOKENIZE] = {SCOPE_DETOKENIZE, "tokens", "their ids"},
     [REQUEST_OLLAMA_CHAT] = {SCOPE_OLLAMA_CHAT, .finish = finish_ollama},

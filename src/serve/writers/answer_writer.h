@@ -37,6 +37,7 @@ struct answer_head {
     const struct byte_view *fields; /* [n_fields] */
     uint32_t n_fields;
     bool has_tokens;
+    bool has_drawn_probs;       /* probabilities instead of their logarithms */
     const struct strbuf *extra; /* of a whole answer: one more member, "name":value; NULL: none */
 };
 

@@ -1,5 +1,6 @@
 /* llama-server's own completions on the wire, for /completion and /infill: an object for each text,
  * with its settings and timings. A stream of such objects has no end mark. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "serve/writers/openai_form.h"
@@ -52,7 +53,8 @@ void progress_add(struct json_writer *w, const struct answer_progress *p)
 
 /* ---- members ---- */
 
-static void token_add(struct json_writer *w, const struct tokenizer *t, int32_t id, float logprob)
+static void token_add(struct json_writer *w, const struct tokenizer *t, int32_t id, float logprob,
+                      bool is_drawn)
 {
     size_t len;
     const char *bytes = tokenizer_bytes(t, id, &len);
@@ -62,22 +64,28 @@ static void token_add(struct json_writer *w, const struct tokenizer *t, int32_t 
     for (size_t i = 0; i < len; i++)
         json_add_int(w, NULL, (unsigned char)bytes[i]);
     json_array_end(w);
-    openai_add_logprob(w, "logprob", logprob);
+    if (is_drawn)
+        json_add_double(w, "prob", exp((double)logprob));
+    else
+        openai_add_logprob(w, "logprob", logprob);
 }
 
 /* Adds those that are ready and not sent yet. */
-static void probabilities_add(struct json_writer *w, struct answer_content *a)
+static void probabilities_add(struct json_writer *w, const struct answer_head *head,
+                              struct answer_content *a)
 {
+    const bool is_drawn = head->has_drawn_probs;
     struct logprob_list *l = &a->logprobs;
     json_array_begin(w, "completion_probabilities");
     for (; l->n_given < l->n_ready; l->n_given++) {
         const struct logprob_item *item = &l->items[l->n_given];
         json_object_begin(w, NULL);
-        token_add(w, a->tokenizer, item->token, item->logprobs.logprob);
-        json_array_begin(w, "top_logprobs");
+        token_add(w, a->tokenizer, item->token, item->logprobs.logprob, is_drawn);
+        json_array_begin(w, is_drawn ? "top_probs" : "top_logprobs");
         for (uint32_t i = 0; i < item->logprobs.n_top; i++) {
             json_object_begin(w, NULL);
-            token_add(w, a->tokenizer, item->logprobs.top[i].token, item->logprobs.top[i].logprob);
+            token_add(w, a->tokenizer, item->logprobs.top[i].token, item->logprobs.top[i].logprob,
+                      is_drawn);
             json_object_end(w);
         }
         json_array_end(w);
@@ -129,7 +137,7 @@ static void final_write(struct strbuf *out, const struct answer_head *head,
     if (a->timings)
         timings_add(&w, a->timings);
     if (is_whole && a->has_logprobs)
-        probabilities_add(&w, a);
+        probabilities_add(&w, head, a);
     if (head->extra) {
         strbuf_addc(out, ',');
         strbuf_add(out, head->extra->data, head->extra->len);
@@ -252,12 +260,12 @@ static void event_end(struct json_writer *w)
 static void write_text(void *stream, struct strbuf *out, struct answer_content *a, const char *text,
                        size_t len)
 {
-    (void)stream;
+    const struct llama_stream *s = stream;
     struct json_writer w = event_begin(out, a, text, len);
     if (a->timings)
         timings_add(&w, a->timings);
     if (logprob_list_has_new(&a->logprobs))
-        probabilities_add(&w, a);
+        probabilities_add(&w, s->head, a);
     event_end(&w);
 }
 
