@@ -4,8 +4,8 @@ Each script of this folder checks one client. run.py starts it as
 
     SCRIPT URL KEYED_URL MODEL
 
-URL is a radish with the default model. KEYED_URL is one with the mock engine, the key `secret` and
-20 ms per step, for errors, timeouts and answers that must not end too early. A script prints a line
+URL is a radish with the default model. KEYED_URL is one with the mock engine, keys (`secret`, and
+`operator` for the operator) and 20 ms per step, for errors, timeouts and aborted answers. A script prints a line
 "ok NAME" or "not ok NAME: REASON" for each check, and the end of the traceback to standard error.
 """
 import concurrent.futures
@@ -19,8 +19,8 @@ import urllib.error
 import urllib.request
 
 URL, KEYED_URL, MODEL = (sys.argv[1:] + ["", "", ""])[:3]
-KEY = "secret"
-CAPITAL = "What is the capital of France?"
+KEY, ADMIN_KEY = "secret", "operator"
+CAPITAL = "Is the capital of France Paris? Answer in one sentence."
 LONG = "Write a long story about a ship, an island and a storm."
 UNICODE = "Repeat after me: Grüße aus 東京 🎉👩‍👩‍👧"
 SYSTEM = "You are a helpful assistant of a small library. " * 20
@@ -139,7 +139,7 @@ def http(path, body=None, method=None, headers=None, url=None, timeout=120):
 
 
 def n_running(url=None):
-    headers = {"Authorization": "Bearer " + KEY} if url == KEYED_URL else {}
+    headers = {"Authorization": "Bearer " + ADMIN_KEY} if url == KEYED_URL else {}
     counters = json.loads(http("/stats", headers=headers, url=url)[2])
     return counters["running"] + counters["waiting"]
 
