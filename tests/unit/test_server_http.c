@@ -209,7 +209,7 @@ TEST(server_http, keys_come_in_two_fields)
         CHECK_AT("error.code", "'invalid_api_key'");
         CHECK_STR(reply_field("www-authenticate"), "Bearer");
     }
-    CHECK_HAS(reply_at("error.message"), "unknown API key");
+    CHECK_HAS(reply_at("error.message"), "Incorrect API key provided");
     CHECK_INT(server_get(&s, "/v1/models"), 401);
     CHECK_HAS(reply_at("error.message"), "send it as 'Authorization: Bearer KEY'");
     /* Nothing of the body is waited for. */

@@ -65,8 +65,9 @@ int api_identify(const struct api *api, struct http_exchange *x, struct requeste
     if (key && api_keys_find(keys, key, out))
         return 0;
     http_add_field(x, "WWW-Authenticate", "Bearer");
+    /* OpenAI's words: LiteLLM recognizes them. */
     api_error_set(e, 401, NULL,
-                  key ? "unknown API key"
+                  key ? "Incorrect API key provided"
                       : "this server needs an API key: send it as 'Authorization: Bearer KEY'");
     e->code = "invalid_api_key";
     return -1;
