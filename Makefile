@@ -108,7 +108,7 @@ $(BUILD)/soak: $(call objects,checked,$(SOAK_SRCS))
 	$(call link,checked)
 $(BUILD)/bench_%: $(BUILD)/release/bench/bench_%.o $(call library,release)
 	$(call link,release)
-$(BUILD)/api_doc $(BUILD)/models_doc $(BUILD)/same_bits $(BUILD)/schema_match: $(BUILD)/%: $(BUILD)/release/tools/%.o $(call library,release)
+$(BUILD)/api_doc $(BUILD)/models_doc $(BUILD)/same_bits $(BUILD)/schema_match $(BUILD)/answer_parse: $(BUILD)/%: $(BUILD)/release/tools/%.o $(call library,release)
 	$(call link,release)
 $(BUILD)/fuzz_directory: $(BUILD)/fuzzing/tests/unit/golden_model.o
 $(BUILD)/fuzz_%: $(BUILD)/fuzzing/tests/fuzz/fuzz_%.o $(call library,fuzzing)
