@@ -145,11 +145,13 @@ static bool rewrites_add(struct expansion *x, struct branch *b, const struct sch
              !json_get(item->node, "else")))
             continue;
         const struct json *lists = schema_rewrite(x->w, item, keywords[i]);
-        x->is_rewritten |= lists != NULL;
         if (lists && schema_rewrite_is_partial(x->w, item, keywords[i])) {
+            if (x->w->n_probing)
+                continue; /* a proof must not miss a value */
             x->partial = item;
             x->partial_keyword = keywords[i];
         }
+        x->is_rewritten |= lists != NULL;
         for (const struct json *list = lists ? lists->first : NULL; list; list = list->next)
             if (!made_choice_add(x, b, item, list))
                 return false;

@@ -8,9 +8,9 @@
  * Negation is supported for types, values, bounds, sizes, patterns, and properties and items with
  * such schemas. A negation may allow less than it should, never more: 1.5 is not an integer, but
  * "not an integer" still excludes it. Of several keywords, those that cannot be negated are left
- * out: {"required": ["a"], "propertyNames": N} is violated at least where "a" is absent. Rewritten schemas are memoised, so that the same node always gives
- * the same ones. Keywords that begin with "$not" are internal, and mean nothing in a client's
- * schema: see `schema_is_made`. */
+ * out: {"required": ["a"], "propertyNames": N} is violated at least where "a" is absent. Rewritten
+ * schemas are memoised, so that the same node always gives the same ones. Keywords that begin with
+ * "$not" are internal, and mean nothing in a client's schema: see `schema_is_made`. */
 #include "prompt/schema/json_schema_internal.h"
 
 #include <stdio.h>
@@ -125,15 +125,18 @@ static struct json *negate(struct schema_walker *w, const struct schema_item *it
 static bool types_negate(struct schema_walker *w, const struct json *type, struct json *out)
 {
     unsigned types = 0;
+    bool is_number = false;
     const struct json *name = type->type == JSON_ARRAY ? type->first : type;
     for (; name; name = type->type == JSON_ARRAY ? name->next : NULL) {
         unsigned bit = json_equals(name, "integer") ? 1u << JSON_NUMBER : 0;
         for (unsigned i = 0; i < 6; i++)
             bit |= json_equals(name, type_names[i]) ? 1u << i : 0;
         types |= bit;
+        is_number |= json_equals(name, "number");
         if (!bit)
             return false;
     }
+    w->is_partial |= types >> JSON_NUMBER & 1 && !is_number; /* fractions are no integers */
     put(w, out, NULL, make_types_without(w, types));
     return true;
 }
@@ -162,6 +165,7 @@ static void numbers_negate(struct schema_walker *w, const struct json *first, si
         if (first->type == JSON_NUMBER)
             sorted[n_sorted++] = first;
     qsort(sorted, n_sorted, sizeof *sorted, number_order);
+    w->is_partial |= n_sorted > NEGATE_NUMBERS;
     for (size_t i = 0; i <= n_sorted; i++) {
         if (i > 0 && i < n_sorted && n_sorted > NEGATE_NUMBERS)
             continue;
@@ -208,6 +212,7 @@ static bool values_negate(struct schema_walker *w, const struct json *first, siz
         numbers_negate(w, first, n, out);
     if (counts[JSON_STRING])
         put(w, out, NULL, make_type(w, "string", "$notEnum", strings));
+    w->is_partial |= !are_empty[JSON_ARRAY] || !are_empty[JSON_OBJECT];
     if (counts[JSON_ARRAY] && are_empty[JSON_ARRAY])
         put(w, out, NULL, make_type(w, "array", "minItems", make_number(w, 1)));
     if (counts[JSON_OBJECT] && are_empty[JSON_OBJECT])
@@ -308,8 +313,7 @@ static bool list_negate(struct schema_walker *w, const struct schema_item *list,
     return true;
 }
 
-/* Whether a keyword says something about which values are allowed. `format` may or may not: what
- * does not match it is forbidden or not, so that its negation allows nothing. */
+/* Whether a keyword says something about which values are allowed. */
 static bool is_assertion(const char *key)
 {
     static const char *const known[] = {"type",
@@ -323,6 +327,7 @@ static bool is_assertion(const char *key)
                                         "minLength",
                                         "maxLength",
                                         "pattern",
+                                        "format",
                                         "items",
                                         "prefixItems",
                                         "additionalItems",
@@ -387,8 +392,7 @@ static bool items_negate(struct schema_walker *w, const struct schema_item *chil
         put(w, schema, "anyOf", any);
     if (!is_never || strcmp(keyword, "items") == 0)
         put(w, out, NULL,
-            make_type(w, "array", keyword,
-                      is_never ? json_new_bool(&w->arena, false) : schema));
+            make_type(w, "array", keyword, is_never ? json_new_bool(&w->arena, false) : schema));
     return true;
 }
 
