@@ -4,7 +4,7 @@
 
 #include "base/hash.h"
 #include "base/json.h"
-#include "prompt/grammar/grammar.h"
+#include "prompt/grammar/grammar_internal.h"
 #include "prompt/schema/json_schema.h"
 #include "test.h"
 #include "test_memory.h"
@@ -350,4 +350,59 @@ TEST(grammar_distinct, a_search_for_another_item_is_bounded)
     CHECK(takes(&f, text));
     CHECK(has(grammar_matcher_mask(f.m, UINT32_MAX), ','));
     end(&f);
+}
+
+/* The mask, which took no more work than it may. */
+static const uint64_t *mask_in_time(struct fixture *f)
+{
+    const uint64_t *mask = grammar_matcher_mask(f->m, UINT32_MAX);
+    uint64_t work = f->m->distinct->n_work;
+    if (work > DISTINCT_MASK_WORK + 2 * DISTINCT_TRY_WORK)
+        test_fail(__FILE__, __LINE__, "a mask took %llu steps", (unsigned long long)work);
+    return mask;
+}
+
+enum { N_FILL = 300 };
+
+/* Fills a list with items of ten letters "a" and "b" and a tail, until one is refused, and looks at
+ * some masks on the way. The answer can always be completed. Returns the number of items. */
+static int fill(const char *schema, const char *tail)
+{
+    struct fixture f;
+    char item[400];
+    int n = 0;
+    bool is_taken = true;
+    begin(&f, schema);
+    CHECK(grammar_matcher_accept(f.m, '['));
+    for (; n < N_FILL && is_taken; n += is_taken) {
+        int len = snprintf(item, sizeof item, "%s\"__________%s\"", n ? "," : "", tail);
+        for (int k = 0; k < 10; k++)
+            strchr(item, '_')[0] = n >> (9 - k) & 1 ? 'b' : 'a';
+        for (int k = 0; k < len && is_taken; k++) {
+            if (n % 64 == 63)
+                mask_in_time(&f);
+            is_taken = grammar_matcher_accept(f.m, (uint8_t)item[k]);
+        }
+    }
+    uint32_t n_left = 400;
+    while (n_left > 0 && step(&f, 1, n_left, true))
+        n_left--;
+    CHECK(grammar_matcher_may_end(f.m));
+    end(&f);
+    return n;
+}
+
+#define SET_OF(pattern) SET("{\"type\": \"string\", \"pattern\": \"" pattern "\"}")
+
+/* A client's schema must not make masks slow, whatever its items are like. */
+TEST(grammar_distinct, masks_take_bounded_work)
+{
+    char tail[101] = "";
+    memset(tail, 'c', sizeof tail - 1);
+    CHECK_INT(fill(SET("{\"type\": \"string\"}"), ""), N_FILL);
+    CHECK_INT(fill(SET_OF("^[ab]{10}$"), ""), N_FILL);
+    CHECK_INT(fill(SET_OF("^((a|b)(a|b)?)*$"), ""), N_FILL);
+    /* Only its first bytes can differ: the search for another one takes too long. */
+    int n = fill(SET_OF("^[ab]{10}c{100}$"), tail);
+    CHECK(n > 20 && n < N_FILL);
 }

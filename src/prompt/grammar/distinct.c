@@ -11,10 +11,15 @@
 
 #include "prompt/grammar/grammar_internal.h"
 
-/* A search for a new item gives up after this many bytes or places, and the list has to end. The
- * order of the search is fixed: if it found an item, it finds the same one again, sooner, from
- * every later byte of it. Integers, and strings without a pattern, stay within the limits. */
-enum { PROBE_ITEMS = 8, PROBE_DEPTH = 256, PROBE_PLACES = 1 << 15 };
+/* Work is counted in visits to an item in a state, which take a few nanoseconds each. A search for a
+ * new item gives up when the searches of a token together exceed DISTINCT_TRY_WORK, or beyond
+ * PROBE_DEPTH bytes, and the list has to end. Integers, and strings without a pattern, stay within
+ * the limits. When a mask exceeds DISTINCT_MASK_WORK, the tokens that it has not tried are rejected.
+ *
+ * A matcher never gets stuck: it only goes where a search has found a way. The search goes through
+ * bytes in a fixed order, and masks try tokens of one byte first, in the same order: with twice the
+ * work of the search they reach its way again. */
+enum { PROBE_ITEMS = 8, PROBE_DEPTH = 256 };
 
 static struct remembered *memory_at(const struct grammar_matcher *m, uint32_t at)
 {
@@ -69,11 +74,14 @@ bool distinct_pop(struct grammar_matcher *m, const struct item *it, struct item 
     struct distinct *d = m->distinct;
     if (m->g->rules[m->g->states[it->state].rule].part != DISTINCT_ITEM)
         return true;
+    if (d->is_probing)
+        return false; /* a search stays in the item */
     struct remembered over = *memory_at(m, it->memory);
     over.part = DISTINCT_MORE;
     over.len = d->n_text - over.start;
-    for (uint32_t i = over.before; i != 0; i = d->memory[i].before) {
+    for (uint32_t i = over.before, n = 0; i != 0; i = d->memory[i].before) {
         const struct remembered *other = &d->memory[i];
+        d->n_work += ++n % 8 == 0;
         if (other->part == DISTINCT_MORE && other->len == over.len &&
             memcmp(d->text + other->start, d->text + over.start, over.len) == 0)
             return false;
@@ -152,32 +160,64 @@ static bool can_end(const struct grammar_matcher *m, const struct item *it)
     return false;
 }
 
-/* True if the open item, with these readings, can become a new one. Every byte that no earlier item
- * has at this place leads to a new item. */
+/* True if some reading continues with the byte, or might. */
+static bool may_lead(const struct grammar_matcher *m, const struct item *items, uint32_t n,
+                     uint32_t byte)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const struct grammar_rule *r = &m->g->rules[m->g->states[items[i].state].rule];
+        size_t row = (size_t)(items[i].state - r->first_state) * r->n_classes;
+        if (r->next[row + r->class_of[byte]] != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Moves the items that have `byte` at `at` to the front; returns their number. */
+static uint32_t alike_select(const struct distinct *d, uint32_t *alike, uint32_t n, size_t at,
+                             uint32_t byte)
+{
+    uint32_t n_front = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct remembered *other = &d->memory[alike[i]];
+        if (other->len <= at || (uint8_t)d->text[other->start + at] != byte)
+            continue;
+        uint32_t swap = alike[n_front];
+        alike[n_front++] = alike[i];
+        alike[i] = swap;
+    }
+    return n_front;
+}
+
+/* True if the open item, with these readings, can become a new one. `alike` has the earlier items
+ * that start with its text. Every byte that none of them has at this place leads to a new item. */
 static bool can_differ(struct grammar_matcher *m, const struct item *items, uint32_t n,
-                       uint32_t depth)
+                       uint32_t depth, uint32_t *alike, uint32_t n_alike)
 {
     struct distinct *d = m->distinct;
-    if (depth > PROBE_DEPTH || d->n_probed++ > PROBE_PLACES)
-        return false;
-    struct remembered open = *memory_at(m, items[0].memory);
-    size_t len = d->n_text - open.start;
+    size_t len = d->n_text - memory_at(m, items[0].memory)->start;
     bool is_taken[256] = {false}, is_there = false;
-    uint32_t alike = next_alike(m, &open, open.before);
-    if (alike == 0)
+    if (n_alike == 0)
         return true;
-    for (; alike != 0; alike = next_alike(m, &open, d->memory[alike].before)) {
-        if (d->memory[alike].len > len)
-            is_taken[(uint8_t)d->text[d->memory[alike].start + len]] = true;
+    d->n_work += 16 * (uint64_t)n + n_alike / 8;
+    if (depth > PROBE_DEPTH || d->n_work > d->work_max)
+        return false;
+    for (uint32_t i = 0; i < n_alike; i++) {
+        const struct remembered *other = &d->memory[alike[i]];
+        if (other->len > len)
+            is_taken[(uint8_t)d->text[other->start + len]] = true;
         else
             is_there = true;
     }
     for (uint32_t i = 0; i < n && !is_there; i++)
         if (can_end(m, &items[i]))
             return true;
-    for (uint32_t i = 0; i < 256; i++)
-        if (!is_taken[(i + '0') % 256] && matcher_step(m, items, n, (uint8_t)(i + '0')) > 0)
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t byte = (i + '0') % 256;
+        if (!is_taken[byte] && may_lead(m, items, n, byte) &&
+            matcher_step(m, items, n, (uint8_t)byte) > 0)
             return true;
+    }
     for (uint32_t byte = 0; byte < 256; byte++) {
         struct item on[PROBE_ITEMS];
         uint32_t n_on = 0, n_next = is_taken[byte] ? matcher_step(m, items, n, (uint8_t)byte) : 0;
@@ -186,7 +226,8 @@ static bool can_differ(struct grammar_matcher *m, const struct item *items, uint
                 on[n_on++] = m->next[i];
         if (n_on == 0 || !distinct_add_byte(m, (uint8_t)byte))
             continue;
-        bool differs = can_differ(m, on, n_on, depth + 1);
+        uint32_t n_front = alike_select(d, alike, n_alike, len, byte);
+        bool differs = can_differ(m, on, n_on, depth + 1, alike, n_front);
         d->n_text--;
         if (differs)
             return true;
@@ -194,23 +235,54 @@ static bool can_differ(struct grammar_matcher *m, const struct item *items, uint
     return false;
 }
 
+/* The earlier items that begin with the text of the open one; false: no memory. */
+static bool alike_collect(struct grammar_matcher *m, const struct item *it, uint32_t *n)
+{
+    struct distinct *d = m->distinct;
+    const struct remembered *open = memory_at(m, it->memory);
+    size_t len = d->n_text - open->start;
+    uint32_t n_looked = 0;
+    *n = 0;
+    for (uint32_t i = open->before; i != 0; i = d->memory[i].before, n_looked++) {
+        const struct remembered *other = &d->memory[i];
+        if (other->part != DISTINCT_MORE || other->len < len ||
+            memcmp(d->text + other->start, d->text + open->start, len) != 0)
+            continue;
+        if (!grammar_grow((void **)&d->alike, &d->cap_alike, *n, 1, sizeof *d->alike))
+            return false;
+        d->alike[(*n)++] = i;
+    }
+    d->n_work += 1 + n_looked / 8;
+    return true;
+}
+
 static bool is_live(struct grammar_matcher *m, const struct item *it)
 {
     struct distinct *d = m->distinct;
     struct item *next = m->next, *closure = m->closure;
-    uint32_t n_frames = m->n_frames;
+    uint32_t n_frames = m->n_frames, n_alike;
     size_t n_memory = d->n_memory;
+    uint64_t begin = d->n_work;
+    if (!alike_collect(m, it, &n_alike))
+        return false;
+    d->work_max = begin + d->search_left;
     d->is_probing = true;
-    d->n_probed = 0;
     m->next = d->next;
     m->closure = d->closure;
-    bool differs = can_differ(m, it, 1, 0);
+    bool differs = can_differ(m, it, 1, 0, d->alike, n_alike);
     m->next = next;
     m->closure = closure;
     d->is_probing = false;
     d->n_memory = n_memory;
+    d->search_left -= d->n_work - begin < d->search_left ? d->n_work - begin : d->search_left;
     frame_truncate(m, n_frames);
     return differs;
+}
+
+void distinct_begin_try(struct grammar_matcher *m)
+{
+    if (m->distinct != NULL)
+        m->distinct->search_left = DISTINCT_TRY_WORK;
 }
 
 uint32_t distinct_keep_live(struct grammar_matcher *m, struct item *items, uint32_t n)
@@ -278,24 +350,42 @@ static bool token_is_taken(struct grammar_matcher *m, uint32_t token)
     const struct grammar_vocabulary *v = m->v;
     uint32_t at = v->offsets[token], len = v->offsets[token + 1] - at;
     uint64_t distance;
-    return v->kinds[token] != 0 || matcher_tries(m, v->bytes + at, len, &distance);
+    if (v->kinds[token] != 0)
+        return true;
+    return m->distinct->n_work < DISTINCT_MASK_WORK &&
+           matcher_tries(m, v->bytes + at, len, &distance);
+}
+
+/* Tries a suspect, once. */
+static void suspect_try(struct grammar_matcher *m, uint32_t token)
+{
+    struct distinct *d = m->distinct;
+    uint64_t bit = (uint64_t)1 << (token % 64);
+    d->suspects[token / 64] &= ~bit;
+    if (!token_is_taken(m, token))
+        d->held[token / 64] &= ~bit;
 }
 
 const uint64_t *distinct_mask(struct grammar_matcher *m, const uint64_t *mask)
 {
     struct distinct *d = m->distinct;
+    const struct token_trie *t = &m->v->trie;
     uint32_t n_words = m->v->n_words;
+    d->n_work = 0;
     memset(d->suspects, 0, n_words * sizeof *d->suspects);
+    memcpy(d->held, mask, n_words * sizeof *d->held);
     for (uint32_t i = 0; i < m->n_items; i++)
         suspect_for(m, &m->items[i], mask);
-    for (uint32_t i = 0; i < n_words; i++) {
-        d->held[i] = mask[i];
-        for (uint64_t left = mask[i] & d->suspects[i]; left != 0; left &= left - 1) {
-            uint32_t token = 64 * i + (uint32_t)__builtin_ctzll(left);
-            if (!token_is_taken(m, token))
-                d->held[i] &= ~(left & -left);
-        }
+    for (uint32_t i = 0; i < n_words; i++)
+        d->suspects[i] &= mask[i];
+    for (uint32_t node = 1; node < t->n_nodes; node = t->nodes[node].skip) {
+        uint32_t token = t->nodes[node].token;
+        if (token != t->none && d->suspects[token / 64] >> (token % 64) & 1)
+            suspect_try(m, token);
     }
+    for (uint32_t i = 0; i < n_words; i++)
+        while (d->suspects[i] != 0)
+            suspect_try(m, 64 * i + (uint32_t)__builtin_ctzll(d->suspects[i]));
     return d->held;
 }
 
@@ -305,10 +395,12 @@ uint32_t distinct_way(struct grammar_matcher *m, const uint64_t *mask)
     const struct token_trie *t = &m->v->trie;
     uint32_t way = TOKEN_NONE;
     uint64_t nearest = UINT64_MAX;
+    m->distinct->n_work = 0;
     for (uint32_t node = 1; node < t->n_nodes; node = t->nodes[node].skip) {
         uint32_t token = t->nodes[node].token;
         uint64_t distance;
         if (token == t->none || !(mask[token / 64] >> (token % 64) & 1) ||
+            m->distinct->n_work > DISTINCT_MASK_WORK ||
             !matcher_tries(m, (const char *)&t->nodes[node].byte, 1, &distance))
             continue;
         if (distance < nearest) {
@@ -387,6 +479,7 @@ void distinct_close(struct distinct *d)
         return;
     free(d->memory);
     free(d->text);
+    free(d->alike);
     free(d->next);
     free(d->closure);
     free(d->opening);

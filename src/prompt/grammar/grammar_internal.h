@@ -516,8 +516,12 @@ struct distinct {
     size_t n_memory, cap_memory;
     char *text; /* since the start of the first open list */
     size_t n_text, cap_text;
-    bool is_probing;   /* testing whether an item can be completed, */
-    uint32_t n_probed; /* ... at this many places so far */
+    bool is_probing;      /* testing whether an item can be completed */
+    uint64_t n_work;      /* counted since the last mask began */
+    uint64_t work_max;    /* where the current search gives up */
+    uint64_t search_left; /* work left for the searches of the current token */
+    uint32_t *alike;      /* earlier items that start as the open one does */
+    size_t cap_alike;
     struct item *next; /* used as the matcher's while probing */
     struct item *closure;
     uint64_t *opening;  /* [n_words] tokens that can start a list and contain several items, */
@@ -525,6 +529,9 @@ struct distinct {
     uint64_t *suspects; /* ... to be tried */
     uint64_t *held;     /* a mask without the rejected tokens */
 };
+
+/* The most work of a mask, and of the searches of one token. See distinct.c. */
+enum { DISTINCT_TRY_WORK = 1 << 16, DISTINCT_MASK_WORK = 4 * DISTINCT_TRY_WORK };
 
 /* Extra tokens that an item may need beyond its shortest text, to differ from the others. */
 enum { DISTINCT_SLACK = 2 };
@@ -554,6 +561,8 @@ static inline uint32_t count_after(const struct grammar_rule *r, uint32_t local,
 int distinct_open(struct grammar_matcher *m, struct error *err);
 void distinct_close(struct distinct *d);
 void distinct_forget(struct grammar_matcher *m);
+/* Starts to try or accept a token: its searches are bounded from here. */
+void distinct_begin_try(struct grammar_matcher *m);
 /* Set the memory of `made`, which `it` becomes at the end of the text by ending its rule or by a
  * call. False: rejected. */
 bool distinct_pop(struct grammar_matcher *m, const struct item *it, struct item *made);

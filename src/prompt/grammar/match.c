@@ -221,6 +221,8 @@ uint32_t matcher_step(struct grammar_matcher *m, const struct item *items, uint3
                   &(struct item){r->first_state + next, count_after(r, next, it.count), it.stack,
                                  it.memory});
     }
+    if (m->distinct != NULL)
+        m->distinct->n_work += n;
     return n_next;
 }
 
@@ -242,12 +244,14 @@ static uint32_t step_named(struct grammar_matcher *m, int32_t token)
     return n_next;
 }
 
-/* Steps the matcher's items through all bytes, into `bytes_items`; returns their number. */
+/* Steps the matcher's items through all bytes, into m->ahead; returns their number. */
 static uint32_t step_bytes(struct grammar_matcher *m, const char *bytes, size_t len)
 {
     uint32_t n = m->n_items;
     memcpy(m->ahead, m->items, n * sizeof *m->items);
     for (size_t i = 0; i < len && n > 0; i++) {
+        if (i % (m->v->max_len + 1) == 0)
+            distinct_begin_try(m); /* what is longer than a token is taken in parts */
         n = matcher_step(m, m->ahead, n, (uint8_t)bytes[i]);
         memcpy(m->ahead, m->next, n * sizeof *m->next);
         if (m->distinct != NULL && !distinct_add_byte(m, (uint8_t)bytes[i]))

@@ -18,6 +18,9 @@ enum {
     PROOF_MAX = 64,         /* ... in a proof: with more there is none */
     SET_MAX = 256,          /* schemas in one branch */
     PROOF_DEPTH = 4,        /* how far into properties proofs look */
+    PARTS_MAX = 16,         /* schemas that $ref and allOf lead to, where hints are looked for, */
+    PARTS_DEPTH = 6,        /* ... and how far */
+    HINTS_MAX = 16,         /* properties that are tried to tell two schemas apart */
 };
 
 struct item_link {
@@ -52,6 +55,9 @@ struct expansion {
     size_t n;
     bool too_many;     /* of them, in a proof */
     bool is_rewritten; /* see schema_alternatives */
+    /* A schema with a keyword that lost values when it was rewritten. */
+    const struct schema_item *partial;
+    const char *partial_keyword;
     /* A oneOf that has lost values to keep two of its schemas apart. */
     const struct choice_link *overlap;
     size_t overlap_first, overlap_second;
@@ -139,6 +145,12 @@ static bool rewrites_add(struct expansion *x, struct branch *b, const struct sch
              !json_get(item->node, "else")))
             continue;
         const struct json *lists = schema_rewrite(x->w, item, keywords[i]);
+        if (lists && schema_rewrite_is_partial(x->w, item, keywords[i])) {
+            if (x->w->n_probing)
+                continue; /* a proof must not miss a value */
+            x->partial = item;
+            x->partial_keyword = keywords[i];
+        }
         x->is_rewritten |= lists != NULL;
         for (const struct json *list = lists ? lists->first : NULL; list; list = list->next)
             if (!made_choice_add(x, b, item, list))
@@ -271,18 +283,49 @@ static const struct schema_item *hint_get(struct schema_walker *w, const char *n
     return item;
 }
 
-static bool is_required_by(const struct json *schema, const char *name, size_t len)
+/* The schemas that a schema consists of: itself, and what $ref and allOf lead to. */
+struct parts {
+    const struct json *nodes[PARTS_MAX];
+    size_t n;
+};
+
+static void parts_collect(struct expansion *x, const struct schema_item *item, unsigned depth,
+                          struct parts *out)
 {
-    const struct json *required = json_get(schema, "required");
-    if (json_is(required, JSON_ARRAY))
-        json_each (r, required)
-            if (r->type == JSON_STRING && r->text_len == len && memcmp(r->text, name, len) == 0)
-                return true;
+    if (!item || out->n == PARTS_MAX || depth == 0 || item->node->type != JSON_OBJECT)
+        return;
+    out->nodes[out->n++] = item->node;
+    const struct json *ref = json_get(item->node, "$ref");
+    if (ref)
+        parts_collect(x, schema_resolve(x->w, item, ref), depth - 1, out);
+    const struct schema_item *all = schema_child(x->w, item, "allOf");
+    size_t index = 0;
+    if (all && all->node->type == JSON_ARRAY)
+        json_each (node, all->node)
+            parts_collect(x, schema_element(x->w, all, node, index++), depth - 1, out);
+}
+
+static bool parts_require(const struct parts *parts, const char *name, size_t len)
+{
+    for (size_t i = 0; i < parts->n; i++) {
+        const struct json *required = json_get(parts->nodes[i], "required");
+        if (json_is(required, JSON_ARRAY))
+            json_each (r, required)
+                if (r->type == JSON_STRING && r->text_len == len && memcmp(r->text, name, len) == 0)
+                    return true;
+    }
     return false;
 }
 
-/* Whether a property's presence or absence keeps `one` apart from `other`, and does not make `one`
- * itself impossible. */
+static bool parts_have(const struct parts *parts, const char *name)
+{
+    for (size_t i = 0; i < parts->n; i++)
+        if (json_get(json_get(parts->nodes[i], "properties"), name))
+            return true;
+    return false;
+}
+
+/* Whether a hint keeps `one` apart from `other`, and does not make `one` itself impossible. */
 static bool hint_works(struct expansion *x, const struct branch *b, const struct schema_item *one,
                        const struct schema_item *other, const struct schema_item *hint)
 {
@@ -290,43 +333,94 @@ static bool hint_works(struct expansion *x, const struct branch *b, const struct
            !branch_is_empty(x->w, b, one, hint, NULL);
 }
 
-/* The schema that a chain of nothing but references leads to. */
-static const struct schema_item *ref_follow(struct expansion *x, const struct schema_item *item)
+/* That a property is not there which `there` requires. */
+static const struct schema_item *hint_absent(struct expansion *x, const struct branch *b,
+                                             const struct schema_item *one,
+                                             const struct schema_item *other,
+                                             const struct parts *here, const struct parts *there)
 {
-    for (int i = 0; i < 4 && item && json_get(item->node, "$ref"); i++)
-        item = schema_resolve(x->w, item, json_get(item->node, "$ref"));
-    return item;
-}
-
-/* Something that keeps `one` apart from `other`: that a property is not there which `other`
- * requires, or that one is there whose values differ. NULL: nothing, or an error. */
-static const struct schema_item *hint_find(struct expansion *x, const struct branch *b,
-                                           const struct schema_item *one,
-                                           const struct schema_item *other)
-{
-    const struct schema_item *here = ref_follow(x, one), *there = ref_follow(x, other);
-    const struct json *required = there ? json_get(there->node, "required") : NULL;
-    const struct json *properties = here ? json_get(here->node, "properties") : NULL;
-    if (!here || !there)
-        return NULL;
-    if (json_is(required, JSON_ARRAY))
+    for (size_t i = 0; i < there->n; i++) {
+        const struct json *required = json_get(there->nodes[i], "required");
+        if (!json_is(required, JSON_ARRAY))
+            continue;
         json_each (name, required) {
-            if (name->type != JSON_STRING || is_required_by(here->node, name->text, name->text_len))
+            if (name->type != JSON_STRING || parts_require(here, name->text, name->text_len))
                 continue;
             const struct schema_item *hint = hint_get(x->w, name->text, name->text_len, false);
             if (hint_works(x, b, one, other, hint) || x->w->failed)
                 return hint;
         }
-    if (json_is(properties, JSON_OBJECT))
+    }
+    return NULL;
+}
+
+/* That a property is there whose values differ (`is_shared`), or that `there` does not allow. */
+static const struct schema_item *hint_present(struct expansion *x, const struct branch *b,
+                                              const struct schema_item *one,
+                                              const struct schema_item *other,
+                                              const struct parts *here, const struct parts *there,
+                                              bool is_shared)
+{
+    size_t n_tried = 0;
+    for (size_t i = 0; i < here->n; i++) {
+        const struct json *properties = json_get(here->nodes[i], "properties");
+        if (!json_is(properties, JSON_OBJECT))
+            continue;
         json_each (property, properties) {
-            if (is_required_by(here->node, property->key, property->key_len) ||
-                !json_get(json_get(there->node, "properties"), property->key))
+            if (parts_require(here, property->key, property->key_len) ||
+                parts_have(there, property->key) != is_shared || ++n_tried > HINTS_MAX)
                 continue;
             const struct schema_item *hint = hint_get(x->w, property->key, property->key_len, true);
             if (hint_works(x, b, one, other, hint) || x->w->failed)
                 return hint;
         }
+    }
     return NULL;
+}
+
+/* The schema of arrays that are not empty. */
+static const struct schema_item *filled_get(struct schema_walker *w)
+{
+    if (w->filled)
+        return w->filled;
+    struct json *schema = json_new(&w->arena, JSON_OBJECT);
+    struct json *least = json_new(&w->arena, JSON_NUMBER);
+    struct schema_item *item = alloc(w, sizeof *item);
+    if (!schema || !least || !item)
+        return schema_step(w, 1), NULL;
+    least->text = "1";
+    least->text_len = 1;
+    least->number = 1;
+    json_append(&w->arena, schema, "minItems", least);
+    json_append(&w->arena, schema, "type", json_new_string(&w->arena, "array", 5));
+    *item = (struct schema_item){schema, w->root_place, NULL};
+    return w->filled = item;
+}
+
+static bool parts_have_items(const struct parts *parts)
+{
+    for (size_t i = 0; i < parts->n; i++)
+        if (json_get(parts->nodes[i], "items") || json_get(parts->nodes[i], "prefixItems"))
+            return true;
+    return false;
+}
+
+/* Something that keeps `one` apart from `other`. NULL: nothing, or an error. */
+static const struct schema_item *hint_find(struct expansion *x, const struct branch *b,
+                                           const struct schema_item *one,
+                                           const struct schema_item *other)
+{
+    struct parts here = {.n = 0}, there = {.n = 0};
+    parts_collect(x, one, PARTS_DEPTH, &here);
+    parts_collect(x, other, PARTS_DEPTH, &there);
+    const struct schema_item *hint = NULL;
+    if (!x->w->failed)
+        hint = hint_absent(x, b, one, other, &here, &there);
+    for (int is_shared = 1; is_shared >= 0 && !hint && !x->w->failed; is_shared--)
+        hint = hint_present(x, b, one, other, &here, &there, is_shared);
+    if (hint || x->w->failed || !parts_have_items(&here) || !parts_have_items(&there))
+        return hint;
+    return hint_works(x, b, one, other, filled_get(x->w)) ? x->w->filled : NULL;
 }
 
 static bool overlap_refuse(struct expansion *x, const struct choice_link *choice, size_t a,
@@ -358,7 +452,10 @@ static bool exclusive_add(struct expansion *x, const struct branch *before, stru
         const struct json *negated = apart || hint ? NULL : schema_negate(x->w, other);
         if (x->w->failed)
             return false;
-        if (negated && !made_choice_add(x, b, other, negated))
+        if (negated && schema_rewrite_is_partial(x->w, other, "") &&
+            branch_is_empty(x->w, before, one, schema_negated_item(x->w, other), NULL))
+            negated = NULL; /* nothing is left that could be told apart */
+        if (x->w->failed || (negated && !made_choice_add(x, b, other, negated)))
             return false;
         if (!apart && !hint && !negated)
             return overlap_refuse(x, choice, index, i - 1);
@@ -480,5 +577,8 @@ bool schema_expand(struct schema_walker *w, const struct schema_set *set,
         return false;
     if (out->n == 0 && x.overlap && !schema_is_empty(w, set, PROOF_DEPTH))
         return overlap_refuse(&x, x.overlap, x.overlap_first, x.overlap_second);
+    if (out->n == 0 && x.partial && !w->n_probing)
+        return schema_refuse(w, x.partial->place, NULL, "'%s' is not supported here",
+                             x.partial_keyword);
     return true;
 }

@@ -66,6 +66,8 @@ struct schema_walker {
     bool failed;               /* and `err` says why */
     bool is_refusal;           /* the failure is a keyword that cannot be enforced */
     bool is_lenient;           /* unsupported keywords are ignored */
+    bool has_unevaluated;      /* unevaluatedProperties or unevaluatedItems is in the document */
+    bool is_partial;           /* the negation at hand does not allow all that it should */
     unsigned n_probing;        /* > 0: no grammar is built, unsupported keywords are not errors */
     size_t n_steps;            /* work done so far; bounded */
     struct schema_memo **memo; /* [SCHEMA_MEMO_SLOTS] rules by their sets */
@@ -77,6 +79,7 @@ struct schema_walker {
     struct schema_pattern *patterns;        /* automata of patterns, by their text */
     struct schema_rewrite *rewrites;        /* keywords as alternatives */
     const struct schema_item *never;        /* the schema `false` */
+    const struct schema_item *filled;       /* ... of arrays with items; NULL: not yet */
     struct json_text *single;               /* texts of which each value has one; NULL: not yet */
 };
 
@@ -140,6 +143,9 @@ const struct json *schema_rewrite(struct schema_walker *w, const struct schema_i
                                   const char *keyword);
 /* An array of schemas: where any of them holds, `item` does not. NULL as above. */
 const struct json *schema_negate(struct schema_walker *w, const struct schema_item *item);
+/* Whether a rewrite, or a negation (""), leaves out values for which there is no schema. */
+bool schema_rewrite_is_partial(const struct schema_walker *w, const struct schema_item *item,
+                               const char *keyword);
 /* The same as one schema. */
 const struct schema_item *schema_negated_item(struct schema_walker *w,
                                               const struct schema_item *item);

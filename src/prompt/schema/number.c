@@ -241,11 +241,22 @@ bool schema_number_facets(struct schema_walker *w, const struct schema_item *ite
            bound_read(w, item, f, "maximum", "exclusiveMaximum", -1) && multiple_read(w, item, f);
 }
 
+/* Whether all numbers beyond a bound have too many digits to be written without an exponent, as
+ * integers and multiples are. `side` is 1 for a low bound, -1 for a high one. */
+static bool bound_is_far(const struct schema_facets *f, const struct number_bound *bound, int side)
+{
+    bool is_written_out = !(f->types & TYPE_FRACTION) || f->multiple;
+    return is_written_out && bound->is_set && bound->value.negative == (side < 0) &&
+           decimal_integer_digits(&bound->value) > DIGITS_MAX;
+}
+
 void schema_number_relax(struct schema_facets *f)
 {
     f->unheld = NULL;
     if (f->multiple > MULTIPLE_MAX)
         f->multiple = 0;
+    f->low.is_set &= !bound_is_far(f, &f->low, 1);
+    f->high.is_set &= !bound_is_far(f, &f->high, -1);
 }
 
 bool schema_number_check(struct schema_walker *w, const struct schema_facets *f)
@@ -256,6 +267,11 @@ bool schema_number_check(struct schema_walker *w, const struct schema_facets *f)
                              "up to %d in front of or behind zeros (0.25, 360000), and up to %d "
                              "digits behind the point",
                              MULTIPLE_MAX, DECIMALS_MAX);
+    if (bound_is_far(f, &f->low, 1) || bound_is_far(f, &f->high, -1))
+        return schema_refuse(w, f->set->items[0]->place, NULL,
+                             "this bound is not supported: integers and multiples have up to %d "
+                             "digits",
+                             DIGITS_MAX);
     return true;
 }
 

@@ -4,7 +4,10 @@
 #include "prompt/schema/json_schema_internal.h"
 
 /* Shared by number.c, which reads keywords of numbers, and range.c, which builds their grammar. */
-enum { MULTIPLE_MAX = 1000 };
+enum {
+    MULTIPLE_MAX = 1000,
+    DIGITS_MAX = 64, /* in front of the point, where a bound asks for so many */
+};
 
 /* The i-th significant digit; '0' past the last. */
 char decimal_digit(const struct decimal *d, int64_t i);

@@ -11,7 +11,6 @@
 #include <string.h>
 
 enum {
-    DIGITS_MAX = 64,        /* in front of the point, where a bound asks for so many */
     DOUBLE_EXACT = 15,      /* digits that all doubles keep: different decimals stay different */
     DOUBLE_DIGITS = 17,     /* digits that any double can be written with */
     FRACTION_MAX = 40,      /* digits behind the point, where a bound has so many */
@@ -586,7 +585,7 @@ static bool is_exclusive(const struct number_bound *near, const struct number_bo
 /* How many digits may stand behind the point where there is no multipleOf. */
 static unsigned fraction_digits(const struct number_bound *near, const struct number_bound *far)
 {
-    int64_t n = decimal_integer_digits(far->is_set ? &far->value : &near->value);
+    int64_t n = near->is_set ? decimal_integer_digits(&near->value) : 0;
     if (n > DOUBLE_EXACT)
         return 0;
     if (is_exclusive(near, far))
@@ -597,6 +596,66 @@ static unsigned fraction_digits(const struct number_bound *near, const struct nu
     if (far->is_set && decimal_fraction_digits(&far->value) > most)
         most = decimal_fraction_digits(&far->value);
     return most < FRACTION_MAX ? (unsigned)most : FRACTION_MAX;
+}
+
+/* The integers above `end`, which has as many digits as doubles keep: no fraction follows them. */
+static grammar_expr integers_beyond(struct range_writer *r, const struct number_bound *near,
+                                    const struct number_bound *far, const struct number_bound *end,
+                                    bool negative)
+{
+    struct number_bound beyond = *end;
+    struct magnitude low, high;
+    beyond.exclusive = true;
+    if (near->is_set && decimal_compare(&near->value, &end->value) > 0)
+        beyond = *near;
+    return integer_range(r, &beyond, far, negative, &low, &high) ? integers(r, &low, &high)
+                                                                 : grammar_never(r->b);
+}
+
+/* Numbers without an exponent and without multipleOf. The more digits they have in front of the
+ * point, the fewer may stand behind it if a bound is exclusive. */
+static grammar_expr plain_numbers(struct range_writer *r, const struct number_bound *near,
+                                  const struct number_bound *far, bool negative)
+{
+    static const struct number_bound end = {.is_set = true,
+                                            .value = {.n = DOUBLE_EXACT,
+                                                      .point = DOUBLE_EXACT,
+                                                      .digits = "999999999999999",
+                                                      .dot = UINT32_MAX}};
+    struct magnitude low, high, from, to;
+    bool is_long = far->is_set && decimal_integer_digits(&far->value) > DOUBLE_EXACT;
+    r->n_fraction = fraction_digits(near, far);
+    if (!far->is_set || !r->n_fraction || (!is_long && !is_exclusive(near, far)))
+        return numbers(r, near, far);
+    if (!is_exclusive(near, far))
+        return grammar_either(r->b, numbers(r, near, &end),
+                              integers_beyond(r, near, far, &end, negative));
+    magnitude_set(&low, 0);
+    if (near->is_set)
+        magnitude_floor(&near->value, &low);
+    if (is_long)
+        magnitude_nines(&high, DOUBLE_EXACT);
+    else
+        magnitude_floor(&far->value, &high);
+    grammar_expr parts[DOUBLE_EXACT + 1];
+    size_t count = 0;
+    for (unsigned n = low.n; n <= high.n; n++) {
+        bool is_first = n == low.n, is_last = n == high.n;
+        magnitude_nines(&to, n - 1);
+        from = low;
+        if (!is_first) {
+            from = to;
+            magnitude_add_one(&from);
+        }
+        magnitude_nines(&to, n);
+        r->n_fraction = DOUBLE_EXACT - n;
+        parts[count++] = numbers_between(r, &from, is_last ? &high : &to,
+                                         (struct edges){is_first && near->is_set ? near : NULL,
+                                                        is_last && !is_long ? far : NULL});
+    }
+    if (is_long)
+        parts[count++] = integers_beyond(r, near, far, &end, negative);
+    return count ? grammar_choice(r->b, parts, count) : grammar_never(r->b);
 }
 
 /* In canonical style, as Python writes them: with a fraction up to 15 digits in all, and where the
@@ -613,16 +672,9 @@ static grammar_expr canonical_numbers(struct range_writer *r, const struct numbe
                                                       .point = CANONICAL_INTEGER,
                                                       .digits = "999999999",
                                                       .dot = UINT32_MAX}};
-    struct number_bound beyond = end;
-    struct magnitude low, high;
-    beyond.exclusive = true;
-    if (near->is_set && decimal_compare(&near->value, &end.value) > 0)
-        beyond = *near;
     r->n_fraction = CANONICAL_FRACTION;
-    grammar_expr parts[2] = {numbers(r, near, &end), grammar_never(r->b)};
-    if (integer_range(r, &beyond, far, negative, &low, &high))
-        parts[1] = integers(r, &low, &high);
-    return grammar_choice(r->b, parts, 2);
+    return grammar_either(r->b, numbers(r, near, &end),
+                          integers_beyond(r, near, far, &end, negative));
 }
 
 /* Magnitudes of one sign. */
@@ -643,8 +695,7 @@ static grammar_expr sign_write(struct range_writer *r, const struct schema_facet
     }
     if (r->canonical)
         return canonical_numbers(r, near, far, negative);
-    r->n_fraction = fraction_digits(near, far);
-    grammar_expr without = numbers(r, near, far);
+    grammar_expr without = plain_numbers(r, near, far, negative);
     bool is_close = is_exclusive(near, far) || (near->is_set && near->value.n > DOUBLE_EXACT) ||
                     (far->is_set && far->value.n > DOUBLE_EXACT);
     r->n_fraction = (is_close ? DOUBLE_EXACT : DOUBLE_DIGITS) - 1;

@@ -153,6 +153,8 @@ static bool resource_visit(struct schema_walker *w, const struct schema_place *p
 {
     (void)context;
     struct byte_view id = id_get(w, place->node);
+    w->has_unevaluated |= json_get(place->node, "unevaluatedProperties") ||
+                          json_get(place->node, "unevaluatedItems");
     if (id.len == 0 && place->parent)
         return true;
     const struct json *dialect = json_get(w->root, "$schema");

@@ -5,22 +5,25 @@
  *   {"if": A, "then": B, "else": C}         any of  A and B | not A and C
  *   {"dependentRequired": {"a": ["b"]}}     any of  no object | no "a" | "a" and "b"
  *
- * Negation is supported for types, values, bounds, sizes, patterns, and properties with such
- * schemas. A negation may allow less than it should, never more: 1.5 is not an integer, but "not an
- * integer" still excludes it. Rewritten schemas are memoised, so that the same node always gives
- * the same ones. Keywords that begin with "$not" are internal, and mean nothing in a client's
- * schema: see `schema_is_made`. */
+ * Negation is supported for types, values, bounds, sizes, patterns, and properties and items with
+ * such schemas. A negation may allow less than it should, never more: 1.5 is not an integer, but
+ * "not an integer" still excludes it. Of several keywords, those that cannot be negated are left
+ * out: {"required": ["a"], "propertyNames": N} is violated at least where "a" is absent. Rewritten
+ * schemas are memoised, so that the same node always gives the same ones. Keywords that begin with
+ * "$not" are internal, and mean nothing in a client's schema: see `schema_is_made`. */
 #include "prompt/schema/json_schema_internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { NEGATE_DEPTH = 12, NEGATE_VALUES = 512 };
+enum { NEGATE_DEPTH = 12, NEGATE_VALUES = 512, NEGATE_NUMBERS = 16 };
 
 struct schema_rewrite {
     const struct json *node;
     const char *keyword;
     const struct json *lists; /* NULL: it cannot be said */
+    bool is_partial;          /* ... or not all of it */
     struct schema_rewrite *next;
 };
 
@@ -122,17 +125,58 @@ static struct json *negate(struct schema_walker *w, const struct schema_item *it
 static bool types_negate(struct schema_walker *w, const struct json *type, struct json *out)
 {
     unsigned types = 0;
+    bool is_number = false;
     const struct json *name = type->type == JSON_ARRAY ? type->first : type;
     for (; name; name = type->type == JSON_ARRAY ? name->next : NULL) {
         unsigned bit = json_equals(name, "integer") ? 1u << JSON_NUMBER : 0;
         for (unsigned i = 0; i < 6; i++)
             bit |= json_equals(name, type_names[i]) ? 1u << i : 0;
         types |= bit;
+        is_number |= json_equals(name, "number");
         if (!bit)
             return false;
     }
+    w->is_partial |= types >> JSON_NUMBER & 1 && !is_number; /* fractions are no integers */
     put(w, out, NULL, make_types_without(w, types));
     return true;
+}
+
+static int number_order(const void *a, const void *b)
+{
+    struct decimal x, y;
+    const struct json *one = *(const struct json *const *)a;
+    const struct json *other = *(const struct json *const *)b;
+    if (!decimal_parse(one->text, one->text_len, &x) ||
+        !decimal_parse(other->text, other->text_len, &y))
+        return (one->number > other->number) - (one->number < other->number);
+    return decimal_compare(&x, &y);
+}
+
+/* Numbers below the least of those in the list, between two of them, and above the greatest; of
+ * many, only the first and the last of these. */
+static void numbers_negate(struct schema_walker *w, const struct json *first, size_t n,
+                           struct json *out)
+{
+    const struct json **sorted = arena_alloc_array(&w->arena, n, sizeof *sorted);
+    size_t n_sorted = 0;
+    if (!sorted)
+        return;
+    for (size_t i = 0; i < n; i++, first = first->next)
+        if (first->type == JSON_NUMBER)
+            sorted[n_sorted++] = first;
+    qsort(sorted, n_sorted, sizeof *sorted, number_order);
+    w->is_partial |= n_sorted > NEGATE_NUMBERS;
+    for (size_t i = 0; i <= n_sorted; i++) {
+        if (i > 0 && i < n_sorted && n_sorted > NEGATE_NUMBERS)
+            continue;
+        struct json *schema = make(w, JSON_OBJECT);
+        put(w, schema, "type", json_new_string(&w->arena, "number", 6));
+        if (i > 0)
+            put(w, schema, "exclusiveMinimum", share(w, sorted[i - 1]));
+        if (i < n_sorted)
+            put(w, schema, "exclusiveMaximum", share(w, sorted[i]));
+        put(w, out, NULL, schema);
+    }
 }
 
 /* Values that are none of these: `n` of them, linked from `first`. */
@@ -164,12 +208,11 @@ static bool values_negate(struct schema_walker *w, const struct json *first, siz
         put(w, other, "const", json_new_bool(&w->arena, !last[JSON_BOOL]->boolean));
         put(w, out, NULL, other);
     }
-    if (counts[JSON_NUMBER] == 1) { /* of more numbers, none is left */
-        put(w, out, NULL, make_type(w, "number", "exclusiveMaximum", share(w, last[JSON_NUMBER])));
-        put(w, out, NULL, make_type(w, "number", "exclusiveMinimum", share(w, last[JSON_NUMBER])));
-    }
+    if (counts[JSON_NUMBER])
+        numbers_negate(w, first, n, out);
     if (counts[JSON_STRING])
         put(w, out, NULL, make_type(w, "string", "$notEnum", strings));
+    w->is_partial |= !are_empty[JSON_ARRAY] || !are_empty[JSON_OBJECT];
     if (counts[JSON_ARRAY] && are_empty[JSON_ARRAY])
         put(w, out, NULL, make_type(w, "array", "minItems", make_number(w, 1)));
     if (counts[JSON_OBJECT] && are_empty[JSON_OBJECT])
@@ -226,7 +269,7 @@ static bool properties_negate(struct schema_walker *w, const struct schema_item 
         if (!any)
             return false;
         if (!any->first)
-            continue; /* it allows everything */
+            continue; /* it allows everything, or what it forbids cannot be said */
         struct json *schema = make_required(w, member->key, member->key_len);
         struct json *value = make(w, JSON_OBJECT);
         put(w, value, "anyOf", any);
@@ -270,37 +313,104 @@ static bool list_negate(struct schema_walker *w, const struct schema_item *list,
     return true;
 }
 
-/* Says nothing about which values are allowed. */
-static bool is_annotation(const char *key)
+/* Whether a keyword says something about which values are allowed. */
+static bool is_assertion(const char *key)
 {
-    static const char *const known[] = {
-        "title",    "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
-        "$comment", "definitions", "$defs",   "$schema",  "$id",        "id",       "$anchor"};
+    static const char *const known[] = {"type",
+                                        "enum",
+                                        "const",
+                                        "multipleOf",
+                                        "minimum",
+                                        "maximum",
+                                        "exclusiveMinimum",
+                                        "exclusiveMaximum",
+                                        "minLength",
+                                        "maxLength",
+                                        "pattern",
+                                        "format",
+                                        "items",
+                                        "prefixItems",
+                                        "additionalItems",
+                                        "unevaluatedItems",
+                                        "minItems",
+                                        "maxItems",
+                                        "uniqueItems",
+                                        "contains",
+                                        "minContains",
+                                        "maxContains",
+                                        "properties",
+                                        "patternProperties",
+                                        "additionalProperties",
+                                        "unevaluatedProperties",
+                                        "propertyNames",
+                                        "required",
+                                        "minProperties",
+                                        "maxProperties",
+                                        "dependencies",
+                                        "dependentRequired",
+                                        "dependentSchemas",
+                                        "allOf",
+                                        "anyOf",
+                                        "oneOf",
+                                        "not",
+                                        "if",
+                                        "$ref",
+                                        "$dynamicRef",
+                                        "$recursiveRef",
+                                        "extends",
+                                        "disallow",
+                                        "divisibleBy"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(key, known[i]) == 0)
             return true;
-    return false;
+    return strncmp(key, "$not", 4) == 0;
 }
 
 /* Whether unevaluatedProperties would count a schema's properties, which below `not` it must not.
  */
-static bool evaluates(const struct json *schema)
+static bool evaluates(const struct schema_walker *w, const struct json *schema)
 {
     static const char *const keywords[] = {
         "properties",           "patternProperties", "allOf",       "anyOf", "oneOf", "$ref", "if",
         "additionalProperties", "dependentSchemas",  "dependencies"};
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
-        if (json_get(schema, keywords[i]))
+        if (w->has_unevaluated && json_get(schema, keywords[i]))
             return true;
     return false;
 }
 
+/* An array with an item that the schema does not allow; the other way round, an array of nothing
+ * else. */
+static bool items_negate(struct schema_walker *w, const struct schema_item *child,
+                         const char *keyword, struct json *out, unsigned depth)
+{
+    struct json *any = negate(w, child, depth - 1), *schema = make(w, JSON_OBJECT);
+    if (!any)
+        return false;
+    bool is_never = !any->first;
+    if (!is_never)
+        put(w, schema, "anyOf", any);
+    if (!is_never || strcmp(keyword, "items") == 0)
+        put(w, out, NULL,
+            make_type(w, "array", keyword, is_never ? json_new_bool(&w->arena, false) : schema));
+    return true;
+}
+
+static bool names_negate(struct schema_walker *w, const struct json *required, struct json *out)
+{
+    json_each (name, required)
+        if (name->type == JSON_STRING)
+            put(w, out, NULL, make_absent(w, name->text, name->text_len));
+    return required->type == JSON_ARRAY;
+}
+
+/* Adds what violates one keyword. False: it cannot be said, and nothing was added. */
 static bool member_negate(struct schema_walker *w, const struct schema_item *item,
                           const struct json *member, struct json *out, unsigned depth)
 {
     const char *key = member->key;
     bool found;
-    if (is_annotation(key))
+    if (!is_assertion(key))
         return true;
     if (!bound_negate(w, member, out, &found))
         return false;
@@ -312,12 +422,8 @@ static bool member_negate(struct schema_walker *w, const struct schema_item *ite
         return values_negate(w, member, 1, out);
     if (strcmp(key, "enum") == 0)
         return member->type == JSON_ARRAY && values_negate(w, member->first, member->count, out);
-    if (strcmp(key, "required") == 0 && member->type == JSON_ARRAY) {
-        json_each (name, member)
-            if (name->type == JSON_STRING)
-                put(w, out, NULL, make_absent(w, name->text, name->text_len));
-        return true;
-    }
+    if (strcmp(key, "required") == 0)
+        return names_negate(w, member, out);
     const struct schema_item *child = schema_member(w, item, member);
     if (!child)
         return false;
@@ -325,7 +431,11 @@ static bool member_negate(struct schema_walker *w, const struct schema_item *ite
         return properties_negate(w, child, out, depth);
     if (strcmp(key, "anyOf") == 0 || strcmp(key, "allOf") == 0)
         return list_negate(w, child, key[1] == 'l', out, depth);
-    if (strcmp(key, "not") == 0 && !evaluates(member)) {
+    if (strcmp(key, "oneOf") == 0) { /* none of them; that two of them hold cannot be said */
+        w->is_partial = true;
+        return list_negate(w, child, false, out, depth);
+    }
+    if (strcmp(key, "not") == 0 && !evaluates(w, member)) {
         put(w, out, NULL, share(w, member));
         return true;
     }
@@ -333,14 +443,21 @@ static bool member_negate(struct schema_walker *w, const struct schema_item *ite
         put(w, out, NULL, make_type(w, "string", "$notPattern", share(w, member)));
         return true;
     }
+    if (strcmp(key, "items") == 0 && member->type == JSON_OBJECT && !w->has_unevaluated &&
+        !json_get(item->node, "prefixItems"))
+        return items_negate(w, child, "contains", out, depth);
+    if (strcmp(key, "contains") == 0 && !w->has_unevaluated &&
+        !json_get(item->node, "minContains") && !json_get(item->node, "maxContains"))
+        return items_negate(w, child, "items", out, depth);
     return false;
 }
 
 /* Schemas of which one holds for each value, and none for a value that the schema allows; NULL:
- * that cannot be said, or an error. */
+ * an error. Keywords that cannot be negated are left out: then some values are missing, and the
+ * walker's `is_partial` is set. */
 static struct json *negate(struct schema_walker *w, const struct schema_item *item, unsigned depth)
 {
-    if (depth == 0 || !schema_step(w, 1))
+    if (!schema_step(w, 1))
         return NULL;
     struct json *out = make(w, JSON_ARRAY);
     if (item->node->type == JSON_BOOL) {
@@ -348,20 +465,26 @@ static struct json *negate(struct schema_walker *w, const struct schema_item *it
             put(w, out, NULL, json_new_bool(&w->arena, true));
         return out;
     }
-    if (item->node->type != JSON_OBJECT)
-        return NULL;
     const struct json *ref = json_get(item->node, "$ref");
-    if (ref) {
-        struct json *any = NULL;
+    if (depth == 0 || item->node->type != JSON_OBJECT) {
+        w->is_partial = true;
+        return out;
+    }
+    if (ref) { /* what stands beside it counts in some drafts only */
         const struct schema_item *target = schema_resolve(w, item, ref);
-        if (target && item->node->count == 1)
-            any = negate(w, target, depth - 1);
-        return any;
+        w->is_partial |= item->node->count > 1;
+        return target ? negate(w, target, depth - 1) : NULL;
     }
     json_each (member, item->node)
-        if (!member_negate(w, item, member, out, depth))
-            return NULL;
+        w->is_partial |= !member_negate(w, item, member, out, depth);
     return w->failed || w->arena.failed ? NULL : out;
+}
+
+/* The same, but NULL also if nothing is left that can be said. */
+static struct json *negate_all(struct schema_walker *w, const struct schema_item *item)
+{
+    struct json *out = negate(w, item, NEGATE_DEPTH);
+    return out && (out->first || !w->is_partial) ? out : NULL;
 }
 
 /* ---- keywords ------------------------------------------------------------------------------ */
@@ -382,7 +505,7 @@ static bool conditions_rewrite(struct schema_walker *w, const struct schema_item
                                struct json *lists)
 {
     const struct schema_item *condition = schema_child(w, item, "if");
-    struct json *otherwise = condition ? negate(w, condition, NEGATE_DEPTH) : NULL;
+    struct json *otherwise = condition ? negate_all(w, condition) : NULL;
     struct json *list = make(w, JSON_ARRAY);
     if (!otherwise || !list)
         return false;
@@ -426,7 +549,7 @@ static bool keyword_rewrite(struct schema_walker *w, const struct schema_item *i
         return conditions_rewrite(w, item, lists);
     if (strcmp(keyword, "not") == 0) {
         const struct schema_item *child = schema_child(w, item, keyword);
-        struct json *any = child ? negate(w, child, NEGATE_DEPTH) : NULL;
+        struct json *any = child ? negate_all(w, child) : NULL;
         put(w, lists, NULL, any);
         return any != NULL;
     }
@@ -453,7 +576,7 @@ static const struct json *rewrite_keep(struct schema_walker *w, const struct jso
     struct schema_rewrite *r = arena_alloc(&w->arena, sizeof *r);
     if (!r)
         return schema_step(w, 1), NULL;
-    *r = (struct schema_rewrite){node, keyword, lists, w->rewrites};
+    *r = (struct schema_rewrite){node, keyword, lists, w->is_partial, w->rewrites};
     w->rewrites = r;
     return w->failed ? NULL : lists;
 }
@@ -464,6 +587,7 @@ const struct json *schema_rewrite(struct schema_walker *w, const struct schema_i
     const struct schema_rewrite *known = rewrite_find(w, item->node, keyword);
     if (known)
         return known->lists;
+    w->is_partial = false;
     struct json *lists = make(w, JSON_ARRAY);
     bool can = lists && keyword_rewrite(w, item, keyword, lists);
     return rewrite_keep(w, item->node, keyword, can ? lists : NULL);
@@ -472,7 +596,17 @@ const struct json *schema_rewrite(struct schema_walker *w, const struct schema_i
 const struct json *schema_negate(struct schema_walker *w, const struct schema_item *item)
 {
     const struct schema_rewrite *known = rewrite_find(w, item->node, "");
-    return known ? known->lists : rewrite_keep(w, item->node, "", negate(w, item, NEGATE_DEPTH));
+    if (known)
+        return known->lists;
+    w->is_partial = false;
+    return rewrite_keep(w, item->node, "", negate_all(w, item));
+}
+
+bool schema_rewrite_is_partial(const struct schema_walker *w, const struct schema_item *item,
+                               const char *keyword)
+{
+    const struct schema_rewrite *known = rewrite_find(w, item->node, keyword);
+    return known && known->is_partial;
 }
 
 const struct schema_item *schema_negated_item(struct schema_walker *w,
