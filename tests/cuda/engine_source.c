@@ -32,7 +32,8 @@ int engine_source_engine(struct engine_source *s, struct engine **out, const str
 {
     if (s->plugin.ops)
         return s->plugin.ops->open(out, model, limits, &plugin_options, err);
-    const struct cpu_options options = {.pack_cache = PACK_CACHE_OFF};
+    const struct cpu_options options = {.pack_cache = PACK_CACHE_OFF,
+                                        .activations = ACTIVATIONS_Q16};
     return cpu_engine_open(out, model, limits, &options, err);
 }
 
