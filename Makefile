@@ -4,6 +4,8 @@
 #   make chat        ... or chats with it in the terminal
 #   make cuda        builds build/radish-cuda.so, the engine for NVIDIA GPUs; needs no GPU. CUDA_ARCHS=90a compiles
 #                    for one architecture only, NVCC=path/to/nvcc uses that compiler
+#   make test-cuda   ... and tests it on this machine's GPU (T=bits: cases whose name contains "bits"); see also
+#                    tools/cuda/device.sh
 #   make test        runs every test; ends with "N passed, N failed"
 #   make unit        runs the unit tests, with sanitizers (T=tree: those whose name contains "tree")
 #   make tsan        runs the unit tests of threads under ThreadSanitizer
@@ -127,7 +129,7 @@ $(call objects,plugin,src/engine/cuda/cuda_plugin.c): $(CUDA_KERNELS)
 $(call objects,plugin,src/engine/cuda/cuda_driver.c): CPPFLAGS += -DCUDA_KERNELS_VERSION=$$(tail -n 1 $(CUDA_TOOLKIT))
 $(call objects,plugin,src/engine/cuda/cuda_driver.c): $(CUDA_TOOLKIT)
 # Finds nvcc each time, and changes the file only if it is another one.
-ifneq ($(filter cuda $(BUILD)/radish-cuda.so $(CUDA_KERNELS),$(MAKECMDGOALS)),)
+ifneq ($(filter cuda test-cuda $(BUILD)/radish-cuda.so $(CUDA_KERNELS),$(MAKECMDGOALS)),)
 $(CUDA_TOOLKIT): FORCE
 	@NVCC="$(NVCC)" tools/cuda.sh toolkit $@ $(BUILD)/cuda-toolkit
 endif
@@ -144,6 +146,8 @@ $(BUILD)/soak: $(call objects,checked,$(SOAK_SRCS))
 	$(call link,checked)
 # Tests and a benchmark of engines in plug-ins, on a machine with the device: tools/cuda/device.sh.
 DEVICE_SRCS := $(sort $(wildcard tests/cuda/*.c)) $(addprefix tests/unit/,batch_rows.c golden_model.c runner.c schedule.c)
+test-cuda: cuda $(BUILD)/cuda_tests
+	$(BUILD)/cuda_tests $(BUILD)/radish-cuda.so $(T)
 $(BUILD)/cuda_tests: $(call objects,release,$(DEVICE_SRCS)) $(call library,release)
 	$(call link,release)
 $(BUILD)/bench_cuda: $(call objects,release,bench/bench_cuda.c tests/cuda/shaped_model.c tests/cuda/engine_source.c) $(call library,release)
@@ -227,5 +231,5 @@ clean:
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all cuda serve chat test unit tsan soak bench fuzz mutants lint docs format coverage install clean
+.PHONY: all cuda serve chat test test-cuda unit tsan soak bench fuzz mutants lint docs format coverage install clean
 .SECONDARY:

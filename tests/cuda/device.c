@@ -133,11 +133,12 @@ void exact_model_close(struct exact_model *x)
     arena_free(&x->arena);
 }
 
-void exact_logits(const struct exact_model *x, const int32_t *tokens, uint32_t n, float *logits)
+void exact_logits(const struct exact_model *x, enum kv_type kv_type, const int32_t *tokens,
+                  uint32_t n, float *logits)
 {
     struct engine *e;
     struct error err;
-    struct engine_limits limits = device_limits(&x->model, KV_F32);
+    struct engine_limits limits = device_limits(&x->model, kv_type);
     const struct cpu_options options = {.pack_cache = PACK_CACHE_OFF};
     if (cpu_engine_open(&e, &x->model, &limits, &options, &err))
         test_fail(__FILE__, __LINE__, "%s", err.message);

@@ -27,7 +27,8 @@ struct exact_model {
 void exact_model_open(struct exact_model *x, const struct model *m);
 void exact_model_close(struct exact_model *x);
 /* Every row's logits, by the CPU engine in floats. */
-void exact_logits(const struct exact_model *x, const int32_t *tokens, uint32_t n, float *logits);
+void exact_logits(const struct exact_model *x, enum kv_type kv_type, const int32_t *tokens,
+                  uint32_t n, float *logits);
 
 /* n tokens, drawn. */
 void device_tokens(int32_t *tokens, uint32_t n, uint32_t n_vocab, uint64_t seed);
