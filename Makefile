@@ -149,7 +149,7 @@ $(BUILD)/fakes/radish-symbol.so: FAKE_FLAGS += -DNO_SYMBOL
 $(FAKES): | $(PACKAGES)
 	@mkdir -p $(@D)
 	@echo "cc $@"
-	$(Q)$(CC) $(CFLAGS) $(FAKE_FLAGS) $(CPPFLAGS) -MF $@.d $(filter %.c,$^) -o $@
+	$(Q)$(CC) $(CFLAGS) $(FAKE_FLAGS) $(CPPFLAGS) -MF $@.d $< -o $@
 
 SOAK_SRCS := tests/soak/soak.c $(wildcard tests/unit/cache_*.c) tests/unit/sched_world.c tests/unit/mock_oracle.c \
              $(sort $(shell find src/cache src/base src/sched src/engine -name '*.c' -not -path '*/cpu/*' -not -path '*/cuda/*'))
