@@ -2,6 +2,8 @@
 #   make             builds build/radish
 #   make serve       ... and serves the default model (PORT=9000 MODEL=file.gguf ARGS="-t 4")
 #   make chat        ... or chats with it in the terminal
+#   make cuda        builds build/radish-cuda.so, the engine for NVIDIA GPUs; needs no GPU. CUDA_ARCHS=90a compiles
+#                    for one architecture only, NVCC=path/to/nvcc uses that compiler
 #   make test        runs every test; ends with "N passed, N failed"
 #   make unit        runs the unit tests, with sanitizers (T=tree: those whose name contains "tree")
 #   make tsan        runs the unit tests of threads under ThreadSanitizer
@@ -30,6 +32,8 @@ SOAK_SEED ?=
 N       ?= 300
 SEED    ?= 1
 JOBS    ?= $(shell nproc)
+NVCC    ?=
+CUDA_ARCHS ?= 80 86 89 90a 100f 120
 VERSION := 0.1.0
 Q       := $(if $(V),,@)
 
@@ -39,21 +43,23 @@ GIVEN_FLAGS := $(CPPFLAGS) $(CFLAGS)
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
 CFLAGS   += -std=c17 -D_GNU_SOURCE $(WARN) -ffp-contract=off -fno-math-errno -pthread -Isrc
 CPPFLAGS += -DRADISH_VERSION='"$(VERSION)"' -MMD -MP
-LDLIBS   += -levent_core -levent_pthreads -lcrypto -lpcre2-8 -lutf8proc -lm
+LDLIBS   += -levent_core -levent_pthreads -lcrypto -lpcre2-8 -lutf8proc -lm -ldl
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 
-LIB_SRCS  := $(filter-out src/cli/main.c,$(sort $(shell find src -name '*.c')))
+# The last one holds the kernels and is in the plug-in alone.
+LIB_SRCS  := $(filter-out src/cli/main.c src/engine/cuda/cuda_plugin.c,$(sort $(shell find src -name '*.c')))
 TEST_SRCS := $(sort $(wildcard tests/unit/*.c))
 BENCHES   := $(patsubst bench/%.c,$(BUILD)/%,$(wildcard bench/*.c))
 FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
 
 # Each build flavour has its own flags and folder: build/release, build/debug, ...
-FLAVOURS        := release debug checked tsan coverage fuzzing
+FLAVOURS        := release debug checked tsan coverage fuzzing plugin
 FLAGS_release   := $(OPT) -DNDEBUG
 FLAGS_debug     := -O1 -g $(SANITIZE)
 FLAGS_checked   := -O2 -g $(SANITIZE)
 FLAGS_tsan      := -O1 -g -fsanitize=thread
 FLAGS_coverage  := -O0 -g --coverage
+FLAGS_plugin    := $(OPT) -DNDEBUG -fPIC -fvisibility=hidden
 FLAGS_fuzzing   := -O1 -g $(SANITIZE) -fsanitize=fuzzer-no-link
 objects = $(patsubst %.c,$(BUILD)/$(1)/%.o,$(2))
 library = $(BUILD)/$(1)/libradish.a
@@ -102,6 +108,35 @@ $(BUILD)/unit-tsan: $(call objects,tsan,$(TEST_SRCS)) $(call library,tsan)
 	$(call link,tsan)
 $(BUILD)/unit-coverage: $(call objects,coverage,$(TEST_SRCS)) $(call library,coverage)
 	$(call link,coverage)
+
+# The CUDA engine as a plug-in: one exported symbol, the kernels, and what they need of the rest.
+CUDA_TOOLKIT := $(BUILD)/cuda/toolkit
+CUDA_KERNELS := $(BUILD)/cuda/kernels.fatbin
+PLUGIN_SRCS  := $(sort $(shell find src/base src/model src/engine/cuda -name '*.c') $(wildcard src/engine/*.c))
+PLUGIN_SRCS  := $(filter-out src/engine/cuda/cuda_plugin.c,$(PLUGIN_SRCS))
+cuda: $(BUILD)/radish $(BUILD)/radish-cuda.so
+$(BUILD)/radish-cuda.so: $(call objects,plugin,src/engine/cuda/cuda_plugin.c) $(BUILD)/plugin/libplugin.a
+	$(Q)$(CC) -shared $(FLAGS_plugin) $(LDFLAGS) -pthread -Wl,-z,defs -Wl,--as-needed -Wl,--exclude-libs,ALL \
+	    $(filter %.o %.a,$^) $(LDLIBS) -o $@
+$(BUILD)/plugin/libplugin.a: $(call objects,plugin,$(PLUGIN_SRCS))
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
+$(call objects,plugin,src/engine/cuda/cuda_plugin.c): CPPFLAGS += -DCUDA_KERNELS_FILE='"$(CUDA_KERNELS)"'
+$(call objects,plugin,src/engine/cuda/cuda_plugin.c): $(CUDA_KERNELS)
+$(call objects,plugin,src/engine/cuda/cuda_driver.c): CPPFLAGS += -DCUDA_KERNELS_VERSION=$$(tail -n 1 $(CUDA_TOOLKIT))
+$(call objects,plugin,src/engine/cuda/cuda_driver.c): $(CUDA_TOOLKIT)
+# Finds nvcc each time, and changes the file only if it is another one.
+ifneq ($(filter cuda $(BUILD)/radish-cuda.so $(CUDA_KERNELS),$(MAKECMDGOALS)),)
+$(CUDA_TOOLKIT): FORCE
+	@NVCC="$(NVCC)" tools/cuda.sh toolkit $@ $(BUILD)/cuda-toolkit
+endif
+$(CUDA_KERNELS): $(CUDA_TOOLKIT) $(BUILD)/cuda/archs-$(subst $() ,-,$(strip $(CUDA_ARCHS))) $(wildcard src/engine/cuda/kernels/*.cu)
+	@echo "nvcc $@"
+	$(Q)tools/cuda.sh kernels $(CUDA_TOOLKIT) $@ "$(CUDA_ARCHS)"
+$(BUILD)/cuda/archs-%:
+	@mkdir -p $(@D) && rm -f $(BUILD)/cuda/archs-* && touch $@
+FORCE:
+
 SOAK_SRCS := tests/soak/soak.c $(wildcard tests/unit/cache_*.c) tests/unit/sched_world.c tests/unit/mock_oracle.c \
              $(sort $(shell find src/cache src/base src/sched src/engine -name '*.c' -not -path '*/cpu/*'))
 $(BUILD)/soak: $(call objects,checked,$(SOAK_SRCS))
@@ -178,10 +213,12 @@ coverage: $(BUILD)/unit-coverage
 
 install: $(BUILD)/radish
 	install -D -m 755 $(BUILD)/radish $(DESTDIR)$(PREFIX)/bin/radish
+	@[ ! -f $(BUILD)/radish-cuda.so ] || \
+	    install -v -D -m 755 $(BUILD)/radish-cuda.so $(DESTDIR)$(PREFIX)/lib/radish/radish-cuda.so
 
 clean:
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all serve chat test unit tsan soak bench fuzz mutants lint docs format coverage install clean
+.PHONY: all cuda serve chat test unit tsan soak bench fuzz mutants lint docs format coverage install clean
 .SECONDARY:

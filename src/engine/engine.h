@@ -31,7 +31,7 @@
  * One thread owns an engine and makes all calls. They take effect in the order they are made, even
  * in an asynchronous engine. bit_exact: a row's values depend only on its sequence's inputs: not
  * on the rest of the batch, the split into batches, the threads, or the pages. */
-enum { ENGINE_ABI = 1 }; /* of this header and engine_measure.h; refuse a plug-in with another */
+enum { ENGINE_ABI = 1 }; /* of this header and engine_measure.h; see plugin.h */
 enum { KV_MAX_GROUPS = 3, ROPE_AXES = 4 };
 
 enum kv_type { KV_F16, KV_F32, KV_BF16 };
@@ -236,12 +236,5 @@ int engine_measure(struct engine *e, uint32_t duration_ms, struct machine_limits
 void engine_close(struct engine *e);   /* NULL: nothing */
 
 typedef void (*engine_progress)(void *context, double done); /* 0 .. 1 of the weights are ready */
-
-/* What a plug-in exports as "radish_engine_open". It rejects an `abi` other than its ENGINE_ABI.
- * `options` are its own, "name=value,..."; the model must stay open as long as the engine. */
-struct model;
-typedef int (*engine_plugin_open)(struct engine **out, uint32_t abi, const struct model *model,
-                                  const struct engine_limits *limits, const char *options,
-                                  engine_progress progress, void *context, struct error *err);
 
 #endif

@@ -29,7 +29,8 @@ static const struct room {
     {"sched", 6},
 
     {"engine/cpu", 6},     {"engine/cpu/kernels", 5},
-    {"engine/mock", 6},    {"engine", 4},
+    {"engine/cuda", 6},    {"engine/mock", 6},
+    {"engine", 4},
 
     {"model/convert", 4},  {"model", 3},
     {"model/files", 2},    {"model/quant", 1},

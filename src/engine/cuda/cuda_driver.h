@@ -9,6 +9,13 @@
 /* The part of CUDA's driver API that the engine uses, opened at run time from the driver's library,
  * so that nothing of CUDA is needed to build or start radish. Declarations follow the public API of
  * version 12.9; the driver's own names are in comments where ours differ. */
+enum { CUDA_API_VERSION = 12090 };
+
+/* The version of the toolkit that compiled the kernels: no older driver can load them. */
+#ifndef CUDA_KERNELS_VERSION
+#define CUDA_KERNELS_VERSION 13000
+#endif
+
 typedef int CUresult;
 typedef int CUdevice;
 typedef uint64_t CUdeviceptr;
@@ -24,7 +31,10 @@ enum {
     CUDA_SUCCESS = 0,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_NO_DEVICE = 100,
+    CUDA_ERROR_NOT_FOUND = 500,
     CUDA_ERROR_NOT_READY = 600,
+    CUDA_ERROR_SYSTEM_NOT_READY = 802,
+    CUDA_ERROR_SYSTEM_DRIVER_MISMATCH = 803,
 };
 
 struct CUuuid {
@@ -33,9 +43,8 @@ struct CUuuid {
 
 struct CUlaunchAttribute { /* CUlaunchAttribute_st: 64 bytes of value at offset 8 */
     int id;
-    char pad[4];
     union {
-        char bytes[64];
+        uint64_t words[8];
         int programmatic_serialization; /* CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
     } value;
 };
@@ -107,10 +116,10 @@ struct cuda_driver {
 #undef CUDA_DRIVER_MEMBER
 };
 
-/* `path` NULL: the system's driver, libcuda.so.1. Fails with advice if there is none, or if it is
- * older than what the kernels need. */
+/* Opens the driver and initialises it. `path` NULL: the system's, libcuda.so.1. Fails with advice
+ * if there is none, if it is older than the kernels need, or if it has no device. */
 int cuda_driver_open(struct cuda_driver *d, const char *path, struct error *err);
-void cuda_driver_close(struct cuda_driver *d);
+void cuda_driver_close(struct cuda_driver *d); /* also one that is zero */
 
 /* 0 for CUDA_SUCCESS; otherwise -1 and an error: ERROR_MEMORY if memory ran out, else ERROR_DEVICE,
  * "CUDA cannot <what>: <the driver's text> (<its name>)". */
