@@ -117,7 +117,7 @@ TEST(cuda_driver, devices_by_number_and_uuid)
         {"2", 2, NULL},
         {"GPU-00010203-0405-0607-0809-0a0b0c0d0e01", 1, NULL},
         {"gpu-00010203-0405-0607-0809-0A0B0C0D0E02", 2, NULL},
-        {"3", -1, "--device 3: there are 3 devices, numbered from 0 (nvidia-smi -L lists them)"},
+        {"3", -1, "--device 3: the last of the devices is 2 (nvidia-smi -L lists them)"},
         {"-1", -1, "--device needs a number, or a UUID like GPU-01234567-..., not '-1'"},
         {"H200", -1, "--device needs a number, or a UUID like GPU-01234567-..., not 'H200'"},
         {"1x", -1, "--device needs a number, or a UUID like GPU-01234567-..., not '1x'"},
