@@ -127,7 +127,7 @@ def test_help_and_version():
     assert of_serve.returncode == OK and b"--alias NAME" in of_serve.stdout
     assert radish("help", "serve").stdout == of_serve.stdout
     version = radish("--version").stdout
-    assert re.fullmatch(rb"radish \d+\.\d+\.\d+\n", version)
+    assert re.fullmatch(rb"radish \d+\.\d+\.\d+\nengines: cpu, mock[,;].+\n", version)
     assert radish("version").stdout == radish("serve", "--version").stdout == version
     assert radish().returncode == USAGE
 
