@@ -220,4 +220,10 @@ struct mixture_params {
     float factor;
 };
 
+struct read_params {
+    DEVICE_PTR(const void) data;
+    uint64_t n; /* of 16 bytes */
+    DEVICE_PTR(uint32_t) sink;
+};
+
 #endif

@@ -41,21 +41,24 @@ CUDA_FORMAT_FN uint32_t tile_pieces(uint32_t col_tiles)
     return (col_tiles * TILE_COLUMNS + PIECE_COLUMNS - 1) / PIECE_COLUMNS;
 }
 
-/* Warps of a block: pieces are shared out evenly. */
-CUDA_FORMAT_FN uint32_t tile_warps(struct tile_config c, uint32_t col_tiles)
-{
-    uint32_t n = tile_pieces(col_tiles), rounds = (n + c.most_warps - 1) / c.most_warps;
-    return (n + rounds - 1) / rounds;
-}
-
 CUDA_FORMAT_FN uint32_t tile_shared_bytes(struct tile_config c, enum cuda_format format,
-                                          uint32_t col_tiles)
+                                          uint32_t col_tiles, uint32_t warps)
 {
-    uint32_t warps = tile_warps(c, col_tiles);
     uint32_t ring = warps * c.stages * tile_stage_bytes(c, format);
     uint32_t partial = warps * tile_partial_bytes(c);
     uint32_t most = (ring > partial ? ring : partial) + c.n * 8 * 4;
     return most + (tile_pieces(col_tiles) > warps ? tile_partial_bytes(c) : 0);
+}
+
+/* Warps of a block: pieces are shared out evenly, in as few rounds as shared memory allows. */
+CUDA_FORMAT_FN uint32_t tile_warps(struct tile_config c, enum cuda_format format,
+                                   uint32_t col_tiles, uint32_t most_shared_bytes)
+{
+    uint32_t n = tile_pieces(col_tiles), most = c.most_warps;
+    while (most > 1 && tile_shared_bytes(c, format, col_tiles, most) > most_shared_bytes)
+        most--;
+    uint32_t rounds = (n + most - 1) / most;
+    return (n + rounds - 1) / rounds;
 }
 
 #endif

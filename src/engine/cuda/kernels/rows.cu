@@ -220,13 +220,15 @@ extern "C" __global__ void __launch_bounds__(256) gated_rows(const __grid_consta
 }
 
 /* Reads memory as fast as it can be read, to measure that. */
-extern "C" __global__ void __launch_bounds__(512) read_all(const uint4 *data, size_t n, uint32_t *sink)
+extern "C" __global__ void __launch_bounds__(512) read_all(const __grid_constant__ read_params p)
 {
+    const uint4 *data = static_cast<const uint4 *>(p.data);
     uint32_t sum = 0;
-    for (size_t i = (size_t)blockIdx.x * 512 + threadIdx.x; i < n; i += (size_t)gridDim.x * 512) {
+    launch_wait();
+    for (size_t i = (size_t)blockIdx.x * 512 + threadIdx.x; i < p.n; i += (size_t)gridDim.x * 512) {
         uint4 v = data[i];
         sum |= v.x ^ v.y ^ v.z ^ v.w;
     }
     if (sum == 0x12345678u)
-        *sink = sum;
+        *p.sink = sum;
 }
