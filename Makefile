@@ -140,8 +140,22 @@ $(BUILD)/cuda/archs-%:
 	@mkdir -p $(@D) && rm -f $(BUILD)/cuda/archs-* && touch $@
 FORCE:
 
+# Shared objects for the unit tests: a driver without a device, and plug-ins.
+FAKES := $(patsubst %,$(BUILD)/fakes/%,libcuda.so.1 radish-good.so radish-abi.so radish-layout.so radish-symbol.so)
+FAKE_FLAGS := -O1 -g -fPIC -fvisibility=hidden -shared
+$(BUILD)/unit $(BUILD)/unit-tsan $(BUILD)/unit-coverage: | $(FAKES)
+$(BUILD)/fakes/libcuda.so.1: tests/fakes/fake_cuda.c
+$(filter %.so,$(FAKES)): tests/fakes/fake_plugin.c
+$(BUILD)/fakes/radish-abi.so: FAKE_FLAGS += -DABI=999
+$(BUILD)/fakes/radish-layout.so: FAKE_FLAGS += -DLAYOUT=1
+$(BUILD)/fakes/radish-symbol.so: FAKE_FLAGS += -DNO_SYMBOL
+$(FAKES): | $(PACKAGES)
+	@mkdir -p $(@D)
+	@echo "cc $@"
+	$(Q)$(CC) $(CFLAGS) $(FAKE_FLAGS) $(CPPFLAGS) -MF $@.d $< -o $@
+
 SOAK_SRCS := tests/soak/soak.c $(wildcard tests/unit/cache_*.c) tests/unit/sched_world.c tests/unit/mock_oracle.c \
-             $(sort $(shell find src/cache src/base src/sched src/engine -name '*.c' -not -path '*/cpu/*'))
+             $(sort $(shell find src/cache src/base src/sched src/engine -name '*.c' -not -path '*/cpu/*' -not -path '*/cuda/*'))
 $(BUILD)/soak: $(call objects,checked,$(SOAK_SRCS))
 	$(call link,checked)
 # Tests and a benchmark of engines in plug-ins, on a machine with the device: tools/cuda/device.sh.

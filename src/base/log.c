@@ -52,6 +52,11 @@ static int level_get(void)
     return (int)parsed;
 }
 
+enum log_level log_get_level(void)
+{
+    return (enum log_level)level_get();
+}
+
 bool log_enabled(enum log_level level)
 {
     return (int)level <= level_get();

@@ -12,6 +12,7 @@ void log_set_default(enum log_level level); /* before the first line; info if no
 bool log_parse_level(const char *name,
                      enum log_level *level); /* "error", "warn", "info", "debug" */
 bool log_enabled(enum log_level level);
+enum log_level log_get_level(void);
 
 __attribute__((format(printf, 2, 3))) void log_write(enum log_level level, const char *format, ...);
 

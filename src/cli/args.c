@@ -202,8 +202,9 @@ static int list_add(const struct option *o, const char *text, struct error *err)
 static int amount_set(const struct option *o, const char *text, struct error *err)
 {
     struct error cause;
-    int failed = o->type == OPTION_SIZE ? cache_size_parse(text, o->target, &cause)
-                                        : duration_parse(text, o->target, &cause);
+    int failed = o->type == OPTION_SIZE    ? cache_size_parse(text, o->target, &cause)
+                 : o->type == OPTION_SHARE ? memory_share_parse(text, o->target, &cause)
+                                           : duration_parse(text, o->target, &cause);
     if (failed)
         error_set(err, cause.code, "--%.*s: %s", name_length(o), o->names, cause.message);
     return failed;
@@ -221,6 +222,7 @@ static int option_set_value(const struct option *o, const char *text, struct err
     case OPTION_CHOICE: return choice_parse(o, text, err);
     case OPTION_SEED: return seed_parse(o, text, err);
     case OPTION_SIZE:
+    case OPTION_SHARE:
     case OPTION_TIME: return amount_set(o, text, err);
     case OPTION_LIST: return list_add(o, text, err);
     case OPTION_UINTS: return numbers_set(o, text, err);
@@ -340,6 +342,25 @@ int cache_size_parse(const char *text, struct cache_size *size, struct error *er
     return error_set(err, ERROR_INPUT,
                      "'%s' is not a size: write bytes as 512MiB or 2GiB, tokens as 100000t, or "
                      "max for all free memory",
+                     text);
+}
+
+int memory_share_parse(const char *text, struct memory_share *share, struct error *err)
+{
+    char *end;
+    double number = strtod(text, &end);
+    struct cache_size size;
+    if (end != text && !*end && number > 0 && number <= 1) {
+        *share = (struct memory_share){.fraction = number};
+        return 0;
+    }
+    if (cache_size_parse(text, &size, NULL) == 0 && size.bytes >= 1 << 20) {
+        *share = (struct memory_share){.bytes = size.bytes};
+        return 0;
+    }
+    return error_set(err, ERROR_INPUT,
+                     "'%s' is not a share of the memory: write a fraction of what is free as 0.9, "
+                     "or bytes as 20GiB",
                      text);
 }
 

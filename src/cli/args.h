@@ -22,6 +22,7 @@ enum option_type {
     OPTION_FLOAT,  /* float, between min and max */
     OPTION_SEED,   /* struct seed */
     OPTION_SIZE,   /* struct cache_size */
+    OPTION_SHARE,  /* struct memory_share */
     OPTION_TOKENS, /* struct cache_size, given as a number of tokens from min on */
     OPTION_TIME,   /* uint64_t, in milliseconds */
     OPTION_LIST,   /* struct string_list of strings that are not empty, repeatable */
@@ -33,6 +34,12 @@ enum option_type {
 struct cache_size {
     uint64_t bytes, tokens; /* one of them, or neither: the default */
     bool is_max;
+};
+
+/* "0.9": this part of the memory that is free. "20GiB": bytes. */
+struct memory_share {
+    double fraction; /* above 0, at most 1 */
+    uint64_t bytes;  /* one of them, or neither: the default */
 };
 
 /* The seed of an answer's random numbers. */
@@ -101,6 +108,10 @@ struct option {
     {                                                                                              \
         names_, OPTION_SIZE, target_, value_, help_, 0, 0, NULL                                    \
     }
+#define SHARE(names_, target_, value_, help_)                                                      \
+    {                                                                                              \
+        names_, OPTION_SHARE, target_, value_, help_, 0, 0, NULL                                   \
+    }
 #define TOKENS(names_, target_, value_, min_, help_)                                               \
     {                                                                                              \
         names_, OPTION_TOKENS, target_, value_, help_, min_, NO_MAX, NULL                          \
@@ -130,6 +141,7 @@ int args_parse(struct option_set *set, int argc, char **argv, struct error *err)
 void args_print_options(const struct option_set *set);
 
 int cache_size_parse(const char *text, struct cache_size *size, struct error *err);
+int memory_share_parse(const char *text, struct memory_share *share, struct error *err);
 /* "90s", "30m", "2h", "1d"; a plain number is minutes. */
 int duration_parse(const char *text, uint64_t *ms, struct error *err);
 

@@ -4,9 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/engines.h"
+
 int command_version(void)
 {
-    printf("radish " RADISH_VERSION "\n");
+    struct strbuf engines = STRBUF_INIT;
+    engines_describe(&engines, NULL);
+    printf("radish " RADISH_VERSION "\nengines: %s\n", strbuf_str(&engines));
+    strbuf_free(&engines);
     return EXIT_OK;
 }
 

@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-#define NO_GPU "radish has no GPU offload yet; it computes on the CPU, so leave this option out"
+#define ONE_DEVICE                                                                                 \
+    "radish computes all layers on one device; use --engine cuda or --engine cpu (the default "    \
+    "is the GPU if there is one)"
 #define NO_DOWNLOAD                                                                                \
     "radish has no downloads yet; download the GGUF file or directory first, then give its path "  \
     "with "                                                                                        \
@@ -22,9 +24,12 @@
 static const struct {
     const char *names, *advice;
 } foreign[] = {
-    {"ngl gpu-layers n-gpu-layers main-gpu mg split-mode sm tensor-split ts device dev "
-     "gpu-memory-utilization num-gpu cpu-moe n-cpu-moe cmoe ncmoe override-tensor ot",
-     NO_GPU},
+    {"ngl gpu-layers n-gpu-layers num-gpu cpu-moe n-cpu-moe cmoe ncmoe override-tensor ot",
+     ONE_DEVICE},
+    {"main-gpu mg", "use --device N"},
+    {"split-mode sm tensor-split ts", "radish uses one GPU; --device N chooses it"},
+    {"gpu-memory-utilization",
+     "use --gpu-memory FRACTION, of the memory that is free, or --gpu-memory 20GiB"},
     {"hf hfr hf-repo hff hf-file hft hf-token hfd hf-repo-draft mu model-url docker-repo dr "
      "download-dir revision pull",
      NO_DOWNLOAD},

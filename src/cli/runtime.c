@@ -25,7 +25,7 @@ enum { MOCK_CONTEXT = 8192, MOCK_PAGE_BYTES = 8 };
 #define DEFAULT_MODEL "SmolLM2-135M-Instruct.Q4_1.gguf"
 #define LEAST_RESERVE ((uint64_t)512 << 20)
 
-static const char *const engine_names[] = {"auto", "cpu", "mock", NULL};
+static const char *const engine_names[] = {"auto", "cpu", "cuda", "mock", NULL}; /* in enum order */
 static const char *const pinning_names[] = {"off", "auto", "on", NULL};    /* as enum pinning */
 static const char *const kv_type_names[] = {"f16", "f32", "bf16", NULL};   /* as enum kv_type */
 static const char *const activation_names[] = {"q8", "q16", NULL};         /* in enum order */
@@ -46,7 +46,11 @@ const struct option runtime_model_options[] = {
 
 const struct option runtime_engine_options[] = {
     CHOICE("engine", &runtime_options.engine, "NAME", engine_names,
-           "auto (default), cpu, or mock (needs no model; answers are nonsense)"),
+           "auto (default: a GPU if there is one), cpu, cuda or mock (needs no model; nonsense)"),
+    STRING("device dev", &runtime_options.device, "GPU",
+           "number or UUID of the GPU, as `nvidia-smi -L` prints them (default: the first)"),
+    SHARE("gpu-memory", &runtime_options.gpu_memory, "SHARE",
+          "GPU memory to use for weights, buffers and cache: 20GiB, or 0.9 (default) of the free"),
     UINT("threads t", &runtime_options.n_threads, "N", 1, PARALLEL_MAX_THREADS,
          "compute threads (default: one for each fast core that this process may use)"),
     CHOICE("pin", &runtime_options.pinning, "WHEN", pinning_names,
@@ -201,10 +205,15 @@ static void progress_show(void *context, double done)
     fprintf(stderr, "\rloading %s: %d%%", (const char *)context, percent);
 }
 
-static uint64_t default_cache_bytes(void)
+/* What the cache may take, where an engine keeps it. */
+struct cache_room {
+    uint64_t default_bytes, max_bytes; /* without --cache-size; with --cache-size max */
+};
+
+static uint64_t default_cache_bytes(uint64_t memory_bytes)
 {
     const uint64_t least = 256u << 20, most = (uint64_t)8 << 30;
-    uint64_t share = machine_memory_bytes() / 5;
+    uint64_t share = memory_bytes / 5;
     return share < least ? least : share > most ? most : share;
 }
 
@@ -216,6 +225,12 @@ static uint64_t largest_cache_bytes(uint64_t weight_bytes)
     uint64_t taken = weight_bytes + weight_bytes / 4 +
                      (reserve > LEAST_RESERVE ? reserve : LEAST_RESERVE);
     return bytes > taken ? bytes - taken : 0;
+}
+
+static struct cache_room machine_room(uint64_t weight_bytes)
+{
+    return (struct cache_room){.default_bytes = default_cache_bytes(machine_memory_bytes()),
+                               .max_bytes = largest_cache_bytes(weight_bytes)};
 }
 
 struct kv_tables runtime_tables(uint32_t n_groups)
@@ -236,17 +251,18 @@ static struct kv_use kv_use_of(const struct engine_limits *limits)
     return (struct kv_use){limits->max_seqs, limits->max_rows, runtime_options.context};
 }
 
-/* Computes the number of pages per pool from the groups' page sizes and the weights' size. */
-static int pages_count(const struct kv_group groups[KV_MAX_GROUPS], uint32_t n_groups,
-                       uint64_t weight_bytes, struct engine_limits *limits, struct error *err)
+/* Computes the number of pages per pool from the groups' page sizes and the room. The caller checks
+ * whether they are enough. */
+static void pages_choose(const struct kv_group groups[KV_MAX_GROUPS], uint32_t n_groups,
+                         const struct cache_room *room, struct engine_limits *limits)
 {
     const struct cache_size *size = &runtime_options.cache_size;
-    uint64_t bytes = size->is_max  ? largest_cache_bytes(weight_bytes)
-                     : size->bytes ? size->bytes
-                                   : default_cache_bytes();
     const struct kv_tables tables = runtime_tables(n_groups);
     const struct kv_use use = kv_use_of(limits);
-    uint32_t *n_pages = limits->n_pages, one_of_each[KV_MAX_GROUPS] = {0};
+    uint64_t bytes = size->is_max  ? room->max_bytes
+                     : size->bytes ? size->bytes
+                                   : room->default_bytes;
+    uint32_t *n_pages = limits->n_pages;
     if (size->tokens) {
         n_pages[0] = cap_pages(size->tokens);
         for (uint32_t g = 1; g < n_groups; g++)
@@ -254,27 +270,81 @@ static int pages_count(const struct kv_group groups[KV_MAX_GROUPS], uint32_t n_g
     } else {
         kv_split(bytes, groups, n_groups, &tables, &use, n_pages);
     }
+    n_pages[0] = cap_pages(n_pages[0]);
+    for (uint32_t g = 1; g < n_groups; g++)
+        n_pages[g] = n_pages[g] < n_pages[0] ? n_pages[g] : n_pages[0];
+}
+
+static uint64_t cache_bytes(const struct kv_group groups[KV_MAX_GROUPS], uint32_t n_groups,
+                            const uint32_t n_pages[KV_MAX_GROUPS])
+{
+    const struct kv_tables tables = runtime_tables(n_groups);
+    return kv_all_bytes(groups, &tables, n_pages);
+}
+
+static int cache_too_small(const struct kv_group groups[KV_MAX_GROUPS], uint32_t n_groups,
+                           struct error *err)
+{
+    uint32_t one_of_each[KV_MAX_GROUPS] = {0};
     for (uint32_t g = 0; g < n_groups; g++)
         one_of_each[g] = 1;
-    if (n_pages[0] < 2 && size->is_max)
+    return error_set(err, ERROR_INPUT,
+                     "--cache-size is too small: it must hold at least 2 tokens, and one takes "
+                     "%" PRIu64 " bytes",
+                     cache_bytes(groups, n_groups, one_of_each));
+}
+
+static int machine_pages(const struct kv_group groups[KV_MAX_GROUPS], uint32_t n_groups,
+                         uint64_t weight_bytes, struct engine_limits *limits, struct error *err)
+{
+    const struct cache_room room = machine_room(weight_bytes);
+    pages_choose(groups, n_groups, &room, limits);
+    if (limits->n_pages[0] < 2 && runtime_options.cache_size.is_max)
         return error_set(err, ERROR_INPUT,
                          "--cache-size max leaves no memory for a conversation: %" PRIu64
                          " MiB are free, and the weights take %" PRIu64 " MiB",
                          machine_free_memory_bytes() >> 20, weight_bytes >> 20);
-    if (n_pages[0] < 2)
-        return error_set(err, ERROR_INPUT,
-                         "--cache-size is too small: it must hold at least 2 tokens, and one takes "
-                         "%" PRIu64 " bytes",
-                         kv_all_bytes(groups, &tables, one_of_each));
-    n_pages[0] = cap_pages(n_pages[0]);
-    for (uint32_t g = 1; g < n_groups; g++)
-        n_pages[g] = n_pages[g] < n_pages[0] ? n_pages[g] : n_pages[0];
-    uint64_t all = kv_all_bytes(groups, &tables, n_pages);
+    if (limits->n_pages[0] < 2)
+        return cache_too_small(groups, n_groups, err);
+    uint64_t all = cache_bytes(groups, n_groups, limits->n_pages);
     if (all > machine_memory_bytes())
         return error_set(err, ERROR_INPUT,
                          "a cache of %u tokens takes %" PRIu64 " MiB, but this machine has %" PRIu64
                          " MiB of memory: give a smaller --cache-size",
-                         n_pages[0], all >> 20, machine_memory_bytes() >> 20);
+                         limits->n_pages[0], all >> 20, machine_memory_bytes() >> 20);
+    return 0;
+}
+
+/* The engine may need tables of the pages' number, so its own part is looked at twice: with no
+ * pages, and with those that fit beside that. */
+static int device_pages(const struct runtime *r, const struct kv_group groups[KV_MAX_GROUPS],
+                        uint32_t n_groups, struct engine_limits *limits, struct error *err)
+{
+    const struct engine_plugin *ops = r->device.plugin.ops;
+    const struct plugin_device *device = r->device.device;
+    const struct cache_size *size = &runtime_options.cache_size;
+    struct device_room room;
+    uint64_t engine_bytes, all = 0;
+    char text[200];
+    for (int pass = 0; pass < 2; pass++) {
+        if (ops->needs(&engine_bytes, &r->model, limits, err) ||
+            device_room_find(&room, device, &runtime_options.gpu_memory, engine_bytes, err))
+            return -1;
+        uint64_t usual = default_cache_bytes(device->total_bytes), left = room.cache_bytes;
+        const struct cache_room cache = {.default_bytes = usual < left ? usual : left,
+                                         .max_bytes = left};
+        pages_choose(groups, n_groups, &cache, limits);
+        all = cache_bytes(groups, n_groups, limits->n_pages);
+    }
+    if (limits->n_pages[0] < 2 && (size->bytes || size->tokens))
+        return cache_too_small(groups, n_groups, err);
+    device_room_describe(&room, text, sizeof text);
+    if (limits->n_pages[0] < 2 || all > room.cache_bytes)
+        return error_set(err, ERROR_MEMORY,
+                         "the cache does not fit on %s: it takes %" PRIu64
+                         " MiB for %u tokens, weights and buffers take %" PRIu64
+                         " MiB, and radish may take %s. Give a smaller --cache-size",
+                         device->name, all >> 20, limits->n_pages[0], engine_bytes >> 20, text);
     return 0;
 }
 
@@ -335,7 +405,7 @@ static int mock_open(struct runtime *r, struct error *err)
     if (mock.n_groups > 1)
         mock.groups[1] = (struct kv_group){KV_WINDOW, 1, MOCK_PAGE_BYTES, mock.groups[1].window};
     if (prompt_maker_open_bytes(&r->prompt, runtime_options.template_path, err) ||
-        pages_count(mock.groups, mock.n_groups, 0, &limits, err))
+        machine_pages(mock.groups, mock.n_groups, 0, &limits, err))
         return -1;
     if (!runtime_options.cache_size.bytes && !runtime_options.cache_size.tokens) {
         const struct kv_use use = kv_use_of(&limits);
@@ -396,10 +466,53 @@ static int rope_follow(struct runtime *r, struct error *err)
     return runtime_open_model(&r->model, r->context, err);
 }
 
-static int cpu_open(struct runtime *r, enum runtime_use use, struct error *err)
+static struct plugin_options device_options(struct runtime *r)
 {
-    struct engine_limits limits = limits_from_options();
-    struct cpu_options options = {
+    return (struct plugin_options){.device = runtime_options.device,
+                                   .log_level = log_get_level(),
+                                   .progress = progress_show,
+                                   .progress_context = r->model_name};
+}
+
+/* Finds out whether a device computes the open model, and opens its plug-in if so. */
+static int device_try(struct runtime *r, const struct engine_limits *limits, struct error *err)
+{
+    const struct plugin_options options = device_options(r);
+    uint64_t bytes;
+    if (device_engine_open(&r->device, &options, err))
+        return -1;
+    const struct engine_plugin *ops = r->device.plugin.ops;
+    if (ops->needs(&bytes, &r->model, limits, err) == 0 && ops->measure(r->device.device, err) == 0)
+        return 0;
+    device_engine_close(&r->device);
+    return -1;
+}
+
+/* --engine auto: a device if there is one that computes this model, else the CPU. A wrong --device
+ * is an error. */
+static int engine_choose(struct runtime *r, const struct engine_limits *limits, struct error *err)
+{
+    const bool is_auto = runtime_options.engine == ENGINE_AUTO;
+    struct error why;
+    if (runtime_options.engine != ENGINE_CPU) {
+        if (device_try(r, limits, &why) == 0) {
+            log_info("engine: %s on %s", r->device.plugin.ops->name, r->device.device->name);
+            return 0;
+        }
+        if (!is_auto || why.code == ERROR_INPUT)
+            return error_set(err, why.code, "%s", why.message);
+        /* No plug-in is the usual case of a machine without a GPU. */
+        log_write(why.code == ERROR_FORMAT ? LOG_WARN : LOG_INFO, "engine: cpu (%s)", why.message);
+    }
+    if (runtime_options.device || runtime_options.gpu_memory.bytes ||
+        runtime_options.gpu_memory.fraction > 0)
+        log_warn("--device and --gpu-memory have no effect: the CPU computes");
+    return threads_check(err);
+}
+
+static int cpu_open(struct runtime *r, const struct engine_limits *limits, struct error *err)
+{
+    const struct cpu_options options = {
         .n_threads = runtime_options.n_threads,
         .pinning = (enum pinning)runtime_options.pinning,
         .activations = (enum activation_type)runtime_options.activations,
@@ -408,20 +521,42 @@ static int cpu_open(struct runtime *r, enum runtime_use use, struct error *err)
         .progress = progress_show,
         .progress_context = r->model_name,
     };
+    return cpu_engine_open(&r->engine, &r->model, limits, &options, err);
+}
+
+/* The plug-in lets go of the device once the engine has it, so that the engine can reset it. */
+static int device_open(struct runtime *r, const struct engine_limits *limits, struct error *err)
+{
+    const struct plugin_options options = device_options(r);
+    int failed = r->device.plugin.ops->open(&r->engine, &r->model, limits, &options, err);
+    device_engine_release(&r->device);
+    return failed;
+}
+
+/* The model's engine: on a device or on the CPU. */
+static int model_open_engine(struct runtime *r, enum runtime_use use, struct error *err)
+{
+    struct engine_limits limits = limits_from_options();
     struct kv_group groups[KV_MAX_GROUPS];
-    if (threads_check(err) || runtime_open_model(&r->model, runtime_options.context, err))
+    if (runtime_open_model(&r->model, runtime_options.context, err))
         return -1;
+    limits.max_length = runtime_options.context ? runtime_options.context
+                                                : r->model.hparams.n_context;
     uint32_t n_groups = kv_groups(&r->model.hparams, limits.kv_type, groups);
     if (use == RUNTIME_COMPUTES)
         n_groups = kv_groups_join(groups, n_groups);
-    if (pages_count(groups, n_groups, r->model.weight_bytes, &limits, err) ||
+    if (engine_choose(r, &limits, err))
+        return -1;
+    const bool is_cpu = !r->device.plugin.ops;
+    if ((is_cpu ? machine_pages(groups, n_groups, r->model.weight_bytes, &limits, err)
+                : device_pages(r, groups, n_groups, &limits, err)) ||
         context_choose(r, r->model.hparams.n_context, &limits, err) || rope_follow(r, err) ||
         prompts_open(r, use, err))
         return -1;
     r->model_context = r->model.hparams.n_context;
     model_path_name(r->model_name, sizeof r->model_name, runtime_options.model_path);
     r->quantisation = model_quantisation(&r->model);
-    return cpu_engine_open(&r->engine, &r->model, &limits, &options, err);
+    return (is_cpu ? cpu_open : device_open)(r, &limits, err);
 }
 
 static int fallback_open(struct runtime *r, struct error *err)
@@ -441,7 +576,8 @@ static int fallback_open(struct runtime *r, struct error *err)
 int runtime_open(struct runtime *r, enum runtime_use use, struct error *err)
 {
     *r = (struct runtime){0};
-    int failed = runtime_options.engine == ENGINE_MOCK ? mock_open(r, err) : cpu_open(r, use, err);
+    int failed = runtime_options.engine == ENGINE_MOCK ? mock_open(r, err)
+                                                       : model_open_engine(r, use, err);
     /* Wrong options remain an error. */
     if (failed && runtime_options.fallback == FALLBACK_MOCK && err->code != ERROR_INPUT)
         failed = fallback_open(r, err);
@@ -457,6 +593,7 @@ int runtime_open(struct runtime *r, enum runtime_use use, struct error *err)
 void runtime_close(struct runtime *r)
 {
     engine_close(r->engine);
+    device_engine_close(&r->device);
     prompt_maker_close(&r->prompt);
     model_close(&r->model);
     *r = (struct runtime){0};

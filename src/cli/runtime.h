@@ -4,13 +4,14 @@
 #include "base/strbuf.h"
 #include "cli/args.h"
 #include "cli/command.h"
+#include "cli/engines.h"
 #include "engine/kv_sizes.h"
 #include "engine/mock/mock_engine.h"
 #include "model/model.h"
 #include "prompt/prompt.h"
 
 /* A model, its engine and its prompt maker, opened as the command line says. */
-enum engine_choice { ENGINE_AUTO, ENGINE_CPU, ENGINE_MOCK };
+enum engine_choice { ENGINE_AUTO, ENGINE_CPU, ENGINE_CUDA, ENGINE_MOCK };
 /* What to run if the model fails to load. */
 enum fallback { FALLBACK_NONE, FALLBACK_MOCK };
 
@@ -25,7 +26,9 @@ struct runtime_options {
     uint32_t context;   /* 0: what the model was trained with */
     uint32_t max_seqs;
     struct cache_size cache_size; /* not given: a fifth of the memory, 256 MiB to 8 GiB */
-    const char *quantize;         /* the type that weights are computed in; NULL: their own */
+    const char *device;           /* GPU: number or UUID; NULL: the first */
+    struct memory_share gpu_memory;
+    const char *quantize; /* the type that weights are computed in; NULL: their own */
     const char *kernels;
     const char *template_path;
     int thinking; /* enum thinking_mode */
@@ -51,9 +54,10 @@ bool runtime_parse(const struct command *command, struct option_set *set, int ar
 struct runtime {
     struct model model; /* not open with the mock engine */
     struct engine *engine;
-    struct prompt_maker prompt; /* RUNTIME_COMPUTES: without a tokenizer if there is none */
-    char model_name[128];       /* the file's name without ".gguf" */
-    const char *quantisation;   /* of most weights: "Q4_1" */
+    struct device_engine device; /* its plug-in; not loaded: the CPU or the mock computes */
+    struct prompt_maker prompt;  /* RUNTIME_COMPUTES: without a tokenizer if there is none */
+    char model_name[128];        /* the file's name without ".gguf" */
+    const char *quantisation;    /* of most weights: "Q4_1" */
     uint32_t context;
     uint32_t model_context; /* the largest that the model allows; 0: any */
     bool is_fallback;       /* the mock engine, because the model failed to load */

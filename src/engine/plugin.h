@@ -7,13 +7,15 @@
 #include "model/model.h"
 
 /* Engines in shared objects, so that radish itself needs no library of theirs. radish-NAME.so lies
- * beside the program, or in ../lib/radish/ from there, and exports one symbol, radish_engine_plugin:
- * a struct engine_plugin. It has its own copy of the code that it uses, so nothing with a state of
- * its own (such as the log's level) may be shared but through these structs. */
+ * beside the program, or in ../lib/radish/ from there, and exports one symbol,
+ * radish_engine_plugin: a struct engine_plugin. It has its own copy of the code that it uses, so
+ * nothing with a state of its own (such as the log's level) may be shared but through these
+ * structs. */
 #define PLUGIN_SYMBOL "radish_engine_plugin"
 
 /* A plug-in reads models and engines as they lie in memory, and works only with a radish that was
- * built from the same headers. Sizes give away most differences that nobody thought of numbering. */
+ * built from the same headers. Sizes give away most differences that nobody thought of numbering.
+ */
 #define PLUGIN_LAYOUT                                                                              \
     ((uint32_t)(sizeof(struct model) * 31 + sizeof(struct hparams) * 37 +                          \
                 sizeof(struct weight) * 41 + sizeof(struct engine) * 43 +                          \

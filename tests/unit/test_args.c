@@ -15,6 +15,7 @@ static uint32_t count, unbounded;
 static struct seed seed;
 static struct cache_size size_option;
 static struct number_list numbers;
+static struct memory_share share;
 static const char *const choices[] = {"red", "green", NULL};
 
 static const struct option table[] = {
@@ -33,6 +34,7 @@ static const struct option table[] = {
     TOKENS("-exact_name", &size_option, "N", 2, "as it stands"),
     COUNT("exact-name", &count, "N", 1, NO_MAX, ""),
     UINTS("lengths l", &numbers, "N,...", 1, 4096, ""),
+    SHARE("memory", &share, "SHARE", ""),
     {0},
 };
 
@@ -236,9 +238,11 @@ TEST(args, an_unknown_option_names_the_nearest)
         {"-z", "unknown option '-z'"},
         {"---", "unknown option '---'"},
         {"--unbounde", "unknown option '--unbounde'"}, /* one that help hides is not named */
-        {"-ngl", "unknown option '-ngl': radish has no GPU offload yet; it computes on the CPU, so "
-                 "leave this option out"},
-        {"--n_gpu_layers=99", NULL},
+        {"-ngl", "unknown option '-ngl': radish computes all layers on one device; use --engine "
+                 "cuda or --engine cpu (the default is the GPU if there is one)"},
+        {"--n_gpu_layers=99",
+         "unknown option '--n_gpu_layers=99': radish computes all layers on one device; use "
+         "--engine cuda or --engine cpu (the default is the GPU if there is one)"},
         {"-hf", NULL},
         {"--mmproj", NULL},
         {"--lora", NULL},
@@ -279,4 +283,25 @@ TEST(args, counts_typing_errors)
         CHECK_INT(name_distance(cases[i].b, cases[i].a), cases[i].distance);
     }
     CHECK(name_is_near("serv", 1) && !name_is_near("serv", 2) && !name_is_near("ab", 1));
+}
+
+TEST(args, shares_of_memory)
+{
+    static const struct {
+        const char *text;
+        double fraction;
+        uint64_t bytes;
+    } good[] = {{"0.9", 0.9, 0},    {"1", 1, 0},
+                {"1e-3", 1e-3, 0},  {"20GiB", 0, (uint64_t)20 << 30},
+                {"1M", 0, 1 << 20}, {"1048576", 0, 1 << 20}};
+    static const char *const bad[] = {"0", "-1", "1.5", "2", "100000t", "max", "nan", "1K", "90%"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        share = (struct memory_share){.fraction = 5, .bytes = 5};
+        CHECK_INT(memory_share_parse(good[i].text, &share, &err), 0);
+        CHECK(share.fraction == good[i].fraction && share.bytes == good[i].bytes);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK_INT(memory_share_parse(bad[i], &share, &err), -1);
+    CHECK_STR(err.message, "'90%' is not a share of the memory: write a fraction of what is free "
+                           "as 0.9, or bytes as 20GiB");
 }

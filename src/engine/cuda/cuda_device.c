@@ -62,9 +62,8 @@ static int by_number(const struct cuda_driver *d, const char *which, int n_devic
                          which);
     if (number >= n_devices)
         return error_set(err, ERROR_INPUT,
-                         "--device %ld: there are %d devices, numbered from 0 (nvidia-smi -L lists "
-                         "them)",
-                         number, n_devices);
+                         "--device %ld: the last of the devices is %d (nvidia-smi -L lists them)",
+                         number, n_devices - 1);
     return cuda_check(d, d->device_get(out, (int)number), "open the device", err);
 }
 

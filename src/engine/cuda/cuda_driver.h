@@ -72,7 +72,7 @@ struct CUlaunchConfig { /* CUlaunchConfig_st */
     X(context_retain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))            \
     X(context_release, cuDevicePrimaryCtxRelease, (CUdevice device))                               \
     X(context_set, cuCtxSetCurrent, (CUcontext context))                                           \
-    X(memory_info, cuMemGetInfo, (size_t * free_bytes, size_t *total_bytes))                       \
+    X(memory_info, cuMemGetInfo, (size_t * free_bytes, size_t * total_bytes))                      \
     X(memory_alloc, cuMemAlloc, (CUdeviceptr * memory, size_t bytes))                              \
     X(memory_free, cuMemFree, (CUdeviceptr memory))                                                \
     X(host_alloc, cuMemHostAlloc, (void **memory, size_t bytes, unsigned flags))                   \

@@ -1,0 +1,95 @@
+/* The instructions that kernels are made of: tensor cores, asynchronous copies, dependent
+ * launches, and numbers of 16 bits. */
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+/* D += A B on 16 x 16 and 16 x 8 values. */
+template <bool IS_BF16>
+__device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                            uint32_t b1)
+{
+    if constexpr (IS_BF16)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+                     "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "
+                     "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Copies 16 bytes to shared memory in the background; zeros if `is_there` is false. */
+__device__ __forceinline__ void copy_async(void *shared, const void *global, bool is_there)
+{
+    uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(global),
+                 "r"(is_there ? 16 : 0)
+                 : "memory");
+}
+
+__device__ __forceinline__ void copies_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Waits until at most N of the groups committed last are unfinished. */
+template <int N> __device__ __forceinline__ void copies_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+/* Programmatic dependent launch: a kernel may start before the one before it has ended. It must
+ * not touch what that one writes until launch_wait. */
+__device__ __forceinline__ void launch_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void launch_next()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* To 16 bits, where what is too large becomes the largest number and not infinity. */
+__device__ __forceinline__ __half half_of(float x)
+{
+    return __float2half_rn(fminf(fmaxf(x, -65504.0f), 65504.0f));
+}
+
+__device__ __forceinline__ uint32_t pack_half(float lo, float hi)
+{
+    __half2 h = __halves2half2(half_of(lo), half_of(hi));
+    return *reinterpret_cast<uint32_t *>(&h);
+}
+
+__device__ __forceinline__ uint32_t pack_bf16(float lo, float hi)
+{
+    __nv_bfloat162 h = __floats2bfloat162_rn(lo, hi);
+    return *reinterpret_cast<uint32_t *>(&h);
+}
+
+__device__ __forceinline__ __half2 as_half2(uint32_t bits)
+{
+    return *reinterpret_cast<__half2 *>(&bits);
+}
+
+__device__ __forceinline__ uint32_t as_bits(__half2 h)
+{
+    return *reinterpret_cast<uint32_t *>(&h);
+}
+
+/* The sum over a warp, the same in all lanes, in a fixed order. */
+__device__ __forceinline__ float warp_sum(float x)
+{
+    for (int step = 16; step > 0; step /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}

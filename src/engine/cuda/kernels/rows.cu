@@ -1,0 +1,234 @@
+/* What happens to rows between products: tables of a step, norms, heads, gated activations. A row's
+ * results depend on that row alone; sums are made in one order. */
+#include "softmax.cuh"
+
+/* Fills the rope tables of the step's rows, and the page table from its runs. */
+extern "C" __global__ void __launch_bounds__(128)
+    step_tables(const __grid_constant__ rope_params p)
+{
+    launch_next();
+    launch_wait();
+    for (uint32_t row = blockIdx.x; row < p.step->n_rows; row += gridDim.x) {
+        double position = p.rows[row].rope;
+        for (uint32_t i = 0; i < CUDA_MAX_ROPES; i++)
+            for (uint32_t d = threadIdx.x; d < p.half[i]; d += blockDim.x) {
+                double sine, cosine;
+                sincos(position * p.frequencies[i][d], &sine, &cosine);
+                float *to = p.table[i] + ((size_t)row * p.half[i] + d) * 2;
+                to[0] = p.amplitude[i] * (float)cosine;
+                to[1] = p.amplitude[i] * (float)sine;
+            }
+    }
+    for (uint32_t i = blockIdx.x; i < p.step->n_runs; i += gridDim.x) {
+        cuda_run run = p.runs[i];
+        for (uint32_t k = threadIdx.x; k < run.count; k += blockDim.x)
+            p.page_table[run.at + k] = run.page + k;
+    }
+}
+
+/* The sum over a block of 256 threads, the same in all, in a fixed order. */
+__device__ __forceinline__ float block_sum(float x, float *scratch)
+{
+    x = warp_sum(x);
+    if (threadIdx.x % 32 == 0)
+        scratch[threadIdx.x / 32] = x;
+    __syncthreads();
+    float sum = scratch[0];
+    for (int i = 1; i < 8; i++)
+        sum += scratch[i];
+    __syncthreads();
+    return sum;
+}
+
+extern "C" __global__ void __launch_bounds__(256) norm_rows(const __grid_constant__ norm_params p)
+{
+    __shared__ float scratch[8];
+    launch_next();
+    launch_wait();
+    uint32_t row = p.first_row + blockIdx.x;
+    if (row >= *p.n_rows)
+        return;
+    const float *x = p.x + (size_t)(p.row_of ? p.row_of[row] : row) * p.n;
+    float sum = 0.0f;
+    for (uint32_t i = threadIdx.x; i < p.n; i += 256)
+        sum = fmaf(x[i], x[i], sum);
+    float factor = 1.0f / sqrtf(block_sum(sum, scratch) / (float)p.n + p.eps);
+    if (p.add_to) {
+        float *to = p.add_to + (size_t)row * p.n;
+        for (uint32_t i = threadIdx.x; i < p.n; i += 256)
+            to[i] = fmaf(x[i] * factor * p.weight[i], p.factor, to[i]);
+        return;
+    }
+    for (uint32_t i = threadIdx.x; i < p.out.stride; i += 256) {
+        float value = i < p.n ? x[i] * factor * (p.weight ? p.weight[i] : 1.0f) : 0.0f;
+        write_activation(p.out, row, i, value);
+    }
+}
+
+constexpr int HEAD_VALUES = ATTENTION_MAX_DIM / 32;
+
+/* One head of a row, shared by a warp: lane l has values l, l + 32, ... */
+struct head {
+    float values[HEAD_VALUES];
+    uint32_t dim;
+};
+
+__device__ __forceinline__ head load_head(const float *from, uint32_t dim, uint32_t lane)
+{
+    head h;
+    h.dim = dim;
+#pragma unroll
+    for (int i = 0; i < HEAD_VALUES; i++)
+        h.values[i] = lane + 32 * i < dim ? from[lane + 32 * i] : 0.0f;
+    return h;
+}
+
+__device__ __forceinline__ void norm_head(head &h, const float *weight, float eps, uint32_t lane)
+{
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < HEAD_VALUES; i++)
+        sum = fmaf(h.values[i], h.values[i], sum);
+    float factor = 1.0f / sqrtf(warp_sum(sum) / (float)h.dim + eps);
+#pragma unroll
+    for (int i = 0; i < HEAD_VALUES; i++)
+        if (lane + 32 * i < h.dim)
+            h.values[i] = h.values[i] * factor * weight[lane + 32 * i];
+}
+
+/* Rotates the first 2 * half values; `exchange` is the warp's. */
+__device__ __forceinline__ void turn_head(head &h, const heads_params &p, uint32_t row,
+                                          float *exchange, uint32_t lane)
+{
+    const float *table = p.rope + (size_t)row * p.half * 2;
+#pragma unroll
+    for (int i = 0; i < HEAD_VALUES; i++)
+        exchange[lane + 32 * i] = h.values[i];
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < HEAD_VALUES; i++) {
+        uint32_t at = lane + 32 * i;
+        if (at >= 2 * p.half)
+            continue;
+        uint32_t pair = p.is_neox ? at % p.half : at / 2;
+        bool is_first = p.is_neox ? at < p.half : at % 2 == 0;
+        uint32_t other = p.is_neox ? (is_first ? at + p.half : at - p.half) : at ^ 1;
+        float cosine = table[2 * pair], sine = is_first ? -table[2 * pair + 1] : table[2 * pair + 1];
+        h.values[i] = fmaf(exchange[other], sine, h.values[i] * cosine);
+    }
+}
+
+__device__ __forceinline__ void store_head(const head &h, void *base, size_t at, uint32_t kv_type,
+                                           float factor, uint32_t lane)
+{
+#pragma unroll
+    for (int i = 0; i < HEAD_VALUES; i++) {
+        uint32_t d = lane + 32 * i;
+        float value = h.values[i] * factor;
+        if (d >= h.dim)
+            continue;
+        if (kv_type == CUDA_KV_F32)
+            static_cast<float *>(base)[at + d] = value;
+        else if (kv_type == CUDA_KV_BF16)
+            static_cast<__nv_bfloat16 *>(base)[at + d] = __float2bfloat16_rn(value);
+        else
+            static_cast<__half *>(base)[at + d] = half_of(value);
+    }
+}
+
+/* Norms and rotates the heads of a row, scales its queries, and stores its keys and values in their
+ * pages. A warp does one head: queries, then keys, then values. */
+extern "C" __global__ void __launch_bounds__(128)
+    place_heads(const __grid_constant__ heads_params p)
+{
+    __shared__ float exchange[4][ATTENTION_MAX_DIM];
+    launch_next();
+    launch_wait();
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = blockIdx.x;
+    uint32_t index = blockIdx.y * 4 + warp, n_kv = p.stores_kv ? p.n_kv_heads : 0;
+    if (row >= p.step->n_rows || index >= p.n_heads + 2 * n_kv)
+        return;
+    cuda_row r = p.rows[row];
+    if (index < p.n_heads) {
+        size_t at = ((size_t)row * p.n_heads + index) * p.key_dim;
+        head h = load_head(p.q + at, p.key_dim, lane);
+        if (p.q_norm)
+            norm_head(h, p.q_norm + (p.norm_is_each ? index * p.key_dim : 0), p.eps, lane);
+        if (p.rope)
+            turn_head(h, p, row, exchange[warp], lane);
+        float factor = p.scale;
+        if (p.temperature_scale != 0.0f) {
+            double periods = floor((double)r.position / p.temperature_length);
+            factor *= (float)(1.0 + p.temperature_scale * log(1.0 + periods));
+        }
+        store_head(h, p.q_out, at, p.kv_type, factor, lane);
+        return;
+    }
+    size_t page = r.pages[p.group];
+    index -= p.n_heads;
+    if (index < n_kv) {
+        head h = load_head(p.k + ((size_t)row * n_kv + index) * p.key_dim, p.key_dim, lane);
+        if (p.k_norm)
+            norm_head(h, p.k_norm + (p.norm_is_each ? index * p.key_dim : 0), p.eps, lane);
+        if (p.rope)
+            turn_head(h, p, row, exchange[warp], lane);
+        store_head(h, p.keys, (page * n_kv + index) * p.key_dim, p.kv_type, 1.0f, lane);
+        return;
+    }
+    index -= n_kv;
+    head h = load_head(p.v + ((size_t)row * n_kv + index) * p.value_dim, p.value_dim, lane);
+    store_head(h, p.values, (page * n_kv + index) * p.value_dim, p.kv_type, 1.0f, lane);
+}
+
+__device__ __forceinline__ float sigmoid(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+
+__device__ __forceinline__ float activate(const gated_params &p, float gate, float up)
+{
+    switch (p.activation) {
+    case CUDA_SILU: return gate * sigmoid(gate) * up;
+    case CUDA_GELU_TANH: {
+        float inner = 0.7978845608028654f * (gate + 0.044715f * gate * gate * gate);
+        return 0.5f * gate * (1.0f + tanhf(inner)) * up;
+    }
+    case CUDA_GELU: return 0.5f * gate * (1.0f + erff(gate * 0.7071067811865476f)) * up;
+    default:
+        gate = fminf(gate, p.limit);
+        up = fminf(fmaxf(up, -p.limit), p.limit);
+        return gate * sigmoid(1.702f * gate) * (up + 1.0f);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) gated_rows(const __grid_constant__ gated_params p)
+{
+    launch_next();
+    launch_wait();
+    uint32_t row = blockIdx.x, i = blockIdx.y * 256 + threadIdx.x;
+    if (row >= *p.n_rows * p.rows_per_row || i >= p.out.stride)
+        return;
+    size_t at = (size_t)row * p.n + i;
+    float value = i < p.n ? activate(p, p.gate[at], p.up ? p.up[at] : 1.0f) : 0.0f;
+    size_t to = (size_t)row * p.out.stride + i;
+    if (p.out.f16)
+        static_cast<__half *>(p.out.f16)[to] = half_of(value * p.f16_factor);
+    if (p.out.bf16)
+        static_cast<__nv_bfloat16 *>(p.out.bf16)[to] = __float2bfloat16_rn(value);
+    if (p.out.f32)
+        p.out.f32[to] = value;
+}
+
+/* Reads memory as fast as it can be read, to measure that. */
+extern "C" __global__ void __launch_bounds__(512) read_all(const __grid_constant__ read_params p)
+{
+    const uint4 *data = static_cast<const uint4 *>(p.data);
+    uint32_t sum = 0;
+    launch_wait();
+    for (size_t i = (size_t)blockIdx.x * 512 + threadIdx.x; i < p.n; i += (size_t)gridDim.x * 512) {
+        uint4 v = data[i];
+        sum |= v.x ^ v.y ^ v.z ^ v.w;
+    }
+    if (sum == 0x12345678u)
+        *p.sink = sum;
+}

@@ -1,0 +1,110 @@
+"""Choosing the engine: --engine, plug-ins that are there, missing or wrong, and the room of a device. The plug-in is a
+fake one with 3 GiB free of 4 GiB, and without an engine."""
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import BUILD, MODEL
+
+OK, FAILED, USAGE = 0, 1, 2
+FAKES = os.path.join(BUILD, "fakes")
+
+needs_model = pytest.mark.skipif(not os.path.exists(MODEL), reason=f"there is no model at {MODEL}")
+
+
+@pytest.fixture
+def install(tmp_path):
+    """Copies radish to bin/, and a plug-in to lib/radish/ where an installed one is. Returns a function that runs it."""
+    for folder in ("bin", "lib/radish"):
+        (tmp_path / folder).mkdir(parents=True)
+    program = tmp_path / "bin/radish"
+    shutil.copy(os.path.join(BUILD, "radish"), program)
+
+    def run(plugin, *args, log="info"):
+        if plugin:
+            shutil.copy(os.path.join(FAKES, plugin), tmp_path / "lib/radish/radish-cuda.so")
+        done = subprocess.run([program, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env={**os.environ, "RADISH_LOG": log}, timeout=120)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    return run
+
+
+def answer(*args):
+    return ("run", "-m", MODEL, "-n", "2", *args, "hi")
+
+
+def test_version_names_the_engines(install):
+    status, out, _ = install(None, "--version")
+    assert status == OK and re.search(r"\nengines: cpu, mock; no cuda: radish-cuda\.so is neither in .+/bin nor in "
+                                      r".+/lib/radish: `make cuda` in radish's source folder builds it\n$", out), out
+    status, out, _ = install("radish-good.so", "--version")
+    assert status == OK and out.endswith("\nengines: cpu, mock, cuda (radish-cuda.so, Fake device)\n"), out
+    status, out, _ = install("radish-abi.so", "--version")
+    assert status == OK and "no cuda: " in out and "its engine interface has version 999" in out
+
+
+@needs_model
+def test_without_a_plugin_the_cpu_computes(install):
+    status, out, log = install(None, *answer())
+    assert status == OK and out and "engine: cpu (radish-cuda.so is neither in" in log
+    assert install(None, *answer(), log="warn")[2] == ""
+    status, out, log = install(None, *answer("--engine", "cpu"))
+    assert status == OK and out and "engine:" not in log
+    status, _, log = install(None, *answer("--engine", "cuda"))
+    assert status == FAILED and "radish-cuda.so is neither in" in log
+
+
+@needs_model
+def test_a_wrong_plugin_is_a_warning_or_an_error(install):
+    status, out, log = install("radish-abi.so", *answer(), log="warn")
+    assert status == OK and out and "warn  engine: cpu (" in log and "built for another radish" in log
+    status, _, log = install("radish-abi.so", *answer("--engine", "cuda"))
+    assert status == FAILED and "built for another radish" in log
+
+
+@needs_model
+@pytest.mark.parametrize("engine", [(), ("--engine", "auto"), ("--engine", "cuda")])
+def test_a_plugin_computes_if_it_can(install, engine):
+    status, _, log = install("radish-good.so", *answer(*engine))
+    assert "engine: fake on Fake device" in log
+    assert status == FAILED and "the fake plug-in has no engine" in log  # not: the CPU instead
+
+
+@needs_model
+@pytest.mark.parametrize("args,status,message", [
+    (("--gpu-memory", "20GiB"), FAILED,
+     "--gpu-memory is 20480 MiB, but of the 4096 MiB of Fake device only 3072 MiB are free"),
+    (("--gpu-memory", "50MiB"), FAILED,
+     "the model does not fit on Fake device: its weights and buffers take 9"),
+    (("--cache-size", "3GiB"), FAILED, "the cache does not fit on Fake device: it takes 30"),
+    (("--cache-size", "3GiB"), FAILED,
+     "radish may take 2764 MiB (of 4096 MiB, 3072 MiB are free and 1024 MiB in use"),
+    (("--cache-size", "9000000t"), FAILED, "MiB for 9000000 tokens"),
+    (("--cache-size", "10"), USAGE, "--cache-size is too small"),
+    (("--cache-size", "max"), FAILED, "the fake plug-in has no engine"),
+    (("--cache-size", "1GiB"), FAILED, "the fake plug-in has no engine"),
+    (("--device", "1"), USAGE, "--device: there is only one"),
+    (("--gpu-memory", "2"), USAGE, "'2' is not a share of the memory"),
+])
+def test_the_devices_room(install, args, status, message):
+    got, _, log = install("radish-good.so", *answer(*args))
+    assert got == status and message in log, log
+
+
+@needs_model
+def test_a_devices_options_do_nothing_on_the_cpu(install):
+    status, _, log = install("radish-good.so", *answer("--engine", "cpu", "--gpu-memory", "0.5"))
+    assert status == OK and "--device and --gpu-memory have no effect: the CPU computes" in log
+
+
+@pytest.mark.parametrize("option,advice", [
+    ("-ngl", "--engine cuda"), ("--n-gpu-layers", "--engine cuda"), ("--main-gpu", "--device N"),
+    ("--tensor-split", "--device N"), ("--gpu-memory-utilization", "--gpu-memory FRACTION"),
+])
+def test_other_servers_options_get_advice(install, option, advice):
+    status, _, log = install(None, "serve", option, "1")
+    assert status == USAGE and f"unknown option '{option}'" in log and advice in log
