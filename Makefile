@@ -94,9 +94,15 @@ $(call library,$(1)): $(call objects,$(1),$(LIB_SRCS))
 endef
 $(foreach f,$(FLAVOURS),$(eval $(call flavour_rules,$(f))))
 
+# Links anew when STATIC comes or goes. Made here, because make does not miss a file that a rule could make.
+LINKAGE := $(BUILD)/linked-$(if $(STATIC),static,shared)
+ifeq ($(wildcard $(LINKAGE)),)
+$(shell mkdir -p $(BUILD) && rm -f $(BUILD)/linked-* && touch $(LINKAGE))
+endif
+$(BUILD)/radish $(BUILD)/cuda_tests $(BUILD)/bench_cuda $(BUILD)/radish-cuda.so: $(LINKAGE)
 link = $(Q)$(CC) $(FLAGS_$(1)) $(LDFLAGS) -pthread $(filter %.o %.a,$^) $(LDLIBS) -o $@
 
-$(BUILD)/radish: $(call objects,release,src/cli/main.c) $(call library,release)
+$(BUILD)/radish: $(call objects,release,src/cli/main.c $(if $(STATIC),tools/older_libc.c)) $(call library,release)
 	$(call link,release)
 $(BUILD)/radish-debug: $(call objects,debug,src/cli/main.c) $(call library,debug)
 	$(call link,debug)
