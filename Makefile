@@ -94,11 +94,12 @@ $(call library,$(1)): $(call objects,$(1),$(LIB_SRCS))
 endef
 $(foreach f,$(FLAVOURS),$(eval $(call flavour_rules,$(f))))
 
-# Links anew when STATIC comes or goes. Made here, because make does not miss a file that a rule could make.
+# A file that stands for a setting, in the place of those for its other values. It is made here, because make does not
+# miss a file that a rule could make.
+stamp = $(if $(wildcard $(1)),,$(shell mkdir -p $(dir $(1)) && rm -f $(2) && touch $(1)))
+# Links anew when STATIC comes or goes.
 LINKAGE := $(BUILD)/linked-$(if $(STATIC),static,shared)
-ifeq ($(wildcard $(LINKAGE)),)
-$(shell mkdir -p $(BUILD) && rm -f $(BUILD)/linked-* && touch $(LINKAGE))
-endif
+$(call stamp,$(LINKAGE),$(BUILD)/linked-*)
 $(BUILD)/radish $(BUILD)/cuda_tests $(BUILD)/bench_cuda $(BUILD)/radish-cuda.so: $(LINKAGE)
 link = $(Q)$(CC) $(FLAGS_$(1)) $(LDFLAGS) -pthread $(filter %.o %.a,$^) $(LDLIBS) -o $@
 
@@ -121,6 +122,8 @@ $(BUILD)/unit-coverage: $(call objects,coverage,$(TEST_SRCS)) $(call library,cov
 # The CUDA engine as a plug-in: one exported symbol, the kernels, and what they need of the rest.
 CUDA_TOOLKIT := $(BUILD)/cuda/toolkit
 CUDA_KERNELS := $(BUILD)/cuda/kernels.fatbin
+CUDA_ARCHS_FILE := $(BUILD)/cuda/archs-$(subst $() ,-,$(strip $(CUDA_ARCHS)))
+$(call stamp,$(CUDA_ARCHS_FILE),$(BUILD)/cuda/archs-*)
 PLUGIN_SRCS  := $(sort $(shell find src/base src/model src/engine/cuda -name '*.c') $(wildcard src/engine/*.c))
 PLUGIN_SRCS  := $(filter-out src/engine/cuda/cuda_plugin.c,$(PLUGIN_SRCS))
 cuda: $(BUILD)/radish $(BUILD)/radish-cuda.so
@@ -139,11 +142,9 @@ ifneq ($(filter cuda test-cuda $(BUILD)/radish-cuda.so $(CUDA_KERNELS),$(MAKECMD
 $(CUDA_TOOLKIT): FORCE
 	@NVCC="$(NVCC)" tools/cuda.sh toolkit $@ $(BUILD)/cuda-toolkit
 endif
-$(CUDA_KERNELS): $(CUDA_TOOLKIT) $(BUILD)/cuda/archs-$(subst $() ,-,$(strip $(CUDA_ARCHS))) $(wildcard src/engine/cuda/kernels/*.cu)
+$(CUDA_KERNELS): $(CUDA_TOOLKIT) $(CUDA_ARCHS_FILE) $(wildcard src/engine/cuda/kernels/*.cu* src/engine/cuda/*.h)
 	@echo "nvcc $@"
 	$(Q)tools/cuda.sh kernels $(CUDA_TOOLKIT) $@ "$(CUDA_ARCHS)"
-$(BUILD)/cuda/archs-%:
-	@mkdir -p $(@D) && rm -f $(BUILD)/cuda/archs-* && touch $@
 FORCE:
 
 # Shared objects for the unit tests: a driver without a device, and plug-ins.
