@@ -481,6 +481,44 @@ TEST(cuda_pack, clamps_what_f16_cannot_hold)
     CHECK(packed_value(&w) == bf16_to_f32(f32_to_bf16(1e9f)));
 }
 
+/* Every FP8 number, and all floats near F16's, as the reference converts them. */
+TEST(cuda_pack, values_that_go_by_floats)
+{
+    static const enum tensor_type types[] = {TENSOR_F8_E4M3, TENSOR_F8_E5M2};
+    uint8_t codes[256];
+    float values[256];
+    for (uint32_t i = 0; i < 256; i++)
+        codes[i] = (uint8_t)i;
+    for (uint32_t t = 0; t < 2; t++) {
+        struct weight w = weight_make(types[t], 1, 256, codes);
+        struct packed p = pack_ranges(&w, 1);
+        weight_floats(&w, 0, 0, 256, values);
+        for (uint32_t i = 0; i < 256; i++) {
+            float got = cuda_unpack(&p.shape, p.data, p.scales, 0, i);
+            float want = isinf(values[i]) ? copysignf(65504, values[i]) : values[i];
+            CHECK(isnan(want) ? isnan(got) : got == want && !signbit(got) == !signbit(want));
+        }
+        packed_free(&p);
+    }
+    struct weight w = weight_make(TENSOR_F32, 1, 256, values);
+    w.groups.scale = 1;
+    for (uint32_t round = 0; round < 2000; round++) {
+        float rounded_values[256];
+        struct cuda_shape s = {FORMAT_F16, 1, 256, 1, 4, 4 * 2048, 0};
+        uint8_t data[4 * 2048];
+        for (uint32_t i = 0; i < 256; i++) {
+            seed = hash_pair(round, i);
+            uint32_t bits = (below(32) + 96) << 23 | below(1 << 23) | (uint32_t)(seed & 1) << 31;
+            memcpy(&values[i], &bits, sizeof bits);
+            float most = fminf(fmaxf(values[i], -65504), 65504);
+            rounded_values[i] = f16_to_f32(f32_to_f16(most));
+        }
+        cuda_pack(&w, &s, 0, 1, data, NULL);
+        for (uint32_t i = 0; i < 256; i++)
+            CHECK(cuda_unpack(&s, data, NULL, 0, i) == rounded_values[i]);
+    }
+}
+
 TEST(cuda_pack, the_ends_of_mxfp4)
 {
     uint8_t block[17] = {0, 0x02}; /* 1 */
