@@ -232,17 +232,6 @@ static void sampling_choose(const struct prompt_maker *prompt)
     strbuf_free(&text);
 }
 
-/* Starting a driver takes time, so not where no device is wanted. */
-static void engines_log(void)
-{
-    struct strbuf text = STRBUF_INIT;
-    if (runtime_options.engine != ENGINE_AUTO && runtime_options.engine != ENGINE_CUDA)
-        return;
-    engines_describe(&text, runtime_options.device);
-    log_info("engines: %s", strbuf_str(&text));
-    strbuf_free(&text);
-}
-
 /* Binds the port before the model is loaded, so that a busy port fails at once. */
 static int port_take(struct loading **loading, struct error *err)
 {
@@ -253,7 +242,6 @@ static int port_take(struct loading **loading, struct error *err)
     http_listener_url(server.listen_fd, url);
     if (runtime_options.engine != ENGINE_MOCK)
         log_info("loading %s; %s answers 503 until it is ready", runtime_options.model_path, url);
-    engines_log();
     return 0;
 }
 

@@ -76,7 +76,7 @@ def prompt_tokens(text):
     (["pull", "llama"], "unknown command 'pull': radish has no downloads yet"),
     (["srve"], "unknown command 'srve': did you mean serve?"),
     (["serve", *MOCK, "--quantise", "q8_0"], "'--quantise': did you mean --quantize?"),
-    (["serve", *MOCK, "-ngl", "99"], "'-ngl': radish has no GPU offload yet"),
+    (["serve", *MOCK, "-ngl", "99"], "'-ngl': radish computes all layers on one device"),
     (["chat", *MOCK, "-hf", "a/b"], "'-hf': radish has no downloads yet"),
     (["run", *MOCK, "--raw", "--thinking", "off", "hi"], "--thinking has no effect"),
     (["serve", *MOCK, "--thinking", "maybe"], "--thinking must be one of auto, on, off"),

@@ -12,7 +12,7 @@
 enum {
     INVALID_VALUE = 1,
     INVALID_CONTEXT = 201,
-    MAX_NAMES = 1024,
+    MAX_NAMES = 256,
 };
 
 enum op_kind { OP_LAUNCH, OP_COPY, OP_SET };
@@ -423,10 +423,16 @@ static CUresult fake_module_unload(CUmodule module)
 static CUresult fake_module_function(CUfunction *function, CUmodule module, const char *name)
 {
     const char *missing = fake_cuda.missing_function;
-    if (!module || (missing && strcmp(missing, name) == 0) || n_functions == MAX_NAMES)
+    int i = 0;
+    if (!module || (missing && strcmp(missing, name) == 0))
         return CUDA_ERROR_NOT_FOUND;
-    *function = &functions[n_functions++];
-    snprintf((*function)->name, sizeof(*function)->name, "%s", name);
+    while (i < n_functions && strcmp(functions[i].name, name) != 0)
+        i++;
+    if (i == MAX_NAMES)
+        return CUDA_ERROR_NOT_FOUND;
+    if (i == n_functions)
+        snprintf(functions[n_functions++].name, sizeof functions->name, "%s", name);
+    *function = &functions[i];
     return state();
 }
 
@@ -522,7 +528,8 @@ static CUresult fake_context_retain(CUcontext *context, CUdevice device)
 static CUresult fake_context_release(CUdevice device)
 {
     (void)device;
-    fake_cuda.n_contexts--;
+    if (--fake_cuda.n_contexts == 0 && !fake_cuda.stays_broken)
+        fake_cuda.broken = 0;
     return CUDA_SUCCESS;
 }
 

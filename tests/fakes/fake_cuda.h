@@ -16,6 +16,7 @@ struct fake_cuda {
      * none. After a launch failed, every call fails in the same way, as the driver's do. */
     int fail_create, create_code;
     int fail_launch, launch_code;
+    int stays_broken;             /* else it works again once its last context is released */
     int busy_polls;               /* so many queries of events find them busy */
     const char *missing_call;     /* of the driver */
     const char *missing_function; /* of the module */

@@ -102,8 +102,10 @@ static int device_start(struct cuda_engine *e, struct error *err)
 {
     const struct cuda_driver *d = &e->driver;
     int n_processors, shared_bytes;
-    if (cuda_check(d, d->context_retain(&e->context, e->device.id), "start the device", err))
+    if (cuda_check(d, d->context_retain(&e->context, e->device.id), "start the device", err)) {
+        e->context = NULL; /* the driver may have written something */
         return -1;
+    }
     if (cuda_check(d, d->context_set(e->context), "use the device", err) ||
         cuda_check(d, d->device_attribute(&n_processors, ATTRIBUTE_PROCESSORS, e->device.id),
                    "look at the device", err) ||

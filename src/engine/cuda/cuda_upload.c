@@ -141,10 +141,11 @@ static int uploader_open(struct uploader *u)
         return -1;
     for (int i = 0; i < 2; i++) {
         void *memory;
-        if (cuda_check(d, d->host_alloc(&memory, HALF_BYTES, 0), "allocate pinned memory", u->err) ||
-            cuda_check(d, d->event_create(&u->copied[i], 0), "create an event", u->err))
+        if (cuda_check(d, d->host_alloc(&memory, HALF_BYTES, 0), "allocate pinned memory", u->err))
             return -1;
         u->halves[i] = memory;
+        if (cuda_check(d, d->event_create(&u->copied[i], 0), "create an event", u->err))
+            return -1;
     }
     return 0;
 }

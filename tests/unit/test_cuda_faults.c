@@ -1,0 +1,277 @@
+/* The CUDA engine on the fake driver: everything is closed again, whatever fails and whenever. What
+ * it computes is tested on a device. */
+#include <limits.h>
+
+#include "batch_rows.h"
+#include "engine/cuda/cuda_engine.h"
+#include "fake_driver.h"
+#include "test_memory.h"
+#include "tiny_model.h"
+
+enum { N_PAGES = 64, MAX_ROWS = 20, N_VOCAB = 96 };
+
+static const struct engine_limits limits = {
+    .n_pages = {N_PAGES}, .max_rows = MAX_ROWS, .max_seqs = 2, .max_length = N_PAGES};
+
+static void open_model(struct tiny_model *t)
+{
+    const struct tiny_options options = {.n_layers = 2,
+                                         .n_embd = 64,
+                                         .n_heads = 4,
+                                         .n_kv_heads = 2,
+                                         .head_dim = 16,
+                                         .n_ff = 96,
+                                         .n_vocab = N_VOCAB,
+                                         .rope_dim = 16,
+                                         .matrix = TENSOR_Q8_0,
+                                         .seed = 3};
+    tiny_open(t, &options);
+}
+
+static int try_open(struct engine **e, const struct tiny_model *t, struct error *err)
+{
+    static const char kernels[] = "an image";
+    const struct cuda_options options = {.driver_path = fake_driver_path(), .kernels = kernels};
+    return cuda_engine_open(e, &t->model, &limits, &options, err);
+}
+
+static struct engine *open_engine(const struct tiny_model *t)
+{
+    struct engine *e;
+    struct error err;
+    if (try_open(&e, t, &err))
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    return e;
+}
+
+/* n rows of one sequence from position 0 on; the last one's logits. */
+static int compute(struct engine *e, uint32_t n, float *logits, struct error *err)
+{
+    struct page_run run = {0, N_PAGES};
+    struct batch_seq seq = {.pages = {{&run, 1, 0}}, .length = n};
+    struct batch_row rows[MAX_ROWS];
+    for (uint32_t i = 0; i < n; i++)
+        rows[i] = token_row((int32_t)i, i, i, 0, i + 1 == n ? WANTS_LOGITS : NULL);
+    struct batch batch = {.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = n};
+    return forward_rows(e, &batch, rows, logits, err);
+}
+
+TEST(cuda_faults, takes_what_it_says_and_gives_it_back)
+{
+    struct tiny_model t;
+    struct fake_cuda *fake = fake_driver_reset();
+    open_model(&t);
+    struct engine *e = open_engine(&t);
+    const struct engine_info *info = &e->info;
+    CHECK_STR(info->name, "cuda (Fake GPU 0)");
+    CHECK_STR(info->fingerprint, "cuda/sm_90");
+    CHECK_INT(info->weight_bytes + info->buffer_bytes, cuda_engine_bytes(&t.model, &limits));
+    CHECK_INT(info->weight_bytes + info->buffer_bytes + info->kv_bytes, fake->memory_bytes);
+    CHECK_INT(fake->memory_bytes, fake->most_bytes);
+    engine_close(e);
+    fake_driver_check_closed();
+    tiny_close(&t);
+}
+
+TEST(cuda_faults, a_step_creates_nothing)
+{
+    struct tiny_model t;
+    struct error err;
+    float logits[N_VOCAB];
+    struct fake_cuda *fake = fake_driver_reset();
+    open_model(&t);
+    struct engine *e = open_engine(&t);
+    CHECK_INT(compute(e, 3, logits, &err), 0);
+    int n_created = fake->n_created;
+    for (uint32_t n = 1; n <= MAX_ROWS; n++) {
+        int n_before = fake->n_launched;
+        CHECK_INT(compute(e, n, logits, &err), 0);
+        CHECK(fake->n_launched > n_before);
+    }
+    CHECK_INT(fake->n_created, n_created);
+    engine_close(e);
+    fake_driver_check_closed();
+    tiny_close(&t);
+}
+
+/* Each call that creates something fails once, with each code. */
+static void check_every_creation_fails(int code, enum error_code expected)
+{
+    struct tiny_model t;
+    struct engine *e = NULL;
+    struct error err;
+    struct fake_cuda *fake = fake_driver_reset();
+    open_model(&t);
+    engine_close(open_engine(&t));
+    const int n_calls = fake->n_created;
+    CHECK(n_calls > 6);
+    for (int n = 1; n <= n_calls; n++) {
+        fake = fake_driver_reset();
+        fake->create_code = code;
+        fake->fail_create = n;
+        CHECK_INT(try_open(&e, &t, &err), -1);
+        CHECK_INT(err.code, expected);
+        CHECK(strlen(err.message) > 20);
+        fake_driver_check_closed();
+    }
+    tiny_close(&t);
+}
+
+TEST(cuda_faults, the_device_may_run_out_at_every_allocation)
+{
+    check_every_creation_fails(2, ERROR_MEMORY);
+}
+
+TEST(cuda_faults, every_creation_may_fail)
+{
+    check_every_creation_fails(999, ERROR_DEVICE);
+}
+
+TEST(cuda_faults, the_hosts_memory_may_run_out)
+{
+    struct tiny_model t;
+    struct engine *e = NULL;
+    struct error err;
+    uint32_t n = 0;
+    open_model(&t);
+    for (int failed = -1; failed; n++) {
+        fake_driver_reset();
+        memory_ends_after(n);
+        failed = try_open(&e, &t, &err);
+        memory_is_back();
+        CHECK(n < 1000);
+        if (failed) {
+            CHECK_INT(err.code, ERROR_MEMORY);
+            fake_driver_check_closed();
+        }
+    }
+    CHECK(n > 2);
+    engine_close(e);
+    fake_driver_check_closed();
+    tiny_close(&t);
+}
+
+TEST(cuda_faults, what_has_no_room_is_named)
+{
+    struct tiny_model t;
+    struct engine *e;
+    struct error err;
+    struct fake_cuda *fake = fake_driver_reset();
+    open_model(&t);
+    e = open_engine(&t);
+    uint64_t weights = e->info.weight_bytes, all = fake->memory_bytes;
+    engine_close(e);
+    fake->total_bytes = weights - 1;
+    CHECK_INT(try_open(&e, &t, &err), -1);
+    CHECK(strstr(err.message, "Fake GPU 0 has no room for the weights: it takes "));
+    fake->total_bytes = weights;
+    CHECK_INT(try_open(&e, &t, &err), -1);
+    CHECK(strstr(err.message, "Fake GPU 0 has no room for buffers: it takes "));
+    fake->total_bytes = all - 1;
+    CHECK_INT(try_open(&e, &t, &err), -1);
+    CHECK(strstr(err.message, "Fake GPU 0 has no room for the KV cache: it takes "));
+    fake_driver_check_closed();
+    fake->total_bytes = all;
+    engine_close(open_engine(&t));
+    tiny_close(&t);
+}
+
+TEST(cuda_faults, a_kernel_that_is_missing)
+{
+    struct tiny_model t;
+    struct engine *e;
+    struct error err;
+    struct fake_cuda *fake = fake_driver_reset();
+    open_model(&t);
+    fake->missing_function = "add_experts"; /* the image of another version */
+    CHECK_INT(try_open(&e, &t, &err), -1);
+    CHECK_INT(err.code, ERROR_DEVICE);
+    fake_driver_check_closed();
+    tiny_close(&t);
+}
+
+static int launches_of_a_step(struct engine *e, struct fake_cuda *fake, uint32_t n_rows)
+{
+    float logits[N_VOCAB];
+    struct error err;
+    int before = fake->n_launched;
+    CHECK_INT(compute(e, n_rows, logits, &err), 0);
+    return fake->n_launched - before;
+}
+
+/* Every launch of a step fails once: the step fails, then every call until reopen. */
+static void check_every_launch_fails(uint32_t n_rows, int code, const char *text)
+{
+    struct tiny_model t;
+    struct error err;
+    float logits[N_VOCAB];
+    struct fake_cuda *fake = fake_driver_reset();
+    open_model(&t);
+    struct engine *e = open_engine(&t);
+    const int n_launches = launches_of_a_step(e, fake, n_rows);
+    CHECK(n_launches > 5);
+    for (int n = 1; n <= n_launches; n++) {
+        fake->launch_code = code;
+        fake->fail_launch = fake->n_launched + n;
+        CHECK_INT(compute(e, n_rows, logits, &err), -1);
+        CHECK_INT(err.code, ERROR_DEVICE);
+        CHECK(strstr(err.message, text));
+        CHECK_INT(compute(e, n_rows, logits, &err), -1);
+        CHECK_INT(err.code, ERROR_DEVICE);
+        CHECK_INT(engine_reopen(e, &err), 0);
+        CHECK_INT(launches_of_a_step(e, fake, n_rows), n_launches);
+    }
+    engine_close(e);
+    fake_driver_check_closed();
+    tiny_close(&t);
+}
+
+TEST(cuda_faults, every_launch_of_a_graph_may_fail)
+{
+    check_every_launch_fails(1, 700, "an illegal memory access was encountered (700, ");
+}
+
+TEST(cuda_faults, an_uncorrectable_memory_error)
+{
+    check_every_launch_fails(MAX_ROWS, 214, "uncorrectable ECC error encountered (214, ");
+}
+
+/* A device that nothing brings back: reopen says so, and can be tried again. */
+TEST(cuda_faults, a_device_that_stays_broken)
+{
+    struct tiny_model t;
+    struct error err;
+    float logits[N_VOCAB];
+    struct fake_cuda *fake = fake_driver_reset();
+    open_model(&t);
+    struct engine *e = open_engine(&t);
+    fake->stays_broken = 1;
+    fake->fail_launch = fake->n_launched + 1;
+    CHECK_INT(compute(e, 2, logits, &err), -1);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(engine_reopen(e, &err), -1);
+        CHECK_INT(err.code, ERROR_DEVICE);
+        CHECK_INT(compute(e, 2, logits, &err), -1);
+    }
+    fake->stays_broken = fake->broken = 0;
+    CHECK_INT(engine_reopen(e, &err), 0);
+    CHECK_INT(compute(e, 2, logits, &err), 0);
+    engine_close(e);
+    fake_driver_check_closed();
+    tiny_close(&t);
+}
+
+TEST(cuda_faults, closing_a_lost_engine)
+{
+    struct tiny_model t;
+    struct error err;
+    float logits[N_VOCAB];
+    struct fake_cuda *fake = fake_driver_reset();
+    open_model(&t);
+    struct engine *e = open_engine(&t);
+    fake->fail_launch = fake->n_launched + 1;
+    CHECK_INT(compute(e, 2, logits, &err), -1);
+    engine_close(e);
+    fake_driver_check_closed();
+    tiny_close(&t);
+}
