@@ -16,6 +16,7 @@
 #   make docs        writes docs/api.md and docs/models.md from the tables in the code
 #   make lint | format | coverage | install | clean
 #   make V=1         shows the commands
+#   make STATIC=1    links all libraries but the C library's statically, for machines that lack them
 OPT     ?= -O3 -g
 BUILD   ?= build
 PREFIX  ?= /usr/local
@@ -43,13 +44,13 @@ GIVEN_FLAGS := $(CPPFLAGS) $(CFLAGS)
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
 CFLAGS   += -std=c17 -D_GNU_SOURCE $(WARN) -ffp-contract=off -fno-math-errno -pthread -Isrc
 CPPFLAGS += -DRADISH_VERSION='"$(VERSION)"' -MMD -MP
-LDLIBS   += -levent_core -levent_pthreads -lcrypto -lpcre2-8 -lutf8proc -lm -ldl
+LDLIBS   += $(patsubst %,$(if $(STATIC),-l:lib%.a,-l%),event_pthreads event_core crypto pcre2-8 utf8proc) -lm -ldl
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 
 # The last one holds the kernels and is in the plug-in alone.
 LIB_SRCS  := $(filter-out src/cli/main.c src/engine/cuda/cuda_plugin.c,$(sort $(shell find src -name '*.c')))
 TEST_SRCS := $(sort $(wildcard tests/unit/*.c))
-BENCHES   := $(patsubst bench/%.c,$(BUILD)/%,$(wildcard bench/*.c))
+BENCHES   := $(patsubst bench/%.c,$(BUILD)/%,$(filter-out bench/bench_cuda.c,$(wildcard bench/*.c)))
 FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
 
 # Each build flavour has its own flags and folder: build/release, build/debug, ...
@@ -155,6 +156,12 @@ SOAK_SRCS := tests/soak/soak.c $(wildcard tests/unit/cache_*.c) tests/unit/sched
              $(sort $(shell find src/cache src/base src/sched src/engine -name '*.c' -not -path '*/cpu/*' -not -path '*/cuda/*'))
 $(BUILD)/soak: $(call objects,checked,$(SOAK_SRCS))
 	$(call link,checked)
+# Tests and a benchmark of engines in plug-ins, on a machine with the device: tools/cuda/device.sh.
+DEVICE_SRCS := $(sort $(wildcard tests/cuda/*.c)) $(addprefix tests/unit/,batch_rows.c golden_model.c runner.c schedule.c)
+$(BUILD)/cuda_tests: $(call objects,release,$(DEVICE_SRCS)) $(call library,release)
+	$(call link,release)
+$(BUILD)/bench_cuda: $(call objects,release,bench/bench_cuda.c tests/cuda/shaped_model.c tests/cuda/engine_source.c) $(call library,release)
+	$(call link,release)
 $(BUILD)/bench_%: $(BUILD)/release/bench/bench_%.o $(call library,release)
 	$(call link,release)
 $(BUILD)/api_doc $(BUILD)/models_doc $(BUILD)/same_bits $(BUILD)/schema_match $(BUILD)/answer_parse: $(BUILD)/%: $(BUILD)/release/tools/%.o $(call library,release)

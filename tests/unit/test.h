@@ -14,6 +14,8 @@ struct test_case {
 };
 
 void test_register(struct test_case *test);
+/* Runs the cases that the arguments name; the exit status. `suite` is for the summary. */
+int test_main(const char *suite, int argc, char **argv);
 const char *test_name(void); /* of the case that runs */
 void test_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4), noreturn));

@@ -12,13 +12,12 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "base/minmax.h"
-#include "batch_rows.h"
 #include "engine/cpu/kernels/kernels.h"
 #include "engine/cpu/cpu_engine.h"
 #include "model/architecture.h"
 #include "model/model_internal.h"
 #include "model/quant/quantize.h"
+#include "schedule.h"
 #include "test.h"
 
 static const double tolerance = 1e-4;        /* max|a-b| / max|b| over a row */
@@ -32,7 +31,7 @@ enum {
     MAX_ROWS = 160,
     N_PAGES = 400,
     N_SCHEDULES = 6,
-    N_PROMPTS = 2,
+    N_PROMPTS = SCHEDULE_PROMPTS,
 };
 
 struct prompt {
@@ -47,13 +46,6 @@ struct world {
     struct prompt prompts[N_PROMPTS];
     struct model model;
 };
-
-static uint64_t seed;
-
-static uint32_t random_below(uint32_t n)
-{
-    return (uint32_t)((hash_mix(seed++) >> 32) * n >> 32);
-}
 
 /* A way to hand a golden's model over. */
 struct written {
@@ -123,39 +115,13 @@ static struct engine *open_engine(const struct model *m, const char *kernels, ui
     return open_with(m, kernels, n_threads, ACTIVATIONS_Q8);
 }
 
-/* The whole prompt in one batch, in pages 0, 1, ... of both groups, with every row's logits. */
-static void run_plain(struct engine *e, const int32_t *tokens, uint32_t n, float *logits)
-{
-    struct batch_row rows[MAX_TOKENS];
-    struct page_run run = {0, n};
-    struct batch_seq seq = {.pages = {{&run, 1, 0}, {&run, 1, 0}}, .length = n};
-    struct batch batch = {.seqs = &seq, .n_seqs = 1, .rows = rows, .n_rows = n};
-    struct error err;
-    for (uint32_t p = 0; p < n; p++)
-        rows[p] = token_row(tokens[p], p, p, 0, WANTS_LOGITS);
-    if (forward_rows(e, &batch, rows, logits, &err))
-        test_fail(__FILE__, __LINE__, "%s", err.message);
-}
-
-static double relative_error(const float *got, const float *want, uint32_t n)
-{
-    double diff = 0, max = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (!isfinite(got[i]))
-            return INFINITY;
-        diff = fmax(diff, fabs((double)got[i] - want[i]));
-        max = fmax(max, fabs((double)want[i]));
-    }
-    return diff / max;
-}
-
 /* Every position is near. */
 static void check_logits(const struct world *w, const char *what, const float *got,
                          const float *want, double most)
 {
     for (uint32_t p = 0; p < w->n_tokens; p++) {
         size_t at = (size_t)p * w->n_vocab;
-        double error = relative_error(got + at, want + at, w->n_vocab);
+        double error = logits_error(got + at, want + at, w->n_vocab);
         if (!(error <= most))
             test_fail(__FILE__, __LINE__, "%s: position %u is off by %g", what, p, error);
     }
@@ -184,194 +150,33 @@ static void check_kernels(const struct world *w)
         struct engine *e = open_engine(&w->model, name, 1);
         float *logits = path == 0 ? w->prompts[0].plain : got;
         CHECK_INT(e->info.n_vocab, w->n_vocab);
-        run_plain(e, w->prompts[0].tokens, w->n_tokens, logits);
+        schedule_plain(e, w->prompts[0].tokens, w->n_tokens, logits);
         check_golden_logits(w, name, logits);
         check_bits(w, name, logits);
         if (path == 0)
-            run_plain(e, w->prompts[1].tokens, w->n_tokens, w->prompts[1].plain);
+            schedule_plain(e, w->prompts[1].tokens, w->n_tokens, w->prompts[1].plain);
         engine_close(e);
-    }
-}
-
-/* A sequence under way. Positions before window_first have left the window, and others have their
- * pages of that group by now. */
-struct test_seq {
-    uint32_t prompt, length, target, window_first;
-    uint32_t pages[MAX_TOKENS], window_pages[MAX_TOKENS];
-    struct page_run runs[MAX_TOKENS], window_runs[MAX_TOKENS];
-};
-
-struct page_list {
-    uint32_t pages[N_PAGES], count;
-};
-
-struct schedule {
-    const struct world *world;
-    struct engine *engine;
-    struct test_seq seqs[MAX_SEQS];
-    uint32_t n_seqs;
-    bool releases; /* pages that left the window are reused, so nobody shares them */
-    struct page_list free, window_free;
-    uint32_t n_compared, n_shared, n_released; /* rows; positions from others; pages given back */
-};
-
-static void list_shuffle(struct page_list *list)
-{
-    uint32_t distance = (uint32_t[]){1, 8, N_PAGES}[random_below(3)];
-    list->count = N_PAGES;
-    for (uint32_t i = 0; i < N_PAGES; i++)
-        list->pages[i] = N_PAGES - 1 - i;
-    for (uint32_t i = N_PAGES - 1; i > 0; i--) {
-        uint32_t j = i - random_below(min_u32(i, distance)), page = list->pages[i];
-        list->pages[i] = list->pages[j];
-        list->pages[j] = page;
-    }
-}
-
-static uint32_t list_take(struct page_list *list)
-{
-    CHECK(list->count > 0);
-    return list->pages[--list->count];
-}
-
-/* A new sequence: from the start, or from the pages of another that begins alike. */
-static void add_seq(struct schedule *s)
-{
-    const struct world *w = s->world;
-    struct test_seq *seq = &s->seqs[s->n_seqs++];
-    *seq = (struct test_seq){.prompt = random_below(N_PROMPTS)};
-    seq->target = w->n_tokens - random_below(w->n_tokens / 4);
-    if (s->n_seqs == 1 || s->releases || random_below(4) == 0)
-        return;
-    const struct test_seq *from = &s->seqs[random_below(s->n_seqs - 1)];
-    uint32_t common = from->prompt == seq->prompt ? w->n_tokens : w->n_shared;
-    seq->length = min_u32(min_u32(common, from->length), seq->target - 1);
-    memcpy(seq->pages, from->pages, sizeof seq->pages);
-    memcpy(seq->window_pages, from->window_pages, sizeof seq->window_pages);
-    s->n_shared += seq->length;
-}
-
-static uint32_t make_runs(const uint32_t *pages, uint32_t first, uint32_t end,
-                          struct page_run *runs)
-{
-    uint32_t n = 0;
-    for (uint32_t p = first; p < end; p++) {
-        if (n > 0 && runs[n - 1].first + runs[n - 1].count == pages[p])
-            runs[n - 1].count++;
-        else
-            runs[n++] = (struct page_run){pages[p], 1};
-    }
-    return n;
-}
-
-/* The first position that a row at `position` sees in the window group. */
-static uint32_t window_begin(const struct schedule *s, uint32_t position)
-{
-    uint32_t window = s->engine->info.n_groups > 1 ? s->engine->info.groups[1].window : 0;
-    return window && position >= window ? position + 1 - window : 0;
-}
-
-/* Appends the next n rows of a sequence; each asks for its logits. */
-static void add_rows(struct schedule *s, struct test_seq *seq, uint32_t n, uint32_t index,
-                     struct batch_row *rows, struct batch_seq *out)
-{
-    uint32_t begin = seq->length;
-    for (uint32_t j = 0; j < n; j++) {
-        uint32_t p = seq->length++;
-        seq->pages[p] = list_take(&s->free);
-        seq->window_pages[p] = list_take(&s->window_free);
-        rows[j] = token_row(s->world->prompts[seq->prompt].tokens[p], p, seq->pages[p], index,
-                            WANTS_LOGITS);
-        rows[j].pages[1] = seq->window_pages[p];
-    }
-    /* As little as the rows need, or all that exists. */
-    uint32_t first = random_below(2) ? window_begin(s, begin) : seq->window_first;
-    uint32_t n_runs = make_runs(seq->pages, 0, seq->length, seq->runs);
-    uint32_t n_window = make_runs(seq->window_pages, first, seq->length, seq->window_runs);
-    *out = (struct batch_seq){
-        .pages = {{seq->runs, n_runs, 0}, {seq->window_runs, n_window, first}},
-        .length = seq->length};
-}
-
-static void release_windows(struct schedule *s)
-{
-    for (uint32_t i = 0; s->releases && i < s->n_seqs; i++) {
-        struct test_seq *seq = &s->seqs[i];
-        for (; seq->window_first < window_begin(s, seq->length); s->n_released++)
-            s->window_free.pages[s->window_free.count++] = seq->window_pages[seq->window_first++];
-    }
-}
-
-/* One batch: a chunk of random size of some of the sequences. False when all are complete. */
-static bool step(struct schedule *s)
-{
-    static float logits[MAX_ROWS * MAX_LOGITS];
-    struct batch_row rows[MAX_ROWS];
-    struct batch_seq seqs[MAX_SEQS];
-    const float *want[MAX_ROWS];
-    struct batch batch = {.seqs = seqs, .rows = rows};
-    uint32_t n_vocab = s->world->n_vocab;
-    bool one_by_one = random_below(4) == 0;
-    for (uint32_t i = 0; i < s->n_seqs; i++) {
-        struct test_seq *seq = &s->seqs[i];
-        uint32_t left = seq->target - seq->length;
-        uint32_t n = min_u32(one_by_one ? 1 : 1 + random_below(20), left);
-        n = min_u32(n, MAX_ROWS - batch.n_rows);
-        if (n == 0 || (i > 0 && random_below(4) == 0))
-            continue;
-        for (uint32_t j = 0; j < n; j++)
-            want[batch.n_rows + j] = s->world->prompts[seq->prompt].plain +
-                                     (size_t)(seq->length + j) * n_vocab;
-        add_rows(s, seq, n, batch.n_seqs, &rows[batch.n_rows], &seqs[batch.n_seqs]);
-        batch.n_seqs++;
-        batch.n_rows += n;
-    }
-    if (batch.n_rows == 0)
-        return false;
-    struct error err;
-    if (forward_rows(s->engine, &batch, rows, logits, &err))
-        test_fail(__FILE__, __LINE__, "%s", err.message);
-    for (uint32_t i = 0; i < batch.n_rows; i++)
-        if (memcmp(logits + (size_t)i * n_vocab, want[i], n_vocab * sizeof *logits) != 0)
-            test_fail(__FILE__, __LINE__, "%s: other bits in row %u of %u, position %u",
-                      s->engine->info.name, i, batch.n_rows, rows[i].position);
-    s->n_compared += batch.n_rows;
-    release_windows(s);
-    return true;
-}
-
-/* Runs a schedule in `s`, which keeps its counts from one to the next. */
-static void run_schedule(struct schedule *s, const struct world *w, struct engine *e, bool releases)
-{
-    *s = (struct schedule){.world = w,
-                           .engine = e,
-                           .releases = releases,
-                           .n_compared = s->n_compared,
-                           .n_shared = s->n_shared,
-                           .n_released = s->n_released};
-    list_shuffle(&s->free);
-    list_shuffle(&s->window_free);
-    uint32_t n_seqs = 2 + random_below(MAX_SEQS - 1);
-    add_seq(s);
-    for (bool busy = true; busy || s->n_seqs < n_seqs;) {
-        busy = step(s);
-        if (s->n_seqs < n_seqs && (!busy || random_below(2)))
-            add_seq(s);
     }
 }
 
 static void check_schedules(const struct world *w)
 {
-    static struct schedule s;
+    struct schedule_world plain = {.n_tokens = w->n_tokens,
+                                   .n_vocab = w->n_vocab,
+                                   .n_shared = w->n_shared,
+                                   .n_pages = N_PAGES,
+                                   .max_seqs = MAX_SEQS,
+                                   .max_rows = MAX_ROWS,
+                                   .max_chunk = 20};
+    for (uint32_t i = 0; i < N_PROMPTS; i++)
+        plain.prompts[i] = (struct schedule_prompt){w->prompts[i].tokens, w->prompts[i].plain};
     for (uint32_t n_threads = 1; n_threads <= 3; n_threads += 2) {
         struct engine *e = open_engine(&w->model, NULL, n_threads);
-        s = (struct schedule){0};
-        for (uint32_t i = 0; i < N_SCHEDULES; i++) {
-            seed = hash_pair(n_threads, i);
-            run_schedule(&s, w, e, i % 2);
-        }
-        CHECK(s.n_compared >= N_SCHEDULES * w->n_tokens && s.n_shared > w->n_tokens / 2);
-        CHECK(e->info.n_groups == 1 || s.n_released > w->n_tokens / 2);
+        struct schedule_counts counts = {0};
+        for (uint32_t i = 0; i < N_SCHEDULES; i++)
+            schedule_run(&plain, e, hash_pair(n_threads, i), i % 2, &counts);
+        CHECK(counts.compared >= N_SCHEDULES * w->n_tokens && counts.shared > w->n_tokens / 2);
+        CHECK(e->info.n_groups == 1 || counts.released > w->n_tokens / 2);
         engine_close(e);
     }
 }
@@ -388,7 +193,7 @@ static void check_rounded_logits(const struct world *w, const float *got)
     double errors[MAX_TOKENS] = {0};
     for (uint32_t p = 0; p < w->n_tokens; p++) {
         size_t at = (size_t)p * w->n_vocab;
-        errors[p] = relative_error(got + at, w->golden.logits + at, w->n_vocab);
+        errors[p] = logits_error(got + at, w->golden.logits + at, w->n_vocab);
     }
     qsort(errors, w->n_tokens, sizeof *errors, compare_doubles);
     double median = errors[w->n_tokens / 2];
@@ -408,7 +213,7 @@ static void compute(const struct world *w, const struct model *m, enum activatio
                     float *logits)
 {
     struct engine *e = open_with(m, NULL, 1, activations);
-    run_plain(e, w->prompts[0].tokens, w->n_tokens, logits);
+    schedule_plain(e, w->prompts[0].tokens, w->n_tokens, logits);
     engine_close(e);
 }
 
