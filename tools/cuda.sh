@@ -65,7 +65,7 @@ kernels() {
         printf '#include "%s"\n' "${file#src/}"
     done >"$out.cu"
     # shellcheck disable=SC2086  # a list of flags
-    if ! "$nvcc" -std=c++17 -O3 -Isrc --threads 0 $flags -Xptxas -v -MD -MP -MF "$out.d" -MT "$out" -fatbin "$out.cu" -o "$out.part" \
+    if ! "$nvcc" -std=c++17 -O3 -fmad=false -Isrc --threads 0 $flags -Xptxas -v -MD -MP -MF "$out.d" -MT "$out" -fatbin "$out.cu" -o "$out.part" \
         >"$out.log" 2>&1; then
         grep -v '^ptxas info' "$out.log" >&2
         die "nvcc failed"

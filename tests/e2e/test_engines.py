@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, MODEL
+from conftest import BUILD, MODEL, Server
 
 OK, FAILED, USAGE = 0, 1, 2
 FAKES = os.path.join(BUILD, "fakes")
@@ -108,3 +108,78 @@ def test_a_devices_options_do_nothing_on_the_cpu(install):
 def test_other_servers_options_get_advice(install, option, advice):
     status, _, log = install(None, "serve", option, "1")
     assert status == USAGE and f"unknown option '{option}'" in log and advice in log
+
+
+# ---- the CUDA plug-in that `make cuda` built, on a driver without a device: kernels do nothing, so answers are nonsense
+
+CUDA = os.path.join(BUILD, "radish-cuda.so")
+
+needs_cuda = pytest.mark.skipif(not os.path.exists(CUDA) or not os.path.exists(MODEL),
+                                reason=f"there is no {CUDA} (make cuda), or no model at {MODEL}")
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """Sets the fake driver's numbers (tests/fakes/fake_cuda.h)."""
+    def configure(**numbers):
+        monkeypatch.setenv("LD_LIBRARY_PATH", os.path.abspath(FAKES))
+        monkeypatch.setenv("FAKE_CUDA", ",".join(f"{name}={value}" for name, value in numbers.items()))
+
+    configure()
+    return configure
+
+
+def run_cuda(*args):
+    done = subprocess.run([os.path.join(BUILD, "radish"), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env={**os.environ, "RADISH_LOG": "info"}, timeout=120)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@needs_cuda
+def test_cuda_is_chosen_where_there_is_a_device(cuda):
+    assert run_cuda("--version")[1].endswith("\nengines: cpu, mock, cuda (radish-cuda.so, Fake GPU 0)\n")
+    for engine in ("auto", "cuda"):
+        status, out, log = run_cuda(*answer("--engine", engine))
+        assert status == OK and out and "engine: cuda on Fake GPU 0" in log, log
+    cuda(n_devices=2)
+    assert "engine: cuda on Fake GPU 1" in run_cuda(*answer("--device", "1"))[2]
+    assert "engine: cuda on Fake GPU 1" in run_cuda(*answer("--device", "GPU-00010203-0405-0607-0809-0a0b0c0d0e01"))[2]
+    status, _, log = run_cuda(*answer("--device", "2"))
+    assert status == USAGE and "--device 2: the last of the devices is 1" in log
+
+
+@needs_cuda
+@pytest.mark.parametrize("numbers,message", [
+    ({"version": 12040}, "the NVIDIA driver is too old: it supports CUDA 12.4"),
+    ({"n_devices": 0}, "the NVIDIA driver found no device"),
+    ({"capability": 75}, "Fake GPU 0 is too old: it has compute capability 7.5"),
+])
+def test_without_a_usable_device_the_cpu_computes_and_the_log_says_why(cuda, numbers, message):
+    cuda(**numbers)
+    status, out, log = run_cuda(*answer())
+    assert status == OK and out and "engine: cpu (" + message in log, log
+    status, _, log = run_cuda(*answer("--engine", "cuda"))
+    assert status == FAILED and message in log and "--engine cpu" in log, log
+
+
+@needs_cuda
+def test_a_small_device_is_an_error_with_figures(cuda):
+    cuda(total=100 << 20)
+    status, _, log = run_cuda(*answer())
+    assert status == FAILED and re.search(
+        r"the model does not fit on Fake GPU 0: its weights and buffers take \d+ MiB, and radish may take 90 MiB "
+        r"\(of 100 MiB, 100 MiB are free and 0 MiB in use; --gpu-memory sets the share\)", log), log
+
+
+@needs_cuda
+@pytest.mark.parametrize("code,text", [(700, "illegal memory access"), (214, "uncorrectable ECC error")])
+def test_a_server_survives_a_lost_device(cuda, code, text):
+    cuda(fail_launch=100, launch_code=code)
+    server = Server("-m", MODEL, "--engine", "cuda", debug=False)
+    try:
+        asked = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 400}
+        first, second = (server.post(asked)[0] for _ in range(2))
+        assert second == 200 and first in (200, 500)
+        assert "the device was lost" in server.log() and text in server.log()
+    finally:
+        server.stop()

@@ -280,7 +280,7 @@ __device__ __forceinline__ void attend_item(segment_parts<CHUNKS> &parts, const 
 
 template <bool IS_BF16, int CHUNKS> __device__ __forceinline__ void attend(const attention_params &p)
 {
-    extern __shared__ __align__(16) uint8_t shared[];
+    extern __shared__ __align__(128) uint8_t shared[];
     auto &parts = *reinterpret_cast<segment_parts<CHUNKS> *>(shared);
     launch_next();
     launch_wait();
