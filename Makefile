@@ -51,7 +51,7 @@ SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-fra
 
 # The last one holds the kernels and is in the plug-in alone.
 LIB_SRCS  := $(filter-out src/cli/main.c src/engine/cuda/cuda_plugin.c,$(sort $(shell find src -name '*.c')))
-TEST_SRCS := $(sort $(wildcard tests/unit/*.c))
+TEST_SRCS := $(sort $(wildcard tests/unit/*.c)) tests/cuda/shaped_model.c
 BENCHES   := $(patsubst bench/%.c,$(BUILD)/%,$(filter-out bench/bench_cuda.c,$(wildcard bench/*.c)))
 FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
 
@@ -220,7 +220,7 @@ mutants: $(BUILD)/unit
 lint:
 	@tools/setup.sh lint
 	cppcheck --quiet --std=c11 --language=c --enable=warning,portability --inline-suppr --error-exitcode=1 \
-	    --suppress=missingIncludeSystem -Isrc -D__x86_64__ src tests/unit bench
+	    --suppress=missingIncludeSystem -Isrc -D__x86_64__ src tests/unit tests/cuda bench
 	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
 
 docs: $(BUILD)/api_doc $(BUILD)/models_doc
