@@ -14,7 +14,9 @@
  *   Q8_0                                         Q8        yes
  *   Q4_0                                         Q4Z       yes
  *   Q5_0, Q5_1, Q4_1                             Q5, Q4    yes
- *   Q4_K, Q5_K, Q6_K                             Q4, 5, 6  scale and minimum are rounded to F16
+ *   Q4_K, Q5_K, Q6_K, Q3_K                       Q4 .. Q6  scale and minimum are rounded to F16
+ *   IQ4_NL                                       Q8        yes
+ *   IQ4_XS, IQ3_S, IQ3_XXS, IQ2_XXS              Q8        the scale is rounded to F16
  *   MXFP4, FP4 with E8M0 scales of 32 columns    MXFP4     yes
  *   affine of up to 5 bits, groups of 32 n       Q4, Q5    scale and bias are rounded to F16
  *   all others                                   F16       each value is rounded

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/cuda/cuda_pack_internal.h"
+#include "model/quant/lattice.h"
 
 enum { BLOCK = 32 };
 #define F16_MAX 65504.0f
@@ -270,6 +271,55 @@ static void read_q6_k(const struct weight *w, uint32_t row, uint32_t begin, uint
     }
 }
 
+static void read_q3_k(const struct weight *w, uint32_t row, uint32_t begin, uint32_t n,
+                      struct strip_row *out)
+{
+    const uint8_t *block = row_blocks(w, row, begin), *packed = block + 96;
+    float d = load_f16(block + 108);
+    (void)n;
+    for (int j = 0; j < 16; j++) {
+        int low = packed[j % 8] >> (j / 8 * 4) & 15, high = packed[8 + j % 4] >> (j / 4 * 2) & 3;
+        out->scales[j] = clamped_f16(d * (float)((low | high << 4) - 32), 32);
+    }
+    for (int k = 0; k < 8; k++) { /* 32 codes: -4 .. 3, and Q6's 32 */
+        const uint8_t *low = block + 32 + k / 4 * 32;
+        uint8_t *restrict codes = out->codes + k * 32;
+        for (int i = 0; i < 32; i++)
+            codes[i] = (uint8_t)(28 + (low[i] >> (k % 4 * 2) & 3) + (block[i] >> k & 1) * 4);
+    }
+}
+
+/* Values from a table, which 8 bits hold. */
+static void read_iq4_nl(const struct weight *w, uint32_t row, uint32_t begin, uint32_t n,
+                        struct strip_row *out)
+{
+    const uint8_t *block = row_blocks(w, row, begin);
+    for (uint32_t b = 0; b < n / BLOCK; b++, block += 18) {
+        uint8_t *codes = out->codes + b * BLOCK;
+        out->scales[b] = clamped_f16(load_f16(block), 128);
+        split_nibbles(block + 2, codes);
+        for (int i = 0; i < BLOCK; i++)
+            codes[i] = (uint8_t)(128 + iq4_numbers[codes[i]]);
+    }
+}
+
+/* Types of lattice.h with one scale for 32 values. */
+static void read_lattice(const struct weight *w, uint32_t row, uint32_t begin, uint32_t n,
+                         struct strip_row *out)
+{
+    const struct lattice *lattice = lattice_of(w->type);
+    const uint8_t *block = row_blocks(w, row, begin);
+    for (uint32_t p = 0; p < n / LATTICE_PART; p++) {
+        struct lattice_part part;
+        uint8_t *codes = out->codes + p * LATTICE_PART;
+        lattice->read(block, p, &part);
+        float d = f16_to_f32(part.d) * lattice->unit;
+        out->scales[p] = clamped_f16(d * (float)part.scale[0], 128);
+        for (int i = 0; i < LATTICE_PART; i++)
+            codes[i] = (uint8_t)(128 + part.values[i]);
+    }
+}
+
 /* ---- types of directories ----------------------------------------------------------------- */
 
 /* A byte is two neighbours, the low half first. */
@@ -375,12 +425,15 @@ static const struct direct {
     enum cuda_format format;
     read_strip read;
 } direct_types[] = {
-    {TENSOR_BF16, FORMAT_BF16, read_halves},  {TENSOR_F16, FORMAT_F16, read_halves},
-    {TENSOR_Q8_0, FORMAT_Q8, read_q8_0},      {TENSOR_Q6_K, FORMAT_Q6, read_q6_k},
-    {TENSOR_Q5_0, FORMAT_Q5, read_q5_0},      {TENSOR_Q5_1, FORMAT_Q5, read_q5_1},
-    {TENSOR_Q5_K, FORMAT_Q5, read_q5_k},      {TENSOR_Q4_1, FORMAT_Q4, read_q4_1},
-    {TENSOR_Q4_K, FORMAT_Q4, read_q4_k},      {TENSOR_Q4_0, FORMAT_Q4Z, read_q4_0},
-    {TENSOR_MXFP4, FORMAT_MXFP4, read_mxfp4}, {TENSOR_F32, FORMAT_F32, NULL},
+    {TENSOR_BF16, FORMAT_BF16, read_halves},   {TENSOR_F16, FORMAT_F16, read_halves},
+    {TENSOR_Q8_0, FORMAT_Q8, read_q8_0},       {TENSOR_Q6_K, FORMAT_Q6, read_q6_k},
+    {TENSOR_Q5_0, FORMAT_Q5, read_q5_0},       {TENSOR_Q5_1, FORMAT_Q5, read_q5_1},
+    {TENSOR_Q5_K, FORMAT_Q5, read_q5_k},       {TENSOR_Q4_1, FORMAT_Q4, read_q4_1},
+    {TENSOR_Q4_K, FORMAT_Q4, read_q4_k},       {TENSOR_Q4_0, FORMAT_Q4Z, read_q4_0},
+    {TENSOR_MXFP4, FORMAT_MXFP4, read_mxfp4},  {TENSOR_Q3_K, FORMAT_Q6, read_q3_k},
+    {TENSOR_IQ4_NL, FORMAT_Q8, read_iq4_nl},   {TENSOR_IQ4_XS, FORMAT_Q8, read_lattice},
+    {TENSOR_IQ3_S, FORMAT_Q8, read_lattice},   {TENSOR_IQ3_XXS, FORMAT_Q8, read_lattice},
+    {TENSOR_IQ2_XXS, FORMAT_Q8, read_lattice}, {TENSOR_F32, FORMAT_F32, NULL},
 };
 
 static bool is_grouped(const struct weight *w)
