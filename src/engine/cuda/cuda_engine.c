@@ -190,6 +190,9 @@ static size_t pinned_layout(struct cuda_engine *e, uint8_t *base)
     p->plan.runs = TAKE(limits->max_runs, struct cuda_run);
     p->x = TAKE(n_rows * hp->n_embd, float);
     p->logits = TAKE((size_t)HEAD_ROWS * hp->n_vocab, float);
+    p->n_best = TAKE(n_rows, uint32_t);
+    p->best = TAKE(HEAD_ROWS * CUDA_MAX_BEST, struct cuda_best);
+    p->log_sums = TAKE(HEAD_ROWS, float);
     e->io_staging = TAKE(IO_STAGING_BYTES, uint8_t);
 #undef TAKE
     return used;
@@ -279,7 +282,7 @@ static int cuda_submit(struct engine *engine, const struct batch *batch, struct 
         return cuda_lost(err);
     e->batch = batch;
     e->is_stopped = is_unwanted(batch);
-    if (e->is_stopped || (cuda_forward_begin(e, err) == 0 && cuda_outputs_copy_begin(e, err) == 0))
+    if (e->is_stopped || (cuda_forward_begin(e, err) == 0 && cuda_outputs_begin(e, err) == 0))
         return 0;
     e->batch = NULL;
     e->is_lost = true;

@@ -297,6 +297,9 @@ void cuda_layout_buffers(struct cuda_region *r, const struct model *m,
     b->hidden = (struct cuda_activations){.f16 = take_array(r, gated, 2),
                                           .bf16 = take_array(r, gated, 2),
                                           .f32 = take_array(r, gated, 4)};
+    b->n_best = take_array(r, n_rows, sizeof(uint32_t));
+    b->best = take_array(r, (uint64_t)HEAD_ROWS * CUDA_MAX_BEST, sizeof(struct cuda_best));
+    b->log_sums = take_array(r, HEAD_ROWS, sizeof(float));
     b->sink = take(r, sizeof(uint32_t));
     if (w.slots)
         layout_experts(r, m, limits, &w, b);

@@ -22,6 +22,7 @@ enum {
     CUDA_MAX_SHAPES = 4,     /* kinds of attention layers in a model */
     CUDA_MAX_ROPES = 3,
     CUDA_MAX_GROUPS = 2,
+    CUDA_MAX_BEST = 64, /* logits of a row that the device picks */
     CUDA_NONE = 0xffffffffu,
 };
 
@@ -218,6 +219,20 @@ struct mixture_params {
     DEVICE_PTR(float) to; /* [rows][n] */
     uint32_t n, n_chosen, adds;
     float factor;
+};
+
+/* A token and its logit, best first; CUDA_MAX_BEST for each output. */
+struct cuda_best {
+    int32_t token;
+    float logit;
+};
+
+struct best_params {
+    DEVICE_PTR(const float) logits;    /* [outputs][n_vocab] */
+    DEVICE_PTR(const uint32_t) n_best; /* of all outputs; 0: none */
+    DEVICE_PTR(struct cuda_best) best;
+    DEVICE_PTR(float) log_sums;
+    uint32_t n_vocab, first_row;
 };
 
 struct read_params {

@@ -52,7 +52,8 @@ extern "C" __global__ void __launch_bounds__(256) norm_rows(const __grid_constan
     float sum = 0.0f;
     for (uint32_t i = threadIdx.x; i < p.n; i += 256)
         sum = fmaf(x[i], x[i], sum);
-    float factor = 1.0f / sqrtf(block_sum(sum, scratch) / (float)p.n + p.eps);
+    float norm = 1.0f / sqrtf(block_sum(sum, scratch) / (float)p.n + p.eps);
+    float factor = p.weight ? norm : 1.0f; /* without a weight there is no norm */
     if (p.add_to) {
         float *to = p.add_to + (size_t)row * p.n;
         for (uint32_t i = threadIdx.x; i < p.n; i += 256)
