@@ -15,7 +15,7 @@ enum {
     FUNCTION_SHARED_BYTES = 8,
     DEPENDENT_LAUNCH_CAPABILITY = 90,
     STREAM_NON_BLOCKING = 1,
-    PARTIAL_BYTES = 256 << 20, /* for segments of attention, at most about this */
+    PARTIAL_BYTES = 256 << 20, /* for blocks of attention, at most about this */
 };
 
 int cuda_lost(struct error *err)
@@ -85,8 +85,7 @@ static int load_kernels(struct cuda_engine *e, struct error *err)
     if (cuda_check(d, d->module_load(&e->module, e->options.kernels), "load the kernels", err))
         return -1;
     for (int i = 0; i < N_CUDA_KERNELS; i++) {
-        bool is_large = i <= KERNEL_product_48 ||
-                        (i >= KERNEL_attention_f16_1 && i <= KERNEL_attention_bf16_4);
+        bool is_large = i <= KERNEL_product_48;
         if (cuda_check(d, d->module_function(&e->kernels[i], e->module, names[i]), "find a kernel",
                        err) ||
             (is_large && cuda_check(d,

@@ -17,7 +17,6 @@
 enum {
     ATTENTION_QUERIES = 16,  /* (row, head) pairs that a block of threads attends with */
     ATTENTION_BLOCK = 128,   /* positions summed from a fresh state, at multiples of it */
-    ATTENTION_SEGMENT = 512, /* positions whose blocks are merged in order, then segments are */
     ATTENTION_MAX_DIM = 256, /* of a head */
     CUDA_MAX_SHAPES = 4,     /* kinds of attention layers in a model */
     CUDA_MAX_ROPES = 3,
@@ -46,16 +45,16 @@ struct cuda_run {
 };
 
 /* Queries of one sequence that attend together: rows first_row .. first_row + n_rows - 1 with the
- * heads of one KV head, over positions of segments first_segment .. first_segment + n_segments - 1.
+ * heads of one KV head, over positions of blocks first_block .. first_block + n_blocks - 1.
  * Pages are known of positions first .. length - 1. */
 struct cuda_item {
     uint32_t first_row, n_rows;
-    uint32_t first_segment, n_segments;
+    uint32_t first_block, n_blocks;
     uint32_t first, length;
-    uint32_t partial; /* where results of segments go, in order; CUDA_NONE: merged, and final */
+    uint32_t partial; /* where results of blocks go, in order; CUDA_NONE: merged, and final */
 };
 
-/* A row whose segments were computed apart: partials first .. first + count - 1, count 0: none. */
+/* A row whose blocks were computed apart: partials first .. first + count - 1, count 0: none. */
 struct cuda_merge {
     uint32_t first, count;
     uint32_t row_of_item; /* which of the item's rows */
