@@ -15,7 +15,7 @@ enum {
     FUNCTION_SHARED_BYTES = 8,
     DEPENDENT_LAUNCH_CAPABILITY = 90,
     STREAM_NON_BLOCKING = 1,
-    PARTIAL_BYTES = 256 << 20, /* for segments of attention, at most about this */
+    PARTIAL_BYTES = 256 << 20, /* for blocks of attention, at most about this */
 };
 
 int cuda_lost(struct error *err)
@@ -85,8 +85,7 @@ static int load_kernels(struct cuda_engine *e, struct error *err)
     if (cuda_check(d, d->module_load(&e->module, e->options.kernels), "load the kernels", err))
         return -1;
     for (int i = 0; i < N_CUDA_KERNELS; i++) {
-        bool is_large = i <= KERNEL_product_48 ||
-                        (i >= KERNEL_attention_f16_1 && i <= KERNEL_attention_bf16_4);
+        bool is_large = i <= KERNEL_product_48;
         if (cuda_check(d, d->module_function(&e->kernels[i], e->module, names[i]), "find a kernel",
                        err) ||
             (is_large && cuda_check(d,
@@ -190,6 +189,9 @@ static size_t pinned_layout(struct cuda_engine *e, uint8_t *base)
     p->plan.runs = TAKE(limits->max_runs, struct cuda_run);
     p->x = TAKE(n_rows * hp->n_embd, float);
     p->logits = TAKE((size_t)HEAD_ROWS * hp->n_vocab, float);
+    p->n_best = TAKE(n_rows, uint32_t);
+    p->best = TAKE(HEAD_ROWS * CUDA_MAX_BEST, struct cuda_best);
+    p->log_sums = TAKE(HEAD_ROWS, float);
     e->io_staging = TAKE(IO_STAGING_BYTES, uint8_t);
 #undef TAKE
     return used;
@@ -279,7 +281,7 @@ static int cuda_submit(struct engine *engine, const struct batch *batch, struct 
         return cuda_lost(err);
     e->batch = batch;
     e->is_stopped = is_unwanted(batch);
-    if (e->is_stopped || (cuda_forward_begin(e, err) == 0 && cuda_outputs_copy_begin(e, err) == 0))
+    if (e->is_stopped || (cuda_forward_begin(e, err) == 0 && cuda_outputs_begin(e, err) == 0))
         return 0;
     e->batch = NULL;
     e->is_lost = true;

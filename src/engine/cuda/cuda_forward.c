@@ -13,6 +13,7 @@ enum {
     ATTENTION_BLOCKS = 3, /* blocks of threads on a processor */
     F32_OUTPUTS = 4,      /* of a block of product_f32 */
     F32_ROWS = 8,
+    NORM_THREADS = 1024,
     CAPTURE_THREAD_LOCAL = 1,
 };
 #define LOG2_E 1.4426950408889634
@@ -96,7 +97,7 @@ static void norm(struct pass *p, CUdeviceptr weight, const struct cuda_activatio
         .eps = p->hp->norm_eps,
         .n = p->hp->n_embd,
     };
-    launch(p, KERNEL_norm_rows, p->n_rows, 1, 256, 0, &params);
+    launch(p, KERNEL_norm_rows, p->n_rows, 1, NORM_THREADS, 0, &params);
 }
 
 /* x += norm(added) * residual_scale */
@@ -111,7 +112,7 @@ static void add_normed(struct pass *p, CUdeviceptr weight)
         .eps = p->hp->norm_eps,
         .n = p->hp->n_embd,
     };
-    launch(p, KERNEL_norm_rows, p->n_rows, 1, 256, 0, &params);
+    launch(p, KERNEL_norm_rows, p->n_rows, 1, NORM_THREADS, 0, &params);
 }
 
 /* ---- products ----------------------------------------------------------------------------- */
@@ -251,7 +252,7 @@ static void norm_whole(struct pass *p, CUdeviceptr x, CUdeviceptr weight, uint32
         .eps = p->hp->norm_eps,
         .n = n,
     };
-    launch(p, KERNEL_norm_rows, p->n_rows, 1, 256, 0, &params);
+    launch(p, KERNEL_norm_rows, p->n_rows, 1, NORM_THREADS, 0, &params);
 }
 
 static void place_heads(struct pass *p, uint32_t index)
@@ -304,14 +305,6 @@ static uint32_t attention_chunks(const struct layer_shape *shape)
     return n <= 2 ? n : 4;
 }
 
-/* As struct segment_parts of attention.cu. */
-static uint32_t attention_shared_bytes(uint32_t chunks)
-{
-    uint32_t warps = ATTENTION_SEGMENT / ATTENTION_BLOCK;
-    return warps * (ATTENTION_QUERIES * (chunks * 64 + 4) + 2 * ATTENTION_QUERIES +
-                    ATTENTION_BLOCK) * 4;
-}
-
 static void attend(struct pass *p, uint32_t index, const struct cuda_activations *out)
 {
     const struct cuda_engine *e = p->e;
@@ -350,7 +343,7 @@ static void attend(struct pass *p, uint32_t index, const struct cuda_activations
     uint32_t chunks = attention_chunks(shape);
     enum cuda_kernel first = kv_type == KV_BF16 ? KERNEL_attention_bf16_1 : KERNEL_attention_f16_1;
     launch(p, (enum cuda_kernel)(first + (chunks == 4 ? 2 : chunks - 1)),
-           e->n_processors * ATTENTION_BLOCKS, 1, 128, attention_shared_bytes(chunks), &params);
+           e->n_processors * ATTENTION_BLOCKS, 1, 128, 0, &params);
     launch(p, KERNEL_attention_merge, p->n_rows, shape->n_heads, (shape->value_dim + 31) / 32 * 32,
            0, &params);
 }
@@ -543,7 +536,7 @@ static void head(struct pass *p, uint32_t first, uint32_t n_rows)
         .n = p->hp->n_embd,
         .first_row = first,
     };
-    launch(p, KERNEL_norm_rows, n_rows, 1, 256, 0, &params);
+    launch(p, KERNEL_norm_rows, n_rows, 1, NORM_THREADS, 0, &params);
     multiply(p, (struct product){
                     .matrices = {&e->head},
                     .out = {b->logits - (uint64_t)first * p->hp->n_vocab * sizeof(float)},

@@ -41,6 +41,7 @@
     X(choose_experts)                                                                              \
     X(group_rows)                                                                                  \
     X(add_experts)                                                                                 \
+    X(best_logits)                                                                                 \
     X(read_all)
 
 enum cuda_kernel {
@@ -68,6 +69,7 @@ struct cuda_buffers {
     CUdeviceptr x, q, k, v, q_out, added, gate, up, logits;
     struct cuda_activations normed, attended, hidden, head;
     CUdeviceptr router_logits, experts, weights, row_of, slot_of, expert_items, n_items, expert_out;
+    CUdeviceptr n_best, best, log_sums;
     CUdeviceptr sink; /* of read_all */
 };
 
@@ -76,7 +78,10 @@ struct cuda_pinned {
     uint8_t *data;
     struct cuda_plan plan;
     float *x;      /* [max_rows][n_embd] */
-    float *logits; /* [HEAD_ROWS][n_vocab] */
+    float *logits;          /* [HEAD_ROWS][n_vocab] */
+    uint32_t *n_best;       /* [max_rows] of outputs: logits that the device picks */
+    struct cuda_best *best; /* [HEAD_ROWS][CUDA_MAX_BEST] */
+    float *log_sums;        /* [HEAD_ROWS] */
 };
 
 /* One allocation on the device, from which pieces are taken. */
@@ -172,8 +177,8 @@ int cuda_launch_norm(struct cuda_engine *e, CUdeviceptr weight, const struct cud
                      uint32_t n_rows, struct error *err);
 int cuda_launch_head(struct cuda_engine *e, uint32_t first, uint32_t n_rows, struct error *err);
 
-/* cuda_outputs.c: waits for the step and fills in what rows want. */
-int cuda_outputs_copy_begin(struct cuda_engine *e, struct error *err);
+/* cuda_outputs.c: what follows the launches of a step; waits for it and fills in what rows want. */
+int cuda_outputs_begin(struct cuda_engine *e, struct error *err);
 int cuda_outputs_finish(struct cuda_engine *e, struct error *err);
 
 /* cuda_engine.c: ERROR_DEVICE, after a failure */

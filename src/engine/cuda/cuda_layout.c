@@ -4,7 +4,10 @@
 
 #include "base/minmax.h"
 
-enum { ALIGNMENT = 256 };
+enum {
+    ALIGNMENT = 256,
+    SLACK_TILES = 3, /* rows of tiles that a kernel may read after the last one of a matrix */
+};
 
 static CUdeviceptr take(struct cuda_region *r, uint64_t bytes)
 {
@@ -65,6 +68,7 @@ struct placer {
     cuda_upload_fn each;
     void *context;
     int failed;
+    uint64_t row_bytes; /* of the largest row of tiles */
 };
 
 static void place_vector_at(struct placer *p, const float *vector, size_t n, CUdeviceptr at)
@@ -111,6 +115,7 @@ static struct cuda_matrix place_matrix(struct placer *p, const struct weight *w,
     struct cuda_matrix m = matrix_of(w);
     if (!w->data)
         return m;
+    p->row_bytes = max_u64(p->row_bytes, m.expert_data_bytes / m.out_tiles);
     m.data = take(p->region, m.expert_data_bytes);
     m.scales = take(p->region, m.expert_scale_bytes);
     m.bias = place_vector(p, bias, w->rows);
@@ -127,6 +132,7 @@ static struct cuda_matrix place_experts(struct placer *p, const struct expert_we
     struct cuda_matrix m = matrix_of(EXPERT_WEIGHT(0));
     if (m.outputs == 0)
         return m;
+    p->row_bytes = max_u64(p->row_bytes, m.expert_data_bytes / m.out_tiles);
     m.data = take_array(p->region, n, m.expert_data_bytes);
     m.scales = take_array(p->region, n, m.expert_scale_bytes);
     if (EXPERT_BIAS(0))
@@ -181,12 +187,13 @@ int cuda_layout_weights(struct cuda_region *r, const struct model *m, struct cud
                         struct cuda_matrix *head, CUdeviceptr *output_norm, cuda_upload_fn each,
                         void *context)
 {
-    struct placer p = {r, each, context, 0};
+    struct placer p = {.region = r, .each = each, .context = context};
     struct cuda_layer unused;
     for (uint32_t i = 0; i < m->hparams.n_layers; i++)
         place_layer(&p, m, i, layers ? &layers[i] : &unused);
     *head = place_matrix(&p, &m->output, NULL);
     *output_norm = place_vector(&p, m->output_norm, m->hparams.n_embd);
+    take(r, SLACK_TILES * p.row_bytes);
     return p.failed;
 }
 
@@ -297,6 +304,9 @@ void cuda_layout_buffers(struct cuda_region *r, const struct model *m,
     b->hidden = (struct cuda_activations){.f16 = take_array(r, gated, 2),
                                           .bf16 = take_array(r, gated, 2),
                                           .f32 = take_array(r, gated, 4)};
+    b->n_best = take_array(r, n_rows, sizeof(uint32_t));
+    b->best = take_array(r, (uint64_t)HEAD_ROWS * CUDA_MAX_BEST, sizeof(struct cuda_best));
+    b->log_sums = take_array(r, HEAD_ROWS, sizeof(float));
     b->sink = take(r, sizeof(uint32_t));
     if (w.slots)
         layout_experts(r, m, limits, &w, b);

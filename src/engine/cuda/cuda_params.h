@@ -17,11 +17,11 @@
 enum {
     ATTENTION_QUERIES = 16,  /* (row, head) pairs that a block of threads attends with */
     ATTENTION_BLOCK = 128,   /* positions summed from a fresh state, at multiples of it */
-    ATTENTION_SEGMENT = 512, /* positions whose blocks are merged in order, then segments are */
     ATTENTION_MAX_DIM = 256, /* of a head */
     CUDA_MAX_SHAPES = 4,     /* kinds of attention layers in a model */
     CUDA_MAX_ROPES = 3,
     CUDA_MAX_GROUPS = 2,
+    CUDA_MAX_BEST = 64, /* logits of a row that the device picks */
     CUDA_NONE = 0xffffffffu,
 };
 
@@ -45,16 +45,16 @@ struct cuda_run {
 };
 
 /* Queries of one sequence that attend together: rows first_row .. first_row + n_rows - 1 with the
- * heads of one KV head, over positions of segments first_segment .. first_segment + n_segments - 1.
+ * heads of one KV head, over positions of blocks first_block .. first_block + n_blocks - 1.
  * Pages are known of positions first .. length - 1. */
 struct cuda_item {
     uint32_t first_row, n_rows;
-    uint32_t first_segment, n_segments;
+    uint32_t first_block, n_blocks;
     uint32_t first, length;
-    uint32_t partial; /* where results of segments go, in order; CUDA_NONE: merged, and final */
+    uint32_t partial; /* where results of blocks go, in order; CUDA_NONE: merged, and final */
 };
 
-/* A row whose segments were computed apart: partials first .. first + count - 1, count 0: none. */
+/* A row whose blocks were computed apart: partials first .. first + count - 1, count 0: none. */
 struct cuda_merge {
     uint32_t first, count;
     uint32_t row_of_item; /* which of the item's rows */
@@ -218,6 +218,20 @@ struct mixture_params {
     DEVICE_PTR(float) to; /* [rows][n] */
     uint32_t n, n_chosen, adds;
     float factor;
+};
+
+/* A token and its logit, best first; CUDA_MAX_BEST for each output. */
+struct cuda_best {
+    int32_t token;
+    float logit;
+};
+
+struct best_params {
+    DEVICE_PTR(const float) logits;    /* [outputs][n_vocab] */
+    DEVICE_PTR(const uint32_t) n_best; /* of all outputs; 0: none */
+    DEVICE_PTR(struct cuda_best) best;
+    DEVICE_PTR(float) log_sums;
+    uint32_t n_vocab, first_row;
 };
 
 struct read_params {

@@ -4,7 +4,10 @@
 
 #include "base/minmax.h"
 
-enum { RUN_PART = 4096 }; /* positions: a long run is shared by several blocks of threads */
+enum {
+    RUN_PART = 4096,  /* positions: a long run is shared by several blocks of threads */
+    LEAST_BLOCKS = 4, /* fewer are sooner done than merged */
+};
 
 uint64_t cuda_plan_table_size(const struct engine_limits *limits, const struct kv_group *groups,
                               uint32_t n_groups)
@@ -112,13 +115,13 @@ static void add_items(struct planner *p, uint32_t s, const struct seq_rows *rows
     uint32_t per_item = ATTENTION_QUERIES / shape->heads_per_unit;
     for (uint32_t at = 0; at < rows->n; at += per_item) {
         uint32_t first = rows->first + at, n = min_u32(per_item, rows->n - at);
-        uint32_t from = first_seen(shape->window, batch_rows[first].position) / ATTENTION_SEGMENT;
-        uint32_t to = batch_rows[first + n - 1].position / ATTENTION_SEGMENT;
+        uint32_t from = first_seen(shape->window, batch_rows[first].position) / ATTENTION_BLOCK;
+        uint32_t to = batch_rows[first + n - 1].position / ATTENTION_BLOCK;
         p->plan->items[s][p->plan->step->n_items[s]++] = (struct cuda_item){
             .first_row = first,
             .n_rows = n,
-            .first_segment = from,
-            .n_segments = to - from + 1,
+            .first_block = from,
+            .n_blocks = to - from + 1,
             .first = rows->known[shape->group],
             .length = p->batch->seqs[batch_rows[first].seq].length,
             .partial = CUDA_NONE,
@@ -128,7 +131,7 @@ static void add_items(struct planner *p, uint32_t s, const struct seq_rows *rows
     }
 }
 
-/* Splits items into parts of `most` segments, as far as there is room. Parts of one item follow
+/* Splits items into parts of `most` blocks, as far as there is room. Parts of one item follow
  * each other's partials, so that a row merges one range. */
 static void split_items(struct planner *p, uint32_t s, uint32_t most)
 {
@@ -137,23 +140,24 @@ static void split_items(struct planner *p, uint32_t s, uint32_t most)
     uint32_t n = step->n_items[s], n_partials = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct cuda_item whole = items[i];
-        uint32_t n_parts = (whole.n_segments + most - 1) / most;
-        if (n_parts < 2 || whole.n_segments > p->limits->max_partials - n_partials ||
+        uint32_t n_parts = (whole.n_blocks + most - 1) / most;
+        if (n_parts < 2 || whole.n_blocks < LEAST_BLOCKS ||
+            whole.n_blocks > p->limits->max_partials - n_partials ||
             n_parts - 1 > p->limits->max_items - step->n_items[s])
             continue;
         for (uint32_t r = 0; r < whole.n_rows; r++) {
             struct cuda_merge *merge = &p->plan->merges[s][whole.first_row + r];
             merge->first = n_partials;
-            merge->count = whole.n_segments;
+            merge->count = whole.n_blocks;
         }
         for (uint32_t part = 0; part < n_parts; part++) {
             struct cuda_item *to = part == 0 ? &items[i] : &items[step->n_items[s]++];
             *to = whole;
-            to->first_segment = whole.first_segment + part * most;
-            to->n_segments = min_u32(most, whole.n_segments - part * most);
+            to->first_block = whole.first_block + part * most;
+            to->n_blocks = min_u32(most, whole.n_blocks - part * most);
             to->partial = n_partials + part * most;
         }
-        n_partials += whole.n_segments;
+        n_partials += whole.n_blocks;
         step->is_split[s] = 1;
     }
 }
@@ -162,12 +166,12 @@ static void split_shape(struct planner *p, uint32_t s)
 {
     const struct cuda_step *step = p->plan->step;
     uint32_t n_units = p->limits->shapes[s].n_units;
-    uint64_t segments = 0;
+    uint64_t blocks = 0;
     if ((uint64_t)step->n_items[s] * n_units >= p->limits->wanted_units)
         return;
     for (uint32_t i = 0; i < step->n_items[s]; i++)
-        segments += p->plan->items[s][i].n_segments;
-    uint64_t most = segments * n_units / (2 * (uint64_t)p->limits->wanted_units);
+        blocks += p->plan->items[s][i].n_blocks;
+    uint64_t most = blocks * n_units / (2 * (uint64_t)p->limits->wanted_units);
     split_items(p, s, most > 0 ? (uint32_t)most : 1);
 }
 

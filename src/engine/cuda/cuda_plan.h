@@ -4,14 +4,14 @@
 #include "engine/cuda/cuda_params.h"
 #include "engine/engine.h"
 
-/* A batch as the device takes it: which queries attend together, over which segments, and where
+/* A batch as the device takes it: which queries attend together, over which blocks, and where
  * pages are. Pure; the arrays are the caller's, in memory that the device can copy.
  *
- *   batch rows      seq 0: positions 510 511 512 513     seq 1: 9000
+ *   batch rows      seq 0: positions 126 127 128 129     seq 1: 9000
  *   4 heads a KV head, so an item has up to 4 rows:
- *   items           [rows 0..3, segments 0..1]            [row 4, segments 0..17]
- *   split           [rows 0..3, segment 0] [.., 1]        [row 4, segment 0] [1] ... [17]
- *   merges          rows 0..3: partials 0..1              row 4: partials 2..19
+ *   items           [rows 0..3, blocks 0..1]             [row 4, blocks 0..70]
+ *   split                                                [row 4, block 0] [1] ... [70]
+ *   merges                                               row 4: partials 0..70
  *
  * Items are split where whole ones are too few to keep the device busy. */
 

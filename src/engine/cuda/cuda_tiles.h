@@ -46,8 +46,7 @@ CUDA_FORMAT_FN uint32_t tile_shared_bytes(struct tile_config c, enum cuda_format
 {
     uint32_t ring = warps * c.stages * tile_stage_bytes(c, format);
     uint32_t partial = warps * tile_partial_bytes(c);
-    uint32_t most = (ring > partial ? ring : partial) + c.n * 8 * 4;
-    return most + (tile_pieces(col_tiles) > warps ? tile_partial_bytes(c) : 0);
+    return (ring > partial ? ring : partial) + (tile_pieces(col_tiles) > warps ? tile_partial_bytes(c) : 0);
 }
 
 /* Warps of a block: pieces are shared out evenly, in as few rounds as shared memory allows. */

@@ -1,25 +1,35 @@
 /* Attention over single-position pages. The result of a row is defined by absolute positions alone:
- * blocks of 128 from a fresh state, blocks of a segment of 512 merged in order, then segments in
- * order. Whether one block of threads does all segments or many do one each changes nothing.
+ * blocks of 128 from a fresh state, merged in order. Whether one block of threads does all of them
+ * or many do one each changes nothing.
  *
- * A warp attends to one block with 16 queries, the heads of a KV head for one or more rows. It
- * reads keys and values from their pages straight into the operands of the tensor cores: both are
- * free to permute the dimension that is summed over or the outputs, so that a lane's share of a
- * head is contiguous. */
+ * Four warps attend to a block with 16 queries, the heads of a KV head for one or more rows:
+ *
+ *   scores         each warp 32 of the positions
+ *   probabilities  through shared memory: all warps need all of them
+ *   values         each warp a quarter of the head's values, over all positions
+ *
+ * Keys and values go from their pages straight into the operands of the tensor cores: both products
+ * are free to permute what is summed over, or the outputs, so that a lane's share of a head is
+ * contiguous. */
 #include "softmax.cuh"
 
-constexpr int WARPS = 4;
-static_assert(ATTENTION_SEGMENT == WARPS * ATTENTION_BLOCK, "a warp attends to a block");
+constexpr int WARPS = 4, OWN_POSITIONS = ATTENTION_BLOCK / WARPS, KEY_TILES = OWN_POSITIONS / 8;
+constexpr int STEPS = ATTENTION_BLOCK / 16; /* of the product with the values */
 
 struct queries {
     uint32_t first_row, n_rows, heads; /* of the unit */
     uint32_t kv_head, first_head;
 };
 
+__device__ __forceinline__ uint32_t units_per_kv(const attention_params &p)
+{
+    return (p.n_heads / p.n_kv_heads + p.heads_per_unit - 1) / p.heads_per_unit;
+}
+
 __device__ __forceinline__ queries queries_of(const attention_params &p, const cuda_item &item,
                                               uint32_t unit)
 {
-    uint32_t group = p.n_heads / p.n_kv_heads, per_kv = (group + p.heads_per_unit - 1) / p.heads_per_unit;
+    uint32_t group = p.n_heads / p.n_kv_heads, per_kv = units_per_kv(p);
     uint32_t kv = unit / per_kv, at = unit % per_kv * p.heads_per_unit;
     return {item.first_row, item.n_rows, min(p.heads_per_unit, group - at), kv, kv * group + at};
 }
@@ -40,67 +50,86 @@ __device__ __forceinline__ void to_words(uint32_t *w, uint4 v)
     w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w;
 }
 
-template <bool IS_BF16>
-__device__ __forceinline__ void compute_scores(float (&s)[16][4], const attention_params &p,
-                                               const queries &q, const uint32_t *pages, int lane)
+/* What the warps of a block of threads share. */
+struct attention_shared {
+    uint32_t pages[ATTENTION_BLOCK];
+    float largest[WARPS][ATTENTION_QUERIES];
+    uint32_t prob[ATTENTION_QUERIES][ATTENTION_BLOCK / 2 + 4]; /* pairs; without bank conflicts */
+};
+
+/* The queries that a lane of a warp takes part in: rows g and g + 8 of the operands. */
+struct lane_queries {
+    const uint16_t *values[2]; /* NULL: there is none */
+    uint32_t position[2];
+};
+
+__device__ __forceinline__ lane_queries queries_of_lane(const attention_params &p, const queries &q,
+                                                        int g)
 {
-    int g = lane / 4, t = lane % 4;
-    const uint16_t *query[2];
-    const uint16_t *keys = static_cast<const uint16_t *>(p.keys) + q.kv_head * p.key_dim;
-    size_t page_values = (size_t)p.n_kv_heads * p.key_dim;
+    lane_queries l;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         uint32_t at = g + 8 * i, row = q.first_row + at / p.heads_per_unit;
         size_t head = (size_t)row * p.n_heads + q.first_head + at % p.heads_per_unit;
-        query[i] = query_exists(p, q, at) ? static_cast<const uint16_t *>(p.q) + head * p.key_dim
-                                          : nullptr;
+        bool exists = query_exists(p, q, at);
+        l.values[i] = exists ? static_cast<const uint16_t *>(p.q) + head * p.key_dim : nullptr;
+        l.position[i] = exists ? p.rows[row].position : 0;
     }
+    return l;
+}
+
+template <bool IS_BF16>
+__device__ __forceinline__ void compute_scores(float (&s)[KEY_TILES][4], const attention_params &p,
+                                               const lane_queries &l, uint32_t kv_head,
+                                               const uint32_t *pages, int lane)
+{
+    int g = lane / 4, t = lane % 4;
+    const uint16_t *keys = static_cast<const uint16_t *>(p.keys) + kv_head * p.key_dim;
+    size_t page_values = (size_t)p.n_kv_heads * p.key_dim;
 #pragma unroll
-    for (int n = 0; n < 16; n++)
+    for (int n = 0; n < KEY_TILES; n++)
         s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0.0f;
-    for (uint32_t at = 16 * t, end = p.key_dim; at < ((end + 63) / 64) * 64; at += 64) {
-        uint32_t qw[2][8];
+    for (uint32_t base = 0; base < p.key_dim; base += 64) {
+        uint32_t at = base + 16 * t, qw[2][8], kw[KEY_TILES][8];
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            to_words(qw[i], load_16_bytes(query[i], at, end));
-            to_words(qw[i] + 4, load_16_bytes(query[i], at + 8, end));
+        for (int n = 0; n < KEY_TILES; n++) {
+            uint32_t page = pages[n * 8 + g];
+            const uint16_t *key = page == CUDA_NONE ? nullptr : keys + page * page_values;
+            to_words(kw[n], load_16_bytes(key, at, p.key_dim));
+            to_words(kw[n] + 4, load_16_bytes(key, at + 8, p.key_dim));
         }
 #pragma unroll
-        for (int n = 0; n < 16; n++) {
-            uint32_t page = pages[n * 8 + g], kw[8];
-            const uint16_t *key = page == CUDA_NONE ? nullptr : keys + page * page_values;
-            to_words(kw, load_16_bytes(key, at, end));
-            to_words(kw + 4, load_16_bytes(key, at + 8, end));
+        for (int i = 0; i < 2; i++) {
+            to_words(qw[i], load_16_bytes(l.values[i], at, p.key_dim));
+            to_words(qw[i] + 4, load_16_bytes(l.values[i], at + 8, p.key_dim));
+        }
+#pragma unroll
+        for (int n = 0; n < KEY_TILES; n++) {
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 uint32_t a[4] = {qw[0][2 * j], qw[1][2 * j], qw[0][2 * j + 1], qw[1][2 * j + 1]};
-                mma_16x8x16<IS_BF16>(s[n], a, kw[2 * j], kw[2 * j + 1]);
+                mma_16x8x16<IS_BF16>(s[n], a, kw[n][2 * j], kw[n][2 * j + 1]);
             }
         }
     }
 }
 
-/* Caps and masks the scores of a block, and makes probabilities of them: the A operands of the
- * product with the values. */
-template <bool IS_BF16>
-__device__ __forceinline__ void make_probabilities(uint32_t (&prob)[8][4], float (&largest)[2],
-                                                   float (&s)[16][4], const attention_params &p,
-                                                   const queries &q, uint32_t start, int lane)
+/* Caps and masks the warp's scores, and finds the largest of each query. */
+__device__ __forceinline__ void mask_scores(float (&s)[KEY_TILES][4], float (&largest)[2],
+                                            const attention_params &p, const lane_queries &l,
+                                            uint32_t start, int lane)
 {
-    int g = lane / 4, t = lane % 4;
+    int t = lane % 4;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        uint32_t at = g + 8 * i;
-        bool exists = query_exists(p, q, at);
-        uint32_t position = exists ? p.rows[q.first_row + at / p.heads_per_unit].position : 0;
         float most = -INFINITY;
 #pragma unroll
-        for (int n = 0; n < 16; n++) {
+        for (int n = 0; n < KEY_TILES; n++) {
 #pragma unroll
             for (int e = 2 * i; e < 2 * i + 2; e++) {
                 uint32_t key = start + n * 8 + 2 * t + e % 2;
-                bool is_seen = exists && key <= position &&
-                               (p.window == 0 || key + p.window > position);
+                bool is_seen = l.values[i] && key <= l.position[i] &&
+                               (p.window == 0 || key + p.window > l.position[i]);
                 if (p.cap != 0.0f)
                     s[n][e] = p.cap * tanhf(s[n][e] / p.cap) * LOG2_E;
                 s[n][e] = is_seen ? s[n][e] : -INFINITY;
@@ -108,127 +137,196 @@ __device__ __forceinline__ void make_probabilities(uint32_t (&prob)[8][4], float
             }
         }
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-        most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-        largest[i] = most;
-        float base = most == -INFINITY ? 0.0f : most;
-#pragma unroll
-        for (int k = 0; k < 8; k++) {
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                const float *pair = &s[2 * k + half][2 * i];
-                float x = exp2f(pair[0] - base), y = exp2f(pair[1] - base);
-                prob[k][2 * half + i] = IS_BF16 ? pack_bf16(x, y) : pack_half(x, y);
-            }
-        }
+        largest[i] = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
     }
 }
 
-/* The block's values, 64 of a head at a time, into `out` [16][width]. */
+/* The largest scores of the block, from all warps. */
+__device__ __forceinline__ void share_largest(float (&largest)[2], attention_shared &shared,
+                                              int warp, int lane)
+{
+    int g = lane / 4;
+    if (lane % 4 == 0) {
+        shared.largest[warp][g] = largest[0];
+        shared.largest[warp][g + 8] = largest[1];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int w = 0; w < WARPS; w++)
+            largest[i] = fmaxf(largest[i], shared.largest[w][g + 8 * i]);
+}
+
 template <bool IS_BF16>
-__device__ __forceinline__ void sum_values(float *out, uint32_t width, const uint32_t (&prob)[8][4],
-                                           const attention_params &p, const queries &q,
-                                           const uint32_t *pages, int lane)
+__device__ __forceinline__ void share_probabilities(const float (&s)[KEY_TILES][4],
+                                                    const float (&largest)[2],
+                                                    attention_shared &shared, int warp, int lane)
 {
     int g = lane / 4, t = lane % 4;
-    const uint16_t *values = static_cast<const uint16_t *>(p.values) + q.kv_head * p.value_dim;
-    size_t page_values = (size_t)p.n_kv_heads * p.value_dim;
-    for (uint32_t base = 0; base < p.value_dim; base += 64) {
-        float o[8][4] = {};
 #pragma unroll
-        for (int k = 0; k < 8; k++) {
-            uint32_t v[4][4];
+    for (int i = 0; i < 2; i++) {
+        float base = largest[i] == -INFINITY ? 0.0f : largest[i];
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                uint32_t page = pages[16 * k + 2 * t + i % 2 + 8 * (i / 2)];
-                const uint16_t *value = page == CUDA_NONE ? nullptr : values + page * page_values;
-                to_words(v[i], load_16_bytes(value, base + 8 * g, p.value_dim));
-            }
-#pragma unroll
-            for (int n = 0; n < 8; n++) {
-                uint32_t select = n % 2 ? 0x7632 : 0x5410;
-                uint32_t b0 = __byte_perm(v[0][n / 2], v[1][n / 2], select);
-                uint32_t b1 = __byte_perm(v[2][n / 2], v[3][n / 2], select);
-                mma_16x8x16<IS_BF16>(o[n], prob[k], b0, b1);
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++) { /* output n of column c is value 8 c + n of the head */
-            float *to = out + (g + 8 * (i / 2)) * width + base + 8 * (2 * t + i % 2);
-#pragma unroll
-            for (int n = 0; n < 8; n++)
-                to[n] = o[n][i];
+        for (int n = 0; n < KEY_TILES; n++) {
+            float x = exp2f(s[n][2 * i] - base), y = exp2f(s[n][2 * i + 1] - base);
+            shared.prob[g + 8 * i][warp * (OWN_POSITIONS / 2) + n * 4 + t] =
+                IS_BF16 ? pack_bf16(x, y) : pack_half(x, y);
         }
     }
+    __syncthreads();
 }
 
-/* What the warps of a block of threads found in a segment. */
-template <int CHUNKS> struct segment_parts {
-    static constexpr int WIDTH = CHUNKS * 64 + 4;
-    float values[WARPS][ATTENTION_QUERIES][WIDTH];
-    float largest[WARPS][ATTENTION_QUERIES], sum[WARPS][ATTENTION_QUERIES];
-    uint32_t pages[WARPS][ATTENTION_BLOCK];
+/* A lane's values of one position: 2 CHUNKS in a row. */
+template <int CHUNKS> struct value_words {
+    uint32_t w[CHUNKS];
 };
 
-template <bool IS_BF16, int CHUNKS>
-__device__ __forceinline__ void attend_block(segment_parts<CHUNKS> &parts, const attention_params &p,
-                                             const cuda_item &item, const queries &q,
-                                             uint32_t start, int warp, int lane)
+template <int CHUNKS>
+__device__ __forceinline__ value_words<CHUNKS> load_values(const attention_params &p,
+                                                           const uint16_t *values, uint32_t page,
+                                                           uint32_t at)
 {
-    uint32_t last = p.rows[q.first_row + q.n_rows - 1].position;
-    uint32_t first = p.rows[q.first_row].position;
-    if (start > last || (p.window && start + ATTENTION_BLOCK - 1 + p.window <= first)) {
-        if (lane < ATTENTION_QUERIES)
-            parts.largest[warp][lane] = -INFINITY;
-        return;
+    value_words<CHUNKS> v = {};
+    if (page == CUDA_NONE || at >= p.value_dim)
+        return v;
+    const uint16_t *from = values + (size_t)page * p.n_kv_heads * p.value_dim + at;
+    if constexpr (CHUNKS == 1) {
+        v.w[0] = *reinterpret_cast<const uint32_t *>(from);
+    } else if constexpr (CHUNKS == 2) {
+        uint2 x = *reinterpret_cast<const uint2 *>(from);
+        v.w[0] = x.x, v.w[1] = x.y;
+    } else {
+        to_words(v.w, *reinterpret_cast<const uint4 *>(from));
     }
-    uint32_t table = p.rows[q.first_row].table[p.group];
-    for (int i = lane; i < ATTENTION_BLOCK; i += 32) {
-        uint32_t position = start + i;
-        bool is_known = position >= item.first && position < item.length;
-        parts.pages[warp][i] = is_known ? p.page_table[table + position] : CUDA_NONE;
-    }
-    __syncwarp();
-    float s[16][4], largest[2];
-    uint32_t prob[8][4];
-    compute_scores<IS_BF16>(s, p, q, parts.pages[warp], lane);
-    make_probabilities<IS_BF16>(prob, largest, s, p, q, start, lane);
-    float sum[4] = {};
-    const uint32_t ones = IS_BF16 ? 0x3f803f80u : 0x3c003c00u;
-#pragma unroll
-    for (int k = 0; k < 8; k++)
-        mma_16x8x16<IS_BF16>(sum, prob[k], ones, ones);
-    if (lane % 4 == 0) {
-        int g = lane / 4;
-        parts.largest[warp][g] = largest[0], parts.largest[warp][g + 8] = largest[1];
-        parts.sum[warp][g] = sum[0], parts.sum[warp][g + 8] = sum[2];
-    }
-    sum_values<IS_BF16>(&parts.values[warp][0][0], segment_parts<CHUNKS>::WIDTH, prob, p, q,
-                        parts.pages[warp], lane);
+    return v;
 }
 
-/* Eight threads share a query; each has VALUES values of its head. */
-template <int VALUES> struct merged {
-    softmax_state state;
-    float values[VALUES];
+/* The values of the four positions that a lane has in a step. */
+template <int CHUNKS>
+__device__ __forceinline__ void load_step(value_words<CHUNKS> (&v)[4], const attention_params &p,
+                                          const uint16_t *values, const uint32_t *pages, int step,
+                                          uint32_t at, int t)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        v[i] = load_values<CHUNKS>(p, values, pages[16 * step + 2 * t + i % 2 + 8 * (i / 2)], at);
+}
+
+/* Adds a step of 16 positions to the block's sums: the values, and the probabilities themselves. */
+template <bool IS_BF16, int CHUNKS>
+__device__ __forceinline__ void add_step(float (&o)[2 * CHUNKS][4], float (&sum)[4],
+                                         const attention_shared &shared,
+                                         const value_words<CHUNKS> (&v)[4], int step, int lane)
+{
+    int g = lane / 4, t = lane % 4;
+    const uint32_t a[4] = {shared.prob[g][8 * step + t], shared.prob[g + 8][8 * step + t],
+                           shared.prob[g][8 * step + t + 4], shared.prob[g + 8][8 * step + t + 4]};
+    const uint32_t ones = IS_BF16 ? 0x3f803f80u : 0x3c003c00u;
+    mma_16x8x16<IS_BF16>(sum, a, ones, ones);
+#pragma unroll
+    for (int n = 0; n < 2 * CHUNKS; n++) {
+        uint32_t select = n % 2 ? 0x7632 : 0x5410;
+        uint32_t b0 = __byte_perm(v[0].w[n / 2], v[1].w[n / 2], select);
+        uint32_t b1 = __byte_perm(v[2].w[n / 2], v[3].w[n / 2], select);
+        mma_16x8x16<IS_BF16>(o[n], a, b0, b1);
+    }
+}
+
+/* A lane's part of the result: queries g and g + 8, and of the warp's quarter of the head 4 CHUNKS
+ * values from 4 CHUNKS * t on: output n of column 2 t + e is value 2 CHUNKS * e + n of them. */
+template <int CHUNKS> struct lane_result {
+    softmax_state state[2];
+    float values[2 * CHUNKS][4];
 
     __device__ __forceinline__ void clear()
     {
-        state = softmax_empty();
+        state[0] = state[1] = softmax_empty();
 #pragma unroll
-        for (int i = 0; i < VALUES; i++)
-            values[i] = 0.0f;
+        for (int n = 0; n < 2 * CHUNKS; n++)
+            values[n][0] = values[n][1] = values[n][2] = values[n][3] = 0.0f;
     }
 
-    __device__ __forceinline__ void add(softmax_state part, const float *added)
+    __device__ __forceinline__ void add(const float (&largest)[2], const float (&sum)[4],
+                                        const float (&o)[2 * CHUNKS][4])
     {
-        merge_factors f;
-        if (!merge_part(state, part, f))
-            return;
 #pragma unroll
-        for (int i = 0; i < VALUES; i++)
-            values[i] = merge_value(values[i], added[i], f);
+        for (int i = 0; i < 2; i++) {
+            merge_factors f;
+            if (!merge_part(state[i], {largest[i], sum[2 * i]}, f))
+                continue;
+#pragma unroll
+            for (int n = 0; n < 2 * CHUNKS; n++)
+#pragma unroll
+                for (int e = 2 * i; e < 2 * i + 2; e++)
+                    values[n][e] = merge_value(values[n][e], o[n][e], f);
+        }
     }
 };
+
+template <bool IS_BF16, int CHUNKS>
+__device__ __forceinline__ void attend_block(lane_result<CHUNKS> &result, attention_shared &shared,
+                                             const attention_params &p, const cuda_item &item,
+                                             const lane_queries &l, uint32_t kv_head,
+                                             uint32_t start)
+{
+    constexpr int EARLY = 4; /* steps whose values are loaded before the scores are known */
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    uint32_t position = start + threadIdx.x;
+    bool is_known = position >= item.first && position < item.length;
+    __syncthreads();
+    shared.pages[threadIdx.x] =
+        is_known ? p.page_table[p.rows[item.first_row].table[p.group] + position] : CUDA_NONE;
+    __syncthreads();
+    const uint16_t *values = static_cast<const uint16_t *>(p.values) + kv_head * p.value_dim;
+    uint32_t at = warp * (16 * CHUNKS) + g * (2 * CHUNKS);
+    float s[KEY_TILES][4], largest[2], o[2 * CHUNKS][4] = {}, sum[4] = {};
+    value_words<CHUNKS> v[EARLY][4];
+#pragma unroll
+    for (int k = 0; k < EARLY; k++)
+        load_step<CHUNKS>(v[k], p, values, shared.pages, k, at, t);
+    compute_scores<IS_BF16>(s, p, l, kv_head, shared.pages + warp * OWN_POSITIONS, lane);
+    mask_scores(s, largest, p, l, start + warp * OWN_POSITIONS, lane);
+    share_largest(largest, shared, warp, lane);
+    share_probabilities<IS_BF16>(s, largest, shared, warp, lane);
+#pragma unroll
+    for (int base = 0; base < STEPS; base += EARLY) {
+#pragma unroll
+        for (int k = 0; k < EARLY; k++) {
+            add_step<IS_BF16, CHUNKS>(o, sum, shared, v[k], base + k, lane);
+            if (base + EARLY < STEPS)
+                load_step<CHUNKS>(v[k], p, values, shared.pages, base + EARLY + k, at, t);
+        }
+    }
+    result.add(largest, sum, o);
+}
+
+/* Writes the result of one block, for attention_merge. */
+template <int CHUNKS>
+__device__ __forceinline__ void write_partial(const lane_result<CHUNKS> &result,
+                                              const attention_params &p, const queries &q,
+                                              size_t index)
+{
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        uint32_t query = g + 8 * i, at = warp * 16 * CHUNKS + t * 4 * CHUNKS;
+        size_t to = index * ATTENTION_QUERIES + query;
+        if (!query_exists(p, q, query))
+            continue;
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+#pragma unroll
+            for (int n = 0; n < 2 * CHUNKS; n++)
+                if (at + 2 * CHUNKS * e + n < p.value_dim)
+                    p.partial[to * p.value_dim + at + 2 * CHUNKS * e + n] =
+                        result.values[n][2 * i + e];
+        if (warp == 0 && t == 0) {
+            p.partial_state[2 * to] = result.state[i].largest;
+            p.partial_state[2 * to + 1] = result.state[i].sum;
+        }
+    }
+}
 
 __device__ __forceinline__ void write_padding(const attention_params &p, uint32_t row, uint32_t head)
 {
@@ -237,62 +335,59 @@ __device__ __forceinline__ void write_padding(const attention_params &p, uint32_
             write_activation(p.out, row, at, 0.0f);
 }
 
-template <bool IS_BF16, int CHUNKS>
-__device__ __forceinline__ void attend_item(segment_parts<CHUNKS> &parts, const attention_params &p,
-                                            const cuda_item &item, uint32_t unit, uint32_t n_units)
+template <int CHUNKS>
+__device__ __forceinline__ void write_result(const lane_result<CHUNKS> &result,
+                                             const attention_params &p, const queries &q)
 {
-    constexpr int VALUES = 8 * CHUNKS;
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    uint32_t query = threadIdx.x / 8, at = threadIdx.x % 8 * VALUES;
-    queries q = queries_of(p, item, unit);
-    merged<VALUES> all, segment;
-    all.clear();
-    for (uint32_t i = 0; i < item.n_segments; i++) {
-        uint32_t start = (item.first_segment + i) * ATTENTION_SEGMENT + warp * ATTENTION_BLOCK;
-        attend_block<IS_BF16, CHUNKS>(parts, p, item, q, start, warp, lane);
-        __syncthreads();
-        segment.clear();
-        for (int w = 0; w < WARPS; w++)
-            segment.add({parts.largest[w][query], parts.sum[w][query]}, &parts.values[w][query][at]);
-        if (item.partial == CUDA_NONE) {
-            all.add(segment.state, segment.values);
-        } else if (query_exists(p, q, query)) {
-            size_t to = ((size_t)(item.partial + i) * n_units + unit) * ATTENTION_QUERIES + query;
-            for (int v = 0; v < VALUES; v++)
-                if (at + v < p.value_dim)
-                    p.partial[to * p.value_dim + at + v] = segment.values[v];
-            p.partial_state[2 * to] = segment.state.largest;
-            p.partial_state[2 * to + 1] = segment.state.sum;
-        }
-        __syncthreads();
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        uint32_t query = g + 8 * i, at = warp * 16 * CHUNKS + t * 4 * CHUNKS;
+        if (!query_exists(p, q, query))
+            continue;
+        uint32_t row = q.first_row + query / p.heads_per_unit;
+        uint32_t head = q.first_head + query % p.heads_per_unit;
+        float factor = softmax_end(result.state[i], p.sinks, head);
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+#pragma unroll
+            for (int n = 0; n < 2 * CHUNKS; n++)
+                if (at + 2 * CHUNKS * e + n < p.value_dim)
+                    write_activation(p.out, row, head * p.value_dim + at + 2 * CHUNKS * e + n,
+                                     result.values[n][2 * i + e] * factor);
+        if (warp == 0 && t == 0)
+            write_padding(p, row, head);
     }
-    if (item.partial != CUDA_NONE || !query_exists(p, q, query))
-        return;
-    uint32_t row = q.first_row + query / p.heads_per_unit;
-    uint32_t head = q.first_head + query % p.heads_per_unit;
-    float factor = softmax_end(all.state, p.sinks, head);
-    for (int v = 0; v < VALUES; v++)
-        if (at + v < p.value_dim)
-            write_activation(p.out, row, head * p.value_dim + at + v, all.values[v] * factor);
-    if (at == 0)
-        write_padding(p, row, head);
 }
 
 template <bool IS_BF16, int CHUNKS> __device__ __forceinline__ void attend(const attention_params &p)
 {
-    extern __shared__ __align__(128) uint8_t shared[];
-    auto &parts = *reinterpret_cast<segment_parts<CHUNKS> *>(shared);
+    __shared__ attention_shared shared;
     launch_next();
     launch_wait();
-    uint32_t group = p.n_heads / p.n_kv_heads;
-    uint32_t n_units = p.n_kv_heads * ((group + p.heads_per_unit - 1) / p.heads_per_unit);
-    uint32_t n = p.step->n_items[p.shape] * n_units;
-    for (uint32_t i = blockIdx.x; i < n; i += gridDim.x)
-        attend_item<IS_BF16, CHUNKS>(parts, p, p.items[i / n_units], i % n_units, n_units);
+    uint32_t n_units = p.n_kv_heads * units_per_kv(p), n = p.step->n_items[p.shape] * n_units;
+    for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
+        cuda_item item = p.items[i / n_units];
+        uint32_t unit = i % n_units;
+        queries q = queries_of(p, item, unit);
+        lane_queries l = queries_of_lane(p, q, threadIdx.x % 32 / 4);
+        lane_result<CHUNKS> result;
+        result.clear();
+        for (uint32_t b = 0; b < item.n_blocks; b++) {
+            attend_block<IS_BF16, CHUNKS>(result, shared, p, item, l, q.kv_head,
+                                          (item.first_block + b) * ATTENTION_BLOCK);
+            if (item.partial != CUDA_NONE) {
+                write_partial<CHUNKS>(result, p, q, (size_t)(item.partial + b) * n_units + unit);
+                result.clear();
+            }
+        }
+        if (item.partial == CUDA_NONE)
+            write_result<CHUNKS>(result, p, q);
+    }
 }
 
 #define ATTENTION_KERNEL(name, is_bf16, chunks)                                                    \
-    extern "C" __global__ void __launch_bounds__(128, 2)                                           \
+    extern "C" __global__ void __launch_bounds__(128, chunks == 4 ? 2 : 3)                         \
         name(const __grid_constant__ attention_params p)                                           \
     {                                                                                              \
         attend<is_bf16, chunks>(p);                                                                \
@@ -305,7 +400,7 @@ ATTENTION_KERNEL(attention_bf16_1, true, 1)
 ATTENTION_KERNEL(attention_bf16_2, true, 2)
 ATTENTION_KERNEL(attention_bf16_4, true, 4)
 
-/* Merges the segments of rows that many blocks of threads attended with: a row and a head each. */
+/* Merges the blocks of rows that many blocks of threads attended with: a row and a head each. */
 extern "C" __global__ void __launch_bounds__(ATTENTION_MAX_DIM)
     attention_merge(const __grid_constant__ attention_params p)
 {
@@ -317,13 +412,13 @@ extern "C" __global__ void __launch_bounds__(ATTENTION_MAX_DIM)
     cuda_merge m = p.merges[row];
     if (m.count == 0)
         return;
-    uint32_t group = p.n_heads / p.n_kv_heads, per_kv = (group + p.heads_per_unit - 1) / p.heads_per_unit;
+    uint32_t group = p.n_heads / p.n_kv_heads, per_kv = units_per_kv(p);
     uint32_t in_group = head % group, unit = head / group * per_kv + in_group / p.heads_per_unit;
     uint32_t query = m.row_of_item * p.heads_per_unit + in_group % p.heads_per_unit;
     uint32_t at = threadIdx.x;
     softmax_state s = softmax_empty();
     float value = 0.0f;
-#pragma unroll 4
+#pragma unroll 8
     for (uint32_t i = 0; i < m.count; i++) {
         size_t from = ((size_t)(m.first + i) * p.n_kv_heads * per_kv + unit) * ATTENTION_QUERIES + query;
         softmax_state part = {p.partial_state[2 * from], p.partial_state[2 * from + 1]};

@@ -44,13 +44,12 @@ __device__ __forceinline__ void tile_load(tile_words<F> &tile, const uint8_t *da
 /* q of a pair as two halves, 1024 + q or 1024 + 16 q in, exact. */
 template <int ZERO> __device__ __forceinline__ __half2 unbias_low(uint32_t bits)
 {
-    return __hsub2(as_half2(bits | 0x64006400u), __float2half2_rn(1024.0f + ZERO));
+    return __hsub2(as_half2(bits), __float2half2_rn(1024.0f + ZERO));
 }
 
 template <int ZERO> __device__ __forceinline__ __half2 unbias_high(uint32_t bits)
 {
-    return __hfma2(as_half2(bits | 0x64006400u), __float2half2_rn(0.0625f),
-                   __float2half2_rn(-64.0f - ZERO));
+    return __hfma2(as_half2(bits), __float2half2_rn(0.0625f), __float2half2_rn(-64.0f - ZERO));
 }
 
 /* Pairs of 4 to 6 bits: bits above the fourth are in `high`, `WIDTH` of them for each value, from
@@ -61,10 +60,16 @@ __device__ __forceinline__ void unpack_nibbles(__half2 (&q)[4], uint32_t w, uint
     constexpr uint32_t MASK = WIDTH == 2 ? 0x00030003u : 0x00010001u;
 #pragma unroll
     for (int p = 0; p < 4; p++) {
-        uint32_t low = (p < 2 ? w : w >> 8) & (p % 2 ? 0x00f000f0u : 0x000f000fu);
-        if constexpr (WIDTH > 0)
-            low |= ((high >> (at + WIDTH * p)) & MASK) << (p % 2 ? 8 : 4);
-        q[p] = p % 2 ? unbias_high<ZERO>(low) : unbias_low<ZERO>(low);
+        uint32_t bits = 0x64006400u, low = p < 2 ? w : w >> 8;
+        if constexpr (WIDTH > 0) {
+            /* The bits above the fourth go to bit 4, or 8; from where `high` has them. */
+            constexpr uint32_t LOW_MASK = MASK << 4, HIGH_MASK = MASK << 8;
+            int to = p % 2 ? 8 : 4, from = at + WIDTH * p;
+            uint32_t moved = from > to ? high >> (from - to) : high << (to - from);
+            bits = p % 2 ? and_or<HIGH_MASK>(moved, bits) : and_or<LOW_MASK>(moved, bits);
+        }
+        q[p] = p % 2 ? unbias_high<ZERO>(and_or<0x00f000f0u>(low, bits))
+                     : unbias_low<ZERO>(and_or<0x000f000fu>(low, bits));
     }
 }
 

@@ -22,13 +22,22 @@ __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Copies 16 bytes to shared memory in the background; zeros if `is_there` is false. */
-__device__ __forceinline__ void copy_async(void *shared, const void *global, bool is_there)
+/* Copies 16 bytes to shared memory in the background, if `is_wanted`; without a branch. */
+__device__ __forceinline__ void copy_async(void *shared, const void *global, bool is_wanted = true)
 {
     uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(global),
-                 "r"(is_there ? 16 : 0)
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0;"
+                 " @p cp.async.cg.shared.global.L2::128B [%0], [%1], 16; }" ::"r"(to),
+                 "l"(global), "r"((uint32_t)is_wanted)
                  : "memory");
+}
+
+/* (a & MASK) | bits in one instruction. */
+template <uint32_t MASK> __device__ __forceinline__ uint32_t and_or(uint32_t a, uint32_t bits)
+{
+    uint32_t r;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(a), "n"(MASK), "r"(bits));
+    return r;
 }
 
 __device__ __forceinline__ void copies_commit()

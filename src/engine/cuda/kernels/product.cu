@@ -5,47 +5,45 @@
 #include "engine/cuda/cuda_params.h"
 #include "engine/cuda/cuda_tiles.h"
 
-/* What a warp streams: `m` rows of tiles, and the rows of activations at `row_at`. */
-struct stream {
-    const uint8_t *data, *scales; /* of the first output tile */
-    uint32_t last;                /* output tile that exists, counted from the first */
-    uint32_t col_tiles;
-    const uint16_t *input;
-    const uint32_t *row_at; /* [8 n] in shared memory: offset of the row; CUDA_NONE: no row */
+/* What a lane copies of each column tile that its warp streams: of M rows of tiles, and of 8 N rows
+ * of activations. */
+template <int N> struct stream {
+    const uint8_t *data, *scales; /* of the tile that is next */
+    uint32_t data_step, scale_step; /* from one output tile to the next */
+    const uint8_t *input;
+    uint32_t row_at[2 * N]; /* in bytes; CUDA_NONE: no row, and what is in its place is unused */
     uint8_t *ring;
 };
 
-template <cuda_format F, int M>
-__device__ __forceinline__ void issue_weights(const stream &s, uint8_t *stage, int tile, int lane)
+template <cuda_format F, int M, int N>
+__device__ __forceinline__ void issue_weights(const stream<N> &s, int stage, int ahead, int lane)
 {
     constexpr int DATA = format_tile_bytes(F), SCALES = format_scale_bytes(F);
+    uint8_t *to = s.ring + stage * (M * (DATA + SCALES) + N * 1024) + lane * 16;
 #pragma unroll
     for (int m = 0; m < M; m++) {
-        uint8_t *to = stage + m * (DATA + SCALES);
-        size_t index = min((uint32_t)m, s.last) * s.col_tiles + tile;
-        const uint8_t *from = s.data + index * DATA;
+        const uint8_t *from = s.data + (size_t)m * s.data_step + ahead * DATA;
 #pragma unroll
         for (int at = 0; at < DATA; at += 512)
-            if (at + lane * 16 < DATA)
-                copy_async(to + at + lane * 16, from + at + lane * 16, true);
-        if (lane * 16 < SCALES)
-            copy_async(to + DATA + lane * 16, s.scales + index * SCALES + lane * 16, true);
+            copy_async(to + m * (DATA + SCALES) + at, from + at,
+                       at + 512 <= DATA || at + lane * 16 < DATA);
+        if constexpr (SCALES > 0)
+            copy_async(to + m * (DATA + SCALES) + DATA,
+                       s.scales + (size_t)m * s.scale_step + ahead * SCALES, lane * 16 < SCALES);
     }
 }
 
 /* Chunk c of 16 bytes of row r is at c ^ (r & 1), so that eight lanes read without a conflict. */
-template <int N>
-__device__ __forceinline__ void issue_input(const stream &s, uint8_t *rows, int tile, int lane)
+template <cuda_format F, int M, int N>
+__device__ __forceinline__ void issue_input(const stream<N> &s, int stage, int ahead, int lane)
 {
+    constexpr int WEIGHTS = M * (format_tile_bytes(F) + format_scale_bytes(F));
+    uint8_t *to = s.ring + stage * (WEIGHTS + N * 1024) + WEIGHTS + lane / 8 * 128 +
+                  (lane % 8 ^ (lane / 8 & 1)) * 16;
 #pragma unroll
-    for (int i = 0; i < 2 * N; i++) {
-        int row = i * 4 + lane / 8, chunk = lane % 8;
-        uint32_t at = s.row_at[row];
-        bool is_there = at != CUDA_NONE;
-        copy_async(rows + row * 128 + (chunk ^ (row & 1)) * 16,
-                   s.input + (is_there ? at + (size_t)tile * TILE_COLUMNS + chunk * 8 : 0),
-                   is_there);
-    }
+    for (int i = 0; i < 2 * N; i++)
+        copy_async(to + i * 512, s.input + s.row_at[i] + ahead * (TILE_COLUMNS * 2),
+                   s.row_at[i] != CUDA_NONE);
 }
 
 template <cuda_format F, int M, int N>
@@ -55,11 +53,36 @@ __device__ __forceinline__ void multiply_stage(float (&acc)[M][N][4], const uint
     constexpr int DATA = format_tile_bytes(F), SCALES = format_scale_bytes(F);
     const uint8_t *rows = stage + M * (DATA + SCALES);
     int g = lane / 4, t = lane % 4;
+    if constexpr (M * N <= 4) { /* few accumulators: all at once, with the fewest instructions */
+        uint4 b[N][2];
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                b[n][half] = *reinterpret_cast<const uint4 *>(rows + (n * 8 + g) * 128 +
+                                                              ((2 * t + half) ^ (g & 1)) * 16);
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            const uint8_t *data = stage + m * (DATA + SCALES);
+            tile_words<F> tile;
+            tile_load<F>(tile, data, data + DATA, lane);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                uint32_t a[4];
+                tile_step<F>(a, tile, j);
+#pragma unroll
+                for (int n = 0; n < N; n++) {
+                    const uint4 &v = b[n][j / 2];
+                    mma_16x8x16<format_is_bf16(F) != 0>(acc[m][n], a, j % 2 ? v.z : v.x,
+                                                        j % 2 ? v.w : v.y);
+                }
+            }
+        }
+    } else {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         uint2 b[N];
-        if constexpr (M * N > 16)
-            asm volatile("" ::: "memory"); /* or loads of later steps take too many registers */
+        asm volatile("" ::: "memory"); /* or loads of later steps take too many registers */
 #pragma unroll
         for (int n = 0; n < N; n++)
             b[n] = *reinterpret_cast<const uint2 *>(rows + (n * 8 + g) * 128 +
@@ -76,15 +99,26 @@ __device__ __forceinline__ void multiply_stage(float (&acc)[M][N][4], const uint
                 mma_16x8x16<format_is_bf16(F) != 0>(acc[m][n], a, b[n].x, b[n].y);
         }
     }
+    }
 }
 
-/* Column tiles begin .. end - 1 from fresh accumulators. The first weights may be on their way
- * already (`is_begun`), from before the wait for the kernel before. */
+/* The first weights of a piece, which may be on their way before the kernel before has ended. */
 template <cuda_format F, int M, int N, int STAGES>
-__device__ __forceinline__ void multiply_piece(float (&acc)[M][N][4], const stream &s, int begin,
-                                               int end, bool is_begun, int lane)
+__device__ __forceinline__ void begin_piece(const stream<N> &s, int n_tiles, int lane)
 {
-    constexpr int STAGE = tile_stage_bytes({M, N, STAGES, 0}, F), ROWS_AT = STAGE - N * 1024;
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++)
+        if (i < n_tiles)
+            issue_weights<F, M, N>(s, i, i, lane);
+}
+
+/* The next n_tiles column tiles from fresh accumulators. */
+template <cuda_format F, int M, int N, int STAGES>
+__device__ __forceinline__ void multiply_piece(float (&acc)[M][N][4], stream<N> &s, int n_tiles,
+                                               bool is_begun, int lane)
+{
+    constexpr int DATA = format_tile_bytes(F), SCALES = format_scale_bytes(F);
+    constexpr int STAGE = M * (DATA + SCALES) + N * 1024;
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
@@ -92,39 +126,33 @@ __device__ __forceinline__ void multiply_piece(float (&acc)[M][N][4], const stre
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 acc[m][n][i] = 0.0f;
+    if (!is_begun)
+        begin_piece<F, M, N, STAGES>(s, n_tiles, lane);
+#pragma unroll
     for (int i = 0; i < STAGES - 1; i++) {
-        if (begin + i < end) {
-            if (!is_begun)
-                issue_weights<F, M>(s, s.ring + i * STAGE, begin + i, lane);
-            issue_input<N>(s, s.ring + i * STAGE + ROWS_AT, begin + i, lane);
-        }
+        if (i < n_tiles)
+            issue_input<F, M, N>(s, i, i, lane);
         copies_commit();
     }
-    int at = 0, free_at = STAGES - 1;
-    for (int tile = begin; tile < end; tile++) {
-        copies_wait<STAGES - 2>();
-        __syncwarp();
-        int next = tile + STAGES - 1;
-        if (next < end) {
-            issue_weights<F, M>(s, s.ring + free_at * STAGE, next, lane);
-            issue_input<N>(s, s.ring + free_at * STAGE + ROWS_AT, next, lane);
+    for (int base = 0; base < n_tiles; base += STAGES) {
+#pragma unroll
+        for (int k = 0; k < STAGES; k++) {
+            if (base + k >= n_tiles)
+                break;
+            copies_wait<STAGES - 2>();
+            __syncwarp();
+            if (base + k + STAGES - 1 < n_tiles) {
+                issue_weights<F, M, N>(s, (k + STAGES - 1) % STAGES, k + STAGES - 1, lane);
+                issue_input<F, M, N>(s, (k + STAGES - 1) % STAGES, k + STAGES - 1, lane);
+            }
+            copies_commit();
+            multiply_stage<F, M, N>(acc, s.ring + k * STAGE, lane);
         }
-        copies_commit();
-        multiply_stage<F, M, N>(acc, s.ring + at * STAGE, lane);
-        __syncwarp();
-        at = at + 1 == STAGES ? 0 : at + 1;
-        free_at = free_at + 1 == STAGES ? 0 : free_at + 1;
+        s.data += STAGES * DATA;
+        s.scales += STAGES * SCALES;
+        s.input += STAGES * TILE_COLUMNS * 2;
     }
     copies_wait<0>();
-}
-
-template <cuda_format F, int M, int N, int STAGES>
-__device__ __forceinline__ void begin_piece(const stream &s, int begin, int end, int lane)
-{
-    constexpr int STAGE = tile_stage_bytes({M, N, STAGES, 0}, F);
-    for (int i = 0; i < STAGES - 1; i++)
-        if (begin + i < end)
-            issue_weights<F, M>(s, s.ring + i * STAGE, begin + i, lane);
 }
 
 template <int M, int N>
@@ -197,53 +225,49 @@ __device__ __forceinline__ void product_block(const product_params &p, int which
 
     size_t ring_bytes = (size_t)n_warps * STAGES * STAGE, partial_bytes = n_warps * PARTIAL * 4;
     float *partial = reinterpret_cast<float *>(shared);
-    uint32_t *row_at = reinterpret_cast<uint32_t *>(shared + max(ring_bytes, partial_bytes));
-    float *total = reinterpret_cast<float *>(row_at + N * 8);
+    float *total = reinterpret_cast<float *>(shared + max(ring_bytes, partial_bytes));
 
-    stream s;
+    stream<N> s;
     s.ring = shared + (size_t)warp * STAGES * STAGE;
-    s.row_at = row_at;
-    s.last = w.out_tiles - 1 - group * M;
-    s.col_tiles = w.col_tiles;
-    s.input = static_cast<const uint16_t *>(format_is_bf16(F) ? p.input_bf16 : p.input_f16);
-    auto point_at = [&](uint32_t expert) {
-        size_t tile = (size_t)group * M * w.col_tiles;
-        s.data = w.data + expert * w.expert_data_bytes + tile * format_tile_bytes(F);
-        s.scales = w.scales + expert * w.expert_scale_bytes + tile * format_scale_bytes(F);
+    s.data_step = w.col_tiles * format_tile_bytes(F); /* past the last tile there is slack */
+    s.scale_step = w.col_tiles * format_scale_bytes(F);
+    auto n_tiles = [&](int piece) { return min(TILES, (int)w.col_tiles - piece * TILES); };
+    auto point_at = [&](uint32_t expert, int piece) {
+        size_t tile = (size_t)group * M * w.col_tiles + piece * TILES;
+        s.data = w.data + expert * w.expert_data_bytes + tile * format_tile_bytes(F) + lane * 16;
+        s.scales = w.scales + expert * w.expert_scale_bytes + tile * format_scale_bytes(F) + lane * 16;
+        s.input = static_cast<const uint8_t *>(format_is_bf16(F) ? p.input_bf16 : p.input_f16) +
+                  piece * (PIECE_COLUMNS * 2) + lane % 8 * 16;
     };
-    auto piece_end = [&](int piece) { return min((piece + 1) * TILES, (int)w.col_tiles); };
     bool is_begun = !p.items;
-    if (is_begun) {
-        point_at(0);
-        begin_piece<F, M, N, STAGES>(s, warp * TILES, piece_end(warp), lane);
-    }
+    point_at(0, warp);
+    if (is_begun)
+        begin_piece<F, M, N, STAGES>(s, n_tiles(warp), lane);
     launch_wait();
     block_rows rows = find_rows(p, N * 8);
     if (rows.n == 0) {
         copies_wait<0>();
         return;
     }
-    if (p.items)
-        point_at(rows.expert);
     output_place place = {p.out[which], w.bias ? w.bias + (size_t)rows.expert * w.outputs : nullptr,
                           p.out_stride[which], group * M * 16, w.outputs, !format_is_bf16(F)};
 
     for (uint32_t base = 0; base < rows.n; base += N * 8) {
         uint32_t n = min(rows.n - base, (uint32_t)N * 8);
-        __syncthreads();
-        for (uint32_t i = threadIdx.x; i < N * 8; i += blockDim.x) {
-            uint32_t slot = rows.first + base + i;
-            uint32_t row = i < n && p.row_of ? p.row_of[slot] : slot;
-            row_at[i] = i < n ? row * p.input_stride : CUDA_NONE;
+#pragma unroll
+        for (int i = 0; i < 2 * N; i++) {
+            uint32_t r = i * 4 + lane / 8, slot = rows.first + base + r;
+            uint32_t row = r < n && p.row_of ? p.row_of[slot] : slot;
+            s.row_at[i] = r < n ? row * p.input_stride * 2 : CUDA_NONE;
         }
-        __syncthreads();
         for (int first = 0; first < n_pieces; first += n_warps) {
             float acc[M][N][4];
             int piece = first + warp, n_here = min(n_warps, n_pieces - first);
             bool is_last = first + n_warps >= n_pieces;
+            if (!is_begun)
+                point_at(rows.expert, piece);
             if (piece < n_pieces)
-                multiply_piece<F, M, N, STAGES>(acc, s, piece * TILES, piece_end(piece), is_begun,
-                                                lane);
+                multiply_piece<F, M, N, STAGES>(acc, s, n_tiles(piece), is_begun, lane);
             is_begun = false;
             __syncthreads();
             if (piece < n_pieces)

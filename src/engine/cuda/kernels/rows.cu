@@ -26,23 +26,21 @@ extern "C" __global__ void __launch_bounds__(128)
     }
 }
 
-/* The sum over a block of 256 threads, the same in all, in a fixed order. */
+constexpr int NORM_THREADS = 1024;
+
+/* The sum over a block of NORM_THREADS threads, the same in all, in a fixed order. */
 __device__ __forceinline__ float block_sum(float x, float *scratch)
 {
     x = warp_sum(x);
     if (threadIdx.x % 32 == 0)
         scratch[threadIdx.x / 32] = x;
     __syncthreads();
-    float sum = scratch[0];
-    for (int i = 1; i < 8; i++)
-        sum += scratch[i];
-    __syncthreads();
-    return sum;
+    return warp_sum(scratch[threadIdx.x % 32]);
 }
 
-extern "C" __global__ void __launch_bounds__(256) norm_rows(const __grid_constant__ norm_params p)
+extern "C" __global__ void __launch_bounds__(NORM_THREADS) norm_rows(const __grid_constant__ norm_params p)
 {
-    __shared__ float scratch[8];
+    __shared__ float scratch[NORM_THREADS / 32];
     launch_next();
     launch_wait();
     uint32_t row = p.first_row + blockIdx.x;
@@ -50,16 +48,17 @@ extern "C" __global__ void __launch_bounds__(256) norm_rows(const __grid_constan
         return;
     const float *x = p.x + (size_t)(p.row_of ? p.row_of[row] : row) * p.n;
     float sum = 0.0f;
-    for (uint32_t i = threadIdx.x; i < p.n; i += 256)
+    for (uint32_t i = threadIdx.x; i < p.n; i += NORM_THREADS)
         sum = fmaf(x[i], x[i], sum);
-    float factor = 1.0f / sqrtf(block_sum(sum, scratch) / (float)p.n + p.eps);
+    float norm = 1.0f / sqrtf(block_sum(sum, scratch) / (float)p.n + p.eps);
+    float factor = p.weight ? norm : 1.0f; /* without a weight there is no norm */
     if (p.add_to) {
         float *to = p.add_to + (size_t)row * p.n;
-        for (uint32_t i = threadIdx.x; i < p.n; i += 256)
+        for (uint32_t i = threadIdx.x; i < p.n; i += NORM_THREADS)
             to[i] = fmaf(x[i] * factor * p.weight[i], p.factor, to[i]);
         return;
     }
-    for (uint32_t i = threadIdx.x; i < p.out.stride; i += 256) {
+    for (uint32_t i = threadIdx.x; i < p.out.stride; i += NORM_THREADS) {
         float value = i < p.n ? x[i] * factor * (p.weight ? p.weight[i] : 1.0f) : 0.0f;
         write_activation(p.out, row, i, value);
     }
