@@ -52,6 +52,7 @@ struct pass {
     struct cuda_engine *e;
     const struct hparams *hp;
     uint32_t n_rows;
+    bool merges; /* rows may be split */
     struct error *err;
     int failed;
 };
@@ -127,17 +128,20 @@ struct product {
     float factor, cap;
     CUdeviceptr n_rows; /* 0: the step's */
     uint32_t first_row, most_rows;
-    uint32_t config;
+    enum tile_kind kind;
+    const struct cuda_activations *gated; /* PRODUCT_GATED: instead of `out` */
     bool has_experts, gathers; /* rows are slots; inputs are those of the slots' rows */
     uint32_t most_items;
 };
 
-static uint32_t config_for(uint32_t n_rows)
+static enum tile_kind kind_for(uint32_t n_rows)
 {
-    uint32_t i = 0;
-    while (i + 1 < TILE_CONFIGS && tile_config_at(i).n * 8 < n_rows)
-        i++;
-    return i;
+    return n_rows <= 8 ? TILE_8 : n_rows <= 16 ? TILE_16 : n_rows <= 32 ? TILE_32 : TILE_48;
+}
+
+static uint32_t kind_rows(enum tile_kind kind)
+{
+    return tile_config_at(kind).n * 8;
 }
 
 static struct product_params product_begin(const struct pass *p, const struct product *product)
@@ -175,28 +179,47 @@ static void add_matrix(struct product_params *params, const struct product *prod
     *n_blocks += (m->outputs + outputs_of_block - 1) / outputs_of_block;
 }
 
+/* The blocks of threads compute pairs of tiles, one of each matrix, and need no others. */
+static uint32_t make_gated(const struct pass *p, struct product_params *params,
+                           const struct product *product, enum tile_kind *kind)
+{
+    *kind = *kind == TILE_8 ? TILE_8_PAIRS : *kind;
+    uint32_t outputs = tile_config_at(*kind).m / 2 * TILE_OUTPUTS;
+    params->n_matrices = 1;
+    params->matrices[0] = *product->matrices[0];
+    params->matrices[1] = *product->matrices[1];
+    params->gated = *product->gated;
+    params->activation = p->hp->activation;
+    params->limit = p->hp->activation_limit;
+    params->gated_f16_factor = 1.0f / HIDDEN_FACTOR;
+    return (product->gated->stride + outputs - 1) / outputs;
+}
+
 /* The matrices that are tiled: one launch. */
 static void multiply_tiled(struct pass *p, const struct product *product)
 {
     struct product_params params = product_begin(p, product);
-    const struct tile_config config = tile_config_at(product->config);
-    uint32_t n_blocks = 0, warps = 32, shared = 0;
+    enum tile_kind kind = product->kind;
+    uint32_t n_blocks = 0, warps = 32, shared = 0, rows = kind_rows(kind);
+    if (product->mode == PRODUCT_GATED)
+        n_blocks = make_gated(p, &params, product, &kind);
+    const struct tile_config config = tile_config_at(kind);
     for (uint32_t i = 0; i < product->n; i++) {
         const struct cuda_matrix *m = product->matrices[i];
         if (m->outputs == 0 || m->format == FORMAT_F32)
             continue;
         warps = min_u32(warps, tile_warps(config, m->format, m->col_tiles, p->e->shared_bytes));
-        add_matrix(&params, product, i, &n_blocks, config.m * TILE_OUTPUTS);
+        if (product->mode != PRODUCT_GATED)
+            add_matrix(&params, product, i, &n_blocks, config.m * TILE_OUTPUTS);
     }
     for (uint32_t i = 0; i < params.n_matrices; i++)
         shared = max_u32(shared, tile_shared_bytes(config, params.matrices[i].format,
                                                    params.matrices[i].col_tiles, warps));
-    uint32_t rows = config.n * 8;
     uint32_t n_x = product->has_experts ? product->most_items
                                         : (product->most_rows + rows - 1) / rows;
     if (params.n_matrices)
-        launch(p, (enum cuda_kernel)(KERNEL_product_8 + product->config), n_x, n_blocks,
-               32 * warps, shared, &params);
+        launch(p, (enum cuda_kernel)(KERNEL_product_8 + kind), n_x, n_blocks, 32 * warps, shared,
+               &params);
 }
 
 static void multiply_floats(struct pass *p, const struct product *product)
@@ -217,9 +240,10 @@ static void multiply(struct pass *p, struct product product)
     if (product.most_rows == 0)
         product.most_rows = p->n_rows;
     if (!product.has_experts)
-        product.config = config_for(product.most_rows);
+        product.kind = kind_for(product.most_rows);
     multiply_tiled(p, &product);
-    multiply_floats(p, &product);
+    if (product.mode != PRODUCT_GATED)
+        multiply_floats(p, &product);
 }
 
 /* The product at the end of a block, added to x, or normed first. */
@@ -344,7 +368,8 @@ static void attend(struct pass *p, uint32_t index, const struct cuda_activations
     enum cuda_kernel first = kv_type == KV_BF16 ? KERNEL_attention_bf16_1 : KERNEL_attention_f16_1;
     launch(p, (enum cuda_kernel)(first + (chunks == 4 ? 2 : chunks - 1)),
            e->n_processors * ATTENTION_BLOCKS, 1, 128, 0, &params);
-    launch(p, KERNEL_attention_merge, p->n_rows, shape->n_heads, (shape->value_dim + 31) / 32 * 32,
+    if (p->merges)
+        launch(p, KERNEL_attention_merge, p->n_rows, shape->n_heads, (shape->value_dim + 31) / 32 * 32,
            0, &params);
 }
 
@@ -398,6 +423,22 @@ static void gate(struct pass *p, const struct cuda_activations *hidden, uint32_t
            &params);
 }
 
+/* `hidden` = activate(gate, up), of rows or of slots of experts, in one launch if the matrices are
+ * alike. */
+static void multiply_gated(struct pass *p, struct product product, uint32_t n_ff,
+                           uint32_t rows_per_row, const struct cuda_activations *hidden)
+{
+    const struct cuda_matrix *gate_matrix = product.matrices[0], *up = product.matrices[1];
+    if (gate_matrix->format != FORMAT_F32 && gate_matrix->format == up->format) {
+        product.mode = PRODUCT_GATED;
+        product.gated = hidden;
+        multiply(p, product);
+        return;
+    }
+    multiply(p, product);
+    gate(p, hidden, n_ff, rows_per_row, up->outputs > 0);
+}
+
 static void dense_block(struct pass *p, uint32_t index)
 {
     const struct cuda_layer *l = &p->e->layers[index];
@@ -407,22 +448,23 @@ static void dense_block(struct pass *p, uint32_t index)
     struct cuda_activations normed = inputs_of(&b->normed, gated, 2);
     struct cuda_activations hidden = hidden_of(p, n_ff, &l->down);
     norm(p, l->ffn_norm, &normed);
-    multiply(p, (struct product){.matrices = {&l->gate, &l->up},
-                                 .out = {b->gate, b->up},
-                                 .n = 2,
-                                 .input = &normed});
-    gate(p, &hidden, n_ff, 1, l->up.outputs > 0);
+    multiply_gated(p,
+                   (struct product){.matrices = {&l->gate, &l->up},
+                                    .out = {b->gate, b->up},
+                                    .n = 2,
+                                    .input = &normed},
+                   n_ff, 1, &hidden);
     end_block(p, &l->down, &hidden, HIDDEN_FACTOR, l->ffn_post_norm);
 }
 
 /* Routes rows to experts and groups them. Returns the tile for an expert's rows. */
-static uint32_t route(struct pass *p, uint32_t index, const struct cuda_activations *normed)
+static enum tile_kind route(struct pass *p, uint32_t index, const struct cuda_activations *normed)
 {
     const struct cuda_layer *l = &p->e->layers[index];
     const struct cuda_buffers *b = &p->e->buffers;
     const struct router *router = &p->hp->router;
     uint64_t n_slots = (uint64_t)p->n_rows * router->n_chosen;
-    uint32_t config = config_for((uint32_t)((n_slots + router->n_experts - 1) / router->n_experts));
+    enum tile_kind kind = kind_for((uint32_t)((n_slots + router->n_experts - 1) / router->n_experts));
     struct choose_params choose = {
         .logits = b->router_logits,
         .correction = l->router_correction,
@@ -445,7 +487,7 @@ static uint32_t route(struct pass *p, uint32_t index, const struct cuda_activati
         .n_items = b->n_items,
         .n_experts = router->n_experts,
         .n_chosen = router->n_chosen,
-        .rows_of_item = tile_config_at(config).n * 8,
+        .rows_of_item = kind_rows(kind),
     };
     multiply(p, (struct product){.matrices = {&l->router},
                                  .out = {b->router_logits},
@@ -453,7 +495,7 @@ static uint32_t route(struct pass *p, uint32_t index, const struct cuda_activati
                                  .input = normed});
     launch(p, KERNEL_choose_experts, p->n_rows, 1, 32, 0, &choose);
     launch(p, KERNEL_group_rows, 1, 1, (router->n_experts + 31) / 32 * 32, 0, &group);
-    return config;
+    return kind;
 }
 
 static void expert_block(struct pass *p, uint32_t index)
@@ -466,23 +508,24 @@ static void expert_block(struct pass *p, uint32_t index)
     struct cuda_activations hidden = hidden_of(p, router->n_ff, &l->expert_down);
     uint32_t n_slots = p->n_rows * router->n_chosen;
     norm(p, l->ffn_norm, &normed);
-    uint32_t config = route(p, index, &normed), rows = tile_config_at(config).n * 8;
-    uint32_t most_items = min_u32(n_slots, router->n_experts + n_slots / rows);
-    multiply(p, (struct product){.matrices = {&l->expert_gate, &l->expert_up},
-                                 .out = {b->gate, b->up},
-                                 .n = 2,
-                                 .input = &normed,
-                                 .config = config,
-                                 .has_experts = true,
-                                 .gathers = true,
-                                 .most_items = most_items});
-    gate(p, &hidden, router->n_ff, router->n_chosen, l->expert_up.outputs > 0);
+    enum tile_kind kind = route(p, index, &normed);
+    uint32_t most_items = min_u32(n_slots, router->n_experts + n_slots / kind_rows(kind));
+    multiply_gated(p,
+                   (struct product){.matrices = {&l->expert_gate, &l->expert_up},
+                                    .out = {b->gate, b->up},
+                                    .n = 2,
+                                    .input = &normed,
+                                    .kind = kind,
+                                    .has_experts = true,
+                                    .gathers = true,
+                                    .most_items = most_items},
+                   router->n_ff, router->n_chosen, &hidden);
     multiply(p, (struct product){.matrices = {&l->expert_down},
                                  .out = {b->expert_out},
                                  .n = 1,
                                  .input = &hidden,
                                  .f16_factor = HIDDEN_FACTOR,
-                                 .config = config,
+                                 .kind = kind,
                                  .has_experts = true,
                                  .most_items = most_items});
     struct mixture_params add = {
@@ -565,7 +608,8 @@ static void layers(struct pass *p)
 
 static struct pass pass_begin(struct cuda_engine *e, uint32_t n_rows, struct error *err)
 {
-    return (struct pass){e, &e->model->hparams, n_rows, err, 0};
+    return (struct pass){
+        .e = e, .hp = &e->model->hparams, .n_rows = n_rows, .merges = true, .err = err};
 }
 
 int cuda_launch_head(struct cuda_engine *e, uint32_t first, uint32_t n_rows, struct error *err)
@@ -643,13 +687,22 @@ static int send_plan(struct cuda_engine *e, struct error *err)
     return 0;
 }
 
-/* The smallest graph for the batch, or GRAPH_SIZES. */
-static uint32_t graph_for(const struct cuda_engine *e, uint32_t n_rows)
+/* Whether some row's attention has to be merged. */
+static bool is_split(const struct cuda_engine *e)
+{
+    bool any = false;
+    for (uint32_t s = 0; s < e->plan_limits.n_shapes; s++)
+        any |= e->pinned.plan.step->is_split[s] != 0;
+    return any;
+}
+
+/* The smallest graph for the batch; NULL: none is large enough. */
+static CUgraphExec graph_for(const struct cuda_engine *e, uint32_t n_rows)
 {
     uint32_t i = 0;
-    while (i < GRAPH_SIZES && (graph_rows[i] < n_rows || !e->graph_execs[i]))
+    while (i < GRAPH_SIZES && (graph_rows[i] < n_rows || !e->graph_execs[is_split(e)][i]))
         i++;
-    return i;
+    return i < GRAPH_SIZES ? e->graph_execs[is_split(e)][i] : NULL;
 }
 
 int cuda_forward_begin(struct cuda_engine *e, struct error *err)
@@ -659,48 +712,54 @@ int cuda_forward_begin(struct cuda_engine *e, struct error *err)
         send_plan(e, err))
         return -1;
     uint32_t n_rows = e->batch->n_rows, n_outputs = e->pinned.plan.step->n_outputs;
-    uint32_t graph = graph_for(e, n_rows);
-    if (graph < GRAPH_SIZES && n_outputs > 0)
-        return cuda_check(&e->driver, e->driver.graph_launch(e->graph_execs[graph], e->stream),
-                          "launch a graph", err);
+    CUgraphExec graph = graph_for(e, n_rows);
+    if (graph && n_outputs > 0)
+        return cuda_check(&e->driver, e->driver.graph_launch(graph, e->stream), "launch a graph",
+                          err);
     struct pass p = pass_begin(e, n_rows, err);
+    p.merges = is_split(e);
     layers(&p);
     if (n_outputs > 0)
         head(&p, 0, min_u32(n_outputs, HEAD_ROWS));
     return p.failed;
 }
 
-static int record_graph(struct cuda_engine *e, uint32_t index, struct error *err)
+static int record_graph(struct cuda_engine *e, bool merges, uint32_t index, struct error *err)
 {
     const struct cuda_driver *d = &e->driver;
+    CUgraph *graph = &e->graphs[merges][index];
     struct pass p = pass_begin(e, min_u32(graph_rows[index], e->engine.limits.max_rows), err);
+    p.merges = merges;
     if (cuda_check(d, d->capture_begin(e->stream, CAPTURE_THREAD_LOCAL), "record a graph", err))
         return -1;
     layers(&p);
     head(&p, 0, p.n_rows);
-    CUresult code = d->capture_end(e->stream, &e->graphs[index]);
+    CUresult code = d->capture_end(e->stream, graph);
     if (p.failed || cuda_check(d, code, "record a graph", err))
         return -1;
-    return cuda_check(d, d->graph_instantiate(&e->graph_execs[index], e->graphs[index], 0),
+    return cuda_check(d, d->graph_instantiate(&e->graph_execs[merges][index], *graph, 0),
                       "make a graph", err);
 }
 
 int cuda_graphs_open(struct cuda_engine *e, struct error *err)
 {
     for (uint32_t i = 0; i < GRAPH_SIZES; i++)
-        if ((i == 0 || graph_rows[i - 1] < e->engine.limits.max_rows) && record_graph(e, i, err))
+        if ((i == 0 || graph_rows[i - 1] < e->engine.limits.max_rows) &&
+            (record_graph(e, false, i, err) || record_graph(e, true, i, err)))
             return -1;
     return 0;
 }
 
 void cuda_graphs_close(struct cuda_engine *e)
 {
-    for (uint32_t i = 0; i < GRAPH_SIZES; i++) {
-        if (e->graph_execs[i])
-            e->driver.graph_exec_destroy(e->graph_execs[i]);
-        if (e->graphs[i])
-            e->driver.graph_destroy(e->graphs[i]);
-        e->graph_execs[i] = NULL;
-        e->graphs[i] = NULL;
+    for (uint32_t i = 0; i < 2 * GRAPH_SIZES; i++) {
+        CUgraphExec *exec = &e->graph_execs[i % 2][i / 2];
+        CUgraph *graph = &e->graphs[i % 2][i / 2];
+        if (*exec)
+            e->driver.graph_exec_destroy(*exec);
+        if (*graph)
+            e->driver.graph_destroy(*graph);
+        *exec = NULL;
+        *graph = NULL;
     }
 }

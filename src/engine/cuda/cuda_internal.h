@@ -22,6 +22,7 @@
 /* Kernels by name. */
 #define CUDA_KERNELS(X)                                                                            \
     X(product_8)                                                                                   \
+    X(product_8_pairs)                                                                             \
     X(product_16)                                                                                  \
     X(product_32)                                                                                  \
     X(product_48)                                                                                  \
@@ -130,8 +131,8 @@ struct cuda_engine {
     struct cuda_buffers buffers;
     struct cuda_pinned pinned;
     struct cuda_plan_limits plan_limits;
-    CUgraph graphs[GRAPH_SIZES];
-    CUgraphExec graph_execs[GRAPH_SIZES];
+    CUgraph graphs[2][GRAPH_SIZES]; /* without and with the merging of split rows */
+    CUgraphExec graph_execs[2][GRAPH_SIZES];
     uint8_t *io_staging; /* pinned */
     uint64_t last_ticket;
 

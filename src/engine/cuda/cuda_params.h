@@ -68,6 +68,15 @@ struct cuda_step {
 
 /* ---- products ----------------------------------------------------------------------------- */
 
+/* Where a kernel writes rows of activations; those that are NULL are not needed. Columns from the
+ * width to `stride` are zeroed. */
+struct cuda_activations {
+    DEVICE_PTR(void) f16;
+    DEVICE_PTR(void) bf16;
+    DEVICE_PTR(float) f32;
+    uint32_t stride;
+};
+
 /* One matrix, or a stack of experts' matrices of one shape. */
 struct cuda_matrix {
     DEVICE_PTR(const uint8_t) data;
@@ -85,7 +94,8 @@ struct cuda_expert_item {
 enum product_mode {
     PRODUCT_STORE, /* out = value */
     PRODUCT_ADD,   /* out += value * factor */
-    PRODUCT_LOGITS /* out = cap(value * factor) */
+    PRODUCT_LOGITS, /* out = cap(value * factor) */
+    PRODUCT_GATED,  /* activations = activate(value of matrix 0, value of matrix 1) */
 };
 
 struct product_params {
@@ -105,19 +115,13 @@ struct product_params {
     DEVICE_PTR(const uint32_t) row_of;  /* experts: the input row of a slot; NULL: the slot */
     uint32_t mode;
     float factor, cap;
+    struct cuda_activations gated; /* PRODUCT_GATED, in place of out */
+    uint32_t activation;
+    float limit, gated_f16_factor;
     uint32_t first_row; /* of the batch, where rows come in several launches */
 };
 
 /* ---- the rest ----------------------------------------------------------------------------- */
-
-/* Where a kernel writes rows of activations; those that are NULL are not needed. Columns from the
- * width to `stride` are zeroed. */
-struct cuda_activations {
-    DEVICE_PTR(void) f16;
-    DEVICE_PTR(void) bf16;
-    DEVICE_PTR(float) f32;
-    uint32_t stride;
-};
 
 struct norm_params {
     DEVICE_PTR(const float) x; /* [rows][n] */

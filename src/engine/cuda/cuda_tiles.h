@@ -4,31 +4,49 @@
 #include "engine/cuda/cuda_format.h"
 
 /* How products are cut among threads; host and device must agree. A block of threads computes
- * 16 * m outputs for 8 * n rows. Its warps are the pieces of K; each streams its own tiles of
- * weights and activations through a ring of `stages` in shared memory:
+ * 16 * m outputs for 8 * n rows. Its warps share the pieces of K; each streams its own tiles of
+ * weights and activations through a ring of stages in shared memory:
  *
  *   ring     [warp][stage][m tiles: data, then scales][8 n rows x 128 bytes]
- *   partial  [warp][16 m outputs][8 n rows + 1]       in the same memory, after the ring is empty
- *   total    [16 m outputs][8 n rows + 1]             if there are more pieces than warps
- */
-enum { TILE_CONFIGS = 4 };
-
-struct tile_config {
-    uint32_t m, n, stages, most_warps;
+ *   partial  [piece][16 m outputs][8 n rows + 1]    results of pieces, to be added in order
+ *
+ * With few rows a warp takes several pieces in a row, and all partial results have room of their
+ * own. With many, a warp takes one piece at a time; partial results then take the ring's memory.
+ * Where rows are, and a sum of the pieces so far, follow it:
+ *
+ *   row_at   [8 n rows]
+ *   total    [16 m outputs][8 n rows + 1] */
+enum tile_kind {
+    TILE_8,       /* up to 8 rows */
+    TILE_8_PAIRS, /* of a gated block: a tile of each of two matrices */
+    TILE_16,
+    TILE_32,
+    TILE_48, /* this many and more */
+    N_TILE_KINDS
 };
 
-/* By the number of rows: up to 8, 16, 32, more. */
-CUDA_FORMAT_FN struct tile_config tile_config_at(uint32_t i)
+struct tile_config {
+    uint32_t m, n, most_warps;
+    uint32_t keeps_partials; /* room of their own */
+};
+
+CUDA_FORMAT_FN struct tile_config tile_config_at(enum tile_kind kind)
 {
-    return i == 0   ? (struct tile_config){1, 1, 4, 8}
-           : i == 1 ? (struct tile_config){2, 2, 4, 4}
-           : i == 2 ? (struct tile_config){4, 4, 3, 4}
-                    : (struct tile_config){4, 6, 3, 4};
+    return kind == TILE_8         ? (struct tile_config){1, 1, 8, 1}
+           : kind == TILE_8_PAIRS ? (struct tile_config){2, 1, 8, 1}
+           : kind == TILE_16      ? (struct tile_config){2, 2, 4, 0}
+           : kind == TILE_32      ? (struct tile_config){4, 4, 4, 0}
+                                  : (struct tile_config){4, 6, 4, 0};
 }
 
 CUDA_FORMAT_FN uint32_t tile_stage_bytes(struct tile_config c, enum cuda_format format)
 {
     return c.m * (format_tile_bytes(format) + format_scale_bytes(format)) + c.n * 1024;
+}
+
+CUDA_FORMAT_FN uint32_t tile_stages(struct tile_config c, enum cuda_format format)
+{
+    return c.n > 2 ? 3 : tile_stage_bytes(c, format) > 2560 ? 4 : 8;
 }
 
 CUDA_FORMAT_FN uint32_t tile_partial_bytes(struct tile_config c)
@@ -44,12 +62,15 @@ CUDA_FORMAT_FN uint32_t tile_pieces(uint32_t col_tiles)
 CUDA_FORMAT_FN uint32_t tile_shared_bytes(struct tile_config c, enum cuda_format format,
                                           uint32_t col_tiles, uint32_t warps)
 {
-    uint32_t ring = warps * c.stages * tile_stage_bytes(c, format);
-    uint32_t partial = warps * tile_partial_bytes(c);
-    return (ring > partial ? ring : partial) + (tile_pieces(col_tiles) > warps ? tile_partial_bytes(c) : 0);
+    uint32_t ring = warps * tile_stages(c, format) * tile_stage_bytes(c, format);
+    uint32_t partial = tile_partial_bytes(c), n_pieces = tile_pieces(col_tiles);
+    if (c.keeps_partials)
+        return ring + n_pieces * partial;
+    return (ring > warps * partial ? ring : warps * partial) + c.n * 8 * 4 +
+           (n_pieces > warps ? partial : 0);
 }
 
-/* Warps of a block: pieces are shared out evenly, in as few rounds as shared memory allows. */
+/* Warps of a block: pieces are shared out evenly, among as many as shared memory allows. */
 CUDA_FORMAT_FN uint32_t tile_warps(struct tile_config c, enum cuda_format format,
                                    uint32_t col_tiles, uint32_t most_shared_bytes)
 {

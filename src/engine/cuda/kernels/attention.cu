@@ -363,11 +363,12 @@ __device__ __forceinline__ void write_result(const lane_result<CHUNKS> &result,
 template <bool IS_BF16, int CHUNKS> __device__ __forceinline__ void attend(const attention_params &p)
 {
     __shared__ attention_shared shared;
-    launch_next();
-    launch_wait();
     uint32_t n_units = p.n_kv_heads * units_per_kv(p), n = p.step->n_items[p.shape] * n_units;
+    cuda_item next = blockIdx.x < n ? p.items[blockIdx.x / n_units] : cuda_item{};
+    launch_wait();
+    launch_next();
     for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
-        cuda_item item = p.items[i / n_units];
+        cuda_item item = i == blockIdx.x ? next : p.items[i / n_units];
         uint32_t unit = i % n_units;
         queries q = queries_of(p, item, unit);
         lane_queries l = queries_of_lane(p, q, threadIdx.x % 32 / 4);
@@ -404,8 +405,8 @@ ATTENTION_KERNEL(attention_bf16_4, true, 4)
 extern "C" __global__ void __launch_bounds__(ATTENTION_MAX_DIM)
     attention_merge(const __grid_constant__ attention_params p)
 {
-    launch_next();
     launch_wait();
+    launch_next();
     uint32_t row = blockIdx.x, head = blockIdx.y;
     if (!p.step->is_split[p.shape] || row >= p.step->n_rows)
         return;
@@ -441,8 +442,8 @@ extern "C" __global__ void __launch_bounds__(ATTENTION_BLOCK)
 {
     __shared__ float query[ATTENTION_MAX_DIM], scores[ATTENTION_BLOCK], reduced[ATTENTION_BLOCK];
     __shared__ uint32_t pages[ATTENTION_BLOCK];
-    launch_next();
     launch_wait();
+    launch_next();
     uint32_t row = blockIdx.x, head = blockIdx.y, i = threadIdx.x;
     if (row >= p.step->n_rows)
         return;

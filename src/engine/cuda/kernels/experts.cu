@@ -25,7 +25,7 @@ __device__ __forceinline__ void score(float (&values)[LANE_EXPERTS], const choos
         if (lane + 32 * i >= p.n_experts)
             continue;
         if (p.scores == CUDA_SIGMOID)
-            values[i] = 1.0f / (1.0f + expf(-values[i]));
+            values[i] = sigmoid(values[i]);
         else if (p.scores == CUDA_SOFTMAX)
             sum += values[i] = expf(values[i] - most);
     }
@@ -66,8 +66,8 @@ __device__ __forceinline__ uint32_t take_best(const float (&ranked)[LANE_EXPERTS
 extern "C" __global__ void __launch_bounds__(32)
     choose_experts(const __grid_constant__ choose_params p)
 {
-    launch_next();
     launch_wait();
+    launch_next();
     uint32_t row = blockIdx.x, lane = threadIdx.x;
     if (row >= *p.n_rows)
         return;
@@ -121,8 +121,8 @@ extern "C" __global__ void __launch_bounds__(MAX_EXPERTS)
     group_rows(const __grid_constant__ group_params p)
 {
     __shared__ uint32_t counts[MAX_EXPERTS + 1], item_counts[MAX_EXPERTS + 1];
-    launch_next();
     launch_wait();
+    launch_next();
     uint32_t e = threadIdx.x, n = *p.n_rows * p.n_chosen, count = 0;
     if (e < p.n_experts)
         for (uint32_t i = 0; i < n; i++)
@@ -155,8 +155,8 @@ extern "C" __global__ void __launch_bounds__(MAX_EXPERTS)
 extern "C" __global__ void __launch_bounds__(256)
     add_experts(const __grid_constant__ mixture_params p)
 {
-    launch_next();
     launch_wait();
+    launch_next();
     uint32_t row = blockIdx.x;
     if (row >= *p.n_rows)
         return;

@@ -51,8 +51,9 @@ template <int N> __device__ __forceinline__ void copies_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* Programmatic dependent launch: a kernel may start before the one before it has ended. It must
- * not touch what that one writes until launch_wait. */
+/* Programmatic dependent launch: a kernel may start before the one before it has ended. All kernels
+ * wait for that one first and then let the next one start, so before its wait a kernel may read
+ * what all but the last kernel wrote, and the tables that were copied before the step. */
 __device__ __forceinline__ void launch_wait()
 {
 #if __CUDA_ARCH__ >= 900

@@ -18,6 +18,7 @@ __device__ __forceinline__ bool is_better(candidate a, candidate b)
 __device__ __forceinline__ candidate best_after(const float *logits, uint32_t n, candidate last)
 {
     candidate best = {-INFINITY, CUDA_NONE};
+#pragma unroll 16
     for (uint32_t i = threadIdx.x; i < n; i += BEST_THREADS) {
         candidate c = {logits[i], i};
         if (is_better(last, c) && is_better(c, best))
@@ -54,8 +55,8 @@ extern "C" __global__ void __launch_bounds__(BEST_THREADS)
 {
     __shared__ candidate shared[32];
     __shared__ float sums[32];
-    launch_next();
     launch_wait();
+    launch_next();
     uint32_t n_best = p.n_best[p.first_row + blockIdx.x];
     if (n_best == 0)
         return;
@@ -73,6 +74,7 @@ extern "C" __global__ void __launch_bounds__(BEST_THREADS)
             own = best_after(logits, p.n_vocab, best);
     }
     float sum = 0.0f;
+#pragma unroll 16
     for (uint32_t i = threadIdx.x; i < p.n_vocab; i += BEST_THREADS)
         sum += expf(logits[i] - largest);
     sum = warp_sum(sum);

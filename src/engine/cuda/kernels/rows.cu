@@ -6,8 +6,8 @@
 extern "C" __global__ void __launch_bounds__(128)
     step_tables(const __grid_constant__ rope_params p)
 {
-    launch_next();
     launch_wait();
+    launch_next();
     for (uint32_t row = blockIdx.x; row < p.step->n_rows; row += gridDim.x) {
         double position = p.rows[row].rope;
         for (uint32_t i = 0; i < CUDA_MAX_ROPES; i++)
@@ -38,29 +38,53 @@ __device__ __forceinline__ float block_sum(float x, float *scratch)
     return warp_sum(scratch[threadIdx.x % 32]);
 }
 
-extern "C" __global__ void __launch_bounds__(NORM_THREADS) norm_rows(const __grid_constant__ norm_params p)
+extern "C" __global__ void __launch_bounds__(NORM_THREADS)
+    norm_rows(const __grid_constant__ norm_params p)
 {
+    constexpr uint32_t KEPT = 4; /* values of a thread that are read once: rows of 4,096 */
     __shared__ float scratch[NORM_THREADS / 32];
-    launch_next();
+    uint32_t row = p.first_row + blockIdx.x, n_rows = *p.n_rows;
+    uint32_t from = p.row_of && row < n_rows ? p.row_of[row] : row;
+    float kept_weight[KEPT], kept[KEPT], sum = 0.0f;
+#pragma unroll
+    for (uint32_t k = 0; k < KEPT; k++) {
+        uint32_t i = k * NORM_THREADS + threadIdx.x;
+        kept_weight[k] = p.weight && i < p.n ? p.weight[i] : 1.0f;
+    }
     launch_wait();
-    uint32_t row = p.first_row + blockIdx.x;
-    if (row >= *p.n_rows)
+    launch_next();
+    if (row >= n_rows)
         return;
-    const float *x = p.x + (size_t)(p.row_of ? p.row_of[row] : row) * p.n;
-    float sum = 0.0f;
-    for (uint32_t i = threadIdx.x; i < p.n; i += NORM_THREADS)
+    const float *x = p.x + (size_t)from * p.n;
+#pragma unroll
+    for (uint32_t k = 0; k < KEPT; k++) {
+        uint32_t i = k * NORM_THREADS + threadIdx.x;
+        kept[k] = i < p.n ? x[i] : 0.0f;
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < KEPT; k++)
+        sum = fmaf(kept[k], kept[k], sum);
+    for (uint32_t i = KEPT * NORM_THREADS + threadIdx.x; i < p.n; i += NORM_THREADS)
         sum = fmaf(x[i], x[i], sum);
     float norm = 1.0f / sqrtf(block_sum(sum, scratch) / (float)p.n + p.eps);
     float factor = p.weight ? norm : 1.0f; /* without a weight there is no norm */
-    if (p.add_to) {
-        float *to = p.add_to + (size_t)row * p.n;
-        for (uint32_t i = threadIdx.x; i < p.n; i += NORM_THREADS)
-            to[i] = fmaf(x[i] * factor * p.weight[i], p.factor, to[i]);
-        return;
-    }
-    for (uint32_t i = threadIdx.x; i < p.out.stride; i += NORM_THREADS) {
-        float value = i < p.n ? x[i] * factor * (p.weight ? p.weight[i] : 1.0f) : 0.0f;
-        write_activation(p.out, row, i, value);
+    for (uint32_t k = 0, i = threadIdx.x; i < (p.add_to ? p.n : p.out.stride);
+         k++, i += NORM_THREADS) {
+        float value = 0.0f, weight = 1.0f;
+        if (i < p.n) {
+            value = k == 0 ? kept[0] : k == 1 ? kept[1] : k == 2 ? kept[2] : k == 3 ? kept[3] : x[i];
+            weight = k == 0   ? kept_weight[0]
+                     : k == 1 ? kept_weight[1]
+                     : k == 2 ? kept_weight[2]
+                     : k == 3 ? kept_weight[3]
+                     : p.weight ? p.weight[i]
+                                : 1.0f;
+        }
+        value = value * factor * weight;
+        if (p.add_to)
+            p.add_to[(size_t)row * p.n + i] = fmaf(value, p.factor, p.add_to[(size_t)row * p.n + i]);
+        else
+            write_activation(p.out, row, i, value);
     }
 }
 
@@ -141,13 +165,14 @@ extern "C" __global__ void __launch_bounds__(128)
     place_heads(const __grid_constant__ heads_params p)
 {
     __shared__ float exchange[4][ATTENTION_MAX_DIM];
-    launch_next();
-    launch_wait();
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = blockIdx.x;
     uint32_t index = blockIdx.y * 4 + warp, n_kv = p.stores_kv ? p.n_kv_heads : 0;
-    if (row >= p.step->n_rows || index >= p.n_heads + 2 * n_kv)
-        return;
+    bool is_wanted = row < p.step->n_rows && index < p.n_heads + 2 * n_kv;
     cuda_row r = p.rows[row];
+    launch_wait();
+    launch_next();
+    if (!is_wanted)
+        return;
     if (index < p.n_heads) {
         size_t at = ((size_t)row * p.n_heads + index) * p.key_dim;
         head h = load_head(p.q + at, p.key_dim, lane);
@@ -179,43 +204,18 @@ extern "C" __global__ void __launch_bounds__(128)
     store_head(h, p.values, (page * n_kv + index) * p.value_dim, p.kv_type, 1.0f, lane);
 }
 
-__device__ __forceinline__ float sigmoid(float x)
-{
-    return 1.0f / (1.0f + expf(-x));
-}
-
-__device__ __forceinline__ float activate(const gated_params &p, float gate, float up)
-{
-    switch (p.activation) {
-    case CUDA_SILU: return gate * sigmoid(gate) * up;
-    case CUDA_GELU_TANH: {
-        float inner = 0.7978845608028654f * (gate + 0.044715f * gate * gate * gate);
-        return 0.5f * gate * (1.0f + tanhf(inner)) * up;
-    }
-    case CUDA_GELU: return 0.5f * gate * (1.0f + erff(gate * 0.7071067811865476f)) * up;
-    default:
-        gate = fminf(gate, p.limit);
-        up = fminf(fmaxf(up, -p.limit), p.limit);
-        return gate * sigmoid(1.702f * gate) * (up + 1.0f);
-    }
-}
-
 extern "C" __global__ void __launch_bounds__(256) gated_rows(const __grid_constant__ gated_params p)
 {
-    launch_next();
     launch_wait();
+    launch_next();
     uint32_t row = blockIdx.x, i = blockIdx.y * 256 + threadIdx.x;
     if (row >= *p.n_rows * p.rows_per_row || i >= p.out.stride)
         return;
     size_t at = (size_t)row * p.n + i;
-    float value = i < p.n ? activate(p, p.gate[at], p.up ? p.up[at] : 1.0f) : 0.0f;
-    size_t to = (size_t)row * p.out.stride + i;
-    if (p.out.f16)
-        static_cast<__half *>(p.out.f16)[to] = half_of(value * p.f16_factor);
-    if (p.out.bf16)
-        static_cast<__nv_bfloat16 *>(p.out.bf16)[to] = __float2bfloat16_rn(value);
-    if (p.out.f32)
-        p.out.f32[to] = value;
+    float value = 0.0f;
+    if (i < p.n)
+        value = activate(p.activation, p.limit, p.gate[at], p.up ? p.up[at] : 1.0f);
+    write_activation(p.out, row, i, value, p.f16_factor);
 }
 
 /* Reads memory as fast as it can be read, to measure that. */

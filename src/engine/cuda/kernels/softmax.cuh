@@ -1,8 +1,7 @@
 /* Parts of a softmax that are computed apart, and their merging. The order of merging is part of
  * the result, so all kernels do it with these functions. Scores are in the unit of log2. */
 #pragma once
-#include "engine/cuda/cuda_params.h"
-#include "mma.cuh"
+#include "activation.cuh"
 
 constexpr float LOG2_E = 1.4426950408889634f;
 
@@ -44,17 +43,4 @@ __device__ __forceinline__ float softmax_end(softmax_state s, const float *sinks
     float sink = sinks[head] * LOG2_E, largest = fmaxf(s.largest, sink);
     float old = exp2f(s.largest - largest);
     return old / __fmaf_rn(s.sum, old, exp2f(sink - largest));
-}
-
-/* Writes value `at` of a row of activations. */
-__device__ __forceinline__ void write_activation(const cuda_activations &out, uint32_t row,
-                                                 uint32_t at, float value)
-{
-    size_t i = (size_t)row * out.stride + at;
-    if (out.f16)
-        static_cast<__half *>(out.f16)[i] = half_of(value);
-    if (out.bf16)
-        static_cast<__nv_bfloat16 *>(out.bf16)[i] = __float2bfloat16_rn(value);
-    if (out.f32)
-        out.f32[i] = value;
 }
