@@ -85,7 +85,7 @@ static int load_kernels(struct cuda_engine *e, struct error *err)
     if (cuda_check(d, d->module_load(&e->module, e->options.kernels), "load the kernels", err))
         return -1;
     for (int i = 0; i < N_CUDA_KERNELS; i++) {
-        bool is_large = i <= KERNEL_product_48;
+        bool is_large = i <= KERNEL_product_40;
         if (cuda_check(d, d->module_function(&e->kernels[i], e->module, names[i]), "find a kernel",
                        err) ||
             (is_large && cuda_check(d,

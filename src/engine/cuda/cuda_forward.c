@@ -18,7 +18,7 @@ enum {
 };
 #define LOG2_E 1.4426950408889634
 
-static const uint32_t graph_rows[GRAPH_SIZES] = {8, 16, 32, 48};
+static const uint32_t graph_rows[GRAPH_SIZES] = {8, 16, 32, 40};
 
 int cuda_launch(struct cuda_engine *e, enum cuda_kernel kernel, const uint32_t grid[2],
                 uint32_t block, uint32_t shared_bytes, void *params, struct error *err)
@@ -136,7 +136,7 @@ struct product {
 
 static enum tile_kind kind_for(uint32_t n_rows)
 {
-    return n_rows <= 8 ? TILE_8 : n_rows <= 16 ? TILE_16 : n_rows <= 32 ? TILE_32 : TILE_48;
+    return n_rows <= 8 ? TILE_8 : n_rows <= 16 ? TILE_16 : n_rows <= 32 ? TILE_32 : TILE_40;
 }
 
 static uint32_t kind_rows(enum tile_kind kind)

@@ -25,7 +25,7 @@
     X(product_8_pairs)                                                                             \
     X(product_16)                                                                                  \
     X(product_32)                                                                                  \
-    X(product_48)                                                                                  \
+    X(product_40)                                                                                  \
     X(product_f32)                                                                                 \
     X(attention_f16_1)                                                                             \
     X(attention_f16_2)                                                                             \
@@ -101,7 +101,7 @@ struct cuda_upload {
 
 enum {
     HEAD_ROWS = 64,   /* outputs that the head computes at a time */
-    GRAPH_SIZES = 4,  /* batches of up to 8, 16, 32 and 64 rows have graphs */
+    GRAPH_SIZES = 4,  /* batches of up to 8, 16, 32 and 40 rows have graphs */
     CUDA_MAX_RUNS = 16384,
     CUDA_MAX_ITEMS = 4096,
     CUDA_MAX_PARTIALS = 2048,

@@ -21,7 +21,7 @@ enum tile_kind {
     TILE_8_PAIRS, /* of a gated block: a tile of each of two matrices */
     TILE_16,
     TILE_32,
-    TILE_48, /* this many and more */
+    TILE_40, /* this many and more */
     N_TILE_KINDS
 };
 
@@ -36,7 +36,7 @@ CUDA_FORMAT_FN struct tile_config tile_config_at(enum tile_kind kind)
            : kind == TILE_8_PAIRS ? (struct tile_config){2, 1, 8, 1}
            : kind == TILE_16      ? (struct tile_config){2, 2, 4, 0}
            : kind == TILE_32      ? (struct tile_config){4, 4, 4, 0}
-                                  : (struct tile_config){4, 6, 4, 0};
+                                  : (struct tile_config){4, 5, 4, 0};
 }
 
 CUDA_FORMAT_FN uint32_t tile_stage_bytes(struct tile_config c, enum cuda_format format)

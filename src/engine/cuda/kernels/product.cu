@@ -420,7 +420,7 @@ PRODUCT_KERNEL(product_8, TILE_8, 256, 2)
 PRODUCT_KERNEL(product_8_pairs, TILE_8_PAIRS, 256, 2)
 PRODUCT_KERNEL(product_16, TILE_16, 128, 3)
 PRODUCT_KERNEL(product_32, TILE_32, 128, 2)
-PRODUCT_KERNEL(product_48, TILE_48, 128, 1)
+PRODUCT_KERNEL(product_40, TILE_40, 128, 1)
 
 /* Matrices of floats: a warp computes one output for up to 8 rows at a time. */
 extern "C" __global__ void __launch_bounds__(128)
