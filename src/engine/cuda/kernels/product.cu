@@ -264,9 +264,9 @@ __device__ __forceinline__ block_rows find_rows(const product_params &p, uint32_
 
 /* Adds the partial results of some pieces in order, to the sum of those before them. */
 __device__ __forceinline__ float add_pieces(const float *partial, int stride, int n, bool is_first,
-                                            float before)
+                                            const float *before)
 {
-    float sum = is_first ? partial[0] : before + partial[0];
+    float sum = is_first ? partial[0] : *before + partial[0];
     for (int i = 1; i < n; i++)
         sum += partial[i * stride];
     return sum;
@@ -368,11 +368,11 @@ __device__ __forceinline__ void product_block(const product_params &p, int which
                 uint32_t o = e % n_outputs, r = e / n_outputs, at = o * (N * 8 + 1) + r;
                 if (r >= n)
                     break;
-                float sum = add_pieces(partial + at, PARTIAL, n_here, first == 0, total[at]);
+                float sum = add_pieces(partial + at, PARTIAL, n_here, first == 0, total + at);
                 uint32_t row = rows.first + base + r, output = place.first + o;
                 if (is_gated) {
                     uint32_t up_at = at + HALF * 16 * (N * 8 + 1);
-                    float up = add_pieces(partial + up_at, PARTIAL, n_here, first == 0, total[up_at]);
+                    float up = add_pieces(partial + up_at, PARTIAL, n_here, first == 0, total + up_at);
                     if (!is_last)
                         total[at] = sum, total[up_at] = up;
                     else if (output < place.outputs)
