@@ -195,12 +195,22 @@ static uint32_t make_gated(const struct pass *p, struct product_params *params,
     return (product->gated->stride + outputs - 1) / outputs;
 }
 
+/* Whether large tiles would leave processors without work. */
+static bool is_small(const struct pass *p, const struct product *product)
+{
+    uint32_t outputs = 0, of_block = tile_config_at(product->kind).m * TILE_OUTPUTS;
+    for (uint32_t i = 0; i < product->n; i++)
+        outputs += product->matrices[i]->outputs;
+    return outputs / of_block < 2 * p->e->n_processors;
+}
+
 /* The matrices that are tiled: one launch. */
 static void multiply_tiled(struct pass *p, const struct product *product)
 {
     struct product_params params = product_begin(p, product);
     enum tile_kind kind = product->kind;
     uint32_t n_blocks = 0, warps = 32, shared = 0, rows = kind_rows(kind);
+    kind = kind == TILE_32 && is_small(p, product) ? TILE_32_NARROW : kind;
     if (product->mode == PRODUCT_GATED)
         n_blocks = make_gated(p, &params, product, &kind);
     const struct tile_config config = tile_config_at(kind);

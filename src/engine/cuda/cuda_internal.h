@@ -25,6 +25,7 @@
     X(product_8_pairs)                                                                             \
     X(product_16)                                                                                  \
     X(product_32)                                                                                  \
+    X(product_32_narrow)                                                                           \
     X(product_40)                                                                                  \
     X(product_f32)                                                                                 \
     X(attention_f16_1)                                                                             \

@@ -78,38 +78,46 @@ __device__ __forceinline__ lane_queries queries_of_lane(const attention_params &
     return l;
 }
 
-template <bool IS_BF16>
+template <bool IS_BF16, int CHUNKS>
 __device__ __forceinline__ void compute_scores(float (&s)[KEY_TILES][4], const attention_params &p,
                                                const lane_queries &l, uint32_t kv_head,
                                                const uint32_t *pages, int lane)
 {
+    constexpr int AT_ONCE = CHUNKS < 2 ? 1 : 2; /* chunks of 64 values that are loaded together */
     int g = lane / 4, t = lane % 4;
     const uint16_t *keys = static_cast<const uint16_t *>(p.keys) + kv_head * p.key_dim;
     size_t page_values = (size_t)p.n_kv_heads * p.key_dim;
 #pragma unroll
     for (int n = 0; n < KEY_TILES; n++)
         s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0.0f;
-    for (uint32_t base = 0; base < p.key_dim; base += 64) {
-        uint32_t at = base + 16 * t, qw[2][8], kw[KEY_TILES][8];
+    for (uint32_t base = 0; base < p.key_dim; base += 64 * AT_ONCE) {
+        uint32_t kw[AT_ONCE][KEY_TILES][8];
 #pragma unroll
-        for (int n = 0; n < KEY_TILES; n++) {
-            uint32_t page = pages[n * 8 + g];
-            const uint16_t *key = page == CUDA_NONE ? nullptr : keys + page * page_values;
-            to_words(kw[n], load_16_bytes(key, at, p.key_dim));
-            to_words(kw[n] + 4, load_16_bytes(key, at + 8, p.key_dim));
-        }
+        for (int c = 0; c < AT_ONCE; c++)
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            to_words(qw[i], load_16_bytes(l.values[i], at, p.key_dim));
-            to_words(qw[i] + 4, load_16_bytes(l.values[i], at + 8, p.key_dim));
-        }
-#pragma unroll
-        for (int n = 0; n < KEY_TILES; n++) {
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                uint32_t a[4] = {qw[0][2 * j], qw[1][2 * j], qw[0][2 * j + 1], qw[1][2 * j + 1]};
-                mma_16x8x16<IS_BF16>(s[n], a, kw[n][2 * j], kw[n][2 * j + 1]);
+            for (int n = 0; n < KEY_TILES; n++) {
+                uint32_t page = pages[n * 8 + g], at = base + 64 * c + 16 * t;
+                const uint16_t *key = page == CUDA_NONE ? nullptr : keys + page * page_values;
+                to_words(kw[c][n], load_16_bytes(key, at, p.key_dim));
+                to_words(kw[c][n] + 4, load_16_bytes(key, at + 8, p.key_dim));
             }
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; c++) {
+            uint32_t qw[2][8];
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                uint32_t at = base + 64 * c + 16 * t;
+                to_words(qw[i], load_16_bytes(l.values[i], at, p.key_dim));
+                to_words(qw[i] + 4, load_16_bytes(l.values[i], at + 8, p.key_dim));
+            }
+#pragma unroll
+            for (int n = 0; n < KEY_TILES; n++)
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    uint32_t a[4] = {qw[0][2 * j], qw[1][2 * j], qw[0][2 * j + 1],
+                                     qw[1][2 * j + 1]};
+                    mma_16x8x16<IS_BF16>(s[n], a, kw[c][n][2 * j], kw[c][n][2 * j + 1]);
+                }
         }
     }
 }
@@ -266,17 +274,13 @@ template <int CHUNKS> struct lane_result {
 
 template <bool IS_BF16, int CHUNKS>
 __device__ __forceinline__ void attend_block(lane_result<CHUNKS> &result, attention_shared &shared,
-                                             const attention_params &p, const cuda_item &item,
-                                             const lane_queries &l, uint32_t kv_head,
-                                             uint32_t start)
+                                             const attention_params &p, const lane_queries &l,
+                                             uint32_t kv_head, uint32_t start, uint32_t page)
 {
     constexpr int EARLY = 4; /* steps whose values are loaded before the scores are known */
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    uint32_t position = start + threadIdx.x;
-    bool is_known = position >= item.first && position < item.length;
     __syncthreads();
-    shared.pages[threadIdx.x] =
-        is_known ? p.page_table[p.rows[item.first_row].table[p.group] + position] : CUDA_NONE;
+    shared.pages[threadIdx.x] = page;
     __syncthreads();
     const uint16_t *values = static_cast<const uint16_t *>(p.values) + kv_head * p.value_dim;
     uint32_t at = warp * (16 * CHUNKS) + g * (2 * CHUNKS);
@@ -285,7 +289,7 @@ __device__ __forceinline__ void attend_block(lane_result<CHUNKS> &result, attent
 #pragma unroll
     for (int k = 0; k < EARLY; k++)
         load_step<CHUNKS>(v[k], p, values, shared.pages, k, at, t);
-    compute_scores<IS_BF16>(s, p, l, kv_head, shared.pages + warp * OWN_POSITIONS, lane);
+    compute_scores<IS_BF16, CHUNKS>(s, p, l, kv_head, shared.pages + warp * OWN_POSITIONS, lane);
     mask_scores(s, largest, p, l, start + warp * OWN_POSITIONS, lane);
     share_largest(largest, shared, warp, lane);
     share_probabilities<IS_BF16>(s, largest, shared, warp, lane);
@@ -360,35 +364,67 @@ __device__ __forceinline__ void write_result(const lane_result<CHUNKS> &result,
     }
 }
 
+/* The page of this thread's position in a block. */
+__device__ __forceinline__ uint32_t find_page(const attention_params &p, const cuda_item &item,
+                                              uint32_t table, uint32_t block)
+{
+    uint32_t position = block * ATTENTION_BLOCK + threadIdx.x;
+    bool is_known = position >= item.first && position < item.length;
+    return is_known ? p.page_table[table + position] : CUDA_NONE;
+}
+
+/* An item with what is known of it before the queries are. */
+struct work {
+    cuda_item item;
+    queries q;
+    lane_queries l;
+    uint32_t table, page; /* of the first block */
+};
+
+__device__ __forceinline__ work find_work(const attention_params &p, uint32_t i, uint32_t n_units)
+{
+    work w;
+    w.item = p.items[i / n_units];
+    w.table = p.rows[w.item.first_row].table[p.group];
+    w.q = queries_of(p, w.item, i % n_units);
+    w.l = queries_of_lane(p, w.q, threadIdx.x % 32 / 4);
+    w.page = find_page(p, w.item, w.table, w.item.first_block);
+    return w;
+}
+
 template <bool IS_BF16, int CHUNKS> __device__ __forceinline__ void attend(const attention_params &p)
 {
     __shared__ attention_shared shared;
     uint32_t n_units = p.n_kv_heads * units_per_kv(p), n = p.step->n_items[p.shape] * n_units;
-    cuda_item next = blockIdx.x < n ? p.items[blockIdx.x / n_units] : cuda_item{};
+    work w;
+    if (blockIdx.x < n)
+        w = find_work(p, blockIdx.x, n_units);
     launch_wait();
     launch_next();
     for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
-        cuda_item item = i == blockIdx.x ? next : p.items[i / n_units];
-        uint32_t unit = i % n_units;
-        queries q = queries_of(p, item, unit);
-        lane_queries l = queries_of_lane(p, q, threadIdx.x % 32 / 4);
+        if (i != blockIdx.x)
+            w = find_work(p, i, n_units);
         lane_result<CHUNKS> result;
         result.clear();
-        for (uint32_t b = 0; b < item.n_blocks; b++) {
-            attend_block<IS_BF16, CHUNKS>(result, shared, p, item, l, q.kv_head,
-                                          (item.first_block + b) * ATTENTION_BLOCK);
-            if (item.partial != CUDA_NONE) {
-                write_partial<CHUNKS>(result, p, q, (size_t)(item.partial + b) * n_units + unit);
+        for (uint32_t b = 0; b < w.item.n_blocks; b++) {
+            uint32_t block = w.item.first_block + b, page = w.page;
+            if (b + 1 < w.item.n_blocks)
+                w.page = find_page(p, w.item, w.table, block + 1);
+            attend_block<IS_BF16, CHUNKS>(result, shared, p, w.l, w.q.kv_head,
+                                          block * ATTENTION_BLOCK, page);
+            if (w.item.partial != CUDA_NONE) {
+                write_partial<CHUNKS>(result, p, w.q,
+                                      (size_t)(w.item.partial + b) * n_units + i % n_units);
                 result.clear();
             }
         }
-        if (item.partial == CUDA_NONE)
-            write_result<CHUNKS>(result, p, q);
+        if (w.item.partial == CUDA_NONE)
+            write_result<CHUNKS>(result, p, w.q);
     }
 }
 
 #define ATTENTION_KERNEL(name, is_bf16, chunks)                                                    \
-    extern "C" __global__ void __launch_bounds__(128, chunks == 4 ? 2 : 3)                         \
+    extern "C" __global__ void __launch_bounds__(128, chunks == 1 ? 3 : 2)                         \
         name(const __grid_constant__ attention_params p)                                           \
     {                                                                                              \
         attend<is_bf16, chunks>(p);                                                                \
@@ -401,32 +437,76 @@ ATTENTION_KERNEL(attention_bf16_1, true, 1)
 ATTENTION_KERNEL(attention_bf16_2, true, 2)
 ATTENTION_KERNEL(attention_bf16_4, true, 4)
 
+constexpr uint32_t MERGED_AT_ONCE = ATTENTION_MAX_DIM;
+
+/* The factors of some blocks, for merge_value. A running maximum is exact in any order, so threads
+ * find them side by side; only sums are added one by one. */
+struct merge_shared {
+    float largest[MERGED_AT_ONCE]; /* up to and including the block */
+    float sum[MERGED_AT_ONCE];
+    merge_factors factors[MERGED_AT_ONCE];
+};
+
+/* Thread i has block i of `n`; `s` is the state before them, and becomes that after them. */
+__device__ __forceinline__ void find_factors(merge_shared &shared, softmax_state &s,
+                                             softmax_state part, uint32_t n)
+{
+    uint32_t i = threadIdx.x;
+    __syncthreads();
+    shared.largest[i] = fmaxf(part.largest, s.largest);
+    for (uint32_t step = 1; step < blockDim.x; step *= 2) {
+        __syncthreads();
+        float other = i >= step ? shared.largest[i - step] : -INFINITY;
+        __syncthreads();
+        shared.largest[i] = fmaxf(shared.largest[i], other);
+    }
+    __syncthreads();
+    softmax_state before = {i > 0 ? shared.largest[i - 1] : s.largest, 0.0f};
+    merge_factors f = {1.0f, 0.0f};
+    merge_part(before, part, f);
+    shared.factors[i] = f;
+    shared.sum[i] = part.largest == -INFINITY ? 0.0f : part.sum;
+    __syncthreads();
+    for (uint32_t k = 0; k < n; k++)
+        s.sum = merge_value(s.sum, shared.sum[k], shared.factors[k]);
+    s.largest = shared.largest[n - 1];
+}
+
 /* Merges the blocks of rows that many blocks of threads attended with: a row and a head each. */
 extern "C" __global__ void __launch_bounds__(ATTENTION_MAX_DIM)
     attention_merge(const __grid_constant__ attention_params p)
 {
+    __shared__ merge_shared shared;
+    uint32_t row = blockIdx.x, head = blockIdx.y;
+    bool is_split = p.step->is_split[p.shape] && row < p.step->n_rows;
+    cuda_merge m = is_split ? p.merges[row] : cuda_merge{};
     launch_wait();
     launch_next();
-    uint32_t row = blockIdx.x, head = blockIdx.y;
-    if (!p.step->is_split[p.shape] || row >= p.step->n_rows)
-        return;
-    cuda_merge m = p.merges[row];
     if (m.count == 0)
         return;
     uint32_t group = p.n_heads / p.n_kv_heads, per_kv = units_per_kv(p);
     uint32_t in_group = head % group, unit = head / group * per_kv + in_group / p.heads_per_unit;
     uint32_t query = m.row_of_item * p.heads_per_unit + in_group % p.heads_per_unit;
-    uint32_t at = threadIdx.x;
+    uint32_t n_units = p.n_kv_heads * per_kv, at = threadIdx.x;
+    auto place = [&](uint32_t block) {
+        return ((size_t)(m.first + block) * n_units + unit) * ATTENTION_QUERIES + query;
+    };
     softmax_state s = softmax_empty();
     float value = 0.0f;
-#pragma unroll 8
-    for (uint32_t i = 0; i < m.count; i++) {
-        size_t from = ((size_t)(m.first + i) * p.n_kv_heads * per_kv + unit) * ATTENTION_QUERIES + query;
-        softmax_state part = {p.partial_state[2 * from], p.partial_state[2 * from + 1]};
-        float added = at < p.value_dim ? p.partial[from * p.value_dim + at] : 0.0f;
-        merge_factors f;
-        if (merge_part(s, part, f))
-            value = merge_value(value, added, f);
+    for (uint32_t base = 0; base < m.count; base += blockDim.x) {
+        uint32_t n = min(m.count - base, blockDim.x);
+        softmax_state part = softmax_empty();
+        if (at < n) {
+            const float *state = p.partial_state + 2 * place(base + at);
+            part = {state[0], state[1]};
+        }
+        find_factors(shared, s, part, n);
+#pragma unroll 16
+        for (uint32_t i = 0; i < n; i++) {
+            float added = at < p.value_dim ? p.partial[place(base + i) * p.value_dim + at] : 0.0f;
+            if (shared.factors[i].added != 0.0f)
+                value = merge_value(value, added, shared.factors[i]);
+        }
     }
     if (at < p.value_dim)
         write_activation(p.out, row, head * p.value_dim + at,

@@ -14,16 +14,33 @@ __device__ __forceinline__ bool is_better(candidate a, candidate b)
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
+constexpr int BATCH = 8; /* logits that a thread loads at a time */
+
+/* Calls f(logit, token) for a thread's tokens, in order. */
+template <class F>
+__device__ __forceinline__ void each_logit(const float *logits, uint32_t n, F f)
+{
+    for (uint32_t base = threadIdx.x; base < n; base += BATCH * BEST_THREADS) {
+        float v[BATCH];
+#pragma unroll
+        for (int k = 0; k < BATCH; k++)
+            v[k] = base + k * BEST_THREADS < n ? logits[base + k * BEST_THREADS] : 0.0f;
+#pragma unroll
+        for (int k = 0; k < BATCH; k++)
+            if (base + k * BEST_THREADS < n)
+                f(v[k], base + k * BEST_THREADS);
+    }
+}
+
 /* The best of a thread's tokens that comes after `last`. */
 __device__ __forceinline__ candidate best_after(const float *logits, uint32_t n, candidate last)
 {
     candidate best = {-INFINITY, CUDA_NONE};
-#pragma unroll 16
-    for (uint32_t i = threadIdx.x; i < n; i += BEST_THREADS) {
-        candidate c = {logits[i], i};
+    each_logit(logits, n, [&](float logit, uint32_t token) {
+        candidate c = {logit, token};
         if (is_better(last, c) && is_better(c, best))
             best = c;
-    }
+    });
     return best;
 }
 
@@ -74,9 +91,7 @@ extern "C" __global__ void __launch_bounds__(BEST_THREADS)
             own = best_after(logits, p.n_vocab, best);
     }
     float sum = 0.0f;
-#pragma unroll 16
-    for (uint32_t i = threadIdx.x; i < p.n_vocab; i += BEST_THREADS)
-        sum += expf(logits[i] - largest);
+    each_logit(logits, p.n_vocab, [&](float logit, uint32_t) { sum += expf(logit - largest); });
     sum = warp_sum(sum);
     if (threadIdx.x % 32 == 0)
         sums[threadIdx.x / 32] = sum;
