@@ -184,7 +184,8 @@ static uint32_t make_gated(const struct pass *p, struct product_params *params,
                            const struct product *product, enum tile_kind *kind)
 {
     *kind = *kind == TILE_8 ? TILE_8_PAIRS : *kind;
-    uint32_t outputs = tile_config_at(*kind).m / 2 * TILE_OUTPUTS;
+    const struct tile_config config = tile_config_at(*kind);
+    uint32_t outputs = config.m * config.sides / 2 * TILE_OUTPUTS;
     params->n_matrices = 1;
     params->matrices[0] = *product->matrices[0];
     params->matrices[1] = *product->matrices[1];
@@ -228,7 +229,8 @@ static void multiply_tiled(struct pass *p, const struct product *product)
     uint32_t n_x = product->has_experts ? product->most_items
                                         : (product->most_rows + rows - 1) / rows;
     if (params.n_matrices)
-        launch(p, (enum cuda_kernel)(KERNEL_product_8 + kind), n_x, n_blocks, 32 * warps, shared,
+        launch(p, (enum cuda_kernel)(KERNEL_product_8 + kind), n_x, n_blocks,
+               32 * warps * config.sides, shared,
                &params);
 }
 

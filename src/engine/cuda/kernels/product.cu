@@ -6,7 +6,8 @@
 #include "engine/cuda/cuda_tiles.h"
 
 /* What a lane copies of each column tile that its warp streams: of M rows of tiles, and of 8 N rows
- * of activations. In a gated block the second half of the M are of the second matrix. */
+ * of activations. In a gated block the second half of the M are of the second matrix, unless it has
+ * warps of its own. */
 template <int N> struct stream {
     const uint8_t *data, *scales;   /* of the tile that is next */
     uint32_t data_step, scale_step; /* from one output tile to the next */
@@ -163,7 +164,6 @@ __device__ __forceinline__ void multiply_tiles(float (&acc)[M][N][4], stream<N> 
     constexpr int DATA = format_tile_bytes(F), SCALES = format_scale_bytes(F);
     constexpr int STAGE = M * (DATA + SCALES) + N * 1024;
     constexpr int PIECE = PIECE_COLUMNS / TILE_COLUMNS;
-    static_assert(N > 1 || PIECE % STAGES == 0, "a piece ends with a turn of the ring");
     clear<M, N>(acc);
     if (!is_begun)
         begin_tiles<F, M, N, STAGES>(s, n_tiles, lane);
@@ -173,28 +173,28 @@ __device__ __forceinline__ void multiply_tiles(float (&acc)[M][N][4], stream<N> 
             issue_input<F, M, N>(s, i, i, lane);
         copies_commit();
     }
-    for (int base = 0; base < n_tiles; base += STAGES) {
-        if (base > 0 && base % PIECE == 0) {
+    /* Not unrolled: the first time through, the code itself comes from far away. */
+    int at = 0, free_at = STAGES - 1;
+#pragma unroll 1
+    for (int tile = 0; tile < n_tiles; tile++) {
+        if (tile > 0 && tile % PIECE == 0) {
             store_partial<M, N>(acc, partial, lane);
             partial += M * 16 * (N * 8 + 1);
             clear<M, N>(acc);
         }
-#pragma unroll
-        for (int k = 0; k < STAGES; k++) {
-            if (base + k >= n_tiles)
-                break;
-            copies_wait<STAGES - 2>();
-            __syncwarp();
-            if (base + k + STAGES - 1 < n_tiles) {
-                issue_weights<F, M, N>(s, (k + STAGES - 1) % STAGES, k + STAGES - 1, lane);
-                issue_input<F, M, N>(s, (k + STAGES - 1) % STAGES, k + STAGES - 1, lane);
-            }
-            copies_commit();
-            multiply_stage<F, M, N>(acc, s.ring + k * STAGE, lane);
+        copies_wait<STAGES - 2>();
+        __syncwarp();
+        if (tile + STAGES - 1 < n_tiles) {
+            issue_weights<F, M, N>(s, free_at, STAGES - 1, lane);
+            issue_input<F, M, N>(s, free_at, STAGES - 1, lane);
         }
-        s.data += STAGES * DATA;
-        s.scales += STAGES * SCALES;
-        s.input += STAGES * TILE_COLUMNS * 2;
+        copies_commit();
+        multiply_stage<F, M, N>(acc, s.ring + at * STAGE, lane);
+        at = at + 1 == STAGES ? 0 : at + 1;
+        free_at = free_at + 1 == STAGES ? 0 : free_at + 1;
+        s.data += DATA;
+        s.scales += SCALES;
+        s.input += TILE_COLUMNS * 2;
     }
     copies_wait<0>();
 }
@@ -276,25 +276,27 @@ template <cuda_format F, tile_kind KIND>
 __device__ __forceinline__ void product_block(const product_params &p, int which, uint32_t group)
 {
     constexpr tile_config C = tile_config_at(KIND);
-    constexpr int M = C.m, N = C.n, STAGES = tile_stages(C), HALF = M > 1 ? M / 2 : 1;
+    constexpr int M = C.m, N = C.n, STAGES = tile_stages(C, F), HALF = M > 1 ? M / 2 : 1;
     constexpr int STAGE = tile_stage_bytes(C, F), PARTIAL = tile_partial_bytes(C) / 4;
     constexpr int TILES = PIECE_COLUMNS / TILE_COLUMNS;
     extern __shared__ __align__(128) uint8_t shared[];
     const cuda_matrix &w = p.matrices[which];
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_warps = blockDim.x / 32;
+    int lane = threadIdx.x % 32, n_warps = blockDim.x / 32 / C.sides;
+    int side = C.sides > 1 ? threadIdx.x / 32 / n_warps : 0, warp = threadIdx.x / 32 - side * n_warps;
     int n_pieces = tile_pieces(w.col_tiles);
     /* Pieces of a warp in a round. */
     int n_own = C.keeps_partials ? (n_pieces + n_warps - 1) / n_warps : 1;
-    bool is_gated = M > 1 && p.mode == PRODUCT_GATED;
+    bool is_gated = (M > 1 || C.sides > 1) && p.mode == PRODUCT_GATED;
     uint32_t first_tile = group * (is_gated ? HALF : M);
 
-    size_t ring_bytes = (size_t)n_warps * STAGES * STAGE, partial_bytes = n_warps * PARTIAL * 4;
+    size_t ring_bytes = (size_t)C.sides * n_warps * STAGES * STAGE, partial_bytes = n_warps * PARTIAL * 4;
     float *partial = reinterpret_cast<float *>(C.keeps_partials ? shared + ring_bytes : shared);
     uint32_t *row_at = reinterpret_cast<uint32_t *>(shared + max(ring_bytes, partial_bytes));
     float *total = reinterpret_cast<float *>(row_at + N * 8);
 
     stream<N> s;
-    s.ring = shared + (size_t)warp * STAGES * STAGE;
+    s.ring = shared + (size_t)(side * n_warps + warp) * STAGES * STAGE;
+    const cuda_matrix &own_matrix = p.matrices[which + side];
     s.shared_row_at = row_at;
     s.data_step = w.col_tiles * format_tile_bytes(F); /* past the last tile there is slack */
     s.scale_step = w.col_tiles * format_scale_bytes(F);
@@ -303,8 +305,10 @@ __device__ __forceinline__ void product_block(const product_params &p, int which
     auto n_tiles = [&](int piece) { return min(n_own * TILES, (int)w.col_tiles - piece * TILES); };
     auto point_at = [&](uint32_t expert, int piece) {
         size_t tile = (size_t)first_tile * w.col_tiles + piece * TILES;
-        s.data = w.data + expert * w.expert_data_bytes + tile * format_tile_bytes(F) + lane * 16;
-        s.scales = w.scales + expert * w.expert_scale_bytes + tile * format_scale_bytes(F) + lane * 16;
+        s.data = own_matrix.data + expert * w.expert_data_bytes + tile * format_tile_bytes(F) +
+                 lane * 16;
+        s.scales = own_matrix.scales + expert * w.expert_scale_bytes +
+                   tile * format_scale_bytes(F) + lane * 16;
         s.input = static_cast<const uint8_t *>(format_is_bf16(F) ? p.input_bf16 : p.input_f16) +
                   piece * (PIECE_COLUMNS * 2) + lane % 8 * 16;
     };
@@ -353,7 +357,7 @@ __device__ __forceinline__ void product_block(const product_params &p, int which
             float acc[M][N][4];
             int piece = first + warp * n_own, n_here = min(n_warps * n_own, n_pieces - first);
             bool is_last = first + n_warps * n_own >= n_pieces;
-            float *own = partial + (C.keeps_partials ? piece : warp) * PARTIAL;
+            float *own = partial + (C.keeps_partials ? side * n_pieces + piece : warp) * PARTIAL;
             if (!is_begun)
                 point_at(rows.expert, piece);
             if (piece < n_pieces)
@@ -371,7 +375,7 @@ __device__ __forceinline__ void product_block(const product_params &p, int which
                 float sum = add_pieces(partial + at, PARTIAL, n_here, first == 0, total + at);
                 uint32_t row = rows.first + base + r, output = place.first + o;
                 if (is_gated) {
-                    uint32_t up_at = at + HALF * 16 * (N * 8 + 1);
+                    uint32_t up_at = at + (C.sides > 1 ? n_pieces * PARTIAL : HALF * 16 * (N * 8 + 1));
                     float up = add_pieces(partial + up_at, PARTIAL, n_here, first == 0, total + up_at);
                     if (!is_last)
                         total[at] = sum, total[up_at] = up;
@@ -416,7 +420,7 @@ template <tile_kind KIND> __device__ __forceinline__ void product(const product_
         product<kind>(p);                                                                          \
     }
 
-PRODUCT_KERNEL(product_8, TILE_8, 256, 3)
+PRODUCT_KERNEL(product_8, TILE_8, 256, 2)
 PRODUCT_KERNEL(product_8_pairs, TILE_8_PAIRS, 256, 2)
 PRODUCT_KERNEL(product_16, TILE_16, 128, 3)
 PRODUCT_KERNEL(product_32, TILE_32, 128, 2)
