@@ -179,13 +179,11 @@ static void add_matrix(struct product_params *params, const struct product *prod
     *n_blocks += (m->outputs + outputs_of_block - 1) / outputs_of_block;
 }
 
-/* The blocks of threads compute pairs of tiles, one of each matrix, and need no others. */
+/* Half of the tiles of a block of threads are of the first matrix, half of the second. */
 static uint32_t make_gated(const struct pass *p, struct product_params *params,
-                           const struct product *product, enum tile_kind *kind)
+                           const struct product *product, enum tile_kind kind)
 {
-    *kind = *kind == TILE_8 ? TILE_8_PAIRS : *kind;
-    const struct tile_config config = tile_config_at(*kind);
-    uint32_t outputs = config.m * config.sides / 2 * TILE_OUTPUTS;
+    uint32_t outputs = tile_config_at(kind).m / 2 * TILE_OUTPUTS;
     params->n_matrices = 1;
     params->matrices[0] = *product->matrices[0];
     params->matrices[1] = *product->matrices[1];
@@ -213,7 +211,7 @@ static void multiply_tiled(struct pass *p, const struct product *product)
     uint32_t n_blocks = 0, warps = 32, shared = 0, rows = kind_rows(kind);
     kind = kind == TILE_32 && is_small(p, product) ? TILE_32_NARROW : kind;
     if (product->mode == PRODUCT_GATED)
-        n_blocks = make_gated(p, &params, product, &kind);
+        n_blocks = make_gated(p, &params, product, kind);
     const struct tile_config config = tile_config_at(kind);
     for (uint32_t i = 0; i < product->n; i++) {
         const struct cuda_matrix *m = product->matrices[i];
@@ -229,8 +227,7 @@ static void multiply_tiled(struct pass *p, const struct product *product)
     uint32_t n_x = product->has_experts ? product->most_items
                                         : (product->most_rows + rows - 1) / rows;
     if (params.n_matrices)
-        launch(p, (enum cuda_kernel)(KERNEL_product_8 + kind), n_x, n_blocks,
-               32 * warps * config.sides, shared,
+        launch(p, (enum cuda_kernel)(KERNEL_product_8 + kind), n_x, n_blocks, 32 * warps, shared,
                &params);
 }
 
@@ -435,13 +432,15 @@ static void gate(struct pass *p, const struct cuda_activations *hidden, uint32_t
            &params);
 }
 
-/* `hidden` = activate(gate, up), of rows or of slots of experts, in one launch if the matrices are
- * alike. */
+/* `hidden` = activate(gate, up), of rows or of slots of experts. In one launch if the matrices are
+ * alike and the tiles large; small tiles need their registers for more warps. The bits are the
+ * same. */
 static void multiply_gated(struct pass *p, struct product product, uint32_t n_ff,
                            uint32_t rows_per_row, const struct cuda_activations *hidden)
 {
     const struct cuda_matrix *gate_matrix = product.matrices[0], *up = product.matrices[1];
-    if (gate_matrix->format != FORMAT_F32 && gate_matrix->format == up->format) {
+    enum tile_kind kind = product.has_experts ? product.kind : kind_for(p->n_rows);
+    if (kind != TILE_8 && gate_matrix->format != FORMAT_F32 && gate_matrix->format == up->format) {
         product.mode = PRODUCT_GATED;
         product.gated = hidden;
         multiply(p, product);

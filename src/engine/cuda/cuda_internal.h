@@ -22,7 +22,6 @@
 /* Kernels by name. */
 #define CUDA_KERNELS(X)                                                                            \
     X(product_8)                                                                                   \
-    X(product_8_pairs)                                                                             \
     X(product_16)                                                                                  \
     X(product_32)                                                                                  \
     X(product_32_narrow)                                                                           \

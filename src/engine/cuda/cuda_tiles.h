@@ -7,8 +7,8 @@
  * 16 * m outputs for 8 * n rows. Its warps share the pieces of K; each streams its own tiles of
  * weights and activations through a ring of stages in shared memory:
  *
- *   ring     [side][warp][stage][m tiles: data, then scales][8 n rows x 128 bytes]
- *   partial  [side][piece][16 m outputs][8 n rows + 1]    results of pieces, to be added in order
+ *   ring     [warp][stage][m tiles: data, then scales][8 n rows x 128 bytes]
+ *   partial  [piece][16 m outputs][8 n rows + 1]    results of pieces, to be added in order
  *
  * With few rows a warp takes several pieces in a row, and all partial results have room of their
  * own. With many, a warp takes one piece at a time; partial results then take the ring's memory.
@@ -18,7 +18,6 @@
  *   total    [16 m outputs][8 n rows + 1] */
 enum tile_kind {
     TILE_8,       /* up to 8 rows */
-    TILE_8_PAIRS, /* of a gated block: a tile of each of two matrices */
     TILE_16,
     TILE_32,
     TILE_32_NARROW, /* fewer outputs: more blocks, for small matrices */
@@ -27,20 +26,17 @@ enum tile_kind {
 };
 
 struct tile_config {
-    uint32_t m, n;
-    uint32_t sides;      /* 2: as many warps again compute the same tile of a second matrix */
-    uint32_t most_warps; /* of a side */
-    uint32_t keeps_partials; /* room of their own */
+    uint32_t m, n, most_warps;
+    uint32_t keeps_partials; /* in room of their own */
 };
 
 CUDA_FORMAT_FN struct tile_config tile_config_at(enum tile_kind kind)
 {
-    return kind == TILE_8           ? (struct tile_config){1, 1, 1, 8, 1}
-           : kind == TILE_8_PAIRS   ? (struct tile_config){1, 1, 2, 4, 1}
-           : kind == TILE_16        ? (struct tile_config){2, 2, 1, 4, 0}
-           : kind == TILE_32        ? (struct tile_config){4, 4, 1, 4, 0}
-           : kind == TILE_32_NARROW ? (struct tile_config){2, 4, 1, 4, 0}
-                                    : (struct tile_config){4, 5, 1, 4, 0};
+    return kind == TILE_8           ? (struct tile_config){1, 1, 8, 1}
+           : kind == TILE_16        ? (struct tile_config){2, 2, 4, 0}
+           : kind == TILE_32        ? (struct tile_config){4, 4, 4, 0}
+           : kind == TILE_32_NARROW ? (struct tile_config){2, 4, 4, 0}
+                                    : (struct tile_config){4, 5, 4, 0};
 }
 
 CUDA_FORMAT_FN uint32_t tile_stage_bytes(struct tile_config c, enum cuda_format format)
@@ -48,9 +44,9 @@ CUDA_FORMAT_FN uint32_t tile_stage_bytes(struct tile_config c, enum cuda_format 
     return c.m * (format_tile_bytes(format) + format_scale_bytes(format)) + c.n * 1024;
 }
 
-CUDA_FORMAT_FN uint32_t tile_stages(struct tile_config c, enum cuda_format format)
+CUDA_FORMAT_FN uint32_t tile_stages(struct tile_config c)
 {
-    return c.n > 2 ? 3 : tile_stage_bytes(c, format) > 2560 ? 4 : 8;
+    return c.n > 2 ? 3 : 4;
 }
 
 CUDA_FORMAT_FN uint32_t tile_partial_bytes(struct tile_config c)
@@ -66,15 +62,15 @@ CUDA_FORMAT_FN uint32_t tile_pieces(uint32_t col_tiles)
 CUDA_FORMAT_FN uint32_t tile_shared_bytes(struct tile_config c, enum cuda_format format,
                                           uint32_t col_tiles, uint32_t warps)
 {
-    uint32_t ring = c.sides * warps * tile_stages(c, format) * tile_stage_bytes(c, format);
+    uint32_t ring = warps * tile_stages(c) * tile_stage_bytes(c, format);
     uint32_t partial = tile_partial_bytes(c), n_pieces = tile_pieces(col_tiles);
     if (c.keeps_partials)
-        return ring + c.sides * n_pieces * partial;
+        return ring + n_pieces * partial;
     return (ring > warps * partial ? ring : warps * partial) + c.n * 8 * 4 +
            (n_pieces > warps ? partial : 0);
 }
 
-/* Warps of a side: pieces are shared out evenly, among as many as shared memory allows. */
+/* Warps of a block: pieces are shared out evenly, among as many as shared memory allows. */
 CUDA_FORMAT_FN uint32_t tile_warps(struct tile_config c, enum cuda_format format,
                                    uint32_t col_tiles, uint32_t most_shared_bytes)
 {

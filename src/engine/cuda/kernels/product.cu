@@ -6,8 +6,7 @@
 #include "engine/cuda/cuda_tiles.h"
 
 /* What a lane copies of each column tile that its warp streams: of M rows of tiles, and of 8 N rows
- * of activations. In a gated block the second half of the M are of the second matrix, unless it has
- * warps of its own. */
+ * of activations. In a gated block the second half of the M are of the second matrix. */
 template <int N> struct stream {
     const uint8_t *data, *scales;   /* of the tile that is next */
     uint32_t data_step, scale_step; /* from one output tile to the next */
@@ -29,11 +28,14 @@ template <int N> struct stream {
 };
 
 template <cuda_format F, int M, int N>
+constexpr int STAGE_BYTES = tile_stage_bytes({M, N, 1, 0, 0}, F);
+
+template <cuda_format F, int M, int N>
 __device__ __forceinline__ void issue_weights(const stream<N> &s, int stage, int ahead, int lane)
 {
     constexpr int DATA = format_tile_bytes(F), SCALES = format_scale_bytes(F);
     constexpr int HALF = M > 1 ? M / 2 : 1;
-    uint8_t *to = s.ring + stage * (M * (DATA + SCALES) + N * 1024) + lane * 16;
+    uint8_t *to = s.ring + stage * STAGE_BYTES<F, M, N> + lane * 16;
 #pragma unroll
     for (int m = 0; m < M; m++) {
         const uint8_t *from = s.data + (size_t)(m % HALF) * s.data_step + ahead * DATA +
@@ -55,7 +57,7 @@ template <cuda_format F, int M, int N>
 __device__ __forceinline__ void issue_input(const stream<N> &s, int stage, int ahead, int lane)
 {
     constexpr int WEIGHTS = M * (format_tile_bytes(F) + format_scale_bytes(F));
-    uint8_t *to = s.ring + stage * (WEIGHTS + N * 1024) + WEIGHTS + lane / 8 * 128 +
+    uint8_t *to = s.ring + stage * STAGE_BYTES<F, M, N> + WEIGHTS + lane / 8 * 128 +
                   (lane % 8 ^ (lane / 8 & 1)) * 16;
 #pragma unroll
     for (int i = 0; i < 2 * N; i++) {
@@ -64,43 +66,46 @@ __device__ __forceinline__ void issue_input(const stream<N> &s, int stage, int a
     }
 }
 
+/* A lane's share of a row in a column tile. */
+struct input_words {
+    uint4 half[2];
+};
+
 template <cuda_format F, int M, int N>
-__device__ __forceinline__ void multiply_stage(float (&acc)[M][N][4], const uint8_t *stage,
-                                               int lane)
+__device__ __forceinline__ void multiply_tile(float (&acc)[M][N][4], const uint8_t *stage,
+                                              const input_words (&b)[N], int lane)
 {
     constexpr int DATA = format_tile_bytes(F), SCALES = format_scale_bytes(F);
-    const uint8_t *rows = stage + M * (DATA + SCALES);
-    int g = lane / 4, t = lane % 4;
-    if constexpr (M * N <= 4) { /* few accumulators: all at once, with the fewest instructions */
-        uint4 b[N][2];
 #pragma unroll
-        for (int n = 0; n < N; n++)
+    for (int m = 0; m < M; m++) {
+        const uint8_t *data = stage + m * (DATA + SCALES);
+        tile_words<F> tile;
+        tile_load<F>(tile, data, data + DATA, lane);
 #pragma unroll
-            for (int half = 0; half < 2; half++)
-                b[n][half] = *reinterpret_cast<const uint4 *>(rows + (n * 8 + g) * 128 +
-                                                              ((2 * t + half) ^ (g & 1)) * 16);
+        for (int j = 0; j < 4; j++) {
+            uint32_t a[4];
+            tile_step<F>(a, tile, j);
 #pragma unroll
-        for (int m = 0; m < M; m++) {
-            const uint8_t *data = stage + m * (DATA + SCALES);
-            tile_words<F> tile;
-            tile_load<F>(tile, data, data + DATA, lane);
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                uint32_t a[4];
-                tile_step<F>(a, tile, j);
-#pragma unroll
-                for (int n = 0; n < N; n++) {
-                    const uint4 &v = b[n][j / 2];
-                    mma_16x8x16<format_is_bf16(F) != 0>(acc[m][n], a, j % 2 ? v.z : v.x,
-                                                        j % 2 ? v.w : v.y);
-                }
+            for (int n = 0; n < N; n++) {
+                const uint4 &v = b[n].half[j / 2];
+                mma_16x8x16<format_is_bf16(F) != 0>(acc[m][n], a, j % 2 ? v.z : v.x,
+                                                    j % 2 ? v.w : v.y);
             }
         }
-    } else {
+    }
+}
+
+/* With many accumulators, step by step: all at once takes too many registers. */
+template <cuda_format F, int M, int N>
+__device__ __forceinline__ void multiply_steps(float (&acc)[M][N][4], const uint8_t *stage,
+                                               const uint8_t *rows, int lane)
+{
+    constexpr int DATA = format_tile_bytes(F), SCALES = format_scale_bytes(F);
+    int g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         uint2 b[N];
-        asm volatile("" ::: "memory"); /* or loads of later steps take too many registers */
+        asm volatile("" ::: "memory");
 #pragma unroll
         for (int n = 0; n < N; n++)
             b[n] = *reinterpret_cast<const uint2 *>(rows + (n * 8 + g) * 128 +
@@ -117,6 +122,25 @@ __device__ __forceinline__ void multiply_stage(float (&acc)[M][N][4], const uint
                 mma_16x8x16<format_is_bf16(F) != 0>(acc[m][n], a, b[n].x, b[n].y);
         }
     }
+}
+
+template <cuda_format F, int M, int N>
+__device__ __forceinline__ void multiply_stage(float (&acc)[M][N][4], const uint8_t *stage,
+                                               int lane)
+{
+    const uint8_t *rows = stage + M * (format_tile_bytes(F) + format_scale_bytes(F));
+    int g = lane / 4, t = lane % 4;
+    if constexpr (M * N <= 4) {
+        input_words b[N];
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                b[n].half[half] = *reinterpret_cast<const uint4 *>(
+                    rows + (n * 8 + g) * 128 + ((2 * t + half) ^ (g & 1)) * 16);
+        multiply_tile<F, M, N>(acc, stage, b, lane);
+    } else {
+        multiply_steps<F, M, N>(acc, stage, rows, lane);
     }
 }
 
@@ -161,9 +185,8 @@ template <cuda_format F, int M, int N, int STAGES>
 __device__ __forceinline__ void multiply_tiles(float (&acc)[M][N][4], stream<N> &s, int n_tiles,
                                                bool is_begun, float *partial, int lane)
 {
-    constexpr int DATA = format_tile_bytes(F), SCALES = format_scale_bytes(F);
-    constexpr int STAGE = M * (DATA + SCALES) + N * 1024;
     constexpr int PIECE = PIECE_COLUMNS / TILE_COLUMNS;
+    static_assert(N > 1 || PIECE % STAGES == 0, "a piece ends with a turn of the ring");
     clear<M, N>(acc);
     if (!is_begun)
         begin_tiles<F, M, N, STAGES>(s, n_tiles, lane);
@@ -173,28 +196,29 @@ __device__ __forceinline__ void multiply_tiles(float (&acc)[M][N][4], stream<N> 
             issue_input<F, M, N>(s, i, i, lane);
         copies_commit();
     }
-    /* Not unrolled: the first time through, the code itself comes from far away. */
-    int at = 0, free_at = STAGES - 1;
 #pragma unroll 1
-    for (int tile = 0; tile < n_tiles; tile++) {
-        if (tile > 0 && tile % PIECE == 0) {
+    for (int base = 0; base < n_tiles; base += STAGES) {
+        if (base > 0 && base % PIECE == 0) {
             store_partial<M, N>(acc, partial, lane);
             partial += M * 16 * (N * 8 + 1);
             clear<M, N>(acc);
         }
-        copies_wait<STAGES - 2>();
-        __syncwarp();
-        if (tile + STAGES - 1 < n_tiles) {
-            issue_weights<F, M, N>(s, free_at, STAGES - 1, lane);
-            issue_input<F, M, N>(s, free_at, STAGES - 1, lane);
+#pragma unroll
+        for (int k = 0; k < STAGES; k++) {
+            if (base + k >= n_tiles)
+                break;
+            copies_wait<STAGES - 2>();
+            __syncwarp();
+            if (base + k + STAGES - 1 < n_tiles) {
+                issue_weights<F, M, N>(s, (k + STAGES - 1) % STAGES, k + STAGES - 1, lane);
+                issue_input<F, M, N>(s, (k + STAGES - 1) % STAGES, k + STAGES - 1, lane);
+            }
+            copies_commit();
+            multiply_stage<F, M, N>(acc, s.ring + k * STAGE_BYTES<F, M, N>, lane);
         }
-        copies_commit();
-        multiply_stage<F, M, N>(acc, s.ring + at * STAGE, lane);
-        at = at + 1 == STAGES ? 0 : at + 1;
-        free_at = free_at + 1 == STAGES ? 0 : free_at + 1;
-        s.data += DATA;
-        s.scales += SCALES;
-        s.input += TILE_COLUMNS * 2;
+        s.data += STAGES * format_tile_bytes(F);
+        s.scales += STAGES * format_scale_bytes(F);
+        s.input += STAGES * TILE_COLUMNS * 2;
     }
     copies_wait<0>();
 }
@@ -276,27 +300,25 @@ template <cuda_format F, tile_kind KIND>
 __device__ __forceinline__ void product_block(const product_params &p, int which, uint32_t group)
 {
     constexpr tile_config C = tile_config_at(KIND);
-    constexpr int M = C.m, N = C.n, STAGES = tile_stages(C, F), HALF = M > 1 ? M / 2 : 1;
+    constexpr int M = C.m, N = C.n, STAGES = tile_stages(C), HALF = M > 1 ? M / 2 : 1;
     constexpr int STAGE = tile_stage_bytes(C, F), PARTIAL = tile_partial_bytes(C) / 4;
     constexpr int TILES = PIECE_COLUMNS / TILE_COLUMNS;
     extern __shared__ __align__(128) uint8_t shared[];
     const cuda_matrix &w = p.matrices[which];
-    int lane = threadIdx.x % 32, n_warps = blockDim.x / 32 / C.sides;
-    int side = C.sides > 1 ? threadIdx.x / 32 / n_warps : 0, warp = threadIdx.x / 32 - side * n_warps;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_warps = blockDim.x / 32;
     int n_pieces = tile_pieces(w.col_tiles);
     /* Pieces of a warp in a round. */
     int n_own = C.keeps_partials ? (n_pieces + n_warps - 1) / n_warps : 1;
-    bool is_gated = (M > 1 || C.sides > 1) && p.mode == PRODUCT_GATED;
+    bool is_gated = M > 1 && p.mode == PRODUCT_GATED;
     uint32_t first_tile = group * (is_gated ? HALF : M);
 
-    size_t ring_bytes = (size_t)C.sides * n_warps * STAGES * STAGE, partial_bytes = n_warps * PARTIAL * 4;
+    size_t ring_bytes = (size_t)n_warps * STAGES * STAGE, partial_bytes = n_warps * PARTIAL * 4;
     float *partial = reinterpret_cast<float *>(C.keeps_partials ? shared + ring_bytes : shared);
     uint32_t *row_at = reinterpret_cast<uint32_t *>(shared + max(ring_bytes, partial_bytes));
     float *total = reinterpret_cast<float *>(row_at + N * 8);
 
     stream<N> s;
-    s.ring = shared + (size_t)(side * n_warps + warp) * STAGES * STAGE;
-    const cuda_matrix &own_matrix = p.matrices[which + side];
+    s.ring = shared + (size_t)warp * STAGES * STAGE;
     s.shared_row_at = row_at;
     s.data_step = w.col_tiles * format_tile_bytes(F); /* past the last tile there is slack */
     s.scale_step = w.col_tiles * format_scale_bytes(F);
@@ -305,10 +327,8 @@ __device__ __forceinline__ void product_block(const product_params &p, int which
     auto n_tiles = [&](int piece) { return min(n_own * TILES, (int)w.col_tiles - piece * TILES); };
     auto point_at = [&](uint32_t expert, int piece) {
         size_t tile = (size_t)first_tile * w.col_tiles + piece * TILES;
-        s.data = own_matrix.data + expert * w.expert_data_bytes + tile * format_tile_bytes(F) +
-                 lane * 16;
-        s.scales = own_matrix.scales + expert * w.expert_scale_bytes +
-                   tile * format_scale_bytes(F) + lane * 16;
+        s.data = w.data + expert * w.expert_data_bytes + tile * format_tile_bytes(F) + lane * 16;
+        s.scales = w.scales + expert * w.expert_scale_bytes + tile * format_scale_bytes(F) + lane * 16;
         s.input = static_cast<const uint8_t *>(format_is_bf16(F) ? p.input_bf16 : p.input_f16) +
                   piece * (PIECE_COLUMNS * 2) + lane % 8 * 16;
     };
@@ -357,7 +377,7 @@ __device__ __forceinline__ void product_block(const product_params &p, int which
             float acc[M][N][4];
             int piece = first + warp * n_own, n_here = min(n_warps * n_own, n_pieces - first);
             bool is_last = first + n_warps * n_own >= n_pieces;
-            float *own = partial + (C.keeps_partials ? side * n_pieces + piece : warp) * PARTIAL;
+            float *own = partial + (C.keeps_partials ? piece : warp) * PARTIAL;
             if (!is_begun)
                 point_at(rows.expert, piece);
             if (piece < n_pieces)
@@ -375,7 +395,7 @@ __device__ __forceinline__ void product_block(const product_params &p, int which
                 float sum = add_pieces(partial + at, PARTIAL, n_here, first == 0, total + at);
                 uint32_t row = rows.first + base + r, output = place.first + o;
                 if (is_gated) {
-                    uint32_t up_at = at + (C.sides > 1 ? n_pieces * PARTIAL : HALF * 16 * (N * 8 + 1));
+                    uint32_t up_at = at + HALF * 16 * (N * 8 + 1);
                     float up = add_pieces(partial + up_at, PARTIAL, n_here, first == 0, total + up_at);
                     if (!is_last)
                         total[at] = sum, total[up_at] = up;
@@ -420,8 +440,7 @@ template <tile_kind KIND> __device__ __forceinline__ void product(const product_
         product<kind>(p);                                                                          \
     }
 
-PRODUCT_KERNEL(product_8, TILE_8, 256, 2)
-PRODUCT_KERNEL(product_8_pairs, TILE_8_PAIRS, 256, 2)
+PRODUCT_KERNEL(product_8, TILE_8, 256, 3)
 PRODUCT_KERNEL(product_16, TILE_16, 128, 3)
 PRODUCT_KERNEL(product_32, TILE_32, 128, 2)
 PRODUCT_KERNEL(product_32_narrow, TILE_32_NARROW, 128, 3)
