@@ -28,7 +28,7 @@ template <int N> struct stream {
 };
 
 template <cuda_format F, int M, int N>
-constexpr int STAGE_BYTES = tile_stage_bytes({M, N, 1, 0, 0}, F);
+constexpr int STAGE_BYTES = tile_stage_bytes({M, N, 0, 0}, F);
 
 template <cuda_format F, int M, int N>
 __device__ __forceinline__ void issue_weights(const stream<N> &s, int stage, int ahead, int lane)
