@@ -508,6 +508,86 @@ TEST(answer_calls, harmony)
     CHECK_SAMPLES(STYLE(.tools = TOOLS_HARMONY), true, in_thinking);
 }
 
+TEST(answer_calls, functionary)
+{
+    static const struct sample samples[] = {
+        {"all\nHello >> >>> all.\n", "C[Hello >> >>> all.\n]"},
+        {"get_weather\n{\"city\": \"a >>>all\\n\"}",
+         "B[get_weather]A[{\"city\": \"a >>>all\\n\"}]E"},
+        {"all\nI look.\n>>>get_weather\n{\"city\": \"Paris\"}>>>ping\n{}\n>>>all\nDone.",
+         "C[I look.]B[get_weather]A[{\"city\": \"Paris\"}]EB[ping]A[{}]EC[\nDone.]"},
+        {"all\nOne \n>>>all\nTwo", "C[One \nTwo]"},
+        {"ping\n>>>search\n {\"query\": \"x\"}", "B[ping]A[{}]EB[search]A[{\"query\": \"x\"}]E"},
+        /* Who is addressed must be known, and be called. */
+        {"nobody\n{}", "C[nobody\n{}]"},
+        {"all\nx>>>nobody\n{}", "C[x>>>nobody\n{}]"},
+        {"ping", "C[ping]"},
+        {"ping\npong", "C[ping\npong]"},
+        {"ping {}", "C[ping {}]"},
+        {" \nall in all", "C[ \nall in all]"},
+        {"x all\n", "C[x all\n]"},
+        {"ping\n{\"a\": x}>>>all\nHm.", "B[ping]A[{\"a\": ]X[ping\n{\"a\": ]C[x}Hm.]"},
+        {"<tool_call>{\"name\": \"ping\"}</tool_call>", "B[ping]A[{}]E"},
+    };
+    CHECK_SAMPLES(STYLE(.tools = TOOLS_FUNCTIONARY), false, samples);
+}
+
+/* What functions are offered decides what functionary's lines mean, and nothing else is held. */
+static const char *functionary_reads(const struct tool_set *tools, bool continues,
+                                     const char *const *parts)
+{
+    static const struct answer_style style = {.tools = TOOLS_FUNCTIONARY};
+    static struct transcript t;
+    static char result[512];
+    transcript_free(&t);
+    const struct answer_parser_options o = {.style = &style,
+                                            .tools = tools,
+                                            .continues = continues,
+                                            .piece = transcript_add,
+                                            .context = &t};
+    struct answer_parser *p = answer_parser_new(&o);
+    struct strbuf out = STRBUF_INIT;
+    CHECK(p);
+    for (; *parts; parts++) {
+        answer_parser_add(p, *parts, strlen(*parts));
+        strbuf_addf(&out, "%s|", strbuf_str(&t.text));
+        transcript_free(&t);
+    }
+    answer_parser_end(p);
+    answer_parser_free(p);
+    snprintf(result, sizeof result, "%s%s", strbuf_str(&out), strbuf_str(&t.text));
+    strbuf_free(&out);
+    return result;
+}
+
+#define PARTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+TEST(answer_calls, functionary_without_functions_and_with_python)
+{
+    static const char text[] = "[{\"type\": \"function\", \"function\": {\"name\": \"python\"}}]";
+    struct arena arena = ARENA_INIT;
+    struct error err;
+    struct tool_set *set = tool_set_new(json_parse(&arena, text, sizeof text - 1, &err));
+    CHECK_STR(functionary_reads(NULL, false, PARTS("a", "ll\nHi", ">>>", " x")),
+              "|C[Hi]||C[>>> x]|");
+    CHECK_STR(functionary_reads(NULL, false, PARTS("H", "i")), "C[H]|C[i]|");
+    CHECK_STR(functionary_reads(set, false, PARTS("p", "e", "ar")), "|C[pe]|C[ar]|");
+    /* A continued text does not begin with a line for anybody. */
+    CHECK_STR(functionary_reads(set, true, PARTS("all\n", "python\n{}")),
+              "C[all]|C[\npython\n{}]|");
+    CHECK_STR(functionary_reads(set, true, PARTS(" x>>>", "python\n{}")), "C[ x]|B[python]A[{}]E|");
+    CHECK_STR(functionary_reads(set, false, PARTS("python\n{\"code\": \"1\"}")),
+              "B[python]A[{\"code\": \"1\"}]E|");
+    /* Code as it is, up to the next part. */
+    CHECK_STR(
+        functionary_reads(set, false, PARTS("python\n  ", "x = \"1\">", ">2\n", ">>>", "all\nOk")),
+        "|B[python]A[{\"code\": \"  x = \\\"1\\\"]|A[>>2\\n]||A[\"}]EC[Ok]|");
+    CHECK_STR(functionary_reads(set, false, PARTS("python\nf(1)>>>", "p")),
+              "B[python]A[{\"code\": \"f(1)]||A[>>>p\"}]E");
+    tool_set_free(set);
+    arena_free(&arena);
+}
+
 TEST(answer_calls, json)
 {
     static const struct sample samples[] = {

@@ -17,11 +17,13 @@ enum call_result {
     CALL_ON,   /* a part is read; continue */
     CALL_BAD,  /* this is not a call */
     CALL_DONE, /* the call, or the last of several, is complete */
+    CALL_TEXT, /* only a mark, which is dropped: content follows */
 };
 
 enum marker_place {
     MARKER_ANYWHERE,       /* starts a call */
     MARKER_AT_START,       /* starts one after only white space or another call */
+    MARKER_FIRST,          /* without a text: the answer itself may start like a call */
     MARKER_AFTER_CALL,     /* dropped after a call; text elsewhere */
     MARKER_INSIDE,         /* used only by readers */
     MARKER_DROPPED,        /* has no meaning: dropped outside calls */
@@ -175,6 +177,11 @@ void harmony_header_read(struct harmony_header *out, const char *header, size_t 
 /* A message whose header, with its mark, is `whole` bytes of `text`: starts its call, or returns
  * how much of the text is processed. */
 size_t harmony_message(struct answer_parser *p, const char *text, size_t whole);
+
+/* calls_functionary.c */
+#define FUNCTIONARY_MARK ">>>"
+#define FUNCTIONARY_TEXT "all\n" /* content follows */
+enum call_result read_functionary_part(struct answer_parser *p);
 
 /* call_values.c: converts values in other notations to JSON, spelled like Python's json.dumps. */
 enum { VALUE_ANY = (1 << (JSON_OBJECT + 1)) - 1 };
