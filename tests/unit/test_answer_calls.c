@@ -304,6 +304,17 @@ TEST(answer_calls, gemma_code)
         {"[ping(), search(query=\"a\")]", "B[ping]A[{}]EB[search]A[{\"query\": \"a\"}]E"},
         {"<|tool_call_start|>[search(query=\"a\")]<|tool_call_end|>Ok",
          "B[search]A[{\"query\": \"a\"}]EC[Ok]"},
+        /* Quotes without a backslash in a string, as LFM2 writes shell commands; sets. */
+        {"<|tool_call_start|>[search(query='sed -n '1,9p' x')]<|tool_call_end|>",
+         "B[search]A[{\"query\": \"sed -n '1,9p' x\"}]E"},
+        {"[search(query=\"say \"hi\" (\", ), search(query='c \"print(f(x, s='\\,'))\"')]",
+         "B[search]A[{\"query\": \"say \\\"hi\\\" (\"}]EB[search]A[{\"query\": \"c "
+         "\\\"print(f(x, s='\\\\,'))\\\"\"}]E"},
+        {"[search(query='a'+'b')]", "C[[search(query='a'+'b')]]"},
+        {"[get_weather(tags={'a', 'b',}, where={'k': {1, 2}})]",
+         "B[get_weather]A[{\"tags\": [\"a\", \"b\"], \"where\": {\"k\": [1, 2]}}]E"},
+        {"[get_weather(tags={'a': 1, 'b'})]", "C[[get_weather(tags={'a': 1, 'b'})]]"},
+        {"[get_weather(tags={{1}, {2}})]", "C[[get_weather(tags={{1}, {2}})]]"},
         {"```tool_code\nx = 3\n```", "C[```tool_code\nx = 3\n```]"},
         {"```tool_code\nnobody(x=1)\n```", "C[```tool_code\nnobody(x=1)\n```]"},
         {"```tool_code\nsearch(query=a)\n```", "C[```tool_code\nsearch(query=a)\n```]"},
@@ -391,6 +402,11 @@ TEST(answer_calls, glm)
          "<tool_call>ping</tool_call>",
          "B[get_weather]A[{\"tags\": [\"a\"]}]EB[ping]A[{}]E"},
         {"<tool_call>{\"name\": \"ping\", \"arguments\": {}}</tool_call>", "B[ping]A[{}]E"},
+        /* Keys without a value are dropped. */
+        {"<tool_call>get_weather\n<arg_key>city</arg_key>\n</tool_call>", "B[get_weather]A[{}]E"},
+        {"<tool_call>get_weather\n<arg_key>city</arg_key><arg_key>days</arg_key><arg_value>3"
+         "</arg_value></tool_call>",
+         "B[get_weather]A[{\"days\": 3}]E"},
         {"<tool_call>nobody\n</tool_call>", "C[<tool_call>nobody\n</tool_call>]"},
         {"A <tool_call> is", "C[A <tool_call> is]"},
         {"<tool_call>search\n<arg_key>query</arg_key>\n<arg_value>a",
@@ -446,6 +462,11 @@ TEST(answer_calls, minimax_m3)
          "B[get_weather]A[{\"where\": \"]<]minimax[>[<a>1]<]minimax[>[</b>\"}]E"},
         {M3_INVOKE("search", M3_VALUE("query", M3 "</quer>")),
          "B[search]A[{\"query\": \"]<]minimax[>[</quer>\"}]E"},
+        /* A value that is open where the calls end is no value. */
+        {M3 "<tool_call>" M3 "<invoke name=\"search\">" M3 "<query>a" M3 "</x>" M3 "</tool_call> b",
+         "B[search]A[{\"query\": \"a]<]minimax[>[</x>]X[]<]minimax[>[<tool_call>]<]minimax[>["
+         "<invoke name=\"search\">]<]minimax[>[<query>a]<]minimax[>[</x>]C[]<]minimax[>["
+         "</tool_call> b]"},
         {M3_INVOKE("nobody", ""), "C[]<]minimax[>[<invoke name=\"nobody\">]<]minimax[>[</invoke>]"},
         {"a ]<]minimax b", "C[a ]<]minimax b]"},
     };
@@ -698,6 +719,9 @@ TEST(answer_calls, kimi_k3)
                             "type=\"number\"<|sep|>5<|close|>argument<|sep|>" K3_END K3_CALL("ping")
                                 K3_END "<|close|>tools<|sep|>",
          "C[I look.]B[get_weather]A[{\"city\": \"Paris\", \"days\": 5}]EB[ping]A[{}]E"},
+        {K3_CALL("ping") "<|open|>argument key=\"a&amp;&quot;b&\" type=\"number\"<|sep|>1"
+                         "<|close|>argument<|sep|>" K3_END,
+         "B[ping]A[{\"a&\\\"b&\": 1}]E"},
         {"<|open|>tools<|sep|>" K3_CALL("search") "<|open|>json type=\"object\"<|sep|>{\"query\": "
                                                   "\"x\"}<|close|>json<|sep|>" K3_END,
          "B[search]A[{\"query\": \"x\"}]E"},

@@ -264,7 +264,14 @@ static bool read_quoted(struct literal_reader *r, bool raw)
         quote[1] = 0;
         r->at++;
     }
+    bool is_inner = false;
     while (r->at < r->end) {
+        bool may_be_inner = *r->at == quote[0] && !quote[1];
+        if (may_be_inner && (is_inner || (r->at + 1 < r->end && quote_opens_inside(r->at[1])))) {
+            is_inner = !is_inner;
+            json_write_escaped(r->out, r->at++, 1);
+            continue;
+        }
         if (take_text(r, quote))
             return true;
         char c = *r->at++;
@@ -348,9 +355,24 @@ static bool read_key(struct literal_reader *r)
     return end > begin;
 }
 
+/* After the {: no colon follows the first item, so this is a Python set. */
+static bool begins_set(struct literal_reader *r)
+{
+    struct strbuf item = STRBUF_INIT;
+    struct literal_reader peek = *r;
+    peek.out = &item;
+    skip_space(&peek);
+    bool is_set = !r->gemma && peek.at < r->end && !strchr("{[(", *peek.at) && read_literal(&peek);
+    skip_space(&peek);
+    is_set = is_set && peek.at < r->end && strchr(",}", *peek.at);
+    r->out->failed |= item.failed;
+    strbuf_free(&item);
+    return is_set;
+}
+
 static bool read_items(struct literal_reader *r, char close)
 {
-    bool object = close == '}';
+    bool object = close == '}' && !begins_set(r);
     strbuf_addc(r->out, object ? '{' : '[');
     for (size_t n = 0;; n++) {
         skip_space(r);
