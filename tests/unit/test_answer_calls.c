@@ -407,6 +407,9 @@ TEST(answer_calls, glm)
         {"<tool_call>get_weather\n<arg_key>city</arg_key><arg_key>days</arg_key><arg_value>3"
          "</arg_value></tool_call>",
          "B[get_weather]A[{\"days\": 3}]E"},
+        {"<tool_call>get_weather\n<arg_key>tags</arg_key><arg_value>{'a', 1}</arg_value><arg_key>"
+         "where</arg_key><arg_value>{'a', 1}</arg_value></tool_call>",
+         "B[get_weather]A[{\"tags\": [\"a\", 1], \"where\": \"{'a', 1}\"}]E"},
         {"<tool_call>nobody\n</tool_call>", "C[<tool_call>nobody\n</tool_call>]"},
         {"A <tool_call> is", "C[A <tool_call> is]"},
         {"<tool_call>search\n<arg_key>query</arg_key>\n<arg_value>a",
@@ -605,6 +608,12 @@ TEST(answer_calls, functionary_without_functions_and_with_python)
         "|B[python]A[{\"code\": \"  x = \\\"1\\\"]|A[>>2\\n]||A[\"}]EC[Ok]|");
     CHECK_STR(functionary_reads(set, false, PARTS("python\nf(1)>>>", "p")),
               "B[python]A[{\"code\": \"f(1)]||A[>>>p\"}]E");
+    static const char answer[] = "all\nHm.>>>python\n\tx >>= 1 >>>>>all\ny\n>>>python\n\\\"é";
+    const struct answer_style style = {.tools = TOOLS_FUNCTIONARY};
+    const struct answer_parser_options o = {.style = &style, .tools = set};
+    uint64_t seed = 1;
+    for (size_t len = 0; len < sizeof answer; len++)
+        answer_check_cuts(&o, answer, len, 50, &seed);
     tool_set_free(set);
     arena_free(&arena);
 }

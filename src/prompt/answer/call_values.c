@@ -111,11 +111,13 @@ static const struct json *mended(struct arena *arena, const struct json *value, 
     return inner && types >> inner->type & 1 ? inner : value;
 }
 
-/* Writes a Python list or dictionary as JSON. False: it is neither. */
-static bool write_container(struct strbuf *out, const char *text, size_t len)
+/* Writes a Python list or dictionary as JSON. False: it is neither, or a set where no list is
+ * allowed. */
+static bool write_container(struct strbuf *out, const char *text, size_t len, unsigned types)
 {
     struct strbuf json = STRBUF_INIT;
     bool ok = len && strchr("[{", text[0]) && value_write_python(&json, text, len) && !json.failed;
+    ok = ok && (json.data[0] == text[0] || types >> JSON_ARRAY & 1);
     if (ok)
         strbuf_add(out, strbuf_str(&json), json.len);
     out->failed |= json.failed;
@@ -163,8 +165,8 @@ void value_write_text(struct strbuf *out, const struct json *schema, const char 
         value = mended(&arena, value, bare, bare_len, types);
     if (value && (!string || types >> value->type & 1))
         value_write_json(out, value);
-    else if (string ||
-             (!write_container(out, bare, bare_len) && !write_padded(out, bare, bare_len, types)))
+    else if (string || (!write_container(out, bare, bare_len, types) &&
+                        !write_padded(out, bare, bare_len, types)))
         value_write_string(out, text, len);
     out->failed |= arena.failed;
     arena_free(&arena);
