@@ -136,6 +136,7 @@ static enum call_result as_result(enum match match)
     return match == MATCH_YES ? CALL_ON : match == MATCH_MORE ? CALL_MORE : CALL_BAD;
 }
 
+/* A function's or parameter's name, as the request spells it. */
 struct name {
     char bytes[CALL_MAX_NAME];
     size_t len;
@@ -143,14 +144,14 @@ struct name {
 
 static struct name name_read(const struct xml_form *f, const char *text, size_t len)
 {
-    static const char *const entities[] = {"&amp;", "&quot;", "&lt;", "&gt;", NULL};
+    static const char *const entities[] = {"&amp;", "&quot;", NULL};
     struct name name = {.len = 0};
     for (size_t i = 0, n; i < len && name.len < sizeof name.bytes; i += n) {
         char c = text[i];
         n = 1;
         for (size_t e = 0; f->has_entities && entities[e]; e++)
             if (literal_match(text + i, len - i, entities[e]) == MATCH_YES) {
-                c = "&\"<>"[e];
+                c = "&\""[e];
                 n = strlen(entities[e]);
             }
         name.bytes[name.len++] = c;
@@ -295,6 +296,7 @@ static void quoted_write(struct strbuf *out, const char *text, size_t len)
     arena_free(&arena);
 }
 
+/* A parameter begins: its name is certain, and so is the quote of a string. */
 static void key_report(struct answer_parser *p, const struct xml_form *f)
 {
     struct open_call *c = &p->call;
