@@ -186,11 +186,20 @@ def test_files_that_are_no_conversation(tmp_path):
     assert err.splitlines()[-2] == "Stay." and "top_p is 0.95" in err  # nothing has changed
 
 
-def test_save_replaces_nothing_else(tmp_path):
+def test_save_replaces_only_what_it_should(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("precious")
     assert "not a conversation" in script(f"/save {path}", status=FAILED)[1]
     assert path.read_text() == "precious" and os.listdir(tmp_path) == ["notes.txt"]
+    path = tmp_path / "talk.json"
+    _, err = script("/system One.", f"/save {path}", "/system Two.", f"/save {path}")
+    assert err.count("Saved 1 message") == 2  # its own file
+    others = ("/system Three.", f"/save {path}")
+    assert f"{path} exists: the same /save again replaces it" in script(*others, status=FAILED)[1]
+    _, err = script(f"/load {path}", "/clear", f"/save {path}", status=FAILED)  # no longer its own
+    assert "exists" in err and json.loads(path.read_text())["messages"][0]["content"] == "Two."
+    script(*others, f"/save {path}", status=FAILED)
+    assert json.loads(path.read_text())["messages"][0]["content"] == "Three."
 
 
 def test_system_messages(tmp_path):
@@ -198,8 +207,10 @@ def test_system_messages(tmp_path):
     script("hi", "/system One.", f"/save {path}", options=("-n", "3"))
     assert [m["role"] for m in json.loads(path.read_text())["messages"]] == \
         ["system", "user", "assistant"]
+    path = tmp_path / "y.json"
     script("hi", '/system ""', f"/save {path}", options=("-n", "3", "--system", "Two."))
     assert [m["role"] for m in json.loads(path.read_text())["messages"]] == ["user", "assistant"]
+    path = tmp_path / "z.json"
     script('/system """', "a", 'b"""', f"/save {path}")
     assert json.loads(path.read_text())["messages"][0]["content"] == "a\nb"
 

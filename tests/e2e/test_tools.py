@@ -236,3 +236,51 @@ def test_a_strict_schema_that_cannot_be_enforced_is_refused(mock):
     tool["function"]["parameters"]["properties"]["a"] = {"enum": [1, 2], "not": {"const": 3}}
     calls = ask(mock, tools=[tool], tool_choice="required").choices[0].message.tool_calls
     assert json.loads(calls[0].function.arguments) in ({"a": 1}, {"a": 2})
+
+
+# ---- formats whose content has marks, too ----
+
+FUNCTIONARY = r"""{# >>>${recipient} #}{{ tools | tojson if tools }}{% for m in messages %}{{ '<|' + m.role + '|>' }}
+{%- if m.content %}{{ ('>>>all\n' if m.role == 'assistant' else '') + m.content }}{% endif %}
+{%- for call in m.tool_calls or [] %}{{ '>>>' + call.function.name + '\n' + call.function.arguments }}{% endfor %}
+{%- endfor %}{% if add_generation_prompt %}{{ '<|assistant|>>>>' }}{% endif %}"""
+HARMONY = """{{ tools | tojson if tools }}{% for m in messages %}<|start|>{{ m.role }}
+{%- if m.role == 'assistant' %}<|channel|>final{% endif %}<|message|>{{ m.content }}
+{%- if not loop.last or add_generation_prompt %}<|end|>{% endif %}{% endfor %}
+{%- if add_generation_prompt %}<|start|>assistant{% endif %}"""
+
+
+@pytest.fixture(params=[FUNCTIONARY, HARMONY], ids=["functionary", "harmony"])
+def marked(request, start, tmp_path):
+    path = tmp_path / "template.jinja"
+    path.write_text(request.param)
+    return start("--chat-template-file", str(path))
+
+
+def test_marks_of_calls_and_content_are_enforced_and_not_shown(marked):
+    for seed in range(3):
+        message = ask(marked, tool_choice="required", seed=seed).choices[0].message
+        assert not message.content
+        check_call(message.tool_calls[0])
+        message = ask(marked, tools=openai.omit, parallel_tool_calls=openai.omit, seed=seed,
+                      extra_body={"guided_choice": ["four", "five"]}).choices[0].message
+        assert message.content in ("four", "five")
+        both = ask(marked, seed=seed, extra_body={"guided_choice": ["four", "five"]}).choices[0].message
+        assert both.tool_calls or both.content in ("four", "five")
+
+
+def test_a_continued_text_has_no_mark(marked):
+    begun = QUESTION + [{"role": "assistant", "content": "fo"}]
+    message = ask(marked, begun, tools=openai.omit, parallel_tool_calls=openai.omit,
+                  extra_body={"guided_choice": ["four", "five"]}).choices[0].message
+    assert message.content == "ur"
+
+
+def test_calls_of_functionary_come_back(start, tmp_path):
+    (tmp_path / "template.jinja").write_text(FUNCTIONARY)
+    server = start("--chat-template-file", str(tmp_path / "template.jinja"))
+    first = ask(server, tool_choice="required")
+    message = first.choices[0].message
+    results = [{"role": "tool", "tool_call_id": call.id, "content": "21"} for call in message.tool_calls]
+    again = ask(server, QUESTION + [message.model_dump(exclude_none=True), *results])
+    assert again.usage.prompt_tokens_details.cached_tokens >= first.usage.total_tokens - 1

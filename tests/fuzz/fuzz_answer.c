@@ -111,7 +111,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     if (!same(&whole.text, strbuf_str(&parts.text), parts.text.len))
         abort();
     if (whole.plain && !style.think_begin && style.tools != TOOLS_HARMONY &&
-        style.tools != TOOLS_KIMI3 && !same(&whole.content, text, len - 3))
+        style.tools != TOOLS_KIMI3 && style.tools != TOOLS_FUNCTIONARY &&
+        !same(&whole.content, text, len - 3))
         abort();
     struct record *records[] = {&whole, &parts};
     for (int i = 0; i < 2; i++) {

@@ -106,8 +106,9 @@ static void check_sound(const struct answer_parser_options *o, const struct tran
     if (t->out_of_order || t->open || t->not_json)
         test_fail(__FILE__, __LINE__, "unsound: %.*s gives %s", (int)len, text,
                   strbuf_str(&t->text));
+    enum tool_format format = o->style->tools;
     bool plain = !t->n_calls && !t->n_broken && !t->n_reasoning && !o->starts_in_thinking &&
-                 o->style->tools != TOOLS_HARMONY && o->style->tools != TOOLS_KIMI3;
+                 format != TOOLS_HARMONY && format != TOOLS_KIMI3 && format != TOOLS_FUNCTIONARY;
     if (plain && !o->style->think_begin &&
         (t->content.len != len || memcmp(strbuf_str(&t->content), text, len) != 0))
         test_fail(__FILE__, __LINE__, "lost: %.*s gives %s", (int)len, text, strbuf_str(&t->text));

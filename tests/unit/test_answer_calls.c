@@ -304,6 +304,17 @@ TEST(answer_calls, gemma_code)
         {"[ping(), search(query=\"a\")]", "B[ping]A[{}]EB[search]A[{\"query\": \"a\"}]E"},
         {"<|tool_call_start|>[search(query=\"a\")]<|tool_call_end|>Ok",
          "B[search]A[{\"query\": \"a\"}]EC[Ok]"},
+        /* Quotes without a backslash in a string, as LFM2 writes shell commands; sets. */
+        {"<|tool_call_start|>[search(query='sed -n '1,9p' x')]<|tool_call_end|>",
+         "B[search]A[{\"query\": \"sed -n '1,9p' x\"}]E"},
+        {"[search(query=\"say \"hi\" (\", ), search(query='c \"print(f(x, s='\\,'))\"')]",
+         "B[search]A[{\"query\": \"say \\\"hi\\\" (\"}]EB[search]A[{\"query\": \"c "
+         "\\\"print(f(x, s='\\\\,'))\\\"\"}]E"},
+        {"[search(query='a'+'b')]", "C[[search(query='a'+'b')]]"},
+        {"[get_weather(tags={'a', 'b',}, where={'k': {1, 2}})]",
+         "B[get_weather]A[{\"tags\": [\"a\", \"b\"], \"where\": {\"k\": [1, 2]}}]E"},
+        {"[get_weather(tags={'a': 1, 'b'})]", "C[[get_weather(tags={'a': 1, 'b'})]]"},
+        {"[get_weather(tags={{1}, {2}})]", "C[[get_weather(tags={{1}, {2}})]]"},
         {"```tool_code\nx = 3\n```", "C[```tool_code\nx = 3\n```]"},
         {"```tool_code\nnobody(x=1)\n```", "C[```tool_code\nnobody(x=1)\n```]"},
         {"```tool_code\nsearch(query=a)\n```", "C[```tool_code\nsearch(query=a)\n```]"},
@@ -391,6 +402,14 @@ TEST(answer_calls, glm)
          "<tool_call>ping</tool_call>",
          "B[get_weather]A[{\"tags\": [\"a\"]}]EB[ping]A[{}]E"},
         {"<tool_call>{\"name\": \"ping\", \"arguments\": {}}</tool_call>", "B[ping]A[{}]E"},
+        /* Keys without a value are dropped. */
+        {"<tool_call>get_weather\n<arg_key>city</arg_key>\n</tool_call>", "B[get_weather]A[{}]E"},
+        {"<tool_call>get_weather\n<arg_key>city</arg_key><arg_key>days</arg_key><arg_value>3"
+         "</arg_value></tool_call>",
+         "B[get_weather]A[{\"days\": 3}]E"},
+        {"<tool_call>get_weather\n<arg_key>tags</arg_key><arg_value>{'a', 1}</arg_value><arg_key>"
+         "where</arg_key><arg_value>{'a', 1}</arg_value></tool_call>",
+         "B[get_weather]A[{\"tags\": [\"a\", 1], \"where\": \"{'a', 1}\"}]E"},
         {"<tool_call>nobody\n</tool_call>", "C[<tool_call>nobody\n</tool_call>]"},
         {"A <tool_call> is", "C[A <tool_call> is]"},
         {"<tool_call>search\n<arg_key>query</arg_key>\n<arg_value>a",
@@ -446,6 +465,11 @@ TEST(answer_calls, minimax_m3)
          "B[get_weather]A[{\"where\": \"]<]minimax[>[<a>1]<]minimax[>[</b>\"}]E"},
         {M3_INVOKE("search", M3_VALUE("query", M3 "</quer>")),
          "B[search]A[{\"query\": \"]<]minimax[>[</quer>\"}]E"},
+        /* A value that is open where the calls end is no value. */
+        {M3 "<tool_call>" M3 "<invoke name=\"search\">" M3 "<query>a" M3 "</x>" M3 "</tool_call> b",
+         "B[search]A[{\"query\": \"a]<]minimax[>[</x>]X[]<]minimax[>[<tool_call>]<]minimax[>["
+         "<invoke name=\"search\">]<]minimax[>[<query>a]<]minimax[>[</x>]C[]<]minimax[>["
+         "</tool_call> b]"},
         {M3_INVOKE("nobody", ""), "C[]<]minimax[>[<invoke name=\"nobody\">]<]minimax[>[</invoke>]"},
         {"a ]<]minimax b", "C[a ]<]minimax b]"},
     };
@@ -506,6 +530,92 @@ TEST(answer_calls, harmony)
     };
     CHECK_SAMPLES(STYLE(.tools = TOOLS_HARMONY), false, samples);
     CHECK_SAMPLES(STYLE(.tools = TOOLS_HARMONY), true, in_thinking);
+}
+
+TEST(answer_calls, functionary)
+{
+    static const struct sample samples[] = {
+        {"all\nHello >> >>> all.\n", "C[Hello >> >>> all.\n]"},
+        {"get_weather\n{\"city\": \"a >>>all\\n\"}",
+         "B[get_weather]A[{\"city\": \"a >>>all\\n\"}]E"},
+        {"all\nI look.\n>>>get_weather\n{\"city\": \"Paris\"}>>>ping\n{}\n>>>all\nDone.",
+         "C[I look.]B[get_weather]A[{\"city\": \"Paris\"}]EB[ping]A[{}]EC[\nDone.]"},
+        {"all\nOne \n>>>all\nTwo", "C[One \nTwo]"},
+        {"ping\n>>>search\n {\"query\": \"x\"}", "B[ping]A[{}]EB[search]A[{\"query\": \"x\"}]E"},
+        /* Who is addressed must be known, and be called. */
+        {"nobody\n{}", "C[nobody\n{}]"},
+        {"all\nx>>>nobody\n{}", "C[x>>>nobody\n{}]"},
+        {"ping", "C[ping]"},
+        {"ping\npong", "C[ping\npong]"},
+        {"ping {}", "C[ping {}]"},
+        {" \nall in all", "C[ \nall in all]"},
+        {"x all\n", "C[x all\n]"},
+        {"ping\n{\"a\": x}>>>all\nHm.", "B[ping]A[{\"a\": ]X[ping\n{\"a\": ]C[x}Hm.]"},
+        {"<tool_call>{\"name\": \"ping\"}</tool_call>", "B[ping]A[{}]E"},
+    };
+    CHECK_SAMPLES(STYLE(.tools = TOOLS_FUNCTIONARY), false, samples);
+}
+
+/* What functions are offered decides what functionary's lines mean, and nothing else is held. */
+static const char *functionary_reads(const struct tool_set *tools, bool continues,
+                                     const char *const *parts)
+{
+    static const struct answer_style style = {.tools = TOOLS_FUNCTIONARY};
+    static struct transcript t;
+    static char result[512];
+    transcript_free(&t);
+    const struct answer_parser_options o = {.style = &style,
+                                            .tools = tools,
+                                            .continues = continues,
+                                            .piece = transcript_add,
+                                            .context = &t};
+    struct answer_parser *p = answer_parser_new(&o);
+    struct strbuf out = STRBUF_INIT;
+    CHECK(p);
+    for (; *parts; parts++) {
+        answer_parser_add(p, *parts, strlen(*parts));
+        strbuf_addf(&out, "%s|", strbuf_str(&t.text));
+        transcript_free(&t);
+    }
+    answer_parser_end(p);
+    answer_parser_free(p);
+    snprintf(result, sizeof result, "%s%s", strbuf_str(&out), strbuf_str(&t.text));
+    strbuf_free(&out);
+    return result;
+}
+
+#define PARTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+TEST(answer_calls, functionary_without_functions_and_with_python)
+{
+    static const char text[] = "[{\"type\": \"function\", \"function\": {\"name\": \"python\"}}]";
+    struct arena arena = ARENA_INIT;
+    struct error err;
+    struct tool_set *set = tool_set_new(json_parse(&arena, text, sizeof text - 1, &err));
+    CHECK_STR(functionary_reads(NULL, false, PARTS("a", "ll\nHi", ">>>", " x")),
+              "|C[Hi]||C[>>> x]|");
+    CHECK_STR(functionary_reads(NULL, false, PARTS("H", "i")), "C[H]|C[i]|");
+    CHECK_STR(functionary_reads(set, false, PARTS("p", "e", "ar")), "|C[pe]|C[ar]|");
+    /* A continued text does not begin with a line for anybody. */
+    CHECK_STR(functionary_reads(set, true, PARTS("all\n", "python\n{}")),
+              "C[all]|C[\npython\n{}]|");
+    CHECK_STR(functionary_reads(set, true, PARTS(" x>>>", "python\n{}")), "C[ x]|B[python]A[{}]E|");
+    CHECK_STR(functionary_reads(set, false, PARTS("python\n{\"code\": \"1\"}")),
+              "B[python]A[{\"code\": \"1\"}]E|");
+    /* Code as it is, up to the next part. */
+    CHECK_STR(
+        functionary_reads(set, false, PARTS("python\n  ", "x = \"1\">", ">2\n", ">>>", "all\nOk")),
+        "|B[python]A[{\"code\": \"  x = \\\"1\\\"]|A[>>2\\n]||A[\"}]EC[Ok]|");
+    CHECK_STR(functionary_reads(set, false, PARTS("python\nf(1)>>>", "p")),
+              "B[python]A[{\"code\": \"f(1)]||A[>>>p\"}]E");
+    static const char answer[] = "all\nHm.>>>python\n\tx >>= 1 >>>>>all\ny\n>>>python\n\\\"é";
+    const struct answer_style style = {.tools = TOOLS_FUNCTIONARY};
+    const struct answer_parser_options o = {.style = &style, .tools = set};
+    uint64_t seed = 1;
+    for (size_t len = 0; len < sizeof answer; len++)
+        answer_check_cuts(&o, answer, len, 50, &seed);
+    tool_set_free(set);
+    arena_free(&arena);
 }
 
 TEST(answer_calls, json)
@@ -618,6 +728,9 @@ TEST(answer_calls, kimi_k3)
                             "type=\"number\"<|sep|>5<|close|>argument<|sep|>" K3_END K3_CALL("ping")
                                 K3_END "<|close|>tools<|sep|>",
          "C[I look.]B[get_weather]A[{\"city\": \"Paris\", \"days\": 5}]EB[ping]A[{}]E"},
+        {K3_CALL("ping") "<|open|>argument key=\"a&amp;&quot;b&\" type=\"number\"<|sep|>1"
+                         "<|close|>argument<|sep|>" K3_END,
+         "B[ping]A[{\"a&\\\"b&\": 1}]E"},
         {"<|open|>tools<|sep|>" K3_CALL("search") "<|open|>json type=\"object\"<|sep|>{\"query\": "
                                                   "\"x\"}<|close|>json<|sep|>" K3_END,
          "B[search]A[{\"query\": \"x\"}]E"},

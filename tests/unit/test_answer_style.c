@@ -56,6 +56,7 @@ static const struct {
     {"llama3.2_pythonic", TOOLS_LLAMA3, NULL},
     {"llama4", TOOLS_LLAMA3, NULL},
     {"functionary-medium-v3.1", TOOLS_LLAMA3, NULL},
+    {"functionary-medium-v3.2", TOOLS_FUNCTIONARY, NULL},
     {"Mistral-Nemo", TOOLS_MISTRAL, NULL},
     {"Mistral-Small-3.2", TOOLS_MISTRAL, NULL},
     {"Devstral", TOOLS_MISTRAL, NULL},
@@ -107,10 +108,11 @@ static void check_template(const struct json *row, size_t *n_formats, bool *seen
 TEST(answer_style, of_real_templates)
 {
     static const size_t want[TOOL_FORMATS] = {
-        [TOOLS_HERMES] = 145,   [TOOLS_QWEN_CODER] = 11, [TOOLS_LLAMA3] = 15,   [TOOLS_MISTRAL] = 9,
-        [TOOLS_GEMMA_CODE] = 2, [TOOLS_GEMMA] = 6,       [TOOLS_DEEPSEEK] = 22, [TOOLS_GLM] = 8,
-        [TOOLS_KIMI] = 3,       [TOOLS_KIMI3] = 1,       [TOOLS_MINIMAX] = 2,   [TOOLS_HARMONY] = 1,
-        [TOOLS_JSON] = 3,
+        [TOOLS_HERMES] = 144,    [TOOLS_QWEN_CODER] = 11, [TOOLS_LLAMA3] = 15,
+        [TOOLS_MISTRAL] = 9,     [TOOLS_GEMMA_CODE] = 2,  [TOOLS_GEMMA] = 6,
+        [TOOLS_DEEPSEEK] = 22,   [TOOLS_GLM] = 8,         [TOOLS_KIMI] = 3,
+        [TOOLS_KIMI3] = 1,       [TOOLS_MINIMAX] = 2,     [TOOLS_HARMONY] = 1,
+        [TOOLS_FUNCTIONARY] = 1, [TOOLS_JSON] = 3,
     };
     size_t n_formats[TOOL_FORMATS] = {0};
     bool seen[N_FAMILIES] = {false};

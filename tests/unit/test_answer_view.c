@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "cli/chat/answer_view.h"
+#include "cli/terminal/terminal.h"
 
 static const struct answer_style thinks = {.think_begin = "<think>", .think_end = "</think>"};
 
@@ -42,6 +43,20 @@ TEST(answer_view, a_terminal_gets_an_empty_row_behind_it)
     CHECK_STR(shown(&v, &thinks, "Par", "[stopped]"), "Par [stopped]\n\n");
     CHECK_STR(shown(&v, &thinks, "", "[stopped]"), "[stopped]\n\n");
     CHECK_STR(strbuf_str(&v.content), "");
+    answer_view_free(&v);
+}
+
+TEST(answer_view, a_note_is_not_broken)
+{
+    struct answer_view v = {.is_terminal = true};
+    int columns = (int)terminal_size().columns, note = (int)strlen("[max_tokens reached]");
+    char text[400], want[500];
+    for (int len = columns - note - 5; len < columns && len < 400; len++) {
+        snprintf(text, sizeof text, "%0*d", len, 0);
+        snprintf(want, sizeof want, "%s%s[max_tokens reached]\n\n", text,
+                 len + 1 + note < columns ? " " : "\n");
+        CHECK_STR(shown(&v, &thinks, text, "[max_tokens reached]"), want);
+    }
     answer_view_free(&v);
 }
 

@@ -388,6 +388,7 @@ TEST(conversation, calls_are_written_in_every_format)
          "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>",
          "<|tool_call_end|><|tool_calls_section_end|>"},
         {TOOLS_HARMONY, "<|channel|>commentary to=functions.f <|constrain|>json<|message|>", ""},
+        {TOOLS_FUNCTIONARY, "f\n", ""},
         {TOOLS_JSON, "{\"name\": \"f\", \"arguments\": ", "}"},
     };
     for (size_t i = 0; i < sizeof json_like / sizeof *json_like; i++) {

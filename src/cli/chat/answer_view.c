@@ -94,8 +94,9 @@ void answer_view_end(struct answer_view *v, const char *note)
         color_set(v, "\033[0m");
     if (*note && v->is_terminal) {
         color_set(v, "\033[2m");
+        bool fits = v->wrap.column + 1 + strlen(note) < terminal_size().columns;
         if (v->wrap.column)
-            text_write(v, stdout, " ", 1);
+            text_write(v, stdout, fits ? " " : "\n", 1);
         text_write(v, stdout, note, strlen(note));
         color_set(v, "\033[0m");
     }

@@ -14,6 +14,7 @@ struct chat {
     struct strbuf system;  /* "": none */
     uint64_t n_answers;    /* of this conversation, so that each draws other random numbers */
     struct chat_settings settings;
+    struct strbuf file; /* that /save may replace: the conversation's own; "": none */
     bool shows_timings;
     struct replay_store *replay; /* the answers so far, as they were sampled */
     struct token_list sampled;   /* of the last one */
@@ -58,9 +59,9 @@ __attribute__((format(printf, 2, 3))) void chat_note(const struct chat *c, const
 
 /* "~/x" becomes the path in the home folder. */
 void path_expand(const char *path, struct strbuf *out);
-/* Saves the conversation as a request body, which curl can send to the server. An existing file is
- * replaced only if it is a conversation itself. */
-int chat_save(const struct chat *c, const char *path, struct error *err);
+/* Saves the conversation as a request body, which curl can send to the server. Its own file, which
+ * it was loaded from or saved to, is replaced; another conversation's only when asked again. */
+int chat_save(struct chat *c, const char *path, struct error *err);
 /* Replaces the conversation with a saved one: a request body or an array of messages. After an
  * error nothing has changed. */
 int chat_load(struct chat *c, const char *path, struct error *err);

@@ -22,6 +22,12 @@ void path_expand(const char *path, struct strbuf *out)
         strbuf_adds(out, path);
 }
 
+static void file_set(struct chat *c, const char *path)
+{
+    strbuf_clear(&c->file);
+    strbuf_adds(&c->file, path);
+}
+
 /* ---- writing ------------------------------------------------------------------------------ */
 
 static void conversation_write(const struct chat *c, struct strbuf *out)
@@ -47,8 +53,9 @@ static const struct json *messages_find(const struct json *root)
     return json_is(messages, JSON_ARRAY) ? messages : NULL;
 }
 
-/* Saving must not overwrite a file that is not a conversation, for example after a typo. */
-static int target_check(const char *path, struct error *err)
+/* Saving must not overwrite other files, for example after a typo. Another conversation may be
+ * replaced, but only at the second try. */
+static int target_check(struct chat *c, const char *path, struct error *err)
 {
     struct strbuf text = STRBUF_INIT;
     struct arena arena = ARENA_INIT;
@@ -60,6 +67,11 @@ static int target_check(const char *path, struct error *err)
         if (!is_ours)
             failed = error_set(err, ERROR_INPUT,
                                "%s exists and is not a conversation: choose another name", path);
+        else if (strcmp(path, strbuf_str(&c->file)) != 0)
+            failed = error_set(err, ERROR_INPUT, "%s exists: the same /save again replaces it",
+                               path);
+        if (is_ours)
+            file_set(c, path);
     }
     arena_free(&arena);
     strbuf_free(&text);
@@ -79,12 +91,12 @@ static int bytes_write(const char *path, const struct strbuf *bytes)
     return fclose(file) || n != bytes->len ? -1 : 0;
 }
 
-int chat_save(const struct chat *c, const char *path, struct error *err)
+int chat_save(struct chat *c, const char *path, struct error *err)
 {
     struct strbuf full = STRBUF_INIT, temporary = STRBUF_INIT, text = STRBUF_INIT;
     path_expand(path, &full);
     strbuf_addf(&temporary, "%s.%d.part", strbuf_str(&full), (int)getpid());
-    int failed = target_check(strbuf_str(&full), err);
+    int failed = target_check(c, strbuf_str(&full), err);
     if (!failed) {
         conversation_write(c, &text);
         failed = bytes_write(strbuf_str(&temporary), &text) ||
@@ -92,6 +104,8 @@ int chat_save(const struct chat *c, const char *path, struct error *err)
         if (failed) {
             error_set(err, ERROR_IO, "%s: %s", strbuf_str(&full), strerror(errno));
             unlink(strbuf_str(&temporary));
+        } else {
+            file_set(c, strbuf_str(&full));
         }
     }
     strbuf_free(&full);
@@ -173,6 +187,8 @@ int chat_load(struct chat *c, const char *path, struct error *err)
     int failed = file_read(strbuf_str(&full), MAX_FILE_BYTES, &text, err);
     if (!failed && text_load(c, &text, &cause))
         failed = error_set(err, cause.code, "%s: %s", strbuf_str(&full), cause.message);
+    if (!failed)
+        file_set(c, strbuf_str(&full));
     strbuf_free(&full);
     strbuf_free(&text);
     return failed;

@@ -171,6 +171,7 @@ static void chat_close(struct chat *c)
     line_editor_free(&c->editor);
     answer_view_free(&c->view);
     strbuf_free(&c->system);
+    strbuf_free(&c->file);
     strbuf_free(&c->plain);
     arena_free(&c->arena);
 }

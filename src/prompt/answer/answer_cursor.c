@@ -34,7 +34,8 @@ static const struct region {
                          .next = REGION_OPENING,
                          .event = EVENT_THINK_END,
                          .other = REGION_THINKING},
-    [REGION_OPENING] = {.places = 1 << MARKER_ANYWHERE | 1 << MARKER_AT_START | 1 << MARKER_DROPPED,
+    [REGION_OPENING] = {.places = 1 << MARKER_ANYWHERE | 1 << MARKER_AT_START | 1 << MARKER_FIRST |
+                                  1 << MARKER_DROPPED,
                         .next = REGION_CONTENT,
                         .event = EVENT_CALL,
                         .other = REGION_CONTENT,
@@ -130,7 +131,7 @@ static enum match marker_find(struct answer_cursor *c, const struct call_marker 
             continue;
         enum match match = mark_match(c, m->text);
         is_possible |= match == MATCH_MORE;
-        if (match == MATCH_YES && strlen(m->text) > c->mark_len) {
+        if (match == MATCH_YES && (!c->mark || strlen(m->text) > c->mark_len)) {
             c->mark = m;
             c->mark_len = strlen(m->text);
         }

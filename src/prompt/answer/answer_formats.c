@@ -12,6 +12,10 @@
     {                                                                                              \
         .text = text_, .place = MARKER_AT_START, .reader = reader_                                 \
     }
+#define FIRST(reader_)                                                                             \
+    {                                                                                              \
+        .text = "", .place = MARKER_FIRST, .reader = reader_                                       \
+    }
 #define XML(text_, form_)                                                                          \
     {                                                                                              \
         .text = text_, .place = MARKER_ANYWHERE, .reader = read_xml_call, .form = &form_           \
@@ -228,6 +232,12 @@ static const struct call_marker harmony[] = {
     ENDS_MESSAGE("<|call|>"),      INSIDE("<|constrain|>"),
     ENDS_MESSAGE("<|return|>"),    THE_END,
 };
+static const struct call_marker functionary[] = {
+    FIRST(read_functionary_part),
+    BEGIN(FUNCTIONARY_MARK, read_functionary_part),
+    HERMES,
+    THE_END,
+};
 static const struct call_marker json[] = {
     AFTER("```"),
     AFTER(","),
@@ -254,6 +264,7 @@ const struct call_marker *format_markers(enum tool_format format)
         [TOOLS_KIMI3] = kimi3,
         [TOOLS_MINIMAX] = minimax,
         [TOOLS_HARMONY] = harmony,
+        [TOOLS_FUNCTIONARY] = functionary,
         [TOOLS_JSON] = json,
     };
     return formats[format];

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/strbuf.h"
 #include "prompt/answer/answer_cursor.h"
 #include "prompt/answer/answer_parser.h"
@@ -17,11 +18,13 @@ enum call_result {
     CALL_ON,   /* a part is read; continue */
     CALL_BAD,  /* this is not a call */
     CALL_DONE, /* the call, or the last of several, is complete */
+    CALL_TEXT, /* only a mark, which is dropped: content follows */
 };
 
 enum marker_place {
     MARKER_ANYWHERE,       /* starts a call */
     MARKER_AT_START,       /* starts one after only white space or another call */
+    MARKER_FIRST,          /* without a text: the answer itself may start like a call */
     MARKER_AFTER_CALL,     /* dropped after a call; text elsewhere */
     MARKER_INSIDE,         /* used only by readers */
     MARKER_DROPPED,        /* has no meaning: dropped outside calls */
@@ -72,6 +75,7 @@ struct open_call {
     bool nested;   /* in {"function": {...}} */
     bool wrapped;  /* in print( ), or in one parameter that contains all others */
     uint8_t quote; /* calls_python.c, calls_xml.c: the open string */
+    bool is_inner; /* calls_python.c: inside quotes of its own */
     uint32_t depth;
     uint32_t n_arguments;
 };
@@ -176,6 +180,11 @@ void harmony_header_read(struct harmony_header *out, const char *header, size_t 
  * how much of the text is processed. */
 size_t harmony_message(struct answer_parser *p, const char *text, size_t whole);
 
+/* calls_functionary.c */
+#define FUNCTIONARY_MARK ">>>"
+#define FUNCTIONARY_TEXT "all\n" /* content follows */
+enum call_result read_functionary_part(struct answer_parser *p);
+
 /* call_values.c: converts values in other notations to JSON, spelled like Python's json.dumps. */
 enum { VALUE_ANY = (1 << (JSON_OBJECT + 1)) - 1 };
 /* The types (bits of enum json_type) that a schema allows. */
@@ -189,9 +198,17 @@ void value_write_json(struct strbuf *out, const struct json *value);
 void value_write_nested(struct strbuf *out, const struct json *schema, const char *text,
                         size_t len);
 /* The end of a value that started with <key>, which may contain tags of the same name: YES, and its
- * distance in `len`. MORE: `len` is how much was examined, with `depth` inner tags open. */
+ * distance in `len`. MORE: `len` is how much was examined, with `depth` inner tags open. NO: the
+ * calls end inside the value. */
 enum match nested_end(const char *text, size_t left, const char *key, size_t key_len, size_t *len,
                       uint32_t *depth);
+/* Models forget to escape quotes in strings: 'sed -n '1,9p' x'. No string of Python ends directly
+ * before a word or a backslash: there, the quote and the next one belong to the string. */
+static inline bool quote_opens_inside(char next)
+{
+    return ascii_is_alpha(next) || ascii_is_digit(next) || next == '_' || next == '\\' ||
+           (unsigned char)next >= 0x80;
+}
 /* Writes a text that is one literal of Python or of Gemma's notation; false: it is not. */
 bool value_write_python(struct strbuf *out, const char *text, size_t len);
 bool value_write_gemma(struct strbuf *out, const struct json *schema, const char *text, size_t len);

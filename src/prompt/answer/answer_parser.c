@@ -314,6 +314,11 @@ static bool call_run(struct answer_parser *p)
     p->n_read = p->n_space = 0;
     p->drops_space = harmony;
     p->after_call = is_done && !harmony;
+    if (result == CALL_TEXT) {
+        p->head += p->call.pos;
+        answer_cursor_go(&p->cursor, REGION_CONTENT);
+        return true;
+    }
     if (is_done) {
         if (p->call.begun)
             call_finish(p);
@@ -350,7 +355,8 @@ static void held_run(struct answer_parser *p)
 
 bool answer_parser_is_needed(const struct answer_style *style, const struct tool_set *tools)
 {
-    return style->think_begin || tools || style->tools == TOOLS_HARMONY;
+    return style->think_begin || tools || style->tools == TOOLS_HARMONY ||
+           style->tools == TOOLS_FUNCTIONARY;
 }
 
 struct answer_parser *answer_parser_new(const struct answer_parser_options *o)
@@ -359,9 +365,13 @@ struct answer_parser *answer_parser_new(const struct answer_parser_options *o)
     if (!p)
         return NULL;
     p->options = *o;
-    bool calls = tool_set_size(o->tools) > 0 || o->style->tools == TOOLS_KIMI3;
-    answer_cursor_open(&p->cursor, o->style, calls ? format_markers(o->style->tools) : NULL,
+    /* In some formats content has marks, too. */
+    bool marks = tool_set_size(o->tools) > 0 || o->style->tools == TOOLS_KIMI3 ||
+                 o->style->tools == TOOLS_FUNCTIONARY;
+    answer_cursor_open(&p->cursor, o->style, marks ? format_markers(o->style->tools) : NULL,
                        o->starts_in_thinking);
+    if (o->continues && o->style->tools == TOOLS_FUNCTIONARY)
+        answer_cursor_go(&p->cursor, REGION_CONTENT);
     return p;
 }
 

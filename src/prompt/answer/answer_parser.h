@@ -35,6 +35,7 @@ struct answer_parser_options {
     const struct answer_style *style;
     const struct tool_set *tools; /* NULL: no search for calls */
     bool starts_in_thinking;      /* the prompt ends with the marker that starts it */
+    bool continues;               /* the prompt ends in the middle of the content */
     answer_piece_fn *piece;
     void *context;
 };

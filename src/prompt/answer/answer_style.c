@@ -21,6 +21,7 @@ static const char *const names[TOOL_FORMATS] = {
     [TOOLS_KIMI3] = "kimi-k3",
     [TOOLS_MINIMAX] = "minimax",
     [TOOLS_HARMONY] = "harmony",
+    [TOOLS_FUNCTIONARY] = "functionary",
     [TOOLS_JSON] = "json",
 };
 
@@ -74,6 +75,7 @@ static const struct {
     {"<|tools_prefix|>", NULL, TOOLS_HERMES},
     {"<|tool_call:begin|>", NULL, TOOLS_HERMES},
     {"<function_calls>", NULL, TOOLS_GEMMA_CODE},
+    {">>>${recipient}", "'>>>all\\n'", TOOLS_FUNCTIONARY},
     {"<|python_tag|>", NULL, TOOLS_LLAMA3},
     {"<|python_start|>", NULL, TOOLS_LLAMA3},
     {"<function=", NULL, TOOLS_LLAMA3},

@@ -449,6 +449,16 @@ static const struct call_form harmony_forms[] = {
     THE_END,
 };
 
+static const struct call_form functionary_forms[] = {
+    {
+        .first = "", /* the generation prompt ends in >>> */
+        .middle = "\n",
+        .between = FUNCTIONARY_MARK,
+        .last = "",
+    },
+    THE_END,
+};
+
 static const struct call_form json_forms[] = {
     {
         .first = "{\"name\": \"",
@@ -471,6 +481,7 @@ static const struct call_form *const forms[TOOL_FORMATS] = {
     [TOOLS_KIMI3] = kimi3_forms,
     [TOOLS_MINIMAX] = minimax_forms,
     [TOOLS_HARMONY] = harmony_forms,
+    [TOOLS_FUNCTIONARY] = functionary_forms,
     [TOOLS_JSON] = json_forms,
 };
 

@@ -36,7 +36,11 @@ enum match nested_end(const char *text, size_t left, const char *key, size_t key
         enum match ends = tag_match(at, left - *len, M3_MARK "</", key, key_len);
         if (ends == MATCH_YES && *depth == 0)
             return MATCH_YES;
-        if (begins == MATCH_MORE || ends == MATCH_MORE)
+        /* The mark after the last call: whoever wrote it forgot to close the value. */
+        enum match stops = literal_match(at, left - *len, M3_MARK "</tool_call>");
+        if (stops == MATCH_YES)
+            return MATCH_NO;
+        if (begins == MATCH_MORE || ends == MATCH_MORE || stops == MATCH_MORE)
             return MATCH_MORE;
         *depth += begins == MATCH_YES;
         *depth -= ends == MATCH_YES;

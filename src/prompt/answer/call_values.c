@@ -111,11 +111,13 @@ static const struct json *mended(struct arena *arena, const struct json *value, 
     return inner && types >> inner->type & 1 ? inner : value;
 }
 
-/* Writes a Python list or dictionary as JSON. False: it is neither. */
-static bool write_container(struct strbuf *out, const char *text, size_t len)
+/* Writes a Python list or dictionary as JSON. False: it is neither, or a set where no list is
+ * allowed. */
+static bool write_container(struct strbuf *out, const char *text, size_t len, unsigned types)
 {
     struct strbuf json = STRBUF_INIT;
     bool ok = len && strchr("[{", text[0]) && value_write_python(&json, text, len) && !json.failed;
+    ok = ok && (json.data[0] == text[0] || types >> JSON_ARRAY & 1);
     if (ok)
         strbuf_add(out, strbuf_str(&json), json.len);
     out->failed |= json.failed;
@@ -163,8 +165,8 @@ void value_write_text(struct strbuf *out, const struct json *schema, const char 
         value = mended(&arena, value, bare, bare_len, types);
     if (value && (!string || types >> value->type & 1))
         value_write_json(out, value);
-    else if (string ||
-             (!write_container(out, bare, bare_len) && !write_padded(out, bare, bare_len, types)))
+    else if (string || (!write_container(out, bare, bare_len, types) &&
+                        !write_padded(out, bare, bare_len, types)))
         value_write_string(out, text, len);
     out->failed |= arena.failed;
     arena_free(&arena);
@@ -264,7 +266,14 @@ static bool read_quoted(struct literal_reader *r, bool raw)
         quote[1] = 0;
         r->at++;
     }
+    bool is_inner = false;
     while (r->at < r->end) {
+        bool may_be_inner = *r->at == quote[0] && !quote[1];
+        if (may_be_inner && (is_inner || (r->at + 1 < r->end && quote_opens_inside(r->at[1])))) {
+            is_inner = !is_inner;
+            json_write_escaped(r->out, r->at++, 1);
+            continue;
+        }
         if (take_text(r, quote))
             return true;
         char c = *r->at++;
@@ -348,9 +357,24 @@ static bool read_key(struct literal_reader *r)
     return end > begin;
 }
 
+/* After the {: no colon follows the first item, so this is a Python set. */
+static bool begins_set(struct literal_reader *r)
+{
+    struct strbuf item = STRBUF_INIT;
+    struct literal_reader peek = *r;
+    peek.out = &item;
+    skip_space(&peek);
+    bool is_set = !r->gemma && peek.at < r->end && !strchr("{[(", *peek.at) && read_literal(&peek);
+    skip_space(&peek);
+    is_set = is_set && peek.at < r->end && strchr(",}", *peek.at);
+    r->out->failed |= item.failed;
+    strbuf_free(&item);
+    return is_set;
+}
+
 static bool read_items(struct literal_reader *r, char close)
 {
-    bool object = close == '}';
+    bool object = close == '}' && !begins_set(r);
     strbuf_addc(r->out, object ? '{' : '[');
     for (size_t n = 0;; n++) {
         skip_space(r);

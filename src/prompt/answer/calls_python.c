@@ -42,6 +42,14 @@ static bool quote_step(struct answer_parser *p, const char *text, size_t left, s
     enum match match = literal_match(text + *i, left - *i, quote_texts[c->quote]);
     if (match == MATCH_MORE)
         return false;
+    if (match == MATCH_YES && c->quote <= QUOTE_DOUBLE) {
+        if (left - *i < 2 && !c->is_inner && !p->ended)
+            return false;
+        if (c->is_inner || (left - *i > 1 && quote_opens_inside(text[*i + 1]))) {
+            c->is_inner = !c->is_inner;
+            match = MATCH_NO;
+        }
+    }
     *i += match == MATCH_YES ? strlen(quote_texts[c->quote]) : 1;
     if (match == MATCH_YES)
         c->quote = QUOTE_NONE;

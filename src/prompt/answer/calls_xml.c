@@ -24,6 +24,7 @@ struct xml_form {
     const char *const *quoted_ends; /* ... and what ends it, with the value's own end */
     bool lines;                     /* values are on separate lines */
     bool marks_strings;             /* string="true" or "false" decides, not the schema */
+    bool has_entities;              /* names are written with &amp; and &quot; */
 };
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -125,6 +126,7 @@ const struct xml_form xml_kimi3 = {
     .value_ends = LIST("<|close|>argument<|sep|>"),
     .call_ends = LIST("<|close|>call<|sep|>"),
     .marks_strings = true,
+    .has_entities = true,
 };
 
 enum { TYPE_STRING, TYPE_OTHER, TYPE_QUOTED }; /* of the value being read */
@@ -134,19 +136,43 @@ static enum call_result as_result(enum match match)
     return match == MATCH_YES ? CALL_ON : match == MATCH_MORE ? CALL_MORE : CALL_BAD;
 }
 
+/* A function's or parameter's name, as the request spells it. */
+struct name {
+    char bytes[CALL_MAX_NAME];
+    size_t len;
+};
+
+static struct name name_read(const struct xml_form *f, const char *text, size_t len)
+{
+    static const char *const entities[] = {"&amp;", "&quot;", NULL};
+    struct name name = {.len = 0};
+    for (size_t i = 0, n; i < len && name.len < sizeof name.bytes; i += n) {
+        char c = text[i];
+        n = 1;
+        for (size_t e = 0; f->has_entities && entities[e]; e++)
+            if (literal_match(text + i, len - i, entities[e]) == MATCH_YES) {
+                c = "&\""[e];
+                n = strlen(entities[e]);
+            }
+        name.bytes[name.len++] = c;
+    }
+    return name;
+}
+
 static enum call_result xml_name(struct answer_parser *p, const struct xml_form *f)
 {
     size_t len, which, left, n = 0;
     enum match match = call_find(p, f->name_ends, &len, &which);
     if (match != MATCH_YES)
         return as_result(match);
-    if (!call_set_name(p, call_rest(p, &left), len))
+    struct name name = name_read(f, call_rest(p, &left), len);
+    if (!call_set_name(p, name.bytes, name.len))
         return CALL_BAD;
     if (f->head_end) {
-        size_t name = p->call.pos, head, skipped = len + strlen(f->name_ends[which]);
+        size_t begin = p->call.pos, head, skipped = len + strlen(f->name_ends[which]);
         p->call.pos += skipped;
         match = call_find(p, LIST(f->head_end), &head, &n);
-        p->call.pos = name;
+        p->call.pos = begin;
         if (match != MATCH_YES)
             return as_result(match);
         p->call.pos += skipped + head + strlen(f->head_end);
@@ -232,7 +258,8 @@ static int value_type(struct open_call *c, const struct xml_form *f, const char 
 }
 
 /* A wrapper's value is complete: the members of its object are the arguments. */
-static void wrapped_write(struct answer_parser *p, const char *text, size_t len)
+static void wrapped_write(struct answer_parser *p, const struct xml_form *f, const char *text,
+                          size_t len)
 {
     struct open_call *c = &p->call;
     struct arena arena = ARENA_INIT;
@@ -247,8 +274,8 @@ static void wrapped_write(struct answer_parser *p, const char *text, size_t len)
             value_write_json(&p->scratch, member);
         }
     } else {
-        const char *key = call_at(p, c->token);
-        key_write(p, key, c->token_len);
+        struct name key = name_read(f, call_at(p, c->token), c->token_len);
+        key_write(p, key.bytes, key.len);
         value_write_text(&p->scratch, NULL, text, len);
     }
     p->failed |= arena.failed || json.failed;
@@ -269,7 +296,21 @@ static void quoted_write(struct strbuf *out, const char *text, size_t len)
     arena_free(&arena);
 }
 
-/* A parameter's name: from here on, certain parts of the value are reported. */
+/* A parameter begins: its name is certain, and so is the quote of a string. */
+static void key_report(struct answer_parser *p, const struct xml_form *f)
+{
+    struct open_call *c = &p->call;
+    if (c->wrapped)
+        return;
+    struct name key = name_read(f, call_at(p, c->token), c->token_len);
+    strbuf_clear(&p->scratch);
+    key_write(p, key.bytes, key.len);
+    if (c->value == TYPE_STRING)
+        strbuf_addc(&p->scratch, '"');
+    call_add_scratch(p);
+}
+
+/* A parameter's name. */
 static enum call_result xml_key(struct answer_parser *p, const struct xml_form *f)
 {
     struct open_call *c = &p->call;
@@ -277,22 +318,17 @@ static enum call_result xml_key(struct answer_parser *p, const struct xml_form *
     enum match match = call_find(p, f->key_ends, &len, &which);
     if (match != MATCH_YES)
         return as_result(match);
-    const char *key = call_rest(p, &left);
-    c->value = value_type(c, f, key, len, which);
+    struct name key = name_read(f, call_rest(p, &left), len);
+    c->value = value_type(c, f, key.bytes, key.len, which);
     c->token = c->pos;
     c->pos += len + strlen(f->key_ends[which]);
     c->state = XML_VALUE_BEGIN;
-    c->wrapped = c->n_arguments == 0 && is_wrapper(c->tool, key, len);
+    c->wrapped = c->n_arguments == 0 && is_wrapper(c->tool, key.bytes, key.len);
     c->token_len = len;
-    if (c->wrapped) {
+    if (c->wrapped)
         c->value = TYPE_OTHER;
-        return CALL_ON;
-    }
-    strbuf_clear(&p->scratch);
-    key_write(p, key, len);
-    if (c->value == TYPE_STRING)
-        strbuf_addc(&p->scratch, '"');
-    call_add_scratch(p);
+    if (!f->value_begin)
+        key_report(p, f);
     return CALL_ON;
 }
 
@@ -302,6 +338,12 @@ static enum call_result xml_value_begin(struct answer_parser *p, const struct xm
     size_t left;
     if (f->value_begin) {
         match = call_skip_space(p) ? call_match(p, f->value_begin) : MATCH_MORE;
+        if (match == MATCH_NO) { /* a key without a value is dropped */
+            p->call.state = XML_NEXT;
+            return CALL_ON;
+        }
+        if (match == MATCH_YES)
+            key_report(p, f);
     } else if (f->lines) { /* the line feed before the value is not part of it */
         call_rest(p, &left);
         match = left ? MATCH_YES : MATCH_MORE;
@@ -355,7 +397,7 @@ static enum call_result xml_value(struct answer_parser *p, const struct xml_form
         if (c->value == TYPE_STRING)
             strbuf_addc(&p->scratch, '"');
         else if (c->wrapped)
-            wrapped_write(p, text, len);
+            wrapped_write(p, f, text, len);
         else if (c->value == TYPE_QUOTED)
             quoted_write(&p->scratch, text, len);
         else if (f->nested)
@@ -376,7 +418,7 @@ static enum call_result xml_value(struct answer_parser *p, const struct xml_form
         c->pos += which < 2 ? strlen(f->value_ends[which]) : 0;
     if (p->scratch.len)
         call_add_scratch(p);
-    return match == MATCH_YES ? CALL_ON : CALL_MORE;
+    return as_result(match);
 }
 
 enum call_result read_xml_call(struct answer_parser *p)

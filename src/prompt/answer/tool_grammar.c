@@ -92,6 +92,11 @@ grammar_expr answer_content_add(struct grammar_builder *b, const struct answer_s
                                 const struct tokenizer *t, grammar_expr text)
 {
     static const char role[] = HARMONY_ROLE, channel[] = HARMONY_FINAL;
+    if (style->tools == TOOLS_FUNCTIONARY)
+        return grammar_sequence(
+            b,
+            (grammar_expr[]){grammar_literal(b, FUNCTIONARY_TEXT, strlen(FUNCTIONARY_TEXT)), text},
+            2);
     if (style->tools != TOOLS_HARMONY)
         return text;
     grammar_expr parts[] = {grammar_repeat(b, marked_text_add(b, t, role, sizeof role - 1), 0, 1),

@@ -23,6 +23,7 @@ int answer_open(struct answer *a, const struct answer_options *o)
     struct answer_parser_options options = {.style = o->style,
                                             .tools = o->tools,
                                             .starts_in_thinking = o->starts_in_thinking,
+                                            .continues = o->continues,
                                             .piece = take_piece,
                                             .context = a};
     a->parser = answer_parser_new(&options);

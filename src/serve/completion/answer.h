@@ -50,6 +50,7 @@ struct answer_options {
     const struct tool_set *tools;
     const struct tokenizer *tokenizer;
     bool starts_in_thinking;
+    bool continues; /* the prompt ends in the middle of the content */
     bool must_call;
     bool has_logprobs;
     bool keeps_tokens; /* the ids are needed */

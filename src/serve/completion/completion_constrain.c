@@ -83,7 +83,7 @@ static grammar_expr answer_text_add(struct grammar_builder *b, const struct comp
 {
     const struct prompt_maker *maker = prompt_maker_for(c->api->options->prompt, c->input.tools);
     grammar_expr text = constraint_add(b, &c->input.params.constraint, err);
-    if (!text || c->kind != REQUEST_CHAT)
+    if (!text || c->kind != REQUEST_CHAT || c->input.params.continues)
         return text;
     return answer_content_add(b, &maker->style, maker->tokenizer, text);
 }
@@ -125,7 +125,7 @@ static grammar_expr grammar_build(struct grammar_builder *b, void *context, stru
 static void key_write(const struct completion *c, struct strbuf *key)
 {
     const struct constraint *constraint = &c->input.params.constraint;
-    strbuf_addf(key, "%d %d ", c->kind, constraint->kind);
+    strbuf_addf(key, "%d %d %d ", c->kind, constraint->kind, c->input.params.continues);
     if (constraint->kind)
         json_write(key, constraint->value);
     if (!callable_tools(c))

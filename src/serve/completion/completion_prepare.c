@@ -484,6 +484,7 @@ static int choice_open(struct completion *c, uint32_t index)
         .tools = callable_tools(c),
         .tokenizer = maker->tokenizer,
         .starts_in_thinking = prompt->ends_in_thinking,
+        .continues = p->continues,
         .must_call = callable_tools(c) && p->tool_choice == TOOL_CHOICE_REQUIRED,
         .has_logprobs = p->logprobs,
         .keeps_tokens = request_is_llama(c->kind) && (p->return_tokens || p->stream),
