@@ -705,8 +705,14 @@ TEST(json_schema, negated_schemas)
     CHECK_ERROR(TEXTS_SCHEMA, S({"not" : {}}), ERROR_INPUT, "matches no text");
     CHECK_ERROR(TEXTS_SCHEMA, S({"a" : 1, "not" : {"format" : "date"}}), ERROR_INPUT,
                 "#: 'not' is not supported");
-    CHECK_ERROR(TEXTS_SCHEMA, S({"items" : {"not" : {"items" : {"type" : "null"}}}}), ERROR_INPUT,
-                "#/items: 'not' is not supported");
+    /* Some item is of another type, or all are. */
+    check(S({"items" : {"not" : {"items" : {"type" : "null"}}}}),
+          TEXTS("[]", "[[null, 1]]", "[[0]]"),
+          TEXTS("[2]", "[[]]", "[[null]]", "[[1], [null, null]]"));
+    check(S({"type" : "array", "not" : {"contains" : {"type" : "null"}}}), TEXTS("[]", "[1, {}]"),
+          TEXTS("[null]", "[1, null]"));
+    CHECK_ERROR(TEXTS_SCHEMA, S({"items" : {"not" : {"propertyNames" : {"maxLength" : 1}}}}),
+                ERROR_INPUT, "#/items: 'not' is not supported");
 }
 
 TEST(json_schema, conditions)
@@ -727,7 +733,9 @@ TEST(json_schema, conditions)
     check(S({"if" : true, "then" : {"const" : 1}, "else" : {"const" : 2}}), TEXTS("1"), TEXTS("2"));
     check(S({"if" : {"const" : 1}, "else" : {"type" : "boolean"}}), TEXTS("1", "true"),
           TEXTS("2", "null"));
-    CHECK_ERROR(TEXTS_SCHEMA, S({"if" : {"items" : {"const" : 1}}, "then" : {"minItems" : 2}}),
+    check(S({"type" : "array", "if" : {"items" : {"const" : 1}}, "then" : {"minItems" : 2}}),
+          TEXTS("[1, 1]", "[2]", "[1, 2]"), TEXTS("[]", "[1]"));
+    CHECK_ERROR(TEXTS_SCHEMA, S({"if" : {"propertyNames" : {"maxLength" : 1}}, "then" : false}),
                 ERROR_INPUT, "#: 'if' is not supported");
 }
 
