@@ -702,6 +702,9 @@ TEST(json_schema, negated_schemas)
           TEXTS("1", "[]"), TEXTS("\"\"", "{}"));
     /* A client's own keyword of that name means nothing. */
     check(S({"type" : "string", "$notEnum" : ["a"]}), TEXTS("\"a\""), NO_TEXTS);
+    /* What violates only the format is not generated. */
+    check(S({"not" : {"type" : "string", "format" : "date"}}), TEXTS("1", "null"),
+          TEXTS("\"a\"", "\"2026-01-01\""));
     CHECK_ERROR(TEXTS_SCHEMA, S({"not" : {}}), ERROR_INPUT, "matches no text");
     CHECK_ERROR(TEXTS_SCHEMA, S({"a" : 1, "not" : {"format" : "date"}}), ERROR_INPUT,
                 "#: 'not' is not supported");
