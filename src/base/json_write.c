@@ -89,11 +89,15 @@ static void bytes_write(struct strbuf *out, const char *bytes, size_t len, bool 
             continue;
         }
         strbuf_add(out, bytes + plain, i - plain);
-        if (width)
+        if (width) {
             escape_write(out, c);
-        else
+            i++;
+        } else {
+            size_t begun = utf8_begun_prefix(bytes + i, len - i);
             strbuf_adds(out, UTF8_REPLACEMENT);
-        plain = ++i;
+            i += begun ? begun : 1;
+        }
+        plain = i;
     }
     strbuf_add(out, bytes + plain, len - plain);
 }

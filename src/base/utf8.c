@@ -26,6 +26,24 @@ size_t utf8_valid_prefix(const char *bytes, size_t len)
     return width;
 }
 
+size_t utf8_begun_prefix(const char *bytes, size_t len)
+{
+    unsigned char lead = (unsigned char)bytes[0];
+    if (lead < 0xc2 || lead > 0xf4)
+        return 0;
+    size_t width = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2, n = 1;
+    unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    for (; n < width && n < len; n++) {
+        unsigned char byte = (unsigned char)bytes[n];
+        if (byte < low || byte > high)
+            break;
+        low = 0x80;
+        high = 0xbf;
+    }
+    return n;
+}
+
 bool utf8_is_valid(const char *bytes, size_t len)
 {
     while (len) {

@@ -11,6 +11,10 @@
  * no surrogates, nothing past U+10FFFF. */
 size_t utf8_valid_prefix(const char *bytes, size_t len);
 
+/* Where `bytes` are not well-formed: how many of them (0..3) can begin a character. One U+FFFD
+ * replaces that many bytes, but at least one: Unicode's maximal subparts. */
+size_t utf8_begun_prefix(const char *bytes, size_t len);
+
 /* Whether all of it is well-formed. */
 bool utf8_is_valid(const char *bytes, size_t len);
 

@@ -210,9 +210,9 @@ TEST(json, writes_doubles_as_python_does)
 
 TEST(json, mends_bad_utf8_when_writing)
 {
-    struct strbuf out = STRBUF_INIT;
-    json_write_string(&out, "a\xff\xe2\x82z\0", 6);
-    CHECK_STR(strbuf_str(&out), "\"a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz\\u0000\"");
+    struct strbuf out = STRBUF_INIT; /* one U+FFFD for the beginning of a character */
+    json_write_string(&out, "a\xff\xe2\x82z\0\xf0\x9f\x98", 9);
+    CHECK_STR(strbuf_str(&out), "\"a\xef\xbf\xbd\xef\xbf\xbdz\\u0000\xef\xbf\xbd\"");
     strbuf_free(&out);
 }
 

@@ -708,7 +708,7 @@ TEST(json_schema, negated_schemas)
     CHECK_ERROR(TEXTS_SCHEMA, S({"not" : {}}), ERROR_INPUT, "matches no text");
     CHECK_ERROR(TEXTS_SCHEMA, S({"a" : 1, "not" : {"format" : "date"}}), ERROR_INPUT,
                 "#: 'not' is not supported");
-    /* Some item is of another type, or all are. */
+    /* Negated items: an array with an item that does not fit. Negated contains: one without. */
     check(S({"items" : {"not" : {"items" : {"type" : "null"}}}}),
           TEXTS("[]", "[[null, 1]]", "[[0]]"),
           TEXTS("[2]", "[[]]", "[[null]]", "[[1], [null, null]]"));

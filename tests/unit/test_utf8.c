@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "prompt/tokenizer/tokenizer.h"
 #include "prompt/unicode/utf8_stream.h"
@@ -27,6 +28,20 @@ TEST(utf8, stream_replaces_as_python_does)
         }
     }
     CHECK(n > 150);
+    goldens_close(&g);
+}
+
+TEST(utf8, json_is_mended_as_python_does)
+{
+    struct goldens g = goldens_open("tests/unit/data/tokenizer_utf8.txt");
+    for (struct golden line; golden_next(&g, &line);) {
+        struct strbuf ours = STRBUF_INIT, expected = STRBUF_INIT;
+        json_write_string(&ours, line.fields[1], line.lens[1]);
+        json_write_string(&expected, line.fields[2], line.lens[2]);
+        CHECK_STR(strbuf_str(&ours), strbuf_str(&expected));
+        strbuf_free(&ours);
+        strbuf_free(&expected);
+    }
     goldens_close(&g);
 }
 

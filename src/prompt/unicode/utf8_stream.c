@@ -8,23 +8,6 @@
 
 #include "base/utf8.h"
 
-/* How many of the `len` bytes (at most 3) can start a character: 0 if the first cannot. */
-static size_t begun(const unsigned char *bytes, size_t len)
-{
-    unsigned char lead = bytes[0];
-    if (lead < 0xc2 || lead > 0xf4)
-        return 0;
-    size_t width = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-    unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-    size_t n = 1;
-    for (; n < width && n < len && bytes[n] >= low && bytes[n] <= high; n++) {
-        low = 0x80;
-        high = 0xbf;
-    }
-    return n;
-}
-
 /* Writes whole characters and replacements; returns the number of bytes used. The rest is the start
  * of a character. */
 static size_t write_whole(const char *bytes, size_t len, struct strbuf *out)
@@ -36,7 +19,7 @@ static size_t write_whole(const char *bytes, size_t len, struct strbuf *out)
             at += width;
             continue;
         }
-        size_t part = begun((const unsigned char *)bytes + at, len - at);
+        size_t part = utf8_begun_prefix(bytes + at, len - at);
         strbuf_add(out, bytes + plain, at - plain);
         plain = at;
         if (part > 0 && part == len - at)

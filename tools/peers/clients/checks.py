@@ -8,6 +8,7 @@ URL is a radish with the default model. KEYED_URL is one with the mock engine, k
 `operator` for the operator) and 20 ms per step, for errors, timeouts and aborted answers. A script prints a line
 "ok NAME" or "not ok NAME: REASON" for each check, and the end of the traceback to standard error.
 """
+import asyncio
 import concurrent.futures
 import functools
 import inspect
@@ -68,14 +69,16 @@ def each(*cases):
 
 
 def main():
-    """Runs the script's checks in order; exits with 1 if one fails."""
+    """Runs the script's checks in order; exits with 1 if one fails. All share an event loop: a client that
+    keeps connections cannot use those of a closed one."""
     failed = 0
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
     for function in _checks:
         try:
             result = function()
             if inspect.iscoroutine(result):
-                import asyncio
-                asyncio.run(result)
+                loop.run_until_complete(result)
             print(f"ok {function.__name__}", flush=True)
         except BaseException as error:  # a client may raise anything
             if isinstance(error, KeyboardInterrupt):

@@ -80,7 +80,9 @@ check("errors", async () => {
 });
 
 check("abort_mid_stream", async () => {
-  const stream = await slow.chat({ model: "mock", messages: user(LONG), stream: true, options: { num_predict: 2000 } });
+  // The schema keeps the mock engine from ending its answer early.
+  const stream = await slow.chat({ model: "mock", messages: user(LONG), stream: true,
+    format: { type: "string", minLength: 2000 }, options: { num_predict: 2000 } });
   let n = 0;
   await assert.rejects(async () => {
     for await (const _ of stream) if ((n += 1) === 5) slow.abort();
