@@ -2,7 +2,7 @@
 #   make             builds build/radish
 #   make serve       ... and serves the default model (PORT=9000 MODEL=file.gguf ARGS="-t 4")
 #   make chat        ... or chats with it in the terminal
-#   make test        runs every test; ends with "N passed, N failed"
+#   make test        runs every test; ends with "N passed, N failed, N skipped"
 #   make unit        runs the unit tests, with sanitizers (T=tree: those whose name contains "tree")
 #   make tsan        runs the unit tests of threads under ThreadSanitizer
 #   make soak        tests the cache against a naive model for SOAK_SECONDS, then the scheduler on a mock
