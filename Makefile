@@ -6,7 +6,7 @@
 #                    for one architecture only, NVCC=path/to/nvcc uses that compiler
 #   make test-cuda   ... and tests it on this machine's GPU (T=bits: cases whose name contains "bits"); see also
 #                    tools/cuda/device.sh
-#   make test        runs every test; ends with "N passed, N failed"
+#   make test        runs every test; ends with "N passed, N failed, N skipped"
 #   make unit        runs the unit tests, with sanitizers (T=tree: those whose name contains "tree")
 #   make tsan        runs the unit tests of threads under ThreadSanitizer
 #   make soak        tests the cache against a naive model for SOAK_SECONDS, then the scheduler on a mock

@@ -26,9 +26,9 @@ static void fail(const char *what)
 static void piece_write(void *context, enum answer_piece piece, const char *text, size_t len)
 {
     static const char *const names[] = {
-        [PIECE_REASONING] = "reasoning",      [PIECE_CONTENT] = "content",
-        [PIECE_CALL_BEGIN] = "call",          [PIECE_CALL_ARGUMENTS] = "arguments",
-        [PIECE_CALL_END] = "end",             [PIECE_CALL_BROKEN] = "broken",
+        [PIECE_REASONING] = "reasoning", [PIECE_CONTENT] = "content",
+        [PIECE_CALL_BEGIN] = "call",     [PIECE_CALL_ARGUMENTS] = "arguments",
+        [PIECE_CALL_END] = "end",        [PIECE_CALL_BROKEN] = "broken",
         [PIECE_CALL_ID] = "id",
     };
     struct strbuf *out = context;

@@ -52,6 +52,18 @@ static void range_print(const struct request_field *f)
         printf(", %g to %g", f->min, f->max);
 }
 
+/* "null, `0` or `-1`": `values` is separated by spaces. */
+static void neutral_print(const char *values)
+{
+    printf("null");
+    for (const char *at = values; *at;) {
+        size_t len = strcspn(at, " ");
+        const char *next = at + len + (at[len] == ' ');
+        printf("%s`%.*s`", *next ? ", " : " or ", (int)len, at);
+        at = next;
+    }
+}
+
 static void class_print(enum field_scope scope, enum field_class class, const char *title)
 {
     bool begun = false;
@@ -70,7 +82,7 @@ static void class_print(enum field_scope scope, enum field_class class, const ch
             printf("%s", kind_names[f->kind]);
             range_print(f);
         } else if (class == FIELD_REFUSED && f->neutral) {
-            printf("null or `%s`", f->neutral);
+            neutral_print(f->neutral);
         } else if (class == FIELD_REFUSED) {
             printf("null");
         }
@@ -172,7 +184,7 @@ static void llama_print(void)
         "\n"
         "`/infill` fills in the text at an editor's cursor, for llama.vim and llama.vscode. It\n"
         "needs a model with fill-in-the-middle tokens, such as Qwen2.5-Coder; other models get "
-        "400.\n"
+        "501.\n"
         "The prompt is the same that llama-server builds with its default `--batch-size` of 2048:\n"
         "1,536 tokens before the cursor, 510 after it, and other files (`input_extra`) in the rest "
         "of\n"
@@ -184,7 +196,7 @@ static void llama_print(void)
         "cache\n"
         "replaces slots. `id_slot` is -1 in responses.\n"
         "\n"
-        "Every completion, also OpenAI's, has `timings`: tokens, milliseconds and tokens per "
+        "Every completion, including OpenAI's, has `timings`: tokens, milliseconds and tokens per "
         "second "
         "of\n"
         "the prompt (`prompt_*`, without the `cache_n` cached tokens) and of the answer\n"
@@ -220,8 +232,9 @@ static void forms_print(void)
         "Some keywords are supported in part:\n\n"
         "| keyword | supported |\n|---|---|\n"
         "| `not`, `if`, `oneOf` with overlapping branches | the negated schema may use `type`, "
-        "`enum`, `const`, bounds, lengths, sizes, `pattern`, `required`, `properties`, `anyOf`, "
-        "`allOf`, `not` and `$ref` |\n"
+        "`enum`, `const`, bounds, lengths, sizes, `pattern`, `required`, `properties`, `items`, "
+        "`contains`, `anyOf`, `oneOf`, `allOf`, `not` and `$ref`. Values that violate nothing "
+        "but other keywords are not generated; if no values are left, that is an error |\n"
         "| `dependentRequired`, `dependentSchemas`, `dependencies` | yes; many of them together "
         "may "
         "need too many alternatives |\n"
@@ -246,7 +259,9 @@ static void forms_print(void)
         "the order of `properties`, followed by any others. An object whose schema names "
         "properties\n"
         "and does not mention others has only those. Integers have up to 40 digits, numbers up to\n"
-        "40 after the point and magnitudes up to 1.7e308. Whitespace is that of a pretty printer.\n"
+        "40 after the point and magnitudes up to 1.7e308. White space is only what a pretty "
+        "printer\n"
+        "would write. "
         "Schemas are always enforced, with or without `strict`.\n\n"
         "**GBNF** is llama.cpp's, without references to tokens. **Regular expressions** match the\n"
         "whole text; look-around, back references and `\\b` are rejected.\n"
@@ -394,7 +409,7 @@ static void keys_print(void)
         "every route that is not open to anyone (see the table) needs a key, in\n"
         "`Authorization: Bearer KEY` or `x-api-key: KEY`. Without one the response is 401\n"
         "`invalid_api_key`, before the body is read.\n"
-        "Prefer the file: options are visible in the process list.\n"
+        "Prefer the file: other users of the machine can see options in the process list.\n"
         "\n"
         "The operator is whoever has the admin key or, on a server without keys, whoever "
         "connects\n"
@@ -537,8 +552,9 @@ int main(void)
         "\n"
         "`usage.prompt_tokens_details.cached_tokens` says how much of the prompt came from the "
         "cache; with\n"
-        "`n` it is the minimum over the choices. `null` means the same as absent. Fields that are "
-        "in none\n"
+        "`n` it is the minimum over the choices.\n"
+        "\n"
+        "`null` means the same as absent. Fields that are in none\n"
         "of the tables below are ignored and listed in the `x-radish-ignored` response header; "
         "with\n"
         "`--strict-fields` they are errors.\n");

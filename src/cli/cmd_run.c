@@ -145,9 +145,9 @@ static int options_check(struct error *err)
 
 static int run_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {.tables = {runtime_model_options, run_options, generate_options,
-                                        runtime_template_options, runtime_engine_options,
-                                        runtime_mock_options},
+    struct option_set set = {.tables = {runtime_default_model_options, run_options,
+                                        generate_options, runtime_template_options,
+                                        runtime_engine_options, runtime_mock_options},
                              .max_operands = 1};
     struct runtime runtime;
     struct generator generator;

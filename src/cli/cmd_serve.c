@@ -302,9 +302,10 @@ static int serve_model(struct runtime *r, struct error *err)
 
 static int serve_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {.tables = {runtime_model_options, serve_options, generate_options,
-                                        runtime_template_options, runtime_batch_options,
-                                        runtime_engine_options, runtime_mock_options}};
+    struct option_set set = {.tables = {runtime_default_model_options, serve_options,
+                                        generate_options, runtime_template_options,
+                                        runtime_batch_options, runtime_engine_options,
+                                        runtime_mock_options}};
     struct runtime runtime;
     struct loading *loading = NULL;
     struct error err;

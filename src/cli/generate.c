@@ -31,7 +31,7 @@ uint32_t generate_max_tokens;
 const struct option generate_options[] = {
     COUNT("max-tokens n n-predict predict default-max-tokens", &generate_max_tokens, "N", 1, NO_MAX,
           "longest answer in tokens (default -1: the rest of the context)"),
-    FLOAT("temperature temp", &asked.temperature, "X", 0, 2,
+    FLOAT("temp temperature", &asked.temperature, "X", 0, 2,
           "randomness; 0 always takes the most likely token (default: the model's, or 0.8)"),
     COUNT("top-k", &asked.top_k, "N", 0, NO_MAX,
           "sample from the N most likely tokens; 0 or -1: all (default: the model's, or 40)"),

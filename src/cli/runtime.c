@@ -44,6 +44,13 @@ const struct option runtime_model_options[] = {
     {0},
 };
 
+const struct option runtime_default_model_options[] = {
+    STRING("model m", &runtime_options.model_path, "PATH",
+           "GGUF file or Hugging Face directory (default: the small model that `make serve` "
+           "downloads)"),
+    {0},
+};
+
 const struct option runtime_engine_options[] = {
     CHOICE("engine", &runtime_options.engine, "NAME", engine_names,
            "auto (default: a GPU if there is one), cpu, cuda or mock (needs no model; nonsense)"),

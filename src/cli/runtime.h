@@ -38,10 +38,11 @@ struct runtime_options {
 
 /* The one configuration of this process, and the tables of options that fill it in. */
 extern struct runtime_options runtime_options;
-extern const struct option runtime_model_options[];    /* --model */
-extern const struct option runtime_engine_options[];   /* --threads, --kv-type, ... */
-extern const struct option runtime_batch_options[];    /* --max-seqs */
-extern const struct option runtime_template_options[]; /* --chat-template-file */
+extern const struct option runtime_model_options[];         /* --model */
+extern const struct option runtime_default_model_options[]; /* ... if there is a default */
+extern const struct option runtime_engine_options[];        /* --threads, --kv-type, ... */
+extern const struct option runtime_batch_options[];         /* --max-seqs */
+extern const struct option runtime_template_options[];      /* --chat-template-file */
 extern const struct option runtime_mock_options[]; /* --mock-*: tests use them, help hides them */
 
 /* Where `make serve` and `make chat` keep the default model, whether or not it exists. */

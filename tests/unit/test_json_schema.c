@@ -702,13 +702,20 @@ TEST(json_schema, negated_schemas)
           TEXTS("1", "[]"), TEXTS("\"\"", "{}"));
     /* A client's own keyword of that name means nothing. */
     check(S({"type" : "string", "$notEnum" : ["a"]}), TEXTS("\"a\""), NO_TEXTS);
+    /* What violates only the format is not generated. */
+    check(S({"not" : {"type" : "string", "format" : "date"}}), TEXTS("1", "null"),
+          TEXTS("\"a\"", "\"2026-01-01\""));
     CHECK_ERROR(TEXTS_SCHEMA, S({"not" : {}}), ERROR_INPUT, "matches no text");
     CHECK_ERROR(TEXTS_SCHEMA, S({"a" : 1, "not" : {"format" : "date"}}), ERROR_INPUT,
                 "#: 'not' is not supported");
+    /* Negated items: an array with an item that does not fit. Negated contains: one without. */
     check(S({"items" : {"not" : {"items" : {"type" : "null"}}}}),
-          TEXTS("[]", "[[1]]", "[[null, 1], [1, null]]"), TEXTS("[[]]", "[1]", "[[1], [null]]"));
-    CHECK_ERROR(TEXTS_SCHEMA, S({"items" : {"not" : {"format" : "date"}}}), ERROR_INPUT,
-                "#/items: 'not' is not supported");
+          TEXTS("[]", "[[null, 1]]", "[[0]]"),
+          TEXTS("[2]", "[[]]", "[[null]]", "[[1], [null, null]]"));
+    check(S({"type" : "array", "not" : {"contains" : {"type" : "null"}}}), TEXTS("[]", "[1, {}]"),
+          TEXTS("[null]", "[1, null]"));
+    CHECK_ERROR(TEXTS_SCHEMA, S({"items" : {"not" : {"propertyNames" : {"maxLength" : 1}}}}),
+                ERROR_INPUT, "#/items: 'not' is not supported");
 }
 
 TEST(json_schema, conditions)
@@ -729,9 +736,9 @@ TEST(json_schema, conditions)
     check(S({"if" : true, "then" : {"const" : 1}, "else" : {"const" : 2}}), TEXTS("1"), TEXTS("2"));
     check(S({"if" : {"const" : 1}, "else" : {"type" : "boolean"}}), TEXTS("1", "true"),
           TEXTS("2", "null"));
-    check(S({"if" : {"items" : {"const" : 1}}, "then" : {"minItems" : 2}}), TEXTS("[1, 1]", "[2]"),
-          TEXTS("[]", "[1]"));
-    CHECK_ERROR(TEXTS_SCHEMA, S({"if" : {"format" : "date"}, "then" : {"minLength" : 2}}),
+    check(S({"type" : "array", "if" : {"items" : {"const" : 1}}, "then" : {"minItems" : 2}}),
+          TEXTS("[1, 1]", "[2]", "[1, 2]"), TEXTS("[]", "[1]"));
+    CHECK_ERROR(TEXTS_SCHEMA, S({"if" : {"propertyNames" : {"maxLength" : 1}}, "then" : false}),
                 ERROR_INPUT, "#: 'if' is not supported");
 }
 

@@ -1,9 +1,11 @@
 /* `radish chat`: a conversation in the terminal or from a script. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,12 +61,45 @@ static void history_begin(struct chat *c)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
+/* Ctrl-C without the editor. The handler writes to this eventfd, so a signal that arrives just
+ * before the wait ends it too. */
+static int interrupt_fd = -1;
+
+static void interrupt_note(int signal_number)
+{
+    int saved = errno;
+    ssize_t written = write(interrupt_fd, &(uint64_t){1}, sizeof(uint64_t));
+    (void)signal_number, (void)written;
+    errno = saved;
+}
+
+static void interrupt_catch(void)
+{
+    const struct sigaction action = {.sa_handler = interrupt_note};
+    interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (interrupt_fd < 0)
+        return;                      /* then Ctrl-C ends the program */
+    setvbuf(stdin, NULL, _IONBF, 0); /* poll does not see what stdio has read ahead */
+    sigaction(SIGINT, &action, NULL);
+}
+
+/* A byte of standard input; EOF also after Ctrl-C. */
+static int byte_read(void)
+{
+    struct pollfd polled[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                              {.fd = interrupt_fd, .events = POLLIN}};
+    while (interrupt_fd >= 0 && poll(polled, 2, -1) < 0)
+        if (errno != EINTR)
+            return EOF;
+    return polled[1].revents ? EOF : getchar();
+}
+
 /* Reads a line of standard input without its newline; false at the end of the input. */
 static bool line_read(struct strbuf *out)
 {
     int c;
     size_t before = out->len;
-    while ((c = getchar()) != EOF && c != '\n')
+    while ((c = byte_read()) != EOF && c != '\n')
         strbuf_addc(out, (char)c);
     if (c == EOF && out->len == before)
         return false;
@@ -114,15 +149,8 @@ static const char *text_read(struct chat *c)
 
 /* ---- the command -------------------------------------------------------------------------- */
 
-/* Only interrupts the pending read, which ends the chat. */
-static void interrupt_ignore(int signal_number)
-{
-    (void)signal_number;
-}
-
 static void terminal_begin(struct chat *c)
 {
-    const struct sigaction interrupt = {.sa_handler = interrupt_ignore};
     const struct runtime *runtime = c->generator.runtime;
     if (isatty(STDIN_FILENO))
         chat_note(c, "%s, %u tokens of context.\n/help lists the commands, Ctrl-D exits.\n",
@@ -130,7 +158,7 @@ static void terminal_begin(struct chat *c)
     c->is_terminal = terminal_take();
     if (!c->is_terminal) {
         if (isatty(STDIN_FILENO))
-            sigaction(SIGINT, &interrupt, NULL);
+            interrupt_catch();
         return;
     }
     c->view.is_terminal = true;
@@ -178,9 +206,9 @@ static void chat_close(struct chat *c)
 
 static int chat_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {.tables = {runtime_model_options, chat_options, generate_options,
-                                        runtime_template_options, runtime_engine_options,
-                                        runtime_mock_options}};
+    struct option_set set = {.tables = {runtime_default_model_options, chat_options,
+                                        generate_options, runtime_template_options,
+                                        runtime_engine_options, runtime_mock_options}};
     struct runtime runtime;
     struct chat chat = {.editor = {.input = {.fd = -1}}};
     struct error err;

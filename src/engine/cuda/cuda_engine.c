@@ -88,10 +88,10 @@ static int load_kernels(struct cuda_engine *e, struct error *err)
         bool is_large = i <= KERNEL_product_40;
         if (cuda_check(d, d->module_function(&e->kernels[i], e->module, names[i]), "find a kernel",
                        err) ||
-            (is_large && cuda_check(d,
-                                    d->function_set(e->kernels[i], FUNCTION_SHARED_BYTES,
-                                                    (int)e->shared_bytes),
-                                    "give a kernel shared memory", err)))
+            (is_large &&
+             cuda_check(d,
+                        d->function_set(e->kernels[i], FUNCTION_SHARED_BYTES, (int)e->shared_bytes),
+                        "give a kernel shared memory", err)))
             return -1;
     }
     return 0;
@@ -127,11 +127,12 @@ static int take_memory(struct cuda_engine *e, CUdeviceptr *out, uint64_t bytes, 
     if (code != CUDA_ERROR_OUT_OF_MEMORY)
         return cuda_check(&e->driver, code, "allocate memory", err);
     e->driver.memory_info(&free_bytes, &total_bytes);
-    return error_set(err, ERROR_MEMORY,
-                     "%s has no room for %s: it takes %llu MiB, and %zu of %zu MiB are free. Give a "
-                     "smaller --cache-size or -c, or end what else uses the device",
-                     e->device.name, what, (unsigned long long)(bytes >> 20), free_bytes >> 20,
-                     total_bytes >> 20);
+    return error_set(
+        err, ERROR_MEMORY,
+        "%s has no room for %s: it takes %llu MiB, and %zu of %zu MiB are free. Give a "
+        "smaller --cache-size or -c, or end what else uses the device",
+        e->device.name, what, (unsigned long long)(bytes >> 20), free_bytes >> 20,
+        total_bytes >> 20);
 }
 
 static int memory_open(struct cuda_engine *e, struct error *err)

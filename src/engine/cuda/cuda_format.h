@@ -72,8 +72,8 @@ CUDA_FORMAT_FN uint32_t format_tile_bytes(enum cuda_format format)
 CUDA_FORMAT_FN uint32_t format_scale_bytes(enum cuda_format format)
 {
     return format == FORMAT_Q6 || format == FORMAT_Q5 || format == FORMAT_Q4 ? 128
-           : format <= FORMAT_F16                                           ? 0
-                                                                            : 64;
+           : format <= FORMAT_F16                                            ? 0
+                                                                             : 64;
 }
 
 /* Whether activations are BF16 and not F16. */

@@ -40,8 +40,7 @@ int cuda_launch(struct cuda_engine *e, enum cuda_kernel kernel, const uint32_t g
         .n_attrs = e->has_dependent_launch,
     };
     void *arguments[] = {params};
-    return cuda_check(&e->driver,
-                      e->driver.launch(&config, e->kernels[kernel], arguments, NULL),
+    return cuda_check(&e->driver, e->driver.launch(&config, e->kernels[kernel], arguments, NULL),
                       "launch a kernel", err);
 }
 
@@ -130,7 +129,7 @@ struct product {
     uint32_t first_row, most_rows;
     enum tile_kind kind;
     const struct cuda_activations *gated; /* PRODUCT_GATED: instead of `out` */
-    bool has_experts, gathers; /* rows are slots; inputs are those of the slots' rows */
+    bool has_experts, gathers;            /* rows are slots; inputs are those of the slots' rows */
     uint32_t most_items;
 };
 
@@ -257,8 +256,7 @@ static void multiply(struct pass *p, struct product product)
 
 /* The product at the end of a block, added to x, or normed first. */
 static void end_block(struct pass *p, const struct cuda_matrix *m,
-                      const struct cuda_activations *input, float f16_factor,
-                      CUdeviceptr post_norm)
+                      const struct cuda_activations *input, float f16_factor, CUdeviceptr post_norm)
 {
     multiply(p, (struct product){
                     .matrices = {m},
@@ -378,8 +376,8 @@ static void attend(struct pass *p, uint32_t index, const struct cuda_activations
     launch(p, (enum cuda_kernel)(first + (chunks == 4 ? 2 : chunks - 1)),
            e->n_processors * ATTENTION_BLOCKS, 1, 128, 0, &params);
     if (p->merges)
-        launch(p, KERNEL_attention_merge, p->n_rows, shape->n_heads, (shape->value_dim + 31) / 32 * 32,
-           0, &params);
+        launch(p, KERNEL_attention_merge, p->n_rows, shape->n_heads,
+               (shape->value_dim + 31) / 32 * 32, 0, &params);
 }
 
 static void attention_block(struct pass *p, uint32_t index)
@@ -459,12 +457,11 @@ static void dense_block(struct pass *p, uint32_t index)
     struct cuda_activations normed = inputs_of(&b->normed, gated, 2);
     struct cuda_activations hidden = hidden_of(p, n_ff, &l->down);
     norm(p, l->ffn_norm, &normed);
-    multiply_gated(p,
-                   (struct product){.matrices = {&l->gate, &l->up},
-                                    .out = {b->gate, b->up},
-                                    .n = 2,
-                                    .input = &normed},
-                   n_ff, 1, &hidden);
+    multiply_gated(
+        p,
+        (struct product){
+            .matrices = {&l->gate, &l->up}, .out = {b->gate, b->up}, .n = 2, .input = &normed},
+        n_ff, 1, &hidden);
     end_block(p, &l->down, &hidden, HIDDEN_FACTOR, l->ffn_post_norm);
 }
 
@@ -475,7 +472,8 @@ static enum tile_kind route(struct pass *p, uint32_t index, const struct cuda_ac
     const struct cuda_buffers *b = &p->e->buffers;
     const struct router *router = &p->hp->router;
     uint64_t n_slots = (uint64_t)p->n_rows * router->n_chosen;
-    enum tile_kind kind = kind_for((uint32_t)((n_slots + router->n_experts - 1) / router->n_experts));
+    enum tile_kind kind = kind_for(
+        (uint32_t)((n_slots + router->n_experts - 1) / router->n_experts));
     struct choose_params choose = {
         .logits = b->router_logits,
         .correction = l->router_correction,
@@ -500,10 +498,8 @@ static enum tile_kind route(struct pass *p, uint32_t index, const struct cuda_ac
         .n_chosen = router->n_chosen,
         .rows_of_item = kind_rows(kind),
     };
-    multiply(p, (struct product){.matrices = {&l->router},
-                                 .out = {b->router_logits},
-                                 .n = 1,
-                                 .input = normed});
+    multiply(p, (struct product){
+                    .matrices = {&l->router}, .out = {b->router_logits}, .n = 1, .input = normed});
     launch(p, KERNEL_choose_experts, p->n_rows, 1, 32, 0, &choose);
     launch(p, KERNEL_group_rows, 1, 1, (router->n_experts + 31) / 32 * 32, 0, &group);
     return kind;
@@ -560,10 +556,8 @@ static void expert_block(struct pass *p, uint32_t index)
 static void tables(struct pass *p)
 {
     const struct cuda_buffers *b = &p->e->buffers;
-    struct rope_params params = {.step = b->step,
-                                 .rows = b->rows,
-                                 .runs = b->runs,
-                                 .page_table = b->page_table};
+    struct rope_params params = {
+        .step = b->step, .rows = b->rows, .runs = b->runs, .page_table = b->page_table};
     for (uint32_t i = 0; i < p->hp->n_ropes; i++) {
         params.frequencies[i] = b->frequencies[i];
         params.table[i] = b->rope[i];

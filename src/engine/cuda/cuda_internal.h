@@ -78,7 +78,7 @@ struct cuda_buffers {
 struct cuda_pinned {
     uint8_t *data;
     struct cuda_plan plan;
-    float *x;      /* [max_rows][n_embd] */
+    float *x;               /* [max_rows][n_embd] */
     float *logits;          /* [HEAD_ROWS][n_vocab] */
     uint32_t *n_best;       /* [max_rows] of outputs: logits that the device picks */
     struct cuda_best *best; /* [HEAD_ROWS][CUDA_MAX_BEST] */
@@ -100,8 +100,8 @@ struct cuda_upload {
 };
 
 enum {
-    HEAD_ROWS = 64,   /* outputs that the head computes at a time */
-    GRAPH_SIZES = 4,  /* batches of up to 8, 16, 32 and 40 rows have graphs */
+    HEAD_ROWS = 64,  /* outputs that the head computes at a time */
+    GRAPH_SIZES = 4, /* batches of up to 8, 16, 32 and 40 rows have graphs */
     CUDA_MAX_RUNS = 16384,
     CUDA_MAX_ITEMS = 4096,
     CUDA_MAX_PARTIALS = 2048,
@@ -137,7 +137,7 @@ struct cuda_engine {
     uint64_t last_ticket;
 
     const struct batch *batch; /* between submit and wait */
-    bool is_stopped; /* nobody wants the batch */
+    bool is_stopped;           /* nobody wants the batch */
     bool is_lost;
 };
 

@@ -66,7 +66,8 @@ int cuda_page_io(struct engine *engine, const struct page_io *io, uint64_t *tick
         const struct part keys = {l->keys, kv_layer_keys(hp, i) * size, at};
         const struct part values = {l->values, kv_layer_values(hp, i) * size, at + keys.row_bytes};
         at += keys.row_bytes + values.row_bytes;
-        if (move_part(e, io, &keys, page_bytes, err) || move_part(e, io, &values, page_bytes, err)) {
+        if (move_part(e, io, &keys, page_bytes, err) ||
+            move_part(e, io, &values, page_bytes, err)) {
             e->is_lost = true;
             return -1;
         }

@@ -45,7 +45,8 @@ int cuda_layout_shapes(const struct model *m, struct cuda_plan_limits *limits,
         struct cuda_attention_shape shape = shape_of(m, i, n_groups);
         uint32_t s = 0;
         for (; s < limits->n_shapes; s++)
-            if (limits->shapes[s].window == shape.window && limits->shapes[s].group == shape.group &&
+            if (limits->shapes[s].window == shape.window &&
+                limits->shapes[s].group == shape.group &&
                 limits->shapes[s].heads_per_unit == shape.heads_per_unit &&
                 limits->shapes[s].n_units == shape.n_units)
                 break;

@@ -26,13 +26,14 @@ enum {
 };
 
 /* Numbers of the model and the boundary, as kernels know them; the host checks that they agree. */
-enum { CUDA_KV_F16, CUDA_KV_F32, CUDA_KV_BF16 };                     /* enum kv_type */
-enum { CUDA_SILU, CUDA_GELU_TANH, CUDA_GELU, CUDA_SWIGLU_OAI };      /* enum activation */
-enum { CUDA_SOFTMAX, CUDA_SIGMOID, CUDA_SOFTMAX_CHOSEN };            /* enum router_scores */
+enum { CUDA_KV_F16, CUDA_KV_F32, CUDA_KV_BF16 };                /* enum kv_type */
+enum { CUDA_SILU, CUDA_GELU_TANH, CUDA_GELU, CUDA_SWIGLU_OAI }; /* enum activation */
+enum { CUDA_SOFTMAX, CUDA_SIGMOID, CUDA_SOFTMAX_CHOSEN };       /* enum router_scores */
 
 /* ---- a step ------------------------------------------------------------------------------- */
 
-/* In group g, the page of position p of a row's sequence is page_table[table[g] + p], modulo 2^32. */
+/* In group g, the page of position p of a row's sequence is page_table[table[g] + p], modulo 2^32.
+ */
 struct cuda_row {
     uint32_t position, rope;
     uint32_t pages[CUDA_MAX_GROUPS]; /* its own */
@@ -92,8 +93,8 @@ struct cuda_expert_item {
 };
 
 enum product_mode {
-    PRODUCT_STORE, /* out = value */
-    PRODUCT_ADD,   /* out += value * factor */
+    PRODUCT_STORE,  /* out = value */
+    PRODUCT_ADD,    /* out += value * factor */
     PRODUCT_LOGITS, /* out = cap(value * factor) */
     PRODUCT_GATED,  /* activations = activate(value of matrix 0, value of matrix 1) */
 };
@@ -107,12 +108,12 @@ struct product_params {
     DEVICE_PTR(const void) input_f16;
     DEVICE_PTR(const void) input_bf16;
     DEVICE_PTR(const float) input_f32;
-    uint32_t input_stride;              /* in values, of all three */
-    float f16_factor;                   /* of the product where the input is F16 */
-    DEVICE_PTR(const uint32_t) n_rows;  /* of the batch */
+    uint32_t input_stride;                           /* in values, of all three */
+    float f16_factor;                                /* of the product where the input is F16 */
+    DEVICE_PTR(const uint32_t) n_rows;               /* of the batch */
     DEVICE_PTR(const struct cuda_expert_item) items; /* experts: [*n_items]; else NULL */
     DEVICE_PTR(const uint32_t) n_items;
-    DEVICE_PTR(const uint32_t) row_of;  /* experts: the input row of a slot; NULL: the slot */
+    DEVICE_PTR(const uint32_t) row_of; /* experts: the input row of a slot; NULL: the slot */
     uint32_t mode;
     float factor, cap;
     struct cuda_activations gated; /* PRODUCT_GATED, in place of out */
@@ -174,11 +175,11 @@ struct attention_params {
     DEVICE_PTR(const void) q;
     DEVICE_PTR(const void) keys;
     DEVICE_PTR(const void) values;
-    DEVICE_PTR(const float) sinks;    /* [heads] or NULL */
-    DEVICE_PTR(float) partial;        /* [partials][units][16][value_dim] */
-    DEVICE_PTR(float) partial_state;  /* [partials][units][16][largest, sum] */
-    struct cuda_activations out;      /* [rows][heads * value_dim] */
-    uint32_t shape;                   /* index in step's arrays */
+    DEVICE_PTR(const float) sinks;   /* [heads] or NULL */
+    DEVICE_PTR(float) partial;       /* [partials][units][16][value_dim] */
+    DEVICE_PTR(float) partial_state; /* [partials][units][16][largest, sum] */
+    struct cuda_activations out;     /* [rows][heads * value_dim] */
+    uint32_t shape;                  /* index in step's arrays */
     uint32_t n_heads, n_kv_heads, heads_per_unit, key_dim, value_dim, kv_type, window;
     uint32_t group;
     float cap; /* scores are capped and then times log2(e); 0: q has that factor already */

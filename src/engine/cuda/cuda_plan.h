@@ -35,7 +35,7 @@ struct cuda_plan_limits {
 struct cuda_plan {
     struct cuda_step *step;
     struct cuda_row *rows;
-    uint32_t *outputs;                        /* rows that want logits or the best */
+    uint32_t *outputs; /* rows that want logits or the best */
     struct cuda_item *items[CUDA_MAX_SHAPES];
     struct cuda_merge *merges[CUDA_MAX_SHAPES]; /* [rows] */
     struct cuda_run *runs;

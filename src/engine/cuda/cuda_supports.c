@@ -18,13 +18,13 @@ enum { MAX_EXPERTS = 1024 }; /* of choose_experts and group_rows */
 
 static const char *missing_of_model(const struct hparams *hp)
 {
-    return hp->mla.kv_rank           ? "latent attention (MLA)"
-           : hp->norm != NORM_RMS    ? "layer norms that subtract the mean"
-           : hp->is_parallel         ? "parallel blocks"
-           : hp->n_embd_layer        ? "per-layer inputs"
-           : hp->router.norms_input  ? "routers with a norm of their own"
-           : hp->router.n_ff_shared  ? "shared experts"
-           : hp->router.n_groups > 1 ? "groups of experts"
+    return hp->mla.kv_rank                      ? "latent attention (MLA)"
+           : hp->norm != NORM_RMS               ? "layer norms that subtract the mean"
+           : hp->is_parallel                    ? "parallel blocks"
+           : hp->n_embd_layer                   ? "per-layer inputs"
+           : hp->router.norms_input             ? "routers with a norm of their own"
+           : hp->router.n_ff_shared             ? "shared experts"
+           : hp->router.n_groups > 1            ? "groups of experts"
            : hp->router.n_experts > MAX_EXPERTS ? "more than 1,024 experts"
                                                 : NULL;
 }
@@ -34,7 +34,7 @@ static const char *missing_of_layer(const struct layer_shape *shape, const struc
 {
     bool is_odd = kv_type != KV_F32 && (shape->key_dim % 8 || shape->value_dim % 8);
     return shape->norms_values || shape->values_are_keys ? "values that are made from keys"
-           : shape->has_experts && shape->n_ff          ? "experts beside a dense block"
+           : shape->has_experts && shape->n_ff           ? "experts beside a dense block"
            : shape->key_dim > ATTENTION_MAX_DIM || shape->value_dim > ATTENTION_MAX_DIM
                ? "attention heads of more than 256 values"
            : is_odd ? "attention heads that are no multiple of 8 values (try --kv-type f32)"

@@ -17,11 +17,11 @@
  *   row_at   [8 n rows]
  *   total    [16 m outputs][8 n rows + 1] */
 enum tile_kind {
-    TILE_8,       /* up to 8 rows */
+    TILE_8, /* up to 8 rows */
     TILE_16,
     TILE_32,
     TILE_32_NARROW, /* fewer outputs: more blocks, for small matrices */
-    TILE_40, /* this many and more */
+    TILE_40,        /* this many and more */
     N_TILE_KINDS
 };
 

@@ -45,7 +45,8 @@ static uint8_t *next_half(struct uploader *u)
 {
     const struct cuda_driver *d = &u->e->driver;
     u->half ^= 1;
-    if (cuda_check(d, d->event_synchronize(u->copied[u->half]), "copy weights to the device", u->err))
+    if (cuda_check(d, d->event_synchronize(u->copied[u->half]), "copy weights to the device",
+                   u->err))
         return NULL;
     return u->halves[u->half];
 }
@@ -76,7 +77,8 @@ static int upload_vector(struct uploader *u, const struct cuda_upload *upload)
     if (!half)
         return -1;
     if (bytes > HALF_BYTES)
-        return error_set(u->err, ERROR_LIMIT, "a vector of %zu values is too long", upload->n_values);
+        return error_set(u->err, ERROR_LIMIT, "a vector of %zu values is too long",
+                         upload->n_values);
     memcpy(half, upload->vector, bytes);
     return copy(u, upload->data, half, bytes) || half_is_sent(u) ? -1 : 0;
 }

@@ -11,10 +11,11 @@
 
 #include "prompt/grammar/grammar_internal.h"
 
-/* Work is counted in visits to an item in a state, which take a few nanoseconds each. A search for a
- * new item gives up when the searches of a token together exceed DISTINCT_TRY_WORK, or beyond
+/* Work is counted in visits to an item in a state, which take a few nanoseconds each. A search for
+ * a new item gives up when the searches of a token together exceed DISTINCT_TRY_WORK, or beyond
  * PROBE_DEPTH bytes, and the list has to end. Integers, and strings without a pattern, stay within
- * the limits. When a mask exceeds DISTINCT_MASK_WORK, the tokens that it has not tried are rejected.
+ * the limits. When a mask exceeds DISTINCT_MASK_WORK, the tokens that it has not tried are
+ * rejected.
  *
  * A matcher never gets stuck: it only goes where a search has found a way. The search goes through
  * bytes in a fixed order, and masks try tokens of one byte first, in the same order: with twice the

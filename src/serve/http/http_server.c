@@ -86,7 +86,6 @@ static const char *status_text(int status)
         int status;
         const char *text;
     } texts[] = {{200, "OK"},
-                 {204, "No Content"},
                  {400, "Bad Request"},
                  {401, "Unauthorized"},
                  {403, "Forbidden"},
@@ -314,8 +313,7 @@ static void head_begin(struct http_exchange *c, struct strbuf *out, int status,
     c->close = c->server->draining || !c->parser.keep_alive || c->parser.state != HTTP_DONE;
     strbuf_addf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nServer: radish/%s\r\n", status,
                 status_text(status), date, RADISH_VERSION);
-    if (content_type)
-        strbuf_addf(out, "Content-Type: %s\r\n", content_type);
+    strbuf_addf(out, "Content-Type: %s\r\n", content_type);
     strbuf_add(out, c->fields.data, c->fields.len);
     if (c->close)
         strbuf_adds(out, "Connection: close\r\n");
@@ -349,9 +347,7 @@ void http_reply(struct http_exchange *x, int status, const char *content_type, c
     assert(x->bev && !x->streaming);
     struct strbuf out = STRBUF_INIT;
     head_begin(x, &out, status, content_type);
-    if (content_type)
-        strbuf_addf(&out, "Content-Length: %zu\r\n", len);
-    strbuf_adds(&out, "\r\n");
+    strbuf_addf(&out, "Content-Length: %zu\r\n\r\n", len);
     if (x->parser.method != HTTP_HEAD)
         strbuf_add(&out, body, len);
     log_exchange(x, ""); /* before the client can know */

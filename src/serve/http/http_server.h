@@ -99,7 +99,7 @@ __attribute__((format(printf, 2, 3))) void http_note(struct http_exchange *x, co
                                                      ...);
 void http_log_quietly(struct http_exchange *x); /* log it only at debug level */
 void http_close_after(struct http_exchange *x); /* close the connection after the answer */
-/* `content_type` NULL: no content (204). The exchange is over. */
+/* The exchange is over. */
 void http_reply(struct http_exchange *x, int status, const char *content_type, const char *body,
                 size_t len);
 void http_stream_begin(struct http_exchange *x, const char *content_type);
