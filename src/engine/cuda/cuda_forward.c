@@ -10,8 +10,7 @@
 #include "engine/cuda/cuda_internal.h"
 
 enum {
-    ATTENTION_BLOCKS = 3, /* blocks of threads on a processor */
-    F32_OUTPUTS = 4,      /* of a block of product_f32 */
+    F32_OUTPUTS = 4, /* of a block of product_f32 */
     F32_ROWS = 8,
     NORM_THREADS = 1024,
     CAPTURE_THREAD_LOCAL = 1,
@@ -374,7 +373,7 @@ static void attend(struct pass *p, uint32_t index, const struct cuda_activations
     uint32_t chunks = attention_chunks(shape);
     enum cuda_kernel first = kv_type == KV_BF16 ? KERNEL_attention_bf16_1 : KERNEL_attention_f16_1;
     launch(p, (enum cuda_kernel)(first + (chunks == 4 ? 2 : chunks - 1)),
-           e->n_processors * ATTENTION_BLOCKS, 1, 128, 0, &params);
+           e->n_processors * attention_blocks(chunks), 1, 128, 0, &params);
     if (p->merges)
         launch(p, KERNEL_attention_merge, p->n_rows, shape->n_heads,
                (shape->value_dim + 31) / 32 * 32, 0, &params);

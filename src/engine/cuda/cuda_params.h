@@ -166,6 +166,13 @@ struct heads_params {
     uint32_t temperature_length;
 };
 
+/* Blocks of threads that attend on a processor at once, by the chunks of 64 values in a head: the
+ * registers of more do not fit. */
+CUDA_FORMAT_FN uint32_t attention_blocks(uint32_t chunks)
+{
+    return chunks == 1 ? 3 : 2;
+}
+
 struct attention_params {
     DEVICE_PTR(const struct cuda_step) step;
     DEVICE_PTR(const struct cuda_row) rows;

@@ -26,27 +26,22 @@ enum tile_kind {
 };
 
 struct tile_config {
-    uint32_t m, n, most_warps;
+    uint32_t m, n, stages, most_warps;
     uint32_t keeps_partials; /* in room of their own */
 };
 
 CUDA_FORMAT_FN struct tile_config tile_config_at(enum tile_kind kind)
 {
-    return kind == TILE_8           ? (struct tile_config){1, 1, 8, 1}
-           : kind == TILE_16        ? (struct tile_config){2, 2, 4, 0}
-           : kind == TILE_32        ? (struct tile_config){4, 4, 4, 0}
-           : kind == TILE_32_NARROW ? (struct tile_config){2, 4, 4, 0}
-                                    : (struct tile_config){4, 5, 4, 0};
+    return kind == TILE_8           ? (struct tile_config){1, 1, 4, 8, 1}
+           : kind == TILE_16        ? (struct tile_config){2, 2, 4, 4, 0}
+           : kind == TILE_32        ? (struct tile_config){4, 4, 4, 4, 0}
+           : kind == TILE_32_NARROW ? (struct tile_config){2, 4, 5, 8, 0}
+                                    : (struct tile_config){4, 5, 3, 4, 0};
 }
 
 CUDA_FORMAT_FN uint32_t tile_stage_bytes(struct tile_config c, enum cuda_format format)
 {
     return c.m * (format_tile_bytes(format) + format_scale_bytes(format)) + c.n * 1024;
-}
-
-CUDA_FORMAT_FN uint32_t tile_stages(struct tile_config c)
-{
-    return c.n > 2 ? 3 : 4;
 }
 
 CUDA_FORMAT_FN uint32_t tile_partial_bytes(struct tile_config c)
@@ -62,7 +57,7 @@ CUDA_FORMAT_FN uint32_t tile_pieces(uint32_t col_tiles)
 CUDA_FORMAT_FN uint32_t tile_shared_bytes(struct tile_config c, enum cuda_format format,
                                           uint32_t col_tiles, uint32_t warps)
 {
-    uint32_t ring = warps * tile_stages(c) * tile_stage_bytes(c, format);
+    uint32_t ring = warps * c.stages * tile_stage_bytes(c, format);
     uint32_t partial = tile_partial_bytes(c), n_pieces = tile_pieces(col_tiles);
     if (c.keeps_partials)
         return ring + n_pieces * partial;

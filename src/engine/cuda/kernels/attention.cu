@@ -424,7 +424,7 @@ template <bool IS_BF16, int CHUNKS> __device__ __forceinline__ void attend(const
 }
 
 #define ATTENTION_KERNEL(name, is_bf16, chunks)                                                    \
-    extern "C" __global__ void __launch_bounds__(128, chunks == 1 ? 3 : 2)                         \
+    extern "C" __global__ void __launch_bounds__(128, attention_blocks(chunks))                     \
         name(const __grid_constant__ attention_params p)                                           \
     {                                                                                              \
         attend<is_bf16, chunks>(p);                                                                \

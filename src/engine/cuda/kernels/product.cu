@@ -28,7 +28,7 @@ template <int N> struct stream {
 };
 
 template <cuda_format F, int M, int N>
-constexpr int STAGE_BYTES = tile_stage_bytes({M, N, 0, 0}, F);
+constexpr int STAGE_BYTES = tile_stage_bytes({M, N, 0, 0, 0}, F);
 
 template <cuda_format F, int M, int N>
 __device__ __forceinline__ void issue_weights(const stream<N> &s, int stage, int ahead, int lane)
@@ -300,7 +300,7 @@ template <cuda_format F, tile_kind KIND>
 __device__ __forceinline__ void product_block(const product_params &p, int which, uint32_t group)
 {
     constexpr tile_config C = tile_config_at(KIND);
-    constexpr int M = C.m, N = C.n, STAGES = tile_stages(C), HALF = M > 1 ? M / 2 : 1;
+    constexpr int M = C.m, N = C.n, STAGES = C.stages, HALF = M > 1 ? M / 2 : 1;
     constexpr int STAGE = tile_stage_bytes(C, F), PARTIAL = tile_partial_bytes(C) / 4;
     constexpr int TILES = PIECE_COLUMNS / TILE_COLUMNS;
     extern __shared__ __align__(128) uint8_t shared[];
@@ -443,7 +443,7 @@ template <tile_kind KIND> __device__ __forceinline__ void product(const product_
 PRODUCT_KERNEL(product_8, TILE_8, 256, 3)
 PRODUCT_KERNEL(product_16, TILE_16, 128, 3)
 PRODUCT_KERNEL(product_32, TILE_32, 128, 2)
-PRODUCT_KERNEL(product_32_narrow, TILE_32_NARROW, 128, 3)
+PRODUCT_KERNEL(product_32_narrow, TILE_32_NARROW, 256, 1)
 PRODUCT_KERNEL(product_40, TILE_40, 128, 1)
 
 /* Matrices of floats: a warp computes one output for up to 8 rows at a time. */
