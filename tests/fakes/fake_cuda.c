@@ -363,13 +363,6 @@ static CUresult fake_stream_synchronize(CUstream stream)
     return state();
 }
 
-static CUresult fake_stream_wait_event(CUstream stream, CUevent event, unsigned flags)
-{
-    (void)stream;
-    (void)flags;
-    return event ? state() : INVALID_VALUE;
-}
-
 static CUresult fake_event_create(CUevent *out, unsigned flags)
 {
     (void)flags;
@@ -385,16 +378,6 @@ static CUresult fake_event_record(CUevent event, CUstream stream)
 {
     (void)stream;
     event->n_recorded++;
-    return state();
-}
-
-static CUresult fake_event_query(CUevent event)
-{
-    (void)event;
-    if (fake_cuda.busy_polls > 0) {
-        fake_cuda.busy_polls--;
-        return CUDA_ERROR_NOT_READY;
-    }
     return state();
 }
 
@@ -451,12 +434,6 @@ static CUresult fake_init(unsigned flags)
     return fake_cuda.init_code        ? fake_cuda.init_code
            : fake_cuda.n_devices == 0 ? CUDA_ERROR_NO_DEVICE
                                       : CUDA_SUCCESS;
-}
-
-static CUresult fake_driver_version(int *version)
-{
-    *version = fake_cuda.version;
-    return CUDA_SUCCESS;
 }
 
 static CUresult fake_error_name(CUresult code, const char **name)
@@ -546,7 +523,8 @@ static CUresult fake_context_set(CUcontext context)
 CUresult cuDriverGetVersion(int *version);
 EXPORT CUresult cuDriverGetVersion(int *version)
 {
-    return fake_driver_version(version);
+    *version = fake_cuda.version;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags,

@@ -17,7 +17,6 @@ struct fake_cuda {
     int fail_create, create_code;
     int fail_launch, launch_code;
     int stays_broken;             /* else it works again once its last context is released */
-    int busy_polls;               /* so many queries of events find them busy */
     const char *missing_call;     /* of the driver */
     const char *missing_function; /* of the module */
     /* What happened. */

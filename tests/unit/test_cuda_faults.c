@@ -4,6 +4,7 @@
 
 #include "batch_rows.h"
 #include "engine/cuda/cuda_engine.h"
+#include "../cuda/shaped_model.h"
 #include "fake_driver.h"
 #include "test_memory.h"
 #include "tiny_model.h"
@@ -28,11 +29,16 @@ static void open_model(struct tiny_model *t)
     tiny_open(t, &options);
 }
 
-static int try_open(struct engine **e, const struct tiny_model *t, struct error *err)
+static int try_model(struct engine **e, const struct model *m, struct error *err)
 {
     static const char kernels[] = "an image";
     const struct cuda_options options = {.driver_path = fake_driver_path(), .kernels = kernels};
-    return cuda_engine_open(e, &t->model, &limits, &options, err);
+    return cuda_engine_open(e, m, &limits, &options, err);
+}
+
+static int try_open(struct engine **e, const struct tiny_model *t, struct error *err)
+{
+    return try_model(e, &t->model, err);
 }
 
 static struct engine *open_engine(const struct tiny_model *t)
@@ -174,6 +180,60 @@ TEST(cuda_faults, what_has_no_room_is_named)
     fake->total_bytes = all;
     engine_close(open_engine(&t));
     tiny_close(&t);
+}
+
+static void open_experts(struct shaped_model *m)
+{
+    struct shaped_options options = {.n_layers = 1,
+                                     .n_embd = 64,
+                                     .n_heads = 2,
+                                     .n_kv_heads = 1,
+                                     .head_dim = 32,
+                                     .n_vocab = N_VOCAB,
+                                     .n_experts = 3,
+                                     .n_chosen = 2,
+                                     .n_ff_expert = 64};
+    struct error err;
+    CHECK(shaped_types_named("q8_0", &options.types));
+    CHECK_INT(shaped_model_open(m, &options, &err), 0);
+}
+
+/* Of three matrices of 64 x 64 values, 34 bytes for each 32 in Q8_0. */
+TEST(cuda_faults, an_expert_that_is_not_chosen_costs_nothing)
+{
+    uint64_t layer_bytes[2];
+    struct shaped_model m;
+    struct engine *e;
+    struct error err;
+    fake_driver_reset();
+    open_experts(&m);
+    for (uint32_t i = 0; i < 2; i++) {
+        m.model.hparams.router.n_chosen = 1 + 2 * i;
+        CHECK_INT(try_model(&e, &m.model, &err), 0);
+        layer_bytes[i] = e->info.cost.layer_bytes;
+        engine_close(e);
+    }
+    CHECK_INT(layer_bytes[1] - layer_bytes[0], 2 * 3 * 64 * 64 / 32 * 34);
+    shaped_model_close(&m);
+}
+
+/* Kernels take all experts of a layer in one format; a file may have each in a type of its own. */
+TEST(cuda_faults, experts_of_different_types_are_refused)
+{
+    static const uint16_t zeros[64 * 64];
+    struct shaped_model m;
+    struct engine *e;
+    struct error err;
+    fake_driver_reset();
+    open_experts(&m);
+    CHECK_INT(try_model(&e, &m.model, &err), 0);
+    engine_close(e);
+    m.model.layers[0].experts[2].up = weight_make(TENSOR_F16, 64, 64, zeros);
+    CHECK_INT(try_model(&e, &m.model, &err), -1);
+    CHECK_INT(err.code, ERROR_UNSUPPORTED);
+    CHECK(strstr(err.message, "experts of different types"));
+    fake_driver_check_closed();
+    shaped_model_close(&m);
 }
 
 TEST(cuda_faults, a_kernel_that_is_missing)

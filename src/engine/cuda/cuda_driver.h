@@ -32,7 +32,6 @@ enum {
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_NO_DEVICE = 100,
     CUDA_ERROR_NOT_FOUND = 500,
-    CUDA_ERROR_NOT_READY = 600,
     CUDA_ERROR_SYSTEM_NOT_READY = 802,
     CUDA_ERROR_SYSTEM_DRIVER_MISMATCH = 803,
 };
@@ -61,7 +60,6 @@ struct CUlaunchConfig { /* CUlaunchConfig_st */
 /* name in the table, name in the driver, parameters */
 #define CUDA_DRIVER_CALLS(X)                                                                       \
     X(init, cuInit, (unsigned flags))                                                              \
-    X(driver_version, cuDriverGetVersion, (int *version))                                          \
     X(error_name, cuGetErrorName, (CUresult code, const char **name))                              \
     X(error_string, cuGetErrorString, (CUresult code, const char **text))                          \
     X(device_count, cuDeviceGetCount, (int *count))                                                \
@@ -93,11 +91,9 @@ struct CUlaunchConfig { /* CUlaunchConfig_st */
     X(stream_create, cuStreamCreate, (CUstream * stream, unsigned flags))                          \
     X(stream_destroy, cuStreamDestroy, (CUstream stream))                                          \
     X(stream_synchronize, cuStreamSynchronize, (CUstream stream))                                  \
-    X(stream_wait_event, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))      \
     X(event_create, cuEventCreate, (CUevent * event, unsigned flags))                              \
     X(event_destroy, cuEventDestroy, (CUevent event))                                              \
     X(event_record, cuEventRecord, (CUevent event, CUstream stream))                               \
-    X(event_query, cuEventQuery, (CUevent event))                                                  \
     X(event_synchronize, cuEventSynchronize, (CUevent event))                                      \
     X(event_elapsed, cuEventElapsedTime, (float *ms, CUevent begin, CUevent end))                  \
     X(capture_begin, cuStreamBeginCapture, (CUstream stream, int mode))                            \

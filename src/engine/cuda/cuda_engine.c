@@ -340,11 +340,24 @@ static const struct engine_ops cuda_ops = {.abi = ENGINE_ABI,
                                            .measure = cuda_measure,
                                            .close = cuda_close};
 
-/* Each step reads all weights but those of experts that no row chose. */
+static uint64_t bytes_of_one(const struct cuda_matrix *m)
+{
+    return m->expert_data_bytes + m->expert_scale_bytes;
+}
+
+/* A step reads all weights but those of experts that no row chose; a row chooses a few. */
 static struct engine_cost cost_of(const struct cuda_engine *e)
 {
-    uint64_t head = e->head.expert_data_bytes + e->head.expert_scale_bytes;
-    return (struct engine_cost){.layer_bytes = e->engine.info.weight_bytes - head,
+    const struct router *router = &e->model->hparams.router;
+    uint64_t head = bytes_of_one(&e->head), unchosen = 0;
+    for (uint32_t i = 0; i < e->model->hparams.n_layers; i++) {
+        const struct cuda_layer *l = &e->layers[i];
+        if (e->model->hparams.layers[i].has_experts)
+            unchosen += (uint64_t)(router->n_experts - router->n_chosen) *
+                        (bytes_of_one(&l->expert_gate) + bytes_of_one(&l->expert_up) +
+                         bytes_of_one(&l->expert_down));
+    }
+    return (struct engine_cost){.layer_bytes = e->engine.info.weight_bytes - head - unchosen,
                                 .head_bytes = head};
 }
 

@@ -361,7 +361,6 @@ static void attend(struct pass *p, uint32_t index, const struct cuda_activations
         .heads_per_unit = e->plan_limits.shapes[l->shape].heads_per_unit,
         .key_dim = shape->key_dim,
         .value_dim = shape->value_dim,
-        .kv_type = kv_type,
         .window = shape->window,
         .group = l->group,
         .cap = p->hp->attn_softcap,

@@ -93,8 +93,9 @@ struct cuda_region {
 
 /* A matrix or a vector to be copied to the device. */
 struct cuda_upload {
-    const struct weight *weight; /* or */
-    const float *vector;
+    const struct weight *weight;
+    enum cuda_format format; /* that kernels expect of the weight */
+    const float *vector;     /* if there is no weight */
     size_t n_values;
     CUdeviceptr data, scales;
 };

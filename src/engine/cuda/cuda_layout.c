@@ -88,10 +88,11 @@ static CUdeviceptr place_vector(struct placer *p, const float *vector, size_t n)
     return at;
 }
 
-static void place_matrix_at(struct placer *p, const struct weight *w, CUdeviceptr data,
-                            CUdeviceptr scales)
+static void place_matrix_at(struct placer *p, const struct weight *w, uint32_t format,
+                            CUdeviceptr data, CUdeviceptr scales)
 {
-    const struct cuda_upload upload = {.weight = w, .data = data, .scales = scales};
+    const struct cuda_upload upload = {
+        .weight = w, .format = (enum cuda_format)format, .data = data, .scales = scales};
     if (p->each && !p->failed)
         p->failed = p->each(p->context, &upload);
 }
@@ -120,7 +121,7 @@ static struct cuda_matrix place_matrix(struct placer *p, const struct weight *w,
     m.data = take(p->region, m.expert_data_bytes);
     m.scales = take(p->region, m.expert_scale_bytes);
     m.bias = place_vector(p, bias, w->rows);
-    place_matrix_at(p, w, m.data, m.scales);
+    place_matrix_at(p, w, m.format, m.data, m.scales);
     return m;
 }
 
@@ -139,7 +140,7 @@ static struct cuda_matrix place_experts(struct placer *p, const struct expert_we
     if (EXPERT_BIAS(0))
         m.bias = take_array(p->region, (uint64_t)n * m.outputs, sizeof(float));
     for (uint32_t i = 0; i < n; i++) {
-        place_matrix_at(p, EXPERT_WEIGHT(i), m.data + i * m.expert_data_bytes,
+        place_matrix_at(p, EXPERT_WEIGHT(i), m.format, m.data + i * m.expert_data_bytes,
                         m.scales + i * m.expert_scale_bytes);
         if (m.bias)
             place_vector_at(p, EXPERT_BIAS(i), m.outputs,

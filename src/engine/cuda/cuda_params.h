@@ -103,7 +103,7 @@ struct product_params {
     struct cuda_matrix matrices[3];
     DEVICE_PTR(float) out[3];
     uint32_t out_stride[3];
-    uint32_t first_block[3]; /* the first blockIdx.x of each matrix */
+    uint32_t first_block[3]; /* the first blockIdx.y of each matrix */
     uint32_t n_matrices;
     DEVICE_PTR(const void) input_f16;
     DEVICE_PTR(const void) input_bf16;
@@ -187,7 +187,7 @@ struct attention_params {
     DEVICE_PTR(float) partial_state; /* [partials][units][16][largest, sum] */
     struct cuda_activations out;     /* [rows][heads * value_dim] */
     uint32_t shape;                  /* index in step's arrays */
-    uint32_t n_heads, n_kv_heads, heads_per_unit, key_dim, value_dim, kv_type, window;
+    uint32_t n_heads, n_kv_heads, heads_per_unit, key_dim, value_dim, window;
     uint32_t group;
     float cap; /* scores are capped and then times log2(e); 0: q has that factor already */
 };

@@ -29,7 +29,6 @@ struct cuda_plan_limits {
     uint32_t max_partials; /* of a shape */
     uint32_t wanted_units; /* blocks of threads that keep the device busy */
     uint32_t max_runs;
-    uint32_t table_size;
 };
 
 struct cuda_plan {

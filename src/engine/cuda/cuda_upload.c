@@ -86,6 +86,10 @@ static int upload_vector(struct uploader *u, const struct cuda_upload *upload)
 static int upload_matrix(struct uploader *u, const struct cuda_upload *upload)
 {
     const struct cuda_shape shape = cuda_pack_shape(upload->weight);
+    if (shape.format != upload->format)
+        return error_set(u->err, ERROR_UNSUPPORTED,
+                         "the CUDA engine has no experts of different types in a layer yet, which "
+                         "this model needs: use --engine cpu");
     uint32_t n_tiles = shape.out_tiles;
     struct cuda_shape tiled = shape;
     if (shape.format == FORMAT_F32) /* the last rows may be fewer than a tile's */
