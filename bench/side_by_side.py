@@ -399,7 +399,7 @@ def run_json(command, limit_s):
 
 class RadishSide(Side):
     def __init__(self, args):
-        version = subprocess.run([args.radish, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        version = subprocess.run([args.radish, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
         kernels = ["--kernels", args.kernels] if args.kernels else []
         common = ["-t", str(args.threads), *kernels]
         super().__init__("radish", version, [args.radish, "bench", *common],

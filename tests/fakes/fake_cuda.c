@@ -419,6 +419,13 @@ static CUresult fake_module_function(CUfunction *function, CUmodule module, cons
     return state();
 }
 
+static CUresult fake_function_get(int *value, int attribute, CUfunction function)
+{
+    (void)attribute;
+    *value = 90;
+    return function ? state() : INVALID_VALUE;
+}
+
 static CUresult fake_function_set(CUfunction function, int attribute, int value)
 {
     (void)attribute;

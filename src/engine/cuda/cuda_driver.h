@@ -86,6 +86,7 @@ struct CUlaunchConfig { /* CUlaunchConfig_st */
     X(module_function, cuModuleGetFunction,                                                        \
       (CUfunction * function, CUmodule module, const char *name))                                  \
     X(function_set, cuFuncSetAttribute, (CUfunction function, int attribute, int value))           \
+    X(function_get, cuFuncGetAttribute, (int *value, int attribute, CUfunction function))          \
     X(launch, cuLaunchKernelEx,                                                                    \
       (const struct CUlaunchConfig *config, CUfunction function, void **params, void **extra))     \
     X(stream_create, cuStreamCreate, (CUstream * stream, unsigned flags))                          \

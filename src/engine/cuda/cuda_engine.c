@@ -13,6 +13,7 @@ enum {
     ATTRIBUTE_PROCESSORS = 16,
     ATTRIBUTE_SHARED_BYTES = 97, /* of a block of threads, on request */
     FUNCTION_SHARED_BYTES = 8,
+    FUNCTION_MADE_FOR = 5, /* the virtual architecture: 90 */
     DEPENDENT_LAUNCH_CAPABILITY = 90,
     STREAM_NON_BLOCKING = 1,
     PARTIAL_BYTES = 256 << 20, /* for blocks of attention, at most about this */
@@ -94,6 +95,13 @@ static int load_kernels(struct cuda_engine *e, struct error *err)
                         "give a kernel shared memory", err)))
             return -1;
     }
+    /* A newer device may have compiled kernels of an older one, which do not wait for each other.
+     */
+    int made_for = 0;
+    if (cuda_check(d, d->function_get(&made_for, FUNCTION_MADE_FOR, e->kernels[0]),
+                   "look at a kernel", err))
+        return -1;
+    e->has_dependent_launch = made_for >= DEPENDENT_LAUNCH_CAPABILITY;
     return 0;
 }
 
@@ -114,7 +122,6 @@ static int device_start(struct cuda_engine *e, struct error *err)
         return -1;
     e->n_processors = (uint32_t)n_processors;
     e->shared_bytes = (uint32_t)shared_bytes;
-    e->has_dependent_launch = e->device.capability >= DEPENDENT_LAUNCH_CAPABILITY;
     e->plan_limits.wanted_units = 2 * e->n_processors;
     return load_kernels(e, err);
 }
@@ -280,6 +287,9 @@ static int cuda_submit(struct engine *engine, const struct batch *batch, struct 
     assert(!e->batch);
     if (e->is_lost)
         return cuda_lost(err);
+    for (uint32_t r = 0; r < batch->n_rows; r++)
+        if (batch->rows[r].value < 0 || (uint32_t)batch->rows[r].value >= e->model->hparams.n_vocab)
+            return error_set(err, ERROR_INPUT, "there is no token %d", batch->rows[r].value);
     e->batch = batch;
     e->is_stopped = is_unwanted(batch);
     if (e->is_stopped || (cuda_forward_begin(e, err) == 0 && cuda_outputs_begin(e, err) == 0))

@@ -10,7 +10,6 @@
 #include "engine/cuda/cuda_internal.h"
 
 enum {
-    F32_OUTPUTS = 4, /* of a block of product_f32 */
     F32_ROWS = 8,
     NORM_THREADS = 1024,
     CAPTURE_THREAD_LOCAL = 1,

@@ -107,6 +107,7 @@ enum {
     CUDA_MAX_ITEMS = 4096,
     CUDA_MAX_PARTIALS = 2048,
     IO_STAGING_BYTES = 4 << 20,
+    F32_OUTPUTS = 4, /* of a block of threads of product_f32 */
 };
 
 /* F16 inputs of the last product of a block are divided by this: they are not normed. */

@@ -14,7 +14,10 @@ _Static_assert((int)CUDA_SOFTMAX == (int)ROUTER_SOFTMAX &&
                    (int)CUDA_SOFTMAX_CHOSEN == (int)ROUTER_SOFTMAX_CHOSEN,
                "kernels know enum router_scores");
 
-enum { MAX_EXPERTS = 1024 }; /* of choose_experts and group_rows */
+enum {
+    MAX_EXPERTS = 1024, /* of choose_experts and group_rows */
+    MAX_GRID_Y = 65535,
+};
 
 static const char *missing_of_model(const struct hparams *hp)
 {
@@ -27,6 +30,13 @@ static const char *missing_of_model(const struct hparams *hp)
            : hp->router.n_groups > 1            ? "groups of experts"
            : hp->router.n_experts > MAX_EXPERTS ? "more than 1,024 experts"
                                                 : NULL;
+}
+
+/* Blocks of product_f32 are counted in the grid's second dimension. */
+static bool is_head_too_large(const struct model *m)
+{
+    return cuda_pack_shape(&m->output).format == FORMAT_F32 &&
+           m->output.rows > MAX_GRID_Y * F32_OUTPUTS;
 }
 
 static const char *missing_of_layer(const struct layer_shape *shape, const struct layer_weights *w,
@@ -47,6 +57,8 @@ int cuda_engine_supports(const struct model *model, const struct engine_limits *
 {
     struct cuda_plan_limits plan;
     const char *missing = missing_of_model(&model->hparams);
+    if (!missing && is_head_too_large(model))
+        missing = "heads of so many tokens in F32";
     for (uint32_t i = 0; i < model->hparams.n_layers && !missing; i++)
         missing = missing_of_layer(&model->hparams.layers[i], &model->layers[i], limits->kv_type);
     if (!missing && cuda_layout_shapes(model, &plan, NULL, CUDA_MAX_GROUPS, NULL))
