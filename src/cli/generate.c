@@ -170,6 +170,24 @@ static void text_give(struct token_text *text, const struct generation *generati
     strbuf_clear(&text->text);
 }
 
+/* Whether the last tokens are one text several times over. Small models fall into such loops and do
+ * not leave them. */
+static bool ends_in_loop(const struct token_list *tokens)
+{
+    enum { LEAST_TOKENS = 384, LEAST_TIMES = 4, EVERY = 32 };
+    if (tokens->len % EVERY)
+        return false;
+    for (size_t period = 1; period * LEAST_TIMES <= tokens->len; period++) {
+        size_t span = period * LEAST_TIMES > LEAST_TOKENS ? period * LEAST_TIMES : LEAST_TOKENS;
+        if (span > tokens->len)
+            return false;
+        const int32_t *tail = tokens->ids + tokens->len - span;
+        if (memcmp(tail, tail + period, (span - period) * sizeof *tail) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Handles pending events; true after the last one. */
 static bool events_take(struct generator *g, struct request *r, struct generation *generation,
                         struct token_text *text)
@@ -183,6 +201,10 @@ static bool events_take(struct generator *g, struct request *r, struct generatio
             token_text_add(text, is_known ? g->tokens.bytes[event.token] : "",
                            is_known ? g->tokens.lengths[event.token] : 0, event.text_end);
             text_give(text, generation);
+            if (generation->ends_loops && ends_in_loop(generation->sampled)) {
+                generation->is_loop = true;
+                scheduler_cancel(g->scheduler, r);
+            }
         }
         if (event.type == EVENT_DONE) {
             token_text_end(text, event.text_end);

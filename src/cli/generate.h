@@ -29,9 +29,11 @@ struct generation {
     bool (*on_input)(void *context);
     void *context;
     struct token_list *sampled; /* the answer's ids are added to it, unless NULL */
+    bool ends_loops;            /* end an answer that repeats itself; needs `sampled` */
 
     /* The result. */
     enum finish_reason finish;
+    bool is_loop; /* it was ended for that */
     uint32_t n_cached, n_generated;
     double first_token_ms, total_ms;
 };

@@ -280,38 +280,47 @@ static int32_t pick(struct scheduler *s, struct sequence *seq, const float *logi
     return sampler_pick(s->sampler, logits, &in);
 }
 
+/* A picked token, with its log probabilities if the request asks for them. They are taken right after
+ * the pick, because the sampler knows only the last distribution that it drew from. */
+struct picked {
+    int32_t token;
+    struct token_logprobs logprobs;
+};
+
 /* Picks the next token; if there is none, returns false, and the sequence no longer runs. */
-static bool choose(struct scheduler *s, struct sequence *seq, const float *logits, int32_t *token)
+static bool choose(struct scheduler *s, struct sequence *seq, const float *logits,
+                   struct picked *out)
 {
-    *token = pick(s, seq, logits);
-    if (*token == SAMPLER_NO_NUMBER) {
+    const struct request *r = seq->request;
+    out->token = pick(s, seq, logits);
+    if (out->token == SAMPLER_NO_NUMBER) {
         scheduler_doubt(s, seq);
-    } else if (*token == SAMPLER_NO_TOKEN) {
+    } else if (out->token == SAMPLER_NO_TOKEN) {
         error_set(&seq->request->error, ERROR_INPUT,
                   "no token may follow after %u: the answer's format and logit_bias together rule "
                   "out all of them",
                   seq->n_tokens - seq->request->n_tokens);
         scheduler_finish(s, seq, FINISH_ERROR);
+    } else if (r->logprobs_ring && r->wants_drawn_logprobs) {
+        sampler_drawn_logprobs(s->sampler, out->token, r->n_top_logprobs, &out->logprobs);
+    } else if (r->logprobs_ring) {
+        sampler_logprobs(s->sampler, logits, out->token, r->n_top_logprobs, &out->logprobs);
     }
-    return *token >= 0;
+    return out->token >= 0;
 }
 
 /* Ends the sequence if the token does. */
-static void take_token(struct scheduler *s, struct sequence *seq, int32_t token,
-                       const float *logits)
+static void take_token(struct scheduler *s, struct sequence *seq, const struct picked *picked)
 {
     struct request *r = seq->request;
     if (seq->n_tokens == r->n_tokens)
         r->first_token_ns = clock_now_ns();
-    enum finish_reason reason = add_token(s, seq, token);
+    enum finish_reason reason = add_token(s, seq, picked->token);
     struct sched_event event = {
-        .type = EVENT_TOKEN, .token = token, .text_end = seq->stops.text_end};
+        .type = EVENT_TOKEN, .token = picked->token, .text_end = seq->stops.text_end};
     if (r->logprobs_ring) {
         struct token_logprobs *entry = event_ring_logprobs(r);
-        if (r->wants_drawn_logprobs)
-            sampler_drawn_logprobs(s->sampler, token, r->n_top_logprobs, entry);
-        else
-            sampler_logprobs(s->sampler, logits, token, r->n_top_logprobs, entry);
+        *entry = picked->logprobs;
         event.logprobs = entry;
     }
     event_ring_push(r, &event);
@@ -325,10 +334,10 @@ static void fork_choices(struct scheduler *s, struct sequence *leader, const flo
 {
     for (struct sequence *seq = s->waiting.head, *next; seq; seq = next) {
         next = seq->next;
-        int32_t token;
+        struct picked picked;
         if (seq->request->leader == leader->request && scheduler_fork(s, leader, seq) &&
-            choose(s, seq, logits, &token))
-            take_token(s, seq, token, logits);
+            choose(s, seq, logits, &picked))
+            take_token(s, seq, &picked);
     }
 }
 
@@ -383,12 +392,12 @@ static void take_result(struct scheduler *s, struct sequence *seq, const float *
 {
     struct request *r = seq->request;
     bool has_token = wants_token(seq);
-    int32_t token = -1;
+    struct picked picked;
     if (!score_prompt(s, seq, &logits)) {
         scheduler_doubt(s, seq);
         return;
     }
-    if (has_token && !choose(s, seq, logits, &token))
+    if (has_token && !choose(s, seq, logits, &picked))
         return;
     if (seq->n_suspect && seq->n_computed + seq->n_rows == seq->n_tokens)
         scheduler_condemn(s, seq);
@@ -402,7 +411,7 @@ static void take_result(struct scheduler *s, struct sequence *seq, const float *
     if (seq->n_computed <= seq->prefill_end)
         take_prefill(s, seq, has_token ? logits : NULL);
     if (has_token)
-        take_token(s, seq, token, logits);
+        take_token(s, seq, &picked);
     else if (seq->n_computed == seq->n_tokens)
         scheduler_finish(s, seq, FINISH_LENGTH); /* nothing to generate */
 }

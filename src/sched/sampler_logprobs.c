@@ -7,17 +7,18 @@
 #include <assert.h>
 #include <math.h>
 
-/* Inserts a token into the `n` best so far, at most `most`; returns how many there are now. Tokens
- * come in order of id, so of two equal ones the smaller id stays first. */
+/* Inserts a token into the `n` best so far, at most `most`, by its logit or its weight; returns how
+ * many there are now. Tokens come in order of id, so of two equal ones the smaller id stays first.
+ */
 static uint32_t add_best(struct token_logprob *best, uint32_t n, uint32_t most, int32_t token,
-                         float logit)
+                         float value)
 {
-    if (n == most && !(logit > best[n - 1].logprob))
+    if (n == most && !(value > best[n - 1].logprob))
         return n;
     uint32_t at = n < most ? n : most - 1;
-    for (; at > 0 && logit > best[at - 1].logprob; at--)
+    for (; at > 0 && value > best[at - 1].logprob; at--)
         best[at] = best[at - 1];
-    best[at] = (struct token_logprob){token, logit};
+    best[at] = (struct token_logprob){token, value};
     return n < most ? n + 1 : n;
 }
 
@@ -92,10 +93,11 @@ void sampler_drawn_logprobs(struct sampler *s, int32_t token, uint32_t n_top,
     const double total = sampler_total_weight(s->candidates, s->n_drawn_from);
     for (uint32_t i = 0; i < s->n_drawn_from; i++) {
         const struct candidate *c = &s->candidates[i];
-        const float logprob = (float)log((double)c->weight / total);
         if (c->id == token)
-            out->logprob = logprob;
+            out->logprob = (float)log((double)c->weight / total);
         if (n_top && c->weight > 0)
-            out->n_top = add_best(out->top, out->n_top, n_top, c->id, logprob);
+            out->n_top = add_best(out->top, out->n_top, n_top, c->id, c->weight);
     }
+    for (uint32_t i = 0; i < out->n_top; i++)
+        out->top[i].logprob = (float)log((double)out->top[i].logprob / total);
 }

@@ -412,6 +412,25 @@ def test_what_is_typed_ahead_waits_for_the_prompt(chat):
     assert t.end()[0] == OK
 
 
+def test_an_answer_that_repeats_itself_ends(chat):
+    """On a terminal only: a script gets what the model says."""
+    options = ("--temp", "0", "--repeat-penalty", "0.01", "-n", "2000", "--timings")
+    t = chat(*options, columns=80)
+    at = len(t.output)
+    t.type("/set ignore_eos true\r")
+    at = t.wait_for(PROMPT, at)
+    t.type("once\r")
+    at = t.wait_for(r"\[stopped: the answer repeats itself; /regen tries again\]", at)
+    at = t.wait_for(r"; (\d+) tokens", at)
+    n_tokens = int(re.findall(r"; (\d+) tokens", t.output)[-1])
+    assert 384 <= n_tokens < 2000
+    t.wait_for(PROMPT, at)
+    t.type("\x04")
+    assert t.end()[0] == OK
+    _, notes = script("/set ignore_eos true", "once", options=options)
+    assert "; 2000 tokens" in notes
+
+
 def test_ctrl_c_ends_the_answer_and_the_second_one_the_chat(chat):
     t = chat(*SLOW)
     at = len(t.output)

@@ -199,6 +199,14 @@ def test_probabilities_after_sampling(mock):
     greedy = post(mock, "/completion", {**ask, "temperature": 0})
     assert all(item["prob"] == 1 and len(item["top_probs"]) == 1
                for item in greedy["completion_probabilities"])
+    # XTC cuts differently for each choice, which are all drawn in the same step.
+    xtc = {**ask, "n_predict": 1, "n_cmpl": 4, "xtc_probability": 0.5, "xtc_threshold": 0.05}
+    for seed in range(8):
+        for choice in post(mock, "/completion", {**xtc, "seed": seed}):
+            (item,) = choice["completion_probabilities"]
+            assert item["prob"] > 0
+            assert sum(top["prob"] for top in item["top_probs"]) == pytest.approx(1) or (
+                len(item["top_probs"]) == 5)
     events = stream(mock, "/completion", ask)
     assert all("top_probs" in item for event in events
                for item in event.get("completion_probabilities", []))

@@ -78,6 +78,8 @@ static void timings_show(const struct chat *c, const struct generation *g)
 static const char *ending(const struct chat *c, const struct generation *g)
 {
     bool is_full = g->n_prompt + g->n_generated >= c->generator.runtime->context;
+    if (g->is_loop)
+        return "[stopped: the answer repeats itself; /regen tries again]";
     if (g->finish == FINISH_CANCELED)
         return "[stopped]";
     if (g->finish == FINISH_LENGTH)
@@ -120,6 +122,7 @@ static int answer_generate(struct chat *c, const struct request_params *p, struc
         .on_input = c->is_terminal ? input_take : NULL,
         .context = c,
         .sampled = &c->sampled,
+        .ends_loops = c->is_terminal, /* a script gets what the model says */
     };
     /* With the same seed for each turn, a model would repeat itself. */
     g->sampling.seed += c->n_answers;
@@ -153,7 +156,7 @@ static int answer_make(struct chat *c, struct error *err)
     if (failed)
         return -1;
     c->n_answers++;
-    bool is_canceled = g.finish == FINISH_CANCELED;
+    bool is_canceled = g.finish == FINISH_CANCELED && !g.is_loop;
     c->answered_ns = is_canceled ? 0 : clock_now_ns();
     if (is_canceled && !isatty(STDIN_FILENO)) /* a script cannot ask again */
         c->wants_quit = c->was_interrupted = true;
