@@ -1,9 +1,10 @@
 /* UTF-8, one sequence at a time, as strict as table 3-7 of the Unicode standard. */
 #include "base/utf8.h"
 
-static int is_continuation(char byte)
+/* Of a sequence that begins with this byte, which must not be ASCII. */
+static size_t width_of(unsigned char lead)
 {
-    return ((unsigned char)byte & 0xc0) == 0x80;
+    return lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
 }
 
 size_t utf8_valid_prefix(const char *bytes, size_t len)
@@ -13,17 +14,8 @@ size_t utf8_valid_prefix(const char *bytes, size_t len)
     unsigned char lead = (unsigned char)bytes[0];
     if (lead < 0x80)
         return 1;
-    size_t width = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    if (lead < 0xc2 || lead > 0xf4 || len < width)
-        return 0;
-    for (size_t i = 1; i < width; i++)
-        if (!is_continuation(bytes[i]))
-            return 0;
-    unsigned char second = (unsigned char)bytes[1];
-    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
-        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f))
-        return 0;
-    return width;
+    size_t n = utf8_begun_prefix(bytes, len);
+    return n == width_of(lead) ? n : 0;
 }
 
 size_t utf8_begun_prefix(const char *bytes, size_t len)
@@ -31,7 +23,7 @@ size_t utf8_begun_prefix(const char *bytes, size_t len)
     unsigned char lead = (unsigned char)bytes[0];
     if (lead < 0xc2 || lead > 0xf4)
         return 0;
-    size_t width = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2, n = 1;
+    size_t width = width_of(lead), n = 1;
     unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
     unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
     for (; n < width && n < len; n++) {

@@ -358,10 +358,11 @@ int memory_share_parse(const char *text, struct memory_share *share, struct erro
         *share = (struct memory_share){.bytes = size.bytes};
         return 0;
     }
-    return error_set(err, ERROR_INPUT,
-                     "'%s' is not a share of the memory: write a fraction of what is free as 0.9, "
-                     "or bytes as 20GiB",
-                     text);
+    return error_set(
+        err, ERROR_INPUT,
+        "'%s' is not a share of the memory: give a fraction of the free memory, such as "
+        "0.9, or a size of at least 1MiB, such as 20GiB",
+        text);
 }
 
 int duration_parse(const char *text, uint64_t *ms, struct error *err)

@@ -98,22 +98,36 @@ static int address_parse(struct error *err)
     return 0;
 }
 
-/* Splits "NAME,NAME,..." into the first name, which the API shows, and the others. */
+/* Splits "NAME, NAME, ..." into the first name, which the API shows, and the others. */
 static int alias_parse(struct error *err)
 {
-    static char first[256];
-    const size_t len = alias ? strcspn(alias, ",") : 0;
-    if (!alias || !alias[len])
+    static char names[1024]; /* "first\0second,third" */
+    char *end = names, *others = NULL;
+    if (!alias)
         return 0;
-    if (alias[0] == ',' || strstr(alias, ",,") || alias[strlen(alias) - 1] == ',')
-        return error_set(err, ERROR_INPUT, "--alias '%s' has an empty name", alias);
-    if (len >= sizeof first)
-        return error_set(err, ERROR_INPUT, "--alias: the first name has more than %zu bytes",
-                         sizeof first - 1);
-    memcpy(first, alias, len);
-    first[len] = '\0';
-    server.other_names = alias + len + 1;
-    alias = first;
+    if (strlen(alias) >= sizeof names)
+        return error_set(err, ERROR_INPUT, "--alias has more than %zu bytes", sizeof names - 1);
+    for (const char *rest = alias;; rest++) {
+        rest += strspn(rest, " ");
+        const size_t width = strcspn(rest, ",");
+        size_t len = width;
+        while (len && rest[len - 1] == ' ')
+            len--;
+        if (len == 0)
+            return error_set(err, ERROR_INPUT, "--alias '%s' has an empty name", alias);
+        if (end > names)
+            *end++ = others ? ',' : '\0';
+        if (end > names && !others)
+            others = end;
+        memcpy(end, rest, len);
+        end += len;
+        rest += width;
+        if (!*rest)
+            break;
+    }
+    *end = '\0';
+    server.other_names = others;
+    alias = names;
     return 0;
 }
 

@@ -51,7 +51,7 @@ void device_room_describe(const struct device_room *room, char *out, size_t size
 {
     snprintf(out, size,
              "%" PRIu64 " MiB (of %" PRIu64 " MiB, %" PRIu64 " MiB are free and %" PRIu64
-             " MiB in use; --gpu-memory sets the share)",
+             " MiB are in use; --gpu-memory changes this)",
              room->budget_bytes >> 20, room->total_bytes >> 20, room->free_bytes >> 20,
              (room->total_bytes - room->free_bytes) >> 20);
 }
@@ -78,7 +78,7 @@ int device_room_find(struct device_room *room, const struct plugin_device *devic
     if (engine_bytes >= room->budget_bytes)
         return error_set(err, ERROR_MEMORY,
                          "the model does not fit on %s: its weights and buffers take %" PRIu64
-                         " MiB, and radish may take %s. Use smaller weights (--quantize q4_k), a "
+                         " MiB, and radish may use %s. Use smaller weights (--quantize q4_k), a "
                          "smaller --max-seqs, or --engine cpu",
                          device->name, engine_bytes >> 20, text);
     room->cache_bytes = room->budget_bytes - engine_bytes;

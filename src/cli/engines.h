@@ -33,7 +33,7 @@ struct device_room {
 /* `share`: --gpu-memory. Fails with all the figures if the weights and buffers do not fit. */
 int device_room_find(struct device_room *room, const struct plugin_device *device,
                      const struct memory_share *share, uint64_t engine_bytes, struct error *err);
-/* "900 MiB (of 1000 MiB, 950 MiB are free and 50 MiB in use; --gpu-memory sets the share)" */
+/* "900 MiB (of 1000 MiB, 950 MiB are free and 50 MiB are in use; --gpu-memory changes this)" */
 void device_room_describe(const struct device_room *room, char *out, size_t size);
 
 #endif

@@ -350,7 +350,8 @@ static int device_pages(const struct runtime *r, const struct kv_group groups[KV
         return error_set(err, ERROR_MEMORY,
                          "the cache does not fit on %s: it takes %" PRIu64
                          " MiB for %u tokens, weights and buffers take %" PRIu64
-                         " MiB, and radish may take %s. Give a smaller --cache-size",
+                         " MiB, and radish may use %s. Give a smaller --cache-size, or "
+                         "--engine cpu",
                          device->name, all >> 20, limits->n_pages[0], engine_bytes >> 20, text);
     return 0;
 }
@@ -513,7 +514,7 @@ static int engine_choose(struct runtime *r, const struct engine_limits *limits, 
     }
     if (runtime_options.device || runtime_options.gpu_memory.bytes ||
         runtime_options.gpu_memory.fraction > 0)
-        log_warn("--device and --gpu-memory have no effect: the CPU computes");
+        log_warn("--device and --gpu-memory have no effect: the model runs on the CPU");
     return threads_check(err);
 }
 

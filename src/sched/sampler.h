@@ -19,13 +19,15 @@
  * the cuts see the model's own distribution, and temperature applies to the draw only, as in
  * llama.cpp. Each cut sees what the one before it left:
  *
- *   top_n_sigma  logits at most this many standard deviations (of all allowed logits) below the
- * best top_k        the k most likely typical_p    the smallest set that reaches the share, tokens
- * with information (-log p) closest to the mean first top_p        the smallest set of most likely
- * tokens that reaches the share min_p        tokens at least this fraction as likely as the most
- * likely one XTC          with xtc_probability: of the tokens at or above xtc_threshold, keeps only
- * the least likely, and all tokens below; does nothing if fewer than two are there infill       for
- * editors: the tokens that the model is sure of, or an end token
+ * - top_n_sigma: logits at most this many standard deviations (of all allowed ones) below the best
+ * - top_k: the k most likely
+ * - typical_p: the smallest set that reaches the share, tokens with information (-log p) closest to
+ *   the mean first
+ * - top_p: the smallest set of most likely tokens that reaches the share
+ * - min_p: tokens at least this fraction as likely as the most likely one
+ * - XTC, with xtc_probability: of the tokens at or above xtc_threshold, if there are two or more,
+ *   only the least likely, and all tokens below
+ * - infill, for editors: the tokens that the model is sure of, or an end token
  *
  * Every cut keeps at least one token. Typical-p and XTC may remove the most likely token, by
  * design; the others never do. At temperature 0 or top_k 1 the best logit after bias, penalties,

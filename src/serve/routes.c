@@ -114,9 +114,7 @@ static void get_model(struct api *api, struct http_exchange *x, const struct req
     const char *name = path.failed ? model : path.data + strlen(MODELS_PREFIX);
     if (!api_has_model(api, name)) {
         struct api_error e;
-        api_error_set(&e, 404, "model", "model '%.100s' not found; this server has only '%s'", name,
-                      model);
-        e.code = "model_not_found";
+        api_model_not_found(api, name, &e);
         api_reply_error(x, &e);
     } else {
         model_write(&(struct json_writer){.out = &json}, api);

@@ -195,11 +195,14 @@ def test_save_replaces_only_what_it_should(tmp_path):
     _, err = script("/system One.", f"/save {path}", "/system Two.", f"/save {path}")
     assert err.count("Saved 1 message") == 2  # its own file
     others = ("/system Three.", f"/save {path}")
-    assert f"{path} exists: the same /save again replaces it" in script(*others, status=FAILED)[1]
+    assert f"{path} exists: repeat the command to replace it" in script(*others, status=FAILED)[1]
     _, err = script(f"/load {path}", "/clear", f"/save {path}", status=FAILED)  # no longer its own
     assert "exists" in err and json.loads(path.read_text())["messages"][0]["content"] == "Two."
     script(*others, f"/save {path}", status=FAILED)
     assert json.loads(path.read_text())["messages"][0]["content"] == "Three."
+    mine = tmp_path / "mine.json"  # stays its own after a refused /save
+    _, err = script("/system Four.", f"/save {mine}", f"/save {path}", f"/save {mine}", status=FAILED)
+    assert err.count("Saved 1 message") == 2 and err.count("exists") == 1
 
 
 def test_system_messages(tmp_path):

@@ -82,7 +82,7 @@ def test_a_plugin_computes_if_it_can(install, engine):
      "the model does not fit on Fake device: its weights and buffers take 9"),
     (("--cache-size", "3GiB"), FAILED, "the cache does not fit on Fake device: it takes 30"),
     (("--cache-size", "3GiB"), FAILED,
-     "radish may take 2764 MiB (of 4096 MiB, 3072 MiB are free and 1024 MiB in use"),
+     "radish may use 2764 MiB (of 4096 MiB, 3072 MiB are free and 1024 MiB are in use"),
     (("--cache-size", "9000000t"), FAILED, "MiB for 9000000 tokens"),
     (("--cache-size", "10"), USAGE, "--cache-size is too small"),
     (("--cache-size", "max"), FAILED, "the fake plug-in has no engine"),
@@ -98,7 +98,7 @@ def test_the_devices_room(install, args, status, message):
 @needs_model
 def test_a_devices_options_do_nothing_on_the_cpu(install):
     status, _, log = install("radish-good.so", *answer("--engine", "cpu", "--gpu-memory", "0.5"))
-    assert status == OK and "--device and --gpu-memory have no effect: the CPU computes" in log
+    assert status == OK and "--device and --gpu-memory have no effect: the model runs on the CPU" in log
 
 
 @pytest.mark.parametrize("option,advice", [
@@ -167,8 +167,8 @@ def test_a_small_device_is_an_error_with_figures(cuda):
     cuda(total=100 << 20)
     status, _, log = run_cuda(*answer())
     assert status == FAILED and re.search(
-        r"the model does not fit on Fake GPU 0: its weights and buffers take \d+ MiB, and radish may take 90 MiB "
-        r"\(of 100 MiB, 100 MiB are free and 0 MiB in use; --gpu-memory sets the share\)", log), log
+        r"the model does not fit on Fake GPU 0: its weights and buffers take \d+ MiB, and radish may use 90 MiB "
+        r"\(of 100 MiB, 100 MiB are free and 0 MiB are in use; --gpu-memory changes this\)", log), log
 
 
 @needs_cuda

@@ -182,6 +182,9 @@ def test_verbose_answers_show_the_prompt(mock):
     assert more["prompt"] == post(mock, "/apply-template", chat)["prompt"]
     assert more["content"] == answer["choices"][0]["message"]["content"]
     assert more["generation_settings"]["n_predict"] == 4 and more["tokens_predicted"] == 4
+    more = post(mock, "/v1/chat/completions", {**chat, "verbose": True, "logprobs": True})
+    assert len(more["__verbose"]["completion_probabilities"]) == 4
+    assert 0 <= more["__verbose"]["generation_settings"]["seed"] < 1 << 32
     assert "__verbose" not in post(mock, "/v1/chat/completions", {**chat, "verbose": False})
     text = post(mock, "/v1/completions", {"prompt": "Once", "verbose": True, "best_of": 3,
                                           "max_tokens": 3})
@@ -216,13 +219,14 @@ def test_probabilities_after_sampling(mock):
 
 
 def test_several_names(start):
-    server = start("--alias", "tiny,fim,code", "--strict-model")
+    server = start("--alias", "tiny, fim ,code", "--strict-model")
     model = json.loads(server.get("/v1/models")[2])["data"][0]
     assert model["id"] == "tiny" and model["aliases"] == ["tiny", "fim", "code"]
     for name, status in (("tiny", 200), ("code", 200), ("fim:latest", 200), ("cod", 404),
                          ("fim,code", 404), ("", 404)):
         answer = post(server, "/v1/completions", {"model": name, "prompt": "a"}, status)
         assert status != 200 or answer["model"] == "tiny"
+    assert "only 'tiny' (other names: fim,code)" in answer["error"]["message"]
 
 
 def test_progress(start):

@@ -31,8 +31,8 @@ TEST(engines, what_does_not_fit_is_refused_with_all_figures)
     CHECK_INT(err.code, ERROR_MEMORY);
     CHECK_STR(err.message,
               "the model does not fit on GPU: its weights and buffers take 720 MiB, and radish may "
-              "take 720 MiB (of 1000 MiB, 800 MiB are free and 200 MiB in use; --gpu-memory sets "
-              "the share). Use smaller weights (--quantize q4_k), a smaller --max-seqs, or "
+              "use 720 MiB (of 1000 MiB, 800 MiB are free and 200 MiB are in use; --gpu-memory "
+              "changes this). Use smaller weights (--quantize q4_k), a smaller --max-seqs, or "
               "--engine cpu");
     CHECK_INT(device_room_find(&room, &gpu, &(struct memory_share){.bytes = 801 << 20}, 1, &err),
               -1);

@@ -14,7 +14,8 @@ struct chat {
     struct strbuf system;  /* "": none */
     uint64_t n_answers;    /* of this conversation, so that each draws other random numbers */
     struct chat_settings settings;
-    struct strbuf file; /* that /save may replace: the conversation's own; "": none */
+    struct strbuf file;       /* saved or loaded last; /save replaces it without asking; "": none */
+    struct strbuf file_asked; /* of another conversation: the same /save again replaces it */
     bool shows_timings;
     struct replay_store *replay; /* the answers so far, as they were sampled */
     struct token_list sampled;   /* of the last one */

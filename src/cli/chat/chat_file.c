@@ -22,10 +22,10 @@ void path_expand(const char *path, struct strbuf *out)
         strbuf_adds(out, path);
 }
 
-static void file_set(struct chat *c, const char *path)
+static void path_set(struct strbuf *to, const char *path)
 {
-    strbuf_clear(&c->file);
-    strbuf_adds(&c->file, path);
+    strbuf_clear(to);
+    strbuf_adds(to, path);
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */
@@ -67,11 +67,12 @@ static int target_check(struct chat *c, const char *path, struct error *err)
         if (!is_ours)
             failed = error_set(err, ERROR_INPUT,
                                "%s exists and is not a conversation: choose another name", path);
-        else if (strcmp(path, strbuf_str(&c->file)) != 0)
-            failed = error_set(err, ERROR_INPUT, "%s exists: the same /save again replaces it",
+        else if (strcmp(path, strbuf_str(&c->file)) != 0 &&
+                 strcmp(path, strbuf_str(&c->file_asked)) != 0)
+            failed = error_set(err, ERROR_INPUT, "%s exists: repeat the command to replace it",
                                path);
         if (is_ours)
-            file_set(c, path);
+            path_set(&c->file_asked, path);
     }
     arena_free(&arena);
     strbuf_free(&text);
@@ -105,7 +106,7 @@ int chat_save(struct chat *c, const char *path, struct error *err)
             error_set(err, ERROR_IO, "%s: %s", strbuf_str(&full), strerror(errno));
             unlink(strbuf_str(&temporary));
         } else {
-            file_set(c, strbuf_str(&full));
+            path_set(&c->file, strbuf_str(&full));
         }
     }
     strbuf_free(&full);
@@ -188,7 +189,7 @@ int chat_load(struct chat *c, const char *path, struct error *err)
     if (!failed && text_load(c, &text, &cause))
         failed = error_set(err, cause.code, "%s: %s", strbuf_str(&full), cause.message);
     if (!failed)
-        file_set(c, strbuf_str(&full));
+        path_set(&c->file, strbuf_str(&full));
     strbuf_free(&full);
     strbuf_free(&text);
     return failed;

@@ -200,6 +200,7 @@ static void chat_close(struct chat *c)
     answer_view_free(&c->view);
     strbuf_free(&c->system);
     strbuf_free(&c->file);
+    strbuf_free(&c->file_asked);
     strbuf_free(&c->plain);
     arena_free(&c->arena);
 }

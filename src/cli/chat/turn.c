@@ -12,6 +12,7 @@ void chat_reset(struct chat *c)
 {
     arena_free(&c->arena);
     strbuf_clear(&c->file);
+    strbuf_clear(&c->file_asked);
     c->n_answers = 0;
     c->messages = json_new(&c->arena, JSON_ARRAY);
     if (c->system.len)

@@ -91,6 +91,17 @@ bool api_has_model(const struct api *api, const char *name)
     return found;
 }
 
+/* Ollama's clients look for "model 'x' not found". */
+int api_model_not_found(const struct api *api, const char *name, struct api_error *e)
+{
+    const char *others = api->options->other_names;
+    api_error_set(e, 404, "model", "model '%.100s' not found; this server has only '%s'%s%.200s%s",
+                  name, api->options->model_name, others ? " (other names: " : "",
+                  others ? others : "", others ? ")" : "");
+    e->code = "model_not_found";
+    return -1;
+}
+
 void api_reply_json(struct http_exchange *x, int status, const struct strbuf *json)
 {
     if (json->failed) {

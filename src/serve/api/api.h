@@ -66,6 +66,8 @@ int api_identify(const struct api *api, struct http_exchange *x, struct requeste
 
 /* True if this is the model's name. Ollama's clients add ":latest" to it. */
 bool api_has_model(const struct api *api, const char *name);
+/* 404 for another name; returns -1. */
+int api_model_not_found(const struct api *api, const char *name, struct api_error *e);
 
 void api_reply_json(struct http_exchange *x, int status, const struct strbuf *json);
 /* In the form of the API that the request's path belongs to. */

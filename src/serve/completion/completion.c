@@ -290,7 +290,7 @@ static void seed_choose(struct completion *c)
         return;
     if (getrandom(&p->sampling.seed, sizeof p->sampling.seed, 0) < 0)
         p->sampling.seed = c->output.began_ns;
-    if (request_is_llama(c->kind))
+    if (request_is_llama(c->kind) || p->verbose)
         p->sampling.seed &= UINT32_MAX; /* reported in the answer; clients read 32 bits */
 }
 

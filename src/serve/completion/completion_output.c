@@ -117,6 +117,7 @@ static void verbose_add(struct json_writer *w, const struct completion *c)
     struct choice *o = c->running.choices;
     while (o->finish == FINISH_NONE) /* it is not among the best */
         o++;
+    o->answer.content.logprobs.n_given = 0; /* they are given twice */
     strbuf_adds(w->out, ",\"__verbose\":");
     llama_writer.whole_choice(&(struct json_writer){.out = w->out}, &c->output.head,
                               &o->answer.content, answer_finish_of(&o->answer, o->finish));

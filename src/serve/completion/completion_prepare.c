@@ -118,14 +118,8 @@ static int check_offer(struct completion *c)
             return api_error_set(&c->input.error, 400, "stop_token_ids",
                                  "%d is not a token of this model, which has %u", p->stop_tokens[i],
                                  n_vocab);
-    if (options->strict_model && p->model && !api_has_model(c->api, p->model)) {
-        /* Ollama's clients look for "model 'x' not found". */
-        api_error_set(&c->input.error, 404, "model",
-                      "model '%.100s' not found; this server has only '%s'", p->model,
-                      options->model_name);
-        c->input.error.code = "model_not_found";
-        return -1;
-    }
+    if (options->strict_model && p->model && !api_has_model(c->api, p->model))
+        return api_model_not_found(c->api, p->model, &c->input.error);
     if (p->must_think && !options->prompt->style.think_begin)
         return api_error_set(&c->input.error, 400, "think",
                              "'%s' does not support thinking: leave out 'think'",

@@ -191,8 +191,9 @@ const struct request_field request_fields[] = {
     SERVED(REQUEST, "return_progress", BOOL, AT(return_progress), .text =
         "true: a stream reports in `prompt_progress` how much of the prompt is computed."),
     SERVED(REQUEST, "verbose", BOOL, AT(verbose), .text =
-        "true: an answer that is not streamed has a member `__verbose`, which is the answer as "
-        "`/completion` would give it, with the rendered prompt and the settings."),
+        "true: an answer that is not streamed has a member `__verbose`, which is the first answer in "
+        "the form of `/completion`, with the rendered prompt and the settings. Its `content` is "
+        "without thinking and calls."),
     SERVED(REQUEST, "logit_bias", ANY, .read = read_logit_bias, .text =
         "Values from -100 (never) to 100 that are added to the logits of tokens: {\"id\": bias}. "
         "{\"text\": bias} biases each token of the text. A list of pairs works too: [[id, bias], "
