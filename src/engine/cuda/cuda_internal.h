@@ -101,7 +101,9 @@ struct cuda_upload {
 };
 
 enum {
-    HEAD_ROWS = 64,  /* outputs that the head computes at a time */
+    /* Outputs that the head computes at a time, and for which there is room: whole tiles, because
+     * blocks of threads know where the batch's outputs end, but not where this chunk does. */
+    HEAD_ROWS = 2 * TILE_MOST_ROWS,
     GRAPH_SIZES = 4, /* batches of up to 8, 16, 32 and 40 rows have graphs */
     CUDA_MAX_RUNS = 16384,
     CUDA_MAX_ITEMS = 4096,
