@@ -19,9 +19,12 @@ enum {
     PARTIAL_BYTES = 256 << 20, /* for blocks of attention, at most about this */
 };
 
-int cuda_lost(struct error *err)
+int cuda_enter(struct cuda_engine *e, struct error *err)
 {
-    return error_set(err, ERROR_DEVICE, "the CUDA device failed before: it must be reopened");
+    if (e->is_lost)
+        return error_set(err, ERROR_DEVICE, "the CUDA device failed before: it must be reopened");
+    e->is_lost = cuda_check(&e->driver, e->driver.context_set(e->context), "use the device", err);
+    return e->is_lost ? -1 : 0;
 }
 
 /* ---- sizes -------------------------------------------------------------------------------- */
@@ -285,8 +288,8 @@ static int cuda_submit(struct engine *engine, const struct batch *batch, struct 
 {
     struct cuda_engine *e = (struct cuda_engine *)engine;
     assert(!e->batch);
-    if (e->is_lost)
-        return cuda_lost(err);
+    if (cuda_enter(e, err))
+        return -1;
     for (uint32_t r = 0; r < batch->n_rows; r++)
         if (batch->rows[r].value < 0 || (uint32_t)batch->rows[r].value >= e->model->hparams.n_vocab)
             return error_set(err, ERROR_INPUT, "there is no token %d", batch->rows[r].value);
@@ -303,7 +306,7 @@ static int cuda_wait(struct engine *engine, struct error *err)
 {
     struct cuda_engine *e = (struct cuda_engine *)engine;
     assert(e->batch);
-    int failed = e->is_stopped ? 0 : cuda_outputs_finish(e, err);
+    int failed = e->is_stopped ? 0 : cuda_enter(e, err) || cuda_outputs_finish(e, err);
     e->batch = NULL;
     if (failed)
         e->is_lost = true;
@@ -321,6 +324,8 @@ static int cuda_measure(struct engine *engine, uint32_t duration_ms, struct mach
     const uint32_t grid[2] = {4 * e->n_processors, 1};
     CUevent events[2] = {NULL, NULL};
     uint64_t n = e->engine.info.weight_bytes / 16;
+    if (cuda_enter(e, err))
+        return -1;
     int failed = cuda_check(d, d->event_create(&events[0], 0), "create an event", err) ||
                  cuda_check(d, d->event_create(&events[1], 0), "create an event", err);
     for (float sum_ms = 0, ms = 0; !failed && sum_ms < (float)duration_ms; sum_ms += ms + 0.1f) {

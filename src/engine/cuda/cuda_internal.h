@@ -186,8 +186,10 @@ int cuda_launch_head(struct cuda_engine *e, uint32_t first, uint32_t n_rows, str
 int cuda_outputs_begin(struct cuda_engine *e, struct error *err);
 int cuda_outputs_finish(struct cuda_engine *e, struct error *err);
 
-/* cuda_engine.c: ERROR_DEVICE, after a failure */
-int cuda_lost(struct error *err);
+/* cuda_engine.c: begins every call of the boundary that uses the driver, because CUDA keeps the
+ * current context for each thread, and engines are opened and used by different ones. ERROR_DEVICE
+ * after a failure. */
+int cuda_enter(struct cuda_engine *e, struct error *err);
 
 /* cuda_io.c */
 int cuda_page_io(struct engine *engine, const struct page_io *io, uint64_t *ticket,
