@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/minmax.h"
 #include "engine/cuda/cuda_internal.h"
 
@@ -100,12 +101,28 @@ static int load_kernels(struct cuda_engine *e, struct error *err)
     }
     /* A newer device may have compiled kernels of an older one, which do not wait for each other.
      */
-    int made_for = 0;
-    if (cuda_check(d, d->function_get(&made_for, FUNCTION_MADE_FOR, e->kernels[0]),
+    if (cuda_check(d, d->function_get(&e->kernels_made_for, FUNCTION_MADE_FOR, e->kernels[0]),
                    "look at a kernel", err))
         return -1;
-    e->has_dependent_launch = made_for >= DEPENDENT_LAUNCH_CAPABILITY;
+    e->has_dependent_launch = e->kernels_made_for >= DEPENDENT_LAUNCH_CAPABILITY;
     return 0;
+}
+
+/* On a device that could do better. */
+static void log_slow_launches(const struct cuda_engine *e)
+{
+    const char *name = e->device.name;
+    int made_for = e->kernels_made_for, best = DEPENDENT_LAUNCH_CAPABILITY;
+    if (e->has_dependent_launch || e->device.capability < best)
+        return;
+    if (made_for == 0)
+        log_warn("%s: kernels cannot overlap and are slower, because the driver does not say which "
+                 "compute capability they were compiled for",
+                 name);
+    else
+        log_warn("%s: kernels cannot overlap and are slower, because they were compiled for "
+                 "compute capability %d.%d, not %d.%d or newer",
+                 name, made_for / 10, made_for % 10, best / 10, best % 10);
 }
 
 static int device_start(struct cuda_engine *e, struct error *err)
@@ -416,6 +433,7 @@ int cuda_engine_open(struct engine **out, const struct model *model,
         cuda_close(&e->engine);
         return -1;
     }
+    log_slow_launches(e);
     e->engine.info.cost = cost_of(e);
     *out = &e->engine;
     return 0;

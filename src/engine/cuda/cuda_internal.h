@@ -126,6 +126,7 @@ struct cuda_engine {
     CUfunction kernels[N_CUDA_KERNELS];
     CUstream stream;
     uint32_t n_processors, shared_bytes; /* of the device; of a block of threads at most */
+    int kernels_made_for;                /* the virtual architecture, such as 90; 0: unknown */
     bool has_dependent_launch;
 
     CUdeviceptr weights_memory, kv_memory, buffers_memory;
