@@ -72,7 +72,7 @@ TEST(cuda_faults, takes_what_it_says_and_gives_it_back)
     struct engine *e = open_engine(&t);
     const struct engine_info *info = &e->info;
     CHECK_STR(info->name, "cuda (Fake GPU 0)");
-    CHECK_STR(info->fingerprint, "cuda/sm_90");
+    CHECK_STR(info->fingerprint, "cuda/sm_90/1");
     CHECK_INT(info->weight_bytes + info->buffer_bytes, cuda_engine_bytes(&t.model, &limits));
     CHECK_INT(info->weight_bytes + info->buffer_bytes + info->kv_bytes, fake->memory_bytes);
     CHECK_INT(fake->memory_bytes, fake->most_bytes);

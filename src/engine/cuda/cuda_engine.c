@@ -404,7 +404,8 @@ static void fill_info(struct cuda_engine *e)
     info->bit_exact = true;
     info->is_async = true;
     snprintf(info->name, sizeof info->name, "cuda (%.50s)", e->device.name);
-    snprintf(info->fingerprint, sizeof info->fingerprint, "cuda/sm_%d", e->device.capability);
+    snprintf(info->fingerprint, sizeof info->fingerprint, "cuda/sm_%d/%d", e->device.capability,
+             CUDA_ARITHMETIC);
 }
 
 int cuda_engine_open(struct engine **out, const struct model *model,
