@@ -20,7 +20,11 @@
     ((uint32_t)(sizeof(struct model) * 31 + sizeof(struct hparams) * 37 +                          \
                 sizeof(struct weight) * 41 + sizeof(struct engine) * 43 +                          \
                 sizeof(struct engine_ops) * 47 + sizeof(struct batch_row) * 53 +                   \
-                sizeof(struct batch_seq) * 59 + sizeof(struct row_output) * 61))
+                sizeof(struct batch_seq) * 59 + sizeof(struct row_output) * 61 +                   \
+                sizeof(struct batch) * 67 + sizeof(struct page_io) * 71 +                          \
+                sizeof(struct region) * 73 + sizeof(struct machine_limits) * 79 +                  \
+                sizeof(struct error) * 83 + sizeof(struct plugin_options) * 89 +                   \
+                sizeof(struct plugin_device) * 97 + sizeof(struct engine_plugin) * 101))
 
 struct plugin_options {
     const char *driver_path; /* of the device's driver; NULL: the system's */

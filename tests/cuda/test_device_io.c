@@ -153,6 +153,66 @@ TEST(io, outputs)
     close_plain(e);
 }
 
+/* Rows begin .. end - 1 of a sequence in pages 0, 1, ..., in batches of up to `most`: all logits,
+ * and the best. */
+static void compute_many(struct engine *e, const int32_t *prompt, uint32_t begin, uint32_t end,
+                         uint32_t most, float *logits, struct row_best (*best)[N_BEST])
+{
+    enum { MOST = 128 };
+    struct batch_row rows[MOST];
+    struct row_output outputs[MOST];
+    float log_sums[MOST];
+    struct error err;
+    for (uint32_t n; begin < end; begin += n, logits += (size_t)n * e->info.n_vocab, best += n) {
+        n = most < end - begin ? most : end - begin;
+        struct page_run run = {0, begin + n};
+        struct batch_seq seq = {.pages = {{&run, 1, 0}, {&run, 1, 0}}, .length = begin + n};
+        struct batch batch = {.seqs = &seq, .rows = rows, .n_seqs = 1, .n_rows = n};
+        for (uint32_t i = 0; i < n; i++) {
+            outputs[i] = (struct row_output){.wants = OUTPUT_LOGITS | OUTPUT_BEST,
+                                             .logits = logits + (size_t)i * e->info.n_vocab,
+                                             .best = best[i],
+                                             .n_best = N_BEST,
+                                             .log_sum = &log_sums[i]};
+            rows[i] = token_row(prompt[begin + i], begin + i, begin + i, 0, &outputs[i]);
+        }
+        if (engine_forward(e, &batch, &err))
+            test_fail(__FILE__, __LINE__, "%s", err.message);
+    }
+}
+
+/* More outputs than the head computes at a time, of a vocabulary so large that a row too many would
+ * be written over other memory. Later rows see whether the KV is still right. */
+TEST(io, many_outputs_of_a_large_vocabulary)
+{
+    enum { LATER = 8, MOST = 128, ALL = MOST + LATER, LARGE_VOCAB = 128256 };
+    static const uint32_t counts[] = {MOST, 100, 81, 80, 79, 65, 64, 41};
+    static struct row_best want_best[ALL][N_BEST], got_best[ALL][N_BEST];
+    struct shaped_options options = {2, 256, 768, 4, 2, 64, LARGE_VOCAB, .seed = 9};
+    int32_t prompt[ALL];
+    struct error err;
+    size_t row_bytes = LARGE_VOCAB * sizeof(float);
+    float *want = malloc(ALL * row_bytes), *got = malloc(ALL * row_bytes);
+    CHECK(want && got && shaped_types_named("q8_0", &options.types));
+    if (shaped_model_open(&model, &options, &err))
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    struct engine_limits limits = device_limits(&model.model, KV_F16);
+    limits.max_rows = MOST;
+    struct engine *e = device_engine(&model.model, &limits);
+    device_tokens(prompt, ALL, LARGE_VOCAB, 5);
+    compute_many(e, prompt, 0, ALL, LATER, want, want_best);
+    for (uint32_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        uint32_t n = counts[i], all = n + LATER;
+        compute_many(e, prompt, 0, n, n, got, got_best);
+        compute_many(e, prompt, n, all, LATER, got + (size_t)n * LARGE_VOCAB, got_best + n);
+        CHECK(memcmp(got, want, all * row_bytes) == 0);
+        CHECK(memcmp(got_best, want_best, all * sizeof *want_best) == 0);
+    }
+    free(want);
+    free(got);
+    close_plain(e);
+}
+
 TEST(io, a_cancelled_batch_leaves_the_engine_usable)
 {
     struct engine *e = open_plain("experts", "q4_k");

@@ -163,6 +163,17 @@ def test_without_a_usable_device_the_cpu_computes_and_the_log_says_why(cuda, num
 
 
 @needs_cuda
+@pytest.mark.parametrize("made_for,reason", [(0, "the driver does not say which compute capability"),
+                                             (80, "compiled for compute capability 8.0, not 9.0 or newer")])
+def test_kernels_that_cannot_overlap_are_a_warning(cuda, made_for, reason):
+    cuda(kernels_made_for=made_for)
+    status, _, log = run_cuda(*answer())
+    assert status == OK and log.count("Fake GPU 0: kernels cannot overlap") == 1 and reason in log, log
+    cuda(kernels_made_for=made_for, capability=80)
+    assert "cannot overlap" not in run_cuda(*answer())[2]
+
+
+@needs_cuda
 def test_a_small_device_is_an_error_with_figures(cuda):
     cuda(total=100 << 20)
     status, _, log = run_cuda(*answer())

@@ -1,5 +1,6 @@
 /* A CUDA driver for tests; see fake_cuda.h. Work is done when it is submitted, but for what a
- * stream captures, which is done when the graph is launched. For one thread at a time. */
+ * stream captures, which is done when the graph is launched. For one thread at a time; like CUDA,
+ * it keeps the current context for each thread. */
 #include "fake_cuda.h"
 
 #include <stdbool.h>
@@ -55,6 +56,7 @@ __attribute__((visibility("default"))) struct fake_cuda fake_cuda = {
     .version = 13000,
     .n_devices = 1,
     .capability = 90,
+    .kernels_made_for = 90,
     .total_bytes = (uint64_t)8 << 30,
     .create_code = CUDA_ERROR_OUT_OF_MEMORY,
     .launch_code = 700,
@@ -72,10 +74,11 @@ __attribute__((constructor)) static void read_environment(void)
     struct {
         const char *name;
         int *value;
-    } names[] = {{"version", &fake_cuda.version},         {"n_devices", &fake_cuda.n_devices},
-                 {"capability", &fake_cuda.capability},   {"init_code", &fake_cuda.init_code},
-                 {"fail_create", &fake_cuda.fail_create}, {"fail_launch", &fake_cuda.fail_launch},
-                 {"launch_code", &fake_cuda.launch_code}};
+    } names[] = {
+        {"version", &fake_cuda.version},         {"n_devices", &fake_cuda.n_devices},
+        {"capability", &fake_cuda.capability},   {"init_code", &fake_cuda.init_code},
+        {"fail_create", &fake_cuda.fail_create}, {"fail_launch", &fake_cuda.fail_launch},
+        {"launch_code", &fake_cuda.launch_code}, {"kernels_made_for", &fake_cuda.kernels_made_for}};
     for (; text && *text; text += strcspn(text, ","), text += *text == ',') {
         size_t len = strcspn(text, "=");
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -86,6 +89,22 @@ __attribute__((constructor)) static void read_environment(void)
     }
 }
 
+static CUresult state(void)
+{
+    return fake_cuda.broken ? fake_cuda.broken : CUDA_SUCCESS;
+}
+
+/* Most calls need one, current on the calling thread. */
+static bool has_context(void)
+{
+    return current && fake_cuda.n_contexts > 0;
+}
+
+static CUresult state_here(void)
+{
+    return has_context() ? state() : INVALID_CONTEXT;
+}
+
 /* Whether the next creating call may go on. */
 static CUresult create(void)
 {
@@ -94,9 +113,9 @@ static CUresult create(void)
     return ++fake_cuda.n_created == fake_cuda.fail_create ? fake_cuda.create_code : CUDA_SUCCESS;
 }
 
-static CUresult state(void)
+static CUresult create_here(void)
 {
-    return fake_cuda.broken ? fake_cuda.broken : CUDA_SUCCESS;
+    return has_context() ? create() : INVALID_CONTEXT;
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */
@@ -144,19 +163,15 @@ static bool memory_holds(const void *data, size_t bytes)
 
 static CUresult fake_memory_info(size_t *free_bytes, size_t *total_bytes)
 {
-    if (!current)
-        return INVALID_CONTEXT;
     *free_bytes = fake_cuda.total_bytes - fake_cuda.others_bytes - fake_cuda.memory_bytes;
     *total_bytes = fake_cuda.total_bytes;
-    return state();
+    return state_here();
 }
 
 static CUresult fake_memory_alloc(CUdeviceptr *out, size_t bytes)
 {
     void *data;
-    CUresult code = create();
-    if (code == CUDA_SUCCESS && !current)
-        code = INVALID_CONTEXT;
+    CUresult code = create_here();
     if (code == CUDA_SUCCESS &&
         bytes > fake_cuda.total_bytes - fake_cuda.others_bytes - fake_cuda.memory_bytes)
         code = CUDA_ERROR_OUT_OF_MEMORY;
@@ -174,6 +189,8 @@ static CUresult fake_memory_alloc(CUdeviceptr *out, size_t bytes)
 
 static CUresult fake_memory_free(CUdeviceptr memory)
 {
+    if (!has_context())
+        return INVALID_CONTEXT;
     size_t bytes = memory_remove((void *)(uintptr_t)memory);
     if (bytes == 0)
         return INVALID_VALUE;
@@ -185,7 +202,7 @@ static CUresult fake_memory_free(CUdeviceptr memory)
 static CUresult fake_host_alloc(void **out, size_t bytes, unsigned flags)
 {
     (void)flags;
-    CUresult code = create();
+    CUresult code = create_here();
     if (code == CUDA_SUCCESS)
         code = memory_add(out, bytes);
     fake_cuda.n_host_memory += code == CUDA_SUCCESS;
@@ -194,6 +211,8 @@ static CUresult fake_host_alloc(void **out, size_t bytes, unsigned flags)
 
 static CUresult fake_host_free(void *memory)
 {
+    if (!has_context())
+        return INVALID_CONTEXT;
     if (memory_remove(memory) == 0)
         return INVALID_VALUE;
     fake_cuda.n_host_memory--;
@@ -220,6 +239,8 @@ static CUresult op_run(const struct op *op)
 
 static CUresult op_submit(CUstream stream, struct op op)
 {
+    if (!has_context())
+        return INVALID_CONTEXT;
     struct CUgraph_st *graph = stream ? stream->captured : NULL;
     if (!graph)
         return op_run(&op);
@@ -264,12 +285,15 @@ static CUresult fake_launch(const struct CUlaunchConfig *config, CUfunction func
     if (!function || !config->grid_x || !config->grid_y || !config->grid_z || n_threads == 0 ||
         n_threads > 1024 || config->grid_y > 65535 || config->grid_z > 65535)
         return INVALID_VALUE;
+    fake_cuda.n_dependent += config->n_attrs > 0;
     return op_submit(config->stream, (struct op){.kind = OP_LAUNCH});
 }
 
 static CUresult fake_capture_begin(CUstream stream, int mode)
 {
     (void)mode;
+    if (!has_context())
+        return INVALID_CONTEXT;
     if (!stream || stream->captured)
         return INVALID_VALUE;
     stream->captured = calloc(1, sizeof *stream->captured);
@@ -279,6 +303,8 @@ static CUresult fake_capture_begin(CUstream stream, int mode)
 
 static CUresult fake_capture_end(CUstream stream, CUgraph *graph)
 {
+    if (!has_context())
+        return INVALID_CONTEXT;
     if (!stream->captured)
         return INVALID_VALUE;
     *graph = stream->captured;
@@ -289,7 +315,7 @@ static CUresult fake_capture_end(CUstream stream, CUgraph *graph)
 static CUresult fake_graph_instantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags)
 {
     (void)flags;
-    CUresult code = create();
+    CUresult code = create_here();
     if (code != CUDA_SUCCESS)
         return code;
     CUgraphExec exec = calloc(1, sizeof *exec);
@@ -305,6 +331,8 @@ static CUresult fake_graph_instantiate(CUgraphExec *out, CUgraph graph, unsigned
 static CUresult fake_graph_launch(CUgraphExec exec, CUstream stream)
 {
     (void)stream;
+    if (!has_context())
+        return INVALID_CONTEXT;
     fake_cuda.n_graphs_launched++;
     for (size_t i = 0; i < exec->graph.n; i++)
         if (op_run(&exec->graph.ops[i]))
@@ -314,6 +342,8 @@ static CUresult fake_graph_launch(CUgraphExec exec, CUstream stream)
 
 static CUresult fake_graph_destroy(CUgraph graph)
 {
+    if (!has_context())
+        return INVALID_CONTEXT;
     free(graph->ops);
     free(graph);
     fake_cuda.n_graphs--;
@@ -322,6 +352,8 @@ static CUresult fake_graph_destroy(CUgraph graph)
 
 static CUresult fake_graph_exec_destroy(CUgraphExec exec)
 {
+    if (!has_context())
+        return INVALID_CONTEXT;
     free(exec->graph.ops);
     free(exec);
     fake_cuda.n_graphs--;
@@ -332,7 +364,7 @@ static CUresult fake_graph_exec_destroy(CUgraphExec exec)
 
 static CUresult object_new(void **out, size_t bytes, int *count)
 {
-    CUresult code = create();
+    CUresult code = create_here();
     if (code == CUDA_SUCCESS)
         *out = calloc(1, bytes);
     *count += code == CUDA_SUCCESS;
@@ -341,6 +373,8 @@ static CUresult object_new(void **out, size_t bytes, int *count)
 
 static CUresult object_free(void *object, int *count)
 {
+    if (!has_context())
+        return INVALID_CONTEXT;
     free(object);
     *count -= 1;
     return state();
@@ -360,7 +394,7 @@ static CUresult fake_stream_destroy(CUstream stream)
 static CUresult fake_stream_synchronize(CUstream stream)
 {
     (void)stream;
-    return state();
+    return state_here();
 }
 
 static CUresult fake_event_create(CUevent *out, unsigned flags)
@@ -378,19 +412,19 @@ static CUresult fake_event_record(CUevent event, CUstream stream)
 {
     (void)stream;
     event->n_recorded++;
-    return state();
+    return state_here();
 }
 
 static CUresult fake_event_synchronize(CUevent event)
 {
     (void)event;
-    return state();
+    return state_here();
 }
 
 static CUresult fake_event_elapsed(float *ms, CUevent begin, CUevent end)
 {
     *ms = 1;
-    return begin->n_recorded && end->n_recorded ? state() : INVALID_VALUE;
+    return begin->n_recorded && end->n_recorded ? state_here() : INVALID_VALUE;
 }
 
 static CUresult fake_module_load(CUmodule *out, const void *image)
@@ -416,21 +450,21 @@ static CUresult fake_module_function(CUfunction *function, CUmodule module, cons
     if (i == n_functions)
         snprintf(functions[n_functions++].name, sizeof functions->name, "%s", name);
     *function = &functions[i];
-    return state();
+    return state_here();
 }
 
 static CUresult fake_function_get(int *value, int attribute, CUfunction function)
 {
     (void)attribute;
-    *value = 90;
-    return function ? state() : INVALID_VALUE;
+    *value = fake_cuda.kernels_made_for;
+    return function ? state_here() : INVALID_VALUE;
 }
 
 static CUresult fake_function_set(CUfunction function, int attribute, int value)
 {
     (void)attribute;
     (void)value;
-    return function ? state() : INVALID_VALUE;
+    return function ? state_here() : INVALID_VALUE;
 }
 
 /* ---- the driver and its devices ----------------------------------------------------------- */

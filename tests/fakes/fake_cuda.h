@@ -11,6 +11,7 @@
 struct fake_cuda {
     /* What it is. */
     int version, n_devices, capability, init_code;
+    int kernels_made_for;               /* the kernels' virtual architecture: 90 */
     uint64_t total_bytes, others_bytes; /* of memory; held by other programs */
     /* What fails. Calls that create something (memory, streams, ...) and launches count from 1; 0:
      * none. After a launch failed, every call fails in the same way, as the driver's do. */
@@ -21,6 +22,7 @@ struct fake_cuda {
     const char *missing_function; /* of the module */
     /* What happened. */
     int n_created, n_launched, n_graphs_launched;
+    int n_dependent; /* launches that may begin before the kernel before ends, recorded ones too */
     int n_memory, n_host_memory, n_contexts, n_streams, n_events, n_modules, n_graphs; /* open */
     uint64_t memory_bytes, most_bytes;
     int broken; /* the code of the launch that failed */

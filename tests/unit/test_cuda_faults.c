@@ -1,7 +1,9 @@
 /* The CUDA engine on the fake driver: everything is closed again, whatever fails and whenever. What
  * it computes is tested on a device. */
 #include <limits.h>
+#include <pthread.h>
 
+#include "base/log.h"
 #include "batch_rows.h"
 #include "engine/cuda/cuda_engine.h"
 #include "../cuda/shaped_model.h"
@@ -70,7 +72,7 @@ TEST(cuda_faults, takes_what_it_says_and_gives_it_back)
     struct engine *e = open_engine(&t);
     const struct engine_info *info = &e->info;
     CHECK_STR(info->name, "cuda (Fake GPU 0)");
-    CHECK_STR(info->fingerprint, "cuda/sm_90");
+    CHECK_STR(info->fingerprint, "cuda/sm_90/1");
     CHECK_INT(info->weight_bytes + info->buffer_bytes, cuda_engine_bytes(&t.model, &limits));
     CHECK_INT(info->weight_bytes + info->buffer_bytes + info->kv_bytes, fake->memory_bytes);
     CHECK_INT(fake->memory_bytes, fake->most_bytes);
@@ -97,6 +99,100 @@ TEST(cuda_faults, a_step_creates_nothing)
     CHECK_INT(fake->n_created, n_created);
     engine_close(e);
     fake_driver_check_closed();
+    tiny_close(&t);
+}
+
+/* A graph, and launches that are none. */
+static int compute_some(struct engine *e, struct error *err)
+{
+    float logits[N_VOCAB];
+    return compute(e, 3, logits, err) || compute(e, MAX_ROWS, logits, err);
+}
+
+/* Pages there and back. */
+static int move_pages(struct engine *e, struct error *err)
+{
+    uint8_t data[4096] = {1, 2, 3, 4, 5, 6, 7}, back[sizeof data] = {0};
+    const struct page_run run = {5, 3};
+    struct page_io to = {.runs = &run, .n_runs = 1, .data = data, .is_write = true};
+    struct page_io from = {.runs = &run, .n_runs = 1, .data = back};
+    uint64_t tickets[2];
+    size_t bytes = (size_t)run.count * e->info.groups[0].page_bytes;
+    if (bytes > sizeof data || engine_page_io(e, &to, &tickets[0], err) ||
+        engine_page_io(e, &from, &tickets[1], err) ||
+        engine_io_poll(e, tickets[0], true, err) != 1 ||
+        engine_io_poll(e, tickets[1], true, err) != 1)
+        return -1;
+    return memcmp(data, back, bytes);
+}
+
+static int measure(struct engine *e, struct error *err)
+{
+    struct machine_limits best = {0};
+    return engine_measure(e, 1, &best, err) || best.read_bytes_per_s == 0;
+}
+
+static int close_engine(struct engine *e, struct error *err)
+{
+    (void)err;
+    engine_close(e);
+    return 0;
+}
+
+struct call {
+    int (*make)(struct engine *e, struct error *err);
+    struct engine *engine;
+    struct error err;
+    int failed;
+};
+
+static void *make_call(void *context)
+{
+    struct call *call = context;
+    call->failed = call->make(call->engine, &call->err);
+    return NULL;
+}
+
+/* CUDA keeps the current context for each thread. The command line opens an engine, and the
+ * scheduler's thread uses it. */
+TEST(cuda_faults, every_call_may_come_from_a_thread_of_its_own)
+{
+    static int (*const calls[])(struct engine *, struct error *) = {
+        compute_some, move_pages, measure, engine_reopen, compute_some, close_engine};
+    struct tiny_model t;
+    fake_driver_reset();
+    open_model(&t);
+    struct engine *e = open_engine(&t);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        struct call call = {.make = calls[i], .engine = e};
+        pthread_t thread;
+        CHECK_INT(pthread_create(&thread, NULL, make_call, &call), 0);
+        CHECK_INT(pthread_join(thread, NULL), 0);
+        if (call.failed)
+            test_fail(__FILE__, __LINE__, "call %zu: %s", i, call.err.message);
+    }
+    fake_driver_check_closed();
+    tiny_close(&t);
+}
+
+/* Kernels of an older architecture do not wait for the kernel before. */
+TEST(cuda_faults, launches_overlap_only_if_kernels_wait)
+{
+    struct tiny_model t;
+    float logits[N_VOCAB];
+    struct error err;
+    open_model(&t);
+    for (int made_for = 0; made_for <= 100; made_for += 10) {
+        struct fake_cuda *fake = fake_driver_reset();
+        enum log_level level = log_get_level();
+        fake->kernels_made_for = made_for;
+        log_set_level(LOG_ERROR); /* it warns */
+        struct engine *e = open_engine(&t);
+        log_set_level(level);
+        CHECK_INT(compute(e, 3, logits, &err), 0);
+        CHECK((fake->n_dependent > 0) == (made_for >= 90));
+        engine_close(e);
+    }
     tiny_close(&t);
 }
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/minmax.h"
-#include "engine/cuda/cuda_tiles.h"
+#include "engine/cuda/cuda_internal.h"
 
 enum { MOST_COL_TILES = 300 }; /* 19,200 columns */
 
@@ -69,6 +69,26 @@ static void check_fewer(struct tile_config c, enum cuda_format format, uint32_t 
 TEST(cuda_tiles, fewer_warps_take_no_more_memory)
 {
     each_tile(check_fewer);
+}
+
+TEST(cuda_tiles, the_smallest_that_fits)
+{
+    for (int kind = 0; kind < N_TILE_KINDS; kind++)
+        CHECK(tile_rows((enum tile_kind)kind) <= TILE_MOST_ROWS);
+    for (uint32_t n = 1; n <= TILE_MOST_ROWS; n++)
+        CHECK(tile_rows(tile_kind_for(n)) >= n);
+    CHECK_INT(tile_rows(tile_kind_for(1)), 8);
+    CHECK_INT(tile_rows(tile_kind_for(1000)), TILE_MOST_ROWS);
+}
+
+/* Blocks of threads that compute a chunk of outputs write whole tiles, up to the batch's last
+ * output, which may be in a later chunk. */
+TEST(cuda_tiles, a_chunk_of_outputs_has_room_for_its_tiles)
+{
+    for (uint32_t n = 1; n <= HEAD_ROWS; n++) {
+        uint32_t rows = tile_rows(tile_kind_for(n)), n_blocks = (n + rows - 1) / rows;
+        CHECK(n_blocks * rows <= HEAD_ROWS);
+    }
 }
 
 /* Copies are of 16 bytes; places in shared memory follow each other. */

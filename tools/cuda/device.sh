@@ -45,13 +45,14 @@ tests() {
     grep -h 'FAILED\|TOO FAR\|refused\|^tests/' "$out"/tests-*.txt | sed 's/^/    /' >>"$summary"
 }
 
-# Races and bad accesses on what is small.
+# Races and bad accesses on what is small, and bad accesses with large matrices.
 sanitizer() {
     tool=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -n 1)
     [ -n "$tool" ] || { say "sanitizer    skipped: there is no compute-sanitizer"; return; }
     for check in memcheck racecheck synccheck initcheck; do
+        if [ "$check" = memcheck ]; then large=io.many_outputs; else large=; fi
         run "$check" "$out/sanitizer-$check.txt" "$tool" --tool "$check" --error-exitcode 9 --print-limit 20 \
-            "$build/cuda_tests" "$plugin" models.llama3 models.gpt_oss models.qwen3_moe io.pages
+            "$build/cuda_tests" "$plugin" models.llama3 models.gpt_oss models.qwen3_moe io.pages $large
     done
     grep -h 'ERROR SUMMARY\|RACECHECK SUMMARY' "$out"/sanitizer-*.txt | sed 's/^/    /' >>"$summary"
 }

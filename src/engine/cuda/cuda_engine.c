@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/minmax.h"
 #include "engine/cuda/cuda_internal.h"
 
@@ -19,9 +20,12 @@ enum {
     PARTIAL_BYTES = 256 << 20, /* for blocks of attention, at most about this */
 };
 
-int cuda_lost(struct error *err)
+int cuda_enter(struct cuda_engine *e, struct error *err)
 {
-    return error_set(err, ERROR_DEVICE, "the CUDA device failed before: it must be reopened");
+    if (e->is_lost)
+        return error_set(err, ERROR_DEVICE, "the CUDA device failed before: it must be reopened");
+    e->is_lost = cuda_check(&e->driver, e->driver.context_set(e->context), "use the device", err);
+    return e->is_lost ? -1 : 0;
 }
 
 /* ---- sizes -------------------------------------------------------------------------------- */
@@ -97,12 +101,28 @@ static int load_kernels(struct cuda_engine *e, struct error *err)
     }
     /* A newer device may have compiled kernels of an older one, which do not wait for each other.
      */
-    int made_for = 0;
-    if (cuda_check(d, d->function_get(&made_for, FUNCTION_MADE_FOR, e->kernels[0]),
+    if (cuda_check(d, d->function_get(&e->kernels_made_for, FUNCTION_MADE_FOR, e->kernels[0]),
                    "look at a kernel", err))
         return -1;
-    e->has_dependent_launch = made_for >= DEPENDENT_LAUNCH_CAPABILITY;
+    e->has_dependent_launch = e->kernels_made_for >= DEPENDENT_LAUNCH_CAPABILITY;
     return 0;
+}
+
+/* On a device that could do better. */
+static void log_slow_launches(const struct cuda_engine *e)
+{
+    const char *name = e->device.name;
+    int made_for = e->kernels_made_for, best = DEPENDENT_LAUNCH_CAPABILITY;
+    if (e->has_dependent_launch || e->device.capability < best)
+        return;
+    if (made_for == 0)
+        log_warn("%s: kernels cannot overlap and are slower, because the driver does not say which "
+                 "compute capability they were compiled for",
+                 name);
+    else
+        log_warn("%s: kernels cannot overlap and are slower, because they were compiled for "
+                 "compute capability %d.%d, not %d.%d or newer",
+                 name, made_for / 10, made_for % 10, best / 10, best % 10);
 }
 
 static int device_start(struct cuda_engine *e, struct error *err)
@@ -285,8 +305,8 @@ static int cuda_submit(struct engine *engine, const struct batch *batch, struct 
 {
     struct cuda_engine *e = (struct cuda_engine *)engine;
     assert(!e->batch);
-    if (e->is_lost)
-        return cuda_lost(err);
+    if (cuda_enter(e, err))
+        return -1;
     for (uint32_t r = 0; r < batch->n_rows; r++)
         if (batch->rows[r].value < 0 || (uint32_t)batch->rows[r].value >= e->model->hparams.n_vocab)
             return error_set(err, ERROR_INPUT, "there is no token %d", batch->rows[r].value);
@@ -303,7 +323,7 @@ static int cuda_wait(struct engine *engine, struct error *err)
 {
     struct cuda_engine *e = (struct cuda_engine *)engine;
     assert(e->batch);
-    int failed = e->is_stopped ? 0 : cuda_outputs_finish(e, err);
+    int failed = e->is_stopped ? 0 : cuda_enter(e, err) || cuda_outputs_finish(e, err);
     e->batch = NULL;
     if (failed)
         e->is_lost = true;
@@ -321,6 +341,8 @@ static int cuda_measure(struct engine *engine, uint32_t duration_ms, struct mach
     const uint32_t grid[2] = {4 * e->n_processors, 1};
     CUevent events[2] = {NULL, NULL};
     uint64_t n = e->engine.info.weight_bytes / 16;
+    if (cuda_enter(e, err))
+        return -1;
     int failed = cuda_check(d, d->event_create(&events[0], 0), "create an event", err) ||
                  cuda_check(d, d->event_create(&events[1], 0), "create an event", err);
     for (float sum_ms = 0, ms = 0; !failed && sum_ms < (float)duration_ms; sum_ms += ms + 0.1f) {
@@ -382,7 +404,8 @@ static void fill_info(struct cuda_engine *e)
     info->bit_exact = true;
     info->is_async = true;
     snprintf(info->name, sizeof info->name, "cuda (%.50s)", e->device.name);
-    snprintf(info->fingerprint, sizeof info->fingerprint, "cuda/sm_%d", e->device.capability);
+    snprintf(info->fingerprint, sizeof info->fingerprint, "cuda/sm_%d/%d", e->device.capability,
+             CUDA_ARITHMETIC);
 }
 
 int cuda_engine_open(struct engine **out, const struct model *model,
@@ -411,6 +434,7 @@ int cuda_engine_open(struct engine **out, const struct model *model,
         cuda_close(&e->engine);
         return -1;
     }
+    log_slow_launches(e);
     e->engine.info.cost = cost_of(e);
     *out = &e->engine;
     return 0;

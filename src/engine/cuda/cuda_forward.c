@@ -2,6 +2,7 @@
  * once for each of a few sizes as a graph, and replayed; kernels find what changes in the device's
  * memory. Owner thread. Careful: launches only differ in grids and tiles between sizes, never in
  * the arithmetic of a row. */
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -15,6 +16,7 @@ enum {
     CAPTURE_THREAD_LOCAL = 1,
 };
 #define LOG2_E 1.4426950408889634
+_Static_assert(HEAD_ROWS % F32_ROWS == 0, "the last block of a chunk would write past the logits");
 
 static const uint32_t graph_rows[GRAPH_SIZES] = {8, 16, 32, 40};
 
@@ -131,16 +133,6 @@ struct product {
     uint32_t most_items;
 };
 
-static enum tile_kind kind_for(uint32_t n_rows)
-{
-    return n_rows <= 8 ? TILE_8 : n_rows <= 16 ? TILE_16 : n_rows <= 32 ? TILE_32 : TILE_40;
-}
-
-static uint32_t kind_rows(enum tile_kind kind)
-{
-    return tile_config_at(kind).n * 8;
-}
-
 static struct product_params product_begin(const struct pass *p, const struct product *product)
 {
     const struct cuda_buffers *b = &p->e->buffers;
@@ -205,7 +197,7 @@ static void multiply_tiled(struct pass *p, const struct product *product)
 {
     struct product_params params = product_begin(p, product);
     enum tile_kind kind = product->kind;
-    uint32_t n_blocks = 0, warps = 32, shared = 0, rows = kind_rows(kind);
+    uint32_t n_blocks = 0, warps = 32, shared = 0, rows = tile_rows(kind);
     kind = kind == TILE_32 && is_small(p, product) ? TILE_32_NARROW : kind;
     if (product->mode == PRODUCT_GATED)
         n_blocks = make_gated(p, &params, product, kind);
@@ -246,7 +238,7 @@ static void multiply(struct pass *p, struct product product)
     if (product.most_rows == 0)
         product.most_rows = p->n_rows;
     if (!product.has_experts)
-        product.kind = kind_for(product.most_rows);
+        product.kind = tile_kind_for(product.most_rows);
     multiply_tiled(p, &product);
     if (product.mode != PRODUCT_GATED)
         multiply_floats(p, &product);
@@ -434,7 +426,7 @@ static void multiply_gated(struct pass *p, struct product product, uint32_t n_ff
                            uint32_t rows_per_row, const struct cuda_activations *hidden)
 {
     const struct cuda_matrix *gate_matrix = product.matrices[0], *up = product.matrices[1];
-    enum tile_kind kind = product.has_experts ? product.kind : kind_for(p->n_rows);
+    enum tile_kind kind = product.has_experts ? product.kind : tile_kind_for(p->n_rows);
     if (kind != TILE_8 && gate_matrix->format != FORMAT_F32 && gate_matrix->format == up->format) {
         product.mode = PRODUCT_GATED;
         product.gated = hidden;
@@ -469,7 +461,7 @@ static enum tile_kind route(struct pass *p, uint32_t index, const struct cuda_ac
     const struct cuda_buffers *b = &p->e->buffers;
     const struct router *router = &p->hp->router;
     uint64_t n_slots = (uint64_t)p->n_rows * router->n_chosen;
-    enum tile_kind kind = kind_for(
+    enum tile_kind kind = tile_kind_for(
         (uint32_t)((n_slots + router->n_experts - 1) / router->n_experts));
     struct choose_params choose = {
         .logits = b->router_logits,
@@ -493,7 +485,7 @@ static enum tile_kind route(struct pass *p, uint32_t index, const struct cuda_ac
         .n_items = b->n_items,
         .n_experts = router->n_experts,
         .n_chosen = router->n_chosen,
-        .rows_of_item = kind_rows(kind),
+        .rows_of_item = tile_rows(kind),
     };
     multiply(p, (struct product){
                     .matrices = {&l->router}, .out = {b->router_logits}, .n = 1, .input = normed});
@@ -513,7 +505,7 @@ static void expert_block(struct pass *p, uint32_t index)
     uint32_t n_slots = p->n_rows * router->n_chosen;
     norm(p, l->ffn_norm, &normed);
     enum tile_kind kind = route(p, index, &normed);
-    uint32_t most_items = min_u32(n_slots, router->n_experts + n_slots / kind_rows(kind));
+    uint32_t most_items = min_u32(n_slots, router->n_experts + n_slots / tile_rows(kind));
     multiply_gated(p,
                    (struct product){.matrices = {&l->expert_gate, &l->expert_up},
                                     .out = {b->gate, b->up},
@@ -570,6 +562,7 @@ static void head(struct pass *p, uint32_t first, uint32_t n_rows)
     const struct cuda_buffers *b = &e->buffers;
     const struct cuda_matrix *matrix = &e->head;
     struct cuda_activations input = inputs_of(&b->head, &matrix, 1);
+    assert(n_rows <= HEAD_ROWS);
     CUdeviceptr n_outputs = b->step + offsetof(struct cuda_step, n_outputs);
     struct norm_params params = {
         .x = b->x,

@@ -101,7 +101,9 @@ struct cuda_upload {
 };
 
 enum {
-    HEAD_ROWS = 64,  /* outputs that the head computes at a time */
+    /* Outputs that the head computes at a time, and for which there is room: whole tiles, because
+     * blocks of threads know where the batch's outputs end, but not where this chunk does. */
+    HEAD_ROWS = 2 * TILE_MOST_ROWS,
     GRAPH_SIZES = 4, /* batches of up to 8, 16, 32 and 40 rows have graphs */
     CUDA_MAX_RUNS = 16384,
     CUDA_MAX_ITEMS = 4096,
@@ -124,6 +126,7 @@ struct cuda_engine {
     CUfunction kernels[N_CUDA_KERNELS];
     CUstream stream;
     uint32_t n_processors, shared_bytes; /* of the device; of a block of threads at most */
+    int kernels_made_for;                /* the virtual architecture, such as 90; 0: unknown */
     bool has_dependent_launch;
 
     CUdeviceptr weights_memory, kv_memory, buffers_memory;
@@ -184,8 +187,10 @@ int cuda_launch_head(struct cuda_engine *e, uint32_t first, uint32_t n_rows, str
 int cuda_outputs_begin(struct cuda_engine *e, struct error *err);
 int cuda_outputs_finish(struct cuda_engine *e, struct error *err);
 
-/* cuda_engine.c: ERROR_DEVICE, after a failure */
-int cuda_lost(struct error *err);
+/* cuda_engine.c: begins every call of the boundary that uses the driver, because CUDA keeps the
+ * current context for each thread, and engines are opened and used by different ones. ERROR_DEVICE
+ * after a failure. */
+int cuda_enter(struct cuda_engine *e, struct error *err);
 
 /* cuda_io.c */
 int cuda_page_io(struct engine *engine, const struct page_io *io, uint64_t *ticket,

@@ -57,8 +57,8 @@ int cuda_page_io(struct engine *engine, const struct page_io *io, uint64_t *tick
     size_t size = kv_type_bytes(engine->limits.kv_type), at = 0;
     size_t page_bytes = engine->info.groups[io->group].page_bytes;
     assert(io->group < engine->info.n_groups);
-    if (e->is_lost)
-        return cuda_lost(err);
+    if (cuda_enter(e, err))
+        return -1;
     for (uint32_t i = 0; i < hp->n_layers; i++) {
         const struct cuda_layer *l = &e->layers[i];
         if (l->group != io->group || !kv_layer_keeps(hp, i))

@@ -14,6 +14,11 @@
 #define DEVICE_PTR(type) uint64_t
 #endif
 
+/* In the engine's fingerprint. Raise it with every change after which kernels may give other bits
+ * for the same model: the order of a sum, a rounding, how weights are packed, where positions are
+ * cut. Tiles, grids and layouts that leave each row's arithmetic as it is do not count. */
+enum { CUDA_ARITHMETIC = 1 };
+
 enum {
     ATTENTION_QUERIES = 16,  /* (row, head) pairs that a block of threads attends with */
     ATTENTION_BLOCK = 128,   /* positions summed from a fresh state, at multiples of it */

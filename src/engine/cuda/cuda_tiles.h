@@ -25,6 +25,8 @@ enum tile_kind {
     N_TILE_KINDS
 };
 
+enum { TILE_MOST_ROWS = 40 }; /* of a block of threads, in any tile */
+
 struct tile_config {
     uint32_t m, n, stages, most_warps;
     uint32_t keeps_partials; /* in room of their own */
@@ -36,7 +38,18 @@ CUDA_FORMAT_FN struct tile_config tile_config_at(enum tile_kind kind)
            : kind == TILE_16        ? (struct tile_config){2, 2, 4, 4, 0}
            : kind == TILE_32        ? (struct tile_config){4, 4, 4, 4, 0}
            : kind == TILE_32_NARROW ? (struct tile_config){2, 4, 5, 8, 0}
-                                    : (struct tile_config){4, 5, 3, 4, 0};
+                                    : (struct tile_config){4, TILE_MOST_ROWS / 8, 3, 4, 0};
+}
+
+CUDA_FORMAT_FN uint32_t tile_rows(enum tile_kind kind)
+{
+    return tile_config_at(kind).n * 8;
+}
+
+/* The smallest tile for n_rows rows. */
+CUDA_FORMAT_FN enum tile_kind tile_kind_for(uint32_t n_rows)
+{
+    return n_rows <= 8 ? TILE_8 : n_rows <= 16 ? TILE_16 : n_rows <= 32 ? TILE_32 : TILE_40;
 }
 
 CUDA_FORMAT_FN uint32_t tile_stage_bytes(struct tile_config c, enum cuda_format format)

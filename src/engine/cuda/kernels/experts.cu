@@ -37,7 +37,8 @@ __device__ __forceinline__ void score(float (&values)[LANE_EXPERTS], const choos
         values[i] = lane + 32 * i < p.n_experts ? values[i] / sum : -INFINITY;
 }
 
-/* The best expert that is left: the largest, then the smallest index. */
+/* The best expert that is left: the largest, then the smallest index. No value is NaN, or lanes
+ * would disagree. */
 __device__ __forceinline__ uint32_t take_best(const float (&ranked)[LANE_EXPERTS], uint32_t &taken,
                                               uint32_t lane)
 {
@@ -85,6 +86,8 @@ extern "C" __global__ void __launch_bounds__(32)
     for (int i = 0; i < LANE_EXPERTS; i++) {
         uint32_t e = lane + 32 * i;
         ranked[i] = p.correction && e < p.n_experts ? values[i] + p.correction[e] : values[i];
+        if (isnan(ranked[i])) /* the last choice; its weight stays NaN */
+            ranked[i] = -INFINITY;
     }
     uint32_t *experts = p.experts + (size_t)row * p.n_chosen;
     float *weights = p.weights + (size_t)row * p.n_chosen;

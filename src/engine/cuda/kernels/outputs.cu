@@ -32,13 +32,13 @@ __device__ __forceinline__ void each_logit(const float *logits, uint32_t n, F f)
     }
 }
 
-/* The best of a thread's tokens that comes after `last`. */
-__device__ __forceinline__ candidate best_after(const float *logits, uint32_t n, candidate last)
+/* The best of a thread's tokens that is no better than `first`. */
+__device__ __forceinline__ candidate best_from(const float *logits, uint32_t n, candidate first)
 {
     candidate best = {-INFINITY, CUDA_NONE};
     each_logit(logits, n, [&](float logit, uint32_t token) {
         candidate c = {logit, token};
-        if (is_better(last, c) && is_better(c, best))
+        if (!is_better(c, first) && is_better(c, best))
             best = c;
     });
     return best;
@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(BEST_THREADS)
         return;
     const float *logits = p.logits + (size_t)blockIdx.x * p.n_vocab;
     cuda_best *out = p.best + (size_t)blockIdx.x * CUDA_MAX_BEST;
-    candidate own = best_after(logits, p.n_vocab, {INFINITY, 0});
+    candidate own = best_from(logits, p.n_vocab, {INFINITY, 0});
     float largest = 0.0f;
     for (uint32_t i = 0; i < n_best; i++) {
         candidate best = block_best(own, shared);
@@ -87,11 +87,13 @@ extern "C" __global__ void __launch_bounds__(BEST_THREADS)
             out[i] = {best.token == CUDA_NONE ? 0 : (int32_t)best.token, best.logit};
         if (i == 0)
             largest = best.logit;
-        if (own.token == best.token)
-            own = best_after(logits, p.n_vocab, best);
+        if (own.token == best.token && best.token != CUDA_NONE)
+            own = best_from(logits, p.n_vocab, {best.logit, best.token + 1});
     }
     float sum = 0.0f;
-    each_logit(logits, p.n_vocab, [&](float logit, uint32_t) { sum += expf(logit - largest); });
+    each_logit(logits, p.n_vocab, [&](float logit, uint32_t) {
+        sum += logit == largest ? 1.0f : expf(logit - largest); /* even if both are infinite */
+    });
     sum = warp_sum(sum);
     if (threadIdx.x % 32 == 0)
         sums[threadIdx.x / 32] = sum;
