@@ -58,6 +58,8 @@ static int template_use(struct prompt_maker *p, const char *source, size_t len, 
         return -1;
     struct json *context = json_new(&arena, JSON_OBJECT);
     tokens_append(p, &arena, context);
+    json_append(&arena, context, "functions", json_new_string(&arena, "", 0));
+    json_append(&arena, context, "datetime", json_new_string(&arena, "", 0));
     int failed = arena.failed ? error_set(err, ERROR_MEMORY, "no memory for a chat template")
                               : template_traits_find(&p->traits, p->chat_template, context, err);
     arena_free(&arena);
@@ -263,6 +265,20 @@ static int64_t local_now(void)
     return localtime_r(&now, &tm) ? (int64_t)now + tm.tm_gmtoff : (int64_t)now;
 }
 
+/* Firefunction takes the tools as a text, and fails without it. */
+static void functions_append(struct arena *arena, struct json *context, const struct json *tools,
+                             const struct json *extra)
+{
+    struct strbuf text = STRBUF_INIT;
+    if (json_get(extra, "functions"))
+        return;
+    if (tools)
+        json_write(&text, tools);
+    json_append(arena, context, "functions", json_new_string(arena, strbuf_str(&text), text.len));
+    arena->failed |= text.failed;
+    strbuf_free(&text);
+}
+
 /* Llama 3 and Firefunction take the date as a variable. Without it, one writes an old date, and the
  * other fails. */
 static void dates_append(struct arena *arena, struct json *context, const struct prompt_input *in)
@@ -298,6 +314,7 @@ static struct json *context_make(const struct prompt_maker *p, struct arena *are
         json_append(arena, context, "enable_thinking",
                     json_new_bool(arena, p->thinking != THINKING_OFF));
     dates_append(arena, context, in);
+    functions_append(arena, context, fitted->tools, extra);
     for (const struct json *member = extra ? extra->first : NULL; member; member = member->next) {
         if (prompt_owns_name(member->key, member->key_len)) {
             error_set_at(err, ERROR_INPUT, member->position,

@@ -175,6 +175,18 @@ def test_dates_in_templates(start, tmp_path):
     assert post(server, "/apply-template", chat)["prompt"].startswith("1 Jan 1970|")
 
 
+def test_functions_in_templates(start, tmp_path):
+    """Firefunction's template takes the tools as a text, and fails without it."""
+    template = tmp_path / "functions.jinja"
+    template.write_text("{{ 'F' + functions + messages[0].content + datetime }}")
+    server = start("--chat-template-file", str(template))
+    chat = {"messages": [{"role": "user", "content": "x"}]}
+    assert post(server, "/apply-template", chat)["prompt"].startswith("Fx")
+    tools = [{"type": "function", "function": {"name": "f", "description": "g"}}]
+    prompt = post(server, "/apply-template", {**chat, "tools": tools})["prompt"]
+    assert json.loads(prompt[1 : prompt.index("]x") + 1]) == tools
+
+
 def test_verbose_answers_show_the_prompt(mock):
     chat = {"messages": [{"role": "user", "content": "Hello there"}], "max_tokens": 4, "seed": 1}
     answer = post(mock, "/v1/chat/completions", {**chat, "verbose": True, "n": 2})

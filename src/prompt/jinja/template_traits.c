@@ -25,8 +25,10 @@
     "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"zqtool\", "                   \
     "\"description\": \"zqabout\", \"parameters\": {\"type\": \"object\", \"properties\": "        \
     "{\"zqparam\": {\"type\": \"string\", \"description\": \"zqwhat\"}}, "                         \
-    "\"required\": [\"zqparam\"]}}}]"
-#define BARE_TOOL   "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"zqbare\"}}]"
+    "\"required\": [\"zqparam\"]}}}], \"functions\": \"zqtool\""
+#define BARE_TOOL                                                                                  \
+    "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"zqbare\"}}], "                \
+    "\"functions\": \"zqbare\""
 #define GENERATE    ", \"add_generation_prompt\": true"
 #define NO_GENERATE ", \"add_generation_prompt\": false"
 

@@ -104,7 +104,7 @@ const struct request_field request_fields[] = {
         "the tokens that were sampled. Default true."),
     SERVED(REQUEST, "chat_template_kwargs", OBJECT, .read = read_template_kwargs, .text =
         "Variables for the chat template, such as enable_thinking. `date_string` and `datetime` "
-        "are the current date, unless they are given."),
+        "are the current date and `functions` the tools as JSON, unless they are given."),
     SERVED(REQUEST, "enable_thinking", BOOL, .read = read_enable_thinking, .text =
         "false: the model does not think before it answers. This is passed to the chat template; "
         "if the template has no such switch, thinking is ended as soon as it begins. Default: the "
