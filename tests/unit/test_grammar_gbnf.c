@@ -66,7 +66,7 @@ TEST(grammar_gbnf, what_is_wrong_is_said)
     CHECK_ERROR(TEXTS_GBNF, "root ::= \"a", ERROR_INPUT, "no closing quote");
     CHECK_ERROR(TEXTS_GBNF, "root ::= [a", ERROR_INPUT, "no closing ']'");
     CHECK_ERROR(TEXTS_GBNF, "root ::= (\"a\"", ERROR_INPUT, "no closing ')'");
-    CHECK_ERROR(TEXTS_GBNF, "root ::= \"a\")", ERROR_INPUT, "opens nowhere");
+    CHECK_ERROR(TEXTS_GBNF, "root ::= \"a\")", ERROR_INPUT, "unmatched ')'");
     CHECK_ERROR(TEXTS_GBNF, "root ::= *", ERROR_INPUT, "nothing before it");
     CHECK_ERROR(TEXTS_GBNF, "root ::= \"a\"{2,1}", ERROR_INPUT, "wrong way round");
     CHECK_ERROR(TEXTS_GBNF, "root ::= \"a\"{x}", ERROR_INPUT, "expected a number");
