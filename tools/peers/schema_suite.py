@@ -53,7 +53,7 @@ def number_texts(value):
 
 
 def write(value, style, numbers, order):
-    """The text of a value. style: (behind a comma, behind a colon, indent, ascii)."""
+    """The text of a value. style: (after a comma, after a colon, indent, ascii)."""
     comma, colon, indent, is_ascii = style
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
