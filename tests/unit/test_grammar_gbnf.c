@@ -66,14 +66,14 @@ TEST(grammar_gbnf, what_is_wrong_is_said)
     CHECK_ERROR(TEXTS_GBNF, "root ::= \"a", ERROR_INPUT, "no closing quote");
     CHECK_ERROR(TEXTS_GBNF, "root ::= [a", ERROR_INPUT, "no closing ']'");
     CHECK_ERROR(TEXTS_GBNF, "root ::= (\"a\"", ERROR_INPUT, "no closing ')'");
-    CHECK_ERROR(TEXTS_GBNF, "root ::= \"a\")", ERROR_INPUT, "opens nowhere");
+    CHECK_ERROR(TEXTS_GBNF, "root ::= \"a\")", ERROR_INPUT, "unmatched ')'");
     CHECK_ERROR(TEXTS_GBNF, "root ::= *", ERROR_INPUT, "nothing before it");
     CHECK_ERROR(TEXTS_GBNF, "root ::= \"a\"{2,1}", ERROR_INPUT, "wrong way round");
     CHECK_ERROR(TEXTS_GBNF, "root ::= \"a\"{x}", ERROR_INPUT, "expected a number");
     CHECK_ERROR(TEXTS_GBNF, "root ::= [z-a]", ERROR_INPUT, "wrong way round");
     CHECK_ERROR(TEXTS_GBNF, "root ::= \"\\q\"", ERROR_INPUT, "unknown escape");
     CHECK_ERROR(TEXTS_GBNF, "root ::= \"\\u12\"", ERROR_INPUT, "hexadecimal");
-    CHECK_ERROR(TEXTS_GBNF, "root ::= \"\\ud800\"", ERROR_INPUT, "no code point");
+    CHECK_ERROR(TEXTS_GBNF, "root ::= \"\\ud800\"", ERROR_INPUT, "not a code point");
     CHECK_ERROR(TEXTS_GBNF, "root ::= <think> .*", ERROR_INPUT, "references to tokens");
     CHECK_ERROR(TEXTS_GBNF, "root ::= !<[12]>", ERROR_INPUT, "references to tokens");
     CHECK_ERROR(TEXTS_GBNF, "root ::= \"a\"\nroot ::= \"b\"", ERROR_INPUT, "defined before");

@@ -73,7 +73,7 @@ TEST(grammar_regex, refused_by_name)
 TEST(grammar_regex, what_is_wrong_is_said)
 {
     CHECK_ERROR(TEXTS_REGEX, "(a", ERROR_INPUT, "no closing ')' at byte 0");
-    CHECK_ERROR(TEXTS_REGEX, "a)", ERROR_INPUT, "opens nowhere at byte 1");
+    CHECK_ERROR(TEXTS_REGEX, "a)", ERROR_INPUT, "unmatched ')' at byte 1");
     CHECK_ERROR(TEXTS_REGEX, "[a", ERROR_INPUT, "no closing ']'");
     CHECK_ERROR(TEXTS_REGEX, "*a", ERROR_INPUT, "nothing before it");
     CHECK_ERROR(TEXTS_REGEX, "a**", ERROR_INPUT, "cannot follow another");

@@ -95,6 +95,94 @@ TEST(json_schema_branches, places_of_rewritten_keywords)
                 "#/not/not/pattern: regular expression: " REASON);
 }
 
+TEST(json_schema_branches, negated_bounds_of_draft_4)
+{
+    check(S({"type" : "number", "not" : {"minimum" : 5, "exclusiveMinimum" : true}}),
+          TEXTS("5", "4.5", "-1"), TEXTS("5.1", "6"));
+    check(S({"type" : "number", "not" : {"exclusiveMaximum" : true, "maximum" : 5}}),
+          TEXTS("5", "6"), TEXTS("4.9", "-1"));
+    check(S({"type" : "number", "not" : {"minimum" : 5, "exclusiveMinimum" : false}}), TEXTS("4.9"),
+          TEXTS("5", "6"));
+    check(S({
+              "oneOf" : [
+                  {"type" : "number", "minimum" : 5, "exclusiveMinimum" : true},
+                  {"type" : "number", "maximum" : 10}
+              ]
+          }),
+          TEXTS("5", "11", "-3"), TEXTS("5.5", "10"));
+    check(S({"type" : "number", "not" : {"exclusiveMinimum" : 5}}), TEXTS("5", "4"), TEXTS("6"));
+    check(S({"type" : "number", "not" : {"minimum" : 5, "exclusiveMinimum" : 7}}),
+          TEXTS("4", "5", "7"), TEXTS("8"));
+    /* A bound that is no number is left out, or rejected if nothing else is there. */
+    check(S({"type" : "number", "not" : {"minimum" : 5, "maximum" : "x"}}), TEXTS("4"),
+          TEXTS("5", "6"));
+    CHECK_ERROR(TEXTS_SCHEMA, S({"type" : "number", "not" : {"minimum" : "x"}}), ERROR_INPUT,
+                "#: 'not' is not supported");
+}
+
+/* Ten properties, each of which is the same schema again: twelve levels of that are too many. */
+TEST(json_schema_branches, a_negation_that_grows_is_rejected_by_name)
+{
+    static const char *const keywords[][2] = {
+        {"\"not\": {\"$ref\": \"#/$defs/n\"}", "#: 'not' is not supported"},
+        {"\"if\": {\"$ref\": \"#/$defs/n\"}, \"then\": {\"maxProperties\": 1}",
+         "#: 'if' is not supported"},
+        {"\"oneOf\": [{\"maxProperties\": 1}, {\"$ref\": \"#/$defs/n\"}]",
+         "#/oneOf: schemas 0 and 1 may both match"},
+    };
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++) {
+        struct strbuf schema = STRBUF_INIT;
+        strbuf_addf(&schema, "{%s, \"$defs\": {\"n\": {\"type\": \"object\", \"properties\": {",
+                    keywords[i][0]);
+        for (int name = 0; name < 10; name++)
+            strbuf_addf(&schema, "%s\"p%d\": {\"$ref\": \"#/$defs/n\"}", name ? ", " : "", name);
+        strbuf_adds(&schema, "}}}}");
+        CHECK_ERROR(TEXTS_SCHEMA, strbuf_str(&schema), ERROR_INPUT, keywords[i][1]);
+        strbuf_free(&schema);
+    }
+}
+
+/* Validators ignore keywords beside $ref if $schema names an older draft. */
+TEST(json_schema_branches, keywords_beside_a_ref_prove_nothing_in_old_drafts)
+{
+    CHECK_ERROR(
+        TEXTS_SCHEMA, S({
+            "$schema" : "http://json-schema.org/draft-07/schema#",
+            "oneOf" : [ {"$ref" : "#/definitions/a", "type" : "string"}, {"type" : "number"} ],
+            "definitions" : {"a" : {}}
+        }),
+        ERROR_INPUT, "#/oneOf: schemas 0 and 1 may both match");
+    check(S({
+              "oneOf" : [ {"$ref" : "#/definitions/a", "type" : "string"}, {"type" : "number"} ],
+              "definitions" : {"a" : {}}
+          }),
+          TEXTS("5", "\"a\""), TEXTS("null"));
+    check(S({
+              "$schema" : "http://json-schema.org/draft-07/schema#",
+              "oneOf" : [ {"$ref" : "#/definitions/a", "title" : "x"}, {"type" : "number"} ],
+              "definitions" : {"a" : {"type" : "string"}}
+          }),
+          TEXTS("5", "\"a\""), TEXTS("null"));
+}
+
+/* "not" evaluates no property. The schema with unevaluatedProperties is below an unknown keyword.
+ */
+TEST(json_schema_branches, unevaluated_properties_below_any_keyword)
+{
+    CHECK_ERROR(TEXTS_SCHEMA, S({
+                    "type" : "object",
+                    "properties" : {"p" : {"$ref" : "#/parts/x"}},
+                    "parts" : {
+                        "x" : {
+                            "type" : "object",
+                            "unevaluatedProperties" : false,
+                            "not" : {"not" : {"properties" : {"a" : {}}, "required" : ["a"]}}
+                        }
+                    }
+                }),
+                ERROR_INPUT, "#/parts/x: 'not' is not supported");
+}
+
 /* One keyword after the other, two objects deep: the rest of the schema must stay. */
 TEST(json_schema_branches, lenient_passes_over_one_keyword_alone)
 {

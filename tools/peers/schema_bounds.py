@@ -194,9 +194,9 @@ def is_plain(text):
 
 
 def shape_of(text):
-    """A plain text's class: how many digits stand in front of and behind the point."""
+    """A plain text's class: how many digits are before and after the point."""
     whole, _, fraction = text.lstrip("-").partition(".")
-    return f"{len(whole)} digits, {len(fraction)} behind the point" if fraction else "an integer"
+    return f"{len(whole)} digits, {len(fraction)} after the point" if fraction else "an integer"
 
 
 # ---- the run -----------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def number_texts(value):
 
 
 def write(value, style, numbers, order):
-    """The text of a value. style: (behind a comma, behind a colon, indent, ascii)."""
+    """The text of a value. style: (after a comma, after a colon, indent, ascii)."""
     comma, colon, indent, is_ascii = style
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
@@ -128,12 +128,14 @@ def with_others(schema):
 
 
 def keyword_of(error):
-    """What a refusal is about: the keyword that it quotes, or the last part of its pointer."""
+    """What a refusal is about: the keyword that it quotes, a limit, or the end of its pointer."""
     quoted = re.search(r"'(\$?\w+)' (?:is|are|or|and)", error)
     if quoted:
         return quoted.group(1)
     place, _, what = error.partition(": ")
     last = place.rsplit("/", 1)[-1]
+    if re.search(r"\btoo (large|many|long)\b", what):
+        return what
     return last if re.fullmatch(r"\$?[a-zA-Z]+", last) else what
 
 

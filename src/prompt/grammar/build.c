@@ -37,8 +37,8 @@ static grammar_expr fail(struct grammar_builder *b, enum error_code code, const 
 static grammar_expr fail_size(struct grammar_builder *b)
 {
     return fail(b, ERROR_LIMIT,
-                "the grammar is too large: make it smaller or use rules for what "
-                "comes several times");
+                "the grammar is too large: make it smaller or use rules for "
+                "repeated parts");
 }
 
 static grammar_expr fail_memory(struct grammar_builder *b)

@@ -150,9 +150,9 @@ static void refuse_left_recursion(struct compiler *c)
             uint32_t called = d->calls[start->calls + at[rule]++].rule;
             if (mark[called] == OPEN)
                 compiler_fail(c, ERROR_INPUT,
-                              "a rule of the grammar is left-recursive (it can come to itself "
+                              "a rule of the grammar is left-recursive (it can reach itself "
                               "before any character): write it as a repetition, or put the "
-                              "recursion behind something");
+                              "recursion after something");
             if (mark[called] != NEW)
                 continue;
             mark[called] = OPEN;

@@ -160,7 +160,7 @@ static bool hex_read(struct reader *r, int n_digits, uint32_t *code)
         *code = *code << 4 | (uint32_t)digit;
     }
     if (*code > 0x10ffff || (*code >= 0xd800 && *code < 0xe000))
-        return fail(r, "the escape is no code point");
+        return fail(r, "the escape is not a code point");
     return true;
 }
 
@@ -439,7 +439,7 @@ static bool rule_read(struct reader *r)
     if (!choice_read(r, false, &body))
         return false;
     if (r->at < r->end && *r->at != '\n' && *r->at != '\r')
-        return fail(r, *r->at == ')' ? "a ')' that opens nowhere"
+        return fail(r, *r->at == ')' ? "unmatched ')'"
                                      : "expected the end of the line, '|' or an item");
     rule->is_defined = true;
     grammar_define(r->b, rule->rule, body);

@@ -254,8 +254,8 @@ bool compiler_analyse(struct compiler *c, grammar_expr root)
     mark_matches(c);
     if (!c->failed && !c->traits[root].is_productive)
         compiler_fail(c, ERROR_INPUT,
-                      "the grammar matches no text: every way through it comes to something that "
-                      "cannot be matched or does not end");
+                      "the grammar matches no text: every path through it needs something that "
+                      "can never match or never ends");
     if (!c->failed)
         measure_all(c);
     return !c->failed;
@@ -269,7 +269,7 @@ uint32_t nfa_add(struct compiler *c, enum nfa_kind kind, uint32_t target, uint32
         return 0;
     if (c->n_nodes >= NFA_NODES_MAX) {
         compiler_fail(c, ERROR_LIMIT,
-                      "a rule of the grammar is too large: use rules for what comes several times");
+                      "a rule of the grammar is too large: use rules for repeated parts");
         return 0;
     }
     if (!grammar_grow((void **)&c->nodes, &c->cap_nodes, c->n_nodes, 1, sizeof *c->nodes)) {

@@ -83,8 +83,8 @@ static struct regex *surround(struct resolver *r, struct regex *e, enum side lef
     if (e->kind == REGEX_EMPTY) /* one run of any text, not two that could be split in many ways */
         return copy(r, r->anything);
     struct regex *sequence = regex_new(r->arena, REGEX_SEQUENCE);
-    struct regex *before = copy(r, r->anything), *behind = copy(r, r->anything);
-    if (!sequence || !before || !behind)
+    struct regex *before = copy(r, r->anything), *after = copy(r, r->anything);
+    if (!sequence || !before || !after)
         return NULL;
     struct regex **link = &sequence->first;
     if (left == SEARCHED) {
@@ -93,7 +93,7 @@ static struct regex *surround(struct resolver *r, struct regex *e, enum side lef
     }
     *link = e;
     if (right == SEARCHED)
-        e->next = behind;
+        e->next = after;
     return sequence;
 }
 

@@ -513,7 +513,7 @@ struct regex *regex_read(struct arena *arena, const char *text, size_t len, enum
     }
     struct regex *e = choice_read(&r);
     if (e && r.at < r.end)
-        return fail(&r, "a ')' that opens nowhere");
+        return fail(&r, "unmatched ')'");
     if (e)
         e = regex_resolve_anchors(arena, e, mode, err);
     if (e && arena->failed) {

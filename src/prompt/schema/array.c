@@ -9,6 +9,7 @@ enum {
     UNIQUE_MAX = 128,     /* most values of items that must all differ, */
     UNIQUE_ANY_ORDER = 6, /* ... and of those in any order */
     UNIQUE_ITEMS = 1024,  /* most items that are remembered */
+    UNIQUE_DIGITS = 15,   /* of fractions; all doubles keep so many */
 };
 
 /* The array of schemas for the first items: prefixItems, or items in its older form. */
@@ -222,21 +223,24 @@ static bool unique_item(struct schema_walker *w, const struct schema_facets *f,
     }
 }
 
-/* A number without an exponent and without trailing zeros. */
+/* A number without an exponent and without trailing zeros. Fractions have no more digits than
+ * doubles keep: a reader that takes them as doubles must not find two of them equal. */
 static grammar_expr unique_number(struct schema_walker *w)
 {
     struct grammar_builder *b = w->b;
-    grammar_expr fraction = grammar_sequence(
-        b,
-        (grammar_expr[]){
-            grammar_optional(b, grammar_text(b, "-")),
-            grammar_either(b, grammar_text(b, "0"),
-                           grammar_pair(b, grammar_digits(b, '1', '9', 1, 1),
-                                        grammar_digits(b, '0', '9', 0, JSON_INTEGER_DIGITS - 1))),
-            grammar_text(b, "."), grammar_digits(b, '0', '9', 0, JSON_INTEGER_DIGITS - 1),
-            grammar_digits(b, '1', '9', 1, 1)},
-        5);
-    return grammar_either(b, w->text.integer, fraction);
+    grammar_expr nonzero = grammar_digits(b, '1', '9', 1, 1), fractions[UNIQUE_DIGITS];
+    for (uint32_t n = 0; n < UNIQUE_DIGITS; n++) { /* digits before the point; none: a zero */
+        grammar_expr whole = n ? grammar_pair(b, nonzero, grammar_digits(b, '0', '9', n - 1, n - 1))
+                               : grammar_text(b, "0");
+        fractions[n] = grammar_sequence(
+            b,
+            (grammar_expr[]){whole, grammar_text(b, "."),
+                             grammar_digits(b, '0', '9', 0, UNIQUE_DIGITS - n - 1), nonzero},
+            4);
+    }
+    return grammar_either(b, w->text.integer,
+                          grammar_pair(b, grammar_optional(b, grammar_text(b, "-")),
+                                       grammar_choice(b, fractions, UNIQUE_DIGITS)));
 }
 
 /* Each value has one text, so items differ if their texts do. */
@@ -302,8 +306,8 @@ bool schema_array_contains(struct schema_walker *w, const struct schema_facets *
             continue;
         if (out->item || low > CONTAINS_MAX)
             return schema_refuse(w, item->place, NULL,
-                                 "'contains' is not supported here: there may be one for an array, "
-                                 "with a 'minContains' of at most %d",
+                                 "'contains' is not supported here: an array may have only one, "
+                                 "with a 'minContains' of up to %d",
                                  CONTAINS_MAX);
         out->owner = item;
         out->item = schema_child(w, item, "contains");
@@ -411,13 +415,14 @@ bool schema_array_check(struct schema_walker *w, const struct schema_facets *f)
             !unique_values(w, f, &values, &n) && !unique_item(w, f, &one))
             return schema_refuse(
                 w, item->place, NULL,
-                "'uniqueItems' is not supported here: only with items that are strings, integers "
-                "or unbounded numbers, of which there are enough for 'minItems', with those of "
-                "up to %d values (enum, const, boolean, null), or with a 'maxItems' of 1",
+                "'uniqueItems' is not supported here: items must be strings, integers or unbounded "
+                "numbers, with enough values for 'minItems', or have up to %d possible values "
+                "(enum, const, boolean, null), or 'maxItems' must be 1",
                 UNIQUE_MAX);
         prefix = prefix_node(item->node);
         if (prefix && prefix->count > PREFIX_MAX)
-            return schema_fail_limit(w, item->place, "too many schemas for single items");
+            return schema_fail_limit(w, item->place,
+                                     "too many schemas in 'prefixItems' or 'items'");
     }
     return contains_check(w, f);
 }
@@ -435,24 +440,24 @@ static grammar_expr items_write(struct schema_walker *w, const struct schema_fac
         return grammar_pair(w->b, rest,
                             grammar_repeat(w->b, with_comma(w, rest), min ? min - 1 : 0, more));
     }
-    grammar_expr behind = rest == GRAMMAR_NONE || max == 0
-                              ? grammar_empty(w->b)
-                              : grammar_repeat(w->b, with_comma(w, rest), min, max);
+    grammar_expr tail = rest == GRAMMAR_NONE || max == 0
+                            ? grammar_empty(w->b)
+                            : grammar_repeat(w->b, with_comma(w, rest), min, max);
     for (size_t i = n_prefix; i-- > 0;) {
         struct schema_set set;
         if (!schema_item_set(w, f->set, i, &set))
             return GRAMMAR_NONE;
         grammar_expr item = schema_value(w, &set);
-        behind = grammar_pair(w->b, i ? with_comma(w, item) : item, behind);
+        tail = grammar_pair(w->b, i ? with_comma(w, item) : item, tail);
         if (i && i >= f->min_items)
-            behind = grammar_optional(w->b, behind);
+            tail = grammar_optional(w->b, tail);
         if (i % INLINE_PARTS == INLINE_PARTS - 1) {
             grammar_expr rule = grammar_rule(w->b);
-            grammar_define(w->b, rule, behind);
-            behind = rule;
+            grammar_define(w->b, rule, tail);
+            tail = rule;
         }
     }
-    return behind;
+    return tail;
 }
 
 grammar_expr schema_array(struct schema_walker *w, const struct schema_facets *f)

@@ -18,7 +18,7 @@ enum {
     PROOF_MAX = 64,         /* ... in a proof: with more there is none */
     SET_MAX = 256,          /* schemas in one branch */
     PROOF_DEPTH = 4,        /* how far into properties proofs look */
-    PARTS_MAX = 16,         /* schemas that $ref and allOf lead to, where hints are looked for, */
+    PARTS_MAX = 16,         /* schemas that $ref and allOf lead to, searched for hints, */
     PARTS_DEPTH = 6,        /* ... and how far */
     HINTS_MAX = 16,         /* properties that are tried to tell two schemas apart */
 };
@@ -28,7 +28,7 @@ struct item_link {
     const struct item_link *next;
 };
 
-/* An anyOf or oneOf that a branch has still to be split at. */
+/* An anyOf or oneOf at which a branch is still to be split. */
 struct choice_link {
     const struct schema_item *list; /* the array */
     const struct schema_item *owner;
@@ -124,7 +124,7 @@ static bool choice_add(struct expansion *x, struct branch *b, const struct schem
     if (!list)
         return !x->w->failed;
     if (list->node->type != JSON_ARRAY || !list->node->first)
-        return schema_fail(x->w, item->place, keyword, "must be an array of schemas, not empty");
+        return schema_fail(x->w, item->place, keyword, "must be a non-empty array of schemas");
     struct choice_link *choice = alloc(x->w, sizeof *choice);
     if (!choice)
         return false;
@@ -133,8 +133,8 @@ static bool choice_add(struct expansion *x, struct branch *b, const struct schem
     return true;
 }
 
-/* Keywords that are alternatives in other words. Where they cannot be said so, facets.c refuses
- * them; where they may be passed over, they are. */
+/* Keywords that are alternatives in disguise. Where they cannot be rewritten, facets.c rejects
+ * them, or ignores them if it may. */
 static bool rewrites_add(struct expansion *x, struct branch *b, const struct schema_item *item)
 {
     static const char *const keywords[] = {"not", "dependentRequired", "dependentSchemas",
@@ -167,7 +167,7 @@ static bool all_add(struct expansion *x, struct branch *b, const struct schema_i
     if (list->node->type != JSON_ARRAY)
         return schema_fail(x->w, item->place, "allOf", "must be an array of schemas");
     /* What is pending is taken from the front: the schemas go there in their own order. */
-    const struct item_link *behind = b->pending;
+    const struct item_link *rest = b->pending;
     const struct item_link **link = &b->pending;
     size_t index = 0;
     json_each (node, list->node) {
@@ -176,7 +176,7 @@ static bool all_add(struct expansion *x, struct branch *b, const struct schema_i
                                                     item);
         if (!added || !child)
             return false;
-        *added = (struct item_link){child, behind};
+        *added = (struct item_link){child, rest};
         *link = added;
         link = &added->next;
     }
@@ -193,7 +193,7 @@ static bool ref_add(struct expansion *x, struct branch *b, const struct schema_i
     return target && (b->pending = link_add(x->w, b->pending, target));
 }
 
-/* True when a schema has nothing but what was taken from it already. */
+/* True if nothing is left of a schema once the keywords above are taken from it. */
 static bool says_nothing(const struct json *node)
 {
     static const char *const taken[] = {
@@ -218,13 +218,15 @@ static bool item_take(struct expansion *x, struct branch *b, const struct schema
         return schema_fail(x->w, item->place, NULL, "a schema must be an object or a boolean");
     for (const struct schema_item *up = item->from; up; up = up->from)
         if (up->node == node)
-            return schema_fail(x->w, item->place, NULL,
-                               "this schema refers to itself without anything in between");
+            return schema_fail(x->w, item->place, NULL, "this schema refers to itself in a loop");
     for (const struct item_link *link = b->seen; link; link = link->next)
         if (link->item->node == node)
             return true;
     if (node->type == JSON_BOOL && node->boolean)
         return true;
+    /* Validators of older drafts ignore what is beside $ref: a proof must not rely on it. */
+    if (x->w->n_probing && x->w->is_old_draft && json_get(node, "$ref"))
+        return ref_add(x, b, item);
     if (++b->n_seen > SET_MAX)
         return schema_fail_limit(x->w, item->place, "too many schemas must hold together");
     b->seen = link_add(x->w, b->seen, item);
@@ -237,8 +239,8 @@ static bool item_take(struct expansion *x, struct branch *b, const struct schema
 
 /* ---- oneOf --------------------------------------------------------------------------------- */
 
-/* True when it is certain that no value is allowed by the branch and by these schemas (NULLs are
- * none). What choices the branch still has is left out, which only makes a proof harder. */
+/* True if it is certain that the branch and these schemas (any of which may be NULL) together allow
+ * no value. The branch's remaining choices are ignored, which only makes a proof harder. */
 static bool branch_is_empty(struct schema_walker *w, const struct branch *b,
                             const struct schema_item *one, const struct schema_item *other,
                             const struct schema_item *third)
@@ -333,7 +335,7 @@ static bool hint_works(struct expansion *x, const struct branch *b, const struct
            !branch_is_empty(x->w, b, one, hint, NULL);
 }
 
-/* That a property is not there which `there` requires. */
+/* Forbids a property that `there` requires. */
 static const struct schema_item *hint_absent(struct expansion *x, const struct branch *b,
                                              const struct schema_item *one,
                                              const struct schema_item *other,
@@ -354,7 +356,7 @@ static const struct schema_item *hint_absent(struct expansion *x, const struct b
     return NULL;
 }
 
-/* That a property is there whose values differ (`is_shared`), or that `there` does not allow. */
+/* Requires a property whose values differ (`is_shared`), or that `there` does not allow. */
 static const struct schema_item *hint_present(struct expansion *x, const struct branch *b,
                                               const struct schema_item *one,
                                               const struct schema_item *other,
@@ -405,7 +407,7 @@ static bool parts_have_items(const struct parts *parts)
     return false;
 }
 
-/* Something that keeps `one` apart from `other`. NULL: nothing, or an error. */
+/* A schema that keeps `one` apart from `other`. NULL: none was found, or an error. */
 static const struct schema_item *hint_find(struct expansion *x, const struct branch *b,
                                            const struct schema_item *one,
                                            const struct schema_item *other)
@@ -432,7 +434,7 @@ static bool overlap_refuse(struct expansion *x, const struct choice_link *choice
                          a < b ? a : b, a < b ? b : a);
 }
 
-/* Adds to `b`, which has chosen `one`, what keeps it apart from the other schemas of a oneOf. */
+/* Keeps `b`, which has chosen `one`, apart from the other schemas of a oneOf. */
 static bool exclusive_add(struct expansion *x, const struct branch *before, struct branch *b,
                           const struct choice_link *choice, const struct schema_item *one,
                           size_t index)
@@ -454,7 +456,7 @@ static bool exclusive_add(struct expansion *x, const struct branch *before, stru
             return false;
         if (negated && schema_rewrite_is_partial(x->w, other, "") &&
             branch_is_empty(x->w, before, one, schema_negated_item(x->w, other), NULL))
-            negated = NULL; /* nothing is left that could be told apart */
+            negated = NULL; /* this negation would leave nothing */
         if (x->w->failed || (negated && !made_choice_add(x, b, other, negated)))
             return false;
         if (!apart && !hint && !negated)

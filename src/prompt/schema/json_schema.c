@@ -159,7 +159,7 @@ bool schema_step(struct schema_walker *w, size_t n)
 {
     w->n_steps += n;
     if (w->n_steps > STEPS_MAX)
-        schema_fail_limit(w, w->root_place, "this schema takes too long to make a grammar of");
+        schema_fail_limit(w, w->root_place, "this schema takes too long to compile");
     if (w->arena.failed)
         schema_fail_limit(w, w->root_place, "this schema needs too much memory");
     if (grammar_builder_size(w->b) > BUILDER_MAX)

@@ -66,8 +66,10 @@ struct schema_walker {
     bool failed;               /* and `err` says why */
     bool is_refusal;           /* the failure is a keyword that cannot be enforced */
     bool is_lenient;           /* unsupported keywords are ignored */
+    bool is_old_draft;         /* $schema names a draft before 2019-09 */
     bool has_unevaluated;      /* unevaluatedProperties or unevaluatedItems is in the document */
     bool is_partial;           /* the negation at hand does not allow all that it should */
+    unsigned n_negating;       /* JSON values that this negation has made; bounded */
     unsigned n_probing;        /* > 0: no grammar is built, unsupported keywords are not errors */
     size_t n_steps;            /* work done so far; bounded */
     struct schema_memo **memo; /* [SCHEMA_MEMO_SLOTS] rules by their sets */

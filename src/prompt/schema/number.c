@@ -38,7 +38,7 @@ bool decimal_parse(const char *text, size_t len, struct decimal *out)
         if (text[end] == '.')
             dot = end;
     bool ok = end == len || exponent_read(text + end, len - end, &exponent);
-    size_t n_integer = (dot == SIZE_MAX ? end : dot) - begin; /* digits in front of the point */
+    size_t n_integer = (dot == SIZE_MAX ? end : dot) - begin; /* digits before the point */
     size_t n = end - begin - (dot != SIZE_MAX), n_zeros = 0;
     while (begin < end && (text[begin] == '0' || text[begin] == '.')) {
         n_zeros += text[begin] == '0';
@@ -262,11 +262,12 @@ void schema_number_relax(struct schema_facets *f)
 bool schema_number_check(struct schema_walker *w, const struct schema_facets *f)
 {
     if (f->unheld || f->multiple > MULTIPLE_MAX)
-        return schema_refuse(w, f->unheld ? f->unheld->place : f->set->items[0]->place, NULL,
-                             "this 'multipleOf' or bound is not supported: a 'multipleOf' may have "
-                             "up to %d in front of or behind zeros (0.25, 360000), and up to %d "
-                             "digits behind the point",
-                             MULTIPLE_MAX, DECIMALS_MAX);
+        return schema_refuse(
+            w, f->unheld ? f->unheld->place : f->set->items[0]->place, NULL,
+            "this 'multipleOf' or bound is not supported: a 'multipleOf' may be up "
+            "to %d before or after zeros (0.25, 360000), with up to %d digits "
+            "after the decimal point",
+            MULTIPLE_MAX, DECIMALS_MAX);
     if (bound_is_far(f, &f->low, 1) || bound_is_far(f, &f->high, -1))
         return schema_refuse(w, f->set->items[0]->place, NULL,
                              "this bound is not supported: integers and multiples have up to %d "
@@ -281,11 +282,11 @@ bool schema_number_check(struct schema_walker *w, const struct schema_facets *f)
 static bool is_multiple(const struct decimal *d, uint64_t multiple, int decimals)
 {
     uint64_t rest = 0;
-    if (d->n - d->point > decimals) /* digits behind the last that the multiples have */
+    if (d->n - d->point > decimals) /* more decimals than any multiple has */
         return d->n == 0;
     for (int64_t i = 0; i < d->n; i++)
         rest = (rest * 10 + (uint64_t)(decimal_digit(d, i) - '0')) % multiple;
-    /* Zeros that are still missing. Behind this many, all factors of 10 are there. */
+    /* Zeros that are still missing. After this many, all factors of 10 are there. */
     int64_t zeros = d->point + decimals - d->n;
     for (int64_t i = 0; i < zeros && i < 64 && rest; i++)
         rest = rest * 10 % multiple;

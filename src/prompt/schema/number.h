@@ -6,7 +6,7 @@
 /* Shared by number.c, which reads keywords of numbers, and range.c, which builds their grammar. */
 enum {
     MULTIPLE_MAX = 1000,
-    DIGITS_MAX = 64, /* in front of the point, where a bound asks for so many */
+    DIGITS_MAX = 64, /* before the point, where a bound asks for so many */
 };
 
 /* The i-th significant digit; '0' past the last. */

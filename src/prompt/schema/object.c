@@ -490,8 +490,8 @@ static bool members_init(struct schema_walker *w, const struct schema_facets *f,
     if (m->other != GRAMMAR_NONE && m->min > m->n + 1)
         return schema_refuse(
             w, f->set->items[0]->place, NULL,
-            "'minProperties' is not supported here: keys without names of their own "
-            "cannot be kept from being the same");
+            "'minProperties' is not supported here: keys that the schema does not name may be "
+            "equal, so they cannot be counted");
     if (m->max >= m->n && m->other == GRAMMAR_NONE)
         m->max = GRAMMAR_NO_MAX; /* there cannot be more */
     m->cap = m->max != GRAMMAR_NO_MAX ? m->max : m->min > 1 ? m->min : 1;

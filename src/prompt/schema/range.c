@@ -13,16 +13,16 @@
 enum {
     DOUBLE_EXACT = 15,      /* digits that all doubles keep: different decimals stay different */
     DOUBLE_DIGITS = 17,     /* digits that any double can be written with */
-    FRACTION_MAX = 40,      /* digits behind the point, where a bound has so many */
+    FRACTION_MAX = 40,      /* digits after the point, where a bound has so many */
     CANONICAL_INTEGER = 9,  /* digits before the point where nothing bounds a number, */
-    CANONICAL_FRACTION = 6, /* and behind it */
+    CANONICAL_FRACTION = 6, /* and after it */
     LISTED_MAX = 64,        /* multiples that are written one by one */
-    REST_DIGITS = 20,       /* in front of the point, with multipleOf, */
-    RESTS_MAX = 15000,      /* as far as remainders times digits are not more than this */
-    EXPONENT_MAX = 307,     /* of numbers with any digits in front: no double is infinite */
+    REST_DIGITS = 20,       /* before the point, with multipleOf, */
+    RESTS_MAX = 15000,      /* as long as remainders times digits do not exceed this */
+    EXPONENT_MAX = 307,     /* with any digits before it: no double is infinite */
 };
 
-/* An integer that is not negative, without zeros in front. */
+/* An integer that is not negative, without leading zeros. */
 struct magnitude {
     unsigned n;
     char digits[DIGITS_MAX + 2];
@@ -32,15 +32,15 @@ struct range_writer {
     struct schema_walker *w;
     struct grammar_builder *b;
     uint64_t multiple;   /* 0: any */
-    unsigned decimals;   /* digits behind the point that multiples have */
-    unsigned n_fraction; /* the most digits behind the point */
+    unsigned decimals;   /* decimals of the multiples */
+    unsigned n_fraction; /* the most digits after the point */
     bool canonical;      /* no zero at the end of a fraction */
     grammar_expr *rests; /* [DIGITS_MAX + 1][multiple]: digits to come, remainder so far */
-    grammar_expr *tails; /* [decimals + 1][multiple][2]: digits behind the point so far, the
+    grammar_expr *tails; /* [decimals + 1][multiple][2]: digits after the point so far, the
                             remainder, and whether the last digit is 0 */
 };
 
-/* The bounds of a fraction whose digits in front of the point are those of the bounds. */
+/* The bounds of a fraction whose digits before the point are those of the bounds. */
 struct edges {
     const struct number_bound *near, *far; /* NULL: not bounded on that side */
 };
@@ -134,7 +134,7 @@ static uint64_t rest_after(const struct range_writer *r, uint64_t rest, char dig
     return r->multiple ? (rest * 10 + (uint64_t)(digit - '0')) % r->multiple : 0;
 }
 
-/* Whether a number may end behind `i` digits of its fraction. */
+/* Whether a number may end after `i` digits of its fraction. */
 static bool rest_may_end(const struct range_writer *r, uint64_t rest, unsigned i)
 {
     if (!r->multiple)
@@ -160,20 +160,20 @@ static bool may_end(const struct number_bound *near, const struct number_bound *
 }
 
 static grammar_expr bounded_fraction(struct range_writer *r, const struct number_bound *near,
-                                     const struct number_bound *far, unsigned i, bool behind_zero,
+                                     const struct number_bound *far, unsigned i, bool after_zero,
                                      uint64_t rest);
 
-/* Free digits from the i-th on, behind a digit that is zero or not; behind the point at least
+/* Free digits from the i-th on, after a digit that is zero or not; right after the point at least
  * one. */
-static grammar_expr free_fraction(struct range_writer *r, unsigned i, bool behind_zero,
+static grammar_expr free_fraction(struct range_writer *r, unsigned i, bool after_zero,
                                   uint64_t rest)
 {
     unsigned left = r->n_fraction - i;
     if (r->multiple) {
-        grammar_expr *rule = &r->tails[2 * (i * r->multiple + rest) + behind_zero];
+        grammar_expr *rule = &r->tails[2 * (i * r->multiple + rest) + after_zero];
         if (*rule == GRAMMAR_NONE && schema_step(r->w, 10)) {
             grammar_expr known = *rule = grammar_rule(r->b);
-            grammar_define(r->b, known, bounded_fraction(r, NULL, NULL, i, behind_zero, rest));
+            grammar_define(r->b, known, bounded_fraction(r, NULL, NULL, i, after_zero, rest));
             return known;
         }
         return *rule;
@@ -185,24 +185,24 @@ static grammar_expr free_fraction(struct range_writer *r, unsigned i, bool behin
                              : grammar_never(r->b);
     if (i == 0) /* "1.0" is as Python writes it */
         return grammar_either(r->b, grammar_text(r->b, "0"), more);
-    return !behind_zero || i == 1 ? grammar_optional(r->b, more) : more;
+    return !after_zero || i == 1 ? grammar_optional(r->b, more) : more;
 }
 
 /* What may follow `i` digits that are so far those of the bounds that are given. Without bounds,
  * and with multiples, the body of free_fraction. */
 static grammar_expr bounded_fraction(struct range_writer *r, const struct number_bound *near,
-                                     const struct number_bound *far, unsigned i, bool behind_zero,
+                                     const struct number_bound *far, unsigned i, bool after_zero,
                                      uint64_t rest)
 {
     bool was_tight = near || far;
     if (near && i >= decimal_fraction_digits(&near->value) && !near->exclusive)
         near = NULL; /* reached: whatever follows is not less */
     if (!near && !far && (was_tight || !r->multiple))
-        return free_fraction(r, i, behind_zero, rest);
+        return free_fraction(r, i, after_zero, rest);
     grammar_expr parts[13];
     size_t count = 0;
     if (i > 0 && may_end(near, far, i) && rest_may_end(r, rest, i) &&
-        (!r->canonical || !behind_zero || i == 1))
+        (!r->canonical || !after_zero || i == 1))
         parts[count++] = grammar_empty(r->b);
     char a = near ? digit_of(near, i) : '0', z = far ? digit_of(far, i) : '9';
     for (char c = a; i < r->n_fraction && c <= z; c++) {
@@ -216,7 +216,7 @@ static grammar_expr bounded_fraction(struct range_writer *r, const struct number
     return count ? grammar_choice(r->b, parts, count) : grammar_never(r->b);
 }
 
-/* The point and the digits behind it, or neither. */
+/* The point and the digits after it, or neither. */
 static grammar_expr fraction_write(struct range_writer *r, struct edges e, uint64_t rest)
 {
     grammar_expr parts[2];
@@ -371,7 +371,7 @@ static grammar_expr at_integer(struct range_writer *r, const struct magnitude *i
         rest = rest_after(r, rest, integer->digits[i]);
     if (!r->canonical || integer->digits[0] != '0')
         return grammar_pair(r->b, text, fraction_write(r, e, rest));
-    /* Python writes what is smaller than 0.0001 with an exponent: left out. */
+    /* Python writes numbers below 0.0001 with an exponent: these are left out. */
     grammar_expr parts[2];
     size_t count = 0;
     if (may_end(e.near, e.far, 0))
@@ -466,7 +466,7 @@ static grammar_expr exponents(struct range_writer *r, int64_t first, int64_t las
     return grammar_pair(r->b, grammar_one_of(r->b, "eE"), grammar_choice(r->b, parts, count));
 }
 
-/* A digit in front of the point and a fraction, from `near` to `far` (NULL: 1, or below 10), and
+/* A digit before the point and a fraction, from `near` to `far` (NULL: 1, or below 10), and
  * exponents from `first` to `last`. */
 static grammar_expr scientific(struct range_writer *r, const struct number_bound *near,
                                const struct number_bound *far, int64_t first, int64_t last)
@@ -575,14 +575,14 @@ static grammar_expr integers_with_zeros(struct range_writer *r, struct number_bo
     return grammar_choice(r->b, parts, count);
 }
 
-/* A reader may take a number as a double, which must not become the one that an exclusive bound
- * is: then numbers have no more digits than doubles keep. */
+/* Whether a bound is exclusive. A reader that takes numbers as doubles must not round one to such a
+ * bound, so numbers then have no more digits than doubles keep. */
 static bool is_exclusive(const struct number_bound *near, const struct number_bound *far)
 {
     return (near->is_set && near->exclusive && near->value.n) || (far->is_set && far->exclusive);
 }
 
-/* How many digits may stand behind the point where there is no multipleOf. */
+/* How many digits may follow the point where there is no multipleOf. */
 static unsigned fraction_digits(const struct number_bound *near, const struct number_bound *far)
 {
     int64_t n = near->is_set ? decimal_integer_digits(&near->value) : 0;
@@ -612,8 +612,8 @@ static grammar_expr integers_beyond(struct range_writer *r, const struct number_
                                                                  : grammar_never(r->b);
 }
 
-/* Numbers without an exponent and without multipleOf. The more digits they have in front of the
- * point, the fewer may stand behind it if a bound is exclusive. */
+/* Numbers without an exponent and without multipleOf. The more digits there are before the
+ * point, the fewer may follow it if a bound is exclusive. */
 static grammar_expr plain_numbers(struct range_writer *r, const struct number_bound *near,
                                   const struct number_bound *far, bool negative)
 {

@@ -153,16 +153,14 @@ static bool resource_visit(struct schema_walker *w, const struct schema_place *p
 {
     (void)context;
     struct byte_view id = id_get(w, place->node);
-    w->has_unevaluated |= json_get(place->node, "unevaluatedProperties") ||
-                          json_get(place->node, "unevaluatedItems");
     if (id.len == 0 && place->parent)
         return true;
     const struct json *dialect = json_get(w->root, "$schema");
     if (place->parent && json_get(place->node, "$ref") &&
         !(json_is(dialect, JSON_STRING) && strstr(dialect->text, "/20")))
         return schema_fail(w, place, "$id",
-                           "beside $ref this means different things in different drafts: move it "
-                           "away, or say which draft this is with $schema");
+                           "what this means beside $ref depends on the draft: move it, or name the "
+                           "draft in $schema");
     const struct schema_resource *above = resource_of(w, place->parent);
     struct byte_view base = above ? (struct byte_view){above->uri, above->len}
                                   : (struct byte_view){"", 0};
@@ -175,8 +173,24 @@ static bool resource_visit(struct schema_walker *w, const struct schema_place *p
     return true;
 }
 
+/* Whether unevaluatedProperties or unevaluatedItems is anywhere in a document: a $ref may lead to
+ * places that are not known to be schemas. */
+static bool has_unevaluated(struct schema_walker *w, const struct json *node)
+{
+    if ((node->type != JSON_OBJECT && node->type != JSON_ARRAY) || !schema_step(w, 1))
+        return false;
+    json_each (child, node)
+        if ((node->type == JSON_OBJECT && strncmp(child->key, "unevaluated", 11) == 0) ||
+            has_unevaluated(w, child))
+            return true;
+    return false;
+}
+
 bool schema_index_resources(struct schema_walker *w)
 {
+    const struct json *dialect = json_get(w->root, "$schema");
+    w->is_old_draft = json_is(dialect, JSON_STRING) && strstr(dialect->text, "/draft-0");
+    w->has_unevaluated = has_unevaluated(w, w->root);
     schemas_walk(w, w->root_place, resource_visit, NULL);
     return !w->failed;
 }
@@ -242,7 +256,7 @@ static const struct schema_place *pointer_follow(struct schema_walker *w,
                                                  size_t len)
 {
     while (place && len) {
-        char *token = pointer + 1; /* behind the slash */
+        char *token = pointer + 1; /* after the slash */
         char *end = memchr(token, '/', len - 1);
         size_t token_len = end ? (size_t)(end - token) : len - 1;
         len -= token_len + 1;
@@ -315,7 +329,7 @@ const struct schema_item *schema_resolve(struct schema_walker *w, const struct s
         place = fragment_follow(w, place, ref->text + hash + 1, ref->text_len - hash - 1);
     struct schema_item *target = place ? arena_alloc(&w->arena, sizeof *target) : NULL;
     if (!place)
-        schema_fail(w, item->place, "$ref", "'%.100s' leads nowhere", ref->text);
+        schema_fail(w, item->place, "$ref", "'%.100s' points to nothing", ref->text);
     else if (!target)
         schema_step(w, 1);
     else

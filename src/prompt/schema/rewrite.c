@@ -7,8 +7,8 @@
  *
  * Negation is supported for types, values, bounds, sizes, patterns, and properties and items with
  * such schemas. A negation may allow less than it should, never more: 1.5 is not an integer, but
- * "not an integer" still excludes it. Of several keywords, those that cannot be negated are left
- * out: {"required": ["a"], "propertyNames": N} is violated at least where "a" is absent. Rewritten
+ * "not an integer" still excludes it. Keywords that cannot be negated are left out if others can:
+ * {"required": ["a"], "propertyNames": N} is violated at least where "a" is absent. Rewritten
  * schemas are memoised, so that the same node always gives the same ones. Keywords that begin with
  * "$not" are internal, and mean nothing in a client's schema: see `schema_is_made`. */
 #include "prompt/schema/json_schema_internal.h"
@@ -17,13 +17,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NEGATE_DEPTH = 12, NEGATE_VALUES = 512, NEGATE_NUMBERS = 16 };
+enum {
+    NEGATE_DEPTH = 12,
+    NEGATE_NODES = 8192, /* JSON values that one negation makes */
+    NEGATE_VALUES = 512,
+    NEGATE_NUMBERS = 16,
+};
 
 struct schema_rewrite {
     const struct json *node;
     const char *keyword;
-    const struct json *lists; /* NULL: it cannot be said */
-    bool is_partial;          /* ... or not all of it */
+    const struct json *lists; /* NULL: it cannot be rewritten */
+    bool is_partial;          /* some values are lost */
     struct schema_rewrite *next;
 };
 
@@ -37,6 +42,7 @@ bool schema_is_made(const struct schema_walker *w, const struct json *node)
 static struct json *make(struct schema_walker *w, enum json_type type)
 {
     struct json *node = json_new(&w->arena, type);
+    w->n_negating++;
     schema_step(w, 1);
     return node;
 }
@@ -44,6 +50,7 @@ static struct json *make(struct schema_walker *w, enum json_type type)
 static struct json *share(struct schema_walker *w, const struct json *node)
 {
     struct json *copy = json_share(&w->arena, node);
+    w->n_negating++;
     if (copy) {
         copy->next = NULL;
         copy->key = NULL;
@@ -220,39 +227,62 @@ static bool values_negate(struct schema_walker *w, const struct json *first, siz
     return true;
 }
 
-/* A bound or a size turned round. */
-static bool bound_negate(struct schema_walker *w, const struct json *member, struct json *out,
-                         bool *found)
+/* The opposite of a bound of `schema`. Draft 4 has a boolean beside "minimum" or "maximum" that
+ * makes it exclusive. Sets *found if the keyword is a bound. */
+static bool bound_negate(struct schema_walker *w, const struct json *schema,
+                         const struct json *member, struct json *out, bool *found)
 {
     static const struct {
-        const char *keyword, *type, *negated;
-        int step; /* of a size; 0: a bound */
-    } turned[] = {{"minimum", "number", "exclusiveMaximum", 0},
-                  {"maximum", "number", "exclusiveMinimum", 0},
-                  {"exclusiveMinimum", "number", "maximum", 0},
-                  {"exclusiveMaximum", "number", "minimum", 0},
-                  {"minLength", "string", "maxLength", -1},
-                  {"maxLength", "string", "minLength", 1},
-                  {"minItems", "array", "maxItems", -1},
-                  {"maxItems", "array", "minItems", 1},
-                  {"minProperties", "object", "maxProperties", -1},
-                  {"maxProperties", "object", "minProperties", 1}};
-    *found = false;
-    for (size_t i = 0; i < sizeof turned / sizeof *turned; i++) {
-        if (strcmp(member->key, turned[i].keyword) != 0)
+        const char *keyword, *opposite;
+        const char *exclusive,
+            *inclusive; /* draft 4: the boolean, and the opposite if it is true */
+    } bounds[] = {{"minimum", "exclusiveMaximum", "exclusiveMinimum", "maximum"},
+                  {"maximum", "exclusiveMinimum", "exclusiveMaximum", "minimum"},
+                  {"exclusiveMinimum", "maximum", NULL, NULL},
+                  {"exclusiveMaximum", "minimum", NULL, NULL}};
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+        if (strcmp(member->key, bounds[i].keyword) != 0)
+            continue;
+        *found = true;
+        if (!bounds[i].exclusive && member->type == JSON_BOOL)
+            return true; /* draft 4: part of the bound beside it */
+        if (member->type != JSON_NUMBER)
+            return false;
+        const struct json *exclusive = bounds[i].exclusive ? json_get(schema, bounds[i].exclusive)
+                                                           : NULL;
+        bool is_exclusive = json_is(exclusive, JSON_BOOL) && exclusive->boolean;
+        put(w, out, NULL,
+            make_type(w, "number", is_exclusive ? bounds[i].inclusive : bounds[i].opposite,
+                      share(w, member)));
+        return true;
+    }
+    return true;
+}
+
+/* The opposite of a size. */
+static bool size_negate(struct schema_walker *w, const struct json *member, struct json *out,
+                        bool *found)
+{
+    static const struct {
+        const char *keyword, *type, *opposite;
+        bool is_max;
+    } sizes[] = {{"minLength", "string", "maxLength", false},
+                 {"maxLength", "string", "minLength", true},
+                 {"minItems", "array", "maxItems", false},
+                 {"maxItems", "array", "minItems", true},
+                 {"minProperties", "object", "maxProperties", false},
+                 {"maxProperties", "object", "minProperties", true}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (strcmp(member->key, sizes[i].keyword) != 0)
             continue;
         uint64_t size;
         *found = true;
-        if (turned[i].step == 0) {
-            put(w, out, NULL, make_type(w, turned[i].type, turned[i].negated, share(w, member)));
-            return member->type == JSON_NUMBER;
-        }
         if (!json_to_uint64(member, &size) || size >= UINT32_MAX)
             return false;
-        if (turned[i].step > 0 || size > 0) /* there is always at least nothing */
+        if (sizes[i].is_max || size > 0) /* no size is below 0 */
             put(w, out, NULL,
-                make_type(w, turned[i].type, turned[i].negated,
-                          make_number(w, turned[i].step > 0 ? size + 1 : size - 1)));
+                make_type(w, sizes[i].type, sizes[i].opposite,
+                          make_number(w, sizes[i].is_max ? size + 1 : size - 1)));
         return true;
     }
     return true;
@@ -269,7 +299,7 @@ static bool properties_negate(struct schema_walker *w, const struct schema_item 
         if (!any)
             return false;
         if (!any->first)
-            continue; /* it allows everything, or what it forbids cannot be said */
+            continue; /* it allows everything, or cannot be negated */
         struct json *schema = make_required(w, member->key, member->key_len);
         struct json *value = make(w, JSON_OBJECT);
         put(w, value, "anyOf", any);
@@ -313,7 +343,7 @@ static bool list_negate(struct schema_walker *w, const struct schema_item *list,
     return true;
 }
 
-/* Whether a keyword says something about which values are allowed. */
+/* Whether a keyword restricts the allowed values. */
 static bool is_assertion(const char *key)
 {
     static const char *const known[] = {"type",
@@ -366,8 +396,7 @@ static bool is_assertion(const char *key)
     return strncmp(key, "$not", 4) == 0;
 }
 
-/* Whether unevaluatedProperties would count a schema's properties, which below `not` it must not.
- */
+/* Whether unevaluatedProperties would count a schema's properties; below `not` it must not. */
 static bool evaluates(const struct schema_walker *w, const struct json *schema)
 {
     static const char *const keywords[] = {
@@ -379,8 +408,8 @@ static bool evaluates(const struct schema_walker *w, const struct json *schema)
     return false;
 }
 
-/* An array with an item that the schema does not allow; the other way round, an array of nothing
- * else. */
+/* The opposite of `items` is an array with an item that the schema does not allow; the opposite of
+ * `contains` is an array of such items only. `keyword` is the one that says so. */
 static bool items_negate(struct schema_walker *w, const struct schema_item *child,
                          const char *keyword, struct json *out, unsigned depth)
 {
@@ -404,15 +433,15 @@ static bool names_negate(struct schema_walker *w, const struct json *required, s
     return required->type == JSON_ARRAY;
 }
 
-/* Adds what violates one keyword. False: it cannot be said, and nothing was added. */
+/* Adds schemas that violate one keyword. False: it cannot be negated, or not completely. */
 static bool member_negate(struct schema_walker *w, const struct schema_item *item,
                           const struct json *member, struct json *out, unsigned depth)
 {
     const char *key = member->key;
-    bool found;
+    bool found = false;
     if (!is_assertion(key))
         return true;
-    if (!bound_negate(w, member, out, &found))
+    if (!bound_negate(w, item->node, member, out, &found) || !size_negate(w, member, out, &found))
         return false;
     if (found)
         return true;
@@ -431,7 +460,7 @@ static bool member_negate(struct schema_walker *w, const struct schema_item *ite
         return properties_negate(w, child, out, depth);
     if (strcmp(key, "anyOf") == 0 || strcmp(key, "allOf") == 0)
         return list_negate(w, child, key[1] == 'l', out, depth);
-    if (strcmp(key, "oneOf") == 0) { /* none of them; that two of them hold cannot be said */
+    if (strcmp(key, "oneOf") == 0) { /* "none of them"; "two of them" has no schema */
         w->is_partial = true;
         return list_negate(w, child, false, out, depth);
     }
@@ -452,12 +481,12 @@ static bool member_negate(struct schema_walker *w, const struct schema_item *ite
     return false;
 }
 
-/* Schemas of which one holds for each value, and none for a value that the schema allows; NULL:
- * an error. Keywords that cannot be negated are left out: then some values are missing, and the
- * walker's `is_partial` is set. */
+/* Schemas of which one holds for each value, and none for a value that the schema allows. Keywords
+ * that cannot be negated are left out: then some values are missing, and the walker's `is_partial`
+ * is set. NULL: an error, or the negation has become too large. */
 static struct json *negate(struct schema_walker *w, const struct schema_item *item, unsigned depth)
 {
-    if (!schema_step(w, 1))
+    if (!schema_step(w, 1) || w->n_negating > NEGATE_NODES)
         return NULL;
     struct json *out = make(w, JSON_ARRAY);
     if (item->node->type == JSON_BOOL) {
@@ -470,7 +499,7 @@ static struct json *negate(struct schema_walker *w, const struct schema_item *it
         w->is_partial = true;
         return out;
     }
-    if (ref) { /* what stands beside it counts in some drafts only */
+    if (ref) { /* keywords beside it count in some drafts only */
         const struct schema_item *target = schema_resolve(w, item, ref);
         w->is_partial |= item->node->count > 1;
         return target ? negate(w, target, depth - 1) : NULL;
@@ -480,11 +509,13 @@ static struct json *negate(struct schema_walker *w, const struct schema_item *it
     return w->failed || w->arena.failed ? NULL : out;
 }
 
-/* The same, but NULL also if nothing is left that can be said. */
+/* The same, but NULL also if no keyword can be negated. */
 static struct json *negate_all(struct schema_walker *w, const struct schema_item *item)
 {
+    w->n_negating = 0;
     struct json *out = negate(w, item, NEGATE_DEPTH);
-    return out && (out->first || !w->is_partial) ? out : NULL;
+    bool is_small = w->n_negating <= NEGATE_NODES;
+    return out && is_small && (out->first || !w->is_partial) ? out : NULL;
 }
 
 /* ---- keywords ------------------------------------------------------------------------------ */
@@ -516,7 +547,7 @@ static bool conditions_rewrite(struct schema_walker *w, const struct schema_item
     return true;
 }
 
-/* What must hold where a property is there: names that are required, or a schema. */
+/* What must hold where a property is present: required names, or a schema. */
 static bool dependency_rewrite(struct schema_walker *w, const struct json *member,
                                struct json *lists)
 {
