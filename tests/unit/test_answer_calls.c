@@ -465,6 +465,13 @@ TEST(answer_calls, minimax_m3)
          "B[get_weather]A[{\"where\": \"]<]minimax[>[<a>1]<]minimax[>[</b>\"}]E"},
         {M3_INVOKE("search", M3_VALUE("query", M3 "</quer>")),
          "B[search]A[{\"query\": \"]<]minimax[>[</quer>\"}]E"},
+        /* A member may be named like the mark around the calls. */
+        {M3 "<tool_call>" M3_INVOKE(
+             "get_weather",
+             M3_VALUE("where", M3_VALUE("tool_call", M3_VALUE("tool_call", "x"))
+                                   M3_VALUE("a", M3_VALUE("tool_call", "")))) M3 "</tool_call>",
+         "B[get_weather]A[{\"where\": {\"tool_call\": {\"tool_call\": \"x\"}, \"a\": "
+         "{\"tool_call\": \"\"}}}]E"},
         /* A value that is open where the calls end is no value. */
         {M3 "<tool_call>" M3 "<invoke name=\"search\">" M3 "<query>a" M3 "</x>" M3 "</tool_call> b",
          "B[search]A[{\"query\": \"a]<]minimax[>[</x>]X[]<]minimax[>[<tool_call>]<]minimax[>["
@@ -542,6 +549,7 @@ TEST(answer_calls, functionary)
          "C[I look.]B[get_weather]A[{\"city\": \"Paris\"}]EB[ping]A[{}]EC[\nDone.]"},
         {"all\nOne \n>>>all\nTwo", "C[One \nTwo]"},
         {"ping\n>>>search\n {\"query\": \"x\"}", "B[ping]A[{}]EB[search]A[{\"query\": \"x\"}]E"},
+        {"all\nHm.>>>ping\n ", "C[Hm.]B[ping]A[{}]E"},
         /* Who is addressed must be known, and be called. */
         {"nobody\n{}", "C[nobody\n{}]"},
         {"all\nx>>>nobody\n{}", "C[x>>>nobody\n{}]"},
@@ -608,7 +616,12 @@ TEST(answer_calls, functionary_without_functions_and_with_python)
         "|B[python]A[{\"code\": \"  x = \\\"1\\\"]|A[>>2\\n]||A[\"}]EC[Ok]|");
     CHECK_STR(functionary_reads(set, false, PARTS("python\nf(1)>>>", "p")),
               "B[python]A[{\"code\": \"f(1)]||A[>>>p\"}]E");
-    static const char answer[] = "all\nHm.>>>python\n\tx >>= 1 >>>>>all\ny\n>>>python\n\\\"é";
+    CHECK_STR(functionary_reads(set, false, PARTS("python\n{ ", "1:2}[1]")),
+              "|B[python]A[{\"code\": \"{ 1:2}[1]]|A[\"}]E");
+    CHECK_STR(functionary_reads(set, false, PARTS("python\n{ ", "}>>>all\nx")),
+              "|B[python]A[{ }]EC[x]|");
+    CHECK_STR(functionary_reads(set, false, PARTS("python\n")), "|B[python]A[{}]E");
+    static const char answer[] = "all\nHm.>>>python\n\tx >>= 1 >>>>>all\ny\n>>>python\n\\\"é>>>python\n{ 1}>>>python\n{ }";
     const struct answer_style style = {.tools = TOOLS_FUNCTIONARY};
     const struct answer_parser_options o = {.style = &style, .tools = set};
     uint64_t seed = 1;

@@ -357,7 +357,8 @@ static enum call_result xml_value_begin(struct answer_parser *p, const struct xm
             match = MATCH_YES;
     }
     p->call.state = match == MATCH_YES ? XML_VALUE : XML_VALUE_BEGIN;
-    p->call.scanned = p->call.depth = 0;
+    p->call.scanned = 0;
+    p->call.tags = (struct open_tags){0};
     return as_result(match);
 }
 
@@ -370,7 +371,7 @@ static enum match xml_value_end(struct answer_parser *p, const struct xml_form *
     *which = 0;
     if (f->nested)
         return nested_end(text, left, call_at(p, p->call.token), p->call.token_len, len,
-                          &p->call.depth);
+                          &p->call.tags);
     const char *const *ends = p->call.quote ? f->quoted_ends : f->value_ends;
     for (; *len < left; ++*len) {
         if (text[*len] != '<' && text[*len] != '\n' && text[*len] != ']')
