@@ -666,6 +666,7 @@ TEST(answer_calls, json)
         {"```\n{\"name\": \"ping\", \"arguments\": {}}\n```\n```json\n{\"arguments\": {}, "
          "\"name\": \"ping\"}\n```\nok",
          "B[ping]A[{}]EB[ping]A[{}]EC[ok]"},
+        {"Ok.[TOOL_CALLS][{\"name\": \"ping\", \"arguments\": {}}]", "C[Ok.]B[ping]A[{}]E"},
         {"```json\n{\"a\": 1}\n```", "C[```json\n{\"a\": 1}\n```]"},
         {"{\"name\": \"Bob\", \"arguments\": {}}", "C[{\"name\": \"Bob\", \"arguments\": {}}]"},
         {"{}", "C[{}]"},

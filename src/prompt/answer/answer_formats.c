@@ -246,6 +246,7 @@ static const struct call_marker json[] = {
     AT_START("[", read_json_calls),
     AT_START("```json", read_json_calls),
     AT_START("```", read_json_calls),
+    BEGIN("[TOOL_CALLS]", read_mistral_calls), /* xLAM has models that began as Mistral's */
     HERMES,
     THE_END,
 };
