@@ -116,6 +116,8 @@ enum {
 };
 enum { KEY_OTHER, KEY_NAME, KEY_ARGUMENTS, KEY_FUNCTION };
 
+/* Command's own ids are not the calls': a constrained call always has "0", and with an id twice in
+ * a conversation its template gives a result to the wrong call, or drops it. */
 static int key_kind(const char *text, size_t len)
 {
     static const struct {
