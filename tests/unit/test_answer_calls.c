@@ -150,6 +150,8 @@ TEST(answer_calls, hermes)
         {"functools[{\"name\": \"ping\", \"arguments\": {}}]", "B[ping]A[{}]E"},
         {"<|function_call|>{\"name\": \"ping\", \"arguments\": {}}", "B[ping]A[{}]E"},
         {"functools is a module", "C[functools is a module]"},
+        {"I look.\nfunctools[{\"name\": \"ping\", \"arguments\": {}}]\nWell?",
+         "C[I look.]B[ping]A[{}]EC[\n\nWell?]"},
         {"<tool_calls>[{\"name\": \"ping\", \"arguments\": {}}, 5]</tool_calls>",
          "B[ping]A[{}]EC[, 5]</tool_calls>]"},
         /* Qwen-Coder's form under Hermes' tag. */
@@ -402,6 +404,10 @@ TEST(answer_calls, glm)
          "<tool_call>ping</tool_call>",
          "B[get_weather]A[{\"tags\": [\"a\"]}]EB[ping]A[{}]E"},
         {"<tool_call>{\"name\": \"ping\", \"arguments\": {}}</tool_call>", "B[ping]A[{}]E"},
+        /* Line feeds and quotes that are escaped as in a string. */
+        {"<tool_call>get_weather\\n<arg_key>tags</arg_key>\\n<arg_value>[\\\"a\\\"]</arg_value>\\n"
+         "<arg_key>city</arg_key>\\n\n<arg_value>a\\n</arg_value>\\n</tool_call>",
+         "B[get_weather]A[{\"tags\": [\"a\"], \"city\": \"a\\\\n\"}]E"},
         /* Keys without a value are dropped. */
         {"<tool_call>get_weather\n<arg_key>city</arg_key>\n</tool_call>", "B[get_weather]A[{}]E"},
         {"<tool_call>get_weather\n<arg_key>city</arg_key><arg_key>days</arg_key><arg_value>3"
@@ -435,6 +441,22 @@ TEST(answer_calls, kimi)
          "C[<|tool_calls_section_begin|> none <|tool_calls_section_end|>]"},
         {"<|tool_call_begin|>functions.nobody:0<|tool_call_argument_begin|>{}",
          "C[<|tool_call_begin|>functions.nobody:0<|tool_call_argument_begin|>{}]"},
+        /* The last brace is missing. */
+        {"<|tool_call_begin|>search:0<|tool_call_argument_begin|>{\"a\": {\"b\": 1} "
+         "<|tool_call_end|>"
+         "<|tool_call_begin|>ping:1<|tool_call_argument_begin|>{\"a\": 1<|tool_call_end|>Well",
+         "I[search:0]B[search]A[{\"a\": {\"b\": 1} }]EI[ping:1]B[ping]A[{\"a\": 1}]EC[Well]"},
+        {"<|tool_call_begin|>search:0<|tool_call_argument_begin|>{\"a\": 1<|tool_call",
+         "I[search:0]B[search]A[{\"a\": 1]X[<|tool_call_begin|>search:0<|tool_call_argument_begin|>"
+         "{\"a\": 1]C[<|tool_call]"},
+        /* A count in place of the name, and one function that fits the arguments. */
+        {"<|tool_call_begin|>0<|tool_call_argument_begin|> {\"days\": 1, \"city\": \"x\ny\"}"
+         "<|tool_call_end|><|tool_call_begin|>1<|tool_call_argument_begin|>{\"query\": \"\"}",
+         "B[get_weather]A[{\"days\": 1, \"city\": \"x\\ny\"}]EB[search]A[{\"query\": \"\"}]E"},
+        {"<|tool_call_begin|>0<|tool_call_argument_begin|>{\"query\": 1, \"city\": 2}",
+         "C[<|tool_call_begin|>0<|tool_call_argument_begin|>{\"query\": 1, \"city\": 2}]"},
+        {"<|tool_call_begin|>0<|tool_call_argument_begin|>{}",
+         "C[<|tool_call_begin|>0<|tool_call_argument_begin|>{}]"},
         {"<|tool_call_begin|>ping:0<|tool_call_argument_begin|>{]",
          "I[ping:0]B[ping]A[{]X[<|tool_call_begin|>ping:0<|tool_call_argument_begin|>{]C[]]"},
     };
@@ -465,6 +487,13 @@ TEST(answer_calls, minimax_m3)
          "B[get_weather]A[{\"where\": \"]<]minimax[>[<a>1]<]minimax[>[</b>\"}]E"},
         {M3_INVOKE("search", M3_VALUE("query", M3 "</quer>")),
          "B[search]A[{\"query\": \"]<]minimax[>[</quer>\"}]E"},
+        /* A member may be named like the mark around the calls. */
+        {M3 "<tool_call>" M3_INVOKE(
+             "get_weather", M3_VALUE("where", M3_VALUE("tool_call", M3_VALUE("tool_call", "x"))
+                                                  M3_VALUE("a", M3_VALUE("tool_call", "")))) M3
+         "</tool_call>",
+         "B[get_weather]A[{\"where\": {\"tool_call\": {\"tool_call\": \"x\"}, \"a\": "
+         "{\"tool_call\": \"\"}}}]E"},
         /* A value that is open where the calls end is no value. */
         {M3 "<tool_call>" M3 "<invoke name=\"search\">" M3 "<query>a" M3 "</x>" M3 "</tool_call> b",
          "B[search]A[{\"query\": \"a]<]minimax[>[</x>]X[]<]minimax[>[<tool_call>]<]minimax[>["
@@ -542,6 +571,7 @@ TEST(answer_calls, functionary)
          "C[I look.]B[get_weather]A[{\"city\": \"Paris\"}]EB[ping]A[{}]EC[\nDone.]"},
         {"all\nOne \n>>>all\nTwo", "C[One \nTwo]"},
         {"ping\n>>>search\n {\"query\": \"x\"}", "B[ping]A[{}]EB[search]A[{\"query\": \"x\"}]E"},
+        {"all\nHm.>>>ping\n ", "C[Hm.]B[ping]A[{}]E"},
         /* Who is addressed must be known, and be called. */
         {"nobody\n{}", "C[nobody\n{}]"},
         {"all\nx>>>nobody\n{}", "C[x>>>nobody\n{}]"},
@@ -608,7 +638,13 @@ TEST(answer_calls, functionary_without_functions_and_with_python)
         "|B[python]A[{\"code\": \"  x = \\\"1\\\"]|A[>>2\\n]||A[\"}]EC[Ok]|");
     CHECK_STR(functionary_reads(set, false, PARTS("python\nf(1)>>>", "p")),
               "B[python]A[{\"code\": \"f(1)]||A[>>>p\"}]E");
-    static const char answer[] = "all\nHm.>>>python\n\tx >>= 1 >>>>>all\ny\n>>>python\n\\\"é";
+    CHECK_STR(functionary_reads(set, false, PARTS("python\n{ ", "1:2}[1]")),
+              "|B[python]A[{\"code\": \"{ 1:2}[1]]|A[\"}]E");
+    CHECK_STR(functionary_reads(set, false, PARTS("python\n{ ", "}>>>all\nx")),
+              "|B[python]A[{ }]EC[x]|");
+    CHECK_STR(functionary_reads(set, false, PARTS("python\n")), "|B[python]A[{}]E");
+    static const char answer[] =
+        "all\nHm.>>>python\n\tx >>= 1 >>>>>all\ny\n>>>python\n\\\"é>>>python\n{ 1}>>>python\n{ }";
     const struct answer_style style = {.tools = TOOLS_FUNCTIONARY};
     const struct answer_parser_options o = {.style = &style, .tools = set};
     uint64_t seed = 1;
@@ -630,6 +666,7 @@ TEST(answer_calls, json)
         {"```\n{\"name\": \"ping\", \"arguments\": {}}\n```\n```json\n{\"arguments\": {}, "
          "\"name\": \"ping\"}\n```\nok",
          "B[ping]A[{}]EB[ping]A[{}]EC[ok]"},
+        {"Ok.[TOOL_CALLS][{\"name\": \"ping\", \"arguments\": {}}]", "C[Ok.]B[ping]A[{}]E"},
         {"```json\n{\"a\": 1}\n```", "C[```json\n{\"a\": 1}\n```]"},
         {"{\"name\": \"Bob\", \"arguments\": {}}", "C[{\"name\": \"Bob\", \"arguments\": {}}]"},
         {"{}", "C[{}]"},
@@ -649,6 +686,8 @@ TEST(answer_calls, other_tags)
          "</function><function name=\"ping\"></function>",
          "B[search]A[{\"query\": \"a </param> & ]] b\"}]EB[ping]A[{}]E"},
         {"<function name=\"ping\"/>", "B[ping]A[{}]E"},
+        {"<functionname=\"search\"><paramname=\"query\">x</param></function>",
+         "B[search]A[{\"query\": \"x\"}]E"},
         {"<function name=\"nobody\"></function>", "C[<function name=\"nobody\"></function>]"},
     };
     static const struct sample step[] = {

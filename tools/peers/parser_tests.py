@@ -20,6 +20,7 @@ request offers, so every word of the text is offered there too.
 
 import argparse
 import collections
+import html
 import importlib
 import json
 import os
@@ -90,6 +91,7 @@ def tools_json(tools, text):
         return out
     given = {tool["function"]["name"] for tool in out}
     words = set(re.findall(r"[^\W\d][\w.-]*", text)) | set(re.findall(r"[^\W\d]\w*", text))
+    words |= {html.unescape(name) for name in re.findall(r'tool="([^"]+)"', text)} # Kimi K3
     return out + [{"type": "function", "function": {"name": word}}
                   for word in sorted((words | {"-"}) - given)
                   if not word.startswith(("functions.", "default_api."))]
@@ -103,6 +105,7 @@ def parse(name, deltas, tools):
     if format_word is None:
         State.skip = "format not supported"
         raise Unsupported(name)
+    deltas = [delta.replace("</s>", "") for delta in deltas] # a server stops there
     line = {"style": STYLES[format_word], "deltas": deltas,
             "tools": tools_json(tools, "".join(deltas))}
     if format_word in THINKS:
@@ -335,7 +338,7 @@ def sglang_install():
     def detect(self, text, tools):
         content, calls = whole(parse(type(self).__name__, [text], tools))
         return result("", content, [[i, call["id"], call["name"], call["arguments"]]
-                                for i, call in enumerate(calls)])
+                                    for i, call in enumerate(calls)])
 
     def make(name):
         return type(name, (BaseFormatDetector,), {
@@ -357,6 +360,9 @@ def sglang_install():
     parsers.parse_non_stream = parse_non_stream
     sys.modules["sglang.srt.utils.hf_transformers_utils"] = unittest.mock.MagicMock(
         get_tokenizer=lambda *_, **__: FakeTokenizer())
+    # This module imports all of the server.
+    sys.modules["sglang.test.test_utils"] = unittest.mock.MagicMock(
+        CustomTestCase=unittest.TestCase)
 
 
 PEERS = {

@@ -68,7 +68,7 @@ static const struct call_marker hermes[] = {
     AFTER("</TOOLCALL>"),
     BEGIN("<|START_ACTION|>", read_json_calls),
     AFTER("<|END_ACTION|>"),
-    AT_START("functools", read_json_calls),
+    BEGIN("functools", read_json_calls),
     BEGIN("<function_call>", read_json_calls),
     AFTER("</function_call>"),
     BEGIN("<|function_call|>", read_json_calls),
@@ -100,6 +100,7 @@ static const struct call_marker qwen_coder[] = {
     INSIDE("<parameter="),
     INSIDE("</parameter>"),
     XML_AT_NAME("<function name=\"", xml_minicpm),
+    XML_AT_NAME("<functionname=\"", xml_minicpm),
     INSIDE("<param"),
     INSIDE("</param>"),
     THE_END,
@@ -245,6 +246,7 @@ static const struct call_marker json[] = {
     AT_START("[", read_json_calls),
     AT_START("```json", read_json_calls),
     AT_START("```", read_json_calls),
+    BEGIN("[TOOL_CALLS]", read_mistral_calls), /* xLAM has models that began as Mistral's */
     HERMES,
     THE_END,
 };

@@ -47,6 +47,12 @@ struct call_marker {
 /* The markers of a format, ended by a marker without text. */
 const struct call_marker *format_markers(enum tool_format format);
 
+/* What is open inside a value of MiniMax-M3's calls. */
+struct open_tags {
+    uint32_t same;  /* tags with the value's own name */
+    uint32_t calls; /* <tool_call> as the name of a member */
+};
+
 /* A call being read. Offsets are into the held text:
  *
  *   held   \n <tool_call> {"name": "f", "arguments": {"a": 1}} ...
@@ -77,6 +83,7 @@ struct open_call {
     uint8_t quote; /* calls_python.c, calls_xml.c: the open string */
     bool is_inner; /* calls_python.c: inside quotes of its own */
     uint32_t depth;
+    struct open_tags tags; /* calls_xml.c: in a value that nests */
     uint32_t n_arguments;
 };
 
@@ -198,10 +205,10 @@ void value_write_json(struct strbuf *out, const struct json *value);
 void value_write_nested(struct strbuf *out, const struct json *schema, const char *text,
                         size_t len);
 /* The end of a value that started with <key>, which may contain tags of the same name: YES, and its
- * distance in `len`. MORE: `len` is how much was examined, with `depth` inner tags open. NO: the
- * calls end inside the value. */
+ * distance in `len`. MORE: `len` is how much was examined, with `open` tags inside. NO: the calls
+ * end inside the value. */
 enum match nested_end(const char *text, size_t left, const char *key, size_t key_len, size_t *len,
-                      uint32_t *depth);
+                      struct open_tags *open);
 /* Models forget to escape quotes in strings: 'sed -n '1,9p' x'. No string of Python ends directly
  * before a word or a backslash: there, the quote and the next one belong to the string. */
 static inline bool quote_opens_inside(char next)

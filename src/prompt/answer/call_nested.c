@@ -25,25 +25,32 @@ static enum match tag_match(const char *text, size_t left, const char *begin, co
 }
 
 enum match nested_end(const char *text, size_t left, const char *key, size_t key_len, size_t *len,
-                      uint32_t *depth)
+                      struct open_tags *open)
 {
+    static const char calls[] = "tool_call";
+    const size_t calls_len = sizeof calls - 1;
     for (; *len < left; ++*len) {
         const char *at = memchr(text + *len, M3_MARK[0], left - *len);
         *len = at ? (size_t)(at - text) : left;
         if (!at)
             break;
-        enum match begins = tag_match(at, left - *len, M3_MARK "<", key, key_len);
-        enum match ends = tag_match(at, left - *len, M3_MARK "</", key, key_len);
-        if (ends == MATCH_YES && *depth == 0)
+        size_t rest = left - *len;
+        enum match begins = tag_match(at, rest, M3_MARK "<", key, key_len);
+        enum match ends = tag_match(at, rest, M3_MARK "</", key, key_len);
+        enum match call_begins = tag_match(at, rest, M3_MARK "<", calls, calls_len);
+        enum match call_ends = tag_match(at, rest, M3_MARK "</", calls, calls_len);
+        if (ends == MATCH_YES && open->same == 0)
             return MATCH_YES;
         /* The mark after the last call: whoever wrote it forgot to close the value. */
-        enum match stops = literal_match(at, left - *len, M3_MARK "</tool_call>");
-        if (stops == MATCH_YES)
+        if (call_ends == MATCH_YES && open->calls == 0 && ends != MATCH_YES)
             return MATCH_NO;
-        if (begins == MATCH_MORE || ends == MATCH_MORE || stops == MATCH_MORE)
+        if (begins == MATCH_MORE || ends == MATCH_MORE || call_begins == MATCH_MORE ||
+            call_ends == MATCH_MORE)
             return MATCH_MORE;
-        *depth += begins == MATCH_YES;
-        *depth -= ends == MATCH_YES;
+        open->same += begins == MATCH_YES;
+        open->same -= ends == MATCH_YES;
+        open->calls += call_begins == MATCH_YES;
+        open->calls -= call_ends == MATCH_YES;
     }
     return MATCH_MORE;
 }
@@ -66,8 +73,8 @@ static bool member_read(const char **at, const char *end, struct member *m)
         return false;
     m->key_len = (size_t)(m->text++ - m->key);
     m->len = 0;
-    uint32_t depth = 0;
-    if (nested_end(m->text, (size_t)(end - m->text), m->key, m->key_len, &m->len, &depth) !=
+    struct open_tags open = {0};
+    if (nested_end(m->text, (size_t)(end - m->text), m->key, m->key_len, &m->len, &open) !=
         MATCH_YES)
         return false;
     *at = m->text + m->len + strlen(M3_MARK "</>") + m->key_len;

@@ -40,6 +40,27 @@ static enum call_result read_recipient(struct answer_parser *p)
     return c->tool ? CALL_ON : CALL_TEXT;
 }
 
+static bool is_python(const struct tool *tool)
+{
+    return tool->name_len == strlen("python") && memcmp(tool->name, "python", 6) == 0;
+}
+
+/* At a {: Python's code may start with one, too. */
+static enum match json_match(struct answer_parser *p)
+{
+    struct open_call *c = &p->call;
+    size_t left, i = c->scanned + 1;
+    const char *text = call_rest(p, &left);
+    if (!is_python(c->tool))
+        return MATCH_YES;
+    while (i < left && answer_is_space(text[i]))
+        i++;
+    c->scanned = i - 1;
+    if (i == left)
+        return p->ended ? MATCH_YES : MATCH_MORE;
+    return text[i] == '"' || text[i] == '}' ? MATCH_YES : MATCH_NO;
+}
+
 /* The arguments are JSON; but Python may be called with its code as it is. */
 static enum call_result read_part_arguments(struct answer_parser *p)
 {
@@ -47,19 +68,21 @@ static enum call_result read_part_arguments(struct answer_parser *p)
     size_t left;
     if (c->has_arguments)
         return read_arguments(p);
-    if (!call_skip_space(p))
+    bool more = call_skip_space(p);
+    if (!more && !p->ended)
         return CALL_MORE;
-    if (call_rest(p, &left)[0] == '{')
-        return read_arguments(p);
-    enum match none = call_match(p, FUNCTIONARY_MARK);
+    enum match json = more && call_rest(p, &left)[0] == '{' ? json_match(p) : MATCH_NO;
+    if (json != MATCH_NO)
+        return json == MATCH_YES ? read_arguments(p) : CALL_MORE;
+    enum match none = more ? call_match(p, FUNCTIONARY_MARK) : MATCH_YES;
     if (none == MATCH_MORE)
         return CALL_MORE;
     if (none == MATCH_YES) {
-        c->pos -= strlen(FUNCTIONARY_MARK);
+        c->pos -= more ? strlen(FUNCTIONARY_MARK) : 0;
         call_add_arguments(p, "{}", 2);
         return CALL_DONE;
     }
-    if (c->tool->name_len != strlen("python") || memcmp(c->tool->name, "python", 6) != 0)
+    if (!is_python(c->tool))
         return CALL_BAD;
     c->pos = c->token; /* white space belongs to the code */
     c->state = PART_CODE;

@@ -36,6 +36,21 @@ static enum call_result scan_value(struct answer_parser *p, bool out)
     }
 }
 
+/* Writes an object that was scanned before, control characters in strings as escapes. */
+static void held_write(struct strbuf *out, const char *text, size_t len)
+{
+    struct json_scan scan;
+    json_scan_begin(&scan);
+    strbuf_clear(out);
+    for (size_t i = 0; i < len; i++) {
+        if (scan.in_string && (unsigned char)text[i] < 0x20)
+            json_write_escaped(out, &text[i], 1);
+        else
+            strbuf_addc(out, text[i]);
+        json_scan_byte(&scan, text[i]);
+    }
+}
+
 /* Reports arguments that came before the name, or as a string. False: not an object. */
 static bool give_held_arguments(struct answer_parser *p)
 {
@@ -61,16 +76,7 @@ static bool give_held_arguments(struct answer_parser *p)
     if (none) {
         call_add_arguments(p, "{}", 2);
     } else if (object) {
-        struct json_scan scan; /* scans again, to write control characters as escapes */
-        json_scan_begin(&scan);
-        strbuf_clear(&p->scratch);
-        for (size_t i = 0; i < len; i++) {
-            if (scan.in_string && (unsigned char)text[i] < 0x20)
-                json_write_escaped(&p->scratch, &text[i], 1);
-            else
-                strbuf_addc(&p->scratch, text[i]);
-            json_scan_byte(&scan, text[i]);
-        }
+        held_write(&p->scratch, text, len);
         call_add_scratch(p);
     }
     arena_free(&arena);
@@ -110,6 +116,8 @@ enum {
 };
 enum { KEY_OTHER, KEY_NAME, KEY_ARGUMENTS, KEY_FUNCTION };
 
+/* Command's own ids are not the calls': a constrained call always has "0", and with an id twice in
+ * a conversation its template gives a result to the wrong call, or drops it. */
 static int key_kind(const char *text, size_t len)
 {
     static const struct {
@@ -416,9 +424,10 @@ enum call_result read_python_tag(struct answer_parser *p)
 
 /* ------------------------------------------------------------------ name, then {..} */
 
-enum { NAMED_BEGIN, NAMED_NAME, NAMED_FENCE, NAMED_ARGUMENTS };
+enum { NAMED_BEGIN, NAMED_NAME, NAMED_FENCE, NAMED_ARGUMENTS, NAMED_NOBODY };
 
-/* The arguments after a name. If `end` comes instead, there are none. */
+/* The arguments after a name. If `end` comes instead, there are none; if it comes instead of their
+ * last }, they are complete all the same. */
 static enum call_result named_arguments(struct answer_parser *p, const char *end)
 {
     if (!p->call.has_arguments && end) {
@@ -430,7 +439,13 @@ static enum call_result named_arguments(struct answer_parser *p, const char *end
             return CALL_DONE;
         }
     }
-    return read_arguments(p);
+    enum call_result result = read_arguments(p);
+    if (result != CALL_BAD || !end || !json_scan_lacks_brace(&p->call.scan))
+        return result;
+    enum match match = call_match(p, end);
+    if (match == MATCH_YES)
+        call_add_arguments(p, "}", 1);
+    return match == MATCH_YES ? CALL_DONE : match == MATCH_MORE ? CALL_MORE : CALL_BAD;
 }
 
 /* Reads a name up to one of `stops`, which is not skipped. */
@@ -518,6 +533,65 @@ enum call_result read_deepseek_call(struct answer_parser *p)
     }
 }
 
+/* Whether the function has all parameters that are given, and is given all that it requires. */
+static bool tool_fits(const struct tool *tool, const struct json *given)
+{
+    const struct json *required = json_get(tool->parameters, "required");
+    json_each (member, given)
+        if (!tool_parameter(tool, member->key, member->key_len))
+            return false;
+    if (json_is(required, JSON_ARRAY))
+        json_each (name, required)
+            if (json_is(name, JSON_STRING) && !json_get(given, name->text))
+                return false;
+    return true;
+}
+
+/* The only function that fits the arguments; NULL: there is none, or several. */
+static const struct tool *tool_of_arguments(struct answer_parser *p, const struct strbuf *text)
+{
+    struct arena arena = ARENA_INIT;
+    const struct json *given = json_parse(&arena, text->data, text->len, NULL);
+    const struct tool *found = NULL;
+    size_t n = 0;
+    for (size_t i = 0; given && given->count && i < tool_set_size(p->options.tools); i++) {
+        const struct tool *tool = tool_set_at(p->options.tools, i);
+        if (!tool_fits(tool, given))
+            continue;
+        found = tool;
+        n++;
+    }
+    p->failed |= arena.failed;
+    arena_free(&arena);
+    return n == 1 ? found : NULL;
+}
+
+/* Arguments without a name: held until they are complete and show which function is meant. */
+static enum call_result nobodys_arguments(struct answer_parser *p)
+{
+    struct open_call *c = &p->call;
+    size_t left;
+    if (!c->has_arguments) {
+        if (!call_skip_space(p))
+            return CALL_MORE;
+        if (call_rest(p, &left)[0] != '{')
+            return CALL_BAD;
+        json_scan_begin(&c->scan);
+        c->has_arguments = true;
+        c->token = c->pos;
+    }
+    enum call_result result = scan_value(p, false);
+    if (result != CALL_DONE)
+        return result;
+    held_write(&p->scratch, call_at(p, c->token), c->pos - c->token);
+    p->failed |= p->scratch.failed;
+    c->tool = p->failed ? NULL : tool_of_arguments(p, &p->scratch);
+    if (!c->tool)
+        return CALL_BAD;
+    call_add_scratch(p);
+    return CALL_DONE;
+}
+
 enum call_result read_kimi_call(struct answer_parser *p)
 {
     static const char *const stops[] = {"<|tool_call_argument_begin|>", NULL};
@@ -525,6 +599,8 @@ enum call_result read_kimi_call(struct answer_parser *p)
     size_t len, left, which;
     if (c->state == NAMED_ARGUMENTS)
         return named_arguments(p, "<|tool_call_end|>");
+    if (c->state == NAMED_NOBODY)
+        return nobodys_arguments(p);
     if (!call_skip_space(p))
         return CALL_MORE;
     if (call_match(p, "<|tool_call_begin|>") == MATCH_YES)
@@ -541,7 +617,7 @@ enum call_result read_kimi_call(struct answer_parser *p)
     bool counts = len && strspn(name, "0123456789") >= len; /* the name is missing */
     if (counts && tool_set_size(p->options.tools) == 1)
         c->tool = tool_set_at(p->options.tools, 0);
-    else if (!call_set_name(p, name, name_len - 1))
+    else if (!call_set_name(p, name, name_len - 1) && !counts)
         return CALL_BAD;
     if (name_len <= len) { /* Kimi's template renders the id: the model must see its own */
         c->id = c->pos;
@@ -550,7 +626,7 @@ enum call_result read_kimi_call(struct answer_parser *p)
             c->id_len--;
     }
     c->pos += len + strlen(stops[0]);
-    c->state = NAMED_ARGUMENTS;
+    c->state = c->tool ? NAMED_ARGUMENTS : NAMED_NOBODY;
     return CALL_ON;
 }
 

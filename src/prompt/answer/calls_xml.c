@@ -14,6 +14,7 @@ struct xml_form {
     const char *json_begin; /* all arguments follow as JSON; NULL: never */
     size_t n_closing;       /* how many of name_ends, the last ones, end the call */
     const char *key_begin;
+    const char *key_begin_too;      /* NULL: none */
     const char *const *key_ends;    /* skipped */
     const char *value_begin;        /* NULL: the value comes first */
     const char *const *value_ends;  /* the first two end the value and are skipped; others start the
@@ -27,7 +28,8 @@ struct xml_form {
     bool has_entities;              /* names are written with &amp; and &quot; */
 };
 
-#define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define ESCAPED_LINE "\\n" /* some models escape a whole call as if it were in a string */
+#define LIST(...)    ((const char *const[]){__VA_ARGS__, NULL})
 
 const struct xml_form xml_qwen = {
     .name_begin = "<function=",
@@ -39,8 +41,8 @@ const struct xml_form xml_qwen = {
     .lines = true,
 };
 const struct xml_form xml_glm = {
-    .name_ends = LIST("\n", "<tool_sep>", "<arg_key>", "</tool_call>"),
-    .n_more_skipped = 1,
+    .name_ends = LIST("\n", "<tool_sep>", ESCAPED_LINE, "<arg_key>", "</tool_call>"),
+    .n_more_skipped = 2,
     .key_begin = "<arg_key>",
     .key_ends = LIST("</arg_key>"),
     .value_begin = "<arg_value>",
@@ -88,6 +90,7 @@ const struct xml_form xml_minicpm = {
     .name_ends = LIST("\">", "\"/>", "\" />"),
     .n_closing = 2,
     .key_begin = "<param name=\"",
+    .key_begin_too = "<paramname=\"", /* it sometimes omits the space */
     .key_ends = LIST("\">"),
     .value_ends = LIST("</param>"),
     .call_ends = LIST("</function>"),
@@ -201,7 +204,9 @@ static enum call_result xml_next(struct answer_parser *p, const struct xml_form 
         p->call.state = XML_JSON;
         return CALL_ON;
     }
-    enum match match = f->json_begin ? call_match(p, f->json_begin) : MATCH_NO;
+    enum match match = call_match(p, ESCAPED_LINE);
+    if (match == MATCH_NO && f->json_begin)
+        match = call_match(p, f->json_begin);
     if (match != MATCH_NO)
         return as_result(match);
     for (size_t i = 0; match == MATCH_NO && f->call_ends[i]; i++) {
@@ -214,6 +219,8 @@ static enum call_result xml_next(struct answer_parser *p, const struct xml_form 
     }
     if (match == MATCH_NO) /* last, because M3's ends start like its keys */
         match = call_match(p, f->key_begin);
+    if (match == MATCH_NO && f->key_begin_too)
+        match = call_match(p, f->key_begin_too);
     if (match == MATCH_YES)
         p->call.state = XML_KEY;
     return as_result(match);
@@ -337,7 +344,10 @@ static enum call_result xml_value_begin(struct answer_parser *p, const struct xm
     enum match match = MATCH_YES;
     size_t left;
     if (f->value_begin) {
-        match = call_skip_space(p) ? call_match(p, f->value_begin) : MATCH_MORE;
+        match = call_skip_space(p) ? call_match(p, ESCAPED_LINE) : MATCH_MORE;
+        if (match != MATCH_NO)
+            return as_result(match);
+        match = call_match(p, f->value_begin);
         if (match == MATCH_NO) { /* a key without a value is dropped */
             p->call.state = XML_NEXT;
             return CALL_ON;
@@ -357,7 +367,8 @@ static enum call_result xml_value_begin(struct answer_parser *p, const struct xm
             match = MATCH_YES;
     }
     p->call.state = match == MATCH_YES ? XML_VALUE : XML_VALUE_BEGIN;
-    p->call.scanned = p->call.depth = 0;
+    p->call.scanned = 0;
+    p->call.tags = (struct open_tags){0};
     return as_result(match);
 }
 
@@ -370,7 +381,7 @@ static enum match xml_value_end(struct answer_parser *p, const struct xml_form *
     *which = 0;
     if (f->nested)
         return nested_end(text, left, call_at(p, p->call.token), p->call.token_len, len,
-                          &p->call.depth);
+                          &p->call.tags);
     const char *const *ends = p->call.quote ? f->quoted_ends : f->value_ends;
     for (; *len < left; ++*len) {
         if (text[*len] != '<' && text[*len] != '\n' && text[*len] != ']')

@@ -145,8 +145,10 @@ static enum json_scan_result between_byte(struct json_scan *s, char c)
     case SCAN_NEXT:
         if (c == (in_object(s) ? '}' : ']'))
             return close_container(s);
+        if (c != ',')
+            return JSON_SCAN_BAD;
         s->state = in_object(s) ? SCAN_KEY : SCAN_VALUE;
-        return c == ',' ? JSON_SCAN_MORE : JSON_SCAN_BAD;
+        return JSON_SCAN_MORE;
     default: return begin_value(s, c);
     }
 }
@@ -172,6 +174,11 @@ enum json_scan_result json_scan_byte(struct json_scan *s, char c)
     }
     s->state = (uint8_t)next;
     return JSON_SCAN_MORE;
+}
+
+bool json_scan_lacks_brace(const struct json_scan *s)
+{
+    return s->state == SCAN_NEXT && s->depth == 1 && in_object(s);
 }
 
 bool json_scan_is_object(const char *text, size_t len)

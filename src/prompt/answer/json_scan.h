@@ -28,6 +28,8 @@ enum json_scan_result {
 
 void json_scan_begin(struct json_scan *s);
 enum json_scan_result json_scan_byte(struct json_scan *s, char c);
+/* True after a byte that was bad, if a } there would have ended the value. */
+bool json_scan_lacks_brace(const struct json_scan *s);
 /* True if `text` is one object, perhaps with white space around it. */
 bool json_scan_is_object(const char *text, size_t len);
 
