@@ -79,18 +79,18 @@ def instances_run(program, files):
 
 class Counts:
     def __init__(self):
-        self.files = self.served = self.valid = self.invalid = 0
+        self.schemas = self.accepted = self.valid = self.invalid = 0
         self.refused = collections.defaultdict(list)
         self.false_accepts, self.missed = [], []
 
     def add(self, file, answer, matched):
         name, schema, tests = file
-        self.files += 1
+        self.schemas += 1
         if "error" in answer:
             keyword = schema_suite.keyword_of(answer["error"])
             self.refused[keyword].append(f"{name}: {answer['error']}")
             return
-        self.served += 1
+        self.accepted += 1
         for test, texts in zip(tests, matched):
             self.valid += test["valid"]
             self.invalid += not test["valid"]
@@ -112,22 +112,6 @@ def reasons_of(program, missed):
     return reasons
 
 
-def report(counts, reasons, is_long):
-    print(f"schemas served: {counts.served} of {counts.files}")
-    for keyword, names in sorted(counts.refused.items(), key=lambda kv: -len(kv[1])):
-        print(f"  refused {len(names)}: {keyword}")
-        for name in names if is_long else []:
-            print(f"    {name}")
-    print(f"false accepts: {len(counts.false_accepts)} of {counts.invalid} invalid instances")
-    for name in counts.false_accepts:
-        print(f"  FALSE ACCEPT {name}")
-    print(f"valid instances refused: {len(counts.missed)} of {counts.valid}")
-    for reason, names in sorted(reasons.items(), key=lambda kv: -len(kv[1])):
-        print(f"  {len(names)}: {reason}")
-        for name in names if is_long else []:
-            print(f"    {name}")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("folder")
@@ -140,7 +124,7 @@ def main():
         some = files[first:first + BATCH]
         for file, (answer, matched) in zip(some, instances_run(args.schema_match, some)):
             counts.add(file, answer, matched)
-    report(counts, reasons_of(args.schema_match, counts.missed), args.list)
+    schema_suite.report(counts, reasons_of(args.schema_match, counts.missed), args.list)
     return 1 if counts.false_accepts else 0
 
 
