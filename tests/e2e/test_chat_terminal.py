@@ -186,6 +186,12 @@ def test_files_that_are_no_conversation(tmp_path):
     assert err.splitlines()[-2] == "Stay." and "top_p is 0.95" in err  # nothing has changed
 
 
+def test_load_takes_regular_files_only(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", tmp_path, "/dev/zero"):
+        assert f"{path}: it is not a regular file" in script(f"/load {path}", status=FAILED)[1]
+
+
 def test_save_replaces_only_what_it_should(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("precious")

@@ -475,6 +475,9 @@ TEST(answer_calls, minimax_m3)
              "get_weather", M3_VALUE("city", "Paris ]< x") M3_VALUE("days", "018")
                                 M3_VALUE("metric", "true")) "\n" M3 "</tool_call>",
          "C[I look.]B[get_weather]A[{\"city\": \"Paris ]< x\", \"days\": 18, \"metric\": true}]E"},
+        {M3 "<tool_call>" M3 "<invoke name=\"get_weather\">" M3_VALUE("city", "x") M3
+         "</tool_call>",
+         "B[get_weather]A[{\"city\": \"x\"}]E"},
         {M3 "<tool_call>" M3_INVOKE(
              "get_weather",
              M3_VALUE("tags", M3_VALUE("item", "a") M3_VALUE("item", M3_VALUE("n", "1")))
@@ -616,6 +619,75 @@ static const char *functionary_reads(const struct tool_set *tools, bool continue
 
 #define PARTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
+/* What an answer to a request with these tools has. */
+static const char *answer_of(enum tool_format format, const char *tools, const char *answer,
+                             size_t len)
+{
+    static char result[400];
+    struct arena arena = ARENA_INIT;
+    struct error err;
+    struct transcript t = {0};
+    struct tool_set *set = tool_set_new(json_parse(&arena, tools, strlen(tools), &err));
+    const struct answer_style style = {.tools = format};
+    struct answer_parser *p = answer_parser_new(&(struct answer_parser_options){
+        .style = &style, .tools = set, .piece = transcript_add, .context = &t});
+    CHECK(p && set);
+    answer_parser_add(p, answer, len);
+    answer_parser_end(p);
+    snprintf(result, sizeof result, "%.*s", (int)sizeof result - 1, strbuf_str(&t.text));
+    answer_parser_free(p);
+    transcript_free(&t);
+    tool_set_free(set);
+    arena_free(&arena);
+    return result;
+}
+
+/* Another function that may take any parameter could be meant, too. */
+TEST(answer_calls, kimi_counter_and_functions_that_take_any_parameter)
+{
+#define DELETE                                                                                     \
+    "{\"type\": \"function\", \"function\": {\"name\": \"delete\", \"parameters\": {\"type\": "    \
+    "\"object\", \"properties\": {\"id\": {}}}}}"
+#define OTHER(parameters)                                                                          \
+    "[{\"type\": \"function\", \"function\": {\"name\": \"query\"" parameters "}}, " DELETE "]"
+    static const char answer[] =
+        "<|tool_call_begin|>0<|tool_call_argument_begin|>{\"id\": 1}<|tool_call_end|>";
+    static const struct {
+        const char *tools;
+        bool is_known;
+    } cases[] = {
+        {OTHER(""), true},
+        {OTHER(", \"parameters\": {\"type\": \"object\", \"properties\": {}}"), true},
+        {OTHER(", \"parameters\": {\"type\": \"object\", \"properties\": {\"x\": {}}, "
+               "\"additionalProperties\": false}"),
+         true},
+        {OTHER(", \"parameters\": {\"type\": \"object\"}"), false},
+        {OTHER(", \"parameters\": {\"properties\": {}, \"additionalProperties\": {}}"), false},
+        {OTHER(", \"parameters\": {\"properties\": {}, \"$ref\": \"#/x\"}"), false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK_STR(answer_of(TOOLS_KIMI, cases[i].tools, answer, sizeof answer - 1),
+                  cases[i].is_known ? "B[delete]A[{\"id\": 1}]E"
+                                    : "C[<|tool_call_begin|>0<|tool_call_argument_begin|>"
+                                      "{\"id\": 1}<|tool_call_end|>]");
+}
+
+/* Takes seconds, or minutes, if each call is searched up to the answer's end. */
+TEST(answer_calls, many_calls_without_an_end_take_linear_time)
+{
+    enum { N = 20000 };
+    static const char part[] = "<function=f><parameter=arguments>";
+    struct strbuf text = STRBUF_INIT;
+    for (int i = 0; i < N; i++)
+        strbuf_adds(&text, part);
+    const char *got = answer_of(TOOLS_QWEN_CODER,
+                                "[{\"type\": \"function\", \"function\": {\"name\": \"f\", "
+                                "\"parameters\": {\"properties\": {\"a\": {}}}}}]",
+                                text.data, text.len);
+    CHECK(strncmp(got, "C[<function=f><parameter=arguments><function=f>", 47) == 0);
+    strbuf_free(&text);
+}
+
 TEST(answer_calls, functionary_without_functions_and_with_python)
 {
     static const char text[] = "[{\"type\": \"function\", \"function\": {\"name\": \"python\"}}]";
@@ -643,6 +715,10 @@ TEST(answer_calls, functionary_without_functions_and_with_python)
     CHECK_STR(functionary_reads(set, false, PARTS("python\n{ ", "}>>>all\nx")),
               "|B[python]A[{ }]EC[x]|");
     CHECK_STR(functionary_reads(set, false, PARTS("python\n")), "|B[python]A[{}]E");
+    CHECK_STR(functionary_reads(set, false, PARTS("python\n>>", "> 1+1")),
+              "|B[python]A[{\"code\": \">>> 1+1]|A[\"}]E");
+    CHECK_STR(functionary_reads(set, false, PARTS("python\n>>>", "all\nx")),
+              "|B[python]A[{}]EC[x]|");
     static const char answer[] =
         "all\nHm.>>>python\n\tx >>= 1 >>>>>all\ny\n>>>python\n\\\"é>>>python\n{ 1}>>>python\n{ }";
     const struct answer_style style = {.tools = TOOLS_FUNCTIONARY};

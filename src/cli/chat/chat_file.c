@@ -184,8 +184,16 @@ int chat_load(struct chat *c, const char *path, struct error *err)
 {
     struct strbuf full = STRBUF_INIT, text = STRBUF_INIT;
     struct error cause;
+    struct stat info;
     path_expand(path, &full);
-    int failed = file_read(strbuf_str(&full), MAX_FILE_BYTES, &text, err);
+    int failed = 0;
+    /* Opening a FIFO or a terminal would wait, and Ctrl-C would not end that. */
+    if (stat(strbuf_str(&full), &info))
+        failed = error_set(err, ERROR_IO, "%s: %s", strbuf_str(&full), strerror(errno));
+    else if (!S_ISREG(info.st_mode))
+        failed = error_set(err, ERROR_INPUT, "%s: it is not a regular file", strbuf_str(&full));
+    if (!failed)
+        failed = file_read(strbuf_str(&full), MAX_FILE_BYTES, &text, err);
     if (!failed && text_load(c, &text, &cause))
         failed = error_set(err, cause.code, "%s: %s", strbuf_str(&full), cause.message);
     if (!failed)

@@ -98,6 +98,7 @@ struct answer_parser {
     struct strbuf gap; /* white space before the last calls, reported if content follows */
     bool in_call;      /* a reader of the format is active */
     bool ended, failed;
+    unsigned n_cut_off; /* calls without an end, at the end of the answer: MOST_CUT_OFF */
     struct strbuf held; /* undecided text, from `head` on */
     size_t head;
     struct strbuf scratch;

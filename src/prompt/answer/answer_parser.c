@@ -271,11 +271,17 @@ void call_next(struct answer_parser *p, int state)
                             .marker_end = 1};
 }
 
+/* Each call that is cut off is searched for its end up to the end of the answer. After this many,
+ * the rest is content, so that the time does not grow with the square of the answer's length. */
+enum { MOST_CUT_OFF = 64 };
+
 /* The text is not a call: at least its first marker becomes content, and the rest is read again. */
-static void call_is_text(struct answer_parser *p)
+static void call_is_text(struct answer_parser *p, bool is_cut_off)
 {
     size_t left = p->held.len - p->head;
     size_t len = p->call.marker_end < left ? p->call.marker_end : left;
+    if (is_cut_off && ++p->n_cut_off > MOST_CUT_OFF)
+        len = left;
     if (p->call.start) /* the white space before it is part of the text */
         strbuf_clear(&p->gap);
     answer_emit(p, PIECE_CONTENT, call_at(p, 0), len);
@@ -330,7 +336,7 @@ static bool call_run(struct answer_parser *p)
     if (p->call.begun)
         call_is_broken(p, result == CALL_MORE);
     else
-        call_is_text(p);
+        call_is_text(p, result == CALL_MORE);
     return true;
 }
 

@@ -62,6 +62,19 @@ static enum match json_match(struct answer_parser *p)
 }
 
 /* The arguments are JSON; but Python may be called with its code as it is. */
+/* Whether the next part begins here. In Python's code >>> alone does not begin one. */
+static enum match next_part_match(const struct answer_parser *p)
+{
+    const size_t mark_len = strlen(FUNCTIONARY_MARK);
+    const struct tool *tool;
+    size_t left, line;
+    const char *text = call_rest(p, &left);
+    enum match match = literal_match(text, left, FUNCTIONARY_MARK);
+    if (match == MATCH_YES && is_python(p->call.tool))
+        match = recipient_match(p, text + mark_len, left - mark_len, &line, &tool);
+    return match == MATCH_MORE && p->ended ? MATCH_NO : match;
+}
+
 static enum call_result read_part_arguments(struct answer_parser *p)
 {
     struct open_call *c = &p->call;
@@ -74,11 +87,10 @@ static enum call_result read_part_arguments(struct answer_parser *p)
     enum match json = more && call_rest(p, &left)[0] == '{' ? json_match(p) : MATCH_NO;
     if (json != MATCH_NO)
         return json == MATCH_YES ? read_arguments(p) : CALL_MORE;
-    enum match none = more ? call_match(p, FUNCTIONARY_MARK) : MATCH_YES;
+    enum match none = more ? next_part_match(p) : MATCH_YES;
     if (none == MATCH_MORE)
         return CALL_MORE;
     if (none == MATCH_YES) {
-        c->pos -= more ? strlen(FUNCTIONARY_MARK) : 0;
         call_add_arguments(p, "{}", 2);
         return CALL_DONE;
     }

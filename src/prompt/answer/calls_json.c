@@ -533,10 +533,27 @@ enum call_result read_deepseek_call(struct answer_parser *p)
     }
 }
 
-/* Whether the function has all parameters that are given, and is given all that it requires. */
+/* Whether the schema may take parameters that it does not list. */
+static bool takes_any_name(const struct json *schema)
+{
+    static const char *const keywords[] = {"$ref", "allOf", "anyOf", "oneOf", "patternProperties"};
+    const struct json *more = json_get(schema, "additionalProperties");
+    if (!schema)
+        return false;
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (json_get(schema, keywords[i]))
+            return true;
+    return !json_is(json_get(schema, "properties"), JSON_OBJECT) ||
+           (more && !(more->type == JSON_BOOL && !more->boolean));
+}
+
+/* Whether the function has all parameters that are given, and is given all that it requires. If it
+ * may take any, it fits, so that no other function is called by mistake. */
 static bool tool_fits(const struct tool *tool, const struct json *given)
 {
     const struct json *required = json_get(tool->parameters, "required");
+    if (takes_any_name(tool->parameters))
+        return true;
     json_each (member, given)
         if (!tool_parameter(tool, member->key, member->key_len))
             return false;

@@ -62,7 +62,7 @@ const struct xml_form xml_minimax3 = {
     .name_ends = LIST("\">"),
     .key_begin = M3_MARK "<",
     .key_ends = LIST(">"),
-    .call_ends = LIST(M3_MARK "</invoke>"),
+    .call_ends = LIST(M3_MARK "</invoke>", M3_MARK "</tool_call>"),
     .nested = true,
 };
 const struct xml_form xml_dsml = {
