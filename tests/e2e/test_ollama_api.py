@@ -187,7 +187,7 @@ def test_errors_have_ollamas_shape(mock):
             ("/api/create", {"model": "x"}, 501, "-m FILE"),
             ("/api/copy", {"source": "x"}, 501, "-m FILE"),
             ("/api/blobs/sha256:0", "", 404, "blobs"),
-            ("/api/nothing", {}, 404, "/api/nothing")]:
+            ("/api/nothing", {}, 404, "/api/nothing; chat is at /api/chat")]:
         got, message = error_of(post(mock, path, body))
         assert got == status and part in message, (path, body, got, message)
     assert error_of(mock.get("/api/chat"))[0] == 405
