@@ -412,11 +412,12 @@ static int check_operator(const struct api *api, const struct requester *who, st
 {
     if (who->is_operator)
         return 0;
-    return api_error_set(e, 403, NULL,
-                         api->options->keys.n_keys
-                             ? "only the server's operator may do this: send the --admin-key"
-                             : "only the server's operator may do this: send the request from the "
-                               "server's own machine, or start the server with --admin-key");
+    return api_error_set(
+        e, 403, NULL,
+        api->options->keys.n_keys
+            ? "this needs the operator's key (--admin-key, or admin:KEY in a key file)"
+            : "only the server's operator may do this: send the request from the "
+              "server's own machine, or start the server with --admin-key");
 }
 
 /* Finds out who sends the request, and whether they may use the route. If the path does not exist

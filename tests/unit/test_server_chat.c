@@ -347,6 +347,10 @@ TEST(server_chat, bad_requests_name_their_field)
     CHECK_AT("error.type", "'invalid_request_error'");
     CHECK_INT(server_post(&s, CHAT, "{'messages':[]}"), 400);
     CHECK_AT("error.param", "'messages'");
+    CHECK_INT(server_post(&s, CHAT, "{}"), 400);
+    CHECK_AT("error.message", "''messages' is missing: it holds the conversation'");
+    CHECK_INT(server_post(&s, CHAT, "{'prompt':'a'}"), 400);
+    CHECK_HAS(reply_at("error.message"), "the conversation; for 'prompt' use /v1/completions");
     CHECK_INT(server_post(&s, CHAT, "{'messages':[}"), 400);
     CHECK_HAS(reply_at("error.message"), "byte 13");
     CHECK_INT(server_chat(&s, HI, "'n':5,'max_tokens':1"), 200);
