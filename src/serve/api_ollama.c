@@ -22,25 +22,34 @@ void ollama_show_begin(struct api *api, struct http_exchange *x, const struct re
     completion_begin(api, x, who, REQUEST_OLLAMA_SHOW);
 }
 
-static void reply(const struct api *api, struct http_exchange *x,
-                  void (*write)(struct json_writer *w, const struct server_options *o))
+void ollama_get_tags(struct api *api, struct http_exchange *x, const struct requester *who)
 {
+    (void)who;
     struct strbuf json = STRBUF_INIT;
-    write(&(struct json_writer){.out = &json}, api->options);
+    ollama_tags_write(&(struct json_writer){.out = &json}, api->options);
     api_reply_json(x, 200, &json);
     strbuf_free(&json);
 }
 
-void ollama_get_tags(struct api *api, struct http_exchange *x, const struct requester *who)
+/* The cache's pages that are in use, in bytes. */
+static uint64_t cache_bytes(const struct api *api)
 {
-    (void)who;
-    reply(api, x, ollama_tags_write);
+    const struct kv_group *groups = api->options->engine->info.groups;
+    struct scheduler_stats s;
+    scheduler_read_stats(api->scheduler, &s);
+    uint64_t n_bytes = (uint64_t)(s.n_pages - s.n_free) * groups[0].page_bytes;
+    for (size_t i = 0; i < TREE_MAX_SIDES; i++)
+        n_bytes += (uint64_t)(s.sides[i].n_pages - s.sides[i].n_free) * groups[1 + i].page_bytes;
+    return n_bytes;
 }
 
 void ollama_get_ps(struct api *api, struct http_exchange *x, const struct requester *who)
 {
     (void)who;
-    reply(api, x, ollama_ps_write);
+    struct strbuf json = STRBUF_INIT;
+    ollama_ps_write(&(struct json_writer){.out = &json}, api->options, cache_bytes(api));
+    api_reply_json(x, 200, &json);
+    strbuf_free(&json);
 }
 
 void ollama_get_version(struct api *api, struct http_exchange *x, const struct requester *who)

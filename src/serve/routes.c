@@ -412,11 +412,12 @@ static int check_operator(const struct api *api, const struct requester *who, st
 {
     if (who->is_operator)
         return 0;
-    return api_error_set(e, 403, NULL,
-                         api->options->keys.n_keys
-                             ? "only the server's operator may do this: send the --admin-key"
-                             : "only the server's operator may do this: send the request from the "
-                               "server's own machine, or start the server with --admin-key");
+    return api_error_set(
+        e, 403, NULL,
+        api->options->keys.n_keys
+            ? "this needs the operator's key (--admin-key, or admin:KEY in a key file)"
+            : "only the server's operator may do this: send the request from the "
+              "server's own machine, or start the server with --admin-key");
 }
 
 /* Finds out who sends the request, and whether they may use the route. If the path does not exist
@@ -434,6 +435,44 @@ static int check_requester(const struct api *api, struct http_exchange *x,
     return 0;
 }
 
+/* Sets the error for a path that does not exist, and returns -1. Paths below a listed one get the
+ * same message. */
+static int refuse_path(const struct http_parser *p, const char *path, struct api_error *e)
+{
+    static const char embeddings[] = "radish does not support embeddings";
+    static const char reranking[] = "radish does not support reranking";
+    static const struct {
+        const char *path;
+        int status;
+        const char *message;
+    } known[] = {
+        {"/v1/embeddings", 501, embeddings},
+        {"/embeddings", 501, embeddings},
+        {"/embedding", 501, embeddings},
+        {"/v1/rerank", 501, reranking},
+        {"/v1/reranking", 501, reranking},
+        {"/rerank", 501, reranking},
+        {"/reranking", 501, reranking},
+        {"/v1/responses", 501,
+         "radish does not have OpenAI's Responses API yet; use /v1/chat/completions"},
+        {"/v1/messages", 501,
+         "radish does not have Anthropic's Messages API yet; use /v1/chat/completions"},
+        {"/v1/audio", 501, "radish does not support audio"},
+        {"/v1/images", 501, "radish does not generate images"},
+        {"/lora-adapters", 501, "radish does not support LoRA adapters"},
+        {"/metrics", 404, "no route /metrics; counters are at /stats"},
+        {"/v1/stats", 404, "no route /v1/stats; counters are at /stats"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        size_t len = strlen(known[i].path);
+        if (strncmp(path, known[i].path, len) == 0 && (!path[len] || path[len] == '/'))
+            return api_error_set(e, known[i].status, NULL, "%s", known[i].message);
+    }
+    return api_error_set(e, 404, NULL, "no route %.200s; chat is at %s", http_parser_target(p),
+                         error_form_of(path) == ERRORS_OLLAMA ? "/api/chat"
+                                                              : "/v1/chat/completions");
+}
+
 /* Sets the error for a request that has no route, and returns -1. */
 static int refuse_route(struct http_exchange *x, const struct strbuf *path, struct api_error *e)
 {
@@ -445,8 +484,7 @@ static int refuse_route(struct http_exchange *x, const struct strbuf *path, stru
         return api_error_set(e, 501, NULL, "unknown method %.40s", http_parser_method(p));
     allow_write(strbuf_str(path), allow, sizeof allow);
     if (!*allow)
-        return api_error_set(e, 404, NULL, "no route %.200s; chat is at /v1/chat/completions",
-                             http_parser_target(p));
+        return refuse_path(p, strbuf_str(path), e);
     http_add_field(x, "Allow", allow);
     return api_error_set(e, 405, NULL, "%.200s accepts %s, not %s", strbuf_str(path), allow,
                          http_parser_method(p));

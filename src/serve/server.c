@@ -116,9 +116,14 @@ static void grace_cb(evutil_socket_t fd, short what, void *arg)
 
 static void stop_begin(struct server *s, const char *signal_name)
 {
+    const uint32_t n = s->api.n_completions;
+    char answers[80] = "";
+    if (n)
+        snprintf(answers, sizeof answers, "; %u %s %g s to finish", n,
+                 n == 1 ? "answer in progress has" : "answers in progress have",
+                 s->api.options->shutdown_grace_ms * 1e-3);
     s->api.stopping = true;
-    log_info("%s: stopping; answers in progress: %u, with %.1f s to finish", signal_name,
-             s->api.n_completions, s->api.options->shutdown_grace_ms * 1e-3);
+    log_info("%s: stopping%s", signal_name, answers);
     struct timeval grace = timeval_from_ms(s->api.options->shutdown_grace_ms);
     evtimer_add(s->grace, &grace);
     http_server_drain(s->api.http);
@@ -277,6 +282,15 @@ static void access_log(const struct api *api)
                  api->options->host);
 }
 
+static void thinking_log(const struct api *api)
+{
+    const struct prompt_maker *p = api->options->prompt;
+    if (p->thinking == THINKING_ON && p->chat_template && !p->style.think_begin &&
+        !p->traits.has_thinking_switch)
+        log_warn("--thinking on has no effect: '%s' does not support thinking",
+                 api->options->model_name);
+}
+
 /* Logs the memory in use once the cache is full and every token has been used. */
 static void memory_log(const struct api *api)
 {
@@ -284,16 +298,17 @@ static void memory_log(const struct api *api)
     const struct engine_info *info = &o->engine->info;
     const double mib = 1 << 20;
     size_t grammars = grammar_vocabulary_reserved(api->vocabulary);
-    uint64_t rest = info->buffer_bytes + machine_heap_bytes() + o->start_bytes - grammars;
+    uint64_t other = info->buffer_bytes + machine_heap_bytes() + o->start_bytes - grammars;
     char window[80] = "";
     if (info->n_groups > 1)
         snprintf(window, sizeof window, ", and %u of %u bytes for windows of %u",
                  o->engine->limits.n_pages[1], info->groups[1].page_bytes, info->groups[1].window);
-    log_info("memory: packed weights %.1f MiB, model file up to %.1f MiB, KV up to %.1f MiB (%u "
-             "tokens of %u bytes%s), rest %.1f MiB, grammars up to %.1f MiB; context %u",
-             (double)info->weight_bytes / mib, (double)info->file_bytes / mib,
-             (double)info->kv_bytes / mib, o->engine->limits.n_pages[0], info->groups[0].page_bytes,
-             window, (double)rest / mib, (double)(grammars + GRAMMAR_BYTES) / mib, o->context);
+    log_info(
+        "memory: packed weights %.1f MiB, model file up to %.1f MiB, cache (KV) up to %.1f MiB (%u "
+        "tokens of %u bytes%s), other %.1f MiB, grammars up to %.1f MiB; context %u",
+        (double)info->weight_bytes / mib, (double)info->file_bytes / mib,
+        (double)info->kv_bytes / mib, o->engine->limits.n_pages[0], info->groups[0].page_bytes,
+        window, (double)other / mib, (double)(grammars + GRAMMAR_BYTES) / mib, o->context);
 }
 
 int server_run(const struct server_options *options, struct error *err)
@@ -314,6 +329,7 @@ int server_run(const struct server_options *options, struct error *err)
         return -1;
     }
     access_log(&s->api);
+    thinking_log(&s->api);
     memory_log(&s->api);
     log_info("listening on %s (ready in %.2f s)", http_server_url(s->api.http),
              (double)(clock_now_ns() - options->start_ns) * 1e-9);

@@ -131,6 +131,17 @@ def test_the_model(server):
     assert f"num_ctx {model.context_window}" in re.sub(" +", " ", show["parameters"])
 
 
+def test_the_size_grows_with_the_cache(start):
+    """The mock has no weights, and 8 bytes for each token."""
+    server = start()
+    for n in (0, 1):
+        stats = server.wait_idle()
+        used = stats["pages"] - stats["pages_free"]
+        assert used > 0 or n == 0
+        assert json.loads(server.get("/api/ps")[2])["models"][0]["size"] == 8 * used
+        whole(server, "/api/chat", messages=HELLO)
+
+
 def test_the_version_and_the_root(mock):
     status, _, text = mock.get("/api/version")
     version = json.loads(text)
@@ -187,7 +198,7 @@ def test_errors_have_ollamas_shape(mock):
             ("/api/create", {"model": "x"}, 501, "-m FILE"),
             ("/api/copy", {"source": "x"}, 501, "-m FILE"),
             ("/api/blobs/sha256:0", "", 404, "blobs"),
-            ("/api/nothing", {}, 404, "/api/nothing")]:
+            ("/api/nothing", {}, 404, "/api/nothing; chat is at /api/chat")]:
         got, message = error_of(post(mock, path, body))
         assert got == status and part in message, (path, body, got, message)
     assert error_of(mock.get("/api/chat"))[0] == 405

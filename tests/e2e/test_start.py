@@ -29,10 +29,10 @@ def resident_mib(server):
 
 def said_mib(server):
     found = re.search(r"memory: packed weights ([\d.]+) MiB, model file up to ([\d.]+) MiB, "
-                      r"KV up to ([\d.]+) MiB \(\d+ tokens of \d+ bytes\), rest ([\d.]+) MiB",
+                      r"cache \(KV\) up to ([\d.]+) MiB \(\d+ tokens of \d+ bytes\), other ([\d.]+) MiB",
                       server.log())
     assert found, server.log()
-    return dict(zip(("packed", "file", "kv", "rest"), map(float, found.groups())))
+    return dict(zip(("packed", "file", "kv", "other"), map(float, found.groups())))
 
 
 def vocabulary_text():

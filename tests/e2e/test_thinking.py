@@ -81,11 +81,17 @@ def rendered(server, **fields):
     return json.loads(text)["prompt"]
 
 
+def test_a_model_that_cannot_think_is_named(start):
+    assert "warn  --thinking on has no effect: 'mock' does not support thinking" in start("--thinking", "on").log()
+    assert "--thinking" not in start("--thinking", "off").log()
+
+
 @pytest.mark.parametrize("mode, thinks", [(None, True), ("auto", True), ("on", True),
                                           ("off", False)])
 def test_the_server_decides_where_the_request_does_not(start, templates, mode, thinks):
     options = ["--thinking", mode] if mode else []
     server = start("--chat-template-file", str(templates / "asks.jinja"), *options)
+    assert "--thinking" not in server.log()
     assert rendered(server).endswith("<think>\n" if thinks else "</think>")
     assert rendered(server, enable_thinking=False).endswith("</think>")
     assert rendered(server, reasoning_effort="none").endswith("</think>")

@@ -347,6 +347,10 @@ TEST(server_chat, bad_requests_name_their_field)
     CHECK_AT("error.type", "'invalid_request_error'");
     CHECK_INT(server_post(&s, CHAT, "{'messages':[]}"), 400);
     CHECK_AT("error.param", "'messages'");
+    CHECK_INT(server_post(&s, CHAT, "{}"), 400);
+    CHECK_AT("error.message", "''messages' is missing: it holds the conversation'");
+    CHECK_INT(server_post(&s, CHAT, "{'prompt':'a'}"), 400);
+    CHECK_HAS(reply_at("error.message"), "the conversation; for 'prompt' use /v1/completions");
     CHECK_INT(server_post(&s, CHAT, "{'messages':[}"), 400);
     CHECK_HAS(reply_at("error.message"), "byte 13");
     CHECK_INT(server_chat(&s, HI, "'n':5,'max_tokens':1"), 200);
@@ -436,6 +440,8 @@ TEST(server_chat, who_hangs_up_stops_the_work)
     struct test_server s;
     static struct strbuf got;
     SERVER_START(&s, "--mock-batch-cost-us", "2000");
+    CHECK_INT(server_chat(&s, HI, "'max_tokens':1"), 200);
+    long long n = reply_int("usage.prompt_tokens");
     int stream = server_begin_chat(&s, HI, "'stream':true,'ignore_eos':true");
     int whole = server_begin_chat(&s, HI, "'ignore_eos':true,'n':2");
     CHECK(server_read_until(stream, "\"content\":", &got));
@@ -445,7 +451,9 @@ TEST(server_chat, who_hangs_up_stops_the_work)
     server_settle(&s);
     CHECK_AT_INT("canceled", 3);
     CHECK(reply_int("generated_tokens") < 2000);
-    server_await_log(&s, "POST /v1/chat/completions");
+    char counts[80];
+    snprintf(counts, sizeof counts, "prompt %lld, cached %lld, generated ", n, n - 1);
+    server_await_log_times(&s, counts, 2);
     server_stop(&s);
 }
 
@@ -514,6 +522,8 @@ TEST(server_chat, an_answer_has_a_time_limit)
     CHECK_HAS(reply_at("error.message"), "not complete after 1 s (--timeout)");
     CHECK_INT(server_chat(&s, HI, "'ignore_eos':true,'stream':true"), 200);
     CHECK_HAS(event_at(-1, "error.message"), "not complete after 1 s (--timeout)");
+    server_await_log(&s, "prompt 21, cached 0, generated ");
+    server_await_log(&s, "prompt 21, cached 20, generated ");
     server_settle(&s);
     CHECK_AT_INT("canceled", 2);
     server_stop(&s);

@@ -78,6 +78,39 @@ TEST(server_http, has_routes_and_methods)
     server_stop(&s);
 }
 
+/* What clients of other servers may look for. */
+TEST(server_http, says_what_it_does_not_have)
+{
+    static const struct {
+        const char *path, *type, *message;
+        int status;
+    } cases[] = {
+        {"/v1/embeddings", "'server_error'", "'radish does not support embeddings'", 501},
+        {"/embedding", "'not_supported_error'", "'radish does not support embeddings'", 501},
+        {"/v1/rerank", "'server_error'", "'radish does not support reranking'", 501},
+        {"/v1/responses", "'server_error'", NULL, 501},
+        {"/v1/messages/count_tokens", "'server_error'", NULL, 501},
+        {"/v1/audio/speech", "'server_error'", "'radish does not support audio'", 501},
+        {"/lora-adapters", "'not_supported_error'", NULL, 501},
+        {"/metrics", "'not_found_error'", "'no route /metrics; counters are at /stats'", 404},
+        {"/metricsx", "'not_found_error'", "'no route /metricsx; chat is at /v1/chat/completions'",
+         404},
+    };
+    struct test_server s;
+    SERVER_START(&s);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_INT(server_post(&s, cases[i].path, "{}"), cases[i].status);
+        CHECK_AT("error.type", cases[i].type);
+        if (cases[i].message)
+            CHECK_AT("error.message", cases[i].message);
+    }
+    CHECK_INT(server_get(&s, "/v1/stats?x=1"), 404);
+    CHECK_HAS(reply_at("error.message"), "counters are at /stats");
+    CHECK_INT(server_post(&s, "/api/nowhere", "{}"), 404);
+    CHECK_AT("error", "'no route /api/nowhere; chat is at /api/chat'");
+    server_stop(&s);
+}
+
 TEST(server_http, answers_for_hosts_and_pages_of_this_machine)
 {
     struct test_server s;
@@ -186,7 +219,8 @@ TEST(server_http, keys_open_routes)
     }
     CHECK_INT(get_with(&s, "/stats", ACME), 403);
     CHECK_AT("error.type", "'permission_error'");
-    CHECK_HAS(reply_at("error.message"), "send the --admin-key");
+    CHECK_HAS(reply_at("error.message"),
+              "this needs the operator's key (--admin-key, or admin:KEY in a key file)");
     server_stop(&s);
 }
 

@@ -36,8 +36,7 @@ TEST(server_stop, an_idle_server_stops_at_once)
         server_signal(&s, numbers[i]);
         CHECK_INT(recv(idle, &byte, 1, 0), 0);
         close(idle);
-        server_await_log(&s, i ? "Interrupt: stopping; answers in progress: 0, with 1000.0 s"
-                               : "Terminated: stopping; answers in progress: 0, with 1000.0 s");
+        server_await_log(&s, i ? "Interrupt: stopping\n" : "Terminated: stopping\n");
         server_wait(&s);
     }
 }
@@ -53,7 +52,7 @@ TEST(server_stop, answers_finish_within_the_grace)
                       "application/json\r\nContent-Length: 44\r\n\r\n{");
     server_await(&s, "running", 3);
     server_signal(&s, SIGTERM);
-    server_await_log(&s, "answers in progress: 3, with 1000.0 s to finish");
+    server_await_log(&s, "Terminated: stopping; 3 answers in progress have 1000 s to finish");
     /* In the meantime it reports its progress and starts nothing new. */
     CHECK_INT(server_get(&s, "/health"), 503);
     CHECK_STR(reply_body(), "{\"status\":\"stopping\"}");
@@ -110,7 +109,7 @@ TEST(server_stop, a_second_signal_ends_the_grace)
     int stream = begin_stream(&s, ""), whole = server_begin_chat(&s, HI, "'ignore_eos':true");
     server_await(&s, "running", 2);
     server_signal(&s, SIGTERM);
-    server_await_log(&s, "with 1000.0 s to finish");
+    server_await_log(&s, "Terminated: stopping; 2 answers in progress have 1000 s to finish");
     server_signal(&s, SIGINT);
     check_cut_off(stream, whole);
     server_await_log(&s, "Interrupt again: stopping at once; answers cut off: 2");
@@ -147,16 +146,32 @@ TEST(server_stop, wrong_options_end_it_before_it_starts)
     CHECK_HAS(strbuf_str(&got), "--shared-prompt /nowhere: ");
     CHECK_INT(SERVER_REFUSED(&got, "--host", "no such host"), 1);
     CHECK_HAS(strbuf_str(&got), "no such host");
+    CHECK(!strstr(strbuf_str(&got), "--addr"));
+    CHECK_INT(SERVER_REFUSED(&got, "--host", "127.0.0.1:19033"), 1);
+    CHECK_HAS(strbuf_str(&got), "cannot listen on 127.0.0.1:19033: ");
+    CHECK_HAS(strbuf_str(&got), "; for host and port in one use --addr");
     CHECK_INT(SERVER_REFUSED(&got, "--share-cache"), 2);
     CHECK_HAS(strbuf_str(&got), "--share-cache needs tenants");
+}
+
+TEST(server_stop, one_answer_is_counted)
+{
+    struct test_server s;
+    SERVER_START(&s, "--shutdown-grace", "1", SLOW);
+    int stream = begin_stream(&s, "");
+    server_signal(&s, SIGTERM);
+    server_await_log(&s, "Terminated: stopping; 1 answer in progress has 1 s to finish");
+    server_wait(&s);
+    close(stream);
 }
 
 TEST(server_stop, the_log_says_what_memory_it_will_have)
 {
     struct test_server s;
     SERVER_START(&s, "--cache-size", "262144t", "-c", "500");
-    CHECK_HAS(server_log(&s), "memory: packed weights 0.0 MiB, model file up to 0.0 MiB, KV up to "
-                              "2.0 MiB (262144 tokens of 8 bytes), rest ");
+    CHECK_HAS(server_log(&s),
+              "memory: packed weights 0.0 MiB, model file up to 0.0 MiB, cache (KV) "
+              "up to 2.0 MiB (262144 tokens of 8 bytes), other ");
     CHECK_HAS(server_log(&s), " MiB; context 500\n");
     server_stop(&s);
 }

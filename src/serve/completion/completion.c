@@ -398,7 +398,7 @@ static void give_progress(struct completion *c, struct choice *o, uint32_t done,
 {
     const struct request *r = &o->request;
     const struct answer_progress progress = {.total = r->n_tokens,
-                                             .cached = o->found,
+                                             .cached = o->cached,
                                              .processed = done,
                                              .elapsed_ns = clock_now_ns() - r->admitted_ns};
     if (r->wants_progress && c->output.stream && c->output.writer->progress)
@@ -409,8 +409,8 @@ void choice_time(struct choice *o, uint64_t now_ns)
 {
     const struct request *r = &o->request;
     uint64_t first_ns = r->first_token_ns ? r->first_token_ns : now_ns;
-    o->timings = (struct answer_timings){.cached_tokens = o->found,
-                                         .computed_tokens = r->n_tokens - o->found,
+    o->timings = (struct answer_timings){.cached_tokens = o->cached,
+                                         .computed_tokens = r->n_tokens - o->cached,
                                          .predicted_tokens = o->n_tokens,
                                          .prompt_ns = first_ns - r->admitted_ns,
                                          .predicted_ns = now_ns - first_ns};
@@ -461,7 +461,7 @@ static void take_end(struct completion *c, uint32_t index, const struct sched_ev
     if (o->finish == FINISH_CANCELED && answer_is_over(&o->answer))
         o->finish = FINISH_STOP;
     keep_answer(c, index);
-    o->cached = o->found = r->prompt_cached;
+    o->cached = r->prompt_cached; /* less than at the start if it was preempted */
     choice_time(o, r->done_ns);
     content->stopping_word = r->stopped_by;
     content->is_truncated = o->finish == FINISH_LENGTH &&
@@ -485,7 +485,7 @@ static void take_event(struct completion *c, uint32_t index, const struct sched_
     switch (event->type) {
     case EVENT_STARTED:
         o->is_started = true;
-        o->found = event->prompt_done;
+        o->cached = event->prompt_done;
         give_progress(c, o, event->prompt_done, events);
         return;
     case EVENT_PROGRESS: give_progress(c, o, event->prompt_done, events); return;

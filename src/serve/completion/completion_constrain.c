@@ -140,10 +140,15 @@ static int grammar_error(struct completion *c, bool calls_are_wrong, const struc
     const char *field = constraint->kind && !calls_are_wrong ? constraint->field : "tools";
     if (err->code == ERROR_MEMORY)
         return no_memory_now(c);
-    if (constraint->kind == CONSTRAINT_GBNF && err->position != ERROR_NO_POSITION)
+    static const char prefix[] = "grammar: "; /* the field's name says it */
+    const char *message = err->message;
+    if (strncmp(message, prefix, sizeof prefix - 1) == 0)
+        message += sizeof prefix - 1;
+    if (constraint->kind == CONSTRAINT_GBNF && err->position != ERROR_NO_POSITION &&
+        !strstr(message, "(byte "))
         return api_error_set(&c->input.error, 400, field, "'%s': %s (at byte %zu of it)", field,
-                             err->message, err->position);
-    return api_error_set(&c->input.error, 400, field, "'%s': %s", field, err->message);
+                             message, err->position);
+    return api_error_set(&c->input.error, 400, field, "'%s': %s", field, message);
 }
 
 int completion_constrain(struct completion *c)

@@ -64,12 +64,11 @@ struct choice {
     bool lost_ids;      /* some were lost (out of memory); the first ones are enough */
     bool is_echoed;     /* the prompt's text was sent, if requested */
     bool is_started;    /* the scheduler has admitted it */
-    uint32_t found;     /* tokens of the prompt in the cache when it started */
+    uint32_t cached;    /* tokens of the prompt that were not computed for it, once it started */
     double logprob_sum; /* of its tokens, to find the best of several */
     struct answer_timings timings;
     uint32_t n_tokens;
-    uint32_t cached; /* tokens of the prompt, once it is done */
-    bool live;       /* the scheduler has it */
+    bool live; /* the scheduler has it */
     enum finish_reason finish;
 };
 

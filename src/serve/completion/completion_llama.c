@@ -285,8 +285,8 @@ static void busy_slot_write(struct json_writer *w, const struct choice *o)
     const struct request *r = &o->request;
     const uint32_t done = atomic_load_explicit(&r->prompt_done, memory_order_relaxed);
     json_add_int(w, "n_prompt_tokens", r->n_tokens);
-    json_add_int(w, "n_prompt_tokens_processed", done > o->found ? done - o->found : 0);
-    json_add_int(w, "n_prompt_tokens_cache", o->found);
+    json_add_int(w, "n_prompt_tokens_processed", done > o->cached ? done - o->cached : 0);
+    json_add_int(w, "n_prompt_tokens_cache", o->cached);
     json_array_begin(w, "next_token");
     json_object_begin(w, NULL);
     json_add_bool(w, "has_next_token", true);

@@ -4,14 +4,17 @@
 #include "base/log.h"
 #include "serve/completion/completion_internal.h"
 
-/* The choices of a prompt share it; tokens that any of them had to compute were not cached. */
+/* The choices of a prompt share it; tokens that any of them had to compute were not cached. Choices
+ * that have not started have computed nothing. */
 static uint32_t cached_of(const struct completion *c, uint32_t prompt)
 {
     uint32_t n = choices_per_prompt(c), cached = UINT32_MAX;
-    for (uint32_t i = prompt * n; i < (prompt + 1) * n; i++)
-        if (c->running.choices[i].cached < cached)
-            cached = c->running.choices[i].cached;
-    return cached;
+    for (uint32_t i = prompt * n; i < (prompt + 1) * n; i++) {
+        const struct choice *o = &c->running.choices[i];
+        if (o->is_started && o->cached < cached)
+            cached = o->cached;
+    }
+    return cached == UINT32_MAX ? 0 : cached;
 }
 
 static struct answer_usage usage_of(const struct completion *c)

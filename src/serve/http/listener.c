@@ -32,6 +32,13 @@ static int socket_make(int family)
     return above;
 }
 
+/* True for "127.0.0.1:8080", but not for an IPv6 address. */
+static bool has_port(const char *host)
+{
+    const char *colon = strchr(host, ':');
+    return colon && colon[1] && colon[1 + strspn(colon + 1, "0123456789")] == '\0';
+}
+
 int http_listen(const char *host, uint16_t port, struct error *err)
 {
     char name[256], service[8];
@@ -44,7 +51,8 @@ int http_listen(const char *host, uint16_t port, struct error *err)
     snprintf(service, sizeof service, "%u", port);
     int rc = getaddrinfo(name, service, &hints, &found);
     if (rc)
-        return error_set(err, ERROR_IO, "cannot listen on %s: %s", name, gai_strerror(rc));
+        return error_set(err, ERROR_IO, "cannot listen on %s: %s%s", name, gai_strerror(rc),
+                         has_port(name) ? "; for host and port in one use --addr" : "");
     const struct addrinfo *best = found;
     for (const struct addrinfo *a = found; a; a = a->ai_next)
         if (a->ai_family == AF_INET && best->ai_family != AF_INET)

@@ -258,7 +258,7 @@ static const struct {
     [REQUEST_RENDER] = {SCOPE_RENDER, "messages", "the conversation"},
     [REQUEST_COUNT] = {SCOPE_RENDER, "messages", "the conversation"},
     [REQUEST_TOKENIZE] = {SCOPE_TOKENIZE, "content", "the text"},
-    [REQUEST_DETOKENIZE] = {SCOPE_DETOKENIZE, "tokens", "their ids"},
+    [REQUEST_DETOKENIZE] = {SCOPE_DETOKENIZE, "tokens", "the tokens' ids"},
     [REQUEST_OLLAMA_CHAT] = {SCOPE_OLLAMA_CHAT, .finish = finish_ollama},
     [REQUEST_OLLAMA_GENERATE] = {SCOPE_OLLAMA_GENERATE, .finish = finish_ollama},
     [REQUEST_OLLAMA_SHOW] = {SCOPE_OLLAMA_SHOW},
@@ -295,13 +295,21 @@ static int check_best_of(struct field_reader *r)
     return 0;
 }
 
+/* Checks that the field that the request's kind requires is there. */
+static int check_subject(struct field_reader *r, const struct json *root)
+{
+    const char *subject = kinds[r->kind].subject;
+    if (!subject || has_subject(r->kind, r->params))
+        return 0;
+    bool is_text = r->kind == REQUEST_CHAT && json_get(root, "prompt");
+    return api_error_set(r->err, 400, subject, "'%s' is missing: it holds %s%s", subject,
+                         kinds[r->kind].what, is_text ? "; for 'prompt' use /v1/completions" : "");
+}
+
 /* Checks that involve several fields. */
 static int check_whole(struct field_reader *r)
 {
     struct request_params *p = r->params;
-    if (kinds[r->kind].subject && !has_subject(r->kind, p))
-        return api_error_set(r->err, 400, kinds[r->kind].subject, "'%s' is missing: %s",
-                             kinds[r->kind].subject, kinds[r->kind].what);
     if (p->n_probs) {
         p->logprobs = true;
         p->top_logprobs = p->n_probs;
@@ -310,7 +318,7 @@ static int check_whole(struct field_reader *r)
         return api_error_set(r->err, 400, "top_logprobs", "'top_logprobs' needs 'logprobs': true");
     if (r->kind == REQUEST_INFILL && !p->input_suffix)
         return api_error_set(r->err, 400, "input_suffix",
-                             "'input_suffix' is missing: the text after the cursor");
+                             "'input_suffix' is missing: it holds the text after the cursor");
     if (check_tool_choice(r) || check_best_of(r))
         return -1;
     if (p->tool_choice == TOOL_CHOICE_REQUIRED) /* then there is no text to constrain */
@@ -389,7 +397,8 @@ int request_params_read(struct request_params *out, enum request_kind kind, cons
     strbuf_free(&r.text);
     if (out->arena.failed)
         return no_memory(&r); /* some allocation failed */
-    if (rc || (kinds[kind].finish && kinds[kind].finish(&r)) || check_whole(&r))
+    if (rc || (kinds[kind].finish && kinds[kind].finish(&r)) || check_subject(&r, root) ||
+        check_whole(&r))
         return -1;
     params_finish(out);
     return out->arena.failed ? no_memory(&r) : 0;

@@ -232,7 +232,7 @@ def too_long_a_prompt():
 def errors_of_keys_and_paths():
     bad = openai.OpenAI(base_url=KEYED_URL + "/v1", api_key="wrong", max_retries=0)
     raises(openai.AuthenticationError, bad.models.list)
-    raises(openai.NotFoundError, lambda: client.embeddings.create(model=MODEL, input="x"))
+    raises(openai.InternalServerError, lambda: client.embeddings.create(model=MODEL, input="x"))
     gone = openai.OpenAI(base_url="http://127.0.0.1:9/v1", api_key="x", max_retries=0)
     raises(openai.APIConnectionError, gone.models.list)
 
