@@ -509,8 +509,7 @@ static int engine_choose(struct runtime *r, const struct engine_limits *limits, 
         }
         if (!is_auto || why.code == ERROR_INPUT)
             return error_set(err, why.code, "%s", why.message);
-        /* No plug-in is the usual case of a machine without a GPU. */
-        log_write(why.code == ERROR_FORMAT ? LOG_WARN : LOG_INFO, "engine: cpu (%s)", why.message);
+        cpu_choice_log(&why);
     }
     if (runtime_options.device || runtime_options.gpu_memory.bytes ||
         runtime_options.gpu_memory.fraction > 0)
