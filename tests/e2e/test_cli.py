@@ -119,7 +119,7 @@ def test_a_file_that_is_not_there_is_a_failure(terminal):
     status, stderr = t.end()
     assert status == FAILED and "nofile" in stderr and "Ctrl-D" not in stderr
     done = radish("run", *MOCK, "--chat-template-file", "nofile", "hi")
-    assert done.returncode == FAILED and "nofile" in done.stderr.decode()
+    assert done.returncode == FAILED and "--chat-template-file nofile: No such file" in done.stderr.decode()
 
 
 def test_help_and_version():

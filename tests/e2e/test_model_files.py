@@ -308,7 +308,7 @@ def test_messages_have_one_slash(model):
     assert f"{path}/config.json" in stderr, stderr
 
 
-@pytest.mark.parametrize("name", ["Qwen/Qwen3-4B", "llama3.2:3b",
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-4B", "llama3.2:3b", "qwen3",
                                   "https://huggingface.co/Qwen/Qwen3-4B"])
 def test_a_name_of_the_web_is_told_that_nothing_is_downloaded(name):
     for command in (("info",), ("run", "hi", "-m"), ("tokenize", "-m")):
