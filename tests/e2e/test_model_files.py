@@ -68,12 +68,15 @@ def test_render_gives_what_the_server_gives(model, tmp_path):
         assert wanted.startswith("<|start_story|>")
     assert "look(at: sky)" in output_of("render", "-m", path, "--context", "-", stdin=json.dumps(
         {"messages": called, "tools": [tool]}))
+    assert output_of("render", "-m", path, "--context", "-", stdin=json.dumps(TURNS)) == output_of(
+        "render", "-m", path, "--context", "-", stdin=json.dumps({"messages": TURNS}))
     check_end(server)
 
 
 def test_render_says_what_is_wrong_with_a_conversation(model):
     path = model("tokenizer_config.json", {"chat_template": "{{ messages[0].content }}"})
-    for context, words in (({}, "messages"), ({"messages": [{"role": "user"}]}, "content"),
+    for context, words in (({}, "messages"), ("Hi", 'a JSON object such as {"messages": [...]}'),
+                           ({"messages": [{"role": "user"}]}, "content"),
                            ({"messages": TURNS, "bos_token": "x"}, "bos_token")):
         status, _, stderr = radish("render", "-m", path, "--context", "-",
                                    stdin=json.dumps(context))
