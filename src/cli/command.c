@@ -20,6 +20,8 @@ static int command_help(const struct command *command, const struct option_set *
     printf("radish %s: %s\n\nusage: radish %s %s\n\n", command->name, command->summary,
            command->name, command->usage);
     args_print_options(set);
+    if (command->notes)
+        printf("\n%s", command->notes);
     printf("\nexample: %s\n", command->example);
     return EXIT_OK;
 }
