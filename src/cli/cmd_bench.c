@@ -103,5 +103,6 @@ const struct command command_bench = {
              "  other            share of the time spent in everything else\n"
              "  attention/peak   speed of attention, as a share of the machine's float limit\n",
     .example = "radish bench -m model.gguf -p 512,2048 -n 128 -d 0,3000 -t 2",
+    .operand_hint = "the model is given with -m PATH",
     .run = command_bench_run,
 };

@@ -192,5 +192,6 @@ const struct command command_render = {
     .summary = "print the prompt that a chat template makes",
     .usage = "(-m PATH | --template FILE) --context FILE.json",
     .example = "radish render -m model.gguf --context conversation.json",
+    .operand_hint = "the model is given with -m PATH",
     .run = render_run,
 };

@@ -179,3 +179,4 @@ const struct command command_run = {
     .run = run_run,
     .has_default_model = true,
 };
+    .operand_hint = "put the prompt in quotes; the model is given with -m PATH",

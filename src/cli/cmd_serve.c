@@ -347,6 +347,7 @@ const struct command command_serve = {
     .summary = "serve a model over the APIs of OpenAI, llama-server and Ollama",
     .usage = "[-m PATH] [OPTIONS]",
     .example = "radish serve -m model.gguf --port 8080 --cache-size 2GiB",
+    .operand_hint = "the model is given with -m PATH",
     .run = serve_run,
     .has_default_model = true,
 };

@@ -30,6 +30,7 @@ bool command_parse(const struct command *command, struct option_set *set, int ar
                    int *status)
 {
     struct error err;
+    set->operand_hint = command->operand_hint;
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         bool wants_help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
         if (wants_help || strcmp(argv[i], "--version") == 0) {
