@@ -257,6 +257,42 @@ def test_a_template_file_is_applied_to_the_mock_engine(tmp_path):
     assert answer_of("--chat-template-file", path, "Hi")["prompt_tokens"] == 3
 
 
+def test_a_dash_appends_standard_input_to_the_prompt():
+    both = prompt_tokens("Say\n\nHi")
+    assert answer_of("Say", "-", stdin=b"Hi\n")["prompt_tokens"] == both
+    assert answer_of("Say", "-")["prompt_tokens"] == prompt_tokens("Say")
+    assert answer_of("-", stdin=b"Hi")["prompt_tokens"] == prompt_tokens("Hi")
+    assert answer_of("--raw", "Say", "-", stdin=b"Hi\n")["prompt_tokens"] == len("Say\n\nHi\n")
+
+
+UNREAD = "standard input is not read, because the prompt is an argument; to append it: radish run \"PROMPT\" -"
+
+
+def test_without_a_dash_standard_input_is_not_read_and_a_warning_says_so(tmp_path):
+    run = (RADISH, "run", *MOCK, "-n", "1", "Hi")
+
+    def warned(**options):
+        done = subprocess.run(run, capture_output=True, timeout=TIMEOUT_S, check=True, **options)
+        return UNREAD in done.stderr.decode()
+
+    path = tmp_path / "lines"
+    path.write_text("one\ntwo\n")
+    with open(path, "rb", buffering=0) as lines:
+        assert warned(stdin=lines)
+        lines.readline()
+        assert not warned(stdin=lines)  # the loop of a script that reads the lines
+        assert lines.readline() == b"two\n"
+    for stdin in ("< /dev/null", "<&-"):
+        done = subprocess.run(["sh", "-c", f'"$@" {stdin}', "sh", *run], capture_output=True, timeout=TIMEOUT_S, check=True)
+        assert UNREAD not in done.stderr.decode()
+    out, into = os.pipe()
+    with os.fdopen(out, "rb"), os.fdopen(into, "wb", buffering=0) as writer:
+        assert not warned(stdin=out)  # a pipe that nobody closes
+        writer.write(b"text")
+        assert warned(stdin=out)
+    assert not warned(input=b"")
+
+
 @pytest.mark.parametrize("args, stdin", [([], b""), ([], b"\n"), ([""], b"unread")])
 def test_run_asks_for_a_prompt(args, stdin):
     done = radish("run", *MOCK, *args, stdin=stdin)
