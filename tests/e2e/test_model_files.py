@@ -350,4 +350,5 @@ def test_weights_that_are_quantised_already_are_told(tmp_path):
     assert "f32, f16 or bf16" in stderr and stderr.count("--quantize Q4_0") == 1
     for wanted in ("q8_0", "f16"):
         assert "already quantized" not in radish(*run, out, "--quantize", wanted)[2]
+    assert json_of("info", out, "--json")["quantization"] == "Q8_0"
     assert "already quantized" not in radish(*run, GGUF, "--quantize", "q4_0")[2]
