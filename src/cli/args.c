@@ -64,6 +64,24 @@ static const char *option_nearest(const struct option_set *set, const char *give
     return name_is_near(given, best) ? out : NULL;
 }
 
+/* Whether the command has every option that the advice names. What stands in backquotes is another
+ * command line. */
+static bool advice_applies(const struct option_set *set, const char *advice)
+{
+    bool is_quoted = false;
+    for (const char *at = advice; *at; at++) {
+        char name[64];
+        is_quoted ^= *at == '`';
+        if (is_quoted || *at != '-' || (at > advice && at[-1] != ' ' && at[-1] != '('))
+            continue;
+        at += strspn(at, "-");
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at, " ,;)"), at);
+        if (!option_find(set, name))
+            return false;
+    }
+    return true;
+}
+
 /* Reports an option that is in no table and suggests a fix. */
 static int option_unknown(const struct option_set *set, const char *spelled, const char *given,
                           struct error *err)
@@ -72,9 +90,10 @@ static int option_unknown(const struct option_set *set, const char *spelled, con
     snprintf(name, sizeof name, "%s", given);
     for (char *c = name; *c; c++)
         *c = *c == '_' ? '-' : *c;
-    const char *advice = foreign_option_advice(name);
-    if (advice)
-        return error_set(err, ERROR_INPUT, "unknown option '%s': %s", spelled, advice);
+    const char *advice;
+    for (size_t nth = 0; (advice = foreign_option_advice(name, nth)); nth++)
+        if (advice_applies(set, advice))
+            return error_set(err, ERROR_INPUT, "unknown option '%s': %s", spelled, advice);
     if (option_nearest(set, name, nearest))
         return error_set(err, ERROR_INPUT, "unknown option '%s': did you mean --%s?", spelled,
                          nearest);
@@ -133,8 +152,8 @@ static int choice_parse(const struct option *o, const char *text, struct error *
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
                  o->choices[i]);
     }
-    return error_set(err, ERROR_INPUT, "--%.*s must be one of %s, not '%s'", name_length(o),
-                     o->names, known, text);
+    return error_set(err, ERROR_INPUT, "%s%.*s must be one of %s, not '%s'", dashes(o),
+                     name_length(o), o->names, known, text);
 }
 
 static int seed_parse(const struct option *o, const char *text, struct error *err)
@@ -144,9 +163,9 @@ static int seed_parse(const struct option *o, const char *text, struct error *er
     long long number = strtoll(text, &end, 10);
     if (end == text || *end || errno || number < -1)
         return error_set(err, ERROR_INPUT,
-                         "--%.*s needs a whole number from 0 to %lld, or -1 for a random one, "
+                         "%s%.*s needs a whole number from 0 to %lld, or -1 for a random one, "
                          "not '%s'",
-                         name_length(o), o->names, LLONG_MAX, text);
+                         dashes(o), name_length(o), o->names, LLONG_MAX, text);
     *(struct seed *)o->target = (struct seed){.is_given = number >= 0, .value = (uint64_t)number};
     return 0;
 }
@@ -176,8 +195,8 @@ static int numbers_set(const struct option *o, const char *text, struct error *e
         end = at + strcspn(at, ",");
         int len = snprintf(one, sizeof one, "%.*s", (int)(end - at), at);
         if (list.n == NUMBER_LIST_MAX || len >= (int)sizeof one)
-            return error_set(err, ERROR_INPUT, "--%.*s takes at most %d numbers, not '%s'",
-                             name_length(o), o->names, NUMBER_LIST_MAX, text);
+            return error_set(err, ERROR_INPUT, "%s%.*s takes at most %d numbers, not '%s'",
+                             dashes(o), name_length(o), o->names, NUMBER_LIST_MAX, text);
         if (number_parse(o, one, &number, &cause))
             return strchr(text, ',')
                        ? error_set(err, ERROR_INPUT, "%s in '%s'", cause.message, text)
@@ -192,8 +211,8 @@ static int list_add(const struct option *o, const char *text, struct error *err)
 {
     struct string_list *list = o->target;
     if (list->n == sizeof list->items / sizeof *list->items)
-        return error_set(err, ERROR_INPUT, "--%.*s was given too many times: the limit is %zu",
-                         name_length(o), o->names, list->n);
+        return error_set(err, ERROR_INPUT, "%s%.*s was given too many times: the limit is %zu",
+                         dashes(o), name_length(o), o->names, list->n);
     list->items[list->n++] = text;
     return 0;
 }
@@ -206,7 +225,8 @@ static int amount_set(const struct option *o, const char *text, struct error *er
                  : o->type == OPTION_SHARE ? memory_share_parse(text, o->target, &cause)
                                            : duration_parse(text, o->target, &cause);
     if (failed)
-        error_set(err, cause.code, "--%.*s: %s", name_length(o), o->names, cause.message);
+        error_set(err, cause.code, "%s%.*s: %s", dashes(o), name_length(o), o->names,
+                  cause.message);
     return failed;
 }
 
@@ -254,7 +274,15 @@ static int option_take(struct option_set *set, int argc, char **argv, int *at, s
             return error_set(err, ERROR_INPUT, "'%s' needs a value (%s)", argv[*at - 1], o->value);
         value = argv[*at];
     }
-    return option_set_value(o, value ? value : "", err);
+    struct option as_typed = *o; /* errors then name the option as the user did */
+    as_typed.names = name;
+    return option_set_value(&as_typed, value ? value : "", err);
+}
+
+int args_unexpected(const struct option_set *set, const char *operand, struct error *err)
+{
+    return error_set(err, ERROR_INPUT, "unexpected argument '%s'%s%s", operand,
+                     set->operand_hint ? ": " : "", set->operand_hint ? set->operand_hint : "");
 }
 
 int args_parse(struct option_set *set, int argc, char **argv, struct error *err)
@@ -268,7 +296,7 @@ int args_parse(struct option_set *set, int argc, char **argv, struct error *err)
                 return -1;
         } else {
             if (set->operands.n == set->max_operands)
-                return error_set(err, ERROR_INPUT, "unexpected argument '%s'", argv[i]);
+                return args_unexpected(set, argv[i], err);
             set->operands.items[set->operands.n++] = argv[i];
         }
     }

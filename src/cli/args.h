@@ -135,9 +135,12 @@ struct option_set {
     const struct option *tables[8];
     struct string_list operands; /* what is not an option */
     size_t max_operands;
+    const char *operand_hint; /* what to do instead of giving one more; NULL: no idea */
 };
 
 int args_parse(struct option_set *set, int argc, char **argv, struct error *err);
+/* The error for an operand that the command does not take. */
+int args_unexpected(const struct option_set *set, const char *operand, struct error *err);
 void args_print_options(const struct option_set *set);
 
 int cache_size_parse(const char *text, struct cache_size *size, struct error *err);

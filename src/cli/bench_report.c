@@ -118,15 +118,28 @@ static void line_print(const struct line *line, const int *widths)
     printf("%s", line->is_head ? "|\n" : "");
 }
 
+struct figure {
+    char text[32];
+};
+
+/* Three digits, or more if the number is larger. */
+static struct figure billions(double value)
+{
+    struct figure f;
+    snprintf(f.text, sizeof f.text, value < 100e9 ? "%.3g" : "%.0f", value * 1e-9);
+    return f;
+}
+
 static void engines_print(const struct bench *b)
 {
     for (uint32_t i = 0; i < b->n_engines; i++) {
         const struct bench_engine *e = &b->engines[i];
         printf("%s on %s", b->model_name, e->name);
         if (e->limits.read_bytes_per_s > 0)
-            printf(": memory %.3g GB/s, int8 %.3g GMAC/s, float %.3g GMAC/s",
-                   e->limits.read_bytes_per_s * 1e-9, e->limits.int8_macs_per_s * 1e-9,
-                   e->limits.float_macs_per_s * 1e-9);
+            printf(": memory %s GB/s, int8 %s GMAC/s, float %s GMAC/s",
+                   billions(e->limits.read_bytes_per_s).text,
+                   billions(e->limits.int8_macs_per_s).text,
+                   billions(e->limits.float_macs_per_s).text);
         printf("\n");
     }
 }

@@ -92,6 +92,17 @@ const struct command command_bench = {
     .name = "bench",
     .summary = "measure prefill and decode speed, and the machine's limits",
     .usage = "-m PATH [OPTIONS]",
+    .notes = "columns:\n"
+             "  tokens/s, mean   speed of the best run, and the mean of all runs\n"
+             "  limit, reached   speed that the machine's limits allow, and the share reached\n"
+             "  MB/token         bytes of weights and cache read for a token, in millions\n"
+             "  int8 MMAC        integer multiply-adds for a token, in millions\n"
+             "  float MMAC       floating-point multiply-adds for a token, in millions\n"
+             "  products         share of the time spent in products with the weights\n"
+             "  attention        share of the time spent in attention\n"
+             "  other            share of the time spent in everything else\n"
+             "  attention/peak   speed of attention, as a share of the machine's float limit\n",
     .example = "radish bench -m model.gguf -p 512,2048 -n 128 -d 0,3000 -t 2",
+    .operand_hint = "the model is given with -m PATH",
     .run = command_bench_run,
 };

@@ -209,7 +209,7 @@ static void print_json(const struct info *i)
     json_add_string(&w, "format", i->format);
     json_add_int(&w, "parameters", (int64_t)m->n_params);
     json_add_int(&w, "weight_bytes", (int64_t)m->weight_bytes);
-    json_add_string(&w, "quantisation", model_quantisation(m));
+    json_add_string(&w, "quantization", model_quantisation(m));
     json_add_string(&w, "types", strbuf_str(&i->types));
     json_add_int(&w, "context", h->n_context);
     json_add_int(&w, "vocabulary", h->n_vocab);

@@ -153,5 +153,6 @@ const struct command command_logits = {
     .summary = "print the model's scores for the next token",
     .usage = "-m PATH --tokens IDS [OPTIONS]",
     .example = "radish logits -m model.gguf --tokens 1,2,3 --json",
+    .operand_hint = "the model is given with -m PATH",
     .run = logits_run,
 };

@@ -129,5 +129,6 @@ const struct command command_quantize = {
     .summary = "write a model as a GGUF file with smaller weights",
     .usage = "IN OUT.gguf [--type q4_k]",
     .example = "radish quantize ~/models/Qwen3-0.6B qwen3-q4_k.gguf --type q4_k",
+    .operand_hint = "the type is given with --type, such as --type q4_k",
     .run = quantize_run,
 };

@@ -127,6 +127,18 @@ static int model_render(const struct json *context, struct strbuf *out, struct e
 
 /* ---- the command ---- */
 
+/* An array is the messages alone. */
+static const struct json *messages_wrap(struct arena *arena, const struct json *messages,
+                                        struct error *err)
+{
+    struct json *context = json_new(arena, JSON_OBJECT);
+    json_append(arena, context, "messages", json_share(arena, messages));
+    if (!arena->failed)
+        return context;
+    error_set(err, ERROR_MEMORY, "no memory for a conversation");
+    return NULL;
+}
+
 static int context_render(struct strbuf *out, struct error *err)
 {
     struct strbuf text = STRBUF_INIT;
@@ -135,8 +147,12 @@ static int context_render(struct strbuf *out, struct error *err)
     int failed = file_read(context_path, 0, &text, err);
     if (!failed)
         failed = (context = json_parse(&arena, strbuf_str(&text), text.len, err)) ? 0 : -1;
+    if (!failed && context->type == JSON_ARRAY)
+        failed = (context = messages_wrap(&arena, context, err)) ? 0 : -1;
     if (!failed && context->type != JSON_OBJECT)
-        failed = error_set(err, ERROR_INPUT, "%s: expected a JSON object", context_path);
+        failed = error_set(err, ERROR_INPUT,
+                           "%s: expected a JSON object such as {\"messages\": [...]}",
+                           context_path);
     if (!failed)
         failed = (runtime_options.model_path ? model_render : template_render)(context, out, err);
     arena_free(&arena);
@@ -176,5 +192,6 @@ const struct command command_render = {
     .summary = "print the prompt that a chat template makes",
     .usage = "(-m PATH | --template FILE) --context FILE.json",
     .example = "radish render -m model.gguf --context conversation.json",
+    .operand_hint = "the model is given with -m PATH",
     .run = render_run,
 };

@@ -1,8 +1,10 @@
 /* `radish run`: one answer to one prompt, on standard output. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/generate.h"
 #include "cli/input.h"
@@ -11,6 +13,11 @@
 static bool raw, as_json;
 static const char *system_text;
 
+static bool is_stdin(const char *operand)
+{
+    return strcmp(operand, "-") == 0;
+}
+
 static const struct option run_options[] = {
     TEXT("system sys", &system_text, "TEXT", "system message for the model"),
     FLAG("raw", &raw, "continue the prompt as plain text, without the chat template"),
@@ -18,18 +25,46 @@ static const struct option run_options[] = {
     {0},
 };
 
-/* Reads the prompt: the argument, or standard input without the newline that echo and editors
- * append. Text to be continued is left unchanged. */
+/* Removes the newline that echo and editors append. */
+static void newline_cut(struct strbuf *text)
+{
+    if (!text->len || text->data[text->len - 1] != '\n')
+        return;
+    text->len -= text->len > 1 && text->data[text->len - 2] == '\r' ? 2 : 1;
+    text->data[text->len] = '\0';
+}
+
+/* Someone who pipes a text to `run` expects it to be read. It is not unless asked for: a script's
+ * standard input may never end, or be the script itself. In the middle of a file it is the input of
+ * such a script's loop. */
+static void unread_input_warn(void)
+{
+    int n_bytes = 0;
+    if (!isatty(STDIN_FILENO) && ioctl(STDIN_FILENO, FIONREAD, &n_bytes) == 0 && n_bytes > 0 &&
+        lseek(STDIN_FILENO, 0, SEEK_CUR) <= 0)
+        log_warn("standard input is not read, because the prompt is an argument; to append it: "
+                 "radish run \"PROMPT\" -");
+}
+
+/* Reads the prompt: the argument, standard input, or with "-" as a second argument both. Text to be
+ * continued is left unchanged. */
 static int prompt_read(const struct option_set *set, struct strbuf *text, struct error *err)
 {
-    if (set->operands.n)
-        strbuf_adds(text, set->operands.items[0]);
-    else if (input_read(text, err))
+    const struct string_list *given = &set->operands;
+    const bool has_prompt = given->n > 0 && !is_stdin(given->items[0]);
+    const bool has_input = !has_prompt || given->n > 1;
+    struct strbuf input = STRBUF_INIT;
+    int failed = has_input && input_read(&input, err);
+    if (!has_input)
+        unread_input_warn();
+    if (!raw)
+        newline_cut(&input);
+    if (has_prompt)
+        strbuf_addf(text, "%s%s", given->items[0], input.len ? "\n\n" : "");
+    strbuf_add(text, strbuf_str(&input), input.len);
+    strbuf_free(&input);
+    if (failed)
         return -1;
-    if (!set->operands.n && !raw && text->len && text->data[text->len - 1] == '\n') {
-        text->len -= text->len > 1 && text->data[text->len - 2] == '\r' ? 2 : 1;
-        text->data[text->len] = '\0';
-    }
     if (!raw && !text->len)
         return error_set(err, ERROR_INPUT,
                          "the prompt is empty: give it as an argument or on standard input");
@@ -129,8 +164,10 @@ static int template_check(const struct prompt_maker *prompt, struct error *err)
                      prompt, ", or use --raw to continue the prompt as plain text", err);
 }
 
-static int options_check(struct error *err)
+static int options_check(const struct option_set *set, struct error *err)
 {
+    if (set->operands.n > 1 && !is_stdin(set->operands.items[1]))
+        return args_unexpected(set, set->operands.items[1], err);
     const char *useless = system_text                     ? "system"
                           : runtime_options.template_path ? "chat-template-file"
                           : runtime_options.thinking      ? "thinking"
@@ -148,7 +185,7 @@ static int run_run(const struct command *command, int argc, char **argv)
     struct option_set set = {.tables = {runtime_default_model_options, run_options,
                                         generate_options, runtime_template_options,
                                         runtime_engine_options, runtime_mock_options},
-                             .max_operands = 1};
+                             .max_operands = 2};
     struct runtime runtime;
     struct generator generator;
     struct strbuf text = STRBUF_INIT;
@@ -156,7 +193,7 @@ static int run_run(const struct command *command, int argc, char **argv)
     int status;
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    if (options_check(&err))
+    if (options_check(&set, &err))
         return command_fail(command, &err, EXIT_USAGE);
     if (runtime_open(&runtime, RUNTIME_ANSWERS, &err)) /* before anyone types a prompt in vain */
         return command_fail_option(command, &err);
@@ -174,8 +211,13 @@ static int run_run(const struct command *command, int argc, char **argv)
 const struct command command_run = {
     .name = "run",
     .summary = "answer one prompt and exit",
-    .usage = "[-m PATH] [OPTIONS] [PROMPT]   (without PROMPT it is read from standard input)",
+    .usage = "[-m PATH] [OPTIONS] [PROMPT] [-]",
+    .notes =
+        "Without PROMPT it is read from standard input. To give both, end with \"-\": standard "
+        "input then\nfollows the prompt, after a blank line: git diff | radish run \"Describe "
+        "this change\" -\n",
     .example = "radish run -m model.gguf --temp 0 \"Why is the sky blue?\"",
+    .operand_hint = "put the prompt in quotes; the model is given with -m PATH",
     .run = run_run,
     .has_default_model = true,
 };

@@ -329,7 +329,7 @@ static int serve_run(const struct command *command, int argc, char **argv)
     server.start_bytes = machine_resident_bytes();
     if (!runtime_parse(command, &set, argc, argv, &status))
         return status;
-    int failed = options_finish(&err) || port_take(&loading, &err) ||
+    int failed = options_finish(&err) || runtime_check_paths(&err) || port_take(&loading, &err) ||
                  runtime_open(&runtime, RUNTIME_ANSWERS, &err);
     loading_end(loading);
     if (failed && server.listen_fd > 0)
@@ -347,6 +347,7 @@ const struct command command_serve = {
     .summary = "serve a model over the APIs of OpenAI, llama-server and Ollama",
     .usage = "[-m PATH] [OPTIONS]",
     .example = "radish serve -m model.gguf --port 8080 --cache-size 2GiB",
+    .operand_hint = "the model is given with -m PATH",
     .run = serve_run,
     .has_default_model = true,
 };

@@ -136,5 +136,7 @@ const struct command command_tokenize = {
     .summary = "turn text into token ids, or ids into text",
     .usage = "-m PATH [OPTIONS] < TEXT",
     .example = "echo -n \"Hello\" | radish tokenize -m model.gguf",
+    .operand_hint =
+        "the text is read from standard input: echo -n \"TEXT\" | radish tokenize -m PATH",
     .run = tokenize_run,
 };

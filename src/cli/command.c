@@ -20,6 +20,8 @@ static int command_help(const struct command *command, const struct option_set *
     printf("radish %s: %s\n\nusage: radish %s %s\n\n", command->name, command->summary,
            command->name, command->usage);
     args_print_options(set);
+    if (command->notes)
+        printf("\n%s", command->notes);
     printf("\nexample: %s\n", command->example);
     return EXIT_OK;
 }
@@ -28,6 +30,7 @@ bool command_parse(const struct command *command, struct option_set *set, int ar
                    int *status)
 {
     struct error err;
+    set->operand_hint = command->operand_hint;
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         bool wants_help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
         if (wants_help || strcmp(argv[i], "--version") == 0) {

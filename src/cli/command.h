@@ -15,6 +15,8 @@ struct command {
     const char *summary; /* one line for `radish --help` */
     const char *usage;   /* what follows the name, and an example */
     const char *example;
+    const char *notes;        /* more lines for --help; NULL: none */
+    const char *operand_hint; /* for an argument too many; see args.h */
     int (*run)(const struct command *command, int argc, char **argv);
     bool has_default_model; /* without -m it uses the one that `make chat` downloads */
 };

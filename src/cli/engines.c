@@ -3,6 +3,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define DEVICE_PLUGIN "cuda"
 
 static const double default_share = 0.9; /* of the free memory; the rest is for the driver */
 
@@ -10,7 +15,7 @@ int device_engine_open(struct device_engine *d, const struct plugin_options *opt
                        struct error *err)
 {
     *d = (struct device_engine){0};
-    if (plugin_open(&d->plugin, "cuda", err))
+    if (plugin_open(&d->plugin, DEVICE_PLUGIN, err))
         return -1;
     if (d->plugin.ops->find(&d->device, options, err)) {
         d->device = NULL;
@@ -33,12 +38,35 @@ void device_engine_close(struct device_engine *d)
     plugin_close(&d->plugin);
 }
 
+/* An NVIDIA driver is loaded, or the Windows around WSL has one. */
+static bool has_gpu(void)
+{
+    return access("/dev/nvidiactl", F_OK) == 0 ||
+           access("/usr/lib/wsl/lib/libcuda.so.1", F_OK) == 0;
+}
+
+void cpu_choice_log(const struct error *why)
+{
+    if (plugin_exists(DEVICE_PLUGIN))
+        log_write(why->code == ERROR_FORMAT ? LOG_WARN : LOG_INFO, "engine: cpu (%s)",
+                  why->message);
+    else if (has_gpu())
+        log_info("engine: cpu (there is a GPU, but no radish-" DEVICE_PLUGIN
+                 ".so: `make " DEVICE_PLUGIN "` in radish's source folder builds it)");
+    else
+        log_info("engine: cpu");
+}
+
 void engines_describe(struct strbuf *out, const char *device)
 {
     const struct plugin_options options = {.device = device, .log_level = LOG_ERROR};
     struct device_engine d;
     struct error err;
     strbuf_adds(out, "cpu, mock");
+    if (!plugin_exists(DEVICE_PLUGIN)) {
+        strbuf_adds(out, "; no cuda: there is no radish-" DEVICE_PLUGIN ".so");
+        return;
+    }
     if (device_engine_open(&d, &options, &err)) {
         strbuf_addf(out, "; no cuda: %s", err.message);
         return;

@@ -19,6 +19,10 @@ int device_engine_open(struct device_engine *d, const struct plugin_options *opt
 void device_engine_release(struct device_engine *d);
 void device_engine_close(struct device_engine *d); /* after its engine; also one that is zero */
 
+/* Logs that `auto` chose the CPU, and why unless nothing is amiss: the machine has no GPU and
+ * radish no plug-in. `why` is the error of the device. */
+void cpu_choice_log(const struct error *why);
+
 /* "cpu, mock, cuda (radish-cuda.so, NVIDIA H200)", or why there is no cuda. */
 void engines_describe(struct strbuf *out, const char *device);
 

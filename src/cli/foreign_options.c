@@ -17,10 +17,10 @@
 #define NO_TLS         "radish has no TLS yet; put a reverse proxy such as nginx in front of it"
 #define NO_CLUSTER     "radish runs in one process on one machine; leave this option out"
 #define ALWAYS         "radish always does this; leave this option out"
-#define OWN_BATCH                                                                                  \
-    "radish sizes its batches itself; leave this option out (--step-budget-ms bounds a step)"
+#define OWN_BATCH      "radish sizes its batches itself; leave this option out"
 
-/* Names separated by spaces, as args.h writes them. */
+/* Names separated by spaces, as args.h writes them. A command gives the first advice whose options
+ * it has itself; another command's stand in backquotes. */
 static const struct {
     const char *names, *advice;
 } foreign[] = {
@@ -46,6 +46,8 @@ static const struct {
     {"cb cont-batching jinja enable-prefix-caching enable-chunked-prefill cache-prompt "
      "enable-auto-tool-choice mmap",
      ALWAYS},
+    {"b batch-size ub ubatch-size max-num-batched-tokens",
+     OWN_BATCH " (--step-budget-ms bounds a step)"},
     {"b batch-size ub ubatch-size max-num-batched-tokens", OWN_BATCH},
     {"fa flash-attn attention-backend enforce-eager numa mlock no-mmap",
      "radish chooses this itself; leave this option out"},
@@ -67,11 +69,22 @@ static const struct {
     {"trust-remote-code", "radish never runs code that comes with a model; leave this option out"},
     {"metrics", "radish has no Prometheus metrics yet; GET /stats has counters"},
     {"slot-save-path", "radish cannot save its cache to disk yet"},
+    {"cache-reuse",
+     "radish reuses every prefix that requests have in common; leave this option out"},
+    {"slots", "GET /slots is always there; leave this option out"},
     {"verbose v log-verbosity lv", "use --log-level debug"},
+    {"verbose", "use --timings"},
+    {"verbose v log-verbosity lv", "set RADISH_LOG=debug in the environment"},
     {"log-disable", "use --log-level error"},
-    {"grammar json-schema j grammar-file", "send `grammar` or `response_format` in a request"},
-    {"interactive i cnv conversation", "use `radish chat`"},
-    {"p prompt f file", "use `radish run -m PATH \"prompt\"`"},
+    {"log-disable", "set RADISH_LOG=error in the environment"},
+    {"grammar json-schema j grammar-file",
+     "send `grammar` or `response_format` in a request to the server"},
+    {"format", "send `response_format` in a request to the server"},
+    {"interactive i cnv conversation no-cnv no-conversation st single-turn",
+     "`radish chat` holds a conversation, `radish run` gives one answer; leave this option out"},
+    {"no-display-prompt", "radish never prints the prompt; leave this option out"},
+    {"p prompt", "use `radish run -m PATH \"prompt\"`"},
+    {"f file", "use `radish run -m PATH < FILE`"},
 };
 
 static const struct {
@@ -95,13 +108,13 @@ const char *foreign_command_advice(const char *name)
     return NULL;
 }
 
-const char *foreign_option_advice(const char *name)
+const char *foreign_option_advice(const char *name, size_t nth)
 {
     size_t n = strlen(name);
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         for (const char *at = foreign[i].names; *at;) {
             size_t len = strcspn(at, " ");
-            if (len == n && memcmp(at, name, n) == 0)
+            if (len == n && memcmp(at, name, n) == 0 && nth-- == 0)
                 return foreign[i].advice;
             at += len + (at[len] == ' ');
         }

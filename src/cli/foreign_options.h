@@ -5,8 +5,9 @@
 #include <stddef.h>
 
 /* Options of llama-server, vLLM and Ollama that radish does not have, by the name without dashes.
- * Returns what to do instead, a whole sentence, or NULL for a name that none of them has. */
-const char *foreign_option_advice(const char *name);
+ * Returns what to do instead, a whole sentence, or NULL for a name that none of them has. There may
+ * be several, since commands have different options: `nth` counts from 0. */
+const char *foreign_option_advice(const char *name, size_t nth);
 
 /* The same for commands, such as Ollama's `pull`. */
 const char *foreign_command_advice(const char *name);

@@ -1,7 +1,9 @@
 /* The radish program: finds the command and runs it. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/byte_view.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/foreign_options.h"
@@ -43,20 +45,41 @@ static const char *command_nearest(const char *name)
     return NULL;
 }
 
+/* A model's name or path where a command should be. */
+static bool is_model(const char *name)
+{
+    return string_ends(name, ".gguf") || access(name, F_OK) == 0;
+}
+
+static int command_unknown(const char *name)
+{
+    const char *advice = foreign_command_advice(name), *nearest = command_nearest(name);
+    if (name[0] == '-') {
+        fprintf(stderr,
+                "radish: '%s' is an option; give a command first, such as radish serve -m PATH\n",
+                name);
+    } else if (advice) {
+        fprintf(stderr, "radish: unknown command '%s': %s\n", name, advice);
+    } else if (nearest) {
+        fprintf(stderr, "radish: unknown command '%s': did you mean %s?\n", name, nearest);
+    } else if (is_model(name)) {
+        fprintf(stderr, "radish: unknown command '%s': did you mean radish serve -m %s?\n", name,
+                name);
+    } else {
+        fprintf(stderr, "radish: unknown command '%s'\n\n", name);
+        help_print(stderr);
+        return EXIT_USAGE;
+    }
+    fprintf(stderr, "try: radish --help\n");
+    return EXIT_USAGE;
+}
+
 static int command_start(const char *name, int argc, char **argv)
 {
     for (int i = 0; i < N_COMMANDS; i++)
         if (strcmp(commands[i]->name, name) == 0)
             return commands[i]->run(commands[i], argc, argv);
-    const char *advice = foreign_command_advice(name), *nearest = command_nearest(name);
-    if (advice)
-        fprintf(stderr, "radish: unknown command '%s': %s\n\n", name, advice);
-    else if (nearest)
-        fprintf(stderr, "radish: unknown command '%s': did you mean %s?\n\n", name, nearest);
-    else
-        fprintf(stderr, "radish: unknown command '%s'\n\n", name);
-    help_print(stderr);
-    return EXIT_USAGE;
+    return command_unknown(name);
 }
 
 static int program_run(int argc, char **argv)

@@ -2,6 +2,7 @@
  * (with progress on a terminal) and opens the prompt maker. */
 #include "cli/runtime.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -509,8 +510,7 @@ static int engine_choose(struct runtime *r, const struct engine_limits *limits, 
         }
         if (!is_auto || why.code == ERROR_INPUT)
             return error_set(err, why.code, "%s", why.message);
-        /* No plug-in is the usual case of a machine without a GPU. */
-        log_write(why.code == ERROR_FORMAT ? LOG_WARN : LOG_INFO, "engine: cpu (%s)", why.message);
+        cpu_choice_log(&why);
     }
     if (runtime_options.device || runtime_options.gpu_memory.bytes ||
         runtime_options.gpu_memory.fraction > 0)
@@ -581,9 +581,21 @@ static int fallback_open(struct runtime *r, struct error *err)
     return 0;
 }
 
+int runtime_check_paths(struct error *err)
+{
+    const char *path = runtime_options.template_path;
+    if (path && access(path, R_OK) != 0)
+        return error_set(err, ERROR_IO, "--chat-template-file %s: %s", path, strerror(errno));
+    bool is_needed = runtime_options.engine != ENGINE_MOCK &&
+                     runtime_options.fallback == FALLBACK_NONE;
+    return is_needed ? path_find(err) : 0;
+}
+
 int runtime_open(struct runtime *r, enum runtime_use use, struct error *err)
 {
     *r = (struct runtime){0};
+    if (runtime_check_paths(err))
+        return -1;
     int failed = runtime_options.engine == ENGINE_MOCK ? mock_open(r, err)
                                                        : model_open_engine(r, use, err);
     /* Wrong options remain an error. */

@@ -74,6 +74,9 @@ enum runtime_use { RUNTIME_ANSWERS, RUNTIME_COMPUTES };
 /* Memory for a page of each group, in addition to its KV. */
 struct kv_tables runtime_tables(uint32_t n_groups);
 
+/* Fails if the model's or the template's path does not exist, as runtime_open would later. A model
+ * that another engine can stand in for may be missing. */
+int runtime_check_paths(struct error *err);
 /* Opens everything. Shows progress on stderr if it is a terminal. */
 int runtime_open(struct runtime *r, enum runtime_use use, struct error *err);
 void runtime_close(struct runtime *r);

@@ -50,22 +50,39 @@ int plugin_load(struct plugin *p, const char *path, struct error *err)
     return 0;
 }
 
-int plugin_open(struct plugin *p, const char *name, struct error *err)
+/* The folder of this program. */
+static void program_folder(char *out, size_t size)
 {
-    char program[4096];
-    struct strbuf path = STRBUF_INIT;
-    *p = (struct plugin){0};
-    ssize_t len = readlink("/proc/self/exe", program, sizeof program - 1);
-    program[len > 0 ? len : 0] = '\0';
-    char *slash = strrchr(program, '/');
+    ssize_t len = readlink("/proc/self/exe", out, size - 1);
+    out[len > 0 ? len : 0] = '\0';
+    char *slash = strrchr(out, '/');
     if (slash)
         *slash = '\0';
-    int failed = plugin_find(program, name, &path)
+}
+
+bool plugin_exists(const char *name)
+{
+    char folder[4096];
+    struct strbuf path = STRBUF_INIT;
+    program_folder(folder, sizeof folder);
+    bool found = plugin_find(folder, name, &path);
+    strbuf_free(&path);
+    return found;
+}
+
+int plugin_open(struct plugin *p, const char *name, struct error *err)
+{
+    char folder[4096];
+    struct strbuf path = STRBUF_INIT;
+    *p = (struct plugin){0};
+    program_folder(folder, sizeof folder);
+    const char *last = strrchr(folder, '/');
+    int failed = plugin_find(folder, name, &path)
                      ? plugin_load(p, strbuf_str(&path), err)
                      : error_set(err, ERROR_UNSUPPORTED,
-                                 "radish-%s.so is neither in %s nor in %s/../lib/radish: `make %s` "
+                                 "radish-%s.so is neither in %s nor in %.*s/lib/radish: `make %s` "
                                  "in radish's source folder builds it",
-                                 name, program, program, name);
+                                 name, folder, last ? (int)(last - folder) : 0, folder, name);
     strbuf_free(&path);
     return failed;
 }

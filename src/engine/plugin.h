@@ -68,7 +68,8 @@ struct plugin {
 /* Finds radish-NAME.so for the program that lies in `folder`. */
 bool plugin_find(const char *folder, const char *name, struct strbuf *path);
 int plugin_load(struct plugin *p, const char *path, struct error *err);
-/* Both, for this program. ERROR_UNSUPPORTED: there is no such plug-in. */
+bool plugin_exists(const char *name); /* for this program */
+/* Finds and loads it for this program. ERROR_UNSUPPORTED: there is no such plug-in. */
 int plugin_open(struct plugin *p, const char *name, struct error *err);
 void plugin_close(struct plugin *p); /* after its engines and devices; also one not loaded */
 

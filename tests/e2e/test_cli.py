@@ -57,7 +57,7 @@ def prompt_tokens(text):
     (["logits", *MOCK, "--tokens", "1,999"], "from 0 to 258, not 999"),
     (["render", "--context", "c.json"], "--template FILE"),
     (["render", "--template", "t", "--context", "c", "--now", "foo"], "--now needs a time"),
-    (["serve", "-m", ""], "--model needs a value"),
+    (["serve", "-m", ""], "-m needs a value"),
     (["serve", "-m", "nofile", "--host", ""], "--host needs a value"),
     (["serve", "-m", "nofile", "--alias", ""], "--alias needs a value"),
     (["serve", "-m", "nofile", "--allowed-host", ""], "--allowed-host needs a value"),
@@ -75,6 +75,16 @@ def prompt_tokens(text):
     (["help", "nothing"], "unknown command 'nothing'"),
     (["pull", "llama"], "unknown command 'pull': radish has no downloads yet"),
     (["srve"], "unknown command 'srve': did you mean serve?"),
+    (["serve", *MOCK, "-c", "4k"], "-c needs a whole number of at least 0, not '4k'"),
+    (["-m", "x.gguf"], "'-m' is an option; give a command first, such as radish serve -m PATH\ntry:"),
+    (["no/model.gguf"], "did you mean radish serve -m no/model.gguf?"),
+    (["/"], "did you mean radish serve -m /?"),
+    (["run", *MOCK, "qwen3", "hi"], "unexpected argument 'hi': put the prompt in quotes; the model is given with -m PATH"),
+    (["run", *MOCK, "why", "is", "it", "blue"], "put the prompt in quotes"),
+    (["serve", "model.gguf"], "unexpected argument 'model.gguf': the model is given with -m PATH"),
+    (["chat", *MOCK, "hello"], 'for one answer: radish run "PROMPT"'),
+    (["tokenize", "-m", "M", "hello"], 'echo -n "TEXT" | radish tokenize -m PATH'),
+    (["quantize", "IN", "OUT", "Q4_K_M"], "such as --type q4_k"),
     (["serve", *MOCK, "--quantise", "q8_0"], "'--quantise': did you mean --quantize?"),
     (["serve", *MOCK, "-ngl", "99"], "'-ngl': radish computes all layers on one device"),
     (["chat", *MOCK, "-hf", "a/b"], "'-hf': radish has no downloads yet"),
@@ -88,6 +98,60 @@ def test_usage_errors_exit_with_2(args, message):
     done = radish(*args)
     assert done.returncode == USAGE
     assert message in done.stderr.decode() and not done.stdout
+
+
+@pytest.mark.parametrize("name, shows_usage", [("pull", False), ("srve", False), ("-v", False), ("x.gguf", False),
+                                               ("nothing", True)])
+def test_the_usage_is_for_those_without_advice(name, shows_usage):
+    stderr = radish(name).stderr.decode()
+    assert ("usage:" in stderr) == shows_usage
+    assert shows_usage or (stderr.count("\n") == 2 and stderr.endswith("\ntry: radish --help\n"))
+
+
+COMMANDS = ("serve", "chat", "run", "bench", "info", "tokenize", "render", "logits", "replay", "quantize")
+
+
+def foreign_options():
+    """The names in the table of other servers' options."""
+    source = (Path(__file__).parents[2] / "src/cli/foreign_options.c").read_text(encoding="utf-8")
+    table = source.split("foreign[] = {")[1].split("};")[0]
+    return {name for names in re.findall(r'^    \{((?:\s*"[^"]*")+),', table, re.M)
+            for name in " ".join(re.findall(r'"([^"]*)"', names)).split()}
+
+
+def test_advice_names_only_options_that_the_command_has():
+    names, advised = foreign_options(), set()
+    assert len(names) > 100
+    for command in COMMANDS:
+        own = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", radish(command, "--help").stdout.decode().replace(",", " ")))
+        for name in sorted(names):
+            option = ("-" if len(name) < 3 else "--") + name
+            done = radish(command, option, "--no-such-option", binary=os.path.join(BUILD, "radish"))
+            assert done.returncode == USAGE, (command, option)
+            found = re.match(rf"radish {command}: unknown option '{option}': (?!did you mean)(.+)", done.stderr.decode())
+            if found:
+                advised.add(name)
+                named = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", re.sub(r"`[^`]*`", "", found[1]))
+                assert set(named) <= own, (command, found[0])
+    assert advised == names
+
+
+@pytest.mark.parametrize("command, option, advice", [
+    ("serve", "--verbose", "use --log-level debug"),
+    ("chat", "--verbose", "use --timings"),
+    ("run", "--verbose", "set RADISH_LOG=debug in the environment"),
+    ("bench", "--log-disable", "set RADISH_LOG=error in the environment"),
+    ("serve", "-b", "(--step-budget-ms bounds a step)"),
+    ("run", "-b", "radish sizes its batches itself; leave this option out\n"),
+    ("serve", "--cache-reuse", "radish reuses every prefix"),
+    ("serve", "--slots", "GET /slots is always there"),
+    ("chat", "-no-cnv", "leave this option out"),
+    ("run", "--no-display-prompt", "leave this option out"),
+    ("run", "--format", "send `response_format` in a request to the server"),
+])
+def test_advice_fits_the_command(command, option, advice):
+    assert f"unknown option '{option}': " in (stderr := radish(command, option, "1").stderr.decode())
+    assert advice in stderr
 
 
 def test_an_unknown_kernel_path_is_a_usage_error():
@@ -119,7 +183,7 @@ def test_a_file_that_is_not_there_is_a_failure(terminal):
     status, stderr = t.end()
     assert status == FAILED and "nofile" in stderr and "Ctrl-D" not in stderr
     done = radish("run", *MOCK, "--chat-template-file", "nofile", "hi")
-    assert done.returncode == FAILED and "nofile" in done.stderr.decode()
+    assert done.returncode == FAILED and "--chat-template-file nofile: No such file" in done.stderr.decode()
 
 
 def test_help_and_version():
@@ -130,6 +194,13 @@ def test_help_and_version():
     assert re.fullmatch(rb"radish \d+\.\d+\.\d+\nengines: cpu, mock[,;].+\n", version)
     assert radish("version").stdout == radish("serve", "--version").stdout == version
     assert radish().returncode == USAGE
+
+
+def test_the_help_of_bench_explains_the_columns():
+    text = radish("bench", "--help").stdout.decode()
+    for column in ("tokens/s, mean", "limit, reached", "MB/token", "int8 MMAC", "float MMAC", "products", "attention",
+                   "other", "attention/peak"):
+        assert re.search(rf"\n  {column}  +\w", text), column
 
 
 @pytest.mark.parametrize("command", ["serve", "chat", "run", "bench", "logits"])
@@ -186,6 +257,42 @@ def test_a_template_file_is_applied_to_the_mock_engine(tmp_path):
     assert answer_of("--chat-template-file", path, "Hi")["prompt_tokens"] == 3
 
 
+def test_a_dash_appends_standard_input_to_the_prompt():
+    both = prompt_tokens("Say\n\nHi")
+    assert answer_of("Say", "-", stdin=b"Hi\n")["prompt_tokens"] == both
+    assert answer_of("Say", "-")["prompt_tokens"] == prompt_tokens("Say")
+    assert answer_of("-", stdin=b"Hi")["prompt_tokens"] == prompt_tokens("Hi")
+    assert answer_of("--raw", "Say", "-", stdin=b"Hi\n")["prompt_tokens"] == len("Say\n\nHi\n")
+
+
+UNREAD = "standard input is not read, because the prompt is an argument; to append it: radish run \"PROMPT\" -"
+
+
+def test_without_a_dash_standard_input_is_not_read_and_a_warning_says_so(tmp_path):
+    run = (RADISH, "run", *MOCK, "-n", "1", "Hi")
+
+    def warned(**options):
+        done = subprocess.run(run, capture_output=True, timeout=TIMEOUT_S, check=True, **options)
+        return UNREAD in done.stderr.decode()
+
+    path = tmp_path / "lines"
+    path.write_text("one\ntwo\n")
+    with open(path, "rb", buffering=0) as lines:
+        assert warned(stdin=lines)
+        lines.readline()
+        assert not warned(stdin=lines)  # the loop of a script that reads the lines
+        assert lines.readline() == b"two\n"
+    for stdin in ("< /dev/null", "<&-"):
+        done = subprocess.run(["sh", "-c", f'"$@" {stdin}', "sh", *run], capture_output=True, timeout=TIMEOUT_S, check=True)
+        assert UNREAD not in done.stderr.decode()
+    out, into = os.pipe()
+    with os.fdopen(out, "rb"), os.fdopen(into, "wb", buffering=0) as writer:
+        assert not warned(stdin=out)  # a pipe that nobody closes
+        writer.write(b"text")
+        assert warned(stdin=out)
+    assert not warned(input=b"")
+
+
 @pytest.mark.parametrize("args, stdin", [([], b""), ([], b"\n"), ([""], b"unread")])
 def test_run_asks_for_a_prompt(args, stdin):
     done = radish("run", *MOCK, *args, stdin=stdin)
@@ -238,8 +345,8 @@ def test_bench_measures_every_combination():
 
 
 @pytest.mark.parametrize("args, words", [
-    (("-p", "4,x"), "--prompt needs a whole number of at least 0, not 'x' in '4,x'"),
-    (("-n", "4,,5"), "--decode needs a whole number of at least 0, not '' in '4,,5'"),
+    (("-p", "4,x"), "-p needs a whole number of at least 0, not 'x' in '4,x'"),
+    (("-n", "4,,5"), "-n needs a whole number of at least 0, not '' in '4,,5'"),
     (("--streams", "0"), "--streams needs a whole number from 1 to 256, not '0'"),
     (("-p", "0", "-n", "0,0"), "nothing to measure"),
     (("-d", "9999999"), "do not fit into the context"),
@@ -296,7 +403,7 @@ class TestBenchOfTheModel:
         assert "limits" not in told["engines"][0] and "share_of_limit" not in told["rows"][0]
         assert told["rows"][0]["bytes_per_token"] > 1e6
         text = radish("bench", "-m", MODEL, "-p", "8", "-n", "2", "-r", "1", binary=self.RELEASE).stdout.decode()
-        assert "GB/s" in text and "| reached |" in text and "| attention/peak |" in text
+        assert "GB/s" in text and "e+" not in text and "| reached |" in text and "| attention/peak |" in text
 
 
 @pytest.mark.skipif(not NO_TEMPLATE.exists(), reason="the shared data are not there")

@@ -328,7 +328,7 @@ def check_refused(path, *words, commands=tuple(COMMANDS)):
     for command in commands:
         status, stdout, stderr = radish(*command, path)
         assert status == FAILED and not stdout, (command, status, stdout)
-        notes = ("until it is ready", "info  engine: cpu (")
+        notes = ("until it is ready", "info  engine: cpu")
         lines = [line for line in stderr.splitlines() if not any(note in line for note in notes)]
         assert len(lines) == 1 and str(path) in lines[0], stderr
         assert all(word in stderr for word in words), stderr

@@ -11,6 +11,7 @@ from conftest import BUILD, MODEL, Server
 
 OK, FAILED, USAGE = 0, 1, 2
 FAKES = os.path.join(BUILD, "fakes")
+HAS_GPU = any(map(os.path.exists, ("/dev/nvidiactl", "/usr/lib/wsl/lib/libcuda.so.1")))
 
 needs_model = pytest.mark.skipif(not os.path.exists(MODEL), reason=f"there is no model at {MODEL}")
 
@@ -39,8 +40,7 @@ def answer(*args):
 
 def test_version_names_the_engines(install):
     status, out, _ = install(None, "--version")
-    assert status == OK and re.search(r"\nengines: cpu, mock; no cuda: radish-cuda\.so is neither in .+/bin nor in "
-                                      r".+/lib/radish: `make cuda` in radish's source folder builds it\n$", out), out
+    assert status == OK and out.endswith("\nengines: cpu, mock; no cuda: there is no radish-cuda.so\n"), out
     status, out, _ = install("radish-good.so", "--version")
     assert status == OK and out.endswith("\nengines: cpu, mock, cuda (radish-cuda.so, Fake device)\n"), out
     status, out, _ = install("radish-abi.so", "--version")
@@ -50,12 +50,14 @@ def test_version_names_the_engines(install):
 @needs_model
 def test_without_a_plugin_the_cpu_computes(install):
     status, out, log = install(None, *answer())
-    assert status == OK and out and "engine: cpu (radish-cuda.so is neither in" in log
+    reason = " (there is a GPU, but no radish-cuda.so: `make cuda` in radish's source folder builds it)" if HAS_GPU else ""
+    assert status == OK and out and f"engine: cpu{reason}\n" in log
     assert install(None, *answer(), log="warn")[2] == ""
     status, out, log = install(None, *answer("--engine", "cpu"))
     assert status == OK and out and "engine:" not in log
     status, _, log = install(None, *answer("--engine", "cuda"))
-    assert status == FAILED and "radish-cuda.so is neither in" in log
+    assert status == FAILED and re.search(r"radish-cuda\.so is neither in (.+)/bin nor in \1/lib/radish: `make cuda` in "
+                                          r"radish's source folder builds it\n", log), log
 
 
 @needs_model

@@ -68,12 +68,15 @@ def test_render_gives_what_the_server_gives(model, tmp_path):
         assert wanted.startswith("<|start_story|>")
     assert "look(at: sky)" in output_of("render", "-m", path, "--context", "-", stdin=json.dumps(
         {"messages": called, "tools": [tool]}))
+    assert output_of("render", "-m", path, "--context", "-", stdin=json.dumps(TURNS)) == output_of(
+        "render", "-m", path, "--context", "-", stdin=json.dumps({"messages": TURNS}))
     check_end(server)
 
 
 def test_render_says_what_is_wrong_with_a_conversation(model):
     path = model("tokenizer_config.json", {"chat_template": "{{ messages[0].content }}"})
-    for context, words in (({}, "messages"), ({"messages": [{"role": "user"}]}, "content"),
+    for context, words in (({}, "messages"), ("Hi", 'a JSON object such as {"messages": [...]}'),
+                           ({"messages": [{"role": "user"}]}, "content"),
                            ({"messages": TURNS, "bos_token": "x"}, "bos_token")):
         status, _, stderr = radish("render", "-m", path, "--context", "-",
                                    stdin=json.dumps(context))
@@ -308,7 +311,7 @@ def test_messages_have_one_slash(model):
     assert f"{path}/config.json" in stderr, stderr
 
 
-@pytest.mark.parametrize("name", ["Qwen/Qwen3-4B", "llama3.2:3b",
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-4B", "llama3.2:3b", "qwen3",
                                   "https://huggingface.co/Qwen/Qwen3-4B"])
 def test_a_name_of_the_web_is_told_that_nothing_is_downloaded(name):
     for command in (("info",), ("run", "hi", "-m"), ("tokenize", "-m")):
@@ -347,4 +350,5 @@ def test_weights_that_are_quantised_already_are_told(tmp_path):
     assert "f32, f16 or bf16" in stderr and stderr.count("--quantize Q4_0") == 1
     for wanted in ("q8_0", "f16"):
         assert "already quantized" not in radish(*run, out, "--quantize", wanted)[2]
+    assert json_of("info", out, "--json")["quantization"] == "Q8_0"
     assert "already quantized" not in radish(*run, GGUF, "--quantize", "q4_0")[2]

@@ -90,11 +90,22 @@ def test_a_busy_port_is_told_before_the_model_is_loaded():
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        done = subprocess.run([RADISH, "serve", "-m", "/no/such/model", "--port",
+        done = subprocess.run([RADISH, "serve", "-m", __file__, "--port",
                                str(other.getsockname()[1])], capture_output=True, timeout=60,
                               check=False)
     assert done.returncode == 1
     assert b"Address already in use; use another --port" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("args, message", [
+    (("-m", "/no/such/model"), "/no/such/model: No such file or directory; expected a GGUF file"),
+    (("-m", __file__, "--chat-template-file", "/no/such"), "--chat-template-file /no/such: No such file or directory"),
+    (("--engine", "mock", "--chat-template-file", "/no/such"), "--chat-template-file /no/such: No such file"),
+])
+def test_a_path_that_is_not_there_is_told_before_anything_is_served(args, message):
+    done = subprocess.run([RADISH, "serve", "--port", "0", *args], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr.decode().startswith("radish serve: " + message) and done.stderr.count(b"\n") == 1
 
 
 @needs_model

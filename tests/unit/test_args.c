@@ -35,6 +35,8 @@ static const struct option table[] = {
     COUNT("exact-name", &count, "N", 1, NO_MAX, ""),
     UINTS("lengths l", &numbers, "N,...", 1, 4096, ""),
     SHARE("memory", &share, "SHARE", ""),
+    STRING("engine", &text, "NAME", ""),
+    STRING("path m", &text, "PATH", ""),
     {0},
 };
 
@@ -73,14 +75,29 @@ TEST(args, refuses_with_a_reason)
     CHECK(PARSE(&set, "-n") == -1 && strstr(err.message, "needs a value"));
     CHECK(PARSE(&set, "--fraction", "2") == -1 && PARSE(&set, "--flag=1") == -1);
     CHECK(PARSE(&set, "--colour", "blue") == -1 && strstr(err.message, "red, green"));
-    CHECK(PARSE(&set, "a", "b") == -1 && strstr(err.message, "'b'"));
+    CHECK(PARSE(&set, "a", "b") == -1);
+    CHECK_STR(err.message, "unexpected argument 'b'");
+    set = (struct option_set){.tables = {table}, .operand_hint = "leave it out"};
+    CHECK(args_parse(&set, 1, (char *[]){"a"}, &err) == -1);
+    CHECK_STR(err.message, "unexpected argument 'a': leave it out");
+}
+
+TEST(args, names_an_option_as_it_was_typed)
+{
+    struct option_set set;
+    CHECK(PARSE(&set, "-n", "4k") == -1);
+    CHECK_STR(err.message, "-n needs a whole number from 1 to 100, not '4k'");
+    CHECK(PARSE(&set, "--some_text=") == -1);
+    CHECK_STR(err.message, "--some_text needs a value (TEXT)");
+    CHECK(PARSE(&set, "-colour=blue") == -1);
+    CHECK_STR(err.message, "-colour must be one of red, green, not 'blue'");
 }
 
 TEST(args, refuses_empty_values)
 {
     struct option_set set;
     CHECK(PARSE(&set, "-s", "") == -1);
-    CHECK_STR(err.message, "--some-text needs a value (TEXT)");
+    CHECK_STR(err.message, "-s needs a value (TEXT)");
     CHECK(PARSE(&set, "--some-text=") == -1 && PARSE(&set, "--item", "") == -1);
     CHECK(PARSE(&set, "--size", "") == -1 && PARSE(&set, "--seed", "") == -1);
     CHECK(PARSE(&set, "--words", "") == 0); /* an empty text says something */
@@ -117,9 +134,9 @@ TEST(args, lists_of_numbers)
     CHECK(numbers.items[0] == 1 && numbers.items[1] == 4096 && numbers.items[3] == 2);
     CHECK(PARSE(&set, "-l", "7", "-l", "8, 9") == 0 && numbers.n == 2 && numbers.items[1] == 9);
     CHECK(PARSE(&set, "-l", "x") == -1);
-    CHECK_STR(err.message, "--lengths needs a whole number from 1 to 4096, not 'x'");
+    CHECK_STR(err.message, "-l needs a whole number from 1 to 4096, not 'x'");
     CHECK(PARSE(&set, "-l", "1,x,3") == -1);
-    CHECK_STR(err.message, "--lengths needs a whole number from 1 to 4096, not 'x' in '1,x,3'");
+    CHECK_STR(err.message, "-l needs a whole number from 1 to 4096, not 'x' in '1,x,3'");
     CHECK(PARSE(&set, "-l", "1,") == -1 && strstr(err.message, "not '' in '1,'"));
     CHECK(PARSE(&set, "-l", ",1") == -1 && PARSE(&set, "-l", "1,,2") == -1);
     CHECK(PARSE(&set, "-l", ",") == -1 && PARSE(&set, "-l", "") == -1);
@@ -243,6 +260,9 @@ TEST(args, an_unknown_option_names_the_nearest)
         {"--n_gpu_layers=99",
          "unknown option '--n_gpu_layers=99': radish computes all layers on one device; use "
          "--engine cuda or --engine cpu (the default is the GPU if there is one)"},
+        {"--verbose", "unknown option '--verbose': set RADISH_LOG=debug in the environment"},
+        {"--max-model-len", "unknown option '--max-model-len'"}, /* this command has no -c */
+        {"--prompt", "unknown option '--prompt': use `radish run -m PATH \"prompt\"`"},
         {"-hf", NULL},
         {"--mmproj", NULL},
         {"--lora", NULL},

@@ -427,6 +427,10 @@ TEST(gguf, tells_other_files_and_versions_apart)
     CHECK_REFUSED(&(struct gguf_builder){.version = 0x12345678}, "radish reads versions 2 and 3");
     CHECK_INT(try_open("PK\3\4", 4, &err), -1);
     CHECK(strstr(err.message, "not a GGUF file: it begins with the bytes 50 4b 03 04"));
+    CHECK_INT(try_open("<!DOCTYPE html>", 15, &err), -1);
+    CHECK(strstr(err.message, "it begins with \"<!DO\" (a web page? download the file itself"));
+    CHECK_INT(try_open("version https://git-lfs", 23, &err), -1);
+    CHECK(strstr(err.message, "it begins with \"vers\" (a Git LFS pointer? run git lfs pull)"));
     CHECK_INT(try_open("FUGG\0\0\0\3", 8, &err), -1);
     CHECK(strstr(err.message, "not a GGUF file"));
     const char *old = test_shared_path("data/models/stories260K/tinyllamas-stories-260k-f32.gguf");

@@ -156,7 +156,12 @@ TEST(quantize, writes_a_file_again)
     CHECK_INT(checkpoint_open(&c, to, &err), 0);
     options.type = TENSOR_Q4_0;
     CHECK_INT(requantize(c, "/nowhere/at/all.gguf", pool, &options, &result, &err), -1);
-    CHECK(strstr(err.message, "--allow-requantize"));
+    CHECK(strstr(err.message, "would lose accuracy") && strstr(err.message, "--allow-requantize"));
+    options.type = TENSOR_F16;
+    CHECK_INT(requantize(c, "/nowhere/at/all.gguf", pool, &options, &result, &err), -1);
+    CHECK(strstr(err.message, "is already Q8_0; converting it to F16 does not bring lost precision "
+                              "back. Start from a float file, or use --allow-requantize"));
+    options.type = TENSOR_Q4_0;
     options.again = true;
     CHECK_INT(requantize(c, "/nowhere/at/all.gguf", pool, &options, &result, &err), -1);
     CHECK(strstr(err.message, "/nowhere/at/all.gguf"));

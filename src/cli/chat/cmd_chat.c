@@ -244,6 +244,7 @@ const struct command command_chat = {
     .summary = "chat with a model in the terminal",
     .usage = "[-m PATH] [OPTIONS]",
     .example = "radish chat -m model.gguf --system \"You are a pirate.\"",
+    .operand_hint = "the model is given with -m PATH; for one answer: radish run \"PROMPT\"",
     .run = chat_run,
     .has_default_model = true,
 };

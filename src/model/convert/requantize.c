@@ -82,6 +82,12 @@ static int check_types(const struct job *j)
         bool is_exact = own_type(t, &own);
         if (is_exact ? tensor_type_is_float(own) || type == own : tensor_type_is_float(type))
             continue;
+        if (is_exact && tensor_type_is_float(j->options->type))
+            return error_set(j->err, ERROR_INPUT,
+                             "%s: %s is already %s; converting it to %s does not bring lost "
+                             "precision back. Start from a float file, or use --allow-requantize",
+                             j->file->from, t->name, tensor_type_info(own)->name,
+                             tensor_type_info(j->options->type)->name);
         return error_set(j->err, ERROR_INPUT,
                          "%s: %s is already %s, and quantizing it again would lose accuracy; start "
                          "from a float file, %suse --allow-requantize",

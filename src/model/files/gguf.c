@@ -442,6 +442,21 @@ static int read_tensors(struct reader *r, size_t count)
     return rc;
 }
 
+/* Text instead of a model is what failed downloads leave. */
+static int bad_magic(const struct reader *r, const uint8_t start[4])
+{
+    bool is_text = true;
+    for (int i = 0; i < 4; i++)
+        is_text = is_text && start[i] >= ' ' && start[i] <= '~';
+    if (!is_text)
+        return bad(r, 0, "not a GGUF file: it begins with the bytes %02x %02x %02x %02x", start[0],
+                   start[1], start[2], start[3]);
+    return bad(r, 0, "not a GGUF file: it begins with \"%.4s\"%s", (const char *)start,
+               start[0] == '<' ? " (a web page? download the file itself, with curl -L)"
+               : memcmp(start, "vers", 4) == 0 ? " (a Git LFS pointer? run git lfs pull)"
+                                               : "");
+}
+
 static int read_version(struct reader *r)
 {
     static const uint8_t magic[4] = {'G', 'G', 'U', 'F'};
@@ -449,8 +464,7 @@ static int read_version(struct reader *r)
     if (!start)
         return -1;
     if (memcmp(start, magic, sizeof magic) != 0)
-        return bad(r, 0, "not a GGUF file: it begins with the bytes %02x %02x %02x %02x", start[0],
-                   start[1], start[2], start[3]);
+        return bad_magic(r, start);
     size_t where = r->at;
     uint32_t version;
     if (read_u32(r, &version, "the version"))

@@ -61,7 +61,8 @@ static int enter_snapshot(struct strbuf *path, struct error *err)
  * URL. */
 static int not_there(const char *given, int reason, struct error *err)
 {
-    bool is_name = strchr(given, ':') || (*given != '/' && *given != '.' && strchr(given, '/'));
+    bool is_name = strchr(given, ':') || (*given != '/' && *given != '.' &&
+                                          (strchr(given, '/') || !string_ends(given, ".gguf")));
     return error_set(err, ERROR_IO, "%.200s: %s; expected %s%s", given, strerror(reason), EXPECTED,
                      is_name ? " (radish does not download models)" : "");
 }
