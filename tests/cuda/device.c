@@ -165,13 +165,12 @@ const struct device_shape *device_shape_at(uint32_t index)
 
 void device_shape_open(struct shaped_model *m, const char *shape, const char *type)
 {
-    const struct device_shape *s;
     struct error err;
     uint32_t i = 0;
-    while ((s = device_shape_at(i)) && strcmp(s->name, shape) != 0)
+    while (device_shape_at(i) && strcmp(device_shape_at(i)->name, shape) != 0)
         i++;
-    CHECK(s != NULL);
-    struct shaped_options options = s->options;
+    CHECK(device_shape_at(i) != NULL);
+    struct shaped_options options = device_shape_at(i)->options;
     options.seed = i + 1;
     CHECK(shaped_types_named(type, &options.types));
     if (shaped_model_open(m, &options, &err))

@@ -86,7 +86,7 @@ static void check_bits(const char *shape, const char *type, enum kv_type kv)
         schedule_run(&b.world, b.engine, hash_pair(77, i), i % 2, &counts);
     }
     check_other_limits(&b, kv);
-    printf("%-30s %u schedules, %u rows: the same bits\n", test_name(), N_SCHEDULES,
+    printf("%-30s %d schedules, %u rows: the same bits\n", test_name(), N_SCHEDULES,
            counts.compared);
     fflush(stdout);
     bits_close(&b);

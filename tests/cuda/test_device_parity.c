@@ -49,7 +49,7 @@ static uint32_t n_too_far;
 static void check_rows(const struct model *m, const char *type, enum kv_type kv, uint32_t n,
                        double tolerance)
 {
-    double errors[DEVICE_MAX_TOKENS];
+    double errors[DEVICE_MAX_TOKENS] = {0};
     uint32_t n_vocab = m->hparams.n_vocab;
     for (uint32_t p = 0; p < n; p++)
         errors[p] = logits_error(got + (size_t)p * n_vocab, want + (size_t)p * n_vocab, n_vocab);
