@@ -280,8 +280,8 @@ static int32_t pick(struct scheduler *s, struct sequence *seq, const float *logi
     return sampler_pick(s->sampler, logits, &in);
 }
 
-/* A picked token, with its log probabilities if the request asks for them. They are taken right after
- * the pick, because the sampler knows only the last distribution that it drew from. */
+/* A picked token, with its log probabilities if the request asks for them. They are taken right
+ * after the pick, because the sampler knows only the last distribution that it drew from. */
 struct picked {
     int32_t token;
     struct token_logprobs logprobs;
