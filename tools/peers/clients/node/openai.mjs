@@ -135,7 +135,7 @@ check("errors", async () => {
   await assert.rejects(ask("word ".repeat(20000)), { status: 400, code: "context_length_exceeded" });
   const wrong = new OpenAI({ baseURL: `${KEYED_URL}/v1`, apiKey: "wrong", maxRetries: 0 });
   await assert.rejects(wrong.models.list(), OpenAI.AuthenticationError);
-  await assert.rejects(client.embeddings.create({ model: MODEL, input: "x" }), OpenAI.NotFoundError);
+  await assert.rejects(client.embeddings.create({ model: MODEL, input: "x" }), OpenAI.InternalServerError);
 });
 
 check("timeout", async () => {
