@@ -60,7 +60,7 @@ check_spills() {
     case $status in
     0) ;;
     1) die "kernels spill registers" ;;
-    *) die "nvcc's log ($1) does not say of every kernel whether it spills registers: is -Xptxas -v another option now?" ;;
+    *) die "nvcc's log ($1) does not report register spills for every kernel: has -Xptxas -v changed?" ;;
     esac
 }
 

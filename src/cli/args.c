@@ -136,8 +136,8 @@ static int number_parse(const struct option *o, const char *text, double *value,
     if (is_number && *value >= o->min && *value <= max && is_whole)
         return 0;
     range_describe(o, *value, range, sizeof range);
-    return error_set(err, ERROR_INPUT, "%s%.*s needs a%s number %s%s, not '%s'", dashes(o),
-                     name_length(o), o->names, o->type == OPTION_FLOAT ? "" : " whole", range,
+    return error_set(err, ERROR_INPUT, "%s needs a%s number %s%s, not '%s'", o->names,
+                     o->type == OPTION_FLOAT ? "" : " whole", range,
                      o->type == OPTION_COUNT ? ", or -1 for no limit" : "", text);
 }
 
@@ -152,8 +152,7 @@ static int choice_parse(const struct option *o, const char *text, struct error *
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
                  o->choices[i]);
     }
-    return error_set(err, ERROR_INPUT, "%s%.*s must be one of %s, not '%s'", dashes(o),
-                     name_length(o), o->names, known, text);
+    return error_set(err, ERROR_INPUT, "%s must be one of %s, not '%s'", o->names, known, text);
 }
 
 static int seed_parse(const struct option *o, const char *text, struct error *err)
@@ -163,9 +162,9 @@ static int seed_parse(const struct option *o, const char *text, struct error *er
     long long number = strtoll(text, &end, 10);
     if (end == text || *end || errno || number < -1)
         return error_set(err, ERROR_INPUT,
-                         "%s%.*s needs a whole number from 0 to %lld, or -1 for a random one, "
+                         "%s needs a whole number from 0 to %lld, or -1 for a random one, "
                          "not '%s'",
-                         dashes(o), name_length(o), o->names, LLONG_MAX, text);
+                         o->names, LLONG_MAX, text);
     *(struct seed *)o->target = (struct seed){.is_given = number >= 0, .value = (uint64_t)number};
     return 0;
 }
@@ -195,8 +194,8 @@ static int numbers_set(const struct option *o, const char *text, struct error *e
         end = at + strcspn(at, ",");
         int len = snprintf(one, sizeof one, "%.*s", (int)(end - at), at);
         if (list.n == NUMBER_LIST_MAX || len >= (int)sizeof one)
-            return error_set(err, ERROR_INPUT, "%s%.*s takes at most %d numbers, not '%s'",
-                             dashes(o), name_length(o), o->names, NUMBER_LIST_MAX, text);
+            return error_set(err, ERROR_INPUT, "%s takes at most %d numbers, not '%s'", o->names,
+                             NUMBER_LIST_MAX, text);
         if (number_parse(o, one, &number, &cause))
             return strchr(text, ',')
                        ? error_set(err, ERROR_INPUT, "%s in '%s'", cause.message, text)
@@ -211,8 +210,8 @@ static int list_add(const struct option *o, const char *text, struct error *err)
 {
     struct string_list *list = o->target;
     if (list->n == sizeof list->items / sizeof *list->items)
-        return error_set(err, ERROR_INPUT, "%s%.*s was given too many times: the limit is %zu",
-                         dashes(o), name_length(o), o->names, list->n);
+        return error_set(err, ERROR_INPUT, "%s was given too many times: the limit is %zu",
+                         o->names, list->n);
     list->items[list->n++] = text;
     return 0;
 }
@@ -225,16 +224,14 @@ static int amount_set(const struct option *o, const char *text, struct error *er
                  : o->type == OPTION_SHARE ? memory_share_parse(text, o->target, &cause)
                                            : duration_parse(text, o->target, &cause);
     if (failed)
-        error_set(err, cause.code, "%s%.*s: %s", dashes(o), name_length(o), o->names,
-                  cause.message);
+        error_set(err, cause.code, "%s: %s", o->names, cause.message);
     return failed;
 }
 
 static int option_set_value(const struct option *o, const char *text, struct error *err)
 {
     if (o->type != OPTION_FLAG && o->type != OPTION_TEXT && !*text)
-        return error_set(err, ERROR_INPUT, "%s%.*s needs a value (%s)", dashes(o), name_length(o),
-                         o->names, o->value);
+        return error_set(err, ERROR_INPUT, "%s needs a value (%s)", o->names, o->value);
     switch (o->type) {
     case OPTION_FLAG: *(bool *)o->target = true; return 0;
     case OPTION_STRING:
@@ -386,11 +383,10 @@ int memory_share_parse(const char *text, struct memory_share *share, struct erro
         *share = (struct memory_share){.bytes = size.bytes};
         return 0;
     }
-    return error_set(
-        err, ERROR_INPUT,
-        "'%s' is not a share of the memory: give a fraction of the free memory, such as "
-        "0.9, or a size of at least 1MiB, such as 20GiB",
-        text);
+    return error_set(err, ERROR_INPUT,
+                     "'%s' is not an amount of memory: give a fraction of the free memory, such as "
+                     "0.9, or a size of at least 1MiB, such as 20GiB",
+                     text);
 }
 
 int duration_parse(const char *text, uint64_t *ms, struct error *err)

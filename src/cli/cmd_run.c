@@ -36,14 +36,14 @@ static void newline_cut(struct strbuf *text)
 
 /* Someone who pipes a text to `run` expects it to be read. It is not unless asked for: a script's
  * standard input may never end, or be the script itself. In the middle of a file it is the input of
- * such a script's loop. */
+ * such a script's loop, which gets no warning. */
 static void unread_input_warn(void)
 {
     int n_bytes = 0;
     if (!isatty(STDIN_FILENO) && ioctl(STDIN_FILENO, FIONREAD, &n_bytes) == 0 && n_bytes > 0 &&
         lseek(STDIN_FILENO, 0, SEEK_CUR) <= 0)
         log_warn("standard input is not read, because the prompt is an argument; to append it: "
-                 "radish run \"PROMPT\" -");
+                 "radish run \"PROMPT\" -; to ignore it: radish run \"PROMPT\" < /dev/null");
 }
 
 /* Reads the prompt: the argument, standard input, or with "-" as a second argument both. Text to be

@@ -584,7 +584,7 @@ static int fallback_open(struct runtime *r, struct error *err)
 int runtime_check_paths(struct error *err)
 {
     const char *path = runtime_options.template_path;
-    if (path && access(path, R_OK) != 0)
+    if (path && strcmp(path, "-") != 0 && access(path, R_OK) != 0)
         return error_set(err, ERROR_IO, "--chat-template-file %s: %s", path, strerror(errno));
     bool is_needed = runtime_options.engine != ENGINE_MOCK &&
                      runtime_options.fallback == FALLBACK_NONE;

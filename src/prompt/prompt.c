@@ -58,10 +58,16 @@ static int template_use(struct prompt_maker *p, const char *source, size_t len, 
         return -1;
     struct json *context = json_new(&arena, JSON_OBJECT);
     tokens_append(p, &arena, context);
-    json_append(&arena, context, "functions", json_new_string(&arena, "", 0));
     json_append(&arena, context, "datetime", json_new_string(&arena, "", 0));
-    int failed = arena.failed ? error_set(err, ERROR_MEMORY, "no memory for a chat template")
-                              : template_traits_find(&p->traits, p->chat_template, context, err);
+    int failed = template_traits_find(&p->traits, p->chat_template, context, err);
+    if (!failed && !p->traits.renders) {
+        json_append(&arena, context, "functions", json_new_string(&arena, "", 0));
+        template_traits_free(&p->traits);
+        failed = template_traits_find(&p->traits, p->chat_template, context, err);
+        p->needs_functions = p->traits.renders;
+    }
+    if (arena.failed && !failed)
+        failed = error_set(err, ERROR_MEMORY, "no memory for a chat template");
     arena_free(&arena);
     answer_style_find(&p->style, source, len, p->tokenizer);
     if (!p->traits.takes_tools) /* then our system prompt prescribes this form */
@@ -314,7 +320,8 @@ static struct json *context_make(const struct prompt_maker *p, struct arena *are
         json_append(arena, context, "enable_thinking",
                     json_new_bool(arena, p->thinking != THINKING_OFF));
     dates_append(arena, context, in);
-    functions_append(arena, context, fitted->tools, extra);
+    if (p->needs_functions)
+        functions_append(arena, context, fitted->tools, extra);
     for (const struct json *member = extra ? extra->first : NULL; member; member = member->next) {
         if (prompt_owns_name(member->key, member->key_len)) {
             error_set_at(err, ERROR_INPUT, member->position,

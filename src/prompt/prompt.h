@@ -32,6 +32,7 @@ struct prompt_maker {
     struct template_traits traits; /* what it takes */
     struct answer_style style;     /* how the model writes thinking and calls */
     enum thinking_mode thinking;   /* set by prompt_maker_set_thinking */
+    bool needs_functions;          /* the template fails without a variable `functions` */
     bool adds_bos;                 /* the model wants its BOS before every text */
     struct idle_pool *drafts;
     /* The maker for conversations with tools, if the model has a separate template for them, or

@@ -415,7 +415,7 @@ static int check_operator(const struct api *api, const struct requester *who, st
     return api_error_set(
         e, 403, NULL,
         api->options->keys.n_keys
-            ? "this needs the operator's key (--admin-key, or admin:KEY in a key file)"
+            ? "this request needs the operator's key (--admin-key, or admin:KEY in a key file)"
             : "only the server's operator may do this: send the request from the "
               "server's own machine, or start the server with --admin-key");
 }

@@ -90,7 +90,7 @@ def test_a_plugin_computes_if_it_can(install, engine):
     (("--cache-size", "max"), FAILED, "the fake plug-in has no engine"),
     (("--cache-size", "1GiB"), FAILED, "the fake plug-in has no engine"),
     (("--device", "1"), USAGE, "--device: there is only one"),
-    (("--gpu-memory", "2"), USAGE, "'2' is not a share of the memory"),
+    (("--gpu-memory", "2"), USAGE, "'2' is not an amount of memory"),
 ])
 def test_the_devices_room(install, args, status, message):
     got, _, log = install("radish-good.so", *answer(*args))

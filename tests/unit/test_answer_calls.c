@@ -672,19 +672,46 @@ TEST(answer_calls, kimi_counter_and_functions_that_take_any_parameter)
                                       "{\"id\": 1}<|tool_call_end|>]");
 }
 
-/* Takes seconds, or minutes, if each call is searched up to the answer's end. */
-TEST(answer_calls, many_calls_without_an_end_take_linear_time)
+/* A cut-off call is not one without arguments, if the function requires some. */
+TEST(answer_calls, functionary_cut_off_before_the_arguments)
+{
+#define FUNCTION(parameters)                                                                       \
+    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": " parameters "}}]"
+    static const char answer[] = "f\n";
+    CHECK_STR(answer_of(TOOLS_FUNCTIONARY, FUNCTION("{\"required\": []}"), answer, 2),
+              "B[f]A[{}]E");
+    CHECK_STR(answer_of(TOOLS_FUNCTIONARY, FUNCTION("{\"required\": [\"a\"]}"), answer, 2),
+              "C[f\n]");
+}
+
+static void pieces_count(void *context, enum answer_piece piece, const char *text, size_t len)
+{
+    (void)piece, (void)text, (void)len;
+    ++*(int *)context;
+}
+
+/* Each would be searched up to the answer's end, which takes minutes. */
+TEST(answer_calls, many_calls_without_an_end_are_one_text)
 {
     enum { N = 20000 };
     static const char part[] = "<function=f><parameter=arguments>";
     struct strbuf text = STRBUF_INIT;
     for (int i = 0; i < N; i++)
         strbuf_adds(&text, part);
-    const char *got = answer_of(TOOLS_QWEN_CODER,
-                                "[{\"type\": \"function\", \"function\": {\"name\": \"f\", "
-                                "\"parameters\": {\"properties\": {\"a\": {}}}}}]",
-                                text.data, text.len);
-    CHECK(strncmp(got, "C[<function=f><parameter=arguments><function=f>", 47) == 0);
+    struct arena arena = ARENA_INIT;
+    static const char tools[] = FUNCTION("{\"properties\": {\"a\": {}}}");
+    struct tool_set *set = tool_set_new(json_parse(&arena, tools, sizeof tools - 1, NULL));
+    const struct answer_style style = {.tools = TOOLS_QWEN_CODER};
+    int n_pieces = 0;
+    struct answer_parser *p = answer_parser_new(&(struct answer_parser_options){
+        .style = &style, .tools = set, .piece = pieces_count, .context = &n_pieces});
+    CHECK(p && set);
+    answer_parser_add(p, text.data, text.len);
+    answer_parser_end(p);
+    CHECK(n_pieces > 1 && n_pieces < 200);
+    answer_parser_free(p);
+    tool_set_free(set);
+    arena_free(&arena);
     strbuf_free(&text);
 }
 

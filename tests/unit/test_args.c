@@ -322,6 +322,6 @@ TEST(args, shares_of_memory)
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         CHECK_INT(memory_share_parse(bad[i], &share, &err), -1);
-    CHECK_STR(err.message, "'90%' is not a share of the memory: give a fraction of the free "
+    CHECK_STR(err.message, "'90%' is not an amount of memory: give a fraction of the free "
                            "memory, such as 0.9, or a size of at least 1MiB, such as 20GiB");
 }

@@ -220,7 +220,7 @@ TEST(server_http, keys_open_routes)
     CHECK_INT(get_with(&s, "/stats", ACME), 403);
     CHECK_AT("error.type", "'permission_error'");
     CHECK_HAS(reply_at("error.message"),
-              "this needs the operator's key (--admin-key, or admin:KEY in a key file)");
+              "this request needs the operator's key (--admin-key, or admin:KEY in a key file)");
     server_stop(&s);
 }
 

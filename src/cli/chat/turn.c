@@ -80,7 +80,9 @@ static const char *ending(const struct chat *c, const struct generation *g)
 {
     bool is_full = g->n_prompt + g->n_generated >= c->generator.runtime->context;
     if (g->is_loop)
-        return "[stopped: the answer repeats itself; /regen tries again]";
+        return g->sampling.temperature > 0
+                   ? "[stopped: the answer repeats itself; /regen tries again]"
+                   : "[stopped: the answer repeats itself; try /set temperature 0.7]";
     if (g->finish == FINISH_CANCELED)
         return "[stopped]";
     if (g->finish == FINISH_LENGTH)

@@ -61,7 +61,6 @@ static enum match json_match(struct answer_parser *p)
     return text[i] == '"' || text[i] == '}' ? MATCH_YES : MATCH_NO;
 }
 
-/* The arguments are JSON; but Python may be called with its code as it is. */
 /* Whether the next part begins here. In Python's code >>> alone does not begin one. */
 static enum match next_part_match(const struct answer_parser *p)
 {
@@ -75,6 +74,13 @@ static enum match next_part_match(const struct answer_parser *p)
     return match == MATCH_MORE && p->ended ? MATCH_NO : match;
 }
 
+static bool requires_arguments(const struct tool *tool)
+{
+    const struct json *required = json_get(tool->parameters, "required");
+    return json_is(required, JSON_ARRAY) && required->count > 0;
+}
+
+/* The arguments are JSON; but Python may be called with its code as it is. */
 static enum call_result read_part_arguments(struct answer_parser *p)
 {
     struct open_call *c = &p->call;
@@ -91,6 +97,8 @@ static enum call_result read_part_arguments(struct answer_parser *p)
     if (none == MATCH_MORE)
         return CALL_MORE;
     if (none == MATCH_YES) {
+        if (!more && requires_arguments(c->tool)) /* cut off */
+            return CALL_BAD;
         call_add_arguments(p, "{}", 2);
         return CALL_DONE;
     }

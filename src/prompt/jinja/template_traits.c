@@ -25,10 +25,8 @@
     "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"zqtool\", "                   \
     "\"description\": \"zqabout\", \"parameters\": {\"type\": \"object\", \"properties\": "        \
     "{\"zqparam\": {\"type\": \"string\", \"description\": \"zqwhat\"}}, "                         \
-    "\"required\": [\"zqparam\"]}}}], \"functions\": \"zqtool\""
-#define BARE_TOOL                                                                                  \
-    "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"zqbare\"}}], "                \
-    "\"functions\": \"zqbare\""
+    "\"required\": [\"zqparam\"]}}}]"
+#define BARE_TOOL   "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"zqbare\"}}]"
 #define GENERATE    ", \"add_generation_prompt\": true"
 #define NO_GENERATE ", \"add_generation_prompt\": false"
 
@@ -66,6 +64,20 @@ static void contents_to_parts(struct arena *arena, const struct json *messages)
             }
 }
 
+/* A template that takes a variable `functions` gets the tools there, as text. */
+static void functions_append(struct prober *p, struct json *root)
+{
+    const struct json *tools = json_get(root, "tools");
+    struct strbuf text = STRBUF_INIT;
+    if (!tools || !json_get(p->context, "functions"))
+        return;
+    json_write(&text, tools);
+    json_append(&p->arena, root, "functions",
+                json_new_string(&p->arena, strbuf_str(&text), text.len));
+    p->arena.failed |= text.failed;
+    strbuf_free(&text);
+}
+
 static void context_share(struct prober *p, struct json *root)
 {
     for (const struct json *m = p->context ? p->context->first : NULL; m; m = m->next) {
@@ -92,6 +104,7 @@ static bool trial(struct prober *p, const char *members)
     if (root) {
         if (p->traits->wants_parts)
             contents_to_parts(&p->arena, json_get(root, "messages"));
+        functions_append(p, root);
         context_share(p, root);
         if (p->traits->has_thinking_switch && !json_get(root, "enable_thinking"))
             json_append(&p->arena, root, "enable_thinking", json_new_bool(&p->arena, true));

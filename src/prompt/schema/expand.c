@@ -218,7 +218,7 @@ static bool item_take(struct expansion *x, struct branch *b, const struct schema
         return schema_fail(x->w, item->place, NULL, "a schema must be an object or a boolean");
     for (const struct schema_item *up = item->from; up; up = up->from)
         if (up->node == node)
-            return schema_fail(x->w, item->place, NULL, "this schema refers to itself in a loop");
+            return schema_fail(x->w, item->place, NULL, "this schema's $ref leads back to itself");
     for (const struct item_link *link = b->seen; link; link = link->next)
         if (link->item->node == node)
             return true;

@@ -121,6 +121,8 @@ void api_reply_error(struct http_exchange *x, const struct api_error *e)
     struct strbuf json = STRBUF_INIT;
     api_error_write(&json, e, error_form_of(p->target_at ? p->head.data + p->path_at : ""));
     http_note(x, "%s", e->message);
+    if (e->status == 501) /* OpenAI's SDKs retry other 5xx */
+        http_add_field(x, "x-should-retry", "false");
     http_reply(x, e->status, "application/json", strbuf_str(&json), json.failed ? 0 : json.len);
     strbuf_free(&json);
 }

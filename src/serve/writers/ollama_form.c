@@ -132,7 +132,9 @@ void ollama_ps_write(struct json_writer *w, const struct server_options *o, uint
 {
     const struct engine_info *info = &o->engine->info;
     model_begin(w, o);
-    json_add_int(w, "size", (int64_t)(info->weight_bytes + info->file_bytes + cache_bytes));
+    json_add_int(
+        w, "size",
+        (int64_t)(info->weight_bytes + info->file_bytes + info->buffer_bytes + cache_bytes));
     digest_add(w, o);
     details_add(w, o);
     json_add_string(w, "expires_at", NEVER);
