@@ -74,7 +74,7 @@ def measured_picture(bench):
         return left + (math.log(ratio) - low) / (high - low) * across
 
     picture.text(20, 30, "How many times as fast as llama.cpp", size=17, extra=' font-weight="600"')
-    picture.text(20, 50, "SmolLM2-135M in Q4_1, 2 cores (Zen 4, AVX-512), same run; logarithmic scale",
+    picture.text(20, 50, "SmolLM2-135M in Q4_1, 2 cores (Zen 5, AVX-512), same run; logarithmic scale",
                  size=12, colour=FAINT)
     for tick in (1, 2, 5, 10, 20, 50, 100, 200):
         picture.line(x(tick), top, x(tick), bottom, GRID)
