@@ -656,12 +656,12 @@ TEST(json_schema, references)
                 "#/properties/a/$ref: 'http://x/y.json' is not in this document");
     CHECK_ERROR(TEXTS_SCHEMA, S({"$ref" : "#/nowhere"}), ERROR_INPUT,
                 "'#/nowhere' points to nothing");
-    CHECK_ERROR(TEXTS_SCHEMA, S({"$ref" : "#"}), ERROR_INPUT, "refers to itself");
+    CHECK_ERROR(TEXTS_SCHEMA, S({"$ref" : "#"}), ERROR_INPUT, "leads back to itself");
     CHECK_ERROR(TEXTS_SCHEMA, S({
                     "$ref" : "#/$defs/a",
                     "$defs" : {"a" : {"anyOf" : [ {"type" : "null"}, {"$ref" : "#/$defs/a"} ]}}
                 }),
-                ERROR_INPUT, "refers to itself");
+                ERROR_INPUT, "leads back to itself");
     CHECK_ERROR(TEXTS_SCHEMA, S({"$ref" : 1}), ERROR_INPUT, "#/$ref: must be a string");
 }
 
