@@ -84,17 +84,26 @@ static bool give_held_arguments(struct answer_parser *p)
     return object;
 }
 
+/* Finds the { that begins the arguments. */
+static enum call_result arguments_begin(struct answer_parser *p)
+{
+    size_t left;
+    if (!call_skip_space(p))
+        return CALL_MORE;
+    if (call_rest(p, &left)[0] != '{')
+        return CALL_BAD;
+    json_scan_begin(&p->call.scan);
+    p->call.has_arguments = true;
+    return CALL_DONE;
+}
+
 enum call_result read_arguments(struct answer_parser *p)
 {
     struct open_call *c = &p->call;
-    size_t left;
     if (!c->has_arguments) {
-        if (!call_skip_space(p))
-            return CALL_MORE;
-        if (call_rest(p, &left)[0] != '{')
-            return CALL_BAD;
-        json_scan_begin(&c->scan);
-        c->has_arguments = true;
+        enum call_result begun = arguments_begin(p);
+        if (begun != CALL_DONE)
+            return begun;
     }
     enum call_result result = scan_value(p, true);
     c->complete = result == CALL_DONE;
@@ -564,7 +573,7 @@ static bool tool_fits(const struct tool *tool, const struct json *given)
     return true;
 }
 
-/* The only function that fits the arguments; NULL: there is none, or several. */
+/* The only function that fits the arguments; NULL: none fits, or several do. */
 static const struct tool *tool_of_arguments(struct answer_parser *p, const struct strbuf *text)
 {
     struct arena arena = ARENA_INIT;
@@ -587,14 +596,10 @@ static const struct tool *tool_of_arguments(struct answer_parser *p, const struc
 static enum call_result nobodys_arguments(struct answer_parser *p)
 {
     struct open_call *c = &p->call;
-    size_t left;
     if (!c->has_arguments) {
-        if (!call_skip_space(p))
-            return CALL_MORE;
-        if (call_rest(p, &left)[0] != '{')
-            return CALL_BAD;
-        json_scan_begin(&c->scan);
-        c->has_arguments = true;
+        enum call_result begun = arguments_begin(p);
+        if (begun != CALL_DONE)
+            return begun;
         c->token = c->pos;
     }
     enum call_result result = scan_value(p, false);
