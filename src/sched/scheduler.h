@@ -87,6 +87,9 @@ struct request {
     /* In a namespace that several tenants share, only the first `n_public` tokens are shared; those
      * after them are kept apart by their owner (cache_token.h). 0: all tokens are shared. */
     uint32_t n_public, owner;
+    /* Who asks: tenants get equal shares, and so do the clients of a tenant. */
+    uint32_t tenant;
+    uint64_t client;
     /* NULL, or another request with the same prompt and namespace, submitted before this one and
      * not freed until this one is done. When both run, this one forks off at the first sampled
      * token and computes nothing of the prompt. */

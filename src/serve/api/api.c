@@ -8,6 +8,7 @@
 #include <event2/event.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 
 /* What the bits of an answer depend on: the model, its quantization (in the file and at load), the
  * type of the KV, the build and the engine, which names its kernels and activations. */
@@ -58,7 +59,9 @@ int api_identify(const struct api *api, struct http_exchange *x, struct requeste
 {
     const struct api_keys *keys = &api->options->keys;
     if (keys->n_keys == 0) {
-        *out = (struct requester){.is_operator = address_is_loopback(http_peer_address(x))};
+        const char *peer = http_peer_address(x);
+        *out = (struct requester){.client = hash_bytes(peer, strlen(peer)),
+                                  .is_operator = address_is_loopback(peer)};
         return 0;
     }
     const char *key = key_of(http_request(x));

@@ -183,7 +183,9 @@ bool api_keys_find(const struct api_keys *k, const char *key, struct requester *
     unsigned char digest[API_KEY_DIGEST_BYTES];
     const struct api_key *found = digest_make(key, digest) ? digest_find(k, digest) : NULL;
     if (found)
-        *out = (struct requester){.tenant = found->tenant, .is_operator = found->is_operator};
+        *out = (struct requester){.client = (uint64_t)(found - k->keys) + 1,
+                                  .tenant = found->tenant,
+                                  .is_operator = found->is_operator};
     return found != NULL;
 }
 

@@ -40,6 +40,7 @@ struct api_keys {
 
 /* Who sent a request. */
 struct requester {
+    uint64_t client;  /* its key, or its address if there are no keys: clients get equal shares */
     uint32_t tenant;  /* from 1 on; 0 if there are no keys */
     bool is_operator; /* may inspect and clear the cache */
 };

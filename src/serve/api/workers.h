@@ -18,6 +18,7 @@ struct workers;
 struct job {
     void (*run)(struct job *job);
     struct job *next;
+    uint64_t client; /* who asks (struct requester) */
 };
 
 int workers_open(struct workers **out, uint32_t n_threads, uint32_t max_jobs,

@@ -176,6 +176,7 @@ void completion_begin(struct api *api, struct http_exchange *x, const struct req
     c->input.body = http_take_body(x);
     c->input.body_bytes = c->input.body.len;
     c->job.run = completion_prepare;
+    c->job.client = who->client;
     output_init(c);
     c->next = api->completions;
     if (c->next)
@@ -225,6 +226,8 @@ static void request_fill(struct completion *c, uint32_t choice)
     r->n_tokens = (uint32_t)prompt->tokens.len;
     r->max_tokens = completion_max_tokens(c, prompt);
     r->min_tokens = (uint32_t)p->min_tokens;
+    r->tenant = c->requester.tenant;
+    r->client = c->requester.client;
     tenant_place(&c->api->tenants, c->requester.tenant, prompt->tokens.ids, r->n_tokens, r);
     r->sampling = p->sampling;
     r->sampling.choice = choice - first;
