@@ -2,6 +2,7 @@
  * and what it expects. */
 #include "cli/args.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -37,7 +38,7 @@ static bool option_is_named(const struct option *o, const char *given)
 
 static const struct option *option_find(const struct option_set *set, const char *given)
 {
-    for (size_t t = 0; t < sizeof set->tables / sizeof *set->tables && set->tables[t]; t++)
+    for (size_t t = 0; t < OPTION_TABLES && set->tables[t]; t++)
         for (const struct option *o = set->tables[t]; o->names; o++)
             if (option_is_named(o, given))
                 return o;
@@ -48,7 +49,7 @@ static const struct option *option_find(const struct option_set *set, const char
 static const char *option_nearest(const struct option_set *set, const char *given, char out[64])
 {
     size_t best = SIZE_MAX;
-    for (size_t t = 0; t < sizeof set->tables / sizeof *set->tables && set->tables[t]; t++)
+    for (size_t t = 0; t < OPTION_TABLES && set->tables[t]; t++)
         for (const struct option *o = set->tables[t]; o->names; o++)
             for (const char *name = o->names; *name && o->help;) {
                 char one[64];
@@ -82,9 +83,9 @@ static bool advice_applies(const struct option_set *set, const char *advice)
     return true;
 }
 
-/* Reports an option that is in no table and suggests a fix. */
+/* Reports an option that is in no table and suggests a fix. `prefix` stands before names there. */
 static int option_unknown(const struct option_set *set, const char *spelled, const char *given,
-                          struct error *err)
+                          const char *prefix, struct error *err)
 {
     char name[64], nearest[64];
     snprintf(name, sizeof name, "%s", given);
@@ -95,8 +96,8 @@ static int option_unknown(const struct option_set *set, const char *spelled, con
         if (advice_applies(set, advice))
             return error_set(err, ERROR_INPUT, "unknown option '%s': %s", spelled, advice);
     if (option_nearest(set, name, nearest))
-        return error_set(err, ERROR_INPUT, "unknown option '%s': did you mean --%s?", spelled,
-                         nearest);
+        return error_set(err, ERROR_INPUT, "unknown option '%s': did you mean %s%s?", spelled,
+                         prefix, nearest);
     return error_set(err, ERROR_INPUT, "unknown option '%s'", spelled);
 }
 
@@ -228,12 +229,33 @@ static int amount_set(const struct option *o, const char *text, struct error *er
     return failed;
 }
 
+static int flag_set(const struct option *o, const char *text, struct error *err)
+{
+    bool is_on = strcmp(text, "on") == 0;
+    if (!is_on && strcmp(text, "off") != 0)
+        return error_set(err, ERROR_INPUT, "%s is on or off, not '%s'", o->names, text);
+    *(bool *)o->target = is_on;
+    return 0;
+}
+
+/* Notes where an option was set. Returns the earlier place, or NULL if there was none. */
+static const struct option_origin *origin_note(struct option_set *set, const struct option *o,
+                                               unsigned line)
+{
+    for (size_t i = 0; i < set->n_origins; i++)
+        if (set->origins[i].target == o->target)
+            return &set->origins[i];
+    assert(set->n_origins < OPTIONS_MAX);
+    set->origins[set->n_origins++] = (struct option_origin){o->target, line};
+    return NULL;
+}
+
 static int option_set_value(const struct option *o, const char *text, struct error *err)
 {
     if (o->type != OPTION_FLAG && o->type != OPTION_TEXT && !*text)
         return error_set(err, ERROR_INPUT, "%s needs a value (%s)", o->names, o->value);
     switch (o->type) {
-    case OPTION_FLAG: *(bool *)o->target = true; return 0;
+    case OPTION_FLAG: return flag_set(o, text, err);
     case OPTION_STRING:
     case OPTION_TEXT: *(const char **)o->target = text; return 0;
     case OPTION_CHOICE: return choice_parse(o, text, err);
@@ -263,17 +285,61 @@ static int option_take(struct option_set *set, int argc, char **argv, int *at, s
     if (!o)
         o = option_find(set, name + (given - argv[*at]));
     if (!o)
-        return option_unknown(set, argv[*at], name + (given - argv[*at]), err);
-    if (o->type == OPTION_FLAG && value)
-        return error_set(err, ERROR_INPUT, "'%s' takes no value", argv[*at]);
+        return option_unknown(set, argv[*at], name + (given - argv[*at]), "--", err);
     if (o->type != OPTION_FLAG && !value) {
         if (++*at >= argc)
             return error_set(err, ERROR_INPUT, "'%s' needs a value (%s)", argv[*at - 1], o->value);
         value = argv[*at];
     }
+    origin_note(set, o, 0);
     struct option as_typed = *o; /* errors then name the option as the user did */
     as_typed.names = name;
-    return option_set_value(&as_typed, value ? value : "", err);
+    return option_set_value(&as_typed, value ? value : "on", err);
+}
+
+/* Checks a value without setting anything. */
+static int option_check_value(const struct option *o, const char *text, struct error *err)
+{
+    union {
+        bool flag;
+        const char *text;
+        uint32_t number;
+        float fraction;
+        int choice;
+        uint64_t time;
+        struct number_list numbers;
+        struct seed seed;
+        struct cache_size size;
+        struct memory_share share;
+        struct string_list list;
+    } unused = {0};
+    struct option copy = *o;
+    copy.target = &unused;
+    return option_set_value(&copy, text, err);
+}
+
+int args_set_from_file(struct option_set *set, unsigned line, const char *name, const char *value,
+                       struct error *err)
+{
+    const struct option *o = option_find(set, name);
+    const char *bare = name + strspn(name, "-");
+    if (bare > name && option_find(set, bare))
+        return error_set(err, ERROR_INPUT, "names have no dashes in a file: write %s", bare);
+    if (!o)
+        return option_unknown(set, name, bare, "", err);
+    if (!name[1])
+        return error_set(err, ERROR_INPUT, "names are written in full in a file: %.*s, not %s",
+                         name_length(o), o->names, name);
+    if (o->type != OPTION_FLAG && !value)
+        return error_set(err, ERROR_INPUT, "%s needs a value (%s)", name, o->value);
+    const struct option_origin *earlier = origin_note(set, o, line);
+    if (earlier && earlier->line && o->type != OPTION_LIST)
+        return error_set(err, ERROR_INPUT, "%s was already set in line %u", name, earlier->line);
+    struct option as_written = *o;
+    as_written.names = name;
+    return earlier && o->type != OPTION_LIST
+               ? option_check_value(&as_written, value ? value : "on", err)
+               : option_set_value(&as_written, value ? value : "on", err);
 }
 
 int args_unexpected(const struct option_set *set, const char *operand, struct error *err)
@@ -315,19 +381,19 @@ static void option_spell(const struct option *o, char *out, size_t size)
              o->value ? o->value : "");
 }
 
-static bool is_hidden(const struct option_set *set, const struct option *o)
+bool args_is_shown(const struct option_set *set, const struct option *o)
 {
     char name[64];
     snprintf(name, sizeof name, "%.*s", name_length(o), o->names);
-    return !o->help || option_find(set, name) != o;
+    return o->help && option_find(set, name) == o;
 }
 
 void args_print_options(const struct option_set *set)
 {
-    for (size_t t = 0; t < sizeof set->tables / sizeof *set->tables && set->tables[t]; t++) {
+    for (size_t t = 0; t < OPTION_TABLES && set->tables[t]; t++) {
         for (const struct option *o = set->tables[t]; o->names; o++) {
             char spelling[96];
-            if (is_hidden(set, o))
+            if (!args_is_shown(set, o))
                 continue;
             option_spell(o, spelling, sizeof spelling);
             printf("  %-31s %s\n", spelling, o->help);

@@ -11,9 +11,9 @@
  * the parser, the checks and --help all use that list. Names may be written with one dash or two,
  * and with '_' for '-'. A name that begins with '-' must be written exactly so and takes
  * precedence:
- * "-max_tokens" is not --max-tokens. */
+ * "-max_tokens" is not --max-tokens. Config files (cli/config_file.h) set the same options. */
 enum option_type {
-    OPTION_FLAG,   /* bool: present or not */
+    OPTION_FLAG,   /* bool: --name and --name=on set it, --name=off clears it */
     OPTION_STRING, /* const char *, not empty */
     OPTION_TEXT,   /* const char *, may be empty */
     OPTION_UINT,   /* uint32_t, between min and max */
@@ -129,18 +129,35 @@ struct option {
         names_, OPTION_CHOICE, target_, value_, help_, 0, 0, choices_                              \
     }
 
+enum { OPTION_TABLES = 10, OPTIONS_MAX = 256 };
+
+/* Where an option was set. Options that share a target count as one. */
+struct option_origin {
+    const void *target;
+    unsigned line; /* of the config file; 0: the command line */
+};
+
 /* Several tables of options, each ended by an entry without names. If two tables have an option of
  * the same name, the first one wins. */
 struct option_set {
-    const struct option *tables[8];
+    const struct option *tables[OPTION_TABLES];
     struct string_list operands; /* what is not an option */
     size_t max_operands;
     const char *operand_hint; /* what to do instead of giving one more; NULL: no idea */
+    struct option_origin origins[OPTIONS_MAX]; /* [n_origins] */
+    size_t n_origins;
 };
 
 int args_parse(struct option_set *set, int argc, char **argv, struct error *err);
 /* The error for an operand that the command does not take. */
 int args_unexpected(const struct option_set *set, const char *operand, struct error *err);
+/* Sets the option that line `line` of a config file names: in full, without dashes. `value` NULL:
+ * the line has only the name. An option that the command line set keeps that value; the value here
+ * is checked all the same. Lists take the values of both. The texts must outlive the options. */
+int args_set_from_file(struct option_set *set, unsigned line, const char *name, const char *value,
+                       struct error *err);
+/* Whether --help shows the option: it has a help text, and no earlier table has its name. */
+bool args_is_shown(const struct option_set *set, const struct option *o);
 void args_print_options(const struct option_set *set);
 
 int cache_size_parse(const char *text, struct cache_size *size, struct error *err);

@@ -71,8 +71,7 @@ static int run_with_threads(uint32_t n_threads, struct error *err)
 
 static int command_bench_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {.tables = {runtime_model_options, bench_options,
-                                        runtime_engine_options, runtime_mock_options}};
+    struct option_set set;
     struct error err;
     int status, failed;
     if (!runtime_parse(command, &set, argc, argv, &status))
@@ -104,5 +103,7 @@ const struct command command_bench = {
              "  attention/peak   speed of attention, as a share of the machine's float limit\n",
     .example = "radish bench -m model.gguf -p 512,2048 -n 128 -d 0,3000 -t 2",
     .operand_hint = "the model is given with -m PATH",
+    .tables = {runtime_model_options, command_config_options, bench_options, runtime_engine_options,
+               runtime_mock_options},
     .run = command_bench_run,
 };

@@ -331,7 +331,7 @@ static int info_print(const struct model *model, struct error *err)
 
 static int info_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {.tables = {runtime_model_options, info_options}, .max_operands = 1};
+    struct option_set set;
     struct model model;
     struct error err;
     int status;
@@ -355,5 +355,7 @@ const struct command command_info = {
     .summary = "describe a model and the memory it needs",
     .usage = "FILE|DIR [-c N] [--streams N] [--json]",
     .example = "radish info model.gguf -c 8192 --streams 4",
+    .tables = {runtime_model_options, info_options},
+    .max_operands = 1,
     .run = info_run,
 };

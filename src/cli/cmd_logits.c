@@ -125,8 +125,7 @@ static int rows_compute(struct runtime *r, const struct token_list *list, struct
 
 static int logits_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {.tables = {runtime_model_options, logits_options,
-                                        runtime_engine_options, runtime_mock_options}};
+    struct option_set set;
     struct runtime runtime;
     struct token_list list = {0};
     struct error err;
@@ -154,5 +153,6 @@ const struct command command_logits = {
     .usage = "-m PATH --tokens IDS [OPTIONS]",
     .example = "radish logits -m model.gguf --tokens 1,2,3 --json",
     .operand_hint = "the model is given with -m PATH",
+    .tables = {runtime_model_options, logits_options, runtime_engine_options, runtime_mock_options},
     .run = logits_run,
 };

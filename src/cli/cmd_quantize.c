@@ -94,7 +94,7 @@ static int write_model(const char *in, const char *out, struct requantize_option
 
 static int quantize_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {.tables = {quantize_options}, .max_operands = 2};
+    struct option_set set;
     struct requantize_options options = {.progress = progress_show};
     struct requantize_result result;
     struct error err;
@@ -130,5 +130,7 @@ const struct command command_quantize = {
     .usage = "IN OUT.gguf [--type q4_k]",
     .example = "radish quantize ~/models/Qwen3-0.6B qwen3-q4_k.gguf --type q4_k",
     .operand_hint = "the type is given with --type, such as --type q4_k",
+    .tables = {quantize_options},
+    .max_operands = 2,
     .run = quantize_run,
 };

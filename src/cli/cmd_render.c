@@ -172,7 +172,7 @@ static int options_check(struct error *err)
 
 static int render_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {.tables = {runtime_model_options, render_options_table}};
+    struct option_set set;
     struct strbuf out = STRBUF_INIT;
     struct error err;
     int status;
@@ -193,5 +193,6 @@ const struct command command_render = {
     .usage = "(-m PATH | --template FILE) --context FILE.json",
     .example = "radish render -m model.gguf --context conversation.json",
     .operand_hint = "the model is given with -m PATH",
+    .tables = {runtime_model_options, render_options_table},
     .run = render_run,
 };

@@ -213,7 +213,7 @@ static int trace_replay(const struct trace *t, const struct cache_pages *pages, 
 
 static int replay_main(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {.tables = {replay_options}, .max_operands = 1};
+    struct option_set set;
     struct cache_pages pages;
     struct trace trace;
     struct error err;
@@ -238,5 +238,7 @@ const struct command command_replay = {
     .summary = "run recorded requests through the cache, without a model",
     .usage = "TRACE [--pages N] [--json]",
     .example = "radish replay conversation_trace.jsonl --pages 5%",
+    .tables = {replay_options},
+    .max_operands = 1,
     .run = replay_main,
 };

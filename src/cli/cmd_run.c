@@ -182,10 +182,7 @@ static int options_check(const struct option_set *set, struct error *err)
 
 static int run_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {.tables = {runtime_default_model_options, run_options,
-                                        generate_options, runtime_template_options,
-                                        runtime_engine_options, runtime_mock_options},
-                             .max_operands = 2};
+    struct option_set set;
     struct runtime runtime;
     struct generator generator;
     struct strbuf text = STRBUF_INIT;
@@ -218,6 +215,9 @@ const struct command command_run = {
         "this change\" -\n",
     .example = "radish run -m model.gguf --temp 0 \"Why is the sky blue?\"",
     .operand_hint = "put the prompt in quotes; the model is given with -m PATH",
+    .tables = {runtime_default_model_options, command_config_options, run_options, generate_options,
+               runtime_template_options, runtime_engine_options, runtime_mock_options},
+    .max_operands = 2,
     .run = run_run,
     .has_default_model = true,
 };

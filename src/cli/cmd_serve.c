@@ -20,11 +20,15 @@ static struct server_options server = SERVER_OPTIONS_DEFAULT;
 enum { DEFAULT_PORT = 8080, NO_PORT = 65536 };
 
 static uint32_t port = NO_PORT, timeout_s, grace_s = 10, max_body_mib = 32;
-static const char *host, *address, *alias, *log_level_name;
+static const char *host, *address, *alias;
 static const char *admin_key, *tool_format;
 static struct string_list allowed_hosts, api_keys, api_key_files, shared_prompts;
 static struct cache_size tenant_cache;
 
+enum { LEVEL_NOT_GIVEN = -1 };
+static int log_level = LEVEL_NOT_GIVEN; /* enum log_level */
+
+static const char *const log_level_names[] = {"error", "warn", "info", "debug", NULL};
 static const char *const fallback_names[] = {"none", "mock", NULL}; /* in enum order */
 
 static const struct option serve_options[] = {
@@ -71,7 +75,7 @@ static const struct option serve_options[] = {
            "tool call format: hermes, qwen-coder, llama3, mistral, ... (default: detected)"),
     FLAG("strict-fields", &server.strict_fields, "reject requests with unknown fields"),
     FLAG("strict-model", &server.strict_model, "reject requests that name another model"),
-    STRING("log-level", &log_level_name, "LEVEL",
+    CHOICE("log-level", &log_level, "LEVEL", log_level_names,
            "how much to log: error, warn, info (default) or debug"),
     {0},
 };
@@ -211,14 +215,8 @@ static int tenant_pages_count(const struct runtime *r, struct error *err)
 
 static int options_finish(struct error *err)
 {
-    enum log_level level;
-    if (log_level_name) {
-        if (!log_parse_level(log_level_name, &level))
-            return error_set(err, ERROR_INPUT,
-                             "--log-level must be one of error, warn, info, debug, not '%s'",
-                             log_level_name);
-        log_set_level(level);
-    }
+    if (log_level != LEVEL_NOT_GIVEN)
+        log_set_level((enum log_level)log_level);
     if (address && address_parse(err))
         return -1;
     if (host)
@@ -316,10 +314,7 @@ static int serve_model(struct runtime *r, struct error *err)
 
 static int serve_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {.tables = {runtime_default_model_options, serve_options,
-                                        generate_options, runtime_template_options,
-                                        runtime_batch_options, runtime_engine_options,
-                                        runtime_mock_options}};
+    struct option_set set;
     struct runtime runtime;
     struct loading *loading = NULL;
     struct error err;
@@ -348,6 +343,9 @@ const struct command command_serve = {
     .usage = "[-m PATH] [OPTIONS]",
     .example = "radish serve -m model.gguf --port 8080 --cache-size 2GiB",
     .operand_hint = "the model is given with -m PATH",
+    .tables = {runtime_default_model_options, command_config_options, serve_options,
+               generate_options, runtime_template_options, runtime_batch_options,
+               runtime_engine_options, runtime_mock_options},
     .run = serve_run,
     .has_default_model = true,
 };

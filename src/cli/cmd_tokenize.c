@@ -114,7 +114,7 @@ static int input_run(const struct tokenizer *t, const struct strbuf *in, struct 
 
 static int tokenize_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {.tables = {runtime_model_options, tokenize_options}};
+    struct option_set set;
     struct strbuf in = STRBUF_INIT, out = STRBUF_INIT;
     struct tokenizer *tokenizer = NULL;
     struct error err;
@@ -138,5 +138,6 @@ const struct command command_tokenize = {
     .example = "echo -n \"Hello\" | radish tokenize -m model.gguf",
     .operand_hint =
         "the text is read from standard input: echo -n \"TEXT\" | radish tokenize -m PATH",
+    .tables = {runtime_model_options, tokenize_options},
     .run = tokenize_run,
 };

@@ -4,7 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/config_file.h"
 #include "cli/engines.h"
+
+static const char *config_path;
+
+const struct option command_config_options[] = {
+    STRING("config", &config_path, "FILE",
+           "read options from this file: lines as `port = 9000`; the command line wins"),
+    {0},
+};
+
+const char *command_config_path(void)
+{
+    return config_path;
+}
 
 int command_version(void)
 {
@@ -30,7 +44,9 @@ bool command_parse(const struct command *command, struct option_set *set, int ar
                    int *status)
 {
     struct error err;
-    set->operand_hint = command->operand_hint;
+    *set = (struct option_set){.max_operands = command->max_operands,
+                               .operand_hint = command->operand_hint};
+    memcpy(set->tables, command->tables, sizeof set->tables);
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         bool wants_help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
         if (wants_help || strcmp(argv[i], "--version") == 0) {
@@ -38,9 +54,13 @@ bool command_parse(const struct command *command, struct option_set *set, int ar
             return false;
         }
     }
-    if (args_parse(set, argc, argv, &err) == 0)
+    if (args_parse(set, argc, argv, &err)) {
+        *status = command_fail(command, &err, EXIT_USAGE);
+        return false;
+    }
+    if (!config_path || config_file_read(config_path, set, &err) == 0)
         return true;
-    *status = command_fail(command, &err, EXIT_USAGE);
+    *status = command_fail_option(command, &err);
     return false;
 }
 

@@ -8,20 +8,13 @@
 #include "cli/command.h"
 #include "cli/foreign_options.h"
 
-static const struct command *const commands[] = {
-    &command_serve,    &command_chat,   &command_run,    &command_bench,  &command_info,
-    &command_tokenize, &command_render, &command_logits, &command_replay, &command_quantize,
-};
-
-enum { N_COMMANDS = sizeof commands / sizeof *commands };
-
 static void help_print(FILE *out)
 {
     fprintf(out, "radish " RADISH_VERSION
                  ": serves language models and never computes the same prefix twice\n\n"
                  "usage: radish COMMAND [OPTIONS]\n\n");
-    for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    for (int i = 0; command_list[i]; i++)
+        fprintf(out, "  %-10s %s\n", command_list[i]->name, command_list[i]->summary);
     fprintf(out, "\n`radish COMMAND --help` lists the options of a command.\n"
                  "example: radish serve -m model.gguf --port 8080\n");
 }
@@ -39,9 +32,9 @@ static int status_with_output(int status)
 /* NULL if none is close. */
 static const char *command_nearest(const char *name)
 {
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (name_is_near(name, name_distance(name, commands[i]->name)))
-            return commands[i]->name;
+    for (int i = 0; command_list[i]; i++)
+        if (name_is_near(name, name_distance(name, command_list[i]->name)))
+            return command_list[i]->name;
     return NULL;
 }
 
@@ -76,9 +69,9 @@ static int command_unknown(const char *name)
 
 static int command_start(const char *name, int argc, char **argv)
 {
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (strcmp(commands[i]->name, name) == 0)
-            return commands[i]->run(commands[i], argc, argv);
+    for (int i = 0; command_list[i]; i++)
+        if (strcmp(command_list[i]->name, name) == 0)
+            return command_list[i]->run(command_list[i], argc, argv);
     return command_unknown(name);
 }
 

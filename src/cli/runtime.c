@@ -123,6 +123,11 @@ static int default_model_choose(const struct command *command, struct error *err
         return error_set(err, ERROR_INPUT,
                          "which model? Give a GGUF file or a directory with -m PATH");
     runtime_default_model_path(&path);
+    if (access(strbuf_str(&path), R_OK) != 0 && command_config_path())
+        return error_set(err, ERROR_INPUT,
+                         "no model given: add a line `model = PATH` to %s, where PATH is a GGUF "
+                         "file or a Hugging Face directory",
+                         command_config_path());
     if (access(strbuf_str(&path), R_OK) != 0)
         return error_set(
             err, ERROR_INPUT,

@@ -74,6 +74,9 @@ TEST(args, refuses_with_a_reason)
     CHECK(PARSE(&set, "-n", "nan") == -1 && PARSE(&set, "-n", "") == -1);
     CHECK(PARSE(&set, "-n") == -1 && strstr(err.message, "needs a value"));
     CHECK(PARSE(&set, "--fraction", "2") == -1 && PARSE(&set, "--flag=1") == -1);
+    CHECK_STR(err.message, "--flag is on or off, not '1'");
+    flag = true;
+    CHECK(PARSE(&set, "--flag=off") == 0 && !flag && PARSE(&set, "--flag=on") == 0 && flag);
     CHECK(PARSE(&set, "--colour", "blue") == -1 && strstr(err.message, "red, green"));
     CHECK(PARSE(&set, "a", "b") == -1);
     CHECK_STR(err.message, "unexpected argument 'b'");

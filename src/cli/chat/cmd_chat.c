@@ -207,9 +207,7 @@ static void chat_close(struct chat *c)
 
 static int chat_run(const struct command *command, int argc, char **argv)
 {
-    struct option_set set = {.tables = {runtime_default_model_options, chat_options,
-                                        generate_options, runtime_template_options,
-                                        runtime_engine_options, runtime_mock_options}};
+    struct option_set set;
     struct runtime runtime;
     struct chat chat = {.editor = {.input = {.fd = -1}}};
     struct error err;
@@ -245,6 +243,9 @@ const struct command command_chat = {
     .usage = "[-m PATH] [OPTIONS]",
     .example = "radish chat -m model.gguf --system \"You are a pirate.\"",
     .operand_hint = "the model is given with -m PATH; for one answer: radish run \"PROMPT\"",
+    .tables = {runtime_default_model_options, command_config_options, chat_options,
+               generate_options, runtime_template_options, runtime_engine_options,
+               runtime_mock_options},
     .run = chat_run,
     .has_default_model = true,
 };
